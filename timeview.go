@@ -1,0 +1,165 @@
+package leaderelection
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/clocks"
+)
+
+// TimeView is what a leader consults before each act: until when it may act.
+//
+// Its end is the term's expiry less MaxClockSkew, and moves on with each
+// extension that the store has confirmed. It is over as soon as either the wall
+// clock or the monotonic clock reaches that end, so neither a clock that is set
+// back nor a machine that was suspended can lengthen it. Seen over once, it is
+// over for ever: a view belongs to one reign, and work left over from an earlier
+// reign stays fenced off when its process is elected again.
+//
+// The views of successive leaders never overlap in true time. All methods may
+// be called by any number of goroutines at once, and none of them blocks.
+type TimeView struct {
+	clock  clocks.Clock
+	system bool // clock is the system's: asked without an indirect call
+	mono   clocks.Monotonic
+	owned  bool // by a campaign: Set does nothing
+	number ElectionNumber
+	state  atomic.Pointer[viewState]
+}
+
+// viewState is one immutable position of a view's end.
+type viewState struct {
+	wall    time.Time     // the end, by the wall clock, without a monotonic reading
+	wallNS  int64         // the same, in nanoseconds since 1970
+	mono    time.Time     // the end by the monotonic reading that Clock.Now carries
+	elapsed time.Duration // the end by clocks.Monotonic, where the clock has it
+	over    bool          // the latch
+}
+
+// NewTimeView returns a view for tests of code that takes one. It is over until
+// Set moves it. A nil clock is the system's. The views that a campaign hands out
+// are made by the campaign.
+func NewTimeView(clock clocks.Clock) *TimeView {
+	v := newView(clock, NoElections)
+	v.owned = false
+	return v
+}
+
+// newView returns a campaign's view, over until it is first moved.
+func newView(clock clocks.Clock, number ElectionNumber) *TimeView {
+	if clock == nil {
+		clock = clocks.System()
+	}
+	v := &TimeView{clock: clock, owned: true, number: number}
+	_, v.system = clock.(clocks.SystemClock)
+	v.mono, _ = clock.(clocks.Monotonic)
+	v.state.Store(&viewState{over: true})
+	return v
+}
+
+// Get returns the end of the view as a wall time: the term's expiry less
+// MaxClockSkew. It says when, not whether: it stays the same after the end. The
+// zero time where there never was one.
+func (t *TimeView) Get() time.Time { return t.state.Load().wall }
+
+// Clock is the clock that the view is measured by; never nil.
+func (t *TimeView) Clock() clocks.Clock { return t.clock }
+
+// ElectionNumber is the number of the reign that the view belongs to: the
+// fencing token to send along with every act. NoElections where it belongs to
+// none.
+func (t *TimeView) ElectionNumber() ElectionNumber { return t.number }
+
+// ValueInFuture says whether the leader may act now. Ask immediately before
+// each act. It costs little more than time.Now, and does not allocate.
+func (t *TimeView) ValueInFuture() bool {
+	for {
+		s := t.state.Load()
+		if s.over {
+			return false
+		}
+		if t.before(s) {
+			return true
+		}
+		// Latch, unless the end was moved on since it was loaded.
+		end := *s
+		end.over = true
+		if t.state.CompareAndSwap(s, &end) {
+			return false
+		}
+	}
+}
+
+// before says whether neither clock has reached the end s.
+func (t *TimeView) before(s *viewState) bool {
+	var now time.Time
+	if t.system {
+		now = time.Now()
+	} else {
+		now = t.clock.Now()
+	}
+	if t.mono != nil {
+		if t.mono.Monotonic() >= s.elapsed {
+			return false
+		}
+	} else if !now.Before(s.mono) {
+		return false
+	}
+	return now.UnixNano() < s.wallNS
+}
+
+// Set moves the end of a view made by NewTimeView to v, in either direction,
+// also when it was over. On a campaign's view it does nothing.
+func (t *TimeView) Set(v time.Time) {
+	if t.owned {
+		return
+	}
+	s := &viewState{wall: v.Round(0), wallNS: v.UnixNano()}
+	now := t.clock.Now()
+	left := v.Round(0).Sub(now.Round(0))
+	s.mono = now.Add(left)
+	if t.mono != nil {
+		s.elapsed = t.mono.Monotonic() + left
+	}
+	s.over = !t.before(s)
+	t.state.Store(s)
+}
+
+// begin sets a campaign's view to its first end. Only for a view that was never
+// handed out.
+func (t *TimeView) begin(s *viewState) { t.state.Store(s) }
+
+// moveOn sets the end of a live view to s where that is later, and says whether
+// the view is still alive. A view that is over stays so.
+func (t *TimeView) moveOn(s *viewState) bool {
+	for {
+		if !t.ValueInFuture() {
+			return false
+		}
+		old := t.state.Load()
+		if old.over {
+			return false
+		}
+		if s.wallNS <= old.wallNS {
+			return true
+		}
+		if t.state.CompareAndSwap(old, s) {
+			return true
+		}
+	}
+}
+
+// end makes the view be over from now on.
+func (t *TimeView) end() {
+	for {
+		s := t.state.Load()
+		if s.over {
+			return
+		}
+		end := *s
+		end.over = true
+		if t.state.CompareAndSwap(s, &end) {
+			return
+		}
+	}
+}
