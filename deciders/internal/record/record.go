@@ -1,0 +1,285 @@
+// Package record is the one form in which every store keeps a RaceEntry: a flat
+// JSON object that the store's own tools can show and, in need, edit.
+//
+//	{"leaderelection":1,
+//	 "leader_id":"web-1",
+//	 "host_port":["10.0.0.1:443","[fd00::1]:443"],
+//	 "connection_params":"AAEC",
+//	 "term_expiry":"2026-11-21T11:24:05.123456789Z",
+//	 "term_length":"15s",
+//	 "election_number":7,
+//	 "extension":12,
+//	 "incarnation":"6b1f0c...",
+//	 "successor":"web-2"}
+//
+// Reading is strict, because a candidate that misreads a record may overwrite
+// what it did not understand: a field lost on the way through an older program
+// would be lost for everybody. So an unknown field, an unknown format version,
+// a field given twice and anything else out of the ordinary is an error that
+// wraps leaderelection.ErrPermanent, and the record is left alone.
+//
+// To add a field later: one line in entryFields, one in fill, one in entry. An
+// optional field (omitempty) needs no new format version; programs that do not
+// know it refuse the records that have it, and say why.
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// Format is the version of the form, kept in the field "leaderelection".
+const Format = 1
+
+// MaxSize is how many bytes a record may have. It is far more than a candidate
+// needs to say where it is, and less than every store's own limit.
+const MaxSize = 256 << 10
+
+// formatField is what tells a record of ours from any other JSON object.
+const formatField = "leaderelection"
+
+// entryFields is the form: the names and their order.
+type entryFields struct {
+	Format           int       `json:"leaderelection"`
+	LeaderID         string    `json:"leader_id"`
+	HostPort         []*string `json:"host_port,omitempty"` // pointers: a null must not pass for ""
+	ConnectionParams []byte    `json:"connection_params,omitempty"`
+	TermExpiry       time.Time `json:"term_expiry"`
+	TermLength       string    `json:"term_length"`
+	ElectionNumber   uint64    `json:"election_number"`
+	Extension        uint64    `json:"extension"`
+	Incarnation      string    `json:"incarnation"`
+	Successor        string    `json:"successor,omitempty"`
+}
+
+// Marshal returns e as it is stored, without its Token and without a final
+// newline. The same entry always gives the same bytes. It refuses, with an error
+// that wraps leaderelection.ErrPermanent, an entry that Unmarshal would not give
+// back: a string that is not UTF-8, a time outside the years 0 to 9999, a
+// negative term, a LeaderID that is leaderelection.AnySuccessor, or more than
+// MaxSize bytes. Slices of length zero are read back as nil.
+func Marshal(e *leaderelection.RaceEntry) ([]byte, error) {
+	if e == nil {
+		return nil, refused("there is no entry (nil) to store")
+	}
+	if err := check(e); err != nil {
+		return nil, refused(err.Error())
+	}
+	f := entryFields{
+		Format:           Format,
+		LeaderID:         e.LeaderID,
+		ConnectionParams: e.ConnectionParams,
+		TermExpiry:       e.TermExpiry.UTC(),
+		TermLength:       e.TermLength.String(),
+		ElectionNumber:   uint64(e.ElectionNumber),
+		Extension:        e.Extension,
+		Incarnation:      e.Incarnation,
+		Successor:        e.Successor,
+	}
+	for i := range e.HostPort {
+		f.HostPort = append(f.HostPort, &e.HostPort[i])
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // an address or an id stays as readable as it is
+	if err := enc.Encode(&f); err != nil {
+		return nil, refused(err.Error())
+	}
+	data := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if len(data) > MaxSize {
+		return nil, refused(fmt.Sprintf("it takes %d bytes, and %d are allowed: keep ConnectionParams and HostPort short", len(data), MaxSize))
+	}
+	return data, nil
+}
+
+// Unmarshal returns the entry in data, without a Token, its time in UTC. Place
+// says where data was read (bucket and object, table and key), for the error. An
+// error wraps leaderelection.ErrPermanent: reading the same bytes again will not
+// help. The entry shares no memory with data.
+func Unmarshal(place string, data []byte) (*leaderelection.RaceEntry, error) {
+	e, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("leaderelection: the record at %s cannot be used: %w: %w", place, err, leaderelection.ErrPermanent)
+	}
+	return e, nil
+}
+
+func refused(why string) error {
+	return fmt.Errorf("leaderelection: the entry cannot be stored: %s: %w", why, leaderelection.ErrPermanent)
+}
+
+func parse(data []byte) (*leaderelection.RaceEntry, error) {
+	switch {
+	case len(data) == 0:
+		return nil, errors.New("it is empty; where no election was ever held there must be no record at all, so remove it")
+	case len(data) > MaxSize:
+		return nil, fmt.Errorf("it has %d bytes, and %d are allowed; it is not a record of this library", len(data), MaxSize)
+	case !utf8.Valid(data):
+		return nil, errors.New("it is not UTF-8 text; it is not a record of this library")
+	}
+	raw, err := object(data)
+	if err != nil {
+		return nil, err
+	}
+	var f entryFields
+	if err := fill(&f, raw); err != nil {
+		return nil, err
+	}
+	return entry(&f)
+}
+
+// object splits a JSON object into its fields. Unlike json.Unmarshal it tells
+// upper from lower case and refuses a name given twice.
+func object(data []byte) (map[string]json.RawMessage, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, notJSON(data, err)
+	}
+	raw := make(map[string]json.RawMessage, 10)
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, notJSON(data, err)
+		}
+		name, _ := t.(string) // within an object a Decoder gives no other
+		if _, twice := raw[name]; twice {
+			return nil, fmt.Errorf("field %q is given twice; repair or remove the record", name)
+		}
+		var v json.RawMessage
+		if err := d.Decode(&v); err != nil {
+			return nil, notJSON(data, err)
+		}
+		raw[name] = v
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, notJSON(data, err)
+	}
+	if rest := bytes.TrimSpace(data[d.InputOffset():]); len(rest) > 0 {
+		return nil, fmt.Errorf("%d bytes follow the JSON object; repair or remove the record", len(rest))
+	}
+	return raw, nil
+}
+
+func notJSON(data []byte, err error) error {
+	const most = 40
+	begin, more := data, ""
+	if len(begin) > most {
+		begin, more = begin[:most], "..."
+	}
+	if err == nil {
+		err = errors.New("no '{' at its beginning")
+	}
+	return fmt.Errorf("it is not one whole JSON object (%w), but begins %q%s; it was cut short, or is not a record of this library", err, begin, more)
+}
+
+// fill moves the raw fields into f.
+func fill(f *entryFields, raw map[string]json.RawMessage) error {
+	if _, ours := raw[formatField]; !ours {
+		return fmt.Errorf("it has no field %q; it is not a record of this library", formatField)
+	}
+	for _, field := range []struct {
+		name     string
+		to       any
+		required bool
+	}{
+		{formatField, &f.Format, true},
+		{"leader_id", &f.LeaderID, true},
+		{"host_port", &f.HostPort, false},
+		{"connection_params", &f.ConnectionParams, false},
+		{"term_expiry", &f.TermExpiry, true},
+		{"term_length", &f.TermLength, true},
+		{"election_number", &f.ElectionNumber, true},
+		{"extension", &f.Extension, true},
+		{"incarnation", &f.Incarnation, true},
+		{"successor", &f.Successor, false},
+	} {
+		v, there := raw[field.name]
+		delete(raw, field.name)
+		switch {
+		case !there && !field.required:
+			continue
+		case !there:
+			return fmt.Errorf("field %q is missing; repair or remove the record", field.name)
+		case string(v) == "null": // which json takes for "leave it as it is"
+			return fmt.Errorf("field %q is null; repair or remove the record", field.name)
+		}
+		if err := json.Unmarshal(v, field.to); err != nil {
+			return fmt.Errorf("field %q: %w; repair or remove the record", field.name, err)
+		}
+		if field.name == formatField && f.Format != Format {
+			return fmt.Errorf("its format is %d, and this program knows only %d; a newer version of the library may have written it: upgrade this program", f.Format, Format)
+		}
+	}
+	return unknown(raw)
+}
+
+// unknown reports what is left in raw; the least name, so that the same record
+// always gives the same error.
+func unknown(raw map[string]json.RawMessage) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	least, first := "", true
+	for name := range raw {
+		if first || name < least {
+			least, first = name, false
+		}
+	}
+	return fmt.Errorf("field %q is unknown; a newer version of the library may have written it: upgrade this program, or, if somebody added the field by hand, remove it", least)
+}
+
+func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
+	length, err := time.ParseDuration(f.TermLength)
+	if err != nil {
+		return nil, fmt.Errorf("field %q: %w; repair or remove the record", "term_length", err)
+	}
+	e := &leaderelection.RaceEntry{
+		LeaderID:       f.LeaderID,
+		TermExpiry:     f.TermExpiry.UTC(),
+		TermLength:     length,
+		ElectionNumber: leaderelection.ElectionNumber(f.ElectionNumber),
+		Extension:      f.Extension,
+		Incarnation:    f.Incarnation,
+		Successor:      f.Successor,
+	}
+	if len(f.ConnectionParams) > 0 {
+		e.ConnectionParams = f.ConnectionParams
+	}
+	for i, hp := range f.HostPort {
+		if hp == nil {
+			return nil, fmt.Errorf("field %q: element %d is null; repair or remove the record", "host_port", i)
+		}
+		e.HostPort = append(e.HostPort, *hp)
+	}
+	return e, check(e)
+}
+
+// check says what keeps e from being stored and read back as it is.
+func check(e *leaderelection.RaceEntry) error {
+	for _, text := range [...][2]string{{"leader_id", e.LeaderID}, {"incarnation", e.Incarnation}, {"successor", e.Successor}} {
+		if !utf8.ValidString(text[1]) {
+			return fmt.Errorf("field %q is not UTF-8 text: %q", text[0], text[1])
+		}
+	}
+	for i, s := range e.HostPort {
+		if !utf8.ValidString(s) {
+			return fmt.Errorf("field %q: element %d is not UTF-8 text: %q", "host_port", i, s)
+		}
+	}
+	if e.LeaderID == leaderelection.AnySuccessor {
+		return fmt.Errorf("field %q is %q, which stands for any successor and is nobody's id", "leader_id", e.LeaderID)
+	}
+	if e.TermLength < 0 {
+		return fmt.Errorf("field %q is negative: %v", "term_length", e.TermLength)
+	}
+	if y := e.TermExpiry.UTC().Year(); y < 0 || y > 9999 {
+		return fmt.Errorf("field %q is in the year %d, which RFC 3339 cannot write", "term_expiry", y)
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package record_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+)
+
+func sample() *leaderelection.RaceEntry {
+	return &leaderelection.RaceEntry{
+		LeaderID:         "web-1",
+		HostPort:         []string{"10.0.0.1:443", "[fd00::1]:443"},
+		ConnectionParams: []byte{0, 1, 2, 0xff},
+		TermExpiry:       time.Date(2026, 11, 21, 11, 24, 5, 123456789, time.UTC),
+		TermLength:       15 * time.Second,
+		ElectionNumber:   7,
+		Extension:        12,
+		Incarnation:      "6b1f0c",
+		Successor:        "web-2",
+	}
+}
+
+const sampleJSON = `{"leaderelection":1,"leader_id":"web-1","host_port":["10.0.0.1:443","[fd00::1]:443"],` +
+	`"connection_params":"AAEC/w==","term_expiry":"2026-11-21T11:24:05.123456789Z","term_length":"15s",` +
+	`"election_number":7,"extension":12,"incarnation":"6b1f0c","successor":"web-2"}`
+
+// The form itself is a promise to other versions and other readers: this test
+// must not be changed along with the code.
+func TestTheFormIsFixed(t *testing.T) {
+	got, err := record.Marshal(sample())
+	if err != nil || string(got) != sampleJSON {
+		t.Fatalf("Marshal = %s, %v\nwant %s", got, err, sampleJSON)
+	}
+	e, err := record.Unmarshal("here", []byte(sampleJSON))
+	if err != nil || !same(e, sample()) {
+		t.Fatalf("Unmarshal = %+v, %v", e, err)
+	}
+	got, err = record.Marshal(&leaderelection.RaceEntry{})
+	want := `{"leaderelection":1,"leader_id":"","term_expiry":"0001-01-01T00:00:00Z","term_length":"0s","election_number":0,"extension":0,"incarnation":""}`
+	if err != nil || string(got) != want {
+		t.Fatalf("Marshal of the zero entry = %s, %v\nwant %s", got, err, want)
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	cases := map[string]func(e *leaderelection.RaceEntry){
+		"as it is":          func(e *leaderelection.RaceEntry) {},
+		"zero":              func(e *leaderelection.RaceEntry) { *e = leaderelection.RaceEntry{} },
+		"zero time":         func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Time{} },
+		"other zone":        func(e *leaderelection.RaceEntry) { e.TermExpiry = e.TermExpiry.In(time.FixedZone("x", 5400)) },
+		"monotonic reading": func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Now() },
+		"year 0":            func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"year 9999":         func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Date(9999, 12, 31, 23, 59, 59, 1, time.UTC) },
+		"longest term":      func(e *leaderelection.RaceEntry) { e.TermLength = math.MaxInt64 },
+		"odd term":          func(e *leaderelection.RaceEntry) { e.TermLength = 1234567 * time.Microsecond / 10 },
+		"large numbers":     func(e *leaderelection.RaceEntry) { e.ElectionNumber, e.Extension = math.MaxUint64, math.MaxUint64 },
+		"unicode": func(e *leaderelection.RaceEntry) {
+			e.LeaderID, e.Successor = "Zoë <&> 選挙 🗳 \u2028\ufffd\"\\\n\x00", leaderelection.AnySuccessor
+		},
+		"empty address":  func(e *leaderelection.RaceEntry) { e.HostPort = []string{"", "a:1", ""} },
+		"empty slices":   func(e *leaderelection.RaceEntry) { e.HostPort, e.ConnectionParams = []string{}, []byte{} },
+		"large, allowed": func(e *leaderelection.RaceEntry) { e.ConnectionParams = bytes.Repeat([]byte{0xfe}, 100<<10) },
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			e := sample()
+			change(e)
+			data, err := record.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := record.Unmarshal("here", data)
+			if err != nil || !same(got, e) {
+				t.Fatalf("got %+v, %v\nwant %+v\nfrom %s", got, err, e, data)
+			}
+			if got.TermExpiry.Location() != time.UTC || got.TermExpiry != got.TermExpiry.Round(0) {
+				t.Fatalf("time %#v is not plain UTC", got.TermExpiry)
+			}
+			if again, err := record.Marshal(got); err != nil || !bytes.Equal(again, data) {
+				t.Fatalf("stored again as %s, %v\nwas %s", again, err, data)
+			}
+		})
+	}
+}
+
+// Stores and operators may put the fields in another order, and add white space.
+func TestOrderAndSpaceDoNotMatter(t *testing.T) {
+	data := " {\n \"extension\" : 12, \"incarnation\":\"6b1f0c\",\"term_length\":\"15s\", \"host_port\":[],\t" +
+		"\"election_number\":7,\"term_expiry\":\"2026-11-21T12:24:05+01:00\",\"leader_id\":\"a\",\"leaderelection\":1}\n"
+	e, err := record.Unmarshal("here", []byte(data))
+	if err != nil || e.LeaderID != "a" || e.Extension != 12 || e.TermExpiry != time.Date(2026, 11, 21, 11, 24, 5, 0, time.UTC) {
+		t.Fatalf("%+v, %v", e, err)
+	}
+}
+
+func TestUnmarshalRefuses(t *testing.T) {
+	edit := func(old, new string) string {
+		if !strings.Contains(sampleJSON, old) {
+			t.Fatalf("no %q in the sample", old)
+		}
+		return strings.Replace(sampleJSON, old, new, 1)
+	}
+	cases := map[string]struct{ data, says string }{
+		"empty":              {"", "is empty"},
+		"no JSON":            {"hello", `"hello"`},
+		"array":              {"[1]", "not one whole JSON object"},
+		"null":               {"null", "not one whole JSON object"},
+		"cut short":          {sampleJSON[:100], "cut short"},
+		"cut by one":         {sampleJSON[:len(sampleJSON)-1], "cut short"},
+		"not ours":           {`{"kind":"Lease"}`, `no field "leaderelection"`},
+		"newer format":       {edit(`"leaderelection":1`, `"leaderelection":2,"what":0`), "upgrade this program"},
+		"format as text":     {edit(`"leaderelection":1`, `"leaderelection":"1"`), `"leaderelection"`},
+		"unknown field":      {edit(`"extension"`, `"unheard_of":true,"extension"`), `"unheard_of" is unknown; a newer version`},
+		"other case":         {edit(`"successor"`, `"Successor"`), `"Successor" is unknown`},
+		"field twice":        {edit(`"extension":12`, `"extension":12,"extension":13`), `"extension" is given twice`},
+		"field twice by \\u": {edit(`"extension":12`, `"extension":12,"\u0065xtension":13`), `"extension" is given twice`},
+		"missing field":      {edit(`"extension":12,`, ``), `"extension" is missing`},
+		"null field":         {edit(`"extension":12`, `"extension":null`), `"extension" is null`},
+		"null address":       {edit(`"10.0.0.1:443"`, `null`), "element 0 is null"},
+		"trailing object":    {sampleJSON + sampleJSON, "follow the JSON object"},
+		"trailing text":      {sampleJSON + " x", "1 bytes follow"},
+		"trailing brace":     {sampleJSON + "}", "1 bytes follow"},
+		"invalid UTF-8":      {edit("web-1", "web-\xff"), "not UTF-8"},
+		"number as text":     {edit(`:12`, `:"12"`), `"extension"`},
+		"negative number":    {edit(`:12`, `:-12`), `"extension"`},
+		"broken number":      {edit(`:12`, `:1.5`), `"extension"`},
+		"number too large":   {edit(`:12`, `:18446744073709551616`), `"extension"`},
+		"id as number":       {edit(`"web-1"`, `1`), `"leader_id"`},
+		"nobody's id":        {edit(`"web-1"`, `"*"`), `"leader_id"`},
+		"addresses as text":  {edit(`["10.0.0.1:443","[fd00::1]:443"]`, `"10.0.0.1:443"`), `"host_port"`},
+		"no base64":          {edit(`AAEC/w==`, `!`), `"connection_params"`},
+		"time without zone":  {edit(`789Z`, `789`), `"term_expiry"`},
+		"time as number":     {edit(`"2026-11-21T11:24:05.123456789Z"`, `1795260245`), `"term_expiry"`},
+		"time out of range":  {edit(`2026-11-21T11:24:05.123456789Z`, `9999-12-31T23:59:59-01:00`), "year 10000"},
+		"negative term":      {edit(`"15s"`, `"-15s"`), "negative"},
+		"term without unit":  {edit(`"15s"`, `"15"`), `"term_length"`},
+		"term too long":      {edit(`"15s"`, `"9999999h"`), `"term_length"`},
+		"too large":          {edit(`6b1f0c`, strings.Repeat("x", record.MaxSize)), "bytes"},
+		"deep":               {strings.Repeat(`{"a":`, 20000), "cut short"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			e, err := record.Unmarshal("bucket b, object o", []byte(c.data))
+			if err == nil {
+				t.Fatalf("accepted as %+v", e)
+			}
+			if e != nil {
+				t.Errorf("an entry along with the error: %+v", e)
+			}
+			if !errors.Is(err, leaderelection.ErrPermanent) {
+				t.Errorf("%v: is no ErrPermanent", err)
+			}
+			for _, want := range []string{"bucket b, object o", c.says} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+			if len(err.Error()) > 500 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
+			}
+		})
+	}
+}
+
+func TestMarshalRefuses(t *testing.T) {
+	cases := map[string]struct {
+		change func(e *leaderelection.RaceEntry)
+		says   string
+	}{
+		"id":          {func(e *leaderelection.RaceEntry) { e.LeaderID = "\xff" }, `"leader_id"`},
+		"nobody's id": {func(e *leaderelection.RaceEntry) { e.LeaderID = leaderelection.AnySuccessor }, `"leader_id"`},
+		"incarnation": {func(e *leaderelection.RaceEntry) { e.Incarnation = "\xc3" }, `"incarnation"`},
+		"successor":   {func(e *leaderelection.RaceEntry) { e.Successor = "\xed\xa0\x80" }, `"successor"`},
+		"address":     {func(e *leaderelection.RaceEntry) { e.HostPort[1] = "\xff" }, "element 1"},
+		"term":        {func(e *leaderelection.RaceEntry) { e.TermLength = -1 }, "negative"},
+		"year -1":     {func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC) }, "year -1"},
+		"year 10000":  {func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }, "year 10000"},
+		"too large":   {func(e *leaderelection.RaceEntry) { e.ConnectionParams = make([]byte, record.MaxSize) }, "ConnectionParams"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			e := sample()
+			c.change(e)
+			data, err := record.Marshal(e)
+			if data != nil || !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), c.says) {
+				t.Fatalf("Marshal = %d bytes, %v; want an ErrPermanent that says %q", len(data), err, c.says)
+			}
+		})
+	}
+	if data, err := record.Marshal(nil); data != nil || !errors.Is(err, leaderelection.ErrPermanent) {
+		t.Errorf("Marshal(nil) = %q, %v", data, err)
+	}
+}
+
+// A real candidate's record fits into one packet and the smallest pricing unit
+// of every store.
+func TestRecordIsSmall(t *testing.T) {
+	e := &leaderelection.RaceEntry{
+		LeaderID:         "checkout-7c9d8b5f4-x2x9q.production.example.com",
+		HostPort:         []string{"203.0.113.100:65535", "[2001:db8:1234:5678:9abc:def0:1234:5678]:65535"},
+		ConnectionParams: make([]byte, 64),
+		TermExpiry:       time.Date(2026, 11, 21, 11, 24, 5, 123456789, time.UTC),
+		TermLength:       1500 * time.Millisecond,
+		ElectionNumber:   math.MaxUint32,
+		Extension:        math.MaxUint32,
+		Incarnation:      strings.Repeat("f", 32),
+		Successor:        "checkout-7c9d8b5f4-p7k2d.production.example.com",
+	}
+	data, err := record.Marshal(e)
+	if err != nil || len(data) >= 600 {
+		t.Fatalf("%d bytes, want less than 600: %s, %v", len(data), data, err)
+	}
+}
+
+// same compares what is stored; a nil slice and an empty one are the same.
+func same(a, b *leaderelection.RaceEntry) bool {
+	if len(a.HostPort) != len(b.HostPort) {
+		return false
+	}
+	for i := range a.HostPort {
+		if a.HostPort[i] != b.HostPort[i] {
+			return false
+		}
+	}
+	return a.LeaderID == b.LeaderID && bytes.Equal(a.ConnectionParams, b.ConnectionParams) &&
+		a.TermExpiry.Equal(b.TermExpiry) && a.TermLength == b.TermLength && a.Compare(b) == 0 &&
+		a.Incarnation == b.Incarnation && a.Successor == b.Successor
+}
