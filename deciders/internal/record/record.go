@@ -25,6 +25,7 @@ package record
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,11 +66,8 @@ type entryFields struct {
 // negative term, a LeaderID that is leaderelection.AnySuccessor, or more than
 // MaxSize bytes. Slices of length zero are read back as nil.
 func Marshal(e *leaderelection.RaceEntry) ([]byte, error) {
-	if e == nil {
-		return nil, refused("there is no entry (nil) to store")
-	}
-	if err := check(e); err != nil {
-		return nil, refused(err.Error())
+	if err := Check(e); err != nil {
+		return nil, err
 	}
 	f := entryFields{
 		Format:           Format,
@@ -93,9 +91,24 @@ func Marshal(e *leaderelection.RaceEntry) ([]byte, error) {
 	}
 	data := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	if len(data) > MaxSize {
-		return nil, refused(fmt.Sprintf("it takes %d bytes, and %d are allowed: keep ConnectionParams and HostPort short", len(data), MaxSize))
+		return nil, tooLarge(len(data))
 	}
 	return data, nil
+}
+
+// Check says what Marshal would say of e, without the work, save that it counts
+// the size only roughly. It is for stores that keep entries in another form.
+func Check(e *leaderelection.RaceEntry) error {
+	if e == nil {
+		return refused("there is no entry (nil) to store")
+	}
+	if err := check(e); err != nil {
+		return refused(err.Error())
+	}
+	if n := len(e.ConnectionParams); n > MaxSize/4*3 { // base64 makes 4 bytes of 3
+		return tooLarge(base64.StdEncoding.EncodedLen(n))
+	}
+	return nil
 }
 
 // Unmarshal returns the entry in data, without a Token, its time in UTC. Place
@@ -112,6 +125,10 @@ func Unmarshal(place string, data []byte) (*leaderelection.RaceEntry, error) {
 
 func refused(why string) error {
 	return fmt.Errorf("leaderelection: the entry cannot be stored: %s: %w", why, leaderelection.ErrPermanent)
+}
+
+func tooLarge(size int) error {
+	return refused(fmt.Sprintf("it takes %d bytes, and %d are allowed: keep ConnectionParams and HostPort short", size, MaxSize))
 }
 
 func parse(data []byte) (*leaderelection.RaceEntry, error) {

@@ -191,10 +191,18 @@ func TestMarshalRefuses(t *testing.T) {
 			if data != nil || !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), c.says) {
 				t.Fatalf("Marshal = %d bytes, %v; want an ErrPermanent that says %q", len(data), err, c.says)
 			}
+			if check := record.Check(e); check == nil || check.Error() != err.Error() {
+				t.Errorf("Check says %v, Marshal %v", check, err)
+			}
 		})
 	}
 	if data, err := record.Marshal(nil); data != nil || !errors.Is(err, leaderelection.ErrPermanent) {
 		t.Errorf("Marshal(nil) = %q, %v", data, err)
+	}
+	e := sample()
+	e.Incarnation = strings.Repeat("x", record.MaxSize) // what only Marshal sees
+	if data, err := record.Marshal(e); data != nil || !errors.Is(err, leaderelection.ErrPermanent) {
+		t.Errorf("Marshal of too much = %d bytes, %v", len(data), err)
 	}
 }
 

@@ -1,0 +1,278 @@
+// Package memory keeps an election in memory: for the tests of programs that
+// elect a leader, and for trying the library out. It is a test tool. Its
+// elections live and die with the process, so it cannot elect among processes.
+//
+// A Decider is one handle on one election. Candidates and observers that are
+// given the same Decider, or Handles of it, contest the same record:
+//
+//	election := memory.NewDecider()
+//	a := leaderelection.Config{Decider: election, LeaderID: "a", ...}
+//	b := leaderelection.Config{Decider: election.Handle(), LeaderID: "b", ...}
+//
+// # What a test can do to it
+//
+// Entry and Replace look at the stored record and put another in its place, as
+// a rival or an operator would. Inject makes the calls of one handle slow, fail,
+// hang, or lose their request or their answer, as a network would; a candidate
+// with a handle of its own can so be cut off from the others.
+//
+//	d.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
+//
+// # Virtual time
+//
+// The package has no goroutines and no sockets, and waits by channels only: it
+// belongs inside testing/synctest bubbles, where a test of hours of fail-overs
+// takes milliseconds. Make what a test hands to Hang inside the bubble, too.
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+)
+
+// Decider is one handle on an election in memory. It is a
+// leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods
+// may be called by several goroutines at once.
+type Decider struct {
+	election *election
+	faults   atomic.Pointer[Faults]
+}
+
+var (
+	_ leaderelection.RaceDecider = (*Decider)(nil)
+	_ leaderelection.ChangeFeed  = (*Decider)(nil)
+	_ leaderelection.RaceDecider = polled{}
+)
+
+// election is the store: one record and its version.
+type election struct {
+	mu      sync.Mutex                // held for moments only, never while waiting
+	entry   *leaderelection.RaceEntry // without Token; nil: there is no record
+	token   *token                    // the version of entry, also where that is nil
+	changed chan struct{}             // closed by the next change; made for the first who waits
+}
+
+// token is a version of an election's record.
+type token struct {
+	election *election
+	commit   time.Time
+}
+
+// CommitTS is when this version was written.
+func (t *token) CommitTS() time.Time { return t.commit }
+
+// NewDecider returns a handle on a new, empty election.
+func NewDecider() *Decider {
+	s := &election{}
+	s.token = &token{election: s}
+	return &Decider{election: s}
+}
+
+// Handle returns another handle on the same election, free of faults whatever
+// was injected into d: what one process among several would have.
+func (d *Decider) Handle() *Decider { return &Decider{election: d.election} }
+
+// Polled returns d without its ChangeFeed, for tests of candidates and observers
+// that must poll. Faults injected into d hold for it, too.
+func (d *Decider) Polled() leaderelection.RaceDecider { return polled{d} }
+
+// polled hides Changes.
+type polled struct{ d *Decider }
+
+func (p polled) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	return p.d.ReadCurrent(ctx)
+}
+
+func (p polled) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	return p.d.WriteEntry(ctx, entry)
+}
+
+// Entry returns the stored record and its Token, past all faults: a vacant entry
+// where there is none yet. It belongs to the caller.
+func (d *Decider) Entry() *leaderelection.RaceEntry {
+	d.election.mu.Lock()
+	defer d.election.mu.Unlock()
+	return d.election.current()
+}
+
+// Replace stores entry, past all faults and whatever is stored now; entry's
+// Token does not matter. Nil removes the record, so that the election is empty
+// again. Feeds tell of it. To depose a leader, replace its record by a rival's:
+//
+//	e := d.Entry()
+//	e.LeaderID, e.Incarnation = "rival", "rival's"
+//	e.ElectionNumber++
+//	e.Extension = 0
+//	d.Replace(e)
+func (d *Decider) Replace(entry *leaderelection.RaceEntry) {
+	d.election.mu.Lock()
+	defer d.election.mu.Unlock()
+	d.election.put(entry)
+}
+
+// ReadCurrent implements leaderelection.RaceDecider. It is never stale.
+func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, failed(Read, err)
+	}
+	f := d.fault(Read, nil)
+	if err := f.request(ctx); err != nil {
+		return nil, failed(Read, err)
+	}
+	e := d.Entry()
+	if err := f.answer(ctx); err != nil {
+		return nil, failed(Read, err)
+	}
+	return e, nil
+}
+
+// WriteEntry implements leaderelection.RaceDecider. A refusal is a
+// leaderelection.LostRaceError with the current record. What a real store could
+// not keep (text that is not UTF-8, a negative term) is refused with an error
+// that wraps leaderelection.ErrPermanent.
+func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, failed(Write, err)
+	}
+	if err := record.Check(entry); err != nil {
+		return nil, failed(Write, err)
+	}
+	f := d.fault(Write, entry)
+	if f.Late > 0 {
+		late := entry.Clone()
+		time.AfterFunc(f.Late, func() { _, _ = d.election.write(late) })
+	}
+	if err := f.request(ctx); err != nil {
+		return nil, failed(Write, err)
+	}
+	t, err := d.election.write(entry)
+	if lost := f.answer(ctx); lost != nil {
+		return nil, failed(Write, lost)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Changes implements leaderelection.ChangeFeed. States that follow each other
+// faster than the loop takes them are merged.
+func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
+	return func(yield func(*leaderelection.RaceEntry, error) bool) {
+		var last leaderelection.LeaderToken
+		for {
+			e, changed := d.election.after(last)
+			if e == nil {
+				select {
+				case <-ctx.Done():
+					return
+				case <-changed:
+					continue
+				}
+			}
+			f := d.fault(Feed, e)
+			err := f.request(ctx)
+			if err == nil {
+				err = f.answer(ctx)
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				yield(nil, failed(Feed, err))
+				return
+			}
+			last = e.Token
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// write is the conditional write: the whole of the contract.
+func (s *election) write(entry *leaderelection.RaceEntry) (*token, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if entry.Token == nil {
+		if s.entry != nil {
+			return nil, s.lost()
+		}
+	} else if t, ours := entry.Token.(*token); !ours {
+		return nil, failed(Write, fmt.Errorf("the Token is a %T, of another kind of store: %w", entry.Token, leaderelection.ErrPermanent))
+	} else if t != s.token {
+		return nil, s.lost()
+	}
+	s.put(entry)
+	return s.token, nil
+}
+
+func (s *election) lost() error {
+	return &leaderelection.LostRaceError{Place: place, Current: s.current()}
+}
+
+// put stores a copy of entry in the form in which other stores give it back.
+func (s *election) put(entry *leaderelection.RaceEntry) {
+	s.entry = nil
+	if entry != nil {
+		e := entry.Clone()
+		e.Token = nil
+		e.TermExpiry = e.TermExpiry.Round(0).UTC()
+		if len(e.HostPort) == 0 {
+			e.HostPort = nil
+		}
+		if len(e.ConnectionParams) == 0 {
+			e.ConnectionParams = nil
+		}
+		s.entry = e
+	}
+	s.token = &token{election: s, commit: time.Now().Round(0).UTC()}
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// current returns a copy of what is stored, with its Token.
+func (s *election) current() *leaderelection.RaceEntry {
+	e := &leaderelection.RaceEntry{}
+	if s.entry != nil {
+		e = s.entry.Clone()
+	}
+	e.Token = s.token
+	return e
+}
+
+// after returns what is stored where that is not the version last, else nil and
+// a channel that the next change closes.
+func (s *election) after(last leaderelection.LeaderToken) (*leaderelection.RaceEntry, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last != leaderelection.LeaderToken(s.token) {
+		return s.current(), nil
+	}
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return nil, s.changed
+}
+
+// place stands for bucket and object in errors.
+const place = "the election in memory"
+
+// failed says what was being done.
+func failed(k Kind, err error) error {
+	var lost *leaderelection.LostRaceError
+	if errors.As(err, &lost) {
+		return err
+	}
+	return fmt.Errorf("leaderelection/memory: %v of %s: %w", k, place, err)
+}

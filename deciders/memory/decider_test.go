@@ -1,0 +1,163 @@
+package memory_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// write writes entry with token, and fails the test where that does not work.
+func write(t testing.TB, d leaderelection.RaceDecider, token leaderelection.LeaderToken, entry leaderelection.RaceEntry) leaderelection.LeaderToken {
+	t.Helper()
+	entry.Token = token
+	next, err := d.WriteEntry(t.Context(), &entry)
+	if err != nil || next == nil {
+		t.Fatalf("WriteEntry = %v, %v", next, err)
+	}
+	return next
+}
+
+func entry(id string, number, extension uint64) leaderelection.RaceEntry {
+	return leaderelection.RaceEntry{LeaderID: id, ElectionNumber: leaderelection.ElectionNumber(number), Extension: extension}
+}
+
+func TestEntryAndReplace(t *testing.T) {
+	d := memory.NewDecider()
+	if e := d.Entry(); !e.Vacant() || e.ElectionNumber != leaderelection.NoElections || e.Token == nil {
+		t.Fatalf("empty election: %+v", e)
+	}
+	first := write(t, d, nil, entry("a", 1, 0))
+
+	rival := d.Entry()
+	rival.LeaderID, rival.ElectionNumber = "rival", 2
+	rival.TermExpiry = time.Now().In(time.FixedZone("x", 3600))
+	d.Replace(rival)
+	e := d.Handle().Entry()
+	if e.LeaderID != "rival" || !e.TermExpiry.Equal(rival.TermExpiry) || e.TermExpiry.Location() != time.UTC || e.TermExpiry != e.TermExpiry.Round(0) {
+		t.Errorf("after Replace: %+v", e)
+	}
+	stale := entry("a", 1, 1)
+	stale.Token = first
+	var lost *leaderelection.LostRaceError
+	if _, err := d.WriteEntry(t.Context(), &stale); !errors.As(err, &lost) || lost.Current.LeaderID != "rival" {
+		t.Errorf("the deposed leader's write: %v", err)
+	}
+	write(t, d, lost.Current.Token, entry("a", 3, 0))
+
+	d.Replace(nil)
+	if e := d.Entry(); !e.Vacant() || e.ElectionNumber != leaderelection.NoElections {
+		t.Errorf("after Replace(nil): %+v", e)
+	}
+	write(t, d, nil, entry("b", 1, 0))
+}
+
+func TestWriteRefusesWhatNoStoreKeeps(t *testing.T) {
+	d := memory.NewDecider()
+	for _, e := range []*leaderelection.RaceEntry{
+		nil,
+		{LeaderID: "\xff"},
+		{LeaderID: leaderelection.AnySuccessor},
+		{TermLength: -1},
+		{Token: otherToken{}},
+	} {
+		if _, err := d.WriteEntry(t.Context(), e); !errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
+			t.Errorf("WriteEntry(%+v) = %v, want an ErrPermanent", e, err)
+		}
+	}
+	if e := d.Entry(); !reflect.DeepEqual(e, &leaderelection.RaceEntry{Token: e.Token}) {
+		t.Errorf("a trace is left: %+v", e)
+	}
+}
+
+type otherToken struct{}
+
+func (otherToken) CommitTS() time.Time { return time.Time{} }
+
+func TestTokenOfAnotherElectionLoses(t *testing.T) {
+	one, two := memory.NewDecider(), memory.NewDecider()
+	e := entry("a", 1, 0)
+	e.Token = two.Entry().Token
+	if _, err := one.WriteEntry(t.Context(), &e); !errors.Is(err, leaderelection.ErrLostRace) {
+		t.Errorf("WriteEntry = %v", err)
+	}
+}
+
+func TestPolledHasNoFeed(t *testing.T) {
+	d := memory.NewDecider()
+	polled := d.Polled()
+	if _, feeds := polled.(leaderelection.ChangeFeed); feeds {
+		t.Error("it is a ChangeFeed")
+	}
+	write(t, polled, nil, entry("a", 1, 0))
+	d.Inject(memory.Fail(errors.ErrUnsupported))
+	if _, err := polled.ReadCurrent(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("ReadCurrent = %v", err)
+	}
+	d.Inject(nil)
+	if e, err := polled.ReadCurrent(t.Context()); err != nil || e.LeaderID != "a" {
+		t.Errorf("ReadCurrent = %+v, %v", e, err)
+	}
+}
+
+// A feed in a bubble waits durably, tells of changes at once, and ends with its
+// ctx. The election is made outside on purpose: that must work as well.
+func TestFeedInVirtualTime(t *testing.T) {
+	d := memory.NewDecider()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		var seen []uint64
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for e, err := range d.Changes(ctx) {
+				if err != nil {
+					t.Errorf("feed: %v", err)
+				}
+				seen = append(seen, e.Extension)
+			}
+		}()
+		var token leaderelection.LeaderToken
+		for i := range uint64(3) {
+			time.Sleep(time.Hour)
+			token = write(t, d.Handle(), token, entry("a", 1, i+1))
+			if !token.CommitTS().Equal(time.Now()) {
+				t.Errorf("CommitTS = %v, want %v", token.CommitTS(), time.Now())
+			}
+		}
+		synctest.Wait()
+		cancel()
+		<-ended
+		if want := []uint64{0, 1, 2, 3}; !reflect.DeepEqual(seen, want) {
+			t.Errorf("seen %v, want %v", seen, want)
+		}
+		if took := time.Since(begin); took != 3*time.Hour {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestFeedMergesWhatItIsNotAskedFor(t *testing.T) {
+	d := memory.NewDecider()
+	var seen []string
+	for e, err := range d.Changes(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, e.LeaderID)
+		if len(seen) == 2 {
+			break
+		}
+		token := write(t, d, e.Token, entry("merged", 1, 0))
+		write(t, d, token, entry("last", 1, 1))
+	}
+	if want := []string{"", "last"}; !reflect.DeepEqual(seen, want) {
+		t.Errorf("seen %q, want %q", seen, want)
+	}
+}

@@ -1,0 +1,200 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// Kind is what a call asks of the store.
+type Kind int
+
+// The kinds of calls.
+const (
+	Read  Kind = iota // ReadCurrent
+	Write             // WriteEntry
+	Feed              // a record that a feed of Changes is about to deliver
+)
+
+// String returns the kind in words.
+func (k Kind) String() string {
+	switch k {
+	case Read:
+		return "read"
+	case Write:
+		return "write"
+	case Feed:
+		return "feed"
+	}
+	return fmt.Sprintf("Kind(%d)", int(k))
+}
+
+// Op is a call that may be met by a Fault.
+type Op struct {
+	Kind Kind
+	// Entry is what is about to be written or delivered; nil for a Read. It
+	// is a copy.
+	Entry *leaderelection.RaceEntry
+}
+
+// ErrLost is what LoseRequests and LoseAnswers answer: a connection that broke.
+// Like any such error it leaves open whether a write happened.
+var ErrLost = errors.New("connection lost (injected)")
+
+// Fault is what happens to one call. The zero Fault is none. Where several
+// fields are set they take effect in the order in which they stand here.
+type Fault struct {
+	// Hang, where not nil, holds the call until the channel is closed. The
+	// call does not heed its ctx meanwhile, as a badly made client would not,
+	// and then goes on: a write happens then, however late that is.
+	Hang <-chan struct{}
+	// Delay is how long the request is on its way. A call whose ctx ends
+	// before that returns, and its request never arrives.
+	Delay time.Duration
+	// Err, where not nil, is the answer to the call, instead of the store's.
+	// A feed ends with it.
+	Err error
+	// Lands says that the request reaches the store even though Err is
+	// answered: a lost answer. With leaderelection.ErrLostRace as Err it is
+	// the answer to a retry, within the client, of a write that has landed.
+	Lands bool
+	// Late, where positive, makes a write (also) reach the store that long
+	// after the call began, whatever came of the call meanwhile: a packet
+	// that was held up. It is still conditional. Set Err as well, or the
+	// write arrives twice.
+	Late time.Duration
+	// AnswerDelay is how long the answer is on its way. A call whose ctx ends
+	// before that returns, and what it asked for has happened.
+	AnswerDelay time.Duration
+}
+
+// none says whether f is no fault.
+func (f *Fault) none() bool {
+	return f.Hang == nil && f.Delay <= 0 && f.Err == nil && !f.Lands && f.Late <= 0 && f.AnswerDelay <= 0
+}
+
+// request is the way to the store: an error means that it was not reached.
+func (f *Fault) request(ctx context.Context) error {
+	if f.Hang != nil {
+		<-f.Hang
+	}
+	if err := wait(ctx, f.Delay); err != nil {
+		return err
+	}
+	if f.Err != nil && !f.Lands {
+		if err := wait(ctx, f.AnswerDelay); err != nil {
+			return err
+		}
+		return f.Err
+	}
+	return nil
+}
+
+// answer is the way back.
+func (f *Fault) answer(ctx context.Context) error {
+	if err := wait(ctx, f.AnswerDelay); err != nil {
+		return err
+	}
+	return f.Err
+}
+
+// wait returns after d, or with the error of ctx as soon as that ends.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// Faults decides which Fault meets a call. It may be called by several
+// goroutines at once, and may count, look at op.Entry, roll dice, or read and
+// replace the record. The functions of this package make the common ones; write
+// your own for the rest.
+type Faults func(op Op) Fault
+
+// Inject lets f decide from now on what happens to each call of this handle (and
+// of its Polled), in place of what was injected before; nil is no faults. Calls
+// that are under way, and a feed that waits for news, keep what they were given.
+func (d *Decider) Inject(f Faults) {
+	if f == nil {
+		d.faults.Store(nil)
+		return
+	}
+	d.faults.Store(&f)
+}
+
+// fault asks what happens to a call. Entry is copied.
+func (d *Decider) fault(k Kind, entry *leaderelection.RaceEntry) Fault {
+	f := d.faults.Load()
+	if f == nil {
+		return Fault{}
+	}
+	op := Op{Kind: k}
+	if entry != nil {
+		op.Entry = entry.Clone()
+	}
+	return (*f)(op)
+}
+
+// Always meets each call with f.
+func Always(f Fault) Faults { return func(Op) Fault { return f } }
+
+// Slow delays each call by delay, half before and half after the store does its
+// part.
+func Slow(delay time.Duration) Faults {
+	return Always(Fault{Delay: delay / 2, AnswerDelay: delay - delay/2})
+}
+
+// Fail answers each call with err, without asking the store. Let err wrap
+// leaderelection.ErrPermanent for what no retry can cure.
+func Fail(err error) Faults { return Always(Fault{Err: err}) }
+
+// LoseRequests answers each call with ErrLost, and no request reaches the store.
+func LoseRequests() Faults { return Fail(ErrLost) }
+
+// LoseAnswers lets each request reach the store, and answers with ErrLost: a
+// write happens, and its writer does not know.
+func LoseAnswers() Faults { return Always(Fault{Err: ErrLost, Lands: true}) }
+
+// Hang holds each call until release is closed, whatever becomes of its ctx: a
+// store, or its client, that neither answers nor lets go. Released, the call goes
+// on as though nothing had happened.
+func Hang(release <-chan struct{}) Faults { return Always(Fault{Hang: release}) }
+
+// On limits f to calls of these kinds.
+func (f Faults) On(kinds ...Kind) Faults {
+	return func(op Op) Fault {
+		for _, k := range kinds {
+			if op.Kind == k {
+				return f(op)
+			}
+		}
+		return Fault{}
+	}
+}
+
+// Times limits f to its first n faults; calls that f leaves alone do not count.
+func (f Faults) Times(n int) Faults {
+	var met atomic.Int64
+	return func(op Op) Fault {
+		if met.Load() >= int64(n) {
+			return Fault{}
+		}
+		fault := f(op)
+		if fault.none() || met.Add(1) > int64(n) {
+			return Fault{}
+		}
+		return fault
+	}
+}
