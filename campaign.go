@@ -1,0 +1,405 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// Campaign is a running candidate, made by [Config.Start]. Its methods may be
+// called by any number of goroutines at once.
+//
+// One goroutine owns its state. Whatever happens elsewhere (a store's answer, a
+// pushed record, a callback's return) reaches it as a message; after each it
+// works out afresh what is due, does it, and sleeps until the next moment at
+// which something can be due. Nothing that it does waits for the store or for
+// user code.
+type Campaign struct {
+	cfg         Config
+	incarnation string
+	start       context.Context
+	f           follower
+
+	view   atomic.Pointer[TimeView]
+	leader atomic.Pointer[RaceEntry]
+	status atomic.Int32
+	done   chan struct{}
+	err    error // why it stopped; set before done is closed
+
+	// The loop's own:
+	reign     *reign // the current one, until its callbacks have returned
+	attempts  []attempt
+	maxSeen   ElectionNumber // greatest ElectionNumber ever seen
+	idleSince time.Duration  // when the last reign's callbacks had returned
+	sitOut    time.Duration  // no contest before this
+	writes    retry
+	health    health
+	changed   deliveries // LeaderChanged
+	told      *RaceEntry // the last record handed to LeaderChanged
+	doubles   double
+	resigners []chan struct{}
+
+	stopping bool
+	stopAt   time.Duration
+	ending   bool // all is done but for goroutines on their way out
+	endBy    time.Duration
+}
+
+// start begins a campaign. cfg is valid and has its defaults.
+func start(ctx context.Context, cfg Config) *Campaign {
+	c := &Campaign{cfg: cfg, incarnation: newIncarnation(), start: ctx, done: make(chan struct{})}
+	f := &c.f
+	f.init(ctx, cfg.Clock, cfg.Decider, cfg.LeaderID, cfg.TermLength)
+	f.skew, f.poll, f.logger, f.trace = cfg.MaxClockSkew, cfg.PollInterval, cfg.Logger, cfg.Trace
+	f.onRecord, f.onAnswer = c.recognise, c.answered
+	_, c.writes = backoffs(cfg.LeaderID, cfg.TermLength)
+	c.changed = deliveries{ctx: context.WithoutCancel(ctx), call: cfg.LeaderChanged, idle: f.events.idle}
+	c.view.Store(newView(cfg.Clock, NoElections))
+	go c.loop()
+	return c
+}
+
+// View returns the view of the current reign, or while not leading one that is
+// over. Never nil. The view of a later reign is another one: call View again.
+func (c *Campaign) View() *TimeView { return c.view.Load() }
+
+// Leader returns the newest record known, also of another's reign, without its
+// Token, or a zero RaceEntry while nothing has been learned yet. It may be out of date: whether this
+// candidate leads is for View to say.
+func (c *Campaign) Leader() RaceEntry {
+	if e := c.leader.Load(); e != nil {
+		return *e.Clone()
+	}
+	return RaceEntry{}
+}
+
+// Status returns what the campaign is doing. For whether to act, ask View.
+func (c *Campaign) Status() Status { return Status(c.status.Load()) }
+
+// Done is closed when the campaign has stopped and every callback has returned.
+func (c *Campaign) Done() <-chan struct{} { return c.done }
+
+// Wait waits for Done, and returns what Acquire would.
+func (c *Campaign) Wait() error {
+	<-c.done
+	return c.err
+}
+
+// Resign gives up leadership and sits out one term, so that somebody else leads
+// if anybody can: the leader's ctx is cancelled with ErrResigned, the lease kept
+// until the callbacks have returned (for DrainTimeout at most), then released.
+// The campaign goes on. Resign returns nil after the release, or when ctx ends
+// context.Cause(ctx), the resignation going on without it; so a leader that calls
+// it from OnElected with its own ctx does not wait for itself. A candidate that
+// does not lead only sits out its term.
+func (c *Campaign) Resign(ctx context.Context) error {
+	released := make(chan struct{})
+	c.f.post(func() { c.resign(c.f.now(), released) })
+	select {
+	case <-released:
+		return nil
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *Campaign) resign(now instant, released chan struct{}) {
+	c.sitOut = max(c.sitOut, now.mono+c.cfg.TermLength)
+	if r := c.reign; r != nil && r.cause == nil {
+		c.giveUp(now, ErrResigned)
+	}
+	c.resigners = append(c.resigners, released)
+}
+
+// answerResigners tells those who wait in Resign once nothing is held and
+// nothing is being acquired.
+func (c *Campaign) answerResigners(now instant) {
+	if len(c.resigners) == 0 || c.reign != nil || c.holds(now) || c.acquiring() {
+		return
+	}
+	for _, released := range c.resigners {
+		close(released)
+	}
+	c.resigners = nil
+}
+
+// loop is the campaign's goroutine.
+func (c *Campaign) loop() {
+	awaken := context.AfterFunc(c.start, func() { c.f.post(func() {}) })
+	defer awaken()
+	for {
+		posted := c.f.take()
+		for _, m := range posted {
+			m()
+		}
+		clear(posted)
+		wake, stopped := c.step(c.f.now())
+		if stopped {
+			break
+		}
+		if c.reign != nil {
+			wake = min(wake, maxSlice)
+		}
+		c.f.sleep(c.cfg.Clock, wake)
+	}
+	c.f.close()
+	close(c.done)
+}
+
+// step brings everything up to date with now, does what is due, and returns how
+// long nothing else can become due.
+func (c *Campaign) step(now instant) (time.Duration, bool) {
+	wake := newAlarm(now)
+	if !c.stopping && c.start.Err() != nil {
+		c.stop(now, context.Cause(c.start))
+	}
+	if c.f.failure != nil && !c.f.worked && !c.stopping {
+		c.stop(now, c.f.failure)
+	}
+	c.tendReign(&wake)
+	c.f.giveUpCall(now)
+	c.forgetOld(&wake)
+	if c.ending {
+		return c.end(&wake)
+	}
+	c.f.tendFeed(&wake)
+	c.tendHealth(&wake)
+	c.act(&wake)
+	c.answerResigners(now)
+	c.report(now)
+	if c.stopping && c.finished(&wake) {
+		c.ending, c.endBy = true, now.mono+100*time.Millisecond
+		c.report(now)
+		return c.end(&wake)
+	}
+	return wake.in, false
+}
+
+// stop begins the campaign's end: what is led is drained and released.
+func (c *Campaign) stop(now instant, cause error) {
+	c.stopping, c.stopAt, c.err = true, now.mono, cause
+	if c.reign != nil {
+		c.giveUp(now, cause)
+	}
+}
+
+// finished says whether a stopping campaign has nothing left to do: no reign,
+// no record of its own that could be released, and no acquisition whose outcome
+// is open (for that it waits half a term at most).
+func (c *Campaign) finished(wake *alarm) bool {
+	if c.reign != nil || c.changed.busy() {
+		return false
+	}
+	if until := c.stopAt + c.cfg.TermLength/2; c.acquiring() && wake.now.mono < until {
+		wake.at(until)
+		return false
+	}
+	return !c.holds(wake.now)
+}
+
+// end waits a moment for goroutines to go that have been told to, so that a
+// caller may close its store's client when Wait has returned. One that does not
+// go is left behind.
+func (c *Campaign) end(wake *alarm) (time.Duration, bool) {
+	if c.f.wind() || wake.now.mono >= c.endBy {
+		return 0, true
+	}
+	wake.at(c.endBy)
+	return wake.in, false
+}
+
+// act makes the one store call that is due, if any.
+func (c *Campaign) act(wake *alarm) {
+	if !c.f.mayCall(wake) {
+		return
+	}
+	switch r := c.reign; {
+	case r != nil && !r.over:
+		c.hold(wake, r)
+	case c.releasing(wake.now):
+		c.release(wake)
+	case c.stopping:
+		if r == nil && c.acquiring() && c.f.unsure {
+			c.f.read(wake, 0)
+		}
+	default:
+		c.contest(wake)
+	}
+}
+
+// wants says whether this candidate would lead now.
+func (c *Campaign) wants(now instant) bool {
+	return !c.stopping && !c.health.sick && (now.mono >= c.sitOut || c.named())
+}
+
+// releasing says whether the record is to be left vacant now: no callback of a
+// reign runs, and it is held for nothing.
+func (c *Campaign) releasing(now instant) bool {
+	return c.reign == nil && c.holds(now) && !c.wants(now)
+}
+
+// named says whether the record is reserved for this candidate by name: an
+// operator's wish, which ends sitting out.
+func (c *Campaign) named() bool {
+	k := c.f.known
+	return k != nil && k.Vacant() && k.Successor == c.cfg.LeaderID
+}
+
+// hold extends the lease of a reign in time, also while it drains.
+func (c *Campaign) hold(wake *alarm, r *reign) {
+	if r.cause != nil && wake.now.mono >= r.drainUntil {
+		return // the callbacks have had their time: let the view end
+	}
+	if !c.extendable(wake.now) {
+		c.f.read(wake, c.f.lastRead+c.f.reads.base)
+		return
+	}
+	if c.f.unsure {
+		c.f.read(wake, 0)
+		return
+	}
+	due := max(r.confirmed+c.extendEvery(), c.writes.notBefore)
+	if wake.now.mono < due {
+		wake.at(due)
+		return
+	}
+	if r.cause != nil || c.healthy(wake) {
+		c.write(wake, OpExtend, c.extension(wake.now, r))
+	}
+}
+
+// extendEvery is half of the view's span.
+func (c *Campaign) extendEvery() time.Duration {
+	return max((c.cfg.TermLength-c.cfg.MaxClockSkew)/2, minInterval)
+}
+
+// contest follows the record, and claims it when that is allowed.
+func (c *Campaign) contest(wake *alarm) {
+	at := c.contestableAt()
+	if due, polling := c.f.pollDue(); polling {
+		if wake.now.mono >= max(due, c.f.reads.notBefore) {
+			c.f.read(wake, due)
+			return
+		}
+		wake.at(max(due, c.f.reads.notBefore))
+	}
+	if c.f.base == nil {
+		return
+	}
+	if wake.now.wall.Before(at) {
+		wake.atWall(at)
+		return
+	}
+	if !c.fresh(at) {
+		// What was learned before the record was contestable is read again.
+		c.f.read(wake, 0)
+		return
+	}
+	if !c.wants(wake.now) && wake.now.mono < c.sitOut {
+		wake.at(c.sitOut)
+	}
+	if c.reign != nil || !c.wants(wake.now) {
+		return
+	}
+	if wake.now.mono < c.writes.notBefore {
+		wake.at(c.writes.notBefore)
+		return
+	}
+	if c.healthy(wake) {
+		c.write(wake, OpAcquire, c.acquisition(wake.now))
+	}
+}
+
+// fresh says whether what is known of the record was learned when it was
+// contestable already, as it is since at. For a held record only a read counts; a
+// vacancy may have been pushed.
+func (c *Campaign) fresh(at time.Time) bool {
+	f := &c.f
+	return !f.unsure && !f.baseAt.wall.Before(at) && f.baseAt.mono >= c.idleSince &&
+		(f.base.Vacant() || !f.readAt.Before(at))
+}
+
+// contestableAt is the wall time from which the record may be contested. Where
+// an older record was read than is known (the store was set back, or the read is
+// stale), both must be contestable.
+func (c *Campaign) contestableAt() time.Time {
+	var at time.Time
+	for _, e := range []*RaceEntry{c.f.known, c.f.base} {
+		if e == nil {
+			continue
+		}
+		if t := c.claimableAt(e); t.After(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+func (c *Campaign) claimableAt(e *RaceEntry) time.Time {
+	switch {
+	case e.Vacant() && (e.Successor == "" || e.Successor == AnySuccessor || e.Successor == c.cfg.LeaderID):
+		return time.Time{}
+	case e.Vacant():
+		return e.TermExpiry // the end of another's reservation
+	case e.Incarnation == c.incarnation:
+		return time.Time{}
+	}
+	return e.TermExpiry.Add(c.cfg.MaxClockSkew)
+}
+
+// holds says whether the record is this campaign's own, though it does not lead
+// by it, and its term has not run out: something that can be released.
+func (c *Campaign) holds(now instant) bool {
+	b := c.f.base
+	return b != nil && !b.Vacant() && b.Incarnation == c.incarnation && now.wall.Before(b.TermExpiry)
+}
+
+// release leaves the record vacant, when no callback of the reign is running.
+func (c *Campaign) release(wake *alarm) {
+	wake.atWall(c.f.base.TermExpiry)
+	switch {
+	case c.f.unsure:
+		c.f.read(wake, 0)
+	case wake.now.mono < c.writes.notBefore:
+		wake.at(c.writes.notBefore)
+	default:
+		c.write(wake, OpRelease, c.vacancy(wake.now))
+	}
+}
+
+// report publishes the status, where it has changed.
+func (c *Campaign) report(now instant) {
+	status, cause, number := Following, error(nil), NoElections
+	switch r := c.reign; {
+	case c.ending:
+		status, cause = Stopped, c.err
+	case r != nil && r.cause == nil:
+		status, number = Leading, r.number
+	case r != nil:
+		status, cause, number = Draining, r.cause, r.number
+	case c.releasing(now):
+		status, number = Draining, c.f.base.ElectionNumber
+	}
+	from := Status(c.status.Load())
+	if from == status {
+		return
+	}
+	c.status.Store(int32(status))
+	if t := c.cfg.Trace; t != nil && t.StatusChanged != nil {
+		change := StatusChange{From: from, To: status, Cause: cause, Number: number, Time: now.wall}
+		c.f.events.add(func() { t.StatusChanged(change) })
+	}
+	level := slog.LevelInfo
+	if errors.Is(cause, ErrOusted) || errors.Is(cause, ErrExpired) {
+		level = slog.LevelWarn
+	}
+	if cause != nil {
+		c.f.log(level, status.String(), "id", c.cfg.LeaderID, "was", from.String(), "election", uint64(number), "cause", cause)
+	} else {
+		c.f.log(level, status.String(), "id", c.cfg.LeaderID, "was", from.String(), "election", uint64(number))
+	}
+}

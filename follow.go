@@ -1,0 +1,380 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/clocks"
+)
+
+// maxAbandoned is how many calls that ignored the end of their ctx may be left
+// hanging. Further ones wait until one of these returns: a store that hangs must
+// not pile up goroutines.
+const maxAbandoned = 4
+
+// source is how a record was learned.
+type source int
+
+const (
+	wasRead    source = iota // by ReadCurrent, or along with a lost race
+	wasPushed                // by a ChangeFeed, or by a read that was answered too late
+	wasWritten               // by a write of one's own that succeeded
+)
+
+// follower is what a campaign and an observer have in common: a loop that owns
+// all state, at most one store call at a time, and knowledge of the record,
+// pushed where the store can and else polled. Everything but post belongs to
+// the loop's goroutine.
+type follower struct {
+	timekeeper
+	mailbox
+	decider RaceDecider
+	skew    time.Duration
+	poll    time.Duration
+	timeout time.Duration // of one store call
+	logger  *slog.Logger
+	trace   *Trace
+	events  events
+
+	ctx    context.Context // of store calls and feeds: live until the loop ends
+	cancel context.CancelFunc
+
+	// owner's reactions, set once
+	onRecord func(e *RaceEntry, at instant, how source)
+	onAnswer func(a *answer)
+
+	known  *RaceEntry // the newest record ever learned
+	base   *RaceEntry // what the next write is conditional on: the last one read, or newer
+	baseAt instant    // when that was known to be the record
+	readAt time.Time  // the wall time at which the last read that was answered began
+	unsure bool       // a write's outcome is open: read before any write
+
+	call      *call // the one in flight
+	hanging   int   // calls given up that have not returned
+	worked    bool  // some call has succeeded
+	failure   error // an ErrPermanent, while nothing has worked
+	reads     retry
+	lastRead  time.Duration // when the last read began
+	everAsked bool
+
+	feed        ChangeFeed // nil: poll
+	feedUp      bool       // it has delivered, and not failed since
+	feedSession *session
+	feedRunning bool
+	feeds       retry
+}
+
+// session is one run of a ChangeFeed.
+type session struct {
+	cancel context.CancelFunc
+	begun  time.Duration
+}
+
+// call is one store call.
+type call struct {
+	kind      OpKind
+	entry     *RaceEntry // what is written
+	start     instant
+	deadline  time.Duration
+	cancel    context.CancelFunc
+	abandoned bool
+}
+
+// answer is what a call returned, or, when it was given up, that it did not.
+type answer struct {
+	*call
+	givenUp bool
+	got     *RaceEntry
+	token   LeaderToken
+	err     error
+	now     instant
+}
+
+// init prepares a follower. name seeds its jitter; term spaces its retries.
+func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, name string, term time.Duration) {
+	f.timekeeper = newTimekeeper(clock)
+	f.decider = d
+	f.feed, _ = d.(ChangeFeed)
+	f.timeout = max(term/4, minInterval)
+	f.reads, _ = backoffs(name, term)
+	f.feeds = f.reads
+	f.feeds.limit = max(f.feeds.limit, term)
+	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	f.events.idle = func() { f.post(func() {}) }
+}
+
+// begin makes a store call, in a goroutine of its own.
+func (f *follower) begin(now instant, kind OpKind, entry *RaceEntry) {
+	ctx, cancel := context.WithCancel(f.ctx)
+	k := &call{kind: kind, entry: entry, start: now, deadline: now.mono + f.timeout, cancel: cancel}
+	f.call = k
+	if kind == OpRead {
+		f.lastRead, f.everAsked = now.mono, true
+	}
+	go func() {
+		a := &answer{call: k}
+		if k.kind == OpRead {
+			a.got, a.err = f.decider.ReadCurrent(ctx)
+			if a.err == nil && a.got == nil {
+				a.err = errors.New("leaderelection: the RaceDecider's ReadCurrent returned nil without an error")
+			}
+		} else {
+			a.token, a.err = f.decider.WriteEntry(ctx, k.entry)
+		}
+		cancel()
+		f.post(func() { f.answered(a) })
+	}()
+}
+
+// answered takes in what a call returned, in time or late.
+func (f *follower) answered(a *answer) {
+	a.now = f.now()
+	if a.abandoned {
+		f.hanging--
+	} else {
+		f.call = nil
+		f.traceCall(a)
+	}
+	switch {
+	case a.err == nil:
+		f.worked = true
+	case errors.Is(a.err, ErrPermanent) && !f.worked && f.failure == nil:
+		f.failure = a.err
+	}
+	if a.kind == OpRead {
+		f.readAnswered(a)
+	}
+	f.onAnswer(a)
+}
+
+func (f *follower) readAnswered(a *answer) {
+	switch {
+	case a.err != nil && !a.abandoned:
+		f.reads.failed(a.start.mono)
+	case a.err != nil:
+	case a.abandoned:
+		// Later calls may have told more since: news, if it is any.
+		f.learn(a.got, a.start, wasPushed)
+	default:
+		f.reads.worked()
+		f.unsure, f.readAt = false, a.start.wall
+		f.feedCheck(a.got)
+		f.learn(a.got, a.start, wasRead)
+	}
+}
+
+// giveUpCall abandons the call in flight when its time is over, and goes on
+// without it.
+func (f *follower) giveUpCall(now instant) {
+	k := f.call
+	if k == nil || now.mono < k.deadline {
+		return
+	}
+	k.abandoned = true
+	k.cancel()
+	f.call = nil
+	f.hanging++
+	late := &answer{call: k, givenUp: true, err: context.DeadlineExceeded, now: now}
+	f.traceCall(late)
+	if k.kind == OpRead {
+		f.reads.failed(k.start.mono)
+	}
+	f.onAnswer(late)
+}
+
+// mayCall says whether a call can be made now, and else when to look again.
+func (f *follower) mayCall(wake *alarm) bool {
+	if f.call != nil {
+		wake.at(f.call.deadline)
+		return false
+	}
+	return f.hanging < maxAbandoned // a call that returns wakes the loop
+}
+
+// read reads at the elapsed time due, or as soon after it as failures allow.
+func (f *follower) read(wake *alarm, due time.Duration) {
+	due = max(due, f.reads.notBefore)
+	if wake.now.mono < due {
+		wake.at(due)
+		return
+	}
+	f.begin(wake.now, OpRead, nil)
+	wake.at(f.call.deadline)
+}
+
+// pollDue is when a follower reads for want of a feed.
+func (f *follower) pollDue() (due time.Duration, polling bool) {
+	switch {
+	case f.feedUp:
+		return 0, false
+	case f.everAsked:
+		return f.lastRead + f.poll, true
+	case f.feed != nil && f.feedRunning:
+		return f.timeout, true // the feed's first record is on its way
+	}
+	return 0, true
+}
+
+// learn takes in every record, however it was learned: older ones are no news.
+// A read is what the next write is conditional on even where it is older than
+// what is known: it may be that the store was set back.
+func (f *follower) learn(e *RaceEntry, at instant, how source) {
+	newer := f.known == nil || e.Compare(f.known) > 0
+	if newer || how == wasRead {
+		f.base, f.baseAt = e, at
+	}
+	if newer {
+		f.known = e
+		if t := f.trace; t != nil && t.News != nil {
+			entry := e.Clone()
+			f.events.add(func() { t.News(*entry) })
+		}
+	}
+	f.onRecord(e, at, how)
+}
+
+// tendFeed keeps one ChangeFeed running, with pauses where it fails.
+func (f *follower) tendFeed(wake *alarm) {
+	if f.feed == nil || f.feedRunning {
+		return
+	}
+	if wake.now.mono < f.feeds.notBefore {
+		wake.at(f.feeds.notBefore)
+		return
+	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	s := &session{cancel: cancel, begun: wake.now.mono}
+	f.feedRunning, f.feedSession = true, s
+	go func() {
+		var failure error
+		for e, err := range f.feed.Changes(ctx) {
+			if err != nil || ctx.Err() != nil {
+				failure = err
+				break
+			}
+			if e != nil {
+				f.post(func() { f.pushed(s, e) })
+			}
+		}
+		cancel()
+		f.post(func() { f.feedEnded(s, failure) })
+	}()
+}
+
+// pushed takes in a record that the feed delivered.
+func (f *follower) pushed(s *session, e *RaceEntry) {
+	if !f.feedUp && s == f.feedSession {
+		f.feedUp, f.worked = true, true
+		f.feeds.worked()
+		f.feedEvent(nil)
+	}
+	f.learn(e, f.now(), wasPushed)
+}
+
+// feedEnded notes that the feed is gone: until it is back, the record is polled.
+func (f *follower) feedEnded(s *session, err error) {
+	f.feedRunning, f.feedUp, f.feedSession = false, false, nil
+	if f.ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		err = errors.New("leaderelection: the feed ended")
+	}
+	f.feeds.failed(max(s.begun, f.now().mono-f.feeds.base/2))
+	if errors.Is(err, ErrPermanent) && !f.worked && f.failure == nil {
+		f.failure = err
+	}
+	f.feedEvent(err)
+}
+
+// feedCheck starts the feed again where a read shows that it has withheld an
+// extension that it had the time to deliver.
+func (f *follower) feedCheck(read *RaceEntry) {
+	k := f.known
+	if f.feedUp && k != nil && read.ElectionNumber == k.ElectionNumber && read.Extension > k.Extension &&
+		f.now().wall.After(k.TermExpiry) {
+		// What this session still delivers is news, but no sign of health.
+		f.feedUp = false
+		f.feedSession.cancel()
+		f.feedSession = nil
+		f.log(slog.LevelWarn, "the feed withheld an extension; starting it again", "known", k.Extension, "read", read.Extension)
+	}
+}
+
+func (f *follower) feedEvent(err error) {
+	if t := f.trace; t != nil && t.Feed != nil {
+		f.events.add(func() { t.Feed(FeedEvent{Err: err}) })
+	}
+	if err != nil {
+		f.log(slog.LevelWarn, "the feed failed; polling until it is back", "err", err)
+	} else {
+		f.log(slog.LevelDebug, "the feed delivers")
+	}
+}
+
+func (f *follower) traceCall(a *answer) {
+	if f.trace != nil && f.trace.StoreOp != nil {
+		op := StoreOp{Kind: a.kind, Start: a.start.wall, Duration: a.now.mono - a.start.mono, Abandoned: a.abandoned, Err: a.err}
+		if e := a.got; e != nil {
+			op.Number = e.ElectionNumber
+			op.CommitTS = commitTS(e.Token)
+		} else if a.entry != nil {
+			op.Number = a.entry.ElectionNumber
+			op.CommitTS = commitTS(a.token)
+		}
+		f.events.add(func() { f.trace.StoreOp(op) })
+	}
+	switch {
+	case a.err == nil:
+		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", a.now.mono-a.start.mono)
+	case errors.Is(a.err, ErrLostRace):
+		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", a.now.mono-a.start.mono, "err", a.err)
+	default:
+		f.log(slog.LevelWarn, "a store operation failed; it will be tried again", "op", string(a.kind), "took", a.now.mono-a.start.mono, "err", a.err)
+	}
+}
+
+func commitTS(t LeaderToken) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.CommitTS()
+}
+
+// log tells the Logger, without waiting for it.
+func (f *follower) log(level slog.Level, msg string, args ...any) {
+	if f.logger == nil {
+		return
+	}
+	l, at := f.logger, f.now().wall
+	f.events.add(func() {
+		if !l.Enabled(f.ctx, level) {
+			return
+		}
+		r := slog.NewRecord(at, level, "leaderelection: "+msg, 0)
+		r.Add(args...)
+		_ = l.Handler().Handle(context.WithoutCancel(f.ctx), r)
+	})
+}
+
+// wind ends all calls and feeds, and says whether they and the events have come
+// to their end.
+func (f *follower) wind() bool {
+	f.cancel()
+	return f.call == nil && f.hanging == 0 && !f.feedRunning && !f.events.busy()
+}
+
+// tooFar says whether a held record's term ends later than clocks within bounds
+// allow, and by how much.
+func tooFar(e *RaceEntry, wall time.Time, skew time.Duration) error {
+	if e.Vacant() || e.TermLength <= 0 {
+		return nil
+	}
+	if over := e.TermExpiry.Sub(wall) - e.TermLength - 2*skew; over > 0 {
+		return fmt.Errorf("the term of %q ends %v later than clocks within MaxClockSkew allow: one of the two clocks is wrong", e.LeaderID, over)
+	}
+	return nil
+}

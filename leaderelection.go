@@ -1,0 +1,278 @@
+package leaderelection
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/clocks"
+)
+
+// DefaultTermLength is the TermLength of a Config that names none.
+const DefaultTermLength = 15 * time.Second
+
+// Config is a candidate. Fill in Decider, LeaderID and OnElected, choose
+// MaxClockSkew, and call [Config.Acquire], [Config.Start] or [Config.Run]; a
+// Config may be used for several campaigns. It is not changed by them.
+type Config struct {
+	// Decider is the record that is contested. Required.
+	Decider RaceDecider
+
+	// LeaderID names this candidate to the others, to operators and to
+	// observers. Required; unique among the candidates of the election (two
+	// that share one never lead at once, but nobody can tell them apart), and
+	// not AnySuccessor.
+	LeaderID string
+
+	// HostPort is where clients reach this candidate when it leads; see
+	// SelfHostPorts. Optional: only observers read it.
+	HostPort []string
+
+	// ConnectionParams is whatever else clients need to know. Opaque to the
+	// library; kept in the record, so keep it small.
+	ConnectionParams []byte
+
+	// TermLength is how long a lease runs unless it is extended, which happens
+	// about twice a term. After a crash the others wait between half of it and
+	// all of it, plus MaxClockSkew, before one of them leads; an outage of the
+	// store is survived for about half of it; the store sees about two writes
+	// in it. Zero means 15 s. At least twice MaxClockSkew; below about 2 s the
+	// latency of most stores begins to cost reigns.
+	TermLength time.Duration
+
+	// MaxClockSkew bounds how far any candidate's wall clock is from true
+	// time. All safety rests on it: a leader stops acting this much before its
+	// term ends, and a challenger waits this much longer, each by its own
+	// clock. It must not be smaller for one candidate than for another. 1 s is
+	// ample for machines with a working NTP client, 100 ms for most clouds'
+	// own time service. Zero is right only where all candidates share one
+	// clock, as on one machine.
+	MaxClockSkew time.Duration
+
+	// OnElected is called once for each reign, in a goroutine of its own. ctx
+	// is cancelled, with a cause, when leadership has ended or is about to be
+	// given up; expiry is the reign's view, to be asked before each act, and
+	// carries the fencing token. When OnElected returns while leading, the
+	// lease is kept. Required by Acquire and Start; Run has a job in its place.
+	OnElected func(ctx context.Context, expiry *TimeView)
+
+	// OnOusting is called once for each OnElected, as soon as the leader's ctx
+	// was cancelled, whether OnElected has returned or not. Its own ctx is
+	// live, and ends with DrainTimeout. Optional.
+	OnOusting func(ctx context.Context)
+
+	// LeaderChanged is called for each new reign, one's own included, and each
+	// vacancy, one call at a time and in order, with the new record. A slow one
+	// delays only the next of its kind; where one is stuck, the oldest of more
+	// than a hundred waiting records are dropped. Optional.
+	LeaderChanged func(ctx context.Context, entry RaceEntry)
+
+	// PollInterval is how often a standby reads the record where the store
+	// cannot push changes, or its feed has failed, and how often Healthy is
+	// asked while the candidate is sick. Zero means half a term: two reads a
+	// term. Shorter ones notice a release sooner; the fail-over after a crash
+	// does not depend on it.
+	PollInterval time.Duration
+
+	// DrainTimeout is how long the lease is kept, and extended, while the
+	// leader's callbacks wind down after leadership was given up by choice.
+	// After that it runs out by itself. Zero means one term.
+	DrainTimeout time.Duration
+
+	// Healthy is asked before each contest and each extension. While it
+	// returns an error, or no answer within a quarter of a term, this candidate
+	// does not contest, and gives up leadership. Optional.
+	Healthy func(ctx context.Context) error
+
+	// Clock is the candidate's clock. Nil means the system's.
+	Clock clocks.Clock
+
+	// Logger is told what happens: changes of leadership at Info, what went
+	// wrong at Warn and Error, each store operation at Debug. Nil means
+	// silence. A Logger that blocks delays nothing else.
+	Logger *slog.Logger
+
+	// Trace is told what happens in a form for programs. Optional.
+	Trace *Trace
+}
+
+// Acquire contests the election until ctx ends, leading as often as it wins. It
+// returns after every callback has returned and what was led has been released,
+// with context.Cause(ctx), or at once where the Config is wrong, or with an
+// ErrPermanent where the store refused for good before anything had worked.
+func (c Config) Acquire(ctx context.Context) error {
+	campaign, err := c.Start(ctx)
+	if err != nil {
+		return err
+	}
+	return campaign.Wait()
+}
+
+// Start begins a campaign and returns at once, without having asked the store
+// anything. It refuses only a Config that is wrong, naming all its faults. The
+// campaign goes on until ctx ends.
+func (c Config) Start(ctx context.Context) (*Campaign, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	return start(ctx, c.withDefaults()), nil
+}
+
+// Run is for batch jobs: it waits until this candidate leads, runs job once,
+// releases, and returns job's error. Where leadership ended before job returned,
+// job's ctx was cancelled, and its error is joined with the cause; a job that
+// returns nil after a cancellation while its view was still valid has done its
+// work as leader, and Run returns nil. Where ctx ends before this candidate ever
+// led, Run returns context.Cause(ctx). OnElected must be nil: job is in its
+// place.
+func (c Config) Run(ctx context.Context, job func(context.Context, *TimeView) error) error {
+	var faults []error
+	if c.OnElected != nil {
+		faults = append(faults, errors.New("OnElected must be nil for Run, which has a job in its place"))
+	}
+	if job == nil {
+		faults = append(faults, errors.New("the job given to Run is nil"))
+	}
+	done := errors.New("leaderelection: the job is done")
+	runCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var ran atomic.Bool
+	var result error
+	c.OnElected = func(ctx context.Context, view *TimeView) {
+		if !ran.CompareAndSwap(false, true) {
+			return
+		}
+		defer cancel(done)
+		result = errors.New("leaderelection: the job ended its goroutine instead of returning")
+		err := job(ctx, view)
+		if cause := context.Cause(ctx); cause != nil && (err != nil || !view.ValueInFuture()) {
+			err = join(err, cause)
+		}
+		result = err
+	}
+	if err := c.validate(faults...); err != nil {
+		return err
+	}
+	err := start(runCtx, c.withDefaults()).Wait()
+	if ran.Load() {
+		return result
+	}
+	return err
+}
+
+// join is errors.Join without saying the same thing twice.
+func join(err, cause error) error {
+	if errors.Is(err, cause) {
+		return err
+	}
+	return errors.Join(err, cause)
+}
+
+// validate returns all that is wrong with c, and with whatever is given besides.
+func (c *Config) validate(faults ...error) error {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.Decider == nil {
+		fault("Decider is nil: it is the record to contest")
+	}
+	switch c.LeaderID {
+	case "":
+		fault("LeaderID is empty: give each candidate a name of its own")
+	case AnySuccessor:
+		fault("LeaderID %q is reserved for AnySuccessor", AnySuccessor)
+	}
+	if c.OnElected == nil {
+		fault("OnElected is nil: it is what a leader does")
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"TermLength", c.TermLength}, {"MaxClockSkew", c.MaxClockSkew},
+		{"PollInterval", c.PollInterval}, {"DrainTimeout", c.DrainTimeout},
+	} {
+		if d.value < 0 {
+			fault("%s is %v, must not be negative", d.name, d.value)
+		}
+	}
+	if term := c.termLength(); term >= 0 && c.MaxClockSkew >= 0 && c.MaxClockSkew > term/2 {
+		fault("TermLength is %v, must be at least twice MaxClockSkew (2 x %v): less leaves the leader no time to act", term, c.MaxClockSkew)
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("leaderelection: wrong Config: %w", errors.Join(faults...))
+}
+
+func (c *Config) termLength() time.Duration {
+	if c.TermLength == 0 {
+		return DefaultTermLength
+	}
+	return c.TermLength
+}
+
+// withDefaults returns a copy of c with every zero value replaced, sharing no
+// memory with the caller's.
+func (c Config) withDefaults() Config {
+	c.TermLength = c.termLength()
+	if c.PollInterval == 0 {
+		c.PollInterval = c.TermLength / 2
+	}
+	c.PollInterval = max(c.PollInterval, minInterval)
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = c.TermLength
+	}
+	if c.Clock == nil {
+		c.Clock = clocks.System()
+	}
+	c.HostPort = slices.Clone(c.HostPort)
+	c.ConnectionParams = slices.Clone(c.ConnectionParams)
+	return c
+}
+
+// newIncarnation returns a fresh random id of 130 bits.
+func newIncarnation() string { return rand.Text() }
+
+// SelfHostPorts returns this machine's global unicast addresses, each joined
+// with port, for a Config's HostPort: IPv4 first, in the order of the
+// interfaces that are up. It fails where port is empty or there is no such
+// address.
+func SelfHostPorts(port string) ([]string, error) {
+	if port == "" {
+		return nil, errors.New("leaderelection: SelfHostPorts: the port is empty")
+	}
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("leaderelection: SelfHostPorts: listing network interfaces: %w", err)
+	}
+	var v4, v6 []string
+	for _, i := range interfaces {
+		if i.Flags&net.FlagUp == 0 {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			return nil, fmt.Errorf("leaderelection: SelfHostPorts: addresses of %s: %w", i.Name, err)
+		}
+		for _, a := range addrs {
+			n, ok := a.(*net.IPNet)
+			if !ok || !n.IP.IsGlobalUnicast() {
+				continue
+			}
+			if n.IP.To4() != nil {
+				v4 = append(v4, net.JoinHostPort(n.IP.String(), port))
+			} else {
+				v6 = append(v6, net.JoinHostPort(n.IP.String(), port))
+			}
+		}
+	}
+	if len(v4)+len(v6) == 0 {
+		return nil, errors.New("leaderelection: SelfHostPorts: this machine has no global unicast address: name one in HostPort")
+	}
+	return append(v4, v6...), nil
+}

@@ -1,0 +1,179 @@
+package leaderelection
+
+import (
+	"context"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/clocks"
+)
+
+// minInterval is the shortest pause between two polls, or between two
+// extensions, that any setting leads to.
+const minInterval = time.Millisecond
+
+// maxSlice is the longest a leader sleeps before it looks at both its clocks
+// again: a suspended machine or a stepped clock is noticed within it.
+const maxSlice = time.Second
+
+// instant is one look at a campaign's clock.
+type instant struct {
+	raw  time.Time     // as Now returned it, with its monotonic reading
+	wall time.Time     // without: to be compared with other machines' times
+	mono time.Duration // elapsed since the loop began, whatever is done to the wall clock
+}
+
+// timekeeper reads both times off a Clock.
+type timekeeper struct {
+	clock clocks.Clock
+	mono  clocks.Monotonic
+	epoch time.Time
+	start time.Duration
+}
+
+func newTimekeeper(clock clocks.Clock) timekeeper {
+	t := timekeeper{clock: clock, epoch: clock.Now()}
+	if m, ok := clock.(clocks.Monotonic); ok {
+		t.mono, t.start = m, m.Monotonic()
+	}
+	return t
+}
+
+func (t *timekeeper) now() instant {
+	raw := t.clock.Now()
+	at := instant{raw: raw, wall: raw.Round(0)}
+	if t.mono != nil {
+		at.mono = t.mono.Monotonic() - t.start
+	} else {
+		at.mono = raw.Sub(t.epoch)
+	}
+	return at
+}
+
+// endAfter is the position of a view that ends at the wall time wall, and not
+// later than left after at by the monotonic clock.
+func (t *timekeeper) endAfter(at instant, left time.Duration, wall time.Time) *viewState {
+	s := &viewState{wall: wall, wallNS: wall.UnixNano(), mono: at.raw.Add(left)}
+	if t.mono != nil {
+		s.elapsed = t.start + at.mono + left
+	}
+	return s
+}
+
+// mailbox brings answers, news and finished callbacks to a loop, and wakes it
+// by ending the ctx that it sleeps under: so a loop sleeps by its Clock alone.
+type mailbox struct {
+	mu       sync.Mutex
+	queue    []func()
+	spare    []func()
+	ctx      context.Context // to sleep under
+	wake     context.CancelFunc
+	sleeping bool
+}
+
+// post hands f to the loop. It never blocks.
+func (m *mailbox) post(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queue = append(m.queue, f)
+	if m.sleeping {
+		m.sleeping = false
+		m.wake()
+	}
+}
+
+// take returns what has been posted, to be run by the loop before it calls take
+// again.
+func (m *mailbox) take() []func() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.queue
+	m.queue, m.spare = m.spare[:0], q
+	return q
+}
+
+// sleep returns after d by the clock, or when something is posted.
+func (m *mailbox) sleep(clock clocks.Clock, d time.Duration) {
+	m.mu.Lock()
+	if len(m.queue) > 0 {
+		m.mu.Unlock()
+		return
+	}
+	if m.ctx == nil || m.ctx.Err() != nil {
+		m.ctx, m.wake = context.WithCancel(context.Background())
+	}
+	ctx := m.ctx
+	m.sleeping = true
+	m.mu.Unlock()
+
+	clock.SleepFor(ctx, d)
+
+	m.mu.Lock()
+	m.sleeping = false
+	m.mu.Unlock()
+}
+
+// close frees what the last sleep left.
+func (m *mailbox) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.wake != nil {
+		m.wake()
+	}
+}
+
+// alarm gathers the moments at which a loop must look again, and keeps the
+// earliest.
+type alarm struct {
+	now instant
+	in  time.Duration
+}
+
+func newAlarm(now instant) alarm { return alarm{now: now, in: time.Hour} }
+
+// at asks for a look at an elapsed time.
+func (a *alarm) at(mono time.Duration) { a.in = min(a.in, max(mono-a.now.mono, 0)) }
+
+// atWall asks for a look at a wall time. It rounds up, and looks again within
+// the hour: the clock may be stepped.
+func (a *alarm) atWall(wall time.Time) { a.in = min(a.in, max(wall.Sub(a.now.wall), 0)) }
+
+// retry spaces attempts at something that fails: the pause doubles from base to
+// limit, measured from the start of one attempt to the start of the next, and
+// is lengthened by up to a quarter so that candidates do not march in step.
+type retry struct {
+	base, limit time.Duration
+	seed        uint64 // jitter follows from it and the number of failures, so that a run can be repeated
+	fails       uint64
+	notBefore   time.Duration
+}
+
+// backoffs returns how a candidate spaces its failing reads and writes: quickly
+// at first, since what is left of a view may be short, and never above four
+// operations a second for long.
+func backoffs(name string, term time.Duration) (reads, writes retry) {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	base := min(max(term/32, 250*time.Millisecond), time.Second)
+	limit := min(max(term/8, base), 30*time.Second)
+	reads = retry{base: base, limit: limit, seed: h.Sum64()}
+	writes = retry{base: base, limit: max(limit, 2*base), seed: h.Sum64() + 1}
+	return reads, writes
+}
+
+// failed notes a failure of what began at start.
+func (r *retry) failed(start time.Duration) {
+	pause := r.limit
+	if r.fails < 16 {
+		pause = min(r.base<<r.fails, r.limit)
+	}
+	r.fails++
+	x := (r.seed + r.fails) * 0x9E3779B97F4A7C15
+	x ^= x >> 29
+	pause += time.Duration(x%1024) * pause / 4096
+	r.notBefore = max(r.notBefore, start+pause)
+}
+
+// worked forgets all failures.
+func (r *retry) worked() { r.fails, r.notBefore = 0, 0 }

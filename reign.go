@@ -1,0 +1,129 @@
+package leaderelection
+
+import (
+	"context"
+	"time"
+)
+
+// reign is one time of leading: from the acquisition until its callbacks have
+// returned. It belongs to the campaign's loop.
+type reign struct {
+	number     ElectionNumber
+	view       *TimeView
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	confirmed  time.Duration // when the last confirmed write of the lease began
+	expiry     time.Time     // the last TermExpiry that was asked for: none is smaller
+	end        *viewState    // the view's end that goes with expiry
+	callbacks  int           // that have not returned
+	cause      error         // why it ended or is ending; nil while leading
+	over       bool          // the view has ended
+	drainUntil time.Duration
+	ousting    context.CancelFunc // ends OnOusting's ctx
+}
+
+// beginReign starts leading by the acquisition a.
+func (c *Campaign) beginReign(now instant, a attempt) {
+	r := &reign{number: a.number, view: newView(c.cfg.Clock, a.number), confirmed: a.start, expiry: a.expiry, end: a.end}
+	r.view.begin(a.end)
+	if !r.view.ValueInFuture() {
+		// Won, but too late to act on it. Counted as a failed write, so that a
+		// store slower than the view does not make a hot loop of it.
+		c.writes.failed(now.mono)
+		return
+	}
+	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(c.start))
+	c.attempts = c.attempts[:0]
+	c.reign = r
+	c.view.Store(r.view)
+	c.callback(r, func() { c.cfg.OnElected(r.ctx, r.view) })
+	c.extended(now, r, 0, 0)
+}
+
+// callback runs user code of a reign in a goroutine of its own.
+func (c *Campaign) callback(r *reign, f func()) {
+	r.callbacks++
+	go func() {
+		// Deferred: also when it ended its goroutine, as t.FailNow does.
+		defer c.f.post(func() { r.callbacks-- })
+		f()
+	}()
+}
+
+// extended tells Trace that the view was moved on.
+func (c *Campaign) extended(now instant, r *reign, extension uint64, left time.Duration) {
+	t := c.cfg.Trace
+	if t == nil || t.Extended == nil {
+		return
+	}
+	e := ViewExtended{Number: r.number, Extension: extension, Remaining: left, Expiry: r.view.Get()}
+	c.f.events.add(func() { t.Extended(e) })
+}
+
+// tendReign ends what has run its time.
+func (c *Campaign) tendReign(wake *alarm) {
+	r := c.reign
+	if r == nil {
+		return
+	}
+	if !r.over && !r.view.ValueInFuture() {
+		c.endReign(wake.now, ErrExpired)
+	}
+	if !r.over {
+		wake.atWall(r.view.Get())
+		wake.at(r.monoEnd(&c.f.timekeeper))
+	}
+	if r.cause == nil {
+		return
+	}
+	if wake.now.mono >= r.drainUntil {
+		r.ousting()
+	} else {
+		wake.at(r.drainUntil)
+	}
+	if r.callbacks > 0 {
+		return
+	}
+	// Nothing of this reign runs any more: only now may it be released, or
+	// another begin.
+	r.view.end()
+	r.ousting()
+	c.reign, c.attempts, c.idleSince = nil, nil, wake.now.mono
+	if r.cause == ErrResigned {
+		c.sitOut = wake.now.mono + c.cfg.TermLength
+	}
+}
+
+// monoEnd is the view's end as elapsed time of the loop.
+func (r *reign) monoEnd(t *timekeeper) time.Duration {
+	s := r.view.state.Load()
+	if t.mono != nil {
+		return s.elapsed - t.start
+	}
+	return s.mono.Sub(t.epoch)
+}
+
+// giveUp begins to leave by choice: the ctx is cancelled now, the lease is kept
+// until the callbacks have returned.
+func (c *Campaign) giveUp(now instant, cause error) {
+	r := c.reign
+	if r.cause != nil {
+		return
+	}
+	r.cause = cause
+	r.cancel(cause)
+	r.drainUntil = now.mono + c.cfg.DrainTimeout
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.start))
+	r.ousting = func() { cancel(context.DeadlineExceeded) }
+	if c.cfg.OnOusting != nil {
+		c.callback(r, func() { c.cfg.OnOusting(ctx) })
+	}
+}
+
+// endReign ends the view at once: it has run out, or the record is another's.
+func (c *Campaign) endReign(now instant, cause error) {
+	r := c.reign
+	r.over = true
+	r.view.end()
+	c.giveUp(now, cause)
+}

@@ -1,0 +1,316 @@
+package leaderelection
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// attempt is a write of one's own whose outcome may still be open. That it
+// happened is shown by a record of this Incarnation with its TermExpiry.
+type attempt struct {
+	kind   OpKind
+	number ElectionNumber
+	ext    uint64
+	expiry time.Time
+	start  time.Duration
+	end    *viewState // where the view ends, once it is confirmed
+}
+
+// acquiring says whether an acquisition's outcome is open.
+func (c *Campaign) acquiring() bool {
+	for _, a := range c.attempts {
+		if a.kind == OpAcquire {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetOld drops the acquisitions that can no longer begin a reign: should one
+// still land, the record is one's own and is dealt with as such.
+func (c *Campaign) forgetOld(wake *alarm) {
+	kept := c.attempts[:0]
+	for _, a := range c.attempts {
+		if old := a.start + c.cfg.TermLength; a.kind != OpAcquire || wake.now.mono < old {
+			kept = append(kept, a)
+			if a.kind == OpAcquire {
+				wake.at(old)
+			}
+		}
+	}
+	c.attempts = kept
+}
+
+// write makes a write of the given kind, and remembers it.
+func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
+	c.health.fresh = false
+	if kind != OpRelease {
+		a := attempt{kind: kind, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, start: wake.now.mono}
+		a.end = c.f.endAfter(wake.now, c.cfg.TermLength-c.cfg.MaxClockSkew, e.TermExpiry.Add(-c.cfg.MaxClockSkew))
+		if r := c.reign; r != nil {
+			// A term that the clock did not let grow ends when it would have.
+			if e.TermExpiry.Equal(r.expiry) {
+				a.end = r.end
+			}
+			r.expiry, r.end = a.expiry, a.end
+		}
+		c.attempts = append(c.attempts, a)
+	}
+	c.f.begin(wake.now, kind, e)
+	wake.at(c.f.call.deadline)
+}
+
+// acquisition is the record that begins a reign of one's own.
+func (c *Campaign) acquisition(now instant) *RaceEntry {
+	return &RaceEntry{
+		LeaderID:         c.cfg.LeaderID,
+		HostPort:         c.cfg.HostPort,
+		ConnectionParams: c.cfg.ConnectionParams,
+		TermExpiry:       now.wall.Add(c.cfg.TermLength).UTC(),
+		TermLength:       c.cfg.TermLength,
+		ElectionNumber:   c.maxSeen + 1,
+		Incarnation:      c.incarnation,
+		Token:            c.f.base.Token,
+	}
+}
+
+// extension is the record that extends the reign r.
+func (c *Campaign) extension(now instant, r *reign) *RaceEntry {
+	e := c.acquisition(now)
+	e.ElectionNumber = r.number
+	e.Extension = c.nextExtension(r.number)
+	if e.TermExpiry.Before(r.expiry) {
+		e.TermExpiry = r.expiry
+	}
+	if s := c.f.base.Successor; s != c.cfg.LeaderID && c.own(c.f.base) {
+		e.Successor = s // a wish stays on record until it is granted
+	}
+	return e
+}
+
+// vacancy is the record that releases one's own.
+func (c *Campaign) vacancy(now instant) *RaceEntry {
+	b := c.f.base
+	e := &RaceEntry{
+		TermExpiry:     now.wall.UTC(),
+		TermLength:     c.cfg.TermLength,
+		ElectionNumber: b.ElectionNumber,
+		Extension:      c.nextExtension(b.ElectionNumber),
+		Incarnation:    c.incarnation,
+		Token:          b.Token,
+	}
+	if s := b.Successor; s != "" && s != AnySuccessor && s != c.cfg.LeaderID {
+		e.Successor = s
+		e.TermExpiry = e.TermExpiry.Add(c.cfg.TermLength)
+	}
+	return e
+}
+
+// nextExtension is greater than every Extension known or asked for in a reign,
+// so that no two records are alike.
+func (c *Campaign) nextExtension(number ElectionNumber) uint64 {
+	var top uint64
+	for _, e := range []*RaceEntry{c.f.known, c.f.base} {
+		if e != nil && e.ElectionNumber == number {
+			top = max(top, e.Extension)
+		}
+	}
+	for _, a := range c.attempts {
+		if a.number == number {
+			top = max(top, a.ext)
+		}
+	}
+	return top + 1
+}
+
+// own says whether e is of the current reign.
+func (c *Campaign) own(e *RaceEntry) bool {
+	r := c.reign
+	return r != nil && !e.Vacant() && e.Incarnation == c.incarnation && e.ElectionNumber == r.number
+}
+
+// extendable says whether the record that a read returned may be overwritten by
+// an extension. That is so where it is one's own, and where a store that was set
+// back holds something that anybody could claim; never where another may lead by
+// it.
+func (c *Campaign) extendable(now instant) bool {
+	b := c.f.base
+	return b.Incarnation == c.incarnation || !now.wall.Before(c.claimableAt(b))
+}
+
+// answered takes in what a store call led to, or that it was given up.
+func (c *Campaign) answered(a *answer) {
+	if a.kind == OpRead {
+		c.doneReading(a)
+		return
+	}
+	if a.err == nil {
+		c.f.worked = true
+		c.writes.worked()
+		if !a.abandoned {
+			c.f.unsure = false
+		}
+		e := a.entry.Clone()
+		e.Token = a.token
+		if a.kind == OpRelease && c.sitOut > a.now.mono {
+			c.sitOut = a.now.mono + c.cfg.TermLength
+		}
+		c.f.learn(e, a.start, wasWritten)
+		return
+	}
+	if a.abandoned && !a.givenUp {
+		return // its outcome is an open question already
+	}
+	c.f.unsure = true
+	c.writes.failed(a.start.mono)
+	if !errors.Is(a.err, ErrLostRace) {
+		c.f.reads.notBefore = max(c.f.reads.notBefore, c.writes.notBefore)
+		return
+	}
+	var lost *LostRaceError
+	if errors.As(a.err, &lost) && lost.Current != nil {
+		c.f.unsure, c.f.readAt = false, a.start.wall
+		c.f.learn(lost.Current, a.start, wasRead)
+	}
+}
+
+// doneReading closes the question of an acquisition that a read did not find: if
+// it has not happened by now, it is no longer awaited.
+func (c *Campaign) doneReading(a *answer) {
+	if a.err != nil || a.abandoned || c.reign != nil || !c.stopping || c.f.hanging > 0 {
+		return
+	}
+	c.attempts = nil
+}
+
+// recognise works out what a record means for this candidate. Every record
+// passes through here, whether read, pushed or written; c.f.known is already the
+// newest one.
+func (c *Campaign) recognise(e *RaceEntry, at instant, how source) {
+	now := c.f.now()
+	c.maxSeen = max(c.maxSeen, e.ElectionNumber)
+	news := e == c.f.known
+	if r := c.reign; r != nil && !r.over {
+		c.recogniseLeading(now, r, e, news)
+	} else if e.Incarnation == c.incarnation && !e.Vacant() && e.Compare(c.f.known) >= 0 {
+		c.recogniseOwn(now, e)
+	}
+	if !news {
+		return
+	}
+	c.prune(e)
+	if e.Incarnation != c.incarnation && !e.Vacant() {
+		c.writes.worked() // the race is lost, and with it the reason for pausing
+	}
+	known := *e
+	known.Token = nil
+	c.leader.Store(&known)
+	c.tellChange(e)
+	c.checkDouble(e)
+	if err := tooFar(e, now.wall, c.cfg.MaxClockSkew); err != nil {
+		c.f.log(slog.LevelWarn, "clocks disagree", "err", err)
+	}
+}
+
+// recogniseLeading: a confirmation, a wish, a loss, or old news.
+func (c *Campaign) recogniseLeading(now instant, r *reign, e *RaceEntry, news bool) {
+	switch {
+	case c.own(e):
+		for _, a := range c.attempts {
+			if a.number == r.number && a.expiry.Equal(e.TermExpiry) && a.start >= r.confirmed {
+				c.confirm(now, r, a, e.Extension)
+				break
+			}
+		}
+		if news && e.Successor != "" && e.Successor != c.cfg.LeaderID {
+			c.giveUp(now, ErrResigned)
+		}
+	case news, e.ElectionNumber == r.number && e.Incarnation != c.incarnation:
+		// A newer record of another, or one that bears the same number.
+		c.endReign(now, ErrOusted)
+	}
+}
+
+// confirm moves the view on to the end that goes with a.
+func (c *Campaign) confirm(now instant, r *reign, a attempt, extension uint64) {
+	left := r.view.Get().Sub(now.wall)
+	if !r.view.moveOn(a.end) {
+		c.endReign(now, ErrExpired)
+		return
+	}
+	r.confirmed = a.start
+	c.extended(now, r, extension, left)
+}
+
+// recogniseOwn: a record of this Incarnation while no view is alive. It begins a
+// reign if it is an acquisition that this campaign is waiting for.
+func (c *Campaign) recogniseOwn(now instant, e *RaceEntry) {
+	if c.reign != nil {
+		return
+	}
+	for _, a := range c.attempts {
+		if a.kind != OpAcquire || a.number != e.ElectionNumber || !a.expiry.Equal(e.TermExpiry) {
+			continue
+		}
+		if e.Successor != "" && e.Successor != c.cfg.LeaderID {
+			// Asked to hand over before it began: released without a reign.
+			c.sitOut = now.mono + c.cfg.TermLength
+		}
+		if c.wants(now) {
+			c.beginReign(now, a)
+		}
+		return
+	}
+}
+
+// prune forgets the attempts that a newer record has decided.
+func (c *Campaign) prune(e *RaceEntry) {
+	kept := c.attempts[:0]
+	for _, a := range c.attempts {
+		if a.number > e.ElectionNumber || a.number == e.ElectionNumber && a.ext > e.Extension {
+			kept = append(kept, a)
+		}
+	}
+	c.attempts = kept
+}
+
+// tellChange hands new reigns and vacancies to LeaderChanged.
+func (c *Campaign) tellChange(e *RaceEntry) {
+	if c.cfg.LeaderChanged == nil || e.ElectionNumber == NoElections {
+		return
+	}
+	if t := c.told; t != nil && t.ElectionNumber == e.ElectionNumber && t.Vacant() == e.Vacant() {
+		return
+	}
+	c.told = e
+	c.changed.add(delivery{entry: e, call: c.cfg.LeaderChanged})
+}
+
+// double remembers what was seen of other processes under this LeaderID.
+type double struct {
+	first    ElectionNumber // of the record that was there when the campaign began
+	seen     bool
+	reported ElectionNumber
+}
+
+// checkDouble reports another live process under this candidate's LeaderID. The
+// record that a campaign finds at its start may be its own former process's; one
+// that grows later is not.
+func (c *Campaign) checkDouble(e *RaceEntry) {
+	d := &c.doubles
+	first := !d.seen
+	d.seen = true
+	if e.LeaderID != c.cfg.LeaderID || e.Incarnation == c.incarnation {
+		return
+	}
+	if first || d.reported == e.ElectionNumber {
+		return
+	}
+	d.reported = e.ElectionNumber
+	c.f.log(slog.LevelError, "another process uses this candidate's LeaderID: give each its own", "id", c.cfg.LeaderID, "election", uint64(e.ElectionNumber), "incarnation", e.Incarnation)
+	if t := c.cfg.Trace; t != nil && t.DuplicateID != nil {
+		entry := e.Clone()
+		c.f.events.add(func() { t.DuplicateID(*entry) })
+	}
+}
