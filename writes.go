@@ -191,6 +191,11 @@ func (c *Campaign) recognise(e *RaceEntry, at instant, how source) {
 	now := c.f.now()
 	c.maxSeen = max(c.maxSeen, e.ElectionNumber)
 	news := e == c.f.known
+	if news {
+		// A newer record explains the write that failed: it landed after all,
+		// or lost against this one. There is no reason to pause.
+		c.writes.worked()
+	}
 	if r := c.reign; r != nil && !r.over {
 		c.recogniseLeading(now, r, e, news)
 	} else if e.Incarnation == c.incarnation && !e.Vacant() && e.Compare(c.f.known) >= 0 {
@@ -200,9 +205,6 @@ func (c *Campaign) recognise(e *RaceEntry, at instant, how source) {
 		return
 	}
 	c.prune(e)
-	if e.Incarnation != c.incarnation && !e.Vacant() {
-		c.writes.worked() // the race is lost, and with it the reason for pausing
-	}
 	known := *e
 	known.Token = nil
 	c.leader.Store(&known)

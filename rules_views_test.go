@@ -1,0 +1,346 @@
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// Rule 1: TermExpiry is counted from before the request, and never goes back
+// within a reign, though the clock does.
+func TestRule01TermExpiryNeverShrinks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		start := time.Now()
+		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock })
+		a.store.Inject(memory.Slow(2 * time.Second)) // the feed, too: news is no shortcut
+		sleep(9500 * time.Millisecond)
+		a.leads(t)
+		// The write began when the feed's first record had come, at 2 s.
+		first := d.Entry().TermExpiry
+		if want := start.Add(2*time.Second + T); !first.Equal(want) {
+			t.Fatalf("TermExpiry is %v after the start, want %v: the time before the request, not after", first.Sub(start), want.Sub(start))
+		}
+		// The next extension is being written, asked for at 9 s. Set the clock
+		// back by more than a term grows between two extensions.
+		clock.Set(-20 * time.Second)
+		last := d.Entry().TermExpiry
+		for range 100 {
+			sleep(500 * time.Millisecond)
+			e := d.Entry()
+			if e.ElectionNumber == 1 && e.TermExpiry.Before(last) {
+				t.Fatalf("TermExpiry went back from %v to %v within a reign", last, e.TermExpiry)
+			}
+			if e.ElectionNumber == 1 {
+				last = e.TermExpiry
+			}
+		}
+	})
+}
+
+// Rule 2: the view ends S before the term, and moves only with a confirmed
+// write.
+func TestRule02ViewEndsBeforeTheTermAndMovesWhenConfirmed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		synctest.Wait()
+		r := a.reign(t, 0)
+		if got, want := r.view.Get(), d.Entry().TermExpiry.Add(-S); !got.Equal(want) {
+			t.Fatalf("the view ends at %v, want TermExpiry - S = %v", got, want)
+		}
+		before := r.view.Get()
+		hang := make(chan struct{})
+		a.store.Inject(memory.Hang(hang))
+		sleep(7*time.Second + time.Millisecond) // an extension is on its way
+		if !r.view.Get().Equal(before) {
+			t.Fatal("the view moved before the write was confirmed")
+		}
+		a.store.Inject(nil)
+		close(hang)
+		synctest.Wait()
+		if got, want := r.view.Get(), before.Add(7*time.Second); !got.Equal(want) {
+			t.Fatalf("the view ends at %v after the confirmation, want %v", got, want)
+		}
+	})
+}
+
+// Rule 2: a wall clock that is set back does not lengthen the view: the
+// monotonic end holds.
+func TestRule02WallClockSetBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock })
+		synctest.Wait()
+		r := a.reign(t, 0)
+		hang := make(chan struct{})
+		defer close(hang)
+		a.store.Inject(memory.Hang(hang))
+		clock.Set(-time.Hour)
+		sleep(14*time.Second - time.Nanosecond)
+		if !r.view.ValueInFuture() {
+			t.Fatal("the view ended early")
+		}
+		sleep(time.Nanosecond)
+		if r.view.ValueInFuture() {
+			t.Fatal("the view outlived its monotonic end: the wall clock was set back")
+		}
+		if !errors.Is(context.Cause(r.ctx), le.ErrExpired) {
+			t.Fatalf("cause is %v, want ErrExpired", context.Cause(r.ctx))
+		}
+	})
+}
+
+// Rule 2: a machine that was suspended, so that its monotonic clock stood still,
+// has its view ended by the wall clock.
+func TestRule02Suspended(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock })
+		synctest.Wait()
+		r := a.reign(t, 0)
+		sleep(3 * time.Second)
+		// To a machine, waking up looks like a wall clock that jumped ahead.
+		clock.Set(time.Minute)
+		if r.view.ValueInFuture() {
+			t.Fatal("the view is alive a minute after its end")
+		}
+		sleep(time.Second)
+		if !errors.Is(context.Cause(r.ctx), le.ErrExpired) {
+			t.Fatalf("1 s after the resume ctx has the cause %v, want ErrExpired", context.Cause(r.ctx))
+		}
+	})
+}
+
+// Rule 3: a view seen false once is false for ever, also when its candidate is
+// elected again.
+func TestRule03LatchAndOneViewPerReign(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock })
+		synctest.Wait()
+		old := a.reign(t, 0)
+		clock.Set(15 * time.Second)
+		if old.view.ValueInFuture() {
+			t.Fatal("alive past its end")
+		}
+		clock.Set(0)
+		if old.view.ValueInFuture() {
+			t.Fatal("the view came back to life when the clock was set back")
+		}
+		sleep(time.Minute)
+		a.leads(t)
+		if a.count() < 2 {
+			t.Fatal("not elected again")
+		}
+		if old.view.ValueInFuture() || a.View() == old.view {
+			t.Fatal("the old reign's view lives on in the new one")
+		}
+		if old.number != 1 || old.view.ElectionNumber() != 1 || a.View().ElectionNumber() < 2 {
+			t.Fatalf("numbers %d and %d: each view keeps its own", old.view.ElectionNumber(), a.View().ElectionNumber())
+		}
+		old.view.Set(time.Now().Add(time.Hour))
+		a.View().Set(time.Now().Add(time.Hour))
+		if old.view.ValueInFuture() || a.View().Get().After(time.Now().Add(T)) {
+			t.Fatal("Set moved a campaign's view")
+		}
+	})
+}
+
+// stuck is a slog.Handler that never returns until it is released.
+type stuck struct{ release chan struct{} }
+
+func (h stuck) Enabled(context.Context, slog.Level) bool  { <-h.release; return false }
+func (h stuck) Handle(context.Context, slog.Record) error { <-h.release; return nil }
+func (h stuck) WithAttrs([]slog.Attr) slog.Handler        { return h }
+func (h stuck) WithGroup(string) slog.Handler             { return h }
+
+// Rule 4: nothing delays the end of the leader's ctx: not the store, not user
+// code.
+func TestRule04CtxEndsWithTheViewWhateverHangs(t *testing.T) {
+	hooks := map[string]func(c *le.Config, release chan struct{}){
+		"store only": func(*le.Config, chan struct{}) {},
+		"Healthy": func(c *le.Config, release chan struct{}) {
+			asked := false
+			c.Healthy = func(context.Context) error {
+				if asked {
+					<-release
+				}
+				asked = true
+				return nil
+			}
+		},
+		"LeaderChanged": func(c *le.Config, release chan struct{}) {
+			c.LeaderChanged = func(context.Context, le.RaceEntry) { <-release }
+		},
+		"Logger": func(c *le.Config, release chan struct{}) { c.Logger = slog.New(stuck{release}) },
+		"Trace": func(c *le.Config, release chan struct{}) {
+			c.Trace = &le.Trace{
+				StoreOp:       func(le.StoreOp) { <-release },
+				StatusChanged: func(le.StatusChange) { <-release },
+			}
+		},
+		"OnElected": func(c *le.Config, release chan struct{}) {
+			inner := c.OnElected
+			c.OnElected = func(ctx context.Context, v *le.TimeView) { inner(ctx, v); <-release }
+		},
+	}
+	for name, hook := range hooks {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				release := make(chan struct{})
+				a := join(t, d, "a", func(c *le.Config) { hook(c, release) })
+				synctest.Wait()
+				r := a.reign(t, 0)
+				a.store.Inject(memory.Hang(release)) // and it ignores its ctx
+				end := r.view.Get()
+				<-r.ctx.Done()
+				if !time.Now().Equal(end) && name != "Healthy" {
+					t.Errorf("ctx ended at %v, its view at %v", time.Now(), end)
+				}
+				if time.Now().After(end) {
+					t.Errorf("ctx outlived its view by %v", time.Since(end))
+				}
+				time.Sleep(time.Until(end))
+				if r.view.ValueInFuture() {
+					t.Error("the view is alive after its end")
+				}
+				close(release)
+				a.quit()
+			})
+		})
+	}
+}
+
+// Rule 5: a challenger waits for TermExpiry + S by its own clock, its very first
+// attempt included.
+func TestRule05ChallengerWaitsOutTermAndSkew(t *testing.T) {
+	for _, name := range []string{"feed", "poll"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				held := rival(7)
+				d.Replace(held)
+				adjust := func(c *le.Config) {}
+				if name == "poll" {
+					adjust = polled
+				}
+				sleep(T - time.Second) // the record is old news when b arrives
+				b := join(t, d, "b", adjust)
+				sleep(time.Until(held.TermExpiry.Add(S)) - time.Nanosecond)
+				if n := len(b.opsSince(time.Time{}, le.OpAcquire)); n > 0 {
+					t.Fatalf("%d writes before TermExpiry + S", n)
+				}
+				sleep(time.Nanosecond)
+				b.leads(t)
+				if got := b.View().ElectionNumber(); got != 8 {
+					t.Fatalf("election number %d, want 8", got)
+				}
+			})
+		})
+	}
+}
+
+// Rule 5: a vacant record is contested at once, one's own too; and what was
+// learned before it became contestable is read again.
+func TestRule05VacantAtOnceOwnAtOnceAfterReading(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(&le.RaceEntry{ElectionNumber: 3, Extension: 9, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"})
+		start := time.Now()
+		a := join(t, d, "a")
+		synctest.Wait()
+		a.leads(t)
+		if r := a.reign(t, 0); r.number != 4 || r.from != start {
+			t.Fatalf("%v, want number 4 at once", r)
+		}
+		// The view ends, with the record still one's own; the store comes back.
+		a.store.Inject(memory.LoseRequests())
+		sleep(14 * time.Second)
+		a.follows(t)
+		a.store.Inject(nil)
+		back := time.Now()
+		sleep(3 * time.Second)
+		a.leads(t)
+		if since := a.reign(t, 1).from.Sub(back); since >= 2500*time.Millisecond {
+			t.Fatalf("one's own record was contested only %v after the store came back", since)
+		}
+		ops := a.opsSince(back)
+		if len(ops) < 2 || ops[0].Kind != le.OpRead || ops[1].Kind != le.OpAcquire {
+			t.Fatalf("operations %+v, want a read before the write", ops)
+		}
+	})
+}
+
+// Rule 5: one's own record is not contested while a callback still runs.
+func TestRule05NoContestWhileCallbacksRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		release := make(chan struct{})
+		a := join(t, d, "a", func(c *le.Config) {
+			inner := c.OnElected
+			c.OnElected = func(ctx context.Context, v *le.TimeView) { inner(ctx, v); <-release }
+		})
+		synctest.Wait()
+		a.store.Inject(memory.LoseRequests())
+		sleep(14 * time.Second)
+		a.store.Inject(nil)
+		sleep(10 * T)
+		if n := a.count(); n != 1 || len(a.opsSince(time.Time{}, le.OpAcquire)) != 1 {
+			t.Fatalf("%d reigns while the first one's callback runs", n)
+		}
+		close(release)
+		sleep(time.Second)
+		a.leads(t)
+	})
+}
+
+// Rule 6: with clocks at both ends of the bound, the views of successive leaders
+// do not overlap in true time, and the gap between them is not larger than it
+// must be.
+func TestRule06SuccessiveViewsNeverOverlap(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		old, new time.Duration
+	}{{"slow leader, fast challenger", -S, S}, {"fast leader, slow challenger", S, -S}, {"no skew", 0, 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a", func(cfg *le.Config) { cfg.Clock = clocks.NewOffset(nil, c.old) })
+				synctest.Wait()
+				b := join(t, d, "b", func(cfg *le.Config) { cfg.Clock = clocks.NewOffset(nil, c.new) })
+				sleep(20 * time.Second)
+				a.leads(t)
+				a.store.Inject(memory.LoseRequests())
+				view := a.View()
+				for !b.View().ValueInFuture() {
+					time.Sleep(10 * time.Millisecond)
+					synctest.Wait()
+					if b.View().ValueInFuture() && view.ValueInFuture() {
+						t.Fatal("two views are true at once")
+					}
+				}
+				// a's view ended S before its TermExpiry by a's clock, b came S
+				// after it by b's.
+				trueEnd := view.Get().Add(-c.old)
+				gap := b.reign(t, 0).from.Sub(trueEnd)
+				near(t, "the gap between the views", gap, 2*S+c.old-c.new, 0)
+				if gap < 0 {
+					t.Fatalf("the views overlap by %v", -gap)
+				}
+			})
+		})
+	}
+}
