@@ -1,0 +1,31 @@
+package decidertest_test
+
+import (
+	"testing"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/decidertest"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+func newMemory(testing.TB) func() leaderelection.RaceDecider {
+	election := memory.NewDecider()
+	return func() leaderelection.RaceDecider { return election.Handle() }
+}
+
+func newPolled(testing.TB) func() leaderelection.RaceDecider {
+	election := memory.NewDecider()
+	return func() leaderelection.RaceDecider { return election.Handle().Polled() }
+}
+
+func TestMemory(t *testing.T) { decidertest.Run(t, newMemory) }
+
+// A decider without a feed passes, and says what was skipped.
+func TestPolled(t *testing.T) { decidertest.Run(t, newPolled) }
+
+// The smallest Options that make sense are enough for a good decider.
+func TestFewRounds(t *testing.T) {
+	decidertest.Options{Rounds: 1, Writers: 2, CreateRounds: 1}.Run(t, newMemory)
+}
+
+func BenchmarkMemory(b *testing.B) { decidertest.Bench(b, newMemory) }

@@ -1,0 +1,196 @@
+package decidertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+func raceChecks() []check {
+	return []check{
+		{"OneUpdateWins", oneUpdateWins},
+		{"OneCreationWins", oneCreationWins},
+		{"NoUpdateIsLost", noUpdateIsLost},
+	}
+}
+
+// handles returns a few handles, for racers to share: several on one handle, and
+// several handles, are both to be tried.
+func (h *harness) handles(handle func() leaderelection.RaceDecider) []leaderelection.RaceDecider {
+	ds := make([]leaderelection.RaceDecider, max(2, min(5, h.Writers/2)))
+	for i := range ds {
+		ds[i] = handle()
+	}
+	return ds
+}
+
+// outcome is how one racer's write ended.
+type outcome struct {
+	token leaderelection.LeaderToken
+	err   error
+}
+
+// race lets all racers write at once, each its own entry, all with one token.
+func (h *harness) race(ds []leaderelection.RaceDecider, token leaderelection.LeaderToken, entry func(racer int) *leaderelection.RaceEntry) []outcome {
+	ctx, cancel := h.soon()
+	defer cancel()
+	outcomes := make([]outcome, h.Writers)
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range outcomes {
+		e := with(token, entry(i))
+		wg.Go(func() {
+			<-start
+			outcomes[i].token, outcomes[i].err = ds[i%len(ds)].WriteEntry(ctx, e)
+		})
+	}
+	close(start)
+	wg.Wait()
+	return outcomes
+}
+
+// judge looks at the outcomes of a race and at the record. Exactly one racer may
+// have won. A store that is pressed hard may also answer with errors that leave
+// the outcome open; then one of those racers may be the winner. It returns the
+// record's token.
+func (h *harness) judge(round int, d leaderelection.RaceDecider, outcomes []outcome, entry func(racer int) *leaderelection.RaceEntry) leaderelection.LeaderToken {
+	h.Helper()
+	var won, open []int
+	for i, o := range outcomes {
+		switch {
+		case o.err == nil && o.token == nil:
+			h.Fatalf("round %d: racer %d got neither a token nor an error", round, i)
+		case o.err == nil:
+			won = append(won, i)
+		case errors.Is(o.err, leaderelection.ErrPermanent):
+			h.Fatalf("round %d: racer %d: %v", round, i, o.err)
+		case !errors.Is(o.err, leaderelection.ErrLostRace):
+			h.Logf("round %d: racer %d: %v", round, i, o.err)
+			open = append(open, i)
+		}
+	}
+	if len(won) > 1 {
+		h.Fatalf("round %d: %d of %d racers won (%v); at most one may: the conditional write is not atomic", round, len(won), len(outcomes), won)
+	}
+	candidates := won
+	if len(won) == 0 {
+		candidates = open
+	}
+	if len(candidates) == 0 {
+		h.Fatalf("round %d: every one of %d racers lost, with the stored version's token", round, len(outcomes))
+	}
+	if len(open) > len(outcomes)/2 {
+		h.Fatalf("round %d: %d of %d writes ended in errors, the last: %v", round, len(open), len(outcomes), outcomes[open[len(open)-1]].err)
+	}
+	if len(won) == 1 {
+		h.readBack(d, entry(won[0]))
+		return outcomes[won[0]].token
+	}
+	e := h.readSince(d, entry(candidates[0]))
+	for _, i := range candidates {
+		if differ(e, entry(i)) == "" {
+			return e.Token
+		}
+	}
+	h.Fatalf("round %d: nobody won, and those whose writes are open, %v, did not write the record %s", round, open, show(e))
+	return nil
+}
+
+func oneUpdateWins(h *harness) {
+	ds := h.handles(h.handle)
+	token := h.write(ds[0], nil, h.state(1, 0))
+	for round := range h.Rounds {
+		entry := h.racerEntry(uint64(round + 2))
+		outcomes := h.race(ds, token, entry)
+		token = h.judge(round, ds[round%len(ds)], outcomes, entry)
+	}
+}
+
+func oneCreationWins(h *harness) {
+	for round := range h.CreateRounds {
+		handle := h.handle
+		if round > 0 {
+			handle = h.newElection(h.TB)
+		}
+		ds := h.handles(handle)
+		var token leaderelection.LeaderToken
+		if round%2 == 1 { // the empty election's token and none are to do the same
+			token = h.read(ds[0]).Token
+		}
+		entry := h.racerEntry(1)
+		h.judge(round, ds[1], h.race(ds, token, entry), entry)
+	}
+}
+
+// racerEntry gives each racer of one round a record of its own: alike in number
+// and extension, as those of contesting candidates are.
+func (h *harness) racerEntry(number uint64) func(racer int) *leaderelection.RaceEntry {
+	return func(racer int) *leaderelection.RaceEntry {
+		e := h.state(number, 0)
+		e.LeaderID = fmt.Sprintf("racer-%d", racer)
+		e.Incarnation = e.LeaderID
+		return e
+	}
+}
+
+// Each of many counts up by one, reading and writing until it has won; in the
+// end the count must be right. That tries tokens of all ages against each other.
+func noUpdateIsLost(h *harness) {
+	ds := h.handles(h.handle)
+	h.write(ds[0], nil, h.state(1, 0))
+	ctx, cancel := h.soon()
+	defer cancel()
+	var mu sync.Mutex
+	var open int
+	var failed error
+	var wg sync.WaitGroup
+	for i := range h.Writers {
+		wg.Go(func() {
+			n, err := h.countUp(ctx, ds[i%len(ds)])
+			mu.Lock()
+			defer mu.Unlock()
+			open += n
+			failed = errors.Join(failed, err)
+		})
+	}
+	wg.Wait()
+	if failed != nil {
+		h.Fatal(failed)
+	}
+	least, most := uint64(h.Writers), uint64(h.Writers+open)
+	e := h.readSince(ds[0], h.state(1, least))
+	if e.Extension > most {
+		h.Errorf("%d racers have each counted up by one (and %d writes are open), and the count is %d", h.Writers, open, e.Extension)
+	}
+	if err := h.isState(e); err != nil {
+		h.Error(err)
+	}
+}
+
+// countUp returns when it has won once, with the number of writes whose outcome
+// it does not know.
+func (h *harness) countUp(ctx context.Context, d leaderelection.RaceDecider) (open int, err error) {
+	for {
+		e, err := d.ReadCurrent(ctx)
+		if err != nil {
+			return open, fmt.Errorf("ReadCurrent: %w", err)
+		}
+		if err := h.isState(e); err != nil {
+			return open, err
+		}
+		_, err = d.WriteEntry(ctx, with(e.Token, h.state(1, e.Extension+1)))
+		switch {
+		case err == nil:
+			return open, nil
+		case ctx.Err() != nil:
+			return open, fmt.Errorf("not won once in %v: %w", h.Patience, err)
+		case errors.Is(err, leaderelection.ErrPermanent):
+			return open, fmt.Errorf("WriteEntry: %w", err)
+		case !errors.Is(err, leaderelection.ErrLostRace):
+			open++
+		}
+	}
+}
