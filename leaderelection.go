@@ -77,7 +77,7 @@ type Config struct {
 	// cannot push changes, or its feed has failed, and how often Healthy is
 	// asked while the candidate is sick. Zero means half a term: two reads a
 	// term. Shorter ones notice a release sooner; the fail-over after a crash
-	// does not depend on it.
+	// does not depend on it. Less than 10 ms is taken for 10 ms.
 	PollInterval time.Duration
 
 	// DrainTimeout is how long the lease is kept, and extended, while the
@@ -223,7 +223,7 @@ func (c Config) withDefaults() Config {
 	if c.PollInterval == 0 {
 		c.PollInterval = c.TermLength / 2
 	}
-	c.PollInterval = max(c.PollInterval, minInterval)
+	c.PollInterval = max(c.PollInterval, minPoll)
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = c.TermLength
 	}

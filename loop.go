@@ -9,9 +9,12 @@ import (
 	"github.com/c8e606e4/leaderelection/clocks"
 )
 
-// minInterval is the shortest pause between two polls, or between two
-// extensions, that any setting leads to.
-const minInterval = time.Millisecond
+// The shortest pauses that any setting leads to: between two extensions, and
+// between two polls.
+const (
+	minInterval = time.Millisecond
+	minPoll     = 10 * time.Millisecond
+)
 
 // maxSlice is the longest a leader sleeps before it looks at both its clocks
 // again: a suspended machine or a stepped clock is noticed within it.
@@ -158,7 +161,7 @@ func backoffs(name string, term time.Duration) (reads, writes retry) {
 	base := min(max(term/32, 250*time.Millisecond), time.Second)
 	limit := min(max(term/8, base), 30*time.Second)
 	reads = retry{base: base, limit: limit, seed: h.Sum64()}
-	writes = retry{base: base, limit: max(limit, 2*base), seed: h.Sum64() + 1}
+	writes = retry{base: base, limit: max(limit, 4*base), seed: h.Sum64() + 1}
 	return reads, writes
 }
 

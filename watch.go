@@ -206,6 +206,6 @@ func (o *observer) setPoll(term time.Duration) {
 	o.f.timeout = term / 4
 	o.f.poll = term / 2
 	if o.cfg.PollInterval > 0 {
-		o.f.poll = max(o.cfg.PollInterval, minInterval)
+		o.f.poll = max(o.cfg.PollInterval, minPoll)
 	}
 }

@@ -1,0 +1,549 @@
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// Rule 11: extensions start when half of the view's span has passed since the
+// last confirmed one began.
+func TestRule11ExtendsAtHalfTheView(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		start := time.Now()
+		a := join(t, d, "a")
+		a.store.Inject(memory.Slow(time.Second).On(memory.Write))
+		sleep(30 * time.Second)
+		for i, op := range a.opsSince(start, le.OpExtend) {
+			if want := start.Add(time.Duration(i+1) * 7 * time.Second); !op.Start.Equal(want) {
+				t.Errorf("extension %d began at %v, want %v", i, op.Start.Sub(start), want.Sub(start))
+			}
+		}
+	})
+}
+
+// Rule 11: one store call at a time; an unanswered one is abandoned after about
+// T/4; at most a few hang at once, for however long.
+func TestRule11HungCallsAreAbandonedAndDoNotPileUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		synctest.Wait()
+		release := make(chan struct{})
+		before := runtime.NumGoroutine()
+		a.store.Inject(memory.Hang(release))
+		sleep(time.Hour)
+		if more := runtime.NumGoroutine() - before; more > 5 {
+			t.Errorf("%d more goroutines after an hour of a store that hangs", more)
+		}
+		for _, op := range a.opsSince(time.Time{}) {
+			if op.Abandoned && op.Duration != T/4 {
+				t.Errorf("%s abandoned after %v, want %v", op.Kind, op.Duration, T/4)
+			}
+		}
+		a.follows(t)
+		a.store.Inject(nil)
+		close(release)
+		sleep(2 * T)
+		a.leads(t)
+	})
+}
+
+// Rule 11: an outage of any length costs at most four operations a second,
+// whatever the settings, and the first failure is retried well within the view.
+func TestRule11OutagesAreNoHotLoops(t *testing.T) {
+	faults := map[string]memory.Faults{
+		"all requests lost":    memory.LoseRequests(),
+		"writes refused":       memory.Fail(memory.ErrLost).On(memory.Write),
+		"every write lost":     memory.Fail(le.ErrLostRace).On(memory.Write),
+		"answers lost":         memory.LoseAnswers(),
+		"reads fail":           memory.LoseRequests().On(memory.Read),
+		"permanent, once used": memory.Fail(fmt.Errorf("denied: %w", le.ErrPermanent)),
+	}
+	for name, fault := range faults {
+		for _, term := range []time.Duration{T, time.Second, 20 * time.Millisecond, time.Nanosecond} {
+			for _, poll := range []time.Duration{0, time.Nanosecond} {
+				t.Run(fmt.Sprintf("%s, T=%v, poll=%v", name, term, poll), func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						d := memory.NewDecider()
+						a := join(t, d, "a", polled, func(c *le.Config) {
+							c.TermLength, c.MaxClockSkew, c.PollInterval = term, 0, poll
+						})
+						synctest.Wait()
+						a.store.Inject(fault)
+						if name == "all requests lost" || term >= time.Second {
+							sleep(time.Second) // the healthy pace until it notices is not at issue
+						}
+						begin := time.Now()
+						sleep(time.Minute)
+						n, limit := len(a.opsSince(begin)), 4*60
+						if name == "all requests lost" || name == "permanent, once used" {
+							limit = 4 * 60
+						} else if poll > 0 || term < time.Second {
+							limit = 210 * 60 // reads work: the pace that was asked for, within bounds
+						}
+						if n > limit {
+							t.Errorf("%d operations in a minute, want at most %d", n, limit)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// Rule 11: a read that works does not reset the back-off of writes that fail.
+func TestRule11ReadsDoNotResetTheBackOffOfWrites(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *le.Config) {
+			c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Write))
+		})
+		sleep(time.Minute)
+		ops := a.opsSince(time.Time{}, le.OpAcquire)
+		if len(ops) < 5 {
+			t.Fatalf("only %d attempts in a minute", len(ops))
+		}
+		for i := range ops[1:] {
+			gap := ops[i+1].Start.Sub(ops[i].Start)
+			if i < 2 && gap > 2*time.Second {
+				t.Errorf("attempt %d came %v after the one before, want a quick retry", i+1, gap)
+			}
+			if i > 4 && gap < T/8 {
+				t.Errorf("attempt %d came %v after the one before: the back-off was reset", i+1, gap)
+			}
+		}
+	})
+}
+
+// Rule 12: a standby reads before it writes, writes only to a record it knows to
+// be contestable, and on a healthy feed makes no requests at all.
+func TestRule12StandbysCostLittle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		join(t, d, "a")
+		synctest.Wait()
+		pushed, polls := join(t, d, "b"), join(t, d, "c", polled)
+		sleep(time.Second)
+		begin := time.Now()
+		sleep(100 * T)
+		if n := len(pushed.opsSince(time.Time{})); n != 0 {
+			t.Errorf("a standby on a feed made %d requests", n)
+		}
+		reads, writes := polls.opsSince(begin, le.OpRead), polls.opsSince(time.Time{}, le.OpAcquire)
+		if len(reads) > 210 || len(writes) > 0 {
+			t.Errorf("a polling standby made %d reads and %d writes in 100 terms", len(reads), len(writes))
+		}
+	})
+}
+
+// Rule 12: a feed that withholds an extension is found out by the read at
+// TermExpiry + S, costs the leader nothing, and is started again.
+func TestRule12SilentFeed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		synctest.Wait()
+		silent := make(chan struct{})
+		b := join(t, d, "b", func(c *le.Config) {
+			n := 0
+			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+				if op.Kind == memory.Feed {
+					if n++; n == 2 {
+						return memory.Fault{Delay: time.Hour} // heeds its ctx
+					}
+				}
+				return memory.Fault{}
+			})
+		})
+		defer close(silent)
+		sleep(T + S - time.Millisecond)
+		if n := len(b.opsSince(time.Time{})); n > 0 {
+			t.Fatalf("%d requests before TermExpiry + S", n)
+		}
+		sleep(2 * time.Second)
+		a.leads(t)
+		b.follows(t)
+		if got := b.Leader().Extension; got < 2 {
+			t.Fatalf("b still knows extension %d", got)
+		}
+		reads := len(b.opsSince(time.Time{}, le.OpRead))
+		sleep(10 * T)
+		if got := len(b.opsSince(time.Time{}, le.OpRead)); got > reads+1 {
+			t.Fatalf("%d more reads: the feed was not started again", got-reads)
+		}
+		if w := b.opsSince(time.Time{}, le.OpAcquire); len(w) > 0 {
+			t.Fatal("b wrote to a held record")
+		}
+	})
+}
+
+// Rule 12: a feed that fails is replaced by polling, and taken up again.
+func TestRule12FailedFeed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		synctest.Wait()
+		b := join(t, d, "b")
+		sleep(time.Second)
+		b.store.Inject(memory.LoseRequests().On(memory.Feed))
+		begin := time.Now()
+		sleep(10 * T)
+		if n := len(b.opsSince(begin, le.OpRead)); n < 17 || n > 22 {
+			t.Errorf("%d reads in ten terms without a feed, want about 20", n)
+		}
+		b.follows(t)
+		a.leads(t)
+		b.store.Inject(nil)
+		sleep(2 * T)
+		begin = time.Now()
+		sleep(10 * T)
+		if n := len(b.opsSince(begin)); n > 0 {
+			t.Errorf("%d requests after the feed came back", n)
+		}
+		var up, down int
+		for _, f := range b.feeds {
+			if f.Err == nil {
+				up++
+			} else {
+				down++
+			}
+		}
+		if up != 2 || down < 3 {
+			t.Errorf("feed events: %d up, %d down", up, down)
+		}
+	})
+}
+
+// Rule 13: leaving by choice: ctx first, then the callbacks with the lease kept,
+// then the view, then the release.
+func TestRule13DrainsBeforeItReleases(t *testing.T) {
+	for _, how := range []string{"ctx", "Resign", "StepDown", "Transfer", "unhealthy"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				elected, ousting := make(chan struct{}), make(chan struct{})
+				cause := errors.New("enough")
+				var sick atomic.Bool
+				var m *member
+				ctx, cancel := context.WithCancelCause(t.Context())
+				m = join(t, d, "a", func(c *le.Config) {
+					inner := c.OnElected
+					c.DrainTimeout = 10 * time.Minute
+					c.OnElected = func(ctx context.Context, v *le.TimeView) {
+						inner(ctx, v)
+						<-elected
+					}
+					c.OnOusting = func(context.Context) { <-ousting }
+					c.Healthy = func(context.Context) error {
+						if sick.Load() {
+							return errors.New("sick")
+						}
+						return nil
+					}
+				})
+				sleep(time.Second)
+				r := m.reign(t, 0)
+				want := le.ErrResigned
+				switch how {
+				case "ctx":
+					want = context.Canceled
+					m.stop()
+				case "Resign":
+					go m.Resign(ctx)
+				case "StepDown":
+					if err := le.StepDown(t.Context(), d); err != nil {
+						t.Fatal(err)
+					}
+				case "Transfer":
+					if err := le.Transfer(t.Context(), d, "b"); err != nil {
+						t.Fatal(err)
+					}
+				case "unhealthy":
+					want = le.ErrUnhealthy
+					sick.Store(true)
+					sleep(6 * time.Second)
+				}
+				synctest.Wait()
+				if !errors.Is(context.Cause(r.ctx), want) {
+					t.Fatalf("cause %v, want %v", context.Cause(r.ctx), want)
+				}
+				for range 2 {
+					sleep(time.Minute)
+					if m.Status() != le.Draining || !r.view.ValueInFuture() || d.Entry().Vacant() {
+						t.Fatalf("%v, view alive %v, record %+v: want the lease kept", m.Status(), r.view.ValueInFuture(), d.Entry())
+					}
+					select {
+					case <-elected:
+					default:
+						close(elected)
+					}
+				}
+				// OnElected has returned, OnOusting has not: still held. Look at
+				// the view at the very moment of the release.
+				alive := false
+				m.store.Inject(func(op memory.Op) memory.Fault {
+					if op.Kind == memory.Write && op.Entry.Vacant() {
+						alive = r.view.ValueInFuture()
+					}
+					return memory.Fault{}
+				})
+				close(ousting)
+				synctest.Wait()
+				if !d.Entry().Vacant() {
+					t.Fatalf("not released at once: %+v", d.Entry())
+				}
+				if alive || r.view.ValueInFuture() {
+					t.Fatal("the view was alive when the record was released")
+				}
+				cancel(cause)
+			})
+		})
+	}
+}
+
+// Rule 13: callbacks that overrun DrainTimeout: the lease is not extended any
+// more, the view ends truthfully, nothing is released under them.
+func TestRule13DrainTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		release := make(chan struct{})
+		var oustingEnded time.Time
+		a := join(t, d, "a", func(c *le.Config) {
+			inner := c.OnElected
+			c.DrainTimeout = 20 * time.Second
+			c.OnElected = func(ctx context.Context, v *le.TimeView) { inner(ctx, v); <-release }
+			c.OnOusting = func(ctx context.Context) { <-ctx.Done(); oustingEnded = time.Now() }
+		})
+		sleep(time.Second)
+		left := time.Now()
+		a.stop()
+		sleep(20 * time.Second)
+		if got := oustingEnded.Sub(left); got != 20*time.Second {
+			t.Fatalf("OnOusting's ctx ended after %v, want DrainTimeout", got)
+		}
+		view := a.View()
+		if !view.ValueInFuture() {
+			t.Fatal("the lease was not kept for DrainTimeout")
+		}
+		sleep(time.Until(view.Get()) - time.Nanosecond)
+		if !view.ValueInFuture() {
+			t.Fatal("the view ended early")
+		}
+		sleep(time.Nanosecond)
+		if view.ValueInFuture() {
+			t.Fatal("the view was extended past DrainTimeout")
+		}
+		b := join(t, d, "b")
+		sleep(T)
+		b.leads(t)
+		select {
+		case <-a.Done():
+			t.Fatal("stopped while a callback runs")
+		default:
+		}
+		close(release)
+		synctest.Wait()
+		<-a.Done()
+		b.leads(t)
+	})
+}
+
+// Rule 13: a release that cannot be written is given up when the term has run
+// out.
+func TestRule13ReleaseGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		sleep(time.Second)
+		a.store.Inject(memory.LoseRequests())
+		begin := time.Now()
+		end := d.Entry().TermExpiry
+		a.stop()
+		<-a.Done()
+		if time.Now().Before(end.Add(-time.Second)) || time.Now().After(end.Add(time.Second)) {
+			t.Fatalf("gave up after %v, the term ran out after %v", time.Since(begin), end.Sub(begin))
+		}
+	})
+}
+
+// Rule 14: a candidate that stops while its acquisition is in flight awaits it,
+// or reads it back, and releases what it won.
+func TestRule14StopsWithAnAcquisitionInFlight(t *testing.T) {
+	for name, fault := range map[string]memory.Fault{
+		"awaited":         {AnswerDelay: 2 * time.Second},
+		"abandoned":       {AnswerDelay: time.Hour},
+		"read back":       {AnswerDelay: time.Second, Err: memory.ErrLost, Lands: true},
+		"lands late":      {Late: 3 * time.Second, Delay: time.Hour, Err: memory.ErrLost},
+		"lost on its way": {AnswerDelay: time.Second, Err: memory.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a", func(c *le.Config) {
+					c.Decider.(*memory.Decider).Inject(memory.Always(fault).On(memory.Write).Times(1))
+					polled(c)
+				})
+				sleep(100 * time.Millisecond)
+				begin := time.Now()
+				a.stop()
+				<-a.Done()
+				if took := time.Since(begin); took > T/2+time.Second {
+					t.Fatalf("stopping took %v, want at most T/2 and a round trip", took)
+				}
+				sleep(T)
+				if e := d.Entry(); !e.Vacant() {
+					t.Fatalf("left behind: %+v", e)
+				}
+				if a.count() != 0 {
+					t.Fatal("OnElected was called by a campaign that was stopping")
+				}
+			})
+		})
+	}
+}
+
+// Rule 15: whoever resigned, or was asked to step down, sits out one term.
+func TestRule15SitsOutOneTerm(t *testing.T) {
+	for _, how := range []string{"Resign", "StepDown"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a")
+				sleep(time.Second)
+				begin := time.Now()
+				var err error
+				if how == "Resign" {
+					err = a.Resign(t.Context())
+				} else {
+					err = le.StepDown(t.Context(), d)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if !d.Entry().Vacant() {
+					t.Fatalf("not released: %+v", d.Entry())
+				}
+				sleep(T - time.Millisecond)
+				a.follows(t)
+				sleep(2 * time.Millisecond)
+				a.leads(t)
+				near(t, "sitting out", a.reign(t, 1).from.Sub(begin), T, time.Millisecond)
+			})
+		})
+	}
+}
+
+// Rule 15: a candidate that does not lead only sits out.
+func TestRule15ResignWithoutLeading(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		synctest.Wait()
+		b := join(t, d, "b")
+		sleep(time.Second)
+		if err := b.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a.quit()
+		sleep(T - time.Second)
+		b.follows(t)
+		sleep(2 * time.Second)
+		b.leads(t)
+	})
+}
+
+// Rule 16: health is asked before each contest and each extension; late is
+// unhealthy; a sick candidate is asked every PollInterval.
+func TestRule16Health(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		var asked atomic.Int64
+		var answer atomic.Pointer[error]
+		var delay atomic.Int64
+		sick := errors.New("sick")
+		a := join(t, d, "a", func(c *le.Config) {
+			c.PollInterval = 3 * time.Second
+			c.Healthy = func(ctx context.Context) error {
+				asked.Add(1)
+				time.Sleep(time.Duration(delay.Load())) // ignores ctx
+				if err := answer.Load(); err != nil {
+					return *err
+				}
+				return nil
+			}
+		})
+		sleep(20 * time.Second)
+		a.leads(t)
+		if asked.Load() != 3 {
+			t.Fatalf("asked %d times, want once for the contest and twice for extensions", asked.Load())
+		}
+		delay.Store(int64(5 * time.Second)) // longer than T/4
+		sleep(time.Second + T/4 + time.Millisecond)
+		a.follows(t)
+		if !errors.Is(a.reign(t, 0).cause, le.ErrUnhealthy) || !d.Entry().Vacant() {
+			t.Fatalf("cause %v, record %+v after a late answer", a.reign(t, 0).cause, d.Entry())
+		}
+		sleep(time.Minute)
+		a.follows(t)
+		delay.Store(0)
+		answer.Store(&sick)
+		sleep(10 * time.Second)
+		n := asked.Load()
+		sleep(30 * time.Second)
+		if got := asked.Load() - n; got != 10 {
+			t.Fatalf("asked %d times in 30 s while sick, want every PollInterval", got)
+		}
+		answer.Store(nil)
+		sleep(3 * time.Second)
+		a.leads(t)
+	})
+}
+
+// Rule 17: a transient error never ends a campaign; a permanent one only while
+// nothing has worked yet.
+func TestRule17OnlyPermanentErrorsEndACampaign(t *testing.T) {
+	permanent := fmt.Errorf("no such bucket: %w", le.ErrPermanent)
+	for _, feed := range []bool{true, false} {
+		adjust := func(*le.Config) {}
+		if !feed {
+			adjust = polled
+		}
+		t.Run(fmt.Sprintf("feed %v", feed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				inject := func(f memory.Faults) func(*le.Config) {
+					return func(c *le.Config) { c.Decider.(*memory.Decider).Inject(f) }
+				}
+				transient := join(t, d, "transient", inject(memory.LoseRequests()), adjust)
+				refused := join(t, d, "refused", inject(memory.Fail(permanent)), adjust)
+				sleep(time.Hour)
+				if transient.Status() == le.Stopped {
+					t.Fatalf("a transient error ended the campaign: %v", transient.Wait())
+				}
+				if refused.Status() != le.Stopped || !errors.Is(refused.Wait(), le.ErrPermanent) {
+					t.Fatalf("status %v after a permanent error, want an end with it", refused.Status())
+				}
+				transient.store.Inject(nil)
+				sleep(time.Minute)
+				transient.leads(t)
+				transient.store.Inject(memory.Fail(permanent))
+				sleep(time.Hour)
+				transient.follows(t)
+				transient.store.Inject(nil)
+				sleep(2 * time.Minute)
+				transient.leads(t)
+			})
+		})
+	}
+}
