@@ -49,7 +49,7 @@ func TestRule07EveryWriteRaisesTheOrder(t *testing.T) {
 		if len(written) < 10 {
 			t.Fatalf("only %d records seen", len(written))
 		}
-		numbers := map[le.ElectionNumber]uint64{}
+		numbers := map[le.ElectionNumber]uint64{written[0].ElectionNumber: 0}
 		for i, e := range written[1:] {
 			if e.Compare(&written[i]) <= 0 {
 				t.Errorf("record %d/%d follows %d/%d", e.ElectionNumber, e.Extension, written[i].ElectionNumber, written[i].Extension)

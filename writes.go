@@ -45,6 +45,9 @@ func (c *Campaign) forgetOld(wake *alarm) {
 // write makes a write of the given kind, and remembers it.
 func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 	c.health.fresh = false
+	if kind == OpAcquire {
+		c.sitOut = 0 // over, or ended by an operator; a Resign from now on sets it anew
+	}
 	if kind != OpRelease {
 		a := attempt{kind: kind, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, start: wake.now.mono}
 		a.end = c.f.endAfter(wake.now, c.cfg.TermLength-c.cfg.MaxClockSkew, e.TermExpiry.Add(-c.cfg.MaxClockSkew))

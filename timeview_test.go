@@ -1,0 +1,73 @@
+package leaderelection_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+)
+
+// A view made by NewTimeView can be moved at will, for tests of code that takes
+// one.
+func TestTimeViewSet(t *testing.T) {
+	for name, clock := range map[string]clocks.Clock{"nil": nil, "offset": clocks.NewOffset(nil, time.Hour)} {
+		v := le.NewTimeView(clock)
+		if v.ValueInFuture() || !v.Get().IsZero() || v.Clock() == nil || v.ElectionNumber() != le.NoElections {
+			t.Errorf("%s: a new view is in force", name)
+		}
+		soon := v.Clock().Now().Add(time.Hour)
+		v.Set(soon)
+		if !v.ValueInFuture() || !v.Get().Equal(soon) {
+			t.Errorf("%s: Set to the future: %v", name, v.Get())
+		}
+		v.Set(v.Clock().Now())
+		if v.ValueInFuture() {
+			t.Errorf("%s: Set to now is still in the future", name)
+		}
+		v.Set(soon)
+		if !v.ValueInFuture() {
+			t.Errorf("%s: Set did not move it back", name)
+		}
+	}
+}
+
+// It ends at its very nanosecond.
+func TestTimeViewEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		v := le.NewTimeView(nil)
+		v.Set(time.Now().Add(time.Second))
+		time.Sleep(time.Second - 1)
+		if !v.ValueInFuture() {
+			t.Fatal("ended early")
+		}
+		time.Sleep(1)
+		if v.ValueInFuture() {
+			t.Fatal("alive at its end")
+		}
+	})
+}
+
+// It may be asked and moved by many at once, and asking does not allocate.
+func TestTimeViewConcurrency(t *testing.T) {
+	v := le.NewTimeView(nil)
+	v.Set(time.Now().Add(time.Hour))
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 1000 {
+				if !v.ValueInFuture() {
+					t.Error("over")
+					return
+				}
+				v.Set(time.Now().Add(time.Hour))
+			}
+		})
+	}
+	wg.Wait()
+	if n := testing.AllocsPerRun(100, func() { v.ValueInFuture() }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+
+}
