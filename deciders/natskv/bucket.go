@@ -1,0 +1,98 @@
+package natskv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// binding is a bucket that was looked up and found fit.
+type binding struct {
+	kv     jetstream.KeyValue
+	stream jetstream.Stream // for what kv does not tell: the revision of a deleted key
+}
+
+var (
+	validBucket = regexp.MustCompile(`^[-_a-zA-Z0-9]+$`)
+	validKey    = regexp.MustCompile(`^[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*$`)
+)
+
+// bind returns the bucket. Several goroutines may look it up at once; that does
+// no harm.
+func (d *Decider) bind(ctx context.Context) (*binding, error) {
+	if b := d.bound.Load(); b != nil {
+		return b, nil
+	}
+	switch {
+	case !validBucket.MatchString(d.bucket):
+		return nil, permanent(fmt.Errorf("%w %q: it may have letters, digits, '-' and '_' only", jetstream.ErrInvalidBucketName, d.bucket))
+	case !validKey.MatchString(d.key):
+		return nil, permanent(fmt.Errorf("%w %q: it may have letters, digits and any of -/_=. only, and no '.' at either end or next to another", jetstream.ErrInvalidKey, d.key))
+	}
+	b, err := d.lookUp(ctx)
+	if errors.Is(err, jetstream.ErrBucketNotFound) && d.create != nil {
+		b, err = d.makeBucket(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.bound.Store(b)
+	return b, nil
+}
+
+// lookUp binds to a bucket that exists.
+func (d *Decider) lookUp(ctx context.Context) (*binding, error) {
+	kv, err := d.js.KeyValue(ctx, d.bucket)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := d.js.Stream(ctx, d.streamName())
+	if err != nil {
+		return nil, err
+	}
+	if err := unfit(&stream.CachedInfo().Config); err != nil {
+		return nil, permanent(err)
+	}
+	return &binding{kv: kv, stream: stream}, nil
+}
+
+// makeBucket creates the bucket; where another is quicker, theirs will do.
+func (d *Decider) makeBucket(ctx context.Context) (*binding, error) {
+	switch c := d.create; {
+	case c.TTL > 0:
+		return nil, permanent(fmt.Errorf("Options.Create asks for a TTL of %v: %w", c.TTL, errTTL))
+	case c.Mirror != nil || len(c.Sources) > 0:
+		return nil, permanent(fmt.Errorf("Options.Create names a Mirror or Sources: %w", errFed))
+	}
+	if _, err := d.js.CreateKeyValue(ctx, *d.create); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+		return nil, fmt.Errorf("creating the bucket: %w", err)
+	}
+	return d.lookUp(ctx)
+}
+
+var (
+	errTTL = errors.New("a bucket that forgets its keys forgets who leads and repeats election numbers: use one without a TTL")
+	errFed = errors.New("what another bucket writes would overwrite the record unasked: use a bucket of its own")
+)
+
+// unfit says why a bucket cannot keep an election: any setting by which the
+// server may drop or replace the record on its own, or acknowledge what it has
+// not stored.
+func unfit(c *jetstream.StreamConfig) error {
+	switch {
+	case c.MaxAge > 0:
+		return fmt.Errorf("the bucket has a TTL of %v: %w", c.MaxAge, errTTL)
+	case c.Mirror != nil || len(c.Sources) > 0:
+		return fmt.Errorf("the bucket is a mirror of another, or has sources: %w", errFed)
+	case c.Retention != jetstream.LimitsPolicy:
+		return fmt.Errorf("its stream has retention %v, by which the record goes when it was read: use a bucket made by nats kv add", c.Retention)
+	case c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0):
+		return errors.New("its stream discards old messages when it is full, and the record may be among them: use a bucket made by nats kv add")
+	case c.PersistMode == jetstream.AsyncPersistMode:
+		return errors.New("its stream acknowledges writes before they are stored (persist mode async): use a bucket made by nats kv add")
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package natskv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+)
+
+// Decider is an election kept under one key of a key-value bucket. It is a
+// leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods may
+// be called by several goroutines at once.
+type Decider struct {
+	js     jetstream.JetStream
+	bucket string
+	key    string
+	create *jetstream.KeyValueConfig
+
+	bound atomic.Pointer[binding] // the bucket, once it has been looked up
+	owned *nats.Conn              // made by Open; else nil
+}
+
+var (
+	_ leaderelection.RaceDecider = (*Decider)(nil)
+	_ leaderelection.ChangeFeed  = (*Decider)(nil)
+)
+
+// Options is what a Decider can be told besides its place. The zero value, and a
+// nil *Options, are right for a bucket that exists.
+type Options struct {
+	// Create makes the bucket, with this configuration, where there is none.
+	// Its Bucket is filled in; a bucket that exists is left as it is. Use file
+	// storage (the default) and Replicas: 3 where the cluster has three
+	// servers or more. A TTL, a Mirror or Sources are refused: see the package
+	// comment.
+	Create *jetstream.KeyValueConfig
+}
+
+// NewDecider returns a decider of the election under key in bucket. It does no
+// I/O: the bucket is looked up by the first call that needs it, and remembered.
+// What is wrong with either name is an ErrPermanent of every call.
+//
+// The connection is the caller's, who also closes it, after the campaign. Let it
+// reconnect for ever (nats.MaxReconnects(-1)): a connection that has given up is
+// closed, and can elect nobody. One connection, and one Decider, do for any number
+// of campaigns and observers.
+func NewDecider(js jetstream.JetStream, bucket, key string, o *Options) *Decider {
+	d := &Decider{js: js, bucket: bucket, key: key}
+	if o != nil && o.Create != nil {
+		c := *o.Create
+		c.Bucket = bucket
+		d.create = &c
+	}
+	return d
+}
+
+// Close closes the connection that Open made. It does nothing, and need not be
+// called, on a Decider of NewDecider's. Call it when the campaign has ended: what
+// is under way fails.
+func (d *Decider) Close() error {
+	if d.owned != nil {
+		d.owned.Close()
+	}
+	return nil
+}
+
+// token is a version of the key: its revision, which is the sequence number that
+// its last message has in the bucket's stream. 0: the key has never had one, or
+// it was purged without trace.
+type token struct {
+	place   string
+	rev     uint64
+	created time.Time
+}
+
+// CommitTS is when the server stored this version, by its own clock. It is known
+// of versions that were read or came by the feed; a write is acknowledged without
+// a time, so it is zero for the token that WriteEntry returns.
+func (t *token) CommitTS() time.Time { return t.created }
+
+// ReadCurrent implements leaderelection.RaceDecider. A deleted or purged key is
+// an empty election. On a bucket that allows direct reads, as all those made by
+// the usual tools do, any replica may answer, also a stale one.
+func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	var m *jetstream.RawStreamMsg
+	err := d.do(ctx, func(ctx context.Context, b *binding) (err error) {
+		m, err = b.stream.GetLastMsgForSubject(ctx, d.subject())
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			m, err = nil, nil
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, d.failed(ctx, "reading", err)
+	case m == nil:
+		return d.empty(0, time.Time{}), nil
+	}
+	return d.entry(m.Sequence, m.Time, m.Header, m.Data)
+}
+
+// WriteEntry implements leaderelection.RaceDecider. The server compares the key's
+// revision and stores the record in one step, on a replicated bucket as one entry
+// of its Raft log.
+func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	data, err := record.Marshal(entry)
+	if err != nil {
+		return nil, d.failed(ctx, "writing", err)
+	}
+	var at *token
+	if entry.Token != nil {
+		var ours bool
+		if at, ours = entry.Token.(*token); !ours || at == nil || at.place != d.place() {
+			return nil, d.failed(ctx, "writing", fmt.Errorf("the Token (%T) was not read here: %w", entry.Token, leaderelection.ErrPermanent))
+		}
+	}
+	var rev uint64
+	err = d.do(ctx, func(ctx context.Context, b *binding) (err error) {
+		if at == nil { // there must be no record: none at all, or a deleted one
+			rev, err = b.kv.Create(ctx, d.key, data)
+		} else {
+			rev, err = b.kv.Update(ctx, d.key, data, at.rev)
+		}
+		return err
+	})
+	switch {
+	case lost(err):
+		return nil, &leaderelection.LostRaceError{Place: d.place(), Err: err}
+	case err != nil:
+		return nil, d.failed(ctx, "writing", err)
+	}
+	return &token{place: d.place(), rev: rev}, nil
+}
+
+// entry is what a message of the key's says.
+func (d *Decider) entry(rev uint64, created time.Time, header nats.Header, data []byte) (*leaderelection.RaceEntry, error) {
+	if marker(header) {
+		return d.empty(rev, created), nil
+	}
+	e, err := record.Unmarshal(d.place(), data)
+	if err != nil {
+		return nil, err
+	}
+	e.Token = &token{place: d.place(), rev: rev, created: created.UTC()}
+	return e, nil
+}
+
+// empty is the entry of an election that nobody has won. Where the key was
+// deleted, rev is that of the marker that took its place, and the next create is
+// conditional on it.
+func (d *Decider) empty(rev uint64, created time.Time) *leaderelection.RaceEntry {
+	return &leaderelection.RaceEntry{Token: &token{place: d.place(), rev: rev, created: created.UTC()}}
+}
+
+// marker says whether a message stands for the absence of a value: the key was
+// deleted or purged by a client, or removed by the server, which gives a reason.
+func marker(h nats.Header) bool {
+	switch h.Get("KV-Operation") {
+	case "DEL", "PURGE":
+		return true
+	}
+	return h.Get(jetstream.MarkerReasonHeader) != ""
+}
+
+// subject is where the bucket's stream keeps the key.
+func (d *Decider) subject() string { return "$KV." + d.bucket + "." + d.key }
+
+// streamName is the name of the bucket's stream.
+func (d *Decider) streamName() string { return "KV_" + d.bucket }
+
+// place names the record in errors.
+func (d *Decider) place() string {
+	return fmt.Sprintf("NATS bucket %q, key %q", d.bucket, d.key)
+}

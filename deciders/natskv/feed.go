@@ -1,0 +1,144 @@
+package natskv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// heartbeat is how often the server tells a feed that it is alive, when it has
+// nothing else to tell.
+const heartbeat = time.Second
+
+var (
+	errSilent = fmt.Errorf("the server has been silent for %v: the connection or the consumer is gone", 2*heartbeat)
+	errMissed = errors.New("a message was missed")
+)
+
+// Changes implements leaderelection.ChangeFeed with a consumer of the bucket's
+// stream, such as a key-value watch has. It ends with an error where two
+// heartbeats have failed to come, a message was missed, the server has removed
+// the consumer, or the connection is closed. A reconnect that is quicker than the
+// heartbeats, and misses nothing, goes unnoticed.
+func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
+	return func(yield func(*leaderelection.RaceEntry, error) bool) {
+		f, waiting, err := d.follow(ctx)
+		if err == nil {
+			defer f.close()
+			if !waiting && !yield(d.empty(0, time.Time{}), nil) {
+				return
+			}
+		}
+		for err == nil {
+			var e *leaderelection.RaceEntry
+			if e, err = f.next(ctx); err == nil && !yield(e, nil) {
+				return
+			}
+		}
+		if ctx.Err() == nil {
+			yield(nil, d.failed(ctx, "following", err))
+		}
+	}
+}
+
+// feed is one run of Changes. It has no goroutine of its own.
+type feed struct {
+	d    *Decider
+	sub  *nats.Subscription
+	seen uint64 // how many messages the server has sent, as the last one says
+}
+
+// follow starts a feed, and says whether a message waits to be its first.
+//
+// The consumer belongs to nobody but this subscription: it is kept in the memory
+// of one server, wants no acknowledgements, and is removed by the server a
+// moment after the subscription has ended.
+func (d *Decider) follow(ctx context.Context) (*feed, bool, error) {
+	f := &feed{d: d}
+	waiting := false
+	err := d.do(ctx, func(ctx context.Context, _ *binding) (err error) {
+		nc := d.js.Conn()
+		inbox := nc.NewInbox()
+		if f.sub, err = nc.SubscribeSync(inbox); err != nil {
+			return err
+		}
+		c, err := d.js.CreatePushConsumer(ctx, d.streamName(), jetstream.ConsumerConfig{
+			Description:    "leaderelection",
+			DeliverSubject: inbox,
+			DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
+			FilterSubject:  d.subject(),
+			AckPolicy:      jetstream.AckNonePolicy,
+			MaxDeliver:     1,
+			IdleHeartbeat:  heartbeat,
+			MemoryStorage:  true,
+			Replicas:       1,
+			// A client that is away for longer has given the feed up.
+			InactiveThreshold: 2 * heartbeat,
+		})
+		if err != nil {
+			f.close()
+			return err
+		}
+		waiting = c.CachedInfo().NumPending > 0
+		return nil
+	})
+	return f, waiting, err
+}
+
+// close ends the subscription; that of a closed connection has ended already.
+func (f *feed) close() { _ = f.sub.Unsubscribe() }
+
+// next waits for the key's next message.
+func (f *feed) next(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	for {
+		m, err := f.receive(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if status := m.Header.Get("Status"); status != "" {
+			if err := f.control(status, m.Header); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		if f.seen++; meta.Sequence.Consumer != f.seen {
+			return nil, errMissed
+		}
+		return f.d.entry(meta.Sequence.Stream, meta.Timestamp, m.Header, m.Data)
+	}
+}
+
+// receive waits for anything from the server.
+func (f *feed) receive(ctx context.Context) (*nats.Msg, error) {
+	waiting, cancel := context.WithTimeoutCause(ctx, 2*heartbeat, errSilent)
+	defer cancel()
+	m, err := f.sub.NextMsgWithContext(waiting)
+	if err != nil && waiting.Err() != nil {
+		err = context.Cause(waiting)
+	}
+	return m, err
+}
+
+// control takes in a message that is about the consumer itself.
+func (f *feed) control(status string, h nats.Header) error {
+	if status != "100" {
+		return fmt.Errorf("the server has ended the consumer: %s %s", status, h.Get("Description"))
+	}
+	last := h.Get("Nats-Last-Consumer")
+	if n, err := strconv.ParseUint(last, 10, 64); err == nil && n != f.seen {
+		return errMissed
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package stores
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// NATSServer is a nats-server with JetStream in the test's process.
+type NATSServer struct {
+	*server.Server
+	opts *server.Options
+}
+
+// NATS starts a server whose JetStream is kept on disk. Change may alter its
+// options.
+func NATS(t testing.TB, change ...func(*server.Options)) *NATSServer {
+	t.Helper()
+	o := natsOptions()
+	o.StoreDir = natsDir(t)
+	for _, c := range change {
+		c(o)
+	}
+	s := &NATSServer{opts: o}
+	t.Cleanup(s.Stop)
+	s.Start(t)
+	return s
+}
+
+// natsDir is a directory for a store. It is not the test's own TempDir, which
+// fails the test where a server writes a last file while that is removed.
+func natsDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "nats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func natsOptions() *server.Options {
+	return &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, NoLog: true, NoSigs: true}
+}
+
+// Start starts the server, again where it was stopped: with the same port and
+// the same data.
+func (s *NATSServer) Start(t testing.TB) {
+	t.Helper()
+	srv, err := server.NewServer(s.opts.Clone())
+	if err != nil {
+		t.Fatalf("nats-server: %v", err)
+	}
+	s.Server = srv
+	go srv.Start()
+	if !srv.ReadyForConnections(30 * time.Second) {
+		t.Fatal("nats-server: not ready")
+	}
+	if a, ok := srv.Addr().(*net.TCPAddr); ok {
+		s.opts.Port = a.Port // the next Start listens where clients look for it
+	}
+}
+
+// Stop stops the server and waits until it is gone. Nothing is flushed that was
+// not on disk already.
+func (s *NATSServer) Stop() {
+	if s.Server != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
+}
+
+// Connect returns a client that reconnects quickly and for ever, closed when the
+// test ends.
+func (s *NATSServer) Connect(t testing.TB, o ...nats.Option) *nats.Conn {
+	t.Helper()
+	return natsConnect(t, s.ClientURL(), o...)
+}
+
+func natsConnect(t testing.TB, url string, o ...nats.Option) *nats.Conn {
+	t.Helper()
+	o = append([]nats.Option{
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(20 * time.Millisecond),
+		nats.ReconnectJitter(0, 0),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the default one prints
+	}, o...)
+	nc, err := nats.Connect(url, o...)
+	if err != nil {
+		t.Fatalf("connecting to %s: %v", url, err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// JetStream is Connect's client for JetStream.
+func (s *NATSServer) JetStream(t testing.TB, o ...nats.Option) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(s.Connect(t, o...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// NATSServers is some servers that replicate JetStream among themselves.
+type NATSServers []*NATSServer
+
+// NATSCluster starts n servers, and returns when they have elected a leader and
+// can make a bucket that is replicated to all of them.
+func NATSCluster(t testing.TB, n int) NATSServers {
+	t.Helper()
+	ports := natsPorts(t, n)
+	var routes string
+	for i, p := range ports {
+		if i > 0 {
+			routes += ","
+		}
+		routes += fmt.Sprintf("nats://127.0.0.1:%d", p)
+	}
+	dir := natsDir(t)
+	var c NATSServers
+	for i, p := range ports {
+		o := natsOptions()
+		o.ServerName = "n" + strconv.Itoa(i+1)
+		o.StoreDir = filepath.Join(dir, o.ServerName)
+		o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: p}
+		o.Routes = server.RoutesFromStr(routes)
+		s := &NATSServer{opts: o}
+		t.Cleanup(s.Stop)
+		s.Start(t)
+		c = append(c, s)
+	}
+	js := c.JetStream(t)
+	kv := jetstream.KeyValueConfig{Bucket: "ready", Replicas: n}
+	natsAwait(t, "a JetStream cluster", time.Minute, func() error {
+		_, err := js.CreateKeyValue(t.Context(), kv)
+		return err
+	})
+	if err := js.DeleteKeyValue(t.Context(), kv.Bucket); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// URL names all servers.
+func (c NATSServers) URL() string {
+	var url string
+	for i, s := range c {
+		if i > 0 {
+			url += ","
+		}
+		url += s.ClientURL()
+	}
+	return url
+}
+
+// JetStream returns a client that knows all servers.
+func (c NATSServers) JetStream(t testing.TB, o ...nats.Option) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(natsConnect(t, c.URL(), o...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// Named returns the server of that name, as in ClusterInfo.Leader.
+func (c NATSServers) Named(t testing.TB, name string) *NATSServer {
+	t.Helper()
+	for _, s := range c {
+		if s.Name() == name {
+			return s
+		}
+	}
+	t.Fatalf("no server is called %q", name)
+	return nil
+}
+
+// natsPorts returns n free ports, all different.
+func natsPorts(t testing.TB, n int) []int {
+	t.Helper()
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatalf("stores: looking for a free port: %v", err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+// natsAwait calls f until it returns nil, and fails the test with its last error
+// where that has not happened within patience.
+func natsAwait(t testing.TB, what string, patience time.Duration, f func() error) {
+	t.Helper()
+	deadline := time.After(patience)
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		select {
+		case <-again.C: // a server's own clock cannot be waited for otherwise
+		case <-deadline:
+			t.Fatalf("stores: %s: not within %v: %v", what, patience, err)
+		}
+	}
+}
