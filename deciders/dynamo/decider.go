@@ -1,0 +1,252 @@
+package dynamo
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+)
+
+// The attributes of an election's item beside its key.
+const (
+	recordAttribute  = "record"
+	versionAttribute = "version"
+)
+
+// Client is what a Decider needs of a *dynamodb.Client.
+type Client interface {
+	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	// CreateTable is called only with Options.CreateTable.
+	CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
+	// DescribeTable is called only with Options.CreateTable, and by VerifyTable.
+	DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
+}
+
+var (
+	_ Client                     = (*dynamodb.Client)(nil)
+	_ leaderelection.RaceDecider = (*Decider)(nil)
+)
+
+// Options says how the table is laid out. The zero value is right for a table
+// that the decider creates, or that was made for it.
+type Options struct {
+	// PartitionKey is the name of the table's partition key, a string
+	// attribute. Empty: "key".
+	PartitionKey string
+	// SortKey is the name of the table's sort key, a string attribute. Empty:
+	// the table has none.
+	SortKey string
+	// SortValue is the item's sort key, where there is a SortKey. Empty:
+	// "leaderelection".
+	SortValue string
+	// CreateTable has the table created, with on-demand billing and the keys
+	// above, where it does not exist when it is first needed. DynamoDB takes
+	// some seconds to do so; until then calls fail with errors that pass. Use
+	// it for trials: a table made with your own tools can have encryption,
+	// deletion protection and tags as you want them.
+	CreateTable bool
+}
+
+// Decider keeps one election in one item of a table. Its methods may be called
+// by several goroutines at once.
+type Decider struct {
+	client Client
+	table  *string
+	pk, sk string // the names of the keys; sk is empty where there is none
+	key    map[string]types.AttributeValue
+	place  string
+	create bool
+	wrong  error // what keeps it from working at all
+	call   []func(*dynamodb.Options)
+}
+
+// NewDecider returns a decider for the election called key in table. Client is a
+// *dynamodb.Client, whose region and credentials count; table is a table's name
+// or ARN. Options may be nil. It makes no request: a name that DynamoDB does not
+// allow is reported by the first call.
+func NewDecider(client Client, table, key string, options *Options) *Decider {
+	var o Options
+	if options != nil {
+		o = *options
+	}
+	if o.PartitionKey == "" {
+		o.PartitionKey = "key"
+	}
+	if o.SortKey != "" && o.SortValue == "" {
+		o.SortValue = "leaderelection"
+	}
+	d := &Decider{
+		client: client,
+		table:  aws.String(table),
+		pk:     o.PartitionKey,
+		sk:     o.SortKey,
+		key:    map[string]types.AttributeValue{o.PartitionKey: text(key)},
+		place:  fmt.Sprintf("DynamoDB table %q, key %q", table, key),
+		create: o.CreateTable,
+		call:   []func(*dynamodb.Options){once},
+	}
+	if o.SortKey != "" {
+		d.key[o.SortKey] = text(o.SortValue)
+		d.place += fmt.Sprintf(" and %q", o.SortValue)
+	}
+	if c, ok := client.(interface{ Options() dynamodb.Options }); ok {
+		if region := c.Options().Region; region != "" {
+			d.place += " in " + region
+		}
+	}
+	d.wrong = d.checkNames(table, key, &o)
+	return d
+}
+
+// once switches the client's own retries off for one request.
+func once(o *dynamodb.Options) {
+	o.Retryer = aws.NopRetryer{}
+	o.RetryMaxAttempts = 0 // else it would wrap the Retryer
+}
+
+// String names the place: table, key and region.
+func (d *Decider) String() string { return d.place }
+
+// token is a version of the item: the empty one where there is no item.
+type token struct {
+	version string
+	commit  time.Time
+}
+
+// CommitTS is the Date of the answer to the write, in whole seconds, or the zero
+// time for a version that was read.
+func (t *token) CommitTS() time.Time { return t.commit }
+
+// ReadCurrent implements leaderelection.RaceDecider with a strongly consistent
+// GetItem.
+func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	if err := d.ready(ctx); err != nil {
+		return nil, d.failed(ctx, "reading", err)
+	}
+	in := &dynamodb.GetItemInput{TableName: d.table, Key: d.key, ConsistentRead: aws.Bool(true)}
+	out, err := d.client.GetItem(ctx, in, d.call...)
+	if d.mayCreate(err) {
+		if err = d.createTable(ctx); err == nil {
+			out, err = d.client.GetItem(ctx, in, d.call...)
+		}
+	}
+	if err != nil {
+		return nil, d.failed(ctx, "reading", err)
+	}
+	if len(out.Item) == 0 {
+		return &leaderelection.RaceEntry{Token: &token{}}, nil
+	}
+	return d.entry(out.Item)
+}
+
+// WriteEntry implements leaderelection.RaceDecider with a PutItem that is
+// conditional on the version. A refusal is a leaderelection.LostRaceError, with
+// the current record where the service returns it (DynamoDB and DynamoDB Local
+// do).
+func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	if err := d.ready(ctx); err != nil {
+		return nil, d.failed(ctx, "writing", err)
+	}
+	data, err := record.Marshal(entry)
+	if err != nil {
+		return nil, d.failed(ctx, "writing", err)
+	}
+	version := versionOf(entry)
+	item := make(map[string]types.AttributeValue, len(d.key)+2)
+	for name, value := range d.key {
+		item[name] = value
+	}
+	item[recordAttribute] = text(string(data))
+	item[versionAttribute] = text(version)
+	in := &dynamodb.PutItemInput{
+		TableName:                           d.table,
+		Item:                                item,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
+	if err := d.condition(in, entry.Token); err != nil {
+		return nil, d.failed(ctx, "writing", err)
+	}
+	out, err := d.client.PutItem(ctx, in, d.call...)
+	if d.mayCreate(err) { // without a table nothing can have been written
+		if err = d.createTable(ctx); err == nil {
+			out, err = d.client.PutItem(ctx, in, d.call...)
+		}
+	}
+	if err != nil {
+		return nil, d.refused(ctx, err)
+	}
+	t := &token{version: version}
+	t.commit, _ = awsmiddleware.GetServerTime(out.ResultMetadata)
+	return t, nil
+}
+
+// condition makes in conditional on the version of t. To create is conditional
+// on the key, not on our own attributes: what lies there need not be ours.
+func (d *Decider) condition(in *dynamodb.PutItemInput, t leaderelection.LeaderToken) error {
+	at, ours := t.(*token)
+	switch {
+	case t != nil && (!ours || at == nil):
+		return permanent("the token (a %T) was not made by this package", t)
+	case t == nil || at.version == "":
+		in.ConditionExpression = aws.String("attribute_not_exists(#k)")
+		in.ExpressionAttributeNames = map[string]string{"#k": d.pk}
+	default:
+		in.ConditionExpression = aws.String("#v = :v")
+		in.ExpressionAttributeNames = map[string]string{"#v": versionAttribute}
+		in.ExpressionAttributeValues = map[string]types.AttributeValue{":v": text(at.version)}
+	}
+	return nil
+}
+
+// versionOf returns a new version for an entry: readable, and unique.
+func versionOf(e *leaderelection.RaceEntry) string {
+	b := make([]byte, 0, 64)
+	b = strconv.AppendUint(b, uint64(e.ElectionNumber), 10)
+	b = append(b, '.')
+	b = strconv.AppendUint(b, e.Extension, 10)
+	b = append(b, '.')
+	return string(append(b, rand.Text()[:16]...)) // 80 random bits
+}
+
+// entry returns the record in item.
+func (d *Decider) entry(item map[string]types.AttributeValue) (*leaderelection.RaceEntry, error) {
+	var data, version string
+	for name, value := range item {
+		s, isText := value.(*types.AttributeValueMemberS)
+		switch name {
+		case d.pk, d.sk:
+		case recordAttribute, versionAttribute:
+			if !isText {
+				return nil, d.notOurs("attribute %q is not a string", name)
+			}
+			if name == recordAttribute {
+				data = s.Value
+			} else {
+				version = s.Value
+			}
+		default:
+			return nil, d.notOurs("it has an attribute %q, which a write would lose; elections share no item with anything else", name)
+		}
+	}
+	if version == "" {
+		return nil, d.notOurs("it has no attribute %q", versionAttribute)
+	}
+	e, err := record.Unmarshal(d.place, []byte(data))
+	if err != nil {
+		return nil, err
+	}
+	e.Token = &token{version: version}
+	return e, nil
+}
+
+func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }

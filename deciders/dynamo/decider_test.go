@@ -1,0 +1,77 @@
+package dynamo_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/decidertest"
+	"github.com/c8e606e4/leaderelection/deciders/dynamo"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// credentials are what the emulators take.
+func credentials(context.Context) (aws.Credentials, error) {
+	return aws.Credentials{AccessKeyID: "key", SecretAccessKey: "secret"}, nil
+}
+
+// newClient returns a client of its own, with connections of its own.
+func newClient(t testing.TB, endpoint string, change ...func(*dynamodb.Options)) *dynamodb.Client {
+	tr := &http.Transport{MaxIdleConnsPerHost: 32}
+	t.Cleanup(tr.CloseIdleConnections)
+	o := dynamodb.Options{
+		Region:       "eu-central-1",
+		BaseEndpoint: aws.String(endpoint),
+		Credentials:  aws.CredentialsProviderFunc(credentials),
+		HTTPClient:   &http.Client{Transport: tr},
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	return dynamodb.New(o)
+}
+
+// emulators are the servers that all tests here run on.
+var emulators = []struct {
+	name  string
+	start func(testing.TB) string
+}{
+	{"dynalite", stores.Dynalite},
+	{"DynamoDBLocal", stores.DynamoDBLocal},
+}
+
+// onEach runs test on each emulator, each started once.
+func onEach(t *testing.T, test func(t *testing.T, endpoint string)) {
+	for _, e := range emulators {
+		t.Run(e.name, func(t *testing.T) { test(t, e.start(t)) })
+	}
+}
+
+func TestConformance(t *testing.T) {
+	layouts := []struct {
+		name string
+		o    dynamo.Options
+	}{
+		{"Defaults", dynamo.Options{CreateTable: true}},
+		{"SortKey", dynamo.Options{PartitionKey: "PK", SortKey: "SK", SortValue: "leader", CreateTable: true}},
+	}
+	onEach(t, func(t *testing.T, endpoint string) {
+		for i, l := range layouts {
+			t.Run(l.name, func(t *testing.T) {
+				var elections atomic.Int64
+				decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+					key := fmt.Sprintf("team/%d ü", elections.Add(1))
+					return func() leaderelection.RaceDecider {
+						return dynamo.NewDecider(newClient(t, endpoint), fmt.Sprintf("elections-%d", i), key, &l.o)
+					}
+				})
+			})
+		}
+	})
+}

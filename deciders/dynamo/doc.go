@@ -1,0 +1,88 @@
+// Package dynamo keeps an election in one item of a DynamoDB table: a store for
+// candidates that run on AWS and have no other in common.
+//
+//	cfg, err := config.LoadDefaultConfig(ctx)
+//	...
+//	d := dynamo.NewDecider(dynamodb.NewFromConfig(cfg), "elections", "reports/nightly", nil)
+//
+// # What is written where
+//
+// One item per election. Its partition key ("key", or what Options.PartitionKey
+// says) is the election's name; where the table has a sort key, Options.SortKey
+// names it, so that a table that is there already can serve. Both keys must be
+// strings. Beside the key the item has two attributes, strings both:
+//
+//	record   the record, as JSON: the same in every store
+//	version  election number, extension and a random part; what writes are conditional on
+//
+// An item at that key with any other attribute is not ours, and is refused
+// rather than overwritten. The random part makes versions unique also where an
+// item is deleted and the election begins anew.
+//
+// No attribute is an expiry: a lease must outlive the store's idea of tidiness,
+// because the record holds the fencing token's count. A table may have time to
+// live enabled for its other items: DynamoDB expires only items whose attribute
+// of that name is a Number
+// (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/howitworks-ttl.html),
+// and an election's item has none. Never delete an election's item.
+//
+// # What the store promises
+//
+// A PutItem with a condition is one atomic step: it happens only if the
+// condition holds at that moment
+// (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/WorkingWithItems.html#WorkingWithItems.ConditionalUpdate).
+// Reads are strongly consistent ones
+// (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html),
+// and a write that lost the race brings the item that it lost to along, which
+// saves the read. Acknowledged writes are on several machines in several zones;
+// no setting of a table in one region loses them, save restoring the table from
+// a backup.
+//
+// Global tables are another matter. With eventual consistency between regions
+// (MREC, the default) each region decides conditions for itself and the last
+// writer wins afterwards: candidates in two regions would both lead. Use such a
+// table only where all candidates use the same region, for good; a failover of
+// the application to another region breaks the promise. With strong consistency
+// (MRSC) conditions hold in all regions
+// (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html).
+// VerifyTable tells the two apart. A DAX cluster answers reads from its cache,
+// and adds nothing here: give NewDecider the plain client.
+//
+// # Permissions
+//
+// On the table: dynamodb:GetItem and dynamodb:PutItem. With Options.CreateTable
+// also dynamodb:CreateTable and dynamodb:DescribeTable; VerifyTable needs
+// dynamodb:DescribeTable. An IAM policy can hold candidates to their election by
+// the condition key dynamodb:LeadingKeys.
+//
+// # Costs
+//
+// A record of ordinary size is below 1 KB: each write is one write request unit,
+// and each read one read request unit (a strongly consistent read of up to 4
+// KB), also where the condition fails. At the defaults (a term of 15 s, a skew of
+// 1 s) a leader makes about 515 writes an hour and each standby 480 reads. At
+// on-demand prices of 0.625 USD per million writes and 0.125 USD per million
+// reads (us-east-1 in 2025) that is about 0.24 USD a month for the leader and
+// 0.05 USD for each standby.
+//
+// # Limits
+//
+// One item takes 1,000 writes and 3,000 read units a second, far more than an
+// election needs. A provisioned table that its other users exhaust throttles the
+// leader, too: such refusals are retried within the term. Table names have 3 to
+// 255 of the characters a-z, A-Z, 0-9, '_', '-', '.'; a partition key has up to
+// 2,048 bytes, a sort key up to 1,024.
+//
+// # The store's time
+//
+// CommitTS of a token that WriteEntry returned is the answer's Date header, in
+// whole seconds. DynamoDB does not say when it wrote an item that is read: there
+// it is the zero time.
+//
+// # Deadlines
+//
+// Each request is one attempt within the ctx it is given: the client's own
+// retries (which may take 40 s) are switched off for these requests, whatever the
+// client was configured with, because the campaign retries and knows how to find
+// out what became of a write whose answer was lost.
+package dynamo
