@@ -1,0 +1,243 @@
+// Package etcd keeps an election in etcd, as one key. A transaction on the key's
+// revision decides who leads, and a watch tells candidates and observers of every
+// change within about a millisecond.
+//
+//	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints})
+//	...
+//	decider := etcd.NewDecider(client, "elections/web", nil)
+//
+// # What is written where
+//
+// One key, which holds the record as JSON (etcdctl get shows it). It is not
+// attached to an etcd lease: the term in the record is the lease, so an etcd that
+// is down, or that has lost its leader, forgets nothing, and a leader whose
+// keep-alives fail is not deposed by the store. Nothing ever deletes the key; an
+// operator who does makes the election empty, and numbers begin at 1 again.
+//
+// # Permissions
+//
+// With etcd's authentication on, candidates need readwrite on the key, observers
+// read (which includes watch):
+//
+//	etcdctl role grant-permission candidate readwrite elections/web
+//	etcdctl role grant-permission observer  read      elections/web
+//
+// # What etcd promises
+//
+// A transaction is atomic, and the keyspace is strictly serialisable: of two
+// writes conditional on one revision one wins. An answered write is in the log of
+// a majority of the members and on their disks. Reads here are linearizable, which
+// costs a round of the members' quorum; none is ever served from a single member
+// that may lag. See https://etcd.io/docs/v3.6/learning/api_guarantees/.
+//
+// What can lose acknowledged writes: members run with --unsafe-no-fsync; a
+// majority of the data directories lost at once; and a cluster restored from a
+// snapshot, whose revisions go back to the snapshot's as well. Restore with
+// etcdutl snapshot restore --bump-revision --mark-compacted, so that no revision
+// that a candidate remembers comes up again; and let a whole term pass between
+// the end of the old cluster and the start of the new one. Compaction is harmless.
+//
+// The store has no clock: CommitTS is always zero.
+//
+// # What it costs
+//
+// A leader writes about 515 times an hour at the default term of 15 s (one
+// transaction each 7 s, some 0.5 KB). Standbys and observers hold one watch and
+// ask nothing while it is healthy; all watches of one client share one gRPC
+// stream. A standby without a feed would read 480 times an hour. Every write adds
+// a revision of the key, which stays until it is compacted: run etcd with
+// --auto-compaction-retention, as for any other use. A record has at most 256 KiB
+// here; etcd's own limit is 1.5 MiB (--max-request-bytes).
+//
+// # How the feed works
+//
+// It reads the key, and watches from the revision after the one of that read, so
+// that nothing falls in between. The watch demands a raft leader
+// (clientv3.WithRequireLeader): with a member that is cut off from the others it
+// fails, where otherwise it would stay silent. A connection that breaks is taken
+// up again by etcd's client from the last revision seen; where that has been
+// compacted meanwhile, the feed reads again. Where there is no connection for
+// longer than Options.FeedGrace the feed fails, so that candidates poll until it
+// is back.
+//
+// A network that swallows packets is noticed only where the client sends
+// keep-alives: set clientv3.Config.DialKeepAliveTime (10 s is the least that gRPC
+// does) and DialKeepAliveTimeout (3 s). Open does. Without them a standby is
+// behind until the term runs out, when it always reads.
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+)
+
+// Options adjusts a Decider. The zero value is right for most.
+type Options struct {
+	// FeedGrace is how long the feed bears being without a connection before
+	// it fails, and candidates and observers poll. Shorter notices an outage
+	// earlier; longer spares the polling while a member restarts. Zero: 1 s.
+	FeedGrace time.Duration
+}
+
+// DefaultFeedGrace is what a FeedGrace of zero means.
+const DefaultFeedGrace = time.Second
+
+// Decider is an election in etcd. It is a leaderelection.RaceDecider and a
+// leaderelection.ChangeFeed; all its methods may be called by several goroutines
+// at once.
+type Decider struct {
+	client store
+	key    string
+	grace  time.Duration
+	close  func() error // where the client is the Decider's own
+}
+
+// store is what a Decider needs of *clientv3.Client.
+type store interface {
+	Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)
+	Txn(ctx context.Context) clientv3.Txn
+	Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan
+	ActiveConnection() *grpc.ClientConn
+}
+
+var (
+	_ leaderelection.RaceDecider = (*Decider)(nil)
+	_ leaderelection.ChangeFeed  = (*Decider)(nil)
+	_ store                      = (*clientv3.Client)(nil)
+)
+
+// version is a LeaderToken: the revision at which the key was last written, 0
+// where there is none. Revisions are the whole keyspace's, so a key that is
+// deleted and made again does not come back to one.
+type version int64
+
+// CommitTS is the zero time: etcd keeps no time of writes.
+func (version) CommitTS() time.Time { return time.Time{} }
+
+// NewDecider returns the election kept in key. The client stays the caller's: it
+// must be kept open while the Decider is in use, and may serve several. Options
+// may be nil. There is nothing to create beforehand.
+func NewDecider(client *clientv3.Client, key string, opts *Options) *Decider {
+	return newDecider(client, key, opts)
+}
+
+func newDecider(client store, key string, opts *Options) *Decider {
+	d := &Decider{client: client, key: key, grace: DefaultFeedGrace}
+	if opts != nil && opts.FeedGrace > 0 {
+		d.grace = opts.FeedGrace
+	}
+	return d
+}
+
+// Close closes the client that Open has made. The client given to NewDecider is
+// the caller's to close: there Close does nothing.
+func (d *Decider) Close() error {
+	if d.close == nil {
+		return nil
+	}
+	return d.close()
+}
+
+// ReadCurrent implements leaderelection.RaceDecider. It is linearizable: never
+// stale.
+func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	if err := d.before(ctx); err != nil {
+		return nil, d.failed(ctx, "reading", err)
+	}
+	e, _, err := d.read(ctx)
+	return e, err
+}
+
+// read returns the entry, and the revision of the keyspace that it was read at.
+func (d *Decider) read(ctx context.Context) (*leaderelection.RaceEntry, int64, error) {
+	answer, err := d.client.Get(ctx, d.key)
+	if err != nil {
+		return nil, 0, d.failed(ctx, "reading", err)
+	}
+	e, err := d.entry(answer.Kvs)
+	return e, answer.Header.GetRevision(), err
+}
+
+// WriteEntry implements leaderelection.RaceDecider, in one transaction. A refusal
+// is a leaderelection.LostRaceError with the current record, which the same
+// transaction reads.
+func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	if err := d.before(ctx); err != nil {
+		return nil, d.failed(ctx, "writing", err)
+	}
+	at := version(0)
+	if entry != nil && entry.Token != nil {
+		v, ours := entry.Token.(version)
+		if !ours {
+			return nil, d.failed(ctx, "writing", fmt.Errorf("the entry's Token is a %T, of another kind of store: %w", entry.Token, leaderelection.ErrPermanent))
+		}
+		at = v
+	}
+	data, err := record.Marshal(entry)
+	if err != nil {
+		return nil, d.failed(ctx, "writing", err)
+	}
+	answer, err := d.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(d.key), "=", int64(at))).
+		Then(clientv3.OpPut(d.key, string(data))).
+		Else(clientv3.OpGet(d.key)).
+		Commit()
+	switch {
+	case err != nil:
+		return nil, d.failed(ctx, "writing", err)
+	case !answer.Succeeded:
+		return nil, d.lost(answer)
+	}
+	return version(answer.Header.GetRevision()), nil
+}
+
+// lost is the refusal of a write, with the record that stood in its way.
+func (d *Decider) lost(answer *clientv3.TxnResponse) error {
+	lost := &leaderelection.LostRaceError{Place: d.place()}
+	if len(answer.Responses) == 1 {
+		// One that cannot be read is ReadCurrent's to report.
+		lost.Current, _ = d.entry(answer.Responses[0].GetResponseRange().GetKvs())
+	}
+	return lost
+}
+
+// entry is the record in what etcd says of the key: nothing where there is none.
+func (d *Decider) entry(kvs []*mvccpb.KeyValue) (*leaderelection.RaceEntry, error) {
+	if len(kvs) == 0 {
+		return &leaderelection.RaceEntry{Token: version(0)}, nil
+	}
+	e, err := record.Unmarshal(d.place(), kvs[0].Value)
+	if err != nil {
+		return nil, err
+	}
+	e.Token = version(kvs[0].ModRevision)
+	return e, nil
+}
+
+// before is what each request begins with. A connection that could not be made
+// is tried again at once: gRPC's own pauses between attempts grow to two minutes,
+// eight terms.
+func (d *Decider) before(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d.key == "" {
+		return fmt.Errorf("etcd has no empty key; give the election a name: %w", leaderelection.ErrPermanent)
+	}
+	if conn := d.client.ActiveConnection(); conn != nil && conn.GetState() == connectivity.TransientFailure {
+		conn.ResetConnectBackoff()
+	}
+	return nil
+}
+
+// place is where the record is, for errors.
+func (d *Decider) place() string { return fmt.Sprintf("etcd key %q", d.key) }

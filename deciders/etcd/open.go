@@ -1,0 +1,200 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// What Open sets: a dead peer is noticed within 13 s (10 s is the least that gRPC
+// does), and a lost connection is tried again every 2 s at most.
+const (
+	dialTimeout      = 5 * time.Second
+	keepAliveTime    = 10 * time.Second
+	keepAliveTimeout = 3 * time.Second
+	reconnectDelay   = 2 * time.Second
+)
+
+// Open returns the election that u names, with a client of its own, which Close
+// closes:
+//
+//	etcd://host:2379,host:2379/key      in the clear
+//	etcds://host:2379,host:2379/key     with TLS
+//
+// A port that is left out is 2379. The key is what follows the first slash, with
+// percent escapes decoded; for a key that begins with a slash write two. Query
+// parameters, all optional:
+//
+//	cacert=FILE       the authorities of the servers' certificates, PEM (else the system's)
+//	cert=FILE         a client certificate, PEM
+//	cert_key=FILE     its key, PEM
+//	server_name=NAME  the name to expect in the servers' certificates
+//	feed_grace=1s     Options.FeedGrace
+//
+// User and password are taken from ETCDCTL_USER (user, or user:password) and
+// ETCDCTL_PASSWORD in the environment, as etcdctl does, or from u. With them Open
+// logs in, for at most 5 s and no longer than ctx; otherwise it does no I/O. Any
+// other parameter is an error, and so is whatever makes a URL useless.
+func Open(ctx context.Context, u *url.URL) (*Decider, error) {
+	cfg, key, opts, err := parse(u, os.Getenv)
+	if err != nil {
+		return nil, fmt.Errorf("leaderelection/etcd: %s: %w: %w", redacted(u), err, leaderelection.ErrPermanent)
+	}
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	cfg.Context = base
+	ended := context.AfterFunc(ctx, cancel)
+	client, err := clientv3.New(*cfg)
+	if !ended() && err == nil {
+		_ = client.Close()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		cancel()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		d := newDecider(&clientv3.Client{}, key, nil)
+		return nil, d.failed(ctx, "logging in to "+strings.Join(cfg.Endpoints, ",")+" for", err)
+	}
+	d := NewDecider(client, key, opts)
+	d.close = func() error {
+		defer cancel()
+		if err := client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("leaderelection/etcd: closing the client: %w", err)
+		}
+		return nil
+	}
+	return d, nil
+}
+
+// parse reads u. Errors hold no secrets.
+func parse(u *url.URL, getenv func(string) string) (*clientv3.Config, string, *Options, error) {
+	cfg := &clientv3.Config{
+		DialTimeout:          dialTimeout,
+		DialKeepAliveTime:    keepAliveTime,
+		DialKeepAliveTimeout: keepAliveTimeout,
+		Logger:               zap.NewNop(), // errors are returned, and the campaign logs them
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectDelay},
+			MinConnectTimeout: dialTimeout,
+		})},
+	}
+	scheme := map[string]string{"etcd": "http://", "etcds": "https://"}[u.Scheme]
+	key := strings.TrimPrefix(u.Path, "/")
+	q, err := url.ParseQuery(u.RawQuery)
+	switch {
+	case scheme == "":
+		return nil, "", nil, fmt.Errorf("the scheme is %q; want etcd://host:2379/key, or etcds for TLS", u.Scheme)
+	case u.Host == "":
+		return nil, "", nil, errors.New("no host is named: etcd://host:2379/key")
+	case key == "":
+		return nil, "", nil, errors.New("no key is named: etcd://host:2379/key")
+	case u.Fragment != "":
+		return nil, "", nil, errors.New("a # must be written %23 in a key")
+	case err != nil:
+		return nil, "", nil, err
+	}
+	for _, host := range strings.Split(u.Host, ",") {
+		at := &url.URL{Host: host}
+		if at.Hostname() == "" {
+			return nil, "", nil, fmt.Errorf("a host of %q has no name", u.Host)
+		}
+		if at.Port() == "" {
+			host = strings.TrimSuffix(host, ":") + ":2379"
+		}
+		cfg.Endpoints = append(cfg.Endpoints, scheme+host)
+	}
+	setUser(cfg, u, getenv)
+	opts, err := parameters(cfg, u.Scheme == "etcds", q)
+	return cfg, key, opts, err
+}
+
+func setUser(cfg *clientv3.Config, u *url.URL, getenv func(string) string) {
+	user, password, both := strings.Cut(getenv("ETCDCTL_USER"), ":")
+	if !both {
+		password = getenv("ETCDCTL_PASSWORD")
+	}
+	if u.User != nil {
+		user = u.User.Username()
+		if p, given := u.User.Password(); given {
+			password = p
+		}
+	}
+	if user != "" {
+		cfg.Username, cfg.Password = user, password
+	}
+}
+
+// parameters reads the query.
+func parameters(cfg *clientv3.Config, secure bool, q url.Values) (*Options, error) {
+	opts := &Options{}
+	var files struct{ cacert, cert, key, name string }
+	for name, values := range q {
+		if len(values) != 1 || values[0] == "" {
+			return nil, fmt.Errorf("parameter %q wants one value", name)
+		}
+		switch v := values[0]; name {
+		case "cacert":
+			files.cacert = v
+		case "cert":
+			files.cert = v
+		case "cert_key":
+			files.key = v
+		case "server_name":
+			files.name = v
+		case "feed_grace":
+			grace, err := time.ParseDuration(v)
+			if err != nil || grace <= 0 {
+				return nil, fmt.Errorf("parameter feed_grace is %q; want a duration as 500ms", v)
+			}
+			opts.FeedGrace = grace
+		default:
+			return nil, fmt.Errorf("parameter %q is unknown; there are cacert, cert, cert_key, server_name and feed_grace", name)
+		}
+	}
+	if !secure {
+		if files.cacert+files.cert+files.key+files.name != "" {
+			return nil, errors.New("cacert, cert, cert_key and server_name are for TLS: write etcds://")
+		}
+		return opts, nil
+	}
+	cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: files.name}
+	if files.cacert != "" {
+		pem, err := os.ReadFile(files.cacert)
+		if err != nil {
+			return nil, fmt.Errorf("parameter cacert: %w", err)
+		}
+		cfg.TLS.RootCAs = x509.NewCertPool()
+		if !cfg.TLS.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("parameter cacert: %s holds no PEM certificate", files.cacert)
+		}
+	}
+	if files.cert+files.key != "" {
+		pair, err := tls.LoadX509KeyPair(files.cert, files.key)
+		if err != nil {
+			return nil, fmt.Errorf("parameters cert and cert_key: %w", err)
+		}
+		cfg.TLS.Certificates = []tls.Certificate{pair}
+	}
+	return opts, nil
+}
+
+// redacted is u without its password, and without parameters: a message needs
+// neither.
+func redacted(u *url.URL) string {
+	c := &url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: u.Path}
+	return c.Redacted()
+}

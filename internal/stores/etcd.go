@@ -1,0 +1,109 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// EtcdMember is one member of an etcd cluster: a process of its own, which keeps
+// its data and its address when it is stopped and started again.
+type EtcdMember struct {
+	*Process
+	// Endpoint is where it serves clients: host and port.
+	Endpoint string
+
+	args []string
+}
+
+// Etcd starts etcd, a cluster of one member, with the arguments that
+// internal/servers/etcd takes, for instance for TLS.
+func Etcd(t testing.TB, args ...string) *EtcdMember {
+	t.Helper()
+	endpoint := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
+	m := &EtcdMember{Endpoint: endpoint, args: append([]string{"-data", t.TempDir(), "-client", endpoint}, args...)}
+	m.Start(t)
+	return m
+}
+
+// EtcdCluster starts an etcd cluster of several members, and returns when all of
+// them serve.
+func EtcdCluster(t testing.TB, members int) []*EtcdMember {
+	t.Helper()
+	var cluster []string
+	ms := make([]*EtcdMember, members)
+	for i := range ms {
+		name, peer := fmt.Sprint("m", i), fmt.Sprintf("127.0.0.1:%d", FreePort(t))
+		cluster = append(cluster, name+"=http://"+peer)
+		ms[i] = &EtcdMember{
+			Endpoint: fmt.Sprintf("127.0.0.1:%d", FreePort(t)),
+			args:     []string{"-data", t.TempDir(), "-name", name, "-peer", peer},
+		}
+		ms[i].args = append(ms[i].args, "-client", ms[i].Endpoint)
+	}
+	for _, m := range ms {
+		m.args = append(m.args, "-cluster", strings.Join(cluster, ","))
+		m.Start(t)
+	}
+	for _, m := range ms {
+		m.Await(t)
+	}
+	return ms
+}
+
+// Start starts a member that was stopped. One that has others serves when it has
+// found them: see Await.
+func (m *EtcdMember) Start(t testing.TB) {
+	t.Helper()
+	m.Process = Server(t, "etcd", m.args...)
+}
+
+// Await returns when the member says that it is healthy: it is served by a raft
+// leader. It is for members without TLS.
+func (m *EtcdMember) Await(t testing.TB) {
+	t.Helper()
+	p := Program{Name: "etcd", Patience: time.Minute, Ready: etcdHealthy}
+	if err := m.await(t.Context(), p); err != nil {
+		t.Fatalf("stores: etcd member %s: %v\n%s", m.Endpoint, err, m.Log())
+	}
+}
+
+func etcdHealthy(ctx context.Context, addr string) error {
+	body, err := get(ctx, "http://"+addr+"/health")
+	if err == nil && !strings.Contains(body, `"health":"true"`) {
+		return errors.New(body)
+	}
+	return err
+}
+
+// Metrics returns what the member tells Prometheus.
+func (m *EtcdMember) Metrics(t testing.TB) string {
+	t.Helper()
+	body, err := get(t.Context(), "http://"+m.Endpoint+"/metrics")
+	if err != nil {
+		t.Fatalf("stores: etcd's metrics: %v", err)
+	}
+	return body
+}
+
+// get returns what a server answers to an HTTP GET, and keeps no connection.
+func get(ctx context.Context, url string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	tr := &http.Transport{DisableKeepAlives: true}
+	defer tr.CloseIdleConnections()
+	answer, err := tr.RoundTrip(r)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	return string(body), err
+}
