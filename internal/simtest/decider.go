@@ -1,0 +1,179 @@
+package simtest
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+)
+
+// Decider puts the faults of a Link on top of any RaceDecider, and shows the
+// recorder all that passes. Polled has no ChangeFeed.
+type Decider struct {
+	inner le.RaceDecider
+	actor *actor
+	rec   *recorder
+}
+
+// Pushed is a Decider with the ChangeFeed of the one below it.
+type Pushed struct{ *Decider }
+
+// op is one call as the recorder sees it.
+type op struct {
+	actor *actor
+	write *le.RaceEntry // nil for a read
+	at    time.Duration // true time of the call
+	wall  time.Time     // the caller's clock then
+	mono  time.Duration
+	seq   int // of the actor's calls
+
+	readWall  time.Time // by the caller's clock: when its last answered read began
+	callbacks int       // of the caller that were running
+}
+
+// ReadCurrent reads the record, or what the Link makes of it.
+func (d *Decider) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	f := d.actor.link.draw(false)
+	o := d.rec.calling(d.actor, nil)
+	e, err := exchange(ctx, d, f, func(ctx context.Context) (*le.RaceEntry, error) {
+		if old := d.rec.earlier(f.stale); old != nil {
+			return old, nil
+		}
+		return d.inner.ReadCurrent(ctx)
+	})
+	d.rec.answered(o, e, err)
+	return e, err
+}
+
+// WriteEntry writes the record, or what the Link lets of it.
+func (d *Decider) WriteEntry(ctx context.Context, entry *le.RaceEntry) (le.LeaderToken, error) {
+	f := d.actor.link.draw(true)
+	entry = entry.Clone()
+	o := d.rec.calling(d.actor, entry)
+	token, err := exchange(ctx, d, f, func(ctx context.Context) (le.LeaderToken, error) {
+		return d.rec.land(ctx, d.inner, o)
+	})
+	d.rec.answered(o, nil, err)
+	return token, err
+}
+
+// exchange is a request and its answer. The request travels on its own: a caller
+// that gives up, is frozen or crashes does not stop it.
+func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.Context) (T, error)) (T, error) {
+	type reply struct {
+		value T
+		err   error
+	}
+	var zero T
+	d.actor.clock.Gate()
+	if d.actor.dead.Load() {
+		return zero, errDead
+	}
+	replies := make(chan reply, 2)
+	on := context.WithoutCancel(ctx)
+	go func() {
+		if f.early {
+			replies <- reply{err: errLost}
+		}
+		time.Sleep(f.request)
+		lost := f.loseRequest
+		var r reply
+		if !lost {
+			r.value, r.err = do(on)
+			if f.twice {
+				again, err := do(on)
+				r = reply{again, err}
+			}
+			lost = f.loseAnswer
+		}
+		time.Sleep(f.answer)
+		switch {
+		case !lost:
+			replies <- r
+		case !f.silent:
+			replies <- reply{err: errLost}
+		}
+	}()
+	time.Sleep(f.hang)
+	var r reply
+	select {
+	case r = <-replies: // also when ctx has ended by now: else it would be left to chance
+	default:
+		select {
+		case r = <-replies:
+		case <-ctx.Done():
+			r.err = context.Cause(ctx)
+		}
+	}
+	d.actor.clock.Gate()
+	if d.actor.dead.Load() {
+		return zero, errDead
+	}
+	return r.value, r.err
+}
+
+// errFeed is what a feed that was cut fails with.
+var errFeed = errors.New("simtest: the feed failed")
+
+// Changes follows the record, as well as the Link lets it.
+func (p Pushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
+	d, link := p.Decider, p.actor.link
+	return func(yield func(*le.RaceEntry, error) bool) {
+		d.actor.clock.Gate()
+		d.rec.feed(d.actor, +1)
+		defer d.rec.feed(d.actor, -1)
+		inner, cut := context.WithCancel(ctx)
+		defer cut()
+		s := &session{cut: cut}
+		link.open(s)
+		defer link.close(s)
+		for e, err := range d.inner.(le.ChangeFeed).Changes(inner) {
+			n := link.drawNews()
+			if d.actor.dead.Load() || err != nil || n.fail {
+				break
+			}
+			if n.silent {
+				<-inner.Done()
+			}
+			time.Sleep(n.hang)
+			if !sleep(inner, n.delay) {
+				break
+			}
+			d.actor.clock.Gate()
+			if !deliver(e, d.rec.earlier(n.old), n.repeat, yield) {
+				return
+			}
+		}
+		d.actor.clock.Gate()
+		if ctx.Err() == nil {
+			yield(nil, errFeed)
+		}
+	}
+}
+
+// deliver hands on a record, an old one before it and itself once more after it,
+// and says whether more is wanted.
+func deliver(e, old *le.RaceEntry, repeat bool, yield func(*le.RaceEntry, error) bool) bool {
+	again := e.Clone()
+	return (old == nil || yield(old, nil)) && yield(e, nil) && (!repeat || yield(again, nil))
+}
+
+// sleep returns true after d of true time, or false as soon as ctx has ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	if d <= 0 {
+		return true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,98 @@
+package simtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Params is what is drawn once for a simulation. [Draw] makes them from a seed.
+type Params struct {
+	Seed       uint64
+	Hosts      int
+	Twins      bool // the first two have one LeaderID
+	Feed       bool // the store pushes changes
+	Term, Skew time.Duration
+	Poll       time.Duration // 0: the default
+	Drain      time.Duration
+	Calm       time.Duration // the greatest latency each way in calm weather
+	Drift      float64       // of all clocks at most, in seconds a second
+	Length     time.Duration // how long it goes on, at least
+}
+
+func (p Params) String() string {
+	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v",
+		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain)
+}
+
+// Draw returns the simulation of a seed.
+func Draw(seed uint64) Params {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	between := func(a, b time.Duration) time.Duration { return a + time.Duration(rng.Int64N(int64(b-a))) }
+	p := Params{Seed: seed, Hosts: 2 + rng.IntN(5), Twins: rng.IntN(8) == 0, Feed: rng.IntN(2) == 0, Length: 10 * time.Minute}
+	switch n := rng.IntN(20); {
+	case n < 6:
+		p.Term, p.Skew = 15*time.Second, time.Second
+	case n < 9:
+		p.Term = between(2*time.Second, 30*time.Second)
+	case n < 12:
+		p.Skew = between(500*time.Millisecond, 15*time.Second)
+		p.Term = 2 * p.Skew
+	case n < 13: // odd small ones, for fewer virtual minutes: as many terms
+		p.Term = between(100*time.Millisecond, time.Second)
+		p.Skew = between(0, p.Term/3)
+		p.Length = 200 * p.Term
+	default:
+		p.Term = between(2*time.Second, time.Minute)
+		p.Skew = between(0, p.Term/2)
+	}
+	if rng.IntN(2) == 0 {
+		p.Poll = between(p.Term/10, 2*p.Term)
+	}
+	p.Drain = p.Term
+	if rng.IntN(3) == 0 {
+		p.Drain = between(p.Term/10, 3*p.Term)
+	}
+	p.Calm = min(p.Term/100, 50*time.Millisecond)
+	p.Drift = 1e-4 * rng.Float64()
+	return p
+}
+
+// backoff is the longest pause between two attempts at what fails: the greater
+// of an eighth of a term and half a second (twice a base of a quarter to one
+// second), half a minute at most, and a quarter more for the jitter.
+func (p *Params) backoff() time.Duration {
+	base := min(max(p.Term/32, 250*time.Millisecond), time.Second)
+	return max(min(p.Term/8, 30*time.Second), 2*base) * 5 / 4
+}
+
+func (p *Params) poll() time.Duration {
+	if p.Poll == 0 {
+		return p.Term / 2
+	}
+	return p.Poll
+}
+
+// leaderWithin is how long after the last fault there is a leader again, at most:
+//
+//   - TermLength + 2 MaxClockSkew, for which a record that the last fault left
+//     behind binds everybody, as seen by a clock that is behind by MaxClockSkew;
+//   - MaxClockSkew again, since the one who wrote it may have been ahead by that;
+//   - an operation that was under way when the faults ended, and a check of
+//     health, may be answered never, and are given up after TermLength/4 each;
+//   - a read, and a write, may each wait for their longest back-off;
+//   - who knows of no record yet, or is sick, asks again after PollInterval;
+//   - a leader that has been frozen looks at its clocks within a second, and a
+//     few answers take the calm latency each.
+func (p *Params) leaderWithin() time.Duration {
+	slack := p.Skew + 2*(p.Term/4) + 2*p.backoff() + p.poll() + time.Second + 20*p.Calm
+	return p.Term + 2*p.Skew + slack
+}
+
+// opsBound is how many store calls one candidate makes in a second, at most: its
+// extensions and its polls, and while things fail a read and a write each time
+// the shortest back-off has passed; and a few more at the edges.
+func (p *Params) opsBound() int {
+	every := func(d time.Duration) int { return int(time.Second/max(d, time.Millisecond)) + 1 }
+	return every((p.Term-p.Skew)/2) + every(p.poll()) + 2*every(250*time.Millisecond) + 4
+}

@@ -1,0 +1,269 @@
+package simtest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+)
+
+// actor is whoever has a clock and a link to the store: a candidate's process,
+// an observer, an operator.
+type actor struct {
+	name  string
+	clock *Clock
+	link  *Link
+	dead  atomic.Bool // crashed: nothing that it still does counts, or reaches the store
+	proc  *process    // nil where it is no candidate
+
+	// The recorder's, under its lock:
+	seq      int       // of calls
+	readWall time.Time // when the last read that was answered began
+	open     int       // seq after which a read must begin before the next write; 0 where nothing is open
+	pending  *op       // the last call, until it is answered
+	recent   []time.Duration
+	flying   int // calls that have not returned
+	feeds    int
+}
+
+// recorder sees everything that happens, in true time, and holds it to the rules.
+// It is the judge and knows nothing of how the campaign works.
+type recorder struct {
+	epoch   time.Time
+	landing chan struct{} // a lock that may be held while virtual time passes
+
+	mu         sync.Mutex
+	term, skew time.Duration
+	opsBound   int
+	lines      []line
+	violations []string
+	records    []le.RaceEntry // all that were written, in order; the first is the empty one
+	reigns     []*reign       // whose views may be alive, or were lately
+	watch      bool           // no reign may end now: it is calm
+	leader     *reign         // whose view was in the future when last one was
+	leaderAt   time.Duration  // and when that was
+	counts     map[string]int
+}
+
+// line is one line of the trace, not yet formatted.
+type line struct {
+	at     time.Duration
+	who    string
+	format string
+	args   []any
+}
+
+// maxLines is how much of a trace is kept.
+const maxLines = 4000
+
+func newRecorder(epoch time.Time, term, skew time.Duration) *recorder {
+	r := &recorder{epoch: epoch, landing: make(chan struct{}, 1), term: term, skew: skew, counts: map[string]int{}}
+	r.records = []le.RaceEntry{{}}
+	return r
+}
+
+func (r *recorder) now() time.Duration { return time.Since(r.epoch) }
+
+// logf adds a line to the trace. With the lock.
+func (r *recorder) logf(who, format string, args ...any) {
+	if len(r.lines) >= 2*maxLines {
+		r.lines = append(r.lines[:0], r.lines[maxLines:]...)
+	}
+	r.lines = append(r.lines, line{r.now(), who, format, args})
+}
+
+// note adds a line to the trace. Without the lock.
+func (r *recorder) note(who, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.logf(who, format, args...)
+}
+
+// failf records a violation. With the lock.
+func (r *recorder) failf(who, format string, args ...any) {
+	r.logf(who, "VIOLATION: "+format, args...)
+	if len(r.violations) < 8 {
+		r.violations = append(r.violations, fmt.Sprintf("%12.6f %s: ", r.now().Seconds(), who)+fmt.Sprintf(format, args...))
+	}
+}
+
+// fail records a violation. Without the lock.
+func (r *recorder) fail(who, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failf(who, format, args...)
+}
+
+// failed says whether a rule was broken.
+func (r *recorder) failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.violations) > 0
+}
+
+// trace is the last n lines.
+func (r *recorder) trace(n int) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b strings.Builder
+	for _, l := range r.lines[max(0, len(r.lines)-n):] {
+		fmt.Fprintf(&b, "%12.6f %-10s ", l.at.Seconds(), l.who)
+		fmt.Fprintf(&b, l.format, l.args...)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// short is a record in a few words.
+type short struct {
+	e     *le.RaceEntry
+	epoch time.Time
+}
+
+func (s short) String() string {
+	e := s.e
+	if e == nil {
+		return "-"
+	}
+	who := e.LeaderID
+	if who == "" {
+		who = "vacant"
+	}
+	t := fmt.Sprintf("%d.%d %s", e.ElectionNumber, e.Extension, who)
+	if !e.TermExpiry.IsZero() {
+		t += fmt.Sprintf(" until %.6f", e.TermExpiry.Sub(s.epoch.Round(0)).Seconds())
+	}
+	if e.Successor != "" {
+		t += " for " + e.Successor
+	}
+	return t
+}
+
+func (r *recorder) short(e *le.RaceEntry) short { return short{e, r.epoch} }
+
+// calling is told of a call before it is made.
+func (r *recorder) calling(a *actor, write *le.RaceEntry) *op {
+	wall, mono := a.clock.Both()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.seq++
+	a.flying++
+	o := &op{actor: a, write: write, at: r.now(), wall: wall, mono: mono, seq: a.seq, readWall: a.readWall}
+	if a.dead.Load() {
+		return o
+	}
+	r.rate(a)
+	if p := a.pending; p != nil && p.write != nil {
+		a.open = a.seq // given up: its outcome is an open question
+	}
+	a.pending = o
+	if write == nil {
+		return o
+	}
+	if a.open != 0 && a.proc != nil {
+		r.failf(a.name, "writes %v though the outcome of its last write is open and it has not read since", r.short(write))
+	}
+	if a.proc != nil {
+		o.callbacks = a.proc.running
+		r.writing(a.proc, o)
+	}
+	return o
+}
+
+// rate holds an actor to a bounded number of calls in any second.
+func (r *recorder) rate(a *actor) {
+	now := r.now()
+	a.recent = append(a.recent, now)
+	for now-a.recent[0] > time.Second {
+		a.recent = a.recent[1:]
+	}
+	if r.counts["most calls a second"] < len(a.recent) {
+		r.counts["most calls a second"] = len(a.recent)
+	}
+	if r.opsBound > 0 && len(a.recent) > r.opsBound {
+		r.failf(a.name, "hot loop: %d store calls within a second, the bound is %d", len(a.recent), r.opsBound)
+		a.recent = a.recent[:1]
+	}
+}
+
+// answered is told what a call returned to its caller.
+func (r *recorder) answered(o *op, e *le.RaceEntry, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := o.actor
+	a.flying--
+	if a.dead.Load() {
+		return
+	}
+	inTime := a.pending == o
+	if inTime {
+		a.pending = nil
+	}
+	switch {
+	case o.write != nil:
+		r.logf(a.name, "wrote %v, began at %.6f: %v", r.short(o.write), o.at.Seconds(), err)
+		if err != nil && inTime {
+			a.open = a.seq
+		}
+	default:
+		if err != nil {
+			r.logf(a.name, "read, began at %.6f: %v", o.at.Seconds(), err)
+			return
+		}
+		r.logf(a.name, "read, began at %.6f: %v", o.at.Seconds(), r.short(e))
+		if inTime {
+			a.readWall = o.wall
+			if o.seq >= a.open {
+				a.open = 0
+			}
+		}
+	}
+}
+
+// feed counts an actor's feeds.
+func (r *recorder) feed(a *actor, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.feeds += n
+	if n > 0 && !a.dead.Load() {
+		r.rate(a)
+		r.logf(a.name, "opens a feed")
+	}
+}
+
+// earlier returns the record that was there n writes ago, or nil.
+func (r *recorder) earlier(n int) *le.RaceEntry {
+	if n == 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := len(r.records) - 1 - n; i > 0 {
+		return r.records[i].Clone()
+	}
+	return nil
+}
+
+// land makes a write, and looks at what has come of it.
+func (r *recorder) land(ctx context.Context, d le.RaceDecider, o *op) (le.LeaderToken, error) {
+	r.landing <- struct{}{}
+	defer func() { <-r.landing }()
+	token, err := d.WriteEntry(ctx, o.write)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		return token, err
+	}
+	e := *o.write.Clone()
+	e.Token = token
+	old := &r.records[len(r.records)-1]
+	r.records = append(r.records, e)
+	r.logf(o.actor.name, "landed: %v", r.short(&e))
+	r.landed(o, old, &e)
+	r.check()
+	return token, nil
+}

@@ -1,0 +1,196 @@
+package simtest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+)
+
+// reign is one reign as the recorder sees it.
+type reign struct {
+	p        *process
+	number   le.ElectionNumber
+	view     *le.TimeView
+	ctx      context.Context
+	moves    []move
+	over     bool // seen over once
+	overSeen time.Duration
+	done     bool // its ctx
+	doneAt   time.Duration
+	running  int // callbacks
+	ousted   int // calls of OnOusting
+}
+
+// move is one position of a view's end.
+type move struct {
+	at   time.Duration // true time at which it was seen there
+	wall time.Time
+	mono time.Duration
+}
+
+// attempt names a term that was asked for.
+type attempt struct {
+	number le.ElectionNumber
+	expiry int64
+}
+
+// elected is told that OnElected has been called.
+func (r *recorder) elected(p *process, ctx context.Context, view *le.TimeView) *reign {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := &reign{p: p, number: view.ElectionNumber(), view: view, ctx: ctx}
+	r.logf(p.name, "OnElected %d", g.number)
+	r.counts["reigns"]++
+	if p.running > p.early {
+		r.failf(p.name, "OnElected %d while %d callbacks of an earlier reign are running", g.number, p.running)
+	}
+	if g.number <= p.number {
+		r.failf(p.name, "OnElected %d after reign %d", g.number, p.number)
+	}
+	p.running++
+	g.running++
+	p.number = g.number
+	p.reigns[g.number] = g
+	p.current = g
+	if p.early > 0 {
+		p.early--
+		g.ousted++
+	}
+	for _, other := range r.reigns {
+		if other.p != p && !other.done && !other.p.actor.dead.Load() && r.mustBeDone(other) {
+			r.failf(p.name, "OnElected %d while the leader's ctx of reign %d (%s) is live", g.number, other.number, other.p.name)
+		}
+	}
+	r.reigns = append(r.reigns, g)
+	r.check()
+	return g
+}
+
+// ctxSlack is how late a leader's ctx may be for the drift between the clock
+// that the view is measured by and the one that is slept by.
+const ctxSlack = time.Millisecond
+
+// mustBeDone says whether a leader's ctx has had all the time that rule 4 gives
+// it: none, but for a second after a clock was stepped or a machine resumed.
+func (r *recorder) mustBeDone(g *reign) bool {
+	clock, now := g.p.actor.clock, r.now()
+	if clock.Frozen() {
+		return false
+	}
+	at := g.overAt(now)
+	if d := clock.Disturbed(); d >= at-time.Second-ctxSlack {
+		at = max(at, d) + time.Second
+	}
+	return now > at+ctxSlack
+}
+
+// ctxDone is told that a leader's ctx was cancelled.
+func (r *recorder) ctxDone(g *reign) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cause := context.Cause(g.ctx)
+	r.logf(g.p.name, "ctx of reign %d: %v", g.number, cause)
+	if g.p.actor.dead.Load() {
+		g.done = true
+		return
+	}
+	r.counts["ended: "+cause.Error()]++
+	if r.mustBeDone(g) {
+		r.failf(g.p.name, "the leader's ctx of reign %d was cancelled %v after its view had ended", g.number, r.now()-g.overAt(r.now()))
+	}
+	g.done, g.doneAt = true, r.now()
+	if r.watch && !g.p.leaving {
+		r.failf(g.p.name, "reign %d ends in calm weather: %v", g.number, cause)
+	}
+	r.check()
+	if errors.Is(cause, le.ErrOusted) && !g.over {
+		r.failf(g.p.name, "ousted from reign %d, but its view is in the future", g.number)
+	}
+}
+
+// returned is told that a callback of a reign has returned.
+func (r *recorder) returned(g *reign, which string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.logf(g.p.name, "%s %d returns", which, g.number)
+	g.running--
+	g.p.running--
+}
+
+// ousting is told that OnOusting has been called.
+func (r *recorder) ousting(p *process, ctx context.Context) *reign {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := p.current
+	if g == nil || g.ousted > 0 {
+		// Won and lost in one moment: both are called then, in either order.
+		r.logf(p.name, "OnOusting before OnElected")
+		r.counts["OnOusting before OnElected"]++
+		p.early++
+		p.running++
+		return &reign{p: p, ctx: ctx, running: 1}
+	}
+	r.logf(p.name, "OnOusting %d", g.number)
+	g.ousted++
+	g.running++
+	p.running++
+	if g.ctx.Err() == nil {
+		r.failf(p.name, "OnOusting %d, but the leader's ctx is live", g.number)
+	}
+	return g
+}
+
+// changing is told that LeaderChanged has been called; changed that it returned.
+func (r *recorder) changing(p *process, e *le.RaceEntry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.logf(p.name, "LeaderChanged %v", r.short(e))
+	if p.changing {
+		r.failf(p.name, "LeaderChanged %v while an earlier call is running", r.short(e))
+	}
+	p.changing = true
+	if t := p.told; t != nil && (e.Compare(t) <= 0 || e.ElectionNumber == t.ElectionNumber && e.Vacant() == t.Vacant()) {
+		r.failf(p.name, "LeaderChanged %v after %v", r.short(e), r.short(t))
+	}
+	p.told = e
+}
+
+func (r *recorder) changed(p *process) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.changing = false
+}
+
+// extended is told of Trace.Extended.
+func (r *recorder) extended(p *process, x le.ViewExtended) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.logf(p.name, "view of reign %d extended to %.6f, %v were left", x.Number, x.Expiry.Sub(r.epoch.Round(0)).Seconds(), x.Remaining)
+	r.check()
+}
+
+// stopped is told that Wait has returned: nothing of the candidate may be left.
+func (r *recorder) stopped(p *process, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.logf(p.name, "stopped: %v", err)
+	if p.actor.dead.Load() {
+		return
+	}
+	if p.early > 0 {
+		r.failf(p.name, "OnOusting was called %d times more often than OnElected", p.early)
+	}
+	if p.running > 0 || p.changing {
+		r.failf(p.name, "Wait has returned while %d callbacks are running (LeaderChanged: %v)", p.running, p.changing)
+	}
+	for n, g := range p.reigns {
+		if g.ousted != 1 || g.ctx.Err() == nil {
+			r.failf(p.name, "Wait has returned; of reign %d OnOusting was called %d times, and its ctx ended with %v", n, g.ousted, context.Cause(g.ctx))
+		}
+		if g.view.ValueInFuture() {
+			r.failf(p.name, "Wait has returned, but the view of reign %d is in the future", n)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package simtest
+
+import (
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+)
+
+// writing holds a candidate's write to the rules, before it is made.
+func (r *recorder) writing(p *process, o *op) {
+	e := o.write
+	if p.incarnation == "" {
+		p.incarnation = e.Incarnation
+	}
+	if e.Incarnation != p.incarnation || e.Incarnation == "" {
+		r.failf(p.name, "writes %v with incarnation %q, had %q", r.short(e), e.Incarnation, p.incarnation)
+	}
+	if e.Vacant() {
+		r.releasing(p, e)
+		return
+	}
+	if e.LeaderID != p.host.id || e.TermLength != r.term {
+		r.failf(p.name, "writes another's record: %v, term %v", r.short(e), e.TermLength)
+	}
+	last := p.asked[e.ElectionNumber]
+	if e.TermExpiry.Before(last) {
+		r.failf(p.name, "asks for a term that ends %v earlier than it asked for before: %v", last.Sub(e.TermExpiry), r.short(e))
+	}
+	if limit := o.wall.Add(r.term); e.TermExpiry.After(limit) && !e.TermExpiry.Equal(last) {
+		r.failf(p.name, "asks for a term that ends %v too late: %v", e.TermExpiry.Sub(limit), r.short(e))
+	}
+	p.asked[e.ElectionNumber] = e.TermExpiry
+	k := attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}
+	if _, again := p.began[k]; !again {
+		p.began[k] = o.mono
+	}
+	if g := p.reigns[e.ElectionNumber]; g != nil {
+		if e.Extension == 0 {
+			r.failf(p.name, "extends reign %d as though it began", e.ElectionNumber)
+		}
+		return
+	}
+	if e.Extension != 0 {
+		r.failf(p.name, "claims %v, not with extension 0", r.short(e))
+	}
+	if p.running > 0 {
+		r.failf(p.name, "contests (%v) while %d callbacks of an earlier reign are running", r.short(e), p.running)
+	}
+}
+
+// releasing: nothing of the reign may be left.
+func (r *recorder) releasing(p *process, e *le.RaceEntry) {
+	if p.running > 0 {
+		r.failf(p.name, "releases (%v) while %d callbacks are running", r.short(e), p.running)
+	}
+	for _, g := range r.reigns {
+		if g.p == p && g.view.ValueInFuture() {
+			r.failf(p.name, "releases (%v) while the view of reign %d is alive", r.short(e), g.number)
+		}
+	}
+}
+
+// landed holds a write that happened to the rules. Old is what it replaced.
+func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
+	who := o.actor.name
+	if e.Compare(old) <= 0 {
+		r.failf(who, "%v does not grow from %v", r.short(e), r.short(old))
+	}
+	p := o.actor.proc
+	switch {
+	case p == nil:
+		r.wished(who, old, e)
+	case e.Vacant():
+		if old.Vacant() || old.Incarnation != e.Incarnation || old.ElectionNumber != e.ElectionNumber {
+			r.failf(who, "releases what is not its own: %v over %v", r.short(e), r.short(old))
+		}
+		r.counts["releases"]++
+	case !old.Vacant() && old.Incarnation == e.Incarnation && old.ElectionNumber == e.ElectionNumber:
+		if e.TermExpiry.Before(old.TermExpiry) {
+			r.failf(who, "the term shrinks: %v over %v", r.short(e), r.short(old))
+		}
+		r.counts["extensions"]++
+	default:
+		r.acquired(o, p, old, e)
+	}
+	if p != nil && !e.Vacant() {
+		p.expiry[e.ElectionNumber] = e.TermExpiry
+	}
+}
+
+// acquired: was the record to be had, and did the challenger know?
+func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
+	r.counts["acquisitions"]++
+	who := o.actor.name
+	for i := range r.records[:len(r.records)-1] {
+		if r.records[i].ElectionNumber >= e.ElectionNumber {
+			r.failf(who, "takes number %d though %d was given already", e.ElectionNumber, r.records[i].ElectionNumber)
+			break
+		}
+	}
+	if e.Successor != "" {
+		r.failf(who, "an acquisition keeps a wish: %v", r.short(e))
+	}
+	var at time.Time
+	switch {
+	case old.Vacant() && (old.Successor == "" || old.Successor == le.AnySuccessor || old.Successor == e.LeaderID):
+		return
+	case old.Vacant():
+		at = old.TermExpiry
+	case old.Incarnation == e.Incarnation:
+		return
+	default:
+		at = old.TermExpiry.Add(r.skew)
+	}
+	if o.wall.Before(at) {
+		r.failf(who, "contests %v too early, by %v", r.short(old), at.Sub(o.wall))
+	}
+	if !old.Vacant() && o.readWall.Before(at) {
+		r.failf(who, "contests %v without having read it since it was contestable", r.short(old))
+	}
+}
+
+// wished: an operator takes nothing.
+func (r *recorder) wished(who string, old, e *le.RaceEntry) {
+	r.counts["wishes"]++
+	if e.ElectionNumber != old.ElectionNumber || e.LeaderID != old.LeaderID || e.Incarnation != old.Incarnation || e.Successor == "" {
+		r.failf(who, "a wish changes more than the wish: %v over %v", r.short(e), r.short(old))
+	}
+	if !old.Vacant() && !e.TermExpiry.Equal(old.TermExpiry) {
+		r.failf(who, "a wish moves the term: %v over %v", r.short(e), r.short(old))
+	}
+}
+
+// check asks every view that may be alive, as its holder would, and compares the
+// answer with what the rules allow. It is called whenever a view may have become
+// alive, and at random.
+func (r *recorder) check() {
+	now := r.now()
+	var alive *reign
+	kept := r.reigns[:0]
+	for _, g := range r.reigns {
+		if g.p.actor.dead.Load() {
+			continue
+		}
+		switch {
+		case g.view.ValueInFuture():
+			r.alive(g)
+			if alive != nil {
+				r.failf(g.p.name, "OVERLAP: the views of reign %d (%s) and of reign %d are both in the future", alive.number, alive.p.name, g.number)
+			}
+			alive = g
+		case !g.over:
+			g.over, g.overSeen = true, now
+			r.logf(g.p.name, "view of reign %d is over", g.number)
+		}
+		if !g.over || g.running > 0 || !g.done || now-g.overSeen < 2*r.term {
+			kept = append(kept, g)
+		}
+	}
+	r.reigns = kept
+	if alive != nil {
+		r.leader, r.leaderAt = alive, now
+	}
+}
+
+// alive: may this view be in the future?
+func (r *recorder) alive(g *reign) {
+	p := g.p
+	wall, mono := p.actor.clock.Both()
+	if g.over {
+		r.failf(p.name, "the view of reign %d has come back to life, %v after it was over", g.number, r.now()-g.overSeen)
+	}
+	landed, ok := p.expiry[g.number]
+	if !ok {
+		r.failf(p.name, "the view of reign %d is in the future, but nothing of that reign was ever written", g.number)
+		return
+	}
+	if end := landed.Add(-r.skew); !wall.Before(end) {
+		r.failf(p.name, "the view of reign %d is in the future %v after its end by the wall clock", g.number, wall.Sub(end))
+	}
+	if end := p.began[attempt{g.number, landed.UnixNano()}] + r.term - r.skew; mono >= end {
+		r.failf(p.name, "the view of reign %d is in the future %v after its end by the monotonic clock", g.number, mono-end)
+	}
+	r.moved(g)
+}
+
+// moved remembers where the view ends.
+func (r *recorder) moved(g *reign) {
+	end := g.view.Get()
+	if n := len(g.moves); n > 0 && g.moves[n-1].wall.Equal(end) {
+		return
+	}
+	mono, ok := g.p.began[attempt{g.number, end.Add(r.skew).UnixNano()}]
+	if !ok {
+		r.failf(g.p.name, "the view of reign %d ends at %v, which is MaxClockSkew before no term that was asked for", g.number, end.Sub(r.epoch.Round(0)))
+	}
+	if n := len(g.moves); n > 0 && end.Before(g.moves[n-1].wall) {
+		r.failf(g.p.name, "the view of reign %d moves back", g.number)
+	}
+	g.moves = append(g.moves, move{at: r.now(), wall: end, mono: mono + r.term - r.skew})
+}
+
+// overAt is the true time at which the view ended by its clocks, not looking at
+// what ended it before.
+func (g *reign) overAt(now time.Duration) time.Duration {
+	clock := g.p.actor.clock
+	for i, m := range g.moves {
+		until := now + 1
+		if i+1 < len(g.moves) {
+			until = g.moves[i+1].at
+		}
+		if at := clock.Reached(m.at, until, m.wall, m.mono); at < until {
+			return at
+		}
+	}
+	return now
+}

@@ -1,0 +1,191 @@
+package simtest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+)
+
+// world is one simulated election.
+type world struct {
+	Params
+	rng   *rand.Rand
+	epoch time.Time
+	store le.RaceDecider
+	rec   *recorder
+	hosts []*host
+	clear time.Duration // true time at which the present storm is over
+}
+
+// Result is what a simulation has found.
+type Result struct {
+	Params     Params
+	Violations []string
+	Counts     map[string]int
+	Trace      string // the last events, readable
+}
+
+// String is the report of a failed run.
+func (r *Result) String() string {
+	return fmt.Sprintf("%v\n%s\n--- the last events (true time, who, what)\n%s", r.Params, strings.Join(r.Violations, "\n"), r.Trace)
+}
+
+// Run simulates the election of p, on store, or on a Store of its own where that
+// is nil. It must be called in a testing/synctest bubble, and returns when every
+// candidate has stopped.
+func Run(p Params, store le.RaceDecider) *Result {
+	epoch := time.Now()
+	if store == nil {
+		store = NewStore()
+	}
+	w := &world{Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), epoch: epoch, store: store, rec: newRecorder(epoch, p.Term, p.Skew)}
+	w.rec.opsBound = p.opsBound()
+	for i := range p.Hosts {
+		w.hosts = append(w.hosts, w.newHost(i))
+	}
+	w.live()
+	w.finish()
+	res := &Result{Params: p, Violations: w.rec.violations, Counts: w.rec.counts}
+	if len(res.Violations) > 0 {
+		res.Trace = w.rec.trace(300)
+	}
+	return res
+}
+
+func (w *world) newHost(i int) *host {
+	h := &host{w: w, index: i, id: string(rune('a' + i))}
+	if w.Twins && i == 1 {
+		h.id = "a"
+	}
+	h.clock = NewClock(w.epoch, w.Skew, w.offset(), (w.rng.Float64()*2-1)*w.Drift, 1+(w.rng.Float64()*2-1)*w.Drift)
+	h.clock.spun = func() { go w.rec.fail(h.id, "hot loop: the clock was read %d times at one moment", maxReadings) }
+	h.link = NewLink(h.clock, w.Calm, w.Seed, uint64(100+i))
+	return h
+}
+
+// offset is one that a clock may have.
+func (w *world) offset() time.Duration {
+	switch w.rng.IntN(4) {
+	case 0:
+		return w.Skew
+	case 1:
+		return -w.Skew
+	}
+	return time.Duration((w.rng.Float64()*2 - 1) * float64(w.Skew))
+}
+
+// decider is an actor's way to the record.
+func (w *world) decider(a *actor) le.RaceDecider {
+	d := &Decider{inner: w.store, actor: a, rec: w.rec}
+	if w.Feed {
+		return Pushed{d}
+	}
+	return d
+}
+
+func (w *world) now() time.Duration { return time.Since(w.epoch) }
+
+// between is a random duration.
+func (w *world) between(a, b time.Duration) time.Duration {
+	return a + time.Duration(w.rng.Int64N(int64(max(b-a, 1))))
+}
+
+// live lets storms and calm follow each other.
+func (w *world) live() {
+	for _, h := range w.hosts {
+		if w.rng.IntN(4) > 0 {
+			h.launch()
+		}
+	}
+	for first := true; w.now() < w.Length && !w.rec.failed(); first = false {
+		if !first || w.rng.IntN(2) == 0 {
+			w.storm()
+		}
+		w.calm()
+	}
+}
+
+// pass lets time pass, and looks at all views at random moments meanwhile.
+func (w *world) pass(d time.Duration) {
+	for until := w.now() + d; w.now() < until && !w.rec.failed(); {
+		time.Sleep(min(w.between(1, w.Term/2), until-w.now()))
+		w.rec.mu.Lock()
+		w.rec.check()
+		w.rec.mu.Unlock()
+	}
+}
+
+// calm: with all faults over there is a leader again within the bound, and then
+// it stays.
+func (w *world) calm() {
+	w.clear = w.now()
+	for _, h := range w.hosts {
+		h.resume()
+		h.link.Set(Weather{}, false)
+	}
+	if w.candidates() == 0 {
+		w.hosts[w.rng.IntN(len(w.hosts))].launch()
+	}
+	w.rec.note("sim", "calm: no faults from now on")
+	since := w.now()
+	w.pass(w.leaderWithin())
+	w.rec.mu.Lock()
+	if w.rec.leaderAt < since {
+		w.rec.failf("sim", "no leader within %v after the last fault", w.leaderWithin())
+	}
+	w.rec.mu.Unlock()
+	w.pass(w.leaderWithin())
+	w.rec.mu.Lock()
+	w.rec.watch = true
+	if g := w.rec.leader; g == nil || !g.view.ValueInFuture() {
+		w.rec.failf("sim", "no leader, though it has been calm for %v", 2*w.leaderWithin())
+	}
+	w.rec.mu.Unlock()
+	w.pass(3 * w.Term)
+	w.rec.mu.Lock()
+	w.rec.watch = false
+	w.rec.mu.Unlock()
+}
+
+// candidates is how many processes are running.
+func (w *world) candidates() int {
+	n := 0
+	for _, h := range w.hosts {
+		if h.proc != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// finish stops all candidates, and waits for every process that ever was.
+func (w *world) finish() {
+	time.Sleep(w.clear - w.now()) // where a violation has cut a storm short
+	for _, h := range w.hosts {
+		h.resume()
+		h.link.Set(Weather{}, false)
+		if h.proc != nil {
+			h.leave()
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.leaderWithin()+w.Drain+time.Hour)
+	defer cancel()
+	deadline := w.now() + w.leaderWithin()
+	for _, h := range w.hosts {
+		for _, p := range h.all {
+			select {
+			case <-p.done:
+				if !p.actor.dead.Load() && w.now() > deadline {
+					w.rec.fail(p.name, "took %v to stop, with no faults left", w.now()-deadline+w.leaderWithin())
+				}
+			case <-ctx.Done():
+				w.rec.fail(p.name, "HANG: it was told to stop an hour ago")
+			}
+		}
+	}
+	time.Sleep(time.Second) // for what goes on by itself, within its bounds
+}
