@@ -1,0 +1,252 @@
+package decidertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+func brokenWrites() []mutant {
+	const stale, next = "WriteEntry/StaleTokenLosesAndLeavesNoTrace", "WriteEntry/ReturnedTokenIsUsableNext"
+	const nilOnly, current = "WriteEntry/NilTokenCreatesOnly", "WriteEntry/LostRaceErrorsCurrentIsTrue"
+	return append([]mutant{
+		{"last writer wins", func(d *decider) { d.write = d.overwrite }, map[string]string{
+			stale: "succeeded with a stale token", nilOnly: "succeeded with a nil Token",
+			"ReadCurrent/EmptyElectionsTokenCreatesOnce": "succeeded with the token of the empty election",
+			"Race/OneUpdateWins":                         "20 of 20 racers won",
+			"Race/OneCreationWins":                       "20 of 20 racers won",
+			"Changes/TokensAreAcceptedByWriteEntry":      "when that was stale",
+		}},
+		{"checks, then writes", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				if now := d.Entry(); e.Token != now.Token && (e.Token != nil || !now.Vacant()) {
+					return nil, leaderelection.ErrLostRace
+				}
+				pause()
+				return d.overwrite(ctx, e)
+			}
+		}, map[string]string{"Race/OneUpdateWins": "is not atomic", "Race/OneCreationWins": "is not atomic", "Race/NoUpdateIsLost": "older record"}},
+		{"nil token overwrites", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				if e.Token == nil {
+					return d.overwrite(ctx, e)
+				}
+				return d.Decider.WriteEntry(ctx, e)
+			}
+		}, map[string]string{nilOnly: "succeeded with a nil Token", current: "succeeded"}},
+		{"nil token overwrites what is vacant", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				if e.Token == nil && d.Entry().Vacant() {
+					return d.overwrite(ctx, e)
+				}
+				return d.Decider.WriteEntry(ctx, e)
+			}
+		}, map[string]string{nilOnly: "a vacant record"}},
+		{"nil token is refused", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				if e.Token == nil {
+					return nil, errBroken
+				}
+				return d.Decider.WriteEntry(ctx, e)
+			}
+		}, map[string]string{"WriteEntry/NilTokenCreates": "broken"}},
+		{"empty election's token never creates", func(d *decider) {
+			empty := d.Entry().Token
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				if e.Token == empty {
+					return nil, leaderelection.ErrLostRace
+				}
+				return d.Decider.WriteEntry(ctx, e)
+			}
+		}, map[string]string{"ReadCurrent/EmptyElectionsTokenCreates": "lost the race", "Changes/EmptyElectionFirst": "lost the race"}},
+		{"no token returned", wins(func(_, _ token) token { return nil }), map[string]string{next: "neither a token nor an error", "Race/OneUpdateWins": "neither"}},
+		{"old token returned", wins(func(t, old token) token {
+			if old == nil {
+				return t
+			}
+			return old
+		}), map[string]string{next: "lost the race"}},
+		{"tokens of one handle only", func(d *decider) {
+			var mu sync.Mutex
+			mine := map[token]bool{}
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if e.Token != nil && !mine[e.Token] {
+					return nil, leaderelection.ErrLostRace
+				}
+				t, err := d.Decider.WriteEntry(ctx, e)
+				mine[t] = true
+				return t, err
+			}
+		}, map[string]string{next: "lost the race"}},
+		{"lost race is no error", loses(func(d *decider, e *entry, _ error) (token, error) { return d.Entry().Token, nil }), map[string]string{stale: "succeeded", "Race/OneUpdateWins": "racers won"}},
+		{"lost race is some error", loses(func(*decider, *entry, error) (token, error) { return nil, errBroken }), map[string]string{stale: "does not wrap ErrLostRace", nilOnly: "does not wrap"}},
+		{"lost race is permanent", loses(func(_ *decider, _ *entry, err error) (token, error) {
+			return nil, errors.Join(err, leaderelection.ErrPermanent)
+		}), map[string]string{stale: "wraps ErrPermanent"}},
+		{"lost race leaves a trace", loses(func(d *decider, e *entry, err error) (token, error) {
+			now := d.Entry()
+			now.HostPort = e.HostPort
+			d.Replace(now)
+			return nil, err
+		}), map[string]string{stale: "another HostPort"}},
+		{"lost race with a token", loses(func(d *decider, _ *entry, err error) (token, error) { return d.Entry().Token, err }), map[string]string{stale: "along with the error"}},
+		{"Current is the loser's", loses(func(d *decider, e *entry, _ error) (token, error) {
+			return nil, &leaderelection.LostRaceError{Place: "p", Current: with(d.Entry().Token, e)}
+		}), map[string]string{current: "LostRaceError.Current: another LeaderID"}},
+		{"Current has no token", loses(func(d *decider, e *entry, _ error) (token, error) {
+			return nil, &leaderelection.LostRaceError{Place: "p", Current: with(nil, d.Entry())}
+		}), map[string]string{current: "without a Token"}},
+		{"Current has a stale token", loses(func(d *decider, e *entry, _ error) (token, error) {
+			now := d.Entry()
+			d.Replace(now)
+			return nil, &leaderelection.LostRaceError{Place: "p", Current: now}
+		}), map[string]string{current: "lost the race"}},
+		{"Place is empty", loses(func(*decider, *entry, error) (token, error) { return nil, &leaderelection.LostRaceError{} }), map[string]string{current: "Place is empty"}},
+		{"updates never win", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				if e.Token != nil {
+					return nil, leaderelection.ErrLostRace
+				}
+				return d.Decider.WriteEntry(ctx, e)
+			}
+		}, map[string]string{next: "lost the race", "Race/OneUpdateWins": "every one of 20 racers lost"}},
+		{"changes the caller's entry", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				e.TermExpiry = e.TermExpiry.Truncate(1e9)
+				return d.Decider.WriteEntry(ctx, e)
+			}
+		}, map[string]string{"WriteEntry/EntryIsNotChanged": "changed its entry (TermExpiry is off"}},
+		{"sets the caller's Token", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				t, err := d.Decider.WriteEntry(ctx, e)
+				if err == nil {
+					e.Token = t
+				}
+				return t, err
+			}
+		}, map[string]string{"WriteEntry/EntryIsNotChanged": "changed its entry"}},
+		{"keeps the caller's entry", func(d *decider) {
+			var kept atomic.Pointer[entry]
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				t, err := d.Decider.WriteEntry(ctx, e)
+				if err == nil {
+					kept.Store(e)
+				}
+				return t, err
+			}
+			reads(func(e *entry) {
+				if k := kept.Load(); k != nil {
+					e.HostPort = k.HostPort
+				}
+			})(d)
+		}, map[string]string{"WriteEntry/EntryIsNotKept": "another HostPort"}},
+		{"any token will do", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				if _, foreign := e.Token.(alien); foreign {
+					return d.overwrite(ctx, e)
+				}
+				return d.Decider.WriteEntry(ctx, e)
+			}
+		}, map[string]string{"WriteEntry/ForeignTokenIsRefused": "accepted a token of another type"}},
+		{"foreign token panics", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				if _, foreign := e.Token.(alien); foreign {
+					panic("interface conversion")
+				}
+				return d.Decider.WriteEntry(ctx, e)
+			}
+		}, map[string]string{"WriteEntry/ForeignTokenIsRefused": "panics: interface conversion"}},
+		{"write ignores ctx", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				return d.Decider.WriteEntry(context.WithoutCancel(ctx), e)
+			}
+		}, map[string]string{"Context/CancelledWrite": "returned no error", "Context/DeadlinePassedWrite": "returned no error"}},
+		{"ended ctx is a lost race", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				if ctx.Err() != nil {
+					return nil, leaderelection.ErrLostRace
+				}
+				return d.Decider.WriteEntry(ctx, e)
+			}
+		}, map[string]string{"Context/CancelledWrite": "says that a race was lost"}},
+		{"ended ctx is hidden", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				if ctx.Err() != nil {
+					return nil, errBroken
+				}
+				return d.Decider.WriteEntry(ctx, e)
+			}
+		}, map[string]string{"Context/CancelledWrite": "does not wrap context canceled", "Context/DeadlinePassedWrite": "does not wrap context deadline exceeded"}},
+		{"hangs when ctx has ended", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				if ctx.Err() != nil {
+					<-d.t.Context().Done()
+				}
+				return d.Decider.WriteEntry(ctx, e)
+			}
+		}, map[string]string{"Context/CancelledWrite": "not done after"}},
+		{"version is the content but for Extension", contentHash(func(e *entry) { e.Extension = 0 }), map[string]string{
+			"WriteEntry/ExtensionAloneMakesAVersion": "differs in Extension alone", "WriteEntry/NoABA": "first of three versions",
+		}},
+	}, sharedElection())
+}
+
+// sharedElection keeps all elections in one record.
+func sharedElection() mutant {
+	election := memory.NewDecider()
+	return mutant{"elections share a record", func(d *decider) {
+		*d = *newDecider(d.t, election.Handle())
+	}, map[string]string{"ReadCurrent/ElectionsAreApart": "another election, still empty"}}
+}
+
+// hashToken is a version that is told by its content, as an ETag often is.
+type hashToken string
+
+func (hashToken) CommitTS() (zero time.Time) { return zero }
+
+// contentHash makes the content the version. That is good enough where every
+// write differs, and is not where Extension is left out.
+func contentHash(leaveOut func(e *entry)) func(d *decider) {
+	hash := func(e *entry) hashToken {
+		c := e.Clone()
+		c.TermExpiry = c.TermExpiry.UTC() // in which it is stored
+		leaveOut(c)
+		return hashToken(show(c))
+	}
+	return func(d *decider) {
+		reads(func(e *entry) { e.Token = hash(e) })(d)
+		d.write = func(ctx context.Context, e *entry) (token, error) {
+			now := d.Entry()
+			if e.Token != nil {
+				if h, ours := e.Token.(hashToken); !ours {
+					return nil, errBroken
+				} else if h != hash(now) {
+					return nil, leaderelection.ErrLostRace
+				}
+				e = with(now.Token, e)
+			}
+			_, err := d.Decider.WriteEntry(ctx, e)
+			if err != nil {
+				return nil, err
+			}
+			return hash(e), nil
+		}
+		d.changes = func(ctx context.Context, yield func(*entry, error) bool) {
+			for e, err := range d.Decider.Changes(ctx) {
+				if err == nil {
+					e.Token = hash(e)
+				}
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package decidertest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// recorder is a test that may fail without failing the test it stands in.
+type recorder struct {
+	testing.TB
+	ctx      context.Context
+	mu       sync.Mutex
+	failures []string
+	skips    []string
+	cleanups []func()
+}
+
+func (r *recorder) record(to *[]string, s string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*to = append(*to, s)
+}
+
+func (r *recorder) Helper()                      {}
+func (r *recorder) Context() context.Context     { return r.ctx }
+func (r *recorder) Log(args ...any)              {}
+func (r *recorder) Logf(f string, args ...any)   {}
+func (r *recorder) Error(args ...any)            { r.record(&r.failures, fmt.Sprint(args...)) }
+func (r *recorder) Errorf(f string, args ...any) { r.record(&r.failures, fmt.Sprintf(f, args...)) }
+func (r *recorder) Fatal(args ...any)            { r.Error(args...); runtime.Goexit() }
+func (r *recorder) Fatalf(f string, args ...any) { r.Errorf(f, args...); runtime.Goexit() }
+func (r *recorder) Skipf(f string, args ...any) {
+	r.record(&r.skips, fmt.Sprintf(f, args...))
+	runtime.Goexit()
+}
+func (r *recorder) Cleanup(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append(r.cleanups, f)
+}
+
+// failuresOf runs the check called name ("group/check") and returns how it
+// failed.
+func failuresOf(t *testing.T, patience time.Duration, name string, newElection func(testing.TB) func() leaderelection.RaceDecider) []string {
+	t.Helper()
+	group, name, _ := strings.Cut(name, "/")
+	for _, g := range groups() {
+		for _, c := range g.checks {
+			if g.name != group || c.name != name {
+				continue
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			r := &recorder{TB: t, ctx: ctx}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				c.run(newHarness(r, Options{Patience: patience}.withDefaults(), newElection))
+			}()
+			<-done
+			cancel()
+			for _, f := range r.cleanups {
+				f()
+			}
+			if len(r.skips) > 0 {
+				t.Fatalf("skipped: %q", r.skips)
+			}
+			return r.failures
+		}
+	}
+	t.Fatalf("there is no check %s/%s", group, name)
+	return nil
+}
+
+// mutant is a good decider with one thing broken.
+type mutant struct {
+	name   string
+	breaks func(d *decider) // called for each handle
+	// fails is the checks that must fail, and what each failure must say
+	fails map[string]string
+}
+
+// decider is a handle whose methods a mutant may replace.
+type decider struct {
+	*memory.Decider
+	t       testing.TB
+	read    func(ctx context.Context) (*leaderelection.RaceEntry, error)
+	write   func(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error)
+	changes func(ctx context.Context, yield func(*leaderelection.RaceEntry, error) bool)
+}
+
+func (d *decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	return d.read(ctx)
+}
+
+func (d *decider) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	return d.write(ctx, e)
+}
+
+func (d *decider) Changes(ctx context.Context) feedSeq {
+	return func(yield func(*leaderelection.RaceEntry, error) bool) { d.changes(ctx, yield) }
+}
+
+// newDecider returns a handle with nothing broken.
+func newDecider(t testing.TB, m *memory.Decider) *decider {
+	d := &decider{Decider: m, t: t}
+	d.read = m.ReadCurrent
+	d.write = m.WriteEntry
+	d.changes = func(ctx context.Context, yield func(*leaderelection.RaceEntry, error) bool) { m.Changes(ctx)(yield) }
+	return d
+}
+
+func (m mutant) newElection(t testing.TB) func() leaderelection.RaceDecider {
+	election := memory.NewDecider()
+	return func() leaderelection.RaceDecider {
+		d := newDecider(t, election.Handle())
+		m.breaks(d)
+		return d
+	}
+}
+
+func (m mutant) test(t *testing.T) {
+	for check, says := range m.fails {
+		got := failuresOf(t, 200*time.Millisecond, check, m.newElection)
+		if len(got) == 0 {
+			t.Errorf("%s passes", check)
+		} else if all := strings.Join(got, "\n"); !strings.Contains(all, says) {
+			t.Errorf("%s fails, but does not say %q:\n%s", check, says, all)
+		}
+	}
+}
+
+// TestBrokenDecidersFail breaks a good decider in one way after another, and
+// shows that the suite tells.
+func TestBrokenDecidersFail(t *testing.T) {
+	for _, m := range append(append(brokenReads(), brokenWrites()...), brokenFeeds()...) {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel() // some must be waited for
+			m.test(t)
+		})
+	}
+}
+
+// The recorder and the wrapper themselves break nothing; nor is a store refused
+// whose versions are hashes of the content.
+func TestUnbrokenDecidersPass(t *testing.T) {
+	for name, m := range map[string]mutant{
+		"wrapper":      {breaks: func(*decider) {}},
+		"content hash": {breaks: contentHash(func(*entry) {})},
+	} {
+		for _, g := range groups() {
+			for _, c := range g.checks {
+				if got := failuresOf(t, 10*time.Second, g.name+"/"+c.name, m.newElection); len(got) > 0 {
+					t.Errorf("%s: %s/%s: %q", name, g.name, c.name, got)
+				}
+			}
+		}
+	}
+}
+
+// Each check has a mutant that it catches.
+func TestEveryCheckIsProved(t *testing.T) {
+	proved := map[string]bool{}
+	for _, m := range append(append(append(brokenReads(), brokenWrites()...), brokenFeeds()...), leakyFeed()) {
+		for check := range m.fails {
+			proved[check] = true
+		}
+	}
+	for _, g := range groups() {
+		for _, c := range g.checks {
+			if name := g.name + "/" + c.name; !proved[name] {
+				t.Errorf("no broken decider shows that %s can fail", name)
+			}
+		}
+	}
+}
+
+// Run itself fails the test it is given: seen from outside, in a process of its
+// own.
+func TestRunFailsTheTest(t *testing.T) {
+	const key = "DECIDERTEST_RUN_BROKEN"
+	if os.Getenv(key) != "" {
+		lastWriterWins := mutant{breaks: func(d *decider) { d.write = d.overwrite }}
+		Options{Patience: time.Second}.Run(t, lastWriterWins.newElection)
+		return
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestRunFailsTheTest$/^(Race|WriteEntry)$", "-test.v")
+	cmd.Env = append(os.Environ(), key+"=1")
+	out, err := cmd.CombinedOutput()
+	if _, failed := err.(*exec.ExitError); !failed {
+		t.Fatalf("it did not fail: %v\n%s", err, out)
+	}
+	for _, want := range []string{
+		"--- FAIL: TestRunFailsTheTest/Race/OneUpdateWins", "of 20 racers won",
+		"--- FAIL: TestRunFailsTheTest/WriteEntry/StaleTokenLosesAndLeavesNoTrace",
+		"--- PASS: TestRunFailsTheTest/WriteEntry/NilTokenCreates ",
+	} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("its output does not say %q:\n%s", want, out)
+		}
+	}
+}
