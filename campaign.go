@@ -141,13 +141,27 @@ func (c *Campaign) loop() {
 		if stopped {
 			break
 		}
-		if c.reign != nil {
-			wake = min(wake, maxSlice)
-		}
-		c.f.sleep(c.cfg.Clock, wake)
+		c.sleep(wake)
 	}
 	c.f.close()
 	close(c.done)
+}
+
+// sleep returns after d, or when something has happened. A leader sleeps in
+// slices and looks at its view after each: timers do not notice that the machine
+// was suspended, or that the clock was stepped.
+func (c *Campaign) sleep(d time.Duration) {
+	slice := d
+	if c.reign != nil {
+		slice = min(d, maxSlice)
+	}
+	for c.f.mailbox.sleep(c.cfg.Clock, slice) {
+		d -= slice
+		if d <= 0 || !c.View().ValueInFuture() {
+			return
+		}
+		slice = min(slice, d)
+	}
 }
 
 // step brings everything up to date with now, does what is due, and returns how

@@ -64,15 +64,23 @@ func (t *timekeeper) endAfter(at instant, left time.Duration, wall time.Time) *v
 	return s
 }
 
-// mailbox brings answers, news and finished callbacks to a loop, and wakes it
-// by ending the ctx that it sleeps under: so a loop sleeps by its Clock alone.
+// mailbox brings answers, news and finished callbacks to a loop, and wakes it.
 type mailbox struct {
 	mu       sync.Mutex
 	queue    []func()
 	spare    []func()
-	ctx      context.Context // to sleep under
-	wake     context.CancelFunc
 	sleeping bool
+
+	// On the system's clock the loop sleeps by one timer, which it keeps: with
+	// a thousand leaders in a process that look at their views every second,
+	// this is where the time goes.
+	timer *time.Timer
+	bell  chan struct{}
+
+	// On any other it sleeps by the Clock alone, under a ctx that is ended to
+	// wake it.
+	ctx  context.Context
+	wake context.CancelFunc
 }
 
 // post hands f to the loop. It never blocks.
@@ -80,8 +88,13 @@ func (m *mailbox) post(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.queue = append(m.queue, f)
-	if m.sleeping {
-		m.sleeping = false
+	if !m.sleeping {
+		return
+	}
+	m.sleeping = false
+	if m.bell != nil {
+		m.bell <- struct{}{} // has room: the loop is asleep
+	} else {
 		m.wake()
 	}
 }
@@ -96,31 +109,54 @@ func (m *mailbox) take() []func() {
 	return q
 }
 
-// sleep returns after d by the clock, or when something is posted.
-func (m *mailbox) sleep(clock clocks.Clock, d time.Duration) {
+// sleep returns true after d by the clock, or false when something is posted.
+func (m *mailbox) sleep(clock clocks.Clock, d time.Duration) bool {
+	_, system := clock.(clocks.SystemClock)
 	m.mu.Lock()
 	if len(m.queue) > 0 {
 		m.mu.Unlock()
-		return
+		return false
 	}
-	if m.ctx == nil || m.ctx.Err() != nil {
+	switch {
+	case system && m.timer == nil:
+		m.timer, m.bell = time.NewTimer(d), make(chan struct{}, 1)
+	case system:
+		m.timer.Reset(d)
+	case m.ctx == nil || m.ctx.Err() != nil:
 		m.ctx, m.wake = context.WithCancel(context.Background())
 	}
-	ctx := m.ctx
 	m.sleeping = true
 	m.mu.Unlock()
 
-	clock.SleepFor(ctx, d)
+	slept := false
+	if system {
+		select {
+		case <-m.timer.C:
+			slept = true
+		case <-m.bell:
+		}
+	} else {
+		slept = clock.SleepFor(m.ctx, d)
+	}
 
 	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.sleeping && slept {
+		// Posted to at the same moment: the bell has rung for nothing.
+		slept = false
+		if system {
+			<-m.bell
+		}
+	}
 	m.sleeping = false
-	m.mu.Unlock()
+	return slept
 }
 
 // close frees what the last sleep left.
 func (m *mailbox) close() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	if m.timer != nil {
+		m.timer.Stop()
+	}
 	if m.wake != nil {
 		m.wake()
 	}
