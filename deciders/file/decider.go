@@ -1,0 +1,272 @@
+// Package file keeps an election in one JSON file on a local disk: for the
+// processes of one machine, with no server at all. A rename tells the others
+// within a millisecond, since the directory is watched: it is a
+// leaderelection.ChangeFeed, and standbys idle at no cost.
+//
+//	d := file.NewDecider("/var/lib/myapp/election.json", nil)
+//
+// All candidates are on one machine and go by one clock, so Config.MaxClockSkew
+// may be zero. Containers of one machine elect among themselves where they share
+// the directory (mount the directory, not the file: a file that is a mount point
+// cannot be replaced).
+//
+// # What is written where
+//
+// The record is the file itself, which jq and cat can show. Beside it lie two
+// more: "<file>.lock", empty, on which a writer holds an advisory lock (flock)
+// while it compares and replaces; and, during a write only, "<file>.tmp". The
+// lock file must stay where it is as long as anybody contests the election.
+//
+// A write takes the lock, compares the file's content with that which the
+// entry was read at, writes the new record to the temporary file, calls fsync,
+// renames it over the old one, and calls fsync on the directory. So the file is
+// one record or the other at every moment, also after a crash or loss of
+// power. Readers need no lock.
+//
+// A process that is stopped (SIGSTOP, a debugger) within the milliseconds in
+// which it holds the lock keeps the others from writing until it goes on or
+// dies: nobody leads meanwhile, and no two do. The kernel takes the lock from
+// the dead.
+//
+// # Permissions
+//
+// Candidates create and rename files in the directory: they need write and
+// search permission for it, and read permission for its three files. Candidates
+// that run as different users need a directory without the sticky bit (not
+// /tmp), which would keep one from replacing another's file. Observers need
+// read permission for the directory and the file.
+//
+// # Costs and limits
+//
+// Two fsyncs a write, one write each 7 s at the default of 15 s terms, and
+// nothing for standbys. Each feed takes one inotify instance (Linux allows a
+// user 128 by default, fs.inotify.max_user_instances); where there is none
+// left, candidates poll.
+//
+// The token's CommitTS is the file's modification time: the machine's own
+// clock, as precise as a tick of the kernel (1 to 10 ms on most).
+//
+// # What the system promises
+//
+// An flock is held by one open file at a time and ends with its process
+// (https://man7.org/linux/man-pages/man2/flock.2.html), and a rename over an
+// existing file is atomic
+// (https://pubs.opengroup.org/onlinepubs/9799919799/functions/rename.html).
+//
+// Both promises are made for one machine and a local file system. Network file
+// systems (NFS, SMB, 9p, FUSE and others) keep locks on the client's side, serve
+// reads from caches that may be old, and report nothing that another machine
+// changed: they are refused where they can be told, unless Options.AllowNetwork
+// is set. Acknowledged writes can be lost by a disk that lies about flushing its
+// cache, and by whoever puts back a backup or a snapshot. A tmpfs (often /tmp,
+// always /run) forgets the record with the next boot, and the election numbers
+// start again from 1: keep it off where something is fenced by them.
+//
+// Linux and macOS. On other systems every call fails with an error that wraps
+// leaderelection.ErrPermanent.
+package file
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// Options changes what is right for most. The zero value and nil are the same.
+type Options struct {
+	// CreateDir makes the directory of the file, with its parents, where it
+	// is missing. Otherwise that is an error.
+	CreateDir bool
+	// Mode is the permissions of the files that are created, less the umask;
+	// a record that is replaced keeps those it has. Zero: 0o644. Candidates
+	// that run as different users of one group want 0o660.
+	Mode fs.FileMode
+	// AllowNetwork lets the file lie on a file system that is, or may be, on
+	// another machine. Only for one that is known to be used by this machine
+	// alone, such as a FUSE file system over a local disk: across machines
+	// nothing is promised, and two may lead.
+	AllowNetwork bool
+}
+
+// Decider is one handle on the election in a file. It is a
+// leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods
+// may be called by several goroutines at once. It holds nothing open between
+// calls, so there is nothing to close.
+type Decider struct {
+	path string
+	opts Options
+	bad  error // what is wrong with path
+	// networkFS names the kind of a directory's file system where that is on
+	// the network. A field, since tests have only local ones.
+	networkFS func(dir string) (kind string, err error)
+	// A file operation cannot be interrupted: it runs in a goroutine of its
+	// own, and these bound how many a disk that hangs may keep.
+	writing, reading chan struct{}
+}
+
+var (
+	_ leaderelection.RaceDecider = (*Decider)(nil)
+	_ leaderelection.ChangeFeed  = (*Decider)(nil)
+)
+
+// maxReading is how many reads of one handle may be under way at once.
+const maxReading = 8
+
+// NewDecider returns a handle on the election in the file at path. A relative
+// path is taken from the working directory as it is now. It does no I/O: what
+// is wrong is told by the first call that meets it.
+func NewDecider(path string, opts *Options) *Decider {
+	d := &Decider{networkFS: networkFS, writing: make(chan struct{}, 1), reading: make(chan struct{}, maxReading)}
+	if opts != nil {
+		d.opts = *opts
+	}
+	if d.opts.Mode == 0 {
+		d.opts.Mode = 0o644
+	}
+	abs, err := filepath.Abs(path)
+	switch {
+	case path == "":
+		d.bad = errors.New("the path is empty")
+	case err != nil:
+		d.bad = err
+	case filepath.Dir(abs) == abs:
+		d.bad = errors.New("the path is a directory")
+	}
+	d.path = abs
+	return d
+}
+
+// Open returns a handle on the election that u names:
+//
+//	file:///var/lib/myapp/election.json
+//	file:election.json?create=true
+//
+// The second form is relative to the working directory. Parameters: create=true
+// is Options.CreateDir, mode=0660 (octal) is Options.Mode, allow_network=true is
+// Options.AllowNetwork. It does no I/O.
+func Open(_ context.Context, u *url.URL) (*Decider, error) {
+	wrong := func(format string, args ...any) (*Decider, error) {
+		return nil, fmt.Errorf("leaderelection/file: the address %s: %w: %w", u.Redacted(), fmt.Errorf(format, args...), leaderelection.ErrPermanent)
+	}
+	path := u.Path
+	if u.Opaque != "" {
+		var err error
+		if path, err = url.PathUnescape(u.Opaque); err != nil {
+			return wrong("%w", err)
+		}
+	}
+	switch {
+	case u.Scheme != "file":
+		return wrong("the scheme is %q, and must be \"file\"", u.Scheme)
+	case u.User != nil || u.Fragment != "":
+		return wrong("a file has neither user nor fragment")
+	case u.Host != "" && u.Host != "localhost":
+		return wrong("the host is %q, and a file is on this machine: write file:///path (three slashes), or file:path", u.Host)
+	case path == "" || path[len(path)-1] == '/':
+		return wrong("it names no file: write file:///path/to/election.json")
+	}
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return wrong("%w", err)
+	}
+	var opts Options
+	for name, values := range q {
+		value := values[len(values)-1]
+		switch {
+		case len(values) > 1:
+			err = errors.New("is given twice")
+		case name == "create":
+			opts.CreateDir, err = strconv.ParseBool(value)
+		case name == "allow_network":
+			opts.AllowNetwork, err = strconv.ParseBool(value)
+		case name == "mode":
+			opts.Mode, err = parseMode(value)
+		default:
+			err = errors.New("is unknown; there are create, mode and allow_network")
+		}
+		if err != nil {
+			return wrong("parameter %q: %w", name, err)
+		}
+	}
+	return NewDecider(path, &opts), nil
+}
+
+func parseMode(s string) (fs.FileMode, error) {
+	m, err := strconv.ParseUint(s, 8, 32)
+	if err != nil || m == 0 || fs.FileMode(m)&^fs.ModePerm != 0 {
+		return 0, fmt.Errorf("%q is no octal mode such as 0660", s)
+	}
+	return fs.FileMode(m), nil
+}
+
+// token is a version of the file: what it contained. No two records of an
+// election are alike, so no content comes back.
+type token struct {
+	exists  bool
+	sum     [sha256.Size]byte
+	written time.Time
+}
+
+// CommitTS is the modification time of the file; zero where there was none.
+func (t *token) CommitTS() time.Time { return t.written }
+
+func (t *token) same(o *token) bool { return t.exists == o.exists && t.sum == o.sum }
+
+// permanent is an error that no retry can cure.
+func permanent(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", fmt.Errorf(format, args...), leaderelection.ErrPermanent)
+}
+
+// failed says what was being done, to which file.
+func (d *Decider) failed(doing string, err error) error {
+	if err == nil || errors.Is(err, leaderelection.ErrLostRace) {
+		return err
+	}
+	return fmt.Errorf("leaderelection/file: %s %s: %w", doing, d.path, err)
+}
+
+// do runs f in a goroutine of its own, of which there are at most as many as
+// slots has places, and returns ctx's error where that ends first. What f then
+// does is up to f; what it makes in vain is closed.
+func do[T any](ctx context.Context, slots chan struct{}, f func() (T, error)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	select {
+	case slots <- struct{}{}:
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+	type outcome struct {
+		value T
+		err   error
+	}
+	done := make(chan outcome)
+	go func() {
+		value, err := f()
+		<-slots
+		select {
+		case done <- outcome{value, err}:
+		case <-ctx.Done():
+			if c, ok := any(value).(io.Closer); ok && err == nil {
+				_ = c.Close()
+			}
+		}
+	}()
+	select {
+	case o := <-done:
+		return o.value, o.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}

@@ -1,0 +1,242 @@
+//go:build linux || darwin
+
+package file_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/decidertest"
+	"github.com/c8e606e4/leaderelection/deciders/file"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleEnv); role != "" {
+		os.Exit(play(role))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func newElection(t testing.TB) func() leaderelection.RaceDecider {
+	path := filepath.Join(t.TempDir(), "election.json")
+	return func() leaderelection.RaceDecider { return file.NewDecider(path, nil) }
+}
+
+func TestConformance(t *testing.T) { decidertest.Run(t, newElection) }
+
+func entry(number, extension uint64, token leaderelection.LeaderToken) *leaderelection.RaceEntry {
+	return &leaderelection.RaceEntry{
+		LeaderID: "a", HostPort: []string{"10.0.0.1:443"}, TermExpiry: time.Now().Add(time.Minute), TermLength: 15 * time.Second,
+		ElectionNumber: leaderelection.ElectionNumber(number), Extension: extension, Incarnation: "i", Token: token,
+	}
+}
+
+func write(t testing.TB, d *file.Decider, e *leaderelection.RaceEntry) leaderelection.LeaderToken {
+	t.Helper()
+	token, err := d.WriteEntry(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// What lies on the disk is the record as text, one line, and an empty lock file.
+func TestWhatIsWritten(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "election.json")
+	write(t, file.NewDecider(path, nil), entry(1, 0, nil))
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := string(data); !strings.HasPrefix(s, `{"leaderelection":1,"leader_id":"a",`) || strings.Count(s, "\n") != 1 || !strings.HasSuffix(s, "}\n") {
+		t.Errorf("the file is %q", s)
+	}
+	if there := names(t, dir); there != "election.json election.json.lock" {
+		t.Errorf("the directory has %s", there)
+	}
+}
+
+func names(t testing.TB, dir string) string {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, f := range list {
+		all = append(all, f.Name())
+	}
+	return strings.Join(all, " ")
+}
+
+// A record's permissions are those of Options.Mode, and later those that
+// somebody gave it.
+func TestModes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "b", "election.json")
+	d := file.NewDecider(path, &file.Options{CreateDir: true, Mode: 0o600})
+	e, err := d.ReadCurrent(t.Context())
+	if err != nil || e.ElectionNumber != leaderelection.NoElections {
+		t.Fatalf("with CreateDir, where there is no directory yet: %+v, %v", e, err)
+	}
+	token := write(t, d, entry(1, 0, e.Token))
+	for name, want := range map[string]os.FileMode{path: 0o600, path + ".lock": 0o600, filepath.Dir(path): 0o700} {
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v; want %v", name, info.Mode(), err, want)
+		}
+	}
+	if err := os.Chmod(path, 0o606); err != nil {
+		t.Fatal(err)
+	}
+	write(t, d, entry(1, 1, token))
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o606 {
+		t.Errorf("after a chmod 606 and a write: %v, %v", info.Mode(), err)
+	}
+}
+
+func TestCommitTSIsTheFilesTime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "election.json")
+	d := file.NewDecider(path, nil)
+	written := write(t, d, entry(1, 0, nil)).CommitTS()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := d.ReadCurrent(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read := e.Token.CommitTS(); !read.Equal(written) || !read.Equal(info.ModTime()) {
+		t.Errorf("written %v, read %v, the file's %v", written, read, info.ModTime())
+	}
+}
+
+func TestOpen(t *testing.T) {
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for address, want := range map[string]string{
+		"file://" + dir + "/e.json":                         dir + "/e.json",
+		"file://localhost" + dir + "/e.json":                dir + "/e.json",
+		"file://" + dir + "/with%20space.json":              dir + "/with space.json",
+		"file:../e%25.json":                                 filepath.Dir(wd) + "/e%.json",
+		"file://" + dir + "/x/e.json?create=true&mode=0600": dir + "/x/e.json",
+		"file:e.json?allow_network=true&create=false":       wd + "/e.json",
+		"file:":                                  "names no file",
+		"file://" + dir + "/":                    "names no file",
+		"file://elsewhere/e.json":                "on this machine",
+		"file:///e.json#x":                       "fragment",
+		"file://me@localhost/e.json":             "user",
+		"s3://bucket/e.json":                     "scheme",
+		"file:///e.json?create=perhaps":          `"create"`,
+		"file:///e.json?mode=rw":                 `"rw" is no octal mode`,
+		"file:///e.json?mode=01777":              "no octal mode",
+		"file:///e.json?creat=true":              `"creat": is unknown`,
+		"file:///e.json?create=true&create=true": "twice",
+		"file:///e.json?a=%zz":                   "invalid URL escape",
+	} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := file.Open(t.Context(), u)
+		if err != nil {
+			if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v; want ErrPermanent and %q", address, err, want)
+			}
+			continue
+		}
+		// Where it points is told by the place in its errors.
+		d.PretendNetwork("NFS")
+		_, err = d.ReadCurrent(t.Context())
+		opened := err == nil && strings.Contains(address, "allow_network") || err != nil && strings.Contains(err.Error(), "reading "+want+":")
+		if !opened {
+			t.Errorf("%s: opened, reading says %v; want %s", address, err, want)
+		}
+	}
+}
+
+// A write waits for the lock as long as its ctx allows, and not longer.
+func TestLockIsWaitedForWithinCtx(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "election.json")
+	d := file.NewDecider(path, nil)
+	token := write(t, d, entry(1, 0, nil))
+	unlock := hold(t, path)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	_, err := d.WriteEntry(ctx, entry(1, 1, token))
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) {
+		t.Fatalf("with the lock held: %v", err)
+	}
+	if e, err := d.ReadCurrent(t.Context()); err != nil || e.Extension != 0 {
+		t.Fatalf("reading with the lock held: %+v, %v", e, err)
+	}
+	written := make(chan error)
+	go func() {
+		_, err := d.WriteEntry(t.Context(), entry(1, 2, token))
+		written <- err
+	}()
+	waits := time.NewTimer(30 * time.Millisecond)
+	defer waits.Stop()
+	select {
+	case err := <-written:
+		t.Fatalf("written while the lock was held: %v", err)
+	case <-waits.C:
+	}
+	unlock()
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a writer that died has left does not stand in the way, wherever it points.
+func TestLeftOvers(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "election.json")
+	precious := filepath.Join(dir, "precious")
+	d := file.NewDecider(path, nil)
+	token := write(t, d, entry(1, 0, nil))
+	for i, leave := range []func() error{
+		func() error { return os.WriteFile(path+".tmp", []byte("half a rec"), 0o400) },
+		func() error {
+			return errors.Join(os.WriteFile(precious, []byte("precious"), 0o600), os.Symlink(precious, path+".tmp"))
+		},
+	} {
+		if err := leave(); err != nil {
+			t.Fatal(err)
+		}
+		token = write(t, d, entry(1, uint64(i+1), token))
+	}
+	if data, err := os.ReadFile(precious); err != nil || string(data) != "precious" {
+		t.Errorf("a write went through a symbolic link: %q, %v", data, err)
+	}
+	if there := names(t, dir); there != "election.json election.json.lock precious" {
+		t.Errorf("the directory has %s", there)
+	}
+}
+
+func TestDeletedRecordIsALostRace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "election.json")
+	d := file.NewDecider(path, nil)
+	token := write(t, d, entry(1, 0, nil))
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.WriteEntry(t.Context(), entry(1, 1, token))
+	var lost *leaderelection.LostRaceError
+	if !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 0 || lost.Place != path {
+		t.Errorf("%v", err)
+	}
+}

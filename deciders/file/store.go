@@ -1,0 +1,271 @@
+//go:build linux || darwin
+
+package file
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+)
+
+// ReadCurrent implements leaderelection.RaceDecider. It takes no lock, and is
+// never stale.
+func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	e, err := d.read(ctx)
+	return e, d.failed("reading", err)
+}
+
+func (d *Decider) read(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	return do(ctx, d.reading, func() (*leaderelection.RaceEntry, error) {
+		if err := d.checkPlace(); err != nil {
+			return nil, err
+		}
+		c, err := d.load()
+		if err != nil {
+			return nil, err
+		}
+		return d.entry(c)
+	})
+}
+
+// WriteEntry implements leaderelection.RaceDecider. A refusal is a
+// leaderelection.LostRaceError with the current record. Where the file is not
+// ours or cannot be read as a record, it is left alone.
+func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, d.failed("writing", err)
+	}
+	data, err := record.Marshal(entry)
+	if err != nil {
+		return nil, d.failed("writing", err)
+	}
+	was := &token{}
+	if entry.Token != nil {
+		ours := false
+		if was, ours = entry.Token.(*token); !ours {
+			return nil, d.failed("writing", permanent("the Token is a %T, of another kind of store", entry.Token))
+		}
+	}
+	t, err := do(ctx, d.writing, func() (*token, error) { return d.replace(ctx, was, append(data, '\n')) })
+	if err != nil {
+		return nil, d.failed("writing", err)
+	}
+	return t, nil
+}
+
+// content is what the file contained at a moment.
+type content struct {
+	*token
+	data []byte
+	mode fs.FileMode
+}
+
+// entry makes of a file's content what ReadCurrent returns.
+func (d *Decider) entry(c content) (*leaderelection.RaceEntry, error) {
+	e := &leaderelection.RaceEntry{}
+	if c.exists {
+		var err error
+		if e, err = record.Unmarshal(d.path, c.data); err != nil {
+			return nil, err
+		}
+	}
+	e.Token = c.token
+	return e, nil
+}
+
+// load reads the file. That there is none is a version, too.
+func (d *Decider) load() (content, error) {
+	// Neither a symbolic link, which a rename would replace, nor a pipe, for
+	// whose writer this would wait.
+	f, err := os.OpenFile(d.path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return content{token: &token{}}, nil
+	} else if err != nil {
+		return content{}, explain(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return content{}, explain(err)
+	} else if !info.Mode().IsRegular() {
+		return content{}, permanent("it is not a regular file (%v): name another", info.Mode())
+	}
+	data, err := io.ReadAll(io.LimitReader(f, record.MaxSize+2)) // what is longer is refused for it
+	if err != nil {
+		return content{}, explain(err)
+	}
+	return content{token: newToken(data, info), data: data, mode: info.Mode().Perm()}, nil
+}
+
+func newToken(data []byte, info fs.FileInfo) *token {
+	return &token{exists: true, sum: sha256.Sum256(data), written: info.ModTime().Round(0)}
+}
+
+// replace is the conditional write: it makes data the file's content where that
+// is still the version was.
+func (d *Decider) replace(ctx context.Context, was *token, data []byte) (*token, error) {
+	if err := d.makePlace(); err != nil {
+		return nil, err
+	}
+	lock, err := d.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close() // which unlocks
+
+	now, err := d.load()
+	if err != nil {
+		return nil, err
+	}
+	if !now.same(was) {
+		current, err := d.entry(now)
+		if err != nil {
+			current = nil // whoever reads will be told why
+		}
+		return nil, &leaderelection.LostRaceError{Place: d.path, Current: current}
+	}
+	next, err := d.prepare(data, now)
+	if err != nil {
+		return nil, err
+	}
+	// The last moment to think better of it.
+	if err = ctx.Err(); err == nil {
+		err = d.stillLocked(lock)
+	}
+	if err == nil {
+		err = explain(os.Rename(d.temp(), d.path))
+	}
+	if err != nil {
+		_ = os.Remove(d.temp())
+		return nil, err
+	}
+	// Until the directory is on the disk, too, a loss of power might undo it.
+	if err := syncDir(filepath.Dir(d.path)); err != nil {
+		return nil, fmt.Errorf("the new record is in its place, but may not be on the disk yet: %w", err)
+	}
+	return next, nil
+}
+
+func (d *Decider) temp() string { return d.path + ".tmp" }
+
+// prepare writes data, which is to replace the content old, to the temporary
+// file and on to the disk. Only who holds the lock may: what a process that died
+// has left there is removed.
+func (d *Decider) prepare(data []byte, old content) (*token, error) {
+	temp := d.temp()
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, explain(err)
+	}
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, d.opts.Mode)
+	if err != nil {
+		return nil, explain(err)
+	}
+	info, err := fill(f, data, old)
+	if err := errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(temp)
+		return nil, explain(err)
+	}
+	return newToken(data, info), nil
+}
+
+func fill(f *os.File, data []byte, old content) (fs.FileInfo, error) {
+	if old.exists { // somebody may have set its permissions
+		if err := f.Chmod(old.mode); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := f.Write(data); err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return info, f.Sync()
+}
+
+// checkPlace says what is wrong with the directory.
+func (d *Decider) checkPlace() error {
+	if d.bad != nil {
+		return permanent("%w", d.bad)
+	}
+	dir := filepath.Dir(d.path)
+	kind, err := d.networkFS(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && d.opts.CreateDir:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return permanent("the directory %s does not exist: create it, or set Options.CreateDir (create=true in an address)", dir)
+	case err != nil:
+		return explain(fmt.Errorf("looking at the directory %s: %w", dir, err))
+	case kind != "" && !d.opts.AllowNetwork:
+		return permanent("the directory %s is on a file system of the kind %s, which is or may be on another machine: "+
+			"there neither locks nor atomic renames nor notices of changes are sure. Use a local disk, or a store made for several machines; "+
+			"where only this machine uses it, set Options.AllowNetwork (allow_network=true in an address)", dir, kind)
+	}
+	return nil
+}
+
+// makePlace is checkPlace for a write: it creates what it may.
+func (d *Decider) makePlace() error {
+	if d.bad == nil && d.opts.CreateDir {
+		mode := 0o700 | d.opts.Mode | d.opts.Mode&0o444>>2 // who may read may search
+		if err := os.MkdirAll(filepath.Dir(d.path), mode); err != nil {
+			return explain(err)
+		}
+	}
+	return d.checkPlace()
+}
+
+// syncDir brings a rename in dir on to the disk.
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	err = f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		return nil // a file system that has nothing to do for a directory
+	}
+	return err
+}
+
+// explain adds to a system's error what to do about it, and whether trying again
+// can help.
+func explain(err error) error {
+	is := func(errnos ...syscall.Errno) bool {
+		for _, e := range errnos {
+			if errors.Is(err, e) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case err == nil:
+		return nil
+	case is(syscall.ENOSPC, syscall.EDQUOT):
+		return fmt.Errorf("%w: make room on the disk; the record is unchanged", err)
+	case is(syscall.EACCES, syscall.EPERM):
+		return permanent("%w: the user with the id %d may not; a candidate must be able to create and replace files in the directory (with the sticky bit, as /tmp has it, only its own)", err, os.Geteuid())
+	case is(syscall.EROFS):
+		return permanent("%w: choose a directory that can be written to", err)
+	case is(syscall.ELOOP):
+		return permanent("%w: it is a symbolic link, or there are too many on the way: name the file itself", err)
+	case is(syscall.EBUSY):
+		return permanent("%w: is the file a mount point? Mount its directory instead", err)
+	case is(syscall.ENOTDIR, syscall.EISDIR, syscall.ENAMETOOLONG, syscall.EINVAL, syscall.ENXIO, syscall.EOPNOTSUPP):
+		return permanent("%w: it cannot be an election's file: name another", err)
+	}
+	return err
+}

@@ -1,0 +1,35 @@
+package file
+
+import (
+	"syscall"
+	"time"
+)
+
+// lookAgain is how often a feed reads the file without notice: what kqueue tells
+// of files within a directory is put together from looks at it, between which a
+// rename can be missed.
+const lookAgain = time.Second
+
+const mntLocal = 0x00001000 // MNT_LOCAL of sys/mount.h: stored locally
+
+// networkFS names the kind of the file system that dir is on, where the system
+// does not say that it is a local one.
+func networkFS(dir string) (kind string, err error) {
+	var st syscall.Statfs_t
+	for {
+		if err = syscall.Statfs(dir, &st); err != syscall.EINTR {
+			break
+		}
+	}
+	if err != nil || st.Flags&mntLocal != 0 {
+		return "", err
+	}
+	name := make([]byte, 0, len(st.Fstypename))
+	for _, c := range st.Fstypename {
+		if c == 0 {
+			break
+		}
+		name = append(name, byte(c))
+	}
+	return string(name) + " (not local)", nil
+}
