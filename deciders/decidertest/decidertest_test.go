@@ -3,6 +3,8 @@ package decidertest_test
 import (
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
@@ -18,7 +20,10 @@ func newPolled(testing.TB) func() leaderelection.RaceDecider {
 	return func() leaderelection.RaceDecider { return election.Handle().Polled() }
 }
 
-func TestMemory(t *testing.T) { decidertest.Run(t, newMemory) }
+func TestMemory(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // nor does the suite leave anything behind
+	decidertest.Run(t, newMemory)
+}
 
 // A decider without a feed passes, and says what was skipped.
 func TestPolled(t *testing.T) { decidertest.Run(t, newPolled) }

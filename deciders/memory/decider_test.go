@@ -161,3 +161,5 @@ func TestFeedMergesWhatItIsNotAskedFor(t *testing.T) {
 		t.Errorf("seen %q, want %q", seen, want)
 	}
 }
+
+func TestFailOver(t *testing.T) { testFailOver(t) }
