@@ -77,7 +77,7 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 		if f.early {
 			replies <- reply{err: errLost}
 		}
-		time.Sleep(f.request)
+		d.actor.link.rest(f.request)
 		lost := f.loseRequest
 		var r reply
 		if !lost {
@@ -88,7 +88,7 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 			}
 			lost = f.loseAnswer
 		}
-		time.Sleep(f.answer)
+		d.actor.link.rest(f.answer)
 		switch {
 		case !lost:
 			replies <- r
@@ -96,7 +96,7 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 			replies <- reply{err: errLost}
 		}
 	}()
-	time.Sleep(f.hang)
+	d.actor.link.rest(f.hang)
 	var r reply
 	select {
 	case r = <-replies: // also when ctx has ended by now: else it would be left to chance
@@ -134,10 +134,10 @@ func (p Pushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
 			if d.actor.dead.Load() || err != nil || n.fail {
 				break
 			}
+			link.rest(n.hang)
 			if n.silent {
 				<-inner.Done()
 			}
-			time.Sleep(n.hang)
 			if !sleep(inner, n.delay) {
 				break
 			}

@@ -83,6 +83,14 @@ func (l *Link) Set(w Weather, cut bool) {
 // left is how long the present weather lasts.
 func (l *Link) left() time.Duration { return max(l.weather.Until-l.clock.True(), 0) }
 
+// rest sleeps for d, but no longer than the weather lasts, or a calm answer takes.
+func (l *Link) rest(d time.Duration) {
+	l.mu.Lock()
+	left := max(l.left(), l.calm)
+	l.mu.Unlock()
+	time.Sleep(min(d, left))
+}
+
 func (l *Link) chance(p float64) bool { return p > 0 && l.rng.Float64() < p }
 
 // upTo is a duration in [0, d).

@@ -34,14 +34,14 @@ func (r *recorder) writing(p *process, o *op) {
 	if _, again := p.began[k]; !again {
 		p.began[k] = o.mono
 	}
-	if g := p.reigns[e.ElectionNumber]; g != nil {
-		if e.Extension == 0 {
-			r.failf(p.name, "extends reign %d as though it began", e.ElectionNumber)
+	if e.Extension > 0 {
+		if _, won := p.expiry[e.ElectionNumber]; !won {
+			r.failf(p.name, "extends what it has never won: %v", r.short(e))
 		}
 		return
 	}
-	if e.Extension != 0 {
-		r.failf(p.name, "claims %v, not with extension 0", r.short(e))
+	if p.reigns[e.ElectionNumber] != nil {
+		r.failf(p.name, "claims %v, by which it has led already", r.short(e))
 	}
 	if p.running > 0 {
 		r.failf(p.name, "contests (%v) while %d callbacks of an earlier reign are running", r.short(e), p.running)

@@ -105,7 +105,9 @@ func (w *world) live() {
 		if !first || w.rng.IntN(2) == 0 {
 			w.storm()
 		}
-		w.calm()
+		if !w.rec.failed() {
+			w.calm()
+		}
 	}
 }
 
