@@ -1,0 +1,52 @@
+# make test: every test, with the race detector. Needs Go; whatever else a test
+# needs it installs where it can, and a test that cannot run says so by name.
+# make check: the linters as well. make bench: the figures of the README.
+
+GO     ?= go
+TESTFLAGS ?=
+NPM_DIR = internal/stores/npm
+NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod bench/go.mod adapters/*/go.mod))
+
+.PHONY: test test-root test-nested check fmt vet staticcheck tidy bench soak npm
+
+test: npm test-root test-nested
+
+test-root:
+	$(GO) test -race -timeout 9m $(TESTFLAGS) ./...
+
+test-nested:
+	@set -e; for m in $(NESTED); do echo "== $$m"; (cd $$m && $(GO) test -race -timeout 9m $(TESTFLAGS) ./...); done
+
+# The emulators that come from npm. Without npm their tests skip, by name.
+npm:
+	@if command -v npm >/dev/null; then \
+		if [ ! -d $(NPM_DIR)/node_modules ] || [ $(NPM_DIR)/package-lock.json -nt $(NPM_DIR)/node_modules ]; then \
+			cd $(NPM_DIR) && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules; fi; \
+	else echo "npm is not installed: the tests on Azurite and dynalite will be skipped, by name"; fi
+
+check: fmt vet staticcheck tidy
+
+fmt:
+	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'd:"; echo "$$out"; exit 1; fi
+
+vet:
+	$(GO) vet ./...
+	GOARCH=386 $(GO) vet ./...
+	GOOS=darwin $(GO) vet . ./clocks ./deciders/... ./examples/...
+	GOOS=windows $(GO) vet . ./clocks ./deciders/... ./examples/...
+
+staticcheck:
+	$(GO) -C tools build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+	bin/staticcheck ./...
+
+# go mod tidy must find nothing to do, in every module.
+tidy:
+	@set -e; for m in . tools $(NESTED); do (cd $$m && $(GO) mod tidy -diff) || { echo "$$m: run go mod tidy"; exit 1; }; done
+
+bench:
+	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 .
+	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage|Thousand' -benchtime 1x .
+
+# For an hour: many more seeds than make test.
+soak:
+	$(GO) test -race -timeout 2h ./internal/simtest -seeds 50000

@@ -1,0 +1,121 @@
+/*
+Package leaderelection elects one of many processes as the leader, by a lease on
+one record in a store that they already have, and gives the leader a view of time
+that says whether it may still act.
+
+	err := leaderelection.Config{
+		Decider:      decider, // the record: an object, an item, a key, a row, a file
+		LeaderID:     "worker-7",
+		MaxClockSkew: time.Second,
+		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
+			for ctx.Err() == nil && view.ValueInFuture() {
+				actOnce(view.ElectionNumber())
+			}
+		},
+	}.Acquire(ctx)
+
+[Config.Acquire] contests the election until its ctx ends, [Config.Start] does the
+same in the background, [Config.Run] runs one job as leader. [WatchConfig] follows
+an election without taking part. [Transfer] and [StepDown] are for operators. Stores
+are in the packages below deciders; deciders/memory is for unit tests.
+
+# Terms
+
+An election is one record in one store; whoever contests it is a candidate. A
+leader holds the record for a term ([Config].TermLength), and extends it about
+twice in one. From winning to losing it reigns. A reign has one [ElectionNumber],
+greater than that of every reign before it: the fencing token. A record without a
+leader is vacant: releasing leaves a vacant record behind, and nothing ever deletes
+one, since it remembers the number. Every Start makes up an incarnation, a random id by
+which a campaign knows its own writing, also when the store's answer was lost, and
+which tells apart two processes that were given one LeaderID by mistake.
+
+# The promise
+
+Two views are never true at once. [TimeView.ValueInFuture] of two candidates of
+one election is not true at the same instant, whatever hangs, lies, repeats itself,
+comes late, drifts, is paused, stops or dies. That rests on two things only:
+
+  - The store's conditional write is atomic: of two writes that are conditional on
+    the same version at most one succeeds. Reads and feeds may be stale.
+  - Every candidate's wall clock is within MaxClockSkew (S) of true time.
+
+The argument is short. A leader writes TermExpiry = its clock + T, read before the
+request, and its view ends when its clock shows TermExpiry - S: by then true time is
+at most TermExpiry. A challenger writes only when its own clock shows TermExpiry +
+S: by then true time is at least TermExpiry. Were either margin left out, the views
+could overlap by the skew between the two clocks.
+
+# What holds it up
+
+Views. The view moves only when the very write that moves it is confirmed. It ends
+by whichever comes first, the wall clock or the monotonic clock: a wall clock that
+is set back cannot lengthen it, nor can a machine's suspension, during which
+monotonic time stands still. Once seen over, it stays over, and the next reign has
+another one: so what is left running of an earlier reign stays fenced off when the
+same process is elected again. The leader's ctx is cancelled when the view ends, by
+a goroutine that waits for no store and no user code; where the machine was suspended, or the
+clock stepped, within a second. ValueInFuture is the hard promise, ctx the
+convenient one.
+
+Answers. A write whose answer is lost, late or "lost race" is an open question, and
+the record answers it: if it bears this campaign's incarnation and that write's
+TermExpiry, the write happened. So neither a lost answer, nor a client library's own retry of a
+write that had landed, costs a healthy leader its reign; only a newer record of
+another incarnation does, and that ends view and ctx at once.
+
+Order. Every write, whoever makes it, raises the pair (ElectionNumber, Extension).
+An older record, read or pushed, is never news. A new reign takes the greatest
+number ever seen plus one: it may skip numbers, also where a store was restored from a backup,
+and does not repeat them.
+
+Contesting. A held record is contested at TermExpiry + S, the very first attempt
+included, and only after it was read again at that time. A vacant one is contested
+at once, unless it is reserved for a Successor. One's own record, left over from a
+reign that ended, is contested at once when none of that reign's callbacks runs any
+more.
+
+Leaving. Leadership that is given up by choice (ctx ended, [Campaign.Resign],
+StepDown, Transfer, not healthy) is drained: the leader's ctx is cancelled; the lease
+is kept, and extended, until OnElected and OnOusting have returned, for at most
+DrainTimeout; then the view is ended; then the record is released. Never is it
+released while leader's work may still be running. Callbacks that overrun DrainTimeout let the
+term run out by itself.
+
+Pace. Extensions begin when half of the view's span, (T - S)/2, has passed since the
+last confirmed one began. One store call is made at a time, each given a quarter
+of a term; one that does not come back is abandoned. Failures are retried with a
+pause that doubles, at most four operations a second. A standby on a healthy feed asks the
+store nothing; on a polled store it reads twice a term. Where a feed may have withheld
+something, at TermExpiry + S, a standby reads.
+
+# Callbacks
+
+OnElected runs in a goroutine of its own, once for each reign, never while an
+earlier OnElected or OnOusting of the same campaign is still running. When it returns while
+leading, the lease is kept: many only start something there. OnOusting runs once
+for each OnElected, as soon as the leader's ctx was cancelled, without waiting for
+OnElected; its own ctx lives for DrainTimeout. LeaderChanged runs for each new
+reign and each vacancy, one call at a time and in order; a slow one delays only the
+next. Acquire, Wait and Run return after every callback has, and never wait for a
+store call that hangs. context.Cause of the leader's ctx says why it ended: [ErrOusted],
+[ErrExpired], [ErrResigned], [ErrUnhealthy], or the cause of the ctx given to Start.
+
+# What is not promised
+
+That the leader's last act took place within its view. Between asking the view and
+the act's arrival at its resource anything may pass: the process may be paused, the
+request may linger in a network. No lease can exclude that. It is what the fencing token
+is for: send [TimeView.ElectionNumber] along with every act, and let the resource
+refuse a number smaller than the greatest it has seen. (Martin Kleppmann, "How to do
+distributed locking", 2016; Gray and Cheriton, "Leases", SOSP 1989.)
+
+That there is a leader. While the store is out of reach nobody can be elected, and
+a leader's view ends; between two leaders there is a gap of 2 S at least after a
+crash. Nor that clocks are right: beyond MaxClockSkew the promise is void, but for
+a leader's own clock that is set back, which the monotonic end catches.
+
+That a store keeps what it acknowledged. Each decider's package says under which
+settings its store may lose a confirmed write; such a loss is two leaders.
+*/
+package leaderelection
