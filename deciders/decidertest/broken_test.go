@@ -163,7 +163,7 @@ func brokenReads() []mutant {
 		{"ended ctx is permanent", func(d *decider) {
 			d.read = func(ctx context.Context) (*entry, error) {
 				e, err := d.Decider.ReadCurrent(ctx)
-				if ctx.Err() != nil {
+				if pause(); ctx.Err() != nil {
 					err = fmt.Errorf("%w: %w", leaderelection.ErrPermanent, err)
 				}
 				return e, err

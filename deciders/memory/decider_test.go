@@ -9,8 +9,16 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
+
+func TestConformance(t *testing.T) {
+	decidertest.Run(t, func(testing.TB) func() leaderelection.RaceDecider {
+		election := memory.NewDecider()
+		return func() leaderelection.RaceDecider { return election.Handle() }
+	})
+}
 
 // write writes entry with token, and fails the test where that does not work.
 func write(t testing.TB, d leaderelection.RaceDecider, token leaderelection.LeaderToken, entry leaderelection.RaceEntry) leaderelection.LeaderToken {
