@@ -137,30 +137,33 @@ func (c *Campaign) loop() {
 			m()
 		}
 		clear(posted)
-		wake, stopped := c.step(c.f.now())
+		now := c.f.now()
+		wake, stopped := c.step(now)
 		if stopped {
 			break
 		}
-		c.sleep(wake)
+		c.sleep(now, wake)
 	}
 	c.f.close()
 	close(c.done)
 }
 
 // sleep returns after d, or when something has happened. A leader sleeps in
-// slices and looks at its view after each: timers do not notice that the machine
-// was suspended, or that the clock was stepped.
-func (c *Campaign) sleep(d time.Duration) {
-	slice := d
-	if c.reign != nil {
-		slice = min(d, maxSlice)
+// slices and looks at both its clocks after each, since timers do not notice that
+// the machine was suspended or the clock stepped: what was worked out to be d may
+// be nearer now.
+func (c *Campaign) sleep(begin instant, d time.Duration) {
+	if c.reign == nil {
+		c.f.mailbox.sleep(c.cfg.Clock, d)
+		return
 	}
-	for c.f.mailbox.sleep(c.cfg.Clock, slice) {
-		d -= slice
-		if d <= 0 || !c.View().ValueInFuture() {
+	for left := d; left > 0 && c.f.mailbox.sleep(c.cfg.Clock, min(left, maxSlice)); {
+		now := c.f.now()
+		passed := now.mono - begin.mono
+		if (now.wall.Sub(begin.wall) - passed).Abs() > time.Millisecond {
 			return
 		}
-		slice = min(slice, d)
+		left = d - passed
 	}
 }
 
