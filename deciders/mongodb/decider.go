@@ -1,0 +1,307 @@
+// Package mongodb keeps an election in MongoDB, as one document. An update on the
+// document's version decides who leads; a change stream tells candidates and
+// observers of it, where the deployment has change streams.
+//
+//	client, err := mongo.Connect(options.Client().ApplyURI(uri))
+//	...
+//	decider := mongodb.NewDecider(client, "ops", "elections", "web", nil)
+//
+// # What it was tried on
+//
+// Reading, writing and whole elections: on FerretDB 1.24 (SQLite), its commands
+// passed on one at a time since its updates are not atomic under concurrent
+// clients, and on an imitation of a replica set that speaks MongoDB's protocol and
+// runs in the tests. Change streams and announcements: on that imitation only,
+// with the real driver. Not yet on a real mongod, in this project's own tests: set
+// LEADERELECTION_TEST_MONGODB_URI to a replica set's URI and go test runs the whole
+// suite on it. FerretDB itself is no place for an election.
+//
+// # What is written where
+//
+// One document in the collection, whose _id is the election's name:
+//
+//	{_id: "web", version: ObjectId(...), record: "{...}", written: ISODate(...)}
+//
+// Record is the JSON that all stores keep. Each write gives the document a new
+// version, which no earlier one had, also where the document was deleted and made
+// again. Other fields are left alone. Nothing deletes the document. The database
+// and the collection are made by the first write. A sharded collection must have
+// _id as its shard key.
+//
+// # Permissions
+//
+// The actions find, insert and update on the collection, and changeStream for the
+// feed; the role readWrite on the database has them all. An observer needs find
+// and changeStream (role read).
+//
+// # What MongoDB promises
+//
+// A write to one document is atomic, and _id is unique, so of two updates of one
+// version one finds the document changed. Writes wait for {w: "majority", j: true},
+// whatever the client's own write concern is: what a majority of the voting members
+// has in its journal is not rolled back at a fail-over. Reads are the primary's,
+// with read concern "majority" (or "linearizable", see Options): never of what may
+// still be rolled back. See
+// https://www.mongodb.com/docs/manual/core/write-operations-atomicity/,
+// https://www.mongodb.com/docs/manual/reference/write-concern/ and
+// https://www.mongodb.com/docs/manual/reference/read-concern-majority/.
+//
+// What can lose acknowledged writes all the same: a member that is resynchronised
+// from an older copy while it counts for the majority; a replica set forced into a
+// new configuration without its majority; storage that lies about fsync; a restore
+// from a backup. On a standalone mongod a majority is that one server.
+//
+// An update whose answer is a write concern error has happened, but may yet be
+// rolled back: it is reported as an error, and the campaign reads it back.
+//
+// The server's time, in milliseconds, is kept with each update: CommitTS. The write
+// that creates the document has none.
+//
+// # What it costs
+//
+// A leader writes about 515 times an hour at the default term of 15 s. A standby
+// with a change stream waits in a getMore that the server answers when there is
+// news, or after Options.AwaitTime; without one it reads 480 times an hour. The
+// client's own monitoring of each server (a hello, held for 10 s) comes on top. A
+// document has at most 16 MiB; a record here 256 KiB.
+//
+// # How the feed works
+//
+// The change stream is opened first, and then the document is read, so that
+// nothing falls in between; what the stream still delivers of the time before the
+// read is passed over. The driver takes a broken stream up where it was. Change
+// streams need a replica set or a sharded cluster. On a standalone server, and on
+// databases that only speak MongoDB's protocol, the feed fails once and says so,
+// then keeps quiet, and candidates and observers poll; it asks again each hour.
+//
+// For such servers there are Options.Announcements.
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+)
+
+// Options adjusts a Decider. The zero value is right for most.
+type Options struct {
+	// Linearizable makes reads linearizable: also a primary that has been
+	// deposed without knowing it never answers with an old record. Each read
+	// then waits for a write of nothing to reach a majority. It is not needed
+	// for safety, which rests on writes; it costs a standby that polls more
+	// than it gives. A standalone server refuses it.
+	Linearizable bool
+	// AwaitTime is how long the server may hold the feed's getMore before it
+	// answers that there is nothing new. Longer means fewer requests of idle
+	// standbys; where something between cuts connections that are silent for
+	// long, stay below that. Zero: 10 minutes.
+	AwaitTime time.Duration
+	// Announcements names a capped collection in the same database, for
+	// servers that have no change streams: each write is announced there, and
+	// the feed follows it with a tailable cursor. Empty: none; the record is
+	// polled. All candidates and observers of an election must agree. See
+	// CreateAnnouncements.
+	Announcements string
+}
+
+// DefaultAwaitTime is what an AwaitTime of zero means.
+const DefaultAwaitTime = 10 * time.Minute
+
+// Decider is an election in MongoDB. It is a leaderelection.RaceDecider and a
+// leaderelection.ChangeFeed; all its methods may be called by several goroutines
+// at once.
+type Decider struct {
+	client *mongo.Client
+	coll   *mongo.Collection
+	id     string
+	opts   Options
+	owned  bool // the client is the Decider's own
+
+	probeAt atomic.Int64 // when to ask again for change streams, in Unix seconds; 0: now
+}
+
+var (
+	_ leaderelection.RaceDecider = (*Decider)(nil)
+	_ leaderelection.ChangeFeed  = (*Decider)(nil)
+)
+
+// document is what is stored.
+type document struct {
+	ID      string        `bson:"_id"`
+	Version bson.ObjectID `bson:"version"`
+	Record  string        `bson:"record"`
+	Written time.Time     `bson:"written,omitempty"`
+}
+
+// version is a LeaderToken. The zero id is the version of what is not there.
+type version struct {
+	id      bson.ObjectID
+	written time.Time
+}
+
+// CommitTS is the server's time of the write, to the millisecond, or zero for the
+// write that created the document.
+func (v version) CommitTS() time.Time { return v.written }
+
+// NewDecider returns the election kept in the document with _id election, in the
+// collection of the database. The client stays the caller's; it must stay connected
+// while the Decider is in use, and may serve several. Its read and write concerns do
+// not matter: the Decider has its own. Options may be nil. There is nothing to create
+// beforehand.
+func NewDecider(client *mongo.Client, database, collection, election string, opts *Options) *Decider {
+	journal := true
+	reads := readconcern.Majority()
+	d := &Decider{client: client, id: election}
+	if opts != nil {
+		d.opts = *opts
+	}
+	if d.opts.Linearizable {
+		reads = readconcern.Linearizable()
+	}
+	if d.opts.AwaitTime <= 0 {
+		d.opts.AwaitTime = DefaultAwaitTime
+	}
+	d.coll = client.Database(database).Collection(collection, options.Collection().
+		SetWriteConcern(&writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journal}).
+		SetReadConcern(reads).
+		SetReadPreference(readpref.Primary()))
+	return d
+}
+
+// Close disconnects the client that Open has made, for at most as long as ctx
+// lasts. The client given to NewDecider is the caller's: there Close does nothing.
+func (d *Decider) Close(ctx context.Context) error {
+	if !d.owned {
+		return nil
+	}
+	if err := d.client.Disconnect(ctx); err != nil {
+		return fmt.Errorf("leaderelection/mongodb: disconnecting: %w", err)
+	}
+	return nil
+}
+
+// ReadCurrent implements leaderelection.RaceDecider.
+func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	if err := d.before(ctx); err != nil {
+		return nil, d.failed(ctx, "reading", err)
+	}
+	raw, err := d.coll.FindOne(ctx, bson.D{{Key: "_id", Value: d.id}}).Raw()
+	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return &leaderelection.RaceEntry{Token: version{}}, nil
+	case err != nil:
+		return nil, d.failed(ctx, "reading", err)
+	}
+	return d.entry(raw)
+}
+
+// entry is the record in a document.
+func (d *Decider) entry(raw bson.Raw) (*leaderelection.RaceEntry, error) {
+	var doc document
+	err := bson.Unmarshal(raw, &doc)
+	if err == nil && doc.Version.IsZero() {
+		err = errors.New("it has no version")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("leaderelection/mongodb: the document at %s cannot be used: %w: repair or remove it: %w", d.place(), err, leaderelection.ErrPermanent)
+	}
+	e, err := record.Unmarshal(d.place(), []byte(doc.Record))
+	if err != nil {
+		return nil, err
+	}
+	e.Token = version{doc.Version, doc.Written}
+	return e, nil
+}
+
+// WriteEntry implements leaderelection.RaceDecider: one insert, or one
+// findAndModify.
+func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	if err := d.before(ctx); err != nil {
+		return nil, d.failed(ctx, "writing", err)
+	}
+	var at version
+	if entry != nil && entry.Token != nil {
+		v, ours := entry.Token.(version)
+		if !ours {
+			return nil, d.failed(ctx, "writing", fmt.Errorf("the entry's Token is a %T, of another kind of store: %w", entry.Token, leaderelection.ErrPermanent))
+		}
+		at = v
+	}
+	data, err := record.Marshal(entry)
+	if err != nil {
+		return nil, d.failed(ctx, "writing", err)
+	}
+	next := version{id: bson.NewObjectID()}
+	if at.id.IsZero() {
+		err = d.insert(ctx, next, string(data))
+	} else {
+		next.written, err = d.update(ctx, at, next, string(data))
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.announce(ctx)
+	return next, nil
+}
+
+func (d *Decider) insert(ctx context.Context, next version, data string) error {
+	_, err := d.coll.InsertOne(ctx, bson.D{{Key: "_id", Value: d.id}, {Key: "version", Value: next.id}, {Key: "record", Value: data}})
+	switch {
+	case mongo.IsDuplicateKeyError(err):
+		return &leaderelection.LostRaceError{Place: d.place(), Err: err}
+	case err != nil:
+		return d.failed(ctx, "creating", err)
+	}
+	return nil
+}
+
+// update returns when the server says that it wrote.
+func (d *Decider) update(ctx context.Context, at, next version, data string) (time.Time, error) {
+	raw, err := d.coll.FindOneAndUpdate(ctx,
+		bson.D{{Key: "_id", Value: d.id}, {Key: "version", Value: at.id}},
+		bson.D{
+			{Key: "$set", Value: bson.D{{Key: "version", Value: next.id}, {Key: "record", Value: data}}},
+			{Key: "$currentDate", Value: bson.D{{Key: "written", Value: true}}},
+		},
+		options.FindOneAndUpdate().SetReturnDocument(options.After),
+	).Raw()
+	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return time.Time{}, &leaderelection.LostRaceError{Place: d.place()}
+	case err != nil:
+		return time.Time{}, d.failed(ctx, "writing", err)
+	}
+	var doc document
+	if err := bson.Unmarshal(raw, &doc); err != nil {
+		return time.Time{}, d.failed(ctx, "writing", fmt.Errorf("the server's answer: %w", err))
+	}
+	return doc.Written, nil
+}
+
+// before is what each request begins with.
+func (d *Decider) before(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case d.id == "":
+		return fmt.Errorf("the election has no name; give it one: %w", leaderelection.ErrPermanent)
+	}
+	return nil
+}
+
+// place is where the record is, for errors.
+func (d *Decider) place() string {
+	return fmt.Sprintf("MongoDB %s.%s _id %q", d.coll.Database().Name(), d.coll.Name(), d.id)
+}

@@ -1,0 +1,175 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// askAgain is after how long a server that had no change streams is asked again.
+const askAgain = time.Hour
+
+// errNoStreams is what the feed ends with where the server has none.
+var errNoStreams = errors.New("this server has no change streams (they need a replica set): the record is polled")
+
+// Changes implements leaderelection.ChangeFeed by a change stream, or by following
+// Options.Announcements. It yields every state of the document that the stream
+// tells of, also that it was deleted (as an empty election). It ends with an error
+// where the stream ends.
+//
+// On a server without change streams it ends with an error the first time. Later
+// calls would only learn the same: for an hour they yield nothing and wait for the
+// end of ctx, so that candidates and observers poll and nothing is logged over and
+// over.
+func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
+	return func(yield func(*leaderelection.RaceEntry, error) bool) {
+		left := false
+		follow := d.stream
+		if d.opts.Announcements != "" {
+			follow = d.tail
+		}
+		err := follow(ctx, func(e *leaderelection.RaceEntry) bool {
+			left = left || !yield(e, nil)
+			return !left
+		})
+		if !left && ctx.Err() == nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// event is what is needed of a change event.
+type event struct {
+	Type     string         `bson:"operationType"`
+	Time     bson.Timestamp `bson:"clusterTime"`
+	Document bson.Raw       `bson:"fullDocument"`
+	Update   struct {
+		Fields bson.Raw `bson:"updatedFields"`
+	} `bson:"updateDescription"`
+}
+
+// stream follows the document until yield returns false, or with an error.
+func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
+	if err := d.before(ctx); err != nil {
+		return d.failed(ctx, "following", err)
+	}
+	if !d.awaitProbe(ctx) {
+		return ctx.Err()
+	}
+	changes, err := d.coll.Watch(ctx,
+		mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "documentKey._id", Value: d.id}}}}},
+		options.ChangeStream().SetMaxAwaitTime(d.opts.AwaitTime))
+	if noStreams(err) {
+		d.probeAt.Store(time.Now().Add(askAgain).Unix())
+		return fmt.Errorf("leaderelection/mongodb: following %s: %w: %w", d.place(), errNoStreams, err)
+	}
+	if err != nil {
+		return d.failed(ctx, "following", err)
+	}
+	defer func() { _ = changes.Close(context.WithoutCancel(ctx)) }()
+
+	first, read, err := d.readAt(ctx)
+	if err != nil {
+		return err
+	}
+	if !yield(first) {
+		return nil
+	}
+	for changes.Next(ctx) {
+		var ev event
+		if err := bson.Unmarshal(changes.Current, &ev); err != nil {
+			return d.failed(ctx, "following", fmt.Errorf("the change stream's event: %w", err))
+		}
+		e, err := d.changed(ctx, &ev)
+		if err != nil {
+			return err
+		}
+		if old := !ev.Time.After(read) && e.Compare(first) <= 0; old {
+			continue // it happened between the opening of the stream and the read
+		}
+		if !yield(e) {
+			return nil
+		}
+	}
+	if err := changes.Err(); err != nil {
+		return d.failed(ctx, "following", err)
+	}
+	return d.failed(ctx, "following", errors.New("the change stream ended: was the collection dropped or renamed?"))
+}
+
+// readAt reads, and returns also the time of the cluster's clock after that.
+func (d *Decider) readAt(ctx context.Context) (e *leaderelection.RaceEntry, at bson.Timestamp, err error) {
+	s, err := d.client.StartSession()
+	if err != nil {
+		return nil, at, d.failed(ctx, "following", err)
+	}
+	defer s.EndSession(ctx)
+	if e, err = d.ReadCurrent(mongo.NewSessionContext(ctx, s)); err != nil {
+		return nil, at, err
+	}
+	if t := s.OperationTime(); t != nil {
+		at = *t
+	}
+	return e, at, nil
+}
+
+// changed is the record after a change. An update of ours sets version, record
+// and date, so the event holds all there is to know; after another's it reads.
+func (d *Decider) changed(ctx context.Context, ev *event) (*leaderelection.RaceEntry, error) {
+	switch ev.Type {
+	case "insert", "replace":
+		return d.entry(ev.Document)
+	case "update":
+		fields := ev.Update.Fields
+		if _, err := fields.LookupErr("record"); err == nil {
+			if _, err := fields.LookupErr("version"); err == nil {
+				return d.entry(fields)
+			}
+		}
+		return d.ReadCurrent(ctx)
+	case "delete":
+		return &leaderelection.RaceEntry{Token: version{}}, nil
+	}
+	return d.ReadCurrent(ctx)
+}
+
+// noStreams says whether err says that the server has no change streams at all.
+func noStreams(err error) bool {
+	return slices.ContainsFunc(mongo.ErrorCodes(err), func(code int) bool {
+		switch code {
+		case 40573, // a standalone mongod
+			40324, // no such stage
+			59,    // no such command
+			115,   // not supported (by a database that speaks MongoDB's protocol)
+			238:   // not implemented (FerretDB)
+			return true
+		}
+		return false
+	})
+}
+
+// awaitProbe waits until it is time to ask for change streams (again), and says
+// whether that came before the end of ctx.
+func (d *Decider) awaitProbe(ctx context.Context) bool {
+	at := d.probeAt.Load()
+	if at == 0 {
+		return true
+	}
+	timer := time.NewTimer(time.Until(time.Unix(at, 0)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
