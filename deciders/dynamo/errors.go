@@ -75,8 +75,8 @@ func (d *Decider) failed(ctx context.Context, doing string, err error) error {
 // judge says what to do about an error of the client, and whether no retry can
 // cure it. What it does not know may pass.
 func judge(err error) (advice string, forGood bool) {
-	if strings.Contains(err.Error(), "Missing Region") { // the endpoint rules have no type for it
-		return "the client has no region: set AWS_REGION, or the region in its configuration", true
+	if strings.Contains(err.Error(), "endpoint rule error") { // which has no type of its own
+		return "the client knows no endpoint: set AWS_REGION, or the region in its configuration", true
 	}
 	var api smithy.APIError
 	if !errors.As(err, &api) {

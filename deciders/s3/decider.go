@@ -1,0 +1,239 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+)
+
+// Client is what a Decider needs of a *s3.Client of the AWS SDK.
+type Client interface {
+	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
+	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
+	// DeleteObject is called only by VerifyConditionalWrites.
+	DeleteObject(context.Context, *s3.DeleteObjectInput, ...func(*s3.Options)) (*s3.DeleteObjectOutput, error)
+}
+
+var (
+	_ Client                     = (*s3.Client)(nil)
+	_ leaderelection.RaceDecider = (*Decider)(nil)
+)
+
+// Options says how the object is written, and what the server wants otherwise
+// than Amazon's. The zero value is right for Amazon and for most servers.
+type Options struct {
+	// ACL, StorageClass, ServerSideEncryption and SSEKMSKeyID are those of each
+	// PutObject. Empty: as the bucket has it, which is best for most.
+	ACL                  types.ObjectCannedACL
+	StorageClass         types.StorageClass
+	ServerSideEncryption types.ServerSideEncryption
+	SSEKMSKeyID          string
+	// ExpectedBucketOwner is the account that must own the bucket: a bucket of
+	// that name in another account is refused with 403. Empty: any.
+	ExpectedBucketOwner string
+	// ChecksumAlgorithm has the SDK add a checksum to each upload, which
+	// buckets with Object Lock's default retention require. Empty: none, which
+	// suits the servers that know no checksum trailers.
+	ChecksumAlgorithm types.ChecksumAlgorithm
+	// UnquotedETag sends If-Match without quotes around the ETag, for servers
+	// that compare it as a bare string. Amazon, MinIO and R2 take it in quotes.
+	UnquotedETag bool
+}
+
+// Decider keeps one election in one object. Its methods may be called by several
+// goroutines at once.
+type Decider struct {
+	client      Client
+	bucket, key string
+	place       string
+	o           Options
+	wrong       error // what keeps it from working at all
+	call        []func(*s3.Options)
+}
+
+// NewDecider returns a decider for the election in the object key of bucket.
+// Client is a *s3.Client of the AWS SDK, whose region, endpoint and credentials
+// count; bucket is a bucket's name or an access point's ARN. Options may be nil.
+// It makes no request: a name that cannot be is reported by the first call.
+func NewDecider(client Client, bucket, key string, options *Options) *Decider {
+	d := &Decider{client: client, bucket: bucket, key: key, place: fmt.Sprintf("S3 bucket %q, object %q", bucket, key)}
+	if options != nil {
+		d.o = *options
+	}
+	d.call = []func(*s3.Options){once}
+	if c, ok := client.(interface{ Options() s3.Options }); ok {
+		o := c.Options()
+		if o.BaseEndpoint != nil {
+			d.place += " at " + *o.BaseEndpoint
+		} else if o.Region != "" {
+			d.place += " in " + o.Region
+		}
+	}
+	switch {
+	case bucket == "":
+		d.wrong = permanent("no bucket is named")
+	case key == "" || len(key) > maxKey:
+		d.wrong = permanent("the object's key has %d bytes: it must have 1 to %d", len(key), maxKey)
+	}
+	return d
+}
+
+// maxKey is S3's limit to the length of keys, in bytes.
+const maxKey = 1024
+
+// once switches off, for one request, the client's own retries and the checksum
+// that it would add unasked.
+func once(o *s3.Options) {
+	o.Retryer = aws.NopRetryer{}
+	o.RetryMaxAttempts = 0 // else it would wrap the Retryer
+	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+}
+
+// String names the place: bucket, object, and endpoint or region.
+func (d *Decider) String() string { return d.place }
+
+// token is a version of the object: its ETag, bare, or the empty one where there
+// is no object.
+type token struct {
+	etag   string
+	commit time.Time
+}
+
+// CommitTS is Last-Modified, or the Date of the answer to the write, in whole
+// seconds.
+func (t *token) CommitTS() time.Time { return t.commit }
+
+// ReadCurrent implements leaderelection.RaceDecider with a GetObject.
+func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	if err := d.ready(ctx); err != nil {
+		return nil, d.failed(ctx, "reading", err)
+	}
+	data, t, err := d.get(ctx, d.key)
+	switch {
+	case isMissing(err):
+		return &leaderelection.RaceEntry{Token: &token{}}, nil
+	case err != nil:
+		return nil, d.failed(ctx, "reading", err)
+	}
+	e, err := record.Unmarshal(d.place, data)
+	if err != nil {
+		return nil, err
+	}
+	e.Token = t
+	return e, nil
+}
+
+// WriteEntry implements leaderelection.RaceDecider with a PutObject that is
+// conditional on the ETag. A refusal is a leaderelection.LostRaceError, without
+// the current record, which S3 does not return.
+func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	if err := d.ready(ctx); err != nil {
+		return nil, d.failed(ctx, "writing", err)
+	}
+	data, err := record.Marshal(entry)
+	if err != nil {
+		return nil, d.failed(ctx, "writing", err)
+	}
+	at, ours := entry.Token.(*token)
+	if entry.Token != nil && (!ours || at == nil) {
+		return nil, d.failed(ctx, "writing", permanent("the token (a %T) was not made by this package", entry.Token))
+	}
+	t, err := d.put(ctx, d.key, data, at)
+	switch {
+	case isRefused(err):
+		return nil, &leaderelection.LostRaceError{Place: d.place, Err: err}
+	case err != nil:
+		return nil, d.failed(ctx, "writing", err)
+	}
+	return t, nil
+}
+
+// get returns an object's content and version.
+func (d *Decider) get(ctx context.Context, key string) ([]byte, *token, error) {
+	in := &s3.GetObjectInput{Bucket: &d.bucket, Key: &key}
+	if d.o.ExpectedBucketOwner != "" {
+		in.ExpectedBucketOwner = &d.o.ExpectedBucketOwner
+	}
+	out, err := d.client.GetObject(ctx, in, d.call...)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer out.Body.Close()
+	var b bytes.Buffer
+	if n := aws.ToInt64(out.ContentLength); n > 0 && n <= record.MaxSize {
+		b.Grow(int(n) + bytes.MinRead) // so that reading to the end does not grow it
+	}
+	_, err = b.ReadFrom(io.LimitReader(out.Body, record.MaxSize+1)) // one more is refused
+	if n := out.ContentLength; err == nil && n != nil && *n != int64(b.Len()) && *n <= record.MaxSize {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("the answer was cut off: %w", err)
+	}
+	t := &token{etag: bare(aws.ToString(out.ETag)), commit: aws.ToTime(out.LastModified)}
+	if t.etag == "" {
+		return nil, nil, errNoETag()
+	}
+	return b.Bytes(), t, nil
+}
+
+// put writes an object if it still has the version at, where nil and the empty
+// one mean that there must be none.
+func (d *Decider) put(ctx context.Context, key string, data []byte, at *token) (*token, error) {
+	in := &s3.PutObjectInput{
+		Bucket:               &d.bucket,
+		Key:                  &key,
+		Body:                 bytes.NewReader(data),
+		ContentType:          &contentType,
+		ACL:                  d.o.ACL,
+		StorageClass:         d.o.StorageClass,
+		ServerSideEncryption: d.o.ServerSideEncryption,
+		ChecksumAlgorithm:    d.o.ChecksumAlgorithm,
+	}
+	if d.o.SSEKMSKeyID != "" {
+		in.SSEKMSKeyId = &d.o.SSEKMSKeyID
+	}
+	if d.o.ExpectedBucketOwner != "" {
+		in.ExpectedBucketOwner = &d.o.ExpectedBucketOwner
+	}
+	switch {
+	case at == nil || at.etag == "":
+		in.IfNoneMatch = &anyETag
+	case d.o.UnquotedETag:
+		in.IfMatch = &at.etag
+	default:
+		in.IfMatch = aws.String(`"` + at.etag + `"`)
+	}
+	out, err := d.client.PutObject(ctx, in, d.call...)
+	if err != nil {
+		return nil, err
+	}
+	t := &token{etag: bare(aws.ToString(out.ETag))}
+	if t.etag == "" {
+		return nil, errNoETag() // written, it seems, but as which version?
+	}
+	t.commit, _ = awsmiddleware.GetServerTime(out.ResultMetadata)
+	return t, nil
+}
+
+var (
+	contentType = "application/json"
+	anyETag     = "*"
+)
+
+// bare returns an ETag without quotes and without the mark of a weak one, which
+// proxies that compress add to a strong one.
+func bare(etag string) string {
+	return strings.Trim(strings.TrimPrefix(etag, "W/"), `"`)
+}

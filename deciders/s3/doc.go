@@ -1,0 +1,100 @@
+// Package s3 keeps an election in one object of an S3 bucket, at Amazon or at a
+// server that speaks S3 and honours conditional writes.
+//
+//	cfg, err := config.LoadDefaultConfig(ctx)
+//	...
+//	d := s3.NewDecider(awss3.NewFromConfig(cfg), "my-bucket", "elections/nightly", nil)
+//
+// # What is written where
+//
+// One object per election: the record as JSON, the same in every store, with the
+// content type application/json. Its version is its ETag. The ETag of ordinary
+// objects is the MD5 of their content, so equal bytes have equal ETags; no two
+// records of an election are equal, because each write raises the pair of
+// election number and extension. Never delete the object: it holds the fencing
+// token's count. Exempt it from lifecycle rules that expire objects.
+//
+// # What the store promises
+//
+// A PutObject with If-None-Match: * creates the object only where there is none,
+// and one with If-Match replaces it only while it has that ETag
+// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html);
+// of several at once one succeeds. A refusal is 412, or 404 where the object was
+// deleted. 409 ConditionalRequestConflict says that another request was under way;
+// nothing was written, and Amazon's advice (fetch the ETag, try again) is what
+// follows on a lost race, so it is reported as one. Reads see what was written
+// before
+// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/Welcome.html#ConsistencyModel).
+// An acknowledged write is stored in several zones (one, in the One Zone classes);
+// no setting loses it within the bucket. A replica of the bucket in another region
+// is another bucket: replication is asynchronous, so all candidates must use one
+// and the same, and not a multi-region access point.
+//
+// # Servers that only look like S3
+//
+// A server that ignores If-Match or If-None-Match answers every write with
+// success, and every candidate leads. That is the worst that can happen here, and
+// nothing in ordinary operation shows it. Call VerifyConditionalWrites before
+// trusting a server that is not Amazon's, and after each of its upgrades. Known
+// to matter (what was only read about is marked so):
+//
+//   - versitygw v1.8.0, gofakes3 v1.2.0: sound; this package's tests run on them.
+//   - MinIO (not tested): supports both conditions. A release of August 2025
+//     took If-Match on a missing object for true
+//     (https://github.com/minio/minio/issues/21526, since mended), which is
+//     harmless as long as nobody deletes the object.
+//   - Cloudflare R2 (not tested): supports both conditions
+//     (https://developers.cloudflare.com/r2/api/s3/conditional-operations/). More
+//     than one write a second on one object is refused with 429, and tried again.
+//     Its region is "auto".
+//   - Ceph RGW (not tested): answers 412, not 404, where the object is missing.
+//     Whether a release decides and writes in one step, only a try can tell.
+//   - Google Cloud Storage's XML API has headers of its own for this: use
+//     deciders/gcs.
+//
+// ETags are compared without their quotes and without a weak prefix, and sent in
+// quotes; Options.UnquotedETag is for servers that want them bare. The SDK's
+// default of adding a CRC32 trailer to uploads, which many servers refuse, is
+// switched off for these requests unless Options.ChecksumAlgorithm asks for one:
+// over https TLS protects the few hundred bytes, over http the signature covers
+// them.
+//
+// # Permissions
+//
+// s3:PutObject and s3:GetObject on the object (a conditional write by ETag needs
+// both), and s3:ListBucket on the bucket: without it, S3 says 403 instead of 404
+// where the object does not exist yet. VerifyConditionalWrites writes, reads and
+// deletes objects whose keys begin with the election's key and ".verify-": it
+// needs s3:PutObject, s3:GetObject and, to leave nothing behind, s3:DeleteObject
+// on these. With SSE-KMS also kms:GenerateDataKey and kms:Decrypt on the key. A
+// bucket policy with the condition keys s3:if-match and s3:if-none-match can
+// refuse all unconditional writes.
+//
+// # Costs
+//
+// At the defaults (a term of 15 s, a skew of 1 s) a leader makes about 515 PUT
+// requests an hour and each standby 480 GET requests, failed ones included. At
+// 0.005 USD per thousand PUTs and 0.0004 USD per thousand GETs (S3 Standard,
+// us-east-1 in 2025) that is about 1.90 USD a month for the leader and 0.14 USD
+// for each standby. In a versioned bucket each write leaves a version behind,
+// some 12,000 a day: add a lifecycle rule that removes noncurrent versions after a
+// day. The infrequent-access classes bill at least 128 KB and 30 days for each
+// write: do not use them.
+//
+// # Limits
+//
+// A prefix takes 3,500 writes a second, far more than an election needs. A key has
+// at most 1,024 bytes.
+//
+// # The store's time
+//
+// CommitTS is Last-Modified for a version that was read, and the answer's Date
+// header for one just written: whole seconds, both.
+//
+// # Deadlines
+//
+// Each request is one attempt within the ctx it is given: the client's own
+// retries are switched off for these requests, whatever the client was configured
+// with, because the campaign retries and knows how to find out what became of a
+// write whose answer was lost.
+package s3

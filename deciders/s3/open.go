@@ -1,0 +1,78 @@
+package s3
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/c8e606e4/leaderelection/deciders/internal/awsurl"
+)
+
+// Open returns a decider for an election given as a URL, for programs that take
+// it from a flag or the environment:
+//
+//	s3://BUCKET/KEY?region=eu-central-1
+//
+// KEY may have slashes, and characters escaped as in any URL. The parameters,
+// all optional:
+//
+//	region          the region; else as the environment says
+//	endpoint        the URL of another server, as https://minio.example:9000
+//	path_style      true: the bucket is in the URL's path, not in the host's name
+//	profile         a profile of the shared AWS configuration
+//	acl             Options.ACL
+//	storage_class   Options.StorageClass
+//	sse             Options.ServerSideEncryption, as AES256 or aws:kms
+//	sse_kms_key_id  Options.SSEKMSKeyID
+//	bucket_owner    Options.ExpectedBucketOwner
+//	checksum        Options.ChecksumAlgorithm, as CRC32
+//	unquoted_etag   true: Options.UnquotedETag
+//	verify          true: VerifyConditionalWrites must find nothing
+//
+// Credentials come from the SDK's usual chain (environment, shared files,
+// container or instance role), never from the URL. Any other parameter, and one
+// given twice, is an error. Errors wrap leaderelection.ErrPermanent where no
+// retry can help; without verify no request is made to S3.
+func Open(ctx context.Context, u *url.URL) (*Decider, error) {
+	d, verify, err := open(ctx, u)
+	if err == nil && verify {
+		err = d.VerifyConditionalWrites(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("leaderelection/s3: opening %s: %w", u.Redacted(), err)
+	}
+	return d, nil
+}
+
+func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) {
+	in, err := awsurl.Parse(u, "s3")
+	if err != nil {
+		return nil, false, err
+	}
+	o := &Options{
+		ACL:                  types.ObjectCannedACL(in.String("acl")),
+		StorageClass:         types.StorageClass(in.String("storage_class")),
+		ServerSideEncryption: types.ServerSideEncryption(in.String("sse")),
+		SSEKMSKeyID:          in.String("sse_kms_key_id"),
+		ExpectedBucketOwner:  in.String("bucket_owner"),
+		ChecksumAlgorithm:    types.ChecksumAlgorithm(in.String("checksum")),
+		UnquotedETag:         in.Bool("unquoted_etag"),
+	}
+	pathStyle := in.Bool("path_style")
+	verify = in.Bool("verify")
+	cfg, endpoint, err := in.Load(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
+		o.UsePathStyle = pathStyle
+		if endpoint != nil {
+			o.BaseEndpoint = endpoint
+		}
+	})
+	d = NewDecider(client, in.Host, in.Key, o)
+	return d, verify, d.wrong
+}

@@ -1,0 +1,203 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+// VerifyConditionalWrites tries out whether the server honours the conditions
+// that an election rests on: that one who must create does not overwrite, that
+// one with an old ETag changes nothing, and that of several who write at once one
+// wins. A server that fails it is reported with an error that wraps
+// leaderelection.ErrPermanent and says what it did; passing is evidence, not
+// proof. Any other error says that it could not be tried out.
+//
+// It is for set-up and diagnosis: it makes some hundred requests, in a few
+// seconds. It leaves the election's own object alone and works on objects
+// beside it, whose keys begin with the election's key and ".verify-"; it deletes
+// them, where the credentials allow that. It may be called while the election is
+// going on.
+func (d *Decider) VerifyConditionalWrites(ctx context.Context) error {
+	if err := d.ready(ctx); err != nil {
+		return d.failed(ctx, "verifying conditional writes of", err)
+	}
+	v := &verification{d: d, prefix: d.key[:min(len(d.key), maxKey-64)] + ".verify-" + rand.Text()[:16]}
+	defer v.clean(ctx)
+	for _, step := range []func(context.Context) error{v.conditions, v.races} {
+		if err := step(ctx); err != nil {
+			return d.failed(ctx, "verifying conditional writes of", err)
+		}
+	}
+	return nil
+}
+
+// verification is one run.
+type verification struct {
+	d      *Decider
+	prefix string
+	keys   []string
+	count  int
+}
+
+// key returns the key of a new object.
+func (v *verification) key() string {
+	key := fmt.Sprintf("%s-%d", v.prefix, len(v.keys))
+	v.keys = append(v.keys, key)
+	return key
+}
+
+// content is never the same twice, so that no two versions have one ETag.
+func (v *verification) content() []byte {
+	v.count++
+	return fmt.Appendf(nil, "leaderelection verifies that this server honours conditional writes: %s %d\n", v.prefix, v.count)
+}
+
+// conditions tries each condition, one request at a time.
+func (v *verification) conditions(ctx context.Context) error {
+	if err := v.mustRefuse(ctx, v.key(), &token{etag: "0123456789abcdef0123456789abcdef"}, "If-Match on an object that does not exist"); err != nil {
+		return err
+	}
+	key := v.key()
+	first, _, err := v.mustWrite(ctx, key, nil, "If-None-Match: * on an object that does not exist")
+	if err != nil {
+		return err
+	}
+	if err := v.mustRefuse(ctx, key, nil, "If-None-Match: * on an object that exists"); err != nil {
+		return err
+	}
+	second, data, err := v.mustWrite(ctx, key, first, "If-Match with the ETag that the write before returned")
+	if err != nil {
+		return err
+	}
+	if second.etag == first.etag {
+		return permanent("two different contents have the ETag %q: the server's ETags are no versions", first.etag)
+	}
+	if err := v.mustRefuse(ctx, key, first, "If-Match with an old ETag"); err != nil {
+		return err
+	}
+	var got []byte
+	var read *token
+	err = patiently(ctx, func() (err error) { got, read, err = v.d.get(ctx, key); return err })
+	switch {
+	case err != nil:
+		return err
+	case !bytes.Equal(got, data):
+		return permanent("a read after the write returned %q, not what was written: reads are stale, or a write was lost", got)
+	case read.etag != second.etag:
+		return permanent("a read returned the ETag %q, and the write %q: set UnquotedETag if that is what differs, else the server's ETags are no versions", read.etag, second.etag)
+	}
+	return nil
+}
+
+// mustWrite makes a write that the server must accept.
+func (v *verification) mustWrite(ctx context.Context, key string, at *token, what string) (t *token, data []byte, err error) {
+	data = v.content()
+	err = patiently(ctx, func() (err error) { t, err = v.d.put(ctx, key, data, at); return err })
+	if isRefused(err) { // which an attempt before, whose answer was lost, may have led to
+		err = fmt.Errorf("%s was refused; should that stay so, try UnquotedETag: %w", what, err)
+	}
+	return t, data, err
+}
+
+// mustRefuse makes a write that the server must refuse.
+func (v *verification) mustRefuse(ctx context.Context, key string, at *token, what string) error {
+	err := patiently(ctx, func() error { _, err := v.d.put(ctx, key, v.content(), at); return err })
+	switch {
+	case err == nil:
+		return permanent("the server accepted %s: it ignores the condition, and would let several lead at once", what)
+	case isRefused(err):
+		return nil
+	}
+	return err
+}
+
+// races has several write at once, with the same condition.
+func (v *verification) races(ctx context.Context) error {
+	const rounds, updates = 3, 4
+	for range rounds {
+		key := v.key()
+		at, err := v.race(ctx, key, nil)
+		for range updates {
+			if err != nil {
+				return err
+			}
+			at, err = v.race(ctx, key, at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// race returns the version that is there after a race from the version at.
+func (v *verification) race(ctx context.Context, key string, at *token) (*token, error) {
+	const racers = 8
+	var wg sync.WaitGroup
+	var data [racers][]byte
+	var won [racers]*token
+	var errs [racers]error
+	for i := range racers {
+		data[i] = v.content()
+		wg.Go(func() { won[i], errs[i] = v.d.put(ctx, key, data[i], at) })
+	}
+	wg.Wait()
+	winner := -1
+	for i := range racers {
+		if won[i] == nil {
+			continue
+		}
+		if winner >= 0 {
+			return nil, permanent("several of %d writes at once with the same condition were accepted: the server does not decide and write in one step, and would let several lead at once", racers)
+		}
+		winner = i
+	}
+	var got []byte
+	var now *token
+	err := patiently(ctx, func() (err error) { got, now, err = v.d.get(ctx, key); return err })
+	switch {
+	case winner < 0 && (err != nil || at != nil && now.etag == at.etag):
+		return nil, fmt.Errorf("none of %d writes at once was accepted, so nothing is shown: %w", racers, errs[0])
+	case err != nil:
+		return nil, err
+	case winner >= 0 && !bytes.Equal(got, data[winner]):
+		return nil, permanent("of %d writes at once one was accepted, and a read returned another's content: %q", racers, got)
+	}
+	return now, nil
+}
+
+// patiently tries again, a few times, where the server is busy.
+func patiently(ctx context.Context, try func() error) error {
+	const tries = 6
+	for n := 1; ; n++ {
+		err := try()
+		if err == nil || isRefused(err) || n == tries {
+			return err
+		}
+		if _, forGood := judge(err); forGood {
+			return err
+		}
+		again := time.NewTimer(100 * time.Millisecond << n)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return err
+		}
+	}
+}
+
+// clean deletes what was written, also where ctx has ended.
+func (v *verification) clean(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	for _, key := range v.keys {
+		_, _ = v.d.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &v.d.bucket, Key: &key}, v.d.call...)
+	}
+}
