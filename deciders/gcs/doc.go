@@ -1,0 +1,94 @@
+// Package gcs keeps an election in one object of a Google Cloud Storage bucket: a
+// store that whoever runs on Google Cloud has, and that needs no server.
+//
+//	client, err := storage.NewClient(ctx)
+//	...
+//	d := gcs.NewDecider(client, "my-bucket", "elections/nightly", nil)
+//
+// # What is written where
+//
+// One object per election, at the name that NewDecider is given. Its content is
+// the record, as JSON, the same in every store; "gcloud storage cat" shows it. An
+// object at that name whose content is anything else is not ours, and is refused
+// rather than overwritten. Nothing is ever deleted: the record of an election that
+// nobody leads holds the fencing token's count.
+//
+// # What the store promises
+//
+// A write with the precondition ifGenerationMatch happens only if the object's
+// live generation is the one given, 0 meaning that there is no object, and fails
+// with 412 otherwise (https://cloud.google.com/storage/docs/request-preconditions).
+// Reads after writes are strongly consistent, in all of a bucket's regions, save
+// for objects that are public and cacheable
+// (https://cloud.google.com/storage/docs/consistency); the Decider writes its
+// object with Cache-Control no-store. A generation never comes back.
+//
+// Acknowledged writes are on several devices in at least two zones. In a dual- or
+// multi-region bucket a write is acknowledged before the other region has the
+// content (https://cloud.google.com/storage/docs/availability-durability); where a
+// whole region burns down in that time, the last extensions go with it, and the
+// election is as it was a little earlier. No other setting loses them, but these
+// harm an election:
+//
+//   - A lifecycle rule that deletes by age would one day delete the record of an
+//     election that stood still, and its count would begin anew. Exclude the
+//     object's prefix.
+//   - A retention policy or an object hold keeps the record from being replaced:
+//     every write is refused (403).
+//   - Soft delete (on by default, 7 days) and object versioning keep each replaced
+//     generation, and bill it: half a kilobyte per write, 87,000 writes a week.
+//     Prefer a bucket that has neither, or versioning with a lifecycle rule that
+//     deletes noncurrent versions.
+//   - Nearline, Coldline and Archive as the default class bill each replaced
+//     record for 30 days and more. Prefer Standard.
+//
+// # Permissions
+//
+// storage.objects.get to read the record; storage.objects.create and
+// storage.objects.delete to write it, since replacing an object deletes the old
+// one; storage.objects.list, so that the first look can tell an empty election from
+// a bucket that does not exist. The role Storage Object User
+// (roles/storage.objectUser) has them all; an IAM condition on resource.name can
+// hold it to the election's prefix. An observer that never writes needs Storage
+// Object Viewer (roles/storage.objectViewer). Setting Options.ACL or
+// Options.PredefinedACL needs storage.objects.setIamPolicy as well; with
+// Options.KMSKeyName it is Cloud Storage's service agent that needs Cloud KMS
+// CryptoKey Encrypter/Decrypter on the key.
+//
+// # Costs
+//
+// At the defaults (a term of 15 s, a skew of 1 s) a leader makes about 515 writes
+// an hour, each a class A operation, and each standby 480 reads, each a class B
+// operation (https://cloud.google.com/storage/pricing). In Standard storage in one
+// region, at 0.005 USD per thousand class A and 0.0004 USD per thousand class B
+// operations, that is about 1.90 USD a month for the leader and 0.14 USD for each
+// standby. A longer term costs less in proportion.
+//
+// # Limits
+//
+// One object takes about one write a second
+// (https://cloud.google.com/storage/quotas), and answers 429 beyond. At the
+// defaults an election writes once in 7 s, and candidates write only when the
+// record is free. With terms below 3 s or so, extensions alone come near the limit:
+// do not do that here. A 429 is retried within the term. Bucket names have 3 to
+// 222 characters, object names up to 1,024 bytes.
+//
+// # The store's time
+//
+// CommitTS of a token that WriteEntry returned is the object's Updated, in
+// milliseconds at least; of one that ReadCurrent returned it is the Last-Modified
+// header of the download, the same moment in whole seconds. To learn it more
+// precisely would take a second request for each look.
+//
+// # Deadlines
+//
+// Each look and each write is one request, made once, within the ctx it is given:
+// the client's own retries are switched off for the Decider's requests, whatever
+// the client was made with, because the campaign retries, and knows how to find out
+// what became of a write whose answer was lost. (A retry of the client's would meet
+// its own write that had landed, and take it for a lost race.) Where a download
+// breaks off in the middle, the client asks for the rest of that same generation.
+//
+// Clients of both of Google's transports will do: storage.NewClient, which is what
+// the tests use, and storage.NewGRPCClient.
+package gcs

@@ -1,0 +1,198 @@
+package gcs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"cloud.google.com/go/auth"
+	"cloud.google.com/go/storage"
+	"golang.org/x/oauth2"
+	"google.golang.org/api/googleapi"
+	"google.golang.org/api/iterator"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// What is being done, for errors.
+const (
+	reading = "reading"
+	writing = "writing"
+	looking = "looking for the bucket of"
+)
+
+// failed says what was being done, to which place, and what to do about it.
+func (d *Decider) failed(doing string, err error) error {
+	k := classify(err)
+	if k == lost && doing == writing {
+		return &leaderelection.LostRaceError{Place: d.place, Err: err}
+	}
+	if errors.Is(err, leaderelection.ErrPermanent) {
+		return fmt.Errorf("leaderelection/gcs: %s %s: %w", doing, d.place, err)
+	}
+	if hint := k.hint(err); hint != "" {
+		return fmt.Errorf("leaderelection/gcs: %s %s: %s: %w: %w", doing, d.place, hint, leaderelection.ErrPermanent, err)
+	}
+	return fmt.Errorf("leaderelection/gcs: %s %s: %w", doing, d.place, err)
+}
+
+// kind is what an answer of the store means.
+type kind int
+
+const (
+	passing kind = iota // may work the next time
+	lost                // the generation is another
+	missing             // there is no such bucket
+	refused             // no permission
+	unknown             // the credentials are not accepted
+	invalid             // the request can never be right
+)
+
+// hint is what to do about what no retry can cure; empty for what may pass.
+func (k kind) hint(err error) string {
+	switch k {
+	case missing:
+		return "there is no such bucket: make it, or correct its name"
+	case refused:
+		for _, r := range reasons(err) {
+			switch r {
+			case "retentionPolicyNotMet", "objectUnderActiveHold":
+				return "the bucket keeps objects from being replaced (" + r + "): a record is replaced every few seconds, so use a bucket without a retention policy or holds"
+			}
+		}
+		return "not permitted: storage.objects.get, .create, .delete and .list are needed on the bucket (the role Storage Object User has them)"
+	case unknown:
+		return "the credentials are not accepted: they are missing, wrong or expired"
+	case invalid:
+		return "the store does not allow that: check the names and options"
+	}
+	return ""
+}
+
+// classify says what err means, whichever transport the client uses.
+func classify(err error) kind {
+	// The ctx has ended: whatever else err says is a consequence.
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return passing
+	}
+	var answer *googleapi.Error
+	if errors.As(err, &answer) {
+		return ofHTTP(answer)
+	}
+	var noToken *oauth2.RetrieveError
+	if errors.As(err, &noToken) {
+		return ofTokenServer(noToken.Response)
+	}
+	var noAuth *auth.Error
+	if errors.As(err, &noAuth) {
+		return ofTokenServer(noAuth.Response)
+	}
+	if errors.Is(err, storage.ErrBucketNotExist) || errors.Is(err, storage.ErrObjectNotExist) {
+		return missing
+	}
+	switch status.Code(err) {
+	case codes.FailedPrecondition:
+		return lost
+	case codes.NotFound:
+		return missing
+	case codes.PermissionDenied:
+		return refused
+	case codes.Unauthenticated:
+		return unknown
+	case codes.InvalidArgument, codes.Unimplemented:
+		return invalid
+	}
+	return passing
+}
+
+func ofHTTP(e *googleapi.Error) kind {
+	switch e.Code {
+	case http.StatusPreconditionFailed:
+		return lost
+	case http.StatusNotFound:
+		return missing
+	case http.StatusUnauthorized:
+		return unknown
+	case http.StatusForbidden:
+		// Some quotas say 403 where others say 429.
+		if slices.ContainsFunc(reasons(e), func(r string) bool { return strings.HasSuffix(strings.ToLower(r), "ratelimitexceeded") }) {
+			return passing
+		}
+		return refused
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return passing
+	}
+	if e.Code >= 400 && e.Code < 500 {
+		return invalid
+	}
+	return passing
+}
+
+// ofTokenServer: a token server that refuses the credentials will do so again;
+// one that cannot be reached or is in trouble may recover.
+func ofTokenServer(r *http.Response) kind {
+	if r != nil && (r.StatusCode == http.StatusBadRequest || r.StatusCode == http.StatusUnauthorized || r.StatusCode == http.StatusForbidden) {
+		return unknown
+	}
+	return passing
+}
+
+// reasons are the words by which Google's JSON errors are told apart.
+func reasons(err error) (words []string) {
+	var e *googleapi.Error
+	if errors.As(err, &e) {
+		for _, item := range e.Errors {
+			words = append(words, item.Reason)
+		}
+	}
+	return words
+}
+
+// notFound says whether a read found no object, or no bucket: the SDK does not
+// tell the two apart.
+func notFound(err error) bool {
+	return errors.Is(err, storage.ErrObjectNotExist) || errors.Is(err, storage.ErrBucketNotExist)
+}
+
+// findBucket returns an error where the bucket does not exist. A candidate that
+// may not list objects cannot know, and learns it from its first write.
+func (d *Decider) findBucket(ctx context.Context) error {
+	it := d.bucket.Objects(ctx, &storage.Query{Prefix: d.name, Projection: storage.ProjectionNoACL})
+	it.PageInfo().MaxSize = 1
+	_, err := it.Next()
+	if err == nil || errors.Is(err, iterator.Done) || classify(err) == refused {
+		return nil
+	}
+	return err
+}
+
+// checkNames says what the store will never allow. It leaves the finer points to
+// the store.
+func checkNames(bucket, object string) error {
+	wrong := func(what, name, why string) error {
+		return fmt.Errorf("the %s name %q %s: %w", what, name, why, leaderelection.ErrPermanent)
+	}
+	switch {
+	case len(bucket) < 3 || len(bucket) > 222:
+		return wrong("bucket", bucket, "must have 3 to 222 characters")
+	case strings.ContainsFunc(bucket, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' || r == '_' || r == '.')
+	}):
+		return wrong("bucket", bucket, "may have only a-z, 0-9, '-', '_' and '.'")
+	case object == "" || len(object) > 1024:
+		return wrong("object", object, "must have 1 to 1024 bytes")
+	case !utf8.ValidString(object):
+		return wrong("object", object, "is not UTF-8")
+	case strings.ContainsAny(object, "\r\n"):
+		return wrong("object", object, "must not have a line break")
+	case object == "." || object == "..":
+		return wrong("object", object, "is reserved")
+	}
+	return nil
+}
