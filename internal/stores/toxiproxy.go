@@ -1,0 +1,69 @@
+package stores
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// Proxy is a TCP proxy in front of a server: toxiproxy, in a process of its own.
+type Proxy struct {
+	// Addr is where it listens: host and port.
+	Addr string
+
+	t       testing.TB
+	control string
+}
+
+// Toxiproxy starts a proxy to each of the servers that listen on these
+// addresses; one may be named several times, for proxies that are cut one by
+// one.
+func Toxiproxy(t testing.TB, upstreams ...string) []*Proxy {
+	t.Helper()
+	s := Server(t, "toxiproxy", upstreams...)
+	proxies := make([]*Proxy, len(upstreams))
+	for i := range upstreams {
+		p := &Proxy{t: t, control: fmt.Sprintf("http://%s/%d", s.Addr, i)}
+		p.Addr = p.ask(http.MethodGet, "")
+		proxies[i] = p
+	}
+	return proxies
+}
+
+// Cut closes all connections, and refuses new ones, until Heal.
+func (p *Proxy) Cut() { p.ask(http.MethodPost, "/cut") }
+
+// Hang lets connections stand, and new ones be made, but no byte through in
+// either direction, until Heal: as when a network loses everything.
+func (p *Proxy) Hang() { p.ask(http.MethodPost, "/hang") }
+
+// Slow delays all that comes from the server, until Heal.
+func (p *Proxy) Slow(by time.Duration) {
+	p.ask(http.MethodPost, fmt.Sprintf("/slow?ms=%d", by.Milliseconds()))
+}
+
+// Heal undoes Cut, Hang and Slow. Connections that hung are closed: what they
+// lost is lost.
+func (p *Proxy) Heal() { p.ask(http.MethodPost, "/heal") }
+
+func (p *Proxy) ask(method, path string) string {
+	p.t.Helper()
+	tr := &http.Transport{DisableKeepAlives: true}
+	defer tr.CloseIdleConnections()
+	r, err := http.NewRequest(method, p.control+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	answer, err := (&http.Client{Transport: tr, Timeout: 30 * time.Second}).Do(r)
+	if err != nil {
+		p.t.Fatalf("stores: toxiproxy: %v", err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		p.t.Fatalf("stores: toxiproxy: %s %s: %s %s %v", method, path, answer.Status, body, err)
+	}
+	return string(body)
+}
