@@ -66,13 +66,16 @@ func start(ctx context.Context, cfg Config) *Campaign {
 func (c *Campaign) View() *TimeView { return c.view.Load() }
 
 // Leader returns the newest record known, also of another's reign, without its
-// Token, or a zero RaceEntry while nothing has been learned yet. It may be out of date: whether this
-// candidate leads is for View to say.
+// Token, or a zero RaceEntry while nothing has been learned yet. It may be out of
+// date: whether this candidate leads is for View to say.
 func (c *Campaign) Leader() RaceEntry {
-	if e := c.leader.Load(); e != nil {
-		return *e.Clone()
+	e := c.leader.Load()
+	if e == nil {
+		return RaceEntry{}
 	}
-	return RaceEntry{}
+	known := *e.Clone()
+	known.Token = nil
+	return known
 }
 
 // Status returns what the campaign is doing. For whether to act, ask View.

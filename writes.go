@@ -154,7 +154,7 @@ func (c *Campaign) answered(a *answer) {
 		if !a.abandoned {
 			c.f.unsure = false
 		}
-		e := a.entry.Clone()
+		e := a.entry // nobody keeps it: it is the record now
 		e.Token = a.token
 		if a.kind == OpRelease && c.sitOut > a.now.mono {
 			c.sitOut = a.now.mono + c.cfg.TermLength
@@ -208,9 +208,7 @@ func (c *Campaign) recognise(e *RaceEntry, at instant, how source) {
 		return
 	}
 	c.prune(e)
-	known := *e
-	known.Token = nil
-	c.leader.Store(&known)
+	c.leader.Store(e)
 	c.tellChange(e)
 	c.checkDouble(e)
 	if err := tooFar(e, now.wall, c.cfg.MaxClockSkew); err != nil {
