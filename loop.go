@@ -71,11 +71,10 @@ type mailbox struct {
 	spare    []func()
 	sleeping bool
 
-	// On the system's clock the loop sleeps by one timer, which it keeps: with
-	// a thousand leaders in a process that look at their views every second,
-	// this is where the time goes.
+	// On the system's clock the loop sleeps by one timer, which it keeps, and
+	// which is set off early to wake it: with a thousand leaders in a process
+	// that look at their clocks every second, this is where the time goes.
 	timer *time.Timer
-	bell  chan struct{}
 
 	// On any other it sleeps by the Clock alone, under a ctx that is ended to
 	// wake it.
@@ -92,8 +91,8 @@ func (m *mailbox) post(f func()) {
 		return
 	}
 	m.sleeping = false
-	if m.bell != nil {
-		m.bell <- struct{}{} // has room: the loop is asleep
+	if m.timer != nil {
+		m.timer.Reset(0)
 	} else {
 		m.wake()
 	}
@@ -119,35 +118,24 @@ func (m *mailbox) sleep(clock clocks.Clock, d time.Duration) bool {
 	}
 	switch {
 	case system && m.timer == nil:
-		m.timer, m.bell = time.NewTimer(d), make(chan struct{}, 1)
+		m.timer = time.NewTimer(d)
 	case system:
-		m.timer.Reset(d)
+		m.timer.Reset(d) // which also discards what it may have sent
 	case m.ctx == nil || m.ctx.Err() != nil:
 		m.ctx, m.wake = context.WithCancel(context.Background())
 	}
 	m.sleeping = true
 	m.mu.Unlock()
 
-	slept := false
 	if system {
-		select {
-		case <-m.timer.C:
-			slept = true
-		case <-m.bell:
-		}
+		<-m.timer.C
 	} else {
-		slept = clock.SleepFor(m.ctx, d)
+		clock.SleepFor(m.ctx, d)
 	}
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.sleeping && slept {
-		// Posted to at the same moment: the bell has rung for nothing.
-		slept = false
-		if system {
-			<-m.bell
-		}
-	}
+	slept := m.sleeping // post says that it has woken the loop by clearing it
 	m.sleeping = false
 	return slept
 }
