@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -46,6 +47,9 @@ func (d *Decider) bind(ctx context.Context) (*binding, error) {
 // lookUp binds to a bucket that exists.
 func (d *Decider) lookUp(ctx context.Context) (*binding, error) {
 	kv, err := d.js.KeyValue(ctx, d.bucket)
+	if errors.Is(err, nats.ErrNoResponders) {
+		err = fmt.Errorf("%w: %w", jetstream.ErrJetStreamNotEnabled, err) // nobody takes such questions
+	}
 	if err != nil {
 		return nil, err
 	}

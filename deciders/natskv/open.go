@@ -41,9 +41,19 @@ import (
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection: opening %s: %w", u.Redacted(), err)
+		return nil, fmt.Errorf("leaderelection: opening %s: %w", redacted(u), err)
 	}
 	return d, nil
+}
+
+// redacted is u without its secrets: a user name that stands alone is a token.
+func redacted(u *url.URL) string {
+	if _, both := u.User.Password(); u.User != nil && !both {
+		hidden := *u
+		hidden.User = url.User("xxxxx")
+		u = &hidden
+	}
+	return u.Redacted()
 }
 
 func open(ctx context.Context, u *url.URL) (*Decider, error) {

@@ -1,0 +1,245 @@
+package natskv_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/natskv"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// refused fails the test where err is not an ErrPermanent that names the bucket
+// and the key and says what.
+func refused(t *testing.T, doing string, err error, bucket, key, say string) {
+	t.Helper()
+	switch {
+	case !errors.Is(err, leaderelection.ErrPermanent):
+		t.Errorf("%s: %v\nwhich is no ErrPermanent", doing, err)
+	case errors.Is(err, leaderelection.ErrLostRace):
+		t.Errorf("%s: a lost race: %v", doing, err)
+	case !strings.Contains(err.Error(), bucket) || !strings.Contains(err.Error(), key):
+		t.Errorf("%s does not name bucket %q and key %q: %v", doing, bucket, key, err)
+	case !strings.Contains(err.Error(), say):
+		t.Errorf("%s does not say %q: %v", doing, say, err)
+	}
+}
+
+// refusesAll fails the test where reading, writing or following is not refused.
+func refusesAll(t *testing.T, d *natskv.Decider, bucket, key, say string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_, err := d.ReadCurrent(ctx)
+	refused(t, "ReadCurrent", err, bucket, key, say)
+	_, err = d.WriteEntry(ctx, state(1, nil))
+	refused(t, "WriteEntry", err, bucket, key, say)
+	n := 0
+	for e, err := range d.Changes(ctx) {
+		if n++; e != nil {
+			t.Errorf("Changes yields %+v", e)
+		}
+		refused(t, "Changes", err, bucket, key, say)
+	}
+	if n != 1 {
+		t.Errorf("Changes yields %d times, want one error", n)
+	}
+	if ctx.Err() != nil {
+		t.Error("it took too long")
+	}
+}
+
+// Buckets that cannot keep an election are refused before anything is written.
+func TestUnfitBucket(t *testing.T) {
+	s := stores.NATS(t)
+	js := s.JetStream(t)
+	makeBucket(t, js)
+	for name, c := range map[string]jetstream.KeyValueConfig{
+		"ttl-of-a-minute": {TTL: time.Minute},
+		"ttl-of-a-year":   {TTL: 365 * 24 * time.Hour},
+		"mirror":          {Mirror: &jetstream.StreamSource{Name: bucket}},
+		"sources":         {Sources: []*jetstream.StreamSource{{Name: bucket}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.Bucket = name
+			kv, err := js.CreateKeyValue(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			refusesAll(t, natskv.NewDecider(js, name, key, nil), name, key, "use")
+			if status, err := kv.Status(t.Context()); err != nil || status.Values() > 0 {
+				t.Errorf("something was written: %+v, %v", status, err)
+			}
+			c.Bucket = "" // nor are they made
+			if c.Bucket = name + "-new"; c.Mirror != nil {
+				c.Mirror.Name = bucket
+			}
+			refusesAll(t, natskv.NewDecider(js, c.Bucket, key, &natskv.Options{Create: &c}), c.Bucket, key, "Options.Create")
+			if _, err := js.KeyValue(t.Context(), c.Bucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
+				t.Errorf("it was made: %v", err)
+			}
+		})
+	}
+}
+
+// Streams made by hand under a bucket's name, by which a record could vanish.
+func TestUnfitStream(t *testing.T) {
+	js := stores.NATS(t).JetStream(t)
+	for name, c := range map[string]jetstream.StreamConfig{
+		"interest":  {Retention: jetstream.InterestPolicy, MaxMsgsPerSubject: 1},
+		"discards":  {MaxMsgsPerSubject: 1, MaxMsgs: 3},
+		"async":     {MaxMsgsPerSubject: 1, PersistMode: jetstream.AsyncPersistMode},
+		"no-bucket": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.Name, c.Subjects = "KV_"+name, []string{"$KV." + name + ".>"}
+			if _, err := js.CreateStream(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			refusesAll(t, natskv.NewDecider(js, name, key, nil), name, key, "bucket")
+		})
+	}
+}
+
+func TestWrongNames(t *testing.T) {
+	js := stores.NATS(t).JetStream(t)
+	makeBucket(t, js)
+	for _, name := range []string{"", ".", "a.b", "a b", "a*", "a>", "é", "a/b"} {
+		refusesAll(t, natskv.NewDecider(js, name, key, nil), name, key, "letters, digits")
+	}
+	for _, name := range []string{"", ".", "a..b", ".a", "a.", "a b", "*", ">", "a.*", "a.>", "é", "a\n"} {
+		refusesAll(t, natskv.NewDecider(js, bucket, name, nil), bucket, "", "letters, digits")
+	}
+}
+
+func TestMissingBucket(t *testing.T) {
+	js := stores.NATS(t).JetStream(t)
+	refusesAll(t, natskv.NewDecider(js, bucket, key, nil), bucket, key, "nats kv add")
+}
+
+// A bucket that goes away under a decider is named as missing, once that has been
+// seen, and found again when it is there.
+func TestBucketDeletedMeanwhile(t *testing.T) {
+	js := stores.NATS(t).JetStream(t)
+	makeBucket(t, js)
+	d := natskv.NewDecider(js, bucket, key, nil)
+	token := write(t, d, 1, nil)
+	if err := js.DeleteKeyValue(t.Context(), bucket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.WriteEntry(t.Context(), state(2, token)); err == nil || errors.Is(err, leaderelection.ErrLostRace) {
+		t.Errorf("WriteEntry = %v", err)
+	}
+	refusesAll(t, d, bucket, key, "nats kv add")
+	makeBucket(t, js)
+	if e := read(t, d); !e.Vacant() || e.ElectionNumber != leaderelection.NoElections {
+		t.Errorf("read %+v", e)
+	}
+}
+
+// What is not a record is left alone.
+func TestForeignValue(t *testing.T) {
+	js := stores.NATS(t).JetStream(t)
+	kv := makeBucket(t, js)
+	d := natskv.NewDecider(js, bucket, key, nil)
+	write(t, d, 1, nil)
+	good, err := kv.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string][]byte{
+		"empty":     {},
+		"text":      []byte("leader = web-1\n"),
+		"JSON":      []byte(`{"leader":"web-1"}`),
+		"truncated": good.Value()[:len(good.Value())-5],
+		"newer":     append(good.Value()[:len(good.Value())-1:len(good.Value())-1], `,"new":1}`...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			rev, err := kv.Put(t.Context(), key, value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = d.ReadCurrent(t.Context())
+			refused(t, "ReadCurrent", err, bucket, key, "cannot be used")
+			feed, _ := follow(t, d)
+			refused(t, "Changes", next(t, feed).err, bucket, key, "cannot be used")
+			loses(t, d, nil)
+			// Nor does a candidate overwrite it.
+			err = leaderelection.Config{Decider: d, LeaderID: "a", OnElected: func(context.Context, *leaderelection.TimeView) { t.Error("elected") }}.Acquire(t.Context())
+			refused(t, "Acquire", err, bucket, key, "cannot be used")
+			if now, err := kv.Get(t.Context(), key); err != nil || now.Revision() != rev || !bytes.Equal(now.Value(), value) {
+				t.Errorf("it was overwritten: %v, %v", now, err)
+			}
+		})
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	js := stores.NATS(t).JetStream(t)
+	makeBucket(t, js, func(c *jetstream.KeyValueConfig) { c.MaxValueSize = 1000 })
+	d := natskv.NewDecider(js, bucket, key, nil)
+	e := state(1, nil)
+	e.ConnectionParams = make([]byte, 1000)
+	_, err := d.WriteEntry(t.Context(), e)
+	refused(t, "WriteEntry", err, bucket, key, "ConnectionParams")
+	write(t, d, 1, nil)
+}
+
+func TestTokenOfAnotherElection(t *testing.T) {
+	js := stores.NATS(t).JetStream(t)
+	kv := makeBucket(t, js)
+	other := natskv.NewDecider(js, bucket, "other", nil)
+	d := natskv.NewDecider(js, bucket, key, nil)
+	_, err := d.WriteEntry(t.Context(), state(1, read(t, other).Token))
+	refused(t, "WriteEntry", err, bucket, key, "not read here")
+	if status, err := kv.Status(t.Context()); err != nil || status.Values() > 0 {
+		t.Errorf("something was written: %+v, %v", status, err)
+	}
+}
+
+func TestNoJetStream(t *testing.T) {
+	t.Run("server", func(t *testing.T) {
+		s := stores.NATS(t, func(o *server.Options) { o.JetStream = false })
+		refusesAll(t, natskv.NewDecider(s.JetStream(t), bucket, key, nil), bucket, key, "enable JetStream")
+	})
+	t.Run("account", func(t *testing.T) {
+		s := stores.NATS(t, configured(t, `accounts {
+			with    { jetstream: enabled, users: [{user: w, password: p}] }
+			without { users: [{user: o, password: p}] }
+		}`))
+		makeBucket(t, s.JetStream(t, nats.UserInfo("w", "p")))
+		refusesAll(t, natskv.NewDecider(s.JetStream(t, nats.UserInfo("o", "p")), bucket, key, nil), bucket, key, "enable JetStream")
+	})
+	t.Run("bucket of another account", func(t *testing.T) {
+		s := stores.NATS(t, configured(t, `accounts {
+			one { jetstream: enabled, users: [{user: one, password: p}] }
+			two { jetstream: enabled, users: [{user: two, password: p}] }
+		}`))
+		makeBucket(t, s.JetStream(t, nats.UserInfo("one", "p")))
+		refusesAll(t, natskv.NewDecider(s.JetStream(t, nats.UserInfo("two", "p")), bucket, key, nil), bucket, key, "nats kv add")
+	})
+}
+
+func TestClosedConnection(t *testing.T) {
+	js := stores.NATS(t).JetStream(t)
+	makeBucket(t, js)
+	js.Conn().Close()
+	refusesAll(t, natskv.NewDecider(js, bucket, key, nil), bucket, key, "MaxReconnects")
+}
+
+// configured reads a server's options from a configuration file's text.
+func configured(t testing.TB, text string) func(*server.Options) {
+	return func(o *server.Options) {
+		if err := o.ProcessConfigString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
