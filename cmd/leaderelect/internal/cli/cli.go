@@ -1,0 +1,130 @@
+// Package cli is the command line of leaderelect: its commands, flags, settings
+// and exit codes.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+)
+
+// Exit codes that commands share. What else a command may exit with, its help says.
+const (
+	exitError = 1
+	exitUsage = 2
+)
+
+// exit is an error that decides the exit code. One with a nil err is silent.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exit) Unwrap() error { return e.err }
+
+func usage(format string, args ...any) error {
+	return &exit{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// Main runs the command line and returns the exit code.
+func Main(args []string) int {
+	if len(args) > 0 && args[0] == proc.GuardCommand {
+		return proc.Guard(args[1:])
+	}
+	return run(context.Background(), args, os.Stdin, os.Stdout, os.Stderr)
+}
+
+// run is Main with its surroundings given.
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	a := &app{in: in, out: out, errOut: errOut}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	var e *exit
+	switch {
+	case errors.As(err, &e):
+		if e.err != nil {
+			fmt.Fprintf(errOut, "leaderelect: %v\n", e.err)
+		}
+	case !a.started || errors.Is(err, store.ErrURL):
+		e = &exit{code: exitUsage}
+		fmt.Fprintf(errOut, "leaderelect: %v\n", err)
+	default:
+		e = &exit{code: a.failure}
+		fmt.Fprintf(errOut, "leaderelect: %v\n", err)
+	}
+	if e.code == exitUsage && e.err == nil {
+		fmt.Fprintln(errOut, "Try: leaderelect help")
+	}
+	return e.code
+}
+
+// app is one run of the program.
+type app struct {
+	in          io.Reader
+	out, errOut io.Writer
+
+	common  common
+	started bool // the arguments were right: what fails now is no usage error
+	failure int  // the exit code of an error that names none
+}
+
+const about = `leaderelect makes any program a candidate of an election: of all that were
+started, on however many machines, one at a time leads and does its work. The
+election is one record in a store that you have already, named by a URL:
+
+%s
+How long a lease runs (--term), how far clocks may be off (--skew) and the store's
+URL must suit all candidates of an election; leaderelect plan shows what a choice
+means, and leaderelect doctor whether store and clock are up to it.
+
+Every flag can be set in the environment too (--host-port as LEADERELECT_HOST_PORT,
+the URL as LEADERELECT_STORE), and in a file named by --config, as lines of
+"host-port = value" and "store = URL". A flag wins over the environment, and that
+over the file.`
+
+func (a *app) root() *cobra.Command {
+	forms := ""
+	for _, f := range store.Forms {
+		forms += "    " + f + "\n"
+	}
+	root := &cobra.Command{
+		Use:           "leaderelect",
+		Short:         "Elect one of many processes as the leader",
+		Long:          fmt.Sprintf(about, forms),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return usage("no command given; leaderelect help lists them")
+		},
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return a.settle(c) },
+	}
+	a.common.flags(root.PersistentFlags())
+	root.AddCommand(a.runCommand(), a.versionCommand())
+	return root
+}
+
+// begun notes that a command's arguments were right, and the exit code of what
+// fails from now on.
+func (a *app) begun(failure int) { a.started, a.failure = true, failure }

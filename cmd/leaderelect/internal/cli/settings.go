@@ -1,0 +1,240 @@
+package cli
+
+import (
+	"bufio"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// envPrefix begins the names of all environment variables that are read.
+const envPrefix = "LEADERELECT_"
+
+// common is what all commands can be told.
+type common struct {
+	id        string
+	term      time.Duration
+	skew      time.Duration
+	poll      time.Duration
+	hostPort  []string
+	params    string
+	logFormat string
+	logLevel  string
+	config    string
+
+	store string // from the environment or the file: the URL where none is given
+}
+
+func (c *common) flags(f *pflag.FlagSet) {
+	f.StringVar(&c.id, "id", "", "this candidate's name, unique in the election (default host name, pid and a random part)")
+	f.DurationVar(&c.term, "term", leaderelection.DefaultTermLength, "how long a lease runs unless it is extended, which happens about twice in it")
+	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time")
+	f.DurationVar(&c.poll, "poll", 0, "how often to read where the store cannot push changes (default half a term)")
+	f.StringSliceVar(&c.hostPort, "host-port", nil, "where clients reach this candidate when it leads; may be repeated; \":PORT\" stands for this machine's addresses")
+	f.StringVar(&c.params, "params", "", "what else clients are told about the leader; \"@FILE\" reads it from a file")
+	f.StringVar(&c.logFormat, "log-format", "text", "text or json, to standard error")
+	f.StringVar(&c.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&c.config, "config", "", "a file of settings, one \"name = value\" a line")
+}
+
+// settle fills in flags that were not given, from the environment and from the
+// config file, and checks what all commands share.
+func (a *app) settle(cmd *cobra.Command) error {
+	c := &a.common
+	if err := fromEnvironment(cmd); err != nil {
+		return err
+	}
+	c.store = os.Getenv(envPrefix + "STORE")
+	if c.config != "" {
+		if err := a.fromFile(cmd, c.config); err != nil {
+			return err
+		}
+	}
+	switch c.logFormat {
+	case "text", "json":
+	default:
+		return usage("--log-format is %q, want text or json", c.logFormat)
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
+		return usage("--log-level is %q, want debug, info, warn or error", c.logLevel)
+	}
+	return c.checkTimes()
+}
+
+func (c *common) checkTimes() error {
+	switch {
+	case c.term <= 0:
+		return usage("--term is %v, must be positive", c.term)
+	case c.skew < 0:
+		return usage("--skew is %v, must not be negative", c.skew)
+	case c.skew > c.term/2:
+		return usage("--term is %v, must be at least twice --skew (2 x %v): less leaves a leader no time to act", c.term, c.skew)
+	case c.poll < 0:
+		return usage("--poll is %v, must not be negative", c.poll)
+	}
+	return nil
+}
+
+// fromEnvironment sets the flags that were not given and are in the environment.
+func fromEnvironment(cmd *cobra.Command) error {
+	var fault error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		name := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, there := os.LookupEnv(name)
+		if f.Changed || !there || fault != nil || f.Name == "help" {
+			return
+		}
+		if err := cmd.Flags().Set(f.Name, value); err != nil {
+			fault = usage("%s=%q in the environment: %v", name, value, err)
+		}
+	})
+	return fault
+}
+
+// fromFile sets the flags that are not set yet and are in the file. A setting of
+// another command is left alone; one of none is an error.
+func (a *app) fromFile(cmd *cobra.Command, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return usage("--config: %v", err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	seen := make(map[string]bool)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, found := strings.Cut(line, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case !found:
+			return usage("%s:%d: want name = value, got %q", path, n, line)
+		case seen[name]:
+			return usage("%s:%d: %s is there twice", path, n, name)
+		}
+		seen[name] = true
+		if err := a.setFromFile(cmd, name, value); err != nil {
+			return usage("%s:%d: %v", path, n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return usage("reading --config: %v", err)
+	}
+	return nil
+}
+
+func (a *app) setFromFile(cmd *cobra.Command, name, value string) error {
+	if name == "store" {
+		if a.common.store == "" {
+			a.common.store = value
+		}
+		return nil
+	}
+	f := cmd.Flags().Lookup(name)
+	switch {
+	case name == "config" || name == "help" || name == "version":
+		return fmt.Errorf("%s cannot be set in a file", name)
+	case f == nil && !anyCommandHas(cmd.Root(), name):
+		return fmt.Errorf("no command has a setting %q", name)
+	case f == nil || f.Changed:
+		return nil
+	}
+	if err := cmd.Flags().Set(name, value); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func anyCommandHas(cmd *cobra.Command, name string) bool {
+	if cmd.Flags().Lookup(name) != nil {
+		return true
+	}
+	for _, sub := range cmd.Commands() {
+		if anyCommandHas(sub, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// logger writes to standard error, in the format and from the level asked for.
+func (a *app) logger() *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(a.common.logLevel)) // checked by settle
+	o := &slog.HandlerOptions{Level: level}
+	if a.common.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(a.errOut, o))
+	}
+	return slog.New(slog.NewTextHandler(a.errOut, o))
+}
+
+// url is the store's URL: the first argument, or where there is none the one
+// from the environment or the file. It returns the other arguments, too.
+func (a *app) url(args []string) (string, []string, error) {
+	switch {
+	case len(args) > 0:
+		return args[0], args[1:], nil
+	case a.common.store != "":
+		return a.common.store, nil, nil
+	}
+	return "", nil, usage("no store: give its URL, or set %sSTORE", envPrefix)
+}
+
+// candidate is the part of a Config that flags say.
+func (a *app) candidate() (leaderelection.Config, error) {
+	c := &a.common
+	cfg := leaderelection.Config{
+		LeaderID:     c.id,
+		TermLength:   c.term,
+		MaxClockSkew: c.skew,
+		PollInterval: c.poll,
+		Logger:       a.logger(),
+	}
+	switch c.id {
+	case "":
+		cfg.LeaderID = defaultID()
+	case leaderelection.AnySuccessor:
+		return cfg, usage("--id %q is reserved", c.id)
+	}
+	for _, hp := range c.hostPort {
+		if port, short := strings.CutPrefix(hp, ":"); short {
+			own, err := leaderelection.SelfHostPorts(port)
+			if err != nil {
+				return cfg, fmt.Errorf("--host-port %s: %w", hp, err)
+			}
+			cfg.HostPort = append(cfg.HostPort, own...)
+			continue
+		}
+		cfg.HostPort = append(cfg.HostPort, hp)
+	}
+	cfg.ConnectionParams = []byte(c.params)
+	if path, named := strings.CutPrefix(c.params, "@"); named {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return cfg, usage("--params: %v", err)
+		}
+		cfg.ConnectionParams = data
+	}
+	return cfg, nil
+}
+
+// defaultID is unique among processes on any number of machines, and tells a
+// person which one it is.
+func defaultID() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:6]))
+}

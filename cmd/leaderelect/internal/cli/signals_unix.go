@@ -1,0 +1,84 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
+)
+
+// signalled is the cause of an end that a signal asked for.
+type signalled struct{ signal syscall.Signal }
+
+func (s *signalled) Error() string {
+	return fmt.Sprintf("%v by a signal: %v", runner.ErrStopped, s.signal)
+}
+func (s *signalled) Unwrap() error { return runner.ErrStopped }
+
+// signals has signals end the program by cancel, or reach the command of r, which
+// may be nil. It returns how to stop that.
+func (a *app) signals(cancel context.CancelCauseFunc, r *runner.Runner) (stop func()) {
+	c := make(chan os.Signal, 16)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGXFSZ} {
+		if !signal.Ignored(s) { // as nohup(1) has it
+			signal.Notify(c, s)
+		}
+	}
+	if r != nil {
+		signal.Notify(c, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT)
+	}
+	attended := hasTerminal()
+	done := make(chan struct{})
+	go func() {
+		asked := false
+		for {
+			var s syscall.Signal
+			select {
+			case <-done:
+				return
+			case got := <-c:
+				s = got.(syscall.Signal)
+			}
+			switch {
+			case s == syscall.SIGPIPE || s == syscall.SIGXFSZ:
+				// The write that caused it has failed; that will do.
+			case s == syscall.SIGTSTP:
+				r.Signal(s)
+				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			case s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGQUIT || s == syscall.SIGHUP && (attended || r == nil):
+				if r != nil && asked {
+					r.Kill()
+				}
+				asked = true
+				if r != nil {
+					r.StopBy(s)
+				}
+				cancel(&signalled{s})
+			default:
+				r.Signal(s)
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(c)
+		close(done)
+	}
+}
+
+// hasTerminal says whether this process belongs to a terminal, whose end a HUP
+// then tells.
+func hasTerminal() bool {
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd)
+	return true
+}

@@ -1,0 +1,44 @@
+//go:build unix
+
+package proc
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Deadline is a moment on two clocks, of which the earlier counts: wall time can
+// be set, and steady time cannot. Both mean the same to all processes of a
+// machine.
+type Deadline struct {
+	Wall   int64 `json:"wall"`   // nanoseconds since 1970
+	Steady int64 `json:"steady"` // nanoseconds since boot
+}
+
+// At is the deadline at the wall time t, but not later than limit from now by the
+// steady clock.
+func At(t time.Time, limit time.Duration) Deadline {
+	now := time.Now()
+	left := min(t.Round(0).Sub(now.Round(0)), limit)
+	return Deadline{Wall: t.UnixNano(), Steady: steady() + int64(left)}
+}
+
+// Sub is the deadline d earlier.
+func (l Deadline) Sub(d time.Duration) Deadline {
+	return Deadline{Wall: l.Wall - int64(d), Steady: l.Steady - int64(d)}
+}
+
+// Left is how long it is until the deadline; negative once it is past.
+func (l Deadline) Left() time.Duration {
+	return min(time.Duration(l.Wall-time.Now().UnixNano()), time.Duration(l.Steady-steady()))
+}
+
+// steady is the time since boot, on Linux including suspensions.
+func steady() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(steadyClock, &t); err != nil {
+		panic("proc: the system has no steady clock: " + err.Error())
+	}
+	return t.Nano()
+}

@@ -1,0 +1,112 @@
+// Package store opens the store that a URL names.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/deciders/natskv"
+)
+
+// Forms are the URLs that Open takes, one for each store, for help texts.
+var Forms = []string{
+	"file:///var/lib/app/election.json",
+	"nats://host:4222/bucket/key",
+}
+
+// ErrURL is what a URL that names no store is refused with.
+var ErrURL = errors.New("the store's URL is wrong")
+
+// open is the one place where a URL's scheme decides the store.
+func open(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error) {
+	switch u.Scheme {
+	case "file":
+		return some(file.Open(ctx, u))
+	case "nats", "tls":
+		return some(natskv.Open(ctx, u))
+	}
+	return nil, fmt.Errorf("%w: no store goes by %q; known are:\n  %s", ErrURL, u.Scheme+"://", strings.Join(Forms, "\n  "))
+}
+
+// some turns a decider that was not opened into no decider.
+func some[D leaderelection.RaceDecider](d D, err error) (leaderelection.RaceDecider, error) {
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Parse reads a store's URL. It does no I/O.
+func Parse(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		var parse *url.Error
+		if errors.As(err, &parse) {
+			err = parse.Err // the rest repeats the URL, a password included
+		}
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+	}
+	if u.Scheme == "" {
+		return nil, fmt.Errorf("%w: %q has no scheme; known are:\n  %s", ErrURL, raw, strings.Join(Forms, "\n  "))
+	}
+	return u, nil
+}
+
+// Open opens the store that raw names. It gives up when ctx ends, or after
+// patience; the Decider itself outlives both.
+func Open(ctx context.Context, raw string, patience time.Duration) (leaderelection.RaceDecider, error) {
+	u, err := Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	// Some clients go on to use the ctx that they were made with: it must
+	// end only if opening fails.
+	live, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+	limit := time.AfterFunc(patience, func() {
+		cancel(fmt.Errorf("no answer within %v: %w", patience, context.DeadlineExceeded))
+	})
+	defer limit.Stop()
+	d, err := open(live, u)
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	return d, nil
+}
+
+// Close closes what Open opened, where it holds a connection.
+func Close(d leaderelection.RaceDecider) {
+	if c, ok := d.(io.Closer); ok {
+		_ = c.Close()
+	}
+}
+
+// Redacted is raw without what may be secret, for messages.
+func Redacted(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "(a URL that cannot be read)"
+	}
+	const hidden = "xxxxx"
+	if u.User != nil {
+		u.User = url.User(hidden) // a lone name may be a token
+	}
+	q := u.Query()
+	for name := range q {
+		for _, secret := range []string{"password", "secret", "token"} {
+			if strings.Contains(strings.ToLower(name), secret) {
+				q.Set(name, hidden)
+				u.RawQuery = q.Encode()
+			}
+		}
+	}
+	return u.String()
+}
