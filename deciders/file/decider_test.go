@@ -17,9 +17,17 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/internal/proctest"
 )
 
 func TestMain(m *testing.M) {
+	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
+		u, err := url.Parse(address)
+		if err != nil {
+			return nil, err
+		}
+		return file.Open(ctx, u)
+	})
 	if role := os.Getenv(roleEnv); role != "" {
 		os.Exit(play(role))
 	}

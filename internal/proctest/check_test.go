@@ -1,0 +1,94 @@
+package proctest
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// The checker is worth what it finds: forged logs, each with one fault.
+func TestCheckFindsWhatIsWrong(t *testing.T) {
+	ms := func(n int64) int64 { return n * int64(time.Millisecond) }
+	acts := func(number uint64, from, to, end int64) (lines []line) {
+		for at := from; at <= to; at += 2 {
+			lines = append(lines, line{Kind: act, Number: number, Before: ms(at), After: ms(at) + 1000, End: ms(end)})
+		}
+		return lines
+	}
+	join := func(all ...[]line) (lines []line) {
+		for _, l := range all {
+			lines = append(lines, l...)
+		}
+		return lines
+	}
+	for name, c := range map[string]struct {
+		logs map[string][]line
+		want string // empty: nothing is wrong
+	}{
+		"good": {map[string][]line{
+			"a": join(acts(1, 0, 100, 110), acts(3, 300, 400, 500)),
+			"b": acts(2, 110, 200, 210),
+		}, ""},
+		"overlap": {map[string][]line{
+			"a": acts(1, 0, 120, 130),
+			"b": acts(2, 110, 200, 210),
+		}, "reign 2 of process b overlaps reign 1 of process a by"},
+		"one act too many": {map[string][]line{
+			"a": join(acts(1, 0, 100, 200), acts(1, 150, 150, 200)),
+			"b": acts(2, 110, 200, 210),
+		}, "overlaps"},
+		"overlap with a reign before the last": {map[string][]line{
+			"a": join(acts(1, 0, 100, 200), acts(1, 310, 310, 320)),
+			"b": acts(2, 110, 200, 210),
+			"c": acts(3, 300, 400, 410),
+		}, "reign 3 of process c overlaps reign 1 of process a"},
+		"a stopped act is no proof of overlap": {map[string][]line{
+			"a": join(acts(1, 0, 100, 200), []line{{Kind: act, Number: 1, Before: ms(102), After: ms(500), End: ms(200)}}),
+			"b": acts(2, 210, 300, 310),
+		}, ""},
+		"the same token twice": {map[string][]line{
+			"a": acts(1, 0, 100, 110),
+			"b": acts(1, 110, 200, 210),
+		}, "must grow"},
+		"a token goes back": {map[string][]line{
+			"a": acts(5, 0, 100, 110),
+			"b": acts(4, 110, 200, 210),
+		}, "must grow"},
+		"a view's end goes back": {map[string][]line{
+			"a": join(acts(1, 0, 100, 300), acts(1, 102, 110, 200)),
+		}, "went back by"},
+		"acts after the end of its ctx": {map[string][]line{
+			"a": join(acts(1, 0, 100, 300), []line{{Kind: out, Number: 1, Before: ms(101), After: ms(101), Why: "ousted"}}, acts(1, 102, 110, 300)),
+		}, "after its ctx had ended (ousted)"},
+		"acts while it leaves": {map[string][]line{
+			"a": join(acts(1, 0, 100, 300), []line{{Kind: out, Number: 1, Before: ms(101), After: ms(101), Why: leaving}}, acts(1, 102, 110, 300)),
+		}, ""},
+		"the machine's clock is set back": {map[string][]line{
+			"a": {{Kind: act, Number: 1, Before: ms(10), After: ms(5), End: ms(20)}},
+		}, "clock went back"},
+	} {
+		got := strings.Join(check(c.logs), "\n")
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q; want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestCtxEndsWithTheView(t *testing.T) {
+	const end = int64(time.Minute)
+	r := &reign{number: 1, process: "a", last: line{End: end}}
+	for name, c := range map[string]struct {
+		out  *line
+		good bool
+	}{
+		"never":    {nil, false},
+		"before":   {&line{Before: end - 5}, true},
+		"with it":  {&line{Before: end + int64(ctxSlack)}, true},
+		"too late": {&line{Before: end + int64(ctxSlack) + 1}, false},
+	} {
+		r.out = c.out
+		if err := ctxEnded(r); (err == nil) != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+// Package proctest holds an election among real processes on a real store: three
+// candidates, each a process of its own with a clock that is off by as much as
+// is allowed. One leader is killed (SIGKILL), the next is stopped past its term
+// and let go on (SIGSTOP, SIGCONT), the next is cut off from the store
+// (toxiproxy), the last leaves in order. From what each process logged it is
+// checked that no two reigns overlap, that fencing tokens only grow, and that a
+// leader is back in time.
+//
+// The candidates are the test binary itself, started again:
+//
+//	func TestMain(m *testing.M) {
+//		proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
+//			u, err := url.Parse(address)
+//			if err != nil {
+//				return nil, err
+//			}
+//			return mystore.Open(ctx, u)
+//		})
+//		goleak.VerifyTestMain(m) // or os.Exit(m.Run())
+//	}
+//
+//	func TestProcesses(t *testing.T) {
+//		server := stores.MyStore(t)
+//		proctest.Run(t, proctest.Options{Address: "mystore://" + server + "/election", Upstream: server})
+//	}
+//
+// What a process logs is an act: two readings of the machine's clock, between
+// which its view was in the future. All processes read the same clock, so acts
+// of different processes can be put in order; the candidates' own clocks, from
+// which the views follow, are set apart.
+package proctest
+
+import (
+	"context"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// Open opens the store at address, within a candidate's process. Where what it
+// returns is an io.Closer, it is closed at the end.
+type Open func(ctx context.Context, address string) (leaderelection.RaceDecider, error)
+
+// Options says where the store is. Only Address is required.
+type Options struct {
+	// Address is handed to Open in each process. The election must be empty.
+	Address string
+	// Upstream is the host and port of the store where it speaks TCP. Each
+	// candidate then reaches it through a proxy of its own, whose address
+	// takes the place of Upstream in Address, and one leader is cut off.
+	// Empty: that part is left out.
+	Upstream string
+	// Env is added to the environment of each process, each "name=value".
+	Env []string
+	// Term is TermLength. Zero: 2 s.
+	Term time.Duration
+	// Skew is MaxClockSkew; the clocks are apart by as much. Zero: 200 ms.
+	Skew time.Duration
+	// PollInterval is the candidates'. Zero: half a term.
+	PollInterval time.Duration
+	// Slack is how much later than Term + 2*Skew a leader may be back: the
+	// store's own time for a read and a write, and a busy machine's for
+	// waking up three processes. Zero: 1 s.
+	Slack time.Duration
+
+	patience time.Duration // with what nothing is promised about; zero: 30 s
+}
+
+func (o Options) withDefaults() Options {
+	if o.Term == 0 {
+		o.Term = 2 * time.Second
+	}
+	if o.Skew == 0 {
+		o.Skew = 200 * time.Millisecond
+	}
+	if o.PollInterval == 0 {
+		o.PollInterval = o.Term / 2
+	}
+	if o.Slack == 0 {
+		o.Slack = time.Second
+	}
+	if o.patience == 0 {
+		o.patience = 30 * time.Second
+	}
+	return o
+}
+
+// bound is when a leader must be back after the last sign of the one before.
+func (o Options) bound() time.Duration { return o.Term + 2*o.Skew + o.Slack }
+
+// line is what a candidate's process prints, as JSON, one a line. Times are
+// nanoseconds since 1970 by the machine's clock, without the candidate's offset.
+type line struct {
+	Kind   kind
+	Number uint64 `json:",omitempty"` // act, out: of the reign; news: of the record
+	// Before and After enclose what is told.
+	Before, After int64
+	End           int64  `json:",omitempty"` // act, out: the view's end by the candidate's clock, told as the machine's
+	Why           string `json:",omitempty"` // out: the cause; failed: the error
+}
+
+type kind string
+
+const (
+	act     kind = "act"     // the view was in the future
+	out     kind = "out"     // the leader's ctx has ended
+	news    kind = "news"    // a new reign, one's own or another's, or a vacancy, was learned
+	stopped kind = "stopped" // the campaign has ended in order
+	failed  kind = "failed"  // it could not be held
+)

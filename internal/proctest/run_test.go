@@ -1,0 +1,150 @@
+//go:build unix
+
+package proctest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/file"
+)
+
+// In these tests an address is a path, with "blind:" before it for a store that
+// decides nothing.
+func TestMain(m *testing.M) {
+	Main(func(_ context.Context, address string) (leaderelection.RaceDecider, error) {
+		if path, blind := strings.CutPrefix(address, "blind:"); blind {
+			return blindStore{file.NewDecider(path, nil)}, nil
+		}
+		return file.NewDecider(address, nil), nil
+	})
+	goleak.VerifyTestMain(m)
+}
+
+// blindStore overwrites whatever is there: every candidate wins.
+type blindStore struct{ d *file.Decider }
+
+func (b blindStore) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	return b.d.ReadCurrent(ctx)
+}
+
+func (b blindStore) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	later := time.NewTimer(300 * time.Millisecond) // others read meanwhile
+	defer later.Stop()
+	select {
+	case <-later.C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	now, err := b.d.ReadCurrent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := entry.Clone()
+	e.Token = now.Token
+	return b.d.WriteEntry(ctx, e)
+}
+
+// again starts one test of this binary in a process of its own, and returns what
+// it prints.
+func again(t *testing.T, test, env string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+test+"$", "-test.v")
+	cmd.Env = append(cmd.Environ(), env)
+	return cmd
+}
+
+// A store that lets several win is found out by Run itself.
+func TestRunFindsABlindStore(t *testing.T) {
+	const env = "PROCTEST_BLIND"
+	if path := os.Getenv(env); path != "" {
+		Run(t, Options{Address: "blind:" + path, patience: 3 * time.Second})
+		return
+	}
+	out, err := again(t, t.Name(), env+"="+filepath.Join(t.TempDir(), "e.json")).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "fencing tokens must grow") {
+		t.Errorf("a store that decides nothing: %v\n%s", err, out)
+	}
+}
+
+// Candidates die with the process that started them, however it ends, and also
+// where they are stopped.
+func TestCandidatesDieWithTheirParent(t *testing.T) {
+	const env = "PROCTEST_ORPHANS"
+	if dir := os.Getenv(env); dir != "" {
+		j := newJournal()
+		for _, name := range []string{"running", "stopped"} {
+			r := role{ID: name, Address: filepath.Join(dir, name), Term: time.Second}
+			p := j.start(t, name, r, nil)
+			for leads := false; !leads; {
+				more := j.look(func(lines map[string][]line) { leads = has(lines[name], act) })
+				if !leads {
+					<-more
+				}
+			}
+			if name == "stopped" {
+				p.signal(t, syscall.SIGSTOP)
+			}
+			_ = json.NewEncoder(os.Stdout).Encode(p.cmd.Process.Pid)
+		}
+		select {} // until killed
+	}
+	parent := again(t, t.Name(), env+"="+t.TempDir())
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for s := bufio.NewScanner(out); len(pids) < 2 && s.Scan(); {
+		var pid int
+		if json.Unmarshal(s.Bytes(), &pid) == nil {
+			pids = append(pids, pid)
+		}
+	}
+	_ = parent.Process.Kill()
+	_ = parent.Wait()
+	if len(pids) < 2 {
+		t.Fatal("the candidates did not start")
+	}
+	timeout, poll := time.NewTimer(10*time.Second), time.NewTicker(5*time.Millisecond)
+	defer timeout.Stop()
+	defer poll.Stop()
+	for _, pid := range pids {
+		for alive(pid) {
+			select {
+			case <-poll.C:
+			case <-timeout.C:
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				t.Fatalf("process %d outlives its parent", pid)
+			}
+		}
+	}
+}
+
+// alive says whether a process runs: one that nobody awaits does not.
+func alive(pid int) bool {
+	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		return !strings.HasPrefix(rest, "Z")
+	}
+	return syscall.Kill(pid, 0) == nil
+}

@@ -1,0 +1,274 @@
+//go:build unix
+
+package proctest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// candidates is how many contest at any time.
+const candidates = 3
+
+// Run runs the election, and fails t where a promise was broken. It takes five to
+// ten terms.
+func Run(t *testing.T, o Options) {
+	t.Helper()
+	o = o.withDefaults()
+	r := &run{TB: t, o: o, j: newJournal()}
+	if o.Upstream != "" {
+		r.proxies = stores.Toxiproxy(t, slices.Repeat([]string{o.Upstream}, candidates)...)
+	}
+	defer r.check() // also where the test ends half way
+	for slot := range candidates {
+		r.start(slot)
+	}
+	leader, _ := r.leaderAfter(reignOf{}, r.o.patience)
+	leader = r.killed(leader)
+	leader = r.pausedPastItsTerm(leader)
+	if r.proxies != nil {
+		leader = r.cutOff(leader)
+	}
+	r.leavesInOrder(leader)
+	for _, p := range r.running {
+		p.leave()
+		r.await("the end of "+p.name, r.o.patience, func(lines map[string][]line) bool { return has(lines[p.name], gone) })
+	}
+}
+
+type run struct {
+	testing.TB
+	o       Options
+	j       *journal
+	proxies []*stores.Proxy
+	running [candidates]*process
+	begun   int // processes, ever
+}
+
+// reignOf is a reign that some process is in.
+type reignOf struct {
+	*process
+	number uint64
+}
+
+// start starts the candidate of a slot, for the first time or again.
+func (r *run) start(slot int) {
+	r.Helper()
+	address := r.o.Address
+	if r.proxies != nil {
+		if address = strings.ReplaceAll(address, r.o.Upstream, r.proxies[slot].Addr); address == r.o.Address {
+			r.Fatalf("proctest: Upstream %q is not in the Address %q", r.o.Upstream, address)
+		}
+	}
+	id := fmt.Sprint("candidate-", slot)
+	r.begun++
+	p := r.j.start(r, fmt.Sprintf("%d (%s)", r.begun, id), role{
+		ID: id, Address: address, Term: r.o.Term, Skew: r.o.Skew, PollIn: r.o.PollInterval,
+		Offset: time.Duration(slot-1) * r.o.Skew / 2, // no two more than Skew apart, as Term + 2*Skew assumes
+	}, r.o.Env)
+	p.slot = slot
+	r.running[slot] = p
+}
+
+// await waits until the journal is as wanted.
+func (r *run) await(what string, within time.Duration, wanted func(lines map[string][]line) bool) {
+	r.Helper()
+	timeout := time.NewTimer(within)
+	defer timeout.Stop()
+	for {
+		var ok bool
+		var failure string
+		more := r.j.look(func(lines map[string][]line) {
+			ok = wanted(lines)
+			for _, p := range r.running {
+				if p == nil || p.closed {
+					continue
+				}
+				for _, l := range lines[p.name] {
+					if l.Kind == failed || l.Kind == gone || l.Kind == stopped {
+						failure = fmt.Sprintf("process %s has ended: %s %s", p.name, l.Kind, l.Why)
+					}
+				}
+			}
+		})
+		switch {
+		case ok:
+			return
+		case failure != "":
+			r.Fatalf("proctest: waiting for %s: %s", what, failure)
+		}
+		select {
+		case <-more:
+		case <-timeout.C:
+			r.Fatalf("proctest: %s: not within %v", what, within)
+		}
+	}
+}
+
+func has(lines []line, k kind) bool {
+	return slices.ContainsFunc(lines, func(l line) bool { return l.Kind == k })
+}
+
+// leaderAfter waits for a reign later than before, and returns it with the time
+// of its first act.
+func (r *run) leaderAfter(before reignOf, within time.Duration) (leader reignOf, since time.Time) {
+	r.Helper()
+	r.await(fmt.Sprintf("a leader after election %d", before.number), within, func(lines map[string][]line) bool {
+		for _, p := range r.running {
+			if p == nil || p == before.process {
+				continue
+			}
+			for _, l := range lines[p.name] {
+				if l.Kind == act && l.Number > before.number && (leader.process == nil || l.Number < leader.number) {
+					leader, since = reignOf{p, l.Number}, time.Unix(0, l.Before)
+				}
+			}
+		}
+		return leader.process != nil
+	})
+	return leader, since
+}
+
+// extended waits until a leader's view has just been moved on: the moment after
+// which the others have to wait longest.
+func (r *run) extended(leader reignOf) {
+	r.Helper()
+	var end int64
+	seen := func(lines map[string][]line) (last int64) {
+		for _, l := range lines[leader.name] {
+			if l.Kind == act && l.Number == leader.number {
+				last = l.End
+			}
+		}
+		return last
+	}
+	r.j.look(func(lines map[string][]line) { end = seen(lines) })
+	r.await(fmt.Sprintf("an extension by %s", leader.name), r.o.patience, func(lines map[string][]line) bool { return seen(lines) > end })
+}
+
+// succeeded waits for the leader after one who was lost, and holds it to the
+// bound.
+func (r *run) succeeded(how string, lost reignOf, at time.Time) reignOf {
+	r.Helper()
+	next, since := r.leaderAfter(lost, r.o.patience)
+	took := since.Sub(at)
+	r.Logf("%s: %s leads again %v later (bound %v)", how, next.name, took.Round(time.Millisecond), r.o.bound())
+	if took > r.o.bound() {
+		r.Errorf("%s: a leader was back after %v; %v + 2 * %v + %v are allowed", how, took, r.o.Term, r.o.Skew, r.o.Slack)
+	}
+	return next
+}
+
+func (r *run) killed(leader reignOf) reignOf {
+	r.Helper()
+	r.extended(leader)
+	at := time.Now()
+	leader.kill()
+	next := r.succeeded("SIGKILL", leader, at)
+	r.start(leader.slot)
+	r.follows(r.running[leader.slot], next)
+	return next
+}
+
+// pausedPastItsTerm stops a leader until another leads, and a little longer.
+func (r *run) pausedPastItsTerm(leader reignOf) reignOf {
+	r.Helper()
+	r.extended(leader)
+	at := time.Now()
+	leader.signal(r, syscall.SIGSTOP)
+	next := r.succeeded("SIGSTOP", leader, at)
+	r.extended(next)
+	leader.signal(r, syscall.SIGCONT)
+	r.follows(leader.process, next)
+	r.ctxEnded(leader, false)
+	return next
+}
+
+// cutOff lets no byte of the leader's through until another leads.
+func (r *run) cutOff(leader reignOf) reignOf {
+	r.Helper()
+	r.extended(leader)
+	at := time.Now()
+	r.proxies[leader.slot].Hang()
+	next := r.succeeded("cut off", leader, at)
+	r.ctxEnded(leader, true)
+	r.proxies[leader.slot].Heal()
+	r.follows(leader.process, next)
+	return next
+}
+
+// leavesInOrder ends a leader's process properly: it releases, and nobody waits
+// for its term to run out.
+func (r *run) leavesInOrder(leader reignOf) {
+	r.Helper()
+	r.extended(leader)
+	at := time.Now()
+	leader.leave()
+	r.await("the end of "+leader.name, r.o.patience, func(lines map[string][]line) bool { return has(lines[leader.name], gone) })
+	r.j.look(func(lines map[string][]line) {
+		if !has(lines[leader.name], stopped) {
+			r.Errorf("%s was asked to leave, and did not end in order", leader.name)
+		}
+	})
+	next, since := r.leaderAfter(leader, r.o.patience)
+	took := since.Sub(at)
+	r.Logf("released: %s leads %v later", next.name, took.Round(time.Millisecond))
+	if most := r.o.PollInterval + r.o.Slack; took > most {
+		r.Errorf("a leader was back %v after a release; PollInterval %v + %v are allowed", took, r.o.PollInterval, r.o.Slack)
+	}
+}
+
+// follows waits until p has learned of a reign.
+func (r *run) follows(p *process, of reignOf) {
+	r.Helper()
+	r.await(fmt.Sprintf("%s to learn of election %d", p.name, of.number), r.o.patience, func(lines map[string][]line) bool {
+		return slices.ContainsFunc(lines[p.name], func(l line) bool { return l.Kind == news && l.Number >= of.number })
+	})
+}
+
+// ctxEnded waits for the end of a lost reign's ctx, and holds it to its view's,
+// where the process could run.
+func (r *run) ctxEnded(lost reignOf, ran bool) {
+	r.Helper()
+	var its *reign
+	r.await("the end of the leader's ctx", r.o.patience, func(lines map[string][]line) bool {
+		for _, its = range reigns(map[string][]line{lost.name: lines[lost.name]}) {
+			if its.number == lost.number {
+				return its.out != nil
+			}
+		}
+		return false
+	})
+	if err := ctxEnded(its); ran && err != nil {
+		r.Error(err)
+	}
+}
+
+// check holds what the processes have logged to the promises, and shows what they
+// said where the test has failed.
+func (r *run) check() {
+	r.Helper()
+	r.j.look(func(lines map[string][]line) {
+		for _, problem := range check(lines) {
+			r.Error(problem)
+		}
+		if !r.Failed() {
+			return
+		}
+		for _, its := range reigns(lines) {
+			r.Logf("%s: %d acts, from %v to %v, view to %v", its, its.acts,
+				clock(its.first.Before), clock(its.last.After), clock(its.last.End))
+		}
+		for name, said := range r.j.stderr {
+			r.Logf("process %s:\n%s", name, said)
+		}
+	})
+}
+
+func clock(ns int64) string { return time.Unix(0, ns).UTC().Format("15:04:05.000000") }
