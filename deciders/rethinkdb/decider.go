@@ -1,0 +1,292 @@
+// Package rethinkdb keeps an election in RethinkDB, as one row. A replace under the
+// condition that the row's version is the one that was read decides who leads, and a
+// changefeed on that row tells candidates and observers of it.
+//
+//	session, err := r.Connect(r.ConnectOpts{Address: "localhost:28015", ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second})
+//	...
+//	decider := rethinkdb.NewDecider(session, "ops", "elections", "web", nil)
+//
+// # Not yet verified on a server
+//
+// No RethinkDB could be had where this was written. Each query and each answer is
+// tested with the driver's mock, and whole elections run through the real driver on an
+// imitation of the server that understands these queries, in the tests. Set
+// LEADERELECTION_TEST_RETHINKDB to a server's host:port and go test runs the suite
+// there; try that, on a cluster like yours, before you rely on it.
+//
+// # What is written where
+//
+// One row, whose primary key "id" is the election's name:
+//
+//	{id: "web", version: "8f0c...", record: "{...}", written: r.now()}
+//
+// Record is the JSON that all stores keep. Each write gives the row a new version,
+// random, which no earlier one had. Other fields are left alone. Nothing deletes the
+// row. Database and table must exist; Create makes them. A name has at most 127 bytes.
+//
+// # Permissions
+//
+// Candidates need read and write on the table, observers read; Create needs config.
+//
+// # What RethinkDB promises
+//
+// Writes to one row are atomic, so of two replaces of one version one finds the row
+// changed. Together with durability "hard" and read_mode "majority", which each query
+// here asks for, and the table's write_acks "majority", which is the default, they are
+// linearizable: see https://rethinkdb.com/docs/consistency/.
+//
+// What can lose acknowledged writes: a table whose write_acks is "single"; emergency
+// repair, which gives up the replicas that are out of reach; disks that lie about
+// fsync. A table with one replica is as durable as that server.
+//
+// The server's time, in milliseconds, is kept with each write: CommitTS.
+//
+// # What it costs
+//
+// A leader writes about 515 times an hour at the default term of 15 s, with an fsync
+// each. Standbys and observers hold one changefeed and ask nothing while it is
+// healthy; without one they would read 480 times an hour. A row has at most 256 KiB
+// here.
+//
+// # How the feed works
+//
+// The changefeed of one row begins with the row as it is (include_initial), so nothing
+// falls in between. It ends with an error when the connection breaks or the row's
+// primary replica becomes unavailable; candidates then poll and open it again.
+//
+// The driver waits for a server that does not answer for as long as its ReadTimeout
+// and WriteTimeout say, or for ever where one of them is zero, also when a context has
+// ended. A Decider's calls return at the end of their ctx all the same, but each leaves
+// a goroutine behind until the driver gives up: set both.
+package rethinkdb
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+)
+
+// Options adjusts a Decider. There is nothing to adjust yet; nil is right.
+type Options struct{}
+
+// Decider is an election in RethinkDB. It is a leaderelection.RaceDecider and a
+// leaderelection.ChangeFeed; all its methods may be called by several goroutines at
+// once.
+type Decider struct {
+	session         r.QueryExecutor
+	database, table string
+	id              string
+	close           func() error // where the session is the Decider's own
+	calls           chan struct{}
+}
+
+var (
+	_ leaderelection.RaceDecider = (*Decider)(nil)
+	_ leaderelection.ChangeFeed  = (*Decider)(nil)
+)
+
+// row is what is stored.
+type row struct {
+	ID      string    `rethinkdb:"id"`
+	Version string    `rethinkdb:"version"`
+	Record  string    `rethinkdb:"record"`
+	Written time.Time `rethinkdb:"written"`
+}
+
+// version is a LeaderToken. The empty id is the version of what is not there.
+type version struct {
+	id      string
+	written time.Time
+}
+
+// CommitTS is the server's time of the write, to the millisecond.
+func (v version) CommitTS() time.Time { return v.written }
+
+// maxCalls is how many queries may be under way at once, those included that were
+// given up and that the driver still waits for.
+const maxCalls = 32
+
+// NewDecider returns the election kept in the row with id election, in the table of the
+// database. The session, a *r.Session, stays the caller's: it must be kept open while
+// the Decider is in use, and may serve several. Options may be nil.
+func NewDecider(session r.QueryExecutor, database, table, election string, _ *Options) *Decider {
+	return &Decider{session: session, database: database, table: table, id: election, calls: make(chan struct{}, maxCalls)}
+}
+
+// Close closes the session that Open has made. The session given to NewDecider is the
+// caller's: there Close does nothing.
+func (d *Decider) Close() error {
+	if d.close == nil {
+		return nil
+	}
+	return d.close()
+}
+
+// ReadCurrent implements leaderelection.RaceDecider.
+func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	if err := d.before(ctx); err != nil {
+		return nil, d.failed(ctx, "reading", err)
+	}
+	found, err := query[*row](ctx, d, d.get())
+	if err != nil {
+		return nil, d.failed(ctx, "reading", err)
+	}
+	return d.entry(found)
+}
+
+// get is the row, as a majority of its replicas has it.
+func (d *Decider) get() r.Term {
+	return r.DB(d.database).Table(d.table, r.TableOpts{ReadMode: "majority"}).Get(d.id)
+}
+
+// entry is the record in a row; nil is that of an empty election.
+func (d *Decider) entry(found *row) (*leaderelection.RaceEntry, error) {
+	if found == nil {
+		return &leaderelection.RaceEntry{Token: version{}}, nil
+	}
+	if found.Version == "" {
+		return nil, fmt.Errorf("leaderelection/rethinkdb: the row at %s has no version: it is not ours, or was edited: repair or remove it: %w", d.place(), leaderelection.ErrPermanent)
+	}
+	e, err := record.Unmarshal(d.place(), []byte(found.Record))
+	if err != nil {
+		return nil, err
+	}
+	e.Token = version{found.Version, found.Written.UTC()}
+	return e, nil
+}
+
+// written is RethinkDB's answer to a write.
+type written struct {
+	Errors     int    `rethinkdb:"errors"`
+	FirstError string `rethinkdb:"first_error"`
+	Inserted   int    `rethinkdb:"inserted"`
+	Replaced   int    `rethinkdb:"replaced"`
+	Skipped    int    `rethinkdb:"skipped"`
+	Changes    []struct {
+		New *row `rethinkdb:"new_val"`
+	} `rethinkdb:"changes"`
+}
+
+// WriteEntry implements leaderelection.RaceDecider, in one query. A refusal is a
+// leaderelection.LostRaceError with the current record.
+func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	if err := d.before(ctx); err != nil {
+		return nil, d.failed(ctx, "writing", err)
+	}
+	var at version
+	if entry != nil && entry.Token != nil {
+		v, ours := entry.Token.(version)
+		if !ours {
+			return nil, d.failed(ctx, "writing", fmt.Errorf("the entry's Token is a %T, of another kind of store: %w", entry.Token, leaderelection.ErrPermanent))
+		}
+		at = v
+	}
+	data, err := record.Marshal(entry)
+	if err != nil {
+		return nil, d.failed(ctx, "writing", err)
+	}
+	next := rand.Text()
+	answer, err := query[*written](ctx, d, d.replace(at.id, next, string(data)))
+	if err == nil {
+		err = answer.check()
+	}
+	if err != nil {
+		return nil, d.failed(ctx, "writing", err)
+	}
+	var now *row
+	if len(answer.Changes) == 1 {
+		now = answer.Changes[0].New
+	}
+	if now != nil && now.Version == next {
+		return version{next, now.Written.UTC()}, nil
+	}
+	lost := &leaderelection.LostRaceError{Place: d.place()}
+	if now != nil || answer.Skipped == 1 {
+		lost.Current, _ = d.entry(now) // one that cannot be read is ReadCurrent's to report
+	}
+	return nil, lost
+}
+
+// check says whether the answer is one that decides the race.
+func (w *written) check() error {
+	switch {
+	case w == nil:
+		return errors.New("the server's answer is empty")
+	case w.Errors > 0:
+		return errors.New(w.FirstError)
+	case len(w.Changes) == 0 && w.Skipped == 0, len(w.Changes) > 1:
+		return fmt.Errorf("the server's answer has %d changes, where return_changes demands one", len(w.Changes))
+	}
+	return nil
+}
+
+// replace is the conditional write: the new row where the stored version is at, or
+// where there is no row and at is empty, and else the row as it is.
+func (d *Decider) replace(at, next, data string) r.Term {
+	fields := map[string]any{"id": d.id, "version": next, "record": data, "written": r.Now()}
+	return r.DB(d.database).Table(d.table).Get(d.id).Replace(func(was r.Term) any {
+		if at == "" {
+			return r.Branch(was.Eq(nil), fields, was)
+		}
+		return r.Branch(was.Ne(nil).And(was.Field("version").Default("").Eq(at)), was.Merge(fields), was)
+	}, r.ReplaceOpts{Durability: "hard", ReturnChanges: "always"})
+}
+
+// before is what each request begins with.
+func (d *Decider) before(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case d.id == "":
+		return fmt.Errorf("the election has no name; give it one: %w", leaderelection.ErrPermanent)
+	}
+	return nil
+}
+
+// place is where the record is, for errors.
+func (d *Decider) place() string {
+	return fmt.Sprintf("RethinkDB %s.%s id %q", d.database, d.table, d.id)
+}
+
+// query runs a query that has one result, which is T's zero where that is null. The
+// driver does not obey ctx while the server is silent: query does, and leaves the
+// driver to itself.
+func query[T any](ctx context.Context, d *Decider, term r.Term) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var none T
+	select {
+	case d.calls <- struct{}{}:
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+	done := make(chan result, 1)
+	go func() {
+		defer func() { <-d.calls }()
+		var got result
+		cursor, err := term.Run(d.session, r.RunOpts{Context: ctx})
+		if err == nil {
+			err = cursor.One(&got.value)
+		}
+		if errors.Is(err, r.ErrEmptyResult) {
+			err = nil
+		}
+		got.err = err
+		done <- got
+	}()
+	select {
+	case got := <-done:
+		return got.value, got.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}

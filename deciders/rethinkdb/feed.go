@@ -1,0 +1,112 @@
+package rethinkdb
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// stopTimeout is how long the end of a feed waits for the server to have ended its
+// side.
+const stopTimeout = time.Second
+
+// change is one message of a changefeed.
+type change struct {
+	New   *row   `rethinkdb:"new_val"`
+	Error string `rethinkdb:"error"`
+}
+
+// Changes implements leaderelection.ChangeFeed by a changefeed on the row. It yields
+// every state of the row that the server tells of, also that it was deleted (as an
+// empty election). It ends with an error where the changefeed does.
+func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
+	return func(yield func(*leaderelection.RaceEntry, error) bool) {
+		left := false
+		err := d.follow(ctx, func(e *leaderelection.RaceEntry) bool {
+			left = left || !yield(e, nil)
+			return !left
+		})
+		if !left && ctx.Err() == nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// follow yields what the changefeed tells, until yield returns false, or an error.
+func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
+	if err := d.before(ctx); err != nil {
+		return d.failed(ctx, "following", err)
+	}
+	feed, cancel := context.WithCancel(ctx)
+	changes, ended := make(chan *row), make(chan error, 1)
+	go func() { ended <- d.listen(feed, changes) }()
+	over := false
+	defer func() {
+		cancel()
+		if !over {
+			await(ended)
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-ended:
+			over = true
+			return d.failed(ctx, "following", err)
+		case found := <-changes:
+			e, err := d.entry(found)
+			if err != nil {
+				return err
+			}
+			if !yield(e) {
+				return nil
+			}
+		}
+	}
+}
+
+// listen hands on what the changefeed tells, until it ends, which it does with an
+// error.
+func (d *Decider) listen(ctx context.Context, changes chan<- *row) error {
+	cursor, err := r.DB(d.database).Table(d.table).Get(d.id).
+		Changes(r.ChangesOpts{IncludeInitial: true}).
+		Run(d.session, r.RunOpts{Context: ctx})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cursor.Close() }()
+	for {
+		var c change
+		if !cursor.Next(&c) {
+			break
+		}
+		if c.Error != "" {
+			return errors.New(c.Error)
+		}
+		select {
+		case changes <- c.New:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := cursor.Err(); err != nil {
+		return err
+	}
+	return errors.New("the changefeed ended")
+}
+
+// await waits a moment for the driver to come to an end.
+func await(ended <-chan error) {
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C: // the server is silent: the driver ends by its own timeouts
+	}
+}

@@ -1,0 +1,431 @@
+package rethinkdb_test
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	p "gopkg.in/rethinkdb/rethinkdb-go.v6/ql2"
+)
+
+// imitation is a server that speaks RethinkDB's protocol to the real driver and
+// understands the queries of this package, and no others. It keeps one table's rows
+// in memory. What it cannot show is whether RethinkDB does the same.
+type imitation struct {
+	t    testing.TB
+	addr string
+
+	mu      sync.Mutex
+	l       net.Listener
+	conns   map[net.Conn]bool
+	rows    map[string]any // by id; nil: no row
+	feeds   map[*feed]bool
+	queries map[string]int // by kind: get, replace, changes
+	fault   func(kind string) *fault
+}
+
+// fault is what befalls a query.
+type fault struct {
+	refuse  *refusal // it is answered with an error, and does nothing
+	cut     bool     // the connection is cut before it does anything
+	cutLate bool     // the connection is cut when it has been done, before the answer
+	hang    bool     // it is done, and never answered
+}
+
+// refusal is an error as RethinkDB answers it.
+type refusal struct {
+	kind p.Response_ErrorType
+	text string
+}
+
+// feed is an open changefeed.
+type feed struct {
+	conn    *peer
+	token   uint64
+	id      string
+	waiting []any // messages that no CONTINUE has asked for yet
+	asked   bool  // a CONTINUE waits
+}
+
+// peer is a connection.
+type peer struct {
+	net.Conn
+	mu sync.Mutex
+}
+
+func imitate(t testing.TB) *imitation {
+	t.Helper()
+	s := &imitation{t: t, rows: map[string]any{}, feeds: map[*feed]bool{}, queries: map[string]int{}}
+	s.start(t, "127.0.0.1:0")
+	t.Cleanup(s.stop)
+	return s
+}
+
+// start listens, on the address it had where it was stopped.
+func (s *imitation) start(t testing.TB, addr string) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.l, s.addr, s.conns = l, l.Addr().String(), map[net.Conn]bool{}
+	s.mu.Unlock()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.conns[c] = true
+			s.mu.Unlock()
+			go s.serve(&peer{Conn: c})
+		}
+	}()
+}
+
+// stop cuts all connections, and listens no more. Rows stay.
+func (s *imitation) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.l.Close()
+	for c := range s.conns {
+		c.Close()
+	}
+	clear(s.feeds)
+}
+
+// inject makes f say what befalls each query from now on.
+func (s *imitation) inject(f func(kind string) *fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = f
+}
+
+// count is how many queries of a kind there were.
+func (s *imitation) count(kind string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queries[kind]
+}
+
+// set puts a row in the place of what is there; nil removes it.
+func (s *imitation) set(id string, row any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(id, row)
+}
+
+func (s *imitation) serve(c *peer) {
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		maps.DeleteFunc(s.feeds, func(f *feed, _ bool) bool { return f.conn == c })
+		delete(s.conns, c.Conn)
+		c.Close()
+	}()
+	r := bufio.NewReader(c)
+	var hello [8]byte // the protocol of version 0.4: a key may follow, and a word of 4 bytes
+	if _, err := io.ReadFull(r, hello[:]); err != nil {
+		return
+	}
+	if _, err := r.Discard(int(binary.LittleEndian.Uint32(hello[4:])) + 4); err != nil {
+		return
+	}
+	if _, err := io.WriteString(c, "SUCCESS\x00"); err != nil {
+		return
+	}
+	for {
+		var head [12]byte
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return
+		}
+		body := make([]byte, binary.LittleEndian.Uint32(head[8:]))
+		if _, err := io.ReadFull(r, body); err != nil {
+			return
+		}
+		var q []json.RawMessage
+		if err := json.Unmarshal(body, &q); err != nil || len(q) == 0 {
+			s.t.Errorf("imitation: query %s: %v", body, err)
+			return
+		}
+		if !s.handle(c, binary.LittleEndian.Uint64(head[:]), q) {
+			return
+		}
+	}
+}
+
+// handle does one query, and says whether the connection goes on.
+func (s *imitation) handle(c *peer, token uint64, q []json.RawMessage) bool {
+	var kind p.Query_QueryType
+	_ = json.Unmarshal(q[0], &kind)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch kind {
+	case p.Query_SERVER_INFO:
+		c.answer(token, p.Response_SERVER_INFO, map[string]any{"id": "imitation", "name": "imitation"})
+	case p.Query_NOREPLY_WAIT:
+		c.answer(token, p.Response_WAIT_COMPLETE)
+	case p.Query_CONTINUE:
+		for f := range s.feeds {
+			if f.conn == c && f.token == token {
+				f.asked = true
+				f.deliver()
+			}
+		}
+	case p.Query_STOP:
+		for f := range s.feeds {
+			if f.conn == c && f.token == token {
+				delete(s.feeds, f)
+				if f.asked {
+					c.answer(token, p.Response_SUCCESS_SEQUENCE)
+				}
+			}
+		}
+		c.answer(token, p.Response_SUCCESS_SEQUENCE)
+	case p.Query_START:
+		return s.run(c, token, q[1])
+	default:
+		s.t.Errorf("imitation: a query of type %v", kind)
+	}
+	return true
+}
+
+// run does a query that begins.
+func (s *imitation) run(c *peer, token uint64, raw json.RawMessage) bool {
+	var term any
+	_ = json.Unmarshal(raw, &term)
+	v := s.eval(term, nil)
+	kind := "get"
+	switch v := v.(type) {
+	case replacing:
+		kind = "replace"
+		_ = v
+	case changing:
+		kind = "changes"
+	}
+	s.queries[kind]++
+	var f *fault
+	if s.fault != nil {
+		f = s.fault(kind)
+	}
+	if f == nil {
+		f = &fault{}
+	}
+	switch {
+	case f.cut:
+		return false
+	case f.refuse != nil:
+		c.refuse(token, f.refuse)
+		return true
+	}
+	switch v := v.(type) {
+	case changing:
+		open := &feed{conn: c, token: token, id: v.id, waiting: []any{map[string]any{"new_val": s.rows[v.id]}}, asked: true}
+		s.feeds[open] = true
+		open.deliver()
+		return true
+	case replacing:
+		result, failed := s.replace(v)
+		switch {
+		case f.cutLate:
+			return false
+		case f.hang:
+		case failed != nil:
+			c.refuse(token, failed)
+		default:
+			c.answer(token, p.Response_SUCCESS_ATOM, result)
+		}
+		return true
+	case rowRef:
+		if f.cutLate {
+			return false
+		}
+		if !f.hang {
+			c.answer(token, p.Response_SUCCESS_ATOM, s.rows[v.id])
+		}
+		return true
+	}
+	s.t.Errorf("imitation: the query %s is not one of this package's", raw)
+	return false
+}
+
+// The values of terms that are no data.
+type (
+	rowRef    struct{ id string }
+	changing  struct{ id string }
+	replacing struct {
+		id string
+		by []any // a FUNC
+	}
+	missing struct{} // what a field is that is not there
+)
+
+// eval computes a term. Vars are the arguments of the function around it.
+func (s *imitation) eval(term any, vars map[float64]any) any {
+	object, is := term.(map[string]any)
+	if is {
+		computed := map[string]any{}
+		for k, v := range object {
+			computed[k] = s.eval(v, vars)
+		}
+		return computed
+	}
+	list, is := term.([]any)
+	if !is {
+		return term
+	}
+	kind := p.Term_TermType(list[0].(float64))
+	var args []any
+	if len(list) > 1 {
+		args, _ = list[1].([]any)
+	}
+	arg := func(i int) any { return s.eval(args[i], vars) }
+	switch kind {
+	case p.Term_DB, p.Term_TABLE:
+		return nil // there is one table
+	case p.Term_GET:
+		return rowRef{arg(1).(string)}
+	case p.Term_CHANGES:
+		s.wants(list, "include_initial", true)
+		return changing{arg(0).(rowRef).id}
+	case p.Term_REPLACE:
+		s.wants(list, "durability", "hard")
+		s.wants(list, "return_changes", "always")
+		return replacing{arg(0).(rowRef).id, args[1].([]any)}
+	case p.Term_VAR:
+		return vars[args[0].(float64)]
+	case p.Term_BRANCH:
+		if arg(0) == true {
+			return arg(1)
+		}
+		return arg(2)
+	case p.Term_EQ:
+		return reflect.DeepEqual(arg(0), arg(1))
+	case p.Term_NE:
+		return !reflect.DeepEqual(arg(0), arg(1))
+	case p.Term_AND:
+		return arg(0) == true && arg(1) == true
+	case p.Term_GET_FIELD, p.Term_BRACKET:
+		object, _ := arg(0).(map[string]any)
+		if v, there := object[arg(1).(string)]; there {
+			return v
+		}
+		return missing{}
+	case p.Term_DEFAULT:
+		if v := arg(0); v != (missing{}) {
+			return v
+		}
+		return arg(1)
+	case p.Term_MERGE:
+		merged := maps.Clone(arg(0).(map[string]any))
+		maps.Copy(merged, arg(1).(map[string]any))
+		return merged
+	case p.Term_NOW:
+		return map[string]any{"$reql_type$": "TIME", "epoch_time": float64(time.Now().UnixMilli()) / 1000, "timezone": "+00:00"}
+	}
+	s.t.Errorf("imitation: the term %v (%v) is unknown", kind, list)
+	return missing{}
+}
+
+// wants fails the test where a term lacks an option.
+func (s *imitation) wants(list []any, name string, value any) {
+	var opts map[string]any
+	if len(list) > 2 {
+		opts, _ = list[2].(map[string]any)
+	}
+	if opts[name] != value {
+		s.t.Errorf("imitation: the term %v lacks %s: %v", list, name, value)
+	}
+}
+
+// replace is RethinkDB's replace of one row, with return_changes "always".
+func (s *imitation) replace(v replacing) (map[string]any, *refusal) {
+	fargs := v.by[1].([]any)
+	name := fargs[0].([]any)[1].([]any)[0].(float64)
+	was := s.rows[v.id]
+	next := s.eval(fargs[1], map[float64]any{name: was})
+	result := map[string]any{"errors": 0, "inserted": 0, "replaced": 0, "unchanged": 0, "skipped": 0, "deleted": 0}
+	result["changes"] = []any{map[string]any{"old_val": was, "new_val": next}}
+	if row, is := next.(map[string]any); is && row["id"] != v.id {
+		return nil, &refusal{p.Response_QUERY_LOGIC, "Primary key `id` cannot be changed"}
+	}
+	switch {
+	case was == nil && next == nil:
+		result["skipped"] = 1
+	case was == nil:
+		result["inserted"] = 1
+	case reflect.DeepEqual(was, next):
+		result["unchanged"] = 1
+	default:
+		result["replaced"] = 1
+	}
+	if !reflect.DeepEqual(was, next) {
+		s.put(v.id, next)
+	}
+	return result, nil
+}
+
+func (s *imitation) put(id string, row any) {
+	was := s.rows[id]
+	s.rows[id] = row
+	for f := range s.feeds {
+		if f.id == id {
+			f.waiting = append(f.waiting, map[string]any{"old_val": was, "new_val": row})
+			f.deliver()
+		}
+	}
+}
+
+// abort ends all changefeeds with an error, as where a replica goes away.
+func (s *imitation) abort(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for f := range s.feeds {
+		f.conn.refuse(f.token, &refusal{p.Response_OP_FAILED, text})
+		delete(s.feeds, f)
+	}
+}
+
+// deliver answers a CONTINUE that waits, when there is something to tell.
+func (f *feed) deliver() {
+	if !f.asked || len(f.waiting) == 0 {
+		return
+	}
+	f.conn.send(f.token, map[string]any{"t": p.Response_SUCCESS_PARTIAL, "r": f.waiting, "n": []any{p.Response_ATOM_FEED}})
+	f.waiting, f.asked = nil, false
+}
+
+func (c *peer) answer(token uint64, kind p.Response_ResponseType, results ...any) {
+	if results == nil {
+		results = []any{}
+	}
+	c.send(token, map[string]any{"t": kind, "r": results})
+}
+
+func (c *peer) refuse(token uint64, r *refusal) {
+	c.send(token, map[string]any{"t": p.Response_RUNTIME_ERROR, "e": r.kind, "r": []any{r.text}, "b": []any{}})
+}
+
+func (c *peer) send(token uint64, response any) {
+	body, err := json.Marshal(response)
+	if err != nil {
+		panic(fmt.Sprintf("imitation: %v", err))
+	}
+	head := binary.LittleEndian.AppendUint64(nil, token)
+	head = binary.LittleEndian.AppendUint32(head, uint32(len(body)))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := c.Write(append(head, body...)); err != nil && !errors.Is(err, net.ErrClosed) {
+		c.Close()
+	}
+}
