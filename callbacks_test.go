@@ -92,6 +92,31 @@ func TestContractOnOusting(t *testing.T) {
 	})
 }
 
+// What comes first is the cause, and OnOusting runs once, however many reasons to
+// leave there are.
+func TestContractOneCauseOneOusting(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *le.Config) {
+			inner := c.OnElected
+			c.OnElected = func(ctx context.Context, v *le.TimeView) { inner(ctx, v); time.Sleep(10 * time.Second) }
+		})
+		sleep(time.Second)
+		if err := le.StepDown(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		go a.Resign(t.Context())
+		a.stop()
+		synctest.Wait()
+		d.Replace(rival(2))
+		<-a.Done()
+		if r := a.reign(t, 0); !errors.Is(r.cause, le.ErrResigned) || len(a.ousted) != 1 {
+			t.Fatalf("cause %v, OnOusting %d times", r.cause, len(a.ousted))
+		}
+	})
+}
+
 // A callback that ends its goroutine, as t.FailNow does, counts as returned.
 func TestContractGoexit(t *testing.T) {
 	bubble(t, func(t *testing.T) {

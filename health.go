@@ -34,19 +34,19 @@ func (c *Campaign) healthy(wake *alarm) bool {
 		return true
 	}
 	if h.check == nil {
-		c.askHealth(wake.now)
-	}
-	if !h.check.late {
+		c.askHealth(wake)
+	} else if !h.check.late {
 		wake.at(h.check.deadline)
 	}
 	return false
 }
 
 // askHealth calls Healthy in a goroutine of its own.
-func (c *Campaign) askHealth(now instant) {
+func (c *Campaign) askHealth(wake *alarm) {
 	ctx, cancel := context.WithCancel(c.f.ctx)
-	k := &check{cancel: cancel, deadline: now.mono + c.f.timeout}
+	k := &check{cancel: cancel, deadline: wake.now.mono + c.f.timeout}
 	c.health.check = k
+	wake.at(k.deadline)
 	go func() {
 		err := errors.New("leaderelection: Healthy ended its goroutine")
 		defer func() {
@@ -101,6 +101,6 @@ func (c *Campaign) tendHealth(wake *alarm) {
 	case wake.now.mono < h.next:
 		wake.at(h.next)
 	case h.check == nil:
-		c.askHealth(wake.now)
+		c.askHealth(wake)
 	}
 }

@@ -94,6 +94,15 @@ func TestRule11OutagesAreNoHotLoops(t *testing.T) {
 						if n > limit {
 							t.Errorf("%d operations in a minute, want at most %d", n, limit)
 						}
+						if name != "all requests lost" {
+							return
+						}
+						ops := a.opsSince(begin)
+						for i := 4; i < len(ops); i++ {
+							if span := ops[i].Start.Sub(ops[i-4].Start); span < time.Second {
+								t.Errorf("five operations within %v of an outage", span)
+							}
+						}
 					})
 				})
 			}
@@ -496,6 +505,9 @@ func TestRule16Health(t *testing.T) {
 		}
 		sleep(time.Minute)
 		a.follows(t)
+		if a.count() != 1 {
+			t.Fatalf("%d reigns: a late answer counted as healthy", a.count())
+		}
 		delay.Store(0)
 		answer.Store(&sick)
 		sleep(10 * time.Second)

@@ -172,25 +172,14 @@ func TestRule08AcquisitionAnsweredTooLate(t *testing.T) {
 		release := make(chan struct{})
 		a := join(t, d, "a", func(c *le.Config) {
 			h := c.Decider.(*memory.Decider)
-			n := 0
-			h.Inject(func(op memory.Op) memory.Fault {
-				if op.Kind != memory.Write {
-					return memory.Fault{}
-				}
-				if n++; n > 1 {
-					return memory.Fault{Err: memory.ErrLost}
-				}
-				return memory.Fault{Late: time.Second, Hang: release, Err: memory.ErrLost}
-			})
+			h.Inject(memory.Hang(release).On(memory.Write))
 			polled(c)
-			c.PollInterval = time.Hour
 		})
 		sleep(time.Second / 2)
-		a.store.Inject(memory.LoseRequests()) // it cannot read back what landed at 1 s
+		a.store.Inject(memory.LoseRequests())
 		sleep(14 * time.Second)
-		close(release)
-		a.store.Inject(memory.LoseRequests().On(memory.Write))
-		sleep(30 * time.Second)
+		close(release) // it lands, and is answered, half a second too late
+		synctest.Wait()
 		if n := a.count(); n != 0 {
 			t.Fatalf("%d reigns by an acquisition whose view was over", n)
 		}
@@ -256,6 +245,23 @@ func TestRule09LossEndsViewAndCtxAtOnce(t *testing.T) {
 	})
 }
 
+// Rule 9: the Incarnation counts, not the LeaderID.
+func TestRule09OustedUnderOnesOwnID(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		sleep(time.Second)
+		twin := rival(2)
+		twin.LeaderID = "a"
+		d.Replace(twin)
+		synctest.Wait()
+		a.follows(t)
+		if r := a.reign(t, 0); !errors.Is(r.cause, le.ErrOusted) {
+			t.Fatalf("cause %v, want ErrOusted", r.cause)
+		}
+	})
+}
+
 // Rule 9: two processes with one LeaderID never both lead, and it is reported.
 func TestRule09OneLeaderIDTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -304,6 +310,9 @@ func TestRule10NumbersNeverGoBack(t *testing.T) {
 		other.leads(t)
 		if got := other.View().ElectionNumber(); got != 43 {
 			t.Fatalf("number %d after the store was set back, want 43", got)
+		}
+		if n := len(other.opsSince(time.Time{}, le.OpAcquire)); n > 2 {
+			t.Fatalf("%d acquisitions: it groped its way up from the number in the backup", n)
 		}
 	})
 	bubble(t, func(t *testing.T) {

@@ -100,6 +100,31 @@ func TestRule02WallClockSetBack(t *testing.T) {
 	})
 }
 
+// Rule 2: where the clock was set back so far that an extension cannot make the
+// term grow, it does not make the view grow either.
+func TestRule02NoGrowthWithoutALongerTerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock })
+		synctest.Wait()
+		r, first := a.reign(t, 0), d.Entry().TermExpiry
+		sleep(6 * time.Second)
+		clock.Set(-time.Hour)
+		sleep(8*time.Second - time.Nanosecond)
+		if e := d.Entry(); e.Extension == 0 || !e.TermExpiry.Equal(first) {
+			t.Fatalf("record %+v, want an extension that kept TermExpiry", e)
+		}
+		if !r.view.ValueInFuture() {
+			t.Fatal("the view ended early")
+		}
+		sleep(time.Nanosecond)
+		if r.view.ValueInFuture() {
+			t.Fatal("the view outlived the record's term: others go by TermExpiry")
+		}
+	})
+}
+
 // Rule 2: a machine that was suspended, so that its monotonic clock stood still,
 // has its view ended by the wall clock.
 func TestRule02Suspended(t *testing.T) {
@@ -282,6 +307,34 @@ func TestRule05VacantAtOnceOwnAtOnceAfterReading(t *testing.T) {
 			t.Fatalf("operations %+v, want a read before the write", ops)
 		}
 	})
+}
+
+// Rule 5: a record that was learned before it became contestable, or learned as
+// held by push alone, is read before it is contested.
+func TestRule05ReadsBeforeItContests(t *testing.T) {
+	long := rival(3)
+	long.TermExpiry = time.Unix(0, 0)
+	for name, e := range map[string]*le.RaceEntry{
+		"held, long expired": long,
+		"reserved":           {ElectionNumber: 3, Extension: 9, TermLength: T, Incarnation: "x", Successor: "nobody"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				if e.Vacant() {
+					e.TermExpiry = time.Now().Add(5 * time.Second)
+				}
+				d.Replace(e)
+				a := join(t, d, "a")
+				sleep(6 * time.Second)
+				a.leads(t)
+				ops := a.opsSince(time.Time{})
+				if len(ops) < 2 || ops[0].Kind != le.OpRead || ops[1].Kind != le.OpAcquire || ops[0].Start.Before(e.TermExpiry) {
+					t.Fatalf("operations %+v, want a read past the end, then a write", ops)
+				}
+			})
+		})
+	}
 }
 
 // Rule 5: one's own record is not contested while a callback still runs.

@@ -280,7 +280,7 @@ func (c *Campaign) prune(e *RaceEntry) {
 
 // tellChange hands new reigns and vacancies to LeaderChanged.
 func (c *Campaign) tellChange(e *RaceEntry) {
-	if c.cfg.LeaderChanged == nil || e.ElectionNumber == NoElections {
+	if c.cfg.LeaderChanged == nil || e.ElectionNumber == NoElections || c.ending {
 		return
 	}
 	if t := c.told; t != nil && t.ElectionNumber == e.ElectionNumber && t.Vacant() == e.Vacant() {
