@@ -1,0 +1,82 @@
+package azblob_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/url"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/azblob"
+)
+
+// One blob elects the leader of a batch job.
+func Example() {
+	credential, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := sdk.NewClient("https://account.blob.core.windows.net/", credential, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	config := leaderelection.Config{
+		Decider:  azblob.NewDecider(client, "elections", "nightly", nil),
+		LeaderID: "worker-1",
+	}
+	err = config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		for view.ValueInFuture() {
+			// One unit of work, as the only one who does it.
+			return nil
+		}
+		return context.Cause(ctx)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// With a native lease Azure itself keeps all but the leader from changing a blob.
+func ExampleDecider_Leased() {
+	var client *sdk.Client // as in the example of the package
+	d := azblob.NewDecider(client, "elections", "nightly", &azblob.Options{
+		NativeLease: &azblob.NativeLease{Companions: []string{"nightly/report"}},
+	})
+	config := leaderelection.Config{Decider: d, LeaderID: "worker-1"}
+	err := config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		only, err := d.Leased(view)
+		if err != nil {
+			return err
+		}
+		_, err = client.UploadBuffer(ctx, "elections", "nightly/report", []byte("all is well"), &sdk.UploadBufferOptions{
+			AccessConditions: &blob.AccessConditions{LeaseAccessConditions: only},
+		})
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A URL names the election. Opening it asks nothing of the store yet.
+func ExampleOpen() {
+	u, err := url.Parse("azblob://account/elections/nightly?native_lease=30s&companion=nightly/report&create_container=true")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err = azblob.Open(context.Background(), u); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("ready")
+
+	u.RawQuery = "native_leese=30s"
+	_, err = azblob.Open(context.Background(), u)
+	fmt.Println(err)
+	// Output:
+	// ready
+	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=30s: leaderelection: no retry can help: parameter "native_leese" is unknown
+}

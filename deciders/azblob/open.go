@@ -1,0 +1,185 @@
+package azblob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// Open makes a client and returns a Decider that uses it. The URL is
+//
+//	azblob://account/container/blob?parameter=value&...
+//
+// The blob's name may have slashes; what a URL cannot hold is percent-encoded. An
+// unknown parameter, and one given twice that may be given once, is an error; each
+// is optional:
+//
+//	create_container  true: Options.CreateContainer
+//	native_lease      true, or a duration such as 30s: Options.NativeLease
+//	companion         one blob of NativeLease.Companions; may be given several times
+//	content_type      Options.ContentType
+//	metadata          one key=value of Options.Metadata; may be given several times
+//	tier              Options.Tier: Hot, Cool or Cold
+//	encryption_scope  Options.EncryptionScope
+//	endpoint          the URL of the account's blob service, for other clouds, custom
+//	                  domains and emulators, such as http://127.0.0.1:10000/account;
+//	                  without it https://account.blob.core.windows.net
+//
+// Credentials come from the environment, as for the az command: AZURE_STORAGE_KEY
+// has the account's key, or AZURE_STORAGE_SAS_TOKEN a shared access signature; where
+// neither is set they are those of azidentity.NewDefaultAzureCredential (environment,
+// workload identity, managed identity, az login and others). Open makes no request of
+// the store; whether it can be used is said by the first call of the Decider.
+func Open(ctx context.Context, u *url.URL) (*Decider, error) {
+	d, err := open(u)
+	if err != nil {
+		return nil, fmt.Errorf("leaderelection/azblob: opening %s: %w: %w", u.Redacted(), leaderelection.ErrPermanent, err)
+	}
+	return d, nil
+}
+
+func open(u *url.URL) (*Decider, error) {
+	t, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	client, err := t.client()
+	if err != nil {
+		return nil, err
+	}
+	d := NewDecider(client, t.container, t.blob, &t.opts)
+	return d, d.wrong
+}
+
+// target is what a URL says.
+type target struct {
+	account, container, blob string
+	opts                     Options
+	companions               []string
+	endpoint                 string
+}
+
+// client makes one with the credentials of the environment.
+func (t *target) client() (*azblob.Client, error) {
+	service := t.endpoint
+	if service == "" {
+		service = "https://" + t.account + ".blob.core.windows.net/"
+	}
+	if key := os.Getenv("AZURE_STORAGE_KEY"); key != "" {
+		c, err := azblob.NewSharedKeyCredential(t.account, key)
+		if err != nil {
+			return nil, errors.New("AZURE_STORAGE_KEY is not a storage account's key: want base64") // err might show it
+		}
+		return azblob.NewClientWithSharedKeyCredential(service, c, nil)
+	}
+	if sas := os.Getenv("AZURE_STORAGE_SAS_TOKEN"); sas != "" {
+		return azblob.NewClientWithNoCredential(service+"?"+strings.TrimPrefix(sas, "?"), nil)
+	}
+	c, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		return nil, err
+	}
+	return azblob.NewClient(service, c, nil)
+}
+
+func parse(u *url.URL) (*target, error) {
+	form := errors.New("want azblob://account/container/blob?parameter=value")
+	switch {
+	case u.Scheme != "azblob":
+		return nil, fmt.Errorf("the scheme is %q, want azblob", u.Scheme)
+	case u.User != nil || u.Port() != "" || u.Fragment != "" || u.Opaque != "" || u.Host == "" || strings.ContainsAny(u.Host, "."):
+		return nil, form
+	}
+	t := &target{account: u.Host}
+	var found bool
+	if t.container, t.blob, found = strings.Cut(strings.TrimPrefix(u.Path, "/"), "/"); !found {
+		return nil, form
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range query {
+		if len(values) > 1 && name != "companion" && name != "metadata" {
+			return nil, fmt.Errorf("parameter %q is given twice", name)
+		}
+		for _, v := range values {
+			if err := t.set(name, v); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if l := t.opts.NativeLease; l != nil {
+		l.Companions = t.companions
+	} else if len(t.companions) > 0 {
+		return nil, errors.New("companion is for native leases: give native_lease=true as well")
+	}
+	return t, nil
+}
+
+// set takes in one parameter.
+func (t *target) set(name, value string) (err error) {
+	switch o := &t.opts; name {
+	case "create_container":
+		if o.CreateContainer, err = strconv.ParseBool(value); err != nil {
+			return fmt.Errorf("create_container is %q, want true or false", value)
+		}
+	case "native_lease":
+		o.NativeLease, err = parseLease(value)
+	case "companion":
+		t.companions = append(t.companions, value)
+	case "content_type":
+		o.ContentType = value
+	case "metadata":
+		key, v, found := strings.Cut(value, "=")
+		if !found || key == "" {
+			return fmt.Errorf("metadata is %q, want key=value", value)
+		}
+		if o.Metadata == nil {
+			o.Metadata = make(map[string]string)
+		}
+		o.Metadata[key] = v
+	case "tier":
+		switch o.Tier = blob.AccessTier(value); o.Tier {
+		case blob.AccessTierHot, blob.AccessTierCool, blob.AccessTierCold:
+		default:
+			return fmt.Errorf("tier is %q, want Hot, Cool or Cold: a record must be readable at once", value)
+		}
+	case "encryption_scope":
+		o.EncryptionScope = value
+	case "endpoint":
+		e, err := url.Parse(value)
+		if err != nil || e.Host == "" || e.Scheme != "http" && e.Scheme != "https" || e.RawQuery != "" || e.User != nil {
+			return errors.New("endpoint must be an http or https URL, without credentials") // not shown: it might have some
+		}
+		t.endpoint = value
+	default:
+		return fmt.Errorf("parameter %q is unknown", name)
+	}
+	return err
+}
+
+func parseLease(value string) (*NativeLease, error) {
+	if on, err := strconv.ParseBool(value); err == nil {
+		if !on {
+			return nil, nil
+		}
+		return &NativeLease{}, nil
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil {
+		return nil, fmt.Errorf("native_lease is %q, want true, false or a duration such as 30s", value)
+	}
+	return &NativeLease{Duration: d}, nil
+}
