@@ -53,6 +53,21 @@ func onEach(t *testing.T, test func(t *testing.T, endpoint string)) {
 	}
 }
 
+// The server of the tests in virtual time is one that others can be held to.
+func TestConformanceOfTheFake(t *testing.T) {
+	for _, old := range []bool{true, false} {
+		t.Run(fmt.Sprintf("ReturnsTheItem=%v", old), func(t *testing.T) {
+			decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+				server := newFake("key")
+				server.old = old
+				return func() leaderelection.RaceDecider {
+					return dynamo.NewDecider(reach(t, server), "elections", "one", nil)
+				}
+			})
+		})
+	}
+}
+
 func TestConformance(t *testing.T) {
 	layouts := []struct {
 		name string

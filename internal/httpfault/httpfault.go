@@ -77,6 +77,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	on := r.Clone(context.WithoutCancel(ctx))
 	on.Body = io.NopCloser(bytes.NewReader(sent))
+	on.ContentLength = int64(len(sent))
+	on.Header.Set("Content-Length", strconv.Itoa(len(sent))) // as it arrives on a wire
 	on.RequestURI = on.URL.RequestURI()
 	answers := make(chan *http.Response, 1) // nil: the connection broke
 	go func() {

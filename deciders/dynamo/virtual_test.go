@@ -1,0 +1,41 @@
+package dynamo_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/dynamo"
+	"github.com/c8e606e4/leaderelection/internal/httpfault"
+)
+
+// inProcess returns a client without sockets.
+func inProcess(t testing.TB, c *http.Client) *dynamodb.Client {
+	return newClient(t, "http://in-process", func(o *dynamodb.Options) { o.HTTPClient = c })
+}
+
+// reach returns a client of a server in process.
+func reach(t testing.TB, h http.Handler) *dynamodb.Client {
+	return inProcess(t, &http.Client{Transport: &httpfault.Transport{Handler: h}})
+}
+
+func TestElections(t *testing.T) {
+	httpfault.Elections(t, httpfault.Store{
+		Serve: func() http.Handler { return newFake("key") },
+		Decider: func(c *http.Client) leaderelection.RaceDecider {
+			return dynamo.NewDecider(inProcess(t, c), "elections", "one", nil)
+		},
+		Writes: func(r *http.Request) bool { return strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutItem") },
+		Busy: map[string]httpfault.Fault{
+			"Throttled":       refusal(http.StatusBadRequest, "ThrottlingException"),
+			"OverProvisioned": refusal(http.StatusBadRequest, "ProvisionedThroughputExceededException"),
+			"RequestLimit":    refusal(http.StatusBadRequest, "RequestLimitExceeded"),
+			"InternalError":   refusal(http.StatusInternalServerError, "InternalServerError"),
+			"Transaction":     refusal(http.StatusBadRequest, "TransactionConflictException"),
+			"OtherRegion":     refusal(http.StatusBadRequest, "ReplicatedWriteConflictException"),
+		},
+	})
+}
