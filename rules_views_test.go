@@ -125,6 +125,33 @@ func TestRule02NoGrowthWithoutALongerTerm(t *testing.T) {
 	})
 }
 
+// Rule 2: the same where the write that first asked for that term never arrived.
+func TestRule02NoGrowthByALaterAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock })
+		sleep(6 * time.Second)
+		r := a.reign(t, 0)
+		a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1))
+		sleep(1100 * time.Millisecond) // asked at 7 s for a term until 22 s; lost
+		clock.Set(-time.Hour)
+		sleep(3 * time.Second) // asked again for the same term, confirmed
+		if want := time.Now().Add(-10100 * time.Millisecond).Add(22 * time.Second); !d.Entry().TermExpiry.Equal(want) {
+			t.Fatalf("TermExpiry %v, want %v", d.Entry().TermExpiry, want)
+		}
+		a.store.Inject(memory.LoseRequests())
+		sleep(10900*time.Millisecond - time.Nanosecond)
+		if !r.view.ValueInFuture() {
+			t.Fatal("the view ended early")
+		}
+		sleep(time.Nanosecond)
+		if r.view.ValueInFuture() {
+			t.Fatal("the view is counted from the later attempt")
+		}
+	})
+}
+
 // Rule 2: a machine that was suspended, so that its monotonic clock stood still,
 // has its view ended by the wall clock.
 func TestRule02Suspended(t *testing.T) {

@@ -1,12 +1,11 @@
 package etcd_test
 
 import (
-	"fmt"
-	"sync/atomic"
+	"context"
+	"errors"
+	"strings"
 	"testing"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
+	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
@@ -14,33 +13,131 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// client returns a client of its own, closed at the end of the test.
-func client(t testing.TB, endpoints ...string) *clientv3.Client {
-	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+func TestConformance(t *testing.T) {
+	decidertest.Run(t, elections(stores.Etcd(t).Endpoint))
 }
 
-// elections returns what makes an election after the other, each on a key of the
-// test's own, each handle with a client of its own.
-func elections(endpoints ...string) func(t testing.TB) func() leaderelection.RaceDecider {
-	return func(t testing.TB) func() leaderelection.RaceDecider {
-		key := uniqueKey(t)
-		return func() leaderelection.RaceDecider {
-			return etcd.NewDecider(client(t, endpoints...), key, nil)
+// A refusal tells who stood in the way, which saves the loser a read.
+func TestLostRaceHasTheCurrentRecord(t *testing.T) {
+	d := etcd.NewDecider(client(t, stores.Etcd(t).Endpoint), "k", nil)
+	first := write(t, d, 1, nil)
+	write(t, d, 2, first)
+	for _, token := range []leaderelection.LeaderToken{nil, first} {
+		_, err := d.WriteEntry(t.Context(), state(9, token))
+		var lost *leaderelection.LostRaceError
+		if !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 2 || !strings.Contains(lost.Place, `"k"`) {
+			t.Errorf("with token %v: %v", token, err)
 		}
 	}
 }
 
-func TestConformance(t *testing.T) {
-	server := stores.Etcd(t)
-	decidertest.Run(t, elections(server.Endpoint))
+// What is at the key and no record of ours is reported, and left alone.
+func TestForeignValueIsLeftAlone(t *testing.T) {
+	c := client(t, stores.Etcd(t).Endpoint)
+	for name, value := range map[string]string{
+		"empty": "", "text": "hello", "object": `{"leader":"x"}`, "truncated": `{"leaderelection":1,"leader_id":"a"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := uniqueKey(t)
+			if _, err := c.Put(t.Context(), key, value); err != nil {
+				t.Fatal(err)
+			}
+			d := etcd.NewDecider(c, key, nil)
+			_, err := d.ReadCurrent(t.Context())
+			permanent(t, err, key)
+			_, err = d.WriteEntry(t.Context(), state(1, nil))
+			if !errors.Is(err, leaderelection.ErrLostRace) || errors.Is(err, leaderelection.ErrPermanent) {
+				t.Errorf("WriteEntry: %v", err)
+			}
+			if n := next(t, follow(t, d)); n.RaceEntry != nil || !errors.Is(n.err, leaderelection.ErrPermanent) {
+				t.Errorf("the feed yields %+v", n)
+			}
+			if got, err := c.Get(t.Context(), key); err != nil || string(got.Kvs[0].Value) != value {
+				t.Errorf("the key holds %v, %v", got, err)
+			}
+		})
+	}
 }
 
-var keys atomic.Uint64
+// A key that was deleted is an empty election; a token of its former life is void,
+// also when there is a record again.
+func TestDeletedKey(t *testing.T) {
+	c := client(t, stores.Etcd(t).Endpoint)
+	d := etcd.NewDecider(c, "k", nil)
+	feed := follow(t, d)
+	empty := next(t, feed)
+	old := write(t, d, 1, empty.Token)
+	next(t, feed)
+	if _, err := c.Delete(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	for what, e := range map[string]*leaderelection.RaceEntry{"pushed": next(t, feed).RaceEntry, "read": read(t, d)} {
+		if e == nil || !e.Vacant() || e.ElectionNumber != leaderelection.NoElections {
+			t.Errorf("%s after the deletion: %+v", what, e)
+		}
+	}
+	var lost *leaderelection.LostRaceError
+	if _, err := d.WriteEntry(t.Context(), state(9, old)); !errors.As(err, &lost) || lost.Current == nil || !lost.Current.Vacant() {
+		t.Errorf("with the deleted version's token: %v", err)
+	}
+	write(t, d, 1, lost.Current.Token)
+	if _, err := d.WriteEntry(t.Context(), state(9, old)); !errors.Is(err, leaderelection.ErrLostRace) {
+		t.Errorf("with the deleted version's token, when there is a record again: %v", err)
+	}
+}
 
-func uniqueKey(t testing.TB) string { return fmt.Sprintf("elections/%s/%d", t.Name(), keys.Add(1)) }
+func TestNoName(t *testing.T) {
+	d := etcd.NewDecider(client(t, "127.0.0.1:1"), "", nil)
+	_, err := d.ReadCurrent(t.Context())
+	permanent(t, err, "name")
+	_, err = d.WriteEntry(t.Context(), state(1, nil))
+	permanent(t, err, "name")
+}
+
+// With the server gone every call returns when its ctx ends, and says what may be
+// wrong.
+func TestNoServer(t *testing.T) {
+	d := etcd.NewDecider(client(t, "127.0.0.1:1"), "k", nil)
+	for what, call := range map[string]func(ctx context.Context) error{
+		"ReadCurrent": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
+		"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, state(1, nil)); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		begin := time.Now()
+		err := call(ctx)
+		cancel()
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("%s took %v", what, took)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) {
+			t.Errorf("%s: %v", what, err)
+		}
+		says(t, err, `"k"`, "endpoints")
+	}
+	begin := time.Now()
+	n := next(t, follow(t, d))
+	if n.err == nil || errors.Is(n.err, leaderelection.ErrPermanent) {
+		t.Errorf("the feed yields %+v", n)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("the feed failed after %v", took)
+	}
+}
+
+func TestClosedClient(t *testing.T) {
+	c := client(t, stores.Etcd(t).Endpoint)
+	d := etcd.NewDecider(c, "k", nil)
+	feed := follow(t, d)
+	next(t, feed)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := next(t, feed); !errors.Is(n.err, leaderelection.ErrPermanent) {
+		t.Errorf("the feed yields %+v", n)
+	}
+	_, err := d.ReadCurrent(t.Context())
+	permanent(t, err, "closed")
+	if err := d.Close(); err != nil {
+		t.Errorf("Close of a decider that owns nothing: %v", err)
+	}
+}

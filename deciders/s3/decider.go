@@ -3,6 +3,7 @@ package s3
 import (
 	"bytes"
 	"context"
+	"crypto/md5"
 	"fmt"
 	"io"
 	"strings"
@@ -108,6 +109,12 @@ func (d *Decider) String() string { return d.place }
 type token struct {
 	etag   string
 	commit time.Time
+	isMD5  bool // whether etag, by its looks, is the content's MD5
+}
+
+// mangled says whether data, read along with t, cannot be what was stored.
+func (t *token) mangled(data []byte) bool {
+	return t.isMD5 && t.etag != fmt.Sprintf("%x", md5.Sum(data))
 }
 
 // CommitTS is Last-Modified, or the Date of the answer to the write, in whole
@@ -127,7 +134,10 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 		return nil, d.failed(ctx, "reading", err)
 	}
 	e, err := record.Unmarshal(d.place, data)
-	if err != nil {
+	switch {
+	case err != nil && t.mangled(data):
+		return nil, d.failed(ctx, "reading", fmt.Errorf("the content was garbled on its way, it does not fit its ETag (%v)", err))
+	case err != nil:
 		return nil, err
 	}
 	e.Token = t
@@ -183,8 +193,10 @@ func (d *Decider) get(ctx context.Context, key string) ([]byte, *token, error) {
 	}
 	t := &token{etag: bare(aws.ToString(out.ETag)), commit: aws.ToTime(out.LastModified)}
 	if t.etag == "" {
-		return nil, nil, errNoETag()
+		return nil, nil, errNoETag
 	}
+	byKMS := strings.HasPrefix(string(out.ServerSideEncryption), "aws:kms") // whose ETags are others
+	t.isMD5 = len(t.etag) == 2*md5.Size && !strings.Contains(t.etag, "-") && !byKMS && out.SSECustomerAlgorithm == nil
 	return b.Bytes(), t, nil
 }
 
@@ -221,7 +233,7 @@ func (d *Decider) put(ctx context.Context, key string, data []byte, at *token) (
 	}
 	t := &token{etag: bare(aws.ToString(out.ETag))}
 	if t.etag == "" {
-		return nil, errNoETag() // written, it seems, but as which version?
+		return nil, errNoETag // written, it seems, but as which version?
 	}
 	t.commit, _ = awsmiddleware.GetServerTime(out.ResultMetadata)
 	return t, nil

@@ -26,9 +26,8 @@ func permanent(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", fmt.Errorf(format, args...), leaderelection.ErrPermanent)
 }
 
-func errNoETag() error {
-	return permanent("the server returned no ETag: it cannot decide an election")
-}
+// errNoETag may pass, where something on the way to the server answered.
+var errNoETag = errors.New("the answer has no ETag: it is not from an S3 server, or from one that cannot decide an election")
 
 // isMissing says whether a read found that there is no object. A 404 alone does
 // not say so: a proxy may have said it.

@@ -71,7 +71,7 @@ func demo(ctx context.Context, out io.Writer) (err error) {
 
 	s := &stage{screen: newScreen(out), store: store, ledger: filepath.Join(dir, ledger), news: make(chan entry, 1000), died: make(chan error, len(names))}
 	defer s.clear()
-	s.screen.say("term %v, clocks may differ by %v, %d candidates, store %s", term, skew, len(names), store.url)
+	s.screen.say("term %v, clocks may differ by %v, %d candidates, election %s", term, skew, len(names), store.url+"/"+bucket+"/"+key)
 	if err := s.play(ctx); err != nil {
 		s.screen.wipe()
 		return err

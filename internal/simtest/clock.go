@@ -31,6 +31,9 @@ type Clock struct {
 	busyAt time.Duration // to notice a loop that spins: readings at this moment
 	busy   int
 	spun   func() // told of a loop that spins, once for each moment
+
+	outsiders int    // looking at the time by this clock, without being ambushed
+	ambush    func() // called once, after the next reading
 }
 
 // segment is a stretch of true time in which a clock is left alone.
@@ -83,9 +86,37 @@ func (c *Clock) last() *segment { return &c.segments[len(c.segments)-1] }
 func (c *Clock) Now() time.Time {
 	at := c.True()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.reading(at)
-	return c.epoch.Round(0).Add(c.wall(c.last(), at))
+	now := c.epoch.Round(0).Add(c.wall(c.last(), at))
+	var ambush func()
+	if c.outsiders == 0 {
+		ambush, c.ambush = c.ambush, nil
+	}
+	c.mu.Unlock()
+	if ambush != nil {
+		ambush()
+		c.Gate()
+	}
+	return now
+}
+
+// Ambush has f called after the next reading of the clock by those who run by it,
+// before they learn what it showed.
+func (c *Clock) Ambush(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ambush = f
+}
+
+// Outside lets f look at the clock without being ambushed.
+func (c *Clock) Outside(f func()) {
+	c.mu.Lock()
+	c.outsiders++
+	c.mu.Unlock()
+	f()
+	c.mu.Lock()
+	c.outsiders--
+	c.mu.Unlock()
 }
 
 // Monotonic is the elapsed time.
@@ -103,6 +134,22 @@ func (c *Clock) Both() (time.Time, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.epoch.Round(0).Add(c.wall(c.last(), at)), c.last().monotonic(at)
+}
+
+// Latest is Both, but where the clock was set at this very moment, the wall time
+// is the later of those before and after: it is not known which of them a caller
+// has seen.
+func (c *Clock) Latest() (time.Time, time.Duration) {
+	wall, mono := c.Both()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.True()
+	for i := len(c.segments) - 1; i > 0 && c.segments[i].from == at; i-- {
+		if w := c.epoch.Round(0).Add(c.wall(&c.segments[i-1], at)); w.After(wall) {
+			wall = w
+		}
+	}
+	return wall, mono
 }
 
 // maxReadings is how often a clock may be read at one moment of virtual time:
@@ -271,3 +318,21 @@ func (c *Clock) Reached(from, to time.Duration, wall time.Time, mono time.Durati
 	}
 	return to
 }
+
+// carrying is a Clock whose Now carries a monotonic reading, as the system's does,
+// and which has no Monotonic. Its Clock is neither stepped nor suspended, nor does
+// it drift.
+type carrying struct{ c *Clock }
+
+var _ clocks.Clock = carrying{}
+
+func (k carrying) Now() time.Time {
+	now := time.Now()
+	return now.Add(k.c.Now().Sub(now.Round(0)))
+}
+
+func (k carrying) Until(t time.Time) time.Duration { return t.Sub(k.Now()) }
+func (k carrying) SleepUntil(ctx context.Context, t time.Time) bool {
+	return k.c.SleepUntil(ctx, t.Round(0))
+}
+func (k carrying) SleepFor(ctx context.Context, d time.Duration) bool { return k.c.SleepFor(ctx, d) }

@@ -67,6 +67,7 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 		err   error
 	}
 	var zero T
+	d.ambush(f, 1)
 	d.actor.clock.Gate()
 	if d.actor.dead.Load() {
 		return zero, errDead
@@ -88,6 +89,7 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 			}
 			lost = f.loseAnswer
 		}
+		d.ambush(f, 2)
 		d.actor.link.rest(f.answer)
 		switch {
 		case !lost:
@@ -107,11 +109,19 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 			r.err = context.Cause(ctx)
 		}
 	}
+	d.ambush(f, 3)
 	d.actor.clock.Gate()
 	if d.actor.dead.Load() {
 		return zero, errDead
 	}
 	return r.value, r.err
+}
+
+// ambush lets something happen to the caller, if this is the place.
+func (d *Decider) ambush(f fault, place int) {
+	if p := d.actor.proc; p != nil && f.ambush == place {
+		p.host.w.do(func() { p.host.ambushed(p) })
+	}
 }
 
 // errFeed is what a feed that was cut fails with.

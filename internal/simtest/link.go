@@ -22,11 +22,14 @@ type Weather struct {
 
 	LoseRequest float64 // it never arrives
 	LoseAnswer  float64 // what was asked for happens, and the caller does not know
+	SpareReads  bool    // all that can happen to writes only, does
 	Silent      float64 // of lost ones: nobody says so, the caller waits for its ctx
 	Late        float64 // the caller is told of a failure, and the write lands later
 	Twice       float64 // the client tries again what has landed, and is told ErrLostRace
 	Stale       float64 // a read returns an earlier record
 	Hang        float64 // the call ignores its ctx for a while
+
+	Ambush float64 // something happens to the caller at the worst moment
 
 	FeedFail, FeedSilent, FeedLate, FeedOld, FeedRepeat, FeedHang float64
 
@@ -47,6 +50,7 @@ type fault struct {
 	twice           bool
 	stale           int           // how many records back
 	hang            time.Duration // how long the caller is held, whatever happens to its ctx
+	ambush          int           // where: 1 before the request, 2 after it has been met, 3 before the answer is taken in
 }
 
 // Link is a machine's way to the store. Its weather changes; it is calm at first.
@@ -114,6 +118,7 @@ func (l *Link) draw(write bool) fault {
 		f.request, f.answer = l.upTo(w.Latency), l.upTo(w.Latency)
 	}
 	switch {
+	case !write && w.SpareReads:
 	case l.chance(w.LoseRequest):
 		f.loseRequest, f.silent = true, l.chance(w.Silent)
 	case l.chance(w.LoseAnswer):
@@ -128,8 +133,9 @@ func (l *Link) draw(write bool) fault {
 	if l.chance(w.Hang) {
 		f.hang = l.upTo(left)
 	}
-	f.request = min(f.request, left)
-	f.answer = min(f.answer, left)
+	if l.chance(w.Ambush) {
+		f.ambush = 1 + l.rng.IntN(3)
+	}
 	return f
 }
 

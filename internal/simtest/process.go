@@ -6,19 +6,40 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 )
 
 // host is a machine: a clock, a link, and the process that runs on it, if any.
 type host struct {
 	w     *world
-	index int
 	id    string
+	kind  clockKind
 	clock *Clock
 	link  *Link
 	thaw  func() // while frozen
 	proc  *process
 	gen   int // of its processes
 	all   []*process
+}
+
+// clockKind is what sort of clock a host has.
+type clockKind int
+
+const (
+	stepping clockKind = iota // drifts and is stepped, and has Monotonic
+	carries                   // a constant offset, and readings that carry a monotonic one
+	system                    // clocks.System: true time
+)
+
+// theClock is what the process on the host is given.
+func (h *host) theClock() clocks.Clock {
+	switch h.kind {
+	case carries:
+		return carrying{h.clock}
+	case system:
+		return nil
+	}
+	return h.clock
 }
 
 // process is one candidate from its start to its end.
@@ -73,7 +94,7 @@ func (h *host) launch() {
 		OnElected:    p.onElected,
 		OnOusting:    p.onOusting,
 		Healthy:      p.healthy,
-		Clock:        h.clock,
+		Clock:        h.theClock(),
 		Trace: &le.Trace{
 			Extended:      func(x le.ViewExtended) { w.rec.extended(p, x) },
 			StatusChanged: func(c le.StatusChange) { w.rec.note(p.name, "%v -> %v %v", c.From, c.To, c.Cause) },
@@ -82,7 +103,9 @@ func (h *host) launch() {
 	}
 	cfg.LeaderChanged = p.leaderChanged
 	w.rec.note(p.name, "starts")
-	campaign, err := cfg.Start(ctx)
+	var campaign *le.Campaign
+	var err error
+	h.clock.Outside(func() { campaign, err = cfg.Start(ctx) })
 	if err != nil {
 		panic(err)
 	}
@@ -102,7 +125,7 @@ func (h *host) crash() {
 	h.proc = nil
 }
 
-// leave tells the process to stop.
+// leave tells the process to stop; a frozen one hears of it when it resumes.
 func (h *host) leave() {
 	h.w.rec.note(h.proc.name, "is told to stop")
 	h.proc.quit()
@@ -118,6 +141,10 @@ func (p *process) quit() {
 
 // freeze stops the process; with suspend its monotonic clock as well.
 func (h *host) freeze(suspend bool) {
+	if h.thaw != nil || h.kind == system {
+		return
+	}
+	suspend = suspend && h.kind == stepping
 	h.w.rec.note(h.id, "freezes (suspended: %v)", suspend)
 	h.thaw = h.clock.Freeze(suspend)
 }

@@ -43,7 +43,7 @@ type recorder struct {
 	violations []string
 	records    []le.RaceEntry // all that were written, in order; the first is the empty one
 	reigns     []*reign       // whose views may be alive, or were lately
-	watch      bool           // no reign may end now: it is calm
+	watched    *process       // whose reign may not end now
 	leader     *reign         // whose view was in the future when last one was
 	leaderAt   time.Duration  // and when that was
 	counts     map[string]int
@@ -90,6 +90,16 @@ func (r *recorder) failf(who, format string, args ...any) {
 		r.violations = append(r.violations, fmt.Sprintf("%12.6f %s: ", r.now().Seconds(), who)+fmt.Sprintf(format, args...))
 	}
 }
+
+// count counts something that has happened. Without the lock.
+func (r *recorder) count(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts[what]++
+}
+
+// most keeps the greatest of a kind. With the lock.
+func (r *recorder) most(what string, n int) { r.counts[what] = max(r.counts[what], n) }
 
 // fail records a violation. Without the lock.
 func (r *recorder) fail(who, format string, args ...any) {
@@ -147,7 +157,7 @@ func (r *recorder) short(e *le.RaceEntry) short { return short{e, r.epoch} }
 
 // calling is told of a call before it is made.
 func (r *recorder) calling(a *actor, write *le.RaceEntry) *op {
-	wall, mono := a.clock.Both()
+	wall, mono := a.clock.Latest()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.seq++
@@ -181,9 +191,7 @@ func (r *recorder) rate(a *actor) {
 	for now-a.recent[0] > time.Second {
 		a.recent = a.recent[1:]
 	}
-	if r.counts["most calls a second"] < len(a.recent) {
-		r.counts["most calls a second"] = len(a.recent)
-	}
+	r.most("most calls a second", len(a.recent))
 	if r.opsBound > 0 && len(a.recent) > r.opsBound {
 		r.failf(a.name, "hot loop: %d store calls within a second, the bound is %d", len(a.recent), r.opsBound)
 		a.recent = a.recent[:1]

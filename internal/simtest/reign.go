@@ -101,8 +101,8 @@ func (r *recorder) ctxDone(g *reign) {
 		r.failf(g.p.name, "the leader's ctx of reign %d was cancelled %v after its view had ended", g.number, r.now()-g.overAt(r.now()))
 	}
 	g.done, g.doneAt = true, r.now()
-	if r.watch && !g.p.leaving {
-		r.failf(g.p.name, "reign %d ends in calm weather: %v", g.number, cause)
+	if r.watched == g.p {
+		r.failf(g.p.name, "reign %d ends though nothing has happened to its leader: %v", g.number, cause)
 	}
 	r.check()
 	if errors.Is(cause, le.ErrOusted) && !g.over {
@@ -189,7 +189,7 @@ func (r *recorder) stopped(p *process, err error) {
 		if g.ousted != 1 || g.ctx.Err() == nil {
 			r.failf(p.name, "Wait has returned; of reign %d OnOusting was called %d times, and its ctx ended with %v", n, g.ousted, context.Cause(g.ctx))
 		}
-		if g.view.ValueInFuture() {
+		if g.inFuture() {
 			r.failf(p.name, "Wait has returned, but the view of reign %d is in the future", n)
 		}
 	}

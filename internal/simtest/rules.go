@@ -54,7 +54,7 @@ func (r *recorder) releasing(p *process, e *le.RaceEntry) {
 		r.failf(p.name, "releases (%v) while %d callbacks are running", r.short(e), p.running)
 	}
 	for _, g := range r.reigns {
-		if g.p == p && g.view.ValueInFuture() {
+		if g.p == p && g.inFuture() {
 			r.failf(p.name, "releases (%v) while the view of reign %d is alive", r.short(e), g.number)
 		}
 	}
@@ -143,7 +143,7 @@ func (r *recorder) check() {
 			continue
 		}
 		switch {
-		case g.view.ValueInFuture():
+		case g.inFuture():
 			r.alive(g)
 			if alive != nil {
 				r.failf(g.p.name, "OVERLAP: the views of reign %d (%s) and of reign %d are both in the future", alive.number, alive.p.name, g.number)
@@ -182,6 +182,12 @@ func (r *recorder) alive(g *reign) {
 		r.failf(p.name, "the view of reign %d is in the future %v after its end by the monotonic clock", g.number, mono-end)
 	}
 	r.moved(g)
+}
+
+// inFuture asks the view.
+func (g *reign) inFuture() (alive bool) {
+	g.p.actor.clock.Outside(func() { alive = g.view.ValueInFuture() })
+	return alive
 }
 
 // moved remembers where the view ends.

@@ -13,12 +13,16 @@ import (
 // world is one simulated election.
 type world struct {
 	Params
-	rng   *rand.Rand
-	epoch time.Time
-	store le.RaceDecider
-	rec   *recorder
-	hosts []*host
-	clear time.Duration // true time at which the present storm is over
+	rng      *rand.Rand
+	epoch    time.Time
+	store    le.RaceDecider
+	rec      *recorder
+	hosts    []*host
+	clear    time.Duration // true time at which the present storm is over
+	watching bool          // one leader is not to be disturbed
+
+	surprises chan func()   // to be called by the simulation's own goroutine
+	over      chan struct{} // closed when it no longer does so
 }
 
 // Result is what a simulation has found.
@@ -26,12 +30,12 @@ type Result struct {
 	Params     Params
 	Violations []string
 	Counts     map[string]int
-	Trace      string // the last events, readable
+	trace      func(n int) string
 }
 
 // String is the report of a failed run.
 func (r *Result) String() string {
-	return fmt.Sprintf("%v\n%s\n--- the last events (true time, who, what)\n%s", r.Params, strings.Join(r.Violations, "\n"), r.Trace)
+	return fmt.Sprintf("%v\n%s\n--- the last events (true time, who, what)\n%s", r.Params, strings.Join(r.Violations, "\n"), r.trace(300))
 }
 
 // Run simulates the election of p, on store, or on a Store of its own where that
@@ -42,26 +46,30 @@ func Run(p Params, store le.RaceDecider) *Result {
 	if store == nil {
 		store = NewStore()
 	}
-	w := &world{Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), epoch: epoch, store: store, rec: newRecorder(epoch, p.Term, p.Skew)}
+	w := &world{Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), epoch: epoch, store: store, rec: newRecorder(epoch, p.Term, p.Skew),
+		surprises: make(chan func()), over: make(chan struct{})}
 	w.rec.opsBound = p.opsBound()
 	for i := range p.Hosts {
 		w.hosts = append(w.hosts, w.newHost(i))
 	}
 	w.live()
 	w.finish()
-	res := &Result{Params: p, Violations: w.rec.violations, Counts: w.rec.counts}
-	if len(res.Violations) > 0 {
-		res.Trace = w.rec.trace(300)
-	}
-	return res
+	return &Result{Params: p, Violations: w.rec.violations, Counts: w.rec.counts, trace: w.rec.trace}
 }
 
 func (w *world) newHost(i int) *host {
-	h := &host{w: w, index: i, id: string(rune('a' + i))}
+	h := &host{w: w, id: string(rune('a' + i))}
 	if w.Twins && i == 1 {
 		h.id = "a"
 	}
-	h.clock = NewClock(w.epoch, w.Skew, w.offset(), (w.rng.Float64()*2-1)*w.Drift, 1+(w.rng.Float64()*2-1)*w.Drift)
+	offset, rate, pace := w.offset(), (w.rng.Float64()*2-1)*w.Drift, 1+(w.rng.Float64()*2-1)*w.Drift
+	switch w.rng.IntN(8) {
+	case 0:
+		h.kind, rate, pace = carries, 0, 1
+	case 1:
+		h.kind, offset, rate, pace = system, 0, 0, 1
+	}
+	h.clock = NewClock(w.epoch, w.Skew, offset, rate, pace)
 	h.clock.spun = func() { go w.rec.fail(h.id, "hot loop: the clock was read %d times at one moment", maxReadings) }
 	h.link = NewLink(h.clock, w.Calm, w.Seed, uint64(100+i))
 	return h
@@ -114,7 +122,13 @@ func (w *world) live() {
 // pass lets time pass, and looks at all views at random moments meanwhile.
 func (w *world) pass(d time.Duration) {
 	for until := w.now() + d; w.now() < until && !w.rec.failed(); {
-		time.Sleep(min(w.between(1, w.Term/2), until-w.now()))
+		timer := time.NewTimer(min(w.between(1, w.Term/2), until-w.now()))
+		select {
+		case <-timer.C:
+		case f := <-w.surprises:
+			f()
+		}
+		timer.Stop()
 		w.rec.mu.Lock()
 		w.rec.check()
 		w.rec.mu.Unlock()
@@ -128,6 +142,7 @@ func (w *world) calm() {
 	for _, h := range w.hosts {
 		h.resume()
 		h.link.Set(Weather{}, false)
+		h.clock.Ambush(nil)
 	}
 	if w.candidates() == 0 {
 		w.hosts[w.rng.IntN(len(w.hosts))].launch()
@@ -141,15 +156,34 @@ func (w *world) calm() {
 	}
 	w.rec.mu.Unlock()
 	w.pass(w.leaderWithin())
+	w.watch()
+}
+
+// watch: a leader in calm or nearly calm weather stays, whatever happens to the
+// others.
+func (w *world) watch() {
 	w.rec.mu.Lock()
-	w.rec.watch = true
-	if g := w.rec.leader; g == nil || !g.view.ValueInFuture() {
+	leader := w.rec.leader
+	if leader == nil || !leader.inFuture() {
 		w.rec.failf("sim", "no leader, though it has been calm for %v", 2*w.leaderWithin())
+		w.rec.mu.Unlock()
+		return
 	}
+	w.rec.watched = leader.p
 	w.rec.mu.Unlock()
-	w.pass(3 * w.Term)
+	w.watching = true
+	defer func() { w.watching = false }()
+	until := w.now() + w.between(2*w.Term, 6*w.Term)
+	w.clear = until
+	spare := leader.p.host
+	spare.link.Set(w.harmless(until), false)
+	w.rec.note("sim", "to the others anything may happen until %.3f, %s is to lead", until.Seconds(), spare.id)
+	for w.now() < until && !w.rec.failed() {
+		w.happen(until, spare)
+		w.pass(min(w.between(0, w.Term), until-w.now()))
+	}
 	w.rec.mu.Lock()
-	w.rec.watch = false
+	w.rec.watched = nil
 	w.rec.mu.Unlock()
 }
 
@@ -166,10 +200,12 @@ func (w *world) candidates() int {
 
 // finish stops all candidates, and waits for every process that ever was.
 func (w *world) finish() {
+	close(w.over)
 	time.Sleep(w.clear - w.now()) // where a violation has cut a storm short
 	for _, h := range w.hosts {
 		h.resume()
 		h.link.Set(Weather{}, false)
+		h.clock.Ambush(nil)
 		if h.proc != nil {
 			h.leave()
 		}

@@ -3,6 +3,10 @@ package simtest
 import (
 	"flag"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 )
@@ -10,8 +14,26 @@ import (
 var (
 	seedCount = flag.Int("seeds", 1000, "how many seeds to simulate")
 	firstSeed = flag.Uint64("first", 1, "the first of them")
-	oneSeed   = flag.Int64("seed", -1, "simulate this seed only")
+	oneSeed   = flag.Int64("seed", -1, "simulate this seed only, and print its trace")
 )
+
+// tally sums up what the simulations of a test have counted.
+type tally struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (t *tally) add(counts map[string]int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, n := range counts {
+		if strings.HasPrefix(k, "most") {
+			t.counts[k] = max(t.counts[k], n)
+		} else {
+			t.counts[k] += n
+		}
+	}
+}
 
 // TestSeeds simulates elections, each of ten virtual minutes or more.
 func TestSeeds(t *testing.T) {
@@ -19,17 +41,24 @@ func TestSeeds(t *testing.T) {
 	if *oneSeed >= 0 {
 		first, count = uint64(*oneSeed), 1
 	}
-	for seed := first; seed < first+uint64(count); seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				res := Run(Draw(seed), nil)
-				if len(res.Violations) > 0 {
-					t.Errorf("replay: go test ./internal/simtest -run TestSeeds -seed %d\n%v", seed, res)
-				} else if *oneSeed >= 0 {
-					t.Log(res.Params, res.Counts)
-				}
+	sum := tally{counts: map[string]int{}}
+	t.Run("all", func(t *testing.T) {
+		for seed := first; seed < first+uint64(count); seed++ {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					res := Run(Draw(seed), nil)
+					sum.add(res.Counts)
+					if len(res.Violations) > 0 {
+						t.Errorf("replay: go test ./internal/simtest -run TestSeeds -seed %d\n%v", seed, res)
+					} else if *oneSeed >= 0 {
+						t.Log(res)
+					}
+				})
 			})
-		})
+		}
+	})
+	for _, k := range slices.Sorted(maps.Keys(sum.counts)) {
+		t.Logf("%9d %s", sum.counts[k], k)
 	}
 }

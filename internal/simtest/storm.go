@@ -13,50 +13,106 @@ func (w *world) storm() {
 	w.clear = until
 	w.rec.note("sim", "storm until %.3f", until.Seconds())
 	for w.now() < until && !w.rec.failed() {
-		w.happen(until)
+		w.happen(until, nil)
 		w.pass(min(w.between(0, w.Term), until-w.now()))
 	}
 }
 
-// happen lets one thing happen.
-func (w *world) happen(until time.Duration) {
+// happen lets one thing happen, but not to the host that is to be spared.
+func (w *world) happen(until time.Duration, spare *host) {
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
-	switch n := w.rng.IntN(20); {
-	case h.proc == nil && n < 10:
+	if h == spare {
+		return
+	}
+	switch n := w.rng.IntN(24); {
+	case h.proc == nil && n < 12:
 		h.launch()
-	case n < 7:
+	case n < 8:
 		all := w.rng.IntN(3) == 0
 		for _, g := range w.hosts {
-			if g == h || all {
+			if g == h || all && g != spare {
 				g.link.Set(w.weather(until), w.rng.IntN(4) == 0)
 			}
 		}
 	case n < 9:
 		h.link.Set(Weather{}, false)
 	case n < 12:
-		h.clock.Step(w.offset())
-		w.rec.note(h.id, "its clock is stepped to %v", h.clock.Now().Sub(w.epoch.Round(0))-w.now())
+		h.step()
 	case h.proc == nil:
-	case n < 15 && h.thaw == nil:
+	case n < 15:
 		h.freeze(w.rng.IntN(2) == 0)
 	case n < 16:
 		h.resume()
-	case n < 17:
+	case n < 18:
+		h.clock.Ambush(func() { w.do(func() { h.ambushed(h.proc) }) })
+	case n < 19:
 		h.crash()
-	case n < 18 && h.thaw == nil:
+	case n < 20:
 		h.leave()
-	case n < 19 && h.thaw == nil:
-		p := h.proc
-		w.rec.note(p.name, "is told to resign")
-		timeout := w.between(1, 2*w.Term)
-		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), timeout)
-			defer cancel()
-			_ = p.campaign.Resign(ctx)
-		}()
-	default:
+	case n < 21:
+		h.resign(w.between(1, 2*w.Term))
+	case !w.watching:
 		w.operate()
 	}
+}
+
+// ambushed lets something happen to a process, which waits for that to be done.
+func (h *host) ambushed(p *process) {
+	w := h.w
+	if p == nil || h.proc != p {
+		return
+	}
+	w.rec.count("ambushes")
+	switch n := w.rng.IntN(8); {
+	case n < 3:
+		h.freeze(w.rng.IntN(2) == 0)
+		pause := w.between(0, min(2*w.Term, w.clear-w.now()+1))
+		go func() {
+			time.Sleep(pause)
+			w.do(h.resume)
+		}()
+	case n < 4:
+		h.crash()
+	case n < 5:
+		h.leave()
+	case n < 6:
+		h.step()
+	case n < 7 && !w.watching:
+		w.operate()
+	default:
+		h.resign(w.between(1, 2*w.Term))
+	}
+}
+
+// do has the simulation's own goroutine call f, and waits until it has.
+func (w *world) do(f func()) {
+	done := make(chan struct{})
+	select {
+	case w.surprises <- func() { f(); close(done) }:
+		<-done
+	case <-w.over:
+	}
+}
+
+// step sets the host's clock, within its bounds, where it is one that can be set.
+func (h *host) step() {
+	if h.kind != stepping {
+		return
+	}
+	h.clock.Step(h.w.offset())
+	wall, _ := h.clock.Both()
+	h.w.rec.note(h.id, "its clock is stepped to %v", wall.Sub(h.w.epoch.Round(0))-h.w.now())
+}
+
+// resign calls Resign from outside, and waits for it for a while.
+func (h *host) resign(timeout time.Duration) {
+	p := h.proc
+	h.w.rec.note(p.name, "is told to resign")
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		_ = p.campaign.Resign(ctx)
+	}()
 }
 
 // weather is one in which some things go wrong.
@@ -81,9 +137,40 @@ func (w *world) weather(until time.Duration) Weather {
 		func() { some(&x.SickHang) },
 		func() { some(&x.SlowCallbacks) },
 		func() { some(&x.Resigns) },
+		func() { some(&x.Ambush) },
+		func() { some(&x.Ambush) },
 	}
 	for range 1 + w.rng.IntN(4) {
 		kinds[w.rng.IntN(len(kinds))]()
+	}
+	return x
+}
+
+// harmless is a weather that must not cost a leader its reign.
+func (w *world) harmless(until time.Duration) Weather {
+	x := Weather{Until: until, SpareReads: true}
+	some := func(p *float64) { *p = w.rng.Float64() }
+	if w.rng.IntN(2) == 0 {
+		some(&x.FeedFail)
+		some(&x.FeedSilent)
+		some(&x.FeedLate)
+		some(&x.FeedOld)
+		some(&x.FeedRepeat)
+	}
+	// What follows costs the leader a read and a back-off for each extension,
+	// for which it has half of the view's span.
+	if (w.Term-w.Skew)/2 < 2*w.backoff()+8*w.Calm {
+		return x
+	}
+	switch w.rng.IntN(4) {
+	case 0:
+		some(&x.Twice)
+	case 1:
+		x.Twice = 1
+	case 2:
+		x.LoseAnswer = 1
+	case 3:
+		x.Slow, x.Latency = 1, w.Term/20
 	}
 	return x
 }

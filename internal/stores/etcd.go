@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -106,4 +107,21 @@ func get(ctx context.Context, url string) (string, error) {
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	return string(body), err
+}
+
+// Requests returns how many messages clients have sent to the member so far, in
+// single calls and on streams: whatever it was asked.
+func (m *EtcdMember) Requests(t testing.TB) int {
+	t.Helper()
+	n := 0
+	for line := range strings.Lines(m.Metrics(t)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && strings.HasPrefix(name, "grpc_server_msg_received_total{") {
+			f, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				t.Fatalf("stores: etcd's metric %s: %v", line, err)
+			}
+			n += int(f)
+		}
+	}
+	return n
 }

@@ -121,7 +121,7 @@ func (a *app) root() *cobra.Command {
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return a.settle(c) },
 	}
 	a.common.flags(root.PersistentFlags())
-	root.AddCommand(a.runCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.watchCommand(), a.statusCommand(), a.transferCommand(), a.stepdownCommand(), a.versionCommand())
 	return root
 }
 

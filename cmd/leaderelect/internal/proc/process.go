@@ -51,6 +51,8 @@ type Process struct {
 
 	mu      sync.Mutex
 	until   Deadline
+	stopBy  Deadline // when a stop that was ordered should be over
+	stopped bool
 	pid     int
 	status  *Status
 	expired bool
@@ -111,6 +113,9 @@ func Start(s Spec) (*Process, error) {
 	return p, nil
 }
 
+// stuck is how long a guard may take over its own part of a stop.
+const stuck = time.Second
+
 // order tells the guard something. A guard that does not take it is dealt with by
 // follow in time.
 func (p *Process) order(o order) {
@@ -122,6 +127,9 @@ func (p *Process) order(o order) {
 	defer p.mu.Unlock()
 	if o.Until != nil {
 		p.until = *o.Until
+	}
+	if o.Stop != 0 || o.Kill {
+		p.stopped, p.stopBy = true, At(time.Now().Add(o.Grace+stuck), o.Grace+stuck)
 	}
 	_ = p.pipe.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
 	_, _ = p.pipe.Write(append(line, '\n'))
@@ -222,7 +230,7 @@ func (p *Process) listen(d *json.Decoder) {
 func (p *Process) overdue() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.gone && p.until.Left() < -p.late
+	return !p.gone && (p.until.Left() < -p.late || p.stopped && p.stopBy.Left() < 0)
 }
 
 // group signals the command's group.
