@@ -1,0 +1,128 @@
+//go:build linux || darwin
+
+package file_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/file"
+)
+
+// elected is a reign as its leader sees it.
+type elected struct {
+	id   string
+	ctx  context.Context
+	view *leaderelection.TimeView
+	at   time.Time
+}
+
+// contest starts a candidate, which ends with the test or by stop.
+func contest(t testing.TB, path, id string, term time.Duration, reigns chan<- elected) *leaderelection.Campaign {
+	t.Helper()
+	c, err := leaderelection.Config{
+		Decider: file.NewDecider(path, nil), LeaderID: id, TermLength: term,
+		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
+			reigns <- elected{id, ctx, view, time.Now()}
+			<-ctx.Done()
+		},
+	}.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { <-c.Done() })
+	return c
+}
+
+func next(t testing.TB, reigns <-chan elected) elected {
+	t.Helper()
+	timeout := time.NewTimer(30 * time.Second)
+	defer timeout.Stop()
+	select {
+	case e := <-reigns:
+		return e
+	case <-timeout.C:
+		t.Fatal("nobody was elected")
+	}
+	return elected{}
+}
+
+// A lock that somebody holds for a while costs a leader nothing; one held past its
+// view costs it the reign, view and ctx at once, and when it is free again there
+// is a leader again.
+func TestLockHeldUnderALeader(t *testing.T) {
+	const term = time.Second
+	path := filepath.Join(t.TempDir(), "election.json")
+	reigns := make(chan elected, 100)
+	contest(t, path, "a", term, reigns)
+	contest(t, path, "b", term, reigns)
+	first := next(t, reigns)
+
+	unlock := hold(t, path)
+	short := time.NewTimer(term / 4)
+	<-short.C
+	unlock()
+	extendedPast(t, first, time.Now().Add(term))
+
+	unlock = hold(t, path)
+	held := time.Now()
+	<-first.ctx.Done()
+	if cause := context.Cause(first.ctx); !errors.Is(cause, leaderelection.ErrExpired) || first.view.ValueInFuture() {
+		t.Errorf("with the lock held, a reign ended with %v", cause)
+	}
+	if late := time.Since(first.view.Get()); late > 200*time.Millisecond || late < 0 {
+		t.Errorf("its ctx ended %v after its view", late)
+	}
+	if lasted := time.Since(held); lasted > term+200*time.Millisecond {
+		t.Errorf("it led %v on while it could not write", lasted)
+	}
+	unlock()
+	second := next(t, reigns)
+	if second.view.ElectionNumber() <= first.view.ElectionNumber() {
+		t.Errorf("election %d after %d", second.view.ElectionNumber(), first.view.ElectionNumber())
+	}
+}
+
+// extendedPast waits until a view lasts longer than to the moment end.
+func extendedPast(t testing.TB, e elected, end time.Time) {
+	t.Helper()
+	for tick := time.NewTicker(5 * time.Millisecond); e.view.Get().Before(end); <-tick.C {
+		if e.ctx.Err() != nil {
+			t.Fatalf("the reign ended: %v", context.Cause(e.ctx))
+		}
+	}
+}
+
+// From the release by one candidate to OnElected in another: the median of many.
+func TestReleaseToElected(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "election.json")
+	reigns := make(chan elected, 2)
+	campaigns := map[string]*leaderelection.Campaign{}
+	for _, id := range []string{"a", "b"} {
+		campaigns[id] = contest(t, path, id, 300*time.Millisecond, reigns)
+	}
+	var took []time.Duration
+	leader := next(t, reigns)
+	for range 20 {
+		released := time.Now() // that the drain and the write of the release take time, too, is part of it
+		if err := campaigns[leader.id].Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		heir := next(t, reigns)
+		took = append(took, heir.at.Sub(released))
+		// Whoever resigned sits out a term, and must be back for the next round.
+		extendedPast(t, heir, time.Now().Add(450*time.Millisecond))
+		leader = heir
+	}
+	slices.Sort(took)
+	median := took[len(took)/2]
+	t.Logf("release to elected: median %v, most %v", median, took[len(took)-1])
+	if median > 50*time.Millisecond {
+		t.Errorf("the median is %v, of %v", median, took)
+	}
+}
