@@ -16,6 +16,7 @@ type reign struct {
 	expiry     time.Time     // the last TermExpiry that was asked for: none is smaller
 	end        *viewState    // the view's end that goes with expiry
 	callbacks  int           // that have not returned
+	begun      chan struct{} // closed when OnElected is about to be called
 	cause      error         // why it ended or is ending; nil while leading
 	over       bool          // the view has ended
 	drainUntil time.Duration
@@ -24,7 +25,7 @@ type reign struct {
 
 // beginReign starts leading by the acquisition a.
 func (c *Campaign) beginReign(now instant, a attempt) {
-	r := &reign{number: a.number, view: newView(c.cfg.Clock, a.number), confirmed: a.start, expiry: a.expiry, end: a.end}
+	r := &reign{number: a.number, view: newView(c.cfg.Clock, a.number), confirmed: a.start, expiry: a.expiry, end: a.end, begun: make(chan struct{})}
 	r.view.begin(a.end)
 	if !r.view.ValueInFuture() {
 		// Won, but too late to act on it. Counted as a failed write, so that a
@@ -36,7 +37,10 @@ func (c *Campaign) beginReign(now instant, a attempt) {
 	c.attempts = c.attempts[:0]
 	c.reign = r
 	c.view.Store(r.view)
-	c.callback(r, func() { c.cfg.OnElected(r.ctx, r.view) })
+	c.callback(r, func() {
+		close(r.begun)
+		c.cfg.OnElected(r.ctx, r.view)
+	})
 	c.extended(now, r, 0, 0)
 }
 
@@ -116,7 +120,10 @@ func (c *Campaign) giveUp(now instant, cause error) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.start))
 	r.ousting = func() { cancel(context.DeadlineExceeded) }
 	if c.cfg.OnOusting != nil {
-		c.callback(r, func() { c.cfg.OnOusting(ctx) })
+		c.callback(r, func() {
+			<-r.begun // never before OnElected, also where a reign ends as it begins
+			c.cfg.OnOusting(ctx)
+		})
 	}
 }
 
