@@ -121,8 +121,17 @@ func (a *app) root() *cobra.Command {
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return a.settle(c) },
 	}
 	a.common.flags(root.PersistentFlags())
+	choices(root, "log-format", "text", "json")
+	choices(root, "log-level", "debug", "info", "warn", "error")
 	root.AddCommand(a.runCommand(), a.watchCommand(), a.statusCommand(), a.transferCommand(), a.stepdownCommand(), a.versionCommand())
 	return root
+}
+
+// choices completes the values of a flag.
+func choices(c *cobra.Command, flag string, values ...string) {
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic("cli: " + err.Error()) // no such flag: a mistake in this program
+	}
 }
 
 // begun notes that a command's arguments were right, and the exit code of what

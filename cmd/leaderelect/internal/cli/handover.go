@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+)
+
+func (a *app) transferCommand() *cobra.Command {
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "transfer [URL] ID",
+		Short: "Ask the leader to hand over to another candidate",
+		Long: `Ask the leader to wind down and hand over to the candidate ID, and wait until that
+one leads. On a vacant record ID is given the first claim, for one term.
+
+Exit codes: 0 ID leads; 1 it does not (within --timeout, or another does), 2 usage.`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			id := args[len(args)-1]
+			url, _, err := a.url(args[:len(args)-1])
+			if err != nil {
+				return err
+			}
+			if id == "" || id == leaderelection.AnySuccessor {
+				return usage("ID is %q, want a candidate's; for anybody there is stepdown", id)
+			}
+			return a.handOver(c.Context(), url, id, timeout)
+		},
+	}
+	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it has happened")
+	return c
+}
+
+func (a *app) stepdownCommand() *cobra.Command {
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "stepdown [URL]",
+		Short: "Ask the leader to step down",
+		Long: `Ask the leader to wind down, release, and sit out one term, and wait until it has
+released.
+
+Exit codes: 0 it has; 1 it has not within --timeout, or nobody leads; 2 usage.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			url, _, err := a.url(args)
+			if err != nil {
+				return err
+			}
+			return a.handOver(c.Context(), url, leaderelection.AnySuccessor, timeout)
+		},
+	}
+	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it has happened")
+	return c
+}
+
+// handOver asks, waits until it has happened, and says what has.
+func (a *app) handOver(ctx context.Context, url, successor string, timeout time.Duration) error {
+	if timeout <= 0 {
+		return usage("--timeout is %v, must be positive", timeout)
+	}
+	a.begun(exitError)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer a.signals(cancel, nil)()
+	late := time.AfterFunc(timeout, func() { cancel(errTimeout) })
+	defer late.Stop()
+	d, err := store.Open(ctx, url, timeout)
+	if err != nil {
+		return err
+	}
+	defer store.Close(d)
+	first, err := d.ReadCurrent(ctx)
+	if err != nil {
+		return err
+	}
+	if successor == leaderelection.AnySuccessor {
+		err = leaderelection.StepDown(ctx, d)
+	} else {
+		err = leaderelection.Transfer(ctx, d, successor)
+	}
+	if err != nil {
+		return err
+	}
+	w := &handOverWait{first: first, successor: successor, stop: cancel}
+	return a.awaitHandOver(ctx, d, w, timeout)
+}
+
+var (
+	errTimeout  = errors.New("not within --timeout")
+	errHappened = errors.New("it has happened")
+)
+
+func (a *app) awaitHandOver(ctx context.Context, d leaderelection.RaceDecider, w *handOverWait, timeout time.Duration) error {
+	poll := a.common.poll
+	if poll == 0 {
+		poll = 500 * time.Millisecond
+	}
+	err := leaderelection.WatchConfig{
+		Decider: d, MaxClockSkew: a.common.skew, PollInterval: poll, Logger: a.logger(),
+		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { w.lapsed = true },
+	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { w.see(&e) })
+	switch {
+	case errors.Is(err, errHappened):
+		fmt.Fprintln(a.out, w.said)
+		return w.failure
+	case errors.Is(err, errTimeout):
+		return fmt.Errorf("asked, but not within %v: %s", timeout, w.standing())
+	}
+	return err
+}
+
+// handOverWait waits for what was asked for.
+type handOverWait struct {
+	first     *leaderelection.RaceEntry // the record before the wish
+	successor string
+	stop      context.CancelCauseFunc
+
+	last    *leaderelection.RaceEntry
+	lapsed  bool
+	said    string
+	failure error
+}
+
+// see looks whether a record is what was asked for.
+func (w *handOverWait) see(e *leaderelection.RaceEntry) {
+	w.last, w.lapsed = e, false
+	if w.said != "" {
+		return
+	}
+	newReign := e.ElectionNumber > w.first.ElectionNumber && !e.Vacant()
+	switch anybody := w.successor == leaderelection.AnySuccessor; {
+	case anybody && newReign:
+		w.said = fmt.Sprintf("%s has stepped down; %s leads, with reign %d", w.first.LeaderID, e.LeaderID, e.ElectionNumber)
+	case anybody && e.Vacant():
+		w.said = fmt.Sprintf("%s has stepped down from reign %d; nobody leads yet", w.first.LeaderID, e.ElectionNumber)
+	case !anybody && !e.Vacant() && e.LeaderID == w.successor:
+		w.said = fmt.Sprintf("%s leads, with reign %d", e.LeaderID, e.ElectionNumber)
+	case newReign:
+		w.said = fmt.Sprintf("%s leads, with reign %d", e.LeaderID, e.ElectionNumber)
+		w.failure = &exit{exitError, fmt.Errorf("%s was not there in time: is a candidate of that name running?", w.successor)}
+	default:
+		return
+	}
+	w.stop(errHappened)
+}
+
+// standing is where things are when the time is over.
+func (w *handOverWait) standing() string {
+	switch e := w.last; {
+	case e == nil:
+		return "the record could not be read"
+	case w.lapsed:
+		return fmt.Sprintf("%s does not extend its term any more, and nobody else leads", e.LeaderID)
+	case e.Vacant():
+		return fmt.Sprintf("the record is vacant, and %s has not taken it: is a candidate of that name running?", w.successor)
+	default:
+		return fmt.Sprintf("%s still leads, with reign %d, and winds down or has not seen the wish yet", e.LeaderID, e.ElectionNumber)
+	}
+}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+)
+
+func (a *app) watchCommand() *cobra.Command {
+	var asJSON, extensions bool
+	c := &cobra.Command{
+		Use:   "watch [URL]",
+		Short: "Print each new reign, vacancy and lapse",
+		Long: `Follow an election without taking part, and print a line for each new reign, each
+vacancy (a leader has given up), and each lapse (a term ran out unextended), until
+interrupted. What is there at the start is printed first.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			url, _, err := a.url(args)
+			if err != nil {
+				return err
+			}
+			a.begun(exitError)
+			return a.watch(c.Context(), url, func(e state.Event) error {
+				switch {
+				case e.Event == state.Extension && !extensions:
+					return nil
+				case asJSON:
+					return json.NewEncoder(a.out).Encode(e)
+				}
+				_, err := fmt.Fprintln(a.out, e.Text())
+				return err
+			})
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print each event as a line of JSON")
+	c.Flags().BoolVar(&extensions, "extensions", false, "print each extension of a term, too")
+	return c
+}
+
+// watch calls tell for each event, until a signal, or an error that tell returns,
+// ends it.
+func (a *app) watch(ctx context.Context, url string, tell func(state.Event) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer a.signals(cancel, nil)()
+	d, err := a.openStore(ctx, url)
+	if err != nil {
+		return ended(err)
+	}
+	defer store.Close(d)
+	var f state.Follower
+	say := func(e state.Event) {
+		if err := tell(e); err != nil {
+			cancel(fmt.Errorf("writing the event: %w", err))
+		}
+	}
+	err = leaderelection.WatchConfig{
+		Decider: d, MaxClockSkew: a.common.skew, PollInterval: a.common.poll, Logger: a.logger(),
+		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { say(f.Lapsed(&e, time.Now(), a.common.skew)) },
+	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { say(f.Changed(&e, time.Now(), a.common.skew)) })
+	return ended(err)
+}
+
+// ended is nil where somebody asked for the end.
+func ended(err error) error {
+	var s *signalled
+	if errors.As(err, &s) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

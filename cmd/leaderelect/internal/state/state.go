@@ -1,0 +1,192 @@
+// Package state says what a record means to people and to programs that are not
+// written in Go.
+package state
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// The values of State.State.
+const (
+	Led    = "led"    // somebody leads
+	Vacant = "vacant" // nobody does: it was given up
+	Lapsed = "lapsed" // nobody does: the term ran out unextended
+	None   = "none"   // nobody ever has
+)
+
+// State is a record, as JSON.
+type State struct {
+	State    string   `json:"state"`
+	LeaderID string   `json:"leader_id"`
+	Election uint64   `json:"election"` // the fencing token
+	HostPort []string `json:"host_port,omitempty"`
+	Params   string   `json:"params,omitempty"`        // where they are text
+	Binary   []byte   `json:"params_base64,omitempty"` // where they are not
+	// TermExpiry is when the term ends, or in a vacant record the
+	// reservation for Successor, or the time of the release.
+	TermExpiry time.Time `json:"term_expiry,omitzero"`
+	Term       float64   `json:"term_seconds,omitempty"`
+	Left       float64   `json:"seconds_left"` // of the term; 0 where it is over
+	Extension  uint64    `json:"extension"`
+	// Since is about when the reign began: the record does not say, and it is
+	// worked out from the number of extensions. Zero while not led.
+	Since     time.Time `json:"since_about,omitzero"`
+	Successor string    `json:"successor,omitempty"`
+}
+
+// Of is what e means at the wall time now, for clocks that are within skew.
+func Of(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) State {
+	s := State{
+		LeaderID: e.LeaderID, Election: uint64(e.ElectionNumber), HostPort: e.HostPort, TermExpiry: e.TermExpiry,
+		Term: e.TermLength.Seconds(), Extension: e.Extension, Successor: e.Successor,
+	}
+	if utf8.Valid(e.ConnectionParams) {
+		s.Params = string(e.ConnectionParams)
+	} else {
+		s.Binary = e.ConnectionParams
+	}
+	left := e.TermExpiry.Sub(now)
+	switch {
+	case e.ElectionNumber == leaderelection.NoElections:
+		s.State = None
+		return s
+	case e.Vacant():
+		s.State = Vacant
+		return s
+	case left <= -skew:
+		s.State = Lapsed
+		return s
+	}
+	s.State = Led
+	s.Left = max(left, 0).Round(time.Millisecond).Seconds()
+	every := (e.TermLength - skew) / 2
+	s.Since = e.TermExpiry.Add(-e.TermLength - time.Duration(e.Extension)*every).Truncate(time.Second)
+	return s
+}
+
+// Text is s in words, one fact a line.
+func (s *State) Text() string {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-10s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	const clock = time.RFC3339
+	switch s.State {
+	case None:
+		line("state", "nobody has led yet")
+		return b.String()
+	case Vacant:
+		line("state", "vacant: %s", s.vacancy())
+		line("election", "%d", s.Election)
+		return b.String()
+	case Lapsed:
+		line("state", "lapsed: the term of %s ran out at %s", s.LeaderID, s.TermExpiry.Format(clock))
+	default:
+		line("state", "led")
+	}
+	line("leader", "%s", s.LeaderID)
+	line("election", "%d", s.Election)
+	if s.State == Led {
+		line("since", "about %s (%d extensions)", s.Since.Format(clock), s.Extension)
+		line("time left", "%.1fs of %gs, unless it is extended", s.Left, s.Term)
+	}
+	if len(s.HostPort) > 0 {
+		line("addresses", "%s", strings.Join(s.HostPort, " "))
+	}
+	switch {
+	case s.Params != "":
+		line("params", "%s", s.Params)
+	case len(s.Binary) > 0:
+		line("params", "%d bytes that are no text", len(s.Binary))
+	}
+	if s.Successor != "" {
+		line("asked", "to %s", Wish(s.Successor))
+	}
+	return b.String()
+}
+
+func (s *State) vacancy() string {
+	if s.Successor != "" && s.Successor != leaderelection.AnySuccessor {
+		return fmt.Sprintf("reserved for %s until %s", s.Successor, s.TermExpiry.Format(time.RFC3339))
+	}
+	return fmt.Sprintf("given up at %s", s.TermExpiry.Format(time.RFC3339))
+}
+
+// Wish is what a Successor asks a leader for.
+func Wish(successor string) string {
+	if successor == leaderelection.AnySuccessor {
+		return "step down"
+	}
+	return "hand over to " + successor
+}
+
+// The values of Event.Event.
+const (
+	Reign     = "reign"     // somebody has begun to lead, or to lead again after a lapse
+	Vacancy   = "vacancy"   // it was given up
+	Lapse     = "lapse"     // the term ran out unextended
+	Extension = "extension" // the term was extended
+)
+
+// Event is a change of an election, as JSON.
+type Event struct {
+	Time  time.Time `json:"time"`
+	Event string    `json:"event"`
+	State
+}
+
+// Text is e as a line.
+func (e *Event) Text() string {
+	at := e.Time.UTC().Format("2006-01-02T15:04:05.000Z")
+	until := e.TermExpiry.UTC().Format("15:04:05.000Z")
+	switch e.Event {
+	case Reign:
+		s := fmt.Sprintf("%s reign %d: %s leads, until %s", at, e.Election, e.LeaderID, until)
+		if len(e.HostPort) > 0 {
+			s += ", at " + strings.Join(e.HostPort, " ")
+		}
+		return s
+	case Vacancy:
+		return fmt.Sprintf("%s reign %d: over, %s", at, e.Election, e.vacancy())
+	case Lapse:
+		return fmt.Sprintf("%s reign %d: lapsed, %s has not extended its term", at, e.Election, e.LeaderID)
+	}
+	s := fmt.Sprintf("%s reign %d: %s extended until %s", at, e.Election, e.LeaderID, until)
+	if e.Successor != "" {
+		s += ", asked to " + Wish(e.Successor)
+	}
+	return s
+}
+
+// Follower turns what an observer is told into events. It belongs to one
+// goroutine.
+type Follower struct {
+	last   *leaderelection.RaceEntry
+	lapsed bool
+}
+
+// Changed is the event that a new record is.
+func (f *Follower) Changed(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) Event {
+	event := Event{Time: now, Event: Extension, State: Of(e, now, skew)}
+	switch {
+	case e.Vacant():
+		event.Event = Vacancy
+	case f.last == nil || f.last.ElectionNumber != e.ElectionNumber || f.last.Vacant() || f.lapsed:
+		event.Event = Reign
+	}
+	f.last, f.lapsed = e, false
+	return event
+}
+
+// Lapsed is the event that a term has run out unextended.
+func (f *Follower) Lapsed(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) Event {
+	f.lapsed = true
+	event := Event{Time: now, Event: Lapse, State: Of(e, now, skew)}
+	event.State.State, event.State.Left = Lapsed, 0
+	return event
+}

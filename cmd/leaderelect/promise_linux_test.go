@@ -1,0 +1,255 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+var (
+	rounds = flag.Int("rounds", 12, "how many faults TestPromise makes, in all")
+	seed   = flag.Uint64("seed", 0, "what TestPromise decides by; 0: a new one")
+)
+
+// The promise of run: two commands never run as leader at once, whatever is
+// killed, stopped or cut off. Three candidates contest an election; again and
+// again something is done to the one that leads, until another does, and
+// everything that any command did is in one ledger. 100 of them:
+//
+//	go test -run TestPromise ./cmd/leaderelect -rounds 100
+func TestPromise(t *testing.T) {
+	server := stores.NATS(t)
+	const elections = 4
+	for i := range elections {
+		n := (*rounds + i) / elections
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			s := *seed
+			if s == 0 {
+				s = rand.Uint64()
+			}
+			a := newArena(t, server, rand.New(rand.NewPCG(s, uint64(i))))
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("to do the same again: -seed %d", s)
+				}
+			})
+			for round := range n {
+				a.round(t, round)
+			}
+			a.finish(t)
+		})
+	}
+}
+
+// arena is one election of the promise.
+type arena struct {
+	dir    string
+	ledger string
+	rand   *rand.Rand
+	slots  [3]*slot
+	token  uint64 // of the reign that the last round began with
+}
+
+// slot is one candidate, and its successors.
+type slot struct {
+	id    string
+	proxy *proxy
+	url   string
+	cmd   *exec.Cmd
+	ended chan struct{}
+	below bool // its command has a grandchild
+}
+
+func newArena(t *testing.T, server *stores.NATSServer, r *rand.Rand) *arena {
+	a := &arena{dir: t.TempDir(), rand: r}
+	a.ledger = filepath.Join(a.dir, "ledger")
+	for i := range a.slots {
+		s := &slot{id: fmt.Sprintf("c%d", i), proxy: newProxy(t, server.Addr().String())}
+		s.url = fmt.Sprintf("nats://%s/promise/%s?create=true&storage=memory", s.proxy.Addr, strings.ReplaceAll(t.Name(), "/", "-"))
+		a.slots[i] = s
+		a.start(t, s)
+		t.Cleanup(func() { s.kill() })
+	}
+	return a
+}
+
+// start starts a candidate, whose command may be one that ignores SIGTERM, or one
+// that has a grandchild in a session of its own.
+func (a *arena) start(t *testing.T, s *slot) {
+	command := []string{"child"}
+	if a.rand.IntN(2) == 0 {
+		command = append(command, "stubborn")
+	}
+	if s.below = a.rand.IntN(2) == 0; s.below {
+		command = append(command, "escapes")
+	}
+	args := append([]string{"run", "--id", s.id, "--term", "2s", "--skew", "200ms", "--restart-delay", "20ms", s.url, "--"}, command...)
+	s.cmd = exec.Command("leaderelect", append(args, a.ledger)...)
+	s.cmd.Env = append(os.Environ(), "TMPDIR="+a.dir)
+	log, err := os.OpenFile(filepath.Join(a.dir, s.id+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s.cmd.Stderr = log
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.ended = make(chan struct{})
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		defer close(ended)
+		_ = cmd.Wait() // most are killed
+	}(s.cmd, s.ended)
+}
+
+func (s *slot) signal(sig syscall.Signal) { _ = s.cmd.Process.Signal(sig) }
+
+// kill ends the candidate for good, and waits for its guard to have ended its
+// command.
+func (s *slot) kill() {
+	guards := children(s.cmd.Process.Pid)
+	s.signal(syscall.SIGKILL)
+	<-s.ended
+	eventually(func() bool {
+		for _, g := range guards {
+			if syscall.Kill(g, 0) == nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// children are the processes that pid has started.
+func children(pid int) (all []int) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, thread := range threads {
+		text, _ := os.ReadFile(thread)
+		for _, f := range strings.Fields(string(text)) {
+			if id, err := strconv.Atoi(f); err == nil {
+				all = append(all, id)
+			}
+		}
+	}
+	return all
+}
+
+// leader waits until a command of a reign after the given one has begun to beat,
+// and returns its candidate and its process.
+func (a *arena) leader(t *testing.T, after uint64) (*slot, line) {
+	t.Helper()
+	var found *slot
+	var last line
+	if !eventually(func() bool {
+		all := readLedger(t, a.ledger)
+		if err := overlap(all); err != nil {
+			t.Fatal(err)
+		}
+		if len(all) == 0 {
+			return false
+		}
+		if last = all[len(all)-1]; last.token <= after || last.what != "beat" {
+			return false
+		}
+		for _, s := range a.slots {
+			for _, guard := range children(s.cmd.Process.Pid) {
+				for _, pid := range children(guard) {
+					if found = s; pid == last.pid {
+						return true
+					}
+				}
+			}
+		}
+		return false
+	}) {
+		a.logs(t)
+		t.Fatalf("nobody leads after reign %d, within %v", after, patience)
+	}
+	return found, last
+}
+
+// round does something to the leader, and waits until another reign has begun.
+func (a *arena) round(t *testing.T, round int) {
+	s, l := a.leader(t, a.token)
+	guard := 0
+	if g := children(s.cmd.Process.Pid); len(g) > 0 {
+		guard = g[0]
+	}
+	faults := []struct {
+		name string
+		do   func()
+	}{
+		{"kill the candidate", func() { s.signal(syscall.SIGKILL) }},
+		{"stop the candidate", func() { s.signal(syscall.SIGSTOP) }},
+		{"cut it off", func() { s.proxy.cut() }},
+		{"kill the candidate and its guard", func() {
+			// The kernel kills the command then, but nobody what that has
+			// started: the one thing that run does not promise.
+			if !s.below {
+				_ = syscall.Kill(guard, syscall.SIGKILL)
+			}
+			s.signal(syscall.SIGKILL)
+		}},
+		{"kill the guard, and ask the candidate to end", func() { _ = syscall.Kill(guard, syscall.SIGKILL); s.signal(syscall.SIGTERM) }},
+		{"stop the guard, and ask the candidate to end", func() { _ = syscall.Kill(guard, syscall.SIGSTOP); s.signal(syscall.SIGTERM) }},
+		{"ask it to end", func() { s.signal(syscall.SIGTERM) }},
+		{"ask it to end, and cut it off", func() { s.signal(syscall.SIGTERM); s.proxy.cut() }},
+		{"stop the guard, and cut it off", func() { _ = syscall.Kill(guard, syscall.SIGSTOP); s.proxy.cut() }},
+		{"stop the command, and then the candidate", func() { _ = syscall.Kill(-l.pid, syscall.SIGSTOP); s.signal(syscall.SIGSTOP) }},
+		{"kill the command, and stop the candidate", func() { _ = syscall.Kill(l.pid, syscall.SIGKILL); s.signal(syscall.SIGSTOP) }},
+	}
+	f := faults[a.rand.IntN(len(faults))]
+	t.Logf("round %d: reign %d, %s: %s", round, l.token, s.id, f.name)
+	a.token = l.token
+	f.do()
+	a.leader(t, a.token)
+	s.proxy.heal()
+	s.signal(syscall.SIGCONT)
+	select {
+	case <-s.ended:
+		a.start(t, s)
+	default:
+		if a.rand.IntN(2) == 0 { // else it goes on, as one that was stopped or cut off
+			s.kill()
+			a.start(t, s)
+		}
+	}
+}
+
+// finish ends all candidates, and reads the ledger a last time.
+func (a *arena) finish(t *testing.T) {
+	for _, s := range a.slots {
+		s.kill()
+	}
+	all := readLedger(t, a.ledger)
+	if err := overlap(all); err != nil {
+		a.logs(t)
+		t.Fatal(err)
+	}
+	text, _ := os.ReadFile(a.ledger)
+	if !eventually(func() bool { return len(living(string(text))) == 0 }) {
+		t.Errorf("still alive: %v", living(string(text)))
+	}
+	if t.Failed() {
+		a.logs(t)
+	}
+	t.Logf("%d reigns, %d lines", a.token, len(all))
+}
+
+func (a *arena) logs(t *testing.T) {
+	for _, s := range a.slots {
+		text, _ := os.ReadFile(filepath.Join(a.dir, s.id+".log"))
+		lines := strings.Split(string(text), "\n")
+		t.Logf("%s:\n%s", s.id, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+	}
+}

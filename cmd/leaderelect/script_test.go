@@ -1,0 +1,232 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// patience is how long a script waits for what should happen soon.
+const patience = 30 * time.Second
+
+// Each script runs on the file store and on NATS; $STORE is its election.
+func TestScripts(t *testing.T) {
+	server := stores.NATS(t)
+	for name, url := range map[string]func(work string) string{
+		"file": func(work string) string { return "file://" + filepath.Join(work, "election.json") },
+		"nats": func(work string) string {
+			key := regexp.MustCompile(`[^a-zA-Z0-9]`).ReplaceAllString(work, "")
+			return server.ClientURL() + "/scripts/" + key + "?create=true&storage=memory"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testscript.Run(t, testscript.Params{
+				Dir:                "testdata/script",
+				RequireUniqueNames: true,
+				Setup: func(e *testscript.Env) error {
+					e.Setenv("STORE", url(e.WorkDir))
+					e.Setenv("KIND", name)
+					e.Setenv("TMPDIR", e.WorkDir)
+					e.Values[background{}] = make(map[string]*started)
+					return nil
+				},
+				Condition: func(cond string) (bool, error) {
+					if cond == name {
+						return true, nil
+					}
+					if cond == "file" || cond == "nats" {
+						return false, nil
+					}
+					return false, fmt.Errorf("unknown condition %q", cond)
+				},
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"bg": bg, "sig": sig, "ends": ends, "await": await, "exitcode": exitcode, "dead": dead, "gone": gone,
+				},
+			})
+		})
+	}
+}
+
+// background is the key of what runs in the background, by name.
+type background struct{}
+
+type started struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// bg NAME PROGRAM ARGS... starts a program, with NAME.out and NAME.err.
+func bg(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: bg NAME PROGRAM ARGS...")
+	}
+	out, err := os.Create(ts.MkAbs(args[0] + ".out"))
+	ts.Check(err)
+	errOut, err := os.Create(ts.MkAbs(args[0] + ".err"))
+	ts.Check(err)
+	s := &started{cmd: exec.Command(args[1], args[2:]...), ended: make(chan struct{})}
+	s.cmd.Dir = ts.MkAbs(".")
+	s.cmd.Stdout, s.cmd.Stderr = out, errOut
+	for _, name := range []string{"STORE", "TMPDIR", "PATH", "HOME", "WORK"} {
+		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
+	}
+	ts.Check(s.cmd.Start())
+	go func() {
+		defer close(s.ended)
+		_ = s.cmd.Wait() // its code is looked at by ends
+		out.Close()
+		errOut.Close()
+	}()
+	ts.Defer(func() {
+		_ = s.cmd.Process.Signal(syscall.SIGCONT)
+		_ = s.cmd.Process.Kill()
+		<-s.ended
+		if text, err := os.ReadFile(errOut.Name()); err == nil {
+			ts.Logf("[%s.err]\n%s", args[0], text)
+		}
+	})
+	ts.Value(background{}).(map[string]*started)[args[0]] = s
+}
+
+func named(ts *testscript.TestScript, name string) *started {
+	s := ts.Value(background{}).(map[string]*started)[name]
+	if s == nil {
+		ts.Fatalf("nothing called %s was started", name)
+	}
+	return s
+}
+
+// sig NAME SIGNAL sends a signal to what bg has started.
+func sig(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sig NAME SIGNAL")
+	}
+	s := unix.SignalNum("SIG" + args[1])
+	if s == 0 {
+		ts.Fatalf("no signal %s", args[1])
+	}
+	ts.Check(named(ts, args[0]).cmd.Process.Signal(s))
+}
+
+// ends NAME CODE waits for the end of what bg has started, with that exit code
+// (-1: by a signal).
+func ends(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: ends NAME CODE")
+	}
+	s := named(ts, args[0])
+	select {
+	case <-s.ended:
+	case <-time.After(patience):
+		ts.Fatalf("%s has not ended within %v", args[0], patience)
+	}
+	if code := strconv.Itoa(s.cmd.ProcessState.ExitCode()); code != args[1] {
+		ts.Fatalf("%s ended with code %s, want %s", args[0], code, args[1])
+	}
+}
+
+// await FILE REGEXP [COUNT] waits until FILE has COUNT matches (1).
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: await FILE REGEXP [COUNT]")
+	}
+	want := 1
+	if len(args) == 3 {
+		n, err := strconv.Atoi(args[2])
+		ts.Check(err)
+		want = n
+	}
+	re, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	if !eventually(func() bool {
+		text, err := os.ReadFile(ts.MkAbs(args[0]))
+		return err == nil && len(re.FindAllIndex(text, -1)) >= want
+	}) {
+		text, _ := os.ReadFile(ts.MkAbs(args[0]))
+		ts.Fatalf("%s has no %d matches of %s within %v:\n%s", args[0], want, args[1], patience, text)
+	}
+}
+
+// eventually asks until it is told true, or patience is over.
+func eventually(is func() bool) bool {
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for !is() {
+		select {
+		case <-again.C:
+		case <-limit.C:
+			return is()
+		}
+	}
+	return true
+}
+
+// exitcode CODE PROGRAM ARGS... runs a program to its end; its output is in stdout
+// and stderr of the script.
+func exitcode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exitcode CODE PROGRAM ARGS...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	if failed, ok := err.(*exec.ExitError); ok {
+		code = failed.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+// dead LEDGER checks that all processes named in a ledger are dead: now, without
+// waiting.
+func dead(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: dead LEDGER")
+	}
+	if alive := living(ts.ReadFile(args[0])); len(alive) > 0 {
+		ts.Fatalf("processes of %s are alive: %v", args[0], alive)
+	}
+}
+
+// gone LEDGER waits until all processes named in a ledger are dead.
+func gone(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: gone LEDGER")
+	}
+	text := ts.ReadFile(args[0])
+	if !eventually(func() bool { return len(living(text)) == 0 }) {
+		ts.Fatalf("processes of %s are alive after %v: %v", args[0], patience, living(text))
+	}
+}
+
+// living are the processes of a ledger that are alive.
+func living(ledger string) (pids []int) {
+	for line := range strings.Lines(ledger) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || fields[0] != "start" {
+			continue
+		}
+		if pid, err := strconv.Atoi(fields[2]); err == nil && syscall.Kill(pid, 0) != syscall.ESRCH {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
