@@ -119,13 +119,13 @@ func NewDecider(client *azblob.Client, containerName, blobName string, opts *Opt
 // ReadCurrent implements leaderelection.RaceDecider, by one request.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	if err := d.ready(ctx); err != nil {
-		return nil, d.failed(reading, err)
+		return nil, d.failed(ctx, reading, err)
 	}
 	ctx = once(ctx)
 	r, err := d.blob.DownloadStream(ctx, nil)
 	if bloberror.HasCode(err, bloberror.ContainerNotFound) && d.opts.CreateContainer {
 		if err := d.create(ctx); err != nil {
-			return nil, d.failed(creating, err)
+			return nil, d.failed(ctx, creating, err)
 		}
 		return &leaderelection.RaceEntry{Token: &token{}}, nil
 	}
@@ -133,14 +133,14 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 		return &leaderelection.RaceEntry{Token: &token{}}, nil
 	}
 	if err != nil {
-		return nil, d.failed(reading, err)
+		return nil, d.failed(ctx, reading, err)
 	}
 	defer r.Body.Close()
 	// One byte more than a record may have: longer ones are refused by their
 	// length, and never read whole.
 	data, err := io.ReadAll(io.LimitReader(r.Body, record.MaxSize+1))
 	if err != nil {
-		return nil, d.failed(reading, err)
+		return nil, d.failed(ctx, reading, err)
 	}
 	e, err := record.Unmarshal(d.place, data)
 	if err != nil {
@@ -148,7 +148,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 	}
 	t, err := newToken(e, r.ETag, r.LastModified, isLeased(r.LeaseState))
 	if err != nil {
-		return nil, d.failed(reading, err)
+		return nil, d.failed(ctx, reading, err)
 	}
 	e.Token = t
 	return e, nil
@@ -163,11 +163,11 @@ func isLeased(s *lease.StateType) bool {
 // record along with a refusal.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	if err := d.ready(ctx); err != nil {
-		return nil, d.failed(writing, err)
+		return nil, d.failed(ctx, writing, err)
 	}
 	data, err := record.Marshal(entry)
 	if err != nil {
-		return nil, d.failed(writing, err)
+		return nil, d.failed(ctx, writing, err)
 	}
 	old := &token{}
 	switch t := entry.Token.(type) {
@@ -175,13 +175,13 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	case *token:
 		old = t
 	default:
-		return nil, d.failed(writing, fmt.Errorf("the Token is a %T, of another kind of store: %w", t, leaderelection.ErrPermanent))
+		return nil, d.failed(ctx, writing, fmt.Errorf("the Token is a %T, of another kind of store: %w", t, leaderelection.ErrPermanent))
 	}
 	ctx = once(ctx)
 	ours := d.native != nil && d.native.claim(old, entry)
 	next, err := d.put(ctx, data, old, entry)
 	if err != nil {
-		return nil, d.failed(writing, err)
+		return nil, d.failed(ctx, writing, err)
 	}
 	if ours {
 		next.leased = d.native.follow(ctx, old, entry, next)

@@ -24,8 +24,12 @@ const (
 )
 
 // failed says what was being done, to which place, and what to do about it.
-func (d *Decider) failed(doing string, err error) error {
+func (d *Decider) failed(ctx context.Context, doing string, err error) error {
 	redact(err)
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		// What was cut short by the end of ctx is no answer.
+		err = fmt.Errorf("%w: %w", ended, err)
+	}
 	hint, lost := classify(err)
 	if lost && doing == writing {
 		return &leaderelection.LostRaceError{Place: d.place, Err: err}

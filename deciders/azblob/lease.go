@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -121,15 +122,12 @@ func (l *leases) claim(old *token, entry *leaderelection.RaceEntry) bool {
 
 // follow brings the native leases in line with entry, which has been written as
 // next. It says whether the record's blob is under the lease of entry's reign
-// now. It takes at most half of the time that ctx leaves, so that the write
-// itself is answered in time whatever becomes of the leases.
+// now. It takes at most an eighth of the term, half of what a campaign allows for
+// a call, so that the write itself is answered in time whatever becomes of the
+// leases.
 func (l *leases) follow(ctx context.Context, old *token, entry *leaderelection.RaceEntry, next *token) bool {
 	start := time.Now()
-	left := 5 * time.Second
-	if end, ok := ctx.Deadline(); ok {
-		left = end.Sub(start) / 2
-	}
-	ctx, cancel := context.WithTimeout(ctx, left)
+	ctx, cancel := context.WithTimeout(ctx, max(entry.TermLength/8, 50*time.Millisecond))
 	defer cancel()
 
 	work := l.release
@@ -148,7 +146,8 @@ func (l *leases) follow(ctx context.Context, old *token, entry *leaderelection.R
 		wg.Go(func() {
 			if errs[i] = work(ctx, b, next, old); errs[i] != nil {
 				redact(errs[i])
-				errs[i] = fmt.Errorf("%s: %w", place(b.URL(), "", ""), errs[i])
+				name, _, _ := strings.Cut(b.URL(), "?")
+				errs[i] = fmt.Errorf("%s: %w", name, errs[i])
 			}
 		})
 	}

@@ -104,14 +104,14 @@ func NewDecider(client *storage.Client, bucket, object string, opts *Options) *D
 // a bucket that does not exist.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	if err := d.ready(ctx); err != nil {
-		return nil, d.failed(reading, err)
+		return nil, d.failed(ctx, reading, err)
 	}
 	r, err := d.object.NewReader(ctx)
 	if notFound(err) {
 		return d.vacant(ctx)
 	}
 	if err != nil {
-		return nil, d.failed(reading, err)
+		return nil, d.failed(ctx, reading, err)
 	}
 	defer r.Close()
 	d.found.Store(true)
@@ -119,10 +119,10 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 	// length, and never read whole.
 	data, err := io.ReadAll(io.LimitReader(r, record.MaxSize+1))
 	if err != nil {
-		return nil, d.failed(reading, err)
+		return nil, d.failed(ctx, reading, err)
 	}
 	if r.Attrs.Generation <= 0 {
-		return nil, d.failed(reading, fmt.Errorf("the answer has generation %d: want the object's own", r.Attrs.Generation))
+		return nil, d.failed(ctx, reading, fmt.Errorf("the answer has generation %d: want the object's own", r.Attrs.Generation))
 	}
 	e, err := record.Unmarshal(d.place, data)
 	if err != nil {
@@ -136,7 +136,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 func (d *Decider) vacant(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	if !d.found.Load() {
 		if err := d.findBucket(ctx); err != nil {
-			return nil, d.failed(looking, err)
+			return nil, d.failed(ctx, looking, err)
 		}
 		d.found.Store(true)
 	}
@@ -147,11 +147,11 @@ func (d *Decider) vacant(ctx context.Context) (*leaderelection.RaceEntry, error)
 // does not send the current record along with a refusal.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	if err := d.ready(ctx); err != nil {
-		return nil, d.failed(writing, err)
+		return nil, d.failed(ctx, writing, err)
 	}
 	data, err := record.Marshal(entry)
 	if err != nil {
-		return nil, d.failed(writing, err)
+		return nil, d.failed(ctx, writing, err)
 	}
 	only := storage.Conditions{DoesNotExist: true}
 	switch t := entry.Token.(type) {
@@ -161,7 +161,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 			only = storage.Conditions{GenerationMatch: t.generation}
 		}
 	default:
-		return nil, d.failed(writing, fmt.Errorf("the Token is a %T, of another kind of store: %w", t, leaderelection.ErrPermanent))
+		return nil, d.failed(ctx, writing, fmt.Errorf("the Token is a %T, of another kind of store: %w", t, leaderelection.ErrPermanent))
 	}
 	w := d.object.If(only).NewWriter(ctx)
 	d.prepare(w, data)
@@ -170,11 +170,11 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 		err = closed // says more: Write only knows that its pipe has broken
 	}
 	if err != nil {
-		return nil, d.failed(writing, err)
+		return nil, d.failed(ctx, writing, err)
 	}
 	attrs := w.Attrs()
 	if attrs.Generation <= 0 {
-		return nil, d.failed(writing, fmt.Errorf("the answer has generation %d: want the new object's", attrs.Generation))
+		return nil, d.failed(ctx, writing, fmt.Errorf("the answer has generation %d: want the new object's", attrs.Generation))
 	}
 	d.found.Store(true)
 	return &token{generation: attrs.Generation, commit: attrs.Updated.UTC()}, nil

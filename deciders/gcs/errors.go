@@ -2,6 +2,7 @@ package gcs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -28,7 +29,11 @@ const (
 )
 
 // failed says what was being done, to which place, and what to do about it.
-func (d *Decider) failed(doing string, err error) error {
+func (d *Decider) failed(ctx context.Context, doing string, err error) error {
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		// What was cut short by the end of ctx is no answer.
+		err = fmt.Errorf("%w: %w", ended, err)
+	}
 	k := classify(err)
 	if k == lost && doing == writing {
 		return &leaderelection.LostRaceError{Place: d.place, Err: err}
@@ -143,13 +148,26 @@ func ofTokenServer(r *http.Response) kind {
 	return passing
 }
 
-// reasons are the words by which Google's JSON errors are told apart.
+// reasons are the words by which Google's errors of one status are told apart.
 func reasons(err error) (words []string) {
 	var e *googleapi.Error
-	if errors.As(err, &e) {
-		for _, item := range e.Errors {
-			words = append(words, item.Reason)
+	if !errors.As(err, &e) {
+		return nil
+	}
+	items := e.Errors
+	if len(items) == 0 { // of a download the SDK hands on the text, JSON or XML
+		var body struct {
+			Error struct{ Errors []googleapi.ErrorItem }
 		}
+		if json.Unmarshal([]byte(e.Body), &body) == nil {
+			items = body.Error.Errors
+		} else if _, after, found := strings.Cut(e.Body, "<Code>"); found {
+			code, _, _ := strings.Cut(after, "<")
+			items = []googleapi.ErrorItem{{Reason: code}}
+		}
+	}
+	for _, item := range items {
+		words = append(words, item.Reason)
 	}
 	return words
 }

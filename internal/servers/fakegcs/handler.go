@@ -27,6 +27,7 @@ func Handler(buckets ...string) (http.Handler, error) {
 // microsecond would be taken for the same generation.
 type paced struct {
 	writing chan struct{} // a lock; in virtual time a mutex would stop the clock
+	last    time.Time     // when the last write began
 	next    http.Handler
 }
 
@@ -44,8 +45,9 @@ func (p *paced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	p.writing <- struct{}{}
 	defer func() { <-p.writing }()
-	for begin := time.Now(); time.Since(begin) < 2*time.Microsecond; {
+	for time.Since(p.last) < 2*time.Microsecond {
 		time.Sleep(2 * time.Microsecond)
 	}
+	p.last = time.Now()
 	p.next.ServeHTTP(w, r)
 }

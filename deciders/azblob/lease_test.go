@@ -1,0 +1,391 @@
+package azblob_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/azblob"
+	"github.com/c8e606e4/leaderelection/internal/httpfault"
+)
+
+const (
+	recordBlob = "nightly"
+	companion  = "nightly/report"
+)
+
+// onBoth runs a test on Azurite and on the fake: what holds on the one must hold
+// on the other.
+func onBoth(t *testing.T, f func(t *testing.T, c *sdk.Client)) {
+	t.Run("Azurite", func(t *testing.T) { f(t, client(t, azurite(t), nil)) })
+	t.Run("Fake", func(t *testing.T) { f(t, inProcess(t, newFake(), nil)) })
+}
+
+func native(c *sdk.Client) *azblob.Decider {
+	return azblob.NewDecider(c, containerName, recordBlob, &azblob.Options{NativeLease: &azblob.NativeLease{Companions: []string{companion}}})
+}
+
+// leading is a campaign that leads.
+type leading struct {
+	*leaderelection.Campaign
+	view *leaderelection.TimeView
+	ctx  context.Context
+	stop func() // and release
+}
+
+// lead returns when a campaign with d leads.
+func lead(t *testing.T, d leaderelection.RaceDecider, term time.Duration) *leading {
+	t.Helper()
+	l := &leading{}
+	elected := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := leaderelection.Config{
+		Decider: d, LeaderID: t.Name(), TermLength: term, MaxClockSkew: term / 20,
+		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
+			if l.view == nil {
+				l.view, l.ctx = view, ctx
+				close(elected)
+			}
+		},
+	}.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Campaign = c
+	l.stop = func() {
+		cancel()
+		if err := c.Wait(); !errors.Is(err, context.Canceled) {
+			t.Errorf("the campaign ended with %v", err)
+		}
+	}
+	t.Cleanup(l.stop)
+	select {
+	case <-elected:
+	case <-time.After(30 * time.Second):
+		t.Fatal("not elected")
+	}
+	return l
+}
+
+// overwrite is what a program does that knows nothing of elections, or with a
+// lease what the leader does.
+func overwrite(t testing.TB, c *sdk.Client, name string, only *blob.LeaseAccessConditions) error {
+	t.Helper()
+	_, err := c.UploadBuffer(context.WithoutCancel(t.Context()), containerName, name, []byte("all is well"), &sdk.UploadBufferOptions{
+		AccessConditions: &blob.AccessConditions{LeaseAccessConditions: only},
+	})
+	return err
+}
+
+func wantCode(t testing.TB, what string, err error, code bloberror.Code) {
+	t.Helper()
+	if !bloberror.HasCode(err, code) {
+		t.Errorf("%s: %v, want %s", what, err, code)
+	}
+}
+
+func leased(t testing.TB, d *azblob.Decider, view *leaderelection.TimeView) *blob.LeaseAccessConditions {
+	t.Helper()
+	only, err := d.Leased(view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return only
+}
+
+// The leader writes its companions; nobody else does, while it leads.
+func TestNativeLeaseFencesOthersOff(t *testing.T) {
+	onBoth(t, func(t *testing.T, c *sdk.Client) {
+		if err := overwrite(t, c, companion, nil); err != nil {
+			t.Fatal(err)
+		}
+		d := native(c)
+		l := lead(t, d, 2*time.Second)
+		only := leased(t, d, l.view)
+		for range 2 {
+			wantCode(t, "a stranger's write of the companion", overwrite(t, c, companion, nil), bloberror.LeaseIDMissing)
+			wantCode(t, "a stranger's write of the record", overwrite(t, c, recordBlob, nil), bloberror.LeaseIDMissing)
+			_, err := c.DeleteBlob(t.Context(), containerName, recordBlob, nil)
+			if err == nil {
+				t.Fatal("a stranger has deleted the record")
+			}
+			if err := overwrite(t, c, companion, only); err != nil {
+				t.Errorf("the leader's write: %v", err)
+			}
+			end := l.view.Get() // once more when the term has been extended
+			for again := time.NewTicker(5 * time.Millisecond); l.view.Get().Equal(end) && l.ctx.Err() == nil; {
+				<-again.C
+			}
+		}
+		l.stop()
+		if _, err := d.Leased(l.view); !errors.Is(err, leaderelection.ErrExpired) {
+			t.Errorf("after the release Leased says %v", err)
+		}
+		wantCode(t, "the former leader's write", overwrite(t, c, companion, only), bloberror.LeaseNotPresentWithBlobOperation)
+		if err := overwrite(t, c, companion, nil); err != nil {
+			t.Errorf("after the release a stranger's write: %v", err)
+		}
+		if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() {
+			t.Errorf("after the release: %+v, %v", e, err)
+		}
+	})
+}
+
+// dead is a leader that has won, taken its leases, and died: its term is over.
+func dead(t testing.TB, c *sdk.Client) {
+	t.Helper()
+	e := &leaderelection.RaceEntry{LeaderID: "dead", Incarnation: "its", ElectionNumber: 1, TermLength: 15 * time.Second, TermExpiry: time.Now().Add(-time.Hour)}
+	if _, err := native(c).WriteEntry(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{companion, recordBlob} {
+		wantCode(t, "before the take-over", overwrite(t, c, name, nil), bloberror.LeaseIDMissing)
+	}
+}
+
+// A successor takes the leases over at once, however long they had to run.
+func TestNativeLeaseIsTakenOver(t *testing.T) {
+	onBoth(t, func(t *testing.T, c *sdk.Client) {
+		if err := overwrite(t, c, companion, nil); err != nil {
+			t.Fatal(err)
+		}
+		dead(t, c)
+		d := native(c)
+		l := lead(t, d, 2*time.Second)
+		if l.view.ElectionNumber() != 2 {
+			t.Fatalf("reign %d", l.view.ElectionNumber())
+		}
+		if err := overwrite(t, c, companion, leased(t, d, l.view)); err != nil {
+			t.Errorf("the successor's write: %v", err)
+		}
+		old := "11111111-2222-3333-4444-555555555555" // any other id: the dead leader's is as good
+		wantCode(t, "with another lease", overwrite(t, c, companion, &blob.LeaseAccessConditions{LeaseID: &old}), bloberror.LeaseIDMismatchWithBlobOperation)
+	})
+}
+
+// A candidate without native leases contests, and an operator's wish is granted,
+// while the leader's leases run.
+func TestNativeLeaseDoesNotHinderOthersOfUs(t *testing.T) {
+	onBoth(t, func(t *testing.T, c *sdk.Client) {
+		if err := overwrite(t, c, companion, nil); err != nil {
+			t.Fatal(err)
+		}
+		dead(t, c)
+		plain := azblob.NewDecider(c, containerName, recordBlob, nil)
+		l := lead(t, plain, 2*time.Second)
+		l.stop()
+
+		d := azblob.NewDecider(c, containerName, recordBlob, &azblob.Options{NativeLease: &azblob.NativeLease{}})
+		l = lead(t, d, 2*time.Second)
+		leased(t, d, l.view)
+		if err := leaderelection.StepDown(t.Context(), plain); err != nil {
+			t.Fatal(err)
+		}
+		<-l.ctx.Done()
+		if cause := context.Cause(l.ctx); !errors.Is(cause, leaderelection.ErrResigned) {
+			t.Errorf("the leader's ctx ended because of %v", cause)
+		}
+	})
+}
+
+// Whoever else has leased the record's blob does not keep a candidate out.
+func TestNativeLeaseOfAStrangerOnTheRecordIsBroken(t *testing.T) {
+	onBoth(t, func(t *testing.T, c *sdk.Client) {
+		d := azblob.NewDecider(c, containerName, recordBlob, nil)
+		lead(t, d, 2*time.Second).stop()
+		stranger, err := lease.NewBlobClient(c.ServiceClient().NewContainerClient(containerName).NewBlobClient(recordBlob), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stranger.AcquireLease(t.Context(), 60, nil); err != nil {
+			t.Fatal(err)
+		}
+		l := lead(t, d, 2*time.Second)
+		if l.view.ElectionNumber() != 2 {
+			t.Errorf("reign %d", l.view.ElectionNumber())
+		}
+	})
+}
+
+// A companion that somebody else has leased is waited for; until then Leased
+// refuses, and the leader leads.
+func TestNativeLeaseWaitsForACompanion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := inProcess(t, newFake(), nil)
+		if err := overwrite(t, c, companion, nil); err != nil {
+			t.Fatal(err)
+		}
+		stranger, err := lease.NewBlobClient(c.ServiceClient().NewContainerClient(containerName).NewBlobClient(companion), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stranger.AcquireLease(t.Context(), 60, nil); err != nil {
+			t.Fatal(err)
+		}
+		d := native(c)
+		l := lead(t, d, 15*time.Second)
+		for range 59 {
+			if _, err := d.Leased(l.view); err == nil || errors.Is(err, leaderelection.ErrExpired) {
+				t.Fatalf("Leased says %v", err)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(10 * time.Second) // an extension later
+		if err := overwrite(t, c, companion, leased(t, d, l.view)); err != nil {
+			t.Error(err)
+		}
+		l.stop()
+	})
+}
+
+// A candidate that is stopped between its victory and taking the leases, and goes
+// on when another has taken over, takes nothing from its successor.
+func TestNativeLeaseOfASleeperComesTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newFake()
+		if err := overwrite(t, inProcess(t, server, nil), companion, nil); err != nil {
+			t.Fatal(err)
+		}
+		sleeper := native(inProcess(t, server, func(r *http.Request) (f httpfault.Fault) {
+			if r.URL.Query().Get("comp") == "lease" {
+				f.Request = 20 * time.Second
+			}
+			return f
+		}))
+		e := &leaderelection.RaceEntry{LeaderID: "sleeper", Incarnation: "its", ElectionNumber: 1, TermLength: 15 * time.Second, TermExpiry: time.Now().Add(15 * time.Second)}
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		if _, err := sleeper.WriteEntry(ctx, e); err != nil || ctx.Err() != nil {
+			t.Fatalf("leases must not hold the write up: %v, %v", err, ctx.Err())
+		}
+		c := inProcess(t, server, nil)
+		d := native(c)
+		l := lead(t, d, 15*time.Second)
+		for range 120 {
+			time.Sleep(500 * time.Millisecond)
+			if err := overwrite(t, c, companion, leased(t, d, l.view)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.stop()
+		time.Sleep(time.Hour)
+	})
+}
+
+// Whatever becomes of the leases, the leader leads; and it has them again when the
+// trouble is over.
+func TestNativeLeaseTroubleCostsNoReign(t *testing.T) {
+	for name, trouble := range map[string]httpfault.Fault{
+		"Lost":      {LoseRequest: true},
+		"Silent":    {LoseRequest: true, Silent: true},
+		"Answers":   {LoseAnswer: true},
+		"Late":      {Request: 3 * time.Second},
+		"Busy":      refusal(http.StatusServiceUnavailable, "ServerBusy"),
+		"Forbidden": refusal(http.StatusForbidden, "AuthorizationPermissionMismatch"),
+		"Gone":      refusal(http.StatusConflict, "LeaseIdMismatchWithLeaseOperation"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newFake()
+				var troubled atomic.Bool
+				c := inProcess(t, server, func(r *http.Request) (f httpfault.Fault) {
+					if troubled.Load() && r.URL.Query().Get("comp") == "lease" {
+						f = trouble
+					}
+					return f
+				})
+				if err := overwrite(t, c, companion, nil); err != nil {
+					t.Fatal(err)
+				}
+				d := native(c)
+				l := lead(t, d, 15*time.Second)
+				synctest.Wait()
+				troubled.Store(true)
+				time.Sleep(2 * time.Minute)
+				if _, err := d.Leased(l.view); err == nil || errors.Is(err, leaderelection.ErrExpired) {
+					t.Errorf("Leased says %v", err)
+				}
+				synctest.Wait()
+				troubled.Store(false)
+				time.Sleep(20 * time.Second)
+				if err := overwrite(t, c, companion, leased(t, d, l.view)); err != nil {
+					t.Error(err)
+				}
+				if l.view.ElectionNumber() != 1 || l.ctx.Err() != nil {
+					t.Errorf("reign %d ended with %v", l.view.ElectionNumber(), context.Cause(l.ctx))
+				}
+				l.stop()
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+func TestNativeLeaseOptions(t *testing.T) {
+	c := inProcess(t, newFake(), nil)
+	for name, n := range map[string]azblob.NativeLease{
+		"short":     {Duration: 14 * time.Second},
+		"long":      {Duration: 61 * time.Second},
+		"fraction":  {Duration: 15500 * time.Millisecond},
+		"companion": {Companions: []string{""}},
+	} {
+		d := azblob.NewDecider(c, containerName, recordBlob, &azblob.Options{NativeLease: &n})
+		if _, err := d.ReadCurrent(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) {
+			t.Errorf("%s: ReadCurrent says %v", name, err)
+		}
+	}
+	if _, err := azblob.NewDecider(c, containerName, recordBlob, nil).Leased(nil); err == nil {
+		t.Error("Leased without Options.NativeLease returns no error")
+	}
+}
+
+// A term that no native lease can cover is led without one.
+func TestNativeLeaseShorterThanTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := native(inProcess(t, newFake(), nil))
+		l := lead(t, d, 61*time.Second)
+		if _, err := d.Leased(l.view); err == nil {
+			t.Error("Leased returns no error")
+		}
+		l.stop()
+	})
+}
+
+// With a companion an extension is three requests, and a look is still one.
+func TestNativeLeaseCosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newFake()
+		if err := overwrite(t, inProcess(t, server, nil), companion, nil); err != nil {
+			t.Fatal(err)
+		}
+		var writes, leases, reads atomic.Int64
+		d := native(inProcess(t, server, func(r *http.Request) (f httpfault.Fault) {
+			switch {
+			case r.Method == http.MethodGet:
+				reads.Add(1)
+			case r.URL.Query().Get("comp") == "lease":
+				leases.Add(1)
+			default:
+				writes.Add(1)
+			}
+			return f
+		}))
+		l := lead(t, d, 15*time.Second)
+		time.Sleep(time.Hour)
+		l.stop()
+		w, l2, r := writes.Load(), leases.Load(), reads.Load()
+		if most := int64(time.Hour/(7*time.Second)) + 3; w > most || l2 != 2*w || r != 1 {
+			t.Errorf("%d writes, %d requests for leases, %d reads in an hour; want at most %d, twice as many, and 1", w, l2, r, most)
+		}
+	})
+}

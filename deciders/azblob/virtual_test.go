@@ -1,0 +1,55 @@
+package azblob_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/azblob"
+	"github.com/c8e606e4/leaderelection/deciders/decidertest"
+	"github.com/c8e606e4/leaderelection/internal/httpfault"
+)
+
+// over returns the real client, with its default retries, over c.
+func over(t testing.TB, c *http.Client) *sdk.Client {
+	t.Helper()
+	client, err := sdk.NewClientWithNoCredential("http://in-process/account", &sdk.ClientOptions{ClientOptions: policy.ClientOptions{Transport: c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// inProcess returns a client of a server in process.
+func inProcess(t testing.TB, h http.Handler, fault func(*http.Request) httpfault.Fault) *sdk.Client {
+	return over(t, &http.Client{Transport: &httpfault.Transport{Handler: h, Fault: fault}})
+}
+
+func TestFakeIsLikeTheService(t *testing.T) {
+	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+		server := newFake()
+		return func() leaderelection.RaceDecider {
+			return azblob.NewDecider(inProcess(t, server, nil), containerName, "one", nil)
+		}
+	})
+}
+
+func TestElections(t *testing.T) {
+	httpfault.Elections(t, httpfault.Store{
+		Serve: func() http.Handler { return newFake() },
+		Decider: func(c *http.Client) leaderelection.RaceDecider {
+			return azblob.NewDecider(over(t, c), containerName, "one", nil)
+		},
+		Writes: func(r *http.Request) bool { return r.Method == http.MethodPut },
+		Busy: map[string]httpfault.Fault{
+			"ServerBusy":        refusal(http.StatusServiceUnavailable, "ServerBusy"),
+			"InternalError":     refusal(http.StatusInternalServerError, "InternalError"),
+			"OperationTimedOut": refusal(http.StatusInternalServerError, "OperationTimedOut"),
+			"TooManyRequests":   refusal(http.StatusTooManyRequests, "TooManyRequests"),
+			"BeingDeleted":      refusal(http.StatusConflict, "ContainerBeingDeleted"),
+		},
+	})
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"cloud.google.com/go/storage"
+	"google.golang.org/api/option"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/gcs"
+	"github.com/c8e606e4/leaderelection/internal/httpfault"
+)
+
+const bucket = "elections"
+
+// decider is one that reaches the emulator, or whatever else, by c: the real
+// client, without sockets.
+func decider(t testing.TB, c *http.Client) *gcs.Decider {
+	t.Helper()
+	client, err := storage.NewClient(context.Background(), option.WithHTTPClient(c),
+		option.WithEndpoint("http://in-process/storage/v1/"), storage.WithJSONReads())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gcs.NewDecider(client, bucket, "one", nil)
+}
+
+func serve(t testing.TB) http.Handler {
+	t.Helper()
+	h, err := Handler(bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// refusal is an answer of Cloud Storage itself.
+func refusal(status int, reason string) httpfault.Fault {
+	return httpfault.Fault{
+		Status: status,
+		Header: http.Header{"Content-Type": {"application/json"}},
+		Body:   fmt.Sprintf(`{"error":{"code":%d,"message":"said the server","errors":[{"domain":"global","reason":%q}]}}`, status, reason),
+	}
+}
+
+func TestElections(t *testing.T) {
+	httpfault.Elections(t, httpfault.Store{
+		Serve:   func() http.Handler { return serve(t) },
+		Decider: func(c *http.Client) leaderelection.RaceDecider { return decider(t, c) },
+		Writes:  func(r *http.Request) bool { return r.Method == http.MethodPost },
+		Busy: map[string]httpfault.Fault{
+			"RateLimit":      refusal(http.StatusTooManyRequests, "rateLimitExceeded"),
+			"UserRateLimit":  refusal(http.StatusForbidden, "userRateLimitExceeded"),
+			"BackendError":   refusal(http.StatusServiceUnavailable, "backendError"),
+			"InternalError":  refusal(http.StatusInternalServerError, "internalError"),
+			"Conflict":       refusal(http.StatusConflict, "conflict"),
+			"RequestTimeout": refusal(http.StatusRequestTimeout, "uploadBrokenConnection"),
+		},
+	})
+}
