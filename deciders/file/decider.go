@@ -71,7 +71,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"path/filepath"
@@ -79,6 +78,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
 // Options changes what is right for most. The zero value and nil are the same.
@@ -110,7 +110,7 @@ type Decider struct {
 	networkFS func(dir string) (kind string, err error)
 	// A file operation cannot be interrupted: it runs in a goroutine of its
 	// own, and these bound how many a disk that hangs may keep.
-	writing, reading chan struct{}
+	writing, reading within.Calls
 }
 
 var (
@@ -125,7 +125,7 @@ const maxReading = 8
 // path is taken from the working directory as it is now. It does no I/O: what
 // is wrong is told by the first call that meets it.
 func NewDecider(path string, opts *Options) *Decider {
-	d := &Decider{networkFS: networkFS, writing: make(chan struct{}, 1), reading: make(chan struct{}, maxReading)}
+	d := &Decider{networkFS: networkFS, writing: make(within.Calls, 1), reading: make(within.Calls, maxReading)}
 	if opts != nil {
 		d.opts = *opts
 	}
@@ -232,41 +232,4 @@ func (d *Decider) failed(doing string, err error) error {
 		return err
 	}
 	return fmt.Errorf("leaderelection/file: %s %s: %w", doing, d.path, err)
-}
-
-// do runs f in a goroutine of its own, of which there are at most as many as
-// slots has places, and returns ctx's error where that ends first. What f then
-// does is up to f; what it makes in vain is closed.
-func do[T any](ctx context.Context, slots chan struct{}, f func() (T, error)) (T, error) {
-	var none T
-	if err := ctx.Err(); err != nil {
-		return none, err
-	}
-	select {
-	case slots <- struct{}{}:
-	case <-ctx.Done():
-		return none, ctx.Err()
-	}
-	type outcome struct {
-		value T
-		err   error
-	}
-	done := make(chan outcome)
-	go func() {
-		value, err := f()
-		<-slots
-		select {
-		case done <- outcome{value, err}:
-		case <-ctx.Done():
-			if c, ok := any(value).(io.Closer); ok && err == nil {
-				_ = c.Close()
-			}
-		}
-	}()
-	select {
-	case o := <-done:
-		return o.value, o.err
-	case <-ctx.Done():
-		return none, ctx.Err()
-	}
 }

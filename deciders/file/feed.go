@@ -15,6 +15,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
 // Changes implements leaderelection.ChangeFeed by watching the directory: the
@@ -34,7 +35,7 @@ func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEnt
 
 // follow returns nil where the loop was left or ctx has ended.
 func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry, error) bool) error {
-	w, err := do(ctx, d.reading, d.watch)
+	w, err := within.Do(ctx, d.reading, d.watch)
 	if err != nil {
 		return err
 	}

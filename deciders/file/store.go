@@ -15,6 +15,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
 // ReadCurrent implements leaderelection.RaceDecider. It takes no lock, and is
@@ -25,7 +26,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 }
 
 func (d *Decider) read(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	return do(ctx, d.reading, func() (*leaderelection.RaceEntry, error) {
+	return within.Do(ctx, d.reading, func() (*leaderelection.RaceEntry, error) {
 		if err := d.checkPlace(); err != nil {
 			return nil, err
 		}
@@ -55,7 +56,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 			return nil, d.failed("writing", permanent("the Token is a %T, of another kind of store", entry.Token))
 		}
 	}
-	t, err := do(ctx, d.writing, func() (*token, error) { return d.replace(ctx, was, append(data, '\n')) })
+	t, err := within.Do(ctx, d.writing, func() (*token, error) { return d.replace(ctx, was, append(data, '\n')) })
 	if err != nil {
 		return nil, d.failed("writing", err)
 	}

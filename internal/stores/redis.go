@@ -1,0 +1,200 @@
+package stores
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// RedisServer is a redis-server in a process of its own, which keeps its address
+// and what it has saved when it is stopped and started again.
+type RedisServer struct {
+	*Process
+	// Addr is where it serves clients: host and port.
+	Addr string
+
+	dir  string
+	args []string
+}
+
+// Redis starts an empty redis-server that saves nothing, with these arguments
+// besides, such as "--appendonly", "yes".
+func Redis(t testing.TB, args ...string) *RedisServer {
+	t.Helper()
+	r := &RedisServer{Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), dir: t.TempDir(), args: args}
+	r.Start(t)
+	return r
+}
+
+// Start starts a server that was stopped, and returns when it serves.
+func (r *RedisServer) Start(t testing.TB) {
+	t.Helper()
+	_, port, err := net.SplitHostPort(r.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.run(t, append([]string{redisServer(t), "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no"}, r.args...))
+}
+
+func (r *RedisServer) run(t testing.TB, command []string) {
+	t.Helper()
+	p := Program{Name: "redis-server", Dir: r.dir, Ready: answersRedis, Patience: time.Minute}
+	r.Process = p.start(t, command)
+	r.Process.Addr = r.Addr
+	if err := r.await(t.Context(), p); err != nil {
+		t.Fatalf("stores: redis-server: %v\n%s", err, r.Log())
+	}
+}
+
+func redisServer(t testing.TB) string {
+	t.Helper()
+	return Need(t, "redis-server") // Debian: apt-get install redis-server
+}
+
+// answersRedis is a Ready for a server that answers commands, if only with the
+// demand for a password.
+func answersRedis(ctx context.Context, addr string) error {
+	answer, err := AskRedis(ctx, addr, "PING")
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(answer, "+PONG") && !strings.HasPrefix(answer, "-NOAUTH") {
+		return fmt.Errorf("PING is answered by %q", answer)
+	}
+	return nil
+}
+
+// AskRedis sends one command, words with spaces between, and returns its answer
+// as it comes: "+OK" for instance, or the text of a bulk reply.
+func AskRedis(ctx context.Context, addr, command string) (string, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	if _, err := fmt.Fprintf(c, "%s\r\n", command); err != nil {
+		return "", err
+	}
+	in := bufio.NewReader(c)
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	line = strings.TrimSpace(line)
+	var size int
+	if _, err := fmt.Sscanf(line, "$%d", &size); err != nil || size < 0 {
+		return line, nil
+	}
+	var text strings.Builder
+	for text.Len() < size {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return "", err
+		}
+		text.WriteString(line)
+	}
+	return text.String(), nil
+}
+
+// Ask is AskRedis for this server. It fails the test where the answer is an error.
+func (r *RedisServer) Ask(t testing.TB, command string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	answer, err := AskRedis(ctx, r.Addr, command)
+	if err != nil || strings.HasPrefix(answer, "-") {
+		t.Fatalf("stores: redis-server: %s: %s %v", command, answer, err)
+	}
+	return answer
+}
+
+// until asks a command until its answer has all of these parts.
+func (r *RedisServer) until(t testing.TB, command string, parts ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		answer, lacks := r.Ask(t, command), ""
+		for _, part := range parts {
+			if !strings.Contains(answer, part) {
+				lacks = part
+			}
+		}
+		if lacks == "" {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatalf("stores: redis-server: %s: no %q in\n%s", command, lacks, answer)
+		}
+	}
+}
+
+// RedisReplica starts a replica of a server, and returns when it is in step.
+func RedisReplica(t testing.TB, of *RedisServer, args ...string) *RedisServer {
+	t.Helper()
+	host, port, err := net.SplitHostPort(of.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Redis(t, append([]string{"--replicaof", host + " " + port, "--repl-diskless-sync-delay", "0"}, args...)...)
+	r.until(t, "INFO replication", "master_link_status:up")
+	return r
+}
+
+// RedisCluster starts a Redis Cluster of so many masters, and returns when all of
+// them serve all slots.
+func RedisCluster(t testing.TB, masters int) []*RedisServer {
+	t.Helper()
+	const slots = 16384
+	nodes := make([]*RedisServer, masters)
+	for i := range nodes {
+		nodes[i] = Redis(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1",
+			"--cluster-port", fmt.Sprint(FreePort(t)), "--cluster-node-timeout", "2000")
+		nodes[i].Ask(t, fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d %d", i*slots/masters, (i+1)*slots/masters-1))
+	}
+	for i, n := range nodes[1:] {
+		host, port, err := net.SplitHostPort(nodes[0].Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bus := nodes[0].args[len(nodes[0].args)-3]
+		n.Ask(t, fmt.Sprintf("CLUSTER SET-CONFIG-EPOCH %d", i+2))
+		n.Ask(t, fmt.Sprintf("CLUSTER MEET %s %s %s", host, port, bus))
+	}
+	for _, n := range nodes {
+		n.until(t, "CLUSTER INFO", "cluster_state:ok", fmt.Sprintf("cluster_known_nodes:%d", masters), fmt.Sprintf("cluster_slots_ok:%d", slots))
+	}
+	return nodes
+}
+
+// RedisSentinel starts a sentinel, which watches master under the name "main" and
+// promotes a replica when it has been down for half a second, and returns when
+// it knows of the replicas.
+func RedisSentinel(t testing.TB, master *RedisServer, replicas int) *RedisServer {
+	t.Helper()
+	host, port, err := net.SplitHostPort(master.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &RedisServer{Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), dir: t.TempDir()}
+	_, own, _ := net.SplitHostPort(s.Addr)
+	conf := filepath.Join(s.dir, "sentinel.conf") // which it rewrites itself
+	text := fmt.Sprintf("bind 127.0.0.1\nport %s\nsentinel monitor main %s %s 1\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 5000\n", own, host, port)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t, []string{redisServer(t), conf, "--sentinel"})
+	s.until(t, "INFO sentinel", fmt.Sprintf("slaves=%d", replicas), "status=ok")
+	return s
+}
