@@ -1,0 +1,89 @@
+package clocks_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/clocks"
+)
+
+// Every clock sleeps as it says, and stops as soon as ctx ends.
+func TestSleeping(t *testing.T) {
+	for name, clock := range map[string]func() clocks.Clock{
+		"system": clocks.System,
+		"offset": func() clocks.Clock { return clocks.NewOffset(nil, -time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := clock()
+				begin := time.Now()
+				if !c.SleepFor(t.Context(), time.Minute) || time.Since(begin) != time.Minute {
+					t.Errorf("SleepFor took %v", time.Since(begin))
+				}
+				if !c.SleepUntil(t.Context(), c.Now().Add(time.Minute)) || time.Since(begin) != 2*time.Minute {
+					t.Errorf("SleepUntil took %v", time.Since(begin)-time.Minute)
+				}
+				if !c.SleepFor(t.Context(), -1) || !c.SleepUntil(t.Context(), c.Now()) || time.Since(begin) != 2*time.Minute {
+					t.Error("slept for what is past")
+				}
+				if got := c.Until(c.Now().Add(time.Second)); got != time.Second {
+					t.Errorf("Until a second from now is %v", got)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if c.SleepFor(ctx, time.Hour) || time.Since(begin) != 2*time.Minute+time.Second {
+					t.Error("SleepFor did not end with its ctx")
+				}
+				if c.SleepUntil(ctx, c.Now().Add(time.Hour)) || c.SleepFor(ctx, 0) {
+					t.Error("slept under a ctx that has ended")
+				}
+			})
+		})
+	}
+}
+
+// Set steps the wall time, and leaves the elapsed time alone; a sleep until a
+// wall time notices.
+func TestOffsetSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := clocks.NewOffset(nil, time.Minute)
+		c := clocks.NewOffset(inner, time.Hour)
+		wall, elapsed := c.Now(), c.Monotonic()
+		if got := wall.Sub(time.Now()); got != time.Hour+time.Minute {
+			t.Fatalf("ahead by %v", got)
+		}
+		var woke atomic.Bool
+		go func() {
+			c.SleepUntil(t.Context(), wall.Add(time.Hour))
+			woke.Store(true)
+		}()
+		time.Sleep(10 * time.Second)
+		c.Set(2 * time.Hour)
+		if c.Offset() != 2*time.Hour || c.Monotonic()-elapsed != 10*time.Second {
+			t.Fatalf("offset %v, elapsed %v", c.Offset(), c.Monotonic()-elapsed)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !woke.Load() {
+			t.Fatal("SleepUntil did not notice that the clock was set")
+		}
+		if s := c.Now().String(); len(s) == 0 || c.Now() != c.Now().Round(0) {
+			t.Fatalf("%s carries a monotonic reading, which Set would have moved", s)
+		}
+	})
+}
+
+func ExampleOffset() {
+	clock := clocks.NewOffset(clocks.System(), 0)
+	before, elapsed := clock.Now(), clock.Monotonic()
+	clock.Set(-time.Hour) // as when an administrator sets it back
+	fmt.Println("wall time went back:", clock.Now().Before(before))
+	fmt.Println("elapsed time went back:", clock.Monotonic() < elapsed)
+	// Output:
+	// wall time went back: true
+	// elapsed time went back: false
+}
