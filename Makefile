@@ -12,7 +12,7 @@ NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod bench/go.mo
 test: npm test-root test-nested
 
 test-root:
-	$(GO) test -race -timeout 9m $(TESTFLAGS) ./...
+	$(GO) test -race -p 3 -timeout 9m $(TESTFLAGS) ./...
 
 test-nested:
 	@set -e; for m in $(NESTED); do echo "== $$m"; (cd $$m && $(GO) test -race -timeout 9m $(TESTFLAGS) ./...); done
