@@ -1,0 +1,91 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// Follower is a Table that is kept up to date by Watch.
+type Follower struct {
+	*Table
+	done    chan struct{}
+	failure atomic.Pointer[error]
+}
+
+// The pauses between two attempts to watch an election whose store refuses for
+// good: what a person must repair, and may.
+const (
+	firstPause = time.Second
+	longPause  = 30 * time.Second
+)
+
+// Follow watches an election until ctx ends. It refuses only a WatchConfig that
+// is wrong. Where the store refuses for good it goes on trying: a router that
+// has given up would have to be restarted by hand.
+func Follow(ctx context.Context, w leaderelection.WatchConfig, onError func(error)) (*Follower, error) {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := w.Watch(over, func(context.Context, leaderelection.RaceEntry) {}); !errors.Is(err, context.Canceled) {
+		return nil, err
+	}
+	f := &Follower{Table: NewTable(w.Clock, w.MaxClockSkew), done: make(chan struct{})}
+	w.Trace = f.listen(w.Trace, onError)
+	go f.run(ctx, w)
+	return f, nil
+}
+
+func (f *Follower) run(ctx context.Context, w leaderelection.WatchConfig) {
+	defer close(f.done)
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		err := w.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { f.News(e) })
+		if ctx.Err() != nil {
+			return
+		}
+		f.failure.Store(&err)
+		if w.Logger != nil {
+			w.Logger.LogAttrs(ctx, slog.LevelError, "leaderelection: the election cannot be watched; trying again", slog.Duration("in", pause), slog.Any("err", err))
+		}
+		if !f.clock.SleepFor(ctx, pause) {
+			return
+		}
+	}
+}
+
+// listen returns a copy of t that also notes whether reads work.
+func (f *Follower) listen(t *leaderelection.Trace, onError func(error)) *leaderelection.Trace {
+	var mine leaderelection.Trace
+	if t != nil {
+		mine = *t
+	}
+	theirs := mine.StoreOp
+	mine.StoreOp = func(op leaderelection.StoreOp) {
+		if theirs != nil {
+			theirs(op)
+		}
+		if op.Err == nil {
+			f.failure.Store(nil)
+			return
+		}
+		f.failure.Store(&op.Err)
+		if onError != nil {
+			onError(op.Err)
+		}
+	}
+	return &mine
+}
+
+// Failure is the error of the last read of the store, or nil where that worked.
+func (f *Follower) Failure() error {
+	if err := f.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Done is closed when the Follower has ended after its ctx did.
+func (f *Follower) Done() <-chan struct{} { return f.done }

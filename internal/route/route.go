@@ -1,0 +1,143 @@
+// Package route keeps what a router knows of an election: who leads, by which
+// addresses, until when that can be true without further news, and whether it
+// has changed. It is what lehttp and legrpc have in common.
+package route
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+)
+
+// Table is the newest record of one election. Its methods may be called by any
+// number of goroutines at once.
+type Table struct {
+	clock clocks.Clock
+	skew  time.Duration
+	mu    sync.Mutex // orders News
+	state atomic.Pointer[State]
+}
+
+// State is one state of a Table; immutable.
+type State struct {
+	// Entry is the newest record, without its Token; zero while nothing has
+	// been learned.
+	Entry leaderelection.RaceEntry
+	// Addresses are the leader's HostPorts that can be dialled, in its order.
+	Addresses []string
+	// Fault says what is wrong with those that cannot; nil if all can.
+	Fault error
+
+	table   *Table
+	gone    time.Time // by the table's clock: the leader's term is over for every clock within bounds
+	changed chan struct{}
+}
+
+// NewTable returns an empty Table. A nil clock is the system's.
+func NewTable(clock clocks.Clock, skew time.Duration) *Table {
+	if clock == nil {
+		clock = clocks.System()
+	}
+	t := &Table{clock: clock, skew: skew}
+	t.state.Store(&State{table: t, changed: make(chan struct{})})
+	return t
+}
+
+// Clock is the clock that terms are compared with.
+func (t *Table) Clock() clocks.Clock { return t.clock }
+
+// Load returns the present State; never nil.
+func (t *Table) Load() *State { return t.state.Load() }
+
+// News takes in a record. One that is not newer than what is known is no news.
+func (t *Table) News(e leaderelection.RaceEntry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.state.Load()
+	if e.ElectionNumber == leaderelection.NoElections || e.Compare(&old.Entry) <= 0 {
+		return
+	}
+	next := &State{Entry: *e.Clone(), table: t, gone: e.TermExpiry.Add(t.skew), changed: make(chan struct{})}
+	next.Entry.Token = nil
+	if !e.Vacant() {
+		next.Addresses, next.Fault = addresses(&next.Entry)
+	}
+	t.state.Store(next)
+	close(old.changed)
+}
+
+// Known says whether anything has been learned.
+func (s *State) Known() bool { return s.Entry.ElectionNumber != leaderelection.NoElections }
+
+// Led says whether there is a leader, as far as is known: the record is held,
+// and its term has not run out for sure.
+func (s *State) Led() bool {
+	return s.Known() && !s.Entry.Vacant() && s.table.clock.Now().Round(0).Before(s.gone)
+}
+
+// Gone is when the leader's term is over by the table's clock, for every clock
+// within bounds, if it is not extended; the zero time where nobody leads.
+func (s *State) Gone() time.Time {
+	if !s.Known() || s.Entry.Vacant() {
+		return time.Time{}
+	}
+	return s.gone
+}
+
+// UntilNext is how long it is at least until there can be a leader after the one
+// of s, if that one does not hand over; zero where there may be one at once.
+func (s *State) UntilNext() time.Duration {
+	gone := s.Gone()
+	if gone.IsZero() {
+		return 0
+	}
+	return max(0, gone.Sub(s.table.clock.Now().Round(0)))
+}
+
+// Changed is closed when there is a newer State.
+func (s *State) Changed() <-chan struct{} { return s.changed }
+
+// addresses returns what can be dialled of the leader's HostPorts.
+func addresses(e *leaderelection.RaceEntry) ([]string, error) {
+	var good []string
+	var fault error
+	for _, hp := range e.HostPort {
+		if err := CheckHostPort(hp); err != nil {
+			if fault == nil {
+				fault = fmt.Errorf("leader %q of reign %d: %w", e.LeaderID, e.ElectionNumber, err)
+			}
+			continue
+		}
+		good = append(good, hp)
+	}
+	if len(e.HostPort) == 0 {
+		fault = fmt.Errorf("leader %q of reign %d has no HostPort in its record: set Config.HostPort", e.LeaderID, e.ElectionNumber)
+	}
+	return good, fault
+}
+
+// CheckHostPort says what is wrong with a HostPort that cannot be dialled, or
+// would make another URL than the one meant.
+func CheckHostPort(hp string) error {
+	host, port, err := net.SplitHostPort(hp)
+	if err != nil {
+		return fmt.Errorf("HostPort %q: %w", hp, err)
+	}
+	if host == "" {
+		return fmt.Errorf("HostPort %q has no host", hp)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("HostPort %q: the port must be a number from 1 to 65535", hp)
+	}
+	if u, err := url.Parse("//" + hp); err != nil || u.Host != hp || u.User != nil {
+		return fmt.Errorf("HostPort %q is not a host and a port", hp)
+	}
+	return nil
+}

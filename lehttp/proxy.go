@@ -1,0 +1,218 @@
+package lehttp
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// ProxyOptions are for [Router.Proxy]. The zero value is right for most.
+type ProxyOptions struct {
+	// Scheme is how the leader is spoken to, http or https. Empty: http.
+	Scheme string
+
+	// Wait is how long a request may be kept while there is no leader, or the
+	// leader cannot be reached or has just ceased to lead. Zero: 2 s, ample for
+	// a hand-over on a store that pushes; with one that is polled it takes up
+	// to the candidates' PollInterval. Negative: not at all. A request for
+	// which no leader can come in time is answered at once.
+	Wait time.Duration
+
+	// KeepBody is up to how many bytes of a request's body are kept so that it
+	// can be sent a second time. Zero: 64 KiB. Negative: none. Longer bodies,
+	// those of unknown length, and those that the client announces with
+	// Expect: 100-continue are streamed, and sent once.
+	KeepBody int64
+
+	// LeaderID is this process's own where it is a candidate: requests are
+	// then never sent to itself, which does not lead or would not ask.
+	LeaderID string
+
+	// Transport sends the requests. Nil: one made for this Proxy, without the
+	// environment's HTTP proxies, with up to 128 idle connections to a leader
+	// and 3 s to connect.
+	Transport http.RoundTripper
+
+	// Rewrite may change what is sent, as ReverseProxy.Rewrite does: it is
+	// called after X-Forwarded-For, -Host and -Proto were set afresh. The URL's
+	// scheme and host are set later, to the leader's. Optional.
+	Rewrite func(*httputil.ProxyRequest)
+
+	// Logger is told of a leader whose addresses are useless, of loops, and of
+	// requests that could not be answered. Nil: silence.
+	Logger *slog.Logger
+}
+
+// Proxy is a reverse proxy to whoever leads. See [Router.Proxy].
+type Proxy struct {
+	router  *Router
+	o       ProxyOptions
+	via     string // what this proxy calls itself in Via
+	forward httputil.ReverseProxy
+	own     *http.Transport
+	mu      sync.Mutex
+	reach   reachable
+}
+
+// reachable remembers which of a leader's addresses answered last.
+type reachable struct {
+	number leaderelection.ElectionNumber
+	first  string
+}
+
+// Proxy returns a handler that sends each request to the leader: an
+// httputil.ReverseProxy, with its streaming both ways, its WebSockets and other
+// upgrades, and its trailers.
+//
+// While there is no leader it answers 503, with Retry-After until the earliest
+// time at which there can be one; where the leader cannot be reached or breaks
+// off, 502; where the leader's address leads back to this proxy, 508, by a name
+// of its own that it adds to Via.
+//
+// A request is sent a second time, once, where leadership changes hands under
+// it: if it is idempotent (GET, HEAD, OPTIONS, TRACE, PUT, DELETE, or any with an
+// Idempotency-Key), its body can be sent again (see KeepBody), and no part of an
+// answer has been passed on. One that nobody has worked on yet, since no
+// connection could be made or [RequireLeader] refused it, is sent again whatever
+// its method, until Wait is over.
+func (r *Router) Proxy(options *ProxyOptions) *Proxy {
+	p := &Proxy{router: r, via: "lehttp-" + rand.Text()}
+	if options != nil {
+		p.o = *options
+	}
+	if p.o.Scheme == "" {
+		p.o.Scheme = "http"
+	}
+	if p.o.Wait == 0 {
+		p.o.Wait = 2 * time.Second
+	}
+	if p.o.KeepBody == 0 {
+		p.o.KeepBody = 64 << 10
+	}
+	if p.o.Transport == nil {
+		p.own = newTransport()
+		p.o.Transport = p.own
+	}
+	p.forward = httputil.ReverseProxy{
+		Rewrite:      p.rewrite,
+		Transport:    (*sender)(p),
+		ErrorHandler: p.failed,
+		BufferPool:   &buffers{},
+		ErrorLog:     log.New(io.Discard, "", 0),
+	}
+	if p.o.Logger != nil {
+		p.forward.ErrorLog = slog.NewLogLogger(p.o.Logger.Handler(), slog.LevelWarn)
+	}
+	return p
+}
+
+// newTransport is for leaders, which are few, near, and take every request.
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 3 * time.Second, KeepAlive: 15 * time.Second}
+	return &http.Transport{
+		DialContext:           dialer.DialContext,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConns:          256,
+		MaxIdleConnsPerHost:   128,
+		IdleConnTimeout:       90 * time.Second,
+		TLSHandshakeTimeout:   5 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		DisableCompression:    true, // pass on what the leader and the client agree on
+	}
+}
+
+// Close closes the idle connections of a Proxy that was given no Transport.
+func (p *Proxy) Close() {
+	if p.own != nil {
+		p.own.CloseIdleConnections()
+	}
+}
+
+// ServeHTTP sends the request to the leader.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p.seen(r) {
+		s := p.router.table.Load()
+		p.router.complain(p.o.Logger, s, "a request has come back to the proxy that sent it: the leader's HostPort names a proxy")
+		loopRefusal(&s.Entry).answer(w)
+		return
+	}
+	if r.ContentLength < 0 && r.ProtoMajor == 1 {
+		// A stream: pass on what the leader says to it before its end. Where w
+		// cannot, that waits for the end.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+	}
+	p.forward.ServeHTTP(w, r)
+}
+
+// seen says whether the request has been through this proxy before.
+func (p *Proxy) seen(r *http.Request) bool {
+	for _, v := range r.Header["Via"] {
+		if strings.Contains(v, p.via) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
+	r.SetXForwarded()
+	if p.o.Rewrite != nil {
+		p.o.Rewrite(r)
+	}
+	r.Out.Header["Via"] = append(r.Out.Header["Via"], protocol(r.In)+p.via)
+}
+
+// protocol is the received protocol as Via wants it: without the name where that
+// is HTTP.
+func protocol(r *http.Request) string {
+	switch {
+	case r.ProtoMajor == 1 && r.ProtoMinor == 1:
+		return "1.1 "
+	case r.ProtoMajor == 1:
+		return "1.0 "
+	case r.ProtoMajor == 2:
+		return "2.0 "
+	}
+	return "3.0 "
+}
+
+// failed answers what could not be sent, or got no answer.
+func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
+	var no *refusal
+	switch {
+	case errors.As(err, &no):
+	case r.Context().Err() != nil && errors.Is(r.Context().Err(), context.Canceled):
+		no = &refusal{status: http.StatusBadGateway, why: "the client has gone"} // nobody reads this
+	case errors.Is(err, context.DeadlineExceeded):
+		no = &refusal{status: http.StatusGatewayTimeout, why: "the leader did not answer in time"}
+	default:
+		no = &refusal{status: http.StatusBadGateway, why: "the leader could not be reached, or broke off"}
+	}
+	if p.o.Logger != nil && r.Context().Err() == nil {
+		p.o.Logger.Warn("leaderelection: a request was not answered by a leader", "method", r.Method, "path", r.URL.Path, "status", no.status, "err", err)
+	}
+	no.answer(w)
+}
+
+// buffers are those that bodies are copied through.
+type buffers struct{ pool sync.Pool }
+
+func (b *buffers) Get() []byte {
+	if p, ok := b.pool.Get().(*[]byte); ok {
+		return *p
+	}
+	return make([]byte, 32<<10)
+}
+
+func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
