@@ -59,7 +59,7 @@ type RaceEntry struct {
 
 	// Token is the version that this entry was read at, and is not part of
 	// what is stored. A store's entry for an empty election carries one too.
-	Token LeaderToken
+	Token LeaderToken `json:"-"`
 }
 
 // Vacant says whether nobody holds the record: it was released, or the election

@@ -1,0 +1,98 @@
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// A batch job that one of several machines is to run: Run waits for leadership,
+// runs the job once, and releases.
+func ExampleConfig_Run() {
+	candidate := leaderelection.Config{
+		Decider:      memory.NewDecider(), // in earnest: a store that all machines share
+		LeaderID:     "worker-7",
+		MaxClockSkew: time.Second,
+	}
+	err := candidate.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		for _, invoice := range []string{"A-1", "A-2"} {
+			if !view.ValueInFuture() { // before each act
+				return context.Cause(ctx)
+			}
+			fmt.Println("sent", invoice, "with fencing token", view.ElectionNumber())
+		}
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// sent A-1 with fencing token 1
+	// sent A-2 with fencing token 1
+	// <nil>
+}
+
+// A service that leads for as long as it can, and stands by otherwise.
+func ExampleConfig_Acquire() {
+	ctx, shutDown := context.WithCancel(context.Background())
+	err := leaderelection.Config{
+		Decider:  memory.NewDecider(),
+		LeaderID: "node-a",
+		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
+			fmt.Println("leading, reign", view.ElectionNumber())
+			shutDown() // as a signal would
+			<-ctx.Done()
+			fmt.Println("winding down with the lease kept:", view.ValueInFuture())
+		},
+		OnOusting: func(context.Context) {},
+	}.Acquire(ctx)
+	fmt.Println("released:", errors.Is(err, context.Canceled))
+	// Output:
+	// leading, reign 1
+	// winding down with the lease kept: true
+	// released: true
+}
+
+// A router that sends its clients to whoever leads.
+func ExampleWatchConfig_Watch() {
+	election := memory.NewDecider()
+	election.Replace(&leaderelection.RaceEntry{
+		LeaderID: "node-a", HostPort: []string{"10.0.0.7:8080"}, ElectionNumber: 41, Incarnation: "x",
+		TermLength: 15 * time.Second, TermExpiry: time.Now().Add(15 * time.Second),
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	_ = leaderelection.WatchConfig{Decider: election, MaxClockSkew: time.Second}.Watch(ctx,
+		func(_ context.Context, e leaderelection.RaceEntry) {
+			fmt.Println("reign", e.ElectionNumber, "is at", e.HostPort)
+			stop()
+		})
+	// Output: reign 41 is at [10.0.0.7:8080]
+}
+
+// An operator asks the leader to hand over.
+func ExampleTransfer() {
+	election := memory.NewDecider()
+	err := leaderelection.Transfer(context.Background(), election, "node-b")
+	fmt.Println(errors.Is(err, leaderelection.ErrNoLeader), "-", err)
+	// Output: true - leaderelection: there is no leader to ask: nobody has led yet
+}
+
+// Code that is given a view can be tested without an election.
+func ExampleNewTimeView() {
+	act := func(view *leaderelection.TimeView) string {
+		if !view.ValueInFuture() {
+			return "refused"
+		}
+		return "done"
+	}
+	view := leaderelection.NewTimeView(clocks.System())
+	fmt.Println(act(view))
+	view.Set(time.Now().Add(time.Minute))
+	fmt.Println(act(view))
+	// Output:
+	// refused
+	// done
+}
