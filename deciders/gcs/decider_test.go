@@ -3,8 +3,12 @@ package gcs_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"cloud.google.com/go/storage"
 	"google.golang.org/api/option"
@@ -36,4 +40,59 @@ func TestConformance(t *testing.T) {
 		object := fmt.Sprintf("some/path/%d", elections.Add(1))
 		return func() leaderelection.RaceDecider { return gcs.NewDecider(client(t, server), bucket, object, nil) }
 	})
+}
+
+// receive starts a server that takes in one write, and returns its URL.
+func receive(t testing.TB, body, query *string) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		*body, *query = string(b), r.URL.RawQuery
+		_, _ = io.WriteString(w, `{"generation":"1","updated":"2026-11-21T11:24:05.123Z"}`)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// The tokens of one version, as written and as read, tell the same time, the one
+// to the millisecond and the other in seconds.
+func TestCommitTS(t *testing.T) {
+	d := gcs.NewDecider(client(t, stores.FakeGCS(t, bucket)), bucket, "one", nil)
+	written, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := d.ReadCurrent(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, r := written.CommitTS(), e.Token.CommitTS(); !w.Truncate(time.Second).Equal(r) || time.Since(w).Abs() > time.Minute {
+		t.Errorf("written at %v, and read as of %v", w, r)
+	}
+}
+
+// A record near the size limit is one request, too.
+func TestLargeRecord(t *testing.T) {
+	sent := 0
+	c := client(t, stores.FakeGCS(t, bucket), option.WithHTTPClient(&http.Client{Transport: answers(func(r *http.Request) (*http.Response, error) {
+		sent++
+		return http.DefaultTransport.RoundTrip(r)
+	})}))
+	d := gcs.NewDecider(c, bucket, "one", nil)
+	e := &leaderelection.RaceEntry{ElectionNumber: 1}
+	for _, size := range []int{100, 190 << 10, 196_430} { // as base64: up to the limit
+		e.ConnectionParams = make([]byte, size)
+		token, err := d.WriteEntry(t.Context(), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := d.ReadCurrent(t.Context())
+		if err != nil || len(read.ConnectionParams) != size {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		e.Token = token
+	}
+	if sent != 6 {
+		t.Errorf("%d requests for three writes and three reads", sent)
+	}
 }

@@ -1,0 +1,288 @@
+package gcs_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"cloud.google.com/go/auth"
+	"cloud.google.com/go/storage"
+	"golang.org/x/oauth2"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/gcs"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// wantPermanent fails the test where err does not say that no retry helps, or
+// lacks one of these words.
+func wantPermanent(t testing.TB, err error, words ...string) {
+	t.Helper()
+	if !errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
+		t.Errorf("%v: want an ErrPermanent", err)
+	}
+	for _, w := range words {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("the error does not say %q: %v", w, err)
+		}
+	}
+}
+
+func TestMissingBucket(t *testing.T) {
+	c := client(t, stores.FakeGCS(t, bucket))
+	d := gcs.NewDecider(c, "no-such-bucket", "one", nil)
+	_, err := d.ReadCurrent(t.Context())
+	wantPermanent(t, err, "gs://no-such-bucket/one", "no such bucket")
+	_, err = d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1})
+	wantPermanent(t, err, "gs://no-such-bucket/one", "no such bucket")
+}
+
+// What is there and not ours is refused, and left alone.
+func TestForeignObject(t *testing.T) {
+	c := client(t, stores.FakeGCS(t, bucket))
+	good := `{"leaderelection":1,"leader_id":"a","term_expiry":"2026-11-21T11:24:05Z","term_length":"15s","election_number":7,"extension":0,"incarnation":"i"}`
+	for name, content := range map[string]string{
+		"empty":     "",
+		"text":      "hello",
+		"json":      `{"leader":"me"}`,
+		"list":      "[1,2]",
+		"truncated": good[:len(good)/2],
+		"edited":    strings.Replace(good, "7", "-7", 1),
+		"newer":     strings.Replace(good, `"leaderelection":1`, `"leaderelection":2`, 1),
+		"unknown":   strings.Replace(good, `"extension"`, `"colour":"red","extension"`, 1),
+		"large":     good + strings.Repeat(" ", 300<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := c.Bucket(bucket).Object(name)
+			w := o.NewWriter(t.Context())
+			if _, err := io.WriteString(w, content); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			d := gcs.NewDecider(c, bucket, name, nil)
+			_, err := d.ReadCurrent(t.Context())
+			wantPermanent(t, err, "gs://elections/"+name)
+			if err := acquire(t, d); !errors.Is(err, leaderelection.ErrPermanent) {
+				t.Errorf("Acquire ended with %v", err)
+			}
+			r, err := o.NewReader(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			if left, err := io.ReadAll(r); err != nil || string(left) != content {
+				t.Errorf("it was changed to %q (%v)", left, err)
+			}
+		})
+	}
+}
+
+// acquire contests until something ends that.
+func acquire(t testing.TB, d leaderelection.RaceDecider) error {
+	return leaderelection.Config{Decider: d, LeaderID: "a", OnElected: func(context.Context, *leaderelection.TimeView) {
+		t.Error("elected")
+	}}.Acquire(t.Context())
+}
+
+func TestNamesThatCannotBe(t *testing.T) {
+	c := client(t, "http://127.0.0.1:1")
+	for _, place := range [][2]string{
+		{"", "o"}, {"ab", "o"}, {"Elections", "o"}, {"a/b", "o"}, {strings.Repeat("a", 223), "o"},
+		{"elections", ""}, {"elections", "a\nb"}, {"elections", "\xff"}, {"elections", strings.Repeat("a", 1025)}, {"elections", ".."},
+	} {
+		d := gcs.NewDecider(c, place[0], place[1], nil)
+		_, err := d.ReadCurrent(t.Context())
+		wantPermanent(t, err, "name")
+		_, err = d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
+		wantPermanent(t, err, "name")
+	}
+}
+
+// answers is a RoundTripper that answers as it is told.
+type answers func(*http.Request) (*http.Response, error)
+
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
+
+// answering returns a Decider that is always answered so, by either of Google's
+// two HTTP interfaces.
+func answering(t testing.TB, code int, body string, opts ...option.ClientOption) *gcs.Decider {
+	return through(t, func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	}, opts...)
+}
+
+func through(t testing.TB, a answers, opts ...option.ClientOption) *gcs.Decider {
+	t.Helper()
+	c, err := storage.NewClient(t.Context(), append(opts, option.WithHTTPClient(&http.Client{Transport: a}))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gcs.NewDecider(c, bucket, "one", nil)
+}
+
+// What the service itself says, and no emulator does.
+func TestRefusals(t *testing.T) {
+	jsonError := func(reason string) string {
+		return `{"error":{"code":0,"message":"said the service","errors":[{"domain":"global","reason":"` + reason + `","message":"said the service"}]}}`
+	}
+	for name, c := range map[string]struct {
+		code      int
+		body      string
+		permanent bool
+		says      string
+	}{
+		"no permission":   {403, jsonError("forbidden"), true, "storage.objects.get"},
+		"retention":       {403, jsonError("retentionPolicyNotMet"), true, "retention"},
+		"hold":            {403, jsonError("objectUnderActiveHold"), true, "hold"},
+		"expired":         {401, jsonError("authError"), true, "expired"},
+		"invalid":         {400, jsonError("invalid"), true, "names and options"},
+		"billing":         {403, jsonError("accountDisabled"), true, "accountDisabled"},
+		"xml forbidden":   {403, "<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", true, "AccessDenied"},
+		"rate limit":      {429, jsonError("rateLimitExceeded"), false, ""},
+		"user rate limit": {403, jsonError("userRateLimitExceeded"), false, ""},
+		"unavailable":     {503, jsonError("backendError"), false, ""},
+		"proxy":           {502, "<html>bad gateway", false, ""},
+		"timeout":         {408, "", false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, opts := range [][]option.ClientOption{nil, {storage.WithJSONReads()}} {
+				d := answering(t, c.code, c.body, opts...)
+				_, rerr := d.ReadCurrent(t.Context())
+				_, werr := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
+				for _, err := range []error{rerr, werr} {
+					if c.permanent {
+						wantPermanent(t, err, c.says, "gs://elections/one")
+					} else if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
+						t.Errorf("%v: want an error that may pass", err)
+					}
+				}
+			}
+		})
+	}
+	d := answering(t, 412, jsonError("conditionNotMet"))
+	_, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
+	var lost *leaderelection.LostRaceError
+	if !errors.As(err, &lost) || lost.Place != "gs://elections/one" {
+		t.Errorf("412: %v", err)
+	}
+}
+
+// An answer of success that says too little leaves the question open.
+func TestAnswersWithoutGeneration(t *testing.T) {
+	d := answering(t, 200, "{}")
+	_, rerr := d.ReadCurrent(t.Context())
+	_, werr := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
+	for _, err := range []error{rerr, werr} {
+		if err == nil || errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "generation") {
+			t.Errorf("%v: want an error that may pass, about the generation", err)
+		}
+	}
+}
+
+// Errors that come from elsewhere than a storage server's answer.
+func TestOtherErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		err             error
+		permanent, lost bool
+	}{
+		"token refused":       {&oauth2.RetrieveError{Response: &http.Response{StatusCode: 400}, ErrorCode: "invalid_grant"}, true, false},
+		"token server down":   {&oauth2.RetrieveError{Response: &http.Response{StatusCode: 503}}, false, false},
+		"login refused":       {&auth.Error{Response: &http.Response{StatusCode: 401}}, true, false},
+		"login unreachable":   {&auth.Error{Err: io.ErrUnexpectedEOF}, false, false},
+		"no network":          {io.ErrUnexpectedEOF, false, false},
+		"gRPC precondition":   {status.Error(codes.FailedPrecondition, "x"), false, true},
+		"gRPC no permission":  {status.Error(codes.PermissionDenied, "x"), true, false},
+		"gRPC no credentials": {status.Error(codes.Unauthenticated, "x"), true, false},
+		"gRPC no bucket":      {status.Error(codes.NotFound, "x"), true, false},
+		"gRPC invalid":        {status.Error(codes.InvalidArgument, "x"), true, false},
+		"gRPC busy":           {status.Error(codes.ResourceExhausted, "x"), false, false},
+		"gRPC unavailable":    {status.Error(codes.Unavailable, "x"), false, false},
+	} {
+		d := through(t, func(*http.Request) (*http.Response, error) { return nil, c.err })
+		_, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
+		if err == nil || errors.Is(err, leaderelection.ErrPermanent) != c.permanent || errors.Is(err, leaderelection.ErrLostRace) != c.lost || !errors.Is(err, c.err) {
+			t.Errorf("%s: %v; want permanent: %v, lost: %v", name, err, c.permanent, c.lost)
+		}
+	}
+}
+
+// A candidate that may not list objects still finds an empty election.
+func TestEmptyElectionWithoutListing(t *testing.T) {
+	requests := 0
+	d := through(t, func(r *http.Request) (*http.Response, error) {
+		requests++
+		code := 404
+		if strings.HasSuffix(r.URL.Path, "/o") {
+			code = 403
+		}
+		return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader("{}")), Request: r}, nil
+	})
+	for range 3 {
+		e, err := d.ReadCurrent(t.Context())
+		if err != nil || !e.Vacant() {
+			t.Fatalf("%+v, %v", e, err)
+		}
+	}
+	if requests != 4 {
+		t.Errorf("%d requests for three looks, want one each and one more for the first", requests)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for _, address := range []string{
+		"s3://elections/one", "gs://elections", "gs://elections/", "gs:///one", "gs://user@elections/one", "gs://elections:1/one",
+		"gs://elections/one?bucket=x", "gs://elections/one?kms_key=a&kms_key=b", "gs://elections/one?acl=x", "gs://elections/one?metadata=x",
+		"gs://elections/one?anonymous=maybe", "gs://elections/one?endpoint=here", "gs://elections/one?%zz", "gs://elections/one#here",
+	} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = gcs.Open(t.Context(), u)
+		wantPermanent(t, err)
+	}
+}
+
+// What the options say is what is written.
+func TestOptionsAreWritten(t *testing.T) {
+	for address, want := range map[string]string{
+		"gs://elections/one?anonymous=true": `{"bucket":"elections","cacheControl":"no-store","contentType":"application/json","crc32c":"`,
+		"gs://elections/one?anonymous=true&predefined_acl=private&kms_key=k&content_type=text/plain&cache_control=private&metadata=team=a%3Db&metadata=x=y&user_project=p&acl=user-a@b:READER": `"acl":[{"entity":"user-a@b","role":"READER"}],"bucket":"elections","cacheControl":"private","contentType":"text/plain"`,
+	} {
+		var got, query string
+		u, err := url.Parse(address + "&endpoint=" + url.QueryEscape(receive(t, &got, &query)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := gcs.Open(t.Context(), u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: written %s\nwant %s", address, got, want)
+		}
+		if strings.Contains(address, "kms") {
+			for _, w := range []string{"predefinedAcl=private", "kmsKeyName=k", "userProject=p"} {
+				if !strings.Contains(query, w) {
+					t.Errorf("%s: the query %s lacks %s", address, query, w)
+				}
+			}
+			if !strings.Contains(got, `"metadata":{"team":"a=b","x":"y"}`) {
+				t.Errorf("%s: written %s", address, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package gcs_test
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/gcs"
+	"github.com/c8e606e4/leaderelection/internal/proctest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+func TestMain(m *testing.M) {
+	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
+		u, err := url.Parse(address)
+		if err != nil {
+			return nil, err
+		}
+		return gcs.Open(ctx, u)
+	})
+	// Idle connections to servers that have ended linger.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+}
+
+// Three processes on the emulator: one leader killed, one stopped past its term,
+// one cut off. See proctest for what is checked.
+func TestProcesses(t *testing.T) {
+	server := stores.FakeGCS(t, bucket)
+	proctest.Run(t, proctest.Options{
+		Address:  "gs://" + bucket + "/processes?anonymous=true&endpoint=" + server,
+		Upstream: strings.TrimPrefix(server, "http://"),
+	})
+}
