@@ -109,7 +109,7 @@ func (d *Decider) String() string { return d.place }
 type token struct {
 	etag   string
 	commit time.Time
-	isMD5  bool // whether etag, by its looks, is the content's MD5
+	isMD5  bool // whether etag, by its looks, is the MD5 of what was read
 }
 
 // mangled says whether data, read along with t, cannot be what was stored.
@@ -196,7 +196,7 @@ func (d *Decider) get(ctx context.Context, key string) ([]byte, *token, error) {
 		return nil, nil, errNoETag
 	}
 	byKMS := strings.HasPrefix(string(out.ServerSideEncryption), "aws:kms") // whose ETags are others
-	t.isMD5 = len(t.etag) == 2*md5.Size && !strings.Contains(t.etag, "-") && !byKMS && out.SSECustomerAlgorithm == nil
+	t.isMD5 = b.Len() <= record.MaxSize && len(t.etag) == 2*md5.Size && !strings.Contains(t.etag, "-") && !byKMS && out.SSECustomerAlgorithm == nil
 	return b.Bytes(), t, nil
 }
 

@@ -34,6 +34,9 @@ func newClient(t testing.TB, endpoint string, change ...func(*awss3.Options)) *a
 		UsePathStyle: true,
 		Credentials:  as("root"),
 		HTTPClient:   &http.Client{Transport: tr},
+		// As in a client that config.LoadDefaultConfig leads to.
+		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenSupported,
+		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenSupported,
 	}
 	for _, c := range change {
 		c(&o)

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/c8e606e4/leaderelection"
 )
 
 // VerifyConditionalWrites tries out whether the server honours the conditions
@@ -98,11 +101,19 @@ func (v *verification) conditions(ctx context.Context) error {
 // mustWrite makes a write that the server must accept.
 func (v *verification) mustWrite(ctx context.Context, key string, at *token, what string) (t *token, data []byte, err error) {
 	data = v.content()
-	err = patiently(ctx, func() (err error) { t, err = v.d.put(ctx, key, data, at); return err })
-	if isRefused(err) { // which an attempt before, whose answer was lost, may have led to
-		err = fmt.Errorf("%s was refused; should that stay so, try UnquotedETag: %w", what, err)
+	tries := 0
+	err = patiently(ctx, func() (err error) {
+		tries++
+		t, err = v.d.put(ctx, key, data, at)
+		return err
+	})
+	switch {
+	case !isRefused(err):
+		return t, data, err
+	case tries > 1: // the one before, whose answer was lost, may have led to it
+		return nil, nil, fmt.Errorf("whether the server accepts %s remained open: %v", what, err)
 	}
-	return t, data, err
+	return nil, nil, permanent("the server refused %s; it may want another form of it, see UnquotedETag: %v", what, err)
 }
 
 // mustRefuse makes a write that the server must refuse.
@@ -122,15 +133,18 @@ func (v *verification) races(ctx context.Context) error {
 	const rounds, updates = 3, 4
 	for range rounds {
 		key := v.key()
-		at, err := v.race(ctx, key, nil)
-		for range updates {
+		var at *token
+		for range 1 + updates {
+			err := patiently(ctx, func() error {
+				next, err := v.race(ctx, key, at)
+				if err == nil {
+					at = next
+				}
+				return err
+			})
 			if err != nil {
 				return err
 			}
-			at, err = v.race(ctx, key, at)
-		}
-		if err != nil {
-			return err
 		}
 	}
 	return nil
@@ -163,7 +177,7 @@ func (v *verification) race(ctx context.Context, key string, at *token) (*token,
 	err := patiently(ctx, func() (err error) { got, now, err = v.d.get(ctx, key); return err })
 	switch {
 	case winner < 0 && (err != nil || at != nil && now.etag == at.etag):
-		return nil, fmt.Errorf("none of %d writes at once was accepted, so nothing is shown: %w", racers, errs[0])
+		return nil, fmt.Errorf("none of %d writes at once was accepted, so nothing is shown: %v", racers, errors.Join(errs[:]...))
 	case err != nil:
 		return nil, err
 	case winner >= 0 && !bytes.Equal(got, data[winner]):
@@ -177,7 +191,7 @@ func patiently(ctx context.Context, try func() error) error {
 	const tries = 6
 	for n := 1; ; n++ {
 		err := try()
-		if err == nil || isRefused(err) || n == tries {
+		if err == nil || isRefused(err) || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, errNoETag) || n == tries {
 			return err
 		}
 		if _, forGood := judge(err); forGood {

@@ -1,0 +1,332 @@
+package s3_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/s3"
+	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// What the candidates here have.
+const (
+	term = 2 * time.Second
+	skew = 100 * time.Millisecond
+)
+
+// first is a record.
+var first = leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i"}
+
+// refused fails unless reading and writing both end in an error that no retry
+// cures and that has all these words in it.
+func refused(t *testing.T, d leaderelection.RaceDecider, words ...string) {
+	t.Helper()
+	_, read := d.ReadCurrent(t.Context())
+	_, written := d.WriteEntry(t.Context(), &first)
+	for what, err := range map[string]error{"ReadCurrent": read, "WriteEntry": written} {
+		if !errors.Is(err, leaderelection.ErrPermanent) {
+			t.Errorf("%s: %v, want an error that wraps ErrPermanent", what, err)
+			continue
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %v, which does not say %q", what, err, w)
+			}
+		}
+	}
+}
+
+// ends says that a campaign ends because of what lies in the store.
+func ends(t *testing.T, d leaderelection.RaceDecider) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	c := leaderelection.Config{Decider: d, LeaderID: "a", MaxClockSkew: skew, TermLength: term,
+		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) { t.Error("elected"); <-ctx.Done() }}
+	if err := c.Acquire(ctx); !errors.Is(err, leaderelection.ErrPermanent) {
+		t.Errorf("Acquire = %v, want an error that wraps ErrPermanent", err)
+	}
+}
+
+func TestObjectThatIsNotOurs(t *testing.T) {
+	const whole = `{"leaderelection":1,"leader_id":"a","term_expiry":"2026-11-21T11:24:05Z","term_length":"15s","election_number":7,"extension":12,"incarnation":"i"}`
+	onEach(t, func(t *testing.T, endpoint string) {
+		client := newClient(t, endpoint)
+		bucket := newBucket(t, client)
+		for name, content := range map[string]string{
+			"Empty":          "",
+			"Text":           "hello",
+			"OtherJSON":      `{"leader":"a"}`,
+			"Truncated":      whole[:len(whole)/2],
+			"NewerFormat":    strings.Replace(whole, `n":1`, `n":2`, 1),
+			"UnknownField":   strings.Replace(whole, "{", `{"lock":true,`, 1),
+			"EditedToString": strings.Replace(whole, `:7`, `:"7"`, 1),
+			"Binary":         "\x00\xff\xfe",
+			"Huge":           strings.Repeat(whole, 4000),
+		} {
+			t.Run(name, func(t *testing.T) {
+				if _, err := client.PutObject(t.Context(), &awss3.PutObjectInput{Bucket: &bucket, Key: &name, Body: strings.NewReader(content)}); err != nil {
+					t.Fatal(err)
+				}
+				d := s3.NewDecider(client, bucket, name, nil)
+				_, err := d.ReadCurrent(t.Context())
+				if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), bucket) || !strings.Contains(err.Error(), name) {
+					t.Errorf("ReadCurrent: %v, want an error that wraps ErrPermanent and names %s and %s", err, bucket, name)
+				}
+				if _, err := d.WriteEntry(t.Context(), &first); !errors.Is(err, leaderelection.ErrLostRace) {
+					t.Errorf("WriteEntry: %v, want %v", err, leaderelection.ErrLostRace)
+				}
+				ends(t, d)
+				if got := contentOf(t, client, bucket, name); got != content {
+					t.Errorf("the object is now %q", got)
+				}
+			})
+		}
+	})
+}
+
+// A hand-edited record that is whole is a record.
+func TestEditedByHand(t *testing.T) {
+	onEach(t, func(t *testing.T, endpoint string) {
+		client := newClient(t, endpoint)
+		bucket, key := newBucket(t, client), "edited"
+		d := s3.NewDecider(client, bucket, key, nil)
+		old, err := d.WriteEntry(t.Context(), &first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		edited := strings.Replace(contentOf(t, client, bucket, key), `"leader_id":"a"`, `"leader_id": "b"`, 1)
+		if _, err := client.PutObject(t.Context(), &awss3.PutObjectInput{Bucket: &bucket, Key: &key, Body: strings.NewReader(edited)}); err != nil {
+			t.Fatal(err)
+		}
+		e := first
+		e.Token = old
+		if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, leaderelection.ErrLostRace) {
+			t.Errorf("WriteEntry over what was edited by hand: %v, want %v", err, leaderelection.ErrLostRace)
+		}
+		if e, err := d.ReadCurrent(t.Context()); err != nil || e.LeaderID != "b" {
+			t.Errorf("ReadCurrent = %+v, %v", e, err)
+		}
+	})
+}
+
+// Whoever deletes the record loses the count; a leader must not take its return
+// for its own.
+func TestDeleted(t *testing.T) {
+	onEach(t, func(t *testing.T, endpoint string) {
+		client := newClient(t, endpoint)
+		bucket, key := newBucket(t, client), "deleted"
+		d := s3.NewDecider(client, bucket, key, nil)
+		e := first
+		var err error
+		if e.Token, err = d.WriteEntry(t.Context(), &e); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: &bucket, Key: &key}); err != nil {
+			t.Fatal(err)
+		}
+		e.Extension++
+		if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, leaderelection.ErrLostRace) {
+			t.Errorf("WriteEntry over a deleted record: %v, want %v", err, leaderelection.ErrLostRace)
+		}
+		vacant, err := d.ReadCurrent(t.Context())
+		if err != nil || !vacant.Vacant() || vacant.ElectionNumber != leaderelection.NoElections {
+			t.Fatalf("ReadCurrent = %+v, %v", vacant, err)
+		}
+		e.Token = vacant.Token
+		if _, err := d.WriteEntry(t.Context(), &e); err != nil {
+			t.Errorf("WriteEntry to create it again: %v", err)
+		}
+	})
+}
+
+func contentOf(t *testing.T, client *awss3.Client, bucket, key string) string {
+	t.Helper()
+	out, err := client.GetObject(t.Context(), &awss3.GetObjectInput{Bucket: &bucket, Key: &key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Body.Close()
+	var b strings.Builder
+	if _, err := io.Copy(&b, out.Body); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestWrongPlace(t *testing.T) {
+	onEach(t, func(t *testing.T, endpoint string) {
+		client := newClient(t, endpoint)
+		t.Run("NoSuchBucket", func(t *testing.T) {
+			d := s3.NewDecider(client, "no-such-bucket", "one", nil)
+			refused(t, d, `"no-such-bucket"`, `"one"`, endpoint, "create it")
+			ends(t, d)
+		})
+		t.Run("Names", func(t *testing.T) {
+			refused(t, s3.NewDecider(client, "", "one", nil), "bucket")
+			refused(t, s3.NewDecider(client, "b", "", nil), "1 to 1024")
+			refused(t, s3.NewDecider(client, "b", strings.Repeat("k", 1025), nil), "1025 bytes")
+		})
+	})
+	refused(t, s3.NewDecider(newClient(t, "", func(o *awss3.Options) { o.BaseEndpoint, o.Region = nil, "" }), "bucket", "one", nil), "AWS_REGION")
+}
+
+func TestWrongCredentials(t *testing.T) {
+	endpoint := stores.Versitygw(t)
+	bucket := newBucket(t, newClient(t, endpoint))
+	with := func(id string, change ...func(*awss3.Options)) leaderelection.RaceDecider {
+		client := newClient(t, endpoint, append(change, func(o *awss3.Options) { o.Credentials = as(id) })...)
+		return s3.NewDecider(client, bucket, "one", nil)
+	}
+	refused(t, with("guest"), bucket, "s3:PutObject")
+	refused(t, with("nobody"), "credentials")
+	refused(t, with("root", func(o *awss3.Options) { o.Region = "eu-central-1" }), "region")
+	ends(t, with("guest"))
+	e, err := s3.NewDecider(newClient(t, endpoint), bucket, "one", nil).ReadCurrent(t.Context())
+	if err != nil || e.ElectionNumber != leaderelection.NoElections {
+		t.Errorf("something was written: %+v, %v", e, err)
+	}
+}
+
+// What the service answers, whatever the emulators do.
+func TestAnswers(t *testing.T) {
+	for code, c := range map[string]struct {
+		status  int
+		forGood bool
+		advice  string
+	}{
+		"AccessDenied":                       {403, true, "s3:ListBucket"},
+		"InvalidAccessKeyId":                 {403, true, "credentials"},
+		"SignatureDoesNotMatch":              {403, true, "secret"},
+		"ExpiredToken":                       {400, true, "expired"},
+		"InvalidToken":                       {400, true, "credentials"},
+		"RequestTimeTooSkewed":               {403, false, "clock"},
+		"PermanentRedirect":                  {301, true, "region"},
+		"AuthorizationHeaderMalformed":       {400, true, "region"},
+		"IllegalLocationConstraintException": {400, true, "region"},
+		"NoSuchBucket":                       {404, true, "create it"},
+		"InvalidBucketName":                  {400, true, "name"},
+		"KeyTooLongError":                    {400, true, "name"},
+		"NotImplemented":                     {501, true, "conditional writes"},
+		"InvalidObjectState":                 {403, true, "archived"},
+		"KMS.DisabledException":              {400, true, "KMS"},
+		"InvalidRequest":                     {400, true, "Options"},
+		"SomethingNew":                       {403, true, "refused"},
+		"SlowDown":                           {503, false, ""},
+		"TooManyRequests":                    {429, false, ""},
+		"InternalError":                      {500, false, ""},
+		"RequestTimeout":                     {400, false, ""},
+		"ServiceUnavailable":                 {503, false, ""},
+		"Teapot":                             {418, false, ""},
+	} {
+		t.Run(code, func(t *testing.T) {
+			d := answering(t, refusal(c.status, code))
+			if c.forGood {
+				refused(t, d, `"elections"`, `"one"`, c.advice, code)
+				return
+			}
+			_, err := d.WriteEntry(t.Context(), &first)
+			if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) || !strings.Contains(err.Error(), c.advice) {
+				t.Errorf("%v, want an error that may pass and says %q", err, c.advice)
+			}
+		})
+	}
+}
+
+// answering returns a decider whose every request is answered with f.
+func answering(t *testing.T, f httpfault.Fault) leaderelection.RaceDecider {
+	tr := &httpfault.Transport{Fault: func(*http.Request) httpfault.Fault { return f }}
+	client := newClient(t, "http://in-process", func(o *awss3.Options) { o.HTTPClient = &http.Client{Transport: tr} })
+	return s3.NewDecider(client, "elections", "one", nil)
+}
+
+func TestConflictsAreLostRaces(t *testing.T) {
+	for code, status := range map[string]int{"PreconditionFailed": 412, "ConditionalRequestConflict": 409, "OperationAborted": 409, "NoSuchKey": 404} {
+		_, err := answering(t, refusal(status, code)).WriteEntry(t.Context(), &first)
+		var lost *leaderelection.LostRaceError
+		if !errors.As(err, &lost) || lost.Place == "" || lost.Current != nil {
+			t.Errorf("%s: %v, want a LostRaceError", code, err)
+		}
+	}
+	// What only looks like it is none.
+	for _, f := range []httpfault.Fault{refusal(409, "InvalidBucketState"), {Status: 404, Body: "<html>not found"}} {
+		d := answering(t, f)
+		if _, err := d.WriteEntry(t.Context(), &first); err == nil || errors.Is(err, leaderelection.ErrLostRace) {
+			t.Errorf("status %d: WriteEntry: %v", f.Status, err)
+		}
+		if e, err := d.ReadCurrent(t.Context()); err == nil {
+			t.Errorf("status %d: ReadCurrent = %+v, want an error", f.Status, e)
+		}
+	}
+}
+
+// An answer that was spoilt on its way is tried again, not taken for a record
+// that is not ours.
+func TestSpoiltAnswers(t *testing.T) {
+	h := stores.FakeS3()
+	createBucket(t, h, "elections")
+	var f httpfault.Fault
+	tr := &httpfault.Transport{Handler: h, Fault: func(*http.Request) httpfault.Fault { return f }}
+	client := newClient(t, "http://in-process", func(o *awss3.Options) { o.HTTPClient = &http.Client{Transport: tr} })
+	d := s3.NewDecider(client, "elections", "one", nil)
+	if _, err := d.WriteEntry(t.Context(), &first); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]httpfault.Fault{
+		"Garbled":   {Garble: true},
+		"Truncated": {Truncate: true},
+		"Portal":    {Status: 200, Body: "<html>log in to the network"},
+	} {
+		f = spoil
+		if _, err := d.ReadCurrent(t.Context()); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
+			t.Errorf("%s: ReadCurrent: %v, want an error that may pass", name, err)
+		}
+	}
+	f = httpfault.Fault{Status: 200, Body: "<html>log in to the network"}
+	if token, err := d.WriteEntry(t.Context(), &first); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
+		t.Errorf("WriteEntry = %v, %v, want an error that may pass", token, err)
+	}
+}
+
+// The options are in the request.
+func TestOptionsAreSent(t *testing.T) {
+	var sent *http.Request
+	tr := &httpfault.Transport{Fault: func(r *http.Request) httpfault.Fault {
+		sent = r
+		return httpfault.Fault{Status: 200, Header: http.Header{"Etag": {`"abc"`}}}
+	}}
+	client := newClient(t, "http://in-process", func(o *awss3.Options) { o.HTTPClient = &http.Client{Transport: tr} })
+	d := s3.NewDecider(client, "b", "k", &s3.Options{ACL: "bucket-owner-full-control", StorageClass: "STANDARD", ServerSideEncryption: "aws:kms",
+		SSEKMSKeyID: "key-1", ExpectedBucketOwner: "123456789012", ChecksumAlgorithm: "CRC32"})
+	if _, err := d.WriteEntry(t.Context(), &first); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"X-Amz-Acl": "bucket-owner-full-control", "X-Amz-Storage-Class": "STANDARD", "X-Amz-Server-Side-Encryption": "aws:kms",
+		"X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id": "key-1", "X-Amz-Expected-Bucket-Owner": "123456789012",
+		"If-None-Match": "*", "Content-Type": "application/json",
+	} {
+		if got := sent.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if sent.Header.Get("X-Amz-Checksum-Crc32") == "" && sent.Header.Get("X-Amz-Trailer") == "" {
+		t.Errorf("no checksum in %v", sent.Header)
+	}
+	_, _ = d.ReadCurrent(t.Context())
+	if got := sent.Header.Get("X-Amz-Expected-Bucket-Owner"); got != "123456789012" {
+		t.Errorf("reading without the owner: %q", got)
+	}
+	if !strings.Contains(sent.URL.Path, "/b/k") {
+		t.Errorf("path %s", sent.URL.Path)
+	}
+}

@@ -1,0 +1,290 @@
+package s3_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/decidertest"
+	"github.com/c8e606e4/leaderelection/deciders/s3"
+	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// The servers here are gofakes3, made to differ from Amazon's as servers that
+// speak S3 do.
+
+// quirk puts a peculiarity in front of a server.
+type quirk func(w http.ResponseWriter, r *http.Request, server http.Handler)
+
+// like returns a server with a quirk, and a client of it.
+func like(t testing.TB, q quirk) *awss3.Client {
+	t.Helper()
+	server := stores.FakeS3()
+	createBucket(t, server, "elections")
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { q(w, r, server) })
+	return newClient(t, "https://in-process", func(o *awss3.Options) {
+		o.HTTPClient = &http.Client{Transport: &httpfault.Transport{Handler: h}}
+	})
+}
+
+// changed answers as the server does, with another ETag.
+func changed(w http.ResponseWriter, r *http.Request, server http.Handler, change func(string) string) {
+	a := httptest.NewRecorder()
+	server.ServeHTTP(a, r)
+	if etag := a.Header().Get("ETag"); etag != "" {
+		a.Header().Set("ETag", change(etag))
+	}
+	answer(w, a)
+}
+
+func answer(w http.ResponseWriter, a *httptest.ResponseRecorder) {
+	for name, values := range a.Header() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(a.Code)
+	_, _ = w.Write(a.Body.Bytes())
+}
+
+func failWith(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("Content-Type", "application/xml")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(refusal(status, code).Body))
+}
+
+// exists asks the server for the object of r.
+func exists(r *http.Request, server http.Handler) (etag string, there bool) {
+	head := r.Clone(context.Background())
+	head.Method, head.Body, head.Header = http.MethodHead, http.NoBody, http.Header{}
+	a := httptest.NewRecorder()
+	server.ServeHTTP(a, head)
+	return a.Header().Get("ETag"), a.Code == http.StatusOK
+}
+
+func bareETag(etag string) string { return strings.Trim(etag, `"`) }
+
+// Servers that honour conditions in their own way.
+func TestLikesThatConform(t *testing.T) {
+	for name, c := range map[string]struct {
+		q quirk
+		o s3.Options
+	}{
+		// Some servers compare If-Match as a string with an ETag that has no quotes.
+		"BareETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if m := r.Header.Get("If-Match"); m != "" && strings.Contains(m, `"`) {
+				failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
+				return
+			}
+			changed(w, r, server, bareETag)
+		}, s3.Options{UnquotedETag: true}},
+		// Others leave the quotes out of their answers and want them in requests.
+		"BareETagsInAnswers": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if m := r.Header.Get("If-Match"); m != "" && !strings.Contains(m, `"`) {
+				failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
+				return
+			}
+			changed(w, r, server, bareETag)
+		}, s3.Options{}},
+		// A proxy that compresses makes ETags weak, but only of reads.
+		"WeakETags": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			changed(w, r, server, func(etag string) string {
+				if r.Method == http.MethodGet {
+					return "W/" + etag
+				}
+				return etag
+			})
+		}, s3.Options{}},
+		// Older servers know no checksum trailers, and refuse them.
+		"NoTrailers": {noTrailers, s3.Options{}},
+		// Ceph says 412 where Amazon says 404.
+		"MissingIs412": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if _, there := exists(r, server); r.Header.Get("If-Match") != "" && !there {
+				failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
+				return
+			}
+			server.ServeHTTP(w, r)
+		}, s3.Options{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := s3.NewDecider(like(t, c.q), "elections", "one", &c.o).VerifyConditionalWrites(t.Context()); err != nil {
+				t.Error(err)
+			}
+			var elections atomic.Int64
+			decidertest.Options{Rounds: 5, CreateRounds: 1}.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+				client, key := like(t, c.q), string(rune('a'+elections.Add(1)))
+				return func() leaderelection.RaceDecider { return s3.NewDecider(client, "elections", key, &c.o) }
+			})
+		})
+	}
+}
+
+// noTrailers refuses what the SDK sends by default over TLS.
+func noTrailers(w http.ResponseWriter, r *http.Request, server http.Handler) {
+	if r.Header.Get("X-Amz-Trailer") != "" || strings.Contains(r.Header.Get("Content-Encoding"), "aws-chunked") || r.Header.Get("X-Amz-Sdk-Checksum-Algorithm") != "" {
+		failWith(w, http.StatusNotImplemented, "NotImplemented")
+		return
+	}
+	server.ServeHTTP(w, r)
+}
+
+// Without which the test above would show nothing.
+func TestSDKSendsChecksumsByItself(t *testing.T) {
+	bucket, key := "elections", "other"
+	_, err := like(t, noTrailers).PutObject(t.Context(), &awss3.PutObjectInput{Bucket: &bucket, Key: &key, Body: strings.NewReader("x")})
+	if err == nil || !strings.Contains(err.Error(), "NotImplemented") {
+		t.Errorf("a PutObject of the SDK's own: %v, want a refusal", err)
+	}
+}
+
+// Servers on which no election can be held must be found out.
+func TestLikesThatDoNot(t *testing.T) {
+	without := func(header string) quirk {
+		return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			r.Header.Del(header)
+			server.ServeHTTP(w, r)
+		}
+	}
+	for name, c := range map[string]struct {
+		q    func() quirk
+		says string
+	}{
+		"IgnoresIfMatch":     {func() quirk { return without("If-Match") }, "accepted If-Match"},
+		"IgnoresIfNoneMatch": {func() quirk { return without("If-None-Match") }, "accepted If-None-Match"},
+		// MinIO did so in August 2025.
+		"IgnoresIfMatchOfMissing": {func() quirk {
+			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+				if _, there := exists(r, server); !there {
+					r.Header.Del("If-Match")
+				}
+				server.ServeHTTP(w, r)
+			}
+		}, "object that does not exist"},
+		"DecidesBeforeItWrites": {func() quirk { return checkThenWrite("If-Match", "If-None-Match") }, "several of"},
+		"CreatesBeforeItLooks":  {func() quirk { return checkThenWrite("If-None-Match") }, "several of"},
+		"ConstantETags": {func() quirk {
+			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+				if r.Header.Get("If-Match") == `"constant"` {
+					etag, _ := exists(r, server)
+					r.Header.Set("If-Match", etag)
+				}
+				changed(w, r, server, func(string) string { return `"constant"` })
+			}
+		}, "no versions"},
+		"NoETags": {func() quirk {
+			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+				changed(w, r, server, func(string) string { return "" })
+			}
+		}, "no ETag"},
+		"StaleReads": {func() quirk { return staleReads() }, "reads are stale"},
+		"NoConditions": {func() quirk {
+			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+				if r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != "" {
+					failWith(w, http.StatusNotImplemented, "NotImplemented")
+					return
+				}
+				server.ServeHTTP(w, r)
+			}
+		}, "conditional writes"},
+		"WantsBareETags": {func() quirk {
+			return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+				if strings.Contains(r.Header.Get("If-Match"), `"`) {
+					failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
+					return
+				}
+				server.ServeHTTP(w, r)
+			}
+		}, "UnquotedETag"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				err := s3.NewDecider(like(t, c.q()), "elections", "one", nil).VerifyConditionalWrites(t.Context())
+				if err == nil || !strings.Contains(err.Error(), c.says) {
+					t.Fatalf("VerifyConditionalWrites = %v, want an error that says %q", err, c.says)
+				}
+				if permanent := errors.Is(err, leaderelection.ErrPermanent); permanent != (name != "NoETags") {
+					t.Errorf("wraps ErrPermanent: %v, in %v", permanent, err)
+				}
+			})
+		})
+	}
+}
+
+// checkThenWrite is a server that looks whether a condition holds, and writes a
+// moment later.
+func checkThenWrite(headers ...string) quirk {
+	return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+		for _, name := range headers {
+			etag, there := exists(r, server)
+			switch want := r.Header.Get(name); {
+			case want == "":
+			case want == "*" && there, want != "*" && want != etag:
+				failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
+				return
+			}
+			r.Header.Del(name)
+		}
+		time.Sleep(time.Millisecond) // of virtual time
+		server.ServeHTTP(w, r)
+	}
+}
+
+// staleReads is a server whose reads return what the last one should have.
+func staleReads() quirk {
+	var mu sync.Mutex
+	var before, now []byte
+	return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+		a := httptest.NewRecorder()
+		mu.Lock()
+		defer mu.Unlock()
+		var sent strings.Builder
+		if r.Method == http.MethodPut {
+			r.Body = io.NopCloser(io.TeeReader(r.Body, &sent))
+		}
+		server.ServeHTTP(a, r)
+		if r.Method == http.MethodPut && a.Code == http.StatusOK {
+			before, now = now, []byte(sent.String())
+		}
+		if r.Method == http.MethodGet && before != nil {
+			a.Body.Reset()
+			a.Body.Write(before)
+			a.Header().Del("Content-Length")
+		}
+		answer(w, a)
+	}
+}
+
+// Cloudflare's R2 takes one write a second on one object: that costs patience,
+// not more.
+func TestOneWriteASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		last := map[string]time.Time{}
+		client := like(t, func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			mu.Lock()
+			wait := r.Method == http.MethodPut && time.Since(last[r.URL.Path]) < time.Second
+			if r.Method == http.MethodPut && !wait {
+				last[r.URL.Path] = time.Now()
+			}
+			mu.Unlock()
+			if wait {
+				failWith(w, http.StatusTooManyRequests, "TooManyRequests")
+				return
+			}
+			server.ServeHTTP(w, r)
+		})
+		if err := s3.NewDecider(client, "elections", "one", nil).VerifyConditionalWrites(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
