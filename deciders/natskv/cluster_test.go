@@ -22,31 +22,44 @@ func TestConformanceOfCluster(t *testing.T) {
 	decidertest.Options{Rounds: 10, CreateRounds: 2}.Run(t, newElection)
 }
 
-// streamLeader is the server that leads the bucket's stream.
-func streamLeader(t *testing.T, c stores.NATSServers) *stores.NATSServer {
-	t.Helper()
-	s, err := c.JetStream(t).Stream(t.Context(), "KV_"+bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.Named(t, s.CachedInfo().Cluster.Leader)
+// servers is a cluster whose servers can be ended.
+type servers struct {
+	js  func() jetstream.JetStream
+	end func(name string)
 }
 
-// The server that leads the bucket's stream is stopped while three candidates
-// contest. The others must first elect another for the stream, which takes them
-// up to 9 s; nobody can write meanwhile. A reign that outlasts that goes on;
-// else there is a new one when it is over.
+// The server that leads the bucket's stream is ended while three candidates
+// contest. The others must first elect another for the stream, which takes them up
+// to 9 s where it was killed; nobody can write meanwhile. A reign that outlasts
+// that goes on; else there is a new one when it is over.
 func TestClusterLosesItsLeader(t *testing.T) {
+	t.Run("stopped", func(t *testing.T) {
+		c := stores.NATSCluster(t, 3)
+		clusterLosesItsLeader(t, servers{
+			js:  func() jetstream.JetStream { return c.JetStream(t) },
+			end: func(name string) { c.Named(t, name).Stop() },
+		})
+	})
+	t.Run("killed", func(t *testing.T) {
+		c := stores.NATSProcesses(t, 3)
+		clusterLosesItsLeader(t, servers{
+			js:  func() jetstream.JetStream { return c.JetStream(t) },
+			end: func(name string) { c.Named(t, name).Kill() },
+		})
+	})
+}
+
+func clusterLosesItsLeader(t *testing.T, s servers) {
 	const raft = 9 * time.Second
-	c := stores.NATSCluster(t, 3)
-	makeBucket(t, c.JetStream(t), func(c *jetstream.KeyValueConfig) { c.Replicas = 3 })
-	tr := newTrial(t, deciders(t, func() jetstream.JetStream { return c.JetStream(t) })...)
+	js := s.js()
+	makeBucket(t, js, func(c *jetstream.KeyValueConfig) { c.Replicas = 3 })
+	tr := newTrial(t, deciders(t, s.js)...)
 	number, _ := tr.after(0, 10*time.Second)
 
 	view := tr.view()
 	end := view.Get()
 	begin := time.Now()
-	streamLeader(t, c).Stop()
+	s.end(streamLeader(t, js))
 	tr.wait("a leader with a term that is newer than the outage", raft+2*(term+2*skew), func() bool {
 		v := tr.view()
 		return v.ValueInFuture() && (v != view || v.Get().After(end.Add(term/2)))
@@ -54,27 +67,30 @@ func TestClusterLosesItsLeader(t *testing.T) {
 	t.Logf("reign %d, then reign %d; led again after %v", number, tr.view().ElectionNumber(), time.Since(begin).Round(time.Millisecond))
 
 	// With one server of three left nobody can be elected, and nobody leads on.
-	streamLeader(t, c).Stop()
-	tr.over(tr.view(), term)
-	d := natskv.NewDecider(lastOf(t, c).JetStream(t), bucket, key, nil)
+	s.end(streamLeader(t, js))
+	tr.over(tr.view(), term+skew)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*term)
 	defer cancel()
-	if _, err := d.WriteEntry(ctx, state(1000, nil)); err == nil || errors.Is(err, leaderelection.ErrLostRace) {
+	if _, err := natskv.NewDecider(js, bucket, key, nil).WriteEntry(ctx, state(1000, nil)); err == nil || errors.Is(err, leaderelection.ErrLostRace) {
 		t.Errorf("a write without a majority: %v", err)
 	}
-	if n := tr.view().ElectionNumber(); tr.view().ValueInFuture() {
-		t.Errorf("reign %d without a majority", n)
+	if v := tr.view(); v.ValueInFuture() {
+		t.Errorf("reign %d without a majority", v.ElectionNumber())
 	}
 }
 
-// lastOf is the server that still runs.
-func lastOf(t *testing.T, c stores.NATSServers) *stores.NATSServer {
+// streamLeader is the name of the server that leads the bucket's stream.
+func streamLeader(t *testing.T, js jetstream.JetStream) string {
 	t.Helper()
-	for _, s := range c {
-		if s.Running() {
-			return s
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for again := time.NewTicker(50 * time.Millisecond); ; <-again.C {
+		s, err := js.Stream(ctx, "KV_"+bucket)
+		if err == nil && s.CachedInfo().Cluster.Leader != "" {
+			return s.CachedInfo().Cluster.Leader
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the stream has no leader: %v", err)
 		}
 	}
-	t.Fatal("no server runs")
-	return nil
 }

@@ -196,6 +196,26 @@ func TestServerRestart(t *testing.T) {
 	}
 }
 
+// Killed at any moment, a server has on disk what it has acknowledged, as long as
+// its machine lives: no number comes again.
+func TestServerKilled(t *testing.T) {
+	s := stores.NATSProcesses(t, 1)[0]
+	makeBucket(t, s.JetStream(t))
+	tr := newTrial(t, deciders(t, func() jetstream.JetStream { return s.JetStream(t) })...)
+	var number leaderelection.ElectionNumber
+	for range 3 {
+		number, _ = tr.after(number, 10*time.Second)
+		s.Kill()
+		before := tr.view()
+		tr.over(before, term)
+		s.Start(t)
+		if e := read(t, natskv.NewDecider(s.JetStream(t), bucket, key, nil)); e.ElectionNumber < number || e.ElectionNumber == number && e.TermExpiry.Before(before.Get().Add(skew)) {
+			t.Errorf("reign %d with a view to %v was acknowledged; the record is back at %+v", number, before.Get(), e)
+		}
+	}
+	tr.after(number, term+2*skew)
+}
+
 // Graceful hand-over is a matter of milliseconds, since the feed tells of it.
 func TestHandOver(t *testing.T) {
 	s := stores.NATS(t)

@@ -11,9 +11,13 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	stores.NATSMain()
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	bucket = "elections"

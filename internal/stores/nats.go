@@ -139,15 +139,7 @@ func NATSCluster(t testing.TB, n int) NATSServers {
 		s.Start(t)
 		c = append(c, s)
 	}
-	js := c.JetStream(t)
-	kv := jetstream.KeyValueConfig{Bucket: "ready", Replicas: n}
-	natsAwait(t, "a JetStream cluster", time.Minute, func() error {
-		_, err := js.CreateKeyValue(t.Context(), kv)
-		return err
-	})
-	if err := js.DeleteKeyValue(t.Context(), kv.Bucket); err != nil {
-		t.Fatal(err)
-	}
+	natsReady(t, c.JetStream(t), n)
 	return c
 }
 
