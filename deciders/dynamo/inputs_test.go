@@ -1,0 +1,299 @@
+package dynamo_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/dynamo"
+	"github.com/c8e606e4/leaderelection/internal/httpfault"
+)
+
+// What the candidates here have.
+const (
+	term = 2 * time.Second
+	skew = 100 * time.Millisecond
+)
+
+// first is a record.
+var first = leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i"}
+
+// refused fails unless reading and writing both end in an error that no retry
+// cures and that has all these words in it.
+func refused(t *testing.T, d leaderelection.RaceDecider, words ...string) {
+	t.Helper()
+	_, read := d.ReadCurrent(t.Context())
+	_, written := d.WriteEntry(t.Context(), &first)
+	for what, err := range map[string]error{"ReadCurrent": read, "WriteEntry": written} {
+		if !errors.Is(err, leaderelection.ErrPermanent) {
+			t.Errorf("%s: %v, want an error that wraps ErrPermanent", what, err)
+			continue
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %v, which does not say %q", what, err, w)
+			}
+		}
+	}
+}
+
+// ends says that a campaign ends because of what lies in the store.
+func ends(t *testing.T, d leaderelection.RaceDecider) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	c := leaderelection.Config{Decider: d, LeaderID: "a", MaxClockSkew: skew, TermLength: term,
+		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) { t.Error("elected"); <-ctx.Done() }}
+	if err := c.Acquire(ctx); !errors.Is(err, leaderelection.ErrPermanent) {
+		t.Errorf("Acquire = %v, want an error that wraps ErrPermanent", err)
+	}
+}
+
+// makeTable creates a table with these keys, name and type each.
+func makeTable(t testing.TB, client *dynamodb.Client, name string, keys ...string) {
+	t.Helper()
+	in := &dynamodb.CreateTableInput{TableName: &name, BillingMode: types.BillingModePayPerRequest}
+	for i, k := range keys {
+		attribute, kind, _ := strings.Cut(k, ":")
+		in.KeySchema = append(in.KeySchema, types.KeySchemaElement{AttributeName: &attribute, KeyType: []types.KeyType{types.KeyTypeHash, types.KeyTypeRange}[i]})
+		in.AttributeDefinitions = append(in.AttributeDefinitions, types.AttributeDefinition{AttributeName: &attribute, AttributeType: types.ScalarAttributeType(kind)})
+	}
+	if _, err := client.CreateTable(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	soon := func(o *dynamodb.TableExistsWaiterOptions) { o.MinDelay, o.MaxDelay = 50*time.Millisecond, time.Second }
+	if err := dynamodb.NewTableExistsWaiter(client, soon).Wait(t.Context(), &dynamodb.DescribeTableInput{TableName: &name}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type attributes = map[string]types.AttributeValue
+
+func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+
+func TestItemThatIsNotOurs(t *testing.T) {
+	const whole = `{"leaderelection":1,"leader_id":"a","term_expiry":"2026-11-21T11:24:05Z","term_length":"15s","election_number":7,"extension":12,"incarnation":"i"}`
+	onEach(t, func(t *testing.T, endpoint string) {
+		client := newClient(t, endpoint)
+		table := "shared"
+		makeTable(t, client, table, "key:S")
+		for name, item := range map[string]attributes{
+			"Other":         {"name": str("somebody's")},
+			"KeyAlone":      {},
+			"NoVersion":     {"record": str(whole)},
+			"NoRecord":      {"version": str("7.12.x")},
+			"RecordNumber":  {"record": &types.AttributeValueMemberN{Value: "1"}, "version": str("7.12.x")},
+			"VersionNumber": {"record": str(whole), "version": &types.AttributeValueMemberN{Value: "7"}},
+			"Text":          {"record": str("hello"), "version": str("7.12.x")},
+			"Truncated":     {"record": str(whole[:len(whole)/2]), "version": str("7.12.x")},
+			"NewerFormat":   {"record": str(strings.Replace(whole, `n":1`, `n":2`, 1)), "version": str("7.12.x")},
+			"UnknownField":  {"record": str(strings.Replace(whole, "{", `{"lock":true,`, 1)), "version": str("7.12.x")},
+			"MoreOfIt":      {"record": str(whole), "version": str("7.12.x"), "owner": str("me")},
+			"Expiry":        {"record": str(whole), "version": str("7.12.x"), "ttl": &types.AttributeValueMemberN{Value: "1"}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				item = maps.Clone(item)
+				item["key"] = str(name)
+				if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: item}); err != nil {
+					t.Fatal(err)
+				}
+				d := dynamo.NewDecider(client, table, name, nil)
+				_, err := d.ReadCurrent(t.Context())
+				if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), table) || !strings.Contains(err.Error(), name) {
+					t.Errorf("ReadCurrent: %v, want an error that wraps ErrPermanent and names %s and %s", err, table, name)
+				}
+				if _, err := d.WriteEntry(t.Context(), &first); !errors.Is(err, leaderelection.ErrLostRace) && !errors.Is(err, leaderelection.ErrPermanent) {
+					t.Errorf("WriteEntry: %v, want a refusal", err)
+				}
+				ends(t, d)
+				out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: attributes{"key": str(name)}})
+				if err != nil || !reflect.DeepEqual(out.Item, item) {
+					t.Errorf("the item is now %v, %v", out.Item, err)
+				}
+			})
+		}
+	})
+}
+
+// What is written has the key, the record and the version, all strings: nothing
+// by which DynamoDB would let the item expire.
+func TestWhatIsWritten(t *testing.T) {
+	onEach(t, func(t *testing.T, endpoint string) {
+		client := newClient(t, endpoint)
+		table := "elections"
+		makeTable(t, client, table, "PK:S", "SK:S")
+		d := dynamo.NewDecider(client, table, "one", &dynamo.Options{PartitionKey: "PK", SortKey: "SK"})
+		e := leaderelection.RaceEntry{LeaderID: "candidate-1", HostPort: []string{"10.0.0.1:443", "[fd00::1]:443"}, TermExpiry: time.Now(),
+			TermLength: 15 * time.Second, ElectionNumber: 7, Extension: 12, Incarnation: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+		if _, err := d.WriteEntry(t.Context(), &e); err != nil {
+			t.Fatal(err)
+		}
+		key := attributes{"PK": str("one"), "SK": str("leaderelection")}
+		out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: key})
+		if err != nil || len(out.Item) != 4 {
+			t.Fatalf("%v, %v, want the keys and two attributes", out.Item, err)
+		}
+		size := 0
+		for name, value := range out.Item {
+			s, ok := value.(*types.AttributeValueMemberS)
+			if !ok {
+				t.Fatalf("attribute %s is a %T", name, value)
+			}
+			size += len(name) + len(s.Value)
+		}
+		if v := out.Item["version"].(*types.AttributeValueMemberS).Value; !strings.HasPrefix(v, "7.12.") {
+			t.Errorf("version %q", v)
+		}
+		if size > 600 {
+			t.Errorf("the item has %d bytes, more than 600", size)
+		}
+		t.Logf("the item has %d bytes", size)
+	})
+}
+
+func TestWrongPlace(t *testing.T) {
+	onEach(t, func(t *testing.T, endpoint string) {
+		client := newClient(t, endpoint)
+		missing := dynamo.NewDecider(client, "no-such-table", "one", nil)
+		refused(t, missing, `"no-such-table"`, `"one"`, "eu-central-1", "create it")
+		ends(t, missing)
+
+		makeTable(t, client, "by-id", "id:S")
+		makeTable(t, client, "by-number", "key:N")
+		makeTable(t, client, "sorted", "key:S", "sort:S")
+		for _, table := range []string{"by-id", "by-number", "sorted"} {
+			d := dynamo.NewDecider(client, table, "one", nil)
+			refused(t, d, table, "PartitionKey", "SortKey")
+			if err := d.VerifyTable(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), table) {
+				t.Errorf("VerifyTable of %s: %v", table, err)
+			}
+		}
+		d := dynamo.NewDecider(client, "by-id", "one", &dynamo.Options{PartitionKey: "id", SortKey: "sort"})
+		if _, err := d.ReadCurrent(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "SortKey") {
+			t.Errorf("ReadCurrent with a sort key that the table does not have: %v", err)
+		}
+		ends(t, d)
+		for _, fit := range []*dynamo.Decider{
+			dynamo.NewDecider(client, "by-id", "one", &dynamo.Options{PartitionKey: "id"}),
+			dynamo.NewDecider(client, "sorted", "one", &dynamo.Options{SortKey: "sort"}),
+		} {
+			if err := fit.VerifyTable(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := missing.VerifyTable(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) {
+			t.Errorf("VerifyTable of a missing table: %v", err)
+		}
+	})
+}
+
+func TestWrongNames(t *testing.T) {
+	client := reach(t, newFake("key"))
+	long := strings.Repeat("k", 3000)
+	for what, c := range map[string]struct {
+		table, key string
+		o          dynamo.Options
+		says       string
+	}{
+		"ShortTable":   {"el", "one", dynamo.Options{}, "table name"},
+		"SpacedTable":  {"the elections", "one", dynamo.Options{}, "table name"},
+		"NoTable":      {"", "one", dynamo.Options{}, "table name"},
+		"NoKey":        {"elections", "", dynamo.Options{}, "1 to 2048"},
+		"LongKey":      {"elections", long, dynamo.Options{}, "3000 bytes"},
+		"LongSort":     {"elections", "one", dynamo.Options{SortKey: "sort", SortValue: long}, "3000 bytes"},
+		"NoSortKey":    {"elections", "one", dynamo.Options{SortValue: "x"}, "no SortKey"},
+		"OneNameTwice": {"elections", "one", dynamo.Options{SortKey: "key"}, "both"},
+		"OurName":      {"elections", "one", dynamo.Options{PartitionKey: "version"}, `"version"`},
+	} {
+		t.Run(what, func(t *testing.T) { refused(t, dynamo.NewDecider(client, c.table, c.key, &c.o), c.says) })
+	}
+	arn := dynamo.NewDecider(client, "arn:aws:dynamodb:eu-central-1:123456789012:table/elections", "one", nil)
+	if _, err := arn.ReadCurrent(t.Context()); !strings.Contains(err.Error(), "create it") { // asked for, and not there
+		t.Errorf("a table's ARN: %v", err)
+	}
+	nowhere := dynamodb.New(dynamodb.Options{Credentials: newClient(t, "").Options().Credentials})
+	refused(t, dynamo.NewDecider(nowhere, "elections", "one", nil), "AWS_REGION")
+}
+
+// What the service answers, whatever the emulators do.
+func TestAnswers(t *testing.T) {
+	for code, c := range map[string]struct {
+		status  int
+		forGood bool
+		advice  string
+	}{
+		"AccessDeniedException":                  {400, true, "dynamodb:PutItem"},
+		"UnrecognizedClientException":            {400, true, "credentials"},
+		"MissingAuthenticationTokenException":    {400, true, "credentials"},
+		"IncompleteSignatureException":           {400, true, "credentials"},
+		"InvalidSignatureException":              {400, true, "secret"},
+		"ExpiredTokenException":                  {400, true, "expired"},
+		"ResourceNotFoundException":              {400, true, "region"},
+		"ValidationException":                    {400, true, "as it is"},
+		"KMSAccessDeniedException":               {400, true, "KMS"},
+		"SomethingNew":                           {403, true, "refused"},
+		"RequestTimeTooSkewed":                   {400, false, "clock"},
+		"ThrottlingException":                    {400, false, ""},
+		"ProvisionedThroughputExceededException": {400, false, ""},
+		"RequestLimitExceeded":                   {400, false, ""},
+		"LimitExceededException":                 {400, false, ""},
+		"InternalServerError":                    {500, false, ""},
+		"ServiceUnavailable":                     {503, false, ""},
+		"ReplicatedWriteConflictException":       {400, false, ""},
+		"TransactionConflictException":           {400, false, ""},
+		"TooManyRequests":                        {429, false, ""},
+	} {
+		t.Run(code, func(t *testing.T) {
+			d := answering(t, refusal(c.status, code))
+			if c.forGood {
+				refused(t, d, `"elections"`, `"one"`, c.advice, code)
+				return
+			}
+			_, err := d.WriteEntry(t.Context(), &first)
+			if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) || !strings.Contains(err.Error(), c.advice) {
+				t.Errorf("%v, want an error that may pass and says %q", err, c.advice)
+			}
+		})
+	}
+	expired := refusal(400, "InvalidSignatureException")
+	expired.Body = strings.Replace(expired.Body, "said the server", "Signature expired: 20261121T112405Z is now earlier than", 1)
+	if _, err := answering(t, expired).ReadCurrent(t.Context()); err == nil || errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "clock") {
+		t.Errorf("a clock that is off: %v", err)
+	}
+}
+
+// answering returns a decider whose every request is answered with f.
+func answering(t *testing.T, f httpfault.Fault) *dynamo.Decider {
+	tr := &httpfault.Transport{Fault: func(*http.Request) httpfault.Fault { return f }}
+	return dynamo.NewDecider(inProcess(t, &http.Client{Transport: tr}), "elections", "one", nil)
+}
+
+// An answer that was spoilt on its way is tried again, not taken for a record
+// that is not ours.
+func TestSpoiltAnswers(t *testing.T) {
+	var f httpfault.Fault
+	tr := &httpfault.Transport{Handler: newFake("key"), Fault: func(*http.Request) httpfault.Fault { return f }}
+	d := dynamo.NewDecider(inProcess(t, &http.Client{Transport: tr}), "elections", "one", nil)
+	if _, err := d.WriteEntry(t.Context(), &first); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]httpfault.Fault{
+		"Garbled":   {Garble: true},
+		"Truncated": {Truncate: true},
+		"Portal":    {Status: 200, Body: "<html>log in to the network"},
+	} {
+		f = spoil
+		if e, err := d.ReadCurrent(t.Context()); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
+			t.Errorf("%s: ReadCurrent: %+v, %v, want an error that may pass", name, e, err)
+		}
+	}
+}
