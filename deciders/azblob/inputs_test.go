@@ -1,0 +1,293 @@
+package azblob_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/azblob"
+	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// wantPermanent fails the test where err does not say that no retry helps, or
+// lacks one of these words.
+func wantPermanent(t testing.TB, err error, words ...string) {
+	t.Helper()
+	if !errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
+		t.Errorf("%v: want an ErrPermanent", err)
+	}
+	for _, w := range words {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("the error does not say %q: %v", w, err)
+		}
+	}
+}
+
+// both reads and writes, and returns the errors.
+func both(t testing.TB, d *azblob.Decider) []error {
+	t.Helper()
+	_, rerr := d.ReadCurrent(t.Context())
+	_, werr := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1})
+	return []error{rerr, werr}
+}
+
+// signature returns a shared access signature for the container.
+func signature(t testing.TB, account string, expired bool) string {
+	t.Helper()
+	expiry := time.Now().Add(time.Hour)
+	if expired {
+		expiry = time.Now().Add(-time.Minute)
+	}
+	u, err := client(t, account, nil).ServiceClient().NewContainerClient(containerName).
+		GetSASURL(sas.ContainerPermissions{Read: true, Create: true, Write: true}, expiry, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, query, _ := strings.Cut(u, "?")
+	return query
+}
+
+// withSignature returns a decider that uses one.
+func withSignature(t testing.TB, account, signature string) *azblob.Decider {
+	t.Helper()
+	c, err := sdk.NewClientWithNoCredential(account+"/?"+signature, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return azblob.NewDecider(c, containerName, "one", nil)
+}
+
+func TestBadPlaces(t *testing.T) {
+	server := azurite(t)
+	c := client(t, server, nil)
+	for _, err := range both(t, azblob.NewDecider(c, "no-such-container", "one", nil)) {
+		wantPermanent(t, err, server+"/no-such-container/one", "no such container")
+	}
+	d := azblob.NewDecider(c, "made-by-reading", "one", &azblob.Options{CreateContainer: true})
+	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() {
+		t.Errorf("with CreateContainer: %+v, %v", e, err)
+	}
+	d = azblob.NewDecider(c, "made-by-writing", "one", &azblob.Options{CreateContainer: true})
+	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1}); err != nil {
+		t.Errorf("with CreateContainer: %v", err)
+	}
+
+	key := base64.StdEncoding.EncodeToString([]byte("a wrong one"))
+	credential, err := sdk.NewSharedKeyCredential(stores.AzuriteAccount, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err = sdk.NewClientWithSharedKeyCredential(server, credential, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range both(t, azblob.NewDecider(c, containerName, "one", nil)) {
+		wantPermanent(t, err, server+"/elections/one", "not permitted") // the service itself says AuthenticationFailed
+		if strings.Contains(err.Error(), key) {
+			t.Errorf("the error has the key: %v", err)
+		}
+	}
+	for _, err := range both(t, withSignature(t, server, signature(t, server, true))) {
+		wantPermanent(t, err, server+"/elections/one", "expired")
+	}
+	other := strings.Replace(server, stores.AzuriteAccount, "anotheraccount", 1)
+	c, err = sdk.NewClientWithNoCredential(other+"/?"+signature(t, server, false), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range both(t, azblob.NewDecider(c, containerName, "one", nil)) {
+		wantPermanent(t, err, other+"/elections/one")
+	}
+}
+
+// A signature in the client's URL is nobody's business but the service's.
+func TestSignatureStaysSecret(t *testing.T) {
+	server := azurite(t)
+	secret := signature(t, server, false)
+	_, sig, _ := strings.Cut(secret, "sig=")
+	sig, _, _ = strings.Cut(sig, "&")
+	d := withSignature(t, server, secret)
+	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1}); err != nil {
+		t.Fatal(err)
+	}
+	_, lost := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	<-ctx.Done()
+	_, ended := d.ReadCurrent(ctx)
+	errs := append(both(t, withSignature(t, "http://127.0.0.1:1/account", secret)), lost, ended)
+	for _, err := range errs {
+		if err == nil || strings.Contains(err.Error(), sig) || strings.Contains(err.Error(), "sig=") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// What is there and not ours is refused, and left alone.
+func TestForeignBlob(t *testing.T) {
+	c := client(t, azurite(t), nil)
+	good := `{"leaderelection":1,"leader_id":"a","term_expiry":"2026-11-21T11:24:05Z","term_length":"15s","election_number":7,"extension":0,"incarnation":"i"}`
+	for name, content := range map[string]string{
+		"empty":     "",
+		"text":      "hello",
+		"json":      `{"leader":"me"}`,
+		"list":      "[1,2]",
+		"truncated": good[:len(good)/2],
+		"edited":    strings.Replace(good, "7", "-7", 1),
+		"newer":     strings.Replace(good, `"leaderelection":1`, `"leaderelection":2`, 1),
+		"unknown":   strings.Replace(good, `"extension"`, `"colour":"red","extension"`, 1),
+		"large":     good + strings.Repeat(" ", 300<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := c.UploadBuffer(t.Context(), containerName, name, []byte(content), nil); err != nil {
+				t.Fatal(err)
+			}
+			d := azblob.NewDecider(c, containerName, name, nil)
+			_, err := d.ReadCurrent(t.Context())
+			wantPermanent(t, err, "/elections/"+name)
+			err = leaderelection.Config{Decider: d, LeaderID: "a", OnElected: func(context.Context, *leaderelection.TimeView) {
+				t.Error("elected")
+			}}.Acquire(t.Context())
+			wantPermanent(t, err)
+			r, err := c.DownloadStream(t.Context(), containerName, name, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Body.Close()
+			if left, err := io.ReadAll(r.Body); err != nil || string(left) != content {
+				t.Errorf("it was changed to %q (%v)", left, err)
+			}
+		})
+	}
+}
+
+func TestNamesThatCannotBe(t *testing.T) {
+	c := inProcess(t, newFake(), nil)
+	for _, place := range [][2]string{
+		{"", "b"}, {"ab", "b"}, {"Elections", "b"}, {"a--b", "b"}, {"-ab", "b"}, {"ab-", "b"}, {"a_b", "b"}, {strings.Repeat("a", 64), "b"},
+		{"elections", ""}, {"elections", "\xff"}, {"elections", strings.Repeat("a", 1025)}, {"elections", "a."}, {"elections", "a/"},
+	} {
+		for _, err := range both(t, azblob.NewDecider(c, place[0], place[1], nil)) {
+			wantPermanent(t, err, "name")
+		}
+	}
+}
+
+// What the service itself says, and no emulator does.
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		status    int
+		code      string
+		permanent bool
+		says      string
+	}{
+		{403, "AuthorizationPermissionMismatch", true, "Storage Blob Data Contributor"},
+		{403, "AuthorizationFailure", true, "firewall"},
+		{403, "AuthenticationFailed", true, "expired"},
+		{401, "InvalidAuthenticationInfo", true, "expired"},
+		{403, "AccountIsDisabled", true, ""},
+		{400, "InvalidResourceName", true, "names and options"},
+		{409, "BlobImmutableDueToPolicy", true, "immutability"},
+		{409, "BlobArchived", true, "tier"},
+		{409, "InvalidBlobType", true, "block blob"},
+		{404, "ContainerNotFound", true, "no such container"},
+		{409, "ContainerBeingDeleted", false, ""},
+		{503, "ServerBusy", false, ""},
+		{500, "OperationTimedOut", false, ""},
+		{429, "TooManyRequests", false, ""},
+		{412, "LeaseIdMissing", false, ""},
+	} {
+		t.Run(c.code, func(t *testing.T) {
+			d := azblob.NewDecider(inProcess(t, newFake(), func(*http.Request) httpfault.Fault { return refusal(c.status, c.code) }), containerName, "one", nil)
+			for _, err := range both(t, d) {
+				if c.permanent {
+					wantPermanent(t, err, c.says, "/elections/one")
+				} else if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
+					t.Errorf("%v: want an error that may pass", err)
+				}
+			}
+		})
+	}
+}
+
+// failing is a Transporter that only fails.
+type failing struct{ err error }
+
+func (f failing) Do(*http.Request) (*http.Response, error) { return nil, f.err }
+
+func TestOtherErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		err       error
+		permanent bool
+	}{
+		"token refused":     {&azidentity.AuthenticationFailedError{RawResponse: &http.Response{StatusCode: 400, Body: http.NoBody, Request: &http.Request{URL: &url.URL{}}}}, true},
+		"token server down": {&azidentity.AuthenticationFailedError{RawResponse: &http.Response{StatusCode: 503, Body: http.NoBody, Request: &http.Request{URL: &url.URL{}}}}, false},
+		"login unreachable": {&azidentity.AuthenticationFailedError{}, false},
+		"no network":        {io.ErrUnexpectedEOF, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sdkClient, err := sdk.NewClientWithNoCredential("http://in-process/account", &sdk.ClientOptions{ClientOptions: policy.ClientOptions{Transport: failing{c.err}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, err := range both(t, azblob.NewDecider(sdkClient, containerName, "one", nil)) {
+				if err == nil || errors.Is(err, leaderelection.ErrPermanent) != c.permanent || !errors.Is(err, c.err) {
+					t.Errorf("%v; want permanent: %v", err, c.permanent)
+				}
+			}
+		})
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Setenv("AZURE_STORAGE_KEY", stores.AzuriteKey)
+	for _, address := range []string{
+		"gs://account/elections/one", "azblob://account/elections", "azblob://account/elections/", "azblob:///elections/one",
+		"azblob://user@account/elections/one", "azblob://account:1/elections/one", "azblob://account.blob.core.windows.net/elections/one",
+		"azblob://account/elections/one?container=x", "azblob://account/elections/one?tier=Hot&tier=Cool", "azblob://account/elections/one?tier=Archive",
+		"azblob://account/elections/one?metadata=x", "azblob://account/elections/one?create_container=maybe", "azblob://account/elections/one?native_lease=10s",
+		"azblob://account/elections/one?native_lease=x", "azblob://account/elections/one?companion=x", "azblob://account/elections/one?endpoint=here",
+		"azblob://account/elections/one?endpoint=https://a/?sig=secret", "azblob://account/Elections/one", "azblob://account/elections/one?%zz", "azblob://account/elections/one#here",
+	} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = azblob.Open(t.Context(), u)
+		wantPermanent(t, err)
+	}
+}
+
+// What the options say is what is written.
+func TestOptionsAreWritten(t *testing.T) {
+	var got http.Header
+	d := azblob.NewDecider(inProcess(t, newFake(), func(r *http.Request) (f httpfault.Fault) {
+		got = r.Header
+		return f
+	}), containerName, "one", &azblob.Options{ContentType: "text/plain", Metadata: map[string]string{"team": "reports"}, Tier: blob.AccessTierCool, EncryptionScope: "scope"})
+	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"x-ms-blob-content-type": "text/plain", "x-ms-blob-cache-control": "no-store", "x-ms-meta-team": "reports",
+		"x-ms-access-tier": "Cool", "x-ms-encryption-scope": "scope", "If-None-Match": "*",
+	} {
+		if v := got[name]; len(v) != 1 || v[0] != want {
+			t.Errorf("%s is %q, want %q", name, v, want)
+		}
+	}
+}
