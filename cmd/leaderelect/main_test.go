@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -9,8 +10,19 @@ import (
 
 // The test binary is leaderelect, too, and what leaderelect runs in tests.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(patient{m}, map[string]func(){
 		"leaderelect": main,
 		"child":       func() { os.Exit(child(os.Args[1:])) },
 	})
+}
+
+// patient runs more tests at once than there are processors: they mostly wait.
+type patient struct{ *testing.M }
+
+func (p patient) Run() int {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		_ = flag.Set("test.parallel", "8")
+	}
+	return p.M.Run()
 }

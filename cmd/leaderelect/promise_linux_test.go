@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	rounds = flag.Int("rounds", 12, "how many faults TestPromise makes, in all")
+	rounds = flag.Int("rounds", 8, "how many faults TestPromise makes, in all")
 	seed   = flag.Uint64("seed", 0, "what TestPromise decides by; 0: a new one")
 )
 
@@ -27,6 +27,7 @@ var (
 //
 //	go test -run TestPromise ./cmd/leaderelect -rounds 100
 func TestPromise(t *testing.T) {
+	t.Parallel()
 	server := stores.NATS(t)
 	const elections = 4
 	for i := range elections {

@@ -25,6 +25,7 @@ const patience = 30 * time.Second
 
 // Each script runs on the file store and on NATS; $STORE is its election.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	server := stores.NATS(t)
 	for name, url := range map[string]func(work string) string{
 		"file": func(work string) string { return "file://" + filepath.Join(work, "election.json") },

@@ -58,6 +58,10 @@ func (a *app) signals(cancel context.CancelCauseFunc, r *runner.Runner) (stop fu
 				}
 				asked = true
 				if r != nil {
+					if s == syscall.SIGHUP {
+						r.Signal(s) // what does not end by it is asked once more
+						s = syscall.SIGTERM
+					}
 					r.StopBy(s)
 				}
 				cancel(&signalled{s})

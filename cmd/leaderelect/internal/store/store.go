@@ -11,14 +11,24 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/azblob"
+	"github.com/c8e606e4/leaderelection/deciders/dynamo"
+	"github.com/c8e606e4/leaderelection/deciders/etcd"
 	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/deciders/gcs"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
+	"github.com/c8e606e4/leaderelection/deciders/s3"
 )
 
 // Forms are the URLs that Open takes, one for each store, for help texts.
 var Forms = []string{
 	"file:///var/lib/app/election.json",
+	"gs://bucket/object",
+	"s3://bucket/key?region=eu-central-1",
+	"azblob://account/container/blob",
+	"dynamodb://table/key?region=eu-central-1",
 	"nats://host:4222/bucket/key",
+	"etcd://host:2379/key",
 }
 
 // ErrURL is what a URL that names no store is refused with.
@@ -29,8 +39,18 @@ func open(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error) {
 	switch u.Scheme {
 	case "file":
 		return some(file.Open(ctx, u))
+	case "gs":
+		return some(gcs.Open(ctx, u))
+	case "s3":
+		return some(s3.Open(ctx, u))
+	case "azblob":
+		return some(azblob.Open(ctx, u))
+	case "dynamodb":
+		return some(dynamo.Open(ctx, u))
 	case "nats", "tls":
 		return some(natskv.Open(ctx, u))
+	case "etcd", "etcds":
+		return some(etcd.Open(ctx, u))
 	}
 	return nil, fmt.Errorf("%w: no store goes by %q; known are:\n  %s", ErrURL, u.Scheme+"://", strings.Join(Forms, "\n  "))
 }

@@ -1,0 +1,345 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/natskv"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// candidate is a leaderelect that a test has started.
+type candidate struct {
+	*exec.Cmd
+	log    string
+	ledger string
+	ended  chan struct{}
+}
+
+// launch starts leaderelect with a ledger, which child is given last.
+func launch(t *testing.T, change func(*exec.Cmd), args ...string) *candidate {
+	t.Helper()
+	dir := t.TempDir()
+	c := &candidate{log: filepath.Join(dir, "log"), ledger: filepath.Join(dir, "ledger"), ended: make(chan struct{})}
+	c.Cmd = exec.Command("leaderelect", append(args, c.ledger)...)
+	c.Env = append(os.Environ(), "TMPDIR="+dir)
+	log, err := os.Create(c.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	c.Stderr = log
+	if change != nil {
+		change(c.Cmd)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(c.ended)
+		_ = c.Wait() // code looks at what is told
+	}()
+	t.Cleanup(func() {
+		if t.Failed() {
+			text, _ := os.ReadFile(c.log)
+			t.Logf("leaderelect %s:\n%s", strings.Join(args, " "), text)
+		}
+		_ = c.Process.Signal(syscall.SIGCONT)
+		_ = c.Process.Kill()
+		<-c.ended
+		eventually(func() bool { text, _ := os.ReadFile(c.ledger); return len(living(string(text))) == 0 })
+	})
+	return c
+}
+
+// code waits for the end, and returns the exit code.
+func (c *candidate) code(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-c.ended:
+	case <-time.After(patience):
+		t.Fatalf("leaderelect has not ended within %v", patience)
+	}
+	return c.ProcessState.ExitCode()
+}
+
+// has waits until a file has a match.
+func has(t *testing.T, path, pattern string) string {
+	t.Helper()
+	re := regexp.MustCompile("(?m)" + pattern)
+	var text []byte
+	if !eventually(func() bool { text, _ = os.ReadFile(path); return re.Match(text) }) {
+		t.Fatalf("%s has no match of %s within %v:\n%s", path, pattern, patience, text)
+	}
+	return string(text)
+}
+
+// allDead waits until all processes of the ledger are dead.
+func (c *candidate) allDead(t *testing.T) {
+	t.Helper()
+	text, _ := os.ReadFile(c.ledger)
+	if !eventually(func() bool { return len(living(string(text))) == 0 }) {
+		t.Fatalf("alive after %v: %v", patience, living(string(text)))
+	}
+}
+
+// place is an election on NATS, and a decider that looks at it past any proxy.
+func place(t *testing.T, server *stores.NATSServer, addr string) (string, *natskv.Decider) {
+	t.Helper()
+	form := "nats://%s/faults/" + regexp.MustCompile(`\W`).ReplaceAllString(t.Name(), "-") + "?create=true&storage=memory"
+	u, err := url.Parse(fmt.Sprintf(form, server.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := natskv.Open(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return fmt.Sprintf(form, addr), d
+}
+
+// A command that ignores SIGTERM is dead when the view ends, whatever has happened
+// to the store and to who watches it: not a moment later.
+func TestDeadWhenTheViewEnds(t *testing.T) {
+	server := stores.NATS(t)
+	const skew = 500 * time.Millisecond
+	for name, fault := range map[string]func(*candidate, *proxy){
+		"the store is cut off":     func(_ *candidate, p *proxy) { p.cut() },
+		"the candidate is stopped": func(c *candidate, _ *proxy) { _ = c.Process.Signal(syscall.SIGSTOP) },
+		"the candidate is killed":  func(c *candidate, _ *proxy) { _ = c.Process.Kill() },
+		"the guard is stopped and the store cut off": func(c *candidate, p *proxy) {
+			for _, guard := range children(c.Process.Pid) {
+				_ = syscall.Kill(guard, syscall.SIGSTOP)
+			}
+			p.cut()
+		},
+		"asked to end, and the store cut off": func(c *candidate, p *proxy) {
+			p.cut()
+			_ = c.Process.Signal(syscall.SIGTERM)
+		},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, server.Addr().String())
+			u, d := place(t, server, p.Addr)
+			c := launch(t, nil, "run", "--id", "a", "--term", "3s", "--skew", skew.String(), "--drain", "1h", u, "--", "child", "stubborn", "escapes")
+			has(t, c.ledger, "^beat")
+			fault(c, p)
+			c.allDead(t)
+			e, err := d.ReadCurrent(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := readLedger(t, c.ledger)
+			end, last := e.TermExpiry.Add(-skew), all[len(all)-1].at
+			t.Logf("the last beat was %v before the view's end", end.Sub(last))
+			if !last.Before(end) {
+				t.Errorf("the command ran until %v, and the view ended at %v", last, end)
+			}
+			if e.Vacant() && !strings.Contains(name, "asked") {
+				t.Errorf("released: %+v", e)
+			}
+		})
+	}
+}
+
+// Where the guard is killed the kernel kills the command at once, leaderelect what
+// it has started, and the same leader starts it again.
+func TestGuardKilled(t *testing.T) {
+	t.Parallel()
+	server := stores.NATS(t)
+	u, _ := place(t, server, server.Addr().String())
+	c := launch(t, nil, "run", "--restart-delay", "10ms", u, "--", "child", "stubborn", "escapes")
+	has(t, c.ledger, "(?s)start.*start")
+	before, _ := os.ReadFile(c.ledger)
+	for _, guard := range children(c.Process.Pid) {
+		_ = syscall.Kill(guard, syscall.SIGKILL)
+	}
+	has(t, c.log, "the guard is dead")
+	if !eventually(func() bool { return len(living(string(before))) == 0 }) {
+		t.Errorf("alive: %v", living(string(before)))
+	}
+	has(t, c.ledger, "(?s)start 1 .*start 1 .*start 1 ")
+	_ = c.Process.Signal(syscall.SIGTERM)
+	if code := c.code(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if text, _ := os.ReadFile(c.ledger); len(living(string(text))) > 0 {
+		t.Errorf("alive after the end: %v", living(string(text)))
+	}
+}
+
+// A terminal that is closed ends leaderelect in good order.
+func TestClosedTerminal(t *testing.T) {
+	t.Parallel()
+	server := stores.NATS(t)
+	u, d := place(t, server, server.Addr().String())
+	ptmx, tty := pty(t)
+	c := launch(t, func(cmd *exec.Cmd) {
+		cmd.Stdin, cmd.Stdout = tty, tty
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	}, "run", "--id", "a", u, "--", "child")
+	tty.Close()
+	has(t, c.ledger, "^beat")
+	ptmx.Close()
+	if code := c.code(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	has(t, c.ledger, "^asked-SIGHUP|^got-SIGHUP")
+	if text, _ := os.ReadFile(c.ledger); len(living(string(text))) > 0 {
+		t.Errorf("alive: %v", living(string(text)))
+	}
+	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() || e.ElectionNumber != 1 {
+		t.Errorf("the record is %+v, %v", e, err)
+	}
+}
+
+// pty is a new pseudo-terminal.
+func pty(t *testing.T) (ptmx, tty *os.File) {
+	t.Helper()
+	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ptmx.Close() })
+	var unlock int32
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, ptmx.Fd(), unix.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlock))); errno != 0 {
+		t.Fatal(errno)
+	}
+	n, err := unix.IoctlGetInt(int(ptmx.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tty.Close() })
+	return ptmx, tty
+}
+
+// Where nothing can be written, neither the log nor the expiry file, the command
+// goes on while the lease does, and the file names a time before the true one.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	server := stores.NATS(t)
+	u, d := place(t, server, server.Addr().String())
+	dir := filepath.Join(t.TempDir(), "small")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		stores.Missing(t, fmt.Sprintf("a small file system cannot be mounted: %v: run as root", err))
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	expiry := filepath.Join(dir, "expiry")
+	c := launch(t, nil, "run", "--id", "a", "--term", "2s", "--skew", "100ms", "--expiry-file", expiry, u, "--", "child")
+	has(t, c.ledger, "^beat")
+	_ = os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 1<<20), 0o644) // as far as it goes
+	has(t, c.log, "the expiry file cannot be written")
+	before := len(readLedger(t, c.ledger))
+	old, err := os.ReadFile(expiry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until, err := time.Parse(time.RFC3339Nano, strings.Fields(string(old))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := d.ReadCurrent(t.Context())
+	if err != nil || e.Vacant() || !until.Before(e.TermExpiry) {
+		t.Errorf("the file says %v, the record %+v, %v", until, e, err)
+	}
+	if !eventually(func() bool {
+		e, err := d.ReadCurrent(t.Context())
+		return err == nil && e.TermExpiry.After(until.Add(3*time.Second)) && len(readLedger(t, c.ledger)) > before+100
+	}) {
+		t.Error("the command does not go on")
+	}
+	if err := os.Remove(filepath.Join(dir, "filler")); err != nil {
+		t.Fatal(err)
+	}
+	if !eventually(func() bool { now, _ := os.ReadFile(expiry); return string(now) > string(old) }) {
+		t.Error("the file is not written again when there is room")
+	}
+}
+
+// A full disk from the start: the command is not run without the file it counts on.
+func TestNoRoomForTheExpiryFile(t *testing.T) {
+	t.Parallel()
+	server := stores.NATS(t)
+	u, d := place(t, server, server.Addr().String())
+	cmd := exec.Command("sh", "-c", `ulimit -f 0; exec leaderelect run --once --expiry-file "$0" "$1" -- touch "$2"`,
+		filepath.Join(t.TempDir(), "expiry"), u, filepath.Join(t.TempDir(), "ran"))
+	out, err := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != 125 {
+		t.Errorf("exit code %d (%v):\n%s", code, err, out)
+	}
+	if _, err := os.Stat(cmd.Args[len(cmd.Args)-1]); err == nil {
+		t.Error("the command ran")
+	}
+	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() || e.ElectionNumber != leaderelection.ElectionNumber(1) {
+		t.Errorf("the record is %+v, %v", e, err)
+	}
+}
+
+// A log that nobody reads any more, or that has no room, ends nothing.
+func TestLogNowhere(t *testing.T) {
+	t.Parallel()
+	server := stores.NATS(t)
+	u, _ := place(t, server, server.Addr().String())
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	r, broken, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broken.Close()
+	r.Close()
+	for _, log := range []*os.File{full, broken} {
+		c := launch(t, func(cmd *exec.Cmd) { cmd.Stdout, cmd.Stderr = log, log }, "run", "--once", u, "--", "child")
+		has(t, c.ledger, "^beat")
+		_ = c.Process.Signal(syscall.SIGTERM)
+		if code := c.code(t); code != 7 {
+			t.Errorf("exit code %d", code)
+		}
+	}
+}
+
+// A hook whose store is gone runs the end command in time, and steps aside.
+func TestHookEndsInTime(t *testing.T) {
+	t.Parallel()
+	server := stores.NATS(t)
+	p := newProxy(t, server.Addr().String())
+	u, d := place(t, server, p.Addr)
+	const skew = 200 * time.Millisecond
+	// The ledger, which launch gives last, is the end command: it fails, and is
+	// tried again.
+	c := launch(t, nil, "hook", "--id", "a", "--term", "2s", "--skew", skew.String(), "--begin", "true", u, "--end")
+	has(t, c.log, "running the begin command")
+	p.cut()
+	has(t, c.log, "running the end command")
+	e, err := d.ReadCurrent(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, end := time.Now(), e.TermExpiry.Add(-skew); !now.Before(end) {
+		t.Errorf("the end command began %v after the view's end", now.Sub(end))
+	}
+}

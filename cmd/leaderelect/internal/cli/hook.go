@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/hook"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+)
+
+func (a *app) hookCommand() *cobra.Command {
+	var h hook.Config
+	c := &cobra.Command{
+		Use:   "hook [URL] --begin COMMAND --end COMMAND",
+		Short: "Run one command when elected, and another when not leader any more",
+		Long: `Contest the election, and toggle a service: the begin command is run on election, the
+end command on loss. Both are given to sh -c, with LEADERELECT_ELECTION,
+LEADERELECT_LEADER_ID and LEADERELECT_STORE in their environment; what they leave
+running goes on.
+
+The end command is run again while it fails (--retries times, --retry-pause apart).
+Where the begin command fails (the end command is run then, too), or the end command
+never succeeds, this candidate says so loudly and stands down for --error-timeout,
+and for a term at least.
+
+When leadership is given up by choice, the lease is kept until the end command has
+succeeded. When it is being lost, since the store cannot be reached, the end command
+begins --grace before the view ends, and should take less. Nobody runs it where
+leaderelect itself is killed: let its supervisor do that too (ExecStopPost= of
+systemd). A command that runs all the time is better off with leaderelect run.
+
+With console: in place of the URL there is no election: type LEADER, NOTLEADER and
+ERROR to try the commands.`,
+		Example: `  leaderelect hook s3://bucket/vip --begin 'ip addr add 10.0.0.9/24 dev eth0' --end 'ip addr del 10.0.0.9/24 dev eth0'
+  leaderelect hook console: --begin ./up --end ./down`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return a.hook(c.Context(), h, args) },
+	}
+	f := c.Flags()
+	f.StringVar(&h.Begin, "begin", "", "what to run on election")
+	f.StringVar(&h.End, "end", "", "what to run on loss")
+	f.IntVar(&h.Retries, "retries", 12, "how often to try the end command again")
+	f.DurationVar(&h.Pause, "retry-pause", 5*time.Second, "how long to wait before that")
+	f.DurationVar(&h.Timeout, "command-timeout", time.Minute, "how long either command may take, before it is killed and has failed")
+	f.DurationVar(&h.ErrorTimeout, "error-timeout", 30*time.Second, "how long to stand down after a failure")
+	f.DurationVar(&h.Grace, "grace", 0, "how long before the view ends unextended the end command begins (default a quarter of the term less the skew, 10s at most)")
+	return c
+}
+
+func (a *app) hook(ctx context.Context, h hook.Config, args []string) error {
+	url, _, err := a.url(args)
+	if err != nil {
+		return err
+	}
+	times, err := runner.TimesFor(a.common.term, a.common.skew, h.Grace)
+	switch {
+	case err != nil:
+		return &exit{exitUsage, err}
+	case h.Begin == "" || h.End == "":
+		return usage("--begin and --end are both needed")
+	case h.Retries < 0, h.Pause < 0, h.Timeout <= 0, h.ErrorTimeout < 0:
+		return usage("--retries, --retry-pause and --error-timeout must not be negative, --command-timeout must be positive")
+	}
+	cfg, err := a.candidate()
+	if err != nil {
+		return err
+	}
+	a.begun(exitError)
+	h.Grace, h.Store, h.Leader, h.Logger = times.Grace, url, cfg.LeaderID, cfg.Logger
+	h.Stdout, h.Stderr = a.out, a.errOut
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer a.signals(cancel, nil)()
+	if url == "console:" {
+		return hook.New(h).Console(ctx, a.in, a.out)
+	}
+	var campaign *leaderelection.Campaign
+	ready := make(chan struct{})
+	h.Resign = func(ctx context.Context) {
+		<-ready
+		_ = campaign.Resign(ctx) // with the leader's ctx: it does not wait
+	}
+	toggle := hook.New(h)
+	cfg.OnElected, cfg.Healthy, cfg.DrainTimeout = toggle.Elected, toggle.Healthy, h.Drain()
+	d, err := a.openStore(ctx, url)
+	if err != nil {
+		return ended(err)
+	}
+	defer store.Close(d)
+	cfg.Decider = d
+	if campaign, err = cfg.Start(ctx); err != nil {
+		return err
+	}
+	close(ready)
+	return errors.Join(ended(campaign.Wait()), toggle.Failed())
+}
