@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
@@ -126,19 +127,19 @@ func TestOpenAsAUser(t *testing.T) {
 	public, _ := user.PublicKey()
 	seed, _ := user.Seed()
 	nkey := file(t, "user.nk", seed)
-	server := stores.NATS(t, configured(t, `accounts { main { jetstream: enabled, users: [
+	byUser := stores.NATS(t, configured(t, `accounts { main { jetstream: enabled, users: [
 		{user: u, password: "p:/@"}, {nkey: "`+public+`"}
 	] } }`))
 	byToken := stores.NATS(t, configured(t, `authorization { token: "t/k" }`))
 
 	const path = "/b/k?create=true"
-	read(t, opened(t, at(t, server, url.UserPassword("u", "p:/@"), path)))
-	read(t, opened(t, at(t, server, nil, path+"&nkey="+nkey)))
+	read(t, opened(t, at(t, byUser, url.UserPassword("u", "p:/@"), path)))
+	read(t, opened(t, at(t, byUser, nil, path+"&nkey="+nkey)))
 	read(t, opened(t, at(t, byToken, url.User("t/k"), path)))
 
 	for _, u := range []*url.URL{
-		at(t, server, nil, path),
-		at(t, server, url.UserPassword("u", "wrong-secret"), path),
+		at(t, byUser, nil, path),
+		at(t, byUser, url.UserPassword("u", "wrong-secret"), path),
 		at(t, byToken, url.User("wrong-secret"), path),
 	} {
 		_, err := natskv.Open(t.Context(), u)
@@ -222,6 +223,20 @@ func TestOpenByContext(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// A JetStream domain, and answers by subjects of one's own.
+func TestOpenInADomain(t *testing.T) {
+	s := stores.NATS(t, configured(t, `accounts { main { jetstream: enabled, users: [{user: u, password: p, permissions: {
+		publish: ["$JS.API.STREAM.INFO.KV_b", "$JS.API.DIRECT.GET.KV_b.$KV.b.k", "$KV.b.k", "$JS.API.CONSUMER.CREATE.KV_b.*.$KV.b.k",
+			"$JS.API.INFO", "$JS.API.STREAM.CREATE.KV_b"]
+		subscribe: ["_MINE.>"]
+	}}] } }`), func(o *server.Options) { o.JetStreamDomain = "hub" })
+	u := at(t, s, url.UserPassword("u", "p"), "/b/k?create=true&domain=hub&inbox_prefix=_MINE")
+	candidate(t, opened(t, u))
+	u.RawQuery = "domain=elsewhere&inbox_prefix=_MINE"
+	_, err := opened(t, u).ReadCurrent(t.Context())
+	refused(t, "ReadCurrent in another domain", err, "b", "k", "$JS.elsewhere.API")
 }
 
 // Open gives up with its ctx, also on a server that accepts and then says nothing.

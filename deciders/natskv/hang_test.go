@@ -1,0 +1,172 @@
+package natskv_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/natskv"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// link is a connection to a server that can be made to hang: bytes go in, and
+// none come out.
+type link struct {
+	addr string
+	mu   sync.RWMutex // held for writing while it hangs
+}
+
+func newLink(t *testing.T, s *stores.NATSServer) *link {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &link{addr: l.Addr().String()}
+	var all sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		all.Wait()
+	})
+	pipe := func(to, from net.Conn) {
+		defer to.Close()
+		defer from.Close()
+		for buf := make([]byte, 32<<10); ; {
+			n, err := from.Read(buf)
+			k.mu.RLock()
+			if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
+				k.mu.RUnlock()
+				return
+			}
+			k.mu.RUnlock()
+		}
+	}
+	all.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", strings.TrimPrefix(s.ClientURL(), "nats://"))
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			all.Go(func() { pipe(server, client) })
+			all.Go(func() { pipe(client, server) })
+		}
+	})
+	return k
+}
+
+// A server that has stopped answering holds no call for longer than its ctx
+// lasts, and what is said of it is neither that a race was lost nor that there is
+// no hope.
+func TestHungServer(t *testing.T) {
+	s := stores.NATS(t)
+	k := newLink(t, s)
+	nc, err := nats.Connect("nats://"+k.addr, nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	makeBucket(t, js)
+	d := natskv.NewDecider(js, bucket, key, nil)
+	unused := natskv.NewDecider(js, bucket, "another", nil) // that has yet to look up its bucket
+	token := write(t, d, 1, nil)
+	feed, _ := follow(t, d)
+	next(t, feed)
+
+	k.mu.Lock()
+	hung := true
+	resume := func() {
+		if hung {
+			k.mu.Unlock()
+		}
+		hung = false
+	}
+	t.Cleanup(nc.Close)
+	t.Cleanup(resume) // before the connection is closed
+	enough := errors.New("enough")
+	for what, call := range map[string]func(context.Context) error{
+		"ReadCurrent": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
+		"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, state(2, token)); return err },
+		"first ReadCurrent": func(ctx context.Context) error {
+			_, err := unused.ReadCurrent(ctx)
+			return err
+		},
+		"Changes": func(ctx context.Context) error {
+			for e, err := range d.Changes(ctx) {
+				t.Errorf("Changes yields %+v, %v", e, err)
+			}
+			return context.Canceled
+		},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		timer := time.AfterFunc(50*time.Millisecond, func() { cancel(enough) })
+		begin := time.Now()
+		err := call(ctx)
+		timer.Stop()
+		if took := time.Since(begin); took < 50*time.Millisecond || took > time.Second {
+			t.Errorf("%s returned after %v", what, took)
+		}
+		if !errors.Is(err, context.Canceled) || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
+			t.Errorf("%s = %v", what, err)
+		}
+	}
+	if n := next(t, feed); n.err == nil || errors.Is(n.err, leaderelection.ErrPermanent) {
+		t.Errorf("the feed yields %+v", n)
+	}
+	resume()
+	// The write of above may have landed, or land only now: that is for the record
+	// to say, the next time one asks.
+	for {
+		e := read(t, d)
+		_, err := d.WriteEntry(t.Context(), state(e.ElectionNumber+1, e.Token))
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, leaderelection.ErrLostRace) || e.ElectionNumber > 2 {
+			t.Fatal(err)
+		}
+	}
+}
+
+// While there is no connection, a call fails at once, and sends nothing later.
+func TestNotConnected(t *testing.T) {
+	s := stores.NATS(t)
+	js := s.JetStream(t, nats.ReconnectWait(10*time.Millisecond))
+	makeBucket(t, js)
+	d := natskv.NewDecider(js, bucket, key, nil)
+	token := write(t, d, 1, nil)
+	s.Stop()
+	status := js.Conn().StatusChanged(nats.CONNECTED)
+	for js.Conn().IsConnected() {
+		_ = js.Conn().FlushTimeout(10 * time.Millisecond)
+	}
+	begin := time.Now()
+	_, err := d.WriteEntry(t.Context(), state(2, token))
+	if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
+		t.Errorf("WriteEntry = %v", err)
+	}
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("after %v", took)
+	}
+	s.Start(t)
+	<-status
+	if e := read(t, d); e.ElectionNumber != 1 {
+		t.Errorf("the write that failed has landed: %+v", e)
+	}
+	write(t, d, 2, token)
+}
