@@ -125,3 +125,6 @@ func (m *EtcdMember) Requests(t testing.TB) int {
 	}
 	return n
 }
+
+// Stop kills the member. Start starts it again.
+func (m *EtcdMember) Stop() { m.Process.Stop() }

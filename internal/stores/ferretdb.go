@@ -31,3 +31,6 @@ func (f *FerretDBServer) Start(t testing.TB) {
 	t.Helper()
 	f.Process = Server(t, "ferretdb", f.args...)
 }
+
+// Stop kills the server. Start starts it again.
+func (f *FerretDBServer) Stop() { f.Process.Stop() }

@@ -1,0 +1,22 @@
+package etcd_test
+
+import (
+	"testing"
+
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/proctest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// The server is killed, and started again with what it had on disk.
+func TestOutage(t *testing.T) {
+	server := stores.Etcd(t)
+	feedtest.Outage(t, elections(server.Endpoint), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
+}
+
+// Three candidates in processes of their own: one is killed, one stopped past its
+// term, one cut off. See proctest for what is checked.
+func TestProcesses(t *testing.T) {
+	server := stores.Etcd(t)
+	proctest.Run(t, proctest.Options{Address: "etcd://" + server.Endpoint + "/elections/processes", Upstream: server.Endpoint})
+}

@@ -1,0 +1,176 @@
+package etcd_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/etcd"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+func TestHandover(t *testing.T) {
+	feedtest.Handover(t, elections(stores.Etcd(t).Endpoint))
+}
+
+func TestIdle(t *testing.T) {
+	server := stores.Etcd(t)
+	feedtest.Idle(t, elections(server.Endpoint), func() int { return server.Requests(t) })
+}
+
+func TestNewsAfterCutConnection(t *testing.T) {
+	server := stores.Etcd(t)
+	proxy := stores.Toxiproxy(t, server.Endpoint)[0]
+	writer, victim := etcd.NewDecider(client(t, server.Endpoint), "k", nil), etcd.NewDecider(client(t, proxy.Addr), "k", nil)
+	feedtest.News(t, writer, victim, feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal})
+}
+
+func TestNewsAfterRestart(t *testing.T) {
+	server := stores.Etcd(t)
+	handle := elections(server.Endpoint)(t)
+	feedtest.News(t, handle(), handle(), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
+}
+
+// Open's keep-alives notice within 13 s that nothing comes through any more.
+func TestHungConnectionIsNoticed(t *testing.T) {
+	proxy := stores.Toxiproxy(t, stores.Etcd(t).Endpoint)[0]
+	victim := opened(t, "etcd://"+proxy.Addr+"/k")
+	feed := follow(t, victim)
+	if n := next(t, feed); n.err != nil {
+		t.Fatal(n.err)
+	}
+	begin := time.Now()
+	proxy.Hang()
+	if n := next(t, feed); n.err == nil {
+		t.Errorf("the feed yields %+v", n)
+	}
+	took := time.Since(begin)
+	t.Logf("noticed after %v", took.Round(time.Millisecond))
+	if took > 20*time.Second {
+		t.Errorf("noticed after %v", took)
+	}
+	proxy.Heal()
+	read(t, victim)
+}
+
+// A feed whose connection was lost for a moment goes on by itself, and has missed
+// nothing, also where what it had seen last was compacted meanwhile.
+func TestFeedOverCompaction(t *testing.T) {
+	server := stores.Etcd(t)
+	c := client(t, server.Endpoint)
+	proxy := stores.Toxiproxy(t, server.Endpoint)[0]
+	victim := etcd.NewDecider(client(t, proxy.Addr), "k", &etcd.Options{FeedGrace: time.Minute})
+	writer := etcd.NewDecider(c, "k", nil)
+	feed := follow(t, victim)
+	next(t, feed)
+	token := write(t, writer, 1, nil)
+	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 {
+		t.Fatalf("the feed yields %+v", n)
+	}
+	for last := uint64(11); last <= 31; last += 10 {
+		proxy.Cut()
+		for number := last - 9; number <= last; number++ {
+			token = write(t, writer, number, token)
+		}
+		at, err := c.Get(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Compact(t.Context(), at.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+			t.Fatal(err)
+		}
+		proxy.Heal()
+		if n := next(t, feed); n.err != nil || uint64(n.ElectionNumber) != last {
+			t.Fatalf("after the compaction the feed yields %+v, want %d", n, last)
+		}
+	}
+	// A token read again after the compaction is as good as any.
+	write(t, writer, 40, token)
+	if n := next(t, feed); n.err != nil || n.ElectionNumber != 40 {
+		t.Errorf("the feed yields %+v", n)
+	}
+}
+
+// Of three members the raft leader is killed: a majority goes on. Then another one:
+// the one that is left has no leader, says so to the feed at once, and serves no
+// reads; when one is back, it goes on with what had been written.
+func TestCluster(t *testing.T) {
+	members := stores.EtcdCluster(t, 3)
+	endpoints := []string{members[0].Endpoint, members[1].Endpoint, members[2].Endpoint}
+	d := etcd.NewDecider(client(t, endpoints...), "k", nil)
+	token := write(t, d, 1, nil)
+
+	leader := raftLeader(t, members)
+	leader.Stop()
+	begin := time.Now()
+	for number := uint64(2); ; {
+		_, err := d.WriteEntry(t.Context(), state(number, token))
+		if err == nil {
+			break
+		}
+		if e := read(t, d); uint64(e.ElectionNumber) == number { // an open question, answered: it was written
+			break
+		} else {
+			token = e.Token
+		}
+	}
+	t.Logf("written again %v after the raft leader was killed", time.Since(begin).Round(time.Millisecond))
+
+	var left *stores.EtcdMember
+	for _, m := range members {
+		if m != leader {
+			left = m
+		}
+	}
+	lone := etcd.NewDecider(client(t, left.Endpoint), "k", nil)
+	feed := follow(t, lone)
+	if n := next(t, feed); n.err != nil || n.ElectionNumber != 2 {
+		t.Fatalf("the feed yields %+v", n)
+	}
+	var second *stores.EtcdMember
+	for _, m := range members {
+		if m != leader && m != left {
+			second = m
+		}
+	}
+	begin = time.Now()
+	second.Stop()
+	n := next(t, feed)
+	if !errors.Is(n.err, rpctypes.ErrNoLeader) || errors.Is(n.err, leaderelection.ErrPermanent) || !strings.Contains(n.err.Error(), `"k"`) {
+		t.Errorf("without a majority the feed yields %+v", n)
+	}
+	t.Logf("the feed failed %v after the majority was gone", time.Since(begin).Round(time.Millisecond))
+
+	second.Start(t)
+	left.Await(t)
+	if e := read(t, lone); e.ElectionNumber != 2 {
+		t.Errorf("with a majority again: %+v", e)
+	}
+	leader.Start(t)
+	leader.Await(t)
+	if e := read(t, etcd.NewDecider(client(t, leader.Endpoint), "k", nil)); e.ElectionNumber != 2 {
+		t.Errorf("on the member that had been away: %+v", e)
+	}
+}
+
+// raftLeader is the member that leads the others.
+func raftLeader(t *testing.T, members []*stores.EtcdMember) *stores.EtcdMember {
+	for _, m := range members {
+		c := client(t, m.Endpoint)
+		status, err := c.Status(t.Context(), m.Endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status.Leader == status.Header.MemberId {
+			return m
+		}
+	}
+	t.Fatal("no member leads")
+	return nil
+}
