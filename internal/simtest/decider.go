@@ -27,7 +27,7 @@ type op struct {
 	at    time.Duration // true time of the call
 	wall  time.Time     // the caller's clock then
 	mono  time.Duration
-	seq   int // of the actor's calls
+	ctx   context.Context
 
 	readWall  time.Time // by the caller's clock: when its last answered read began
 	callbacks int       // of the caller that were running
@@ -36,7 +36,7 @@ type op struct {
 // ReadCurrent reads the record, or what the Link makes of it.
 func (d *Decider) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
 	f := d.actor.link.draw(false)
-	o := d.rec.calling(d.actor, nil)
+	o := d.rec.calling(ctx, d.actor, nil)
 	e, err := exchange(ctx, d, f, func(ctx context.Context) (*le.RaceEntry, error) {
 		if old := d.rec.earlier(f.stale); old != nil {
 			return old, nil
@@ -51,7 +51,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
 func (d *Decider) WriteEntry(ctx context.Context, entry *le.RaceEntry) (le.LeaderToken, error) {
 	f := d.actor.link.draw(true)
 	entry = entry.Clone()
-	o := d.rec.calling(d.actor, entry)
+	o := d.rec.calling(ctx, d.actor, entry)
 	token, err := exchange(ctx, d, f, func(ctx context.Context) (le.LeaderToken, error) {
 		return d.rec.land(ctx, d.inner, o)
 	})

@@ -52,7 +52,9 @@ type process struct {
 	done     chan struct{} // closed when Wait has returned
 
 	// The recorder's, under its lock:
-	leaving     bool // told to stop or to step down: its reigns may end
+	leaving     bool          // told to stop
+	well        bool          // Healthy was asked since the last write, and the answer was nil
+	sitOut      time.Duration // monotonic: it has resigned, and is not to contest before this
 	incarnation string
 	asked       map[le.ElectionNumber]time.Time // the last TermExpiry asked for
 	began       map[attempt]time.Duration       // monotonic time of the first call that asked for it
@@ -172,9 +174,6 @@ func (p *process) onElected(ctx context.Context, view *le.TimeView) {
 		sleep(ctx, manner.work)
 	case manner.resigns:
 		sleep(ctx, manner.work)
-		w.rec.mu.Lock()
-		p.leaving = true
-		w.rec.mu.Unlock()
 		_ = p.campaign.Resign(ctx)
 	default:
 		<-ctx.Done()
@@ -211,6 +210,9 @@ func (p *process) healthy(ctx context.Context) error {
 	sick, hang := p.host.link.illness()
 	time.Sleep(hang)
 	p.actor.clock.Gate()
+	p.host.w.rec.mu.Lock()
+	defer p.host.w.rec.mu.Unlock()
+	p.well = !sick && ctx.Err() == nil
 	if sick {
 		return errSick
 	}

@@ -21,10 +21,10 @@ type actor struct {
 	proc  *process    // nil where it is no candidate
 
 	// The recorder's, under its lock:
-	seq      int       // of calls
-	readWall time.Time // when the last read that was answered began
-	open     int       // seq after which a read must begin before the next write; 0 where nothing is open
-	pending  *op       // the last call, until it is answered
+	readWall time.Time     // when the last read that was answered began
+	readAt   time.Duration // and in true time
+	open     time.Duration // true time at or after which a read must begin before the next write; 0 where nothing is open
+	pending  *op           // the last call, until it is answered
 	recent   []time.Duration
 	flying   int // calls that have not returned
 	feeds    int
@@ -156,19 +156,18 @@ func (s short) String() string {
 func (r *recorder) short(e *le.RaceEntry) short { return short{e, r.epoch} }
 
 // calling is told of a call before it is made.
-func (r *recorder) calling(a *actor, write *le.RaceEntry) *op {
+func (r *recorder) calling(ctx context.Context, a *actor, write *le.RaceEntry) *op {
 	wall, mono := a.clock.Latest()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a.seq++
 	a.flying++
-	o := &op{actor: a, write: write, at: r.now(), wall: wall, mono: mono, seq: a.seq, readWall: a.readWall}
+	o := &op{ctx: ctx, actor: a, write: write, at: r.now(), wall: wall, mono: mono, readWall: a.readWall}
 	if a.dead.Load() {
 		return o
 	}
 	r.rate(a)
 	if p := a.pending; p != nil && p.write != nil {
-		a.open = a.seq // given up: its outcome is an open question
+		a.open = o.at // given up: its outcome is an open question
 	}
 	a.pending = o
 	if write == nil {
@@ -207,15 +206,18 @@ func (r *recorder) answered(o *op, e *le.RaceEntry, err error) {
 	if a.dead.Load() {
 		return
 	}
-	inTime := a.pending == o
-	if inTime {
+	if a.pending == o {
 		a.pending = nil
 	}
+	inTime := o.ctx.Err() == nil // else it has been given up
 	switch {
 	case o.write != nil:
 		r.logf(a.name, "wrote %v, began at %.6f: %v", r.short(o.write), o.at.Seconds(), err)
-		if err != nil && inTime {
-			a.open = a.seq
+		switch {
+		case err != nil && inTime:
+			a.open = r.now()
+		case err != nil && a.readAt < o.at:
+			a.open = max(a.open, o.at)
 		}
 	default:
 		if err != nil {
@@ -224,8 +226,8 @@ func (r *recorder) answered(o *op, e *le.RaceEntry, err error) {
 		}
 		r.logf(a.name, "read, began at %.6f: %v", o.at.Seconds(), r.short(e))
 		if inTime {
-			a.readWall = o.wall
-			if o.seq >= a.open {
+			a.readWall, a.readAt = o.wall, o.at
+			if o.at >= a.open {
 				a.open = 0
 			}
 		}

@@ -117,6 +117,10 @@ func (r *recorder) returned(g *reign, which string) {
 	r.logf(g.p.name, "%s %d returns", which, g.number)
 	g.running--
 	g.p.running--
+	if errors.Is(context.Cause(g.ctx), le.ErrResigned) {
+		_, mono := g.p.actor.clock.Both()
+		g.p.sitOut = mono + r.term
+	}
 }
 
 // ousting is told that OnOusting has been called.
@@ -178,6 +182,9 @@ func (r *recorder) stopped(p *process, err error) {
 	r.logf(p.name, "stopped: %v", err)
 	if p.actor.dead.Load() {
 		return
+	}
+	if !p.leaving {
+		r.failf(p.name, "stopped by itself: %v", err)
 	}
 	if p.early > 0 {
 		r.failf(p.name, "OnOusting was called %d times more often than OnElected", p.early)

@@ -23,7 +23,7 @@ func (r *recorder) writing(p *process, o *op) {
 		r.failf(p.name, "writes another's record: %v, term %v", r.short(e), e.TermLength)
 	}
 	last := p.asked[e.ElectionNumber]
-	if e.TermExpiry.Before(last) {
+	if e.Extension > 0 && e.TermExpiry.Before(last) {
 		r.failf(p.name, "asks for a term that ends %v earlier than it asked for before: %v", last.Sub(e.TermExpiry), r.short(e))
 	}
 	if limit := o.wall.Add(r.term); e.TermExpiry.After(limit) && !e.TermExpiry.Equal(last) {
@@ -34,6 +34,12 @@ func (r *recorder) writing(p *process, o *op) {
 	if _, again := p.began[k]; !again {
 		p.began[k] = o.mono
 	}
+	// An extension in the very moment in which a reign begins and is given up is
+	// seen before its OnElected: that it may be made is not known here.
+	if g := p.reigns[e.ElectionNumber]; !p.well && (e.Extension == 0 || g != nil && g.ctx.Err() == nil) {
+		r.failf(p.name, "writes %v without having asked for its health since its last write", r.short(e))
+	}
+	p.well = false
 	if e.Extension > 0 {
 		if _, won := p.expiry[e.ElectionNumber]; !won {
 			r.failf(p.name, "extends what it has never won: %v", r.short(e))
@@ -101,6 +107,10 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 	if e.Successor != "" {
 		r.failf(who, "an acquisition keeps a wish: %v", r.short(e))
 	}
+	if o.mono < p.sitOut && !(old.Vacant() && old.Successor == e.LeaderID) {
+		r.failf(who, "claims %v, though it is to sit out for %v more", r.short(e), p.sitOut-o.mono)
+	}
+	p.sitOut = 0
 	var at time.Time
 	switch {
 	case old.Vacant() && (old.Successor == "" || old.Successor == le.AnySuccessor || old.Successor == e.LeaderID):

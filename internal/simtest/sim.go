@@ -225,5 +225,15 @@ func (w *world) finish() {
 			}
 		}
 	}
+	w.rec.mu.Lock()
+	last := &w.rec.records[len(w.rec.records)-1]
+	for _, h := range w.hosts {
+		for _, p := range h.all {
+			if wall, _ := h.clock.Both(); !p.actor.dead.Load() && !last.Vacant() && last.Incarnation == p.incarnation && wall.Before(last.TermExpiry) {
+				w.rec.failf(p.name, "has stopped in calm weather, and has not released %v", w.rec.short(last))
+			}
+		}
+	}
+	w.rec.mu.Unlock()
 	time.Sleep(time.Second) // for what goes on by itself, within its bounds
 }

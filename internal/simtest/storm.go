@@ -59,7 +59,7 @@ func (w *world) happen(until time.Duration, spare *host) {
 // ambushed lets something happen to a process, which waits for that to be done.
 func (h *host) ambushed(p *process) {
 	w := h.w
-	if p == nil || h.proc != p {
+	if p == nil || h.proc != p || w.now() >= w.clear {
 		return
 	}
 	w.rec.count("ambushes")
