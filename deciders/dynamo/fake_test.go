@@ -2,10 +2,12 @@ package dynamo_test
 
 import (
 	"encoding/json"
+	"hash/crc32"
 	"io"
 	"maps"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -180,9 +182,14 @@ func (f *fake) describe(w http.ResponseWriter, in *fakeRequest) {
 }
 
 func reply(w http.ResponseWriter, status int, body map[string]any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
 	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	w.Header().Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE(data)), 10))
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body)
+	_, _ = w.Write(data)
 }
 
 func refuse(w http.ResponseWriter, code, message string, more map[string]any) {

@@ -1,0 +1,114 @@
+package dynamo_test
+
+import (
+	"encoding/json"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/dynamo"
+)
+
+// benchEntry is a record of ordinary size.
+func benchEntry() *leaderelection.RaceEntry {
+	return &leaderelection.RaceEntry{
+		LeaderID: "candidate-1", HostPort: []string{"10.0.0.1:443", "[fd00::1]:443"}, TermExpiry: time.Now().UTC(),
+		TermLength: 15 * time.Second, ElectionNumber: 7, Extension: 12, Incarnation: "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+	}
+}
+
+// benchClient returns a client of a server on the loopback interface that says
+// what it has to without thinking, and the item that it returns.
+func benchClient(b *testing.B) (*dynamodb.Client, map[string]types.AttributeValue) {
+	store := newFake("key")
+	if _, err := dynamo.NewDecider(reach(b, store), "elections", "one", nil).WriteEntry(b.Context(), benchEntry()); err != nil {
+		b.Fatal(err)
+	}
+	stored := store.tables["elections"].items["one"]
+	got, err := json.Marshal(map[string]any{"Item": stored})
+	if err != nil {
+		b.Fatal(err)
+	}
+	done := []byte("{}")
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		answer := done
+		if strings.HasSuffix(r.Header.Get("X-Amz-Target"), "GetItem") {
+			answer = got
+		}
+		w.Header().Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE(answer)), 10))
+		_, _ = w.Write(answer)
+	}))
+	b.Cleanup(s.Close)
+	item := map[string]types.AttributeValue{}
+	for name, value := range stored {
+		item[name] = str(value["S"].(string))
+	}
+	return newClient(b, s.URL), item
+}
+
+// The decider's own cost is the difference between SDK and Decider.
+func BenchmarkWrite(b *testing.B) {
+	client, item := benchClient(b)
+	b.Run("SDK", func(b *testing.B) {
+		in := &dynamodb.PutItemInput{
+			TableName: aws.String("elections"), Item: item,
+			ConditionExpression:                 aws.String("#v = :v"),
+			ExpressionAttributeNames:            map[string]string{"#v": "version"},
+			ExpressionAttributeValues:           map[string]types.AttributeValue{":v": item["version"]},
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := client.PutItem(b.Context(), in); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("Decider", func(b *testing.B) {
+		d := dynamo.NewDecider(client, "elections", "one", nil)
+		e := benchEntry()
+		b.ReportAllocs()
+		for b.Loop() {
+			token, err := d.WriteEntry(b.Context(), e)
+			if err != nil {
+				b.Fatal(err)
+			}
+			e.Token = token
+			e.Extension++
+		}
+	})
+}
+
+func BenchmarkRead(b *testing.B) {
+	client, item := benchClient(b)
+	b.Run("SDK", func(b *testing.B) {
+		in := &dynamodb.GetItemInput{TableName: aws.String("elections"), Key: map[string]types.AttributeValue{"key": item["key"]}, ConsistentRead: aws.Bool(true)}
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := client.GetItem(b.Context(), in); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("Decider", func(b *testing.B) {
+		d := dynamo.NewDecider(client, "elections", "one", nil)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := d.ReadCurrent(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
