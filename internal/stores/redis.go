@@ -39,7 +39,7 @@ func (r *RedisServer) Start(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.run(t, append([]string{redisServer(t), "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no"}, r.args...))
+	r.run(t, append([]string{redisServer(t), "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"}, r.args...))
 }
 
 func (r *RedisServer) run(t testing.TB, command []string) {
@@ -147,7 +147,7 @@ func RedisReplica(t testing.TB, of *RedisServer, args ...string) *RedisServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Redis(t, append([]string{"--replicaof", host + " " + port, "--repl-diskless-sync-delay", "0"}, args...)...)
+	r := Redis(t, append([]string{"--replicaof", host + " " + port}, args...)...)
 	r.until(t, "INFO replication", "master_link_status:up")
 	return r
 }

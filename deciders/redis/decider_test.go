@@ -1,0 +1,196 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/decidertest"
+	"github.com/c8e606e4/leaderelection/deciders/redis"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+func TestConformance(t *testing.T) {
+	decidertest.Run(t, elections(stores.Redis(t).Addr, nil))
+}
+
+// With an answer from a replica for each write.
+func TestConformanceWaitingForAReplica(t *testing.T) {
+	server := stores.Redis(t)
+	stores.RedisReplica(t, server)
+	decidertest.Run(t, elections(server.Addr, &redis.Options{WaitReplicas: 1, WaitTimeout: 2 * time.Second}))
+}
+
+func TestConformanceMiniredis(t *testing.T) {
+	decidertest.Run(t, elections(miniredis.RunT(t).Addr(), nil))
+}
+
+// Each key is on one of three masters, and the clients know of one of them only.
+func TestConformanceCluster(t *testing.T) {
+	first := stores.RedisCluster(t, 3)[0].Addr
+	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+		key := uniqueKey(t)
+		return func() leaderelection.RaceDecider {
+			c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{first}, MaxRetries: -1, ContextTimeoutEnabled: true})
+			t.Cleanup(func() { _ = c.Close() })
+			return redis.NewDecider(c, key, nil)
+		}
+	})
+}
+
+// What an operator sees.
+func TestWhatIsWritten(t *testing.T) {
+	c := client(t, stores.Redis(t).Addr)
+	d := redis.NewDecider(c, "k", nil)
+	token := write(t, d, 1, nil)
+	all, err := c.HGetAll(t.Context(), "k").Result()
+	if err != nil || len(all) != 2 || !strings.HasPrefix(all["record"], `{"leaderelection":1,"leader_id":"a",`) {
+		t.Errorf("HGETALL: %v, %v", all, err)
+	}
+	now, err := c.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if age := now.Sub(token.CommitTS()); age < 0 || age > 10*time.Second {
+		t.Errorf("CommitTS is %v before the server's time", age)
+	}
+	if read := read(t, d).Token.CommitTS(); !read.Equal(token.CommitTS()) {
+		t.Errorf("CommitTS is %v when written and %v when read", token.CommitTS(), read)
+	}
+}
+
+// A write takes away an expiry that somebody has set.
+func TestKeyNeverExpires(t *testing.T) {
+	c := client(t, stores.Redis(t).Addr)
+	d := redis.NewDecider(c, "k", nil)
+	token := write(t, d, 1, nil)
+	if err := c.Expire(t.Context(), "k", time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, d, 2, token)
+	if left, err := c.TTL(t.Context(), "k").Result(); err != nil || left != -1 {
+		t.Errorf("TTL: %v, %v; want none", left, err)
+	}
+}
+
+// Whatever becomes of the key, a version that is gone does not come back.
+func TestOldVersionsStayVoid(t *testing.T) {
+	for name, server := range map[string]string{"redis": stores.Redis(t).Addr, "miniredis with a clock that stands": standing(t)} {
+		t.Run(name, func(t *testing.T) {
+			c := client(t, server)
+			d := redis.NewDecider(c, "k", nil)
+			var old []leaderelection.LeaderToken
+			for i, remove := range []func() error{
+				func() error { return nil },
+				func() error { return c.Del(t.Context(), "k").Err() },
+				func() error { return c.FlushAll(t.Context()).Err() },
+				func() error { return c.Rename(t.Context(), "k", "elsewhere").Err() },
+			} {
+				number := uint64(i + 1)
+				old = append(old, write(t, d, number, read(t, d).Token))
+				if err := remove(); err != nil {
+					t.Fatal(err)
+				}
+				e := read(t, d)
+				if i > 0 && (!e.Vacant() || e.ElectionNumber != leaderelection.NoElections) {
+					t.Errorf("after the removal: %+v", e)
+				}
+				now := write(t, d, number, e.Token)
+				for _, token := range old {
+					if _, err := d.WriteEntry(t.Context(), state(99, token)); !errors.Is(err, leaderelection.ErrLostRace) {
+						t.Errorf("with the token %v, where %v is stored: %v", token, now, err)
+					}
+				}
+				old = append(old, now)
+			}
+		})
+	}
+}
+
+// standing is the address of a server whose time does not go on.
+func standing(t *testing.T) string {
+	m := miniredis.RunT(t)
+	m.SetTime(time.Now())
+	return m.Addr()
+}
+
+// A refusal tells who stood in the way, which saves the loser a read.
+func TestLostRaceHasTheCurrentRecord(t *testing.T) {
+	c := client(t, stores.Redis(t).Addr)
+	d := redis.NewDecider(c, "k", nil)
+	first := write(t, d, 1, nil)
+	second := write(t, d, 2, first)
+	var lost *leaderelection.LostRaceError
+	for _, token := range []leaderelection.LeaderToken{nil, first} {
+		_, err := d.WriteEntry(t.Context(), state(9, token))
+		if !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 2 || !strings.Contains(lost.Place, `"k"`) {
+			t.Errorf("with token %v: %v", token, err)
+		}
+	}
+	if err := c.Del(t.Context(), "k").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.WriteEntry(t.Context(), state(9, second))
+	if !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 0 || lost.Current.Token == nil {
+		t.Errorf("after DEL: %v", err)
+	}
+	write(t, d, 3, lost.Current.Token)
+}
+
+// One request for a look, one for a write, whatever the server remembers of
+// scripts.
+func TestOneRequestEach(t *testing.T) {
+	server := stores.Redis(t)
+	c := client(t, server.Addr)
+	d := redis.NewDecider(c, "k", nil)
+	if err := c.Ping(t.Context()).Err(); err != nil { // connect
+		t.Fatal(err)
+	}
+	before := requests(t, server)
+	var token leaderelection.LeaderToken
+	for number := range uint64(10) {
+		token = write(t, d, number+1, token)
+		read(t, d)
+		if number == 5 {
+			server.Ask(t, "SCRIPT FLUSH")
+		}
+	}
+	if n := requests(t, server) - before; n != 20+1 {
+		t.Errorf("10 writes, 10 reads and a SCRIPT FLUSH were %d requests", n)
+	}
+}
+
+// The client obeys ctx at once, whatever it is doing, also where its own options
+// would have it wait.
+func TestCtxIsObeyed(t *testing.T) {
+	server := stores.Redis(t)
+	proxy := stores.Toxiproxy(t, server.Addr)[0]
+	c := goredis.NewClient(&goredis.Options{Addr: proxy.Addr, ReadTimeout: 2 * time.Second}) // as most have it
+	defer c.Close()
+	d := redis.NewDecider(c, "k", nil)
+	token := write(t, d, 1, nil)
+	proxy.Hang()
+	for what, call := range map[string]func(ctx context.Context) error{
+		"ReadCurrent": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
+		"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, state(2, token)); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		begun := time.Now()
+		err := call(ctx)
+		cancel()
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("%s returned after %v; its ctx had ended after 50 ms", what, took)
+		}
+		passing(t, err, `"k"`)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	proxy.Heal()
+}

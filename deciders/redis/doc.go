@@ -1,0 +1,77 @@
+// Package redis keeps an election in Redis (or Valkey), as one key. A Lua script
+// decides who leads, and publishes the record: candidates and observers learn of
+// every change within about a millisecond.
+//
+//	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", MaxRetries: -1, ContextTimeoutEnabled: true})
+//	decider := leredis.NewDecider(client, "election:web", nil)
+//
+// Any UniversalClient will do: a Client, a fail-over Client that finds its master
+// by Sentinel, a ClusterClient. One key is one slot, so Cluster needs nothing
+// special.
+//
+// # What is written where
+//
+// A hash with two fields: "record", the record as JSON, and "version", which the
+// server's clock and a random number make unlike every version before, also after
+// the key was deleted, after FLUSHALL and on another server. HGETALL shows both.
+// The key never expires, and a write takes away an expiry that somebody has set.
+// Nothing deletes it; an operator who does makes the election empty, and numbers
+// begin at 1 again. Each write publishes version and record on a channel, by
+// default "leaderelection:" and the key.
+//
+// # What Redis can lose
+//
+// A script runs alone, so of two writes conditional on one version one wins. What
+// Redis does not promise is to remember: it answers before the write is on disk,
+// and before a replica has it. A write that was answered and is then forgotten
+// leaves a leader with a view that the others know nothing of, so that two may
+// lead for up to a term. Such are:
+//
+//   - a server that is restarted without having saved: with appendonly no, or
+//     with appendfsync everysec (up to a second of writes; more under load). Set
+//     appendonly yes and appendfsync always, or keep a server that has lost its
+//     data away from clients for a term;
+//   - a fail-over (by Sentinel, by Cluster, or of a managed service) to a replica
+//     that lagged behind, and a master that a partition has cut off, and that
+//     goes on answering until it is told. Options.WaitReplicas makes a write
+//     count only when so many replicas have it, which makes both unlikely, and
+//     not impossible: a replica without the write can still be promoted
+//     (https://redis.io/docs/latest/commands/wait/). Set as many as there are
+//     replicas to come closest;
+//   - maxmemory with an eviction policy that may take keys without an expiry
+//     (allkeys-*): use noeviction or volatile-*.
+//
+// A single server with appendfsync always keeps what it says. For what must never
+// have two leaders, prefer a store with a quorum, or fence the resource itself by
+// the election number (see the package fence).
+//
+// # Permissions
+//
+// Redis 5 or later (scripts that ask for the time before they write), or any
+// Valkey. Candidates, and observers without the last four commands:
+//
+//	ACL SETUSER candidate on >secret ~election:web &leaderelection:election:web \
+//	    +eval +hmget +exists +subscribe +unsubscribe +ping +time +hset +persist +publish
+//
+// With Options.WaitReplicas also +wait, in a Cluster also +cluster.
+//
+// # What it costs
+//
+// An extension is one EVAL (some 1.2 KB), about 515 an hour at the default term
+// of 15 s; with WaitReplicas a WAIT goes along in the same round trip. Standbys
+// and observers hold one connection each, and ask nothing while the leader
+// extends its term: the messages bring the records. A standby without a feed reads
+// 480 times an hour.
+//
+// CommitTS is the server's clock, in microseconds.
+//
+// # How the feed works
+//
+// It subscribes, and then reads the record once, so that nothing falls between.
+// After a silence of Options.FeedSilence it asks on its connection whether the
+// server is there (PING). When the connection breaks, or no answer comes, the
+// feed fails, candidates poll, and take it up again: by a new subscription and
+// another read. In a Cluster it subscribes at the key's own master. What a
+// fail-over or DEL does to the record is not published: candidates find it by
+// reading when the term is over.
+package redis

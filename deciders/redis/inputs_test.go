@@ -1,0 +1,179 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/redis"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// What is at the key and no record of ours is reported, and left alone.
+func TestForeignValueIsLeftAlone(t *testing.T) {
+	c := client(t, stores.Redis(t).Addr)
+	for name, put := range map[string][]any{
+		"string":            {"SET", "", "hello"},
+		"list":              {"RPUSH", "", "a", "b"},
+		"another hash":      {"HSET", "", "leader", "a"},
+		"no version":        {"HSET", "", "record", `{"leaderelection":1}`},
+		"no record":         {"HSET", "", "version", "17-x-1"},
+		"an empty version":  {"HSET", "", "version", "", "record", ""},
+		"truncated record":  {"HSET", "", "version", "17-x-1", "record", `{"leaderelection":1,"leader_id":"a"`},
+		"hand-edited":       {"HSET", "", "version", "17-x-1", "record", `{"leaderelection":1,"leader_id":7}`},
+		"of a newer format": {"HSET", "", "version", "17-x-1", "record", `{"leaderelection":2}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := uniqueKey(t)
+			put[1] = key
+			if err := c.Do(t.Context(), put...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			before := c.Dump(t.Context(), key).Val()
+			d := redis.NewDecider(c, key, nil)
+			_, err := d.ReadCurrent(t.Context())
+			permanent(t, err, key)
+			_, err = d.WriteEntry(t.Context(), state(1, nil))
+			if !errors.Is(err, leaderelection.ErrLostRace) {
+				permanent(t, err, key)
+			}
+			feed := follow(t, d)
+			permanent(t, next(t, feed).err, key)
+			if n, more := <-feed; more {
+				t.Errorf("after its error the feed yields %+v", n)
+			}
+			if after := c.Dump(t.Context(), key).Val(); after == "" || after != before {
+				t.Error("the value was changed")
+			}
+		})
+	}
+}
+
+func TestEmptyKeyAndClosedClient(t *testing.T) {
+	c := client(t, stores.Redis(t).Addr)
+	d := redis.NewDecider(c, "", nil)
+	_, err := d.ReadCurrent(t.Context())
+	permanent(t, err, "the key is empty")
+	_, err = d.WriteEntry(t.Context(), state(1, nil))
+	permanent(t, err, "the key is empty")
+
+	d = redis.NewDecider(c, "k", nil)
+	token := write(t, d, 1, nil)
+	if err := d.Close(); err != nil { // the client is the caller's
+		t.Fatal(err)
+	}
+	token = write(t, d, 2, token)
+	_ = c.Close()
+	_, err = d.WriteEntry(t.Context(), state(3, token))
+	permanent(t, err, "was closed")
+	permanent(t, next(t, follow(t, d)).err, "was closed")
+}
+
+// Passwords, and the least permissions that the documentation names.
+func TestAccess(t *testing.T) {
+	server := stores.Redis(t)
+	server.Ask(t, "ACL SETUSER candidate on >secret ~k &leaderelection:k +eval +hmget +exists +subscribe +unsubscribe +ping +time +hset +persist +publish")
+	server.Ask(t, "ACL SETUSER observer on >secret ~k &leaderelection:k +eval +hmget +exists +subscribe +unsubscribe +ping")
+	server.Ask(t, "ACL SETUSER default -@all +ping >password")
+
+	as := func(user string) *redis.Decider { return opened(t, fmt.Sprintf("redis://%s@%s?key=k", user, server.Addr)) }
+	candidate, observer := as("candidate:secret"), as("observer:secret")
+	feed := follow(t, observer)
+	if n := next(t, feed); n.err != nil || n.ElectionNumber != 0 {
+		t.Fatalf("%+v", n)
+	}
+	token := write(t, candidate, 1, nil)
+	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 {
+		t.Fatalf("%+v", n)
+	}
+	if e := read(t, observer); e.ElectionNumber != 1 {
+		t.Errorf("%+v", e)
+	}
+	_, err := observer.WriteEntry(t.Context(), state(2, token))
+	permanent(t, err, `"k"`, "ACL")
+
+	for user, word := range map[string]string{
+		"candidate:wrong":  "does not know this user and password",
+		"nobody:secret":    "does not know this user and password",
+		"default:password": "ACL lacks",
+	} {
+		d := as(user)
+		_, err := d.ReadCurrent(t.Context())
+		permanent(t, err, `"k"`, word)
+		_, err = d.WriteEntry(t.Context(), state(1, nil))
+		permanent(t, err, `"k"`, word)
+		permanent(t, next(t, follow(t, d)).err, `"k"`, word)
+		if err != nil && (strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "password\"")) {
+			t.Errorf("a password is in the error: %v", err)
+		}
+	}
+	_, err = redis.NewDecider(client(t, server.Addr), "k", nil).ReadCurrent(t.Context())
+	permanent(t, err, `"k"`, "NOAUTH")
+	_, err = opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=other", server.Addr)).ReadCurrent(t.Context())
+	permanent(t, err, `"other"`, "ACL")
+
+	t.Setenv("REDISCLI_AUTH", "secret")
+	if e := read(t, as("observer")); e.ElectionNumber != 1 {
+		t.Errorf("with the password from the environment: %+v", e)
+	}
+}
+
+// A client that is not made for what the server is.
+func TestWrongServer(t *testing.T) {
+	nodes := stores.RedisCluster(t, 2)
+	var moved error
+	for _, n := range nodes {
+		if _, err := redis.NewDecider(client(t, n.Addr), "k", nil).ReadCurrent(t.Context()); err != nil {
+			moved = err
+		}
+	}
+	permanent(t, moved, `"k"`, "this is a Cluster")
+
+	c := goredis.NewClient(&goredis.Options{Addr: nodes[0].Addr, DB: 3, MaxRetries: -1})
+	defer c.Close()
+	_, err := redis.NewDecider(c, "k", nil).ReadCurrent(t.Context())
+	permanent(t, err, "a Cluster has database 0 only")
+
+	master := stores.Redis(t)
+	replica := stores.RedisReplica(t, master)
+	d := redis.NewDecider(client(t, replica.Addr), "k", nil)
+	if e := read(t, d); !e.Vacant() {
+		t.Errorf("%+v", e)
+	}
+	_, err = d.WriteEntry(t.Context(), state(1, nil))
+	passing(t, err, "this is a replica") // it may be promoted
+
+	old := goredis.NewClient(&goredis.Options{Addr: master.Addr, DB: 99, MaxRetries: -1})
+	defer old.Close()
+	_, err = redis.NewDecider(old, "k", nil).ReadCurrent(t.Context())
+	permanent(t, err, "choose another database")
+}
+
+// What the server says while it cannot write may pass.
+func TestServerThatCannotWrite(t *testing.T) {
+	server := stores.Redis(t)
+	d := redis.NewDecider(client(t, server.Addr), "k", nil)
+	token := write(t, d, 1, nil)
+	for name, c := range map[string]struct{ set, unset string }{
+		"out of memory":   {"CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"},
+		"too few replica": {"CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"},
+	} {
+		server.Ask(t, c.set)
+		_, err := d.WriteEntry(t.Context(), state(9, token))
+		t.Logf("%s: %v", name, err)
+		passing(t, err, `"k"`)
+		if e := read(t, d); e.ElectionNumber != 1 {
+			t.Errorf("%s: %+v", name, e)
+		}
+		server.Ask(t, c.unset)
+	}
+	write(t, d, 2, token)
+	if _, err := open(context.Background(), "redis://"+server.Addr); err == nil {
+		t.Error("an address without a key was opened")
+	}
+}

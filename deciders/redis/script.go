@@ -1,0 +1,150 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/c8e606e4/leaderelection/deciders/internal/within"
+)
+
+// status is how a script has ended: the first element of its answer, which the
+// version and the record follow.
+type status int64
+
+const (
+	done    status = 1  // read, or written
+	refused status = 0  // the version is another
+	absent  status = -1 // there is no key
+	foreign status = -2 // there is a hash, and neither field in it
+)
+
+// readScript reads. It is a script, and not HMGET, so that it goes to the master
+// also where the client sends its reads to replicas: a feed's read must not be
+// older than its subscription.
+const readScript = `
+local r = redis.call('HMGET', KEYS[1], 'version', 'record')
+if r[1] or r[2] then return {1, r[1] or '', r[2] or ''} end
+if redis.call('EXISTS', KEYS[1]) == 1 then return {-2, '', ''} end
+return {-1, '', ''}`
+
+// writeScript writes where the version is ARGV[1] (empty: where there is no key).
+// The new version is the time and ARGV[2], which is never the same twice. ARGV[3]
+// is the record, ARGV[4] the channel.
+const writeScript = `
+local r = redis.call('HMGET', KEYS[1], 'version', 'record')
+if not r[1] and not r[2] then
+  if redis.call('EXISTS', KEYS[1]) == 1 then return {-2, '', ''} end
+  if ARGV[1] ~= '' then return {0, '', ''} end
+elseif r[1] ~= ARGV[1] or ARGV[1] == '' then
+  return {0, r[1] or '', r[2] or ''}
+end
+local t = redis.call('TIME')
+local version = t[1] .. string.format('%06d', tonumber(t[2])) .. ARGV[2]
+redis.call('HSET', KEYS[1], 'record', ARGV[3], 'version', version)
+redis.call('PERSIST', KEYS[1])
+redis.call('PUBLISH', ARGV[4], version .. '\n' .. ARGV[3])
+return {1, version, ''}`
+
+// touchScript writes the version ARGV[1] over itself, so that the WAIT that
+// follows has something to wait for.
+const touchScript = `
+if redis.call('HGET', KEYS[1], 'version') ~= ARGV[1] then return {0, '', ''} end
+redis.call('HSET', KEYS[1], 'version', ARGV[1])
+return {1, ARGV[1], ''}`
+
+// answer is what a script has answered.
+type answer struct {
+	status   status
+	version  version
+	record   string
+	replicas int64 // that have it, where WAIT was asked
+}
+
+// command is an EVAL that the client does not retry on its own: a write that had
+// landed would be refused the second time.
+type command struct{ *redis.Cmd }
+
+// NoRetry is asked by the client.
+func (command) NoRetry() bool { return true }
+
+// eval runs a script on the key, in one round trip: EVAL, and not EVALSHA, which
+// takes two where the server has forgotten the script. Replicas is how many to
+// wait for.
+func (d *Decider) eval(ctx context.Context, script string, replicas int, args ...any) (answer, error) {
+	return within.Do(ctx, d.calls, func() (answer, error) {
+		cmd := command{redis.NewCmd(ctx, append([]any{"eval", script, 1, d.key}, args...)...)}
+		if replicas <= 0 {
+			if err := d.client.Process(ctx, cmd); err != nil {
+				return answer{}, err
+			}
+			return parse(cmd.Val())
+		}
+		n, err := d.evalAndWait(ctx, cmd, replicas)
+		if cmd.Err() != nil {
+			return answer{}, cmd.Err()
+		}
+		a, parseErr := parse(cmd.Val())
+		if a.status == done {
+			// Where the script has written nothing it does not matter what the
+			// replicas have.
+			parseErr = errors.Join(parseErr, err)
+		}
+		a.replicas = n
+		return a, parseErr
+	})
+}
+
+// evalAndWait sends WAIT after a command on the same connection, and returns how
+// many replicas have what it wrote.
+func (d *Decider) evalAndWait(ctx context.Context, cmd redis.Cmder, replicas int) (int64, error) {
+	client, err := d.master(ctx)
+	if err != nil {
+		cmd.SetErr(err)
+		return 0, err
+	}
+	pipe := client.Pipeline()
+	_ = pipe.Process(ctx, cmd)
+	wait := pipe.Do(ctx, "wait", replicas, max(d.opts.WaitTimeout, time.Millisecond).Milliseconds())
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	if moved(cmd.Err()) {
+		if c, ok := d.client.(*redis.ClusterClient); ok {
+			c.ReloadState(ctx) // the next one will find it
+		}
+	}
+	n, err := wait.Int64()
+	if err != nil {
+		return 0, fmt.Errorf("it is written, but whether the replicas have it (WAIT) is not known: %w", err)
+	}
+	return n, nil
+}
+
+// clusterClient is what finds the master of a key.
+type clusterClient interface {
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+}
+
+// master returns the client of the one server that has the key.
+func (d *Decider) master(ctx context.Context) (redis.UniversalClient, error) {
+	if c, ok := d.client.(clusterClient); ok {
+		return c.MasterForKey(ctx, d.key)
+	}
+	return d.client, nil
+}
+
+func parse(v any) (answer, error) {
+	a, ok := v.([]any)
+	if !ok || len(a) != 3 {
+		return answer{}, fmt.Errorf("the script's answer is %v, not three values", v)
+	}
+	n, ok1 := a[0].(int64)
+	ver, ok2 := a[1].(string)
+	rec, ok3 := a[2].(string)
+	if !ok1 || !ok2 || !ok3 {
+		return answer{}, fmt.Errorf("the script's answer is %v: not a number and two texts", v)
+	}
+	return answer{status: status(n), version: version(ver), record: rec}, nil
+}
