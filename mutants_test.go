@@ -1,0 +1,134 @@
+package leaderelection_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// mutants are deliberate breakages of this package, each with the named tests that
+// must notice it: a test that lets its mutant pass guards nothing. (The simulation
+// has its own.) Where a change moves the text that a mutant replaces, move the
+// mutant along.
+var mutants = []struct {
+	name     string
+	file     string
+	old, new string
+	caughtBy string // a regular expression of test names
+}{
+	{name: "no skew margin for the challenger", file: "campaign.go",
+		old: "return e.TermExpiry.Add(c.cfg.MaxClockSkew)", new: "return e.TermExpiry", caughtBy: "TestRule05Challenger|TestRule06"},
+	{name: "view not cut by the skew", file: "writes.go",
+		old: "e.TermExpiry.Add(-c.cfg.MaxClockSkew))", new: "e.TermExpiry)", caughtBy: "TestRule02ViewEnds"},
+	{name: "monotonic end not cut by the skew", file: "writes.go",
+		old: "c.cfg.TermLength-c.cfg.MaxClockSkew, e.Term", new: "c.cfg.TermLength, e.Term", caughtBy: "TestRule02WallClockSetBack"},
+	{name: "any own record confirms a write", file: "writes.go",
+		old: "a.expiry.Equal(e.TermExpiry) && a.start >= r.confirmed", new: "a.start >= r.confirmed", caughtBy: "TestRule08Own"},
+	{name: "TermExpiry shrinks", file: "writes.go",
+		old: "	if e.TermExpiry.Before(r.expiry) {\n		e.TermExpiry = r.expiry\n	}", new: "", caughtBy: "TestRule01"},
+	{name: "term counted from the answer", file: "writes.go",
+		old: "now.wall.Add(c.cfg.TermLength).UTC()", new: "now.wall.Add(c.cfg.TermLength + c.cfg.MaxClockSkew).UTC()", caughtBy: "TestRule01"},
+	{name: "released before the callbacks returned", file: "reign.go",
+		old: "	if r.callbacks > 0 {\n		return\n	}\n", new: "", caughtBy: "TestContractOnElected|TestRule13Drain"},
+	{name: "view alive at the release", file: "reign.go",
+		old: "	r.view.end()\n	r.ousting()\n	c.reign", new: "	r.ousting()\n	c.reign", caughtBy: "TestRule13DrainsBefore"},
+	{name: "contest while callbacks run", file: "campaign.go",
+		old: "if c.reign != nil || !c.wants(wake.now) {", new: "if !c.wants(wake.now) {", caughtBy: "TestRule05NoContest"},
+	{name: "wall clock ignored", file: "timeview.go",
+		old: "return now.UnixNano() < s.wallNS", new: "return true", caughtBy: "TestRule02Suspended"},
+	{name: "monotonic clock ignored", file: "timeview.go",
+		old: "if t.mono.Monotonic() >= s.elapsed {", new: "if false {", caughtBy: "TestRule02WallClockSetBack"},
+	{name: "no latch", file: "timeview.go",
+		old: "		if t.state.CompareAndSwap(s, &end) {\n			return false\n		}\n	}\n}\n\n// before", new: "		_ = end\n		return false\n	}\n}\n\n// before", caughtBy: "TestRule03"},
+	{name: "older records believed", file: "follow.go",
+		old: "newer := f.known == nil || e.Compare(f.known) > 0", new: "newer := true", caughtBy: "TestRule07Older"},
+	{name: "contested without reading again", file: "campaign.go",
+		old: "(f.base.Vacant() || !f.readAt.Before(at))", new: "true", caughtBy: "TestRule05Reads"},
+	{name: "contested by what was known before", file: "campaign.go",
+		old: "return !f.unsure && !f.baseAt.wall.Before(at) &&", new: "return !f.unsure &&", caughtBy: "TestRule05Reads"},
+	{name: "number from the record alone", file: "writes.go",
+		old: "ElectionNumber:   c.maxSeen + 1", new: "ElectionNumber:   c.f.base.ElectionNumber + 1", caughtBy: "TestRule10Numbers"},
+	{name: "number bumped by extensions", file: "writes.go",
+		old: "	e.ElectionNumber = r.number\n", new: "", caughtBy: "TestRule08LostAnswer|TestRule11Extends|TestRule12Standbys"},
+	{name: "LeaderID trusted for Incarnation", file: "writes.go",
+		old: "case news, e.ElectionNumber == r.number && e.Incarnation != c.incarnation:", new: "case news && e.LeaderID != c.cfg.LeaderID:", caughtBy: "TestRule09Ousted"},
+	{name: "lost race taken for a loss", file: "writes.go",
+		old: "	c.f.unsure = true\n	c.writes.failed(a.start.mono)\n", new: "	c.f.unsure = true\n	c.writes.failed(a.start.mono)\n	if c.reign != nil && errors.Is(a.err, ErrLostRace) {\n		c.endReign(a.now, ErrOusted)\n	}\n", caughtBy: "TestRule09ErrLostRace"},
+	{name: "lost answer taken for a loss", file: "writes.go",
+		old: "	c.f.unsure = true\n	c.writes.failed(a.start.mono)\n", new: "	c.f.unsure = true\n	c.writes.failed(a.start.mono)\n	if c.reign != nil {\n		c.endReign(a.now, ErrOusted)\n	}\n", caughtBy: "TestRule08LostAnswerIs"},
+	{name: "extension over another's record", file: "writes.go",
+		old: "b.Incarnation == c.incarnation || !now.wall.Before(c.claimableAt(b))", new: "b.Incarnation != \"\" || !now.wall.Before(c.claimableAt(b))", caughtBy: "TestRule10NoExtension"},
+	{name: "reign by an acquisition that comes too late", file: "reign.go",
+		old: "	if !r.view.ValueInFuture() {\n", new: "	if false {\n", caughtBy: "TestRule08Acquisition"},
+	{name: "reign while stopping", file: "writes.go",
+		old: "		if c.wants(now) {\n			c.beginReign(now, a)", new: "		if true {\n			c.beginReign(now, a)", caughtBy: "TestRule14"},
+	{name: "ctx ends only with the store's answer", file: "reign.go",
+		old: "if !r.over && !r.view.ValueInFuture() {", new: "if !r.over && c.f.call == nil && c.f.hanging == 0 && !r.view.ValueInFuture() {", caughtBy: "TestRule04"},
+	{name: "Transfer cuts the term", file: "handover.go",
+		old: "	wish.Extension++\n", new: "	wish.Extension++\n	wish.TermExpiry = now\n", caughtBy: "TestRule18TransferFrom"},
+	{name: "Transfer does not raise the order", file: "handover.go",
+		old: "	wish.Extension++\n", new: "", caughtBy: "TestRule18TransferFrom"},
+	{name: "no sitting out", file: "campaign.go",
+		old: "(now.mono >= c.sitOut || c.named())", new: "true", caughtBy: "TestRule15"},
+	{name: "no reservation for the Successor", file: "writes.go",
+		old: "		e.TermExpiry = e.TermExpiry.Add(c.cfg.TermLength)\n", new: "", caughtBy: "TestRule19Reservation"},
+	{name: "late health counts", file: "health.go",
+		old: "	if k.late {\n", new: "	if false {\n", caughtBy: "TestRule16"},
+	{name: "hanging calls pile up", file: "follow.go",
+		old: "return f.hanging < maxAbandoned", new: "return true", caughtBy: "TestRule11Hung"},
+	{name: "no back-off", file: "loop.go",
+		old: "r.notBefore = max(r.notBefore, start+pause)", new: "_ = pause", caughtBy: "TestRule11Outages"},
+	{name: "second cause, second OnOusting", file: "reign.go",
+		old: "	if r.cause != nil {\n		return\n	}\n	r.cause = cause", new: "	r.cause = cause", caughtBy: "TestContractOneCause"},
+}
+
+// TestMutants builds each mutant and runs the tests that must catch it.
+func TestMutants(t *testing.T) {
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := make(chan struct{}, 2)
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			running <- struct{}{}
+			defer func() { <-running }()
+			source, err := os.ReadFile(m.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Count(string(source), m.old) != 1 {
+				t.Fatalf("%s has %d places that read\n%s\nMove the mutant along with the code.", m.file, strings.Count(string(source), m.old), m.old)
+			}
+			broken := filepath.Join(t.TempDir(), m.file)
+			if err := os.WriteFile(broken, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			overlay := filepath.Join(t.TempDir(), "overlay.json")
+			replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(dir, m.file): broken}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(overlay, replace, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-overlay="+overlay, "-timeout=12s", "-run=^("+m.caughtBy+")", ".").CombinedOutput()
+			failed := regexp.MustCompile(`(?m)^--- FAIL: (\w+)`).FindStringSubmatch(string(out))
+			switch {
+			case err == nil:
+				t.Errorf("survived %s", m.caughtBy)
+			case failed != nil:
+				t.Logf("caught by %s", failed[1])
+			case strings.Contains(string(out), "panic: test timed out"):
+				t.Log("caught by the deadline: it never came to rest")
+			default:
+				t.Errorf("the mutant did not run: %v\n%s", err, out[:min(len(out), 2000)])
+			}
+		})
+	}
+}
