@@ -16,11 +16,10 @@ type answer struct {
 	w      http.ResponseWriter
 	view   *leaderelection.TimeView
 	gate   *gate
-	before http.Header // w's header before the handler was called; nil: none
-	code   int         // zero: not yet said
+	buf    *buffer // while state is held
+	code   int16 // zero: not yet said
 	state  state
 	broken bool // a part has left, and no more will
-	buf    *buffer
 }
 
 type state uint8
@@ -35,11 +34,27 @@ const (
 // buffer is what an answer is held back in: as much as net/http's own server
 // holds back anyway.
 type buffer struct {
-	n     int
-	bytes [2048]byte
+	before http.Header // the header before the handler was called; nil: none
+	n      int
+	bytes  [2048]byte
+	unused []answer
 }
 
 var bufferPool = sync.Pool{New: func() any { return new(buffer) }}
+
+// newAnswer returns one with a buffer. Answers are made by the dozen and never
+// used again: a handler may have kept one, and must not reach another client by
+// it.
+func newAnswer() *answer {
+	b := bufferPool.Get().(*buffer)
+	if len(b.unused) == 0 {
+		b.unused = make([]answer, 16)
+	}
+	a := &b.unused[0]
+	b.unused, b.n = b.unused[1:], 0
+	a.buf = b
+	return a
+}
 
 // Header is the header map of the wrapped ResponseWriter.
 func (a *answer) Header() http.Header { return a.w.Header() }
@@ -61,17 +76,17 @@ func (a *answer) WriteHeader(code int) {
 		}
 		return
 	}
-	a.code = code
+	if code < 100 || code > 999 {
+		a.w.WriteHeader(code) // which panics, as it should
+		return
+	}
+	a.code = int16(code)
 }
 
 // Write holds p back, or passes it on while the view lasts.
 func (a *answer) Write(p []byte) (int, error) {
 	if a.state == held {
-		if a.buf == nil && len(p) <= len(buffer{}.bytes) {
-			a.buf = bufferPool.Get().(*buffer)
-			a.buf.n = 0
-		}
-		if a.buf != nil && a.buf.n+len(p) <= len(a.buf.bytes) {
+		if a.buf.n+len(p) <= len(a.buf.bytes) {
 			a.buf.n += copy(a.buf.bytes[a.buf.n:], p)
 			return len(p), nil
 		}
@@ -105,10 +120,10 @@ func (a *answer) allowed() error {
 func (a *answer) commit() error {
 	if !a.view.ValueInFuture() {
 		a.state = lost
-		a.free()
 		h := a.w.Header()
 		clear(h)
-		maps.Copy(h, a.before)
+		maps.Copy(h, a.buf.before)
+		a.free()
 		h.Set(notLeading, lostLeadership)
 		no := a.gate.refusal()
 		no.why = "this process has ceased to lead while it worked on the request, which may have taken effect"
@@ -117,21 +132,21 @@ func (a *answer) commit() error {
 	}
 	a.state = passed
 	if a.code != 0 {
-		a.w.WriteHeader(a.code)
+		a.w.WriteHeader(int(a.code))
 	}
-	if a.buf == nil {
-		return nil
+	var err error
+	if a.buf.n > 0 {
+		_, err = a.w.Write(a.buf.bytes[:a.buf.n])
 	}
-	_, err := a.w.Write(a.buf.bytes[:a.buf.n])
 	a.free()
 	return err
 }
 
+// free gives the buffer back.
 func (a *answer) free() {
-	if a.buf != nil {
-		bufferPool.Put(a.buf)
-		a.buf = nil
-	}
+	a.buf.before = nil
+	bufferPool.Put(a.buf)
+	a.buf = nil
 }
 
 // finish lets the answer go when the handler has returned. It panics, as net/http
@@ -175,8 +190,10 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if a.state == held {
+		a.free()
+	}
 	a.state = taken
-	a.free()
 	gated := &gatedConn{Conn: conn, view: a.view}
 	return gated, bufio.NewReadWriter(rw.Reader, bufio.NewWriter(gated)), nil
 }

@@ -99,9 +99,10 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		g.refusal().answer(w)
 		return
 	}
-	a := &answer{w: w, view: view, gate: g}
+	a := newAnswer()
+	a.w, a.view, a.gate = w, view, g
 	if h := w.Header(); len(h) > 0 {
-		a.before = h.Clone()
+		a.buf.before = h.Clone()
 	}
 	next.ServeHTTP(a, r)
 	a.finish()

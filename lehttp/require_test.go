@@ -69,11 +69,14 @@ func TestUnsafeRequestAsksTheViewFirst(t *testing.T) {
 // Whatever a handler does, nothing of its answer leaves once the view is over.
 func TestAnswerIsThrownAwayWhenLeadershipIsLost(t *testing.T) {
 	for name, handle := range map[string]func(w http.ResponseWriter, over func()){
-		"nothing":     func(w http.ResponseWriter, over func()) { over() },
-		"write":       func(w http.ResponseWriter, over func()) { _, _ = io.WriteString(w, "secret"); over() },
-		"late write":  func(w http.ResponseWriter, over func()) { over(); _, _ = io.WriteString(w, "secret") },
-		"header":      func(w http.ResponseWriter, over func()) { w.WriteHeader(http.StatusCreated); over() },
-		"large write": func(w http.ResponseWriter, over func()) { over(); _, _ = io.WriteString(w, strings.Repeat("secret", 1000)) },
+		"nothing":    func(w http.ResponseWriter, over func()) { over() },
+		"write":      func(w http.ResponseWriter, over func()) { _, _ = io.WriteString(w, "secret"); over() },
+		"late write": func(w http.ResponseWriter, over func()) { over(); _, _ = io.WriteString(w, "secret") },
+		"header":     func(w http.ResponseWriter, over func()) { w.WriteHeader(http.StatusCreated); over() },
+		"large write": func(w http.ResponseWriter, over func()) {
+			over()
+			_, _ = io.WriteString(w, strings.Repeat("secret", 1000))
+		},
 		"small and large": func(w http.ResponseWriter, over func()) {
 			_, _ = io.WriteString(w, "secret")
 			over()
