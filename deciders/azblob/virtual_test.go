@@ -11,6 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/httpsim"
 )
 
 // over returns the real client, with its default retries, over c.
@@ -37,11 +38,12 @@ func TestFakeIsLikeTheService(t *testing.T) {
 	})
 }
 
-func TestElections(t *testing.T) {
-	httpfault.Elections(t, httpfault.Store{
+// overHTTP is the real client over an imitation.
+func overHTTP(t *testing.T, opts *azblob.Options) httpfault.Store {
+	return httpfault.Store{
 		Serve: func() http.Handler { return newFake() },
 		Decider: func(c *http.Client) leaderelection.RaceDecider {
-			return azblob.NewDecider(over(t, c), containerName, "one", nil)
+			return azblob.NewDecider(over(t, c), containerName, "one", opts)
 		},
 		Writes: func(r *http.Request) bool { return r.Method == http.MethodPut },
 		Busy: map[string]httpfault.Fault{
@@ -51,5 +53,14 @@ func TestElections(t *testing.T) {
 			"TooManyRequests":   refusal(http.StatusTooManyRequests, "TooManyRequests"),
 			"BeingDeleted":      refusal(http.StatusConflict, "ContainerBeingDeleted"),
 		},
-	})
+	}
+}
+
+func TestElections(t *testing.T) { httpfault.Elections(t, overHTTP(t, nil)) }
+
+// Whole elections by seed, with faults on HTTP.
+func TestSeeds(t *testing.T) { httpsim.Seeds(t, overHTTP(t, nil), 100) }
+
+func TestSeedsWithNativeLease(t *testing.T) {
+	httpsim.Seeds(t, overHTTP(t, &azblob.Options{NativeLease: &azblob.NativeLease{}}), 100)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/httpsim"
 )
 
 const bucket = "elections"
@@ -46,8 +47,9 @@ func refusal(status int, reason string) httpfault.Fault {
 	}
 }
 
-func TestElections(t *testing.T) {
-	httpfault.Elections(t, httpfault.Store{
+// overHTTP is the real client over the emulator.
+func overHTTP(t *testing.T) httpfault.Store {
+	return httpfault.Store{
 		Serve:   func() http.Handler { return serve(t) },
 		Decider: func(c *http.Client) leaderelection.RaceDecider { return decider(t, c) },
 		Writes:  func(r *http.Request) bool { return r.Method == http.MethodPost },
@@ -59,5 +61,10 @@ func TestElections(t *testing.T) {
 			"Conflict":       refusal(http.StatusConflict, "conflict"),
 			"RequestTimeout": refusal(http.StatusRequestTimeout, "uploadBrokenConnection"),
 		},
-	})
+	}
 }
+
+func TestElections(t *testing.T) { httpfault.Elections(t, overHTTP(t)) }
+
+// Whole elections by seed, with faults on HTTP.
+func TestSeeds(t *testing.T) { httpsim.Seeds(t, overHTTP(t), 100) }
