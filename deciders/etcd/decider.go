@@ -69,6 +69,7 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -150,9 +151,11 @@ func (d *Decider) Close() error {
 // ReadCurrent implements leaderelection.RaceDecider. It is linearizable: never
 // stale.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	if err := d.before(ctx); err != nil {
+	end, err := d.before(ctx)
+	if err != nil {
 		return nil, d.failed(ctx, "reading", err)
 	}
+	defer end()
 	e, _, err := d.read(ctx)
 	return e, err
 }
@@ -171,9 +174,11 @@ func (d *Decider) read(ctx context.Context) (*leaderelection.RaceEntry, int64, e
 // is a leaderelection.LostRaceError with the current record, which the same
 // transaction reads.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	if err := d.before(ctx); err != nil {
+	end, err := d.before(ctx)
+	if err != nil {
 		return nil, d.failed(ctx, "writing", err)
 	}
+	defer end()
 	at := version(0)
 	if entry != nil && entry.Token != nil {
 		v, ours := entry.Token.(version)
@@ -223,20 +228,25 @@ func (d *Decider) entry(kvs []*mvccpb.KeyValue) (*leaderelection.RaceEntry, erro
 	return e, nil
 }
 
-// before is what each request begins with. A connection that could not be made
-// is tried again at once: gRPC's own pauses between attempts grow to two minutes,
-// eight terms.
-func (d *Decider) before(ctx context.Context) error {
+// before is what each request begins with. The caller calls end when it is over.
+func (d *Decider) before(ctx context.Context) (end func(), err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return nil, err
 	}
 	if d.key == "" {
-		return fmt.Errorf("etcd has no empty key; give the election a name: %w", leaderelection.ErrPermanent)
+		return nil, fmt.Errorf("etcd has no empty key; give the election a name: %w", leaderelection.ErrPermanent)
 	}
-	if conn := d.client.ActiveConnection(); conn != nil && conn.GetState() == connectivity.TransientFailure {
-		conn.ResetConnectBackoff()
+	if d.connectionState() == connectivity.Ready {
+		return func() {}, nil
 	}
-	return nil
+	// Etcd's client lets a request wait for a connection.
+	ctx, cancel := context.WithCancel(ctx)
+	var hastening sync.WaitGroup
+	hastening.Go(func() { hasten(ctx, d.client.ActiveConnection()) })
+	return func() {
+		cancel()
+		hastening.Wait()
+	}, nil
 }
 
 // place is where the record is, for errors.

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/c8e606e4/leaderelection"
@@ -44,9 +46,11 @@ func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEnt
 // has been compacted. It returns when yield has returned false, and else with an
 // error.
 func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
-	if err := d.before(ctx); err != nil {
+	end, err := d.before(ctx)
+	if err != nil {
 		return d.failed(ctx, "watching", err)
 	}
+	end() // the guard does as much
 	for {
 		e, at, err := d.read(ctx)
 		if err != nil {
@@ -92,8 +96,9 @@ func (d *Decider) watch(ctx context.Context, from int64, yield func(*leaderelect
 	return false, d.failed(ctx, "watching", errFeedEnded)
 }
 
-// guard ends the feed where the connection is gone for longer than the grace.
-// Etcd's client alone would wait for it, silently, for as long as it takes.
+// guard ends the feed where the connection is gone for longer than the grace, and
+// until then does what it can to have it back. Etcd's client alone would wait for it,
+// silently, for as long as it takes.
 func (d *Decider) guard(ctx context.Context, end context.CancelCauseFunc) {
 	conn := d.client.ActiveConnection()
 	if conn == nil {
@@ -106,18 +111,44 @@ func (d *Decider) guard(ctx context.Context, end context.CancelCauseFunc) {
 			}
 		}
 		grace, cancel := context.WithTimeout(ctx, d.grace)
-		for s := conn.GetState(); s != connectivity.Ready; s = conn.GetState() {
-			if s == connectivity.Idle {
-				conn.Connect() // a feed wants news, and has nothing to send
-			}
-			if s == connectivity.Shutdown || !conn.WaitForStateChange(grace, s) {
-				cancel()
-				if ctx.Err() == nil {
-					end(fmt.Errorf("%w (%s for more than %v)", errNoConnection, s, d.grace))
-				}
-				return
-			}
+		s := hasten(grace, conn)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case s != connectivity.Ready:
+			end(fmt.Errorf("%w (%s for more than %v)", errNoConnection, s, d.grace))
+			return
+		}
+	}
+}
+
+// reconnectPause is how long hasten waits between attempts.
+const reconnectPause = 250 * time.Millisecond
+
+// hasten has the client try again and again for a connection, until there is one or
+// ctx ends, and returns how it stands. By itself gRPC would pause between attempts for
+// longer and longer, up to two minutes: eight terms.
+func hasten(ctx context.Context, conn *grpc.ClientConn) connectivity.State {
+	for {
+		s := conn.GetState()
+		switch s {
+		case connectivity.Ready, connectivity.Shutdown:
+			return s
+		case connectivity.Idle:
+			conn.Connect()
+		case connectivity.TransientFailure:
+			conn.ResetConnectBackoff()
+		}
+		// The whole pause, through whatever states: an attempt that is refused
+		// at once must not be followed by the next one at once.
+		pause, cancel := context.WithTimeout(ctx, reconnectPause)
+		for s != connectivity.Ready && conn.WaitForStateChange(pause, s) {
+			s = conn.GetState()
 		}
 		cancel()
+		if ctx.Err() != nil {
+			return conn.GetState()
+		}
 	}
 }

@@ -171,7 +171,12 @@ func parameters(cfg *clientv3.Config, secure bool, q url.Values) (*Options, erro
 		}
 		return opts, nil
 	}
-	cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: files.name}
+	cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if files.name != "" {
+		// In tls.Config it would have no effect: etcd's client sets each
+		// endpoint's own host.
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(files.name))
+	}
 	if files.cacert != "" {
 		pem, err := os.ReadFile(files.cacert)
 		if err != nil {

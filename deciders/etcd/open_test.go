@@ -1,0 +1,224 @@
+package etcd_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"maps"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+func TestOpen(t *testing.T) {
+	server := stores.Etcd(t)
+	c := client(t, server.Endpoint)
+	for address, key := range map[string]string{
+		"etcd://" + server.Endpoint + "/web":                                   "web",
+		"etcd://" + server.Endpoint + "//elections/web?feed_grace=250ms":       "/elections/web",
+		"etcd://" + server.Endpoint + ",127.0.0.1:1/elections%2Fa%20b%3Fc":     "elections/a b?c",
+		"etcd://ignored:secret@" + server.Endpoint + "/without/authentication": "without/authentication",
+	} {
+		d := opened(t, address)
+		write(t, d, 1, read(t, d).Token)
+		if got, err := c.Get(t.Context(), key); err != nil || got.Count != 1 {
+			t.Errorf("%s: key %q: %v, %v", address, key, got, err)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for address, words := range map[string]string{
+		"https://h:2379/k":                       "scheme",
+		"etcd:///k":                              "host",
+		"etcd://h:2379":                          "key",
+		"etcd://h:2379/":                         "key",
+		"etcd://,h:2379/k":                       "no name",
+		"etcd://h/k#x":                           "%23",
+		"etcd://h/k?frobnicate=1":                "frobnicate",
+		"etcd://h/k?feed_grace=soon":             "feed_grace",
+		"etcd://h/k?feed_grace=-1s":              "feed_grace",
+		"etcd://h/k?feed_grace=1s&feed_grace=2s": "feed_grace",
+		"etcd://h/k?cacert=/no/such/file":        "etcds://",
+		"etcds://h/k?cacert=/no/such/file":       "/no/such/file",
+		"etcds://h/k?cacert=/dev/null":           "PEM",
+		"etcds://h/k?cert=/no/such/file":         "cert",
+		"etcd://me:s3cret@h/k?frobnicate=1":      "xxxxx",
+		"etcd://me:s3cret@h/k?frobnicate=s3cret": "frobnicate",
+	} {
+		_, err := open(t.Context(), address)
+		permanent(t, err, words)
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("a secret in the error: %v", err)
+		}
+	}
+}
+
+// A password makes Open log in, which obeys ctx.
+func TestOpenWithoutServer(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err := open(ctx, "etcd://me:s3cret@127.0.0.1:1/k")
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("Open: %v", err)
+	}
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// With etcd's authentication on: what each user may do, and what the others are told.
+func TestAuthentication(t *testing.T) {
+	server := stores.Etcd(t)
+	c := client(t, server.Endpoint)
+	do := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := t.Context()
+	do(c.RoleAdd(ctx, "root"))
+	do(c.UserAdd(ctx, "root", "r"))
+	do(c.UserGrantRole(ctx, "root", "root"))
+	for user, may := range map[string]clientv3.PermissionType{"candidate": clientv3.PermissionType(clientv3.PermReadWrite), "observer": clientv3.PermissionType(clientv3.PermRead)} {
+		do(c.RoleAdd(ctx, user))
+		do(c.RoleGrantPermission(ctx, user, "web", "", may))
+		do(c.UserAdd(ctx, user, "pass/"+user))
+		do(c.UserGrantRole(ctx, user, user))
+	}
+	do(c.UserAdd(ctx, "nobody", "n"))
+	do(c.AuthEnable(ctx))
+
+	at := func(user string) string {
+		u := url.URL{Scheme: "etcd", Host: server.Endpoint, Path: "/web"}
+		if user != "" {
+			u.User = url.UserPassword(user, "pass/"+user)
+		}
+		return u.String()
+	}
+	candidate, observer := opened(t, at("candidate")), opened(t, at("observer"))
+	feed := follow(t, observer)
+	next(t, feed)
+	write(t, candidate, 1, read(t, candidate).Token)
+	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 {
+		t.Errorf("the observer's feed yields %+v", n)
+	}
+	_, err := observer.WriteEntry(ctx, state(2, read(t, observer).Token))
+	permanent(t, err, "permission denied", "grant", `"web"`)
+
+	t.Setenv("ETCDCTL_USER", "candidate:pass/candidate")
+	write(t, opened(t, at("")), 2, read(t, candidate).Token)
+	t.Setenv("ETCDCTL_USER", "candidate")
+	t.Setenv("ETCDCTL_PASSWORD", "pass/candidate")
+	write(t, opened(t, at("")), 3, read(t, candidate).Token)
+	t.Setenv("ETCDCTL_USER", "")
+
+	_, err = opened(t, at("")).ReadCurrent(ctx)
+	permanent(t, err, "user")
+	if n := next(t, follow(t, opened(t, at("")))); !errors.Is(n.err, leaderelection.ErrPermanent) {
+		t.Errorf("the feed of nobody in particular yields %+v", n)
+	}
+	nobody := url.URL{Scheme: "etcd", Host: server.Endpoint, Path: "/web", User: url.UserPassword("nobody", "n")}
+	_, err = opened(t, nobody.String()).ReadCurrent(ctx)
+	permanent(t, err, "permission denied")
+	nobody.User = url.UserPassword("nobody", "s3cret")
+	_, err = open(ctx, nobody.String())
+	permanent(t, err, "password")
+	if strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("a secret in the error: %v", err)
+	}
+}
+
+// With TLS both ways: a client without a certificate, or without the authority, gets
+// nowhere, and is told where to look.
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	certificates(t, dir)
+	file := func(name string) string { return filepath.Join(dir, name) }
+	server := stores.Etcd(t, "-cert", file("server.pem"), "-key", file("server.key"), "-cacert", file("ca.pem"))
+	query := url.Values{"cacert": {file("ca.pem")}, "cert": {file("client.pem")}, "cert_key": {file("client.key")}}
+	at := "etcds://" + server.Endpoint + "/web?"
+	d := opened(t, at+query.Encode())
+	write(t, d, 1, read(t, d).Token)
+	feed := follow(t, d)
+	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 {
+		t.Errorf("the feed yields %+v", n)
+	}
+	query.Set("server_name", "localhost")
+	read(t, opened(t, at+query.Encode()))
+
+	for name, without := range map[string][]string{"another name": {}, "no certificate": {"cert", "cert_key"}, "no authority": {"cacert"}} {
+		q := maps.Clone(query)
+		for _, parameter := range without {
+			q.Del(parameter)
+		}
+		if name == "another name" {
+			q.Set("server_name", "elsewhere.example")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := opened(t, at+q.Encode()).ReadCurrent(ctx)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		says(t, err, "TLS")
+	}
+}
+
+// certificates writes an authority's and two certificates of it: a server's for
+// 127.0.0.1 and localhost, and a client's.
+func certificates(t *testing.T, dir string) {
+	caKey, caCert := certificate(t, dir, "ca", nil, nil)
+	certificate(t, dir, "server", caKey, caCert)
+	certificate(t, dir, "client", caKey, caCert)
+}
+
+func certificate(t *testing.T, dir, name string, by *ecdsa.PrivateKey, parent *x509.Certificate) (*ecdsa.PrivateKey, *x509.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
+	c := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	if by == nil {
+		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
+		by, parent = key, c
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name + ".key": {Type: "EC PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return key, c
+}
