@@ -17,7 +17,7 @@ type answer struct {
 	view   *leaderelection.TimeView
 	gate   *gate
 	buf    *buffer // while state is held
-	code   int16 // zero: not yet said
+	code   int16   // zero: not yet said
 	state  state
 	broken bool // a part has left, and no more will
 }
