@@ -37,19 +37,30 @@ func newClient(t testing.TB, endpoint string, change ...func(*dynamodb.Options))
 	return dynamodb.New(o)
 }
 
-// emulators are the servers that all tests here run on.
-var emulators = []struct {
-	name  string
-	start func(testing.TB) string
-}{
-	{"dynalite", stores.Dynalite},
-	{"DynamoDBLocal", stores.DynamoDBLocal},
-}
-
-// onEach runs test on each emulator, each started once.
-func onEach(t *testing.T, test func(t *testing.T, endpoint string)) {
-	for _, e := range emulators {
-		t.Run(e.name, func(t *testing.T) { test(t, e.start(t)) })
+// TestEmulators runs what follows on each emulator, which is started once.
+func TestEmulators(t *testing.T) {
+	for _, e := range []struct {
+		name  string
+		start func(testing.TB) string
+	}{
+		{"dynalite", stores.Dynalite},
+		{"DynamoDBLocal", stores.DynamoDBLocal},
+	} {
+		t.Run(e.name, func(t *testing.T) {
+			endpoint := e.start(t)
+			for _, test := range []struct {
+				name string
+				run  func(t *testing.T, endpoint string)
+			}{
+				{"Conformance", conformance},
+				{"ItemThatIsNotOurs", itemThatIsNotOurs},
+				{"WhatIsWritten", whatIsWritten},
+				{"WrongPlace", wrongPlace},
+				{"Open", openByURL},
+			} {
+				t.Run(test.name, func(t *testing.T) { test.run(t, endpoint) })
+			}
+		})
 	}
 }
 
@@ -68,25 +79,22 @@ func TestConformanceOfTheFake(t *testing.T) {
 	}
 }
 
-func TestConformance(t *testing.T) {
-	layouts := []struct {
+func conformance(t *testing.T, endpoint string) {
+	for i, l := range []struct {
 		name string
 		o    dynamo.Options
 	}{
 		{"Defaults", dynamo.Options{CreateTable: true}},
 		{"SortKey", dynamo.Options{PartitionKey: "PK", SortKey: "SK", SortValue: "leader", CreateTable: true}},
-	}
-	onEach(t, func(t *testing.T, endpoint string) {
-		for i, l := range layouts {
-			t.Run(l.name, func(t *testing.T) {
-				var elections atomic.Int64
-				decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
-					key := fmt.Sprintf("team/%d ü", elections.Add(1))
-					return func() leaderelection.RaceDecider {
-						return dynamo.NewDecider(newClient(t, endpoint), fmt.Sprintf("elections-%d", i), key, &l.o)
-					}
-				})
+	} {
+		t.Run(l.name, func(t *testing.T) {
+			var elections atomic.Int64
+			decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+				key := fmt.Sprintf("team/%d ü", elections.Add(1))
+				return func() leaderelection.RaceDecider {
+					return dynamo.NewDecider(newClient(t, endpoint), fmt.Sprintf("conformance-%d", i), key, &l.o)
+				}
 			})
-		}
-	})
+		})
+	}
 }

@@ -80,120 +80,114 @@ type attributes = map[string]types.AttributeValue
 
 func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 
-func TestItemThatIsNotOurs(t *testing.T) {
+func itemThatIsNotOurs(t *testing.T, endpoint string) {
 	const whole = `{"leaderelection":1,"leader_id":"a","term_expiry":"2026-11-21T11:24:05Z","term_length":"15s","election_number":7,"extension":12,"incarnation":"i"}`
-	onEach(t, func(t *testing.T, endpoint string) {
-		client := newClient(t, endpoint)
-		table := "shared"
-		makeTable(t, client, table, "key:S")
-		for name, item := range map[string]attributes{
-			"Other":         {"name": str("somebody's")},
-			"KeyAlone":      {},
-			"NoVersion":     {"record": str(whole)},
-			"NoRecord":      {"version": str("7.12.x")},
-			"RecordNumber":  {"record": &types.AttributeValueMemberN{Value: "1"}, "version": str("7.12.x")},
-			"VersionNumber": {"record": str(whole), "version": &types.AttributeValueMemberN{Value: "7"}},
-			"Text":          {"record": str("hello"), "version": str("7.12.x")},
-			"Truncated":     {"record": str(whole[:len(whole)/2]), "version": str("7.12.x")},
-			"NewerFormat":   {"record": str(strings.Replace(whole, `n":1`, `n":2`, 1)), "version": str("7.12.x")},
-			"UnknownField":  {"record": str(strings.Replace(whole, "{", `{"lock":true,`, 1)), "version": str("7.12.x")},
-			"MoreOfIt":      {"record": str(whole), "version": str("7.12.x"), "owner": str("me")},
-			"Expiry":        {"record": str(whole), "version": str("7.12.x"), "ttl": &types.AttributeValueMemberN{Value: "1"}},
-		} {
-			t.Run(name, func(t *testing.T) {
-				item = maps.Clone(item)
-				item["key"] = str(name)
-				if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: item}); err != nil {
-					t.Fatal(err)
-				}
-				d := dynamo.NewDecider(client, table, name, nil)
-				_, err := d.ReadCurrent(t.Context())
-				if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), table) || !strings.Contains(err.Error(), name) {
-					t.Errorf("ReadCurrent: %v, want an error that wraps ErrPermanent and names %s and %s", err, table, name)
-				}
-				if _, err := d.WriteEntry(t.Context(), &first); !errors.Is(err, leaderelection.ErrLostRace) && !errors.Is(err, leaderelection.ErrPermanent) {
-					t.Errorf("WriteEntry: %v, want a refusal", err)
-				}
-				ends(t, d)
-				out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: attributes{"key": str(name)}})
-				if err != nil || !reflect.DeepEqual(out.Item, item) {
-					t.Errorf("the item is now %v, %v", out.Item, err)
-				}
-			})
-		}
-	})
+	client := newClient(t, endpoint)
+	table := "shared"
+	makeTable(t, client, table, "key:S")
+	for name, item := range map[string]attributes{
+		"Other":         {"name": str("somebody's")},
+		"KeyAlone":      {},
+		"NoVersion":     {"record": str(whole)},
+		"NoRecord":      {"version": str("7.12.x")},
+		"RecordNumber":  {"record": &types.AttributeValueMemberN{Value: "1"}, "version": str("7.12.x")},
+		"VersionNumber": {"record": str(whole), "version": &types.AttributeValueMemberN{Value: "7"}},
+		"Text":          {"record": str("hello"), "version": str("7.12.x")},
+		"Truncated":     {"record": str(whole[:len(whole)/2]), "version": str("7.12.x")},
+		"NewerFormat":   {"record": str(strings.Replace(whole, `n":1`, `n":2`, 1)), "version": str("7.12.x")},
+		"UnknownField":  {"record": str(strings.Replace(whole, "{", `{"lock":true,`, 1)), "version": str("7.12.x")},
+		"MoreOfIt":      {"record": str(whole), "version": str("7.12.x"), "owner": str("me")},
+		"Expiry":        {"record": str(whole), "version": str("7.12.x"), "ttl": &types.AttributeValueMemberN{Value: "1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			item = maps.Clone(item)
+			item["key"] = str(name)
+			if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: item}); err != nil {
+				t.Fatal(err)
+			}
+			d := dynamo.NewDecider(client, table, name, nil)
+			_, err := d.ReadCurrent(t.Context())
+			if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), table) || !strings.Contains(err.Error(), name) {
+				t.Errorf("ReadCurrent: %v, want an error that wraps ErrPermanent and names %s and %s", err, table, name)
+			}
+			if _, err := d.WriteEntry(t.Context(), &first); !errors.Is(err, leaderelection.ErrLostRace) && !errors.Is(err, leaderelection.ErrPermanent) {
+				t.Errorf("WriteEntry: %v, want a refusal", err)
+			}
+			ends(t, d)
+			out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: attributes{"key": str(name)}})
+			if err != nil || !reflect.DeepEqual(out.Item, item) {
+				t.Errorf("the item is now %v, %v", out.Item, err)
+			}
+		})
+	}
 }
 
 // What is written has the key, the record and the version, all strings: nothing
 // by which DynamoDB would let the item expire.
-func TestWhatIsWritten(t *testing.T) {
-	onEach(t, func(t *testing.T, endpoint string) {
-		client := newClient(t, endpoint)
-		table := "elections"
-		makeTable(t, client, table, "PK:S", "SK:S")
-		d := dynamo.NewDecider(client, table, "one", &dynamo.Options{PartitionKey: "PK", SortKey: "SK"})
-		e := leaderelection.RaceEntry{LeaderID: "candidate-1", HostPort: []string{"10.0.0.1:443", "[fd00::1]:443"}, TermExpiry: time.Now(),
-			TermLength: 15 * time.Second, ElectionNumber: 7, Extension: 12, Incarnation: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
-		if _, err := d.WriteEntry(t.Context(), &e); err != nil {
-			t.Fatal(err)
+func whatIsWritten(t *testing.T, endpoint string) {
+	client := newClient(t, endpoint)
+	table := "written"
+	makeTable(t, client, table, "PK:S", "SK:S")
+	d := dynamo.NewDecider(client, table, "one", &dynamo.Options{PartitionKey: "PK", SortKey: "SK"})
+	e := leaderelection.RaceEntry{LeaderID: "candidate-1", HostPort: []string{"10.0.0.1:443", "[fd00::1]:443"}, TermExpiry: time.Now(),
+		TermLength: 15 * time.Second, ElectionNumber: 7, Extension: 12, Incarnation: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+	if _, err := d.WriteEntry(t.Context(), &e); err != nil {
+		t.Fatal(err)
+	}
+	key := attributes{"PK": str("one"), "SK": str("leaderelection")}
+	out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: key})
+	if err != nil || len(out.Item) != 4 {
+		t.Fatalf("%v, %v, want the keys and two attributes", out.Item, err)
+	}
+	size := 0
+	for name, value := range out.Item {
+		s, ok := value.(*types.AttributeValueMemberS)
+		if !ok {
+			t.Fatalf("attribute %s is a %T", name, value)
 		}
-		key := attributes{"PK": str("one"), "SK": str("leaderelection")}
-		out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: key})
-		if err != nil || len(out.Item) != 4 {
-			t.Fatalf("%v, %v, want the keys and two attributes", out.Item, err)
-		}
-		size := 0
-		for name, value := range out.Item {
-			s, ok := value.(*types.AttributeValueMemberS)
-			if !ok {
-				t.Fatalf("attribute %s is a %T", name, value)
-			}
-			size += len(name) + len(s.Value)
-		}
-		if v := out.Item["version"].(*types.AttributeValueMemberS).Value; !strings.HasPrefix(v, "7.12.") {
-			t.Errorf("version %q", v)
-		}
-		if size > 600 {
-			t.Errorf("the item has %d bytes, more than 600", size)
-		}
-		t.Logf("the item has %d bytes", size)
-	})
+		size += len(name) + len(s.Value)
+	}
+	if v := out.Item["version"].(*types.AttributeValueMemberS).Value; !strings.HasPrefix(v, "7.12.") {
+		t.Errorf("version %q", v)
+	}
+	if size > 600 {
+		t.Errorf("the item has %d bytes, more than 600", size)
+	}
+	t.Logf("the item has %d bytes", size)
 }
 
-func TestWrongPlace(t *testing.T) {
-	onEach(t, func(t *testing.T, endpoint string) {
-		client := newClient(t, endpoint)
-		missing := dynamo.NewDecider(client, "no-such-table", "one", nil)
-		refused(t, missing, `"no-such-table"`, `"one"`, "eu-central-1", "create it")
-		ends(t, missing)
+func wrongPlace(t *testing.T, endpoint string) {
+	client := newClient(t, endpoint)
+	missing := dynamo.NewDecider(client, "no-such-table", "one", nil)
+	refused(t, missing, `"no-such-table"`, `"one"`, "eu-central-1", "create it")
+	ends(t, missing)
 
-		makeTable(t, client, "by-id", "id:S")
-		makeTable(t, client, "by-number", "key:N")
-		makeTable(t, client, "sorted", "key:S", "sort:S")
-		for _, table := range []string{"by-id", "by-number", "sorted"} {
-			d := dynamo.NewDecider(client, table, "one", nil)
-			refused(t, d, table, "PartitionKey", "SortKey")
-			if err := d.VerifyTable(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), table) {
-				t.Errorf("VerifyTable of %s: %v", table, err)
-			}
+	makeTable(t, client, "by-id", "id:S")
+	makeTable(t, client, "by-number", "key:N")
+	makeTable(t, client, "sorted", "key:S", "sort:S")
+	for _, table := range []string{"by-id", "by-number", "sorted"} {
+		d := dynamo.NewDecider(client, table, "one", nil)
+		refused(t, d, table, "PartitionKey", "SortKey")
+		if err := d.VerifyTable(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), table) {
+			t.Errorf("VerifyTable of %s: %v", table, err)
 		}
-		d := dynamo.NewDecider(client, "by-id", "one", &dynamo.Options{PartitionKey: "id", SortKey: "sort"})
-		if _, err := d.ReadCurrent(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "SortKey") {
-			t.Errorf("ReadCurrent with a sort key that the table does not have: %v", err)
+	}
+	d := dynamo.NewDecider(client, "by-id", "one", &dynamo.Options{PartitionKey: "id", SortKey: "sort"})
+	if _, err := d.ReadCurrent(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "SortKey") {
+		t.Errorf("ReadCurrent with a sort key that the table does not have: %v", err)
+	}
+	ends(t, d)
+	for _, fit := range []*dynamo.Decider{
+		dynamo.NewDecider(client, "by-id", "one", &dynamo.Options{PartitionKey: "id"}),
+		dynamo.NewDecider(client, "sorted", "one", &dynamo.Options{SortKey: "sort"}),
+	} {
+		if err := fit.VerifyTable(t.Context()); err != nil {
+			t.Error(err)
 		}
-		ends(t, d)
-		for _, fit := range []*dynamo.Decider{
-			dynamo.NewDecider(client, "by-id", "one", &dynamo.Options{PartitionKey: "id"}),
-			dynamo.NewDecider(client, "sorted", "one", &dynamo.Options{SortKey: "sort"}),
-		} {
-			if err := fit.VerifyTable(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := missing.VerifyTable(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) {
-			t.Errorf("VerifyTable of a missing table: %v", err)
-		}
-	})
+	}
+	if err := missing.VerifyTable(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) {
+		t.Errorf("VerifyTable of a missing table: %v", err)
+	}
 }
 
 func TestWrongNames(t *testing.T) {

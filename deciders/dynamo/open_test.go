@@ -30,28 +30,26 @@ func open(t *testing.T, address string) (*dynamo.Decider, error) {
 	return dynamo.Open(t.Context(), u)
 }
 
-func TestOpen(t *testing.T) {
+func openByURL(t *testing.T, endpoint string) {
 	alone(t)
-	onEach(t, func(t *testing.T, endpoint string) {
-		at := "&endpoint=" + url.QueryEscape(endpoint)
-		one, err := open(t, "dynamodb://elections/team/one%20%2F%C3%BC?region=eu-central-1&partition_key=PK&sort_key=SK&sort_value=x&create=true"+at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := one.WriteEntry(t.Context(), &first); err != nil {
-			t.Fatal(err)
-		}
-		same := dynamo.NewDecider(newClient(t, endpoint), "elections", "team/one /ü", &dynamo.Options{PartitionKey: "PK", SortKey: "SK", SortValue: "x"})
-		if e, err := same.ReadCurrent(t.Context()); err != nil || e.LeaderID != "a" {
-			t.Errorf("ReadCurrent of the same = %+v, %v", e, err)
-		}
-		if _, err := open(t, "dynamodb://elections/two?region=eu-central-1&partition_key=PK&sort_key=SK&verify=true"+at); err != nil {
-			t.Errorf("verified: %v", err)
-		}
-		if _, err := open(t, "dynamodb://elections/two?region=eu-central-1&verify=true"+at); !errors.Is(err, leaderelection.ErrPermanent) {
-			t.Errorf("verified with the wrong keys: %v, want an error that wraps ErrPermanent", err)
-		}
-	})
+	at := "&endpoint=" + url.QueryEscape(endpoint)
+	one, err := open(t, "dynamodb://opened/team/one%20%2F%C3%BC?region=eu-central-1&partition_key=PK&sort_key=SK&sort_value=x&create=true"+at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.WriteEntry(t.Context(), &first); err != nil {
+		t.Fatal(err)
+	}
+	same := dynamo.NewDecider(newClient(t, endpoint), "opened", "team/one /ü", &dynamo.Options{PartitionKey: "PK", SortKey: "SK", SortValue: "x"})
+	if e, err := same.ReadCurrent(t.Context()); err != nil || e.LeaderID != "a" {
+		t.Errorf("ReadCurrent of the same = %+v, %v", e, err)
+	}
+	if _, err := open(t, "dynamodb://opened/two?region=eu-central-1&partition_key=PK&sort_key=SK&verify=true"+at); err != nil {
+		t.Errorf("verified: %v", err)
+	}
+	if _, err := open(t, "dynamodb://opened/two?region=eu-central-1&verify=true"+at); !errors.Is(err, leaderelection.ErrPermanent) {
+		t.Errorf("verified with the wrong keys: %v, want an error that wraps ErrPermanent", err)
+	}
 }
 
 func TestOpenRefuses(t *testing.T) {
