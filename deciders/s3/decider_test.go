@@ -56,31 +56,45 @@ func newBucket(t testing.TB, client *awss3.Client) string {
 	return name
 }
 
-// servers are those that all tests here run on.
-var servers = []struct {
-	name  string
-	start func(testing.TB) string
-}{
-	{"versitygw", stores.Versitygw},
-	{"gofakes3", stores.GoFakeS3},
-}
-
-// onEach runs test on each server, each started once.
-func onEach(t *testing.T, test func(t *testing.T, endpoint string)) {
-	for _, s := range servers {
-		t.Run(s.name, func(t *testing.T) { test(t, s.start(t)) })
+// TestServers runs what follows on each server, which is started once.
+func TestServers(t *testing.T) {
+	for _, s := range []struct {
+		name  string
+		start func(testing.TB) string
+	}{
+		{"versitygw", stores.Versitygw},
+		{"gofakes3", stores.GoFakeS3},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			endpoint := s.start(t)
+			for _, test := range []struct {
+				name string
+				run  func(t *testing.T, endpoint string)
+			}{
+				{"Conformance", conformance},
+				{"VersionedBucket", versionedBucket},
+				{"VerifyConditionalWrites", verifies},
+				{"ObjectThatIsNotOurs", objectThatIsNotOurs},
+				{"EditedByHand", editedByHand},
+				{"Deleted", deleted},
+				{"WrongPlace", wrongPlace},
+				{"Open", openByURL},
+			} {
+				t.Run(test.name, func(t *testing.T) { test.run(t, endpoint) })
+			}
+			if s.name == "versitygw" { // the other takes any
+				t.Run("WrongCredentials", func(t *testing.T) { wrongCredentials(t, endpoint) })
+			}
+		})
 	}
 }
 
-func TestConformance(t *testing.T) {
-	onEach(t, func(t *testing.T, endpoint string) {
-		conforms(t, endpoint, newBucket(t, newClient(t, endpoint)), nil)
-	})
+func conformance(t *testing.T, endpoint string) {
+	conforms(t, endpoint, newBucket(t, newClient(t, endpoint)), nil)
 }
 
 // Each write leaves a version behind, and no more.
-func TestVersionedBucket(t *testing.T) {
-	endpoint := stores.Versitygw(t)
+func versionedBucket(t *testing.T, endpoint string) {
 	client := newClient(t, endpoint)
 	bucket := newBucket(t, client)
 	if _, err := client.PutBucketVersioning(t.Context(), &awss3.PutBucketVersioningInput{
@@ -102,16 +116,14 @@ func conforms(t *testing.T, endpoint, bucket string, o *s3.Options) {
 	})
 }
 
-func TestVerifyConditionalWrites(t *testing.T) {
-	onEach(t, func(t *testing.T, endpoint string) {
-		client := newClient(t, endpoint)
-		bucket := newBucket(t, client)
-		if err := s3.NewDecider(client, bucket, "election", nil).VerifyConditionalWrites(t.Context()); err != nil {
-			t.Error(err)
-		}
-		left, err := client.ListObjectsV2(t.Context(), &awss3.ListObjectsV2Input{Bucket: &bucket})
-		if err != nil || len(left.Contents) > 0 {
-			t.Errorf("objects left behind: %d, %v", len(left.Contents), err)
-		}
-	})
+func verifies(t *testing.T, endpoint string) {
+	client := newClient(t, endpoint)
+	bucket := newBucket(t, client)
+	if err := s3.NewDecider(client, bucket, "election", nil).VerifyConditionalWrites(t.Context()); err != nil {
+		t.Error(err)
+	}
+	left, err := client.ListObjectsV2(t.Context(), &awss3.ListObjectsV2Input{Bucket: &bucket})
+	if err != nil || len(left.Contents) > 0 {
+		t.Errorf("objects left behind: %d, %v", len(left.Contents), err)
+	}
 }

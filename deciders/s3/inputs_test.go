@@ -57,96 +57,90 @@ func ends(t *testing.T, d leaderelection.RaceDecider) {
 	}
 }
 
-func TestObjectThatIsNotOurs(t *testing.T) {
+func objectThatIsNotOurs(t *testing.T, endpoint string) {
 	const whole = `{"leaderelection":1,"leader_id":"a","term_expiry":"2026-11-21T11:24:05Z","term_length":"15s","election_number":7,"extension":12,"incarnation":"i"}`
-	onEach(t, func(t *testing.T, endpoint string) {
-		client := newClient(t, endpoint)
-		bucket := newBucket(t, client)
-		for name, content := range map[string]string{
-			"Empty":          "",
-			"Text":           "hello",
-			"OtherJSON":      `{"leader":"a"}`,
-			"Truncated":      whole[:len(whole)/2],
-			"NewerFormat":    strings.Replace(whole, `n":1`, `n":2`, 1),
-			"UnknownField":   strings.Replace(whole, "{", `{"lock":true,`, 1),
-			"EditedToString": strings.Replace(whole, `:7`, `:"7"`, 1),
-			"Binary":         "\x00\xff\xfe",
-			"Huge":           strings.Repeat(whole, 4000),
-		} {
-			t.Run(name, func(t *testing.T) {
-				if _, err := client.PutObject(t.Context(), &awss3.PutObjectInput{Bucket: &bucket, Key: &name, Body: strings.NewReader(content)}); err != nil {
-					t.Fatal(err)
-				}
-				d := s3.NewDecider(client, bucket, name, nil)
-				_, err := d.ReadCurrent(t.Context())
-				if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), bucket) || !strings.Contains(err.Error(), name) {
-					t.Errorf("ReadCurrent: %v, want an error that wraps ErrPermanent and names %s and %s", err, bucket, name)
-				}
-				if _, err := d.WriteEntry(t.Context(), &first); !errors.Is(err, leaderelection.ErrLostRace) {
-					t.Errorf("WriteEntry: %v, want %v", err, leaderelection.ErrLostRace)
-				}
-				ends(t, d)
-				if got := contentOf(t, client, bucket, name); got != content {
-					t.Errorf("the object is now %q", got)
-				}
-			})
-		}
-	})
+	client := newClient(t, endpoint)
+	bucket := newBucket(t, client)
+	for name, content := range map[string]string{
+		"Empty":          "",
+		"Text":           "hello",
+		"OtherJSON":      `{"leader":"a"}`,
+		"Truncated":      whole[:len(whole)/2],
+		"NewerFormat":    strings.Replace(whole, `n":1`, `n":2`, 1),
+		"UnknownField":   strings.Replace(whole, "{", `{"lock":true,`, 1),
+		"EditedToString": strings.Replace(whole, `:7`, `:"7"`, 1),
+		"Binary":         "\x00\xff\xfe",
+		"Huge":           strings.Repeat(whole, 4000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := client.PutObject(t.Context(), &awss3.PutObjectInput{Bucket: &bucket, Key: &name, Body: strings.NewReader(content)}); err != nil {
+				t.Fatal(err)
+			}
+			d := s3.NewDecider(client, bucket, name, nil)
+			_, err := d.ReadCurrent(t.Context())
+			if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), bucket) || !strings.Contains(err.Error(), name) {
+				t.Errorf("ReadCurrent: %v, want an error that wraps ErrPermanent and names %s and %s", err, bucket, name)
+			}
+			if _, err := d.WriteEntry(t.Context(), &first); !errors.Is(err, leaderelection.ErrLostRace) {
+				t.Errorf("WriteEntry: %v, want %v", err, leaderelection.ErrLostRace)
+			}
+			ends(t, d)
+			if got := contentOf(t, client, bucket, name); got != content {
+				t.Errorf("the object is now %q", got)
+			}
+		})
+	}
 }
 
 // A hand-edited record that is whole is a record.
-func TestEditedByHand(t *testing.T) {
-	onEach(t, func(t *testing.T, endpoint string) {
-		client := newClient(t, endpoint)
-		bucket, key := newBucket(t, client), "edited"
-		d := s3.NewDecider(client, bucket, key, nil)
-		old, err := d.WriteEntry(t.Context(), &first)
-		if err != nil {
-			t.Fatal(err)
-		}
-		edited := strings.Replace(contentOf(t, client, bucket, key), `"leader_id":"a"`, `"leader_id": "b"`, 1)
-		if _, err := client.PutObject(t.Context(), &awss3.PutObjectInput{Bucket: &bucket, Key: &key, Body: strings.NewReader(edited)}); err != nil {
-			t.Fatal(err)
-		}
-		e := first
-		e.Token = old
-		if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, leaderelection.ErrLostRace) {
-			t.Errorf("WriteEntry over what was edited by hand: %v, want %v", err, leaderelection.ErrLostRace)
-		}
-		if e, err := d.ReadCurrent(t.Context()); err != nil || e.LeaderID != "b" {
-			t.Errorf("ReadCurrent = %+v, %v", e, err)
-		}
-	})
+func editedByHand(t *testing.T, endpoint string) {
+	client := newClient(t, endpoint)
+	bucket, key := newBucket(t, client), "edited"
+	d := s3.NewDecider(client, bucket, key, nil)
+	old, err := d.WriteEntry(t.Context(), &first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := strings.Replace(contentOf(t, client, bucket, key), `"leader_id":"a"`, `"leader_id": "b"`, 1)
+	if _, err := client.PutObject(t.Context(), &awss3.PutObjectInput{Bucket: &bucket, Key: &key, Body: strings.NewReader(edited)}); err != nil {
+		t.Fatal(err)
+	}
+	e := first
+	e.Token = old
+	if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, leaderelection.ErrLostRace) {
+		t.Errorf("WriteEntry over what was edited by hand: %v, want %v", err, leaderelection.ErrLostRace)
+	}
+	if e, err := d.ReadCurrent(t.Context()); err != nil || e.LeaderID != "b" {
+		t.Errorf("ReadCurrent = %+v, %v", e, err)
+	}
 }
 
 // Whoever deletes the record loses the count; a leader must not take its return
 // for its own.
-func TestDeleted(t *testing.T) {
-	onEach(t, func(t *testing.T, endpoint string) {
-		client := newClient(t, endpoint)
-		bucket, key := newBucket(t, client), "deleted"
-		d := s3.NewDecider(client, bucket, key, nil)
-		e := first
-		var err error
-		if e.Token, err = d.WriteEntry(t.Context(), &e); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: &bucket, Key: &key}); err != nil {
-			t.Fatal(err)
-		}
-		e.Extension++
-		if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, leaderelection.ErrLostRace) {
-			t.Errorf("WriteEntry over a deleted record: %v, want %v", err, leaderelection.ErrLostRace)
-		}
-		vacant, err := d.ReadCurrent(t.Context())
-		if err != nil || !vacant.Vacant() || vacant.ElectionNumber != leaderelection.NoElections {
-			t.Fatalf("ReadCurrent = %+v, %v", vacant, err)
-		}
-		e.Token = vacant.Token
-		if _, err := d.WriteEntry(t.Context(), &e); err != nil {
-			t.Errorf("WriteEntry to create it again: %v", err)
-		}
-	})
+func deleted(t *testing.T, endpoint string) {
+	client := newClient(t, endpoint)
+	bucket, key := newBucket(t, client), "deleted"
+	d := s3.NewDecider(client, bucket, key, nil)
+	e := first
+	var err error
+	if e.Token, err = d.WriteEntry(t.Context(), &e); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: &bucket, Key: &key}); err != nil {
+		t.Fatal(err)
+	}
+	e.Extension++
+	if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, leaderelection.ErrLostRace) {
+		t.Errorf("WriteEntry over a deleted record: %v, want %v", err, leaderelection.ErrLostRace)
+	}
+	vacant, err := d.ReadCurrent(t.Context())
+	if err != nil || !vacant.Vacant() || vacant.ElectionNumber != leaderelection.NoElections {
+		t.Fatalf("ReadCurrent = %+v, %v", vacant, err)
+	}
+	e.Token = vacant.Token
+	if _, err := d.WriteEntry(t.Context(), &e); err != nil {
+		t.Errorf("WriteEntry to create it again: %v", err)
+	}
 }
 
 func contentOf(t *testing.T, client *awss3.Client, bucket, key string) string {
@@ -163,25 +157,22 @@ func contentOf(t *testing.T, client *awss3.Client, bucket, key string) string {
 	return b.String()
 }
 
-func TestWrongPlace(t *testing.T) {
-	onEach(t, func(t *testing.T, endpoint string) {
-		client := newClient(t, endpoint)
-		t.Run("NoSuchBucket", func(t *testing.T) {
-			d := s3.NewDecider(client, "no-such-bucket", "one", nil)
-			refused(t, d, `"no-such-bucket"`, `"one"`, endpoint, "create it")
-			ends(t, d)
-		})
-		t.Run("Names", func(t *testing.T) {
-			refused(t, s3.NewDecider(client, "", "one", nil), "bucket")
-			refused(t, s3.NewDecider(client, "b", "", nil), "1 to 1024")
-			refused(t, s3.NewDecider(client, "b", strings.Repeat("k", 1025), nil), "1025 bytes")
-		})
+func wrongPlace(t *testing.T, endpoint string) {
+	client := newClient(t, endpoint)
+	t.Run("NoSuchBucket", func(t *testing.T) {
+		d := s3.NewDecider(client, "no-such-bucket", "one", nil)
+		refused(t, d, `"no-such-bucket"`, `"one"`, endpoint, "create it")
+		ends(t, d)
+	})
+	t.Run("Names", func(t *testing.T) {
+		refused(t, s3.NewDecider(client, "", "one", nil), "bucket")
+		refused(t, s3.NewDecider(client, "b", "", nil), "1 to 1024")
+		refused(t, s3.NewDecider(client, "b", strings.Repeat("k", 1025), nil), "1025 bytes")
 	})
 	refused(t, s3.NewDecider(newClient(t, "", func(o *awss3.Options) { o.BaseEndpoint, o.Region = nil, "" }), "bucket", "one", nil), "AWS_REGION")
 }
 
-func TestWrongCredentials(t *testing.T) {
-	endpoint := stores.Versitygw(t)
+func wrongCredentials(t *testing.T, endpoint string) {
 	bucket := newBucket(t, newClient(t, endpoint))
 	with := func(id string, change ...func(*awss3.Options)) leaderelection.RaceDecider {
 		client := newClient(t, endpoint, append(change, func(o *awss3.Options) { o.Credentials = as(id) })...)
@@ -245,7 +236,7 @@ func TestAnswers(t *testing.T) {
 // answering returns a decider whose every request is answered with f.
 func answering(t *testing.T, f httpfault.Fault) leaderelection.RaceDecider {
 	tr := &httpfault.Transport{Fault: func(*http.Request) httpfault.Fault { return f }}
-	client := newClient(t, "http://in-process", func(o *awss3.Options) { o.HTTPClient = &http.Client{Transport: tr} })
+	client := inProcess(t, &http.Client{Transport: tr})
 	return s3.NewDecider(client, "elections", "one", nil)
 }
 
@@ -276,7 +267,7 @@ func TestSpoiltAnswers(t *testing.T) {
 	createBucket(t, h, "elections")
 	var f httpfault.Fault
 	tr := &httpfault.Transport{Handler: h, Fault: func(*http.Request) httpfault.Fault { return f }}
-	client := newClient(t, "http://in-process", func(o *awss3.Options) { o.HTTPClient = &http.Client{Transport: tr} })
+	client := inProcess(t, &http.Client{Transport: tr})
 	d := s3.NewDecider(client, "elections", "one", nil)
 	if _, err := d.WriteEntry(t.Context(), &first); err != nil {
 		t.Fatal(err)
@@ -304,7 +295,7 @@ func TestOptionsAreSent(t *testing.T) {
 		sent = r
 		return httpfault.Fault{Status: 200, Header: http.Header{"Etag": {`"abc"`}}}
 	}}
-	client := newClient(t, "http://in-process", func(o *awss3.Options) { o.HTTPClient = &http.Client{Transport: tr} })
+	client := inProcess(t, &http.Client{Transport: tr})
 	d := s3.NewDecider(client, "b", "k", &s3.Options{ACL: "bucket-owner-full-control", StorageClass: "STANDARD", ServerSideEncryption: "aws:kms",
 		SSEKMSKeyID: "key-1", ExpectedBucketOwner: "123456789012", ChecksumAlgorithm: "CRC32"})
 	if _, err := d.WriteEntry(t.Context(), &first); err != nil {

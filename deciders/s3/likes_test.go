@@ -18,7 +18,6 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
-	"github.com/c8e606e4/leaderelection/internal/httpfault"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -34,9 +33,7 @@ func like(t testing.TB, q quirk) *awss3.Client {
 	server := stores.FakeS3()
 	createBucket(t, server, "elections")
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { q(w, r, server) })
-	return newClient(t, "https://in-process", func(o *awss3.Options) {
-		o.HTTPClient = &http.Client{Transport: &httpfault.Transport{Handler: h}}
-	})
+	return reach(t, h)
 }
 
 // changed answers as the server does, with another ETag.

@@ -30,8 +30,7 @@ func TestElections(t *testing.T) {
 			return h
 		},
 		Decider: func(c *http.Client) leaderelection.RaceDecider {
-			client := newClient(t, "http://in-process", func(o *awss3.Options) { o.HTTPClient = c })
-			return s3.NewDecider(client, "elections", "one", nil)
+			return s3.NewDecider(inProcess(t, c), "elections", "one", nil)
 		},
 		Writes: func(r *http.Request) bool { return r.Method == http.MethodPut },
 		Busy: map[string]httpfault.Fault{
@@ -43,13 +42,21 @@ func TestElections(t *testing.T) {
 	})
 }
 
+// reach returns a client of a server in process. It uses TLS, as far as it knows.
+func reach(t testing.TB, h http.Handler) *awss3.Client {
+	return inProcess(t, &http.Client{Transport: &httpfault.Transport{Handler: h}})
+}
+
+// inProcess returns a client without sockets.
+func inProcess(t testing.TB, c *http.Client) *awss3.Client {
+	return newClient(t, "https://in-process", func(o *awss3.Options) { o.HTTPClient = c })
+}
+
 // createBucket creates a bucket on a server in process.
 func createBucket(t testing.TB, h http.Handler, name string) {
 	t.Helper()
-	client := newClient(t, "http://in-process", func(o *awss3.Options) {
-		o.HTTPClient = &http.Client{Transport: &httpfault.Transport{Handler: h}}
-	})
-	if _, err := client.CreateBucket(context.Background(), &awss3.CreateBucketInput{Bucket: &name}); err != nil { // t.Context is not of this bubble
+	ctx := context.Background() // t.Context may be of another bubble
+	if _, err := reach(t, h).CreateBucket(ctx, &awss3.CreateBucketInput{Bucket: &name}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,0 +1,133 @@
+package s3_test
+
+import (
+	"bytes"
+	"crypto/md5"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/s3"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// benchEntry is a record of ordinary size.
+func benchEntry() *leaderelection.RaceEntry {
+	return &leaderelection.RaceEntry{
+		LeaderID: "candidate-1", HostPort: []string{"10.0.0.1:443", "[fd00::1]:443"}, TermExpiry: time.Now().UTC(),
+		TermLength: 15 * time.Second, ElectionNumber: 7, Extension: 12, Incarnation: "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+	}
+}
+
+// A record with two addresses stays small.
+func TestSizeOfARecord(t *testing.T) {
+	h := stores.FakeS3()
+	createBucket(t, h, "elections")
+	if n := len(stored(t, h)); n > 600 {
+		t.Errorf("a record has %d bytes, more than 600", n)
+	} else {
+		t.Logf("a record has %d bytes", n)
+	}
+}
+
+// stored returns what an ordinary record looks like in the server's bucket.
+func stored(t testing.TB, h http.Handler) []byte {
+	t.Helper()
+	client := reach(t, h)
+	if _, err := s3.NewDecider(client, "elections", "one", nil).WriteEntry(t.Context(), benchEntry()); err != nil {
+		t.Fatal(err)
+	}
+	out, err := client.GetObject(t.Context(), &awss3.GetObjectInput{Bucket: aws.String("elections"), Key: aws.String("one")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(out.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// benchClient returns a client of a server on the loopback interface that says
+// what it has to without thinking, the content that it returns and its ETag.
+func benchClient(b *testing.B) (client *awss3.Client, data []byte, etag string) {
+	h := stores.FakeS3()
+	createBucket(b, h, "elections")
+	data = stored(b, h)
+	etag = fmt.Sprintf(`"%x"`, md5.Sum(data))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("ETag", etag)
+		if r.Method == http.MethodGet {
+			w.Header().Set("Last-Modified", "Sat, 21 Nov 2026 11:24:05 GMT")
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+			_, _ = w.Write(data)
+		}
+	}))
+	b.Cleanup(s.Close)
+	return newClient(b, s.URL), data, etag
+}
+
+// The decider's own cost is the difference between SDK and Decider.
+func BenchmarkWrite(b *testing.B) {
+	client, data, etag := benchClient(b)
+	b.Run("SDK", func(b *testing.B) {
+		in := &awss3.PutObjectInput{Bucket: aws.String("elections"), Key: aws.String("one"), ContentType: aws.String("application/json"), IfMatch: &etag}
+		b.ReportAllocs()
+		for b.Loop() {
+			in.Body = bytes.NewReader(data)
+			if _, err := client.PutObject(b.Context(), in); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("Decider", func(b *testing.B) {
+		d := s3.NewDecider(client, "elections", "one", nil)
+		e := benchEntry()
+		b.ReportAllocs()
+		for b.Loop() {
+			token, err := d.WriteEntry(b.Context(), e)
+			if err != nil {
+				b.Fatal(err)
+			}
+			e.Token = token
+			e.Extension++
+		}
+	})
+}
+
+func BenchmarkRead(b *testing.B) {
+	client, _, _ := benchClient(b)
+	b.Run("SDK", func(b *testing.B) {
+		in := &awss3.GetObjectInput{Bucket: aws.String("elections"), Key: aws.String("one")}
+		b.ReportAllocs()
+		for b.Loop() {
+			out, err := client.GetObject(b.Context(), in)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := io.ReadAll(out.Body); err != nil {
+				b.Fatal(err)
+			}
+			out.Body.Close()
+		}
+	})
+	b.Run("Decider", func(b *testing.B) {
+		d := s3.NewDecider(client, "elections", "one", nil)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := d.ReadCurrent(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

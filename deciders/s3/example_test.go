@@ -1,0 +1,61 @@
+package s3_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http/httptest"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/s3"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+func ExampleNewDecider() {
+	server := httptest.NewServer(stores.FakeS3())
+	defer server.Close()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cfg, err := config.LoadDefaultConfig(ctx,
+		config.WithRegion("us-east-1"),
+		config.WithBaseEndpoint(server.URL), // leave these two out for Amazon's
+		config.WithCredentialsProvider(as("root")))
+	if err != nil {
+		log.Fatal(err)
+	}
+	client := awss3.NewFromConfig(cfg, func(o *awss3.Options) { o.UsePathStyle = true }) // and this
+	if _, err := client.CreateBucket(ctx, &awss3.CreateBucketInput{Bucket: aws.String("elections")}); err != nil {
+		log.Fatal(err)
+	}
+
+	decider := s3.NewDecider(client, "elections", "reports/nightly", nil)
+	if err := decider.VerifyConditionalWrites(ctx); err != nil {
+		log.Fatal(err) // a server that cannot decide an election
+	}
+	err = leaderelection.Config{
+		Decider:  decider,
+		LeaderID: "web-1",
+		OnElected: func(ctx context.Context, expiry *leaderelection.TimeView) {
+			fmt.Println("leading with fencing token", expiry.ElectionNumber())
+			if expiry.ValueInFuture() {
+				fmt.Println("acting")
+			}
+			cancel() // a real one leads on
+		},
+	}.Acquire(ctx)
+	fmt.Println(err)
+
+	// Its record stays, vacant: the next leader's number is 2.
+	e, err := decider.ReadCurrent(context.Background())
+	fmt.Println(e.Vacant(), e.ElectionNumber, err)
+
+	// Output:
+	// leading with fencing token 1
+	// acting
+	// context canceled
+	// true 1 <nil>
+}
