@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,7 +57,7 @@ func TestScripts(t *testing.T) {
 					return false, fmt.Errorf("unknown condition %q", cond)
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"bg": bg, "sig": sig, "ends": ends, "await": await, "exitcode": exitcode, "dead": dead, "gone": gone,
+					"bg": bg, "sig": sig, "ends": ends, "await": await, "exitcode": exitcode, "dead": dead, "gone": gone, "url": urlOf, "http": ask,
 				},
 			})
 		})
@@ -230,4 +232,39 @@ func living(ledger string) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// url NAME VARIABLE waits until NAME serves HTTP, and sets VARIABLE to where.
+func urlOf(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: url NAME VARIABLE")
+	}
+	var found []string
+	re := regexp.MustCompile(`msg=serving url=(http://\S+)`)
+	if !eventually(func() bool {
+		text, err := os.ReadFile(ts.MkAbs(args[0] + ".err"))
+		found = re.FindStringSubmatch(string(text))
+		return err == nil && found != nil
+	}) {
+		ts.Fatalf("%s does not serve", args[0])
+	}
+	ts.Setenv(args[1], found[1])
+}
+
+// http CODE METHOD URL makes a request; the answer is in stdout.
+func ask(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: http CODE METHOD URL")
+	}
+	r, err := http.NewRequest(args[1], args[2], nil)
+	ts.Check(err)
+	client := http.Client{Timeout: patience}
+	answer, err := client.Do(r)
+	ts.Check(err)
+	defer answer.Body.Close()
+	_, err = io.Copy(ts.Stdout(), answer.Body)
+	ts.Check(err)
+	if code := strconv.Itoa(answer.StatusCode); code != args[0] {
+		ts.Fatalf("%s %s: %s, want %s", args[1], args[2], code, args[0])
+	}
 }

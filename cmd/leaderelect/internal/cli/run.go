@@ -159,7 +159,7 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, args []
 	}
 	defer store.Close(d)
 	cfg.Decider = d
-	return job.outcome(job.campaign(ctx, cancel, cfg))
+	return job.outcome(job.campaign(ctx, cancel, cfg, func(*leaderelection.Campaign) {}))
 }
 
 func notStarted(err error) int {
@@ -207,8 +207,9 @@ func newJob(a *app, f *runFlags, times runner.Times, cfg *leaderelection.Config,
 	return j
 }
 
-// campaign contests the election until ctx ends, and returns the cause.
-func (j *job) campaign(ctx context.Context, cancel context.CancelCauseFunc, cfg leaderelection.Config) error {
+// campaign contests the election until ctx ends, and returns the cause. Begun is
+// told of it.
+func (j *job) campaign(ctx context.Context, cancel context.CancelCauseFunc, cfg leaderelection.Config, begun func(*leaderelection.Campaign)) error {
 	j.ended = cancel
 	ready := make(chan struct{})
 	var campaign *leaderelection.Campaign
@@ -220,6 +221,7 @@ func (j *job) campaign(ctx context.Context, cancel context.CancelCauseFunc, cfg 
 	if err != nil {
 		return err
 	}
+	begun(campaign)
 	close(ready)
 	if j.f.wait > 0 {
 		late := time.AfterFunc(j.f.wait, func() {

@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/sidecar"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+)
+
+type sidecarFlags struct {
+	runFlags
+	listen, tokenFile string
+	observe           bool
+}
+
+func (a *app) sidecarCommand() *cobra.Command {
+	var f sidecarFlags
+	c := &cobra.Command{
+		Use:   "sidecar [URL] [-- COMMAND [ARGUMENT...]]",
+		Short: "Be a candidate, or an observer, and serve what is known over HTTP",
+		Long: `Contest the election (with --observe only follow it), and serve over HTTP:
+
+    GET  /leader      who leads, as JSON; with ?wait=30s&after=TOKEN not before a reign
+                      after that election number has begun, or the time is over
+    GET  /events      server-sent events: state (once), reign, vacancy, lapse, extension
+    GET  /readyz      200 only while this process leads, by its view
+    GET  /healthz     200 while this process does its work
+    GET  /metrics     for Prometheus
+    GET  /reigns      the reigns seen; /self: what this process is doing
+    POST /stepdown    ask the leader to step down; POST /transfer?to=ID: to hand over
+    GET  /            a page for people
+
+The POSTs are answered only for this machine, or with the token in --token-file as
+"Authorization: Bearer TOKEN". With a COMMAND it is run while leading, as by
+leaderelect run.`,
+		Example: `  leaderelect sidecar --listen :4040 s3://bucket/app
+  curl 'http://127.0.0.1:4040/leader?wait=30s&after=7'`,
+		Args: commandAfterDash(false),
+		RunE: func(c *cobra.Command, args []string) error { return a.sidecar(c.Context(), &f, c, args) },
+	}
+	f.flags(c)
+	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:4040", "where to serve HTTP; port 0 takes a free one")
+	c.Flags().BoolVar(&f.observe, "observe", false, "only follow the election")
+	c.Flags().StringVar(&f.tokenFile, "token-file", "", "a file with the token that lets others than this machine ask for a hand-over")
+	return c
+}
+
+func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, args []string) error {
+	before, command := splitDash(c, args)
+	url, _, err := a.url(before)
+	if err != nil {
+		return err
+	}
+	times, err := f.check(&a.common)
+	switch {
+	case err != nil && len(command) > 0:
+		return err
+	case f.observe && len(command) > 0:
+		return usage("an observer never leads: --observe and a COMMAND do not go together")
+	}
+	cfg, err := a.candidate()
+	if err != nil {
+		return err
+	}
+	token, err := readToken(f.tokenFile)
+	if err != nil {
+		return err
+	}
+	a.begun(exitError)
+	s := &sidecarRun{a: a, f: f, cfg: cfg, hub: sidecar.NewHub(a.common.skew), token: token, stopped: make(chan struct{})}
+	defer s.hub.Close()
+	if len(command) > 0 {
+		if _, err := exec.LookPath(command[0]); err != nil {
+			return &exit{notStarted(err), err}
+		}
+		s.job = newJob(a, &f.runFlags, times, &s.cfg, url, command)
+	}
+	return s.run(ctx, url)
+}
+
+func readToken(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", usage("--token-file: %v", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if len(token) < 16 {
+		return "", usage("--token-file: %s has a token of %d characters, want 16 at least", path, len(token))
+	}
+	return token, nil
+}
+
+// sidecarRun is a running sidecar.
+type sidecarRun struct {
+	a        *app
+	f        *sidecarFlags
+	cfg      leaderelection.Config
+	job      *job // nil: no command
+	hub      *sidecar.Hub
+	token    string
+	decider  atomic.Pointer[leaderelection.RaceDecider]
+	campaign atomic.Pointer[leaderelection.Campaign]
+	stopped  chan struct{}
+}
+
+func (s *sidecarRun) run(ctx context.Context, url string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var r *runner.Runner
+	if s.job != nil {
+		r = s.job.runner
+	}
+	defer s.a.signals(cancel, r)()
+	listener, err := net.Listen("tcp", s.f.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	metrics := sidecar.NewMetrics(s.hub, s.campaign.Load)
+	s.cfg.Trace = metrics.Trace(s.cfg.Trace)
+	s.cfg.Trace.News = s.hub.Record
+	defer s.serve(listener, metrics)()
+	d, err := s.a.openStore(ctx, url)
+	if err != nil {
+		return s.outcome(err)
+	}
+	defer store.Close(d)
+	s.decider.Store(&d)
+	if s.f.observe {
+		return s.outcome(leaderelection.WatchConfig{
+			Decider: d, MaxClockSkew: s.cfg.MaxClockSkew, PollInterval: s.cfg.PollInterval, Logger: s.cfg.Logger, Trace: s.cfg.Trace,
+		}.Watch(ctx, func(context.Context, leaderelection.RaceEntry) {}))
+	}
+	return s.outcome(s.lead(ctx, cancel, d))
+}
+
+// lead contests the election until ctx ends.
+func (s *sidecarRun) lead(ctx context.Context, cancel context.CancelCauseFunc, d leaderelection.RaceDecider) error {
+	s.cfg.Decider = d
+	if s.job != nil {
+		return s.job.campaign(ctx, cancel, s.cfg, s.campaign.Store)
+	}
+	s.cfg.OnElected = func(ctx context.Context, _ *leaderelection.TimeView) { <-ctx.Done() }
+	campaign, err := s.cfg.Start(ctx)
+	if err != nil {
+		return err
+	}
+	s.campaign.Store(campaign)
+	return campaign.Wait()
+}
+
+func (s *sidecarRun) outcome(err error) error {
+	if s.job != nil {
+		return s.job.outcome(err)
+	}
+	return ended(err)
+}
+
+var errNotOpen = errors.New("the store is not open yet")
+
+// serve serves HTTP until the function that it returns is called.
+func (s *sidecarRun) serve(l net.Listener, m *sidecar.Metrics) (stop func()) {
+	id := s.cfg.LeaderID
+	if s.f.observe {
+		id = ""
+	}
+	ask := func(do func(leaderelection.RaceDecider) error) error {
+		d := s.decider.Load()
+		if d == nil {
+			return errNotOpen
+		}
+		return do(*d)
+	}
+	server := &http.Server{
+		Handler: sidecar.Handler(sidecar.Config{
+			Hub: s.hub, Campaign: s.campaign.Load, ID: id, Skew: s.cfg.MaxClockSkew, Metrics: m.Handler(), Token: s.token, Ended: s.stopped,
+			StepDown: func(ctx context.Context) error {
+				return ask(func(d leaderelection.RaceDecider) error { return leaderelection.StepDown(ctx, d) })
+			},
+			Transfer: func(ctx context.Context, to string) error {
+				return ask(func(d leaderelection.RaceDecider) error { return leaderelection.Transfer(ctx, d, to) })
+			},
+		}),
+		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slogErrors(s.cfg.Logger),
+	}
+	s.cfg.Logger.Info("serving", "url", "http://"+l.Addr().String())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.cfg.Logger.Error("HTTP is not served any more", "err", err)
+		}
+	}()
+	return func() {
+		close(s.stopped)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+		<-done
+	}
+}
+
+// slogErrors is what net/http wants to log to.
+func slogErrors(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler(), slog.LevelWarn) }

@@ -1,0 +1,172 @@
+// Package sidecar tells of an election over HTTP: as JSON, as events, as metrics,
+// and on a page for people.
+package sidecar
+
+import (
+	"sync"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
+)
+
+// How much is remembered.
+const (
+	maxEvents = 256
+	maxReigns = 100
+)
+
+// Event is a state.Event with its number, for those who come back.
+type Event struct {
+	ID uint64
+	state.Event
+}
+
+// Reign is one that was seen, for the timeline.
+type Reign struct {
+	Election uint64    `json:"election"`
+	LeaderID string    `json:"leader_id"`
+	From     time.Time `json:"from"` // when it was first seen, or about when it began
+	To       time.Time `json:"to,omitzero"`
+	End      string    `json:"end,omitempty"` // vacancy, lapse, or superseded; empty: it goes on
+}
+
+// Hub keeps what is known of an election, and wakes those who wait for news. Its
+// methods may be called by several goroutines at once.
+type Hub struct {
+	skew time.Duration
+
+	mu      sync.Mutex
+	follow  state.Follower
+	entry   *leaderelection.RaceEntry
+	events  []Event
+	next    uint64
+	reigns  []Reign
+	changed chan struct{} // closed by the next event
+	lapse   *time.Timer
+	closed  bool
+}
+
+// NewHub returns a hub for clocks that are within skew.
+func NewHub(skew time.Duration) *Hub {
+	return &Hub{skew: skew, next: 1, changed: make(chan struct{})}
+}
+
+// Record takes in a record that is newer than all before.
+func (h *Hub) Record(e leaderelection.RaceEntry) {
+	if e.ElectionNumber == leaderelection.NoElections {
+		return
+	}
+	now := time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.entry = &e
+	if h.lapse != nil {
+		h.lapse.Stop()
+	}
+	if !e.Vacant() && !h.closed {
+		h.lapse = time.AfterFunc(time.Until(e.TermExpiry.Add(h.skew)), func() { h.lapsed(&e) })
+	}
+	h.add(h.follow.Changed(&e, now, h.skew))
+}
+
+// lapsed notes that the term of e has run out, where e is still the newest.
+func (h *Hub) lapsed(e *leaderelection.RaceEntry) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if h.entry != e || h.closed {
+		return
+	}
+	if left := e.TermExpiry.Add(h.skew).Sub(now); left > 0 { // the clock was set back
+		h.lapse = time.AfterFunc(left, func() { h.lapsed(e) })
+		return
+	}
+	h.add(h.follow.Lapsed(e, now, h.skew))
+}
+
+// add remembers an event, and wakes who waits for one.
+func (h *Hub) add(e state.Event) {
+	h.events = append(h.events, Event{h.next, e})
+	h.next++
+	if len(h.events) > maxEvents {
+		h.events = h.events[1:]
+	}
+	h.remember(e)
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// remember keeps the timeline.
+func (h *Hub) remember(e state.Event) {
+	var last *Reign
+	if n := len(h.reigns); n > 0 {
+		last = &h.reigns[n-1]
+	}
+	end := func(how string) {
+		if last != nil && last.To.IsZero() {
+			last.To, last.End = e.Time, how
+		}
+	}
+	switch e.Event {
+	case state.Vacancy:
+		end(state.Vacancy)
+	case state.Lapse:
+		end(state.Lapse)
+	case state.Reign:
+		if last != nil && last.Election == e.Election {
+			last.To, last.End = time.Time{}, "" // it is back
+			return
+		}
+		end("superseded")
+		from := e.Time
+		if last == nil && e.Since.Before(from) {
+			from = e.Since
+		}
+		h.reigns = append(h.reigns, Reign{Election: e.Election, LeaderID: e.LeaderID, From: from})
+		if len(h.reigns) > maxReigns {
+			h.reigns = h.reigns[1:]
+		}
+	}
+}
+
+// Now is what is known, as of now.
+func (h *Hub) Now() state.State {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.entry == nil {
+		return state.State{State: state.None}
+	}
+	return state.Of(h.entry, time.Now(), h.skew)
+}
+
+// Reigns are those seen, the newest last.
+func (h *Hub) Reigns() []Reign {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]Reign{}, h.reigns...)
+}
+
+// After returns the events after the one numbered last (those remembered), the
+// number of the newest, and a channel that the next one closes.
+func (h *Hub) After(last uint64) ([]Event, uint64, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var news []Event
+	for _, e := range h.events {
+		if e.ID > last {
+			news = append(news, e)
+		}
+	}
+	return news, h.next - 1, h.changed
+}
+
+// Close stops the hub's timer.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	if h.lapse != nil {
+		h.lapse.Stop()
+	}
+}

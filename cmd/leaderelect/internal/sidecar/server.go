@@ -1,0 +1,304 @@
+package sidecar
+
+import (
+	"context"
+	"crypto/subtle"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
+)
+
+// Config is what a sidecar serves.
+type Config struct {
+	Hub *Hub
+	// Campaign is the candidate's, or returns nil for an observer, and while it
+	// has not begun.
+	Campaign func() *leaderelection.Campaign
+	ID       string // the candidate's; empty for an observer
+	Skew     time.Duration
+	Metrics  http.Handler
+	// StepDown and Transfer put a wish on record.
+	StepDown func(ctx context.Context) error
+	Transfer func(ctx context.Context, id string) error
+	// Token lets those who know it ask for a hand-over from elsewhere than
+	// this machine. Empty: nobody can.
+	Token string
+	// Ended is closed when the server goes down: what waits returns.
+	Ended <-chan struct{}
+}
+
+//go:embed page
+var page embed.FS
+
+// maxWait is the longest a request may wait for news.
+const maxWait = 5 * time.Minute
+
+// Handler is the sidecar's.
+func Handler(c Config) http.Handler {
+	s := &server{Config: c}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /leader", s.leader)
+	mux.HandleFunc("GET /reigns", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.Hub.Reigns()) })
+	mux.HandleFunc("GET /self", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.self()) })
+	mux.HandleFunc("GET /events", s.events)
+	mux.HandleFunc("GET /readyz", s.ready)
+	mux.HandleFunc("GET /healthz", s.health)
+	mux.Handle("GET /metrics", c.Metrics)
+	mux.Handle("POST /stepdown", s.guarded(func(ctx context.Context, _ *http.Request) error { return c.StepDown(ctx) }))
+	mux.Handle("POST /transfer", s.guarded(func(ctx context.Context, r *http.Request) error {
+		id := r.FormValue("to")
+		if id == "" {
+			return errNoID
+		}
+		return c.Transfer(ctx, id)
+	}))
+	mux.HandleFunc("GET /{$}", s.file("index.html", "text/html; charset=utf-8"))
+	mux.HandleFunc("GET /page.css", s.file("page.css", "text/css; charset=utf-8"))
+	mux.HandleFunc("GET /page.js", s.file("page.js", "text/javascript; charset=utf-8"))
+	return mux
+}
+
+type server struct{ Config }
+
+var errNoID = errors.New("name the candidate: to=ID")
+
+func (s *server) file(name, kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		text, err := page.ReadFile("page/" + name)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", kind)
+		h.Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-cache")
+		_, _ = w.Write(text)
+	}
+}
+
+func answer(w http.ResponseWriter, code int, v any) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// Self is what this process is doing.
+type Self struct {
+	ID       string  `json:"id"`
+	Role     string  `json:"role"`   // candidate or observer
+	Status   string  `json:"status"` // as in leaderelection.Status
+	Leading  bool    `json:"leading"`
+	Left     float64 `json:"view_seconds_left"`
+	Election uint64  `json:"election,omitempty"` // while leading
+	Skew     float64 `json:"skew_seconds"`
+}
+
+func (s *server) self() Self {
+	self := Self{ID: s.ID, Role: "observer", Status: "observing", Skew: s.Skew.Seconds()}
+	if s.ID != "" {
+		self.Role, self.Status = "candidate", "starting"
+	}
+	c := s.Campaign()
+	if c == nil {
+		return self
+	}
+	view, status := c.View(), c.Status()
+	self.Status = status.String()
+	if self.Leading = view.ValueInFuture() && status == leaderelection.Leading; self.Leading {
+		self.Election = uint64(view.ElectionNumber())
+		self.Left = max(time.Until(view.Get()), 0).Round(time.Millisecond).Seconds()
+	}
+	return self
+}
+
+// leader answers at once, or with after=TOKEN when a reign after that one has
+// begun, or when wait is over.
+func (s *server) leader(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	after, err := strconv.ParseUint(orZero(q.Get("after")), 10, 64)
+	if err != nil {
+		answer(w, http.StatusBadRequest, fault("after must be an election number"))
+		return
+	}
+	wait, err := duration(q.Get("wait"))
+	if err != nil {
+		answer(w, http.StatusBadRequest, fault(err.Error()))
+		return
+	}
+	limit := time.NewTimer(min(wait, maxWait))
+	defer limit.Stop()
+	for {
+		_, _, changed := s.Hub.After(0)
+		now := s.Hub.Now()
+		if now.State == state.Led && now.Election > after || wait == 0 {
+			answer(w, http.StatusOK, now)
+			return
+		}
+		select {
+		case <-changed:
+		case <-limit.C:
+			wait = 0
+		case <-s.Ended:
+			wait = 0
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func orZero(s string) string {
+	if s == "" {
+		return "0"
+	}
+	return s
+}
+
+// duration is a number of seconds, or a duration as Go writes it.
+func duration(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if seconds, e := strconv.ParseFloat(s, 64); e == nil {
+		d, err = time.Duration(seconds*float64(time.Second)), nil
+	}
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("wait is %q, want seconds, or a duration such as 30s", s)
+	}
+	return d, nil
+}
+
+type failure struct {
+	Error string `json:"error"`
+}
+
+func fault(s string) failure { return failure{s} }
+
+// events are server-sent: first the state and what is remembered after
+// Last-Event-ID, then each event.
+func (s *server) events(w http.ResponseWriter, r *http.Request) {
+	out := http.NewResponseController(w)
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	_, last, _ := s.Hub.After(0)
+	if id, err := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64); err == nil && id <= last {
+		last = id
+	}
+	if !send(w, out, last, "state", s.Hub.Now()) {
+		return
+	}
+	alive := time.NewTicker(15 * time.Second)
+	defer alive.Stop()
+	for {
+		news, _, changed := s.Hub.After(last)
+		for _, e := range news {
+			last = e.ID
+			if !send(w, out, e.ID, e.Event.Event, e.Event) {
+				return
+			}
+		}
+		select {
+		case <-changed:
+		case <-alive.C:
+			_, err := fmt.Fprint(w, ": still here\n\n")
+			if err != nil || out.Flush() != nil {
+				return
+			}
+		case <-s.Ended:
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func send(w http.ResponseWriter, out *http.ResponseController, id uint64, event string, v any) bool {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return false
+	}
+	_ = out.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	_, err = fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", id, event, data)
+	return err == nil && out.Flush() == nil
+}
+
+// ready says 200 only while this process leads.
+func (s *server) ready(w http.ResponseWriter, _ *http.Request) {
+	self := s.self()
+	code := http.StatusServiceUnavailable
+	if self.Leading {
+		code = http.StatusOK
+	}
+	answer(w, code, self)
+}
+
+// health says 200 while the process does its work, also where the store does not.
+func (s *server) health(w http.ResponseWriter, _ *http.Request) {
+	self := s.self()
+	code := http.StatusOK
+	if self.Status == leaderelection.Stopped.String() {
+		code = http.StatusServiceUnavailable
+	}
+	answer(w, code, self)
+}
+
+// guarded lets in who asks from this machine, or knows the token.
+func (s *server) guarded(do func(context.Context, *http.Request) error) http.Handler {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.may(r) {
+			answer(w, http.StatusForbidden, fault("only from this machine, or with the token of --token-file as Authorization: Bearer"))
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+		defer cancel()
+		switch err := do(ctx, r); {
+		case err == nil:
+			answer(w, http.StatusAccepted, s.Hub.Now())
+		case errors.Is(err, errNoID):
+			answer(w, http.StatusBadRequest, fault(err.Error()))
+		case errors.Is(err, leaderelection.ErrNoLeader), errors.Is(err, leaderelection.ErrLostRace):
+			answer(w, http.StatusConflict, fault(err.Error()))
+		default:
+			answer(w, http.StatusBadGateway, fault(err.Error()))
+		}
+	})
+	// Else any page that a browser of this machine shows could ask.
+	return http.NewCrossOriginProtection().Handler(h)
+}
+
+// may says whether r comes from this machine, or with the token. A Host that is
+// not this machine's tells of a name that was made to point here.
+func (s *server) may(r *http.Request) bool {
+	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && s.Token != "" {
+		return subtle.ConstantTimeCompare([]byte(token), []byte(s.Token)) == 1
+	}
+	if r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
+		return false // through a proxy of this machine, from wherever
+	}
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback() && loopback(r.Host)
+}
+
+func loopback(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}

@@ -1,0 +1,326 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/sidecar"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// served is a sidecar whose records a test makes up.
+type served struct {
+	*httptest.Server
+	hub    *sidecar.Hub
+	asked  []string
+	answer error
+}
+
+func serve(t *testing.T, campaign *leaderelection.Campaign) *served {
+	s := &served{hub: sidecar.NewHub(100 * time.Millisecond)}
+	ended := make(chan struct{})
+	get := func() *leaderelection.Campaign { return campaign }
+	id := ""
+	if campaign != nil {
+		id = "me"
+	}
+	s.Server = httptest.NewServer(sidecar.Handler(sidecar.Config{
+		Hub: s.hub, Campaign: get, ID: id, Skew: 100 * time.Millisecond, Metrics: sidecar.NewMetrics(s.hub, get).Handler(),
+		Token: "a secret of some length", Ended: ended,
+		StepDown: func(context.Context) error { s.asked = append(s.asked, "*"); return s.answer },
+		Transfer: func(_ context.Context, id string) error { s.asked = append(s.asked, id); return s.answer },
+	}))
+	t.Cleanup(func() {
+		close(ended)
+		s.hub.Close()
+		s.Close()
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return s
+}
+
+func led(id string, number, extension uint64, left time.Duration) leaderelection.RaceEntry {
+	return leaderelection.RaceEntry{LeaderID: id, ElectionNumber: leaderelection.ElectionNumber(number), Extension: extension,
+		TermExpiry: time.Now().Add(left), TermLength: 10 * time.Second, HostPort: []string{"10.0.0.1:80"}}
+}
+
+func get(t *testing.T, url string, into any) int {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if into != nil {
+		if err := json.NewDecoder(r.Body).Decode(into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _ = io.Copy(io.Discard, r.Body)
+	return r.StatusCode
+}
+
+func TestLeaderAndLongPoll(t *testing.T) {
+	s := serve(t, nil)
+	var now state.State
+	if code := get(t, s.URL+"/leader", &now); code != 200 || now.State != state.None {
+		t.Errorf("%d %+v", code, now)
+	}
+	answered := make(chan state.State)
+	go func() {
+		var after state.State
+		get(t, s.URL+"/leader?wait=1m&after=1", &after)
+		answered <- after
+	}()
+	s.hub.Record(led("a", 1, 0, 10*time.Second))
+	if get(t, s.URL+"/leader", &now); now.State != state.Led || now.LeaderID != "a" || now.Left < 5 {
+		t.Errorf("%+v", now)
+	}
+	get(t, s.URL+"/leader?wait=0.01&after=1", &now)
+	if now.Election != 1 {
+		t.Errorf("after the wait: %+v", now)
+	}
+	s.hub.Record(led("b", 2, 0, 10*time.Second))
+	if after := <-answered; after.Election != 2 || after.LeaderID != "b" {
+		t.Errorf("the long poll was answered %+v", after)
+	}
+	for _, query := range []string{"?after=x", "?wait=soon", "?wait=-1s", "?after=-1"} {
+		if code := get(t, s.URL+"/leader"+query, nil); code != http.StatusBadRequest {
+			t.Errorf("%s: %d", query, code)
+		}
+	}
+}
+
+// next is the next event of a stream, and its data.
+func next(t *testing.T, lines *bufio.Scanner) (id, event string, s state.State) {
+	t.Helper()
+	for lines.Scan() {
+		switch key, value, _ := strings.Cut(lines.Text(), ": "); key {
+		case "id":
+			id = value
+		case "event":
+			event = value
+		case "data":
+			if err := json.Unmarshal([]byte(value), &s); err != nil {
+				t.Fatal(err)
+			}
+		case "":
+			if event != "" {
+				return id, event, s
+			}
+		}
+	}
+	t.Fatalf("the stream ended: %v", lines.Err())
+	return
+}
+
+func TestEvents(t *testing.T) {
+	s := serve(t, nil)
+	open := func(lastID string) *bufio.Scanner {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+"/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lastID != "" {
+			r.Header.Set("Last-Event-ID", lastID)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { answer.Body.Close() })
+		return bufio.NewScanner(answer.Body)
+	}
+	lines := open("")
+	if _, event, now := next(t, lines); event != "state" || now.State != state.None {
+		t.Errorf("first: %s %+v", event, now)
+	}
+	s.hub.Record(led("a", 1, 0, time.Second))
+	s.hub.Record(led("a", 1, 1, 20*time.Millisecond))
+	var ids []string
+	for _, want := range []string{state.Reign, state.Extension, state.Lapse} {
+		id, event, now := next(t, lines)
+		if ids = append(ids, id); event != want || now.Election != 1 || (event == state.Lapse) != (now.State == state.Lapsed) {
+			t.Errorf("event %s %+v, want %s", event, now, want)
+		}
+	}
+	// One that comes back is told what it has missed.
+	again := open(ids[0])
+	next(t, again)
+	if _, event, _ := next(t, again); event != state.Extension {
+		t.Errorf("after coming back: %s", event)
+	}
+	vacant := led("", 1, 2, 0)
+	s.hub.Record(vacant)
+	if _, event, now := next(t, lines); event != state.Vacancy || now.State != state.Vacant {
+		t.Errorf("%s %+v", event, now)
+	}
+	var reigns []sidecar.Reign
+	get(t, s.URL+"/reigns", &reigns)
+	if len(reigns) != 1 || reigns[0].End != state.Lapse || reigns[0].To.IsZero() {
+		t.Errorf("reigns %+v", reigns)
+	}
+}
+
+func TestReadyOnlyWhileLeading(t *testing.T) {
+	if code := get(t, serve(t, nil).URL+"/readyz", nil); code != http.StatusServiceUnavailable {
+		t.Errorf("observer: %d", code)
+	}
+	elected, release := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	campaign, err := leaderelection.Config{Decider: memory.NewDecider(), LeaderID: "me", TermLength: time.Minute,
+		OnElected: func(context.Context, *leaderelection.TimeView) { close(elected); <-release }}.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, campaign)
+	<-elected
+	for campaign.Status() != leaderelection.Leading {
+		<-time.After(time.Millisecond) // it is about to be published
+	}
+	var self sidecar.Self
+	if code := get(t, s.URL+"/readyz", &self); code != 200 || !self.Leading || self.Left <= 0 || self.Election != 1 {
+		t.Errorf("leading: %d %+v", code, self)
+	}
+	cancel()
+	for campaign.Status() == leaderelection.Leading {
+		<-time.After(time.Millisecond)
+	}
+	// The view is still in the future, but what is led is being given up.
+	if code := get(t, s.URL+"/readyz", &self); code != http.StatusServiceUnavailable {
+		t.Errorf("draining: %d", code)
+	}
+	if code := get(t, s.URL+"/healthz", nil); code != 200 {
+		t.Errorf("healthz: %d", code)
+	}
+	close(release)
+	_ = campaign.Wait() // ctx was cancelled
+	if code := get(t, s.URL+"/healthz", nil); code != http.StatusServiceUnavailable {
+		t.Errorf("healthz of a campaign that has stopped: %d", code)
+	}
+	r, err := http.Get(s.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if text, _ := io.ReadAll(r.Body); !strings.Contains(string(text), "leaderelect_leading 0") || !strings.Contains(string(text), "go_goroutines") {
+		t.Errorf("metrics:\n%s", text)
+	}
+}
+
+func TestWhoMayAsk(t *testing.T) {
+	s := serve(t, nil)
+	post := func(path string, change func(*http.Request)) int {
+		r, err := http.NewRequest("POST", s.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if change != nil {
+			change(r)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		_, _ = io.Copy(io.Discard, answer.Body)
+		return answer.StatusCode
+	}
+	header := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set(name, value) }
+	}
+	for _, c := range []struct {
+		what, path string
+		change     func(*http.Request)
+		want       int
+	}{
+		{"this machine", "/stepdown", nil, 202},
+		{"this machine", "/transfer?to=b", nil, 202},
+		{"no ID", "/transfer", nil, 400},
+		{"the token", "/stepdown", header("Authorization", "Bearer a secret of some length"), 202},
+		{"a wrong token", "/stepdown", header("Authorization", "Bearer nonsense"), 403},
+		{"through a proxy", "/stepdown", header("X-Forwarded-For", "203.0.113.7"), 403},
+		{"a name that points here", "/stepdown", func(r *http.Request) { r.Host = "evil.example" }, 403},
+		{"a page of elsewhere", "/stepdown", header("Sec-Fetch-Site", "cross-site"), 403},
+		{"a page of elsewhere", "/stepdown", header("Origin", "https://evil.example"), 403},
+	} {
+		if got := post(c.path, c.change); got != c.want {
+			t.Errorf("%s, %s: %d, want %d", c.what, c.path, got, c.want)
+		}
+	}
+	if want := "* b *"; strings.Join(s.asked, " ") != want {
+		t.Errorf("asked %q, want %q", s.asked, want)
+	}
+	s.answer = leaderelection.ErrNoLeader
+	if got := post("/stepdown", nil); got != http.StatusConflict {
+		t.Errorf("nobody to ask: %d", got)
+	}
+	s.answer = errors.New("the store is gone")
+	if got := post("/stepdown", nil); got != http.StatusBadGateway {
+		t.Errorf("no store: %d", got)
+	}
+	if code := get(t, s.URL+"/stepdown", nil); code != http.StatusMethodNotAllowed {
+		t.Errorf("GET /stepdown: %d", code)
+	}
+}
+
+// The page, in a browser: who leads, the bar, the timeline; light, dark, on a phone.
+func TestPage(t *testing.T) {
+	s := serve(t, nil)
+	b := newBrowser(t)
+	s.hub.Record(led("alpha", 1, 0, 10*time.Second))
+	b.look(900, 800, "light")
+	b.open(s.URL + "/")
+	b.until(`document.getElementById("leader").textContent`, "alpha")
+	b.until(`document.getElementById("state").textContent`, "leads")
+	b.until(`document.querySelectorAll("#reigns tr").length`, "1")
+	light := b.eval(`getComputedStyle(document.body).backgroundColor`)
+	b.until(`(() => { const w = parseFloat(fill.style.width); return w > 50 && w < 100 })()`, "true") // it shrinks
+	b.until(`left.textContent.includes("s left of the view")`, "true")
+	b.picture("light")
+
+	// Names are text, whatever they say.
+	s.hub.Record(led("<b onclick=alert(1)>&bravo", 2, 0, 10*time.Second))
+	b.until(`document.getElementById("leader").textContent`, "<b onclick=alert(1)>&bravo")
+	b.until(`document.querySelectorAll("#timeline i").length`, "2")
+	s.hub.Record(leaderelection.RaceEntry{ElectionNumber: 2, Extension: 1, TermExpiry: time.Now(), TermLength: 10 * time.Second})
+	b.until(`document.getElementById("state").textContent`, "vacant")
+	b.until(`document.getElementById("reigns").rows[0].cells[4].textContent`, "given up")
+	s.hub.Record(led("charlie", 3, 0, 150*time.Millisecond))
+	b.until(`document.getElementById("state").textContent`, "lapsed")
+	s.hub.Record(led("a-rather-long-name-of-a-candidate.cluster.example-7f9c-4242-x8y2z1", 4, 0, 10*time.Second))
+	b.until(`document.getElementById("state").textContent`, "leads")
+
+	b.look(900, 800, "dark")
+	if dark := b.eval(`getComputedStyle(document.body).backgroundColor`); dark == light {
+		t.Errorf("dark is as light: %s", dark)
+	}
+	b.picture("dark")
+	b.look(360, 740, "dark")
+	if got := b.eval(`document.documentElement.scrollWidth <= 360`); got != "true" {
+		t.Error("it does not fit the width of a phone")
+	}
+	b.picture("phone")
+
+	// Nothing from outside, and the policy that forbids it lets the page work.
+	b.until(`performance.getEntriesByType("resource").every(e => e.name.startsWith(location.origin))`, "true")
+	s.CloseClientConnections()
+	s.Listener.Close()
+	b.until(`document.getElementById("lost").hidden`, "false")
+}
