@@ -67,18 +67,27 @@ func TestLeaderKeepsItsReign(t *testing.T) {
 			t.Parallel()
 			f := &faulty{}
 			elected := make(chan context.Context, 10)
+			began := time.Now()
 			var extended atomic.Int64
 			ctx, cancel := context.WithCancel(t.Context())
 			c, err := leaderelection.Config{
 				Decider: etcd.NewDecider(f.client(t, server.Endpoint), uniqueKey(t), nil), LeaderID: "a", TermLength: 4 * time.Second,
 				OnElected: func(ctx context.Context, _ *leaderelection.TimeView) { elected <- ctx },
-				Trace:     &leaderelection.Trace{Extended: func(leaderelection.ViewExtended) { extended.Add(1) }},
+				Trace: &leaderelection.Trace{
+					Extended: func(leaderelection.ViewExtended) { extended.Add(1) },
+					StoreOp: func(op leaderelection.StoreOp) {
+						t.Logf("%v: %s took %v: %v", time.Since(began).Round(time.Millisecond), op.Kind, op.Duration, op.Err)
+					},
+				},
 			}.Start(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { cancel(); _ = c.Wait() }()
 			reign := <-elected
+			for extended.Load() == 0 { // the acquisition counts as one
+				<-time.After(time.Millisecond)
+			}
 			view := c.View()
 			for range 3 {
 				// The extension is due when half of the view is gone. A third of
