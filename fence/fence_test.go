@@ -1,0 +1,312 @@
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/fence"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func orders(n uint64) fence.Token {
+	return fence.Token{Election: "orders", Number: le.ElectionNumber(n)}
+}
+
+func TestToken(t *testing.T) {
+	for _, want := range []fence.Token{
+		orders(1), {Election: "", Number: 7}, {Election: "s3://bucket/key?x=y", Number: 1 << 62}, {Election: "schön:12", Number: 18446744073709551615},
+	} {
+		if got, err := fence.ParseToken(want.String()); got != want || err != nil {
+			t.Errorf("%v: %v, %v", want, got, err)
+		}
+	}
+	if _, err := fence.ParseToken(""); !errors.Is(err, fence.ErrNoToken) {
+		t.Error(err)
+	}
+	for _, bad := range []string{"orders", "12", "orders:", "orders:0", "orders:-1", "orders:+1", "orders:01", "orders: 1", "orders:1 ", "orders:0x1",
+		"orders:18446744073709551616", "%zz:1", ":", "orders:1,orders:2", strings.Repeat("x", 2000) + ":1"} {
+		if got, err := fence.ParseToken(bad); !errors.Is(err, fence.ErrMalformed) || got != (fence.Token{}) {
+			t.Errorf("%.20q: %v, %v", bad, got, err)
+		}
+	}
+}
+
+func FuzzParseToken(f *testing.F) {
+	f.Add("orders:12")
+	f.Add("%2F:1")
+	f.Fuzz(func(t *testing.T, s string) {
+		token, err := fence.ParseToken(s)
+		if err != nil {
+			return
+		}
+		if again, err := fence.ParseToken(token.String()); len(token.String()) <= 1024 && (again != token || err != nil) {
+			t.Errorf("%q: %v, %v", s, again, err)
+		}
+	})
+}
+
+func TestGuard(t *testing.T) {
+	g := fence.NewGuard("orders", 3)
+	for _, c := range []struct {
+		token fence.Token
+		want  error
+	}{
+		{orders(2), fence.ErrStale}, {orders(3), nil}, {orders(3), nil}, {orders(5), nil}, {orders(4), fence.ErrStale}, {orders(5), nil},
+		{orders(0), fence.ErrNoToken}, {fence.Token{Election: "other", Number: 9}, fence.ErrOtherElection}, {fence.Token{Number: 5}, fence.ErrOtherElection},
+	} {
+		if err := g.Admit(c.token); !errors.Is(err, c.want) {
+			t.Errorf("%v: %v, want %v", c.token, err, c.want)
+		}
+		err := g.Do(c.token, func() error { return nil })
+		if !errors.Is(err, c.want) {
+			t.Errorf("Do %v: %v, want %v", c.token, err, c.want)
+		}
+	}
+	var stale *fence.StaleError
+	if err := g.Admit(orders(4)); !errors.As(err, &stale) || stale.Greatest != 5 || stale.Token != orders(4) {
+		t.Errorf("%v", err)
+	}
+	if g.Greatest() != 5 {
+		t.Error(g.Greatest())
+	}
+	var zero fence.Guard
+	if err := zero.Admit(fence.Token{Number: 1}); err != nil {
+		t.Error(err)
+	}
+	if err := zero.Admit(fence.Token{}); !errors.Is(err, fence.ErrNoToken) {
+		t.Error(err)
+	}
+}
+
+// Whatever the order of arrival, no token is admitted after a greater one, and
+// no act of a smaller one runs once a greater one was admitted.
+func TestGuardConcurrently(t *testing.T) {
+	g := fence.NewGuard("orders", 0)
+	var running [65]atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for n := i/8 + 1; n <= 64; n += 7 {
+				before := g.Greatest()
+				err := g.Do(orders(uint64(n)), func() error {
+					running[n].Add(1)
+					defer running[n].Add(-1)
+					for other := range running {
+						if other != n && running[other].Load() > 0 {
+							return fmt.Errorf("acts of %d and %d at once", other, n)
+						}
+					}
+					return nil
+				})
+				if err == nil && le.ElectionNumber(n) < before || err != nil && !errors.Is(err, fence.ErrStale) {
+					t.Errorf("%d after %d: %v", n, before, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if g.Greatest() != 64 {
+		t.Errorf("%d", g.Greatest())
+	}
+}
+
+// lead wins an election, and returns its ctx, its view and what ends the reign.
+func lead(t testing.TB) (fence.Gate, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	views := make(chan *le.TimeView, 1)
+	campaign, err := le.Config{
+		Decider: memory.NewDecider(), LeaderID: "a", TermLength: time.Hour,
+		OnElected: func(_ context.Context, v *le.TimeView) { views <- v },
+	}.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := func() { cancel(); <-campaign.Done() }
+	t.Cleanup(end)
+	return fence.Gate{View: <-views, Election: "orders"}, end
+}
+
+// trip sends a request through a Transport over a handler.
+func trip(ctx context.Context, h http.Handler, method string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://resource.example/", body)
+	if err != nil {
+		return nil, err
+	}
+	return (&fence.Transport{Base: handler{h}}).RoundTrip(req)
+}
+
+// handler is a RoundTripper without a socket.
+type handler struct{ http.Handler }
+
+func (h handler) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+func TestTransportStampsAndGates(t *testing.T) {
+	gate, end := lead(t)
+	ctx := fence.NewContext(t.Context(), gate)
+	calls := 0
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls++
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprint(w, r.Header[fence.Header], string(body), err)
+	})
+	res, err := trip(ctx, h, http.MethodPut, strings.NewReader("payload"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := io.ReadAll(res.Body); string(got) != "[orders:1]payload<nil>" {
+		t.Errorf("%s", got)
+	}
+
+	// The view ends while a body is under way: the rest does not leave.
+	first, second := strings.NewReader("first"), strings.NewReader("second")
+	res, err = trip(ctx, h, http.MethodPut, io.MultiReader(first, readerFunc(func([]byte) (int, error) { end(); return 0, nil }), second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := io.ReadAll(res.Body); !strings.Contains(string(got), fence.ErrViewEnded.Error()) || strings.Contains(string(got), "second") {
+		t.Errorf("%s", got)
+	}
+
+	closed := false
+	body := struct {
+		io.Reader
+		io.Closer
+	}{second, closerFunc(func() error { closed = true; return nil })}
+	if _, err := trip(ctx, h, http.MethodPut, body); !errors.Is(err, fence.ErrViewEnded) || !closed || calls != 2 {
+		t.Errorf("after the end: %v; body closed: %v, %d calls", err, closed, calls)
+	}
+	if _, err := trip(t.Context(), h, http.MethodPut, nil); !errors.Is(err, fence.ErrNoGate) {
+		t.Errorf("outside any reign: %v", err)
+	}
+	inTest := le.NewTimeView(nil)
+	inTest.Set(time.Now().Add(time.Hour))
+	if _, err := trip(fence.NewContext(t.Context(), fence.Gate{View: inTest}), h, http.MethodPut, nil); !errors.Is(err, fence.ErrNoToken) {
+		t.Errorf("a view of no reign: %v", err)
+	}
+	if calls != 2 {
+		t.Errorf("%d requests left", calls)
+	}
+}
+
+type (
+	readerFunc func([]byte) (int, error)
+	closerFunc func() error
+)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+func (f closerFunc) Close() error               { return f() }
+
+// broken cannot decide.
+type broken struct{}
+
+func (broken) Check(context.Context, fence.Token) error { return errors.New("the database is gone") }
+
+func TestRequire(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		checker fence.Checker
+		method  string
+		tokens  []string
+		options *fence.Options
+		status  int
+		refused error
+	}{
+		{"admitted", nil, "PUT", []string{"orders:5"}, nil, 200, nil},
+		{"greater", nil, "PUT", []string{"orders:6"}, nil, 200, nil},
+		{"stale", nil, "PUT", []string{"orders:4"}, nil, 409, fence.ErrStale},
+		{"a stale read", nil, "GET", []string{"orders:4"}, nil, 409, fence.ErrStale},
+		{"missing", nil, "PUT", nil, nil, 428, fence.ErrNoToken},
+		{"empty", nil, "PUT", []string{""}, nil, 428, fence.ErrNoToken},
+		{"a read without", nil, "GET", nil, nil, 200, nil},
+		{"a read without, where it needs one", nil, "GET", nil, &fence.Options{Reads: true}, 428, fence.ErrNoToken},
+		{"malformed", nil, "PUT", []string{"five"}, nil, 400, fence.ErrMalformed},
+		{"two", nil, "PUT", []string{"orders:5", "orders:6"}, nil, 400, fence.ErrMalformed},
+		{"another election's", nil, "PUT", []string{"users:9"}, nil, 400, fence.ErrOtherElection},
+		{"no decision", broken{}, "PUT", []string{"orders:5"}, nil, 503, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.checker == nil {
+				c.checker = fence.NewGuard("orders", 5)
+			}
+			called := false
+			h := fence.Require(c.checker, c.options)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				called = true
+				if got, ok := fence.TokenOf(r.Context()); ok != (len(c.tokens) > 0) || ok && got.String() != c.tokens[0] {
+					t.Errorf("TokenOf: %v, %v", got, ok)
+				}
+			}))
+			r := httptest.NewRequest(c.method, "/", nil)
+			r.Header[fence.Header] = c.tokens
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != c.status || called != (c.status == 200) {
+				t.Errorf("%d %s, called: %v", w.Code, w.Body, called)
+			}
+			if err := fence.Refused(w.Result()); err != c.refused {
+				t.Errorf("Refused: %v, want %v", err, c.refused)
+			}
+			if strings.Contains(w.Body.String(), "database") {
+				t.Errorf("the client reads %s", w.Body)
+			}
+		})
+	}
+	if err := fence.Refused(&http.Response{StatusCode: http.StatusConflict, Header: http.Header{}}); err != nil {
+		t.Errorf("the application's own 409: %v", err)
+	}
+}
+
+func BenchmarkAdmit(b *testing.B) {
+	g := fence.NewGuard("orders", 5)
+	token, err := fence.ParseToken("orders:5")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if g.Admit(token) != nil {
+			b.Fatal("refused")
+		}
+	}
+}
+
+func BenchmarkAdmitParallel(b *testing.B) {
+	g := fence.NewGuard("orders", 5)
+	token, _ := fence.ParseToken("orders:5")
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if g.Admit(token) != nil {
+				b.Fatal("refused")
+			}
+		}
+	})
+}
+
+func BenchmarkRequire(b *testing.B) {
+	h := fence.Require(fence.NewGuard("orders", 5), nil)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	r := httptest.NewRequest(http.MethodPut, "/", nil)
+	r.Header.Set(fence.Header, "orders:5")
+	w := httptest.NewRecorder()
+	b.ReportAllocs()
+	for b.Loop() {
+		h.ServeHTTP(w, r)
+	}
+}

@@ -1,0 +1,130 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// Header is the HTTP header that carries a token.
+const Header = "Fencing-Token"
+
+// What a gate refuses to send. Test with errors.Is.
+var (
+	// ErrViewEnded: the reign that the request belongs to is over.
+	ErrViewEnded = errors.New("fence: not sent: this process does not lead any more")
+	// ErrNoGate: the request's ctx belongs to no reign.
+	ErrNoGate = errors.New("fence: not sent: the request's ctx has no Gate: use fence.NewContext")
+)
+
+// Gate is the right to write of one reign. Do not take its View from a Campaign
+// when something is sent, but once when the reign begins: work that is left over
+// from an earlier reign must not pass under the name of a later one.
+type Gate struct {
+	// View is the reign's, as OnElected gets it.
+	View *leaderelection.TimeView
+	// Election names the election, as for the resource's Guard.
+	Election string
+}
+
+// Token returns the reign's token, or ErrViewEnded once the view has ended, or
+// ErrNoGate where there is no View.
+func (g Gate) Token() (Token, error) {
+	switch {
+	case g.View == nil:
+		return Token{}, ErrNoGate
+	case !g.View.ValueInFuture():
+		return Token{}, fmt.Errorf("%w (reign %d of %q)", ErrViewEnded, g.View.ElectionNumber(), g.Election)
+	case g.View.ElectionNumber() == leaderelection.NoElections:
+		return Token{}, fmt.Errorf("%w: the Gate's View belongs to no reign", ErrNoToken)
+	}
+	return Token{Election: g.Election, Number: g.View.ElectionNumber()}, nil
+}
+
+type (
+	gateKey  struct{}
+	tokenKey struct{}
+)
+
+// NewContext returns a ctx whose requests belong to a reign.
+func NewContext(ctx context.Context, g Gate) context.Context {
+	return context.WithValue(ctx, gateKey{}, g)
+}
+
+// GateOf returns what NewContext put into ctx, or a Gate that lets nothing pass.
+func GateOf(ctx context.Context) Gate {
+	g, _ := ctx.Value(gateKey{}).(Gate)
+	return g
+}
+
+// WithToken returns a ctx for the handling of a request that came with t. The
+// middleware and interceptors of this library do that.
+func WithToken(ctx context.Context, t Token) context.Context {
+	return context.WithValue(ctx, tokenKey{}, t)
+}
+
+// TokenOf returns the token that a request came with, for the condition of what
+// is written on its behalf.
+func TokenOf(ctx context.Context) (Token, bool) {
+	t, ok := ctx.Value(tokenKey{}).(Token)
+	return t, ok
+}
+
+// Transport is an http.RoundTripper that stamps each request with the token of
+// the reign that its ctx belongs to (see NewContext), and refuses to send it once
+// that reign's view has ended: with ErrViewEnded, or ErrNoGate where the ctx
+// belongs to none. A body is stopped midway when the view ends, so that what
+// arrives is no whole request. Requests of several reigns, one after the other,
+// may share a Transport and its connections.
+type Transport struct {
+	// Base sends the requests. Nil: http.DefaultTransport.
+	Base http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	gate := GateOf(r.Context())
+	token, err := gate.Token()
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close() // as RoundTrip must, also on errors
+		}
+		return nil, err
+	}
+	out := r.Clone(r.Context())
+	out.Header.Set(Header, token.String())
+	if r.Body != nil && r.Body != http.NoBody {
+		out.Body = &gatedBody{r.Body, gate}
+	}
+	if r.GetBody != nil {
+		out.GetBody = func() (io.ReadCloser, error) {
+			body, err := r.GetBody()
+			if err != nil {
+				return nil, err
+			}
+			return &gatedBody{body, gate}, nil
+		}
+	}
+	base := t.Base
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return base.RoundTrip(out)
+}
+
+// gatedBody ends with an error when the view does.
+type gatedBody struct {
+	io.ReadCloser
+	gate Gate
+}
+
+func (b *gatedBody) Read(p []byte) (int, error) {
+	if _, err := b.gate.Token(); err != nil {
+		return 0, err
+	}
+	return b.ReadCloser.Read(p)
+}
