@@ -2,14 +2,18 @@ package s3_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
 
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/httpsim"
+	"github.com/c8e606e4/leaderelection/internal/simtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -22,8 +26,32 @@ func refusal(status int, code string) httpfault.Fault {
 	}
 }
 
-func TestElections(t *testing.T) {
-	httpfault.Elections(t, httpfault.Store{
+func TestElections(t *testing.T) { httpfault.Elections(t, overHTTP(t)) }
+
+// Whole elections, by seed, with whatever can go wrong with HTTP.
+func TestSeeds(t *testing.T) { httpsim.Seeds(t, overHTTP(t), 200) }
+
+// Whole elections, by seed, with clocks that drift and step, processes that
+// freeze and crash, and calls that fail in all ways above HTTP.
+func TestSimulation(t *testing.T) {
+	s := overHTTP(t)
+	for seed := range uint64(100) {
+		t.Run(fmt.Sprintf("seed=%d", seed+1), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := simtest.Draw(seed + 1)
+				p.Feed = false
+				d := s.Decider(&http.Client{Transport: &httpfault.Transport{Handler: s.Serve()}})
+				if r := simtest.Run(p, d); len(r.Violations) > 0 {
+					t.Error(r)
+				}
+			})
+		})
+	}
+}
+
+// overHTTP is the store, for elections over its real client.
+func overHTTP(t *testing.T) httpfault.Store {
+	return httpfault.Store{
 		Serve: func() http.Handler {
 			h := stores.FakeS3()
 			createBucket(t, h, "elections")
@@ -39,7 +67,7 @@ func TestElections(t *testing.T) {
 			"RequestTimeout": refusal(http.StatusBadRequest, "RequestTimeout"),
 			"Conflict":       refusal(http.StatusConflict, "ConditionalRequestConflict"),
 		},
-	})
+	}
 }
 
 // reach returns a client of a server in process. It uses TLS, as far as it knows.
