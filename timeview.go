@@ -90,6 +90,10 @@ func (t *TimeView) ValueInFuture() bool {
 	}
 }
 
+// latched says whether somebody has seen the view over, without looking at the
+// clock.
+func (t *TimeView) latched() bool { return t.state.Load().over }
+
 // before says whether neither clock has reached the end s.
 func (t *TimeView) before(s *viewState) bool {
 	var now time.Time
