@@ -30,7 +30,8 @@ type Clock struct {
 
 	busyAt time.Duration // to notice a loop that spins: readings at this moment
 	busy   int
-	spun   func() // told of a loop that spins, once for each moment
+	spun   func() // told of a loop that spins
+	slow   bool   // it does: nobody sleeps for less than a second from now on, so that the simulation comes to its end
 
 	outsiders int    // looking at the time by this clock, without being ambushed
 	ambush    func() // called once, after the next reading
@@ -162,7 +163,8 @@ func (c *Clock) reading(at time.Duration) {
 	if at != c.busyAt {
 		c.busyAt, c.busy = at, 0
 	}
-	if c.busy++; c.busy == maxReadings && c.spun != nil {
+	if c.busy++; c.busy == maxReadings && !c.slow && c.spun != nil {
+		c.slow = true
 		c.spun()
 	}
 }
@@ -189,7 +191,7 @@ func (c *Clock) SleepFor(ctx context.Context, d time.Duration) bool {
 	for {
 		c.mu.Lock()
 		s, frozen, changed := *c.last(), c.frozen, c.changed
-		spinning := c.busy >= maxReadings && c.busyAt == c.True()
+		slow := c.slow
 		c.mu.Unlock()
 		if frozen != nil {
 			<-frozen
@@ -199,9 +201,9 @@ func (c *Clock) SleepFor(ctx context.Context, d time.Duration) bool {
 			return false
 		}
 		left := until - s.monotonic(c.True())
-		if spinning {
-			left = max(left, time.Millisecond) // so that the simulation goes on to its end
-			spinning, until = false, until+left
+		if slow && d < time.Second {
+			d, until = time.Second, c.Monotonic()+time.Second
+			left = time.Second
 		}
 		if left <= 0 {
 			return true

@@ -70,6 +70,7 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 	d.ambush(f, 1)
 	d.actor.clock.Gate()
 	if d.actor.dead.Load() {
+		time.Sleep(d.actor.link.calm + time.Millisecond)
 		return zero, errDead
 	}
 	replies := make(chan reply, 2)
@@ -142,6 +143,7 @@ func (p Pushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
 		for e, err := range d.inner.(le.ChangeFeed).Changes(inner) {
 			n := link.drawNews()
 			if d.actor.dead.Load() || err != nil || n.fail {
+				link.rest(n.delay)
 				break
 			}
 			link.rest(n.hang)

@@ -29,6 +29,7 @@ type Weather struct {
 	Stale       float64 // a read returns an earlier record
 	Hang        float64 // the call ignores its ctx for a while
 
+	Held   bool    // what hangs does so until it is calm again
 	Ambush float64 // something happens to the caller at the worst moment
 
 	FeedFail, FeedSilent, FeedLate, FeedOld, FeedRepeat, FeedHang float64
@@ -132,6 +133,9 @@ func (l *Link) draw(write bool) fault {
 	}
 	if l.chance(w.Hang) {
 		f.hang = l.upTo(left)
+		if w.Held {
+			f.hang = left
+		}
 	}
 	if l.chance(w.Ambush) {
 		f.ambush = 1 + l.rng.IntN(3)

@@ -65,6 +65,7 @@ type process struct {
 	running     int               // callbacks
 	early       int               // calls of OnOusting before the OnElected of the same moment
 	changing    bool
+	windDown    time.Duration // of OnElected, at least
 	told        *le.RaceEntry
 }
 
@@ -169,6 +170,10 @@ func (p *process) onElected(ctx context.Context, view *le.TimeView) {
 	g := w.rec.elected(p, ctx, view)
 	context.AfterFunc(ctx, func() { w.rec.ctxDone(g) })
 	manner := p.host.link.habit()
+	defer func() {
+		p.actor.clock.Gate()
+		w.rec.returned(g, "OnElected")
+	}()
 	switch {
 	case manner.brief:
 		sleep(ctx, manner.work)
@@ -178,9 +183,10 @@ func (p *process) onElected(ctx context.Context, view *le.TimeView) {
 	default:
 		<-ctx.Done()
 	}
-	time.Sleep(manner.windDown)
-	p.actor.clock.Gate()
-	w.rec.returned(g, "OnElected")
+	w.rec.mu.Lock()
+	d := max(manner.windDown, p.windDown)
+	w.rec.mu.Unlock()
+	time.Sleep(d)
 }
 
 func (p *process) onOusting(ctx context.Context) {

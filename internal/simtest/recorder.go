@@ -20,12 +20,17 @@ type actor struct {
 	dead  atomic.Bool // crashed: nothing that it still does counts, or reaches the store
 	proc  *process    // nil where it is no candidate
 
+	// seen is, by the actor's clock, when the last read that returned a record
+	// began. Nil: not kept.
+	seen map[pair]time.Time
+
 	// The recorder's, under its lock:
 	readWall time.Time     // when the last read that was answered began
 	readAt   time.Duration // and in true time
 	open     time.Duration // true time at or after which a read must begin before the next write; 0 where nothing is open
 	pending  *op           // the last call, until it is answered
 	recent   []time.Duration
+	calls    int // all
 	flying   int // calls that have not returned
 	feeds    int
 }
@@ -160,6 +165,7 @@ func (r *recorder) calling(ctx context.Context, a *actor, write *le.RaceEntry) *
 	wall, mono := a.clock.Latest()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	a.calls++
 	a.flying++
 	o := &op{ctx: ctx, actor: a, write: write, at: r.now(), wall: wall, mono: mono, readWall: a.readWall}
 	if a.dead.Load() {
@@ -225,6 +231,9 @@ func (r *recorder) answered(o *op, e *le.RaceEntry, err error) {
 			return
 		}
 		r.logf(a.name, "read, began at %.6f: %v", o.at.Seconds(), r.short(e))
+		if p := pairOf(e); a.seen != nil && a.seen[p].Before(o.wall) {
+			a.seen[p] = o.wall
+		}
 		if inTime {
 			a.readWall, a.readAt = o.wall, o.at
 			if o.at >= a.open {

@@ -18,6 +18,7 @@ type world struct {
 	store    le.RaceDecider
 	rec      *recorder
 	hosts    []*host
+	watcher  *observer     // nil: none
 	clear    time.Duration // true time at which the present storm is over
 	watching bool          // one leader is not to be disturbed
 
@@ -42,19 +43,26 @@ func (r *Result) String() string {
 // is nil. It must be called in a testing/synctest bubble, and returns when every
 // candidate has stopped.
 func Run(p Params, store le.RaceDecider) *Result {
+	w := newWorld(p, store)
+	w.live()
+	w.finish()
+	return &Result{Params: p, Violations: w.rec.violations, Counts: w.rec.counts, trace: w.rec.trace}
+}
+
+func newWorld(p Params, store le.RaceDecider) *world {
 	epoch := time.Now()
 	if store == nil {
 		store = NewStore()
 	}
-	w := &world{Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), epoch: epoch, store: store, rec: newRecorder(epoch, p.Term, p.Skew),
-		surprises: make(chan func()), over: make(chan struct{})}
+	w := &world{
+		Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), epoch: epoch, store: store, rec: newRecorder(epoch, p.Term, p.Skew),
+		surprises: make(chan func()), over: make(chan struct{}),
+	}
 	w.rec.opsBound = p.opsBound()
 	for i := range p.Hosts {
 		w.hosts = append(w.hosts, w.newHost(i))
 	}
-	w.live()
-	w.finish()
-	return &Result{Params: p, Violations: w.rec.violations, Counts: w.rec.counts, trace: w.rec.trace}
+	return w
 }
 
 func (w *world) newHost(i int) *host {
@@ -109,6 +117,9 @@ func (w *world) live() {
 			h.launch()
 		}
 	}
+	if w.rng.IntN(2) == 0 {
+		w.watcher = w.observe()
+	}
 	for first := true; w.now() < w.Length && !w.rec.failed(); first = false {
 		if !first || w.rng.IntN(2) == 0 {
 			w.storm()
@@ -144,6 +155,9 @@ func (w *world) calm() {
 		h.link.Set(Weather{}, false)
 		h.clock.Ambush(nil)
 	}
+	if w.watcher != nil {
+		w.watcher.actor.link.Set(Weather{}, false)
+	}
 	if w.candidates() == 0 {
 		w.hosts[w.rng.IntN(len(w.hosts))].launch()
 	}
@@ -156,6 +170,9 @@ func (w *world) calm() {
 	}
 	w.rec.mu.Unlock()
 	w.pass(w.leaderWithin())
+	if w.watcher != nil {
+		w.watcher.upToDate()
+	}
 	w.watch()
 }
 
@@ -208,6 +225,15 @@ func (w *world) finish() {
 		h.clock.Ambush(nil)
 		if h.proc != nil {
 			h.leave()
+		}
+	}
+	if o := w.watcher; o != nil {
+		o.actor.link.Set(Weather{}, false)
+		told := w.now()
+		o.cancel(errLeft)
+		<-o.done
+		if took := w.now() - told; took > time.Second {
+			w.rec.fail("observer", "Watch took %v to return", took)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.leaderWithin()+w.Drain+time.Hour)

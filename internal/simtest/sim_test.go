@@ -9,11 +9,13 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 var (
 	seedCount = flag.Int("seeds", 1000, "how many seeds to simulate")
 	firstSeed = flag.Uint64("first", 1, "the first of them")
+	patience  = flag.Duration("patience", time.Minute, "how long one seed may take, by the wall clock")
 	oneSeed   = flag.Int64("seed", -1, "simulate this seed only, and print its trace")
 )
 
@@ -35,6 +37,15 @@ func (t *tally) add(counts map[string]int) {
 	}
 }
 
+// watchdog ends the test if a simulation does not come to its end, as when a loop
+// under test does not sleep: then virtual time stands still.
+func watchdog(seed uint64) (stop func()) {
+	timer := time.AfterFunc(*patience, func() {
+		panic(fmt.Sprintf("replay: go test ./internal/simtest -run TestSeeds -seed %d\nhot loop: time has stood still for %v", seed, *patience))
+	})
+	return func() { timer.Stop() }
+}
+
 // TestSeeds simulates elections, each of ten virtual minutes or more.
 func TestSeeds(t *testing.T) {
 	first, count := *firstSeed, *seedCount
@@ -46,6 +57,7 @@ func TestSeeds(t *testing.T) {
 		for seed := first; seed < first+uint64(count); seed++ {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
+				defer watchdog(seed)()
 				synctest.Test(t, func(t *testing.T) {
 					res := Run(Draw(seed), nil)
 					sum.add(res.Counts)

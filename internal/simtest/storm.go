@@ -20,6 +20,10 @@ func (w *world) storm() {
 
 // happen lets one thing happen, but not to the host that is to be spared.
 func (w *world) happen(until time.Duration, spare *host) {
+	if o := w.watcher; o != nil && w.rng.IntN(8) == 0 {
+		o.actor.link.Set(w.weather(until), w.rng.IntN(4) == 0)
+		o.actor.clock.Step(w.offset())
+	}
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
 	if h == spare {
 		return
@@ -177,8 +181,7 @@ func (w *world) harmless(until time.Duration) Weather {
 
 // operate lets an operator ask for a hand-over.
 func (w *world) operate() {
-	clock := NewClock(w.epoch, 0, 0, 0, 1)
-	a := &actor{name: "operator", clock: clock, link: NewLink(clock, w.Calm, w.Seed, w.rng.Uint64())}
+	a := w.operator()
 	if w.rng.IntN(2) == 0 {
 		a.link.Set(w.weather(w.clear), false)
 	}
@@ -196,4 +199,10 @@ func (w *world) operate() {
 		}
 		w.rec.note("operator", "asked for %q: %v", to, err)
 	}()
+}
+
+// operator is somebody with a good clock.
+func (w *world) operator() *actor {
+	clock := NewClock(w.epoch, 0, 0, 0, 1)
+	return &actor{name: "operator", clock: clock, link: NewLink(clock, w.Calm, w.Seed, w.rng.Uint64())}
 }

@@ -1,0 +1,209 @@
+package simtest
+
+// mutants are the mistakes that the simulation must find.
+var mutants = []mutant{
+	{
+		name: "challenger without skew margin",
+		edits: []edit{{"campaign.go",
+			"\treturn e.TermExpiry.Add(c.cfg.MaxClockSkew)\n",
+			"\treturn e.TermExpiry\n"}},
+		says: "too early",
+	},
+	{
+		name: "no skew margin on the first attempt only",
+		edits: []edit{
+			{"campaign.go", "\tresigners []chan struct{}\n", "\tresigners []chan struct{}\n\ttried bool\n"},
+			{"writes.go", "\tc.health.fresh = false\n", "\tc.health.fresh = false\n\tc.tried = true\n"},
+			{"campaign.go",
+				"\treturn e.TermExpiry.Add(c.cfg.MaxClockSkew)\n",
+				"\tif !c.tried {\n\t\treturn e.TermExpiry\n\t}\n\treturn e.TermExpiry.Add(c.cfg.MaxClockSkew)\n"},
+		},
+		says: "too early",
+	},
+	{
+		name: "view not cut by skew",
+		edits: []edit{{"writes.go",
+			"c.cfg.TermLength-c.cfg.MaxClockSkew, e.TermExpiry.Add(-c.cfg.MaxClockSkew))",
+			"c.cfg.TermLength, e.TermExpiry)"}},
+		says: "MaxClockSkew before no term",
+	},
+	{
+		name: "ctx cancelled only when the renewal returns",
+		edits: []edit{
+			{"reign.go", "if !r.over && !r.view.ValueInFuture() {", "if !r.over && c.f.call == nil && !r.view.ValueInFuture() {"},
+			{"reign.go", "if !r.over {\n\t\twake.atWall", "if !r.over && r.view.ValueInFuture() {\n\t\twake.atWall"},
+		},
+		says: "after its view had ended",
+	},
+	{
+		name: "own older record taken for proof of a write",
+		edits: []edit{{"writes.go",
+			"if a.number == r.number && a.expiry.Equal(e.TermExpiry) && a.start >= r.confirmed {",
+			"if a.number == r.number && a.start >= r.confirmed {"}},
+		says: "is in the future",
+	},
+	{
+		name: "ErrLostRace taken for a loss",
+		edits: []edit{{"writes.go",
+			"\tvar lost *LostRaceError\n",
+			"\tif c.reign != nil && !c.reign.over {\n\t\tc.endReign(a.now, ErrOusted)\n\t}\n\tvar lost *LostRaceError\n"}},
+		says: "though nothing has happened to its leader",
+	},
+	{
+		name:  "TermExpiry that shrinks",
+		edits: []edit{{"writes.go", "if e.TermExpiry.Before(r.expiry) {", "if false {"}},
+		says:  "ends",
+	},
+	{
+		name: "release before drain",
+		edits: []edit{
+			{"campaign.go", "\tcase r != nil && !r.over:\n", "\tcase r != nil && !r.over && r.cause == nil:\n"},
+			{"campaign.go", "\treturn c.reign == nil && c.holds(now) && !c.wants(now)\n", "\treturn (c.reign == nil || c.reign.cause != nil) && c.holds(now) && !c.wants(now)\n"},
+		},
+		says: "callbacks are running",
+	},
+	{
+		name: "view alive at release",
+		edits: []edit{{"reign.go",
+			"\tr.view.end()\n\tr.ousting()\n",
+			"\tr.ousting()\n"}},
+		says: "while the view of reign",
+	},
+	{
+		name: "number bumped by extensions",
+		edits: []edit{{"writes.go",
+			"\te.ElectionNumber = r.number\n",
+			"\tr.number++\n\te.ElectionNumber = r.number\n"}},
+		says: "VIOLATION",
+	},
+	{
+		name: "Transfer that cuts the term",
+		edits: []edit{{"handover.go",
+			"\tcase e.Successor == successor:\n\t\treturn nil, nil\n\t}\n\treturn wish, nil\n",
+			"\tcase e.Successor == successor:\n\t\treturn nil, nil\n\t}\n\twish.TermExpiry = now.UTC()\n\treturn wish, nil\n"}},
+		says: "a wish moves the term",
+	},
+	{
+		name: "older events believed",
+		edits: []edit{{"follow.go",
+			"newer := f.known == nil || e.Compare(f.known) > 0\n",
+			"newer := f.known == nil || e.Compare(f.known) > 0 || how == wasPushed\n"}},
+		says: "VIOLATION",
+	},
+	{
+		name: "contest while callbacks run",
+		edits: []edit{{"campaign.go",
+			"if c.reign != nil || !c.wants(wake.now) {",
+			"if !c.wants(wake.now) {"}},
+		says: "callbacks of an earlier reign are running",
+	},
+	{
+		name: "monotonic end ignored",
+		edits: []edit{
+			{"timeview.go", "if t.mono.Monotonic() >= s.elapsed {", "if t.mono.Monotonic() < 0 {"},
+			{"reign.go", "wake.at(r.monoEnd(&c.f.timekeeper))", "_ = r.monoEnd"},
+		},
+		says: "after its end by the monotonic clock",
+	},
+	{
+		name: "wall end ignored",
+		edits: []edit{
+			{"timeview.go", "return now.UnixNano() < s.wallNS", "return true"},
+			{"reign.go", "\t\twake.atWall(r.view.Get())\n", ""},
+		},
+		says: "after its end by the wall clock",
+	},
+	{
+		name: "latch missing",
+		edits: []edit{{"timeview.go",
+			"\t\tend := *s\n\t\tend.over = true\n\t\tif t.state.CompareAndSwap(s, &end) {\n\t\t\treturn false\n\t\t}\n\t}\n}\n\n// before",
+			"\t\treturn false\n\t}\n}\n\n// before"}},
+		run:  "^TestClockSetForwardAndBack$",
+		says: "come back to life",
+	},
+	{
+		name: "view measured from the answer",
+		edits: []edit{{"writes.go",
+			"if !r.view.moveOn(a.end) {",
+			"if !r.view.moveOn(c.f.endAfter(now, c.cfg.TermLength-c.cfg.MaxClockSkew, now.wall.Add(c.cfg.TermLength-c.cfg.MaxClockSkew))) {"}},
+		says: "VIOLATION",
+	},
+	{
+		name: "claims without reading again",
+		edits: []edit{{"campaign.go",
+			"return !f.unsure && !f.baseAt.wall.Before(at) && f.baseAt.mono >= c.idleSince &&\n\t\t(f.base.Vacant() || !f.readAt.Before(at))",
+			"return !f.unsure"}},
+		says: "without having read it",
+	},
+	{
+		name: "writes again without asking what became of the last write",
+		edits: []edit{
+			{"writes.go", "\tc.f.unsure = true\n", ""},
+		},
+		says: "the outcome of its last write is open",
+	},
+	{
+		name: "own lease known by LeaderID",
+		edits: []edit{{"campaign.go",
+			"return b != nil && !b.Vacant() && b.Incarnation == c.incarnation && now.wall.Before(b.TermExpiry)",
+			"return b != nil && !b.Vacant() && b.LeaderID == c.cfg.LeaderID && now.wall.Before(b.TermExpiry)"}},
+		says: "releases what is not its own",
+	},
+	{
+		name: "clean shutdown keeps the lease",
+		edits: []edit{
+			{"campaign.go", "\treturn c.reign == nil && c.holds(now) && !c.wants(now)\n", "\treturn c.reign == nil && c.holds(now) && !c.wants(now) && !c.stopping\n"},
+			{"campaign.go", "\treturn !c.holds(wake.now)\n", "\treturn true\n"},
+		},
+		says: "has not released",
+	},
+	{
+		name: "one error ends the campaign",
+		edits: []edit{{"follow.go",
+			"case errors.Is(a.err, ErrPermanent) && !f.worked && f.failure == nil:",
+			"case !f.worked && f.failure == nil:"}},
+		says: "stopped by itself",
+	},
+	{
+		name:  "no back-off",
+		edits: []edit{{"loop.go", "r.notBefore = max(r.notBefore, start+pause)", "_ = pause"}},
+		says:  "hot loop",
+	},
+	{
+		name: "reservation ignored",
+		edits: []edit{{"campaign.go",
+			"\t\treturn e.TermExpiry // the end of another's reservation\n",
+			"\t\treturn time.Time{}\n"}},
+		says: "too early",
+	},
+	{
+		name:  "health not asked",
+		edits: []edit{{"health.go", "if c.cfg.Healthy == nil {", "if true {"}},
+		says:  "without having asked for its health",
+	},
+	{
+		name:  "no sitting out",
+		edits: []edit{{"campaign.go", "(now.mono >= c.sitOut || c.named())", "true"}},
+		says:  "is to sit out",
+	},
+	{
+		name:  "another's record is no loss",
+		edits: []edit{{"writes.go", "case news, e.ElectionNumber == r.number && e.Incarnation != c.incarnation:", "case false:"}},
+		run:   "^TestAnothersRecordOusts$",
+		says:  "ErrOusted",
+	},
+	{
+		name: "a wish on record is ignored",
+		edits: []edit{{"writes.go",
+			"if news && e.Successor != \"\" && e.Successor != c.cfg.LeaderID {",
+			"if false {"}},
+		run:  "^TestTransfer$",
+		says: "b does not lead",
+	},
+	{
+		name:  "lease dropped while draining",
+		edits: []edit{{"campaign.go", "if r.cause != nil && wake.now.mono >= r.drainUntil {", "if r.cause != nil {"}},
+		run:   "^TestLeaseKeptWhileDraining$",
+		says:  "view",
+	},
+}
