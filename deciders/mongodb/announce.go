@@ -3,12 +3,121 @@ package mongodb
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/c8e606e4/leaderelection"
 )
 
-func (d *Decider) announce(ctx context.Context) {}
+// announcementsSize is how large the capped collection is, in bytes: about a thousand
+// announcements. A feed that opens reads them all.
+const announcementsSize = 64 << 10
 
+// announceTimeout is how long an announcement may hold up the write that it follows.
+const announceTimeout = 500 * time.Millisecond
+
+// CreateAnnouncements makes the capped collection that Options.Announcements names, with
+// a first announcement: MongoDB does not follow an empty one. It may be called by every
+// candidate at its start; where the collection is there it does nothing. It needs the
+// action createCollection (role readWrite has it).
+func (d *Decider) CreateAnnouncements(ctx context.Context) error {
+	if d.opts.Announcements == "" {
+		return errors.New("leaderelection/mongodb: Options.Announcements is empty: it names the collection to create")
+	}
+	const exists = 48
+	err := d.coll.Database().CreateCollection(ctx, d.opts.Announcements, options.CreateCollection().SetCapped(true).SetSizeInBytes(announcementsSize))
+	if slices.Contains(mongo.ErrorCodes(err), exists) {
+		return nil
+	}
+	if err == nil {
+		_, err = d.announcements().InsertOne(ctx, bson.D{{Key: "election", Value: ""}})
+	}
+	if err != nil {
+		return d.failed(ctx, fmt.Sprintf("creating the capped collection %q for", d.opts.Announcements), err)
+	}
+	return nil
+}
+
+// announcements is the capped collection. An announcement that is lost costs time only.
+func (d *Decider) announcements() *mongo.Collection {
+	return d.coll.Database().Collection(d.opts.Announcements, options.Collection().
+		SetWriteConcern(writeconcern.W1()).SetReadPreference(readpref.Primary()))
+}
+
+// announce says that entry has been written, where that may call somebody to act: a new
+// reign, a release, a wish for another leader. Extensions are no news to those who read
+// every half term. That it fails is nobody's concern: the write has happened.
+func (d *Decider) announce(ctx context.Context, entry *leaderelection.RaceEntry) {
+	if d.opts.Announcements == "" || entry.Extension != 0 && !entry.Vacant() && entry.Successor == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
+	defer cancel()
+	_, _ = d.announcements().InsertOne(ctx, bson.D{{Key: "election", Value: d.id}})
+}
+
+// tail reads after each announcement, and every half term in case one was lost.
 func (d *Decider) tail(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
-	return errors.New("TODO")
+	if err := d.before(ctx); err != nil {
+		return d.failed(ctx, "following", err)
+	}
+	cursor, err := d.announcements().Find(ctx, bson.D{}, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
+	if err != nil {
+		return d.failed(ctx, "following", err)
+	}
+	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
+	for cursor.TryNext(ctx) { // of the time before
+	}
+	var last leaderelection.LeaderToken
+	for {
+		e, err := d.ReadCurrent(ctx)
+		if err != nil {
+			return err
+		}
+		if last == nil || e.Token != last {
+			last = e.Token
+			if !yield(e) {
+				return nil
+			}
+		}
+		term := e.TermLength
+		if term <= 0 {
+			term = leaderelection.DefaultTermLength
+		}
+		cursor.SetMaxAwaitTime(max(term/2, time.Millisecond))
+		if err := d.announced(ctx, cursor); err != nil {
+			return d.failed(ctx, "following", err)
+		}
+	}
+}
+
+// announced returns when this election was announced, or when it has been waited for that
+// long enough.
+func (d *Decider) announced(ctx context.Context, cursor *mongo.Cursor) error {
+	ours := false
+	for {
+		if ours && cursor.RemainingBatchLength() == 0 {
+			return nil // one read is enough for all that came at once
+		}
+		var a struct {
+			Election string `bson:"election"`
+		}
+		if !cursor.TryNext(ctx) {
+			switch {
+			case cursor.Err() != nil:
+				return cursor.Err()
+			case cursor.ID() == 0:
+				return fmt.Errorf("nothing can be followed in %q: the collection is missing, empty or not capped; see CreateAnnouncements", d.opts.Announcements)
+			}
+			return nil
+		}
+		ours = ours || bson.Unmarshal(cursor.Current, &a) == nil && a.Election == d.id
+	}
 }

@@ -74,7 +74,10 @@
 // databases that only speak MongoDB's protocol, the feed fails once and says so,
 // then keeps quiet, and candidates and observers poll; it asks again each hour.
 //
-// For such servers there are Options.Announcements.
+// For such servers there are Options.Announcements: whoever writes news, a new reign, a
+// release or a wish for another leader, also adds to a small capped collection, which
+// the feed follows with a tailable cursor. An announcement may be lost, so the feed
+// reads the record every half term as well.
 package mongodb
 
 import (
@@ -180,17 +183,22 @@ func NewDecider(client *mongo.Client, database, collection, election string, opt
 	return d
 }
 
-// Close disconnects the client that Open has made, for at most as long as ctx
-// lasts. The client given to NewDecider is the caller's: there Close does nothing.
-func (d *Decider) Close(ctx context.Context) error {
+// Close disconnects the client that Open has made. The client given to NewDecider is
+// the caller's: there Close does nothing.
+func (d *Decider) Close() error {
 	if !d.owned {
 		return nil
 	}
-	if err := d.client.Disconnect(ctx); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := d.client.Disconnect(ctx); err != nil && !errors.Is(err, mongo.ErrClientDisconnected) {
 		return fmt.Errorf("leaderelection/mongodb: disconnecting: %w", err)
 	}
 	return nil
 }
+
+// closeTimeout is how long Close may take where the server does not answer.
+const closeTimeout = 2 * time.Second
 
 // ReadCurrent implements leaderelection.RaceDecider.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
@@ -252,7 +260,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	if err != nil {
 		return nil, err
 	}
-	d.announce(ctx)
+	d.announce(ctx, entry)
 	return next, nil
 }
 

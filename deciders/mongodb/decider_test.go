@@ -2,13 +2,11 @@ package mongodb_test
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"sync/atomic"
+	"errors"
 	"testing"
+	"time"
 
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
@@ -16,39 +14,215 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// client returns a client of its own, disconnected at the end of the test.
-func client(t testing.TB, uri string) *mongo.Client {
-	t.Helper()
-	c, err := mongo.Connect(options.Client().ApplyURI(uri))
-	if err != nil {
-		t.Fatal(err)
+func TestConformance(t *testing.T) {
+	t.Run("FerretDB", func(t *testing.T) {
+		decidertest.Run(t, withoutFeed(elections(stores.FerretDB(t).URI, nil)))
+	})
+	t.Run("imitation", func(t *testing.T) {
+		decidertest.Run(t, elections(imitate(t).uri(), nil))
+	})
+	t.Run("imitation linearizable", func(t *testing.T) {
+		decidertest.Run(t, elections(imitate(t).uri(), &mongodb.Options{Linearizable: true}))
+	})
+	if mongod != "" {
+		t.Run("mongod", func(t *testing.T) {
+			decidertest.Run(t, elections(mongod, nil))
+		})
 	}
-	t.Cleanup(func() { _ = c.Disconnect(context.Background()) })
-	return c
 }
 
-var names atomic.Uint64
+// A document that is none of ours is reported, and left alone.
+func TestForeignDocumentIsLeftAlone(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	for name, doc := range map[string]bson.M{
+		"another's":            {"_id": "web", "holder": "x"},
+		"without a version":    {"_id": "web", "record": `{}`},
+		"version of a kind":    {"_id": "web", "version": 7, "record": `{}`},
+		"record of a kind":     {"_id": "web", "version": bson.NewObjectID(), "record": bson.M{"a": 1}},
+		"record no record":     {"_id": "web", "version": bson.NewObjectID(), "record": `{"leader":"x"}`},
+		"truncated":            {"_id": "web", "version": bson.NewObjectID(), "record": `{"leaderelection":1,`},
+		"without a record":     {"_id": "web", "version": bson.NewObjectID()},
+		"date of another kind": {"_id": "web", "version": bson.NewObjectID(), "record": `{}`, "written": "today"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.set(collection, "web", doc)
+			before := s.docs[collection]["web"].String()
+			_, err := d.ReadCurrent(t.Context())
+			permanent(t, err, "leaderelection_test.elections", `"web"`)
+			_, err = d.WriteEntry(t.Context(), state(1, nil))
+			if !errors.Is(err, leaderelection.ErrLostRace) || errors.Is(err, leaderelection.ErrPermanent) {
+				t.Errorf("WriteEntry: %v", err)
+			}
+			if n := next(t, follow(t, d)); n.RaceEntry != nil || !errors.Is(n.err, leaderelection.ErrPermanent) {
+				t.Errorf("the feed yields %+v", n)
+			}
+			if after := s.docs[collection]["web"].String(); after != before {
+				t.Errorf("it was %s and is %s", before, after)
+			}
+		})
+	}
+}
 
-func uniqueName() string { return fmt.Sprintf("election-%d-%d", os.Getpid(), names.Add(1)) }
+// Fields that somebody has added stay.
+func TestOtherFieldsAreLeftAlone(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	token := write(t, d, 1, nil)
+	s.touch(collection, "web", "note", "ours")
+	token = write(t, d, 2, token)
+	if note := s.docs[collection]["web"].Lookup("note").StringValue(); note != "ours" {
+		t.Errorf("note is %q", note)
+	}
+	if age := time.Since(token.CommitTS()); age.Abs() > time.Minute {
+		t.Errorf("CommitTS is %v ago", age)
+	}
+	if ts := read(t, d).Token.CommitTS(); !ts.Equal(token.CommitTS()) {
+		t.Errorf("CommitTS read %v, written %v", ts, token.CommitTS())
+	}
+}
 
-// elections returns what makes an election after the other, each handle with a
-// client of its own.
-func elections(uri string) func(t testing.TB) func() leaderelection.RaceDecider {
-	return func(t testing.TB) func() leaderelection.RaceDecider {
-		name := uniqueName()
-		return func() leaderelection.RaceDecider {
-			return mongodb.NewDecider(client(t, uri), "leaderelection_test", "elections", name, nil)
+// What the server answers, and what becomes of it.
+func TestServerErrors(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	token := write(t, d, 1, nil)
+	for code, word := range map[int32]string{
+		13: "grant", 18: "password", 72: "options", 73: "name", 121: "validator", 61: "shard", 166: "view", 10334: "short",
+		50: "", 11600: "", 189: "", 64: "", 202: "", // pass
+	} {
+		s.inject(func(c string) *fault {
+			if c == "find" || c == "findAndModify" || c == "aggregate" {
+				return &fault{code: code, text: "as injected"}
+			}
+			return nil
+		})
+		_, err1 := d.ReadCurrent(t.Context())
+		_, err2 := d.WriteEntry(t.Context(), state(2, token))
+		err3 := next(t, follow(t, d)).err
+		for _, err := range []error{err1, err2, err3} {
+			switch {
+			case err == nil, errors.Is(err, leaderelection.ErrLostRace):
+				t.Errorf("code %d: %v", code, err)
+			case word != "":
+				permanent(t, err, word, `"web"`, "as injected")
+			case errors.Is(err, leaderelection.ErrPermanent):
+				t.Errorf("code %d: %v", code, err)
+			}
+		}
+	}
+	s.inject(nil)
+	write(t, d, 2, token)
+}
+
+// A write that has happened, but not for a majority yet, is an open question, and so is
+// one whose answer was lost; neither is a lost race.
+func TestOpenQuestions(t *testing.T) {
+	s := imitate(t)
+	c := client(t, s.uri()+"&retryWrites=false")
+	d := mongodb.NewDecider(c, database, collection, "web", nil)
+	for i, f := range []*fault{{concern: true}, {cutLate: true}} {
+		for _, create := range []bool{true, false} {
+			s.set(collection, "web", nil)
+			var token leaderelection.LeaderToken
+			if !create {
+				token = write(t, d, 1, nil)
+			}
+			s.inject(func(c string) *fault {
+				if c == "insert" || c == "findAndModify" {
+					return f
+				}
+				return nil
+			})
+			got, err := d.WriteEntry(t.Context(), state(2, token))
+			s.inject(nil)
+			if err == nil || got != nil || errors.Is(err, leaderelection.ErrLostRace) || errors.Is(err, leaderelection.ErrPermanent) {
+				t.Errorf("fault %d, create %v: %v, %v", i, create, got, err)
+			}
+			if e := read(t, d); e.ElectionNumber != 2 {
+				t.Errorf("fault %d, create %v: read %+v", i, create, e)
+			}
 		}
 	}
 }
 
-// polled hides the feed, of a server that has none.
-type polled struct{ leaderelection.RaceDecider }
+// With retryable writes, which are the driver's default, a lost answer is asked for
+// again, and is what it was.
+func TestRetryableWrites(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	lose := func() {
+		once := true
+		s.inject(func(c string) *fault {
+			if once && (c == "insert" || c == "findAndModify") {
+				once = false
+				return &fault{cutLate: true}
+			}
+			return nil
+		})
+	}
+	lose()
+	token := write(t, d, 1, nil)
+	lose()
+	write(t, d, 2, token)
+	if e := read(t, d); e.ElectionNumber != 2 {
+		t.Errorf("read %+v", e)
+	}
+}
 
-func TestConformanceFerretDB(t *testing.T) {
-	newElection := elections(stores.FerretDB(t).URI)
-	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
-		handle := newElection(t)
-		return func() leaderelection.RaceDecider { return polled{handle()} }
-	})
+func TestLinearizableNeedsAReplicaSet(t *testing.T) {
+	s := imitate(t)
+	s.standalone = true
+	d := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "web", &mongodb.Options{Linearizable: true})
+	_, err := d.ReadCurrent(t.Context())
+	permanent(t, err, "replica set")
+}
+
+func TestNoName(t *testing.T) {
+	d := mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "", nil)
+	_, err := d.ReadCurrent(t.Context())
+	permanent(t, err, "name")
+	_, err = d.WriteEntry(t.Context(), state(1, nil))
+	permanent(t, err, "name")
+}
+
+// With no server, or one that does not answer, every call returns when its ctx ends.
+func TestNoAnswer(t *testing.T) {
+	s := imitate(t)
+	hung := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	write(t, hung, 1, nil)
+	s.inject(func(c string) *fault { return &fault{hang: c != "hello" && c != "isMaster"} })
+	defer s.inject(nil)
+	for _, d := range []*mongodb.Decider{hung, mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "web", nil)} {
+		for what, call := range map[string]func(ctx context.Context) error{
+			"ReadCurrent": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
+			"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, state(1, nil)); return err },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			begin := time.Now()
+			err := call(ctx)
+			cancel()
+			if took := time.Since(begin); took > time.Second {
+				t.Errorf("%s took %v", what, took)
+			}
+			if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) {
+				t.Errorf("%s: %v", what, err)
+			}
+			says(t, err, `"web"`)
+		}
+	}
+}
+
+func TestDisconnectedClient(t *testing.T) {
+	c := client(t, imitate(t).uri())
+	d := mongodb.NewDecider(c, database, collection, "web", nil)
+	read(t, d)
+	if err := c.Disconnect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.ReadCurrent(t.Context())
+	permanent(t, err, "disconnected")
+	if err := d.Close(); err != nil {
+		t.Errorf("Close of a decider that owns nothing: %v", err)
+	}
 }

@@ -1,0 +1,306 @@
+package mongodb_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// imitation is a replica set of one member that speaks MongoDB's wire protocol to the
+// real driver and understands the commands of this package, and no others. It keeps
+// its documents in memory. It does what MongoDB's manual says; what it cannot show is
+// whether MongoDB does the same.
+type imitation struct {
+	t    testing.TB
+	addr string
+	ctx  context.Context
+	kill context.CancelFunc
+
+	mu         sync.Mutex
+	l          net.Listener
+	conns      map[net.Conn]bool
+	standalone bool // no replica set: no change streams
+	docs       map[string]map[any]bson.Raw
+	capped     map[string][]bson.Raw // by collection, in natural order
+	events     []bson.D              // the oplog, as change events
+	cursors    map[int64]*cursor
+	replies    map[string]bson.D // of retryable writes, by session and number
+	commands   map[string]int    // how many there were
+	more       chan struct{}     // closed by the next event
+	fault      func(command string) *fault
+}
+
+// fault is what befalls a command.
+type fault struct {
+	code    int32  // it is answered with this error, and does nothing
+	text    string // of the error
+	cut     bool   // the connection is cut before it does anything
+	cutLate bool   // the connection is cut when it has been done, before the answer
+	hang    bool   // it is done, and not answered
+	concern bool   // it is done, and answered with a write concern error
+}
+
+// cursor is an open change stream, or an open tailable cursor.
+type cursor struct {
+	coll string
+	next int  // the index of the next event
+	tail bool // of a capped collection
+	dead bool // invalidated
+}
+
+func imitate(t testing.TB) *imitation {
+	t.Helper()
+	s := &imitation{
+		t: t, docs: map[string]map[any]bson.Raw{}, capped: map[string][]bson.Raw{}, cursors: map[int64]*cursor{},
+		replies: map[string]bson.D{}, commands: map[string]int{}, more: make(chan struct{}),
+	}
+	s.start("127.0.0.1:0")
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *imitation) uri() string { return "mongodb://" + s.addr + "/?replicaSet=rs0" }
+
+// start listens, on the address that it had where it was stopped.
+func (s *imitation) start(addr string) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.l, s.addr, s.conns = l, l.Addr().String(), map[net.Conn]bool{}
+	s.ctx, s.kill = context.WithCancel(context.Background())
+	ctx := s.ctx
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			if ctx.Err() != nil {
+				c.Close()
+			} else {
+				s.conns[c] = true
+				go s.serve(ctx, c)
+			}
+			s.mu.Unlock()
+		}
+	}()
+}
+
+// stop cuts all connections and closes all cursors, and listens no more. Documents and
+// the oplog stay.
+func (s *imitation) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kill()
+	s.l.Close()
+	for c := range s.conns {
+		c.Close()
+	}
+	clear(s.cursors)
+}
+
+// inject makes f say what befalls each command from now on.
+func (s *imitation) inject(f func(command string) *fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = f
+}
+
+// count is how many of these commands there were.
+func (s *imitation) count(names ...string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		n += s.commands[name]
+	}
+	return n
+}
+
+const (
+	opReply = 1
+	opQuery = 2004
+	opMsg   = 2013
+)
+
+type request struct {
+	id, op uint32
+	body   bson.Raw
+	docs   []bson.Raw // of a section beside the body
+}
+
+func (s *imitation) serve(ctx context.Context, c net.Conn) {
+	ctx, gone := context.WithCancel(ctx)
+	requests := make(chan *request)
+	go func() { // reads on while a getMore waits, so that it learns of the connection's end
+		defer gone()
+		for {
+			r, err := receive(c)
+			if err != nil {
+				return
+			}
+			select {
+			case requests <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.conns, c)
+		c.Close()
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-requests:
+			answer, more := s.handle(ctx, r)
+			if !more || ctx.Err() != nil {
+				return
+			}
+			if answer != nil {
+				if err := send(c, r, answer); err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+func receive(c io.Reader) (*request, error) {
+	var head [16]byte
+	if _, err := io.ReadFull(c, head[:]); err != nil {
+		return nil, err
+	}
+	u32 := binary.LittleEndian.Uint32
+	m := make([]byte, u32(head[:])-16)
+	if _, err := io.ReadFull(c, m); err != nil {
+		return nil, err
+	}
+	r := &request{id: u32(head[4:]), op: u32(head[12:])}
+	if r.op == opQuery {
+		m = m[4:]
+		for m[0] != 0 { // the collection's name
+			m = m[1:]
+		}
+		r.body = bson.Raw(m[1+8:])
+		return r, nil
+	}
+	for m = m[4:]; len(m) > 0; {
+		kind := m[0]
+		n := u32(m[1:])
+		section := m[1 : 1+n]
+		m = m[1+n:]
+		if kind == 0 {
+			r.body = bson.Raw(section)
+			continue
+		}
+		section = section[4:]
+		for section[0] != 0 {
+			section = section[1:]
+		}
+		for section = section[1:]; len(section) > 0; section = section[u32(section):] {
+			r.docs = append(r.docs, bson.Raw(section[:u32(section)]))
+		}
+	}
+	return r, nil
+}
+
+func send(c io.Writer, r *request, answer bson.D) error {
+	doc, err := bson.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	le := binary.LittleEndian
+	body := le.AppendUint32(nil, 0) // flags
+	op := uint32(opMsg)
+	if r.op == opQuery {
+		op = opReply
+		body = append(body, make([]byte, 12)...) // no cursor, from 0
+		body = le.AppendUint32(body, 1)
+	} else {
+		body = append(body, 0)
+	}
+	body = append(body, doc...)
+	m := le.AppendUint32(nil, uint32(16+len(body)))
+	m = le.AppendUint32(m, 0)
+	m = le.AppendUint32(m, r.id)
+	m = le.AppendUint32(m, op)
+	_, err = c.Write(append(m, body...))
+	return err
+}
+
+// handle does one command. Without more the connection is cut.
+func (s *imitation) handle(ctx context.Context, r *request) (answer bson.D, more bool) {
+	elements, err := r.body.Elements()
+	if err != nil || len(elements) == 0 {
+		s.t.Errorf("imitation: a command that is none: %v", err)
+		return nil, false
+	}
+	name := elements[0].Key()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.commands[name]++
+	f := &fault{}
+	if s.fault != nil {
+		if g := s.fault(name); g != nil {
+			f = g
+		}
+	}
+	switch {
+	case f.cut:
+		return nil, false
+	case f.code != 0:
+		return failure(f.code, f.text), true
+	}
+	answer = s.command(ctx, name, r)
+	switch {
+	case f.cutLate:
+		return nil, false
+	case f.hang:
+		return nil, true
+	case f.concern:
+		answer = append(answer, bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 64}, {Key: "errmsg", Value: "waiting for replication timed out"}}})
+	}
+	if !s.standalone {
+		answer = append(answer, bson.E{Key: "operationTime", Value: s.now()})
+	}
+	return answer, true
+}
+
+// now is the logical time: that of the last event.
+func (s *imitation) now() bson.Timestamp {
+	return bson.Timestamp{T: 1_700_000_000, I: uint32(len(s.events) + 1)}
+}
+
+func failure(code int32, text string) bson.D {
+	return bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: code}, {Key: "errmsg", Value: text}, {Key: "codeName", Value: fmt.Sprint("Location", code)}}
+}
+
+func (s *imitation) hello() bson.D {
+	d := bson.D{
+		{Key: "helloOk", Value: true}, {Key: "ismaster", Value: true}, {Key: "isWritablePrimary", Value: true},
+		{Key: "maxBsonObjectSize", Value: 16 << 20}, {Key: "maxMessageSizeBytes", Value: 48_000_000}, {Key: "maxWriteBatchSize", Value: 100_000},
+		{Key: "localTime", Value: time.Now()}, {Key: "logicalSessionTimeoutMinutes", Value: 30},
+		{Key: "minWireVersion", Value: 0}, {Key: "maxWireVersion", Value: 21}, {Key: "ok", Value: 1},
+	}
+	if s.standalone {
+		return d
+	}
+	return append(d,
+		bson.E{Key: "setName", Value: "rs0"}, bson.E{Key: "setVersion", Value: 1}, bson.E{Key: "hosts", Value: bson.A{s.addr}},
+		bson.E{Key: "primary", Value: s.addr}, bson.E{Key: "me", Value: s.addr})
+}
