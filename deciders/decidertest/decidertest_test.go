@@ -25,7 +25,7 @@ func TestMemory(t *testing.T) {
 	decidertest.Run(t, newMemory)
 }
 
-// A decider without a feed passes, and says what was skipped.
+// A decider without a feed passes.
 func TestPolled(t *testing.T) { decidertest.Run(t, newPolled) }
 
 // The smallest Options that make sense are enough for a good decider.
