@@ -136,9 +136,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 		return nil, d.failed(ctx, reading, err)
 	}
 	defer r.Body.Close()
-	// One byte more than a record may have: longer ones are refused by their
-	// length, and never read whole.
-	data, err := io.ReadAll(io.LimitReader(r.Body, record.MaxSize+1))
+	data, err := content(&r)
 	if err != nil {
 		return nil, d.failed(ctx, reading, err)
 	}
@@ -152,6 +150,18 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 	}
 	e.Token = t
 	return e, nil
+}
+
+// content reads the blob. Of one that is too long to be a record it reads just as
+// much as shows that.
+func content(r *blob.DownloadStreamResponse) ([]byte, error) {
+	n := r.ContentLength
+	if n == nil || *n < 0 {
+		return io.ReadAll(io.LimitReader(r.Body, record.MaxSize+1))
+	}
+	data := make([]byte, min(*n, record.MaxSize+1))
+	_, err := io.ReadFull(r.Body, data)
+	return data, err
 }
 
 func isLeased(s *lease.StateType) bool {
