@@ -23,7 +23,7 @@
 // because the record holds the fencing token's count. A table may have time to
 // live enabled for its other items: DynamoDB expires only items whose attribute
 // of that name is a Number
-// (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/howitworks-ttl.html),
+// (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-before-you-start.html),
 // and an election's item has none. Never delete an election's item.
 //
 // # What the store promises

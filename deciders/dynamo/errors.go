@@ -78,6 +78,9 @@ func judge(err error) (advice string, forGood bool) {
 	if strings.Contains(err.Error(), "endpoint rule error") { // which has no type of its own
 		return "the client knows no endpoint: set AWS_REGION, or the region in its configuration", true
 	}
+	if strings.Contains(err.Error(), "get credentials: ") { // nor has this; an instance's role may yet come
+		return "the client has no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role", false
+	}
 	var api smithy.APIError
 	if !errors.As(err, &api) {
 		return "", false

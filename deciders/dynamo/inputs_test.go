@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -289,5 +290,17 @@ func TestSpoiltAnswers(t *testing.T) {
 		if e, err := d.ReadCurrent(t.Context()); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
 			t.Errorf("%s: ReadCurrent: %+v, %v, want an error that may pass", name, e, err)
 		}
+	}
+}
+
+// Without credentials, which a role may yet bring, that is what is said.
+func TestNoCredentials(t *testing.T) {
+	none := errors.New("no role here")
+	client := newClient(t, "https://in-process", func(o *dynamodb.Options) {
+		o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, none })
+	})
+	_, err := dynamo.NewDecider(client, "elections", "one", nil).ReadCurrent(t.Context())
+	if !errors.Is(err, none) || errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "AWS_ACCESS_KEY_ID") {
+		t.Errorf("%v, want an error that may pass, wraps %q and says what to do", err, none)
 	}
 }

@@ -44,11 +44,15 @@
 //     (https://github.com/minio/minio/issues/21526, since mended), which is
 //     harmless as long as nobody deletes the object.
 //   - Cloudflare R2 (not tested): supports both conditions
-//     (https://developers.cloudflare.com/r2/api/s3/conditional-operations/). More
-//     than one write a second on one object is refused with 429, and tried again.
-//     Its region is "auto".
+//     (https://developers.cloudflare.com/r2/api/s3/conditional-operations/). It
+//     takes one write a second on one object
+//     (https://developers.cloudflare.com/r2/platform/limits/): more are 429, and
+//     tried again; do not make the term shorter than four seconds. Its region is
+//     "auto".
 //   - Ceph RGW (not tested): answers 412, not 404, where the object is missing.
 //     Whether a release decides and writes in one step, only a try can tell.
+//   - Amazon's directory buckets (S3 Express One Zone; not tested): support both
+//     conditions, keep everything in one zone, and need s3express:CreateSession.
 //   - Google Cloud Storage's XML API has headers of its own for this: use
 //     deciders/gcs.
 //

@@ -95,6 +95,9 @@ func judge(err error) (advice string, forGood bool) {
 	if strings.Contains(err.Error(), "endpoint rule error") { // which has no type of its own
 		return "bucket, region and endpoint do not fit together: correct the bucket's name, or set AWS_REGION", true
 	}
+	if strings.Contains(err.Error(), "get credentials: ") { // nor has this; an instance's role may yet come
+		return "the client has no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role", false
+	}
 	code, status := parse(err)
 	switch code {
 	case "NoSuchBucket":

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/c8e606e4/leaderelection"
@@ -319,5 +320,17 @@ func TestOptionsAreSent(t *testing.T) {
 	}
 	if !strings.Contains(sent.URL.Path, "/b/k") {
 		t.Errorf("path %s", sent.URL.Path)
+	}
+}
+
+// Without credentials, which a role may yet bring, that is what is said.
+func TestNoCredentials(t *testing.T) {
+	none := errors.New("no role here")
+	client := newClient(t, "https://in-process", func(o *awss3.Options) {
+		o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, none })
+	})
+	_, err := s3.NewDecider(client, "elections", "one", nil).ReadCurrent(t.Context())
+	if !errors.Is(err, none) || errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "AWS_ACCESS_KEY_ID") {
+		t.Errorf("%v, want an error that may pass, wraps %q and says what to do", err, none)
 	}
 }
