@@ -39,9 +39,9 @@ func (t *tally) add(counts map[string]int) {
 
 // watchdog ends the test if a simulation does not come to its end, as when a loop
 // under test does not sleep: then virtual time stands still.
-func watchdog(seed uint64) (stop func()) {
+func watchdog(test string, seed uint64) (stop func()) {
 	timer := time.AfterFunc(*patience, func() {
-		panic(fmt.Sprintf("replay: go test ./internal/simtest -run TestSeeds -seed %d\nhot loop: time has stood still for %v", seed, *patience))
+		panic(fmt.Sprintf("replay: go test ./internal/simtest -run %s -seed %d\nhot loop: time has stood still for %v", test, seed, *patience))
 	})
 	return func() { timer.Stop() }
 }
@@ -57,7 +57,7 @@ func TestSeeds(t *testing.T) {
 		for seed := first; seed < first+uint64(count); seed++ {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				defer watchdog(seed)()
+				defer watchdog("TestSeeds", seed)()
 				synctest.Test(t, func(t *testing.T) {
 					res := Run(Draw(seed), nil)
 					sum.add(res.Counts)
