@@ -1,0 +1,87 @@
+package plan
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// Virtual time goes from one sleeper to the next, in order, and only when nothing
+// runs.
+func TestWorld(t *testing.T) {
+	w := newWorld()
+	var order []time.Duration
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		inner := make(chan time.Duration)
+		for _, d := range []time.Duration{3, 1, 2} {
+			go func() {
+				w.sleep(context.Background(), d*time.Hour)
+				x := 0
+				for i := range 1_000_000 { // work, for which time stands still
+					x += i
+				}
+				inner <- w.elapsed()
+			}()
+		}
+		for range 3 {
+			order = append(order, <-inner)
+		}
+	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	gone := make(chan bool, 1)
+	go func() { gone <- w.sleep(ctx, time.Minute) }()
+	cancel()
+	if err := w.run(func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}, 24*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if <-gone {
+		t.Error("a sleep whose ctx has ended says that it was slept through")
+	}
+	for i, at := range order {
+		if want := time.Duration(i+1) * time.Hour; at != want {
+			t.Errorf("sleeper %d woke at %v, want %v", i, at, want)
+		}
+	}
+	if err := w.run(func() bool { return false }, 24*time.Hour); err != errLimit {
+		t.Errorf("with nobody asleep: %v", err)
+	}
+}
+
+// The simulation must say what the rules say: after a crash half a view to a whole
+// term, and the skew on top.
+func TestRunAgreesWithTheRules(t *testing.T) {
+	for _, name := range []string{"gs", "nats"} {
+		c := Choice{Term: 15 * time.Second, Skew: time.Second, Candidates: 3, Observers: 2, Store: *Lookup(name), Trials: 25}
+		r, err := c.Run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %+v", name, r)
+		// The leader's clock may be off by the skew either way, and the
+		// challenger's too.
+		if low, high := 15*time.Second-7*time.Second-time.Second, 15*time.Second+3*time.Second+time.Second; r.Crash.Min < low || r.Crash.Max > high {
+			t.Errorf("%s: crash %+v, want within %v and %v", name, r.Crash, low, high)
+		}
+		if most := 8500 * time.Millisecond; r.HandOver.Max > most || c.Store.Pushes && r.HandOver.Max > 100*time.Millisecond {
+			t.Errorf("%s: hand-over %+v", name, r.HandOver)
+		}
+		if r.Outage < 4*time.Second || r.Outage > 7*time.Second {
+			t.Errorf("%s: outage %v", name, r.Outage)
+		}
+		if r.Writes < 500 || r.Writes > 530 {
+			t.Errorf("%s: %v writes an hour", name, r.Writes)
+		}
+		if reads := map[string]float64{"gs": 4 * 480, "nats": 0}[name]; r.Reads < reads*0.95 || r.Reads > reads*1.05 {
+			t.Errorf("%s: %v reads an hour, want %v", name, r.Reads, reads)
+		}
+	}
+}
