@@ -3,6 +3,7 @@ package mongodb_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -219,9 +220,11 @@ func (s *imitation) watch(r *request) bson.D {
 	stream, match := stages[0].Document().Lookup("$changeStream").Document(), stages[1].Document().Lookup("$match", "documentKey._id")
 	c := &cursor{coll: coll + "\x00" + match.StringValue(), next: len(s.events)}
 	if at, err := stream.LookupErr("resumeAfter"); err == nil {
-		if _, err := fmt.Sscan(at.Document().Lookup("_data").StringValue(), &c.next); err != nil {
+		n, err := strconv.Atoi(at.Document().Lookup("_data").StringValue())
+		if err != nil {
 			s.t.Errorf("imitation: %v", err)
 		}
+		c.next = n
 	} else if at, err := stream.LookupErr("startAtOperationTime"); err == nil {
 		_, i := at.Timestamp()
 		c.next = max(0, int(i)-1)

@@ -171,7 +171,7 @@ func number(t testing.TB, feed <-chan news, want uint64) *leaderelection.RaceEnt
 	t.Helper()
 	n := next(t, feed)
 	if n.err != nil || uint64(n.ElectionNumber) != want {
-		t.Fatalf("the feed yields %+v, want election %d", n, want)
+		t.Fatalf("the feed yields %+v, %v; want election %d", n.RaceEntry, n.err, want)
 	}
 	return n.RaceEntry
 }

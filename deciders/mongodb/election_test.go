@@ -1,0 +1,23 @@
+package mongodb_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/proctest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// The server is killed, and started again with what it had on disk.
+func TestOutage(t *testing.T) {
+	server := stores.FerretDB(t)
+	feedtest.Outage(t, elections(server.URI, nil), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
+}
+
+// Three candidates in processes of their own: one is killed, one stopped past its term,
+// one cut off. See proctest for what is checked.
+func TestProcesses(t *testing.T) {
+	host := strings.Trim(strings.TrimPrefix(stores.FerretDB(t).URI, "mongodb:"), "/")
+	proctest.Run(t, proctest.Options{Address: "mongodb://" + host + "/leaderelection_test/elections/processes", Upstream: host})
+}

@@ -1,0 +1,258 @@
+package mongodb_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/mongodb"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// everyServer runs f on the imitation, and on a real one where there is one.
+func everyServer(t *testing.T, f func(t *testing.T, uri string)) {
+	t.Run("imitation", func(t *testing.T) { f(t, imitate(t).uri()) })
+	if mongod != "" {
+		t.Run("mongod", func(t *testing.T) { f(t, mongod) })
+	}
+}
+
+func TestHandover(t *testing.T) {
+	everyServer(t, func(t *testing.T, uri string) { feedtest.Handover(t, elections(uri, nil)) })
+}
+
+func TestIdle(t *testing.T) {
+	s := imitate(t)
+	feedtest.Idle(t, elections(s.uri(), nil), func() int {
+		return s.count("find", "insert", "findAndModify", "aggregate", "getMore") - s.count("getMore")
+	})
+}
+
+func TestNewsAfterCutConnection(t *testing.T) {
+	s := imitate(t)
+	proxy := stores.Toxiproxy(t, s.addr)[0]
+	// Through the proxy the driver must not look for the other members.
+	victim := mongodb.NewDecider(client(t, "mongodb://"+proxy.Addr+"/?directConnection=true"), database, collection, "web", nil)
+	writer := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	feedtest.News(t, writer, victim, feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal})
+}
+
+func TestNewsAfterRestart(t *testing.T) {
+	s := imitate(t)
+	handle := elections(s.uri(), nil)(t)
+	feedtest.News(t, handle(), handle(), feedtest.Trouble{Break: s.stop, Heal: func() { s.start(s.addr) }})
+}
+
+// A stream that breaks is taken up where it was: no event is missed, none comes twice.
+func TestStreamIsResumed(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	writer := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	feed := follow(t, d)
+	number(t, feed, 0)
+	var token leaderelection.LeaderToken
+	for n := range uint64(10) {
+		token = write(t, writer, n+1, token)
+		number(t, feed, n+1)
+		s.mu.Lock()
+		clear(s.cursors) // the next getMore finds none
+		s.wake()
+		s.mu.Unlock()
+	}
+}
+
+// What others do to the document by hand is told, too.
+func TestChangesByHand(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	feed := follow(t, d)
+	first := number(t, feed, 0)
+	token := write(t, d, 1, first.Token)
+	number(t, feed, 1)
+
+	s.touch(collection, "web", "note", "ours") // read again
+	if e := number(t, feed, 1); e.Token != read(t, d).Token {
+		t.Errorf("the token is %v", e.Token)
+	}
+	s.mu.Lock()
+	doc := fields(s.docs[collection]["web"])
+	s.mu.Unlock()
+	doc["version"] = bson.NewObjectID()
+	s.set(collection, "web", doc) // replaced
+	if e := number(t, feed, 1); e.Token == token {
+		t.Errorf("the token is the old one")
+	} else {
+		write(t, d, 2, e.Token)
+		number(t, feed, 2)
+	}
+	s.set(collection, "web", nil) // deleted
+	empty := number(t, feed, 0)
+	if !empty.Vacant() {
+		t.Errorf("deleted: %+v", empty)
+	}
+	write(t, d, 1, empty.Token)
+	number(t, feed, 1)
+	s.set(collection, "other", bson.M{"_id": "other"}) // somebody else's
+	s.set(collection, "web", bson.M{"_id": "web", "holder": "x"})
+	if n := next(t, feed); n.RaceEntry != nil || !errors.Is(n.err, leaderelection.ErrPermanent) {
+		t.Errorf("the feed yields %+v", n)
+	}
+}
+
+// A collection that is dropped ends the stream, with an error.
+func TestInvalidatedStream(t *testing.T) {
+	s := imitate(t)
+	feed := follow(t, mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil))
+	number(t, feed, 0)
+	s.invalidate()
+	if n := next(t, feed); n.err == nil || errors.Is(n.err, leaderelection.ErrPermanent) || !strings.Contains(n.err.Error(), "dropped") {
+		t.Errorf("the feed yields %+v", n)
+	}
+}
+
+// A server without change streams is asked once, and says so once. FerretDB and a
+// standalone mongod say it in different words.
+func TestNoChangeStreams(t *testing.T) {
+	standalone := imitate(t)
+	standalone.standalone = true
+	for name, uri := range map[string]string{"FerretDB": stores.FerretDB(t).URI, "standalone": "mongodb://" + standalone.addr} {
+		t.Run(name, func(t *testing.T) {
+			d := mongodb.NewDecider(client(t, uri), database, collection, uniqueName(), nil)
+			if n := next(t, follow(t, d)); n.err == nil || errors.Is(n.err, leaderelection.ErrPermanent) || !strings.Contains(n.err.Error(), "no change streams") {
+				t.Errorf("the feed yields %+v", n)
+			}
+			for range 2 {
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				for e, err := range d.Changes(ctx) {
+					t.Errorf("the feed yields %+v, %v", e, err)
+				}
+				if ctx.Err() == nil {
+					t.Error("the feed has ended before its ctx")
+				}
+				cancel()
+			}
+		})
+	}
+	if n := standalone.count("aggregate"); n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
+}
+
+// Candidates on a server that has no change streams poll, and complain once.
+func TestElectionWithoutChangeStreams(t *testing.T) {
+	s := imitate(t)
+	s.standalone = true
+	d := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "web", nil)
+	token := write(t, d, 1, nil)
+	heard, failed := make(chan leaderelection.ElectionNumber, 10), make(chan error, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = leaderelection.WatchConfig{
+			Decider: d, PollInterval: 100 * time.Millisecond,
+			Trace: &leaderelection.Trace{Feed: func(f leaderelection.FeedEvent) { failed <- f.Err }},
+		}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { heard <- e.ElectionNumber })
+	}()
+	for n := uint64(1); n < 5; n++ {
+		select {
+		case got := <-heard:
+			if uint64(got) != n {
+				t.Errorf("heard of %d, want %d", got, n)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("no news of %d", n)
+		}
+		token = write(t, d, n+1, token)
+	}
+	cancel()
+	<-done
+	if n := len(failed); n != 1 {
+		t.Errorf("the feed failed %d times", n)
+	}
+}
+
+// With announcements: a new reign and a release are told of at once, extensions are not
+// worth it, and a lost announcement is made good within half a term.
+func TestAnnouncements(t *testing.T) {
+	s := imitate(t)
+	s.standalone = true
+	uri := "mongodb://" + s.addr
+	d := opened(t, uri+"/leaderelection_test/elections/web?announcements=news")
+	if again := opened(t, uri+"/leaderelection_test/elections/web?announcements=news"); again.CreateAnnouncements(t.Context()) != nil {
+		t.Error("it may be made again")
+	}
+	other := opened(t, uri+"/leaderelection_test/elections/other?announcements=news")
+	feed := follow(t, d)
+	number(t, feed, 0)
+
+	begin := time.Now()
+	token := write(t, d, 1, nil)
+	number(t, feed, 1)
+	write(t, other, 1, nil)
+	release := state(1, token)
+	release.LeaderID, release.Extension, release.TermLength = "", 1, time.Second
+	token, err := d.WriteEntry(t.Context(), release)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := number(t, feed, 1); !e.Vacant() {
+		t.Errorf("the feed yields %+v", e)
+	}
+	if took := time.Since(begin); took > 3*time.Second {
+		t.Errorf("that took %v", took)
+	}
+
+	// Whoever wrote it had no announcements: another version, or a lost one.
+	silent := mongodb.NewDecider(client(t, uri), database, collection, "web", nil)
+	begin = time.Now()
+	write(t, silent, 2, token)
+	number(t, feed, 2)
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("a lost announcement was made good after %v, want half of 1 s", took)
+	}
+	inserts := s.count("insert")
+	extension := state(2, read(t, d).Token)
+	extension.Extension = 1
+	if _, err := d.WriteEntry(t.Context(), extension); err != nil {
+		t.Fatal(err)
+	}
+	if more := s.count("insert") - inserts; more != 0 {
+		t.Errorf("an extension was announced")
+	}
+}
+
+// Announcements that nobody has made room for.
+func TestAnnouncementsMissing(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", &mongodb.Options{Announcements: "news"})
+	s.inject(func(c string) *fault { return nil })
+	feed := follow(t, d)
+	number(t, feed, 0)
+	if n := next(t, feed); n.err == nil || !strings.Contains(n.err.Error(), "CreateAnnouncements") || !strings.Contains(n.err.Error(), "news") {
+		t.Errorf("the feed yields %+v", n)
+	}
+	if err := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil).CreateAnnouncements(t.Context()); err == nil {
+		t.Error("CreateAnnouncements without a name works")
+	}
+}
+
+// FerretDB closes a tailable cursor at its end: the feed says so, and all poll.
+func TestAnnouncementsOnFerretDB(t *testing.T) {
+	d := mongodb.NewDecider(client(t, stores.FerretDB(t).URI), database, collection, "web", &mongodb.Options{Announcements: "news"})
+	if err := d.CreateAnnouncements(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	feed := follow(t, d)
+	number(t, feed, 0)
+	if n := next(t, feed); n.err == nil || errors.Is(n.err, leaderelection.ErrPermanent) || !strings.Contains(n.err.Error(), "news") {
+		t.Errorf("the feed yields %+v", n)
+	}
+	write(t, d, 1, nil)
+}

@@ -1,0 +1,72 @@
+package mongodb_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+func TestOpen(t *testing.T) {
+	s := imitate(t)
+	d := opened(t, "mongodb://"+s.addr+"/ops/elections/a%20b/c?replicaSet=rs0&appName=x&retryWrites=true&linearizable=true&await_time=1m")
+	write(t, d, 1, read(t, d).Token)
+	if s.docs["elections"]["a b/c"] == nil {
+		t.Errorf("there are %v", s.docs)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	_, err := d.ReadCurrent(t.Context())
+	permanent(t, err, "ops.elections", "disconnected")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := open(ctx, "mongodb://"+s.addr+"/ops/elections/web"); err == nil {
+		t.Error("Open with a ctx that has ended works")
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for address, word := range map[string]string{
+		"https://h/d/c/e":                                        "scheme",
+		"mongodb:///d/c/e":                                       "host",
+		"mongodb://h/d/c":                                        "collection",
+		"mongodb://h//c/e":                                       "collection",
+		"mongodb://h/d/c/":                                       "election",
+		"mongodb://h/d/c/e#f":                                    "%23",
+		"mongodb://h/d/c/e?w=1":                                  "no effect",
+		"mongodb://h/d/c/e?readPreference=secondary":             "no effect",
+		"mongodb://h/d/c/e?frobnicate=1":                         "frobnicate",
+		"mongodb://h/d/c/e?linearizable=perhaps":                 "linearizable",
+		"mongodb://h/d/c/e?await_time=soon":                      "await_time",
+		"mongodb://h/d/c/e?await_time=-1s":                       "await_time",
+		"mongodb://h/d/c/e?appName=a&appName=b":                  "appName",
+		"mongodb://h/d/c/e?tls=perhaps":                          "tls",
+		"mongodb://h/d/c/e?tls=true&tlsCAFile=/no/such/file":     "/no/such/file",
+		"mongodb://me:s3cret@h/d/c/e?frobnicate=1":               "xxxxx",
+		"mongodb://me:s3cret@h:99999999/d/c/e":                   "",
+		"mongodb://me:s3cret@h/d/c/e?authMechanism=MONGODB-FROB": "",
+		"mongodb://me:s3cret@h/d/c/e?authMechanism=MONGODB-X509": "",
+		"mongodb://h/d/c/e?authMechanismProperties=s3cret":       "",
+		"mongodb://h/d/c/e?tls=true&tlsCertificateKeyFile=/dev/null&tlsCertificateKeyFilePassword=s3cret": "",
+	} {
+		_, err := open(t.Context(), address)
+		permanent(t, err, word)
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: a secret in the error: %v", address, err)
+		}
+	}
+}
+
+// The driver gets what is for it, and no more: here, that the server is not what it was
+// said to be.
+func TestOpenHandsOptionsOn(t *testing.T) {
+	s := imitate(t)
+	d := opened(t, "mongodb://"+s.addr+"/ops/elections/web?replicaSet=another&serverSelectionTimeoutMS=200")
+	if _, err := d.ReadCurrent(t.Context()); err == nil {
+		t.Error("a replica set of another name is read")
+	}
+	s.set("elections", "web", bson.M{"_id": "web"})
+}
