@@ -1,0 +1,81 @@
+package legrpc
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// Health is the gRPC health service of a process whose services are to be used
+// only while it leads: SERVING while the view lasts and leadership is not being
+// given up, else NOT_SERVING. Register it with
+// healthpb.RegisterHealthServer(server, health).
+type Health struct {
+	healthpb.UnimplementedHealthServer
+	server   *server
+	services []string
+}
+
+var _ healthpb.HealthServer = (*Health)(nil)
+
+// NewHealth returns the health service of some services, by their full names; the
+// name "", the process as a whole, is always among them.
+func NewHealth(l Leadership, services ...string) *Health {
+	return &Health{server: newServer(l, nil), services: append(services, "")}
+}
+
+func (h *Health) now() healthpb.HealthCheckResponse_ServingStatus {
+	if h.server.admits(h.server.leads.View()) {
+		return healthpb.HealthCheckResponse_SERVING
+	}
+	return healthpb.HealthCheckResponse_NOT_SERVING
+}
+
+// Check says whether this process leads at this moment.
+func (h *Health) Check(_ context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	if !slices.Contains(h.services, r.GetService()) {
+		return nil, status.Errorf(codes.NotFound, "unknown service %q", r.GetService())
+	}
+	return &healthpb.HealthCheckResponse{Status: h.now()}, nil
+}
+
+// List says so of every service.
+func (h *Health) List(context.Context, *healthpb.HealthListRequest) (*healthpb.HealthListResponse, error) {
+	all := map[string]*healthpb.HealthCheckResponse{}
+	for _, name := range h.services {
+		all[name] = &healthpb.HealthCheckResponse{Status: h.now()}
+	}
+	return &healthpb.HealthListResponse{Statuses: all}, nil
+}
+
+// followEvery is how often a Watch looks at the view: news of it cannot be waited
+// for.
+const followEvery = 50 * time.Millisecond
+
+// Watch sends the state as it is and then each change, noticed within 50 ms.
+func (h *Health) Watch(r *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
+	look := h.now
+	if !slices.Contains(h.services, r.GetService()) {
+		look = func() healthpb.HealthCheckResponse_ServingStatus {
+			return healthpb.HealthCheckResponse_SERVICE_UNKNOWN
+		}
+	}
+	clock := h.server.leads.View().Clock()
+	last := healthpb.HealthCheckResponse_UNKNOWN
+	for {
+		if now := look(); now != last {
+			if err := stream.Send(&healthpb.HealthCheckResponse{Status: now}); err != nil {
+				return err
+			}
+			last = now
+		}
+		if !clock.SleepFor(stream.Context(), followEvery) {
+			return status.FromContextError(stream.Context().Err()).Err()
+		}
+	}
+}
