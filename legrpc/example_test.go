@@ -1,0 +1,65 @@
+package legrpc_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/legrpc"
+)
+
+// A server that leads, and a client that finds it by the election.
+func Example() {
+	election := memory.NewDecider() // a real program uses a store that all can reach
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	campaign, err := leaderelection.Config{
+		Decider: election, LeaderID: "a", HostPort: []string{listener.Addr().String()}, MaxClockSkew: time.Second,
+		OnElected: func(context.Context, *leaderelection.TimeView) {},
+	}.Start(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	server := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(legrpc.UnaryServerInterceptor(campaign, nil)),
+		grpc.ChainStreamInterceptor(legrpc.StreamServerInterceptor(campaign, nil)))
+	healthpb.RegisterHealthServer(server, legrpc.NewHealth(campaign))
+	go server.Serve(listener)
+
+	leader := legrpc.NewBuilder(leaderelection.WatchConfig{Decider: election.Handle(), MaxClockSkew: time.Second})
+	conn, err := grpc.NewClient("leaderelection:///orders",
+		grpc.WithResolvers(leader), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	watch, err := healthpb.NewHealthClient(conn).Watch(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
+	for err == nil {
+		var health *healthpb.HealthCheckResponse
+		if health, err = watch.Recv(); health.GetStatus() == healthpb.HealthCheckResponse_SERVING {
+			fmt.Println("the leader is there")
+			break
+		}
+	}
+
+	conn.Close()
+	cancel()
+	campaign.Wait()
+	server.Stop()
+	// Output:
+	// the leader is there
+}
