@@ -13,6 +13,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/plan"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
 
 type planFlags struct {
@@ -55,13 +56,9 @@ together, and their fail-overs closer to the median.`,
 }
 
 func (a *app) plan(f *planFlags, names []string) error {
-	name, _, _ := strings.Cut(f.store, ":")
-	if other := map[string]string{"rediss": "redis", "etcds": "etcd", "tls": "nats", "postgresql": "postgres", "mongodb+srv": "mongodb"}[name]; other != "" {
-		name = other
-	}
-	store := plan.Lookup(name)
+	kind := plan.Lookup(store.Kind(f.store))
 	switch {
-	case store == nil:
+	case kind == nil:
 		return usage("--store is %q, want one of %s", f.store, strings.Join(names, ", "))
 	case f.Candidates < 2 || f.Candidates > 50:
 		return usage("--candidates is %d, want 2 to 50: one alone has nobody to take over", f.Candidates)
@@ -71,7 +68,7 @@ func (a *app) plan(f *planFlags, names []string) error {
 		return usage("--trials is %d, want 1 to 10000", f.Trials)
 	}
 	a.begun(exitError)
-	f.Store, f.Term, f.Skew, f.Poll = *store, a.common.term, a.common.skew, a.common.poll
+	f.Store, f.Term, f.Skew, f.Poll = *kind, a.common.term, a.common.skew, a.common.poll
 	if f.latency > 0 {
 		f.Store.Latency = f.latency
 	}

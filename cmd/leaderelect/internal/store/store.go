@@ -16,7 +16,9 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/etcd"
 	"github.com/c8e606e4/leaderelection/deciders/file"
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
+	"github.com/c8e606e4/leaderelection/deciders/mongodb"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
+	"github.com/c8e606e4/leaderelection/deciders/redis"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
 )
 
@@ -29,6 +31,8 @@ var Forms = []string{
 	"dynamodb://table/key?region=eu-central-1",
 	"nats://host:4222/bucket/key",
 	"etcd://host:2379/key",
+	"redis://host:6379/0?key=election",
+	"mongodb://host:27017/database/collection/election",
 }
 
 // ErrURL is what a URL that names no store is refused with.
@@ -51,6 +55,10 @@ func open(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error) {
 		return some(natskv.Open(ctx, u))
 	case "etcd", "etcds":
 		return some(etcd.Open(ctx, u))
+	case "redis", "rediss", "unix":
+		return some(redis.Open(ctx, u))
+	case "mongodb", "mongodb+srv":
+		return some(mongodb.Open(ctx, u))
 	}
 	return nil, fmt.Errorf("%w: no store goes by %q; known are:\n  %s", ErrURL, u.Scheme+"://", strings.Join(Forms, "\n  "))
 }
@@ -100,6 +108,46 @@ func Open(ctx context.Context, raw string, patience time.Duration) (leaderelecti
 		return nil, err
 	}
 	return d, nil
+}
+
+// kinds are the schemes that are another name of a store's first one.
+var kinds = map[string]string{
+	"tls": "nats", "etcds": "etcd", "rediss": "redis", "unix": "redis", "mongodb+srv": "mongodb", "postgresql": "postgres",
+}
+
+// Kind is which store a URL, or its scheme alone, names: one word for each.
+func Kind(raw string) string {
+	scheme, _, _ := strings.Cut(raw, ":")
+	if k, other := kinds[scheme]; other {
+		return k
+	}
+	return scheme
+}
+
+// Scratch is the URL of a record beside the one that raw names.
+func Scratch(raw string) (string, error) {
+	u, err := Parse(raw)
+	if err != nil {
+		return "", err
+	}
+	const suffix = "-doctor"
+	q := u.Query()
+	switch {
+	case q.Get("key") != "":
+		q.Set("key", q.Get("key")+suffix)
+	case u.Opaque != "":
+		u.Opaque += suffix
+	default:
+		u.Path += suffix
+		if u.RawPath != "" {
+			u.RawPath += suffix
+		}
+	}
+	for _, leaders := range []string{"native_lease", "companion"} { // what is the leader's alone
+		q.Del(leaders)
+	}
+	u.RawQuery = q.Encode()
+	return u.String(), nil
 }
 
 // Close closes what Open opened, where it holds a connection.

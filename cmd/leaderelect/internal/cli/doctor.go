@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/plan"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	var asJSON bool
+	var scratch string
+	c := &cobra.Command{
+		Use:   "doctor [URL]",
+		Short: "Check whether store and clock are fit for an election",
+		Long: `Check that the store can be reached, each operation that a candidate needs, that
+conditional writes are really enforced, latency, the feed of changes, this machine's
+clock against the store's, and whether --term and --skew fit; print each check with
+its verdict, and what to do.
+
+The election's own record is only read. What is written goes to a scratch record
+beside it (the same name with "-doctor" added, or --scratch), which stays there,
+vacant, and may be deleted.
+
+Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			url, _, err := a.url(args)
+			if err != nil {
+				return err
+			}
+			if scratch == "" {
+				if scratch, err = store.Scratch(url); err != nil {
+					return err
+				}
+			}
+			if _, err := store.Parse(scratch); err != nil {
+				return fmt.Errorf("--scratch: %w", err)
+			}
+			a.begun(exitError)
+			return a.doctor(c.Context(), url, scratch, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print each finding as a line of JSON")
+	c.Flags().StringVar(&scratch, "scratch", "", "the URL of a record to write to (default beside the election's)")
+	return c
+}
+
+func (a *app) doctor(ctx context.Context, url, scratch string, asJSON bool) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer a.signals(cancel, nil)()
+	var unwritten error
+	tell := func(f doctor.Finding) {
+		var err error
+		if asJSON {
+			err = json.NewEncoder(a.out).Encode(f)
+		} else {
+			_, err = fmt.Fprintln(a.out, f.Text())
+		}
+		unwritten = errors.Join(unwritten, err)
+	}
+	failed := &exit{exitError, nil}
+	begin := time.Now()
+	place, err := store.Open(ctx, url, 10*time.Second)
+	if errors.Is(err, store.ErrURL) {
+		return err
+	}
+	if err != nil {
+		tell(doctor.Finding{Check: "opening the store", Verdict: doctor.Fail, Detail: err.Error(), Advice: "check the URL, the network and the credentials"})
+		return failed
+	}
+	defer store.Close(place)
+	tell(doctor.Finding{Check: "opening the store", Verdict: doctor.OK, Detail: fmt.Sprintf("in %v: %s", time.Since(begin).Round(time.Millisecond/10), store.Redacted(url))})
+	beside, err := store.Open(ctx, scratch, 10*time.Second)
+	if err != nil {
+		tell(doctor.Finding{Check: "opening the scratch record", Verdict: doctor.Fail, Detail: err.Error(), Advice: "name another place by --scratch"})
+		return failed
+	}
+	defer store.Close(beside)
+	well := a.examine(ctx, place, beside, url, tell)
+	switch {
+	case unwritten != nil:
+		return fmt.Errorf("writing a finding: %w", unwritten)
+	case !well:
+		return failed
+	}
+	return nil
+}
+
+// examine makes the checks that need the store, and those that do not.
+func (a *app) examine(ctx context.Context, place, scratch leaderelection.RaceDecider, url string, tell func(doctor.Finding)) bool {
+	x := &doctor.Exam{Place: place, Scratch: scratch, Term: a.common.term, Skew: a.common.skew, Tell: tell}
+	kind := plan.Lookup(store.Kind(url))
+	if kind != nil && kind.Fastest > 0 {
+		x.Pause = kind.Fastest + kind.Fastest/10
+	}
+	well := x.Run(ctx)
+	if kind == nil {
+		return well
+	}
+	warnings := plan.Choice{Term: a.common.term, Skew: a.common.skew, Poll: a.common.poll, Candidates: 2, Store: *kind}.Warnings(&plan.Result{})
+	for _, w := range warnings {
+		tell(doctor.Finding{Check: "term and skew", Verdict: doctor.Warn, Detail: w, Advice: "see leaderelect plan"})
+	}
+	if len(warnings) == 0 {
+		tell(doctor.Finding{Check: "term and skew", Verdict: doctor.OK, Detail: fmt.Sprintf("%v and %v fit each other and the store", a.common.term, a.common.skew)})
+	}
+	return well
+}

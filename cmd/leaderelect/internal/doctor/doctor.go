@@ -1,0 +1,382 @@
+// Package doctor examines whether a store, and this machine's clock, are fit for
+// an election.
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// Verdict is how a check came out.
+type Verdict string
+
+// The verdicts.
+const (
+	OK   Verdict = "ok"
+	Warn Verdict = "warning"
+	Fail Verdict = "FAILED"
+	Skip Verdict = "not checked"
+)
+
+// Finding is one check's outcome.
+type Finding struct {
+	Check   string  `json:"check"`
+	Verdict Verdict `json:"verdict"`
+	Detail  string  `json:"detail"`
+	Advice  string  `json:"advice,omitempty"` // what to do about it
+}
+
+// Exam is what to examine.
+type Exam struct {
+	Place      leaderelection.RaceDecider // only read
+	Scratch    leaderelection.RaceDecider // written to
+	Term, Skew time.Duration
+	Pause      time.Duration // between two writes, where the store limits their rate
+	Tell       func(Finding) // told of each finding as it comes
+}
+
+// Run makes all checks, and says whether none has failed.
+func (x *Exam) Run(ctx context.Context) bool {
+	s := &session{Exam: x, ctx: ctx, well: true}
+	if !s.read() {
+		return false
+	}
+	if s.write() {
+		s.conditional()
+		s.create()
+		s.race()
+		s.latency()
+		s.feed()
+		s.clock()
+		s.tidy()
+	}
+	return s.well
+}
+
+// session is one examination.
+type session struct {
+	*Exam
+	ctx    context.Context
+	well   bool
+	last   *leaderelection.RaceEntry // what the scratch record is, with its token
+	stale  leaderelection.LeaderToken
+	reads  []time.Duration
+	writes []time.Duration
+}
+
+func (s *session) tell(check string, v Verdict, detail, advice string) {
+	if v == Fail {
+		s.well = false
+	}
+	s.Tell(Finding{check, v, detail, advice})
+}
+
+// call is a store call's ctx: as long as a campaign would wait, and a second at
+// least.
+func (s *session) call() (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(s.ctx, max(s.Term/4, time.Second), fmt.Errorf("no answer within %v", max(s.Term/4, time.Second)))
+}
+
+// read looks at the record itself.
+func (s *session) read() bool {
+	ctx, cancel := s.call()
+	defer cancel()
+	begin := time.Now()
+	e, err := s.Place.ReadCurrent(ctx)
+	took := time.Since(begin)
+	if err != nil {
+		s.tell("reading the record", Fail, err.Error(), "check the URL, that the place exists, and the permission to read it")
+		return false
+	}
+	detail := fmt.Sprintf("in %v: nobody has led yet", took.Round(time.Millisecond/10))
+	switch {
+	case e.ElectionNumber == leaderelection.NoElections:
+	case e.Vacant():
+		detail = fmt.Sprintf("in %v: vacant after reign %d", took.Round(time.Millisecond/10), e.ElectionNumber)
+	default:
+		detail = fmt.Sprintf("in %v: %s, reign %d, until %s", took.Round(time.Millisecond/10), e.LeaderID, e.ElectionNumber, e.TermExpiry.Format(time.RFC3339))
+	}
+	s.tell("reading the record", OK, detail, "")
+	if e.TermLength > 0 && e.TermLength != s.Term {
+		s.tell("the term", Warn, fmt.Sprintf("the record was written with a term of %v, and --term is %v", e.TermLength, s.Term),
+			"give all candidates the same --term and --skew")
+	}
+	return true
+}
+
+// entry is the next scratch record.
+func (s *session) entry(token leaderelection.LeaderToken) *leaderelection.RaceEntry {
+	e := &leaderelection.RaceEntry{LeaderID: "leaderelect-doctor", TermExpiry: time.Now().UTC(), TermLength: s.Term,
+		ElectionNumber: s.last.ElectionNumber + 1, Incarnation: rand.Text(), Token: token}
+	return e
+}
+
+// put writes to the scratch record.
+func (s *session) put(token leaderelection.LeaderToken) error {
+	time.Sleep(s.Pause)
+	ctx, cancel := s.call()
+	defer cancel()
+	e := s.entry(token)
+	begin := time.Now()
+	next, err := s.Scratch.WriteEntry(ctx, e)
+	if err != nil {
+		return err
+	}
+	s.writes = append(s.writes, time.Since(begin))
+	e.Token = next
+	s.stale, s.last = s.last.Token, e
+	return nil
+}
+
+// write looks whether the scratch record can be written, and read back.
+func (s *session) write() bool {
+	const check = "writing a scratch record"
+	ctx, cancel := s.call()
+	defer cancel()
+	advice := "check the permissions for each operation in the store's documentation; where only the election's own record may be written, name another place by --scratch"
+	e, err := s.Scratch.ReadCurrent(ctx)
+	if err != nil {
+		s.tell(check, Fail, err.Error(), advice)
+		return false
+	}
+	s.last = e
+	// Twice: the first may create it.
+	for range 2 {
+		if err := s.put(s.last.Token); err != nil {
+			s.tell(check, Fail, err.Error(), advice)
+			return false
+		}
+	}
+	back, err := s.get()
+	switch {
+	case err != nil:
+		s.tell(check, Fail, "written, but not read back: "+err.Error(), advice)
+		return false
+	case back.Incarnation != s.last.Incarnation:
+		s.tell(check, Warn, "a read after the write answers with an older record", "reads of this store are stale; elections are safe, but slower to notice changes")
+	default:
+		s.tell(check, OK, "written, and read back", "")
+	}
+	return true
+}
+
+func (s *session) get() (*leaderelection.RaceEntry, error) {
+	ctx, cancel := s.call()
+	defer cancel()
+	begin := time.Now()
+	e, err := s.Scratch.ReadCurrent(ctx)
+	if err == nil {
+		s.reads = append(s.reads, time.Since(begin))
+	}
+	return e, err
+}
+
+const unsafe = "do not hold elections here: two leaders are possible. Use a store, or a mode of it, that enforces conditional writes"
+
+// conditional looks whether a write that is conditional on an old version is
+// refused.
+func (s *session) conditional() {
+	s.refused("a write over a newer record is refused", s.stale)
+}
+
+// create looks whether a record that exists is not created again.
+func (s *session) create() {
+	s.refused("creating a record that exists is refused", nil)
+}
+
+func (s *session) refused(check string, token leaderelection.LeaderToken) {
+	time.Sleep(s.Pause)
+	ctx, cancel := s.call()
+	defer cancel()
+	before := s.last
+	_, err := s.Scratch.WriteEntry(ctx, s.entry(token))
+	switch now, readErr := s.get(); {
+	case err == nil:
+		s.tell(check, Fail, "the store has accepted it", unsafe)
+	case readErr == nil && now.Incarnation != before.Incarnation:
+		s.tell(check, Fail, "refused, and yet the record has changed", unsafe)
+	case errors.Is(err, leaderelection.ErrLostRace):
+		s.tell(check, OK, "refused", "")
+	default:
+		s.tell(check, Warn, "neither accepted nor refused: "+err.Error(), "run this again")
+	}
+	if now, readErr := s.get(); readErr == nil {
+		s.last = now
+	}
+}
+
+// race looks whether of many writes at the same time one wins.
+func (s *session) race() {
+	const check, rounds, racers = "of many writes at once one wins", 5, 8
+	failures := 0
+	for range rounds {
+		time.Sleep(s.Pause)
+		wins := make([]leaderelection.LeaderToken, racers)
+		errs := make([]error, racers)
+		entries := make([]*leaderelection.RaceEntry, racers)
+		var wg sync.WaitGroup
+		for i := range racers {
+			entries[i] = s.entry(s.last.Token)
+			wg.Go(func() {
+				ctx, cancel := s.call()
+				defer cancel()
+				wins[i], errs[i] = s.Scratch.WriteEntry(ctx, entries[i])
+			})
+		}
+		wg.Wait()
+		won := 0
+		for i := range racers {
+			switch {
+			case errs[i] == nil:
+				won++
+			case !errors.Is(errs[i], leaderelection.ErrLostRace):
+				failures++
+			}
+		}
+		if won > 1 {
+			s.tell(check, Fail, fmt.Sprintf("%d of %d writes on the same version were accepted", won, racers), unsafe)
+			return
+		}
+		if now, err := s.get(); err == nil {
+			s.last = now
+		}
+	}
+	detail := fmt.Sprintf("%d rounds of %d", rounds, racers)
+	if failures > 0 {
+		detail += fmt.Sprintf("; %d were not answered, as where the store limits the rate", failures)
+	}
+	s.tell(check, OK, detail, "")
+}
+
+// latency looks how long calls take, against how long a campaign waits for them.
+func (s *session) latency() {
+	s.reads, s.writes = nil, nil
+	for range 10 {
+		if _, err := s.get(); err != nil {
+			s.tell("latency", Warn, "a read failed: "+err.Error(), "run this again")
+			return
+		}
+		if err := s.put(s.last.Token); err != nil {
+			s.tell("latency", Warn, "a write failed: "+err.Error(), "run this again; is another doctor at work here?")
+			return
+		}
+	}
+	for _, m := range []struct {
+		what string
+		took []time.Duration
+	}{{"reads", s.reads}, {"writes", s.writes}} {
+		slices.Sort(m.took)
+		median, most := m.took[len(m.took)/2], m.took[len(m.took)-1]
+		detail := fmt.Sprintf("median %v, longest %v of %d", median.Round(time.Millisecond/10), most.Round(time.Millisecond/10), len(m.took))
+		switch advice := fmt.Sprintf("a call is given up after a quarter of the term, %v: take a --term of %v at least", s.Term/4, (20 * most).Round(100*time.Millisecond)); {
+		case most > s.Term/4:
+			s.tell("latency of "+m.what, Fail, detail, advice)
+		case most > s.Term/20:
+			s.tell("latency of "+m.what, Warn, detail, advice)
+		default:
+			s.tell("latency of "+m.what, OK, detail, "")
+		}
+	}
+}
+
+// feed looks whether the store tells of changes.
+func (s *session) feed() {
+	const check = "the feed of changes"
+	f, ok := s.Scratch.(leaderelection.ChangeFeed)
+	if !ok {
+		s.tell(check, OK, "the store has none: standbys poll, twice a term", "")
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+	defer cancel()
+	var begin time.Time
+	for e, err := range f.Changes(ctx) {
+		switch {
+		case err != nil:
+			s.tell(check, Warn, err.Error(), "candidates poll where the feed fails: this costs reads, and hand-overs are slower")
+			return
+		case begin.IsZero():
+			begin = time.Now()
+			if err := s.put(e.Token); err != nil {
+				s.tell(check, Warn, "a write failed: "+err.Error(), "run this again")
+				return
+			}
+		case e.Incarnation == s.last.Incarnation:
+			s.tell(check, OK, fmt.Sprintf("a change is told within %v of being asked for", time.Since(begin).Round(time.Millisecond/10)), "")
+			return
+		}
+	}
+	s.tell(check, Warn, "a change was not told within 10 s", "candidates poll where the feed is silent: hand-overs are slower")
+}
+
+// clock compares this machine's clock with the store's.
+func (s *session) clock() {
+	const check = "the clock"
+	begin := time.Now()
+	if err := s.put(s.last.Token); err != nil {
+		s.tell(check, Skip, "a write failed: "+err.Error(), "run this again")
+		return
+	}
+	end := time.Now()
+	at := s.last.Token.CommitTS()
+	if at.IsZero() {
+		if e, err := s.get(); err == nil && e.Token != nil {
+			at = e.Token.CommitTS()
+		}
+	}
+	if at.IsZero() {
+		s.tell(check, Skip, "the store does not say its time", "see how far this machine's is off by chronyc tracking, or timedatectl timesync-status")
+		return
+	}
+	// The write happened between begin and end; a time in whole seconds may be
+	// early by one.
+	early, late := at.Sub(end.Round(0)), at.Sub(begin.Round(0))
+	if at.Nanosecond() == 0 {
+		late += time.Second
+	}
+	var off time.Duration // the least that explains it
+	switch {
+	case early > 0:
+		off = early
+	case late < 0:
+		off = late
+	}
+	detail := fmt.Sprintf("the store's is between %v and %v ahead of this machine's", early.Round(time.Millisecond/10), late.Round(time.Millisecond/10))
+	switch advice := "set this machine's clock by NTP; --skew must cover how far any candidate's clock is from true time"; {
+	case off.Abs() > s.Skew:
+		s.tell(check, Fail, detail, advice)
+	case off.Abs() > s.Skew/2:
+		s.tell(check, Warn, detail, advice)
+	default:
+		s.tell(check, OK, detail, "")
+	}
+}
+
+// tidy leaves the scratch record vacant.
+func (s *session) tidy() {
+	time.Sleep(s.Pause)
+	ctx, cancel := s.call()
+	defer cancel()
+	e := s.entry(s.last.Token)
+	e.LeaderID = ""
+	if _, err := s.Scratch.WriteEntry(ctx, e); err != nil {
+		s.tell("leaving the scratch record vacant", Warn, err.Error(), "no harm is done")
+	}
+}
+
+// Text is f as lines.
+func (f *Finding) Text() string {
+	s := fmt.Sprintf("%-12s %s: %s", f.Verdict, f.Check, strings.ReplaceAll(f.Detail, "\n", "\n             "))
+	if f.Advice != "" {
+		s += "\n             -> " + f.Advice
+	}
+	return s
+}
