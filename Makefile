@@ -11,8 +11,10 @@ NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod bench/go.mo
 
 test: npm test-root test-nested
 
+# The command's tests watch real processes by the clock: they run by themselves.
 test-root:
-	$(GO) test -race -p 3 -timeout 9m $(TESTFLAGS) ./...
+	$(GO) test -race -p 2 -timeout 9m $(TESTFLAGS) $$($(GO) list ./... | grep -v /cmd/)
+	$(GO) test -race -p 1 -timeout 9m $(TESTFLAGS) ./cmd/...
 
 test-nested:
 	@set -e; for m in $(NESTED); do echo "== $$m"; (cd $$m && $(GO) test -race -timeout 9m $(TESTFLAGS) ./...); done

@@ -50,6 +50,7 @@ type follower struct {
 	base   *RaceEntry // what the next write is conditional on: the last one read, or newer
 	baseAt instant    // when that was known to be the record
 	readAt time.Time  // the wall time at which the last read that was answered began
+	sameAt time.Time  // the same, of the last one that did not return an older record
 	unsure bool       // a write's outcome is open: read before any write
 
 	call      *call // the one in flight
@@ -64,6 +65,8 @@ type follower struct {
 	feedUp      bool       // it has delivered, and not failed since
 	feedSession *session
 	feedRunning bool
+	heard       time.Duration // when it last delivered
+	outrun      int           // reads in a row that knew more than the feed had told
 	feeds       retry
 }
 
@@ -163,6 +166,9 @@ func (f *follower) readAnswered(a *answer) {
 		f.unsure, f.readAt = false, a.start.wall
 		f.feedCheck(a.got)
 		f.learn(a.got, a.start, wasRead)
+		if a.got.Compare(f.known) >= 0 {
+			f.sameAt = a.start.wall
+		}
 	}
 }
 
@@ -205,11 +211,15 @@ func (f *follower) read(wake *alarm, due time.Duration) {
 	wake.at(f.call.deadline)
 }
 
-// pollDue is when a follower reads for want of a feed.
-func (f *follower) pollDue() (due time.Duration, polling bool) {
-	switch {
-	case f.feedUp:
+// pollDue is when a follower reads for want of a feed, or of a leader: while no
+// term is known to be running, nothing else would show that the feed has fallen
+// silent.
+func (f *follower) pollDue(now instant) (due time.Duration, polling bool) {
+	switch k := f.known; {
+	case f.feedUp && k != nil && !k.Vacant() && now.wall.Before(k.TermExpiry.Add(f.skew)):
 		return 0, false
+	case f.feedUp:
+		return max(f.lastRead, f.heard) + f.poll, true
 	case f.everAsked:
 		return f.lastRead + f.poll, true
 	case f.feed != nil && f.feedRunning:
@@ -238,7 +248,19 @@ func (f *follower) learn(e *RaceEntry, at instant, how source) {
 
 // tendFeed keeps one ChangeFeed running, with pauses where it fails.
 func (f *follower) tendFeed(wake *alarm) {
-	if f.feed == nil || f.feedRunning {
+	if f.feed == nil {
+		return
+	}
+	if f.feedRunning {
+		// A session that delivers nothing, not even its first record, hangs.
+		if s := f.feedSession; s != nil && !f.feedUp {
+			if late := s.begun + f.feeds.limit; wake.now.mono < late {
+				wake.at(late)
+			} else {
+				s.cancel()
+				f.feedSession = nil
+			}
+		}
 		return
 	}
 	if wake.now.mono < f.feeds.notBefore {
@@ -271,7 +293,12 @@ func (f *follower) pushed(s *session, e *RaceEntry) {
 		f.feeds.worked()
 		f.feedEvent(nil)
 	}
-	f.learn(e, f.now(), wasPushed)
+	now := f.now()
+	f.heard = now.mono
+	f.learn(e, now, wasPushed)
+	if e.Compare(f.known) >= 0 {
+		f.outrun = 0
+	}
 }
 
 // feedEnded notes that the feed is gone: until it is back, the record is polled.
@@ -290,17 +317,23 @@ func (f *follower) feedEnded(s *session, err error) {
 	f.feedEvent(err)
 }
 
-// feedCheck starts the feed again where a read shows that it has withheld an
-// extension that it had the time to deliver.
+// feedCheck starts the feed again where a read shows that it has withheld
+// something that it had the time to deliver: an extension, or news that two reads
+// in a row were the first to tell.
 func (f *follower) feedCheck(read *RaceEntry) {
 	k := f.known
-	if f.feedUp && k != nil && read.ElectionNumber == k.ElectionNumber && read.Extension > k.Extension &&
-		f.now().wall.After(k.TermExpiry) {
+	if !f.feedUp || k == nil || read.Compare(k) <= 0 {
+		return
+	}
+	f.outrun++
+	extension := read.ElectionNumber == k.ElectionNumber && f.now().wall.After(k.TermExpiry) && !k.Vacant()
+	if extension || f.outrun > 1 {
+		f.outrun = 0
 		// What this session still delivers is news, but no sign of health.
 		f.feedUp = false
 		f.feedSession.cancel()
 		f.feedSession = nil
-		f.log(slog.LevelWarn, "the feed withheld an extension; starting it again", "known", k.Extension, "read", read.Extension)
+		f.log(slog.LevelWarn, "the feed withheld news; starting it again", "known", k.Extension, "read", read.Extension)
 	}
 }
 

@@ -43,7 +43,7 @@ var mutants = []struct {
 	{name: "monotonic clock ignored", file: "timeview.go",
 		old: "if t.mono.Monotonic() >= s.elapsed {", new: "if false {", caughtBy: "TestRule02WallClockSetBack"},
 	{name: "no latch", file: "timeview.go",
-		old: "		if t.state.CompareAndSwap(s, &end) {\n			return false\n		}\n	}\n}\n\n// before", new: "		_ = end\n		return false\n	}\n}\n\n// before", caughtBy: "TestRule03"},
+		old: "		if t.state.CompareAndSwap(s, &end) {\n			return false\n		}\n", new: "		_ = end\n		return false\n", caughtBy: "TestRule03"},
 	{name: "older records believed", file: "follow.go",
 		old: "newer := f.known == nil || e.Compare(f.known) > 0", new: "newer := true", caughtBy: "TestRule07Older"},
 	{name: "contested without reading again", file: "campaign.go",

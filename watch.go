@@ -155,7 +155,7 @@ func (o *observer) end(now instant, err error) {
 func (o *observer) act(wake *alarm) {
 	f := &o.f
 	lapse, pending := o.lapseAt()
-	if pending && !f.readAt.Before(lapse) {
+	if pending && !f.sameAt.Before(lapse) {
 		o.lapsed, pending = f.known, false
 		if o.cfg.Lapsed != nil {
 			o.out.add(delivery{entry: f.known, call: o.cfg.Lapsed})
@@ -164,14 +164,14 @@ func (o *observer) act(wake *alarm) {
 	if !f.mayCall(wake) {
 		return
 	}
-	if due, polling := f.pollDue(); polling {
+	if due, polling := f.pollDue(wake.now); polling {
 		f.read(wake, due)
 	}
 	if f.call == nil && pending {
 		if wake.now.wall.Before(lapse) {
 			wake.atWall(lapse)
-		} else {
-			f.read(wake, 0)
+		} else if f.readAt.Before(lapse) {
+			f.read(wake, 0) // and if that is stale, the next poll
 		}
 	}
 }

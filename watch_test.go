@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -233,5 +234,72 @@ func TestWatchEnds(t *testing.T) {
 		if err != cause || calls != 1 {
 			t.Fatalf("%v after %d calls", err, calls)
 		}
+	})
+}
+
+// A feed that falls silent while nobody leads does not make an observer blind.
+func TestWatchSilentFeedDuringAVacancy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(&le.RaceEntry{ElectionNumber: 2, Extension: 4, TermLength: T, TermExpiry: time.Now()})
+		s := observe(t, d, false, 0)
+		s.store.Inject(memory.Always(memory.Fault{Delay: time.Hour}).On(memory.Feed)) // heeds its ctx
+		sleep(time.Second)
+		a := join(t, d, "a")
+		sleep(2 * T)
+		if got := s.list(); len(got) < 2 || got[1][:2] != "3/" {
+			t.Fatalf("saw %q, want the reign that the feed withheld", got)
+		}
+		s.store.Inject(nil)
+		sleep(10 * T)
+		begin := time.Now()
+		n := len(s.list())
+		sleep(10 * T)
+		if len(s.list())-n < 20 || s.reads(begin) > 1 {
+			t.Fatalf("%d sightings and %d reads in ten terms: the feed was not started again", len(s.list())-n, s.reads(begin))
+		}
+		a.quit()
+	})
+}
+
+// A stale read is no evidence of a lapse.
+func TestWatchLapsedNeedsTheKnownRecord(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(2))
+		stale := d.Entry()
+		next := stale.Clone()
+		next.Extension, next.TermExpiry = 1, next.TermExpiry.Add(time.Second)
+		d.Replace(next)
+		var lie atomic.Bool
+		lie.Store(true)
+		var lapsed atomic.Int64
+		reader := &lying{d.Handle(), func(e *le.RaceEntry, err error) (*le.RaceEntry, error) {
+			if lie.Load() {
+				return stale.Clone(), err
+			}
+			return e, err
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		feed := struct {
+			*lying
+			le.ChangeFeed
+		}{reader, d.Handle()}
+		go func() {
+			done <- le.WatchConfig{Decider: feed, MaxClockSkew: S, Lapsed: func(context.Context, le.RaceEntry) { lapsed.Add(1) }}.
+				Watch(ctx, func(context.Context, le.RaceEntry) {})
+		}()
+		sleep(2 * T)
+		if lapsed.Load() != 0 {
+			t.Fatal("lapsed by a read that returned an older record")
+		}
+		lie.Store(false)
+		sleep(T)
+		if lapsed.Load() != 1 {
+			t.Fatalf("lapsed %d times once the read was true", lapsed.Load())
+		}
+		cancel()
+		<-done
 	})
 }
