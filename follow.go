@@ -50,7 +50,7 @@ type follower struct {
 	base   *RaceEntry // what the next write is conditional on: the last one read, or newer
 	baseAt instant    // when that was known to be the record
 	readAt time.Time  // the wall time at which the last read that was answered began
-	sameAt time.Time  // the same, of the last one that did not return an older record
+	sameAt time.Time  // the same, of the last one that returned what is known
 	unsure bool       // a write's outcome is open: read before any write
 
 	call      *call // the one in flight
@@ -220,6 +220,8 @@ func (f *follower) pollDue(now instant) (due time.Duration, polling bool) {
 		return 0, false
 	case f.feedUp:
 		return max(f.lastRead, f.heard) + f.poll, true
+	case f.base == nil && f.reads.fails > 0:
+		return 0, true // nothing is known yet: only the back-off spaces the reads
 	case f.everAsked:
 		return f.lastRead + f.poll, true
 	case f.feed != nil && f.feedRunning:
@@ -237,7 +239,7 @@ func (f *follower) learn(e *RaceEntry, at instant, how source) {
 		f.base, f.baseAt = e, at
 	}
 	if newer {
-		f.known = e
+		f.known, f.sameAt = e, time.Time{}
 		if t := f.trace; t != nil && t.News != nil {
 			entry := e.Clone()
 			f.events.add(func() { t.News(*entry) })
