@@ -1,40 +1,222 @@
 package rethinkdb_test
 
 import (
-	"fmt"
-	"os"
-	"sync/atomic"
+	"context"
+	"errors"
 	"testing"
 	"time"
 
-	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
+	p "gopkg.in/rethinkdb/rethinkdb-go.v6/ql2"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 )
 
-// connect returns a session of its own, closed at the end of the test.
-func connect(t testing.TB, addr string) *r.Session {
-	t.Helper()
-	s, err := r.Connect(r.ConnectOpts{Address: addr, HandshakeVersion: r.HandshakeV0_4, Timeout: 5 * time.Second, ReadTimeout: 2 * time.Second, WriteTimeout: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
+func TestConformance(t *testing.T) {
+	everyServer(t, func(t *testing.T, addr string) { decidertest.Run(t, elections(addr)) })
 }
 
-var names atomic.Uint64
+// A row that is none of ours is reported, and left alone.
+func TestForeignRowIsLeftAlone(t *testing.T) {
+	s := imitate(t)
+	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	for name, row := range map[string]map[string]any{
+		"another's":         {"id": "web", "holder": "x"},
+		"without a version": {"id": "web", "record": `{}`},
+		"version of a kind": {"id": "web", "version": []any{1}, "record": `{}`},
+		"record of a kind":  {"id": "web", "version": "v", "record": map[string]any{"a": 1}},
+		"record no record":  {"id": "web", "version": "v", "record": `{"leader":"x"}`},
+		"truncated":         {"id": "web", "version": "v", "record": `{"leaderelection":1,`},
+		"without a record":  {"id": "web", "version": "v"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.set("web", row)
+			_, err := d.ReadCurrent(t.Context())
+			permanent(t, err, "leaderelection_test.elections", `"web"`)
+			_, err = d.WriteEntry(t.Context(), state(1, nil))
+			if err == nil {
+				t.Error("WriteEntry overwrote it")
+			}
+			if n := next(t, follow(t, d)); n.RaceEntry != nil || !errors.Is(n.err, leaderelection.ErrPermanent) {
+				t.Errorf("the feed yields %+v", n)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if now, _ := s.rows["web"].(map[string]any); len(now) != len(row) {
+				t.Errorf("it was %v and is %v", row, now)
+			}
+		})
+	}
+}
 
-func uniqueName() string { return fmt.Sprintf("election-%d-%d", os.Getpid(), names.Add(1)) }
+func TestOtherFieldsAreLeftAlone(t *testing.T) {
+	s := imitate(t)
+	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	token := write(t, d, 1, nil)
+	s.mu.Lock()
+	s.rows["web"].(map[string]any)["note"] = "ours"
+	s.mu.Unlock()
+	token = write(t, d, 2, token)
+	if s.rows["web"].(map[string]any)["note"] != "ours" {
+		t.Errorf("the row is %v", s.rows["web"])
+	}
+	if age := time.Since(token.CommitTS()); age.Abs() > time.Minute {
+		t.Errorf("CommitTS is %v ago", age)
+	}
+	if ts := read(t, d).Token.CommitTS(); !ts.Equal(token.CommitTS()) {
+		t.Errorf("CommitTS read %v, written %v", ts, token.CommitTS())
+	}
+}
 
-func TestConformanceImitation(t *testing.T) {
-	server := imitate(t)
-	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
-		name := uniqueName()
-		return func() leaderelection.RaceDecider {
-			return rethinkdb.NewDecider(connect(t, server.addr), "ops", "elections", name, nil)
+// A refusal tells who stood in the way, also that there was nobody.
+func TestLostRaceHasTheCurrentRecord(t *testing.T) {
+	s := imitate(t)
+	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	first := write(t, d, 1, nil)
+	write(t, d, 2, first)
+	var lost *leaderelection.LostRaceError
+	for _, token := range []leaderelection.LeaderToken{nil, first} {
+		if _, err := d.WriteEntry(t.Context(), state(9, token)); !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 2 {
+			t.Errorf("with token %v: %v", token, err)
 		}
+	}
+	s.set("web", nil)
+	if _, err := d.WriteEntry(t.Context(), state(9, first)); !errors.As(err, &lost) || lost.Current == nil || !lost.Current.Vacant() {
+		t.Errorf("where the row was deleted: %v", err)
+	}
+	write(t, d, 1, lost.Current.Token)
+}
+
+// What the server answers, and what becomes of it.
+func TestServerErrors(t *testing.T) {
+	s := imitate(t)
+	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	token := write(t, d, 1, nil)
+	for _, f := range []struct {
+		refusal
+		word string // of the advice, where no retry can help
+	}{
+		{refusal{p.Response_OP_FAILED, "Table `ops.elections` does not exist."}, "create"},
+		{refusal{p.Response_OP_FAILED, "Database `ops` does not exist."}, "create"},
+		{refusal{p.Response_PERMISSION_ERROR, "User `x` does not have the required `read` permission"}, "grant"},
+		{refusal{p.Response_QUERY_LOGIC, "Primary key too long (max 127 characters)"}, "127"},
+		{refusal{p.Response_QUERY_LOGIC, "Something else about the query"}, "query"},
+		{refusal{p.Response_OP_FAILED, "Cannot perform write: primary replica for shard [\"\", +inf) not available"}, ""},
+		{refusal{p.Response_OP_INDETERMINATE, "Cannot perform write: The primary replica isn't connected to a quorum of replicas."}, ""},
+		{refusal{p.Response_RESOURCE_LIMIT, "Array over size limit"}, ""},
+		{refusal{p.Response_INTERNAL, "Server is shutting down"}, ""},
+	} {
+		s.inject(func(string) *fault { return &fault{refuse: &f.refusal} })
+		_, err1 := d.ReadCurrent(t.Context())
+		_, err2 := d.WriteEntry(t.Context(), state(2, token))
+		err3 := next(t, follow(t, d)).err
+		for _, err := range []error{err1, err2, err3} {
+			switch {
+			case err == nil, errors.Is(err, leaderelection.ErrLostRace):
+				t.Errorf("%s: %v", f.text, err)
+			case f.word != "":
+				permanent(t, err, f.word, `"web"`, f.text)
+			case errors.Is(err, leaderelection.ErrPermanent):
+				t.Errorf("%s: %v", f.text, err)
+			}
+		}
+	}
+	s.inject(nil)
+	write(t, d, 2, token)
+}
+
+// A write whose answer is lost is asked for again by the driver. The row then has the
+// version that this write gave it: it has happened.
+func TestLostAnswer(t *testing.T) {
+	s := imitate(t)
+	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	var token leaderelection.LeaderToken
+	for n := range uint64(2) { // the first creates
+		once := true
+		s.inject(func(kind string) *fault {
+			if kind == "replace" && once {
+				once = false
+				return &fault{cutLate: true}
+			}
+			return nil
+		})
+		token = write(t, d, n+1, token)
+		if e := read(t, d); uint64(e.ElectionNumber) != n+1 || e.Token != token {
+			t.Errorf("read %+v", e)
+		}
+	}
+	// Every attempt's answer is lost: an open question.
+	s.inject(func(kind string) *fault {
+		if kind == "replace" {
+			return &fault{cutLate: true}
+		}
+		return nil
 	})
+	_, err := d.WriteEntry(t.Context(), state(3, token))
+	if err == nil || errors.Is(err, leaderelection.ErrLostRace) || errors.Is(err, leaderelection.ErrPermanent) {
+		t.Errorf("WriteEntry: %v", err)
+	}
+	if e := read(t, d); e.ElectionNumber != 3 {
+		t.Errorf("read %+v", e)
+	}
+}
+
+func TestNoName(t *testing.T) {
+	d := rethinkdb.NewDecider(connect(t, imitate(t).addr), database, table, "", nil)
+	_, err := d.ReadCurrent(t.Context())
+	permanent(t, err, "name")
+	_, err = d.WriteEntry(t.Context(), state(1, nil))
+	permanent(t, err, "name")
+}
+
+// With a server that does not answer every call returns when its ctx ends, which the
+// driver alone would not; and what it leaves behind has a limit.
+func TestNoAnswer(t *testing.T) {
+	s := imitate(t)
+	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	token := write(t, d, 1, nil)
+	s.inject(func(string) *fault { return &fault{hang: true} })
+	call := map[string]func(ctx context.Context) error{
+		"ReadCurrent": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
+		"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, state(2, token)); return err },
+	}
+	for range 25 {
+		for what, call := range call {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			begin := time.Now()
+			err := call(ctx)
+			cancel()
+			if took := time.Since(begin); took > time.Second {
+				t.Errorf("%s took %v", what, took)
+			}
+			if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) {
+				t.Errorf("%s: %v", what, err)
+			}
+			says(t, err, `"web"`)
+		}
+	}
+	s.inject(nil)
+	s.stop()
+	s.start(t, s.addr)
+	write(t, d, 3, read(t, d).Token)
+}
+
+func TestClosedSession(t *testing.T) {
+	session := connect(t, imitate(t).addr)
+	d := rethinkdb.NewDecider(session, database, table, "web", nil)
+	feed := follow(t, d)
+	number(t, feed, 0)
+	if err := session.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := next(t, feed); n.err == nil {
+		t.Errorf("the feed yields %+v", n)
+	}
+	if _, err := d.ReadCurrent(t.Context()); err == nil {
+		t.Error("a closed session reads")
+	}
+	if err := d.Close(); err != nil {
+		t.Errorf("Close of a decider that owns nothing: %v", err)
+	}
 }

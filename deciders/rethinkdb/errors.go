@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
+	"gopkg.in/rethinkdb/rethinkdb-go.v6/encoding"
 
 	"github.com/c8e606e4/leaderelection"
 )
@@ -38,6 +39,10 @@ func (d *Decider) failed(ctx context.Context, doing string, err error) error {
 			what = r.what
 			break
 		}
+	}
+	var decode *encoding.DecodeTypeError
+	if errors.As(err, &decode) {
+		what = "the row is not ours, or was edited: repair or remove it"
 	}
 	if what == "" && wrongQuery(err) {
 		what = "the server does not accept the query"

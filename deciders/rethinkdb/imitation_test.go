@@ -31,6 +31,10 @@ type imitation struct {
 	feeds   map[*feed]bool
 	queries map[string]int // by kind: get, replace, changes
 	fault   func(kind string) *fault
+
+	password string // of the user admin
+	missing  bool   // the table
+	created  []any  // the replicas of tables that were made
 }
 
 // fault is what befalls a query.
@@ -134,14 +138,7 @@ func (s *imitation) serve(c *peer) {
 		c.Close()
 	}()
 	r := bufio.NewReader(c)
-	var hello [8]byte // the protocol of version 0.4: a key may follow, and a word of 4 bytes
-	if _, err := io.ReadFull(r, hello[:]); err != nil {
-		return
-	}
-	if _, err := r.Discard(int(binary.LittleEndian.Uint32(hello[4:])) + 4); err != nil {
-		return
-	}
-	if _, err := io.WriteString(c, "SUCCESS\x00"); err != nil {
+	if !s.handshake(c, r) {
 		return
 	}
 	for {
@@ -205,6 +202,14 @@ func (s *imitation) run(c *peer, token uint64, raw json.RawMessage) bool {
 	var term any
 	_ = json.Unmarshal(raw, &term)
 	v := s.eval(term, nil)
+	if done, is := v.(creating); is {
+		if done.refused != nil {
+			c.refuse(token, done.refused)
+		} else {
+			c.answer(token, p.Response_SUCCESS_ATOM, map[string]any{"ready": 1})
+		}
+		return true
+	}
 	kind := "get"
 	switch v := v.(type) {
 	case replacing:
@@ -226,6 +231,9 @@ func (s *imitation) run(c *peer, token uint64, raw json.RawMessage) bool {
 		return false
 	case f.refuse != nil:
 		c.refuse(token, f.refuse)
+		return true
+	case s.missing:
+		c.refuse(token, &refusal{p.Response_OP_FAILED, "Table `ops.elections` does not exist."})
 		return true
 	}
 	switch v := v.(type) {
@@ -267,7 +275,8 @@ type (
 		id string
 		by []any // a FUNC
 	}
-	missing struct{} // what a field is that is not there
+	missing  struct{} // what a field is that is not there
+	creating struct{ refused *refusal }
 )
 
 // eval computes a term. Vars are the arguments of the function around it.
@@ -330,6 +339,20 @@ func (s *imitation) eval(term any, vars map[float64]any) any {
 		merged := maps.Clone(arg(0).(map[string]any))
 		maps.Copy(merged, arg(1).(map[string]any))
 		return merged
+	case p.Term_DB_CREATE:
+		return creating{&refusal{p.Response_OP_FAILED, "Database `ops` already exists."}}
+	case p.Term_TABLE_CREATE:
+		if !s.missing {
+			return creating{&refusal{p.Response_OP_FAILED, "Table `ops.elections` already exists."}}
+		}
+		s.wants(list, "durability", "hard")
+		s.wants(list, "primary_key", "id")
+		s.missing = false
+		s.created = append(s.created, list[2].(map[string]any)["replicas"])
+		return creating{}
+	case p.Term_WAIT:
+		s.wants(list, "wait_for", "ready_for_writes")
+		return creating{}
 	case p.Term_NOW:
 		return map[string]any{"$reql_type$": "TIME", "epoch_time": float64(time.Now().UnixMilli()) / 1000, "timezone": "+00:00"}
 	}

@@ -1,0 +1,105 @@
+package rethinkdb_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+func TestOpen(t *testing.T) {
+	s := imitate(t)
+	s.password = "s3/cret"
+	at := "rethinkdb://admin:s3%2Fcret@" + s.addr + "/ops/elections/a%20b/c"
+	d := opened(t, at+"?timeout=2s&discover=false")
+	write(t, d, 1, read(t, d).Token)
+	if s.rows["a b/c"] == nil {
+		t.Errorf("there are %v", s.rows)
+	}
+
+	s.missing = true
+	_, err := opened(t, at).ReadCurrent(t.Context())
+	permanent(t, err, "create")
+	for range 2 {
+		d = opened(t, at+"?create=true&replicas=3")
+	}
+	if len(s.created) != 1 || s.created[0] != 3.0 {
+		t.Errorf("tables were made with %v replicas", s.created)
+	}
+	write(t, d, 2, read(t, d).Token)
+
+	_, err = open(t.Context(), "rethinkdb://admin:wr0ng@"+s.addr+"/ops/elections/web")
+	permanent(t, err, "password")
+	if strings.Contains(err.Error(), "wr0ng") {
+		t.Errorf("a secret in the error: %v", err)
+	}
+}
+
+func TestOpenWithoutServer(t *testing.T) {
+	_, err := open(t.Context(), "rethinkdb://127.0.0.1:1/ops/elections/web")
+	if err == nil || errors.Is(err, leaderelection.ErrPermanent) {
+		t.Errorf("Open: %v", err)
+	}
+	says(t, err, "127.0.0.1:1")
+
+	// One that accepts and says nothing.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan net.Conn, 10)
+	go func() {
+		defer close(accepted)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- c
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	if _, err := open(ctx, "rethinkdb://"+l.Addr().String()+"/ops/elections/web"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) {
+		t.Errorf("Open: %v", err)
+	}
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("Open took %v", took)
+	}
+	l.Close()
+	for c := range accepted {
+		c.Close()
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for address, word := range map[string]string{
+		"https://h/d/t/e":                                 "scheme",
+		"rethinkdb:///d/t/e":                              "host",
+		"rethinkdb://h/d/t":                               "table",
+		"rethinkdb://h//t/e":                              "table",
+		"rethinkdb://,h/d/t/e":                            "no name",
+		"rethinkdb://h/d/t/e#f":                           "%23",
+		"rethinkdb://h/d/t/e?frobnicate=1":                "frobnicate",
+		"rethinkdb://h/d/t/e?tls=perhaps":                 "tls",
+		"rethinkdb://h/d/t/e?timeout=-1s":                 "timeout",
+		"rethinkdb://h/d/t/e?timeout=soon":                "timeout",
+		"rethinkdb://h/d/t/e?replicas=0":                  "replicas",
+		"rethinkdb://h/d/t/e?create=true&create=true":     "create",
+		"rethinkdb://h/d/t/e?cacert=/no/such/file":        "/no/such/file",
+		"rethinkdb://h/d/t/e?cacert=/dev/null":            "PEM",
+		"rethinkdb://h/d/t/e?cert=/no/such/file":          "cert",
+		"rethinkdb://me:s3cret@h/d/t/e?frobnicate=s3cret": "xxxxx",
+	} {
+		_, err := open(t.Context(), address)
+		permanent(t, err, word)
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: a secret in the error: %v", address, err)
+		}
+	}
+}
