@@ -123,7 +123,7 @@ func (a *app) root() *cobra.Command {
 	a.common.flags(root.PersistentFlags())
 	choices(root, "log-format", "text", "json")
 	choices(root, "log-level", "debug", "info", "warn", "error")
-	root.AddCommand(a.runCommand(), a.hookCommand(), a.sidecarCommand(), a.planCommand(), a.doctorCommand(), a.watchCommand(), a.statusCommand(), a.transferCommand(), a.stepdownCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.hookCommand(), a.sidecarCommand(), a.planCommand(), a.doctorCommand(), a.manCommand(), a.watchCommand(), a.statusCommand(), a.transferCommand(), a.stepdownCommand(), a.versionCommand())
 	return root
 }
 

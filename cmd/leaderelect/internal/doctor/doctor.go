@@ -196,12 +196,12 @@ func (s *session) refused(check string, token leaderelection.LeaderToken) {
 	time.Sleep(s.Pause)
 	ctx, cancel := s.call()
 	defer cancel()
-	before := s.last
-	_, err := s.Scratch.WriteEntry(ctx, s.entry(token))
+	e := s.entry(token)
+	_, err := s.Scratch.WriteEntry(ctx, e)
 	switch now, readErr := s.get(); {
 	case err == nil:
 		s.tell(check, Fail, "the store has accepted it", unsafe)
-	case readErr == nil && now.Incarnation != before.Incarnation:
+	case readErr == nil && now.Incarnation == e.Incarnation:
 		s.tell(check, Fail, "refused, and yet the record has changed", unsafe)
 	case errors.Is(err, leaderelection.ErrLostRace):
 		s.tell(check, OK, "refused", "")

@@ -1,0 +1,166 @@
+package doctor_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// broken is a store that breaks its contract in some way.
+type broken struct {
+	leaderelection.RaceDecider
+	write func(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error)
+	read  func(ctx context.Context) (*leaderelection.RaceEntry, error)
+}
+
+func (b *broken) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	if b.write != nil {
+		return b.write(ctx, e)
+	}
+	return b.RaceDecider.WriteEntry(ctx, e)
+}
+
+func (b *broken) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	if b.read != nil {
+		return b.read(ctx)
+	}
+	return b.RaceDecider.ReadCurrent(ctx)
+}
+
+// early is a token of a store whose clock is off.
+type early struct {
+	leaderelection.LeaderToken
+	by time.Duration
+}
+
+func (e early) CommitTS() time.Time { return e.LeaderToken.CommitTS().Add(e.by) }
+
+// Each fault is found, by the check that is there for it, and a good store has none.
+func TestFindings(t *testing.T) {
+	for name, c := range map[string]struct {
+		breaks func(*memory.Decider) leaderelection.RaceDecider
+		check  string
+		want   doctor.Verdict
+	}{
+		"good, with a feed": {func(d *memory.Decider) leaderelection.RaceDecider { return d }, "the feed of changes", doctor.OK},
+		"good, without":     {func(d *memory.Decider) leaderelection.RaceDecider { return d.Polled() }, "the clock", doctor.OK},
+		"accepts a stale write": {func(d *memory.Decider) leaderelection.RaceDecider {
+			return &broken{RaceDecider: d.Polled(), write: func(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+				if e.Token != nil {
+					e = e.Clone()
+					e.Token = d.Entry().Token
+				}
+				return d.WriteEntry(ctx, e)
+			}}
+		}, "a write over a newer record is refused", doctor.Fail},
+		"creates twice": {func(d *memory.Decider) leaderelection.RaceDecider {
+			return &broken{RaceDecider: d.Polled(), write: func(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+				if e.Token == nil {
+					e = e.Clone()
+					e.Token = d.Entry().Token
+				}
+				return d.WriteEntry(ctx, e)
+			}}
+		}, "creating a record that exists is refused", doctor.Fail},
+		"says no, and does it": {func(d *memory.Decider) leaderelection.RaceDecider {
+			return &broken{RaceDecider: d.Polled(), write: func(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+				token, err := d.WriteEntry(ctx, e)
+				if errors.Is(err, leaderelection.ErrLostRace) {
+					d.Replace(e)
+				}
+				return token, err
+			}}
+		}, "a write over a newer record is refused", doctor.Fail},
+		"compares and then writes": {func(d *memory.Decider) leaderelection.RaceDecider {
+			var mu sync.Mutex
+			return &broken{RaceDecider: d.Polled(), write: func(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+				mu.Lock()
+				same := e.Token == d.Entry().Token
+				mu.Unlock()
+				if !same {
+					return nil, leaderelection.ErrLostRace
+				}
+				time.Sleep(5 * time.Millisecond) // the gap
+				mu.Lock()
+				defer mu.Unlock()
+				d.Replace(e)
+				return d.Entry().Token, nil
+			}}
+		}, "of many writes at once one wins", doctor.Fail},
+		"may not write": {func(d *memory.Decider) leaderelection.RaceDecider {
+			d.Inject(memory.Fail(leaderelection.ErrPermanent).On(memory.Write))
+			return d
+		}, "writing a scratch record", doctor.Fail},
+		"stale reads": {func(d *memory.Decider) leaderelection.RaceDecider {
+			var old *leaderelection.RaceEntry
+			return &broken{RaceDecider: d.Polled(), read: func(ctx context.Context) (*leaderelection.RaceEntry, error) {
+				if old == nil {
+					old = d.Entry()
+				}
+				return old, nil
+			}}
+		}, "writing a scratch record", doctor.Warn},
+		"slow": {func(d *memory.Decider) leaderelection.RaceDecider {
+			d.Inject(memory.Slow(60 * time.Millisecond))
+			return d.Polled()
+		}, "latency of writes", doctor.Warn},
+		"too slow": {func(d *memory.Decider) leaderelection.RaceDecider {
+			d.Inject(memory.Slow(300 * time.Millisecond).On(memory.Write))
+			return d.Polled()
+		}, "latency of writes", doctor.Fail},
+		"a clock that is off": {func(d *memory.Decider) leaderelection.RaceDecider {
+			return &broken{RaceDecider: d.Polled(), write: func(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+				e = e.Clone()
+				if wrapped, ok := e.Token.(early); ok {
+					e.Token = wrapped.LeaderToken
+				}
+				token, err := d.WriteEntry(ctx, e)
+				if err != nil {
+					return nil, err
+				}
+				return early{token, -3 * time.Second}, nil
+			}}
+		}, "the clock", doctor.Fail},
+		"a feed that fails": {func(d *memory.Decider) leaderelection.RaceDecider {
+			d.Inject(memory.Fail(errors.New("no feed")).On(memory.Feed))
+			return d
+		}, "the feed of changes", doctor.Warn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := make(map[string]doctor.Finding)
+			failed := false
+			x := doctor.Exam{Place: memory.NewDecider(), Scratch: c.breaks(memory.NewDecider()), Term: time.Second, Skew: 100 * time.Millisecond,
+				Tell: func(f doctor.Finding) {
+					found[f.Check] = f
+					failed = failed || f.Verdict == doctor.Fail
+					if f.Verdict != doctor.OK && f.Advice == "" {
+						t.Errorf("no advice: %+v", f)
+					}
+				}}
+			well := x.Run(t.Context())
+			if got := found[c.check].Verdict; got != c.want {
+				t.Errorf("%s: %q, want %q; all: %+v", c.check, got, c.want, found)
+			}
+			if well == failed || (c.want == doctor.Fail) != failed {
+				t.Errorf("well %v, failed %v, want %v: %+v", well, failed, c.want, found)
+			}
+		})
+	}
+}
+
+func TestPlaceThatCannotBeRead(t *testing.T) {
+	d := memory.NewDecider()
+	d.Inject(memory.Fail(leaderelection.ErrPermanent))
+	var found []doctor.Finding
+	x := doctor.Exam{Place: d, Scratch: memory.NewDecider(), Term: time.Second, Tell: func(f doctor.Finding) { found = append(found, f) }}
+	if x.Run(t.Context()) || len(found) != 1 || found[0].Verdict != doctor.Fail {
+		t.Errorf("%+v", found)
+	}
+}

@@ -1,0 +1,65 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+)
+
+func TestScratch(t *testing.T) {
+	for url, want := range map[string]string{
+		"file:///var/lib/a.json?mode=0660":                       "file:///var/lib/a.json-doctor?mode=0660",
+		"file:a.json":                                            "file:a.json-doctor",
+		"gs://bucket/a/b":                                        "gs://bucket/a/b-doctor",
+		"s3://bucket/a%2Fb?region=x":                             "s3://bucket/a%2Fb-doctor?region=x",
+		"azblob://account/c/b?native_lease=30s&companion=c/x":    "azblob://account/c/b-doctor",
+		"redis://:pw@host/0?key=web":                             "redis://:pw@host/0?key=web-doctor",
+		"mongodb://host/db/collection/election?replicaSet=rs0":   "mongodb://host/db/collection/election-doctor?replicaSet=rs0",
+		"nats://host:4222/bucket/key?create=true&storage=memory": "nats://host:4222/bucket/key-doctor?create=true&storage=memory",
+	} {
+		if got, err := store.Scratch(url); err != nil || got != want {
+			t.Errorf("Scratch(%s) = %s, %v, want %s", url, got, err, want)
+		}
+	}
+}
+
+func TestRedacted(t *testing.T) {
+	for _, url := range []string{"redis://user:hush@host/0?key=a", "nats://hush@host/b/k", "postgres://host/db?password=hush", "x://h/p?api_token=hush"} {
+		if got := store.Redacted(url); strings.Contains(got, "hush") {
+			t.Errorf("Redacted(%s) = %s", url, got)
+		}
+	}
+	if got := store.Redacted("gs://bucket/object?endpoint=x"); got != "gs://bucket/object?endpoint=x" {
+		t.Error(got)
+	}
+}
+
+// Every form in the help opens a store, or fails at what the form leaves out: its
+// scheme is known.
+func TestFormsAreKnown(t *testing.T) {
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	for _, form := range store.Forms {
+		// Nothing is reached: what is left to go wrong is the network.
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		d, err := store.Open(ctx, form, 50*time.Millisecond)
+		cancel()
+		if errors.Is(err, store.ErrURL) {
+			t.Errorf("%s: %v", form, err)
+		}
+		if err == nil {
+			store.Close(d)
+		}
+	}
+	for _, wrong := range []string{"", "plain", "%zz://", "ftp://host/x"} {
+		if _, err := store.Open(t.Context(), wrong, time.Second); !errors.Is(err, store.ErrURL) {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+	if _, err := store.Parse("redis://user:hush@host:port:x/"); err == nil || strings.Contains(err.Error(), "hush") {
+		t.Errorf("a password is told: %v", err)
+	}
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// What the README tells people to write down is run as it stands there, on another
+// store.
+func readme(t *testing.T, pattern string) string {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(pattern).FindSubmatch(text)
+	if m == nil {
+		t.Fatalf("README.md has no %s", pattern)
+	}
+	return string(m[1])
+}
+
+// elsewhere replaces the store by a file, and what is to be run.
+func elsewhere(dir, command string, replace ...string) string {
+	command = regexp.MustCompile(`s3://\S*?eu-central-1`).ReplaceAllString(command, "file://"+filepath.Join(dir, "election.json"))
+	return strings.NewReplacer(replace...).Replace(command)
+}
+
+// The crontab line, at the same time on three machines, and a little later on one:
+// the job is run once.
+func TestReadmeCrontab(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ran := filepath.Join(dir, "ran")
+	line := readme(t, `(?m)^    \*/5 \* \* \* \* (.*)$`)
+	line = elsewhere(dir, line, "/usr/local/bin/job", "sh -c 'echo x >>"+ran+"'", "--wait 20s", "--wait 1s", "--hold 60s", "--hold 3s")
+	if !strings.Contains(line, ran) || !strings.Contains(line, "--hold 3s") {
+		t.Fatalf("the line is %s", line)
+	}
+	codes := make(chan int)
+	start := func() {
+		cmd := exec.Command("sh", "-c", line)
+		_ = cmd.Run() // the code says how it went
+		codes <- cmd.ProcessState.ExitCode()
+	}
+	for range 3 {
+		go start()
+	}
+	count := make(map[int]int)
+	has(t, ran, "x")
+	go start()
+	for range 4 {
+		count[<-codes]++
+	}
+	if text, _ := os.ReadFile(ran); string(text) != "x\n" || count[0] != 1 || count[124] != 3 {
+		t.Errorf("it ran %d times; exit codes %v", strings.Count(string(text), "x"), count)
+	}
+}
+
+// The command of the systemd unit starts, and ends in order as KillMode=mixed asks
+// for: SIGTERM to the main process.
+func TestReadmeSystemd(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	line := readme(t, `(?m)^    ExecStart=(.*)$`)
+	ledger := filepath.Join(dir, "ledger")
+	line = elsewhere(dir, line, "/usr/local/bin/leaderelect", "leaderelect", "%H", "host-1", "/usr/local/bin/report", "child "+ledger)
+	words := strings.Fields(line)
+	cmd := exec.Command(words[0], words[1:]...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	has(t, ledger, "^beat")
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	has(t, ledger, "^asked-SIGTERM")
+	has(t, filepath.Join(dir, "election.json"), `"leader_id":""`)
+
+	if path, err := exec.LookPath("systemd-analyze"); err == nil {
+		unit := filepath.Join(dir, "report.service")
+		text := readme(t, `(?s)    (# /etc/systemd/system/report.service\n.*?WantedBy=\S+)`)
+		text = strings.ReplaceAll(text, "\n    ", "\n")
+		text = strings.NewReplacer("/usr/local/bin/leaderelect", "/bin/true", "/usr/local/bin/report", "/bin/true").Replace(text)
+		if err := os.WriteFile(unit, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(path, "verify", unit).CombinedOutput(); err != nil || strings.Contains(string(out), "report.service:") {
+			t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+		}
+	}
+}
+
+// The sidecar's arguments, as the pod gives them.
+func TestReadmeSidecar(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	list := readme(t, `(?m)^      args: \[(.*)\]$`)
+	var args []string
+	for word := range strings.SplitSeq(list, ", ") {
+		args = append(args, elsewhere(dir, strings.Trim(word, `"`), ":4040", "127.0.0.1:0"))
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command("leaderelect", args...)
+	cmd.Env = append(os.Environ(), "LEADERELECT_ID=pod-7")
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	has(t, log.Name(), `msg="leaderelection: leading" id=pod-7`)
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
