@@ -2,8 +2,8 @@
 // decides who leads, and publishes the record: candidates and observers learn of
 // every change within about a millisecond.
 //
-//	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", MaxRetries: -1, ContextTimeoutEnabled: true})
-//	decider := leredis.NewDecider(client, "election:web", nil)
+//	client := goredis.NewClient(&goredis.Options{Addr: "localhost:6379", MaxRetries: -1, ContextTimeoutEnabled: true})
+//	decider := redis.NewDecider(client, "election:web", nil)
 //
 // Any UniversalClient will do: a Client, a fail-over Client that finds its master
 // by Sentinel, a ClusterClient. One key is one slot, so Cluster needs nothing

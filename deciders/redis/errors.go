@@ -60,7 +60,6 @@ func explain(err error) error {
 	var hostname x509.HostnameError
 	var authority x509.UnknownAuthorityError
 	var certificate *tls.CertificateVerificationError
-	var header tls.RecordHeaderError
 	switch {
 	case err == nil || errors.Is(err, leaderelection.ErrPermanent):
 		return err
@@ -68,8 +67,6 @@ func explain(err error) error {
 		return permanent("%w: the client was closed; keep it open while the election goes on", err)
 	case errors.As(err, &hostname), errors.As(err, &authority), errors.As(err, &certificate):
 		return permanent("%w: check the server's certificate and the client's TLSConfig", err)
-	case errors.As(err, &header):
-		return permanent("%w: does the server speak TLS on this port?", err)
 	case errors.As(err, &server):
 		for _, r := range refusals {
 			if strings.Contains(server.Error(), r.part) {

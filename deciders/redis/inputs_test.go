@@ -81,7 +81,9 @@ func TestAccess(t *testing.T) {
 	server.Ask(t, "ACL SETUSER observer on >secret ~k &leaderelection:k +eval +hmget +exists +subscribe +unsubscribe +ping")
 	server.Ask(t, "ACL SETUSER default -@all +ping >password")
 
-	as := func(user string) *redis.Decider { return opened(t, fmt.Sprintf("redis://%s@%s?key=k", user, server.Addr)) }
+	as := func(user string) *redis.Decider {
+		return opened(t, fmt.Sprintf("redis://%s@%s?key=k", user, server.Addr))
+	}
 	candidate, observer := as("candidate:secret"), as("observer:secret")
 	feed := follow(t, observer)
 	if n := next(t, feed); n.err != nil || n.ElectionNumber != 0 {

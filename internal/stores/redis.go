@@ -42,6 +42,10 @@ func (r *RedisServer) Start(t testing.TB) {
 	r.run(t, append([]string{redisServer(t), "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"}, r.args...))
 }
 
+// Stop kills the server; Start starts it again. It is a method of its own, so that
+// the method value r.Stop stops the process that runs when it is called.
+func (r *RedisServer) Stop() { r.Process.Stop() }
+
 func (r *RedisServer) run(t testing.TB, command []string) {
 	t.Helper()
 	p := Program{Name: "redis-server", Dir: r.dir, Ready: answersRedis, Patience: time.Minute}

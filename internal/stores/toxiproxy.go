@@ -39,12 +39,20 @@ func (p *Proxy) Cut() { p.ask(http.MethodPost, "/cut") }
 // either direction, until Heal: as when a network loses everything.
 func (p *Proxy) Hang() { p.ask(http.MethodPost, "/hang") }
 
+// Mute lets requests through, and no answers, until Heal: what was asked is done,
+// and nobody is told.
+func (p *Proxy) Mute() { p.ask(http.MethodPost, "/mute") }
+
+// Sever closes each connection when so many more bytes have gone to the server,
+// until Heal: in the middle of a request, if it is longer.
+func (p *Proxy) Sever(bytes int) { p.ask(http.MethodPost, fmt.Sprintf("/sever?n=%d", bytes)) }
+
 // Slow delays all that comes from the server, until Heal.
 func (p *Proxy) Slow(by time.Duration) {
-	p.ask(http.MethodPost, fmt.Sprintf("/slow?ms=%d", by.Milliseconds()))
+	p.ask(http.MethodPost, fmt.Sprintf("/slow?n=%d", by.Milliseconds()))
 }
 
-// Heal undoes Cut, Hang and Slow. Connections that hung are closed: what they
+// Heal undoes all of these. Connections that hung are closed: what they
 // lost is lost.
 func (p *Proxy) Heal() { p.ask(http.MethodPost, "/heal") }
 

@@ -36,7 +36,7 @@ func TestToxiproxy(t *testing.T) {
 	if _, err := ask(p, long); err != nil {
 		t.Fatal(err)
 	}
-	for what, act := range map[string]func(){"cut": p.Cut, "hanging": p.Hang} {
+	for what, act := range map[string]func(){"cut": p.Cut, "hanging": p.Hang, "mute": p.Mute, "severed": func() { p.Sever(10) }} {
 		act()
 		if took, err := ask(p, 50*time.Millisecond); err == nil {
 			t.Errorf("%s: answered after %v", what, took)

@@ -10,7 +10,9 @@
 //	GET  /0                  where proxy 0 listens
 //	POST /0/cut              close its connections, refuse new ones
 //	POST /0/hang             keep connections open and accept new ones, but let no byte through
-//	POST /0/slow?ms=50       delay what comes from the server
+//	POST /0/mute             let requests through, and no answers
+//	POST /0/sever?n=100      close each connection when so many more bytes have gone to the server
+//	POST /0/slow?n=50        delay what comes from the server, by milliseconds
 //	POST /0/heal             undo all of these
 package main
 
@@ -49,7 +51,7 @@ func run(upstreams []string) error {
 		}
 		mux.HandleFunc(fmt.Sprintf("GET /%d", i), func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, p.proxy.Listen) })
 		mux.HandleFunc(fmt.Sprintf("POST /%d/{act}", i), func(w http.ResponseWriter, r *http.Request) {
-			if err := p.do(r.PathValue("act"), r.FormValue("ms")); err != nil {
+			if err := p.do(r.PathValue("act"), r.FormValue("n")); err != nil {
 				http.Error(w, err.Error(), http.StatusBadRequest)
 			}
 		})
@@ -70,7 +72,7 @@ type handle struct {
 	cut    bool
 }
 
-func (h *handle) do(act, ms string) error {
+func (h *handle) do(act, n string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch act {
@@ -81,12 +83,12 @@ func (h *handle) do(act, ms string) error {
 	case "hang":
 		// Without a time of its own it drops what comes until it is removed.
 		return errors.Join(h.add("timeout", "upstream", `"timeout":0`), h.add("timeout", "downstream", `"timeout":0`))
+	case "mute":
+		return h.add("timeout", "downstream", `"timeout":0`)
+	case "sever":
+		return h.add("limit_data", "upstream", `"bytes":`+n)
 	case "slow":
-		n, err := strconv.Atoi(ms)
-		if err != nil {
-			return err
-		}
-		return h.add("latency", "downstream", fmt.Sprintf(`"latency":%d`, n))
+		return h.add("latency", "downstream", `"latency":`+n)
 	case "heal":
 		return h.heal()
 	}

@@ -1,0 +1,44 @@
+package redis_test
+
+import (
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/c8e606e4/leaderelection/deciders/decidertest"
+	"github.com/c8e606e4/leaderelection/deciders/redis"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+func BenchmarkRedis(b *testing.B) { decidertest.Bench(b, elections(stores.Redis(b).Addr, nil)) }
+
+// BenchmarkBare is the client's own call with the same script and a record as
+// long: what BenchmarkRedis takes beyond it is ours.
+func BenchmarkBare(b *testing.B) {
+	c := client(b, stores.Redis(b).Addr)
+	write(b, redis.NewDecider(c, "k", nil), 1, nil)
+	record := c.HGet(b.Context(), "k", "record").Val()
+	b.Run("Read", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := c.Eval(b.Context(), redis.ReadScript, []string{"k"}).Err(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("Write", func(b *testing.B) {
+		version := c.HGet(b.Context(), "k", "version").Val()
+		b.ReportAllocs()
+		for b.Loop() {
+			a, err := c.Eval(b.Context(), redis.WriteScript, []string{"k"}, version, "-mark-1", record, "leaderelection:k").Slice()
+			if err != nil || a[0] != int64(1) {
+				b.Fatal(a, err)
+			}
+			version = a[1].(string)
+		}
+	})
+}
+
+func BenchmarkMiniredis(b *testing.B) {
+	decidertest.Bench(b, elections(miniredis.RunT(b).Addr(), nil))
+}

@@ -1,0 +1,115 @@
+package redis_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/redis"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+func TestHandover(t *testing.T) {
+	feedtest.Handover(t, elections(stores.Redis(t).Addr, nil))
+}
+
+func TestIdle(t *testing.T) {
+	server := stores.Redis(t)
+	feedtest.Idle(t, elections(server.Addr, nil), func() int { return requests(t, server) })
+}
+
+// The observer's connection is cut, its subscription killed by the server, the
+// server killed and started again.
+func TestNews(t *testing.T) {
+	server := stores.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	proxy := stores.Toxiproxy(t, server.Addr)[0]
+	for name, c := range map[string]struct {
+		victim  string
+		trouble feedtest.Trouble
+	}{
+		"cut": {proxy.Addr, feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal}},
+		"feed killed": {server.Addr, feedtest.Trouble{
+			Break: func() { server.Ask(t, "CLIENT KILL TYPE pubsub") }, Heal: func() { server.Ask(t, "CLIENT KILL TYPE pubsub") }}},
+		"server killed": {server.Addr, feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := uniqueKey(t)
+			feedtest.News(t, redis.NewDecider(client(t, server.Addr), key, nil), redis.NewDecider(client(t, c.victim), key, nil), c.trouble)
+		})
+	}
+}
+
+// The server is killed, and started again with what it had on disk.
+func TestOutage(t *testing.T) {
+	server := stores.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	feedtest.Outage(t, elections(server.Addr, nil), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
+}
+
+// A feed through which nothing comes any more ends, though its connection stands;
+// one that is merely quiet does not.
+func TestSilence(t *testing.T) {
+	const silence = time.Second
+	server := stores.Redis(t)
+	proxy := stores.Toxiproxy(t, server.Addr)[0]
+	d := redis.NewDecider(client(t, proxy.Addr), "k", &redis.Options{FeedSilence: silence})
+	feed := follow(t, d)
+	next(t, feed)
+	pings := func() int { return strings.Count(server.Ask(t, "INFO commandstats"), "cmdstat_ping") }
+	for began := time.Now(); time.Since(began) < 3*silence || pings() == 0; {
+		select {
+		case n := <-feed:
+			t.Fatalf("while nothing happens the feed yields %+v", n)
+		case <-time.After(silence):
+		}
+	}
+	token := write(t, redis.NewDecider(client(t, server.Addr), "k", nil), 1, nil)
+	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 || n.Token != token {
+		t.Fatalf("%+v", n)
+	}
+	hung := time.Now()
+	proxy.Hang()
+	passing(t, next(t, feed).err, `"k"`, "PING")
+	if took := time.Since(hung); took > 10*silence {
+		t.Errorf("noticed after %v", took)
+	}
+	proxy.Heal()
+}
+
+// What others publish on the channel is at most a reason to look.
+func TestForeignMessages(t *testing.T) {
+	c := client(t, stores.Redis(t).Addr)
+	d := redis.NewDecider(c, "k", nil)
+	token := write(t, d, 1, nil)
+	feed := follow(t, d)
+	next(t, feed)
+	for _, text := range []string{"", "hello", "17-x-1", "17-x-1\n", "17-x-1\n{}", "\n\n\n", "17-x-1\n" + "{\"leaderelection\":1}"} {
+		if err := c.Publish(t.Context(), "leaderelection:k", text).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, d, 2, token)
+	if n := next(t, feed); n.err != nil || n.ElectionNumber != 2 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// Two elections with one key in two databases share a channel, unless they are
+// told not to; what comes from the other one does no harm.
+func TestDatabasesShareChannels(t *testing.T) {
+	server := stores.Redis(t)
+	zero := opened(t, "redis://"+server.Addr+"/0?key=k")
+	one := opened(t, "redis://"+server.Addr+"/1?key=k&channel=one")
+	feeds := []<-chan news{follow(t, zero), follow(t, one)}
+	for _, feed := range feeds {
+		next(t, feed)
+	}
+	write(t, one, 5, nil)
+	write(t, zero, 3, nil)
+	for i, want := range []leaderelection.ElectionNumber{3, 5} {
+		if n := next(t, feeds[i]); n.err != nil || n.ElectionNumber != want {
+			t.Errorf("database %d: %+v", i, n)
+		}
+	}
+}

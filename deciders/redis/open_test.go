@@ -1,0 +1,154 @@
+package redis_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+func TestOpen(t *testing.T) {
+	server := stores.Redis(t)
+	d := opened(t, "redis://"+server.Addr+"/2?key=election:web&channel=c&wait_replicas=0&wait_timeout=100ms&feed_silence=1m&dial_timeout=1s&max_retries=1&cluster=false")
+	write(t, d, 3, nil)
+	if e := read(t, opened(t, "redis://"+server.Addr+"?db=2&key=election:web")); e.ElectionNumber != 3 {
+		t.Errorf("%+v", e)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.ReadCurrent(t.Context())
+	permanent(t, err, "was closed")
+
+	cluster := stores.RedisCluster(t, 2)
+	d = opened(t, "redis://"+cluster[0].Addr+"?cluster=true&key=election:web&addr="+cluster[1].Addr)
+	write(t, d, 4, nil)
+}
+
+func TestOpenRefuses(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none.pem")
+	empty := filepath.Join(t.TempDir(), "empty.pem")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]string{
+		"redis://localhost":                                                     "?key=",
+		"redis://localhost?key=":                                                "?key=",
+		"redis://localhost?key=k&colour=red":                                    "colour",
+		"redis://localhost?key=k&key=l":                                         `"key" is given twice`,
+		"redis://localhost?key=k&wait_replicas=-1":                              "must not be negative",
+		"redis://localhost?key=k&wait_replicas=many":                            `"many"`,
+		"redis://localhost?key=k&wait_timeout=5":                                `"5"`,
+		"redis://localhost?key=k&feed_silence=-1s":                              "must be positive",
+		"redis://localhost?key=k&cluster=perhaps":                               `"perhaps"`,
+		"redis://localhost/zero?key=k":                                          "zero",
+		"http://localhost?key=k":                                                "scheme",
+		"redis://localhost?key=k&tls_ca=" + none:                                "rediss",
+		"rediss://localhost?key=k&tls_ca=" + none:                               "no such file",
+		"rediss://localhost?key=k&tls_ca=" + empty:                              "no certificate",
+		"rediss://localhost?key=k&tls_cert=" + none:                             "go together",
+		"rediss://localhost?key=k&tls_cert=a&tls_key=b":                         "tls_cert and tls_key: ",
+		"redis://localhost?key=k;colour=red":                                    "semicolon",
+		"redis://u:secret@localhost?cluster=true&key=k&addr=nowhere":            "nowhere",
+		"redis://u:secret@localhost?master_name=m&password=secret&key=k&addr=a": "addr",
+	} {
+		_, err := open(t.Context(), address)
+		permanent(t, err, want)
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("a password is in the error: %v", err)
+		}
+	}
+}
+
+// TLS both ways: the server shows a certificate, and demands one.
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	ca := certificate(t, dir, "ca", nil)
+	certificate(t, dir, "server", ca)
+	certificate(t, dir, "client", ca)
+	other := t.TempDir()
+	certificate(t, other, "ca", nil)
+
+	port := stores.FreePort(t)
+	in := func(dir, name string) string { return filepath.Join(dir, name) }
+	stores.Redis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", in(dir, "server.pem"), "--tls-key-file", in(dir, "server.key"),
+		"--tls-ca-cert-file", in(dir, "ca.pem"), "--tls-auth-clients", "yes")
+	at := fmt.Sprintf("rediss://127.0.0.1:%d?key=k", port)
+	own := "&tls_cert=" + in(dir, "client.pem") + "&tls_key=" + in(dir, "client.key")
+
+	d := opened(t, at+"&tls_ca="+in(dir, "ca.pem")+own)
+	feed := follow(t, d)
+	next(t, feed)
+	write(t, d, 1, nil)
+	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 {
+		t.Errorf("%+v", n)
+	}
+	if e := read(t, opened(t, at+"&skip_verify=true"+own)); e.ElectionNumber != 1 {
+		t.Errorf("%+v", e)
+	}
+	for address, words := range map[string][]string{
+		at + own: {"certificate", "TLSConfig"},
+		at + "&tls_ca=" + in(other, "ca.pem") + own: {"certificate", "TLSConfig"},
+	} {
+		d := opened(t, address)
+		_, err := d.ReadCurrent(t.Context())
+		permanent(t, err, words...)
+		permanent(t, next(t, follow(t, d)).err, words...)
+	}
+	_, err := opened(t, at+"&tls_ca="+in(dir, "ca.pem")).ReadCurrent(t.Context())
+	if err == nil || errors.Is(err, leaderelection.ErrLostRace) {
+		t.Errorf("without a certificate of its own: %v", err)
+	}
+}
+
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// certificate makes name.pem and name.key in dir, signed by ca, or by itself.
+func certificate(t *testing.T, dir, name string, ca *authority) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: ca == nil, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	self := &authority{cert, key}
+	if ca == nil {
+		ca = self
+	}
+	der, err := x509.CreateCertificate(rand.Reader, cert, ca.cert, &key.PublicKey, ca.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{".pem": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: pkcs8}} {
+		if err := os.WriteFile(filepath.Join(dir, name+file), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return self
+}

@@ -1,0 +1,139 @@
+package redis_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/redis"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// A write that no replica has does not count: not when it is written, not when
+// its writer reads it back, loses to it, or hears of it; until a replica has it.
+func TestWaitReplicas(t *testing.T) {
+	server := stores.Redis(t)
+	replica := stores.RedisReplica(t, server)
+	c := client(t, server.Addr)
+	opts := &redis.Options{WaitReplicas: 1, WaitTimeout: 200 * time.Millisecond}
+	d := redis.NewDecider(c, "k", opts)
+	token := write(t, d, 1, nil)
+
+	replica.Stop()
+	feed := follow(t, d)
+	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 { // that one it had
+		t.Fatalf("%+v", n)
+	}
+	_, err := d.WriteEntry(t.Context(), state(2, token))
+	passing(t, err, `"k"`, "0 of 1 replicas")
+	passing(t, next(t, feed).err, "0 of 1 replicas")
+	_, err = d.ReadCurrent(t.Context())
+	passing(t, err, "0 of 1 replicas")
+	_, err = d.WriteEntry(t.Context(), state(3, token))
+	var lost *leaderelection.LostRaceError
+	if !errors.As(err, &lost) || lost.Current != nil {
+		t.Errorf("a write that the first of two had beaten: %v, with %+v", err, lost.Current)
+	}
+	// For others it is a record like any other: it is the leader that must not
+	// trust in it.
+	other := redis.NewDecider(c, "k", opts)
+	if e := read(t, other); e.ElectionNumber != 2 {
+		t.Errorf("%+v", e)
+	}
+
+	replica.Start(t)
+	e := readWhenItWorks(t, d)
+	if e.ElectionNumber != 2 {
+		t.Errorf("%+v", e)
+	}
+	before := requests(t, server)
+	read(t, d)
+	if n := requests(t, server) - before; n != 1 {
+		t.Errorf("what is known to be on the replica was asked for by %d requests", n)
+	}
+	write(t, d, 3, e.Token)
+}
+
+func readWhenItWorks(t *testing.T, d *redis.Decider) *leaderelection.RaceEntry {
+	t.Helper()
+	timeout := time.NewTimer(30 * time.Second)
+	defer timeout.Stop()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		e, err := d.ReadCurrent(t.Context())
+		if err == nil {
+			return e
+		}
+		select {
+		case <-again.C:
+		case <-timeout.C:
+			t.Fatal(err)
+		}
+	}
+}
+
+// Without permission for WAIT it is not known whether replicas have a write.
+func TestWaitNotPermitted(t *testing.T) {
+	server := stores.Redis(t)
+	server.Ask(t, "ACL SETUSER candidate on >secret ~k &* +@all -wait")
+	d := opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k&wait_replicas=1", server.Addr))
+	_, err := d.WriteEntry(t.Context(), state(1, nil))
+	permanent(t, err, `"k"`, "WAIT", "ACL")
+}
+
+// The master dies, Sentinel promotes the replica, and the election goes on there
+// with what was confirmed.
+func TestSentinelFailOver(t *testing.T) {
+	master := stores.Redis(t)
+	stores.RedisReplica(t, master)
+	sentinel := stores.RedisSentinel(t, master, 1)
+	d := opened(t, "redis://"+sentinel.Addr+"?key=k&master_name=main&wait_replicas=1")
+	token := write(t, d, 7, nil)
+	observer := opened(t, "redis://"+sentinel.Addr+"?key=k&master_name=main")
+	feed := follow(t, observer)
+	if n := next(t, feed); n.err != nil || n.ElectionNumber != 7 {
+		t.Fatalf("%+v", n)
+	}
+	master.Stop()
+	passing(t, next(t, feed).err, `"k"`)
+	e := readWhenItWorks(t, observer)
+	if e.ElectionNumber != 7 || e.Token != token {
+		t.Fatalf("after the fail-over: %+v", e)
+	}
+	write(t, observer, 8, e.Token)
+	if n := next(t, follow(t, observer)); n.err != nil || n.ElectionNumber != 8 {
+		t.Errorf("%+v", n)
+	}
+	if _, err := d.WriteEntry(t.Context(), state(9, token)); err == nil {
+		t.Error("an old token is as good as new after the fail-over")
+	}
+}
+
+// Waiting for replicas and following work in a Cluster, where each key has a
+// master of its own.
+func TestClusterWithReplica(t *testing.T) {
+	nodes := stores.RedisCluster(t, 2)
+	for i := range 6 { // on either node
+		key := fmt.Sprintf("election:%d", i)
+		c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{nodes[0].Addr}, MaxRetries: -1, ContextTimeoutEnabled: true})
+		t.Cleanup(func() { _ = c.Close() })
+		plain := redis.NewDecider(c, key, nil)
+		feed := follow(t, plain)
+		next(t, feed)
+		token := write(t, plain, 1, nil)
+		if n := next(t, feed); n.err != nil || n.Token != token {
+			t.Fatalf("%+v", n)
+		}
+		waits := redis.NewDecider(c, key, &redis.Options{WaitReplicas: 1, WaitTimeout: time.Millisecond})
+		_, err := waits.WriteEntry(t.Context(), state(2, token))
+		passing(t, err, "0 of 1 replicas")
+		if n := next(t, feed); n.err != nil || n.ElectionNumber != 2 {
+			t.Fatalf("%+v", n)
+		}
+	}
+}

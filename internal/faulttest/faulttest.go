@@ -1,0 +1,170 @@
+// Package faulttest holds leaders on a store that speaks TCP to what they must bear:
+// an answer lost after the write has landed, an answer later than the attempt, a
+// request cut off half way, a connection closed. A leader with time left keeps its
+// reign through each, and extends it when the fault is over. It is for the tests of
+// deciders.
+package faulttest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+const (
+	term     = 3 * time.Second
+	skew     = 100 * time.Millisecond
+	attempt  = term / 4 // how long a campaign waits for an answer
+	patience = 30 * time.Second
+)
+
+// Run has one candidate lead through proxy, whose handle is leader, and another
+// wait beside it, whose handle is standby, and lets each fault befall the leader.
+func Run(t *testing.T, leader, standby leaderelection.RaceDecider, proxy *stores.Proxy) {
+	t.Helper()
+	l := start(t, "leader", leader)
+	r := l.elected(t)
+	start(t, "standby", standby)
+	for _, fault := range []struct {
+		name  string
+		begin func()
+	}{
+		{"answers lost", proxy.Mute},
+		{"requests cut off half way", func() { proxy.Sever(60) }},
+		{"answers later than the attempt", func() { proxy.Slow(attempt + attempt/2) }},
+		{"connections closed", proxy.Cut},
+		{"nothing comes through", proxy.Hang},
+	} {
+		l.extended(t, r)
+		end := r.view.Get()
+		fault.begin()
+		err := l.extensionFailed(t)
+		proxy.Heal()
+		if left := time.Until(end); left < attempt/2 {
+			t.Logf("%s: the machine is too slow to tell: %v were left", fault.name, left)
+		}
+		l.extended(t, r)
+		if cause := context.Cause(r.ctx); cause != nil || !r.view.ValueInFuture() {
+			t.Fatalf("%s (%v): the reign ended: %v", fault.name, err, cause)
+		}
+		t.Logf("%s: an extension failed (%v), and the reign goes on", fault.name, err)
+	}
+}
+
+type reign struct {
+	ctx  context.Context
+	view *leaderelection.TimeView
+}
+
+// candidate is a campaign and what it reports.
+type candidate struct {
+	reigns chan reign
+	mu     sync.Mutex
+	failed []error       // extensions that failed, and why
+	more   chan struct{} // closed, and made afresh, when something has happened
+}
+
+func start(t *testing.T, id string, d leaderelection.RaceDecider) *candidate {
+	t.Helper()
+	c := &candidate{reigns: make(chan reign, 10), more: make(chan struct{})}
+	campaign, err := leaderelection.Config{
+		Decider: d, LeaderID: id, TermLength: term, MaxClockSkew: skew,
+		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
+			c.reigns <- reign{ctx, view}
+			<-ctx.Done()
+		},
+		Trace: &leaderelection.Trace{
+			StoreOp: func(op leaderelection.StoreOp) {
+				if op.Kind == leaderelection.OpExtend && op.Err != nil {
+					c.happened(op.Err)
+				}
+			},
+			Extended: func(leaderelection.ViewExtended) { c.happened(nil) },
+		},
+	}.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { <-campaign.Done() })
+	return c
+}
+
+func (c *candidate) happened(failure error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if failure != nil {
+		c.failed = append(c.failed, failure)
+	}
+	close(c.more)
+	c.more = make(chan struct{})
+}
+
+func (c *candidate) elected(t *testing.T) reign {
+	t.Helper()
+	select {
+	case r := <-c.reigns:
+		return r
+	case <-after(t):
+		t.Fatal("nobody was elected")
+	}
+	return reign{}
+}
+
+// after is closed when nothing is to be waited for any longer.
+func after(t *testing.T) <-chan struct{} {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx.Done()
+}
+
+// until waits for something that a candidate reports.
+func (c *candidate) until(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for late := after(t); ; {
+		c.mu.Lock()
+		ok, more := happened(), c.more
+		c.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-more:
+		case <-late:
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+// extended waits until the reign's view moves on, or the reign ends.
+func (c *candidate) extended(t *testing.T, r reign) {
+	t.Helper()
+	end := r.view.Get()
+	stop := context.AfterFunc(r.ctx, func() { c.happened(nil) })
+	defer stop()
+	c.until(t, "an extension", func() bool { return r.view.Get().After(end) || r.ctx.Err() != nil })
+}
+
+// extensionFailed waits until one more extension fails, and returns why.
+func (c *candidate) extensionFailed(t *testing.T) error {
+	t.Helper()
+	c.mu.Lock()
+	before := len(c.failed)
+	c.mu.Unlock()
+	var err error
+	c.until(t, "a failing extension", func() bool {
+		if len(c.failed) == before {
+			return false
+		}
+		err = c.failed[before]
+		return true
+	})
+	if errors.Is(err, leaderelection.ErrLostRace) || errors.Is(err, leaderelection.ErrPermanent) {
+		t.Errorf("a fault of the network is told as %v", err)
+	}
+	return err
+}
