@@ -15,6 +15,7 @@ type Decider struct {
 	inner le.RaceDecider
 	actor *actor
 	rec   *recorder
+	tells bool // a lost race comes with the record that won it
 }
 
 // Pushed is a Decider with the ChangeFeed of the one below it.
@@ -53,7 +54,13 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *le.RaceEntry) (le.Leade
 	entry = entry.Clone()
 	o := d.rec.calling(ctx, d.actor, entry)
 	token, err := exchange(ctx, d, f, func(ctx context.Context) (le.LeaderToken, error) {
-		return d.rec.land(ctx, d.inner, o)
+		token, err := d.rec.land(ctx, d.inner, o)
+		if d.tells && errors.Is(err, le.ErrLostRace) {
+			if e, readErr := d.inner.ReadCurrent(ctx); readErr == nil {
+				err = &le.LostRaceError{Place: "simtest", Current: e, Err: err}
+			}
+		}
+		return token, err
 	})
 	d.rec.answered(o, nil, err)
 	return token, err

@@ -36,6 +36,7 @@ type Weather struct {
 
 	Sick, SickHang float64 // what Healthy answers
 	SlowCallbacks  float64 // callbacks that do not return before it is calm again, or nearly so
+	StuckHooks     float64 // Trace and Logger
 	Resigns        float64 // OnElected calls Resign
 
 	Until time.Duration // true time at which it is calm again, and all that hangs lets go
@@ -194,6 +195,7 @@ func (l *Link) Seed() uint64 {
 
 // manner is how a callback behaves.
 type manner struct {
+	rough    bool // there is weather
 	brief    bool // OnElected returns after work while leading
 	resigns  bool // OnElected resigns after work
 	work     time.Duration
@@ -212,8 +214,16 @@ func (l *Link) habit() manner {
 	if l.chance(l.weather.SlowCallbacks) {
 		m.windDown = l.upTo(left)
 	}
+	m.rough = true
 	m.resigns, m.work = l.chance(l.weather.Resigns), l.upTo(left)
 	return m
+}
+
+// hookSticks draws whether a hook that reports to the user gets stuck.
+func (l *Link) hookSticks() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.left() > 0 && l.chance(l.weather.StuckHooks)
 }
 
 // illness draws what Healthy answers, and when.

@@ -43,6 +43,7 @@ func (w *world) observe() *observer {
 	if w.rng.IntN(2) == 0 {
 		cfg.PollInterval = w.between(w.Term/10, w.Term)
 	}
+	a.bound = w.opsBound(max(cfg.PollInterval, w.Term/10))
 	go func() {
 		defer close(o.done)
 		o.err = cfg.Watch(ctx, o.record)
@@ -68,7 +69,7 @@ func (o *observer) enter(what string, e *le.RaceEntry) {
 }
 
 func (o *observer) leave() {
-	time.Sleep(o.actor.link.habit().windDown)
+	o.actor.link.rest(o.actor.link.habit().windDown)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.busy = false
@@ -116,6 +117,9 @@ func (o *observer) upToDate() {
 	o.w.rec.mu.Lock()
 	defer o.w.rec.mu.Unlock()
 	now := &o.w.rec.records[len(o.w.rec.records)-1]
+	if last == nil && 2*o.w.leaderWithin() < le.DefaultTermLength {
+		return // it knows nothing of the term yet, and takes it for the default
+	}
 	if now.ElectionNumber != le.NoElections && (last == nil || last.ElectionNumber != now.ElectionNumber) {
 		o.w.rec.failf("observer", "knows of %v, long after %v", o.w.rec.short(last), o.w.rec.short(now))
 	}

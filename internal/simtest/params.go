@@ -12,6 +12,7 @@ type Params struct {
 	Hosts      int
 	Twins      bool // the first two have one LeaderID
 	Feed       bool // the store pushes changes
+	Tells      bool // the store returns the record along with a lost race
 	Term, Skew time.Duration
 	Poll       time.Duration // 0: the default
 	Drain      time.Duration
@@ -29,7 +30,7 @@ func (p Params) String() string {
 func Draw(seed uint64) Params {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	between := func(a, b time.Duration) time.Duration { return a + time.Duration(rng.Int64N(int64(b-a))) }
-	p := Params{Seed: seed, Hosts: 2 + rng.IntN(5), Twins: rng.IntN(8) == 0, Feed: rng.IntN(2) == 0, Length: 10 * time.Minute}
+	p := Params{Seed: seed, Hosts: 2 + rng.IntN(5), Twins: rng.IntN(8) == 0, Feed: rng.IntN(2) == 0, Tells: rng.IntN(4) == 0, Length: 10 * time.Minute}
 	switch n := rng.IntN(20); {
 	case n < 6:
 		p.Term, p.Skew = 15*time.Second, time.Second
@@ -92,7 +93,7 @@ func (p *Params) leaderWithin() time.Duration {
 // opsBound is how many store calls one candidate makes in a second, at most: its
 // extensions and its polls, and while things fail a read and a write each time
 // the shortest back-off has passed; and a few more at the edges.
-func (p *Params) opsBound() int {
+func (p *Params) opsBound(poll time.Duration) int {
 	every := func(d time.Duration) int { return int(time.Second/max(d, time.Millisecond)) + 1 }
-	return every((p.Term-p.Skew)/2) + every(p.poll()) + 2*every(250*time.Millisecond) + 4
+	return every((p.Term-p.Skew)/2) + every(poll) + 2*every(250*time.Millisecond) + 4
 }

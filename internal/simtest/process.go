@@ -3,44 +3,11 @@ package simtest
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/clocks"
 )
-
-// host is a machine: a clock, a link, and the process that runs on it, if any.
-type host struct {
-	w     *world
-	id    string
-	kind  clockKind
-	clock *Clock
-	link  *Link
-	thaw  func() // while frozen
-	proc  *process
-	gen   int // of its processes
-	all   []*process
-}
-
-// clockKind is what sort of clock a host has.
-type clockKind int
-
-const (
-	stepping clockKind = iota // drifts and is stepped, and has Monotonic
-	carries                   // a constant offset, and readings that carry a monotonic one
-	system                    // clocks.System: true time
-)
-
-// theClock is what the process on the host is given.
-func (h *host) theClock() clocks.Clock {
-	switch h.kind {
-	case carries:
-		return carrying{h.clock}
-	case system:
-		return nil
-	}
-	return h.clock
-}
 
 // process is one candidate from its start to its end.
 type process struct {
@@ -51,6 +18,8 @@ type process struct {
 	cancel   context.CancelCauseFunc
 	done     chan struct{} // closed when Wait has returned
 
+	leader le.RaceEntry // as Leader last said
+
 	// The recorder's, under its lock:
 	leaving     bool          // told to stop
 	well        bool          // Healthy was asked since the last write, and the answer was nil
@@ -59,6 +28,7 @@ type process struct {
 	asked       map[le.ElectionNumber]time.Time // the last TermExpiry asked for
 	began       map[attempt]time.Duration       // monotonic time of the first call that asked for it
 	expiry      map[le.ElectionNumber]time.Time // the last TermExpiry that was written
+	landed      map[attempt]time.Duration       // true time at which it was written
 	reigns      map[le.ElectionNumber]*reign
 	current     *reign
 	number      le.ElectionNumber // of the last reign
@@ -81,60 +51,75 @@ func (h *host) launch() {
 		asked:  map[le.ElectionNumber]time.Time{},
 		began:  map[attempt]time.Duration{},
 		expiry: map[le.ElectionNumber]time.Time{},
+		landed: map[attempt]time.Duration{},
 		reigns: map[le.ElectionNumber]*reign{},
 	}
-	p.actor = &actor{name: p.name, clock: h.clock, link: h.link, proc: p}
+	p.actor = &actor{name: p.name, clock: h.clock, link: h.link, proc: p, bound: w.opsBound(w.poll())}
 	h.proc, h.all = p, append(h.all, p)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p.cancel = cancel
+	w.rec.note(p.name, "starts")
+	if w.rng.IntN(8) == 0 && w.now() > 0 {
+		p.run(ctx)
+		return
+	}
+	cfg := p.config()
+	cfg.OnElected = p.onElected
+	var err error
+	h.clock.Outside(func() { p.campaign, err = cfg.Start(ctx) })
+	if err != nil {
+		panic(err)
+	}
+	go func() {
+		defer close(p.done)
+		w.rec.stopped(p, p.campaign.Wait())
+	}()
+}
+
+// config is the process's Config, but for what it does when it leads.
+func (p *process) config() le.Config {
+	w := p.host.w
 	cfg := le.Config{
-		Decider:      w.decider(p.actor),
-		LeaderID:     h.id,
-		TermLength:   w.Term,
-		MaxClockSkew: w.Skew,
-		PollInterval: w.Poll,
-		DrainTimeout: w.Drain,
-		OnElected:    p.onElected,
-		OnOusting:    p.onOusting,
-		Healthy:      p.healthy,
-		Clock:        h.theClock(),
+		Decider:       w.decider(p.actor),
+		LeaderID:      p.host.id,
+		TermLength:    w.Term,
+		MaxClockSkew:  w.Skew,
+		PollInterval:  w.Poll,
+		DrainTimeout:  w.Drain,
+		OnOusting:     p.onOusting,
+		LeaderChanged: p.leaderChanged,
+		Healthy:       p.healthy,
+		Clock:         p.host.theClock(),
 		Trace: &le.Trace{
+			StoreOp:       func(le.StoreOp) { p.stuck() },
 			Extended:      func(x le.ViewExtended) { w.rec.extended(p, x) },
 			StatusChanged: func(c le.StatusChange) { w.rec.note(p.name, "%v -> %v %v", c.From, c.To, c.Cause) },
 			Feed:          func(f le.FeedEvent) { w.rec.note(p.name, "feed: %v", f.Err) },
 		},
 	}
-	cfg.LeaderChanged = p.leaderChanged
-	w.rec.note(p.name, "starts")
-	var campaign *le.Campaign
-	var err error
-	h.clock.Outside(func() { campaign, err = cfg.Start(ctx) })
-	if err != nil {
-		panic(err)
+	if w.rng.IntN(2) == 0 {
+		cfg.Logger = slog.New(handler{slog.DiscardHandler, p})
 	}
-	p.campaign = campaign
-	go func() {
-		defer close(p.done)
-		w.rec.stopped(p, campaign.Wait())
-	}()
+	return cfg
 }
 
-// crash ends the process without a word: nothing that it does from now on counts.
-func (h *host) crash() {
-	h.w.rec.note(h.proc.name, "crashes")
-	h.proc.actor.dead.Store(true)
-	h.resume()
-	h.proc.cancel(errDead)
-	h.proc = nil
+// handler is where a process logs to: nowhere, and sometimes it takes long.
+type handler struct {
+	slog.Handler
+	p *process
 }
 
-// leave tells the process to stop; a frozen one hears of it when it resumes.
-func (h *host) leave() {
-	h.w.rec.note(h.proc.name, "is told to stop")
-	h.proc.quit()
-	h.proc = nil
+func (h handler) Enabled(context.Context, slog.Level) bool  { return true }
+func (h handler) Handle(context.Context, slog.Record) error { h.p.stuck(); return nil }
+
+// stuck is a hook that may not return before it is calm again.
+func (p *process) stuck() {
+	if p.host.link.hookSticks() {
+		p.host.link.rest(time.Hour)
+	}
 }
 
+// quit tells the process to stop.
 func (p *process) quit() {
 	p.host.w.rec.mu.Lock()
 	p.leaving = true
@@ -142,22 +127,49 @@ func (p *process) quit() {
 	p.cancel(errLeft)
 }
 
-// freeze stops the process; with suspend its monotonic clock as well.
-func (h *host) freeze(suspend bool) {
-	if h.thaw != nil || h.kind == system {
-		return
-	}
-	suspend = suspend && h.kind == stepping
-	h.w.rec.note(h.id, "freezes (suspended: %v)", suspend)
-	h.thaw = h.clock.Freeze(suspend)
+// leavingNow says whether the process is on its way out.
+func (p *process) leavingNow() bool {
+	p.host.w.rec.mu.Lock()
+	defer p.host.w.rec.mu.Unlock()
+	return p.leaving
 }
 
-func (h *host) resume() {
-	if h.thaw != nil {
-		h.w.rec.note(h.id, "resumes")
-		h.thaw()
-		h.thaw = nil
+// errJob is what a batch job returns sometimes.
+var errJob = errors.New("simtest: the job has failed")
+
+// run makes the process a batch job, by Run: once it has led, it is over.
+func (p *process) run(ctx context.Context) {
+	w := p.host.w
+	var ran, over bool
+	var result, cause error
+	job := func(ctx context.Context, view *le.TimeView) error {
+		ran = true
+		p.onElected(ctx, view)
+		w.rec.mu.Lock()
+		defer w.rec.mu.Unlock()
+		p.leaving = true
+		cause = context.Cause(ctx)
+		p.actor.clock.Outside(func() { over = !view.ValueInFuture() })
+		if view.ElectionNumber()%2 == 0 {
+			result = errJob
+		}
+		return result
 	}
+	cfg := p.config()
+	go func() {
+		defer close(p.done)
+		err := cfg.Run(ctx, job)
+		w.rec.stopped(p, err)
+		switch {
+		case p.actor.dead.Load():
+		case !ran && !errors.Is(err, errLeft),
+			ran && result != nil && !errors.Is(err, result),
+			ran && over && !errors.Is(err, cause),
+			ran && cause == nil && result == nil && err != nil:
+			w.rec.fail(p.name, "Run returned %v; its job ran: %v, returned %v, and its ctx was cancelled by %v, its view over: %v", err, ran, result, cause, over)
+		}
+		w.rec.count("batch jobs")
+	}()
 }
 
 // onElected is what the simulated leader does: it returns at once, or after some
@@ -175,18 +187,21 @@ func (p *process) onElected(ctx context.Context, view *le.TimeView) {
 		w.rec.returned(g, "OnElected")
 	}()
 	switch {
-	case manner.brief:
+	case manner.brief && (p.campaign != nil || manner.rough):
 		sleep(ctx, manner.work)
 	case manner.resigns:
 		sleep(ctx, manner.work)
-		_ = p.campaign.Resign(ctx)
+		if p.campaign != nil {
+			_ = p.campaign.Resign(ctx)
+		}
 	default:
 		<-ctx.Done()
 	}
 	w.rec.mu.Lock()
-	d := max(manner.windDown, p.windDown)
+	atLeast := p.windDown
 	w.rec.mu.Unlock()
-	time.Sleep(d)
+	time.Sleep(atLeast)
+	p.host.link.rest(manner.windDown)
 }
 
 func (p *process) onOusting(ctx context.Context) {
@@ -195,7 +210,7 @@ func (p *process) onOusting(ctx context.Context) {
 		return
 	}
 	g := w.rec.ousting(p, ctx)
-	time.Sleep(p.host.link.habit().windDown)
+	p.host.link.rest(p.host.link.habit().windDown)
 	p.actor.clock.Gate()
 	w.rec.returned(g, "OnOusting")
 }
@@ -205,7 +220,7 @@ func (p *process) leaderChanged(_ context.Context, e le.RaceEntry) {
 		return
 	}
 	p.host.w.rec.changing(p, &e)
-	time.Sleep(p.host.link.habit().windDown)
+	p.host.link.rest(p.host.link.habit().windDown)
 	p.actor.clock.Gate()
 	p.host.w.rec.changed(p)
 }
@@ -214,7 +229,7 @@ var errSick = errors.New("simtest: sick")
 
 func (p *process) healthy(ctx context.Context) error {
 	sick, hang := p.host.link.illness()
-	time.Sleep(hang)
+	p.host.link.rest(hang)
 	p.actor.clock.Gate()
 	p.host.w.rec.mu.Lock()
 	defer p.host.w.rec.mu.Unlock()

@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -19,6 +20,8 @@ type actor struct {
 	link  *Link
 	dead  atomic.Bool // crashed: nothing that it still does counts, or reaches the store
 	proc  *process    // nil where it is no candidate
+
+	bound int // of calls in a second; 0: none
 
 	// seen is, by the actor's clock, when the last read that returned a record
 	// began. Nil: not kept.
@@ -41,17 +44,17 @@ type recorder struct {
 	epoch   time.Time
 	landing chan struct{} // a lock that may be held while virtual time passes
 
-	mu         sync.Mutex
-	term, skew time.Duration
-	opsBound   int
-	lines      []line
-	violations []string
-	records    []le.RaceEntry // all that were written, in order; the first is the empty one
-	reigns     []*reign       // whose views may be alive, or were lately
-	watched    *process       // whose reign may not end now
-	leader     *reign         // whose view was in the future when last one was
-	leaderAt   time.Duration  // and when that was
-	counts     map[string]int
+	mu          sync.Mutex
+	term, skew  time.Duration
+	lines       []line
+	violations  []string
+	records     []le.RaceEntry // all that were written, in order; the first is the empty one
+	reigns      []*reign       // whose views may be alive, or were lately
+	watched     *process       // whose reign may not end now
+	leader      *reign         // whose view was in the future when last one was
+	leaderAt    time.Duration  // and when that was
+	leaderAgain time.Duration  // the first such moment since it is calm; 0: none
+	counts      map[string]int
 }
 
 // line is one line of the trace, not yet formatted.
@@ -196,9 +199,11 @@ func (r *recorder) rate(a *actor) {
 	for now-a.recent[0] > time.Second {
 		a.recent = a.recent[1:]
 	}
-	r.most("most calls a second", len(a.recent))
-	if r.opsBound > 0 && len(a.recent) > r.opsBound {
-		r.failf(a.name, "hot loop: %d store calls within a second, the bound is %d", len(a.recent), r.opsBound)
+	if a.bound > 0 {
+		r.most("most calls a second, in hundredths of the bound", 100*len(a.recent)/a.bound)
+	}
+	if a.bound > 0 && len(a.recent) > a.bound {
+		r.failf(a.name, "hot loop: %d store calls within a second, the bound is %d", len(a.recent), a.bound)
 		a.recent = a.recent[:1]
 	}
 }
@@ -219,7 +224,10 @@ func (r *recorder) answered(o *op, e *le.RaceEntry, err error) {
 	switch {
 	case o.write != nil:
 		r.logf(a.name, "wrote %v, began at %.6f: %v", r.short(o.write), o.at.Seconds(), err)
+		var lost *le.LostRaceError
 		switch {
+		case inTime && errors.As(err, &lost) && lost.Current != nil:
+			a.readWall, a.readAt, a.open = o.wall, o.at, 0
 		case err != nil && inTime:
 			a.open = r.now()
 		case err != nil && a.readAt < o.at:

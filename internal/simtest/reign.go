@@ -25,7 +25,7 @@ type reign struct {
 
 // move is one position of a view's end.
 type move struct {
-	at   time.Duration // true time at which it was seen there
+	at   time.Duration // true time
 	wall time.Time
 	mono time.Duration
 }
@@ -79,6 +79,7 @@ func (r *recorder) mustBeDone(g *reign) bool {
 	if clock.Frozen() {
 		return false
 	}
+	r.moved(g)
 	at := g.overAt(now)
 	if d := clock.Disturbed(); d >= at-time.Second-ctxSlack {
 		at = max(at, d) + time.Second

@@ -91,6 +91,7 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 	}
 	if p != nil && !e.Vacant() {
 		p.expiry[e.ElectionNumber] = e.TermExpiry
+		p.landed[attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}] = r.now()
 	}
 }
 
@@ -170,6 +171,9 @@ func (r *recorder) check() {
 	r.reigns = kept
 	if alive != nil {
 		r.leader, r.leaderAt = alive, now
+		if r.leaderAgain == 0 {
+			r.leaderAgain = now
+		}
 	}
 }
 
@@ -200,7 +204,8 @@ func (g *reign) inFuture() (alive bool) {
 	return alive
 }
 
-// moved remembers where the view ends.
+// moved remembers where the view ends, and since when: it moved when, or after,
+// the term that it goes with was written.
 func (r *recorder) moved(g *reign) {
 	end := g.view.Get()
 	if n := len(g.moves); n > 0 && g.moves[n-1].wall.Equal(end) {
@@ -213,7 +218,8 @@ func (r *recorder) moved(g *reign) {
 	if n := len(g.moves); n > 0 && end.Before(g.moves[n-1].wall) {
 		r.failf(g.p.name, "the view of reign %d moves back", g.number)
 	}
-	g.moves = append(g.moves, move{at: r.now(), wall: end, mono: mono + r.term - r.skew})
+	at := g.p.landed[attempt{g.number, end.Add(r.skew).UnixNano()}]
+	g.moves = append(g.moves, move{at: at, wall: end, mono: mono + r.term - r.skew})
 }
 
 // overAt is the true time at which the view ended by its clocks, not looking at

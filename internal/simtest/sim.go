@@ -58,7 +58,6 @@ func newWorld(p Params, store le.RaceDecider) *world {
 		Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), epoch: epoch, store: store, rec: newRecorder(epoch, p.Term, p.Skew),
 		surprises: make(chan func()), over: make(chan struct{}),
 	}
-	w.rec.opsBound = p.opsBound()
 	for i := range p.Hosts {
 		w.hosts = append(w.hosts, w.newHost(i))
 	}
@@ -96,7 +95,7 @@ func (w *world) offset() time.Duration {
 
 // decider is an actor's way to the record.
 func (w *world) decider(a *actor) le.RaceDecider {
-	d := &Decider{inner: w.store, actor: a, rec: w.rec}
+	d := &Decider{inner: w.store, actor: a, rec: w.rec, tells: w.Tells}
 	if w.Feed {
 		return Pushed{d}
 	}
@@ -134,6 +133,7 @@ func (w *world) live() {
 func (w *world) pass(d time.Duration) {
 	for until := w.now() + d; w.now() < until && !w.rec.failed(); {
 		timer := time.NewTimer(min(w.between(1, w.Term/2), until-w.now()))
+		w.ask()
 		select {
 		case <-timer.C:
 		case f := <-w.surprises:
@@ -144,6 +144,23 @@ func (w *world) pass(d time.Duration) {
 		w.rec.check()
 		w.rec.mu.Unlock()
 	}
+}
+
+// ask calls what may be called at any time, from anywhere.
+func (w *world) ask() {
+	h := w.hosts[w.rng.IntN(len(w.hosts))]
+	if h.proc == nil || h.proc.campaign == nil || h.thaw != nil {
+		return
+	}
+	c := h.proc.campaign
+	e, v, status := c.Leader(), c.View(), c.Status()
+	if v == nil || e.Token != nil || status == le.Stopped {
+		w.rec.fail(h.proc.name, "View is %v, Leader has a token: %v, Status is %v", v, e.Token != nil, status)
+	}
+	if last := &h.proc.leader; e.Compare(last) < 0 {
+		w.rec.fail(h.proc.name, "Leader goes back to %v", w.rec.short(&e))
+	}
+	h.proc.leader = e
 }
 
 // calm: with all faults over there is a leader again within the bound, and then
@@ -159,12 +176,22 @@ func (w *world) calm() {
 		w.watcher.actor.link.Set(Weather{}, false)
 	}
 	if w.candidates() == 0 {
-		w.hosts[w.rng.IntN(len(w.hosts))].launch()
+		h := w.hosts[w.rng.IntN(len(w.hosts))]
+		if h.proc != nil {
+			h.leave()
+		}
+		for h.launch(); h.proc.campaign == nil; h.launch() {
+			h.leave()
+		}
 	}
 	w.rec.note("sim", "calm: no faults from now on")
 	since := w.now()
+	w.rec.mu.Lock()
+	w.rec.leaderAgain = 0
+	w.rec.mu.Unlock()
 	w.pass(w.leaderWithin())
 	w.rec.mu.Lock()
+	w.rec.most("most time to the next leader, in hundredths of the bound", int(100*(w.rec.leaderAgain-since)/w.leaderWithin()))
 	if w.rec.leaderAt < since {
 		w.rec.failf("sim", "no leader within %v after the last fault", w.leaderWithin())
 	}
@@ -204,11 +231,15 @@ func (w *world) watch() {
 	w.rec.mu.Unlock()
 }
 
-// candidates is how many processes are running.
+// candidates is how many processes are running that do not stop by themselves, as
+// batch jobs do. It forgets those whose job is done.
 func (w *world) candidates() int {
 	n := 0
 	for _, h := range w.hosts {
-		if h.proc != nil {
+		if h.proc != nil && h.proc.leavingNow() {
+			h.proc = nil
+		}
+		if h.proc != nil && h.proc.campaign != nil {
 			n++
 		}
 	}

@@ -98,27 +98,6 @@ func (w *world) do(f func()) {
 	}
 }
 
-// step sets the host's clock, within its bounds, where it is one that can be set.
-func (h *host) step() {
-	if h.kind != stepping {
-		return
-	}
-	h.clock.Step(h.w.offset())
-	wall, _ := h.clock.Both()
-	h.w.rec.note(h.id, "its clock is stepped to %v", wall.Sub(h.w.epoch.Round(0))-h.w.now())
-}
-
-// resign calls Resign from outside, and waits for it for a while.
-func (h *host) resign(timeout time.Duration) {
-	p := h.proc
-	h.w.rec.note(p.name, "is told to resign")
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), timeout)
-		defer cancel()
-		_ = p.campaign.Resign(ctx)
-	}()
-}
-
 // weather is one in which some things go wrong.
 func (w *world) weather(until time.Duration) Weather {
 	x := Weather{Until: min(until, w.now()+w.between(w.Term/4, 4*w.Term))}
@@ -141,6 +120,7 @@ func (w *world) weather(until time.Duration) Weather {
 		func() { some(&x.SickHang) },
 		func() { some(&x.SlowCallbacks) },
 		func() { some(&x.Resigns) },
+		func() { some(&x.StuckHooks) },
 		func() { some(&x.Ambush) },
 		func() { some(&x.Ambush) },
 	}
@@ -160,6 +140,9 @@ func (w *world) harmless(until time.Duration) Weather {
 		some(&x.FeedLate)
 		some(&x.FeedOld)
 		some(&x.FeedRepeat)
+	}
+	if w.rng.IntN(4) == 0 {
+		some(&x.StuckHooks)
 	}
 	// What follows costs the leader a read and a back-off for each extension,
 	// for which it has half of the view's span.

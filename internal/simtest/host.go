@@ -1,0 +1,99 @@
+package simtest
+
+import (
+	"context"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/clocks"
+)
+
+// host is a machine: a clock, a link, and the process that runs on it, if any.
+type host struct {
+	w     *world
+	id    string
+	kind  clockKind
+	clock *Clock
+	link  *Link
+	thaw  func() // while frozen
+	proc  *process
+	gen   int // of its processes
+	all   []*process
+}
+
+// clockKind is what sort of clock a host has.
+type clockKind int
+
+const (
+	stepping clockKind = iota // drifts and is stepped, and has Monotonic
+	carries                   // a constant offset, and readings that carry a monotonic one
+	system                    // clocks.System: true time
+)
+
+// theClock is what the process on the host is given.
+func (h *host) theClock() clocks.Clock {
+	switch h.kind {
+	case carries:
+		return carrying{h.clock}
+	case system:
+		return nil
+	}
+	return h.clock
+}
+
+// crash ends the process without a word: nothing that it does from now on counts.
+func (h *host) crash() {
+	h.w.rec.note(h.proc.name, "crashes")
+	h.proc.actor.dead.Store(true)
+	h.resume()
+	h.proc.cancel(errDead)
+	h.proc = nil
+}
+
+// leave tells the process to stop; a frozen one hears of it when it resumes.
+func (h *host) leave() {
+	h.w.rec.note(h.proc.name, "is told to stop")
+	h.proc.quit()
+	h.proc = nil
+}
+
+// freeze stops the process; with suspend its monotonic clock as well.
+func (h *host) freeze(suspend bool) {
+	if h.thaw != nil || h.kind == system {
+		return
+	}
+	suspend = suspend && h.kind == stepping
+	h.w.rec.note(h.id, "freezes (suspended: %v)", suspend)
+	h.thaw = h.clock.Freeze(suspend)
+}
+
+func (h *host) resume() {
+	if h.thaw != nil {
+		h.w.rec.note(h.id, "resumes")
+		h.thaw()
+		h.thaw = nil
+	}
+}
+
+// step sets the host's clock, within its bounds, where it is one that can be set.
+func (h *host) step() {
+	if h.kind != stepping {
+		return
+	}
+	h.clock.Step(h.w.offset())
+	wall, _ := h.clock.Both()
+	h.w.rec.note(h.id, "its clock is stepped to %v", wall.Sub(h.w.epoch.Round(0))-h.w.now())
+}
+
+// resign calls Resign from outside, and waits for it for a while.
+func (h *host) resign(timeout time.Duration) {
+	p := h.proc
+	if p.campaign == nil {
+		return
+	}
+	h.w.rec.note(p.name, "is told to resign")
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		_ = p.campaign.Resign(ctx)
+	}()
+}
