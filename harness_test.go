@@ -29,10 +29,9 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 // member is a candidate under test, and all that it has seen.
 type member struct {
 	*le.Campaign
-	id     string
-	stop   context.CancelFunc
-	store  *memory.Decider
-	events chan struct{}
+	id    string
+	stop  context.CancelFunc
+	store *memory.Decider
 
 	mu     sync.Mutex
 	reigns []*taste

@@ -68,7 +68,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 func (w *WatchConfig) validate(cb func(context.Context, RaceEntry)) error {
 	var faults []error
 	if w.Decider == nil {
-		faults = append(faults, errors.New("Decider is nil: it is the record to follow"))
+		faults = append(faults, errors.New("the Decider is nil: it is the record to follow"))
 	}
 	if cb == nil {
 		faults = append(faults, errors.New("the callback given to Watch is nil"))

@@ -292,7 +292,6 @@ func (c *Campaign) tellChange(e *RaceEntry) {
 
 // double remembers what was seen of other processes under this LeaderID.
 type double struct {
-	first    ElectionNumber // of the record that was there when the campaign began
 	seen     bool
 	reported ElectionNumber
 }
