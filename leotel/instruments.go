@@ -1,0 +1,110 @@
+package leotel
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// instruments are all there are.
+type instruments struct {
+	transitions, extensionFailures, operations             metric.Int64Counter
+	extensionDuration, extensionReserve, operationDuration metric.Float64Histogram
+
+	isLeader, electionNumber                     metric.Int64ObservableGauge
+	viewRemaining, clockOffset, clockUncertainty metric.Float64ObservableGauge
+	leaderless                                   metric.Float64ObservableCounter
+}
+
+// The bounds of the histograms: a store answers in a millisecond to some
+// seconds; a view's reserve is up to a term, of seconds to a minute.
+var (
+	durations = metric.WithExplicitBucketBoundaries(.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10)
+	reserves  = metric.WithExplicitBucketBoundaries(.1, .2, .5, 1, 2, 3, 4, 5, 6, 7, 8, 10, 15, 20, 30, 60)
+)
+
+func (i *instruments) create(m metric.Meter) error {
+	var errs [12]error
+	i.transitions, errs[0] = m.Int64Counter("leaderelection.transitions", metric.WithUnit("{transition}"),
+		metric.WithDescription("Reigns of this candidate that began or ended, by cause."))
+	i.extensionFailures, errs[1] = m.Int64Counter("leaderelection.extension.failures", metric.WithUnit("{failure}"),
+		metric.WithDescription("Extensions of the lease that the store did not confirm in time."))
+	i.operations, errs[2] = m.Int64Counter("leaderelection.store.operations", metric.WithUnit("{operation}"),
+		metric.WithDescription("Calls of the store, by kind and outcome."))
+	i.extensionDuration, errs[3] = m.Float64Histogram("leaderelection.extension.duration", metric.WithUnit("s"), durations,
+		metric.WithDescription("How long the store took to confirm an extension of the lease."))
+	i.extensionReserve, errs[4] = m.Float64Histogram("leaderelection.extension.reserve", metric.WithUnit("s"), reserves,
+		metric.WithDescription("What was left of the view when an extension was confirmed."))
+	i.operationDuration, errs[5] = m.Float64Histogram("leaderelection.store.operation.duration", metric.WithUnit("s"), durations,
+		metric.WithDescription("How long calls of the store took, or until they were given up, by kind and outcome."))
+	i.isLeader, errs[6] = m.Int64ObservableGauge("leaderelection.is_leader", metric.WithUnit("{leader}"),
+		metric.WithDescription("1 while this candidate leads, by its view, else 0."))
+	i.electionNumber, errs[7] = m.Int64ObservableGauge("leaderelection.election_number", metric.WithUnit("{election}"),
+		metric.WithDescription("The number of the newest reign known: the fencing token."))
+	i.viewRemaining, errs[8] = m.Float64ObservableGauge("leaderelection.view.remaining", metric.WithUnit("s"),
+		metric.WithDescription("How much longer this candidate may act as the leader without a further extension."))
+	i.clockOffset, errs[9] = m.Float64ObservableGauge("leaderelection.clock.offset", metric.WithUnit("s"),
+		metric.WithDescription("By how much this machine's clock is ahead of the store's, from the last write."))
+	i.clockUncertainty, errs[10] = m.Float64ObservableGauge("leaderelection.clock.offset.uncertainty", metric.WithUnit("s"),
+		metric.WithDescription("By how much leaderelection.clock.offset may be wrong, either way."))
+	i.leaderless, errs[11] = m.Float64ObservableCounter("leaderelection.leaderless.time", metric.WithUnit("s"),
+		metric.WithDescription("For how long nobody led, as far as was known here."))
+	return errors.Join(errs[:]...)
+}
+
+// observed are those that observe reports.
+func (i *instruments) observed() []metric.Observable {
+	return []metric.Observable{i.isLeader, i.electionNumber, i.viewRemaining, i.clockOffset, i.clockUncertainty, i.leaderless}
+}
+
+// observe reports how things stand when the metrics are collected.
+func (t *Telemetry) observe(_ context.Context, o metric.Observer) error {
+	now := t.clock.Now().Round(0)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	with := t.with()
+	t.count(now)
+	o.ObserveFloat64(t.in.leaderless, t.without.Seconds(), with)
+	o.ObserveInt64(t.in.electionNumber, int64(t.known.ElectionNumber), with)
+	left := max(0, t.viewEnd.Sub(now))
+	if t.status != leaderelection.Leading && t.status != leaderelection.Draining {
+		left = 0
+	}
+	o.ObserveFloat64(t.in.viewRemaining, left.Seconds(), with)
+	leads := int64(0)
+	if t.status == leaderelection.Leading && left > 0 {
+		leads = 1
+	}
+	o.ObserveInt64(t.in.isLeader, leads, with)
+	if t.offset.known {
+		o.ObserveFloat64(t.in.clockOffset, t.offset.value.Seconds(), with)
+		o.ObserveFloat64(t.in.clockUncertainty, t.offset.uncertainty.Seconds(), with)
+	}
+	return nil
+}
+
+// span makes one of what has passed.
+func (t *Telemetry) span(name string, from, to time.Time, err error, more ...attribute.KeyValue) {
+	_, span := t.tracer.Start(context.Background(), name, trace.WithNewRoot(), trace.WithTimestamp(from),
+		trace.WithSpanKind(kindOf(name)), trace.WithAttributes(append(more, t.common...)...))
+	if err != nil {
+		span.SetAttributes(attribute.String("error.type", errorType(err)))
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End(trace.WithTimestamp(to))
+}
+
+// kindOf: a store's operation is a call of something else, a hand-over is not.
+func kindOf(name string) trace.SpanKind {
+	if name == "leaderelection.handover" {
+		return trace.SpanKindInternal
+	}
+	return trace.SpanKindClient
+}
