@@ -1,0 +1,202 @@
+package fencegrpc_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/fence/fencegrpc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// description is of a service whose Say answers with the token that came, and
+// whose Talk echoes.
+var description = grpc.ServiceDesc{
+	ServiceName: "test.Test", HandlerType: (*any)(nil),
+	Methods: []grpc.MethodDesc{{MethodName: "Say", Handler: func(srv any, ctx context.Context, dec func(any) error, next grpc.UnaryServerInterceptor) (any, error) {
+		in := new(wrapperspb.StringValue)
+		if err := dec(in); err != nil {
+			return nil, err
+		}
+		return next(ctx, in, &grpc.UnaryServerInfo{FullMethod: "/test.Test/Say"}, func(ctx context.Context, _ any) (any, error) {
+			t, _ := fence.TokenOf(ctx)
+			return wrapperspb.String(t.String()), nil
+		})
+	}}},
+	Streams: []grpc.StreamDesc{{StreamName: "Talk", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+		for {
+			m := new(wrapperspb.StringValue)
+			if err := s.RecvMsg(m); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			if err := s.SendMsg(m); err != nil {
+				return err
+			}
+		}
+	}}},
+}
+
+// serve starts a fenced server, and returns a channel to it.
+func serve(t *testing.T, c fence.Checker, client ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(fencegrpc.UnaryServerInterceptor(c, nil)), grpc.ChainStreamInterceptor(fencegrpc.StreamServerInterceptor(c, nil)))
+	server.RegisterService(&description, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = server.Serve(l) })
+	t.Cleanup(func() { server.Stop(); wg.Wait() })
+	conn, err := grpc.NewClient(l.Addr().String(), append(client, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func say(ctx context.Context, conn *grpc.ClientConn) (string, error) {
+	out := new(wrapperspb.StringValue)
+	err := conn.Invoke(ctx, "/test.Test/Say", wrapperspb.String(""), out)
+	return out.Value, err
+}
+
+type broken struct{}
+
+func (broken) Check(context.Context, fence.Token) error { return errors.New("the database is gone") }
+
+func TestServer(t *testing.T) {
+	conn := serve(t, fence.NewGuard("orders", 5))
+	for _, c := range []struct {
+		tokens  []string
+		code    codes.Code
+		refused error
+	}{
+		{[]string{"orders:5"}, codes.OK, nil},
+		{[]string{"orders:4"}, codes.Aborted, fence.ErrStale},
+		{nil, codes.FailedPrecondition, fence.ErrNoToken},
+		{[]string{"five"}, codes.InvalidArgument, fence.ErrMalformed},
+		{[]string{"orders:5", "orders:6"}, codes.InvalidArgument, fence.ErrMalformed},
+		{[]string{"users:9"}, codes.InvalidArgument, fence.ErrOtherElection},
+	} {
+		ctx := metadata.NewOutgoingContext(t.Context(), metadata.MD{fencegrpc.Key: c.tokens})
+		out, err := say(ctx, conn)
+		if status.Code(err) != c.code || fencegrpc.Refused(err) != c.refused || err == nil && out != "orders:5" {
+			t.Errorf("%v: %q, %v", c.tokens, out, err)
+		}
+		s, err := conn.NewStream(ctx, &description.Streams[0], "/test.Test/Talk")
+		if err == nil {
+			_ = s.CloseSend()
+			err = s.RecvMsg(new(wrapperspb.StringValue))
+		}
+		if c.code == codes.OK && !errors.Is(err, io.EOF) || c.code != codes.OK && (status.Code(err) != c.code || fencegrpc.Refused(err) != c.refused) {
+			t.Errorf("stream %v: %v", c.tokens, err)
+		}
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), fencegrpc.Key, "orders:5")
+	if _, err := say(ctx, serve(t, broken{})); status.Code(err) != codes.Unavailable || fencegrpc.Refused(err) != nil {
+		t.Error(err)
+	}
+	if err := fencegrpc.Refused(status.Error(codes.Aborted, "the application's own")); err != nil {
+		t.Error(err)
+	}
+}
+
+// lead wins an election, and returns its gate and what ends the reign.
+func lead(t *testing.T) (fence.Gate, func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	views := make(chan *le.TimeView, 1)
+	campaign, err := le.Config{
+		Decider: memory.NewDecider(), LeaderID: "a", TermLength: time.Hour,
+		OnElected: func(_ context.Context, v *le.TimeView) { views <- v },
+	}.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := func() { cancel(); <-campaign.Done() }
+	t.Cleanup(end)
+	return fence.Gate{View: <-views, Election: "orders"}, end
+}
+
+func TestClientAndServer(t *testing.T) {
+	guard := fence.NewGuard("orders", 0)
+	conn := serve(t, guard, grpc.WithChainUnaryInterceptor(fencegrpc.UnaryClientInterceptor()), grpc.WithChainStreamInterceptor(fencegrpc.StreamClientInterceptor()))
+	gate, end := lead(t)
+	ctx := fence.NewContext(t.Context(), gate)
+	// A token of the caller's own making does not get through.
+	if out, err := say(metadata.AppendToOutgoingContext(ctx, fencegrpc.Key, "orders:99"), conn); out != "orders:1" || err != nil {
+		t.Fatal(out, err)
+	}
+	open := func(ctx context.Context) (grpc.ClientStream, error) {
+		return conn.NewStream(ctx, &description.Streams[0], "/test.Test/Talk")
+	}
+	echo := func(s grpc.ClientStream) error {
+		if err := s.SendMsg(wrapperspb.String("x")); err != nil {
+			return err
+		}
+		return s.RecvMsg(new(wrapperspb.StringValue))
+	}
+	deposed, err := open(ctx)
+	if err == nil {
+		err = echo(deposed)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped, err := open(ctx)
+	if err == nil {
+		err = echo(stopped)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// Another reign writes: the stream of this one ends with its next message.
+	if err := guard.Admit(fence.Token{Election: "orders", Number: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if err := echo(deposed); !errors.Is(fencegrpc.Refused(err), fence.ErrStale) {
+		t.Errorf("the deposed leader's stream: %v", err)
+	}
+	if _, err := say(ctx, conn); status.Code(err) != codes.Aborted {
+		t.Errorf("the deposed leader's call: %v", err)
+	}
+
+	// The view has ended: nothing leaves any more.
+	end()
+	if _, err := say(ctx, conn); !errors.Is(err, fence.ErrViewEnded) {
+		t.Errorf("after the end: %v", err)
+	}
+	if _, err := open(ctx); !errors.Is(err, fence.ErrViewEnded) {
+		t.Errorf("a stream after the end: %v", err)
+	}
+	if err := stopped.SendMsg(wrapperspb.String("late")); !errors.Is(err, fence.ErrViewEnded) {
+		t.Errorf("a message after the end: %v", err)
+	}
+	if err := stopped.CloseSend(); !errors.Is(err, fence.ErrViewEnded) {
+		t.Errorf("closing after the end: %v", err)
+	}
+	if _, err := say(t.Context(), conn); !errors.Is(err, fence.ErrNoGate) {
+		t.Errorf("outside any reign: %v", err)
+	}
+}
