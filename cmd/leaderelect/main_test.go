@@ -21,6 +21,8 @@ type patient struct{ *testing.M }
 
 func (p patient) Run() int {
 	flag.Parse()
+	// With the race detector each process would take a second to exit.
+	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
 		_ = flag.Set("test.parallel", "8")
 	}

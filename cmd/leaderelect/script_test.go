@@ -44,6 +44,7 @@ func TestScripts(t *testing.T) {
 					e.Setenv("STORE", url(e.WorkDir))
 					e.Setenv("KIND", name)
 					e.Setenv("TMPDIR", e.WorkDir)
+					e.Setenv("GORACE", os.Getenv("GORACE"))
 					e.Values[background{}] = make(map[string]*started)
 					return nil
 				},
@@ -84,7 +85,7 @@ func bg(ts *testscript.TestScript, neg bool, args []string) {
 	s := &started{cmd: exec.Command(args[1], args[2:]...), ended: make(chan struct{})}
 	s.cmd.Dir = ts.MkAbs(".")
 	s.cmd.Stdout, s.cmd.Stderr = out, errOut
-	for _, name := range []string{"STORE", "TMPDIR", "PATH", "HOME", "WORK"} {
+	for _, name := range []string{"STORE", "TMPDIR", "PATH", "HOME", "WORK", "GORACE"} {
 		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
 	}
 	ts.Check(s.cmd.Start())
