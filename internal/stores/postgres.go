@@ -1,0 +1,179 @@
+package stores
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// PostgresServer is a PostgreSQL server in processes of its own, which keeps its
+// address and its data when it is stopped and started again.
+type PostgresServer struct {
+	*Process
+	// Addr is where it serves: host and port.
+	Addr string
+
+	data string
+	args []string
+}
+
+// Postgres makes an empty database cluster, and starts a server with these
+// settings, such as "fsync=on", on it. The superuser is postgres, and nobody
+// needs a password; see HBA.
+func Postgres(t testing.TB, settings ...string) *PostgresServer {
+	t.Helper()
+	// Not t.TempDir, whose parent another user may not search.
+	dir, err := os.MkdirTemp("", "leaderelection-postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &PostgresServer{Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), data: filepath.Join(dir, "data")}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	owner(t, dir)
+	initdb := exec.CommandContext(t.Context(), asServer(t)[0], append(asServer(t)[1:], program(t, "initdb"),
+		"--pgdata", p.data, "--username", "postgres", "--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")...)
+	initdb.Dir = dir
+	if out, err := initdb.CombinedOutput(); err != nil {
+		t.Fatalf("stores: initdb: %v\n%s", err, out)
+	}
+	for _, s := range append([]string{"fsync=off", "unix_socket_directories=", "listen_addresses=127.0.0.1", "max_connections=200", "log_min_messages=fatal"}, settings...) {
+		p.args = append(p.args, "-c", s)
+	}
+	p.Start(t)
+	t.Cleanup(p.Stop) // before its directory goes
+	return p
+}
+
+// Start starts a server that was stopped, and returns when it serves.
+func (p *PostgresServer) Start(t testing.TB) {
+	t.Helper()
+	_, port, err := net.SplitHostPort(p.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prog := Program{Name: "postgres", Dir: filepath.Dir(p.data), Ready: acceptsPostgres, Patience: time.Minute}
+	p.Process = prog.start(t, slices.Concat(asServer(t), []string{program(t, "postgres"), "-D", p.data, "-p", port}, p.args))
+	p.Process.Addr = p.Addr
+	if err := p.await(t.Context(), prog); err != nil {
+		t.Fatalf("stores: postgres: %v\n%s", err, p.Log())
+	}
+}
+
+// Stop ends the server and all its processes at once, as a crash would, and waits
+// for their end.
+func (p *PostgresServer) Stop() {
+	text, err := os.ReadFile(filepath.Join(p.data, "postmaster.pid"))
+	if first, _, _ := strings.Cut(string(text), "\n"); err == nil {
+		if pid, err := strconv.Atoi(first); err == nil && pid > 1 {
+			// It takes its children along, which are groups of their own.
+			quit(pid)
+		}
+	}
+	patience := time.NewTimer(20 * time.Second)
+	defer patience.Stop()
+	select {
+	case <-p.ended:
+	case <-patience.C:
+	}
+	p.Process.Stop()
+}
+
+// HBA replaces the server's rules of who may connect (pg_hba.conf), and has it read
+// them.
+func (p *PostgresServer) HBA(t testing.TB, rules ...string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(p.data, "pg_hba.conf"), []byte(strings.Join(rules, "\n")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.Stop()
+	p.Start(t)
+}
+
+// DataDir is where the server keeps its data, for what it reads from there.
+func (p *PostgresServer) DataDir() string { return p.data }
+
+// acceptsPostgres is a Ready: the server lets connections begin. It is asked in the
+// first words of the protocol whether it speaks TLS, and answers by one letter; while
+// it starts or recovers it lets them begin, too, but refuses what comes next, with an
+// error.
+func acceptsPostgres(ctx context.Context, addr string) error {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	// StartupMessage of protocol 3.0 for a database that there is.
+	body := "\x00\x03\x00\x00user\x00postgres\x00database\x00postgres\x00\x00"
+	if _, err := c.Write(append([]byte{0, 0, 0, byte(len(body) + 4)}, body...)); err != nil {
+		return err
+	}
+	answer := make([]byte, 512)
+	n, err := c.Read(answer)
+	if err != nil {
+		return err
+	}
+	// 57P03: it is starting up. Any other error is one of somebody who serves.
+	if strings.Contains(string(answer[:n]), "57P03") {
+		return fmt.Errorf("%q", answer[:n])
+	}
+	return nil
+}
+
+// program finds one of PostgreSQL's, which Debian keeps out of PATH.
+func program(t testing.TB, name string) string {
+	t.Helper()
+	if path, err := exec.LookPath(name); err == nil {
+		return path
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
+	if len(found) == 0 {
+		Missing(t, "PostgreSQL's "+name+" is neither in PATH nor in /usr/lib/postgresql: apt-get install postgresql")
+	}
+	return found[len(found)-1]
+}
+
+// serverUser is who runs the server where this is root, which PostgreSQL refuses.
+func serverUser(t testing.TB) *user.User {
+	t.Helper()
+	for _, name := range []string{"postgres", "nobody"} {
+		if u, err := user.Lookup(name); err == nil {
+			return u
+		}
+	}
+	Missing(t, "there is no user to run PostgreSQL as, other than root")
+	return nil
+}
+
+// asServer is what to put before a command, so that it is not run as root.
+func asServer(t testing.TB) []string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return []string{Need(t, "env")}
+	}
+	u := serverUser(t)
+	return []string{Need(t, "setpriv"), "--reuid", u.Uid, "--regid", u.Gid, "--clear-groups"}
+}
+
+// owner gives a directory to who runs the server.
+func owner(t testing.TB, dir string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	u := serverUser(t)
+	uid, _ := strconv.Atoi(u.Uid)
+	gid, _ := strconv.Atoi(u.Gid)
+	if err := os.Chown(dir, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+}

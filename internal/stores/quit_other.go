@@ -1,0 +1,6 @@
+//go:build !unix
+
+package stores
+
+// quit does nothing where there are no signals: no server is started there either.
+func quit(int) {}
