@@ -2,8 +2,8 @@ package dynamo
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -208,14 +208,15 @@ func (d *Decider) condition(in *dynamodb.PutItemInput, t leaderelection.LeaderTo
 	return nil
 }
 
-// versionOf returns a new version for an entry: readable, and unique.
+// versionOf returns a new version for an entry: readable, and unique. It is no
+// secret, so that the random numbers need not be hard to guess.
 func versionOf(e *leaderelection.RaceEntry) string {
 	b := make([]byte, 0, 64)
 	b = strconv.AppendUint(b, uint64(e.ElectionNumber), 10)
 	b = append(b, '.')
 	b = strconv.AppendUint(b, e.Extension, 10)
 	b = append(b, '.')
-	return string(append(b, rand.Text()[:16]...)) // 80 random bits
+	return string(strconv.AppendUint(b, rand.Uint64(), 36))
 }
 
 // entry returns the record in item.

@@ -29,13 +29,13 @@ func reach(t testing.TB, h http.Handler) *dynamodb.Client {
 func TestElections(t *testing.T) { httpfault.Elections(t, overHTTP(t)) }
 
 // Whole elections, by seed, with whatever can go wrong with HTTP.
-func TestSeeds(t *testing.T) { httpsim.Seeds(t, overHTTP(t), 200) }
+func TestSeeds(t *testing.T) { httpsim.Seeds(t, overHTTP(t), 100) }
 
 // Whole elections, by seed, with clocks that drift and step, processes that
 // freeze and crash, and calls that fail in all ways above HTTP.
 func TestSimulation(t *testing.T) {
 	s := overHTTP(t)
-	for seed := range uint64(100) {
+	for seed := range uint64(30) {
 		t.Run(fmt.Sprintf("seed=%d", seed+1), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := simtest.Draw(seed + 1)
