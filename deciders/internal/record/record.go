@@ -69,27 +69,7 @@ func Marshal(e *leaderelection.RaceEntry) ([]byte, error) {
 	if err := Check(e); err != nil {
 		return nil, err
 	}
-	f := entryFields{
-		Format:           Format,
-		LeaderID:         e.LeaderID,
-		ConnectionParams: e.ConnectionParams,
-		TermExpiry:       e.TermExpiry.UTC(),
-		TermLength:       e.TermLength.String(),
-		ElectionNumber:   uint64(e.ElectionNumber),
-		Extension:        e.Extension,
-		Incarnation:      e.Incarnation,
-		Successor:        e.Successor,
-	}
-	for i := range e.HostPort {
-		f.HostPort = append(f.HostPort, &e.HostPort[i])
-	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // an address or an id stays as readable as it is
-	if err := enc.Encode(&f); err != nil {
-		return nil, refused(err.Error())
-	}
-	data := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	data := appendEntry(make([]byte, 0, 320+len(e.ConnectionParams)*3/2), e)
 	if len(data) > MaxSize {
 		return nil, tooLarge(len(data))
 	}
@@ -139,6 +119,9 @@ func parse(data []byte) (*leaderelection.RaceEntry, error) {
 		return nil, fmt.Errorf("it has %d bytes, and %d are allowed; it is not a record of this library", len(data), MaxSize)
 	case !utf8.Valid(data):
 		return nil, errors.New("it is not UTF-8 text; it is not a record of this library")
+	}
+	if e := own(data); e != nil {
+		return e, nil
 	}
 	raw, err := object(data)
 	if err != nil {
