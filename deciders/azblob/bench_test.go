@@ -1,3 +1,7 @@
+//go:build !race
+
+// Under the race detector neither time nor allocated bytes mean anything.
+
 package azblob_test
 
 import (
