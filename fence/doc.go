@@ -35,8 +35,6 @@ below do so:
 	fencesql     a condition in a row, or a table of tokens: PostgreSQL, MySQL, SQLite
 	fenceredis   a script
 	fencedynamo  a condition expression
-	fences3, fencegcs, fenceazblob
-	             the token in an object's metadata, by conditional writes
 
 Between a Guard's check and the act that follows there is the same gap again: a
 greater token may be admitted while the earlier request is still at work. Where
