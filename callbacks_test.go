@@ -12,6 +12,7 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
@@ -362,5 +363,21 @@ func TestRun(t *testing.T) {
 				t.Fatal("a job that never returned is no success")
 			}
 		})
+	})
+}
+
+// A job that ends after its view has, though its ctx has not been told yet, did
+// not end as leader.
+func TestRunEndsAfterTheView(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		clock := clocks.NewOffset(nil, 0)
+		err := le.Config{Decider: memory.NewDecider(), LeaderID: "a", TermLength: T, MaxClockSkew: S, Clock: clock}.Run(t.Context(),
+			func(context.Context, *le.TimeView) error {
+				clock.Set(T) // as after a suspend
+				return nil
+			})
+		if !errors.Is(err, le.ErrExpired) {
+			t.Fatalf("Run returned %v, want ErrExpired", err)
+		}
 	})
 }

@@ -300,7 +300,7 @@ func (c *Campaign) extendEvery() time.Duration {
 // contest follows the record, and claims it when that is allowed.
 func (c *Campaign) contest(wake *alarm) {
 	at := c.contestableAt()
-	if due, polling := c.f.pollDue(wake.now); polling {
+	if due, polling := c.f.pollDue(wake); polling {
 		if wake.now.mono >= max(due, c.f.reads.notBefore) {
 			c.f.read(wake, due)
 			return

@@ -214,9 +214,10 @@ func (f *follower) read(wake *alarm, due time.Duration) {
 // pollDue is when a follower reads for want of a feed, or of a leader: while no
 // term is known to be running, nothing else would show that the feed has fallen
 // silent.
-func (f *follower) pollDue(now instant) (due time.Duration, polling bool) {
+func (f *follower) pollDue(wake *alarm) (due time.Duration, polling bool) {
 	switch k := f.known; {
-	case f.feedUp && k != nil && !k.Vacant() && now.wall.Before(k.TermExpiry.Add(f.skew)):
+	case f.feedUp && k != nil && !k.Vacant() && wake.now.wall.Before(k.TermExpiry.Add(f.skew)):
+		wake.atWall(k.TermExpiry.Add(f.skew))
 		return 0, false
 	case f.feedUp:
 		return max(f.lastRead, f.heard) + f.poll, true

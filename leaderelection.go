@@ -151,7 +151,11 @@ func (c Config) Run(ctx context.Context, job func(context.Context, *TimeView) er
 		defer cancel(done)
 		result = errors.New("leaderelection: the job ended its goroutine instead of returning")
 		err := job(ctx, view)
-		if cause := context.Cause(ctx); cause != nil && (err != nil || !view.ValueInFuture()) {
+		over, cause := !view.ValueInFuture(), context.Cause(ctx)
+		if over && cause == nil {
+			cause = ErrExpired // ctx is about to say so
+		}
+		if cause != nil && (err != nil || over) {
 			err = join(err, cause)
 		}
 		result = err

@@ -164,7 +164,7 @@ func (o *observer) act(wake *alarm) {
 	if !f.mayCall(wake) {
 		return
 	}
-	if due, polling := f.pollDue(wake.now); polling {
+	if due, polling := f.pollDue(wake); polling {
 		f.read(wake, due)
 	}
 	if f.call == nil && pending {

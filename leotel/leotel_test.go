@@ -68,7 +68,7 @@ func (r *rig) read(t *testing.T) map[string]float64 {
 				var more []string
 				for _, kv := range set.ToSlice() {
 					if kv.Key != "leaderelection.election" && kv.Key != "leaderelection.candidate" {
-						more = append(more, kv.Value.Emit())
+						more = append(more, kv.Value.String())
 					}
 				}
 				name := strings.TrimPrefix(m.Name, "leaderelection.") + suffix
