@@ -223,6 +223,14 @@ func (c *Clock) Step(offset time.Duration) {
 	c.change(func(s *segment) { s.offset = offset })
 }
 
+// Restore sets the wall clock back within its bound, where it is beyond.
+func (c *Clock) Restore() {
+	wall, _ := c.Both()
+	if off := wall.Sub(c.epoch.Round(0)) - c.True(); off > c.bound || off < -c.bound {
+		c.Step(min(max(off, -c.bound), c.bound))
+	}
+}
+
 // change begins a new segment.
 func (c *Clock) change(f func(*segment)) {
 	at := c.True()

@@ -17,6 +17,7 @@ type Params struct {
 	Poll       time.Duration // 0: the default
 	Drain      time.Duration
 	Calm       time.Duration // the greatest latency each way in calm weather
+	Wild       time.Duration // how far clocks may be stepped in a storm; 0: no further than Skew
 	Drift      float64       // of all clocks at most, in seconds a second
 	Length     time.Duration // how long it goes on, at least
 }
@@ -79,15 +80,17 @@ func (p *Params) poll() time.Duration {
 //   - TermLength + 2 MaxClockSkew, for which a record that the last fault left
 //     behind binds everybody, as seen by a clock that is behind by MaxClockSkew;
 //   - MaxClockSkew again, since the one who wrote it may have been ahead by that;
+//   - or, where that is longer, PollInterval, after which they ask again who know
+//     of no record yet, or are sick;
 //   - an operation that was under way when the faults ended, and a check of
 //     health, may be answered never, and are given up after TermLength/4 each;
 //   - a read, and a write, may each wait for their longest back-off;
-//   - who knows of no record yet, or is sick, asks again after PollInterval;
 //   - a leader that has been frozen looks at its clocks within a second, and a
 //     few answers take the calm latency each.
+//
+// Where clocks were out of bounds, a record may end later by as much as one was.
 func (p *Params) leaderWithin() time.Duration {
-	slack := p.Skew + 2*(p.Term/4) + 2*p.backoff() + p.poll() + time.Second + 20*p.Calm
-	return p.Term + 2*p.Skew + slack
+	return max(p.Term+3*p.Skew+p.Wild, p.poll()) + 2*(p.Term/4) + 2*p.backoff() + time.Second + 20*p.Calm
 }
 
 // opsBound is how many store calls one candidate makes in a second, at most: its

@@ -164,7 +164,8 @@ func (p *process) run(ctx context.Context) {
 		case p.actor.dead.Load():
 		case !ran && !errors.Is(err, errLeft),
 			ran && result != nil && !errors.Is(err, result),
-			ran && over && !errors.Is(err, cause),
+			ran && over && err == nil,
+			ran && over && cause != nil && !errors.Is(err, cause),
 			ran && cause == nil && result == nil && err != nil:
 			w.rec.fail(p.name, "Run returned %v; its job ran: %v, returned %v, and its ctx was cancelled by %v, its view over: %v", err, ran, result, cause, over)
 		}

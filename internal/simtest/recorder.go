@@ -46,6 +46,7 @@ type recorder struct {
 
 	mu          sync.Mutex
 	term, skew  time.Duration
+	wild        bool // clocks go beyond their bound: nobody is safe
 	lines       []line
 	violations  []string
 	records     []le.RaceEntry // all that were written, in order; the first is the empty one
@@ -68,8 +69,8 @@ type line struct {
 // maxLines is how much of a trace is kept.
 const maxLines = 4000
 
-func newRecorder(epoch time.Time, term, skew time.Duration) *recorder {
-	r := &recorder{epoch: epoch, landing: make(chan struct{}, 1), term: term, skew: skew, counts: map[string]int{}}
+func newRecorder(epoch time.Time, p *Params) *recorder {
+	r := &recorder{epoch: epoch, landing: make(chan struct{}, 1), term: p.Term, skew: p.Skew, wild: p.Wild > 0, counts: map[string]int{}}
 	r.records = []le.RaceEntry{{}}
 	return r
 }

@@ -91,7 +91,10 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 	}
 	if p != nil && !e.Vacant() {
 		p.expiry[e.ElectionNumber] = e.TermExpiry
-		p.landed[attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}] = r.now()
+		k := attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}
+		if _, again := p.landed[k]; !again { // a clock that was set back may ask for the same term twice
+			p.landed[k] = r.now()
+		}
 	}
 }
 
@@ -156,7 +159,7 @@ func (r *recorder) check() {
 		switch {
 		case g.inFuture():
 			r.alive(g)
-			if alive != nil {
+			if alive != nil && !r.wild {
 				r.failf(g.p.name, "OVERLAP: the views of reign %d (%s) and of reign %d are both in the future", alive.number, alive.p.name, g.number)
 			}
 			alive = g

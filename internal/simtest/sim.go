@@ -55,7 +55,7 @@ func newWorld(p Params, store le.RaceDecider) *world {
 		store = NewStore()
 	}
 	w := &world{
-		Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), epoch: epoch, store: store, rec: newRecorder(epoch, p.Term, p.Skew),
+		Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), epoch: epoch, store: store, rec: newRecorder(epoch, &p),
 		surprises: make(chan func()), over: make(chan struct{}),
 	}
 	for i := range p.Hosts {
@@ -70,7 +70,11 @@ func (w *world) newHost(i int) *host {
 		h.id = "a"
 	}
 	offset, rate, pace := w.offset(), (w.rng.Float64()*2-1)*w.Drift, 1+(w.rng.Float64()*2-1)*w.Drift
-	switch w.rng.IntN(8) {
+	kind := w.rng.IntN(8)
+	if w.Wild > 0 {
+		kind = 2
+	}
+	switch kind {
 	case 0:
 		h.kind, rate, pace = carries, 0, 1
 	case 1:
@@ -84,6 +88,9 @@ func (w *world) newHost(i int) *host {
 
 // offset is one that a clock may have.
 func (w *world) offset() time.Duration {
+	if w.Wild > 0 && w.rng.IntN(3) == 0 {
+		return time.Duration((w.rng.Float64()*2 - 1) * float64(w.Wild))
+	}
 	switch w.rng.IntN(4) {
 	case 0:
 		return w.Skew
@@ -171,9 +178,11 @@ func (w *world) calm() {
 		h.resume()
 		h.link.Set(Weather{}, false)
 		h.clock.Ambush(nil)
+		h.clock.Restore()
 	}
 	if w.watcher != nil {
 		w.watcher.actor.link.Set(Weather{}, false)
+		w.watcher.actor.clock.Restore()
 	}
 	if w.candidates() == 0 {
 		h := w.hosts[w.rng.IntN(len(w.hosts))]
@@ -190,6 +199,9 @@ func (w *world) calm() {
 	w.rec.leaderAgain = 0
 	w.rec.mu.Unlock()
 	w.pass(w.leaderWithin())
+	if w.rec.failed() {
+		return
+	}
 	w.rec.mu.Lock()
 	w.rec.most("most time to the next leader, in hundredths of the bound", int(100*(w.rec.leaderAgain-since)/w.leaderWithin()))
 	if w.rec.leaderAt < since {
@@ -197,10 +209,15 @@ func (w *world) calm() {
 	}
 	w.rec.mu.Unlock()
 	w.pass(w.leaderWithin())
+	if w.rec.failed() {
+		return
+	}
 	if w.watcher != nil {
 		w.watcher.upToDate()
 	}
-	w.watch()
+	if w.Wild == 0 {
+		w.watch()
+	}
 }
 
 // watch: a leader in calm or nearly calm weather stays, whatever happens to the
