@@ -83,8 +83,9 @@ type Decider struct {
 	session         r.QueryExecutor
 	database, table string
 	id              string
-	close           func() error // where the session is the Decider's own
-	calls           chan struct{}
+	close           func() error  // where the session is the Decider's own
+	calls           chan struct{} // as many as are under way
+	turns           chan struct{} // one at a time, see turn
 }
 
 var (
@@ -117,7 +118,8 @@ const maxCalls = 32
 // database. The session, a *r.Session, stays the caller's: it must be kept open while
 // the Decider is in use, and may serve several. Options may be nil.
 func NewDecider(session r.QueryExecutor, database, table, election string, _ *Options) *Decider {
-	return &Decider{session: session, database: database, table: table, id: election, calls: make(chan struct{}, maxCalls)}
+	return &Decider{session: session, database: database, table: table, id: election,
+		calls: make(chan struct{}, maxCalls), turns: make(chan struct{}, 1)}
 }
 
 // Close closes the session that Open has made. The session given to NewDecider is the
@@ -255,6 +257,24 @@ func (d *Decider) place() string {
 	return fmt.Sprintf("RethinkDB %s.%s id %q", d.database, d.table, d.id)
 }
 
+// maxTurn is how long a query waits for the one before it.
+const maxTurn = 250 * time.Millisecond
+
+// turn waits until no other query of this Decider begins, but not for long. When a
+// connection has broken, the driver's pool makes a new one for whoever asks next, and
+// does not guard that against two who ask at once.
+func (d *Decider) turn(ctx context.Context) (over func()) {
+	timeout := time.NewTimer(maxTurn)
+	defer timeout.Stop()
+	select {
+	case d.turns <- struct{}{}:
+		return func() { <-d.turns }
+	case <-timeout.C: // the server is slow: then it has no broken connections
+	case <-ctx.Done():
+	}
+	return func() {}
+}
+
 // query runs a query that has one result, which is T's zero where that is null. The
 // driver does not obey ctx while the server is silent: query does, and leaves the
 // driver to itself.
@@ -273,6 +293,8 @@ func query[T any](ctx context.Context, d *Decider, term r.Term) (T, error) {
 	go func() {
 		defer func() { <-d.calls }()
 		var got result
+		over := d.turn(ctx)
+		defer over()
 		cursor, err := term.Run(d.session, r.RunOpts{Context: ctx})
 		if err == nil {
 			err = cursor.One(&got.value)

@@ -1,7 +1,12 @@
-package rethinkdb_test
+// Package querytest has the tests of package rethinkdb's queries, word for word, and of
+// each answer that RethinkDB's documentation says they have, by the driver's own mock.
+// They are apart since the mock leaves goroutines behind, which the other tests must not.
+package querytest
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,9 +16,6 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/record"
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 )
-
-// The queries, word for word, and each answer that RethinkDB's documentation says they
-// have, by the driver's own mock.
 
 func getTerm() r.Term {
 	return r.DB("ops").Table("elections", r.TableOpts{ReadMode: "majority"}).Get("web")
@@ -145,5 +147,83 @@ func TestFeedQuery(t *testing.T) {
 	m.On(feedTerm()).Return(nil, errors.New("Changefeed aborted (table unavailable)."))
 	if n := next(t, follow(t, decider(m))); n.err == nil || errors.Is(n.err, leaderelection.ErrPermanent) {
 		t.Errorf("the feed yields %+v", n)
+	}
+}
+
+// state is a record to write.
+func state(number uint64, token leaderelection.LeaderToken) *leaderelection.RaceEntry {
+	return &leaderelection.RaceEntry{
+		LeaderID: "a", TermExpiry: time.Now().Add(time.Minute), TermLength: 15 * time.Second,
+		ElectionNumber: leaderelection.ElectionNumber(number), Incarnation: "i", Token: token,
+	}
+}
+
+func read(t testing.TB, d leaderelection.RaceDecider) *leaderelection.RaceEntry {
+	t.Helper()
+	e, err := d.ReadCurrent(t.Context())
+	if err != nil {
+		t.Fatalf("ReadCurrent: %v", err)
+	}
+	return e
+}
+
+// news is what a feed yields.
+type news struct {
+	*leaderelection.RaceEntry
+	err error
+}
+
+// follow runs a feed, and returns what it yields; the channel is closed when it has
+// ended. It ends with the test at the latest.
+func follow(t testing.TB, d leaderelection.ChangeFeed) <-chan news {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	out := make(chan news, 100)
+	go func() {
+		defer close(out)
+		for e, err := range d.Changes(ctx) {
+			out <- news{e, err}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		for range out {
+		}
+	})
+	return out
+}
+
+// next is the next thing that a feed yields.
+func next(t testing.TB, feed <-chan news) news {
+	t.Helper()
+	select {
+	case n, ok := <-feed:
+		if !ok {
+			t.Fatal("the feed has ended")
+		}
+		return n
+	case <-time.After(30 * time.Second):
+		t.Fatal("no news for 30 s")
+		return news{}
+	}
+}
+
+// number fails the test where the feed does not yield this record next.
+func number(t testing.TB, feed <-chan news, want uint64) *leaderelection.RaceEntry {
+	t.Helper()
+	n := next(t, feed)
+	if n.err != nil || uint64(n.ElectionNumber) != want {
+		t.Fatalf("the feed yields %+v, %v; want election %d", n.RaceEntry, n.err, want)
+	}
+	return n.RaceEntry
+}
+
+// says fails the test where err lacks one of these words.
+func says(t testing.TB, err error, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("the error does not say %q: %v", w, err)
+		}
 	}
 }
