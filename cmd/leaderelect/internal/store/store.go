@@ -19,6 +19,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/mongodb"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
+	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
 )
 
@@ -33,6 +34,7 @@ var Forms = []string{
 	"etcd://host:2379/key",
 	"redis://host:6379/0?key=election",
 	"mongodb://host:27017/database/collection/election",
+	"rethinkdb://host:28015/database/table/election",
 }
 
 // ErrURL is what a URL that names no store is refused with.
@@ -59,6 +61,8 @@ func open(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error) {
 		return some(redis.Open(ctx, u))
 	case "mongodb", "mongodb+srv":
 		return some(mongodb.Open(ctx, u))
+	case "rethinkdb":
+		return some(rethinkdb.Open(ctx, u))
 	}
 	return nil, fmt.Errorf("%w: no store goes by %q; known are:\n  %s", ErrURL, u.Scheme+"://", strings.Join(Forms, "\n  "))
 }

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// everyStore starts a store's server, and returns an election's URL and what its
+// candidates need in their environment.
+var everyStore = map[string]func(t *testing.T) (url string, env []string){
+	"file": func(t *testing.T) (string, []string) {
+		return "file://" + filepath.Join(t.TempDir(), "election.json"), nil
+	},
+	"nats": func(t *testing.T) (string, []string) {
+		return stores.NATS(t).ClientURL() + "/elections/one?create=true", nil
+	},
+	"gs": func(t *testing.T) (string, []string) {
+		return "gs://elections/one?anonymous=true&endpoint=" + stores.FakeGCS(t, "elections"), nil
+	},
+	"azblob": func(t *testing.T) (string, []string) {
+		return "azblob://" + stores.AzuriteAccount + "/elections/one?create_container=true&endpoint=" + stores.Azurite(t),
+			[]string{"AZURE_STORAGE_KEY=" + stores.AzuriteKey}
+	},
+	"dynamodb": func(t *testing.T) (string, []string) {
+		return "dynamodb://elections/one?region=eu-central-1&create=true&endpoint=" + stores.Dynalite(t), awsEnv("key", "secret")
+	},
+	"s3": func(t *testing.T) (string, []string) {
+		endpoint := stores.Versitygw(t)
+		client := s3.New(s3.Options{Region: "us-east-1", BaseEndpoint: &endpoint, UsePathStyle: true,
+			Credentials: credentials.NewStaticCredentialsProvider("root", "root-secret", "")})
+		if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String("elections")}); err != nil {
+			t.Fatal(err)
+		}
+		return "s3://elections/one?region=us-east-1&path_style=true&endpoint=" + endpoint, awsEnv("root", "root-secret")
+	},
+	"etcd": func(t *testing.T) (string, []string) {
+		return "etcd://" + stores.Etcd(t).Endpoint + "/elections/one", nil
+	},
+	"redis": func(t *testing.T) (string, []string) {
+		return "redis://" + stores.Redis(t).Addr + "/0?key=election", nil
+	},
+}
+
+func awsEnv(key, secret string) []string {
+	return []string{"AWS_ACCESS_KEY_ID=" + key, "AWS_SECRET_ACCESS_KEY=" + secret, "AWS_EC2_METADATA_DISABLED=true"}
+}
+
+// A short election on every store: one leads and is killed, the other leads and
+// hands over to one that came later, and no two commands ever ran at once.
+func TestEveryStore(t *testing.T) {
+	t.Parallel()
+	for name, start := range everyStore {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, env := start(t)
+			ledger := filepath.Join(t.TempDir(), "ledger")
+			start := func(id string) *candidate {
+				return launch(t, func(c *exec.Cmd) {
+					c.Args[len(c.Args)-1] = ledger
+					c.Env = append(c.Env, env...)
+				}, "run", "--id", id, "--term", "3s", "--skew", "100ms", url, "--", "child")
+			}
+			a := start("a")
+			has(t, ledger, "^beat 1")
+			b := start("b")
+			_ = a.Process.Signal(syscall.SIGKILL)
+			has(t, ledger, "^beat 2")
+			c := start("c")
+			transfer := exec.Command("leaderelect", "transfer", "--timeout", "20s", url, "c")
+			transfer.Env = append(os.Environ(), env...)
+			if out, err := transfer.CombinedOutput(); err != nil || !strings.Contains(string(out), "c leads, with reign 3") {
+				t.Errorf("transfer: %v\n%s", err, out)
+			}
+			has(t, ledger, "^beat 3")
+			for _, x := range []*candidate{b, c} {
+				_ = x.Process.Signal(syscall.SIGTERM)
+				if code := x.code(t); code != 0 {
+					t.Errorf("exit code %d", code)
+				}
+			}
+			if err := overlap(readLedger(t, ledger)); err != nil {
+				t.Error(err)
+			}
+			doctor := exec.Command("leaderelect", "doctor", url)
+			doctor.Env = append(os.Environ(), env...)
+			if out, err := doctor.CombinedOutput(); err != nil {
+				t.Errorf("doctor: %v\n%s", err, out)
+			} else {
+				t.Logf("doctor:\n%s", out)
+			}
+		})
+	}
+}
