@@ -93,12 +93,14 @@ func NewDecider(client Client, bucket, key string, options *Options) *Decider {
 // maxKey is S3's limit to the length of keys, in bytes.
 const maxKey = 1024
 
-// once switches off, for one request, the client's own retries and the checksum
-// that it would add unasked.
+// once switches off, for one request, the client's own retries, the checksum that
+// it would add unasked, and the line that it would log for each object that has
+// none.
 func once(o *s3.Options) {
 	o.Retryer = aws.NopRetryer{}
 	o.RetryMaxAttempts = 0 // else it would wrap the Retryer
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+	o.DisableLogOutputChecksumValidationSkipped = true
 }
 
 // String names the place: bucket, object, and endpoint or region.
