@@ -6,11 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,54 +22,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tool finds a program of PostgreSQL's, which Debian keeps out of PATH.
-func tool(t testing.TB, name string) string {
-	t.Helper()
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
-	if len(found) > 0 {
-		slices.Sort(found)
-		return found[len(found)-1]
-	}
-	return stores.Need(t, name) // Debian: apt-get install postgresql
-}
-
 // postgres starts an empty server and returns a pool of connections to it.
 func postgres(t testing.TB) *sql.DB {
 	t.Helper()
-	initdb, server := tool(t, "initdb"), tool(t, "postgres")
-	home, err := os.MkdirTemp("", "fencesql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(home) })
-	var as []string // PostgreSQL does not run as root
-	if os.Geteuid() == 0 {
-		as = []string{stores.Need(t, "setpriv"), "--reuid=postgres", "--regid=postgres", "--clear-groups"}
-		if out, err := exec.Command("chown", "postgres", home).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
-	data := filepath.Join(home, "data")
-	make := append(slices.Clone(as), initdb, "-D", data, "-A", "trust", "-U", "postgres", "--no-sync")
-	if out, err := exec.CommandContext(t.Context(), make[0], make[1:]...).CombinedOutput(); err != nil {
-		t.Fatalf("initdb: %v: %s", err, out)
-	}
-	var db *sql.DB
-	p := stores.Start(t, stores.Program{
-		Name: "postgres",
-		Command: func(port int) []string {
-			return append(slices.Clone(as), server, "-D", data, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off", "-p", strconv.Itoa(port))
-		},
-		Ready: func(ctx context.Context, addr string) error {
-			c, err := sql.Open("pgx", "postgres://postgres@"+addr+"/postgres?sslmode=disable")
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return c.PingContext(ctx)
-		},
-	})
-	db, err = sql.Open("pgx", "postgres://postgres@"+p.Addr+"/postgres?sslmode=disable")
+	db, err := sql.Open("pgx", "postgres://postgres@"+stores.Postgres(t).Addr+"/postgres?sslmode=disable")
 	if err != nil {
 		t.Fatal(err)
 	}
