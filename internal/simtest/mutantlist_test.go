@@ -116,8 +116,8 @@ var mutants = []mutant{
 	{
 		name: "latch missing",
 		edits: []edit{{"timeview.go",
-			"\t\tend := *s\n\t\tend.over = true\n\t\tif t.state.CompareAndSwap(s, &end) {\n\t\t\treturn false\n\t\t}\n\t}\n}\n\n// before",
-			"\t\treturn false\n\t}\n}\n\n// before"}},
+			"\t\tend := *s\n\t\tend.over = true\n\t\tif t.state.CompareAndSwap(s, &end) {\n\t\t\treturn false\n\t\t}\n\t}\n}\n\n// latched",
+			"\t\treturn false\n\t}\n}\n\n// latched"}},
 		run:  "^TestClockSetForwardAndBack$",
 		says: "come back to life",
 	},
