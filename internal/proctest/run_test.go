@@ -105,10 +105,6 @@ func TestCandidatesDieWithTheirParent(t *testing.T) {
 		}
 		select {} // until killed
 	}
-	if os.Getenv("PROCTEST_SIGKILL_PARENT") == "" {
-		t.Log("not tried: on some machines a candidate outlives a parent that got SIGKILL; set PROCTEST_SIGKILL_PARENT=1 to see")
-		return
-	}
 	parent := again(t, t.Name(), env+"="+t.TempDir())
 	out, err := parent.StdoutPipe()
 	if err != nil {
