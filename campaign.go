@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/clocks"
 )
 
 // Campaign is a running candidate, made by [Config.Start]. Its methods may be
@@ -30,12 +32,14 @@ type Campaign struct {
 
 	// The loop's own:
 	reign     *reign // the current one, until its callbacks have returned
+	last      *reign // the one before
 	attempts  []attempt
 	maxSeen   ElectionNumber // greatest ElectionNumber ever seen
 	idleSince time.Duration  // when the last reign's callbacks had returned
 	sitOut    time.Duration  // no contest before this
 	writes    retry
 	health    health
+	clock     clockCheck
 	changed   deliveries // LeaderChanged
 	told      *RaceEntry // the last record handed to LeaderChanged
 	doubles   double
@@ -53,6 +57,8 @@ func start(ctx context.Context, cfg Config) *Campaign {
 	f := &c.f
 	f.init(ctx, cfg.Clock, cfg.Decider, cfg.LeaderID, cfg.TermLength)
 	f.skew, f.poll, f.logger, f.trace = cfg.MaxClockSkew, cfg.PollInterval, cfg.Logger, cfg.Trace
+	f.unsynchronized = cfg.Unsynchronized
+	c.clock.bounded, _ = cfg.Clock.(clocks.Bounded)
 	f.onRecord, f.onAnswer = c.recognise, c.answered
 	_, c.writes = backoffs(cfg.LeaderID, cfg.TermLength)
 	c.changed = deliveries{ctx: context.WithoutCancel(ctx), call: cfg.LeaderChanged, idle: f.events.idle}
@@ -180,6 +186,7 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	if c.f.failure != nil && !c.f.worked && !c.stopping {
 		c.stop(now, c.f.failure)
 	}
+	c.tendClock(&wake)
 	c.tendReign(&wake)
 	c.f.giveUpCall(now)
 	c.forgetOld(&wake)
@@ -251,146 +258,6 @@ func (c *Campaign) act(wake *alarm) {
 	}
 }
 
-// wants says whether this candidate would lead now.
-func (c *Campaign) wants(now instant) bool {
-	return !c.stopping && !c.health.sick && (now.mono >= c.sitOut || c.named())
-}
-
-// releasing says whether the record is to be left vacant now: no callback of a
-// reign runs, and it is held for nothing.
-func (c *Campaign) releasing(now instant) bool {
-	return c.reign == nil && c.holds(now) && !c.wants(now)
-}
-
-// named says whether the record is reserved for this candidate by name: an
-// operator's wish, which ends sitting out.
-func (c *Campaign) named() bool {
-	k := c.f.known
-	return k != nil && k.Vacant() && k.Successor == c.cfg.LeaderID
-}
-
-// hold extends the lease of a reign in time, also while it drains.
-func (c *Campaign) hold(wake *alarm, r *reign) {
-	if r.cause != nil && wake.now.mono >= r.drainUntil {
-		return // the callbacks have had their time: let the view end
-	}
-	if !c.extendable(wake.now) {
-		c.f.read(wake, c.f.lastRead+c.f.reads.base)
-		return
-	}
-	if c.f.unsure {
-		c.f.read(wake, 0)
-		return
-	}
-	due := max(r.confirmed+c.extendEvery(), c.writes.notBefore)
-	if wake.now.mono < due {
-		wake.at(due)
-		return
-	}
-	if r.cause != nil || c.healthy(wake) {
-		c.write(wake, OpExtend, c.extension(wake.now, r))
-	}
-}
-
-// extendEvery is half of the view's span.
-func (c *Campaign) extendEvery() time.Duration {
-	return max((c.cfg.TermLength-c.cfg.MaxClockSkew)/2, minInterval)
-}
-
-// contest follows the record, and claims it when that is allowed.
-func (c *Campaign) contest(wake *alarm) {
-	at := c.contestableAt()
-	if due, polling := c.f.pollDue(wake); polling {
-		if wake.now.mono >= max(due, c.f.reads.notBefore) {
-			c.f.read(wake, due)
-			return
-		}
-		wake.at(max(due, c.f.reads.notBefore))
-	}
-	if c.f.base == nil {
-		return
-	}
-	if wake.now.wall.Before(at) {
-		wake.atWall(at)
-		return
-	}
-	if !c.fresh(at) {
-		// What was learned before the record was contestable is read again.
-		c.f.read(wake, 0)
-		return
-	}
-	if !c.wants(wake.now) && wake.now.mono < c.sitOut {
-		wake.at(c.sitOut)
-	}
-	if c.reign != nil || !c.wants(wake.now) {
-		return
-	}
-	if wake.now.mono < c.writes.notBefore {
-		wake.at(c.writes.notBefore)
-		return
-	}
-	if c.healthy(wake) {
-		c.write(wake, OpAcquire, c.acquisition(wake.now))
-	}
-}
-
-// fresh says whether what is known of the record was learned when it was
-// contestable already, as it is since at. For a held record only a read counts; a
-// vacancy may have been pushed.
-func (c *Campaign) fresh(at time.Time) bool {
-	f := &c.f
-	return !f.unsure && !f.baseAt.wall.Before(at) && f.baseAt.mono >= c.idleSince &&
-		(f.base.Vacant() || !f.readAt.Before(at))
-}
-
-// contestableAt is the wall time from which the record may be contested. Where
-// an older record was read than is known (the store was set back, or the read is
-// stale), both must be contestable.
-func (c *Campaign) contestableAt() time.Time {
-	var at time.Time
-	for _, e := range []*RaceEntry{c.f.known, c.f.base} {
-		if e == nil {
-			continue
-		}
-		if t := c.claimableAt(e); t.After(at) {
-			at = t
-		}
-	}
-	return at
-}
-
-func (c *Campaign) claimableAt(e *RaceEntry) time.Time {
-	switch {
-	case e.Vacant() && (e.Successor == "" || e.Successor == AnySuccessor || e.Successor == c.cfg.LeaderID):
-		return time.Time{}
-	case e.Vacant():
-		return e.TermExpiry // the end of another's reservation
-	case e.Incarnation == c.incarnation:
-		return time.Time{}
-	}
-	return e.TermExpiry.Add(c.cfg.MaxClockSkew)
-}
-
-// holds says whether the record is this campaign's own, though it does not lead
-// by it, and its term has not run out: something that can be released.
-func (c *Campaign) holds(now instant) bool {
-	b := c.f.base
-	return b != nil && !b.Vacant() && b.Incarnation == c.incarnation && now.wall.Before(b.TermExpiry)
-}
-
-// release leaves the record vacant, when no callback of the reign is running.
-func (c *Campaign) release(wake *alarm) {
-	wake.atWall(c.f.base.TermExpiry)
-	switch {
-	case c.f.unsure:
-		c.f.read(wake, 0)
-	case wake.now.mono < c.writes.notBefore:
-		wake.at(c.writes.notBefore)
-	default:
-		c.write(wake, OpRelease, c.vacancy(wake.now))
-	}
-}
-
 // report publishes the status, where it has changed.
 func (c *Campaign) report(now instant) {
 	status, cause, number := Following, error(nil), NoElections
@@ -407,6 +274,13 @@ func (c *Campaign) report(now instant) {
 	from := Status(c.status.Load())
 	if from == status {
 		return
+	}
+	if from == Leading && number == NoElections {
+		// It ended with all its callbacks within one step.
+		number = c.last.number
+		if cause == nil {
+			cause = c.last.cause
+		}
 	}
 	c.status.Store(int32(status))
 	if t := c.cfg.Trace; t != nil && t.StatusChanged != nil {

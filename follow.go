@@ -34,10 +34,13 @@ type follower struct {
 	decider RaceDecider
 	skew    time.Duration
 	poll    time.Duration
+	term    time.Duration // of a record that names none
 	timeout time.Duration // of one store call
 	logger  *slog.Logger
 	trace   *Trace
 	events  events
+
+	unsynchronized bool // never compare wall clocks with another machine's
 
 	ctx    context.Context // of store calls and feeds: live until the loop ends
 	cancel context.CancelFunc
@@ -46,12 +49,13 @@ type follower struct {
 	onRecord func(e *RaceEntry, at instant, how source)
 	onAnswer func(a *answer)
 
-	known  *RaceEntry // the newest record ever learned
-	base   *RaceEntry // what the next write is conditional on: the last one read, or newer
-	baseAt instant    // when that was known to be the record
-	readAt time.Time  // the wall time at which the last read that was answered began
-	sameAt time.Time  // the same, of the last one that returned what is known
-	unsure bool       // a write's outcome is open: read before any write
+	known  *RaceEntry    // the newest record ever learned
+	base   *RaceEntry    // what the next write is conditional on: the last one read, or newer
+	baseAt instant       // when that was known to be the record
+	readAt instant       // when the last read that was answered began
+	sameAt instant       // the same, of the last one that returned what is known
+	seen   time.Duration // when the record was last seen to change
+	unsure bool          // a write's outcome is open: read before any write
 
 	call      *call // the one in flight
 	hanging   int   // calls given up that have not returned
@@ -68,12 +72,6 @@ type follower struct {
 	heard       time.Duration // when it last delivered
 	outrun      int           // reads in a row that knew more than the feed had told
 	feeds       retry
-}
-
-// session is one run of a ChangeFeed.
-type session struct {
-	cancel context.CancelFunc
-	begun  time.Duration
 }
 
 // call is one store call.
@@ -101,6 +99,7 @@ func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, 
 	f.timekeeper = newTimekeeper(clock)
 	f.decider = d
 	f.feed, _ = d.(ChangeFeed)
+	f.term = term
 	f.timeout = max(term/4, minInterval)
 	f.reads, _ = backoffs(name, term)
 	f.feeds = f.reads
@@ -163,11 +162,11 @@ func (f *follower) readAnswered(a *answer) {
 		f.learn(a.got, a.start, wasPushed)
 	default:
 		f.reads.worked()
-		f.unsure, f.readAt = false, a.start.wall
+		f.unsure, f.readAt = false, a.start
 		f.feedCheck(a.got)
 		f.learn(a.got, a.start, wasRead)
 		if a.got.Compare(f.known) >= 0 {
-			f.sameAt = a.start.wall
+			f.sameAt = a.start
 		}
 	}
 }
@@ -216,8 +215,8 @@ func (f *follower) read(wake *alarm, due time.Duration) {
 // silent.
 func (f *follower) pollDue(wake *alarm) (due time.Duration, polling bool) {
 	switch k := f.known; {
-	case f.feedUp && k != nil && !k.Vacant() && wake.now.wall.Before(k.TermExpiry.Add(f.skew)):
-		wake.atWall(k.TermExpiry.Add(f.skew))
+	case f.feedUp && k != nil && !k.Vacant() && !f.over(k).reached(wake.now):
+		wake.until(f.over(k))
 		return 0, false
 	case f.feedUp:
 		return max(f.lastRead, f.heard) + f.poll, true
@@ -236,11 +235,14 @@ func (f *follower) pollDue(wake *alarm) (due time.Duration, polling bool) {
 // what is known: it may be that the store was set back.
 func (f *follower) learn(e *RaceEntry, at instant, how source) {
 	newer := f.known == nil || e.Compare(f.known) > 0
+	if newer || how == wasRead && !same(e, f.base) {
+		f.seen = f.now().mono // not before: the write may have begun after the read did
+	}
 	if newer || how == wasRead {
 		f.base, f.baseAt = e, at
 	}
 	if newer {
-		f.known, f.sameAt = e, time.Time{}
+		f.known, f.sameAt = e, instant{}
 		if t := f.trace; t != nil && t.News != nil {
 			entry := e.Clone()
 			f.events.add(func() { t.News(*entry) })
@@ -249,106 +251,9 @@ func (f *follower) learn(e *RaceEntry, at instant, how source) {
 	f.onRecord(e, at, how)
 }
 
-// tendFeed keeps one ChangeFeed running, with pauses where it fails.
-func (f *follower) tendFeed(wake *alarm) {
-	if f.feed == nil {
-		return
-	}
-	if f.feedRunning {
-		// A session that delivers nothing, not even its first record, hangs.
-		if s := f.feedSession; s != nil && !f.feedUp {
-			if late := s.begun + f.feeds.limit; wake.now.mono < late {
-				wake.at(late)
-			} else {
-				s.cancel()
-				f.feedSession = nil
-			}
-		}
-		return
-	}
-	if wake.now.mono < f.feeds.notBefore {
-		wake.at(f.feeds.notBefore)
-		return
-	}
-	ctx, cancel := context.WithCancel(f.ctx)
-	s := &session{cancel: cancel, begun: wake.now.mono}
-	f.feedRunning, f.feedSession = true, s
-	go func() {
-		var failure error
-		for e, err := range f.feed.Changes(ctx) {
-			if err != nil || ctx.Err() != nil {
-				failure = err
-				break
-			}
-			if e != nil {
-				f.post(func() { f.pushed(s, e) })
-			}
-		}
-		cancel()
-		f.post(func() { f.feedEnded(s, failure) })
-	}()
-}
-
-// pushed takes in a record that the feed delivered.
-func (f *follower) pushed(s *session, e *RaceEntry) {
-	if !f.feedUp && s == f.feedSession {
-		f.feedUp, f.worked = true, true
-		f.feeds.worked()
-		f.feedEvent(nil)
-	}
-	now := f.now()
-	f.heard = now.mono
-	f.learn(e, now, wasPushed)
-	if e.Compare(f.known) >= 0 {
-		f.outrun = 0
-	}
-}
-
-// feedEnded notes that the feed is gone: until it is back, the record is polled.
-func (f *follower) feedEnded(s *session, err error) {
-	f.feedRunning, f.feedUp, f.feedSession = false, false, nil
-	if f.ctx.Err() != nil {
-		return
-	}
-	if err == nil {
-		err = errors.New("leaderelection: the feed ended")
-	}
-	f.feeds.failed(max(s.begun, f.now().mono-f.feeds.base/2))
-	if errors.Is(err, ErrPermanent) && !f.worked && f.failure == nil {
-		f.failure = err
-	}
-	f.feedEvent(err)
-}
-
-// feedCheck starts the feed again where a read shows that it has withheld
-// something that it had the time to deliver: an extension, or news that two reads
-// in a row were the first to tell.
-func (f *follower) feedCheck(read *RaceEntry) {
-	k := f.known
-	if !f.feedUp || k == nil || read.Compare(k) <= 0 {
-		return
-	}
-	f.outrun++
-	extension := read.ElectionNumber == k.ElectionNumber && f.now().wall.After(k.TermExpiry) && !k.Vacant()
-	if extension || f.outrun > 1 {
-		f.outrun = 0
-		// What this session still delivers is news, but no sign of health.
-		f.feedUp = false
-		f.feedSession.cancel()
-		f.feedSession = nil
-		f.log(slog.LevelWarn, "the feed withheld news; starting it again", "known", k.Extension, "read", read.Extension)
-	}
-}
-
-func (f *follower) feedEvent(err error) {
-	if t := f.trace; t != nil && t.Feed != nil {
-		f.events.add(func() { t.Feed(FeedEvent{Err: err}) })
-	}
-	if err != nil {
-		f.log(slog.LevelWarn, "the feed failed; polling until it is back", "err", err)
-	} else {
-		f.log(slog.LevelDebug, "the feed delivers")
-	}
+// same says whether e and o are one state of the record.
+func same(e, o *RaceEntry) bool {
+	return o != nil && e.Compare(o) == 0 && e.Incarnation == o.Incarnation
 }
 
 func (f *follower) traceCall(a *answer) {
@@ -406,7 +311,7 @@ func (f *follower) wind() bool {
 // tooFar says whether a held record's term ends later than clocks within bounds
 // allow, and by how much.
 func tooFar(e *RaceEntry, wall time.Time, skew time.Duration) error {
-	if e.Vacant() || e.TermLength <= 0 {
+	if e.Vacant() || e.Unsynchronized || e.TermLength <= 0 {
 		return nil
 	}
 	if over := e.TermExpiry.Sub(wall) - e.TermLength - 2*skew; over > 0 {

@@ -98,7 +98,7 @@ func wishFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntry, 
 	case e.Vacant() && successor == AnySuccessor:
 		return nil, fmt.Errorf("%w: reign %d was given up already", ErrNoLeader, e.ElectionNumber)
 	case e.Vacant():
-		if e.Successor == successor && now.Before(e.TermExpiry) {
+		if e.Successor == successor && now.Before(e.TermExpiry) && !e.Unsynchronized {
 			return nil, nil
 		}
 		if wish.TermLength <= 0 {
@@ -106,7 +106,7 @@ func wishFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntry, 
 		}
 		wish.TermExpiry = now.Add(wish.TermLength).UTC()
 		return wish, nil
-	case !now.Before(e.TermExpiry):
+	case !now.Before(e.TermExpiry) && !e.Unsynchronized: // whose term one look cannot tell of
 		return nil, fmt.Errorf("%w: the term of %q ran out at %v", ErrNoLeader, e.LeaderID, e.TermExpiry.Format(time.RFC3339))
 	case e.Successor == successor:
 		return nil, nil

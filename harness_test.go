@@ -148,6 +148,10 @@ func (m *member) trace() *le.Trace {
 // polled hides the feed of the candidate's handle.
 func polled(c *le.Config) { c.Decider = c.Decider.(*memory.Decider).Polled() }
 
+// stayOn lets a candidate lead whose clock is proved wrong: for what must hold all
+// the same.
+func stayOn(c *le.Config) { c.WarnOnClockSkew = true }
+
 // quit stops a candidate and waits for it.
 func (m *member) quit() {
 	m.stop()

@@ -55,6 +55,31 @@ type Config struct {
 	// clock, as on one machine.
 	MaxClockSkew time.Duration
 
+	// Unsynchronized is for machines whose clocks cannot be trusted at all: no
+	// wall clock is compared with another machine's. The leader's view runs on
+	// its own monotonic clock from before each write (and still ends when its own
+	// wall clock jumps ahead, as after a suspend). A challenger waits, by its
+	// monotonic clock, until it has not seen the record change for a whole term
+	// and an allowance for drift: MaxClockSkew, or a hundredth of the term where
+	// that is more. So clocks may be hours apart, but in one term two of them may
+	// not run apart by more than the allowance. The price: after a crash the wait
+	// is counted from when a challenger saw the last extension, not from when it
+	// was written, so up to a PollInterval more on a store that cannot push, and
+	// a challenger that has just started waits a whole term. It is noted in the
+	// record, and all candidates go by it, whatever their own Config says; still,
+	// set it for all or none.
+	Unsynchronized bool
+
+	// WarnOnClockSkew makes a clock that is proved to be off by more than
+	// MaxClockSkew a matter of a warning. By default such a candidate does not
+	// contest, and such a leader steps down at once with ErrClockSkew: what it
+	// does would not be safe. The proof is a store's stamp (LeaderToken.CommitTS)
+	// that lies outside of the time in which the request was out, or the Clock's
+	// own word where it is a clocks.Bounded, such as clocks.Kernel(). Set it where
+	// it is the store's clock that is wrong. Without meaning where Unsynchronized
+	// is set, or MaxClockSkew is zero.
+	WarnOnClockSkew bool
+
 	// OnElected is called once for each reign, in a goroutine of its own. ctx
 	// is cancelled, with a cause, when leadership has ended or is about to be
 	// given up; expiry is the reign's view, to be asked before each act, and

@@ -64,6 +64,16 @@ func (t *timekeeper) endAfter(at instant, left time.Duration, wall time.Time) *v
 	return s
 }
 
+// isSystem says whether clock is the machine's own, or its bubble's: that of
+// package time.
+func isSystem(clock clocks.Clock) bool {
+	switch clock.(type) {
+	case clocks.SystemClock, clocks.KernelClock:
+		return true
+	}
+	return false
+}
+
 // mailbox brings answers, news and finished callbacks to a loop, and wakes it.
 type mailbox struct {
 	mu       sync.Mutex
@@ -110,7 +120,7 @@ func (m *mailbox) take() []func() {
 
 // sleep returns true after d by the clock, or false when something is posted.
 func (m *mailbox) sleep(clock clocks.Clock, d time.Duration) bool {
-	_, system := clock.(clocks.SystemClock)
+	system := isSystem(clock)
 	m.mu.Lock()
 	if len(m.queue) > 0 {
 		m.mu.Unlock()

@@ -25,8 +25,11 @@ const AnySuccessor = "*"
 // its own. A token is immutable.
 type LeaderToken interface {
 	// CommitTS is when the store says that it wrote this version, by the
-	// store's clock, or the zero time where the store does not say. It is used
-	// for diagnosis, never to decide who leads.
+	// store's clock, or the zero time where the store does not say. It never
+	// decides who leads; a candidate's clock is compared with it, and where it
+	// proves that one wrong, the candidate does not lead (see ErrClockSkew). A
+	// stamp that is coarser than a nanosecond ends in zeros, by which its
+	// precision is known.
 	CommitTS() time.Time
 }
 
@@ -56,6 +59,11 @@ type RaceEntry struct {
 	// record it asks the leader to hand over; in a vacant one it reserves the
 	// record for that candidate until TermExpiry.
 	Successor string
+	// Unsynchronized says that the writer's wall clock must not be compared with
+	// others (Config.Unsynchronized): TermExpiry then tells nothing, and the term
+	// is over when the record has not been seen to change for a whole TermLength
+	// and some more, by one's own monotonic clock.
+	Unsynchronized bool
 
 	// Token is the version that this entry was read at, and is not part of
 	// what is stored. A store's entry for an empty election carries one too.

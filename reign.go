@@ -92,7 +92,7 @@ func (c *Campaign) tendReign(wake *alarm) {
 	// another begin.
 	r.view.end()
 	r.ousting()
-	c.reign, c.attempts, c.idleSince = nil, nil, wake.now.mono
+	c.reign, c.last, c.attempts, c.idleSince = nil, r, nil, wake.now.mono
 	if r.cause == ErrResigned {
 		c.sitOut = wake.now.mono + c.cfg.TermLength
 	}

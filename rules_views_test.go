@@ -20,7 +20,7 @@ func TestRule01TermExpiryNeverShrinks(t *testing.T) {
 		d := memory.NewDecider()
 		clock := clocks.NewOffset(nil, 0)
 		start := time.Now()
-		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock })
+		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock }, stayOn)
 		a.store.Inject(memory.Slow(2 * time.Second)) // the feed, too: news is no shortcut
 		sleep(9500 * time.Millisecond)
 		a.leads(t)
@@ -106,7 +106,7 @@ func TestRule02NoGrowthWithoutALongerTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		clock := clocks.NewOffset(nil, 0)
-		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock })
+		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock }, stayOn)
 		synctest.Wait()
 		r, first := a.reign(t, 0), d.Entry().TermExpiry
 		sleep(6 * time.Second)
@@ -130,7 +130,7 @@ func TestRule02NoGrowthByALaterAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		clock := clocks.NewOffset(nil, 0)
-		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock })
+		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock }, stayOn)
 		sleep(6 * time.Second)
 		r := a.reign(t, 0)
 		a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1))

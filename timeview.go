@@ -51,7 +51,7 @@ func newView(clock clocks.Clock, number ElectionNumber) *TimeView {
 		clock = clocks.System()
 	}
 	v := &TimeView{clock: clock, owned: true, number: number}
-	_, v.system = clock.(clocks.SystemClock)
+	v.system = isSystem(clock)
 	v.mono, _ = clock.(clocks.Monotonic)
 	v.state.Store(&viewState{over: true})
 	return v
@@ -144,13 +144,19 @@ func (t *TimeView) moveOn(s *viewState) bool {
 		if old.over {
 			return false
 		}
-		if s.wallNS <= old.wallNS {
+		if !s.later(old) {
 			return true
 		}
 		if t.state.CompareAndSwap(old, s) {
 			return true
 		}
 	}
+}
+
+// later says whether s was set for a later write than o. By the monotonic clock:
+// the wall clock may have been set back since.
+func (s *viewState) later(o *viewState) bool {
+	return s.mono.After(o.mono) || s.elapsed > o.elapsed
 }
 
 // end makes the view be over from now on.

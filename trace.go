@@ -23,6 +23,10 @@ type Trace struct {
 	// News is called for each record newer than all before it, whoever wrote
 	// it and however it was learned.
 	News func(RaceEntry)
+	// ClockSkew is called when this machine's clock has been proved to be off
+	// by more than MaxClockSkew, once until it is no longer; also where
+	// Config.WarnOnClockSkew says to go on.
+	ClockSkew func(ClockSkewError)
 	// DuplicateID is called when another live process is seen to lead under
 	// this candidate's LeaderID, once for each of its reigns. The two never
 	// lead at once, but they are not told apart by their clients.

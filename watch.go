@@ -155,7 +155,7 @@ func (o *observer) end(now instant, err error) {
 func (o *observer) act(wake *alarm) {
 	f := &o.f
 	lapse, pending := o.lapseAt()
-	if pending && !f.sameAt.Before(lapse) {
+	if pending && lapse.reached(f.sameAt) {
 		o.lapsed, pending = f.known, false
 		if o.cfg.Lapsed != nil {
 			o.out.add(delivery{entry: f.known, call: o.cfg.Lapsed})
@@ -168,9 +168,9 @@ func (o *observer) act(wake *alarm) {
 		f.read(wake, due)
 	}
 	if f.call == nil && pending {
-		if wake.now.wall.Before(lapse) {
-			wake.atWall(lapse)
-		} else if f.readAt.Before(lapse) {
+		if !lapse.reached(wake.now) {
+			wake.until(lapse)
+		} else if !lapse.reached(f.readAt) {
 			f.read(wake, 0) // and if that is stale, the next poll
 		}
 	}
@@ -178,12 +178,12 @@ func (o *observer) act(wake *alarm) {
 
 // lapseAt is when the known term has run out, for all clocks that are within
 // bounds, and whether that is still to be told.
-func (o *observer) lapseAt() (time.Time, bool) {
+func (o *observer) lapseAt() (horizon, bool) {
 	k := o.f.known
 	if k == nil || k.Vacant() || k == o.lapsed {
-		return time.Time{}, false
+		return horizon{}, false
 	}
-	return k.TermExpiry.Add(o.cfg.MaxClockSkew), true
+	return o.f.over(k), true
 }
 
 // recognise hands on what is new.

@@ -13,6 +13,7 @@ type attempt struct {
 	number ElectionNumber
 	ext    uint64
 	expiry time.Time
+	begun  instant
 	start  time.Duration
 	end    *viewState // where the view ends, once it is confirmed
 }
@@ -49,8 +50,12 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 		c.sitOut = 0 // over, or ended by an operator; a Resign from now on sets it anew
 	}
 	if kind != OpRelease {
-		a := attempt{kind: kind, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, start: wake.now.mono}
+		a := attempt{kind: kind, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, begun: wake.now, start: wake.now.mono}
 		a.end = c.f.endAfter(wake.now, c.cfg.TermLength-c.cfg.MaxClockSkew, e.TermExpiry.Add(-c.cfg.MaxClockSkew))
+		if c.cfg.Unsynchronized {
+			// Its own clocks alone, as they are now.
+			a.end = c.f.endAfter(wake.now, c.cfg.TermLength-c.cfg.MaxClockSkew, wake.now.wall.Add(c.cfg.TermLength-c.cfg.MaxClockSkew))
+		}
 		if r := c.reign; r != nil {
 			// A term that the clock did not let grow ends when it would have.
 			if e.TermExpiry.Equal(r.expiry) {
@@ -74,6 +79,7 @@ func (c *Campaign) acquisition(now instant) *RaceEntry {
 		TermLength:       c.cfg.TermLength,
 		ElectionNumber:   c.maxSeen + 1,
 		Incarnation:      c.incarnation,
+		Unsynchronized:   c.cfg.Unsynchronized,
 		Token:            c.f.base.Token,
 	}
 }
@@ -85,6 +91,9 @@ func (c *Campaign) extension(now instant, r *reign) *RaceEntry {
 	e.Extension = c.nextExtension(r.number)
 	if e.TermExpiry.Before(r.expiry) {
 		e.TermExpiry = r.expiry
+	}
+	if c.cfg.Unsynchronized && e.TermExpiry.Equal(r.expiry) {
+		e.TermExpiry = r.expiry.Add(1) // it says which write this is, not more
 	}
 	if s := c.f.base.Successor; s != c.cfg.LeaderID && c.own(c.f.base) {
 		e.Successor = s // a wish stays on record until it is granted
@@ -101,6 +110,7 @@ func (c *Campaign) vacancy(now instant) *RaceEntry {
 		ElectionNumber: b.ElectionNumber,
 		Extension:      c.nextExtension(b.ElectionNumber),
 		Incarnation:    c.incarnation,
+		Unsynchronized: c.cfg.Unsynchronized,
 		Token:          b.Token,
 	}
 	if s := b.Successor; s != "" && s != AnySuccessor && s != c.cfg.LeaderID {
@@ -139,7 +149,7 @@ func (c *Campaign) own(e *RaceEntry) bool {
 // it.
 func (c *Campaign) extendable(now instant) bool {
 	b := c.f.base
-	return b.Incarnation == c.incarnation || !now.wall.Before(c.claimableAt(b))
+	return b.Incarnation == c.incarnation || c.claimableAt(b).reached(now)
 }
 
 // answered takes in what a store call led to, or that it was given up.
@@ -173,7 +183,7 @@ func (c *Campaign) answered(a *answer) {
 	}
 	var lost *LostRaceError
 	if errors.As(a.err, &lost) && lost.Current != nil {
-		c.f.unsure, c.f.readAt = false, a.start.wall
+		c.f.unsure, c.f.readAt = false, a.start
 		c.f.learn(lost.Current, a.start, wasRead)
 	}
 }
@@ -199,6 +209,8 @@ func (c *Campaign) recognise(e *RaceEntry, at instant, how source) {
 		// or lost against this one. There is no reason to pause.
 		c.writes.worked()
 	}
+	c.checkStamp(e, now)
+	c.endWrong(now, c.clockFault(now))
 	if r := c.reign; r != nil && !r.over {
 		c.recogniseLeading(now, r, e, news)
 	} else if e.Incarnation == c.incarnation && !e.Vacant() && e.Compare(c.f.known) >= 0 {
@@ -211,7 +223,7 @@ func (c *Campaign) recognise(e *RaceEntry, at instant, how source) {
 	c.leader.Store(e)
 	c.tellChange(e)
 	c.checkDouble(e)
-	if err := tooFar(e, now.wall, c.cfg.MaxClockSkew); err != nil {
+	if err := tooFar(e, now.wall, c.cfg.MaxClockSkew); err != nil && !c.cfg.Unsynchronized {
 		c.f.log(slog.LevelWarn, "clocks disagree", "err", err)
 	}
 }
@@ -273,6 +285,8 @@ func (c *Campaign) prune(e *RaceEntry) {
 	for _, a := range c.attempts {
 		if a.number > e.ElectionNumber || a.number == e.ElectionNumber && a.ext > e.Extension {
 			kept = append(kept, a)
+		} else if a.wrote(e) {
+			c.clock.last = a
 		}
 	}
 	c.attempts = kept

@@ -178,6 +178,7 @@ func brokenReads() []mutant {
 		"TermLength":       func(e *entry) { e.TermLength = 0 },
 		"Incarnation":      func(e *entry) { e.Incarnation = "" },
 		"Successor":        func(e *entry) { e.Successor = "" },
+		"Unsynchronized":   func(e *entry) { e.Unsynchronized = false },
 	} {
 		ms = append(ms, mutant{"drops " + name, reads(zero), map[string]string{fields: name}})
 	}

@@ -3,20 +3,16 @@ package simtest
 // mutants are the mistakes that the simulation must find.
 var mutants = []mutant{
 	{
-		name: "challenger without skew margin",
-		edits: []edit{{"campaign.go",
-			"\treturn e.TermExpiry.Add(c.cfg.MaxClockSkew)\n",
-			"\treturn e.TermExpiry\n"}},
-		says: "too early",
+		name:  "challenger without skew margin",
+		edits: []edit{{"horizon.go", "\t\th.wall = h.wall.Add(f.skew)\n", ""}},
+		says:  "too early",
 	},
 	{
 		name: "no skew margin on the first attempt only",
 		edits: []edit{
 			{"campaign.go", "\tresigners []chan struct{}\n", "\tresigners []chan struct{}\n\ttried bool\n"},
 			{"writes.go", "\tc.health.fresh = false\n", "\tc.health.fresh = false\n\tc.tried = true\n"},
-			{"campaign.go",
-				"\treturn e.TermExpiry.Add(c.cfg.MaxClockSkew)\n",
-				"\tif !c.tried {\n\t\treturn e.TermExpiry\n\t}\n\treturn e.TermExpiry.Add(c.cfg.MaxClockSkew)\n"},
+			{"contest.go", "\tat := c.f.over(e)\n", "\tat := c.f.over(e)\n\tif !c.tried {\n\t\tat = c.f.ends(e)\n\t}\n"},
 		},
 		says: "too early",
 	},
@@ -58,7 +54,7 @@ var mutants = []mutant{
 		name: "release before drain",
 		edits: []edit{
 			{"campaign.go", "\tcase r != nil && !r.over:\n", "\tcase r != nil && !r.over && r.cause == nil:\n"},
-			{"campaign.go", "\treturn c.reign == nil && c.holds(now) && !c.wants(now)\n", "\treturn (c.reign == nil || c.reign.cause != nil) && c.holds(now) && !c.wants(now)\n"},
+			{"contest.go", "\treturn c.reign == nil && c.holds(now) && !c.wants(now)\n", "\treturn (c.reign == nil || c.reign.cause != nil) && c.holds(now) && !c.wants(now)\n"},
 		},
 		says: "callbacks are running",
 	},
@@ -92,7 +88,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "contest while callbacks run",
-		edits: []edit{{"campaign.go",
+		edits: []edit{{"contest.go",
 			"if c.reign != nil || !c.wants(wake.now) {",
 			"if !c.wants(wake.now) {"}},
 		says: "callbacks of an earlier reign are running",
@@ -130,8 +126,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "claims without reading again",
-		edits: []edit{{"campaign.go",
-			"return !f.unsure && !f.baseAt.wall.Before(at) && f.baseAt.mono >= c.idleSince &&\n\t\t(f.base.Vacant() || !f.readAt.Before(at))",
+		edits: []edit{{"contest.go",
+			"return !f.unsure && at.reached(f.baseAt) && f.baseAt.mono >= c.idleSince &&\n\t\t(f.base.Vacant() || at.reached(f.readAt))",
 			"return !f.unsure"}},
 		says: "without having read it",
 	},
@@ -144,15 +140,15 @@ var mutants = []mutant{
 	},
 	{
 		name: "own lease known by LeaderID",
-		edits: []edit{{"campaign.go",
-			"return b != nil && !b.Vacant() && b.Incarnation == c.incarnation && now.wall.Before(b.TermExpiry)",
-			"return b != nil && !b.Vacant() && b.LeaderID == c.cfg.LeaderID && now.wall.Before(b.TermExpiry)"}},
+		edits: []edit{{"contest.go",
+			"return b != nil && !b.Vacant() && b.Incarnation == c.incarnation && !c.f.ends(b).reached(now)",
+			"return b != nil && !b.Vacant() && b.LeaderID == c.cfg.LeaderID && !c.f.ends(b).reached(now)"}},
 		says: "releases what is not its own",
 	},
 	{
 		name: "clean shutdown keeps the lease",
 		edits: []edit{
-			{"campaign.go", "\treturn c.reign == nil && c.holds(now) && !c.wants(now)\n", "\treturn c.reign == nil && c.holds(now) && !c.wants(now) && !c.stopping\n"},
+			{"contest.go", "\treturn c.reign == nil && c.holds(now) && !c.wants(now)\n", "\treturn c.reign == nil && c.holds(now) && !c.wants(now) && !c.stopping\n"},
 			{"campaign.go", "\treturn !c.holds(wake.now)\n", "\treturn true\n"},
 		},
 		says: "has not released",
@@ -171,9 +167,9 @@ var mutants = []mutant{
 	},
 	{
 		name: "reservation ignored",
-		edits: []edit{{"campaign.go",
-			"\t\treturn e.TermExpiry // the end of another's reservation\n",
-			"\t\treturn time.Time{}\n"}},
+		edits: []edit{{"contest.go",
+			"\t\treturn c.f.ends(e) // another's reservation\n",
+			"\t\treturn horizon{}\n"}},
 		says: "too early",
 	},
 	{
@@ -183,7 +179,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "no sitting out",
-		edits: []edit{{"campaign.go", "(now.mono >= c.sitOut || c.named())", "true"}},
+		edits: []edit{{"contest.go", "(now.mono >= c.sitOut || c.named())", "true"}},
 		says:  "is to sit out",
 	},
 	{
@@ -202,7 +198,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "lease dropped while draining",
-		edits: []edit{{"campaign.go", "if r.cause != nil && wake.now.mono >= r.drainUntil {", "if r.cause != nil {"}},
+		edits: []edit{{"contest.go", "if r.cause != nil && wake.now.mono >= r.drainUntil {", "if r.cause != nil {"}},
 		run:   "^TestLeaseKeptWhileDraining$",
 		says:  "view",
 	},

@@ -50,6 +50,9 @@ func appendEntry(b []byte, e *leaderelection.RaceEntry) []byte {
 	if e.Successor != "" {
 		b = appendString(append(b, `,"successor":`...), e.Successor)
 	}
+	if e.Unsynchronized {
+		b = append(b, `,"unsynchronized":true`...)
+	}
 	return append(b, '}')
 }
 
@@ -113,6 +116,7 @@ func own(data []byte) *leaderelection.RaceEntry {
 	if r.has(`,"successor":"`) {
 		e.Successor = r.text()
 	}
+	e.Unsynchronized = r.has(`,"unsynchronized":true`)
 	if r.take(`}`); r.bad || r.rest != "" || check(e) != nil {
 		return nil
 	}

@@ -10,7 +10,8 @@
 //	 "election_number":7,
 //	 "extension":12,
 //	 "incarnation":"6b1f0c...",
-//	 "successor":"web-2"}
+//	 "successor":"web-2",
+//	 "unsynchronized":true}
 //
 // Reading is strict, because a candidate that misreads a record may overwrite
 // what it did not understand: a field lost on the way through an older program
@@ -57,6 +58,7 @@ type entryFields struct {
 	Extension        uint64    `json:"extension"`
 	Incarnation      string    `json:"incarnation"`
 	Successor        string    `json:"successor,omitempty"`
+	Unsynchronized   bool      `json:"unsynchronized,omitempty"`
 }
 
 // Marshal returns e as it is stored, without its Token and without a final
@@ -198,6 +200,7 @@ func fill(f *entryFields, raw map[string]json.RawMessage) error {
 		{"extension", &f.Extension, true},
 		{"incarnation", &f.Incarnation, true},
 		{"successor", &f.Successor, false},
+		{"unsynchronized", &f.Unsynchronized, false},
 	} {
 		v, there := raw[field.name]
 		delete(raw, field.name)
@@ -247,6 +250,7 @@ func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
 		Extension:      f.Extension,
 		Incarnation:    f.Incarnation,
 		Successor:      f.Successor,
+		Unsynchronized: f.Unsynchronized,
 	}
 	if len(f.ConnectionParams) > 0 {
 		e.ConnectionParams = f.ConnectionParams

@@ -63,6 +63,7 @@ func TestRoundTrip(t *testing.T) {
 		"unicode": func(e *leaderelection.RaceEntry) {
 			e.LeaderID, e.Successor = "Zoë <&> 選挙 🗳 \u2028\ufffd\"\\\n\x00", leaderelection.AnySuccessor
 		},
+		"unsynchronized": func(e *leaderelection.RaceEntry) { e.Unsynchronized = true },
 		"empty address":  func(e *leaderelection.RaceEntry) { e.HostPort = []string{"", "a:1", ""} },
 		"empty slices":   func(e *leaderelection.RaceEntry) { e.HostPort, e.ConnectionParams = []string{}, []byte{} },
 		"large, allowed": func(e *leaderelection.RaceEntry) { e.ConnectionParams = bytes.Repeat([]byte{0xfe}, 100<<10) },
@@ -238,5 +239,5 @@ func same(a, b *leaderelection.RaceEntry) bool {
 	}
 	return a.LeaderID == b.LeaderID && bytes.Equal(a.ConnectionParams, b.ConnectionParams) &&
 		a.TermExpiry.Equal(b.TermExpiry) && a.TermLength == b.TermLength && a.Compare(b) == 0 &&
-		a.Incarnation == b.Incarnation && a.Successor == b.Successor
+		a.Incarnation == b.Incarnation && a.Successor == b.Successor && a.Unsynchronized == b.Unsynchronized
 }

@@ -1,0 +1,237 @@
+package leaderelection
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/clocks"
+)
+
+// ClockSkewError is an ErrClockSkew with facts: the cause of the end of a leader's
+// ctx, where this machine's clock was proved to be off by more than MaxClockSkew.
+type ClockSkewError struct {
+	// Offset is how far this machine's clock is ahead of true time, at least;
+	// negative where it is behind. Where the clock's own bound is the evidence
+	// that bound, in either direction.
+	Offset time.Duration
+	// Bound says that Offset is the Clock's own bound for its error (see
+	// clocks.Bounded), and not a comparison with the store's time.
+	Bound bool
+	// MaxClockSkew is what was promised.
+	MaxClockSkew time.Duration
+}
+
+// Error says by how much, and what to do.
+func (e *ClockSkewError) Error() string {
+	const advice = "repair this machine's time service, or raise MaxClockSkew for all candidates"
+	switch {
+	case e.Bound && e.Offset == clocks.Unbounded:
+		return fmt.Sprintf("%v of %v: the kernel says that nothing keeps it right: %s", ErrClockSkew, e.MaxClockSkew, advice)
+	case e.Bound:
+		return fmt.Sprintf("%v of %v: by its own bound it may be off by %v: %s", ErrClockSkew, e.MaxClockSkew, e.Offset, advice)
+	case e.Offset < 0:
+		return fmt.Sprintf("%v of %v: it is at least %v behind the store's: %s", ErrClockSkew, e.MaxClockSkew, -e.Offset, advice)
+	}
+	return fmt.Sprintf("%v of %v: it is at least %v ahead of the store's: %s", ErrClockSkew, e.MaxClockSkew, e.Offset, advice)
+}
+
+// Is says that a ClockSkewError is an ErrClockSkew.
+func (e *ClockSkewError) Is(target error) bool { return target == ErrClockSkew }
+
+// clockCheck is what a campaign knows of its clock's error. It belongs to the loop.
+//
+// The store's stamp of a write was made while the request was out: after the
+// wall time at which it began, and before the one at which its answer was here.
+// So own time less store's time, at the stamp, lies within
+//
+//	[begin - stamp, answer - stamp]
+//
+// and the clock is proved to be ahead where the lower end is above MaxClockSkew,
+// and behind where the upper end is below -MaxClockSkew. Of a record that another
+// wrote only the second is known.
+type clockCheck struct {
+	bounded clocks.Bounded // nil: the Clock does not know its own error
+	asked   bool
+	askNext time.Duration
+	mute    bool // it has said already that it cannot tell
+
+	ahead, behind proof
+	bound         time.Duration // the Clock's own, while that is too large
+	told          bool          // that the clock is wrong
+	lead          time.Duration // how far it is thought to be ahead
+	last          attempt       // the last write of the lease that is known to have happened
+}
+
+// proof is evidence that the clock is off. It grows old: a clock that was slewed
+// back into its bounds shows no step.
+type proof struct {
+	offset time.Duration // at least, away from zero
+	step   time.Duration // wall less monotonic time, then
+	until  time.Duration // it counts
+}
+
+// proofTerms is for how many terms a proof counts unless it is disproved. After
+// that the clock is put to the test again, at such a distance from the terms of
+// others that it takes nothing from them (see claimableAt).
+const proofTerms = 4
+
+// checksClock says whether the clock is compared with anything.
+func (c *Campaign) checksClock() bool {
+	return c.cfg.MaxClockSkew > 0 && !c.cfg.Unsynchronized
+}
+
+// checkStamp compares the clock with the store's time of e, which is here now, and
+// was asked for at begun where that is a write of one's own.
+func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
+	stamp := commitTS(e.Token)
+	if stamp.IsZero() || !c.checksClock() {
+		return
+	}
+	k, skew, unit := &c.clock, c.cfg.MaxClockSkew, precision(stamp)
+	step := now.wall.Sub(c.f.epoch.Round(0)) - now.mono
+	highest := now.wall.Sub(stamp) + unit
+	switch {
+	case highest < -skew:
+		k.behind = proof{offset: highest, step: step, until: now.mono + proofTerms*c.cfg.TermLength}
+	case highest <= skew:
+		k.ahead = proof{}
+	}
+	begun, own := c.begun(e)
+	if !own {
+		return
+	}
+	switch lowest := begun.wall.Sub(stamp) - unit; {
+	case lowest > skew:
+		k.ahead = proof{offset: lowest, step: step, until: now.mono + proofTerms*c.cfg.TermLength}
+	case lowest >= -skew:
+		k.behind = proof{}
+	}
+}
+
+// begun is when the write of one's own began that e came from.
+func (c *Campaign) begun(e *RaceEntry) (instant, bool) {
+	if e.Incarnation != c.incarnation || e.Vacant() {
+		return instant{}, false
+	}
+	for _, a := range c.attempts {
+		if a.wrote(e) {
+			return a.begun, true
+		}
+	}
+	// Where the store stamps what is read, but not the answer to a write, it is
+	// known by now that the write happened.
+	return c.clock.last.begun, c.clock.last.wrote(e)
+}
+
+// wrote says whether e is what a wrote, unchanged.
+func (a *attempt) wrote(e *RaceEntry) bool {
+	return a.number == e.ElectionNumber && a.ext == e.Extension && a.expiry.Equal(e.TermExpiry)
+}
+
+// precision is the unit that a store counts its time in, as far as the stamp shows
+// it. What it cuts off, or rounds, is not known.
+func precision(stamp time.Time) time.Duration {
+	for _, unit := range [...]time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if stamp.Nanosecond()%int(unit) == 0 {
+			return unit
+		}
+	}
+	return 0
+}
+
+// suspected is how far the clock is ahead, at least, by the last comparison that
+// showed it so, however long ago. A step back since is a repair; one ahead may be
+// one, or the machine was suspended.
+func (c *Campaign) suspected(now instant) time.Duration {
+	p := c.clock.ahead
+	step := now.wall.Sub(c.f.epoch.Round(0)) - now.mono
+	return max(p.offset+min(step-p.step, 0), 0)
+}
+
+// clockFault is how the clock is proved to be wrong now, or nil.
+func (c *Campaign) clockFault(now instant) *ClockSkewError {
+	k, skew := &c.clock, c.cfg.MaxClockSkew
+	if k.ahead.offset > 0 && now.mono < k.ahead.until {
+		if off := c.suspected(now); off > skew {
+			return &ClockSkewError{Offset: off, MaxClockSkew: skew}
+		}
+	}
+	if p := k.behind; p.offset < 0 && now.mono < p.until {
+		step := now.wall.Sub(c.f.epoch.Round(0)) - now.mono
+		if off := p.offset + max(step-p.step, 0); off < -skew {
+			return &ClockSkewError{Offset: off, MaxClockSkew: skew}
+		}
+	}
+	if k.bound > skew {
+		return &ClockSkewError{Offset: k.bound, Bound: true, MaxClockSkew: skew}
+	}
+	return nil
+}
+
+// clockWrong says whether the clock is proved to be wrong, and that matters.
+func (c *Campaign) clockWrong(now instant) bool {
+	return !c.cfg.WarnOnClockSkew && c.clockFault(now) != nil
+}
+
+// tendClock asks a Clock that knows its own error, four times a term, and acts on
+// what is known: a leader whose clock is wrong has no view.
+func (c *Campaign) tendClock(wake *alarm) {
+	k := &c.clock
+	if !c.checksClock() {
+		return
+	}
+	if k.bounded != nil {
+		if !k.asked || wake.now.mono >= k.askNext {
+			c.askBound(wake.now)
+		}
+		wake.at(k.askNext)
+	}
+	k.lead = 0
+	if !c.cfg.WarnOnClockSkew {
+		k.lead = c.suspected(wake.now)
+	}
+	fault := c.clockFault(wake.now)
+	if fault == nil {
+		if k.told {
+			k.told = false
+			c.f.log(slog.LevelInfo, "the clock is no longer proved wrong", "id", c.cfg.LeaderID)
+		}
+		return
+	}
+	for _, p := range []proof{k.ahead, k.behind} {
+		if p.until > wake.now.mono {
+			wake.at(p.until)
+		}
+	}
+	if !k.told {
+		k.told = true
+		c.f.log(slog.LevelError, "the clock is wrong", "id", c.cfg.LeaderID, "err", fault, "goes_on", c.cfg.WarnOnClockSkew)
+		if t := c.cfg.Trace; t != nil && t.ClockSkew != nil {
+			c.f.events.add(func() { t.ClockSkew(*fault) })
+		}
+	}
+	c.endWrong(wake.now, fault)
+}
+
+// endWrong ends the reign of a leader whose clock is proved to be wrong.
+func (c *Campaign) endWrong(now instant, fault *ClockSkewError) {
+	if r := c.reign; r != nil && !r.over && fault != nil && !c.cfg.WarnOnClockSkew {
+		c.endReign(now, fault)
+	}
+}
+
+func (c *Campaign) askBound(now instant) {
+	k := &c.clock
+	k.asked, k.askNext = true, now.mono+c.f.timeout
+	bound, err := k.bounded.ErrorBound()
+	if err != nil {
+		k.bound = 0
+		if !k.mute {
+			k.mute = true
+			c.f.log(slog.LevelWarn, "the clock cannot tell how far it is off; going by MaxClockSkew and the store's time", "err", err)
+		}
+		return
+	}
+	k.bound = bound
+}

@@ -1,0 +1,144 @@
+package leaderelection
+
+import "time"
+
+// wants says whether this candidate would lead now.
+func (c *Campaign) wants(now instant) bool {
+	return !c.stopping && !c.health.sick && !c.clockWrong(now) && (now.mono >= c.sitOut || c.named())
+}
+
+// releasing says whether the record is to be left vacant now: no callback of a
+// reign runs, and it is held for nothing.
+func (c *Campaign) releasing(now instant) bool {
+	return c.reign == nil && c.holds(now) && !c.wants(now)
+}
+
+// named says whether the record is reserved for this candidate by name: an
+// operator's wish, which ends sitting out.
+func (c *Campaign) named() bool {
+	k := c.f.known
+	return k != nil && k.Vacant() && k.Successor == c.cfg.LeaderID
+}
+
+// hold extends the lease of a reign in time, also while it drains.
+func (c *Campaign) hold(wake *alarm, r *reign) {
+	if r.cause != nil && wake.now.mono >= r.drainUntil {
+		return // the callbacks have had their time: let the view end
+	}
+	if !c.extendable(wake.now) {
+		c.f.read(wake, c.f.lastRead+c.f.reads.base)
+		return
+	}
+	if c.f.unsure {
+		c.f.read(wake, 0)
+		return
+	}
+	due := max(r.confirmed+c.extendEvery(), c.writes.notBefore)
+	if wake.now.mono < due {
+		wake.at(due)
+		return
+	}
+	if r.cause != nil || c.healthy(wake) {
+		c.write(wake, OpExtend, c.extension(wake.now, r))
+	}
+}
+
+// extendEvery is half of the view's span.
+func (c *Campaign) extendEvery() time.Duration {
+	return max((c.cfg.TermLength-c.cfg.MaxClockSkew)/2, minInterval)
+}
+
+// contest follows the record, and claims it when that is allowed.
+func (c *Campaign) contest(wake *alarm) {
+	at := c.contestableAt()
+	if due, polling := c.f.pollDue(wake); polling {
+		if wake.now.mono >= max(due, c.f.reads.notBefore) {
+			c.f.read(wake, due)
+			return
+		}
+		wake.at(max(due, c.f.reads.notBefore))
+	}
+	if c.f.base == nil {
+		return
+	}
+	if !at.reached(wake.now) {
+		wake.until(at)
+		return
+	}
+	if !c.fresh(at) {
+		// What was learned before the record was contestable is read again.
+		c.f.read(wake, 0)
+		return
+	}
+	if !c.wants(wake.now) && wake.now.mono < c.sitOut {
+		wake.at(c.sitOut)
+	}
+	if c.reign != nil || !c.wants(wake.now) {
+		return
+	}
+	if wake.now.mono < c.writes.notBefore {
+		wake.at(c.writes.notBefore)
+		return
+	}
+	if c.healthy(wake) {
+		c.write(wake, OpAcquire, c.acquisition(wake.now))
+	}
+}
+
+// fresh says whether what is known of the record was learned when it was
+// contestable already, as it is since at. For a held record only a read counts; a
+// vacancy may have been pushed.
+func (c *Campaign) fresh(at horizon) bool {
+	f := &c.f
+	return !f.unsure && at.reached(f.baseAt) && f.baseAt.mono >= c.idleSince &&
+		(f.base.Vacant() || at.reached(f.readAt))
+}
+
+// contestableAt is from when the record may be contested. Where
+// an older record was read than is known (the store was set back, or the read is
+// stale), both must be contestable.
+func (c *Campaign) contestableAt() horizon {
+	var at horizon
+	for _, e := range []*RaceEntry{c.f.known, c.f.base} {
+		if e != nil {
+			at = at.and(c.claimableAt(e))
+		}
+	}
+	return at
+}
+
+func (c *Campaign) claimableAt(e *RaceEntry) horizon {
+	switch {
+	case e.Vacant() && (e.Successor == "" || e.Successor == AnySuccessor || e.Successor == c.cfg.LeaderID):
+		return horizon{}
+	case e.Vacant():
+		return c.f.ends(e) // another's reservation
+	case e.Incarnation == c.incarnation:
+		return horizon{}
+	}
+	at := c.f.over(e)
+	if at.mono == 0 {
+		at.wall = at.wall.Add(c.clock.lead)
+	}
+	return at
+}
+
+// holds says whether the record is this campaign's own, though it does not lead
+// by it, and its term has not run out: something that can be released.
+func (c *Campaign) holds(now instant) bool {
+	b := c.f.base
+	return b != nil && !b.Vacant() && b.Incarnation == c.incarnation && !c.f.ends(b).reached(now)
+}
+
+// release leaves the record vacant, when no callback of the reign is running.
+func (c *Campaign) release(wake *alarm) {
+	wake.until(c.f.ends(c.f.base))
+	switch {
+	case c.f.unsure:
+		c.f.read(wake, 0)
+	case wake.now.mono < c.writes.notBefore:
+		wake.at(c.writes.notBefore)
+	default:
+		c.write(wake, OpRelease, c.vacancy(wake.now))
+	}
+}

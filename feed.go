@@ -1,0 +1,116 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// session is one run of a ChangeFeed.
+type session struct {
+	cancel context.CancelFunc
+	begun  time.Duration
+}
+
+// tendFeed keeps one ChangeFeed running, with pauses where it fails.
+func (f *follower) tendFeed(wake *alarm) {
+	if f.feed == nil {
+		return
+	}
+	if f.feedRunning {
+		// A session that delivers nothing, not even its first record, hangs.
+		if s := f.feedSession; s != nil && !f.feedUp {
+			if late := s.begun + f.feeds.limit; wake.now.mono < late {
+				wake.at(late)
+			} else {
+				s.cancel()
+				f.feedSession = nil
+			}
+		}
+		return
+	}
+	if wake.now.mono < f.feeds.notBefore {
+		wake.at(f.feeds.notBefore)
+		return
+	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	s := &session{cancel: cancel, begun: wake.now.mono}
+	f.feedRunning, f.feedSession = true, s
+	go func() {
+		var failure error
+		for e, err := range f.feed.Changes(ctx) {
+			if err != nil || ctx.Err() != nil {
+				failure = err
+				break
+			}
+			if e != nil {
+				f.post(func() { f.pushed(s, e) })
+			}
+		}
+		cancel()
+		f.post(func() { f.feedEnded(s, failure) })
+	}()
+}
+
+// pushed takes in a record that the feed delivered.
+func (f *follower) pushed(s *session, e *RaceEntry) {
+	if !f.feedUp && s == f.feedSession {
+		f.feedUp, f.worked = true, true
+		f.feeds.worked()
+		f.feedEvent(nil)
+	}
+	now := f.now()
+	f.heard = now.mono
+	f.learn(e, now, wasPushed)
+	if e.Compare(f.known) >= 0 {
+		f.outrun = 0
+	}
+}
+
+// feedEnded notes that the feed is gone: until it is back, the record is polled.
+func (f *follower) feedEnded(s *session, err error) {
+	f.feedRunning, f.feedUp, f.feedSession = false, false, nil
+	if f.ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		err = errors.New("leaderelection: the feed ended")
+	}
+	f.feeds.failed(max(s.begun, f.now().mono-f.feeds.base/2))
+	if errors.Is(err, ErrPermanent) && !f.worked && f.failure == nil {
+		f.failure = err
+	}
+	f.feedEvent(err)
+}
+
+// feedCheck starts the feed again where a read shows that it has withheld
+// something that it had the time to deliver: an extension, or news that two reads
+// in a row were the first to tell.
+func (f *follower) feedCheck(read *RaceEntry) {
+	k := f.known
+	if !f.feedUp || k == nil || read.Compare(k) <= 0 {
+		return
+	}
+	f.outrun++
+	extension := read.ElectionNumber == k.ElectionNumber && !k.Vacant() && f.ends(k).reached(f.now())
+	if extension || f.outrun > 1 {
+		f.outrun = 0
+		// What this session still delivers is news, but no sign of health.
+		f.feedUp = false
+		f.feedSession.cancel()
+		f.feedSession = nil
+		f.log(slog.LevelWarn, "the feed withheld news; starting it again", "known", k.Extension, "read", read.Extension)
+	}
+}
+
+func (f *follower) feedEvent(err error) {
+	if t := f.trace; t != nil && t.Feed != nil {
+		f.events.add(func() { t.Feed(FeedEvent{Err: err}) })
+	}
+	if err != nil {
+		f.log(slog.LevelWarn, "the feed failed; polling until it is back", "err", err)
+	} else {
+		f.log(slog.LevelDebug, "the feed delivers")
+	}
+}
