@@ -203,8 +203,17 @@ func (r *following) tell(s *route.State, last *told) {
 
 // unled takes all addresses away: calls that are wait-for-ready wait, the others
 // fail with err.
+//
+// An error alone does not do it: gRPC ignores it while it has addresses. An empty
+// state does, but a call that comes between it and the error is told "produced
+// zero addresses", and round_robin has nobody left to hand the error to: it says
+// "no children to pick from" until there is a leader. An endpoint without
+// addresses closes the connections as well, and calls wait until the error is
+// there. A policy that refuses it gets the empty state.
 func (r *following) unled(err error) {
-	_ = r.cc.UpdateState(resolver.State{}) // it says that there is no address, which is meant
+	if r.cc.UpdateState(resolver.State{Endpoints: []resolver.Endpoint{{}}}) != nil {
+		_ = r.cc.UpdateState(resolver.State{}) // it says that there is no address, which is meant
+	}
 	r.cc.ReportError(err)
 }
 
