@@ -21,6 +21,14 @@ func TestIdle(t *testing.T) {
 	feedtest.Idle(t, elections(s.addr), func() int { return s.count("get") + s.count("replace") + s.count("changes") })
 }
 
+func TestNewsAfterCutConnection(t *testing.T) {
+	s := imitate(t)
+	proxy := stores.Toxiproxy(t, s.addr)[0]
+	writer := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
+	victim := rethinkdb.NewDecider(connect(t, proxy.Addr), database, table, "web", nil)
+	feedtest.News(t, writer, victim, feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal})
+}
+
 func TestNewsAfterRestart(t *testing.T) {
 	s := imitate(t)
 	handle := elections(s.addr)(t)

@@ -27,9 +27,10 @@ func News(t *testing.T, writer, victim leaderelection.RaceDecider, trouble Troub
 	ctx, cancel := context.WithCancel(t.Context())
 	heard := make(chan leaderelection.ElectionNumber, 100)
 	ended := make(chan struct{})
+	var log diary
 	go func() {
 		defer close(ended)
-		_ = leaderelection.WatchConfig{Decider: victim, PollInterval: poll}.
+		_ = leaderelection.WatchConfig{Decider: victim, PollInterval: poll, Trace: log.trace()}.
 			Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { heard <- e.ElectionNumber })
 	}()
 	defer func() { <-ended }()
@@ -44,6 +45,7 @@ func News(t *testing.T, writer, victim leaderelection.RaceDecider, trouble Troub
 	hear(number)
 	for range 3 {
 		number++
+		log.begin()
 		trouble.Break()
 		written := make(chan time.Time, 1)
 		go func() {
@@ -54,14 +56,16 @@ func News(t *testing.T, writer, victim leaderelection.RaceDecider, trouble Troub
 		wait(2 * time.Second)
 		trouble.Heal()
 		since := time.Now()
+		log.note("healed")
 		if at := await(t, "the write", written); at.After(since) {
 			since = at
 		}
+		log.note("the write is known to be done")
 		hear(number)
 		late := time.Since(since)
 		t.Logf("the news came %v after there was a way to learn of it", max(0, late).Round(time.Millisecond))
 		if late > poll+slack {
-			t.Errorf("the news came %v late; the poll interval is %v", late, poll)
+			t.Errorf("the news came %v late; the poll interval is %v; what the observer did:%s", late, poll, log.text())
 		}
 		// And then by the feed again.
 		number++
