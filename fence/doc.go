@@ -35,6 +35,9 @@ below do so:
 	fencesql     a condition in a row, or a table of tokens: PostgreSQL, MySQL, SQLite
 	fenceredis   a script
 	fencedynamo  a condition expression
+	fencegcs     object metadata and preconditions: Google Cloud Storage
+	fences3      object metadata and conditional writes: S3
+	fenceazure   blob metadata and conditional writes: Azure
 
 Between a Guard's check and the act that follows there is the same gap again: a
 greater token may be admitted while the earlier request is still at work. Where

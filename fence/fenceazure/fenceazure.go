@@ -1,0 +1,176 @@
+/*
+Package fenceazure fences writes to blobs of Azure Storage: the blob's metadata
+holds the token of its last write, and each write is conditional on the very
+version whose token was judged.
+
+	blob := client.ServiceClient().NewContainerClient("orders").NewBlockBlobClient("state.json")
+	err := fenceazure.Put(ctx, blob, token, bytes.NewReader(state), nil)
+	if errors.Is(err, fence.ErrStale) { ... } // another one leads: the blob is as it was
+
+Blobs fence themselves one by one: one that the new leader has not written yet
+takes an old leader's write. Let a new leader write, or call [Admit], for every blob
+that it answers for, before it reads what it will go by.
+
+# What is written where
+
+Metadata of the blob itself: fencingtoken is the token, as fence.Token.String has
+it, and fencingwrite a random text, by which a write whose answer was lost is known
+again. A blob without them, from before there was a fence, takes any token. What is
+there and is no token (fence.ErrMalformed), or one of another election
+(fence.ErrOtherElection), is never overwritten: correct it, or remove it, with
+"az storage blob metadata update", which replaces all of a blob's metadata.
+
+So everything that writes the blob has to do it through the fence. A tool that
+replaces it takes the fence away, and so does one that deletes it: a deposed
+leader's write then makes it anew. Do not delete fenced blobs; write an empty one.
+Lifecycle rules that delete are to leave them out.
+
+# What it rests on
+
+A Put Blob with If-Match happens only if the blob's ETag is the one that was seen,
+and else fails with 412; with If-None-Match: * only if there is none, and else fails
+with 409
+(https://learn.microsoft.com/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations).
+Every write, of metadata too, makes a new ETag, and reads see the last write. A
+refused write leaves the blob as it is. When another write comes between the look
+and the write, both are done again.
+
+The client repeats what failed and may pass, by its own rules. Where it gives up,
+or ctx ends with the answer outstanding, the blob is read once more if ctx allows;
+a write that is found there is reported as done. Any other error leaves open
+whether the blob was written, but for the refusals of the fence: those are certain.
+
+# Permissions and costs
+
+The role Storage Blob Data Contributor, or its data actions
+Microsoft.Storage/storageAccounts/blobServices/containers/blobs/read, /write and,
+to make blobs, /add/action; of a shared access signature r, w and c. A fenced write
+is one "other" operation (the look, Get Blob Properties) and one write; a refused
+one is the look alone.
+*/
+package fenceazure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+
+	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/fence/internal/object"
+)
+
+// Put writes content, from its beginning, to the blob if token is admitted, in one
+// request of up to 5,000 MiB. Options may be nil; they are those of the SDK's
+// Upload (HTTPHeaders, Metadata, a lease's id, ...), but for conditions on the
+// version, which are the fence's.
+//
+// Errors are a *fence.StaleError, fence.ErrNoToken, or wrap fence.ErrMalformed or
+// fence.ErrOtherElection for what the metadata holds: then nothing was written.
+// Or they are what the store says, or content. Put may be called by any number of
+// goroutines at once; of writes under one token one is the last, whichever.
+func Put(ctx context.Context, b *blockblob.Client, token fence.Token, content io.ReadSeeker, options *blockblob.UploadOptions) error {
+	var o blockblob.UploadOptions
+	var access blob.AccessConditions
+	if options != nil {
+		o = *options
+	}
+	if o.AccessConditions != nil {
+		access = *o.AccessConditions
+	}
+	if access.ModifiedAccessConditions != nil {
+		return fmt.Errorf("fenceazure: writing %s: leave ModifiedAccessConditions out: the fence has its own", place(b))
+	}
+	own := plain(o.Metadata)
+	return fenced(b).Put(ctx, token, func(ctx context.Context, seen object.Seen, marks map[string]string) error {
+		if _, err := content.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		o, access := o, access
+		o.AccessConditions, access.ModifiedAccessConditions = &access, only(seen)
+		o.Metadata = pointers(object.With(own, marks))
+		_, err := b.Upload(ctx, streaming.NopCloser(content), &o)
+		return err
+	})
+}
+
+// Admit raises the fence of a blob that there is, and leaves its content as it is:
+// from then on, writes under smaller tokens are refused. It does nothing where the
+// blob has the token already. Lease may be nil; it is for a blob under one of
+// Azure's own leases. Errors are those of Put.
+func Admit(ctx context.Context, b *blockblob.Client, token fence.Token, lease *blob.LeaseAccessConditions) error {
+	return fenced(b).Admit(ctx, token, func(ctx context.Context, seen object.Seen, marks map[string]string) error {
+		_, err := b.SetMetadata(ctx, pointers(object.With(seen.Metadata, marks)), &blob.SetMetadataOptions{
+			AccessConditions: &blob.AccessConditions{LeaseAccessConditions: lease, ModifiedAccessConditions: only(seen)},
+		})
+		return err
+	})
+}
+
+// place is the blob's URL without what gives access to it.
+func place(b *blockblob.Client) string {
+	parts, err := blob.ParseURL(b.URL())
+	if err != nil {
+		return "the blob"
+	}
+	return parts.Scheme + "://" + parts.Host + parts.IPEndpointStyleInfo.AccountName + "/" + parts.ContainerName + "/" + parts.BlobName
+}
+
+func fenced(b *blockblob.Client) object.Object {
+	return object.Object{
+		Package: "fenceazure", Place: place(b), Refused: refused,
+		Look: func(ctx context.Context) (object.Seen, error) {
+			p, err := b.GetProperties(ctx, nil)
+			if bloberror.HasCode(err, bloberror.BlobNotFound) {
+				return object.Seen{}, nil
+			}
+			if err != nil {
+				return object.Seen{}, err
+			}
+			if p.ETag == nil || *p.ETag == "" {
+				return object.Seen{}, errors.New("the answer has no ETag: it is not from a blob service")
+			}
+			return object.Seen{Exists: true, ETag: string(*p.ETag), Metadata: plain(p.Metadata)}, nil
+		},
+	}
+}
+
+// only is the condition that the blob is as it was seen.
+func only(seen object.Seen) *blob.ModifiedAccessConditions {
+	etag := azcore.ETag(seen.ETag)
+	if !seen.Exists {
+		etag = azcore.ETagAny
+		return &blob.ModifiedAccessConditions{IfNoneMatch: &etag}
+	}
+	return &blob.ModifiedAccessConditions{IfMatch: &etag}
+}
+
+// refused says whether the blob is not as it was seen: 412, 409 where it was made
+// since, or Admit's blob is gone.
+func refused(err error) bool {
+	return bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobAlreadyExists, bloberror.BlobNotFound)
+}
+
+func plain(metadata map[string]*string) map[string]string {
+	m := make(map[string]string, len(metadata))
+	for k, v := range metadata {
+		if v != nil {
+			m[k] = *v
+		}
+	}
+	return m
+}
+
+func pointers(metadata map[string]string) map[string]*string {
+	m := make(map[string]*string, len(metadata))
+	for k, v := range metadata {
+		m[k] = &v
+	}
+	return m
+}

@@ -1,0 +1,261 @@
+/*
+Package fences3 fences writes to objects of S3: the object's metadata holds the
+token of its last write, and each write is conditional on the very version whose
+token was judged.
+
+	state := fmt.Appendf(nil, `{"writer":%q,"open":17}`, token)
+	err := fences3.Put(ctx, client, token, &s3.PutObjectInput{
+		Bucket: &bucket, Key: &key, Body: bytes.NewReader(state),
+	}, nil)
+	if errors.Is(err, fence.ErrStale) { ... } // another one leads: the object is as it was
+
+Objects fence themselves one by one: one that the new leader has not written yet
+takes an old leader's write. Let a new leader write every object that it answers for,
+before it reads what it will go by.
+
+# The content carries the token
+
+S3 knows an object's version by its ETag, and that is a hash of the content alone:
+"The ETag reflects changes only to the contents of an object, not its metadata"
+(https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html). A new leader that
+writes just what had been there before gives the object its old ETag back, and the
+conditional write of a deposed leader, who saw it under that ETag, passes. So the
+contents of different reigns must differ, and the sure way to that is that they
+carry the token: the number of a reign is not known before it begins. [Put] refuses
+a content that does not have fence.Token.String somewhere in its bytes. There is a
+place for it in most forms: a field of JSON, XML or Protobuf, a comment of YAML,
+gzip or ZIP, the metadata of Parquet. For buckets whose ETags are no hashes there is
+[Options.UniqueETags].
+
+# What is written where
+
+Metadata of the object itself: x-amz-meta-fencingtoken is the token, and
+x-amz-meta-fencingwrite a random text, by which a write whose answer was lost is
+known again. An object without them, from before there was a fence, takes any
+token. What is there and is no token (fence.ErrMalformed), or one of another
+election (fence.ErrOtherElection), is never overwritten: correct it, or remove it,
+by copying the object onto itself with other metadata.
+
+So everything that writes the object has to do it through the fence. A tool that
+replaces it takes the fence away, and so does one that deletes it: a deposed
+leader's write then makes it anew. Do not delete fenced objects; write an empty
+state. Lifecycle rules that expire current versions are to leave them out.
+
+# What it rests on
+
+A PutObject with If-Match happens only if the object has the ETag that was seen, and
+else fails with 412, or 404 where it was deleted; with If-None-Match: * only if there
+is none; 409 says that another request was under way
+(https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html).
+Reads see what was written before. A refused write leaves the object as it is. When
+another write comes between the look and the write, both are done again. A server
+that only looks like S3 and ignores the conditions lets everything pass: see
+VerifyConditionalWrites of deciders/s3.
+
+The client repeats what failed and may pass, by its own rules. Where it gives up,
+or ctx ends with the answer outstanding, the object is read once more if ctx allows;
+a write that is found there is reported as done. Any other error leaves open
+whether the object was written, but for the refusals of the fence: those are
+certain.
+
+# Permissions and costs
+
+s3:GetObject and s3:PutObject on the object, and s3:ListBucket on the bucket:
+without it S3 says 403 instead of 404 of an object that is not there yet. A fenced
+write is a HeadObject (priced as a GET) and a PutObject; a refused one is a
+HeadObject alone.
+*/
+package fences3
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+
+	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/fence/internal/object"
+)
+
+// Client is what Put needs of a *s3.Client of the AWS SDK.
+type Client interface {
+	HeadObject(context.Context, *s3.HeadObjectInput, ...func(*s3.Options)) (*s3.HeadObjectOutput, error)
+	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
+}
+
+var _ Client = (*s3.Client)(nil)
+
+// Options are for [Put]. The zero value is right for most.
+type Options struct {
+	// UniqueETags says that this bucket never gives two contents the same
+	// ETag twice, not even equal ones, as where ETags are random: then the
+	// content need not carry the token. Ordinary buckets are not of that kind.
+	// Objects under SSE-KMS or SSE-C and those of directory buckets have ETags
+	// that are not the MD5 of their content, which Amazon documents, but not
+	// that none repeats: ask, or try. Put returns an error after a write whose
+	// ETag proves to be the content's MD5.
+	UniqueETags bool
+}
+
+// Put writes in.Body, from its beginning, to the object if token is admitted. The
+// Body must be an io.ReadSeeker, since it is sent again where another write came
+// between, and carry the token, see Options and above. All else of in is the
+// caller's, but for IfMatch and IfNoneMatch, which are the fence's; in is not
+// changed. Options may be nil.
+//
+// Errors are a *fence.StaleError, fence.ErrNoToken, or wrap fence.ErrMalformed or
+// fence.ErrOtherElection for what the metadata holds, or say what is wrong with in:
+// then nothing was written. Or they are what the store says, or the Body. Put may
+// be called by any number of goroutines at once; of writes under one token one is
+// the last, whichever.
+func Put(ctx context.Context, client Client, token fence.Token, in *s3.PutObjectInput, options *Options) error {
+	var o Options
+	if options != nil {
+		o = *options
+	}
+	at := place(in)
+	body, err := check(in, token, o)
+	if err != nil {
+		return fmt.Errorf("fences3: writing %s under %v: %w", at, token, err)
+	}
+	var hashed error
+	err = fenced(client, in, at).Put(ctx, token, func(ctx context.Context, seen object.Seen, marks map[string]string) error {
+		if _, err := body.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		put := *in
+		put.Metadata = object.With(in.Metadata, marks)
+		if seen.Exists {
+			put.IfMatch = &seen.ETag
+		} else {
+			put.IfNoneMatch = aws.String("*")
+		}
+		out, err := client.PutObject(ctx, &put)
+		if err == nil && o.UniqueETags {
+			hashed = isHash(out, body)
+		}
+		return err
+	})
+	if err == nil && hashed != nil {
+		err = fmt.Errorf("fences3: %s was written under %v, and %w", at, token, hashed)
+	}
+	return err
+}
+
+// check says what is wrong with in, before anything is sent.
+func check(in *s3.PutObjectInput, token fence.Token, o Options) (io.ReadSeeker, error) {
+	if err := token.Check(token.Election); err != nil {
+		return nil, err
+	}
+	body, ok := in.Body.(io.ReadSeeker)
+	switch {
+	case in.IfMatch != nil || in.IfNoneMatch != nil:
+		return nil, errors.New("leave IfMatch and IfNoneMatch out: the fence has its own")
+	case !ok:
+		return nil, fmt.Errorf("the Body is a %T: use an io.ReadSeeker, such as a bytes.Reader or a file", in.Body)
+	case o.UniqueETags:
+		return body, nil
+	}
+	if _, err := body.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	found, err := contains(body, []byte(token.String()))
+	if err == nil && !found {
+		err = fmt.Errorf("the Body does not carry the token: put %q somewhere into it, since S3 tells the writes of different reigns apart by their content alone", token)
+	}
+	return body, err
+}
+
+// contains says whether text is in what r has, without keeping all of it.
+func contains(r io.Reader, text []byte) (bool, error) {
+	buf := make([]byte, 0, 64<<10)
+	for {
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if bytes.Contains(buf, text) {
+			return true, nil
+		}
+		if err == io.EOF {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if keep := len(text) - 1; len(buf) > keep { // it may lie across
+			buf = buf[:copy(buf, buf[len(buf)-keep:])]
+		}
+	}
+}
+
+// isHash is an error where the ETag of what was written is the content's MD5.
+func isHash(out *s3.PutObjectOutput, body io.ReadSeeker) error {
+	if _, err := body.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	h := md5.New()
+	if _, err := io.Copy(h, body); err != nil {
+		return err
+	}
+	if sum := fmt.Sprintf("%x", h.Sum(nil)); strings.Trim(aws.ToString(out.ETag), `"`) == sum {
+		return fmt.Errorf("its ETag %s is the content's MD5: Options.UniqueETags is not for this bucket, whose content must carry the token", sum)
+	}
+	return nil
+}
+
+func place(in *s3.PutObjectInput) string {
+	return fmt.Sprintf("S3 bucket %q, object %q", aws.ToString(in.Bucket), aws.ToString(in.Key))
+}
+
+func fenced(client Client, in *s3.PutObjectInput, at string) object.Object {
+	return object.Object{
+		Package: "fences3", Place: at, Refused: refused,
+		Look: func(ctx context.Context) (object.Seen, error) {
+			out, err := client.HeadObject(ctx, &s3.HeadObjectInput{
+				Bucket: in.Bucket, Key: in.Key, ExpectedBucketOwner: in.ExpectedBucketOwner, RequestPayer: in.RequestPayer,
+				SSECustomerAlgorithm: in.SSECustomerAlgorithm, SSECustomerKey: in.SSECustomerKey, SSECustomerKeyMD5: in.SSECustomerKeyMD5,
+			})
+			// Also where there is no such bucket: then the write says so.
+			if code, status := parse(err); status == http.StatusNotFound && (code == "NotFound" || code == "NoSuchKey") {
+				return object.Seen{}, nil
+			}
+			if err != nil {
+				return object.Seen{}, err
+			}
+			etag := strings.TrimPrefix(aws.ToString(out.ETag), "W/") // which proxies that compress add
+			if etag == "" {
+				return object.Seen{}, errors.New("the answer has no ETag: it is not from an S3 server, or from one that cannot fence")
+			}
+			return object.Seen{Exists: true, ETag: etag, Metadata: out.Metadata}, nil
+		},
+	}
+}
+
+// refused says whether the object is not as it was seen.
+func refused(err error) bool {
+	switch code, status := parse(err); code {
+	case "NoSuchKey", "ConditionalRequestConflict", "OperationAborted": // it was deleted; another request was under way
+		return true
+	default:
+		return status == http.StatusPreconditionFailed
+	}
+}
+
+// parse returns the code and the HTTP status of an error that the server sent.
+func parse(err error) (code string, status int) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		code = api.ErrorCode()
+	}
+	if answer, ok := errors.AsType[*awshttp.ResponseError](err); ok {
+		status = answer.HTTPStatusCode()
+	}
+	return code, status
+}

@@ -1,0 +1,186 @@
+// Package object is what the fences on objects have in common: a look at the
+// object, whose metadata holds the greatest token that it was written under, and a
+// write that is conditional on the very version that was seen.
+package object
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/fence"
+)
+
+// The names of the metadata. Letters only: Azure takes no hyphens, and some
+// proxies in front of S3 servers drop headers with underscores.
+const (
+	// TokenName is that of the token of the last write.
+	TokenName = "fencingtoken"
+	// WriteName is that of a random text, by which a write whose answer was
+	// lost is known again.
+	WriteName = "fencingwrite"
+)
+
+// Seen is an object as a look found it.
+type Seen struct {
+	Exists bool
+	// Generation and Metageneration are the version on GCS, ETag elsewhere.
+	Generation, Metageneration int64
+	ETag                       string
+	Metadata                   map[string]string
+}
+
+// Object is one object of a store.
+type Object struct {
+	// Package and Place are for errors.
+	Package, Place string
+	// Look asks for the version and the metadata. No object is no error.
+	Look func(ctx context.Context) (Seen, error)
+	// Refused says whether an error of a write is the refusal of its condition.
+	Refused func(error) bool
+}
+
+// Write writes on condition that the object is still as seen, with metadata that
+// has at least marks.
+type Write func(ctx context.Context, seen Seen, marks map[string]string) error
+
+// tries is how often a write looks again because another one came between: as
+// many concurrent writers of one reign finish all the same.
+const tries = 16
+
+// Put writes under a token. It returns a *fence.StaleError, fence.ErrNoToken,
+// errors that wrap fence.ErrMalformed or fence.ErrOtherElection for what the
+// object holds, or what the store says.
+func (o Object) Put(ctx context.Context, token fence.Token, write Write) error {
+	return o.do(ctx, "writing", token, func(Seen) (bool, error) { return false, nil }, write)
+}
+
+// Admit raises the fence of an object that there is, and leaves its content alone.
+// Its errors are those of Put.
+func (o Object) Admit(ctx context.Context, token fence.Token, write Write) error {
+	raised := func(s Seen) (bool, error) {
+		if !s.Exists {
+			return false, errors.New("there is no such object: the first write makes it, and its fence")
+		}
+		n, err := s.number(token.Election)
+		return n == token.Number, err
+	}
+	return o.do(ctx, "raising the fence of", token, raised, write)
+}
+
+func (o Object) do(ctx context.Context, doing string, token fence.Token, done func(Seen) (bool, error), write Write) error {
+	failed := func(err error) error {
+		return fmt.Errorf("%s: %s %s under %v: %w", o.Package, doing, o.Place, token, err)
+	}
+	if err := token.Check(token.Election); err != nil {
+		return failed(err)
+	}
+	id := rand.Text()
+	var refused error
+	for range tries {
+		seen, err := o.Look(ctx)
+		if err != nil {
+			return failed(err)
+		}
+		if seen.mark(WriteName) == id {
+			return nil // a retry of the client's met its own write, and was refused
+		}
+		if err := seen.admits(token); err != nil {
+			return failed(err)
+		}
+		if ok, err := done(seen); ok || err != nil {
+			if err != nil {
+				err = failed(err)
+			}
+			return err
+		}
+		switch refused = write(ctx, seen, seen.marks(token, id)); {
+		case refused == nil:
+			return nil
+		case !o.Refused(refused):
+			if err := o.readBack(ctx, token, id, refused); err != nil {
+				return failed(err)
+			}
+			return nil
+		}
+	}
+	return failed(fmt.Errorf("others keep writing in between: after %d tries: %w", tries, refused))
+}
+
+// readBack finds out what became of a write that failed otherwise than by its
+// condition: it may have landed, and its answer been lost. It returns nil where
+// it did land.
+func (o Object) readBack(ctx context.Context, token fence.Token, id string, failure error) error {
+	if ctx.Err() != nil {
+		return failure
+	}
+	switch seen, err := o.Look(ctx); {
+	case err != nil:
+		return failure
+	case seen.mark(WriteName) == id:
+		return nil
+	default:
+		if stale := seen.admits(token); stale != nil {
+			return fmt.Errorf("%w (%w)", stale, failure)
+		}
+	}
+	return failure
+}
+
+// mark returns a value of the metadata. Azure and some proxies change the case of
+// names.
+func (s Seen) mark(name string) string {
+	for k, v := range s.Metadata {
+		if strings.EqualFold(k, name) {
+			return v
+		}
+	}
+	return ""
+}
+
+// number is that of the token in the metadata, or NoElections where there is none.
+func (s Seen) number(election string) (leaderelection.ElectionNumber, error) {
+	text := s.mark(TokenName)
+	if text == "" {
+		return leaderelection.NoElections, nil
+	}
+	t, err := fence.ParseToken(text)
+	if err == nil {
+		err = t.Check(election)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("its metadata %s: %w: nothing was written; correct the metadata, or remove it", TokenName, err)
+	}
+	return t.Number, nil
+}
+
+// admits returns nil where token may write.
+func (s Seen) admits(token fence.Token) error {
+	n, err := s.number(token.Election)
+	if err == nil && token.Number < n {
+		err = &fence.StaleError{Token: token, Greatest: n}
+	}
+	return err
+}
+
+// marks are the metadata of a write under token, for With.
+func (s Seen) marks(token fence.Token, id string) map[string]string {
+	return map[string]string{TokenName: token.String(), WriteName: id}
+}
+
+// With returns metadata with marks in place of what it has under their names,
+// and leaves metadata itself as it is.
+func With(metadata, marks map[string]string) map[string]string {
+	m := make(map[string]string, len(metadata)+len(marks))
+	for k, v := range metadata {
+		if _, ok := marks[strings.ToLower(k)]; !ok {
+			m[k] = v
+		}
+	}
+	maps.Copy(m, marks)
+	return m
+}
