@@ -34,8 +34,9 @@
 //     however many they are.
 //   - A storm of them: a feed answers four at once, and after that reads once in a
 //     MinInterval.
-//   - No more hints, since the source has failed or ended: the feed fails with it, and
-//     candidates poll, and open it again after a pause, as with any feed.
+//   - No more hints, since the source has failed or ended: the feed fails with it, so
+//     that the failure is logged and traced, and candidates open another. That one
+//     polls, and tries the source again after a pause of 1 s to 1 min.
 //
 // # Two intervals for polls
 //
@@ -107,7 +108,7 @@ const DefaultMinInterval = time.Second
 // called by several goroutines at once.
 type Decider struct {
 	decider leaderelection.RaceDecider
-	hints   Hints
+	source  source
 	opts    Options
 	tell    announcer
 }
@@ -129,7 +130,7 @@ func (o Options) New(decider leaderelection.RaceDecider, hints Hints) *Decider {
 	if o.MinInterval <= 0 {
 		o.MinInterval = DefaultMinInterval
 	}
-	return &Decider{decider: decider, hints: hints, opts: o, tell: announcer{announce: o.Announce}}
+	return &Decider{decider: decider, source: source{hints: hints}, opts: o, tell: announcer{announce: o.Announce}}
 }
 
 // ReadCurrent implements leaderelection.RaceDecider.
@@ -157,7 +158,7 @@ func (d *Decider) check() error {
 	switch {
 	case d.decider == nil:
 		return fmt.Errorf("leaderelection/hinted: the decider given to New is nil: %w", leaderelection.ErrPermanent)
-	case d.hints == nil:
+	case d.source.hints == nil:
 		return fmt.Errorf("leaderelection/hinted: the hints given to New are nil: leave out the package where there are none: %w", leaderelection.ErrPermanent)
 	}
 	return nil

@@ -14,8 +14,6 @@ const (
 	// burst is how many hints are answered at once after a quiet time: those of a
 	// release and of the acquisition that follows, and some to spare.
 	burst = 4
-	// stopTime is how long the end of a feed waits for its Hints to return.
-	stopTime = time.Second
 	// shortest and longest are the bounds of a poll interval that follows from
 	// a record.
 	shortest, longest = 10 * time.Millisecond, 30 * time.Minute
@@ -40,7 +38,7 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 	if err := d.check(); err != nil {
 		return err
 	}
-	l := listen(ctx, d.hints)
+	l := listen(ctx, &d.source)
 	defer l.stop()
 	p := pace{every: d.opts.MinInterval}
 	var last leaderelection.RaceEntry // without what belongs to the consumer
@@ -89,82 +87,4 @@ func (d *Decider) read(ctx context.Context, interval time.Duration) (*leaderelec
 		return nil, fmt.Errorf("leaderelection/hinted: no answer within %v: %w", limit, err)
 	}
 	return e, err
-}
-
-// listener runs Hints.
-type listener struct {
-	hint  chan struct{} // full: there was one since the last read began
-	ended chan error
-	stop  func()
-}
-
-func listen(ctx context.Context, hints Hints) *listener {
-	ctx, cancel := context.WithCancel(ctx)
-	l := &listener{hint: make(chan struct{}, 1), ended: make(chan error, 1)}
-	returned := make(chan struct{})
-	go func() {
-		defer close(returned)
-		l.ended <- hints(ctx, func() {
-			select {
-			case l.hint <- struct{}{}:
-			default:
-			}
-		})
-	}()
-	l.stop = func() {
-		cancel()
-		timeout := time.NewTimer(stopTime)
-		defer timeout.Stop()
-		select {
-		case <-returned:
-		case <-timeout.C:
-		}
-	}
-	return l
-}
-
-// wait returns nil when it is time to read: when poll has come, or there is a hint and
-// the pace allows for it.
-func (l *listener) wait(ctx context.Context, p *pace, poll time.Time) error {
-	timer := time.NewTimer(time.Until(poll))
-	defer timer.Stop()
-	hint := l.hint
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case err := <-l.ended:
-			if err == nil {
-				err = errors.New("it returned before its ctx ended")
-			}
-			return fmt.Errorf("leaderelection/hinted: the source of hints: %w", err)
-		case <-hint:
-			now := time.Now()
-			if at := p.take(now); at.Before(poll) {
-				timer.Reset(at.Sub(now))
-			}
-			hint = nil
-		case <-timer.C:
-			select { // what came until now is answered by the read that begins
-			case <-l.hint:
-			default:
-			}
-			return nil
-		}
-	}
-}
-
-// pace allows for a burst of reads, and after that for one in each time every.
-type pace struct {
-	every time.Duration
-	even  time.Time // when all that has been taken is made good
-}
-
-// take returns when the next read may begin, which may have been, and counts it.
-func (p *pace) take(now time.Time) time.Time {
-	if p.even.Before(now) {
-		p.even = now
-	}
-	p.even = p.even.Add(p.every)
-	return p.even.Add(-burst * p.every)
 }
