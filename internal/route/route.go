@@ -64,13 +64,23 @@ func (t *Table) News(e leaderelection.RaceEntry) {
 	if e.ElectionNumber == leaderelection.NoElections || e.Compare(&old.Entry) <= 0 {
 		return
 	}
-	next := &State{Entry: *e.Clone(), table: t, gone: e.TermExpiry.Add(t.skew), changed: make(chan struct{})}
+	next := &State{Entry: *e.Clone(), table: t, gone: t.goneAt(&e), changed: make(chan struct{})}
 	next.Entry.Token = nil
 	if !e.Vacant() {
 		next.Addresses, next.Fault = addresses(&next.Entry)
 	}
 	t.state.Store(next)
 	close(old.changed)
+}
+
+// goneAt is when the term of e is over for sure, by the table's clock. The expiry
+// of a candidate whose clock means nothing here tells nothing: its term is counted
+// from now, when it is seen.
+func (t *Table) goneAt(e *leaderelection.RaceEntry) time.Time {
+	if e.Unsynchronized {
+		return t.clock.Now().Round(0).Add(e.TermLength + max(t.skew, e.TermLength/100))
+	}
+	return e.TermExpiry.Add(t.skew)
 }
 
 // Known says whether anything has been learned.
