@@ -1,0 +1,286 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+)
+
+// DB is what a Decider needs of pgx: a *pgxpool.Pool has it. A single *pgx.Conn has
+// it, too, and will not do, since it serves one goroutine at a time.
+type DB interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Options adjusts a Decider. The zero value is right for a table that is there and a
+// pool of direct connections to the primary.
+type Options struct {
+	// CreateTable makes the table, as Schema prints it, where it is missing.
+	CreateTable bool
+	// Listen opens the connection that the feed listens on, and which the feed
+	// closes. It must lead to the primary, and not through a transaction pooler.
+	// Nil: one is opened as the pool's configuration says, beside the pool.
+	Listen func(ctx context.Context) (*pgx.Conn, error)
+	// NoListen is for where the server can be reached through a transaction
+	// pooler only: the feed stays silent, and candidates and observers poll.
+	// Without it the feed finds out by itself, and says so once.
+	NoListen bool
+	// FeedSilence is how long the feed bears to hear nothing before it reads the
+	// row, to see whether the server is there. A leader is heard of each half
+	// term, so more than that reads only where nobody leads. Zero: 30 s.
+	FeedSilence time.Duration
+}
+
+// DefaultFeedSilence is what a FeedSilence of zero means.
+const DefaultFeedSilence = 30 * time.Second
+
+// Decider is one handle on an election in PostgreSQL. It is a
+// leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods may be
+// called by several goroutines at once.
+type Decider struct {
+	db       DB
+	table    string // as given
+	quoted   string // as SQL takes it
+	election string
+	opts     Options
+	mode     pgx.QueryExecMode
+	bad      error // what is wrong with the names
+	close    func()
+	found    atomic.Pointer[place]
+	deaf     atomic.Int64 // until when there is no use in listening, in Unix seconds
+
+	readSQL, updateSQL, insertSQL string
+}
+
+var (
+	_ leaderelection.RaceDecider = (*Decider)(nil)
+	_ leaderelection.ChangeFeed  = (*Decider)(nil)
+	_ DB                         = (*pgxpool.Pool)(nil)
+)
+
+// NewDecider returns a handle on the election of that name in a table, whose name
+// may have its schema's before it ("ops.elections"); names are taken as they are, in
+// upper and lower case. The pool stays the caller's: it must be kept open while the
+// Decider is in use, and may serve others. Options may be nil. It does no I/O.
+func NewDecider(db DB, table, election string, opts *Options) *Decider {
+	d := &Decider{db: db, table: table, quoted: quoted(table), election: election, mode: pgx.QueryExecModeExec}
+	if opts != nil {
+		d.opts = *opts
+	}
+	if d.opts.FeedSilence <= 0 {
+		d.opts.FeedSilence = DefaultFeedSilence
+	}
+	if p, ok := db.(pool); ok && p.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
+		d.mode = pgx.QueryExecModeSimpleProtocol // some poolers know no other
+	}
+	parts := strings.Split(table, ".")
+	for _, p := range parts {
+		if p == "" || len(p) > 63 || len(parts) > 2 || strings.ContainsRune(p, 0) {
+			d.bad = errors.New("the table's name must be one or two names with a point between, each of 1 to 63 bytes")
+		}
+	}
+	if election == "" || len(election) > 1000 || strings.ContainsRune(election, 0) {
+		d.bad = errors.Join(d.bad, errors.New("the election's name must have 1 to 1000 bytes, none of them zero"))
+	}
+	d.statements()
+	return d
+}
+
+// statements makes the SQL. A time is in microseconds since 1970: the same in all
+// time zones and date styles. The answer to a write is its time, or, where nothing
+// was written, the row in its way.
+func (d *Decider) statements() {
+	micros := func(column string) string { return "(extract(epoch from " + column + ") * 1000000)::int8" }
+	d.readSQL = fmt.Sprintf(`SELECT version, channel, %s, record::text FROM %s WHERE election = $1::text`, micros("written"), d.quoted)
+
+	// An asynchronous commit, if that is the session's default, would answer
+	// before the write is safe.
+	const safe = `CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END`
+	answer := fmt.Sprintf(`
+SELECT true, $2::text, %s, '' FROM done, told
+UNION ALL
+SELECT false, version, %s, record::text FROM %s WHERE election = $1::text AND NOT EXISTS (SELECT FROM done)`,
+		micros("done.written"), micros("written"), d.quoted)
+
+	d.updateSQL = fmt.Sprintf(`
+WITH done AS (
+	UPDATE %s SET version = $2::text, written = clock_timestamp(), record = $3::json
+	WHERE election = $1::text AND version = $4::text
+	RETURNING written, channel
+), told AS (
+	SELECT pg_catalog.pg_notify(channel, %s || ' ' || $5::text), %s FROM done
+)`, d.quoted, micros("written"), safe) + answer
+
+	d.insertSQL = fmt.Sprintf(`
+WITH done AS (
+	INSERT INTO %s (election, version, written, record, channel)
+	VALUES ($1::text, $2::text, clock_timestamp(), $3::json, $4::text)
+	ON CONFLICT (election) DO NOTHING
+	RETURNING written
+), told AS (
+	SELECT pg_catalog.pg_notify($5::text, ''), %s FROM done
+)`, d.quoted, safe) + answer
+}
+
+// Close closes the pool that Open has made. The pool given to NewDecider is the
+// caller's to close.
+func (d *Decider) Close() error {
+	if d.close != nil {
+		d.close()
+	}
+	return nil
+}
+
+// token is a version of the row. An empty one says that there is no row.
+type token struct {
+	version string
+	micros  int64
+}
+
+// CommitTS is when the row was written, by the server's clock.
+func (t token) CommitTS() time.Time {
+	if t.version == "" {
+		return time.Time{}
+	}
+	return time.UnixMicro(t.micros).UTC()
+}
+
+// ReadCurrent implements leaderelection.RaceDecider. It is as fresh as the server
+// that the pool is connected to.
+func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	err := d.ready(ctx)
+	var e *leaderelection.RaceEntry
+	if err == nil {
+		e, _, err = d.read(ctx, d.db)
+	}
+	if err != nil {
+		return nil, d.failed(ctx, "reading", err)
+	}
+	return e, nil
+}
+
+// read returns the row, and the channel of its notifications. Where there is no row
+// that is empty.
+func (d *Decider) read(ctx context.Context, db DB) (e *leaderelection.RaceEntry, channel string, err error) {
+	var t token
+	var text string
+	err = db.QueryRow(ctx, d.readSQL, d.mode, d.election).Scan(&t.version, &channel, &t.micros, &text)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return &leaderelection.RaceEntry{Token: token{}}, "", nil
+	} else if err != nil {
+		return nil, "", err
+	}
+	e, err = d.entry(t, text)
+	return e, channel, err
+}
+
+func (d *Decider) entry(t token, text string) (*leaderelection.RaceEntry, error) {
+	e, err := record.Unmarshal(d.place(), []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	e.Token = t
+	return e, nil
+}
+
+// ready returns nil where the names and the table are as they must be.
+func (d *Decider) ready(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d.bad != nil {
+		return permanent("%w", d.bad)
+	}
+	_, err := d.find(ctx)
+	return err
+}
+
+// WriteEntry implements leaderelection.RaceDecider, in one statement. A refusal is a
+// leaderelection.LostRaceError, mostly with the current record.
+func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	t, err := d.write(ctx, entry)
+	if err != nil {
+		return nil, d.failed(ctx, "writing", err)
+	}
+	return t, nil
+}
+
+func (d *Decider) write(ctx context.Context, entry *leaderelection.RaceEntry) (token, error) {
+	if err := d.ready(ctx); err != nil {
+		return token{}, err
+	}
+	data, err := record.Marshal(entry)
+	if err != nil {
+		return token{}, err
+	}
+	var was token
+	if entry.Token != nil {
+		t, ours := entry.Token.(token)
+		if !ours {
+			return token{}, permanent("the Token is a %T, of another kind of store", entry.Token)
+		}
+		was = t
+	}
+	// Never the same twice, also when the row was deleted and made again.
+	version := rand.Text()
+	sql, more := d.updateSQL, [2]string{was.version, payload(version, data)}
+	if was.version == "" {
+		sql, more = d.insertSQL, [2]string{newChannel(), d.found.Load().hello(d.election)}
+	}
+	var written bool
+	var now token
+	var text string
+	err = d.db.QueryRow(ctx, sql, d.mode, d.election, version, string(data), more[0], more[1]).
+		Scan(&written, &now.version, &now.micros, &text)
+	switch {
+	case err == nil && written:
+		return now, nil
+	case err == nil, errors.Is(err, pgx.ErrNoRows):
+		return token{}, d.lost(was, now, text)
+	case code(err) == serializationFailure:
+		return token{}, d.serialized(ctx, was, err)
+	}
+	return token{}, err
+}
+
+// lost is the refusal of a write. The row beside it is as it was when the statement
+// began: where that is still the version that the write was for, or none for one
+// that waited while another made it, nothing is known of the one that won.
+func (d *Decider) lost(was, now token, text string) error {
+	lost := &leaderelection.LostRaceError{Place: d.place()}
+	switch {
+	case now.version == "" && was.version != "":
+		lost.Current = &leaderelection.RaceEntry{Token: token{}}
+	case now.version != "" && now.version != was.version:
+		lost.Current, _ = d.entry(now, text) // one that cannot be read is ReadCurrent's to report
+	}
+	return lost
+}
+
+// serialized explains a write that PostgreSQL refused for the sake of an isolation
+// level above READ COMMITTED: as a rule it has lost the race, and otherwise, where
+// PostgreSQL suspected a conflict that was none, it can be tried again.
+func (d *Decider) serialized(ctx context.Context, was token, refusal error) error {
+	e, _, err := d.read(ctx, d.db)
+	if err != nil || e.Token == (token{version: was.version, micros: was.micros}) {
+		return refusal
+	}
+	return &leaderelection.LostRaceError{Place: d.place(), Current: e, Err: refusal}
+}
+
+// place is where the record is, for errors.
+func (d *Decider) place() string {
+	return fmt.Sprintf("postgres table %s, election %q", d.quoted, d.election)
+}

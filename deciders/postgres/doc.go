@@ -1,0 +1,102 @@
+// Package postgres keeps an election in PostgreSQL, as one row of a table. One
+// conditional statement decides who leads and notifies the others: candidates and
+// observers learn of every change within about a millisecond.
+//
+//	pool, err := pgxpool.New(ctx, "postgres://app@db/app")
+//	...
+//	decider := postgres.NewDecider(pool, "leaderelection", "web", &postgres.Options{CreateTable: true})
+//
+// # What is written where
+//
+// One row a table and election: its name, a version that is never the same twice
+// (also when the row was deleted and made again, or a backup put back), the time of
+// the write, the record, and the channel of its notifications. The record's column
+// is json, which keeps it byte for byte, and not jsonb, which writes it anew; psql
+// shows it and takes it apart:
+//
+//	select election, written, record->>'leader_id' from leaderelection;
+//
+// Schema prints the table for those who migrate by hand; Options.CreateTable makes
+// it where it is missing. A row changes in place about 515 times an hour: autovacuum
+// deals with that, and the table's fillfactor lets it. Nothing ever deletes a row; an
+// operator who does makes the election empty, and numbers begin at 1 again.
+//
+// # Permissions
+//
+//	grant select, insert, update on leaderelection to candidate;
+//	grant select on leaderelection to observer;
+//
+// With Options.CreateTable also CREATE on the schema, while the table is missing.
+//
+// LISTEN and NOTIFY need no permission at all: "notifications are visible to all
+// users" of a database (https://www.postgresql.org/docs/current/sql-notify.html).
+// So a row's notifications go to a channel with a name that cannot be guessed, which
+// only those learn who may read the row: others of the database can neither read
+// along nor forge news. They can make followers read in vain.
+//
+// # What PostgreSQL promises
+//
+// An UPDATE that finds its row changed by another waits for that one's end, and looks
+// again at whether its condition still holds
+// (https://www.postgresql.org/docs/current/transaction-iso.html), so of two writes
+// conditional on one version one wins. With a default isolation level above READ
+// COMMITTED the other fails with 40001; it then reads, and has lost the race if
+// there is another version. An answered write is in the write-ahead log on disk
+// (https://www.postgresql.org/docs/current/wal-reliability.html).
+//
+// What can lose one, so that two may lead for up to a term:
+//
+//   - fsync=off, and disks that lie about their caches
+//     (https://www.postgresql.org/docs/current/runtime-config-wal.html);
+//   - a fail-over to a standby that had not received it: replication is asynchronous
+//     unless synchronous_standby_names says otherwise
+//     (https://www.postgresql.org/docs/current/warm-standby.html). So name them, or
+//     let a term pass before the new primary serves; and see to it that the old one
+//     does not serve any longer. A restored backup is the same;
+//   - synchronous_commit=local, or remote_write, before such a fail-over; and a wait
+//     for a standby that somebody cancels, which PostgreSQL answers with a warning
+//     only;
+//   - an UNLOGGED table, which a crash empties
+//     (https://www.postgresql.org/docs/current/sql-createtable.html): it is refused,
+//     when a Decider first looks.
+//
+// With synchronous_commit=off a crash forgets the last moments
+// (https://www.postgresql.org/docs/current/wal-async-commit.html). That does no harm
+// here: a write switches it on for itself.
+//
+// # What it costs
+//
+// An extension is one statement in one round trip, as is a look. Standbys and
+// observers hold one connection each to listen on, beside the pool, and ask nothing
+// while the leader extends its term: the notifications bring the records. A standby
+// without a feed reads 480 times an hour. NOTIFY is done under a lock of the whole
+// server at commit, which matters where thousands a second notify, not here.
+//
+// A pgxpool tries out a connection that was idle for a second before it lends it,
+// which makes two round trips of one; pgxpool.Config.ShouldPing says when. Give
+// pgxpool.Config.ConnConfig.ConnectTimeout some seconds, since it has no bound
+// otherwise, and a connection that is being made counts against MaxConns. Open does
+// both.
+//
+// CommitTS is the server's clock_timestamp(), in microseconds.
+//
+// # How the feed works
+//
+// It listens (LISTEN), and then reads the row once on the same connection, so that
+// nothing falls between. A record longer than what a notification carries (8000
+// bytes) is read instead. After a silence of Options.FeedSilence it reads, too, to
+// see whether the server is there. When the connection breaks, the feed fails,
+// candidates poll, and take it up again. What happens to the row by other means (a
+// DELETE, an UPDATE by hand) is not notified.
+//
+// # Behind a transaction pooler
+//
+// Reads and writes use unnamed statements and no session state, so they work through
+// PgBouncer in transaction mode; for a pooler that knows no extended protocol set
+// pgx.ConnConfig.DefaultQueryExecMode to QueryExecModeSimpleProtocol
+// (default_query_exec_mode=simple_protocol). LISTEN does not work there
+// (https://www.pgbouncer.org/features.html): the notifications go to whoever has the
+// session. The feed finds that out: it notifies itself through the pool, hears
+// nothing within two seconds, and fails once, whereupon candidates poll. Options.Listen gives it a
+// direct connection, and Options.NoListen spares the attempt.
+package postgres
