@@ -89,6 +89,25 @@ pause that doubles, at most four operations a second. A standby on a healthy fee
 store nothing; on a polled store it reads twice a term. Where a feed may have withheld
 something, at TermExpiry + S, a standby reads.
 
+# Clocks
+
+That clocks are within MaxClockSkew is an assumption, and is checked where it can be.
+A store that stamps its versions made the stamp while the write's request was out;
+so where the stamp lies outside of that time by more than S, the candidate's clock is
+proved wrong. Such a candidate does not contest, its acquisition begins no reign, and a
+leader steps down at once, all with [ErrClockSkew]. The same goes for what a clock knows of
+itself, see clocks.Kernel. What the check leaves is the time that the request was
+out: two views can then overlap by no more than that. It takes the store's clock for
+the true one; where it is not, Config.WarnOnClockSkew makes it a warning.
+
+For machines whose clocks cannot be trusted at all there is Config.Unsynchronized.
+Then the view runs on the leader's monotonic clock, and a challenger waits on its own
+until it has not seen the record change for T and an allowance for drift (S, or a hundredth
+of T where that is more). When the challenger sees a change, its write has begun
+already; so by then the leader's view, counted from before the write, is over, unless one of the two clocks
+runs faster than the other by more than the allowances. The record says that it is so,
+and candidates that trust their clocks go by it as well.
+
 # Callbacks
 
 OnElected runs in a goroutine of its own, once for each reign, never while an
@@ -99,7 +118,7 @@ OnElected; its own ctx lives for DrainTimeout. LeaderChanged runs for each new
 reign and each vacancy, one call at a time and in order; a slow one delays only the
 next. Acquire, Wait and Run return after every callback has, and never wait for a
 store call that hangs. context.Cause of the leader's ctx says why it ended: [ErrOusted],
-[ErrExpired], [ErrResigned], [ErrUnhealthy], or the cause of the ctx given to Start.
+[ErrExpired], [ErrResigned], [ErrUnhealthy], [ErrClockSkew], or the cause of the ctx given to Start.
 
 # What is not promised
 
@@ -113,7 +132,8 @@ distributed locking", 2016; Gray and Cheriton, "Leases", SOSP 1989.)
 That there is a leader. While the store is out of reach nobody can be elected, and
 a leader's view ends; between two leaders there is a gap of 2 S at least after a
 crash. Nor that clocks are right: beyond MaxClockSkew the promise is void, but for
-a leader's own clock that is set back, which the monotonic end catches.
+a leader's own clock that is set back, which the monotonic end catches, and for
+what a store's stamps show.
 
 That a store keeps what it acknowledged. Each decider's package says under which
 settings its store may lose a confirmed write; such a loss is two leaders.

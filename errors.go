@@ -37,7 +37,7 @@ var (
 	// ErrUnhealthy: Config.Healthy said so, or did not answer in time.
 	ErrUnhealthy = errors.New("leaderelection: stood down: not healthy")
 	// ErrClockSkew: this machine's clock is proved to be off by more than
-	// MaxClockSkew.
+	// MaxClockSkew. The cause is a *ClockSkewError, which says by how much.
 	ErrClockSkew = errors.New("leaderelection: the clock is off by more than MaxClockSkew")
 )
 

@@ -1,0 +1,302 @@
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// Rule 13: leaving by choice: ctx first, then the callbacks with the lease kept,
+// then the view, then the release.
+func TestRule13DrainsBeforeItReleases(t *testing.T) {
+	for _, how := range []string{"ctx", "Resign", "StepDown", "Transfer", "unhealthy"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				elected, ousting := make(chan struct{}), make(chan struct{})
+				cause := errors.New("enough")
+				var sick atomic.Bool
+				var m *member
+				ctx, cancel := context.WithCancelCause(t.Context())
+				m = join(t, d, "a", func(c *le.Config) {
+					inner := c.OnElected
+					c.DrainTimeout = 10 * time.Minute
+					c.OnElected = func(ctx context.Context, v *le.TimeView) {
+						inner(ctx, v)
+						<-elected
+					}
+					c.OnOusting = func(context.Context) { <-ousting }
+					c.Healthy = func(context.Context) error {
+						if sick.Load() {
+							return errors.New("sick")
+						}
+						return nil
+					}
+				})
+				sleep(time.Second)
+				r := m.reign(t, 0)
+				want := le.ErrResigned
+				switch how {
+				case "ctx":
+					want = context.Canceled
+					m.stop()
+				case "Resign":
+					go m.Resign(ctx)
+				case "StepDown":
+					if err := le.StepDown(t.Context(), d); err != nil {
+						t.Fatal(err)
+					}
+				case "Transfer":
+					if err := le.Transfer(t.Context(), d, "b"); err != nil {
+						t.Fatal(err)
+					}
+				case "unhealthy":
+					want = le.ErrUnhealthy
+					sick.Store(true)
+					sleep(6 * time.Second)
+				}
+				synctest.Wait()
+				if !errors.Is(context.Cause(r.ctx), want) {
+					t.Fatalf("cause %v, want %v", context.Cause(r.ctx), want)
+				}
+				for range 2 {
+					sleep(time.Minute)
+					if m.Status() != le.Draining || !r.view.ValueInFuture() || d.Entry().Vacant() {
+						t.Fatalf("%v, view alive %v, record %+v: want the lease kept", m.Status(), r.view.ValueInFuture(), d.Entry())
+					}
+					select {
+					case <-elected:
+					default:
+						close(elected)
+					}
+				}
+				// OnElected has returned, OnOusting has not: still held. Look at
+				// the view at the very moment of the release.
+				alive := false
+				m.store.Inject(func(op memory.Op) memory.Fault {
+					if op.Kind == memory.Write && op.Entry.Vacant() {
+						alive = r.view.ValueInFuture()
+					}
+					return memory.Fault{}
+				})
+				close(ousting)
+				synctest.Wait()
+				if !d.Entry().Vacant() {
+					t.Fatalf("not released at once: %+v", d.Entry())
+				}
+				if alive || r.view.ValueInFuture() {
+					t.Fatal("the view was alive when the record was released")
+				}
+				cancel(cause)
+			})
+		})
+	}
+}
+
+// Rule 13: callbacks that overrun DrainTimeout: the lease is not extended any
+// more, the view ends truthfully, nothing is released under them.
+func TestRule13DrainTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		release := make(chan struct{})
+		var oustingEnded time.Time
+		a := join(t, d, "a", func(c *le.Config) {
+			inner := c.OnElected
+			c.DrainTimeout = 20 * time.Second
+			c.OnElected = func(ctx context.Context, v *le.TimeView) { inner(ctx, v); <-release }
+			c.OnOusting = func(ctx context.Context) { <-ctx.Done(); oustingEnded = time.Now() }
+		})
+		sleep(time.Second)
+		left := time.Now()
+		a.stop()
+		sleep(20 * time.Second)
+		if got := oustingEnded.Sub(left); got != 20*time.Second {
+			t.Fatalf("OnOusting's ctx ended after %v, want DrainTimeout", got)
+		}
+		view := a.View()
+		if !view.ValueInFuture() {
+			t.Fatal("the lease was not kept for DrainTimeout")
+		}
+		sleep(time.Until(view.Get()) - time.Nanosecond)
+		if !view.ValueInFuture() {
+			t.Fatal("the view ended early")
+		}
+		sleep(time.Nanosecond)
+		if view.ValueInFuture() {
+			t.Fatal("the view was extended past DrainTimeout")
+		}
+		b := join(t, d, "b")
+		sleep(T)
+		b.leads(t)
+		select {
+		case <-a.Done():
+			t.Fatal("stopped while a callback runs")
+		default:
+		}
+		close(release)
+		synctest.Wait()
+		<-a.Done()
+		b.leads(t)
+	})
+}
+
+// Rule 13: a release that cannot be written is given up when the term has run
+// out.
+func TestRule13ReleaseGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		sleep(time.Second)
+		a.store.Inject(memory.LoseRequests())
+		begin := time.Now()
+		end := d.Entry().TermExpiry
+		a.stop()
+		<-a.Done()
+		if time.Now().Before(end.Add(-time.Second)) || time.Now().After(end.Add(time.Second)) {
+			t.Fatalf("gave up after %v, the term ran out after %v", time.Since(begin), end.Sub(begin))
+		}
+	})
+}
+
+// Rule 14: a candidate that stops while its acquisition is in flight awaits it,
+// or reads it back, and releases what it won.
+func TestRule14StopsWithAnAcquisitionInFlight(t *testing.T) {
+	for name, fault := range map[string]memory.Fault{
+		"awaited":         {AnswerDelay: 2 * time.Second},
+		"abandoned":       {AnswerDelay: time.Hour},
+		"read back":       {AnswerDelay: time.Second, Err: memory.ErrLost, Lands: true},
+		"lands late":      {Late: 3 * time.Second, Delay: time.Hour, Err: memory.ErrLost},
+		"lost on its way": {AnswerDelay: time.Second, Err: memory.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a", func(c *le.Config) {
+					c.Decider.(*memory.Decider).Inject(memory.Always(fault).On(memory.Write).Times(1))
+					polled(c)
+				})
+				sleep(100 * time.Millisecond)
+				begin := time.Now()
+				a.stop()
+				<-a.Done()
+				if took := time.Since(begin); took > T/2+time.Second {
+					t.Fatalf("stopping took %v, want at most T/2 and a round trip", took)
+				}
+				sleep(T)
+				if e := d.Entry(); !e.Vacant() {
+					t.Fatalf("left behind: %+v", e)
+				}
+				if a.count() != 0 {
+					t.Fatal("OnElected was called by a campaign that was stopping")
+				}
+			})
+		})
+	}
+}
+
+// Rule 15: whoever resigned, or was asked to step down, sits out one term.
+func TestRule15SitsOutOneTerm(t *testing.T) {
+	for _, how := range []string{"Resign", "StepDown"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a")
+				sleep(time.Second)
+				begin := time.Now()
+				var err error
+				if how == "Resign" {
+					err = a.Resign(t.Context())
+				} else {
+					err = le.StepDown(t.Context(), d)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if !d.Entry().Vacant() {
+					t.Fatalf("not released: %+v", d.Entry())
+				}
+				sleep(T - time.Millisecond)
+				a.follows(t)
+				sleep(2 * time.Millisecond)
+				a.leads(t)
+				near(t, "sitting out", a.reign(t, 1).from.Sub(begin), T, time.Millisecond)
+			})
+		})
+	}
+}
+
+// Rule 15: a candidate that does not lead only sits out.
+func TestRule15ResignWithoutLeading(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		synctest.Wait()
+		b := join(t, d, "b")
+		sleep(time.Second)
+		if err := b.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a.quit()
+		sleep(T - time.Second)
+		b.follows(t)
+		sleep(2 * time.Second)
+		b.leads(t)
+	})
+}
+
+// Rule 16: health is asked before each contest and each extension; late is
+// unhealthy; a sick candidate is asked every PollInterval.
+func TestRule16Health(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		var asked atomic.Int64
+		var answer atomic.Pointer[error]
+		var delay atomic.Int64
+		sick := errors.New("sick")
+		a := join(t, d, "a", func(c *le.Config) {
+			c.PollInterval = 3 * time.Second
+			c.Healthy = func(ctx context.Context) error {
+				asked.Add(1)
+				time.Sleep(time.Duration(delay.Load())) // ignores ctx
+				if err := answer.Load(); err != nil {
+					return *err
+				}
+				return nil
+			}
+		})
+		sleep(20 * time.Second)
+		a.leads(t)
+		if asked.Load() != 3 {
+			t.Fatalf("asked %d times, want once for the contest and twice for extensions", asked.Load())
+		}
+		delay.Store(int64(5 * time.Second)) // longer than T/4
+		sleep(time.Second + T/4 + time.Millisecond)
+		a.follows(t)
+		if !errors.Is(a.reign(t, 0).cause, le.ErrUnhealthy) || !d.Entry().Vacant() {
+			t.Fatalf("cause %v, record %+v after a late answer", a.reign(t, 0).cause, d.Entry())
+		}
+		sleep(time.Minute)
+		a.follows(t)
+		if a.count() != 1 {
+			t.Fatalf("%d reigns: a late answer counted as healthy", a.count())
+		}
+		delay.Store(0)
+		answer.Store(&sick)
+		sleep(10 * time.Second)
+		n := asked.Load()
+		sleep(30 * time.Second)
+		if got := asked.Load() - n; got != 10 {
+			t.Fatalf("asked %d times in 30 s while sick, want every PollInterval", got)
+		}
+		answer.Store(nil)
+		sleep(3 * time.Second)
+		a.leads(t)
+	})
+}
