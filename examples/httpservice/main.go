@@ -142,6 +142,9 @@ func (s *stage) play(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		for len(s.load.firsts) > 0 { // on a busy machine there may have been another reign
+			s.leader = <-s.load.firsts
+		}
 		if err := scene(ctx); err != nil {
 			return err
 		}

@@ -30,10 +30,10 @@ func TestShow(t *testing.T) {
 		t.Errorf("it failed: %v", err)
 	}
 	for _, row := range []string{
-		`(?m)^first election +\w+ +1 +\d+\.\d{3} s +0$`,
-		`(?m)^kill -9 +\w+ -> \w+ +2 +\d+\.\d{3} s +\d$`,
-		`(?m)^hand-over +\w+ -> \w+ +3 +\d+\.\d{3} s +0$`,
-		`(?m)^hand-over +\w+ -> \w+ +4 +\d+\.\d{3} s +0$`,
+		`(?m)^first election +\w+ +\d+ +\d+\.\d{3} s +0$`,
+		`(?m)^kill -9 +\w+ -> \w+ +\d+ +\d+\.\d{3} s +\d$`,
+		`(?m)^hand-over +\w+ -> \w+ +\d+ +\d+\.\d{3} s +0$`,
+		`(?m)^hand-over +\w+ -> \w+ +\d+ +\d+\.\d{3} s +0$`,
 		`(?m)^GET +(\d+) +\d+ +0 +sent again`,
 		`(?m)^POST +(\d+) +\d+ +\d +sent once`,
 		`(?m)^0 requests were answered by a process whose view had ended$`,
