@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -56,6 +57,10 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
+	if a.flaw != nil {
+		fmt.Fprintf(errOut, "leaderelect: a mistake in this program: %v\n", a.flaw)
+		return exitError
+	}
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -85,8 +90,9 @@ type app struct {
 	out, errOut io.Writer
 
 	common  common
-	started bool // the arguments were right: what fails now is no usage error
-	failure int  // the exit code of an error that names none
+	started bool  // the arguments were right: what fails now is no usage error
+	failure int   // the exit code of an error that names none
+	flaw    error // a mistake in how the commands are declared
 }
 
 const about = `leaderelect makes any program a candidate of an election: of all that were
@@ -101,7 +107,7 @@ means, and leaderelect doctor whether store and clock are up to it.
 Every flag can be set in the environment too (--host-port as LEADERELECT_HOST_PORT,
 the URL as LEADERELECT_STORE), and in a file named by --config, as lines of
 "host-port = value" and "store = URL". A flag wins over the environment, and that
-over the file.`
+over the file. Spans of time are written as 500ms, 15s, 2m or 1h30m.`
 
 func (a *app) root() *cobra.Command {
 	forms := ""
@@ -114,23 +120,39 @@ func (a *app) root() *cobra.Command {
 		Long:          fmt.Sprintf(about, forms),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Version:       buildVersion(),
+		Args:          noSuchCommand,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return usage("no command given; leaderelect help lists them")
 		},
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return a.settle(c) },
+		PersistentPreRunE:          func(c *cobra.Command, _ []string) error { return a.settle(c) },
+		SuggestionsMinimumDistance: 2,
 	}
+	root.SetVersionTemplate(versionLine())
 	a.common.flags(root.PersistentFlags())
-	choices(root, "log-format", "text", "json")
-	choices(root, "log-level", "debug", "info", "warn", "error")
+	a.choices(root, "log-format", "text", "json")
+	a.choices(root, "log-level", "debug", "info", "warn", "error")
 	root.AddCommand(a.runCommand(), a.hookCommand(), a.sidecarCommand(), a.planCommand(), a.doctorCommand(), a.manCommand(), a.watchCommand(), a.statusCommand(), a.transferCommand(), a.stepdownCommand(), a.versionCommand())
 	return root
 }
 
+// noSuchCommand wants no arguments: what is none of the commands may be a mistyped
+// one.
+func noSuchCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	s := fmt.Sprintf("there is no command %q", args[0])
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		s += "; did you mean " + strings.Join(near, ", or ") + "?"
+	}
+	return errors.New(s)
+}
+
 // choices completes the values of a flag.
-func choices(c *cobra.Command, flag string, values ...string) {
+func (a *app) choices(c *cobra.Command, flag string, values ...string) {
 	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic("cli: " + err.Error()) // no such flag: a mistake in this program
+		a.flaw = errors.Join(a.flaw, err) // no such flag
 	}
 }
 

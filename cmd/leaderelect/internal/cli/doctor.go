@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/plan"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
@@ -61,13 +62,17 @@ func (a *app) doctor(ctx context.Context, url, scratch string, asJSON bool) erro
 	defer a.signals(cancel, nil)()
 	var unwritten error
 	tell := func(f doctor.Finding) {
-		var err error
-		if asJSON {
-			err = json.NewEncoder(a.out).Encode(f)
-		} else {
-			_, err = fmt.Fprintln(a.out, f.Text())
+		switch {
+		case unwritten != nil:
+			return
+		case asJSON:
+			unwritten = json.NewEncoder(a.out).Encode(f)
+		default:
+			_, unwritten = fmt.Fprintln(a.out, f.Text())
 		}
-		unwritten = errors.Join(unwritten, err)
+		if unwritten != nil {
+			cancel(unwritten) // nobody reads on
+		}
 	}
 	failed := &exit{exitError, nil}
 	begin := time.Now()
@@ -80,7 +85,7 @@ func (a *app) doctor(ctx context.Context, url, scratch string, asJSON bool) erro
 		return failed
 	}
 	defer store.Close(place)
-	tell(doctor.Finding{Check: "opening the store", Verdict: doctor.OK, Detail: fmt.Sprintf("in %v: %s", time.Since(begin).Round(time.Millisecond/10), store.Redacted(url))})
+	tell(doctor.Finding{Check: "opening the store", Verdict: doctor.OK, Detail: fmt.Sprintf("in %s: %s", doctor.Took(time.Since(begin)), store.Redacted(url))})
 	beside, err := store.Open(ctx, scratch, 10*time.Second)
 	if err != nil {
 		tell(doctor.Finding{Check: "opening the scratch record", Verdict: doctor.Fail, Detail: err.Error(), Advice: "name another place by --scratch"})
@@ -99,7 +104,7 @@ func (a *app) doctor(ctx context.Context, url, scratch string, asJSON bool) erro
 
 // examine makes the checks that need the store, and those that do not.
 func (a *app) examine(ctx context.Context, place, scratch leaderelection.RaceDecider, url string, tell func(doctor.Finding)) bool {
-	x := &doctor.Exam{Place: place, Scratch: scratch, Term: a.common.term, Skew: a.common.skew, Tell: tell}
+	x := &doctor.Exam{Place: place, Scratch: scratch, Term: a.common.term, Skew: a.common.skew, Tell: tell, Bound: clocks.KernelClock{}.ErrorBound}
 	kind := plan.Lookup(store.Kind(url))
 	if kind != nil && kind.Fastest > 0 && !strings.Contains(url, "endpoint=") { // an emulator has no limit
 		x.Pause = kind.Fastest + kind.Fastest/10

@@ -9,15 +9,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manCommand prints the manual page, made of the commands themselves:
-//
-//	leaderelect man >leaderelect.1
+// manCommand prints the manual page, made of the commands themselves.
 func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    "man",
-		Short:  "Print the manual page",
-		Hidden: true,
-		Args:   cobra.NoArgs,
+		Use:   "man",
+		Short: "Print the manual page, as roff",
+		Long: `Print this manual page, made of the commands' own help:
+
+    leaderelect man >/usr/local/share/man/man1/leaderelect.1`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			a.begun(exitError)
 			m := &manual{out: a.out}

@@ -44,7 +44,7 @@ together, and their fail-overs closer to the median.`,
 		RunE:    func(*cobra.Command, []string) error { return a.plan(&f, names) },
 	}
 	c.Flags().StringVar(&f.store, "store", "gs", "one of "+strings.Join(names, ", ")+", or a URL")
-	choices(c, "store", names...)
+	a.choices(c, "store", names...)
 	c.Flags().IntVar(&f.Candidates, "candidates", 3, "how many processes contest the election")
 	c.Flags().IntVar(&f.Observers, "observers", 0, "how many only follow it")
 	c.Flags().DurationVar(&f.latency, "latency", 0, "of a store request (default a rule of thumb for the store)")

@@ -28,13 +28,13 @@ type runFlags struct {
 	onFailure, expiryFile           string
 }
 
-func (r *runFlags) flags(c *cobra.Command) {
+func (r *runFlags) flags(a *app, c *cobra.Command) {
 	f := c.Flags()
 	f.DurationVar(&r.grace, "grace", 0, "how long the command may take to end when leadership is being lost, before it is killed; must fit into half a term (default a quarter of the term less the skew, 10s at most)")
 	f.DurationVar(&r.drain, "drain", 0, "how long it may take to end when leadership is given up by choice and the lease is kept meanwhile (default as --grace)")
 	f.DurationVar(&r.delay, "restart-delay", time.Second, "how long to wait before a command that has ended is started again; doubles up to 60 times this, until it runs for 10 times this")
 	f.StringVar(&r.onFailure, "on-failure", string(runner.Restart), "when the command fails: restart it, stepdown (let another lead for a term), or exit with its code")
-	choices(c, "on-failure", string(runner.Restart), string(runner.StepDown), string(runner.Exit))
+	a.choices(c, "on-failure", string(runner.Restart), string(runner.StepDown), string(runner.Exit))
 	f.StringVar(&r.expiryFile, "expiry-file", "", "where to write until when the command may act as leader (default a file of its own)")
 }
 
@@ -101,7 +101,7 @@ the command had ended; 126, 127: the command cannot be started, is not there.`,
 		Args: commandAfterDash(true),
 		RunE: func(c *cobra.Command, args []string) error { return a.runRun(c.Context(), &f, c, args) },
 	}
-	f.flags(c)
+	f.flags(a, c)
 	c.Flags().BoolVar(&f.once, "once", false, "run the command once, release, and exit with its code")
 	c.Flags().DurationVar(&f.wait, "wait", 0, "with --once: give up (exit code 124) when not elected within this time (default: never)")
 	c.Flags().DurationVar(&f.hold, "hold", 0, "with --once: keep the lease this long at least, so that who comes a moment later finds it taken")

@@ -86,11 +86,15 @@ func (c *common) checkTimes() error {
 
 // fromEnvironment sets the flags that were not given and are in the environment.
 func fromEnvironment(cmd *cobra.Command) error {
+	// Within the command of another leaderelect the expiry file is that one's: to
+	// write there, too, would tell its command a wrong time.
+	_, within := os.LookupEnv(envPrefix + "ELECTION")
+	inherited := map[string]bool{envPrefix + "EXPIRY_FILE": within}
 	var fault error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		name := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 		value, there := os.LookupEnv(name)
-		if f.Changed || !there || fault != nil || f.Name == "help" {
+		if f.Changed || !there || fault != nil || f.Name == "help" || f.Name == "version" || inherited[name] {
 			return
 		}
 		if err := cmd.Flags().Set(f.Name, value); err != nil {
@@ -135,13 +139,13 @@ func (a *app) fromFile(cmd *cobra.Command, path string) error {
 }
 
 func (a *app) setFromFile(cmd *cobra.Command, name, value string) error {
-	if name == "store" {
+	f := cmd.Flags().Lookup(name)
+	if name == "store" && f == nil { // an argument, for all commands but plan
 		if a.common.store == "" {
 			a.common.store = value
 		}
 		return nil
 	}
-	f := cmd.Flags().Lookup(name)
 	switch {
 	case name == "config" || name == "help" || name == "version":
 		return fmt.Errorf("%s cannot be set in a file", name)

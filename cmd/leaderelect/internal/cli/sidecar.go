@@ -53,7 +53,7 @@ leaderelect run.`,
 		Args: commandAfterDash(false),
 		RunE: func(c *cobra.Command, args []string) error { return a.sidecar(c.Context(), &f, c, args) },
 	}
-	f.flags(c)
+	f.flags(a, c)
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:4040", "where to serve HTTP; port 0 takes a free one")
 	c.Flags().BoolVar(&f.observe, "observe", false, "only follow the election")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "a file with the token that lets others than this machine ask for a hand-over")

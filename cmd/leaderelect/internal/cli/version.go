@@ -18,10 +18,15 @@ func (a *app) versionCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			a.begun(exitError)
-			_, err := fmt.Fprintf(a.out, "leaderelect %s (%s, %s/%s)\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprint(a.out, versionLine())
 			return err
 		},
 	}
+}
+
+// versionLine is what version prints.
+func versionLine() string {
+	return fmt.Sprintf("leaderelect %s (%s, %s/%s)\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // buildVersion is what the linker, the module or the checkout says.

@@ -41,6 +41,9 @@ type Exam struct {
 	Term, Skew time.Duration
 	Pause      time.Duration // between two writes, where the store limits their rate
 	Tell       func(Finding) // told of each finding as it comes
+	// Bound is how far this machine's clock may be off by its own account, as
+	// clocks.Bounded has it.
+	Bound func() (time.Duration, error)
 }
 
 // Run makes all checks, and says whether none has failed.
@@ -58,6 +61,7 @@ func (x *Exam) Run(ctx context.Context) bool {
 		s.clock()
 		s.tidy()
 	}
+	s.bound()
 	return s.well
 }
 
@@ -96,13 +100,13 @@ func (s *session) read() bool {
 		s.tell("reading the record", Fail, err.Error(), "check the URL, that the place exists, and the permission to read it")
 		return false
 	}
-	detail := fmt.Sprintf("in %v: nobody has led yet", took.Round(time.Millisecond/10))
+	detail := fmt.Sprintf("in %s: nobody has led yet", Took(took))
 	switch {
 	case e.ElectionNumber == leaderelection.NoElections:
 	case e.Vacant():
-		detail = fmt.Sprintf("in %v: vacant after reign %d", took.Round(time.Millisecond/10), e.ElectionNumber)
+		detail = fmt.Sprintf("in %s: vacant after reign %d", Took(took), e.ElectionNumber)
 	default:
-		detail = fmt.Sprintf("in %v: %s, reign %d, until %s", took.Round(time.Millisecond/10), e.LeaderID, e.ElectionNumber, e.TermExpiry.Format(time.RFC3339))
+		detail = fmt.Sprintf("in %s: %s, reign %d, until %s", Took(took), e.LeaderID, e.ElectionNumber, e.TermExpiry.Format(time.RFC3339))
 	}
 	s.tell("reading the record", OK, detail, "")
 	if e.TermLength > 0 && e.TermLength != s.Term {
@@ -275,7 +279,7 @@ func (s *session) latency() {
 	}{{"reads", s.reads}, {"writes", s.writes}} {
 		slices.Sort(m.took)
 		median, most := m.took[len(m.took)/2], m.took[len(m.took)-1]
-		detail := fmt.Sprintf("median %v, longest %v of %d", median.Round(time.Millisecond/10), most.Round(time.Millisecond/10), len(m.took))
+		detail := fmt.Sprintf("median %s, longest %s of %d", Took(median), Took(most), len(m.took))
 		switch advice := fmt.Sprintf("a call is given up after a quarter of the term, %v: take a --term of %v at least", s.Term/4, (20 * most).Round(100*time.Millisecond)); {
 		case most > s.Term/4:
 			s.tell("latency of "+m.what, Fail, detail, advice)
@@ -310,54 +314,11 @@ func (s *session) feed() {
 				return
 			}
 		case e.Incarnation == s.last.Incarnation:
-			s.tell(check, OK, fmt.Sprintf("a change is told within %v of being asked for", time.Since(begin).Round(time.Millisecond/10)), "")
+			s.tell(check, OK, fmt.Sprintf("a change is told within %s of being asked for", Took(time.Since(begin))), "")
 			return
 		}
 	}
 	s.tell(check, Warn, "a change was not told within 10 s", "candidates poll where the feed is silent: hand-overs are slower")
-}
-
-// clock compares this machine's clock with the store's.
-func (s *session) clock() {
-	const check = "the clock"
-	begin := time.Now()
-	if err := s.put(s.last.Token); err != nil {
-		s.tell(check, Skip, "a write failed: "+err.Error(), "run this again")
-		return
-	}
-	end := time.Now()
-	at := s.last.Token.CommitTS()
-	if at.IsZero() {
-		if e, err := s.get(); err == nil && e.Token != nil {
-			at = e.Token.CommitTS()
-		}
-	}
-	if at.IsZero() {
-		s.tell(check, Skip, "the store does not say its time", "see how far this machine's is off by chronyc tracking, or timedatectl timesync-status")
-		return
-	}
-	// The write happened between begin and end; a time in whole seconds may be
-	// early by one.
-	early, late := at.Sub(end.Round(0)), at.Sub(begin.Round(0))
-	if at.Nanosecond() == 0 {
-		late += time.Second
-	}
-	var off time.Duration // the least that explains it
-	switch {
-	case early > 0:
-		off = early
-	case late < 0:
-		off = late
-	}
-	detail := fmt.Sprintf("the store's is between %v and %v ahead of this machine's", early.Round(time.Millisecond/10), late.Round(time.Millisecond/10))
-	switch advice := "set this machine's clock by NTP; --skew must cover how far any candidate's clock is from true time"; {
-	case off.Abs() > s.Skew:
-		s.tell(check, Fail, detail, advice)
-	case off.Abs() > s.Skew/2:
-		s.tell(check, Warn, detail, advice)
-	default:
-		s.tell(check, OK, detail, "")
-	}
 }
 
 // tidy leaves the scratch record vacant.
@@ -370,6 +331,14 @@ func (s *session) tidy() {
 	if _, err := s.Scratch.WriteEntry(ctx, e); err != nil {
 		s.tell("leaving the scratch record vacant", Warn, err.Error(), "no harm is done")
 	}
+}
+
+// Took is d without needless digits.
+func Took(d time.Duration) string {
+	if d = d.Round(time.Millisecond / 10); d == 0 {
+		return "under 0.1ms"
+	}
+	return d.String()
 }
 
 // Text is f as lines.

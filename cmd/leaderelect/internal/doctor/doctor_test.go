@@ -3,11 +3,14 @@ package doctor_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
@@ -41,6 +44,21 @@ type early struct {
 
 func (e early) CommitTS() time.Time { return e.LeaderToken.CommitTS().Add(e.by) }
 
+// shifted writes to d, whose clock seems to be off.
+func shifted(d leaderelection.RaceDecider, by time.Duration) func(context.Context, *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	return func(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+		e = e.Clone()
+		if wrapped, ok := e.Token.(early); ok {
+			e.Token = wrapped.LeaderToken
+		}
+		token, err := d.WriteEntry(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		return early{token, by}, nil
+	}
+}
+
 // Each fault is found, by the check that is there for it, and a good store has none.
 func TestFindings(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -49,7 +67,7 @@ func TestFindings(t *testing.T) {
 		want   doctor.Verdict
 	}{
 		"good, with a feed": {func(d *memory.Decider) leaderelection.RaceDecider { return d }, "the feed of changes", doctor.OK},
-		"good, without":     {func(d *memory.Decider) leaderelection.RaceDecider { return d.Polled() }, "the clock", doctor.OK},
+		"good, without":     {func(d *memory.Decider) leaderelection.RaceDecider { return d.Polled() }, "the clock, against the store's", doctor.OK},
 		"accepts a stale write": {func(d *memory.Decider) leaderelection.RaceDecider {
 			return &broken{RaceDecider: d.Polled(), write: func(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 				if e.Token != nil {
@@ -115,28 +133,18 @@ func TestFindings(t *testing.T) {
 			return d.Polled()
 		}, "latency of writes", doctor.Fail},
 		"a clock that is off": {func(d *memory.Decider) leaderelection.RaceDecider {
-			return &broken{RaceDecider: d.Polled(), write: func(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-				e = e.Clone()
-				if wrapped, ok := e.Token.(early); ok {
-					e.Token = wrapped.LeaderToken
-				}
-				token, err := d.WriteEntry(ctx, e)
-				if err != nil {
-					return nil, err
-				}
-				return early{token, -3 * time.Second}, nil
-			}}
-		}, "the clock", doctor.Fail},
+			return &broken{RaceDecider: d.Polled(), write: shifted(d, -3*time.Second)}
+		}, "the clock, against the store's", doctor.Fail},
 		"a feed that fails": {func(d *memory.Decider) leaderelection.RaceDecider {
 			d.Inject(memory.Fail(errors.New("no feed")).On(memory.Feed))
 			return d
 		}, "the feed of changes", doctor.Warn},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		virtual(t, name, func(t *testing.T) {
 			found := make(map[string]doctor.Finding)
 			failed := false
 			x := doctor.Exam{Place: memory.NewDecider(), Scratch: c.breaks(memory.NewDecider()), Term: time.Second, Skew: 100 * time.Millisecond,
+				Bound: func() (time.Duration, error) { return time.Millisecond, nil },
 				Tell: func(f doctor.Finding) {
 					found[f.Check] = f
 					failed = failed || f.Verdict == doctor.Fail
@@ -150,6 +158,66 @@ func TestFindings(t *testing.T) {
 			}
 			if well == failed || (c.want == doctor.Fail) != failed {
 				t.Errorf("well %v, failed %v, want %v: %+v", well, failed, c.want, found)
+			}
+		})
+	}
+}
+
+// virtual runs a subtest in virtual time.
+func virtual(t *testing.T, name string, f func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// What the kernel says of the clock is held against --skew.
+func TestKernelsAccount(t *testing.T) {
+	const skew = 100 * time.Millisecond
+	for name, c := range map[string]struct {
+		off  time.Duration
+		err  error
+		want doctor.Verdict
+	}{
+		"close":           {skew / 2, nil, doctor.OK},
+		"near the limit":  {skew, nil, doctor.Warn},
+		"beyond it":       {skew + 1, nil, doctor.Fail},
+		"nobody keeps it": {clocks.Unbounded, nil, doctor.Warn},
+		"not to be had":   {0, errors.New("not on this system"), doctor.Skip},
+	} {
+		virtual(t, name, func(t *testing.T) {
+			var last doctor.Finding
+			d := memory.NewDecider().Polled()
+			x := doctor.Exam{Place: d, Scratch: d, Term: time.Second, Skew: skew, Tell: func(f doctor.Finding) { last = f },
+				Bound: func() (time.Duration, error) { return c.off, c.err }}
+			if well := x.Run(t.Context()); well != (c.want != doctor.Fail) || last.Check != "the clock, by the kernel's account" || last.Verdict != c.want {
+				t.Errorf("%v: %+v", well, last)
+			}
+			if (last.Verdict == doctor.OK) != (last.Advice == "") {
+				t.Errorf("advice: %+v", last)
+			}
+		})
+	}
+}
+
+// A store's clock is said to be ahead, behind, or not to be told from this one.
+func TestClockInWords(t *testing.T) {
+	for by, want := range map[time.Duration]string{
+		0:                     "agrees with this machine's: it is under 0.1ms behind at most, under 0.1ms ahead at most",
+		3 * time.Second:       "is 3s to 3s ahead of this machine's",
+		-3 * time.Millisecond: "is 3ms to 3ms behind this machine's",
+	} {
+		virtual(t, by.String(), func(t *testing.T) {
+			time.Sleep(123456 * time.Microsecond) // a time in whole seconds is taken for a rounded one
+			d := memory.NewDecider().Polled()
+			found := ""
+			x := doctor.Exam{Place: d, Scratch: &broken{RaceDecider: d, write: shifted(d, by)}, Term: time.Minute, Skew: time.Second,
+				Bound: func() (time.Duration, error) { return 0, nil },
+				Tell: func(f doctor.Finding) {
+					if f.Check == "the clock, against the store's" {
+						found = f.Detail
+					}
+				}}
+			x.Run(t.Context())
+			if !strings.HasSuffix(found, want) {
+				t.Errorf("%q, want %q", found, want)
 			}
 		})
 	}

@@ -139,9 +139,9 @@ func (c Choice) limit() time.Duration { return 100*(c.Term+c.Poll) + time.Hour }
 
 func (s *stage) start(a *actor, id string, inner *memory.Decider) error {
 	l := &link{w: s.w, inner: inner.Handle(), latency: s.c.Store.Latency, cut: &a.cut, counts: &s.counts, rand: rand.New(rand.NewPCG(s.rand.Uint64(), 1))}
-	var d leaderelection.RaceDecider = l
+	var d leaderelection.RaceDecider = unstamped{l}
 	if s.c.Store.Pushes {
-		d = pushing{l}
+		d = unstampedFeed{unstamped{l}, pushing{l}}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a.stop = cancel

@@ -31,22 +31,18 @@ func (c Choice) SVG(r *Result) string {
 	row(82, "its view")
 	row(114, "its term")
 	row(146, "next leader")
-	bar(50, begin, t.Fault, "#3a86c8", "leads")
-	for i, at := range t.Extended {
+	from := max(begin, t.Extended[0]) // it may have been elected not long ago
+	bar(50, from, t.Fault, "#3a86c8", "leads")
+	bar(82, from, t.Fault, "#7fb2dd", "until it is extended")
+	for _, at := range t.Extended {
 		if at < begin || at > t.Fault {
 			continue
 		}
-		from := at
-		to := t.Fault
-		if i+1 < len(t.Extended) {
-			to = t.Extended[i+1]
-		}
-		bar(82, from, to, "#7fb2dd", "extended")
 		p(`<circle cx="%.1f" cy="93" r="4" fill="#3a86c8"><title>an extension is confirmed</title></circle>`, x(at))
 	}
 	view := t.Ends[len(t.Ends)-1]
 	bar(82, t.Fault, view, "#cfdbe6", "still runs: nobody else may act")
-	bar(114, begin, t.Expiry, "#dcdde0", "the lease, as the record says")
+	bar(114, from, t.Expiry, "#dcdde0", "the lease, as the record says")
 	bar(146, t.Elected, end, "#35a78a", "leads")
 	line := func(at time.Duration, y int, label string) {
 		p(`<line x1="%.1f" y1="44" x2="%.1f" y2="%d" stroke="currentColor" stroke-dasharray="3 3"/>`, x(at), x(at), y)

@@ -65,7 +65,7 @@ func Guard(args []string) int {
 		return 1
 	}
 	g.until, g.grace = *first.Until, first.Grace
-	if err := adopt(); err != nil {
+	if err := errors.Join(checkClock(), adopt()); err != nil {
 		return g.failed(CodeFailed, err)
 	}
 	if g.until.Left() <= g.grace {

@@ -62,6 +62,9 @@ type Process struct {
 // Start starts a command under a guard. What keeps the command itself from being
 // started is said by its Status.
 func Start(s Spec) (*Process, error) {
+	if err := checkClock(); err != nil {
+		return nil, err
+	}
 	path, err := self()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program to guard the command with: %w", err)
@@ -119,10 +122,6 @@ const stuck = time.Second
 // order tells the guard something. A guard that does not take it is dealt with by
 // follow in time.
 func (p *Process) order(o order) {
-	line, err := json.Marshal(o)
-	if err != nil {
-		panic("proc: an order that is no JSON: " + err.Error())
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if o.Until != nil {
@@ -132,7 +131,7 @@ func (p *Process) order(o order) {
 		p.stopped, p.stopBy = true, At(time.Now().Add(o.Grace+stuck), o.Grace+stuck)
 	}
 	_ = p.pipe.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
-	_, _ = p.pipe.Write(append(line, '\n'))
+	_ = json.NewEncoder(p.pipe).Encode(o)
 }
 
 // Extend moves the deadline. Where the command was asked to end already, it still

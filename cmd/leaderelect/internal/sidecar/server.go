@@ -57,12 +57,13 @@ func Handler(c Config) http.Handler {
 	mux.Handle("POST /stepdown", s.guarded(func(ctx context.Context, _ *http.Request) error { return c.StepDown(ctx) }))
 	mux.Handle("POST /transfer", s.guarded(func(ctx context.Context, r *http.Request) error {
 		id := r.FormValue("to")
-		if id == "" {
+		if id == "" || id == leaderelection.AnySuccessor {
 			return errNoID
 		}
 		return c.Transfer(ctx, id)
 	}))
 	mux.HandleFunc("GET /{$}", s.file("index.html", "text/html; charset=utf-8"))
+	mux.HandleFunc("GET /icon.svg", s.file("icon.svg", "image/svg+xml"))
 	mux.HandleFunc("GET /page.css", s.file("page.css", "text/css; charset=utf-8"))
 	mux.HandleFunc("GET /page.js", s.file("page.js", "text/javascript; charset=utf-8"))
 	return mux
@@ -70,7 +71,7 @@ func Handler(c Config) http.Handler {
 
 type server struct{ Config }
 
-var errNoID = errors.New("name the candidate: to=ID")
+var errNoID = errors.New("name the candidate: to=ID; for anybody there is POST /stepdown")
 
 func (s *server) file(name, kind string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -120,7 +121,7 @@ func (s *server) self() Self {
 	self.Status = status.String()
 	if self.Leading = view.ValueInFuture() && status == leaderelection.Leading; self.Leading {
 		self.Election = uint64(view.ElectionNumber())
-		self.Left = max(time.Until(view.Get()), 0).Round(time.Millisecond).Seconds()
+		self.Left = state.Seconds(time.Until(view.Get()))
 	}
 	return self
 }

@@ -253,6 +253,7 @@ func TestWhoMayAsk(t *testing.T) {
 		{"this machine", "/stepdown", nil, 202},
 		{"this machine", "/transfer?to=b", nil, 202},
 		{"no ID", "/transfer", nil, 400},
+		{"anybody's ID", "/transfer?to=*", nil, 400},
 		{"the token", "/stepdown", header("Authorization", "Bearer a secret of some length"), 202},
 		{"a wrong token", "/stepdown", header("Authorization", "Bearer nonsense"), 403},
 		{"through a proxy", "/stepdown", header("X-Forwarded-For", "203.0.113.7"), 403},

@@ -63,10 +63,18 @@ func Of(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) State {
 		return s
 	}
 	s.State = Led
-	s.Left = max(left, 0).Round(time.Millisecond).Seconds()
-	every := (e.TermLength - skew) / 2
-	s.Since = e.TermExpiry.Add(-e.TermLength - time.Duration(e.Extension)*every).Truncate(time.Second)
+	s.Left = Seconds(left)
+	every, extended := (e.TermLength-skew)/2, e.Extension
+	if e.Successor != "" && extended > 0 {
+		extended-- // to put the wish on record counted as one
+	}
+	s.Since = e.TermExpiry.Add(-e.TermLength - time.Duration(extended)*every).Truncate(time.Second)
 	return s
+}
+
+// Seconds is d in whole milliseconds, for JSON; nothing where it is over.
+func Seconds(d time.Duration) float64 {
+	return float64(max(d, 0).Round(time.Millisecond).Milliseconds()) / 1000
 }
 
 // Text is s in words, one fact a line.

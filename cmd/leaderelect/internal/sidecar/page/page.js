@@ -52,6 +52,12 @@ function lasted(ms) {
   return (s / 3600).toFixed(1) + " h";
 }
 
+// moment is a time of day, and the day where that is another one.
+function moment(t) {
+  const d = new Date(t), time = d.toLocaleTimeString();
+  return d.toDateString() === new Date().toDateString() ? time : d.toLocaleDateString() + " " + time;
+}
+
 function timeline() {
   const now = Date.now();
   if (!reigns.length) return;
@@ -69,7 +75,7 @@ function timeline() {
   $("reigns").replaceChildren(...reigns.slice(-20).reverse().map((r) => {
     const row = document.createElement("tr"), key = document.createElement("span");
     const ends = { vacancy: "given up", lapse: "lapsed", superseded: "superseded" };
-    for (const text of [r.election, "", new Date(r.from).toLocaleTimeString(),
+    for (const text of [r.election, "", moment(r.from),
       lasted((r.to ? Date.parse(r.to) : now) - Date.parse(r.from)), r.to ? ends[r.end] : "goes on"]) {
       row.insertCell().textContent = text;
     }
