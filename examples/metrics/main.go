@@ -1,0 +1,124 @@
+// Metrics shows what leotel tells Prometheus of an election.
+//
+//	go run ./examples/metrics
+//
+// It prints the address to curl. Two candidates lead by turns, since the leader is
+// asked to step down every few seconds: look at leaderelection_is_leader, at
+// leaderelection_transitions_total and at leaderelection_leaderless_time. Ctrl-C
+// ends it.
+//
+// With a Prometheus server, scrape that address, and import dashboard.json from
+// the leotel directory into Grafana; alerts.yaml is beside it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/leotel"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:0", "where to serve /metrics")
+	every := flag.Duration("every", 5*time.Second, "how often the leader is asked to step down")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := show(ctx, os.Stdout, *listen, *every); err != nil {
+		fmt.Fprintln(os.Stderr, "metrics:", err)
+		os.Exit(1)
+	}
+}
+
+// show runs two candidates and serves their metrics until ctx ends.
+func show(ctx context.Context, out io.Writer, listen string, every time.Duration) (err error) {
+	// What any program with OpenTelemetry and Prometheus has: a registry, an
+	// exporter that fills it, a provider of meters, and a handler.
+	registry := prometheus.NewRegistry()
+	exporter, err := otelprom.New(otelprom.WithRegisterer(registry), otelprom.WithoutScopeInfo())
+	if err != nil {
+		return err
+	}
+	provider := metric.NewMeterProvider(metric.WithReader(exporter))
+	defer func() { err = errors.Join(err, provider.Shutdown(context.WithoutCancel(ctx))) }()
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	defer server.Close()
+	go func() { _ = server.Serve(listener) }()
+	fmt.Fprintf(out, "curl -s http://%s/metrics | grep ^leaderelection\n", listener.Addr())
+
+	election := memory.NewDecider() // a real program uses a store that all can reach
+	for _, name := range []string{"ada", "bob"} {
+		end, err := candidate(ctx, name, election.Handle(), provider, out)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	return unrest(ctx, election, every)
+}
+
+// candidate starts one, with its telemetry, and returns what ends it.
+func candidate(ctx context.Context, name string, store leaderelection.RaceDecider, provider *metric.MeterProvider, out io.Writer) (end func(), err error) {
+	telemetry, err := leotel.New(leotel.Options{Election: "example", Candidate: name, MeterProvider: provider})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	campaign, err := leaderelection.Config{
+		Decider:      store,
+		LeaderID:     name,
+		TermLength:   2 * time.Second, // short, so that there is something to see; the default is 15 s
+		MaxClockSkew: 100 * time.Millisecond,
+		OnElected: func(_ context.Context, view *leaderelection.TimeView) {
+			fmt.Fprintf(out, "%s leads with reign %d\n", name, view.ElectionNumber())
+		},
+		Trace: telemetry.Trace(nil), // all that is needed of the candidate
+	}.Start(ctx)
+	if err != nil {
+		cancel()
+		return nil, errors.Join(err, telemetry.Close())
+	}
+	return func() {
+		cancel()
+		<-campaign.Done()
+		_ = telemetry.Close()
+	}, nil
+}
+
+// unrest asks the leader to step down again and again until ctx ends.
+func unrest(ctx context.Context, election leaderelection.RaceDecider, every time.Duration) error {
+	again := time.NewTicker(every)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+		}
+		if err := leaderelection.StepDown(ctx, election); err != nil && ctx.Err() == nil && !errors.Is(err, leaderelection.ErrNoLeader) {
+			return err
+		}
+	}
+}
