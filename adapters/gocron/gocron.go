@@ -1,0 +1,82 @@
+/*
+Package gocron lets github.com/go-co-op/gocron/v2 run its jobs on the leader of an
+election only.
+
+	campaign, err := config.Start(ctx)
+	...
+	scheduler, err := gocron.NewScheduler(
+		gocron.WithDistributedElector(legocron.NewElector(campaign)))
+
+The scheduler runs on every candidate, and asks before each run of a job whether it
+is to be done here. So a new leader's first run comes when its own schedule says so;
+nothing is caught up on.
+
+# What it promises
+
+A run begins only where the view of this process is in the future: never on two
+candidates at once. How a run goes on is the job's affair, as gocron neither stops
+one nor asks again. A job that takes longer than a moment asks the view before each
+of its acts, and sends the fencing token along:
+
+	view := campaign.View()
+	...
+	if !view.ValueInFuture() {
+		return errors.New("another candidate may have begun")
+	}
+	orders.Bill(ctx, view.ElectionNumber())
+
+A leader that gives up leadership by choice begins no runs from the moment its ctx
+is cancelled. Where runs under way are to end before the lease is released, shut the
+scheduler's jobs down, or wait for them, in OnOusting.
+
+It is a module of its own, so that nobody who imports the election links gocron.
+*/
+package gocron
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// ErrNotLeading is what IsLeader's errors wrap.
+var ErrNotLeading = errors.New("leaderelection: this process does not lead")
+
+// Leadership says by which view this process may act. A *leaderelection.Campaign
+// is one.
+type Leadership interface {
+	// View is the view of the present reign; never nil.
+	View() *leaderelection.TimeView
+	// Status says whether leadership is being given up.
+	Status() leaderelection.Status
+	// Leader is the newest record known, for the error's text.
+	Leader() leaderelection.RaceEntry
+}
+
+// Elector is a gocron.Elector. It may be used by any number of schedulers and
+// goroutines at once.
+type Elector struct{ leads Leadership }
+
+var _ gocron.Elector = (*Elector)(nil)
+
+// NewElector returns the Elector of a campaign.
+func NewElector(l Leadership) *Elector { return &Elector{leads: l} }
+
+// IsLeader returns nil while this process leads by its view and is not giving
+// leadership up, else an error that wraps ErrNotLeading and names who leads, as far
+// as is known. It asks nobody and does not wait, so it does not look at ctx.
+func (e *Elector) IsLeader(context.Context) error {
+	view := e.leads.View()
+	if e.leads.Status() == leaderelection.Leading && view.ValueInFuture() {
+		return nil
+	}
+	entry := e.leads.Leader()
+	if entry.Vacant() || entry.ElectionNumber == view.ElectionNumber() {
+		return ErrNotLeading
+	}
+	return fmt.Errorf("%w: the newest record is %q's, of reign %d", ErrNotLeading, entry.LeaderID, entry.ElectionNumber)
+}

@@ -1,0 +1,180 @@
+package gocron_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"go.uber.org/goleak"
+
+	le "github.com/c8e606e4/leaderelection"
+	legocron "github.com/c8e606e4/leaderelection/adapters/gocron"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	T     = 15 * time.Second
+	S     = time.Second
+	every = time.Second
+)
+
+// ledger is what the jobs of all candidates have done.
+type ledger struct {
+	t    *testing.T
+	mu   sync.Mutex
+	runs []run
+}
+
+func (l *ledger) add(r run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.runs = append(l.runs, r)
+}
+
+func (l *ledger) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.runs)
+}
+
+type run struct {
+	by     string
+	number le.ElectionNumber
+}
+
+// since returns who has run jobs since the n-th run, each once.
+func (l *ledger) since(n int) []run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []run
+	for _, r := range l.runs[n:] {
+		if len(all) == 0 || all[len(all)-1] != r {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// candidate is one with a scheduler that has a job every second.
+type candidate struct {
+	id       string
+	store    *memory.Decider
+	campaign *le.Campaign
+	elector  *legocron.Elector
+}
+
+func join(t *testing.T, ctx context.Context, l *ledger, store *memory.Decider, id string) *candidate {
+	t.Helper()
+	c := &candidate{id: id, store: store}
+	var err error
+	c.campaign, err = le.Config{Decider: store, LeaderID: id, TermLength: T, MaxClockSkew: S, OnElected: func(context.Context, *le.TimeView) {}}.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.elector = legocron.NewElector(c.campaign)
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(c.elector))
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := func() {
+		view := c.campaign.View()
+		if !view.ValueInFuture() {
+			l.t.Errorf("a job of %s begins after its view has ended", id)
+		}
+		l.add(run{id, view.ElectionNumber()})
+	}
+	if _, err := scheduler.NewJob(gocron.DurationJob(every), gocron.NewTask(job), gocron.WithSingletonMode(gocron.LimitModeReschedule)); err != nil {
+		t.Fatal(err)
+	}
+	scheduler.Start()
+	context.AfterFunc(ctx, func() { _ = scheduler.Shutdown() })
+	return c
+}
+
+// Jobs run on the leader alone: through a hand-over, and with a leader that is cut
+// off from the store.
+func TestJobsRunOnTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		d, l := memory.NewDecider(), &ledger{t: t}
+		a := join(t, ctx, l, d.Handle(), "a")
+		synctest.Wait() // a leads
+		b := join(t, ctx, l, d.Handle(), "b")
+		expect := func(n int, want ...run) {
+			t.Helper()
+			synctest.Wait()
+			if got := l.since(n); !slices.Equal(got, want) {
+				t.Fatalf("ran: %v, want %v", got, want)
+			}
+		}
+		time.Sleep(10*time.Second + every/2)
+		expect(0, run{"a", 1})
+		if n := l.len(); n < 9 || n > 11 {
+			t.Errorf("%d runs in 10 s, want one a second", n)
+		}
+		if err := b.elector.IsLeader(ctx); !errors.Is(err, legocron.ErrNotLeading) || !strings.Contains(err.Error(), `"a"'s, of reign 1`) {
+			t.Errorf("b: %v", err)
+		}
+		if err := a.elector.IsLeader(ctx); err != nil {
+			t.Errorf("a: %v", err)
+		}
+
+		n := l.len()
+		if err := le.Transfer(ctx, d, "b"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		expect(n, run{"b", 2})
+
+		// Nobody runs anything between the end of b's view and a's reign.
+		n = l.len()
+		b.store.Inject(memory.LoseRequests())
+		time.Sleep(3 * T)
+		expect(n, run{"b", 2}, run{"a", 3})
+		if err := b.elector.IsLeader(ctx); !errors.Is(err, legocron.ErrNotLeading) {
+			t.Errorf("b, cut off: %v", err)
+		}
+		cancel()
+		<-a.campaign.Done()
+		<-b.campaign.Done()
+		synctest.Wait()
+		time.Sleep(15 * time.Second) // gocron's own patience with its goroutines
+	})
+}
+
+// leads is a Leadership whose parts a test sets.
+type leads struct {
+	view   *le.TimeView
+	status le.Status
+	entry  le.RaceEntry
+}
+
+func (l *leads) View() *le.TimeView   { return l.view }
+func (l *leads) Status() le.Status    { return l.status }
+func (l *leads) Leader() le.RaceEntry { return l.entry }
+
+func TestIsLeader(t *testing.T) {
+	l := &leads{view: le.NewTimeView(nil), status: le.Leading}
+	e := legocron.NewElector(l)
+	l.view.Set(time.Now().Add(time.Hour))
+	if err := e.IsLeader(t.Context()); err != nil {
+		t.Error(err)
+	}
+	l.status = le.Draining
+	if err := e.IsLeader(t.Context()); !errors.Is(err, legocron.ErrNotLeading) {
+		t.Errorf("while draining: %v", err)
+	}
+	l.status = le.Leading
+	l.view.Set(time.Now().Add(-time.Second))
+	if err := e.IsLeader(t.Context()); !errors.Is(err, legocron.ErrNotLeading) {
+		t.Errorf("after the view: %v", err)
+	}
+}
