@@ -7,14 +7,18 @@ TESTFLAGS ?=
 NPM_DIR = internal/stores/npm
 NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod bench/go.mod adapters/*/go.mod))
 
-.PHONY: test test-root test-nested check fmt vet staticcheck tidy bench soak npm
+.PHONY: test test-root test-cost test-nested check fmt vet staticcheck tidy bench soak npm
 
-test: npm test-root test-nested
+test: npm test-root test-cost test-nested
 
 # The command's tests watch real processes by the clock: they run by themselves.
 test-root:
 	$(GO) test -race -p 2 -timeout 9m $(TESTFLAGS) $$($(GO) list ./... | grep -v /cmd/)
 	$(GO) test -race -p 1 -timeout 9m $(TESTFLAGS) ./cmd/...
+
+# What the deciders allocate, which the race detector would add to.
+test-cost:
+	$(GO) test -run OwnBytes $(TESTFLAGS) ./deciders/azblob ./deciders/dynamo ./deciders/gcs ./deciders/s3
 
 test-nested:
 	@set -e; for m in $(NESTED); do echo "== $$m"; (cd $$m && $(GO) test -race -timeout 9m $(TESTFLAGS) ./...); done

@@ -1,7 +1,3 @@
-//go:build !race
-
-// Under the race detector neither time nor allocated bytes mean anything.
-
 package azblob_test
 
 import (
@@ -10,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +18,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/internal/httpfault"
 )
 
 // rec is the record of a candidate with two addresses.
@@ -49,11 +43,9 @@ func cannedServer(t testing.TB) (url string) {
 	return s.URL + "/account"
 }
 
-// calls are what is compared: a call of the Decider, and the same request made
-// with nothing but the SDK.
-type calls struct{ read, write, bareRead, bareWrite func() error }
-
-func newCalls(t testing.TB) calls {
+// pairs are a look and an extension, each made by the Decider and with nothing but
+// the SDK.
+func pairs(t testing.TB) (read, write httpfault.Pair) {
 	c, ctx := client(t, cannedServer(t), nil), context.Background()
 	d := azblob.NewDecider(c, containerName, "one", nil)
 	e, err := d.ReadCurrent(ctx)
@@ -63,106 +55,28 @@ func newCalls(t testing.TB) calls {
 	b := c.ServiceClient().NewContainerClient(containerName).NewBlockBlobClient("one")
 	once := policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1})
 	contentType, cacheControl, etag := "application/json", "no-store", azcore.ETag(`"0x1"`)
-	return calls{
-		read:  func() error { _, err := d.ReadCurrent(ctx); return err },
-		write: func() error { _, err := d.WriteEntry(ctx, e); return err },
-		bareRead: func() error {
-			r, err := b.DownloadStream(once, nil)
-			if err != nil {
-				return err
-			}
-			defer r.Body.Close()
-			_, err = io.ReadAll(r.Body)
+	read = httpfault.Pair{SDK: func() error {
+		r, err := b.DownloadStream(once, nil)
+		if err != nil {
 			return err
-		},
-		bareWrite: func() error {
-			_, err := b.Upload(once, streaming.NopCloser(strings.NewReader(rec)), &blockblob.UploadOptions{
-				HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: &contentType, BlobCacheControl: &cacheControl},
-				AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag}},
-			})
-			return err
-		},
-	}
-}
-
-func (c calls) each(f func(name string, bare, own func() error)) {
-	f("Read", c.bareRead, c.read)
-	f("Write", c.bareWrite, c.write)
-}
-
-// Own cost: "Decider" less "SDK".
-func BenchmarkOwnCost(b *testing.B) {
-	newCalls(b).each(func(name string, bare, own func() error) {
-		for _, who := range []struct {
-			name string
-			call func() error
-		}{{"SDK", bare}, {"Decider", own}} {
-			b.Run(name+"/"+who.name, func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					if err := who.call(); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
 		}
-	})
-}
-
-// Both in turn, so that what else the machine does meets both alike: the
-// difference of the medians as a share.
-func BenchmarkOwnTime(b *testing.B) {
-	newCalls(b).each(func(name string, bare, own func() error) {
-		b.Run(name, func(b *testing.B) {
-			var took [2][]time.Duration
-			for i := 0; b.Loop(); i++ {
-				for j := range 2 {
-					j = (i + j) % 2
-					began := time.Now()
-					if err := [2]func() error{bare, own}[j](); err != nil {
-						b.Fatal(err)
-					}
-					took[j] = append(took[j], time.Since(began))
-				}
-			}
-			slices.Sort(took[0])
-			slices.Sort(took[1])
-			bare, own := took[0][len(took[0])/2], took[1][len(took[1])/2]
-			b.ReportMetric(float64(bare), "ns-SDK")
-			b.ReportMetric(100*float64(own-bare)/float64(bare), "%more")
+		defer r.Body.Close()
+		_, err = io.ReadAll(r.Body)
+		return err
+	}, Decider: func() error { _, err := d.ReadCurrent(ctx); return err }}
+	write = httpfault.Pair{SDK: func() error {
+		_, err := b.Upload(once, streaming.NopCloser(strings.NewReader(rec)), &blockblob.UploadOptions{
+			HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: &contentType, BlobCacheControl: &cacheControl},
+			AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag}},
 		})
-	})
+		return err
+	}, Decider: func() error { _, err := d.WriteEntry(ctx, e); return err }}
+	return read, write
 }
 
-// The Decider allocates at most a tenth more than the SDK does by itself, and what
-// it takes to parse a record, which is the same in every store.
-func TestOwnCostInBytes(t *testing.T) {
-	parse := allocated(t, func() error { _, err := record.Unmarshal("here", []byte(rec)); return err })
-	newCalls(t).each(func(name string, bare, own func() error) {
-		b, o := allocated(t, bare), allocated(t, own)
-		t.Logf("%s: %d bytes, of which the SDK's %d: %.1f%% more; parsing takes %d", name, o, b, 100*float64(o-b)/float64(b), parse)
-		if o > b+b/10 {
-			t.Errorf("%s: %d bytes, the SDK alone takes %d", name, o, b)
-		}
-	})
-}
-
-// allocated returns the bytes that a call allocates, server and all.
-func allocated(t testing.TB, call func() error) int64 {
-	t.Helper()
-	const n = 300
-	var before, after runtime.MemStats
-	for i := range 2 * n {
-		if i == n {
-			runtime.ReadMemStats(&before)
-		}
-		if err := call(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	runtime.ReadMemStats(&after)
-	return int64(after.TotalAlloc-before.TotalAlloc) / n
-}
+// The Decider's own cost.
+func BenchmarkRead(b *testing.B)  { read, _ := pairs(b); read.Bench(b) }
+func BenchmarkWrite(b *testing.B) { _, write := pairs(b); write.Bench(b) }
 
 // A record of a candidate with two addresses is short.
 func TestRecordSize(t *testing.T) {

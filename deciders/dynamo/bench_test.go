@@ -1,6 +1,7 @@
 package dynamo_test
 
 import (
+	"context"
 	"encoding/json"
 	"hash/crc32"
 	"io"
@@ -30,7 +31,7 @@ func benchEntry() *leaderelection.RaceEntry {
 
 // benchClient returns a client of a server on the loopback interface that says
 // what it has to without thinking, and the item that it returns.
-func benchClient(b *testing.B) (*dynamodb.Client, map[string]types.AttributeValue) {
+func benchClient(b testing.TB) (*dynamodb.Client, map[string]types.AttributeValue) {
 	store := newFake("key")
 	if _, err := dynamo.NewDecider(reach(b, store), "elections", "one", nil).WriteEntry(b.Context(), benchEntry()); err != nil {
 		b.Fatal(err)
@@ -60,7 +61,8 @@ func benchClient(b *testing.B) (*dynamodb.Client, map[string]types.AttributeValu
 }
 
 // writers return functions that write by the SDK alone and by the decider.
-func writers(b *testing.B) (bare, own func()) {
+func writers(b testing.TB) httpfault.Pair {
+	ctx := context.Background()
 	client, item := benchClient(b)
 	in := &dynamodb.PutItemInput{
 		TableName: aws.String("elections"), Item: item,
@@ -70,53 +72,29 @@ func writers(b *testing.B) (bare, own func()) {
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
 	d, e := dynamo.NewDecider(client, "elections", "one", nil), benchEntry()
-	return func() {
-			if _, err := client.PutItem(b.Context(), in); err != nil {
-				b.Fatal(err)
-			}
-		}, func() {
-			token, err := d.WriteEntry(b.Context(), e)
-			if err != nil {
-				b.Fatal(err)
-			}
+	return httpfault.Pair{
+		SDK: func() error { _, err := client.PutItem(ctx, in); return err },
+		Decider: func() error {
+			token, err := d.WriteEntry(ctx, e)
 			e.Token = token
 			e.Extension++
-		}
+			return err
+		},
+	}
 }
 
 // readers return functions that read by the SDK alone and by the decider.
-func readers(b *testing.B) (bare, own func()) {
+func readers(b testing.TB) httpfault.Pair {
+	ctx := context.Background()
 	client, item := benchClient(b)
 	in := &dynamodb.GetItemInput{TableName: aws.String("elections"), Key: map[string]types.AttributeValue{"key": item["key"]}, ConsistentRead: aws.Bool(true)}
 	d := dynamo.NewDecider(client, "elections", "one", nil)
-	return func() {
-			if _, err := client.GetItem(b.Context(), in); err != nil {
-				b.Fatal(err)
-			}
-		}, func() {
-			if _, err := d.ReadCurrent(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-		}
-}
-
-// The decider's own cost is the difference between SDK and Decider: of memory as
-// it is told here, of time as Overhead tells it.
-func BenchmarkWrite(b *testing.B) { compare(b, writers) }
-func BenchmarkRead(b *testing.B)  { compare(b, readers) }
-
-func compare(b *testing.B, pair func(*testing.B) (bare, own func())) {
-	bare, own := pair(b)
-	for _, c := range []struct {
-		name string
-		f    func()
-	}{{"SDK", bare}, {"Decider", own}} {
-		b.Run(c.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				c.f()
-			}
-		})
+	return httpfault.Pair{
+		SDK:     func() error { _, err := client.GetItem(ctx, in); return err },
+		Decider: func() error { _, err := d.ReadCurrent(ctx); return err },
 	}
-	b.Run("Overhead", func(b *testing.B) { httpfault.Overhead(b, bare, own) })
 }
+
+// The decider's own cost.
+func BenchmarkWrite(b *testing.B) { writers(b).Bench(b) }
+func BenchmarkRead(b *testing.B)  { readers(b).Bench(b) }

@@ -28,37 +28,6 @@ const (
 // first is a record.
 var first = leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i"}
 
-// refused fails unless reading and writing both end in an error that no retry
-// cures and that has all these words in it.
-func refused(t *testing.T, d leaderelection.RaceDecider, words ...string) {
-	t.Helper()
-	_, read := d.ReadCurrent(t.Context())
-	_, written := d.WriteEntry(t.Context(), &first)
-	for what, err := range map[string]error{"ReadCurrent": read, "WriteEntry": written} {
-		if !errors.Is(err, leaderelection.ErrPermanent) {
-			t.Errorf("%s: %v, want an error that wraps ErrPermanent", what, err)
-			continue
-		}
-		for _, w := range words {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("%s: %v, which does not say %q", what, err, w)
-			}
-		}
-	}
-}
-
-// ends says that a campaign ends because of what lies in the store.
-func ends(t *testing.T, d leaderelection.RaceDecider) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	c := leaderelection.Config{Decider: d, LeaderID: "a", MaxClockSkew: skew, TermLength: term,
-		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) { t.Error("elected"); <-ctx.Done() }}
-	if err := c.Acquire(ctx); !errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("Acquire = %v, want an error that wraps ErrPermanent", err)
-	}
-}
-
 // makeTable creates a table with these keys, name and type each.
 func makeTable(t testing.TB, client *dynamodb.Client, name string, keys ...string) {
 	t.Helper()
@@ -114,7 +83,7 @@ func itemThatIsNotOurs(t *testing.T, endpoint string) {
 			if _, err := d.WriteEntry(t.Context(), &first); !errors.Is(err, leaderelection.ErrLostRace) && !errors.Is(err, leaderelection.ErrPermanent) {
 				t.Errorf("WriteEntry: %v, want a refusal", err)
 			}
-			ends(t, d)
+			httpfault.EndsCampaign(t, d)
 			out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: attributes{"key": str(name)}})
 			if err != nil || !reflect.DeepEqual(out.Item, item) {
 				t.Errorf("the item is now %v, %v", out.Item, err)
@@ -160,15 +129,15 @@ func whatIsWritten(t *testing.T, endpoint string) {
 func wrongPlace(t *testing.T, endpoint string) {
 	client := newClient(t, endpoint)
 	missing := dynamo.NewDecider(client, "no-such-table", "one", nil)
-	refused(t, missing, `"no-such-table"`, `"one"`, "eu-central-1", "create it")
-	ends(t, missing)
+	httpfault.Refused(t, missing, `"no-such-table"`, `"one"`, "eu-central-1", "create it")
+	httpfault.EndsCampaign(t, missing)
 
 	makeTable(t, client, "by-id", "id:S")
 	makeTable(t, client, "by-number", "key:N")
 	makeTable(t, client, "sorted", "key:S", "sort:S")
 	for _, table := range []string{"by-id", "by-number", "sorted"} {
 		d := dynamo.NewDecider(client, table, "one", nil)
-		refused(t, d, table, "PartitionKey", "SortKey")
+		httpfault.Refused(t, d, table, "PartitionKey", "SortKey")
 		if err := d.VerifyTable(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), table) {
 			t.Errorf("VerifyTable of %s: %v", table, err)
 		}
@@ -177,7 +146,7 @@ func wrongPlace(t *testing.T, endpoint string) {
 	if _, err := d.ReadCurrent(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "SortKey") {
 		t.Errorf("ReadCurrent with a sort key that the table does not have: %v", err)
 	}
-	ends(t, d)
+	httpfault.EndsCampaign(t, d)
 	for _, fit := range []*dynamo.Decider{
 		dynamo.NewDecider(client, "by-id", "one", &dynamo.Options{PartitionKey: "id"}),
 		dynamo.NewDecider(client, "sorted", "one", &dynamo.Options{SortKey: "sort"}),
@@ -209,14 +178,14 @@ func TestWrongNames(t *testing.T) {
 		"OneNameTwice": {"elections", "one", dynamo.Options{SortKey: "key"}, "both"},
 		"OurName":      {"elections", "one", dynamo.Options{PartitionKey: "version"}, `"version"`},
 	} {
-		t.Run(what, func(t *testing.T) { refused(t, dynamo.NewDecider(client, c.table, c.key, &c.o), c.says) })
+		t.Run(what, func(t *testing.T) { httpfault.Refused(t, dynamo.NewDecider(client, c.table, c.key, &c.o), c.says) })
 	}
 	arn := dynamo.NewDecider(client, "arn:aws:dynamodb:eu-central-1:123456789012:table/elections", "one", nil)
 	if _, err := arn.ReadCurrent(t.Context()); !strings.Contains(err.Error(), "create it") { // asked for, and not there
 		t.Errorf("a table's ARN: %v", err)
 	}
 	nowhere := dynamodb.New(dynamodb.Options{Credentials: newClient(t, "").Options().Credentials})
-	refused(t, dynamo.NewDecider(nowhere, "elections", "one", nil), "AWS_REGION")
+	httpfault.Refused(t, dynamo.NewDecider(nowhere, "elections", "one", nil), "AWS_REGION")
 }
 
 // What the service answers, whatever the emulators do.
@@ -250,7 +219,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			d := answering(t, refusal(c.status, code))
 			if c.forGood {
-				refused(t, d, `"elections"`, `"one"`, c.advice, code)
+				httpfault.Refused(t, d, `"elections"`, `"one"`, c.advice, code)
 				return
 			}
 			_, err := d.WriteEntry(t.Context(), &first)

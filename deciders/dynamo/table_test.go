@@ -66,7 +66,7 @@ func TestTableCannotBeCreated(t *testing.T) {
 		}
 		return httpfault.Fault{}
 	}}
-	refused(t, dynamo.NewDecider(inProcess(t, &http.Client{Transport: tr}), "new-elections", "one", &dynamo.Options{CreateTable: true}), "creating the table", "permission")
+	httpfault.Refused(t, dynamo.NewDecider(inProcess(t, &http.Client{Transport: tr}), "new-elections", "one", &dynamo.Options{CreateTable: true}), "creating the table", "permission")
 }
 
 // A global table is fit only where its regions are strongly consistent.

@@ -2,6 +2,7 @@ package s3_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/md5"
 	"fmt"
 	"io"
@@ -59,7 +60,7 @@ func stored(t testing.TB, h http.Handler) []byte {
 
 // benchClient returns a client of a server on the loopback interface that says
 // what it has to without thinking, the content that it returns and its ETag.
-func benchClient(b *testing.B) (client *awss3.Client, data []byte, etag string) {
+func benchClient(b testing.TB) (client *awss3.Client, data []byte, etag string) {
 	h := stores.FakeS3()
 	createBucket(b, h, "elections")
 	data = stored(b, h)
@@ -79,63 +80,46 @@ func benchClient(b *testing.B) (client *awss3.Client, data []byte, etag string) 
 }
 
 // writers return functions that write by the SDK alone and by the decider.
-func writers(b *testing.B) (bare, own func()) {
+func writers(b testing.TB) httpfault.Pair {
+	ctx := context.Background()
 	client, data, etag := benchClient(b)
 	in := &awss3.PutObjectInput{Bucket: aws.String("elections"), Key: aws.String("one"), ContentType: aws.String("application/json"), IfMatch: &etag}
 	d, e := s3.NewDecider(client, "elections", "one", nil), benchEntry()
-	return func() {
+	return httpfault.Pair{
+		SDK: func() error {
 			in.Body = bytes.NewReader(data)
-			if _, err := client.PutObject(b.Context(), in); err != nil {
-				b.Fatal(err)
-			}
-		}, func() {
-			token, err := d.WriteEntry(b.Context(), e)
-			if err != nil {
-				b.Fatal(err)
-			}
+			_, err := client.PutObject(ctx, in)
+			return err
+		},
+		Decider: func() error {
+			token, err := d.WriteEntry(ctx, e)
 			e.Token = token
 			e.Extension++
-		}
+			return err
+		},
+	}
 }
 
 // readers return functions that read by the SDK alone and by the decider.
-func readers(b *testing.B) (bare, own func()) {
+func readers(b testing.TB) httpfault.Pair {
+	ctx := context.Background()
 	client, _, _ := benchClient(b)
 	in := &awss3.GetObjectInput{Bucket: aws.String("elections"), Key: aws.String("one")}
 	d := s3.NewDecider(client, "elections", "one", nil)
-	return func() {
-			out, err := client.GetObject(b.Context(), in)
+	return httpfault.Pair{
+		SDK: func() error {
+			out, err := client.GetObject(ctx, in)
 			if err != nil {
-				b.Fatal(err)
+				return err
 			}
-			if _, err := io.ReadAll(out.Body); err != nil {
-				b.Fatal(err)
-			}
-			out.Body.Close()
-		}, func() {
-			if _, err := d.ReadCurrent(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-		}
-}
-
-// The decider's own cost is the difference between SDK and Decider: of memory as
-// it is told here, of time as Overhead tells it.
-func BenchmarkWrite(b *testing.B) { compare(b, writers) }
-func BenchmarkRead(b *testing.B)  { compare(b, readers) }
-
-func compare(b *testing.B, pair func(*testing.B) (bare, own func())) {
-	bare, own := pair(b)
-	for _, c := range []struct {
-		name string
-		f    func()
-	}{{"SDK", bare}, {"Decider", own}} {
-		b.Run(c.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				c.f()
-			}
-		})
+			defer out.Body.Close()
+			_, err = io.ReadAll(out.Body)
+			return err
+		},
+		Decider: func() error { _, err := d.ReadCurrent(ctx); return err },
 	}
-	b.Run("Overhead", func(b *testing.B) { httpfault.Overhead(b, bare, own) })
 }
+
+// The decider's own cost.
+func BenchmarkWrite(b *testing.B) { writers(b).Bench(b) }
+func BenchmarkRead(b *testing.B)  { readers(b).Bench(b) }

@@ -27,37 +27,6 @@ const (
 // first is a record.
 var first = leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i"}
 
-// refused fails unless reading and writing both end in an error that no retry
-// cures and that has all these words in it.
-func refused(t *testing.T, d leaderelection.RaceDecider, words ...string) {
-	t.Helper()
-	_, read := d.ReadCurrent(t.Context())
-	_, written := d.WriteEntry(t.Context(), &first)
-	for what, err := range map[string]error{"ReadCurrent": read, "WriteEntry": written} {
-		if !errors.Is(err, leaderelection.ErrPermanent) {
-			t.Errorf("%s: %v, want an error that wraps ErrPermanent", what, err)
-			continue
-		}
-		for _, w := range words {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("%s: %v, which does not say %q", what, err, w)
-			}
-		}
-	}
-}
-
-// ends says that a campaign ends because of what lies in the store.
-func ends(t *testing.T, d leaderelection.RaceDecider) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	c := leaderelection.Config{Decider: d, LeaderID: "a", MaxClockSkew: skew, TermLength: term,
-		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) { t.Error("elected"); <-ctx.Done() }}
-	if err := c.Acquire(ctx); !errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("Acquire = %v, want an error that wraps ErrPermanent", err)
-	}
-}
-
 func objectThatIsNotOurs(t *testing.T, endpoint string) {
 	const whole = `{"leaderelection":1,"leader_id":"a","term_expiry":"2026-11-21T11:24:05Z","term_length":"15s","election_number":7,"extension":12,"incarnation":"i"}`
 	client := newClient(t, endpoint)
@@ -85,7 +54,7 @@ func objectThatIsNotOurs(t *testing.T, endpoint string) {
 			if _, err := d.WriteEntry(t.Context(), &first); !errors.Is(err, leaderelection.ErrLostRace) {
 				t.Errorf("WriteEntry: %v, want %v", err, leaderelection.ErrLostRace)
 			}
-			ends(t, d)
+			httpfault.EndsCampaign(t, d)
 			if got := contentOf(t, client, bucket, name); got != content {
 				t.Errorf("the object is now %q", got)
 			}
@@ -162,15 +131,15 @@ func wrongPlace(t *testing.T, endpoint string) {
 	client := newClient(t, endpoint)
 	t.Run("NoSuchBucket", func(t *testing.T) {
 		d := s3.NewDecider(client, "no-such-bucket", "one", nil)
-		refused(t, d, `"no-such-bucket"`, `"one"`, endpoint, "create it")
-		ends(t, d)
+		httpfault.Refused(t, d, `"no-such-bucket"`, `"one"`, endpoint, "create it")
+		httpfault.EndsCampaign(t, d)
 	})
 	t.Run("Names", func(t *testing.T) {
-		refused(t, s3.NewDecider(client, "", "one", nil), "bucket")
-		refused(t, s3.NewDecider(client, "b", "", nil), "1 to 1024")
-		refused(t, s3.NewDecider(client, "b", strings.Repeat("k", 1025), nil), "1025 bytes")
+		httpfault.Refused(t, s3.NewDecider(client, "", "one", nil), "bucket")
+		httpfault.Refused(t, s3.NewDecider(client, "b", "", nil), "1 to 1024")
+		httpfault.Refused(t, s3.NewDecider(client, "b", strings.Repeat("k", 1025), nil), "1025 bytes")
 	})
-	refused(t, s3.NewDecider(newClient(t, "", func(o *awss3.Options) { o.BaseEndpoint, o.Region = nil, "" }), "bucket", "one", nil), "AWS_REGION")
+	httpfault.Refused(t, s3.NewDecider(newClient(t, "", func(o *awss3.Options) { o.BaseEndpoint, o.Region = nil, "" }), "bucket", "one", nil), "AWS_REGION")
 }
 
 func wrongCredentials(t *testing.T, endpoint string) {
@@ -179,10 +148,10 @@ func wrongCredentials(t *testing.T, endpoint string) {
 		client := newClient(t, endpoint, append(change, func(o *awss3.Options) { o.Credentials = as(id) })...)
 		return s3.NewDecider(client, bucket, "one", nil)
 	}
-	refused(t, with("guest"), bucket, "s3:PutObject")
-	refused(t, with("nobody"), "credentials")
-	refused(t, with("root", func(o *awss3.Options) { o.Region = "eu-central-1" }), "region")
-	ends(t, with("guest"))
+	httpfault.Refused(t, with("guest"), bucket, "s3:PutObject")
+	httpfault.Refused(t, with("nobody"), "credentials")
+	httpfault.Refused(t, with("root", func(o *awss3.Options) { o.Region = "eu-central-1" }), "region")
+	httpfault.EndsCampaign(t, with("guest"))
 	e, err := s3.NewDecider(newClient(t, endpoint), bucket, "one", nil).ReadCurrent(t.Context())
 	if err != nil || e.ElectionNumber != leaderelection.NoElections {
 		t.Errorf("something was written: %+v, %v", e, err)
@@ -223,7 +192,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			d := answering(t, refusal(c.status, code))
 			if c.forGood {
-				refused(t, d, `"elections"`, `"one"`, c.advice, code)
+				httpfault.Refused(t, d, `"elections"`, `"one"`, c.advice, code)
 				return
 			}
 			_, err := d.WriteEntry(t.Context(), &first)

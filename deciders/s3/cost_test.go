@@ -1,0 +1,11 @@
+//go:build !race
+
+package s3_test
+
+import "testing"
+
+// The Decider allocates at most a tenth more than the SDK does by itself.
+func TestOwnBytes(t *testing.T) {
+	t.Run("read", func(t *testing.T) { readers(t).Bytes(t) })
+	t.Run("write", func(t *testing.T) { writers(t).Bytes(t) })
+}
