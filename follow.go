@@ -273,6 +273,8 @@ func (f *follower) traceCall(a *answer) {
 		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", a.now.mono-a.start.mono)
 	case errors.Is(a.err, ErrLostRace):
 		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", a.now.mono-a.start.mono, "err", a.err)
+	case f.ctx.Err() != nil && errors.Is(a.err, context.Canceled):
+		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", a.now.mono-a.start.mono, "err", "no longer awaited, at the end")
 	default:
 		f.log(slog.LevelWarn, "a store operation failed; it will be tried again", "op", string(a.kind), "took", a.now.mono-a.start.mono, "err", a.err)
 	}
