@@ -15,6 +15,7 @@ import (
 // A scheduler whose jobs run on the leader.
 func ExampleNewElector() {
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	elected := make(chan struct{})
 	campaign, err := le.Config{
 		Decider:   memory.NewDecider(), // a real program uses a store that all can reach
