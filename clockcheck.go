@@ -129,15 +129,14 @@ func (a *attempt) wrote(e *RaceEntry) bool {
 	return a.number == e.ElectionNumber && a.ext == e.Extension && a.expiry.Equal(e.TermExpiry)
 }
 
-// precision is the unit that a store counts its time in, as far as the stamp shows
-// it. What it cuts off, or rounds, is not known.
+// precision is how much a store may have cut off of its stamp, or added by rounding:
+// it counts its time in some power of ten, as far as the stamp shows it.
 func precision(stamp time.Time) time.Duration {
-	for _, unit := range [...]time.Duration{time.Second, time.Millisecond, time.Microsecond} {
-		if stamp.Nanosecond()%int(unit) == 0 {
-			return unit
-		}
+	unit := time.Second
+	for unit > 1 && stamp.Nanosecond()%int(unit) != 0 {
+		unit /= 10
 	}
-	return 0
+	return unit - 1
 }
 
 // suspected is how far the clock is ahead, at least, by the last comparison that

@@ -99,7 +99,7 @@ var mutants = []struct {
 	{name: "no proof is disproved", file: "clockcheck.go",
 		old: "	case highest <= skew:\n		k.ahead = proof{}\n", new: "", caughtBy: "TestClockSkewIsDisproved"},
 	{name: "coarse stamps taken for exact", file: "clockcheck.go",
-		old: "			return unit\n", new: "			return 0\n", caughtBy: "TestClockSkewByCoarse"},
+		old: "	return unit - 1\n", new: "	return 0\n", caughtBy: "TestClockSkewByCoarse"},
 	{name: "the clock's own bound ignored", file: "clockcheck.go",
 		old: "if k.bound > skew {", new: "if false {", caughtBy: "TestClockSkewByTheClocks"},
 	{name: "own reads prove nothing", file: "clockcheck.go",

@@ -44,7 +44,7 @@
 // left, candidates poll.
 //
 // The token's CommitTS is the file's modification time: the machine's own
-// clock, as precise as a tick of the kernel (1 to 10 ms on most).
+// clock, as precise as a tick of the kernel (1 to 10 ms on most), and cut to 10 ms.
 //
 // # What the system promises
 //

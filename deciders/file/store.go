@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/record"
@@ -107,8 +108,12 @@ func (d *Decider) load() (content, error) {
 	return content{token: newToken(data, info), data: data, mode: info.Mode().Perm()}, nil
 }
 
+// tick is what a file's modification time may lag behind the clock: file systems
+// use the kernel's coarse one, which moves with its ticks.
+const tick = 10 * time.Millisecond
+
 func newToken(data []byte, info fs.FileInfo) *token {
-	return &token{exists: true, sum: sha256.Sum256(data), written: info.ModTime().Round(0)}
+	return &token{exists: true, sum: sha256.Sum256(data), written: info.ModTime().Round(0).Truncate(tick)}
 }
 
 // replace is the conditional write: it makes data the file's content where that
