@@ -89,11 +89,10 @@ func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 		return
 	}
 	k, skew, unit := &c.clock, c.cfg.MaxClockSkew, precision(stamp)
-	step := now.wall.Sub(c.f.epoch.Round(0)) - now.mono
 	highest := now.wall.Sub(stamp) + unit
 	switch {
 	case highest < -skew:
-		k.behind = proof{offset: highest, step: step, until: now.mono + proofTerms*c.cfg.TermLength}
+		k.behind = proof{offset: highest, step: c.stepped(now), until: now.mono + proofTerms*c.cfg.TermLength}
 	case highest <= skew:
 		k.ahead = proof{}
 	}
@@ -103,7 +102,7 @@ func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 	}
 	switch lowest := begun.wall.Sub(stamp) - unit; {
 	case lowest > skew:
-		k.ahead = proof{offset: lowest, step: step, until: now.mono + proofTerms*c.cfg.TermLength}
+		k.ahead = proof{offset: lowest, step: c.stepped(begun), until: now.mono + proofTerms*c.cfg.TermLength}
 	case lowest >= -skew:
 		k.behind = proof{}
 	}
@@ -139,13 +138,18 @@ func precision(stamp time.Time) time.Duration {
 	return unit - 1
 }
 
+// stepped is how far the wall clock has run ahead of the monotonic one since the
+// campaign began: by steps, and while the machine was suspended.
+func (c *Campaign) stepped(at instant) time.Duration {
+	return at.wall.Sub(c.f.epoch.Round(0)) - at.mono
+}
+
 // suspected is how far the clock is ahead, at least, by the last comparison that
 // showed it so, however long ago. A step back since is a repair; one ahead may be
 // one, or the machine was suspended.
 func (c *Campaign) suspected(now instant) time.Duration {
 	p := c.clock.ahead
-	step := now.wall.Sub(c.f.epoch.Round(0)) - now.mono
-	return max(p.offset+min(step-p.step, 0), 0)
+	return max(p.offset+min(c.stepped(now)-p.step, 0), 0)
 }
 
 // clockFault is how the clock is proved to be wrong now, or nil.
@@ -157,8 +161,7 @@ func (c *Campaign) clockFault(now instant) *ClockSkewError {
 		}
 	}
 	if p := k.behind; p.offset < 0 && now.mono < p.until {
-		step := now.wall.Sub(c.f.epoch.Round(0)) - now.mono
-		if off := p.offset + max(step-p.step, 0); off < -skew {
+		if off := p.offset + max(c.stepped(now)-p.step, 0); off < -skew {
 			return &ClockSkewError{Offset: off, MaxClockSkew: skew}
 		}
 	}

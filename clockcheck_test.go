@@ -180,6 +180,22 @@ func TestClockSkewProofGrowsOld(t *testing.T) {
 	})
 }
 
+// A step back while the request is out has repaired what its stamp proves.
+func TestClockSkewRepairedMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 5*time.Second)
+		a := join(t, d, "a", on(clock), func(c *le.Config) {
+			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Second).On(memory.Write).Times(1))
+		})
+		sleep(500 * time.Millisecond)
+		clock.Set(0)
+		sleep(time.Second)
+		a.leads(t)
+	})
+}
+
 // What proved a clock to be ahead is disproved by a record that has come sooner than
 // such a clock would have it.
 func TestClockSkewIsDisproved(t *testing.T) {

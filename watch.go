@@ -27,8 +27,10 @@ type WatchConfig struct {
 
 	// Lapsed is called, in order with the callback given to Watch, when the
 	// term of entry has run out unextended: read again at or past TermExpiry
-	// plus MaxClockSkew, it was still the same. A leader that comes back
-	// afterwards is a new record. Optional.
+	// plus MaxClockSkew, it was still the same. (Of a record marked
+	// Unsynchronized: read again when it had not been seen to change for a term
+	// and the allowance for drift.) A leader that comes back afterwards is a new
+	// record. Optional.
 	Lapsed func(ctx context.Context, entry RaceEntry)
 
 	// Clock, Logger and Trace are as in Config. All optional.
