@@ -165,7 +165,7 @@ func (f *follower) readAnswered(a *answer) {
 		f.unsure, f.readAt = false, a.start
 		f.feedCheck(a.got)
 		f.learn(a.got, a.start, wasRead)
-		if a.got.Compare(f.known) >= 0 {
+		if same(a.got, f.known) {
 			f.sameAt = a.start
 		}
 	}

@@ -45,8 +45,8 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 		return errors.New("leaderelection: hand-over: the RaceDecider is nil")
 	}
 	var first *RaceEntry
-	pause, _ := backoffs(newIncarnation(), DefaultTermLength)
 	clock := clocks.System()
+	pause, _ := backoffs(clock.Now().String(), DefaultTermLength)
 	began := newTimekeeper(clock)
 	for {
 		start := began.now()

@@ -59,7 +59,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	}
 	o := &observer{cfg: w, parent: ctx, cb: cb}
 	f := &o.f
-	f.init(ctx, w.Clock, w.Decider, newIncarnation(), DefaultTermLength)
+	f.init(ctx, w.Clock, w.Decider, w.Clock.Now().String(), DefaultTermLength)
 	f.skew, f.logger, f.trace = w.MaxClockSkew, w.Logger, w.Trace
 	f.onRecord, f.onAnswer = o.recognise, func(*answer) {}
 	o.setPoll(DefaultTermLength)

@@ -297,7 +297,7 @@ func (c *Campaign) tellChange(e *RaceEntry) {
 	if c.cfg.LeaderChanged == nil || e.ElectionNumber == NoElections || c.ending {
 		return
 	}
-	if t := c.told; t != nil && t.ElectionNumber == e.ElectionNumber && t.Vacant() == e.Vacant() {
+	if t := c.told; t != nil && t.ElectionNumber == e.ElectionNumber && t.LeaderID == e.LeaderID && (e.Vacant() || t.Incarnation == e.Incarnation) {
 		return
 	}
 	c.told = e
