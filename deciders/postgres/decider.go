@@ -99,39 +99,21 @@ func NewDecider(db DB, table, election string, opts *Options) *Decider {
 }
 
 // statements makes the SQL. A time is in microseconds since 1970: the same in all
-// time zones and date styles. The answer to a write is its time, or, where nothing
-// was written, the row in its way.
+// time zones and date styles. A write answers with its time, or with no row, and
+// notifies within its transaction. An asynchronous commit, if that is the session's
+// default, would answer before the write is safe.
 func (d *Decider) statements() {
-	micros := func(column string) string { return "(extract(epoch from " + column + ") * 1000000)::int8" }
-	d.readSQL = fmt.Sprintf(`SELECT version, channel, %s, record::text FROM %s WHERE election = $1::text`, micros("written"), d.quoted)
-
-	// An asynchronous commit, if that is the session's default, would answer
-	// before the write is safe.
-	const safe = `CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END`
-	answer := fmt.Sprintf(`
-SELECT true, $2::text, %s, '' FROM done, told
-UNION ALL
-SELECT false, version, %s, record::text FROM %s WHERE election = $1::text AND NOT EXISTS (SELECT FROM done)`,
-		micros("done.written"), micros("written"), d.quoted)
-
-	d.updateSQL = fmt.Sprintf(`
-WITH done AS (
-	UPDATE %s SET version = $2::text, written = clock_timestamp(), record = $3::json
-	WHERE election = $1::text AND version = $4::text
-	RETURNING written, channel
-), told AS (
-	SELECT pg_catalog.pg_notify(channel, %s || ' ' || $5::text), %s FROM done
-)`, d.quoted, micros("written"), safe) + answer
-
-	d.insertSQL = fmt.Sprintf(`
-WITH done AS (
-	INSERT INTO %s (election, version, written, record, channel)
-	VALUES ($1::text, $2::text, clock_timestamp(), $3::json, $4::text)
-	ON CONFLICT (election) DO NOTHING
-	RETURNING written
-), told AS (
-	SELECT pg_catalog.pg_notify($5::text, ''), %s FROM done
-)`, d.quoted, safe) + answer
+	const (
+		micros = `(extract(epoch from written) * 1000000)::int8`
+		safe   = `CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END`
+	)
+	d.readSQL = fmt.Sprintf(`SELECT version, channel, `+micros+`, record::text FROM %s WHERE election = $1::text`, d.quoted)
+	d.updateSQL = fmt.Sprintf(`UPDATE %s SET version = $2::text, written = clock_timestamp(), record = $3::json
+WHERE election = $1::text AND version = $4::text
+RETURNING `+micros+`, `+safe+`, pg_catalog.pg_notify(channel, `+micros+` || ' ' || $5::text)`, d.quoted)
+	d.insertSQL = fmt.Sprintf(`INSERT INTO %s (election, version, written, record, channel)
+VALUES ($1::text, $2::text, clock_timestamp(), $3::json, $4::text) ON CONFLICT (election) DO NOTHING
+RETURNING `+micros+`, `+safe+`, pg_catalog.pg_notify($5::text, '')`, d.quoted)
 }
 
 // Close closes the pool that Open has made. The pool given to NewDecider is the
@@ -207,8 +189,7 @@ func (d *Decider) ready(ctx context.Context) error {
 	return err
 }
 
-// WriteEntry implements leaderelection.RaceDecider, in one statement. A refusal is a
-// leaderelection.LostRaceError, mostly with the current record.
+// WriteEntry implements leaderelection.RaceDecider, in one statement.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	t, err := d.write(ctx, entry)
 	if err != nil {
@@ -239,34 +220,17 @@ func (d *Decider) write(ctx context.Context, entry *leaderelection.RaceEntry) (t
 	if was.version == "" {
 		sql, more = d.insertSQL, [2]string{newChannel(), d.found.Load().hello(d.election)}
 	}
-	var written bool
-	var now token
-	var text string
-	err = d.db.QueryRow(ctx, sql, d.mode, d.election, version, string(data), more[0], more[1]).
-		Scan(&written, &now.version, &now.micros, &text)
+	now := token{version: version}
+	err = d.db.QueryRow(ctx, sql, d.mode, d.election, version, string(data), more[0], more[1]).Scan(&now.micros, nil, nil)
 	switch {
-	case err == nil && written:
-		return now, nil
-	case err == nil, errors.Is(err, pgx.ErrNoRows):
-		return token{}, d.lost(was, now, text)
+	case errors.Is(err, pgx.ErrNoRows):
+		return token{}, &leaderelection.LostRaceError{Place: d.place()}
 	case code(err) == serializationFailure:
 		return token{}, d.serialized(ctx, was, err)
+	case err != nil:
+		return token{}, err
 	}
-	return token{}, err
-}
-
-// lost is the refusal of a write. The row beside it is as it was when the statement
-// began: where that is still the version that the write was for, or none for one
-// that waited while another made it, nothing is known of the one that won.
-func (d *Decider) lost(was, now token, text string) error {
-	lost := &leaderelection.LostRaceError{Place: d.place()}
-	switch {
-	case now.version == "" && was.version != "":
-		lost.Current = &leaderelection.RaceEntry{Token: token{}}
-	case now.version != "" && now.version != was.version:
-		lost.Current, _ = d.entry(now, text) // one that cannot be read is ReadCurrent's to report
-	}
-	return lost
+	return now, nil
 }
 
 // serialized explains a write that PostgreSQL refused for the sake of an isolation
@@ -274,7 +238,7 @@ func (d *Decider) lost(was, now token, text string) error {
 // PostgreSQL suspected a conflict that was none, it can be tried again.
 func (d *Decider) serialized(ctx context.Context, was token, refusal error) error {
 	e, _, err := d.read(ctx, d.db)
-	if err != nil || e.Token == (token{version: was.version, micros: was.micros}) {
+	if err != nil || e.Token == was {
 		return refusal
 	}
 	return &leaderelection.LostRaceError{Place: d.place(), Current: e, Err: refusal}

@@ -159,6 +159,11 @@ type listener struct {
 func (l *listener) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
+	if !l.conn.IsClosed() {
+		// Through a pooler the session outlives the connection, and must not go
+		// on listening.
+		_ = l.do(ctx, "UNLISTEN *")
+	}
 	_ = l.conn.Close(ctx)
 }
 

@@ -31,26 +31,39 @@ type PostgresServer struct {
 // needs a password; see HBA.
 func Postgres(t testing.TB, settings ...string) *PostgresServer {
 	t.Helper()
-	// Not t.TempDir, whose parent another user may not search.
-	dir, err := os.MkdirTemp("", "leaderelection-postgres")
+	dir := serverDir(t, "postgres")
+	p := &PostgresServer{Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), data: filepath.Join(dir, "data")}
+	runAsServer(t, dir, "initdb", "--pgdata", p.data, "--username", "postgres", "--auth", "trust",
+		"--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")
+	p.run(t, settings)
+	return p
+}
+
+// PostgresStandby copies a server, and starts the copy as a hot standby that follows
+// it, with these settings. Replication is asynchronous. A standby serves reads; the
+// SQL function pg_promote makes a primary of it.
+func PostgresStandby(t testing.TB, primary *PostgresServer, settings ...string) *PostgresServer {
+	t.Helper()
+	dir := serverDir(t, "postgres")
+	p := &PostgresServer{Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), data: filepath.Join(dir, "data")}
+	host, port, err := net.SplitHostPort(primary.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &PostgresServer{Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), data: filepath.Join(dir, "data")}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	owner(t, dir)
-	initdb := exec.CommandContext(t.Context(), asServer(t)[0], append(asServer(t)[1:], program(t, "initdb"),
-		"--pgdata", p.data, "--username", "postgres", "--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")...)
-	initdb.Dir = dir
-	if out, err := initdb.CombinedOutput(); err != nil {
-		t.Fatalf("stores: initdb: %v\n%s", err, out)
-	}
-	for _, s := range append([]string{"fsync=off", "unix_socket_directories=", "listen_addresses=127.0.0.1", "max_connections=200", "log_min_messages=fatal"}, settings...) {
+	runAsServer(t, dir, "pg_basebackup", "--host", host, "--port", port, "--username", "postgres", "--pgdata", p.data,
+		"--write-recovery-conf", "--checkpoint", "fast", "--no-sync")
+	p.run(t, settings)
+	return p
+}
+
+// run starts a server for the first time; it ends with the test.
+func (p *PostgresServer) run(t testing.TB, settings []string) {
+	t.Helper()
+	for _, s := range append([]string{"fsync=off", "unix_socket_directories=", "listen_addresses=127.0.0.1", "max_connections=200", "shared_buffers=16MB", "log_min_messages=fatal"}, settings...) {
 		p.args = append(p.args, "-c", s)
 	}
 	p.Start(t)
 	t.Cleanup(p.Stop) // before its directory goes
-	return p
 }
 
 // Start starts a server that was stopped, and returns when it serves.
@@ -98,8 +111,23 @@ func (p *PostgresServer) HBA(t testing.TB, rules ...string) {
 	p.Start(t)
 }
 
-// DataDir is where the server keeps its data, for what it reads from there.
-func (p *PostgresServer) DataDir() string { return p.data }
+// Give puts a file of that name where the server runs, which is its own and no
+// other's: a key, for instance.
+func (p *PostgresServer) Give(t testing.TB, name string, content []byte) {
+	t.Helper()
+	file := filepath.Join(p.data, name)
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	owner(t, file)
+}
+
+// Set changes settings, such as "ssl=on", at the next start.
+func (p *PostgresServer) Set(settings ...string) {
+	for _, s := range settings {
+		p.args = append(p.args, "-c", s)
+	}
+}
 
 // acceptsPostgres is a Ready: the server lets connections begin. It is asked in the
 // first words of the protocol whether it speaks TLS, and answers by one letter; while
@@ -142,6 +170,30 @@ func program(t testing.TB, name string) string {
 	return found[len(found)-1]
 }
 
+// serverDir makes a directory for a server, removed at the end of the test. It is
+// not t.TempDir's, whose parent another user may not search.
+func serverDir(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "leaderelection-"+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	owner(t, dir)
+	return dir
+}
+
+// runAsServer runs one of PostgreSQL's programs to its end.
+func runAsServer(t testing.TB, dir, name string, args ...string) {
+	t.Helper()
+	command := slices.Concat(asServer(t), []string{program(t, name)}, args)
+	c := exec.CommandContext(t.Context(), command[0], command[1:]...)
+	c.Dir = dir
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("stores: %s: %v\n%s", name, err, out)
+	}
+}
+
 // serverUser is who runs the server where this is root, which PostgreSQL refuses.
 func serverUser(t testing.TB) *user.User {
 	t.Helper()
@@ -164,8 +216,8 @@ func asServer(t testing.TB) []string {
 	return []string{Need(t, "setpriv"), "--reuid", u.Uid, "--regid", u.Gid, "--clear-groups"}
 }
 
-// owner gives a directory to who runs the server.
-func owner(t testing.TB, dir string) {
+// owner gives a file or directory to who runs the server.
+func owner(t testing.TB, path string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		return
@@ -173,7 +225,7 @@ func owner(t testing.TB, dir string) {
 	u := serverUser(t)
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
-	if err := os.Chown(dir, uid, gid); err != nil {
+	if err := os.Chown(path, uid, gid); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,0 +1,25 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/c8e606e4/leaderelection/deciders/postgres"
+	"github.com/c8e606e4/leaderelection/internal/faulttest"
+	"github.com/c8e606e4/leaderelection/internal/proctest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// Three candidates in processes of their own: one is killed, one stopped past its
+// term, one cut off. See proctest for what is checked.
+func TestProcesses(t *testing.T) {
+	addr := stores.Postgres(t).Addr
+	proctest.Run(t, proctest.Options{Address: "postgres://postgres@" + addr + "/postgres?sslmode=disable&election=e&create=true", Upstream: addr})
+}
+
+// Whatever befalls the leader's connections for a while, it keeps its reign.
+func TestFaults(t *testing.T) {
+	addr := stores.Postgres(t).Addr
+	proxy := stores.Toxiproxy(t, addr)[0]
+	leader := opened(t, "postgres://postgres@"+proxy.Addr+"/postgres?sslmode=disable&election=e&create=true")
+	faulttest.Run(t, leader, postgres.NewDecider(pool(t, addr), "leaderelection", "e", create), proxy)
+}
