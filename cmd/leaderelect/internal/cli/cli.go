@@ -54,9 +54,15 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	a := &app{in: in, out: out, errOut: errOut}
 	root := a.root()
 	root.SetArgs(args)
-	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errOut)
+	return a.execute(ctx, root)
+}
+
+// execute runs a command line, and says what went wrong.
+func (a *app) execute(ctx context.Context, root *cobra.Command) int {
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.errOut)
+	errOut := a.errOut
 	if a.flaw != nil {
 		fmt.Fprintf(errOut, "leaderelect: a mistake in this program: %v\n", a.flaw)
 		return exitError
@@ -71,17 +77,13 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		if e.err != nil {
 			fmt.Fprintf(errOut, "leaderelect: %v\n", e.err)
 		}
+		return e.code
 	case !a.started || errors.Is(err, store.ErrURL):
-		e = &exit{code: exitUsage}
-		fmt.Fprintf(errOut, "leaderelect: %v\n", err)
-	default:
-		e = &exit{code: a.failure}
-		fmt.Fprintf(errOut, "leaderelect: %v\n", err)
+		fmt.Fprintf(errOut, "leaderelect: %v\nTry: leaderelect help\n", err)
+		return exitUsage
 	}
-	if e.code == exitUsage && e.err == nil {
-		fmt.Fprintln(errOut, "Try: leaderelect help")
-	}
-	return e.code
+	fmt.Fprintf(errOut, "leaderelect: %v\n", err)
+	return a.failure
 }
 
 // app is one run of the program.

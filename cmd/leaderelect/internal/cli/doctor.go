@@ -104,7 +104,7 @@ func (a *app) doctor(ctx context.Context, url, scratch string, asJSON bool) erro
 
 // examine makes the checks that need the store, and those that do not.
 func (a *app) examine(ctx context.Context, place, scratch leaderelection.RaceDecider, url string, tell func(doctor.Finding)) bool {
-	x := &doctor.Exam{Place: place, Scratch: scratch, Term: a.common.term, Skew: a.common.skew, Tell: tell, Bound: clocks.KernelClock{}.ErrorBound}
+	x := &doctor.Exam{Place: place, Scratch: scratch, Term: a.common.term, Skew: a.common.skew, Unsynchronized: a.common.unsynchronized, Tell: tell, Bound: clocks.KernelClock{}.ErrorBound}
 	kind := plan.Lookup(store.Kind(url))
 	if kind != nil && kind.Fastest > 0 && !strings.Contains(url, "endpoint=") { // an emulator has no limit
 		x.Pause = kind.Fastest + kind.Fastest/10
@@ -113,7 +113,7 @@ func (a *app) examine(ctx context.Context, place, scratch leaderelection.RaceDec
 	if kind == nil {
 		return well
 	}
-	warnings := plan.Choice{Term: a.common.term, Skew: a.common.skew, Poll: a.common.poll, Candidates: 2, Store: *kind}.Warnings(&plan.Result{})
+	warnings := plan.Choice{Term: a.common.term, Skew: a.common.skew, Poll: a.common.poll, Unsynchronized: a.common.unsynchronized, Candidates: 2, Store: *kind}.Warnings(&plan.Result{})
 	for _, w := range warnings {
 		tell(doctor.Finding{Check: "term and skew", Verdict: doctor.Warn, Detail: w, Advice: "see leaderelect plan"})
 	}

@@ -38,7 +38,8 @@ store that no leader is lost to (one in which nothing answers), store operations
 their price at list prices (as of ` + plan.PricesAsOf + `), and what is bad about the choice.
 
 Candidates' clocks are spread over all that --skew allows; well-kept clocks are closer
-together, and their fail-overs closer to the median.`,
+together, and their fail-overs closer to the median. With --unsynchronized they
+are hours apart.`,
 		Example: `  leaderelect plan --term 10s --skew 100ms --candidates 5 --store dynamodb --svg timeline.svg`,
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return a.plan(&f, names) },
@@ -69,6 +70,7 @@ func (a *app) plan(f *planFlags, names []string) error {
 	}
 	a.begun(exitError)
 	f.Store, f.Term, f.Skew, f.Poll = *kind, a.common.term, a.common.skew, a.common.poll
+	f.Unsynchronized = a.common.unsynchronized
 	if f.latency > 0 {
 		f.Store.Latency = f.latency
 	}
@@ -106,7 +108,11 @@ func (a *app) planText(f *planFlags, r *plan.Result) error {
 	if f.Store.Pushes {
 		how = "pushes changes"
 	}
-	p("term %v, skew %v, %d candidates, %d observers, on %s (%s, %v a request)", f.Term, f.Skew, f.Candidates, f.Observers, f.Store.Name, how, f.Store.Latency)
+	skew := fmt.Sprintf("skew %v", f.Skew)
+	if f.Unsynchronized {
+		skew = fmt.Sprintf("unsynchronized clocks that run apart by %v a term at most", max(f.Skew, f.Term/100))
+	}
+	p("term %v, %s, %d candidates, %d observers, on %s (%s, %v a request)", f.Term, skew, f.Candidates, f.Observers, f.Store.Name, how, f.Store.Latency)
 	p("")
 	p("%-34s %9s %9s %9s %9s", "nobody leads for", "minimum", "median", "99th", "maximum")
 	row := func(name string, s plan.Spread) {

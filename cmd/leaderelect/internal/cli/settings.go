@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -30,6 +31,9 @@ type common struct {
 	logLevel  string
 	config    string
 
+	unsynchronized bool
+	warnOnSkew     bool
+
 	store string // from the environment or the file: the URL where none is given
 }
 
@@ -37,6 +41,8 @@ func (c *common) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.id, "id", "", "this candidate's name, unique in the election (default host name, pid and a random part)")
 	f.DurationVar(&c.term, "term", leaderelection.DefaultTermLength, "how long a lease runs unless it is extended, which happens about twice in it")
 	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time")
+	f.BoolVar(&c.unsynchronized, "unsynchronized", false, "compare no wall clock with another machine's: for machines whose clocks nobody keeps right; for all candidates of an election, or none")
+	f.BoolVar(&c.warnOnSkew, "warn-on-clock-skew", false, "lead although this machine's clock is proved to be off by more than --skew: for a store whose clock is the wrong one")
 	f.DurationVar(&c.poll, "poll", 0, "how often to read where the store cannot push changes (default half a term)")
 	f.StringSliceVar(&c.hostPort, "host-port", nil, "where clients reach this candidate when it leads; may be repeated; \":PORT\" stands for this machine's addresses")
 	f.StringVar(&c.params, "params", "", "what else clients are told about the leader; \"@FILE\" reads it from a file")
@@ -80,6 +86,8 @@ func (c *common) checkTimes() error {
 		return usage("--term is %v, must be at least twice --skew (2 x %v): less leaves a leader no time to act", c.term, c.skew)
 	case c.poll < 0:
 		return usage("--poll is %v, must not be negative", c.poll)
+	case c.unsynchronized && c.warnOnSkew:
+		return usage("--warn-on-clock-skew means nothing with --unsynchronized, which compares no clocks: take one of them away")
 	}
 	return nil
 }
@@ -204,6 +212,9 @@ func (a *app) candidate() (leaderelection.Config, error) {
 		MaxClockSkew: c.skew,
 		PollInterval: c.poll,
 		Logger:       a.logger(),
+
+		Unsynchronized:  c.unsynchronized,
+		WarnOnClockSkew: c.warnOnSkew,
 	}
 	switch c.id {
 	case "":
@@ -213,6 +224,9 @@ func (a *app) candidate() (leaderelection.Config, error) {
 	}
 	for _, hp := range c.hostPort {
 		if port, short := strings.CutPrefix(hp, ":"); short {
+			if _, err := net.LookupPort("tcp", port); err != nil || port == "" {
+				return cfg, usage("--host-port %s: %q is no port", hp, port)
+			}
 			own, err := leaderelection.SelfHostPorts(port)
 			if err != nil {
 				return cfg, fmt.Errorf("--host-port %s: %w", hp, err)

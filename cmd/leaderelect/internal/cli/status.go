@@ -3,11 +3,13 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
@@ -25,6 +27,10 @@ func (a *app) statusCommand() *cobra.Command {
 		Long: `Read the record once, and say who leads, since about when, with which election number
 (the fencing token), how much of the term is left, and at which addresses.
 
+Of an election that is held --unsynchronized one look does not tell whether the term
+still runs: then this looks on until it is extended, which takes half a term, or until
+it must have run out, which takes a whole one.
+
 Exit codes: 0 somebody leads; 1 nobody does, or with --check-id somebody else; 2 error.
 
 The answer is as of now: for what only a leader may do, a moment later it may be
@@ -39,28 +45,21 @@ wrong. That is what the leader's own view, and fencing, are for.`,
 				return usage("--timeout is %v, must be positive", timeout)
 			}
 			a.begun(exitUsage) // errors are 2 here, too
-			return a.status(c.Context(), url, asJSON, checkID, timeout)
+			l := look{url: url, timeout: timeout, firm: c.Flags().Changed("timeout"), poll: a.common.poll, skew: a.common.skew}
+			return a.status(c.Context(), &l, asJSON, checkID)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().StringVar(&checkID, "check-id", "", "exit with 0 only if this candidate leads: for probes")
-	c.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the store")
+	c.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the store, and where it is given, for all of it")
 	return c
 }
 
-func (a *app) status(ctx context.Context, url string, asJSON bool, checkID string, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within --timeout %v", timeout))
-	defer cancel()
-	d, err := store.Open(ctx, url, timeout)
+func (a *app) status(ctx context.Context, l *look, asJSON bool, checkID string) error {
+	s, err := l.look(ctx)
 	if err != nil {
 		return err
 	}
-	defer store.Close(d)
-	e, err := d.ReadCurrent(ctx)
-	if err != nil {
-		return err
-	}
-	s := state.Of(e, time.Now(), a.common.skew)
 	if asJSON {
 		err = json.NewEncoder(a.out).Encode(s)
 	} else {
@@ -69,8 +68,75 @@ func (a *app) status(ctx context.Context, url string, asJSON bool, checkID strin
 	switch {
 	case err != nil:
 		return fmt.Errorf("writing the answer: %w", err)
-	case s.State != state.Led, checkID != "" && s.LeaderID != checkID:
+	case checkID != "" && s.LeaderID != checkID:
+		return &exit{exitUnled, nil}
+	case s.State == state.Held:
+		return fmt.Errorf("within --timeout %v it could not be told whether the term still runs; that takes %v at most", l.timeout, l.took)
+	case s.State != state.Led:
 		return &exit{exitUnled, nil}
 	}
 	return nil
+}
+
+// look is a look at an election.
+type look struct {
+	url        string
+	timeout    time.Duration // for the store to answer in
+	firm       bool          // it is for everything
+	poll, skew time.Duration
+
+	took time.Duration // what a verdict takes at most
+}
+
+// look says what one look tells, or where that does not tell whether anybody leads,
+// more of them.
+func (l *look) look(ctx context.Context) (state.State, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := time.AfterFunc(l.timeout, func() { cancel(fmt.Errorf("no answer within --timeout %v", l.timeout)) })
+	defer limit.Stop()
+	d, err := store.Open(ctx, l.url, l.timeout)
+	if err != nil {
+		return state.State{}, err
+	}
+	defer store.Close(d)
+	e, err := d.ReadCurrent(ctx)
+	if err != nil {
+		return state.State{}, err
+	}
+	s := state.Of(e, time.Now(), l.skew)
+	if s.State != state.Held {
+		return s, nil
+	}
+	poll := l.poll
+	if poll == 0 {
+		poll = max(e.TermLength/10, 50*time.Millisecond)
+	}
+	l.took = state.Unseen(e, l.skew) + poll
+	if !l.firm {
+		limit.Reset(l.took + l.timeout)
+	}
+	return l.lookOn(ctx, d, poll)
+}
+
+var errTold = errors.New("it is told")
+
+// lookOn looks until it is known whether anybody leads, or until ctx ends.
+func (l *look) lookOn(ctx context.Context, d leaderelection.RaceDecider, poll time.Duration) (state.State, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var f state.Follower
+	var s state.State
+	take := func(e state.Event) {
+		if s = e.State; s.State != state.Held {
+			cancel(errTold)
+		}
+	}
+	err := leaderelection.WatchConfig{Decider: d, MaxClockSkew: l.skew, PollInterval: poll,
+		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { take(f.Lapsed(&e, time.Now(), l.skew)) },
+	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { take(f.Changed(&e, time.Now(), l.skew)) })
+	if s.State != "" {
+		err = nil // the limit has passed: what is known is told
+	}
+	return s, err
 }

@@ -39,8 +39,10 @@ type Exam struct {
 	Place      leaderelection.RaceDecider // only read
 	Scratch    leaderelection.RaceDecider // written to
 	Term, Skew time.Duration
-	Pause      time.Duration // between two writes, where the store limits their rate
-	Tell       func(Finding) // told of each finding as it comes
+	// Unsynchronized: no clocks are compared, so they are not examined.
+	Unsynchronized bool
+	Pause          time.Duration // between two writes, where the store limits their rate
+	Tell           func(Finding) // told of each finding as it comes
 	// Bound is how far this machine's clock may be off by its own account, as
 	// clocks.Bounded has it.
 	Bound func() (time.Duration, error)
@@ -105,6 +107,8 @@ func (s *session) read() bool {
 	case e.ElectionNumber == leaderelection.NoElections:
 	case e.Vacant():
 		detail = fmt.Sprintf("in %s: vacant after reign %d", Took(took), e.ElectionNumber)
+	case e.Unsynchronized:
+		detail = fmt.Sprintf("in %s: held by %s, reign %d", Took(took), e.LeaderID, e.ElectionNumber)
 	default:
 		detail = fmt.Sprintf("in %s: %s, reign %d, until %s", Took(took), e.LeaderID, e.ElectionNumber, e.TermExpiry.Format(time.RFC3339))
 	}
@@ -112,6 +116,13 @@ func (s *session) read() bool {
 	if e.TermLength > 0 && e.TermLength != s.Term {
 		s.tell("the term", Warn, fmt.Sprintf("the record was written with a term of %v, and --term is %v", e.TermLength, s.Term),
 			"give all candidates the same --term and --skew")
+	}
+	if e.ElectionNumber > leaderelection.NoElections && e.Unsynchronized != s.Unsynchronized {
+		word := "without"
+		if e.Unsynchronized {
+			word = "with"
+		}
+		s.tell("the term", Warn, "the record was written "+word+" --unsynchronized", "give it to all candidates, or to none")
 	}
 	return true
 }

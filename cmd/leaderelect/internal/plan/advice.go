@@ -10,12 +10,16 @@ func (c Choice) Warnings(r *Result) (all []string) {
 	warn := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	s := &c.Store
 	extend := (c.Term - c.Skew) / 2
-	if c.Skew == 0 && !s.OneMachine {
+	if c.Unsynchronized {
+		if s.OneMachine {
+			warn("all candidates of a %s store share one clock: --unsynchronized only makes fail-overs slower", s.Name)
+		}
+	} else if c.Skew == 0 && !s.OneMachine {
 		warn("the skew is 0: two machines' clocks are never that equal, and two leaders would be possible; 1s is ample with NTP, 100ms for most clouds' own time service")
 	} else if c.Skew < 50*time.Millisecond && !s.OneMachine {
 		warn("a skew of %v is less than most machines' clocks can promise: see chronyc tracking", c.Skew)
 	}
-	if s.OneMachine && c.Skew > 0 {
+	if s.OneMachine && c.Skew > 0 && !c.Unsynchronized {
 		warn("all candidates of a %s store share one clock: a skew of 0 will do, and shortens every fail-over by %v and more", s.Name, c.Skew)
 	}
 	if c.Term/4 < 5*s.Latency {

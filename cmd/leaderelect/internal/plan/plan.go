@@ -15,6 +15,7 @@ import (
 // Choice is what is planned.
 type Choice struct {
 	Term, Skew, Poll      time.Duration
+	Unsynchronized        bool
 	Candidates, Observers int
 	Store                 Store
 	Trials                int
@@ -118,7 +119,10 @@ func (c Choice) newStage(seed uint64) (*stage, error) {
 	inner := memory.NewDecider()
 	for i := range c.Candidates {
 		a := &actor{}
-		if c.Skew > 0 {
+		switch {
+		case c.Unsynchronized:
+			a.off = time.Duration((2*s.rand.Float64() - 1) * float64(time.Hour))
+		case c.Skew > 0:
 			a.off = time.Duration((2*s.rand.Float64() - 1) * float64(c.Skew))
 		}
 		if err := s.start(a, fmt.Sprint("c", i), inner); err != nil {
@@ -146,7 +150,7 @@ func (s *stage) start(a *actor, id string, inner *memory.Decider) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.stop = cancel
 	campaign, err := leaderelection.Config{
-		Decider: d, LeaderID: id, TermLength: s.c.Term, MaxClockSkew: s.c.Skew, PollInterval: s.c.Poll, Clock: clock{s.w, a.off},
+		Decider: d, LeaderID: id, TermLength: s.c.Term, MaxClockSkew: s.c.Skew, PollInterval: s.c.Poll, Unsynchronized: s.c.Unsynchronized, Clock: clock{s.w, a.off},
 		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) {
 			s.elected.Store(a)
 			s.at.Store(int64(s.w.elapsed()))

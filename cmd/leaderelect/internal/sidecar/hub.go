@@ -64,10 +64,11 @@ func (h *Hub) Record(e leaderelection.RaceEntry) {
 	if h.lapse != nil {
 		h.lapse.Stop()
 	}
+	event := h.follow.Changed(&e, now, h.skew)
 	if !e.Vacant() && !h.closed {
-		h.lapse = time.AfterFunc(time.Until(e.TermExpiry.Add(h.skew)), func() { h.lapsed(&e) })
+		h.lapse = time.AfterFunc(h.follow.LapseIn(now, h.skew), func() { h.lapsed(&e) })
 	}
-	h.add(h.follow.Changed(&e, now, h.skew))
+	h.add(event)
 }
 
 // lapsed notes that the term of e has run out, where e is still the newest.
@@ -78,7 +79,7 @@ func (h *Hub) lapsed(e *leaderelection.RaceEntry) {
 	if h.entry != e || h.closed {
 		return
 	}
-	if left := e.TermExpiry.Add(h.skew).Sub(now); left > 0 { // the clock was set back
+	if left := h.follow.LapseIn(now, h.skew); left > 0 { // the clock was set back
 		h.lapse = time.AfterFunc(left, func() { h.lapsed(e) })
 		return
 	}
@@ -134,10 +135,7 @@ func (h *Hub) remember(e state.Event) {
 func (h *Hub) Now() state.State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.entry == nil {
-		return state.State{State: state.None}
-	}
-	return state.Of(h.entry, time.Now(), h.skew)
+	return h.follow.Now(time.Now(), h.skew)
 }
 
 // Reigns are those seen, the newest last.

@@ -20,6 +20,7 @@ type Metrics struct {
 	ends      *prometheus.CounterVec
 	remaining prometheus.Histogram
 	feeds     *prometheus.CounterVec
+	skews     prometheus.Counter
 }
 
 // NewMetrics returns the metrics of a candidate or observer: what hub knows, and
@@ -36,11 +37,13 @@ func NewMetrics(hub *Hub, campaign func() *leaderelection.Campaign) *Metrics {
 			Help: "What was left of the view when an extension was confirmed.", Buckets: prometheus.ExponentialBuckets(0.05, 2, 13)}),
 		feeds: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "leaderelect_feed_events_total",
 			Help: "Starts and failures of the store's feed of changes."}, []string{"event"}),
+		skews: prometheus.NewCounter(prometheus.CounterOpts{Name: "leaderelect_clock_skews_total",
+			Help: "How often this machine's clock was newly proved to be off by more than --skew."}),
 	}
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
-	m.registry.MustRegister(m.ops, m.reigns, m.ends, m.remaining, m.feeds,
+	m.registry.MustRegister(m.ops, m.reigns, m.ends, m.remaining, m.feeds, m.skews,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("leaderelect_leading", "1 while this process leads by its view.", func() float64 {
 			if c := campaign(); c != nil && c.View().ValueInFuture() && c.Status() == leaderelection.Leading {
@@ -96,6 +99,7 @@ func (m *Metrics) Trace(t *leaderelection.Trace) *leaderelection.Trace {
 			m.ends.WithLabelValues(cause(s.Cause)).Inc()
 		}
 	}
+	t.ClockSkew = func(leaderelection.ClockSkewError) { m.skews.Inc() }
 	t.Feed = func(f leaderelection.FeedEvent) {
 		event := "started"
 		if f.Err != nil {

@@ -17,6 +17,10 @@ const (
 	Vacant = "vacant" // nobody does: it was given up
 	Lapsed = "lapsed" // nobody does: the term ran out unextended
 	None   = "none"   // nobody ever has
+	// Held: somebody held the record when it was last written. Its clock must not
+	// be compared with others, so whether that term still runs is seen only by
+	// looking for a while.
+	Held = "held"
 )
 
 // State is a record, as JSON.
@@ -37,13 +41,20 @@ type State struct {
 	// worked out from the number of extensions. Zero while not led.
 	Since     time.Time `json:"since_about,omitzero"`
 	Successor string    `json:"successor,omitempty"`
+	// Unsynchronized: the writer's wall clock must not be compared with others,
+	// so there is no TermExpiry. Left is counted from when the record was seen to
+	// change, and so is more than what is left in truth.
+	Unsynchronized bool `json:"unsynchronized,omitempty"`
 }
 
 // Of is what e means at the wall time now, for clocks that are within skew.
 func Of(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) State {
 	s := State{
 		LeaderID: e.LeaderID, Election: uint64(e.ElectionNumber), HostPort: e.HostPort, TermExpiry: e.TermExpiry,
-		Term: e.TermLength.Seconds(), Extension: e.Extension, Successor: e.Successor,
+		Term: e.TermLength.Seconds(), Extension: e.Extension, Successor: e.Successor, Unsynchronized: e.Unsynchronized,
+	}
+	if e.Unsynchronized {
+		s.TermExpiry = time.Time{}
 	}
 	if utf8.Valid(e.ConnectionParams) {
 		s.Params = string(e.ConnectionParams)
@@ -57,6 +68,9 @@ func Of(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) State {
 		return s
 	case e.Vacant():
 		s.State = Vacant
+		return s
+	case e.Unsynchronized:
+		s.State = Held
 		return s
 	case left <= -skew:
 		s.State = Lapsed
@@ -93,13 +107,23 @@ func (s *State) Text() string {
 		line("election", "%d", s.Election)
 		return b.String()
 	case Lapsed:
+		if s.Unsynchronized {
+			line("state", "lapsed: %s has not extended its term", s.LeaderID)
+			break
+		}
 		line("state", "lapsed: the term of %s ran out at %s", s.LeaderID, s.TermExpiry.Format(clock))
+	case Held:
+		line("state", "held, when it was last written: %s", untold)
 	default:
 		line("state", "led")
 	}
 	line("leader", "%s", s.LeaderID)
 	line("election", "%d", s.Election)
-	if s.State == Led {
+	switch {
+	case s.State == Led && s.Unsynchronized:
+		line("since", "%d extensions", s.Extension)
+		line("time left", "%.1fs of %gs at most, unless it is extended", s.Left, s.Term)
+	case s.State == Led:
 		line("since", "about %s (%d extensions)", s.Since.Format(clock), s.Extension)
 		line("time left", "%.1fs of %gs, unless it is extended", s.Left, s.Term)
 	}
@@ -118,8 +142,17 @@ func (s *State) Text() string {
 	return b.String()
 }
 
+// untold is what a look at an unsynchronized record leaves open.
+const untold = "its clock is not compared, so only time tells whether the term still runs"
+
 func (s *State) vacancy() string {
-	if s.Successor != "" && s.Successor != leaderelection.AnySuccessor {
+	reserved := s.Successor != "" && s.Successor != leaderelection.AnySuccessor
+	switch {
+	case s.Unsynchronized && reserved:
+		return fmt.Sprintf("reserved for %s, for a term of %gs", s.Successor, s.Term)
+	case s.Unsynchronized:
+		return "given up"
+	case reserved:
 		return fmt.Sprintf("reserved for %s until %s", s.Successor, s.TermExpiry.Format(time.RFC3339))
 	}
 	return fmt.Sprintf("given up at %s", s.TermExpiry.Format(time.RFC3339))
@@ -131,70 +164,4 @@ func Wish(successor string) string {
 		return "step down"
 	}
 	return "hand over to " + successor
-}
-
-// The values of Event.Event.
-const (
-	Reign     = "reign"     // somebody has begun to lead, or to lead again after a lapse
-	Vacancy   = "vacancy"   // it was given up
-	Lapse     = "lapse"     // the term ran out unextended
-	Extension = "extension" // the term was extended
-)
-
-// Event is a change of an election, as JSON.
-type Event struct {
-	Time  time.Time `json:"time"`
-	Event string    `json:"event"`
-	State
-}
-
-// Text is e as a line.
-func (e *Event) Text() string {
-	at := e.Time.UTC().Format("2006-01-02T15:04:05.000Z")
-	until := e.TermExpiry.UTC().Format("15:04:05.000Z")
-	switch e.Event {
-	case Reign:
-		s := fmt.Sprintf("%s reign %d: %s leads, until %s", at, e.Election, e.LeaderID, until)
-		if len(e.HostPort) > 0 {
-			s += ", at " + strings.Join(e.HostPort, " ")
-		}
-		return s
-	case Vacancy:
-		return fmt.Sprintf("%s reign %d: over, %s", at, e.Election, e.vacancy())
-	case Lapse:
-		return fmt.Sprintf("%s reign %d: lapsed, %s has not extended its term", at, e.Election, e.LeaderID)
-	}
-	s := fmt.Sprintf("%s reign %d: %s extended until %s", at, e.Election, e.LeaderID, until)
-	if e.Successor != "" {
-		s += ", asked to " + Wish(e.Successor)
-	}
-	return s
-}
-
-// Follower turns what an observer is told into events. It belongs to one
-// goroutine.
-type Follower struct {
-	last   *leaderelection.RaceEntry
-	lapsed bool
-}
-
-// Changed is the event that a new record is.
-func (f *Follower) Changed(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) Event {
-	event := Event{Time: now, Event: Extension, State: Of(e, now, skew)}
-	switch {
-	case e.Vacant():
-		event.Event = Vacancy
-	case f.last == nil || f.last.ElectionNumber != e.ElectionNumber || f.last.Vacant() || f.lapsed:
-		event.Event = Reign
-	}
-	f.last, f.lapsed = e, false
-	return event
-}
-
-// Lapsed is the event that a term has run out unextended.
-func (f *Follower) Lapsed(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) Event {
-	f.lapsed = true
-	event := Event{Time: now, Event: Lapse, State: Of(e, now, skew)}
-	event.State.State, event.State.Left = Lapsed, 0
-	return event
 }

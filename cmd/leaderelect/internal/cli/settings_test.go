@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// command is leaderelect with a command "probe" that has some of run's flags, and
+// fails with what it was told.
+func probe(t *testing.T, env map[string]string, file string, args ...string) (a *app, f *runFlags, code int, errOut string) {
+	t.Helper()
+	for name, value := range env {
+		t.Setenv(name, value)
+	}
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "settings")
+		if err := os.WriteFile(path, []byte(file), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config", path)
+	}
+	var out bytes.Buffer
+	a = &app{in: strings.NewReader(""), out: io.Discard, errOut: &out}
+	f = &runFlags{}
+	root := a.root()
+	c := &cobra.Command{Use: "probe", Args: cobra.MaximumNArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+		_, _, err := a.url(args)
+		if err == nil {
+			_, err = f.check(&a.common)
+		}
+		if err == nil {
+			_, err = a.candidate()
+		}
+		return err
+	}}
+	f.flags(a, c)
+	c.Flags().BoolVar(&f.once, "once", false, "")
+	c.Flags().DurationVar(&f.wait, "wait", 0, "")
+	c.Flags().DurationVar(&f.hold, "hold", 0, "")
+	root.AddCommand(c)
+	root.SetArgs(append([]string{"probe"}, args...))
+	return a, f, a.execute(t.Context(), root), out.String()
+}
+
+// A flag wins over the environment, that over the file, and that over the default.
+func TestPrecedence(t *testing.T) {
+	const inFile = "term = 40s\nskew = 4s\npoll = 400ms\nid = file\nstore = file:file\non-failure = exit\nhost-port = a:1, b:2\n"
+	env := map[string]string{"LEADERELECT_TERM": "30s", "LEADERELECT_SKEW": "3s", "LEADERELECT_STORE": "file:env", "LEADERELECT_ON_FAILURE": "stepdown"}
+	a, f, code, errOut := probe(t, env, inFile, "--term", "20s")
+	if code != 0 {
+		t.Fatal(errOut)
+	}
+	c := a.common
+	for what, is := range map[string]bool{
+		"the flag's term":              c.term == 20*time.Second,
+		"the environment's skew":       c.skew == 3*time.Second,
+		"the file's poll":              c.poll == 400*time.Millisecond,
+		"the file's id":                c.id == "file",
+		"the environment's store":      c.store == "file:env",
+		"the environment's on-failure": f.onFailure == "stepdown",
+		"the default restart-delay":    f.delay == time.Second,
+		"a list of addresses":          len(c.hostPort) == 2,
+		"no warn-on-clock-skew":        !c.warnOnSkew,
+	} {
+		if !is {
+			t.Errorf("%s was not taken: %+v %+v", what, c, f)
+		}
+	}
+}
+
+// The name of the file may come from the environment, too, and a switch as true.
+func TestConfigFromEnvironment(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "settings")
+	if err := os.WriteFile(path, []byte("# ours\n\n unsynchronized = true \nstore=file:x\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	a, f, code, errOut := probe(t, map[string]string{"LEADERELECT_CONFIG": path, "LEADERELECT_ONCE": "true"}, "")
+	if code != 0 || !a.common.unsynchronized || !f.once || a.common.store != "file:x" {
+		t.Errorf("%d %s %+v %+v", code, errOut, a.common, f)
+	}
+}
+
+// The expiry file of a leader's command is none to write to for another leader
+// within that command.
+func TestInheritedExpiryFile(t *testing.T) {
+	env := map[string]string{"LEADERELECT_EXPIRY_FILE": "/tmp/theirs", "LEADERELECT_STORE": "file:x"}
+	if _, f, code, errOut := probe(t, env, ""); code != 0 || f.expiryFile != "/tmp/theirs" {
+		t.Errorf("set by somebody: %d %s %q", code, errOut, f.expiryFile)
+	}
+	env["LEADERELECT_ELECTION"] = "7"
+	if _, f, code, errOut := probe(t, env, ""); code != 0 || f.expiryFile != "" {
+		t.Errorf("inherited: %d %s %q", code, errOut, f.expiryFile)
+	}
+	if _, f, code, errOut := probe(t, env, "", "--expiry-file", "own"); code != 0 || f.expiryFile != "own" {
+		t.Errorf("asked for: %d %s %q", code, errOut, f.expiryFile)
+	}
+}
+
+// Each bad value is a usage error that names it.
+func TestBadValues(t *testing.T) {
+	for _, c := range []struct {
+		env  map[string]string
+		file string
+		args string
+		want string
+	}{
+		{args: "--term 0", want: "--term is 0s, must be positive"},
+		{args: "--term 5", want: "missing unit"},
+		{args: "--skew -1s", want: "--skew is -1s, must not be negative"},
+		{args: "--skew 8s", want: "at least twice --skew"},
+		{args: "--poll -1s", want: "--poll is -1s"},
+		{args: "--id *", want: "reserved"},
+		{args: "--log-format xml", want: `--log-format is "xml", want text or json`},
+		{args: "--log-level loud", want: `--log-level is "loud", want debug, info, warn or error`},
+		{args: "--host-port :", want: `--host-port :: "" is no port`},
+		{args: "--host-port :no-such-service", want: "is no port"},
+		{args: "--params @/no/such/file", want: "--params: open /no/such/file"},
+		{args: "--grace -1s", want: "--grace is -1s, must not be negative"},
+		{args: "--grace 5s", want: "has 4.375s at most; take that, or a --term of 17s"},
+		{args: "--drain -1s", want: "--drain is -1s"},
+		{args: "--once --wait -1s", want: "--wait is -1s"},
+		{args: "--once --hold -1s", want: "--hold is -1s"},
+		{args: "--wait 1s", want: "for --once"},
+		{args: "--restart-delay 1ms", want: "--restart-delay is 1ms, must be at least 10ms"},
+		{args: "--on-failure shrug", want: `--on-failure is "shrug", want restart, stepdown or exit`},
+		{args: "--unsynchronized --warn-on-clock-skew", want: "take one of them away"},
+		{args: "--config /no/such/file", want: "--config: open /no/such/file"},
+		{args: "--nonsense", want: "unknown flag"},
+		{args: "a b", want: "accepts at most 1 arg"},
+		{env: map[string]string{"LEADERELECT_STORE": ""}, want: "no store: give its URL, or set LEADERELECT_STORE"},
+		{env: map[string]string{"LEADERELECT_ONCE": "perhaps"}, want: `LEADERELECT_ONCE="perhaps" in the environment`},
+		{env: map[string]string{"LEADERELECT_RESTART_DELAY": "soon"}, want: `LEADERELECT_RESTART_DELAY="soon"`},
+		{file: "term = soon", want: "settings:1: term: "},
+		{file: "\n# x\nterm", want: "settings:3: want name = value"},
+		{file: "id = a\nid = b", want: "settings:2: id is there twice"},
+		{file: "colour = red", want: `settings:1: no command has a setting "colour"`},
+		{file: "config = x", want: "settings:1: config cannot be set in a file"},
+	} {
+		t.Run(c.args+c.file, func(t *testing.T) {
+			t.Setenv("LEADERELECT_STORE", "file:x")
+			_, _, code, errOut := probe(t, c.env, c.file, strings.Fields(c.args)...)
+			if code != exitUsage || !strings.Contains(errOut, c.want) {
+				t.Errorf("exit code %d, %q; want 2, and %q", code, errOut, c.want)
+			}
+		})
+	}
+	// A setting of another command is that one's matter.
+	if _, _, code, errOut := probe(t, nil, "store = file:x\ntrials = 7\nlisten = :1\n"); code != 0 {
+		t.Errorf("%d %s", code, errOut)
+	}
+}
+
+func TestCandidate(t *testing.T) {
+	params := filepath.Join(t.TempDir(), "params")
+	if err := os.WriteFile(params, []byte{0, 1}, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	a := &app{errOut: io.Discard, common: common{term: time.Minute, skew: time.Second, hostPort: []string{"a:1"}, params: "@" + params, warnOnSkew: true}}
+	cfg, err := a.candidate()
+	if err != nil || string(cfg.ConnectionParams) != "\x00\x01" || cfg.HostPort[0] != "a:1" || cfg.TermLength != time.Minute || !cfg.WarnOnClockSkew || cfg.Unsynchronized {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+	other, _ := a.candidate() // checked above
+	if host, _ := os.Hostname(); cfg.LeaderID == other.LeaderID || !strings.HasPrefix(cfg.LeaderID, host+"-") {
+		t.Errorf("names %q and %q", cfg.LeaderID, other.LeaderID)
+	}
+	// A short form stands for this machine's addresses; where it has none, that is said.
+	a.common.hostPort = []string{":80"}
+	if cfg, err := a.candidate(); err == nil && (len(cfg.HostPort) == 0 || !strings.HasSuffix(cfg.HostPort[0], ":80")) {
+		t.Errorf("addresses %q", cfg.HostPort)
+	}
+}

@@ -1,0 +1,293 @@
+//go:build unix
+
+package proc
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The test binary is the guard, too.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == GuardCommand {
+		os.Exit(Guard(os.Args[2:]))
+	}
+	os.Exit(m.Run())
+}
+
+// patience is how long a test waits for what should happen at once.
+const patience = 30 * time.Second
+
+// start starts a command that may live for a minute unless it is told otherwise.
+func start(t *testing.T, change func(*Spec), args ...string) *Process {
+	t.Helper()
+	s := Spec{Args: args, Env: append(os.Environ(), "GORACE=atexit_sleep_ms=0"), Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second}
+	if change != nil {
+		change(&s)
+	}
+	p, err := Start(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Kill()
+		<-p.Done()
+	})
+	return p
+}
+
+func in(d time.Duration) Deadline { return At(time.Now().Add(d), d) }
+
+// end waits until everything is dead.
+func end(t *testing.T, p *Process) Status {
+	t.Helper()
+	select {
+	case <-p.Done():
+	case <-time.After(patience):
+		t.Fatalf("alive after %v", patience)
+	}
+	return p.Status()
+}
+
+// script runs sh, with a file in which it notes pids as it goes.
+func script(t *testing.T, change func(*Spec), text string) (p *Process, pids func() []int) {
+	t.Helper()
+	notes := filepath.Join(t.TempDir(), "pids")
+	p = start(t, func(s *Spec) {
+		s.Env = append(s.Env, "NOTES="+notes)
+		if change != nil {
+			change(s)
+		}
+	}, "sh", "-c", text)
+	return p, func() (all []int) {
+		text, _ := os.ReadFile(notes) // not there yet
+		for f := range strings.FieldsSeq(string(text)) {
+			pid, err := strconv.Atoi(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, pid)
+		}
+		return all
+	}
+}
+
+// noted waits until n pids have been.
+func noted(t *testing.T, pids func() []int, n int) []int {
+	t.Helper()
+	limit := time.Now().Add(patience)
+	for len(pids()) < n {
+		if time.Now().After(limit) {
+			t.Fatalf("%d pids noted, want %d", len(pids()), n)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	return pids()
+}
+
+// alive are those of pids that are; one that is dead, but not awaited yet by who
+// has inherited it, is not.
+func alive(pids []int) (left []int) {
+	for _, pid := range pids {
+		if !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) && !zombie(pid) {
+			left = append(left, pid)
+		}
+	}
+	return left
+}
+
+func zombie(pid int) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(text), ") ")
+	return strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
+}
+
+// A command's end is told as a shell would.
+func TestStatus(t *testing.T) {
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("no program"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want Status
+		fail bool
+	}{
+		{[]string{"true"}, Status{}, false},
+		{[]string{"sh", "-c", "exit 3"}, Status{Code: 3}, false},
+		{[]string{"sh", "-c", "kill -9 $$"}, Status{Code: 137, Signal: 9}, false},
+		{[]string{"no-such-command"}, Status{Code: CodeNotFound}, true},
+		{[]string{plain}, Status{Code: CodeCannotStart}, true},
+	} {
+		got := end(t, start(t, nil, c.args...))
+		if (got.Failure != "") != c.fail {
+			t.Errorf("%q: %+v", c.args, got)
+		}
+		if got.Failure = ""; got != c.want {
+			t.Errorf("%q: %+v, want %+v", c.args, got, c.want)
+		}
+	}
+}
+
+// Where no time is left, the command is not even started.
+func TestNoTimeLeft(t *testing.T) {
+	ran := filepath.Join(t.TempDir(), "ran")
+	p := start(t, func(s *Spec) { s.Until = in(50 * time.Millisecond) }, "touch", ran)
+	if s := end(t, p); s.Code != CodeFailed || !strings.Contains(s.Failure, "no time was left") {
+		t.Errorf("%+v", s)
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("it ran")
+	}
+}
+
+// Kill reaches the whole process group, and on Linux what has left it.
+func TestKillAll(t *testing.T) {
+	text := `echo $$ >>$NOTES; sleep 600 & echo $! >>$NOTES; wait`
+	if canList {
+		text = `setsid sh -c 'echo $$ >>$NOTES; exec sleep 600' & ` + text
+	}
+	p, pids := script(t, nil, text)
+	n := 2
+	if canList {
+		n = 3
+	}
+	all := noted(t, pids, n)
+	p.Kill()
+	if s := end(t, p); s.Code != 137 {
+		t.Errorf("%+v", s)
+	}
+	if left := alive(all); len(left) > 0 {
+		t.Errorf("alive when all was to be dead: %v", left)
+	}
+}
+
+// What a command leaves running is ended before it counts as ended.
+func TestLeftBehind(t *testing.T) {
+	p, pids := script(t, nil, `(trap "" TERM; sleep 600; sleep 600) & echo $! >>$NOTES; exit 5`)
+	if s := end(t, p); s.Code != 5 {
+		t.Errorf("%+v", s)
+	}
+	if left := alive(pids()); len(left) > 0 {
+		t.Errorf("alive: %v", left)
+	}
+}
+
+// A command that ignores SIGTERM is dead at its deadline, which may be moved on.
+func TestDeadline(t *testing.T) {
+	p, pids := script(t, func(s *Spec) { s.Until = in(time.Second) }, `trap "" TERM; echo $$ >>$NOTES; while :; do sleep 0.1; done`)
+	all := noted(t, pids, 1)
+	until := in(1500 * time.Millisecond)
+	p.Extend(until)
+	s := end(t, p)
+	if left := until.Left(); left > 0 || left < -900*time.Millisecond {
+		t.Errorf("it ended with %v left", left)
+	}
+	if !s.Expired || s.Signal != int(syscall.SIGKILL) || len(alive(all)) > 0 {
+		t.Errorf("%+v, alive: %v", s, alive(all))
+	}
+}
+
+// Stop sends the signal that it is told, and kills after the grace that it is told.
+func TestStop(t *testing.T) {
+	p, pids := script(t, nil, `trap "exit 9" USR1; echo $$ >>$NOTES; while :; do sleep 0.05; done`)
+	noted(t, pids, 1)
+	p.Stop(syscall.SIGUSR1, patience)
+	if s := end(t, p); s.Code != 9 || s.Expired {
+		t.Errorf("%+v", s)
+	}
+	p, pids = script(t, nil, `trap "" USR1; echo $$ >>$NOTES; while :; do sleep 0.05; done`)
+	noted(t, pids, 1)
+	begin := time.Now()
+	p.Stop(syscall.SIGUSR1, 200*time.Millisecond)
+	if s := end(t, p); s.Signal != int(syscall.SIGKILL) || time.Since(begin) < 200*time.Millisecond {
+		t.Errorf("%+v after %v", s, time.Since(begin))
+	}
+}
+
+// Signal is passed on, to all of the group.
+func TestSignal(t *testing.T) {
+	p, pids := script(t, nil, `trap "exit 4" HUP; echo $$ >>$NOTES; while :; do sleep 0.05; done`)
+	if pid := noted(t, pids, 1)[0]; p.Pid() != pid {
+		t.Errorf("pid %d, want %d", p.Pid(), pid)
+	}
+	p.Signal(syscall.SIGHUP)
+	if s := end(t, p); s.Code != 4 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Where the guard is killed, what it guarded is dead, too, before Done is closed.
+func TestGuardKilled(t *testing.T) {
+	if !canList {
+		return // nothing is promised but for the group
+	}
+	p, pids := script(t, nil, `setsid sh -c 'echo $$ >>$NOTES; exec sleep 600' & echo $$ >>$NOTES; wait`)
+	all := noted(t, pids, 2)
+	_ = p.guard.Process.Kill()
+	if s := end(t, p); s.Code != CodeFailed || s.Failure != "its guard was killed" {
+		t.Errorf("%+v", s)
+	}
+	if left := alive(all); len(left) > 0 {
+		t.Errorf("alive: %v", left)
+	}
+}
+
+// A guard that is stopped is killed with all that it guards, a little after the
+// deadline.
+func TestGuardStopped(t *testing.T) {
+	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(600*time.Millisecond), 100*time.Millisecond }, `echo $$ >>$NOTES; sleep 600`)
+	all := noted(t, pids, 1)
+	_ = p.guard.Process.Signal(syscall.SIGSTOP)
+	end(t, p)
+	if left := alive(all); len(left) > 0 {
+		t.Errorf("alive: %v", left)
+	}
+}
+
+// The command has its standard files, and none of the guard's own.
+func TestFiles(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p := start(t, func(s *Spec) { s.Stdout = w }, "sh", "-c", `(: >&3) 2>/dev/null && echo 3 is open; (: >&4) 2>/dev/null && echo 4 is open; cat; echo done`)
+	w.Close()
+	text, err := io.ReadAll(r)
+	if err != nil || string(text) != "done\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	end(t, p)
+}
+
+// Of the two clocks the earlier counts, and both move together.
+func TestDeadlineArithmetic(t *testing.T) {
+	if err := checkClock(); err != nil {
+		t.Fatal(err)
+	}
+	near := func(what string, got, want time.Duration) {
+		t.Helper()
+		if (got - want).Abs() > 5*time.Second {
+			t.Errorf("%s: %v, want about %v", what, got, want)
+		}
+	}
+	near("limited", At(time.Now().Add(time.Hour), time.Minute).Left(), time.Minute)
+	near("not limited", At(time.Now().Add(time.Minute), time.Hour).Left(), time.Minute)
+	near("earlier", in(time.Hour).Sub(time.Minute).Left(), 59*time.Minute)
+	wall, steady := in(time.Hour), in(time.Hour)
+	wall.Wall -= int64(2 * time.Hour)
+	steady.Steady -= int64(2 * time.Hour)
+	near("over by the wall clock", wall.Left(), -time.Hour)
+	near("over by the steady clock", steady.Left(), -time.Hour)
+}
