@@ -1,11 +1,15 @@
 package fence_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/fence"
 )
 
@@ -46,4 +50,48 @@ func ExampleGuard_Do() {
 	// acting
 	// <nil>
 	// fence: stale token orders:1: 2 has been seen
+}
+
+// A leader that writes through a Transport: its requests carry its token, and after
+// its reign nothing leaves any more.
+func ExampleTransport() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println("the resource sees", r.Header.Get(fence.Header))
+	}))
+	defer server.Close()
+	client := &http.Client{Transport: &fence.Transport{Base: server.Client().Transport}}
+	write := func(ctx context.Context) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPut, server.URL, nil)
+		if err != nil {
+			return err
+		}
+		res, err := client.Do(r)
+		if err != nil {
+			return errors.Unwrap(err) // without the URL, whose port is another each time
+		}
+		return res.Body.Close()
+	}
+
+	var leader context.Context
+	err := leaderelection.Config{Decider: memory.NewDecider(), LeaderID: "web-1"}.Run(context.Background(),
+		func(ctx context.Context, view *leaderelection.TimeView) error {
+			leader = fence.NewContext(context.WithoutCancel(ctx), fence.Gate{View: view, Election: "orders"})
+			return write(leader)
+		})
+	fmt.Println(err)
+	fmt.Println(write(leader)) // left over from a reign that is over
+	// Output:
+	// the resource sees orders:1
+	// <nil>
+	// fence: not sent: this process does not lead any more (reign 1 of "orders")
+}
+
+func ExampleParseToken() {
+	token, err := fence.ParseToken("orders:7")
+	fmt.Println(token.Election, token.Number, err)
+	_, err = fence.ParseToken("orders:7, orders:8")
+	fmt.Println(err)
+	// Output:
+	// orders 7 <nil>
+	// fence: malformed token "orders:7, orders:8": the election is not escaped as in a URL's path
 }

@@ -16,19 +16,15 @@ import (
 	"go.uber.org/goleak"
 
 	le "github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func orders(n uint64) fence.Token {
-	return fence.Token{Election: "orders", Number: le.ElectionNumber(n)}
-}
-
 func TestToken(t *testing.T) {
 	for _, want := range []fence.Token{
-		orders(1), {Election: "", Number: 7}, {Election: "s3://bucket/key?x=y", Number: 1 << 62}, {Election: "schön:12", Number: 18446744073709551615},
+		fencetest.Orders(1), {Election: "", Number: 7}, {Election: "s3://bucket/key?x=y", Number: 1 << 62}, {Election: "schön:12", Number: 18446744073709551615},
 	} {
 		if got, err := fence.ParseToken(want.String()); got != want || err != nil {
 			t.Errorf("%v: %v, %v", want, got, err)
@@ -65,8 +61,8 @@ func TestGuard(t *testing.T) {
 		token fence.Token
 		want  error
 	}{
-		{orders(2), fence.ErrStale}, {orders(3), nil}, {orders(3), nil}, {orders(5), nil}, {orders(4), fence.ErrStale}, {orders(5), nil},
-		{orders(0), fence.ErrNoToken}, {fence.Token{Election: "other", Number: 9}, fence.ErrOtherElection}, {fence.Token{Number: 5}, fence.ErrOtherElection},
+		{fencetest.Orders(2), fence.ErrStale}, {fencetest.Orders(3), nil}, {fencetest.Orders(3), nil}, {fencetest.Orders(5), nil}, {fencetest.Orders(4), fence.ErrStale}, {fencetest.Orders(5), nil},
+		{fencetest.Orders(0), fence.ErrNoToken}, {fence.Token{Election: "other", Number: 9}, fence.ErrOtherElection}, {fence.Token{Number: 5}, fence.ErrOtherElection},
 	} {
 		if err := g.Admit(c.token); !errors.Is(err, c.want) {
 			t.Errorf("%v: %v, want %v", c.token, err, c.want)
@@ -77,7 +73,7 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	var stale *fence.StaleError
-	if err := g.Admit(orders(4)); !errors.As(err, &stale) || stale.Greatest != 5 || stale.Token != orders(4) {
+	if err := g.Admit(fencetest.Orders(4)); !errors.As(err, &stale) || stale.Greatest != 5 || stale.Token != fencetest.Orders(4) {
 		t.Errorf("%v", err)
 	}
 	if g.Greatest() != 5 {
@@ -102,7 +98,7 @@ func TestGuardConcurrently(t *testing.T) {
 		wg.Go(func() {
 			for n := i/8 + 1; n <= 64; n += 7 {
 				before := g.Greatest()
-				err := g.Do(orders(uint64(n)), func() error {
+				err := g.Do(fencetest.Orders(uint64(n)), func() error {
 					running[n].Add(1)
 					defer running[n].Add(-1)
 					for other := range running {
@@ -124,23 +120,6 @@ func TestGuardConcurrently(t *testing.T) {
 	}
 }
 
-// lead wins an election, and returns its ctx, its view and what ends the reign.
-func lead(t testing.TB) (fence.Gate, context.CancelFunc) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	views := make(chan *le.TimeView, 1)
-	campaign, err := le.Config{
-		Decider: memory.NewDecider(), LeaderID: "a", TermLength: time.Hour,
-		OnElected: func(_ context.Context, v *le.TimeView) { views <- v },
-	}.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := func() { cancel(); <-campaign.Done() }
-	t.Cleanup(end)
-	return fence.Gate{View: <-views, Election: "orders"}, end
-}
-
 // trip sends a request through a Transport over a handler.
 func trip(ctx context.Context, h http.Handler, method string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://resource.example/", body)
@@ -160,7 +139,7 @@ func (h handler) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestTransportStampsAndGates(t *testing.T) {
-	gate, end := lead(t)
+	gate, end := fencetest.Lead(t)
 	ctx := fence.NewContext(t.Context(), gate)
 	calls := 0
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

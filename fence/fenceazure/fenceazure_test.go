@@ -21,6 +21,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fenceazure"
+	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/fence/internal/objecttest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
@@ -110,7 +111,7 @@ func TestAzurite(t *testing.T) {
 		tr := new(http.Transport)
 		defer tr.CloseIdleConnections()
 		c := orders(t, strings.Replace(account, "/devstoreaccount1", "/devstoreaccount1/none", 1), tr, -1)
-		err := fenceazure.Put(t.Context(), c.NewBlockBlobClient("k"), objecttest.Orders(1), strings.NewReader("x"), nil)
+		err := fenceazure.Put(t.Context(), c.NewBlockBlobClient("k"), fencetest.Orders(1), strings.NewReader("x"), nil)
 		if err == nil || errors.Is(err, fence.ErrStale) {
 			t.Error(err)
 		}
@@ -121,7 +122,7 @@ func TestAzurite(t *testing.T) {
 func TestLeased(t *testing.T) {
 	_, c := azurite(t)
 	b := c.NewBlockBlobClient("leased")
-	if err := fenceazure.Put(t.Context(), b, objecttest.Orders(1), strings.NewReader("first"), nil); err != nil {
+	if err := fenceazure.Put(t.Context(), b, fencetest.Orders(1), strings.NewReader("first"), nil); err != nil {
 		t.Fatal(err)
 	}
 	l, err := lease.NewBlobClient(b, nil)
@@ -137,7 +138,7 @@ func TestLeased(t *testing.T) {
 		lease  *blob.LeaseAccessConditions
 		ok     bool
 	}{{2, nil, false}, {2, id, true}, {1, id, false}} {
-		token := objecttest.Orders(c.number)
+		token := fencetest.Orders(c.number)
 		err := fenceazure.Put(t.Context(), b, token, strings.NewReader("x"), &blockblob.UploadOptions{AccessConditions: &blob.AccessConditions{LeaseAccessConditions: c.lease}})
 		if (err == nil) != c.ok || errors.Is(err, fence.ErrStale) != (c.number == 1) {
 			t.Errorf("Put %d with a lease %v: %v", c.number, c.lease, err)
@@ -155,7 +156,7 @@ func TestPutRefusesConditions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = fenceazure.Put(t.Context(), b, objecttest.Orders(1), strings.NewReader("x"), &blockblob.UploadOptions{
+	err = fenceazure.Put(t.Context(), b, fencetest.Orders(1), strings.NewReader("x"), &blockblob.UploadOptions{
 		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{}},
 	})
 	if err == nil || !strings.Contains(err.Error(), "https://account.blob.core.windows.net/orders/a/k:") || strings.Contains(err.Error(), "secret") {

@@ -9,15 +9,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fencedynamo"
+	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
-
-func orders(n uint64) fence.Token {
-	return fence.Token{Election: "orders", Number: leaderelection.ElectionNumber(n)}
-}
 
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 
@@ -58,10 +54,10 @@ func TestFence(t *testing.T) {
 		err  error
 		want error
 	}{
-		{put(orders(9), "a"), nil}, {put(orders(9), "b"), nil}, {put(orders(8), "c"), fence.ErrStale},
-		{put(orders(10), "d"), nil}, {put(orders(0), "e"), fence.ErrNoToken},
-		{update(orders(9), "f", "SET #s = :s"), fence.ErrStale}, {update(orders(11), "g", "SET #s = :s"), nil},
-		{put(orders(10), "h"), fence.ErrStale}, {update(orders(12), "", "REMOVE #s"), nil}, {put(orders(11), "i"), fence.ErrStale},
+		{put(fencetest.Orders(9), "a"), nil}, {put(fencetest.Orders(9), "b"), nil}, {put(fencetest.Orders(8), "c"), fence.ErrStale},
+		{put(fencetest.Orders(10), "d"), nil}, {put(fencetest.Orders(0), "e"), fence.ErrNoToken},
+		{update(fencetest.Orders(9), "f", "SET #s = :s"), fence.ErrStale}, {update(fencetest.Orders(11), "g", "SET #s = :s"), nil},
+		{put(fencetest.Orders(10), "h"), fence.ErrStale}, {update(fencetest.Orders(12), "", "REMOVE #s"), nil}, {put(fencetest.Orders(11), "i"), fence.ErrStale},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%d: %v, want %v", i, c.err, c.want)
@@ -74,7 +70,7 @@ func TestFence(t *testing.T) {
 	if n, _ := item.Item["fence"].(*types.AttributeValueMemberN); n == nil || n.Value != "12" || item.Item["state"] != nil {
 		t.Errorf("the item is %v", item.Item)
 	}
-	if err := fencedynamo.FencePut(&dynamodb.PutItemInput{}, orders(1), ""); err == nil {
+	if err := fencedynamo.FencePut(&dynamodb.PutItemInput{}, fencetest.Orders(1), ""); err == nil {
 		t.Error("an attribute without a name is taken")
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fencegcs"
+	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/fence/internal/objecttest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
@@ -97,12 +98,12 @@ func TestLarge(t *testing.T) {
 	o := object(t, stores.FakeGCS(t, bucket), "large", tr, true)
 	content := bytes.Repeat([]byte("0123456789"), 100_000)
 	for n := range uint64(2) {
-		err := fencegcs.Put(t.Context(), o, objecttest.Orders(n+1), bytes.NewReader(content), func(w *storage.Writer) { w.ChunkSize = 256 << 10 })
+		err := fencegcs.Put(t.Context(), o, fencetest.Orders(n+1), bytes.NewReader(content), func(w *storage.Writer) { w.ChunkSize = 256 << 10 })
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := fencegcs.Put(t.Context(), o, objecttest.Orders(1), bytes.NewReader(nil), nil); !errors.Is(err, fence.ErrStale) {
+	if err := fencegcs.Put(t.Context(), o, fencetest.Orders(1), bytes.NewReader(nil), nil); !errors.Is(err, fence.ErrStale) {
 		t.Error(err)
 	}
 	if got, _, err := (one{o}).Read(t.Context()); got != string(content) || err != nil {
@@ -115,10 +116,10 @@ func TestBrokenContent(t *testing.T) {
 	tr := new(http.Transport)
 	defer tr.CloseIdleConnections()
 	o := object(t, stores.FakeGCS(t, bucket), "broken", tr, true)
-	if err := fencegcs.Put(t.Context(), o, objecttest.Orders(1), strings.NewReader("whole"), nil); err != nil {
+	if err := fencegcs.Put(t.Context(), o, fencetest.Orders(1), strings.NewReader("whole"), nil); err != nil {
 		t.Fatal(err)
 	}
-	err := fencegcs.Put(t.Context(), o, objecttest.Orders(2), &broken{strings.NewReader("half of it")}, nil)
+	err := fencegcs.Put(t.Context(), o, fencetest.Orders(2), &broken{strings.NewReader("half of it")}, nil)
 	if !errors.Is(err, errDisk) {
 		t.Error(err)
 	}
@@ -143,7 +144,7 @@ func (b *broken) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, struct{
 func TestNoBucket(t *testing.T) {
 	tr := new(http.Transport)
 	defer tr.CloseIdleConnections()
-	err := fencegcs.Put(t.Context(), object(t, stores.FakeGCS(t), "k", tr, false), objecttest.Orders(1), strings.NewReader("x"), nil)
+	err := fencegcs.Put(t.Context(), object(t, stores.FakeGCS(t), "k", tr, false), fencetest.Orders(1), strings.NewReader("x"), nil)
 	if err == nil || !strings.Contains(err.Error(), "gs://orders/k") || errors.Is(err, fence.ErrStale) {
 		t.Error(err)
 	}

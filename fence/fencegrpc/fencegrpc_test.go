@@ -7,7 +7,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -17,10 +16,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	le "github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fencegrpc"
+	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -121,27 +119,10 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// lead wins an election, and returns its gate and what ends the reign.
-func lead(t *testing.T) (fence.Gate, func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	views := make(chan *le.TimeView, 1)
-	campaign, err := le.Config{
-		Decider: memory.NewDecider(), LeaderID: "a", TermLength: time.Hour,
-		OnElected: func(_ context.Context, v *le.TimeView) { views <- v },
-	}.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := func() { cancel(); <-campaign.Done() }
-	t.Cleanup(end)
-	return fence.Gate{View: <-views, Election: "orders"}, end
-}
-
 func TestClientAndServer(t *testing.T) {
 	guard := fence.NewGuard("orders", 0)
 	conn := serve(t, guard, grpc.WithChainUnaryInterceptor(fencegrpc.UnaryClientInterceptor()), grpc.WithChainStreamInterceptor(fencegrpc.StreamClientInterceptor()))
-	gate, end := lead(t)
+	gate, end := fencetest.Lead(t)
 	ctx := fence.NewContext(t.Context(), gate)
 	// A token of the caller's own making does not get through.
 	if out, err := say(metadata.AppendToOutgoingContext(ctx, fencegrpc.Key, "orders:99"), conn); out != "orders:1" || err != nil {

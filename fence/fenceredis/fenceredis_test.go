@@ -11,17 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fenceredis"
+	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func orders(n uint64) fence.Token {
-	return fence.Token{Election: "orders", Number: leaderelection.ElectionNumber(n)}
-}
 
 // servers calls f with a client of a real server and of one in process.
 func servers(t *testing.T, f func(t *testing.T, c *redis.Client)) {
@@ -40,8 +36,8 @@ func TestSet(t *testing.T) {
 			token fence.Token
 			want  error
 		}{
-			{orders(9), nil}, {orders(9), nil}, {orders(8), fence.ErrStale}, {orders(10), nil}, {orders(9), fence.ErrStale}, {orders(0), fence.ErrNoToken},
-			{orders(1<<53 + 1), nil}, {orders(1 << 53), fence.ErrStale}, {orders(math.MaxUint64), nil}, {orders(math.MaxUint64 - 1), fence.ErrStale},
+			{fencetest.Orders(9), nil}, {fencetest.Orders(9), nil}, {fencetest.Orders(8), fence.ErrStale}, {fencetest.Orders(10), nil}, {fencetest.Orders(9), fence.ErrStale}, {fencetest.Orders(0), fence.ErrNoToken},
+			{fencetest.Orders(1<<53 + 1), nil}, {fencetest.Orders(1 << 53), fence.ErrStale}, {fencetest.Orders(math.MaxUint64), nil}, {fencetest.Orders(math.MaxUint64 - 1), fence.ErrStale},
 			{fence.Token{Election: "users", Number: 1}, nil},
 		} {
 			before := c.Get(t.Context(), "k").Val()
@@ -58,16 +54,16 @@ func TestSet(t *testing.T) {
 			}
 		}
 		var stale *fence.StaleError
-		if err := fenceredis.Set(t.Context(), c, orders(7), "k", "x"); !errors.As(err, &stale) || stale.Greatest != math.MaxUint64 {
+		if err := fenceredis.Set(t.Context(), c, fencetest.Orders(7), "k", "x"); !errors.As(err, &stale) || stale.Greatest != math.MaxUint64 {
 			t.Error(err)
 		}
-		if got, err := fenceredis.Do(t.Context(), c, orders(math.MaxUint64), []string{"n"}, "INCRBY", "n", 5); got != int64(5) || err != nil {
+		if got, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxUint64), []string{"n"}, "INCRBY", "n", 5); got != int64(5) || err != nil {
 			t.Error(got, err)
 		}
-		if got, err := fenceredis.Do(t.Context(), c, orders(math.MaxUint64), []string{"none"}, "GET", "none"); got != nil || err != nil {
+		if got, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxUint64), []string{"none"}, "GET", "none"); got != nil || err != nil {
 			t.Error(got, err)
 		}
-		if _, err := fenceredis.Do(t.Context(), c, orders(math.MaxUint64), []string{"n"}, "NOSUCH", "n"); err == nil || errors.Is(err, fence.ErrStale) {
+		if _, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxUint64), []string{"n"}, "NOSUCH", "n"); err == nil || errors.Is(err, fence.ErrStale) {
 			t.Error(err)
 		}
 	})
@@ -80,17 +76,17 @@ func TestGuardAtOnce(t *testing.T) {
 		for i := range 8 {
 			wg.Go(func() {
 				for n := uint64(1); n <= 20; n++ {
-					if err := g.Check(t.Context(), orders(n+uint64(i))); err != nil && !errors.Is(err, fence.ErrStale) {
+					if err := g.Check(t.Context(), fencetest.Orders(n+uint64(i))); err != nil && !errors.Is(err, fence.ErrStale) {
 						t.Error(err)
 					}
 				}
 			})
 		}
 		wg.Wait()
-		if err := g.Check(t.Context(), orders(27)); err != nil {
+		if err := g.Check(t.Context(), fencetest.Orders(27)); err != nil {
 			t.Error(err)
 		}
-		if err := g.Check(t.Context(), orders(26)); !errors.Is(err, fence.ErrStale) {
+		if err := g.Check(t.Context(), fencetest.Orders(26)); !errors.Is(err, fence.ErrStale) {
 			t.Error(err)
 		}
 		if err := g.Check(t.Context(), fence.Token{Election: "users", Number: 99}); !errors.Is(err, fence.ErrOtherElection) {
@@ -98,7 +94,7 @@ func TestGuardAtOnce(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := g.Check(ended, orders(28)); !errors.Is(err, context.Canceled) {
+		if err := g.Check(ended, fencetest.Orders(28)); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fences3"
+	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/fence/internal/objecttest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
@@ -118,26 +119,26 @@ func equalContents(t *testing.T, url string) {
 	}
 	vouched := &fences3.Options{UniqueETags: true}
 	wire.before = func() {
-		if err := put(fresh, objecttest.Orders(2), "same", vouched); err == nil || !strings.Contains(err.Error(), "MD5") {
+		if err := put(fresh, fencetest.Orders(2), "same", vouched); err == nil || !strings.Contains(err.Error(), "MD5") {
 			t.Errorf("wrongly vouched for: %v", err)
 		}
 	}
-	if err := put(old, objecttest.Orders(1), "late", vouched); errors.Is(err, fence.ErrStale) {
+	if err := put(old, fencetest.Orders(1), "late", vouched); errors.Is(err, fence.ErrStale) {
 		t.Errorf("this server's ETags are no hashes, and the test is none: %v", err)
 	}
 	if content, _, err := o.Read(t.Context()); content != "late" || err != nil {
 		t.Errorf("%q, %v", content, err)
 	}
 	// With the token in the content the same is refused.
-	if err := put(fresh, objecttest.Orders(3), "same", nil); err == nil || !strings.Contains(err.Error(), `"orders:3"`) {
+	if err := put(fresh, fencetest.Orders(3), "same", nil); err == nil || !strings.Contains(err.Error(), `"orders:3"`) {
 		t.Errorf("without its token: %v", err)
 	}
 	wire.before = func() {
-		if err := put(fresh, objecttest.Orders(3), "same orders:3", nil); err != nil {
+		if err := put(fresh, fencetest.Orders(3), "same orders:3", nil); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := put(old, objecttest.Orders(2), "late orders:2", nil); !errors.Is(err, fence.ErrStale) {
+	if err := put(old, fencetest.Orders(2), "late orders:2", nil); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("%v", err)
 	}
 	if content, _, err := o.Read(t.Context()); content != "same orders:3" || err != nil {
@@ -161,7 +162,7 @@ func (s *stopped) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func noBucket(t *testing.T, url string) {
 	in := &s3.PutObjectInput{Bucket: aws.String("none"), Key: aws.String("k"), Body: strings.NewReader("orders:1")}
-	err := fences3.Put(t.Context(), client(url, transport(t), quick()), objecttest.Orders(1), in, nil)
+	err := fences3.Put(t.Context(), client(url, transport(t), quick()), fencetest.Orders(1), in, nil)
 	if err == nil || !strings.Contains(err.Error(), "NoSuchBucket") || !strings.Contains(err.Error(), `"none"`) {
 		t.Errorf("%v", err)
 	}
@@ -177,13 +178,13 @@ func TestPutRefuses(t *testing.T) {
 		in    s3.PutObjectInput
 		token fence.Token
 	}{
-		"no body":        {s3.PutObjectInput{}, objecttest.Orders(1)},
-		"a stream":       {s3.PutObjectInput{Body: io.MultiReader(body)}, objecttest.Orders(1)},
-		"a condition":    {s3.PutObjectInput{Body: body, IfMatch: &etag}, objecttest.Orders(1)},
-		"another one":    {s3.PutObjectInput{Body: body, IfNoneMatch: &etag}, objecttest.Orders(1)},
-		"another reign":  {s3.PutObjectInput{Body: body}, objecttest.Orders(2)},
+		"no body":        {s3.PutObjectInput{}, fencetest.Orders(1)},
+		"a stream":       {s3.PutObjectInput{Body: io.MultiReader(body)}, fencetest.Orders(1)},
+		"a condition":    {s3.PutObjectInput{Body: body, IfMatch: &etag}, fencetest.Orders(1)},
+		"another one":    {s3.PutObjectInput{Body: body, IfNoneMatch: &etag}, fencetest.Orders(1)},
+		"another reign":  {s3.PutObjectInput{Body: body}, fencetest.Orders(2)},
 		"no token":       {s3.PutObjectInput{Body: body}, fence.Token{Election: "orders"}},
-		"broken content": {s3.PutObjectInput{Body: broken{body}}, objecttest.Orders(1)},
+		"broken content": {s3.PutObjectInput{Body: broken{body}}, fencetest.Orders(1)},
 	} {
 		c.in.Bucket, c.in.Key = aws.String(bucket), &key
 		err := fences3.Put(t.Context(), none{}, c.token, &c.in, nil)
@@ -203,7 +204,7 @@ func TestTokenAnywhere(t *testing.T) {
 	h := stores.GoFakeS3(t)
 	create(t, h)
 	c := client(h, transport(t), quick())
-	token := objecttest.Orders(7)
+	token := fencetest.Orders(7)
 	for _, at := range []int{0, 1, 64<<10 - 4, 64 << 10, 128<<10 - 9, 300_000} {
 		body := bytes.Repeat([]byte("-"), 300_100)
 		copy(body[at:], token.String())
@@ -219,12 +220,12 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	url := stores.GoFakeS3(t)
 	create(t, url)
 	rt := &conflicting{RoundTripper: transport(t), left: 3}
-	err := one{client(url, rt, aws.NopRetryer{}), "k"}.Put(t.Context(), objecttest.Orders(1), "orders:1")
+	err := one{client(url, rt, aws.NopRetryer{}), "k"}.Put(t.Context(), fencetest.Orders(1), "orders:1")
 	if err != nil || rt.left != 0 {
 		t.Errorf("%v, and %d conflicts left", err, rt.left)
 	}
 	rt.left = 100 // for ever: given up, and said
-	err = one{client(url, rt, aws.NopRetryer{}), "k"}.Put(t.Context(), objecttest.Orders(1), "orders:1 again")
+	err = one{client(url, rt, aws.NopRetryer{}), "k"}.Put(t.Context(), fencetest.Orders(1), "orders:1 again")
 	if err == nil || !strings.Contains(err.Error(), "ConditionalRequestConflict") || errors.Is(err, fence.ErrStale) || rt.left == 0 {
 		t.Errorf("%v, and %d conflicts left", err, rt.left)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -14,9 +13,9 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"go.uber.org/goleak"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fencesql"
+	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -46,10 +45,6 @@ func exec1(t testing.TB, db *sql.DB, query string, args ...any) int64 {
 	return n
 }
 
-func orders(n uint64) fence.Token {
-	return fence.Token{Election: "orders", Number: leaderelection.ElectionNumber(n)}
-}
-
 func TestPostgreSQL(t *testing.T) {
 	db := postgres(t)
 	exec1(t, db, "CREATE SCHEMA s")
@@ -57,7 +52,7 @@ func TestPostgreSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := table.Do(t.Context(), db, orders(1), func(*sql.Tx) error { return nil }); err == nil {
+	if err := table.Do(t.Context(), db, fencetest.Orders(1), func(*sql.Tx) error { return nil }); err == nil {
 		t.Error("no table, and no error")
 	}
 	for range 2 {
@@ -82,22 +77,22 @@ func write(ctx context.Context, db *sql.DB, table *fencesql.Table, token fence.T
 
 func inTurn(t *testing.T, db *sql.DB, table *fencesql.Table) {
 	own := errors.New("own")
-	if err := table.Do(t.Context(), db, orders(9), func(*sql.Tx) error { return own }); err != own {
+	if err := table.Do(t.Context(), db, fencetest.Orders(9), func(*sql.Tx) error { return own }); err != own {
 		t.Errorf("act's error became %v", err)
 	} // and was rolled back, the fence with it
 	for _, c := range []struct {
 		token fence.Token
 		want  error
 	}{
-		{orders(2), nil}, {orders(2), nil}, {orders(1), fence.ErrStale}, {orders(5), nil}, {orders(4), fence.ErrStale}, {orders(5), nil},
-		{orders(0), fence.ErrNoToken}, {orders(math.MaxInt64 + 1), fence.ErrMalformed}, {fence.Token{Election: "o'ther", Number: 1}, nil},
+		{fencetest.Orders(2), nil}, {fencetest.Orders(2), nil}, {fencetest.Orders(1), fence.ErrStale}, {fencetest.Orders(5), nil}, {fencetest.Orders(4), fence.ErrStale}, {fencetest.Orders(5), nil},
+		{fencetest.Orders(0), fence.ErrNoToken}, {fencetest.Orders(math.MaxInt64 + 1), fence.ErrMalformed}, {fence.Token{Election: "o'ther", Number: 1}, nil},
 	} {
 		if err := write(t.Context(), db, table, c.token); !errors.Is(err, c.want) {
 			t.Errorf("%v: %v, want %v", c.token, err, c.want)
 		}
 	}
 	var stale *fence.StaleError
-	if err := write(t.Context(), db, table, orders(3)); !errors.As(err, &stale) || stale.Greatest != 5 {
+	if err := write(t.Context(), db, table, fencetest.Orders(3)); !errors.As(err, &stale) || stale.Greatest != 5 {
 		t.Errorf("%v", err)
 	}
 	var n int
@@ -115,7 +110,7 @@ func late(t *testing.T, db *sql.DB, table *fencesql.Table) {
 	note := func(s string) { mu.Lock(); defer mu.Unlock(); order = append(order, s) }
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		err := table.Do(t.Context(), db, orders(10), func(*sql.Tx) error {
+		err := table.Do(t.Context(), db, fencetest.Orders(10), func(*sql.Tx) error {
 			close(inside)
 			<-goOn
 			note("old")
@@ -127,7 +122,7 @@ func late(t *testing.T, db *sql.DB, table *fencesql.Table) {
 	})
 	<-inside
 	wg.Go(func() {
-		if err := table.Do(t.Context(), db, orders(11), func(*sql.Tx) error { note("new"); return nil }); err != nil {
+		if err := table.Do(t.Context(), db, fencetest.Orders(11), func(*sql.Tx) error { note("new"); return nil }); err != nil {
 			t.Error(err)
 		}
 	})
@@ -142,7 +137,7 @@ func late(t *testing.T, db *sql.DB, table *fencesql.Table) {
 	if !slices.Equal(order, []string{"old", "new"}) {
 		t.Errorf("order %v", order)
 	}
-	if err := write(t.Context(), db, table, orders(10)); !errors.Is(err, fence.ErrStale) {
+	if err := write(t.Context(), db, table, fencetest.Orders(10)); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("the old leader again: %v", err)
 	}
 }
@@ -157,7 +152,7 @@ func atOnce(t *testing.T, db *sql.DB, table *fencesql.Table) {
 	for i := range 8 {
 		wg.Go(func() {
 			for n := 0; n < 10; n++ {
-				switch err := write(t.Context(), db, table, orders(uint64(100+n+i%2))); {
+				switch err := write(t.Context(), db, table, fencetest.Orders(uint64(100+n+i%2))); {
 				case err == nil:
 					admitted.Add(1)
 				case errors.Is(err, fence.ErrStale):
@@ -198,10 +193,4 @@ func TestNewTableRefuses(t *testing.T) {
 	if _, err := fencesql.NewTable(fencesql.Dialect{}, "fences"); err == nil {
 		t.Error("the zero Dialect is taken")
 	}
-}
-
-func ExampleCondition() {
-	fmt.Println("UPDATE accounts SET balance = $1, fence = $2 WHERE id = $3 AND " + fencesql.Condition("fence", "$2"))
-	// Output:
-	// UPDATE accounts SET balance = $1, fence = $2 WHERE id = $3 AND (fence IS NULL OR fence <= $2)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/fence/internal/object"
 )
 
@@ -69,11 +70,6 @@ func Run(t *testing.T, mk Make) {
 	}
 }
 
-// Orders is a token of the election that the suite writes for.
-func Orders(n uint64) fence.Token {
-	return fence.Token{Election: "orders", Number: leaderelection.ElectionNumber(n)}
-}
-
 // text is a content under a token, as the one store wants it that takes equal
 // contents for the same version.
 func text(t fence.Token, what string) string { return fmt.Sprintf("%s by %v", what, t) }
@@ -113,15 +109,15 @@ func inTurn(t *testing.T, s *suite) {
 		number uint64
 		want   error
 	}{{2, nil}, {2, nil}, {1, fence.ErrStale}, {5, nil}, {4, fence.ErrStale}, {5, nil}, {10, nil}, {9, fence.ErrStale}} {
-		s.put(t, Orders(c.number), "in turn", c.want)
+		s.put(t, fencetest.Orders(c.number), "in turn", c.want)
 	}
 	var stale *fence.StaleError
-	err := s.Put(t.Context(), Orders(3), text(Orders(3), "late"))
-	if !errors.As(err, &stale) || stale.Greatest != 10 || stale.Token != Orders(3) || !strings.Contains(err.Error(), "orders/InTurn") {
+	err := s.Put(t.Context(), fencetest.Orders(3), text(fencetest.Orders(3), "late"))
+	if !errors.As(err, &stale) || stale.Greatest != 10 || stale.Token != fencetest.Orders(3) || !strings.Contains(err.Error(), "orders/InTurn") {
 		t.Errorf("%v", err)
 	}
 	before := s.wire.sent()
-	if err := s.Put(t.Context(), fence.Token{Election: "orders"}, text(Orders(10), "none")); !errors.Is(err, fence.ErrNoToken) || s.wire.sent() != before {
+	if err := s.Put(t.Context(), fence.Token{Election: "orders"}, text(fencetest.Orders(10), "none")); !errors.Is(err, fence.ErrNoToken) || s.wire.sent() != before {
 		t.Errorf("without a token: %v, and %d requests", err, s.wire.sent()-before)
 	}
 }
@@ -131,8 +127,8 @@ func beforeTheFence(t *testing.T, s *suite) {
 	if err := s.Plain(t.Context(), "old", map[string]string{"team": "a"}); err != nil {
 		t.Fatal(err)
 	}
-	s.put(t, Orders(3), "first", nil)
-	s.put(t, Orders(2), "late", fence.ErrStale)
+	s.put(t, fencetest.Orders(3), "first", nil)
+	s.put(t, fencetest.Orders(2), "late", fence.ErrStale)
 }
 
 // What is in the metadata and is no token of this election is left alone.
@@ -144,8 +140,8 @@ func metadataThatIsNone(t *testing.T, s *suite) {
 		if err := s.Plain(t.Context(), "is "+text, map[string]string{object.TokenName: text}); err != nil {
 			t.Fatal(err)
 		}
-		s.put(t, Orders(9), "over it", want)
-		if err := s.Put(t.Context(), Orders(9), Orders(9).String()); !strings.Contains(err.Error(), object.TokenName) {
+		s.put(t, fencetest.Orders(9), "over it", want)
+		if err := s.Put(t.Context(), fencetest.Orders(9), fencetest.Orders(9).String()); !strings.Contains(err.Error(), object.TokenName) {
 			t.Errorf("it does not name the metadata: %v", err)
 		}
 	}
@@ -153,7 +149,7 @@ func metadataThatIsNone(t *testing.T, s *suite) {
 
 // The fence's names are the only ones that it takes.
 func ownMetadataStays(t *testing.T, s *suite) {
-	s.put(t, Orders(1), "first", nil)
+	s.put(t, fencetest.Orders(1), "first", nil)
 	_, m, err := s.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -177,20 +173,20 @@ func between(t *testing.T, s *suite) {
 			}
 		}
 	}
-	s.wire.beforeWrite(write(Orders(2), "new leader")) // of an object that there was not
-	s.put2(t, Orders(1), fence.ErrStale, text(Orders(2), "new leader"))
-	s.wire.beforeWrite(write(Orders(4), "new leader")) // of one that there was
-	s.put2(t, Orders(3), fence.ErrStale, text(Orders(4), "new leader"))
-	s.wire.beforeWrite(write(Orders(4), "old leader")) // the other way round: the new one looks again, and writes
-	s.put2(t, Orders(5), nil, text(Orders(5), "between"))
-	s.wire.beforeWrite(write(Orders(5), "same leader"))
-	s.put2(t, Orders(5), nil, text(Orders(5), "between"))
+	s.wire.beforeWrite(write(fencetest.Orders(2), "new leader")) // of an object that there was not
+	s.put2(t, fencetest.Orders(1), fence.ErrStale, text(fencetest.Orders(2), "new leader"))
+	s.wire.beforeWrite(write(fencetest.Orders(4), "new leader")) // of one that there was
+	s.put2(t, fencetest.Orders(3), fence.ErrStale, text(fencetest.Orders(4), "new leader"))
+	s.wire.beforeWrite(write(fencetest.Orders(4), "old leader")) // the other way round: the new one looks again, and writes
+	s.put2(t, fencetest.Orders(5), nil, text(fencetest.Orders(5), "between"))
+	s.wire.beforeWrite(write(fencetest.Orders(5), "same leader"))
+	s.put2(t, fencetest.Orders(5), nil, text(fencetest.Orders(5), "between"))
 	s.wire.beforeWrite(func() {
 		if err := s.other.Plain(t.Context(), "unfenced", nil); err != nil {
 			t.Error(err)
 		}
 	})
-	s.put2(t, Orders(6), nil, text(Orders(6), "between"))
+	s.put2(t, fencetest.Orders(6), nil, text(fencetest.Orders(6), "between"))
 }
 
 // put2 writes while something happens in between.
@@ -203,13 +199,13 @@ func (s *suite) put2(t *testing.T, token fence.Token, want error, holds string) 
 }
 
 func deletedBetween(t *testing.T, s *suite) {
-	s.put(t, Orders(1), "first", nil)
+	s.put(t, fencetest.Orders(1), "first", nil)
 	s.wire.beforeWrite(func() {
 		if err := s.other.Delete(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
-	s.put2(t, Orders(2), nil, text(Orders(2), "between"))
+	s.put2(t, fencetest.Orders(2), nil, text(fencetest.Orders(2), "between"))
 }
 
 // A write whose answer is lost is known again, whether the client repeats it or
@@ -217,7 +213,7 @@ func deletedBetween(t *testing.T, s *suite) {
 func answerLost(t *testing.T, s *suite) {
 	for n := uint64(1); n <= 2; n++ { // an object that there is not, and one that there is
 		s.wire.lose(loss{answers: 1})
-		s.put(t, Orders(n), fmt.Sprint("answer lost ", n), nil)
+		s.put(t, fencetest.Orders(n), fmt.Sprint("answer lost ", n), nil)
 		if len(s.wire.accepted()) != int(n) {
 			t.Errorf("accepted: %v", s.wire.accepted())
 		}
@@ -226,18 +222,18 @@ func answerLost(t *testing.T, s *suite) {
 
 // The answer is lost, and before anybody asks, another one leads and writes.
 func answerLostThenDeposed(t *testing.T, s *suite) {
-	s.put(t, Orders(1), "first", nil)
+	s.put(t, fencetest.Orders(1), "first", nil)
 	s.wire.lose(loss{answers: 1, then: func() {
-		if err := s.other.Put(t.Context(), Orders(2), text(Orders(2), "new leader")); err != nil {
+		if err := s.other.Put(t.Context(), fencetest.Orders(2), text(fencetest.Orders(2), "new leader")); err != nil {
 			t.Error(err)
 		}
 	}})
-	s.put2(t, Orders(1), fence.ErrStale, text(Orders(2), "new leader"))
+	s.put2(t, fencetest.Orders(1), fence.ErrStale, text(fencetest.Orders(2), "new leader"))
 }
 
 // A write that never arrives is an error, and no refusal.
 func requestLost(t *testing.T, s *suite) {
-	s.put(t, Orders(1), "first", nil)
+	s.put(t, fencetest.Orders(1), "first", nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var tries atomic.Int64
@@ -246,26 +242,26 @@ func requestLost(t *testing.T, s *suite) {
 			cancel() // for a client that never gives up
 		}
 	}})
-	err := s.Put(ctx, Orders(1), text(Orders(1), "lost"))
+	err := s.Put(ctx, fencetest.Orders(1), text(fencetest.Orders(1), "lost"))
 	if err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), "orders/RequestLost") {
 		t.Errorf("%v", err)
 	}
 	s.wire.lose(loss{})
-	s.holds(t, text(Orders(1), "first"))
+	s.holds(t, text(fencetest.Orders(1), "first"))
 }
 
 func ctxEnded(t *testing.T, s *suite) {
-	s.put(t, Orders(1), "first", nil)
+	s.put(t, fencetest.Orders(1), "first", nil)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Put(ended, Orders(2), text(Orders(2), "second")); !errors.Is(err, context.Canceled) {
+	if err := s.Put(ended, fencetest.Orders(2), text(fencetest.Orders(2), "second")); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	s.holds(t, text(Orders(1), "first"))
+	s.holds(t, text(fencetest.Orders(1), "first"))
 	ctx, cancel := context.WithCancel(t.Context()) // and in the middle of the write
 	defer cancel()
 	s.wire.beforeWrite(cancel)
-	if err := s.Put(ctx, Orders(2), text(Orders(2), "second")); !errors.Is(err, context.Canceled) {
+	if err := s.Put(ctx, fencetest.Orders(2), text(fencetest.Orders(2), "second")); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -280,7 +276,7 @@ func atOnce(t *testing.T, s *suite) {
 		o := s.make(s.wire)
 		wg.Go(func() {
 			for n := range rounds {
-				token := Orders(uint64(1 + n + i%3))
+				token := fencetest.Orders(uint64(1 + n + i%3))
 				err := o.Put(t.Context(), token, text(token, fmt.Sprint("writer ", i)))
 				if err != nil && !errors.Is(err, fence.ErrStale) {
 					t.Error(err)
@@ -310,44 +306,44 @@ func atOnce(t *testing.T, s *suite) {
 func admit(t *testing.T, s *suite) {
 	a, ok := s.Object.(Admitter)
 	if !ok {
-		if err := s.Put(t.Context(), Orders(1), text(Orders(1), "first")); err != nil {
+		if err := s.Put(t.Context(), fencetest.Orders(1), text(fencetest.Orders(1), "first")); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if err := a.Admit(t.Context(), Orders(1)); err == nil || errors.Is(err, fence.ErrStale) {
+	if err := a.Admit(t.Context(), fencetest.Orders(1)); err == nil || errors.Is(err, fence.ErrStale) {
 		t.Fatalf("of no object: %v", err)
 	}
-	s.put(t, Orders(1), "first", nil)
+	s.put(t, fencetest.Orders(1), "first", nil)
 	for range 2 {
-		if err := a.Admit(t.Context(), Orders(3)); err != nil {
+		if err := a.Admit(t.Context(), fencetest.Orders(3)); err != nil {
 			t.Fatal(err)
 		}
-		s.holds(t, text(Orders(1), "first"))
+		s.holds(t, text(fencetest.Orders(1), "first"))
 	}
-	if err := a.Admit(t.Context(), Orders(2)); !errors.Is(err, fence.ErrStale) {
+	if err := a.Admit(t.Context(), fencetest.Orders(2)); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("a smaller one: %v", err)
 	}
-	s.put(t, Orders(2), "late", fence.ErrStale)
-	s.put(t, Orders(3), "third", nil)
+	s.put(t, fencetest.Orders(2), "late", fence.ErrStale)
+	s.put(t, fencetest.Orders(3), "third", nil)
 	if _, m, err := s.Read(t.Context()); err != nil || m["team"] == "" && m["Team"] == "" {
 		t.Errorf("the metadata is %v, %v", m, err)
 	}
 	// Raised between the look and the write, it refuses the write.
 	s.wire.beforeWrite(func() {
-		if err := s.other.(Admitter).Admit(t.Context(), Orders(5)); err != nil {
+		if err := s.other.(Admitter).Admit(t.Context(), fencetest.Orders(5)); err != nil {
 			t.Error(err)
 		}
 	})
-	s.put2(t, Orders(4), fence.ErrStale, text(Orders(3), "third"))
+	s.put2(t, fencetest.Orders(4), fence.ErrStale, text(fencetest.Orders(3), "third"))
 	// And the other way round.
 	s.wire.beforeWrite(func() {
-		if err := s.other.Put(t.Context(), Orders(7), text(Orders(7), "seventh")); err != nil {
+		if err := s.other.Put(t.Context(), fencetest.Orders(7), text(fencetest.Orders(7), "seventh")); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := a.Admit(t.Context(), Orders(6)); !errors.Is(err, fence.ErrStale) {
+	if err := a.Admit(t.Context(), fencetest.Orders(6)); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("another wrote in between: %v", err)
 	}
-	s.holds(t, text(Orders(7), "seventh"))
+	s.holds(t, text(fencetest.Orders(7), "seventh"))
 }

@@ -1,0 +1,54 @@
+package fencesql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/fence/fencesql"
+)
+
+func ExampleCondition() {
+	fmt.Println("UPDATE accounts SET balance = $1, fence = $2 WHERE id = $3 AND " + fencesql.Condition("fence", "$2"))
+	// Output:
+	// UPDATE accounts SET balance = $1, fence = $2 WHERE id = $3 AND (fence IS NULL OR fence <= $2)
+}
+
+// A transaction under a fence. Not run with the tests: it needs a database;
+// examples/fencing is a program that does this, with a leader that comes too late.
+func ExampleTable_Do() {
+	ctx := context.Background()
+	db, err := sql.Open("pgx", "postgres://app@db.example/app")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	fences, err := fencesql.NewTable(fencesql.PostgreSQL, "fences")
+	if err == nil {
+		err = fences.Create(ctx, db)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	token := fence.Token{Election: "orders", Number: 7} // Gate.Token returns it
+	err = fences.Do(ctx, db, token, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE orders SET state = 'sent' WHERE id = 17")
+		return err
+	})
+	if errors.Is(err, fence.ErrStale) {
+		log.Print("another one leads: nothing was written")
+	}
+}
+
+// What cannot be the name of a table never becomes part of a statement.
+func ExampleNewTable() {
+	_, err := fencesql.NewTable(fencesql.MySQL, "fences; DROP TABLE orders")
+	fmt.Println(err)
+	// Output:
+	// fencesql: "fences; DROP TABLE orders" is no name for a table: use letters, digits and underscores, with a schema before a dot if need be
+}

@@ -1,0 +1,35 @@
+// Package fencetest is what the tests of the fences share.
+package fencetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/fence"
+)
+
+// Orders is a token of the election "orders".
+func Orders(n uint64) fence.Token {
+	return fence.Token{Election: "orders", Number: leaderelection.ElectionNumber(n)}
+}
+
+// Lead wins the election "orders" for the first time, and returns the reign's gate
+// and what ends the reign, at the latest with the test.
+func Lead(t testing.TB) (gate fence.Gate, end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	views := make(chan *leaderelection.TimeView, 1)
+	campaign, err := leaderelection.Config{
+		Decider: memory.NewDecider(), LeaderID: "a", TermLength: time.Hour,
+		OnElected: func(_ context.Context, v *leaderelection.TimeView) { views <- v },
+	}.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end = func() { cancel(); <-campaign.Done() }
+	t.Cleanup(end)
+	return fence.Gate{View: <-views, Election: "orders"}, end
+}
