@@ -8,6 +8,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -15,7 +16,7 @@ import (
 // difference.
 func BenchmarkClient(b *testing.B) {
 	c := client(b, stores.Etcd(b).Endpoint)
-	data, err := record.Marshal(state(1, nil))
+	data, err := record.Marshal(feedtest.State(1, nil))
 	if err != nil {
 		b.Fatal(err)
 	}

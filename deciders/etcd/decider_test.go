@@ -10,6 +10,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/etcd"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -20,10 +21,10 @@ func TestConformance(t *testing.T) {
 // A refusal tells who stood in the way, which saves the loser a read.
 func TestLostRaceHasTheCurrentRecord(t *testing.T) {
 	d := etcd.NewDecider(client(t, stores.Etcd(t).Endpoint), "k", nil)
-	first := write(t, d, 1, nil)
-	write(t, d, 2, first)
+	first := feedtest.Write(t, d, 1, nil)
+	feedtest.Write(t, d, 2, first)
 	for _, token := range []leaderelection.LeaderToken{nil, first} {
-		_, err := d.WriteEntry(t.Context(), state(9, token))
+		_, err := d.WriteEntry(t.Context(), feedtest.State(9, token))
 		var lost *leaderelection.LostRaceError
 		if !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 2 || !strings.Contains(lost.Place, `"k"`) {
 			t.Errorf("with token %v: %v", token, err)
@@ -38,18 +39,18 @@ func TestForeignValueIsLeftAlone(t *testing.T) {
 		"empty": "", "text": "hello", "object": `{"leader":"x"}`, "truncated": `{"leaderelection":1,"leader_id":"a"`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			key := uniqueKey(t)
+			key := feedtest.Unique()
 			if _, err := c.Put(t.Context(), key, value); err != nil {
 				t.Fatal(err)
 			}
 			d := etcd.NewDecider(c, key, nil)
 			_, err := d.ReadCurrent(t.Context())
-			permanent(t, err, key)
-			_, err = d.WriteEntry(t.Context(), state(1, nil))
+			feedtest.Permanent(t, err, key)
+			_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
 			if !errors.Is(err, leaderelection.ErrLostRace) || errors.Is(err, leaderelection.ErrPermanent) {
 				t.Errorf("WriteEntry: %v", err)
 			}
-			if n := next(t, follow(t, d)); n.RaceEntry != nil || !errors.Is(n.err, leaderelection.ErrPermanent) {
+			if n := feedtest.Next(t, feedtest.Follow(t, d)); n.RaceEntry != nil || !errors.Is(n.Err, leaderelection.ErrPermanent) {
 				t.Errorf("the feed yields %+v", n)
 			}
 			if got, err := c.Get(t.Context(), key); err != nil || string(got.Kvs[0].Value) != value {
@@ -64,24 +65,24 @@ func TestForeignValueIsLeftAlone(t *testing.T) {
 func TestDeletedKey(t *testing.T) {
 	c := client(t, stores.Etcd(t).Endpoint)
 	d := etcd.NewDecider(c, "k", nil)
-	feed := follow(t, d)
-	empty := next(t, feed)
-	old := write(t, d, 1, empty.Token)
-	next(t, feed)
+	feed := feedtest.Follow(t, d)
+	empty := feedtest.Next(t, feed)
+	old := feedtest.Write(t, d, 1, empty.Token)
+	feedtest.Next(t, feed)
 	if _, err := c.Delete(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
-	for what, e := range map[string]*leaderelection.RaceEntry{"pushed": next(t, feed).RaceEntry, "read": read(t, d)} {
+	for what, e := range map[string]*leaderelection.RaceEntry{"pushed": feedtest.Next(t, feed).RaceEntry, "read": feedtest.Read(t, d)} {
 		if e == nil || !e.Vacant() || e.ElectionNumber != leaderelection.NoElections {
 			t.Errorf("%s after the deletion: %+v", what, e)
 		}
 	}
 	var lost *leaderelection.LostRaceError
-	if _, err := d.WriteEntry(t.Context(), state(9, old)); !errors.As(err, &lost) || lost.Current == nil || !lost.Current.Vacant() {
+	if _, err := d.WriteEntry(t.Context(), feedtest.State(9, old)); !errors.As(err, &lost) || lost.Current == nil || !lost.Current.Vacant() {
 		t.Errorf("with the deleted version's token: %v", err)
 	}
-	write(t, d, 1, lost.Current.Token)
-	if _, err := d.WriteEntry(t.Context(), state(9, old)); !errors.Is(err, leaderelection.ErrLostRace) {
+	feedtest.Write(t, d, 1, lost.Current.Token)
+	if _, err := d.WriteEntry(t.Context(), feedtest.State(9, old)); !errors.Is(err, leaderelection.ErrLostRace) {
 		t.Errorf("with the deleted version's token, when there is a record again: %v", err)
 	}
 }
@@ -89,9 +90,9 @@ func TestDeletedKey(t *testing.T) {
 func TestNoName(t *testing.T) {
 	d := etcd.NewDecider(client(t, "127.0.0.1:1"), "", nil)
 	_, err := d.ReadCurrent(t.Context())
-	permanent(t, err, "name")
-	_, err = d.WriteEntry(t.Context(), state(1, nil))
-	permanent(t, err, "name")
+	feedtest.Permanent(t, err, "name")
+	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Permanent(t, err, "name")
 }
 
 // With the server gone every call returns when its ctx ends, and says what may be
@@ -100,7 +101,7 @@ func TestNoServer(t *testing.T) {
 	d := etcd.NewDecider(client(t, "127.0.0.1:1"), "k", nil)
 	for what, call := range map[string]func(ctx context.Context) error{
 		"ReadCurrent": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
-		"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, state(1, nil)); return err },
+		"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(1, nil)); return err },
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		begin := time.Now()
@@ -112,11 +113,11 @@ func TestNoServer(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) {
 			t.Errorf("%s: %v", what, err)
 		}
-		says(t, err, `"k"`, "endpoints")
+		feedtest.Says(t, err, `"k"`, "endpoints")
 	}
 	begin := time.Now()
-	n := next(t, follow(t, d))
-	if n.err == nil || errors.Is(n.err, leaderelection.ErrPermanent) {
+	n := feedtest.Next(t, feedtest.Follow(t, d))
+	if n.Err == nil || errors.Is(n.Err, leaderelection.ErrPermanent) {
 		t.Errorf("the feed yields %+v", n)
 	}
 	if took := time.Since(begin); took > 5*time.Second {
@@ -127,16 +128,16 @@ func TestNoServer(t *testing.T) {
 func TestClosedClient(t *testing.T) {
 	c := client(t, stores.Etcd(t).Endpoint)
 	d := etcd.NewDecider(c, "k", nil)
-	feed := follow(t, d)
-	next(t, feed)
+	feed := feedtest.Follow(t, d)
+	feedtest.Next(t, feed)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := next(t, feed); n.err == nil {
+	if n := feedtest.Next(t, feed); n.Err == nil {
 		t.Errorf("the feed yields %+v", n)
 	}
 	_, err := d.ReadCurrent(t.Context())
-	permanent(t, err, "closed")
+	feedtest.Permanent(t, err, "closed")
 	if err := d.Close(); err != nil {
 		t.Errorf("Close of a decider that owns nothing: %v", err)
 	}

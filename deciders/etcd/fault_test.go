@@ -14,6 +14,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/etcd"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -71,7 +72,7 @@ func TestLeaderKeepsItsReign(t *testing.T) {
 			var extended atomic.Int64
 			ctx, cancel := context.WithCancel(t.Context())
 			c, err := leaderelection.Config{
-				Decider: etcd.NewDecider(f.client(t, server.Endpoint), uniqueKey(t), nil), LeaderID: "a", TermLength: 4 * time.Second,
+				Decider: etcd.NewDecider(f.client(t, server.Endpoint), feedtest.Unique(), nil), LeaderID: "a", TermLength: 4 * time.Second,
 				OnElected: func(ctx context.Context, _ *leaderelection.TimeView) { elected <- ctx },
 				Trace: &leaderelection.Trace{
 					Extended: func(leaderelection.ViewExtended) { extended.Add(1) },

@@ -41,13 +41,13 @@ func TestNewsAfterRestart(t *testing.T) {
 func TestHungConnectionIsNoticed(t *testing.T) {
 	proxy := stores.Toxiproxy(t, stores.Etcd(t).Endpoint)[0]
 	victim := opened(t, "etcd://"+proxy.Addr+"/k")
-	feed := follow(t, victim)
-	if n := next(t, feed); n.err != nil {
-		t.Fatal(n.err)
+	feed := feedtest.Follow(t, victim)
+	if n := feedtest.Next(t, feed); n.Err != nil {
+		t.Fatal(n.Err)
 	}
 	begin := time.Now()
 	proxy.Hang()
-	if n := next(t, feed); n.err == nil {
+	if n := feedtest.Next(t, feed); n.Err == nil {
 		t.Errorf("the feed yields %+v", n)
 	}
 	took := time.Since(begin)
@@ -56,7 +56,7 @@ func TestHungConnectionIsNoticed(t *testing.T) {
 		t.Errorf("noticed after %v", took)
 	}
 	proxy.Heal()
-	read(t, victim)
+	feedtest.Read(t, victim)
 }
 
 // A feed whose connection was lost for a moment goes on by itself, and has missed
@@ -67,16 +67,16 @@ func TestFeedOverCompaction(t *testing.T) {
 	proxy := stores.Toxiproxy(t, server.Endpoint)[0]
 	victim := etcd.NewDecider(client(t, proxy.Addr), "k", &etcd.Options{FeedGrace: time.Minute})
 	writer := etcd.NewDecider(c, "k", nil)
-	feed := follow(t, victim)
-	next(t, feed)
-	token := write(t, writer, 1, nil)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 {
+	feed := feedtest.Follow(t, victim)
+	feedtest.Next(t, feed)
+	token := feedtest.Write(t, writer, 1, nil)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 {
 		t.Fatalf("the feed yields %+v", n)
 	}
 	for last := uint64(11); last <= 31; last += 10 {
 		proxy.Cut()
 		for number := last - 9; number <= last; number++ {
-			token = write(t, writer, number, token)
+			token = feedtest.Write(t, writer, number, token)
 		}
 		at, err := c.Get(t.Context(), "k")
 		if err != nil {
@@ -86,13 +86,13 @@ func TestFeedOverCompaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		proxy.Heal()
-		if n := next(t, feed); n.err != nil || uint64(n.ElectionNumber) != last {
+		if n := feedtest.Next(t, feed); n.Err != nil || uint64(n.ElectionNumber) != last {
 			t.Fatalf("after the compaction the feed yields %+v, want %d", n, last)
 		}
 	}
 	// A token read again after the compaction is as good as any.
-	write(t, writer, 40, token)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 40 {
+	feedtest.Write(t, writer, 40, token)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 40 {
 		t.Errorf("the feed yields %+v", n)
 	}
 }
@@ -104,17 +104,17 @@ func TestCluster(t *testing.T) {
 	members := stores.EtcdCluster(t, 3)
 	endpoints := []string{members[0].Endpoint, members[1].Endpoint, members[2].Endpoint}
 	d := etcd.NewDecider(client(t, endpoints...), "k", nil)
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 
 	leader := raftLeader(t, members)
 	leader.Stop()
 	begin := time.Now()
 	for number := uint64(2); ; {
-		_, err := d.WriteEntry(t.Context(), state(number, token))
+		_, err := d.WriteEntry(t.Context(), feedtest.State(number, token))
 		if err == nil {
 			break
 		}
-		if e := read(t, d); uint64(e.ElectionNumber) == number { // an open question, answered: it was written
+		if e := feedtest.Read(t, d); uint64(e.ElectionNumber) == number { // an open question, answered: it was written
 			break
 		} else {
 			token = e.Token
@@ -129,8 +129,8 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	lone := etcd.NewDecider(client(t, left.Endpoint), "k", nil)
-	feed := follow(t, lone)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 2 {
+	feed := feedtest.Follow(t, lone)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 2 {
 		t.Fatalf("the feed yields %+v", n)
 	}
 	var second *stores.EtcdMember
@@ -141,20 +141,20 @@ func TestCluster(t *testing.T) {
 	}
 	begin = time.Now()
 	second.Stop()
-	n := next(t, feed)
-	if !errors.Is(n.err, rpctypes.ErrNoLeader) || errors.Is(n.err, leaderelection.ErrPermanent) || !strings.Contains(n.err.Error(), `"k"`) {
+	n := feedtest.Next(t, feed)
+	if !errors.Is(n.Err, rpctypes.ErrNoLeader) || errors.Is(n.Err, leaderelection.ErrPermanent) || !strings.Contains(n.Err.Error(), `"k"`) {
 		t.Errorf("without a majority the feed yields %+v", n)
 	}
 	t.Logf("the feed failed %v after the majority was gone", time.Since(begin).Round(time.Millisecond))
 
 	second.Start(t)
 	left.Await(t)
-	if e := read(t, lone); e.ElectionNumber != 2 {
+	if e := feedtest.Read(t, lone); e.ElectionNumber != 2 {
 		t.Errorf("with a majority again: %+v", e)
 	}
 	leader.Start(t)
 	leader.Await(t)
-	if e := read(t, etcd.NewDecider(client(t, leader.Endpoint), "k", nil)); e.ElectionNumber != 2 {
+	if e := feedtest.Read(t, etcd.NewDecider(client(t, leader.Endpoint), "k", nil)); e.ElectionNumber != 2 {
 		t.Errorf("on the member that had been away: %+v", e)
 	}
 }

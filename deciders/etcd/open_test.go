@@ -22,6 +22,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -35,7 +36,7 @@ func TestOpen(t *testing.T) {
 		"etcd://ignored:secret@" + server.Endpoint + "/without/authentication": "without/authentication",
 	} {
 		d := opened(t, address)
-		write(t, d, 1, read(t, d).Token)
+		feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 		if got, err := c.Get(t.Context(), key); err != nil || got.Count != 1 {
 			t.Errorf("%s: key %q: %v, %v", address, key, got, err)
 		}
@@ -62,7 +63,7 @@ func TestOpenRefuses(t *testing.T) {
 		"etcd://me:s3cret@h/k?frobnicate=s3cret": "frobnicate",
 	} {
 		_, err := open(t.Context(), address)
-		permanent(t, err, words)
+		feedtest.Permanent(t, err, words)
 		if err != nil && strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("a secret in the error: %v", err)
 		}
@@ -114,33 +115,33 @@ func TestAuthentication(t *testing.T) {
 		return u.String()
 	}
 	candidate, observer := opened(t, at("candidate")), opened(t, at("observer"))
-	feed := follow(t, observer)
-	next(t, feed)
-	write(t, candidate, 1, read(t, candidate).Token)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 {
+	feed := feedtest.Follow(t, observer)
+	feedtest.Next(t, feed)
+	feedtest.Write(t, candidate, 1, feedtest.Read(t, candidate).Token)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 {
 		t.Errorf("the observer's feed yields %+v", n)
 	}
-	_, err := observer.WriteEntry(ctx, state(2, read(t, observer).Token))
-	permanent(t, err, "permission denied", "grant", `"web"`)
+	_, err := observer.WriteEntry(ctx, feedtest.State(2, feedtest.Read(t, observer).Token))
+	feedtest.Permanent(t, err, "permission denied", "grant", `"web"`)
 
 	t.Setenv("ETCDCTL_USER", "candidate:pass/candidate")
-	write(t, opened(t, at("")), 2, read(t, candidate).Token)
+	feedtest.Write(t, opened(t, at("")), 2, feedtest.Read(t, candidate).Token)
 	t.Setenv("ETCDCTL_USER", "candidate")
 	t.Setenv("ETCDCTL_PASSWORD", "pass/candidate")
-	write(t, opened(t, at("")), 3, read(t, candidate).Token)
+	feedtest.Write(t, opened(t, at("")), 3, feedtest.Read(t, candidate).Token)
 	t.Setenv("ETCDCTL_USER", "")
 
 	_, err = opened(t, at("")).ReadCurrent(ctx)
-	permanent(t, err, "user")
-	if n := next(t, follow(t, opened(t, at("")))); !errors.Is(n.err, leaderelection.ErrPermanent) {
+	feedtest.Permanent(t, err, "user")
+	if n := feedtest.Next(t, feedtest.Follow(t, opened(t, at("")))); !errors.Is(n.Err, leaderelection.ErrPermanent) {
 		t.Errorf("the feed of nobody in particular yields %+v", n)
 	}
 	nobody := url.URL{Scheme: "etcd", Host: server.Endpoint, Path: "/web", User: url.UserPassword("nobody", "n")}
 	_, err = opened(t, nobody.String()).ReadCurrent(ctx)
-	permanent(t, err, "permission denied")
+	feedtest.Permanent(t, err, "permission denied")
 	nobody.User = url.UserPassword("nobody", "s3cret")
 	_, err = open(ctx, nobody.String())
-	permanent(t, err, "password")
+	feedtest.Permanent(t, err, "password")
 	if strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("a secret in the error: %v", err)
 	}
@@ -156,13 +157,13 @@ func TestTLS(t *testing.T) {
 	query := url.Values{"cacert": {file("ca.pem")}, "cert": {file("client.pem")}, "cert_key": {file("client.key")}}
 	at := "etcds://" + server.Endpoint + "/web?"
 	d := opened(t, at+query.Encode())
-	write(t, d, 1, read(t, d).Token)
-	feed := follow(t, d)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 {
+	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+	feed := feedtest.Follow(t, d)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 {
 		t.Errorf("the feed yields %+v", n)
 	}
 	query.Set("server_name", "localhost")
-	read(t, opened(t, at+query.Encode()))
+	feedtest.Read(t, opened(t, at+query.Encode()))
 
 	for name, without := range map[string][]string{"another name": {}, "no certificate": {"cert", "cert_key"}, "no authority": {"cacert"}} {
 		q := maps.Clone(query)
@@ -178,7 +179,7 @@ func TestTLS(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v", name, err)
 		}
-		says(t, err, "TLS")
+		feedtest.Says(t, err, "TLS")
 	}
 }
 

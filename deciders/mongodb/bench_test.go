@@ -8,6 +8,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -15,7 +16,7 @@ import (
 // difference. FerretDB is not MongoDB: the difference counts, not the sum.
 func BenchmarkDriver(b *testing.B) {
 	coll := client(b, stores.FerretDB(b).URI).Database(database).Collection(collection)
-	data, err := record.Marshal(state(1, nil))
+	data, err := record.Marshal(feedtest.State(1, nil))
 	if err != nil {
 		b.Fatal(err)
 	}

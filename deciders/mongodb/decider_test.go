@@ -11,6 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/mongodb"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -49,12 +50,12 @@ func TestForeignDocumentIsLeftAlone(t *testing.T) {
 			s.set(collection, "web", doc)
 			before := s.docs[collection]["web"].String()
 			_, err := d.ReadCurrent(t.Context())
-			permanent(t, err, "leaderelection_test.elections", `"web"`)
-			_, err = d.WriteEntry(t.Context(), state(1, nil))
+			feedtest.Permanent(t, err, "leaderelection_test.elections", `"web"`)
+			_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
 			if !errors.Is(err, leaderelection.ErrLostRace) || errors.Is(err, leaderelection.ErrPermanent) {
 				t.Errorf("WriteEntry: %v", err)
 			}
-			if n := next(t, follow(t, d)); n.RaceEntry != nil || !errors.Is(n.err, leaderelection.ErrPermanent) {
+			if n := feedtest.Next(t, feedtest.Follow(t, d)); n.RaceEntry != nil || !errors.Is(n.Err, leaderelection.ErrPermanent) {
 				t.Errorf("the feed yields %+v", n)
 			}
 			if after := s.docs[collection]["web"].String(); after != before {
@@ -68,16 +69,16 @@ func TestForeignDocumentIsLeftAlone(t *testing.T) {
 func TestOtherFieldsAreLeftAlone(t *testing.T) {
 	s := imitate(t)
 	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 	s.touch(collection, "web", "note", "ours")
-	token = write(t, d, 2, token)
+	token = feedtest.Write(t, d, 2, token)
 	if note := s.docs[collection]["web"].Lookup("note").StringValue(); note != "ours" {
 		t.Errorf("note is %q", note)
 	}
 	if age := time.Since(token.CommitTS()); age.Abs() > time.Minute {
 		t.Errorf("CommitTS is %v ago", age)
 	}
-	if ts := read(t, d).Token.CommitTS(); !ts.Equal(token.CommitTS()) {
+	if ts := feedtest.Read(t, d).Token.CommitTS(); !ts.Equal(token.CommitTS()) {
 		t.Errorf("CommitTS read %v, written %v", ts, token.CommitTS())
 	}
 }
@@ -86,7 +87,7 @@ func TestOtherFieldsAreLeftAlone(t *testing.T) {
 func TestServerErrors(t *testing.T) {
 	s := imitate(t)
 	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 	for code, word := range map[int32]string{
 		13: "grant", 18: "password", 72: "options", 73: "name", 121: "validator", 61: "shard", 166: "view", 10334: "short",
 		50: "", 11600: "", 189: "", 64: "", 202: "", // pass
@@ -98,21 +99,21 @@ func TestServerErrors(t *testing.T) {
 			return nil
 		})
 		_, err1 := d.ReadCurrent(t.Context())
-		_, err2 := d.WriteEntry(t.Context(), state(2, token))
-		err3 := next(t, follow(t, d)).err
+		_, err2 := d.WriteEntry(t.Context(), feedtest.State(2, token))
+		err3 := feedtest.Next(t, feedtest.Follow(t, d)).Err
 		for _, err := range []error{err1, err2, err3} {
 			switch {
 			case err == nil, errors.Is(err, leaderelection.ErrLostRace):
 				t.Errorf("code %d: %v", code, err)
 			case word != "":
-				permanent(t, err, word, `"web"`, "as injected")
+				feedtest.Permanent(t, err, word, `"web"`, "as injected")
 			case errors.Is(err, leaderelection.ErrPermanent):
 				t.Errorf("code %d: %v", code, err)
 			}
 		}
 	}
 	s.inject(nil)
-	write(t, d, 2, token)
+	feedtest.Write(t, d, 2, token)
 }
 
 // A write that has happened, but not for a majority yet, is an open question, and so is
@@ -126,7 +127,7 @@ func TestOpenQuestions(t *testing.T) {
 			s.set(collection, "web", nil)
 			var token leaderelection.LeaderToken
 			if !create {
-				token = write(t, d, 1, nil)
+				token = feedtest.Write(t, d, 1, nil)
 			}
 			s.inject(func(c string) *fault {
 				if c == "insert" || c == "findAndModify" {
@@ -134,12 +135,12 @@ func TestOpenQuestions(t *testing.T) {
 				}
 				return nil
 			})
-			got, err := d.WriteEntry(t.Context(), state(2, token))
+			got, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
 			s.inject(nil)
 			if err == nil || got != nil || errors.Is(err, leaderelection.ErrLostRace) || errors.Is(err, leaderelection.ErrPermanent) {
 				t.Errorf("fault %d, create %v: %v, %v", i, create, got, err)
 			}
-			if e := read(t, d); e.ElectionNumber != 2 {
+			if e := feedtest.Read(t, d); e.ElectionNumber != 2 {
 				t.Errorf("fault %d, create %v: read %+v", i, create, e)
 			}
 		}
@@ -162,10 +163,10 @@ func TestRetryableWrites(t *testing.T) {
 		})
 	}
 	lose()
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 	lose()
-	write(t, d, 2, token)
-	if e := read(t, d); e.ElectionNumber != 2 {
+	feedtest.Write(t, d, 2, token)
+	if e := feedtest.Read(t, d); e.ElectionNumber != 2 {
 		t.Errorf("read %+v", e)
 	}
 }
@@ -175,28 +176,28 @@ func TestLinearizableNeedsAReplicaSet(t *testing.T) {
 	s.standalone = true
 	d := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "web", &mongodb.Options{Linearizable: true})
 	_, err := d.ReadCurrent(t.Context())
-	permanent(t, err, "replica set")
+	feedtest.Permanent(t, err, "replica set")
 }
 
 func TestNoName(t *testing.T) {
 	d := mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "", nil)
 	_, err := d.ReadCurrent(t.Context())
-	permanent(t, err, "name")
-	_, err = d.WriteEntry(t.Context(), state(1, nil))
-	permanent(t, err, "name")
+	feedtest.Permanent(t, err, "name")
+	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Permanent(t, err, "name")
 }
 
 // With no server, or one that does not answer, every call returns when its ctx ends.
 func TestNoAnswer(t *testing.T) {
 	s := imitate(t)
 	hung := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
-	write(t, hung, 1, nil)
+	feedtest.Write(t, hung, 1, nil)
 	s.inject(func(c string) *fault { return &fault{hang: c != "hello" && c != "isMaster"} })
 	defer s.inject(nil)
 	for _, d := range []*mongodb.Decider{hung, mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "web", nil)} {
 		for what, call := range map[string]func(ctx context.Context) error{
 			"ReadCurrent": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
-			"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, state(1, nil)); return err },
+			"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(1, nil)); return err },
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			begin := time.Now()
@@ -208,7 +209,7 @@ func TestNoAnswer(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) {
 				t.Errorf("%s: %v", what, err)
 			}
-			says(t, err, `"web"`)
+			feedtest.Says(t, err, `"web"`)
 		}
 	}
 }
@@ -216,12 +217,12 @@ func TestNoAnswer(t *testing.T) {
 func TestDisconnectedClient(t *testing.T) {
 	c := client(t, imitate(t).uri())
 	d := mongodb.NewDecider(c, database, collection, "web", nil)
-	read(t, d)
+	feedtest.Read(t, d)
 	if err := c.Disconnect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	_, err := d.ReadCurrent(t.Context())
-	permanent(t, err, "disconnected")
+	feedtest.Permanent(t, err, "disconnected")
 	if err := d.Close(); err != nil {
 		t.Errorf("Close of a decider that owns nothing: %v", err)
 	}

@@ -54,12 +54,12 @@ func TestStreamIsResumed(t *testing.T) {
 	s := imitate(t)
 	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
 	writer := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
-	feed := follow(t, d)
-	number(t, feed, 0)
+	feed := feedtest.Follow(t, d)
+	feedtest.Number(t, feed, 0)
 	var token leaderelection.LeaderToken
 	for n := range uint64(10) {
-		token = write(t, writer, n+1, token)
-		number(t, feed, n+1)
+		token = feedtest.Write(t, writer, n+1, token)
+		feedtest.Number(t, feed, n+1)
 		s.mu.Lock()
 		clear(s.cursors) // the next getMore finds none
 		s.wake()
@@ -71,13 +71,13 @@ func TestStreamIsResumed(t *testing.T) {
 func TestChangesByHand(t *testing.T) {
 	s := imitate(t)
 	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
-	feed := follow(t, d)
-	first := number(t, feed, 0)
-	token := write(t, d, 1, first.Token)
-	number(t, feed, 1)
+	feed := feedtest.Follow(t, d)
+	first := feedtest.Number(t, feed, 0)
+	token := feedtest.Write(t, d, 1, first.Token)
+	feedtest.Number(t, feed, 1)
 
 	s.touch(collection, "web", "note", "ours") // read again
-	if e := number(t, feed, 1); e.Token != read(t, d).Token {
+	if e := feedtest.Number(t, feed, 1); e.Token != feedtest.Read(t, d).Token {
 		t.Errorf("the token is %v", e.Token)
 	}
 	s.mu.Lock()
@@ -85,22 +85,22 @@ func TestChangesByHand(t *testing.T) {
 	s.mu.Unlock()
 	doc["version"] = bson.NewObjectID()
 	s.set(collection, "web", doc) // replaced
-	if e := number(t, feed, 1); e.Token == token {
+	if e := feedtest.Number(t, feed, 1); e.Token == token {
 		t.Errorf("the token is the old one")
 	} else {
-		write(t, d, 2, e.Token)
-		number(t, feed, 2)
+		feedtest.Write(t, d, 2, e.Token)
+		feedtest.Number(t, feed, 2)
 	}
 	s.set(collection, "web", nil) // deleted
-	empty := number(t, feed, 0)
+	empty := feedtest.Number(t, feed, 0)
 	if !empty.Vacant() {
 		t.Errorf("deleted: %+v", empty)
 	}
-	write(t, d, 1, empty.Token)
-	number(t, feed, 1)
+	feedtest.Write(t, d, 1, empty.Token)
+	feedtest.Number(t, feed, 1)
 	s.set(collection, "other", bson.M{"_id": "other"}) // somebody else's
 	s.set(collection, "web", bson.M{"_id": "web", "holder": "x"})
-	if n := next(t, feed); n.RaceEntry != nil || !errors.Is(n.err, leaderelection.ErrPermanent) {
+	if n := feedtest.Next(t, feed); n.RaceEntry != nil || !errors.Is(n.Err, leaderelection.ErrPermanent) {
 		t.Errorf("the feed yields %+v", n)
 	}
 }
@@ -108,10 +108,10 @@ func TestChangesByHand(t *testing.T) {
 // A collection that is dropped ends the stream, with an error.
 func TestInvalidatedStream(t *testing.T) {
 	s := imitate(t)
-	feed := follow(t, mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil))
-	number(t, feed, 0)
+	feed := feedtest.Follow(t, mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil))
+	feedtest.Number(t, feed, 0)
 	s.invalidate()
-	if n := next(t, feed); n.err == nil || errors.Is(n.err, leaderelection.ErrPermanent) || !strings.Contains(n.err.Error(), "dropped") {
+	if n := feedtest.Next(t, feed); n.Err == nil || errors.Is(n.Err, leaderelection.ErrPermanent) || !strings.Contains(n.Err.Error(), "dropped") {
 		t.Errorf("the feed yields %+v", n)
 	}
 }
@@ -123,8 +123,8 @@ func TestNoChangeStreams(t *testing.T) {
 	standalone.standalone = true
 	for name, uri := range map[string]string{"FerretDB": stores.FerretDB(t).URI, "standalone": "mongodb://" + standalone.addr} {
 		t.Run(name, func(t *testing.T) {
-			d := mongodb.NewDecider(client(t, uri), database, collection, uniqueName(), nil)
-			if n := next(t, follow(t, d)); n.err == nil || errors.Is(n.err, leaderelection.ErrPermanent) || !strings.Contains(n.err.Error(), "no change streams") {
+			d := mongodb.NewDecider(client(t, uri), database, collection, feedtest.Unique(), nil)
+			if n := feedtest.Next(t, feedtest.Follow(t, d)); n.Err == nil || errors.Is(n.Err, leaderelection.ErrPermanent) || !strings.Contains(n.Err.Error(), "no change streams") {
 				t.Errorf("the feed yields %+v", n)
 			}
 			for range 2 {
@@ -149,7 +149,7 @@ func TestElectionWithoutChangeStreams(t *testing.T) {
 	s := imitate(t)
 	s.standalone = true
 	d := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "web", nil)
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 	heard, failed := make(chan leaderelection.ElectionNumber, 10), make(chan error, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -169,7 +169,7 @@ func TestElectionWithoutChangeStreams(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatalf("no news of %d", n)
 		}
-		token = write(t, d, n+1, token)
+		token = feedtest.Write(t, d, n+1, token)
 	}
 	cancel()
 	<-done
@@ -189,20 +189,20 @@ func TestAnnouncements(t *testing.T) {
 		t.Error("it may be made again")
 	}
 	other := opened(t, uri+"/leaderelection_test/elections/other?announcements=news")
-	feed := follow(t, d)
-	number(t, feed, 0)
+	feed := feedtest.Follow(t, d)
+	feedtest.Number(t, feed, 0)
 
 	begin := time.Now()
-	token := write(t, d, 1, nil)
-	number(t, feed, 1)
-	write(t, other, 1, nil)
-	release := state(1, token)
+	token := feedtest.Write(t, d, 1, nil)
+	feedtest.Number(t, feed, 1)
+	feedtest.Write(t, other, 1, nil)
+	release := feedtest.State(1, token)
 	release.LeaderID, release.Extension, release.TermLength = "", 1, time.Second
 	token, err := d.WriteEntry(t.Context(), release)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := number(t, feed, 1); !e.Vacant() {
+	if e := feedtest.Number(t, feed, 1); !e.Vacant() {
 		t.Errorf("the feed yields %+v", e)
 	}
 	if took := time.Since(begin); took > 3*time.Second {
@@ -212,13 +212,13 @@ func TestAnnouncements(t *testing.T) {
 	// Whoever wrote it had no announcements: another version, or a lost one.
 	silent := mongodb.NewDecider(client(t, uri), database, collection, "web", nil)
 	begin = time.Now()
-	write(t, silent, 2, token)
-	number(t, feed, 2)
+	feedtest.Write(t, silent, 2, token)
+	feedtest.Number(t, feed, 2)
 	if took := time.Since(begin); took > 2*time.Second {
 		t.Errorf("a lost announcement was made good after %v, want half of 1 s", took)
 	}
 	inserts := s.count("insert")
-	extension := state(2, read(t, d).Token)
+	extension := feedtest.State(2, feedtest.Read(t, d).Token)
 	extension.Extension = 1
 	if _, err := d.WriteEntry(t.Context(), extension); err != nil {
 		t.Fatal(err)
@@ -233,9 +233,9 @@ func TestAnnouncementsMissing(t *testing.T) {
 	s := imitate(t)
 	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", &mongodb.Options{Announcements: "news"})
 	s.inject(func(c string) *fault { return nil })
-	feed := follow(t, d)
-	number(t, feed, 0)
-	if n := next(t, feed); n.err == nil || !strings.Contains(n.err.Error(), "CreateAnnouncements") || !strings.Contains(n.err.Error(), "news") {
+	feed := feedtest.Follow(t, d)
+	feedtest.Number(t, feed, 0)
+	if n := feedtest.Next(t, feed); n.Err == nil || !strings.Contains(n.Err.Error(), "CreateAnnouncements") || !strings.Contains(n.Err.Error(), "news") {
 		t.Errorf("the feed yields %+v", n)
 	}
 	if err := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil).CreateAnnouncements(t.Context()); err == nil {
@@ -249,10 +249,10 @@ func TestAnnouncementsOnFerretDB(t *testing.T) {
 	if err := d.CreateAnnouncements(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	feed := follow(t, d)
-	number(t, feed, 0)
-	if n := next(t, feed); n.err == nil || errors.Is(n.err, leaderelection.ErrPermanent) || !strings.Contains(n.err.Error(), "news") {
+	feed := feedtest.Follow(t, d)
+	feedtest.Number(t, feed, 0)
+	if n := feedtest.Next(t, feed); n.Err == nil || errors.Is(n.Err, leaderelection.ErrPermanent) || !strings.Contains(n.Err.Error(), "news") {
 		t.Errorf("the feed yields %+v", n)
 	}
-	write(t, d, 1, nil)
+	feedtest.Write(t, d, 1, nil)
 }

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 )
 
 func TestOpen(t *testing.T) {
 	s := imitate(t)
 	d := opened(t, "mongodb://"+s.addr+"/ops/elections/a%20b/c?replicaSet=rs0&appName=x&retryWrites=true&linearizable=true&await_time=1m")
-	write(t, d, 1, read(t, d).Token)
+	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	if s.docs["elections"]["a b/c"] == nil {
 		t.Errorf("there are %v", s.docs)
 	}
@@ -19,7 +21,7 @@ func TestOpen(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := d.ReadCurrent(t.Context())
-	permanent(t, err, "ops.elections", "disconnected")
+	feedtest.Permanent(t, err, "ops.elections", "disconnected")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -53,7 +55,7 @@ func TestOpenRefuses(t *testing.T) {
 		"mongodb://h/d/c/e?tls=true&tlsCertificateKeyFile=/dev/null&tlsCertificateKeyFilePassword=s3cret": "",
 	} {
 		_, err := open(t.Context(), address)
-		permanent(t, err, word)
+		feedtest.Permanent(t, err, word)
 		if err != nil && strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: a secret in the error: %v", address, err)
 		}

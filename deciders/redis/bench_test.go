@@ -7,6 +7,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -16,7 +17,7 @@ func BenchmarkRedis(b *testing.B) { decidertest.Bench(b, elections(stores.Redis(
 // long: what BenchmarkRedis takes beyond it is ours.
 func BenchmarkBare(b *testing.B) {
 	c := client(b, stores.Redis(b).Addr)
-	write(b, redis.NewDecider(c, "k", nil), 1, nil)
+	feedtest.Write(b, redis.NewDecider(c, "k", nil), 1, nil)
 	record := c.HGet(b.Context(), "k", "record").Val()
 	b.Run("Read", func(b *testing.B) {
 		b.ReportAllocs()

@@ -13,6 +13,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -35,7 +36,7 @@ func TestConformanceMiniredis(t *testing.T) {
 func TestConformanceCluster(t *testing.T) {
 	first := stores.RedisCluster(t, 3)[0].Addr
 	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
-		key := uniqueKey(t)
+		key := feedtest.Unique()
 		return func() leaderelection.RaceDecider {
 			c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{first}, MaxRetries: -1, ContextTimeoutEnabled: true})
 			t.Cleanup(func() { _ = c.Close() })
@@ -48,7 +49,7 @@ func TestConformanceCluster(t *testing.T) {
 func TestWhatIsWritten(t *testing.T) {
 	c := client(t, stores.Redis(t).Addr)
 	d := redis.NewDecider(c, "k", nil)
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 	all, err := c.HGetAll(t.Context(), "k").Result()
 	if err != nil || len(all) != 2 || !strings.HasPrefix(all["record"], `{"leaderelection":1,"leader_id":"a",`) {
 		t.Errorf("HGETALL: %v, %v", all, err)
@@ -60,7 +61,7 @@ func TestWhatIsWritten(t *testing.T) {
 	if age := now.Sub(token.CommitTS()); age < 0 || age > 10*time.Second {
 		t.Errorf("CommitTS is %v before the server's time", age)
 	}
-	if read := read(t, d).Token.CommitTS(); !read.Equal(token.CommitTS()) {
+	if read := feedtest.Read(t, d).Token.CommitTS(); !read.Equal(token.CommitTS()) {
 		t.Errorf("CommitTS is %v when written and %v when read", token.CommitTS(), read)
 	}
 }
@@ -69,11 +70,11 @@ func TestWhatIsWritten(t *testing.T) {
 func TestKeyNeverExpires(t *testing.T) {
 	c := client(t, stores.Redis(t).Addr)
 	d := redis.NewDecider(c, "k", nil)
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 	if err := c.Expire(t.Context(), "k", time.Hour).Err(); err != nil {
 		t.Fatal(err)
 	}
-	write(t, d, 2, token)
+	feedtest.Write(t, d, 2, token)
 	if left, err := c.TTL(t.Context(), "k").Result(); err != nil || left != -1 {
 		t.Errorf("TTL: %v, %v; want none", left, err)
 	}
@@ -93,17 +94,17 @@ func TestOldVersionsStayVoid(t *testing.T) {
 				func() error { return c.Rename(t.Context(), "k", "elsewhere").Err() },
 			} {
 				number := uint64(i + 1)
-				old = append(old, write(t, d, number, read(t, d).Token))
+				old = append(old, feedtest.Write(t, d, number, feedtest.Read(t, d).Token))
 				if err := remove(); err != nil {
 					t.Fatal(err)
 				}
-				e := read(t, d)
+				e := feedtest.Read(t, d)
 				if i > 0 && (!e.Vacant() || e.ElectionNumber != leaderelection.NoElections) {
 					t.Errorf("after the removal: %+v", e)
 				}
-				now := write(t, d, number, e.Token)
+				now := feedtest.Write(t, d, number, e.Token)
 				for _, token := range old {
-					if _, err := d.WriteEntry(t.Context(), state(99, token)); !errors.Is(err, leaderelection.ErrLostRace) {
+					if _, err := d.WriteEntry(t.Context(), feedtest.State(99, token)); !errors.Is(err, leaderelection.ErrLostRace) {
 						t.Errorf("with the token %v, where %v is stored: %v", token, now, err)
 					}
 				}
@@ -124,11 +125,11 @@ func standing(t *testing.T) string {
 func TestLostRaceHasTheCurrentRecord(t *testing.T) {
 	c := client(t, stores.Redis(t).Addr)
 	d := redis.NewDecider(c, "k", nil)
-	first := write(t, d, 1, nil)
-	second := write(t, d, 2, first)
+	first := feedtest.Write(t, d, 1, nil)
+	second := feedtest.Write(t, d, 2, first)
 	var lost *leaderelection.LostRaceError
 	for _, token := range []leaderelection.LeaderToken{nil, first} {
-		_, err := d.WriteEntry(t.Context(), state(9, token))
+		_, err := d.WriteEntry(t.Context(), feedtest.State(9, token))
 		if !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 2 || !strings.Contains(lost.Place, `"k"`) {
 			t.Errorf("with token %v: %v", token, err)
 		}
@@ -136,11 +137,11 @@ func TestLostRaceHasTheCurrentRecord(t *testing.T) {
 	if err := c.Del(t.Context(), "k").Err(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.WriteEntry(t.Context(), state(9, second))
+	_, err := d.WriteEntry(t.Context(), feedtest.State(9, second))
 	if !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 0 || lost.Current.Token == nil {
 		t.Errorf("after DEL: %v", err)
 	}
-	write(t, d, 3, lost.Current.Token)
+	feedtest.Write(t, d, 3, lost.Current.Token)
 }
 
 // One request for a look, one for a write, whatever the server remembers of
@@ -155,8 +156,8 @@ func TestOneRequestEach(t *testing.T) {
 	before := requests(t, server)
 	var token leaderelection.LeaderToken
 	for number := range uint64(10) {
-		token = write(t, d, number+1, token)
-		read(t, d)
+		token = feedtest.Write(t, d, number+1, token)
+		feedtest.Read(t, d)
 		if number == 5 {
 			server.Ask(t, "SCRIPT FLUSH")
 		}
@@ -174,11 +175,11 @@ func TestCtxIsObeyed(t *testing.T) {
 	c := goredis.NewClient(&goredis.Options{Addr: proxy.Addr, ReadTimeout: 2 * time.Second}) // as most have it
 	defer c.Close()
 	d := redis.NewDecider(c, "k", nil)
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 	proxy.Hang()
 	for what, call := range map[string]func(ctx context.Context) error{
 		"ReadCurrent": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
-		"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, state(2, token)); return err },
+		"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(2, token)); return err },
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		begun := time.Now()
@@ -187,7 +188,7 @@ func TestCtxIsObeyed(t *testing.T) {
 		if took := time.Since(begun); took > time.Second {
 			t.Errorf("%s returned after %v; its ctx had ended after 50 ms", what, took)
 		}
-		passing(t, err, `"k"`)
+		feedtest.Passing(t, err, `"k"`)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v", what, err)
 		}

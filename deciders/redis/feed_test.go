@@ -35,7 +35,7 @@ func TestNews(t *testing.T) {
 		"server killed": {server.Addr, feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			key := uniqueKey(t)
+			key := feedtest.Unique()
 			feedtest.News(t, redis.NewDecider(client(t, server.Addr), key, nil), redis.NewDecider(client(t, c.victim), key, nil), c.trouble)
 		})
 	}
@@ -54,8 +54,8 @@ func TestSilence(t *testing.T) {
 	server := stores.Redis(t)
 	proxy := stores.Toxiproxy(t, server.Addr)[0]
 	d := redis.NewDecider(client(t, proxy.Addr), "k", &redis.Options{FeedSilence: silence})
-	feed := follow(t, d)
-	next(t, feed)
+	feed := feedtest.Follow(t, d)
+	feedtest.Next(t, feed)
 	pings := func() int { return strings.Count(server.Ask(t, "INFO commandstats"), "cmdstat_ping") }
 	for began := time.Now(); time.Since(began) < 3*silence || pings() == 0; {
 		select {
@@ -64,13 +64,13 @@ func TestSilence(t *testing.T) {
 		case <-time.After(silence):
 		}
 	}
-	token := write(t, redis.NewDecider(client(t, server.Addr), "k", nil), 1, nil)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 || n.Token != token {
+	token := feedtest.Write(t, redis.NewDecider(client(t, server.Addr), "k", nil), 1, nil)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 || n.Token != token {
 		t.Fatalf("%+v", n)
 	}
 	hung := time.Now()
 	proxy.Hang()
-	passing(t, next(t, feed).err, `"k"`, "PING")
+	feedtest.Passing(t, feedtest.Next(t, feed).Err, `"k"`, "PING")
 	if took := time.Since(hung); took > 10*silence {
 		t.Errorf("noticed after %v", took)
 	}
@@ -81,16 +81,16 @@ func TestSilence(t *testing.T) {
 func TestForeignMessages(t *testing.T) {
 	c := client(t, stores.Redis(t).Addr)
 	d := redis.NewDecider(c, "k", nil)
-	token := write(t, d, 1, nil)
-	feed := follow(t, d)
-	next(t, feed)
+	token := feedtest.Write(t, d, 1, nil)
+	feed := feedtest.Follow(t, d)
+	feedtest.Next(t, feed)
 	for _, text := range []string{"", "hello", "17-x-1", "17-x-1\n", "17-x-1\n{}", "\n\n\n", "17-x-1\n" + "{\"leaderelection\":1}"} {
 		if err := c.Publish(t.Context(), "leaderelection:k", text).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(t, d, 2, token)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 2 {
+	feedtest.Write(t, d, 2, token)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 2 {
 		t.Errorf("%+v", n)
 	}
 }
@@ -101,14 +101,14 @@ func TestDatabasesShareChannels(t *testing.T) {
 	server := stores.Redis(t)
 	zero := opened(t, "redis://"+server.Addr+"/0?key=k")
 	one := opened(t, "redis://"+server.Addr+"/1?key=k&channel=one")
-	feeds := []<-chan news{follow(t, zero), follow(t, one)}
+	feeds := []<-chan feedtest.Item{feedtest.Follow(t, zero), feedtest.Follow(t, one)}
 	for _, feed := range feeds {
-		next(t, feed)
+		feedtest.Next(t, feed)
 	}
-	write(t, one, 5, nil)
-	write(t, zero, 3, nil)
+	feedtest.Write(t, one, 5, nil)
+	feedtest.Write(t, zero, 3, nil)
 	for i, want := range []leaderelection.ElectionNumber{3, 5} {
-		if n := next(t, feeds[i]); n.err != nil || n.ElectionNumber != want {
+		if n := feedtest.Next(t, feeds[i]); n.Err != nil || n.ElectionNumber != want {
 			t.Errorf("database %d: %+v", i, n)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -29,7 +30,7 @@ func TestForeignValueIsLeftAlone(t *testing.T) {
 		"of a newer format": {"HSET", "", "version", "17-x-1", "record", `{"leaderelection":2}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			key := uniqueKey(t)
+			key := feedtest.Unique()
 			put[1] = key
 			if err := c.Do(t.Context(), put...).Err(); err != nil {
 				t.Fatal(err)
@@ -37,13 +38,13 @@ func TestForeignValueIsLeftAlone(t *testing.T) {
 			before := c.Dump(t.Context(), key).Val()
 			d := redis.NewDecider(c, key, nil)
 			_, err := d.ReadCurrent(t.Context())
-			permanent(t, err, key)
-			_, err = d.WriteEntry(t.Context(), state(1, nil))
+			feedtest.Permanent(t, err, key)
+			_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
 			if !errors.Is(err, leaderelection.ErrLostRace) {
-				permanent(t, err, key)
+				feedtest.Permanent(t, err, key)
 			}
-			feed := follow(t, d)
-			permanent(t, next(t, feed).err, key)
+			feed := feedtest.Follow(t, d)
+			feedtest.Permanent(t, feedtest.Next(t, feed).Err, key)
 			if n, more := <-feed; more {
 				t.Errorf("after its error the feed yields %+v", n)
 			}
@@ -58,20 +59,20 @@ func TestEmptyKeyAndClosedClient(t *testing.T) {
 	c := client(t, stores.Redis(t).Addr)
 	d := redis.NewDecider(c, "", nil)
 	_, err := d.ReadCurrent(t.Context())
-	permanent(t, err, "the key is empty")
-	_, err = d.WriteEntry(t.Context(), state(1, nil))
-	permanent(t, err, "the key is empty")
+	feedtest.Permanent(t, err, "the key is empty")
+	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Permanent(t, err, "the key is empty")
 
 	d = redis.NewDecider(c, "k", nil)
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 	if err := d.Close(); err != nil { // the client is the caller's
 		t.Fatal(err)
 	}
-	token = write(t, d, 2, token)
+	token = feedtest.Write(t, d, 2, token)
 	_ = c.Close()
-	_, err = d.WriteEntry(t.Context(), state(3, token))
-	permanent(t, err, "was closed")
-	permanent(t, next(t, follow(t, d)).err, "was closed")
+	_, err = d.WriteEntry(t.Context(), feedtest.State(3, token))
+	feedtest.Permanent(t, err, "was closed")
+	feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "was closed")
 }
 
 // Passwords, and the least permissions that the documentation names.
@@ -85,19 +86,19 @@ func TestAccess(t *testing.T) {
 		return opened(t, fmt.Sprintf("redis://%s@%s?key=k", user, server.Addr))
 	}
 	candidate, observer := as("candidate:secret"), as("observer:secret")
-	feed := follow(t, observer)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 0 {
+	feed := feedtest.Follow(t, observer)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 0 {
 		t.Fatalf("%+v", n)
 	}
-	token := write(t, candidate, 1, nil)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 {
+	token := feedtest.Write(t, candidate, 1, nil)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 {
 		t.Fatalf("%+v", n)
 	}
-	if e := read(t, observer); e.ElectionNumber != 1 {
+	if e := feedtest.Read(t, observer); e.ElectionNumber != 1 {
 		t.Errorf("%+v", e)
 	}
-	_, err := observer.WriteEntry(t.Context(), state(2, token))
-	permanent(t, err, `"k"`, "ACL")
+	_, err := observer.WriteEntry(t.Context(), feedtest.State(2, token))
+	feedtest.Permanent(t, err, `"k"`, "ACL")
 
 	for user, word := range map[string]string{
 		"candidate:wrong":  "does not know this user and password",
@@ -106,21 +107,21 @@ func TestAccess(t *testing.T) {
 	} {
 		d := as(user)
 		_, err := d.ReadCurrent(t.Context())
-		permanent(t, err, `"k"`, word)
-		_, err = d.WriteEntry(t.Context(), state(1, nil))
-		permanent(t, err, `"k"`, word)
-		permanent(t, next(t, follow(t, d)).err, `"k"`, word)
+		feedtest.Permanent(t, err, `"k"`, word)
+		_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
+		feedtest.Permanent(t, err, `"k"`, word)
+		feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, `"k"`, word)
 		if err != nil && (strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "password\"")) {
 			t.Errorf("a password is in the error: %v", err)
 		}
 	}
 	_, err = redis.NewDecider(client(t, server.Addr), "k", nil).ReadCurrent(t.Context())
-	permanent(t, err, `"k"`, "NOAUTH")
+	feedtest.Permanent(t, err, `"k"`, "NOAUTH")
 	_, err = opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=other", server.Addr)).ReadCurrent(t.Context())
-	permanent(t, err, `"other"`, "ACL")
+	feedtest.Permanent(t, err, `"other"`, "ACL")
 
 	t.Setenv("REDISCLI_AUTH", "secret")
-	if e := read(t, as("observer")); e.ElectionNumber != 1 {
+	if e := feedtest.Read(t, as("observer")); e.ElectionNumber != 1 {
 		t.Errorf("with the password from the environment: %+v", e)
 	}
 }
@@ -134,47 +135,47 @@ func TestWrongServer(t *testing.T) {
 			moved = err
 		}
 	}
-	permanent(t, moved, `"k"`, "this is a Cluster")
+	feedtest.Permanent(t, moved, `"k"`, "this is a Cluster")
 
 	c := goredis.NewClient(&goredis.Options{Addr: nodes[0].Addr, DB: 3, MaxRetries: -1})
 	defer c.Close()
 	_, err := redis.NewDecider(c, "k", nil).ReadCurrent(t.Context())
-	permanent(t, err, "a Cluster has database 0 only")
+	feedtest.Permanent(t, err, "a Cluster has database 0 only")
 
 	master := stores.Redis(t)
 	replica := stores.RedisReplica(t, master)
 	d := redis.NewDecider(client(t, replica.Addr), "k", nil)
-	if e := read(t, d); !e.Vacant() {
+	if e := feedtest.Read(t, d); !e.Vacant() {
 		t.Errorf("%+v", e)
 	}
-	_, err = d.WriteEntry(t.Context(), state(1, nil))
-	passing(t, err, "this is a replica") // it may be promoted
+	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Passing(t, err, "this is a replica") // it may be promoted
 
 	old := goredis.NewClient(&goredis.Options{Addr: master.Addr, DB: 99, MaxRetries: -1})
 	defer old.Close()
 	_, err = redis.NewDecider(old, "k", nil).ReadCurrent(t.Context())
-	permanent(t, err, "choose another database")
+	feedtest.Permanent(t, err, "choose another database")
 }
 
 // What the server says while it cannot write may pass.
 func TestServerThatCannotWrite(t *testing.T) {
 	server := stores.Redis(t)
 	d := redis.NewDecider(client(t, server.Addr), "k", nil)
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 	for name, c := range map[string]struct{ set, unset string }{
 		"out of memory":   {"CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"},
 		"too few replica": {"CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"},
 	} {
 		server.Ask(t, c.set)
-		_, err := d.WriteEntry(t.Context(), state(9, token))
+		_, err := d.WriteEntry(t.Context(), feedtest.State(9, token))
 		t.Logf("%s: %v", name, err)
-		passing(t, err, `"k"`)
-		if e := read(t, d); e.ElectionNumber != 1 {
+		feedtest.Passing(t, err, `"k"`)
+		if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
 			t.Errorf("%s: %+v", name, e)
 		}
 		server.Ask(t, c.unset)
 	}
-	write(t, d, 2, token)
+	feedtest.Write(t, d, 2, token)
 	if _, err := open(context.Background(), "redis://"+server.Addr); err == nil {
 		t.Error("an address without a key was opened")
 	}

@@ -18,25 +18,29 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 func TestOpen(t *testing.T) {
 	server := stores.Redis(t)
-	d := opened(t, "redis://"+server.Addr+"/2?key=election:web&channel=c&wait_replicas=0&wait_timeout=100ms&feed_silence=1m&dial_timeout=1s&max_retries=1&cluster=false")
-	write(t, d, 3, nil)
-	if e := read(t, opened(t, "redis://"+server.Addr+"?db=2&key=election:web")); e.ElectionNumber != 3 {
+	d, err := open(t.Context(), "redis://"+server.Addr+"/2?key=election:web&channel=c&wait_replicas=0&wait_timeout=100ms&feed_silence=1m&dial_timeout=1s&max_retries=1&cluster=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	feedtest.Write(t, d, 3, nil)
+	if e := feedtest.Read(t, opened(t, "redis://"+server.Addr+"?db=2&key=election:web")); e.ElectionNumber != 3 {
 		t.Errorf("%+v", e)
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.ReadCurrent(t.Context())
-	permanent(t, err, "was closed")
+	_, err = d.ReadCurrent(t.Context())
+	feedtest.Permanent(t, err, "was closed")
 
 	cluster := stores.RedisCluster(t, 2)
 	d = opened(t, "redis://"+cluster[0].Addr+"?cluster=true&key=election:web&addr="+cluster[1].Addr)
-	write(t, d, 4, nil)
+	feedtest.Write(t, d, 4, nil)
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -67,7 +71,7 @@ func TestOpenRefuses(t *testing.T) {
 		"redis://u:secret@localhost?master_name=m&password=secret&key=k&addr=a": "addr",
 	} {
 		_, err := open(t.Context(), address)
-		permanent(t, err, want)
+		feedtest.Permanent(t, err, want)
 		if err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("a password is in the error: %v", err)
 		}
@@ -91,13 +95,13 @@ func TestTLS(t *testing.T) {
 	own := "&tls_cert=" + in(dir, "client.pem") + "&tls_key=" + in(dir, "client.key")
 
 	d := opened(t, at+"&tls_ca="+in(dir, "ca.pem")+own)
-	feed := follow(t, d)
-	next(t, feed)
-	write(t, d, 1, nil)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 {
+	feed := feedtest.Follow(t, d)
+	feedtest.Next(t, feed)
+	feedtest.Write(t, d, 1, nil)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 {
 		t.Errorf("%+v", n)
 	}
-	if e := read(t, opened(t, at+"&skip_verify=true"+own)); e.ElectionNumber != 1 {
+	if e := feedtest.Read(t, opened(t, at+"&skip_verify=true"+own)); e.ElectionNumber != 1 {
 		t.Errorf("%+v", e)
 	}
 	for address, words := range map[string][]string{
@@ -106,8 +110,8 @@ func TestTLS(t *testing.T) {
 	} {
 		d := opened(t, address)
 		_, err := d.ReadCurrent(t.Context())
-		permanent(t, err, words...)
-		permanent(t, next(t, follow(t, d)).err, words...)
+		feedtest.Permanent(t, err, words...)
+		feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, words...)
 	}
 	_, err := opened(t, at+"&tls_ca="+in(dir, "ca.pem")).ReadCurrent(t.Context())
 	if err == nil || errors.Is(err, leaderelection.ErrLostRace) {

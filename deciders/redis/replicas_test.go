@@ -10,6 +10,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -21,19 +22,19 @@ func TestWaitReplicas(t *testing.T) {
 	c := client(t, server.Addr)
 	opts := &redis.Options{WaitReplicas: 1, WaitTimeout: 200 * time.Millisecond}
 	d := redis.NewDecider(c, "k", opts)
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 
 	replica.Stop()
-	feed := follow(t, d)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 { // that one it had
+	feed := feedtest.Follow(t, d)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 { // that one it had
 		t.Fatalf("%+v", n)
 	}
-	_, err := d.WriteEntry(t.Context(), state(2, token))
-	passing(t, err, `"k"`, "0 of 1 replicas")
-	passing(t, next(t, feed).err, "0 of 1 replicas")
+	_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
+	feedtest.Passing(t, err, `"k"`, "0 of 1 replicas")
+	feedtest.Passing(t, feedtest.Next(t, feed).Err, "0 of 1 replicas")
 	_, err = d.ReadCurrent(t.Context())
-	passing(t, err, "0 of 1 replicas")
-	_, err = d.WriteEntry(t.Context(), state(3, token))
+	feedtest.Passing(t, err, "0 of 1 replicas")
+	_, err = d.WriteEntry(t.Context(), feedtest.State(3, token))
 	var lost *leaderelection.LostRaceError
 	if !errors.As(err, &lost) || lost.Current != nil {
 		t.Errorf("a write that the first of two had beaten: %v, with %+v", err, lost.Current)
@@ -41,7 +42,7 @@ func TestWaitReplicas(t *testing.T) {
 	// For others it is a record like any other: it is the leader that must not
 	// trust in it.
 	other := redis.NewDecider(c, "k", opts)
-	if e := read(t, other); e.ElectionNumber != 2 {
+	if e := feedtest.Read(t, other); e.ElectionNumber != 2 {
 		t.Errorf("%+v", e)
 	}
 
@@ -51,11 +52,11 @@ func TestWaitReplicas(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	before := requests(t, server)
-	read(t, d)
+	feedtest.Read(t, d)
 	if n := requests(t, server) - before; n != 1 {
 		t.Errorf("what is known to be on the replica was asked for by %d requests", n)
 	}
-	write(t, d, 3, e.Token)
+	feedtest.Write(t, d, 3, e.Token)
 }
 
 func readWhenItWorks(t *testing.T, d *redis.Decider) *leaderelection.RaceEntry {
@@ -82,8 +83,8 @@ func TestWaitNotPermitted(t *testing.T) {
 	server := stores.Redis(t)
 	server.Ask(t, "ACL SETUSER candidate on >secret ~k &* +@all -wait")
 	d := opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k&wait_replicas=1", server.Addr))
-	_, err := d.WriteEntry(t.Context(), state(1, nil))
-	permanent(t, err, `"k"`, "WAIT", "ACL")
+	_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Permanent(t, err, `"k"`, "WAIT", "ACL")
 }
 
 // The master dies, Sentinel promotes the replica, and the election goes on there
@@ -93,23 +94,23 @@ func TestSentinelFailOver(t *testing.T) {
 	stores.RedisReplica(t, master)
 	sentinel := stores.RedisSentinel(t, master, 1)
 	d := opened(t, "redis://"+sentinel.Addr+"?key=k&master_name=main&wait_replicas=1")
-	token := write(t, d, 7, nil)
+	token := feedtest.Write(t, d, 7, nil)
 	observer := opened(t, "redis://"+sentinel.Addr+"?key=k&master_name=main")
-	feed := follow(t, observer)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 7 {
+	feed := feedtest.Follow(t, observer)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 7 {
 		t.Fatalf("%+v", n)
 	}
 	master.Stop()
-	passing(t, next(t, feed).err, `"k"`)
+	feedtest.Passing(t, feedtest.Next(t, feed).Err, `"k"`)
 	e := readWhenItWorks(t, observer)
 	if e.ElectionNumber != 7 || e.Token != token {
 		t.Fatalf("after the fail-over: %+v", e)
 	}
-	write(t, observer, 8, e.Token)
-	if n := next(t, follow(t, observer)); n.err != nil || n.ElectionNumber != 8 {
+	feedtest.Write(t, observer, 8, e.Token)
+	if n := feedtest.Next(t, feedtest.Follow(t, observer)); n.Err != nil || n.ElectionNumber != 8 {
 		t.Errorf("%+v", n)
 	}
-	if _, err := d.WriteEntry(t.Context(), state(9, token)); err == nil {
+	if _, err := d.WriteEntry(t.Context(), feedtest.State(9, token)); err == nil {
 		t.Error("an old token is as good as new after the fail-over")
 	}
 }
@@ -123,16 +124,16 @@ func TestClusterWithReplica(t *testing.T) {
 		c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{nodes[0].Addr}, MaxRetries: -1, ContextTimeoutEnabled: true})
 		t.Cleanup(func() { _ = c.Close() })
 		plain := redis.NewDecider(c, key, nil)
-		feed := follow(t, plain)
-		next(t, feed)
-		token := write(t, plain, 1, nil)
-		if n := next(t, feed); n.err != nil || n.Token != token {
+		feed := feedtest.Follow(t, plain)
+		feedtest.Next(t, feed)
+		token := feedtest.Write(t, plain, 1, nil)
+		if n := feedtest.Next(t, feed); n.Err != nil || n.Token != token {
 			t.Fatalf("%+v", n)
 		}
 		waits := redis.NewDecider(c, key, &redis.Options{WaitReplicas: 1, WaitTimeout: time.Millisecond})
-		_, err := waits.WriteEntry(t.Context(), state(2, token))
-		passing(t, err, "0 of 1 replicas")
-		if n := next(t, feed); n.err != nil || n.ElectionNumber != 2 {
+		_, err := waits.WriteEntry(t.Context(), feedtest.State(2, token))
+		feedtest.Passing(t, err, "0 of 1 replicas")
+		if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 2 {
 			t.Fatalf("%+v", n)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 )
 
 func TestConformance(t *testing.T) {
@@ -33,12 +34,12 @@ func TestForeignRowIsLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.set("web", row)
 			_, err := d.ReadCurrent(t.Context())
-			permanent(t, err, "leaderelection_test.elections", `"web"`)
-			_, err = d.WriteEntry(t.Context(), state(1, nil))
+			feedtest.Permanent(t, err, "leaderelection_test.elections", `"web"`)
+			_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
 			if err == nil {
 				t.Error("WriteEntry overwrote it")
 			}
-			if n := next(t, follow(t, d)); n.RaceEntry != nil || !errors.Is(n.err, leaderelection.ErrPermanent) {
+			if n := feedtest.Next(t, feedtest.Follow(t, d)); n.RaceEntry != nil || !errors.Is(n.Err, leaderelection.ErrPermanent) {
 				t.Errorf("the feed yields %+v", n)
 			}
 			s.mu.Lock()
@@ -53,18 +54,18 @@ func TestForeignRowIsLeftAlone(t *testing.T) {
 func TestOtherFieldsAreLeftAlone(t *testing.T) {
 	s := imitate(t)
 	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 	s.mu.Lock()
 	s.rows["web"].(map[string]any)["note"] = "ours"
 	s.mu.Unlock()
-	token = write(t, d, 2, token)
+	token = feedtest.Write(t, d, 2, token)
 	if s.rows["web"].(map[string]any)["note"] != "ours" {
 		t.Errorf("the row is %v", s.rows["web"])
 	}
 	if age := time.Since(token.CommitTS()); age.Abs() > time.Minute {
 		t.Errorf("CommitTS is %v ago", age)
 	}
-	if ts := read(t, d).Token.CommitTS(); !ts.Equal(token.CommitTS()) {
+	if ts := feedtest.Read(t, d).Token.CommitTS(); !ts.Equal(token.CommitTS()) {
 		t.Errorf("CommitTS read %v, written %v", ts, token.CommitTS())
 	}
 }
@@ -73,26 +74,26 @@ func TestOtherFieldsAreLeftAlone(t *testing.T) {
 func TestLostRaceHasTheCurrentRecord(t *testing.T) {
 	s := imitate(t)
 	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
-	first := write(t, d, 1, nil)
-	write(t, d, 2, first)
+	first := feedtest.Write(t, d, 1, nil)
+	feedtest.Write(t, d, 2, first)
 	var lost *leaderelection.LostRaceError
 	for _, token := range []leaderelection.LeaderToken{nil, first} {
-		if _, err := d.WriteEntry(t.Context(), state(9, token)); !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 2 {
+		if _, err := d.WriteEntry(t.Context(), feedtest.State(9, token)); !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 2 {
 			t.Errorf("with token %v: %v", token, err)
 		}
 	}
 	s.set("web", nil)
-	if _, err := d.WriteEntry(t.Context(), state(9, first)); !errors.As(err, &lost) || lost.Current == nil || !lost.Current.Vacant() {
+	if _, err := d.WriteEntry(t.Context(), feedtest.State(9, first)); !errors.As(err, &lost) || lost.Current == nil || !lost.Current.Vacant() {
 		t.Errorf("where the row was deleted: %v", err)
 	}
-	write(t, d, 1, lost.Current.Token)
+	feedtest.Write(t, d, 1, lost.Current.Token)
 }
 
 // What the server answers, and what becomes of it.
 func TestServerErrors(t *testing.T) {
 	s := imitate(t)
 	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 	for _, f := range []struct {
 		refusal
 		word string // of the advice, where no retry can help
@@ -109,21 +110,21 @@ func TestServerErrors(t *testing.T) {
 	} {
 		s.inject(func(string) *fault { return &fault{refuse: &f.refusal} })
 		_, err1 := d.ReadCurrent(t.Context())
-		_, err2 := d.WriteEntry(t.Context(), state(2, token))
-		err3 := next(t, follow(t, d)).err
+		_, err2 := d.WriteEntry(t.Context(), feedtest.State(2, token))
+		err3 := feedtest.Next(t, feedtest.Follow(t, d)).Err
 		for _, err := range []error{err1, err2, err3} {
 			switch {
 			case err == nil, errors.Is(err, leaderelection.ErrLostRace):
 				t.Errorf("%s: %v", f.text, err)
 			case f.word != "":
-				permanent(t, err, f.word, `"web"`, f.text)
+				feedtest.Permanent(t, err, f.word, `"web"`, f.text)
 			case errors.Is(err, leaderelection.ErrPermanent):
 				t.Errorf("%s: %v", f.text, err)
 			}
 		}
 	}
 	s.inject(nil)
-	write(t, d, 2, token)
+	feedtest.Write(t, d, 2, token)
 }
 
 // A write whose answer is lost is asked for again by the driver. The row then has the
@@ -141,8 +142,8 @@ func TestLostAnswer(t *testing.T) {
 			}
 			return nil
 		})
-		token = write(t, d, n+1, token)
-		if e := read(t, d); uint64(e.ElectionNumber) != n+1 || e.Token != token {
+		token = feedtest.Write(t, d, n+1, token)
+		if e := feedtest.Read(t, d); uint64(e.ElectionNumber) != n+1 || e.Token != token {
 			t.Errorf("read %+v", e)
 		}
 	}
@@ -153,11 +154,11 @@ func TestLostAnswer(t *testing.T) {
 		}
 		return nil
 	})
-	_, err := d.WriteEntry(t.Context(), state(3, token))
+	_, err := d.WriteEntry(t.Context(), feedtest.State(3, token))
 	if err == nil || errors.Is(err, leaderelection.ErrLostRace) || errors.Is(err, leaderelection.ErrPermanent) {
 		t.Errorf("WriteEntry: %v", err)
 	}
-	if e := read(t, d); e.ElectionNumber != 3 {
+	if e := feedtest.Read(t, d); e.ElectionNumber != 3 {
 		t.Errorf("read %+v", e)
 	}
 }
@@ -165,9 +166,9 @@ func TestLostAnswer(t *testing.T) {
 func TestNoName(t *testing.T) {
 	d := rethinkdb.NewDecider(connect(t, imitate(t).addr), database, table, "", nil)
 	_, err := d.ReadCurrent(t.Context())
-	permanent(t, err, "name")
-	_, err = d.WriteEntry(t.Context(), state(1, nil))
-	permanent(t, err, "name")
+	feedtest.Permanent(t, err, "name")
+	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Permanent(t, err, "name")
 }
 
 // With a server that does not answer every call returns when its ctx ends, which the
@@ -175,11 +176,11 @@ func TestNoName(t *testing.T) {
 func TestNoAnswer(t *testing.T) {
 	s := imitate(t)
 	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 	s.inject(func(string) *fault { return &fault{hang: true} })
 	call := map[string]func(ctx context.Context) error{
 		"ReadCurrent": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
-		"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, state(2, token)); return err },
+		"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(2, token)); return err },
 	}
 	for range 25 {
 		for what, call := range call {
@@ -193,24 +194,24 @@ func TestNoAnswer(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) {
 				t.Errorf("%s: %v", what, err)
 			}
-			says(t, err, `"web"`)
+			feedtest.Says(t, err, `"web"`)
 		}
 	}
 	s.inject(nil)
 	s.stop()
 	s.start(t, s.addr)
-	write(t, d, 3, read(t, d).Token)
+	feedtest.Write(t, d, 3, feedtest.Read(t, d).Token)
 }
 
 func TestClosedSession(t *testing.T) {
 	session := connect(t, imitate(t).addr)
 	d := rethinkdb.NewDecider(session, database, table, "web", nil)
-	feed := follow(t, d)
-	number(t, feed, 0)
+	feed := feedtest.Follow(t, d)
+	feedtest.Number(t, feed, 0)
 	if err := session.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := next(t, feed); n.err == nil {
+	if n := feedtest.Next(t, feed); n.Err == nil {
 		t.Errorf("the feed yields %+v", n)
 	}
 	if _, err := d.ReadCurrent(t.Context()); err == nil {

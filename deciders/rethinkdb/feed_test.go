@@ -44,7 +44,7 @@ func TestOutage(t *testing.T) {
 // one stopped past its term, one cut off. See proctest for what is checked.
 func TestProcesses(t *testing.T) {
 	everyServer(t, func(t *testing.T, addr string) {
-		proctest.Run(t, proctest.Options{Address: "rethinkdb://" + addr + "/leaderelection_test/elections/" + uniqueName() + "?timeout=1s", Upstream: addr})
+		proctest.Run(t, proctest.Options{Address: "rethinkdb://" + addr + "/leaderelection_test/elections/" + feedtest.Unique() + "?timeout=1s", Upstream: addr})
 	})
 }
 
@@ -52,20 +52,20 @@ func TestProcesses(t *testing.T) {
 func TestChangesByHand(t *testing.T) {
 	s := imitate(t)
 	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
-	feed := follow(t, d)
-	first := number(t, feed, 0)
-	write(t, d, 1, first.Token)
-	number(t, feed, 1)
+	feed := feedtest.Follow(t, d)
+	first := feedtest.Number(t, feed, 0)
+	feedtest.Write(t, d, 1, first.Token)
+	feedtest.Number(t, feed, 1)
 	s.set("web", nil)
-	empty := number(t, feed, 0)
+	empty := feedtest.Number(t, feed, 0)
 	if !empty.Vacant() {
 		t.Errorf("deleted: %+v", empty)
 	}
-	write(t, d, 1, empty.Token)
-	number(t, feed, 1)
+	feedtest.Write(t, d, 1, empty.Token)
+	feedtest.Number(t, feed, 1)
 	s.set("other", map[string]any{"id": "other"}) // somebody else's
 	s.set("web", map[string]any{"id": "web", "holder": "x"})
-	if n := next(t, feed); n.RaceEntry != nil || !errors.Is(n.err, leaderelection.ErrPermanent) {
+	if n := feedtest.Next(t, feed); n.RaceEntry != nil || !errors.Is(n.Err, leaderelection.ErrPermanent) {
 		t.Errorf("the feed yields %+v", n)
 	}
 }
@@ -74,10 +74,10 @@ func TestChangesByHand(t *testing.T) {
 func TestFeedIsAborted(t *testing.T) {
 	s := imitate(t)
 	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
-	feed := follow(t, d)
-	number(t, feed, 0)
+	feed := feedtest.Follow(t, d)
+	feedtest.Number(t, feed, 0)
 	s.abort("Changefeed aborted (table unavailable).")
-	if n := next(t, feed); n.err == nil || errors.Is(n.err, leaderelection.ErrPermanent) {
+	if n := feedtest.Next(t, feed); n.Err == nil || errors.Is(n.Err, leaderelection.ErrPermanent) {
 		t.Errorf("the feed yields %+v", n)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 )
 
 func TestOpen(t *testing.T) {
@@ -16,24 +17,24 @@ func TestOpen(t *testing.T) {
 	s.password = "s3/cret"
 	at := "rethinkdb://admin:s3%2Fcret@" + s.addr + "/ops/elections/a%20b/c"
 	d := opened(t, at+"?timeout=2s&discover=false")
-	write(t, d, 1, read(t, d).Token)
+	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	if s.rows["a b/c"] == nil {
 		t.Errorf("there are %v", s.rows)
 	}
 
 	s.missing = true
 	_, err := opened(t, at).ReadCurrent(t.Context())
-	permanent(t, err, "create")
+	feedtest.Permanent(t, err, "create")
 	for range 2 {
 		d = opened(t, at+"?create=true&replicas=3")
 	}
 	if len(s.created) != 1 || s.created[0] != 3.0 {
 		t.Errorf("tables were made with %v replicas", s.created)
 	}
-	write(t, d, 2, read(t, d).Token)
+	feedtest.Write(t, d, 2, feedtest.Read(t, d).Token)
 
 	_, err = open(t.Context(), "rethinkdb://admin:wr0ng@"+s.addr+"/ops/elections/web")
-	permanent(t, err, "password")
+	feedtest.Permanent(t, err, "password")
 	if strings.Contains(err.Error(), "wr0ng") {
 		t.Errorf("a secret in the error: %v", err)
 	}
@@ -44,7 +45,7 @@ func TestOpenWithoutServer(t *testing.T) {
 	if err == nil || errors.Is(err, leaderelection.ErrPermanent) {
 		t.Errorf("Open: %v", err)
 	}
-	says(t, err, "127.0.0.1:1")
+	feedtest.Says(t, err, "127.0.0.1:1")
 
 	// One that accepts and says nothing.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -97,7 +98,7 @@ func TestOpenRefuses(t *testing.T) {
 		"rethinkdb://me:s3cret@h/d/t/e?frobnicate=s3cret": "xxxxx",
 	} {
 		_, err := open(t.Context(), address)
-		permanent(t, err, word)
+		feedtest.Permanent(t, err, word)
 		if err != nil && strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: a secret in the error: %v", address, err)
 		}

@@ -4,9 +4,7 @@
 package querytest
 
 import (
-	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/record"
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 )
 
 func getTerm() r.Term {
@@ -43,7 +42,7 @@ func decider(m *r.Mock) *rethinkdb.Decider {
 // storedRow is a row as the server sends it.
 func storedRow(t *testing.T, number uint64, version string) map[string]any {
 	t.Helper()
-	data, err := record.Marshal(state(number, nil))
+	data, err := record.Marshal(feedtest.State(number, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,10 +58,10 @@ func TestReadQuery(t *testing.T) {
 	m.On(getTerm()).Return(nil, nil).Once()
 	m.On(getTerm()).Return(nil, r.ErrConnectionClosed).Once()
 	d := decider(m)
-	if e := read(t, d); e.ElectionNumber != 7 || !e.Token.CommitTS().Equal(time.UnixMilli(1795267185250)) {
+	if e := feedtest.Read(t, d); e.ElectionNumber != 7 || !e.Token.CommitTS().Equal(time.UnixMilli(1795267185250)) {
 		t.Errorf("read %+v", e)
 	}
-	if e := read(t, d); !e.Vacant() || e.ElectionNumber != leaderelection.NoElections || e.Token == nil {
+	if e := feedtest.Read(t, d); !e.Vacant() || e.ElectionNumber != leaderelection.NoElections || e.Token == nil {
 		t.Errorf("read %+v", e)
 	}
 	if _, err := d.ReadCurrent(t.Context()); !errors.Is(err, r.ErrConnectionClosed) || errors.Is(err, leaderelection.ErrPermanent) {
@@ -97,9 +96,9 @@ func TestWriteQuery(t *testing.T) {
 				var token leaderelection.LeaderToken
 				if at != "" {
 					m.On(getTerm()).Return([]any{storedRow(t, 7, "v7")}, nil)
-					token = read(t, d).Token
+					token = feedtest.Read(t, d).Token
 				}
-				got, err := d.WriteEntry(t.Context(), state(9, token))
+				got, err := d.WriteEntry(t.Context(), feedtest.State(9, token))
 				if got != nil || err == nil || errors.Is(err, leaderelection.ErrLostRace) != c.lost || errors.Is(err, leaderelection.ErrPermanent) {
 					t.Errorf("at %q: %v, %v", at, got, err)
 				}
@@ -133,97 +132,19 @@ func TestFeedQuery(t *testing.T) {
 			}
 			m := r.NewMock()
 			m.On(feedTerm()).Return(items, nil)
-			feed := follow(t, decider(m))
-			number(t, feed, 0)
-			number(t, feed, 7)
-			n := next(t, feed)
-			if n.RaceEntry != nil || n.err == nil {
+			feed := feedtest.Follow(t, decider(m))
+			feedtest.Number(t, feed, 0)
+			feedtest.Number(t, feed, 7)
+			n := feedtest.Next(t, feed)
+			if n.RaceEntry != nil || n.Err == nil {
 				t.Errorf("the feed yields %+v", n)
 			}
-			says(t, n.err, c.says, `"web"`)
+			feedtest.Says(t, n.Err, c.says, `"web"`)
 		})
 	}
 	m := r.NewMock()
 	m.On(feedTerm()).Return(nil, errors.New("Changefeed aborted (table unavailable)."))
-	if n := next(t, follow(t, decider(m))); n.err == nil || errors.Is(n.err, leaderelection.ErrPermanent) {
+	if n := feedtest.Next(t, feedtest.Follow(t, decider(m))); n.Err == nil || errors.Is(n.Err, leaderelection.ErrPermanent) {
 		t.Errorf("the feed yields %+v", n)
-	}
-}
-
-// state is a record to write.
-func state(number uint64, token leaderelection.LeaderToken) *leaderelection.RaceEntry {
-	return &leaderelection.RaceEntry{
-		LeaderID: "a", TermExpiry: time.Now().Add(time.Minute), TermLength: 15 * time.Second,
-		ElectionNumber: leaderelection.ElectionNumber(number), Incarnation: "i", Token: token,
-	}
-}
-
-func read(t testing.TB, d leaderelection.RaceDecider) *leaderelection.RaceEntry {
-	t.Helper()
-	e, err := d.ReadCurrent(t.Context())
-	if err != nil {
-		t.Fatalf("ReadCurrent: %v", err)
-	}
-	return e
-}
-
-// news is what a feed yields.
-type news struct {
-	*leaderelection.RaceEntry
-	err error
-}
-
-// follow runs a feed, and returns what it yields; the channel is closed when it has
-// ended. It ends with the test at the latest.
-func follow(t testing.TB, d leaderelection.ChangeFeed) <-chan news {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	out := make(chan news, 100)
-	go func() {
-		defer close(out)
-		for e, err := range d.Changes(ctx) {
-			out <- news{e, err}
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		for range out {
-		}
-	})
-	return out
-}
-
-// next is the next thing that a feed yields.
-func next(t testing.TB, feed <-chan news) news {
-	t.Helper()
-	select {
-	case n, ok := <-feed:
-		if !ok {
-			t.Fatal("the feed has ended")
-		}
-		return n
-	case <-time.After(30 * time.Second):
-		t.Fatal("no news for 30 s")
-		return news{}
-	}
-}
-
-// number fails the test where the feed does not yield this record next.
-func number(t testing.TB, feed <-chan news, want uint64) *leaderelection.RaceEntry {
-	t.Helper()
-	n := next(t, feed)
-	if n.err != nil || uint64(n.ElectionNumber) != want {
-		t.Fatalf("the feed yields %+v, %v; want election %d", n.RaceEntry, n.err, want)
-	}
-	return n.RaceEntry
-}
-
-// says fails the test where err lacks one of these words.
-func says(t testing.TB, err error, words ...string) {
-	t.Helper()
-	for _, w := range words {
-		if err == nil || !strings.Contains(err.Error(), w) {
-			t.Errorf("the error does not say %q: %v", w, err)
-		}
 	}
 }
