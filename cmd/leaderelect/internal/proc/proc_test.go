@@ -19,6 +19,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == GuardCommand {
 		os.Exit(Guard(os.Args[2:]))
 	}
+	// With the race detector each guard would take a second to exit.
+	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	os.Exit(m.Run())
 }
 
@@ -28,7 +30,7 @@ const patience = 30 * time.Second
 // start starts a command that may live for a minute unless it is told otherwise.
 func start(t *testing.T, change func(*Spec), args ...string) *Process {
 	t.Helper()
-	s := Spec{Args: args, Env: append(os.Environ(), "GORACE=atexit_sleep_ms=0"), Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second}
+	s := Spec{Args: args, Env: os.Environ(), Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second}
 	if change != nil {
 		change(&s)
 	}

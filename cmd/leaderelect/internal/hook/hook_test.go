@@ -1,0 +1,239 @@
+//go:build unix
+
+package hook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// notes is what hooks have said, in order.
+type notes struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (n *notes) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.Write(p)
+}
+
+func (n *notes) String() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.String()
+}
+
+// newHook returns a hook whose commands write to notes.
+func newHook(begin, end string, change func(*Config)) (*Hook, *notes) {
+	n := &notes{}
+	c := Config{Begin: begin, End: end, Retries: 3, Pause: time.Millisecond, Timeout: 30 * time.Second, Grace: time.Second, ErrorTimeout: time.Hour,
+		Stdout: n, Stderr: io.Discard, Store: "file:x", Leader: "me", Logger: slog.New(slog.DiscardHandler), Resign: func(context.Context) { _, _ = n.Write([]byte("resigned\n")) }}
+	if change != nil {
+		change(&c)
+	}
+	return New(c), n
+}
+
+// reign runs one reign, which goes on until the function is called.
+func reign(t *testing.T, h *Hook, left time.Duration) (end func()) {
+	view := leaderelection.NewTimeView(nil)
+	view.Set(time.Now().Add(left))
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		h.Elected(ctx, view)
+	}()
+	return func() {
+		cancel()
+		<-over
+	}
+}
+
+func await(t *testing.T, n *notes, want string) {
+	t.Helper()
+	limit := time.Now().Add(30 * time.Second)
+	for !strings.Contains(n.String(), want) {
+		if time.Now().After(limit) {
+			t.Fatalf("no %q in %q", want, n.String())
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+// Begin on election, end on loss, each with what it needs to know, and nothing of an
+// outer leaderelect's.
+func TestReign(t *testing.T) {
+	t.Setenv("LEADERELECT_ELECTION", "99")
+	t.Setenv("LEADERELECT_STORE", "theirs")
+	h, n := newHook(`echo begin $LEADERELECT_ELECTION $LEADERELECT_LEADER_ID $LEADERELECT_STORE; env | grep -c '^LEADERELECT_ELECTION='`, "echo end $LEADERELECT_ELECTION", nil)
+	end := reign(t, h, time.Hour)
+	await(t, n, "\n1\n")
+	end()
+	if got := n.String(); got != "begin 0 me file:x\n1\nend 0\n" {
+		t.Errorf("%q", got)
+	}
+	if err := errors.Join(h.Healthy(t.Context()), h.Failed()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where the begin command fails the end command is run, and the candidate steps
+// aside.
+func TestBeginFails(t *testing.T) {
+	h, n := newHook("echo begin; exit 1", "echo end", nil)
+	end := reign(t, h, time.Hour)
+	await(t, n, "resigned")
+	end()
+	if got := n.String(); got != "begin\nend\nresigned\n" {
+		t.Errorf("%q", got)
+	}
+	if err := h.Healthy(t.Context()); !errors.Is(err, ErrStandingDown) || !strings.Contains(err.Error(), "the begin command: exit status 1") {
+		t.Errorf("healthy: %v", err)
+	}
+	if h.Failed() != nil {
+		t.Errorf("the service is off, and yet: %v", h.Failed())
+	}
+}
+
+// The end command is tried again as often as it is said; when that does not help, it
+// is said loudly that the service may be on, until an end command succeeds.
+func TestEndFails(t *testing.T) {
+	tries := filepath.Join(t.TempDir(), "tries")
+	h, n := newHook("true", "echo end; echo x >>"+tries+"; exit 1", nil)
+	reign(t, h, time.Hour)()
+	if got := strings.Count(n.String(), "end"); got != 4 {
+		t.Errorf("%d attempts, want 1 and 3 more", got)
+	}
+	if err := h.Failed(); err == nil || !strings.Contains(err.Error(), "may still be on") || !errors.Is(h.Healthy(t.Context()), ErrStandingDown) {
+		t.Errorf("%v, healthy %v", err, h.Healthy(t.Context()))
+	}
+	h.c.End = "true"
+	if err := h.End(t.Context(), 1); err != nil || h.Failed() != nil {
+		t.Errorf("%v, %v", err, h.Failed())
+	}
+
+	// The third attempt succeeds.
+	_ = os.Remove(tries)
+	h, _ = newHook("true", "echo x >>"+tries+"; test $(grep -c x "+tries+") = 3", nil)
+	reign(t, h, time.Hour)()
+	if err := errors.Join(h.Failed(), h.Healthy(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+// It stands down for the error timeout, and no longer.
+func TestErrorTimeout(t *testing.T) {
+	h, _ := newHook("true", "true", func(c *Config) { c.ErrorTimeout = 50 * time.Millisecond })
+	h.standDown(errors.New("for a test"))
+	begin := time.Now()
+	for h.Healthy(t.Context()) != nil {
+		<-time.After(time.Millisecond)
+	}
+	if took := time.Since(begin); took < 40*time.Millisecond {
+		t.Errorf("healthy again after %v", took)
+	}
+}
+
+// A command that takes too long is killed, with all of its group.
+func TestTimeout(t *testing.T) {
+	pid := filepath.Join(t.TempDir(), "pid")
+	h, _ := newHook("sleep 600 & echo $! >"+pid+"; wait", "true", func(c *Config) { c.Timeout = 300 * time.Millisecond })
+	err := h.Begin(t.Context(), 1)
+	if err == nil || !strings.Contains(err.Error(), "the begin command: ") || !strings.Contains(err.Error(), "not over after 300ms") {
+		t.Errorf("%v", err)
+	}
+	text, err := os.ReadFile(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := time.Now().Add(30 * time.Second)
+	for !errors.Is(syscall.Kill(id, 0), syscall.ESRCH) { // until who has inherited it awaits it
+		if time.Now().After(limit) {
+			t.Fatalf("process %d is alive", id)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+// A reign that is not extended is ended the grace before the view ends, and given up.
+func TestNotExtended(t *testing.T) {
+	h, n := newHook("echo begin", "echo end", func(c *Config) { c.Grace = 10 * time.Second })
+	end := reign(t, h, 11*time.Second)
+	await(t, n, "resigned")
+	end()
+	if got := n.String(); got != "begin\nend\nresigned\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// The lease has to be kept for as long as the end command may take.
+func TestDrain(t *testing.T) {
+	c := Config{Retries: 1, Pause: time.Second, Timeout: time.Minute}
+	if got, want := c.Drain(), 2*(time.Second+time.Minute+killed)+time.Minute+killed; got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// The console does what an election would.
+func TestConsole(t *testing.T) {
+	for typed, want := range map[string]string{
+		"":                                    "",
+		"LEADER\n":                            "up 1,down 1",
+		"notleader\nleader\nLEADER\nWHAT\n\n": "not leading,up 1,leading already,\"WHAT\" is none of LEADER, NOTLEADER and ERROR,down 1",
+		"LEADER\nNOTLEADER\nLEADER\n":         "up 1,down 1,up 2,down 2",
+		"LEADER\nERROR\nLEADER\n":             "up 1,down 1,not elected: standing down after a failure: an error of the election was typed",
+		"LEADER\nNOTLEADER\nNOTLEADER\nERROR": "up 1,down 1,not leading",
+	} {
+		h, n := newHook("echo up $LEADERELECT_ELECTION", "echo down $LEADERELECT_ELECTION", nil)
+		if err := h.Console(t.Context(), strings.NewReader(typed), n); err != nil {
+			t.Errorf("%q: %v", typed, err)
+		}
+		var got []string
+		for line := range strings.Lines(n.String()) {
+			if line = strings.TrimSpace(line); !strings.HasPrefix(line, "Type ") && !strings.HasPrefix(line, "begun, after") && !strings.HasPrefix(line, "ended, after") {
+				got = append(got, line)
+			}
+		}
+		if strings.Join(got, ",") != want {
+			t.Errorf("%q: %q, want %q", typed, strings.Join(got, ","), want)
+		}
+	}
+}
+
+// A console that is interrupted runs the end command, and says where that failed.
+func TestConsoleInterrupted(t *testing.T) {
+	h, n := newHook("echo up", "echo down; exit 1", func(c *Config) { c.Retries = 0 })
+	ctx, cancel := context.WithCancel(t.Context())
+	in, typed := io.Pipe()
+	defer typed.Close()
+	over := make(chan error, 1)
+	go func() { over <- h.Console(ctx, in, n) }()
+	if _, err := io.Copy(typed, bytes.NewBufferString("LEADER\n")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, n, "begun")
+	cancel()
+	if err := <-over; err == nil || !strings.Contains(err.Error(), "may still be on") || !strings.Contains(n.String(), "down") {
+		t.Errorf("%v, %q", err, n.String())
+	}
+}
