@@ -35,10 +35,11 @@ Every write, of metadata too, makes a new ETag, and reads see the last write. A
 refused write leaves the blob as it is. When another write comes between the look
 and the write, both are done again.
 
-The client repeats what failed and may pass, by its own rules. Where it gives up,
-or ctx ends with the answer outstanding, the blob is read once more if ctx allows;
-a write that is found there is reported as done. Any other error leaves open
-whether the blob was written, but for the refusals of the fence: those are certain.
+The client repeats what failed and may pass, by its own rules. Where it gives up, or
+ctx ends with the answer outstanding, the blob is read once more if ctx allows; a
+write that is found there is reported as done. fence.ErrStale is certain: the blob
+does not hold what was to be written, and will not. Any other error of the store
+leaves open whether it was written, or will be.
 
 # Permissions and costs
 
@@ -72,9 +73,10 @@ import (
 // version, which are the fence's.
 //
 // Errors are a *fence.StaleError, fence.ErrNoToken, or wrap fence.ErrMalformed or
-// fence.ErrOtherElection for what the metadata holds: then nothing was written.
-// Or they are what the store says, or content. Put may be called by any number of
-// goroutines at once; of writes under one token one is the last, whichever.
+// fence.ErrOtherElection for what the metadata holds, which is left alone; or they
+// are what the store says, or content. The package comment tells which of them
+// leave open what was written. Put may be called by any number of goroutines at
+// once; of writes under one token one is the last, whichever.
 func Put(ctx context.Context, b *blockblob.Client, token fence.Token, content io.ReadSeeker, options *blockblob.UploadOptions) error {
 	var o blockblob.UploadOptions
 	var access blob.AccessConditions

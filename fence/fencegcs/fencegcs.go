@@ -37,11 +37,11 @@ after writes are strongly consistent
 object as it is. When another write comes between the look and the write, both are
 done again.
 
-The client repeats what failed and may pass until ctx ends, so give ctx a
-deadline. Where it ends with the answer outstanding, or the client gives up, the
-object is read once more if ctx allows; a write that is found there is reported as
-done. Any other error leaves open whether the object was written, but for the
-refusals of the fence: those are certain.
+The client repeats what failed and may pass until ctx ends, so give ctx a deadline.
+Where it ends with the answer outstanding, or the client gives up, the object is
+read once more if ctx allows; a write that is found there is reported as done.
+fence.ErrStale is certain: the object does not hold what was to be written, and will
+not. Any other error of the store leaves open whether it was written, or will be.
 
 # Permissions and costs
 
@@ -75,9 +75,10 @@ import (
 // is just as large as content needs.
 //
 // Errors are a *fence.StaleError, fence.ErrNoToken, or wrap fence.ErrMalformed or
-// fence.ErrOtherElection for what the metadata holds: then nothing was written.
-// Or they are what the store says, or content. Put may be called by any number of
-// goroutines at once; of writes under one token one is the last, whichever.
+// fence.ErrOtherElection for what the metadata holds, which is left alone; or they
+// are what the store says, or content. The package comment tells which of them
+// leave open what was written. Put may be called by any number of goroutines at
+// once; of writes under one token one is the last, whichever.
 func Put(ctx context.Context, o *storage.ObjectHandle, token fence.Token, content io.ReadSeeker, prepare func(*storage.Writer)) error {
 	size, err := content.Seek(0, io.SeekEnd)
 	if err != nil {

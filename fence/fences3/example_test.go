@@ -32,7 +32,7 @@ func ExamplePut() {
 
 	save := func(number, open int) {
 		token := fence.Token{Election: "orders", Number: leaderelection.ElectionNumber(number)} // Gate.Token returns it
-		state := fmt.Appendf(nil, `{"writer":%q,"open":%d}`, token, open)
+		state := fmt.Appendf(nil, `{"writer":%q,"open":%d}`, fences3.Mark(token), open)
 		err := fences3.Put(ctx, client, token, &s3.PutObjectInput{Bucket: bucket, Key: key, Body: bytes.NewReader(state)}, nil)
 		fmt.Println(err)
 	}

@@ -3,7 +3,7 @@ Package fences3 fences writes to objects of S3: the object's metadata holds the
 token of its last write, and each write is conditional on the very version whose
 token was judged.
 
-	state := fmt.Appendf(nil, `{"writer":%q,"open":17}`, token)
+	state := fmt.Appendf(nil, `{"writer":%q,"open":17}`, fences3.Mark(token))
 	err := fences3.Put(ctx, client, token, &s3.PutObjectInput{
 		Bucket: &bucket, Key: &key, Body: bytes.NewReader(state),
 	}, nil)
@@ -22,9 +22,9 @@ writes just what had been there before gives the object its old ETag back, and t
 conditional write of a deposed leader, who saw it under that ETag, passes. So the
 contents of different reigns must differ, and the sure way to that is that they
 carry the token: the number of a reign is not known before it begins. [Put] refuses
-a content that does not have fence.Token.String somewhere in its bytes. There is a
-place for it in most forms: a field of JSON, XML or Protobuf, a comment of YAML,
-gzip or ZIP, the metadata of Parquet. For buckets whose ETags are no hashes there is
+a content that does not have [Mark] somewhere in its bytes. There is a place for it
+in most forms: a field of JSON, XML or Protobuf, a comment of YAML, gzip or ZIP, the
+metadata of Parquet. For buckets whose ETags are no hashes there is
 [Options.UniqueETags].
 
 # What is written where
@@ -52,11 +52,11 @@ another write comes between the look and the write, both are done again. A serve
 that only looks like S3 and ignores the conditions lets everything pass: see
 VerifyConditionalWrites of deciders/s3.
 
-The client repeats what failed and may pass, by its own rules. Where it gives up,
-or ctx ends with the answer outstanding, the object is read once more if ctx allows;
-a write that is found there is reported as done. Any other error leaves open
-whether the object was written, but for the refusals of the fence: those are
-certain.
+The client repeats what failed and may pass, by its own rules. Where it gives up, or
+ctx ends with the answer outstanding, the object is read once more if ctx allows; a
+write that is found there is reported as done. fence.ErrStale is certain: the object
+does not hold what was to be written, and will not. Any other error of the store
+leaves open whether it was written, or will be.
 
 # Permissions and costs
 
@@ -94,6 +94,10 @@ type Client interface {
 
 var _ Client = (*s3.Client)(nil)
 
+// Mark is what a content must carry that is written under token: "fencing(", the
+// token as fence.Token.String has it, and ")".
+func Mark(token fence.Token) string { return "fencing(" + token.String() + ")" }
+
 // Options are for [Put]. The zero value is right for most.
 type Options struct {
 	// UniqueETags says that this bucket never gives two contents the same
@@ -108,15 +112,15 @@ type Options struct {
 
 // Put writes in.Body, from its beginning, to the object if token is admitted. The
 // Body must be an io.ReadSeeker, since it is sent again where another write came
-// between, and carry the token, see Options and above. All else of in is the
-// caller's, but for IfMatch and IfNoneMatch, which are the fence's; in is not
-// changed. Options may be nil.
+// between, and carry its Mark. All else of in is the caller's, but for IfMatch and
+// IfNoneMatch, which are the fence's; in is not changed. Options may be nil.
 //
 // Errors are a *fence.StaleError, fence.ErrNoToken, or wrap fence.ErrMalformed or
-// fence.ErrOtherElection for what the metadata holds, or say what is wrong with in:
-// then nothing was written. Or they are what the store says, or the Body. Put may
-// be called by any number of goroutines at once; of writes under one token one is
-// the last, whichever.
+// fence.ErrOtherElection for what the metadata holds, which is left alone, or say
+// what is wrong with in; or they are what the store says, or the Body. The package
+// comment tells which of them leave open what was written. Put may be called by
+// any number of goroutines at once; of writes under one token one is the last,
+// whichever.
 func Put(ctx context.Context, client Client, token fence.Token, in *s3.PutObjectInput, options *Options) error {
 	var o Options
 	if options != nil {
@@ -168,9 +172,9 @@ func check(in *s3.PutObjectInput, token fence.Token, o Options) (io.ReadSeeker, 
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	found, err := contains(body, []byte(token.String()))
+	found, err := contains(body, []byte(Mark(token)))
 	if err == nil && !found {
-		err = fmt.Errorf("the Body does not carry the token: put %q somewhere into it, since S3 tells the writes of different reigns apart by their content alone", token)
+		err = fmt.Errorf("the Body does not carry its Mark: put %q somewhere into it, since S3 tells the writes of different reigns apart by their content alone", Mark(token))
 	}
 	return body, err
 }
@@ -206,7 +210,7 @@ func isHash(out *s3.PutObjectOutput, body io.ReadSeeker) error {
 		return err
 	}
 	if sum := fmt.Sprintf("%x", h.Sum(nil)); strings.Trim(aws.ToString(out.ETag), `"`) == sum {
-		return fmt.Errorf("its ETag %s is the content's MD5: Options.UniqueETags is not for this bucket, whose content must carry the token", sum)
+		return fmt.Errorf("its ETag %s is the content's MD5: Options.UniqueETags is not for this bucket, whose content must carry its Mark", sum)
 	}
 	return nil
 }

@@ -104,7 +104,7 @@ func transport(t *testing.T) *http.Transport {
 	return tr
 }
 
-// What the token in the content is for: by equal contents alone the version that a
+// What the mark in the content is for: by equal contents alone the version that a
 // deposed leader saw comes back, and its write would pass.
 func equalContents(t *testing.T, url string) {
 	tr := transport(t)
@@ -129,19 +129,19 @@ func equalContents(t *testing.T, url string) {
 	if content, _, err := o.Read(t.Context()); content != "late" || err != nil {
 		t.Errorf("%q, %v", content, err)
 	}
-	// With the token in the content the same is refused.
-	if err := put(fresh, fencetest.Orders(3), "same", nil); err == nil || !strings.Contains(err.Error(), `"orders:3"`) {
-		t.Errorf("without its token: %v", err)
+	// With the mark in the content the same is refused.
+	if err := put(fresh, fencetest.Orders(3), "same", nil); err == nil || !strings.Contains(err.Error(), `"fencing(orders:3)"`) {
+		t.Errorf("without its mark: %v", err)
 	}
 	wire.before = func() {
-		if err := put(fresh, fencetest.Orders(3), "same orders:3", nil); err != nil {
+		if err := put(fresh, fencetest.Orders(3), "same fencing(orders:3)", nil); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := put(old, fencetest.Orders(2), "late orders:2", nil); !errors.Is(err, fence.ErrStale) {
+	if err := put(old, fencetest.Orders(2), "late fencing(orders:2)", nil); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("%v", err)
 	}
-	if content, _, err := o.Read(t.Context()); content != "same orders:3" || err != nil {
+	if content, _, err := o.Read(t.Context()); content != "same fencing(orders:3)" || err != nil {
 		t.Errorf("%q, %v", content, err)
 	}
 }
@@ -161,7 +161,7 @@ func (s *stopped) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func noBucket(t *testing.T, url string) {
-	in := &s3.PutObjectInput{Bucket: aws.String("none"), Key: aws.String("k"), Body: strings.NewReader("orders:1")}
+	in := &s3.PutObjectInput{Bucket: aws.String("none"), Key: aws.String("k"), Body: strings.NewReader("fencing(orders:1)")}
 	err := fences3.Put(t.Context(), client(url, transport(t), quick()), fencetest.Orders(1), in, nil)
 	if err == nil || !strings.Contains(err.Error(), "NoSuchBucket") || !strings.Contains(err.Error(), `"none"`) {
 		t.Errorf("%v", err)
@@ -173,7 +173,7 @@ type none struct{ fences3.Client }
 
 func TestPutRefuses(t *testing.T) {
 	key, etag := "k", "e"
-	body := strings.NewReader("orders:1")
+	body := strings.NewReader("fencing(orders:1)")
 	for name, c := range map[string]struct {
 		in    s3.PutObjectInput
 		token fence.Token
@@ -182,6 +182,8 @@ func TestPutRefuses(t *testing.T) {
 		"a stream":       {s3.PutObjectInput{Body: io.MultiReader(body)}, fencetest.Orders(1)},
 		"a condition":    {s3.PutObjectInput{Body: body, IfMatch: &etag}, fencetest.Orders(1)},
 		"another one":    {s3.PutObjectInput{Body: body, IfNoneMatch: &etag}, fencetest.Orders(1)},
+		"no mark":        {s3.PutObjectInput{Body: strings.NewReader("orders:1")}, fencetest.Orders(1)},
+		"half a mark":    {s3.PutObjectInput{Body: strings.NewReader("fencing(orders:12)")}, fencetest.Orders(1)},
 		"another reign":  {s3.PutObjectInput{Body: body}, fencetest.Orders(2)},
 		"no token":       {s3.PutObjectInput{Body: body}, fence.Token{Election: "orders"}},
 		"broken content": {s3.PutObjectInput{Body: broken{body}}, fencetest.Orders(1)},
@@ -199,15 +201,15 @@ type broken struct{ io.ReadSeeker }
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("the disk is gone") }
 
-// A token is found wherever it lies in the content.
-func TestTokenAnywhere(t *testing.T) {
+// A mark is found wherever it lies in the content.
+func TestMarkAnywhere(t *testing.T) {
 	h := stores.GoFakeS3(t)
 	create(t, h)
 	c := client(h, transport(t), quick())
 	token := fencetest.Orders(7)
-	for _, at := range []int{0, 1, 64<<10 - 4, 64 << 10, 128<<10 - 9, 300_000} {
+	for _, at := range []int{0, 1, 64<<10 - 4, 64 << 10, 128<<10 - 19, 300_000} {
 		body := bytes.Repeat([]byte("-"), 300_100)
-		copy(body[at:], token.String())
+		copy(body[at:], fences3.Mark(token))
 		in := &s3.PutObjectInput{Bucket: aws.String(bucket), Key: aws.String("long"), Body: bytes.NewReader(body)}
 		if err := fences3.Put(t.Context(), c, token, in, nil); err != nil {
 			t.Errorf("at %d: %v", at, err)
@@ -220,12 +222,12 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	url := stores.GoFakeS3(t)
 	create(t, url)
 	rt := &conflicting{RoundTripper: transport(t), left: 3}
-	err := one{client(url, rt, aws.NopRetryer{}), "k"}.Put(t.Context(), fencetest.Orders(1), "orders:1")
+	err := one{client(url, rt, aws.NopRetryer{}), "k"}.Put(t.Context(), fencetest.Orders(1), "fencing(orders:1)")
 	if err != nil || rt.left != 0 {
 		t.Errorf("%v, and %d conflicts left", err, rt.left)
 	}
 	rt.left = 100 // for ever: given up, and said
-	err = one{client(url, rt, aws.NopRetryer{}), "k"}.Put(t.Context(), fencetest.Orders(1), "orders:1 again")
+	err = one{client(url, rt, aws.NopRetryer{}), "k"}.Put(t.Context(), fencetest.Orders(1), "fencing(orders:1) again")
 	if err == nil || !strings.Contains(err.Error(), "ConditionalRequestConflict") || errors.Is(err, fence.ErrStale) || rt.left == 0 {
 		t.Errorf("%v, and %d conflicts left", err, rt.left)
 	}

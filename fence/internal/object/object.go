@@ -153,7 +153,7 @@ func (s Seen) number(election string) (leaderelection.ElectionNumber, error) {
 		err = t.Check(election)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("its metadata %s: %w: nothing was written; correct the metadata, or remove it", TokenName, err)
+		return 0, fmt.Errorf("its metadata %s: %w: it is left alone: correct it, or remove it", TokenName, err)
 	}
 	return t.Number, nil
 }

@@ -70,9 +70,8 @@ func Run(t *testing.T, mk Make) {
 	}
 }
 
-// text is a content under a token, as the one store wants it that takes equal
-// contents for the same version.
-func text(t fence.Token, what string) string { return fmt.Sprintf("%s by %v", what, t) }
+// text is a content under a token, with the mark that fences3 wants.
+func text(t fence.Token, what string) string { return fmt.Sprintf("%s fencing(%v)", what, t) }
 
 // suite is one test's object, reached through wire.
 type suite struct {
@@ -133,15 +132,15 @@ func beforeTheFence(t *testing.T, s *suite) {
 
 // What is in the metadata and is no token of this election is left alone.
 func metadataThatIsNone(t *testing.T, s *suite) {
-	for text, want := range map[string]error{
+	for bad, want := range map[string]error{
 		"7": fence.ErrMalformed, "orders:": fence.ErrMalformed, "orders:-1": fence.ErrMalformed, "orders:1, orders:2": fence.ErrMalformed,
 		"orders:99999999999999999999": fence.ErrMalformed, "users:1": fence.ErrOtherElection, "orders%2Feu:1": fence.ErrOtherElection,
 	} {
-		if err := s.Plain(t.Context(), "is "+text, map[string]string{object.TokenName: text}); err != nil {
+		if err := s.Plain(t.Context(), "is "+bad, map[string]string{object.TokenName: bad}); err != nil {
 			t.Fatal(err)
 		}
 		s.put(t, fencetest.Orders(9), "over it", want)
-		if err := s.Put(t.Context(), fencetest.Orders(9), fencetest.Orders(9).String()); !strings.Contains(err.Error(), object.TokenName) {
+		if err := s.Put(t.Context(), fencetest.Orders(9), text(fencetest.Orders(9), "over it")); !strings.Contains(err.Error(), object.TokenName) {
 			t.Errorf("it does not name the metadata: %v", err)
 		}
 	}
@@ -297,7 +296,7 @@ func atOnce(t *testing.T, s *suite) {
 		greatest = token.Number
 	}
 	t.Logf("%d accepted of %d", len(accepted), writers*rounds)
-	if content, _, err := s.Read(t.Context()); err != nil || !strings.HasSuffix(content, "orders:10") {
+	if content, _, err := s.Read(t.Context()); err != nil || !strings.HasSuffix(content, "(orders:10)") {
 		t.Errorf("the object holds %q, %v", content, err)
 	}
 }
