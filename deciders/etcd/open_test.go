@@ -2,19 +2,9 @@ package etcd_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"maps"
-	"math/big"
-	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -150,9 +140,8 @@ func TestAuthentication(t *testing.T) {
 // With TLS both ways: a client without a certificate, or without the authority, gets
 // nowhere, and is told where to look.
 func TestTLS(t *testing.T) {
-	dir := t.TempDir()
-	certificates(t, dir)
-	file := func(name string) string { return filepath.Join(dir, name) }
+	ca := feedtest.NewAuthority(t, "server", "client")
+	file := ca.Path
 	server := stores.Etcd(t, "-cert", file("server.pem"), "-key", file("server.key"), "-cacert", file("ca.pem"))
 	query := url.Values{"cacert": {file("ca.pem")}, "cert": {file("client.pem")}, "cert_key": {file("client.key")}}
 	at := "etcds://" + server.Endpoint + "/web?"
@@ -181,45 +170,4 @@ func TestTLS(t *testing.T) {
 		}
 		feedtest.Says(t, err, "TLS")
 	}
-}
-
-// certificates writes an authority's and two certificates of it: a server's for
-// 127.0.0.1 and localhost, and a client's.
-func certificates(t *testing.T, dir string) {
-	caKey, caCert := certificate(t, dir, "ca", nil, nil)
-	certificate(t, dir, "server", caKey, caCert)
-	certificate(t, dir, "client", caKey, caCert)
-}
-
-func certificate(t *testing.T, dir, name string, by *ecdsa.PrivateKey, parent *x509.Certificate) (*ecdsa.PrivateKey, *x509.Certificate) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
-	c := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	if by == nil {
-		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
-		by, parent = key, c
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, by)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name + ".key": {Type: "EC PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return key, c
 }

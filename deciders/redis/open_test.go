@@ -1,21 +1,12 @@
 package redis_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
@@ -80,21 +71,14 @@ func TestOpenRefuses(t *testing.T) {
 
 // TLS both ways: the server shows a certificate, and demands one.
 func TestTLS(t *testing.T) {
-	dir := t.TempDir()
-	ca := certificate(t, dir, "ca", nil)
-	certificate(t, dir, "server", ca)
-	certificate(t, dir, "client", ca)
-	other := t.TempDir()
-	certificate(t, other, "ca", nil)
-
+	ca, other := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t)
 	port := stores.FreePort(t)
-	in := func(dir, name string) string { return filepath.Join(dir, name) }
-	stores.Redis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", in(dir, "server.pem"), "--tls-key-file", in(dir, "server.key"),
-		"--tls-ca-cert-file", in(dir, "ca.pem"), "--tls-auth-clients", "yes")
+	stores.Redis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", ca.Path("server.pem"), "--tls-key-file", ca.Path("server.key"),
+		"--tls-ca-cert-file", ca.Path("ca.pem"), "--tls-auth-clients", "yes")
 	at := fmt.Sprintf("rediss://127.0.0.1:%d?key=k", port)
-	own := "&tls_cert=" + in(dir, "client.pem") + "&tls_key=" + in(dir, "client.key")
+	own := "&tls_cert=" + ca.Path("client.pem") + "&tls_key=" + ca.Path("client.key")
 
-	d := opened(t, at+"&tls_ca="+in(dir, "ca.pem")+own)
+	d := opened(t, at+"&tls_ca="+ca.Path("ca.pem")+own)
 	feed := feedtest.Follow(t, d)
 	feedtest.Next(t, feed)
 	feedtest.Write(t, d, 1, nil)
@@ -106,53 +90,15 @@ func TestTLS(t *testing.T) {
 	}
 	for address, words := range map[string][]string{
 		at + own: {"certificate", "TLSConfig"},
-		at + "&tls_ca=" + in(other, "ca.pem") + own: {"certificate", "TLSConfig"},
+		at + "&tls_ca=" + other.Path("ca.pem") + own: {"certificate", "TLSConfig"},
 	} {
 		d := opened(t, address)
 		_, err := d.ReadCurrent(t.Context())
 		feedtest.Permanent(t, err, words...)
 		feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, words...)
 	}
-	_, err := opened(t, at+"&tls_ca="+in(dir, "ca.pem")).ReadCurrent(t.Context())
+	_, err := opened(t, at+"&tls_ca="+ca.Path("ca.pem")).ReadCurrent(t.Context())
 	if err == nil || errors.Is(err, leaderelection.ErrLostRace) {
 		t.Errorf("without a certificate of its own: %v", err)
 	}
-}
-
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-// certificate makes name.pem and name.key in dir, signed by ca, or by itself.
-func certificate(t *testing.T, dir, name string, ca *authority) *authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: ca == nil, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	self := &authority{cert, key}
-	if ca == nil {
-		ca = self
-	}
-	der, err := x509.CreateCertificate(rand.Reader, cert, ca.cert, &key.PublicKey, ca.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{".pem": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: pkcs8}} {
-		if err := os.WriteFile(filepath.Join(dir, name+file), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return self
 }
