@@ -1,0 +1,239 @@
+package kubernetes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	le "github.com/c8e606e4/leaderelection"
+	lekubernetes "github.com/c8e606e4/leaderelection/adapters/kubernetes"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	T = time.Second
+	S = 50 * time.Millisecond
+)
+
+// operator is a replica: a candidate whose manager runs one controller, which
+// needs leader election, and one runnable that does not.
+type operator struct {
+	id      string
+	runner  *lekubernetes.Runner
+	mgr     manager.Manager
+	warm    chan struct{} // closed when the runnable runs that needs no leader
+	led     chan le.ElectionNumber
+	linger  chan struct{} // if set: how long the controller takes to stop
+	over    chan bool     // the controller's ctx was cancelled: was its view still in the future?
+	stopped chan error    // what Start returned
+}
+
+// always needs no leader.
+type always func(context.Context) error
+
+func (f always) Start(ctx context.Context) error { return f(ctx) }
+func (always) NeedLeaderElection() bool          { return false }
+
+func newOperator(t *testing.T, id string, store le.RaceDecider) *operator {
+	t.Helper()
+	o := &operator{id: id, warm: make(chan struct{}), led: make(chan le.ElectionNumber, 1), over: make(chan bool, 1), stopped: make(chan error, 1)}
+	o.runner = lekubernetes.NewRunner(le.Config{Decider: store, LeaderID: id, TermLength: T, MaxClockSkew: S})
+	grace := 5 * time.Second
+	// There is no API server: nothing here asks for one.
+	var err error
+	o.mgr, err = manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, o.runner.Options(manager.Options{
+		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", GracefulShutdownTimeout: &grace, Logger: logr.Discard(),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []manager.Runnable{
+		always(func(ctx context.Context) error { close(o.warm); <-ctx.Done(); return nil }),
+		manager.RunnableFunc(func(ctx context.Context) error {
+			o.led <- o.runner.View().ElectionNumber()
+			<-ctx.Done()
+			o.over <- o.runner.View().ValueInFuture()
+			if o.linger != nil {
+				<-o.linger
+			}
+			return nil
+		}),
+	} {
+		if err := o.mgr.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o
+}
+
+func (o *operator) start(ctx context.Context) {
+	go func() { o.stopped <- o.runner.Start(ctx, o.mgr) }()
+}
+
+// within is how long anything here may take.
+func within[E any](t *testing.T, what string, c <-chan E) E {
+	t.Helper()
+	select {
+	case e := <-c:
+		return e
+	case <-time.After(20 * time.Second):
+		t.Fatalf("not within 20 s: %s", what)
+		panic("not reached")
+	}
+}
+
+// not fails where something has happened already that must not.
+func not[E any](t *testing.T, what string, c <-chan E) {
+	t.Helper()
+	select {
+	case e := <-c:
+		t.Fatalf("%s: %v", what, e)
+	default:
+	}
+}
+
+// Two replicas: controllers run on the leader alone, standbys are warm, and a
+// hand-over stops the one manager before it starts the other's controllers.
+func TestHandover(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	d := memory.NewDecider()
+	a := newOperator(t, "a", d.Handle())
+	a.linger = make(chan struct{})
+	a.start(ctx)
+	if n := within(t, "a leads", a.led); n != 1 {
+		t.Errorf("a's reign is %d", n)
+	}
+	within(t, "a's manager says so", a.mgr.Elected())
+	b := newOperator(t, "b", d.Handle())
+	if b.runner.View().ValueInFuture() {
+		t.Error("b has a view before it has led")
+	}
+	b.start(ctx)
+	within(t, "b is warm", b.warm)
+
+	if err := le.Transfer(ctx, d, "b"); err != nil {
+		t.Fatal(err)
+	}
+	if !within(t, "a's controller is told to stop", a.over) {
+		t.Error("it was told so after its view had ended")
+	}
+	// As long as it has not stopped, a holds the record, and b does not lead.
+	for until := time.Now().Add(T / 2); time.Now().Before(until); {
+		if e := d.Entry(); e.LeaderID != "a" {
+			t.Fatalf("the record is %q's while a's controller still runs", e.LeaderID)
+		}
+		not(t, "b leads while a's controller still runs", b.led)
+	}
+	close(a.linger)
+	if n := within(t, "b leads", b.led); n != 2 {
+		t.Errorf("b's reign is %d", n)
+	}
+	if err := within(t, "a's Start returns", a.stopped); !errors.Is(err, le.ErrResigned) {
+		t.Errorf("a's Start: %v", err)
+	}
+	cancel()
+	if err := within(t, "b's Start returns", b.stopped); err != nil {
+		t.Errorf("b's Start: %v", err)
+	}
+	if e := d.Entry(); !e.Vacant() {
+		t.Errorf("not released: %+v", e)
+	}
+}
+
+// A leader that is cut off from the store stops its controllers when its view
+// ends, and not when client-go's elector would have noticed.
+func TestCutOff(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	d := memory.NewDecider()
+	mine := d.Handle()
+	a, b := newOperator(t, "a", mine), newOperator(t, "b", d.Handle())
+	a.start(ctx)
+	within(t, "a leads", a.led)
+	b.start(ctx)
+	within(t, "b is warm", b.warm)
+	cut := time.Now()
+	mine.Inject(memory.LoseRequests())
+	within(t, "a's controller is told to stop", a.over)
+	if took := time.Since(cut); took > 5*T { // client-go's renewals would have been given 10 s
+		t.Errorf("a's controller was told to stop after %v", took)
+	}
+	if n := within(t, "b leads", b.led); n != 2 {
+		t.Errorf("b's reign is %d", n)
+	}
+	if err := within(t, "a's Start returns", a.stopped); !errors.Is(err, le.ErrExpired) && !errors.Is(err, le.ErrOusted) {
+		t.Errorf("a's Start: %v", err)
+	}
+	if a.runner.View().ValueInFuture() {
+		t.Error("a's view is in the future while b leads")
+	}
+	cancel()
+	if err := within(t, "b's Start returns", b.stopped); err != nil {
+		t.Errorf("b's Start: %v", err)
+	}
+}
+
+// A controller that fails ends the manager, the campaign and Start, which returns
+// its error; the record is released.
+func TestManagerFails(t *testing.T) {
+	d := memory.NewDecider()
+	a := newOperator(t, "a", d)
+	broken := errors.New("broken")
+	if err := a.mgr.Add(manager.RunnableFunc(func(context.Context) error { return broken })); err != nil {
+		t.Fatal(err)
+	}
+	a.start(t.Context())
+	if err := within(t, "Start returns", a.stopped); !errors.Is(err, broken) {
+		t.Errorf("Start: %v", err)
+	}
+	if e := d.Entry(); !e.Vacant() || e.ElectionNumber != 1 {
+		t.Errorf("not released: %+v", e)
+	}
+}
+
+// A standby stops when its ctx ends, having led nothing.
+func TestStandbyStops(t *testing.T) {
+	d := memory.NewDecider()
+	d.Replace(&le.RaceEntry{LeaderID: "other", ElectionNumber: 7, TermLength: time.Hour, TermExpiry: time.Now().Add(time.Hour)})
+	ctx, cancel := context.WithCancel(t.Context())
+	a := newOperator(t, "a", d)
+	a.start(ctx)
+	within(t, "a is warm", a.warm)
+	cancel()
+	if err := within(t, "Start returns", a.stopped); err != nil {
+		t.Errorf("Start: %v", err)
+	}
+	not(t, "it led", a.led)
+}
+
+// What is wrong is told at once, and a store that refuses for good ends all.
+func TestRefusals(t *testing.T) {
+	d := memory.NewDecider()
+	wrong := lekubernetes.NewRunner(le.Config{Decider: d, LeaderID: "a", OnElected: func(context.Context, *le.TimeView) {}})
+	if err := wrong.Start(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "OnElected must be nil") {
+		t.Errorf("with OnElected: %v", err)
+	}
+	if err := lekubernetes.NewRunner(le.Config{LeaderID: "a"}).Start(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "Decider is nil") {
+		t.Errorf("without a Decider: %v", err)
+	}
+	mine := d.Handle()
+	mine.Inject(memory.Always(memory.Fault{Err: fmt.Errorf("%w: no such bucket", le.ErrPermanent)}))
+	a := newOperator(t, "a", mine)
+	a.start(t.Context())
+	if err := within(t, "Start returns", a.stopped); !errors.Is(err, le.ErrPermanent) {
+		t.Errorf("with a store that refuses for good: %v", err)
+	}
+	if err := a.runner.Start(t.Context(), a.mgr); err == nil || !strings.Contains(err.Error(), "starts once") {
+		t.Errorf("the second Start: %v", err)
+	}
+}
