@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -230,5 +231,33 @@ func TestPlaceThatCannotBeRead(t *testing.T) {
 	x := doctor.Exam{Place: d, Scratch: memory.NewDecider(), Term: time.Second, Tell: func(f doctor.Finding) { found = append(found, f) }}
 	if x.Run(t.Context()) || len(found) != 1 || found[0].Verdict != doctor.Fail {
 		t.Errorf("%+v", found)
+	}
+}
+
+// Where no clocks are compared they are not examined; a record by other rules is
+// warned of.
+func TestUnsynchronized(t *testing.T) {
+	d := memory.NewDecider().Polled()
+	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermLength: time.Minute, Unsynchronized: true, Incarnation: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, given := range []bool{true, false} {
+		virtual(t, fmt.Sprint(given), func(t *testing.T) {
+			found := make(map[string]doctor.Finding)
+			x := doctor.Exam{Place: d, Scratch: memory.NewDecider().Polled(), Term: time.Minute, Skew: time.Second, Unsynchronized: given,
+				Bound: func() (time.Duration, error) { return time.Hour, nil }, Tell: func(f doctor.Finding) { found[f.Check] = f }}
+			if well := x.Run(t.Context()); well != given {
+				t.Errorf("well %v: %+v", well, found)
+			}
+			if got := found["reading the record"].Detail; !strings.Contains(got, "held by a, reign 1") {
+				t.Error(got)
+			}
+			if f, told := found["the term"]; told == given || told && !strings.Contains(f.Detail, "with --unsynchronized") {
+				t.Errorf("%+v", f)
+			}
+			if f := found["the clock, against the store's"]; given != strings.Contains(f.Detail, "of no importance") {
+				t.Errorf("%+v", f)
+			}
+		})
 	}
 }

@@ -2,6 +2,10 @@ package plan
 
 import (
 	"context"
+	"encoding/xml"
+	"io"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -83,5 +87,74 @@ func TestRunAgreesWithTheRules(t *testing.T) {
 		if reads := map[string]float64{"gs": 4 * 480, "nats": 0}[name]; r.Reads < reads*0.95 || r.Reads > reads*1.05 {
 			t.Errorf("%s: %v reads an hour, want %v", name, r.Reads, reads)
 		}
+	}
+}
+
+// Where clocks are not compared, they may be hours apart: a fail-over takes a term and
+// the allowance from when a standby has seen the last extension.
+func TestRunUnsynchronized(t *testing.T) {
+	c := Choice{Term: 15 * time.Second, Skew: time.Second, Unsynchronized: true, Candidates: 3, Store: *Lookup("nats"), Trials: 25}
+	r, err := c.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if low, high := 9*time.Second-100*time.Millisecond, 16*time.Second+100*time.Millisecond; r.Crash.Min < low || r.Crash.Max > high {
+		t.Errorf("crash %+v, want within %v and %v", r.Crash, low, high)
+	}
+	if r.HandOver.Max > 100*time.Millisecond {
+		t.Errorf("hand-over %+v", r.HandOver)
+	}
+	for _, w := range c.Warnings(r) {
+		t.Errorf("warned: %s", w)
+	}
+	c.Store = *Lookup("file")
+	if w := c.Warnings(r); len(w) != 1 || !strings.Contains(w[0], "--unsynchronized only makes fail-overs slower") {
+		t.Errorf("on one machine: %q", w)
+	}
+}
+
+// The drawing is XML, within its bounds, and begins with the reign, not before.
+func TestSVG(t *testing.T) {
+	at := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	c := Choice{Term: at(15), Skew: at(1), Store: Store{Name: "a<b&c"}}
+	r := &Result{Typical: Trial{Extended: []time.Duration{at(2), at(9), at(16)}, Ends: []time.Duration{at(16), at(23), at(30)}, Expiry: at(31), Fault: at(20), Elected: at(32)}}
+	text := c.SVG(r)
+	d := xml.NewDecoder(strings.NewReader(text))
+	var bars []float64
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		e, ok := token.(xml.StartElement)
+		if !ok || e.Name.Local != "rect" {
+			continue
+		}
+		var x, width float64
+		for _, a := range e.Attr {
+			switch a.Name.Local {
+			case "x":
+				x, err = strconv.ParseFloat(a.Value, 64)
+			case "width":
+				width, err = strconv.ParseFloat(a.Value, 64)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x < 120 || width <= 0 || x+width > 880.05 {
+			t.Errorf("a bar from %v, %v wide", x, width)
+		}
+		bars = append(bars, x)
+	}
+	// Leader, view, what is left of the view, term, next leader.
+	if len(bars) != 5 || bars[0] != bars[1] || bars[3] != bars[0] || bars[2] <= bars[1] || bars[4] <= bars[2] {
+		t.Errorf("bars begin at %v", bars)
+	}
+	if !strings.Contains(text, "12s without a leader") {
+		t.Error("it does not say for how long")
 	}
 }

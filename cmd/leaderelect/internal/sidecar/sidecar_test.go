@@ -107,6 +107,33 @@ func TestLeaderAndLongPoll(t *testing.T) {
 	}
 }
 
+// Of an unsynchronized election a sidecar knows no more than that the record is
+// held, until it has seen it change, or not change for a term.
+func TestUnsynchronized(t *testing.T) {
+	s := serve(t, nil)
+	e := led("a", 1, 7, -time.Hour)
+	e.Unsynchronized, e.TermLength = true, 300*time.Millisecond
+	var now state.State
+	s.hub.Record(e)
+	if get(t, s.URL+"/leader", &now); now.State != state.Held || now.LeaderID != "a" || !now.TermExpiry.IsZero() {
+		t.Errorf("at first: %+v", now)
+	}
+	e.Extension++
+	s.hub.Record(e)
+	if get(t, s.URL+"/leader?wait=10", &now); now.State != state.Led || now.Left <= 0 || now.Left > 0.3 {
+		t.Errorf("when it was seen to change: %+v", now)
+	}
+	_, last, changed := s.hub.After(0)
+	select {
+	case <-changed:
+	case <-time.After(30 * time.Second):
+		t.Fatal("no lapse")
+	}
+	if news, _, _ := s.hub.After(last); len(news) != 1 || news[0].Event.Event != state.Lapse || s.hub.Now().State != state.Lapsed {
+		t.Errorf("a term later: %+v, %+v", news, s.hub.Now())
+	}
+}
+
 // next is the next event of a stream, and its data.
 func next(t *testing.T, lines *bufio.Scanner) (id, event string, s state.State) {
 	t.Helper()
@@ -285,8 +312,23 @@ func TestWhoMayAsk(t *testing.T) {
 func TestPage(t *testing.T) {
 	s := serve(t, nil)
 	b := newBrowser(t)
-	s.hub.Record(led("alpha", 1, 0, 10*time.Second))
 	b.look(900, 800, "light")
+	// Of one whose clock is not compared, the first look does not tell.
+	u := serve(t, nil)
+	blind := led("echo", 5, 3, -time.Hour)
+	blind.Unsynchronized = true
+	u.hub.Record(blind)
+	b.open(u.URL + "/")
+	b.until(`document.getElementById("state").textContent`, "held")
+	b.until(`document.getElementById("leader").textContent`, "echo")
+	b.until(`document.getElementById("left").textContent.startsWith("whether its term still runs")`, "true")
+	b.picture("held")
+	blind.Extension++
+	u.hub.Record(blind)
+	b.until(`document.getElementById("state").textContent`, "leads")
+	b.until(`document.getElementById("left").textContent.includes("s at most left of the view")`, "true")
+
+	s.hub.Record(led("alpha", 1, 0, 10*time.Second))
 	b.open(s.URL + "/")
 	b.until(`document.getElementById("leader").textContent`, "alpha")
 	b.until(`document.getElementById("state").textContent`, "leads")
