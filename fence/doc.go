@@ -39,6 +39,9 @@ below do so:
 	fences3      object metadata and conditional writes: S3
 	fenceazure   blob metadata and conditional writes: Azure
 
+The program examples/fencing shows one at work: a leader that is stopped past its
+term, and whose late write PostgreSQL refuses.
+
 Between a Guard's check and the act that follows there is the same gap again: a
 greater token may be admitted while the earlier request is still at work. Where
 that matters, act inside [Guard.Do].

@@ -228,10 +228,12 @@ func fenced(client Client, in *s3.PutObjectInput, at string) object.Object {
 				SSECustomerAlgorithm: in.SSECustomerAlgorithm, SSECustomerKey: in.SSECustomerKey, SSECustomerKeyMD5: in.SSECustomerKeyMD5,
 			})
 			// Also where there is no such bucket: then the write says so.
-			if code, status := parse(err); status == http.StatusNotFound && (code == "NotFound" || code == "NoSuchKey") {
+			switch code, status := parse(err); {
+			case status == http.StatusNotFound && (code == "NotFound" || code == "NoSuchKey"):
 				return object.Seen{}, nil
-			}
-			if err != nil {
+			case status == http.StatusForbidden: // whose answer to a HEAD says nothing
+				return object.Seen{}, fmt.Errorf("s3:GetObject on the object is needed, and s3:ListBucket on the bucket, else one that is not there yet is refused as well: %w", err)
+			case err != nil:
 				return object.Seen{}, err
 			}
 			etag := strings.TrimPrefix(aws.ToString(out.ETag), "W/") // which proxies that compress add

@@ -86,6 +86,9 @@ func TestServers(t *testing.T) {
 				})
 			}
 			t.Run("equal contents", func(t *testing.T) { equalContents(t, url) })
+			if name == "versitygw" { // the other takes any credentials
+				t.Run("no permission", func(t *testing.T) { noPermission(t, url) })
+			}
 			t.Run("no bucket", func(t *testing.T) { noBucket(t, url) })
 		})
 	}
@@ -164,6 +167,15 @@ func noBucket(t *testing.T, url string) {
 	in := &s3.PutObjectInput{Bucket: aws.String("none"), Key: aws.String("k"), Body: strings.NewReader("fencing(orders:1)")}
 	err := fences3.Put(t.Context(), client(url, transport(t), quick()), fencetest.Orders(1), in, nil)
 	if err == nil || !strings.Contains(err.Error(), "NoSuchBucket") || !strings.Contains(err.Error(), `"none"`) {
+		t.Errorf("%v", err)
+	}
+}
+
+func noPermission(t *testing.T, url string) {
+	guest := credentials.NewStaticCredentialsProvider("guest", "guest-secret", "")
+	c := s3.New(client(url, transport(t), quick()).Options(), func(o *s3.Options) { o.Credentials = guest })
+	err := one{c, "forbidden"}.Put(t.Context(), fencetest.Orders(1), "fencing(orders:1)")
+	if err == nil || !strings.Contains(err.Error(), "s3:ListBucket") || errors.Is(err, fence.ErrStale) {
 		t.Errorf("%v", err)
 	}
 }
