@@ -6,6 +6,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/postgres"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -22,11 +23,11 @@ func TestConformance(t *testing.T) {
 
 func TestCommitTS(t *testing.T) {
 	d := postgres.NewDecider(pool(t, stores.Postgres(t).Addr, "options=-c%20timezone%3DAsia/Tokyo"), "leaderelection", "e", create)
-	token := write(t, d, 1, nil)
+	token := feedtest.Write(t, d, 1, nil)
 	if age := time.Since(token.CommitTS()); age.Abs() > time.Minute {
 		t.Errorf("CommitTS is %v from now", age)
 	}
-	if read(t, d).Token != token {
+	if feedtest.Read(t, d).Token != token {
 		t.Error("the token read is another than the one written")
 	}
 }

@@ -89,7 +89,7 @@ func (d *Decider) refused(err error, code string) error {
 		return permanent("%w: candidates need GRANT SELECT, INSERT, UPDATE ON %s, observers SELECT, whoever is to create it CREATE on its schema", err, d.quoted)
 	case "3F000":
 		return permanent("%w: make the schema, or name another", err)
-	case "22P05":
+	case "22P05", "22021":
 		return permanent("%w: the record has letters that the database's encoding has not; use a database in UTF8", err)
 	case "42703", "42804", "42P10", "42883", "42846", "22P02", "42809", "23502", "23514", "428C9":
 		return permanent("%w: the table must be as in\n%s", err, Schema(d.table))

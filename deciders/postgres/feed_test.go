@@ -14,14 +14,8 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// Over a network on which each answer takes 2 ms: what counts is how often a
-// handover goes to and fro. Without that delay what counts is the machine: a process
-// of PostgreSQL's that was idle takes three times as long as one that is at it, and
-// the one is compared with the other.
 func TestHandover(t *testing.T) {
-	proxy := stores.Toxiproxy(t, stores.Postgres(t).Addr)[0]
-	proxy.Slow(2 * time.Millisecond)
-	feedtest.Handover(t, elections(proxy.Addr))
+	feedtest.Handover(t, elections(stores.Postgres(t).Addr))
 }
 
 // A statement is a request, be it LISTEN or whatever.
@@ -60,7 +54,7 @@ func TestNews(t *testing.T) {
 		"server killed": {server.Addr, feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			election := unique(t)
+			election := feedtest.Unique()
 			writer := postgres.NewDecider(pool(t, server.Addr), "leaderelection", election, create)
 			feedtest.News(t, writer, postgres.NewDecider(pool(t, c.victim, "application_name=victim"), "leaderelection", election, create), c.trouble)
 		})
@@ -80,20 +74,20 @@ func TestSilence(t *testing.T) {
 	server := stores.Postgres(t)
 	proxy := stores.Toxiproxy(t, server.Addr)[0]
 	d := postgres.NewDecider(pool(t, proxy.Addr), "leaderelection", "e", &postgres.Options{CreateTable: true, FeedSilence: silence})
-	feed := follow(t, d)
-	next(t, feed)
+	feed := feedtest.Follow(t, d)
+	feedtest.Next(t, feed)
 	select {
 	case n := <-feed:
 		t.Fatalf("while nothing happens the feed yields %+v", n)
 	case <-time.After(3 * silence):
 	}
-	token := write(t, postgres.NewDecider(pool(t, server.Addr), "leaderelection", "e", nil), 1, nil)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 1 || n.Token != token {
+	token := feedtest.Write(t, postgres.NewDecider(pool(t, server.Addr), "leaderelection", "e", nil), 1, nil)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 || n.Token != token {
 		t.Fatalf("%+v", n)
 	}
 	hung := time.Now()
 	proxy.Hang()
-	passing(t, next(t, feed).err, `"e"`, "after a silence")
+	feedtest.Passing(t, feedtest.Next(t, feed).Err, `"e"`, "after a silence")
 	if took := time.Since(hung); took > 10*silence {
 		t.Errorf("noticed after %v", took)
 	}
@@ -104,15 +98,15 @@ func TestSilence(t *testing.T) {
 func TestUnnotifiedChange(t *testing.T) {
 	p := pool(t, stores.Postgres(t).Addr)
 	d := postgres.NewDecider(p, "leaderelection", "e", &postgres.Options{CreateTable: true, FeedSilence: 200 * time.Millisecond})
-	write(t, d, 1, nil)
-	feed := follow(t, d)
-	next(t, feed)
+	feedtest.Write(t, d, 1, nil)
+	feed := feedtest.Follow(t, d)
+	feedtest.Next(t, feed)
 	exec(t, p, `UPDATE leaderelection SET version = 'by hand', record = replace(record::text, '"election_number":1', '"election_number":2')::json`)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 2 {
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 2 {
 		t.Fatalf("%+v", n)
 	}
-	write(t, d, 3, read(t, d).Token)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 3 {
+	feedtest.Write(t, d, 3, feedtest.Read(t, d).Token)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 3 {
 		t.Fatalf("%+v", n)
 	}
 }
@@ -120,16 +114,16 @@ func TestUnnotifiedChange(t *testing.T) {
 // A record that is too long for a notification, or nearly so, is news all the same.
 func TestLongRecords(t *testing.T) {
 	d := postgres.NewDecider(pool(t, stores.Postgres(t).Addr), "leaderelection", "e", create)
-	feed := follow(t, d)
-	token := next(t, feed).Token
+	feed := feedtest.Follow(t, d)
+	token := feedtest.Next(t, feed).Token
 	for i, size := range []int{0, 5000, 5500, 5560, 5600, 5650, 5700, 5760, 5800, 5830, 5900, 6000, 7900, 100000} {
-		e := state(uint64(i+1), token)
+		e := feedtest.State(uint64(i+1), token)
 		e.ConnectionParams = make([]byte, size)
 		var err error
 		if token, err = d.WriteEntry(t.Context(), e); err != nil {
 			t.Fatalf("with %d bytes: %v", size, err)
 		}
-		if n := next(t, feed); n.err != nil || n.ElectionNumber != e.ElectionNumber || len(n.ConnectionParams) != size || n.Token != token {
+		if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != e.ElectionNumber || len(n.ConnectionParams) != size || n.Token != token {
 			t.Errorf("with %d bytes: %+v", size, n)
 		}
 	}
@@ -140,22 +134,22 @@ func TestLongRecords(t *testing.T) {
 func TestRowMadeAgain(t *testing.T) {
 	p := pool(t, stores.Postgres(t).Addr)
 	d := postgres.NewDecider(p, "leaderelection", "e", create)
-	feed := follow(t, d)
-	old := write(t, d, 1, next(t, feed).Token)
-	next(t, feed)
+	feed := feedtest.Follow(t, d)
+	old := feedtest.Write(t, d, 1, feedtest.Next(t, feed).Token)
+	feedtest.Next(t, feed)
 	for number := uint64(2); number < 5; number++ {
 		exec(t, p, "DELETE FROM leaderelection")
-		token := write(t, d, number, read(t, d).Token)
-		if n := next(t, feed); n.err != nil || uint64(n.ElectionNumber) != number || n.Token != token {
+		token := feedtest.Write(t, d, number, feedtest.Read(t, d).Token)
+		if n := feedtest.Next(t, feed); n.Err != nil || uint64(n.ElectionNumber) != number || n.Token != token {
 			t.Errorf("made again: %+v", n)
 		}
-		if _, err := d.WriteEntry(t.Context(), state(99, old)); err == nil {
+		if _, err := d.WriteEntry(t.Context(), feedtest.State(99, old)); err == nil {
 			t.Error("a version from before the deletion is taken")
 		}
 		old = token
 	}
-	write(t, d, 9, old)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 9 {
+	feedtest.Write(t, d, 9, old)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 9 {
 		t.Errorf("%+v", n)
 	}
 }
@@ -166,9 +160,9 @@ func TestOthersOfTheDatabase(t *testing.T) {
 	server := stores.Postgres(t)
 	p := pool(t, server.Addr)
 	d := postgres.NewDecider(p, "leaderelection", "e", create)
-	feed := follow(t, d)
-	token := write(t, d, 1, next(t, feed).Token)
-	next(t, feed)
+	feed := feedtest.Follow(t, d)
+	token := feedtest.Write(t, d, 1, feedtest.Next(t, feed).Token)
+	feedtest.Next(t, feed)
 	var known string
 	if err := p.QueryRow(t.Context(), `SELECT 'leaderelection_' || left(encode(sha256('public'::bytea || '\x00' || 'leaderelection'::bytea || '\x00' || 'e'::bytea), 'hex'), 32)`).Scan(&known); err != nil {
 		t.Fatal(err)
@@ -191,8 +185,8 @@ func TestOthersOfTheDatabase(t *testing.T) {
 	for _, payload := range []string{forged, "", "1 x\n{}", "x"} {
 		exec(t, stranger, "SELECT pg_notify($1, $2)", known, payload)
 	}
-	write(t, d, 2, token)
-	if n := next(t, feed); n.err != nil || n.ElectionNumber != 2 || n.LeaderID == "mallory" {
+	feedtest.Write(t, d, 2, token)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 2 || n.LeaderID == "mallory" {
 		t.Errorf("the feed yields %+v", n)
 	}
 	exec(t, stranger, "SELECT pg_notify($1, 'end')", known)
@@ -209,11 +203,11 @@ func TestOthersOfTheDatabase(t *testing.T) {
 		}
 	}
 	exec(t, p, "DELETE FROM leaderelection")
-	write(t, d, 3, nil)
+	feedtest.Write(t, d, 3, nil)
 	if n, err := ear.Conn().WaitForNotification(t.Context()); err != nil || n.Payload != "" {
 		t.Errorf("that a row was made is told as %v, %v", n, err)
 	}
-	if n := next(t, feed); n.ElectionNumber != leaderelection.ElectionNumber(3) {
+	if n := feedtest.Next(t, feed); n.ElectionNumber != leaderelection.ElectionNumber(3) {
 		t.Errorf("the feed yields %+v", n)
 	}
 }

@@ -76,6 +76,12 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return nil, fmt.Errorf("the scheme is %q, and must be postgres", u.Scheme)
 	}
+	if u.Opaque != "" || u.Host == "" && u.Path == "" {
+		return nil, errors.New("it must begin with postgres:// and name a host or a database")
+	}
+	if u.Fragment != "" {
+		return nil, errors.New("a # must be written %23")
+	}
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,258 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/postgres"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// all calls each of a decider's methods, and returns their errors.
+func all(t *testing.T, d *postgres.Decider) map[string]error {
+	t.Helper()
+	_, reading := d.ReadCurrent(t.Context())
+	_, writing := d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	return map[string]error{"ReadCurrent": reading, "WriteEntry": writing, "Changes": feedtest.Next(t, feedtest.Follow(t, d)).Err}
+}
+
+// refused fails the test where not all methods say that no retry helps, in these words.
+func refused(t *testing.T, d *postgres.Decider, words ...string) {
+	t.Helper()
+	for what, err := range all(t, d) {
+		if !errors.Is(err, leaderelection.ErrPermanent) {
+			t.Errorf("%s: %v does not wrap ErrPermanent", what, err)
+		}
+		feedtest.Says(t, err, words...)
+	}
+}
+
+// What is in the table and no record of ours is reported, and left alone.
+func TestForeignRecordIsLeftAlone(t *testing.T) {
+	p := pool(t, stores.Postgres(t).Addr)
+	exec(t, p, postgres.Schema("leaderelection"))
+	for name, record := range map[string]string{
+		"another object":    `{"leader":"a"}`,
+		"null":              `null`,
+		"a list":            `[]`,
+		"a missing field":   `{"leaderelection":1,"leader_id":"a"}`,
+		"hand-edited":       `{"leaderelection":1,"leader_id":7}`,
+		"given twice":       `{"leaderelection":1,"leader_id":"a","leader_id":"b"}`,
+		"of a newer format": `{"leaderelection":2}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			exec(t, p, "INSERT INTO leaderelection VALUES ($1, 'v', now(), $2, 'c')", t.Name(), record)
+			d := postgres.NewDecider(p, "leaderelection", t.Name(), nil)
+			_, err := d.ReadCurrent(t.Context())
+			feedtest.Permanent(t, err, `"leaderelection"`, t.Name())
+			if _, err := d.WriteEntry(t.Context(), feedtest.State(1, nil)); !errors.Is(err, leaderelection.ErrLostRace) {
+				t.Errorf("WriteEntry: %v", err)
+			}
+			feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, t.Name())
+			var left string
+			if err := p.QueryRow(t.Context(), "SELECT record::text FROM leaderelection WHERE election = $1", t.Name()).Scan(&left); err != nil || left != record {
+				t.Errorf("what is left is %q (%v)", left, err)
+			}
+		})
+	}
+}
+
+func TestTablesThatWillNotDo(t *testing.T) {
+	p := pool(t, stores.Postgres(t).Addr)
+	const columns = " (election text PRIMARY KEY, version text, written timestamptz, record json, channel text)"
+	for name, c := range map[string]struct {
+		sql   string
+		words []string
+	}{
+		"missing":       {"SELECT", []string{"there is no such table", "CREATE TABLE", "CreateTable"}},
+		"unlogged":      {"CREATE UNLOGGED TABLE t" + columns, []string{"UNLOGGED", "SET LOGGED"}},
+		"a view":        {"CREATE VIEW t AS SELECT 'e' AS election", []string{"no ordinary table"}},
+		"partitioned":   {"CREATE TABLE t" + columns + " PARTITION BY HASH (election)", []string{"no ordinary table"}},
+		"no key":        {"CREATE TABLE t (election text, version text, written timestamptz, record json, channel text)", []string{"unique index", "CREATE TABLE"}},
+		"another key":   {"CREATE TABLE t (id int PRIMARY KEY, election text)", []string{"unique index", "CREATE TABLE"}},
+		"other columns": {"CREATE TABLE t (election text PRIMARY KEY, leader text)", []string{"version", "CREATE TABLE"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			exec(t, p, "DROP SCHEMA IF EXISTS s CASCADE; CREATE SCHEMA s;"+strings.NewReplacer("TABLE t", "TABLE s.t", "VIEW t", "VIEW s.t").Replace(c.sql), pgx.QueryExecModeSimpleProtocol)
+			refused(t, postgres.NewDecider(p, "s.t", "e", nil), append(c.words, `"s"."t"`, `"e"`)...)
+		})
+	}
+	exec(t, p, "DROP SCHEMA s CASCADE; CREATE SCHEMA s; CREATE TABLE s.t (election text PRIMARY KEY, version text, written timestamptz, record int, channel text)", pgx.QueryExecModeSimpleProtocol)
+	_, err := postgres.NewDecider(p, "s.t", "e", nil).WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Permanent(t, err, "of type integer", "CREATE TABLE")
+}
+
+func TestBadNames(t *testing.T) {
+	p := pool(t, "127.0.0.1:1") // nobody is asked
+	for _, names := range [][2]string{
+		{"", "e"}, {"t", ""}, {"a.b.c", "e"}, {".t", "e"}, {"t.", "e"}, {"t\x00", "e"}, {"t", "e\x00"},
+		{strings.Repeat("t", 64), "e"}, {"t", strings.Repeat("e", 1001)},
+	} {
+		refused(t, postgres.NewDecider(p, names[0], names[1], nil), "name must")
+	}
+}
+
+// Names are taken as they are, whatever is in them.
+func TestOddNames(t *testing.T) {
+	p := pool(t, stores.Postgres(t).Addr)
+	exec(t, p, `CREATE SCHEMA "My Schema"`)
+	for _, table := range []string{`Elections`, `select`, `a"b`, `My Schema.t; DROP TABLE x`, strings.Repeat("t", 63)} {
+		for _, election := range []string{"e", "it's", `"\`, strings.Repeat("e", 1000), "$1", "élection"} {
+			d := postgres.NewDecider(p, table, election, create)
+			feed := feedtest.Follow(t, d)
+			feedtest.Write(t, d, 1, feedtest.Next(t, feed).Token)
+			if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 {
+				t.Errorf("%s, %s: %+v", table, election, n)
+			}
+		}
+	}
+}
+
+func TestForeignTokenAndClosedPool(t *testing.T) {
+	p := pool(t, stores.Postgres(t).Addr)
+	d := postgres.NewDecider(p, "leaderelection", "e", create)
+	_, err := d.WriteEntry(t.Context(), feedtest.State(1, foreign{}))
+	feedtest.Permanent(t, err, "another kind of store")
+	token := feedtest.Write(t, d, 1, nil)
+	if err := d.Close(); err != nil { // the pool is the caller's
+		t.Fatal(err)
+	}
+	token = feedtest.Write(t, d, 2, token)
+	p.Close()
+	_, err = d.WriteEntry(t.Context(), feedtest.State(3, token))
+	feedtest.Permanent(t, err, "closed pool", "keep the pool open")
+	feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "closed pool")
+}
+
+type foreign struct{}
+
+func (foreign) CommitTS() time.Time { return time.Time{} }
+
+// The least permissions that the documentation names, and less.
+func TestPermissions(t *testing.T) {
+	server := stores.Postgres(t)
+	p := pool(t, server.Addr)
+	exec(t, p, postgres.Schema("leaderelection")+`
+		CREATE ROLE candidate LOGIN; CREATE ROLE observer LOGIN; CREATE ROLE nobody LOGIN; CREATE SCHEMA secret;
+		GRANT SELECT, INSERT, UPDATE ON leaderelection TO candidate; GRANT SELECT ON leaderelection TO observer`, pgx.QueryExecModeSimpleProtocol)
+	as := func(user, more string) *postgres.Decider {
+		return opened(t, fmt.Sprintf("postgres://%s@%s/postgres?sslmode=disable&election=e%s", user, server.Addr, more))
+	}
+	candidate, observer := as("candidate", ""), as("observer", "")
+	feed := feedtest.Follow(t, observer)
+	token := feedtest.Next(t, feed).Token
+	for number := uint64(1); number <= 2; number++ {
+		token = feedtest.Write(t, candidate, number, token)
+		if n := feedtest.Next(t, feed); n.Err != nil || uint64(n.ElectionNumber) != number {
+			t.Errorf("the observer's feed yields %+v", n)
+		}
+	}
+	_, err := observer.WriteEntry(t.Context(), feedtest.State(3, feedtest.Read(t, observer).Token))
+	feedtest.Permanent(t, err, "permission denied", "GRANT SELECT, INSERT, UPDATE")
+	refused(t, as("nobody", ""), "permission denied", "GRANT")
+	refused(t, as("nobody", "&table=secret.t"), "permission denied")
+	refused(t, as("nobody", "&table=t&create=true"), "permission denied", "CREATE on its schema")
+}
+
+// What is refused when connecting.
+func TestWrongServer(t *testing.T) {
+	server := stores.Postgres(t, "max_connections=12", "superuser_reserved_connections=2")
+	exec(t, pool(t, server.Addr), "CREATE ROLE app LOGIN")
+	refused(t, opened(t, "postgres://app@"+server.Addr+"/nowhere?sslmode=disable&election=e"), `"nowhere" does not exist`, "make the database")
+	refused(t, opened(t, "postgres://nobody@"+server.Addr+"/postgres?sslmode=disable&election=e"), `"nobody" does not exist`, "check user")
+	refused(t, opened(t, "postgres://app@"+server.Addr+"/postgres?sslmode=require&election=e"), "TLS")
+	refused(t, postgres.NewDecider(pool(t, server.Addr), "nowhere.t", "e", create), "make the schema")
+
+	crowd := pool(t, server.Addr, "pool_max_conns=20")
+	for range 10 {
+		c, err := crowd.Acquire(t.Context())
+		if err != nil {
+			break
+		}
+		defer c.Release()
+	}
+	for what, err := range all(t, opened(t, "postgres://app@"+server.Addr+"/postgres?sslmode=disable&election=e")) {
+		t.Log(what)
+		feedtest.Passing(t, err, "max_connections")
+	}
+}
+
+// A standby serves reads, and nothing else until it is promoted. That may pass.
+func TestStandby(t *testing.T) {
+	primary := stores.Postgres(t)
+	onPrimary := postgres.NewDecider(pool(t, primary.Addr), "leaderelection", "e", create)
+	token := feedtest.Write(t, onPrimary, 1, nil)
+	standby := stores.PostgresStandby(t, primary)
+	p := pool(t, standby.Addr)
+	d := postgres.NewDecider(p, "leaderelection", "e", nil)
+	if e := feedtest.Read(t, d); e.ElectionNumber != 1 || e.Token != token {
+		t.Errorf("on the standby: %+v", e)
+	}
+	_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
+	feedtest.Passing(t, err, "25006", "connect to the primary")
+	feedtest.Passing(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "connect to the primary")
+
+	primary.Stop()
+	exec(t, p, "SELECT pg_promote(true)")
+	feed := feedtest.Follow(t, d)
+	feedtest.Next(t, feed)
+	token = feedtest.Write(t, d, 2, token)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.Token != token {
+		t.Errorf("after the promotion the feed yields %+v", n)
+	}
+}
+
+// A database in another encoding takes the record's bytes for its own letters, where
+// they are any.
+func TestEncoding(t *testing.T) {
+	server := stores.Postgres(t)
+	p := pool(t, server.Addr)
+	for _, encoding := range []string{"LATIN1", "SQL_ASCII", "EUC_JP"} {
+		exec(t, p, "CREATE DATABASE "+strings.ToLower(encoding)+" ENCODING '"+encoding+"' TEMPLATE template0")
+		d := opened(t, "postgres://postgres@"+server.Addr+"/"+strings.ToLower(encoding)+"?sslmode=disable&election=e&create=true")
+		e := feedtest.State(1, nil)
+		e.LeaderID = "é 機"
+		_, err := d.WriteEntry(t.Context(), e)
+		if encoding == "EUC_JP" {
+			feedtest.Permanent(t, err, "invalid byte sequence", "UTF8")
+		} else if back := feedtest.Read(t, d); err != nil || back.LeaderID != e.LeaderID {
+			t.Errorf("%s: %q, %v", encoding, back.LeaderID, err)
+		}
+	}
+}
+
+// What the server says in times of trouble may pass; what nobody can cure by waiting
+// may not.
+func TestServerErrors(t *testing.T) {
+	for code, may := range map[string]bool{
+		"57P01": true, "57P02": true, "57P03": true, "57014": true, "53100": true, "53200": true, "53300": true, "55P03": true,
+		"40P01": true, "40001": true, "25006": true, "54000": true, "58030": true, "XX000": true,
+		"28P01": false, "28000": false, "3D000": false, "42501": false, "42P01": false, "42703": false, "3F000": false, "22P05": false,
+	} {
+		d := postgres.NewDecider(saying{&pgconn.PgError{Code: code, Message: "m"}}, "t", "e", nil)
+		_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
+		if may {
+			feedtest.Passing(t, err, code, `"t"`, `"e"`)
+		} else {
+			feedtest.Permanent(t, err, code, `"t"`, `"e"`)
+		}
+	}
+}
+
+// saying is a server that says no more than that.
+type saying struct{ err error }
+
+func (s saying) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+	return pgconn.CommandTag{}, s.err
+}
+func (s saying) QueryRow(context.Context, string, ...any) pgx.Row { return s }
+func (s saying) Scan(...any) error                                { return s.err }

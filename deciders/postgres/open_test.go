@@ -1,0 +1,188 @@
+package postgres_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/deciders/postgres"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+func TestOpen(t *testing.T) {
+	server := stores.Postgres(t)
+	host, port, _ := net.SplitHostPort(server.Addr)
+	t.Setenv("PGUSER", "postgres")
+	t.Setenv("PGHOST", host)
+	t.Setenv("PGPORT", port)
+	t.Setenv("PGDATABASE", "postgres")
+	direct := url.QueryEscape("postgres://" + server.Addr + "/?sslmode=disable")
+	d := opened(t, "postgres://"+server.Addr+"/postgres?sslmode=disable&election=web&create=true&feed_silence=1m&listen=true&pool_max_conns=2&application_name=me&connect_timeout=3&listen_url="+direct)
+	feed := feedtest.Follow(t, d)
+	feedtest.Write(t, d, 3, feedtest.Next(t, feed).Token)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 3 {
+		t.Errorf("%+v", n)
+	}
+	for _, address := range []string{
+		"postgresql://" + server.Addr + "?election=web",
+		"postgres:///postgres?election=web&table=leaderelection&create=false",
+		"postgres:///?election=web&table=public.leaderelection&listen=false",
+	} {
+		if e := feedtest.Read(t, opened(t, address)); e.ElectionNumber != 3 {
+			t.Errorf("%s: %+v", address, e)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.ReadCurrent(t.Context())
+	feedtest.Permanent(t, err, "closed pool")
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for address, want := range map[string]string{
+		"mysql://localhost?election=e":                                                                   "scheme",
+		"postgres://localhost/db":                                                                        "?election=",
+		"postgres://localhost/db?election=":                                                              "?election=",
+		"postgres://localhost/db?election=e#f":                                                           "%23",
+		"postgres:?election=e":                                                                           "//",
+		"postgres://localhost/db?election=e&election=f":                                                  `"election" is given twice`,
+		"postgres://localhost/db?election=e&sslmode=disable&sslmode=require":                             `"sslmode" is given twice`,
+		"postgres://localhost/db?election=e&colour=red":                                                  `"colour" is unknown`,
+		"postgres://localhost/db?election=e&create=perhaps":                                              `"create"`,
+		"postgres://localhost/db?election=e&listen=perhaps":                                              `"listen"`,
+		"postgres://localhost/db?election=e&feed_silence=5":                                              `"feed_silence"`,
+		"postgres://localhost/db?election=e&feed_silence=-5s":                                            `"feed_silence"`,
+		"postgres://localhost/db?election=e&sslmode=sometimes":                                           "sslmode",
+		"postgres://localhost/db?election=e&sslrootcert=/no/such/file":                                   "/no/such/file",
+		"postgres://localhost/db?election=e&pool_max_conns=many":                                         "pool_max_conns",
+		"postgres://localhost:door/db?election=e":                                                        "port",
+		"postgres://u:secret@localhost/db?election=e;x":                                                  "semicolon",
+		"postgres://u:secret@localhost/db?election=e&sslmode=x&password=secret":                          "sslmode",
+		"postgres://localhost/db?election=e&listen_url=postgres%3A%2F%2Fu%3Asecret%40h%2F%3Fsslmode%3Dx": `"listen_url"`,
+	} {
+		_, err := feedtest.Open(t.Context(), postgres.Open, address)
+		if err == nil {
+			t.Errorf("%s was opened", address)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("a password is in the error: %v", err)
+		} else if u, bad := url.Parse(address); bad == nil && u != nil {
+			feedtest.Permanent(t, err, want)
+		}
+	}
+}
+
+// A password by scram-sha-256, over TLS that checks the server's certificate, with a
+// certificate of the client's own; and each of these wrong.
+func TestAccess(t *testing.T) {
+	dir := t.TempDir()
+	ca := certificate(t, dir, "ca", nil)
+	certificate(t, dir, "server", ca)
+	certificate(t, dir, "candidate", ca)
+	other := t.TempDir()
+	certificate(t, other, "ca", nil)
+
+	server := stores.Postgres(t)
+	p := pool(t, server.Addr)
+	exec(t, p, `CREATE ROLE app LOGIN PASSWORD 'secret'`)
+	exec(t, p, `CREATE ROLE candidate LOGIN`)
+	exec(t, p, `GRANT CREATE ON SCHEMA public TO app, candidate`)
+	exec(t, p, `ALTER DEFAULT PRIVILEGES FOR ROLE app GRANT ALL ON TABLES TO candidate`)
+	p.Close()
+	for _, name := range []string{"server.pem", "server.key", "ca.pem"} {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Give(t, name, content)
+	}
+	server.Set("ssl=on", "ssl_cert_file=server.pem", "ssl_key_file=server.key", "ssl_ca_file=ca.pem", "password_encryption=scram-sha-256")
+	server.HBA(t, "hostssl all candidate 127.0.0.1/32 cert", "hostssl all all 127.0.0.1/32 scram-sha-256")
+
+	at := func(user, more string) string {
+		return "postgres://" + user + "@" + server.Addr + "/postgres?election=e&create=true" + more
+	}
+	verify := "&sslmode=verify-full&sslrootcert=" + filepath.Join(dir, "ca.pem")
+	d := opened(t, at("app:secret", verify+"&channel_binding=require"))
+	feed := feedtest.Follow(t, d)
+	token := feedtest.Write(t, d, 1, feedtest.Next(t, feed).Token)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.Token != token {
+		t.Errorf("%+v", n)
+	}
+	own := "&sslcert=" + filepath.Join(dir, "candidate.pem") + "&sslkey=" + filepath.Join(dir, "candidate.key")
+	token = feedtest.Write(t, opened(t, at("candidate", verify+own)), 2, token)
+	if n := feedtest.Next(t, feed); n.Err != nil || n.Token != token {
+		t.Errorf("%+v", n)
+	}
+	t.Setenv("PGPASSWORD", "secret")
+	if e := feedtest.Read(t, opened(t, at("app", "&sslmode=require"))); e.ElectionNumber != 2 {
+		t.Errorf("with the password from the environment: %+v", e)
+	}
+	t.Setenv("PGPASSWORD", "")
+
+	for address, words := range map[string][]string{
+		at("app:wr0ng", verify): {"28P01", "check user, password"},
+		at("app", verify):       {"check user, password"},
+		at("candidate", verify): {"28000", "check user, password"},
+		at("app:secret", "&sslmode=verify-full&sslrootcert="+filepath.Join(other, "ca.pem")): {"certificate", "sslrootcert"},
+		at("app:secret", "&sslmode=disable"):                                                 {"28000", "pg_hba.conf"},
+		strings.Replace(at("app:secret", verify), "127.0.0.1", "localhost", 1):               {"certificate", "sslrootcert"},
+	} {
+		d := opened(t, address)
+		refused(t, d, words...)
+		_, err := d.ReadCurrent(t.Context())
+		if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "wr0ng") {
+			t.Errorf("a password is in the error: %v", err)
+		}
+	}
+}
+
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// certificate makes name.pem and name.key in dir, signed by ca, or by itself.
+func certificate(t *testing.T, dir, name string, ca *authority) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: ca == nil, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	self := &authority{cert, key}
+	if ca == nil {
+		ca = self
+	}
+	der, err := x509.CreateCertificate(rand.Reader, cert, ca.cert, &key.PublicKey, ca.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{".pem": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: pkcs8}} {
+		if err := os.WriteFile(filepath.Join(dir, name+file), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return self
+}
