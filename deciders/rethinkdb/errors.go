@@ -22,6 +22,9 @@ var remedies = []struct{ part, what string }{
 	{"Expected type", "the table's primary key must be \"id\""},
 	{"Wrong password", "user or password are wrong"},
 	{"Unknown user", "user or password are wrong"},
+	{"failed to verify certificate", "trust the authority of the server's certificate (cacert in a URL, TLSConfig.RootCAs), and connect by a name that it has"},
+	{"remote error: tls:", "show the server a certificate that it accepts (cert and cert_key in a URL, TLSConfig.Certificates)"},
+	{"first record does not look like a TLS handshake", "the server does not speak TLS on this port"},
 }
 
 // failed says what was being done and where, and what to do about it. It wraps

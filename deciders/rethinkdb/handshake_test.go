@@ -23,6 +23,10 @@ func (s *imitation) handshake(c io.Writer, r *bufio.Reader) bool {
 	if _, err := io.ReadFull(r, magic[:]); err != nil {
 		return false
 	}
+	if magic[0] == 22 { // a TLS ClientHello
+		_, _ = io.WriteString(c, "ERROR: Received an unsupported protocol version. This port is for RethinkDB queries.\n")
+		return false
+	}
 	if v := binary.LittleEndian.Uint32(magic[:]); v != uint32(p.VersionDummy_V1_0) {
 		s.t.Errorf("imitation: the protocol %x", v)
 		return false

@@ -2,6 +2,7 @@ package rethinkdb_test
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -30,9 +31,10 @@ type imitation struct {
 	queries map[string]int // by kind: get, replace, changes
 	fault   func(kind string) *fault
 
-	password string // of the user admin
-	missing  bool   // the table
-	created  []any  // the replicas of tables that were made
+	tls      *tls.Config // nil: plain TCP
+	password string      // of the user admin
+	missing  bool        // the table
+	created  []any       // the replicas of tables that were made
 }
 
 // fault is what befalls a query.
@@ -64,9 +66,12 @@ type peer struct {
 	mu sync.Mutex
 }
 
-func imitate(t testing.TB) *imitation {
+func imitate(t testing.TB) *imitation { return imitateTLS(t, nil) }
+
+// imitateTLS is one that speaks TLS, where cfg is not nil.
+func imitateTLS(t testing.TB, cfg *tls.Config) *imitation {
 	t.Helper()
-	s := &imitation{t: t, rows: map[string]any{}, feeds: map[*feed]bool{}, queries: map[string]int{}}
+	s := &imitation{t: t, tls: cfg, rows: map[string]any{}, feeds: map[*feed]bool{}, queries: map[string]int{}}
 	s.start(t, "127.0.0.1:0")
 	t.Cleanup(s.stop)
 	return s
@@ -77,6 +82,9 @@ func (s *imitation) start(t testing.TB, addr string) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if s.tls != nil {
+		l = tls.NewListener(l, s.tls)
 	}
 	s.mu.Lock()
 	s.l, s.addr, s.conns = l, l.Addr().String(), map[net.Conn]bool{}

@@ -40,6 +40,44 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// TLS both ways, and a password: the server shows a certificate, and demands one.
+func TestTLS(t *testing.T) {
+	ca, other := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t, "client")
+	s := imitateTLS(t, ca.ServerTLS("server"))
+	s.password = "s3cret"
+	at := "rethinkdb://admin:s3cret@" + s.addr + "/ops/elections/web?"
+	authority, own := "&cacert="+ca.Path("ca.pem"), "&cert="+ca.Path("client.pem")+"&cert_key="+ca.Path("client.key")
+	d := opened(t, at+authority+own)
+	feed := feedtest.Follow(t, d)
+	feedtest.Number(t, feed, 0)
+	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+	feedtest.Number(t, feed, 1)
+
+	for what, c := range map[string]struct{ address, word string }{
+		"an authority that the system does not know": {at + "tls=true" + own, "cacert"},
+		"another's authority":                        {at + "cacert=" + other.Path("ca.pem") + own, "cacert"},
+		"no certificate of one's own":                {at + authority, "certificate"},
+		"another's certificate":                      {at + authority + "&cert=" + other.Path("client.pem") + "&cert_key=" + other.Path("client.key"), "certificate"},
+		"the key of another certificate":             {at + authority + "&cert=" + ca.Path("client.pem") + "&cert_key=" + ca.Path("server.key"), "cert_key"},
+		"a wrong password":                           {strings.Replace(at, "s3cret", "s3cret-not", 1) + authority + own, "password"},
+		"another user":                               {strings.Replace(at, "admin", "somebody", 1) + authority + own, "user"},
+	} {
+		_, err := open(t.Context(), c.address)
+		feedtest.Permanent(t, err, c.word)
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: a secret in the error: %v", what, err)
+		}
+	}
+	_, err := open(t.Context(), "rethinkdb://"+imitate(t).addr+"/ops/elections/web?tls=true")
+	feedtest.Permanent(t, err, "does not speak TLS")
+	// The other way round there is no telling what speaks there.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := open(ctx, at); err == nil {
+		t.Error("a server that speaks TLS understands a client that does not")
+	}
+}
+
 func TestOpenWithoutServer(t *testing.T) {
 	_, err := open(t.Context(), "rethinkdb://127.0.0.1:1/ops/elections/web")
 	if err == nil || errors.Is(err, leaderelection.ErrPermanent) {
