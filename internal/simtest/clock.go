@@ -27,6 +27,10 @@ type Clock struct {
 	frozen    chan struct{} // closed when the freeze ends; nil while running
 	changed   chan struct{} // closed at the next freeze
 	disturbed time.Duration // true time of the last step, or of the end of the last freeze
+	steps     []time.Duration
+	freezes   []freeze
+	readings  [16]reading // the last ones of those who run by it
+	nextRead  int
 
 	busyAt time.Duration // to notice a loop that spins: readings at this moment
 	busy   int
@@ -92,6 +96,8 @@ func (c *Clock) Now() time.Time {
 	var ambush func()
 	if c.outsiders == 0 {
 		ambush, c.ambush = c.ambush, nil
+		c.readings[c.nextRead%len(c.readings)] = reading{now, c.last().monotonic(at)}
+		c.nextRead++
 	}
 	c.mu.Unlock()
 	if ambush != nil {
@@ -135,22 +141,6 @@ func (c *Clock) Both() (time.Time, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.epoch.Round(0).Add(c.wall(c.last(), at)), c.last().monotonic(at)
-}
-
-// Latest is Both, but where the clock was set at this very moment, the wall time
-// is the later of those before and after: it is not known which of them a caller
-// has seen.
-func (c *Clock) Latest() (time.Time, time.Duration) {
-	wall, mono := c.Both()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at := c.True()
-	for i := len(c.segments) - 1; i > 0 && c.segments[i].from == at; i-- {
-		if w := c.epoch.Round(0).Add(c.wall(&c.segments[i-1], at)); w.After(wall) {
-			wall = w
-		}
-	}
-	return wall, mono
 }
 
 // maxReadings is how often a clock may be read at one moment of virtual time:
@@ -221,6 +211,9 @@ func (c *Clock) SleepFor(ctx context.Context, d time.Duration) bool {
 // Step sets the wall clock to true time plus offset.
 func (c *Clock) Step(offset time.Duration) {
 	c.change(func(s *segment) { s.offset = offset })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.steps = append(c.steps, c.disturbed)
 }
 
 // Restore sets the wall clock back within its bound, where it is beyond.
@@ -257,12 +250,14 @@ func (c *Clock) Freeze(suspend bool) (thaw func()) {
 	defer c.mu.Unlock()
 	frozen := make(chan struct{})
 	c.frozen = frozen
+	c.freezes = append(c.freezes, freeze{from: c.disturbed, to: math.MaxInt64, suspended: suspend})
 	close(c.changed)
 	return func() {
 		c.change(func(s *segment) { s.pace = pace })
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.frozen, c.changed = nil, make(chan struct{})
+		c.freezes[len(c.freezes)-1].to = c.disturbed
 		close(frozen)
 	}
 }
@@ -285,48 +280,6 @@ func (c *Clock) Frozen() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.frozen != nil
-}
-
-// Disturbed is the true time of the last step, or of the end of the last freeze.
-func (c *Clock) Disturbed() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.disturbed
-}
-
-// Reached is the first true time in [from, to) at which the wall clock showed
-// wall or later, or the monotonic clock mono or more; to where there was none.
-func (c *Clock) Reached(from, to time.Duration, wall time.Time, mono time.Duration) time.Duration {
-	w := wall.Sub(c.epoch.Round(0))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := range c.segments {
-		s := &c.segments[i]
-		a, b := max(from, s.from), to
-		if i+1 < len(c.segments) {
-			b = min(b, c.segments[i+1].from)
-		}
-		if a >= b {
-			continue
-		}
-		over := func(at time.Duration) bool { return c.wall(s, at) >= w || s.monotonic(at) >= mono }
-		if over(a) {
-			return a
-		}
-		if !over(b - 1) {
-			continue
-		}
-		lo, hi := a, b-1 // over(lo) is false, over(hi) is true
-		for hi-lo > 1 {
-			if mid := lo + (hi-lo)/2; over(mid) {
-				hi = mid
-			} else {
-				lo = mid
-			}
-		}
-		return hi
-	}
-	return to
 }
 
 // carrying is a Clock whose Now carries a monotonic reading, as the system's does,

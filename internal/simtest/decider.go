@@ -30,8 +30,10 @@ type op struct {
 	mono  time.Duration
 	ctx   context.Context
 
-	readWall  time.Time // by the caller's clock: when its last answered read began
-	callbacks int       // of the caller that were running
+	readAt    reading           // by the caller's clock: when its last answered read began
+	greatest  le.ElectionNumber // that it had been told of
+	callbacks int               // of the caller that were running
+	landed    bool              // it has changed the record
 }
 
 // ReadCurrent reads the record, or what the Link makes of it.
@@ -40,11 +42,16 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
 	o := d.rec.calling(ctx, d.actor, nil)
 	e, err := exchange(ctx, d, f, func(ctx context.Context) (*le.RaceEntry, error) {
 		if old := d.rec.earlier(f.stale); old != nil {
+			d.rec.count("fault: a stale read")
 			return old, nil
 		}
-		return d.inner.ReadCurrent(ctx)
+		e, err := d.inner.ReadCurrent(ctx)
+		if err == nil {
+			d.rec.sighted(e)
+		}
+		return e, err
 	})
-	d.rec.answered(o, e, err)
+	d.rec.answered(o, e, nil, err)
 	return e, err
 }
 
@@ -62,7 +69,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *le.RaceEntry) (le.Leade
 		}
 		return token, err
 	})
-	d.rec.answered(o, nil, err)
+	d.rec.answered(o, nil, token, err)
 	return token, err
 }
 
@@ -97,6 +104,7 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 			}
 			lost = f.loseAnswer
 		}
+		d.suffered(f, r.err, ctx.Err() != nil)
 		d.ambush(f, 2)
 		d.actor.link.rest(f.answer)
 		switch {
@@ -125,6 +133,24 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 	return r.value, r.err
 }
 
+// suffered counts what has gone wrong with a call that has reached the store, or
+// never will; err is the store's answer.
+func (d *Decider) suffered(f fault, err error, abandoned bool) {
+	for what, is := range map[string]bool{
+		"a request was lost":             f.loseRequest,
+		"an answer was lost":             f.loseAnswer && err == nil,
+		"a call was lost without a word": f.silent,
+		"a request arrived after its caller was told of its failure": f.early && err == nil,
+		"a request arrived after its caller had given it up":         abandoned && !f.loseRequest && err == nil,
+		"a call hung past its timeout":                               f.hang > d.rec.term/4,
+		"a dead process's request arrived":                           d.actor.dead.Load() && !f.loseRequest && err == nil,
+	} {
+		if is {
+			d.rec.count("fault: " + what)
+		}
+	}
+}
+
 // ambush lets something happen to the caller, if this is the place.
 func (d *Decider) ambush(f fault, place int) {
 	if p := d.actor.proc; p != nil && f.ambush == place {
@@ -149,6 +175,10 @@ func (p Pushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
 		defer link.close(s)
 		for e, err := range d.inner.(le.ChangeFeed).Changes(inner) {
 			n := link.drawNews()
+			d.rec.hindered(n)
+			if err == nil {
+				d.rec.sighted(e)
+			}
 			if d.actor.dead.Load() || err != nil || n.fail {
 				link.rest(n.delay)
 				break
@@ -161,7 +191,11 @@ func (p Pushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
 				break
 			}
 			d.actor.clock.Gate()
-			if !deliver(e, d.rec.earlier(n.old), n.repeat, yield) {
+			old := d.rec.earlier(n.old)
+			if ctx.Err() == nil { // else nobody listens any more
+				d.rec.pushed(d.actor, old, e)
+			}
+			if !deliver(e, old, n.repeat, yield) {
 				return
 			}
 		}

@@ -9,15 +9,17 @@ import (
 
 // host is a machine: a clock, a link, and the process that runs on it, if any.
 type host struct {
-	w     *world
-	id    string
-	kind  clockKind
-	clock *Clock
-	link  *Link
-	thaw  func() // while frozen
-	proc  *process
-	gen   int // of its processes
-	all   []*process
+	w         *world
+	id        string
+	kind      clockKind
+	liar      bool // its clock may be beyond its bound, whatever the others' are
+	clock     *Clock
+	link      *Link
+	thaw      func() // while frozen
+	suspended bool   // as well
+	proc      *process
+	gen       int // of its processes
+	all       []*process
 }
 
 // clockKind is what sort of clock a host has.
@@ -43,6 +45,7 @@ func (h *host) theClock() clocks.Clock {
 // crash ends the process without a word: nothing that it does from now on counts.
 func (h *host) crash() {
 	h.w.rec.note(h.proc.name, "crashes")
+	h.strike("crashed")
 	h.proc.actor.dead.Store(true)
 	h.resume()
 	h.proc.cancel(errDead)
@@ -52,6 +55,7 @@ func (h *host) crash() {
 // leave tells the process to stop; a frozen one hears of it when it resumes.
 func (h *host) leave() {
 	h.w.rec.note(h.proc.name, "is told to stop")
+	h.strike("was told to stop")
 	h.proc.quit()
 	h.proc = nil
 }
@@ -63,12 +67,48 @@ func (h *host) freeze(suspend bool) {
 	}
 	suspend = suspend && h.kind == stepping
 	h.w.rec.note(h.id, "freezes (suspended: %v)", suspend)
+	h.suspended = suspend
 	h.thaw = h.clock.Freeze(suspend)
+}
+
+// leadership is what a host's process is to the election.
+type leadership int
+
+const (
+	none leadership = iota
+	leading
+	past // its view is over, and its ctx is live
+)
+
+// leads says what the host's process is.
+func (h *host) leads() leadership {
+	if h.proc == nil {
+		return none
+	}
+	h.w.rec.mu.Lock()
+	defer h.w.rec.mu.Unlock()
+	switch g := h.proc.current; {
+	case g == nil || g.done:
+		return none
+	case g.inFuture():
+		return leading
+	}
+	return past
+}
+
+// strike counts what happens to a host whose process leads.
+func (h *host) strike(what string) {
+	if h.leads() == leading {
+		h.w.rec.count("fault: a leader " + what)
+	}
 }
 
 func (h *host) resume() {
 	if h.thaw != nil {
 		h.w.rec.note(h.id, "resumes")
+		if h.leads() == past {
+			h.w.rec.count("fault: a leader was " + map[bool]string{true: "suspended", false: "frozen"}[h.suspended] + " past its view")
+		}
 		h.thaw()
 		h.thaw = nil
 	}
@@ -79,6 +119,7 @@ func (h *host) step() {
 	if h.kind != stepping {
 		return
 	}
+	h.strike("had its clock stepped")
 	h.clock.Step(h.w.offset())
 	wall, _ := h.clock.Both()
 	h.w.rec.note(h.id, "its clock is stepped to %v", wall.Sub(h.w.epoch.Round(0))-h.w.now())
@@ -91,6 +132,7 @@ func (h *host) resign(timeout time.Duration) {
 		return
 	}
 	h.w.rec.note(p.name, "is told to resign")
+	h.strike("was told to resign")
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// edit replaces the one place in a file of the root package where old stands.
-type edit struct{ file, old, new string }
+// edit replaces the one place in the root package where old stands, in whatever
+// file that is.
+type edit struct{ old, new string }
 
 // mutant is a campaign with one mistake in it, which the simulation must find.
 type mutant struct {
@@ -82,25 +83,25 @@ func (m *mutant) hunt(t *testing.T, root string) {
 // overlay writes the mutant's files, and says in the go command's form what they
 // replace.
 func (m *mutant) overlay(t *testing.T, root, dir string) string {
+	texts := sources(t, root)
 	replace := map[string]string{}
 	for _, e := range m.edits {
-		original := filepath.Join(root, e.file)
-		from := original
-		if to := replace[original]; to != "" {
-			from = to
+		var in []string
+		for file, text := range texts {
+			for range strings.Count(text, e.old) {
+				in = append(in, file)
+			}
 		}
-		text, err := os.ReadFile(from)
-		if err != nil {
+		if len(in) != 1 {
+			t.Fatalf("the root package has changed: the text that mutant %q replaces stands there %d times %v, must be once; adapt the mutant:\n%s", m.name, len(in), in, e.old)
+		}
+		texts[in[0]] = strings.Replace(texts[in[0]], e.old, e.new, 1)
+		replace[filepath.Join(root, in[0])] = filepath.Join(dir, in[0])
+	}
+	for _, to := range replace {
+		if err := os.WriteFile(to, []byte(texts[filepath.Base(to)]), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(string(text), e.old); n != 1 {
-			t.Fatalf("%s has changed: the text that mutant %q replaces stands there %d times, must be once; adapt the mutant:\n%s", e.file, m.name, n, e.old)
-		}
-		to := filepath.Join(dir, e.file)
-		if err := os.WriteFile(to, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		replace[original] = to
 	}
 	list, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -111,6 +112,26 @@ func (m *mutant) overlay(t *testing.T, root, dir string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// sources is the root package, by file.
+func sources(t *testing.T, root string) map[string]string {
+	files, err := filepath.Glob(filepath.Join(root, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[filepath.Base(f)] = string(text)
+	}
+	return texts
 }
 
 // verdict is the first violation in a child's output.

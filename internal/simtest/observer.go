@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	le "github.com/c8e606e4/leaderelection"
 )
@@ -24,18 +23,10 @@ type observer struct {
 	lapsed *le.RaceEntry
 }
 
-// pair names one state of the record.
-type pair struct {
-	number    le.ElectionNumber
-	extension uint64
-}
-
-func pairOf(e *le.RaceEntry) pair { return pair{e.ElectionNumber, e.Extension} }
-
 func (w *world) observe() *observer {
 	clock := NewClock(w.epoch, w.Skew, w.offset(), (w.rng.Float64()*2-1)*w.Drift, 1+(w.rng.Float64()*2-1)*w.Drift)
 	clock.spun = func() { go w.rec.fail("observer", "hot loop: the clock was read %d times at one moment", maxReadings) }
-	a := &actor{name: "observer", clock: clock, link: NewLink(clock, w.Calm, w.Seed, 99), seen: map[pair]time.Time{}}
+	a := &actor{name: "observer", clock: clock, link: NewLink(clock, w.Calm, w.Seed, 99)}
 	o := &observer{w: w, actor: a, done: make(chan struct{})}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o.cancel = cancel
@@ -104,7 +95,7 @@ func (o *observer) lapse(_ context.Context, e le.RaceEntry) {
 	}
 	o.w.rec.mu.Lock()
 	defer o.w.rec.mu.Unlock()
-	if at := e.TermExpiry.Add(o.w.Skew); o.actor.seen[pairOf(&e)].Before(at) {
+	if at := e.TermExpiry.Add(o.w.Skew); o.actor.told[stateOf(&e)].asked.wall.Before(at) {
 		o.w.rec.failf("observer", "is told that %v has lapsed, but has not read it again since", o.w.rec.short(&e))
 	}
 }
@@ -119,6 +110,9 @@ func (o *observer) upToDate() {
 	now := &o.w.rec.records[len(o.w.rec.records)-1]
 	if last == nil && 2*o.w.leaderWithin() < le.DefaultTermLength {
 		return // it knows nothing of the term yet, and takes it for the default
+	}
+	if o.w.rec.setBack > 0 {
+		return // what it knows may be newer than what the store does
 	}
 	if now.ElectionNumber != le.NoElections && (last == nil || last.ElectionNumber != now.ElectionNumber) {
 		o.w.rec.failf("observer", "knows of %v, long after %v", o.w.rec.short(last), o.w.rec.short(now))

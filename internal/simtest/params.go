@@ -20,11 +20,18 @@ type Params struct {
 	Wild       time.Duration // how far clocks may be stepped in a storm; 0: no further than Skew
 	Drift      float64       // of all clocks at most, in seconds a second
 	Length     time.Duration // how long it goes on, at least
+
+	Stamp   time.Duration // the unit of the store's own time, which is true; 0: it does not say
+	Backups bool          // the store is set back to an earlier record now and then
+
+	Liars   int           // so many hosts have clocks beyond their bound
+	Lies    time.Duration // by this much at most
+	Lenient bool          // WarnOnClockSkew
 }
 
 func (p Params) String() string {
-	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v",
-		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain)
+	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v, the store's time in units of %v, set back: %v, liars: %d",
+		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Stamp, p.Backups, p.Liars)
 }
 
 // Draw returns the simulation of a seed.
@@ -57,6 +64,9 @@ func Draw(seed uint64) Params {
 	}
 	p.Calm = min(p.Term/100, 50*time.Millisecond)
 	p.Drift = 1e-4 * rng.Float64()
+	more := rand.New(rand.NewPCG(seed, 5))
+	p.Stamp = []time.Duration{0, 1, time.Microsecond, time.Millisecond, time.Second}[more.IntN(5)]
+	p.Backups = more.IntN(6) == 0
 	return p
 }
 

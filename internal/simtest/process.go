@@ -26,14 +26,16 @@ type process struct {
 	sitOut      time.Duration // monotonic: it has resigned, and is not to contest before this
 	incarnation string
 	asked       map[le.ElectionNumber]time.Time // the last TermExpiry asked for
-	began       map[attempt]time.Duration       // monotonic time of the first call that asked for it
+	began       map[attempt]beginning           // the first call that asked for it
+	confirmed   map[attempt]time.Duration       // true time at which it was first told that it has it
 	expiry      map[le.ElectionNumber]time.Time // the last TermExpiry that was written
 	landed      map[attempt]time.Duration       // true time at which it was written
+	stamps      map[attempt]time.Time           // and by the store's time
+	won         []won
 	reigns      map[le.ElectionNumber]*reign
 	current     *reign
 	number      le.ElectionNumber // of the last reign
 	running     int               // callbacks
-	early       int               // calls of OnOusting before the OnElected of the same moment
 	changing    bool
 	windDown    time.Duration // of OnElected, at least
 	told        *le.RaceEntry
@@ -48,10 +50,10 @@ func (h *host) launch() {
 	h.gen++
 	p := &process{
 		host: h, name: h.id + "." + string(rune('0'+h.gen%10)), done: make(chan struct{}),
-		asked:  map[le.ElectionNumber]time.Time{},
-		began:  map[attempt]time.Duration{},
+		asked: map[le.ElectionNumber]time.Time{},
+		began: map[attempt]beginning{}, confirmed: map[attempt]time.Duration{},
 		expiry: map[le.ElectionNumber]time.Time{},
-		landed: map[attempt]time.Duration{},
+		landed: map[attempt]time.Duration{}, stamps: map[attempt]time.Time{},
 		reigns: map[le.ElectionNumber]*reign{},
 	}
 	p.actor = &actor{name: p.name, clock: h.clock, link: h.link, proc: p, bound: w.opsBound(w.poll())}
@@ -59,7 +61,8 @@ func (h *host) launch() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p.cancel = cancel
 	w.rec.note(p.name, "starts")
-	if w.rng.IntN(8) == 0 && w.now() > 0 {
+	w.rec.starts(p)
+	if w.rng.IntN(8) == 0 && w.now() > 0 && !w.staged {
 		p.run(ctx)
 		return
 	}
@@ -94,6 +97,8 @@ func (p *process) config() le.Config {
 			StoreOp:       func(le.StoreOp) { p.stuck() },
 			Extended:      func(x le.ViewExtended) { w.rec.extended(p, x) },
 			StatusChanged: func(c le.StatusChange) { w.rec.note(p.name, "%v -> %v %v", c.From, c.To, c.Cause) },
+			DuplicateID:   func(le.RaceEntry) { w.rec.count("fault: two processes had one LeaderID") },
+			ClockSkew:     func(x le.ClockSkewError) { w.rec.accused(p, x) },
 			Feed:          func(f le.FeedEvent) { w.rec.note(p.name, "feed: %v", f.Err) },
 		},
 	}
@@ -115,6 +120,7 @@ func (h handler) Handle(context.Context, slog.Record) error { h.p.stuck(); retur
 // stuck is a hook that may not return before it is calm again.
 func (p *process) stuck() {
 	if p.host.link.hookSticks() {
+		p.host.w.rec.count("fault: a Trace or Logger got stuck")
 		p.host.link.rest(time.Hour)
 	}
 }
@@ -166,7 +172,7 @@ func (p *process) run(ctx context.Context) {
 			ran && result != nil && !errors.Is(err, result),
 			ran && over && err == nil,
 			ran && over && cause != nil && !errors.Is(err, cause),
-			ran && cause == nil && result == nil && err != nil:
+			ran && !over && cause == nil && result == nil && err != nil:
 			w.rec.fail(p.name, "Run returned %v; its job ran: %v, returned %v, and its ctx was cancelled by %v, its view over: %v", err, ran, result, cause, over)
 		}
 		w.rec.count("batch jobs")
@@ -230,6 +236,12 @@ var errSick = errors.New("simtest: sick")
 
 func (p *process) healthy(ctx context.Context) error {
 	sick, hang := p.host.link.illness()
+	if sick {
+		p.host.strike("was sick")
+	}
+	if hang > p.host.w.Term/4 {
+		p.host.w.rec.count("fault: a check of health came too late")
+	}
 	p.host.link.rest(hang)
 	p.actor.clock.Gate()
 	p.host.w.rec.mu.Lock()

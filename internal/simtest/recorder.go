@@ -23,15 +23,14 @@ type actor struct {
 
 	bound int // of calls in a second; 0: none
 
-	// seen is, by the actor's clock, when the last read that returned a record
-	// began. Nil: not kept.
-	seen map[pair]time.Time
-
 	// The recorder's, under its lock:
-	readWall time.Time     // when the last read that was answered began
-	readAt   time.Duration // and in true time
-	open     time.Duration // true time at or after which a read must begin before the next write; 0 where nothing is open
-	pending  *op           // the last call, until it is answered
+	told     map[state]sighting
+	newest   *le.RaceEntry     // that it was told of
+	greatest le.ElectionNumber // the same
+	readAt   reading           // when the last read that was answered began, by its clock
+	readTrue time.Duration     // and in true time
+	open     time.Duration     // true time at or after which a read must begin before the next write; 0 where nothing is open
+	pending  *op               // the last call, until it is answered
 	recent   []time.Duration
 	calls    int // all
 	flying   int // calls that have not returned
@@ -46,15 +45,21 @@ type recorder struct {
 
 	mu          sync.Mutex
 	term, skew  time.Duration
-	wild        bool // clocks go beyond their bound: nobody is safe
+	wild        bool // clocks go beyond their bound, and nobody is safe
+	drift       float64
+	lies        bool // clocks go beyond their bound, and are compared with the store's
+	lenient     bool // but that is not acted on
 	lines       []line
 	violations  []string
-	records     []le.RaceEntry // all that were written, in order; the first is the empty one
-	reigns      []*reign       // whose views may be alive, or were lately
-	watched     *process       // whose reign may not end now
-	leader      *reign         // whose view was in the future when last one was
-	leaderAt    time.Duration  // and when that was
-	leaderAgain time.Duration  // the first such moment since it is calm; 0: none
+	records     []le.RaceEntry  // all that were written, in order; the first is the empty one
+	times       []time.Duration // and when
+	doubtful    []*op           // writes whose caller was told of a failure by a store that may have made them
+	setBack     time.Duration   // when the store was last set back to an earlier record; 0: never
+	reigns      []*reign        // whose views may be alive, or were lately
+	watched     *process        // whose reign may not end now
+	leader      *reign          // whose view was in the future when last one was
+	leaderAt    time.Duration   // and when that was
+	leaderAgain time.Duration   // the first such moment since it is calm; 0: none
 	counts      map[string]int
 }
 
@@ -70,8 +75,11 @@ type line struct {
 const maxLines = 4000
 
 func newRecorder(epoch time.Time, p *Params) *recorder {
-	r := &recorder{epoch: epoch, landing: make(chan struct{}, 1), term: p.Term, skew: p.Skew, wild: p.Wild > 0, counts: map[string]int{}}
-	r.records = []le.RaceEntry{{}}
+	r := &recorder{
+		epoch: epoch, landing: make(chan struct{}, 1), term: p.Term, skew: p.Skew, wild: p.Wild > 0, drift: p.Drift,
+		lies: p.Liars > 0, lenient: p.Lenient, counts: map[string]int{},
+	}
+	r.records, r.times = []le.RaceEntry{{}}, []time.Duration{0}
 	return r
 }
 
@@ -171,7 +179,7 @@ func (r *recorder) calling(ctx context.Context, a *actor, write *le.RaceEntry) *
 	defer r.mu.Unlock()
 	a.calls++
 	a.flying++
-	o := &op{ctx: ctx, actor: a, write: write, at: r.now(), wall: wall, mono: mono, readWall: a.readWall}
+	o := &op{ctx: ctx, actor: a, write: write, at: r.now(), wall: wall, mono: mono, readAt: a.readAt, greatest: a.greatest}
 	if a.dead.Load() {
 		return o
 	}
@@ -210,7 +218,7 @@ func (r *recorder) rate(a *actor) {
 }
 
 // answered is told what a call returned to its caller.
-func (r *recorder) answered(o *op, e *le.RaceEntry, err error) {
+func (r *recorder) answered(o *op, e *le.RaceEntry, token le.LeaderToken, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := o.actor
@@ -222,33 +230,43 @@ func (r *recorder) answered(o *op, e *le.RaceEntry, err error) {
 		a.pending = nil
 	}
 	inTime := o.ctx.Err() == nil // else it has been given up
+	if o.write != nil {
+		r.writeAnswered(o, token, err, inTime)
+		return
+	}
+	if err != nil {
+		r.logf(a.name, "read, began at %.6f: %v", o.at.Seconds(), err)
+		return
+	}
+	r.logf(a.name, "read, began at %.6f: %v", o.at.Seconds(), r.short(e))
+	r.tell(a, e, o)
+	if inTime {
+		a.readAt, a.readTrue = reading{o.wall, o.mono}, o.at
+		if o.at >= a.open {
+			a.open = 0
+		}
+	}
+}
+
+func (r *recorder) writeAnswered(o *op, token le.LeaderToken, err error, inTime bool) {
+	a := o.actor
+	r.logf(a.name, "wrote %v, began at %.6f: %v", r.short(o.write), o.at.Seconds(), err)
+	var lost *le.LostRaceError
 	switch {
-	case o.write != nil:
-		r.logf(a.name, "wrote %v, began at %.6f: %v", r.short(o.write), o.at.Seconds(), err)
-		var lost *le.LostRaceError
-		switch {
-		case inTime && errors.As(err, &lost) && lost.Current != nil:
-			a.readWall, a.readAt, a.open = o.wall, o.at, 0
-		case err != nil && inTime:
-			a.open = r.now()
-		case err != nil && a.readAt < o.at:
-			a.open = max(a.open, o.at)
-		}
-	default:
-		if err != nil {
-			r.logf(a.name, "read, began at %.6f: %v", o.at.Seconds(), err)
-			return
-		}
-		r.logf(a.name, "read, began at %.6f: %v", o.at.Seconds(), r.short(e))
-		if p := pairOf(e); a.seen != nil && a.seen[p].Before(o.wall) {
-			a.seen[p] = o.wall
-		}
-		if inTime {
-			a.readWall, a.readAt = o.wall, o.at
-			if o.at >= a.open {
-				a.open = 0
-			}
-		}
+	case err == nil:
+		e := o.write.Clone()
+		e.Token = token
+		r.tell(a, e, nil)
+	case inTime && errors.As(err, &lost) && lost.Current != nil:
+		r.tell(a, lost.Current, o)
+		a.readAt, a.readTrue, a.open = reading{o.wall, o.mono}, o.at, 0
+	case inTime:
+		a.open = r.now()
+	case a.readTrue < o.at:
+		a.open = max(a.open, o.at)
+	}
+	if errors.Is(err, le.ErrLostRace) && o.landed {
+		r.counts["fault: a client that tried again was refused what it had written"]++
 	}
 }
 
@@ -263,6 +281,18 @@ func (r *recorder) feed(a *actor, n int) {
 	}
 }
 
+// hindered counts what has gone wrong with a record that a feed was to deliver.
+func (r *recorder) hindered(n news) {
+	for what, is := range map[string]bool{
+		"a feed failed": n.fail, "a feed fell silent": n.silent && !n.fail, "a feed repeated itself": n.repeat,
+		"a feed told of an earlier record": n.old > 0, "a feed was late by more than a term": n.delay+n.hang > r.term,
+	} {
+		if is {
+			r.count("fault: " + what)
+		}
+	}
+}
+
 // earlier returns the record that was there n writes ago, or nil.
 func (r *recorder) earlier(n int) *le.RaceEntry {
 	if n == 0 {
@@ -274,24 +304,4 @@ func (r *recorder) earlier(n int) *le.RaceEntry {
 		return r.records[i].Clone()
 	}
 	return nil
-}
-
-// land makes a write, and looks at what has come of it.
-func (r *recorder) land(ctx context.Context, d le.RaceDecider, o *op) (le.LeaderToken, error) {
-	r.landing <- struct{}{}
-	defer func() { <-r.landing }()
-	token, err := d.WriteEntry(ctx, o.write)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err != nil {
-		return token, err
-	}
-	e := *o.write.Clone()
-	e.Token = token
-	old := &r.records[len(r.records)-1]
-	r.records = append(r.records, e)
-	r.logf(o.actor.name, "landed: %v", r.short(&e))
-	r.landed(o, old, &e)
-	r.check()
-	return token, nil
 }

@@ -30,10 +30,24 @@ type move struct {
 	mono time.Duration
 }
 
+// won is an acquisition that has happened.
+type won struct {
+	number le.ElectionNumber
+	at     time.Duration // in true time
+	op     *op
+	stamp  time.Time // the store's
+}
+
 // attempt names a term that was asked for.
 type attempt struct {
 	number le.ElectionNumber
 	expiry int64
+}
+
+// beginning is when a term was first asked for.
+type beginning struct {
+	at   time.Duration // true time
+	mono time.Duration
 }
 
 // elected is told that OnElected has been called.
@@ -43,7 +57,7 @@ func (r *recorder) elected(p *process, ctx context.Context, view *le.TimeView) *
 	g := &reign{p: p, number: view.ElectionNumber(), view: view, ctx: ctx}
 	r.logf(p.name, "OnElected %d", g.number)
 	r.counts["reigns"]++
-	if p.running > p.early {
+	if p.running > 0 {
 		r.failf(p.name, "OnElected %d while %d callbacks of an earlier reign are running", g.number, p.running)
 	}
 	if g.number <= p.number {
@@ -54,10 +68,6 @@ func (r *recorder) elected(p *process, ctx context.Context, view *le.TimeView) *
 	p.number = g.number
 	p.reigns[g.number] = g
 	p.current = g
-	if p.early > 0 {
-		p.early--
-		g.ousted++
-	}
 	for _, other := range r.reigns {
 		if !r.wild && other.p != p && !other.done && !other.p.actor.dead.Load() && r.mustBeDone(other) {
 			r.failf(p.name, "OnElected %d while the leader's ctx of reign %d (%s) is live", g.number, other.number, other.p.name)
@@ -97,7 +107,11 @@ func (r *recorder) ctxDone(g *reign) {
 		g.done = true
 		return
 	}
-	r.counts["ended: "+cause.Error()]++
+	kind := cause
+	if errors.Is(cause, le.ErrClockSkew) {
+		kind = le.ErrClockSkew // without its figures
+	}
+	r.counts["ended: "+kind.Error()]++
 	if r.mustBeDone(g) {
 		r.failf(g.p.name, "the leader's ctx of reign %d was cancelled %v after its view had ended", g.number, r.now()-g.overAt(r.now()))
 	}
@@ -118,6 +132,9 @@ func (r *recorder) returned(g *reign, which string) {
 	r.logf(g.p.name, "%s %d returns", which, g.number)
 	g.running--
 	g.p.running--
+	if g.done && r.now()-g.doneAt > g.p.host.w.Drain {
+		r.counts["fault: a leader's callbacks took longer than DrainTimeout"]++
+	}
 	if errors.Is(context.Cause(g.ctx), le.ErrResigned) {
 		_, mono := g.p.actor.clock.Both()
 		g.p.sitOut = mono + r.term
@@ -130,10 +147,7 @@ func (r *recorder) ousting(p *process, ctx context.Context) *reign {
 	defer r.mu.Unlock()
 	g := p.current
 	if g == nil || g.ousted > 0 {
-		// Won and lost in one moment: both are called then, in either order.
-		r.logf(p.name, "OnOusting before OnElected")
-		r.counts["OnOusting before OnElected"]++
-		p.early++
+		r.failf(p.name, "OnOusting without an OnElected before it")
 		p.running++
 		return &reign{p: p, ctx: ctx, running: 1}
 	}
@@ -147,6 +161,16 @@ func (r *recorder) ousting(p *process, ctx context.Context) *reign {
 	return g
 }
 
+// starts looks whether a process starts while its predecessor's lease runs.
+func (r *recorder) starts(p *process) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wall, _ := p.host.clock.Both()
+	if e := &r.records[len(r.records)-1]; e.LeaderID == p.host.id && wall.Before(e.TermExpiry) {
+		r.counts["fault: a process started anew while its old lease ran"]++
+	}
+}
+
 // changing is told that LeaderChanged has been called; changed that it returned.
 func (r *recorder) changing(p *process, e *le.RaceEntry) {
 	r.mu.Lock()
@@ -156,7 +180,7 @@ func (r *recorder) changing(p *process, e *le.RaceEntry) {
 		r.failf(p.name, "LeaderChanged %v while an earlier call is running", r.short(e))
 	}
 	p.changing = true
-	if t := p.told; t != nil && (e.Compare(t) <= 0 || e.ElectionNumber == t.ElectionNumber && e.Vacant() == t.Vacant()) {
+	if t := p.told; t != nil && (e.Compare(t) <= 0 || e.ElectionNumber == t.ElectionNumber && e.Incarnation == t.Incarnation && e.Vacant() == t.Vacant()) {
 		r.failf(p.name, "LeaderChanged %v after %v", r.short(e), r.short(t))
 	}
 	p.told = e
@@ -186,9 +210,6 @@ func (r *recorder) stopped(p *process, err error) {
 	}
 	if !p.leaving {
 		r.failf(p.name, "stopped by itself: %v", err)
-	}
-	if p.early > 0 {
-		r.failf(p.name, "OnOusting was called %d times more often than OnElected", p.early)
 	}
 	if p.running > 0 || p.changing {
 		r.failf(p.name, "Wait has returned while %d callbacks are running (LeaderChanged: %v)", p.running, p.changing)

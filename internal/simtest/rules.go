@@ -32,7 +32,7 @@ func (r *recorder) writing(p *process, o *op) {
 	p.asked[e.ElectionNumber] = e.TermExpiry
 	k := attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}
 	if _, again := p.began[k]; !again {
-		p.began[k] = o.mono
+		p.began[k] = beginning{o.at, o.mono}
 	}
 	// An extension in the very moment in which a reign begins and is given up is
 	// seen before its OnElected: that it may be made is not known here.
@@ -86,6 +86,11 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 			r.failf(who, "the term shrinks: %v over %v", r.short(e), r.short(old))
 		}
 		r.counts["extensions"]++
+	case e.Extension > 0 && r.lostSince(p, e.ElectionNumber):
+		r.counts["fault: a leader extended its reign over a record that the store was set back to"]++
+		if at := old.TermExpiry.Add(r.skew); !old.Vacant() && old.Incarnation != e.Incarnation && o.wall.Before(at) {
+			r.failf(who, "extends its reign over %v, by which another may lead for %v more", r.short(old), at.Sub(o.wall))
+		}
 	default:
 		r.acquired(o, p, old, e)
 	}
@@ -93,7 +98,7 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 		p.expiry[e.ElectionNumber] = e.TermExpiry
 		k := attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}
 		if _, again := p.landed[k]; !again { // a clock that was set back may ask for the same term twice
-			p.landed[k] = r.now()
+			p.landed[k], p.stamps[k] = r.now(), stampOf(e)
 		}
 	}
 }
@@ -102,9 +107,12 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 	r.counts["acquisitions"]++
 	who := o.actor.name
+	if e.Extension > 0 {
+		r.failf(who, "extends a reign over another's record: %v over %v", r.short(e), r.short(old))
+	}
 	for i := range r.records[:len(r.records)-1] {
-		if r.records[i].ElectionNumber >= e.ElectionNumber {
-			r.failf(who, "takes number %d though %d was given already", e.ElectionNumber, r.records[i].ElectionNumber)
+		if n := r.records[i].ElectionNumber; n >= e.ElectionNumber && (r.setBack == 0 || o.greatest >= e.ElectionNumber) {
+			r.failf(who, "takes number %d though %d was given already", e.ElectionNumber, n)
 			break
 		}
 	}
@@ -115,6 +123,13 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 		r.failf(who, "claims %v, though it is to sit out for %v more", r.short(e), p.sitOut-o.mono)
 	}
 	p.sitOut = 0
+	p.won = append(p.won, won{number: e.ElectionNumber, at: r.now(), op: o, stamp: stampOf(e)})
+	r.contestable(o, old, e)
+}
+
+// contestable: may this record be taken now, and does who takes it know?
+func (r *recorder) contestable(o *op, old, e *le.RaceEntry) {
+	who := o.actor.name
 	var at time.Time
 	switch {
 	case old.Vacant() && (old.Successor == "" || old.Successor == le.AnySuccessor || old.Successor == e.LeaderID):
@@ -129,9 +144,16 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 	if o.wall.Before(at) {
 		r.failf(who, "contests %v too early, by %v", r.short(old), at.Sub(o.wall))
 	}
-	if !old.Vacant() && o.readWall.Before(at) {
+	if !old.Vacant() && o.readAt.wall.Before(at) {
 		r.failf(who, "contests %v without having read it since it was contestable", r.short(old))
 	}
+}
+
+// lostSince says whether the store was set back after p's last write of a reign,
+// which is lost by that.
+func (r *recorder) lostSince(p *process, number le.ElectionNumber) bool {
+	k := attempt{number, p.expiry[number].UnixNano()}
+	return r.setBack > 0 && r.setBack >= p.landed[k]
 }
 
 // wished: an operator takes nothing.
@@ -160,7 +182,7 @@ func (r *recorder) check() {
 		case g.inFuture():
 			r.alive(g)
 			if alive != nil && !r.wild {
-				r.failf(g.p.name, "OVERLAP: the views of reign %d (%s) and of reign %d are both in the future", alive.number, alive.p.name, g.number)
+				r.overlap(alive, g)
 			}
 			alive = g
 		case !g.over:
@@ -195,7 +217,7 @@ func (r *recorder) alive(g *reign) {
 	if end := landed.Add(-r.skew); !wall.Before(end) {
 		r.failf(p.name, "the view of reign %d is in the future %v after its end by the wall clock", g.number, wall.Sub(end))
 	}
-	if end := p.began[attempt{g.number, landed.UnixNano()}] + r.term - r.skew; mono >= end {
+	if end := p.began[attempt{g.number, landed.UnixNano()}].mono + r.term - r.skew; mono >= end {
 		r.failf(p.name, "the view of reign %d is in the future %v after its end by the monotonic clock", g.number, mono-end)
 	}
 	r.moved(g)
@@ -214,7 +236,7 @@ func (r *recorder) moved(g *reign) {
 	if n := len(g.moves); n > 0 && g.moves[n-1].wall.Equal(end) {
 		return
 	}
-	mono, ok := g.p.began[attempt{g.number, end.Add(r.skew).UnixNano()}]
+	began, ok := g.p.began[attempt{g.number, end.Add(r.skew).UnixNano()}]
 	if !ok {
 		r.failf(g.p.name, "the view of reign %d ends at %v, which is MaxClockSkew before no term that was asked for", g.number, end.Sub(r.epoch.Round(0)))
 	}
@@ -222,7 +244,7 @@ func (r *recorder) moved(g *reign) {
 		r.failf(g.p.name, "the view of reign %d moves back", g.number)
 	}
 	at := g.p.landed[attempt{g.number, end.Add(r.skew).UnixNano()}]
-	g.moves = append(g.moves, move{at: at, wall: end, mono: mono + r.term - r.skew})
+	g.moves = append(g.moves, move{at: at, wall: end, mono: began.mono + r.term - r.skew})
 }
 
 // overAt is the true time at which the view ended by its clocks, not looking at

@@ -26,6 +26,7 @@ func play(t *testing.T, hosts int, change func(*Params), f func(s *stage)) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(p, nil)
+		w.staged = true
 		for _, h := range w.hosts {
 			h.kind = stepping
 			h.clock = NewClock(w.epoch, 0, 0, 0, 1)

@@ -21,6 +21,7 @@ type world struct {
 	watcher  *observer     // nil: none
 	clear    time.Duration // true time at which the present storm is over
 	watching bool          // one leader is not to be disturbed
+	staged   bool          // nothing happens by chance
 
 	surprises chan func()   // to be called by the simulation's own goroutine
 	over      chan struct{} // closed when it no longer does so
@@ -52,7 +53,7 @@ func Run(p Params, store le.RaceDecider) *Result {
 func newWorld(p Params, store le.RaceDecider) *world {
 	epoch := time.Now()
 	if store == nil {
-		store = NewStore()
+		store = NewStore(p.Stamp)
 	}
 	w := &world{
 		Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), epoch: epoch, store: store, rec: newRecorder(epoch, &p),

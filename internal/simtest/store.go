@@ -11,8 +11,11 @@ import (
 )
 
 // Store is an election's true record: a conditional write that is atomic, and
-// nothing that goes wrong. What goes wrong is put on top, by Link.
+// nothing that goes wrong. What goes wrong is put on top, by Link; but for what no
+// link can do, see SetBack.
 type Store struct {
+	unit time.Duration // of the time that it stamps records with; 0: it does not say
+
 	mu      sync.Mutex
 	current *le.RaceEntry
 	version version
@@ -20,19 +23,23 @@ type Store struct {
 }
 
 // version is the Store's token.
-type version uint64
+type version struct {
+	n     uint64
+	stamp time.Time
+}
 
-// CommitTS is zero: the Store does not say.
-func (version) CommitTS() time.Time { return time.Time{} }
+// CommitTS is the true time of the write, as far as the Store's unit goes.
+func (v version) CommitTS() time.Time { return v.stamp }
 
 var (
 	_ le.RaceDecider = (*Store)(nil)
 	_ le.ChangeFeed  = (*Store)(nil)
 )
 
-// NewStore returns an empty election.
-func NewStore() *Store {
-	return &Store{current: &le.RaceEntry{}, changed: make(chan struct{})}
+// NewStore returns an empty election, whose records are stamped with true time in
+// multiples of unit; with none where that is zero.
+func NewStore(unit time.Duration) *Store {
+	return &Store{unit: unit, current: &le.RaceEntry{}, changed: make(chan struct{})}
 }
 
 // read returns the record, and what is closed when there is a newer one.
@@ -54,16 +61,31 @@ func (s *Store) ReadCurrent(context.Context) (*le.RaceEntry, error) {
 func (s *Store) WriteEntry(_ context.Context, entry *le.RaceEntry) (le.LeaderToken, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v, _ := entry.Token.(version)
-	if v != s.version {
-		return nil, fmt.Errorf("simtest: version %d, now %d: %w", v, s.version, le.ErrLostRace)
+	if v, _ := entry.Token.(version); v.n != s.version.n {
+		return nil, fmt.Errorf("simtest: version %d, now %d: %w", v.n, s.version.n, le.ErrLostRace)
 	}
-	s.version++
+	return s.put(entry), nil
+}
+
+// SetBack puts an earlier record in the place of the present one, as when a store
+// is restored from a backup. It is a new version: what was read before can not be
+// written over it.
+func (s *Store) SetBack(entry *le.RaceEntry) le.LeaderToken {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.put(entry)
+}
+
+func (s *Store) put(entry *le.RaceEntry) version {
+	s.version = version{n: s.version.n + 1}
+	if s.unit > 0 {
+		s.version.stamp = time.Now().Round(0).UTC().Truncate(s.unit)
+	}
 	s.current = entry.Clone()
 	s.current.Token = nil
 	close(s.changed)
 	s.changed = make(chan struct{})
-	return s.version, nil
+	return s.version
 }
 
 // Changes follows the record.

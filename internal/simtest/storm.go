@@ -24,6 +24,9 @@ func (w *world) happen(until time.Duration, spare *host) {
 		o.actor.link.Set(w.weather(until), w.rng.IntN(4) == 0)
 		o.actor.clock.Step(w.offset())
 	}
+	if w.Backups && spare == nil && w.rng.IntN(12) == 0 {
+		w.restore()
+	}
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
 	if h == spare {
 		return
@@ -57,6 +60,29 @@ func (w *world) happen(until time.Duration, spare *host) {
 		h.resign(w.between(1, 2*w.Term))
 	case !w.watching:
 		w.operate()
+	}
+}
+
+// restore sets the store back to one of its last records, as from a backup.
+func (w *world) restore() {
+	store, ok := w.store.(*Store)
+	if !ok {
+		return
+	}
+	w.rec.landing <- struct{}{}
+	defer func() { <-w.rec.landing }()
+	w.rec.mu.Lock()
+	defer w.rec.mu.Unlock()
+	n := len(w.rec.records)
+	back := 1 + w.rng.IntN(12)
+	if back >= n-1 {
+		return
+	}
+	e := w.rec.records[n-1-back].Clone()
+	w.rec.setBackTo(e, store.SetBack(e))
+	w.rec.counts["fault: the store was set back"]++
+	if g := w.rec.leader; g != nil && g.inFuture() {
+		w.rec.counts["fault: the store was set back under a leader"]++
 	}
 }
 

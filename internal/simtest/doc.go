@@ -1,0 +1,65 @@
+// Package simtest runs whole elections of the real code in virtual time, lets
+// everything go wrong that can, and judges what happens by true time.
+//
+// # What it is
+//
+// A simulation is one election in a testing/synctest bubble: two to six machines
+// (host), each with a [Clock] and a [Link] to the store of its own, the candidates
+// that run on them (process), perhaps an observer, now and then an operator. The
+// candidates are leaderelection.Config as users have it; nothing in the root
+// package knows that it is simulated. The store is a [Store], or any RaceDecider
+// that lives in a bubble. Time passes when all sleep, so ten minutes take some
+// milliseconds.
+//
+// Everything that happens is drawn from a seed: [Draw] makes the [Params] of a
+// simulation, and its course follows from them. Storms, in which things go wrong,
+// take turns with calm, in which nothing does and there must be a leader again
+// within a bound that is worked out from the settings (Params.leaderWithin); then
+// the others go on suffering while the leader must keep its reign.
+//
+// # What goes wrong
+//
+//   - Clocks are off by up to MaxClockSkew, drift, and are stepped within it.
+//     Monotonic clocks run fast or slow, and stand still while a machine is
+//     suspended. Processes are frozen, as by SIGSTOP, past their term; also at the
+//     worst moments: between a look at the clock and what follows from it, before
+//     a request, before its answer is taken in (an ambush).
+//   - Requests and answers are slow, late, lost with or without a word; a write
+//     lands after its caller was told of its failure, or gave it up, or crashed;
+//     a client tries again by itself and is refused what it has just written;
+//     reads are stale; calls hang and ignore their ctx; machines are cut off.
+//   - Feeds fail, fall silent, are late, repeat themselves, tell of old records.
+//   - The store is set back to an earlier record, as from a backup.
+//   - Processes crash, stop, start again under the same id, or use another's;
+//     callbacks, Trace and Logger get stuck; Healthy says no, or nothing; Resign,
+//     Transfer and StepDown come at any time.
+//   - In simulations of their own: clocks that are hours off though they should be
+//     within MaxClockSkew, and clocks that nobody promised anything about
+//     (Config.Unsynchronized).
+//
+// TestSeeds fails where one of these has not happened in any seed at a place where
+// it matters: the list is in coverage_test.go.
+//
+// # The judge
+//
+// The recorder sees every call, every write as it lands, and every callback, in
+// true time, and asks every view whether it is in the future whenever that may
+// have changed, and at random. It knows the rules, not the code that keeps them: no
+// two views at once; a view ends when both the clocks say so and never comes back;
+// the leader's ctx is done by then; numbers grow; nobody contests too early,
+// without having read, or while callbacks run; nothing is released that is not
+// one's own; callbacks keep their order; nothing spins, hangs or is left behind.
+// TestMutants proves the judge: each of its mistakes, laid over the root package
+// when the test is built, must be caught.
+//
+// # Replay
+//
+// A seed that fails prints the command that replays it, with its trace:
+//
+//	go test ./internal/simtest -run TestSeeds -seed 42
+//
+// -seeds and -first choose how many are simulated, and from which on; `make soak`
+// runs many. Two runs of a seed draw the same faults, but goroutines that are woken
+// in the same instant run in an order that the Go scheduler chooses, so a rare
+// failure may need a few replays (-count 20).
+package simtest
