@@ -49,6 +49,9 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 	"redis": func(t *testing.T) (string, []string) {
 		return "redis://" + stores.Redis(t).Addr + "/0?key=election", nil
 	},
+	"postgres": func(t *testing.T) (string, []string) {
+		return "postgres://postgres@" + stores.Postgres(t).Addr + "/postgres?sslmode=disable&create=true&election=one", nil
+	},
 }
 
 func awsEnv(key, secret string) []string {

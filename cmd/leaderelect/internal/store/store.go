@@ -18,6 +18,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
 	"github.com/c8e606e4/leaderelection/deciders/mongodb"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
+	"github.com/c8e606e4/leaderelection/deciders/postgres"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
@@ -33,6 +34,7 @@ var Forms = []string{
 	"nats://host:4222/bucket/key",
 	"etcd://host:2379/key",
 	"redis://host:6379/0?key=election",
+	"postgres://user@host:5432/database?election=name",
 	"mongodb://host:27017/database/collection/election",
 	"rethinkdb://host:28015/database/table/election",
 }
@@ -59,6 +61,8 @@ func open(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error) {
 		return some(etcd.Open(ctx, u))
 	case "redis", "rediss", "unix":
 		return some(redis.Open(ctx, u))
+	case "postgres", "postgresql":
+		return some(postgres.Open(ctx, u))
 	case "mongodb", "mongodb+srv":
 		return some(mongodb.Open(ctx, u))
 	case "rethinkdb":
@@ -139,6 +143,8 @@ func Scratch(raw string) (string, error) {
 	switch {
 	case q.Get("key") != "":
 		q.Set("key", q.Get("key")+suffix)
+	case q.Get("election") != "":
+		q.Set("election", q.Get("election")+suffix)
 	case u.Opaque != "":
 		u.Opaque += suffix
 	default:
@@ -173,7 +179,7 @@ func Redacted(raw string) string {
 	}
 	q := u.Query()
 	for name := range q {
-		for _, secret := range []string{"password", "secret", "token"} {
+		for _, secret := range []string{"password", "secret", "token", "listen_url"} {
 			if strings.Contains(strings.ToLower(name), secret) {
 				q.Set(name, hidden)
 				u.RawQuery = q.Encode()

@@ -18,6 +18,7 @@ func TestScratch(t *testing.T) {
 		"s3://bucket/a%2Fb?region=x":                             "s3://bucket/a%2Fb-doctor?region=x",
 		"azblob://account/c/b?native_lease=30s&companion=c/x":    "azblob://account/c/b-doctor",
 		"redis://:pw@host/0?key=web":                             "redis://:pw@host/0?key=web-doctor",
+		"postgres://host/db?election=web&sslmode=disable":        "postgres://host/db?election=web-doctor&sslmode=disable",
 		"mongodb://host/db/collection/election?replicaSet=rs0":   "mongodb://host/db/collection/election-doctor?replicaSet=rs0",
 		"nats://host:4222/bucket/key?create=true&storage=memory": "nats://host:4222/bucket/key-doctor?create=true&storage=memory",
 	} {
@@ -28,7 +29,7 @@ func TestScratch(t *testing.T) {
 }
 
 func TestRedacted(t *testing.T) {
-	for _, url := range []string{"redis://user:hush@host/0?key=a", "nats://hush@host/b/k", "postgres://host/db?password=hush", "x://h/p?api_token=hush"} {
+	for _, url := range []string{"redis://user:hush@host/0?key=a", "nats://hush@host/b/k", "postgres://host/db?password=hush", "postgres://host/db?listen_url=postgres%3A%2F%2Fu%3Ahush%40h", "x://h/p?api_token=hush"} {
 		if got := store.Redacted(url); strings.Contains(got, "hush") {
 			t.Errorf("Redacted(%s) = %s", url, got)
 		}
