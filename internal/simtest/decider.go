@@ -64,6 +64,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *le.RaceEntry) (le.Leade
 		token, err := d.rec.land(ctx, d.inner, o)
 		if d.tells && errors.Is(err, le.ErrLostRace) {
 			if e, readErr := d.inner.ReadCurrent(ctx); readErr == nil {
+				d.rec.sighted(e)
 				err = &le.LostRaceError{Place: "simtest", Current: e, Err: err}
 			}
 		}

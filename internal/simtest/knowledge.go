@@ -121,6 +121,9 @@ func (r *recorder) sighted(e *le.RaceEntry) {
 
 // happened takes in a write that has changed the record. With the lock.
 func (r *recorder) happened(o *op, token le.LeaderToken) {
+	if o.landed {
+		return // seen by somebody in the meantime
+	}
 	e := *o.write.Clone()
 	e.Token = token
 	o.landed = true

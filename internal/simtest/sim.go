@@ -3,7 +3,9 @@ package simtest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +49,9 @@ func Run(p Params, store le.RaceDecider) *Result {
 	w := newWorld(p, store)
 	w.live()
 	w.finish()
-	return &Result{Params: p, Violations: w.rec.violations, Counts: w.rec.counts, trace: w.rec.trace}
+	w.rec.mu.Lock()
+	defer w.rec.mu.Unlock()
+	return &Result{Params: p, Violations: slices.Clone(w.rec.violations), Counts: maps.Clone(w.rec.counts), trace: w.rec.trace}
 }
 
 func newWorld(p Params, store le.RaceDecider) *world {
@@ -298,6 +302,12 @@ func (w *world) finish() {
 			case <-ctx.Done():
 				w.rec.fail(p.name, "HANG: it was told to stop an hour ago")
 			}
+		}
+	}
+	for range 3 { // what has landed without anybody's knowledge
+		if e, err := w.store.ReadCurrent(ctx); err == nil {
+			w.rec.sighted(e)
+			break
 		}
 	}
 	w.rec.mu.Lock()
