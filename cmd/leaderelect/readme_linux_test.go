@@ -25,6 +25,19 @@ func readme(t *testing.T, pattern string) string {
 	return string(m[1])
 }
 
+// The README of the whole project says the same.
+func TestReadmesAgree(t *testing.T) {
+	top, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{`(?m)^ +(ExecStart=.*)$`, `(?m)^ +(args: \[.*\])$`, `(?m)^ +(\*/5 \* .*)$`} {
+		if line := readme(t, pattern); !strings.Contains(string(top), "\n    "+line+"\n") {
+			t.Errorf("the top README.md does not have\n%s", line)
+		}
+	}
+}
+
 // elsewhere replaces the store by a file, and what is to be run.
 func elsewhere(dir, command string, replace ...string) string {
 	command = regexp.MustCompile(`s3://\S*?eu-central-1`).ReplaceAllString(command, "file://"+filepath.Join(dir, "election.json"))

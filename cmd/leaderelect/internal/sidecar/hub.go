@@ -121,7 +121,7 @@ func (h *Hub) remember(e state.Event) {
 		}
 		end("superseded")
 		from := e.Time
-		if last == nil && e.Since.Before(from) {
+		if last == nil && !e.Since.IsZero() && e.Since.Before(from) {
 			from = e.Since
 		}
 		h.reigns = append(h.reigns, Reign{Election: e.Election, LeaderID: e.LeaderID, From: from})

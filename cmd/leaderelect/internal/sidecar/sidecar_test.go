@@ -132,6 +132,9 @@ func TestUnsynchronized(t *testing.T) {
 	if news, _, _ := s.hub.After(last); len(news) != 1 || news[0].Event.Event != state.Lapse || s.hub.Now().State != state.Lapsed {
 		t.Errorf("a term later: %+v, %+v", news, s.hub.Now())
 	}
+	if r := s.hub.Reigns(); len(r) != 1 || time.Since(r[0].From) > time.Minute {
+		t.Errorf("when it began is not known, but when it was seen: %+v", r)
+	}
 }
 
 // next is the next event of a stream, and its data.
