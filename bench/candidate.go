@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// roleEnv has the role of a process that is a candidate, in JSON.
+const roleEnv = "LEADERELECTION_BENCH_ROLE"
+
+// firstID is the ID of the candidates that lead first.
+const firstID = "a"
+
+// role is what a candidate process is told: it contests many elections at once,
+// each with a client of its own, so that one run gives many samples.
+type role struct {
+	Contestant int // the index in contestants
+	Addr       string
+	Prefix     string // of the elections' keys
+	ID         string
+	Elections  int
+	Term       time.Duration
+	Stagger    time.Duration // between the joining of one election and the next
+	Sample     bool          // say what is believed
+}
+
+// event is a line that a candidate process prints.
+type event struct {
+	Election int    `json:"e"`
+	What     string `json:"what"`
+	On       bool   `json:"on,omitempty"`
+	At       int64  `json:"at"` // nanoseconds since 1970
+	N        int64  `json:"n,omitempty"`
+	Text     string `json:"text,omitempty"`
+}
+
+const (
+	joined  = "joined"  // it contests
+	led     = "led"     // it was told that it leads
+	told    = "told"    // from now on, or no longer, the library's signal says that it leads
+	asked   = "asked"   // the same by the library's predicate
+	stopped = "stopped" // it was asked to give up in order
+	ops     = "ops"     // N requests so far, in all elections
+	failed  = "failed"  // Text is the error
+	gone    = "gone"    // the process has ended: of the parent's journal
+)
+
+// The orders that a candidate process reads from its standard input.
+const (
+	orderOps  = "ops"
+	orderStop = "stop"
+)
+
+// sampling is how often beliefs are looked at. A gap is a time without a look: the
+// process stood still, and did not act.
+const (
+	sampling = 2 * time.Millisecond
+	gap      = 100 * time.Millisecond
+)
+
+// candidateMain makes this process a candidate where its environment says so, and
+// does not return then.
+func candidateMain() {
+	text := os.Getenv(roleEnv)
+	if text == "" {
+		return
+	}
+	var r role
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		fmt.Fprintln(os.Stderr, roleEnv+":", err)
+		os.Exit(2)
+	}
+	newCandidate(r).run()
+	os.Exit(0)
+}
+
+// candidate is what a candidate process does.
+type candidate struct {
+	role
+	ops  atomic.Int64
+	stop []context.CancelFunc // of each election
+
+	mu      sync.Mutex
+	beliefs []belief // of each election; zero where it was not elected
+	said    [][2]bool
+	out     *json.Encoder
+}
+
+func newCandidate(r role) *candidate {
+	return &candidate{
+		role: r, stop: make([]context.CancelFunc, r.Elections),
+		beliefs: make([]belief, r.Elections), said: make([][2]bool, r.Elections), out: json.NewEncoder(os.Stdout),
+	}
+}
+
+func (c *candidate) say(e event) {
+	if e.At == 0 {
+		e.At = time.Now().UnixNano()
+	}
+	_ = c.out.Encode(e) // nobody listens: standard input has ended as well
+}
+
+func (c *candidate) event(e event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.say(e)
+}
+
+// run contests until it is told to stop, or its standard input ends.
+func (c *candidate) run() {
+	var wg sync.WaitGroup
+	for i := range c.Elections {
+		ctx, cancel := context.WithCancel(context.Background())
+		c.stop[i] = cancel
+		wg.Go(func() { c.contest(ctx, i) })
+	}
+	finished := make(chan struct{})
+	go func() { wg.Wait(); close(finished) }()
+	if c.Sample {
+		go c.sample()
+	}
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		switch in.Text() {
+		case orderOps:
+			c.event(event{What: ops, N: c.ops.Load()})
+		case orderStop:
+			c.stopAll()
+			<-finished
+			return
+		}
+	}
+}
+
+// stopAll gives up one election after the other, not all at the same instant.
+func (c *candidate) stopAll() {
+	tick := time.NewTicker(max(c.Stagger/10, 10*time.Millisecond))
+	defer tick.Stop()
+	for i, stop := range c.stop {
+		c.event(event{Election: i, What: stopped})
+		stop()
+		<-tick.C
+	}
+}
+
+func (c *candidate) contest(ctx context.Context, i int) {
+	wait := time.NewTimer(time.Duration(i) * c.Stagger)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-ctx.Done():
+		return
+	}
+	c.event(event{Election: i, What: joined})
+	s := seat{Addr: c.Addr, Key: fmt.Sprintf("%s-%d", c.Prefix, i), ID: c.ID, Term: c.Term, Ops: &c.ops}
+	err := contestants[c.Contestant].contest(ctx, s, func(b belief) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.beliefs[i] = b
+		c.say(event{Election: i, What: led})
+		c.look(i)
+	})
+	if err != nil {
+		c.event(event{Election: i, What: failed, Text: err.Error()})
+	}
+}
+
+// sample looks at all beliefs again and again, and says when they change. Where it
+// has stood still it says that they ended before, since nothing was done meanwhile.
+func (c *candidate) sample() {
+	tick := time.NewTicker(sampling)
+	defer tick.Stop()
+	for last := time.Now(); ; <-tick.C {
+		c.mu.Lock()
+		now := time.Now()
+		if now.Sub(last) > gap {
+			for i := range c.said {
+				c.tell(i, [2]bool{}, last)
+			}
+		}
+		for i := range c.said {
+			c.look(i)
+		}
+		last = now
+		c.mu.Unlock()
+	}
+}
+
+// look says what has changed in a belief. The caller has locked c.
+func (c *candidate) look(i int) {
+	b := c.beliefs[i]
+	if b.told == nil {
+		return
+	}
+	is := [2]bool{b.told(), false}
+	if is[1] = is[0]; b.asked != nil {
+		is[1] = b.asked()
+	}
+	c.tell(i, is, time.Now())
+}
+
+func (c *candidate) tell(i int, is [2]bool, at time.Time) {
+	for k, what := range []string{told, asked} {
+		if is[k] != c.said[i][k] {
+			c.said[i][k] = is[k]
+			c.say(event{Election: i, What: what, On: is[k], At: at.UnixNano()})
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// plan is how much is measured.
+type plan struct {
+	elections int           // at once in each process: the samples of each figure
+	term      time.Duration // the lease, the same for all; whole seconds
+	window    time.Duration // in which requests are counted
+}
+
+// result is what was measured of one contestant; one value for each election.
+type result struct {
+	crash   []time.Duration // from the leader's death to the next one's start
+	handed  []time.Duration // from the order to stop to the next one's start
+	leader  float64         // requests in a minute
+	standby float64
+	paused  overlaps // the leader's process stood still until another led, and a second more
+	frozen  overlaps // nothing went through between the leader and the store
+	err     error
+}
+
+// overlaps is for how long an old leader still believed after the next one began:
+// by the library's signal, and by its predicate.
+type overlaps struct{ told, asked []time.Duration }
+
+// measure runs all contestants whose store has an address, all at the same time,
+// and returns their results, in the same order; nil for the others.
+func measure(ctx context.Context, t testing.TB, p plan, stores map[string]string) []*result {
+	results := make([]*result, len(contestants))
+	var wg sync.WaitGroup
+	for i, c := range contestants {
+		addr := stores[c.store]
+		if addr == "" {
+			continue
+		}
+		r := new(result)
+		results[i] = r
+		m := measurement{plan: p, t: t, contestant: i, store: addr}
+		errs := make([]error, 4)
+		wg.Go(func() {
+			var each sync.WaitGroup
+			each.Go(func() { errs[0] = m.freeze(ctx, r) })
+			if !c.freezeOnly {
+				each.Go(func() { errs[1] = m.pause(ctx, r) })
+				each.Go(func() { errs[2] = m.crash(ctx, r) })
+				each.Go(func() { errs[3] = m.stop(ctx, r) })
+			}
+			each.Wait()
+			r.err = errors.Join(errs...)
+		})
+	}
+	wg.Wait()
+	return results
+}
+
+// measurement measures one contestant.
+type measurement struct {
+	plan
+	t          testing.TB
+	contestant int
+	store      string
+}
+
+// start starts a candidate process, whose candidates join one after the other over
+// some time, so that they are not all in step.
+func (m measurement) start(scene, id string, over time.Duration) (*process, error) {
+	return startProcess(m.t, role{
+		Contestant: m.contestant, Prefix: fmt.Sprint("bench-", scene, m.contestant), ID: id,
+		Elections: m.elections, Term: m.term, Stagger: over / time.Duration(m.elections),
+		Sample: scene == sceneFreeze || scene == scenePause,
+	}, m.store)
+}
+
+// The scenes, each of which has candidates and elections of its own.
+const (
+	sceneCrash  = "crash"
+	sceneStop   = "stop"
+	scenePause  = "pause"
+	sceneFreeze = "freeze"
+)
+
+// pair starts two candidate processes, and returns when the first leads everywhere
+// and the second has stood by for a term.
+func (m measurement) pair(ctx context.Context, scene string) (leader, standby *process, err error) {
+	if leader, err = m.start(scene, firstID, m.term); err != nil {
+		return nil, nil, err
+	}
+	if err = m.leads(ctx, leader); err != nil {
+		return nil, nil, err
+	}
+	if standby, err = m.start(scene, "b", m.term/2); err != nil {
+		return nil, nil, err
+	}
+	if err = standby.await(ctx, "joining", 2*m.term+startup, all(m.elections, joined)); err != nil {
+		return nil, nil, err
+	}
+	return leader, standby, sleep(ctx, m.term)
+}
+
+// startup is how long a process may take to start on a busy machine.
+const startup = 30 * time.Second
+
+// leads returns when a process leads all its elections.
+func (m measurement) leads(ctx context.Context, p *process) error {
+	return p.await(ctx, "leading everywhere", 4*m.term+startup, all(m.elections, led))
+}
+
+// crash counts requests, and kills the leader.
+func (m measurement) crash(ctx context.Context, r *result) error {
+	a, b, err := m.pair(ctx, sceneCrash)
+	if err != nil {
+		return err
+	}
+	if err := m.count(ctx, r, a, b); err != nil {
+		return err
+	}
+	a.kill()
+	if err := m.leads(ctx, b); err != nil {
+		return fmt.Errorf("after a crash: %w", err)
+	}
+	r.crash = since(a.killed, b, m.elections)
+	b.kill()
+	return nil
+}
+
+// stop has the leader stop in order.
+func (m measurement) stop(ctx context.Context, r *result) error {
+	a, b, err := m.pair(ctx, sceneStop)
+	if err != nil {
+		return err
+	}
+	if err := a.order(orderStop); err != nil {
+		return err
+	}
+	if err := m.leads(ctx, b); err != nil {
+		return fmt.Errorf("after a stop: %w", err)
+	}
+	was, _ := a.look()
+	is, _ := b.look()
+	from, to := at(was, m.elections, stopped), at(is, m.elections, led)
+	for i := range from {
+		r.handed = append(r.handed, to[i].Sub(from[i]))
+	}
+	a.kill()
+	b.kill()
+	return nil
+}
+
+// since returns how long after a time a process began to lead each election.
+func since(from time.Time, p *process, elections int) (took []time.Duration) {
+	events, _ := p.look()
+	for _, t := range at(events, elections, led) {
+		took = append(took, t.Sub(from.Round(0)))
+	}
+	return took
+}
+
+// count counts the requests of a leader and a standby with nothing happening.
+func (m measurement) count(ctx context.Context, r *result, leader, standby *process) error {
+	for _, x := range []struct {
+		p   *process
+		sum *float64
+		by  float64
+	}{{leader, &r.leader, -1}, {standby, &r.standby, -1}, {nil, nil, 0}, {leader, &r.leader, 1}, {standby, &r.standby, 1}} {
+		if x.p == nil {
+			if err := sleep(ctx, m.window); err != nil {
+				return err
+			}
+			continue
+		}
+		n, err := x.p.count(ctx)
+		if err != nil {
+			return err
+		}
+		*x.sum += x.by * float64(n) / float64(m.elections) / m.window.Minutes()
+	}
+	return nil
+}
+
+// pause stops the leader's process until the standby leads, and lets it go on.
+func (m measurement) pause(ctx context.Context, r *result) error {
+	a, b, err := m.pair(ctx, scenePause)
+	if err != nil {
+		return err
+	}
+	if err := a.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	if err := m.leads(ctx, b); err != nil {
+		return fmt.Errorf("with the leader's process stopped: %w", err)
+	}
+	if err := sleep(ctx, m.term/15); err != nil {
+		return err
+	}
+	if err := a.signal(syscall.SIGCONT); err != nil {
+		return err
+	}
+	r.paused, err = m.overlaps(ctx, a, b)
+	return err
+}
+
+// freeze cuts the leader off from the store.
+func (m measurement) freeze(ctx context.Context, r *result) error {
+	a, b, err := m.pair(ctx, sceneFreeze)
+	if err != nil {
+		return err
+	}
+	a.proxy.freeze()
+	if err := m.leads(ctx, b); err != nil {
+		return fmt.Errorf("with the leader cut off: %w", err)
+	}
+	r.frozen, err = m.overlaps(ctx, a, b)
+	return err
+}
+
+// overlaps waits until the old leader no longer believes, or two terms, and returns
+// for how long it did beside the next one. Both processes are killed.
+func (m measurement) overlaps(ctx context.Context, old, next *process) (overlaps, error) {
+	over := time.Now().Add(2 * m.term)
+	for {
+		err := old.await(ctx, "giving up", time.Until(over), believesNot)
+		if ctx.Err() != nil {
+			return overlaps{}, err
+		}
+		if _, err := old.count(ctx); err != nil { // what it was about to say is said
+			return overlaps{}, err
+		}
+		if events, _ := old.look(); believesNot(events) || err != nil {
+			break
+		}
+	}
+	old.kill()
+	next.kill()
+	was, _ := old.look()
+	is, _ := next.look()
+	var o overlaps
+	for i := range m.elections {
+		o.told = append(o.told, overlap(spans(was, i, told, old.killed), spans(is, i, told, next.killed)))
+		o.asked = append(o.asked, overlap(spans(was, i, asked, old.killed), spans(is, i, asked, next.killed)))
+	}
+	return o, nil
+}
+
+// believesNot says whether a process believes no longer that it leads anything.
+func believesNot(events []event) bool {
+	type which struct {
+		election int
+		what     string
+	}
+	last := map[which]bool{}
+	for _, e := range events {
+		if e.What == told || e.What == asked {
+			last[which{e.Election, e.What}] = e.On
+		}
+	}
+	for _, on := range last {
+		if on {
+			return false
+		}
+	}
+	return true
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// quantile returns the q-quantile of d.
+func quantile(d []time.Duration, q float64) time.Duration {
+	d = slices.Sorted(slices.Values(d))
+	return d[min(int(q*float64(len(d))), len(d)-1)]
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// proxy forwards TCP connections to a store, until it is frozen: then everything
+// stays open and nothing goes through, as when a cable is cut.
+type proxy struct {
+	listener net.Listener
+	upstream string
+	frozen   chan struct{}
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func newProxy(t testing.TB, upstream string) (*proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{listener: l, upstream: upstream, frozen: make(chan struct{})}
+	go p.serve()
+	t.Cleanup(p.close)
+	return p, nil
+}
+
+func (p *proxy) addr() string { return p.listener.Addr().String() }
+
+func (p *proxy) freeze() { close(p.frozen) }
+
+func (p *proxy) close() {
+	_ = p.listener.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+}
+
+func (p *proxy) keep(c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns = append(p.conns, c)
+}
+
+func (p *proxy) serve() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return // it is closed
+		}
+		p.keep(client)
+		select {
+		case <-p.frozen:
+			continue
+		default:
+		}
+		store, err := net.Dial("tcp", p.upstream)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		p.keep(store)
+		go p.forward(store, client)
+		go p.forward(client, store)
+	}
+}
+
+// forward copies what comes from one side to the other. What arrives after the
+// freeze is read and dropped; nobody is told.
+func (p *proxy) forward(to, from net.Conn) {
+	buffer := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buffer)
+		select {
+		case <-p.frozen:
+			if err == nil {
+				continue
+			}
+			return
+		default:
+		}
+		if n > 0 {
+			if _, err := to.Write(buffer[:n]); err != nil {
+				_ = from.Close()
+				return
+			}
+		}
+		if err != nil {
+			if err == io.EOF {
+				_ = to.Close()
+			}
+			return
+		}
+	}
+}
