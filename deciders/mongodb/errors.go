@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -44,5 +45,18 @@ func (d *Decider) failed(ctx context.Context, doing string, err error) error {
 			return fmt.Errorf("leaderelection/mongodb: %s %s: %w: %s: %w", doing, d.place(), err, what, leaderelection.ErrPermanent)
 		}
 	}
+	for part, what := range told {
+		if strings.Contains(err.Error(), part) {
+			return fmt.Errorf("leaderelection/mongodb: %s %s: %w: %s: %w", doing, d.place(), err, what, leaderelection.ErrPermanent)
+		}
+	}
 	return fmt.Errorf("leaderelection/mongodb: %s %s: %w", doing, d.place(), err)
+}
+
+// told says the same of what the driver tells in words only: why it has found no server,
+// or why it has just closed the connections that others wait for.
+var told = map[string]string{
+	"failed to verify certificate": "trust the authority of the server's certificate (tlsCAFile), and connect by a name that it has",
+	"remote error: tls:":           "show the server a certificate that it accepts (tlsCertificateKeyFile)",
+	"(AuthenticationFailed)":       remedies[18],
 }

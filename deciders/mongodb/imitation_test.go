@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 )
 
 // imitation is a replica set of one member that speaks MongoDB's wire protocol to the
@@ -26,7 +28,8 @@ type imitation struct {
 	mu         sync.Mutex
 	l          net.Listener
 	conns      map[net.Conn]bool
-	standalone bool // no replica set: no change streams
+	password   string // of the user app; empty: clients need not log in
+	standalone bool   // no replica set: no change streams
 	docs       map[string]map[any]bson.Raw
 	capped     map[string][]bson.Raw // by collection, in natural order
 	events     []bson.D              // the oplog, as change events
@@ -162,12 +165,18 @@ func (s *imitation) serve(ctx context.Context, c net.Conn) {
 		delete(s.conns, c)
 		c.Close()
 	}()
+	s.mu.Lock()
+	login := &login{SCRAM: feedtest.SCRAM{User: "app", Password: s.password, Rounds: 4096}, in: s.password == ""}
+	s.mu.Unlock()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case r := <-requests:
-			answer, more := s.handle(ctx, r)
+			answer, more := login.pass(r), true
+			if answer == nil {
+				answer, more = s.handle(ctx, r)
+			}
 			if !more || ctx.Err() != nil {
 				return
 			}
@@ -287,7 +296,11 @@ func (s *imitation) now() bson.Timestamp {
 }
 
 func failure(code int32, text string) bson.D {
-	return bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: code}, {Key: "errmsg", Value: text}, {Key: "codeName", Value: fmt.Sprint("Location", code)}}
+	name := fmt.Sprint("Location", code)
+	if code == 18 {
+		name = "AuthenticationFailed"
+	}
+	return bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: code}, {Key: "errmsg", Value: text}, {Key: "codeName", Value: name}}
 }
 
 func (s *imitation) hello() bson.D {
@@ -296,6 +309,9 @@ func (s *imitation) hello() bson.D {
 		{Key: "maxBsonObjectSize", Value: 16 << 20}, {Key: "maxMessageSizeBytes", Value: 48_000_000}, {Key: "maxWriteBatchSize", Value: 100_000},
 		{Key: "localTime", Value: time.Now()}, {Key: "logicalSessionTimeoutMinutes", Value: 30},
 		{Key: "minWireVersion", Value: 0}, {Key: "maxWireVersion", Value: 21}, {Key: "ok", Value: 1},
+	}
+	if s.password != "" {
+		d = append(d, bson.E{Key: "saslSupportedMechs", Value: bson.A{"SCRAM-SHA-256"}})
 	}
 	if s.standalone {
 		return d

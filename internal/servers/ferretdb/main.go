@@ -2,7 +2,7 @@
 // data in SQLite, for tests. It is a module of its own, so that nobody who imports
 // the library meets the server.
 //
-//	ferretdb -data DIR [-listen 127.0.0.1:27017]
+//	ferretdb -data DIR [-listen 127.0.0.1:27017] [-raw] [-tls-cert FILE -tls-key FILE -tls-ca FILE]
 //
 // It prints the address that it serves on as its first line. It keeps its data in
 // DIR, so that it can be killed and started again.
@@ -10,7 +10,8 @@
 // FerretDB's updates are not atomic: of two clients that update one document under
 // a condition, both may find that it holds. MongoDB's are. So the clients' commands
 // are passed on one at a time (see serialise), which gives the tests an atomic
-// store; whoever needs FerretDB as it is says -raw.
+// store; whoever needs FerretDB as it is says -raw. With a certificate it speaks TLS, is
+// as it is, too, and with an authority it demands a client's certificate.
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"log"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -39,6 +41,10 @@ func run() error {
 	data := flag.String("data", "", "the directory to keep data in")
 	listen := flag.String("listen", "127.0.0.1:0", "where to serve clients")
 	raw := flag.Bool("raw", false, "pass commands on as they come")
+	var l ferretdb.ListenerConfig
+	flag.StringVar(&l.TLSCertFile, "tls-cert", "", "the server's certificate, PEM: to speak TLS")
+	flag.StringVar(&l.TLSKeyFile, "tls-key", "", "its key, PEM")
+	flag.StringVar(&l.TLSCAFile, "tls-ca", "", "the authority of the clients' certificates, PEM")
 	flag.Parse()
 	if *data == "" {
 		return fmt.Errorf("-data is missing: the directory to keep data in")
@@ -46,12 +52,17 @@ func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	inner := "127.0.0.1:0"
-	if *raw {
-		inner = *listen
+	switch {
+	case l.TLSCertFile != "":
+		*raw = true
+		l.TLS = *listen
+	case *raw:
+		l.TCP = *listen
+	default:
+		l.TCP = "127.0.0.1:0"
 	}
 	db, err := ferretdb.New(&ferretdb.Config{
-		Listener:  ferretdb.ListenerConfig{TCP: inner},
+		Listener:  l,
 		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		Handler:   "sqlite",
 		SQLiteURL: "file:" + strings.TrimSuffix(*data, "/") + "/",
@@ -61,7 +72,11 @@ func run() error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- db.Run(ctx) }()
-	addr := strings.TrimSuffix(strings.TrimPrefix(db.MongoDBURI(), "mongodb://"), "/")
+	u, err := url.Parse(db.MongoDBURI())
+	if err != nil {
+		return err
+	}
+	addr := u.Host
 	if !*raw {
 		l, err := net.Listen("tcp", *listen)
 		if err != nil {

@@ -1,0 +1,124 @@
+package mongodb_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// login is how far a connection's client is with logging in.
+type login struct {
+	feedtest.SCRAM
+	in bool
+}
+
+// pass returns the answer to a command that logs in, or that a client may not send before
+// it has, and else nil.
+func (l *login) pass(r *request) bson.D {
+	elements, err := r.body.Elements()
+	if err != nil || len(elements) == 0 {
+		return nil
+	}
+	step := func(payload string, done bool) bson.D {
+		return bson.D{{Key: "conversationId", Value: 1}, {Key: "done", Value: done},
+			{Key: "payload", Value: bson.Binary{Data: []byte(payload)}}, {Key: "ok", Value: 1}}
+	}
+	switch name := elements[0].Key(); name {
+	case "hello", "isMaster", "ismaster":
+		return nil
+	case "saslStart":
+		_, payload := r.body.Lookup("payload").Binary()
+		if db := r.body.Lookup("$db").StringValue(); db != "admin" {
+			return failure(18, "Authentication failed.") // the user is kept in admin
+		}
+		return step(l.First(string(payload)), false)
+	case "saslContinue":
+		_, payload := r.body.Lookup("payload").Binary()
+		proof, err := l.Last(string(payload))
+		if err != nil {
+			return failure(18, "Authentication failed.")
+		}
+		l.in = true
+		return step(proof, true)
+	default:
+		if !l.in {
+			return failure(13, "Command "+name+" requires authentication")
+		}
+		return nil
+	}
+}
+
+func TestAuthentication(t *testing.T) {
+	s := imitate(t)
+	s.mu.Lock()
+	s.password = "s3cret"
+	s.mu.Unlock()
+	at := "mongodb://app:s3cret@" + s.addr + "/ops/elections/web?replicaSet=rs0&serverSelectionTimeoutMS=2000"
+	d := opened(t, at)
+	feed := feedtest.Follow(t, d)
+	feedtest.Number(t, feed, 0)
+	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+	feedtest.Number(t, feed, 1)
+	feedtest.Read(t, opened(t, at+"&authMechanism=SCRAM-SHA-256&authSource=admin"))
+
+	for what, c := range map[string]struct{ address, word string }{
+		"a wrong password":     {strings.Replace(at, "s3cret", "s3cret-not", 1), "authSource"},
+		"another user":         {strings.Replace(at, "app", "somebody", 1), "authSource"},
+		"another database":     {at + "&authSource=ops", "authSource"},
+		"without logging in":   {strings.Replace(at, "app:s3cret@", "", 1), "grant"},
+		"a method it has none": {at + "&authMechanism=SCRAM-SHA-1", "authSource"},
+	} {
+		d := opened(t, c.address)
+		_, read := d.ReadCurrent(t.Context())
+		_, write := d.WriteEntry(t.Context(), feedtest.State(9, nil))
+		for _, err := range []error{read, write, feedtest.Next(t, feedtest.Follow(t, d)).Err} {
+			feedtest.Permanent(t, err, c.word, "ops.elections")
+			if err != nil && strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("%s: a secret in the error: %v", what, err)
+			}
+		}
+	}
+}
+
+// TLS both ways, on FerretDB: the server shows a certificate, and demands one.
+func TestTLS(t *testing.T) {
+	ca, other := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t, "client")
+	server := stores.FerretDB(t, "-tls-cert", ca.Path("server.pem"), "-tls-key", ca.Path("server.key"), "-tls-ca", ca.Path("ca.pem"))
+	at := strings.TrimSuffix(server.URI, "/") + "/ops/elections/web?serverSelectionTimeoutMS=1000"
+	authority, own := "&tlsCAFile="+ca.Path("ca.pem"), "&tlsCertificateKeyFile="+ca.Path("client.both.pem")
+	d := opened(t, at+"&tls=true"+authority+own)
+	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+	if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
+		t.Errorf("read %+v", e)
+	}
+	for what, c := range map[string]struct{ parameters, word string }{
+		"an authority that the system does not know": {"&tls=true" + own, "tlsCAFile"},
+		"another's authority":                        {"&tls=true&tlsCAFile=" + other.Path("ca.pem") + own, "tlsCAFile"},
+	} {
+		begin := time.Now()
+		_, err := opened(t, at+c.parameters).ReadCurrent(t.Context())
+		feedtest.Permanent(t, err, c.word, "ops.elections")
+		if took := time.Since(begin); took > 10*time.Second {
+			t.Errorf("%s: it took %v", what, took)
+		}
+	}
+	for what, parameters := range map[string]string{
+		"no certificate of one's own": "&tls=true" + authority,
+		"another's certificate":       "&tls=true" + authority + "&tlsCertificateKeyFile=" + other.Path("client.both.pem"),
+		"no TLS":                      "",
+	} {
+		// Mostly the driver only says that the connection was closed.
+		_, err := opened(t, at+parameters).ReadCurrent(t.Context())
+		feedtest.Says(t, err, "ops.elections")
+		if errors.Is(err, leaderelection.ErrLostRace) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
