@@ -19,7 +19,12 @@ func BenchmarkPostgres(b *testing.B) {
 // long: what BenchmarkPostgres takes beyond it is ours.
 func BenchmarkBare(b *testing.B) {
 	p := pool(b, stores.Postgres(b).Addr)
-	feedtest.Write(b, postgres.NewDecider(p, "leaderelection", "e", create), 1, nil)
+	e := feedtest.State(1, nil)
+	e.HostPort, e.ConnectionParams = append(e.HostPort, "[fd00::1]:100"), []byte("\x00\xff 1 1000")
+	e.LeaderID, e.Incarnation, e.Successor = "candidate-1", "incarnation-1", "successor-1-1000"
+	if _, err := postgres.NewDecider(p, "leaderelection", "e", create).WriteEntry(b.Context(), e); err != nil {
+		b.Fatal(err)
+	}
 	read, update := postgres.Statements("leaderelection")
 	var version, channel, record string
 	var micros int64

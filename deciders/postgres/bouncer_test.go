@@ -38,6 +38,7 @@ func TestConformanceBehindAPooler(t *testing.T) {
 // A feed that listens through such a pooler finds out that it is deaf, says so once,
 // and is silent from then on; it leaves no session listening.
 func TestDeafFeed(t *testing.T) {
+	t.Parallel()
 	server := stores.Postgres(t)
 	bouncer := stores.PgBouncer(t, server, 3)
 	d := opened(t, "postgres://postgres@"+bouncer.Addr+"/postgres?sslmode=disable&election=e&create=true")

@@ -54,6 +54,7 @@ type Decider struct {
 	table    string // as given
 	quoted   string // as SQL takes it
 	election string
+	place    string // where the record is, for errors
 	opts     Options
 	mode     pgx.QueryExecMode
 	bad      error // what is wrong with the names
@@ -76,6 +77,7 @@ var (
 // Decider is in use, and may serve others. Options may be nil. It does no I/O.
 func NewDecider(db DB, table, election string, opts *Options) *Decider {
 	d := &Decider{db: db, table: table, quoted: quoted(table), election: election, mode: pgx.QueryExecModeExec}
+	d.place = fmt.Sprintf("postgres table %s, election %q", d.quoted, d.election)
 	if opts != nil {
 		d.opts = *opts
 	}
@@ -169,7 +171,7 @@ func (d *Decider) read(ctx context.Context, db DB) (e *leaderelection.RaceEntry,
 }
 
 func (d *Decider) entry(t token, text string) (*leaderelection.RaceEntry, error) {
-	e, err := record.Unmarshal(d.place(), []byte(text))
+	e, err := record.Unmarshal(d.place, []byte(text))
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +226,7 @@ func (d *Decider) write(ctx context.Context, entry *leaderelection.RaceEntry) (t
 	err = d.db.QueryRow(ctx, sql, d.mode, d.election, version, string(data), more[0], more[1]).Scan(&now.micros, nil, nil)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return token{}, &leaderelection.LostRaceError{Place: d.place()}
+		return token{}, &leaderelection.LostRaceError{Place: d.place}
 	case code(err) == serializationFailure:
 		return token{}, d.serialized(ctx, was, err)
 	case err != nil:
@@ -241,10 +243,5 @@ func (d *Decider) serialized(ctx context.Context, was token, refusal error) erro
 	if err != nil || e.Token == was {
 		return refusal
 	}
-	return &leaderelection.LostRaceError{Place: d.place(), Current: e, Err: refusal}
-}
-
-// place is where the record is, for errors.
-func (d *Decider) place() string {
-	return fmt.Sprintf("postgres table %s, election %q", d.quoted, d.election)
+	return &leaderelection.LostRaceError{Place: d.place, Current: e, Err: refusal}
 }

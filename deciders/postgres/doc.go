@@ -97,6 +97,7 @@
 // (default_query_exec_mode=simple_protocol). LISTEN does not work there
 // (https://www.pgbouncer.org/features.html): the notifications go to whoever has the
 // session. The feed finds that out: it notifies itself through the pool, hears
-// nothing within two seconds, and fails once, whereupon candidates poll. Options.Listen gives it a
-// direct connection, and Options.NoListen spares the attempt.
+// nothing within two seconds, and fails once, whereupon candidates poll.
+// Options.Listen gives it a direct connection, and Options.NoListen spares the
+// attempt.
 package postgres

@@ -47,7 +47,7 @@ func (d *Decider) failed(ctx context.Context, doing string, err error) error {
 	} else if ctx.Err() == nil {
 		err = d.explain(err)
 	}
-	return fmt.Errorf("leaderelection/postgres: %s %s: %w", doing, d.place(), err)
+	return fmt.Errorf("leaderelection/postgres: %s %s: %w", doing, d.place, err)
 }
 
 // explain adds what to do about an error, and whether trying again can help.
@@ -79,7 +79,10 @@ func (d *Decider) explain(err error) error {
 func (d *Decider) refused(err error, code string) error {
 	switch code {
 	case undefinedTable:
-		d.found.Store(nil) // it was there: with Options.CreateTable it is made again
+		d.found.Store(nil) // it was there
+		if d.opts.CreateTable {
+			return fmt.Errorf("%w: it will be made again", err)
+		}
 		return d.missing(err)
 	case "28P01", "28000":
 		return permanent("%w: check user, password and pg_hba.conf", err)

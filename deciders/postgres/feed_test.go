@@ -20,6 +20,7 @@ func TestHandover(t *testing.T) {
 
 // A statement is a request, be it LISTEN or whatever.
 func TestIdle(t *testing.T) {
+	t.Parallel()
 	server := stores.Postgres(t, "shared_preload_libraries=pg_stat_statements")
 	p := pool(t, server.Addr)
 	exec(t, p, "CREATE EXTENSION pg_stat_statements")
@@ -42,6 +43,7 @@ func killer(t *testing.T, p *pgxpool.Pool, victim string) func() {
 // The observer's connection is cut, its connections killed by the server, the server
 // killed and started again.
 func TestNews(t *testing.T) {
+	t.Parallel()
 	server := stores.Postgres(t)
 	proxy := stores.Toxiproxy(t, server.Addr)[0]
 	kill := killer(t, pool(t, server.Addr), "victim")
@@ -63,6 +65,7 @@ func TestNews(t *testing.T) {
 
 // The server is killed in the middle of a reign, and started again.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	server := stores.Postgres(t)
 	feedtest.Outage(t, elections(server.Addr), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
 }
@@ -70,6 +73,7 @@ func TestOutage(t *testing.T) {
 // A feed through which nothing comes any more ends, though its connection stands;
 // one that is merely quiet does not.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	const silence = time.Second
 	server := stores.Postgres(t)
 	proxy := stores.Toxiproxy(t, server.Addr)[0]

@@ -1,0 +1,102 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/c8e606e4/leaderelection/deciders/postgres"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// The feed's connection is made as the pool's are, by the pool's own hooks: passwords
+// that are good for one connection come from there.
+func TestFeedConnectsAsThePoolDoes(t *testing.T) {
+	server := stores.Postgres(t)
+	exec(t, pool(t, server.Addr), `CREATE ROLE app LOGIN; GRANT CREATE ON SCHEMA public TO app; CREATE SCHEMA AUTHORIZATION app`, pgx.QueryExecModeSimpleProtocol)
+	config, err := pgxpool.ParseConfig("postgres://nobody@" + server.Addr + "/postgres?sslmode=disable&pool_max_conns=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fails atomic.Bool
+	failure := errors.New("no token to be had")
+	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		c.User = "app"
+		if fails.Load() {
+			return failure
+		}
+		return nil
+	}
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "SET search_path = app")
+		if fails.Load() {
+			return failure
+		}
+		return err
+	}
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	d := postgres.NewDecider(p, "leaderelection", "e", create)
+	feeds := []<-chan feedtest.Item{feedtest.Follow(t, d), feedtest.Follow(t, d)} // beside the pool, which has one connection
+	for _, feed := range feeds {
+		feedtest.Number(t, feed, 0)
+	}
+	feedtest.Write(t, d, 1, nil)
+	for _, feed := range feeds {
+		feedtest.Number(t, feed, 1)
+	}
+	if e := feedtest.Read(t, postgres.NewDecider(pool(t, server.Addr), "app.leaderelection", "e", nil)); e.ElectionNumber != 1 {
+		t.Errorf("%+v", e)
+	}
+
+	fails.Store(true)
+	if n := feedtest.Next(t, feedtest.Follow(t, d)); !errors.Is(n.Err, failure) {
+		t.Errorf("the feed yields %+v", n)
+	}
+}
+
+// Where there is no way to a connection of its own the feed is silent, and ends with
+// its ctx.
+func TestNoWayToListen(t *testing.T) {
+	p := pool(t, stores.Postgres(t).Addr)
+	for name, d := range map[string]*postgres.Decider{
+		"no pool":  postgres.NewDecider(struct{ postgres.DB }{p}, "leaderelection", "e", create),
+		"NoListen": postgres.NewDecider(p, "leaderelection", "e", &postgres.Options{CreateTable: true, NoListen: true}),
+	} {
+		feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		for e, err := range d.Changes(ctx) {
+			t.Errorf("%s: the feed yields %+v, %v", name, e, err)
+		}
+		if ctx.Err() == nil {
+			t.Errorf("%s: the feed ended by itself", name)
+		}
+		cancel()
+	}
+}
+
+// A table that is dropped is made again, where it may be, and else reported.
+func TestTableDropped(t *testing.T) {
+	p := pool(t, stores.Postgres(t).Addr)
+	maker, other := postgres.NewDecider(p, "leaderelection", "e", create), postgres.NewDecider(p, "leaderelection", "e", nil)
+	token := feedtest.Write(t, maker, 1, nil)
+	feedtest.Read(t, other)
+	exec(t, p, "DROP TABLE leaderelection")
+	_, err := other.WriteEntry(t.Context(), feedtest.State(2, token))
+	feedtest.Permanent(t, err, "42P01", "CREATE TABLE")
+	_, err = maker.ReadCurrent(t.Context())
+	feedtest.Passing(t, err, "42P01", "made again")
+	feedtest.Write(t, maker, 2, feedtest.Read(t, maker).Token)
+	if e := feedtest.Read(t, other); e.ElectionNumber != 2 {
+		t.Errorf("%+v", e)
+	}
+}
