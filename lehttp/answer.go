@@ -2,6 +2,7 @@ package lehttp
 
 import (
 	"bufio"
+	"errors"
 	"maps"
 	"net"
 	"net/http"
@@ -12,14 +13,27 @@ import (
 
 // answer is the ResponseWriter of a handler. What it writes is held back until
 // it is finished, flushed or larger than a buffer: then the view is asked.
-type answer struct {
+//
+// An answer is made for one request, and never used again: a handler may have kept
+// it, and must not reach another client by it. All that it knows is in its work,
+// which is taken away from it in the end, for other requests.
+type answer struct{ work *work }
+
+// work is what an answer needs while its request is served.
+type work struct {
 	w      http.ResponseWriter
-	view   *leaderelection.TimeView
-	gate   *gate
-	buf    *buffer // while state is held
-	code   int16   // zero: not yet said
+	reign  *reign
+	before http.Header // the header before the handler was called; nil: none
+	n      int         // of bytes
+	code   int16       // zero: not yet said
 	state  state
 	broken bool // a part has left, and no more will
+	// bytes is what is held back: as much as net/http's own server holds back
+	// anyway.
+	bytes [2048]byte
+
+	next    int         // of answers
+	answers *[64]answer // new ones, made by the dozen
 }
 
 type state uint8
@@ -31,138 +45,68 @@ const (
 	taken               // hijacked
 )
 
-// buffer is what an answer is held back in: as much as net/http's own server
-// holds back anyway.
-type buffer struct {
-	before http.Header // the header before the handler was called; nil: none
-	n      int
-	bytes  [2048]byte
-	unused []answer
-}
+var works = sync.Pool{New: func() any { return new(work) }}
 
-var bufferPool = sync.Pool{New: func() any { return new(buffer) }}
-
-// newAnswer returns one with a buffer. Answers are made by the dozen and never
-// used again: a handler may have kept one, and must not reach another client by
-// it.
-func newAnswer() *answer {
-	b := bufferPool.Get().(*buffer)
-	if len(b.unused) == 0 {
-		b.unused = make([]answer, 16)
+// newAnswer returns one that answers by w, in a reign.
+func newAnswer(w http.ResponseWriter, r *reign) *answer {
+	k := works.Get().(*work)
+	if k.answers == nil || k.next == len(k.answers) {
+		k.answers, k.next = new([len(k.answers)]answer), 0
 	}
-	a := &b.unused[0]
-	b.unused, b.n = b.unused[1:], 0
-	a.buf = b
+	a := &k.answers[k.next]
+	k.next++
+	a.work = k
+	k.w, k.reign = w, r
+	k.n, k.code, k.state, k.broken = 0, 0, held, false
 	return a
 }
 
+// over gives the work back.
+func (a *answer) over() {
+	k := a.work
+	a.work = nil
+	k.w, k.reign = nil, nil
+	if k.before != nil {
+		k.before = nil
+	}
+	works.Put(k)
+}
+
+// errFinished is what a handler gets that writes after it has returned.
+var errFinished = errors.New("leaderelection: the answer is finished: its handler has returned")
+
 // Header is the header map of the wrapped ResponseWriter.
-func (a *answer) Header() http.Header { return a.w.Header() }
+func (a *answer) Header() http.Header {
+	k := a.work
+	if k == nil {
+		return http.Header{}
+	}
+	return k.w.Header()
+}
 
 // Unwrap is for http.ResponseController: deadlines and the like.
-func (a *answer) Unwrap() http.ResponseWriter { return a.w }
+func (a *answer) Unwrap() http.ResponseWriter {
+	k := a.work
+	if k == nil {
+		return nil
+	}
+	return k.w
+}
 
 // WriteHeader notes the status; it goes out with what follows.
 func (a *answer) WriteHeader(code int) {
-	if a.state != held || a.code != 0 {
-		if a.state == passed {
-			a.w.WriteHeader(code) // which will complain of it
-		}
-		return
+	if k := a.work; k != nil {
+		k.writeHeader(code)
 	}
-	if code >= 100 && code < 200 && code != http.StatusSwitchingProtocols {
-		if a.view.ValueInFuture() {
-			a.w.WriteHeader(code) // informational: another one follows
-		}
-		return
-	}
-	if code < 100 || code > 999 {
-		a.w.WriteHeader(code) // which panics, as it should
-		return
-	}
-	a.code = int16(code)
 }
 
 // Write holds p back, or passes it on while the view lasts.
 func (a *answer) Write(p []byte) (int, error) {
-	if a.state == held {
-		if a.buf.n+len(p) <= len(a.buf.bytes) {
-			a.buf.n += copy(a.buf.bytes[a.buf.n:], p)
-			return len(p), nil
-		}
-		if err := a.commit(); err != nil {
-			return 0, err
-		}
-		return a.w.Write(p)
+	k := a.work
+	if k == nil {
+		return 0, errFinished
 	}
-	if err := a.allowed(); err != nil {
-		return 0, err
-	}
-	return a.w.Write(p)
-}
-
-// allowed says whether more of an answer may leave.
-func (a *answer) allowed() error {
-	switch {
-	case a.state == taken:
-		return http.ErrHijacked
-	case a.state == lost:
-		return ErrNotLeading
-	case !a.view.ValueInFuture():
-		a.state, a.broken = lost, true
-		return ErrNotLeading
-	}
-	return nil
-}
-
-// commit lets what was held back go, if the view still lasts; else it answers
-// in its place.
-func (a *answer) commit() error {
-	if !a.view.ValueInFuture() {
-		a.state = lost
-		h := a.w.Header()
-		clear(h)
-		maps.Copy(h, a.buf.before)
-		a.free()
-		h.Set(notLeading, lostLeadership)
-		no := a.gate.refusal()
-		no.why = "this process has ceased to lead while it worked on the request, which may have taken effect"
-		no.answer(a.w)
-		return ErrNotLeading
-	}
-	a.state = passed
-	if a.code != 0 {
-		a.w.WriteHeader(int(a.code))
-	}
-	var err error
-	if a.buf.n > 0 {
-		_, err = a.w.Write(a.buf.bytes[:a.buf.n])
-	}
-	a.free()
-	return err
-}
-
-// free gives the buffer back.
-func (a *answer) free() {
-	a.buf.before = nil
-	bufferPool.Put(a.buf)
-	a.buf = nil
-}
-
-// finish lets the answer go when the handler has returned. It panics, as net/http
-// wants it, to break off an answer of which a part has left.
-func (a *answer) finish() {
-	switch a.state {
-	case held:
-		_ = a.commit() // an error is the connection's, and net/http's own to handle
-	case passed:
-		if !a.view.ValueInFuture() {
-			a.broken = true
-		}
-	}
-	if a.broken {
-		panic(http.ErrAbortHandler)
-	}
+	return k.write(p)
 }
 
 // Flush sends what there is.
@@ -170,31 +114,139 @@ func (a *answer) Flush() { _ = a.FlushError() }
 
 // FlushError is Flush for http.ResponseController.
 func (a *answer) FlushError() error {
-	if a.state == held {
-		if err := a.commit(); err != nil {
-			return err
-		}
-	} else if err := a.allowed(); err != nil {
-		return err
+	k := a.work
+	if k == nil {
+		return errFinished
 	}
-	return http.NewResponseController(a.w).Flush()
+	return k.flush()
 }
 
 // Hijack hands the connection over, as one that writes only while the view
 // lasts.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if a.state == lost || !a.view.ValueInFuture() {
+	k := a.work
+	if k == nil {
+		return nil, nil, errFinished
+	}
+	return k.hijack()
+}
+
+func (k *work) writeHeader(code int) {
+	if k.state != held || k.code != 0 {
+		if k.state == passed {
+			k.w.WriteHeader(code) // which will complain of it
+		}
+		return
+	}
+	if code >= 100 && code < 200 && code != http.StatusSwitchingProtocols {
+		if k.reign.view.ValueInFuture() {
+			k.w.WriteHeader(code) // informational: another one follows
+		}
+		return
+	}
+	if code < 100 || code > 999 {
+		k.w.WriteHeader(code) // which panics, as it should
+		return
+	}
+	k.code = int16(code)
+}
+
+func (k *work) write(p []byte) (int, error) {
+	if k.state == held {
+		if k.n+len(p) <= len(k.bytes) {
+			k.n += copy(k.bytes[k.n:], p)
+			return len(p), nil
+		}
+		if err := k.commit(); err != nil {
+			return 0, err
+		}
+		return k.w.Write(p)
+	}
+	if err := k.allowed(); err != nil {
+		return 0, err
+	}
+	return k.w.Write(p)
+}
+
+// allowed says whether more of an answer may leave.
+func (k *work) allowed() error {
+	switch {
+	case k.state == taken:
+		return http.ErrHijacked
+	case k.state == lost:
+		return ErrNotLeading
+	case !k.reign.view.ValueInFuture():
+		k.state, k.broken = lost, true
+		return ErrNotLeading
+	}
+	return nil
+}
+
+// commit lets what was held back go, if the view still lasts; else it answers
+// in its place.
+func (k *work) commit() error {
+	if !k.reign.view.ValueInFuture() {
+		k.state = lost
+		h := k.w.Header()
+		clear(h)
+		maps.Copy(h, k.before)
+		h.Set(notLeading, lostLeadership)
+		no := k.reign.gate.refusal()
+		no.why = "this process has ceased to lead while it worked on the request, which may have taken effect"
+		no.answer(k.w)
+		return ErrNotLeading
+	}
+	k.state = passed
+	if k.code != 0 {
+		k.w.WriteHeader(int(k.code))
+	}
+	var err error
+	if k.n > 0 {
+		_, err = k.w.Write(k.bytes[:k.n])
+	}
+	return err
+}
+
+// finish lets the answer go when the handler has returned. It panics, as net/http
+// wants it, to break off an answer of which a part has left.
+func (a *answer) finish() {
+	k := a.work
+	switch k.state {
+	case held:
+		_ = k.commit() // an error is the connection's, and net/http's own to handle
+	case passed:
+		if !k.reign.view.ValueInFuture() {
+			k.broken = true
+		}
+	}
+	broken := k.broken
+	a.over()
+	if broken {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (k *work) flush() error {
+	if k.state == held {
+		if err := k.commit(); err != nil {
+			return err
+		}
+	} else if err := k.allowed(); err != nil {
+		return err
+	}
+	return http.NewResponseController(k.w).Flush()
+}
+
+func (k *work) hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if k.state == lost || !k.reign.view.ValueInFuture() {
 		return nil, nil, ErrNotLeading
 	}
-	conn, rw, err := http.NewResponseController(a.w).Hijack()
+	conn, rw, err := http.NewResponseController(k.w).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
-	if a.state == held {
-		a.free()
-	}
-	a.state = taken
-	gated := &gatedConn{Conn: conn, view: a.view}
+	k.state = taken
+	gated := &gatedConn{Conn: conn, view: k.reign.view}
 	return gated, bufio.NewReadWriter(rw.Reader, bufio.NewWriter(gated)), nil
 }
 

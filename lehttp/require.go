@@ -3,6 +3,7 @@ package lehttp
 import (
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -73,6 +74,7 @@ func RequireLeader(l Leadership, options *RequireOptions) func(http.Handler) htt
 	if options != nil {
 		g.o = *options
 	}
+	g.campaign, _ = l.(*leaderelection.Campaign)
 	g.status, _ = l.(withStatus)
 	g.leader, _ = l.(withLeader)
 	return func(next http.Handler) http.Handler {
@@ -82,14 +84,37 @@ func RequireLeader(l Leadership, options *RequireOptions) func(http.Handler) htt
 
 // gate is a RequireLeader.
 type gate struct {
-	leads  Leadership
-	status withStatus
-	leader withLeader
-	o      RequireOptions
+	leads    Leadership
+	campaign *leaderelection.Campaign // leads, where it is one: asked without indirect calls
+	status   withStatus
+	leader   withLeader
+	o        RequireOptions
+	last     atomic.Pointer[reign]
+}
+
+// reign is what the answers of one reign have in common.
+type reign struct {
+	gate *gate
+	view *leaderelection.TimeView
+}
+
+// under returns the reign of view.
+func (g *gate) under(view *leaderelection.TimeView) *reign {
+	r := g.last.Load()
+	if r == nil || r.view != view {
+		r = &reign{gate: g, view: view}
+		g.last.Store(r)
+	}
+	return r
 }
 
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	view := g.leads.View()
+	var view *leaderelection.TimeView
+	if g.campaign != nil {
+		view = g.campaign.View()
+	} else {
+		view = g.leads.View()
+	}
 	if !g.admits(view, r.Method) {
 		if g.o.Otherwise != nil {
 			g.o.Otherwise.ServeHTTP(w, r)
@@ -99,10 +124,9 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		g.refusal().answer(w)
 		return
 	}
-	a := newAnswer()
-	a.w, a.view, a.gate = w, view, g
+	a := newAnswer(w, g.under(view))
 	if h := w.Header(); len(h) > 0 {
-		a.buf.before = h.Clone()
+		a.work.before = h.Clone()
 	}
 	next.ServeHTTP(a, r)
 	a.finish()
@@ -110,10 +134,14 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 
 // admits says whether a request may be served under view.
 func (g *gate) admits(view *leaderelection.TimeView, method string) bool {
-	if g.status == nil {
+	switch {
+	case g.campaign != nil:
+		if g.campaign.Status() != leaderelection.Leading {
+			return false
+		}
+	case g.status == nil:
 		return view.ValueInFuture()
-	}
-	if g.status.Status() != leaderelection.Leading {
+	case g.status.Status() != leaderelection.Leading:
 		return false
 	}
 	switch method {

@@ -308,3 +308,35 @@ func TestReady(t *testing.T) {
 	l.over()
 	check(http.StatusServiceUnavailable)
 }
+
+// A handler that keeps its ResponseWriter beyond its return reaches nobody by it.
+func TestAnswerKeptByItsHandler(t *testing.T) {
+	var kept []http.ResponseWriter
+	h := lehttp.RequireLeader(leading(), nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, old := range kept {
+			old.Header().Set("Kept", "yes")
+			old.WriteHeader(http.StatusTeapot)
+			if n, err := io.WriteString(old, "kept"); n != 0 || err == nil {
+				t.Errorf("a kept answer takes %d bytes, %v", n, err)
+			}
+			if err := http.NewResponseController(old).Flush(); err == nil {
+				t.Error("a kept answer can be flushed")
+			}
+			if _, _, err := http.NewResponseController(old).Hijack(); err == nil {
+				t.Error("a kept answer can be hijacked")
+			}
+			if err := http.NewResponseController(old).SetWriteDeadline(time.Now()); err == nil {
+				t.Error("a kept answer sets deadlines")
+			}
+		}
+		kept = append(kept, w)
+		_, _ = io.WriteString(w, "own")
+	}))
+	for range 100 { // so that answers are made afresh more than once
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		if w.Code != http.StatusOK || w.Body.String() != "own" || w.Header().Get("Kept") != "" {
+			t.Fatalf("%d %q %v", w.Code, w.Body, w.Header())
+		}
+	}
+}
