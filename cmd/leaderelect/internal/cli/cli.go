@@ -67,7 +67,7 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) int {
 		fmt.Fprintf(errOut, "leaderelect: a mistake in this program: %v\n", a.flaw)
 		return exitError
 	}
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
@@ -79,7 +79,11 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) int {
 		}
 		return e.code
 	case !a.started || errors.Is(err, store.ErrURL):
-		fmt.Fprintf(errOut, "leaderelect: %v\nTry: leaderelect help\n", err)
+		try := "leaderelect help"
+		if c != root {
+			try += " " + c.Name()
+		}
+		fmt.Fprintf(errOut, "leaderelect: %v\nTry: %s\n", err, try)
 		return exitUsage
 	}
 	fmt.Fprintf(errOut, "leaderelect: %v\n", err)
