@@ -1,8 +1,85 @@
 package simtest
 
 import (
+	"time"
+
 	le "github.com/c8e606e4/leaderelection"
 )
+
+// What a store's stamps can show, and what not. A leader's write was asked for at
+// b, happened at s, and the leader knows of it since a. Where its clock was off by
+// less than S - (a - s) on the one side, or S + (s - b) on the other, no comparison
+// can show that it is beyond S. So with a clock that stands where it stood:
+//
+//   - A challenger whose clock is not proved to be ahead, by its own acquisition,
+//     wins no earlier than at TermExpiry in true time: it contests at TermExpiry + S
+//     by a clock that is ahead by S and the time its request was under way at most,
+//     and that time passes as well.
+//   - A leader whose clock is not proved to be behind has a view that ends, in true
+//     time, no later than a - s after TermExpiry.
+//
+// Hence two views overlap by no more than a - s, the time in which the answer to
+// the elder's last confirmed write was out, and the units of the two stamps.
+
+// uncertainty is for how long after w was won the view of g may be in the future,
+// and whether that is known: a clock that was set between b and a and again since
+// has shown nothing, and so has one that was set back after a suspension.
+func (r *recorder) uncertainty(g *reign, w won) (time.Duration, bool) {
+	k := g.attempt(r.skew)
+	m := r.measured(g, k)
+	clock, now := g.p.actor.clock, r.now()
+	if clock.Stepped(m.known, now) && (clock.Stepped(m.asked, m.known) || clock.Suspended(m.asked, now)) {
+		return 0, false
+	}
+	return m.known - m.happened + unit(g.p.stamps[k]) + unit(w.stamp) + r.drifted(), true
+}
+
+// measurement is when a write was asked for, happened, and was known to have, in
+// true time.
+type measurement struct{ asked, happened, known time.Duration }
+
+func (r *recorder) measured(g *reign, k attempt) measurement {
+	return measurement{
+		asked:    g.p.actor.clock.Drowsy(g.p.began[k].at),
+		happened: g.p.landed[k],
+		known:    g.p.actor.clock.Awake(g.p.confirmed[k]),
+	}
+}
+
+// drifted is how far a clock drifts in a term.
+func (r *recorder) drifted() time.Duration {
+	return time.Duration(r.drift*float64(r.term)) + time.Microsecond
+}
+
+// unit is what a stamp's last digits leave open.
+func unit(stamp time.Time) time.Duration {
+	for _, u := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if stamp.Truncate(u).Equal(stamp) {
+			return u
+		}
+	}
+	return 1
+}
+
+// honest: a clock that a write has shown to be wrong is no leader's.
+func (r *recorder) honest(g *reign) {
+	if !r.lies || r.lenient {
+		return
+	}
+	k := g.attempt(r.skew)
+	m := r.measured(g, k)
+	clock, now := g.p.actor.clock, r.now()
+	if clock.Stepped(m.asked, now) {
+		return
+	}
+	wall, _ := clock.Both()
+	off := wall.Sub(r.epoch.Round(0)) - now
+	u := unit(g.p.stamps[k]) + r.drifted()
+	if off > r.skew+m.happened-m.asked+u || -off > r.skew+m.known-m.happened+u {
+		r.failf(g.p.name, "leads with a clock that is off by %v, though its last extension, asked for at %v, written at %v, known at %v, has shown that",
+			off, m.asked, m.happened, m.known)
+	}
+}
 
 // accused is told that a candidate takes its clock for proved wrong.
 func (r *recorder) accused(p *process, x le.ClockSkewError) {
@@ -10,7 +87,68 @@ func (r *recorder) accused(p *process, x le.ClockSkewError) {
 	defer r.mu.Unlock()
 	r.logf(p.name, "its clock is said to be wrong: %v", &x)
 	r.counts["clocks proved wrong"]++
-	if !p.host.liar && !r.wild && !p.actor.dead.Load() {
+	if !p.host.liar && !p.actor.dead.Load() {
 		r.failf(p.name, "a clock that never left its bound is said to be wrong: %v", &x)
 	}
+}
+
+// robbed is the reign that the record e belongs to, where its view is alive.
+func (r *recorder) robbed(e *le.RaceEntry) *reign {
+	for _, g := range r.reigns {
+		if !e.Vacant() && g.p.incarnation == e.Incarnation && g.number == e.ElectionNumber && !g.p.actor.dead.Load() && g.inFuture() {
+			return g
+		}
+	}
+	return nil
+}
+
+// robs: nobody takes the record while a view is alive by it, but those who do not
+// know yet that their clock is wrong: once, and then they do.
+func (r *recorder) robs(o *op, p *process, g *reign) {
+	switch {
+	case r.wild:
+		return
+	case !r.lies:
+		r.failf(p.name, "wins while the view of reign %d (%s) is alive", g.number, g.p.name)
+		return
+	case g.p.host.liar:
+		return // its own clock may be the wrong one: overlap has its bound
+	}
+	p.robberies++
+	r.counts["leases taken from honest leaders"]++
+	r.logf(p.name, "takes the lease from %s", g.p.name)
+	if r.watched == g.p {
+		r.watched = nil
+	}
+	if off := o.wall.Sub(r.epoch.Round(0)) - o.at; off <= r.skew {
+		r.failf(p.name, "takes the lease from %s, with a clock that is off by %v", g.p.name, off)
+	}
+	if p.robberies > 1 {
+		r.failf(p.name, "takes the lease from an honest leader for the %d. time since its clock was set", p.robberies)
+	}
+}
+
+// overdue is how much longer than a term the present record binds all who keep
+// within their bounds, because it is a liar's who cannot take it back: who is gone,
+// or takes it for run out since its clock was set again.
+func (w *world) overdue() time.Duration {
+	w.rec.mu.Lock()
+	defer w.rec.mu.Unlock()
+	n := len(w.rec.records) - 1
+	e, at := &w.rec.records[n], w.rec.times[n]
+	if e.ElectionNumber == le.NoElections {
+		return 0
+	}
+	extra := max(e.TermExpiry.Sub(w.epoch.Round(0))-w.now()-w.Term-w.Skew, 0)
+	if e.Vacant() {
+		return extra // a reservation
+	}
+	for _, h := range w.hosts {
+		for _, p := range h.all {
+			if p.incarnation == e.Incarnation && !p.actor.dead.Load() && !p.over && !h.clock.Stepped(at, w.now()) {
+				return 0
+			}
+		}
+	}
+	return extra
 }

@@ -120,7 +120,16 @@ func (h *host) step() {
 		return
 	}
 	h.strike("had its clock stepped")
-	h.clock.Step(h.w.offset())
+	if h.liar {
+		h.clock.Step(h.w.lie())
+	} else {
+		h.clock.Step(h.w.offset())
+	}
+	h.w.rec.mu.Lock()
+	for _, p := range h.all {
+		p.robberies = 0
+	}
+	h.w.rec.mu.Unlock()
 	wall, _ := h.clock.Both()
 	h.w.rec.note(h.id, "its clock is stepped to %v", wall.Sub(h.w.epoch.Round(0))-h.w.now())
 }

@@ -29,6 +29,20 @@ type Params struct {
 	Lenient bool          // WarnOnClockSkew
 }
 
+// DrawLiars returns the simulation of a seed in which some hosts' clocks are
+// beyond their bound, and the store gives true time to the microsecond.
+func DrawLiars(seed uint64) Params {
+	p := Draw(seed)
+	rng := rand.New(rand.NewPCG(seed, 6))
+	if p.Skew == 0 {
+		p.Skew = p.Term / 15
+	}
+	p.Stamp, p.Backups, p.Twins = time.Microsecond, false, false
+	p.Liars = 1 + rng.IntN(p.Hosts-1)
+	p.Lies = []time.Duration{3 * p.Skew, p.Term, 10 * p.Term, 5 * time.Hour}[rng.IntN(4)]
+	return p
+}
+
 func (p Params) String() string {
 	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v, the store's time in units of %v, set back: %v, liars: %d",
 		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Stamp, p.Backups, p.Liars)

@@ -76,6 +76,19 @@ func (c *Clock) Awake(at time.Duration) time.Duration {
 	return at
 }
 
+// Drowsy is when somebody who did something at the true time at may have looked at
+// the clock for that: then, or where a freeze ended just then, when it began.
+func (c *Clock) Drowsy(at time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.freezes {
+		if f.to == at {
+			return f.from
+		}
+	}
+	return at
+}
+
 // Shown is what the clock has lately shown to those who run by it, and what it
 // shows now: what they do now may go by any of these.
 func (c *Clock) Shown() []reading {

@@ -22,6 +22,7 @@ type process struct {
 
 	// The recorder's, under its lock:
 	leaving     bool          // told to stop
+	over        bool          // has stopped
 	well        bool          // Healthy was asked since the last write, and the answer was nil
 	sitOut      time.Duration // monotonic: it has resigned, and is not to contest before this
 	incarnation string
@@ -32,6 +33,7 @@ type process struct {
 	landed      map[attempt]time.Duration       // true time at which it was written
 	stamps      map[attempt]time.Time           // and by the store's time
 	won         []won
+	robberies   int // leases taken from leaders whose views were alive, since its clock was last set
 	reigns      map[le.ElectionNumber]*reign
 	current     *reign
 	number      le.ElectionNumber // of the last reign
@@ -83,10 +85,13 @@ func (h *host) launch() {
 func (p *process) config() le.Config {
 	w := p.host.w
 	cfg := le.Config{
-		Decider:       w.decider(p.actor),
-		LeaderID:      p.host.id,
-		TermLength:    w.Term,
-		MaxClockSkew:  w.Skew,
+		Decider:      w.decider(p.actor),
+		LeaderID:     p.host.id,
+		TermLength:   w.Term,
+		MaxClockSkew: w.Skew,
+
+		WarnOnClockSkew: w.Lenient,
+
 		PollInterval:  w.Poll,
 		DrainTimeout:  w.Drain,
 		OnOusting:     p.onOusting,

@@ -76,7 +76,7 @@ const maxLines = 4000
 
 func newRecorder(epoch time.Time, p *Params) *recorder {
 	r := &recorder{
-		epoch: epoch, landing: make(chan struct{}, 1), term: p.Term, skew: p.Skew, wild: p.Wild > 0, drift: p.Drift,
+		epoch: epoch, landing: make(chan struct{}, 1), term: p.Term, skew: p.Skew, wild: p.Wild > 0 || p.Lenient, drift: p.Drift,
 		lies: p.Liars > 0, lenient: p.Lenient, counts: map[string]int{},
 	}
 	r.records, r.times = []le.RaceEntry{{}}, []time.Duration{0}

@@ -205,6 +205,7 @@ func (r *recorder) stopped(p *process, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.logf(p.name, "stopped: %v", err)
+	p.over = true
 	if p.actor.dead.Load() {
 		return
 	}

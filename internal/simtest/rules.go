@@ -49,6 +49,9 @@ func (r *recorder) writing(p *process, o *op) {
 	if p.reigns[e.ElectionNumber] != nil {
 		r.failf(p.name, "claims %v, by which it has led already", r.short(e))
 	}
+	if n := p.actor.newest; n != nil && n.Vacant() && n.Successor == p.host.id {
+		p.sitOut = 0 // an operator's wish ends it, also where another is faster now
+	}
 	if p.running > 0 {
 		r.failf(p.name, "contests (%v) while %d callbacks of an earlier reign are running", r.short(e), p.running)
 	}
@@ -123,6 +126,9 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 		r.failf(who, "claims %v, though it is to sit out for %v more", r.short(e), p.sitOut-o.mono)
 	}
 	p.sitOut = 0
+	if g := r.robbed(old); g != nil && g.p != p && r.setBack == 0 {
+		r.robs(o, p, g)
+	}
 	p.won = append(p.won, won{number: e.ElectionNumber, at: r.now(), op: o, stamp: stampOf(e)})
 	r.contestable(o, old, e)
 }
@@ -181,7 +187,7 @@ func (r *recorder) check() {
 		switch {
 		case g.inFuture():
 			r.alive(g)
-			if alive != nil && !r.wild {
+			if alive != nil && (!r.wild || r.lenient) {
 				r.overlap(alive, g)
 			}
 			alive = g
@@ -221,6 +227,7 @@ func (r *recorder) alive(g *reign) {
 		r.failf(p.name, "the view of reign %d is in the future %v after its end by the monotonic clock", g.number, mono-end)
 	}
 	r.moved(g)
+	r.honest(g)
 }
 
 // inFuture asks the view.

@@ -76,8 +76,11 @@ func (w *world) newHost(i int) *host {
 	}
 	offset, rate, pace := w.offset(), (w.rng.Float64()*2-1)*w.Drift, 1+(w.rng.Float64()*2-1)*w.Drift
 	kind := w.rng.IntN(8)
-	if w.Wild > 0 {
+	if w.Wild > 0 || i < w.Liars {
 		kind = 2
+	}
+	if i < w.Liars {
+		h.liar, offset = true, w.lie()
 	}
 	switch kind {
 	case 0:
@@ -103,6 +106,16 @@ func (w *world) offset() time.Duration {
 		return -w.Skew
 	}
 	return time.Duration((w.rng.Float64()*2 - 1) * float64(w.Skew))
+}
+
+// lie is how far a liar's clock is off: anything from nothing to hours.
+func (w *world) lie() time.Duration {
+	far := []time.Duration{w.Skew, w.Skew + w.Term/20, 2 * w.Skew, w.Lies, w.Lies}[w.rng.IntN(5)]
+	off := w.between(min(w.Skew, far-1), far+1)
+	if w.rng.IntN(2) == 0 {
+		return -off
+	}
+	return off
 }
 
 // decider is an actor's way to the record.
@@ -183,14 +196,16 @@ func (w *world) calm() {
 		h.resume()
 		h.link.Set(Weather{}, false)
 		h.clock.Ambush(nil)
-		h.clock.Restore()
+		if !h.liar {
+			h.clock.Restore()
+		}
 	}
 	if w.watcher != nil {
 		w.watcher.actor.link.Set(Weather{}, false)
 		w.watcher.actor.clock.Restore()
 	}
 	if w.candidates() == 0 {
-		h := w.hosts[w.rng.IntN(len(w.hosts))]
+		h := w.hosts[w.Liars+w.rng.IntN(len(w.hosts)-w.Liars)]
 		if h.proc != nil {
 			h.leave()
 		}
@@ -203,14 +218,19 @@ func (w *world) calm() {
 	w.rec.mu.Lock()
 	w.rec.leaderAgain = 0
 	w.rec.mu.Unlock()
-	w.pass(w.leaderWithin())
-	if w.rec.failed() {
+	within := w.leaderWithin()
+	if w.Liars > 0 {
+		w.pass(4 * w.Calm)
+		within += w.overdue()
+	}
+	w.pass(since + within - w.now())
+	if w.rec.failed() || w.Lenient {
 		return
 	}
 	w.rec.mu.Lock()
-	w.rec.most("most time to the next leader, in hundredths of the bound", int(100*(w.rec.leaderAgain-since)/w.leaderWithin()))
+	w.rec.most("most time to the next leader, in hundredths of the bound", int(100*(w.rec.leaderAgain-since)/within))
 	if w.rec.leaderAt < since {
-		w.rec.failf("sim", "no leader within %v after the last fault", w.leaderWithin())
+		w.rec.failf("sim", "no leader within %v after the last fault", within)
 	}
 	w.rec.mu.Unlock()
 	w.pass(w.leaderWithin())
@@ -230,6 +250,10 @@ func (w *world) calm() {
 func (w *world) watch() {
 	w.rec.mu.Lock()
 	leader := w.rec.leader
+	if leader != nil && leader.p.host.liar {
+		w.rec.mu.Unlock()
+		return // its clock may yet be proved wrong
+	}
 	if leader == nil || !leader.inFuture() {
 		w.rec.failf("sim", "no leader, though it has been calm for %v", 2*w.leaderWithin())
 		w.rec.mu.Unlock()
@@ -253,15 +277,15 @@ func (w *world) watch() {
 	w.rec.mu.Unlock()
 }
 
-// candidates is how many processes are running that do not stop by themselves, as
-// batch jobs do. It forgets those whose job is done.
+// candidates is how many processes are running whose clocks are right and that do
+// not stop by themselves, as batch jobs do. It forgets those whose job is done.
 func (w *world) candidates() int {
 	n := 0
 	for _, h := range w.hosts {
 		if h.proc != nil && h.proc.leavingNow() {
 			h.proc = nil
 		}
-		if h.proc != nil && h.proc.campaign != nil {
+		if h.proc != nil && h.proc.campaign != nil && !h.liar {
 			n++
 		}
 	}
@@ -289,7 +313,7 @@ func (w *world) finish() {
 			w.rec.fail("observer", "Watch took %v to return", took)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), w.leaderWithin()+w.Drain+time.Hour)
+	ctx, cancel := context.WithTimeout(context.Background(), w.leaderWithin()+w.Drain+time.Hour+10*w.Lies)
 	defer cancel()
 	deadline := w.now() + w.leaderWithin()
 	for _, h := range w.hosts {
@@ -300,7 +324,7 @@ func (w *world) finish() {
 					w.rec.fail(p.name, "took %v to stop, with no faults left", w.now()-deadline+w.leaderWithin())
 				}
 			case <-ctx.Done():
-				w.rec.fail(p.name, "HANG: it was told to stop an hour ago")
+				w.rec.fail(p.name, "HANG: it was told to stop %v ago", w.now()-deadline)
 			}
 		}
 	}

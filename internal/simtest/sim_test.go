@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	le "github.com/c8e606e4/leaderelection"
 )
 
 var (
@@ -66,6 +68,33 @@ func TestWildClocks(t *testing.T) {
 		p.Stamp = 0   // nobody can know that a clock is wrong
 		return p
 	})
+}
+
+// TestLiars has clocks beyond their bound, by up to hours and either way, and a
+// store that gives true time to the microsecond, by which candidates find that
+// out: no two views overlap by more than the time in which an answer was out, the
+// candidates whose clocks are right still find a leader in time, and liars do not
+// take the lease from it again and again.
+func TestLiars(t *testing.T) {
+	counts := simulate(t, *seedCount*3/10, DrawLiars)
+	for _, what := range []string{"clocks proved wrong", "ended: " + le.ErrClockSkew.Error(), "leases taken from honest leaders", "acquisitions", "extensions"} {
+		if counts[what] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
+			t.Errorf("in no seed has this happened: %s", what)
+		}
+	}
+}
+
+// TestLiarsBelieved shows that what TestLiars finds is due to the comparison with
+// the store's time: without it the same seeds do overlap.
+func TestLiarsBelieved(t *testing.T) {
+	counts := simulate(t, *seedCount/10, func(seed uint64) Params {
+		p := DrawLiars(seed)
+		p.Lenient = true
+		return p
+	})
+	if n := counts["overlaps"]; n < *seedCount/10 && *oneSeed < 0 {
+		t.Errorf("%d times only were two views beyond the bound at once", n)
+	}
 }
 
 // simulate runs the simulations of a test.
