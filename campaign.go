@@ -225,7 +225,14 @@ func (c *Campaign) finished(wake *alarm) bool {
 		wake.at(until)
 		return false
 	}
-	return !c.holds(wake.now)
+	if !c.holds(wake.now) {
+		return true
+	}
+	// A term that has run out by the monotonic clock has, whatever was done to the
+	// other one.
+	until := max(c.stopAt, c.idleSince) + c.cfg.TermLength
+	wake.at(until)
+	return wake.now.mono >= until
 }
 
 // end waits a moment for goroutines to go that have been told to, so that a

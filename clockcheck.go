@@ -61,6 +61,7 @@ type clockCheck struct {
 	told          bool          // that the clock is wrong
 	lead          time.Duration // how far it is thought to be ahead
 	last          attempt       // the last write of the lease that is known to have happened
+	claim         claim         // the last acquisition that was tried
 }
 
 // proof is evidence that the clock is off. It grows old: a clock that was slewed
@@ -75,6 +76,27 @@ type proof struct {
 // that the clock is put to the test again, at such a distance from the terms of
 // others that it takes nothing from them (see claimableAt).
 const proofTerms = 4
+
+// claim is an acquisition, and the record that it replaced.
+type claim struct {
+	number ElectionNumber
+	from   *RaceEntry
+	early  bool // the clock that said that from was over was ahead
+}
+
+// handBack is the reservation with which an acquisition is undone that came too
+// early: for whom it was taken from, while that one's view may be alive. It is
+// until from's TermExpiry has come by everybody's clock: those who wait for it go
+// by their own, without a margin.
+func (k *claim) handBack(number ElectionNumber, skew time.Duration) (successor string, until time.Time, early bool) {
+	switch {
+	case !k.early || k.number != number || k.from.Unsynchronized:
+		return "", time.Time{}, false
+	case k.from.Vacant(): // reserved, perhaps by another who handed it back
+		return k.from.Successor, k.from.TermExpiry, k.from.Successor != ""
+	}
+	return k.from.LeaderID, k.from.TermExpiry.Add(skew), true
+}
 
 // checksClock says whether the clock is compared with anything.
 func (c *Campaign) checksClock() bool {
@@ -103,6 +125,9 @@ func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 	switch lowest := begun.wall.Sub(stamp) - unit; {
 	case lowest > skew:
 		k.ahead = proof{offset: lowest, step: c.stepped(begun), until: now.mono + proofTerms*c.cfg.TermLength}
+		if k.claim.number == e.ElectionNumber && e.Extension == 0 {
+			k.claim.early = true
+		}
 	case lowest >= -skew:
 		k.behind = proof{}
 	}
@@ -150,6 +175,14 @@ func (c *Campaign) stepped(at instant) time.Duration {
 func (c *Campaign) suspected(now instant) time.Duration {
 	p := c.clock.ahead
 	return max(p.offset+min(c.stepped(now)-p.step, 0), 0)
+}
+
+// late puts h off by what the clock is thought to be ahead.
+func (k *clockCheck) late(h horizon) horizon {
+	if h.mono == 0 {
+		h.wall = h.wall.Add(k.lead)
+	}
+	return h
 }
 
 // clockFault is how the clock is proved to be wrong now, or nil.

@@ -149,6 +149,69 @@ func TestClockSkewDisturbsOnce(t *testing.T) {
 	}
 }
 
+// What was taken too early is handed back: it is reserved for whom it was taken from
+// until that one's view is over by everybody's clock. A third waits so long, and the
+// one who was robbed need not.
+func TestClockSkewHandsBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		sleep(8 * time.Second) // extended at 7 s, and reads nothing before it extends again
+		view := a.reign(t, 0).view
+		b := join(t, d, "b", polled, on(clocks.NewOffset(nil, time.Hour)))
+		c := join(t, d, "c", polled)
+		sleep(5 * time.Second)
+		if len(b.opsSince(time.Time{}, le.OpAcquire)) != 1 || b.count() > 0 {
+			t.Fatal("b did not take the lease, or led")
+		}
+		if e := d.Entry(); !e.Vacant() || e.Successor != "a" || !e.TermExpiry.Equal(view.Get().Add(2*S)) {
+			t.Fatalf("the record is %+v, want it reserved for a", e)
+		}
+		for range 3000 {
+			sleep(10 * time.Millisecond)
+			if view.ValueInFuture() && c.View().ValueInFuture() {
+				t.Fatal("two views at once")
+			}
+		}
+		if a.leads(t); a.count() != 2 || c.count() != 0 {
+			t.Errorf("a had %d reigns, c %d", a.count(), c.count())
+		}
+	})
+}
+
+// A candidate whose clock is ahead releases what the others take for held, though by
+// its own clock the term is over.
+func TestClockSkewGoesOnReleasing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", on(clock))
+		sleep(time.Second)
+		clock.Set(5 * time.Second)
+		var writes atomic.Int64
+		a.store.Inject(func(op memory.Op) memory.Fault { // the extension is the last that is answered
+			if op.Kind != memory.Write || writes.Add(1) == 1 {
+				return memory.Fault{}
+			}
+			return memory.Fault{Err: errors.New("cut off")}
+		})
+		sleep(22 * time.Second) // extended at 7 s until 27 s, which is here at 22 s by its own clock
+		if e := d.Entry(); e.Vacant() || e.Extension != 1 {
+			t.Fatalf("the record is %+v, want the first extension", e)
+		}
+		if !errors.Is(a.reign(t, 0).cause, le.ErrClockSkew) {
+			t.Fatalf("cause %v", a.reign(t, 0).cause)
+		}
+		a.store.Inject(nil)
+		sleep(4 * time.Second)
+		if e := d.Entry(); !e.Vacant() {
+			t.Errorf("the record is %+v, which keeps others out until 28 s; want it released", e)
+		}
+	})
+}
+
 // slewing is a clock that is turned back slowly, so that its monotonic reading goes
 // along: no step is to be seen.
 type slewing struct {

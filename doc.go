@@ -94,8 +94,9 @@ something, at TermExpiry + S, a standby reads.
 That clocks are within MaxClockSkew is an assumption, and is checked where it can be.
 A store that stamps its versions made the stamp while the write's request was out;
 so where the stamp lies outside of that time by more than S, the candidate's clock is
-proved wrong. Such a candidate does not contest, its acquisition begins no reign, and a
-leader steps down at once, all with [ErrClockSkew]. The same goes for what a clock knows of
+proved wrong. Such a candidate does not contest; its acquisition begins no reign, and
+where it was made too early it is handed back, reserved for the robbed leader until that one's
+view is over for sure; and a leader steps down at once, with [ErrClockSkew]. The same goes for what a clock knows of
 itself, see clocks.Kernel. What the check leaves is the time that the request was
 out: two views can then overlap by no more than that. It takes the store's clock for
 the true one; where it is not, Config.WarnOnClockSkew makes it a warning.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
@@ -298,5 +299,24 @@ func TestRule16Health(t *testing.T) {
 		answer.Store(nil)
 		sleep(3 * time.Second)
 		a.leads(t)
+	})
+}
+
+// Rule 13: where the wall clock was set back, a release that cannot be written is
+// given up when the term has run out by the monotonic clock.
+func TestRule13ReleaseGivenUpByTheMonotonicClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", stayOn, func(c *le.Config) { c.Clock = clock })
+		sleep(time.Second)
+		clock.Set(-7 * time.Hour)
+		a.store.Inject(memory.Fail(errors.New("cut off")))
+		a.stop()
+		begin := time.Now()
+		<-a.Done()
+		if took := time.Since(begin); took > T+time.Second {
+			t.Errorf("stopping took %v", took)
+		}
 	})
 }

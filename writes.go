@@ -48,6 +48,7 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 	c.health.fresh = false
 	if kind == OpAcquire {
 		c.sitOut = 0 // over, or ended by an operator; a Resign from now on sets it anew
+		c.clock.claim = claim{number: e.ElectionNumber, from: c.f.base}
 	}
 	if kind != OpRelease {
 		a := attempt{kind: kind, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, begun: wake.now, start: wake.now.mono}
@@ -113,7 +114,9 @@ func (c *Campaign) vacancy(now instant) *RaceEntry {
 		Unsynchronized: c.cfg.Unsynchronized,
 		Token:          b.Token,
 	}
-	if s := b.Successor; s != "" && s != AnySuccessor && s != c.cfg.LeaderID {
+	if s, until, early := c.clock.claim.handBack(b.ElectionNumber, c.cfg.MaxClockSkew); early {
+		e.Successor, e.TermExpiry = s, until.UTC()
+	} else if s := b.Successor; s != "" && s != AnySuccessor && s != c.cfg.LeaderID {
 		e.Successor = s
 		e.TermExpiry = e.TermExpiry.Add(c.cfg.TermLength)
 	}
