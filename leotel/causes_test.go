@@ -1,0 +1,91 @@
+package leotel_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// Every reign's end has its cause, also where OnElected had returned long before:
+// many candidates only start things there. The status then goes from Leading to
+// Following at once, with nothing to drain.
+func TestCausesAfterOnElectedHasReturned(t *testing.T) {
+	for _, c := range []struct {
+		cause string
+		end   func(store *memory.Decider)
+	}{
+		{"expired", func(store *memory.Decider) { store.Inject(memory.LoseRequests()) }},
+		{"ousted", func(store *memory.Decider) {
+			store.Replace(&le.RaceEntry{LeaderID: "b", Incarnation: "b", ElectionNumber: 2, TermLength: T, TermExpiry: time.Now().Add(T)})
+		}},
+	} {
+		t.Run(c.cause, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				r := newRig(t, "a", nil)
+				store := memory.NewDecider()
+				var changes []le.StatusChange
+				campaign, err := le.Config{
+					Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S, OnElected: func(context.Context, *le.TimeView) {},
+					Trace: r.Trace(&le.Trace{StatusChanged: func(c le.StatusChange) { changes = append(changes, c) }}),
+				}.Start(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				r.expect(t, map[string]float64{"is_leader": 1, "transitions{won,elected}": 1})
+				c.end(store)
+				// Until the view has ended, and no longer than nobody else leads.
+				time.Sleep(T - S)
+				synctest.Wait()
+				got := r.read(t)
+				if got["is_leader"] != 0 || got["transitions{"+c.cause+",ended}"] != 1 {
+					t.Errorf("%v, told of %+v", got, changes)
+				}
+				for name, n := range got {
+					if other := "transitions{" + c.cause + ",ended}"; strings.HasPrefix(name, "transitions{") && name != other && name != "transitions{won,elected}" {
+						t.Errorf("%s: %v", name, n)
+					}
+				}
+				for _, change := range changes {
+					if change.From == le.Leading && change.Number != 1 {
+						t.Errorf("the end of reign 1 is told as %+v", change)
+					}
+				}
+				store.Inject(nil)
+				store.Replace(&le.RaceEntry{LeaderID: "c", Incarnation: "c", ElectionNumber: 3, TermLength: T, TermExpiry: time.Now().Add(T)})
+				time.Sleep(T)
+				synctest.Wait()
+				if cause, previous := r.handover(); cause != c.cause || previous != 1 {
+					t.Errorf("the hand-over's span has cause %q and previous reign %d", cause, previous)
+				}
+				cancel()
+				<-campaign.Done()
+				if err := r.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// handover returns the cause of the first hand-over's span, and the reign it ended.
+func (r *rig) handover() (cause string, previous int64) {
+	for _, s := range r.spans.Ended() {
+		if s.Name() != "leaderelection.handover" {
+			continue
+		}
+		set := attribute.NewSet(s.Attributes()...)
+		c, _ := set.Value("leaderelection.cause")
+		p, _ := set.Value("leaderelection.previous_election_number")
+		return c.AsString(), p.AsInt64()
+	}
+	return "none", 0
+}
