@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
@@ -63,3 +64,29 @@ func Example() {
 	// Output:
 	// the leader is there
 }
+
+// What a server refuses says whether the call was worked on, and who leads.
+func ExampleRefusalOf() {
+	view := leaderelection.NewTimeView(nil) // a campaign's View, in a real program
+	intercept := legrpc.UnaryServerInterceptor(leadership{view}, nil)
+	call := func() {
+		_, err := intercept(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/orders.Orders/Bill"},
+			func(context.Context, any) (any, error) {
+				view.Set(time.Now()) // the view ends while the handler works
+				return nil, nil
+			})
+		refusal, is := legrpc.RefusalOf(err)
+		fmt.Println(status.Code(err), is, "processed:", refusal.Processed)
+	}
+	call()
+	view.Set(time.Now().Add(time.Hour))
+	call()
+	// Output:
+	// FailedPrecondition true processed: false
+	// Unavailable true processed: true
+}
+
+// leadership stands for a campaign.
+type leadership struct{ view *leaderelection.TimeView }
+
+func (l leadership) View() *leaderelection.TimeView { return l.view }
