@@ -2,6 +2,7 @@ package leotel_test
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -88,4 +89,50 @@ func (r *rig) handover() (cause string, previous int64) {
 		return c.AsString(), p.AsInt64()
 	}
 	return "none", 0
+}
+
+// Every hook of the caller's own is called on, also those that were added later.
+func TestTraceHandsOnEveryHook(t *testing.T) {
+	r := newRig(t, "a", nil)
+	next := &le.Trace{}
+	called := 0
+	hooks := reflect.ValueOf(next).Elem()
+	for i := range hooks.NumField() {
+		hooks.Field(i).Set(reflect.MakeFunc(hooks.Field(i).Type(), func([]reflect.Value) []reflect.Value { called++; return nil }))
+	}
+	all := reflect.ValueOf(r.Trace(next)).Elem()
+	for i := range all.NumField() {
+		name := all.Type().Field(i).Name
+		if all.Field(i).IsNil() {
+			t.Errorf("%s is not handed on", name)
+			continue
+		}
+		before := called
+		all.Field(i).Call([]reflect.Value{reflect.Zero(all.Field(i).Type().In(0))})
+		if called != before+1 {
+			t.Errorf("%s: called %d times", name, called-before)
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A record whose writer's clock means nothing here is a leader's for a term from
+// when it was seen: its expiry, hours away in either direction, does not count.
+func TestLeaderlessTimeWithoutClocksInCommon(t *testing.T) {
+	for _, ahead := range []time.Duration{-5 * time.Hour, 5 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, "", nil)
+			trace := r.Trace(nil)
+			trace.News(le.RaceEntry{LeaderID: "a", ElectionNumber: 1, Unsynchronized: true, TermLength: T, TermExpiry: time.Now().Add(ahead)})
+			time.Sleep(T)
+			r.expect(t, map[string]float64{"leaderless.time": 0})
+			time.Sleep(T)
+			r.expect(t, map[string]float64{"leaderless.time": T.Seconds()})
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

@@ -99,6 +99,7 @@ type Telemetry struct {
 	own     leaderelection.ElectionNumber // of the last reign of one's own
 	viewEnd time.Time
 	known   leaderelection.RaceEntry // without Token
+	ends    time.Time                // of known's term, by this clock
 	counted time.Time                // leaderless is complete up to here
 	without time.Duration            // leaderless so far
 	offset  offset
@@ -160,6 +161,7 @@ func (t *Telemetry) Trace(next *leaderelection.Trace) *leaderelection.Trace {
 		Extended:      after(t.extended, n.Extended),
 		News:          after(t.news, n.News),
 		Feed:          n.Feed,
+		ClockSkew:     n.ClockSkew,
 		DuplicateID:   n.DuplicateID,
 	}
 }
@@ -291,7 +293,10 @@ func (t *Telemetry) news(e leaderelection.RaceEntry) {
 	e.Token = nil
 	t.mu.Lock()
 	t.count(now)
-	t.known = e
+	t.known, t.ends = e, e.TermExpiry
+	if e.Unsynchronized {
+		t.ends = now.Add(e.TermLength) // its writer's clock tells nothing here
+	}
 	if t.counted.IsZero() {
 		t.counted = now
 	}
@@ -320,8 +325,8 @@ func (t *Telemetry) count(now time.Time) {
 		return // nothing has been known yet
 	}
 	from := t.counted
-	if !t.known.Vacant() && t.known.TermExpiry.After(from) {
-		from = t.known.TermExpiry
+	if !t.known.Vacant() && t.ends.After(from) {
+		from = t.ends
 	}
 	if now.After(from) {
 		t.without += now.Sub(from)
