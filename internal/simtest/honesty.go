@@ -108,6 +108,9 @@ func (r *recorder) robs(o *op, p *process, g *reign) {
 	switch {
 	case r.wild:
 		return
+	case r.blind(g):
+		r.counts["leaders that were suspended and set back in one term, and robbed"]++
+		return
 	case !r.lies:
 		r.failf(p.name, "wins while the view of reign %d (%s) is alive", g.number, g.p.name)
 		return

@@ -12,6 +12,7 @@ type host struct {
 	w         *world
 	id        string
 	kind      clockKind
+	stranger  bool // its clock is not to be compared with others' (Unsynchronized)
 	liar      bool // its clock may be beyond its bound, whatever the others' are
 	clock     *Clock
 	link      *Link
@@ -120,9 +121,12 @@ func (h *host) step() {
 		return
 	}
 	h.strike("had its clock stepped")
-	if h.liar {
+	switch {
+	case h.stranger:
+		h.clock.Step(h.w.apart())
+	case h.liar:
 		h.clock.Step(h.w.lie())
-	} else {
+	default:
 		h.clock.Step(h.w.offset())
 	}
 	h.w.rec.mu.Lock()

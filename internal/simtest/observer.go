@@ -95,7 +95,12 @@ func (o *observer) lapse(_ context.Context, e le.RaceEntry) {
 	}
 	o.w.rec.mu.Lock()
 	defer o.w.rec.mu.Unlock()
-	if at := e.TermExpiry.Add(o.w.Skew); o.actor.told[stateOf(&e)].asked.wall.Before(at) {
+	seen := o.actor.told[stateOf(&e)]
+	early := seen.asked.wall.Before(e.TermExpiry.Add(o.w.Skew))
+	if e.Unsynchronized {
+		early = seen.asked.mono < seen.first.mono+e.TermLength+max(o.w.Skew, e.TermLength/100)
+	}
+	if early {
 		o.w.rec.failf("observer", "is told that %v has lapsed, but has not read it again since", o.w.rec.short(&e))
 	}
 }

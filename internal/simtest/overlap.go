@@ -33,6 +33,10 @@ func (r *recorder) overlap(a, b *reign) {
 		r.counts[map[bool]string{true: "overlaps within the measurement's uncertainty", false: "overlaps by clocks that were set twice between two measurements"}[known]]++
 		return
 	}
+	if r.blind(older) {
+		r.counts["overlaps by machines that were suspended and set back in one term"]++
+		return
+	}
 	if r.lenient {
 		r.counts["overlaps"]++
 		return
@@ -60,7 +64,7 @@ func (r *recorder) landedAt(g *reign) time.Duration { return g.p.landed[g.attemp
 func (r *recorder) knew(other, g *reign) (told, news bool) {
 	asked := g.p.began[g.attempt(r.skew)].at
 	for s, seen := range g.p.actor.told {
-		if s.incarnation == other.p.incarnation && s.number == other.number && seen.at <= asked && !seen.expiry.Before(other.view.Get().Add(r.skew)) {
+		if s.incarnation == other.p.incarnation && s.number == other.number && seen.at <= asked && seen.expiry.UnixNano() >= other.attempt(r.skew).expiry {
 			told, news = true, news || seen.news
 		}
 	}
@@ -68,8 +72,14 @@ func (r *recorder) knew(other, g *reign) (told, news bool) {
 }
 
 // attempt is the one that the view rests on now.
-func (g *reign) attempt(skew time.Duration) attempt {
-	return attempt{g.number, g.view.Get().Add(skew).UnixNano()}
+func (g *reign) attempt(skew time.Duration) attempt { return g.p.attempt(g.number, g.view.Get(), skew) }
+
+// attempt is the one by which a view of the reign ends at end.
+func (p *process) attempt(number le.ElectionNumber, end time.Time, skew time.Duration) attempt {
+	if p.host.stranger {
+		return p.ends[attempt{number, end.UnixNano()}]
+	}
+	return attempt{number, end.Add(skew).UnixNano()}
 }
 
 // stampOf is when the store says that it wrote e.

@@ -27,6 +27,21 @@ type Params struct {
 	Liars   int           // so many hosts have clocks beyond their bound
 	Lies    time.Duration // by this much at most
 	Lenient bool          // WarnOnClockSkew
+
+	Strangers int           // so many hosts have Unsynchronized set
+	Apart     time.Duration // how far their clocks may be from true time
+}
+
+// allowance is what two monotonic clocks may run apart in a term.
+func (p *Params) allowance() time.Duration { return max(p.Skew, p.Term/100) }
+
+// uneven is by how much at most a stranger's monotonic clock is too fast or too
+// slow, so that two of them are apart by the allowance.
+func (p *Params) uneven() float64 {
+	if p.Strangers == 0 {
+		return 0
+	}
+	return float64(p.allowance()) / float64(p.Term) / 2
 }
 
 // DrawLiars returns the simulation of a seed in which some hosts' clocks are
@@ -43,9 +58,25 @@ func DrawLiars(seed uint64) Params {
 	return p
 }
 
+// DrawStrangers returns the simulation of a seed in which candidates have no clock
+// in common: all of them, or some among others whose clocks keep their bound.
+func DrawStrangers(seed uint64) Params {
+	p := Draw(seed)
+	rng := rand.New(rand.NewPCG(seed, 7))
+	p.Backups = false
+	p.Strangers, p.Apart = p.Hosts, 5*time.Hour
+	if rng.IntN(2) == 0 {
+		p.Strangers = 1 + rng.IntN(p.Hosts-1)
+	}
+	if rng.IntN(3) == 0 {
+		p.Skew = 0 // the allowance is a hundredth of the term then
+	}
+	return p
+}
+
 func (p Params) String() string {
-	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v, the store's time in units of %v, set back: %v, liars: %d",
-		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Stamp, p.Backups, p.Liars)
+	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v, the store's time in units of %v, set back: %v, liars: %d, strangers: %d",
+		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Stamp, p.Backups, p.Liars, p.Strangers)
 }
 
 // Draw returns the simulation of a seed.
@@ -113,7 +144,17 @@ func (p *Params) poll() time.Duration {
 //     few answers take the calm latency each.
 //
 // Where clocks were out of bounds, a record may end later by as much as one was.
+//
+// Where clocks are not compared, what counts is when a challenger has seen the
+// record change: after a poll; or where a feed has fallen silent and all seems
+// well, after the whole of a wait, which is TermLength and the allowance. Then it
+// waits that long, once more or for the first time; all by its own clock.
 func (p *Params) leaderWithin() time.Duration {
+	if p.Strangers > 0 {
+		wait := p.Term + p.allowance()
+		all := max(wait, p.poll()) + max(wait, p.Term+3*p.Skew) + 2*(p.Term/4) + 2*p.backoff() + time.Second + 20*p.Calm
+		return time.Duration(float64(all) / (1 - p.uneven()))
+	}
 	return max(p.Term+3*p.Skew+p.Wild, p.poll()) + 2*(p.Term/4) + 2*p.backoff() + time.Second + 20*p.Calm
 }
 
@@ -121,6 +162,8 @@ func (p *Params) leaderWithin() time.Duration {
 // extensions and its polls, and while things fail a read and a write each time
 // the shortest back-off has passed; and a few more at the edges.
 func (p *Params) opsBound(poll time.Duration) int {
-	every := func(d time.Duration) int { return int(time.Second/max(d, time.Millisecond)) + 1 }
+	every := func(d time.Duration) int {
+		return int(float64(time.Second)*(1+p.uneven())/float64(max(d, time.Millisecond))) + 1
+	}
 	return every((p.Term-p.Skew)/2) + every(poll) + 2*every(250*time.Millisecond) + 4
 }

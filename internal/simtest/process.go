@@ -28,6 +28,7 @@ type process struct {
 	incarnation string
 	asked       map[le.ElectionNumber]time.Time // the last TermExpiry asked for
 	began       map[attempt]beginning           // the first call that asked for it
+	ends        map[attempt]attempt             // a stranger's: the attempts by when a view ends that rests on them
 	confirmed   map[attempt]time.Duration       // true time at which it was first told that it has it
 	expiry      map[le.ElectionNumber]time.Time // the last TermExpiry that was written
 	landed      map[attempt]time.Duration       // true time at which it was written
@@ -53,7 +54,7 @@ func (h *host) launch() {
 	p := &process{
 		host: h, name: h.id + "." + string(rune('0'+h.gen%10)), done: make(chan struct{}),
 		asked: map[le.ElectionNumber]time.Time{},
-		began: map[attempt]beginning{}, confirmed: map[attempt]time.Duration{},
+		began: map[attempt]beginning{}, confirmed: map[attempt]time.Duration{}, ends: map[attempt]attempt{},
 		expiry: map[le.ElectionNumber]time.Time{},
 		landed: map[attempt]time.Duration{}, stamps: map[attempt]time.Time{},
 		reigns: map[le.ElectionNumber]*reign{},
@@ -91,6 +92,7 @@ func (p *process) config() le.Config {
 		MaxClockSkew: w.Skew,
 
 		WarnOnClockSkew: w.Lenient,
+		Unsynchronized:  p.host.stranger,
 
 		PollInterval:  w.Poll,
 		DrainTimeout:  w.Drain,

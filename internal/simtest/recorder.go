@@ -43,24 +43,25 @@ type recorder struct {
 	epoch   time.Time
 	landing chan struct{} // a lock that may be held while virtual time passes
 
-	mu          sync.Mutex
-	term, skew  time.Duration
-	wild        bool // clocks go beyond their bound, and nobody is safe
-	drift       float64
-	lies        bool // clocks go beyond their bound, and are compared with the store's
-	lenient     bool // but that is not acted on
-	lines       []line
-	violations  []string
-	records     []le.RaceEntry  // all that were written, in order; the first is the empty one
-	times       []time.Duration // and when
-	doubtful    []*op           // writes whose caller was told of a failure by a store that may have made them
-	setBack     time.Duration   // when the store was last set back to an earlier record; 0: never
-	reigns      []*reign        // whose views may be alive, or were lately
-	watched     *process        // whose reign may not end now
-	leader      *reign          // whose view was in the future when last one was
-	leaderAt    time.Duration   // and when that was
-	leaderAgain time.Duration   // the first such moment since it is calm; 0: none
-	counts      map[string]int
+	mu            sync.Mutex
+	term, skew    time.Duration
+	wild          bool // clocks go beyond their bound, and nobody is safe
+	drift         float64
+	lies          bool // clocks go beyond their bound, and are compared with the store's
+	lenient       bool // but that is not acted on
+	lines         []line
+	violations    []string
+	records       []le.RaceEntry  // all that were written, in order; the first is the empty one
+	times         []time.Duration // and when
+	doubtful      []*op           // writes whose caller was told of a failure by a store that may have made them
+	wroteStranger map[string]bool // by Incarnation: it has Unsynchronized set
+	setBack       time.Duration   // when the store was last set back to an earlier record; 0: never
+	reigns        []*reign        // whose views may be alive, or were lately
+	watched       *process        // whose reign may not end now
+	leader        *reign          // whose view was in the future when last one was
+	leaderAt      time.Duration   // and when that was
+	leaderAgain   time.Duration   // the first such moment since it is calm; 0: none
+	counts        map[string]int
 }
 
 // line is one line of the trace, not yet formatted.
@@ -77,7 +78,7 @@ const maxLines = 4000
 func newRecorder(epoch time.Time, p *Params) *recorder {
 	r := &recorder{
 		epoch: epoch, landing: make(chan struct{}, 1), term: p.Term, skew: p.Skew, wild: p.Wild > 0 || p.Lenient, drift: p.Drift,
-		lies: p.Liars > 0, lenient: p.Lenient, counts: map[string]int{},
+		lies: p.Liars > 0, lenient: p.Lenient, counts: map[string]int{}, wroteStranger: map[string]bool{},
 	}
 	r.records, r.times = []le.RaceEntry{{}}, []time.Duration{0}
 	return r

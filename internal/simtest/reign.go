@@ -91,8 +91,9 @@ func (r *recorder) mustBeDone(g *reign) bool {
 	}
 	r.moved(g)
 	at := g.overAt(now)
-	if d := clock.Disturbed(); d >= at-time.Second-ctxSlack {
-		at = max(at, d) + time.Second
+	second := time.Duration(float64(time.Second) / (1 - g.p.host.w.uneven())) // by its own clock
+	if d := clock.Disturbed(); d >= at-second-ctxSlack {
+		at = max(at, d) + second
 	}
 	return now > at+ctxSlack
 }

@@ -11,6 +11,7 @@ func (r *recorder) writing(p *process, o *op) {
 	e := o.write
 	if p.incarnation == "" {
 		p.incarnation = e.Incarnation
+		r.wroteStranger[e.Incarnation] = p.host.stranger
 	}
 	if e.Incarnation != p.incarnation || e.Incarnation == "" {
 		r.failf(p.name, "writes %v with incarnation %q, had %q", r.short(e), e.Incarnation, p.incarnation)
@@ -25,6 +26,18 @@ func (r *recorder) writing(p *process, o *op) {
 	last := p.asked[e.ElectionNumber]
 	if e.Extension > 0 && e.TermExpiry.Before(last) {
 		r.failf(p.name, "asks for a term that ends %v earlier than it asked for before: %v", last.Sub(e.TermExpiry), r.short(e))
+	}
+	if p.host.stranger != e.Unsynchronized {
+		r.failf(p.name, "does not say in %v whether its clock may be compared: %v", r.short(e), e.Unsynchronized)
+	}
+	if p.host.stranger {
+		last = last.Add(1) // it only names the write
+		for _, shown := range p.actor.clock.Shown() {
+			end := attempt{e.ElectionNumber, shown.wall.Add(r.term - r.skew).UnixNano()}
+			if _, taken := p.ends[end]; !taken { // by an earlier attempt, which that reading was for
+				p.ends[end] = attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}
+			}
+		}
 	}
 	if limit := o.wall.Add(r.term); e.TermExpiry.After(limit) && !e.TermExpiry.Equal(last) {
 		r.failf(p.name, "asks for a term that ends %v too late: %v", e.TermExpiry.Sub(limit), r.short(e))
@@ -136,6 +149,10 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 // contestable: may this record be taken now, and does who takes it know?
 func (r *recorder) contestable(o *op, old, e *le.RaceEntry) {
 	who := o.actor.name
+	if r.strangers(o.actor, old) && !(old.Vacant() && old.Successor == "") {
+		r.waited(o, old, e)
+		return
+	}
 	var at time.Time
 	switch {
 	case old.Vacant() && (old.Successor == "" || old.Successor == le.AnySuccessor || old.Successor == e.LeaderID):
@@ -220,7 +237,11 @@ func (r *recorder) alive(g *reign) {
 		r.failf(p.name, "the view of reign %d is in the future, but nothing of that reign was ever written", g.number)
 		return
 	}
-	if end := landed.Add(-r.skew); !wall.Before(end) {
+	end := landed.Add(-r.skew)
+	if p.host.stranger {
+		end = g.view.Get()
+	}
+	if !wall.Before(end) {
 		r.failf(p.name, "the view of reign %d is in the future %v after its end by the wall clock", g.number, wall.Sub(end))
 	}
 	if end := p.began[attempt{g.number, landed.UnixNano()}].mono + r.term - r.skew; mono >= end {
@@ -243,14 +264,15 @@ func (r *recorder) moved(g *reign) {
 	if n := len(g.moves); n > 0 && g.moves[n-1].wall.Equal(end) {
 		return
 	}
-	began, ok := g.p.began[attempt{g.number, end.Add(r.skew).UnixNano()}]
+	k := g.attempt(r.skew)
+	began, ok := g.p.began[k]
 	if !ok {
 		r.failf(g.p.name, "the view of reign %d ends at %v, which is MaxClockSkew before no term that was asked for", g.number, end.Sub(r.epoch.Round(0)))
 	}
-	if n := len(g.moves); n > 0 && end.Before(g.moves[n-1].wall) {
+	if n := len(g.moves); n > 0 && (end.Before(g.moves[n-1].wall) && !g.p.host.stranger || began.mono+r.term-r.skew < g.moves[n-1].mono) {
 		r.failf(g.p.name, "the view of reign %d moves back", g.number)
 	}
-	at := g.p.landed[attempt{g.number, end.Add(r.skew).UnixNano()}]
+	at := g.p.landed[k]
 	g.moves = append(g.moves, move{at: at, wall: end, mono: began.mono + r.term - r.skew})
 }
 

@@ -82,13 +82,19 @@ func (w *world) newHost(i int) *host {
 	if i < w.Liars {
 		h.liar, offset = true, w.lie()
 	}
+	bound := w.Skew
+	if i < w.Strangers {
+		h.stranger, kind, bound = true, max(kind, 1), 1000*time.Hour
+		offset, pace = w.apart(), 1+w.uneven()*[]float64{-1, 1, w.rng.Float64()*2 - 1}[w.rng.IntN(3)]
+		rate = pace - 1 // one oscillator for both
+	}
 	switch kind {
 	case 0:
 		h.kind, rate, pace = carries, 0, 1
 	case 1:
 		h.kind, offset, rate, pace = system, 0, 0, 1
 	}
-	h.clock = NewClock(w.epoch, w.Skew, offset, rate, pace)
+	h.clock = NewClock(w.epoch, bound, offset, rate, pace)
 	h.clock.spun = func() { go w.rec.fail(h.id, "hot loop: the clock was read %d times at one moment", maxReadings) }
 	h.link = NewLink(h.clock, w.Calm, w.Seed, uint64(100+i))
 	return h
@@ -116,6 +122,11 @@ func (w *world) lie() time.Duration {
 		return -off
 	}
 	return off
+}
+
+// apart is how far a stranger's clock is off.
+func (w *world) apart() time.Duration {
+	return time.Duration((w.rng.Float64()*2 - 1) * float64(w.Apart))
 }
 
 // decider is an actor's way to the record.
@@ -338,7 +349,7 @@ func (w *world) finish() {
 	last := &w.rec.records[len(w.rec.records)-1]
 	for _, h := range w.hosts {
 		for _, p := range h.all {
-			if wall, _ := h.clock.Both(); !p.actor.dead.Load() && !last.Vacant() && last.Incarnation == p.incarnation && wall.Before(last.TermExpiry) {
+			if wall, mono := h.clock.Both(); !p.actor.dead.Load() && !last.Vacant() && last.Incarnation == p.incarnation && w.runs(p, last, reading{wall, mono}) {
 				w.rec.failf(p.name, "has stopped in calm weather, and has not released %v", w.rec.short(last))
 			}
 		}

@@ -97,6 +97,18 @@ func TestLiarsBelieved(t *testing.T) {
 	}
 }
 
+// TestStrangers has candidates whose clocks are hours apart and stepped by hours,
+// with monotonic clocks that run apart by as much as the allowance lets them, alone
+// or mixed with others whose clocks keep their bound.
+func TestStrangers(t *testing.T) {
+	counts := simulate(t, *seedCount*3/10, DrawStrangers)
+	for _, what := range []string{"acquisitions", "extensions", "releases", "observed: lapse", "fault: a leader had its clock stepped", "fault: a leader was suspended past its view"} {
+		if counts[what] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
+			t.Errorf("in no seed has this happened: %s", what)
+		}
+	}
+}
+
 // simulate runs the simulations of a test.
 func simulate(t *testing.T, count int, draw func(seed uint64) Params) map[string]int {
 	test, first := t.Name(), *firstSeed

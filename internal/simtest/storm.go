@@ -172,7 +172,7 @@ func (w *world) harmless(until time.Duration) Weather {
 	}
 	// What follows costs the leader a read and a back-off for each extension,
 	// for which it has half of the view's span.
-	if (w.Term-w.Skew)/2 < 2*w.backoff()+8*w.Calm {
+	if time.Duration(float64(w.Term-w.Skew)/2*(1-2*w.uneven())) < 2*w.backoff()+8*w.Calm {
 		return x
 	}
 	switch w.rng.IntN(4) {
