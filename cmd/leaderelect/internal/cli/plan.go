@@ -96,7 +96,7 @@ func (a *app) planJSON(f *planFlags, r *plan.Result) error {
 	}
 	return json.NewEncoder(a.out).Encode(map[string]any{
 		"crash_seconds": seconds(r.Crash), "hand_over_seconds": seconds(r.HandOver), "outage_survived_seconds": r.Outage.Seconds(),
-		"writes_per_hour": r.Writes, "reads_per_hour": r.Reads, "dollars_per_month": r.Cost, "prices_as_of": plan.PricesAsOf,
+		"writes_per_hour": r.Writes, "reads_per_hour": r.Reads, "dollars_per_month": r.Cost, "prices_as_of": plan.PricesAsOf, "prices_of": f.Store.Pricing, "prices_checked": f.Store.Checked,
 		"warnings": append([]string{}, f.Warnings(r)...), "seed": f.Seed,
 	})
 }
@@ -129,6 +129,7 @@ func (a *app) planText(f *planFlags, r *plan.Result) error {
 	if f.Store.Pricing != "" {
 		p("price a month                      $%.2f (list prices of %s)", r.Cost, plan.PricesAsOf)
 		p("                                   %s", f.Store.Pricing)
+		p("                                   %s", f.Store.Checked)
 	} else {
 		p("price a month                      none by the request: one pays for the server")
 	}

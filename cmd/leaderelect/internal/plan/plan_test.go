@@ -158,3 +158,16 @@ func TestSVG(t *testing.T) {
 		t.Error("it does not say for how long")
 	}
 }
+
+// A price says what it is a price of, and how far it can be relied on.
+func TestPricesAreAccountedFor(t *testing.T) {
+	if _, err := time.Parse(time.DateOnly, PricesAsOf); err != nil {
+		t.Error(err)
+	}
+	for _, s := range Stores {
+		priced := s.Writes > 0 && s.Reads > 0
+		if priced != strings.Contains(s.Pricing, "https://") || priced != (s.Checked != "") || priced == s.Pushes {
+			t.Errorf("%+v", s)
+		}
+	}
+}
