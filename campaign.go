@@ -57,6 +57,7 @@ func start(ctx context.Context, cfg Config) *Campaign {
 	f := &c.f
 	f.init(ctx, cfg.Clock, cfg.Decider, cfg.LeaderID, cfg.TermLength)
 	f.skew, f.poll, f.logger, f.trace = cfg.MaxClockSkew, cfg.PollInterval, cfg.Logger, cfg.Trace
+	f.reads.within(f.poll)
 	f.unsynchronized = cfg.Unsynchronized
 	c.clock.bounded, _ = cfg.Clock.(clocks.Bounded)
 	f.onRecord, f.onAnswer = c.recognise, c.answered

@@ -192,12 +192,22 @@ type retry struct {
 func backoffs(name string, term time.Duration) (reads, writes retry) {
 	h := fnv.New64a()
 	h.Write([]byte(name))
-	base := min(max(term/32, 250*time.Millisecond), time.Second)
+	base := min(max(term/32, minPause), time.Second)
 	limit := min(max(term/8, base), 30*time.Second)
 	reads = retry{base: base, limit: limit, seed: h.Sum64()}
 	writes = retry{base: base, limit: max(limit, 4*base), seed: h.Sum64() + 1}
 	return reads, writes
 }
+
+// within keeps the pauses, jitter and all, below a PollInterval, so that what happens
+// in an outage is noticed no later than anything else; but not above four a second.
+func (r *retry) within(poll time.Duration) {
+	r.limit = min(r.limit, max(poll*4/5, minPause))
+	r.base = min(r.base, r.limit)
+}
+
+// minPause is the shortest between two attempts at something that fails.
+const minPause = 250 * time.Millisecond
 
 // failed notes a failure of what began at start.
 func (r *retry) failed(start time.Duration) {

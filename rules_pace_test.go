@@ -1,9 +1,11 @@
 package leaderelection_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -264,6 +266,53 @@ func TestRule17OnlyPermanentErrorsEndACampaign(t *testing.T) {
 				transient.store.Inject(nil)
 				sleep(2 * time.Minute)
 				transient.leads(t)
+			})
+		})
+	}
+}
+
+// Rule 11: however long the store was out of reach, what happened meanwhile is
+// noticed within a PollInterval of its return, also by an observer.
+func TestRule11NewsAfterAnOutage(t *testing.T) {
+	for _, poll := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 0} {
+		t.Run(poll.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				limit := poll
+				if poll == 0 {
+					limit = T / 2
+				}
+				d := memory.NewDecider()
+				d.Replace(rival(3))
+				b := join(t, d, "b", func(c *le.Config) { c.PollInterval = poll }, polled)
+				o := d.Handle()
+				var observed atomic.Uint64
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() {
+					done <- le.WatchConfig{Decider: o.Polled(), MaxClockSkew: S, PollInterval: poll}.Watch(ctx, func(_ context.Context, e le.RaceEntry) {
+						observed.Store(uint64(e.ElectionNumber))
+					})
+				}()
+				for i := range 20 {
+					sleep(time.Second)
+					b.store.Inject(memory.Fail(errors.New("cut off")))
+					o.Inject(memory.Fail(errors.New("cut off")))
+					sleep(time.Minute + time.Duration(i)*77*time.Millisecond)
+					next := rival(le.ElectionNumber(4 + i))
+					next.TermExpiry = next.TermExpiry.Add(time.Hour)
+					d.Replace(next)
+					b.store.Inject(nil)
+					o.Inject(nil)
+					sleep(limit)
+					if seen := b.Leader().ElectionNumber; seen != next.ElectionNumber {
+						t.Errorf("after outage %d the candidate has not noticed within %v", i, limit)
+					}
+					if seen := observed.Load(); seen != uint64(next.ElectionNumber) {
+						t.Errorf("after outage %d the observer has not noticed within %v", i, limit)
+					}
+				}
+				cancel()
+				<-done
 			})
 		})
 	}

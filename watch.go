@@ -210,4 +210,5 @@ func (o *observer) setPoll(term time.Duration) {
 	if o.cfg.PollInterval > 0 {
 		o.f.poll = max(o.cfg.PollInterval, minPoll)
 	}
+	o.f.reads.within(o.f.poll)
 }
