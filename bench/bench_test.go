@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
@@ -18,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	candidateMain()
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // Every contestant elects, fails over and hands over in the harness, so that the
@@ -36,7 +38,7 @@ func TestContestants(t *testing.T) {
 			if r.err != nil {
 				t.Fatal(r.err)
 			}
-			if len(r.frozen.told) != p.elections {
+			if len(r.frozen.told) != p.elections || len(r.clung) != p.elections {
 				t.Errorf("%d elections were measured with the leader cut off, want %d", len(r.frozen.told), p.elections)
 			}
 			if !c.freezeOnly {

@@ -40,6 +40,8 @@ type contestant struct {
 	token    string // its fencing token, in a word
 	// freezeOnly has only the store's loss measured: a variant of another one.
 	freezeOnly bool
+	// noPredicate says that belief.asked is nil.
+	noPredicate bool
 	// contest takes part in an election until ctx ends, as the library's
 	// documentation shows it, and calls lead when it has won. When ctx has ended it
 	// gives leadership up in order, and returns.
@@ -88,8 +90,9 @@ var contestants = []contestant{
 	},
 	{
 		name: "etcd concurrency", library: "go.etcd.io/etcd/client/v3", store: etcdStore, token: "Election.Rev",
-		settings: "Election, a Session for each candidate WithTTL(T); signal: Session.Done; it has no predicate",
-		contest:  etcdElection,
+		settings:    "Election, a Session for each candidate WithTTL(T); signal: Session.Done",
+		noPredicate: true,
+		contest:     etcdElection,
 	},
 	{
 		name: "leaderelection", library: module, store: redisStore, token: "ElectionNumber",

@@ -69,16 +69,17 @@ func run(t *testing.T, p plan) {
 // table prints the results.
 func table(results []*result) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\t\tcrash: s without a leader\tstop: ms without a leader\trequests/min\toverlap in ms, paused\toverlap in ms, cut off\tfencing")
-	fmt.Fprintln(w, "\tstore\tmedian / max\tmedian / max\tleader / standby\tsignal / predicate\tsignal / predicate\ttoken")
+	fmt.Fprintln(w, "\tstore\tcrash\tstop\trequests\tpaused\tcut off\tcut off\ttoken")
+	fmt.Fprintln(w, "\t\tno leader, s\tno leader, ms\ta minute\toverlap, ms\toverlap, ms\tgives up, s\t")
+	fmt.Fprintln(w, "\t\tmedian / max\tmedian / max\tleader / standby\tsignal / predicate\tsignal / predicate\tmin / max\t")
 	for i, r := range results {
 		if r == nil || r.err != nil {
 			continue
 		}
 		c := contestants[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.name, c.store,
-			pair(r.crash, "%.1f", time.Second), pair(r.handed, "%.0f", time.Millisecond),
-			requests(c, r), worst(c, r.paused), worst(c, r.frozen), c.token)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.name, c.store,
+			two(r.crash, 0.5, "%.1f", time.Second), two(r.handed, 0.5, "%.0f", time.Millisecond),
+			requests(c, r), worst(c, r.paused), worst(c, r.frozen), two(r.clung, 0, "%.1f", time.Second), c.token)
 	}
 	_ = w.Flush()
 	fmt.Println("\nSettings, T being the lease:")
@@ -89,11 +90,12 @@ func table(results []*result) {
 	}
 }
 
-func pair(d []time.Duration, format string, unit time.Duration) string {
+// two is a quantile and the maximum.
+func two(d []time.Duration, q float64, format string, unit time.Duration) string {
 	if len(d) == 0 {
 		return "-"
 	}
-	return fmt.Sprintf(format+" / "+format, float64(quantile(d, 0.5))/float64(unit), float64(quantile(d, 1))/float64(unit))
+	return fmt.Sprintf(format+" / "+format, float64(quantile(d, q))/float64(unit), float64(quantile(d, 1))/float64(unit))
 }
 
 func requests(c contestant, r *result) string {
@@ -103,13 +105,16 @@ func requests(c contestant, r *result) string {
 	return fmt.Sprintf("%.1f / %.1f", r.leader, r.standby)
 }
 
-// worst is the longest overlap by either.
+// worst is the longest overlap, by the signal and by the predicate.
 func worst(c contestant, o overlaps) string {
 	if len(o.told) == 0 {
 		return "-"
 	}
 	ms := func(d []time.Duration) string {
 		return fmt.Sprintf("%.0f", float64(quantile(d, 1))/float64(time.Millisecond))
+	}
+	if c.noPredicate {
+		return ms(o.told) + " / none"
 	}
 	return ms(o.told) + " / " + ms(o.asked)
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/clocks"
 )
 
 // plan is how much is measured.
@@ -24,8 +26,9 @@ type result struct {
 	handed  []time.Duration // from the order to stop to the next one's start
 	leader  float64         // requests in a minute
 	standby float64
-	paused  overlaps // the leader's process stood still until another led, and a second more
-	frozen  overlaps // nothing went through between the leader and the store
+	paused  overlaps        // the leader's process stood still until another led, and a second more
+	frozen  overlaps        // nothing went through between the leader and the store
+	clung   []time.Duration // from then to the end of the library's signal
 	err     error
 }
 
@@ -216,10 +219,17 @@ func (m measurement) freeze(ctx context.Context, r *result) error {
 		return err
 	}
 	a.proxy.freeze()
+	cut := time.Now()
 	if err := m.leads(ctx, b); err != nil {
 		return fmt.Errorf("with the leader cut off: %w", err)
 	}
 	r.frozen, err = m.overlaps(ctx, a, b)
+	events, _ := a.look()
+	for i := range m.elections {
+		if s := spans(events, i, told, a.killed); len(s) > 0 {
+			r.clung = append(r.clung, s[len(s)-1].to.Sub(cut.Round(0)))
+		}
+	}
 	return err
 }
 
@@ -272,14 +282,10 @@ func believesNot(events []event) bool {
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
+	if !clocks.System().SleepFor(ctx, d) {
 		return context.Cause(ctx)
 	}
+	return nil
 }
 
 // quantile returns the q-quantile of d.

@@ -14,8 +14,9 @@ type proxy struct {
 	upstream string
 	frozen   chan struct{}
 
-	mu    sync.Mutex
-	conns []net.Conn
+	mu     sync.Mutex
+	conns  []net.Conn
+	closed bool
 }
 
 func newProxy(t testing.TB, upstream string) (*proxy, error) {
@@ -40,12 +41,15 @@ func (p *proxy) close() {
 	for _, c := range p.conns {
 		_ = c.Close()
 	}
-	p.conns = nil
+	p.closed = true
 }
 
 func (p *proxy) keep(c net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed {
+		_ = c.Close()
+	}
 	p.conns = append(p.conns, c)
 }
 
