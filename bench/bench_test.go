@@ -45,6 +45,11 @@ func TestContestants(t *testing.T) {
 				works(t, p, r)
 			}
 			if c.library != module {
+				// If client-go ever cancels its ctx at once, another proof is needed
+				// that the harness sees what a process does after a pause.
+				if c.library == clientGoModule && quantile(r.paused.told, 1) == 0 {
+					t.Error("a process that was stopped past its lease was not seen to go on believing")
+				}
 				return
 			}
 			overlapped := quantile(append(r.frozen.asked, r.paused.asked...), 1)

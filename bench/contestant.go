@@ -55,7 +55,10 @@ const (
 	redisStore      = "redis"
 )
 
-const module = "github.com/c8e606e4/leaderelection"
+const (
+	module         = "github.com/c8e606e4/leaderelection"
+	clientGoModule = "k8s.io/client-go"
+)
 
 // slowName is this library without what its promise needs.
 const slowName = "leaderelection, clock slow"
@@ -74,12 +77,12 @@ var contestants = []contestant{
 		contest:  ours(leaseDecider, func(c *leaderelection.Config, s seat) { c.PollInterval = s.Term * 2 / 15 }),
 	},
 	{
-		name: "client-go", library: "k8s.io/client-go", store: kubernetesStore, token: "none",
+		name: "client-go", library: clientGoModule, store: kubernetesStore, token: "none",
 		settings: "LeaseLock, LeaseDuration T, RenewDeadline T*10/15, RetryPeriod T*2/15 (its documentation's 15 s, 10 s, 2 s); predicate: IsLeader",
 		contest:  clientGo(false),
 	},
 	{
-		name: "client-go, ReleaseOnCancel", library: "k8s.io/client-go", store: kubernetesStore, token: "none",
+		name: "client-go, ReleaseOnCancel", library: clientGoModule, store: kubernetesStore, token: "none",
 		settings: "the same, and ReleaseOnCancel",
 		contest:  clientGo(true),
 	},
