@@ -25,8 +25,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Check whether store and clock are fit for an election",
 		Long: `Check that the store can be reached, each operation that a candidate needs, that
 conditional writes are really enforced, latency, the feed of changes, this machine's
-clock against the store's, and whether --term and --skew fit; print each check with
-its verdict, and what to do.
+clock against the store's and by the kernel's own account, and whether --term and --skew
+fit; print each check with its verdict, and what to do.
 
 The election's own record is only read. What is written goes to a scratch record
 beside it (the same name with "-doctor" added, or --scratch), which stays there,

@@ -35,7 +35,8 @@ func (a *app) planCommand() *cobra.Command {
 		Long: `Run elections in virtual time, the real campaign on an imitated store, and print how
 long nobody leads after a crash and during a hand-over, the longest outage of the
 store that no leader is lost to (one in which nothing answers), store operations and
-their price at list prices (as of ` + plan.PricesAsOf + `), and what is bad about the choice.
+their price at list prices (looked over on ` + plan.PricesAsOf + `; by what, it says), and what
+is bad about the choice.
 
 Candidates' clocks are spread over all that --skew allows; well-kept clocks are closer
 together, and their fail-overs closer to the median. With --unsynchronized they
@@ -127,7 +128,7 @@ func (a *app) planText(f *planFlags, r *plan.Result) error {
 	}
 	p("store operations an hour           %.0f writes, %.0f reads", r.Writes, r.Reads)
 	if f.Store.Pricing != "" {
-		p("price a month                      $%.2f (list prices of %s)", r.Cost, plan.PricesAsOf)
+		p("price a month                      $%.2f (list prices, looked over on %s)", r.Cost, plan.PricesAsOf)
 		p("                                   %s", f.Store.Pricing)
 		p("                                   %s", f.Store.Checked)
 	} else {
