@@ -52,6 +52,7 @@ tidy:
 bench:
 	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 .
 	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage|Thousand' -benchtime 1x .
+	$(GO) -C bench run .
 
 # For an hour: many more seeds than make test.
 soak:
