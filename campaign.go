@@ -283,12 +283,9 @@ func (c *Campaign) report(now instant) {
 	if from == status {
 		return
 	}
-	if from == Leading && number == NoElections {
+	if from == Leading && cause == nil {
 		// It ended with all its callbacks within one step.
-		number = c.last.number
-		if cause == nil {
-			cause = c.last.cause
-		}
+		number, cause = c.last.number, c.last.cause
 	}
 	c.status.Store(int32(status))
 	if t := c.cfg.Trace; t != nil && t.StatusChanged != nil {

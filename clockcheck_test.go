@@ -445,3 +445,22 @@ func TestLostReignSaysWhy(t *testing.T) {
 		}
 	})
 }
+
+// So does one that is given up when OnElected has returned, and is released.
+func TestResignedReignSaysWhy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *le.Config) {
+			c.OnElected, c.OnOusting = func(context.Context, *le.TimeView) {}, nil
+		})
+		sleep(time.Second)
+		a.store.Inject(memory.Slow(time.Second))
+		go a.Resign(t.Context())
+		sleep(5 * time.Second)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if n := len(a.status); n != 3 || a.status[1].From != le.Leading || a.status[1].To != le.Draining || !errors.Is(a.status[1].Cause, le.ErrResigned) || a.status[1].Number != 1 {
+			t.Errorf("told of %+v, want reign 1 resigned", a.status)
+		}
+	})
+}

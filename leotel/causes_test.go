@@ -20,11 +20,21 @@ import (
 func TestCausesAfterOnElectedHasReturned(t *testing.T) {
 	for _, c := range []struct {
 		cause string
-		end   func(store *memory.Decider)
+		end   func(*testing.T, *memory.Decider, *le.Campaign)
 	}{
-		{"expired", func(store *memory.Decider) { store.Inject(memory.LoseRequests()) }},
-		{"ousted", func(store *memory.Decider) {
+		{"expired", func(_ *testing.T, store *memory.Decider, _ *le.Campaign) { store.Inject(memory.LoseRequests()) }},
+		{"ousted", func(_ *testing.T, store *memory.Decider, _ *le.Campaign) {
 			store.Replace(&le.RaceEntry{LeaderID: "b", Incarnation: "b", ElectionNumber: 2, TermLength: T, TermExpiry: time.Now().Add(T)})
+		}},
+		{"resigned", func(t *testing.T, _ *memory.Decider, c *le.Campaign) {
+			if err := c.Resign(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"resigned", func(t *testing.T, store *memory.Decider, _ *le.Campaign) {
+			if err := le.StepDown(t.Context(), store.Handle()); err != nil {
+				t.Error(err)
+			}
 		}},
 	} {
 		t.Run(c.cause, func(t *testing.T) {
@@ -42,7 +52,7 @@ func TestCausesAfterOnElectedHasReturned(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				r.expect(t, map[string]float64{"is_leader": 1, "transitions{won,elected}": 1})
-				c.end(store)
+				c.end(t, store, campaign)
 				// Until the view has ended, and no longer than nobody else leads.
 				time.Sleep(T - S)
 				synctest.Wait()

@@ -19,12 +19,6 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
 )
 
-// What the candidates here have.
-const (
-	term = 2 * time.Second
-	skew = 100 * time.Millisecond
-)
-
 // first is a record.
 var first = leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i"}
 
