@@ -84,13 +84,22 @@ type claim struct {
 	early  bool // the clock that said that from was over was ahead
 }
 
+// replaces notes an acquisition of the given number. One over one's own record stands
+// for the one before.
+func (k *claim) replaces(base *RaceEntry, number ElectionNumber, incarnation string) {
+	k.number = number
+	if base.Vacant() || base.Incarnation != incarnation {
+		k.from, k.early = base, false
+	}
+}
+
 // handBack is the reservation with which an acquisition is undone that came too
 // early: for whom it was taken from, while that one's view may be alive. It is
 // until from's TermExpiry has come by everybody's clock: those who wait for it go
 // by their own, without a margin.
 func (k *claim) handBack(number ElectionNumber, skew time.Duration) (successor string, until time.Time, early bool) {
 	switch {
-	case !k.early || k.number != number || k.from.Unsynchronized:
+	case !k.early || k.number != number || k.from == nil || k.from.Unsynchronized:
 		return "", time.Time{}, false
 	case k.from.Vacant(): // reserved, perhaps by another who handed it back
 		return k.from.Successor, k.from.TermExpiry, k.from.Successor != ""

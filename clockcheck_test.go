@@ -180,6 +180,35 @@ func TestClockSkewHandsBack(t *testing.T) {
 	})
 }
 
+// Where the answers were lost, and the liar claims its own record again, it is still
+// the first one that is handed back, not its own term.
+func TestClockSkewHandsBackTheFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		d.Replace(rival(3))
+		robbed := d.Entry()
+		b := join(t, d, "b", polled, on(clocks.NewOffset(nil, time.Minute)), func(c *le.Config) { c.PollInterval = time.Second })
+		var acquired atomic.Int64
+		b.store.Inject(func(op memory.Op) memory.Fault {
+			if op.Kind == memory.Write {
+				acquired.Add(1)
+			}
+			if acquired.Load() == 0 || time.Since(robbed.TermExpiry) > T/2 {
+				return memory.Fault{}
+			}
+			return memory.Fault{Err: errors.New("lost"), Lands: op.Kind == memory.Write && acquired.Load() == 1}
+		})
+		sleep(3 * T)
+		if n := acquired.Load(); n < 3 || b.count() > 0 {
+			t.Fatalf("%d writes, %d reigns", n, b.count())
+		}
+		if e := d.Entry(); !e.Vacant() || e.Successor == "b" || e.TermExpiry.After(robbed.TermExpiry.Add(S)) {
+			t.Errorf("the record is %+v, want nobody kept out by b's clock", e)
+		}
+	})
+}
+
 // A candidate whose clock is ahead releases what the others take for held, though by
 // its own clock the term is over.
 func TestClockSkewGoesOnReleasing(t *testing.T) {

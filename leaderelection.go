@@ -58,7 +58,7 @@ type Config struct {
 	// Unsynchronized is for machines whose clocks cannot be trusted at all: no
 	// wall clock is compared with another machine's. The leader's view runs on
 	// its own monotonic clock from before each write (and still ends when its own
-	// wall clock jumps ahead, as after a suspend). A challenger waits, by its
+	// wall clock jumps, ahead as after a suspend, or back, which would hide one). A challenger waits, by its
 	// monotonic clock, until it has not seen the record change for a whole term
 	// and an allowance for drift: MaxClockSkew, or a hundredth of the term where
 	// that is more. So clocks may be hours apart, but in one term two of them may

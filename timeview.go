@@ -33,6 +33,7 @@ type viewState struct {
 	wallNS  int64         // the same, in nanoseconds since 1970
 	mono    time.Time     // the end by the monotonic reading that Clock.Now carries
 	elapsed time.Duration // the end by clocks.Monotonic, where the clock has it
+	fromNS  int64         // a wall clock that shows less was set back; 0: that does not matter
 	over    bool          // the latch
 }
 
@@ -109,7 +110,8 @@ func (t *TimeView) before(s *viewState) bool {
 	} else if !now.Before(s.mono) {
 		return false
 	}
-	return now.UnixNano() < s.wallNS
+	ns := now.UnixNano()
+	return ns < s.wallNS && (s.fromNS == 0 || ns >= s.fromNS)
 }
 
 // Set moves the end of a view made by NewTimeView to v, in either direction,

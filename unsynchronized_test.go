@@ -129,8 +129,10 @@ func TestUnsynchronizedChallengerOfASynchronizedLeader(t *testing.T) {
 	})
 }
 
-// The leader's own wall clock: set back it takes nothing away, and the records keep
-// their order; ahead it ends the view, since that is what a suspend looks like.
+// The leader's own wall clock ends the view where it jumps: ahead, since that is what
+// a suspend looks like, and back by more than the allowance, since that would hide
+// one. The record is claimed again at once. A small step changes nothing, and the
+// records keep their order.
 func TestUnsynchronizedLeadersOwnClock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
@@ -139,7 +141,7 @@ func TestUnsynchronizedLeadersOwnClock(t *testing.T) {
 		sleep(time.Second)
 		r, last := a.reign(t, 0), d.Entry()
 		for i := range 10 {
-			clock.Set(-time.Duration(i) * time.Hour)
+			clock.Set(-time.Duration(i) * S)
 			sleep(7 * time.Second)
 			e := d.Entry()
 			if e.Compare(last) <= 0 || !e.TermExpiry.After(last.TermExpiry) {
@@ -150,6 +152,15 @@ func TestUnsynchronizedLeadersOwnClock(t *testing.T) {
 		if a.leads(t); a.count() != 1 {
 			t.Fatalf("%d reigns", a.count())
 		}
+		clock.Set(clock.Offset() - time.Hour)
+		if r.view.ValueInFuture() {
+			t.Error("the view goes on though the wall clock was set back: it would not show a suspend")
+		}
+		sleep(time.Second)
+		if a.leads(t); a.count() != 2 {
+			t.Fatalf("%d reigns", a.count())
+		}
+		r = a.reign(t, 1)
 		clock.Set(clock.Offset() + time.Hour)
 		if r.view.ValueInFuture() {
 			t.Error("the view goes on though the wall clock jumped ahead: the machine may have been suspended")
@@ -169,7 +180,7 @@ func TestUnsynchronizedViewEnds(t *testing.T) {
 		a := join(t, d, "a", unsynchronized, on(clock))
 		synctest.Wait()
 		a.store.Inject(memory.Fail(errors.New("cut off")))
-		clock.Set(-time.Hour)
+		clock.Set(-S)
 		sleep(T - S - 1)
 		a.leads(t)
 		sleep(1)

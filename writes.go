@@ -48,14 +48,16 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 	c.health.fresh = false
 	if kind == OpAcquire {
 		c.sitOut = 0 // over, or ended by an operator; a Resign from now on sets it anew
-		c.clock.claim = claim{number: e.ElectionNumber, from: c.f.base}
+		c.clock.claim.replaces(c.f.base, e.ElectionNumber, c.incarnation)
 	}
 	if kind != OpRelease {
 		a := attempt{kind: kind, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, begun: wake.now, start: wake.now.mono}
 		a.end = c.f.endAfter(wake.now, c.cfg.TermLength-c.cfg.MaxClockSkew, e.TermExpiry.Add(-c.cfg.MaxClockSkew))
 		if c.cfg.Unsynchronized {
 			// Its own clocks alone, as they are now.
-			a.end = c.f.endAfter(wake.now, c.cfg.TermLength-c.cfg.MaxClockSkew, wake.now.wall.Add(c.cfg.TermLength-c.cfg.MaxClockSkew))
+			span := c.cfg.TermLength - c.cfg.MaxClockSkew
+			a.end = c.f.endAfter(wake.now, span, wake.now.wall.Add(span))
+			a.end.fromNS = wake.now.wall.Add(-drift(c.cfg.TermLength, c.cfg.MaxClockSkew)).UnixNano()
 		}
 		if r := c.reign; r != nil {
 			// A term that the clock did not let grow ends when it would have.
