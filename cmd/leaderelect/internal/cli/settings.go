@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -73,7 +75,17 @@ func (a *app) settle(cmd *cobra.Command) error {
 	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
 		return usage("--log-level is %q, want debug, info, warn or error", c.logLevel)
 	}
+	redis.SetLogger(driver{a.logger()})
 	return c.checkTimes()
+}
+
+// driver is where a store's driver may write what it has to say. That is no news:
+// what fails is told by the decider.
+type driver struct{ log *slog.Logger }
+
+// Printf is what go-redis calls.
+func (d driver) Printf(_ context.Context, format string, args ...any) {
+	d.log.Debug("the driver: " + fmt.Sprintf(format, args...))
 }
 
 func (c *common) checkTimes() error {

@@ -97,12 +97,12 @@ func (l *look) look(ctx context.Context) (state.State, error) {
 	defer limit.Stop()
 	d, err := store.Open(ctx, l.url, l.timeout)
 	if err != nil {
-		return state.State{}, err
+		return state.State{}, late(ctx, err)
 	}
 	defer store.Close(d)
 	e, err := d.ReadCurrent(ctx)
 	if err != nil {
-		return state.State{}, err
+		return state.State{}, late(ctx, err)
 	}
 	s := state.Of(e, time.Now(), l.skew)
 	if s.State != state.Held {
@@ -117,6 +117,14 @@ func (l *look) look(ctx context.Context) (state.State, error) {
 		limit.Reset(l.took + l.timeout)
 	}
 	return l.lookOn(ctx, d, poll)
+}
+
+// late says why ctx has ended, where that is why err is.
+func late(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
 }
 
 var errTold = errors.New("it is told")
