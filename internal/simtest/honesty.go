@@ -28,7 +28,7 @@ func (r *recorder) uncertainty(g *reign, w won) (time.Duration, bool) {
 	k := g.attempt(r.skew)
 	m := r.measured(g, k)
 	clock, now := g.p.actor.clock, r.now()
-	if clock.Stepped(m.known, now) && (clock.Stepped(m.asked, m.known) || clock.Suspended(m.asked, now)) {
+	if clock.Stepped(m.known, now) && (clock.Stepped(m.asked-1, m.known) || clock.Suspended(m.asked, now)) {
 		return 0, false
 	}
 	return m.known - m.happened + unit(g.p.stamps[k]) + unit(w.stamp) + r.drifted(), true
@@ -51,14 +51,14 @@ func (r *recorder) drifted() time.Duration {
 	return time.Duration(r.drift*float64(r.term)) + time.Microsecond
 }
 
-// unit is what a stamp's last digits leave open.
+// unit is what a stamp's last digits leave open: it may have been cut off or rounded
+// to the power of ten that they show.
 func unit(stamp time.Time) time.Duration {
-	for _, u := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
-		if stamp.Truncate(u).Equal(stamp) {
-			return u
-		}
+	u := time.Second
+	for u > 1 && stamp.Nanosecond()%int(u) != 0 {
+		u /= 10
 	}
-	return 1
+	return u
 }
 
 // honest: a clock that a write has shown to be wrong is no leader's.
@@ -69,7 +69,7 @@ func (r *recorder) honest(g *reign) {
 	k := g.attempt(r.skew)
 	m := r.measured(g, k)
 	clock, now := g.p.actor.clock, r.now()
-	if clock.Stepped(m.asked, now) {
+	if clock.Stepped(m.asked-1, now) {
 		return
 	}
 	wall, _ := clock.Both()

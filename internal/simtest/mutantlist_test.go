@@ -12,7 +12,7 @@ var mutants = []mutant{
 		edits: []edit{
 			{"\tresigners []chan struct{}\n", "\tresigners []chan struct{}\n\ttried bool\n"},
 			{"\tc.health.fresh = false\n", "\tc.health.fresh = false\n\tc.tried = true\n"},
-			{"\tat := c.f.over(e)\n", "\tat := c.f.over(e)\n\tif !c.tried {\n\t\tat = c.f.ends(e)\n\t}\n"},
+			{"\treturn c.clock.late(c.f.over(e))\n", "\tif !c.tried {\n\t\treturn c.f.ends(e)\n\t}\n\treturn c.clock.late(c.f.over(e))\n"},
 		},
 		says: "too early",
 	},
@@ -96,7 +96,7 @@ var mutants = []mutant{
 	{
 		name: "wall end ignored",
 		edits: []edit{
-			{"return now.UnixNano() < s.wallNS", "return true"},
+			{"return ns < s.wallNS && (s.fromNS == 0 || ns >= s.fromNS)", "return ns > 0"},
 			{"\t\twake.atWall(r.view.Get())\n", ""},
 		},
 		says: "after its end by the wall clock",
@@ -129,15 +129,15 @@ var mutants = []mutant{
 	},
 	{
 		name: "own lease known by LeaderID",
-		edits: []edit{{"return b != nil && !b.Vacant() && b.Incarnation == c.incarnation && !c.f.ends(b).reached(now)",
-			"return b != nil && !b.Vacant() && b.LeaderID == c.cfg.LeaderID && !c.f.ends(b).reached(now)"}},
+		edits: []edit{{"return b != nil && !b.Vacant() && b.Incarnation == c.incarnation && !c.held(b).reached(now)",
+			"return b != nil && !b.Vacant() && b.LeaderID == c.cfg.LeaderID && !c.held(b).reached(now)"}},
 		says: "releases what is not its own",
 	},
 	{
 		name: "clean shutdown keeps the lease",
 		edits: []edit{
 			{"\treturn c.reign == nil && c.holds(now) && !c.wants(now)\n", "\treturn c.reign == nil && c.holds(now) && !c.wants(now) && !c.stopping\n"},
-			{"\treturn !c.holds(wake.now)\n", "\treturn true\n"},
+			{"\tif !c.holds(wake.now) {\n\t\treturn true\n", "\tif true {\n\t\treturn true\n"},
 		},
 		says: "has not released",
 	},
@@ -186,5 +186,92 @@ var mutants = []mutant{
 		edits: []edit{{"if r.cause != nil && wake.now.mono >= r.drainUntil {", "if r.cause != nil {"}},
 		run:   "^TestLeaseKeptWhileDraining$",
 		says:  "view",
+	},
+	{
+		name:  "acquisitions are not compared with the store's time",
+		edits: []edit{{"\tbegun, own := c.begun(e)\n", "\tbegun, own := c.begun(e)\n\town = own && e.Extension > 0\n"}},
+		run:   "^TestLiars$", seeds: "500",
+		says: "VIOLATION",
+	},
+	{
+		name:  "a clock that is behind is not found out",
+		edits: []edit{{"\tcase highest < -skew:\n", "\tcase highest < -1000*time.Hour:\n"}},
+		run:   "^TestLiars$", seeds: "500",
+		says: "has shown that",
+	},
+	{
+		name:  "a clock that is ahead is not found out",
+		edits: []edit{{"\tcase lowest > skew:\n", "\tcase lowest > 1000*time.Hour:\n"}},
+		run:   "^TestLiars$", seeds: "500",
+		says: "VIOLATION",
+	},
+	{
+		name:  "a leader whose clock is proved wrong goes on",
+		edits: []edit{{"\tif r := c.reign; r != nil && !r.over && fault != nil && !c.cfg.WarnOnClockSkew {\n", "\tif r := c.reign; r != nil && !r.over && fault != nil && false {\n"}},
+		run:   "^TestLiars$", seeds: "1000",
+		says: "has shown that",
+	},
+	{
+		name:  "what was taken by a wrong clock is not handed back",
+		edits: []edit{{"c.clock.claim.handBack(b.ElectionNumber, c.cfg.MaxClockSkew); early {", "c.clock.claim.handBack(b.ElectionNumber, c.cfg.MaxClockSkew); early && false {"}},
+		run:   "^TestLiars$", seeds: "1000",
+		says: "OVERLAP",
+	},
+	{
+		name:  "a clock that is known to be ahead contests as before",
+		edits: []edit{{"\t\th.wall = h.wall.Add(k.lead)\n", "\t\t_ = k.lead\n"}},
+		run:   "^TestLiars$", seeds: "1000",
+		says: "takes the lease from an honest leader",
+	},
+	{
+		name:  "the units of stamps forgotten",
+		edits: []edit{{"\treturn unit - 1\n", "\treturn 0\n"}},
+		run:   "^TestSeeds$", seeds: "300",
+		says: "a clock that never left its bound is said to be wrong",
+	},
+	{
+		name:  "stamps compared with the answer alone",
+		edits: []edit{{"begun.wall.Sub(stamp) - unit; {", "now.wall.Sub(stamp) - unit; {"}},
+		run:   "^TestSeeds$", seeds: "300",
+		says: "a clock that never left its bound is said to be wrong",
+	},
+	{
+		name:  "strangers without an allowance",
+		edits: []edit{{"{ return max(skew, term/100) }", "{ return 0 * max(skew, term/100) }"}},
+		run:   "^TestStrangers$", seeds: "500",
+		says: "of its monotonic clock",
+	},
+	{
+		name:  "strangers wait from the start of the read",
+		edits: []edit{{"\t\tf.seen = f.now().mono", "\t\tf.seen = at.mono"}},
+		run:   "^TestStrangers$", seeds: "500",
+		says: "contests",
+	},
+	{
+		name:  "strangers compare wall clocks",
+		edits: []edit{{"\tif f.unsynchronized || e.Unsynchronized {\n", "\tif false {\n"}},
+		run:   "^TestStrangers$", seeds: "500",
+		says: "of its monotonic clock",
+	},
+	{
+		name: "a stranger's record is not marked",
+		edits: []edit{
+			{"\t\tUnsynchronized:   c.cfg.Unsynchronized,\n", ""},
+			{"\t\tUnsynchronized: c.cfg.Unsynchronized,\n", ""},
+		},
+		run: "^TestStrangers$", seeds: "500",
+		says: "of its monotonic clock",
+	},
+	{
+		name:  "others do not heed a stranger's mark",
+		edits: []edit{{"\tif f.unsynchronized || e.Unsynchronized {\n", "\tif f.unsynchronized {\n"}},
+		run:   "^TestStrangers$", seeds: "500",
+		says: "of its monotonic clock",
+	},
+	{
+		name:  "a stranger's view ends by the term on record",
+		edits: []edit{{"\t\tif c.cfg.Unsynchronized {\n\t\t\t// Its own clocks", "\t\tif false {\n\t\t\t// Its own clocks"}},
+		run:   "^TestStrangers$", seeds: "500",
+		says: "before no term that was asked for",
 	},
 }

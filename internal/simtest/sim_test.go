@@ -25,12 +25,22 @@ var (
 type tally struct {
 	mu     sync.Mutex
 	counts map[string]int
+	failed bool
 }
 
-func (t *tally) add(counts map[string]int) {
+// enough says whether one seed has failed and -failfast was given: those that wait
+// in parallel are not run then either.
+func (t *tally) enough() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for k, n := range counts {
+	return t.failed && flag.Lookup("test.failfast").Value.String() == "true"
+}
+
+func (t *tally) add(res *Result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failed = t.failed || len(res.Violations) > 0
+	for k, n := range res.Counts {
 		if strings.HasPrefix(k, "most") {
 			t.counts[k] = max(t.counts[k], n)
 		} else {
@@ -76,7 +86,7 @@ func TestWildClocks(t *testing.T) {
 // candidates whose clocks are right still find a leader in time, and liars do not
 // take the lease from it again and again.
 func TestLiars(t *testing.T) {
-	counts := simulate(t, *seedCount*3/10, DrawLiars)
+	counts := simulate(t, *seedCount/4, DrawLiars)
 	for _, what := range []string{"clocks proved wrong", "ended: " + le.ErrClockSkew.Error(), "leases taken from honest leaders", "acquisitions", "extensions"} {
 		if counts[what] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
 			t.Errorf("in no seed has this happened: %s", what)
@@ -101,7 +111,7 @@ func TestLiarsBelieved(t *testing.T) {
 // with monotonic clocks that run apart by as much as the allowance lets them, alone
 // or mixed with others whose clocks keep their bound.
 func TestStrangers(t *testing.T) {
-	counts := simulate(t, *seedCount*3/10, DrawStrangers)
+	counts := simulate(t, *seedCount/4, DrawStrangers)
 	for _, what := range []string{"acquisitions", "extensions", "releases", "observed: lapse", "fault: a leader had its clock stepped", "fault: a leader was suspended past its view"} {
 		if counts[what] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
 			t.Errorf("in no seed has this happened: %s", what)
@@ -120,10 +130,13 @@ func simulate(t *testing.T, count int, draw func(seed uint64) Params) map[string
 		for seed := first; seed < first+uint64(count); seed++ {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
+				if sum.enough() {
+					return
+				}
 				defer watchdog(test, seed)()
 				synctest.Test(t, func(t *testing.T) {
 					res := Run(draw(seed), nil)
-					sum.add(res.Counts)
+					sum.add(res)
 					if len(res.Violations) > 0 {
 						t.Errorf("replay: go test ./internal/simtest -run %s -seed %d\n%v", test, seed, res)
 					} else if *oneSeed >= 0 {

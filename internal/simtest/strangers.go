@@ -53,5 +53,5 @@ func (w *world) runs(p *process, e *le.RaceEntry, now reading) bool {
 // clock that should have told was set back in the same term.
 func (r *recorder) blind(g *reign) bool {
 	m, clock := r.measured(g, g.attempt(r.skew)), g.p.actor.clock
-	return g.p.host.stranger && clock.Stepped(m.asked, r.now()) && clock.Suspended(m.asked, r.now())
+	return g.p.host.stranger && clock.Stepped(m.asked-1, r.now()) && clock.Suspended(m.asked, r.now())
 }
