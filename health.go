@@ -21,6 +21,7 @@ type check struct {
 	cancel   context.CancelFunc
 	deadline time.Duration
 	late     bool
+	stale    bool // something was written since it was asked: not before the next write
 }
 
 // healthy says whether a write may be made now as far as health goes. Where that
@@ -64,6 +65,9 @@ func (c *Campaign) healthAnswered(k *check, err error) {
 		return // late is unhealthy, whatever it says
 	}
 	c.healthIs(now, err)
+	if k.stale {
+		c.health.fresh = false
+	}
 }
 
 // healthIs acts on an answer, or on its absence.

@@ -210,5 +210,7 @@ func (o *observer) setPoll(term time.Duration) {
 	if o.cfg.PollInterval > 0 {
 		o.f.poll = max(o.cfg.PollInterval, minPoll)
 	}
+	// A read that hangs is no reason to look more rarely than was asked for.
+	o.f.timeout = min(o.f.timeout, max(o.f.poll, time.Second))
 	o.f.reads.within(o.f.poll)
 }

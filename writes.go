@@ -46,6 +46,9 @@ func (c *Campaign) forgetOld(wake *alarm) {
 // write makes a write of the given kind, and remembers it.
 func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 	c.health.fresh = false
+	if k := c.health.check; k != nil {
+		k.stale = true
+	}
 	if kind == OpAcquire {
 		c.sitOut = 0 // over, or ended by an operator; a Resign from now on sets it anew
 		c.clock.claim.replaces(c.f.base, e.ElectionNumber, c.incarnation)
