@@ -65,9 +65,7 @@ func (c *Campaign) healthAnswered(k *check, err error) {
 		return // late is unhealthy, whatever it says
 	}
 	c.healthIs(now, err)
-	if k.stale {
-		c.health.fresh = false
-	}
+	c.health.fresh = c.health.fresh && !k.stale
 }
 
 // healthIs acts on an answer, or on its absence.
