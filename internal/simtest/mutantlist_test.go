@@ -274,4 +274,10 @@ var mutants = []mutant{
 		run:   "^TestStrangers$", seeds: "500",
 		says: "before no term that was asked for",
 	},
+	{
+		name:  "a stranger's clock that was set back ends nothing",
+		edits: []edit{{" && (s.fromNS == 0 || ns >= s.fromNS)", ""}},
+		run:   "^TestStrangers$", seeds: "500",
+		says: "by a clock that was set back",
+	},
 }

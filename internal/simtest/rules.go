@@ -240,6 +240,9 @@ func (r *recorder) alive(g *reign) {
 	end := landed.Add(-r.skew)
 	if p.host.stranger {
 		end = g.view.Get()
+		if asked := end.Add(r.skew - r.term); wall.Before(asked.Add(-max(r.skew, r.term/100))) {
+			r.failf(p.name, "the view of reign %d is in the future by a clock that was set back to %v before its term was asked for", g.number, asked.Sub(wall))
+		}
 	}
 	if !wall.Before(end) {
 		r.failf(p.name, "the view of reign %d is in the future %v after its end by the wall clock", g.number, wall.Sub(end))

@@ -50,7 +50,8 @@ func (w *world) runs(p *process, e *le.RaceEntry, now reading) bool {
 
 // blind says whether a view may outlast its time because nothing could end it: the
 // machine was suspended, for which its monotonic clock stood still, and the wall
-// clock that should have told was set back in the same term.
+// clock that should have told was set back in the same term by about as much. (By
+// more than that ends the view: see alive.)
 func (r *recorder) blind(g *reign) bool {
 	m, clock := r.measured(g, g.attempt(r.skew)), g.p.actor.clock
 	return g.p.host.stranger && clock.Stepped(m.asked-1, r.now()) && clock.Suspended(m.asked, r.now())
