@@ -14,7 +14,7 @@ var mutants = []mutant{
 			{"\tc.health.fresh = false\n", "\tc.health.fresh = false\n\tc.tried = true\n"},
 			{"\treturn c.clock.late(c.f.over(e))\n", "\tif !c.tried {\n\t\treturn c.f.ends(e)\n\t}\n\treturn c.clock.late(c.f.over(e))\n"},
 		},
-		says: "too early",
+		says: "too early|wins while the view",
 	},
 	{
 		name: "view not cut by skew",
@@ -34,7 +34,7 @@ var mutants = []mutant{
 		name: "own older record taken for proof of a write",
 		edits: []edit{{"if a.number == r.number && a.expiry.Equal(e.TermExpiry) && a.start >= r.confirmed {",
 			"if a.number == r.number && a.start >= r.confirmed {"}},
-		says: "is in the future",
+		says: "is in the future|after its view had ended|wins while the view",
 	},
 	{
 		name: "ErrLostRace taken for a loss",
@@ -91,7 +91,7 @@ var mutants = []mutant{
 			{"if t.mono.Monotonic() >= s.elapsed {", "if t.mono.Monotonic() < 0 {"},
 			{"wake.at(r.monoEnd(&c.f.timekeeper))", "_ = r.monoEnd"},
 		},
-		says: "after its end by the monotonic clock",
+		says: "after its end by the monotonic clock|after its view had ended",
 	},
 	{
 		name: "wall end ignored",
@@ -99,7 +99,7 @@ var mutants = []mutant{
 			{"return ns < s.wallNS && (s.fromNS == 0 || ns >= s.fromNS)", "return ns > 0"},
 			{"\t\twake.atWall(r.view.Get())\n", ""},
 		},
-		says: "after its end by the wall clock",
+		says: "after its end by the wall clock|after its view had ended|wins while the view",
 	},
 	{
 		name: "latch missing",
@@ -156,7 +156,7 @@ var mutants = []mutant{
 		name: "reservation ignored",
 		edits: []edit{{"\t\treturn c.f.ends(e) // another's reservation\n",
 			"\t\treturn horizon{}\n"}},
-		says: "too early",
+		says: "too early|wins while the view",
 	},
 	{
 		name:  "health not asked",
