@@ -14,24 +14,25 @@
 //
 // The record is the file itself, which jq and cat can show. Beside it lie two
 // more: "<file>.lock", empty, on which a writer holds an advisory lock (flock)
-// while it compares and replaces; and, during a write only, "<file>.tmp". The
-// lock file must stay where it is as long as anybody contests the election.
+// while it compares and replaces; and, during a write only, "<file>.tmp-" with a
+// random ending. The lock file must stay where it is as long as anybody contests the election.
 //
-// A write takes the lock, compares the file's content with that which the
-// entry was read at, writes the new record to the temporary file, calls fsync,
-// renames it over the old one, and calls fsync on the directory. So the file is
-// one record or the other at every moment, also after a crash or loss of
-// power. Readers need no lock.
+// A write writes the new record to a temporary file and calls fsync; takes the
+// lock, compares the file's content with that which the entry was read at, and
+// renames the new one over it; and, when the lock is free again, calls fsync on the
+// directory. So the file is one record or the other at every moment, also after a
+// crash or loss of power. Readers need no lock. What a process left behind that died
+// as it wrote, a later one removes.
 //
-// A process that is stopped (SIGSTOP, a debugger) within the milliseconds in
-// which it holds the lock keeps the others from writing until it goes on or
-// dies: nobody leads meanwhile, and no two do. The kernel takes the lock from
+// A process that is stopped (SIGSTOP, a debugger) within the fraction of a
+// millisecond in which it holds the lock keeps the others from writing until it goes
+// on or dies: nobody leads meanwhile, and no two do. The kernel takes the lock from
 // the dead.
 //
 // # Permissions
 //
 // Candidates create and rename files in the directory: they need write and
-// search permission for it, and read permission for its three files. Candidates
+// search permission for it, and read permission for its files. Candidates
 // that run as different users need a directory without the sticky bit (not
 // /tmp), which would keep one from replacing another's file. Observers need
 // read permission for the directory and the file.
@@ -75,6 +76,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -108,6 +110,7 @@ type Decider struct {
 	// networkFS names the kind of a directory's file system where that is on
 	// the network. A field, since tests have only local ones.
 	networkFS func(dir string) (kind string, err error)
+	tidy      sync.Once // left-overs are removed by the first write
 	// A file operation cannot be interrupted: it runs in a goroutine of its
 	// own, and these bound how many a disk that hangs may keep.
 	writing, reading within.Calls

@@ -217,14 +217,18 @@ func TestLeftOvers(t *testing.T) {
 	d := file.NewDecider(path, nil)
 	token := write(t, d, entry(1, 0, nil))
 	for i, leave := range []func() error{
-		func() error { return os.WriteFile(path+".tmp", []byte("half a rec"), 0o400) },
 		func() error {
-			return errors.Join(os.WriteFile(precious, []byte("precious"), 0o600), os.Symlink(precious, path+".tmp"))
+			old := time.Now().Add(-2 * time.Minute)
+			return errors.Join(os.WriteFile(path+".tmp-ABC", []byte("half a rec"), 0o400), os.Chtimes(path+".tmp-ABC", old, old))
+		},
+		func() error {
+			return errors.Join(os.WriteFile(precious, []byte("precious"), 0o600), os.Symlink(precious, path+".tmp-DEF"))
 		},
 	} {
 		if err := leave(); err != nil {
 			t.Fatal(err)
 		}
+		d = file.NewDecider(path, nil) // as a new process does
 		token = write(t, d, entry(1, uint64(i+1), token))
 	}
 	if data, err := os.ReadFile(precious); err != nil || string(data) != "precious" {

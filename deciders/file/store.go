@@ -4,6 +4,7 @@ package file
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -117,41 +119,27 @@ func newToken(data []byte, info fs.FileInfo) *token {
 }
 
 // replace is the conditional write: it makes data the file's content where that
-// is still the version was.
+// is still the version was. What takes time, bringing data on to the disk, is done
+// before and after the lock is held: whoever is stopped in the meantime keeps nobody
+// else from writing.
 func (d *Decider) replace(ctx context.Context, was *token, data []byte) (*token, error) {
 	if err := d.makePlace(); err != nil {
 		return nil, err
 	}
-	lock, err := d.lock(ctx)
+	d.tidy.Do(d.removeLeftOvers)
+	old, err := d.load()
 	if err != nil {
 		return nil, err
 	}
-	defer lock.Close() // which unlocks
-
-	now, err := d.load()
+	if !old.same(was) {
+		return nil, d.lost(old)
+	}
+	temp, next, err := d.prepare(data, old)
 	if err != nil {
 		return nil, err
 	}
-	if !now.same(was) {
-		current, err := d.entry(now)
-		if err != nil {
-			current = nil // whoever reads will be told why
-		}
-		return nil, &leaderelection.LostRaceError{Place: d.path, Current: current}
-	}
-	next, err := d.prepare(data, now)
-	if err != nil {
-		return nil, err
-	}
-	// The last moment to think better of it.
-	if err = ctx.Err(); err == nil {
-		err = d.stillLocked(lock)
-	}
-	if err == nil {
-		err = explain(os.Rename(d.temp(), d.path))
-	}
-	if err != nil {
-		_ = os.Remove(d.temp())
+	if err := d.swap(ctx, was, temp); err != nil {
+		_ = os.Remove(temp)
 		return nil, err
 	}
 	// Until the directory is on the disk, too, a loss of power might undo it.
@@ -161,26 +149,77 @@ func (d *Decider) replace(ctx context.Context, was *token, data []byte) (*token,
 	return next, nil
 }
 
-func (d *Decider) temp() string { return d.path + ".tmp" }
-
-// prepare writes data, which is to replace the content old, to the temporary
-// file and on to the disk. Only who holds the lock may: what a process that died
-// has left there is removed.
-func (d *Decider) prepare(data []byte, old content) (*token, error) {
-	temp := d.temp()
-	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, explain(err)
+// swap puts temp in the file's place, under the lock, where the file is still the
+// version was.
+func (d *Decider) swap(ctx context.Context, was *token, temp string) error {
+	lock, err := d.lock(ctx)
+	if err != nil {
+		return err
 	}
+	defer lock.Close() // which unlocks
+
+	now, err := d.load()
+	if err != nil {
+		return err
+	}
+	if !now.same(was) {
+		return d.lost(now)
+	}
+	// The last moment to think better of it.
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := d.stillLocked(lock); err != nil {
+		return err
+	}
+	return explain(os.Rename(temp, d.path))
+}
+
+// lost is what a writer is told who comes too late.
+func (d *Decider) lost(now content) error {
+	current, err := d.entry(now)
+	if err != nil {
+		current = nil // whoever reads will be told why
+	}
+	return &leaderelection.LostRaceError{Place: d.path, Current: current}
+}
+
+// tempPrefix is how the names of temporary files begin.
+func (d *Decider) tempPrefix() string { return d.path + ".tmp" }
+
+// removeLeftOvers removes what processes have left that died as they wrote: files
+// that no write can still be about. (One who was stopped for so long finds its file
+// gone, and tries again.)
+func (d *Decider) removeLeftOvers() {
+	dir, err := os.ReadDir(filepath.Dir(d.path))
+	if err != nil {
+		return // a write will say so
+	}
+	for _, f := range dir {
+		if !strings.HasPrefix(f.Name(), filepath.Base(d.tempPrefix())) {
+			continue
+		}
+		info, err := f.Info()
+		if err == nil && (!info.Mode().IsRegular() || time.Since(info.ModTime()) > time.Minute) {
+			_ = os.Remove(filepath.Join(filepath.Dir(d.path), f.Name()))
+		}
+	}
+}
+
+// prepare writes data, which is to replace the content old, to a temporary file of
+// its own and on to the disk.
+func (d *Decider) prepare(data []byte, old content) (temp string, next *token, err error) {
+	temp = d.tempPrefix() + "-" + rand.Text()
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, d.opts.Mode)
 	if err != nil {
-		return nil, explain(err)
+		return "", nil, explain(err)
 	}
 	info, err := fill(f, data, old)
 	if err := errors.Join(err, f.Close()); err != nil {
 		_ = os.Remove(temp)
-		return nil, explain(err)
+		return "", nil, explain(err)
 	}
-	return newToken(data, info), nil
+	return temp, newToken(data, info), nil
 }
 
 func fill(f *os.File, data []byte, old content) (fs.FileInfo, error) {
