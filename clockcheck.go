@@ -163,11 +163,15 @@ func (a *attempt) wrote(e *RaceEntry) bool {
 }
 
 // precision is how much a store may have cut off of its stamp, or added by rounding:
-// it counts its time in some power of ten, as far as the stamp shows it.
+// it counts its time in some power of ten, as far as the stamp shows it. A stamp of
+// whole seconds is mostly a Date header, which many servers renew but once a second.
 func precision(stamp time.Time) time.Duration {
 	unit := time.Second
 	for unit > 1 && stamp.Nanosecond()%int(unit) != 0 {
 		unit /= 10
+	}
+	if unit == time.Second {
+		unit *= 2
 	}
 	return unit - 1
 }

@@ -441,7 +441,7 @@ func TestClockSkewByCoarseStamps(t *testing.T) {
 		for _, c := range []struct {
 			offset time.Duration
 			leads  bool
-		}{{S, true}, {-S, true}, {S + 2*unit + time.Millisecond, false}, {-S - 2*unit - time.Millisecond, false}} {
+		}{{S, true}, {-S, true}, {S + 3*unit + time.Millisecond, false}, {-S - 3*unit - time.Millisecond, false}} {
 			bubble(t, func(t *testing.T) {
 				unround()
 				d := memory.NewDecider()

@@ -41,10 +41,7 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 		if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String("elections")}); err != nil {
 			t.Fatal(err)
 		}
-		// Its Date header is made once a second, in whole seconds: by up to two it
-		// tells a clock wrong that is right.
-		return "s3://elections/one?region=us-east-1&path_style=true&endpoint=" + endpoint,
-			append(awsEnv("root", "root-secret"), "LEADERELECT_WARN_ON_CLOCK_SKEW=true")
+		return "s3://elections/one?region=us-east-1&path_style=true&endpoint=" + endpoint, awsEnv("root", "root-secret")
 	},
 	"etcd": func(t *testing.T) (string, []string) {
 		return "etcd://" + stores.Etcd(t).Endpoint + "/elections/one", nil

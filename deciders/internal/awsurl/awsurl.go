@@ -13,6 +13,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/c8e606e4/leaderelection"
 )
@@ -105,6 +106,9 @@ func (u *URL) Load(ctx context.Context) (cfg aws.Config, endpoint *string, err e
 	if err := u.Rest(); err != nil {
 		return cfg, nil, err
 	}
+	// What the SDK would write to the standard error says nothing that the election
+	// needs, and is not its caller's to read.
+	load = append(load, config.WithLogger(logging.Nop{}))
 	cfg, err = config.LoadDefaultConfig(ctx, load...)
 	if err != nil {
 		return cfg, nil, fmt.Errorf("loading the AWS configuration: %w", err)
