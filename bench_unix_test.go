@@ -57,7 +57,7 @@ func thousand(t *testing.T, b *testing.B, role, kind string, n int) {
 		}
 		if role == "standby" {
 			e := rival(1)
-			e.TermExpiry = time.Now().Add(time.Hour)
+			e.TermLength, e.TermExpiry = time.Hour, time.Now().Add(time.Hour)
 			d.Replace(e)
 		}
 	}

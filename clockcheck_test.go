@@ -180,6 +180,36 @@ func TestClockSkewHandsBack(t *testing.T) {
 	})
 }
 
+// An operator's Transfer does not undo that: it waits until the reservation is over.
+func TestClockSkewHandBackOutlastsTransfer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		sleep(8 * time.Second)
+		view := a.reign(t, 0).view
+		a.store.Inject(memory.Fail(errors.New("cut off"))) // it will not claim again
+		join(t, d, "b", on(clocks.NewOffset(nil, time.Hour)))
+		c := join(t, d, "c", polled)
+		sleep(time.Second)
+		if e := d.Entry(); !e.Vacant() || e.Successor != "a" {
+			t.Fatalf("the record is %+v, want it reserved for a", e)
+		}
+		done := make(chan error, 1)
+		go func() { done <- le.Transfer(t.Context(), d.Handle(), "c") }()
+		for range 3000 {
+			sleep(10 * time.Millisecond)
+			if view.ValueInFuture() && c.View().ValueInFuture() {
+				t.Fatal("two views at once")
+			}
+		}
+		if err := <-done; err != nil && !errors.Is(err, le.ErrLostRace) {
+			t.Error(err)
+		}
+		c.leads(t)
+	})
+}
+
 // Where the answers were lost, and the liar claims its own record again, it is still
 // the first one that is handed back, not its own term.
 func TestClockSkewHandsBackTheFirst(t *testing.T) {

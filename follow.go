@@ -216,8 +216,15 @@ func (f *follower) read(wake *alarm, due time.Duration) {
 func (f *follower) pollDue(wake *alarm) (due time.Duration, polling bool) {
 	switch k := f.known; {
 	case f.feedUp && k != nil && !k.Vacant() && !f.over(k).reached(wake.now):
-		wake.until(f.over(k))
-		return 0, false
+		// A feed that is silent for longer than anybody can lead without a word has
+		// fallen silent, or a clock that is ahead has written the record.
+		silent := max(f.heard, f.lastRead) + f.termOf(k) + f.skew
+		if wake.now.mono < silent {
+			wake.until(f.over(k))
+			wake.at(silent)
+			return 0, false
+		}
+		return silent, true
 	case f.feedUp:
 		return max(f.lastRead, f.heard) + f.poll, true
 	case f.base == nil && f.reads.fails > 0:

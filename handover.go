@@ -16,7 +16,8 @@ import (
 //
 // Transfer returns nil when the wish is on record, which is before it is granted
 // (Watch shows when); also where leaderID leads already. On a record that is
-// vacant it writes the reservation itself. It aims at the reign that it first
+// vacant it writes the reservation itself (where a candidate with a wrong clock has
+// handed the record back, when that leader's reservation is over). It aims at the reign that it first
 // reads: where another has begun meanwhile, it returns an error that wraps
 // ErrLostRace. Where nobody can be asked, since nobody has led yet or the term
 // has run out, it returns one that wraps ErrNoLeader: then the election finds the
@@ -59,11 +60,14 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 				first = e
 			}
 			var wish *RaceEntry
-			if wish, err = wishFor(first, e, successor, start.wall); wish == nil {
+			wish, err = wishFor(first, e, successor, start.wall)
+			switch {
+			case wish == nil && !errors.Is(err, errHandedBack):
 				return err // on record already, or out of reach
-			}
-			if _, err = d.WriteEntry(ctx, wish); err == nil {
-				return nil
+			case wish != nil:
+				if _, err = d.WriteEntry(ctx, wish); err == nil {
+					return nil
+				}
 			}
 		}
 		// A lost race or a lost answer: the record says which.
@@ -75,6 +79,16 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 			return fmt.Errorf("leaderelection: asking for a hand-over to %q: %w (last: %w)", successor, context.Cause(ctx), err)
 		}
 	}
+}
+
+// errHandedBack: the record is reserved for a leader from whom it was taken too early,
+// and whose view may be alive. That is over within a term.
+var errHandedBack = errors.New("leaderelection: the record was handed back by a candidate whose clock was ahead, and is still reserved")
+
+// handedBack says whether that is so: it is the only reservation that is the second
+// write of its reign. Any other was wished for, which takes a write more.
+func handedBack(e *RaceEntry, now time.Time) bool {
+	return e.Vacant() && e.Successor != "" && e.Extension == 1 && now.Before(e.TermExpiry)
 }
 
 // wishFor returns the record that puts the wish on e, or nil: where it is on
@@ -97,6 +111,8 @@ func wishFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntry, 
 			successor, first.ElectionNumber, e.LeaderID, e.ElectionNumber, ErrLostRace)
 	case e.Vacant() && successor == AnySuccessor:
 		return nil, fmt.Errorf("%w: reign %d was given up already", ErrNoLeader, e.ElectionNumber)
+	case handedBack(e, now) && e.Successor != successor:
+		return nil, errHandedBack
 	case e.Vacant():
 		if e.Successor == successor && now.Before(e.TermExpiry) && !e.Unsynchronized {
 			return nil, nil

@@ -100,6 +100,8 @@ var mutants = []struct {
 		old: "	return wake.now.mono >= until\n", new: "	return false\n", caughtBy: "TestRule13ReleaseGivenUpBy"},
 	{name: "a wrong clock gives up releasing", file: "contest.go",
 		old: "return c.clock.late(c.f.ends(e))", new: "return c.f.ends(e)", caughtBy: "TestClockSkewGoesOnReleasing"},
+	{name: "Transfer undoes a hand-back", file: "handover.go",
+		old: "	case handedBack(e, now) && e.Successor != successor:\n		return nil, errHandedBack\n", new: "", caughtBy: "TestClockSkewHandBackOutlasts"},
 	{name: "handed back to oneself", file: "clockcheck.go",
 		old: "	if base.Vacant() || base.Incarnation != incarnation {\n", new: "	{\n", caughtBy: "TestClockSkewHandsBackTheFirst"},
 	{name: "a wall clock set back hides a suspend", file: "timeview.go",

@@ -317,3 +317,32 @@ func TestRule11NewsAfterAnOutage(t *testing.T) {
 		})
 	}
 }
+
+// Rule 12: also where the record's term ends in hours, since a clock that is ahead
+// has written it, a standby and an observer do not trust a feed that has been silent
+// for a term.
+func TestRule12SilentFeedOfALongTerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		far := rival(3)
+		far.TermExpiry = time.Now().Add(5 * time.Hour)
+		d.Replace(far)
+		a := join(t, d, "a", func(c *le.Config) {
+			n := 0
+			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+				if op.Kind == memory.Feed {
+					if n++; n == 2 {
+						return memory.Fault{Delay: 5 * time.Hour} // heeds its ctx
+					}
+				}
+				return memory.Fault{}
+			})
+		})
+		sleep(time.Second)
+		d.Replace(rival(4))
+		sleep(T + S/2)
+		if got := a.Leader().ElectionNumber; got != 4 {
+			t.Fatalf("a knows of reign %d, want 4", got)
+		}
+	})
+}

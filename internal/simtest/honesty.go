@@ -133,8 +133,7 @@ func (r *recorder) robs(o *op, p *process, g *reign) {
 
 // overdue is how much longer than a term the present record binds all who keep
 // within their bounds, because it is a liar's who cannot take it back: who is gone,
-// or takes it for run out since its clock was set again; or because it is the last
-// that a feed has told of before it fell silent: a follower reads at its end only.
+// or takes it for run out since its clock was set again.
 func (w *world) overdue() time.Duration {
 	w.rec.mu.Lock()
 	defer w.rec.mu.Unlock()
@@ -146,23 +145,14 @@ func (w *world) overdue() time.Duration {
 	beyond := func(e *le.RaceEntry) time.Duration {
 		return max(e.TermExpiry.Sub(w.epoch.Round(0))-w.now()-w.Term-w.Skew, 0)
 	}
-	var misled time.Duration
-	for _, h := range w.hosts {
-		if h.proc == nil || h.liar || !w.Feed {
-			continue
-		}
-		if n := h.proc.actor.newest; n != nil && !n.Vacant() {
-			misled = max(misled, beyond(n))
-		}
-	}
-	extra := max(beyond(e), misled)
+	extra := beyond(e)
 	if e.Vacant() {
 		return extra // a reservation
 	}
 	for _, h := range w.hosts {
 		for _, p := range h.all {
 			if p.incarnation == e.Incarnation && !p.actor.dead.Load() && !p.over && !h.clock.Stepped(at, w.now()) {
-				return misled
+				return 0
 			}
 		}
 	}

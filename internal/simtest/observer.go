@@ -116,10 +116,6 @@ func (o *observer) upToDate() {
 	if last == nil && 2*o.w.leaderWithin() < le.DefaultTermLength {
 		return // it knows nothing of the term yet, and takes it for the default
 	}
-	if wall, _ := o.actor.clock.Both(); o.w.Liars > 0 && last != nil && !last.Vacant() && wall.Before(last.TermExpiry.Add(o.w.Skew)) {
-		o.w.rec.counts["observers misled by a liar's record, and a feed that fell silent"]++
-		return
-	}
 	if o.w.rec.setBack > 0 {
 		return // what it knows may be newer than what the store does
 	}
