@@ -13,7 +13,7 @@ test: npm test-root test-cost test-nested
 
 # The command's tests watch real processes by the clock: they run by themselves.
 test-root:
-	$(GO) test -race -p 2 -timeout 9m $(TESTFLAGS) $$($(GO) list ./... | grep -v /cmd/)
+	$(GO) test -race -p 3 -timeout 9m $(TESTFLAGS) $$($(GO) list ./... | grep -v /cmd/)
 	$(GO) test -race -p 1 -timeout 9m $(TESTFLAGS) ./cmd/...
 
 # What the deciders allocate, which the race detector would add to.
