@@ -73,7 +73,7 @@ func TestForeignContent(t *testing.T) {
 		"NUL after crash": {strings.Repeat("\x00", len(good)), "JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "election.json")
+			path := filepath.Join(tempDir(t), "election.json")
 			if err := os.WriteFile(path, []byte(c.content), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func TestForeignContent(t *testing.T) {
 // A record that a person edited, and that is still one, is a version like any
 // other: the leader's next write loses, and what it reads is what was edited.
 func TestHandEditedRecord(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "election.json")
+	path := filepath.Join(tempDir(t), "election.json")
 	d := file.NewDecider(path, nil)
 	token := write(t, d, entry(7, 3, nil))
 	data, err := os.ReadFile(path)
@@ -108,7 +108,7 @@ func TestHandEditedRecord(t *testing.T) {
 
 // Places at which no election can be kept.
 func TestBadPlaces(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	listener, err := net.Listen("unix", at("socket"))
 	if err != nil {
@@ -159,7 +159,7 @@ func TestBadPlaces(t *testing.T) {
 }
 
 func TestNetworkFileSystemIsRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "election.json")
+	path := filepath.Join(tempDir(t), "election.json")
 	if kind, err := file.NetworkFS(filepath.Dir(path)); kind != "" || err != nil {
 		t.Fatalf("the temporary directory is on %q, %v: not a place for this test", kind, err)
 	}

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 func newElection(t testing.TB) func() leaderelection.RaceDecider {
-	path := filepath.Join(t.TempDir(), "election.json")
+	path := filepath.Join(tempDir(t), "election.json")
 	return func() leaderelection.RaceDecider { return file.NewDecider(path, nil) }
 }
 
@@ -59,7 +59,7 @@ func write(t testing.TB, d *file.Decider, e *leaderelection.RaceEntry) leaderele
 
 // What lies on the disk is the record as text, one line, and an empty lock file.
 func TestWhatIsWritten(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	path := filepath.Join(dir, "election.json")
 	write(t, file.NewDecider(path, nil), entry(1, 0, nil))
 	data, err := os.ReadFile(path)
@@ -90,7 +90,7 @@ func names(t testing.TB, dir string) string {
 // A record's permissions are those of Options.Mode, and later those that
 // somebody gave it.
 func TestModes(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a", "b", "election.json")
+	path := filepath.Join(tempDir(t), "a", "b", "election.json")
 	d := file.NewDecider(path, &file.Options{CreateDir: true, Mode: 0o600})
 	e, err := d.ReadCurrent(t.Context())
 	if err != nil || e.ElectionNumber != leaderelection.NoElections {
@@ -112,7 +112,7 @@ func TestModes(t *testing.T) {
 }
 
 func TestCommitTSIsTheFilesTime(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "election.json")
+	path := filepath.Join(tempDir(t), "election.json")
 	d := file.NewDecider(path, nil)
 	written := write(t, d, entry(1, 0, nil)).CommitTS()
 	info, err := os.Stat(path)
@@ -133,7 +133,7 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
+	dir := tempDir(t)
 	for address, want := range map[string]string{
 		"file://" + dir + "/e.json":                         dir + "/e.json",
 		"file://localhost" + dir + "/e.json":                dir + "/e.json",
@@ -177,7 +177,7 @@ func TestOpen(t *testing.T) {
 
 // A write waits for the lock as long as its ctx allows, and not longer.
 func TestLockIsWaitedForWithinCtx(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "election.json")
+	path := filepath.Join(tempDir(t), "election.json")
 	d := file.NewDecider(path, nil)
 	token := write(t, d, entry(1, 0, nil))
 	unlock := hold(t, path)
@@ -211,7 +211,7 @@ func TestLockIsWaitedForWithinCtx(t *testing.T) {
 
 // What a writer that died has left does not stand in the way, wherever it points.
 func TestLeftOvers(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	path := filepath.Join(dir, "election.json")
 	precious := filepath.Join(dir, "precious")
 	d := file.NewDecider(path, nil)
@@ -240,7 +240,7 @@ func TestLeftOvers(t *testing.T) {
 }
 
 func TestDeletedRecordIsALostRace(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "election.json")
+	path := filepath.Join(tempDir(t), "election.json")
 	d := file.NewDecider(path, nil)
 	token := write(t, d, entry(1, 0, nil))
 	if err := os.Remove(path); err != nil {

@@ -57,7 +57,7 @@ func next(t testing.TB, reigns <-chan elected) elected {
 // is a leader again.
 func TestLockHeldUnderALeader(t *testing.T) {
 	const term = time.Second
-	path := filepath.Join(t.TempDir(), "election.json")
+	path := filepath.Join(tempDir(t), "election.json")
 	reigns := make(chan elected, 100)
 	contest(t, path, "a", term, reigns)
 	contest(t, path, "b", term, reigns)
@@ -100,7 +100,7 @@ func extendedPast(t testing.TB, e elected, end time.Time) {
 
 // From the release by one candidate to OnElected in another: the median of many.
 func TestReleaseToElected(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "election.json")
+	path := filepath.Join(tempDir(t), "election.json")
 	reigns := make(chan elected, 2)
 	campaigns := map[string]*leaderelection.Campaign{}
 	for _, id := range []string{"a", "b"} {

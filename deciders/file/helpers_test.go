@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // hold takes the lock on the election at path as another process would, and
@@ -70,7 +71,7 @@ func asNobody(t *testing.T, f func(t *testing.T, dir string)) {
 		}
 		f(t, dir)
 	case os.Geteuid() != 0:
-		f(t, t.TempDir())
+		f(t, tempDir(t))
 	default:
 		// Not t.TempDir: nobody may not search its parents.
 		dir, err := os.MkdirTemp("", "election")
@@ -85,4 +86,27 @@ func asNobody(t *testing.T, f func(t *testing.T, dir string)) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// tempDir is t.TempDir, whose end waits for writes that were given up: a file
+// operation cannot be interrupted, and such a one may still make a temporary file.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "leaderelection-file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for until := time.Now().Add(10 * time.Second); ; {
+			err := os.RemoveAll(dir)
+			if err == nil {
+				return
+			}
+			if time.Now().After(until) {
+				t.Errorf("removing what the test made: %v", err)
+				return
+			}
+		}
+	})
+	return dir
 }

@@ -12,5 +12,5 @@ import (
 // Three candidates in processes of their own: one is killed, one stopped past its
 // term. See proctest for what is checked.
 func TestProcesses(t *testing.T) {
-	proctest.Run(t, proctest.Options{Address: "file://" + filepath.Join(t.TempDir(), "election.json")})
+	proctest.Run(t, proctest.Options{Address: "file://" + filepath.Join(tempDir(t), "election.json")})
 }

@@ -62,7 +62,7 @@ func counter(t *testing.T, path string) *exec.Cmd {
 
 // Several processes count up at once: not one count is lost, or made twice.
 func TestProcessesRace(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "election.json")
+	path := filepath.Join(tempDir(t), "election.json")
 	const processes = 4
 	var wg sync.WaitGroup
 	for range processes {
@@ -83,7 +83,7 @@ func TestProcessesRace(t *testing.T) {
 // Writers are killed at any moment: the file is a whole record always, it never
 // goes back, and the next writer goes on.
 func TestKilledWriters(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "election.json")
+	path := filepath.Join(tempDir(t), "election.json")
 	d := file.NewDecider(path, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	watched := make(chan error, 1)
@@ -139,7 +139,7 @@ func TestFeedEndsWithItsDirectory(t *testing.T) {
 		"renamed": func(dir string) error { return os.Rename(dir, dir+".old") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "elections")
+			dir := filepath.Join(tempDir(t), "elections")
 			d := file.NewDecider(filepath.Join(dir, "e.json"), &file.Options{CreateDir: true})
 			write(t, d, entry(1, 0, nil))
 			var failure error

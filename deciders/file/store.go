@@ -134,6 +134,9 @@ func (d *Decider) replace(ctx context.Context, was *token, data []byte) (*token,
 	if !old.same(was) {
 		return nil, d.lost(old)
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	temp, next, err := d.prepare(data, old)
 	if err != nil {
 		return nil, err
