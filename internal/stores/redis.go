@@ -153,6 +153,16 @@ func RedisReplica(t testing.TB, of *RedisServer, args ...string) *RedisServer {
 	}
 	r := Redis(t, append([]string{"--replicaof", host + " " + port}, args...)...)
 	r.until(t, "INFO replication", "master_link_status:up")
+	// And until it has said, as it does once a second, how far it is: before that it
+	// counts for nothing in a WAIT.
+	of.Ask(t, "PUBLISH stores "+r.Addr)
+	_, offset, _ := strings.Cut(of.Ask(t, "INFO replication"), "master_repl_offset:")
+	offset, _, _ = strings.Cut(offset, "\r\n")
+	_, own, err := net.SplitHostPort(r.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of.until(t, "INFO replication", "port="+own+",state=online,offset="+offset+",")
 	return r
 }
 
