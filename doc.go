@@ -98,7 +98,7 @@ proved wrong. Such a candidate does not contest; its acquisition begins no reign
 where it was made too early it is handed back, reserved for the robbed leader until that one's
 view is over for sure; and a leader steps down at once, with [ErrClockSkew]. The same goes for what a clock knows of
 itself, see clocks.Kernel. What the check leaves is the time that the request was
-out: two views can then overlap by no more than that. It takes the store's clock for
+out, and what the store cuts off its stamp: two views can then overlap by no more than that. It takes the store's clock for
 the true one; where it is not, Config.WarnOnClockSkew makes it a warning.
 
 For machines whose clocks cannot be trusted at all there is Config.Unsynchronized.

@@ -90,8 +90,8 @@ func TestConfigFromEnvironment(t *testing.T) {
 // The expiry file of a leader's command is none to write to for another leader
 // within that command.
 func TestInheritedExpiryFile(t *testing.T) {
-	env := map[string]string{"LEADERELECT_EXPIRY_FILE": "/tmp/theirs", "LEADERELECT_STORE": "file:x"}
-	if _, f, code, errOut := probe(t, env, ""); code != 0 || f.expiryFile != "/tmp/theirs" {
+	env := map[string]string{"LEADERELECT_EXPIRY_FILE": "/run/theirs", "LEADERELECT_STORE": "file:x"}
+	if _, f, code, errOut := probe(t, env, ""); code != 0 || f.expiryFile != "/run/theirs" {
 		t.Errorf("set by somebody: %d %s %q", code, errOut, f.expiryFile)
 	}
 	env["LEADERELECT_ELECTION"] = "7"

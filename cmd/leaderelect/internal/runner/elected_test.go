@@ -215,7 +215,7 @@ func TestGiveUp(t *testing.T) {
 // and the file that follows the view.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("LEADERELECT_ELECTION", "99")
-	t.Setenv("LEADERELECT_EXPIRY_FILE", "/tmp/theirs")
+	t.Setenv("LEADERELECT_EXPIRY_FILE", "/run/theirs")
 	t.Setenv("OTHER", "kept")
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {

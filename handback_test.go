@@ -1,0 +1,154 @@
+package leaderelection_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// A candidate whose clock is far ahead takes the lease once, since nothing it could
+// read shows the fault: it begins no reign, and does not do it again.
+func TestClockSkewDisturbsOnce(t *testing.T) {
+	for name, how := range map[string]func(*le.Config){"pushed": func(*le.Config) {}, "polled": polled} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				unround()
+				d := memory.NewDecider()
+				a := join(t, d, "a", how)
+				sleep(time.Second)
+				b := join(t, d, "b", how, on(clocks.NewOffset(nil, time.Minute)))
+				sleep(40 * T)
+				if a.leads(t); a.count() > 2 || b.count() > 0 {
+					t.Errorf("a had %d reigns, b %d, want 2 at most and none", a.count(), b.count())
+				}
+			})
+		})
+	}
+}
+
+// What was taken too early is handed back: it is reserved for whom it was taken from
+// until that one's view is over by everybody's clock. A third waits so long, and the
+// one who was robbed need not.
+func TestClockSkewHandsBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		sleep(8 * time.Second) // extended at 7 s, and reads nothing before it extends again
+		view := a.reign(t, 0).view
+		b := join(t, d, "b", polled, on(clocks.NewOffset(nil, time.Hour)))
+		c := join(t, d, "c", polled)
+		sleep(5 * time.Second)
+		if len(b.opsSince(time.Time{}, le.OpAcquire)) != 1 || b.count() > 0 {
+			t.Fatal("b did not take the lease, or led")
+		}
+		if e := d.Entry(); !e.Vacant() || e.Successor != "a" || !e.TermExpiry.Equal(view.Get().Add(2*S)) {
+			t.Fatalf("the record is %+v, want it reserved for a", e)
+		}
+		for range 3000 {
+			sleep(10 * time.Millisecond)
+			if view.ValueInFuture() && c.View().ValueInFuture() {
+				t.Fatal("two views at once")
+			}
+		}
+		if a.leads(t); a.count() != 2 || c.count() != 0 {
+			t.Errorf("a had %d reigns, c %d", a.count(), c.count())
+		}
+	})
+}
+
+// An operator's Transfer does not undo that: it waits until the reservation is over.
+func TestClockSkewHandBackOutlastsTransfer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		sleep(8 * time.Second)
+		view := a.reign(t, 0).view
+		a.store.Inject(memory.Fail(errors.New("cut off"))) // it will not claim again
+		join(t, d, "b", on(clocks.NewOffset(nil, time.Hour)))
+		c := join(t, d, "c", polled)
+		sleep(time.Second)
+		if e := d.Entry(); !e.Vacant() || e.Successor != "a" {
+			t.Fatalf("the record is %+v, want it reserved for a", e)
+		}
+		done := make(chan error, 1)
+		go func() { done <- le.Transfer(t.Context(), d.Handle(), "c") }()
+		for range 3000 {
+			sleep(10 * time.Millisecond)
+			if view.ValueInFuture() && c.View().ValueInFuture() {
+				t.Fatal("two views at once")
+			}
+		}
+		if err := <-done; err != nil && !errors.Is(err, le.ErrLostRace) {
+			t.Error(err)
+		}
+		c.leads(t)
+	})
+}
+
+// Where the answers were lost, and the liar claims its own record again, it is still
+// the first one that is handed back, not its own term.
+func TestClockSkewHandsBackTheFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		d.Replace(rival(3))
+		robbed := d.Entry()
+		b := join(t, d, "b", polled, on(clocks.NewOffset(nil, time.Minute)), func(c *le.Config) { c.PollInterval = time.Second })
+		var acquired atomic.Int64
+		b.store.Inject(func(op memory.Op) memory.Fault {
+			if op.Kind == memory.Write {
+				acquired.Add(1)
+			}
+			if acquired.Load() == 0 || time.Since(robbed.TermExpiry) > T/2 {
+				return memory.Fault{}
+			}
+			return memory.Fault{Err: errors.New("lost"), Lands: op.Kind == memory.Write && acquired.Load() == 1}
+		})
+		sleep(3 * T)
+		if n := acquired.Load(); n < 3 || b.count() > 0 {
+			t.Fatalf("%d writes, %d reigns", n, b.count())
+		}
+		if e := d.Entry(); !e.Vacant() || e.Successor == "b" || e.TermExpiry.After(robbed.TermExpiry.Add(S)) {
+			t.Errorf("the record is %+v, want nobody kept out by b's clock", e)
+		}
+	})
+}
+
+// A candidate whose clock is ahead releases what the others take for held, though by
+// its own clock the term is over.
+func TestClockSkewGoesOnReleasing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", on(clock))
+		sleep(time.Second)
+		clock.Set(5 * time.Second)
+		var writes atomic.Int64
+		a.store.Inject(func(op memory.Op) memory.Fault { // the extension is the last that is answered
+			if op.Kind != memory.Write || writes.Add(1) == 1 {
+				return memory.Fault{}
+			}
+			return memory.Fault{Err: errors.New("cut off")}
+		})
+		sleep(22 * time.Second) // extended at 7 s until 27 s, which is here at 22 s by its own clock
+		if e := d.Entry(); e.Vacant() || e.Extension != 1 {
+			t.Fatalf("the record is %+v, want the first extension", e)
+		}
+		if !errors.Is(a.reign(t, 0).cause, le.ErrClockSkew) {
+			t.Fatalf("cause %v", a.reign(t, 0).cause)
+		}
+		a.store.Inject(nil)
+		sleep(4 * time.Second)
+		if e := d.Entry(); !e.Vacant() {
+			t.Errorf("the record is %+v, which keeps others out until 28 s; want it released", e)
+		}
+	})
+}
