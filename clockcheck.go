@@ -69,13 +69,23 @@ type clockCheck struct {
 type proof struct {
 	offset time.Duration // at least, away from zero
 	step   time.Duration // wall less monotonic time, then
+	at     time.Duration // by monotonic time
 	until  time.Duration // it counts
+}
+
+// prove is what a comparison, made now, has shown for the given moment.
+func (c *Campaign) prove(offset time.Duration, at, now instant) proof {
+	return proof{offset: offset, step: c.stepped(at), at: at.mono, until: now.mono + proofTerms*c.cfg.TermLength}
 }
 
 // proofTerms is for how many terms a proof counts unless it is disproved. After
 // that the clock is put to the test again, at such a distance from the terms of
 // others that it takes nothing from them (see claimableAt).
 const proofTerms = 4
+
+// maxDrift is how fast the two clocks of one machine run apart, at most: what a kernel
+// slews a clock by for a time service (MAXFREQ in RFC 5905, appendix A).
+const maxDrift = 500e-6
 
 // claim is an acquisition, and the record that it replaced.
 type claim struct {
@@ -107,6 +117,17 @@ func (k *claim) handBack(number ElectionNumber, skew time.Duration) (successor s
 	return k.from.LeaderID, k.from.TermExpiry.Add(skew), true
 }
 
+// robs says whether the record was taken from another by a clock that was ahead, and
+// that one's view may be alive still: also where the clock has been set right since.
+func (c *Campaign) robs(now instant) bool {
+	k := c.f.known
+	if k == nil || k.Vacant() || k.Incarnation != c.incarnation || c.cfg.WarnOnClockSkew {
+		return false
+	}
+	_, until, early := c.clock.claim.handBack(k.ElectionNumber, c.cfg.MaxClockSkew)
+	return early && now.wall.Before(until)
+}
+
 // checksClock says whether the clock is compared with anything.
 func (c *Campaign) checksClock() bool {
 	return c.cfg.MaxClockSkew > 0 && !c.cfg.Unsynchronized
@@ -123,9 +144,11 @@ func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 	highest := now.wall.Sub(stamp) + unit
 	switch {
 	case highest < -skew:
-		k.behind = proof{offset: highest, step: c.stepped(now), until: now.mono + proofTerms*c.cfg.TermLength}
+		k.behind = c.prove(highest, now, now)
 	case highest <= skew:
 		k.ahead = proof{}
+	case highest < c.suspected(now, 0): // it was slewed back
+		k.ahead.offset, k.ahead.step = highest, c.stepped(now)
 	}
 	begun, own := c.begun(e)
 	if !own {
@@ -133,7 +156,7 @@ func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 	}
 	switch lowest := begun.wall.Sub(stamp) - unit; {
 	case lowest > skew:
-		k.ahead = proof{offset: lowest, step: c.stepped(begun), until: now.mono + proofTerms*c.cfg.TermLength}
+		k.ahead = c.prove(max(lowest, c.suspected(begun, 0)), begun, now) // a slow write shows less than a quick one
 		if k.claim.number == e.ElectionNumber && e.Extension == 0 {
 			k.claim.early = true
 		}
@@ -182,12 +205,14 @@ func (c *Campaign) stepped(at instant) time.Duration {
 	return at.wall.Sub(c.f.epoch.Round(0)) - at.mono
 }
 
-// suspected is how far the clock is ahead, at least, by the last comparison that
-// showed it so, however long ago. A step back since is a repair; one ahead may be
-// one, or the machine was suspended.
-func (c *Campaign) suspected(now instant) time.Duration {
+// suspected is how far the clock is ahead, at least, by the comparisons that showed
+// it so, however long ago. A step back since is a repair, where it is more than drift
+// explains, in fractions of the time since; one ahead may be one, or the machine was
+// suspended.
+func (c *Campaign) suspected(now instant, drift float64) time.Duration {
 	p := c.clock.ahead
-	return max(p.offset+min(c.stepped(now)-p.step, 0), 0)
+	back := c.stepped(now) - p.step + time.Duration(drift*float64(now.mono-p.at))
+	return max(p.offset+min(back, 0), 0)
 }
 
 // late puts h off by what the clock is thought to be ahead.
@@ -202,7 +227,7 @@ func (k *clockCheck) late(h horizon) horizon {
 func (c *Campaign) clockFault(now instant) *ClockSkewError {
 	k, skew := &c.clock, c.cfg.MaxClockSkew
 	if k.ahead.offset > 0 && now.mono < k.ahead.until {
-		if off := c.suspected(now); off > skew {
+		if off := c.suspected(now, 0); off > skew {
 			return &ClockSkewError{Offset: off, MaxClockSkew: skew}
 		}
 	}
@@ -237,7 +262,7 @@ func (c *Campaign) tendClock(wake *alarm) {
 	}
 	k.lead = 0
 	if !c.cfg.WarnOnClockSkew {
-		k.lead = c.suspected(wake.now)
+		k.lead = c.suspected(wake.now, maxDrift)
 	}
 	fault := c.clockFault(wake.now)
 	if fault == nil {

@@ -4,7 +4,7 @@ import "time"
 
 // wants says whether this candidate would lead now.
 func (c *Campaign) wants(now instant) bool {
-	return !c.stopping && !c.health.sick && !c.clockWrong(now) && (now.mono >= c.sitOut || c.named())
+	return !c.stopping && !c.health.sick && !c.clockWrong(now) && !c.robs(now) && (now.mono >= c.sitOut || c.named())
 }
 
 // releasing says whether the record is to be left vacant now: no callback of a

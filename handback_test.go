@@ -121,6 +121,36 @@ func TestClockSkewHandsBackTheFirst(t *testing.T) {
 	})
 }
 
+// It is handed back as well by a candidate whose clock was set right while the request
+// was out, and that could lead by now.
+func TestClockSkewHandsBackThoughRepaired(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		sleep(8 * time.Second)
+		view := a.reign(t, 0).view
+		clock := clocks.NewOffset(nil, time.Hour)
+		b := join(t, d, "b", on(clock), func(c *le.Config) {
+			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Second).On(memory.Write).Times(1))
+		}, polled)
+		sleep(700 * time.Millisecond) // it has landed
+		if e := d.Entry(); e.LeaderID != "b" {
+			t.Fatalf("the record is %+v, want b's", e)
+		}
+		clock.Set(0)
+		for range 3000 {
+			sleep(10 * time.Millisecond)
+			if view.ValueInFuture() && b.View().ValueInFuture() {
+				t.Fatal("two views at once")
+			}
+		}
+		if a.leads(t); a.count() != 2 || b.count() != 0 {
+			t.Errorf("a had %d reigns, b %d", a.count(), b.count())
+		}
+	})
+}
+
 // A candidate whose clock is ahead releases what the others take for held, though by
 // its own clock the term is over.
 func TestClockSkewGoesOnReleasing(t *testing.T) {
@@ -149,6 +179,91 @@ func TestClockSkewGoesOnReleasing(t *testing.T) {
 		sleep(4 * time.Second)
 		if e := d.Entry(); !e.Vacant() {
 			t.Errorf("the record is %+v, which keeps others out until 28 s; want it released", e)
+		}
+	})
+}
+
+// undisturbed cuts b off, which leads, and says when a takes its lease: with a clock
+// that is known to be ahead, no sooner than one that is right.
+func undisturbed(t *testing.T, d *memory.Decider, a, b *member) {
+	t.Helper()
+	b.leads(t)
+	b.store.Inject(memory.Fail(errors.New("cut off")).On(memory.Write))
+	contests, over := len(a.opsSince(time.Time{}, le.OpAcquire)), d.Entry().TermExpiry
+	for range 3000 {
+		sleep(10 * time.Millisecond)
+		if len(a.opsSince(time.Time{}, le.OpAcquire)) > contests {
+			if early := time.Until(over); early > 0 {
+				t.Errorf("taken %v before it was over", early)
+			}
+			return
+		}
+	}
+	t.Error("never taken")
+}
+
+// A candidate that has learnt how far its clock is ahead does not unlearn it, when a
+// slow write shows less.
+func TestClockSkewStrongestProofCounts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		a := join(t, d, "a", on(clocks.NewOffset(nil, time.Hour)))
+		sleep(time.Second)
+		a.store.Inject(memory.Slow(3 * time.Second).On(memory.Write)) // 1.5 s each way
+		sleep(5 * T) // the first proof is old by now, and it has contested again
+		if n := len(a.opsSince(time.Time{}, le.OpAcquire)); n != 2 {
+			t.Fatalf("contested %d times", n)
+		}
+		a.store.Inject(nil)
+		b := join(t, d, "b")
+		sleep(5 * T) // nor does the second proof keep it from contesting
+		undisturbed(t, d, a, b)
+	})
+}
+
+// fast is a clock that is ahead, with a monotonic reading that runs apart from it by
+// 200 millionths.
+type fast struct {
+	clocks.SystemClock
+	begin time.Time
+}
+
+func (f fast) Now() time.Time                  { return time.Now().Round(0).Add(time.Hour) }
+func (f fast) Until(t time.Time) time.Duration { return t.Sub(f.Now()) }
+func (f fast) Monotonic() time.Duration {
+	since := time.Since(f.begin)
+	return since + since/5000
+}
+
+// Clocks of one machine that drift apart are not taken for a step back.
+func TestClockSkewDriftIsNoStep(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		a := join(t, d, "a", on(fast{begin: time.Now()}))
+		sleep(time.Second)
+		b := join(t, d, "b")
+		sleep(10 * time.Hour) // 7.2 s
+		undisturbed(t, d, a, b)
+	})
+}
+
+// One that is slewed back is trusted as much as what it reads allows.
+func TestClockSkewShrinks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		a := join(t, d, "a", on(&slewing{begin: time.Now(), from: time.Minute}))
+		sleep(time.Second)
+		b := join(t, d, "b")
+		sleep(8 * time.Minute) // it is 12 s ahead
+		b.leads(t)
+		b.store.Inject(memory.Fail(errors.New("cut off")).On(memory.Write))
+		over := d.Entry().TermExpiry
+		sleep(time.Until(over) + 3*S) // it has been slewed by 1.5 s since it read that
+		if ops := a.opsSince(over.Add(-T), le.OpAcquire); len(ops) == 0 || time.Until(over) > 0 {
+			t.Errorf("%d contests until %v after the lease was over: it goes by what its clock was ahead once", len(ops), -time.Until(over))
 		}
 	})
 }

@@ -103,7 +103,9 @@ func (r *recorder) robbed(e *le.RaceEntry) *reign {
 }
 
 // robs: nobody takes the record while a view is alive by it, but those who do not
-// know yet that their clock is wrong: once, and then they do.
+// know yet that their clock is wrong: once, and then they do. By how much they know
+// but for the time that their request was under way; where that was no longer than
+// MaxClockSkew, which they add, it is enough.
 func (r *recorder) robs(o *op, p *process, g *reign) {
 	switch {
 	case r.wild:
@@ -117,7 +119,9 @@ func (r *recorder) robs(o *op, p *process, g *reign) {
 	case g.p.host.liar:
 		return // its own clock may be the wrong one: overlap has its bound
 	}
-	p.robberies++
+	if r.now()-o.at <= r.skew {
+		p.robberies++
+	}
 	r.counts["leases taken from honest leaders"]++
 	r.logf(p.name, "takes the lease from %s", g.p.name)
 	if r.watched == g.p {
