@@ -211,7 +211,7 @@ func TestClockSkewStrongestProofCounts(t *testing.T) {
 		a := join(t, d, "a", on(clocks.NewOffset(nil, time.Hour)))
 		sleep(time.Second)
 		a.store.Inject(memory.Slow(3 * time.Second).On(memory.Write)) // 1.5 s each way
-		sleep(5 * T) // the first proof is old by now, and it has contested again
+		sleep(5 * T)                                                  // the first proof is old by now, and it has contested again
 		if n := len(a.opsSince(time.Time{}, le.OpAcquire)); n != 2 {
 			t.Fatalf("contested %d times", n)
 		}
