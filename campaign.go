@@ -170,7 +170,7 @@ func (c *Campaign) sleep(begin instant, d time.Duration) {
 	for left := d; left > 0 && c.f.mailbox.sleep(c.cfg.Clock, min(left, maxSlice)); {
 		now := c.f.now()
 		passed := now.mono - begin.mono
-		if (now.wall.Sub(begin.wall)-passed).Abs() > time.Millisecond || c.View().latched() {
+		if (now.wall.Sub(begin.wall)-passed).Abs() > maxApart || c.View().latched() {
 			return
 		}
 		left = d - passed

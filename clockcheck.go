@@ -150,14 +150,14 @@ func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 	case highest < c.suspected(now, 0): // it was slewed back
 		k.ahead.offset, k.ahead.step = highest, c.stepped(now)
 	}
-	begun, own := c.begun(e)
+	a, own := c.origin(e)
 	if !own {
 		return
 	}
-	switch lowest := begun.wall.Sub(stamp) - unit; {
+	switch lowest := a.begun.wall.Sub(stamp) - unit; {
 	case lowest > skew:
-		k.ahead = c.prove(max(lowest, c.suspected(begun, 0)), begun, now) // a slow write shows less than a quick one
-		if k.claim.number == e.ElectionNumber && e.Extension == 0 {
+		k.ahead = c.prove(max(lowest, c.suspected(a.begun, 0)), a.begun, now) // a slow write shows less than a quick one
+		if k.claim.number == e.ElectionNumber && a.kind == OpAcquire {
 			k.claim.early = true
 		}
 	case lowest >= -skew:
@@ -165,24 +165,29 @@ func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 	}
 }
 
-// begun is when the write of one's own began that e came from.
-func (c *Campaign) begun(e *RaceEntry) (instant, bool) {
+// origin is the write of one's own that e came from: e itself, or what an operator has
+// added a wish to since. Of several that asked for one term it is the first, which
+// began before e was written in any case.
+func (c *Campaign) origin(e *RaceEntry) (attempt, bool) {
 	if e.Incarnation != c.incarnation || e.Vacant() {
-		return instant{}, false
-	}
-	for _, a := range c.attempts {
-		if a.wrote(e) {
-			return a.begun, true
-		}
+		return attempt{}, false
 	}
 	// Where the store stamps what is read, but not the answer to a write, it is
 	// known by now that the write happened.
-	return c.clock.last.begun, c.clock.last.wrote(e)
+	if c.clock.last.led(e) {
+		return c.clock.last, true
+	}
+	for _, a := range c.attempts {
+		if a.led(e) {
+			return a, true
+		}
+	}
+	return attempt{}, false
 }
 
-// wrote says whether e is what a wrote, unchanged.
-func (a *attempt) wrote(e *RaceEntry) bool {
-	return a.number == e.ElectionNumber && a.ext == e.Extension && a.expiry.Equal(e.TermExpiry)
+// led says whether a led to e.
+func (a *attempt) led(e *RaceEntry) bool {
+	return a.number == e.ElectionNumber && a.ext <= e.Extension && a.expiry.Equal(e.TermExpiry)
 }
 
 // precision is how much a store may have cut off of its stamp, or added by rounding:

@@ -151,6 +151,35 @@ func TestClockSkewHandsBackThoughRepaired(t *testing.T) {
 	})
 }
 
+// An operator's wish, which is written over it before its answer is known, does not
+// hide whose write it was.
+func TestClockSkewOfAWish(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		sleep(8 * time.Second)
+		b := join(t, d, "b", on(clocks.NewOffset(nil, time.Hour)), func(c *le.Config) {
+			c.Decider.(*memory.Decider).Inject(memory.LoseAnswers().On(memory.Write).Times(1))
+		}, polled)
+		sleep(time.Millisecond)
+		if err := le.StepDown(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		if e := d.Entry(); e.LeaderID != "b" || e.Extension != 1 {
+			t.Fatalf("the record is %+v, want b's with a wish", e)
+		}
+		sleep(3 * time.Second)
+		if e := d.Entry(); !e.Vacant() || e.Successor != "a" {
+			t.Errorf("the record is %+v, want it handed back to a", e)
+		}
+		sleep(T)
+		if a.leads(t); b.count() != 0 {
+			t.Errorf("b had %d reigns", b.count())
+		}
+	})
+}
+
 // A candidate whose clock is ahead releases what the others take for held, though by
 // its own clock the term is over.
 func TestClockSkewGoesOnReleasing(t *testing.T) {

@@ -20,6 +20,11 @@ const (
 // again: a suspended machine or a stepped clock is noticed within it.
 const maxSlice = time.Second
 
+// maxApart is how far its clocks may have run apart while it sleeps before it works
+// out anew for how long: the end of a view by the wall clock is waited for by the
+// monotonic one.
+const maxApart = time.Millisecond / 2
+
 // instant is one look at a campaign's clock.
 type instant struct {
 	raw  time.Time     // as Now returned it, with its monotonic reading

@@ -293,7 +293,7 @@ func (c *Campaign) prune(e *RaceEntry) {
 	for _, a := range c.attempts {
 		if a.number > e.ElectionNumber || a.number == e.ElectionNumber && a.ext > e.Extension {
 			kept = append(kept, a)
-		} else if a.wrote(e) {
+		} else if a.led(e) && !c.clock.last.led(e) {
 			c.clock.last = a
 		}
 	}

@@ -48,7 +48,9 @@ func (r *recorder) writing(p *process, o *op) {
 	if e.TermExpiry.After(limit) && !e.TermExpiry.Equal(last) {
 		r.failf(p.name, "asks for a term that ends %v too late: %v", e.TermExpiry.Sub(limit), r.short(e))
 	}
-	p.asked[e.ElectionNumber] = e.TermExpiry
+	if e.Extension > 0 { // of acquisitions that of the one that has happened counts
+		p.asked[e.ElectionNumber] = e.TermExpiry
+	}
 	k := attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}
 	if _, again := p.began[k]; !again {
 		p.began[k] = beginning{o.at, o.mono}
@@ -118,6 +120,9 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 	}
 	if p != nil && !e.Vacant() {
 		p.expiry[e.ElectionNumber] = e.TermExpiry
+		if e.Extension == 0 {
+			p.asked[e.ElectionNumber] = e.TermExpiry
+		}
 		k := attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}
 		if _, again := p.landed[k]; !again { // a clock that was set back may ask for the same term twice
 			p.landed[k], p.stamps[k] = r.now(), stampOf(e)
