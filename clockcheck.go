@@ -103,18 +103,31 @@ func (k *claim) replaces(base *RaceEntry, number ElectionNumber, incarnation str
 	}
 }
 
-// handBack is the reservation with which an acquisition is undone that came too
-// early: for whom it was taken from, while that one's view may be alive. It is
-// until from's TermExpiry has come by everybody's clock: those who wait for it go
-// by their own, without a margin.
-func (k *claim) handBack(number ElectionNumber, skew time.Duration) (successor string, until time.Time, early bool) {
-	switch {
-	case !k.early || k.number != number || k.from == nil || k.from.Unsynchronized:
-		return "", time.Time{}, false
-	case k.from.Vacant(): // reserved, perhaps by another who handed it back
-		return k.from.Successor, k.from.TermExpiry, k.from.Successor != ""
+// handBack makes e the vacancy with which an acquisition is undone that came too early:
+// reserved for whom it was taken from, while that one's view may be alive. That is
+// until from's TermExpiry has come by everybody's clock (those who wait for it go by
+// their own, without a margin), but a term after from was written at the latest,
+// since that one's monotonic clock ends its view then, and its wall clock may be the
+// one that is wrong.
+func (c *Campaign) handBack(e *RaceEntry) (early bool) {
+	k, skew := &c.clock.claim, c.cfg.MaxClockSkew
+	if !k.early || k.number != e.ElectionNumber || k.from == nil || k.from.Unsynchronized || c.claimableAt(k.from) == (horizon{}) {
+		return false
 	}
-	return k.from.LeaderID, k.from.TermExpiry.Add(skew), true
+	if k.from.Vacant() { // reserved: by an operator, or by another who handed it back
+		e.Successor, e.TermExpiry, e.HandedBack = k.from.Successor, k.from.TermExpiry, k.from.HandedBack
+	} else {
+		e.Successor, e.TermExpiry, e.HandedBack = k.from.LeaderID, k.from.TermExpiry.Add(skew), true
+	}
+	if e.HandedBack {
+		e.Incarnation = k.from.Incarnation
+	}
+	if stamp := commitTS(k.from.Token); !stamp.IsZero() {
+		if most := stamp.Add(c.f.termOf(k.from) + skew + precision(stamp)).UTC(); most.Before(e.TermExpiry) {
+			e.TermExpiry = most
+		}
+	}
+	return true
 }
 
 // robs says whether the record was taken from another by a clock that was ahead, and
@@ -124,8 +137,8 @@ func (c *Campaign) robs(now instant) bool {
 	if k == nil || k.Vacant() || k.Incarnation != c.incarnation || c.cfg.WarnOnClockSkew {
 		return false
 	}
-	_, until, early := c.clock.claim.handBack(k.ElectionNumber, c.cfg.MaxClockSkew)
-	return early && now.wall.Before(until)
+	back := RaceEntry{ElectionNumber: k.ElectionNumber}
+	return c.handBack(&back) && now.wall.Before(back.TermExpiry)
 }
 
 // checksClock says whether the clock is compared with anything.

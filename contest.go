@@ -17,7 +17,7 @@ func (c *Campaign) releasing(now instant) bool {
 // operator's wish, which ends sitting out.
 func (c *Campaign) named() bool {
 	k := c.f.known
-	return k != nil && k.Vacant() && k.Successor == c.cfg.LeaderID
+	return k != nil && k.Vacant() && k.Successor == c.cfg.LeaderID && !k.HandedBack
 }
 
 // hold extends the lease of a reign in time, also while it drains.
@@ -109,6 +109,10 @@ func (c *Campaign) contestableAt() horizon {
 
 func (c *Campaign) claimableAt(e *RaceEntry) horizon {
 	switch {
+	case e.Vacant() && e.HandedBack && e.Incarnation == c.incarnation:
+		return horizon{}
+	case e.Vacant() && e.HandedBack:
+		return c.f.ends(e)
 	case e.Vacant() && (e.Successor == "" || e.Successor == AnySuccessor || e.Successor == c.cfg.LeaderID):
 		return horizon{}
 	case e.Vacant():

@@ -180,6 +180,91 @@ func TestClockSkewOfAWish(t *testing.T) {
 	})
 }
 
+// It is handed back to the process that led: another of that LeaderID, which knows
+// nothing of the view that may be alive, waits like anybody else, and so does one
+// that is asked for by name.
+func TestClockSkewHandsBackToTheProcess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		sleep(8 * time.Second)
+		view := a.reign(t, 0).view
+		join(t, d, "b", on(clocks.NewOffset(nil, time.Hour)), func(c *le.Config) {
+			c.Decider.(*memory.Decider).Inject(memory.LoseAnswers().On(memory.Write).Times(1))
+		}, polled)
+		sleep(time.Millisecond)
+		if err := le.StepDown(t.Context(), d); err != nil { // it makes what b releases a third write
+			t.Fatal(err)
+		}
+		sleep(2 * time.Second)
+		if e := d.Entry(); !e.Vacant() || e.Successor != "a" {
+			t.Fatalf("the record is %+v, want it handed back to a", e)
+		}
+		asked := make(chan error, 1)
+		go func() { asked <- le.Transfer(t.Context(), d, "c") }()
+		others := []*member{join(t, d, "a"), join(t, d, "c")}
+		for range 400 {
+			sleep(10 * time.Millisecond)
+			for _, o := range others {
+				if view.ValueInFuture() && o.View().ValueInFuture() {
+					t.Fatalf("two views at once: a's, and that of another %s", o.id)
+				}
+			}
+		}
+		sleep(T)
+		a.leads(t)
+		if err := <-asked; !errors.Is(err, le.ErrLostRace) {
+			t.Errorf("Transfer returned %v, want that another reign has begun", err)
+		}
+	})
+}
+
+// What is handed back to a leader whose own clock is ahead, by far, is reserved no
+// longer than its view can last.
+func TestClockSkewHandsBackNoLonger(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		a := join(t, d, "a", on(clocks.NewOffset(nil, time.Hour)), stayOn, polled)
+		sleep(8 * time.Second)
+		a.leads(t)
+		join(t, d, "b", on(clocks.NewOffset(nil, 3*time.Hour)))
+		sleep(10 * time.Millisecond)
+		e := d.Entry()
+		if !e.Vacant() || !e.HandedBack || e.Successor != "a" {
+			t.Fatalf("the record is %+v, want it handed back to a", e)
+		}
+		if left := time.Until(e.TermExpiry); left > T+S || left < 10*time.Second {
+			t.Errorf("reserved for %v", left)
+		}
+	})
+}
+
+// Nor does a reservation that an operator wished for last longer, where a candidate
+// whose clock is ahead grants it.
+func TestClockSkewReservesNoLonger(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		join(t, d, "a", on(clocks.NewOffset(nil, time.Hour)), func(c *le.Config) {
+			c.Decider.(*memory.Decider).Inject(memory.LoseAnswers().On(memory.Write).Times(1))
+		}, polled)
+		sleep(time.Millisecond)
+		if err := le.Transfer(t.Context(), d, "c"); err != nil {
+			t.Fatal(err)
+		}
+		sleep(time.Second)
+		e := d.Entry()
+		if !e.Vacant() || e.HandedBack || e.Successor != "c" {
+			t.Fatalf("the record is %+v, want it reserved for c", e)
+		}
+		if left := time.Until(e.TermExpiry); left > T || left < T-2*time.Second {
+			t.Errorf("reserved for %v", left)
+		}
+	})
+}
+
 // A candidate whose clock is ahead releases what the others take for held, though by
 // its own clock the term is over.
 func TestClockSkewGoesOnReleasing(t *testing.T) {

@@ -85,10 +85,9 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 // and whose view may be alive. That is over within a term.
 var errHandedBack = errors.New("leaderelection: the record was handed back by a candidate whose clock was ahead, and is still reserved")
 
-// handedBack says whether that is so: it is the only reservation that is the second
-// write of its reign. Any other was wished for, which takes a write more.
+// handedBack says whether that is so.
 func handedBack(e *RaceEntry, now time.Time) bool {
-	return e.Vacant() && e.Successor != "" && e.Extension == 1 && now.Before(e.TermExpiry)
+	return e.Vacant() && e.HandedBack && now.Before(e.TermExpiry)
 }
 
 // wishFor returns the record that puts the wish on e, or nil: where it is on
@@ -120,7 +119,7 @@ func wishFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntry, 
 		if wish.TermLength <= 0 {
 			wish.TermLength = DefaultTermLength
 		}
-		wish.TermExpiry = now.Add(wish.TermLength).UTC()
+		wish.TermExpiry, wish.HandedBack = now.Add(wish.TermLength).UTC(), false
 		return wish, nil
 	case !now.Before(e.TermExpiry) && !e.Unsynchronized: // whose term one look cannot tell of
 		return nil, fmt.Errorf("%w: the term of %q ran out at %v", ErrNoLeader, e.LeaderID, e.TermExpiry.Format(time.RFC3339))

@@ -111,7 +111,7 @@ func (c *Campaign) extension(now instant, r *reign) *RaceEntry {
 func (c *Campaign) vacancy(now instant) *RaceEntry {
 	b := c.f.base
 	e := &RaceEntry{
-		TermExpiry:     now.wall.UTC(),
+		TermExpiry:     now.wall.Add(-c.suspected(now, 0)).UTC(),
 		TermLength:     c.cfg.TermLength,
 		ElectionNumber: b.ElectionNumber,
 		Extension:      c.nextExtension(b.ElectionNumber),
@@ -119,9 +119,10 @@ func (c *Campaign) vacancy(now instant) *RaceEntry {
 		Unsynchronized: c.cfg.Unsynchronized,
 		Token:          b.Token,
 	}
-	if s, until, early := c.clock.claim.handBack(b.ElectionNumber, c.cfg.MaxClockSkew); early {
-		e.Successor, e.TermExpiry = s, until.UTC()
-	} else if s := b.Successor; s != "" && s != AnySuccessor && s != c.cfg.LeaderID {
+	if c.handBack(e) {
+		return e
+	}
+	if s := b.Successor; s != "" && s != AnySuccessor && s != c.cfg.LeaderID {
 		e.Successor = s
 		e.TermExpiry = e.TermExpiry.Add(c.cfg.TermLength)
 	}

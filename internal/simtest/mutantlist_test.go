@@ -189,7 +189,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "acquisitions are not compared with the store's time",
-		edits: []edit{{"\tbegun, own := c.begun(e)\n", "\tbegun, own := c.begun(e)\n\town = own && e.Extension > 0\n"}},
+		edits: []edit{{"\ta, own := c.origin(e)\n", "\ta, own := c.origin(e)\n\town = own && e.Extension > 0\n"}},
 		run:   "^TestLiars$", seeds: "500",
 		says: "VIOLATION",
 	},
@@ -213,7 +213,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "what was taken by a wrong clock is not handed back",
-		edits: []edit{{"c.clock.claim.handBack(b.ElectionNumber, c.cfg.MaxClockSkew); early {", "c.clock.claim.handBack(b.ElectionNumber, c.cfg.MaxClockSkew); early && false {"}},
+		edits: []edit{{"if c.handBack(e) {", "if false && c.handBack(e) {"}},
 		run:   "^TestLiars$", seeds: "1000",
 		says: "OVERLAP",
 	},
@@ -231,7 +231,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "stamps compared with the answer alone",
-		edits: []edit{{"begun.wall.Sub(stamp) - unit; {", "now.wall.Sub(stamp) - unit; {"}},
+		edits: []edit{{"a.begun.wall.Sub(stamp) - unit; {", "now.wall.Sub(stamp) - unit; {"}},
 		run:   "^TestSeeds$", seeds: "300",
 		says: "a clock that never left its bound is said to be wrong",
 	},

@@ -9,6 +9,13 @@ import (
 // writing holds a candidate's write to the rules, before it is made.
 func (r *recorder) writing(p *process, o *op) {
 	e := o.write
+	if e.Vacant() && e.HandedBack {
+		if e.Incarnation == p.incarnation {
+			r.failf(p.name, "hands back to itself: %v", r.short(e))
+		}
+		r.releasing(p, e)
+		return
+	}
 	if p.incarnation == "" {
 		p.incarnation = e.Incarnation
 		r.wroteStranger[e.Incarnation] = p.host.stranger
@@ -101,7 +108,7 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 	case p == nil:
 		r.wished(who, old, e)
 	case e.Vacant():
-		if old.Vacant() || old.Incarnation != e.Incarnation || old.ElectionNumber != e.ElectionNumber {
+		if old.Vacant() || old.Incarnation != p.incarnation || old.ElectionNumber != e.ElectionNumber {
 			r.failf(who, "releases what is not its own: %v over %v", r.short(e), r.short(old))
 		}
 		r.counts["releases"]++
@@ -196,6 +203,9 @@ func (r *recorder) wished(who string, old, e *le.RaceEntry) {
 	if e.ElectionNumber != old.ElectionNumber || e.LeaderID != old.LeaderID || e.Incarnation != old.Incarnation || e.Successor == "" {
 		r.failf(who, "a wish changes more than the wish: %v over %v", r.short(e), r.short(old))
 	}
+	if old.Vacant() && old.HandedBack && e.Successor != old.Successor && r.epoch.Round(0).Add(r.now()).Before(old.TermExpiry) {
+		r.failf(who, "a wish undoes what was handed back: %v over %v", r.short(e), r.short(old))
+	}
 	if !old.Vacant() && !e.TermExpiry.Equal(old.TermExpiry) {
 		r.failf(who, "a wish moves the term: %v over %v", r.short(e), r.short(old))
 	}
@@ -272,7 +282,7 @@ func (g *reign) inFuture() (alive bool) {
 }
 
 // moved remembers where the view ends, and since when: it moved when, or after,
-// the term that it goes with was written.
+// its leader knew that the term it goes with was written.
 func (r *recorder) moved(g *reign) {
 	end := g.view.Get()
 	if n := len(g.moves); n > 0 && g.moves[n-1].wall.Equal(end) {
@@ -286,7 +296,8 @@ func (r *recorder) moved(g *reign) {
 	if n := len(g.moves); n > 0 && (end.Before(g.moves[n-1].wall) && !g.p.host.stranger || began.mono+r.term-r.skew < g.moves[n-1].mono) {
 		r.failf(g.p.name, "the view of reign %d moves back", g.number)
 	}
-	at := g.p.landed[k]
+	m := r.measured(g, k)
+	at := max(m.happened, m.known)
 	g.moves = append(g.moves, move{at: at, wall: end, mono: began.mono + r.term - r.skew})
 }
 

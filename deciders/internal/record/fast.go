@@ -53,6 +53,9 @@ func appendEntry(b []byte, e *leaderelection.RaceEntry) []byte {
 	if e.Unsynchronized {
 		b = append(b, `,"unsynchronized":true`...)
 	}
+	if e.HandedBack {
+		b = append(b, `,"handed_back":true`...)
+	}
 	return append(b, '}')
 }
 
@@ -117,6 +120,7 @@ func own(data []byte) *leaderelection.RaceEntry {
 		e.Successor = r.text()
 	}
 	e.Unsynchronized = r.has(`,"unsynchronized":true`)
+	e.HandedBack = r.has(`,"handed_back":true`)
 	if r.take(`}`); r.bad || r.rest != "" || check(e) != nil {
 		return nil
 	}

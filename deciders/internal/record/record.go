@@ -11,7 +11,8 @@
 //	 "extension":12,
 //	 "incarnation":"6b1f0c...",
 //	 "successor":"web-2",
-//	 "unsynchronized":true}
+//	 "unsynchronized":true,
+//	 "handed_back":true}
 //
 // Reading is strict, because a candidate that misreads a record may overwrite
 // what it did not understand: a field lost on the way through an older program
@@ -59,6 +60,7 @@ type entryFields struct {
 	Incarnation      string    `json:"incarnation"`
 	Successor        string    `json:"successor,omitempty"`
 	Unsynchronized   bool      `json:"unsynchronized,omitempty"`
+	HandedBack       bool      `json:"handed_back,omitempty"`
 }
 
 // Marshal returns e as it is stored, without its Token and without a final
@@ -201,6 +203,7 @@ func fill(f *entryFields, raw map[string]json.RawMessage) error {
 		{"incarnation", &f.Incarnation, true},
 		{"successor", &f.Successor, false},
 		{"unsynchronized", &f.Unsynchronized, false},
+		{"handed_back", &f.HandedBack, false},
 	} {
 		v, there := raw[field.name]
 		delete(raw, field.name)
@@ -251,6 +254,7 @@ func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
 		Incarnation:    f.Incarnation,
 		Successor:      f.Successor,
 		Unsynchronized: f.Unsynchronized,
+		HandedBack:     f.HandedBack,
 	}
 	if len(f.ConnectionParams) > 0 {
 		e.ConnectionParams = f.ConnectionParams

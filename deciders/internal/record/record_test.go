@@ -64,6 +64,7 @@ func TestRoundTrip(t *testing.T) {
 			e.LeaderID, e.Successor = "Zoë <&> 選挙 🗳 \u2028\ufffd\"\\\n\x00", leaderelection.AnySuccessor
 		},
 		"unsynchronized": func(e *leaderelection.RaceEntry) { e.Unsynchronized = true },
+		"handed back":    func(e *leaderelection.RaceEntry) { e.LeaderID, e.HandedBack = "", true },
 		"empty address":  func(e *leaderelection.RaceEntry) { e.HostPort = []string{"", "a:1", ""} },
 		"empty slices":   func(e *leaderelection.RaceEntry) { e.HostPort, e.ConnectionParams = []string{}, []byte{} },
 		"large, allowed": func(e *leaderelection.RaceEntry) { e.ConnectionParams = bytes.Repeat([]byte{0xfe}, 100<<10) },
