@@ -123,19 +123,17 @@ func (c *Campaign) claimableAt(e *RaceEntry) horizon {
 	return c.clock.late(c.f.over(e))
 }
 
-// held is until when one's own record keeps the others out.
-func (c *Campaign) held(e *RaceEntry) horizon { return c.clock.late(c.f.ends(e)) }
-
 // holds says whether the record is this campaign's own, though it does not lead
-// by it, and its term has not run out: something that can be released.
+// by it, and its term has not run out: something that can be released. A clock that
+// is wrong cannot tell.
 func (c *Campaign) holds(now instant) bool {
 	b := c.f.base
-	return b != nil && !b.Vacant() && b.Incarnation == c.incarnation && !c.held(b).reached(now)
+	return b != nil && !b.Vacant() && b.Incarnation == c.incarnation && (!c.f.ends(b).reached(now) || c.clockFault(now) != nil)
 }
 
 // release leaves the record vacant, when no callback of the reign is running.
 func (c *Campaign) release(wake *alarm) {
-	wake.until(c.held(c.f.base))
+	wake.until(c.f.ends(c.f.base))
 	switch {
 	case c.f.unsure:
 		c.f.read(wake, 0)

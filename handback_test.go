@@ -381,3 +381,21 @@ func TestClockSkewShrinks(t *testing.T) {
 		}
 	})
 }
+
+// So does one whose clock was set further ahead meanwhile.
+func TestClockSkewGoesOnReleasingWhereItGrows(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, time.Hour)
+		join(t, d, "a", on(clock), func(c *le.Config) {
+			c.Decider.(*memory.Decider).Inject(memory.LoseAnswers().On(memory.Write).Times(1))
+		}, polled)
+		sleep(time.Millisecond)
+		clock.Set(4 * time.Hour)
+		sleep(3 * time.Second)
+		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != 1 {
+			t.Errorf("the record is %+v, which keeps others out for an hour; want it released", e)
+		}
+	})
+}

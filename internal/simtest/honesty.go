@@ -119,7 +119,7 @@ func (r *recorder) robs(o *op, p *process, g *reign) {
 	case g.p.host.liar:
 		return // its own clock may be the wrong one: overlap has its bound
 	}
-	if r.now()-o.at <= r.skew {
+	if clock := p.actor.clock; r.now()-o.at <= r.skew && !clock.Stepped(clock.Drowsy(o.at)-1, r.now()) {
 		p.robberies++
 	}
 	r.counts["leases taken from honest leaders"]++
@@ -136,8 +136,8 @@ func (r *recorder) robs(o *op, p *process, g *reign) {
 }
 
 // overdue is how much longer than a term the present record binds all who keep
-// within their bounds, because it is a liar's who cannot take it back: who is gone,
-// or takes it for run out since its clock was set again.
+// within their bounds, because it is a liar's who may not take it back: who is gone or
+// about to go, or takes it for run out since its clock was set again.
 func (w *world) overdue() time.Duration {
 	w.rec.mu.Lock()
 	defer w.rec.mu.Unlock()
@@ -155,7 +155,7 @@ func (w *world) overdue() time.Duration {
 	}
 	for _, h := range w.hosts {
 		for _, p := range h.all {
-			if p.incarnation == e.Incarnation && !p.actor.dead.Load() && !p.over && !h.clock.Stepped(at, w.now()) {
+			if p.incarnation == e.Incarnation && !p.actor.dead.Load() && !p.over && !p.leaving && !h.clock.Stepped(at, w.now()) {
 				return 0
 			}
 		}

@@ -265,6 +265,12 @@ func (w *world) watch() {
 		w.rec.mu.Unlock()
 		return // its clock may yet be proved wrong
 	}
+	if leader != nil && w.Liars > 0 {
+		if e := &w.rec.records[len(w.rec.records)-1]; e.Vacant() || e.Incarnation != leader.p.incarnation {
+			w.rec.mu.Unlock()
+			return // it was robbed, and does not know yet
+		}
+	}
 	if leader == nil || !leader.inFuture() {
 		w.rec.failf("sim", "no leader, though it has been calm for %v", 2*w.leaderWithin())
 		w.rec.mu.Unlock()
