@@ -173,7 +173,7 @@ func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 		if k.claim.number == e.ElectionNumber && a.kind == OpAcquire {
 			k.claim.early = true
 		}
-	case lowest >= -skew:
+	case lowest+min(c.stepped(now)-c.stepped(a.begun), 0) >= -skew: // nor was it set back since
 		k.behind = proof{}
 	}
 }

@@ -176,6 +176,25 @@ func TestClockSkewRepairedMeanwhile(t *testing.T) {
 	})
 }
 
+// A clock that was set back while the request was out is not right for what it
+// showed when the request began.
+func TestClockSkewSetBackMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, d, "a", on(clock), polled)
+		sleep(6 * time.Second)
+		a.store.Inject(memory.Slow(time.Second).On(memory.Write))
+		sleep(1200 * time.Millisecond) // an extension is under way since 7 s
+		clock.Set(-5 * time.Second)
+		sleep(time.Second)
+		if r := a.reign(t, 0); r.view.ValueInFuture() || !errors.Is(context.Cause(r.ctx), le.ErrClockSkew) {
+			t.Errorf("a has a view until %v, cause %v", r.view.Get(), context.Cause(r.ctx))
+		}
+	})
+}
+
 // What proved a clock to be ahead is disproved by a record that has come sooner than
 // such a clock would have it.
 func TestClockSkewIsDisproved(t *testing.T) {

@@ -102,6 +102,8 @@ var mutants = []struct {
 		old: "now.wall.Add(-c.suspected(now, 0))", new: "now.wall", caughtBy: "TestClockSkewReserves"},
 	{name: "a wrong clock says when its record is over", file: "contest.go",
 		old: " || c.clockFault(now) != nil)", new: ")", caughtBy: "TestClockSkewGoesOnReleasing"},
+	{name: "right for what it showed before it was set back", file: "clockcheck.go",
+		old: "lowest+min(c.stepped(now)-c.stepped(a.begun), 0) >= -skew", new: "lowest >= -skew", caughtBy: "TestClockSkewSetBackMeanwhile"},
 	{name: "handed back for as long as a wrong clock says", file: "clockcheck.go",
 		old: "most.Before(e.TermExpiry) {", new: "false {", caughtBy: "TestClockSkewHandsBackNoLonger"},
 	{name: "stopping is measured by the wall clock alone", file: "campaign.go",
