@@ -155,13 +155,11 @@ func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 	}
 	k, skew, unit := &c.clock, c.cfg.MaxClockSkew, precision(stamp)
 	highest := now.wall.Sub(stamp) + unit
-	switch {
-	case highest < -skew:
+	if highest < -skew {
 		k.behind = c.prove(highest, now, now)
-	case highest <= skew:
-		k.ahead = proof{}
-	case highest < c.suspected(now, 0): // it was slewed back
-		k.ahead.offset, k.ahead.step = highest, c.stepped(now)
+	}
+	if highest < c.suspected(now, 0) { // it was slewed back
+		k.ahead.offset, k.ahead.step, k.ahead.at = highest, c.stepped(now), now.mono
 	}
 	a, own := c.origin(e)
 	if !own {

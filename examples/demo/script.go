@@ -105,26 +105,41 @@ func (s *stage) handOver(ctx context.Context) error {
 	return errors.New("nobody is left to hand over to")
 }
 
-// leave lets all end in good order.
+// leave lets all end in good order: the leader last, so that nobody follows it for the
+// moment until it is told as well.
 func (s *stage) leave(ctx context.Context) error {
+	var standbys []string
+	for name := range s.cast {
+		if name != s.now.ID {
+			standbys = append(standbys, name)
+		}
+	}
+	if err := errors.Join(s.dismiss(ctx, standbys...), s.dismiss(ctx, s.now.ID)); err != nil {
+		return err
+	}
+	s.screen.say("all have stopped")
+	return nil
+}
+
+// dismiss tells some to stop, and waits until they have.
+func (s *stage) dismiss(ctx context.Context, names ...string) error {
 	var last error
-	for _, p := range s.cast {
-		if p.alive() {
+	for _, name := range names {
+		if p := s.cast[name]; p.alive() {
 			last = errors.Join(last, p.quit())
 		}
 	}
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
-	for name, p := range s.cast {
+	for _, name := range names {
 		select {
-		case <-p.gone:
+		case <-s.cast[name].gone:
 		case <-deadline.C:
 			return fmt.Errorf("%s was told to stop, and still runs after %v", name, patience)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	s.screen.say("all have stopped")
 	return last
 }
 

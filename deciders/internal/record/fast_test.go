@@ -15,7 +15,7 @@ func byJSON(t testing.TB, e *leaderelection.RaceEntry) []byte {
 	t.Helper()
 	f := entryFields{
 		Format: Format, LeaderID: e.LeaderID, ConnectionParams: e.ConnectionParams, TermExpiry: e.TermExpiry.UTC(), TermLength: e.TermLength.String(),
-		ElectionNumber: uint64(e.ElectionNumber), Extension: e.Extension, Incarnation: e.Incarnation, Successor: e.Successor, Unsynchronized: e.Unsynchronized,
+		ElectionNumber: uint64(e.ElectionNumber), Extension: e.Extension, Incarnation: e.Incarnation, Successor: e.Successor, Unsynchronized: e.Unsynchronized, HandedBack: e.HandedBack,
 	}
 	for i := range e.HostPort {
 		f.HostPort = append(f.HostPort, &e.HostPort[i])
