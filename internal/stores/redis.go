@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -122,17 +124,26 @@ func (r *RedisServer) Ask(t testing.TB, command string) string {
 // until asks a command until its answer has all of these parts.
 func (r *RedisServer) until(t testing.TB, command string, parts ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for {
-		answer, lacks := r.Ask(t, command), ""
+	r.wait(t, command, func(answer string) (lacks string) {
 		for _, part := range parts {
 			if !strings.Contains(answer, part) {
 				lacks = part
 			}
 		}
+		return lacks
+	})
+}
+
+// wait asks again until nothing is lacking in the answer.
+func (r *RedisServer) wait(t testing.TB, command string, lacking func(answer string) string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		answer := r.Ask(t, command)
+		lacks := lacking(answer)
 		if lacks == "" {
 			return
 		}
@@ -153,16 +164,29 @@ func RedisReplica(t testing.TB, of *RedisServer, args ...string) *RedisServer {
 	}
 	r := Redis(t, append([]string{"--replicaof", host + " " + port}, args...)...)
 	r.until(t, "INFO replication", "master_link_status:up")
-	// And until it has said, as it does once a second, how far it is: before that it
-	// counts for nothing in a WAIT.
-	of.Ask(t, "PUBLISH stores "+r.Addr)
-	_, offset, _ := strings.Cut(of.Ask(t, "INFO replication"), "master_repl_offset:")
-	offset, _, _ = strings.Cut(offset, "\r\n")
+	// And until it has said, as it does once a second, that it is beyond what it was
+	// given first: before that it counts for nothing in a WAIT.
 	_, own, err := net.SplitHostPort(r.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	of.until(t, "INFO replication", "port="+own+",state=online,offset="+offset+",")
+	master := regexp.MustCompile(`master_repl_offset:(\d+)`)
+	replica := regexp.MustCompile(`port=` + own + `,state=online,offset=(\d+),`)
+	offset := func(of *regexp.Regexp, in string) int64 {
+		n := int64(-1)
+		if m := of.FindStringSubmatch(in); m != nil {
+			n, _ = strconv.ParseInt(m[1], 10, 64)
+		}
+		return n
+	}
+	of.Ask(t, "PUBLISH stores "+r.Addr)
+	far := offset(master, of.Ask(t, "INFO replication"))
+	of.wait(t, "INFO replication", func(answer string) string {
+		if far < 0 || offset(replica, answer) < far {
+			return fmt.Sprintf("%s at offset %d", r.Addr, far)
+		}
+		return ""
+	})
 	return r
 }
 
