@@ -100,17 +100,19 @@ func TestClockSkewHandsBackTheFirst(t *testing.T) {
 		d := memory.NewDecider()
 		d.Replace(rival(3))
 		robbed := d.Entry()
-		b := join(t, d, "b", polled, on(clocks.NewOffset(nil, time.Minute)), func(c *le.Config) { c.PollInterval = time.Second })
 		var acquired atomic.Int64
-		b.store.Inject(func(op memory.Op) memory.Fault {
-			if op.Kind == memory.Write {
-				acquired.Add(1)
-			}
-			if acquired.Load() == 0 || time.Since(robbed.TermExpiry) > T/2 {
-				return memory.Fault{}
-			}
-			return memory.Fault{Err: errors.New("lost"), Lands: op.Kind == memory.Write && acquired.Load() == 1}
-		})
+		b := join(t, d, "b", on(clocks.NewOffset(nil, time.Minute)), func(c *le.Config) {
+			c.PollInterval = time.Second
+			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+				if op.Kind == memory.Write {
+					acquired.Add(1)
+				}
+				if acquired.Load() == 0 || time.Since(robbed.TermExpiry) > T/2 {
+					return memory.Fault{}
+				}
+				return memory.Fault{Err: errors.New("lost"), Lands: op.Kind == memory.Write && acquired.Load() == 1}
+			})
+		}, polled)
 		sleep(3 * T)
 		if n := acquired.Load(); n < 3 || b.count() > 0 {
 			t.Fatalf("%d writes, %d reigns", n, b.count())

@@ -20,8 +20,9 @@ func TestRule11ExtendsAtHalfTheView(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		start := time.Now()
-		a := join(t, d, "a")
-		a.store.Inject(memory.Slow(time.Second).On(memory.Write))
+		a := join(t, d, "a", func(c *le.Config) {
+			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Second).On(memory.Write))
+		})
 		sleep(30 * time.Second)
 		for i, op := range a.opsSince(start, le.OpExtend) {
 			if want := start.Add(time.Duration(i+1) * 7 * time.Second); !op.Start.Equal(want) {

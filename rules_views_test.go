@@ -20,8 +20,10 @@ func TestRule01TermExpiryNeverShrinks(t *testing.T) {
 		d := memory.NewDecider()
 		clock := clocks.NewOffset(nil, 0)
 		start := time.Now()
-		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock }, stayOn)
-		a.store.Inject(memory.Slow(2 * time.Second)) // the feed, too: news is no shortcut
+		a := join(t, d, "a", func(c *le.Config) {
+			c.Clock = clock
+			c.Decider.(*memory.Decider).Inject(memory.Slow(2 * time.Second)) // the feed, too: news is no shortcut
+		}, stayOn)
 		sleep(9500 * time.Millisecond)
 		a.leads(t)
 		// The write began when the feed's first record had come, at 2 s.

@@ -40,7 +40,7 @@ func main() {
 func servers(t testing.TB) map[string]string {
 	addrs := map[string]string{
 		kubernetesStore: kubernetesServer(t),
-		etcdStore:       stores.Etcd(t).Endpoint,
+		etcdStore:       stores.Etcd(t, "-fsync").Endpoint,
 	}
 	if _, err := exec.LookPath(redisProgram); err == nil {
 		addrs[redisStore] = stores.Redis(t).Addr

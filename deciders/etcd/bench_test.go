@@ -15,7 +15,7 @@ import (
 // The same as Bench's Read and Write, by the bare client: what the decider adds is the
 // difference.
 func BenchmarkClient(b *testing.B) {
-	c := client(b, stores.Etcd(b).Endpoint)
+	c := client(b, stores.Etcd(b, "-fsync").Endpoint)
 	data, err := record.Marshal(feedtest.State(1, nil))
 	if err != nil {
 		b.Fatal(err)
@@ -50,5 +50,5 @@ func BenchmarkClient(b *testing.B) {
 }
 
 func BenchmarkDecider(b *testing.B) {
-	decidertest.Bench(b, elections(stores.Etcd(b).Endpoint))
+	decidertest.Bench(b, elections(stores.Etcd(b, "-fsync").Endpoint))
 }

@@ -23,7 +23,8 @@ type EtcdMember struct {
 }
 
 // Etcd starts etcd, a cluster of one member, with the arguments that
-// internal/servers/etcd takes, for instance for TLS.
+// internal/servers/etcd takes, for instance for TLS. It does not wait for the disk,
+// which other tests may keep busy for a second, unless "-fsync" is among them.
 func Etcd(t testing.TB, args ...string) *EtcdMember {
 	t.Helper()
 	endpoint := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
