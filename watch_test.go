@@ -191,6 +191,7 @@ func TestWatchErrors(t *testing.T) {
 			d := memory.NewDecider()
 			a := join(t, d, "a")
 			s := observe(t, d, poll, 0)
+			synctest.Wait()
 			s.store.Inject(memory.Fail(fmt.Errorf("denied: %w", le.ErrPermanent)))
 			sleep(time.Hour)
 			s.store.Inject(nil)
