@@ -87,6 +87,9 @@ func (r *recorder) land(ctx context.Context, d le.RaceDecider, o *op) (le.Leader
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err != nil && sameWrite(o.write, &r.records[len(r.records)-1]) {
+		return token, err // it is known already: an operator may have asked for the same twice
+	}
 	r.happened(o, now)
 	return token, err
 }
