@@ -11,9 +11,12 @@ NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod bench/go.mo
 
 test: npm test-root test-cost test-nested
 
-# The command's tests watch real processes by the clock: they run by themselves.
+# Some compute for minutes (mutants are built, elections simulated), the others watch
+# real servers by the clock, and the command's real processes: they run in turns.
+COMPUTE = $$($(GO) list . ./internal/simtest)
 test-root:
-	$(GO) test -race -p 3 -timeout 9m $(TESTFLAGS) $$($(GO) list ./... | grep -v /cmd/)
+	$(GO) test -race -p 2 -timeout 9m $(TESTFLAGS) $(COMPUTE)
+	$(GO) test -race -p 3 -timeout 9m $(TESTFLAGS) $$($(GO) list ./... | grep -v /cmd/ | grep -vxF "$(COMPUTE)")
 	$(GO) test -race -p 1 -timeout 9m $(TESTFLAGS) ./cmd/...
 
 # What the deciders allocate, which the race detector would add to.
