@@ -15,8 +15,9 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
+// The store is measured as it is in use: it waits for its disk.
 func TestHandover(t *testing.T) {
-	feedtest.Handover(t, elections(stores.Etcd(t).Endpoint))
+	feedtest.Handover(t, elections(stores.Etcd(t, "-fsync").Endpoint))
 }
 
 func TestIdle(t *testing.T) {
