@@ -147,7 +147,7 @@ func (c *Campaign) checksClock() bool {
 }
 
 // checkStamp compares the clock with the store's time of e, which is here now, and
-// was asked for at begun where that is a write of one's own.
+// where e came from a write of one's own with when that began (see origin).
 func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 	stamp := commitTS(e.Token)
 	if stamp.IsZero() || !c.checksClock() {

@@ -111,8 +111,8 @@ func (c *Campaign) claimableAt(e *RaceEntry) horizon {
 	switch {
 	case e.Vacant() && e.HandedBack && e.Incarnation == c.incarnation:
 		return horizon{}
-	case e.Vacant() && e.HandedBack:
-		return c.f.ends(e)
+	case e.Vacant() && e.HandedBack: // its view may be alive
+		return c.clock.late(c.f.ends(e))
 	case e.Vacant() && (e.Successor == "" || e.Successor == AnySuccessor || e.Successor == c.cfg.LeaderID):
 		return horizon{}
 	case e.Vacant():

@@ -95,10 +95,12 @@ That clocks are within MaxClockSkew is an assumption, and is checked where it ca
 A store that stamps its versions made the stamp while the write's request was out;
 so where the stamp lies outside of that time by more than S, the candidate's clock is
 proved wrong. Such a candidate does not contest; its acquisition begins no reign, and
-where it was made too early it is handed back, reserved for the process that led until that one's
-view is over for sure, whatever an operator wishes, and also where the clock has been set right meanwhile; and a leader steps down at once, with [ErrClockSkew]. The same goes for what a clock knows of
-itself, see clocks.Kernel. What the check leaves is the time that the request was
-out, and what the store cuts off its stamp: two views can then overlap by no more than that. It takes the store's clock for
+where it was made too early it is handed back, also where the clock has been set right
+meanwhile: reserved for the process that led until that one's view is over for sure,
+whatever an operator wishes (RaceEntry.HandedBack). A leader steps down at once, with
+[ErrClockSkew]. The same goes for what a clock knows of itself, see clocks.Kernel. What the
+check leaves is the time that the request was out, and what the store cuts off its
+stamp: two views can then overlap by no more than that. It takes the store's clock for
 the true one; where it is not, Config.WarnOnClockSkew makes it a warning.
 
 For machines whose clocks cannot be trusted at all there is Config.Unsynchronized.

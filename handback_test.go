@@ -31,6 +31,20 @@ func TestClockSkewDisturbsOnce(t *testing.T) {
 	}
 }
 
+// neverBoth looks for some time whether the robbed leader's view and another's are
+// true at once.
+func neverBoth(t *testing.T, long time.Duration, robbed *le.TimeView, others ...*member) {
+	t.Helper()
+	for range long / (10 * time.Millisecond) {
+		sleep(10 * time.Millisecond)
+		for _, o := range others {
+			if robbed.ValueInFuture() && o.View().ValueInFuture() {
+				t.Fatalf("two views at once: that of the one who was robbed, and %s's", o.id)
+			}
+		}
+	}
+}
+
 // What was taken too early is handed back: it is reserved for whom it was taken from
 // until that one's view is over by everybody's clock. A third waits so long, and the
 // one who was robbed need not.
@@ -50,12 +64,7 @@ func TestClockSkewHandsBack(t *testing.T) {
 		if e := d.Entry(); !e.Vacant() || e.Successor != "a" || !e.TermExpiry.Equal(view.Get().Add(2*S)) {
 			t.Fatalf("the record is %+v, want it reserved for a", e)
 		}
-		for range 3000 {
-			sleep(10 * time.Millisecond)
-			if view.ValueInFuture() && c.View().ValueInFuture() {
-				t.Fatal("two views at once")
-			}
-		}
+		neverBoth(t, 30*time.Second, view, c)
 		if a.leads(t); a.count() != 2 || c.count() != 0 {
 			t.Errorf("a had %d reigns, c %d", a.count(), c.count())
 		}
@@ -79,12 +88,7 @@ func TestClockSkewHandBackOutlastsTransfer(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() { done <- le.Transfer(t.Context(), d.Handle(), "c") }()
-		for range 3000 {
-			sleep(10 * time.Millisecond)
-			if view.ValueInFuture() && c.View().ValueInFuture() {
-				t.Fatal("two views at once")
-			}
-		}
+		neverBoth(t, 30*time.Second, view, c)
 		if err := <-done; err != nil && !errors.Is(err, le.ErrLostRace) {
 			t.Error(err)
 		}
@@ -141,12 +145,7 @@ func TestClockSkewHandsBackThoughRepaired(t *testing.T) {
 			t.Fatalf("the record is %+v, want b's", e)
 		}
 		clock.Set(0)
-		for range 3000 {
-			sleep(10 * time.Millisecond)
-			if view.ValueInFuture() && b.View().ValueInFuture() {
-				t.Fatal("two views at once")
-			}
-		}
+		neverBoth(t, 30*time.Second, view, b)
 		if a.leads(t); a.count() != 2 || b.count() != 0 {
 			t.Errorf("a had %d reigns, b %d", a.count(), b.count())
 		}
@@ -206,18 +205,36 @@ func TestClockSkewHandsBackToTheProcess(t *testing.T) {
 		asked := make(chan error, 1)
 		go func() { asked <- le.Transfer(t.Context(), d, "c") }()
 		others := []*member{join(t, d, "a"), join(t, d, "c")}
-		for range 400 {
-			sleep(10 * time.Millisecond)
-			for _, o := range others {
-				if view.ValueInFuture() && o.View().ValueInFuture() {
-					t.Fatalf("two views at once: a's, and that of another %s", o.id)
-				}
-			}
-		}
+		neverBoth(t, 4*time.Second, view, others...)
 		sleep(T)
 		a.leads(t)
 		if err := <-asked; !errors.Is(err, le.ErrLostRace) {
 			t.Errorf("Transfer returned %v, want that another reign has begun", err)
+		}
+	})
+}
+
+// A third whose clock is known to be ahead leaves alone what another has handed back.
+func TestClockSkewLeavesWhatIsHandedBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		c := join(t, d, "c", on(clocks.NewOffset(nil, time.Hour)))
+		sleep(time.Second)
+		a := join(t, d, "a", polled)
+		sleep(5 * T) // c's proof is old, and does not keep it from contesting
+		a.leads(t)
+		for time.Until(d.Entry().TermExpiry) < T-time.Second { // just extended
+			sleep(100 * time.Millisecond)
+		}
+		contests := len(c.opsSince(time.Time{}, le.OpAcquire))
+		join(t, d, "b", on(clocks.NewOffset(nil, 3*time.Hour)))
+		sleep(time.Second)
+		if e := d.Entry(); !e.HandedBack || e.Successor != "a" {
+			t.Fatalf("the record is %+v, want it handed back to a", e)
+		}
+		if n := len(c.opsSince(time.Time{}, le.OpAcquire)); n > contests {
+			t.Errorf("c has taken what is reserved for a, %d times", n-contests)
 		}
 	})
 }

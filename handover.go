@@ -16,9 +16,9 @@ import (
 //
 // Transfer returns nil when the wish is on record, which is before it is granted
 // (Watch shows when); also where leaderID leads already. On a record that is
-// vacant it writes the reservation itself (where a candidate with a wrong clock has
-// handed the record back, when that leader's reservation is over). It aims at the reign that it first
-// reads: where another has begun meanwhile, it returns an error that wraps
+// vacant it writes the reservation itself; where the record was handed back (see
+// RaceEntry.HandedBack), once that reservation is over. It aims at the reign that it
+// first reads: where another has begun meanwhile, it returns an error that wraps
 // ErrLostRace. Where nobody can be asked, since nobody has led yet or the term
 // has run out, it returns one that wraps ErrNoLeader: then the election finds the
 // next leader by itself. Other errors of the store are retried until ctx ends,

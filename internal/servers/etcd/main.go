@@ -41,8 +41,8 @@ func run() error {
 		cluster = flag.String("cluster", "", "all members, as name=http://host:port,...; empty: this one alone")
 		cert    = flag.String("cert", "", "certificate file to serve clients with; empty: no TLS")
 		key     = flag.String("key", "", "the certificate's key file")
-		fsync   = flag.Bool("fsync", false, "wait for the disk; without, what was written outlasts the process, but not the machine")
 		cacert  = flag.String("cacert", "", "file of authorities; clients need a certificate of one of them")
+		fsync   = flag.Bool("fsync", false, "wait for the disk; without, what was written outlasts the process, but not the machine")
 	)
 	flag.Parse()
 	if *data == "" {
