@@ -29,13 +29,13 @@ func Run(t *testing.T, o Options) {
 	for slot := range candidates {
 		r.start(slot)
 	}
-	leader, _ := r.leaderAfter(reignOf{}, r.o.patience)
-	leader = r.killed(leader)
-	leader = r.pausedPastItsTerm(leader)
+	r.leaderAfter(reignOf{}, r.o.patience)
+	r.killed()
+	r.pausedPastItsTerm()
 	if r.proxies != nil {
-		leader = r.cutOff(leader)
+		r.cutOff()
 	}
-	r.leavesInOrder(leader)
+	r.leavesInOrder()
 	for _, p := range r.running {
 		p.leave()
 		r.await("the end of "+p.name, r.o.patience, func(lines map[string][]line) bool { return has(lines[p.name], gone) })
@@ -135,21 +135,45 @@ func (r *run) leaderAfter(before reignOf, within time.Duration) (leader reignOf,
 	return leader, since
 }
 
-// extended waits until a leader's view has just been moved on: the moment after
-// which the others have to wait longest.
-func (r *run) extended(leader reignOf) {
+// settle is for how long a leader acts on before it is disturbed: the write that
+// extended its view is over then. (A feed may tell the leader of it before it returns,
+// and who is stopped within a write to a file keeps its lock: see package file.)
+const settle = 100 * time.Millisecond
+
+// extended waits until the leader's view has been moved on just now: the moment after
+// which the others have to wait longest. It returns who leads then, which a busy
+// machine may have changed: where an extension hangs for half a term, a reign ends.
+func (r *run) extended() (leader reignOf) {
 	r.Helper()
-	var end int64
-	seen := func(lines map[string][]line) (last int64) {
-		for _, l := range lines[leader.name] {
-			if l.Kind == act && l.Number == leader.number {
-				last = l.End
+	look := func(lines map[string][]line) (leader reignOf, last line) {
+		for _, p := range r.running {
+			for _, l := range slices.Backward(lines[p.name]) {
+				if l.Kind != act {
+					continue
+				}
+				if l.Number > leader.number {
+					leader, last = reignOf{p, l.Number}, l
+				}
+				break
 			}
 		}
-		return last
+		return leader, last
 	}
-	r.j.look(func(lines map[string][]line) { end = seen(lines) })
-	r.await(fmt.Sprintf("an extension by %s", leader.name), r.o.patience, func(lines map[string][]line) bool { return seen(lines) > end })
+	var last line
+	var moved int64 // when
+	r.j.look(func(lines map[string][]line) { leader, last = look(lines) })
+	r.await("an extension by a leader", r.o.patience, func(lines map[string][]line) bool {
+		before := last
+		leader, last = look(lines)
+		switch {
+		case last.Number != before.Number:
+			moved = 0
+		case moved == 0 && last.End > before.End:
+			moved = last.Before
+		}
+		return moved != 0 && last.Before >= moved+settle.Nanoseconds()
+	})
+	return leader
 }
 
 // succeeded waits for the leader after one who was lost, and holds it to the
@@ -165,49 +189,46 @@ func (r *run) succeeded(how string, lost reignOf, at time.Time) reignOf {
 	return next
 }
 
-func (r *run) killed(leader reignOf) reignOf {
+func (r *run) killed() {
 	r.Helper()
-	r.extended(leader)
+	leader := r.extended()
 	at := time.Now()
 	leader.kill()
 	next := r.succeeded("SIGKILL", leader, at)
 	r.start(leader.slot)
 	r.follows(r.running[leader.slot], next)
-	return next
 }
 
 // pausedPastItsTerm stops a leader until another leads, and a little longer.
-func (r *run) pausedPastItsTerm(leader reignOf) reignOf {
+func (r *run) pausedPastItsTerm() {
 	r.Helper()
-	r.extended(leader)
+	leader := r.extended()
 	at := time.Now()
 	leader.signal(r, syscall.SIGSTOP)
 	next := r.succeeded("SIGSTOP", leader, at)
-	r.extended(next)
+	r.extended()
 	leader.signal(r, syscall.SIGCONT)
 	r.follows(leader.process, next)
 	r.ctxEnded(leader, false)
-	return next
 }
 
 // cutOff lets no byte of the leader's through until another leads.
-func (r *run) cutOff(leader reignOf) reignOf {
+func (r *run) cutOff() {
 	r.Helper()
-	r.extended(leader)
+	leader := r.extended()
 	at := time.Now()
 	r.proxies[leader.slot].Hang()
 	next := r.succeeded("cut off", leader, at)
 	r.ctxEnded(leader, true)
 	r.proxies[leader.slot].Heal()
 	r.follows(leader.process, next)
-	return next
 }
 
 // leavesInOrder ends a leader's process properly: it releases, and nobody waits
 // for its term to run out.
-func (r *run) leavesInOrder(leader reignOf) {
+func (r *run) leavesInOrder() {
 	r.Helper()
-	r.extended(leader)
+	leader := r.extended()
 	at := time.Now()
 	leader.leave()
 	r.await("the end of "+leader.name, r.o.patience, func(lines map[string][]line) bool { return has(lines[leader.name], gone) })
