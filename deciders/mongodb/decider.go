@@ -62,7 +62,9 @@
 // A leader writes about 515 times an hour at the default term of 15 s. A standby
 // with a change stream waits in a getMore that the server answers when there is
 // news, or after Options.AwaitTime; without one it reads 480 times an hour. The
-// client's own monitoring of each server (a hello, held for 10 s) comes on top. A
+// client's own monitoring of each server (a hello, held for 10 s) comes on top. The
+// getMore keeps a connection for itself: with a client of your own set minPoolSize to 2,
+// as Open does, or a standby that is to lead first connects, with TLS and log-in. A
 // document has at most 16 MiB; a record here 256 KiB.
 //
 // # How the feed works

@@ -113,6 +113,25 @@ func (s *imitation) stop() {
 	clear(s.cursors)
 }
 
+// awaitConnections waits until want connections are open, or more.
+func (s *imitation) awaitConnections(ctx context.Context, want int) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for again := time.NewTicker(5 * time.Millisecond); ; {
+		s.mu.Lock()
+		n := len(s.conns)
+		s.mu.Unlock()
+		if n >= want {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%d connections; want at least %d", n, want)
+		}
+	}
+}
+
 // inject makes f say what befalls each command from now on.
 func (s *imitation) inject(f func(command string) *fault) {
 	s.mu.Lock()

@@ -34,7 +34,7 @@ const (
 // client returns a client of its own, disconnected at the end of the test.
 func client(t testing.TB, uri string) *mongo.Client {
 	t.Helper()
-	c, err := mongo.Connect(options.Client().ApplyURI(uri))
+	c, err := mongo.Connect(options.Client().SetMinPoolSize(2).ApplyURI(uri))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,10 @@ var driverOptions = []string{
 	"zlibCompressionLevel", "zstdCompressionLevel",
 }
 
+// minPoolSize is how many connections Open's client keeps ready: the feed's getMore is
+// always out on one, and a standby's first write shall not wait for another.
+const minPoolSize = 2
+
 // Open returns the election that u names, with a client of its own, which Close
 // disconnects:
 //
@@ -54,7 +58,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("leaderelection/mongodb: %s: %w", redacted(u), err)
 	}
-	opts := options.Client().ApplyURI(p.uri)
+	opts := options.Client().SetMinPoolSize(minPoolSize).ApplyURI(p.uri)
 	client, err := mongo.Connect(opts)
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection/mongodb: %s: %w: %w", redacted(u), plain(err, u), leaderelection.ErrPermanent)

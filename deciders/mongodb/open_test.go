@@ -72,3 +72,14 @@ func TestOpenHandsOptionsOn(t *testing.T) {
 	}
 	s.set("elections", "web", bson.M{"_id": "web"})
 }
+
+// A standby's feed keeps a connection busy, and the first write finds another: one to
+// monitor the server, one for the feed, one to spare.
+func TestOpenKeepsAConnectionToSpare(t *testing.T) {
+	s := imitate(t)
+	d := opened(t, "mongodb://"+s.addr+"/ops/elections/web?replicaSet=rs0")
+	feedtest.Number(t, feedtest.Follow(t, d), 0)
+	if err := s.awaitConnections(t.Context(), 3); err != nil {
+		t.Error(err)
+	}
+}

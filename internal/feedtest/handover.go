@@ -1,6 +1,8 @@
 package feedtest
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,7 +15,7 @@ const (
 	ceiling = 50 * time.Millisecond
 	// tries is how often it is measured before a slow median counts: the
 	// machine may have been busy with something else.
-	tries = 3
+	tries = 5
 )
 
 // Handover measures the time from a leader's leaving to OnElected in another
@@ -40,30 +42,56 @@ func Handover(t *testing.T, newElection NewElection) {
 // does meets each.
 func measure(t *testing.T, newElection NewElection) (write, notify, handover time.Duration) {
 	store := newBaseline(t, newElection)
-	handle := newElection(t)
-	handles := []leaderelection.RaceDecider{handle(), handle()} // of two processes
+	process := &process{TB: t}
+	handle := newElection(process)
 	elected := make(chan reign, 1)
-	begin := func(i int) *candidate {
-		return start(t, leaderelection.Config{
-			Decider: handles[i%2], LeaderID: []string{"even", "odd"}[i%2], TermLength: time.Minute,
+	// Each candidate is another process, whose client has not written before.
+	begin := func(i int) (c *candidate, end func()) {
+		c = start(t, leaderelection.Config{
+			Decider: handle(), LeaderID: fmt.Sprint("candidate ", i), TermLength: time.Minute,
 		}, elected)
+		closeHandle := process.ended()
+		return c, func() {
+			c.leave()
+			_ = c.Wait()
+			closeHandle()
+		}
 	}
-	leader := begin(0)
+	defer process.ended()()
+	leader, end := begin(0)
 	await(t, "the first reign", elected)
 	var took []time.Duration
 	for i := range rounds {
-		standby := begin(i + 1)
+		standby, standbysEnd := begin(i + 1)
 		await(t, "the standby's feed", standby.feedUp)
 		store.round()
 		left := time.Now()
 		leader.leave()
 		took = append(took, await(t, "the next reign", elected).at.Sub(left))
-		_ = leader.Wait()
-		leader = standby
+		end()
+		leader, end = standby, standbysEnd
 	}
-	leader.leave()
-	_ = leader.Wait()
+	end()
 	return median(store.writes), median(store.notifications), median(took)
+}
+
+// process is a testing.TB whose clean-ups can be called earlier than at the test's end.
+type process struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (p *process) Cleanup(f func()) { p.cleanups = append(p.cleanups, f) }
+
+// ended returns what calls the clean-ups since the last call of ended.
+func (p *process) ended() func() {
+	mine := p.cleanups
+	p.cleanups = nil
+	return func() {
+		for _, f := range slices.Backward(mine) {
+			f()
+		}
+	}
 }
 
 // baseline measures the store itself.
