@@ -4,6 +4,9 @@
 
 GO     ?= go
 TESTFLAGS ?=
+# How many packages that watch servers are tested at once. They mostly wait; on a
+# machine that has other things to do, P=1 disturbs them least.
+P      ?= 3
 NPM_DIR = internal/stores/npm
 NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod bench/go.mod adapters/*/go.mod))
 
@@ -16,7 +19,7 @@ test: npm test-root test-cost test-nested
 COMPUTE = $$($(GO) list . ./internal/simtest)
 test-root:
 	$(GO) test -race -p 2 -timeout 9m $(TESTFLAGS) $(COMPUTE)
-	$(GO) test -race -p 3 -timeout 9m $(TESTFLAGS) $$($(GO) list ./... | grep -v /cmd/ | grep -vxF "$(COMPUTE)")
+	$(GO) test -race -p $(P) -timeout 9m $(TESTFLAGS) $$($(GO) list ./... | grep -v /cmd/ | grep -vxF "$(COMPUTE)")
 	$(GO) test -race -p 1 -timeout 9m $(TESTFLAGS) ./cmd/...
 
 # What the deciders allocate, which the race detector would add to.

@@ -135,7 +135,7 @@ func TestDeadWhenTheViewEnds(t *testing.T) {
 			t.Parallel()
 			p := newProxy(t, server.Addr().String())
 			u, d := place(t, server, p.Addr)
-			c := launch(t, nil, "run", "--id", "a", "--term", "3s", "--skew", skew.String(), "--drain", "1h", u, "--", "child", "stubborn", "escapes")
+			c := launch(t, nil, "run", "--id", "a", "--term", "6s", "--skew", skew.String(), "--drain", "1h", u, "--", "child", "stubborn", "escapes")
 			has(t, c.ledger, "^beat")
 			fault(c, p)
 			c.allDead(t)
