@@ -16,19 +16,17 @@ import (
 
 // elected is a reign as its leader sees it.
 type elected struct {
-	id   string
 	ctx  context.Context
 	view *leaderelection.TimeView
-	at   time.Time
 }
 
-// contest starts a candidate, which ends with the test or by stop.
-func contest(t testing.TB, path, id string, term time.Duration, reigns chan<- elected) *leaderelection.Campaign {
+// contest starts a candidate, which ends with the test.
+func contest(t testing.TB, path, id string, term time.Duration, reigns chan<- elected) {
 	t.Helper()
 	c, err := leaderelection.Config{
 		Decider: file.NewDecider(path, nil), LeaderID: id, TermLength: term,
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-			reigns <- elected{id, ctx, view, time.Now()}
+			reigns <- elected{ctx, view}
 			<-ctx.Done()
 		},
 	}.Start(t.Context())
@@ -36,7 +34,6 @@ func contest(t testing.TB, path, id string, term time.Duration, reigns chan<- el
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { <-c.Done() })
-	return c
 }
 
 func next(t testing.TB, reigns <-chan elected) elected {
@@ -98,6 +95,5 @@ func extendedPast(t testing.TB, e elected, end time.Time) {
 	}
 }
 
-// A standby leads within milliseconds of a release: inotify and kqueue push. No
-// reign of this test ends by itself: its terms last a minute.
+// A standby leads within milliseconds of a release: the system tells it of the rename.
 func TestHandover(t *testing.T) { feedtest.Handover(t, newElection) }

@@ -31,7 +31,8 @@ const (
 	collection = "elections"
 )
 
-// client returns a client of its own, disconnected at the end of the test.
+// client returns a client of its own, as the package comment advises, disconnected at the
+// end of the test.
 func client(t testing.TB, uri string) *mongo.Client {
 	t.Helper()
 	c, err := mongo.Connect(options.Client().SetMinPoolSize(2).ApplyURI(uri))

@@ -40,7 +40,7 @@ const minPoolSize = 2
 // The election's name is all that follows the collection; a slash in it is part of it.
 // Query parameters, all optional: MongoDB's own connection string options, save those
 // about read and write concerns (authSource is admin unless it is given: the path does
-// not name it here), and
+// not name it here, and minPoolSize is 2, see the package comment), and
 //
 //	linearizable=true      Options.Linearizable
 //	await_time=10m         Options.AwaitTime
@@ -58,7 +58,11 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("leaderelection/mongodb: %s: %w", redacted(u), err)
 	}
-	opts := options.Client().SetMinPoolSize(minPoolSize).ApplyURI(p.uri)
+	opts := options.Client().ApplyURI(p.uri)
+	// Not where u allows one connection only: the driver refuses less than the minimum.
+	if most := opts.MaxPoolSize; opts.MinPoolSize == nil && (most == nil || *most == 0 || *most >= minPoolSize) {
+		opts.SetMinPoolSize(minPoolSize)
+	}
 	client, err := mongo.Connect(opts)
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection/mongodb: %s: %w: %w", redacted(u), plain(err, u), leaderelection.ErrPermanent)

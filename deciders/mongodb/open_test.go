@@ -83,3 +83,15 @@ func TestOpenKeepsAConnectionToSpare(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A client that may have one connection only is not asked for two, which the
+// driver refuses.
+func TestOpenWithOneConnection(t *testing.T) {
+	s := imitate(t)
+	for _, parameter := range []string{"maxPoolSize=1", "maxPoolSize=1&minPoolSize=1", "maxPoolSize=0"} {
+		d := opened(t, "mongodb://"+s.addr+"/ops/elections/web?replicaSet=rs0&"+parameter)
+		if _, err := d.ReadCurrent(t.Context()); err != nil {
+			t.Errorf("%s: %v", parameter, err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package feedtest
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ const (
 	ceiling = 50 * time.Millisecond
 	// tries is how often it is measured before a slow median counts: the
 	// machine may have been busy with something else.
-	tries = 5
+	tries = 3
 )
 
 // Handover measures the time from a leader's leaving to OnElected in another
@@ -42,22 +43,21 @@ func Handover(t *testing.T, newElection NewElection) {
 // does meets each.
 func measure(t *testing.T, newElection NewElection) (write, notify, handover time.Duration) {
 	store := newBaseline(t, newElection)
-	process := &process{TB: t}
-	handle := newElection(process)
+	handles := &scope{TB: t}
+	handle := newElection(handles)
+	handles.detach() // the election's own, at the test's end
 	elected := make(chan reign, 1)
-	// Each candidate is another process, whose client has not written before.
+	// Each candidate has a client of its own that has not written before, as a standby's.
 	begin := func(i int) (c *candidate, end func()) {
-		c = start(t, leaderelection.Config{
-			Decider: handle(), LeaderID: fmt.Sprint("candidate ", i), TermLength: time.Minute,
-		}, elected)
-		closeHandle := process.ended()
+		d := handle()
+		closeHandle := handles.detach()
+		c = start(t, leaderelection.Config{Decider: d, LeaderID: fmt.Sprint("candidate ", i), TermLength: time.Minute}, elected)
 		return c, func() {
 			c.leave()
 			_ = c.Wait()
 			closeHandle()
 		}
 	}
-	defer process.ended()()
 	leader, end := begin(0)
 	await(t, "the first reign", elected)
 	var took []time.Duration
@@ -75,23 +75,26 @@ func measure(t *testing.T, newElection NewElection) (write, notify, handover tim
 	return median(store.writes), median(store.notifications), median(took)
 }
 
-// process is a testing.TB whose clean-ups can be called earlier than at the test's end.
-type process struct {
+// scope is a testing.TB whose clean-ups can be run earlier than at the test's end.
+type scope struct {
 	testing.TB
 	cleanups []func()
 }
 
-func (p *process) Cleanup(f func()) { p.cleanups = append(p.cleanups, f) }
+func (s *scope) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
 
-// ended returns what calls the clean-ups since the last call of ended.
-func (p *process) ended() func() {
-	mine := p.cleanups
-	p.cleanups = nil
-	return func() {
+// detach returns what runs the clean-ups asked for since the last detach. It runs at
+// the test's end at the latest, and once.
+func (s *scope) detach() func() {
+	mine := s.cleanups
+	s.cleanups = nil
+	run := sync.OnceFunc(func() {
 		for _, f := range slices.Backward(mine) {
 			f()
 		}
-	}
+	})
+	s.TB.Cleanup(run)
+	return run
 }
 
 // baseline measures the store itself.

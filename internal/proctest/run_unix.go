@@ -135,15 +135,15 @@ func (r *run) leaderAfter(before reignOf, within time.Duration) (leader reignOf,
 	return leader, since
 }
 
-// settle is for how long a leader acts on before it is disturbed: the write that
-// extended its view is over then. (A feed may tell the leader of it before it returns,
-// and who is stopped within a write to a file keeps its lock: see package file.)
-const settle = 100 * time.Millisecond
+// writeOver is for how long a leader acts on until the write that extended its view
+// is over for sure: its feed may have told it of that before the write returned.
+const writeOver = 100 * time.Millisecond
 
-// extended waits until the leader's view has been moved on just now: the moment after
-// which the others have to wait longest. It returns who leads then, which a busy
-// machine may have changed: where an extension hangs for half a term, a reign ends.
-func (r *run) extended() (leader reignOf) {
+// extended waits until the leader's view has been moved on just now, the moment after
+// which the others have to wait longest, and the leader has acted for a time since. It
+// returns who leads then, which a busy machine may have changed: where an extension
+// hangs for half a term, a reign ends.
+func (r *run) extended(since time.Duration) (leader reignOf) {
 	r.Helper()
 	look := func(lines map[string][]line) (leader reignOf, last line) {
 		for _, p := range r.running {
@@ -171,7 +171,7 @@ func (r *run) extended() (leader reignOf) {
 		case moved == 0 && last.End > before.End:
 			moved = last.Before
 		}
-		return moved != 0 && last.Before >= moved+settle.Nanoseconds()
+		return moved != 0 && last.Before >= moved+since.Nanoseconds()
 	})
 	return leader
 }
@@ -191,7 +191,7 @@ func (r *run) succeeded(how string, lost reignOf, at time.Time) reignOf {
 
 func (r *run) killed() {
 	r.Helper()
-	leader := r.extended()
+	leader := r.extended(0)
 	at := time.Now()
 	leader.kill()
 	next := r.succeeded("SIGKILL", leader, at)
@@ -199,14 +199,16 @@ func (r *run) killed() {
 	r.follows(r.running[leader.slot], next)
 }
 
-// pausedPastItsTerm stops a leader until another leads, and a little longer.
+// pausedPastItsTerm stops a leader until another leads, and a little longer. It does so
+// between two writes: who is stopped within a write to a file keeps its lock, and
+// nobody can lead (see package file).
 func (r *run) pausedPastItsTerm() {
 	r.Helper()
-	leader := r.extended()
+	leader := r.extended(writeOver)
 	at := time.Now()
 	leader.signal(r, syscall.SIGSTOP)
 	next := r.succeeded("SIGSTOP", leader, at)
-	r.extended()
+	r.extended(0)
 	leader.signal(r, syscall.SIGCONT)
 	r.follows(leader.process, next)
 	r.ctxEnded(leader, false)
@@ -215,7 +217,7 @@ func (r *run) pausedPastItsTerm() {
 // cutOff lets no byte of the leader's through until another leads.
 func (r *run) cutOff() {
 	r.Helper()
-	leader := r.extended()
+	leader := r.extended(0)
 	at := time.Now()
 	r.proxies[leader.slot].Hang()
 	next := r.succeeded("cut off", leader, at)
@@ -228,7 +230,7 @@ func (r *run) cutOff() {
 // for its term to run out.
 func (r *run) leavesInOrder() {
 	r.Helper()
-	leader := r.extended()
+	leader := r.extended(0)
 	at := time.Now()
 	leader.leave()
 	r.await("the end of "+leader.name, r.o.patience, func(lines map[string][]line) bool { return has(lines[leader.name], gone) })
