@@ -128,7 +128,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 	if err := d.ready(ctx); err != nil {
 		return nil, d.failed(ctx, "reading", err)
 	}
-	data, t, err := d.get(ctx, d.key)
+	data, t, err := d.read(ctx)
 	switch {
 	case isMissing(err):
 		return &leaderelection.RaceEntry{Token: &token{}}, nil
@@ -144,6 +144,26 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 	}
 	e.Token = t
 	return e, nil
+}
+
+// reads is how many answers in a row may mix versions.
+const reads = 4
+
+// read returns the object's content and an ETag that is not of a later version: of
+// one that is, a write would replace a record that nobody has seen. The content's
+// MD5 shows it, or the same ETag in two answers in a row: the version was there all
+// the time from the reading of the one to that of the other, so what was read in
+// between is its content, and what was read after that is newer.
+func (d *Decider) read(ctx context.Context) (data []byte, t *token, err error) {
+	var last *token
+	for range reads {
+		data, t, err = d.get(ctx, d.key)
+		if err != nil || !t.mangled(data) || last != nil && last.etag == t.etag {
+			return data, t, err
+		}
+		last = t
+	}
+	return nil, nil, fmt.Errorf("%d answers in a row had a content that does not fit its ETag, each another one: others keep writing, or the server's answers cannot be relied on", reads)
 }
 
 // WriteEntry implements leaderelection.RaceDecider with a PutObject that is

@@ -39,6 +39,8 @@
 // to matter (what was only read about is marked so):
 //
 //   - versitygw v1.8.0, gofakes3 v1.2.0: sound; this package's tests run on them.
+//     An answer of versitygw may have the ETag of one version and the content of
+//     the next.
 //   - MinIO (not tested): supports both conditions. A release of August 2025
 //     took If-Match on a missing object for true
 //     (https://github.com/minio/minio/issues/21526, since mended), which is
@@ -55,6 +57,14 @@
 //     conditions, keep everything in one zone, and need s3express:CreateSession.
 //   - Google Cloud Storage's XML API has headers of its own for this: use
 //     deciders/gcs.
+//
+// An answer that is put together from two versions does harm where its content is
+// older than its ETag: a write by that ETag would replace a record that nobody has
+// seen. So where an ETag looks like an MD5 and is not that of the content, ReadCurrent
+// reads again, until two answers in a row have the same ETag, which shows that the
+// second's content is of that version or newer; after four it is an error that may
+// pass. On a server whose ETags only look like MD5s each read is two requests. Objects
+// under SSE-KMS or SSE-C, and ETags of another form, are taken as they come.
 //
 // ETags are compared without their quotes and without a weak prefix, and sent in
 // quotes; Options.UnquotedETag is for servers that want them bare. The SDK's

@@ -29,10 +29,11 @@ metadata of Parquet. For buckets whose ETags are no hashes there is
 
 # What is written where
 
-Metadata of the object itself: x-amz-meta-fencingtoken is the token, and
+Metadata of the object itself: x-amz-meta-fencingtoken is the token,
 x-amz-meta-fencingwrite a random text, by which a write whose answer was lost is
-known again. An object without them, from before there was a fence, takes any
-token. What is there and is no token (fence.ErrMalformed), or one of another
+known again, and x-amz-meta-fencingsum a hash of both and the content's MD5, by
+which an answer is known to be of one version. An object without them, from before
+there was a fence, takes any token. What is there and is no token (fence.ErrMalformed), or one of another
 election (fence.ErrOtherElection), is never overwritten: correct it, or remove it,
 by copying the object onto itself with other metadata.
 
@@ -52,6 +53,15 @@ another write comes between the look and the write, both are done again. A serve
 that only looks like S3 and ignores the conditions lets everything pass: see
 VerifyConditionalWrites of deciders/s3.
 
+The metadata of a look must be those of the version whose ETag came with them, else
+the token that is judged is not that of the version that is replaced. Such a server
+may read the one and the other in turn, and another write come in between
+(versitygw v1.8.0 does). So a look is trusted where x-amz-meta-fencingsum proves
+it, and is else repeated until two in a row have the same ETag: the metadata of the
+second are of that version, or of one after it, and then the write is refused. That
+is needed for an object's first write under the fence, and for all where the ETag is
+not the content's MD5.
+
 The client repeats what failed and may pass, by its own rules. Where it gives up, or
 ctx ends with the answer outstanding, the object is read once more if ctx allows; a
 write that is found there is reported as done. fence.ErrStale is certain: the object
@@ -63,7 +73,8 @@ leaves open whether it was written, or will be.
 s3:GetObject and s3:PutObject on the object, and s3:ListBucket on the bucket:
 without it S3 says 403 instead of 404 of an object that is not there yet. A fenced
 write is a HeadObject (priced as a GET) and a PutObject; a refused one is a
-HeadObject alone.
+HeadObject alone. Where the ETag is not the content's MD5 (SSE-KMS, SSE-C, directory
+buckets) each takes two HeadObjects.
 */
 package fences3
 
@@ -71,6 +82,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/md5"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -127,7 +139,7 @@ func Put(ctx context.Context, client Client, token fence.Token, in *s3.PutObject
 		o = *options
 	}
 	at := place(in)
-	body, err := check(in, token, o)
+	body, hash, err := check(in, token, o)
 	if err != nil {
 		return fmt.Errorf("fences3: writing %s under %v: %w", at, token, err)
 	}
@@ -137,6 +149,7 @@ func Put(ctx context.Context, client Client, token fence.Token, in *s3.PutObject
 			return err
 		}
 		put := *in
+		marks[sumName] = sum(marks[object.TokenName], marks[object.WriteName], hash)
 		put.Metadata = object.With(in.Metadata, marks)
 		if seen.Exists {
 			put.IfMatch = &seen.ETag
@@ -144,8 +157,8 @@ func Put(ctx context.Context, client Client, token fence.Token, in *s3.PutObject
 			put.IfNoneMatch = aws.String("*")
 		}
 		out, err := client.PutObject(ctx, &put)
-		if err == nil && o.UniqueETags {
-			hashed = isHash(out, body)
+		if err == nil && o.UniqueETags && bare(out.ETag) == hash {
+			hashed = fmt.Errorf("its ETag %s is the content's MD5: Options.UniqueETags is not for this bucket, whose content must carry its Mark", hash)
 		}
 		return err
 	})
@@ -155,41 +168,40 @@ func Put(ctx context.Context, client Client, token fence.Token, in *s3.PutObject
 	return err
 }
 
-// check says what is wrong with in, before anything is sent.
-func check(in *s3.PutObjectInput, token fence.Token, o Options) (io.ReadSeeker, error) {
+// check says what is wrong with in, before anything is sent, and returns the
+// Body and its MD5.
+func check(in *s3.PutObjectInput, token fence.Token, o Options) (body io.ReadSeeker, hash string, err error) {
 	if err := token.Check(token.Election); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	body, ok := in.Body.(io.ReadSeeker)
 	switch {
 	case in.IfMatch != nil || in.IfNoneMatch != nil:
-		return nil, errors.New("leave IfMatch and IfNoneMatch out: the fence has its own")
+		return nil, "", errors.New("leave IfMatch and IfNoneMatch out: the fence has its own")
 	case !ok:
-		return nil, fmt.Errorf("the Body is a %T: use an io.ReadSeeker, such as a bytes.Reader or a file", in.Body)
-	case o.UniqueETags:
-		return body, nil
+		return nil, "", fmt.Errorf("the Body is a %T: use an io.ReadSeeker, such as a bytes.Reader or a file", in.Body)
 	}
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	found, err := contains(body, []byte(Mark(token)))
-	if err == nil && !found {
+	h := md5.New()
+	found, err := contains(io.TeeReader(body, h), []byte(Mark(token)))
+	if err == nil && !found && !o.UniqueETags {
 		err = fmt.Errorf("the Body does not carry its Mark: put %q somewhere into it, since S3 tells the writes of different reigns apart by their content alone", Mark(token))
 	}
-	return body, err
+	return body, fmt.Sprintf("%x", h.Sum(nil)), err
 }
 
-// contains says whether text is in what r has, without keeping all of it.
-func contains(r io.Reader, text []byte) (bool, error) {
+// contains reads r to its end and says whether text is in it, without keeping all
+// of it.
+func contains(r io.Reader, text []byte) (found bool, err error) {
 	buf := make([]byte, 0, 64<<10)
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		if bytes.Contains(buf, text) {
-			return true, nil
-		}
+		found = found || bytes.Contains(buf, text)
 		if err == io.EOF {
-			return false, nil
+			return found, nil
 		}
 		if err != nil {
 			return false, err
@@ -200,21 +212,6 @@ func contains(r io.Reader, text []byte) (bool, error) {
 	}
 }
 
-// isHash is an error where the ETag of what was written is the content's MD5.
-func isHash(out *s3.PutObjectOutput, body io.ReadSeeker) error {
-	if _, err := body.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	h := md5.New()
-	if _, err := io.Copy(h, body); err != nil {
-		return err
-	}
-	if sum := fmt.Sprintf("%x", h.Sum(nil)); strings.Trim(aws.ToString(out.ETag), `"`) == sum {
-		return fmt.Errorf("its ETag %s is the content's MD5: Options.UniqueETags is not for this bucket, whose content must carry its Mark", sum)
-	}
-	return nil
-}
-
 func place(in *s3.PutObjectInput) string {
 	return fmt.Sprintf("S3 bucket %q, object %q", aws.ToString(in.Bucket), aws.ToString(in.Key))
 }
@@ -222,28 +219,68 @@ func place(in *s3.PutObjectInput) string {
 func fenced(client Client, in *s3.PutObjectInput, at string) object.Object {
 	return object.Object{
 		Package: "fences3", Place: at, Refused: refused,
-		Look: func(ctx context.Context) (object.Seen, error) {
-			out, err := client.HeadObject(ctx, &s3.HeadObjectInput{
-				Bucket: in.Bucket, Key: in.Key, ExpectedBucketOwner: in.ExpectedBucketOwner, RequestPayer: in.RequestPayer,
-				SSECustomerAlgorithm: in.SSECustomerAlgorithm, SSECustomerKey: in.SSECustomerKey, SSECustomerKeyMD5: in.SSECustomerKeyMD5,
-			})
-			// Also where there is no such bucket: then the write says so.
-			switch code, status := parse(err); {
-			case status == http.StatusNotFound && (code == "NotFound" || code == "NoSuchKey"):
-				return object.Seen{}, nil
-			case status == http.StatusForbidden: // whose answer to a HEAD says nothing
-				return object.Seen{}, fmt.Errorf("s3:GetObject on the object is needed, and s3:ListBucket on the bucket, else one that is not there yet is refused as well: %w", err)
-			case err != nil:
-				return object.Seen{}, err
-			}
-			etag := strings.TrimPrefix(aws.ToString(out.ETag), "W/") // which proxies that compress add
-			if etag == "" {
-				return object.Seen{}, errors.New("the answer has no ETag: it is not from an S3 server, or from one that cannot fence")
-			}
-			return object.Seen{Exists: true, ETag: etag, Metadata: out.Metadata}, nil
-		},
+		Look: func(ctx context.Context) (object.Seen, error) { return look(ctx, client, in) },
 	}
 }
+
+// sumName is the metadata that binds the others to the version's ETag.
+const sumName = "fencingsum"
+
+// sum is what the metadata sumName holds of a write with a content of that MD5.
+func sum(token, write, hash string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(token+"\n"+write+"\n"+hash)))
+}
+
+// looks is how many answers in a row may differ: while others keep writing, all do.
+const looks = 16
+
+// look returns an ETag, and metadata that are of no older version: those that their
+// sum binds to the ETag, or that came with the same ETag as the answer before. (The
+// version was there all the time from the reading of the one ETag to that of the
+// other. Metadata read between the two are its own, and later ones are newer: a
+// write that is conditional on the ETag does not pass then.)
+func look(ctx context.Context, client Client, in *s3.PutObjectInput) (object.Seen, error) {
+	var last object.Seen
+	for range looks {
+		seen, err := head(ctx, client, in)
+		if err != nil || !seen.Exists {
+			return seen, err
+		}
+		if seen.Mark(sumName) == sum(seen.Mark(object.TokenName), seen.Mark(object.WriteName), bare(&seen.ETag)) {
+			return seen, nil
+		}
+		if last.Exists && seen.ETag == last.ETag {
+			return seen, nil
+		}
+		last = seen
+	}
+	return last, fmt.Errorf("no two of %d looks in a row had the same ETag, so each may be of two versions: others keep writing, or the server's answers cannot be relied on", looks)
+}
+
+// head is one look. It is no error that there is no object, nor that there is no
+// bucket: then the write says so.
+func head(ctx context.Context, client Client, in *s3.PutObjectInput) (object.Seen, error) {
+	out, err := client.HeadObject(ctx, &s3.HeadObjectInput{
+		Bucket: in.Bucket, Key: in.Key, ExpectedBucketOwner: in.ExpectedBucketOwner, RequestPayer: in.RequestPayer,
+		SSECustomerAlgorithm: in.SSECustomerAlgorithm, SSECustomerKey: in.SSECustomerKey, SSECustomerKeyMD5: in.SSECustomerKeyMD5,
+	})
+	switch code, status := parse(err); {
+	case status == http.StatusNotFound && (code == "NotFound" || code == "NoSuchKey"):
+		return object.Seen{}, nil
+	case status == http.StatusForbidden: // whose answer to a HEAD says nothing
+		return object.Seen{}, fmt.Errorf("s3:GetObject on the object is needed, and s3:ListBucket on the bucket, else one that is not there yet is refused as well: %w", err)
+	case err != nil:
+		return object.Seen{}, err
+	}
+	etag := strings.TrimPrefix(aws.ToString(out.ETag), "W/") // which proxies that compress add
+	if etag == "" {
+		return object.Seen{}, errors.New("the answer has no ETag: it is not from an S3 server, or from one that cannot fence")
+	}
+	return object.Seen{Exists: true, ETag: etag, Metadata: out.Metadata}, nil
+}
+
+// bare returns an ETag without its quotes.
+func bare(etag *string) string { return strings.Trim(aws.ToString(etag), `"`) }
 
 // refused says whether the object is not as it was seen.
 func refused(err error) bool {

@@ -86,7 +86,7 @@ func (o Object) do(ctx context.Context, doing string, token fence.Token, done fu
 		if err != nil {
 			return failed(err)
 		}
-		if seen.mark(WriteName) == id {
+		if seen.Mark(WriteName) == id {
 			return nil // a retry of the client's met its own write, and was refused
 		}
 		if err := seen.admits(token); err != nil {
@@ -121,7 +121,7 @@ func (o Object) readBack(ctx context.Context, token fence.Token, id string, fail
 	switch seen, err := o.Look(ctx); {
 	case err != nil:
 		return failure
-	case seen.mark(WriteName) == id:
+	case seen.Mark(WriteName) == id:
 		return nil
 	default:
 		if stale := seen.admits(token); stale != nil {
@@ -131,9 +131,9 @@ func (o Object) readBack(ctx context.Context, token fence.Token, id string, fail
 	return failure
 }
 
-// mark returns a value of the metadata. Azure and some proxies change the case of
+// Mark returns a value of the metadata. Azure and some proxies change the case of
 // names.
-func (s Seen) mark(name string) string {
+func (s Seen) Mark(name string) string {
 	for k, v := range s.Metadata {
 		if strings.EqualFold(k, name) {
 			return v
@@ -144,7 +144,7 @@ func (s Seen) mark(name string) string {
 
 // number is that of the token in the metadata, or NoElections where there is none.
 func (s Seen) number(election string) (leaderelection.ElectionNumber, error) {
-	text := s.mark(TokenName)
+	text := s.Mark(TokenName)
 	if text == "" {
 		return leaderelection.NoElections, nil
 	}
