@@ -33,9 +33,10 @@ Metadata of the object itself: x-amz-meta-fencingtoken is the token,
 x-amz-meta-fencingwrite a random text, by which a write whose answer was lost is
 known again, and x-amz-meta-fencingsum a hash of both and the content's MD5, by
 which an answer is known to be of one version. An object without them, from before
-there was a fence, takes any token. What is there and is no token (fence.ErrMalformed), or one of another
-election (fence.ErrOtherElection), is never overwritten: correct it, or remove it,
-by copying the object onto itself with other metadata.
+there was a fence, takes any token. What is there and is no token
+(fence.ErrMalformed), or one of another election (fence.ErrOtherElection), is never
+overwritten: correct it, or remove it, by copying the object onto itself with other
+metadata.
 
 So everything that writes the object has to do it through the fence. A tool that
 replaces it takes the fence away, and so does one that deletes it: a deposed
