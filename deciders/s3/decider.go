@@ -146,7 +146,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 	return e, nil
 }
 
-// reads is how many answers in a row may mix versions.
+// reads is how many answers read asks for before it gives up.
 const reads = 4
 
 // read returns the object's content and an ETag that is not of a later version: of

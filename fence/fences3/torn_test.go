@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -129,9 +130,9 @@ func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// torn is the network of a server whose next answer to a HEAD is of two versions:
-// before and after within, which the metadata older are from before, or where it is
-// the empty name, the ETag.
+// torn is the network of a server one of whose answers to a HEAD is of two versions,
+// between which within was called: the metadata named in older, and the ETag for an
+// empty name, are of the first, and all else of the second.
 type torn struct {
 	http.RoundTripper
 	skip   int // so many are answered rightly before that
@@ -190,8 +191,6 @@ func (o otherETags) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func reversed(etag string) string {
 	b := []byte(etag)
-	for i, j := 0, len(b)-1; i < j; i, j = i+1, j-1 {
-		b[i], b[j] = b[j], b[i]
-	}
+	slices.Reverse(b)
 	return string(b)
 }
