@@ -1,5 +1,6 @@
-# make test: every test, with the race detector. Needs Go; whatever else a test
-# needs it installs where it can, and a test that cannot run says so by name.
+# make test: every test but the mutants, with the race detector. Needs Go; whatever
+# else a test needs it installs where it can, and a test that cannot run says so by name.
+# make mutants: broken versions of the code, each of which a named test must catch.
 # make check: the linters as well. make bench: the figures of the README.
 
 GO     ?= go
@@ -8,22 +9,28 @@ TESTFLAGS ?=
 # machine that has other things to do, P=1 disturbs them least.
 P      ?= 3
 NPM_DIR = internal/stores/npm
-NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod bench/go.mod adapters/*/go.mod))
+NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod bench/go.mod adapters/*/go.mod))
 
-.PHONY: test test-root test-cost test-nested check fmt vet staticcheck tidy bench soak npm
+.PHONY: test test-root test-cost test-nested mutants check fmt vet staticcheck tidy bench soak npm
 
 test: npm test-root test-cost test-nested
 
-# Some compute for minutes (mutants are built, elections simulated), the others watch
-# real servers by the clock, and the command's real processes: they run in turns.
+# Some compute for minutes (elections are simulated), the others watch real servers by
+# the clock, and the command's real processes: they run in turns.
 COMPUTE = $$($(GO) list . ./internal/simtest)
 test-root:
-	$(GO) test -race -p 2 -timeout 9m $(TESTFLAGS) $(COMPUTE)
-	$(GO) test -race -p $(P) -timeout 9m $(TESTFLAGS) $$($(GO) list ./... | grep -v /cmd/ | grep -vxF "$(COMPUTE)")
-	$(GO) test -race -p 1 -timeout 9m $(TESTFLAGS) ./cmd/...
+	$(GO) test -race -p 2 -timeout 20m -skip '^TestMutants$$' $(TESTFLAGS) $(COMPUTE)
+	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -v /cmd/ | grep -vxF "$(COMPUTE)")
+	$(GO) test -race -p 1 -timeout 20m $(TESTFLAGS) ./cmd/...
 
-# What the deciders allocate, which the race detector would add to.
+# Each builds the package anew, so the race detector would cost more than it tells.
+mutants:
+	$(GO) test -p 1 -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) $(COMPUTE)
+
+# What the deciders allocate, and how often the command wakes up, which the race
+# detector would add to.
 test-cost:
+	$(GO) test -run Sleeps $(TESTFLAGS) ./cmd/leaderelect
 	$(GO) test -run OwnBytes $(TESTFLAGS) ./deciders/azblob ./deciders/dynamo ./deciders/gcs ./deciders/s3
 
 test-nested:

@@ -43,6 +43,7 @@ type Campaign struct {
 	changed   deliveries // LeaderChanged
 	told      *RaceEntry // the last record handed to LeaderChanged
 	doubles   double
+	refused   refusals
 	resigners []chan struct{}
 
 	stopping bool
@@ -64,6 +65,7 @@ func start(ctx context.Context, cfg Config) *Campaign {
 	_, c.writes = backoffs(cfg.LeaderID, cfg.TermLength)
 	c.changed = deliveries{ctx: context.WithoutCancel(ctx), call: cfg.LeaderChanged, idle: f.events.idle}
 	c.view.Store(newView(cfg.Clock, NoElections))
+	f.log(slog.LevelInfo, "standing", "id", cfg.LeaderID, "term", cfg.TermLength, "skew", cfg.MaxClockSkew, "pushed", f.feed != nil)
 	go c.loop()
 	return c
 }
@@ -163,7 +165,7 @@ func (c *Campaign) loop() {
 // the machine was suspended or the clock stepped: what was worked out to be d may
 // be nearer now.
 func (c *Campaign) sleep(begin instant, d time.Duration) {
-	if c.reign == nil {
+	if c.reign == nil && !(c.cfg.Unsynchronized && c.acquiring()) {
 		c.f.mailbox.sleep(c.cfg.Clock, d)
 		return
 	}
@@ -184,8 +186,11 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	if !c.stopping && c.start.Err() != nil {
 		c.stop(now, context.Cause(c.start))
 	}
-	if c.f.failure != nil && !c.f.worked && !c.stopping {
+	if c.f.failure != nil && !c.stopping {
 		c.stop(now, c.f.failure)
+	}
+	if c.cfg.Unsynchronized {
+		c.tighten(now)
 	}
 	c.tendClock(&wake)
 	c.tendReign(&wake)
@@ -207,9 +212,19 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	return wake.in, false
 }
 
+// leaveTime is for how long a campaign that ends tries to release what it holds, or to
+// learn whether it has won, when nothing of its own is left to wait for: well within
+// the half minute that supervisors wait before they kill. After it the term runs out by
+// itself.
+const leaveTime = 10 * time.Second
+
 // stop begins the campaign's end: what is led is drained and released.
 func (c *Campaign) stop(now instant, cause error) {
 	c.stopping, c.stopAt, c.err = true, now.mono, cause
+	c.f.timeout = min(c.f.timeout, leaveTime/2) // so that a call that hangs is not the only one
+	if k := c.f.call; k != nil {
+		k.deadline = min(k.deadline, now.mono+c.f.timeout)
+	}
 	if c.reign != nil {
 		c.giveUp(now, cause)
 	}
@@ -219,10 +234,14 @@ func (c *Campaign) stop(now instant, cause error) {
 // no record of its own that could be released, and no acquisition whose outcome
 // is open (for that it waits half a term at most).
 func (c *Campaign) finished(wake *alarm) bool {
+	if k := c.health.check; k != nil {
+		k.cancel()
+		return false
+	}
 	if c.reign != nil || c.changed.busy() {
 		return false
 	}
-	if until := c.stopAt + c.cfg.TermLength/2; c.acquiring() && wake.now.mono < until {
+	if until := c.stopAt + min(c.cfg.TermLength/2, leaveTime); c.acquiring() && wake.now.mono < until {
 		wake.at(until)
 		return false
 	}
@@ -231,8 +250,9 @@ func (c *Campaign) finished(wake *alarm) bool {
 	}
 	// A term that has run out by the monotonic clock has, whatever was done to the
 	// other one.
-	until := max(c.stopAt, c.idleSince) + c.cfg.TermLength
+	until := max(c.stopAt, c.idleSince) + min(c.cfg.TermLength, leaveTime)
 	wake.at(until)
+	wake.until(c.f.ends(c.f.known))
 	return wake.now.mono >= until
 }
 

@@ -143,14 +143,14 @@ func (c *Campaign) robs(now instant) bool {
 
 // checksClock says whether the clock is compared with anything.
 func (c *Campaign) checksClock() bool {
-	return c.cfg.MaxClockSkew > 0 && !c.cfg.Unsynchronized
+	return !c.cfg.SharedClock && !c.cfg.Unsynchronized
 }
 
 // checkStamp compares the clock with the store's time of e, which is here now, and
 // where e came from a write of one's own with when that began (see origin).
 func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 	stamp := commitTS(e.Token)
-	if stamp.IsZero() || !c.checksClock() {
+	if stamp.IsZero() || !c.checksClock() || now.wall.Sub(stamp).Abs() > maxStampAge {
 		return
 	}
 	k, skew, unit := &c.clock, c.cfg.MaxClockSkew, precision(stamp)
@@ -214,6 +214,10 @@ func precision(stamp time.Time) time.Duration {
 	}
 	return unit - 1
 }
+
+// maxStampAge is how far a stamp may be from now: what is further was not made by any
+// clock. (A machine that begins in 1970 is 60 years behind.)
+const maxStampAge = 100 * 365 * 24 * time.Hour
 
 // stepped is how far the wall clock has run ahead of the monotonic one since the
 // campaign began: by steps, and while the machine was suspended.

@@ -298,8 +298,8 @@ func TestClockSkewByTheClocksOwnBound(t *testing.T) {
 // Where nothing is promised of clocks, nothing is compared.
 func TestClockSkewOfNoConcern(t *testing.T) {
 	for name, adjust := range map[string]func(*le.Config){
-		"MaxClockSkew is zero": func(c *le.Config) { c.MaxClockSkew = 0 },
-		"Unsynchronized":       func(c *le.Config) { c.Unsynchronized = true },
+		"one clock for all": func(c *le.Config) { c.MaxClockSkew, c.SharedClock = 0, true },
+		"Unsynchronized":    func(c *le.Config) { c.Unsynchronized = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
@@ -31,6 +32,14 @@ func TestRule20ConfigFaults(t *testing.T) {
 			[]string{"TermLength is 10s", "twice MaxClockSkew", "5.000000001s"}},
 		{"skew over half the default term", func(c *le.Config) { c.MaxClockSkew = 8 * time.Second },
 			[]string{"TermLength is 15s", "8s"}},
+		{"term below the bound", func(c *le.Config) { c.TermLength = 15 }, []string{"TermLength is 15ns", "at least 100ms", "nanoseconds"}},
+		{"term above the bound", func(c *le.Config) { c.TermLength = le.MaxTermLength + 1 }, []string{"TermLength is 8760h0m0.000000001s", "a year"}},
+		{"term below twice the default skew", func(c *le.Config) { c.TermLength = time.Second },
+			[]string{"TermLength is 1s", "MaxClockSkew", "1s when it is not set", "SharedClock"}},
+		{"one clock, and a skew", func(c *le.Config) { c.SharedClock, c.MaxClockSkew = true, 1 }, []string{"MaxClockSkew is 1ns", "SharedClock"}},
+		{"no monotonic clock", func(c *le.Config) { c.Unsynchronized, c.Clock = true, wallClock{} }, []string{"Unsynchronized", "wallClock", "clocks.Monotonic"}},
+		{"skew without a unit", func(c *le.Config) { c.MaxClockSkew = 15 }, []string{"MaxClockSkew is 15ns", "nanoseconds"}},
+		{"id that is no text", func(c *le.Config) { c.LeaderID = "a\xff" }, []string{"LeaderID", "UTF-8"}},
 		{"reserved id", func(c *le.Config) { c.LeaderID = le.AnySuccessor }, []string{"LeaderID", "reserved"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -67,8 +76,54 @@ func TestRule20ConfigFaults(t *testing.T) {
 	}
 }
 
+// wallClock is a clock of another library whose times have no monotonic reading.
+type wallClock struct{ clocks.SystemClock }
+
+func (wallClock) Now() time.Time { return time.Now().Round(0) }
+
+// A MaxClockSkew that was forgotten is a second, also where the store's stamps are
+// compared with the clock; only who says that all share one clock has no margin.
+func TestRule20ForgottenSkewIsASecond(t *testing.T) {
+	for name, c := range map[string]struct {
+		adjust func(*le.Config)
+		margin time.Duration
+	}{
+		"forgotten":    {func(c *le.Config) { c.MaxClockSkew = 0 }, time.Second},
+		"shared clock": {func(c *le.Config) { c.MaxClockSkew, c.SharedClock = 0, true }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a", c.adjust)
+				sleep(time.Second)
+				if got := d.Entry().TermExpiry.Sub(a.reign(t, 0).view.Get()); got != c.margin {
+					t.Errorf("the view ends %v before the term, want %v", got, c.margin)
+				}
+				b := join(t, d, "b", c.adjust)
+				a.store.Inject(memory.Fail(errors.New("cut off")))
+				over := d.Entry().TermExpiry
+				for !b.View().ValueInFuture() {
+					sleep(time.Millisecond)
+				}
+				near(t, "the challenger", time.Since(over), c.margin, time.Millisecond)
+			})
+			bubble(t, func(t *testing.T) {
+				a := join(t, memory.NewDecider(), "a", c.adjust, on(clocks.NewOffset(nil, 3*time.Second)))
+				sleep(T)
+				if led := a.count() > 0; led != (c.margin == 0) {
+					t.Errorf("with a clock 3 s ahead of the store's it led: %v", led)
+				}
+			})
+		})
+	}
+}
+
 func TestWatchConfigFaults(t *testing.T) {
-	err := le.WatchConfig{MaxClockSkew: -1, PollInterval: -1}.Watch(t.Context(), nil)
+	err := le.WatchConfig{SharedClock: true, MaxClockSkew: 1}.Watch(t.Context(), func(context.Context, le.RaceEntry) {})
+	if err == nil || !strings.Contains(err.Error(), "SharedClock") {
+		t.Errorf("a shared clock and a skew: %v", err)
+	}
+	err = le.WatchConfig{MaxClockSkew: -1, PollInterval: -1}.Watch(t.Context(), nil)
 	for _, w := range []string{"Decider", "callback", "MaxClockSkew", "PollInterval"} {
 		if err == nil || !strings.Contains(err.Error(), w) {
 			t.Errorf("error lacks %q: %v", w, err)

@@ -112,11 +112,11 @@ func (c *Campaign) claimableAt(e *RaceEntry) horizon {
 	case e.Vacant() && e.HandedBack && e.Incarnation == c.incarnation:
 		return horizon{}
 	case e.Vacant() && e.HandedBack: // its view may be alive
-		return c.clock.late(c.f.ends(e))
+		return c.clock.late(c.f.reservedUntil(e))
 	case e.Vacant() && (e.Successor == "" || e.Successor == AnySuccessor || e.Successor == c.cfg.LeaderID):
 		return horizon{}
 	case e.Vacant():
-		return c.f.ends(e) // another's reservation
+		return c.f.reservedUntil(e) // for another
 	case e.Incarnation == c.incarnation:
 		return horizon{}
 	}
@@ -124,19 +124,28 @@ func (c *Campaign) claimableAt(e *RaceEntry) horizon {
 }
 
 // holds says whether the record is this campaign's own, though it does not lead
-// by it, and its term has not run out: something that can be released. A clock that
-// is wrong cannot tell.
+// by it, and its term has not run out: something that can be released. What is known
+// counts as well as what was read last, which may be stale.
 func (c *Campaign) holds(now instant) bool {
-	b := c.f.base
-	return b != nil && !b.Vacant() && b.Incarnation == c.incarnation && (!c.f.ends(b).reached(now) || c.clockFault(now) != nil)
+	return c.holdsBy(now, c.f.base) || c.holdsBy(now, c.f.known)
 }
 
-// release leaves the record vacant, when no callback of the reign is running.
+// holdsBy says so of one state of the record. A clock that is wrong cannot tell whether
+// the term is over.
+func (c *Campaign) holdsBy(now instant, e *RaceEntry) bool {
+	return e != nil && !e.Vacant() && e.Incarnation == c.incarnation && (!c.f.ends(e).reached(now) || c.clockFault(now) != nil)
+}
+
+// release leaves the record vacant, when no callback of the reign is running. It writes
+// over a record of its own only: an older one that was read is stale, or the store was
+// set back, and then it may be another's by now.
 func (c *Campaign) release(wake *alarm) {
-	wake.until(c.f.ends(c.f.base))
-	switch {
+	wake.until(c.f.ends(c.f.known))
+	switch b := c.f.base; {
 	case c.f.unsure:
 		c.f.read(wake, 0)
+	case b.Vacant() || b.Incarnation != c.incarnation:
+		c.f.read(wake, c.f.lastRead+c.f.reads.base)
 	case wake.now.mono < c.writes.notBefore:
 		wake.at(c.writes.notBefore)
 	default:

@@ -38,7 +38,8 @@ comes late, drifts, is paused, stops or dies. That rests on two things only:
 
   - The store's conditional write is atomic: of two writes that are conditional on
     the same version at most one succeeds. Reads and feeds may be stale.
-  - Every candidate's wall clock is within MaxClockSkew (S) of true time.
+  - Every candidate's wall clock is within MaxClockSkew (S) of true time. (If all share
+    one clock, Config.SharedClock says so, and S is zero.)
 
 The argument is short. A leader writes TermExpiry = its clock + T, read before the
 request, and its view ends when its clock shows TermExpiry - S: by then true time is
@@ -80,12 +81,14 @@ StepDown, Transfer, not healthy) is drained: the leader's ctx is cancelled; the 
 is kept, and extended, until OnElected and OnOusting have returned, for at most
 DrainTimeout; then the view is ended; then the record is released. Never is it
 released while leader's work may still be running. Callbacks that overrun DrainTimeout let the
-term run out by itself.
+term run out by itself. A campaign that ends gives a release up that cannot be written
+within 10 s.
 
 Pace. Extensions begin when half of the view's span, (T - S)/2, has passed since the
 last confirmed one began. One store call is made at a time, each given a quarter
 of a term; one that does not come back is abandoned. Failures are retried with a
-pause that doubles, at most four operations a second. A standby on a healthy feed asks the
+pause that doubles: at most four writes a second and four reads, which ask what became
+of the writes. A standby on a healthy feed asks the
 store nothing; on a polled store it reads twice a term. Where a feed may have withheld
 something, at TermExpiry + S, a standby reads.
 

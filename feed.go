@@ -38,18 +38,26 @@ func (f *follower) tendFeed(wake *alarm) {
 	s := &session{cancel: cancel, begun: wake.now.mono}
 	f.feedRunning, f.feedSession = true, s
 	go func() {
-		var failure error
+		failure := errGoexit
+		defer func() {
+			cancel()
+			f.post(func() { f.feedEnded(s, failure) })
+		}()
+		var ended error
 		for e, err := range f.feed.Changes(ctx) {
 			if err != nil || ctx.Err() != nil {
-				failure = err
+				ended = err
 				break
 			}
-			if e != nil {
-				f.post(func() { f.pushed(s, e) })
+			if e == nil {
+				continue
 			}
+			if ended = e.damaged(); ended != nil {
+				break
+			}
+			f.post(func() { f.pushed(s, e) })
 		}
-		cancel()
-		f.post(func() { f.feedEnded(s, failure) })
+		failure = ended
 	}()
 }
 
@@ -78,10 +86,7 @@ func (f *follower) feedEnded(s *session, err error) {
 		err = errors.New("leaderelection: the feed ended")
 	}
 	f.feeds.failed(max(s.begun, f.now().mono-f.feeds.base/2))
-	if errors.Is(err, ErrPermanent) && !f.worked && f.failure == nil {
-		f.failure = err
-	}
-	f.feedEvent(err)
+	f.feedEvent(err) // an ErrPermanent as well: what cannot be pushed can be polled
 }
 
 // feedCheck starts the feed again where a read shows that it has withheld
@@ -108,9 +113,15 @@ func (f *follower) feedEvent(err error) {
 	if t := f.trace; t != nil && t.Feed != nil {
 		f.events.add(func() { t.Feed(FeedEvent{Err: err}) })
 	}
+	level, msg := slog.LevelDebug, "the feed delivers"
 	if err != nil {
-		f.log(slog.LevelWarn, "the feed failed; polling until it is back", "err", err)
-	} else {
-		f.log(slog.LevelDebug, "the feed delivers")
+		msg = "the feed failed; polling until it is back"
+		if !f.feedMissed { // said once: a store that cannot push is polled for good
+			level = slog.LevelWarn
+		}
+	} else if f.feedMissed {
+		level = slog.LevelInfo
 	}
+	f.feedMissed = err != nil
+	f.log(level, msg, "err", err)
 }

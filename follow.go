@@ -20,7 +20,7 @@ type source int
 
 const (
 	wasRead    source = iota // by ReadCurrent, or along with a lost race
-	wasPushed                // by a ChangeFeed, or by a read that was answered too late
+	wasPushed                // by a ChangeFeed, or by a read that was answered too late: news, and no proof
 	wasWritten               // by a write of one's own that succeeded
 )
 
@@ -49,18 +49,20 @@ type follower struct {
 	onRecord func(e *RaceEntry, at instant, how source)
 	onAnswer func(a *answer)
 
-	known  *RaceEntry    // the newest record ever learned
-	base   *RaceEntry    // what the next write is conditional on: the last one read, or newer
-	baseAt instant       // when that was known to be the record
-	readAt instant       // when the last read that was answered began
-	sameAt instant       // the same, of the last one that returned what is known
-	seen   time.Duration // when the record was last seen to change
-	unsure bool          // a write's outcome is open: read before any write
+	known  *RaceEntry // the newest record ever learned
+	base   *RaceEntry // what the next write is conditional on: the last one read, or newer
+	baseAt instant    // when that was known to be the record
+	readAt instant    // when the last read that was answered began
+	sameAt instant    // the same, of the last one that returned what is known
+	newest sighting   // of the term that is known
+	older  []sighting // of terms that reads have returned since, older than that
+	unsure bool       // a write's outcome is open: read before any write
 
 	call      *call // the one in flight
 	hanging   int   // calls given up that have not returned
-	worked    bool  // some call has succeeded
-	failure   error // an ErrPermanent, while nothing has worked
+	worked    bool  // some read has succeeded, or the feed has delivered
+	wrote     bool  // the store has taken a write, or has judged one
+	failure   error // an ErrPermanent of a read or write, before any had worked
 	reads     retry
 	lastRead  time.Duration // when the last read began
 	everAsked bool
@@ -69,6 +71,7 @@ type follower struct {
 	feedUp      bool       // it has delivered, and not failed since
 	feedSession *session
 	feedRunning bool
+	feedMissed  bool          // it has failed since it last delivered
 	heard       time.Duration // when it last delivered
 	outrun      int           // reads in a row that knew more than the feed had told
 	feeds       retry
@@ -78,6 +81,7 @@ type follower struct {
 type call struct {
 	kind      OpKind
 	entry     *RaceEntry // what is written
+	over      *RaceEntry // what it is conditional on
 	start     instant
 	deadline  time.Duration
 	cancel    context.CancelFunc
@@ -111,24 +115,49 @@ func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, 
 // begin makes a store call, in a goroutine of its own.
 func (f *follower) begin(now instant, kind OpKind, entry *RaceEntry) {
 	ctx, cancel := context.WithCancel(f.ctx)
-	k := &call{kind: kind, entry: entry, start: now, deadline: now.mono + f.timeout, cancel: cancel}
+	k := &call{kind: kind, entry: entry, over: f.base, start: now, deadline: now.mono + f.timeout, cancel: cancel}
 	f.call = k
 	if kind == OpRead {
 		f.lastRead, f.everAsked = now.mono, true
 	}
 	go func() {
-		a := &answer{call: k}
+		a := &answer{call: k, err: errGoexit}
+		// Deferred: also when it ended its goroutine, as t.FailNow does.
+		defer func() {
+			cancel()
+			f.post(func() { f.answered(a) })
+		}()
 		if k.kind == OpRead {
-			a.got, a.err = f.decider.ReadCurrent(ctx)
-			if a.err == nil && a.got == nil {
-				a.err = errors.New("leaderelection: the RaceDecider's ReadCurrent returned nil without an error")
-			}
-		} else {
+			a.got, a.err = readCurrent(ctx, f.decider)
+		} else if a.err = k.entry.damaged(); a.err == nil {
 			a.token, a.err = f.decider.WriteEntry(ctx, k.entry)
 		}
-		cancel()
-		f.post(func() { f.answered(a) })
 	}()
+}
+
+var errGoexit = errors.New("leaderelection: the RaceDecider ended its goroutine instead of returning")
+
+// readCurrent is d.ReadCurrent, with a look at what no store's answer can be.
+func readCurrent(ctx context.Context, d RaceDecider) (*RaceEntry, error) {
+	e, err := d.ReadCurrent(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case e == nil:
+		return nil, fmt.Errorf("leaderelection: the RaceDecider's ReadCurrent returned nil without an error: %w", ErrPermanent)
+	}
+	if err := e.damaged(); err != nil {
+		return nil, fmt.Errorf("leaderelection: the record at %s: %w", placeOf(d), err)
+	}
+	return e, nil
+}
+
+// placeOf says where d keeps its record, if d says so.
+func placeOf(d RaceDecider) string {
+	if s, ok := d.(fmt.Stringer); ok {
+		return s.String()
+	}
+	return fmt.Sprintf("a %T", d)
 }
 
 // answered takes in what a call returned, in time or late.
@@ -140,10 +169,14 @@ func (f *follower) answered(a *answer) {
 		f.call = nil
 		f.traceCall(a)
 	}
+	worked := &f.wrote
+	if a.kind == OpRead {
+		worked = &f.worked
+	}
 	switch {
-	case a.err == nil:
-		f.worked = true
-	case errors.Is(a.err, ErrPermanent) && !f.worked && f.failure == nil:
+	case a.err == nil || errors.Is(a.err, ErrLostRace):
+		*worked = true
+	case errors.Is(a.err, ErrPermanent) && !*worked && f.failure == nil:
 		f.failure = a.err
 	}
 	if a.kind == OpRead {
@@ -182,7 +215,8 @@ func (f *follower) giveUpCall(now instant) {
 	k.cancel()
 	f.call = nil
 	f.hanging++
-	late := &answer{call: k, givenUp: true, err: context.DeadlineExceeded, now: now}
+	err := fmt.Errorf("leaderelection: %s at %s: no answer within %v: %w", k.kind, placeOf(f.decider), k.deadline-k.start.mono, context.DeadlineExceeded)
+	late := &answer{call: k, givenUp: true, err: err, now: now}
 	f.traceCall(late)
 	if k.kind == OpRead {
 		f.reads.failed(k.start.mono)
@@ -242,10 +276,10 @@ func (f *follower) pollDue(wake *alarm) (due time.Duration, polling bool) {
 // what is known: it may be that the store was set back.
 func (f *follower) learn(e *RaceEntry, at instant, how source) {
 	newer := f.known == nil || e.Compare(f.known) > 0
-	if newer || how == wasRead && !same(e, f.base) {
-		f.seen = f.now().mono // not before: the write may have begun after the read did
-	}
 	if newer || how == wasRead {
+		f.sight(e, newer)
+	}
+	if newer || how == wasRead || how == wasWritten && e.Compare(f.known) == 0 {
 		f.base, f.baseAt = e, at
 	}
 	if newer {
@@ -320,10 +354,11 @@ func (f *follower) wind() bool {
 // tooFar says whether a held record's term ends later than clocks within bounds
 // allow, and by how much.
 func tooFar(e *RaceEntry, wall time.Time, skew time.Duration) error {
-	if e.Vacant() || e.Unsynchronized || e.TermLength <= 0 {
+	if e.Vacant() || e.Unsynchronized || e.TermLength <= 0 || e.TermLength > MaxTermLength {
 		return nil
 	}
-	if over := e.TermExpiry.Sub(wall) - e.TermLength - 2*skew; over > 0 {
+	latest := wall.Add(e.TermLength + 2*skew)
+	if over := e.TermExpiry.Sub(latest); over > 0 {
 		return fmt.Errorf("the term of %q ends %v later than clocks within MaxClockSkew allow: one of the two clocks is wrong", e.LeaderID, over)
 	}
 	return nil

@@ -14,6 +14,8 @@ import (
 // once, the others a term later. It may be called from any process, and takes
 // nothing from the leader: neither its place nor its term.
 //
+// If no candidate of that name stands, nobody leads until the reservation is over.
+//
 // Transfer returns nil when the wish is on record, which is before it is granted
 // (Watch shows when); also where leaderID leads already. On a record that is
 // vacant it writes the reservation itself; where the record was handed back (see
@@ -51,10 +53,7 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 	began := newTimekeeper(clock)
 	for {
 		start := began.now()
-		e, err := d.ReadCurrent(ctx)
-		if err == nil && e == nil {
-			err = fmt.Errorf("%w: the RaceDecider's ReadCurrent returned nil without an error", ErrPermanent)
-		}
+		e, err := readCurrent(ctx, d)
 		if err == nil {
 			if first == nil {
 				first = e
@@ -65,7 +64,10 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 			case wish == nil && !errors.Is(err, errHandedBack):
 				return err // on record already, or out of reach
 			case wish != nil:
-				if _, err = d.WriteEntry(ctx, wish); err == nil {
+				if err = wish.damaged(); err == nil {
+					_, err = d.WriteEntry(ctx, wish)
+				}
+				if err == nil {
 					return nil
 				}
 			}
@@ -119,6 +121,7 @@ func wishFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntry, 
 		if wish.TermLength <= 0 {
 			wish.TermLength = DefaultTermLength
 		}
+		wish.TermLength = min(wish.TermLength, MaxTermLength)
 		wish.TermExpiry, wish.HandedBack = now.Add(wish.TermLength).UTC(), false
 		return wish, nil
 	case !now.Before(e.TermExpiry) && !e.Unsynchronized: // whose term one look cannot tell of

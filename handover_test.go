@@ -258,3 +258,37 @@ func TestRule19NamedWhileSittingOut(t *testing.T) {
 		a.leads(t)
 	})
 }
+
+// Rule 18: a request to hand over that is recorded between an acquisition and the
+// read that shows it is granted: the record is released, without OnElected, and the
+// requested one leads.
+func TestRule18RequestMeetsAnAcquisition(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *le.Config) {
+			write := memory.LoseAnswers().On(memory.Write).Times(1)
+			read := memory.Fail(errors.New("cut off")).On(memory.Read)
+			begin := time.Now()
+			c.Decider.(*memory.Decider).Inject(func(op memory.Op) memory.Fault {
+				if passed := time.Since(begin); op.Kind == memory.Read && passed > 0 && passed < 3*time.Second {
+					return read(op)
+				}
+				return write(op)
+			})
+			polled(c)
+		})
+		sleep(time.Second)
+		if e := d.Entry(); e.LeaderID != "a" || a.count() > 0 {
+			t.Fatalf("the acquisition has not landed, or was not lost: %+v", e)
+		}
+		b := join(t, d, "b")
+		if err := le.Transfer(t.Context(), d, "b"); err != nil {
+			t.Fatal(err)
+		}
+		sleep(T / 2)
+		if a.count() > 0 {
+			t.Error("a led though it had been asked to hand over")
+		}
+		b.leads(t)
+	})
+}

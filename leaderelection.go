@@ -10,12 +10,25 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/c8e606e4/leaderelection/clocks"
 )
 
-// DefaultTermLength is the TermLength of a Config that names none.
-const DefaultTermLength = 15 * time.Second
+// What a Config means that leaves a duration zero, and the bounds of what it may name.
+const (
+	// DefaultTermLength is the TermLength of a Config that names none.
+	DefaultTermLength = 15 * time.Second
+	// DefaultMaxClockSkew is the MaxClockSkew of a Config that names none, and does
+	// not say that all share one clock.
+	DefaultMaxClockSkew = time.Second
+	// MinTermLength is the shortest TermLength: about the time that the scheduler of
+	// a busy machine, or the collector of a large heap, may keep a leader waiting.
+	MinTermLength = 100 * time.Millisecond
+	// MaxTermLength is the longest TermLength: a year. Longer durations elsewhere,
+	// in a Config or in a record, are taken for a year.
+	MaxTermLength = 365 * 24 * time.Hour
+)
 
 // Config is a candidate. Fill in Decider, LeaderID and OnElected, choose
 // MaxClockSkew, and call [Config.Acquire], [Config.Start] or [Config.Run]; a
@@ -42,8 +55,9 @@ type Config struct {
 	// about twice a term. After a crash the others wait between half of it and
 	// all of it, plus MaxClockSkew, before one of them leads; an outage of the
 	// store is survived for about half of it; the store sees about two writes
-	// in it. Zero means 15 s. At least twice MaxClockSkew; below about 2 s the
-	// latency of most stores begins to cost reigns.
+	// in it. Zero means 15 s. At least twice MaxClockSkew, and from MinTermLength
+	// to MaxTermLength; below about 2 s the latency of most stores begins to cost
+	// reigns.
 	TermLength time.Duration
 
 	// MaxClockSkew bounds how far any candidate's wall clock is from true
@@ -51,18 +65,26 @@ type Config struct {
 	// term ends, and a challenger waits this much longer, each by its own
 	// clock. It must not be smaller for one candidate than for another. 1 s is
 	// ample for machines with a working NTP client, 100 ms for most clouds'
-	// own time service. Zero is right only where all candidates share one
-	// clock, as on one machine.
+	// own time service. Zero means 1 s.
 	MaxClockSkew time.Duration
+
+	// SharedClock says that all candidates read one and the same clock, as the
+	// processes of one machine do: then there is no skew, and no margin for it.
+	// Nothing checks that it is true. MaxClockSkew must be zero then. Set it for
+	// all candidates of an election or for none.
+	SharedClock bool
 
 	// Unsynchronized is for machines whose clocks cannot be trusted at all: no
 	// wall clock is compared with another machine's. The leader's view runs on
-	// its own monotonic clock from before each write (and still ends when its own
-	// wall clock jumps, ahead as after a suspend, or back, which would hide one). A challenger waits, by its
-	// monotonic clock, until it has not seen the record change for a whole term
+	// its own monotonic clock from before each write. It also ends when its own wall
+	// clock jumps: ahead, as after a suspend, or back by more than the allowance,
+	// which would hide one. (A wall clock that is set back while the machine is
+	// suspended hides the suspend: nothing can tell.) A challenger waits, by its
+	// monotonic clock, until it has not seen the term change for a whole term
 	// and an allowance for drift: MaxClockSkew, or a hundredth of the term where
 	// that is more. So clocks may be hours apart, but in one term two of them may
-	// not run apart by more than the allowance. The price: after a crash the wait
+	// not run apart by more than the allowance. The Clock must have a monotonic
+	// reading. The price: after a crash the wait
 	// is counted from when a challenger saw the last extension, not from when it
 	// was written, so up to a PollInterval more on a store that cannot push, and
 	// a challenger that has just started waits a whole term. It is noted in the
@@ -77,7 +99,7 @@ type Config struct {
 	// that lies outside of the time in which the request was out, or the Clock's
 	// own word where it is a clocks.Bounded, such as clocks.Kernel(). Set it where
 	// it is the store's clock that is wrong. Without meaning where Unsynchronized
-	// is set, or MaxClockSkew is zero.
+	// or SharedClock is set.
 	WarnOnClockSkew bool
 
 	// OnElected is called once for each reign, in a goroutine of its own. ctx
@@ -102,17 +124,20 @@ type Config struct {
 	// cannot push changes, or its feed has failed, and how often Healthy is
 	// asked while the candidate is sick. Zero means half a term: two reads a
 	// term. Shorter ones notice a release sooner; the fail-over after a crash
-	// does not depend on it. Less than 10 ms is taken for 10 ms.
+	// does not depend on it. Less than 10 ms is taken for 10 ms, more than a year
+	// for a year.
 	PollInterval time.Duration
 
 	// DrainTimeout is how long the lease is kept, and extended, while the
 	// leader's callbacks wind down after leadership was given up by choice.
-	// After that it runs out by itself. Zero means one term.
+	// After that it runs out by itself. Zero means one term. To stop within a
+	// supervisor's patience, leave 10 s of it for the release (see Acquire).
 	DrainTimeout time.Duration
 
 	// Healthy is asked before each contest and each extension. While it
 	// returns an error, or no answer within a quarter of a term, this candidate
-	// does not contest, and gives up leadership. Optional.
+	// does not contest, and gives up leadership. Its ctx ends when the campaign
+	// does; Wait waits for it. Optional.
 	Healthy func(ctx context.Context) error
 
 	// Clock is the candidate's clock. Nil means the system's.
@@ -130,7 +155,12 @@ type Config struct {
 // Acquire contests the election until ctx ends, leading as often as it wins. It
 // returns after every callback has returned and what was led has been released,
 // with context.Cause(ctx), or at once where the Config is wrong, or with an
-// ErrPermanent where the store refused for good before anything had worked.
+// ErrPermanent where the store refused for good before anything had worked: reads
+// before any read, or writes before any write.
+//
+// After ctx has ended it takes as long as the leader's callbacks, which DrainTimeout
+// bounds if they heed their ctx, and then as long as the release, which is given up
+// after 10 s at the latest (and after a term, where that is shorter).
 func (c Config) Acquire(ctx context.Context) error {
 	campaign, err := c.Start(ctx)
 	if err != nil {
@@ -150,7 +180,8 @@ func (c Config) Start(ctx context.Context) (*Campaign, error) {
 }
 
 // Run is for batch jobs: it waits until this candidate leads, runs job once,
-// releases, and returns job's error. Where leadership ended before job returned,
+// releases, and returns job's error. Every candidate that calls Run runs its job, one
+// after the other: whether the work is done already is for job to find out. Where leadership ended before job returned,
 // job's ctx was cancelled, and its error is joined with the cause; a job that
 // returns nil after a cancellation while its view was still valid has done its
 // work as leader, and Run returns nil. Where ctx ends before this candidate ever
@@ -173,8 +204,14 @@ func (c Config) Run(ctx context.Context, job func(context.Context, *TimeView) er
 		if !ran.CompareAndSwap(false, true) {
 			return
 		}
-		defer cancel(done)
 		result = errors.New("leaderelection: the job ended its goroutine instead of returning")
+		defer func() {
+			if result != nil {
+				cancel(fmt.Errorf("leaderelection: the job failed: %w", result))
+			} else {
+				cancel(done)
+			}
+		}()
 		err := job(ctx, view)
 		over, cause := !view.ValueInFuture(), context.Cause(ctx)
 		if over && cause == nil {
@@ -214,6 +251,10 @@ func (c *Config) validate(faults ...error) error {
 		fault("LeaderID is empty: give each candidate a name of its own")
 	case AnySuccessor:
 		fault("LeaderID %q is reserved for AnySuccessor", AnySuccessor)
+	default:
+		if !utf8.ValidString(c.LeaderID) {
+			fault("LeaderID %q is not UTF-8 text, which is all that a record can keep", c.LeaderID)
+		}
 	}
 	if c.OnElected == nil {
 		fault("OnElected is nil: it is what a leader does")
@@ -229,8 +270,25 @@ func (c *Config) validate(faults ...error) error {
 			fault("%s is %v, must not be negative", d.name, d.value)
 		}
 	}
-	if term := c.termLength(); term >= 0 && c.MaxClockSkew >= 0 && c.MaxClockSkew > term/2 {
-		fault("TermLength is %v, must be at least twice MaxClockSkew (2 x %v): less leaves the leader no time to act", term, c.MaxClockSkew)
+	if c.MaxClockSkew > 0 && c.MaxClockSkew < time.Microsecond {
+		fault("MaxClockSkew is %v, which no clock keeps: a bare number counts nanoseconds, say time.Second", c.MaxClockSkew)
+	}
+	if c.SharedClock && c.MaxClockSkew > 0 {
+		fault("MaxClockSkew is %v, though SharedClock says that there is no skew: leave one of them out", c.MaxClockSkew)
+	}
+	switch term, skew := c.termLength(), c.skew(); {
+	case term < 0: // said already
+	case term < MinTermLength:
+		fault("TermLength is %v, must be at least %v: a bare number counts nanoseconds, say 15*time.Second", term, MinTermLength)
+	case term > MaxTermLength:
+		fault("TermLength is %v, must be at most %v (a year)", term, MaxTermLength)
+	case skew > term/2 && c.MaxClockSkew == 0:
+		fault("TermLength is %v, must be at least twice MaxClockSkew, which is %v when it is not set: set it to what the clocks keep, or SharedClock if all share one", term, skew)
+	case skew > term/2:
+		fault("TermLength is %v, must be at least twice MaxClockSkew (2 x %v): less leaves the leader no time to act", term, skew)
+	}
+	if c.Unsynchronized && !hasMonotonic(c.Clock) {
+		fault("Unsynchronized needs a monotonic clock, and the Clock (%T) has none: implement clocks.Monotonic", c.Clock)
 	}
 	if len(faults) == 0 {
 		return nil
@@ -245,17 +303,28 @@ func (c *Config) termLength() time.Duration {
 	return c.TermLength
 }
 
+func (c *Config) skew() time.Duration { return skewOf(c.MaxClockSkew, c.SharedClock) }
+
+// skewOf is the margin that a MaxClockSkew stands for.
+func skewOf(skew time.Duration, shared bool) time.Duration {
+	if skew == 0 && !shared {
+		return DefaultMaxClockSkew
+	}
+	return skew
+}
+
 // withDefaults returns a copy of c with every zero value replaced, sharing no
 // memory with the caller's.
 func (c Config) withDefaults() Config {
-	c.TermLength = c.termLength()
+	c.TermLength, c.MaxClockSkew = c.termLength(), c.skew()
 	if c.PollInterval == 0 {
 		c.PollInterval = c.TermLength / 2
 	}
-	c.PollInterval = max(c.PollInterval, minPoll)
+	c.PollInterval = min(max(c.PollInterval, minPoll), MaxTermLength)
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = c.TermLength
 	}
+	c.DrainTimeout = min(c.DrainTimeout, MaxTermLength)
 	if c.Clock == nil {
 		c.Clock = clocks.System()
 	}

@@ -69,6 +69,23 @@ func (t *timekeeper) endAfter(at instant, left time.Duration, wall time.Time) *v
 	return s
 }
 
+// tighten is s, which ends no later by the monotonic clock than the wall clock says
+// now: where the wall clock has run ahead, the machine was suspended and the monotonic
+// clock stood still. Without wall clocks to compare, a later set-back would hide it.
+func (t *timekeeper) tighten(s *viewState, at instant) *viewState {
+	left := s.mono.Sub(at.raw)
+	if t.mono != nil {
+		left = s.elapsed - t.start - at.mono
+	}
+	lost := left - time.Duration(s.wallNS-at.wall.UnixNano())
+	if lost <= 0 {
+		return s
+	}
+	c := *s
+	c.mono, c.elapsed = s.mono.Add(-lost), s.elapsed-lost
+	return &c
+}
+
 // isSystem says whether clock is the machine's own, or its bubble's: that of
 // package time.
 func isSystem(clock clocks.Clock) bool {
@@ -79,6 +96,16 @@ func isSystem(clock clocks.Clock) bool {
 	return false
 }
 
+// hasMonotonic reports whether clock tells elapsed time apart from wall time. In a
+// testing/synctest bubble no time has a monotonic reading, and no wall clock is set.
+func hasMonotonic(clock clocks.Clock) bool {
+	if _, ok := clock.(clocks.Monotonic); ok || clock == nil || isSystem(clock) {
+		return true
+	}
+	carries := func(t time.Time) bool { return t != t.Round(0) }
+	return carries(clock.Now()) || !carries(time.Now())
+}
+
 // mailbox brings answers, news and finished callbacks to a loop, and wakes it.
 type mailbox struct {
 	mu       sync.Mutex
@@ -86,10 +113,12 @@ type mailbox struct {
 	spare    []func()
 	sleeping bool
 
-	// On the system's clock the loop sleeps by one timer, which it keeps, and
-	// which is set off early to wake it: with a thousand leaders in a process
-	// that look at their clocks every second, this is where the time goes.
+	// On the system's clock the loop sleeps by one timer, which it keeps: with a
+	// thousand leaders in a process that look at their clocks every second, this is
+	// where the time goes. A bell wakes it, and not the timer: in a synctest bubble
+	// whose test has returned no timer goes off any more.
 	timer *time.Timer
+	bell  chan struct{}
 
 	// On any other it sleeps by the Clock alone, under a ctx that is ended to
 	// wake it.
@@ -107,7 +136,7 @@ func (m *mailbox) post(f func()) {
 	}
 	m.sleeping = false
 	if m.timer != nil {
-		m.timer.Reset(0)
+		m.bell <- struct{}{} // there is room: one is sent for each sleep
 	} else {
 		m.wake()
 	}
@@ -133,7 +162,7 @@ func (m *mailbox) sleep(clock clocks.Clock, d time.Duration) bool {
 	}
 	switch {
 	case system && m.timer == nil:
-		m.timer = time.NewTimer(d)
+		m.timer, m.bell = time.NewTimer(d), make(chan struct{}, 1)
 	case system:
 		m.timer.Reset(d) // which also discards what it may have sent
 	case m.ctx == nil || m.ctx.Err() != nil:
@@ -143,7 +172,11 @@ func (m *mailbox) sleep(clock clocks.Clock, d time.Duration) bool {
 	m.mu.Unlock()
 
 	if system {
-		<-m.timer.C
+		select {
+		case <-m.timer.C:
+		case <-m.bell:
+			return false
+		}
 	} else {
 		clock.SleepFor(m.ctx, d)
 	}
@@ -152,6 +185,9 @@ func (m *mailbox) sleep(clock clocks.Clock, d time.Duration) bool {
 	defer m.mu.Unlock()
 	slept := m.sleeping // post says that it has woken the loop by clearing it
 	m.sleeping = false
+	if system && !slept {
+		<-m.bell
+	}
 	return slept
 }
 
@@ -192,8 +228,8 @@ type retry struct {
 }
 
 // backoffs returns how a candidate spaces its failing reads and writes: quickly
-// at first, since what is left of a view may be short, and never above four
-// operations a second for long.
+// at first, since what is left of a view may be short, and never above four of
+// each a second: a write that failed is followed by a read.
 func backoffs(name string, term time.Duration) (reads, writes retry) {
 	h := fnv.New64a()
 	h.Write([]byte(name))

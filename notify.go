@@ -33,12 +33,23 @@ func (e *events) add(f func()) {
 }
 
 func (e *events) run() {
+	defer func() {
+		// Also when a hook ended its goroutine (t.FailNow does).
+		e.mu.Lock()
+		again := len(e.queue) > 0
+		e.running = again
+		e.mu.Unlock()
+		if again {
+			go e.run()
+			return
+		}
+		e.idle()
+	}()
 	for {
 		e.mu.Lock()
 		if len(e.queue) == 0 {
-			e.running, e.queue = false, nil
+			e.queue = nil
 			e.mu.Unlock()
-			e.idle()
 			return
 		}
 		f := e.queue[0]

@@ -2,7 +2,9 @@ package leaderelection
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 )
@@ -15,6 +17,11 @@ type ElectionNumber uint64
 
 // NoElections is the ElectionNumber of a record in which nobody has ever led.
 const NoElections ElectionNumber = 0
+
+// MaxElectionNumber is the greatest ElectionNumber, and Extension, that a record may
+// have. What is greater was never counted to: it is damage, or somebody's edit. Such a
+// record is an error that wraps ErrPermanent, and is left alone.
+const MaxElectionNumber ElectionNumber = 1<<63 - 1
 
 // AnySuccessor is the Successor that [StepDown] asks for: the leader is to go,
 // and whoever comes next is welcome. No candidate may have it as its LeaderID.
@@ -71,6 +78,12 @@ type RaceEntry struct {
 	// alone knows whether it is: for Incarnation, whoever else is called Successor.
 	HandedBack bool
 
+	// Extra is what else the stored record has: fields that this version of the
+	// library does not know, by name, as JSON. A newer version wrote them; every
+	// write hands them on as they are, so that they survive a fleet that is upgraded
+	// or rolled back one process at a time. Nil if there are none.
+	Extra map[string]string
+
 	// Token is the version that this entry was read at, and is not part of
 	// what is stored. A store's entry for an empty election carries one too.
 	Token LeaderToken `json:"-"`
@@ -97,12 +110,26 @@ func (e *RaceEntry) Compare(o *RaceEntry) int {
 	return 0
 }
 
+// damaged returns what is wrong with the numbers of e, or nil.
+func (e *RaceEntry) damaged() error {
+	what, number := "ElectionNumber", uint64(e.ElectionNumber)
+	if e.ElectionNumber <= MaxElectionNumber {
+		if what, number = "Extension", e.Extension; number <= uint64(MaxElectionNumber) {
+			return nil
+		}
+	}
+	return fmt.Errorf("leaderelection: %s %d is past the end of all counting (%d), so the record is damaged and is left alone: "+
+		"stop all candidates and put a vacant record in its place, with an ElectionNumber that no fence has seen: %w",
+		what, number, uint64(MaxElectionNumber), ErrPermanent)
+}
+
 // Clone returns a copy of e that shares nothing with it but the immutable
 // Token.
 func (e *RaceEntry) Clone() *RaceEntry {
 	c := *e
 	c.HostPort = slices.Clone(e.HostPort)
 	c.ConnectionParams = slices.Clone(e.ConnectionParams)
+	c.Extra = maps.Clone(e.Extra)
 	return &c
 }
 
@@ -119,6 +146,9 @@ func (e *RaceEntry) Clone() *RaceEntry {
 // Errors name the place (bucket and object, table and key) and wrap what the
 // store's client returned. One that no retry can cure (no such bucket, no
 // permission, a record that is not ours or cannot be read) wraps [ErrPermanent].
+//
+// A RaceDecider that is a fmt.Stringer tells the place by String, for the error of a
+// call that was given up.
 type RaceDecider interface {
 	// ReadCurrent returns the record as it is, with the Token of that version.
 	//
@@ -147,14 +177,23 @@ type RaceDecider interface {
 
 // ChangeFeed is what a RaceDecider implements as well where its store can tell
 // of changes. A feed only carries news, it never decides: all safety rests on
-// WriteEntry, and a feed that falls silent, repeats itself or comes late costs
-// time, not safety.
+// WriteEntry, and a feed that falls silent, repeats itself, comes late or tells
+// of what never was costs time, not safety.
+//
+// So a feed may tell of a state before the store has committed it, also of one
+// that the store then undoes: a leadership, an extension or a vacancy that nobody
+// will ever read. Some stores' feeds do when a server is cut off or crashes. Only
+// the answer to a write, or a read, shows that the write happened. A decider's
+// package says whether its feed can tell of what is undone.
 type ChangeFeed interface {
 	// Changes follows the record. The sequence yields first the record as it
 	// is (as ReadCurrent returns it, also where the election is empty), then
 	// each later state, in order; some may be merged into their successors.
 	// Each entry has a Token that WriteEntry accepts, and belongs to the
-	// caller. Nothing is missed between the first entry and the later ones.
+	// caller. Nothing is missed between the first entry and the later ones. When
+	// a state that was told of is undone, the record as it is follows, which is
+	// older; the Token of what was undone is one that WriteEntry refuses with
+	// [ErrLostRace].
 	//
 	// The sequence ends with one error (and a nil entry) where the feed has
 	// failed, or without one soon after ctx has ended, or when the loop over

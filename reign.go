@@ -35,6 +35,7 @@ func (c *Campaign) beginReign(now instant, a attempt) {
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(c.start))
 	c.attempts = c.attempts[:0]
+	c.f.wrote = true // as a read may have shown
 	c.reign = r
 	c.view.Store(r.view)
 	c.callback(r, func() {
@@ -95,6 +96,19 @@ func (c *Campaign) tendReign(wake *alarm) {
 	c.reign, c.last, c.attempts, c.idleSince = nil, r, nil, wake.now.mono
 	if r.cause == ErrResigned {
 		c.sitOut = wake.now.mono + c.cfg.TermLength
+	}
+}
+
+// tighten brings forward the ends of the view and of what may still begin or move it.
+func (c *Campaign) tighten(now instant) {
+	k := &c.f.timekeeper
+	if r := c.reign; r != nil {
+		s := r.view.state.Load()
+		r.view.replace(s, k.tighten(s, now))
+		r.end = k.tighten(r.end, now)
+	}
+	for i := range c.attempts {
+		c.attempts[i].end = k.tighten(c.attempts[i].end, now)
 	}
 }
 

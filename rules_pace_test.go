@@ -71,13 +71,13 @@ func TestRule11OutagesAreNoHotLoops(t *testing.T) {
 		"permanent, once used": memory.Fail(fmt.Errorf("denied: %w", le.ErrPermanent)),
 	}
 	for name, fault := range faults {
-		for _, term := range []time.Duration{T, time.Second, 20 * time.Millisecond, time.Nanosecond} {
+		for _, term := range []time.Duration{T, time.Second, 2 * le.MinTermLength, le.MinTermLength} {
 			for _, poll := range []time.Duration{0, time.Nanosecond} {
 				t.Run(fmt.Sprintf("%s, T=%v, poll=%v", name, term, poll), func(t *testing.T) {
 					bubble(t, func(t *testing.T) {
 						d := memory.NewDecider()
 						a := join(t, d, "a", polled, func(c *le.Config) {
-							c.TermLength, c.MaxClockSkew, c.PollInterval = term, 0, poll
+							c.TermLength, c.MaxClockSkew, c.SharedClock, c.PollInterval = term, 0, true, poll
 						})
 						synctest.Wait()
 						a.store.Inject(fault)
@@ -346,4 +346,70 @@ func TestRule12SilentFeedOfALongTerm(t *testing.T) {
 			t.Fatalf("a knows of reign %d, want 4", got)
 		}
 	})
+}
+
+// Rule 11: whatever fails, no more than four writes and four reads begin within a
+// second: a write that failed is followed by the read that asks what became of it.
+func TestRule11FourOfAKindInASecond(t *testing.T) {
+	for name, fault := range map[string]func(d *memory.Decider) memory.Faults{
+		"412 or 409":        func(*memory.Decider) memory.Faults { return memory.Fail(le.ErrLostRace).On(memory.Write) },
+		"writes lost":       func(*memory.Decider) memory.Faults { return memory.LoseRequests().On(memory.Write) },
+		"answers lost":      func(*memory.Decider) memory.Faults { return memory.LoseAnswers().On(memory.Write) },
+		"reads lost":        func(*memory.Decider) memory.Faults { return memory.LoseRequests().On(memory.Read) },
+		"every other one":   everyOther,
+		"refused, and more": refusedAndLost,
+	} {
+		for _, stale := range []bool{false, true} {
+			for _, term := range []time.Duration{T, 4 * time.Second, time.Second} {
+				t.Run(fmt.Sprintf("%s, stale reads %v, T=%v", name, stale, term), func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						d := memory.NewDecider()
+						a := join(t, d, "a", polled, func(c *le.Config) {
+							c.TermLength, c.MaxClockSkew, c.SharedClock = term, 0, true
+							if stale {
+								c.Decider = &replica{RaceDecider: c.Decider, stale: func() *le.RaceEntry {
+									e := rival(1)
+									e.TermExpiry, e.Token = time.Now().Add(-time.Hour), d.Entry().Token
+									return e
+								}}
+							}
+						})
+						sleep(term)
+						a.store.Inject(fault(d))
+						sleep(2 * time.Minute)
+						for _, kinds := range [][]le.OpKind{{le.OpRead}, {le.OpAcquire, le.OpExtend, le.OpRelease}} {
+							ops := a.opsSince(time.Time{}, kinds...)
+							for i := 4; i < len(ops); i++ {
+								if span := ops[i].Start.Sub(ops[i-4].Start); span < time.Second-time.Millisecond {
+									t.Fatalf("five of %v within %v, at %v", kinds, span, ops[i].Start)
+								}
+							}
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// everyOther call fails.
+func everyOther(*memory.Decider) memory.Faults {
+	n := 0
+	return func(op memory.Op) memory.Fault {
+		if n++; n%2 == 0 {
+			return memory.Fault{Err: memory.ErrLost}
+		}
+		return memory.Fault{}
+	}
+}
+
+// refusedAndLost writes are refused or lost in turns.
+func refusedAndLost(*memory.Decider) memory.Faults {
+	n := 0
+	return memory.Faults(func(memory.Op) memory.Fault {
+		if n++; n%2 == 0 {
+			return memory.Fault{Err: memory.ErrLost}
+		}
+		return memory.Fault{Err: le.ErrLostRace}
+	}).On(memory.Write)
 }

@@ -43,6 +43,7 @@ func TestRule07EveryWriteRaisesTheOrder(t *testing.T) {
 		}
 		sleep(30 * time.Second)
 		a.quit()
+		synctest.Wait() // a feed may merge a leadership's beginning with its end
 		b.quit()
 		cancel()
 		<-done
@@ -367,5 +368,39 @@ func TestRule07ReleaseLeavesAVacantRecord(t *testing.T) {
 		if !slices.ContainsFunc(a.seenAll(), func(e le.RaceEntry) bool { return e.Vacant() }) {
 			t.Fatal("LeaderChanged was not told of the vacancy")
 		}
+	})
+}
+
+// Rule 7 of the record: what a newer version has added is handed on by every write,
+// whoever makes it.
+func TestUnknownFieldsSurviveEveryWrite(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(3)
+		e.Extra = map[string]string{"priority": "7", "zone": `"a"`}
+		d.Replace(e)
+		seen := map[string]bool{}
+		check := func(what string, is bool) {
+			t.Helper()
+			e := d.Entry()
+			if !is {
+				t.Fatalf("%s: the record is %+v", what, e)
+			}
+			if seen[what] = true; len(e.Extra) != 2 || e.Extra["priority"] != "7" || e.Extra["zone"] != `"a"` {
+				t.Errorf("%s: extra %v", what, e.Extra)
+			}
+		}
+		a := join(t, d, "a")
+		sleep(T + S)
+		check("acquisition", d.Entry().LeaderID == "a" && d.Entry().Extension == 0)
+		sleep(8 * time.Second)
+		check("extension", d.Entry().LeaderID == "a" && d.Entry().Extension > 0)
+		a.stop()
+		sleep(time.Second)
+		check("release", d.Entry().Vacant())
+		if err := le.Transfer(t.Context(), d, "b"); err != nil {
+			t.Fatal(err)
+		}
+		check("request", d.Entry().Successor == "b")
 	})
 }

@@ -33,7 +33,7 @@ type viewState struct {
 	wallNS  int64         // the same, in nanoseconds since 1970
 	mono    time.Time     // the end by the monotonic reading that Clock.Now carries
 	elapsed time.Duration // the end by clocks.Monotonic, where the clock has it
-	fromNS  int64         // a wall clock that shows less was set back; 0: that does not matter
+	apart   time.Duration // the wall clock may say that this much more is left than the monotonic one does; 0: any
 	over    bool          // the latch
 }
 
@@ -103,15 +103,15 @@ func (t *TimeView) before(s *viewState) bool {
 	} else {
 		now = t.clock.Now()
 	}
+	var left time.Duration
 	if t.mono != nil {
-		if t.mono.Monotonic() >= s.elapsed {
-			return false
-		}
-	} else if !now.Before(s.mono) {
-		return false
+		left = s.elapsed - t.mono.Monotonic()
+	} else {
+		left = s.mono.Sub(now)
 	}
-	ns := now.UnixNano()
-	return ns < s.wallNS && (s.fromNS == 0 || ns >= s.fromNS)
+	wall := s.wallNS - now.UnixNano()
+	// A wall clock that was set back would hide that the machine is suspended.
+	return left > 0 && wall > 0 && (s.apart == 0 || time.Duration(wall)-left <= s.apart)
 }
 
 // Set moves the end of a view made by NewTimeView to v, in either direction,
@@ -120,10 +120,9 @@ func (t *TimeView) Set(v time.Time) {
 	if t.owned {
 		return
 	}
-	s := &viewState{wall: v.Round(0), wallNS: v.UnixNano()}
 	now := t.clock.Now()
-	left := v.Round(0).Sub(now.Round(0))
-	s.mono = now.Add(left)
+	left := max(v.Round(0).Sub(now.Round(0)), -MaxTermLength) // how long ago does not matter
+	s := &viewState{wall: v.Round(0), wallNS: now.UnixNano() + int64(left), mono: now.Add(left)}
 	if t.mono != nil {
 		s.elapsed = t.mono.Monotonic() + left
 	}
@@ -152,6 +151,14 @@ func (t *TimeView) moveOn(s *viewState) bool {
 		if t.state.CompareAndSwap(old, s) {
 			return true
 		}
+	}
+}
+
+// replace sets the end of a live view from old to s, unless it was moved or ended
+// meanwhile.
+func (t *TimeView) replace(old, s *viewState) {
+	if !old.over && old != s {
+		t.state.CompareAndSwap(old, s)
 	}
 }
 

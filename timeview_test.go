@@ -33,6 +33,19 @@ func TestTimeViewSet(t *testing.T) {
 	}
 }
 
+// Set takes any time, however far.
+func TestTimeViewSetFar(t *testing.T) {
+	for at, want := range map[time.Time]bool{
+		{}: false, time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC): false, time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC): false,
+		time.Unix(0, 0): false, time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC): true, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC): true,
+	} {
+		v := le.NewTimeView(nil)
+		if v.Set(at); v.ValueInFuture() != want || !v.Get().Equal(at) {
+			t.Errorf("set to %v: %v, want %v", v.Get(), !want, want)
+		}
+	}
+}
+
 // It ends at its very nanosecond.
 func TestTimeViewEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {

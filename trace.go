@@ -50,7 +50,7 @@ type StoreOp struct {
 	Start    time.Time     // when the call began
 	Duration time.Duration // until its answer, or until it was given up
 	// Abandoned: no answer came in time. The campaign went on without it; Err
-	// is then context.DeadlineExceeded, and a late answer is not reported
+	// then wraps context.DeadlineExceeded, and a late answer is not reported
 	// again.
 	Abandoned bool
 	Err       error          // what it returned; nil is success

@@ -3,6 +3,7 @@ package leaderelection_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,7 +58,7 @@ func TestUnsynchronizedAllowance(t *testing.T) {
 		e.TermLength = time.Minute
 		d.Replace(e)
 		begin := time.Now()
-		b := join(t, d, "b", unsynchronized, func(c *le.Config) { c.MaxClockSkew = 0 })
+		b := join(t, d, "b", unsynchronized, func(c *le.Config) { c.MaxClockSkew, c.SharedClock = 0, true })
 		for b.count() == 0 {
 			sleep(time.Millisecond)
 		}
@@ -188,6 +189,113 @@ func TestUnsynchronizedViewEnds(t *testing.T) {
 	})
 }
 
+// A wall clock that is set back hides the same time of a suspend, during which the
+// monotonic one stands still: so the view ends when the wall clock says that more than
+// the allowance is left than the monotonic one does.
+func TestUnsynchronizedSetBackThenSuspended(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := &stalling{Offset: clocks.NewOffset(nil, 0)}
+		a := join(t, d, "a", unsynchronized, on(clock))
+		synctest.Wait()
+		b := join(t, d, "b", unsynchronized)
+		t.Cleanup(clock.resume)
+		sleep(6 * time.Second) // an extension is due at 7 s
+		a.leads(t)
+		view := a.View()
+		clock.Set(-4 * time.Second) // less than has passed since the last write
+		clock.suspend()
+		a.store.Inject(memory.Fail(errors.New("cut off")))
+		for range 300 {
+			sleep(100 * time.Millisecond)
+			if view.ValueInFuture() && b.View().ValueInFuture() {
+				t.Fatalf("two views at once after %v", clock.Now())
+			}
+		}
+	})
+}
+
+// The other way round, and also while an acquisition is under way: what a suspend has
+// cost is remembered when the wall clock is set back later.
+func TestUnsynchronizedSuspendedThenSetBack(t *testing.T) {
+	for name, acquiring := range map[string]time.Duration{"leading": 0, "acquiring": 6700 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				clock := &stalling{Offset: clocks.NewOffset(nil, 0)}
+				a := join(t, d, "a", unsynchronized, on(clock), func(c *le.Config) {
+					c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{AnswerDelay: acquiring}).On(memory.Write).Times(1))
+				})
+				sleep(time.Millisecond)
+				b := join(t, d, "b", unsynchronized)
+				t.Cleanup(clock.resume)
+				sleep(100 * time.Millisecond)
+				clock.suspend()
+				sleep(5 * time.Second)
+				clock.resume()
+				sleep(1500 * time.Millisecond)
+				clock.Set(-4500 * time.Millisecond)
+				sleep(200 * time.Millisecond)
+				a.store.Inject(memory.Fail(errors.New("cut off")))
+				view := a.View()
+				for range 200 {
+					sleep(100 * time.Millisecond)
+					if view.ValueInFuture() && b.View().ValueInFuture() {
+						t.Fatalf("two views at once after %v", clock.Now())
+					}
+				}
+				b.leads(t)
+			})
+		})
+	}
+}
+
+// stalling is the clock of a machine that can be suspended: monotonic time stands
+// still and what sleeps does not wake, while wall time goes on.
+type stalling struct {
+	*clocks.Offset
+	mu      sync.Mutex
+	at      time.Duration // where monotonic time stood still
+	lost    time.Duration // by what it is behind since
+	resumed chan struct{} // nil: it runs
+}
+
+func (s *stalling) suspend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at, s.resumed = s.Offset.Monotonic()-s.lost, make(chan struct{})
+}
+
+func (s *stalling) resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.resumed != nil {
+		s.lost = s.Offset.Monotonic() - s.at
+		close(s.resumed)
+		s.resumed = nil
+	}
+}
+
+func (s *stalling) Monotonic() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.resumed != nil {
+		return s.at
+	}
+	return s.Offset.Monotonic() - s.lost
+}
+
+func (s *stalling) SleepFor(ctx context.Context, d time.Duration) bool {
+	slept := s.Offset.SleepFor(ctx, d)
+	s.mu.Lock()
+	resumed := s.resumed
+	s.mu.Unlock()
+	if resumed != nil {
+		<-resumed
+	}
+	return slept
+}
+
 // A reservation is waited for by the monotonic clock too.
 func TestUnsynchronizedReservation(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -253,4 +361,121 @@ func TestUnsynchronizedTransfer(t *testing.T) {
 		next.leads(t)
 		was.follows(t)
 	})
+}
+
+// An operator's request is no sign of life: Transfers to a leader that is dead, one
+// every few seconds, do not keep the others from leading.
+func TestUnsynchronizedTransferToTheDead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(3)
+		e.Unsynchronized = true
+		d.Replace(e)
+		a := join(t, d, "a", unsynchronized)
+		begin := time.Now()
+		for i := 0; a.count() == 0; i++ {
+			if err := le.Transfer(t.Context(), d, []string{"b", "c"}[i%2]); err != nil {
+				t.Fatal(err)
+			}
+			sleep(5 * time.Second)
+			if time.Since(begin) > 3*T {
+				t.Fatal("nobody led in three terms")
+			}
+		}
+		if waited := a.reign(t, 0).from.Sub(begin); waited < T+S {
+			t.Errorf("claimed after %v, want not before a term and the allowance", waited)
+		}
+	})
+}
+
+// replica is a store every second read of which comes from a replica that lags.
+type replica struct {
+	le.RaceDecider
+	stale func() *le.RaceEntry
+	reads int
+}
+
+func (r *replica) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	if r.reads++; r.reads%2 == 0 {
+		if e := r.stale(); e != nil {
+			return e, nil
+		}
+	}
+	return r.RaceDecider.ReadCurrent(ctx)
+}
+
+// Reads that are stale every second time do not begin the wait anew each time.
+func TestUnsynchronizedLaggingReads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(3)
+		e.Unsynchronized = true
+		d.Replace(e)
+		old := d.Entry()
+		e.Extension, e.TermExpiry = 1, e.TermExpiry.Add(7*time.Second)
+		d.Replace(e)
+		a := join(t, d, "a", unsynchronized, polled, func(c *le.Config) {
+			c.PollInterval = time.Second
+			c.Decider = &replica{RaceDecider: c.Decider, stale: old.Clone}
+		})
+		begin := time.Now()
+		for a.count() == 0 && time.Since(begin) < 5*T {
+			sleep(100 * time.Millisecond)
+		}
+		waited := time.Since(begin)
+		if a.count() == 0 || waited < T+S || waited > 2*(T+S)+3*time.Second {
+			t.Errorf("led %d times, after %v", a.count(), waited)
+		}
+	})
+}
+
+// A store that was set back to an older state has a leader who goes on from there, and
+// whose last extension was never seen here: the older state counts from when it is
+// first seen after the newest.
+func TestUnsynchronizedStoreSetBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(3)
+		e.Unsynchronized = true
+		d.Replace(e)
+		a := join(t, d, "a", unsynchronized, polled, func(c *le.Config) { c.PollInterval = 5 * time.Second })
+		sleep(6 * time.Second)
+		newer := e.Clone()
+		newer.Extension, newer.TermExpiry = 1, e.TermExpiry.Add(7*time.Second)
+		d.Replace(newer)
+		sleep(8 * time.Second) // seen at 10 s
+		d.Replace(e)           // seen at 15 s: the leader may have extended just before
+		sleep(16*time.Second + 500*time.Millisecond - time.Second)
+		if a.count() > 0 {
+			t.Error("claimed within a term after the store was seen to have gone back")
+		}
+		sleep(8 * time.Second)
+		a.leads(t)
+	})
+}
+
+// Each extension names a TermExpiry of its own, also when the clock was set back by less
+// than the allowance: so each moves the view on, and none of another's.
+func TestUnsynchronizedAttemptsAreToldApart(t *testing.T) {
+	for name, lost := range map[string]bool{"extended": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				clock := clocks.NewOffset(nil, 0)
+				a := join(t, memory.NewDecider(), "a", unsynchronized, on(clock), func(c *le.Config) {
+					c.TermLength, c.MaxClockSkew = 4*time.Second, 2*time.Second
+				})
+				synctest.Wait()
+				a.leads(t)
+				view := a.View()
+				clock.Set(-1500 * time.Millisecond)
+				if lost {
+					a.store.Inject(memory.LoseRequests().On(memory.Write))
+				}
+				sleep(2*time.Second + time.Millisecond)
+				if view.ValueInFuture() == lost {
+					t.Errorf("lost: %v, and the view ends at %v", lost, view.Get())
+				}
+			})
+		})
+	}
 }

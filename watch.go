@@ -17,8 +17,12 @@ type WatchConfig struct {
 	Decider RaceDecider
 
 	// MaxClockSkew is as in the candidates' Config: how far this machine's
-	// clock, or a leader's, may be from true time. It delays Lapsed.
+	// clock, or a leader's, may be from true time. It delays Lapsed. Zero means
+	// 1 s.
 	MaxClockSkew time.Duration
+
+	// SharedClock is as in the candidates' Config: there is no skew.
+	SharedClock bool
 
 	// PollInterval is how often the record is read where the store cannot push
 	// changes, or its feed has failed. Zero means half of the term that the
@@ -57,6 +61,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	if w.Clock == nil {
 		w.Clock = clocks.System()
 	}
+	w.MaxClockSkew = skewOf(w.MaxClockSkew, w.SharedClock)
 	o := &observer{cfg: w, parent: ctx, cb: cb}
 	f := &o.f
 	f.init(ctx, w.Clock, w.Decider, w.Clock.Now().String(), DefaultTermLength)
@@ -77,6 +82,9 @@ func (w *WatchConfig) validate(cb func(context.Context, RaceEntry)) error {
 	}
 	if w.MaxClockSkew < 0 {
 		faults = append(faults, fmt.Errorf("MaxClockSkew is %v, must not be negative", w.MaxClockSkew))
+	}
+	if w.SharedClock && w.MaxClockSkew > 0 {
+		faults = append(faults, fmt.Errorf("MaxClockSkew is %v, though SharedClock says that there is no skew: leave one of them out", w.MaxClockSkew))
 	}
 	if w.PollInterval < 0 {
 		faults = append(faults, fmt.Errorf("PollInterval is %v, must not be negative", w.PollInterval))
@@ -128,7 +136,7 @@ func (o *observer) step(now instant) (time.Duration, bool) {
 		switch {
 		case o.parent.Err() != nil:
 			o.end(now, context.Cause(o.parent))
-		case f.failure != nil && !f.worked:
+		case f.failure != nil:
 			o.end(now, f.failure)
 		}
 	}
@@ -208,7 +216,7 @@ func (o *observer) setPoll(term time.Duration) {
 	o.f.timeout = term / 4
 	o.f.poll = term / 2
 	if o.cfg.PollInterval > 0 {
-		o.f.poll = max(o.cfg.PollInterval, minPoll)
+		o.f.poll = min(max(o.cfg.PollInterval, minPoll), MaxTermLength)
 	}
 	// A read that hangs is no reason to look more rarely than was asked for.
 	o.f.timeout = min(o.f.timeout, max(o.f.poll, time.Second))

@@ -60,7 +60,7 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 			// Its own clocks alone, as they are now.
 			span := c.cfg.TermLength - c.cfg.MaxClockSkew
 			a.end = c.f.endAfter(wake.now, span, wake.now.wall.Add(span))
-			a.end.fromNS = wake.now.wall.Add(-drift(c.cfg.TermLength, c.cfg.MaxClockSkew)).UnixNano()
+			a.end.apart = max(drift(c.cfg.TermLength, c.cfg.MaxClockSkew), 1)
 		}
 		if r := c.reign; r != nil {
 			// A term that the clock did not let grow ends when it would have.
@@ -86,6 +86,7 @@ func (c *Campaign) acquisition(now instant) *RaceEntry {
 		ElectionNumber:   c.maxSeen + 1,
 		Incarnation:      c.incarnation,
 		Unsynchronized:   c.cfg.Unsynchronized,
+		Extra:            c.f.base.Extra,
 		Token:            c.f.base.Token,
 	}
 }
@@ -117,6 +118,7 @@ func (c *Campaign) vacancy(now instant) *RaceEntry {
 		Extension:      c.nextExtension(b.ElectionNumber),
 		Incarnation:    c.incarnation,
 		Unsynchronized: c.cfg.Unsynchronized,
+		Extra:          b.Extra,
 		Token:          b.Token,
 	}
 	if c.handBack(e) {
@@ -168,8 +170,8 @@ func (c *Campaign) answered(a *answer) {
 		return
 	}
 	if a.err == nil {
-		c.f.worked = true
 		c.writes.worked()
+		c.refused = refusals{}
 		if !a.abandoned {
 			c.f.unsure = false
 		}
@@ -187,13 +189,47 @@ func (c *Campaign) answered(a *answer) {
 	c.f.unsure = true
 	c.writes.failed(a.start.mono)
 	if !errors.Is(a.err, ErrLostRace) {
+		c.refused.over = nil
 		c.f.reads.notBefore = max(c.f.reads.notBefore, c.writes.notBefore)
 		return
 	}
+	c.refused.over = a.over
 	var lost *LostRaceError
 	if errors.As(a.err, &lost) && lost.Current != nil {
+		if err := lost.Current.damaged(); err != nil {
+			c.f.log(slog.LevelError, "the record that refused a write cannot be used", "err", err)
+			return
+		}
 		c.f.unsure, c.f.readAt = false, a.start
 		c.f.learn(lost.Current, a.start, wasRead)
+	}
+}
+
+// refusals counts the writes that a store refused though the record, read again, was
+// what they were conditional on: a race that nobody won.
+type refusals struct {
+	over  *RaceEntry // what the last refused write was conditional on, until it is read again
+	count int
+}
+
+// maxRefusals is how many are taken for the chance of a stale read.
+const maxRefusals = 3
+
+// checkRefusal looks at what a read has returned after a refusal.
+func (c *Campaign) checkRefusal(e *RaceEntry) {
+	r := &c.refused
+	over := r.over
+	if r.over = nil; over == nil {
+		return
+	}
+	if !same(e, over) {
+		r.count = 0
+		return
+	}
+	if r.count++; r.count == maxRefusals {
+		c.f.log(slog.LevelWarn, "the store refuses this candidate's writes as lost races, though nobody else writes: something between the two "+
+			"changes what the condition is on (a proxy that weakens or strips ETags, as one that compresses does; a store that wants them quoted otherwise), "+
+			"a policy refuses with the same code, or reads are stale", "id", c.cfg.LeaderID, "refused", r.count, "place", placeOf(c.f.decider))
 	}
 }
 
@@ -211,9 +247,15 @@ func (c *Campaign) doneReading(a *answer) {
 // newest one.
 func (c *Campaign) recognise(e *RaceEntry, at instant, how source) {
 	now := c.f.now()
+	if how == wasRead {
+		c.checkRefusal(e)
+	}
 	c.maxSeen = max(c.maxSeen, e.ElectionNumber)
 	news := e == c.f.known
-	if news {
+	if how == wasPushed {
+		c.askAbout(e, news)
+	}
+	if news && (how != wasPushed || e.Incarnation != c.incarnation) {
 		// A newer record explains the write that failed: it landed after all,
 		// or lost against this one. There is no reason to pause.
 		c.writes.worked()
@@ -221,14 +263,16 @@ func (c *Campaign) recognise(e *RaceEntry, at instant, how source) {
 	c.checkStamp(e, now)
 	c.endWrong(now, c.clockFault(now))
 	if r := c.reign; r != nil && !r.over {
-		c.recogniseLeading(now, r, e, news)
-	} else if e.Incarnation == c.incarnation && !e.Vacant() && e.Compare(c.f.known) >= 0 {
+		c.recogniseLeading(now, r, e, news, how)
+	} else if how != wasPushed && e.Incarnation == c.incarnation && !e.Vacant() && e.Compare(c.f.known) >= 0 {
 		c.recogniseOwn(now, e)
+	}
+	if how != wasPushed {
+		c.prune(e)
 	}
 	if !news {
 		return
 	}
-	c.prune(e)
 	c.leader.Store(e)
 	c.tellChange(e)
 	c.checkDouble(e)
@@ -237,12 +281,26 @@ func (c *Campaign) recognise(e *RaceEntry, at instant, how source) {
 	}
 }
 
+// askAbout: a feed may tell of what its store has not committed and will undo, so a
+// pushed record decides nothing. One that bears an open write of one's own is a
+// reason to read at once, and not to wait for what the last failure costs.
+func (c *Campaign) askAbout(e *RaceEntry, news bool) {
+	if !news {
+		return // told before
+	}
+	for i := range c.attempts {
+		if a := &c.attempts[i]; a.led(e) && e.Incarnation == c.incarnation {
+			c.f.unsure, c.f.reads.notBefore = true, 0
+		}
+	}
+}
+
 // recogniseLeading: a confirmation, a wish, a loss, or old news.
-func (c *Campaign) recogniseLeading(now instant, r *reign, e *RaceEntry, news bool) {
+func (c *Campaign) recogniseLeading(now instant, r *reign, e *RaceEntry, news bool, how source) {
 	switch {
 	case c.own(e):
 		for _, a := range c.attempts {
-			if a.number == r.number && a.expiry.Equal(e.TermExpiry) && a.start >= r.confirmed {
+			if how != wasPushed && a.number == r.number && a.expiry.Equal(e.TermExpiry) && a.start >= r.confirmed {
 				c.confirm(now, r, a, e.Extension)
 				break
 			}
@@ -263,7 +321,7 @@ func (c *Campaign) confirm(now instant, r *reign, a attempt, extension uint64) {
 		c.endReign(now, ErrExpired)
 		return
 	}
-	r.confirmed = a.start
+	r.confirmed, c.f.wrote = a.start, true
 	c.extended(now, r, extension, left)
 }
 
@@ -288,7 +346,8 @@ func (c *Campaign) recogniseOwn(now instant, e *RaceEntry) {
 	}
 }
 
-// prune forgets the attempts that a newer record has decided.
+// prune forgets the attempts that e, which was read or written, has decided: what was
+// asked for before it has happened, or will not.
 func (c *Campaign) prune(e *RaceEntry) {
 	kept := c.attempts[:0]
 	for _, a := range c.attempts {
@@ -303,14 +362,22 @@ func (c *Campaign) prune(e *RaceEntry) {
 
 // tellChange hands new reigns and vacancies to LeaderChanged.
 func (c *Campaign) tellChange(e *RaceEntry) {
-	if c.cfg.LeaderChanged == nil || e.ElectionNumber == NoElections || c.ending {
+	if e.ElectionNumber == NoElections || c.ending {
 		return
 	}
 	if t := c.told; t != nil && t.ElectionNumber == e.ElectionNumber && t.LeaderID == e.LeaderID && (e.Vacant() || t.Incarnation == e.Incarnation) {
 		return
 	}
 	c.told = e
-	c.changed.add(delivery{entry: e, call: c.cfg.LeaderChanged})
+	switch {
+	case e.Vacant():
+		c.f.log(slog.LevelInfo, "vacant", "id", c.cfg.LeaderID, "election", uint64(e.ElectionNumber), "successor", e.Successor)
+	case e.Incarnation != c.incarnation:
+		c.f.log(slog.LevelInfo, "another leads", "id", c.cfg.LeaderID, "leader", e.LeaderID, "election", uint64(e.ElectionNumber), "until", e.TermExpiry)
+	}
+	if c.cfg.LeaderChanged != nil {
+		c.changed.add(delivery{entry: e, call: c.cfg.LeaderChanged})
+	}
 }
 
 // double remembers what was seen of other processes under this LeaderID.

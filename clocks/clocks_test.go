@@ -71,10 +71,51 @@ func TestOffsetSteps(t *testing.T) {
 		if !woke.Load() {
 			t.Fatal("SleepUntil did not notice that the clock was set")
 		}
-		if s := c.Now().String(); len(s) == 0 || c.Now() != c.Now().Round(0) {
-			t.Fatalf("%s carries a monotonic reading, which Set would have moved", s)
-		}
 	})
+}
+
+// Outside of a bubble, where time.Now carries a monotonic reading: an Offset's Now has
+// none, which Set would move along, and Monotonic does not notice a Set, with or
+// without a Monotonic below it.
+func TestOffsetCarriesNoMonotonicReading(t *testing.T) {
+	if now := time.Now(); now == now.Round(0) {
+		t.Fatal("time.Now has no monotonic reading here: this test cannot fail")
+	}
+	for name, inner := range map[string]clocks.Clock{"system": nil, "kernel": clocks.Kernel(), "offset": clocks.NewOffset(nil, time.Minute)} {
+		c := clocks.NewOffset(inner, time.Hour)
+		if now := c.Now(); now != now.Round(0) {
+			t.Errorf("%s: %v carries a monotonic reading", name, now)
+		}
+		at := time.Now()
+		before := c.Monotonic()
+		c.Set(-24 * time.Hour)
+		if took := c.Monotonic() - before; took < 0 || took > time.Since(at) {
+			t.Errorf("%s: Set moved the elapsed time by %v", name, took)
+		}
+		if off := time.Until(c.Now()); off > -23*time.Hour || off < -25*time.Hour {
+			t.Errorf("%s: set back by a day, it is off by %v", name, off)
+		}
+	}
+}
+
+// The system's clocks carry one: the end of a view is measured by it.
+func TestSystemCarriesAMonotonicReading(t *testing.T) {
+	for name, c := range map[string]clocks.Clock{"system": clocks.System(), "kernel": clocks.Kernel()} {
+		if now := c.Now(); now == now.Round(0) {
+			t.Errorf("%s: %v carries no monotonic reading", name, now)
+		}
+	}
+}
+
+// Outside of a bubble they sleep no shorter than they say.
+func TestSleepingInRealTime(t *testing.T) {
+	begin := time.Now()
+	if !clocks.System().SleepUntil(t.Context(), begin.Add(20*time.Millisecond)) || time.Since(begin) < 20*time.Millisecond {
+		t.Errorf("slept for %v", time.Since(begin))
+	}
+	if !clocks.NewOffset(nil, time.Hour).SleepFor(t.Context(), 20*time.Millisecond) || time.Since(begin) < 40*time.Millisecond {
+		t.Errorf("slept for %v", time.Since(begin))
+	}
 }
 
 func ExampleOffset() {

@@ -18,7 +18,8 @@ The writer binds its work to a reign once, and sends it through a [Transport]:
 	}
 
 The Transport is a write gate as well: it does not send once the view has ended,
-nor let go more of a body that is under way. The resource puts a [Guard] in front
+also if the request has had to wait for a connection, nor let go more of a body that
+is under way. The resource puts a [Guard] in front
 of its handlers:
 
 	guard := fence.NewGuard("orders", 0)
@@ -45,6 +46,23 @@ term, and whose late write PostgreSQL refuses.
 Between a Guard's check and the act that follows there is the same gap again: a
 greater token may be admitted while the earlier request is still at work. Where
 that matters, act inside [Guard.Do].
+
+# Who may raise a fence
+
+A token says which leadership a request belongs to. It is no proof: anybody can write
+a header. And a fence never goes back, so one forged token that is great enough shuts
+out every leader, until somebody sets the fence back by hand. So:
+
+  - Put authentication in front of [Require], so that only the candidates' own
+    requests reach it (mutual TLS, a service mesh, a bearer token checked by a
+    middleware around Require). Not behind it: what it refuses it has judged by then.
+  - Set [Guard.Confirm], to [ConfirmBy] of the election's decider, if the resource can
+    read the record: then no token is admitted that the election has not reached.
+  - Let no token in from outside. lehttp.Proxy removes the header from the requests
+    that it passes on; have your own proxies do so.
+
+What only reads raises nothing: Require judges the tokens of safe methods (GET, HEAD,
+OPTIONS, TRACE) without remembering them. Numbers from 2^63 are no tokens.
 
 # What fencing does not do
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 
 	"github.com/c8e606e4/leaderelection"
 )
@@ -72,59 +70,4 @@ func WithToken(ctx context.Context, t Token) context.Context {
 func TokenOf(ctx context.Context) (Token, bool) {
 	t, ok := ctx.Value(tokenKey{}).(Token)
 	return t, ok
-}
-
-// Transport is an http.RoundTripper that stamps each request with the token of
-// the reign that its ctx belongs to (see NewContext), and refuses to send it once
-// that reign's view has ended: with ErrViewEnded, or ErrNoGate where the ctx
-// belongs to none. A body is stopped midway when the view ends, so that what
-// arrives is no whole request. Requests of several reigns, one after the other,
-// may share a Transport and its connections.
-type Transport struct {
-	// Base sends the requests. Nil: http.DefaultTransport.
-	Base http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	gate := GateOf(r.Context())
-	token, err := gate.Token()
-	if err != nil {
-		if r.Body != nil {
-			_ = r.Body.Close() // as RoundTrip must, also on errors
-		}
-		return nil, err
-	}
-	out := r.Clone(r.Context())
-	out.Header.Set(Header, token.String())
-	if r.Body != nil && r.Body != http.NoBody {
-		out.Body = &gatedBody{r.Body, gate}
-	}
-	if r.GetBody != nil {
-		out.GetBody = func() (io.ReadCloser, error) {
-			body, err := r.GetBody()
-			if err != nil {
-				return nil, err
-			}
-			return &gatedBody{body, gate}, nil
-		}
-	}
-	base := t.Base
-	if base == nil {
-		base = http.DefaultTransport
-	}
-	return base.RoundTrip(out)
-}
-
-// gatedBody ends with an error when the view does.
-type gatedBody struct {
-	io.ReadCloser
-	gate Gate
-}
-
-func (b *gatedBody) Read(p []byte) (int, error) {
-	if _, err := b.gate.Token(); err != nil {
-		return 0, err
-	}
-	return b.ReadCloser.Read(p)
 }

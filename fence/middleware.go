@@ -13,7 +13,8 @@ const refusedHeader = "Fencing-Refused"
 type Options struct {
 	// Reads: requests with a safe method (GET, HEAD, OPTIONS, TRACE) need a
 	// token as well. Otherwise they pass without one; where they have one, it
-	// is judged.
+	// is judged. Either way it is not remembered, if the Checker is a [Peeker];
+	// with one that is not, tokens of safe requests are ignored, unless Reads.
 	Reads bool
 }
 
@@ -34,6 +35,9 @@ var refusals = []struct {
 // where it is malformed (also where there are several) or another election's, and
 // 503 where c cannot decide. Handlers find the token by TokenOf, for the condition
 // of what they write elsewhere.
+//
+// A token is no proof of who sends it: put authentication in front of Require. See the
+// package's documentation.
 func Require(c Checker, options *Options) func(http.Handler) http.Handler {
 	var o Options
 	if options != nil {
@@ -42,13 +46,20 @@ func Require(c Checker, options *Options) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			values := r.Header[Header]
-			if len(values) == 0 && !o.Reads && safe(r.Method) {
-				next.ServeHTTP(w, r)
-				return
+			judge := c.Check
+			if safe(r.Method) {
+				peeker, ok := c.(Peeker)
+				if !o.Reads && (len(values) == 0 || !ok) {
+					next.ServeHTTP(w, r)
+					return
+				}
+				if ok {
+					judge = peeker.Peek
+				}
 			}
 			t, err := parseOne(values)
 			if err == nil {
-				err = c.Check(r.Context(), t)
+				err = judge(r.Context(), t)
 			}
 			if err != nil {
 				refuse(w, err)

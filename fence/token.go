@@ -77,9 +77,9 @@ func ParseToken(s string) (Token, error) {
 		return malformed("it is to be an election, a colon and a number")
 	}
 	escaped, digits := s[:colon], s[colon+1:]
-	n, err := strconv.ParseUint(digits, 10, 64)
+	n, err := strconv.ParseUint(digits, 10, 63) // a greater one is damage, as in an election's record
 	if err != nil || n == 0 || digits[0] == '+' || digits[0] == '0' {
-		return malformed("the number is to be a positive one, in decimal")
+		return malformed("the number is to be a positive one below 2^63, in decimal")
 	}
 	election, err := url.PathUnescape(escaped)
 	if err != nil || strings.ContainsAny(escaped, ",; \t") { // a comma would be a list of them

@@ -7,7 +7,7 @@ moves the channel's connection when leadership does:
 
 	leader := legrpc.NewBuilder(leaderelection.WatchConfig{Decider: decider, MaxClockSkew: time.Second})
 	conn, err := grpc.NewClient("leaderelection:///orders.example.com",
-		grpc.WithResolvers(leader), grpc.WithTransportCredentials(creds))
+		append(leader.DialOptions(nil), grpc.WithTransportCredentials(creds))...)
 
 While there is no leader the channel has no address: calls made with
 grpc.WaitForReady(true) wait for the next one until their deadline, the others fail
@@ -25,21 +25,44 @@ server, which asks its view before it works on a call and before it answers:
 A call that comes while this process does not lead is refused with
 FailedPrecondition: it has not been worked on, and may be sent again. One that was
 overtaken by the end of the view ends with Unavailable: it may have taken effect.
-[RefusalOf] tells more of both.
+[RefusalOf] tells more of both. It knows them by a mark in their details, which is
+the interceptors' own: they remove one that a handler has relayed from a service
+behind another election. A server without the interceptors may relay one: so give
+elections names, if calls pass through several (ServerOptions.Election,
+ClientOptions.Election).
 
 # Hand-overs
 
 A call that is sent in the moment of a hand-over may meet the old leader, and be
-refused. gRPC sends it again by itself where the service config says so:
+refused. The client's interceptors, which are among [Builder.DialOptions], send it
+again. They go by the mark alone. So do not name FAILED_PRECONDITION in a retryPolicy
+of gRPC's instead: that would repeat the application's own answers of that code, as
+well. (A client in another language may, if the application has none.)
 
-	{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 5,
-	  "initialBackoff": "0.02s", "maxBackoff": "0.5s", "backoffMultiplier": 2,
-	  "retryableStatusCodes": ["FAILED_PRECONDITION"]}}]}
+A retryPolicy for UNAVAILABLE is right where all methods are idempotent: it repeats
+calls that the leader died over. A leader can hand such a config to its clients
+itself: ConnectionParams that are a service config become the channel's. What they
+are otherwise is none of gRPC's business; they are left out, with a line in the log.
 
-Add UNAVAILABLE where all methods are idempotent. A leader can hand that config to
-its clients itself: ConnectionParams that are a service config become the
-channel's. What they are otherwise is none of gRPC's business; they are left out,
-with a line in the log.
+A leader that hangs keeps its calls, for as long as their deadlines are. So a second
+after the next leader is known, a channel with [Builder.DialOptions] closes the
+connection to one that is silent: its calls end with Unavailable.
+
+# Who is to be trusted
+
+Whoever can write the election's record decides where calls go, with their
+credentials. By default link-local, multicast and unspecified addresses are refused;
+[Builder.WithCheckAddress] allows only those that your candidates can have. TLS with
+the service's certificate keeps out all others.
+
+A refusal names nobody, unless ServerOptions.NameLeader says that callers may know
+who leads, and where.
+
+# Readiness
+
+[Health] of the service as a readiness probe lets one process be ready at a time. With
+it, a Kubernetes rollout whose maxUnavailable is not 100% never ends (see package
+lehttp, "Readiness"). Clients that dial the election need no such probe.
 
 # Names
 

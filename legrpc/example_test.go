@@ -43,7 +43,7 @@ func Example() {
 
 	leader := legrpc.NewBuilder(leaderelection.WatchConfig{Decider: election.Handle(), MaxClockSkew: time.Second})
 	conn, err := grpc.NewClient("leaderelection:///orders",
-		grpc.WithResolvers(leader), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		append(leader.DialOptions(nil), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -19,10 +19,16 @@ import (
 	"github.com/c8e606e4/leaderelection/legrpc"
 )
 
-// retry is the service config that the package's documentation recommends.
+// retry is a service config for methods that are idempotent.
 const retry = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 5,
 	"initialBackoff": "0.02s", "maxBackoff": "0.5s", "backoffMultiplier": 2,
-	"retryableStatusCodes": ["FAILED_PRECONDITION", "UNAVAILABLE"]}}]}`
+	"retryableStatusCodes": ["UNAVAILABLE"]}}]}`
+
+// follow returns a channel to the leader.
+func follow(t testing.TB, d le.RaceDecider, skew time.Duration) *grpc.ClientConn {
+	t.Helper()
+	return dial(t, "leaderelection:///test", legrpc.NewBuilder(le.WatchConfig{Decider: d, MaxClockSkew: skew}).DialOptions(nil)...)
+}
 
 // candidate is one with a gRPC server that answers with its reign's number.
 type candidate struct {
@@ -121,7 +127,7 @@ func TestCallsThroughFailovers(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		all[id] = join(t, ctx, d, id, term, skew)
 	}
-	conn := dial(t, "leaderelection:///test", grpc.WithResolvers(legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: skew})))
+	conn := follow(t, d.Handle(), skew)
 	l := &load{conn: conn}
 	working, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -172,7 +178,7 @@ func BenchmarkHandover(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	d := memory.NewDecider()
 	x, y := join(b, ctx, d, "a", time.Hour, S), join(b, ctx, d, "b", time.Hour, S)
-	conn := dial(b, "leaderelection:///test", grpc.WithResolvers(legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S})))
+	conn := follow(b, d.Handle(), S)
 	leader, next := x, y
 	select {
 	case <-x.elected:

@@ -14,7 +14,8 @@ import (
 // Health is the gRPC health service of a process whose services are to be used
 // only while it leads: SERVING while the view lasts and leadership is not being
 // given up, else NOT_SERVING. Register it with
-// healthpb.RegisterHealthServer(server, health).
+// healthpb.RegisterHealthServer(server, health). As a readiness probe it stalls
+// rollouts with maxUnavailable: 0: see the package's documentation.
 type Health struct {
 	healthpb.UnimplementedHealthServer
 	server   *server

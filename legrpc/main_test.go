@@ -87,9 +87,14 @@ var description = grpc.ServiceDesc{
 // its address.
 func serve(t testing.TB, l legrpc.Leadership, s *service) string {
 	t.Helper()
+	return serveWith(t, l, s, &legrpc.ServerOptions{NameLeader: true})
+}
+
+func serveWith(t testing.TB, l legrpc.Leadership, s *service, o *legrpc.ServerOptions) string {
+	t.Helper()
 	server := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(legrpc.UnaryServerInterceptor(l, nil)),
-		grpc.ChainStreamInterceptor(legrpc.StreamServerInterceptor(l, nil)))
+		grpc.ChainUnaryInterceptor(legrpc.UnaryServerInterceptor(l, o)),
+		grpc.ChainStreamInterceptor(legrpc.StreamServerInterceptor(l, o)))
 	server.RegisterService(&description, s)
 	grpc_health_v1.RegisterHealthServer(server, legrpc.NewHealth(l, "test.Test"))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

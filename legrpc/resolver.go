@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,14 +19,17 @@ import (
 // DefaultScheme is the scheme of a Builder's targets.
 const DefaultScheme = "leaderelection"
 
-// Builder is a resolver.Builder whose targets are an election's leader. Hand it
-// to grpc.WithResolvers, and dial "leaderelection:///name": the name is not
+// Builder is a resolver.Builder whose targets are an election's leader. Hand its
+// [Builder.DialOptions] to grpc.NewClient, and dial "leaderelection:///name": the name is not
 // looked up, but is what gRPC takes as the :authority, and for TLS as the name in
 // the leader's certificate. Its methods may be called concurrently; one Builder
 // serves any number of channels, each of which watches for itself.
 type Builder struct {
-	watch  leaderelection.WatchConfig
-	scheme string
+	watch   leaderelection.WatchConfig
+	scheme  string
+	check   func(hostPort string) error
+	ownRule bool // check is the default
+	links   *links
 }
 
 var _ resolver.Builder = (*Builder)(nil)
@@ -33,14 +37,24 @@ var _ resolver.Builder = (*Builder)(nil)
 // NewBuilder returns a Builder for the election that w watches. What is wrong
 // with w is told by Build, and so by grpc.NewClient or the channel's first call.
 func NewBuilder(w leaderelection.WatchConfig) *Builder {
-	return &Builder{watch: w, scheme: DefaultScheme}
+	return &Builder{watch: w, scheme: DefaultScheme, check: route.CheckAddress, ownRule: true, links: newLinks()}
+}
+
+// WithCheckAddress returns a Builder that asks check about each address of a leader: an
+// error keeps calls away from it. Whoever can write the election's record directs the
+// calls, with their credentials: so allow what your candidates can have. By default
+// link-local, multicast and unspecified addresses are refused.
+func (b *Builder) WithCheckAddress(check func(hostPort string) error) *Builder {
+	c := *b
+	c.check, c.ownRule, c.links = check, false, newLinks()
+	return &c
 }
 
 // WithScheme returns a Builder for targets of another scheme, in lower case: for a
 // program that dials the leaders of several elections.
 func (b *Builder) WithScheme(scheme string) *Builder {
 	c := *b
-	c.scheme = scheme
+	c.scheme, c.links = scheme, newLinks()
 	return &c
 }
 
@@ -50,7 +64,7 @@ func (b *Builder) Scheme() string { return b.scheme }
 // Build implements resolver.Builder.
 func (b *Builder) Build(_ resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &following{cc: cc, cancel: cancel, failed: make(chan error, 1), now: make(chan struct{}, 1), done: make(chan struct{}), decider: b.watch.Decider, logger: b.watch.Logger}
+	r := &following{cc: cc, cancel: cancel, failed: make(chan error, 1), now: make(chan struct{}, 1), done: make(chan struct{}), decider: b.watch.Decider, logger: b.watch.Logger, check: b.check, links: b.links}
 	f, err := route.Follow(ctx, b.watch, r.noteFailure)
 	if err != nil {
 		cancel()
@@ -75,6 +89,8 @@ type following struct {
 	table   *route.Follower
 	decider leaderelection.RaceDecider
 	logger  *slog.Logger
+	check   func(hostPort string) error
+	links   *links
 	cancel  context.CancelFunc
 	failed  chan error    // a read that failed; the last one only
 	now     chan struct{} // ResolveNow was called
@@ -129,10 +145,13 @@ func (r *following) run(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		s := r.table.Load()
-		r.tell(s, &told)
+		until, refused := r.tell(s, &told)
 		wake := time.Hour
 		if s.Led() {
 			wake = s.UntilNext()
+		}
+		if !until.IsZero() {
+			wake = min(wake, time.Until(until))
 		}
 		if !due.IsZero() {
 			wake = min(wake, time.Until(due))
@@ -148,6 +167,7 @@ func (r *following) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.Changed():
+		case <-refused:
 		case <-timer.C:
 		case err := <-failed:
 			r.cc.ReportError(fmt.Errorf("legrpc: the election's record cannot be read: %w", err))
@@ -165,35 +185,64 @@ func (r *following) run(ctx context.Context) {
 
 // told is what gRPC was last told.
 type told struct {
-	number leaderelection.ElectionNumber
-	led    bool
-	ever   bool
+	number    leaderelection.ElectionNumber
+	led       bool
+	addresses []string
 }
 
-// tell hands s to gRPC where that is news to it. Extensions of a reign are not.
-func (r *following) tell(s *route.State, last *told) {
+// tell hands s to gRPC where that is news to it. Extensions of a leadership are not.
+// It returns until when that holds (zero: until s changes), and what is closed if an
+// address turns out before to lead to another process.
+func (r *following) tell(s *route.State, last *told) (until time.Time, refused <-chan struct{}) {
 	if !s.Known() {
-		return // let calls wait: what there is will be known soon, or the failure told
+		return until, nil // let calls wait: what there is will be known soon, or the failure told
 	}
-	next := told{number: s.Entry.ElectionNumber, led: s.Led(), ever: true}
-	if next == *last {
-		return
+	next := told{number: s.Entry.ElectionNumber, led: s.Led()}
+	news := last.number != next.number || last.led != next.led
+	var fault error
+	if next.led {
+		var allowed []string
+		allowed, fault = r.allowed(s, news)
+		r.links.leads(next.number, allowed)
+		next.addresses, until, refused = r.links.offer(allowed)
+	}
+	if !news && slices.Equal(last.addresses, next.addresses) {
+		return until, refused
 	}
 	*last = next
-	if !next.led {
+	switch {
+	case !next.led:
 		r.unled(fmt.Errorf("legrpc: there is no leader (reign %d is over)", next.number))
-		return
+	case len(next.addresses) == 0:
+		r.unled(fmt.Errorf("legrpc: the leader cannot be reached: %w", fault))
+	default:
+		r.update(s, next.addresses)
 	}
-	if len(s.Addresses) == 0 {
-		r.warn(s, s.Fault)
-		r.unled(fmt.Errorf("legrpc: the leader cannot be reached: %w", s.Fault))
-		return
-	}
-	if s.Fault != nil {
-		r.warn(s, s.Fault)
-	}
-	state := resolver.State{ServiceConfig: r.serviceConfig(s)}
+	return until, refused
+}
+
+// allowed returns the addresses of the leader that calls may be sent to, and what is
+// wrong with the others.
+func (r *following) allowed(s *route.State, warn bool) ([]string, error) {
+	fault := s.Fault
+	var allowed []string
 	for _, a := range s.Addresses {
+		if err := r.check(a); err != nil {
+			fault = errors.Join(fault, err)
+			continue
+		}
+		allowed = append(allowed, a)
+	}
+	if fault != nil && warn {
+		r.warn(s, fault)
+	}
+	return allowed, fault
+}
+
+// update hands addresses to gRPC.
+func (r *following) update(s *route.State, addresses []string) {
+	state := resolver.State{ServiceConfig: r.serviceConfig(s)}
+	for _, a := range addresses {
 		state.Addresses = append(state.Addresses, resolver.Address{Addr: a})
 	}
 	if err := r.cc.UpdateState(state); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -13,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/viewctx"
 )
 
 // Leadership says by which view this process may act. A
@@ -40,6 +40,13 @@ type ServerOptions struct {
 	// Exempt says which methods ("/package.Service/Method") are served whether
 	// this process leads or not. Nil: those of grpc.health and grpc.reflection.
 	Exempt func(fullMethod string) bool
+	// Election names the election, as ClientOptions.Election does: a client goes by
+	// the refusals of its own election alone. Name it if calls pass through services
+	// of several elections.
+	Election string
+	// NameLeader lets refusals say who leads, and where: for callers that may know
+	// the candidates' names and addresses.
+	NameLeader bool
 }
 
 // Refusal is what a server behind the interceptors says of itself. It is in the
@@ -48,8 +55,11 @@ type Refusal struct {
 	// Processed: the call had reached its handler, and may have taken effect.
 	// Otherwise it has not, and may be sent elsewhere.
 	Processed bool
+	// Election is ServerOptions.Election.
+	Election string
 	// Leader, Addresses and Number are of the leader that the server knows of;
-	// empty where it knows none but itself.
+	// empty where it knows none but itself, or does not name it (see
+	// ServerOptions.NameLeader).
 	Leader    string
 	Addresses []string
 	Number    leaderelection.ElectionNumber
@@ -63,6 +73,7 @@ const (
 	keyLeader    = "leader"
 	keyAddresses = "addresses"
 	keyNumber    = "election_number"
+	keyElection  = "election"
 )
 
 // RefusalOf returns what a server's refusal says, and whether err is one. Err may
@@ -74,10 +85,10 @@ func RefusalOf(err error) (Refusal, bool) {
 	}
 	for _, d := range s.Details() {
 		info, ok := d.(*errdetails.ErrorInfo)
-		if !ok || info.Domain != domain || info.Reason != reasonNot && info.Reason != reasonLost {
+		if !ok || !isMark(info) {
 			continue
 		}
-		r := Refusal{Processed: info.Reason == reasonLost, Leader: info.Metadata[keyLeader]}
+		r := Refusal{Processed: info.Reason == reasonLost, Election: info.Metadata[keyElection], Leader: info.Metadata[keyLeader]}
 		if a := info.Metadata[keyAddresses]; a != "" {
 			r.Addresses = strings.Split(a, ",")
 		}
@@ -89,18 +100,46 @@ func RefusalOf(err error) (Refusal, bool) {
 	return Refusal{}, false
 }
 
+// isMark says whether info marks a refusal.
+func isMark(info *errdetails.ErrorInfo) bool {
+	return info.Domain == domain && (info.Reason == reasonNot || info.Reason == reasonLost)
+}
+
+// unmarked returns a handler's error without the mark of a refusal that the handler
+// has relayed from elsewhere: it would say that nobody has worked on this call.
+func unmarked(err error) error {
+	if _, is := RefusalOf(err); !is {
+		return err
+	}
+	s, _ := status.FromError(err)
+	p, details := s.Proto(), s.Details()
+	kept := p.Details[:0]
+	for i, d := range details {
+		if info, ok := d.(*errdetails.ErrorInfo); !ok || !isMark(info) {
+			kept = append(kept, p.Details[i])
+		}
+	}
+	p.Details = kept
+	return status.ErrorProto(p)
+}
+
 // server is what both interceptors have in common.
 type server struct {
-	leads  Leadership
-	status withStatus
-	leader withLeader
-	exempt func(string) bool
+	leads      Leadership
+	status     withStatus
+	leader     withLeader
+	exempt     func(string) bool
+	election   string
+	nameLeader bool
 }
 
 func newServer(l Leadership, o *ServerOptions) *server {
 	s := &server{leads: l, exempt: alwaysServed}
-	if o != nil && o.Exempt != nil {
-		s.exempt = o.Exempt
+	if o != nil {
+		s.election, s.nameLeader = o.Election, o.NameLeader
+		if o.Exempt != nil {
+			s.exempt = o.Exempt
+		}
 	}
 	s.status, _ = l.(withStatus)
 	s.leader, _ = l.(withLeader)
@@ -113,26 +152,29 @@ func alwaysServed(method string) bool {
 
 // UnaryServerInterceptor serves calls only while this process leads. By its view
 // it is asked before the handler is called: where it does not lead, the call is
-// refused with FailedPrecondition, and the leader's addresses in the details (see
-// [RefusalOf]). It is asked again when the handler has returned: where the view
+// refused with FailedPrecondition (see [RefusalOf]). It is asked again when the handler has returned: where the view
 // has ended meanwhile, also where another reign of the same process has begun,
 // its answer is thrown away and the call ends with Unavailable, since it may have
-// taken effect.
+// taken effect. The handler's ctx ends with the view, at most a second later, with the
+// cause leaderelection.ErrExpired.
 func UnaryServerInterceptor(l Leadership, o *ServerOptions) grpc.UnaryServerInterceptor {
 	s := newServer(l, o)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		if s.exempt(info.FullMethod) {
-			return next(ctx, req)
+			res, err := next(ctx, req)
+			return res, unmarked(err)
 		}
 		view := l.View()
 		if !s.admits(view) {
 			return nil, s.refusal(codes.FailedPrecondition, reasonNot)
 		}
-		res, err := next(ctx, req)
+		leading := viewctx.New(ctx, view)
+		defer leading.Stop()
+		res, err := next(leading, req)
 		if !view.ValueInFuture() {
 			return nil, s.lost()
 		}
-		return res, err
+		return res, unmarked(err)
 	}
 }
 
@@ -144,19 +186,19 @@ func StreamServerInterceptor(l Leadership, o *ServerOptions) grpc.StreamServerIn
 	s := newServer(l, o)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		if s.exempt(info.FullMethod) {
-			return next(srv, ss)
+			return unmarked(next(srv, ss))
 		}
 		view := l.View()
 		if !s.admits(view) {
 			return s.refusal(codes.FailedPrecondition, reasonNot)
 		}
-		ctx, cancel := whileLeading(ss.Context(), view)
+		ctx := viewctx.New(ss.Context(), view)
+		defer ctx.Stop()
 		err := next(srv, &stream{ServerStream: ss, ctx: ctx, view: view, server: s})
-		cancel()
 		if !view.ValueInFuture() {
 			return s.lost()
 		}
-		return err
+		return unmarked(err)
 	}
 }
 
@@ -175,7 +217,10 @@ func (s *server) refusal(code codes.Code, reason string) error {
 		why = "leaderelection: this process has ceased to lead during the call, which may have taken effect"
 	}
 	info := &errdetails.ErrorInfo{Domain: domain, Reason: reason, Metadata: map[string]string{}}
-	if s.leader != nil {
+	if s.election != "" {
+		info.Metadata[keyElection] = s.election
+	}
+	if s.leader != nil && s.nameLeader {
 		if e := s.leader.Leader(); !e.Vacant() && e.ElectionNumber != s.leads.View().ElectionNumber() {
 			info.Metadata[keyLeader] = e.LeaderID
 			info.Metadata[keyAddresses] = strings.Join(e.HostPort, ",")
@@ -231,24 +276,4 @@ func (s *stream) RecvMsg(m any) error {
 		}
 		return s.server.lost()
 	}
-}
-
-// checkEvery is how often a stream looks whether its view has ended before its
-// time, by release or by loss.
-const checkEvery = time.Second
-
-// whileLeading returns a ctx that ends with the view, or soon after.
-func whileLeading(parent context.Context, view *leaderelection.TimeView) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(parent)
-	go func() {
-		clock := view.Clock()
-		for view.ValueInFuture() {
-			left := clock.Until(view.Get())
-			if !clock.SleepFor(ctx, min(max(left, time.Millisecond), checkEvery)) {
-				return
-			}
-		}
-		cancel(leaderelection.ErrExpired)
-	}()
-	return ctx, func() { cancel(nil) }
 }

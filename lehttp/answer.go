@@ -2,13 +2,16 @@ package lehttp
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/viewctx"
 )
 
 // answer is the ResponseWriter of a handler. What it writes is held back until
@@ -24,6 +27,7 @@ type work struct {
 	w      http.ResponseWriter
 	reign  *reign
 	before http.Header // the header before the handler was called; nil: none
+	said   http.Header // the header as it was when the handler settled it; nil: not yet
 	n      int         // of bytes
 	code   int16       // zero: not yet said
 	state  state
@@ -57,7 +61,7 @@ func newAnswer(w http.ResponseWriter, r *reign) *answer {
 	k.next++
 	a.work = k
 	k.w, k.reign = w, r
-	k.n, k.code, k.state, k.broken = 0, 0, held, false
+	k.n, k.code, k.state, k.broken, k.said = 0, 0, held, false, nil
 	return a
 }
 
@@ -66,9 +70,7 @@ func (a *answer) over() {
 	k := a.work
 	a.work = nil
 	k.w, k.reign = nil, nil
-	if k.before != nil {
-		k.before = nil
-	}
+	k.before, k.said = nil, nil
 	works.Put(k)
 }
 
@@ -149,10 +151,55 @@ func (k *work) writeHeader(code int) {
 		return
 	}
 	k.code = int16(code)
+	k.settle()
+}
+
+// empty is the header of an answer that has none. Nobody writes to it.
+var empty = http.Header{}
+
+// settle notes the header as it is. What the handler changes later is for trailers
+// alone, as in net/http.
+func (k *work) settle() {
+	if k.said != nil {
+		return
+	}
+	if h := k.w.Header(); len(h) == 0 {
+		k.said = empty
+	} else {
+		k.said = h.Clone()
+	}
+}
+
+// passHeader sends the status, and the header as it was settled. The mark of a
+// refusal is RequireLeader's alone: one that the handler has relayed from elsewhere
+// would say that nobody has worked on this request.
+func (k *work) passHeader() {
+	h := k.w.Header()
+	if k.said == nil { // the handler has said nothing at all
+		h.Del(notLeading)
+		return
+	}
+	code := int(k.code)
+	if code == 0 {
+		code = http.StatusOK
+	}
+	if len(k.said[notLeading]) == 0 && maps.EqualFunc(h, k.said, slices.Equal) {
+		k.w.WriteHeader(code)
+		return
+	}
+	later := maps.Clone(h)
+	clear(h)
+	maps.Copy(h, k.said)
+	h.Del(notLeading)
+	k.w.WriteHeader(code)
+	clear(h)
+	maps.Copy(h, later)
+	h.Del(notLeading)
 }
 
 func (k *work) write(p []byte) (int, error) {
 	if k.state == held {
+		k.settle()
 		if k.n+len(p) <= len(k.bytes) {
 			k.n += copy(k.bytes[k.n:], p)
 			return len(p), nil
@@ -190,16 +237,14 @@ func (k *work) commit() error {
 		h := k.w.Header()
 		clear(h)
 		maps.Copy(h, k.before)
-		h.Set(notLeading, lostLeadership)
+		h.Set(notLeading, k.reign.gate.lost)
 		no := k.reign.gate.refusal()
 		no.why = "this process has ceased to lead while it worked on the request, which may have taken effect"
 		no.answer(k.w)
 		return ErrNotLeading
 	}
 	k.state = passed
-	if k.code != 0 {
-		k.w.WriteHeader(int(k.code))
-	}
+	k.passHeader()
 	var err error
 	if k.n > 0 {
 		_, err = k.w.Write(k.bytes[:k.n])
@@ -246,14 +291,29 @@ func (k *work) hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	k.state = taken
-	gated := &gatedConn{Conn: conn, view: k.reign.view}
+	gated := newGatedConn(conn, k.reign.view)
 	return gated, bufio.NewReadWriter(rw.Reader, bufio.NewWriter(gated)), nil
 }
 
-// gatedConn is a hijacked connection.
+// gatedConn is a hijacked connection. It is closed when the view ends, also where
+// nothing is written to it: its client would wait at a process that does not lead.
 type gatedConn struct {
 	net.Conn
 	view *leaderelection.TimeView
+	ctx  *viewctx.Context
+}
+
+func newGatedConn(conn net.Conn, view *leaderelection.TimeView) *gatedConn {
+	c := &gatedConn{Conn: conn, view: view, ctx: viewctx.New(context.Background(), view)}
+	context.AfterFunc(c.ctx, func() { _ = conn.Close() })
+	return c
+}
+
+// Close closes the connection, and ends the watch over its view.
+func (c *gatedConn) Close() error {
+	err := c.Conn.Close()
+	c.ctx.Stop()
+	return err
 }
 
 // Write closes the connection instead where the view has ended.

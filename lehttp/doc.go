@@ -34,24 +34,54 @@ ceased to lead is refused there by RequireLeader, with a header by which a Proxy
 knows that nobody has worked on it and that it may go to the next leader, whatever
 its method. A leader without RequireLeader serves whatever reaches it.
 
+That header is RequireLeader's alone: it removes one that its handler has relayed.
+A leader without RequireLeader may relay one from a service behind another election.
+So give elections names, if requests pass through several (RequireOptions.Election,
+ProxyOptions.Election).
+
+Whoever can write the election's record decides where a Proxy sends requests, with
+their cookies and credentials. ProxyOptions.CheckAddress says which addresses are
+allowed.
+
+A Proxy believes nothing that a client says of itself: it replaces X-Forwarded-For,
+-Host and -Proto, unless ProxyOptions.TrustForwarded says that a proxy of yours has
+sent them, and it removes Fencing-Token, so that no outsider can raise a fence.
+Answers of its own name no candidate and no address: those are in the log.
+
 # Hand-overs
 
 A leader that gives up leadership by choice refuses new requests from the moment
 its ctx is cancelled, and still answers those under way while its callbacks wind
 down and the lease is kept. So shut the HTTP server's work down in OnOusting or
 before OnElected returns; what is still running when the lease is released is
-thrown away. The Proxy keeps requests (ProxyOptions.Wait) until the next leader is
+thrown away, and its ctx ends. The Proxy keeps requests (ProxyOptions.Wait) until the next leader is
 there. On a store that pushes that takes milliseconds; on one that is polled, up to
 the candidates' and the router's PollInterval.
+
+# Readiness
+
+[Ready] is for traffic that is to reach the leader alone, and has a price: only one
+process is ever ready. A Kubernetes Deployment whose readiness probe it is never
+finishes a rollout with maxUnavailable: 0 (to which the default, 25 %, rounds for up
+to three pods): a new pod becomes ready only when the old leader has gone, and that is
+kept until a new pod is ready. Any maxUnavailable below the number of pods ends so,
+at the old leader. A PodDisruptionBudget with minAvailable: 1 likewise forbids to
+drain the leader's node.
+
+Better, let every process be ready, and pass requests on: RequireLeader with a Proxy
+as Otherwise needs no such probe. Otherwise use the strategy Recreate, or
+maxUnavailable: 100%, and no such budget.
 
 # What a request meets
 
 	no leader                               503, Retry-After: when there can be one
 	this process does not lead              503, or what Otherwise does
 	it ceased to lead during the request    503, or the answer is broken off
-	the leader cannot be reached, or broke  502
+	the leader cannot be reached            502, Retry-After, once Wait is over
+	it broke off, or the next one leads     502, if the request cannot be sent again
+	the request's body is too large, broke  413, 400
 	it did not answer in the request's time 504
 	the leader's address leads back here    508
-	the record names no usable address      503, and a line in the log, once a reign
+	the record names no allowed address     503, and a line in the log, once a reign
 */
 package lehttp

@@ -14,7 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
 // ProxyOptions are for [Router.Proxy]. The zero value is right for most.
@@ -35,9 +36,29 @@ type ProxyOptions struct {
 	// Expect: 100-continue are streamed, and sent once.
 	KeepBody int64
 
-	// LeaderID is this process's own where it is a candidate: requests are
-	// then never sent to itself, which does not lead or would not ask.
+	// LeaderID is this process's own where it is a candidate: requests are then
+	// never sent to itself. Those that wait when it is elected are handed back to
+	// the RequireLeader whose Otherwise this Proxy is, and served here.
 	LeaderID string
+
+	// Election names the election, as RequireOptions.Election does at its
+	// candidates: the Proxy sends a request again only where a RequireLeader of
+	// that name says that nobody has worked on it.
+	Election string
+
+	// CheckAddress returns an error for an address that no request may be sent to.
+	// Whoever can write the election's record directs the requests, with their
+	// cookies and credentials: so allow what your candidates can have, as an
+	// address range of theirs. It is asked for each HostPort of each leader, as the
+	// record has it. Nil: link-local, multicast and unspecified addresses are
+	// refused, and, by the Proxy's own Transport, names that resolve to one.
+	CheckAddress func(hostPort string) error
+
+	// TrustForwarded reports whether the Forwarded and X-Forwarded-* headers of a
+	// request are to be believed, because a proxy of your own has sent it: then
+	// X-Forwarded-For is added to, and the others are kept. Nil: they are whatever
+	// a client has made up, and replaced.
+	TrustForwarded func(r *http.Request) bool
 
 	// Transport sends the requests. Nil: one made for this Proxy, without the
 	// environment's HTTP proxies, with up to 128 idle connections to a leader
@@ -45,8 +66,11 @@ type ProxyOptions struct {
 	Transport http.RoundTripper
 
 	// Rewrite may change what is sent, as ReverseProxy.Rewrite does: it is
-	// called after X-Forwarded-For, -Host and -Proto were set afresh. The URL's
-	// scheme and host are set later, to the leader's. Optional.
+	// called after X-Forwarded-For, -Host and -Proto were set, and after
+	// Fencing-Token was removed (see [fence.Header]): a client from outside must
+	// not raise a fence. Where only leaders of other elections can be clients,
+	// copy it from In to Out. The URL's scheme and host are set later, to the
+	// leader's. Optional.
 	Rewrite func(*httputil.ProxyRequest)
 
 	// Logger is told of a leader whose addresses are useless, of loops, and of
@@ -61,14 +85,8 @@ type Proxy struct {
 	via     string // what this proxy calls itself in Via
 	forward httputil.ReverseProxy
 	own     *http.Transport
-	mu      sync.Mutex
-	reach   reachable
-}
-
-// reachable remembers which of a leader's addresses answered last.
-type reachable struct {
-	number leaderelection.ElectionNumber
-	first  string
+	way     way
+	marks   marks
 }
 
 // Proxy returns a handler that sends each request to the leader: an
@@ -78,7 +96,15 @@ type reachable struct {
 // While there is no leader it answers 503, with Retry-After until the earliest
 // time at which there can be one; where the leader cannot be reached or breaks
 // off, 502; where the leader's address leads back to this proxy, 508, by a name
-// of its own that it adds to Via.
+// of its own that it adds to Via. Answers of its own name nobody: who leads is for
+// the Logger.
+//
+// Of a leader's HostPorts the first that answers is used. A request that nobody has
+// worked on goes on to the next of them, where one takes no connection or another
+// process is behind it.
+//
+// A leader that is silent for a second after the next one is known is given up, as
+// hung or cut off, whether it owes an answer, the rest of one, or news on a WebSocket.
 //
 // A request is sent a second time, once, where leadership changes hands under
 // it: if it is idempotent (GET, HEAD, OPTIONS, TRACE, PUT, DELETE, or any with an
@@ -101,9 +127,13 @@ func (r *Router) Proxy(options *ProxyOptions) *Proxy {
 		p.o.KeepBody = 64 << 10
 	}
 	if p.o.Transport == nil {
-		p.own = newTransport()
+		p.own = newTransport(p.o.CheckAddress == nil)
 		p.o.Transport = p.own
 	}
+	if p.o.CheckAddress == nil {
+		p.o.CheckAddress = route.CheckAddress
+	}
+	p.marks = marksOf(p.o.Election)
 	p.forward = httputil.ReverseProxy{
 		Rewrite:      p.rewrite,
 		Transport:    (*sender)(p),
@@ -117,9 +147,13 @@ func (r *Router) Proxy(options *ProxyOptions) *Proxy {
 	return p
 }
 
-// newTransport is for leaders, which are few, near, and take every request.
-func newTransport() *http.Transport {
+// newTransport is for leaders, which are few, near, and take every request. A strict
+// one does not dial what a name must not resolve to.
+func newTransport(strict bool) *http.Transport {
 	dialer := &net.Dialer{Timeout: 3 * time.Second, KeepAlive: 15 * time.Second}
+	if strict {
+		dialer.Control = route.Control
+	}
 	return &http.Transport{
 		DialContext:           dialer.DialContext,
 		ForceAttemptHTTP2:     true,
@@ -166,11 +200,28 @@ func (p *Proxy) seen(r *http.Request) bool {
 }
 
 func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
-	r.SetXForwarded()
+	if p.o.TrustForwarded != nil && p.o.TrustForwarded(r.In) {
+		keepForwarded(r)
+	} else {
+		r.SetXForwarded()
+	}
+	r.Out.URL.RawQuery = r.In.URL.RawQuery // what it means is the leader's to say
+	r.Out.Header.Del(fence.Header)
 	if p.o.Rewrite != nil {
 		p.o.Rewrite(r)
 	}
 	r.Out.Header["Via"] = append(r.Out.Header["Via"], protocol(r.In)+p.via)
+}
+
+// keepForwarded adds this hop to what the proxies before it have said of the client.
+func keepForwarded(r *httputil.ProxyRequest) {
+	r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
+	r.SetXForwarded()
+	for _, k := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if v := r.In.Header[k]; len(v) > 0 {
+			r.Out.Header[k] = v
+		}
+	}
 }
 
 // protocol is the received protocol as Via wants it: without the name where that
@@ -189,15 +240,22 @@ func protocol(r *http.Request) string {
 
 // failed answers what could not be sent, or got no answer.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
+	var home *comeHome
+	if errors.As(err, &home) {
+		home.serve(w, r)
+		return
+	}
 	var no *refusal
 	switch {
 	case errors.As(err, &no):
+	case errors.Is(err, errDeposed):
+		no = &refusal{status: http.StatusBadGateway, why: "leadership has changed hands under the request, which may have taken effect"}
 	case r.Context().Err() != nil && errors.Is(r.Context().Err(), context.Canceled):
 		no = &refusal{status: http.StatusBadGateway, why: "the client has gone"} // nobody reads this
 	case errors.Is(err, context.DeadlineExceeded):
 		no = &refusal{status: http.StatusGatewayTimeout, why: "the leader did not answer in time"}
 	default:
-		no = &refusal{status: http.StatusBadGateway, why: "the leader could not be reached, or broke off"}
+		no = &refusal{status: http.StatusBadGateway, why: "the leader broke off"}
 	}
 	if p.o.Logger != nil && r.Context().Err() == nil {
 		p.o.Logger.Warn("leaderelection: a request was not answered by a leader", "method", r.Method, "path", r.URL.Path, "status", no.status, "err", err)

@@ -52,7 +52,7 @@ func TestProxySendsToTheLeader(t *testing.T) {
 }
 
 func TestProxyWithoutALeader(t *testing.T) {
-	expired := record(1, "a", "127.0.0.1:1")
+	expired := record(1, "leader-7", "127.0.0.1:1")
 	expired.TermExpiry = time.Now().Add(-S)
 	held := record(1, "me", "127.0.0.1:1")
 	held.TermExpiry = time.Now().Add(8500 * time.Millisecond)
@@ -60,22 +60,33 @@ func TestProxyWithoutALeader(t *testing.T) {
 		name  string
 		entry le.RaceEntry
 		retry string
-		says  string
+		tells string // the client
+		says  string // the log
 	}{
-		{"nothing known", le.RaceEntry{}, "1", "not known yet"},
-		{"vacant", vacant(1), "1", "was given up"},
-		{"lapsed", expired, "1", "has run out"},
-		{"held by this process, which does not lead", held, "10", "does not lead"},
-		{"no HostPort", record(1, "a"), "16", "has no HostPort"},
-		{"bad HostPort", record(1, "a", "nonsense", "host:0", ":80", "host/path:80", "a b:80", "u@host:80", "host:http"), "16", "HostPort"},
+		{"nothing known", le.RaceEntry{}, "1", "not known yet", "has not been read yet"},
+		{"vacant", vacant(1), "1", "there is no leader", "was given up"},
+		{"lapsed", expired, "1", "there is no leader", `the term of \"leader-7\" has run out`},
+		{"held by this process, which does not lead", held, "10", "does not lead", "does not lead"},
+		{"no HostPort", record(1, "leader-7"), "16", "cannot be reached", "has no HostPort"},
+		{"bad HostPort", record(1, "leader-7", "nonsense", "host:0", ":80", "host/path:80", "a b:80", "u@host:80", "host:http"), "16", "cannot be reached", "HostPort"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			var log lockedBuffer
 			r := lehttp.NewRouter(nil, S)
 			r.News(c.entry)
-			front := proxy(t, r, &lehttp.ProxyOptions{LeaderID: "me", Wait: -1})
+			front := proxy(t, r, &lehttp.ProxyOptions{LeaderID: "me", Wait: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			res, body := ask(t, client(t), http.MethodGet, front.URL, nil)
-			if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") != c.retry || !strings.Contains(body, c.says) {
+			if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") != c.retry || !strings.Contains(body, c.tells) {
 				t.Errorf("%d, Retry-After %q, %q", res.StatusCode, res.Header.Get("Retry-After"), body)
+			}
+			front.Close() // the log is complete
+			if !strings.Contains(log.String(), c.says) {
+				t.Errorf("the log does not say %q: %s", c.says, log.String())
+			}
+			for _, secret := range append(c.entry.HostPort, "leader-7") {
+				if strings.Contains(body, secret) {
+					t.Errorf("a client is told of %q: %q", secret, body)
+				}
 			}
 		})
 	}

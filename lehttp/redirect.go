@@ -1,6 +1,7 @@
 package lehttp
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -19,6 +20,10 @@ type RedirectOptions struct {
 	// not send clients to itself in the moments in which it holds the record
 	// but does not lead.
 	LeaderID string
+	// CheckAddress returns an error for an address that no client may be sent to,
+	// as in ProxyOptions. It is asked for each request. Nil: link-local, multicast
+	// and unspecified addresses are refused.
+	CheckAddress func(hostPort string) error
 	// Logger is told of a leader whose addresses are useless, and of loops.
 	// Nil: silence.
 	Logger *slog.Logger
@@ -37,34 +42,47 @@ func (r *Router) Redirect(options *RedirectOptions) http.Handler {
 	if options != nil {
 		o = *options
 	}
+	if o.CheckAddress == nil {
+		o.CheckAddress = route.CheckAddress
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		s := r.table.Load()
-		if no := r.away(s, req, &o); no != nil {
+		address, no := r.away(s, req, &o)
+		if no != nil {
 			no.answer(w)
 			return
 		}
-		w.Header().Set("Location", o.location(s, req))
+		w.Header().Set("Location", o.location(address, req))
 		w.Header().Set("Cache-Control", "no-store") // the next leader has another address
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	})
 }
 
-// away is why a request cannot be sent to the leader, or nil.
-func (r *Router) away(s *route.State, req *http.Request, o *RedirectOptions) *refusal {
+// away returns where the leader is, or why a request cannot be sent there.
+func (r *Router) away(s *route.State, req *http.Request, o *RedirectOptions) (string, *refusal) {
 	if no := unled(s, o.LeaderID); no != nil {
-		if s.Led() && len(s.Addresses) == 0 {
+		if no.final {
 			r.complain(o.Logger, s, s.Fault.Error())
 		}
-		return no
+		return "", no
 	}
-	if strings.EqualFold(s.Addresses[0], req.Host) {
-		r.complain(o.Logger, s, "a client of the leader's HostPort came to a redirector: it names what routes to the leader")
-		return loopRefusal(&s.Entry)
+	var fault error
+	for _, address := range s.Addresses {
+		if err := o.CheckAddress(address); err != nil {
+			fault = errors.Join(fault, err)
+			continue
+		}
+		if strings.EqualFold(address, req.Host) {
+			r.complain(o.Logger, s, "a client of the leader's HostPort came to a redirector: it names what routes to the leader")
+			return "", loopRefusal(&s.Entry)
+		}
+		return address, nil
 	}
-	return nil
+	r.complain(o.Logger, s, fault.Error())
+	return "", &refusal{status: http.StatusServiceUnavailable, why: "the leader cannot be reached", retry: s.UntilNext()}
 }
 
-func (o *RedirectOptions) location(s *route.State, req *http.Request) string {
+func (o *RedirectOptions) location(address string, req *http.Request) string {
 	scheme := o.Scheme
 	switch {
 	case scheme != "":
@@ -77,7 +95,7 @@ func (o *RedirectOptions) location(s *route.State, req *http.Request) string {
 	if !strings.HasPrefix(uri, "/") {
 		uri = "/" // OPTIONS *, CONNECT
 	}
-	return scheme + "://" + s.Addresses[0] + uri
+	return scheme + "://" + address + uri
 }
 
 // Ready returns a handler for a load balancer's or an orchestrator's readiness
@@ -85,7 +103,9 @@ func (o *RedirectOptions) location(s *route.State, req *http.Request) string {
 // leads and has not begun to give that up, else 503. It asks nobody, and costs
 // no more than reading the clock.
 //
-// It is no liveness probe: a standby is healthy, and must not be restarted.
+// It is no liveness probe: a standby is healthy, and must not be restarted. As a
+// readiness probe it stalls rollouts with maxUnavailable: 0, since only one process
+// is ever ready: see the package's documentation.
 func Ready(l Leadership) http.Handler {
 	status, _ := l.(withStatus)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,12 +1,15 @@
 package lehttp
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/viewctx"
 )
 
 // Leadership says by which view this process may act. A
@@ -36,10 +39,19 @@ var ErrNotLeading = errors.New("leaderelection: this process does not lead any m
 // request.
 const notLeading = "Leaderelection-Not-Leading"
 
-const (
-	refused        = "refused" // the handler was not called
-	lostLeadership = "lost"    // it was called; its answer was thrown away
-)
+// marks are what that header says, in the name of an election.
+type marks struct {
+	refused string // the handler was not called
+	lost    string // it was called; its answer was thrown away
+}
+
+func marksOf(election string) marks {
+	if election == "" {
+		return marks{refused: "refused", lost: "lost"}
+	}
+	of := "; election=" + url.PathEscape(election)
+	return marks{refused: "refused" + of, lost: "lost" + of}
+}
 
 // RequireOptions are for [RequireLeader]. The zero value is right for most.
 type RequireOptions struct {
@@ -49,6 +61,10 @@ type RequireOptions struct {
 	Otherwise http.Handler
 	// MaxClockSkew is the Config's, for Retry-After.
 	MaxClockSkew time.Duration
+	// Election names the election, as ProxyOptions.Election does: a Proxy goes by
+	// the refusals of its own election alone. Name it if requests pass through
+	// services of several elections.
+	Election string
 }
 
 // RequireLeader returns a middleware that serves requests only while this
@@ -60,8 +76,12 @@ type RequireOptions struct {
 // is thrown away and the client told 503: what the handler did may have
 // happened, but nobody is answered by a process that does not lead. An answer of
 // which a part has left already is broken off, so that the client does not take
-// it for complete; a hijacked connection is closed as soon as something is
-// written to it.
+// it for complete; a hijacked connection is closed, at most a second after the view
+// has ended.
+//
+// The request's ctx ends with the view, at most a second later, with the cause
+// leaderelection.ErrExpired: work that waits for it, as a stream of events does,
+// does not linger at a process that does not lead.
 //
 // A request with a safe method (GET, HEAD, OPTIONS, TRACE), which has no effect
 // but its answer, is admitted by the Campaign's Status and judged by the view
@@ -74,6 +94,7 @@ func RequireLeader(l Leadership, options *RequireOptions) func(http.Handler) htt
 	if options != nil {
 		g.o = *options
 	}
+	g.marks = marksOf(g.o.Election)
 	g.campaign, _ = l.(*leaderelection.Campaign)
 	g.status, _ = l.(withStatus)
 	g.leader, _ = l.(withLeader)
@@ -89,7 +110,8 @@ type gate struct {
 	status   withStatus
 	leader   withLeader
 	o        RequireOptions
-	last     atomic.Pointer[reign]
+	marks
+	last atomic.Pointer[reign]
 }
 
 // reign is what the answers of one reign have in common.
@@ -109,27 +131,42 @@ func (g *gate) under(view *leaderelection.TimeView) *reign {
 }
 
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	var view *leaderelection.TimeView
-	if g.campaign != nil {
-		view = g.campaign.View()
-	} else {
-		view = g.leads.View()
-	}
+	view := g.view()
 	if !g.admits(view, r.Method) {
-		if g.o.Otherwise != nil {
-			g.o.Otherwise.ServeHTTP(w, r)
+		if g.o.Otherwise == nil {
+			g.refuse(w)
 			return
 		}
-		w.Header().Set(notLeading, refused)
-		g.refusal().answer(w)
+		h := &home{gate: g, next: next, r: r}
+		g.o.Otherwise.ServeHTTP(&relayed{w, g.refused}, r.WithContext(context.WithValue(r.Context(), homeKey{}, h)))
 		return
 	}
+	g.lead(w, r, next, view)
+}
+
+// refuse answers a request that nobody works on.
+func (g *gate) refuse(w http.ResponseWriter) {
+	w.Header().Set(notLeading, g.refused)
+	g.refusal().answer(w)
+}
+
+// lead lets next serve a request under view.
+func (g *gate) lead(w http.ResponseWriter, r *http.Request, next http.Handler, view *leaderelection.TimeView) {
 	a := newAnswer(w, g.under(view))
 	if h := w.Header(); len(h) > 0 {
 		a.work.before = h.Clone()
 	}
-	next.ServeHTTP(a, r)
+	ctx := viewctx.New(r.Context(), view)
+	defer ctx.Stop()
+	next.ServeHTTP(a, r.WithContext(ctx))
 	a.finish()
+}
+
+func (g *gate) view() *leaderelection.TimeView {
+	if g.campaign != nil {
+		return g.campaign.View()
+	}
+	return g.leads.View()
 }
 
 // admits says whether a request may be served under view.

@@ -68,39 +68,56 @@ func (r *Router) Leader() (leaderelection.RaceEntry, bool) {
 // is closed from the start for one made by NewRouter.
 func (r *Router) Done() <-chan struct{} { return r.done }
 
-// A refusal is why a request is not served, as the client is told.
+// A refusal is why a request is not served.
 type refusal struct {
 	status int
-	why    string
-	retry  time.Duration // for Retry-After, where status is 503
+	why    string        // as the client is told: it may be an outsider
+	detail string        // as the log is told; empty: why
+	retry  time.Duration // for Retry-After, where there may be a leader later
+	final  bool          // no use waiting: only another leader can help
 }
 
-func (r *refusal) Error() string { return "leaderelection: " + r.why }
+func (r *refusal) Error() string {
+	if r.detail != "" {
+		return "leaderelection: " + r.detail
+	}
+	return "leaderelection: " + r.why
+}
 
 // loopRefusal answers a request that has come back to where it was.
 func loopRefusal(e *leaderelection.RaceEntry) *refusal {
-	return &refusal{status: http.StatusLoopDetected, why: fmt.Sprintf("the leader's address %q leads back here: Config.HostPort must name the leader itself, not what routes to it", e.HostPort)}
+	return &refusal{
+		status: http.StatusLoopDetected, why: "the leader's address leads back here",
+		detail: fmt.Sprintf("the leader's address %q leads back here: Config.HostPort must name the leader itself, not what routes to it", e.HostPort),
+	}
 }
 
 // unled returns why there is no leader to go to, or nil where there is one. self
 // is the LeaderID of this process, if it is a candidate.
 func unled(s *route.State, self string) *refusal {
-	no := func(format string, args ...any) *refusal {
-		return &refusal{status: http.StatusServiceUnavailable, why: fmt.Sprintf(format, args...), retry: s.UntilNext()}
+	no := func(why, format string, args ...any) *refusal {
+		return &refusal{status: http.StatusServiceUnavailable, why: why, detail: fmt.Sprintf(format, args...), retry: s.UntilNext()}
 	}
 	switch {
 	case !s.Known():
-		return no("the leader is not known yet")
+		return no("the leader is not known yet", "the election's record has not been read yet")
 	case s.Entry.Vacant():
-		return no("there is no leader: reign %d was given up", s.Entry.ElectionNumber)
+		return no("there is no leader", "there is no leader: election %d was given up", s.Entry.ElectionNumber)
 	case !s.Led():
-		return no("there is no leader: the term of %q has run out", s.Entry.LeaderID)
-	case self != "" && s.Entry.LeaderID == self:
-		return no("this process holds the record, but does not lead")
+		return no("there is no leader", "there is no leader: the term of %q has run out", s.Entry.LeaderID)
+	case isHere(s, self):
+		return no("this process does not lead", "this process holds the record, but does not lead")
 	case len(s.Addresses) == 0:
-		return no("the leader cannot be reached: %v", s.Fault)
+		r := no("the leader cannot be reached", "the leader cannot be reached: %v", s.Fault)
+		r.final = true
+		return r
 	}
 	return nil
+}
+
+// isHere says whether the leader on record is this process.
+func isHere(s *route.State, self string) bool {
+	return self != "" && s.Led() && s.Entry.LeaderID == self
 }
 
 // answer writes the refusal, in place of whatever header w has.
@@ -109,7 +126,7 @@ func (r *refusal) answer(w http.ResponseWriter) {
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	if r.status == http.StatusServiceUnavailable {
+	if r.status == http.StatusServiceUnavailable || r.retry > 0 {
 		h.Set("Retry-After", seconds(r.retry))
 	}
 	w.WriteHeader(r.status)

@@ -1,14 +1,12 @@
 package lehttp
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/c8e606e4/leaderelection/internal/route"
@@ -27,8 +25,8 @@ const (
 	uncertain             // it may have been worked on: the connection broke, or leadership did
 )
 
-// The pauses between two attempts at the same leader, where it cannot be reached
-// or does not know yet that it leads.
+// The pauses of one request between two attempts at a leader that does not know yet
+// that it leads. How often a leader is dialled is for all requests together: see way.
 const (
 	firstPause = 2 * time.Millisecond
 	longPause  = 100 * time.Millisecond
@@ -37,56 +35,75 @@ const (
 // RoundTrip sends out to the leader. Out is the ReverseProxy's own copy of the
 // client's request, so it may be changed.
 func (t *sender) RoundTrip(out *http.Request) (*http.Response, error) {
-	body, err := t.keep(out)
-	if err != nil {
-		return nil, err
+	body, no := t.keep(out)
+	if no != nil {
+		return nil, no
 	}
 	var (
 		wait  patience
 		pause = firstPause
 		sent  = false // an attempt has been uncertain
-		res   *http.Response
 	)
-	for first := true; ; {
+	for {
 		s := t.router.table.Load()
-		what := untouched
-		if no := unled(s, t.o.LeaderID); no != nil {
-			res, err = nil, no
-			t.checkAddresses(s)
-		} else {
-			if !first {
-				out = body.again(out)
-			}
-			first = false
-			res, what, err = t.attempt(out, s)
+		if body.replayable() && t.leadsHere(out, s) {
+			return nil, &comeHome{body}
 		}
+		res, what, err := t.try(out, body, s)
 		if what == answered {
 			return res, nil
 		}
-		if what == uncertain && (sent || !idempotent(out)) || !body.replayable() || !t.worthwhile(s, what) {
+		if fault := body.failure(); fault != nil {
+			discard(res)
+			return nil, bodyRefusal(fault)
+		}
+		if what == uncertain && (sent || !idempotent(out)) || !body.replayable() || !t.worthwhile(s, what, err) {
 			return t.giveUp(res, s, err)
 		}
-		held := res
 		if what == uncertain {
 			sent = true
 			if !wait.forReign(out.Context(), t.o.Wait, t.router, s) {
-				return t.giveUp(held, s, err)
+				return t.giveUp(res, s, err)
 			}
 		} else if !wait.forChange(out.Context(), t.o.Wait, s, pause) {
-			return t.giveUp(held, s, err)
+			return t.giveUp(res, s, err)
 		}
-		discard(held)
+		discard(res)
 		pause = min(2*pause, longPause)
 	}
 }
 
+// try makes one attempt, if there is a leader to go to.
+func (t *sender) try(out *http.Request, body *kept, s *route.State) (*http.Response, fate, error) {
+	if no := unled(s, t.o.LeaderID); no != nil {
+		if s.Led() && len(s.Addresses) == 0 {
+			t.router.complain(t.o.Logger, s, s.Fault.Error())
+		}
+		return nil, untouched, no
+	}
+	addresses, allowed, err := t.way.begin(s, t.o.CheckAddress)
+	if len(addresses) > 0 {
+		if err != nil {
+			t.router.complain(t.o.Logger, s, err.Error())
+		}
+		return t.attempt(out, body, s, addresses)
+	}
+	no := t.unreachable(s, err)
+	if !allowed {
+		t.router.complain(t.o.Logger, s, err.Error())
+		no.status, no.final = http.StatusServiceUnavailable, true
+	}
+	return nil, untouched, no
+}
+
 // worthwhile says whether a leader can come while a request waits.
-func (t *sender) worthwhile(s *route.State, what fate) bool {
+func (t *sender) worthwhile(s *route.State, what fate, err error) bool {
+	var no *refusal
 	switch {
-	case t.o.Wait < 0:
+	case t.o.Wait < 0 || errors.As(err, &no) && no.final:
 		return false
 	case s.Led():
-		return what == uncertain || len(s.Addresses) > 0
+		return true
 	}
 	return s.UntilNext() <= t.o.Wait
 }
@@ -97,50 +114,137 @@ func (t *sender) giveUp(res *http.Response, s *route.State, err error) (*http.Re
 	if res == nil {
 		return nil, err
 	}
-	if res.Header.Get(notLeading) == lostLeadership {
+	if res.Header.Get(notLeading) == t.marks.lost {
 		return res, nil
 	}
 	discard(res)
-	no := &refusal{status: http.StatusServiceUnavailable, retry: s.UntilNext()}
-	no.why = fmt.Sprintf("%q, which led last, does not lead any more", s.Entry.LeaderID)
-	return nil, no
+	return nil, &refusal{
+		status: http.StatusServiceUnavailable, retry: s.UntilNext(), why: "the process that led last does not lead any more",
+		detail: fmt.Sprintf("%q, which led last, refuses requests", s.Entry.LeaderID),
+	}
 }
 
-// attempt sends out to the leader of s, at the first of its addresses that takes
-// a connection.
-func (t *sender) attempt(out *http.Request, s *route.State) (*http.Response, fate, error) {
-	addresses := (*Proxy)(t).order(s)
-	for i, address := range addresses {
-		out.URL.Scheme, out.URL.Host = t.o.Scheme, address
-		res, err := t.o.Transport.RoundTrip(out)
-		switch {
-		case err == nil:
-			if i > 0 {
-				(*Proxy)(t).prefer(s, address)
+// unreachable is why no request has reached the leader of s.
+func (t *sender) unreachable(s *route.State, err error) *refusal {
+	return &refusal{
+		status: http.StatusBadGateway, retry: s.UntilNext(), why: "the leader cannot be reached",
+		detail: fmt.Sprintf("leader %q of election %d cannot be reached: %v", s.Entry.LeaderID, s.Entry.ElectionNumber, err),
+	}
+}
+
+// attempt sends out to the leader of s: to its next address where one takes no
+// connection, or where the process behind it refuses, since that may be another
+// (an address that is only good on the leader's own machine).
+func (t *sender) attempt(out *http.Request, body *kept, s *route.State, addresses []string) (*http.Response, fate, error) {
+	var refused *http.Response
+	var last error
+	connected := false
+	for _, address := range addresses {
+		res, err := t.send(body.next(out), s, address)
+		if err == nil {
+			connected = true
+			what := t.fateOf(res, s)
+			if what != untouched || !body.replayable() {
+				discard(refused)
+				t.way.reached(s, address, what == answered)
+				return res, what, nil
 			}
-			return res, fateOf(res), nil
-		case out.Context().Err() != nil:
-			return nil, uncertain, err
-		case !unconnected(err):
-			return nil, uncertain, err
-		case i == len(addresses)-1:
-			return nil, untouched, fmt.Errorf("connecting to leader %q of reign %d: %w", s.Entry.LeaderID, s.Entry.ElectionNumber, err)
+			discard(refused)
+			refused = res
+			continue
 		}
+		if out.Context().Err() != nil || !unconnected(err) || !body.replayable() {
+			discard(refused)
+			return nil, uncertain, err
+		}
+		last = err
 	}
-	return nil, untouched, errors.New("leaderelection: the leader has no address") // not reached: unled
+	if connected {
+		t.way.reached(s, "", false)
+		return refused, untouched, nil
+	}
+	t.way.failed(s, last)
+	return nil, untouched, t.unreachable(s, last)
 }
 
-// fateOf reads what RequireLeader says of an answer.
-func fateOf(res *http.Response) fate {
-	if res.StatusCode != http.StatusServiceUnavailable {
-		return answered
+// send makes one request. Nobody waits for an answer, or for more of one, when the
+// next leader is there and this one is silent: it is hung, or cut off.
+func (t *sender) send(out *http.Request, s *route.State, address string) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(out.Context())
+	out = out.WithContext(ctx)
+	u := *out.URL
+	u.Scheme, u.Host = t.o.Scheme, address
+	out.URL = &u
+	answers := s.Overdue(grace, func() { cancel(errDeposed) })
+	res, err := t.o.Transport.RoundTrip(out)
+	answers()
+	if err != nil {
+		if context.Cause(ctx) == errDeposed {
+			err = errDeposed
+		}
+		cancel(nil)
+		return nil, err
 	}
-	switch res.Header.Get(notLeading) {
-	case refused:
+	body := leaderBody{res.Body, s, cancel}
+	if conn, ok := res.Body.(io.ReadWriteCloser); ok { // after 101
+		res.Body = &leaderConn{body, conn}
+	} else {
+		res.Body = &body
+	}
+	return res, nil
+}
+
+// grace is how long a leader may be silent after the next one is known: what it has
+// sent before is still on its way.
+const grace = time.Second
+
+var errDeposed = errors.New("leaderelection: the process that was asked does not lead any more, and has not answered")
+
+// leaderBody is the body of a leader's answer.
+type leaderBody struct {
+	io.ReadCloser
+	s      *route.State
+	cancel context.CancelCauseFunc // of the request
+}
+
+func (b *leaderBody) Read(p []byte) (int, error) {
+	came := b.s.Overdue(grace, func() { b.cancel(errDeposed) })
+	defer came()
+	return b.ReadCloser.Read(p)
+}
+
+func (b *leaderBody) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+// leaderConn is the connection to a leader that has switched protocols. The
+// request's ctx has no power over it any more.
+type leaderConn struct {
+	leaderBody
+	io.Writer
+}
+
+func (c *leaderConn) Read(p []byte) (int, error) {
+	came := c.s.Overdue(grace, func() { _ = c.Close() })
+	defer came()
+	return c.ReadCloser.Read(p)
+}
+
+// fateOf reads what RequireLeader says of an answer. What it says in the name of
+// another election the leader has passed on: it has worked on the request.
+func (t *sender) fateOf(res *http.Response, s *route.State) fate {
+	mark := res.Header.Get(notLeading)
+	switch {
+	case mark == "":
+		return answered
+	case res.StatusCode == http.StatusServiceUnavailable && mark == t.marks.refused:
 		return untouched
-	case lostLeadership:
+	case res.StatusCode == http.StatusServiceUnavailable && mark == t.marks.lost:
 		return uncertain
 	}
+	t.router.complain(t.o.Logger, s, fmt.Sprintf("an answer has the mark %q of another election's RequireLeader: where it is this one's, set Election alike in RequireOptions and ProxyOptions", mark))
+	res.Header.Del(notLeading)
 	return answered
 }
 
@@ -148,38 +252,6 @@ func fateOf(res *http.Response) fate {
 func unconnected(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
-}
-
-// order returns the leader's addresses, the one that answered last first.
-func (p *Proxy) order(s *route.State) []string {
-	if len(s.Addresses) < 2 {
-		return s.Addresses
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.reach.number != s.Entry.ElectionNumber {
-		return s.Addresses
-	}
-	ordered := []string{p.reach.first}
-	for _, a := range s.Addresses {
-		if a != p.reach.first {
-			ordered = append(ordered, a)
-		}
-	}
-	return ordered
-}
-
-func (p *Proxy) prefer(s *route.State, address string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reach = reachable{s.Entry.ElectionNumber, address}
-}
-
-// checkAddresses complains where a leader is there and its addresses are not.
-func (t *sender) checkAddresses(s *route.State) {
-	if s.Led() && len(s.Addresses) == 0 {
-		t.router.complain(t.o.Logger, s, s.Fault.Error())
-	}
 }
 
 // idempotent says whether a request may be carried out twice (RFC 9110, 9.2.2).
@@ -192,58 +264,6 @@ func idempotent(r *http.Request) bool {
 	return len(r.Header["Idempotency-Key"]) > 0 || len(r.Header["X-Idempotency-Key"]) > 0
 }
 
-// patience is how long a request has waited; it begins when that does.
-type patience struct{ until time.Time }
-
-func (p *patience) left(wait time.Duration) time.Duration {
-	if p.until.IsZero() {
-		p.until = time.Now().Add(wait)
-	}
-	return time.Until(p.until)
-}
-
-// forChange waits until there is news since s, or, where somebody leads, for a
-// pause. It says whether to try again.
-func (p *patience) forChange(ctx context.Context, wait time.Duration, s *route.State, pause time.Duration) bool {
-	left := p.left(wait)
-	if left <= 0 {
-		return false
-	}
-	if !s.Led() {
-		pause = left // only news can help
-	}
-	return sleep(ctx, s, min(left, pause))
-}
-
-// forReign waits until somebody leads a reign other than that of s.
-func (p *patience) forReign(ctx context.Context, wait time.Duration, r *Router, s *route.State) bool {
-	number := s.Entry.ElectionNumber
-	for {
-		now := r.table.Load()
-		if now.Led() && now.Entry.ElectionNumber != number {
-			return true
-		}
-		left := p.left(wait)
-		if left <= 0 || !now.Led() && now.UntilNext() > left || !sleep(ctx, now, left) {
-			return false
-		}
-	}
-}
-
-// sleep returns true after d, or when there is news since s, and false when ctx
-// has ended.
-func sleep(ctx context.Context, s *route.State, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-s.Changed():
-	case <-timer.C:
-	}
-	return true
-}
-
 // discard frees an answer that is not passed on, and its connection where it is
 // short.
 func discard(res *http.Response) {
@@ -253,87 +273,3 @@ func discard(res *http.Response) {
 	_, _ = io.CopyN(io.Discard, res.Body, 4<<10)
 	_ = res.Body.Close()
 }
-
-// kept is a request's body, and whether it can be sent again.
-type kept struct {
-	bytes []byte // all of it, where whole
-	whole bool
-	from  io.Reader // else the client's, streamed
-
-	mu   sync.Mutex
-	read bool    // the beginning of from is gone
-	last *stream // the body of the latest attempt
-}
-
-// keep prepares the body of out for being sent more than once.
-func (t *sender) keep(out *http.Request) (*kept, error) {
-	k := &kept{}
-	switch n := out.ContentLength; {
-	case out.Body == nil || out.Body == http.NoBody:
-		k.whole = true
-	case n > 0 && n <= t.o.KeepBody && out.Header.Get("Expect") == "":
-		k.bytes, k.whole = make([]byte, n), true
-		if _, err := io.ReadFull(out.Body, k.bytes); err != nil {
-			return nil, &refusal{status: http.StatusBadRequest, why: "the request's body broke off"}
-		}
-		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(k.bytes)), nil }
-		out.Body, _ = out.GetBody()
-	default:
-		k.from = out.Body
-		k.last = &stream{k: k}
-		out.Body = k.last
-	}
-	return k, nil
-}
-
-// replayable says whether the body can be sent from its beginning. If so, the
-// attempt before cannot read of it any more.
-func (k *kept) replayable() bool {
-	if k.whole {
-		return true
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.read {
-		return false
-	}
-	k.last.over = true
-	return true
-}
-
-// again returns out for another attempt. It is a copy, since the attempt before
-// may still be looking at out.
-func (k *kept) again(out *http.Request) *http.Request {
-	next := out.Clone(out.Context())
-	switch {
-	case next.GetBody != nil:
-		next.Body, _ = next.GetBody()
-	case k.from != nil:
-		k.last = &stream{k: k}
-		next.Body = k.last
-	}
-	return next
-}
-
-// stream is a streamed body as one attempt sees it.
-type stream struct {
-	k    *kept
-	over bool // another attempt has begun; under k.mu
-}
-
-var errOver = errors.New("leaderelection: the request is being sent elsewhere")
-
-func (s *stream) Read(p []byte) (int, error) {
-	s.k.mu.Lock()
-	if s.over {
-		s.k.mu.Unlock()
-		return 0, errOver
-	}
-	s.k.read = true
-	s.k.mu.Unlock()
-	return s.k.from.Read(p)
-}
-
-// Close does nothing: a failed attempt closes its body, and another may need
-// it. The ReverseProxy closes the client's in the end.
-func (s *stream) Close() error { return nil }

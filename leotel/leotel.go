@@ -49,7 +49,8 @@ times at which they began and ended by the campaign's clock.
 # Dashboard and alerts
 
 Beside this file: dashboard.json, for Grafana on a Prometheus data source, and
-alerts.yaml, five Prometheus rules with the reason for each.
+alerts.yaml, five Prometheus rules with the reason for each. internal/alertstest runs
+them with Prometheus' own rule engine.
 */
 package leotel
 
@@ -142,7 +143,23 @@ func New(o Options) (*Telemetry, error) {
 	}
 	var err error
 	t.callback, err = meter.RegisterCallback(t.observe, t.in.observed()...)
+	if o.Candidate != "" {
+		t.begin()
+	}
 	return t, err
+}
+
+// begin makes the series of transitions: a counter that is born at 1 has no increase
+// that a rate could see.
+func (t *Telemetry) begin() {
+	t.transition(0, "elected", "won")
+	for _, cause := range append([]string{"unknown", "shutdown"}, causes()...) {
+		t.transition(0, "ended", cause)
+	}
+}
+
+func (t *Telemetry) transition(n int64, what, cause string) {
+	t.in.transitions.Add(context.Background(), n, t.with(attribute.String("leaderelection.transition", what), attribute.String("leaderelection.cause", cause)))
 }
 
 // Close takes back what New registered: the gauges are not reported any more.
@@ -254,21 +271,31 @@ func (t *Telemetry) statusChanged(c leaderelection.StatusChange) {
 	t.mu.Unlock()
 	switch {
 	case c.To == leaderelection.Leading:
-		t.in.transitions.Add(context.Background(), 1, t.with(attribute.String("leaderelection.transition", "elected"), attribute.String("leaderelection.cause", "won")))
+		t.transition(1, "elected", "won")
 	case begun:
-		t.in.transitions.Add(context.Background(), 1, t.with(attribute.String("leaderelection.transition", "ended"), attribute.String("leaderelection.cause", cause)))
+		t.transition(1, "ended", cause)
 	}
+}
+
+// words are for the causes that the library knows.
+var words = []struct {
+	err  error
+	word string
+}{
+	{leaderelection.ErrOusted, "ousted"}, {leaderelection.ErrExpired, "expired"}, {leaderelection.ErrResigned, "resigned"},
+	{leaderelection.ErrUnhealthy, "unhealthy"}, {leaderelection.ErrClockSkew, "clock_skew"},
+}
+
+func causes() (all []string) {
+	for _, c := range words {
+		all = append(all, c.word)
+	}
+	return all
 }
 
 // causeOf is why a reign ended, as one of a few words.
 func causeOf(err error) string {
-	for _, c := range []struct {
-		err  error
-		word string
-	}{
-		{leaderelection.ErrOusted, "ousted"}, {leaderelection.ErrExpired, "expired"}, {leaderelection.ErrResigned, "resigned"},
-		{leaderelection.ErrUnhealthy, "unhealthy"}, {leaderelection.ErrClockSkew, "clock_skew"},
-	} {
+	for _, c := range words {
 		if errors.Is(err, c.err) {
 			return c.word
 		}

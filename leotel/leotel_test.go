@@ -149,7 +149,7 @@ func TestMetricsAndSpans(t *testing.T) {
 		}
 		synctest.Wait()
 		r.expect(t, map[string]float64{
-			"is_leader": 1, "election_number": 1, "view.remaining": 14, "transitions{won,elected}": 1,
+			"is_leader": 1, "election_number": 1, "view.remaining": 14, "transitions{won,elected}": 1, "transitions{expired,ended}": 0, "transitions{ousted,ended}": 0,
 			"store.operations{acquire,ok}": 1, "clock.offset": -0.5, "clock.offset.uncertainty": 0.5,
 		})
 		time.Sleep(20 * time.Second) // extensions at 7 and 14 s

@@ -237,3 +237,36 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("the second Start: %v", err)
 	}
 }
+
+// A manager that was not made with this Runner's Options would run its controllers on
+// a standby: it is refused before anything of it runs.
+func TestManagerWithoutOptions(t *testing.T) {
+	runner := lekubernetes.NewRunner(le.Config{Decider: memory.NewDecider(), LeaderID: "a", TermLength: T, MaxClockSkew: S})
+	other := lekubernetes.NewRunner(le.Config{Decider: memory.NewDecider(), LeaderID: "a", TermLength: T, MaxClockSkew: S})
+	plain := manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", Logger: logr.Discard()}
+	needs := true
+	explicit := plain
+	explicit.Controller.NeedLeaderElection = &needs
+	for what, options := range map[string]manager.Options{"no Options": plain, "another Runner's": other.Options(plain), "set by hand": explicit} {
+		mgr, err := manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := make(chan struct{}, 1)
+		if err := mgr.Add(manager.RunnableFunc(func(context.Context) error { ran <- struct{}{}; return nil })); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		err = runner.Start(ctx, mgr)
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), "runner.Options(options)") {
+			t.Errorf("%s: %v", what, err)
+		}
+		not(t, what+": a controller has run", ran)
+	}
+	// What the user says of controllers is kept.
+	needs = false
+	if kept := other.Options(explicit).Controller.NeedLeaderElection; kept == nil || *kept {
+		t.Error("NeedLeaderElection was changed")
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -162,7 +163,7 @@ func TestGuardKilled(t *testing.T) {
 	t.Parallel()
 	server := stores.NATS(t)
 	u, _ := place(t, server, server.Addr().String())
-	c := launch(t, nil, "run", "--restart-delay", "10ms", u, "--", "child", "stubborn", "escapes")
+	c := launch(t, nil, "run", "--restart-delay", "10ms", "--drain", "1s", u, "--", "child", "stubborn", "escapes")
 	has(t, c.ledger, "(?s)start.*start")
 	before, _ := os.ReadFile(c.ledger)
 	for _, guard := range children(c.Process.Pid) {
@@ -174,11 +175,78 @@ func TestGuardKilled(t *testing.T) {
 	}
 	has(t, c.ledger, "(?s)start 1 .*start 1 .*start 1 ")
 	_ = c.Process.Signal(syscall.SIGTERM)
-	if code := c.code(t); code != 0 {
+	if code := c.code(t); code != 137 { // it had to be killed
 		t.Errorf("exit code %d", code)
 	}
 	if text, _ := os.ReadFile(c.ledger); len(living(string(text))) > 0 {
 		t.Errorf("alive after the end: %v", living(string(text)))
+	}
+}
+
+// Who kills by the command's words kills the command and leaderelect, whose arguments
+// they are, and not the guard: it ends the rest, and leaves nothing in the temp directory.
+func TestKilledByName(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := launch(t, nil, "run", "--grace", "200ms", "file://"+filepath.Join(dir, "election.json"), "--", "child", "stubborn", "escapes")
+	has(t, c.ledger, "(?s)start.*start")
+	killed := 0
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range all {
+		line, _ := os.ReadFile(path) // one that has ended
+		if strings.Contains(strings.ReplaceAll(string(line), "\x00", " "), "child stubborn escapes "+c.ledger) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			killed++
+		}
+	}
+	if killed != 2 {
+		t.Errorf("%d processes have the command's words, want leaderelect and the command", killed)
+	}
+	c.allDead(t)
+	if !eventually(func() bool {
+		left, _ := filepath.Glob(filepath.Join(filepath.Dir(c.ledger), "leaderelect-*"))
+		return len(left) == 0
+	}) {
+		t.Error("a directory is left behind")
+	}
+}
+
+// As the first process of a PID namespace, as in a container, whatever is killed: the
+// guard, of which leaderelect finds what it has left.
+func TestFirstProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := launch(t, func(cmd *exec.Cmd) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	}, "run", "--restart-delay", "10ms", "--drain", "1s", "file://"+filepath.Join(dir, "election.json"), "--", "child", "stubborn", "escapes")
+	has(t, c.ledger, "(?s)start.*start")
+	guards := children(c.Process.Pid)
+	if len(guards) != 1 {
+		t.Fatalf("the guards are %v", guards)
+	}
+	command := children(guards[0])
+	below := command
+	for _, pid := range command {
+		below = append(below, children(pid)...)
+	}
+	_ = syscall.Kill(guards[0], syscall.SIGKILL)
+	has(t, c.log, "the guard is dead")
+	for _, pid := range below {
+		if !eventually(func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH }) { // awaited, too
+			t.Errorf("process %d is there", pid)
+		}
+	}
+	if len(below) < 2 {
+		t.Errorf("there was only %v", below)
+	}
+	has(t, c.ledger, "(?s)(start 1 .*){4}")
+	_ = c.Process.Signal(syscall.SIGTERM)
+	if code := c.code(t); code != 137 {
+		t.Errorf("exit code %d", code)
 	}
 }
 
@@ -277,7 +345,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A full disk from the start: the command is not run without the file it counts on.
+// A full disk from the start: the command is not run without the file it counts on,
+// and the election is left to others.
 func TestNoRoomForTheExpiryFile(t *testing.T) {
 	t.Parallel()
 	server := stores.NATS(t)
@@ -291,7 +360,7 @@ func TestNoRoomForTheExpiryFile(t *testing.T) {
 	if _, err := os.Stat(cmd.Args[len(cmd.Args)-1]); err == nil {
 		t.Error("the command ran")
 	}
-	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() || e.ElectionNumber != leaderelection.ElectionNumber(1) {
+	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() || e.ElectionNumber != leaderelection.NoElections {
 		t.Errorf("the record is %+v, %v", e, err)
 	}
 }
@@ -331,7 +400,7 @@ func TestHookEndsInTime(t *testing.T) {
 	const skew = 200 * time.Millisecond
 	// The ledger, which launch gives last, is the end command: it fails, and is
 	// tried again.
-	c := launch(t, nil, "hook", "--id", "a", "--term", "2s", "--skew", skew.String(), "--begin", "true", u, "--end")
+	c := launch(t, nil, "hook", "--end-at-start=false", "--id", "a", "--term", "2s", "--skew", skew.String(), "--begin", "true", u, "--end")
 	has(t, c.log, "running the begin command")
 	p.cut()
 	has(t, c.log, "running the end command")

@@ -5,13 +5,20 @@ package main
 import (
 	"flag"
 	"os"
+	"os/signal"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 )
 
 // The test binary is leaderelect, too, and what leaderelect runs in tests.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == proc.GuardCommand { // which goes by another name
+		main()
+	}
 	testscript.Main(patient{m}, map[string]func(){
 		"leaderelect": main,
 		"child":       func() { os.Exit(child(os.Args[1:])) },
@@ -23,6 +30,8 @@ type patient struct{ *testing.M }
 
 func (p patient) Run() int {
 	flag.Parse()
+	// Under nohup what is started would ignore it, too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	// With the race detector each process would take a second to exit.
 	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {

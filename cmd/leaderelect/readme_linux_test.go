@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // What the README tells people to write down is run as it stands there, on another
@@ -31,7 +34,7 @@ func TestReadmesAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pattern := range []string{`(?m)^ +(ExecStart=.*)$`, `(?m)^ +(args: \[.*\])$`, `(?m)^ +(\*/5 \* .*)$`} {
+	for _, pattern := range []string{`(?m)^ +(ExecStart=.*leaderelect run .*)$`, `(?m)^ +(args: \[.*\])$`, `(?m)^ +(\*/5 \* .*)$`} {
 		if line := readme(t, pattern); !strings.Contains(string(top), "\n    "+line+"\n") {
 			t.Errorf("the top README.md does not have\n%s", line)
 		}
@@ -51,14 +54,22 @@ func TestReadmeCrontab(t *testing.T) {
 	dir := t.TempDir()
 	ran := filepath.Join(dir, "ran")
 	line := readme(t, `(?m)^    \*/5 \* \* \* \* (.*)$`)
-	line = elsewhere(dir, line, "/usr/local/bin/job", "sh -c 'echo x >>"+ran+"'", "--wait 20s", "--wait 1s", "--hold 60s", "--hold 3s")
-	if !strings.Contains(line, ran) || !strings.Contains(line, "--hold 3s") {
+	if strings.ContainsRune(line, '%') {
+		t.Errorf("to cron %% ends the line: %s", line)
+	}
+	self, err := exec.LookPath("leaderelect")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line = elsewhere(dir, line, "/usr/local/bin/leaderelect", self, "/usr/local/bin/job", "sh -c 'echo x >>"+ran+"'", "--wait 20s", "--wait 1s", "--hold 60s", "--hold 5s")
+	if !strings.Contains(line, ran) || !strings.Contains(line, "--hold 5s") {
 		t.Fatalf("the line is %s", line)
 	}
 	codes := make(chan int)
 	start := func() {
-		cmd := exec.Command("sh", "-c", line)
-		_ = cmd.Run() // the code says how it went
+		cmd := exec.Command("/bin/sh", "-c", line)
+		cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "GORACE=" + os.Getenv("GORACE")} // cron's
+		_ = cmd.Run()                                                                            // the code says how it went
 		codes <- cmd.ProcessState.ExitCode()
 	}
 	for range 3 {
@@ -80,7 +91,7 @@ func TestReadmeCrontab(t *testing.T) {
 func TestReadmeSystemd(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	line := readme(t, `(?m)^    ExecStart=(.*)$`)
+	line := readme(t, `(?m)^    ExecStart=(.*leaderelect run .*)$`)
 	ledger := filepath.Join(dir, "ledger")
 	line = elsewhere(dir, line, "/usr/local/bin/leaderelect", "leaderelect", "%H", "host-1", "/usr/local/bin/report", "child "+ledger)
 	words := strings.Fields(line)
@@ -134,5 +145,31 @@ func TestReadmeSidecar(t *testing.T) {
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The address that moves: both commands may be run again, and the unit is right.
+func TestReadmeAddress(t *testing.T) {
+	t.Parallel()
+	ip, err := exec.LookPath("ip")
+	if err != nil {
+		stores.Missing(t, "no ip(8): install iproute2")
+	}
+	begin := readme(t, `(?m)^        --begin '(.*?)' --end '.*?'$`)
+	end := readme(t, `(?m)^        --begin '.*?' --end '(.*?)'$`)
+	script := strings.NewReplacer("eth0", "lo", "ip ", ip+" ").Replace(strings.Join([]string{"set -e", "ip link show eth0 || exit 77", end, begin, begin,
+		"test $(ip -o addr show dev eth0 | grep -c 10.0.0.9) = 1", end, end, "! ip -o addr show dev eth0 | grep 10.0.0.9"}, "\n"))
+	cmd := exec.Command("unshare", "--net", "sh", "-c", script)
+	out, err := cmd.CombinedOutput()
+	switch {
+	case cmd.ProcessState.ExitCode() == 77:
+		stores.Missing(t, fmt.Sprintf("no network namespace can be made: %s: run as root", out))
+	case err != nil:
+		t.Errorf("%v\n%s\n%s", err, script, out)
+	}
+	unit := readme(t, `(?m)^    ExecStart=(.*leaderelect hook .*)$`)
+	post := readme(t, `(?m)^    ExecStopPost=-(.*)$`)
+	if !strings.Contains(unit, "--begin '/sbin/"+begin+"' --end '/sbin/"+end+"'") || post != "/sbin/"+end {
+		t.Errorf("the unit has other commands:\n%s\n%s", unit, post)
 	}
 }

@@ -83,7 +83,7 @@ func TestEveryStore(t *testing.T) {
 			_ = a.Process.Signal(syscall.SIGKILL)
 			has(t, ledger, "^beat 2")
 			c := start("c")
-			transfer := exec.Command("leaderelect", "transfer", "--timeout", "20s", url, "c")
+			transfer := exec.Command("leaderelect", "transfer", "--force", "--timeout", "20s", url, "c")
 			transfer.Env = append(os.Environ(), env...)
 			if out, err := transfer.CombinedOutput(); err != nil || !strings.Contains(string(out), "c leads, with reign 3") {
 				t.Errorf("transfer: %v\n%s", err, out)

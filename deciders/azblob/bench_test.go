@@ -3,6 +3,8 @@ package azblob_test
 import (
 	"bytes"
 	"context"
+	"crypto/md5"
+	"encoding/base64"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -32,8 +34,13 @@ func cannedServer(t testing.TB) (url string) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"0x1"`)
 		w.Header().Set("Last-Modified", "Sat, 21 Nov 2026 11:24:05 GMT")
+		content := []byte(rec)
 		if r.Method == http.MethodPut {
-			_, _ = io.Copy(io.Discard, r.Body)
+			content, _ = io.ReadAll(r.Body)
+		}
+		sum := md5.Sum(content)
+		w.Header().Set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
+		if r.Method == http.MethodPut {
 			w.WriteHeader(http.StatusCreated)
 			return
 		}

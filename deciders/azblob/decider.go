@@ -3,10 +3,12 @@ package azblob
 import (
 	"bytes"
 	"context"
+	"crypto/md5"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -77,15 +79,27 @@ type token struct {
 // wrote this version, in whole seconds.
 func (t *token) CommitTS() time.Time { return t.commit }
 
-func newToken(e *leaderelection.RaceEntry, etag *azcore.ETag, modified *time.Time, leased bool) (*token, error) {
-	if etag == nil || *etag == "" {
-		return nil, errors.New("the answer has no ETag")
-	}
-	t := &token{etag: *etag, leased: leased, number: e.ElectionNumber, incarnation: e.Incarnation}
+func newToken(e *leaderelection.RaceEntry, etag azcore.ETag, modified *time.Time, leased bool) *token {
+	strong := strings.TrimPrefix(string(etag), "W/") // which proxies that compress add
+	t := &token{etag: azcore.ETag(strong), leased: leased, number: e.ElectionNumber, incarnation: e.Incarnation}
 	if modified != nil {
 		t.commit = modified.UTC()
 	}
-	return t, nil
+	return t
+}
+
+// proved returns an error, which may pass, unless an answer that has this ETag and this
+// MD5 is the store's, and about data. Azure's answers to a write, and to the reading of
+// a whole blob, have the MD5 of the content, which no two records share.
+func proved(data []byte, etag *azcore.ETag, sum []byte) error {
+	own := md5.Sum(data)
+	switch {
+	case etag == nil || *etag == "" || len(sum) == 0:
+		return errors.New("the answer lacks an ETag or Content-MD5: something else than the store answered (or the blob was written by blocks: write it anew by Put Blob)")
+	case !bytes.Equal(own[:], sum):
+		return errors.New("the answer's Content-MD5 is not that of the content: something on the way spoilt it, or answered in place of the store")
+	}
+	return nil
 }
 
 // NewDecider returns the election that is kept in a blob of a container. It asks
@@ -116,6 +130,9 @@ func NewDecider(client *azblob.Client, containerName, blobName string, opts *Opt
 	return d
 }
 
+// String names the place of the record: container and blob.
+func (d *Decider) String() string { return d.place }
+
 // ReadCurrent implements leaderelection.RaceDecider, by one request.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	if err := d.ready(ctx); err != nil {
@@ -127,7 +144,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 		if err := d.create(ctx); err != nil {
 			return nil, d.failed(ctx, creating, err)
 		}
-		return &leaderelection.RaceEntry{Token: &token{}}, nil
+		r, err = d.blob.DownloadStream(ctx, nil)
 	}
 	if bloberror.HasCode(err, bloberror.BlobNotFound) {
 		return &leaderelection.RaceEntry{Token: &token{}}, nil
@@ -137,6 +154,9 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 	}
 	defer r.Body.Close()
 	data, err := content(&r)
+	if err == nil && len(data) <= record.MaxSize { // of a longer one not all was read
+		err = proved(data, r.ETag, r.ContentMD5)
+	}
 	if err != nil {
 		return nil, d.failed(ctx, reading, err)
 	}
@@ -144,11 +164,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 	if err != nil {
 		return nil, err
 	}
-	t, err := newToken(e, r.ETag, r.LastModified, isLeased(r.LeaseState))
-	if err != nil {
-		return nil, d.failed(ctx, reading, err)
-	}
-	e.Token = t
+	e.Token = newToken(e, *r.ETag, r.LastModified, isLeased(r.LeaseState))
 	return e, nil
 }
 
@@ -210,7 +226,10 @@ func (d *Decider) put(ctx context.Context, data []byte, old *token, entry *leade
 	for try := 0; ; try++ {
 		r, err := d.blob.Upload(ctx, streaming.NopCloser(bytes.NewReader(data)), d.upload(old.etag, id))
 		if err == nil {
-			return newToken(entry, r.ETag, r.LastModified, id != "")
+			err = proved(data, r.ETag, r.ContentMD5)
+		}
+		if err == nil {
+			return newToken(entry, *r.ETag, r.LastModified, id != ""), nil
 		}
 		const tries = 3
 		switch {

@@ -13,7 +13,8 @@
 // is the record, as JSON, the same in every store; "az storage blob download" shows
 // it. A blob at that name whose content is anything else is not ours, and is
 // refused rather than overwritten. Nothing is ever deleted: the record of an
-// election that nobody leads holds the fencing token's count.
+// election that nobody leads holds the fencing token's count. Nor restore an older
+// version of it while candidates run: numbers would be given out again.
 //
 // # What the store promises
 //
@@ -75,6 +76,20 @@
 // One renewal per blob is added to each extension: with two companions an extension
 // is four requests. A lease of another that is found on the record's blob is broken.
 //
+// # What is believed
+//
+// Anything may answer 200 or 201: a portal with a page, a cache with what the blob was.
+// Azure's answers to a Put Blob, and to a Get Blob of the whole, have the MD5 of the
+// content, which no two records share. A write counts only if that is the MD5 of what was
+// sent, and a read only if it is that of what came. A blob counts as missing only if the
+// error has the code BlobNotFound; an error without a code of Azure's may pass, whatever
+// its status. What fails this is an error that may pass. (A record that an operator
+// uploads by blocks has no MD5, and cannot be read: upload it in one piece.)
+//
+// Nothing in an answer binds the ETag to the rest. Whatever joined an old answer with the
+// newest ETag would have a record replaced that nobody has seen. A cache that keeps
+// whole answers does no harm: its ETag is as old as its content.
+//
 // # Permissions
 //
 // Microsoft.Storage/storageAccounts/blobServices/containers/blobs/read and
@@ -114,4 +129,8 @@
 // client's own retries (which may take minutes) are switched off for the Decider's
 // requests, whatever the client was made with, because the campaign retries, and knows
 // how to find out what became of a write whose answer was lost.
+//
+// Giving up a request changes nothing at Azure but that nobody hears the answer: a Put
+// Blob happens as a whole or not at all, perhaps later, and what a read shows has been
+// stored for good.
 package azblob

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"unicode/utf8"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // What is being done, for errors.
@@ -25,7 +25,7 @@ const (
 
 // failed says what was being done, to which place, and what to do about it.
 func (d *Decider) failed(ctx context.Context, doing string, err error) error {
-	redact(err)
+	err = redact.Error(err) // a transport's has the whole URL, with a shared access signature
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		// What was cut short by the end of ctx is no answer.
 		err = fmt.Errorf("%w: %w", ended, err)
@@ -38,17 +38,6 @@ func (d *Decider) failed(ctx context.Context, doing string, err error) error {
 		return fmt.Errorf("leaderelection/azblob: %s %s: %s: %w: %w", doing, d.place, hint, leaderelection.ErrPermanent, err)
 	}
 	return fmt.Errorf("leaderelection/azblob: %s %s: %w", doing, d.place, err)
-}
-
-// redact takes a shared access signature out of a transport's error, which has
-// the whole URL.
-func redact(err error) {
-	var e *url.Error
-	if errors.As(err, &e) {
-		if i := strings.IndexByte(e.URL, '?'); i >= 0 {
-			e.URL = e.URL[:i]
-		}
-	}
 }
 
 // The answers that no retry can cure, and what to do about them.
@@ -86,6 +75,9 @@ func classify(err error) (hint string, lost bool) {
 }
 
 func ofAnswer(e *azcore.ResponseError) (hint string, lost bool) {
+	if e.ErrorCode == "" {
+		return "", false // something on the way said it: Azure's own errors have a code
+	}
 	switch bloberror.Code(e.ErrorCode) {
 	case bloberror.ConditionNotMet, bloberror.BlobAlreadyExists, bloberror.BlobNotFound:
 		return "", true
@@ -93,6 +85,8 @@ func ofAnswer(e *azcore.ResponseError) (hint string, lost bool) {
 		return noContainer, false
 	case bloberror.AuthenticationFailed, bloberror.InvalidAuthenticationInfo, bloberror.NoAuthenticationInformation:
 		return noCredential, false
+	case bloberror.MD5Mismatch, bloberror.InvalidMD5:
+		return "", false // what was sent was spoilt on its way
 	case bloberror.BlobImmutableDueToPolicy, bloberror.BlobArchived, bloberror.BlobBeingRehydrated, bloberror.InvalidBlobType:
 		return notReplaced, false
 	}
@@ -113,7 +107,7 @@ func ofAnswer(e *azcore.ResponseError) (hint string, lost bool) {
 // place is the blob's URL without a shared access signature.
 func place(service, container, blob string) string {
 	u, _, _ := strings.Cut(service, "?")
-	return strings.TrimSuffix(u, "/") + "/" + container + "/" + blob
+	return strings.TrimSuffix(redact.URL(u), "/") + "/" + container + "/" + blob
 }
 
 // checkNames says what the store will never allow. It leaves the finer points to

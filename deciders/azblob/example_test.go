@@ -78,5 +78,5 @@ func ExampleOpen() {
 	fmt.Println(err)
 	// Output:
 	// ready
-	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=30s: leaderelection: no retry can help: parameter "native_leese" is unknown
+	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=xxxxx: leaderelection: no retry can help: parameter "native_leese" is unknown
 }

@@ -1,6 +1,8 @@
 package azblob_test
 
 import (
+	"crypto/md5"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -171,6 +173,8 @@ func leaseBlob(w http.ResponseWriter, r *http.Request, b *fakeBlob) {
 }
 
 func answer(w http.ResponseWriter, b *fakeBlob) {
+	sum := md5.Sum(b.data)
+	w.Header().Set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
 	w.Header().Set("ETag", b.etag)
 	w.Header().Set("Last-Modified", b.modified.UTC().Format(http.TimeFormat))
 	w.Header().Set("x-ms-blob-type", "BlockBlob")

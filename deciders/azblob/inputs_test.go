@@ -149,7 +149,7 @@ func TestForeignBlob(t *testing.T) {
 		"truncated": good[:len(good)/2],
 		"edited":    strings.Replace(good, "7", "-7", 1),
 		"newer":     strings.Replace(good, `"leaderelection":1`, `"leaderelection":2`, 1),
-		"unknown":   strings.Replace(good, `"extension"`, `"colour":"red","extension"`, 1),
+		"unknown":   strings.Replace(good, `"extension"`, `"must_understand":["colour"],"colour":"red","extension"`, 1),
 		"large":     good + strings.Repeat(" ", 300<<10),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,6 +210,7 @@ func TestRefusals(t *testing.T) {
 		{500, "OperationTimedOut", false, ""},
 		{429, "TooManyRequests", false, ""},
 		{412, "LeaseIdMissing", false, ""},
+		{400, "Md5Mismatch", false, ""},
 	} {
 		t.Run(c.code, func(t *testing.T) {
 			d := azblob.NewDecider(inProcess(t, newFake(), func(*http.Request) httpfault.Fault { return refusal(c.status, c.code) }), containerName, "one", nil)
@@ -221,6 +222,20 @@ func TestRefusals(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What something on the way says of itself may pass.
+func TestAnswersOfOthers(t *testing.T) {
+	for _, status := range []int{301, 400, 401, 403, 404, 405, 409, 412, 500, 501, 502} {
+		for _, body := range []string{"", "<html>no", `{"message":"Forbidden"}`} {
+			f := httpfault.Fault{Status: status, Body: body}
+			for _, err := range both(t, azblob.NewDecider(inProcess(t, newFake(), func(*http.Request) httpfault.Fault { return f }), containerName, "one", nil)) {
+				if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
+					t.Errorf("%d %q: %v, want an error that may pass", status, body, err)
+				}
+			}
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // NativeLease makes the leader hold Azure's own lease on the record's blob and on
@@ -145,9 +146,8 @@ func (l *leases) follow(ctx context.Context, old *token, entry *leaderelection.R
 	for i, b := range l.blobs {
 		wg.Go(func() {
 			if errs[i] = work(ctx, b, next, old); errs[i] != nil {
-				redact(errs[i])
 				name, _, _ := strings.Cut(b.URL(), "?")
-				errs[i] = fmt.Errorf("%s: %w", name, errs[i])
+				errs[i] = fmt.Errorf("%s: %w", name, redact.Error(errs[i]))
 			}
 		})
 	}
@@ -174,8 +174,9 @@ func (l *leases) take(ctx context.Context, b *blob.Client, next, old *token, len
 		return err
 	}
 	if old.etag != "" && old.leaseID() == next.leaseID() {
-		if _, err := c.RenewLease(ctx, nil); err == nil || !bloberror.HasCode(err, noLeaseOfOurs...) {
-			return err
+		r, err := c.RenewLease(ctx, nil)
+		if err == nil || !bloberror.HasCode(err, noLeaseOfOurs...) {
+			return l.taken(next, r.LeaseID, err)
 		}
 	}
 	// On the record's blob only while it is still the version just written: a
@@ -186,9 +187,9 @@ func (l *leases) take(ctx context.Context, b *blob.Client, next, old *token, len
 	if own {
 		only.ModifiedAccessConditions = ifMatch(next.etag)
 	}
-	_, err = c.AcquireLease(ctx, int32(length/time.Second), only)
+	r, err := c.AcquireLease(ctx, int32(length/time.Second), only)
 	if !bloberror.HasCode(err, bloberror.LeaseAlreadyPresent) {
-		return err
+		return l.taken(next, r.LeaseID, err)
 	}
 	if own {
 		err = breakLease(ctx, b, next.etag)
@@ -200,7 +201,15 @@ func (l *leases) take(ctx context.Context, b *blob.Client, next, old *token, len
 	if err != nil {
 		return err
 	}
-	_, err = c.AcquireLease(ctx, int32(length/time.Second), only)
+	r, err = c.AcquireLease(ctx, int32(length/time.Second), only)
+	return l.taken(next, r.LeaseID, err)
+}
+
+// taken is err, or one of its own unless the answer names the lease, as Azure's do.
+func (l *leases) taken(next *token, id *string, err error) error {
+	if err == nil && (id == nil || *id != next.leaseID()) {
+		err = errors.New("the answer does not name the lease: something else than the store answered")
+	}
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // Open makes a client and returns a Decider that uses it. The URL is
@@ -36,15 +37,17 @@ import (
 //	                  domains and emulators, such as http://127.0.0.1:10000/account;
 //	                  without it https://account.blob.core.windows.net
 //
-// Credentials come from the environment, as for the az command: AZURE_STORAGE_KEY
-// has the account's key, or AZURE_STORAGE_SAS_TOKEN a shared access signature; where
-// neither is set they are those of azidentity.NewDefaultAzureCredential (environment,
+// Credentials come from the environment, by variables of the az command:
+// AZURE_STORAGE_KEY has the account's key, or AZURE_STORAGE_SAS_TOKEN a shared access
+// signature, or AZURE_STORAGE_CONNECTION_STRING either of them and the endpoint, for the
+// account that the URL names. The first of the three that is set is used; where none is,
+// they are those of azidentity.NewDefaultAzureCredential (environment,
 // workload identity, managed identity, az login and others). Open makes no request of
 // the store; whether it can be used is said by the first call of the Decider.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(u)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/azblob: opening %s: %w: %w", u.Redacted(), leaderelection.ErrPermanent, err)
+		return nil, fmt.Errorf("leaderelection/azblob: opening %s: %w: %w", redact.URL(u.String()), leaderelection.ErrPermanent, redact.Error(err, u.String()))
 	}
 	return d, nil
 }
@@ -86,11 +89,41 @@ func (t *target) client() (*azblob.Client, error) {
 	if sas := os.Getenv("AZURE_STORAGE_SAS_TOKEN"); sas != "" {
 		return azblob.NewClientWithNoCredential(service+"?"+strings.TrimPrefix(sas, "?"), nil)
 	}
+	if all := os.Getenv(connectionString); all != "" {
+		return t.connect(all)
+	}
 	c, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
 		return nil, err
 	}
 	return azblob.NewClient(service, c, nil)
+}
+
+const connectionString = "AZURE_STORAGE_CONNECTION_STRING"
+
+// connect makes a client by a connection string, which has secrets: errors show
+// nothing of it but the account.
+func (t *target) connect(all string) (*azblob.Client, error) {
+	c, err := azblob.NewClientFromConnectionString(all, nil)
+	if err != nil {
+		return nil, errors.New(connectionString + " is not one: it needs AccountName=...;AccountKey=... or BlobEndpoint=...;SharedAccessSignature=... in it")
+	}
+	account := ""
+	if host, _, ok := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(c.URL(), "https://"), "http://"), ".blob."); ok {
+		account = host
+	}
+	for field := range strings.SplitSeq(all, ";") {
+		if name, ok := strings.CutPrefix(field, "AccountName="); ok {
+			account = name
+		}
+	}
+	switch {
+	case account != "" && account != t.account:
+		return nil, fmt.Errorf("%s is for the account %q, and the URL names %q: correct one of them, or unset the variable", connectionString, account, t.account)
+	case t.endpoint != "":
+		return nil, errors.New(connectionString + " and the parameter endpoint both say where the service is: leave one of them out")
+	}
+	return c, nil
 }
 
 func parse(u *url.URL) (*target, error) {

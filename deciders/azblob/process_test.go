@@ -2,6 +2,7 @@ package azblob_test
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"strings"
 	"testing"
@@ -80,5 +81,24 @@ func TestOpenCredentials(t *testing.T) {
 	t.Setenv("AZURE_STORAGE_SAS_TOKEN", signature(t, server, true))
 	if err := try(); err == nil {
 		t.Error("with an expired signature: no error")
+	}
+	t.Setenv("AZURE_STORAGE_SAS_TOKEN", "")
+	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName="+stores.AzuriteAccount+";AccountKey="+stores.AzuriteKey+";BlobEndpoint="+server)
+	if err := try(); err == nil || !strings.Contains(err.Error(), "endpoint") {
+		t.Errorf("with two endpoints: %v", err)
+	}
+	u.RawQuery = ""
+	if err := try(); err != nil {
+		t.Errorf("with a connection string: %v", err)
+	}
+	u.Host = "another"
+	if err := try(); err == nil || !strings.Contains(err.Error(), `"another"`) {
+		t.Errorf("with another account's: %v", err)
+	}
+	for _, wrong := range []string{"secret", "AccountName=a;AccountKey=secret!", ";", "UseDevelopmentStorage=true", "BlobEndpoint=https://b.blob.core.windows.net/;SharedAccessSignature=sig=secret"} {
+		t.Setenv("AZURE_STORAGE_CONNECTION_STRING", wrong)
+		if err := try(); !errors.Is(err, leaderelection.ErrPermanent) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("with %q: %v", wrong, err)
+		}
 	}
 }

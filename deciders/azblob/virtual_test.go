@@ -45,6 +45,7 @@ func overHTTP(t *testing.T, opts *azblob.Options) httpfault.Store {
 		Decider: func(c *http.Client) leaderelection.RaceDecider {
 			return azblob.NewDecider(over(t, c), containerName, "one", opts)
 		},
+		Place:  "http://in-process/account/elections/one",
 		Writes: func(r *http.Request) bool { return r.Method == http.MethodPut },
 		Busy: map[string]httpfault.Fault{
 			"ServerBusy":        refusal(http.StatusServiceUnavailable, "ServerBusy"),
@@ -53,6 +54,7 @@ func overHTTP(t *testing.T, opts *azblob.Options) httpfault.Store {
 			"TooManyRequests":   refusal(http.StatusTooManyRequests, "TooManyRequests"),
 			"BeingDeleted":      refusal(http.StatusConflict, "ContainerBeingDeleted"),
 		},
+		Blind: map[string]string{"OldAnswerNewestETag": "nothing in an answer binds the ETag to the rest: see the package's documentation"},
 	}
 }
 

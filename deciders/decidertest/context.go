@@ -71,7 +71,7 @@ func endsUnderTheCall(h *harness) {
 	d := h.handle()
 	h.write(d, nil, h.state(1, 0))
 	for i := range uint64(h.Rounds) {
-		before := h.read(d)
+		before := h.readSince(d, h.state(1, 0)) // a stale read may still find nothing
 		ctx, cancel := context.WithCancel(h.Context())
 		go cancel()
 		var written error
@@ -88,7 +88,7 @@ func endsUnderTheCall(h *harness) {
 		if written == nil {
 			h.readBack(d, h.state(i+2, 0))
 		}
-		if err := h.isState(h.read(d)); err != nil {
+		if err := h.isState(h.readSince(d, h.state(1, 0))); err != nil {
 			h.Error(err)
 		}
 	}

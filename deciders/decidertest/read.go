@@ -84,7 +84,12 @@ func everyField(h *harness) {
 		func(e *leaderelection.RaceEntry) { e.Incarnation = "" },
 		func(e *leaderelection.RaceEntry) { *e = leaderelection.RaceEntry{ElectionNumber: e.ElectionNumber} },
 		func(e *leaderelection.RaceEntry) { e.ElectionNumber, e.Extension = 1<<53+1, 1<<53+3 }, // no float64 has these
-		func(e *leaderelection.RaceEntry) { e.ElectionNumber, e.Extension = math.MaxUint64-1, math.MaxUint64 },
+		func(e *leaderelection.RaceEntry) {
+			e.ElectionNumber, e.Extension = leaderelection.MaxElectionNumber, math.MaxInt64
+		},
+		func(e *leaderelection.RaceEntry) { // fields of a newer version
+			e.Extra = map[string]string{"priority": `{"of":["a",null,1e3]}`, "zone": `"é"`}
+		},
 	} {
 		e := h.state(uint64(i+1), uint64(i))
 		change(e)

@@ -156,6 +156,9 @@ func TestUnbrokenDecidersPass(t *testing.T) {
 	for name, m := range map[string]mutant{
 		"wrapper":      {breaks: func(*decider) {}},
 		"content hash": {breaks: contentHash(func(*entry) {})},
+		"feed that tells of what is not committed": {breaks: func(d *decider) {
+			d.Inject(memory.Always(memory.Fault{Foretold: time.Millisecond}).On(memory.Write))
+		}},
 	} {
 		for _, g := range groups() {
 			for _, c := range g.checks {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/internal/dynamoproof"
 )
 
 // The attributes of an election's item beside its key.
@@ -25,7 +26,7 @@ const (
 // Client is what a Decider needs of a *dynamodb.Client.
 type Client interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
-	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
 	// CreateTable is called only with Options.CreateTable.
 	CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
 	// DescribeTable is called only with Options.CreateTable, and by VerifyTable.
@@ -93,7 +94,7 @@ func NewDecider(client Client, table, key string, options *Options) *Decider {
 		key:    map[string]types.AttributeValue{o.PartitionKey: text(key)},
 		place:  fmt.Sprintf("DynamoDB table %q, key %q", table, key),
 		create: o.CreateTable,
-		call:   []func(*dynamodb.Options){once},
+		call:   []func(*dynamodb.Options){once, dynamoproof.Require},
 	}
 	if o.SortKey != "" {
 		d.key[o.SortKey] = text(o.SortValue)
@@ -149,7 +150,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 	return d.entry(out.Item)
 }
 
-// WriteEntry implements leaderelection.RaceDecider with a PutItem that is
+// WriteEntry implements leaderelection.RaceDecider with an UpdateItem that is
 // conditional on the version. A refusal is a leaderelection.LostRaceError, with
 // the current record where the service returns it (DynamoDB and DynamoDB Local
 // do).
@@ -162,50 +163,53 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 		return nil, d.failed(ctx, "writing", err)
 	}
 	version := versionOf(entry)
-	item := make(map[string]types.AttributeValue, len(d.key)+2)
-	for name, value := range d.key {
-		item[name] = value
-	}
-	item[recordAttribute] = text(string(data))
-	item[versionAttribute] = text(version)
-	in := &dynamodb.PutItemInput{
-		TableName:                           d.table,
-		Item:                                item,
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}
-	if err := d.condition(in, entry.Token); err != nil {
+	in, err := d.update(string(data), version, entry.Token)
+	if err != nil {
 		return nil, d.failed(ctx, "writing", err)
 	}
-	out, err := d.client.PutItem(ctx, in, d.call...)
+	out, err := d.client.UpdateItem(ctx, in, d.call...)
 	if d.mayCreate(err) { // without a table nothing can have been written
 		if err = d.createTable(ctx); err == nil {
-			out, err = d.client.PutItem(ctx, in, d.call...)
+			out, err = d.client.UpdateItem(ctx, in, d.call...)
 		}
 	}
 	if err != nil {
 		return nil, d.refused(ctx, err)
+	}
+	if written, ok := out.Attributes[versionAttribute].(*types.AttributeValueMemberS); !ok || written.Value != version {
+		return nil, d.failed(ctx, "writing", errNotWritten)
 	}
 	t := &token{version: version}
 	t.commit, _ = awsmiddleware.GetServerTime(out.ResultMetadata)
 	return t, nil
 }
 
-// condition makes in conditional on the version of t. To create is conditional
-// on the key, not on our own attributes: what lies there need not be ours.
-func (d *Decider) condition(in *dynamodb.PutItemInput, t leaderelection.LeaderToken) error {
+// update is the write of a record, on condition that the version is that of t. To
+// create is conditional on the key, not on our own attributes: what lies there need
+// not be ours. The answer must repeat what it wrote: the version is new with each
+// write, so that no other answer can be taken for this one's.
+func (d *Decider) update(data, version string, t leaderelection.LeaderToken) (*dynamodb.UpdateItemInput, error) {
+	in := &dynamodb.UpdateItemInput{
+		TableName:                           d.table,
+		Key:                                 d.key,
+		UpdateExpression:                    aws.String("SET #r = :r, #v = :v"),
+		ConditionExpression:                 aws.String("#v = :was"),
+		ExpressionAttributeNames:            map[string]string{"#r": recordAttribute, "#v": versionAttribute},
+		ExpressionAttributeValues:           map[string]types.AttributeValue{":r": text(data), ":v": text(version)},
+		ReturnValues:                        types.ReturnValueUpdatedNew,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
 	at, ours := t.(*token)
 	switch {
 	case t != nil && (!ours || at == nil):
-		return permanent("the token (a %T) was not made by this package", t)
+		return nil, permanent("the token (a %T) was not made by this package", t)
 	case t == nil || at.version == "":
 		in.ConditionExpression = aws.String("attribute_not_exists(#k)")
-		in.ExpressionAttributeNames = map[string]string{"#k": d.pk}
+		in.ExpressionAttributeNames["#k"] = d.pk
 	default:
-		in.ConditionExpression = aws.String("#v = :v")
-		in.ExpressionAttributeNames = map[string]string{"#v": versionAttribute}
-		in.ExpressionAttributeValues = map[string]types.AttributeValue{":v": text(at.version)}
+		in.ExpressionAttributeValues[":was"] = text(at.version)
 	}
-	return nil
+	return in, nil
 }
 
 // versionOf returns a new version for an entry: readable, and unique. It is no

@@ -28,7 +28,7 @@
 //
 // # What the store promises
 //
-// A PutItem with a condition is one atomic step: it happens only if the
+// An UpdateItem with a condition is one atomic step: it happens only if the
 // condition holds at that moment
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/WorkingWithItems.html#WorkingWithItems.ConditionalUpdate).
 // Reads are strongly consistent ones
@@ -48,9 +48,19 @@
 // VerifyTable tells the two apart. A DAX cluster answers reads from its cache,
 // and adds nothing here: give NewDecider the plain client.
 //
+// # What is believed
+//
+// The SDK takes any answer of status 200 for a success: the page of a portal, the
+// empty answer of a load balancer. Here an answer counts only if it has a request id
+// and the checksum of its body, as all of DynamoDB's have, so that nothing else can say
+// that an election is empty. A write counts only if the answer repeats the version
+// that was sent (UpdateItem returns it at no cost), which is new with each write, so
+// that no earlier answer can be taken for this one's. What fails this is an error that
+// may pass. So is an error that has no request id, whatever its status.
+//
 // # Permissions
 //
-// On the table: dynamodb:GetItem and dynamodb:PutItem. With Options.CreateTable
+// On the table: dynamodb:GetItem and dynamodb:UpdateItem. With Options.CreateTable
 // also dynamodb:CreateTable and dynamodb:DescribeTable; VerifyTable needs
 // dynamodb:DescribeTable. An IAM policy can hold candidates to their election by
 // the condition key dynamodb:LeadingKeys.
@@ -85,4 +95,8 @@
 // retries (which may take 40 s) are switched off for these requests, whatever the
 // client was configured with, because the campaign retries and knows how to find
 // out what became of a write whose answer was lost.
+//
+// Giving up a request changes nothing at DynamoDB but that nobody hears the answer: it
+// happens as a whole or not at all, perhaps later, and what a consistent read shows has
+// been stored for good. A read never shows a write that is undone afterwards.
 package dynamo

@@ -8,11 +8,15 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/dynamoproof"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // ready says what keeps a call from being made.
@@ -33,7 +37,10 @@ func (d *Decider) notOurs(format string, args ...any) error {
 	return fmt.Errorf("leaderelection/dynamo: the item at %s is no record of this library: %w; move it, or use another key", d.place, permanent(format, args...))
 }
 
-// refused is what WriteEntry returns for what PutItem returned.
+// errNotWritten may pass, if something on the way to DynamoDB answered.
+var errNotWritten = errors.New("the answer does not repeat the version that was sent, so that it proves no write: correct the endpoint, or see what stands before it")
+
+// refused is what WriteEntry returns for what UpdateItem returned.
 func (d *Decider) refused(ctx context.Context, err error) error {
 	var failed *types.ConditionalCheckFailedException
 	if !errors.As(err, &failed) {
@@ -52,6 +59,7 @@ func (d *Decider) refused(ctx context.Context, err error) error {
 
 // failed says what was being done, where, and what to do about it.
 func (d *Decider) failed(ctx context.Context, doing string, err error) error {
+	err = redact.Error(err) // a transport's has the whole URL
 	if ended := ctx.Err(); ended != nil {
 		// Whatever the client made of it, the reason is the caller's own.
 		if !errors.Is(err, ended) {
@@ -75,6 +83,9 @@ func (d *Decider) failed(ctx context.Context, doing string, err error) error {
 // judge says what to do about an error of the client, and whether no retry can
 // cure it. What it does not know may pass.
 func judge(err error) (advice string, forGood bool) {
+	if errors.Is(err, dynamoproof.ErrNotDynamoDB) || aws.TrueTernary == retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err) {
+		return "", false
+	}
 	if strings.Contains(err.Error(), "endpoint rule error") { // which has no type of its own
 		return "the client knows no endpoint: set AWS_REGION, or the region in its configuration", true
 	}
@@ -93,8 +104,10 @@ func judge(err error) (advice string, forGood bool) {
 			return "the table's key is not what the options say: PartitionKey and SortKey must name its key attributes, both strings", true
 		}
 		return "DynamoDB does not take the request as it is", true
+	case "SerializationException", "UnknownOperationException", "ItemCollectionSizeLimitExceededException":
+		return "DynamoDB does not take the request as it is", true
 	case "AccessDeniedException", "AccessDenied":
-		return "the credentials lack a permission: dynamodb:GetItem and dynamodb:PutItem are needed on the table (and the use of its KMS key)", true
+		return "the credentials lack a permission: dynamodb:GetItem and dynamodb:UpdateItem are needed on the table (and the use of its KMS key)", true
 	case "ExpiredTokenException", "ExpiredToken":
 		return "the credentials have expired: renew them", true
 	case "UnrecognizedClientException", "InvalidClientTokenId", "MissingAuthenticationTokenException", "MissingAuthenticationToken",

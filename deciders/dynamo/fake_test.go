@@ -1,6 +1,7 @@
 package dynamo_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"hash/crc32"
 	"io"
@@ -38,7 +39,9 @@ type item = map[string]map[string]any
 // fakeRequest is the union of the requests.
 type fakeRequest struct {
 	TableName                           string
-	Key, Item                           item
+	Key                                 item
+	UpdateExpression                    string
+	ReturnValues                        string
 	ConditionExpression                 string
 	ExpressionAttributeNames            map[string]string
 	ExpressionAttributeValues           item
@@ -65,8 +68,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch _, op, _ := strings.Cut(r.Header.Get("X-Amz-Target"), "."); op {
 	case "GetItem":
 		f.get(w, &in)
-	case "PutItem":
-		f.put(w, &in)
+	case "UpdateItem":
+		f.update(w, &in)
 	case "CreateTable":
 		f.create(w, &in)
 	case "DescribeTable":
@@ -117,14 +120,14 @@ func (f *fake) get(w http.ResponseWriter, in *fakeRequest) {
 	}
 }
 
-func (f *fake) put(w http.ResponseWriter, in *fakeRequest) {
+func (f *fake) update(w http.ResponseWriter, in *fakeRequest) {
 	t := f.table(w, in)
 	if t == nil {
 		return
 	}
-	id, ok := t.id(in.Item, false)
+	id, ok := t.id(in.Key, true)
 	if !ok {
-		refuse(w, "ValidationException", "One or more parameter values were invalid: Missing the key "+t.keys[0]+" in the item", nil)
+		refuse(w, "ValidationException", "The provided key element does not match the schema", nil)
 		return
 	}
 	before := t.items[id]
@@ -136,8 +139,20 @@ func (f *fake) put(w http.ResponseWriter, in *fakeRequest) {
 		refuse(w, "ConditionalCheckFailedException", "The conditional request failed", more)
 		return
 	}
-	t.items[id] = in.Item
-	reply(w, http.StatusOK, map[string]any{})
+	set, ok := strings.CutPrefix(in.UpdateExpression, "SET ")
+	if !ok || in.ReturnValues != "UPDATED_NEW" {
+		refuse(w, "ValidationException", in.UpdateExpression, nil)
+		return
+	}
+	after, changed := maps.Clone(in.Key), item{}
+	maps.Copy(after, before)
+	for term := range strings.SplitSeq(set, ", ") {
+		name, value, _ := strings.Cut(term, " = ")
+		changed[in.ExpressionAttributeNames[name]] = in.ExpressionAttributeValues[value]
+	}
+	maps.Copy(after, changed)
+	t.items[id] = after
+	reply(w, http.StatusOK, map[string]any{"Attributes": changed})
 }
 
 // holds evaluates the two conditions that there are.
@@ -186,8 +201,9 @@ func reply(w http.ResponseWriter, status int, body map[string]any) {
 	if err != nil {
 		panic(err)
 	}
-	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
-	w.Header().Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE(data)), 10))
+	for name, values := range proof(data) {
+		w.Header()[name] = values
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(data)
 }
@@ -198,11 +214,17 @@ func refuse(w http.ResponseWriter, code, message string, more map[string]any) {
 	reply(w, http.StatusBadRequest, body)
 }
 
+// proof is what all answers of DynamoDB have.
+func proof(body []byte) http.Header {
+	return http.Header{
+		"Content-Type":     {"application/x-amz-json-1.0"},
+		"X-Amzn-Requestid": {rand.Text()},
+		"X-Amz-Crc32":      {strconv.FormatUint(uint64(crc32.ChecksumIEEE(body)), 10)},
+	}
+}
+
 // refusal is an answer of DynamoDB itself.
 func refusal(status int, code string) httpfault.Fault {
-	return httpfault.Fault{
-		Status: status,
-		Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
-		Body:   `{"__type":"com.amazonaws.dynamodb.v20120810#` + code + `","message":"said the server"}`,
-	}
+	body := `{"__type":"com.amazonaws.dynamodb.v20120810#` + code + `","message":"said the server"}`
+	return httpfault.Fault{Status: status, Header: proof([]byte(body)), Body: body}
 }

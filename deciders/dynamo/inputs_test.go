@@ -59,7 +59,7 @@ func itemThatIsNotOurs(t *testing.T, endpoint string) {
 		"Text":          {"record": str("hello"), "version": str("7.12.x")},
 		"Truncated":     {"record": str(whole[:len(whole)/2]), "version": str("7.12.x")},
 		"NewerFormat":   {"record": str(strings.Replace(whole, `n":1`, `n":2`, 1)), "version": str("7.12.x")},
-		"UnknownField":  {"record": str(strings.Replace(whole, "{", `{"lock":true,`, 1)), "version": str("7.12.x")},
+		"UnknownField":  {"record": str(strings.Replace(whole, "{", `{"must_understand":["lock"],"lock":true,`, 1)), "version": str("7.12.x")},
 		"MoreOfIt":      {"record": str(whole), "version": str("7.12.x"), "owner": str("me")},
 		"Expiry":        {"record": str(whole), "version": str("7.12.x"), "ttl": &types.AttributeValueMemberN{Value: "1"}},
 	} {
@@ -189,7 +189,7 @@ func TestAnswers(t *testing.T) {
 		forGood bool
 		advice  string
 	}{
-		"AccessDeniedException":                  {400, true, "dynamodb:PutItem"},
+		"AccessDeniedException":                  {400, true, "dynamodb:UpdateItem"},
 		"UnrecognizedClientException":            {400, true, "credentials"},
 		"MissingAuthenticationTokenException":    {400, true, "credentials"},
 		"IncompleteSignatureException":           {400, true, "credentials"},
@@ -209,8 +209,12 @@ func TestAnswers(t *testing.T) {
 		"ReplicatedWriteConflictException":       {400, false, ""},
 		"TransactionConflictException":           {400, false, ""},
 		"TooManyRequests":                        {429, false, ""},
+		"RequestLimitExceeded 403":               {403, false, ""},
+		"SerializationException":                 {400, true, "as it is"},
+		"UnknownOperationException":              {400, true, "as it is"},
 	} {
 		t.Run(code, func(t *testing.T) {
+			code, _, _ := strings.Cut(code, " ")
 			d := answering(t, refusal(c.status, code))
 			if c.forGood {
 				httpfault.Refused(t, d, `"elections"`, `"one"`, c.advice, code)
@@ -224,8 +228,29 @@ func TestAnswers(t *testing.T) {
 	}
 	expired := refusal(400, "InvalidSignatureException")
 	expired.Body = strings.Replace(expired.Body, "said the server", "Signature expired: 20261121T112405Z is now earlier than", 1)
+	expired.Header = proof([]byte(expired.Body))
 	if _, err := answering(t, expired).ReadCurrent(t.Context()); err == nil || errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "clock") {
 		t.Errorf("a clock that is off: %v", err)
+	}
+}
+
+// What something on the way says of itself may pass.
+func TestAnswersOfOthers(t *testing.T) {
+	for _, status := range []int{301, 400, 401, 403, 404, 405, 412, 500, 502} {
+		for _, body := range []string{"", "<html>no", `{"message":"Forbidden"}`, refusal(400, "AccessDeniedException").Body, refusal(400, "ConditionalCheckFailedException").Body} {
+			d := answering(t, httpfault.Fault{Status: status, Body: body})
+			_, rerr := d.ReadCurrent(t.Context())
+			_, werr := d.WriteEntry(t.Context(), &first)
+			for _, err := range []error{rerr, werr, d.VerifyTable(t.Context())} {
+				if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) || !strings.Contains(err.Error(), "not from DynamoDB") {
+					t.Errorf("%d %q: %v, want an error that may pass and says who did not answer", status, body, err)
+				}
+			}
+		}
+	}
+	empty := httpfault.Fault{Status: 200, Header: proof([]byte("{}")), Body: "{}"}
+	if err := answering(t, empty).VerifyTable(t.Context()); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
+		t.Errorf("a table that is not described: %v", err)
 	}
 }
 

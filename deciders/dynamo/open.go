@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/awsurl"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // Open returns a decider for an election given as a URL, for programs that take
@@ -37,7 +38,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		err = d.VerifyTable(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/dynamo: opening %s: %w", u.Redacted(), err)
+		return nil, fmt.Errorf("leaderelection/dynamo: opening %s: %w", redact.URL(u.String()), redact.Error(err, u.String()))
 	}
 	return d, nil
 }

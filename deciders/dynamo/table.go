@@ -66,7 +66,11 @@ func (d *Decider) VerifyTable(ctx context.Context) error {
 		return d.failed(ctx, "verifying", err)
 	}
 	out, err := d.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: d.table}, d.call...)
-	if err == nil && out.Table != nil {
+	switch {
+	case err != nil:
+	case out.Table == nil:
+		err = errors.New("the answer does not describe the table")
+	default:
 		err = d.unfit(out.Table)
 	}
 	if err != nil {

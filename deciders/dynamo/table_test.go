@@ -72,9 +72,10 @@ func TestTableCannotBeCreated(t *testing.T) {
 // A global table is fit only where its regions are strongly consistent.
 func TestGlobalTables(t *testing.T) {
 	for consistency, fit := range map[string]bool{"STRONG": true, "EVENTUAL": false, "": false} {
-		d := answering(t, httpfault.Fault{Status: 200, Body: `{"Table":{"TableName":"elections","TableStatus":"ACTIVE",
+		body := `{"Table":{"TableName":"elections","TableStatus":"ACTIVE",
 			"KeySchema":[{"AttributeName":"key","KeyType":"HASH"}],"AttributeDefinitions":[{"AttributeName":"key","AttributeType":"S"}],
-			"Replicas":[{"RegionName":"eu-west-1"}],"MultiRegionConsistency":"` + consistency + `"}}`})
+			"Replicas":[{"RegionName":"eu-west-1"}],"MultiRegionConsistency":"` + consistency + `"}}`
+		d := answering(t, httpfault.Fault{Status: 200, Header: proof([]byte(body)), Body: body})
 		err := d.VerifyTable(t.Context())
 		if fit != (err == nil) || !fit && (!errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "global table")) {
 			t.Errorf("%q: VerifyTable = %v", consistency, err)

@@ -58,7 +58,8 @@ func overHTTP(t *testing.T) httpfault.Store {
 		Decider: func(c *http.Client) leaderelection.RaceDecider {
 			return dynamo.NewDecider(inProcess(t, c), "elections", "one", nil)
 		},
-		Writes: func(r *http.Request) bool { return strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutItem") },
+		Place:  `DynamoDB table "elections", key "one"`,
+		Writes: func(r *http.Request) bool { return strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".UpdateItem") },
 		Busy: map[string]httpfault.Fault{
 			"Throttled":       refusal(http.StatusBadRequest, "ThrottlingException"),
 			"OverProvisioned": refusal(http.StatusBadRequest, "ProvisionedThroughputExceededException"),

@@ -31,11 +31,15 @@
 // that may lag. See https://etcd.io/docs/v3.6/learning/api_guarantees/.
 //
 // What can lose acknowledged writes: members run with --unsafe-no-fsync; a
-// majority of the data directories lost at once; and a cluster restored from a
-// snapshot, whose revisions go back to the snapshot's as well. Restore with
+// cluster of one member before etcd 3.4.21 and 3.5.5, which answered before the disk
+// did (https://github.com/etcd-io/etcd/issues/14370); a majority of the data
+// directories lost at once; and a cluster restored from a snapshot, whose revisions go back to the snapshot's as well. Restore with
 // etcdutl snapshot restore --bump-revision --mark-compacted, so that no revision
 // that a candidate remembers comes up again; and let a whole term pass between
 // the end of the old cluster and the start of the new one. Compaction is harmless.
+//
+// Giving up a call changes nothing that others see: a transaction that has reached the
+// log goes its way, and no read shows it before a majority has it.
 //
 // The store has no clock: CommitTS is always zero.
 //
@@ -64,6 +68,12 @@
 // keep-alives: set clientv3.Config.DialKeepAliveTime (10 s is the least that gRPC
 // does) and DialKeepAliveTimeout (3 s). Open does. Without them a standby is
 // behind until the term runs out, when it always reads.
+//
+// # Certificates
+//
+// Open reads the files of the authority and of the client's certificate anew for each
+// connection, so that renewed ones need no restart. A client of one's own has what its
+// tls.Config has: set GetClientCertificate there to renew certificates.
 package etcd
 
 import (
@@ -72,6 +82,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
@@ -148,6 +159,9 @@ func (d *Decider) Close() error {
 	return d.close()
 }
 
+// String names the place of the record: the key.
+func (d *Decider) String() string { return d.place() }
+
 // ReadCurrent implements leaderelection.RaceDecider. It is linearizable: never
 // stale.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
@@ -163,6 +177,9 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 // read returns the entry, and the revision of the keyspace that it was read at.
 func (d *Decider) read(ctx context.Context) (*leaderelection.RaceEntry, int64, error) {
 	answer, err := d.client.Get(ctx, d.key)
+	if err == nil && answer.Header.GetRevision() <= 0 {
+		err = errNotEtcd
+	}
 	if err != nil {
 		return nil, 0, d.failed(ctx, "reading", err)
 	}
@@ -196,23 +213,24 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 		Then(clientv3.OpPut(d.key, string(data))).
 		Else(clientv3.OpGet(d.key)).
 		Commit()
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, d.failed(ctx, "writing", err)
-	case !answer.Succeeded:
-		return nil, d.lost(answer)
 	}
-	return version(answer.Header.GetRevision()), nil
-}
-
-// lost is the refusal of a write, with the record that stood in its way.
-func (d *Decider) lost(answer *clientv3.TxnResponse) error {
-	lost := &leaderelection.LostRaceError{Place: d.place()}
+	// Only an answer that is etcd's decides the race.
+	var done *etcdserverpb.ResponseOp
 	if len(answer.Responses) == 1 {
-		// One that cannot be read is ReadCurrent's to report.
-		lost.Current, _ = d.entry(answer.Responses[0].GetResponseRange().GetKvs())
+		done = answer.Responses[0]
 	}
-	return lost
+	now := version(answer.Header.GetRevision())
+	switch {
+	case answer.Succeeded && done.GetResponsePut() != nil && now > at:
+		return now, nil
+	case !answer.Succeeded && done.GetResponseRange() != nil && now > 0:
+		lost := &leaderelection.LostRaceError{Place: d.place()}
+		lost.Current, _ = d.entry(done.GetResponseRange().GetKvs()) // one that cannot be read is ReadCurrent's to report
+		return nil, lost
+	}
+	return nil, d.failed(ctx, "writing", errNotEtcd)
 }
 
 // entry is the record in what etcd says of the key: nothing where there is none.

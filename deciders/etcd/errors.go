@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/c8e606e4/leaderelection"
 )
@@ -30,13 +35,14 @@ var (
 	errClientClosed = errors.New("the etcd client is closed")
 	errNoConnection = errors.New("there is no connection")
 	errFeedEnded    = errors.New("the watch ended")
+	errNotEtcd      = errors.New("the answer lacks what etcd's answers have: is there a proxy, or something else, at the endpoints?")
 )
 
 // failed says what was being done and where, and what to do about it. It wraps
 // leaderelection.ErrPermanent where no retry can help.
 func (d *Decider) failed(ctx context.Context, doing string, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("leaderelection/etcd: %s %s: %w%s", doing, d.place(), err, d.connection())
+		return fmt.Errorf("leaderelection/etcd: %s %s: %w (%s)", doing, d.place(), err, d.whyNoAnswer())
 	}
 	if d.connectionState() == connectivity.Shutdown {
 		err = fmt.Errorf("%w (%w)", errClientClosed, err)
@@ -52,14 +58,61 @@ func (d *Decider) failed(ctx context.Context, doing string, err error) error {
 	return fmt.Errorf("leaderelection/etcd: %s %s: %w", doing, d.place(), err)
 }
 
-// connection is said of a request whose ctx ended while there was no connection:
-// etcd's client waits for one, and says no more than that time was up.
-func (d *Decider) connection() string {
-	s := d.connectionState()
-	if s == connectivity.Ready || s == connectivity.Idle {
-		return ""
+// whyNoAnswer is said of a request whose ctx ended. Etcd's client waits for a
+// connection, and says no more than that time was up.
+func (d *Decider) whyNoAnswer() string {
+	if d.connectionState() == connectivity.Ready {
+		return "there is a connection, and etcd has not answered in time"
 	}
-	return fmt.Sprintf(" (the connection to etcd is in state %s: are the endpoints right, and do both sides agree on TLS?)", s)
+	return fmt.Sprintf("%v: %v", errNoConnection, d.whyNoConnection())
+}
+
+// whyNoConnection is what came of the last attempt to connect.
+func (d *Decider) whyNoConnection() error {
+	conn := d.client.ActiveConnection()
+	if conn == nil {
+		return errors.New("the client does not say why")
+	}
+	state := conn.GetState()
+	if state != connectivity.TransientFailure {
+		return fmt.Errorf("it is in state %s, and no attempt has come to an end: are the endpoints right, and can they be reached?", state)
+	}
+	// GRPC keeps the reason to itself, and tells it to a request that does not wait: that
+	// is refused before anything is sent.
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(false))
+	return connectionError(err)
+}
+
+// askTimeout is for a connection that is back when it is asked about: then the answer
+// does not matter.
+const askTimeout = 100 * time.Millisecond
+
+// connectionError says what to do about a connection that cannot be made.
+func connectionError(err error) error {
+	said := status.Convert(err).Message()
+	what := "are the endpoints right, and do both sides agree on TLS?"
+	const noTLS = "the server does not speak TLS on this port: write etcd:// in a URL, or give the client no TLS"
+	// A server that refuses a certificate hangs up, and what it says of that is often lost.
+	const hangsUp = "the server hangs up: does it speak TLS on this port (etcds:// in a URL), and does it want a client certificate, or another one (cert and cert_key)?"
+	for _, r := range []struct{ part, what string }{
+		{"failed to verify certificate", "trust the authority of the servers' certificates (cacert in a URL), and connect by a name that they have (or server_name)"},
+		{"first record does not look like a TLS handshake", noTLS},
+		{"authentication handshake failed: EOF", noTLS},
+		{"remote error: tls: ", "show the servers a client certificate that they accept and that has not expired (cert and cert_key in a URL)"},
+		{"broken pipe", hangsUp},
+		{"connection reset by peer", hangsUp},
+		{"error reading server preface", hangsUp},
+		{"connection refused", "nothing listens there: is etcd running, and are the endpoints right?"},
+		{"no such host", "are the endpoints right?"},
+	} {
+		if strings.Contains(said, r.part) {
+			what = r.what
+			break
+		}
+	}
+	return fmt.Errorf("%s: %s", said, what)
 }
 
 // connectionState is Ready where the client does not say.

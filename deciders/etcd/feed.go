@@ -117,7 +117,7 @@ func (d *Decider) guard(ctx context.Context, end context.CancelCauseFunc) {
 		case ctx.Err() != nil:
 			return
 		case s != connectivity.Ready:
-			end(fmt.Errorf("%w (%s for more than %v)", errNoConnection, s, d.grace))
+			end(fmt.Errorf("%w for more than %v: %w", errNoConnection, d.grace, d.whyNoConnection()))
 			return
 		}
 	}

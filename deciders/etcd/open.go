@@ -2,13 +2,12 @@ package etcd
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -17,6 +16,8 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/tlsfiles"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // What Open sets: a dead peer is noticed within 13 s (10 s is the least that gRPC
@@ -44,6 +45,9 @@ const (
 //	server_name=NAME  the name to expect in the servers' certificates
 //	feed_grace=1s     Options.FeedGrace
 //
+// The files are read anew for each connection, so that renewed certificates are used
+// without a restart.
+//
 // User and password are taken from ETCDCTL_USER (user, or user:password) and
 // ETCDCTL_PASSWORD in the environment, as etcdctl does, or from u. With them Open
 // logs in, for at most 5 s and no longer than ctx; otherwise it does no I/O. Any
@@ -51,10 +55,12 @@ const (
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	cfg, key, opts, err := parse(u, os.Getenv)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/etcd: %s: %w: %w", redacted(u), err, leaderelection.ErrPermanent)
+		return nil, fmt.Errorf("leaderelection/etcd: %s: %w: %w", redact.URL(u.String()), redact.Error(err, u.String()), leaderelection.ErrPermanent)
 	}
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cfg.Context = base
+	var login atomic.Pointer[error]
+	cfg.DialOptions = append(cfg.DialOptions, grpc.WithChainUnaryInterceptor(noteLogin(&login)))
 	ended := context.AfterFunc(ctx, cancel)
 	client, err := clientv3.New(*cfg)
 	if !ended() && err == nil {
@@ -66,8 +72,12 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		d := newDecider(&clientv3.Client{}, key, nil)
-		return nil, d.failed(ctx, "logging in to "+strings.Join(cfg.Endpoints, ",")+" for", err)
+		d, doing := newDecider(&clientv3.Client{}, key, nil), "logging in to "+strings.Join(cfg.Endpoints, ",")+" for"
+		if said := login.Load(); said != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
+			err = fmt.Errorf("%w: %w", err, connectionError(*said))
+			return nil, fmt.Errorf("leaderelection/etcd: %s %s: %w", doing, d.place(), redact.Error(err, u.String()))
+		}
+		return nil, d.failed(ctx, doing, redact.Error(err, u.String()))
 	}
 	d := NewDecider(client, key, opts)
 	d.close = func() error {
@@ -78,6 +88,18 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		return nil
 	}
 	return d, nil
+}
+
+// noteLogin keeps what gRPC says of a login that fails: etcd's client says no more than
+// that time was up.
+func noteLogin(said *atomic.Pointer[error]) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		err := invoke(ctx, method, req, reply, conn, opts...)
+		if err != nil && method == "/etcdserverpb.Auth/Authenticate" {
+			said.Store(&err)
+		}
+		return err
+	}
 }
 
 // parse reads u. Errors hold no secrets.
@@ -141,18 +163,21 @@ func setUser(cfg *clientv3.Config, u *url.URL, getenv func(string) string) {
 // parameters reads the query.
 func parameters(cfg *clientv3.Config, secure bool, q url.Values) (*Options, error) {
 	opts := &Options{}
-	var files struct{ cacert, cert, key, name string }
+	var files struct {
+		tlsfiles.Files
+		name string
+	}
 	for name, values := range q {
 		if len(values) != 1 || values[0] == "" {
 			return nil, fmt.Errorf("parameter %q wants one value", name)
 		}
 		switch v := values[0]; name {
 		case "cacert":
-			files.cacert = v
+			files.CA = v
 		case "cert":
-			files.cert = v
+			files.Cert = v
 		case "cert_key":
-			files.key = v
+			files.Key = v
 		case "server_name":
 			files.name = v
 		case "feed_grace":
@@ -166,40 +191,20 @@ func parameters(cfg *clientv3.Config, secure bool, q url.Values) (*Options, erro
 		}
 	}
 	if !secure {
-		if files.cacert+files.cert+files.key+files.name != "" {
+		if !files.None() || files.name != "" {
 			return nil, errors.New("cacert, cert, cert_key and server_name are for TLS: write etcds://")
 		}
 		return opts, nil
 	}
-	cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	if files.name != "" {
 		// In tls.Config it would have no effect: etcd's client sets each
 		// endpoint's own host.
 		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(files.name))
 	}
-	if files.cacert != "" {
-		pem, err := os.ReadFile(files.cacert)
-		if err != nil {
-			return nil, fmt.Errorf("parameter cacert: %w", err)
-		}
-		cfg.TLS.RootCAs = x509.NewCertPool()
-		if !cfg.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("parameter cacert: %s holds no PEM certificate", files.cacert)
-		}
+	creds, err := newRenewing(files.Files)
+	if err != nil {
+		return nil, err
 	}
-	if files.cert+files.key != "" {
-		pair, err := tls.LoadX509KeyPair(files.cert, files.key)
-		if err != nil {
-			return nil, fmt.Errorf("parameters cert and cert_key: %w", err)
-		}
-		cfg.TLS.Certificates = []tls.Certificate{pair}
-	}
+	cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(creds))
 	return opts, nil
-}
-
-// redacted is u without its password, and without parameters: a message needs
-// neither.
-func redacted(u *url.URL) string {
-	c := &url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: u.Path}
-	return c.Redacted()
 }

@@ -3,7 +3,6 @@ package etcd_test
 import (
 	"context"
 	"errors"
-	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -134,40 +133,5 @@ func TestAuthentication(t *testing.T) {
 	feedtest.Permanent(t, err, "password")
 	if strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("a secret in the error: %v", err)
-	}
-}
-
-// With TLS both ways: a client without a certificate, or without the authority, gets
-// nowhere, and is told where to look.
-func TestTLS(t *testing.T) {
-	ca := feedtest.NewAuthority(t, "server", "client")
-	file := ca.Path
-	server := stores.Etcd(t, "-cert", file("server.pem"), "-key", file("server.key"), "-cacert", file("ca.pem"))
-	query := url.Values{"cacert": {file("ca.pem")}, "cert": {file("client.pem")}, "cert_key": {file("client.key")}}
-	at := "etcds://" + server.Endpoint + "/web?"
-	d := opened(t, at+query.Encode())
-	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
-	feed := feedtest.Follow(t, d)
-	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 {
-		t.Errorf("the feed yields %+v", n)
-	}
-	query.Set("server_name", "localhost")
-	feedtest.Read(t, opened(t, at+query.Encode()))
-
-	for name, without := range map[string][]string{"another name": {}, "no certificate": {"cert", "cert_key"}, "no authority": {"cacert"}} {
-		q := maps.Clone(query)
-		for _, parameter := range without {
-			q.Del(parameter)
-		}
-		if name == "another name" {
-			q.Set("server_name", "elsewhere.example")
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		_, err := opened(t, at+q.Encode()).ReadCurrent(ctx)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: %v", name, err)
-		}
-		feedtest.Says(t, err, "TLS")
 	}
 }

@@ -67,7 +67,7 @@ func TestForeignContent(t *testing.T) {
 		"two records":     {good + good, "follow the JSON object"},
 		"hand-edited":     {strings.Replace(good, `"election_number":7`, `"election_number":"seven"`, 1), "election_number"},
 		"newer version":   {strings.Replace(good, `"leaderelection":1`, `"leaderelection":2`, 1), "upgrade"},
-		"unknown field":   {strings.Replace(good, "{", `{"colour":"red",`, 1), "colour"},
+		"unknown field":   {strings.Replace(good, "{", `{"must_understand":["colour"],"colour":"red",`, 1), "colour"},
 		"large":           {good + strings.Repeat(" ", record.MaxSize), "bytes"},
 		"binary":          {"\x00\xff\xfe", "UTF-8"},
 		"NUL after crash": {strings.Repeat("\x00", len(good)), "JSON"},

@@ -1,28 +1,46 @@
 // Package file keeps an election in one JSON file on a local disk: for the
 // processes of one machine, with no server at all. A rename tells the others
 // within a millisecond, since the directory is watched: it is a
-// leaderelection.ChangeFeed, and standbys idle at no cost.
+// leaderelection.ChangeFeed, and standbys idle at no cost, also beside a log that
+// grows in the same directory.
 //
 //	d := file.NewDecider("/var/lib/myapp/election.json", nil)
 //
-// All candidates are on one machine and go by one clock, so Config.MaxClockSkew
-// may be zero. Containers of one machine elect among themselves where they share
-// the directory (mount the directory, not the file: a file that is a mount point
-// cannot be replaced).
+// All candidates are on one machine and go by one clock: set Config.SharedClock, for all
+// of them, and no time is kept for clocks that differ. Containers of one machine elect
+// among themselves where they share the directory (mount the directory, not the file: a
+// file that is a mount point cannot be replaced).
 //
 // # What is written where
 //
 // The record is the file itself, which jq and cat can show. Beside it lie two
 // more: "<file>.lock", empty, on which a writer holds an advisory lock (flock)
-// while it compares and replaces; and, during a write only, "<file>.tmp-" with a
-// random ending. The lock file must stay where it is as long as anybody contests the election.
+// while it compares and replaces; and, during a write only, "<file>.tmp-" with 26
+// random letters and digits. The lock file must stay where it is as long as anybody
+// contests the election.
 //
 // A write writes the new record to a temporary file and calls fsync; takes the
 // lock, compares the file's content with that which the entry was read at, and
 // renames the new one over it; and, when the lock is free again, calls fsync on the
 // directory. So the file is one record or the other at every moment, also after a
-// crash or loss of power. Readers need no lock. What a process left behind that died
-// as it wrote, a later one removes.
+// crash or loss of power. Readers need no lock. The temporary file of a process that
+// died as it wrote is removed by the first write of a later one, when it is a minute
+// old; no file of another name is touched.
+//
+// A read calls fsync on the directory, too. A record is in its place before it is on
+// the disk, and a candidate that was left without an answer takes what it reads for
+// the proof that its write has happened: a number must not be used that a loss of
+// power would take back. Giving up a call changes nothing that others see: a write
+// that was given up takes its place, or not, as it would have.
+//
+// # What the feed tells
+//
+// It watches the directory for files that are renamed or removed, and reads the record
+// when that was its own. It tells of a record that is in its place, which may not be on
+// the disk yet; after a loss of power there is nobody who could still act by that. Edit
+// a record by hand in another file, and rename that (mv): what is changed in place, or
+// copied, is not told, and found by the next read. (On macOS the feed also looks once a
+// second, and wakes for other files.)
 //
 // A process that is stopped (SIGSTOP, a debugger) within the fraction of a
 // millisecond in which it holds the lock keeps the others from writing until it goes
@@ -34,13 +52,16 @@
 // Candidates create and rename files in the directory: they need write and
 // search permission for it, and read permission for its files. Candidates
 // that run as different users need a directory without the sticky bit (not
-// /tmp), which would keep one from replacing another's file. Observers need
-// read permission for the directory and the file.
+// /tmp), which would keep one from replacing another's file. If they share a group,
+// give the directory to that group with the setgid bit (chgrp, chmod g+rwxs), so that
+// each new file is the group's as well, and set Mode to 0o660 with a umask that leaves
+// it. Observers need read permission for the directory and the file.
 //
 // # Costs and limits
 //
-// Two fsyncs a write, one write each 7 s at the default of 15 s terms, and
-// nothing for standbys. Each feed takes one inotify instance (Linux allows a
+// Two fsyncs a write, one write each 7 s at the default of 15 s terms, one fsync a
+// read, which a standby makes only while nobody leads or its feed is down, and
+// nothing else for standbys. Each feed takes one inotify instance (Linux allows a
 // user 128 by default, fs.inotify.max_user_instances); where there is none
 // left, candidates poll.
 //
@@ -77,10 +98,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // Options changes what is right for most. The zero value and nil are the same.
@@ -90,7 +113,8 @@ type Options struct {
 	CreateDir bool
 	// Mode is the permissions of the files that are created, less the umask;
 	// a record that is replaced keeps those it has. Zero: 0o644. Candidates
-	// that run as different users of one group want 0o660.
+	// that run as different users of one group want 0o660, in a directory with
+	// the setgid bit.
 	Mode fs.FileMode
 	// AllowNetwork lets the file lie on a file system that is, or may be, on
 	// another machine. Only for one that is known to be used by this machine
@@ -110,7 +134,9 @@ type Decider struct {
 	// networkFS names the kind of a directory's file system where that is on
 	// the network. A field, since tests have only local ones.
 	networkFS func(dir string) (kind string, err error)
-	tidy      sync.Once // left-overs are removed by the first write
+	syncDir   func(dir string) error // a field, since no test can cut the power
+	tidy      sync.Once              // left-overs are removed by the first write
+	placeKept atomic.Bool            // see keepPlace
 	// A file operation cannot be interrupted: it runs in a goroutine of its
 	// own, and these bound how many a disk that hangs may keep.
 	writing, reading within.Calls
@@ -128,7 +154,7 @@ const maxReading = 8
 // path is taken from the working directory as it is now. It does no I/O: what
 // is wrong is told by the first call that meets it.
 func NewDecider(path string, opts *Options) *Decider {
-	d := &Decider{networkFS: networkFS, writing: make(within.Calls, 1), reading: make(within.Calls, maxReading)}
+	d := &Decider{networkFS: networkFS, syncDir: syncDir, writing: make(within.Calls, 1), reading: make(within.Calls, maxReading)}
 	if opts != nil {
 		d.opts = *opts
 	}
@@ -158,7 +184,7 @@ func NewDecider(path string, opts *Options) *Decider {
 // Options.AllowNetwork. It does no I/O.
 func Open(_ context.Context, u *url.URL) (*Decider, error) {
 	wrong := func(format string, args ...any) (*Decider, error) {
-		return nil, fmt.Errorf("leaderelection/file: the address %s: %w: %w", u.Redacted(), fmt.Errorf(format, args...), leaderelection.ErrPermanent)
+		return nil, fmt.Errorf("leaderelection/file: the address %s: %w: %w", redact.URL(u.String()), redact.Error(fmt.Errorf(format, args...), u.String()), leaderelection.ErrPermanent)
 	}
 	path := u.Path
 	if u.Opaque != "" {
@@ -236,3 +262,6 @@ func (d *Decider) failed(doing string, err error) error {
 	}
 	return fmt.Errorf("leaderelection/file: %s %s: %w", doing, d.path, err)
 }
+
+// String names the place of the record: the file.
+func (d *Decider) String() string { return d.path }

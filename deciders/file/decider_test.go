@@ -209,36 +209,6 @@ func TestLockIsWaitedForWithinCtx(t *testing.T) {
 	}
 }
 
-// What a writer that died has left does not stand in the way, wherever it points.
-func TestLeftOvers(t *testing.T) {
-	dir := tempDir(t)
-	path := filepath.Join(dir, "election.json")
-	precious := filepath.Join(dir, "precious")
-	d := file.NewDecider(path, nil)
-	token := write(t, d, entry(1, 0, nil))
-	for i, leave := range []func() error{
-		func() error {
-			old := time.Now().Add(-2 * time.Minute)
-			return errors.Join(os.WriteFile(path+".tmp-ABC", []byte("half a rec"), 0o400), os.Chtimes(path+".tmp-ABC", old, old))
-		},
-		func() error {
-			return errors.Join(os.WriteFile(precious, []byte("precious"), 0o600), os.Symlink(precious, path+".tmp-DEF"))
-		},
-	} {
-		if err := leave(); err != nil {
-			t.Fatal(err)
-		}
-		d = file.NewDecider(path, nil) // as a new process does
-		token = write(t, d, entry(1, uint64(i+1), token))
-	}
-	if data, err := os.ReadFile(precious); err != nil || string(data) != "precious" {
-		t.Errorf("a write went through a symbolic link: %q, %v", data, err)
-	}
-	if there := names(t, dir); there != "election.json election.json.lock precious" {
-		t.Errorf("the directory has %s", there)
-	}
-}
-
 func TestDeletedRecordIsALostRace(t *testing.T) {
 	path := filepath.Join(tempDir(t), "election.json")
 	d := file.NewDecider(path, nil)

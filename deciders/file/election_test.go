@@ -24,7 +24,7 @@ type elected struct {
 func contest(t testing.TB, path, id string, term time.Duration, reigns chan<- elected) {
 	t.Helper()
 	c, err := leaderelection.Config{
-		Decider: file.NewDecider(path, nil), LeaderID: id, TermLength: term,
+		Decider: file.NewDecider(path, nil), LeaderID: id, TermLength: term, SharedClock: true,
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
 			reigns <- elected{ctx, view}
 			<-ctx.Done()

@@ -10,3 +10,10 @@ func (d *Decider) PretendNetwork(kind string) {
 
 // NetworkFS is what the system says of a real directory.
 func NetworkFS(dir string) (string, error) { return networkFS(dir) }
+
+// PretendSync puts sync in the place of what brings a directory on to the disk, and
+// returns what that was.
+func (d *Decider) PretendSync(sync func(dir string) error) (was func(dir string) error) {
+	was, d.syncDir = d.syncDir, sync
+	return was
+}

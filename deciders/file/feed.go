@@ -4,24 +4,20 @@ package file
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
-	"syscall"
-	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
-// Changes implements leaderelection.ChangeFeed by watching the directory: the
-// file itself is another one after each rename. States that follow each other
-// faster than they are read are merged. It fails where the directory goes away,
-// and where the file cannot be read.
+// Changes implements leaderelection.ChangeFeed by watching the directory for files
+// that are renamed or removed: the file itself is another one after each write. It
+// tells of a record as soon as that is in its place, which may be before it is on the
+// disk. States that follow each other faster than they are read are merged. It fails
+// if the directory goes away, and if the file cannot be read.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return func(yield func(*leaderelection.RaceEntry, error) bool) {
 		if ctx.Err() != nil {
@@ -42,7 +38,8 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 	defer w.Close()
 	var last *token
 	for {
-		e, err := d.read(ctx) // after the watch began: nothing falls between
+		// After the watch began: nothing falls between.
+		e, err := d.read(ctx, func(content) error { return nil })
 		if err != nil {
 			return err
 		}
@@ -58,28 +55,13 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 	}
 }
 
-// watch is a watcher of the file's directory.
-type watch struct {
-	*fsnotify.Watcher
-	dir, path string
-	look      *time.Ticker // never ticks where notices are complete
-}
-
+// watch is a watcher of the file.
 func (d *Decider) watch() (*watch, error) {
 	dir := filepath.Dir(d.path)
 	if err := d.makePlaceToWatch(dir); err != nil {
 		return nil, err
 	}
-	w, err := fsnotify.NewWatcher()
-	if errors.Is(err, syscall.EMFILE) {
-		return nil, fmt.Errorf("%w: no more files, or no more watchers (Linux: raise fs.inotify.max_user_instances); polling needs none", err)
-	} else if err != nil {
-		return nil, explain(err)
-	}
-	if err := w.Add(dir); err != nil {
-		return nil, errors.Join(explain(err), w.Close())
-	}
-	return &watch{Watcher: w, dir: dir, path: d.path, look: time.NewTicker(lookAgain)}, nil
+	return newWatch(dir, filepath.Base(d.path))
 }
 
 // makePlaceToWatch creates the directory where it may, and leaves it alone where
@@ -91,37 +73,10 @@ func (d *Decider) makePlaceToWatch(dir string) error {
 	return d.makePlace()
 }
 
-// Close ends the watch.
-func (w *watch) Close() error {
-	w.look.Stop()
-	return w.Watcher.Close()
+// noWatch is the error of a user who has as many watchers as the system allows.
+func noWatch(err error) error {
+	return fmt.Errorf("%w: no more files, or no more watchers (Linux: raise fs.inotify.max_user_instances); polling needs none", err)
 }
 
-// wait returns nil when the file may have changed.
-func (w *watch) wait(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-w.look.C:
-			return nil
-		case ev, open := <-w.Events:
-			switch {
-			case !open:
-				return errors.New("the watcher was closed")
-			case ev.Name == w.dir && ev.Op&(fsnotify.Remove|fsnotify.Rename) != 0:
-				return fmt.Errorf("the directory %s was removed or renamed", w.dir)
-			case ev.Name == w.path: // and not what else lies or happens there
-				return nil
-			}
-		case err, open := <-w.Errors:
-			switch {
-			case !open:
-				return errors.New("the watcher was closed")
-			case errors.Is(err, fsnotify.ErrEventOverflow): // something was missed, so look
-				return nil
-			}
-			return err
-		}
-	}
-}
+// gone is the error of a watcher whose directory is not there any more.
+func gone(dir string) error { return fmt.Errorf("the directory %s was removed or renamed", dir) }

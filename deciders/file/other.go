@@ -12,6 +12,8 @@ import (
 
 func networkFS(string) (kind string, err error) { return "", nil }
 
+func syncDir(string) error { return nil }
+
 func (d *Decider) unsupported(doing string) error {
 	return d.failed(doing, permanent("elections in a file work on Linux and macOS, not on %s: use another store", runtime.GOOS))
 }

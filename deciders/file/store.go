@@ -22,13 +22,15 @@ import (
 )
 
 // ReadCurrent implements leaderelection.RaceDecider. It takes no lock, and is
-// never stale.
+// never stale. What it returns is on the disk: it syncs the directory, since a
+// candidate may take what it reads for the proof that its own write has happened.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	e, err := d.read(ctx)
+	e, err := d.read(ctx, d.keep)
 	return e, d.failed("reading", err)
 }
 
-func (d *Decider) read(ctx context.Context) (*leaderelection.RaceEntry, error) {
+// read reads the file, and returns what it contained unless kept objects.
+func (d *Decider) read(ctx context.Context, kept func(content) error) (*leaderelection.RaceEntry, error) {
 	return within.Do(ctx, d.reading, func() (*leaderelection.RaceEntry, error) {
 		if err := d.checkPlace(); err != nil {
 			return nil, err
@@ -37,8 +39,23 @@ func (d *Decider) read(ctx context.Context) (*leaderelection.RaceEntry, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := kept(c); err != nil {
+			return nil, err
+		}
 		return d.entry(c)
 	})
+}
+
+// keep brings the rename on to the disk that has put c in its place: until then a
+// loss of power might undo it. There is nothing to keep of a file that is missing.
+func (d *Decider) keep(c content) error {
+	if !c.exists {
+		return nil
+	}
+	if err := d.syncDir(filepath.Dir(d.path)); err != nil {
+		return fmt.Errorf("the record is in its place, but may not be on the disk yet: %w", explain(err))
+	}
+	return nil
 }
 
 // WriteEntry implements leaderelection.RaceDecider. A refusal is a
@@ -127,6 +144,9 @@ func (d *Decider) replace(ctx context.Context, was *token, data []byte) (*token,
 		return nil, err
 	}
 	d.tidy.Do(d.removeLeftOvers)
+	if err := d.keepPlace(); err != nil {
+		return nil, err
+	}
 	old, err := d.load()
 	if err != nil {
 		return nil, err
@@ -145,9 +165,8 @@ func (d *Decider) replace(ctx context.Context, was *token, data []byte) (*token,
 		_ = os.Remove(temp)
 		return nil, err
 	}
-	// Until the directory is on the disk, too, a loss of power might undo it.
-	if err := syncDir(filepath.Dir(d.path)); err != nil {
-		return nil, fmt.Errorf("the new record is in its place, but may not be on the disk yet: %w", err)
+	if err := d.keep(content{token: next}); err != nil {
+		return nil, err
 	}
 	return next, nil
 }
@@ -166,6 +185,7 @@ func (d *Decider) swap(ctx context.Context, was *token, temp string) error {
 		return err
 	}
 	if !now.same(was) {
+		_ = lock.Close() // nobody waits while lost brings it on to the disk
 		return d.lost(now)
 	}
 	// The last moment to think better of it.
@@ -181,14 +201,25 @@ func (d *Decider) swap(ctx context.Context, was *token, temp string) error {
 // lost is what a writer is told who comes too late.
 func (d *Decider) lost(now content) error {
 	current, err := d.entry(now)
-	if err != nil {
+	if err != nil || d.keep(now) != nil {
 		current = nil // whoever reads will be told why
 	}
 	return &leaderelection.LostRaceError{Place: d.path, Current: current}
 }
 
-// tempPrefix is how the names of temporary files begin.
-func (d *Decider) tempPrefix() string { return d.path + ".tmp" }
+// tempName is a new name for a temporary file.
+func (d *Decider) tempName() string { return d.path + tempMark + rand.Text() }
+
+const tempMark = ".tmp-"
+
+// isTemp reports whether a file of this name, in the directory of the record, is one
+// that tempName has named: what else lies there is not ours to touch.
+func (d *Decider) isTemp(name string) bool {
+	random, is := strings.CutPrefix(name, filepath.Base(d.path)+tempMark)
+	return is && len(random) == len(rand.Text()) && strings.Trim(random, base32) == ""
+}
+
+const base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" // the digits of rand.Text
 
 // removeLeftOvers removes what processes have left that died as they wrote: files
 // that no write can still be about. (One who was stopped for so long finds its file
@@ -199,11 +230,11 @@ func (d *Decider) removeLeftOvers() {
 		return // a write will say so
 	}
 	for _, f := range dir {
-		if !strings.HasPrefix(f.Name(), filepath.Base(d.tempPrefix())) {
+		if !d.isTemp(f.Name()) || !f.Type().IsRegular() {
 			continue
 		}
 		info, err := f.Info()
-		if err == nil && (!info.Mode().IsRegular() || time.Since(info.ModTime()) > time.Minute) {
+		if err == nil && time.Since(info.ModTime()) > time.Minute {
 			_ = os.Remove(filepath.Join(filepath.Dir(d.path), f.Name()))
 		}
 	}
@@ -212,7 +243,7 @@ func (d *Decider) removeLeftOvers() {
 // prepare writes data, which is to replace the content old, to a temporary file of
 // its own and on to the disk.
 func (d *Decider) prepare(data []byte, old content) (temp string, next *token, err error) {
-	temp = d.tempPrefix() + "-" + rand.Text()
+	temp = d.tempName()
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, d.opts.Mode)
 	if err != nil {
 		return "", nil, explain(err)
@@ -266,12 +297,32 @@ func (d *Decider) checkPlace() error {
 // makePlace is checkPlace for a write: it creates what it may.
 func (d *Decider) makePlace() error {
 	if d.bad == nil && d.opts.CreateDir {
+		dir := filepath.Dir(d.path)
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			d.placeKept.Store(false)
+		}
 		mode := 0o700 | d.opts.Mode | d.opts.Mode&0o444>>2 // who may read may search
-		if err := os.MkdirAll(filepath.Dir(d.path), mode); err != nil {
+		if err := os.MkdirAll(dir, mode); err != nil {
 			return explain(err)
 		}
 	}
 	return d.checkPlace()
+}
+
+// keepPlace brings the directories that this package makes on to the disk, each by
+// its parent, once: also those that another process may just have made.
+func (d *Decider) keepPlace() error {
+	if !d.opts.CreateDir || d.placeKept.Swap(true) {
+		return nil
+	}
+	for dir := filepath.Dir(d.path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		// One that may not be opened is none that this package makes.
+		if err := d.syncDir(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
+			d.placeKept.Store(false)
+			return fmt.Errorf("the directory %s may not be on the disk yet: %w", dir, explain(err))
+		}
+	}
+	return nil
 }
 
 // syncDir brings a rename in dir on to the disk.

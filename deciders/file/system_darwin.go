@@ -1,14 +1,6 @@
 package file
 
-import (
-	"syscall"
-	"time"
-)
-
-// lookAgain is how often a feed reads the file without notice: what kqueue tells
-// of files within a directory is put together from looks at it, between which a
-// rename can be missed.
-const lookAgain = time.Second
+import "syscall"
 
 const mntLocal = 0x00001000 // MNT_LOCAL of sys/mount.h: stored locally
 

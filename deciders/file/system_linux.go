@@ -1,13 +1,6 @@
 package file
 
-import (
-	"syscall"
-	"time"
-)
-
-// lookAgain is how often a feed reads the file without notice: inotify tells of
-// every rename, so in effect never.
-const lookAgain = 24 * time.Hour
+import "syscall"
 
 // networkKinds are the file systems that are, or may be, on another machine, by
 // the number that statfs(2) gives: linux/magic.h, and for those that are not in

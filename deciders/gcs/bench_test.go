@@ -26,13 +26,18 @@ func cannedServer(t testing.TB) (url string, rec []byte) {
 	rec = []byte(`{"leaderelection":1,"leader_id":"worker-1.batch.example.com","host_port":["10.20.30.40:8443","[fd00:1234:5678::40]:8443"],"term_expiry":"2026-11-21T11:24:05.123456789Z","term_length":"15s","election_number":7,"extension":1234,"incarnation":"ABCDEFGHIJKLMNOPQRSTUVWXYZ"}`)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
-			_, _ = io.Copy(io.Discard, r.Body)
+			body, _ := io.ReadAll(r.Body)
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"kind":"storage#object","bucket":"elections","name":"one","generation":"2","updated":"2026-11-21T11:24:05.123Z"}`)
+			_, _ = io.WriteString(w, inserted(r, body))
 			return
 		}
 		w.Header().Set("X-Goog-Generation", "1")
+		w.Header().Set("X-Goog-Hash", "crc32c="+sum(rec))
 		w.Header().Set("Last-Modified", "Sat, 21 Nov 2026 11:24:05 GMT")
+		if r.URL.Query().Get("alt") == "json" {
+			_, _ = io.WriteString(w, `{"kind":"storage#object","bucket":"elections","name":"one","generation":"1"}`)
+			return
+		}
 		_, _ = w.Write(rec)
 	}))
 	t.Cleanup(s.Close)

@@ -57,6 +57,7 @@ type Decider struct {
 	opts   Options
 	wrong  error           // with the names; nothing is asked of the store then
 	found  atomic.Bool     // the bucket: it is known to exist
+	there  atomic.Bool     // the object: it was, when last looked for
 	owned  *storage.Client // made by Open
 }
 
@@ -99,31 +100,61 @@ func NewDecider(client *storage.Client, bucket, object string, opts *Options) *D
 	return d
 }
 
-// ReadCurrent implements leaderelection.RaceDecider, by one request. Where there
-// is no object the first call makes a second one, to tell an empty election from
-// a bucket that does not exist.
+// String names the place of the record: bucket and object.
+func (d *Decider) String() string { return d.place }
+
+// ReadCurrent implements leaderelection.RaceDecider, by one request. The first call
+// makes a second one, to learn whether there is an object, and where there is none, to
+// tell an empty election from a bucket that does not exist.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	if err := d.ready(ctx); err != nil {
 		return nil, d.failed(ctx, reading, err)
 	}
+	if d.there.Load() {
+		e, err := d.download(ctx)
+		if !notFound(err) {
+			return e, err
+		}
+		d.there.Store(false) // or so it seems: the SDK does not say who answered 404
+	}
+	switch _, err := d.object.Attrs(ctx); {
+	case isAbsent(err):
+		return d.vacant(ctx)
+	case err != nil:
+		return nil, d.failed(ctx, reading, err)
+	}
+	e, err := d.download(ctx)
+	if notFound(err) {
+		return nil, d.failed(ctx, reading, fmt.Errorf("there is an object, and it cannot be downloaded: it was just deleted, or something else than the store answered: %v", err))
+	}
+	d.there.Store(err == nil)
+	return e, err
+}
+
+// download reads the object. Its error is a bare notFound, or ready for the caller.
+func (d *Decider) download(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	r, err := d.object.NewReader(ctx)
 	if notFound(err) {
-		return d.vacant(ctx)
+		return nil, err
 	}
 	if err != nil {
 		return nil, d.failed(ctx, reading, err)
 	}
 	defer r.Close()
-	d.found.Store(true)
 	// One byte more than a record may have: longer ones are refused by their
 	// length, and never read whole.
 	data, err := io.ReadAll(io.LimitReader(r, record.MaxSize+1))
+	switch sum := crc32.Checksum(data, castagnoli); {
+	case err != nil:
+	case r.Attrs.Generation <= 0:
+		err = fmt.Errorf("the answer has generation %d, want the object's own: something else than the store answered", r.Attrs.Generation)
+	case len(data) <= record.MaxSize && sum != r.Attrs.CRC32C:
+		err = fmt.Errorf("the content has the CRC32C %08x, and the answer says %08x: something on the way spoilt it, or answered in place of the store", sum, r.Attrs.CRC32C)
+	}
 	if err != nil {
 		return nil, d.failed(ctx, reading, err)
 	}
-	if r.Attrs.Generation <= 0 {
-		return nil, d.failed(ctx, reading, fmt.Errorf("the answer has generation %d: want the object's own", r.Attrs.Generation))
-	}
+	d.found.Store(true)
 	e, err := record.Unmarshal(d.place, data)
 	if err != nil {
 		return nil, err
@@ -173,10 +204,12 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 		return nil, d.failed(ctx, writing, err)
 	}
 	attrs := w.Attrs()
-	if attrs.Generation <= 0 {
-		return nil, d.failed(ctx, writing, fmt.Errorf("the answer has generation %d: want the new object's", attrs.Generation))
+	if attrs.Generation <= 0 || attrs.Name != d.name || attrs.CRC32C != w.CRC32C || attrs.Size != int64(len(data)) {
+		return nil, d.failed(ctx, writing, fmt.Errorf("the answer describes %q with generation %d, %d bytes and CRC32C %08x, want what was sent, %d bytes with %08x: something else than the store answered",
+			attrs.Name, attrs.Generation, attrs.Size, attrs.CRC32C, len(data), w.CRC32C))
 	}
 	d.found.Store(true)
+	d.there.Store(true)
 	return &token{generation: attrs.Generation, commit: attrs.Updated.UTC()}, nil
 }
 

@@ -1,9 +1,15 @@
 package gcs_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"io"
+	"mime"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -48,10 +54,30 @@ func receive(t testing.TB, body, query *string) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		*body, *query = string(b), r.URL.RawQuery
-		_, _ = io.WriteString(w, `{"generation":"1","updated":"2026-11-21T11:24:05.123Z"}`)
+		_, _ = io.WriteString(w, inserted(r, b))
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
+}
+
+// inserted is how the service describes the object that a request with this body made.
+func inserted(r *http.Request, body []byte) string {
+	_, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	parts := multipart.NewReader(bytes.NewReader(body), params["boundary"])
+	var content []byte
+	for {
+		part, err := parts.NextPart()
+		if err != nil {
+			break
+		}
+		content, _ = io.ReadAll(part) // the last part
+	}
+	return fmt.Sprintf(`{"kind":"storage#object","bucket":"elections","name":"one","generation":"2","updated":"2026-11-21T11:24:05.123Z","size":"%d","crc32c":"%s"}`, len(content), sum(content))
+}
+
+// sum is a checksum in the form of the service.
+func sum(content []byte) string {
+	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli))))
 }
 
 // The tokens of one version, as written and as read, tell the same time, the one

@@ -11,7 +11,8 @@
 // the record, as JSON, the same in every store; "gcloud storage cat" shows it. An
 // object at that name whose content is anything else is not ours, and is refused
 // rather than overwritten. Nothing is ever deleted: the record of an election that
-// nobody leads holds the fencing token's count.
+// nobody leads holds the fencing token's count. Nor restore an older version of it
+// while candidates run: numbers would be given out again.
 //
 // # What the store promises
 //
@@ -42,14 +43,28 @@
 //   - Nearline, Coldline and Archive as the default class bill each replaced
 //     record for 30 days and more. Prefer Standard.
 //
+// # What is believed
+//
+// Anything may answer 200: a portal with a page, a cache with what the object was. A
+// write counts only if the answer describes the object with the name, the length and the
+// CRC32C of what was sent. A read counts only if it has a generation and the CRC32C of the
+// content. An object counts as missing only if the JSON API says notFound: a bare 404 may
+// be a proxy's. An error without a reason of Google's own may pass, whatever its status.
+//
+// Nothing in an answer binds the generation to the rest. Whatever joined an old answer
+// with the newest generation would have a record replaced that nobody has seen. A cache
+// that keeps whole answers does no harm: their generation is as old as their content.
+//
 // # Permissions
 //
 // storage.objects.get to read the record; storage.objects.create and
-// storage.objects.delete to write it, since replacing an object deletes the old
-// one; storage.objects.list, so that the first look can tell an empty election from
-// a bucket that does not exist. The role Storage Object User
-// (roles/storage.objectUser) has them all; an IAM condition on resource.name can
-// hold it to the election's prefix. An observer that never writes needs Storage
+// storage.objects.delete to write it, since replacing an object deletes the old one. The
+// role Storage Object User (roles/storage.objectUser) has them; an IAM condition on
+// resource.name can hold it to the election's prefix. storage.objects.list is used once,
+// if there is no object yet, to tell an empty election from a bucket that does not exist.
+// Such a condition cannot grant it, since one lists a bucket and not an object: grant it
+// apart, or do without, and a missing bucket is noticed by the first write.
+// An observer that never writes needs Storage
 // Object Viewer (roles/storage.objectViewer). Setting Options.ACL or
 // Options.PredefinedACL needs storage.objects.setIamPolicy as well; with
 // Options.KMSKeyName it is Cloud Storage's service agent that needs Cloud KMS
@@ -82,12 +97,17 @@
 //
 // # Deadlines
 //
-// Each look and each write is one request, made once, within the ctx it is given:
+// Each look and each write is one request, made once, within the ctx it is given (the
+// first look is two, and so is one that finds the object gone):
 // the client's own retries are switched off for the Decider's requests, whatever
 // the client was made with, because the campaign retries, and knows how to find out
 // what became of a write whose answer was lost. (A retry of the client's would meet
 // its own write that had landed, and take it for a lost race.) Where a download
 // breaks off in the middle, the client asks for the rest of that same generation.
+//
+// Giving up a request changes nothing at Google but that nobody hears the answer: a write
+// happens as a whole or not at all, perhaps later, and what a read shows has been stored
+// for good. An upload that is cut off in the middle makes no object.
 //
 // Clients of both of Google's transports will do: storage.NewClient, which is what
 // the tests use, and storage.NewGRPCClient.

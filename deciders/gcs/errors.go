@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // What is being done, for errors.
@@ -30,6 +31,7 @@ const (
 
 // failed says what was being done, to which place, and what to do about it.
 func (d *Decider) failed(ctx context.Context, doing string, err error) error {
+	err = redact.Error(err) // a transport's has the whole URL
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		// What was cut short by the end of ctx is no answer.
 		err = fmt.Errorf("%w: %w", ended, err)
@@ -57,6 +59,7 @@ const (
 	refused             // no permission
 	unknown             // the credentials are not accepted
 	invalid             // the request can never be right
+	policy              // the organisation does not allow it
 )
 
 // hint is what to do about what no retry can cure; empty for what may pass.
@@ -74,6 +77,8 @@ func (k kind) hint(err error) string {
 		return "not permitted: storage.objects.get, .create, .delete and .list are needed on the bucket (the role Storage Object User has them)"
 	case unknown:
 		return "the credentials are not accepted: they are missing, wrong or expired"
+	case policy:
+		return "a policy of the organisation forbids it: the error names the constraint"
 	case invalid:
 		return "the store does not allow that: check the names and options"
 	}
@@ -98,8 +103,8 @@ func classify(err error) kind {
 	if errors.As(err, &noAuth) {
 		return ofTokenServer(noAuth.Response)
 	}
-	if errors.Is(err, storage.ErrBucketNotExist) || errors.Is(err, storage.ErrObjectNotExist) {
-		return missing
+	if strings.Contains(err.Error(), "unexpected HTTP status code") {
+		return passing // from which gRPC makes a code of its own: a proxy said it
 	}
 	switch status.Code(err) {
 	case codes.FailedPrecondition:
@@ -117,8 +122,14 @@ func classify(err error) kind {
 }
 
 func ofHTTP(e *googleapi.Error) kind {
+	if len(reasons(e)) == 0 && e.Message == "" {
+		return passing // something on the way said it: Google's own errors have a reason
+	}
 	switch e.Code {
 	case http.StatusPreconditionFailed:
+		if strings.Contains(e.Body, "constraints/") {
+			return policy
+		}
 		return lost
 	case http.StatusNotFound:
 		return missing
@@ -172,10 +183,17 @@ func reasons(err error) (words []string) {
 	return words
 }
 
-// notFound says whether a read found no object, or no bucket: the SDK does not
-// tell the two apart.
-func notFound(err error) bool {
-	return errors.Is(err, storage.ErrObjectNotExist) || errors.Is(err, storage.ErrBucketNotExist)
+// notFound says whether a download was answered by 404, by whomever.
+func notFound(err error) bool { return errors.Is(err, storage.ErrObjectNotExist) }
+
+// isAbsent says whether Cloud Storage itself says that there is no object, or no
+// bucket: it does not tell the two apart. A bare 404 may be a proxy's.
+func isAbsent(err error) bool {
+	var answer *googleapi.Error
+	if errors.As(err, &answer) {
+		return answer.Code == http.StatusNotFound && slices.Contains(reasons(answer), "notFound")
+	}
+	return status.Code(err) == codes.NotFound
 }
 
 // findBucket returns an error where the bucket does not exist. A candidate that

@@ -56,5 +56,5 @@ func ExampleOpen() {
 	fmt.Println(err)
 	// Output:
 	// ready
-	// leaderelection/gcs: opening gs://my-bucket/elections/nightly?anonymus=true: leaderelection: no retry can help: parameter "anonymus" is unknown
+	// leaderelection/gcs: opening gs://my-bucket/elections/nightly?anonymus=xxxxx: leaderelection: no retry can help: parameter "anonymus" is unknown
 }

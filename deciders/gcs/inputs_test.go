@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"cloud.google.com/go/auth"
@@ -56,7 +59,7 @@ func TestForeignObject(t *testing.T) {
 		"truncated": good[:len(good)/2],
 		"edited":    strings.Replace(good, "7", "-7", 1),
 		"newer":     strings.Replace(good, `"leaderelection":1`, `"leaderelection":2`, 1),
-		"unknown":   strings.Replace(good, `"extension"`, `"colour":"red","extension"`, 1),
+		"unknown":   strings.Replace(good, `"extension"`, `"must_understand":["colour"],"colour":"red","extension"`, 1),
 		"large":     good + strings.Repeat(" ", 300<<10),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,11 +132,75 @@ func through(t testing.TB, a answers, opts ...option.ClientOption) *gcs.Decider 
 	return gcs.NewDecider(c, bucket, "one", nil)
 }
 
+// jsonError is what an error of the service looks like.
+func jsonError(reason string) string {
+	return `{"error":{"code":0,"message":"said the service","errors":[{"domain":"global","reason":"` + reason + `","message":"said the service"}]}}`
+}
+
+// What something on the way says of itself may pass, and is no empty election.
+func TestAnswersOfOthers(t *testing.T) {
+	for _, code := range []int{301, 400, 401, 403, 404, 405, 410, 500, 502} {
+		for _, body := range []string{"", "<html>no", `{"message":"Forbidden"}`, "<html><head><title>Code</title></head>"} {
+			for _, opts := range [][]option.ClientOption{nil, {storage.WithJSONReads()}} {
+				d := answering(t, code, body, opts...)
+				e, rerr := d.ReadCurrent(t.Context())
+				_, werr := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
+				for _, err := range []error{rerr, werr} {
+					if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
+						t.Errorf("%d %q: %+v, %v: want an error that may pass", code, body, e, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The SDK throws the connection away with each 404 of the XML interface, which it
+// downloads by: an election that is still empty is looked at by the other one.
+func TestConnectionsOfAnEmptyElection(t *testing.T) {
+	for name, opts := range map[string][]option.ClientOption{"XML": nil, "JSON": {storage.WithJSONReads()}} {
+		t.Run(name, func(t *testing.T) {
+			var connections atomic.Int64
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "/o") {
+					_, _ = io.WriteString(w, "{}") // a list without objects
+					return
+				}
+				w.WriteHeader(http.StatusNotFound)
+				if strings.HasPrefix(r.URL.Path, "/storage/") {
+					_, _ = io.WriteString(w, jsonError("notFound"))
+				} else {
+					_, _ = io.WriteString(w, "<?xml version='1.0'?><Error><Code>NoSuchKey</Code></Error>")
+				}
+			}))
+			s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+				if state == http.StateNew {
+					connections.Add(1)
+				}
+			}
+			s.Start()
+			defer s.Close()
+			tr := new(http.Transport)
+			defer tr.CloseIdleConnections()
+			c, err := storage.NewClient(t.Context(), append(opts, option.WithEndpoint(s.URL+"/storage/v1/"), option.WithHTTPClient(&http.Client{Transport: tr}))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := gcs.NewDecider(c, bucket, "one", nil)
+			for range 20 {
+				if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() {
+					t.Fatalf("%+v, %v", e, err)
+				}
+			}
+			if n := connections.Load(); n > 2 {
+				t.Errorf("%d connections for 20 looks", n)
+			}
+		})
+	}
+}
+
 // What the service itself says, and no emulator does.
 func TestRefusals(t *testing.T) {
-	jsonError := func(reason string) string {
-		return `{"error":{"code":0,"message":"said the service","errors":[{"domain":"global","reason":"` + reason + `","message":"said the service"}]}}`
-	}
 	for name, c := range map[string]struct {
 		code      int
 		body      string
@@ -168,8 +235,11 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	d := answering(t, 412, jsonError("conditionNotMet"))
+	d := answering(t, 412, strings.Replace(jsonError("conditionNotMet"), "said the service", "'us-east1' violates constraint 'constraints/gcp.resourceLocations'", 1))
 	_, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
+	wantPermanent(t, err, "constraint", "organisation")
+	d = answering(t, 412, jsonError("conditionNotMet"))
+	_, err = d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
 	var lost *leaderelection.LostRaceError
 	if !errors.As(err, &lost) || lost.Place != "gs://elections/one" {
 		t.Errorf("412: %v", err)
@@ -205,6 +275,7 @@ func TestOtherErrors(t *testing.T) {
 		"gRPC no bucket":      {status.Error(codes.NotFound, "x"), true, false},
 		"gRPC invalid":        {status.Error(codes.InvalidArgument, "x"), true, false},
 		"gRPC busy":           {status.Error(codes.ResourceExhausted, "x"), false, false},
+		"gRPC from a proxy":   {status.Error(codes.Unimplemented, "unexpected HTTP status code received from server: 404 (Not Found)"), false, false},
 		"gRPC unavailable":    {status.Error(codes.Unavailable, "x"), false, false},
 	} {
 		d := through(t, func(*http.Request) (*http.Response, error) { return nil, c.err })
@@ -220,11 +291,11 @@ func TestEmptyElectionWithoutListing(t *testing.T) {
 	requests := 0
 	d := through(t, func(r *http.Request) (*http.Response, error) {
 		requests++
-		code := 404
+		code, reason := 404, "notFound"
 		if strings.HasSuffix(r.URL.Path, "/o") {
-			code = 403
+			code, reason = 403, "forbidden"
 		}
-		return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader("{}")), Request: r}, nil
+		return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(jsonError(reason))), Request: r}, nil
 	})
 	for range 3 {
 		e, err := d.ReadCurrent(t.Context())

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/api/option"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // Open makes a client and returns a Decider that owns it: Close it. The URL is
@@ -45,7 +46,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		err = checkNames(t.bucket, t.object)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/gcs: opening %s: %w: %w", u.Redacted(), leaderelection.ErrPermanent, err)
+		return nil, fmt.Errorf("leaderelection/gcs: opening %s: %w: %w", redact.URL(u.String()), leaderelection.ErrPermanent, redact.Error(err, u.String()))
 	}
 	var with []option.ClientOption
 	if t.endpoint != "" {
@@ -56,7 +57,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	}
 	client, err := storage.NewClient(context.WithoutCancel(ctx), with...)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/gcs: opening %s: making a client: %w", u.Redacted(), err)
+		return nil, fmt.Errorf("leaderelection/gcs: opening %s: making a client: %w", redact.URL(u.String()), redact.Error(err, u.String()))
 	}
 	d := NewDecider(client, t.bucket, t.object, &t.opts)
 	d.owned = client

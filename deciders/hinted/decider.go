@@ -38,6 +38,13 @@
 //     that the failure is logged and traced, and candidates open another. That one
 //     polls, and tries the source again after a pause of 1 s to 1 min.
 //
+// # What the feed tells
+//
+// What the wrapped decider's ReadCurrent returns, and nothing else: it tells of nothing
+// that the store has not committed, and not of a state that is undone. Reads and writes are
+// handed on as they are, and so are their errors; a call that is given up is given up in
+// the store as it would be without this package, and may be announced all the same.
+//
 // # Two intervals for polls
 //
 // A campaign whose feed is healthy does not poll while a term is running, so the feed's
@@ -162,4 +169,12 @@ func (d *Decider) check() error {
 		return fmt.Errorf("leaderelection/hinted: the hints given to New are nil: leave out the package where there are none: %w", leaderelection.ErrPermanent)
 	}
 	return nil
+}
+
+// String names the place of the record, as the Decider does to which hints are added.
+func (d *Decider) String() string {
+	if s, ok := d.decider.(fmt.Stringer); ok {
+		return s.String()
+	}
+	return fmt.Sprintf("a %T", d.decider)
 }

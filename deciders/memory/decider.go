@@ -18,11 +18,20 @@
 //
 //	d.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
 //
+// Tell makes the feeds tell of what is not stored, as some stores' do of writes that
+// they undo.
+//
 // # Virtual time
 //
 // The package has no goroutines and no sockets, and waits by channels only: it
 // belongs inside testing/synctest bubbles, where a test of hours of fail-overs
 // takes milliseconds. Make what a test hands to Hang inside the bubble, too.
+//
+// Outside of a bubble, give the candidates and the store one clock that the test
+// moves (package clocks/fakeclock):
+//
+//	clock := fakeclock.New(time.Time{})
+//	election := memory.New(&memory.Options{Clock: clock})
 package memory
 
 import (
@@ -30,11 +39,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/internal/record"
 )
 
@@ -57,7 +68,9 @@ type election struct {
 	mu      sync.Mutex                // held for moments only, never while waiting
 	entry   *leaderelection.RaceEntry // without Token; nil: there is no record
 	token   *token                    // the version of entry, also where that is nil
+	rumour  *leaderelection.RaceEntry // what feeds tell of in place of entry; with its Token
 	changed chan struct{}             // closed by the next change; made for the first who waits
+	clock   clocks.Clock              // nil: the system's
 }
 
 // token is a version of an election's record.
@@ -69,9 +82,26 @@ type token struct {
 // CommitTS is when this version was written.
 func (t *token) CommitTS() time.Time { return t.commit }
 
-// NewDecider returns a handle on a new, empty election.
-func NewDecider() *Decider {
+// Options are for a new election.
+type Options struct {
+	// Clock is the store's clock, which stamps each version (see
+	// leaderelection.LeaderToken), and by which the delays of its Faults pass.
+	// Candidates compare their own clocks with it: one that runs by a fake clock needs
+	// a store that does, too, or it never leads, since its clock is proved wrong. Nil:
+	// the system's clock.
+	Clock clocks.Clock
+}
+
+// NewDecider returns a handle on a new, empty election, which is stamped by the
+// system's clock.
+func NewDecider() *Decider { return New(nil) }
+
+// New returns a handle on a new, empty election. Nil options are the zero Options.
+func New(o *Options) *Decider {
 	s := &election{}
+	if o != nil {
+		s.clock = o.Clock
+	}
 	s.token = &token{election: s}
 	return &Decider{election: s}
 }
@@ -103,6 +133,22 @@ func (d *Decider) Entry() *leaderelection.RaceEntry {
 	return d.election.current()
 }
 
+// Tell makes every feed of the election tell of entry, which is not stored: of what
+// a store has not committed, see leaderelection.ChangeFeed. No read returns it, and
+// a write with its Token is refused. The next write, or Tell(nil), undoes it: then
+// the feeds go on with the record as it is. To look what a pushed vacancy that never
+// was does to a candidate:
+//
+//	e := d.Entry()
+//	e.LeaderID = ""
+//	e.Extension++
+//	d.Tell(e)
+func (d *Decider) Tell(entry *leaderelection.RaceEntry) {
+	d.election.mu.Lock()
+	defer d.election.mu.Unlock()
+	d.election.tell(entry)
+}
+
 // Replace stores entry, past all faults and whatever is stored now; entry's
 // Token does not matter. Nil removes the record, so that the election is empty
 // again. Feeds tell of it. To depose a leader, replace its record by a rival's:
@@ -124,11 +170,11 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 		return nil, failed(Read, err)
 	}
 	f := d.fault(Read, nil)
-	if err := f.request(ctx); err != nil {
+	if err := f.request(ctx, d.election, nil); err != nil {
 		return nil, failed(Read, err)
 	}
 	e := d.Entry()
-	if err := f.answer(ctx); err != nil {
+	if err := f.answer(ctx, d.election); err != nil {
 		return nil, failed(Read, err)
 	}
 	return e, nil
@@ -148,13 +194,17 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	f := d.fault(Write, entry)
 	if f.Late > 0 {
 		late := entry.Clone()
-		time.AfterFunc(f.Late, func() { _, _ = d.election.write(late) })
+		d.election.later(f.Late, func() { _, _ = d.election.write(late) })
 	}
-	if err := f.request(ctx); err != nil {
+	told := func() {}
+	defer func() { told() }()
+	tell := func() { told = d.election.foretell(entry) }
+	if err := f.request(ctx, d.election, tell); err != nil {
 		return nil, failed(Write, err)
 	}
 	t, err := d.election.write(entry)
-	if lost := f.answer(ctx); lost != nil {
+	told()
+	if lost := f.answer(ctx, d.election); lost != nil {
 		return nil, failed(Write, lost)
 	}
 	if err != nil {
@@ -179,9 +229,9 @@ func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEnt
 				}
 			}
 			f := d.fault(Feed, e)
-			err := f.request(ctx)
+			err := f.request(ctx, d.election, nil)
 			if err == nil {
-				err = f.answer(ctx)
+				err = f.answer(ctx, d.election)
 			}
 			if ctx.Err() != nil {
 				return
@@ -202,42 +252,106 @@ func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEnt
 func (s *election) write(entry *leaderelection.RaceEntry) (*token, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if entry.Token == nil {
-		if s.entry != nil {
-			return nil, s.lost()
-		}
-	} else if t, ours := entry.Token.(*token); !ours {
-		return nil, failed(Write, fmt.Errorf("the Token is a %T, of another kind of store: %w", entry.Token, leaderelection.ErrPermanent))
-	} else if t != s.token {
-		return nil, s.lost()
+	if err := s.refuses(entry); err != nil {
+		return nil, err
 	}
 	s.put(entry)
 	return s.token, nil
+}
+
+// refuses is why entry cannot be written now, or nil.
+func (s *election) refuses(entry *leaderelection.RaceEntry) error {
+	if entry.Token == nil {
+		if s.entry != nil {
+			return s.lost()
+		}
+	} else if t, ours := entry.Token.(*token); !ours {
+		return failed(Write, fmt.Errorf("the Token is a %T, of another kind of store: %w", entry.Token, leaderelection.ErrPermanent))
+	} else if t != s.token {
+		return s.lost()
+	}
+	return nil
 }
 
 func (s *election) lost() error {
 	return &leaderelection.LostRaceError{Place: place, Current: s.current()}
 }
 
-// put stores a copy of entry in the form in which other stores give it back.
+// put stores a copy of entry. What feeds were told of besides is undone.
 func (s *election) put(entry *leaderelection.RaceEntry) {
-	s.entry = nil
+	told := s.rumour
+	s.entry, s.rumour, s.token = nil, nil, s.version()
 	if entry != nil {
-		e := entry.Clone()
-		e.Token = nil
-		e.TermExpiry = e.TermExpiry.Round(0).UTC()
-		if len(e.HostPort) == 0 {
-			e.HostPort = nil
+		s.entry = asStored(entry)
+		if told != nil && reflect.DeepEqual(s.entry, withoutToken(told)) {
+			s.token = told.Token.(*token) // the version that was told of has been committed
 		}
-		if len(e.ConnectionParams) == 0 {
-			e.ConnectionParams = nil
-		}
-		s.entry = e
 	}
-	s.token = &token{election: s, commit: time.Now().Round(0).UTC()}
+	s.announce()
+}
+
+// asStored is a copy of entry in the form in which other stores give it back.
+func asStored(entry *leaderelection.RaceEntry) *leaderelection.RaceEntry {
+	e := withoutToken(entry)
+	e.TermExpiry = e.TermExpiry.Round(0).UTC()
+	if len(e.HostPort) == 0 {
+		e.HostPort = nil
+	}
+	if len(e.ConnectionParams) == 0 {
+		e.ConnectionParams = nil
+	}
+	return e
+}
+
+func withoutToken(entry *leaderelection.RaceEntry) *leaderelection.RaceEntry {
+	e := entry.Clone()
+	e.Token = nil
+	return e
+}
+
+// version returns a version that was never there before.
+func (s *election) version() *token {
+	now := time.Now
+	if s.clock != nil {
+		now = s.clock.Now
+	}
+	return &token{election: s, commit: now().Round(0).UTC()}
+}
+
+// announce wakes the feeds.
+func (s *election) announce() {
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil
+	}
+}
+
+// tell makes feeds tell of entry, or again of what is stored.
+func (s *election) tell(entry *leaderelection.RaceEntry) {
+	s.rumour = nil
+	if entry != nil {
+		s.rumour = asStored(entry)
+		s.rumour.Token = s.version()
+	}
+	s.announce()
+}
+
+// foretell makes feeds tell of a write that would happen now, and returns what
+// undoes that.
+func (s *election) foretell(entry *leaderelection.RaceEntry) (undo func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuses(entry) != nil {
+		return func() {}
+	}
+	s.tell(entry)
+	told := s.rumour
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.rumour == told && told != nil {
+			s.tell(nil)
+		}
 	}
 }
 
@@ -251,12 +365,15 @@ func (s *election) current() *leaderelection.RaceEntry {
 	return e
 }
 
-// after returns what is stored where that is not the version last, else nil and
+// after returns what feeds tell of where that is not the version last, else nil and
 // a channel that the next change closes.
 func (s *election) after(last leaderelection.LeaderToken) (*leaderelection.RaceEntry, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last != leaderelection.LeaderToken(s.token) {
+	if s.rumour != nil && last != s.rumour.Token {
+		return s.rumour.Clone(), nil
+	}
+	if s.rumour == nil && last != leaderelection.LeaderToken(s.token) {
 		return s.current(), nil
 	}
 	if s.changed == nil {
@@ -276,3 +393,6 @@ func failed(k Kind, err error) error {
 	}
 	return fmt.Errorf("leaderelection/memory: %v of %s: %w", k, place, err)
 }
+
+// String says that the record is in memory, as other deciders name its place.
+func (d *Decider) String() string { return place }

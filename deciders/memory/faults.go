@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 )
 
 // Kind is what a call asks of the store.
@@ -55,6 +56,11 @@ type Fault struct {
 	// Delay is how long the request is on its way. A call whose ctx ends
 	// before that returns, and its request never arrives.
 	Delay time.Duration
+	// Foretold, when positive, has every feed of the election tell of a write that
+	// long before it happens, as a store does that pushes what it has not committed
+	// yet. If it then does not happen (because of Err, or since it lost the race),
+	// it was undone: the feeds go on with the record as it is.
+	Foretold time.Duration
 	// Err, where not nil, is the answer to the call, instead of the store's.
 	// A feed ends with it.
 	Err error
@@ -74,19 +80,26 @@ type Fault struct {
 
 // none says whether f is no fault.
 func (f *Fault) none() bool {
-	return f.Hang == nil && f.Delay <= 0 && f.Err == nil && !f.Lands && f.Late <= 0 && f.AnswerDelay <= 0
+	return f.Hang == nil && f.Delay <= 0 && f.Foretold <= 0 && f.Err == nil && !f.Lands && f.Late <= 0 && f.AnswerDelay <= 0
 }
 
-// request is the way to the store: an error means that it was not reached.
-func (f *Fault) request(ctx context.Context) error {
+// request is the way to the store: an error means that it was not reached. Tell has
+// feeds tell of a write; nil when it is none.
+func (f *Fault) request(ctx context.Context, s *election, tell func()) error {
 	if f.Hang != nil {
 		<-f.Hang
 	}
-	if err := wait(ctx, f.Delay); err != nil {
+	if err := s.wait(ctx, f.Delay); err != nil {
 		return err
 	}
+	if tell != nil && f.Foretold > 0 {
+		tell()
+		if err := s.wait(ctx, f.Foretold); err != nil {
+			return err
+		}
+	}
 	if f.Err != nil && !f.Lands {
-		if err := wait(ctx, f.AnswerDelay); err != nil {
+		if err := s.wait(ctx, f.AnswerDelay); err != nil {
 			return err
 		}
 		return f.Err
@@ -95,26 +108,37 @@ func (f *Fault) request(ctx context.Context) error {
 }
 
 // answer is the way back.
-func (f *Fault) answer(ctx context.Context) error {
-	if err := wait(ctx, f.AnswerDelay); err != nil {
+func (f *Fault) answer(ctx context.Context, s *election) error {
+	if err := s.wait(ctx, f.AnswerDelay); err != nil {
 		return err
 	}
 	return f.Err
 }
 
 // wait returns after d, or with the error of ctx as soon as that ends.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
+func (s *election) wait(ctx context.Context, d time.Duration) error {
+	clock := s.clock
+	if clock == nil {
+		clock = clocks.System()
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
+	if d > 0 && !clock.SleepFor(ctx, d) {
 		return ctx.Err()
-	case <-t.C:
-		return nil
 	}
+	return nil
+}
+
+// later calls f after d. On the system's clock no goroutine waits for that, so that
+// a bubble may end before.
+func (s *election) later(d time.Duration, f func()) {
+	if s.clock == nil {
+		time.AfterFunc(d, f)
+		return
+	}
+	go func() {
+		if s.clock.SleepFor(context.Background(), d) {
+			f()
+		}
+	}()
 }
 
 // Faults decides which Fault meets a call. It may be called by several
@@ -166,6 +190,13 @@ func LoseRequests() Faults { return Fail(ErrLost) }
 // LoseAnswers lets each request reach the store, and answers with ErrLost: a
 // write happens, and its writer does not know.
 func LoseAnswers() Faults { return Always(Fault{Err: ErrLost, Lands: true}) }
+
+// Undo has feeds tell of each write for a while, and then undoes it and answers
+// with ErrLost: what a candidate is pushed never happened. A store's feed may do
+// so, see leaderelection.ChangeFeed.
+func Undo(after time.Duration) Faults {
+	return Always(Fault{Foretold: after, Err: ErrLost}).On(Write)
+}
 
 // Hang holds each call until release is closed, whatever becomes of its ctx: a
 // store, or its client, that neither answers nor lets go. Released, the call goes

@@ -3,11 +3,14 @@ package memory_test
 import (
 	"context"
 	"errors"
+	"iter"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks/fakeclock"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
@@ -192,4 +195,164 @@ func TestSilentFeed(t *testing.T) {
 			t.Errorf("then: %q, %q", one, two)
 		}
 	})
+}
+
+// pushes takes what a feed delivers, in a bubble.
+func pushes(t *testing.T, d *memory.Decider) (seen *[]leaderelection.RaceEntry, stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	seen = &[]leaderelection.RaceEntry{}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for e := range d.Changes(ctx) {
+			*seen = append(*seen, *e)
+		}
+	}()
+	synctest.Wait()
+	return seen, func() { cancel(); <-ended }
+}
+
+// A feed that tells of a write a minute before it happens, or is undone.
+func TestFeedTellsOfWhatIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		first := write(t, d, nil, entry("a", 1, 0))
+		seen, stop := pushes(t, d.Handle())
+		defer stop()
+
+		d.Inject(memory.Undo(time.Minute))
+		e := entry("b", 2, 0)
+		e.Token = first
+		begin := time.Now()
+		if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, memory.ErrLost) || time.Since(begin) != time.Minute {
+			t.Errorf("WriteEntry = %v after %v", err, time.Since(begin))
+		}
+		synctest.Wait()
+		if len(*seen) != 3 || (*seen)[1].LeaderID != "b" || (*seen)[2].LeaderID != "a" {
+			t.Fatalf("the feed told of %+v, want a, b, a", *seen)
+		}
+		if now := d.Entry(); now.LeaderID != "a" {
+			t.Errorf("it was not undone: %+v", now)
+		}
+		e.Token = (*seen)[1].Token
+		if _, err := d.Handle().WriteEntry(t.Context(), &e); !errors.Is(err, leaderelection.ErrLostRace) {
+			t.Errorf("a write with the token of what was undone: %v", err)
+		}
+
+		d.Inject(memory.Always(memory.Fault{Foretold: time.Minute}).On(memory.Write))
+		go func() { write(t, d, first, entry("c", 2, 0)) }()
+		time.Sleep(time.Minute - 1)
+		synctest.Wait()
+		if n := len(*seen); n != 4 || (*seen)[3].LeaderID != "c" || d.Entry().LeaderID != "a" {
+			t.Fatalf("a second before it happens: %+v, stored %+v", (*seen)[n-1], d.Entry())
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := len(*seen); n != 4 || d.Entry().LeaderID != "c" {
+			t.Errorf("it has happened: told %d times, stored %+v", n, d.Entry())
+		}
+		write(t, d.Handle(), (*seen)[3].Token, entry("c", 2, 1)) // what was told of is the version now
+	})
+}
+
+// A stale write, or one of a caller that gives up, tells of nothing, or of nothing any more.
+func TestForetellingEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		first := write(t, d, nil, entry("a", 1, 0))
+		second := write(t, d, first, entry("a", 1, 1))
+		seen, stop := pushes(t, d.Handle())
+		defer stop()
+		d.Inject(memory.Always(memory.Fault{Foretold: time.Minute}).On(memory.Write))
+		e := entry("b", 2, 0)
+		e.Token = first
+		if _, err := d.WriteEntry(t.Context(), &e); !errors.Is(err, leaderelection.ErrLostRace) {
+			t.Errorf("a stale write: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		e.Token = second
+		if _, err := d.WriteEntry(ctx, &e); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a write that was given up: %v", err)
+		}
+		synctest.Wait()
+		if n := len(*seen); n != 3 || (*seen)[1].LeaderID != "b" || (*seen)[2].LeaderID != "a" {
+			t.Errorf("the feed told of %+v, want a, b, a", *seen)
+		}
+	})
+}
+
+// Tell makes feeds tell of what is not stored, until the next write.
+func TestTell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		token := write(t, d, nil, entry("a", 1, 0))
+		seen, stop := pushes(t, d)
+		defer stop()
+		vacant := d.Entry()
+		vacant.LeaderID, vacant.Extension = "", 1
+		d.Tell(vacant)
+		synctest.Wait()
+		if e, err := d.ReadCurrent(t.Context()); err != nil || e.Vacant() {
+			t.Errorf("it is read: %+v, %v", e, err)
+		}
+		d.Tell(nil)
+		synctest.Wait()
+		d.Tell(vacant)
+		synctest.Wait()
+		write(t, d, token, entry("a", 1, 1))
+		synctest.Wait()
+		var told []string
+		for _, e := range *seen {
+			told = append(told, e.LeaderID)
+		}
+		if want := []string{"a", "", "a", "", "a"}; !slices.Equal(told, want) {
+			t.Errorf("told of %q, want %q", told, want)
+		}
+	})
+}
+
+// The store's clock stamps, and lets delays pass.
+func TestClockOfTheStore(t *testing.T) {
+	clock := fakeclock.New(time.Time{})
+	d := memory.New(&memory.Options{Clock: clock})
+	if at := write(t, d, nil, entry("a", 1, 0)).CommitTS(); !at.Equal(clock.Now()) {
+		t.Errorf("stamped %v, want %v", at, clock.Now())
+	}
+	d.Inject(memory.Slow(time.Hour).On(memory.Read))
+	answered := make(chan error, 1)
+	go func() {
+		_, err := d.ReadCurrent(t.Context())
+		answered <- err
+	}()
+	for range 2 { // on its way there, and back
+		if err := clock.AwaitSleepers(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-answered:
+			t.Fatal("it did not wait")
+		default:
+		}
+		clock.Advance(30 * time.Minute)
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	late := d.Entry()
+	late.Extension++
+	d.Inject(memory.Always(memory.Fault{Err: memory.ErrLost, Late: time.Hour}).On(memory.Write))
+	if _, err := d.WriteEntry(t.Context(), late); !errors.Is(err, memory.ErrLost) {
+		t.Error(err)
+	}
+	if err := clock.AwaitSleepers(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	feed, stop := iter.Pull2(d.Handle().Changes(t.Context()))
+	defer stop()
+	feed()
+	clock.Advance(time.Hour)
+	if e, err, ok := feed(); !ok || err != nil || e.Extension != 1 {
+		t.Errorf("the late write: %+v, %v", e, err)
+	}
 }

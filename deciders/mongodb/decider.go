@@ -54,8 +54,16 @@
 // An update whose answer is a write concern error has happened, but may yet be
 // rolled back: it is reported as an error, and the campaign reads it back.
 //
-// The server's time, in milliseconds, is kept with each update: CommitTS. The write
-// that creates the document has none.
+// Giving a write up does not make it count: what a majority does not have no read of
+// this package shows, also after the call was cancelled or its connection cut. (In
+// PostgreSQL that is not so by itself.) Nor does a change stream tell of it: "change
+// streams only notify on data changes that have persisted to a majority of data-bearing
+// members" (https://www.mongodb.com/docs/manual/changeStreams/). Other servers that
+// speak the protocol may tell of what they undo; a campaign takes no feed for proof.
+//
+// An answer counts as a success only if it shows the document as it was to be written.
+//
+// The server's time, in milliseconds, is kept with each write: CommitTS.
 //
 // # What it costs
 //
@@ -64,7 +72,11 @@
 // news, or after Options.AwaitTime; without one it reads 480 times an hour. The
 // client's own monitoring of each server (a hello, held for 10 s) comes on top. The
 // getMore keeps a connection for itself: with a client of your own set minPoolSize to 2,
-// as Open does, or a standby that is to lead first connects, with TLS and log-in. A
+// as Open does, or a standby that is to lead first connects, with TLS and log-in. So a
+// candidate's client has four connections to each server of the set, two of its pool and
+// two that monitor. Many elections of one process share a client of NewDecider's: each
+// adds one connection to the primary, its getMore's, and maxPoolSize (100) must be greater
+// than their number. A
 // document has at most 16 MiB; a record here 256 KiB.
 //
 // # How the feed works
@@ -157,8 +169,8 @@ type version struct {
 	written time.Time
 }
 
-// CommitTS is the server's time of the write, to the millisecond, or zero for the
-// write that created the document.
+// CommitTS is the server's time of the write, to the millisecond. It is zero for a
+// document that an earlier release created.
 func (v version) CommitTS() time.Time { return v.written }
 
 // NewDecider returns the election kept in the document with _id election, in the
@@ -203,6 +215,9 @@ func (d *Decider) Close() error {
 // closeTimeout is how long Close may take where the server does not answer.
 const closeTimeout = 2 * time.Second
 
+// String names the place of the record: database, collection and document.
+func (d *Decider) String() string { return d.place() }
+
 // ReadCurrent implements leaderelection.RaceDecider.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	if err := d.before(ctx); err != nil {
@@ -236,8 +251,7 @@ func (d *Decider) entry(raw bson.Raw) (*leaderelection.RaceEntry, error) {
 	return e, nil
 }
 
-// WriteEntry implements leaderelection.RaceDecider: one insert, or one
-// findAndModify.
+// WriteEntry implements leaderelection.RaceDecider: one findAndModify.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	if err := d.before(ctx); err != nil {
 		return nil, d.failed(ctx, "writing", err)
@@ -254,12 +268,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	if err != nil {
 		return nil, d.failed(ctx, "writing", err)
 	}
-	next := version{id: bson.NewObjectID()}
-	if at.id.IsZero() {
-		err = d.insert(ctx, next, string(data))
-	} else {
-		next.written, err = d.update(ctx, at, next, string(data))
-	}
+	next, err := d.write(ctx, at, string(data))
 	if err != nil {
 		return nil, err
 	}
@@ -267,38 +276,35 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	return next, nil
 }
 
-func (d *Decider) insert(ctx context.Context, next version, data string) error {
-	_, err := d.coll.InsertOne(ctx, bson.D{{Key: "_id", Value: d.id}, {Key: "version", Value: next.id}, {Key: "record", Value: data}})
-	switch {
-	case mongo.IsDuplicateKeyError(err):
-		return &leaderelection.LostRaceError{Place: d.place(), Err: err}
-	case err != nil:
-		return d.failed(ctx, "creating", err)
-	}
-	return nil
-}
-
-// update returns when the server says that it wrote.
-func (d *Decider) update(ctx context.Context, at, next version, data string) (time.Time, error) {
+// write replaces the document of that version. Where there is to be none it inserts one,
+// since no document has the zero version; that there is one with this _id is a duplicate.
+func (d *Decider) write(ctx context.Context, at version, data string) (next version, err error) {
+	next.id = bson.NewObjectID()
 	raw, err := d.coll.FindOneAndUpdate(ctx,
 		bson.D{{Key: "_id", Value: d.id}, {Key: "version", Value: at.id}},
 		bson.D{
 			{Key: "$set", Value: bson.D{{Key: "version", Value: next.id}, {Key: "record", Value: data}}},
 			{Key: "$currentDate", Value: bson.D{{Key: "written", Value: true}}},
 		},
-		options.FindOneAndUpdate().SetReturnDocument(options.After),
+		options.FindOneAndUpdate().SetUpsert(at.id.IsZero()).SetReturnDocument(options.After),
 	).Raw()
 	switch {
-	case errors.Is(err, mongo.ErrNoDocuments):
-		return time.Time{}, &leaderelection.LostRaceError{Place: d.place()}
+	case errors.Is(err, mongo.ErrNoDocuments) && !at.id.IsZero():
+		return version{}, &leaderelection.LostRaceError{Place: d.place()}
+	case mongo.IsDuplicateKeyError(err) && at.id.IsZero():
+		return version{}, &leaderelection.LostRaceError{Place: d.place(), Err: err}
 	case err != nil:
-		return time.Time{}, d.failed(ctx, "writing", err)
+		return version{}, d.failed(ctx, "writing", err)
 	}
 	var doc document
 	if err := bson.Unmarshal(raw, &doc); err != nil {
-		return time.Time{}, d.failed(ctx, "writing", fmt.Errorf("the server's answer: %w", err))
+		return version{}, d.failed(ctx, "writing", fmt.Errorf("the server's answer: %w", err))
 	}
-	return doc.Written, nil
+	if doc.ID != d.id || doc.Version != next.id || doc.Record != data {
+		return version{}, d.failed(ctx, "writing", fmt.Errorf("the server's answer is a document that was not written (_id %q, version %v, want %v)", doc.ID, doc.Version, next.id))
+	}
+	next.written = doc.Written
+	return next, nil
 }
 
 // before is what each request begins with.

@@ -147,6 +147,76 @@ func TestOpenQuestions(t *testing.T) {
 	}
 }
 
+// An answer that does not show the document as it was to be written is no success.
+func TestFalseSuccess(t *testing.T) {
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
+	other := bson.D{{Key: "_id", Value: "web"}, {Key: "version", Value: bson.NewObjectID()}, {Key: "record", Value: "{}"}}
+	for _, create := range []bool{true, false} {
+		s.inject(nil)
+		s.set(collection, "web", nil)
+		var token leaderelection.LeaderToken
+		if !create {
+			token = feedtest.Write(t, d, 1, nil)
+		}
+		for name, value := range map[string]bson.D{
+			"no value": {}, "nothing": {{Key: "value", Value: nil}}, "an empty document": {{Key: "value", Value: bson.D{}}}, "another document": {{Key: "value", Value: other}},
+		} {
+			s.inject(func(c string) *fault {
+				if c != "findAndModify" {
+					return nil
+				}
+				return &fault{lie: append(bson.D{{Key: "ok", Value: 1}, {Key: "n", Value: 1}}, value...)}
+			})
+			if got, err := d.WriteEntry(t.Context(), feedtest.State(2, token)); err == nil {
+				t.Errorf("%s, create %v: taken for a success: %v", name, create, got)
+			}
+		}
+	}
+}
+
+// A feed that tells of a write before the server commits it, and of none of its undoing,
+// makes nobody the leader.
+func TestToldBeforeCommit(t *testing.T) {
+	t.Parallel()
+	s := imitate(t)
+	d := mongodb.NewDecider(client(t, s.uri()+"&retryWrites=false"), database, collection, "web", nil)
+	s.inject(func(c string) *fault { return &fault{early: c == "findAndModify"} })
+	elected := make(chan leaderelection.ElectionNumber, 1)
+	told := make(chan struct{}, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := leaderelection.Config{
+		Decider: d, LeaderID: "a", TermLength: 4 * time.Second, MaxClockSkew: 100 * time.Millisecond,
+		OnElected: func(_ context.Context, v *leaderelection.TimeView) { elected <- v.ElectionNumber() },
+		Trace: &leaderelection.Trace{News: func(e leaderelection.RaceEntry) {
+			if e.LeaderID == "a" {
+				told <- struct{}{}
+			}
+		}},
+	}.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cancel(); _ = c.Wait() }()
+	select {
+	case <-told:
+	case n := <-elected:
+		t.Fatalf("elected %d before the feed has told of it", n)
+	case <-time.After(30 * time.Second):
+		t.Fatal("the feed tells of nothing: nothing was shown")
+	}
+	select {
+	case n := <-elected:
+		t.Errorf("elected %d by a feed that tells of what was not committed", n)
+	case <-time.After(2 * time.Second):
+	}
+	if c.View().ValueInFuture() {
+		t.Error("the view is in the future")
+	}
+	s.inject(nil)
+	<-elected
+}
+
 // With retryable writes, which are the driver's default, a lost answer is asked for
 // again, and is what it was.
 func TestRetryableWrites(t *testing.T) {

@@ -98,14 +98,8 @@ func (s *imitation) insert(r *request) bson.D {
 		s.wake()
 		return bson.D{{Key: "ok", Value: 1}, {Key: "n", Value: 1}}
 	}
-	s.durable(r)
-	id := doc.Lookup("_id").StringValue()
-	if s.docs[coll][id] != nil {
-		return bson.D{{Key: "ok", Value: 1}, {Key: "n", Value: 0}, {Key: "writeErrors", Value: bson.A{
-			bson.D{{Key: "index", Value: 0}, {Key: "code", Value: 11000}, {Key: "errmsg", Value: "E11000 duplicate key error"}}}}}
-	}
-	s.put(coll, id, doc)
-	return bson.D{{Key: "ok", Value: 1}, {Key: "n", Value: 1}}
+	s.t.Errorf("imitation: an insert into %s, which is not capped", coll)
+	return failure(20, "no inserts")
 }
 
 // update is findAndModify with $set and $currentDate.
@@ -115,6 +109,9 @@ func (s *imitation) update(r *request) bson.D {
 	coll := r.body.Lookup("findAndModify").StringValue()
 	id := r.body.Lookup("query", "_id").StringValue()
 	was := s.docs[coll][id]
+	if upsert, _ := r.body.Lookup("upsert").BooleanOK(); upsert && (was == nil || !was.Lookup("version").Equal(r.body.Lookup("query", "version"))) {
+		return s.upsert(r, coll, id)
+	}
 	if was == nil || !was.Lookup("version").Equal(r.body.Lookup("query", "version")) {
 		return bson.D{{Key: "ok", Value: 1}, {Key: "value", Value: nil}}
 	}
@@ -129,6 +126,21 @@ func (s *imitation) update(r *request) bson.D {
 	s.event(coll, bson.D{{Key: "operationType", Value: "update"}, {Key: "documentKey", Value: bson.D{{Key: "_id", Value: id}}},
 		{Key: "updateDescription", Value: bson.D{{Key: "updatedFields", Value: changed}}}})
 	return bson.D{{Key: "ok", Value: 1}, {Key: "value", Value: bson.Raw(now)}}
+}
+
+// upsert inserts what findAndModify did not find: the query's fields, and then what is set.
+func (s *imitation) upsert(r *request, coll, id string) bson.D {
+	if s.docs[coll][id] != nil {
+		return failure(11000, "E11000 duplicate key error")
+	}
+	next := fields(r.body.Lookup("query").Document())
+	for k, v := range fields(r.body.Lookup("update", "$set").Document()) {
+		next[k] = v
+	}
+	next["written"] = bson.NewDateTimeFromTime(time.Now())
+	doc, _ := bson.Marshal(next)
+	s.put(coll, id, doc)
+	return bson.D{{Key: "ok", Value: 1}, {Key: "value", Value: bson.Raw(doc)}}
 }
 
 func fields(d bson.Raw) bson.M {

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // driverOptions are the connection string options that are handed to the driver as they
@@ -53,10 +54,10 @@ const minPoolSize = 2
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	p, err := parse(u)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/mongodb: %s: %w: %w", redacted(u), err, leaderelection.ErrPermanent)
+		return nil, fmt.Errorf("leaderelection/mongodb: %s: %w: %w", redact.URL(u.String()), redact.Error(err, u.String()), leaderelection.ErrPermanent)
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("leaderelection/mongodb: %s: %w", redacted(u), err)
+		return nil, fmt.Errorf("leaderelection/mongodb: %s: %w", redact.URL(u.String()), redact.Error(err, u.String()))
 	}
 	opts := options.Client().ApplyURI(p.uri)
 	// Not where u allows one connection only: the driver refuses less than the minimum.
@@ -65,7 +66,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	}
 	client, err := mongo.Connect(opts)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/mongodb: %s: %w: %w", redacted(u), plain(err, u), leaderelection.ErrPermanent)
+		return nil, fmt.Errorf("leaderelection/mongodb: %s: %w: %w", redact.URL(u.String()), redact.Error(err, u.String()), leaderelection.ErrPermanent)
 	}
 	d := NewDecider(client, p.database, p.collection, p.election, &p.opts)
 	d.owned = true
@@ -129,32 +130,4 @@ func parse(u *url.URL) (*parsed, error) {
 	}
 	p.uri = (&url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: "/", RawQuery: driver.Encode()}).String()
 	return p, nil
-}
-
-// redacted is u without its password, and without parameters.
-func redacted(u *url.URL) string {
-	c := &url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: u.Path}
-	return c.Redacted()
-}
-
-// plain is the driver's error, unless that holds the password.
-func plain(err error, u *url.URL) error {
-	for _, secret := range secrets(u) {
-		if strings.Contains(err.Error(), secret) {
-			return errors.New("the driver does not accept it")
-		}
-	}
-	return err
-}
-
-// secrets is what must not be told, in every form in which it may occur.
-func secrets(u *url.URL) (all []string) {
-	q := u.Query()
-	password, _ := u.User.Password()
-	for _, s := range []string{password, q.Get("tlsCertificateKeyFilePassword"), q.Get("authMechanismProperties")} {
-		if s != "" {
-			all = append(all, s, url.QueryEscape(s), url.PathEscape(s))
-		}
-	}
-	return all
 }

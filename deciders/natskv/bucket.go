@@ -83,8 +83,8 @@ var (
 )
 
 // unfit says why a bucket cannot keep an election: any setting by which the
-// server may drop or replace the record on its own, or acknowledge what it has
-// not stored.
+// server may drop or replace the record on its own, acknowledge what it has not
+// stored, or take no second record.
 func unfit(c *jetstream.StreamConfig) error {
 	switch {
 	case c.MaxAge > 0:
@@ -97,6 +97,16 @@ func unfit(c *jetstream.StreamConfig) error {
 		return errors.New("its stream discards old messages when it is full, and the record may be among them: use a bucket made by nats kv add")
 	case c.PersistMode == jetstream.AsyncPersistMode:
 		return errors.New("its stream acknowledges writes before they are stored (persist mode async): use a bucket made by nats kv add")
+	case c.NoAck:
+		return errors.New("its stream acknowledges no writes (no ack): use a bucket made by nats kv add")
+	case c.DiscardNewPerSubject:
+		return errors.New("its stream refuses what would replace the record (discard new per subject): use a bucket made by nats kv add")
+	case c.Sealed:
+		return errors.New("its stream is sealed, and takes no writes: use a bucket made by nats kv add")
+	case c.SubjectTransform != nil:
+		return errors.New("its stream keeps what it is given under other subjects (subject transform): use a bucket made by nats kv add")
+	case c.AllowMsgCounter:
+		return errors.New("its stream takes nothing but numbers (message counter): use a bucket made by nats kv add")
 	}
 	return nil
 }

@@ -6,10 +6,56 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
+
+// ConnectOptions returns what a connection should have that elections depend on,
+// for nats.Connect; one's own options may follow.
+//
+// With them it never gives up. By itself nats.go stops for good after sixty attempts,
+// and when a server has refused the user twice, as while a password is changed. It
+// also leaves a server that has fallen silent after four seconds, in place of six
+// minutes, and waits for a second between attempts.
+func ConnectOptions() []nats.Option {
+	return []nats.Option{
+		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(time.Second),
+		nats.PingInterval(silence),
+		nats.MaxPingsOutstanding(1),
+		nats.FlusherTimeout(2 * silence),
+	}
+}
+
+// silence is how long a server may leave a PING unanswered.
+const silence = 2 * time.Second
+
+// probe leaves the server for another, or for a new connection to the same, if it
+// does not answer a PING, and sends nothing else either. A connection that is made
+// without ConnectOptions does so after minutes only, and all candidates may hang on
+// the same server.
+func (d *Decider) probe() {
+	if !d.probing.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer d.probing.Store(false)
+		nc := d.js.Conn()
+		before := nc.Stats()
+		ctx, cancel := context.WithTimeout(context.Background(), silence)
+		defer cancel()
+		if !errors.Is(nc.FlushWithContext(ctx), context.DeadlineExceeded) {
+			return // it has answered, or the connection is down already
+		}
+		now := nc.Stats()
+		if nc.IsConnected() && now.InMsgs == before.InMsgs && now.Reconnects == before.Reconnects {
+			_ = nc.ForceReconnect() // it fails where the connection is closed
+		}
+	}()
+}
 
 // login is how to reach the servers, and as whom.
 type login struct {
@@ -19,12 +65,10 @@ type login struct {
 
 // options is the login as nats.go takes it.
 func (l *login) options() ([]nats.Option, error) {
-	o := []nats.Option{
+	o := append(ConnectOptions(),
 		nats.Name("leaderelection"),
-		nats.MaxReconnects(-1),
 		// What goes wrong is said by the calls that it befalls.
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
-	}
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	for _, file := range []string{l.creds, l.nkey, l.ca, l.cert, l.certKey} {
 		if file == "" {
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +13,13 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
+
+// maxCalls is how many calls of one Decider may be under way, those included that
+// were given up: the client's lock is held while a full connection is written to,
+// and nothing can interrupt who waits for it.
+const maxCalls = 16
 
 // Decider is an election kept under one key of a key-value bucket. It is a
 // leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods may
@@ -23,8 +30,10 @@ type Decider struct {
 	key    string
 	create *jetstream.KeyValueConfig
 
-	bound atomic.Pointer[binding] // the bucket, once it has been looked up
-	owned *nats.Conn              // made by Open; else nil
+	calls   within.Calls
+	bound   atomic.Pointer[binding] // the bucket, once it has been looked up
+	probing atomic.Bool             // whether the server is there
+	owned   *nats.Conn              // made by Open; else nil
 }
 
 var (
@@ -47,12 +56,12 @@ type Options struct {
 // I/O: the bucket is looked up by the first call that needs it, and remembered.
 // What is wrong with either name is an ErrPermanent of every call.
 //
-// The connection is the caller's, who also closes it, after the campaign. Let it
-// reconnect for ever (nats.MaxReconnects(-1)): a connection that has given up is
-// closed, and can elect nobody. One connection, and one Decider, do for any number
-// of campaigns and observers.
+// The connection is the caller's, who also closes it, after the campaign. Make it
+// with [ConnectOptions], so that it never gives up: a connection that has is closed,
+// and can elect nobody. One connection, and one Decider, do for any number of
+// campaigns and observers.
 func NewDecider(js jetstream.JetStream, bucket, key string, o *Options) *Decider {
-	d := &Decider{js: js, bucket: bucket, key: key}
+	d := &Decider{js: js, bucket: bucket, key: key, calls: make(within.Calls, maxCalls)}
 	if o != nil && o.Create != nil {
 		c := *o.Create
 		c.Bucket = bucket
@@ -85,18 +94,14 @@ type token struct {
 // a time, so it is zero for the token that WriteEntry returns.
 func (t *token) CommitTS() time.Time { return t.created }
 
+// String names the place of the record: bucket and key.
+func (d *Decider) String() string { return d.place() }
+
 // ReadCurrent implements leaderelection.RaceDecider. A deleted or purged key is
 // an empty election. On a bucket that allows direct reads, as all those made by
 // the usual tools do, any replica may answer, also a stale one.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	var m *jetstream.RawStreamMsg
-	err := d.do(ctx, func(ctx context.Context, b *binding) (err error) {
-		m, err = b.stream.GetLastMsgForSubject(ctx, d.subject())
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			m, err = nil, nil
-		}
-		return err
-	})
+	m, err := do(ctx, d, d.last)
 	switch {
 	case err != nil:
 		return nil, d.failed(ctx, "reading", err)
@@ -104,6 +109,20 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 		return d.empty(0, time.Time{}), nil
 	}
 	return d.entry(m.Sequence, m.Time, m.Header, m.Data)
+}
+
+// last is the key's last message, or nil where it has none.
+func (d *Decider) last(ctx context.Context, b *binding) (*jetstream.RawStreamMsg, error) {
+	m, err := b.stream.GetLastMsgForSubject(ctx, d.subject())
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case m.Subject != d.subject():
+		return nil, fmt.Errorf("the answer is about subject %q, and not about %q", m.Subject, d.subject())
+	}
+	return m, nil
 }
 
 // WriteEntry implements leaderelection.RaceDecider. The server compares the key's
@@ -121,14 +140,18 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 			return nil, d.failed(ctx, "writing", fmt.Errorf("the Token (%T) was not read here: %w", entry.Token, leaderelection.ErrPermanent))
 		}
 	}
-	var rev uint64
-	err = d.do(ctx, func(ctx context.Context, b *binding) (err error) {
-		if at == nil { // there must be no record: none at all, or a deleted one
-			rev, err = b.kv.Create(ctx, d.key, data)
-		} else {
-			rev, err = b.kv.Update(ctx, d.key, data, at.rev)
+	rev, err := do(ctx, d, func(ctx context.Context, b *binding) (uint64, error) {
+		if at != nil {
+			return d.replace(ctx, b, data, at.rev)
 		}
-		return err
+		// There must be no record: none at all, or a deleted one.
+		rev, err := d.replace(ctx, b, data, 0)
+		if lost(err) {
+			if m, readErr := d.last(ctx, b); readErr == nil && m != nil && marker(m.Header) {
+				return d.replace(ctx, b, data, m.Sequence)
+			}
+		}
+		return rev, err
 	})
 	switch {
 	case lost(err):
@@ -137,6 +160,52 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 		return nil, d.failed(ctx, "writing", err)
 	}
 	return &token{place: d.place(), rev: rev}, nil
+}
+
+// replace is put, and asks again where a replicated bucket is busy: for a moment
+// after it has acknowledged a write it may refuse the next as it refuses a stale one.
+func (d *Decider) replace(ctx context.Context, b *binding, data []byte, rev uint64) (uint64, error) {
+	for attempt := 1; ; attempt++ {
+		next, err := d.put(ctx, data, rev)
+		if !refusedBy(err, jetstream.JSErrCodeStreamWrongLastSequenceConstant) || attempt == 4 {
+			return next, err
+		}
+		now := uint64(0)
+		m, readErr := d.last(ctx, b)
+		if m != nil {
+			now = m.Sequence
+		}
+		if readErr != nil || now != rev {
+			return next, err
+		}
+		select {
+		case <-time.After(time.Duration(attempt) * 5 * time.Millisecond):
+		case <-ctx.Done():
+			return next, err
+		}
+	}
+}
+
+// put stores data where the key's revision is rev, and returns the new one. Anybody
+// who may publish to the client's inbox can answer for the server: an answer counts
+// only if it is what the bucket's stream answers to this write.
+func (d *Decider) put(ctx context.Context, data []byte, rev uint64) (uint64, error) {
+	subject := d.subject()
+	switch o := d.js.Options(); {
+	case o.Domain != "":
+		subject = "$JS." + o.Domain + ".API." + subject
+	case o.APIPrefix != "":
+		subject = strings.TrimSuffix(o.APIPrefix, ".") + "." + subject
+	}
+	ack, err := d.js.Publish(ctx, subject, data, jetstream.WithExpectStream(d.streamName()), jetstream.WithExpectLastSequencePerSubject(rev))
+	switch {
+	case err != nil:
+		return 0, err
+	case ack.Stream != d.streamName() || ack.Sequence <= rev || ack.Duplicate:
+		return 0, fmt.Errorf("stream %q answers with sequence %d (duplicate: %v) to a write to stream %q that replaces sequence %d: that is no answer to it",
+			ack.Stream, ack.Sequence, ack.Duplicate, d.streamName(), rev)
+	}
+	return ack.Sequence, nil
 }
 
 // entry is what a message of the key's says.

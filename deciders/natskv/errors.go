@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
 // glance is how long a call may take before it is worth asking whether the
@@ -21,22 +22,30 @@ const glance = 250 * time.Millisecond
 // it is not connected would be kept, and reach the server late.
 var errNotConnected = errors.New("not connected to NATS just now; the client is trying to")
 
-// do makes one call of the server's. A permission that is missing is not an
-// answer in NATS: the server says so to the connection, and the request waits
-// for nothing. So where an answer does not come, the connection's last error is
-// looked at.
-func (d *Decider) do(ctx context.Context, call func(context.Context, *binding) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
+// do makes one call of the server's.
+func do[T any](ctx context.Context, d *Decider, call func(context.Context, *binding) (T, error)) (T, error) {
+	begun := time.Now()
+	v, err := within.Do(ctx, d.calls, func() (T, error) { return ask(ctx, d, call) })
+	if err != nil && !lost(err) && time.Since(begun) >= glance {
+		d.probe()
 	}
+	return v, err
+}
+
+// ask is do, where it may take longer than ctx lasts. A permission that is missing
+// is not an answer in NATS: the server says so to the connection, and the request
+// waits for nothing. So where an answer does not come, the connection's last error
+// is looked at.
+func ask[T any](ctx context.Context, d *Decider, call func(context.Context, *binding) (T, error)) (T, error) {
+	var none T
 	nc := d.js.Conn()
+	before := nc.LastError()
 	switch {
 	case nc.IsClosed():
-		return permanent(fmt.Errorf("%w: it was closed, or has given up reconnecting (give the client nats.MaxReconnects(-1))", nats.ErrConnectionClosed))
+		return none, permanent(fmt.Errorf("%w: it was closed, or has given up reconnecting%s: make it with natskv.ConnectOptions, which never does", nats.ErrConnectionClosed, why(before)))
 	case !nc.IsConnected():
-		return errNotConnected
+		return none, fmt.Errorf("%w%s", errNotConnected, why(before))
 	}
-	before := nc.LastError()
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	look := time.AfterFunc(glance, func() {
@@ -47,19 +56,28 @@ func (d *Decider) do(ctx context.Context, call func(context.Context, *binding) e
 	defer look.Stop()
 
 	b, err := d.bind(asking)
+	v := none
 	if err == nil {
-		err = call(asking, b)
+		v, err = call(asking, b)
 	}
 	if err == nil || lost(err) {
-		return err
+		return v, err
 	}
 	if denied := d.denied(before); denied != nil {
-		return permanent(fmt.Errorf("%w: allow this user what the package comment of natskv lists", denied))
+		return none, permanent(fmt.Errorf("%w: allow this user what the package comment of natskv lists", denied))
 	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
 		d.bound.Store(nil) // it may have been deleted: the next call looks, and says so
 	}
-	return err
+	return none, err
+}
+
+// why is the last error of a connection that is down, if there is one.
+func why(last error) string {
+	if last == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%v)", last)
 }
 
 // denied returns the server's refusal of something that this decider needs,
@@ -95,12 +113,13 @@ func permanent(err error) error {
 // lost says whether the server refused a write since the key has another
 // revision: code 10071, or on a replicated bucket mostly 10164.
 func lost(err error) bool {
+	return refusedBy(err, jetstream.JSErrCodeStreamWrongLastSequence) || refusedBy(err, jetstream.JSErrCodeStreamWrongLastSequenceConstant)
+}
+
+// refusedBy says whether the server's error has this code.
+func refusedBy(err error, code jetstream.ErrorCode) bool {
 	var api *jetstream.APIError
-	if !errors.As(err, &api) {
-		return false
-	}
-	return api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
-		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant
+	return errors.As(err, &api) && api.ErrorCode == code
 }
 
 // hopeless is what no retry can cure, and what to do about it.
@@ -124,7 +143,11 @@ func (d *Decider) failed(ctx context.Context, doing string, err error) error {
 			break
 		}
 	}
-	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+	switch ended := ctx.Err(); {
+	case ended == nil:
+	case errors.Is(err, ended):
+		err = fmt.Errorf("given up before NATS has answered: %w", err)
+	default:
 		err = fmt.Errorf("%w: %w", ended, err)
 	}
 	return fmt.Errorf("leaderelection: %s the record in %s: %w", doing, d.place(), err)

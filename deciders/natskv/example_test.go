@@ -18,7 +18,7 @@ func ExampleNewDecider() {
 	url, stop := exampleServer()
 	defer stop()
 
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1))
+	nc, err := nats.Connect(url, natskv.ConnectOptions()...)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
 // heartbeat is how often the server tells a feed that it is alive, when it has
@@ -30,10 +31,10 @@ var (
 // heartbeats, and misses nothing, goes unnoticed.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return func(yield func(*leaderelection.RaceEntry, error) bool) {
-		f, waiting, err := d.follow(ctx)
+		f, err := do(ctx, d, d.follow)
 		if err == nil {
-			defer f.close()
-			if !waiting && !yield(d.empty(0, time.Time{}), nil) {
+			defer f.end()
+			if f.empty && !yield(d.empty(0, time.Time{}), nil) {
 				return
 			}
 		}
@@ -43,6 +44,9 @@ func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEnt
 				return
 			}
 		}
+		if errors.Is(err, errSilent) {
+			d.probe()
+		}
 		if ctx.Err() == nil {
 			yield(nil, d.failed(ctx, "following", err))
 		}
@@ -51,50 +55,53 @@ func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEnt
 
 // feed is one run of Changes. It has no goroutine of its own.
 type feed struct {
-	d    *Decider
-	sub  *nats.Subscription
-	seen uint64 // how many messages the server has sent, as the last one says
+	d     *Decider
+	sub   *nats.Subscription
+	empty bool   // no message waits to be its first
+	seen  uint64 // how many messages the server has sent, as the last one says
 }
 
-// follow starts a feed, and says whether a message waits to be its first.
+// follow starts a feed.
 //
 // The consumer belongs to nobody but this subscription: it is kept in the memory
 // of one server, wants no acknowledgements, and is removed by the server a
 // moment after the subscription has ended.
-func (d *Decider) follow(ctx context.Context) (*feed, bool, error) {
-	f := &feed{d: d}
-	waiting := false
-	err := d.do(ctx, func(ctx context.Context, _ *binding) (err error) {
-		nc := d.js.Conn()
-		inbox := nc.NewInbox()
-		if f.sub, err = nc.SubscribeSync(inbox); err != nil {
-			return err
-		}
-		c, err := d.js.CreatePushConsumer(ctx, d.streamName(), jetstream.ConsumerConfig{
-			Description:    "leaderelection",
-			DeliverSubject: inbox,
-			DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
-			FilterSubject:  d.subject(),
-			AckPolicy:      jetstream.AckNonePolicy,
-			MaxDeliver:     1,
-			IdleHeartbeat:  heartbeat,
-			MemoryStorage:  true,
-			Replicas:       1,
-			// A client that is away for longer has given the feed up.
-			InactiveThreshold: 2 * heartbeat,
-		})
-		if err != nil {
-			f.close()
-			return err
-		}
-		waiting = c.CachedInfo().NumPending > 0
-		return nil
+func (d *Decider) follow(ctx context.Context, _ *binding) (*feed, error) {
+	nc := d.js.Conn()
+	inbox := nc.NewInbox()
+	sub, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, err
+	}
+	c, err := d.js.CreatePushConsumer(ctx, d.streamName(), jetstream.ConsumerConfig{
+		Description:    "leaderelection",
+		DeliverSubject: inbox,
+		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
+		FilterSubject:  d.subject(),
+		AckPolicy:      jetstream.AckNonePolicy,
+		MaxDeliver:     1,
+		IdleHeartbeat:  heartbeat,
+		MemoryStorage:  true,
+		Replicas:       1,
+		// A client that is away for longer has given the feed up.
+		InactiveThreshold: 2 * heartbeat,
 	})
-	return f, waiting, err
+	if err != nil {
+		return nil, errors.Join(err, sub.Unsubscribe())
+	}
+	return &feed{d: d, sub: sub, empty: c.CachedInfo().NumPending == 0}, nil
 }
 
-// close ends the subscription; that of a closed connection has ended already.
-func (f *feed) close() { _ = f.sub.Unsubscribe() }
+// Close ends the subscription.
+func (f *feed) Close() error { return f.sub.Unsubscribe() }
+
+// end is Close, and waits for no connection that is stuck.
+func (f *feed) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), glance)
+	defer cancel()
+	// The subscription of a closed connection has ended already.
+	_, _ = within.Do(ctx, f.d.calls, func() (any, error) { return nil, f.Close() })
+}
 
 // next waits for the key's next message.
 func (f *feed) next(ctx context.Context) (*leaderelection.RaceEntry, error) {
@@ -112,6 +119,9 @@ func (f *feed) next(ctx context.Context) (*leaderelection.RaceEntry, error) {
 		meta, err := m.Metadata()
 		if err != nil {
 			return nil, err
+		}
+		if m.Subject != f.d.subject() || meta.Stream != f.d.streamName() {
+			return nil, fmt.Errorf("a message of stream %q, subject %q has come", meta.Stream, m.Subject)
 		}
 		if f.seen++; meta.Sequence.Consumer != f.seen {
 			return nil, errMissed

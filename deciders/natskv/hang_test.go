@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,22 +21,20 @@ import (
 // link is a connection to a server that can be made to hang: bytes go in, and
 // none come out.
 type link struct {
-	addr string
-	mu   sync.RWMutex // held for writing while it hangs
+	addr  string
+	mu    sync.RWMutex // held for writing while it hangs
+	conns atomic.Int64 // made so far
+}
+
+// hang lets nothing through until the function that it returns is called.
+func (k *link) hang() (resume func()) {
+	k.mu.Lock()
+	return sync.OnceFunc(k.mu.Unlock)
 }
 
 func newLink(t *testing.T, s *stores.NATSServer) *link {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := &link{addr: l.Addr().String()}
-	var all sync.WaitGroup
-	t.Cleanup(func() {
-		_ = l.Close()
-		all.Wait()
-	})
+	k := new(link)
 	pipe := func(to, from net.Conn) {
 		defer to.Close()
 		defer from.Close()
@@ -49,22 +48,56 @@ func newLink(t *testing.T, s *stores.NATSServer) *link {
 			k.mu.RUnlock()
 		}
 	}
+	k.addr = between(t, s, func(client, server net.Conn) {
+		k.conns.Add(1)
+		go pipe(server, client)
+		pipe(client, server)
+	})
+	return k
+}
+
+// between listens for clients of a server, and calls pass with each and a connection
+// to the server, which is to end when one of them does. It returns where.
+func between(t *testing.T, s *stores.NATSServer, pass func(client, server net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := strings.TrimPrefix(s.ClientURL(), "nats://") // it keeps it when it is started again
+	var all sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); all.Wait() })
 	all.Go(func() {
 		for {
 			client, err := l.Accept()
 			if err != nil {
 				return
 			}
-			server, err := net.Dial("tcp", strings.TrimPrefix(s.ClientURL(), "nats://"))
+			server, err := net.Dial("tcp", addr)
 			if err != nil {
 				_ = client.Close()
 				continue
 			}
-			all.Go(func() { pipe(server, client) })
-			all.Go(func() { pipe(client, server) })
+			all.Go(func() { pass(client, server) })
 		}
 	})
-	return k
+	return l.Addr().String()
+}
+
+// through returns a client that is configured as most are, for the first of these
+// addresses, then the others.
+func through(t *testing.T, addrs ...string) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect("nats://"+strings.Join(addrs, ",nats://"), nats.DontRandomize(), nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
 
 // A server that has stopped answering holds no call for longer than its ctx
@@ -73,14 +106,7 @@ func newLink(t *testing.T, s *stores.NATSServer) *link {
 func TestHungServer(t *testing.T) {
 	s := stores.NATS(t)
 	k := newLink(t, s)
-	nc, err := nats.Connect("nats://"+k.addr, nats.MaxReconnects(-1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := through(t, k.addr)
 	makeBucket(t, js)
 	d := natskv.NewDecider(js, bucket, key, nil)
 	unused := natskv.NewDecider(js, bucket, "another", nil) // that has yet to look up its bucket
@@ -88,15 +114,7 @@ func TestHungServer(t *testing.T) {
 	feed, _ := follow(t, d)
 	next(t, feed)
 
-	k.mu.Lock()
-	hung := true
-	resume := func() {
-		if hung {
-			k.mu.Unlock()
-		}
-		hung = false
-	}
-	t.Cleanup(nc.Close)
+	resume := k.hang()
 	t.Cleanup(resume) // before the connection is closed
 	enough := errors.New("enough")
 	for what, call := range map[string]func(context.Context) error{

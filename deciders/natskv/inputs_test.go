@@ -90,7 +90,8 @@ func TestUnfitBucket(t *testing.T) {
 	}
 }
 
-// Streams made by hand under a bucket's name, by which a record could vanish.
+// Streams made by hand under a bucket's name, by which a record could vanish, or
+// could not be kept or confirmed.
 func TestUnfitStream(t *testing.T) {
 	js := stores.NATS(t).JetStream(t)
 	for name, c := range map[string]jetstream.StreamConfig{
@@ -98,10 +99,21 @@ func TestUnfitStream(t *testing.T) {
 		"discards":  {MaxMsgsPerSubject: 1, MaxMsgs: 3},
 		"async":     {MaxMsgsPerSubject: 1, PersistMode: jetstream.AsyncPersistMode},
 		"no-bucket": {},
+		"no-ack":    {MaxMsgsPerSubject: 1, NoAck: true},
+		"new-only":  {MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true},
+		"moves":     {MaxMsgsPerSubject: 1, SubjectTransform: &jetstream.SubjectTransformConfig{Source: "$KV.moves.>", Destination: "elsewhere.>"}},
+		"counts":    {MaxMsgsPerSubject: 1, AllowMsgCounter: true},
+		"sealed":    {MaxMsgsPerSubject: 1, Sealed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.Name, c.Subjects = "KV_"+name, []string{"$KV." + name + ".>"}
-			if _, err := js.CreateStream(t.Context(), c); err != nil {
+			seal := c.Sealed // which only a stream that is there can be
+			c.Sealed = false
+			_, err := js.CreateStream(t.Context(), c)
+			if c.Sealed = seal; seal && err == nil {
+				_, err = js.UpdateStream(t.Context(), c)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 			refusesAll(t, natskv.NewDecider(js, name, key, nil), name, key, "bucket")
@@ -160,7 +172,7 @@ func TestForeignValue(t *testing.T) {
 		"text":      []byte("leader = web-1\n"),
 		"JSON":      []byte(`{"leader":"web-1"}`),
 		"truncated": good.Value()[:len(good.Value())-5],
-		"newer":     append(good.Value()[:len(good.Value())-1:len(good.Value())-1], `,"new":1}`...),
+		"newer":     append(good.Value()[:len(good.Value())-1:len(good.Value())-1], `,"must_understand":["new"],"new":1}`...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			rev, err := kv.Put(t.Context(), key, value)
@@ -232,7 +244,7 @@ func TestClosedConnection(t *testing.T) {
 	js := stores.NATS(t).JetStream(t)
 	makeBucket(t, js)
 	js.Conn().Close()
-	refusesAll(t, natskv.NewDecider(js, bucket, key, nil), bucket, key, "MaxReconnects")
+	refusesAll(t, natskv.NewDecider(js, bucket, key, nil), bucket, key, "ConnectOptions")
 }
 
 // configured reads a server's options from a configuration file's text.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // Open connects to NATS and returns a Decider that owns the connection: Close it.
@@ -36,24 +38,15 @@ import (
 //	description   a text for it
 //
 // Open fails where no server can be reached before ctx ends, or refuses the user
-// (an ErrPermanent); later the connection is restored whenever it is lost. What
+// (an ErrPermanent); later the connection is restored whenever it is lost, also by a
+// server that refuses the user for a while. Its files are read again each time. What
 // is wrong with the bucket is said by the first call of the Decider.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection: opening %s: %w", redacted(u), err)
+		return nil, fmt.Errorf("leaderelection: opening %s: %w", redact.URL(u.String()), redact.Error(err, u.String()))
 	}
 	return d, nil
-}
-
-// redacted is u without its secrets: a user name that stands alone is a token.
-func redacted(u *url.URL) string {
-	if _, both := u.User.Password(); u.User != nil && !both {
-		hidden := *u
-		hidden.User = url.User("xxxxx")
-		u = &hidden
-	}
-	return u.Redacted()
 }
 
 func open(ctx context.Context, u *url.URL) (*Decider, error) {

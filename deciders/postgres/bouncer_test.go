@@ -35,25 +35,33 @@ func TestConformanceBehindAPooler(t *testing.T) {
 	})
 }
 
-// A feed that listens through such a pooler finds out that it is deaf, says so once,
-// and is silent from then on; it leaves no session listening.
+// A feed that listens through such a pooler finds out that it is deaf, and one on a
+// standby that it cannot listen: it says so once, and is silent from then on. It leaves
+// no session listening.
 func TestDeafFeed(t *testing.T) {
 	t.Parallel()
 	server := stores.Postgres(t)
-	bouncer := stores.PgBouncer(t, server, 3)
-	d := opened(t, "postgres://postgres@"+bouncer.Addr+"/postgres?sslmode=disable&election=e&create=true")
-	feed := feedtest.Follow(t, d)
-	feedtest.Passing(t, feedtest.Next(t, feed).Err, "pooler", "listen_url", "listen=false")
-	if n, more := <-feed; more {
-		t.Errorf("after its error the feed yields %+v", n)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	for e, err := range d.Changes(ctx) {
-		t.Errorf("the second feed yields %+v, %v", e, err)
-	}
-	if ctx.Err() == nil {
-		t.Error("the second feed has ended of its own accord")
+	d := postgres.NewDecider(pool(t, server.Addr), "leaderelection", "e", create)
+	feedtest.Write(t, d, 1, nil)
+	standby := stores.PostgresStandby(t, server)
+	for name, addr := range map[string]string{"pooler": stores.PgBouncer(t, server, 3).Addr, "LISTEN during recovery": standby.Addr} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := opened(t, "postgres://postgres@"+addr+"/postgres?sslmode=disable&election=e")
+			feed := feedtest.Follow(t, d)
+			feedtest.Passing(t, feedtest.Next(t, feed).Err, name, "listen_url", "listen=false")
+			if n, more := <-feed; more {
+				t.Errorf("after its error the feed yields %+v", n)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			for e, err := range d.Changes(ctx) {
+				t.Errorf("the second feed yields %+v, %v", e, err)
+			}
+			if ctx.Err() == nil {
+				t.Error("the second feed has ended of its own accord")
+			}
+		})
 	}
 }
 

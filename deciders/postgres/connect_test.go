@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -46,14 +47,16 @@ func TestFeedConnectsAsThePoolDoes(t *testing.T) {
 	}
 	defer p.Close()
 	d := postgres.NewDecider(p, "leaderelection", "e", create)
-	feeds := []<-chan feedtest.Item{feedtest.Follow(t, d), feedtest.Follow(t, d)} // beside the pool, which has one connection
-	for _, feed := range feeds {
-		feedtest.Number(t, feed, 0)
-	}
-	feedtest.Write(t, d, 1, nil)
-	for _, feed := range feeds {
-		feedtest.Number(t, feed, 1)
-	}
+	t.Run("works", func(t *testing.T) {
+		feeds := []<-chan feedtest.Item{feedtest.Follow(t, d), feedtest.Follow(t, d)} // beside the pool, which has one connection
+		for _, feed := range feeds {
+			feedtest.Number(t, feed, 0)
+		}
+		feedtest.Write(t, d, 1, nil)
+		for _, feed := range feeds {
+			feedtest.Number(t, feed, 1)
+		}
+	})
 	if e := feedtest.Read(t, postgres.NewDecider(pool(t, server.Addr), "app.leaderelection", "e", nil)); e.ElectionNumber != 1 {
 		t.Errorf("%+v", e)
 	}
@@ -61,6 +64,91 @@ func TestFeedConnectsAsThePoolDoes(t *testing.T) {
 	fails.Store(true)
 	if n := feedtest.Next(t, feedtest.Follow(t, d)); !errors.Is(n.Err, failure) {
 		t.Errorf("the feed yields %+v", n)
+	}
+}
+
+// However many elections a process takes part in, one connection listens for all.
+func TestSharedConnection(t *testing.T) {
+	t.Parallel()
+	const elections, most = 50, 4
+	server := stores.Postgres(t)
+	watch := pool(t, server.Addr)
+	connections := func() (n int) {
+		if err := watch.QueryRow(t.Context(), "SELECT count(*)::int FROM pg_stat_activity WHERE application_name = 'process'").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	p := pool(t, server.Addr, "application_name=process") // of 4
+	exec(t, watch, postgres.Schema("leaderelection"))
+	for round := range uint64(2) {
+		t.Run("", func(t *testing.T) {
+			feeds := make([]<-chan feedtest.Item, elections)
+			deciders := make([]*postgres.Decider, elections)
+			for i := range feeds {
+				deciders[i] = postgres.NewDecider(p, "leaderelection", fmt.Sprint("e", i), nil)
+				feeds[i] = feedtest.Follow(t, deciders[i])
+			}
+			for i, feed := range feeds {
+				feedtest.Write(t, deciders[i], round+1, feedtest.Number(t, feed, round).Token)
+				if e := feedtest.Number(t, feed, round+1); e.LeaderID != "a" {
+					t.Errorf("election %d: %+v", i, e)
+				}
+			}
+			if n := connections(); n > most+1 {
+				t.Errorf("%d elections have %d connections, want %d and one that listens", elections, n, most)
+			}
+			if round == 0 {
+				return // all leave
+			}
+			exec(t, watch, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'process' AND query LIKE '%LISTEN%'")
+			for i, feed := range feeds {
+				feedtest.Passing(t, feedtest.Next(t, feed).Err, fmt.Sprintf(`"e%d"`, i), "57P01")
+			}
+			again := feedtest.Follow(t, deciders[0])
+			feedtest.Number(t, again, round+1)
+		})
+		eventually(t, "nobody listens any more", func() bool { return connections() <= most })
+	}
+}
+
+// A feed that is behind reads instead, and the others do not wait for it.
+func TestSlowFollower(t *testing.T) {
+	p := pool(t, stores.Postgres(t).Addr)
+	d := postgres.NewDecider(p, "leaderelection", "e", create)
+	quick := feedtest.Follow(t, d)
+	token := feedtest.Next(t, quick).Token
+	const states = 100
+	slow, at := make(chan struct{}), uint64(0)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	up, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for e, err := range d.Changes(ctx) {
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if n := uint64(e.ElectionNumber); n < at {
+				t.Errorf("after %d the feed yields %d", at, n)
+			} else if at = n; n == 0 {
+				close(up)
+				<-slow
+			} else if n == states {
+				return
+			}
+		}
+	}()
+	<-up
+	for n := uint64(1); n <= states; n++ {
+		token = feedtest.Write(t, d, n, token)
+		feedtest.Number(t, quick, n)
+	}
+	close(slow)
+	<-ended
+	if at != states {
+		t.Errorf("the slow one has come to %d of %d", at, states)
 	}
 }
 

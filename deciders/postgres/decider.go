@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -62,7 +61,9 @@ type Decider struct {
 	found    atomic.Pointer[place]
 	deaf     atomic.Int64 // until when there is no use in listening, in Unix seconds
 
-	readSQL, updateSQL, insertSQL string
+	doubts doubts
+
+	readSQL, updateSQL, insertSQL, touchSQL string
 }
 
 var (
@@ -102,12 +103,12 @@ func NewDecider(db DB, table, election string, opts *Options) *Decider {
 
 // statements makes the SQL. A time is in microseconds since 1970: the same in all
 // time zones and date styles. A write answers with its time, or with no row, and
-// notifies within its transaction. An asynchronous commit, if that is the session's
-// default, would answer before the write is safe.
+// notifies within its transaction. It waits until it is safe, on the standbys that are
+// to have it as well, whatever the session's default is.
 func (d *Decider) statements() {
 	const (
 		micros = `(extract(epoch from written) * 1000000)::int8`
-		safe   = `CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END`
+		safe   = `CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN set_config('synchronous_commit', 'on', true) END`
 	)
 	d.readSQL = fmt.Sprintf(`SELECT version, channel, `+micros+`, record::text FROM %s WHERE election = $1::text`, d.quoted)
 	d.updateSQL = fmt.Sprintf(`UPDATE %s SET version = $2::text, written = clock_timestamp(), record = $3::json
@@ -116,6 +117,7 @@ RETURNING `+micros+`, `+safe+`, pg_catalog.pg_notify(channel, `+micros+` || ' ' 
 	d.insertSQL = fmt.Sprintf(`INSERT INTO %s (election, version, written, record, channel)
 VALUES ($1::text, $2::text, clock_timestamp(), $3::json, $4::text) ON CONFLICT (election) DO NOTHING
 RETURNING `+micros+`, `+safe+`, pg_catalog.pg_notify($5::text, '')`, d.quoted)
+	d.touchSQL = fmt.Sprintf(`UPDATE %s SET version = version WHERE election = $1::text AND version = $2::text RETURNING `+safe, d.quoted)
 }
 
 // Close closes the pool that Open has made. The pool given to NewDecider is the
@@ -141,13 +143,18 @@ func (t token) CommitTS() time.Time {
 	return time.UnixMicro(t.micros).UTC()
 }
 
+// String names the place of the record: table and election.
+func (d *Decider) String() string { return d.place }
+
 // ReadCurrent implements leaderelection.RaceDecider. It is as fresh as the server
-// that the pool is connected to.
+// that the pool is connected to. A record whose write this handle has begun, and has
+// not seen answered, is made sure of first, by a write that changes nothing: see the
+// package comment.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	err := d.ready(ctx)
 	var e *leaderelection.RaceEntry
 	if err == nil {
-		e, _, err = d.read(ctx, d.db)
+		e, err = d.current(ctx)
 	}
 	if err != nil {
 		return nil, d.failed(ctx, "reading", err)
@@ -189,59 +196,4 @@ func (d *Decider) ready(ctx context.Context) error {
 	}
 	_, err := d.find(ctx)
 	return err
-}
-
-// WriteEntry implements leaderelection.RaceDecider, in one statement.
-func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	t, err := d.write(ctx, entry)
-	if err != nil {
-		return nil, d.failed(ctx, "writing", err)
-	}
-	return t, nil
-}
-
-func (d *Decider) write(ctx context.Context, entry *leaderelection.RaceEntry) (token, error) {
-	if err := d.ready(ctx); err != nil {
-		return token{}, err
-	}
-	data, err := record.Marshal(entry)
-	if err != nil {
-		return token{}, err
-	}
-	var was token
-	if entry.Token != nil {
-		t, ours := entry.Token.(token)
-		if !ours {
-			return token{}, permanent("the Token is a %T, of another kind of store", entry.Token)
-		}
-		was = t
-	}
-	// Never the same twice, also when the row was deleted and made again.
-	version := rand.Text()
-	sql, more := d.updateSQL, [2]string{was.version, payload(version, data)}
-	if was.version == "" {
-		sql, more = d.insertSQL, [2]string{newChannel(), d.found.Load().hello(d.election)}
-	}
-	now := token{version: version}
-	err = d.db.QueryRow(ctx, sql, d.mode, d.election, version, string(data), more[0], more[1]).Scan(&now.micros, nil, nil)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return token{}, &leaderelection.LostRaceError{Place: d.place}
-	case code(err) == serializationFailure:
-		return token{}, d.serialized(ctx, was, err)
-	case err != nil:
-		return token{}, err
-	}
-	return now, nil
-}
-
-// serialized explains a write that PostgreSQL refused for the sake of an isolation
-// level above READ COMMITTED: as a rule it has lost the race, and otherwise, where
-// PostgreSQL suspected a conflict that was none, it can be tried again.
-func (d *Decider) serialized(ctx context.Context, was token, refusal error) error {
-	e, _, err := d.read(ctx, d.db)
-	if err != nil || e.Token == was {
-		return refusal
-	}
-	return &leaderelection.LostRaceError{Place: d.place, Current: e, Err: refusal}
 }

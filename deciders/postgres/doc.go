@@ -53,24 +53,42 @@
 //     (https://www.postgresql.org/docs/current/warm-standby.html). So name them, or
 //     let a term pass before the new primary serves; and see to it that the old one
 //     does not serve any longer. A restored backup is the same;
-//   - synchronous_commit=local, or remote_write, before such a fail-over; and a wait
-//     for a standby that somebody cancels, which PostgreSQL answers with a warning
-//     only;
+//   - a wait for a standby that an operator cancels (pg_cancel_backend), which
+//     PostgreSQL answers with a warning only, on a pool that has not gone through
+//     Prepare. Open's has;
 //   - an UNLOGGED table, which a crash empties
 //     (https://www.postgresql.org/docs/current/sql-createtable.html): it is refused,
 //     when a Decider first looks.
 //
-// With synchronous_commit=off a crash forgets the last moments
-// (https://www.postgresql.org/docs/current/wal-async-commit.html). That does no harm
-// here: a write switches it on for itself.
+// A session's synchronous_commit of off, local or remote_write does no harm: a write
+// raises it to on for itself.
+//
+// With synchronous_standby_names a write is answered, and seen by others, when the
+// standbys have it. While none answers nobody can extend a term, so nobody leads: name
+// more standbys than must answer (ANY 1 (a, b)). A wait that is cut short leaves the
+// write on the primary alone, for all to see: pgx has the server cancel when a ctx
+// ends, and a termination or a crash of the primary does the same. A candidate that
+// reads such a record of its own must not take it for confirmed. So ReadCurrent makes
+// sure first, by an UPDATE that changes nothing and waits as any write does. It does so
+// only while a write of that candidate has not been answered.
+//
+// The feed tells of what is committed on the primary: after a wait that was cut short
+// that may be a record that no standby has. So may a read of an observer.
 //
 // # What it costs
 //
 // An extension is one statement in one round trip, as is a look. Standbys and
-// observers hold one connection each to listen on, beside the pool, and ask nothing
-// while the leader extends its term: the notifications bring the records. A standby
-// without a feed reads 480 times an hour. NOTIFY is done under a lock of the whole
-// server at commit, which matters where thousands a second notify, not here.
+// observers ask nothing while the leader extends its term: the notifications bring the
+// records. A standby without a feed reads 480 times an hour. NOTIFY is done under a lock
+// of the whole server at commit, which matters where thousands a second notify, not here.
+//
+// The feeds of all Deciders that share a pool listen on one connection, beside the pool.
+// All else is done on the pool's, each for the time of one statement. So a process that
+// takes part in one election has two connections to the server or three, and one that
+// takes part in a hundred by one pool has one and those that the pool may open. Give the
+// pool two at least, or a statement that hangs keeps the next one waiting. Deciders of
+// Open's have a pool each, and so have two connections each; of Deciders with
+// Options.Listen each feed's handle has a connection of its own.
 //
 // A pgxpool tries out a connection that was idle for a second before it lends it,
 // which makes two round trips of one; pgxpool.Config.ShouldPing says when. Give
@@ -82,10 +100,9 @@
 //
 // # How the feed works
 //
-// It listens (LISTEN), and then reads the row once on the same connection, so that
-// nothing falls between. A record longer than what a notification carries (8000
+// It listens (LISTEN), and then reads the row once, so that nothing falls between. A record longer than what a notification carries (8000
 // bytes) is read instead. After a silence of Options.FeedSilence it reads, too, to
-// see whether the server is there. When the connection breaks, the feed fails,
+// see whether the server is there, having asked it on the connection that listens. When the connection breaks, the feed fails,
 // candidates poll, and take it up again. What happens to the row by other means (a
 // DELETE, an UPDATE by hand) is not notified.
 //

@@ -3,6 +3,8 @@ package postgres_test
 import (
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/c8e606e4/leaderelection/deciders/postgres"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
@@ -39,4 +41,42 @@ func TestAsynchronousCommit(t *testing.T) {
 	if forgotten == 0 {
 		t.Error("no crash has forgotten anything: nothing was shown")
 	}
+}
+
+// Each setting by which a server forgets what it has confirmed is warned of, and a
+// server without one is not.
+func TestDurability(t *testing.T) {
+	server := stores.Postgres(t, "fsync=on")
+	p := pool(t, server.Addr)
+	warns := func(p *pgxpool.Pool, words ...string) {
+		t.Helper()
+		w, err := postgres.NewDecider(p, "leaderelection", "e", create).Durability(t.Context())
+		feedtest.Warns(t, w, words...)
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	set := func(setting, value string) {
+		t.Helper()
+		exec(t, p, "ALTER SYSTEM SET "+setting+" = "+value)
+		exec(t, p, "SELECT pg_reload_conf()")
+		eventually(t, setting+" is "+value, func() (ok bool) {
+			err := p.QueryRow(t.Context(), "SELECT current_setting($1) = $2", setting, value).Scan(&ok)
+			return err == nil && ok
+		})
+	}
+	warns(p)
+	set("full_page_writes", "off")
+	warns(p, "full_page_writes is off", "full_page_writes = on")
+	set("full_page_writes", "on")
+
+	standby := stores.PostgresStandby(t, server, "fsync=on")
+	warns(p, "synchronous_standby_names is", "1 receivers", "ANY 1")
+	warns(pool(t, standby.Addr), "pg_is_in_recovery", "name the primary")
+
+	unsafe := pool(t, stores.Postgres(t, "fsync=off").Addr)
+	warns(unsafe, "fsync is off", "fsync = on")
+	exec(t, unsafe, "ALTER TABLE leaderelection SET UNLOGGED")
+	_, err := postgres.NewDecider(unsafe, "leaderelection", "e", nil).Durability(t.Context())
+	feedtest.Permanent(t, err, "UNLOGGED", "SET LOGGED")
 }

@@ -25,8 +25,10 @@ const (
 	answerTime = 5 * time.Second
 	// closeTime is how long closing a connection may take.
 	closeTime = time.Second
-	// deafTime is for how long the feed does not try again, having heard nothing
-	// of itself.
+	// refusedTime is after how long the feed tries again where LISTEN was refused: a
+	// standby may have been promoted.
+	refusedTime = 15 * time.Second
+	// deafTime is the same where it has heard nothing of itself.
 	deafTime = 10 * time.Minute
 	// maxPayload is how many bytes a notification carries, with a little to spare
 	// of the 8000 that PostgreSQL allows.
@@ -57,18 +59,25 @@ func payload(version string, data []byte) string {
 	return version + "\n" + string(data)
 }
 
-// Changes implements leaderelection.ChangeFeed, by LISTEN on a connection of its own.
-// It fails when that breaks, when the server does not answer after a silence, and
-// where it does not hear itself, because a transaction pooler is in between. In that
-// case later feeds stay silent for ten minutes, so that the record is polled and
-// nothing is logged over and over.
+// Changes implements leaderelection.ChangeFeed, by LISTEN on a connection beside the pool.
+// It fails when that breaks, when the server does not answer after a silence, where it
+// does not hear itself, because a transaction pooler is in between, and where the server
+// refuses LISTEN, as a standby does. In the last two cases it fails once. Later feeds of
+// this handle stay silent until one can listen, so that the record is polled and nothing
+// is logged over and over. The
+// feeds of all Deciders on one pool share one connection that listens.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return func(yield func(*leaderelection.RaceEntry, error) bool) {
-		if !d.listening(ctx) {
+		for d.listening(ctx) {
+			told := d.deaf.Load() != 0
+			err := d.follow(ctx, yield)
+			if told && errors.Is(err, errDeaf) {
+				continue
+			}
+			if err != nil && ctx.Err() == nil {
+				yield(nil, d.failed(ctx, "following", err))
+			}
 			return
-		}
-		if err := d.follow(ctx, yield); err != nil && ctx.Err() == nil {
-			yield(nil, d.failed(ctx, "following", err))
 		}
 	}
 }
@@ -108,7 +117,7 @@ func (d *Decider) connect(ctx context.Context) (*pgx.Conn, error) {
 		return conn, err
 	}
 	if err := config.AfterConnect(ctx, conn); err != nil {
-		(&listener{conn: conn}).close(ctx)
+		closeListening(conn)
 		return nil, err
 	}
 	return conn, nil
@@ -119,12 +128,8 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 	if err := d.ready(ctx); err != nil {
 		return err
 	}
-	conn, err := d.connect(ctx)
-	if err != nil {
-		return err
-	}
-	l := &listener{d: d, conn: conn, hello: d.found.Load().hello(d.election)}
-	defer l.close(ctx)
+	l := &listener{d: d, ear: joinEar(d.earKey(), d.connect), hello: d.found.Load().hello(d.election), inbox: make(chan *pgconn.Notification, inboxSize)}
+	defer l.ear.leave(l)
 	if err := l.begin(ctx); err != nil {
 		return err
 	}
@@ -148,74 +153,98 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 	return nil
 }
 
-// listener is a feed's connection.
+// listener is what a feed hears.
 type listener struct {
 	d       *Decider
-	conn    *pgx.Conn
+	ear     *ear
+	inbox   chan *pgconn.Notification // nil: something was left out
 	hello   string
 	channel string // the row's, empty where there is none
 }
 
-func (l *listener) close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-	defer cancel()
-	if !l.conn.IsClosed() {
-		// Through a pooler the session outlives the connection, and must not go
-		// on listening.
-		_ = l.do(ctx, "UNLISTEN *")
+// inboxSize is how much a feed may be behind before it reads instead.
+const inboxSize = 32
+
+// hear takes in a notification, and never waits.
+func (l *listener) hear(n *pgconn.Notification) {
+	for {
+		select {
+		case l.inbox <- n:
+			return
+		default:
+		}
+		for len(l.inbox) > 0 {
+			select {
+			case <-l.inbox:
+			default:
+			}
+		}
+		n = nil
 	}
-	_ = l.conn.Close(ctx)
 }
 
 // begin listens where rows are made, and makes sure that something is heard: by a
 // notification of its own, which goes through the pool.
 func (l *listener) begin(ctx context.Context) error {
-	echo, word := l.hello+"_echo", rand.Text()
-	if err := l.do(ctx, "LISTEN "+l.hello+"; LISTEN "+echo); err != nil {
+	select {
+	case <-l.ear.up:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	echo, word := l.ear.echo, rand.Text()
+	if err := l.ear.subscribe(ctx, l, l.hello, echo); err != nil {
+		switch code(err) {
+		case "25006", "0A000", "42601", "42501": // a standby; a server that has it not, or does not know it, or not for all
+			l.d.deafen(refusedTime)
+			err = fmt.Errorf("%w: %w", err, errDeaf)
+		}
 		return err
 	}
+	defer l.ear.unsubscribe(l, echo)
 	if _, err := l.d.db.Exec(ctx, "SELECT pg_catalog.pg_notify($1::text, $2::text)", l.d.mode, echo, word); err != nil {
 		return err
 	}
-	waiting, cancel := context.WithTimeout(ctx, echoTime)
-	defer cancel()
+	patience := time.NewTimer(echoTime)
+	defer patience.Stop()
 	for {
-		n, err := l.conn.WaitForNotification(waiting)
-		switch {
-		case err != nil && waiting.Err() != nil && ctx.Err() == nil:
-			l.d.deaf.Store(time.Now().Add(deafTime).Unix())
-			return errors.New("nothing is heard on the connection that listens, as where a transaction pooler is in between, so the record is polled: give Options.Listen a direct connection (listen_url in an address), or set Options.NoListen (listen=false)")
-		case err != nil:
-			return err
-		case n.Payload == word:
-			l.d.deaf.Store(0)
-			return l.do(ctx, "UNLISTEN "+echo)
+		select {
+		case n := <-l.inbox:
+			if n == nil || n.Payload == word { // what is left out was heard, too
+				l.d.deaf.Store(0)
+				return nil
+			}
+			// A new row: it will be read. Or another's echo.
+		case <-l.ear.ended:
+			return l.ear.err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-patience.C:
+			l.d.deafen(deafTime)
+			return fmt.Errorf("nothing is heard on the connection that listens, as where a transaction pooler is in between: %w", errDeaf)
 		}
-		// A new row: it will be read.
 	}
 }
 
-// do runs commands of the simple protocol, all in one round trip. Names of channels
-// have no letters that must be quoted.
-func (l *listener) do(ctx context.Context, commands string) error {
-	return l.conn.PgConn().Exec(ctx, commands).Close()
-}
+// deafen makes later feeds of this handle silent for a while.
+func (d *Decider) deafen(during time.Duration) { d.deaf.Store(time.Now().Add(during).Unix()) }
+
+// errDeaf is what a feed fails with once where it cannot listen.
+var errDeaf = errors.New("the record is polled: connect to the primary, give Options.Listen a direct connection to it (listen_url in an address), or set Options.NoListen (listen=false)")
 
 // read returns the row, having made sure that what happens to it later is heard.
 func (l *listener) read(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	for {
-		e, channel, err := l.d.read(ctx, l.conn)
+		e, channel, err := l.d.read(ctx, l.d.db)
 		if err != nil || channel == "" || channel == l.channel {
 			return e, err
 		}
-		// A row that this connection does not listen to yet: nothing is known
-		// of what happened to it between the reading and the listening.
-		commands := "LISTEN " + pgx.Identifier{channel}.Sanitize()
-		if l.channel != "" {
-			commands += "; UNLISTEN " + pgx.Identifier{l.channel}.Sanitize()
-		}
-		if err := l.do(ctx, commands); err != nil {
+		// A row that is not listened to yet: nothing is known of what happened to it
+		// between the reading and the listening.
+		if err := l.ear.subscribe(ctx, l, channel); err != nil {
 			return nil, err
+		}
+		if l.channel != "" {
+			l.ear.unsubscribe(l, l.channel)
 		}
 		l.channel = channel
 	}
@@ -224,22 +253,27 @@ func (l *listener) read(ctx context.Context) (*leaderelection.RaceEntry, error) 
 // next returns what is notified next, or what is read after a silence, which shows
 // whether the server is there.
 func (l *listener) next(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	quiet, cancel := context.WithTimeout(ctx, l.d.opts.FeedSilence)
-	n, err := l.conn.WaitForNotification(quiet)
-	silent := quiet.Err() != nil
-	cancel()
-	switch {
-	case err == nil:
+	silence := time.NewTimer(l.d.opts.FeedSilence)
+	defer silence.Stop()
+	select {
+	case n := <-l.inbox:
 		if e := l.pushed(n); e != nil {
 			return e, nil
 		}
 		return l.read(ctx)
-	case ctx.Err() != nil || !silent || l.conn.IsClosed():
-		return nil, err
+	case <-l.ear.ended:
+		return nil, l.ear.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-silence.C:
 	}
 	asking, cancel := context.WithTimeout(ctx, min(answerTime, l.d.opts.FeedSilence))
 	defer cancel()
-	e, err := l.read(asking)
+	err := l.ear.do(asking, "") // on the connection that listens, and by the pool
+	var e *leaderelection.RaceEntry
+	if err == nil {
+		e, err = l.read(asking)
+	}
 	if err != nil && asking.Err() != nil && ctx.Err() == nil {
 		return nil, fmt.Errorf("the server does not answer after a silence: %w", err)
 	}
@@ -249,6 +283,9 @@ func (l *listener) next(ctx context.Context) (*leaderelection.RaceEntry, error) 
 // pushed is the record in a notification, or nil where it is to be read: it is too
 // long for that, or not the row's, or not in order.
 func (l *listener) pushed(n *pgconn.Notification) *leaderelection.RaceEntry {
+	if n == nil {
+		return nil
+	}
 	head, text, whole := strings.Cut(n.Payload, "\n")
 	at, version, _ := strings.Cut(head, " ")
 	micros, err := strconv.ParseInt(at, 10, 64)

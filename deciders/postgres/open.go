@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // What Open sets where the address does not say otherwise, so that an outage keeps
@@ -41,22 +42,9 @@ const (
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/postgres: the address %s: %w: %w", redacted(u), err, leaderelection.ErrPermanent)
+		return nil, fmt.Errorf("leaderelection/postgres: the address %s: %w: %w", redact.URL(u.String()), redact.Error(err, u.String()), leaderelection.ErrPermanent)
 	}
 	return d, nil
-}
-
-// redacted is an address without its secrets, for errors.
-func redacted(u *url.URL) string {
-	c := *u
-	q := c.Query()
-	for _, secret := range []string{"password", "sslpassword", "listen_url"} {
-		if q.Has(secret) {
-			q.Set(secret, "xxxxx")
-		}
-	}
-	c.RawQuery = q.Encode()
-	return c.Redacted()
 }
 
 // known are the parameters of pgx's that an address may have. PostgreSQL takes any
@@ -128,14 +116,10 @@ func newPool(ctx context.Context, u *url.URL, sized bool) (*pgxpool.Pool, error)
 	if err != nil {
 		return nil, err
 	}
-	patient(config.ConnConfig)
+	Prepare(config)
 	if !sized {
 		config.MaxConns = maxConns
 	}
-	if config.PingTimeout == 0 {
-		config.PingTimeout = pingTimeout
-	}
-	config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	return pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 }
 

@@ -22,7 +22,7 @@ func BenchmarkBare(b *testing.B) {
 	b.Run("Read", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := c.Eval(b.Context(), redis.ReadScript, []string{"k"}).Err(); err != nil {
+			if err := c.Eval(b.Context(), redis.ReadScript, []string{"k"}, "mark-1").Err(); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -31,7 +31,7 @@ func BenchmarkBare(b *testing.B) {
 		version := c.HGet(b.Context(), "k", "version").Val()
 		b.ReportAllocs()
 		for b.Loop() {
-			a, err := c.Eval(b.Context(), redis.WriteScript, []string{"k"}, version, "-mark-1", record, "leaderelection:k").Slice()
+			a, err := c.Eval(b.Context(), redis.WriteScript, []string{"k"}, version, record, "leaderelection:k", "mark-1").Slice()
 			if err != nil || a[0] != int64(1) {
 				b.Fatal(a, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,8 +26,9 @@ type Options struct {
 	Channel string
 	// WaitReplicas is how many replicas must have a write before it counts
 	// (WAIT). One that fewer have is an error, and its record is not taken for
-	// this candidate's own until that many have it. Choose as many as there
-	// may be failing servers to survive. Zero: none; the master's word counts.
+	// this candidate's own until that many have it. Choose one less than there
+	// are replicas, so that one may be away; and set min-replicas-to-write in the
+	// server. Zero: none; the master's word counts.
 	WaitReplicas int
 	// WaitTimeout is how long to wait for them, at most. It must be shorter
 	// than the client's ReadTimeout (3 s by default). Zero: 500 ms.
@@ -35,6 +37,10 @@ type Options struct {
 	// the server whether it is there. A leader is heard of each half term, so
 	// more than that asks only where nobody leads. Zero: 30 s.
 	FeedSilence time.Duration
+	// Feeds is what elections share connections by, for a process that follows
+	// many: see its documentation. The FeedSilence of whoever makes the
+	// connection holds for all that share it. Nil: a connection for each Decider.
+	Feeds *Feeds
 }
 
 // What zero values of Options mean.
@@ -58,10 +64,12 @@ type Decider struct {
 	opts   Options
 	calls  within.Calls
 
-	// Versions end with a mark that no other handle's have, and a number.
+	// Requests, and the versions that they write, have a mark that no other
+	// handle's have, and a number.
 	mark      string
-	written   atomic.Uint64
+	asked     atomic.Uint64
 	confirmed atomic.Pointer[version] // the last of one's own that the replicas have
+	reigns    sync.Map                // the Incarnations for which this handle has claimed the record
 }
 
 var (
@@ -80,6 +88,9 @@ func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decide
 	}
 	if d.opts.Channel == "" {
 		d.opts.Channel = "leaderelection:" + key
+	}
+	if d.opts.Feeds == nil {
+		d.opts.Feeds = new(Feeds)
 	}
 	if d.opts.WaitTimeout <= 0 {
 		d.opts.WaitTimeout = DefaultWaitTimeout
@@ -116,6 +127,9 @@ func (v version) CommitTS() time.Time {
 // own says whether this handle wrote the version.
 func (d *Decider) own(v version) bool { return strings.Contains(string(v), "-"+d.mark+"-") }
 
+// String names the place of the record: the key.
+func (d *Decider) String() string { return d.place() }
+
 // ReadCurrent implements leaderelection.RaceDecider. It asks the master, and is
 // never staler than that.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
@@ -139,7 +153,7 @@ func (d *Decider) read(ctx context.Context) (*leaderelection.RaceEntry, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch err := d.confirm(ctx, a.version); {
+		switch err := d.confirm(ctx, a.version, e); {
 		case err == nil:
 			return e, nil
 		case !errors.Is(err, errReplaced):
@@ -174,8 +188,10 @@ func (d *Decider) write(ctx context.Context, entry *leaderelection.RaceEntry) (v
 		}
 		was = v
 	}
-	suffix := fmt.Sprintf("-%s-%d", d.mark, d.written.Add(1))
-	a, err := d.eval(ctx, writeScript, d.opts.WaitReplicas, string(was), suffix, data, d.opts.Channel)
+	if entry.Extension == 0 && !entry.Vacant() && d.opts.WaitReplicas > 0 {
+		d.reigns.Store(entry.Incarnation, true)
+	}
+	a, err := d.eval(ctx, writeScript, d.opts.WaitReplicas, string(was), data, d.opts.Channel)
 	switch {
 	case err != nil:
 		return "", err
@@ -198,27 +214,32 @@ func (d *Decider) lost(a answer) error {
 	if a.version == "" && a.record == "" {
 		a.status = absent // deleted since it was read
 	}
-	if e, err := d.entry(a); err == nil && !d.doubtful(a.version) {
+	if e, err := d.entry(a); err == nil && !d.doubtful(a.version, e) {
 		lost.Current = e // one that cannot be read is ReadCurrent's to report
 	}
 	return lost
 }
 
-// doubtful says whether a version is this handle's and not known to be on as many
-// replicas as it must.
-func (d *Decider) doubtful(v version) bool {
-	if d.opts.WaitReplicas <= 0 || !d.own(v) {
+// doubtful says whether a version could be taken for the confirmation of a write of
+// this handle's, and is not known to be on as many replicas as it must: one that it
+// wrote itself, and one that somebody else (Transfer, StepDown) wrote over it, which
+// keeps its term's end.
+func (d *Decider) doubtful(v version, e *leaderelection.RaceEntry) bool {
+	if d.opts.WaitReplicas <= 0 {
 		return false
 	}
-	c := d.confirmed.Load()
-	return c == nil || *c != v
+	if c := d.confirmed.Load(); c != nil && *c == v {
+		return false
+	}
+	_, claimed := d.reigns.Load(e.Incarnation)
+	return claimed || d.own(v)
 }
 
 // confirm returns nil when the version v, which was read, may count. A campaign
 // that reads a record of its own takes it for a write that worked; where the
 // replicas' answer to that write was lost, they are asked here.
-func (d *Decider) confirm(ctx context.Context, v version) error {
-	if !d.doubtful(v) {
+func (d *Decider) confirm(ctx context.Context, v version, e *leaderelection.RaceEntry) error {
+	if !d.doubtful(v, e) {
 		return nil
 	}
 	a, err := d.eval(ctx, touchScript, d.opts.WaitReplicas, string(v))

@@ -36,10 +36,21 @@
 //     goes on answering until it is told. Options.WaitReplicas makes a write
 //     count only when so many replicas have it, which makes both unlikely, and
 //     not impossible: a replica without the write can still be promoted
-//     (https://redis.io/docs/latest/commands/wait/). Set as many as there are
-//     replicas to come closest;
+//     (https://redis.io/docs/latest/commands/wait/). Set one less than there are
+//     replicas. With as many as there are, nobody leads as soon as one of them is
+//     away (22 s in a fail-over of three servers, where one less took 4.3 s);
+//     with one less, one of them may lag unseen, and Sentinel promotes the
+//     replica that has most. In the server's configuration min-replicas-to-write
+//     (with min-replicas-max-lag) makes a master that is cut off from its
+//     replicas refuse writes after some seconds: set it as well;
 //   - maxmemory with an eviction policy that may take keys without an expiry
 //     (allkeys-*): use noeviction or volatile-*.
+//
+// A write is seen by all from the moment that the script has run, and WAIT only asks
+// who else has it: giving up a call, or its WAIT, changes nothing in what Redis shows.
+// What this handle wrote, and what Transfer or StepDown wrote over it, is therefore
+// not believed when it is read, lost to, or pushed, until WAIT says so: each time
+// until then a read costs a write (HSET of the version over itself) and a WAIT.
 //
 // A single server with appendfsync always keeps what it says. For what must never
 // have two leaders, prefer a store with a quorum, or fence the resource itself by
@@ -53,7 +64,8 @@
 //	ACL SETUSER candidate on >secret ~election:web &leaderelection:election:web \
 //	    +eval +hmget +exists +subscribe +unsubscribe +ping +time +hset +persist +publish
 //
-// With Options.WaitReplicas also +wait, in a Cluster also +cluster.
+// With Options.WaitReplicas also +wait, in a Cluster also +cluster, in a database
+// other than 0 also +select.
 //
 // # What it costs
 //
@@ -61,7 +73,8 @@
 // of 15 s; with WaitReplicas a WAIT goes along in the same round trip. Standbys
 // and observers hold one connection each, and ask nothing while the leader
 // extends its term: the messages bring the records. A standby without a feed reads
-// 480 times an hour.
+// 480 times an hour. A process that takes part in many elections gives them one
+// Options.Feeds: then all their feeds share one connection.
 //
 // CommitTS is the server's clock, in microseconds.
 //
@@ -74,4 +87,16 @@
 // another read. In a Cluster it subscribes at the key's own master. What a
 // fail-over or DEL does to the record is not published: candidates find it by
 // reading when the term is over.
+//
+// It tells of what is not yet safe: a write is published when the script runs, before
+// it is on disk, before a replica has it, and before its writer's WAIT has returned.
+// What a fail-over or a restart then undoes, the feed has told of all the same, and
+// does not take back. A feed never confirms a write.
+//
+// # What it takes for an answer
+//
+// Each script's answer repeats a mark that no other request has: one that comes late,
+// or was meant for somebody else, as behind a proxy that shares connections, is an
+// error. A server that falls silent is left by a call after the client's ReadTimeout,
+// and by a feed after FeedSilence and 5 s more.
 package redis

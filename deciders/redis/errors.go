@@ -25,10 +25,15 @@ func (d *Decider) failed(ctx context.Context, doing string, err error) error {
 	if errors.Is(err, leaderelection.ErrLostRace) {
 		return err
 	}
-	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+	switch ended := ctx.Err(); {
+	case ended != nil && errors.Is(err, ended), ended == nil && timedOut(err):
+		err = fmt.Errorf("given up before the server has answered: %w", err)
+	case ended != nil && timedOut(err): // the connection's own deadline was a moment quicker
+		err = fmt.Errorf("given up before the server has answered: %w: %w", ended, err)
+	case ended != nil:
 		// The client has its own words for it, or a pool was closed under it.
-		err = fmt.Errorf("%w: %w", ctx.Err(), err)
-	} else if ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", ended, err)
+	default:
 		err = explain(err)
 	}
 	return fmt.Errorf("leaderelection/redis: %s %s: %w", doing, d.place(), err)

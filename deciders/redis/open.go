@@ -2,8 +2,6 @@ package redis
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
@@ -14,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // Open returns a handle on the election that u names, with a client of its own,
@@ -33,23 +32,14 @@ import (
 //
 // A password that the address lacks is taken from REDISCLI_AUTH in the
 // environment, as redis-cli does. Retries are off unless max_retries says
-// otherwise. It does no I/O but for reading the files named.
+// otherwise. It does no I/O but for reading the files named, which are read again
+// for each connection: certificates may be renewed without a restart.
 func Open(_ context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(u)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/redis: the address %s: %w: %w", redacted(u), err, leaderelection.ErrPermanent)
+		return nil, fmt.Errorf("leaderelection/redis: the address %s: %w: %w", redact.URL(u.String()), redact.Error(err, u.String()), leaderelection.ErrPermanent)
 	}
 	return d, nil
-}
-
-// redacted is an address without its secrets, for errors.
-func redacted(u *url.URL) string {
-	c := *u
-	if q := c.Query(); q.Has("password") { // the master's, behind Sentinel
-		q.Set("password", "xxxxx")
-		c.RawQuery = q.Encode()
-	}
-	return c.Redacted()
 }
 
 func open(u *url.URL) (*Decider, error) {
@@ -82,13 +72,13 @@ func open(u *url.URL) (*Decider, error) {
 	if err := errors.Join(bad[:]...); err != nil {
 		return nil, err
 	}
-	change, err := tlsFiles(u, take("tls_ca"), take("tls_cert"), take("tls_key"))
-	if err != nil {
+	files := tlsFiles{ca: take("tls_ca"), cert: take("tls_cert"), key: take("tls_key")}
+	if err := files.check(u); err != nil {
 		return nil, err
 	}
 	rest := *u
 	rest.RawQuery = q.Encode()
-	client, err := connect(&rest, cluster, change)
+	client, err := connect(&rest, cluster, files)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +89,7 @@ func open(u *url.URL) (*Decider, error) {
 
 // connect makes the client. Its own retries are off: a candidate retries, and a
 // call must not outlive it.
-func connect(u *url.URL, cluster bool, change func(*tls.Config)) (redis.UniversalClient, error) {
+func connect(u *url.URL, cluster bool, files tlsFiles) (redis.UniversalClient, error) {
 	password := os.Getenv("REDISCLI_AUTH")
 	retries := u.Query().Has("max_retries")
 	switch {
@@ -108,7 +98,7 @@ func connect(u *url.URL, cluster bool, change func(*tls.Config)) (redis.Universa
 		if err != nil {
 			return nil, err
 		}
-		change(o.TLSConfig)
+		o.Dialer = files.dialer(o.TLSConfig, o.DialTimeout)
 		o.ContextTimeoutEnabled = true
 		o.Password = orElse(o.Password, password)
 		if !retries {
@@ -120,7 +110,7 @@ func connect(u *url.URL, cluster bool, change func(*tls.Config)) (redis.Universa
 		if err != nil {
 			return nil, err
 		}
-		change(o.TLSConfig)
+		o.Dialer = files.dialer(o.TLSConfig, o.DialTimeout)
 		o.ContextTimeoutEnabled = true
 		o.Password = orElse(o.Password, password)
 		if !retries {
@@ -132,7 +122,7 @@ func connect(u *url.URL, cluster bool, change func(*tls.Config)) (redis.Universa
 	if err != nil {
 		return nil, err
 	}
-	change(o.TLSConfig)
+	o.Dialer = files.dialer(o.TLSConfig, o.DialTimeout)
 	o.ContextTimeoutEnabled = true
 	o.Password = orElse(o.Password, password)
 	if !retries {
@@ -146,38 +136,6 @@ func orElse(a, b string) string {
 		return a
 	}
 	return b
-}
-
-// tlsFiles returns what brings these files into a TLS configuration.
-func tlsFiles(u *url.URL, ca, cert, key string) (change func(*tls.Config), err error) {
-	if ca == "" && cert == "" && key == "" {
-		return func(*tls.Config) {}, nil
-	}
-	if u.Scheme != "rediss" {
-		return nil, fmt.Errorf("the scheme is %q, and tls_ca, tls_cert and tls_key go with rediss", u.Scheme)
-	}
-	if (cert == "") != (key == "") {
-		return nil, errors.New("tls_cert and tls_key go together")
-	}
-	var roots *x509.CertPool
-	if ca != "" {
-		pem, err := os.ReadFile(ca)
-		if err != nil {
-			return nil, fmt.Errorf("tls_ca: %w", err)
-		}
-		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls_ca: %s has no certificate in PEM form", ca)
-		}
-	}
-	var own []tls.Certificate
-	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("tls_cert and tls_key: %w", err)
-		}
-		own = []tls.Certificate{pair}
-	}
-	return func(c *tls.Config) { c.RootCAs, c.Certificates = roots, own }, nil
 }
 
 func number(s string) (int, error) {

@@ -59,6 +59,46 @@ func TestWaitReplicas(t *testing.T) {
 	feedtest.Write(t, d, 3, e.Token)
 }
 
+// What an operator writes over a leader's record keeps the end of its term, by which
+// the leader knows its write again: it confirms nothing either before a replica has it.
+func TestWaitReplicasAfterTransfer(t *testing.T) {
+	server := stores.Redis(t)
+	replica := stores.RedisReplica(t, server)
+	c := client(t, server.Addr)
+	leader := redis.NewDecider(c, "k", &redis.Options{WaitReplicas: 1, WaitTimeout: 200 * time.Millisecond})
+	claim := feedtest.State(1, nil)
+	claim.Extension = 0
+	token, err := leader.WriteEntry(t.Context(), claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica.Stop()
+	feed := feedtest.Follow(t, leader)
+	feedtest.Next(t, feed)
+	extension := feedtest.State(1, token)
+	extension.Extension = 1
+	_, err = leader.WriteEntry(t.Context(), extension)
+	feedtest.Passing(t, err, "0 of 1 replicas")
+	if err := leaderelection.Transfer(t.Context(), redis.NewDecider(c, "k", nil), "b"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = leader.ReadCurrent(t.Context())
+	feedtest.Passing(t, err, "0 of 1 replicas")
+	feedtest.Passing(t, feedtest.Next(t, feed).Err, "0 of 1 replicas")
+	_, err = leader.WriteEntry(t.Context(), feedtest.State(2, token))
+	var lost *leaderelection.LostRaceError
+	if !errors.As(err, &lost) || lost.Current != nil {
+		t.Errorf("%v, with %+v", err, lost.Current)
+	}
+	if e := feedtest.Read(t, redis.NewDecider(c, "k", &redis.Options{WaitReplicas: 1})); e.Successor != "b" {
+		t.Errorf("who is not concerned reads %+v", e)
+	}
+	replica.Start(t)
+	if e := readWhenItWorks(t, leader); e.Successor != "b" {
+		t.Errorf("%+v", e)
+	}
+}
+
 func readWhenItWorks(t *testing.T, d *redis.Decider) *leaderelection.RaceEntry {
 	t.Helper()
 	timeout := time.NewTimer(30 * time.Second)

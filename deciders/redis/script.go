@@ -22,39 +22,43 @@ const (
 	foreign status = -2 // there is a hash, and neither field in it
 )
 
+// All scripts end their answer with their last argument, a text that no other
+// request has: an answer to another request, as a proxy may mix them up, is none.
+
 // readScript reads. It is a script, and not HMGET, so that it goes to the master
 // also where the client sends its reads to replicas: a feed's read must not be
 // older than its subscription.
 const readScript = `
 local r = redis.call('HMGET', KEYS[1], 'version', 'record')
-if r[1] or r[2] then return {1, r[1] or '', r[2] or ''} end
-if redis.call('EXISTS', KEYS[1]) == 1 then return {-2, '', ''} end
-return {-1, '', ''}`
+if r[1] or r[2] then return {1, r[1] or '', r[2] or '', ARGV[1]} end
+if redis.call('EXISTS', KEYS[1]) == 1 then return {-2, '', '', ARGV[1]} end
+return {-1, '', '', ARGV[1]}`
 
 // writeScript writes where the version is ARGV[1] (empty: where there is no key).
-// The new version is the time and ARGV[2], which is never the same twice. ARGV[3]
-// is the record, ARGV[4] the channel.
+// ARGV[2] is the record, ARGV[3] the channel. The new version is the time and
+// ARGV[4], which is never the same twice.
 const writeScript = `
 local r = redis.call('HMGET', KEYS[1], 'version', 'record')
 if not r[1] and not r[2] then
-  if redis.call('EXISTS', KEYS[1]) == 1 then return {-2, '', ''} end
-  if ARGV[1] ~= '' then return {0, '', ''} end
+  if redis.call('EXISTS', KEYS[1]) == 1 then return {-2, '', '', ARGV[4]} end
+  if ARGV[1] ~= '' then return {0, '', '', ARGV[4]} end
 elseif r[1] ~= ARGV[1] or ARGV[1] == '' then
-  return {0, r[1] or '', r[2] or ''}
+  return {0, r[1] or '', r[2] or '', ARGV[4]}
 end
 local t = redis.call('TIME')
-local version = t[1] .. string.format('%06d', tonumber(t[2])) .. ARGV[2]
-redis.call('HSET', KEYS[1], 'record', ARGV[3], 'version', version)
+local version = t[1] .. string.format('%06d', tonumber(t[2])) .. '-' .. ARGV[4]
+redis.call('HSET', KEYS[1], 'record', ARGV[2], 'version', version)
 redis.call('PERSIST', KEYS[1])
-redis.call('PUBLISH', ARGV[4], version .. '\n' .. ARGV[3])
-return {1, version, ''}`
+redis.call('PUBLISH', ARGV[3], version .. '\n' .. ARGV[2])
+return {1, version, '', ARGV[4]}`
 
 // touchScript writes the version ARGV[1] over itself, so that the WAIT that
-// follows has something to wait for.
+// follows has something to wait for. It calls nothing that the others do not: a
+// user's permissions are seen to be enough before a replica fails.
 const touchScript = `
-if redis.call('HGET', KEYS[1], 'version') ~= ARGV[1] then return {0, '', ''} end
+if redis.call('HMGET', KEYS[1], 'version')[1] ~= ARGV[1] then return {0, '', '', ARGV[2]} end
 redis.call('HSET', KEYS[1], 'version', ARGV[1])
-return {1, ARGV[1], ''}`
+return {1, ARGV[1], '', ARGV[2]}`
 
 // answer is what a script has answered.
 type answer struct {
@@ -76,18 +80,19 @@ func (command) NoRetry() bool { return true }
 // wait for.
 func (d *Decider) eval(ctx context.Context, script string, replicas int, args ...any) (answer, error) {
 	return within.Do(ctx, d.calls, func() (answer, error) {
-		cmd := command{redis.NewCmd(ctx, append([]any{"eval", script, 1, d.key}, args...)...)}
+		mark := fmt.Sprintf("%s-%d", d.mark, d.asked.Add(1))
+		cmd := command{redis.NewCmd(ctx, append(append([]any{"eval", script, 1, d.key}, args...), mark)...)}
 		if replicas <= 0 {
 			if err := d.client.Process(ctx, cmd); err != nil {
 				return answer{}, err
 			}
-			return parse(cmd.Val())
+			return parse(cmd.Val(), mark)
 		}
 		n, err := d.evalAndWait(ctx, cmd, replicas)
 		if cmd.Err() != nil {
 			return answer{}, cmd.Err()
 		}
-		a, parseErr := parse(cmd.Val())
+		a, parseErr := parse(cmd.Val(), mark)
 		if a.status == done {
 			// Where the script has written nothing it does not matter what the
 			// replicas have.
@@ -135,16 +140,20 @@ func (d *Decider) master(ctx context.Context) (redis.UniversalClient, error) {
 	return d.client, nil
 }
 
-func parse(v any) (answer, error) {
+// parse reads the answer of a script that was sent with this mark.
+func parse(v any, mark string) (answer, error) {
 	a, ok := v.([]any)
-	if !ok || len(a) != 3 {
-		return answer{}, fmt.Errorf("the script's answer is %v, not three values", v)
+	if !ok || len(a) != 4 {
+		return answer{}, fmt.Errorf("the script's answer is %v, not four values", v)
 	}
 	n, ok1 := a[0].(int64)
 	ver, ok2 := a[1].(string)
 	rec, ok3 := a[2].(string)
 	if !ok1 || !ok2 || !ok3 {
-		return answer{}, fmt.Errorf("the script's answer is %v: not a number and two texts", v)
+		return answer{}, fmt.Errorf("the script's answer is %v: not a number and texts", v)
+	}
+	if a[3] != mark {
+		return answer{}, fmt.Errorf("the answer is that of another request (%v, not %s): something before the server mixes them up", a[3], mark)
 	}
 	return answer{status: status(n), version: version(ver), record: rec}, nil
 }

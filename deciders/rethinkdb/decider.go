@@ -6,13 +6,14 @@
 //	...
 //	decider := rethinkdb.NewDecider(session, "ops", "elections", "web", nil)
 //
-// # Not yet verified on a server
+// # What it was tried on
 //
-// No RethinkDB could be had where this was written. Each query and each answer is
-// tested with the driver's mock, and whole elections run through the real driver on an
-// imitation of the server that understands these queries, in the tests. Set
-// LEADERELECTION_TEST_RETHINKDB to a server's host:port and go test runs the suite
-// there; try that, on a cluster like yours, before you rely on it.
+// The tests run whole elections through the real driver on an imitation of the server,
+// which understands the queries of this package, and does what a RethinkDB 2.4.4 (one
+// server, and three) was seen to do: it tells changefeeds of what it later undoes, stalls
+// writes, and makes two tables of one name. Each query and each answer is tested with the
+// driver's mock as well. Set LEADERELECTION_TEST_RETHINKDB to a server's host:port, and go
+// test runs the suite there; try that, on a cluster like yours, before you rely on it.
 //
 // # What is written where
 //
@@ -22,18 +23,28 @@
 //
 // Record is the JSON that all stores keep. Each write gives the row a new version,
 // random, which no earlier one had. Other fields are left alone. Nothing deletes the
-// row. Database and table must exist; Create makes them. A name has at most 127 bytes.
+// row. Database and table must exist, and the table's primary key must be "id". A name has
+// at most 127 bytes.
+//
+// Create (create=true in a URL) makes database and table. Let one process do that, before
+// the others begin: RethinkDB lets two who make a table at once make two of one name, and
+// then refuses every query for either ("is ambiguous"). Create makes this unlikely, and says
+// so where it has happened.
 //
 // # Permissions
 //
-// Candidates need read and write on the table, observers read; Create needs config.
+// Candidates need read and write on the table, observers read. To make a table Create
+// needs config on the database, and to make that config everywhere; for nothing to make it
+// needs nothing.
 //
 // # What RethinkDB promises
 //
 // Writes to one row are atomic, so of two replaces of one version one finds the row
 // changed. Together with durability "hard" and read_mode "majority", which each query
 // here asks for, and the table's write_acks "majority", which is the default, they are
-// linearizable: see https://rethinkdb.com/docs/consistency/.
+// linearizable: see https://rethinkdb.com/docs/consistency/. A read in this mode is answered
+// when a majority has on disk what it read. Giving up a call changes nothing that such a
+// read shows: the server ends its waiting, and not the write.
 //
 // What can lose acknowledged writes: a table whose write_acks is "single"; emergency
 // repair, which gives up the replicas that are out of reach; disks that lie about
@@ -53,6 +64,19 @@
 // The changefeed of one row begins with the row as it is (include_initial), so nothing
 // falls in between. It ends with an error when the connection breaks or the row's
 // primary replica becomes unavailable; candidates then poll and open it again.
+//
+// It tells of what is not committed, and of what never will be: RethinkDB sends a change
+// when the primary replica has it in memory, before the majority and the disks have it. A
+// primary that was cut off, or dies, has then told of a leadership that is undone without
+// another word. It is a reason to read, and no more; no candidate leads by it.
+//
+// # Several servers
+//
+// Open, with a URL that names several, uses one of them, and the next one when that fails,
+// does not answer or has lost the others; one that was down at first is used when it is
+// back. The driver's own session for several addresses never uses one that was down when
+// it connected. Do not set ConnectOpts.DiscoverHosts: with it the driver (v6.2.1)
+// dereferences nil, and ends the process, when any server goes away.
 //
 // The driver waits for a server that does not answer for as long as its ReadTimeout
 // and WriteTimeout say, or for ever where one of them is zero, also when a context has
@@ -80,10 +104,10 @@ type Options struct{}
 // leaderelection.ChangeFeed; all its methods may be called by several goroutines at
 // once.
 type Decider struct {
-	session         r.QueryExecutor
+	sessions        sessions
 	database, table string
 	id              string
-	close           func() error  // where the session is the Decider's own
+	close           func() error  // where the sessions are the Decider's own
 	calls           chan struct{} // as many as are under way
 	turns           chan struct{} // one at a time, see turn
 }
@@ -118,7 +142,7 @@ const maxCalls = 32
 // database. The session, a *r.Session, stays the caller's: it must be kept open while
 // the Decider is in use, and may serve several. Options may be nil.
 func NewDecider(session r.QueryExecutor, database, table, election string, _ *Options) *Decider {
-	return &Decider{session: session, database: database, table: table, id: election,
+	return &Decider{sessions: callers{session}, database: database, table: table, id: election,
 		calls: make(chan struct{}, maxCalls), turns: make(chan struct{}, 1)}
 }
 
@@ -130,6 +154,9 @@ func (d *Decider) Close() error {
 	}
 	return d.close()
 }
+
+// String names the place of the record: table and document.
+func (d *Decider) String() string { return d.place() }
 
 // ReadCurrent implements leaderelection.RaceDecider.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
@@ -153,8 +180,8 @@ func (d *Decider) entry(found *row) (*leaderelection.RaceEntry, error) {
 	if found == nil {
 		return &leaderelection.RaceEntry{Token: version{}}, nil
 	}
-	if found.Version == "" {
-		return nil, fmt.Errorf("leaderelection/rethinkdb: the row at %s has no version: it is not ours, or was edited: repair or remove it: %w", d.place(), leaderelection.ErrPermanent)
+	if found.Version == "" || found.ID != d.id {
+		return nil, fmt.Errorf("leaderelection/rethinkdb: the row at %s has no version, or another id: it is not ours, or was edited, or the table's primary key is not \"id\": repair or remove it, or give elections a table of their own: %w", d.place(), leaderelection.ErrPermanent)
 	}
 	e, err := record.Unmarshal(d.place(), []byte(found.Record))
 	if err != nil {
@@ -289,13 +316,18 @@ func query[T any](ctx context.Context, d *Decider, term r.Term) (T, error) {
 	case <-ctx.Done():
 		return none, ctx.Err()
 	}
+	on, err := d.sessions.use(ctx)
+	if err != nil {
+		<-d.calls
+		return none, err
+	}
 	done := make(chan result, 1)
 	go func() {
 		defer func() { <-d.calls }()
 		var got result
 		over := d.turn(ctx)
 		defer over()
-		cursor, err := term.Run(d.session, r.RunOpts{Context: ctx})
+		cursor, err := term.Run(on, r.RunOpts{Context: ctx})
 		if err == nil {
 			err = cursor.One(&got.value)
 		}
@@ -305,10 +337,12 @@ func query[T any](ctx context.Context, d *Decider, term r.Term) (T, error) {
 		got.err = err
 		done <- got
 	}()
+	var got result
 	select {
-	case got := <-done:
-		return got.value, got.err
+	case got = <-done:
 	case <-ctx.Done():
-		return none, ctx.Err()
+		got.err = ctx.Err()
 	}
+	d.sessions.ended(on, got.err)
+	return got.value, got.err
 }

@@ -17,9 +17,13 @@ import (
 // replicas are out of reach have the same code.
 var remedies = []struct{ part, what string }{
 	{"does not exist", "create the table, for instance with Create"},
+	{"does not have the required `config`", "let an administrator make the table, or grant the user config on the database (to make that, everywhere)"},
 	{"does not have the required", "grant the user read and write on the table"},
 	{"Primary key too long", "give the election a name of at most 127 bytes"},
-	{"Expected type", "the table's primary key must be \"id\""},
+	{"Inserted object must have primary key", otherKey},
+	{"Primary key `", otherKey},
+	{"Expected type", otherKey},
+	{"is ambiguous", "two processes have made it at once. Stop the candidates, give all but one of them other names (rethinkdb.table_config has a row for each), see which has the election's row, and drop the empty ones"},
 	{"Wrong password", "user or password are wrong"},
 	{"Unknown user", "user or password are wrong"},
 	{"failed to verify certificate", "trust the authority of the server's certificate (cacert in a URL, TLSConfig.RootCAs), and connect by a name that it has"},
@@ -27,31 +31,46 @@ var remedies = []struct{ part, what string }{
 	{"first record does not look like a TLS handshake", "the server does not speak TLS on this port"},
 }
 
-// failed says what was being done and where, and what to do about it. It wraps
-// leaderelection.ErrPermanent where no retry can help.
-func (d *Decider) failed(ctx context.Context, doing string, err error) error {
-	if ended := ctx.Err(); ended != nil {
-		if errors.Is(err, ended) {
-			return fmt.Errorf("leaderelection/rethinkdb: %s %s: %w", doing, d.place(), err)
-		}
-		return fmt.Errorf("leaderelection/rethinkdb: %s %s: %w (%w)", doing, d.place(), ended, err)
-	}
-	what := ""
+const otherKey = "the table's primary key must be \"id\": give elections a table of their own, for instance with Create"
+
+// remedy is what to do about an error that no retry can cure; empty: it may pass.
+func remedy(err error) string {
 	for _, r := range remedies {
-		if strings.Contains(err.Error(), r.part) {
-			what = r.what
-			break
+		if strings.Contains(said(err), r.part) {
+			return r.what
 		}
 	}
 	var decode *encoding.DecodeTypeError
 	if errors.As(err, &decode) {
-		what = "the row is not ours, or was edited: repair or remove it"
+		return "the row is not ours, or was edited: repair or remove it"
 	}
-	if what == "" && wrongQuery(err) {
-		what = "the server does not accept the query"
+	if wrongQuery(err) {
+		return "the server does not accept the query"
 	}
-	if what != "" {
-		return fmt.Errorf("leaderelection/rethinkdb: %s %s: %w: %s: %w", doing, d.place(), err, what, leaderelection.ErrPermanent)
+	return ""
+}
+
+// said is an error's text without the query, which the driver adds to it, and in which
+// there is all that the candidate writes.
+func said(err error) string {
+	text, _, _ := strings.Cut(err.Error(), " in:\n")
+	return text
+}
+
+// brief is an error that says no more than said.
+type brief struct{ error }
+
+func (b brief) Error() string { return said(b.error) }
+func (b brief) Unwrap() error { return b.error }
+
+// failed says what was being done and where, and what to do about it. It wraps
+// leaderelection.ErrPermanent where no retry can help.
+func (d *Decider) failed(ctx context.Context, doing string, err error) error {
+	err = brief{err}
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		err = fmt.Errorf("%w (%w)", ended, err)
+	} else if what := remedy(err); what != "" && ended == nil {
+		err = fmt.Errorf("%w: %s: %w", err, what, leaderelection.ErrPermanent)
 	}
 	return fmt.Errorf("leaderelection/rethinkdb: %s %s: %w", doing, d.place(), err)
 }

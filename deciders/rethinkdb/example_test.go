@@ -24,6 +24,7 @@ func ExampleNewDecider() {
 	}
 	defer session.Close()
 	decider := rethinkdb.NewDecider(session, "ops", "elections", "web", nil)
+	// Better once, by what installs the program, than by each candidate.
 	if err := decider.Create(context.Background(), 3); err != nil {
 		log.Fatal(err)
 	}

@@ -73,11 +73,16 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 
 // listen hands on what the changefeed tells, until it ends, which it does with an
 // error.
-func (d *Decider) listen(ctx context.Context, changes chan<- *row) error {
+func (d *Decider) listen(ctx context.Context, changes chan<- *row) (ended error) {
+	on, err := d.sessions.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { d.sessions.ended(on, ended) }()
 	over := d.turn(ctx)
 	cursor, err := r.DB(d.database).Table(d.table).Get(d.id).
 		Changes(r.ChangesOpts{IncludeInitial: true}).
-		Run(d.session, r.RunOpts{Context: ctx})
+		Run(on, r.RunOpts{Context: ctx})
 	over()
 	if err != nil {
 		return err

@@ -76,7 +76,7 @@ func TestFeedIsAborted(t *testing.T) {
 	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
 	feed := feedtest.Follow(t, d)
 	feedtest.Number(t, feed, 0)
-	s.abort("Changefeed aborted (table unavailable).")
+	s.abort("Changefeed aborted (unavailable).")
 	if n := feedtest.Next(t, feed); n.Err == nil || errors.Is(n.Err, leaderelection.ErrPermanent) {
 		t.Errorf("the feed yields %+v", n)
 	}

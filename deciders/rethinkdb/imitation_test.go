@@ -12,6 +12,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	p "gopkg.in/rethinkdb/rethinkdb-go.v6/ql2"
 )
@@ -33,8 +34,15 @@ type imitation struct {
 
 	tls      *tls.Config // nil: plain TCP
 	password string      // of the user admin
-	missing  bool        // the table
 	created  []any       // the replicas of tables that were made
+
+	tables     int           // how many there are of the one name
+	noDatabase bool          // nor any table
+	makeTable  time.Duration // how long that takes: others may make it meanwhile
+	noConfig   bool          // the user may neither make databases nor tables
+	key        string        // the table's primary key
+
+	cut *cut // not nil: this server is cut off from the others
 }
 
 // fault is what befalls a query.
@@ -71,7 +79,7 @@ func imitate(t testing.TB) *imitation { return imitateTLS(t, nil) }
 // imitateTLS is one that speaks TLS, where cfg is not nil.
 func imitateTLS(t testing.TB, cfg *tls.Config) *imitation {
 	t.Helper()
-	s := &imitation{t: t, tls: cfg, rows: map[string]any{}, feeds: map[*feed]bool{}, queries: map[string]int{}}
+	s := &imitation{t: t, tls: cfg, rows: map[string]any{}, feeds: map[*feed]bool{}, queries: map[string]int{}, tables: 1, key: "id"}
 	s.start(t, "127.0.0.1:0")
 	t.Cleanup(s.stop)
 	return s
@@ -112,6 +120,9 @@ func (s *imitation) stop() {
 		c.Close()
 	}
 	clear(s.feeds)
+	if s.cut != nil {
+		s.cut.waiting = nil
+	}
 }
 
 // inject makes f say what befalls each query from now on.
@@ -208,12 +219,8 @@ func (s *imitation) run(c *peer, token uint64, raw json.RawMessage) bool {
 	var term any
 	_ = json.Unmarshal(raw, &term)
 	v := s.eval(term, nil)
-	if done, is := v.(creating); is {
-		if done.refused != nil {
-			c.refuse(token, done.refused)
-		} else {
-			c.answer(token, p.Response_SUCCESS_ATOM, map[string]any{"ready": 1})
-		}
+	if made, is := v.(creating); is {
+		s.create(c, token, made)
 		return true
 	}
 	kind := "get"
@@ -238,8 +245,8 @@ func (s *imitation) run(c *peer, token uint64, raw json.RawMessage) bool {
 	case f.refuse != nil:
 		c.refuse(token, f.refuse)
 		return true
-	case s.missing:
-		c.refuse(token, &refusal{p.Response_OP_FAILED, "Table `ops.elections` does not exist."})
+	case s.noTable() != nil:
+		c.refuse(token, s.noTable())
 		return true
 	}
 	switch v := v.(type) {
@@ -257,7 +264,7 @@ func (s *imitation) run(c *peer, token uint64, raw json.RawMessage) bool {
 		case failed != nil:
 			c.refuse(token, failed)
 		default:
-			c.answer(token, p.Response_SUCCESS_ATOM, result)
+			s.whenCommitted(c, token, "The write may or may not have been performed.", func() { c.answer(token, p.Response_SUCCESS_ATOM, result) })
 		}
 		return true
 	case rowRef:
@@ -265,7 +272,8 @@ func (s *imitation) run(c *peer, token uint64, raw json.RawMessage) bool {
 			return false
 		}
 		if !f.hang {
-			c.answer(token, p.Response_SUCCESS_ATOM, s.rows[v.id])
+			row := s.rows[v.id]
+			s.whenCommitted(c, token, "The read could not be guaranteed as committed.", func() { c.answer(token, p.Response_SUCCESS_ATOM, row) })
 		}
 		return true
 	}

@@ -2,12 +2,9 @@ package rethinkdb
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +12,8 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/tlsfiles"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // defaultTimeout is how long Open's session waits for a server: to connect, and to
@@ -33,28 +32,31 @@ const defaultTimeout = 5 * time.Second
 //	cert=FILE         a client certificate, PEM
 //	cert_key=FILE     its key, PEM
 //	timeout=5s        how long to wait for a server to connect, or to say that it has stopped
-//	discover=true     also use the cluster's other servers, as it names them
 //	create=true       make the database and the table where they are missing
 //	replicas=3        of a table that is made; 1 unless it is given
 //
-// Open connects: it needs a server that answers before ctx ends. Any other parameter is
+// Name each server of a cluster. Queries go to one of them, and to the next when that one
+// fails; one that was down is used when it is back. The files are read anew for each
+// connection, so that renewed certificates are used without a restart.
+//
+// Open connects: it needs one server that answers before ctx ends. Any other parameter is
 // an error, and so is whatever makes a URL useless.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	p, err := parse(u)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/rethinkdb: %s: %w: %w", redacted(u), err, leaderelection.ErrPermanent)
+		return nil, fmt.Errorf("leaderelection/rethinkdb: %s: %w: %w", redact.URL(u.String()), redact.Error(err, u.String()), leaderelection.ErrPermanent)
 	}
 	d := NewDecider(nil, p.database, p.table, p.election, nil)
-	session, err := connect(ctx, p.connect)
-	if err != nil {
-		return nil, d.failed(ctx, "connecting to "+strings.Join(p.connect.Addresses, ",")+" for", err)
-	}
-	d.session = session
+	h := newHosts(p)
+	d.sessions = h
 	d.close = func() error {
-		if err := session.Close(); err != nil {
-			return fmt.Errorf("leaderelection/rethinkdb: closing the session: %w", err)
+		if err := h.close(); err != nil {
+			return fmt.Errorf("leaderelection/rethinkdb: closing the sessions: %w", err)
 		}
 		return nil
+	}
+	if _, err := h.use(ctx); err != nil {
+		return nil, d.failed(ctx, "connecting for", redact.Error(err, u.String()))
 	}
 	if p.create {
 		if err := d.Create(ctx, p.replicas); err != nil {
@@ -65,54 +67,11 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	return d, nil
 }
 
-// connect connects, for no longer than ctx lasts: the driver knows no ctx here.
-func connect(ctx context.Context, opts r.ConnectOpts) (*r.Session, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	type result struct {
-		session *r.Session
-		err     error
-	}
-	done := make(chan result, 1)
-	go func() {
-		s, err := r.Connect(opts)
-		done <- result{s, err}
-	}()
-	select {
-	case got := <-done:
-		return got.session, got.err
-	case <-ctx.Done():
-		go func() {
-			if late := <-done; late.err == nil {
-				_ = late.session.Close()
-			}
-		}()
-		return nil, ctx.Err()
-	}
-}
-
-// Create makes the database and the table where they are missing, and waits until the
-// table takes writes. A table that it makes has so many replicas, at least 1; an odd
-// number above that survives the loss of a minority. It may be called by every candidate
-// at its start. It needs the permission config.
-func (d *Decider) Create(ctx context.Context, replicas int) error {
-	table := r.DB(d.database).Table(d.table)
-	for _, term := range []r.Term{
-		r.DBCreate(d.database),
-		r.DB(d.database).TableCreate(d.table, r.TableCreateOpts{PrimaryKey: "id", Durability: "hard", Replicas: max(1, replicas)}),
-		table.Wait(r.WaitOpts{WaitFor: "ready_for_writes"}),
-	} {
-		if _, err := query[any](ctx, d, term); err != nil && !strings.Contains(err.Error(), "already exists") {
-			return d.failed(ctx, "creating the table of", err)
-		}
-	}
-	return nil
-}
-
 // parsed is what a URL says.
 type parsed struct {
 	connect                   r.ConnectOpts
+	hosts                     []string
+	tls                       *tlsfiles.Files
 	database, table, election string
 	create                    bool
 	replicas                  int
@@ -137,7 +96,7 @@ func parse(u *url.URL) (*parsed, error) {
 		if at.Port() == "" {
 			host = strings.TrimSuffix(host, ":") + ":28015"
 		}
-		p.connect.Addresses = append(p.connect.Addresses, host)
+		p.hosts = append(p.hosts, host)
 	}
 	p.connect.Username = u.User.Username()
 	p.connect.Password, _ = u.User.Password()
@@ -156,7 +115,7 @@ func parse(u *url.URL) (*parsed, error) {
 // parameters reads the query.
 func (p *parsed) parameters(q url.Values) (err error) {
 	secure := false
-	var cacert, cert, key string
+	var files tlsfiles.Files
 	for name, values := range q {
 		if len(values) != 1 || values[0] == "" {
 			return fmt.Errorf("parameter %q wants one value", name)
@@ -165,17 +124,20 @@ func (p *parsed) parameters(q url.Values) (err error) {
 		case "tls":
 			secure, err = strconv.ParseBool(v)
 		case "cacert":
-			cacert = v
+			files.CA = v
 		case "cert":
-			cert = v
+			files.Cert = v
 		case "cert_key":
-			key = v
+			files.Key = v
 		case "timeout":
 			if p.connect.Timeout, err = time.ParseDuration(v); err == nil && p.connect.Timeout <= 0 {
 				err = errors.New("it must be positive")
 			}
 		case "discover":
-			p.connect.DiscoverHosts, err = strconv.ParseBool(v)
+			var discover bool
+			if discover, err = strconv.ParseBool(v); discover {
+				err = errors.New("the driver's discovery ends the process when a server goes away: name each server in the URL instead")
+			}
 		case "create":
 			p.create, err = strconv.ParseBool(v)
 		case "replicas":
@@ -183,38 +145,16 @@ func (p *parsed) parameters(q url.Values) (err error) {
 				err = errors.New("it must be positive")
 			}
 		default:
-			err = errors.New("it is unknown; there are tls, cacert, cert, cert_key, timeout, discover, create and replicas")
+			err = errors.New("it is unknown; there are tls, cacert, cert, cert_key, timeout, create and replicas")
 		}
 		if err != nil {
 			return fmt.Errorf("parameter %s: %w", name, err)
 		}
 	}
-	if !secure && cacert+cert+key == "" {
+	if !secure && files.None() {
 		return nil
 	}
-	p.connect.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	if cacert != "" {
-		pem, err := os.ReadFile(cacert)
-		if err != nil {
-			return fmt.Errorf("parameter cacert: %w", err)
-		}
-		p.connect.TLSConfig.RootCAs = x509.NewCertPool()
-		if !p.connect.TLSConfig.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("parameter cacert: %s holds no PEM certificate", cacert)
-		}
-	}
-	if cert+key != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return fmt.Errorf("parameters cert and cert_key: %w", err)
-		}
-		p.connect.TLSConfig.Certificates = []tls.Certificate{pair}
-	}
-	return nil
-}
-
-// redacted is u without its password, and without parameters.
-func redacted(u *url.URL) string {
-	c := &url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: u.Path}
-	return c.Redacted()
+	p.tls = &files
+	_, err = files.Load() // what is wrong with them is said at once
+	return err
 }

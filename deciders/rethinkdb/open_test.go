@@ -22,7 +22,7 @@ func TestOpen(t *testing.T) {
 		t.Errorf("there are %v", s.rows)
 	}
 
-	s.missing = true
+	s.tables = 0
 	_, err := opened(t, at).ReadCurrent(t.Context())
 	feedtest.Permanent(t, err, "create")
 	for range 2 {
@@ -126,6 +126,7 @@ func TestOpenRefuses(t *testing.T) {
 		"rethinkdb://h/d/t/e#f":                           "%23",
 		"rethinkdb://h/d/t/e?frobnicate=1":                "frobnicate",
 		"rethinkdb://h/d/t/e?tls=perhaps":                 "tls",
+		"rethinkdb://h/d/t/e?discover=true":               "name each server",
 		"rethinkdb://h/d/t/e?timeout=-1s":                 "timeout",
 		"rethinkdb://h/d/t/e?timeout=soon":                "timeout",
 		"rethinkdb://h/d/t/e?replicas=0":                  "replicas",

@@ -17,7 +17,10 @@ type (
 		by []any // a FUNC
 	}
 	missing  struct{} // what a field is that is not there
-	creating struct{ refused *refusal }
+	creating struct {
+		what     p.Term_TermType
+		replicas any
+	}
 )
 
 // eval computes a term. Vars are the arguments of the function around it.
@@ -81,19 +84,14 @@ func (s *imitation) eval(term any, vars map[float64]any) any {
 		maps.Copy(merged, arg(1).(map[string]any))
 		return merged
 	case p.Term_DB_CREATE:
-		return creating{&refusal{p.Response_OP_FAILED, "Database `ops` already exists."}}
+		return creating{what: kind}
 	case p.Term_TABLE_CREATE:
-		if !s.missing {
-			return creating{&refusal{p.Response_OP_FAILED, "Table `ops.elections` already exists."}}
-		}
 		s.wants(list, "durability", "hard")
 		s.wants(list, "primary_key", "id")
-		s.missing = false
-		s.created = append(s.created, list[2].(map[string]any)["replicas"])
-		return creating{}
+		return creating{what: kind, replicas: list[2].(map[string]any)["replicas"]}
 	case p.Term_WAIT:
 		s.wants(list, "wait_for", "ready_for_writes")
-		return creating{}
+		return creating{what: kind}
 	case p.Term_NOW:
 		return map[string]any{"$reql_type$": "TIME", "epoch_time": float64(time.Now().UnixMilli()) / 1000, "timezone": "+00:00"}
 	}
@@ -120,8 +118,13 @@ func (s *imitation) replace(v replacing) (map[string]any, *refusal) {
 	next := s.eval(fargs[1], map[float64]any{name: was})
 	result := map[string]any{"errors": 0, "inserted": 0, "replaced": 0, "unchanged": 0, "skipped": 0, "deleted": 0}
 	result["changes"] = []any{map[string]any{"old_val": was, "new_val": next}}
-	if row, is := next.(map[string]any); is && row["id"] != v.id {
-		return nil, &refusal{p.Response_QUERY_LOGIC, "Primary key `id` cannot be changed"}
+	if row, is := next.(map[string]any); is && row[s.key] != v.id {
+		result["errors"], result["changes"] = 1, []any{}
+		result["first_error"] = "Inserted object must have primary key `" + s.key + "`:\n{}"
+		if row[s.key] != nil {
+			result["first_error"] = "Primary key `" + s.key + "` cannot be changed (null -> {})"
+		}
+		return result, nil
 	}
 	switch {
 	case was == nil && next == nil:

@@ -66,8 +66,11 @@ func benchClient(b testing.TB) (client *awss3.Client, data []byte, etag string) 
 	data = stored(b, h)
 	etag = fmt.Sprintf(`"%x"`, md5.Sum(data))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
+		sent, _ := io.ReadAll(r.Body)
 		w.Header().Set("ETag", etag)
+		if r.Method == http.MethodPut {
+			w.Header().Set("ETag", fmt.Sprintf(`"%x"`, md5.Sum(sent)))
+		}
 		if r.Method == http.MethodGet {
 			w.Header().Set("Last-Modified", "Sat, 21 Nov 2026 11:24:05 GMT")
 			w.Header().Set("Content-Type", "application/json")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/md5"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // Client is what a Decider needs of a *s3.Client of the AWS SDK.
@@ -47,6 +49,11 @@ type Options struct {
 	// buckets with Object Lock's default retention require. Empty: none, which
 	// suits the servers that know no checksum trailers.
 	ChecksumAlgorithm types.ChecksumAlgorithm
+	// OpaqueETags says that this server's ETags are not the MD5 of the content, nor
+	// are meant to be. Without it they must be, as with Amazon and most servers, in
+	// order that an answer which was spoilt on its way is found out. Directory
+	// buckets, and answers that tell of SSE-KMS or SSE-C, need no such word.
+	OpaqueETags bool
 	// UnquotedETag sends If-Match without quotes around the ETag, for servers
 	// that compare it as a bare string. Amazon, MinIO and R2 take it in quotes.
 	UnquotedETag bool
@@ -59,6 +66,7 @@ type Decider struct {
 	bucket, key string
 	place       string
 	o           Options
+	opaque      bool  // whether ETags tell nothing of the content
 	wrong       error // what keeps it from working at all
 	call        []func(*s3.Options)
 }
@@ -72,11 +80,13 @@ func NewDecider(client Client, bucket, key string, options *Options) *Decider {
 	if options != nil {
 		d.o = *options
 	}
+	// Directory buckets have names of this form, and random ETags.
+	d.opaque = d.o.OpaqueETags || strings.HasSuffix(bucket, "--x-s3") || strings.HasSuffix(bucket, "--xa-s3")
 	d.call = []func(*s3.Options){once}
 	if c, ok := client.(interface{ Options() s3.Options }); ok {
 		o := c.Options()
 		if o.BaseEndpoint != nil {
-			d.place += " at " + *o.BaseEndpoint
+			d.place += " at " + redact.URL(*o.BaseEndpoint)
 		} else if o.Region != "" {
 			d.place += " in " + o.Region
 		}
@@ -111,12 +121,14 @@ func (d *Decider) String() string { return d.place }
 type token struct {
 	etag   string
 	commit time.Time
-	isMD5  bool // whether etag, by its looks, is the MD5 of what was read
+	weak   bool // whether the answer's ETag was marked as weak
+	kms    bool // whether the answer says that its ETag is not an MD5
 }
 
-// mangled says whether data, read along with t, cannot be what was stored.
-func (t *token) mangled(data []byte) bool {
-	return t.isMD5 && t.etag != fmt.Sprintf("%x", md5.Sum(data))
+// of says whether t, by its ETag, is the version of data.
+func (t *token) of(data []byte) bool {
+	sum := md5.Sum(data)
+	return t.etag == hex.EncodeToString(sum[:])
 }
 
 // CommitTS is Last-Modified, or the Date of the answer to the write, in whole
@@ -128,7 +140,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 	if err := d.ready(ctx); err != nil {
 		return nil, d.failed(ctx, "reading", err)
 	}
-	data, t, err := d.read(ctx)
+	data, t, err := d.read(ctx, d.key)
 	switch {
 	case isMissing(err):
 		return &leaderelection.RaceEntry{Token: &token{}}, nil
@@ -136,34 +148,41 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 		return nil, d.failed(ctx, "reading", err)
 	}
 	e, err := record.Unmarshal(d.place, data)
-	switch {
-	case err != nil && t.mangled(data):
-		return nil, d.failed(ctx, "reading", fmt.Errorf("the content was garbled on its way, it does not fit its ETag (%v)", err))
-	case err != nil:
+	if err != nil {
 		return nil, err
 	}
 	e.Token = t
 	return e, nil
 }
 
-// reads is how many answers read asks for before it gives up.
-const reads = 4
+// How many answers read asks for before it gives up: one that does not fit its ETag is
+// rare, and of two opaque ETags that differ the reason may just be many writers.
+const reads, opaqueReads = 4, 16
 
-// read returns the object's content and an ETag that is not of a later version: of
-// one that is, a write would replace a record that nobody has seen. The content's
-// MD5 shows it, or the same ETag in two answers in a row: the version was there all
-// the time from the reading of the one to that of the other, so what was read in
-// between is its content, and what was read after that is newer.
-func (d *Decider) read(ctx context.Context) (data []byte, t *token, err error) {
+// read returns the object's content and its ETag. An ETag of a later version would
+// be fatal: a write by it would replace a record that nobody has seen. So the ETag
+// must be the content's MD5. Where ETags are opaque, two answers in a row must have
+// the same one: the version was there all the time from the reading of the one to
+// that of the other, so what was read in between is its content, and what was read
+// after that is newer. An answer that tells of SSE-KMS or SSE-C is taken as it comes:
+// servers that have these put none together from two versions.
+func (d *Decider) read(ctx context.Context, key string) (data []byte, t *token, err error) {
 	var last *token
-	for range reads {
-		data, t, err = d.get(ctx, d.key)
-		if err != nil || !t.mangled(data) || last != nil && last.etag == t.etag {
+	tries := reads
+	if d.opaque {
+		tries = opaqueReads
+	}
+	for range tries {
+		data, t, err = d.get(ctx, key)
+		if err != nil || len(data) > record.MaxSize || t.kms || t.of(data) || d.opaque && last != nil && last.etag == t.etag {
 			return data, t, err
 		}
 		last = t
 	}
-	return nil, nil, fmt.Errorf("%d answers in a row had a content that does not fit its ETag, each another one: others keep writing, or the server's answers cannot be relied on", reads)
+	if d.opaque {
+		return nil, nil, fmt.Errorf("%d answers in a row had another ETag each: others keep writing, or the server's answers cannot be relied on", tries)
+	}
+	return nil, nil, fmt.Errorf("%d answers in a row had a content that does not fit its ETag (the last %q): something on the way spoils them; if this server's ETags are no MD5s, set OpaqueETags", tries, t.etag)
 }
 
 // WriteEntry implements leaderelection.RaceDecider with a PutObject that is
@@ -181,7 +200,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	if entry.Token != nil && (!ours || at == nil) {
 		return nil, d.failed(ctx, "writing", permanent("the token (a %T) was not made by this package", entry.Token))
 	}
-	t, err := d.put(ctx, d.key, data, at)
+	t, err := d.write(ctx, d.key, data, at)
 	switch {
 	case isRefused(err):
 		return nil, &leaderelection.LostRaceError{Place: d.place, Err: err}
@@ -213,13 +232,32 @@ func (d *Decider) get(ctx context.Context, key string) ([]byte, *token, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("the answer was cut off: %w", err)
 	}
-	t := &token{etag: bare(aws.ToString(out.ETag)), commit: aws.ToTime(out.LastModified)}
-	if t.etag == "" {
-		return nil, nil, errNoETag
+	t, err := versionOf(out.ETag)
+	if err != nil {
+		return nil, nil, err
 	}
-	byKMS := strings.HasPrefix(string(out.ServerSideEncryption), "aws:kms") // whose ETags are others
-	t.isMD5 = b.Len() <= record.MaxSize && len(t.etag) == 2*md5.Size && !strings.Contains(t.etag, "-") && !byKMS && out.SSECustomerAlgorithm == nil
+	t.commit = aws.ToTime(out.LastModified)
+	t.kms = strings.HasPrefix(string(out.ServerSideEncryption), "aws:kms") || out.SSECustomerAlgorithm != nil
 	return b.Bytes(), t, nil
+}
+
+// write is put, and proves that what was written is there: by the ETag of the answer,
+// which is the MD5 of what was sent, or else by reading it back. Anything may answer
+// 200 with an ETag.
+func (d *Decider) write(ctx context.Context, key string, data []byte, at *token) (*token, error) {
+	t, err := d.put(ctx, key, data, at)
+	if err != nil || t.of(data) && !t.weak {
+		return t, err
+	}
+	found, read, err := d.read(ctx, key)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the answer's ETag %q does not prove the write, and reading it back failed: %v", t.etag, err)
+	case !bytes.Equal(found, data):
+		return nil, fmt.Errorf("the answer's ETag %q does not prove the write, and a read returned another content: something else than the server may have answered", t.etag)
+	}
+	read.commit = t.commit
+	return read, nil
 }
 
 // put writes an object if it still has the version at, where nil and the empty
@@ -253,9 +291,9 @@ func (d *Decider) put(ctx context.Context, key string, data []byte, at *token) (
 	if err != nil {
 		return nil, err
 	}
-	t := &token{etag: bare(aws.ToString(out.ETag))}
-	if t.etag == "" {
-		return nil, errNoETag // written, it seems, but as which version?
+	t, err := versionOf(out.ETag)
+	if err != nil {
+		return nil, err
 	}
 	t.commit, _ = awsmiddleware.GetServerTime(out.ResultMetadata)
 	return t, nil
@@ -266,8 +304,13 @@ var (
 	anyETag     = "*"
 )
 
-// bare returns an ETag without quotes and without the mark of a weak one, which
-// proxies that compress add to a strong one.
-func bare(etag string) string {
-	return strings.Trim(strings.TrimPrefix(etag, "W/"), `"`)
+// versionOf takes the quotes off an ETag, and the mark of a weak one, which proxies
+// that compress add to a strong one.
+func versionOf(etag *string) (*token, error) {
+	strong, weak := strings.CutPrefix(aws.ToString(etag), "W/")
+	t := &token{etag: strings.Trim(strong, `"`), weak: weak}
+	if t.etag == "" {
+		return nil, errNoETag
+	}
+	return t, nil
 }

@@ -12,7 +12,8 @@
 // objects is the MD5 of their content, so equal bytes have equal ETags; no two
 // records of an election are equal, because each write raises the pair of
 // election number and extension. Never delete the object: it holds the fencing
-// token's count. Exempt it from lifecycle rules that expire objects.
+// token's count. Exempt it from lifecycle rules that expire objects. Nor restore an
+// older version of it while candidates run: numbers would be given out again.
 //
 // # What the store promises
 //
@@ -58,20 +59,35 @@
 //   - Google Cloud Storage's XML API has headers of its own for this: use
 //     deciders/gcs.
 //
-// An answer that is put together from two versions does harm where its content is
-// older than its ETag: a write by that ETag would replace a record that nobody has
-// seen. So where an ETag looks like an MD5 and is not that of the content, ReadCurrent
-// reads again, until two answers in a row have the same ETag, which shows that the
-// second's content is of that version or newer; after four it is an error that may
-// pass. On a server whose ETags only look like MD5s each read is two requests. Objects
-// under SSE-KMS or SSE-C, and ETags of another form, are taken as they come.
+// # What is believed
 //
-// ETags are compared without their quotes and without a weak prefix, and sent in
-// quotes; Options.UnquotedETag is for servers that want them bare. The SDK's
-// default of adding a CRC32 trailer to uploads, which many servers refuse, is
-// switched off for these requests unless Options.ChecksumAlgorithm asks for one:
-// over https TLS protects the few hundred bytes, over http the signature covers
-// them.
+// Anything may answer 200: a portal with a page, a cache with what the object was, a
+// proxy with an ETag of its own. So an answer must prove itself, and the proof is that
+// the ETag is the MD5 of the content, which no two records share:
+//
+//   - A write counts if its answer has the strong ETag that is the MD5 of what was
+//     sent. Otherwise the object is read back, and the write counts if the read
+//     returns just what was sent.
+//   - A read counts if the ETag is the MD5 of the content. A write by the ETag of a
+//     later version would replace a record that nobody has seen. An answer that does
+//     not fit is asked for again, since versitygw puts answers together from two
+//     versions now and then; after four it is an error that may pass.
+//   - An object counts as missing if the server's error says NoSuchKey. A bare 404 may
+//     be a proxy's. An error without a code of the server's own may pass.
+//
+// Where the answer says that SSE-KMS or SSE-C is in use, its ETag is something else.
+// Each write is read back then, and reads are taken as they come. The same holds for
+// directory buckets, and with Options.OpaqueETags for servers whose ETags are no MD5s,
+// save that their reads are asked for again until two in a row have the same ETag: the
+// second's content then is of that version or newer. On such buckets an old content
+// that always comes with the newest ETag cannot be found out, so let no cache stand
+// before them.
+//
+// ETags are compared without their quotes, those of reads also without a weak prefix,
+// and sent in quotes; Options.UnquotedETag is for servers that want them bare. The
+// SDK's default of adding a CRC32 trailer to uploads, which many servers refuse, is
+// switched off for these requests unless Options.ChecksumAlgorithm asks for one: over
+// https TLS protects the few hundred bytes, over http the signature covers them.
 //
 // # Permissions
 //
@@ -95,6 +111,16 @@
 // day. The infrequent-access classes bill at least 128 KB and 30 days for each
 // write: do not use them.
 //
+// Under SSE-KMS each write is a PUT and a GET, and each request uses the key: at
+// 0.03 USD per ten thousand uses, some 2.30 USD a month for the leader and 1.05 USD for
+// each standby. An S3 Bucket Key on the bucket takes most of that away
+// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucket-key.html).
+//
+// In a bucket with Object Lock and a default retention, each write leaves a version
+// that nothing can delete until its retention is over: 4.4 million of them a year. New
+// versions can be written all the same, if Options.ChecksumAlgorithm is set. Prefer a
+// bucket without.
+//
 // # Limits
 //
 // A prefix takes 3,500 writes a second, far more than an election needs. A key has
@@ -111,4 +137,8 @@
 // retries are switched off for these requests, whatever the client was configured
 // with, because the campaign retries and knows how to find out what became of a
 // write whose answer was lost.
+//
+// Giving up a request changes nothing at the server but that nobody hears the answer:
+// a PutObject happens as a whole or not at all, perhaps later, and what a read shows has
+// been stored for good. An upload that is cut off in the middle makes no object.
 package s3

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // ready says what keeps a call from being made.
@@ -51,24 +55,27 @@ func isRefused(err error) bool {
 }
 
 // parse returns the code and the HTTP status of an error that the server sent;
-// the zero values where it sent none.
+// the zero values where it sent none. The code is empty where something on the way
+// answered: the server's own errors have one. (Without it the SDK makes one up, and a
+// message, of the status.)
 func parse(err error) (code string, status int) {
 	if err == nil {
 		return "", 0
 	}
-	var api smithy.APIError
-	if errors.As(err, &api) {
-		code = api.ErrorCode()
-	}
 	var answer *awshttp.ResponseError
 	if errors.As(err, &answer) {
 		status = answer.HTTPStatusCode()
+	}
+	var api smithy.APIError
+	if errors.As(err, &api) && api.ErrorMessage() != http.StatusText(status) {
+		code = api.ErrorCode()
 	}
 	return code, status
 }
 
 // failed says what was being done, where, and what to do about it.
 func (d *Decider) failed(ctx context.Context, doing string, err error) error {
+	err = redact.Error(err) // a transport's has the whole URL
 	if ended := ctx.Err(); ended != nil {
 		// Whatever the client made of it, the reason is the caller's own.
 		if !errors.Is(err, ended) {
@@ -89,6 +96,13 @@ func (d *Decider) failed(ctx context.Context, doing string, err error) error {
 	return fmt.Errorf("leaderelection/s3: %s %s: %w", doing, d.place, err)
 }
 
+// keyUnusable is what S3 says of a KMS key that no retry helps. Others of KMS pass:
+// its throttling, and its own troubles.
+var keyUnusable = []string{
+	"KMS.AccessDeniedException", "KMS.DisabledException", "KMS.IncorrectKeyException", "KMS.InvalidArnException", "KMS.InvalidKeyUsageException",
+	"KMS.KMSInvalidKeyUsageException", "KMS.KMSInvalidStateException", "KMS.NotFoundException",
+}
+
 // judge says what to do about an error of the client, and whether no retry can
 // cure it. What it does not know may pass.
 func judge(err error) (advice string, forGood bool) {
@@ -99,6 +113,12 @@ func judge(err error) (advice string, forGood bool) {
 		return "the client has no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role", false
 	}
 	code, status := parse(err)
+	if code == "" {
+		return "", false // something on the way said it
+	}
+	if retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err) == aws.TrueTernary {
+		return "", false
+	}
 	switch code {
 	case "NoSuchBucket":
 		return "there is no such bucket: create it, or correct its name", true
@@ -120,11 +140,12 @@ func judge(err error) (advice string, forGood bool) {
 		return "the server does not implement conditional writes: it cannot decide an election", true
 	case "InvalidObjectState":
 		return "the object has been archived: restore it, and exempt it from lifecycle rules", true
-	case "InvalidRequest", "MissingContentMD5", "InvalidEncryptionAlgorithmError", "InvalidStorageClass":
+	case "InvalidRequest", "MissingContentMD5", "InvalidEncryptionAlgorithmError", "InvalidStorageClass", "AccessControlListNotSupported",
+		"MalformedACLError", "UnsupportedArgument", "EntityTooLarge", "InvalidTag":
 		return "the server does not take the request as it is: see Options", true
 	}
 	switch {
-	case strings.HasPrefix(code, "KMS."):
+	case slices.Contains(keyUnusable, code):
 		return "the KMS key cannot be used", true
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return "access is refused", true

@@ -2,9 +2,12 @@ package s3_test
 
 import (
 	"context"
+	"crypto/md5"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httputil"
 	"strings"
 	"testing"
 
@@ -30,7 +33,7 @@ func objectThatIsNotOurs(t *testing.T, endpoint string) {
 		"OtherJSON":      `{"leader":"a"}`,
 		"Truncated":      whole[:len(whole)/2],
 		"NewerFormat":    strings.Replace(whole, `n":1`, `n":2`, 1),
-		"UnknownField":   strings.Replace(whole, "{", `{"lock":true,`, 1),
+		"UnknownField":   strings.Replace(whole, "{", `{"must_understand":["lock"],"lock":true,`, 1),
 		"EditedToString": strings.Replace(whole, `:7`, `:"7"`, 1),
 		"Binary":         "\x00\xff\xfe",
 		"Huge":           strings.Repeat(whole, 4000),
@@ -173,6 +176,16 @@ func TestAnswers(t *testing.T) {
 		"NotImplemented":                     {501, true, "conditional writes"},
 		"InvalidObjectState":                 {403, true, "archived"},
 		"KMS.DisabledException":              {400, true, "KMS"},
+		"KMS.NotFoundException":              {400, true, "KMS"},
+		"KMS.KMSInvalidStateException":       {400, true, "KMS"},
+		"KMS.ThrottlingException":            {400, false, ""},
+		"KMS.InternalException":              {500, false, ""},
+		"KMS.DependencyTimeoutException":     {503, false, ""},
+		"AccessControlListNotSupported":      {400, true, "Options"},
+		"MalformedACLError":                  {400, true, "Options"},
+		"SlowDown 403":                       {403, false, ""},
+		"RequestLimitExceeded":               {403, false, ""},
+		"Throttling":                         {400, false, ""},
 		"InvalidRequest":                     {400, true, "Options"},
 		"SomethingNew":                       {403, true, "refused"},
 		"SlowDown":                           {503, false, ""},
@@ -183,6 +196,7 @@ func TestAnswers(t *testing.T) {
 		"Teapot":                             {418, false, ""},
 	} {
 		t.Run(code, func(t *testing.T) {
+			code, _, _ := strings.Cut(code, " ")
 			d := answering(t, refusal(c.status, code))
 			if c.forGood {
 				httpfault.Refused(t, d, `"elections"`, `"one"`, c.advice, code)
@@ -193,6 +207,22 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%v, want an error that may pass and says %q", err, c.advice)
 			}
 		})
+	}
+}
+
+// What something on the way says of itself may pass.
+func TestAnswersOfOthers(t *testing.T) {
+	for _, status := range []int{301, 308, 400, 401, 403, 404, 405, 500, 501, 502} {
+		for _, body := range []string{"", "<html>no", "<html><body>no</body></html>", `{"message":"Forbidden"}`} {
+			d := answering(t, httpfault.Fault{Status: status, Body: body})
+			_, rerr := d.ReadCurrent(t.Context())
+			_, werr := d.WriteEntry(t.Context(), &first)
+			for _, err := range []error{rerr, werr} {
+				if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
+					t.Errorf("%d %q: %v, want an error that may pass", status, body, err)
+				}
+			}
+		}
 	}
 }
 
@@ -254,10 +284,14 @@ func TestSpoiltAnswers(t *testing.T) {
 // The options are in the request.
 func TestOptionsAreSent(t *testing.T) {
 	var sent *http.Request
-	tr := &httpfault.Transport{Fault: func(r *http.Request) httpfault.Fault {
+	tr := &httpfault.Transport{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent = r
-		return httpfault.Fault{Status: 200, Header: http.Header{"Etag": {`"abc"`}}}
-	}}
+		content, err := io.ReadAll(httputil.NewChunkedReader(r.Body)) // as the SDK sends what has a checksum
+		if err != nil && r.Method == http.MethodPut {
+			t.Error(err)
+		}
+		w.Header().Set("Etag", fmt.Sprintf(`"%x"`, md5.Sum(content)))
+	})}
 	client := inProcess(t, &http.Client{Transport: tr})
 	d := s3.NewDecider(client, "b", "k", &s3.Options{ACL: "bucket-owner-full-control", StorageClass: "STANDARD", ServerSideEncryption: "aws:kms",
 		SSEKMSKeyID: "key-1", ExpectedBucketOwner: "123456789012", ChecksumAlgorithm: "CRC32"})

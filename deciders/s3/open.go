@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/awsurl"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // Open returns a decider for an election given as a URL, for programs that take
@@ -29,6 +30,7 @@ import (
 //	sse_kms_key_id  Options.SSEKMSKeyID
 //	bucket_owner    Options.ExpectedBucketOwner
 //	checksum        Options.ChecksumAlgorithm, as CRC32
+//	opaque_etags    true: Options.OpaqueETags
 //	unquoted_etag   true: Options.UnquotedETag
 //	verify          true: VerifyConditionalWrites must find nothing
 //
@@ -42,7 +44,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		err = d.VerifyConditionalWrites(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/s3: opening %s: %w", u.Redacted(), err)
+		return nil, fmt.Errorf("leaderelection/s3: opening %s: %w", redact.URL(u.String()), redact.Error(err, u.String()))
 	}
 	return d, nil
 }
@@ -59,6 +61,7 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 		SSEKMSKeyID:          in.String("sse_kms_key_id"),
 		ExpectedBucketOwner:  in.String("bucket_owner"),
 		ChecksumAlgorithm:    types.ChecksumAlgorithm(in.String("checksum")),
+		OpaqueETags:          in.Bool("opaque_etags"),
 		UnquotedETag:         in.Bool("unquoted_etag"),
 	}
 	pathStyle := in.Bool("path_style")

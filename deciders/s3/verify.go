@@ -92,6 +92,8 @@ func (v *verification) conditions(ctx context.Context) error {
 		return err
 	case !bytes.Equal(got, data):
 		return permanent("a read after the write returned %q, not what was written: reads are stale, or a write was lost", got)
+	case !v.d.opaque && !read.kms && !second.of(data):
+		return permanent("the ETag %q is not the MD5 of its content: if this is the server's own way, set OpaqueETags", second.etag)
 	case read.etag != second.etag:
 		return permanent("a read returned the ETag %q, and the write %q: set UnquotedETag if that is what differs, else the server's ETags are no versions", read.etag, second.etag)
 	}

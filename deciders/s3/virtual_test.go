@@ -60,6 +60,7 @@ func overHTTP(t *testing.T) httpfault.Store {
 		Decider: func(c *http.Client) leaderelection.RaceDecider {
 			return s3.NewDecider(inProcess(t, c), "elections", "one", nil)
 		},
+		Place:  `S3 bucket "elections", object "one"`,
 		Writes: func(r *http.Request) bool { return r.Method == http.MethodPut },
 		Busy: map[string]httpfault.Fault{
 			"SlowDown":       refusal(http.StatusServiceUnavailable, "SlowDown"),

@@ -59,7 +59,7 @@ func (s *store) stop() {
 
 // connect returns a client that comes back whatever happens to the server.
 func connect(url string) (jetstream.JetStream, error) {
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1))
+	nc, err := nats.Connect(url, natskv.ConnectOptions()...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", url, err)
 	}

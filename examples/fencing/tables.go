@@ -21,7 +21,7 @@ type tables struct {
 }
 
 func newTables(db *sql.DB, schema string) (*tables, error) {
-	fences, err := fencesql.NewTable(fencesql.PostgreSQL, schema+".fences")
+	fences, err := fencesql.NewTable(fencesql.PostgreSQL, schema+".fences", nil)
 	return &tables{db, schema, fences}, err
 }
 

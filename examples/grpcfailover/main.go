@@ -74,7 +74,7 @@ func show(ctx context.Context, out io.Writer) error {
 	// The client knows no address, only the election.
 	leader := legrpc.NewBuilder(le.WatchConfig{Decider: s.election.Handle(), MaxClockSkew: skew})
 	conn, err := grpc.NewClient("leaderelection:///example",
-		grpc.WithResolvers(leader), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		append(leader.DialOptions(nil), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		return err
 	}

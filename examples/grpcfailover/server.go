@@ -14,13 +14,12 @@ import (
 	"github.com/c8e606e4/leaderelection/legrpc"
 )
 
-// serviceConfig is what a leader tells its clients, through the election: to send
-// a call again that met a server which does not lead (FAILED_PRECONDITION), or
-// whose server ceased to lead or died over it (UNAVAILABLE; right only where all
-// methods are idempotent).
+// serviceConfig is what a leader tells its clients, through the election: to send a
+// call again over which a server ceased to lead or died. That is right only where all
+// methods are idempotent. A call that nobody has worked on is sent again by legrpc.
 const serviceConfig = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 5,
 	"initialBackoff": "0.05s", "maxBackoff": "1s", "backoffMultiplier": 2,
-	"retryableStatusCodes": ["FAILED_PRECONDITION", "UNAVAILABLE"]}}]}`
+	"retryableStatusCodes": ["UNAVAILABLE"]}}]}`
 
 // server is a candidate with a gRPC server.
 type server struct {

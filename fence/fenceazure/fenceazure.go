@@ -35,6 +35,11 @@ Every write, of metadata too, makes a new ETag, and reads see the last write. A
 refused write leaves the blob as it is. When another write comes between the look
 and the write, both are done again.
 
+Anything may answer 200 or 201. A write counts as done only if the answer's Content-MD5
+is that of what was sent, or the blob is looked at, and has the write's own random text.
+Nothing in the answer to a look binds the ETag to the rest: let no cache stand before the
+account that would join old metadata with the newest ETag.
+
 The client repeats what failed and may pass, by its own rules. Where it gives up, or
 ctx ends with the answer outstanding, the blob is read once more if ctx allows; a
 write that is found there is reported as done. fence.ErrStale is certain: the blob
@@ -47,12 +52,23 @@ The role Storage Blob Data Contributor, or its data actions
 Microsoft.Storage/storageAccounts/blobServices/containers/blobs/read, /write and,
 to make blobs, /add/action; of a shared access signature r, w and c. A fenced write
 is one "other" operation (the look, Get Blob Properties) and one write; a refused
-one is the look alone.
+one is the look alone. [Admit] looks twice. The content is read twice, for its MD5.
+
+# What becomes of fences
+
+A fence is in the blob. One that is deleted takes its fence along, and an older version
+that is restored (from soft deletion, versioning, a snapshot or a point in time) brings
+the older fence back: leaders deposed since then may write it again. After either, let
+the leader in office write the blob, or call [Admit], before anything relies on it.
+Giving up a Put changes nothing at Azure but that nobody hears the answer: it happens as
+a whole or not at all, perhaps later.
 */
 package fenceazure
 
 import (
+	"bytes"
 	"context"
+	"crypto/md5"
 	"errors"
 	"fmt"
 	"io"
@@ -90,6 +106,14 @@ func Put(ctx context.Context, b *blockblob.Client, token fence.Token, content io
 		return fmt.Errorf("fenceazure: writing %s: leave ModifiedAccessConditions out: the fence has its own", place(b))
 	}
 	own := plain(o.Metadata)
+	hash := md5.New()
+	_, err := content.Seek(0, io.SeekStart)
+	if err == nil {
+		_, err = io.Copy(hash, content)
+	}
+	if err != nil {
+		return fmt.Errorf("fenceazure: the content of %s: %w", place(b), err)
+	}
 	return fenced(b).Put(ctx, token, func(ctx context.Context, seen object.Seen, marks map[string]string) error {
 		if _, err := content.Seek(0, io.SeekStart); err != nil {
 			return err
@@ -97,7 +121,10 @@ func Put(ctx context.Context, b *blockblob.Client, token fence.Token, content io
 		o, access := o, access
 		o.AccessConditions, access.ModifiedAccessConditions = &access, only(seen)
 		o.Metadata = pointers(object.With(own, marks))
-		_, err := b.Upload(ctx, streaming.NopCloser(content), &o)
+		r, err := b.Upload(ctx, streaming.NopCloser(content), &o)
+		if err == nil && !bytes.Equal(r.ContentMD5, hash.Sum(nil)) {
+			err = fmt.Errorf("its Content-MD5 is %x, want %x: %w", r.ContentMD5, hash.Sum(nil), object.ErrUnproved)
+		}
 		return err
 	})
 }
@@ -111,6 +138,9 @@ func Admit(ctx context.Context, b *blockblob.Client, token fence.Token, lease *b
 		_, err := b.SetMetadata(ctx, pointers(object.With(seen.Metadata, marks)), &blob.SetMetadataOptions{
 			AccessConditions: &blob.AccessConditions{LeaseAccessConditions: lease, ModifiedAccessConditions: only(seen)},
 		})
+		if err == nil {
+			err = object.ErrUnproved // nothing in the answer would
+		}
 		return err
 	})
 }

@@ -66,6 +66,8 @@ func (o one) Put(ctx context.Context, token fence.Token, content string) error {
 	})
 }
 
+func (o one) Blind() string { return "an answer to Get Blob Properties has no content to compare with" }
+
 func (o one) Admit(ctx context.Context, token fence.Token) error {
 	return fenceazure.Admit(ctx, o.Client, token, nil)
 }
@@ -161,5 +163,19 @@ func TestPutRefusesConditions(t *testing.T) {
 	})
 	if err == nil || !strings.Contains(err.Error(), "https://account.blob.core.windows.net/orders/a/k:") || strings.Contains(err.Error(), "secret") {
 		t.Error(err)
+	}
+}
+
+// A blob's URL with a shared access signature is in no error.
+func TestSignatureIsNotTold(t *testing.T) {
+	b, err := blockblob.NewClientWithNoCredential("http://127.0.0.1:1/account/c/b?sv=2020&sig=hush", &blockblob.ClientOptions{
+		ClientOptions: policy.ClientOptions{Retry: policy.RetryOptions{MaxRetries: -1}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = fenceazure.Put(t.Context(), b, fence.Token{Election: "orders", Number: 1}, strings.NewReader("x"), nil)
+	if err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("got %v, want that the connection was refused, without the signature", err)
 	}
 }

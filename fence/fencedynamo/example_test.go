@@ -30,7 +30,7 @@ func Example() {
 	if err := fencedynamo.FencePut(input, token, "fence"); err != nil {
 		log.Fatal(err)
 	}
-	_, err = client.PutItem(ctx, input)
+	_, err = client.PutItem(ctx, input, fencedynamo.Proved)
 	if err = fencedynamo.Stale(err, token); errors.Is(err, fence.ErrStale) {
 		log.Print("another one leads: nothing was written")
 	}

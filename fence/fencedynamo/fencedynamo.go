@@ -4,7 +4,7 @@ expression, which DynamoDB decides together with the write.
 
 	input := &dynamodb.PutItemInput{TableName: &table, Item: item}
 	if err := fencedynamo.FencePut(input, token, "fence"); err != nil { ... }
-	_, err := client.PutItem(ctx, input)
+	_, err := client.PutItem(ctx, input, fencedynamo.Proved)
 	if err = fencedynamo.Stale(err, token); errors.Is(err, fence.ErrStale) { ... }
 
 The item keeps the greatest number seen in an attribute. Items fence themselves one
@@ -12,7 +12,16 @@ by one: one that the new leader has not written yet takes an old leader's write.
 For a fence before several items, write them in one TransactWriteItems together
 with an update of an item that is the fence.
 
+The SDK takes any answer of status 200 for a success, also the empty one of something
+that stands before DynamoDB. [Proved] makes it an error.
+
 A fenced write costs what the write costs; a refused one as well.
+
+A fence is in the item. One that is deleted (by time to live, too) takes its fence along,
+and a table that is restored brings older fences back: leaders deposed since then may
+write such items again. After either, let the leader in office write each item before
+anything relies on it. Giving up a request changes nothing at DynamoDB but that nobody
+hears the answer: it happens as a whole or not at all, perhaps later.
 */
 package fencedynamo
 
@@ -20,7 +29,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -28,6 +40,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/internal/dynamoproof"
 )
 
 // The placeholders that this package adds to expressions.
@@ -50,25 +63,31 @@ func FencePut(in *dynamodb.PutItemInput, token fence.Token, attribute string) er
 	return nil
 }
 
-// FenceUpdate is FencePut for an update; in's UpdateExpression must have one SET
-// clause at its beginning, or none at all, and the number joins it.
+// FenceUpdate is FencePut for an update: the number joins what in's UpdateExpression
+// sets, if it sets anything.
 func FenceUpdate(in *dynamodb.UpdateItemInput, token fence.Token, attribute string) error {
 	number, err := value(token, attribute)
 	if err != nil {
 		return err
 	}
-	set := "SET " + nameMark + " = " + valueMark
-	switch e := aws.ToString(in.UpdateExpression); {
-	case e == "":
-	case len(e) > 4 && e[:4] == "SET ":
-		set += ", " + e[4:]
-	default:
-		set += " " + e
-	}
-	in.UpdateExpression = &set
+	in.UpdateExpression = aws.String(joined(aws.ToString(in.UpdateExpression)))
 	in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues =
 		fenced(in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues, attribute, number)
 	return nil
+}
+
+// setClause finds the keyword of the SET clause, in either case. It is a reserved word:
+// an attribute of that name has a placeholder, which begins with # or :.
+var setClause = regexp.MustCompile(`(?i)(?:^|[^\w#:.])set\s`)
+
+// joined is an update expression that sets the number as well. There may be one SET
+// clause, wherever it is.
+func joined(expression string) string {
+	const assignment = nameMark + " = " + valueMark
+	if at := setClause.FindStringIndex(expression); at != nil {
+		return expression[:at[1]] + assignment + ", " + expression[at[1]:]
+	}
+	return strings.TrimSpace("SET " + assignment + " " + expression)
 }
 
 // value is the token's number as an attribute.
@@ -99,12 +118,25 @@ func with[V any](m map[string]V, key string, v V) map[string]V {
 	return c
 }
 
-// Stale returns err, as a *fence.StaleError where DynamoDB refused the condition.
-// Only for writes whose condition is the fence alone: a refusal does not say which
-// part of a condition failed.
+// Proved is an option for the request, or for the client: an answer that is not from
+// DynamoDB (it lacks a request id or a checksum) is an error, which leaves open whether
+// anything was written.
+func Proved(o *dynamodb.Options) { dynamoproof.Require(o) }
+
+// Stale returns err, as a *fence.StaleError where DynamoDB refused the condition: of a
+// write, or in a transaction. Only for writes, and transactions, that have no conditions
+// but fences: a refusal does not say which part of a condition failed.
 func Stale(err error, token fence.Token) error {
-	var refused *types.ConditionalCheckFailedException
-	if !errors.As(err, &refused) {
+	refused := false
+	if _, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		refused = true
+	}
+	if cancelled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
+		refused = slices.ContainsFunc(cancelled.CancellationReasons, func(r types.CancellationReason) bool {
+			return aws.ToString(r.Code) == "ConditionalCheckFailed"
+		})
+	}
+	if !refused {
 		return err
 	}
 	return fmt.Errorf("fencedynamo: %w (%w)", &fence.StaleError{Token: token, Greatest: leaderelection.NoElections}, err)

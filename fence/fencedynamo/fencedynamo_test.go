@@ -2,6 +2,10 @@ package fencedynamo_test
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,15 +17,30 @@ import (
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fencedynamo"
 	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/httpfault"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 
+// newClient returns one that believes only DynamoDB.
+func newClient(endpoint string, rt http.RoundTripper) *dynamodb.Client {
+	return dynamodb.New(dynamodb.Options{
+		BaseEndpoint: &endpoint, Region: "eu-west-1", Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""), HTTPClient: &http.Client{Transport: rt},
+	}, fencedynamo.Proved)
+}
+
 func TestFence(t *testing.T) {
-	client := dynamodb.New(dynamodb.Options{
-		BaseEndpoint: aws.String(stores.Dynalite(t)), Region: "eu-west-1", Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
-	})
+	for name, start := range map[string]func(testing.TB) string{"dynalite": stores.Dynalite, "DynamoDBLocal": stores.DynamoDBLocal} {
+		t.Run(name, func(t *testing.T) { fences(t, start(t), name == "DynamoDBLocal") })
+	}
+}
+
+func fences(t *testing.T, endpoint string, local bool) {
+	tr := new(http.Transport)
+	defer tr.CloseIdleConnections()
+	liar := &httpfault.Liar{Next: tr}
+	client := newClient(endpoint, liar)
 	table := aws.String("orders")
 	if _, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
 		TableName: table, BillingMode: types.BillingModePayPerRequest,
@@ -46,8 +65,11 @@ func TestFence(t *testing.T) {
 	update := func(token fence.Token, state, expression string) error {
 		in := &dynamodb.UpdateItemInput{TableName: table, Key: key, UpdateExpression: &expression, ConditionExpression: aws.String("attribute_exists(id)"),
 			ExpressionAttributeNames: map[string]string{"#s": "state"}, ExpressionAttributeValues: map[string]types.AttributeValue{":s": text(state)}}
-		if expression == "REMOVE #s" {
+		if !strings.Contains(expression, ":s") {
 			in.ExpressionAttributeValues = nil
+		}
+		if !strings.Contains(expression, "#s") {
+			in.ExpressionAttributeNames = nil
 		}
 		if err := fencedynamo.FenceUpdate(in, token, "fence"); err != nil {
 			return err
@@ -75,7 +97,94 @@ func TestFence(t *testing.T) {
 	if n, _ := item.Item["fence"].(*types.AttributeValueMemberN); n == nil || n.Value != "12" || item.Item["state"] != nil {
 		t.Errorf("the item is %v", item.Item)
 	}
+	for i, expression := range []string{
+		"SET #s = :s", "set #s = :s", " Set\t#s = :s", "\n SET\n#s=:s", "REMOVE spare7 SET #s = :s", "remove spare7\nset #s = :s", "REMOVE spare7", "",
+	} {
+		token := fencetest.Orders(uint64(20 + i))
+		if err := update(token, expression, expression); err != nil {
+			t.Errorf("%q: %v", expression, err)
+		}
+		if err := update(fencetest.Orders(uint64(19+i)), "late", expression); !errors.Is(err, fence.ErrStale) {
+			t.Errorf("%q under an older token: %v", expression, err)
+		}
+	}
+	if local { // the other knows no transactions
+		t.Run("Transaction", func(t *testing.T) { transaction(t, client, table) })
+	}
+	for _, lie := range httpfault.Lies() {
+		if strings.HasPrefix(lie.Name, "Replay") || strings.HasPrefix(lie.Name, "Old") {
+			continue // an answer that DynamoDB gave once has all that it could have
+		}
+		liar.Tell(&lie)
+		if err := put(fencetest.Orders(99), "lie"); err == nil || errors.Is(err, fence.ErrStale) || liar.Told() == 0 {
+			t.Errorf("%s: %v", lie.Name, err)
+		}
+		if err := update(fencetest.Orders(99), "lie", "SET #s = :s"); err == nil || errors.Is(err, fence.ErrStale) {
+			t.Errorf("%s: %v", lie.Name, err)
+		}
+		liar.Tell(nil)
+	}
+	if err := put(fencetest.Orders(98), "no lie"); err != nil {
+		t.Errorf("a lie was written: %v", err)
+	}
 	if err := fencedynamo.FencePut(&dynamodb.PutItemInput{}, fencetest.Orders(1), ""); err == nil {
 		t.Error("an attribute without a name is taken")
 	}
+}
+
+// Several items behind a fence that is an item of its own.
+func transaction(t *testing.T, client *dynamodb.Client, table *string) {
+	write := func(token fence.Token, state string) error {
+		fenceItem := &dynamodb.UpdateItemInput{Key: map[string]types.AttributeValue{"id": text("the fence")}}
+		if err := fencedynamo.FenceUpdate(fenceItem, token, "fence"); err != nil {
+			return err
+		}
+		_, err := client.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
+			{Put: &types.Put{TableName: table, Item: map[string]types.AttributeValue{"id": text("one"), "state": text(state)}}},
+			{Update: &types.Update{TableName: table, Key: fenceItem.Key, UpdateExpression: fenceItem.UpdateExpression, ConditionExpression: fenceItem.ConditionExpression,
+				ExpressionAttributeNames: fenceItem.ExpressionAttributeNames, ExpressionAttributeValues: fenceItem.ExpressionAttributeValues}},
+		}})
+		return fencedynamo.Stale(err, token)
+	}
+	for _, c := range []struct {
+		number uint64
+		want   error
+	}{{2, nil}, {2, nil}, {1, fence.ErrStale}, {3, nil}, {2, fence.ErrStale}} {
+		if err := write(fencetest.Orders(c.number), fmt.Sprint(c.number)); !errors.Is(err, c.want) {
+			t.Errorf("%d: %v, want %v", c.number, err, c.want)
+		}
+	}
+}
+
+// What cancels a transaction need not be a fence.
+func TestCancelledOtherwise(t *testing.T) {
+	token := fencetest.Orders(1)
+	for code, stale := range map[string]bool{"ConditionalCheckFailed": true, "TransactionConflict": false, "ThrottlingError": false, "None": false} {
+		err := fmt.Errorf("wrapped: %w", &types.TransactionCanceledException{CancellationReasons: []types.CancellationReason{{Code: aws.String("None")}, {}, {Code: &code}}})
+		if got := fencedynamo.Stale(err, token); errors.Is(got, fence.ErrStale) != stale || !errors.Is(got, err) {
+			t.Errorf("%s: %v", code, got)
+		}
+	}
+}
+
+// Whatever an expression is, what it said is still there, and the number joins its SET
+// clause if there is one.
+func FuzzFenceUpdate(f *testing.F) {
+	for _, e := range []string{"", "SET a = b", "set #set = :set", "REMOVE #set, a.b", "ADD :set x SET y = z", "SETx = 1", "SET", "(set a = b)", "reset = 1"} {
+		f.Add(e)
+	}
+	clause := regexp.MustCompile(`(?i)(^|[^\w#:.])set\s`)
+	f.Fuzz(func(t *testing.T, e string) {
+		in := &dynamodb.UpdateItemInput{UpdateExpression: &e}
+		if err := fencedynamo.FenceUpdate(in, fencetest.Orders(1), "fence"); err != nil {
+			t.Fatal(err)
+		}
+		got, ours := *in.UpdateExpression, "#leaderelectionFence = :leaderelectionFence, "
+		if !clause.MatchString(e) {
+			ours = "SET #leaderelectionFence = :leaderelectionFence"
+		}
+		if rest := strings.Replace(got, ours, "", 1); rest == got || strings.TrimSpace(rest) != strings.TrimSpace(e) {
+			t.Errorf("%q becomes %q", e, got)
+		}
+	})
 }

@@ -37,6 +37,9 @@ after writes are strongly consistent
 object as it is. When another write comes between the look and the write, both are
 done again.
 
+Anything may answer 200. A write counts as done only if the answer describes the object
+with the write's own random text, or the object is looked at, and has it.
+
 The client repeats what failed and may pass until ctx ends, so give ctx a deadline.
 Where it ends with the answer outstanding, or the client gives up, the object is
 read once more if ctx allows; a write that is found there is reported as done.
@@ -51,6 +54,15 @@ the role Storage Object User (roles/storage.objectUser). A fenced write is a cla
 operation (the look) and a class A one (the write); a refused one is a class B
 operation alone. An object takes about one write a second
 (https://cloud.google.com/storage/quotas).
+
+# What becomes of fences
+
+A fence is in the object. One that is deleted takes its fence along, and an older
+version that is restored (from soft deletion, versioning or a backup) brings the older
+fence back: leaders deposed since then may write it again. After either, let the leader
+in office write the object, or call [Admit], before anything relies on it. Giving up a
+Put changes nothing at Google but that nobody hears the answer: it happens as a whole or
+not at all, perhaps later.
 */
 package fencegcs
 
@@ -63,6 +75,8 @@ import (
 
 	"cloud.google.com/go/storage"
 	"google.golang.org/api/googleapi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/internal/object"
@@ -111,7 +125,19 @@ func write(ctx context.Context, o *storage.ObjectHandle, content io.Reader, size
 		}
 		return err
 	}
-	return w.Close()
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return proved(o, w.Attrs(), marks)
+}
+
+// proved returns an error unless an answer describes the object o as one that is stored,
+// with the random text of this very write.
+func proved(o *storage.ObjectHandle, a *storage.ObjectAttrs, marks map[string]string) error {
+	if a == nil || a.Name != o.ObjectName() || a.Generation <= 0 || a.Metadata[object.WriteName] != marks[object.WriteName] {
+		return object.ErrUnproved
+	}
+	return nil
 }
 
 // Admit raises the fence of an object that there is, and leaves its content as it
@@ -119,8 +145,11 @@ func write(ctx context.Context, o *storage.ObjectHandle, content io.Reader, size
 // the object has the token already. Errors are those of Put.
 func Admit(ctx context.Context, o *storage.ObjectHandle, token fence.Token) error {
 	return fenced(o).Admit(ctx, token, func(ctx context.Context, seen object.Seen, marks map[string]string) error {
-		_, err := o.If(only(seen)).Update(ctx, storage.ObjectAttrsToUpdate{Metadata: object.With(seen.Metadata, marks)})
-		return err
+		a, err := o.If(only(seen)).Update(ctx, storage.ObjectAttrsToUpdate{Metadata: object.With(seen.Metadata, marks)})
+		if err != nil {
+			return err
+		}
+		return proved(o, a, marks)
 	})
 }
 
@@ -137,6 +166,9 @@ func fenced(o *storage.ObjectHandle) object.Object {
 			if err != nil {
 				return object.Seen{}, err
 			}
+			if a.Generation <= 0 || a.Name != o.ObjectName() {
+				return object.Seen{}, fmt.Errorf("the answer describes %q with generation %d: something else than the store answered", a.Name, a.Generation)
+			}
 			return object.Seen{Exists: true, Generation: a.Generation, Metageneration: a.Metageneration, Metadata: a.Metadata}, nil
 		},
 	}
@@ -152,11 +184,13 @@ func only(seen object.Seen) storage.Conditions {
 }
 
 // refused says whether the object is not as it was seen: 412, or 409 where
-// another request was under way, or Admit's object is gone.
+// another request was under way, or what they are with gRPC; or Admit's object is
+// gone.
 func refused(err error) bool {
 	var answer *googleapi.Error
 	if errors.As(err, &answer) && (answer.Code == http.StatusPreconditionFailed || answer.Code == http.StatusConflict) {
 		return true
 	}
-	return errors.Is(err, storage.ErrObjectNotExist)
+	code := status.Code(err)
+	return code == codes.FailedPrecondition || code == codes.Aborted || errors.Is(err, storage.ErrObjectNotExist)
 }

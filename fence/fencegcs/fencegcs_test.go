@@ -14,6 +14,8 @@ import (
 	"github.com/googleapis/gax-go/v2"
 	"go.uber.org/goleak"
 	"google.golang.org/api/option"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fencegcs"
@@ -140,6 +142,50 @@ func (b *broken) Read(p []byte) (int, error) {
 }
 
 func (b *broken) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, struct{ io.Reader }{b}) }
+
+// A refused condition has another form with gRPC. The write looks again then, as with
+// HTTP: here another leader has written in between.
+func TestRefusalsOfGRPC(t *testing.T) {
+	url := stores.FakeGCS(t, bucket)
+	for _, code := range []codes.Code{codes.FailedPrecondition, codes.Aborted} {
+		tr := new(http.Transport)
+		defer tr.CloseIdleConnections()
+		rt := &grpcLike{RoundTripper: tr, code: code, left: 1}
+		name := code.String()
+		rt.before = func() {
+			if err := (one{object(t, url, name, tr, false)}).Put(t.Context(), fencetest.Orders(2), "new leader"); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := (one{object(t, url, name, rt, false)}).Put(t.Context(), fencetest.Orders(1), "old leader"); !errors.Is(err, fence.ErrStale) {
+			t.Errorf("%v: %v", code, err)
+		}
+		rt.left = 2 // and where the new one is refused, it writes in the end
+		if err := (one{object(t, url, name, rt, false)}).Put(t.Context(), fencetest.Orders(3), "newest"); err != nil || rt.left != 0 {
+			t.Errorf("%v: %v, and %d refusals left", code, err, rt.left)
+		}
+	}
+}
+
+// grpcLike refuses writes as gRPC does.
+type grpcLike struct {
+	http.RoundTripper
+	code   codes.Code
+	left   int
+	before func()
+}
+
+func (g *grpcLike) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPost || g.left == 0 {
+		return g.RoundTripper.RoundTrip(r)
+	}
+	g.left--
+	if f := g.before; f != nil {
+		g.before = nil
+		f()
+	}
+	return nil, status.Error(g.code, "said the server")
+}
 
 func TestNoBucket(t *testing.T) {
 	tr := new(http.Transport)

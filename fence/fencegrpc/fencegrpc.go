@@ -22,6 +22,10 @@ The resource's server refuses what a [fence.Checker] does not admit:
 A stale token is refused with Aborted, a missing one with FailedPrecondition, a
 malformed one or another election's with InvalidArgument, and where the Checker
 cannot decide, with Unavailable. [Refused] tells them from the application's own.
+
+A token is no proof of who sends it. So let only authenticated writers reach these
+interceptors: put the one that authenticates before them in the chain. What only
+reads belongs into ServerOptions.ReadOnly. See package fence, "Who may raise a fence".
 */
 package fencegrpc
 
@@ -83,16 +87,34 @@ type ServerOptions struct {
 	// Exempt says which methods ("/package.Service/Method") need no token. Nil:
 	// none are exempt, so register health and reflection here.
 	Exempt func(fullMethod string) bool
+	// ReadOnly says which methods only read: they need no token, and one that they
+	// have is judged and not remembered, so that what reads cannot shut a leader out.
+	// With a Checker that is no fence.Peeker their tokens are ignored. Nil: none.
+	ReadOnly func(fullMethod string) bool
+}
+
+// judge is how the token of a method is judged: nil, not at all.
+type judge func(context.Context, fence.Token) error
+
+func (o *ServerOptions) judge(c fence.Checker, method string) (j judge, needed bool) {
+	switch {
+	case o != nil && o.Exempt != nil && o.Exempt(method):
+		return nil, false
+	case o != nil && o.ReadOnly != nil && o.ReadOnly(method):
+		if p, ok := c.(fence.Peeker); ok {
+			return p.Peek, false
+		}
+		return nil, false
+	}
+	return c.Check, true
 }
 
 // UnaryServerInterceptor lets only calls with an admitted token through. Handlers
 // find it by fence.TokenOf.
 func UnaryServerInterceptor(c fence.Checker, o *ServerOptions) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		if o.exempts(info.FullMethod) {
-			return next(ctx, req)
-		}
-		ctx, err := admit(ctx, c)
+		j, needed := o.judge(c, info.FullMethod)
+		ctx, _, err := j.admit(ctx, needed)
 		if err != nil {
 			return nil, err
 		}
@@ -105,31 +127,35 @@ func UnaryServerInterceptor(c fence.Checker, o *ServerOptions) grpc.UnaryServerI
 // since deposed ends.
 func StreamServerInterceptor(c fence.Checker, o *ServerOptions) grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-		if o.exempts(info.FullMethod) {
-			return next(srv, ss)
-		}
-		ctx, err := admit(ss.Context(), c)
+		j, needed := o.judge(c, info.FullMethod)
+		ctx, judged, err := j.admit(ss.Context(), needed)
 		if err != nil {
 			return err
 		}
-		return next(srv, &serverStream{ServerStream: ss, ctx: ctx, checker: c})
+		if !judged {
+			return next(srv, ss)
+		}
+		return next(srv, &serverStream{ServerStream: ss, ctx: ctx, judge: j})
 	}
 }
 
-func (o *ServerOptions) exempts(method string) bool {
-	return o != nil && o.Exempt != nil && o.Exempt(method)
-}
-
-// admit judges the token of a call, and returns its ctx with it.
-func admit(ctx context.Context, c fence.Checker) (context.Context, error) {
+// admit judges the token of a call, if it has one or needs one, and returns its ctx
+// with it.
+func (j judge) admit(ctx context.Context, needed bool) (with context.Context, judged bool, err error) {
+	if j == nil {
+		return ctx, false, nil
+	}
 	t, err := tokenIn(ctx)
+	if err == fence.ErrNoToken && !needed {
+		return ctx, false, nil
+	}
 	if err == nil {
-		err = c.Check(ctx, t)
+		err = j(ctx, t)
 	}
 	if err != nil {
-		return nil, refusal(err)
+		return nil, true, refusal(err)
 	}
-	return fence.WithToken(ctx, t), nil
+	return fence.WithToken(ctx, t), true, nil
 }
 
 func tokenIn(ctx context.Context) (fence.Token, error) {
@@ -160,8 +186,8 @@ func refusal(err error) error {
 
 type serverStream struct {
 	grpc.ServerStream
-	ctx     context.Context
-	checker fence.Checker
+	ctx   context.Context
+	judge judge
 }
 
 func (s *serverStream) Context() context.Context { return s.ctx }
@@ -171,86 +197,8 @@ func (s *serverStream) RecvMsg(m any) error {
 		return err
 	}
 	t, _ := fence.TokenOf(s.ctx)
-	if err := s.checker.Check(s.ctx, t); err != nil {
+	if err := s.judge(s.ctx, t); err != nil {
 		return refusal(err)
-	}
-	return nil
-}
-
-// UnaryClientInterceptor stamps each call with the token of the reign that its
-// ctx belongs to (see fence.NewContext), and refuses to send it once that reign's
-// view has ended, with fence.ErrViewEnded, or fence.ErrNoGate where the ctx
-// belongs to none: errors of its own, not statuses.
-func UnaryClientInterceptor() grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
-		ctx, err := stamp(ctx)
-		if err != nil {
-			return err
-		}
-		return invoke(ctx, method, req, reply, cc, o...)
-	}
-}
-
-// StreamClientInterceptor is UnaryClientInterceptor for streams: each message is
-// refused once the view has ended, and so is the stream's end.
-func StreamClientInterceptor() grpc.StreamClientInterceptor {
-	return func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
-		gate := fence.GateOf(ctx)
-		ctx, err := stamp(ctx)
-		if err != nil {
-			return nil, err
-		}
-		ctx, cancel := context.WithCancel(ctx)
-		s, err := open(ctx, d, cc, method, o...)
-		if err != nil {
-			cancel()
-			return nil, err
-		}
-		context.AfterFunc(s.Context(), cancel)
-		return &clientStream{ClientStream: s, gate: gate, cancel: cancel}, nil
-	}
-}
-
-func stamp(ctx context.Context) (context.Context, error) {
-	t, err := fence.GateOf(ctx).Token()
-	if err != nil {
-		return nil, err
-	}
-	md, _ := metadata.FromOutgoingContext(ctx)
-	md = md.Copy()
-	if md == nil {
-		md = metadata.MD{}
-	}
-	md.Set(Key, t.String())
-	return metadata.NewOutgoingContext(ctx, md), nil
-}
-
-type clientStream struct {
-	grpc.ClientStream
-	gate   fence.Gate
-	cancel context.CancelFunc
-}
-
-func (s *clientStream) SendMsg(m any) error {
-	if err := s.open(); err != nil {
-		return err
-	}
-	return s.ClientStream.SendMsg(m)
-}
-
-func (s *clientStream) CloseSend() error {
-	if err := s.open(); err != nil {
-		return err
-	}
-	return s.ClientStream.CloseSend()
-}
-
-// open ends the stream where the view has: what was sent is not to be taken for
-// all.
-func (s *clientStream) open() error {
-	if _, err := s.gate.Token(); err != nil {
-		s.cancel()
-		return err
 	}
 	return nil
 }

@@ -10,6 +10,10 @@ leaders in. On a cluster a script's keys must be in one slot, so give the keys
 that are written the same hash tag. Writes of one's own are commands for [Do], or
 a larger script that begins with [Check].
 
+A client that retries (go-redis does, three times, unless MaxRetries is -1) may run a
+command twice where an answer was lost. Give it MaxRetries -1 if that matters, as for
+INCR.
+
 Redis can forget acknowledged writes at a fail-over of its own, the fence's number
 among them: then an old leader's write may pass until the new one has written
 again. Where that must not be, fence in a store that keeps its word.
@@ -18,7 +22,6 @@ package fenceredis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -31,17 +34,29 @@ import (
 // Check is Lua that begins a script of one's own: it goes on where the token in
 // ARGV[1] (its number, in decimal) is admitted by the fence in KEYS[1], which it
 // raises, and else ends the script with {0, greatest}. Numbers are compared as
-// text, since Lua's are exact to 2^53 only.
-const Check = `
-local seen = redis.call('GET', KEYS[1]) or '0'
-if #seen > #ARGV[1] or (#seen == #ARGV[1] and seen > ARGV[1]) then return {0, seen} end
+// text, since Lua's are exact to 2^53 only. A fence that holds something else than a
+// number is an error, and left alone.
+const Check = judge + `
 if seen ~= ARGV[1] then redis.call('SET', KEYS[1], ARGV[1]) end
 `
 
-// script checks, and runs one command.
+// judge is the part of Check that only looks.
+const judge = `
+local seen = redis.call('GET', KEYS[1]) or '0'
+if seen ~= '0' and not string.find(seen, '^[1-9]%d*$') then
+  return redis.error_reply('the fence holds no number: set it to the greatest token that was used, or delete it if there was none')
+end
+if #seen > #ARGV[1] or (#seen == #ARGV[1] and seen > ARGV[1]) then return {0, seen} end
+`
+
+// peek judges, and raises nothing.
+var peek = redis.NewScript(judge + "return {1, ARGV[1]}")
+
+// script checks, and runs one command. Its answer repeats the token's number, so that
+// no other answer passes for it.
 var script = redis.NewScript(Check + `
-if #ARGV == 1 then return {1, false} end
-return {1, redis.call(unpack(ARGV, 2))}
+if #ARGV == 1 then return {1, ARGV[1]} end
+return {1, ARGV[1], redis.call(unpack(ARGV, 2))}
 `)
 
 // Key is where the fence of an election is kept. The braces are a cluster's hash
@@ -53,29 +68,33 @@ func Key(election string) string { return "{" + election + "}:fence" }
 // clusters. It returns a *fence.StaleError, fence.ErrNoToken, or what Redis says;
 // where the answer was lost, the command may have run.
 func Do(ctx context.Context, client redis.Scripter, token fence.Token, keys []string, command ...any) (any, error) {
+	return run(ctx, client, script, token, keys, command...)
+}
+
+// run runs one of this package's scripts.
+func run(ctx context.Context, client redis.Scripter, script *redis.Script, token fence.Token, keys []string, command ...any) (any, error) {
 	if err := token.Check(token.Election); err != nil {
 		return nil, err
 	}
 	keys = append([]string{Key(token.Election)}, keys...)
-	args := append([]any{strconv.FormatUint(uint64(token.Number), 10)}, command...)
-	answer, err := script.Run(ctx, client, keys, args...).Slice()
+	number := strconv.FormatUint(uint64(token.Number), 10)
+	answer, err := script.Run(ctx, client, keys, append([]any{number}, command...)...).Slice()
 	if err != nil {
 		return nil, fmt.Errorf("fenceredis: under fence %s with %v: %w", keys[0], token, err)
 	}
-	if len(answer) == 0 {
-		return nil, errors.New("fenceredis: the script answered nothing")
-	}
-	if admitted, _ := answer[0].(int64); admitted == 1 {
-		if len(answer) < 2 {
+	if len(answer) >= 2 && answer[0] == int64(1) && answer[1] == number {
+		if len(answer) == 2 {
 			return nil, nil // Lua drops a nil at the end
 		}
-		return answer[1], nil
+		return answer[2], nil
 	}
-	var greatest uint64
-	if len(answer) > 1 {
-		greatest, _ = strconv.ParseUint(fmt.Sprint(answer[1]), 10, 64)
+	if len(answer) == 2 && answer[0] == int64(0) {
+		greatest, err := strconv.ParseUint(fmt.Sprint(answer[1]), 10, 64)
+		if err == nil && greatest > uint64(token.Number) {
+			return nil, &fence.StaleError{Token: token, Greatest: leaderelection.ElectionNumber(greatest)}
+		}
 	}
-	return nil, &fence.StaleError{Token: token, Greatest: leaderelection.ElectionNumber(greatest)}
+	return nil, fmt.Errorf("fenceredis: under fence %s with %v: the answer is %v, which is not that of this script", keys[0], token, answer)
 }
 
 // Set sets key to value if token is admitted; errors are Do's.
@@ -99,3 +118,14 @@ func (g *Guard) Check(ctx context.Context, t fence.Token) error {
 	_, err := Do(ctx, g.Client, t, nil)
 	return err
 }
+
+// Peek implements fence.Peeker: it judges t and remembers nothing.
+func (g *Guard) Peek(ctx context.Context, t fence.Token) error {
+	if err := t.Check(g.Election); err != nil {
+		return err
+	}
+	_, err := run(ctx, g.Client, peek, t, nil)
+	return err
+}
+
+var _ fence.Peeker = (*Guard)(nil)

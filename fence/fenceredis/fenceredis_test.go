@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 
@@ -96,6 +97,79 @@ func TestGuardAtOnce(t *testing.T) {
 		cancel()
 		if err := g.Check(ended, fencetest.Orders(28)); !errors.Is(err, context.Canceled) {
 			t.Error(err)
+		}
+	})
+}
+
+// A fence that holds no number, or one that no token can have, lets nobody pass, is
+// left as it is, and the error says so.
+func TestDamagedFence(t *testing.T) {
+	servers(t, func(t *testing.T, c *redis.Client) {
+		for _, damage := range []string{"", "abc", "007", "-1", "1e3", "9 ", "12\n", "99999999999999999999999"} {
+			if err := c.Set(t.Context(), fenceredis.Key("orders"), damage, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			err := fenceredis.Set(t.Context(), c, fencetest.Orders(1000), "k", "x")
+			if err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), fenceredis.Key("orders")) {
+				t.Errorf("%q: %v", damage, err)
+			}
+			if now := c.Get(t.Context(), fenceredis.Key("orders")).Val(); now != damage {
+				t.Errorf("%q has become %q", damage, now)
+			}
+			if n := c.Exists(t.Context(), "k").Val(); n != 0 {
+				t.Errorf("%q: the write has passed", damage)
+			}
+		}
+	})
+}
+
+// says is a client whose server answers every script so.
+type says struct {
+	redis.Scripter
+	answer any
+}
+
+func (s says) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
+	c := redis.NewCmd(ctx)
+	c.SetVal(s.answer)
+	return c
+}
+
+// Only this script's answer to this token is a success, and only a greater number a
+// refusal.
+func TestAnswersOfSomethingElse(t *testing.T) {
+	for _, answer := range []any{
+		nil, "OK", int64(1), []any{}, []any{int64(1)}, []any{int64(1), nil}, []any{int64(1), "OK"}, []any{int64(1), "8"}, []any{int64(1), "10", "OK"},
+		[]any{"1", "9"}, []any{int64(0)}, []any{int64(0), "9"}, []any{int64(0), "8"}, []any{int64(0), "x"}, []any{int64(0), nil}, []any{int64(2), "10"},
+	} {
+		got, err := fenceredis.Do(t.Context(), says{answer: answer}, fencetest.Orders(9), nil, "GET", "k")
+		if err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), fenceredis.Key("orders")) {
+			t.Errorf("%v: %v, %v", answer, got, err)
+		}
+	}
+	if got, err := fenceredis.Do(t.Context(), says{answer: []any{int64(1), "9", "v"}}, fencetest.Orders(9), nil, "GET", "k"); got != "v" || err != nil {
+		t.Error(got, err)
+	}
+	if _, err := fenceredis.Do(t.Context(), says{answer: []any{int64(0), "10"}}, fencetest.Orders(9), nil, "GET", "k"); !errors.Is(err, fence.ErrStale) {
+		t.Error(err)
+	}
+}
+
+// A token that only reads is judged, and shuts nobody out.
+func TestPeekRaisesNothing(t *testing.T) {
+	servers(t, func(t *testing.T, c *redis.Client) {
+		g := &fenceredis.Guard{Client: c, Election: "orders"}
+		if err := g.Check(t.Context(), fencetest.Orders(7)); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Peek(t.Context(), fencetest.Orders(1<<62)); err != nil {
+			t.Error(err)
+		}
+		if err := g.Peek(t.Context(), fencetest.Orders(6)); !errors.Is(err, fence.ErrStale) {
+			t.Error(err)
+		}
+		if err := g.Check(t.Context(), fencetest.Orders(7)); err != nil {
+			t.Errorf("shut out by a token that only read: %v", err)
 		}
 	})
 }

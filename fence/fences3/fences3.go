@@ -57,11 +57,15 @@ VerifyConditionalWrites of deciders/s3.
 The metadata of a look must be those of the version whose ETag came with them, else
 the token that is judged is not that of the version that is replaced. Such a server
 may read the one and the other in turn, and another write come in between
-(versitygw v1.8.0 does). So a look is trusted where x-amz-meta-fencingsum proves
-it, and is else repeated until two in a row have the same ETag: the metadata of the
-second are of that version, or of one after it, and then the write is refused. That
-is needed for an object's first write under the fence, and for all where the ETag is
-not the content's MD5.
+(versitygw v1.8.0 does), and a cache may have kept the metadata. So a look is trusted
+only if x-amz-meta-fencingsum proves it. An object from before there was a fence has no
+such proof: there two looks in a row must have the same ETag, since the metadata of the
+second are then of that version, or of one after it, and then the write is refused. So
+it is, too, where ETags are not the content's MD5 (SSE-KMS, SSE-C, directory buckets,
+Options.OpaqueETags): let no cache stand before such a bucket.
+
+Anything may answer 200. A write counts as done only if the answer's ETag is the MD5 of
+what was sent, or if the object is looked at, and has the write's own random text.
 
 The client repeats what failed and may pass, by its own rules. Where it gives up, or
 ctx ends with the answer outstanding, the object is read once more if ctx allows; a
@@ -75,7 +79,17 @@ s3:GetObject and s3:PutObject on the object, and s3:ListBucket on the bucket:
 without it S3 says 403 instead of 404 of an object that is not there yet. A fenced
 write is a HeadObject (priced as a GET) and a PutObject; a refused one is a
 HeadObject alone. Where the ETag is not the content's MD5 (SSE-KMS, SSE-C, directory
-buckets) each takes two HeadObjects.
+buckets) each takes two HeadObjects, and a write two more to prove it.
+
+# What becomes of fences
+
+A fence is in the object. One that is deleted takes its fence along, and an older
+version that is restored (from a backup, or by versioning) brings the older fence back:
+leaders deposed since then may write it again. After either, let the leader in office
+write the object before anything relies on it. In a bucket with versioning or Object
+Lock each write leaves a version behind, which costs storage; it does not touch the
+fence. Giving up a Put changes nothing at the server but that nobody hears the answer:
+it happens as a whole or not at all, perhaps later.
 */
 package fences3
 
@@ -121,6 +135,11 @@ type Options struct {
 	// that none repeats: ask, or try. Put returns an error after a write whose
 	// ETag proves to be the content's MD5.
 	UniqueETags bool
+	// OpaqueETags says that this server's ETags are not the MD5 of the content, nor
+	// are meant to be, though two equal contents may have the same. Without it, and
+	// without UniqueETags, they must be. Directory buckets, and answers that tell of
+	// SSE-KMS or SSE-C, need no such word.
+	OpaqueETags bool
 }
 
 // Put writes in.Body, from its beginning, to the object if token is admitted. The
@@ -145,7 +164,7 @@ func Put(ctx context.Context, client Client, token fence.Token, in *s3.PutObject
 		return fmt.Errorf("fences3: writing %s under %v: %w", at, token, err)
 	}
 	var hashed error
-	err = fenced(client, in, at).Put(ctx, token, func(ctx context.Context, seen object.Seen, marks map[string]string) error {
+	err = fenced(client, in, at, o.opaque(in)).Put(ctx, token, func(ctx context.Context, seen object.Seen, marks map[string]string) error {
 		if _, err := body.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
@@ -158,10 +177,15 @@ func Put(ctx context.Context, client Client, token fence.Token, in *s3.PutObject
 			put.IfNoneMatch = aws.String("*")
 		}
 		out, err := client.PutObject(ctx, &put)
-		if err == nil && o.UniqueETags && bare(out.ETag) == hash {
+		switch {
+		case err != nil:
+			return err
+		case aws.ToString(out.ETag) != `"`+hash+`"` && aws.ToString(out.ETag) != hash:
+			return fmt.Errorf("the ETag %s is not the MD5 of what was sent, %s: %w", aws.ToString(out.ETag), hash, object.ErrUnproved)
+		case o.UniqueETags:
 			hashed = fmt.Errorf("its ETag %s is the content's MD5: Options.UniqueETags is not for this bucket, whose content must carry its Mark", hash)
 		}
-		return err
+		return nil
 	})
 	if err == nil && hashed != nil {
 		err = fmt.Errorf("fences3: %s was written under %v, and %w", at, token, hashed)
@@ -217,10 +241,17 @@ func place(in *s3.PutObjectInput) string {
 	return fmt.Sprintf("S3 bucket %q, object %q", aws.ToString(in.Bucket), aws.ToString(in.Key))
 }
 
-func fenced(client Client, in *s3.PutObjectInput, at string) object.Object {
+// opaque says whether the ETags of in's bucket tell nothing of the content. Directory
+// buckets have names of this form, and random ETags.
+func (o Options) opaque(in *s3.PutObjectInput) bool {
+	bucket := aws.ToString(in.Bucket)
+	return o.OpaqueETags || o.UniqueETags || strings.HasSuffix(bucket, "--x-s3") || strings.HasSuffix(bucket, "--xa-s3")
+}
+
+func fenced(client Client, in *s3.PutObjectInput, at string, opaque bool) object.Object {
 	return object.Object{
 		Package: "fences3", Place: at, Refused: refused,
-		Look: func(ctx context.Context) (object.Seen, error) { return look(ctx, client, in) },
+		Look: func(ctx context.Context) (object.Seen, error) { return look(ctx, client, in, opaque) },
 	}
 }
 
@@ -236,48 +267,52 @@ func sum(token, write, hash string) string {
 const looks = 16
 
 // look returns an ETag, and metadata that are of no older version: those that their
-// sum binds to the ETag, or that came with the same ETag as the answer before. (The
-// version was there all the time from the reading of the one ETag to that of the
-// other. Metadata read between the two are its own, and later ones are newer: a
-// write that is conditional on the ETag does not pass then.)
-func look(ctx context.Context, client Client, in *s3.PutObjectInput) (object.Seen, error) {
+// sum binds to the ETag. Where there is no sum yet, or the ETag is opaque, they are
+// those that came with the same ETag as the answer before. (The version was there all
+// the time from the reading of the one ETag to that of the other. Metadata read between
+// the two are its own, and later ones are newer: a write that is conditional on the
+// ETag does not pass then.)
+func look(ctx context.Context, client Client, in *s3.PutObjectInput, opaque bool) (object.Seen, error) {
 	var last object.Seen
 	for range looks {
-		seen, err := head(ctx, client, in)
+		seen, encrypted, err := head(ctx, client, in)
 		if err != nil || !seen.Exists {
 			return seen, err
 		}
-		if seen.Mark(sumName) == sum(seen.Mark(object.TokenName), seen.Mark(object.WriteName), bare(&seen.ETag)) {
+		bound := seen.Mark(sumName)
+		if bound == sum(seen.Mark(object.TokenName), seen.Mark(object.WriteName), bare(&seen.ETag)) {
 			return seen, nil
 		}
-		if last.Exists && seen.ETag == last.ETag {
+		if last.Exists && seen.ETag == last.ETag && (opaque || encrypted || bound == "" && last.Mark(sumName) == "") {
 			return seen, nil
 		}
 		last = seen
 	}
-	return last, fmt.Errorf("no two of %d looks in a row had the same ETag, so each may be of two versions: others keep writing, or the server's answers cannot be relied on", looks)
+	return last, fmt.Errorf("of %d looks none had metadata that fit their ETag, nor two in a row the same ETag without them, so each may be of two versions: others keep writing, or the server's answers cannot be relied on; if its ETags are no MD5s, set OpaqueETags", looks)
 }
 
-// head is one look. It is no error that there is no object, nor that there is no
-// bucket: then the write says so.
-func head(ctx context.Context, client Client, in *s3.PutObjectInput) (object.Seen, error) {
+// head is one look, and says whether the ETag is no MD5 because the object is
+// encrypted. It is no error that there is no object, nor that there is no bucket: then
+// the write says so.
+func head(ctx context.Context, client Client, in *s3.PutObjectInput) (seen object.Seen, encrypted bool, err error) {
 	out, err := client.HeadObject(ctx, &s3.HeadObjectInput{
 		Bucket: in.Bucket, Key: in.Key, ExpectedBucketOwner: in.ExpectedBucketOwner, RequestPayer: in.RequestPayer,
 		SSECustomerAlgorithm: in.SSECustomerAlgorithm, SSECustomerKey: in.SSECustomerKey, SSECustomerKeyMD5: in.SSECustomerKeyMD5,
 	})
 	switch code, status := parse(err); {
 	case status == http.StatusNotFound && (code == "NotFound" || code == "NoSuchKey"):
-		return object.Seen{}, nil
+		return object.Seen{}, false, nil
 	case status == http.StatusForbidden: // whose answer to a HEAD says nothing
-		return object.Seen{}, fmt.Errorf("s3:GetObject on the object is needed, and s3:ListBucket on the bucket, else one that is not there yet is refused as well: %w", err)
+		return object.Seen{}, false, fmt.Errorf("s3:GetObject on the object is needed, and s3:ListBucket on the bucket, else one that is not there yet is refused as well: %w", err)
 	case err != nil:
-		return object.Seen{}, err
+		return object.Seen{}, false, err
 	}
 	etag := strings.TrimPrefix(aws.ToString(out.ETag), "W/") // which proxies that compress add
 	if etag == "" {
-		return object.Seen{}, errors.New("the answer has no ETag: it is not from an S3 server, or from one that cannot fence")
+		return object.Seen{}, false, errors.New("the answer has no ETag: it is not from an S3 server, or from one that cannot fence")
 	}
-	return object.Seen{Exists: true, ETag: etag, Metadata: out.Metadata}, nil
+	encrypted = strings.HasPrefix(string(out.ServerSideEncryption), "aws:kms") || out.SSECustomerAlgorithm != nil
+	return object.Seen{Exists: true, ETag: etag, Metadata: out.Metadata}, encrypted, nil
 }
 
 // bare returns an ETag without its quotes.

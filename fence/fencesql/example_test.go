@@ -28,7 +28,7 @@ func ExampleTable_Do() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	fences, err := fencesql.NewTable(fencesql.PostgreSQL, "fences")
+	fences, err := fencesql.NewTable(fencesql.PostgreSQL, "fences", nil)
 	if err == nil {
 		err = fences.Create(ctx, db)
 	}
@@ -47,7 +47,7 @@ func ExampleTable_Do() {
 
 // What cannot be the name of a table never becomes part of a statement.
 func ExampleNewTable() {
-	_, err := fencesql.NewTable(fencesql.MySQL, "fences; DROP TABLE orders")
+	_, err := fencesql.NewTable(fencesql.MySQL, "fences; DROP TABLE orders", nil)
 	fmt.Println(err)
 	// Output:
 	// fencesql: "fences; DROP TABLE orders" is no name for a table: use letters, digits and underscores, with a schema before a dot if need be

@@ -19,19 +19,59 @@ number seen, and each transaction checks and locks it first.
 		return err
 	})
 
-Transactions of one reign run side by side, under a shared lock. The first of a
-new reign waits for those of the old one that are under way, and every later one
-of the old reign is refused with fence.ErrStale, until its very commit.
+Transactions of one reign run side by side, under a shared lock. A new leader first
+raises the fence, in a short transaction of its own. That waits for those of the old
+reign that are under way, and those that begin later queue behind it. Once it is
+raised, every one of the old reign is refused with fence.ErrStale.
 
-The table is
+# Isolation levels
+
+Do may run at any isolation level, so it leaves the database's default (REPEATABLE
+READ in MySQL). What such a transaction reads may be as old as its beginning. It is
+admitted only if it sees the fence raised to its own number, so it sees all that
+earlier leaders have committed.
+
+For the same reason [Table.Admit], for transactions of one's own, does not raise the
+fence. Call [Table.Raise] when the reign begins, and then begin them.
+
+# A leader that vanishes
+
+A leader that hangs, or whose machine is gone, may leave a transaction open. The new
+one would wait for it until the server finds out. So each transaction under a fence is
+given a limit, Options.IdleTimeout, for how long it may do nothing between two
+statements: then the server ends its session, and rolls it back. In PostgreSQL that is
+idle_in_transaction_session_timeout, for the transaction alone. MySQL and MariaDB have
+only wait_timeout, for the session, and it stays set when the connection goes back to
+its pool: one that is not used for as long is closed, and the pool makes another.
+
+A statement that runs is not idle. PostgreSQL's client_connection_check_interval, set
+on the server, ends one whose client is gone.
+
+# The table
+
+In PostgreSQL and SQLite it is
 
 	CREATE TABLE fences (election VARCHAR(255) PRIMARY KEY, number BIGINT NOT NULL)
 
-and Create makes it. Its user needs SELECT, INSERT and UPDATE on it (PostgreSQL
-asks for UPDATE for a shared row lock as well). A check costs two short statements
-of the transaction, some more for the first of a reign.
+and in MySQL the column election is VARBINARY(255): with the usual collations
+"orders", "Orders" and "orders " would be one fence, which is refused. Create makes it.
+Its user needs SELECT, INSERT and UPDATE on it (PostgreSQL asks for UPDATE for a shared
+row lock as well). A check costs three short statements of the transaction.
 
-Tested on PostgreSQL. The statements for MySQL and SQLite follow their manuals.
+# When a record or a fence is lost
+
+Numbers must not go back. If an election's record is deleted, or restored from a
+backup, its numbers begin again at a lower one, and the fence refuses each leader with
+fence.ErrStale until they have passed what it has seen. That is safe, and nobody can
+write. If the fence's row is deleted, or its database is restored, it has forgotten
+numbers: until the present leader raises it again, by Do or Raise, a deposed one can
+write. A deposed one whose number is greater than that of all who come (after a restore
+of both) could even shut them out. So stop all candidates before a restore. Then set
+the fence to the number in the record, or to 0 where there is no record:
+
+	UPDATE fences SET number = 0 WHERE election = 'orders'
+
+Tested on PostgreSQL and MariaDB. The statements for SQLite follow its manual.
 */
 package fencesql
 
@@ -42,61 +82,63 @@ import (
 	"fmt"
 	"math"
 	"regexp"
-	"strconv"
+	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
 )
 
-// Dialect is what differs from one database to another.
-type Dialect struct {
-	name   string
-	mark   func(i int) string // the i-th parameter, from 1
-	shared string             // appended to a SELECT: lock the row for others to read
-	insert string             // a row where there is none; table, two parameters
+// DefaultIdleTimeout is what an IdleTimeout of zero means.
+const DefaultIdleTimeout = 10 * time.Second
+
+// Options adjusts a Table. The zero value is right for most.
+type Options struct {
+	// IdleTimeout is for how long a transaction under the fence may do nothing
+	// between two statements, before the server ends its session: how long a
+	// leader that has vanished holds up the next. Zero: 10 s. Negative: as long as
+	// the server allows. MySQL counts in seconds. A session's lower limit stays.
+	IdleTimeout time.Duration
 }
 
-// The databases.
-var (
-	PostgreSQL = Dialect{name: "PostgreSQL", mark: func(i int) string { return "$" + strconv.Itoa(i) }, shared: " FOR SHARE",
-		insert: "INSERT INTO %s (election, number) VALUES ($1, 0) ON CONFLICT (election) DO NOTHING"}
-	MySQL = Dialect{name: "MySQL", mark: question, shared: " LOCK IN SHARE MODE",
-		insert: "INSERT IGNORE INTO %s (election, number) VALUES (?, 0)"}
-	// SQLite has one writer at a time and no row locks: begin its transactions
-	// as immediate ones (the driver's _txlock=immediate or the like), or two that
-	// check before they write end in SQLITE_BUSY.
-	SQLite = Dialect{name: "SQLite", mark: question,
-		insert: "INSERT OR IGNORE INTO %s (election, number) VALUES (?, 0)"}
-)
-
-func question(int) string { return "?" }
+// ErrNotRaised says that a transaction under a token began before the fence was
+// raised to the token's number: call Table.Raise, and begin it again.
+var ErrNotRaised = errors.New("fencesql: the fence is not raised to the token's number")
 
 // Table is a table of fences. Its methods may be called by any number of
 // goroutines at once.
 type Table struct {
-	dialect                Dialect
-	name                   string
-	look, make, raise, ddl string
+	dialect                 Dialect
+	name                    string
+	look, lock, upsert, ddl string
+	enter, enterAlone       statement
 }
 
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
 
 // NewTable returns the table of that name ("fences", or "schema.fences"): letters,
-// digits and underscores, since it becomes a part of statements.
-func NewTable(d Dialect, name string) (*Table, error) {
+// digits and underscores, since it becomes a part of statements. Options may be nil.
+func NewTable(d Dialect, name string, opts *Options) (*Table, error) {
 	if !tableName.MatchString(name) {
 		return nil, fmt.Errorf("fencesql: %q is no name for a table: use letters, digits and underscores, with a schema before a dot if need be", name)
 	}
 	if d.mark == nil {
 		return nil, errors.New("fencesql: the zero Dialect is none: use PostgreSQL, MySQL or SQLite")
 	}
-	return &Table{
+	idle := DefaultIdleTimeout
+	if opts != nil && opts.IdleTimeout != 0 {
+		idle = opts.IdleTimeout
+	}
+	t := &Table{
 		dialect: d, name: name,
-		look:  "SELECT number FROM " + name + " WHERE election = " + d.mark(1),
-		make:  fmt.Sprintf(d.insert, name),
-		raise: "UPDATE " + name + " SET number = " + d.mark(1) + " WHERE election = " + d.mark(2) + " AND number < " + d.mark(3),
-		ddl:   "CREATE TABLE IF NOT EXISTS " + name + " (election VARCHAR(255) PRIMARY KEY, number BIGINT NOT NULL)",
-	}, nil
+		look:   "SELECT election, number FROM " + name + " WHERE election = " + d.mark(1),
+		upsert: fmt.Sprintf(d.upsert, name),
+		ddl:    "CREATE TABLE IF NOT EXISTS " + name + " (election " + d.key + " PRIMARY KEY, number BIGINT NOT NULL)",
+	}
+	t.lock = t.look + d.shared
+	if d.enter != nil {
+		t.enter, t.enterAlone = d.enter(name, idle, false), d.enter(name, idle, true)
+	}
+	return t, nil
 }
 
 // Create makes the table where there is none.
@@ -108,76 +150,166 @@ func (t *Table) Create(ctx context.Context, db *sql.DB) error {
 }
 
 // Do runs act in a transaction that begins with a check of token, and commits it
-// where act returns nil. It returns act's error, a *fence.StaleError,
-// fence.ErrNoToken, or what the database says.
+// where act returns nil. Before the first of a reign it raises the fence. It returns
+// act's error, a *fence.StaleError, fence.ErrNoToken, or what the database says.
 func (t *Table) Do(ctx context.Context, db *sql.DB, token fence.Token, act func(tx *sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("fencesql: beginning a transaction for %v: %w", token, err)
-	}
-	defer tx.Rollback() // does nothing after a commit
-	if err := t.Admit(ctx, tx, token); err != nil {
+	if err := check(token); err != nil {
 		return err
 	}
-	if err := act(tx); err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("fencesql: committing for %v: %w", token, err)
-	}
-	return nil
-}
-
-// Admit checks token within tx, and remembers it: call it before anything else
-// in the transaction. It holds until tx ends. It returns nil, a *fence.StaleError,
-// fence.ErrNoToken, or what the database says; then roll back.
-func (t *Table) Admit(ctx context.Context, tx *sql.Tx, token fence.Token) error {
-	if err := token.Check(token.Election); err != nil {
-		return err
-	}
-	if uint64(token.Number) > math.MaxInt64 {
-		return fmt.Errorf("%w %v: the number is too great for a BIGINT", fence.ErrMalformed, token)
-	}
-	for range 4 {
-		// Without a lock first: two transactions that both share a row and both
-		// want to raise it would wait for each other.
-		seen, known, err := t.seen(ctx, tx, t.look, token)
-		if err == nil && known && seen == token.Number {
-			seen, known, err = t.seen(ctx, tx, t.look+t.dialect.shared, token)
-		}
-		switch {
-		case err != nil:
+	const tries = 3 // the second finds the fence raised
+	for range tries {
+		admitted, err := t.try(ctx, db, token, act)
+		if admitted || err == nil {
 			return err
-		case known && seen == token.Number:
-			return nil
-		case seen > token.Number:
-			return &fence.StaleError{Token: token, Greatest: seen}
-		case !known:
-			_, err = tx.ExecContext(ctx, t.make, token.Election)
 		}
-		if err == nil {
-			_, err = tx.ExecContext(ctx, t.raise, int64(token.Number), token.Election, int64(token.Number))
+		if !errors.Is(err, ErrNotRaised) {
+			// Above READ COMMITTED a fence that was raised meanwhile is refused
+			// in the database's own words.
+			if seen, lookErr := t.seen(ctx, db, t.look, token); lookErr == nil && seen > token.Number {
+				return &fence.StaleError{Token: token, Greatest: seen}
+			}
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("fencesql: raising the fence in table %s to %v: %w", t.name, token, err)
+		if err := t.Raise(ctx, db, token); err != nil {
+			return err
 		}
-		// Another may have raised it further meanwhile: look again.
 	}
 	return fmt.Errorf("fencesql: table %s: the fence of %q does not keep its value", t.name, token.Election)
 }
 
-func (t *Table) seen(ctx context.Context, tx *sql.Tx, query string, token fence.Token) (leaderelection.ElectionNumber, bool, error) {
+// try is one transaction; it tells whether act ran.
+func (t *Table) try(ctx context.Context, db *sql.DB, token fence.Token, act func(tx *sql.Tx) error) (admitted bool, err error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return false, fmt.Errorf("fencesql: beginning a transaction for %v: %w", token, err)
+	}
+	defer tx.Rollback() // does nothing after a commit
+	if err := t.Admit(ctx, tx, token); err != nil {
+		return false, err
+	}
+	if err := act(tx); err != nil {
+		return true, err
+	}
+	if err := tx.Commit(); err != nil {
+		return true, fmt.Errorf("fencesql: committing for %v: %w", token, err)
+	}
+	return true, nil
+}
+
+// Raise raises the fence to token's number, in a transaction of its own, which waits
+// for those of earlier reigns to end. A fence that is there already it leaves alone. It
+// returns nil, a *fence.StaleError, fence.ErrNoToken, or what the database says.
+func (t *Table) Raise(ctx context.Context, db *sql.DB, token fence.Token) error {
+	if err := check(token); err != nil {
+		return err
+	}
+	seen, err := t.seen(ctx, db, t.look, token)
+	if err == nil && seen < token.Number {
+		if err = t.raise(ctx, db, token); err == nil {
+			seen, err = t.seen(ctx, db, t.look, token)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case seen > token.Number:
+		return &fence.StaleError{Token: token, Greatest: seen}
+	case seen < token.Number:
+		return fmt.Errorf("fencesql: table %s: the fence of %q is %d, just raised to %d", t.name, token.Election, seen, token.Number)
+	}
+	return nil
+}
+
+func (t *Table) raise(ctx context.Context, db *sql.DB, token fence.Token) error {
+	failed := func(err error) error {
+		return fmt.Errorf("fencesql: raising the fence of %q in table %s to %d: %w", token.Election, t.name, token.Number, err)
+	}
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: t.dialect.raising})
+	if err != nil {
+		return failed(err)
+	}
+	defer tx.Rollback() // does nothing after a commit
+	if err := t.enterAlone.run(ctx, tx, token.Election); err != nil {
+		return failed(err)
+	}
+	if _, err := tx.ExecContext(ctx, t.upsert, token.Election, int64(token.Number)); err != nil {
+		return failed(err)
+	}
+	if err := tx.Commit(); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+// Admit checks token within tx: call it before anything else in the transaction. The
+// fence must have been raised before tx began, see [Table.Raise], else it returns
+// ErrNotRaised. Tx may have any isolation level. The check holds until tx ends. It
+// returns nil, ErrNotRaised, a *fence.StaleError, fence.ErrNoToken, or what the
+// database says; then roll back.
+func (t *Table) Admit(ctx context.Context, tx *sql.Tx, token fence.Token) error {
+	if err := check(token); err != nil {
+		return err
+	}
+	if err := t.enter.run(ctx, tx, token.Election); err != nil {
+		return fmt.Errorf("fencesql: beginning a transaction under the fence of %q in table %s: %w", token.Election, t.name, err)
+	}
+	// First as this transaction sees the database, then as it is, under a lock.
+	seen, err := t.seen(ctx, tx, t.look, token)
+	if err == nil && seen == token.Number {
+		seen, err = t.seen(ctx, tx, t.lock, token)
+	}
+	switch {
+	case err != nil:
+		return err
+	case seen > token.Number:
+		return &fence.StaleError{Token: token, Greatest: seen}
+	case seen < token.Number:
+		return fmt.Errorf("%w: it is %d for %q in table %s, as the transaction sees it, and the token %v: call Raise, and then begin the transaction",
+			ErrNotRaised, seen, token.Election, t.name, token)
+	}
+	return nil
+}
+
+func (s statement) run(ctx context.Context, tx *sql.Tx, election string) error {
+	if s.text == "" {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, s.text, s.args(election)...)
+	return err
+}
+
+// check says whether token can be one.
+func check(token fence.Token) error {
+	const longest = 255 // what the column takes: a longer name might be cut there
+	switch err := token.Check(token.Election); {
+	case err != nil:
+		return err
+	case uint64(token.Number) > math.MaxInt64:
+		return fmt.Errorf("%w %v: the number is too great for a BIGINT", fence.ErrMalformed, token)
+	case len(token.Election) > longest:
+		return fmt.Errorf("%w %v: the election's name may have %d bytes", fence.ErrMalformed, token, longest)
+	}
+	return nil
+}
+
+// seen returns the fence of token's election, 0 where there is none.
+func (t *Table) seen(ctx context.Context, db interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}, query string, token fence.Token) (leaderelection.ElectionNumber, error) {
+	var election string
 	var n int64
-	err := tx.QueryRowContext(ctx, query, token.Election).Scan(&n)
+	err := db.QueryRowContext(ctx, query, token.Election).Scan(&election, &n)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return 0, false, nil
+		return 0, nil
 	case err != nil:
-		return 0, false, fmt.Errorf("fencesql: reading the fence of %q in table %s: %w", token.Election, t.name, err)
+		return 0, fmt.Errorf("fencesql: reading the fence of %q in table %s: %w", token.Election, t.name, err)
+	case election != token.Election:
+		return 0, fmt.Errorf("fencesql: table %s takes %q for %q: give its column election the type %s", t.name, election, token.Election, t.dialect.key)
 	case n < 0:
-		return 0, false, fmt.Errorf("fencesql: table %s has %d as the fence of %q, which is none", t.name, n, token.Election)
+		return 0, fmt.Errorf("fencesql: table %s has %d as the fence of %q, which is none", t.name, n, token.Election)
 	}
-	return leaderelection.ElectionNumber(n), true, nil
+	return leaderelection.ElectionNumber(n), nil
 }
 
 // Condition is the condition under which a row with a column for the number may

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/durability"
 )
 
 // The verbs of a decider's own tests: each fails the test where it does not work.
@@ -156,6 +157,24 @@ func Says(t testing.TB, err error, words ...string) {
 	for _, w := range words {
 		if err == nil || !strings.Contains(err.Error(), w) {
 			t.Errorf("the error does not say %q: %v", w, err)
+		}
+	}
+}
+
+// Warns fails the test unless there is one warning, with these words; without words,
+// unless there is none.
+func Warns(t testing.TB, warnings []durability.Warning, words ...string) {
+	t.Helper()
+	if len(words) == 0 && len(warnings) == 0 {
+		return
+	}
+	if len(words) == 0 || len(warnings) != 1 {
+		t.Errorf("the warnings are %v; want one that says %q, or none for no words", warnings, words)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(warnings[0].String(), w) {
+			t.Errorf("the warning does not say %q: %v", w, warnings[0])
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,11 +23,16 @@ type Store struct {
 	// Decider makes a candidate's handle on it, with a client of its own that
 	// sends its requests by http.
 	Decider func(http *http.Client) leaderelection.RaceDecider
+	// Place is what errors call the record's.
+	Place string
 	// Writes says whether a request is a write.
 	Writes func(*http.Request) bool
 	// Busy are answers by which the store itself says that it is too busy, or
 	// out of order for now.
 	Busy map[string]Fault
+	// Blind are the Lies, by name, that no client of this store can find out, and
+	// why.
+	Blind map[string]string
 }
 
 // What all candidates here have.
@@ -193,6 +199,13 @@ func (s *Store) oneAttempt(t *testing.T) {
 					}
 					if err == nil || errors.Is(err, leaderelection.ErrPermanent) {
 						t.Errorf("%v, want an error that may pass", err)
+					}
+					where := map[string]string{"Read": "reading ", "Write": "writing "}[what] + s.Place
+					if errors.Is(err, leaderelection.ErrLostRace) {
+						where = "lost the race for " + s.Place
+					}
+					if err != nil && !strings.Contains(err.Error(), where) {
+						t.Errorf("%v: it does not say %q", err, where)
 					}
 					if tr.Sent() != 1 {
 						t.Errorf("%d requests, want 1: %v", tr.Sent(), err)

@@ -3,6 +3,7 @@ package httpfault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -79,4 +80,51 @@ func TestFaults(t *testing.T) {
 			t.Errorf("garbled: %q, %v", body, err)
 		}
 	})
+}
+
+// A liar is honest until told to lie, and its replays are of what it has heard.
+func TestLiar(t *testing.T) {
+	served := 0
+	next := &Transport{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		served++
+		w.Header().Set("ETag", fmt.Sprint(served))
+		_, _ = fmt.Fprint(w, "version ", served)
+	})}
+	liar := &Liar{Next: next}
+	get := func() (body, etag string, err error) {
+		a, err := (&http.Client{Transport: liar}).Get("http://nowhere/")
+		if err != nil {
+			return "", "", err
+		}
+		defer a.Body.Close()
+		b, err := io.ReadAll(a.Body)
+		return string(b), a.Header.Get("ETag"), err
+	}
+	for n := 1; n <= 3; n++ {
+		if body, etag, err := get(); body != fmt.Sprint("version ", n) || etag != fmt.Sprint(n) || err != nil {
+			t.Fatalf("%q %q %v", body, etag, err)
+		}
+	}
+	want := map[string][2]string{
+		"ReplayFirst": {"version 1", "1"}, "ReplayLast": {"version 3", "3"}, "OldBodyNewestHeaders": {"version 1", "3"}, "OldAnswerNewestETag": {"version 1", "3"},
+		"ReplayWithoutHeaders": {"version 3", ""}, "Truncated": {"vers", "3"}, "CutOff": {"vers", "3"}, "Empty200": {"", ""}, "Redirect302": {"{}", `"moved"`},
+	}
+	for _, lie := range Lies() {
+		liar.Tell(&lie)
+		body, etag, err := get()
+		if w, ok := want[lie.Name]; ok && (body != w[0] || etag != w[1]) || errors.Is(err, io.ErrUnexpectedEOF) != (lie.Name == "CutOff") {
+			t.Errorf("%s: %q, %q, %v; want %q", lie.Name, body, etag, err, w)
+		}
+		if served != 3 || liar.Told() == 0 {
+			t.Errorf("%s: served %d times, after %d lies", lie.Name, served, liar.Told())
+		}
+		delete(want, lie.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("no such lies: %v", want)
+	}
+	liar.Tell(nil)
+	if body, _, err := get(); body != "version 4" || err != nil {
+		t.Errorf("%q %v", body, err)
+	}
 }

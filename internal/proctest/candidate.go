@@ -67,7 +67,7 @@ func (r role) play(open Open, l *logger) error {
 	}
 	err = leaderelection.Config{
 		Decider: decider, LeaderID: r.ID, HostPort: []string{"127.0.0.1:1"},
-		TermLength: r.Term, MaxClockSkew: r.Skew, PollInterval: r.PollIn,
+		TermLength: r.Term, MaxClockSkew: r.Skew, SharedClock: r.Skew == 0, PollInterval: r.PollIn,
 		Clock:         clocks.NewOffset(nil, r.Offset),
 		Logger:        slog.New(slog.NewTextHandler(os.Stderr, nil)).With("candidate", r.ID),
 		OnElected:     func(ctx context.Context, view *leaderelection.TimeView) { r.lead(ctx, view, l) },

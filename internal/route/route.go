@@ -4,12 +4,15 @@
 package route
 
 import (
+	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -38,6 +41,19 @@ type State struct {
 	table   *Table
 	gone    time.Time // by the table's clock: the leader's term is over for every clock within bounds
 	changed chan struct{}
+	reign   *reign
+}
+
+// reign is what the States of one leadership have in common: ctx ends when a later
+// one is known.
+type reign struct {
+	ctx context.Context
+	end context.CancelFunc
+}
+
+func newReign() *reign {
+	ctx, end := context.WithCancel(context.Background())
+	return &reign{ctx, end}
 }
 
 // NewTable returns an empty Table. A nil clock is the system's.
@@ -46,7 +62,7 @@ func NewTable(clock clocks.Clock, skew time.Duration) *Table {
 		clock = clocks.System()
 	}
 	t := &Table{clock: clock, skew: skew}
-	t.state.Store(&State{table: t, changed: make(chan struct{})})
+	t.state.Store(&State{table: t, changed: make(chan struct{}), reign: newReign()})
 	return t
 }
 
@@ -64,13 +80,20 @@ func (t *Table) News(e leaderelection.RaceEntry) {
 	if e.ElectionNumber == leaderelection.NoElections || e.Compare(&old.Entry) <= 0 {
 		return
 	}
-	next := &State{Entry: *e.Clone(), table: t, gone: t.goneAt(&e), changed: make(chan struct{})}
+	next := &State{Entry: *e.Clone(), table: t, gone: t.goneAt(&e), changed: make(chan struct{}), reign: old.reign}
 	next.Entry.Token = nil
 	if !e.Vacant() {
 		next.Addresses, next.Fault = addresses(&next.Entry)
 	}
+	later := e.ElectionNumber != old.Entry.ElectionNumber
+	if later {
+		next.reign = newReign()
+	}
 	t.state.Store(next)
 	close(old.changed)
+	if later {
+		old.reign.end()
+	}
 }
 
 // goneAt is when the term of e is over for sure, by the table's clock. The expiry
@@ -114,6 +137,25 @@ func (s *State) UntilNext() time.Duration {
 // Changed is closed when there is a newer State.
 func (s *State) Changed() <-chan struct{} { return s.changed }
 
+// Overdue calls f, once, when a later leadership has been known for grace and what
+// was expected of this one has not come: until stop is called.
+func (s *State) Overdue(grace time.Duration, f func()) (stop func()) {
+	came := make(chan struct{})
+	forget := context.AfterFunc(s.reign.ctx, func() {
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			f()
+		case <-came:
+		}
+	})
+	return func() {
+		forget()
+		close(came)
+	}
+}
+
 // addresses returns what can be dialled of the leader's HostPorts.
 func addresses(e *leaderelection.RaceEntry) ([]string, error) {
 	var good []string
@@ -150,4 +192,43 @@ func CheckHostPort(hp string) error {
 		return fmt.Errorf("HostPort %q is not a host and a port", hp)
 	}
 	return nil
+}
+
+// CheckAddress is the routers' own rule about where a record may send requests, with
+// their credentials: it refuses addresses that name no machine of a network, but
+// this one's surroundings (link-local, as clouds' metadata services have), all of
+// them (multicast) or none. A name passes; what it resolves to is for CheckIP.
+func CheckAddress(hostPort string) error {
+	host, _, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		return fmt.Errorf("HostPort %q: %w", hostPort, err)
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return nil
+	}
+	return CheckIP(ip)
+}
+
+// metadata is where AWS has its metadata service in IPv6, outside the link-local
+// range.
+var metadata = netip.MustParseAddr("fd00:ec2::254")
+
+// CheckIP is CheckAddress for an address that a name was resolved to.
+func CheckIP(ip netip.Addr) error {
+	ip = ip.Unmap()
+	bare := ip.WithZone("")
+	if bare.IsLinkLocalUnicast() || bare.IsMulticast() || bare.IsUnspecified() || bare == metadata {
+		return fmt.Errorf("address %v is refused: it is link-local, multicast or unspecified; set CheckAddress to allow it", ip)
+	}
+	return nil
+}
+
+// Control is CheckIP as a net.Dialer's Control.
+func Control(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("address %q: %w", address, err)
+	}
+	return CheckIP(to.Addr())
 }

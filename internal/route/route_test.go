@@ -1,6 +1,7 @@
 package route_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,4 +47,62 @@ func TestLed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The routers' own rule about addresses.
+func TestCheckAddress(t *testing.T) {
+	for _, good := range []string{"10.0.0.1:80", "127.0.0.1:80", "[::1]:80", "192.0.2.7:80", "[fd00::1]:80", "[2001:db8::1]:80", "leader.example:80", "localhost:80"} {
+		if err := route.CheckAddress(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{
+		"169.254.169.254:80", "[::ffff:169.254.169.254]:80", "[fe80::1]:80", "[fe80::1%eth0]:80", "[fd00:ec2::254]:80",
+		"224.0.0.1:80", "[ff02::1]:80", "0.0.0.0:80", "[::]:80", "[::ffff:0.0.0.0]:80", "nonsense",
+	} {
+		if route.CheckAddress(bad) == nil {
+			t.Errorf("%s is allowed", bad)
+		}
+		if err := route.Control("tcp", bad, nil); err == nil {
+			t.Errorf("%s is dialled", bad)
+		}
+	}
+	if err := route.Control("tcp", "[::1]:80", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is expected of a leader is overdue when a later leadership has been known
+// for a while: a vacancy or an extension is none.
+func TestOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := leaderelection.RaceEntry{LeaderID: "a", HostPort: []string{"127.0.0.1:1"}, ElectionNumber: 1, TermExpiry: time.Now().Add(time.Hour)}
+		table := route.NewTable(nil, time.Second)
+		table.News(e)
+		var calls atomic.Int32
+		s := table.Load()
+		s.Overdue(time.Second, func() { calls.Add(1) })
+		came := s.Overdue(time.Second, func() { t.Error("it came, and was called overdue") })
+		expect := func(want int32) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if calls.Load() != want {
+				t.Errorf("called %d times, want %d", calls.Load(), want)
+			}
+		}
+		e.Extension++
+		table.News(e)
+		expect(0)
+		e.LeaderID, e.Extension = "", e.Extension+1
+		table.News(e)
+		expect(0)
+		e.LeaderID, e.ElectionNumber = "b", 2
+		table.News(e)
+		came()
+		expect(1)
+		s.Overdue(time.Second, func() { calls.Add(1) }) // it has been over for long
+		expect(2)
+		table.Load().Overdue(time.Second, func() { t.Error("the present leader is called overdue") })()
+	})
 }

@@ -27,7 +27,8 @@ type Clock struct {
 	frozen    chan struct{} // closed when the freeze ends; nil while running
 	changed   chan struct{} // closed at the next freeze
 	disturbed time.Duration // true time of the last step, or of the end of the last freeze
-	steps     []time.Duration
+	steps     []step
+	looked    time.Duration // true time of the last reading of those who run by it
 	freezes   []freeze
 	readings  [16]reading // the last ones of those who run by it
 	nextRead  int
@@ -48,6 +49,7 @@ type segment struct {
 	rate   float64       // what it gains a second
 	mono   time.Duration // at from
 	pace   float64       // of the monotonic clock; 0 while suspended
+	frozen bool          // nobody can look at it
 }
 
 var (
@@ -98,6 +100,7 @@ func (c *Clock) Now() time.Time {
 		ambush, c.ambush = c.ambush, nil
 		c.readings[c.nextRead%len(c.readings)] = reading{now, c.last().monotonic(at)}
 		c.nextRead++
+		c.look(at)
 	}
 	c.mu.Unlock()
 	if ambush != nil {
@@ -210,10 +213,11 @@ func (c *Clock) SleepFor(ctx context.Context, d time.Duration) bool {
 
 // Step sets the wall clock to true time plus offset.
 func (c *Clock) Step(offset time.Duration) {
-	c.change(func(s *segment) { s.offset = offset })
+	var by time.Duration
+	c.change(func(s *segment) { s.offset, by = offset, offset-s.offset })
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.steps = append(c.steps, c.disturbed)
+	c.steps = append(c.steps, step{c.disturbed, by})
 }
 
 // Restore sets the wall clock back within its bound, where it is beyond.
@@ -230,7 +234,7 @@ func (c *Clock) change(f func(*segment)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.last()
-	next := segment{from: at, offset: c.wall(old, at) - at, rate: old.rate, mono: old.monotonic(at), pace: old.pace}
+	next := segment{from: at, offset: c.wall(old, at) - at, rate: old.rate, mono: old.monotonic(at), pace: old.pace, frozen: old.frozen}
 	f(&next)
 	c.segments = append(c.segments, next)
 	c.disturbed = at
@@ -241,7 +245,7 @@ func (c *Clock) change(f func(*segment)) {
 func (c *Clock) Freeze(suspend bool) (thaw func()) {
 	var pace float64
 	c.change(func(s *segment) {
-		pace = s.pace
+		pace, s.frozen = s.pace, true
 		if suspend {
 			s.pace = 0
 		}
@@ -250,10 +254,10 @@ func (c *Clock) Freeze(suspend bool) (thaw func()) {
 	defer c.mu.Unlock()
 	frozen := make(chan struct{})
 	c.frozen = frozen
-	c.freezes = append(c.freezes, freeze{from: c.disturbed, to: math.MaxInt64, suspended: suspend})
+	c.freezes = append(c.freezes, freeze{from: c.disturbed, to: math.MaxInt64, suspended: suspend, seen: c.looked, noticed: math.MaxInt64})
 	close(c.changed)
 	return func() {
-		c.change(func(s *segment) { s.pace = pace })
+		c.change(func(s *segment) { s.pace, s.frozen = pace, false })
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.frozen, c.changed = nil, make(chan struct{})

@@ -18,11 +18,16 @@ var faults = []string{
 	"a dead process's request arrived",
 	"a client that tried again was refused what it had written",
 	"a stale read",
+	"a read from a replica that lags",
+	"a call was refused as if for good",
+	"an operator asked a dead leader to hand over",
 	"a feed failed",
 	"a feed fell silent",
 	"a feed was late by more than a term",
 	"a feed repeated itself",
 	"a feed told of an earlier record",
+	"a feed told of what was not committed",
+	"a write was undone that feeds had told of",
 	"a leader was frozen past its view",
 	"a leader was suspended past its view",
 	"a leader had its clock stepped",
@@ -64,7 +69,7 @@ func covered(t *testing.T, counts map[string]int) {
 			t.Errorf("in no seed has a reign ended so: %s", how)
 		}
 	}
-	for _, what := range []string{"acquisitions", "extensions", "releases", "wishes", "ambushes", "batch jobs", "observed: record", "observed: lapse"} {
+	for _, what := range []string{"acquisitions", "extensions", "releases", "wishes", "ambushes", "clocks that said that they were off", "batch jobs", "observed: record", "observed: lapse"} {
 		if counts[what] == 0 {
 			t.Errorf("in no seed has this happened: %s", what)
 		}

@@ -3,6 +3,7 @@ package simtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
@@ -16,6 +17,7 @@ type Decider struct {
 	actor *actor
 	rec   *recorder
 	tells bool // a lost race comes with the record that won it
+	lags  bool // every second read comes from a replica
 }
 
 // Pushed is a Decider with the ChangeFeed of the one below it.
@@ -34,6 +36,8 @@ type op struct {
 	greatest  le.ElectionNumber // that it had been told of
 	callbacks int               // of the caller that were running
 	landed    bool              // it has changed the record
+	worked    bool              // some call of the caller's had, before
+	wrote     bool              // some write had
 }
 
 // ReadCurrent reads the record, or what the Link makes of it.
@@ -44,6 +48,14 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
 		if old := d.rec.earlier(f.stale); old != nil {
 			d.rec.count("fault: a stale read")
 			return old, nil
+		}
+		if f.refuse && o.worked {
+			return nil, errRefused
+		}
+		if d.lags {
+			if e := d.rec.lagging(d.actor); e != nil {
+				return e, nil
+			}
 		}
 		e, err := d.inner.ReadCurrent(ctx)
 		if err == nil {
@@ -61,6 +73,12 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *le.RaceEntry) (le.Leade
 	entry = entry.Clone()
 	o := d.rec.calling(ctx, d.actor, entry)
 	token, err := exchange(ctx, d, f, func(ctx context.Context) (le.LeaderToken, error) {
+		if f.refuse && o.wrote {
+			return nil, errRefused
+		}
+		if d.undone(f, entry) {
+			return nil, errUndone
+		}
 		token, err := d.rec.land(ctx, d.inner, o)
 		if d.tells && errors.Is(err, le.ErrLostRace) {
 			if e, readErr := d.inner.ReadCurrent(ctx); readErr == nil {
@@ -73,6 +91,32 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *le.RaceEntry) (le.Leade
 	d.rec.answered(o, nil, token, err)
 	return token, err
 }
+
+// errUndone is what the writer of something that was not committed is told, if anything.
+var errUndone = errors.New("simtest: the server lost its majority")
+
+// undone lets the feeds tell of a write before it is committed, and says whether it
+// never is.
+func (d *Decider) undone(f fault, entry *le.RaceEntry) bool {
+	store, ok := d.inner.(*Store)
+	if !ok || f.foretold == 0 {
+		return false
+	}
+	undo := store.Foretell(entry)
+	if undo == nil {
+		return false
+	}
+	d.rec.foretold(d.actor, entry)
+	d.rec.note(d.actor.name, "not committed yet, but feeds tell of %v (undone: %v)", d.rec.short(entry), f.undone)
+	d.actor.link.rest(f.foretold)
+	if f.undone {
+		undo()
+	}
+	return f.undone
+}
+
+// errRefused is what no retry could cure, though it will pass.
+var errRefused = fmt.Errorf("simtest: refused: %w", le.ErrPermanent)
 
 // exchange is a request and its answer. The request travels on its own: a caller
 // that gives up, is frozen or crashes does not stop it.
@@ -103,7 +147,7 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 				again, err := do(on)
 				r = reply{again, err}
 			}
-			lost = f.loseAnswer
+			lost = f.loseAnswer || f.silent && errors.Is(r.err, errUndone)
 		}
 		d.suffered(f, r.err, ctx.Err() != nil)
 		d.ambush(f, 2)
@@ -144,6 +188,8 @@ func (d *Decider) suffered(f fault, err error, abandoned bool) {
 		"a request arrived after its caller was told of its failure": f.early && err == nil,
 		"a request arrived after its caller had given it up":         abandoned && !f.loseRequest && err == nil,
 		"a call hung past its timeout":                               f.hang > d.rec.term/4,
+		"a call was refused as if for good":                          errors.Is(err, errRefused),
+		"a write was undone that feeds had told of":                  errors.Is(err, errUndone),
 		"a dead process's request arrived":                           d.actor.dead.Load() && !f.loseRequest && err == nil,
 	} {
 		if is {
@@ -177,6 +223,9 @@ func (p Pushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
 		for e, err := range d.inner.(le.ChangeFeed).Changes(inner) {
 			n := link.drawNews()
 			d.rec.hindered(n)
+			if err == nil && d.deaf(e) {
+				continue
+			}
 			if err == nil {
 				d.rec.sighted(e)
 			}
@@ -205,6 +254,20 @@ func (p Pushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
 			yield(nil, errFeed)
 		}
 	}
+}
+
+// deaf says whether the feed does not hear of e, which is not committed: it is one of
+// a server that has not been told.
+func (d *Decider) deaf(e *le.RaceEntry) bool {
+	v, _ := e.Token.(version)
+	if !v.rumour {
+		return false
+	}
+	if d.actor.link.Seed()%3 == 0 {
+		return true
+	}
+	d.rec.count("fault: a feed told of what was not committed")
+	return false
 }
 
 // deliver hands on a record, an old one before it and itself once more after it,

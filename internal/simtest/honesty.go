@@ -21,17 +21,18 @@ import (
 // Hence two views overlap by no more than a - s, the time in which the answer to
 // the elder's last confirmed write was out, and the units of the two stamps.
 
-// uncertainty is for how long after w was won the view of g may be in the future,
-// and whether that is known: a clock that was set between b and a and again since
-// has shown nothing, and so has one that was set back after a suspension.
-func (r *recorder) uncertainty(g *reign, w won) (time.Duration, bool) {
-	k := g.attempt(r.skew)
+// uncertainty is for how long after w was won the view of g may be in the future: that,
+// and by how much its clock was set back since the write was asked for, if it was set
+// between b and a and again since, and so has shown nothing.
+func (r *recorder) uncertainty(g *reign, w won) time.Duration {
+	k := g.attempt()
 	m := r.measured(g, k)
 	clock, now := g.p.actor.clock, r.now()
-	if clock.Stepped(m.known, now) && (clock.Stepped(m.asked-1, m.known) || clock.Suspended(m.asked, now)) {
-		return 0, false
+	sum := m.known - m.happened + unit(g.p.stamps[k]) + unit(w.stamp) + r.drifted()
+	if clock.Stepped(m.asked-1, m.known) && clock.Stepped(m.known, now) {
+		sum += clock.SetBack(m.asked-1, now)
 	}
-	return m.known - m.happened + unit(g.p.stamps[k]) + unit(w.stamp) + r.drifted(), true
+	return sum
 }
 
 // measurement is when a write was asked for, happened, and was known to have, in
@@ -66,7 +67,7 @@ func (r *recorder) honest(g *reign) {
 	if !r.lies || r.lenient {
 		return
 	}
-	k := g.attempt(r.skew)
+	k := g.attempt()
 	m := r.measured(g, k)
 	clock, now := g.p.actor.clock, r.now()
 	if clock.Stepped(m.asked-1, now) {
@@ -75,7 +76,7 @@ func (r *recorder) honest(g *reign) {
 	wall, _ := clock.Both()
 	off := wall.Sub(r.epoch.Round(0)) - now
 	u := unit(g.p.stamps[k]) + r.drifted()
-	if off > r.skew+m.happened-m.asked+u || -off > r.skew+m.known-m.happened+u {
+	if off > g.p.skew+m.happened-m.asked+u || -off > g.p.skew+m.known-m.happened+u {
 		r.failf(g.p.name, "leads with a clock that is off by %v, though its last extension, asked for at %v, written at %v, known at %v, has shown that",
 			off, m.asked, m.happened, m.known)
 	}
@@ -87,7 +88,7 @@ func (r *recorder) accused(p *process, x le.ClockSkewError) {
 	defer r.mu.Unlock()
 	r.logf(p.name, "its clock is said to be wrong: %v", &x)
 	r.counts["clocks proved wrong"]++
-	if !p.host.liar && !p.actor.dead.Load() {
+	if !p.host.liar && !p.actor.dead.Load() && !(x.Bound && p.host.wasBad) {
 		r.failf(p.name, "a clock that never left its bound is said to be wrong: %v", &x)
 	}
 }
@@ -95,11 +96,20 @@ func (r *recorder) accused(p *process, x le.ClockSkewError) {
 // robbed is the reign that the record e belongs to, where its view is alive.
 func (r *recorder) robbed(e *le.RaceEntry) *reign {
 	for _, g := range r.reigns {
-		if !e.Vacant() && g.p.incarnation == e.Incarnation && g.number == e.ElectionNumber && !g.p.actor.dead.Load() && g.inFuture() {
+		if !e.Vacant() && g.p.incarnation == e.Incarnation && g.number == e.ElectionNumber && g.acts() && g.inFuture() {
 			return g
 		}
 	}
 	return nil
+}
+
+// foretold: feeds may tell the leader that a liar has taken its lease, before that has.
+func (r *recorder) foretold(a *actor, e *le.RaceEntry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.watched; w != nil && r.lies && !e.Vacant() && a.proc != nil && a.proc != w && e.Incarnation != w.incarnation {
+		r.watched = nil
+	}
 }
 
 // robs: nobody takes the record while a view is alive by it, but those who do not
@@ -110,7 +120,7 @@ func (r *recorder) robs(o *op, p *process, g *reign) {
 	switch {
 	case r.wild:
 		return
-	case r.blind(g):
+	case r.blind(g) > 0:
 		r.counts["leaders that were suspended and set back in one term, and robbed"]++
 		return
 	case !r.lies:
@@ -119,7 +129,7 @@ func (r *recorder) robs(o *op, p *process, g *reign) {
 	case g.p.host.liar:
 		return // its own clock may be the wrong one: overlap has its bound
 	}
-	if clock := p.actor.clock; r.now()-o.at <= r.skew && !clock.Stepped(clock.Drowsy(o.at)-1, r.now()) {
+	if clock := p.actor.clock; r.now()-o.at <= p.skew && !clock.Stepped(clock.Drowsy(o.at)-1, r.now()) {
 		p.robberies++
 	}
 	r.counts["leases taken from honest leaders"]++
@@ -127,7 +137,7 @@ func (r *recorder) robs(o *op, p *process, g *reign) {
 	if r.watched == g.p {
 		r.watched = nil
 	}
-	if off := o.wall.Sub(r.epoch.Round(0)) - o.at; off <= r.skew {
+	if off := o.wall.Sub(r.epoch.Round(0)) - o.at; off <= p.skew {
 		r.failf(p.name, "takes the lease from %s, with a clock that is off by %v", g.p.name, off)
 	}
 	if p.robberies > 1 {
@@ -147,16 +157,24 @@ func (w *world) overdue() time.Duration {
 		return 0
 	}
 	beyond := func(e *le.RaceEntry) time.Duration {
-		return max(e.TermExpiry.Sub(w.epoch.Round(0))-w.now()-w.Term-w.Skew, 0)
+		return max(e.TermExpiry.Sub(w.epoch.Round(0))-w.now()-w.longest()-w.Skew, 0)
 	}
-	extra := beyond(e)
+	var lost time.Duration // by what a set-back has erased, for those who were told of it
+	for _, h := range w.hosts {
+		for _, p := range h.all {
+			if n := p.actor.newest; n != nil && n.Compare(e) > 0 && !p.actor.dead.Load() && !p.over {
+				lost = max(lost, beyond(n))
+			}
+		}
+	}
+	extra := max(beyond(e), lost)
 	if e.Vacant() {
 		return extra // a reservation
 	}
 	for _, h := range w.hosts {
 		for _, p := range h.all {
 			if p.incarnation == e.Incarnation && !p.actor.dead.Load() && !p.over && !p.leaving && !h.clock.Stepped(at, w.now()) {
-				return 0
+				return lost
 			}
 		}
 	}

@@ -13,6 +13,7 @@ type host struct {
 	id        string
 	kind      clockKind
 	stranger  bool // its clock is not to be compared with others' (Unsynchronized)
+	bounded   bool // its clock knows how far it may be off
 	liar      bool // its clock may be beyond its bound, whatever the others' are
 	clock     *Clock
 	link      *Link
@@ -21,6 +22,12 @@ type host struct {
 	proc      *process
 	gen       int // of its processes
 	all       []*process
+
+	// Under the recorder's lock:
+	says     time.Duration // what a bounded clock says
+	saysNot  error
+	badSince time.Duration // since when that is more than anybody's MaxClockSkew; 0: it is not
+	wasBad   bool
 }
 
 // clockKind is what sort of clock a host has.
@@ -39,6 +46,9 @@ func (h *host) theClock() clocks.Clock {
 		return carrying{h.clock}
 	case system:
 		return nil
+	}
+	if h.bounded {
+		return boundedClock{h.clock, h}
 	}
 	return h.clock
 }
@@ -89,7 +99,7 @@ func (h *host) leads() leadership {
 	h.w.rec.mu.Lock()
 	defer h.w.rec.mu.Unlock()
 	switch g := h.proc.current; {
-	case g == nil || g.done:
+	case g == nil || g.done || !g.acts():
 		return none
 	case g.inFuture():
 		return leading
@@ -107,11 +117,11 @@ func (h *host) strike(what string) {
 func (h *host) resume() {
 	if h.thaw != nil {
 		h.w.rec.note(h.id, "resumes")
+		h.thaw()
+		h.thaw = nil
 		if h.leads() == past {
 			h.w.rec.count("fault: a leader was " + map[bool]string{true: "suspended", false: "frozen"}[h.suspended] + " past its view")
 		}
-		h.thaw()
-		h.thaw = nil
 	}
 }
 
@@ -122,8 +132,12 @@ func (h *host) step() {
 	}
 	h.strike("had its clock stepped")
 	switch {
-	case h.stranger:
+	case h.stranger && h.w.rng.IntN(3) == 0:
 		h.clock.Step(h.w.apart())
+	case h.stranger: // by seconds: about as much as there is time for anybody to notice
+		wall, _ := h.clock.Both()
+		off := wall.Sub(h.w.epoch.Round(0)) - h.w.now()
+		h.clock.Step(off + h.w.between(-h.w.Term, h.w.Term/2))
 	case h.liar:
 		h.clock.Step(h.w.lie())
 	default:

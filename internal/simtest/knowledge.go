@@ -16,6 +16,18 @@ type state struct {
 
 func stateOf(e *le.RaceEntry) state { return state{e.ElectionNumber, e.Extension, e.Incarnation} }
 
+// term names what a leader's write began: a term, or a vacancy. An operator's wish
+// leaves it as it is.
+type term struct {
+	number           le.ElectionNumber
+	who, incarnation string
+	expiry           int64
+}
+
+func termOf(e *le.RaceEntry) term {
+	return term{e.ElectionNumber, e.LeaderID, e.Incarnation, e.TermExpiry.UnixNano()}
+}
+
 // sighting is when somebody was told of a state of the record.
 type sighting struct {
 	first reading       // by its clock, when it was told for the first time
@@ -23,31 +35,44 @@ type sighting struct {
 	asked reading       // when the last read that returned it began
 
 	expiry time.Time
-	news   bool // it was newer than all that it had been told of
+	over   *state // what it had been told of that was newer; nil: nothing
 }
 
 // tell notes that an actor was told of a record: by the answer to the read o, or
 // where that is nil to a write, or by a feed. With the lock.
 func (r *recorder) tell(a *actor, e *le.RaceEntry, o *op) {
 	if a.told == nil {
-		a.told = map[state]sighting{}
+		a.told, a.terms = map[state]sighting{}, map[term]reading{}
+	}
+	if _, again := a.terms[termOf(e)]; !again {
+		wall, mono := a.clock.Both()
+		a.terms[termOf(e)] = reading{wall, mono}
 	}
 	a.greatest = max(a.greatest, e.ElectionNumber)
 	s, again := a.told[stateOf(e)]
 	if !again {
 		s.first.wall, s.first.mono = a.clock.Both()
 		s.at, s.expiry = r.now(), e.TermExpiry
-		s.news = a.newest == nil || e.Compare(a.newest) > 0
-		if s.news {
+		if n := a.newest; n == nil || e.Compare(n) > 0 {
 			a.newest = e.Clone()
+		} else {
+			over := stateOf(n)
+			s.over = &over
 		}
 	}
 	if o != nil && o.mono >= s.asked.mono {
 		s.asked = reading{o.wall, o.mono}
 	}
 	a.told[stateOf(e)] = s
+}
+
+// confirm notes what else the answer to a write, or to a read, tells a candidate: that
+// its own write, which e bears, has happened. A feed shows nothing. With the lock.
+func (r *recorder) confirm(a *actor, e *le.RaceEntry, o *op) {
+	r.tell(a, e, o)
 	if p := a.proc; p != nil && !e.Vacant() && e.Incarnation == p.incarnation {
-		if k := (attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}); p.confirmed[k] == 0 {
+		k := attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}
+		if _, known := p.confirmed[k]; !known {
 			p.confirmed[k] = r.now()
 		}
 	}
@@ -147,7 +172,7 @@ func (r *recorder) add(e *le.RaceEntry) {
 func (r *recorder) setBackTo(e *le.RaceEntry, token le.LeaderToken) {
 	back := *e.Clone()
 	back.Token = token
+	r.backs = append(r.backs, len(r.records))
 	r.add(&back)
-	r.setBack = r.now()
 	r.logf("store", "is set back to %v", r.short(&back))
 }

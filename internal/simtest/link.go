@@ -27,6 +27,9 @@ type Weather struct {
 	Late        float64 // the caller is told of a failure, and the write lands later
 	Twice       float64 // the client tries again what has landed, and is told ErrLostRace
 	Stale       float64 // a read returns an earlier record
+	Foretold    float64 // feeds tell of a write before it is committed
+	Undone      float64 // of those: it never is
+	Refuse      float64 // an error that says that no retry can help
 	Hang        float64 // the call ignores its ctx for a while
 
 	Held   bool    // what hangs does so until it is calm again
@@ -48,9 +51,12 @@ type fault struct {
 	loseRequest     bool
 	loseAnswer      bool
 	silent          bool
+	refuse          bool
 	early           bool // the caller is told of a failure at once, the request goes on
 	twice           bool
 	stale           int           // how many records back
+	foretold        time.Duration // how long feeds tell of a write before it is committed
+	undone          bool          // and then it is not
 	hang            time.Duration // how long the caller is held, whatever happens to its ctx
 	ambush          int           // where: 1 before the request, 2 after it has been met, 3 before the answer is taken in
 }
@@ -132,6 +138,11 @@ func (l *Link) draw(write bool) fault {
 	case l.chance(w.Stale) && !write:
 		f.stale = 1 + l.rng.IntN(4)
 	}
+	if write && l.chance(w.Foretold) {
+		f.foretold, f.undone = 1+l.upTo(left), l.chance(w.Undone)
+		f.silent = f.silent || f.undone && l.chance(w.Silent)
+	}
+	f.refuse = l.chance(w.Refuse)
 	if l.chance(w.Hang) {
 		f.hang = l.upTo(left)
 		if w.Held {

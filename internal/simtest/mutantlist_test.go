@@ -32,9 +32,9 @@ var mutants = []mutant{
 	},
 	{
 		name: "own older record taken for proof of a write",
-		edits: []edit{{"if a.number == r.number && a.expiry.Equal(e.TermExpiry) && a.start >= r.confirmed {",
-			"if a.number == r.number && a.start >= r.confirmed {"}},
-		says: "is in the future|after its view had ended|wins while the view",
+		edits: []edit{{"if how != wasPushed && a.number == r.number && a.expiry.Equal(e.TermExpiry) && a.start >= r.confirmed {",
+			"if how != wasPushed && a.number == r.number && a.start >= r.confirmed {"}},
+		says: "no answer to a write, and no read, has confirmed|is in the future|after its view had ended|wins while the view",
 	},
 	{
 		name: "ErrLostRace taken for a loss",
@@ -74,6 +74,16 @@ var mutants = []mutant{
 		says: "a wish moves the term",
 	},
 	{
+		name:  "a pushed record confirms an extension",
+		edits: []edit{{"if how != wasPushed && a.number == r.number && a.expiry", "if a.number == r.number && a.expiry"}},
+		says:  "no answer to a write, and no read, has confirmed|is in the future after|OVERLAP",
+	},
+	{
+		name:  "a pushed record begins a reign",
+		edits: []edit{{"} else if how != wasPushed && e.Incarnation == c.incarnation", "} else if e.Incarnation == c.incarnation"}},
+		says:  "no answer to a write, and no read, has confirmed|nothing of that reign was ever written|OVERLAP",
+	},
+	{
 		name: "older events believed",
 		edits: []edit{{"newer := f.known == nil || e.Compare(f.known) > 0\n",
 			"newer := f.known == nil || e.Compare(f.known) > 0 || how == wasPushed\n"}},
@@ -88,7 +98,7 @@ var mutants = []mutant{
 	{
 		name: "monotonic end ignored",
 		edits: []edit{
-			{"if t.mono.Monotonic() >= s.elapsed {", "if t.mono.Monotonic() < 0 {"},
+			{"left = s.elapsed - t.mono.Monotonic()", "left = 1"},
 			{"wake.at(r.monoEnd(&c.f.timekeeper))", "_ = r.monoEnd"},
 		},
 		says: "after its end by the monotonic clock|after its view had ended",
@@ -96,7 +106,7 @@ var mutants = []mutant{
 	{
 		name: "wall end ignored",
 		edits: []edit{
-			{"return ns < s.wallNS && (s.fromNS == 0 || ns >= s.fromNS)", "return ns > 0"},
+			{"return left > 0 && wall > 0 &&", "return left > 0 &&"},
 			{"\t\twake.atWall(r.view.Get())\n", ""},
 		},
 		says: "after its end by the wall clock|after its view had ended|wins while the view",
@@ -143,8 +153,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "one error ends the campaign",
-		edits: []edit{{"case errors.Is(a.err, ErrPermanent) && !f.worked && f.failure == nil:",
-			"case !f.worked && f.failure == nil:"}},
+		edits: []edit{{"case errors.Is(a.err, ErrPermanent) && !*worked && f.failure == nil:",
+			"case a.err != nil && !*worked && f.failure == nil:"}},
 		says: "stopped by itself",
 	},
 	{
@@ -154,7 +164,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "reservation ignored",
-		edits: []edit{{"\t\treturn c.f.ends(e) // another's reservation\n",
+		edits: []edit{{"\t\treturn c.f.reservedUntil(e) // for another\n",
 			"\t\treturn horizon{}\n"}},
 		says: "too early|wins while the view",
 	},
@@ -224,6 +234,11 @@ var mutants = []mutant{
 		says: "takes the lease from an honest leader",
 	},
 	{
+		name:  "a clock's own bound is ignored",
+		edits: []edit{{"\tif k.bound > skew {\n", "\tif k.bound < 0 {\n"}},
+		says:  "though its clock has said",
+	},
+	{
 		name:  "the units of stamps forgotten",
 		edits: []edit{{"\treturn unit - 1\n", "\treturn 0\n"}},
 		run:   "^TestSeeds$", seeds: "300",
@@ -239,19 +254,43 @@ var mutants = []mutant{
 		name:  "strangers without an allowance",
 		edits: []edit{{"{ return max(skew, term/100) }", "{ return 0 * max(skew, term/100) }"}},
 		run:   "^TestStrangers$", seeds: "500",
-		says: "of its monotonic clock",
+		says: "of its monotonic clock|wins while the view|OVERLAP|has lapsed",
 	},
 	{
 		name:  "strangers wait from the start of the read",
-		edits: []edit{{"\t\tf.seen = f.now().mono", "\t\tf.seen = at.mono"}},
+		edits: []edit{{"\tnow := f.now().mono // not before", "\tnow := f.lastRead // not before"}},
 		run:   "^TestStrangers$", seeds: "500",
 		says: "contests|has lapsed",
+	},
+	{
+		name:  "a stranger that was suspended forgets it when it is set back",
+		edits: []edit{{"\tif c.cfg.Unsynchronized {\n\t\tc.tighten(now)\n\t}\n", ""}},
+		run:   "^TestSuspendedAndSetBack$",
+		says:  "OVERLAP|wins while the view",
+	},
+	{
+		name:  "strangers count anew whenever replicas take turns",
+		edits: []edit{{"\t\tf.newest.of = e\n", "\t\tif !same(e, f.base) {\n\t\t\tf.newest.at = now\n\t\t}\n\t\tf.newest.of = e\n"}},
+		run:   "^TestStrangers$", seeds: "1000",
+		says: "no leader within|no leader, though",
+	},
+	{
+		name:  "strangers take an operator's request for a sign of life",
+		edits: []edit{{"e.LeaderID == o.LeaderID && e.TermExpiry.Equal(o.TermExpiry)", "e.Extension == o.Extension && e.TermExpiry.Equal(o.TermExpiry)"}},
+		run:   "^TestStrangers$", seeds: "1000",
+		says: "no leader within|no leader, though",
+	},
+	{
+		name:  "a reservation is honoured however far off its end is",
+		edits: []edit{{"\t\th.sooner = f.firstSeen(e) + f.termOf(e) + f.drift(e)\n", ""}},
+		run:   "^TestSeeds$", seeds: "500",
+		says: "no leader within|no leader, though",
 	},
 	{
 		name:  "strangers compare wall clocks",
 		edits: []edit{{"\tif f.unsynchronized || e.Unsynchronized {\n", "\tif false {\n"}},
 		run:   "^TestStrangers$", seeds: "500",
-		says: "of its monotonic clock",
+		says: "of its monotonic clock|wins while the view|OVERLAP|has lapsed",
 	},
 	{
 		name: "a stranger's record is not marked",
@@ -260,23 +299,23 @@ var mutants = []mutant{
 			{"\t\tUnsynchronized: c.cfg.Unsynchronized,\n", ""},
 		},
 		run: "^TestStrangers$", seeds: "500",
-		says: "of its monotonic clock",
+		says: "of its monotonic clock|wins while the view|OVERLAP|has lapsed",
 	},
 	{
 		name:  "others do not heed a stranger's mark",
 		edits: []edit{{"\tif f.unsynchronized || e.Unsynchronized {\n", "\tif f.unsynchronized {\n"}},
 		run:   "^TestStrangers$", seeds: "500",
-		says: "of its monotonic clock",
+		says: "of its monotonic clock|wins while the view|OVERLAP|has lapsed",
 	},
 	{
 		name:  "a stranger's view ends by the term on record",
 		edits: []edit{{"\t\tif c.cfg.Unsynchronized {\n\t\t\t// Its own clocks", "\t\tif false {\n\t\t\t// Its own clocks"}},
 		run:   "^TestStrangers$", seeds: "500",
-		says: "before no term that was asked for",
+		says: "before no term that was asked for|is in the future",
 	},
 	{
 		name:  "a stranger's clock that was set back ends nothing",
-		edits: []edit{{" && (s.fromNS == 0 || ns >= s.fromNS)", ""}},
+		edits: []edit{{" && (s.apart == 0 || time.Duration(wall)-left <= s.apart)", ""}},
 		run:   "^TestStrangers$", seeds: "500",
 		says: "by a clock that was set back",
 	},

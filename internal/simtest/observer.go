@@ -30,11 +30,11 @@ func (w *world) observe() *observer {
 	o := &observer{w: w, actor: a, done: make(chan struct{})}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o.cancel = cancel
-	cfg := le.WatchConfig{Decider: w.decider(a), MaxClockSkew: w.Skew, Clock: clock, Lapsed: o.lapse}
+	cfg := le.WatchConfig{Decider: w.decider(a), MaxClockSkew: w.Skew, SharedClock: w.Skew == 0, Clock: clock, Lapsed: o.lapse}
 	if w.rng.IntN(2) == 0 {
 		cfg.PollInterval = w.between(w.Term/10, w.Term)
 	}
-	a.bound = w.opsBound(max(cfg.PollInterval, w.Term/10))
+	a.bound = opsBound(w.Term/2, w.Skew/2, max(cfg.PollInterval, w.Term/10), w.uneven())
 	go func() {
 		defer close(o.done)
 		o.err = cfg.Watch(ctx, o.record)
@@ -98,7 +98,7 @@ func (o *observer) lapse(_ context.Context, e le.RaceEntry) {
 	seen := o.actor.told[stateOf(&e)]
 	early := seen.asked.wall.Before(e.TermExpiry.Add(o.w.Skew))
 	if e.Unsynchronized {
-		early = seen.asked.mono < seen.first.mono+e.TermLength+max(o.w.Skew, e.TermLength/100)
+		early = seen.asked.mono < o.actor.terms[termOf(&e)].mono+e.TermLength+max(o.w.Skew, e.TermLength/100)
 	}
 	if early {
 		o.w.rec.failf("observer", "is told that %v has lapsed, but has not read it again since", o.w.rec.short(&e))
@@ -120,9 +120,6 @@ func (o *observer) upToDate() {
 	then := &o.w.rec.records[i]
 	if last == nil && 2*o.w.leaderWithin() < le.DefaultTermLength {
 		return // it knows nothing of the term yet, and takes it for the default
-	}
-	if o.w.rec.setBack > 0 {
-		return // what it knows may be newer than what the store does
 	}
 	if then.ElectionNumber != le.NoElections && (last == nil || last.ElectionNumber < then.ElectionNumber) {
 		o.w.rec.failf("observer", "knows of %v, long after %v", o.w.rec.short(last), o.w.rec.short(then))

@@ -18,23 +18,17 @@ func (r *recorder) overlap(a, b *reign) {
 	if r.landedAt(first) > r.landedAt(second) {
 		first, second = second, first // the older one has extended its term since
 	}
-	if told, news := r.knew(first, second); r.setBack >= r.landedAt(first) && !news {
-		if told {
-			// After a store was set back twice: it took for old what it was told,
-			// since it had seen as great a number before the first time.
-			r.counts["the store was set back twice, and its record taken by one who took the lost one for old"]++
-		} else {
-			r.counts["fault: the store was set back, and its record taken by one who did not know better"]++
-		}
+	if r.lost(first, second.p.actor, r.began(second), r.indexOf(second)) {
+		r.apart(older, newer, "fault: the store was set back, and its record taken by one who did not know better")
 		return
 	}
 	took := r.now() - w.at
-	if allowed, known := r.uncertainty(older, w); r.lies && (!known || took <= allowed) {
-		r.counts[map[bool]string{true: "overlaps within the measurement's uncertainty", false: "overlaps by clocks that were set twice between two measurements"}[known]]++
+	if r.lies && took <= r.uncertainty(older, w) {
+		r.apart(older, newer, "overlaps within the measurement's uncertainty")
 		return
 	}
-	if r.blind(older) {
-		r.counts["overlaps by machines that were suspended and set back in one term"]++
+	if took <= r.blind(older) {
+		r.apart(older, newer, "overlaps by machines that were suspended and set back before anybody looked")
 		return
 	}
 	if r.lenient {
@@ -56,30 +50,80 @@ func (g *reign) acquired() won {
 }
 
 // landedAt is when the write happened that the view of g rests on.
-func (r *recorder) landedAt(g *reign) time.Duration { return g.p.landed[g.attempt(r.skew)] }
+func (r *recorder) landedAt(g *reign) time.Duration { return g.p.landed[g.attempt()] }
 
-// knew says whether the leader of g, when it asked for the term that its view
-// rests on, had been told of the one that the view of other does, and whether that
-// was news. Where the store was set back in between, it need not.
-func (r *recorder) knew(other, g *reign) (told, news bool) {
-	asked := g.p.began[g.attempt(r.skew)].at
-	for s, seen := range g.p.actor.told {
-		if s.incarnation == other.p.incarnation && s.number == other.number && seen.at <= asked && seen.expiry.UnixNano() >= other.attempt(r.skew).expiry {
-			told, news = true, news || seen.news
+// apart counts two reigns that overlap, once for each pair.
+func (r *recorder) apart(older, newer *reign, why string) {
+	pair := [2]*reign{older, newer}
+	if !r.pairs[pair] {
+		r.pairs[pair] = true
+		r.counts[why]++
+	}
+}
+
+// began is when the term was asked for that the view of g rests on, and indexOf which
+// record that became.
+func (r *recorder) began(g *reign) time.Duration { return g.p.began[g.attempt()].at }
+
+func (r *recorder) indexOf(g *reign) int { return g.p.index[g.attempt()] }
+
+// erased says whether the store was set back after the i-th record was written, and
+// before the j-th was.
+func (r *recorder) erased(i, j int) bool {
+	for _, back := range r.backs {
+		if i < back && back < j {
+			return true
 		}
 	}
-	return told, news
+	return false
+}
+
+// lost says whether the write that the view of g rests on was lost, for the one who
+// made the j-th record, for which it asked at the true time asked: the store was set
+// back in between, and it had not been told of that write; or took it for old, since
+// what had been lost before that, or was never committed, was newer; or has found that
+// another has led since, who did not know better.
+func (r *recorder) lost(g *reign, by *actor, asked time.Duration, j int) bool {
+	i := r.indexOf(g)
+	if !r.erased(i, j) {
+		return false
+	}
+	for _, m := range g.passed {
+		if r.erased(i, m) && m < j {
+			return true
+		}
+	}
+	for s, seen := range by.told {
+		if s.incarnation != g.p.incarnation || s.number != g.number || seen.at > asked || seen.expiry.UnixNano() < g.attempt().expiry {
+			continue
+		}
+		if seen.over == nil || r.stood(*seen.over, i) {
+			return false
+		}
+	}
+	return true
+}
+
+// stood says whether the state s is that of a record that was there at some time before
+// the i-th, and had not been lost by then.
+func (r *recorder) stood(s state, i int) bool {
+	for k := i; k > 0; k-- {
+		if stateOf(&r.records[k]) == s {
+			return !r.erased(k, i)
+		}
+	}
+	return false
 }
 
 // attempt is the one that the view rests on now.
-func (g *reign) attempt(skew time.Duration) attempt { return g.p.attempt(g.number, g.view.Get(), skew) }
+func (g *reign) attempt() attempt { return g.p.attempt(g.number, g.view.Get()) }
 
 // attempt is the one by which a view of the reign ends at end.
-func (p *process) attempt(number le.ElectionNumber, end time.Time, skew time.Duration) attempt {
-	if p.host.stranger {
+func (p *process) attempt(number le.ElectionNumber, end time.Time) attempt {
+	if p.stranger {
 		return p.ends[attempt{number, end.UnixNano()}]
 	}
-	return attempt{number, end.Add(skew).UnixNano()}
+	return attempt{number, end.Add(p.skew).UnixNano()}
 }
 
 // stampOf is when the store says that it wrote e.

@@ -10,10 +10,11 @@ import (
 type Params struct {
 	Seed       uint64
 	Hosts      int
-	Twins      bool // the first two have one LeaderID
-	Feed       bool // the store pushes changes
-	Tells      bool // the store returns the record along with a lost race
-	Term, Skew time.Duration
+	Twins      bool          // the first two have one LeaderID
+	Feed       bool          // the store pushes changes
+	Tells      bool          // the store returns the record along with a lost race
+	Term, Skew time.Duration // Skew is what the clocks keep
+	Mixed      bool          // each process has settings of its own, near these
 	Poll       time.Duration // 0: the default
 	Drain      time.Duration
 	Calm       time.Duration // the greatest latency each way in calm weather
@@ -23,6 +24,10 @@ type Params struct {
 
 	Stamp   time.Duration // the unit of the store's own time, which is true; 0: it does not say
 	Backups bool          // the store is set back to an earlier record now and then
+	Lag     bool          // every second read comes from a replica that is stuck, also in calm weather
+	Nags    bool          // an operator asks dead leaders to hand over, again and again, also in calm weather
+	Astray  bool          // operators' clocks are off by anything up to hours
+	Bounded bool          // some clocks know how far they may be off
 
 	Liars   int           // so many hosts have clocks beyond their bound
 	Lies    time.Duration // by this much at most
@@ -32,8 +37,8 @@ type Params struct {
 	Apart     time.Duration // how far their clocks may be from true time
 }
 
-// allowance is what two monotonic clocks may run apart in a term.
-func (p *Params) allowance() time.Duration { return max(p.Skew, p.Term/100) }
+// allowance is what two monotonic clocks may run apart in the longest term.
+func (p *Params) allowance() time.Duration { return max(p.Skew, p.longest()/100) }
 
 // uneven is by how much at most a stranger's monotonic clock is too fast or too
 // slow, so that two of them are apart by the allowance.
@@ -41,7 +46,7 @@ func (p *Params) uneven() float64 {
 	if p.Strangers == 0 {
 		return 0
 	}
-	return float64(p.allowance()) / float64(p.Term) / 2
+	return float64(p.allowance()) / float64(p.longest()) / 2
 }
 
 // DrawLiars returns the simulation of a seed in which some hosts' clocks are
@@ -52,7 +57,7 @@ func DrawLiars(seed uint64) Params {
 	if p.Skew == 0 {
 		p.Skew = p.Term / 15
 	}
-	p.Stamp, p.Backups, p.Twins = time.Microsecond, false, false
+	p.Stamp, p.Backups, p.Twins, p.Astray = time.Microsecond, rng.IntN(4) == 0, false, false
 	p.Liars = 1 + rng.IntN(p.Hosts-1)
 	p.Lies = []time.Duration{3 * p.Skew, p.Term, 10 * p.Term, 5 * time.Hour}[rng.IntN(4)]
 	return p
@@ -63,7 +68,7 @@ func DrawLiars(seed uint64) Params {
 func DrawStrangers(seed uint64) Params {
 	p := Draw(seed)
 	rng := rand.New(rand.NewPCG(seed, 7))
-	p.Backups = false
+	p.Backups = rng.IntN(4) == 0
 	p.Strangers, p.Apart = p.Hosts, 5*time.Hour
 	if rng.IntN(2) == 0 {
 		p.Strangers = 1 + rng.IntN(p.Hosts-1)
@@ -75,8 +80,8 @@ func DrawStrangers(seed uint64) Params {
 }
 
 func (p Params) String() string {
-	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v, the store's time in units of %v, set back: %v, liars: %d, strangers: %d",
-		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Stamp, p.Backups, p.Liars, p.Strangers)
+	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v (mixed: %v), the store's time in units of %v, set back: %v, a replica lags: %v, operators nag: %v, and are astray: %v, bounded clocks: %v, liars: %d, strangers: %d",
+		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Mixed, p.Stamp, p.Backups, p.Lag, p.Nags, p.Astray, p.Bounded, p.Liars, p.Strangers)
 }
 
 // Draw returns the simulation of a seed.
@@ -112,19 +117,25 @@ func Draw(seed uint64) Params {
 	more := rand.New(rand.NewPCG(seed, 5))
 	p.Stamp = []time.Duration{0, 1, time.Microsecond, time.Millisecond, time.Second}[more.IntN(5)]
 	p.Backups = more.IntN(6) == 0
+	p.Mixed = more.IntN(2) == 0
+	p.Lag, p.Nags, p.Astray, p.Bounded = more.IntN(5) == 0, more.IntN(3) == 0, more.IntN(4) == 0, more.IntN(4) == 0
 	return p
 }
 
 // backoff is the longest pause between two attempts at what fails: the greater
 // of an eighth of a term and half a second (twice a base of a quarter to one
 // second), half a minute at most, and a quarter more for the jitter.
-func (p *Params) backoff() time.Duration {
-	base := min(max(p.Term/32, 250*time.Millisecond), time.Second)
-	return max(min(p.Term/8, 30*time.Second), 2*base) * 5 / 4
+func backoff(term time.Duration) time.Duration {
+	base := min(max(term/32, 250*time.Millisecond), time.Second)
+	return max(min(term/8, 30*time.Second), 2*base) * 5 / 4
 }
 
+// poll is the longest time between two polls of a standby.
 func (p *Params) poll() time.Duration {
-	if p.Poll == 0 {
+	switch {
+	case p.Mixed:
+		return p.longest()
+	case p.Poll == 0:
 		return p.Term / 2
 	}
 	return p.Poll
@@ -144,26 +155,40 @@ func (p *Params) poll() time.Duration {
 //     few answers take the calm latency each.
 //
 // Where clocks were out of bounds, a record may end later by as much as one was.
+// A reservation by an operator whose clock was counts for a term from when it was first
+// seen, after a poll. A clock that knows its bound is asked four times a term. If every
+// second read is a stale one, a write may fail by that, and a poll see nothing.
 //
 // Where clocks are not compared, what counts is when a challenger has seen the
 // record change: after a poll; or where a feed has fallen silent and all seems
 // well, after the whole of a wait, which is TermLength and the allowance. Then it
 // waits that long, once more or for the first time; all by its own clock.
 func (p *Params) leaderWithin() time.Duration {
+	term, skew := p.longest(), p.mostSkew()
+	rest := 2*(term/4) + 2*backoff(term) + time.Second + 20*p.Calm
+	if p.Bounded {
+		rest += term / 4
+	}
+	if p.Lag {
+		rest += 2*backoff(term) + p.poll()
+	}
 	if p.Strangers > 0 {
-		wait := p.Term + p.allowance()
-		all := max(wait, p.poll()) + max(wait, p.Term+3*p.Skew) + 2*(p.Term/4) + 2*p.backoff() + time.Second + 20*p.Calm
+		wait := term + max(skew, term/100)
+		all := max(wait, p.poll()) + max(wait, term+3*skew) + rest
 		return time.Duration(float64(all) / (1 - p.uneven()))
 	}
-	return max(p.Term+3*p.Skew+p.Wild, p.poll()) + 2*(p.Term/4) + 2*p.backoff() + time.Second + 20*p.Calm
+	if p.Astray {
+		rest += p.poll()
+	}
+	return max(term+3*skew+p.Wild, p.poll()) + rest
 }
 
 // opsBound is how many store calls one candidate makes in a second, at most: its
 // extensions and its polls, and while things fail a read and a write each time
 // the shortest back-off has passed; and a few more at the edges.
-func (p *Params) opsBound(poll time.Duration) int {
+func opsBound(term, skew, poll time.Duration, uneven float64) int {
 	every := func(d time.Duration) int {
-		return int(float64(time.Second)*(1+p.uneven())/float64(max(d, time.Millisecond))) + 1
+		return int(float64(time.Second)*(1+uneven)/float64(max(d, time.Millisecond))) + 1
 	}
-	return every((p.Term-p.Skew)/2) + every(poll) + 2*every(250*time.Millisecond) + 4
+	return every((term-skew)/2) + every(poll) + 2*every(250*time.Millisecond) + 4
 }

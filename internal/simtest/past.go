@@ -1,11 +1,62 @@
 package simtest
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // freeze is a stretch of true time in which all who run by a clock stand still.
 type freeze struct {
 	from, to  time.Duration // to is far away while it lasts
 	suspended bool          // the monotonic clock stood still as well
+	seen      time.Duration // true time of the last reading before it
+	noticed   time.Duration // and of the first one after it
+}
+
+// step is that a clock was set, by so much.
+type step struct {
+	at, by time.Duration
+}
+
+// look notes a reading of those who run by the clock. With the lock.
+func (c *Clock) look(at time.Duration) {
+	c.looked = at
+	for i := len(c.freezes) - 1; i >= 0 && c.freezes[i].noticed == math.MaxInt64 && c.freezes[i].to <= at; i-- {
+		c.freezes[i].noticed = at
+	}
+}
+
+// SetBack is by how much in all the clock was set back, after the true time from and
+// not after to.
+func (c *Clock) SetBack(from, to time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.setBack(from, to)
+}
+
+func (c *Clock) setBack(from, to time.Duration) time.Duration {
+	var sum time.Duration
+	for _, s := range c.steps {
+		if s.at > from && s.at <= to && s.by < 0 {
+			sum -= s.by
+		}
+	}
+	return sum
+}
+
+// Hidden is how much of the true time from from to to nobody who runs by the clock can
+// know of: the monotonic clock stood still, and between the last reading before that and
+// the first one after it the wall clock was set back.
+func (c *Clock) Hidden(from, to time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var sum time.Duration
+	for _, f := range c.freezes {
+		if f.suspended && f.from <= to && f.to >= from {
+			sum += min(min(f.to, to)-max(f.from, from), c.setBack(f.seen-1, min(f.noticed, to)))
+		}
+	}
+	return sum
 }
 
 // reading is what a clock has shown to those who run by it.
@@ -42,21 +93,8 @@ func (c *Clock) Disturbed() time.Duration {
 func (c *Clock) Stepped(from, to time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, at := range c.steps {
-		if at > from && at <= to {
-			return true
-		}
-	}
-	return false
-}
-
-// Suspended says whether the monotonic clock stood still at some moment from from
-// to to.
-func (c *Clock) Suspended(from, to time.Duration) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, f := range c.freezes {
-		if f.suspended && f.from <= to && f.to >= from {
+	for _, s := range c.steps {
+		if s.at > from && s.at <= to {
 			return true
 		}
 	}
@@ -103,7 +141,8 @@ func (c *Clock) Shown() []reading {
 }
 
 // Reached is the first true time in [from, to) at which the wall clock showed
-// wall or later, or the monotonic clock mono or more; to where there was none.
+// wall or later, or the monotonic clock mono or more, to those who run by it; to where
+// there was none.
 func (c *Clock) Reached(from, to time.Duration, wall time.Time, mono time.Duration) time.Duration {
 	w := wall.Sub(c.epoch.Round(0))
 	c.mu.Lock()
@@ -114,7 +153,7 @@ func (c *Clock) Reached(from, to time.Duration, wall time.Time, mono time.Durati
 		if i+1 < len(c.segments) {
 			b = min(b, c.segments[i+1].from)
 		}
-		if a >= b {
+		if a >= b || s.frozen {
 			continue
 		}
 		over := func(at time.Duration) bool { return c.wall(s, at) >= w || s.monotonic(at) >= mono }

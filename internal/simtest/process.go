@@ -11,6 +11,7 @@ import (
 
 // process is one candidate from its start to its end.
 type process struct {
+	settings
 	host     *host
 	name     string
 	actor    *actor
@@ -32,6 +33,7 @@ type process struct {
 	confirmed   map[attempt]time.Duration       // true time at which it was first told that it has it
 	expiry      map[le.ElectionNumber]time.Time // the last TermExpiry that was written
 	landed      map[attempt]time.Duration       // true time at which it was written
+	index       map[attempt]int                 // as which record
 	stamps      map[attempt]time.Time           // and by the store's time
 	won         []won
 	robberies   int // leases taken from leaders whose views were alive, since its clock was last set
@@ -52,18 +54,18 @@ func (h *host) launch() {
 	w := h.w
 	h.gen++
 	p := &process{
-		host: h, name: h.id + "." + string(rune('0'+h.gen%10)), done: make(chan struct{}),
+		settings: w.settings(h), host: h, name: h.id + "." + string(rune('0'+h.gen%10)), done: make(chan struct{}),
 		asked: map[le.ElectionNumber]time.Time{},
 		began: map[attempt]beginning{}, confirmed: map[attempt]time.Duration{}, ends: map[attempt]attempt{},
 		expiry: map[le.ElectionNumber]time.Time{},
-		landed: map[attempt]time.Duration{}, stamps: map[attempt]time.Time{},
+		landed: map[attempt]time.Duration{}, index: map[attempt]int{}, stamps: map[attempt]time.Time{},
 		reigns: map[le.ElectionNumber]*reign{},
 	}
-	p.actor = &actor{name: p.name, clock: h.clock, link: h.link, proc: p, bound: w.opsBound(w.poll())}
+	p.actor = &actor{name: p.name, clock: h.clock, link: h.link, proc: p, bound: opsBound(p.term, p.skew, p.pollEvery(), w.uneven())}
 	h.proc, h.all = p, append(h.all, p)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p.cancel = cancel
-	w.rec.note(p.name, "starts")
+	w.rec.note(p.name, "starts: TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v, Unsynchronized: %v", p.term, p.skew, p.poll, p.drain, p.stranger)
 	w.rec.starts(p)
 	if w.rng.IntN(8) == 0 && w.now() > 0 && !w.staged {
 		p.run(ctx)
@@ -88,14 +90,15 @@ func (p *process) config() le.Config {
 	cfg := le.Config{
 		Decider:      w.decider(p.actor),
 		LeaderID:     p.host.id,
-		TermLength:   w.Term,
-		MaxClockSkew: w.Skew,
+		TermLength:   p.term,
+		MaxClockSkew: p.skew,
+		SharedClock:  w.Skew == 0,
 
 		WarnOnClockSkew: w.Lenient,
-		Unsynchronized:  p.host.stranger,
+		Unsynchronized:  p.stranger,
 
-		PollInterval:  w.Poll,
-		DrainTimeout:  w.Drain,
+		PollInterval:  p.poll,
+		DrainTimeout:  p.drain,
 		OnOusting:     p.onOusting,
 		LeaderChanged: p.leaderChanged,
 		Healthy:       p.healthy,
@@ -246,7 +249,7 @@ func (p *process) healthy(ctx context.Context) error {
 	if sick {
 		p.host.strike("was sick")
 	}
-	if hang > p.host.w.Term/4 {
+	if hang > p.term/4 {
 		p.host.w.rec.count("fault: a check of health came too late")
 	}
 	p.host.link.rest(hang)

@@ -18,13 +18,15 @@ type actor struct {
 	name  string
 	clock *Clock
 	link  *Link
-	dead  atomic.Bool // crashed: nothing that it still does counts, or reaches the store
-	proc  *process    // nil where it is no candidate
+	ahead time.Duration // an operator's clock
+	dead  atomic.Bool   // crashed: nothing that it still does counts, or reaches the store
+	proc  *process      // nil where it is no candidate
 
 	bound int // of calls in a second; 0: none
 
 	// The recorder's, under its lock:
 	told     map[state]sighting
+	terms    map[term]reading  // when it was first told of each, by its clock
 	newest   *le.RaceEntry     // that it was told of
 	greatest le.ElectionNumber // the same
 	readAt   reading           // when the last read that was answered began, by its clock
@@ -35,6 +37,9 @@ type actor struct {
 	calls    int // all
 	flying   int // calls that have not returned
 	feeds    int
+	flip     bool // the next read is the replica's
+	worked   bool // a call has worked
+	wrote    bool // a write has
 }
 
 // recorder sees everything that happens, in true time, and holds it to the rules.
@@ -44,23 +49,25 @@ type recorder struct {
 	landing chan struct{} // a lock that may be held while virtual time passes
 
 	mu            sync.Mutex
-	term, skew    time.Duration
-	wild          bool // clocks go beyond their bound, and nobody is safe
+	term          time.Duration // the longest
+	wild          bool          // clocks go beyond their bound, and nobody is safe
 	drift         float64
 	lies          bool // clocks go beyond their bound, and are compared with the store's
 	lenient       bool // but that is not acted on
 	lines         []line
 	violations    []string
-	records       []le.RaceEntry  // all that were written, in order; the first is the empty one
-	times         []time.Duration // and when
-	doubtful      []*op           // writes whose caller was told of a failure by a store that may have made them
-	wroteStranger map[string]bool // by Incarnation: it has Unsynchronized set
-	setBack       time.Duration   // when the store was last set back to an earlier record; 0: never
-	reigns        []*reign        // whose views may be alive, or were lately
-	watched       *process        // whose reign may not end now
-	leader        *reign          // whose view was in the future when last one was
-	leaderAt      time.Duration   // and when that was
-	leaderAgain   time.Duration   // the first such moment since it is calm; 0: none
+	records       []le.RaceEntry     // all that were written, in order; the first is the empty one
+	times         []time.Duration    // and when
+	replica       int                // which of them one that lags holds
+	doubtful      []*op              // writes whose caller was told of a failure by a store that may have made them
+	wroteStranger map[string]bool    // by Incarnation: it has Unsynchronized set
+	backs         []int              // which of them the store was set back to
+	pairs         map[[2]*reign]bool // that have been counted
+	reigns        []*reign           // whose views may be alive, or were lately
+	watched       *process           // whose reign may not end now
+	leader        *reign             // whose view was in the future when last one was
+	leaderAt      time.Duration      // and when that was
+	leaderAgain   time.Duration      // the first such moment since it is calm; 0: none
 	counts        map[string]int
 }
 
@@ -77,8 +84,8 @@ const maxLines = 4000
 
 func newRecorder(epoch time.Time, p *Params) *recorder {
 	r := &recorder{
-		epoch: epoch, landing: make(chan struct{}, 1), term: p.Term, skew: p.Skew, wild: p.Wild > 0 || p.Lenient, drift: p.Drift,
-		lies: p.Liars > 0, lenient: p.Lenient, counts: map[string]int{}, wroteStranger: map[string]bool{},
+		epoch: epoch, landing: make(chan struct{}, 1), term: p.longest(), wild: p.Wild > 0 || p.Lenient, drift: p.Drift,
+		lies: p.Liars > 0, lenient: p.Lenient, counts: map[string]int{}, wroteStranger: map[string]bool{}, pairs: map[[2]*reign]bool{},
 	}
 	r.records, r.times = []le.RaceEntry{{}}, []time.Duration{0}
 	return r
@@ -180,7 +187,7 @@ func (r *recorder) calling(ctx context.Context, a *actor, write *le.RaceEntry) *
 	defer r.mu.Unlock()
 	a.calls++
 	a.flying++
-	o := &op{ctx: ctx, actor: a, write: write, at: r.now(), wall: wall, mono: mono, readAt: a.readAt, greatest: a.greatest}
+	o := &op{ctx: ctx, actor: a, write: write, at: r.now(), wall: wall, mono: mono, readAt: a.readAt, greatest: a.greatest, worked: a.worked, wrote: a.wrote}
 	if a.dead.Load() {
 		return o
 	}
@@ -230,6 +237,8 @@ func (r *recorder) answered(o *op, e *le.RaceEntry, token le.LeaderToken, err er
 	if a.pending == o {
 		a.pending = nil
 	}
+	a.worked = a.worked || err == nil
+	a.wrote = a.wrote || err == nil && o.write != nil
 	inTime := o.ctx.Err() == nil // else it has been given up
 	if o.write != nil {
 		r.writeAnswered(o, token, err, inTime)
@@ -240,7 +249,7 @@ func (r *recorder) answered(o *op, e *le.RaceEntry, token le.LeaderToken, err er
 		return
 	}
 	r.logf(a.name, "read, began at %.6f: %v", o.at.Seconds(), r.short(e))
-	r.tell(a, e, o)
+	r.confirm(a, e, o)
 	if inTime {
 		a.readAt, a.readTrue = reading{o.wall, o.mono}, o.at
 		if o.at >= a.open {
@@ -257,9 +266,9 @@ func (r *recorder) writeAnswered(o *op, token le.LeaderToken, err error, inTime 
 	case err == nil:
 		e := o.write.Clone()
 		e.Token = token
-		r.tell(a, e, nil)
+		r.confirm(a, e, nil)
 	case inTime && errors.As(err, &lost) && lost.Current != nil:
-		r.tell(a, lost.Current, o)
+		r.confirm(a, lost.Current, o)
 		a.readAt, a.readTrue, a.open = reading{o.wall, o.mono}, o.at, 0
 	case inTime:
 		a.open = r.now()
@@ -292,6 +301,21 @@ func (r *recorder) hindered(n news) {
 			r.count("fault: " + what)
 		}
 	}
+}
+
+// lagging returns what a replica that is stuck holds, for every second read of an
+// actor; else nil.
+func (r *recorder) lagging(a *actor) *le.RaceEntry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.flip = !a.flip
+	if !a.flip || r.replica == 0 {
+		return nil
+	}
+	if r.replica < len(r.records)-1 {
+		r.counts["fault: a read from a replica that lags"]++
+	}
+	return r.records[r.replica].Clone()
 }
 
 // earlier returns the record that was there n writes ago, or nil.

@@ -19,9 +19,14 @@ type reign struct {
 	overSeen time.Duration
 	done     bool // its ctx
 	doneAt   time.Duration
-	running  int // callbacks
-	ousted   int // calls of OnOusting
+	running  int   // callbacks
+	ousted   int   // calls of OnOusting
+	passed   []int // records by which others have won who could not know of it
 }
+
+// acts says whether anything of the reign can act now: its process is neither dead nor
+// stopped.
+func (g *reign) acts() bool { return !g.p.actor.dead.Load() && !g.p.actor.clock.Frozen() }
 
 // move is one position of a view's end.
 type move struct {
@@ -133,12 +138,12 @@ func (r *recorder) returned(g *reign, which string) {
 	r.logf(g.p.name, "%s %d returns", which, g.number)
 	g.running--
 	g.p.running--
-	if g.done && r.now()-g.doneAt > g.p.host.w.Drain {
+	if g.done && r.now()-g.doneAt > g.p.drain {
 		r.counts["fault: a leader's callbacks took longer than DrainTimeout"]++
 	}
 	if errors.Is(context.Cause(g.ctx), le.ErrResigned) {
 		_, mono := g.p.actor.clock.Both()
-		g.p.sitOut = mono + r.term
+		g.p.sitOut = mono + g.p.term
 	}
 }
 

@@ -18,7 +18,7 @@ func (r *recorder) writing(p *process, o *op) {
 	}
 	if p.incarnation == "" {
 		p.incarnation = e.Incarnation
-		r.wroteStranger[e.Incarnation] = p.host.stranger
+		r.wroteStranger[e.Incarnation] = p.stranger
 	}
 	if e.Incarnation != p.incarnation || e.Incarnation == "" {
 		r.failf(p.name, "writes %v with incarnation %q, had %q", r.short(e), e.Incarnation, p.incarnation)
@@ -27,28 +27,28 @@ func (r *recorder) writing(p *process, o *op) {
 		r.releasing(p, e)
 		return
 	}
-	if e.LeaderID != p.host.id || e.TermLength != r.term {
+	if e.LeaderID != p.host.id || e.TermLength != p.term {
 		r.failf(p.name, "writes another's record: %v, term %v", r.short(e), e.TermLength)
 	}
 	last := p.asked[e.ElectionNumber]
 	if e.Extension > 0 && e.TermExpiry.Before(last) {
 		r.failf(p.name, "asks for a term that ends %v earlier than it asked for before: %v", last.Sub(e.TermExpiry), r.short(e))
 	}
-	if e.Unsynchronized && !p.host.stranger { // what comes of a mark that is missing shows by itself
+	if e.Unsynchronized && !p.stranger { // what comes of a mark that is missing shows by itself
 		r.failf(p.name, "says in %v that its clock may not be compared", r.short(e))
 	}
-	if p.host.stranger {
+	if p.stranger {
 		last = last.Add(1) // it only names the write
 		for _, shown := range p.actor.clock.Shown() {
-			end := attempt{e.ElectionNumber, shown.wall.Add(r.term - r.skew).UnixNano()}
+			end := attempt{e.ElectionNumber, shown.wall.Add(p.span()).UnixNano()}
 			if _, taken := p.ends[end]; !taken { // by an earlier attempt, which that reading was for
 				p.ends[end] = attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}
 			}
 		}
 	}
-	limit := o.wall.Add(r.term)
+	limit := o.wall.Add(p.term)
 	for _, shown := range p.actor.clock.Shown() { // it may have been set back, and the caller frozen, before the call
-		if t := shown.wall.Add(r.term); t.After(limit) {
+		if t := shown.wall.Add(p.term); t.After(limit) {
 			limit = t
 		}
 	}
@@ -106,7 +106,7 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 	p := o.actor.proc
 	switch {
 	case p == nil:
-		r.wished(who, old, e)
+		r.wished(o, old, e)
 	case e.Vacant():
 		if old.Vacant() || old.Incarnation != p.incarnation || old.ElectionNumber != e.ElectionNumber {
 			r.failf(who, "releases what is not its own: %v over %v", r.short(e), r.short(old))
@@ -119,8 +119,10 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 		r.counts["extensions"]++
 	case e.Extension > 0 && r.lostSince(p, e.ElectionNumber):
 		r.counts["fault: a leader extended its reign over a record that the store was set back to"]++
-		if at := old.TermExpiry.Add(r.skew); !old.Vacant() && old.Incarnation != e.Incarnation && o.wall.Before(at) {
-			r.failf(who, "extends its reign over %v, by which another may lead for %v more", r.short(old), at.Sub(o.wall))
+		if !old.Vacant() && old.Incarnation != e.Incarnation {
+			if early := r.early(o, old, e); early > 0 {
+				r.failf(who, "extends its reign over %v, by which another may lead for %v more", r.short(old), early)
+			}
 		}
 	default:
 		r.acquired(o, p, old, e)
@@ -132,7 +134,7 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 		}
 		k := attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}
 		if _, again := p.landed[k]; !again { // a clock that was set back may ask for the same term twice
-			p.landed[k], p.stamps[k] = r.now(), stampOf(e)
+			p.landed[k], p.index[k], p.stamps[k] = r.now(), len(r.records)-1, stampOf(e)
 		}
 	}
 }
@@ -145,7 +147,7 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 		r.failf(who, "extends a reign over another's record: %v over %v", r.short(e), r.short(old))
 	}
 	for i := range r.records[:len(r.records)-1] {
-		if n := r.records[i].ElectionNumber; n >= e.ElectionNumber && (r.setBack == 0 || o.greatest >= e.ElectionNumber) {
+		if n := r.records[i].ElectionNumber; n >= e.ElectionNumber && (!r.erased(i, len(r.records)-1) || o.greatest >= e.ElectionNumber) {
 			r.failf(who, "takes number %d though %d was given already", e.ElectionNumber, n)
 			break
 		}
@@ -157,8 +159,13 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 		r.failf(who, "claims %v, though it is to sit out for %v more", r.short(e), p.sitOut-o.mono)
 	}
 	p.sitOut = 0
-	if g := r.robbed(old); g != nil && g.p != p && r.setBack == 0 {
+	if g := r.robbed(old); g != nil && g.p != p && !r.lost(g, o.actor, o.at, len(r.records)-1) {
 		r.robs(o, p, g)
+	}
+	for _, g := range r.reigns {
+		if g.p != p && r.lost(g, o.actor, o.at, len(r.records)-1) {
+			g.passed = append(g.passed, len(r.records)-1)
+		}
 	}
 	p.won = append(p.won, won{number: e.ElectionNumber, at: r.now(), op: o, stamp: stampOf(e)})
 	r.contestable(o, old, e)
@@ -167,43 +174,50 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 // contestable: may this record be taken now, and does who takes it know?
 func (r *recorder) contestable(o *op, old, e *le.RaceEntry) {
 	who := o.actor.name
-	if r.strangers(o.actor, old) && !(old.Vacant() && old.Successor == "") {
-		r.waited(o, old, e)
+	if early := r.early(o, old, e); early > 0 {
+		r.failf(who, "contests %v too early, by %v%s", r.short(old), early, map[bool]string{true: " of its monotonic clock"}[r.strangers(o.actor, old)])
+	}
+	if old.Vacant() || old.Incarnation == e.Incarnation {
 		return
 	}
-	var at time.Time
-	switch {
-	case old.Vacant() && (old.Successor == "" || old.Successor == le.AnySuccessor || old.Successor == e.LeaderID):
-		return
-	case old.Vacant():
-		at = old.TermExpiry
-	case old.Incarnation == e.Incarnation:
-		return
-	default:
-		at = old.TermExpiry.Add(r.skew)
-	}
-	if o.wall.Before(at) {
-		r.failf(who, "contests %v too early, by %v", r.short(old), at.Sub(o.wall))
-	}
-	if !old.Vacant() && o.readAt.wall.Before(at) {
+	read := *o
+	read.wall, read.mono = o.readAt.wall, o.readAt.mono
+	if r.early(&read, old, e) > 0 {
 		r.failf(who, "contests %v without having read it since it was contestable", r.short(old))
 	}
+}
+
+// early is how long it is from o until old may be taken by e.
+func (r *recorder) early(o *op, old, e *le.RaceEntry) time.Duration {
+	switch {
+	case old.Vacant() && (old.Successor == "" || !old.HandedBack && (old.Successor == le.AnySuccessor || old.Successor == e.LeaderID)):
+		return 0
+	case old.Incarnation == e.Incarnation && (!old.Vacant() || old.HandedBack):
+		return 0
+	case r.strangers(o.actor, old):
+		return r.wait(o, old)
+	case old.Vacant():
+		return min(old.TermExpiry.Sub(o.wall), r.reserved(o, old))
+	}
+	return old.TermExpiry.Add(o.actor.proc.skew).Sub(o.wall)
 }
 
 // lostSince says whether the store was set back after p's last write of a reign,
 // which is lost by that.
 func (r *recorder) lostSince(p *process, number le.ElectionNumber) bool {
 	k := attempt{number, p.expiry[number].UnixNano()}
-	return r.setBack > 0 && r.setBack >= p.landed[k]
+	i, ok := p.index[k]
+	return ok && r.erased(i, len(r.records)-1)
 }
 
 // wished: an operator takes nothing.
-func (r *recorder) wished(who string, old, e *le.RaceEntry) {
+func (r *recorder) wished(o *op, old, e *le.RaceEntry) {
+	who := o.actor.name
 	r.counts["wishes"]++
 	if e.ElectionNumber != old.ElectionNumber || e.LeaderID != old.LeaderID || e.Incarnation != old.Incarnation || e.Successor == "" {
 		r.failf(who, "a wish changes more than the wish: %v over %v", r.short(e), r.short(old))
 	}
-	if old.Vacant() && old.HandedBack && e.Successor != old.Successor && r.epoch.Round(0).Add(r.now()).Before(old.TermExpiry) {
+	if old.Vacant() && old.HandedBack && e.Successor != old.Successor && o.wall.Before(old.TermExpiry) {
 		r.failf(who, "a wish undoes what was handed back: %v over %v", r.short(e), r.short(old))
 	}
 	if !old.Vacant() && !e.TermExpiry.Equal(old.TermExpiry) {
@@ -223,6 +237,7 @@ func (r *recorder) check() {
 			continue
 		}
 		switch {
+		case !g.acts(): // it cannot ask
 		case g.inFuture():
 			r.alive(g)
 			if alive != nil && (!r.wild || r.lenient) {
@@ -258,21 +273,23 @@ func (r *recorder) alive(g *reign) {
 		r.failf(p.name, "the view of reign %d is in the future, but nothing of that reign was ever written", g.number)
 		return
 	}
-	end := landed.Add(-r.skew)
-	if p.host.stranger {
+	end := landed.Add(-p.skew)
+	if p.stranger {
 		end = g.view.Get()
-		if asked := end.Add(r.skew - r.term); wall.Before(asked.Add(-max(r.skew, r.term/100))) {
-			r.failf(p.name, "the view of reign %d is in the future by a clock that was set back to %v before its term was asked for", g.number, asked.Sub(wall))
+		left := p.began[g.attempt()].mono + p.span() - mono
+		if more := end.Sub(wall) - left; more > p.allowance(p.term) {
+			r.failf(p.name, "the view of reign %d is in the future by a clock that was set back: by the wall clock %v more are left than by the monotonic one", g.number, more)
 		}
 	}
 	if !wall.Before(end) {
 		r.failf(p.name, "the view of reign %d is in the future %v after its end by the wall clock", g.number, wall.Sub(end))
 	}
-	if end := p.began[attempt{g.number, landed.UnixNano()}].mono + r.term - r.skew; mono >= end {
+	if end := p.began[attempt{g.number, landed.UnixNano()}].mono + p.span(); mono >= end {
 		r.failf(p.name, "the view of reign %d is in the future %v after its end by the monotonic clock", g.number, mono-end)
 	}
 	r.moved(g)
 	r.honest(g)
+	r.owns(g)
 }
 
 // inFuture asks the view.
@@ -288,17 +305,20 @@ func (r *recorder) moved(g *reign) {
 	if n := len(g.moves); n > 0 && g.moves[n-1].wall.Equal(end) {
 		return
 	}
-	k := g.attempt(r.skew)
+	k := g.attempt()
 	began, ok := g.p.began[k]
 	if !ok {
 		r.failf(g.p.name, "the view of reign %d ends at %v, which is MaxClockSkew before no term that was asked for", g.number, end.Sub(r.epoch.Round(0)))
 	}
-	if n := len(g.moves); n > 0 && (end.Before(g.moves[n-1].wall) && !g.p.host.stranger || began.mono+r.term-r.skew < g.moves[n-1].mono) {
+	if n := len(g.moves); n > 0 && (end.Before(g.moves[n-1].wall) && !g.p.stranger || began.mono+g.p.span() < g.moves[n-1].mono) {
 		r.failf(g.p.name, "the view of reign %d moves back", g.number)
+	}
+	if _, known := g.p.confirmed[k]; !known {
+		r.failf(g.p.name, "the view of reign %d rests on a term that no answer to a write, and no read, has confirmed", g.number)
 	}
 	m := r.measured(g, k)
 	at := max(m.happened, m.known)
-	g.moves = append(g.moves, move{at: at, wall: end, mono: began.mono + r.term - r.skew})
+	g.moves = append(g.moves, move{at: at, wall: end, mono: began.mono + g.p.span()})
 }
 
 // overAt is the true time at which the view ended by its clocks, not looking at

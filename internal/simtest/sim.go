@@ -94,6 +94,8 @@ func (w *world) newHost(i int) *host {
 	case 1:
 		h.kind, offset, rate, pace = system, 0, 0, 1
 	}
+	h.bounded = w.Bounded && h.kind == stepping && w.Skew > 0 && !h.liar && w.rng.IntN(2) == 0
+	h.says = w.Skew / 2
 	h.clock = NewClock(w.epoch, bound, offset, rate, pace)
 	h.clock.spun = func() { go w.rec.fail(h.id, "hot loop: the clock was read %d times at one moment", maxReadings) }
 	h.link = NewLink(h.clock, w.Calm, w.Seed, uint64(100+i))
@@ -131,7 +133,7 @@ func (w *world) apart() time.Duration {
 
 // decider is an actor's way to the record.
 func (w *world) decider(a *actor) le.RaceDecider {
-	d := &Decider{inner: w.store, actor: a, rec: w.rec, tells: w.Tells}
+	d := &Decider{inner: w.store, actor: a, rec: w.rec, tells: w.Tells, lags: w.Lag}
 	if w.Feed {
 		return Pushed{d}
 	}
@@ -205,6 +207,7 @@ func (w *world) calm() {
 	w.clear = w.now()
 	for _, h := range w.hosts {
 		h.resume()
+		h.doubt(true)
 		h.link.Set(Weather{}, false)
 		h.clock.Ambush(nil)
 		if !h.liar {
@@ -215,6 +218,7 @@ func (w *world) calm() {
 		w.watcher.actor.link.Set(Weather{}, false)
 		w.watcher.actor.clock.Restore()
 	}
+	w.bereave()
 	if w.candidates() == 0 {
 		h := w.hosts[w.Liars+w.rng.IntN(len(w.hosts)-w.Liars)]
 		if h.proc != nil {
@@ -234,7 +238,12 @@ func (w *world) calm() {
 		w.pass(4 * w.Calm)
 		within += w.overdue()
 	}
+	silent := func() {}
+	if w.Nags {
+		silent = w.nag(since + within)
+	}
 	w.pass(since + within - w.now())
+	silent()
 	if w.rec.failed() || w.Lenient {
 		return
 	}
@@ -253,6 +262,23 @@ func (w *world) calm() {
 	}
 	if w.Wild == 0 {
 		w.watch()
+	}
+}
+
+// bereave lets the leader crash as the last fault of all, while a replica lags or an
+// operator nags: that is where these cost most.
+func (w *world) bereave() {
+	if w.Lag {
+		w.stick()
+	}
+	if !w.Lag && !w.Nags || w.rng.IntN(2) == 0 || w.candidates() < 2 {
+		return
+	}
+	for _, h := range w.hosts {
+		if h.leads() == leading {
+			h.crash()
+			return
+		}
 	}
 }
 
@@ -283,7 +309,7 @@ func (w *world) watch() {
 	until := w.now() + w.between(2*w.Term, 6*w.Term)
 	w.clear = until
 	spare := leader.p.host
-	spare.link.Set(w.harmless(until), false)
+	spare.link.Set(w.harmless(spare.proc, until), false)
 	w.rec.note("sim", "to the others anything may happen until %.3f, %s is to lead", until.Seconds(), spare.id)
 	for w.now() < until && !w.rec.failed() {
 		w.happen(until, spare)
@@ -330,7 +356,7 @@ func (w *world) finish() {
 			w.rec.fail("observer", "Watch took %v to return", took)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), w.leaderWithin()+w.Drain+time.Hour+10*w.Lies)
+	ctx, cancel := context.WithTimeout(context.Background(), w.leaderWithin()+3*w.longest()+w.Drain+time.Hour+10*w.Lies)
 	defer cancel()
 	deadline := w.now() + w.leaderWithin()
 	for _, h := range w.hosts {

@@ -97,7 +97,7 @@ func TestLiars(t *testing.T) {
 // TestLiarsBelieved shows that what TestLiars finds is due to the comparison with
 // the store's time: without it the same seeds do overlap.
 func TestLiarsBelieved(t *testing.T) {
-	counts := simulate(t, *seedCount/10, func(seed uint64) Params {
+	counts := simulate(t, *seedCount/5, func(seed uint64) Params {
 		p := DrawLiars(seed)
 		p.Lenient = true
 		return p

@@ -19,13 +19,16 @@ type Store struct {
 	mu      sync.Mutex
 	current *le.RaceEntry
 	version version
-	changed chan struct{} // closed by the next write
+	issued  uint64        // versions
+	rumour  *le.RaceEntry // what feeds tell of in place of current; nil: nothing
+	changed chan struct{} // closed by the next write, or rumour
 }
 
 // version is the Store's token.
 type version struct {
-	n     uint64
-	stamp time.Time
+	n      uint64
+	stamp  time.Time
+	rumour bool // a feed told of it before it was committed
 }
 
 // CommitTS is the true time of the write, as far as the Store's unit goes.
@@ -67,6 +70,46 @@ func (s *Store) WriteEntry(_ context.Context, entry *le.RaceEntry) (le.LeaderTok
 	return s.put(entry), nil
 }
 
+// Foretell makes the feeds tell of a write that would happen now, as a store does that
+// pushes what it has not committed, and returns what undoes that: nil when the write
+// would be refused, or another is on its way. The next write that happens ends it.
+func (s *Store) Foretell(entry *le.RaceEntry) (undo func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v, _ := entry.Token.(version); v.n != s.version.n || s.rumour != nil {
+		return nil
+	}
+	told := entry.Clone()
+	v := s.next()
+	v.rumour = true
+	told.Token = v
+	s.tell(told)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.rumour == told {
+			s.tell(nil)
+		}
+	}
+}
+
+// tell makes the feeds look again, for a rumour where there is one.
+func (s *Store) tell(rumour *le.RaceEntry) {
+	s.rumour = rumour
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// next is a version that never was.
+func (s *Store) next() version {
+	s.issued++
+	v := version{n: s.issued}
+	if s.unit > 0 {
+		v.stamp = time.Now().Round(0).UTC().Truncate(s.unit)
+	}
+	return v
+}
+
 // SetBack puts an earlier record in the place of the present one, as when a store
 // is restored from a backup. It is a new version: what was read before can not be
 // written over it.
@@ -77,22 +120,33 @@ func (s *Store) SetBack(entry *le.RaceEntry) le.LeaderToken {
 }
 
 func (s *Store) put(entry *le.RaceEntry) version {
-	s.version = version{n: s.version.n + 1}
-	if s.unit > 0 {
-		s.version.stamp = time.Now().Round(0).UTC().Truncate(s.unit)
+	v := s.next()
+	if r := s.rumour; r != nil && stateOf(r) == stateOf(entry) {
+		v.n = r.Token.(version).n // what was told of is committed now
 	}
+	s.version = v
 	s.current = entry.Clone()
 	s.current.Token = nil
-	close(s.changed)
-	s.changed = make(chan struct{})
+	s.tell(nil)
 	return s.version
+}
+
+// told returns what a feed tells of, and what is closed when that is out of date.
+func (s *Store) told() (*le.RaceEntry, <-chan struct{}) {
+	e, changed := s.read()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rumour != nil && changed == s.changed {
+		return s.rumour.Clone(), changed
+	}
+	return e, changed
 }
 
 // Changes follows the record.
 func (s *Store) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
 	return func(yield func(*le.RaceEntry, error) bool) {
 		for {
-			e, changed := s.read()
+			e, changed := s.told()
 			if ctx.Err() != nil || !yield(e, nil) {
 				return
 			}

@@ -1,11 +1,6 @@
 package simtest
 
-import (
-	"context"
-	"time"
-
-	le "github.com/c8e606e4/leaderelection"
-)
+import "time"
 
 // storm lets things go wrong for some terms.
 func (w *world) storm() {
@@ -24,12 +19,18 @@ func (w *world) happen(until time.Duration, spare *host) {
 		o.actor.link.Set(w.weather(until), w.rng.IntN(4) == 0)
 		o.actor.clock.Step(w.offset())
 	}
+	if w.Lag && w.rng.IntN(8) == 0 {
+		w.stick()
+	}
 	if w.Backups && spare == nil && w.rng.IntN(12) == 0 {
 		w.restore()
 	}
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
 	if h == spare {
 		return
+	}
+	if w.rng.IntN(6) == 0 {
+		h.doubt(false)
 	}
 	switch n := w.rng.IntN(24); {
 	case h.proc == nil && n < 12:
@@ -63,6 +64,13 @@ func (w *world) happen(until time.Duration, spare *host) {
 	}
 }
 
+// stick has the replica that lags catch up, but for a few writes, and no further.
+func (w *world) stick() {
+	w.rec.mu.Lock()
+	defer w.rec.mu.Unlock()
+	w.rec.replica = max(len(w.rec.records)-1-w.rng.IntN(4), 0)
+}
+
 // restore sets the store back to one of its last records, as from a backup.
 func (w *world) restore() {
 	store, ok := w.store.(*Store)
@@ -81,7 +89,7 @@ func (w *world) restore() {
 	e := w.rec.records[n-1-back].Clone()
 	w.rec.setBackTo(e, store.SetBack(e))
 	w.rec.counts["fault: the store was set back"]++
-	if g := w.rec.leader; g != nil && g.inFuture() {
+	if g := w.rec.leader; g != nil && g.acts() && g.inFuture() {
 		w.rec.counts["fault: the store was set back under a leader"]++
 	}
 }
@@ -139,6 +147,10 @@ func (w *world) weather(until time.Duration) Weather {
 		func() { some(&x.Twice) },
 		func() { x.Twice = 1 },
 		func() { some(&x.Stale) },
+		func() { some(&x.Foretold); some(&x.Undone); some(&x.Silent) },
+		func() { x.Foretold = 1; x.Undone = 1; some(&x.Silent) },
+		func() { some(&x.Refuse) },
+		func() { x.Refuse = 1 },
 		func() { some(&x.Hang) },
 		func() { some(&x.FeedFail); some(&x.FeedSilent) },
 		func() { some(&x.FeedLate); some(&x.FeedOld); some(&x.FeedRepeat); some(&x.FeedHang) },
@@ -156,8 +168,8 @@ func (w *world) weather(until time.Duration) Weather {
 	return x
 }
 
-// harmless is a weather that must not cost a leader its reign.
-func (w *world) harmless(until time.Duration) Weather {
+// harmless is a weather that must not cost the leader p its reign.
+func (w *world) harmless(p *process, until time.Duration) Weather {
 	x := Weather{Until: until, SpareReads: true}
 	some := func(p *float64) { *p = w.rng.Float64() }
 	if w.rng.IntN(2) == 0 {
@@ -170,9 +182,13 @@ func (w *world) harmless(until time.Duration) Weather {
 	if w.rng.IntN(4) == 0 {
 		some(&x.StuckHooks)
 	}
+	patience := 2
+	if w.Lag {
+		patience = 4 // the first read may be the replica's
+	}
 	// What follows costs the leader a read and a back-off for each extension,
 	// for which it has half of the view's span.
-	if time.Duration(float64(w.Term-w.Skew)/2*(1-2*w.uneven())) < 2*w.backoff()+8*w.Calm {
+	if time.Duration(float64(p.span())/2*(1-2*w.uneven())) < time.Duration(patience)*backoff(p.term)+8*w.Calm {
 		return x
 	}
 	switch w.rng.IntN(4) {
@@ -183,35 +199,7 @@ func (w *world) harmless(until time.Duration) Weather {
 	case 2:
 		x.LoseAnswer = 1
 	case 3:
-		x.Slow, x.Latency = 1, w.Term/20
+		x.Slow, x.Latency = 1, p.term/20
 	}
 	return x
-}
-
-// operate lets an operator ask for a hand-over.
-func (w *world) operate() {
-	a := w.operator()
-	if w.rng.IntN(2) == 0 {
-		a.link.Set(w.weather(w.clear), false)
-	}
-	d := w.decider(a)
-	to := []string{le.AnySuccessor, "nobody", w.hosts[w.rng.IntN(len(w.hosts))].id}[w.rng.IntN(3)]
-	timeout := w.between(0, w.clear-w.now())
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), timeout)
-		defer cancel()
-		var err error
-		if to == le.AnySuccessor {
-			err = le.StepDown(ctx, d)
-		} else {
-			err = le.Transfer(ctx, d, to)
-		}
-		w.rec.note("operator", "asked for %q: %v", to, err)
-	}()
-}
-
-// operator is somebody with a good clock.
-func (w *world) operator() *actor {
-	clock := NewClock(w.epoch, 0, 0, 0, 1)
-	return &actor{name: "operator", clock: clock, link: NewLink(clock, w.Calm, w.Seed, w.rng.Uint64())}
 }

@@ -9,50 +9,51 @@ import (
 // strangers says whether a and the one who wrote e have no clock in common: one of
 // them at least has Unsynchronized set, whatever e says.
 func (r *recorder) strangers(a *actor, e *le.RaceEntry) bool {
-	return a.proc != nil && a.proc.host.stranger || e.Unsynchronized || r.wroteStranger[e.Incarnation]
+	return a.proc != nil && a.proc.stranger || e.Unsynchronized || r.wroteStranger[e.Incarnation]
 }
 
-// waited: who cannot compare clocks contests a held record only when it has seen
-// no change for a term and the allowance, by its own monotonic clock, counted from
-// when it was told; a reservation for another when it has not for a term.
-func (r *recorder) waited(o *op, old, e *le.RaceEntry) {
-	who := o.actor.name
-	var wait time.Duration
-	switch {
-	case old.Vacant() && (old.Successor == le.AnySuccessor || old.Successor == e.LeaderID):
-		return
-	case old.Vacant():
-		wait = old.TermLength
-	case old.Incarnation == e.Incarnation:
-		return
-	default:
-		wait = old.TermLength + max(r.skew, old.TermLength/100)
+// wait is how long it is until old may be taken by one who cannot compare clocks: held,
+// when it has seen no sign of life for a term and the allowance, by its own monotonic
+// clock, counted from when it was told; reserved for another, for a term.
+func (r *recorder) wait(o *op, old *le.RaceEntry) time.Duration {
+	wait := old.TermLength
+	if !old.Vacant() {
+		wait += o.actor.proc.allowance(old.TermLength)
 	}
-	seen, told := o.actor.told[stateOf(old)]
-	switch at := seen.first.mono + wait; {
-	case !told:
-		r.failf(who, "contests %v, of which it has not been told", r.short(old))
-	case o.mono < at:
-		r.failf(who, "contests %v too early, by %v of its monotonic clock", r.short(old), at-o.mono)
-	case !old.Vacant() && o.readAt.mono < at:
-		r.failf(who, "contests %v without having read it since it was contestable", r.short(old))
+	return r.since(o, old) + wait
+}
+
+// reserved is how long it is until a reservation has lasted for a term, whatever its
+// end is said to be.
+func (r *recorder) reserved(o *op, old *le.RaceEntry) time.Duration {
+	return r.since(o, old) + old.TermLength + o.actor.proc.allowance(old.TermLength)
+}
+
+// since is how long it is to when the one who makes o was first told of the term of
+// old: negative where that is past.
+func (r *recorder) since(o *op, old *le.RaceEntry) time.Duration {
+	seen, told := o.actor.terms[termOf(old)]
+	if !told {
+		return time.Hour // it cannot have waited
 	}
+	return seen.mono - o.mono
 }
 
 // runs says whether the term of p's own record e, which nobody has changed since,
 // is not over for p, so that it was to be released.
 func (w *world) runs(p *process, e *le.RaceEntry, now reading) bool {
-	if p.host.stranger {
-		return now.mono < p.actor.told[stateOf(e)].first.mono+e.TermLength
+	if p.stranger {
+		return now.mono < p.actor.terms[termOf(e)].mono+e.TermLength
 	}
 	return now.wall.Before(e.TermExpiry)
 }
 
-// blind says whether a view may outlast its time because nothing could end it: the
-// machine was suspended, for which its monotonic clock stood still, and the wall
-// clock that should have told was set back in the same term by about as much. (By
-// more than that ends the view: see alive.)
-func (r *recorder) blind(g *reign) bool {
-	m, clock := r.measured(g, g.attempt(r.skew)), g.p.actor.clock
-	return g.p.host.stranger && clock.Stepped(m.asked-1, r.now()) && clock.Suspended(m.asked, r.now())
+// blind is for how long a view may outlast its time because nothing could end it: for
+// as long as the machine was suspended and its wall clock, which should have told, was
+// set back before anybody looked at it again.
+func (r *recorder) blind(g *reign) time.Duration {
+	if !g.p.stranger {
+		return 0
+	}
+	return g.p.actor.clock.Hidden(r.measured(g, g.attempt()).asked, r.now())
 }

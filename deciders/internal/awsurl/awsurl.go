@@ -99,7 +99,9 @@ func (u *URL) Load(ctx context.Context) (cfg aws.Config, endpoint *string, err e
 	}
 	if v := u.String("endpoint"); v != "" {
 		endpoint = &v
-		if e, err := url.Parse(v); u.err == nil && (err != nil || e.Host == "" || e.Scheme != "http" && e.Scheme != "https") {
+		if e, err := url.Parse(v); u.err == nil && err == nil && e.User != nil {
+			u.err = permanent("credentials do not belong in the parameter %q: they come from the environment", "endpoint")
+		} else if u.err == nil && (err != nil || e.Host == "" || e.Scheme != "http" && e.Scheme != "https") {
 			u.err = permanent("the parameter %q is %q, and must be a URL as http://127.0.0.1:8000", "endpoint", v)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +57,12 @@ func appendEntry(b []byte, e *leaderelection.RaceEntry) []byte {
 	}
 	if e.HandedBack {
 		b = append(b, `,"handed_back":true`...)
+	}
+	if len(e.Extra) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(e.Extra)) {
+			b = append(appendString(append(b, ','), name), ':')
+			b = append(b, e.Extra[name]...)
+		}
 	}
 	return append(b, '}')
 }

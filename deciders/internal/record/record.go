@@ -14,15 +14,26 @@
 //	 "unsynchronized":true,
 //	 "handed_back":true}
 //
-// Reading is strict, because a candidate that misreads a record may overwrite
-// what it did not understand: a field lost on the way through an older program
-// would be lost for everybody. So an unknown field, an unknown format version,
-// a field given twice and anything else out of the ordinary is an error that
-// wraps leaderelection.ErrPermanent, and the record is left alone.
+// # Fields of newer versions
 //
-// To add a field later: one line in entryFields, one in fill, one in entry. An
-// optional field (omitempty) needs no new format version; programs that do not
-// know it refuse the records that have it, and say why.
+// Fleets are upgraded one process at a time, and rolled back. So a field that this
+// version does not know is kept, in RaceEntry.Extra, and every write hands it on as it
+// is. A field whose meaning no candidate may miss is named in the list of the field
+// "must_understand", as in
+//
+//	"must_understand":["quorum"],
+//	"quorum":3
+//
+// and a program that does not know every field of that list refuses the record: it
+// neither leads by it nor overwrites it. To add a field later is one line in
+// entryFields, one in fill and one in entry. If older programs may go on without it, it
+// needs no more than that. If they may not, whoever writes it names it in the list.
+//
+// Everything else is read strictly, because a candidate that misreads a record may
+// overwrite what it did not understand. An unknown format version, a field given twice,
+// a name that differs from a known one by upper and lower case only, and anything else
+// out of the ordinary is an error that wraps leaderelection.ErrPermanent, and the record
+// is left alone.
 package record
 
 import (
@@ -31,6 +42,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -62,6 +76,9 @@ type entryFields struct {
 	Unsynchronized   bool      `json:"unsynchronized,omitempty"`
 	HandedBack       bool      `json:"handed_back,omitempty"`
 }
+
+// mustUnderstand is the field that lists what a reader has to know.
+const mustUnderstand = "must_understand"
 
 // Marshal returns e as it is stored, without its Token and without a final
 // newline. The same entry always gives the same bytes. It refuses, with an error
@@ -127,6 +144,11 @@ func parse(data []byte) (*leaderelection.RaceEntry, error) {
 	if e := own(data); e != nil {
 		return e, nil
 	}
+	return strictly(data)
+}
+
+// strictly reads a record of any order, white space and unknown fields.
+func strictly(data []byte) (*leaderelection.RaceEntry, error) {
 	raw, err := object(data)
 	if err != nil {
 		return nil, err
@@ -135,7 +157,14 @@ func parse(data []byte) (*leaderelection.RaceEntry, error) {
 	if err := fill(&f, raw); err != nil {
 		return nil, err
 	}
-	return entry(&f)
+	e, err := entry(&f)
+	if err != nil {
+		return nil, err
+	}
+	if e.Extra, err = extra(raw); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 // object splits a JSON object into its fields. Unlike json.Unmarshal it tells
@@ -182,16 +211,10 @@ func notJSON(data []byte, err error) error {
 	return fmt.Errorf("it is not one whole JSON object (%w), but begins %q%s; it was cut short, or is not a record of this library", err, begin, more)
 }
 
-// fill moves the raw fields into f.
-func fill(f *entryFields, raw map[string]json.RawMessage) error {
-	if _, ours := raw[formatField]; !ours {
-		return fmt.Errorf("it has no field %q; it is not a record of this library", formatField)
-	}
-	for _, field := range []struct {
-		name     string
-		to       any
-		required bool
-	}{
+// fields are the fields of f by name, in their order, and whether a record must have
+// them.
+func fields(f *entryFields) []field {
+	return []field{
 		{formatField, &f.Format, true},
 		{"leader_id", &f.LeaderID, true},
 		{"host_port", &f.HostPort, false},
@@ -204,7 +227,21 @@ func fill(f *entryFields, raw map[string]json.RawMessage) error {
 		{"successor", &f.Successor, false},
 		{"unsynchronized", &f.Unsynchronized, false},
 		{"handed_back", &f.HandedBack, false},
-	} {
+	}
+}
+
+type field struct {
+	name     string
+	to       any
+	required bool
+}
+
+// fill moves the raw fields that are known into f, and leaves the others in raw.
+func fill(f *entryFields, raw map[string]json.RawMessage) error {
+	if _, ours := raw[formatField]; !ours {
+		return fmt.Errorf("it has no field %q; it is not a record of this library", formatField)
+	}
+	for _, field := range fields(f) {
 		v, there := raw[field.name]
 		delete(raw, field.name)
 		switch {
@@ -222,22 +259,61 @@ func fill(f *entryFields, raw map[string]json.RawMessage) error {
 			return fmt.Errorf("its format is %d, and this program knows only %d; a newer version of the library may have written it: upgrade this program", f.Format, Format)
 		}
 	}
-	return unknown(raw)
+	return nil
 }
 
-// unknown reports what is left in raw; the least name, so that the same record
-// always gives the same error.
-func unknown(raw map[string]json.RawMessage) error {
+// known reports whether name is that of a field of this version.
+func known(name string) bool {
+	return slices.ContainsFunc(fields(&entryFields{}), func(f field) bool { return f.name == name })
+}
+
+// extra returns what is left in raw, to be handed on, unless one of it must be
+// understood, or is a slip of somebody's hand.
+func extra(raw map[string]json.RawMessage) (map[string]string, error) {
 	if len(raw) == 0 {
+		return nil, nil
+	}
+	extra := make(map[string]string, len(raw))
+	for name, v := range raw {
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, v); err != nil {
+			return nil, fmt.Errorf("field %q: %w; repair or remove the record", name, err)
+		}
+		extra[name] = compact.String()
+	}
+	return extra, checkExtra(extra)
+}
+
+// checkExtra says what keeps the fields of extra from being handed on. Of several
+// faults it names the first by name, so that a record always gives the same error.
+func checkExtra(extra map[string]string) error {
+	if len(extra) == 0 {
 		return nil
 	}
-	least, first := "", true
-	for name := range raw {
-		if first || name < least {
-			least, first = name, false
+	for _, name := range slices.Sorted(maps.Keys(extra)) {
+		switch value := extra[name]; {
+		case !utf8.ValidString(name) || !utf8.ValidString(value) || !json.Valid([]byte(value)):
+			return fmt.Errorf("field %q is not JSON in UTF-8: %q", name, value)
+		case known(name):
+			return fmt.Errorf("field %q is known, and cannot be among the unknown ones", name)
+		case slices.ContainsFunc(fields(&entryFields{}), func(f field) bool { return strings.EqualFold(f.name, name) }):
+			return fmt.Errorf("field %q differs from a known one by upper and lower case only; repair or remove the record", name)
 		}
 	}
-	return fmt.Errorf("field %q is unknown; a newer version of the library may have written it: upgrade this program, or, if somebody added the field by hand, remove it", least)
+	list, there := extra[mustUnderstand]
+	if !there {
+		return nil
+	}
+	var names []string
+	if err := json.Unmarshal([]byte(list), &names); err != nil || list == "null" {
+		return fmt.Errorf("field %q is %s, not a list of names; repair or remove the record", mustUnderstand, list)
+	}
+	for _, name := range names {
+		if !known(name) {
+			return fmt.Errorf("field %q must be understood, and is unknown; a newer version of the library has written it: upgrade this program", name)
+		}
+	}
+	return nil
 }
 
 func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
@@ -286,8 +362,15 @@ func check(e *leaderelection.RaceEntry) error {
 	if e.TermLength < 0 {
 		return fmt.Errorf("field %q is negative: %v", "term_length", e.TermLength)
 	}
+	const most = uint64(leaderelection.MaxElectionNumber)
+	if n := uint64(e.ElectionNumber); n > most {
+		return fmt.Errorf("field %q is %d, past the end of all counting (%d): stop all candidates and put a vacant record in its place, with a number that no fence has seen", "election_number", n, most)
+	}
+	if n := e.Extension; n > most {
+		return fmt.Errorf("field %q is %d, past the end of all counting (%d): repair the record", "extension", n, most)
+	}
 	if y := e.TermExpiry.UTC().Year(); y < 0 || y > 9999 {
 		return fmt.Errorf("field %q is in the year %d, which RFC 3339 cannot write", "term_expiry", y)
 	}
-	return nil
+	return checkExtra(e.Extra)
 }

@@ -59,7 +59,9 @@ func TestRoundTrip(t *testing.T) {
 		"year 9999":         func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Date(9999, 12, 31, 23, 59, 59, 1, time.UTC) },
 		"longest term":      func(e *leaderelection.RaceEntry) { e.TermLength = math.MaxInt64 },
 		"odd term":          func(e *leaderelection.RaceEntry) { e.TermLength = 1234567 * time.Microsecond / 10 },
-		"large numbers":     func(e *leaderelection.RaceEntry) { e.ElectionNumber, e.Extension = math.MaxUint64, math.MaxUint64 },
+		"large numbers": func(e *leaderelection.RaceEntry) {
+			e.ElectionNumber, e.Extension = leaderelection.MaxElectionNumber, math.MaxInt64
+		},
 		"unicode": func(e *leaderelection.RaceEntry) {
 			e.LeaderID, e.Successor = "Zoë <&> 選挙 🗳 \u2028\ufffd\"\\\n\x00", leaderelection.AnySuccessor
 		},
@@ -118,8 +120,12 @@ func TestUnmarshalRefuses(t *testing.T) {
 		"not ours":           {`{"kind":"Lease"}`, `no field "leaderelection"`},
 		"newer format":       {edit(`"leaderelection":1`, `"leaderelection":2,"what":0`), "upgrade this program"},
 		"format as text":     {edit(`"leaderelection":1`, `"leaderelection":"1"`), `"leaderelection"`},
-		"unknown field":      {edit(`"extension"`, `"unheard_of":true,"extension"`), `"unheard_of" is unknown; a newer version`},
-		"other case":         {edit(`"successor"`, `"Successor"`), `"Successor" is unknown`},
+		"not understood":     {edit(`"extension"`, `"unheard_of":true,"must_understand":["extension","unheard_of"],"extension"`), `"unheard_of" must be understood, and is unknown; a newer version`},
+		"no list":            {edit(`"extension"`, `"must_understand":"unheard_of","extension"`), `"must_understand" is "unheard_of", not a list`},
+		"null list":          {edit(`"extension"`, `"must_understand":null,"extension"`), `not a list`},
+		"other case":         {edit(`"successor"`, `"Successor"`), `"Successor" differs from a known one`},
+		"no number any more": {edit(`"election_number":7`, `"election_number":9223372036854775808`), "past the end of all counting"},
+		"no extension":       {edit(`"extension":12`, `"extension":18446744073709551615`), "past the end of all counting"},
 		"field twice":        {edit(`"extension":12`, `"extension":12,"extension":13`), `"extension" is given twice`},
 		"field twice by \\u": {edit(`"extension":12`, `"extension":12,"\u0065xtension":13`), `"extension" is given twice`},
 		"missing field":      {edit(`"extension":12,`, ``), `"extension" is missing`},
@@ -170,6 +176,26 @@ func TestUnmarshalRefuses(t *testing.T) {
 	}
 }
 
+// Fields of a newer version are handed on as they are, in an order that does not change;
+// those that must be understood may be, if they are.
+func TestUnknownFieldsAreHandedOn(t *testing.T) {
+	data := strings.TrimSuffix(sampleJSON, "}") + `,"must_understand":["extension"],"priority":{"a": [1, null, "\u00e9"]},"Zone":null}`
+	e, err := record.Unmarshal("here", []byte(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(e.Extra) != 3 || e.Extra["priority"] != `{"a":[1,null,"\u00e9"]}` || e.Extra["Zone"] != "null" {
+		t.Fatalf("extra %v", e.Extra)
+	}
+	e.Extension++
+	stored, err := record.Marshal(e.Clone())
+	want := strings.TrimSuffix(strings.Replace(sampleJSON, `"extension":12`, `"extension":13`, 1), "}") +
+		`,"Zone":null,"must_understand":["extension"],"priority":{"a":[1,null,"\u00e9"]}}`
+	if err != nil || string(stored) != want {
+		t.Fatalf("stored %s, %v\nwant   %s", stored, err, want)
+	}
+}
+
 func TestMarshalRefuses(t *testing.T) {
 	cases := map[string]struct {
 		change func(e *leaderelection.RaceEntry)
@@ -183,6 +209,10 @@ func TestMarshalRefuses(t *testing.T) {
 		"term":        {func(e *leaderelection.RaceEntry) { e.TermLength = -1 }, "negative"},
 		"year -1":     {func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC) }, "year -1"},
 		"year 10000":  {func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }, "year 10000"},
+		"number":      {func(e *leaderelection.RaceEntry) { e.ElectionNumber = 1 << 63 }, "past the end"},
+		"extension":   {func(e *leaderelection.RaceEntry) { e.Extension = 1 << 63 }, "past the end"},
+		"known":       {func(e *leaderelection.RaceEntry) { e.Extra = map[string]string{"successor": `"b"`} }, `"successor" is known`},
+		"no JSON":     {func(e *leaderelection.RaceEntry) { e.Extra = map[string]string{"x": `1,"y":2`} }, `"x" is not JSON`},
 		"too large":   {func(e *leaderelection.RaceEntry) { e.ConnectionParams = make([]byte, record.MaxSize) }, "ConnectionParams"},
 	}
 	for name, c := range cases {

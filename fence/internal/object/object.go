@@ -13,6 +13,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // The names of the metadata. Letters only: Azure takes no hyphens, and some
@@ -44,6 +45,11 @@ type Object struct {
 	Refused func(error) bool
 }
 
+// ErrUnproved is what a Write wraps whose answer tells of a success and does not prove
+// it: anything may answer 200. The object is looked at then, and the write counts if it
+// has the text of WriteName that was sent.
+var ErrUnproved = errors.New("the answer tells of a success, and does not prove it: something else than the store may have answered")
+
 // Write writes on condition that the object is still as seen, with metadata that
 // has at least marks.
 type Write func(ctx context.Context, seen Seen, marks map[string]string) error
@@ -74,7 +80,7 @@ func (o Object) Admit(ctx context.Context, token fence.Token, write Write) error
 
 func (o Object) do(ctx context.Context, doing string, token fence.Token, done func(Seen) (bool, error), write Write) error {
 	failed := func(err error) error {
-		return fmt.Errorf("%s: %s %s under %v: %w", o.Package, doing, o.Place, token, err)
+		return fmt.Errorf("%s: %s %s under %v: %w", o.Package, doing, o.Place, token, redact.Error(err))
 	}
 	if err := token.Check(token.Election); err != nil {
 		return failed(err)
@@ -112,7 +118,7 @@ func (o Object) do(ctx context.Context, doing string, token fence.Token, done fu
 }
 
 // readBack finds out what became of a write that failed otherwise than by its
-// condition: it may have landed, and its answer been lost. It returns nil where
+// condition, or whose answer proves nothing: it may have landed. It returns nil where
 // it did land.
 func (o Object) readBack(ctx context.Context, token fence.Token, id string, failure error) error {
 	if ctx.Err() != nil {

@@ -57,6 +57,7 @@ func Run(t *testing.T, mk Make) {
 		{"CtxEnded", ctxEnded},
 		{"AtOnce", atOnce},
 		{"Admit", admit},
+		{"Lies", lies},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &suite{wire: new(Wire), make: func(rt http.RoundTripper) Object { return mk(t, "orders/"+c.name, rt) }}
@@ -253,14 +254,14 @@ func ctxEnded(t *testing.T, s *suite) {
 	s.put(t, fencetest.Orders(1), "first", nil)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Put(ended, fencetest.Orders(2), text(fencetest.Orders(2), "second")); !errors.Is(err, context.Canceled) {
+	if err := s.Put(ended, fencetest.Orders(2), text(fencetest.Orders(2), "second")); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "writing ") || !strings.Contains(err.Error(), "orders/CtxEnded") {
 		t.Errorf("%v", err)
 	}
 	s.holds(t, text(fencetest.Orders(1), "first"))
 	ctx, cancel := context.WithCancel(t.Context()) // and in the middle of the write
 	defer cancel()
 	s.wire.beforeWrite(cancel)
-	if err := s.Put(ctx, fencetest.Orders(2), text(fencetest.Orders(2), "second")); !errors.Is(err, context.Canceled) {
+	if err := s.Put(ctx, fencetest.Orders(2), text(fencetest.Orders(2), "second")); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "writing ") || !strings.Contains(err.Error(), "orders/CtxEnded") {
 		t.Errorf("%v", err)
 	}
 }

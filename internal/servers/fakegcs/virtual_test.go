@@ -52,6 +52,7 @@ func overHTTP(t *testing.T) httpfault.Store {
 	return httpfault.Store{
 		Serve:   func() http.Handler { return serve(t) },
 		Decider: func(c *http.Client) leaderelection.RaceDecider { return decider(t, c) },
+		Place:   "gs://elections/one",
 		Writes:  func(r *http.Request) bool { return r.Method == http.MethodPost },
 		Busy: map[string]httpfault.Fault{
 			"RateLimit":      refusal(http.StatusTooManyRequests, "rateLimitExceeded"),
@@ -68,3 +69,11 @@ func TestElections(t *testing.T) { httpfault.Elections(t, overHTTP(t)) }
 
 // Whole elections by seed, with faults on HTTP.
 func TestSeeds(t *testing.T) { httpsim.Seeds(t, overHTTP(t), 100) }
+
+// Nothing that something else answers is believed.
+func TestDisbelieves(t *testing.T) {
+	s := overHTTP(t)
+	httpfault.Disbelieves(t, s, &httpfault.Transport{Handler: s.Serve()})
+}
+
+func TestNobodyLeads(t *testing.T) { httpfault.NobodyLeads(t, overHTTP(t)) }

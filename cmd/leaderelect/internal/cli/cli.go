@@ -44,7 +44,7 @@ func usage(format string, args ...any) error {
 // Main runs the command line and returns the exit code.
 func Main(args []string) int {
 	if len(args) > 0 && args[0] == proc.GuardCommand {
-		return proc.Guard(args[1:])
+		return proc.Guard()
 	}
 	return run(context.Background(), args, os.Stdin, os.Stdout, os.Stderr)
 }
@@ -52,6 +52,7 @@ func Main(args []string) int {
 // run is Main with its surroundings given.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	a := &app{in: in, out: out, errOut: errOut}
+	a.keepSecret(args)
 	root := a.root()
 	root.SetArgs(args)
 	return a.execute(ctx, root)
@@ -62,9 +63,8 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) int {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.errOut)
-	errOut := a.errOut
 	if a.flaw != nil {
-		fmt.Fprintf(errOut, "leaderelect: a mistake in this program: %v\n", a.flaw)
+		a.complain("a mistake in this program: %v", a.flaw)
 		return exitError
 	}
 	c, err := root.ExecuteContextC(ctx)
@@ -75,7 +75,7 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) int {
 	switch {
 	case errors.As(err, &e):
 		if e.err != nil {
-			fmt.Fprintf(errOut, "leaderelect: %v\n", e.err)
+			a.complain("%v", e.err)
 		}
 		return e.code
 	case !a.started || errors.Is(err, store.ErrURL):
@@ -83,10 +83,10 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) int {
 		if c != root {
 			try += " " + c.Name()
 		}
-		fmt.Fprintf(errOut, "leaderelect: %v\nTry: %s\n", err, try)
+		a.complain("%v\nTry: %s", err, try)
 		return exitUsage
 	}
-	fmt.Fprintf(errOut, "leaderelect: %v\n", err)
+	a.complain("%v", err)
 	return a.failure
 }
 
@@ -96,14 +96,19 @@ type app struct {
 	out, errOut io.Writer
 
 	common  common
-	started bool  // the arguments were right: what fails now is no usage error
-	failure int   // the exit code of an error that names none
-	flaw    error // a mistake in how the commands are declared
+	started bool     // the arguments were right: what fails now is no usage error
+	failure int      // the exit code of an error that names none
+	flaw    error    // a mistake in how the commands are declared
+	urls    []string // those given, whose secrets are not told
 }
 
 const about = `leaderelect makes any program a candidate of an election: of all that were
 started, on however many machines, one at a time leads and does its work. The
 election is one record in a store that you have already, named by a URL:
+
+%s
+With TLS, or by a socket (files are optional, a parameter for each; each decider's
+documentation has them all):
 
 %s
 How long a lease runs (--term), how far clocks may be off (--skew) and the store's
@@ -116,14 +121,16 @@ the URL as LEADERELECT_STORE), and in a file named by --config, as lines of
 over the file. Spans of time are written as 500ms, 15s, 2m or 1h30m.`
 
 func (a *app) root() *cobra.Command {
-	forms := ""
-	for _, f := range store.Forms {
-		forms += "    " + f + "\n"
+	list := func(forms []string) (s string) {
+		for _, f := range forms {
+			s += "    " + f + "\n"
+		}
+		return s
 	}
 	root := &cobra.Command{
 		Use:           "leaderelect",
 		Short:         "Elect one of many processes as the leader",
-		Long:          fmt.Sprintf(about, forms),
+		Long:          fmt.Sprintf(about, list(store.Forms), list(store.TLS)),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       buildVersion(),
@@ -139,6 +146,7 @@ func (a *app) root() *cobra.Command {
 	a.choices(root, "log-format", "text", "json")
 	a.choices(root, "log-level", "debug", "info", "warn", "error")
 	root.AddCommand(a.runCommand(), a.hookCommand(), a.sidecarCommand(), a.planCommand(), a.doctorCommand(), a.manCommand(), a.watchCommand(), a.statusCommand(), a.transferCommand(), a.stepdownCommand(), a.versionCommand())
+	root.SetHelpCommand(a.helpCommand())
 	return root
 }
 

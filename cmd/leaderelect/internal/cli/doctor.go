@@ -15,6 +15,7 @@ import (
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/plan"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -25,8 +26,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Check whether store and clock are fit for an election",
 		Long: `Check that the store can be reached, each operation that a candidate needs, that
 conditional writes are really enforced, latency, the feed of changes, this machine's
-clock against the store's and by the kernel's own account, and whether --term and --skew
-fit; print each check with its verdict, and what to do.
+clock against the store's and by the kernel's own account, whether --term and --skew
+fit, and which of the store's settings may lose a confirmed write; print each check with its verdict, and what to do.
 
 The election's own record is only read. What is written goes to a scratch record
 beside it (the same name with "-doctor" added, or --scratch), which stays there,
@@ -62,6 +63,7 @@ func (a *app) doctor(ctx context.Context, url, scratch string, asJSON bool) erro
 	defer a.signals(cancel, nil)()
 	var unwritten error
 	tell := func(f doctor.Finding) {
+		f.Detail, f.Advice = a.fit(f.Detail), a.fit(f.Advice)
 		switch {
 		case unwritten != nil:
 			return
@@ -85,7 +87,7 @@ func (a *app) doctor(ctx context.Context, url, scratch string, asJSON bool) erro
 		return failed
 	}
 	defer store.Close(place)
-	tell(doctor.Finding{Check: "opening the store", Verdict: doctor.OK, Detail: fmt.Sprintf("in %s: %s", doctor.Took(time.Since(begin)), store.Redacted(url))})
+	tell(doctor.Finding{Check: "opening the store", Verdict: doctor.OK, Detail: fmt.Sprintf("in %s: %s", doctor.Took(time.Since(begin)), redact.URL(url))})
 	beside, err := store.Open(ctx, scratch, 10*time.Second)
 	if err != nil {
 		tell(doctor.Finding{Check: "opening the scratch record", Verdict: doctor.Fail, Detail: err.Error(), Advice: "name another place by --scratch"})

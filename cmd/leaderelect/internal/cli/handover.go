@@ -1,26 +1,37 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
 
 func (a *app) transferCommand() *cobra.Command {
 	var timeout time.Duration
+	var force bool
 	c := &cobra.Command{
 		Use:   "transfer [URL] ID",
 		Short: "Ask the leader to hand over to another candidate",
 		Long: `Ask the leader to wind down and hand over to the candidate ID, and wait until that
 one leads. On a vacant record ID is given the first claim, for one term.
 
-Exit codes: 0 ID leads; 1 it does not (within --timeout, or another does), 2 usage.`,
+Standbys leave no trace in the store, so nobody can look up whether a candidate ID is
+running. If none is, nobody leads for a term after the leader has released. So this
+asks first, on a terminal; elsewhere it wants --force.
+
+Exit codes: 0 ID leads; 1 it does not (within --timeout, or another does), or it was not
+asked for; 2 usage.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			id := args[len(args)-1]
@@ -31,10 +42,11 @@ Exit codes: 0 ID leads; 1 it does not (within --timeout, or another does), 2 usa
 			if id == "" || id == leaderelection.AnySuccessor {
 				return usage("ID is %q, want a candidate's; for anybody there is stepdown", id)
 			}
-			return a.handOver(c.Context(), url, id, timeout)
+			return a.handOver(c.Context(), url, id, timeout, force)
 		},
 	}
 	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it has happened")
+	c.Flags().BoolVar(&force, "force", false, "do not ask whether a candidate ID is running")
 	return c
 }
 
@@ -53,7 +65,7 @@ Exit codes: 0 it has; 1 it has not within --timeout, or nobody leads; 2 usage.`,
 			if err != nil {
 				return err
 			}
-			return a.handOver(c.Context(), url, leaderelection.AnySuccessor, timeout)
+			return a.handOver(c.Context(), url, leaderelection.AnySuccessor, timeout, true)
 		},
 	}
 	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it has happened")
@@ -61,7 +73,7 @@ Exit codes: 0 it has; 1 it has not within --timeout, or nobody leads; 2 usage.`,
 }
 
 // handOver asks, waits until it has happened, and says what has.
-func (a *app) handOver(ctx context.Context, url, successor string, timeout time.Duration) error {
+func (a *app) handOver(ctx context.Context, url, successor string, timeout time.Duration, force bool) error {
 	if timeout <= 0 {
 		return usage("--timeout is %v, must be positive", timeout)
 	}
@@ -70,7 +82,7 @@ func (a *app) handOver(ctx context.Context, url, successor string, timeout time.
 	defer cancel(nil)
 	defer a.signals(cancel, nil)()
 	late := time.AfterFunc(timeout, func() { cancel(errTimeout) })
-	defer late.Stop()
+	defer func() { late.Stop() }()
 	d, err := store.Open(ctx, url, timeout)
 	if err != nil {
 		return err
@@ -79,6 +91,13 @@ func (a *app) handOver(ctx context.Context, url, successor string, timeout time.
 	first, err := d.ReadCurrent(ctx)
 	if err != nil {
 		return err
+	}
+	if !force {
+		late.Stop() // people take their time
+		if err := a.confirm(ctx, first, successor); err != nil {
+			return err
+		}
+		late.Reset(timeout)
 	}
 	if successor == leaderelection.AnySuccessor {
 		err = leaderelection.StepDown(ctx, d)
@@ -92,6 +111,33 @@ func (a *app) handOver(ctx context.Context, url, successor string, timeout time.
 	return a.awaitHandOver(ctx, d, w, timeout)
 }
 
+// confirm asks whether there is a candidate of that name. It need not ask of the leader,
+// nor if there is nobody who could be asked to hand over: that is refused anyway.
+func (a *app) confirm(ctx context.Context, e *leaderelection.RaceEntry, successor string) error {
+	if e.ElectionNumber == leaderelection.NoElections || e.LeaderID == successor {
+		return nil
+	}
+	doubt := fmt.Sprintf("nobody can look up whether a candidate %s is running; if none is, nobody leads for up to %v", state.Name(successor), e.TermLength)
+	file, isFile := a.in.(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) {
+		return fmt.Errorf("%s: if it is, give --force; nothing was asked for", doubt)
+	}
+	fmt.Fprintf(a.errOut, "leaderelect: %s.\nIs it running? Hand over to it (yes/no)? ", doubt)
+	typed := make(chan string, 1)
+	go func() { // which a signal cannot interrupt
+		answer, _ := bufio.NewReader(a.in).ReadString('\n')
+		typed <- answer
+	}()
+	select {
+	case answer := <-typed:
+		if strings.TrimSpace(strings.ToLower(answer)) == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
+	}
+	return errors.New("nothing was asked for")
+}
+
 var (
 	errTimeout  = errors.New("not within --timeout")
 	errHappened = errors.New("it has happened")
@@ -103,7 +149,7 @@ func (a *app) awaitHandOver(ctx context.Context, d leaderelection.RaceDecider, w
 		poll = 500 * time.Millisecond
 	}
 	err := leaderelection.WatchConfig{
-		Decider: d, MaxClockSkew: a.common.skew, PollInterval: poll, Logger: a.logger(),
+		Decider: d, MaxClockSkew: a.common.skew, SharedClock: a.common.skew == 0, PollInterval: poll, Logger: a.logger(),
 		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { w.lapsed = true },
 	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { w.see(&e) })
 	switch {
@@ -137,13 +183,13 @@ func (w *handOverWait) see(e *leaderelection.RaceEntry) {
 	newReign := e.ElectionNumber > w.first.ElectionNumber && !e.Vacant()
 	switch anybody := w.successor == leaderelection.AnySuccessor; {
 	case anybody && newReign:
-		w.said = fmt.Sprintf("%s has stepped down; %s leads, with reign %d", w.first.LeaderID, e.LeaderID, e.ElectionNumber)
+		w.said = fmt.Sprintf("%s has stepped down; %s leads, with reign %d", state.Name(w.first.LeaderID), state.Name(e.LeaderID), e.ElectionNumber)
 	case anybody && e.Vacant():
-		w.said = fmt.Sprintf("%s has stepped down from reign %d; nobody leads yet", w.first.LeaderID, e.ElectionNumber)
+		w.said = fmt.Sprintf("%s has stepped down from reign %d; nobody leads yet", state.Name(w.first.LeaderID), e.ElectionNumber)
 	case !anybody && !e.Vacant() && e.LeaderID == w.successor:
-		w.said = fmt.Sprintf("%s leads, with reign %d", e.LeaderID, e.ElectionNumber)
+		w.said = fmt.Sprintf("%s leads, with reign %d", state.Name(e.LeaderID), e.ElectionNumber)
 	case newReign:
-		w.said = fmt.Sprintf("%s leads, with reign %d", e.LeaderID, e.ElectionNumber)
+		w.said = fmt.Sprintf("%s leads, with reign %d", state.Name(e.LeaderID), e.ElectionNumber)
 		w.failure = &exit{exitError, fmt.Errorf("%s was not there in time: is a candidate of that name running?", w.successor)}
 	default:
 		return
@@ -157,10 +203,10 @@ func (w *handOverWait) standing() string {
 	case e == nil:
 		return "the record could not be read"
 	case w.lapsed:
-		return fmt.Sprintf("%s does not extend its term any more, and nobody else leads", e.LeaderID)
+		return fmt.Sprintf("%s does not extend its term any more, and nobody else leads", state.Name(e.LeaderID))
 	case e.Vacant():
 		return fmt.Sprintf("the record is vacant, and %s has not taken it: is a candidate of that name running?", w.successor)
 	default:
-		return fmt.Sprintf("%s still leads, with reign %d, and winds down or has not seen the wish yet", e.LeaderID, e.ElectionNumber)
+		return fmt.Sprintf("%s still leads, with reign %d, and winds down or has not seen the wish yet", state.Name(e.LeaderID), e.ElectionNumber)
 	}
 }

@@ -13,46 +13,66 @@ import (
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
 
+type hookFlags struct {
+	hook.Config
+	atStart bool
+	pass    passStore
+}
+
 func (a *app) hookCommand() *cobra.Command {
-	var h hook.Config
+	var f hookFlags
+	h := &f.Config
 	c := &cobra.Command{
 		Use:   "hook [URL] --begin COMMAND --end COMMAND",
 		Short: "Run one command when elected, and another when not leader any more",
 		Long: `Contest the election, and toggle a service: the begin command is run on election, the
 end command on loss. Both are given to sh -c, with LEADERELECT_ELECTION,
-LEADERELECT_LEADER_ID and LEADERELECT_STORE in their environment; what they leave
-running goes on.
+LEADERELECT_LEADER_ID and LEADERELECT_STORE (unless the URL has a password: --pass-store)
+in their environment; what they leave running goes on.
 
-The end command is run again while it fails (--retries times, --retry-pause apart).
-Where the begin command fails (the end command is run then, too), or the end command
-never succeeds, this candidate says so loudly and stands down for --error-timeout,
-and for a term at least.
+The end command is also run at the start, before the election, with
+LEADERELECT_ELECTION=0: for what was left on by a machine that crashed. So it should
+succeed if there is nothing to end. The begin command should succeed if it has been
+run already.
+
+The end command is run again while it fails (--retries times, --retry-pause apart, for
+--drain in all). If the begin command fails (the end command is run then, too), or the end
+command never succeeds, this candidate says so loudly and stands down for
+--error-timeout, and for a term at least.
 
 When leadership is given up by choice, the lease is kept until the end command has
-succeeded. When it is being lost, since the store cannot be reached, the end command
-begins --grace before the view ends, and should take less. Nobody runs it where
-leaderelect itself is killed: let its supervisor do that too (ExecStopPost= of
-systemd). A command that runs all the time is better off with leaderelect run.
+succeeded, for --drain at most; whoever does not want to wait asks once more (a second
+TERM or INT). When leadership is being lost, since the store cannot be reached, the end command
+begins --grace before the view ends, and should take less. A command that has to be
+interrupted is sent TERM, and is killed a quarter of --grace later.
+
+Nobody runs the end command when leaderelect itself is killed: let its supervisor do that
+too (ExecStopPost= of systemd). A command that runs all the time is better off with
+leaderelect run.
 
 With console: in place of the URL there is no election: type LEADER, NOTLEADER and
 ERROR to try the commands.`,
-		Example: `  leaderelect hook s3://bucket/vip --begin 'ip addr add 10.0.0.9/24 dev eth0' --end 'ip addr del 10.0.0.9/24 dev eth0'
+		Example: `  leaderelect hook s3://bucket/vip --begin 'ip addr replace 10.0.0.9/32 dev eth0' --end 'ip addr flush dev eth0 to 10.0.0.9/32'
   leaderelect hook console: --begin ./up --end ./down`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return a.hook(c.Context(), h, args) },
+		RunE: func(c *cobra.Command, args []string) error { return a.hook(c.Context(), &f, args) },
 	}
-	f := c.Flags()
-	f.StringVar(&h.Begin, "begin", "", "what to run on election")
-	f.StringVar(&h.End, "end", "", "what to run on loss")
-	f.IntVar(&h.Retries, "retries", 12, "how often to try the end command again")
-	f.DurationVar(&h.Pause, "retry-pause", 5*time.Second, "how long to wait before that")
-	f.DurationVar(&h.Timeout, "command-timeout", time.Minute, "how long either command may take, before it is killed and has failed")
-	f.DurationVar(&h.ErrorTimeout, "error-timeout", 30*time.Second, "how long to stand down after a failure")
-	f.DurationVar(&h.Grace, "grace", 0, "how long before the view ends unextended the end command begins (default a quarter of the term less the skew, 10s at most)")
+	s := c.Flags()
+	s.StringVar(&h.Begin, "begin", "", "what to run on election")
+	s.StringVar(&h.End, "end", "", "what to run on loss")
+	s.IntVar(&h.Retries, "retries", 12, "how often to try the end command again")
+	s.DurationVar(&h.Pause, "retry-pause", 5*time.Second, "how long to wait before that")
+	s.DurationVar(&h.Timeout, "command-timeout", time.Minute, "how long either command may take, before it is killed and has failed")
+	s.DurationVar(&h.ErrorTimeout, "error-timeout", 30*time.Second, "how long to stand down after a failure")
+	s.DurationVar(&h.Grace, "grace", 0, "how long before the view ends unextended the end command begins (default a quarter of the term less the skew, 10s at most)")
+	s.DurationVar(&h.Drain, "drain", 80*time.Second, "how long the end command may take in all, while the lease is kept")
+	s.BoolVar(&f.atStart, "end-at-start", true, "run the end command before the election, for what a crash may have left on")
+	f.pass.flag(s)
 	return c
 }
 
-func (a *app) hook(ctx context.Context, h hook.Config, args []string) error {
+func (a *app) hook(ctx context.Context, f *hookFlags, args []string) error {
+	h := f.Config
 	url, _, err := a.url(args)
 	if err != nil {
 		return err
@@ -63,22 +83,16 @@ func (a *app) hook(ctx context.Context, h hook.Config, args []string) error {
 		return &exit{exitUsage, err}
 	case h.Begin == "" || h.End == "":
 		return usage("--begin and --end are both needed")
-	case h.Retries < 0, h.Pause < 0, h.Timeout <= 0, h.ErrorTimeout < 0:
-		return usage("--retries, --retry-pause and --error-timeout must not be negative, --command-timeout must be positive")
+	case h.Retries < 0, h.Pause < 0, h.Timeout <= 0, h.Drain <= 0, h.ErrorTimeout < 0:
+		return usage("--retries, --retry-pause and --error-timeout must not be negative, --command-timeout and --drain must be positive")
 	}
 	cfg, err := a.candidate()
 	if err != nil {
 		return err
 	}
 	a.begun(exitError)
-	h.Grace, h.Store, h.Leader, h.Logger = times.Grace, url, cfg.LeaderID, cfg.Logger
+	h.Grace, h.Span, h.Store, h.Leader, h.Logger = times.Grace, times.Span, f.pass.store(url), cfg.LeaderID, cfg.Logger
 	h.Stdout, h.Stderr = a.out, a.errOut
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer a.signals(cancel, nil)()
-	if url == "console:" {
-		return hook.New(h).Console(ctx, a.in, a.out)
-	}
 	var campaign *leaderelection.Campaign
 	ready := make(chan struct{})
 	h.Resign = func(ctx context.Context) {
@@ -86,7 +100,16 @@ func (a *app) hook(ctx context.Context, h hook.Config, args []string) error {
 		_ = campaign.Resign(ctx) // with the leader's ctx: it does not wait
 	}
 	toggle := hook.New(h)
-	cfg.OnElected, cfg.Healthy, cfg.DrainTimeout = toggle.Elected, toggle.Healthy, h.Drain()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer a.signalsTo(cancel, nil, toggle.Interrupt)()
+	if url == "console:" {
+		return toggle.Console(ctx, a.in, a.out)
+	}
+	if f.atStart {
+		toggle.Reset(ctx)
+	}
+	cfg.OnElected, cfg.Healthy, cfg.DrainTimeout = toggle.Elected, toggle.Healthy, h.DrainTimeout()
 	d, err := a.openStore(ctx, url)
 	if err != nil {
 		return ended(err)

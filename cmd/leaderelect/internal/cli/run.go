@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
+	"runtime"
 	"sync"
 	"time"
 
@@ -24,17 +24,24 @@ const exitNotElected = 124
 // runFlags are those of commands that run a command as leader.
 type runFlags struct {
 	grace, drain, wait, hold, delay time.Duration
-	once                            bool
+	limited                         bool // --wait was given
+	once, setuid                    bool
 	onFailure, expiryFile           string
+	pass                            passStore
 }
+
+// defaultDrain fits into the 30 s that Kubernetes gives a pod to end.
+const defaultDrain = 20 * time.Second
 
 func (r *runFlags) flags(a *app, c *cobra.Command) {
 	f := c.Flags()
 	f.DurationVar(&r.grace, "grace", 0, "how long the command may take to end when leadership is being lost, before it is killed; must fit into half a term (default a quarter of the term less the skew, 10s at most)")
-	f.DurationVar(&r.drain, "drain", 0, "how long it may take to end when leadership is given up by choice and the lease is kept meanwhile (default as --grace)")
+	f.DurationVar(&r.drain, "drain", defaultDrain, "how long it may take to end when leadership is given up by choice and the lease is kept meanwhile, before it is killed ")
 	f.DurationVar(&r.delay, "restart-delay", time.Second, "how long to wait before a command that has ended is started again; doubles up to 60 times this, until it runs for 10 times this")
-	f.StringVar(&r.onFailure, "on-failure", string(runner.Restart), "when the command fails: restart it, stepdown (let another lead for a term), or exit with its code")
+	f.StringVar(&r.onFailure, "on-failure", string(runner.Restart), fmt.Sprintf("when the command fails: restart it (after %d failures in a row, each soon after a start, let another lead for a while), stepdown (at each failure), or exit with its code", runner.Attempts))
 	a.choices(c, "on-failure", string(runner.Restart), string(runner.StepDown), string(runner.Exit))
+	f.BoolVar(&r.setuid, "allow-setuid", false, "let the command become another user, by sudo or another setuid program, though leaderelect may then not be able to end it (means nothing for root)")
+	r.pass.flag(f)
 	f.StringVar(&r.expiryFile, "expiry-file", "", "where to write until when the command may act as leader (default a file of its own)")
 }
 
@@ -54,7 +61,7 @@ func (r *runFlags) check(c *common) (runner.Times, error) {
 	switch {
 	case r.delay < 10*time.Millisecond:
 		return times, usage("--restart-delay is %v, must be at least 10ms", r.delay)
-	case (r.wait > 0 || r.hold > 0) && !r.once:
+	case (r.limited || r.wait > 0 || r.hold > 0) && !r.once:
 		return times, usage("--wait and --hold are for --once")
 	}
 	switch runner.Policy(r.onFailure) {
@@ -81,29 +88,42 @@ The command finds in its environment
     LEADERELECT_ELECTION     the number of the reign, greater than all before: a
                              fencing token, to send along with whatever it writes
     LEADERELECT_LEADER_ID    this candidate's name
-    LEADERELECT_STORE        the store's URL
+    LEADERELECT_STORE        the store's URL, unless it has a password (--pass-store)
     LEADERELECT_EXPIRY_FILE  a file, replaced with each extension of the lease: until
                              when it may act as leader, in seconds since 1970, and
                              on a second line as a date
 
-A command that ends is started again; --on-failure says what else to do when it
-failed. Run it in the foreground: what it leaves running when it ends is ended, too.
+Run it in the foreground: what it leaves running when it ends is ended, too. Unless
+leaderelect is root, the command cannot become another user by sudo or another setuid
+program: that could not be ended (--allow-setuid).
+
+A command that ends is started again, after a pause that begins with --restart-delay
+and doubles. If it fails, --on-failure says what to do:
+    restart   start it again; after 5 failures in a row, each soon after a start, step
+              down and stay out for the pause: another candidate may be able to run it
+    stepdown  do so at the first failure
+    exit      release, and exit with its code
 
 Signals (HUP, USR1, USR2, WINCH) are passed on; INT, TERM and QUIT end the command by
 the same signal, and then leaderelect; a second one kills it at once. HUP does, too,
 where a terminal was closed.
 
-With --once the exit code is the command's. Else it is 0 after INT or TERM. 124: not
-elected within --wait; 125: leaderelect itself failed, or leadership was lost before
-the command had ended; 126, 127: the command cannot be started, is not there.`,
+With --once the exit code is the command's. Else it is 0 after INT or TERM, or 137 if
+the command had to be killed since it had not ended within --drain. 124: not elected
+within --wait, since another leads; 125: leaderelect itself failed, the store did not
+answer within --wait, or leadership was lost before the command had ended; 126, 127: the
+command cannot be started, is not there; 2: the command line is wrong.`,
 		Example: `  leaderelect run gs://bucket/nightly -- ./report.sh
   leaderelect run --once --wait 20s --hold 40s nats://host/elections/cron -- ./job.sh`,
 		Args: commandAfterDash(true),
-		RunE: func(c *cobra.Command, args []string) error { return a.runRun(c.Context(), &f, c, args) },
+		RunE: func(c *cobra.Command, args []string) error {
+			f.limited = c.Flags().Changed("wait")
+			return a.runRun(c.Context(), &f, c, args)
+		},
 	}
 	f.flags(a, c)
 	c.Flags().BoolVar(&f.once, "once", false, "run the command once, release, and exit with its code")
-	c.Flags().DurationVar(&f.wait, "wait", 0, "with --once: give up (exit code 124) when not elected within this time (default: never)")
+	c.Flags().DurationVar(&f.wait, "wait", 0, "with --once: give up when not elected within this time, the opening of the store included; 0s tries once (default: never)")
 	c.Flags().DurationVar(&f.hold, "hold", 0, "with --once: keep the lease this long at least, so that who comes a moment later finds it taken")
 	return c
 }
@@ -146,14 +166,27 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, args []
 		return err
 	}
 	a.begun(proc.CodeFailed)
-	if _, err := exec.LookPath(command[0]); err != nil {
+	if _, err := proc.Find(command[0], f.setuid); err != nil {
 		return &exit{notStarted(err), err}
 	}
 	job := newJob(a, f, times, &cfg, url, command)
+	if job.flaw != nil {
+		return job.flaw
+	}
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1) // it mostly sleeps: one thread wakes up for a look at the clock, and no other to help it
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.signals(cancel, job.runner)()
-	d, err := a.openStore(ctx, url)
+	if f.limited {
+		defer newWait(f.wait, &cfg, job.runner.GiveUp, cancel).begin()()
+	}
+	open := a.openStore
+	if f.limited && f.wait == 0 {
+		open = a.openOnce
+	}
+	d, err := open(ctx, url)
 	if err != nil {
 		return job.outcome(err)
 	}
@@ -162,12 +195,7 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, args []
 	return job.outcome(job.campaign(ctx, cancel, cfg, func(*leaderelection.Campaign) {}))
 }
 
-func notStarted(err error) int {
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		return proc.CodeNotFound
-	}
-	return proc.CodeCannotStart
-}
+func notStarted(err error) int { return proc.CodeOf(err) }
 
 // job is one candidate that runs a command.
 type job struct {
@@ -175,6 +203,7 @@ type job struct {
 	runner *runner.Runner
 	resign func(context.Context)
 	ended  context.CancelCauseFunc
+	flaw   error // why no command could be run
 
 	mu       sync.Mutex
 	finished bool
@@ -187,29 +216,29 @@ var errFinished = errors.New("the command has ended")
 
 func newJob(a *app, f *runFlags, times runner.Times, cfg *leaderelection.Config, url string, command []string) *job {
 	j := &job{f: f}
-	drain := f.drain
-	if drain == 0 {
-		drain = times.Grace
-	}
 	j.runner = runner.New(runner.Config{
 		Args: command, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Store: url, LeaderID: cfg.LeaderID, ExpiryFile: f.expiryFile,
-		Times: times, Drain: drain, Once: f.once, Hold: f.hold, OnFailure: runner.Policy(f.onFailure), Delay: f.delay,
+		Store: f.pass.store(url), LeaderID: cfg.LeaderID, ExpiryFile: f.expiryFile, Setuid: f.setuid,
+		Times: times, Drain: f.drain, Once: f.once, Hold: f.hold, OnFailure: runner.Policy(f.onFailure), Delay: f.delay,
 		Logger: cfg.Logger,
 		Resign: func(ctx context.Context) { j.resign(ctx) },
 		Finish: j.finish,
 	})
-	cfg.OnElected = j.runner.Elected
+	j.flaw = j.runner.Check()
+	cfg.OnElected, cfg.Healthy = j.runner.Elected, j.runner.Healthy
 	cfg.Trace = &leaderelection.Trace{Extended: j.runner.Extended}
 	// The runner kills at the end of drain: more is needed only where that
 	// does not work at once.
-	cfg.DrainTimeout = drain + cfg.TermLength
+	cfg.DrainTimeout = f.drain + cfg.TermLength
 	return j
 }
 
 // campaign contests the election until ctx ends, and returns the cause. Begun is
 // told of it.
 func (j *job) campaign(ctx context.Context, cancel context.CancelCauseFunc, cfg leaderelection.Config, begun func(*leaderelection.Campaign)) error {
+	if j.flaw != nil {
+		return j.flaw
+	}
 	j.ended = cancel
 	ready := make(chan struct{})
 	var campaign *leaderelection.Campaign
@@ -223,14 +252,6 @@ func (j *job) campaign(ctx context.Context, cancel context.CancelCauseFunc, cfg 
 	}
 	begun(campaign)
 	close(ready)
-	if j.f.wait > 0 {
-		late := time.AfterFunc(j.f.wait, func() {
-			if j.runner.GiveUp() {
-				cancel(runner.ErrNotElected)
-			}
-		})
-		defer late.Stop()
-	}
 	return campaign.Wait()
 }
 
@@ -254,7 +275,7 @@ func (j *job) outcome(err error) error {
 	case j.finished:
 		return &exit{j.code, j.why}
 	case errors.Is(err, runner.ErrNotElected):
-		return &exit{exitNotElected, fmt.Errorf("%w (--wait %v)", err, j.f.wait)}
+		return &exit{exitNotElected, err}
 	case errors.As(err, &s) && j.f.once:
 		return &exit{128 + int(s.signal), nil}
 	case errors.As(err, &s):

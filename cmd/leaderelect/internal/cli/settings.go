@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +43,7 @@ type common struct {
 func (c *common) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.id, "id", "", "this candidate's name, unique in the election (default host name, pid and a random part)")
 	f.DurationVar(&c.term, "term", leaderelection.DefaultTermLength, "how long a lease runs unless it is extended, which happens about twice in it")
-	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time")
+	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time; 0: all share one clock")
 	f.BoolVar(&c.unsynchronized, "unsynchronized", false, "compare no wall clock with another machine's: for machines whose clocks nobody keeps right; for all candidates of an election, or none")
 	f.BoolVar(&c.warnOnSkew, "warn-on-clock-skew", false, "lead although this machine's clock is proved to be off by more than --skew: for a store whose clock is the wrong one")
 	f.DurationVar(&c.poll, "poll", 0, "how often to read where the store cannot push changes (default half a term)")
@@ -76,6 +77,7 @@ func (a *app) settle(cmd *cobra.Command) error {
 		return usage("--log-level is %q, want debug, info, warn or error", c.logLevel)
 	}
 	redis.SetLogger(driver{a.logger()})
+	a.warnOfMistyped(cmd.Root())
 	return c.checkTimes()
 }
 
@@ -124,6 +126,22 @@ func fromEnvironment(cmd *cobra.Command) error {
 	return fault
 }
 
+// told are the variables that the command of run finds, and its guard.
+var told = []string{"ELECTION", "LEADER_ID", "STORE", "EXPIRY_FILE", "GUARD"}
+
+// warnOfMistyped warns of variables that no command reads. It refuses none: Kubernetes
+// makes such names of a service that is called leaderelect.
+func (a *app) warnOfMistyped(root *cobra.Command) {
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		short, ours := strings.CutPrefix(name, envPrefix)
+		if !ours || slices.Contains(told, short) || anyCommandHas(root, strings.ToLower(strings.ReplaceAll(short, "_", "-"))) {
+			continue
+		}
+		a.logger().Warn("the environment has a variable that no setting goes by: is it mistyped?", "variable", name)
+	}
+}
+
 // fromFile sets the flags that are not set yet and are in the file. A setting of
 // another command is left alone; one of none is an error.
 func (a *app) fromFile(cmd *cobra.Command, path string) error {
@@ -143,7 +161,7 @@ func (a *app) fromFile(cmd *cobra.Command, path string) error {
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		switch {
 		case !found:
-			return usage("%s:%d: want name = value, got %q", path, n, line)
+			return usage("%s:%d: want name = value: there is no =", path, n)
 		case seen[name]:
 			return usage("%s:%d: %s is there twice", path, n, name)
 		}
@@ -161,6 +179,7 @@ func (a *app) fromFile(cmd *cobra.Command, path string) error {
 func (a *app) setFromFile(cmd *cobra.Command, name, value string) error {
 	f := cmd.Flags().Lookup(name)
 	if name == "store" && f == nil { // an argument, for all commands but plan
+		a.keepSecret([]string{value})
 		if a.common.store == "" {
 			a.common.store = value
 		}
@@ -196,7 +215,7 @@ func anyCommandHas(cmd *cobra.Command, name string) bool {
 func (a *app) logger() *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(a.common.logLevel)) // checked by settle
-	o := &slog.HandlerOptions{Level: level}
+	o := &slog.HandlerOptions{Level: level, ReplaceAttr: a.attr}
 	if a.common.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(a.errOut, o))
 	}
@@ -222,6 +241,7 @@ func (a *app) candidate() (leaderelection.Config, error) {
 		LeaderID:     c.id,
 		TermLength:   c.term,
 		MaxClockSkew: c.skew,
+		SharedClock:  c.skew == 0, // said so: the flag's default is not zero
 		PollInterval: c.poll,
 		Logger:       a.logger(),
 

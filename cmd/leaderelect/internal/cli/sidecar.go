@@ -25,7 +25,9 @@ import (
 type sidecarFlags struct {
 	runFlags
 	listen, tokenFile string
-	observe           bool
+	observe, readOnly bool
+	allowHost         []string
+	maxConnections    int
 }
 
 func (a *app) sidecarCommand() *cobra.Command {
@@ -42,12 +44,18 @@ func (a *app) sidecarCommand() *cobra.Command {
     GET  /healthz     200 while this process does its work
     GET  /metrics     for Prometheus
     GET  /reigns      the reigns seen; /self: what this process is doing
-    POST /stepdown    ask the leader to step down; POST /transfer?to=ID: to hand over
+    POST /stepdown    ask the leader to step down
+    POST /transfer?to=ID  ask it to hand over; with &force=true also to a candidate that
+                      this process has not seen lead
     GET  /            a page for people
 
-The POSTs are answered only for this machine, or with the token in --token-file as
-"Authorization: Bearer TOKEN". With a COMMAND it is run while leading, as by
-leaderelect run.`,
+The POSTs are answered only for this machine; with --token-file only for those who give
+its token as "Authorization: Bearer TOKEN", from wherever; with --read-only for nobody.
+By which names it may be asked (the Host of a request) --allow-host says: any
+address, names without a dot, .localhost, .svc and .svc.cluster.local always may.
+Connections are limited (--max-connections), so that whoever opens them takes no file
+descriptors that the lease needs: one too many takes the place of one that is idle.
+With a COMMAND it is run while leading, as by leaderelect run.`,
 		Example: `  leaderelect sidecar --listen :4040 s3://bucket/app
   curl 'http://127.0.0.1:4040/leader?wait=30s&after=7'`,
 		Args: commandAfterDash(false),
@@ -56,8 +64,19 @@ leaderelect run.`,
 	f.flags(a, c)
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:4040", "where to serve HTTP; port 0 takes a free one")
 	c.Flags().BoolVar(&f.observe, "observe", false, "only follow the election")
-	c.Flags().StringVar(&f.tokenFile, "token-file", "", "a file with the token that lets others than this machine ask for a hand-over")
+	c.Flags().StringVar(&f.tokenFile, "token-file", "", "a file with the token without which nobody may ask for a hand-over, not even from this machine")
+	c.Flags().BoolVar(&f.readOnly, "read-only", false, "answer no POST")
+	c.Flags().StringSliceVar(&f.allowHost, "allow-host", nil, "a further name to be asked by, as in a request's Host; may be repeated; * is any")
+	c.Flags().IntVar(&f.maxConnections, "max-connections", 0, "how many connections to have open at once (default a quarter of the files this process may open, 256 at most)")
 	return c
+}
+
+// connections is how many may be open at once.
+func (f *sidecarFlags) connections() int {
+	if f.maxConnections > 0 {
+		return f.maxConnections
+	}
+	return max(2, min(256, openFiles()/4))
 }
 
 func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, args []string) error {
@@ -72,6 +91,10 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, ar
 		return err
 	case f.observe && len(command) > 0:
 		return usage("an observer never leads: --observe and a COMMAND do not go together")
+	case f.readOnly && f.tokenFile != "":
+		return usage("--read-only answers no POST: there is nothing for the token of --token-file to allow")
+	case f.maxConnections < 0 || f.maxConnections == 1:
+		return usage("--max-connections is %d, want 2 at least", f.maxConnections)
 	}
 	cfg, err := a.candidate()
 	if err != nil {
@@ -145,7 +168,7 @@ func (s *sidecarRun) run(ctx context.Context, url string) error {
 	s.decider.Store(&d)
 	if s.f.observe {
 		return s.outcome(leaderelection.WatchConfig{
-			Decider: d, MaxClockSkew: s.cfg.MaxClockSkew, PollInterval: s.cfg.PollInterval, Logger: s.cfg.Logger, Trace: s.cfg.Trace,
+			Decider: d, MaxClockSkew: s.cfg.MaxClockSkew, SharedClock: s.cfg.SharedClock, PollInterval: s.cfg.PollInterval, Logger: s.cfg.Logger, Trace: s.cfg.Trace,
 		}.Watch(ctx, func(context.Context, leaderelection.RaceEntry) {}))
 	}
 	return s.outcome(s.lead(ctx, cancel, d))
@@ -188,25 +211,28 @@ func (s *sidecarRun) serve(l net.Listener, m *sidecar.Metrics) (stop func()) {
 		}
 		return do(*d)
 	}
-	server := &http.Server{
-		Handler: sidecar.Handler(sidecar.Config{
+	most := s.f.connections()
+	limited := sidecar.Limit(l, most)
+	var hosts []string
+	for _, host := range s.f.allowHost {
+		hosts = append(hosts, strings.ToLower(host))
+	}
+	server := sidecar.Server(
+		sidecar.Handler(sidecar.Config{
 			Hub: s.hub, Campaign: s.campaign.Load, ID: id, Skew: s.cfg.MaxClockSkew, Metrics: m.Handler(), Token: s.token, Ended: s.stopped,
+			ReadOnly: s.f.readOnly, Hosts: hosts, MaxWaiting: most - most/4, Fit: s.a.fit,
 			StepDown: func(ctx context.Context) error {
 				return ask(func(d leaderelection.RaceDecider) error { return leaderelection.StepDown(ctx, d) })
 			},
 			Transfer: func(ctx context.Context, to string) error {
 				return ask(func(d leaderelection.RaceDecider) error { return leaderelection.Transfer(ctx, d, to) })
 			},
-		}),
-		ReadHeaderTimeout: 10 * time.Second,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slogErrors(s.cfg.Logger),
-	}
+		}), limited, slogErrors(s.cfg.Logger))
 	s.cfg.Logger.Info("serving", "url", "http://"+l.Addr().String())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
 			s.cfg.Logger.Error("HTTP is not served any more", "err", err)
 		}
 	}()

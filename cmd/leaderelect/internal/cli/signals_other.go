@@ -21,15 +21,26 @@ func (s *signalled) Error() string {
 func (s *signalled) Unwrap() error { return runner.ErrStopped }
 
 // signals has an interrupt end the program by cancel. It returns how to stop that.
-func (a *app) signals(cancel context.CancelCauseFunc, _ *runner.Runner) (stop func()) {
+func (a *app) signals(cancel context.CancelCauseFunc, r *runner.Runner) (stop func()) {
+	return a.signalsTo(cancel, r, func() {})
+}
+
+// signalsTo is signals with what is done by the second interrupt.
+func (a *app) signalsTo(cancel context.CancelCauseFunc, _ *runner.Runner, kill func()) (stop func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, os.Interrupt)
 	done := make(chan struct{})
 	go func() {
-		select {
-		case <-c:
-			cancel(&signalled{syscall.SIGINT})
-		case <-done:
+		for asked := false; ; asked = true {
+			select {
+			case <-c:
+				if asked {
+					kill()
+				}
+				cancel(&signalled{syscall.SIGINT})
+			case <-done:
+				return
+			}
 		}
 	}()
 	return func() {
@@ -37,3 +48,6 @@ func (a *app) signals(cancel context.CancelCauseFunc, _ *runner.Runner) (stop fu
 		close(done)
 	}
 }
+
+// openFiles is how many files this process may have open.
+func openFiles() int { return 1024 }

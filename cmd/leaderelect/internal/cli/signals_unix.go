@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 )
 
@@ -25,6 +26,16 @@ func (s *signalled) Unwrap() error { return runner.ErrStopped }
 // signals has signals end the program by cancel, or reach the command of r, which
 // may be nil. It returns how to stop that.
 func (a *app) signals(cancel context.CancelCauseFunc, r *runner.Runner) (stop func()) {
+	return a.signalsTo(cancel, r, func() {
+		if r != nil {
+			r.Kill()
+		}
+	})
+}
+
+// signalsTo is signals with what is done by the second one that asks for the end.
+func (a *app) signalsTo(cancel context.CancelCauseFunc, r *runner.Runner, kill func()) (stop func()) {
+	reaped := proc.Reap()
 	c := make(chan os.Signal, 16)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGXFSZ} {
 		if !signal.Ignored(s) { // as nohup(1) has it
@@ -53,8 +64,8 @@ func (a *app) signals(cancel context.CancelCauseFunc, r *runner.Runner) (stop fu
 				r.Signal(s)
 				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 			case s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGQUIT || s == syscall.SIGHUP && (attended || r == nil):
-				if r != nil && asked {
-					r.Kill()
+				if asked {
+					kill()
 				}
 				asked = true
 				if r != nil {
@@ -73,6 +84,7 @@ func (a *app) signals(cancel context.CancelCauseFunc, r *runner.Runner) (stop fu
 	return func() {
 		signal.Stop(c)
 		close(done)
+		reaped()
 	}
 }
 
@@ -85,4 +97,13 @@ func hasTerminal() bool {
 	}
 	_ = unix.Close(fd)
 	return true
+}
+
+// openFiles is how many files this process may have open.
+func openFiles() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 1024
+	}
+	return int(min(uint64(limit.Cur), 1<<20))
 }

@@ -140,7 +140,7 @@ func (l *look) lookOn(ctx context.Context, d leaderelection.RaceDecider, poll ti
 			cancel(errTold)
 		}
 	}
-	err := leaderelection.WatchConfig{Decider: d, MaxClockSkew: l.skew, PollInterval: poll,
+	err := leaderelection.WatchConfig{Decider: d, MaxClockSkew: l.skew, SharedClock: l.skew == 0, PollInterval: poll,
 		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { take(f.Lapsed(&e, time.Now(), l.skew)) },
 	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { take(f.Changed(&e, time.Now(), l.skew)) })
 	if s.State != "" {

@@ -64,7 +64,7 @@ func (a *app) watch(ctx context.Context, url string, tell func(state.Event) erro
 		}
 	}
 	err = leaderelection.WatchConfig{
-		Decider: d, MaxClockSkew: a.common.skew, PollInterval: a.common.poll, Logger: a.logger(),
+		Decider: d, MaxClockSkew: a.common.skew, SharedClock: a.common.skew == 0, PollInterval: a.common.poll, Logger: a.logger(),
 		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { say(f.Lapsed(&e, time.Now(), a.common.skew)) },
 	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { say(f.Changed(&e, time.Now(), a.common.skew)) })
 	return ended(err)

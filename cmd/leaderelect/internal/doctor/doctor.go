@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 )
 
 // Verdict is how a check came out.
@@ -54,6 +55,7 @@ func (x *Exam) Run(ctx context.Context) bool {
 	if !s.read() {
 		return false
 	}
+	s.durability()
 	if s.write() {
 		s.conditional()
 		s.create()
@@ -108,9 +110,9 @@ func (s *session) read() bool {
 	case e.Vacant():
 		detail = fmt.Sprintf("in %s: vacant after reign %d", Took(took), e.ElectionNumber)
 	case e.Unsynchronized:
-		detail = fmt.Sprintf("in %s: held by %s, reign %d", Took(took), e.LeaderID, e.ElectionNumber)
+		detail = fmt.Sprintf("in %s: held by %s, reign %d", Took(took), state.Name(e.LeaderID), e.ElectionNumber)
 	default:
-		detail = fmt.Sprintf("in %s: %s, reign %d, until %s", Took(took), e.LeaderID, e.ElectionNumber, e.TermExpiry.Format(time.RFC3339))
+		detail = fmt.Sprintf("in %s: %s, reign %d, until %s", Took(took), state.Name(e.LeaderID), e.ElectionNumber, e.TermExpiry.Format(time.RFC3339))
 	}
 	s.tell("reading the record", OK, detail, "")
 	if e.TermLength > 0 && e.TermLength != s.Term {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
+	"github.com/c8e606e4/leaderelection/deciders/durability"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
@@ -159,6 +161,57 @@ func TestFindings(t *testing.T) {
 			}
 			if well == failed || (c.want == doctor.Fail) != failed {
 				t.Errorf("well %v, failed %v, want %v: %+v", well, failed, c.want, found)
+			}
+		})
+	}
+}
+
+// examined is a store that knows its settings.
+type examined struct {
+	leaderelection.RaceDecider
+	warnings []durability.Warning
+	err      error
+}
+
+func (e examined) Durability(context.Context) ([]durability.Warning, error) {
+	return e.warnings, e.err
+}
+
+// What a store says of its settings is told, warning by warning, and also what it cannot
+// say; neither is a failure.
+func TestDurability(t *testing.T) {
+	lossy := durability.Warning{Detail: "fsync is off", Advice: "switch it on"}
+	refused := errors.New("CONFIG is refused")
+	for name, c := range map[string]struct {
+		place leaderelection.RaceDecider
+		want  []doctor.Verdict
+		says  string
+	}{
+		"well":                {examined{}, []doctor.Verdict{doctor.OK}, "no setting"},
+		"two warnings":        {examined{warnings: []durability.Warning{lossy, lossy}}, []doctor.Verdict{doctor.Warn, doctor.Warn}, "fsync is off"},
+		"refused":             {examined{err: refused}, []doctor.Verdict{doctor.Skip}, "CONFIG is refused"},
+		"refused, and a word": {examined{warnings: []durability.Warning{lossy}, err: refused}, []doctor.Verdict{doctor.Warn, doctor.Skip}, "CONFIG is refused"},
+		"not an examiner":     {nil, []doctor.Verdict{doctor.Skip}, "does not examine"},
+	} {
+		virtual(t, name, func(t *testing.T) {
+			d := memory.NewDecider().Polled()
+			place := d
+			if e, ok := c.place.(examined); ok {
+				e.RaceDecider = d
+				place = e
+			}
+			var found []doctor.Verdict
+			var last doctor.Finding
+			x := doctor.Exam{Place: place, Scratch: memory.NewDecider().Polled(), Term: time.Minute, Skew: time.Second, Bound: func() (time.Duration, error) { return 0, nil }, Tell: func(f doctor.Finding) {
+				if f.Check == "the store's durability" {
+					found, last = append(found, f.Verdict), f
+				}
+			}}
+			if !x.Run(t.Context()) {
+				t.Error("that is a failure")
+			}
+			if !slices.Equal(found, c.want) || !strings.Contains(last.Detail, c.says) || (last.Verdict == doctor.OK) != (last.Advice == "") {
+				t.Errorf("%v, want %v; last %+v", found, c.want, last)
 			}
 		})
 	}

@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/aside"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 )
 
 // Config is what to run, and how often to try.
@@ -23,22 +24,26 @@ type Config struct {
 	Retries       int           // of End, after the first attempt
 	Pause         time.Duration // between two attempts
 	Timeout       time.Duration // of one attempt of either command
+	Drain         time.Duration // of all attempts of End
 	Grace         time.Duration // before the view's end, End begins
+	Span          time.Duration // the longest a view lasts without an extension
 	ErrorTimeout  time.Duration // out of the election after a failure
 	Stdout        io.Writer
 	Stderr        io.Writer
-	Store, Leader string // for the environment
+	Store, Leader string // for the environment; an empty Store is not in it
 	Logger        *slog.Logger
 
 	// Resign gives up leadership, but not the campaign.
 	Resign func(ctx context.Context)
 }
 
-// Drain is how long the lease may have to be kept until End has run: for
-// Config.DrainTimeout.
-func (c *Config) Drain() time.Duration {
-	return time.Duration(c.Retries+1)*(c.Pause+c.Timeout+killed) + c.Timeout + killed
-}
+// DrainTimeout is how long the lease may have to be kept until End has run: for
+// the Config of that name.
+func (c *Config) DrainTimeout() time.Duration { return c.Drain + 2*(c.polite()+killed) }
+
+// polite is how long a command has to end that was asked to, before it is killed: so
+// short that the other command still fits into Grace.
+func (c *Config) polite() time.Duration { return min(c.Grace/4, killed) }
 
 // killed is how long a command that was killed may take to be gone.
 const killed = 5 * time.Second
@@ -46,30 +51,29 @@ const killed = 5 * time.Second
 // Hook toggles the service of one candidate. Elected is its OnElected, and
 // Healthy its Healthy.
 type Hook struct {
-	c Config
+	c         Config
+	aside     aside.Box
+	impatient context.Context // ends when somebody does not want to wait for End
+	interrupt context.CancelCauseFunc
 
 	mu     sync.Mutex
-	sick   error
-	until  time.Time
 	failed error // End never succeeded, and has not since
 }
 
 // New returns a hook.
-func New(c Config) *Hook { return &Hook{c: c} }
+func New(c Config) *Hook {
+	h := &Hook{c: c}
+	h.impatient, h.interrupt = context.WithCancelCause(context.Background())
+	return h
+}
 
-// ErrStandingDown is what Healthy says for a while after a failure.
-var ErrStandingDown = errors.New("standing down after a failure")
+var errInterrupted = errors.New("asked to end once more, and did not wait for it")
+
+// Interrupt has End give up.
+func (h *Hook) Interrupt() { h.interrupt(errInterrupted) }
 
 // Healthy keeps the candidate out of the election for a while after a failure.
-func (h *Hook) Healthy(context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.sick != nil && time.Now().Before(h.until) {
-		return fmt.Errorf("%w: %w", ErrStandingDown, h.sick)
-	}
-	h.sick = nil
-	return nil
-}
+func (h *Hook) Healthy(ctx context.Context) error { return h.aside.Healthy(ctx) }
 
 // Failed is why the service may still be on: the end command never succeeded.
 func (h *Hook) Failed() error {
@@ -80,10 +84,17 @@ func (h *Hook) Failed() error {
 
 // standDown keeps the candidate out from now on.
 func (h *Hook) standDown(err error) {
-	h.mu.Lock()
-	h.sick, h.until = err, time.Now().Add(h.c.ErrorTimeout)
-	h.mu.Unlock()
+	h.aside.For(h.c.ErrorTimeout, err)
 	h.c.Logger.Error("standing down", "for", h.c.ErrorTimeout, "err", err)
+}
+
+// Reset runs the end command once, before the election: what a candidate that was
+// killed, or a machine that was, has left on is ended.
+func (h *Hook) Reset(ctx context.Context) {
+	h.c.Logger.Info("running the end command, for what an earlier run may have left on")
+	if err := h.run(ctx, "end", h.c.End, 0); err != nil && ctx.Err() == nil {
+		h.c.Logger.Error("the end command failed at the start, so the service may be on while another leads; it should succeed also if there is nothing to end", "err", err)
+	}
 }
 
 // Elected is one reign: the begin command, the time of leading, and the end
@@ -95,10 +106,13 @@ func (h *Hook) Elected(ctx context.Context, view *leaderelection.TimeView) {
 	begun := h.Begin(safe, uint64(view.ElectionNumber()))
 	if begun == nil {
 		<-safe.Done()
-		if ctx.Err() == nil {
-			log.Warn("ending: the lease was not extended in time")
-		}
-	} else if safe.Err() == nil {
+	}
+	switch {
+	case ctx.Err() != nil:
+		log.Info("running the end command, and keeping the lease meanwhile if it can be", "cause", context.Cause(ctx), "patience", h.c.Drain)
+	case safe.Err() != nil:
+		log.Warn("ending: the lease was not extended in time", "cause", context.Cause(safe))
+	default:
 		log.Error("the begin command failed; running the end command", "err", begun)
 	}
 	// What was begun is ended in any case, also after leadership.
@@ -117,33 +131,51 @@ func (h *Hook) Elected(ctx context.Context, view *leaderelection.TimeView) {
 	}
 }
 
+// errUnsafe is why a view that is about to end unextended is not relied on.
+var errUnsafe = errors.New("the view is about to end")
+
 // whileSafe is a ctx that ends with ctx, or Grace before the view does. It waits
 // for nothing but time.
 func (h *Hook) whileSafe(ctx context.Context, view *leaderelection.TimeView) (context.Context, context.CancelFunc) {
-	safe, cancel := context.WithCancel(ctx)
+	safe, cancel := context.WithCancelCause(ctx)
+	alarm, err := proc.NewAlarm()
+	if err != nil {
+		cancel(err) // nothing is begun that might not be ended in time
+		return safe, func() {}
+	}
 	go func() {
-		defer cancel()
-		look := time.NewTicker(100 * time.Millisecond)
-		defer look.Stop()
-		for view.ValueInFuture() && view.Clock().Until(view.Get()) > h.c.Grace {
+		defer alarm.Close()
+		for view.ValueInFuture() {
+			end := proc.At(view.Get(), h.c.Span).Sub(h.c.Grace)
+			if end.Left() <= 0 {
+				break
+			}
+			alarm.Set(end)
 			select {
 			case <-safe.Done():
 				return
-			case <-look.C:
+			case <-alarm.C:
 			}
 		}
+		cancel(errUnsafe)
 	}()
-	return safe, cancel
+	return safe, func() { cancel(nil) }
 }
 
-// Begin runs the begin command, once. It is ended where ctx does.
+// Begin runs the begin command, once. It is asked to end when ctx does, and killed a
+// little later.
 func (h *Hook) Begin(ctx context.Context, election uint64) error {
 	h.c.Logger.Info("running the begin command", "election", election)
 	return h.run(ctx, "begin", h.c.Begin, election)
 }
 
-// End runs the end command until it succeeds, or has been tried often enough.
+// End runs the end command until it succeeds, has been tried often or long enough, or
+// was interrupted.
 func (h *Hook) End(ctx context.Context, election uint64) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, h.c.Drain, fmt.Errorf("not over after %v in all", h.c.Drain))
+	defer cancel()
+	ctx, interrupt := context.WithCancelCause(ctx)
+	defer context.AfterFunc(h.impatient, func() { interrupt(context.Cause(h.impatient)) })()
 	var err error
 	for try := range h.c.Retries + 1 {
 		if try > 0 {
@@ -153,12 +185,18 @@ func (h *Hook) End(ctx context.Context, election uint64) error {
 			case <-timer.C:
 			case <-ctx.Done():
 				timer.Stop()
-				return h.ended(errors.Join(err, context.Cause(ctx)))
+				err = errors.Join(err, context.Cause(ctx))
+			}
+			if ctx.Err() != nil {
+				break
 			}
 		}
 		h.c.Logger.Info("running the end command", "election", election)
 		if err = h.run(ctx, "end", h.c.End, election); err == nil {
 			return h.ended(nil)
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
 	err = fmt.Errorf("the end command never succeeded, the service may still be on: %w", err)
@@ -172,37 +210,25 @@ func (h *Hook) ended(err error) error {
 	return err
 }
 
-// run runs a command in a process group of its own, which is killed where it
-// takes too long.
+// run runs a command in a process group of its own, which is asked to end if it takes
+// too long, and killed if that does not help.
 func (h *Hook) run(ctx context.Context, what, command string, election uint64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.c.Timeout, fmt.Errorf("not over after %v", h.c.Timeout))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = h.c.Stdout, h.c.Stderr
-	cmd.WaitDelay = killed
+	cmd.WaitDelay = h.c.polite()
 	group(cmd)
-	cmd.Env = append(without(os.Environ(), "LEADERELECT_ELECTION=", "LEADERELECT_LEADER_ID=", "LEADERELECT_STORE="),
-		fmt.Sprintf("LEADERELECT_ELECTION=%d", election), "LEADERELECT_LEADER_ID="+h.c.Leader, "LEADERELECT_STORE="+h.c.Store)
+	cmd.Env = runner.Environment(leaderelection.ElectionNumber(election), h.c.Leader, h.c.Store)
 	err := cmd.Run()
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = errors.Join(err, cause)
+		if cmd.Process != nil {
+			err = errors.Join(err, disband(cmd, h.c.polite()))
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("the %s command: %w", what, err)
 	}
 	return nil
-}
-
-// without leaves out what begins with one of prefixes.
-func without(env []string, prefixes ...string) (kept []string) {
-next:
-	for _, e := range env {
-		for _, p := range prefixes {
-			if strings.HasPrefix(e, p) {
-				continue next
-			}
-		}
-		kept = append(kept, e)
-	}
-	return kept
 }

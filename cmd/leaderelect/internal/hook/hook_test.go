@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/aside"
 )
 
 // notes is what hooks have said, in order.
@@ -41,7 +42,7 @@ func (n *notes) String() string {
 // newHook returns a hook whose commands write to notes.
 func newHook(begin, end string, change func(*Config)) (*Hook, *notes) {
 	n := &notes{}
-	c := Config{Begin: begin, End: end, Retries: 3, Pause: time.Millisecond, Timeout: 30 * time.Second, Grace: time.Second, ErrorTimeout: time.Hour,
+	c := Config{Begin: begin, End: end, Retries: 3, Pause: time.Millisecond, Timeout: 30 * time.Second, Grace: time.Second, Span: 24 * time.Hour, Drain: time.Hour, ErrorTimeout: time.Hour,
 		Stdout: n, Stderr: io.Discard, Store: "file:x", Leader: "me", Logger: slog.New(slog.DiscardHandler), Resign: func(context.Context) { _, _ = n.Write([]byte("resigned\n")) }}
 	if change != nil {
 		change(&c)
@@ -103,7 +104,7 @@ func TestBeginFails(t *testing.T) {
 	if got := n.String(); got != "begin\nend\nresigned\n" {
 		t.Errorf("%q", got)
 	}
-	if err := h.Healthy(t.Context()); !errors.Is(err, ErrStandingDown) || !strings.Contains(err.Error(), "the begin command: exit status 1") {
+	if err := h.Healthy(t.Context()); !errors.Is(err, aside.ErrStandingDown) || !strings.Contains(err.Error(), "the begin command: exit status 1") {
 		t.Errorf("healthy: %v", err)
 	}
 	if h.Failed() != nil {
@@ -120,7 +121,7 @@ func TestEndFails(t *testing.T) {
 	if got := strings.Count(n.String(), "end"); got != 4 {
 		t.Errorf("%d attempts, want 1 and 3 more", got)
 	}
-	if err := h.Failed(); err == nil || !strings.Contains(err.Error(), "may still be on") || !errors.Is(h.Healthy(t.Context()), ErrStandingDown) {
+	if err := h.Failed(); err == nil || !strings.Contains(err.Error(), "may still be on") || !errors.Is(h.Healthy(t.Context()), aside.ErrStandingDown) {
 		t.Errorf("%v, healthy %v", err, h.Healthy(t.Context()))
 	}
 	h.c.End = "true"
@@ -186,10 +187,11 @@ func TestNotExtended(t *testing.T) {
 	}
 }
 
-// The lease has to be kept for as long as the end command may take.
-func TestDrain(t *testing.T) {
-	c := Config{Retries: 1, Pause: time.Second, Timeout: time.Minute}
-	if got, want := c.Drain(), 2*(time.Second+time.Minute+killed)+time.Minute+killed; got != want {
+// The lease has to be kept for as long as the end command may take, and the begin
+// command before it.
+func TestDrainTimeout(t *testing.T) {
+	c := Config{Drain: time.Minute, Grace: 8 * time.Second}
+	if got, want := c.DrainTimeout(), time.Minute+2*(2*time.Second+killed); got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -235,5 +237,74 @@ func TestConsoleInterrupted(t *testing.T) {
 	cancel()
 	if err := <-over; err == nil || !strings.Contains(err.Error(), "may still be on") || !strings.Contains(n.String(), "down") {
 		t.Errorf("%v, %q", err, n.String())
+	}
+}
+
+// A begin command that is interrupted is asked to end first, with all of its group,
+// and then killed; the end command follows.
+func TestBeginInterrupted(t *testing.T) {
+	h, n := newHook(`trap "echo asked; exit 1" TERM; echo up; while :; do sleep 0.02; done`, "echo end", nil)
+	end := reign(t, h, time.Hour)
+	await(t, n, "up")
+	end()
+	if got := n.String(); got != "up\nasked\nend\n" {
+		t.Errorf("%q", got)
+	}
+	h, n = newHook(`trap "" TERM; echo up; while :; do sleep 0.02; done`, "echo end", nil)
+	end = reign(t, h, time.Hour)
+	await(t, n, "up")
+	end()
+	if got := n.String(); got != "up\nend\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// An end command that hangs is given up when somebody asks once more, or when all
+// its time is over: in the command as in the pause before another attempt.
+func TestEndGivenUp(t *testing.T) {
+	const hangs, fails = `echo up; exec sleep 600`, `echo up; exit 1`
+	pauses := func(c *Config) { c.Pause = time.Hour }
+	for name, c := range map[string]struct {
+		end    string
+		change func(*Config)
+		ask    bool
+		want   string
+	}{
+		"asked, in the command": {hangs, nil, true, "asked to end once more"},
+		"asked, in a pause":     {fails, pauses, true, "asked to end once more"},
+		"late, in the command":  {hangs, func(c *Config) { c.Drain = 300 * time.Millisecond }, false, "not over after 300ms in all"},
+		"late, in a pause":      {fails, func(c *Config) { pauses(c); c.Drain = 300 * time.Millisecond }, false, "not over after 300ms in all"},
+	} {
+		h, n := newHook("true", c.end, c.change)
+		over := make(chan error, 1)
+		go func() { over <- h.End(t.Context(), 1) }()
+		await(t, n, "up")
+		if c.ask {
+			h.Interrupt()
+		}
+		select {
+		case err := <-over:
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "may still be on") || h.Failed() == nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s: it goes on", name)
+		}
+		if got := strings.Count(n.String(), "up"); got != 1 {
+			t.Errorf("%s: %d attempts", name, got)
+		}
+	}
+}
+
+// At the start the end command is run once, and a failure is told and no more.
+func TestReset(t *testing.T) {
+	h, n := newHook("true", "echo end $LEADERELECT_ELECTION; exit 1", nil)
+	h.c.Logger = slog.New(slog.NewTextHandler(n, nil))
+	h.Reset(t.Context())
+	if got := n.String(); strings.Count(got, "end 0\n") != 1 || !strings.Contains(got, "it should succeed also if there is nothing to end") {
+		t.Errorf("%q", got)
+	}
+	if err := errors.Join(h.Healthy(t.Context()), h.Failed()); err != nil {
+		t.Error(err)
 	}
 }

@@ -150,7 +150,7 @@ func (s *stage) start(a *actor, id string, inner *memory.Decider) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.stop = cancel
 	campaign, err := leaderelection.Config{
-		Decider: d, LeaderID: id, TermLength: s.c.Term, MaxClockSkew: s.c.Skew, PollInterval: s.c.Poll, Unsynchronized: s.c.Unsynchronized, Clock: clock{s.w, a.off},
+		Decider: d, LeaderID: id, TermLength: s.c.Term, MaxClockSkew: s.c.Skew, SharedClock: s.c.Skew == 0, PollInterval: s.c.Poll, Unsynchronized: s.c.Unsynchronized, Clock: clock{s.w, a.off},
 		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) {
 			s.elected.Store(a)
 			s.at.Store(int64(s.w.elapsed()))

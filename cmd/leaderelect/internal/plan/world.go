@@ -197,9 +197,13 @@ type clock struct {
 	off time.Duration
 }
 
-var _ clocks.Clock = clock{}
+var (
+	_ clocks.Clock     = clock{}
+	_ clocks.Monotonic = clock{}
+)
 
 func (c clock) Now() time.Time                  { return c.w.epoch.Add(c.w.elapsed() + c.off) }
+func (c clock) Monotonic() time.Duration        { return c.w.elapsed() }
 func (c clock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 func (c clock) SleepFor(ctx context.Context, d time.Duration) bool {
 	return c.w.sleep(ctx, d)

@@ -30,25 +30,33 @@ func (l Deadline) Sub(d time.Duration) Deadline {
 	return Deadline{Wall: l.Wall - int64(d), Steady: l.Steady - int64(d)}
 }
 
+// in is the deadline d from now.
+func in(d time.Duration) Deadline { return At(time.Now().Add(d), d) }
+
+// earlier is the one of two deadlines that comes first, by each clock.
+func (l Deadline) earlier(o Deadline) Deadline {
+	return Deadline{Wall: min(l.Wall, o.Wall), Steady: min(l.Steady, o.Steady)}
+}
+
 // Left is how long it is until the deadline; negative once it is past.
 func (l Deadline) Left() time.Duration {
 	return min(time.Duration(l.Wall-time.Now().UnixNano()), time.Duration(l.Steady-steady()))
 }
 
 // steady is the time since boot, on Linux including suspensions. It cannot fail
-// where checkClock has not.
+// where Check has not.
 func steady() int64 {
 	var t unix.Timespec
 	_ = unix.ClockGettime(steadyClock, &t)
 	return t.Nano()
 }
 
-// checkClock says whether there is a steady clock: without one no command may be
-// started.
-func checkClock() error {
+// Check reports what commands could not be ended in time for on this system: no
+// command may be started then.
+func Check() error {
 	var t unix.Timespec
 	if err := unix.ClockGettime(steadyClock, &t); err != nil {
 		return fmt.Errorf("reading the clock that nobody sets (clock_gettime %d): %w; does a sandbox forbid it?", steadyClock, err)
 	}
-	return nil
+	return checkSystem()
 }

@@ -6,20 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime"
 	"syscall"
 	"time"
 )
 
-// slice is the longest a guard sleeps before it looks at both clocks again.
-const slice = 100 * time.Millisecond
-
-// rekill is how often what should be dead is looked for.
-const rekill = 10 * time.Millisecond
+// What should be dead is looked for again after a pause, which doubles up to most:
+// what cannot be killed must not keep a processor busy.
+const (
+	rekill     = 10 * time.Millisecond
+	rekillMost = time.Second
+)
 
 // guard is the state of a guard process. All of it belongs to one goroutine,
 // whose thread must live as long as the command: the kernel kills the command
@@ -28,13 +27,19 @@ type guard struct {
 	reports *json.Encoder
 	orders  chan order // closed when the candidate is gone
 	reaped  chan reaped
+	alarm   *Alarm
 
-	until  Deadline
-	grace  time.Duration
-	pid    int // the command's, and its group's
-	status *Status
-	ending bool
-	killAt Deadline // once ending
+	task    task
+	until   Deadline
+	grace   time.Duration
+	pid     int // the command's, and its group's
+	status  *Status
+	ending  bool
+	killAt  Deadline      // once ending
+	killed  bool          // killing has begun
+	again   Deadline      // when to kill what is left once more
+	pause   time.Duration // after that
+	refused map[int]bool  // may not be signalled; told
 }
 
 type reaped struct {
@@ -42,36 +47,38 @@ type reaped struct {
 	status syscall.WaitStatus
 }
 
-// Guard is the whole life of a guard process; args are the command. It returns
-// the exit code, which nobody looks at.
-func Guard(args []string) int {
+// Guard is the whole life of a guard process. It returns the exit code, which
+// nobody looks at.
+func Guard() int {
 	runtime.LockOSThread()
-	if len(args) > 0 && args[0] == "--" {
-		args = args[1:]
-	}
+	runtime.GOMAXPROCS(1)            // one thread wakes up, and no other to help it
+	_ = syscall.SetNonblock(3, true) // for the poller: a read would keep a thread
 	in, out := os.NewFile(3, "orders"), os.NewFile(4, "reports")
-	if _, err := in.Stat(); err != nil || len(args) == 0 || os.Getenv(marker) == "" {
-		fmt.Fprintf(os.Stderr, "leaderelect: %s is for leaderelect's own use; see leaderelect help run\n", GuardCommand)
-		return 2
-	}
 	// The command must not hold these: their end tells of a death.
 	syscall.CloseOnExec(3)
 	syscall.CloseOnExec(4)
 	deaf()
-	g := &guard{reports: json.NewEncoder(out), orders: make(chan order), reaped: make(chan reaped)}
+	rename()
+	g := &guard{reports: json.NewEncoder(out), orders: make(chan order), reaped: make(chan reaped), refused: make(map[int]bool)}
 	go g.listen(json.NewDecoder(in))
 	first, alive := <-g.orders
-	if !alive || first.Until == nil {
-		return 1
+	if !alive || first.Until == nil || first.Task == nil || len(first.Task.Args) == 0 {
+		fmt.Fprintf(os.Stderr, "leaderelect: %s is for leaderelect's own use; see leaderelect help run\n", GuardCommand)
+		return 2
 	}
-	g.until, g.grace = *first.Until, first.Grace
-	if err := errors.Join(checkClock(), adopt()); err != nil {
+	g.task, g.until, g.grace = *first.Task, *first.Until, first.Grace
+	var err error
+	if g.alarm, err = NewAlarm(); err != nil {
+		return g.failed(CodeFailed, err)
+	}
+	if err := errors.Join(Check(), adopt()); err != nil {
 		return g.failed(CodeFailed, err)
 	}
 	if g.until.Left() <= g.grace {
+		g.report(report{Ending: "no time was left to run it in"})
 		return g.failed(CodeFailed, errors.New("no time was left to run the command in"))
 	}
-	if code, err := g.start(args); err != nil {
+	if code, err := g.start(); err != nil {
 		return g.failed(code, err)
 	}
 	g.loop()
@@ -113,31 +120,32 @@ func (g *guard) listen(d *json.Decoder) {
 }
 
 // start starts the command. It must be called on the guard's own thread.
-func (g *guard) start(args []string) (code int, err error) {
-	path, err := exec.LookPath(args[0])
+func (g *guard) start() (code int, err error) {
+	var args []string
+	for _, a := range g.task.Args {
+		args = append(args, string(a))
+	}
+	path, err := Find(args[0], g.task.Setuid)
 	if err != nil {
-		return codeOf(err), err
+		return CodeOf(err), err
+	}
+	if confined() && !g.task.Setuid {
+		if err := confine(); err != nil {
+			return CodeFailed, err
+		}
 	}
 	p, err := os.StartProcess(path, args, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys:   ownGroup(),
 	})
 	if err != nil {
-		return codeOf(err), err
+		return CodeOf(err), err
 	}
 	g.pid = p.Pid
 	_ = p.Release() // reap awaits it
 	g.report(report{Started: g.pid})
 	go g.reap()
 	return 0, nil
-}
-
-// codeOf is the exit code for a command that did not start.
-func codeOf(err error) int {
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return CodeNotFound
-	}
-	return CodeCannotStart
 }
 
 // reap awaits the command, and whatever the guard has adopted.
@@ -157,11 +165,12 @@ func (g *guard) reap() {
 	}
 }
 
+// loop guards until everything is dead.
 func (g *guard) loop() {
 	orders := g.orders
 	childless := false
 	for !childless || !g.groupGone() {
-		timer := time.NewTimer(g.next())
+		g.alarm.Set(g.due())
 		select {
 		case o, alive := <-orders:
 			if !alive {
@@ -176,26 +185,29 @@ func (g *guard) loop() {
 			if r.pid == g.pid && r.pid != 0 {
 				g.exited(r.status)
 			}
-		case <-timer.C:
+		case <-g.alarm.C:
 		}
-		timer.Stop()
 		g.check()
+	}
+	if orders == nil { // nobody else tidies up
+		for _, path := range g.task.Remove {
+			_ = os.Remove(path)
+		}
 	}
 	g.report(report{Gone: true})
 }
 
-// next is how long nothing can become due.
-func (g *guard) next() time.Duration {
-	if g.status != nil || g.ending && g.killAt.Left() <= 0 {
-		return rekill
+// due is when something has to be done though nothing has happened.
+func (g *guard) due() Deadline {
+	switch {
+	case g.killed:
+		return g.again
+	case g.status != nil && !canList:
+		return in(rekill) // nobody tells when the last of the group has ended
+	case g.ending:
+		return g.until.earlier(g.killAt)
 	}
-	left := g.until.Left()
-	if g.ending {
-		left = min(left, g.killAt.Left())
-	} else {
-		left -= g.grace
-	}
-	return min(max(left, 0), slice)
+	return g.until.Sub(g.grace)
 }
 
 func (g *guard) obey(o order) {
@@ -218,9 +230,18 @@ func (g *guard) check() {
 		g.report(report{Ending: "the lease was not extended in time"})
 		g.end(syscall.SIGTERM, g.grace)
 	}
-	if g.ending && (left <= 0 || g.killAt.Left() <= 0) {
-		g.signal(syscall.SIGKILL)
+	if !g.ending || left > 0 && g.killAt.Left() > 0 {
+		return
 	}
+	if !g.killed {
+		g.killed, g.pause = true, rekill
+		g.report(report{Killed: true})
+	} else if g.again.Left() > 0 {
+		return
+	}
+	g.signal(syscall.SIGKILL)
+	g.again = in(g.pause)
+	g.pause = min(2*g.pause, rekillMost)
 }
 
 // end asks everything to end, and sets when it will be killed. Asked again, it only
@@ -229,7 +250,7 @@ func (g *guard) end(s syscall.Signal, grace time.Duration) {
 	if g.ending && g.killAt.Left() <= grace {
 		return
 	}
-	g.ending, g.killAt = true, At(time.Now().Add(grace), grace)
+	g.ending, g.killAt = true, in(grace)
 	g.signal(s)
 	g.signal(syscall.SIGCONT) // what is stopped cannot end
 }
@@ -250,16 +271,26 @@ func (g *guard) exited(w syscall.WaitStatus) {
 
 // signal reaches the command's group, and what has left the group. Once the
 // command has been reaped, the group's number may in theory be another's: then
-// its members are looked up one by one, where that can be done.
+// its members are looked up one by one, where that can be done. So they are when
+// they are killed, to find out which of them may not be.
 func (g *guard) signal(s syscall.Signal) {
-	below := descendants(os.Getpid())
-	if g.status == nil || !canList {
-		_ = syscall.Kill(-g.pid, s)
+	below := descendants()
+	whole := g.status == nil || !canList
+	if whole {
+		g.denied(g.pid, syscall.Kill(-g.pid, s))
 	}
 	for _, pid := range below {
-		if pgid, err := syscall.Getpgid(pid); g.status != nil || err == nil && pgid != g.pid {
-			_ = syscall.Kill(pid, s)
+		if pgid, err := syscall.Getpgid(pid); !whole || s == syscall.SIGKILL || err == nil && pgid != g.pid {
+			g.denied(pid, syscall.Kill(pid, s))
 		}
+	}
+}
+
+// denied tells once of a process that has become another user's.
+func (g *guard) denied(pid int, err error) {
+	if errors.Is(err, syscall.EPERM) && !g.refused[pid] {
+		g.refused[pid] = true
+		g.report(report{Denied: fmt.Sprintf("%d (%s)", pid, owner(pid))})
 	}
 }
 

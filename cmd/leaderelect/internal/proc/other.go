@@ -14,17 +14,27 @@ import (
 // Supported: commands can be run on this system.
 const Supported = false
 
-// Deadline is a moment by which a command must be dead.
-type Deadline struct{}
+// Deadline is a moment on two clocks, of which the earlier counts: wall time can be
+// set, and steady time cannot.
+type Deadline struct{ wall, steady time.Time }
 
-// At is a Deadline.
-func At(time.Time, time.Duration) Deadline { return Deadline{} }
+// At is the deadline at the wall time t, but not later than limit from now by the
+// steady clock.
+func At(t time.Time, limit time.Duration) Deadline {
+	now := time.Now()
+	return Deadline{wall: t.Round(0), steady: now.Add(min(t.Round(0).Sub(now.Round(0)), limit))}
+}
 
 // Sub is the deadline d earlier.
-func (l Deadline) Sub(time.Duration) Deadline { return l }
+func (l Deadline) Sub(d time.Duration) Deadline {
+	return Deadline{wall: l.wall.Add(-d), steady: l.steady.Add(-d)}
+}
 
-// Left is how long it is until the deadline.
-func (l Deadline) Left() time.Duration { return 0 }
+// Left is how long it is until the deadline; negative once it is past.
+func (l Deadline) Left() time.Duration {
+	now := time.Now()
+	return min(l.wall.Sub(now.Round(0)), l.steady.Sub(now))
+}
 
 // Spec says what to run.
 type Spec struct {
@@ -34,6 +44,8 @@ type Spec struct {
 	Grace                 time.Duration
 	Until                 Deadline
 	Late                  time.Duration
+	Setuid                bool
+	Remove                []string
 	Logger                *slog.Logger
 }
 
@@ -47,10 +59,22 @@ var ErrUnsupported = errors.New("commands cannot be run on this system: leaderel
 func Start(Spec) (*Process, error) { return nil, ErrUnsupported }
 
 // Guard fails.
-func Guard([]string) int {
+func Guard() int {
 	fmt.Fprintln(os.Stderr, "leaderelect:", ErrUnsupported)
 	return 2
 }
+
+// Check fails.
+func Check() error { return ErrUnsupported }
+
+// Find fails.
+func Find(string, bool) (string, error) { return "", ErrUnsupported }
+
+// CodeOf is the exit code for a command that Find does not find.
+func CodeOf(error) int { return CodeCannotStart }
+
+// Reap does nothing: there are no orphans to await.
+func Reap() (stop func()) { return func() {} }
 
 func (*Process) Extend(Deadline)                    {}
 func (*Process) Signal(syscall.Signal)              {}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,8 +18,16 @@ import (
 // The test binary is the guard, too.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == GuardCommand {
-		os.Exit(Guard(os.Args[2:]))
+		os.Exit(Guard())
 	}
+	switch os.Getenv("BECOME") {
+	case "root":
+		becomeRoot()
+	case "headless":
+		becomeHeadless()
+	}
+	// Under nohup the commands would ignore it, too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	// With the race detector each guard would take a second to exit.
 	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	os.Exit(m.Run())
@@ -44,8 +53,6 @@ func start(t *testing.T, change func(*Spec), args ...string) *Process {
 	})
 	return p
 }
-
-func in(d time.Duration) Deadline { return At(time.Now().Add(d), d) }
 
 // end waits until everything is dead.
 func end(t *testing.T, p *Process) Status {
@@ -145,7 +152,7 @@ func TestStatus(t *testing.T) {
 func TestNoTimeLeft(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	p := start(t, func(s *Spec) { s.Until = in(50 * time.Millisecond) }, "touch", ran)
-	if s := end(t, p); s.Code != CodeFailed || !strings.Contains(s.Failure, "no time was left") {
+	if s := end(t, p); s.Code != CodeFailed || !s.Expired || !strings.Contains(s.Failure, "no time was left") {
 		t.Errorf("%+v", s)
 	}
 	if _, err := os.Stat(ran); err == nil {
@@ -205,14 +212,14 @@ func TestStop(t *testing.T) {
 	p, pids := script(t, nil, `trap "exit 9" USR1; echo $$ >>$NOTES; while :; do sleep 0.05; done`)
 	noted(t, pids, 1)
 	p.Stop(syscall.SIGUSR1, patience)
-	if s := end(t, p); s.Code != 9 || s.Expired {
+	if s := end(t, p); s.Code != 9 || s.Expired || s.Killed {
 		t.Errorf("%+v", s)
 	}
 	p, pids = script(t, nil, `trap "" USR1; echo $$ >>$NOTES; while :; do sleep 0.05; done`)
 	noted(t, pids, 1)
 	begin := time.Now()
 	p.Stop(syscall.SIGUSR1, 200*time.Millisecond)
-	if s := end(t, p); s.Signal != int(syscall.SIGKILL) || time.Since(begin) < 200*time.Millisecond {
+	if s := end(t, p); s.Signal != int(syscall.SIGKILL) || !s.Killed || time.Since(begin) < 200*time.Millisecond {
 		t.Errorf("%+v after %v", s, time.Since(begin))
 	}
 }
@@ -275,7 +282,7 @@ func TestFiles(t *testing.T) {
 
 // Of the two clocks the earlier counts, and both move together.
 func TestDeadlineArithmetic(t *testing.T) {
-	if err := checkClock(); err != nil {
+	if err := Check(); err != nil {
 		t.Fatal(err)
 	}
 	near := func(what string, got, want time.Duration) {

@@ -3,13 +3,13 @@
 package proc
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -34,6 +34,12 @@ type Spec struct {
 	// Late is how long after Until the guard is held to be stuck, and what it
 	// guards is killed from here.
 	Late time.Duration
+	// Setuid lets the command become another user, by sudo(8) or another setuid
+	// program, though what it becomes could then not be ended.
+	Setuid bool
+	// Remove are files and empty directories to remove at the end if this
+	// process is not there any more to do it.
+	Remove []string
 	// Logger is told what is out of the ordinary.
 	Logger *slog.Logger
 }
@@ -43,9 +49,10 @@ type Spec struct {
 type Process struct {
 	guard  *exec.Cmd
 	pipe   *os.File
-	token  string
+	begun  Deadline // before there was a guard
 	late   time.Duration
 	logger *slog.Logger
+	alarm  *Alarm        // for when the guard should have acted
 	ended  chan struct{} // the guard has been awaited
 	done   chan struct{}
 
@@ -56,13 +63,39 @@ type Process struct {
 	pid     int
 	status  *Status
 	expired bool
+	killed  bool
 	gone    bool
 }
 
 // Start starts a command under a guard. What keeps the command itself from being
-// started is said by its Status.
+// started is said by its Status. From now on this process adopts what a guard that
+// is killed leaves behind.
 func Start(s Spec) (*Process, error) {
-	if err := checkClock(); err != nil {
+	p := &Process{late: s.Late, logger: s.Logger, until: s.Until, begun: in(0), ended: make(chan struct{}), done: make(chan struct{})}
+	if p.logger == nil {
+		p.logger = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if p.alarm, err = NewAlarm(); err != nil {
+		return nil, err
+	}
+	reports, err := p.launch(s)
+	if err != nil {
+		p.alarm.Close()
+		return nil, err
+	}
+	go func() {
+		_ = p.guard.Wait() // what matters is in its reports
+		close(p.ended)
+	}()
+	go p.follow(reports)
+	return p, nil
+}
+
+// launch starts the guard, and gives it its task by a pipe: what it is called with
+// would be seen, and found by pkill -f, too.
+func (p *Process) launch(s Spec) (reports *os.File, err error) {
+	if err := errors.Join(Check(), adopt()); err != nil {
 		return nil, err
 	}
 	path, err := self()
@@ -80,15 +113,17 @@ func Start(s Spec) (*Process, error) {
 		return nil, fmt.Errorf("a pipe from the guard: %w", err)
 	}
 	defer answers.Close()
-	p := &Process{pipe: mine, token: rand.Text(), late: s.Late, logger: s.Logger, until: s.Until,
-		ended: make(chan struct{}), done: make(chan struct{})}
-	if p.logger == nil {
-		p.logger = slog.New(slog.DiscardHandler)
-	}
+	defer func() {
+		if err != nil {
+			mine.Close()
+			reports.Close()
+		}
+	}()
+	p.pipe = mine
 	p.guard = &exec.Cmd{
 		Path:        path,
-		Args:        append([]string{os.Args[0], GuardCommand, "--"}, s.Args...),
-		Env:         append(s.Env[:len(s.Env):len(s.Env)], marker+"="+p.token),
+		Args:        []string{guardName, GuardCommand, "--of", strconv.Itoa(os.Getpid())},
+		Env:         s.Env,
 		ExtraFiles:  []*os.File{theirs, answers},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
@@ -103,17 +138,21 @@ func Start(s Spec) (*Process, error) {
 		p.guard.Stderr = s.Stderr
 	}
 	if err := p.guard.Start(); err != nil {
-		mine.Close()
-		reports.Close()
 		return nil, fmt.Errorf("starting the guard: %w", err)
 	}
-	p.order(order{Until: &s.Until, Grace: s.Grace})
-	go func() {
-		_ = p.guard.Wait() // what matters is in its reports
-		close(p.ended)
-	}()
-	go p.follow(reports)
-	return p, nil
+	first := order{Task: &task{Setuid: s.Setuid, Remove: s.Remove}, Until: &s.Until, Grace: s.Grace}
+	for _, a := range s.Args {
+		first.Task.Args = append(first.Task.Args, []byte(a))
+	}
+	// Long arguments do not fit into a pipe: this waits for the guard to read them.
+	_ = p.pipe.SetWriteDeadline(time.Now().Add(max(s.Until.Left(), 0)))
+	if err := json.NewEncoder(p.pipe).Encode(first); err != nil {
+		_ = p.guard.Process.Kill()
+		_ = p.guard.Wait()
+		return nil, fmt.Errorf("telling the guard what to run: %w", err)
+	}
+	p.alarm.Set(p.due())
+	return reports, nil
 }
 
 // stuck is how long a guard may take over its own part of a stop.
@@ -128,8 +167,9 @@ func (p *Process) order(o order) {
 		p.until = *o.Until
 	}
 	if o.Stop != 0 || o.Kill {
-		p.stopped, p.stopBy = true, At(time.Now().Add(o.Grace+stuck), o.Grace+stuck)
+		p.stopped, p.stopBy = true, in(o.Grace+stuck)
 	}
+	p.alarm.Set(p.due())
 	_ = p.pipe.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
 	_ = json.NewEncoder(p.pipe).Encode(o)
 }
@@ -169,7 +209,7 @@ func (p *Process) Status() Status {
 	if p.status != nil {
 		s = *p.status
 	}
-	s.Expired = p.expired
+	s.Expired, s.Killed = p.expired, p.killed
 	return s
 }
 
@@ -177,6 +217,7 @@ func (p *Process) Status() Status {
 // dies in time though it may not do its work.
 func (p *Process) follow(reports *os.File) {
 	defer close(p.done)
+	defer p.alarm.Close()
 	defer p.pipe.Close()
 	told := make(chan struct{})
 	go func() {
@@ -184,15 +225,13 @@ func (p *Process) follow(reports *os.File) {
 		defer reports.Close()
 		p.listen(json.NewDecoder(reports))
 	}()
-	look := time.NewTicker(slice / 2)
-	defer look.Stop()
 	for {
 		select {
 		case <-p.ended:
 			<-told
 			p.sweep()
 			return
-		case <-look.C:
+		case <-p.alarm.C:
 			if p.overdue() {
 				p.logger.Error("the guard does not end the command in time; killing both", "pid", p.Pid())
 				p.group(syscall.SIGKILL)
@@ -208,28 +247,51 @@ func (p *Process) listen(d *json.Decoder) {
 		if d.Decode(&r) != nil {
 			return
 		}
-		p.mu.Lock()
-		switch {
-		case r.Started != 0:
-			p.pid = r.Started
-		case r.Exited != nil:
-			p.status = r.Exited
-		case r.Ending != "":
-			p.expired = true
-			p.logger.Warn("ending the command", "why", r.Ending)
-		}
-		if r.Gone {
-			p.gone = true
-		}
-		p.mu.Unlock()
+		p.take(r)
 	}
 }
 
-// overdue says whether everything should have been dead for a while.
+// take takes in one report.
+func (p *Process) take(r report) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case r.Started != 0:
+		p.pid = r.Started
+	case r.Exited != nil:
+		p.status = r.Exited
+	case r.Ending != "":
+		p.expired = true
+		p.logger.Warn("ending the command", "why", r.Ending)
+	case r.Killed:
+		p.killed = true
+	case r.Denied != "":
+		p.denied(r.Denied)
+	}
+	if r.Gone {
+		p.gone = true
+	}
+}
+
+// denied says what it means that a process may not be signalled.
+func (p *Process) denied(process string) {
+	p.logger.Error("a process of the command runs as another user and cannot be ended; it may run on while another candidate leads: run leaderelect as that user or as root, or without --allow-setuid", "process", process)
+}
+
+// due is when everything should have been dead for a while.
+func (p *Process) due() Deadline {
+	d := p.until.Sub(-p.late)
+	if p.stopped {
+		d = d.earlier(p.stopBy)
+	}
+	return d
+}
+
+// overdue reports whether it is not.
 func (p *Process) overdue() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.gone && (p.until.Left() < -p.late || p.stopped && p.stopBy.Left() < 0)
+	return !p.gone && p.due().Left() <= 0
 }
 
 // group signals the command's group.
@@ -251,17 +313,21 @@ func (p *Process) sweep() {
 		return
 	}
 	p.logger.Error("the guard is dead; killing what it guarded", "pid", pid)
-	for {
-		left := members(p.guard.Process.Pid, marker+"="+p.token)
+	refused := make(map[int]bool)
+	for pause := rekill; ; pause = min(2*pause, rekillMost) {
+		left, more := orphans(p.begun.Steady)
 		for _, id := range left {
-			_ = syscall.Kill(id, syscall.SIGKILL)
+			if err := syscall.Kill(id, syscall.SIGKILL); errors.Is(err, syscall.EPERM) && !refused[id] {
+				refused[id] = true
+				p.denied(fmt.Sprintf("%d (%s)", id, owner(id)))
+			}
 		}
 		if !canList && !errors.Is(syscall.Kill(-pid, syscall.SIGKILL), syscall.ESRCH) {
 			left = append(left, pid)
 		}
-		if len(left) == 0 {
+		if len(left) == 0 && !more {
 			return
 		}
-		time.Sleep(rekill)
+		time.Sleep(pause)
 	}
 }

@@ -5,12 +5,14 @@ import "time"
 // GuardCommand is the first argument that makes this program a guard.
 const GuardCommand = "guard"
 
-// marker is an environment variable that tells a command's processes apart from
-// all others.
-const marker = "LEADERELECT_GUARD"
+// guardName is what a guard is called, for ps(1), top(1) and killall(1). Neither it
+// nor the guard's arguments have anything of the command's, or of this program's
+// name: who kills one of these by name is not to kill the guard as well.
+const guardName = "election-guard"
 
 // order is what a candidate tells its guard, as a line of JSON on fd 3.
 type order struct {
+	Task   *task         `json:"task,omitempty"`   // the first order, and no other, has it
 	Until  *Deadline     `json:"until,omitempty"`  // live no longer than this; the first order has it
 	Grace  time.Duration `json:"grace,omitempty"`  // between asking to end and killing; in the first order, and with Stop
 	Signal int           `json:"signal,omitempty"` // pass this on
@@ -18,11 +20,20 @@ type order struct {
 	Kill   bool          `json:"kill,omitempty"`   // end at once
 }
 
+// task is what a guard is there for. Arguments need not be text: []byte keeps them.
+type task struct {
+	Args   [][]byte `json:"args"`
+	Setuid bool     `json:"setuid,omitempty"`
+	Remove []string `json:"remove,omitempty"`
+}
+
 // report is what a guard tells its candidate, as a line of JSON on fd 4.
 type report struct {
 	Started int     `json:"started,omitempty"` // the command's pid
 	Exited  *Status `json:"exited,omitempty"`  // the command's, though not yet of all it has started
 	Ending  string  `json:"ending,omitempty"`  // the guard ends the command by itself, and why
+	Killed  bool    `json:"killed,omitempty"`  // the time that was given for a stop is over; what is left is killed
+	Denied  string  `json:"denied,omitempty"`  // a process that the guard may not signal
 	Gone    bool    `json:"gone,omitempty"`    // everything is dead
 }
 
@@ -39,6 +50,9 @@ type Status struct {
 	// Expired: it was not ended by the candidate's wish, nor by itself, but by
 	// its guard, since its time had run out.
 	Expired bool `json:"expired,omitempty"`
+	// Killed: it, or something that it had started, had to be killed, since it
+	// had not ended within the time that it was given.
+	Killed bool `json:"killed,omitempty"`
 }
 
 // Exit codes that no command chose, as shells and timeout(1) have them.

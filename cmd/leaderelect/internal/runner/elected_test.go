@@ -23,7 +23,7 @@ import (
 // The test binary is the guard, too.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == proc.GuardCommand {
-		os.Exit(proc.Guard(os.Args[2:]))
+		os.Exit(proc.Guard())
 	}
 	// With the race detector each guard would take a second to exit.
 	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,39 +21,84 @@ type expiryFile struct {
 	own  string // a directory to remove, too
 }
 
-// newExpiryFile returns the file at path, or where that is empty one in a
+// newExpiryFile returns the file at path, or if that is empty one in a
 // directory of its own.
 func newExpiryFile(path string) (*expiryFile, error) {
 	if path != "" {
 		abs, err := filepath.Abs(path)
-		return &expiryFile{path: abs}, err
+		if err != nil {
+			return nil, fmt.Errorf("--expiry-file: %w", err)
+		}
+		return &expiryFile{path: abs}, nil
 	}
 	dir, err := os.MkdirTemp("", "leaderelect-")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("a directory for the expiry file: %w; have TMPDIR name one that can be written to, or give --expiry-file", err)
 	}
 	if err := os.Chmod(dir, 0o755); err != nil { // the command may run as another user
-		return nil, err
+		_ = os.Remove(dir)
+		return nil, fmt.Errorf("a directory for the expiry file: %w", err)
 	}
 	return &expiryFile{path: filepath.Join(dir, "expiry"), own: dir}, nil
 }
 
-func (f *expiryFile) write(end time.Time) error {
-	end = end.UTC()
-	next := f.path + ".new"
-	text := fmt.Sprintf("%d\n%s\n", end.Unix(), end.Format(time.RFC3339Nano))
-	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
-		_ = os.Remove(next)
+// tryExpiryFile reports what would keep a leader from writing it. A file that is
+// there already is left as it is: it may be another leader's.
+func tryExpiryFile(path string) error {
+	f, err := newExpiryFile(path)
+	if err != nil {
 		return err
 	}
-	return os.Rename(next, f.path)
+	if f.own != "" {
+		defer os.Remove(f.own)
+	}
+	if info, err := os.Stat(f.path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("the expiry file: %s is there, and is no file", f.path)
+	}
+	const advice = "have TMPDIR name a directory that can be written to and has room, or give --expiry-file"
+	try, err := os.CreateTemp(filepath.Dir(f.path), "."+filepath.Base(f.path)+"-")
+	if err != nil {
+		return fmt.Errorf("the expiry file: %w; %s", err, advice)
+	}
+	defer os.Remove(try.Name())
+	_, err = try.Write(text(time.Now()))
+	if err := errors.Join(err, try.Close()); err != nil {
+		return fmt.Errorf("the expiry file: %w; %s", err, advice)
+	}
+	return nil
+}
+
+// text is what the file says.
+func text(end time.Time) []byte {
+	end = end.UTC()
+	return fmt.Appendf(nil, "%d\n%s\n", end.Unix(), end.Format(time.RFC3339Nano))
+}
+
+func (f *expiryFile) next() string { return f.path + ".new" }
+
+func (f *expiryFile) write(end time.Time) error {
+	if err := os.WriteFile(f.next(), text(end), 0o644); err != nil {
+		_ = os.Remove(f.next())
+		return fmt.Errorf("the expiry file: %w", err)
+	}
+	if err := os.Rename(f.next(), f.path); err != nil {
+		return fmt.Errorf("the expiry file: %w", err)
+	}
+	return nil
+}
+
+// all is what there is of it, in the order in which it can be removed.
+func (f *expiryFile) all() []string {
+	all := []string{f.path, f.next()}
+	if f.own != "" {
+		all = append(all, f.own)
+	}
+	return all
 }
 
 // remove takes it away when the reign is over.
 func (f *expiryFile) remove() {
-	_ = os.Remove(f.path)
-	_ = os.Remove(f.path + ".new")
-	if f.own != "" {
-		_ = os.Remove(f.own)
+	for _, path := range f.all() {
+		_ = os.Remove(path)
 	}
 }

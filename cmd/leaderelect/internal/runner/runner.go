@@ -3,16 +3,15 @@ package runner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/aside"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 )
 
@@ -21,18 +20,29 @@ type Policy string
 
 // The policies. A command that ends well is started again under each of them.
 const (
-	Restart  Policy = "restart"  // start it again, after a pause that grows
-	StepDown Policy = "stepdown" // where it failed let another lead, for a term at least
-	Exit     Policy = "exit"     // where it failed release, and exit with its code
+	Restart  Policy = "restart"  // start it again, after a pause that grows; after Attempts quick failures in a row, let another lead
+	StepDown Policy = "stepdown" // if it failed let another lead, for a term at least
+	Exit     Policy = "exit"     // if it failed release, and exit with its code
 )
+
+// Attempts is how often a command may fail in a row, soon after its start, before
+// another candidate is to lead: it may be able to run it.
+const Attempts = 5
+
+// quick is how many delays a command has to run for not to have failed at once.
+const quick = 10
+
+// mostDelays is how many delays the pause before another attempt may grow to.
+const mostDelays = 60
 
 // Config is what to run, and how.
 type Config struct {
 	Args                  []string
 	Stdin, Stdout, Stderr *os.File
-	Store                 string // for the command's environment
+	Store                 string // for the command's environment; empty: not to be there
 	LeaderID              string
 	ExpiryFile            string // empty: one is made
+	Setuid                bool   // the command may become another user
 	Times                 Times
 	Drain                 time.Duration // between asking to end and killing where the lease is kept meanwhile
 	Once                  bool
@@ -52,16 +62,31 @@ type Runner struct {
 	c       Config
 	nudge   chan struct{}
 	claimed atomic.Bool // by the first reign, or by GiveUp
+	aside   aside.Box
 
 	mu   sync.Mutex
 	p    *proc.Process // the one that runs
 	stop syscall.Signal
+
+	// Of the reign that is, and kept for the next one.
+	failed int           // how often in a row, soon after its start
+	pause  time.Duration // before the next attempt
 }
 
 // New returns a runner.
 func New(c Config) *Runner {
-	return &Runner{c: c, nudge: make(chan struct{}, 1), stop: syscall.SIGTERM}
+	return &Runner{c: c, nudge: make(chan struct{}, 1), stop: syscall.SIGTERM, pause: c.Delay}
 }
+
+// Check reports what would keep a leader from running any command. It is to be
+// asked before the election is contested.
+func (r *Runner) Check() error {
+	return errors.Join(proc.Check(), tryExpiryFile(r.c.ExpiryFile))
+}
+
+// Healthy is for Config.Healthy: it keeps the candidate out of the election for a
+// while after its command has failed again and again.
+func (r *Runner) Healthy(ctx context.Context) error { return r.aside.Healthy(ctx) }
 
 // Extended is for Trace: it has the new end of the view told without delay.
 func (r *Runner) Extended(leaderelection.ViewExtended) {
@@ -109,199 +134,6 @@ func (r *Runner) Pid() int {
 // GiveUp says that no reign may begin any more, and whether that was in time:
 // false where one has.
 func (r *Runner) GiveUp() bool { return r.claimed.CompareAndSwap(false, true) }
-
-// Elected is one reign: it returns when the command is dead, and not before.
-func (r *Runner) Elected(ctx context.Context, view *leaderelection.TimeView) {
-	if !r.claimed.CompareAndSwap(false, true) && r.c.Once {
-		return // it ran already, or has given up
-	}
-	hold := time.Now().Add(r.c.Hold)
-	log := r.c.Logger.With("election", uint64(view.ElectionNumber()))
-	file, err := newExpiryFile(r.c.ExpiryFile)
-	if err == nil {
-		defer file.remove()
-	}
-	for pause := r.c.Delay; ; {
-		if !r.room(ctx, view) {
-			r.cut(log, ctx)
-			return
-		}
-		began := time.Now()
-		status, forced := proc.Status{Code: proc.CodeFailed}, false
-		if err == nil {
-			err = file.write(view.Get())
-		}
-		if err != nil {
-			status.Failure = fmt.Sprintf("the expiry file: %v", err)
-			err = nil
-		} else {
-			status, forced = r.run(ctx, log, view, file)
-		}
-		if status.Failure != "" {
-			log.Error("the command did not run", "err", status.Failure)
-		}
-		switch {
-		case r.c.Once && forced && errors.Is(context.Cause(ctx), ErrStopped):
-			r.c.Finish(status.Code, nil)
-			return
-		case r.c.Once && forced:
-			r.cut(log, ctx)
-			return
-		case forced || ctx.Err() != nil && !r.c.Once:
-			continue
-		case r.c.Once:
-			wait(ctx, time.Until(hold))
-			r.c.Finish(status.Code, nil)
-			return
-		case status.Code != 0 && r.c.OnFailure == StepDown:
-			log.Warn("stepping down, since the command failed", "code", status.Code)
-			r.c.Resign(ctx)
-			return
-		case status.Code != 0 && r.c.OnFailure == Exit:
-			r.c.Finish(status.Code, nil)
-			return
-		}
-		if time.Since(began) > 10*r.c.Delay {
-			pause = r.c.Delay
-		}
-		log.Info("starting the command again", "in", pause)
-		wait(ctx, pause)
-		pause = min(2*pause, 60*r.c.Delay)
-	}
-}
-
-// cut ends a run that was to happen once, and was cut off.
-func (r *Runner) cut(log *slog.Logger, ctx context.Context) {
-	cause := context.Cause(ctx)
-	if cause == nil {
-		cause = leaderelection.ErrExpired
-	}
-	if r.c.Once && !errors.Is(cause, ErrStopped) {
-		r.c.Finish(proc.CodeFailed, fmt.Errorf("leadership ended before the command had: %w", cause))
-	}
-	log.Debug("no command runs any more", "cause", cause)
-}
-
-// deadline is when the command must be killed for it to be dead at the view's
-// end.
-func (r *Runner) deadline(view *leaderelection.TimeView) proc.Deadline {
-	return proc.At(view.Get(), r.c.Times.Span).Sub(r.c.Times.Margin)
-}
-
-// room waits until the view leaves time to start a command in, and says whether
-// it did so before the reign ended.
-func (r *Runner) room(ctx context.Context, view *leaderelection.TimeView) bool {
-	for ctx.Err() == nil {
-		if view.ValueInFuture() && r.deadline(view).Left() > r.c.Times.Grace+r.c.Times.Margin {
-			return true
-		}
-		r.pause(ctx.Done(), nil)
-	}
-	return false
-}
-
-// look is the longest a runner sleeps before it looks at the view again.
-const look = 100 * time.Millisecond
-
-// pause returns when something may have changed.
-func (r *Runner) pause(ended, done <-chan struct{}) {
-	timer := time.NewTimer(look)
-	defer timer.Stop()
-	select {
-	case <-ended:
-	case <-done:
-	case <-r.nudge:
-	case <-timer.C:
-	}
-}
-
-// run runs the command once, and returns when all of it is dead: how it ended, and
-// whether it was made to.
-func (r *Runner) run(ctx context.Context, log *slog.Logger, view *leaderelection.TimeView, file *expiryFile) (proc.Status, bool) {
-	end := view.Get()
-	p, err := proc.Start(proc.Spec{
-		Args: r.c.Args, Env: r.environment(view, file),
-		Stdin: r.c.Stdin, Stdout: r.c.Stdout, Stderr: r.c.Stderr,
-		Grace: r.c.Times.Grace, Until: r.deadline(view), Late: r.c.Times.Margin / 3, Logger: log,
-	})
-	if err != nil {
-		return proc.Status{Code: proc.CodeFailed, Failure: err.Error()}, false
-	}
-	log.Info("the command is started", "command", r.c.Args[0])
-	r.mu.Lock()
-	r.p = p
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		r.p = nil
-		r.mu.Unlock()
-	}()
-	forced := r.tend(ctx, log, view, file, p, end)
-	status := p.Status()
-	log.Info("the command has ended", "code", status.Code)
-	return status, forced || status.Expired
-}
-
-// tend moves the command's deadline on with the view, and ends the command when
-// leadership ends; it says whether it did. It waits for nothing but time and the
-// command's end.
-func (r *Runner) tend(ctx context.Context, log *slog.Logger, view *leaderelection.TimeView, file *expiryFile, p *proc.Process, end time.Time) (forced bool) {
-	ended := ctx.Done()
-	asked, killed := false, false
-	for {
-		select {
-		case <-p.Done():
-			return asked || killed
-		default:
-		}
-		switch alive := view.ValueInFuture(); {
-		case !alive && !killed:
-			killed = true
-			if !asked {
-				log.Warn("killing the command: the view is over", "cause", context.Cause(ctx))
-			}
-			p.Kill()
-		case alive && ctx.Err() != nil && !asked:
-			asked = true
-			r.mu.Lock()
-			s := r.stop
-			r.mu.Unlock()
-			log.Info("asking the command to end", "signal", s, "cause", context.Cause(ctx), "patience", r.c.Drain)
-			p.Stop(s, r.c.Drain)
-		}
-		if asked || killed {
-			ended = nil
-		}
-		if next := view.Get(); next.After(end) {
-			end = next
-			p.Extend(r.deadline(view))
-			if err := file.write(end); err != nil {
-				log.Warn("the expiry file cannot be written, and names an earlier time than the true one", "err", err)
-			}
-		}
-		r.pause(ended, p.Done())
-	}
-}
-
-// environment is the command's: this program's, and what a leader must know.
-func (r *Runner) environment(view *leaderelection.TimeView, file *expiryFile) []string {
-	own := map[string]string{
-		"LEADERELECT_ELECTION":    fmt.Sprint(uint64(view.ElectionNumber())),
-		"LEADERELECT_LEADER_ID":   r.c.LeaderID,
-		"LEADERELECT_STORE":       r.c.Store,
-		"LEADERELECT_EXPIRY_FILE": file.path,
-	}
-	var env []string
-	for _, e := range os.Environ() {
-		if name, _, _ := strings.Cut(e, "="); own[name] == "" {
-			env = append(env, e)
-		}
-	}
-	for name, value := range own {
-		env = append(env, name+"="+value)
-	}
-	return env
-}
 
 // wait waits for d, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {

@@ -3,6 +3,7 @@
 package sidecar
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -136,6 +137,14 @@ func (h *Hub) Now() state.State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.follow.Now(time.Now(), h.skew)
+}
+
+// Seen reports whether a candidate of that name has led since this process began, in
+// one of the reigns that are remembered.
+func (h *Hub) Seen(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.reigns, func(r Reign) bool { return r.LeaderID == id })
 }
 
 // Reigns are those seen, the newest last.

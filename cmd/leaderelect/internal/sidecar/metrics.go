@@ -40,6 +40,13 @@ func NewMetrics(hub *Hub, campaign func() *leaderelection.Campaign) *Metrics {
 		skews: prometheus.NewCounter(prometheus.CounterOpts{Name: "leaderelect_clock_skews_total",
 			Help: "How often this machine's clock was newly proved to be off by more than --skew."}),
 	}
+	// A counter that is born at 1 has no increase that a rate could see.
+	for _, c := range causes {
+		m.ends.WithLabelValues(c.name)
+	}
+	m.ends.WithLabelValues("stopped")
+	m.feeds.WithLabelValues("started")
+	m.feeds.WithLabelValues("failed")
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
@@ -122,14 +129,17 @@ func result(op leaderelection.StoreOp) string {
 	return "error"
 }
 
+// causes are the ends that have a name.
+var causes = []struct {
+	err  error
+	name string
+}{
+	{leaderelection.ErrOusted, "ousted"}, {leaderelection.ErrExpired, "expired"}, {leaderelection.ErrResigned, "resigned"},
+	{leaderelection.ErrUnhealthy, "unhealthy"}, {leaderelection.ErrClockSkew, "clock_skew"},
+}
+
 func cause(err error) string {
-	for _, c := range []struct {
-		err  error
-		name string
-	}{
-		{leaderelection.ErrOusted, "ousted"}, {leaderelection.ErrExpired, "expired"}, {leaderelection.ErrResigned, "resigned"},
-		{leaderelection.ErrUnhealthy, "unhealthy"}, {leaderelection.ErrClockSkew, "clock_skew"},
-	} {
+	for _, c := range causes {
 		if errors.Is(err, c.err) {
 			return c.name
 		}

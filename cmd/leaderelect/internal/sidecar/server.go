@@ -2,16 +2,12 @@ package sidecar
 
 import (
 	"context"
-	"crypto/subtle"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -30,9 +26,18 @@ type Config struct {
 	// StepDown and Transfer put a wish on record.
 	StepDown func(ctx context.Context) error
 	Transfer func(ctx context.Context, id string) error
-	// Token lets those who know it ask for a hand-over from elsewhere than
-	// this machine. Empty: nobody can.
+	// Token is what those must know who ask for a hand-over. Empty: whoever asks
+	// from this machine may.
 	Token string
+	// ReadOnly refuses all hand-overs.
+	ReadOnly bool
+	// Hosts are the names to answer to, beside addresses and names that nobody
+	// outside can give. "*" is any.
+	Hosts []string
+	// MaxWaiting is how many requests may wait for news at once. Zero: any number.
+	MaxWaiting int
+	// Fit takes out of an error what strangers must not read. Optional.
+	Fit func(string) string
 	// Ended is closed when the server goes down: what waits returns.
 	Ended <-chan struct{}
 }
@@ -46,6 +51,9 @@ const maxWait = 5 * time.Minute
 // Handler is the sidecar's.
 func Handler(c Config) http.Handler {
 	s := &server{Config: c}
+	if c.MaxWaiting > 0 {
+		s.waiting = make(chan struct{}, c.MaxWaiting)
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /leader", s.leader)
 	mux.HandleFunc("GET /reigns", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.Hub.Reigns()) })
@@ -60,18 +68,43 @@ func Handler(c Config) http.Handler {
 		if id == "" || id == leaderelection.AnySuccessor {
 			return errNoID
 		}
+		if id != c.ID && !c.Hub.Seen(id) && r.FormValue("force") != "true" {
+			return errUnknown
+		}
 		return c.Transfer(ctx, id)
 	}))
 	mux.HandleFunc("GET /{$}", s.file("index.html", "text/html; charset=utf-8"))
 	mux.HandleFunc("GET /icon.svg", s.file("icon.svg", "image/svg+xml"))
 	mux.HandleFunc("GET /page.css", s.file("page.css", "text/css; charset=utf-8"))
 	mux.HandleFunc("GET /page.js", s.file("page.js", "text/javascript; charset=utf-8"))
-	return mux
+	return s.hosts(mux)
 }
 
-type server struct{ Config }
+type server struct {
+	Config
+	waiting chan struct{} // has one for each request that waits for news; nil: no limit
+}
+
+// errUnknown is the answer for a candidate of whom nobody has heard. If there is none,
+// the leader's release would leave nobody leading for a term.
+var errUnknown = errors.New("this sidecar has not seen a candidate of that name lead: if one is running, add force=true")
 
 var errNoID = errors.New("name the candidate: to=ID; for anybody there is POST /stepdown")
+
+// mayWait reports whether another request may wait for news; if so, call done.
+func (s *server) mayWait(w http.ResponseWriter) (done func(), ok bool) {
+	if s.waiting == nil {
+		return func() {}, true
+	}
+	select {
+	case s.waiting <- struct{}{}:
+		return func() { <-s.waiting }, true
+	default:
+		w.Header().Set("Retry-After", "5")
+		answer(w, http.StatusServiceUnavailable, fault("too many wait for news already"))
+		return nil, false
+	}
+}
 
 func (s *server) file(name, kind string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -140,6 +173,13 @@ func (s *server) leader(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, fault(err.Error()))
 		return
 	}
+	if wait > 0 {
+		done, ok := s.mayWait(w)
+		if !ok {
+			return
+		}
+		defer done()
+	}
 	limit := time.NewTimer(min(wait, maxWait))
 	defer limit.Stop()
 	for {
@@ -192,6 +232,11 @@ func fault(s string) failure { return failure{s} }
 // events are server-sent: first the state and what is remembered after
 // Last-Event-ID, then each event.
 func (s *server) events(w http.ResponseWriter, r *http.Request) {
+	done, ok := s.mayWait(w)
+	if !ok {
+		return
+	}
+	defer done()
 	out := http.NewResponseController(w)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -217,6 +262,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-changed:
 		case <-alive.C:
+			_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
 			_, err := fmt.Fprint(w, ": still here\n\n")
 			if err != nil || out.Flush() != nil {
 				return
@@ -234,7 +280,7 @@ func send(w http.ResponseWriter, out *http.ResponseController, id uint64, event 
 	if err != nil {
 		return false
 	}
-	_ = out.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err = fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", id, event, data)
 	return err == nil && out.Flush() == nil
 }
@@ -257,49 +303,4 @@ func (s *server) health(w http.ResponseWriter, _ *http.Request) {
 		code = http.StatusServiceUnavailable
 	}
 	answer(w, code, self)
-}
-
-// guarded lets in who asks from this machine, or knows the token.
-func (s *server) guarded(do func(context.Context, *http.Request) error) http.Handler {
-	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.may(r) {
-			answer(w, http.StatusForbidden, fault("only from this machine, or with the token of --token-file as Authorization: Bearer"))
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
-		defer cancel()
-		switch err := do(ctx, r); {
-		case err == nil:
-			answer(w, http.StatusAccepted, s.Hub.Now())
-		case errors.Is(err, errNoID):
-			answer(w, http.StatusBadRequest, fault(err.Error()))
-		case errors.Is(err, leaderelection.ErrNoLeader), errors.Is(err, leaderelection.ErrLostRace):
-			answer(w, http.StatusConflict, fault(err.Error()))
-		default:
-			answer(w, http.StatusBadGateway, fault(err.Error()))
-		}
-	})
-	// Else any page that a browser of this machine shows could ask.
-	return http.NewCrossOriginProtection().Handler(h)
-}
-
-// may says whether r comes from this machine, or with the token. A Host that is
-// not this machine's tells of a name that was made to point here.
-func (s *server) may(r *http.Request) bool {
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && s.Token != "" {
-		return subtle.ConstantTimeCompare([]byte(token), []byte(s.Token)) == 1
-	}
-	if r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
-		return false // through a proxy of this machine, from wherever
-	}
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && from.Addr().Unmap().IsLoopback() && loopback(r.Host)
-}
-
-func loopback(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }

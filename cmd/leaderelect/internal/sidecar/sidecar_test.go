@@ -32,7 +32,10 @@ type served struct {
 	answer error
 }
 
-func serve(t *testing.T, campaign *leaderelection.Campaign) *served {
+// none is what an observer has of a campaign.
+func none() *leaderelection.Campaign { return nil }
+
+func serve(t *testing.T, campaign *leaderelection.Campaign, change ...func(*sidecar.Config)) *served {
 	s := &served{hub: sidecar.NewHub(100 * time.Millisecond)}
 	ended := make(chan struct{})
 	get := func() *leaderelection.Campaign { return campaign }
@@ -40,12 +43,16 @@ func serve(t *testing.T, campaign *leaderelection.Campaign) *served {
 	if campaign != nil {
 		id = "me"
 	}
-	s.Server = httptest.NewServer(sidecar.Handler(sidecar.Config{
+	c := sidecar.Config{
 		Hub: s.hub, Campaign: get, ID: id, Skew: 100 * time.Millisecond, Metrics: sidecar.NewMetrics(s.hub, get).Handler(),
-		Token: "a secret of some length", Ended: ended,
+		Ended: ended, Hosts: []string{"allowed.example"},
 		StepDown: func(context.Context) error { s.asked = append(s.asked, "*"); return s.answer },
 		Transfer: func(_ context.Context, id string) error { s.asked = append(s.asked, id); return s.answer },
-	}))
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	s.Server = httptest.NewServer(sidecar.Handler(c))
 	t.Cleanup(func() {
 		close(ended)
 		s.hub.Close()
@@ -249,15 +256,21 @@ func TestReadyOnlyWhileLeading(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Body.Close()
-	if text, _ := io.ReadAll(r.Body); !strings.Contains(string(text), "leaderelect_leading 0") || !strings.Contains(string(text), "go_goroutines") {
+	if text, _ := io.ReadAll(r.Body); !strings.Contains(string(text), "leaderelect_leading 0") || !strings.Contains(string(text), "go_goroutines") ||
+		!strings.Contains(string(text), `leaderelect_reign_ends_total{cause="expired"} 0`) {
 		t.Errorf("metrics:\n%s", text)
 	}
 }
 
 func TestWhoMayAsk(t *testing.T) {
 	s := serve(t, nil)
+	guarded := serve(t, nil, func(c *sidecar.Config) { c.Token = "a secret of some length" })
+	readOnly := serve(t, nil, func(c *sidecar.Config) { c.ReadOnly = true })
+	for _, s := range []*served{s, guarded, readOnly} {
+		s.hub.Record(led("b", 1, 0, 10*time.Second))
+	}
 	post := func(path string, change func(*http.Request)) int {
-		r, err := http.NewRequest("POST", s.URL+path, nil)
+		r, err := http.NewRequest("POST", path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,35 +288,50 @@ func TestWhoMayAsk(t *testing.T) {
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
+	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
+	token := header("Authorization", "Bearer a secret of some length")
 	for _, c := range []struct {
-		what, path string
-		change     func(*http.Request)
-		want       int
+		what   string
+		s      *served
+		path   string
+		change func(*http.Request)
+		want   int
 	}{
-		{"this machine", "/stepdown", nil, 202},
-		{"this machine", "/transfer?to=b", nil, 202},
-		{"no ID", "/transfer", nil, 400},
-		{"anybody's ID", "/transfer?to=*", nil, 400},
-		{"the token", "/stepdown", header("Authorization", "Bearer a secret of some length"), 202},
-		{"a wrong token", "/stepdown", header("Authorization", "Bearer nonsense"), 403},
-		{"through a proxy", "/stepdown", header("X-Forwarded-For", "203.0.113.7"), 403},
-		{"a name that points here", "/stepdown", func(r *http.Request) { r.Host = "evil.example" }, 403},
-		{"a page of elsewhere", "/stepdown", header("Sec-Fetch-Site", "cross-site"), 403},
-		{"a page of elsewhere", "/stepdown", header("Origin", "https://evil.example"), 403},
+		{"this machine", s, "/stepdown", nil, 202},
+		{"this machine", s, "/transfer?to=b", nil, 202},
+		{"to nobody who has been seen", s, "/transfer?to=c", nil, 409},
+		{"the same by force", s, "/transfer?to=c&force=true", nil, 202},
+		{"no ID", s, "/transfer", nil, 400},
+		{"anybody's ID", s, "/transfer?to=*", nil, 400},
+		{"through a proxy", s, "/stepdown", header("X-Forwarded-For", "203.0.113.7"), 403},
+		{"a name that points here", s, "/stepdown", host("evil.example"), 421},
+		{"an allowed name, which is not this machine's", s, "/stepdown", host("allowed.example"), 403},
+		{"a page of elsewhere", s, "/stepdown", header("Sec-Fetch-Site", "cross-site"), 403},
+		{"a page of elsewhere", s, "/stepdown", header("Origin", "https://evil.example"), 403},
+		{"this machine, without the token", guarded, "/stepdown", nil, 403},
+		{"a wrong token", guarded, "/stepdown", header("Authorization", "Bearer nonsense"), 403},
+		{"the token", guarded, "/stepdown", token, 202},
+		{"the token through a proxy", guarded, "/transfer?to=b", func(r *http.Request) { token(r); r.Header.Set("X-Forwarded-For", "203.0.113.7") }, 202},
+		{"the token in a page of elsewhere", guarded, "/stepdown", func(r *http.Request) { token(r); r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403},
+		{"read-only", readOnly, "/stepdown", nil, 403},
+		{"read-only", readOnly, "/transfer?to=b", token, 403},
 	} {
-		if got := post(c.path, c.change); got != c.want {
+		if got := post(c.s.URL+c.path, c.change); got != c.want {
 			t.Errorf("%s, %s: %d, want %d", c.what, c.path, got, c.want)
 		}
 	}
-	if want := "* b *"; strings.Join(s.asked, " ") != want {
+	if want := "* b"; strings.Join(guarded.asked, " ") != want || len(readOnly.asked) > 0 {
+		t.Errorf("asked %q, want %q, and %q of the read-only one", guarded.asked, want, readOnly.asked)
+	}
+	if want := "* b c"; strings.Join(s.asked, " ") != want {
 		t.Errorf("asked %q, want %q", s.asked, want)
 	}
 	s.answer = leaderelection.ErrNoLeader
-	if got := post("/stepdown", nil); got != http.StatusConflict {
+	if got := post(s.URL+"/stepdown", nil); got != http.StatusConflict {
 		t.Errorf("nobody to ask: %d", got)
 	}
 	s.answer = errors.New("the store is gone")
-	if got := post("/stepdown", nil); got != http.StatusBadGateway {
+	if got := post(s.URL+"/stepdown", nil); got != http.StatusBadGateway {
 		t.Errorf("no store: %d", got)
 	}
 	if code := get(t, s.URL+"/stepdown", nil); code != http.StatusMethodNotAllowed {

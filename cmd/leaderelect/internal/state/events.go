@@ -2,7 +2,6 @@ package state
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -32,20 +31,20 @@ func (e *Event) Text() string {
 	}
 	switch e.Event {
 	case Reign:
-		s := fmt.Sprintf("%s reign %d: %s leads, %s", at, e.Election, e.LeaderID, until)
+		s := fmt.Sprintf("%s reign %d: %s leads, %s", at, e.Election, Name(e.LeaderID), until)
 		if e.State.State == Held {
-			s = fmt.Sprintf("%s reign %d: held by %s; %s", at, e.Election, e.LeaderID, untold)
+			s = fmt.Sprintf("%s reign %d: held by %s; %s", at, e.Election, Name(e.LeaderID), untold)
 		}
 		if len(e.HostPort) > 0 {
-			s += ", at " + strings.Join(e.HostPort, " ")
+			s += ", at " + names(e.HostPort)
 		}
 		return s
 	case Vacancy:
 		return fmt.Sprintf("%s reign %d: over, %s", at, e.Election, e.vacancy())
 	case Lapse:
-		return fmt.Sprintf("%s reign %d: lapsed, %s has not extended its term", at, e.Election, e.LeaderID)
+		return fmt.Sprintf("%s reign %d: lapsed, %s has not extended its term", at, e.Election, Name(e.LeaderID))
 	}
-	s := fmt.Sprintf("%s reign %d: %s extended %s", at, e.Election, e.LeaderID, until)
+	s := fmt.Sprintf("%s reign %d: %s extended %s", at, e.Election, Name(e.LeaderID), until)
 	if e.Successor != "" {
 		s += ", asked to " + Wish(e.Successor)
 	}

@@ -31,9 +31,12 @@ type State struct {
 	HostPort []string `json:"host_port,omitempty"`
 	Params   string   `json:"params,omitempty"`        // where they are text
 	Binary   []byte   `json:"params_base64,omitempty"` // where they are not
-	// TermExpiry is when the term ends, or in a vacant record the
-	// reservation for Successor, or the time of the release.
+	// TermExpiry is when the term of LeaderID ends, or has ended.
 	TermExpiry time.Time `json:"term_expiry,omitzero"`
+	// ReservedUntil is until when a vacant record is kept for Successor.
+	ReservedUntil time.Time `json:"reserved_until,omitzero"`
+	// ReleasedAt is when a vacant record was given up that is kept for nobody.
+	ReleasedAt time.Time `json:"released_at,omitzero"`
 	Term       float64   `json:"term_seconds,omitempty"`
 	Left       float64   `json:"seconds_left"` // of the term; 0 where it is over
 	Extension  uint64    `json:"extension"`
@@ -71,6 +74,12 @@ func Of(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) State {
 		return s
 	case e.Vacant():
 		s.State = Vacant
+		if s.reserved() {
+			s.ReservedUntil = s.TermExpiry
+		} else {
+			s.ReleasedAt = s.TermExpiry
+		}
+		s.TermExpiry = time.Time{}
 		return s
 	case e.Unsynchronized:
 		s.State = Held
@@ -111,16 +120,16 @@ func (s *State) Text() string {
 		return b.String()
 	case Lapsed:
 		if s.Unsynchronized {
-			line("state", "lapsed: %s has not extended its term", s.LeaderID)
+			line("state", "lapsed: %s has not extended its term", Name(s.LeaderID))
 			break
 		}
-		line("state", "lapsed: the term of %s ran out at %s", s.LeaderID, s.TermExpiry.Format(clock))
+		line("state", "lapsed: the term of %s ran out at %s", Name(s.LeaderID), s.TermExpiry.Format(clock))
 	case Held:
 		line("state", "held, when it was last written: %s", untold)
 	default:
 		line("state", "led")
 	}
-	line("leader", "%s", s.LeaderID)
+	line("leader", "%s", Name(s.LeaderID))
 	line("election", "%d", s.Election)
 	switch {
 	case s.State == Led && s.Unsynchronized:
@@ -131,11 +140,11 @@ func (s *State) Text() string {
 		line("time left", "%.1fs of %gs, unless it is extended", s.Left, s.Term)
 	}
 	if len(s.HostPort) > 0 {
-		line("addresses", "%s", strings.Join(s.HostPort, " "))
+		line("addresses", "%s", names(s.HostPort))
 	}
 	switch {
 	case s.Params != "":
-		line("params", "%s", s.Params)
+		line("params", "%s", Name(s.Params))
 	case len(s.Binary) > 0:
 		line("params", "%d bytes that are no text", len(s.Binary))
 	}
@@ -148,19 +157,22 @@ func (s *State) Text() string {
 // untold is what a look at an unsynchronized record leaves open.
 const untold = "its clock is not compared, so only time tells whether the term still runs"
 
+func (s *State) reserved() bool {
+	return s.Successor != "" && s.Successor != leaderelection.AnySuccessor
+}
+
 func (s *State) vacancy() string {
-	reserved := s.Successor != "" && s.Successor != leaderelection.AnySuccessor
 	switch {
-	case s.Unsynchronized && reserved:
-		return fmt.Sprintf("reserved for %s, for a term of %gs", s.Successor, s.Term)
+	case s.Unsynchronized && s.reserved():
+		return fmt.Sprintf("reserved for %s, for a term of %gs", Name(s.Successor), s.Term)
 	case s.Unsynchronized:
 		return "given up"
 	case s.HandedBack:
-		return fmt.Sprintf("handed back to %s, by a candidate whose clock is ahead, and reserved until %s", s.Successor, s.TermExpiry.Format(time.RFC3339))
-	case reserved:
-		return fmt.Sprintf("reserved for %s until %s", s.Successor, s.TermExpiry.Format(time.RFC3339))
+		return fmt.Sprintf("handed back to %s, by a candidate whose clock is ahead, and reserved until %s", Name(s.Successor), s.ReservedUntil.Format(time.RFC3339))
+	case s.reserved():
+		return fmt.Sprintf("reserved for %s until %s", Name(s.Successor), s.ReservedUntil.Format(time.RFC3339))
 	}
-	return fmt.Sprintf("given up at %s", s.TermExpiry.Format(time.RFC3339))
+	return fmt.Sprintf("given up at %s", s.ReleasedAt.Format(time.RFC3339))
 }
 
 // Wish is what a Successor asks a leader for.
@@ -168,5 +180,5 @@ func Wish(successor string) string {
 	if successor == leaderelection.AnySuccessor {
 		return "step down"
 	}
-	return "hand over to " + successor
+	return "hand over to " + Name(successor)
 }

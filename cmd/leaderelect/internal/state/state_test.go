@@ -88,7 +88,7 @@ func TestJSON(t *testing.T) {
 	}{
 		{e, `{"state":"led","leader_id":"a","election":3,"host_port":["10.0.0.1:80"],"params":"x","term_expiry":"2026-09-21T13:46:50Z",` +
 			`"term_seconds":10,"seconds_left":10,"extension":1,"since_about":"2026-09-21T13:46:40Z","successor":"b"}`},
-		{handedBack("b"), `{"state":"vacant","leader_id":"","election":3,"term_expiry":"2026-09-21T13:46:40Z","term_seconds":10,"seconds_left":0,"extension":9,"successor":"b","handed_back":true}`},
+		{handedBack("b"), `{"state":"vacant","leader_id":"","election":3,"reserved_until":"2026-09-21T13:46:40Z","term_seconds":10,"seconds_left":0,"extension":9,"successor":"b","handed_back":true}`},
 		{unsynchronized(1), `{"state":"held","leader_id":"a","election":3,"term_seconds":10,"seconds_left":0,"extension":1,"unsynchronized":true}`},
 		{&leaderelection.RaceEntry{ConnectionParams: []byte{0xff}}, `{"state":"none","leader_id":"","election":0,"params_base64":"/w==","seconds_left":0,"extension":0}`},
 	} {

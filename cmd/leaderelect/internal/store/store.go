@@ -22,6 +22,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // Forms are the URLs that Open takes, one for each store, for help texts.
@@ -37,6 +38,17 @@ var Forms = []string{
 	"postgres://user@host:5432/database?election=name",
 	"mongodb://host:27017/database/collection/election",
 	"rethinkdb://host:28015/database/table/election",
+}
+
+// TLS are the forms for connections with TLS, and by a socket, for help texts.
+var TLS = []string{
+	"etcds://host:2379/key?cacert=ca.pem&cert=me.pem&cert_key=me-key.pem",
+	"rediss://host:6379/0?key=election&tls_ca=ca.pem&tls_cert=me.pem&tls_key=me-key.pem",
+	"unix:///run/redis.sock?key=election",
+	"tls://host:4222/bucket/key?tlsca=ca.pem&tlscert=me.pem&tlskey=me-key.pem",
+	"postgres://user@host/database?election=name&sslmode=verify-full&sslrootcert=ca.pem",
+	"mongodb://host/database/collection/election?tls=true&tlsCAFile=ca.pem",
+	"rethinkdb://host/database/table/election?cacert=ca.pem",
 }
 
 // ErrURL is what a URL that names no store is refused with.
@@ -68,7 +80,7 @@ func open(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error) {
 	case "rethinkdb":
 		return some(rethinkdb.Open(ctx, u))
 	}
-	return nil, fmt.Errorf("%w: no store goes by %q; known are:\n  %s", ErrURL, u.Scheme+"://", strings.Join(Forms, "\n  "))
+	return nil, fmt.Errorf("%w: no store goes by %q; known are:\n  %s", ErrURL, redact.URL(u.String()), strings.Join(Forms, "\n  "))
 }
 
 // some turns a decider that was not opened into no decider.
@@ -82,15 +94,11 @@ func some[D leaderelection.RaceDecider](d D, err error) (leaderelection.RaceDeci
 // Parse reads a store's URL. It does no I/O.
 func Parse(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
-	if err != nil {
-		var parse *url.Error
-		if errors.As(err, &parse) {
-			err = parse.Err // the rest repeats the URL, a password included
-		}
-		return nil, fmt.Errorf("%w: %w", ErrURL, err)
-	}
-	if u.Scheme == "" {
-		return nil, fmt.Errorf("%w: %q has no scheme; known are:\n  %s", ErrURL, raw, strings.Join(Forms, "\n  "))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrURL, redact.ErrUnreadable)
+	case u.Scheme == "":
+		return nil, fmt.Errorf("%w: it has no scheme; known are:\n  %s", ErrURL, strings.Join(Forms, "\n  "))
 	}
 	return u, nil
 }
@@ -165,26 +173,4 @@ func Close(d leaderelection.RaceDecider) {
 	if c, ok := d.(io.Closer); ok {
 		_ = c.Close()
 	}
-}
-
-// Redacted is raw without what may be secret, for messages.
-func Redacted(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return "(a URL that cannot be read)"
-	}
-	const hidden = "xxxxx"
-	if u.User != nil {
-		u.User = url.User(hidden) // a lone name may be a token
-	}
-	q := u.Query()
-	for name := range q {
-		for _, secret := range []string{"password", "secret", "token", "listen_url"} {
-			if strings.Contains(strings.ToLower(name), secret) {
-				q.Set(name, hidden)
-				u.RawQuery = q.Encode()
-			}
-		}
-	}
-	return u.String()
 }

@@ -1,0 +1,49 @@
+package fakeclock_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks/fakeclock"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// A leader's process is stopped for a minute. What may it do when it goes on?
+func Example() {
+	clock := fakeclock.New(time.Time{})
+	election := memory.New(&memory.Options{Clock: clock}) // it stamps by the same clock
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	views := make(chan *leaderelection.TimeView)
+	campaign, err := leaderelection.Config{
+		Decider:      election,
+		LeaderID:     "a",
+		MaxClockSkew: time.Second,
+		Clock:        clock,
+		OnElected: func(_ context.Context, view *leaderelection.TimeView) {
+			views <- view
+		},
+	}.Start(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	view := <-views
+	fmt.Println("leads until", view.Get().Format(time.TimeOnly), "and may act:", view.ValueInFuture())
+
+	clock.Advance(time.Minute)
+	fmt.Println("a minute later may act:", view.ValueInFuture())
+
+	view = <-views // it has won again
+	fmt.Println("with token", view.ElectionNumber(), "may act:", view.ValueInFuture())
+
+	cancel()
+	_ = campaign.Wait()
+	// Output:
+	// leads until 00:00:14 and may act: true
+	// a minute later may act: false
+	// with token 2 may act: true
+}

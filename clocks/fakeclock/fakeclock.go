@@ -1,0 +1,248 @@
+// Package fakeclock is a clock that stands still until a test moves it: for tests of
+// programs that elect a leader, when they cannot run in a testing/synctest bubble (they
+// use sockets, other processes, or a test framework of their own). Inside a bubble the
+// system's clock is all that a test needs.
+//
+// Give one [Clock] to the candidates, the observers and the store under test:
+//
+//	clock := fakeclock.New(time.Time{})
+//	election := memory.New(&memory.Options{Clock: clock})
+//	candidate := leaderelection.Config{Decider: election, Clock: clock, ...}
+//
+// A store that stamps its records by another clock proves that the candidates' is
+// wrong, and they never lead. For clocks that are apart, wrap one in
+// [github.com/c8e606e4/leaderelection/clocks.NewOffset].
+//
+// # Moving it
+//
+// [Clock.Advance] lets time pass: the wall time and the elapsed time, and whoever has
+// slept long enough wakes. It does not wait for what they do then: that happens in
+// their own goroutines. A candidate that wakes extends its lease, for which it asks the
+// store; so let time pass in steps that are shorter than half a term, and wait in
+// between for what the test is about (a callback, a channel), or until all sleep again
+// ([Clock.AwaitSleepers]). One step past the end of a term is a process that was
+// stopped for as long: its view is over.
+//
+// [Clock.Set] moves the wall time alone, as an administrator or a time service does.
+package fakeclock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/clocks"
+)
+
+// Clock is a clock that a test moves. All its methods may be called by several
+// goroutines at once. Make it with [New].
+type Clock struct {
+	mu       sync.Mutex
+	wall     time.Time
+	elapsed  time.Duration
+	sleepers map[*sleeper]struct{}
+	naps     uint64        // how often somebody has fallen asleep
+	arrived  chan struct{} // closed when somebody falls asleep; made for the first who waits
+}
+
+// sleeper is somebody who sleeps.
+type sleeper struct {
+	elapsed time.Duration // wakes when this much has passed
+	wall    time.Time     // or, when not zero, at this wall time
+	woken   chan struct{}
+}
+
+var (
+	_ clocks.Clock     = (*Clock)(nil)
+	_ clocks.Monotonic = (*Clock)(nil)
+)
+
+// New returns a clock that shows start, or the beginning of the year 2000 when start
+// is the zero time.
+func New(start time.Time) *Clock {
+	if start.IsZero() {
+		start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return &Clock{wall: start.Round(0), sleepers: map[*sleeper]struct{}{}}
+}
+
+// Now is the wall time. It carries no monotonic reading; see Monotonic.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wall
+}
+
+// Until is how long it is until t by the wall clock.
+func (c *Clock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
+
+// Monotonic is the time that Advance has let pass.
+func (c *Clock) Monotonic() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.elapsed
+}
+
+// Advance lets d pass, and wakes all whose time has come. It returns at once, with
+// those awake but not yet done. A d that is not positive does nothing.
+func (c *Clock) Advance(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.elapsed += d
+	c.wall = c.wall.Add(d)
+	c.wake()
+}
+
+// Set steps the wall clock to t, in either direction. No time passes: Monotonic stays,
+// and only those who sleep until a wall time may wake.
+func (c *Clock) Set(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall = t.Round(0)
+	c.wake()
+}
+
+// Sleepers is how many sleep by this clock now. A campaign at rest is one, an observer
+// is another.
+func (c *Clock) Sleepers() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.sleepers)
+}
+
+// settled is for how long nobody may have fallen asleep anew before all counts as done.
+// It is real time, since what is awake then waits for no clock: a candidate sleeps also
+// while the store answers it, and wakes with the answer.
+const settled = 5 * time.Millisecond
+
+// AwaitSleepers returns nil when at least n sleep by this clock and, for a few
+// milliseconds of real time, nobody has woken and fallen asleep again; or
+// context.Cause(ctx) as soon as ctx has ended. Call it before the first Advance, so that
+// nobody falls asleep only after it, and between two to let what was woken do its work.
+// A store that takes longer than that to answer in real time is not waited for.
+func (c *Clock) AwaitSleepers(ctx context.Context, n int) error {
+	for {
+		if err := c.awaitCount(ctx, n); err != nil {
+			return err
+		}
+		before := c.rest()
+		pause := time.NewTimer(settled)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return context.Cause(ctx)
+		}
+		if after := c.rest(); after == before && after.sleepers >= n {
+			return nil
+		}
+	}
+}
+
+// rest is who sleeps, and how often somebody has fallen asleep so far.
+type rest struct {
+	sleepers int
+	naps     uint64
+}
+
+func (c *Clock) rest() rest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return rest{len(c.sleepers), c.naps}
+}
+
+// awaitCount returns when at least n sleep.
+func (c *Clock) awaitCount(ctx context.Context, n int) error {
+	for {
+		c.mu.Lock()
+		if len(c.sleepers) >= n {
+			c.mu.Unlock()
+			return nil
+		}
+		if c.arrived == nil {
+			c.arrived = make(chan struct{})
+		}
+		arrived := c.arrived
+		c.mu.Unlock()
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Next is how long it is until the first of those who sleep wakes, and whether any
+// does: Advance by it to miss nothing.
+func (c *Clock) Next() (time.Duration, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var next time.Duration
+	found := false
+	for s := range c.sleepers {
+		if left := c.left(s); !found || left < next {
+			next, found = left, true
+		}
+	}
+	return next, found
+}
+
+// SleepFor returns true when Advance has let d pass, or false as soon as ctx has ended.
+func (c *Clock) SleepFor(ctx context.Context, d time.Duration) bool {
+	c.mu.Lock()
+	s := &sleeper{elapsed: c.elapsed + d, woken: make(chan struct{})}
+	return c.sleep(ctx, s)
+}
+
+// SleepUntil returns true when the wall clock shows t or later, because of Advance or of
+// Set, or false as soon as ctx has ended.
+func (c *Clock) SleepUntil(ctx context.Context, t time.Time) bool {
+	c.mu.Lock()
+	s := &sleeper{wall: t.Round(0), woken: make(chan struct{})}
+	return c.sleep(ctx, s)
+}
+
+// sleep is with the lock, which it gives back.
+func (c *Clock) sleep(ctx context.Context, s *sleeper) bool {
+	if c.left(s) <= 0 || ctx.Err() != nil {
+		c.mu.Unlock()
+		return ctx.Err() == nil
+	}
+	c.sleepers[s] = struct{}{}
+	c.naps++
+	if c.arrived != nil {
+		close(c.arrived)
+		c.arrived = nil
+	}
+	c.mu.Unlock()
+	select {
+	case <-s.woken:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.sleepers, s)
+		return false
+	}
+}
+
+// left is how long s still sleeps. With the lock.
+func (c *Clock) left(s *sleeper) time.Duration {
+	if !s.wall.IsZero() {
+		return s.wall.Sub(c.wall)
+	}
+	return s.elapsed - c.elapsed
+}
+
+// wake wakes all whose time has come. With the lock.
+func (c *Clock) wake() {
+	for s := range c.sleepers {
+		if c.left(s) <= 0 {
+			delete(c.sleepers, s)
+			close(s.woken)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/file"
+)
+
+// says runs a command line and returns all that it prints.
+func says(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = run(t.Context(), args, strings.NewReader(""), &o, &e)
+	return code, o.String(), e.String()
+}
+
+// lines are command lines with a URL.
+var lines = [][]string{
+	{"status", "--timeout", "20ms", "URL"}, {"doctor", "URL"}, {"doctor", "--json", "URL"}, {"doctor", "--scratch=URL", "file:///nowhere/x"},
+	{"transfer", "--force", "--timeout", "20ms", "URL", "somebody"}, {"stepdown", "--timeout", "20ms", "URL"},
+	{"plan", "--trials", "0", "--store", "URL"}, {"plan", "URL"}, {"URL"}, {"status", "URL", "more"}, {"status", "--config", "FILE"}, {"help", "URL"}, {"version", "URL"},
+	{"run", "--wait", "20ms", "URL", "--", "/no/such/program"}, {"watch", "--log-level", "debug", "--poll", "x", "URL"},
+}
+
+// spots are where a secret may be in a URL. Nothing is reached under any of them, and
+// nothing waits.
+var spots = []string{
+	"redis://id:%s@127.0.0.1:1/x?key=a", "redis://127.0.0.1:1/0?password=%s", "nats://%s@127.0.0.1:1/b", "s3://id:%s@bucket/key", "s3://bucket/key?secret_access_key=%s",
+	"s3://bucket/key?endpoint=id:%s@host:9000", "azblob://account/c/b?sig=%s", "postgres://id:%s@127.0.0.1:1/db?sslmode=no", "nosuch://id:%s@host/x", "id:%s@host/x",
+}
+
+// FuzzSecretsAreNotTold plants a secret in a URL and looks for any letter of it in
+// all that a command prints.
+func FuzzSecretsAreNotTold(f *testing.F) {
+	for i := range lines {
+		for j := range spots {
+			f.Add(i, j, []byte{byte(i+j) % 5})
+		}
+	}
+	const alphabet = "/#?@:QZJXQZJX&=%;"
+	f.Fuzz(func(t *testing.T, line, spot int, data []byte) {
+		if len(data) > 12 {
+			t.Skip()
+		}
+		secret := "Q"
+		for _, b := range data {
+			secret += string(alphabet[int(b)%len(alphabet)])
+		}
+		form := spots[uint(spot)%uint(len(spots))]
+		for _, s := range []string{secret + "Z", url.QueryEscape(secret + "Z")} {
+			raw := fmt.Sprintf(form, s)
+			if !strings.Contains(form, "://") && strings.Contains(raw, "://") {
+				continue // a scheme, and a host, are told
+			}
+			var args []string
+			for _, arg := range lines[uint(line)%uint(len(lines))] {
+				if arg == "FILE" {
+					arg = filepath.Join(t.TempDir(), "settings")
+					if err := os.WriteFile(arg, []byte("store = "+raw+"\nterm = 5s\nstore "+raw+"\n"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				args = append(args, strings.ReplaceAll(arg, "URL", raw))
+			}
+			code, out, errOut := says(t, args...)
+			if code == 0 || strings.ContainsAny(out+errOut, "QZJX") {
+				t.Fatalf("%q exits with %d and says:\n%s%s", args, code, out, errOut)
+			}
+		}
+	})
+}
+
+// What the log is told is without secrets, too.
+func TestLogTellsNoSecrets(t *testing.T) {
+	const raw = "redis://id:QZ@127.0.0.1:1/0?key=a"
+	for _, format := range []string{"text", "json"} {
+		var out bytes.Buffer
+		a := &app{errOut: &out}
+		a.common.logFormat = format
+		a.keepSecret([]string{"--store=" + raw})
+		u, err := url.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.logger().With("url", raw).Warn("with QZ", "err", fmt.Errorf("dialing %s", raw), "u", u, "n", 1)
+		if s := out.String(); strings.Contains(s, "QZ") || !strings.Contains(s, "xxxxx@127.0.0.1") {
+			t.Error(s)
+		}
+	}
+}
+
+// hostile is what somebody with access to the store may call himself.
+const hostile = "a\x1b[2J\x1b]0;owned\a\nstate      led\r\u009bm\u202e\x7f"
+
+// place makes an election of which that one is the leader, and returns its URL.
+func place(t *testing.T, e leaderelection.RaceEntry) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "e.json")
+	if _, err := file.NewDecider(path, nil).WriteEntry(t.Context(), &e); err != nil {
+		t.Fatal(err)
+	}
+	return "file://" + path
+}
+
+// What a record holds reaches no terminal as it is.
+func TestNoEscapesReachTheTerminal(t *testing.T) {
+	held := leaderelection.RaceEntry{LeaderID: hostile, HostPort: []string{hostile}, ConnectionParams: []byte(hostile), Successor: hostile,
+		ElectionNumber: 7, TermExpiry: time.Now().Add(time.Hour), TermLength: time.Hour, Incarnation: "i"}
+	lapsed, vacant, unsynchronized := held, held, held
+	lapsed.TermExpiry = time.Now().Add(-time.Hour)
+	vacant.LeaderID = ""
+	unsynchronized.Unsynchronized, unsynchronized.TermLength = true, 100*time.Millisecond
+	for what, e := range map[string]leaderelection.RaceEntry{"held": held, "lapsed": lapsed, "vacant": vacant, "unsynchronized": unsynchronized} {
+		at := place(t, e)
+		for _, args := range [][]string{
+			{"status", at}, {"status", "--check-id", hostile, at}, {"doctor", "--term", "1h", at}, {"stepdown", "--timeout", "50ms", at},
+			{"transfer", "--timeout", "50ms", at, hostile}, {"transfer", "--timeout", "50ms", "--force", at, hostile + "x"}, {hostile}, {"status", "--" + hostile, at}, {"run", "--id", hostile, "--wait", "50ms", at, "--", "true"},
+		} {
+			_, out, errOut := says(t, args...)
+			for _, r := range out + errOut {
+				if r != '\n' && r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u202e') {
+					t.Errorf("%s: %q prints %U:\n%q", what, args, r, out+errOut)
+					break
+				}
+			}
+			if strings.Contains(out, "\nstate      led\r") || strings.Count(out, "\nstate ") > 1 {
+				t.Errorf("%s: %q prints a line of the record's:\n%q", what, args, out)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		var out bytes.Buffer
+		run(ctx, []string{"watch", "--extensions", at}, nil, &out, &out)
+		cancel()
+		if strings.ContainsAny(out.String(), "\x1b\a\r\u009b\u202e\x7f") || strings.Count(out.String(), "\n") > 3 || out.Len() == 0 {
+			t.Errorf("%s: watch prints %q", what, out.String())
+		}
+	}
+}
+
+// Help for what is no command fails, as the command itself does.
+func TestHelpOfNothing(t *testing.T) {
+	for _, args := range [][]string{{"help", "nosuch"}, {"help", "statsu"}, {"help", "status", "nosuch"}} {
+		code, out, errOut := says(t, args...)
+		if code != exitUsage || out != "" || !strings.Contains(errOut, "there is no command") {
+			t.Errorf("%q exits with %d and says %q, %q", args, code, out, errOut)
+		}
+	}
+	t.Setenv("LEADERELECT_TERM", "nonsense") // which is when help is needed
+	for _, args := range [][]string{{"help"}, {"help", "status"}, {"help", "completion", "bash"}, {"help", "help"}} {
+		if code, out, errOut := says(t, args...); code != 0 || !strings.Contains(out, "Usage:") {
+			t.Errorf("%q exits with %d and says %q, %q", args, code, out, errOut)
+		}
+	}
+}
+
+// A variable that no setting goes by is told of.
+func TestMistypedVariable(t *testing.T) {
+	t.Setenv("LEADERELECT_TREM", "5s")
+	for _, known := range []string{"TERM=5s", "STORE=file:x", "ELECTION=7", "LEADER_ID=a", "EXPIRY_FILE=x", "ON_FAILURE=exit", "HOST_PORT=a:1"} {
+		name, value, _ := strings.Cut(known, "=")
+		t.Setenv("LEADERELECT_"+name, value)
+	}
+	_, _, errOut := says(t, "version")
+	if strings.Count(errOut, "\n") != 1 || !strings.Contains(errOut, "LEADERELECT_TREM") {
+		t.Error(errOut)
+	}
+}

@@ -1,0 +1,418 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// lines is a log to look at while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// has waits for a text.
+func (l *lines) has(t *testing.T, want string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%q in the log", want), func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return strings.Contains(l.text.String(), want)
+	})
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(patience); !is(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("no %s within %v", what, patience)
+		}
+	}
+}
+
+// Who kills by name what the command is called does not find its guard; nor does who
+// kills this program by name. The guard says what it is.
+func TestGuardGoesByAnotherName(t *testing.T) {
+	p, pids := script(t, nil, `echo $$ >>$NOTES; exec sleep 600`)
+	noted(t, pids, 1)
+	of := "/proc/" + strconv.Itoa(p.guard.Process.Pid)
+	line, err := os.ReadFile(of + "/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("election-guard\x00guard\x00--of\x00%d\x00", os.Getpid()); string(line) != want {
+		t.Errorf("its arguments are %q, want %q", line, want)
+	}
+	if name, err := os.ReadFile(of + "/comm"); err != nil || string(name) != "election-guard\n" {
+		t.Errorf("its name is %q, %v", name, err)
+	}
+}
+
+// What the guard leaves behind is found also if it is in a session of its own, and
+// has nothing of its environment left.
+func TestOrphans(t *testing.T) {
+	p, pids := script(t, nil, `env -i N=$NOTES setsid sh -c 'sh -c "echo \$\$ >>$N; exec sleep 600" &'; echo $$ >>$NOTES; exec sleep 600`)
+	all := noted(t, pids, 2)
+	_ = p.guard.Process.Kill()
+	end(t, p)
+	if left := alive(all); len(left) > 0 {
+		t.Errorf("alive: %v", left)
+	}
+	if left, more := orphans(p.begun.Steady); len(left) > 0 || more {
+		t.Errorf("left behind: %v, %v", left, more)
+	}
+	for _, pid := range all {
+		if syscall.Kill(pid, 0) != syscall.ESRCH {
+			t.Errorf("%d has not been awaited", pid)
+		}
+	}
+}
+
+// What this process has started by itself is no guard's.
+func TestOrphansAreTheGuardsOwn(t *testing.T) {
+	p, pids := script(t, nil, `echo $$ >>$NOTES; exec sleep 600`)
+	noted(t, pids, 1)
+	own := exec.Command("sleep", "600")
+	if err := own.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = own.Process.Kill()
+		_ = own.Wait()
+	}()
+	_ = p.guard.Process.Kill()
+	end(t, p)
+	if len(alive([]int{own.Process.Pid})) == 0 {
+		t.Error("killed what was not the guard's")
+	}
+}
+
+// The same as the first process of a PID namespace, as in a container; also where
+// /proc is that of another one, as after unshare --pid --fork.
+func TestFirstProcess(t *testing.T) {
+	const tests = "-test.run=^(TestKillAll|TestLeftBehind|TestOrphans|TestOrphansAreTheGuardsOwn|TestGuardKilled|TestGuardStopped|TestReap)$"
+	for name, command := range map[string][]string{
+		"another /proc": {exe(t), tests},
+		"its own /proc": {"sh", "-c", `mount -t proc proc /proc && exec "$@"`, "sh", exe(t), tests},
+	} {
+		cmd := exec.Command(command[0], command[1:]...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
+		out, err := cmd.CombinedOutput()
+		switch {
+		case cmd.Process == nil:
+			stores.Missing(t, fmt.Sprintf("no PID namespace can be made: %v: run as root", err))
+		case err != nil:
+			t.Errorf("with %s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+func exe(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Orphans are awaited; what os/exec awaits is left to it.
+func TestReap(t *testing.T) {
+	if err := adopt(); err != nil {
+		t.Fatal(err)
+	}
+	defer reapAll()()
+	for range 3 {
+		out, err := exec.Command("sh", "-c", "sleep 0.2 >/dev/null & echo $!").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "end of the orphan", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+	}
+}
+
+// nobody is a user that may not signal root.
+const nobody = 65534
+
+// install copies this test binary to path.
+func install(t *testing.T, path string, mode os.FileMode) {
+	t.Helper()
+	from, err := os.Open(exe(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(to, from)
+	if err := errors.Join(err, to.Close(), os.Chmod(path, mode)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// becomeRoot is what this test binary does as a setuid program. It notes its pid and
+// what it has become, and ends when it is told to.
+func becomeRoot() {
+	_ = syscall.Setuid(0)
+	_ = os.WriteFile(os.Args[1], fmt.Appendf(nil, "%d %d", os.Getpid(), os.Getuid()), 0o644)
+	for {
+		if _, err := os.Stat(os.Args[1] + ".end"); err == nil {
+			os.Exit(0)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// A command must not become another user, whom the guard may not signal: neither by
+// itself nor further down. If that is allowed, it is said what it means.
+func TestAnotherUser(t *testing.T) {
+	if path := os.Getenv("BECOME_ROOT"); path != "" {
+		asNobody(t, path)
+		return
+	}
+	if os.Geteuid() != 0 {
+		stores.Missing(t, "a setuid program cannot be made: run as root")
+	}
+	dir, err := os.MkdirTemp("", "setuid-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "become-root")
+	install(t, path, 0o755|os.ModeSetuid)
+	plain := filepath.Join(dir, "test")
+	install(t, plain, 0o755)
+	cmd := exec.Command(plain, "-test.run=^TestAnotherUser$", "-test.v")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "BECOME_ROOT="+path, "TMPDIR="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func asNobody(t *testing.T, program string) {
+	become := func(change func(*Spec), args ...string) (p *Process, log *lines, note string, pid int, user string) {
+		note = filepath.Join(t.TempDir(), "note")
+		log = &lines{}
+		p = start(t, func(s *Spec) {
+			s.Env = append(s.Env, "BECOME=root")
+			s.Logger = slog.New(slog.NewTextHandler(log, nil))
+			change(s)
+		}, append(args, note)...)
+		eventually(t, "note", func() bool {
+			text, _ := os.ReadFile(note)
+			n, _ := fmt.Sscan(string(text), &pid, &user)
+			return n == 2
+		})
+		return p, log, note, pid, user
+	}
+	allow := func(s *Spec) { s.Setuid = true }
+
+	p := start(t, nil, program, "unused")
+	if s := end(t, p); s.Code != CodeCannotStart || !strings.Contains(s.Failure, "is a setuid program") || !strings.Contains(s.Failure, "--allow-setuid") {
+		t.Errorf("%+v", s)
+	}
+	p, _, _, pid, user := become(func(*Spec) {}, "sh", "-c", `"$0" "$1"; :`, program)
+	if user == "0" {
+		t.Error("a command has become root, and could not be ended")
+	}
+	p.Kill()
+	end(t, p)
+	if left := alive([]int{pid}); len(left) > 0 {
+		t.Errorf("alive: %v", left)
+	}
+
+	for _, fault := range []func(p *Process){
+		func(p *Process) { p.Kill() },
+		func(p *Process) { _ = p.guard.Process.Kill() },
+	} {
+		p, log, note, pid, user := become(allow, program)
+		if user != "0" {
+			t.Fatalf("it is user %s", user)
+		}
+		fault(p)
+		log.has(t, "runs as another user and cannot be ended")
+		log.has(t, fmt.Sprintf(`process="%d (become-root, of user 0)"`, pid))
+		select {
+		case <-p.Done():
+			t.Error("done, and it is alive")
+		default:
+		}
+		if err := os.WriteFile(note+".end", nil, 0o644); err != nil { // only it can end itself
+			t.Fatal(err)
+		}
+		end(t, p)
+	}
+}
+
+// Arguments reach the command as they are, however long, and whatever they hold.
+func TestArguments(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	args := []string{"printf", "%s\n", "", "--", "a b\n", "\xff\xfe", strings.Repeat("x", 100<<10), strings.Repeat("y", 100<<10)}
+	p := start(t, func(s *Spec) { s.Stdout = w }, args...)
+	w.Close()
+	text, err := io.ReadAll(r)
+	if want := strings.Join(args[2:], "\n") + "\n"; err != nil || string(text) != want {
+		t.Errorf("%d bytes, want %d; %v", len(text), len(want), err)
+	}
+	end(t, p)
+}
+
+// What the candidate would have removed the guard removes if that is not there any
+// more, and leaves alone if it is.
+func TestRemove(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "own")
+	file, other := filepath.Join(dir, "file"), filepath.Join(t.TempDir(), "other")
+	for _, err := range []error{os.Mkdir(dir, 0o755), os.WriteFile(file, nil, 0o644), os.WriteFile(other, nil, 0o644)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(s *Spec) { s.Remove = []string{file, dir} }
+	end(t, start(t, remove, "true"))
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("removed what the candidate removes: %v", err)
+	}
+	p, pids := script(t, remove, `echo $$ >>$NOTES; exec sleep 600`)
+	noted(t, pids, 1)
+	_ = p.pipe.Close() // as the candidate's death does
+	if s := end(t, p); !s.Expired {
+		t.Errorf("%+v", s)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("left behind: %v", err)
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Error(err)
+	}
+}
+
+// An alarm rings by each of the two clocks, when it is set anew, and not before.
+func TestAlarm(t *testing.T) {
+	a, err := NewAlarm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	soon, late := in(100*time.Millisecond), in(time.Hour)
+	for name, d := range map[string]Deadline{
+		"the wall clock":    {Wall: soon.Wall, Steady: late.Steady},
+		"the steady clock":  {Wall: late.Wall, Steady: soon.Steady},
+		"both, in the past": in(-time.Hour),
+		"no time at all":    {},
+	} {
+		a.Set(late)
+		a.Set(d)
+		select {
+		case <-a.C:
+			if left := d.Left(); left > 0 {
+				t.Errorf("%s: %v early", name, left)
+			}
+		case <-time.After(patience):
+			t.Fatalf("%s: it does not ring", name)
+		}
+	}
+	a.Set(late)
+	select {
+	case <-a.C: // from before it was set
+	default:
+	}
+	select {
+	case <-a.C:
+		t.Error("it rings an hour early")
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
+// The numbers of a namespace within are those that signals go to.
+func TestTable(t *testing.T) {
+	now, err := look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid, ok := now.local(now.self); !ok || pid != os.Getpid() {
+		t.Errorf("this process is %d, want %d", pid, os.Getpid())
+	}
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if all := descendants(); !slices.Contains(all, cmd.Process.Pid) {
+		t.Errorf("%d is not among %v", cmd.Process.Pid, all)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+func init() {
+	if os.Getenv("BECOME") == "headless" {
+		runtime.LockOSThread() // the first one
+	}
+}
+
+// becomeHeadless has this process's first thread end, and others go on: it looks
+// dead in the table of processes.
+func becomeHeadless() {
+	go func() {
+		note, _ := os.OpenFile(os.Args[1], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		for self, _ := stat(os.Getpid()); ; self, _ = stat(os.Getpid()) {
+			if text, _ := os.ReadFile("/proc/self/stat"); strings.Contains(string(text), ") Z ") && !self.zombie {
+				break
+			}
+			<-time.After(time.Millisecond)
+		}
+		fmt.Fprintln(note, os.Getpid())
+		select {}
+	}()
+	_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
+}
+
+// A process of which only the first thread has ended is alive, and is killed, too, in a
+// session of its own.
+func TestHeadless(t *testing.T) {
+	p, pids := script(t, func(s *Spec) { s.Env = append(s.Env, "BECOME=headless", "EXE="+exe(t)) }, `echo $$ >>$NOTES; setsid "$EXE" $NOTES & exec sleep 600`)
+	all := noted(t, pids, 2)
+	p.Kill()
+	end(t, p)
+	for _, pid := range all {
+		if syscall.Kill(pid, 0) != syscall.ESRCH {
+			t.Errorf("%d is there", pid)
+		}
+	}
+}

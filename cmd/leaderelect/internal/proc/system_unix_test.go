@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package proc
+
+func becomeRoot() {}
+
+func becomeHeadless() {}

@@ -1,0 +1,29 @@
+package runner
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// Environment is a command's: this program's, and what a leader must know. What
+// another leaderelect, whose command this is, had to say is not in it; nor is the
+// store if that is empty.
+func Environment(election leaderelection.ElectionNumber, leader, store string, more ...string) []string {
+	own := append([]string{fmt.Sprintf("LEADERELECT_ELECTION=%d", uint64(election)), "LEADERELECT_LEADER_ID=" + leader}, more...)
+	if store != "" {
+		own = append(own, "LEADERELECT_STORE="+store)
+	}
+	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		switch name {
+		case "LEADERELECT_ELECTION", "LEADERELECT_LEADER_ID", "LEADERELECT_STORE", "LEADERELECT_EXPIRY_FILE":
+			return true
+		}
+		return false
+	})
+	return append(env, own...)
+}

@@ -1,0 +1,116 @@
+package sidecar
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// guarded lets in who may ask for a hand-over.
+func (s *server) guarded(do func(context.Context, *http.Request) error) http.Handler {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if why := s.refusal(r); why != "" {
+			answer(w, http.StatusForbidden, fault(why))
+			return
+		}
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(headerTimeout)) // of the form
+		r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+		ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+		defer cancel()
+		switch err := do(ctx, r); {
+		case err == nil:
+			answer(w, http.StatusAccepted, s.Hub.Now())
+		case errors.Is(err, errNoID):
+			answer(w, http.StatusBadRequest, fault(err.Error()))
+		case errors.Is(err, leaderelection.ErrNoLeader), errors.Is(err, leaderelection.ErrLostRace), errors.Is(err, errUnknown):
+			answer(w, http.StatusConflict, fault(s.fit(err)))
+		default:
+			answer(w, http.StatusBadGateway, fault(s.fit(err)))
+		}
+	})
+	// Else any page that a browser of this machine shows could ask.
+	return http.NewCrossOriginProtection().Handler(h)
+}
+
+// fit is an error as strangers may read it.
+func (s *server) fit(err error) string {
+	if s.Fit == nil {
+		return err.Error()
+	}
+	return s.Fit(err.Error())
+}
+
+// refusal says why r may not ask for a hand-over; empty: it may. With a token, that
+// alone counts: what comes from this machine may have come through a proxy here.
+// Without one, it must come from this machine, and by one of its own names: another
+// was made to point here.
+func (s *server) refusal(r *http.Request) string {
+	if s.ReadOnly {
+		return "this sidecar is read-only"
+	}
+	if s.Token != "" {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok || subtle.ConstantTimeCompare([]byte(token), []byte(s.Token)) != 1 {
+			return "only with the token of --token-file, as Authorization: Bearer"
+		}
+		return ""
+	}
+	const local = "only from this machine, or, where the sidecar is given a --token-file, with its token as Authorization: Bearer"
+	if r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
+		return local // through a proxy of this machine, from wherever
+	}
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || !from.Addr().Unmap().IsLoopback() || !loopback(r.Host) {
+		return local
+	}
+	return ""
+}
+
+// hosts answers only what is asked by a name that this sidecar may go by. Else a page
+// of anybody's could read it in the browser of somebody who can reach it, by a name of
+// that one's own that it makes point here (DNS rebinding).
+func (s *server) hosts(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if host := hostOf(r.Host); !private(host) && !slices.Contains(s.Hosts, host) && !slices.Contains(s.Hosts, "*") {
+			answer(w, http.StatusMisdirectedRequest, fault("this sidecar does not go by the name in the request's Host: allow it by --allow-host"))
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// private reports whether nobody else can make a name point here: it is an address, a
+// name without a dot, or one that only this machine or cluster gives.
+func private(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil || !strings.Contains(host, ".") {
+		return true
+	}
+	for _, suffix := range []string{".localhost", ".svc", ".svc.cluster.local"} {
+		if strings.HasSuffix(host, suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+func loopback(host string) bool {
+	host = hostOf(host)
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// hostOf is the name in a Host header.
+func hostOf(header string) string {
+	if h, _, err := net.SplitHostPort(header); err == nil {
+		header = h
+	}
+	return strings.ToLower(strings.TrimSuffix(strings.Trim(header, "[]"), "."))
+}

@@ -1,0 +1,51 @@
+package etcd_test
+
+import (
+	"context"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/c8e606e4/leaderelection/deciders/etcd"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// An answer that says nothing, as a proxy or a mock gives it, is neither a success, nor a
+// lost race, nor an empty election.
+func TestAnswersThatSayNothing(t *testing.T) {
+	endpoint := stores.Etcd(t).Endpoint
+	d := etcd.NewDecider(client(t, endpoint), "k", nil)
+	token := feedtest.Write(t, d, 1, nil)
+	for name, say := range map[string]func(txn *etcdserverpb.TxnResponse){
+		"nothing": func(*etcdserverpb.TxnResponse) {},
+		"success": func(txn *etcdserverpb.TxnResponse) {
+			txn.Succeeded, txn.Header = true, &etcdserverpb.ResponseHeader{Revision: 99}
+		},
+		"success, at an old revision": func(txn *etcdserverpb.TxnResponse) {
+			put := &etcdserverpb.ResponseOp_ResponsePut{ResponsePut: &etcdserverpb.PutResponse{}}
+			txn.Succeeded, txn.Header, txn.Responses = true, &etcdserverpb.ResponseHeader{Revision: 1}, []*etcdserverpb.ResponseOp{{Response: put}}
+		},
+		"refused": func(txn *etcdserverpb.TxnResponse) { txn.Header = &etcdserverpb.ResponseHeader{Revision: 99} },
+	} {
+		nothing := func(_ context.Context, _ string, _, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+			if txn, is := reply.(*etcdserverpb.TxnResponse); is {
+				say(txn)
+			}
+			return nil
+		}
+		sink := etcd.NewDecider(clientOf(t, clientv3.Config{Endpoints: []string{endpoint}, DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(nothing)}}), "k", nil)
+		t.Run(name, func(t *testing.T) {
+			e, err := sink.ReadCurrent(t.Context())
+			feedtest.Passing(t, err, "proxy", "reading", d.Place())
+			if e != nil {
+				t.Errorf("ReadCurrent: %+v", e)
+			}
+			_, err = sink.WriteEntry(t.Context(), feedtest.State(2, token))
+			feedtest.Passing(t, err, "proxy", "writing", d.Place())
+			feedtest.Passing(t, feedtest.Next(t, feedtest.Follow(t, sink)).Err, "proxy")
+		})
+	}
+}

@@ -1,0 +1,233 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/postgres"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// pair is a primary whose commits wait for a standby, which can be cut off.
+type pair struct {
+	primary, standby *stores.PostgresServer
+	between          *stores.Proxy
+}
+
+func newPair(t *testing.T, settings ...string) *pair {
+	t.Helper()
+	primary := stores.Postgres(t, settings...)
+	between := stores.Toxiproxy(t, primary.Addr)[0]
+	standby := stores.PostgresStandby(t, &stores.PostgresServer{Addr: between.Addr})
+	p := pool(t, primary.Addr)
+	exec(t, p, "ALTER SYSTEM SET synchronous_standby_names = '*'")
+	exec(t, p, "SELECT pg_reload_conf()")
+	pr := &pair{primary, standby, between}
+	pr.inSync(t)
+	return pr
+}
+
+// inSync waits until commits wait for the standby, and get its answer.
+func (pr *pair) inSync(t *testing.T) {
+	t.Helper()
+	p := pool(t, pr.primary.Addr)
+	eventually(t, "the standby is synchronous", func() (ok bool) {
+		err := p.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming')").Scan(&ok)
+		return err == nil && ok
+	})
+}
+
+// eventually asks again and again until ok.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	patience := time.NewTimer(30 * time.Second)
+	defer patience.Stop()
+	for !ok() {
+		select {
+		case <-again.C:
+		case <-patience.C:
+			t.Fatalf("in vain awaited: %s", what)
+		}
+	}
+}
+
+// within is a ctx for a store call.
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A write whose wait for the standby ended early is in the row for all to see, and on
+// the primary alone. It counts for nothing until the standby has it, however it ended.
+func TestUnreplicatedWrite(t *testing.T) {
+	t.Parallel()
+	for name, isolation := range map[string]string{"read committed": "", "serializable": "options=-c%20default_transaction_isolation%3Dserializable"} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); unreplicated(t, isolation) })
+	}
+}
+
+func unreplicated(t *testing.T, isolation string) {
+	pr := newPair(t)
+	observer := pool(t, pr.primary.Addr)
+	waiting := func(what string) func() {
+		return func() {
+			eventually(t, "a session waits for the standby", func() (ok bool) {
+				err := observer.QueryRow(t.Context(), "SELECT "+what+"(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'candidate'").Scan(&ok)
+				return err == nil && ok
+			})
+		}
+	}
+	polite := func(c *pgxpool.Config) { // unprepared; asks the server to cancel, and waits for what it says
+		c.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+			return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: 10 * time.Second}
+		}
+	}
+	for name, c := range map[string]struct {
+		adjust  func(*pgxpool.Config)
+		timeout time.Duration
+		end     func() // the wait; nil: the ctx does
+	}{
+		"ctx ended":                  {postgres.Prepare, time.Second, nil},
+		"ctx ended, server answered": {polite, time.Second, nil},
+		"terminated":                 {postgres.Prepare, time.Minute, waiting("pg_terminate_backend")},
+		"cancelled by hand":          {postgres.Prepare, time.Minute, waiting("pg_cancel_backend")},
+		"crash": {postgres.Prepare, time.Minute, func() {
+			waiting("0 <")()
+			pr.primary.Stop()
+			pr.primary.Start(t)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, err := pgxpool.ParseConfig("postgres://postgres@" + pr.primary.Addr + "/postgres?sslmode=disable&application_name=candidate&" + isolation)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.adjust(config)
+			p, err := pgxpool.NewWithConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			election := feedtest.Unique()
+			d := postgres.NewDecider(p, "leaderelection", election, create)
+			token := feedtest.Write(t, d, 1, nil)
+
+			pr.between.Cut()
+			go func() {
+				if c.end != nil {
+					c.end()
+				}
+			}()
+			_, err = d.WriteEntry(within(t, c.timeout), feedtest.State(2, token))
+			feedtest.Passing(t, err, election)
+			other := postgres.NewDecider(observer, "leaderelection", election, nil)
+			var seen *leaderelection.RaceEntry
+			eventually(t, "the write is seen by others", func() bool {
+				seen, err = other.ReadCurrent(t.Context())
+				return err == nil && seen.ElectionNumber == 2
+			})
+			unconfirmed := func(when string) {
+				t.Helper()
+				e, err := d.ReadCurrent(within(t, time.Second))
+				if err == nil {
+					t.Errorf("%s: the standby lacks it, and it is read back: %+v", when, e)
+				}
+				feedtest.Passing(t, err, election)
+			}
+			unconfirmed("after the write")
+			// A loser's answer must not tell of it either.
+			if _, err := d.WriteEntry(within(t, time.Second), feedtest.State(2, token)); err == nil {
+				t.Error("a stale write is taken")
+			} else if lost := new(leaderelection.LostRaceError); errors.As(err, &lost) && lost.Current != nil {
+				t.Errorf("a lost race tells of %+v", lost.Current)
+			}
+			// An operator's request to hand over carries the record on.
+			seen.Successor, seen.Extension = leaderelection.AnySuccessor, seen.Extension+1
+			if _, err := other.WriteEntry(within(t, time.Second), seen); err == nil {
+				t.Error("a write is taken that the standby lacks")
+			}
+			unconfirmed("after another's write on top")
+
+			pr.between.Heal()
+			pr.inSync(t)
+			if e := feedtest.Read(t, d); e.ElectionNumber != 2 {
+				t.Errorf("when the standby has it: %+v", e)
+			}
+			feedtest.Write(t, d, 3, feedtest.Read(t, d).Token)
+		})
+	}
+}
+
+// Whatever the session's default is, an answered write is on the standby.
+func TestCommitLevels(t *testing.T) {
+	t.Parallel()
+	pr := newPair(t)
+	decider := func(level string) *postgres.Decider {
+		return postgres.NewDecider(pool(t, pr.primary.Addr, "options=-c%20synchronous_commit%3D"+level), "leaderelection", level, create)
+	}
+	tokens := map[string]leaderelection.LeaderToken{}
+	levels := []string{"off", "local", "remote_write", "on", "remote_apply"}
+	for _, level := range levels {
+		tokens[level] = feedtest.Write(t, decider(level), 1, nil)
+	}
+	pr.between.Cut()
+	for _, level := range levels {
+		if _, err := decider(level).WriteEntry(within(t, 300*time.Millisecond), feedtest.State(2, tokens[level])); err == nil {
+			t.Errorf("with synchronous_commit=%s a write is answered that the standby lacks", level)
+		}
+	}
+}
+
+// Primary and leader are cut off from the standby, and then the primary dies: the
+// standby's new leader does not lead before the old one's view has ended.
+func TestFailOverToStandby(t *testing.T) {
+	t.Parallel()
+	const term, skew = 4 * time.Second, 200 * time.Millisecond
+	pr := newPair(t)
+	start := func(id, addr string) (*leaderelection.Campaign, <-chan struct{}) {
+		elected := make(chan struct{}, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		c, err := leaderelection.Config{
+			Decider:  opened(t, fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&create=true&listen=false&election=e", addr)),
+			LeaderID: id, TermLength: term, MaxClockSkew: skew, PollInterval: 100 * time.Millisecond,
+			OnElected: func(context.Context, *leaderelection.TimeView) { elected <- struct{}{} },
+		}.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cancel(); _ = c.Wait() })
+		return c, elected
+	}
+	old, elected := start("old", pr.primary.Addr)
+	<-elected
+	pr.between.Cut()
+	cut := time.Now()
+	_, elected = start("new", pr.standby.Addr)
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for range again.C {
+		if time.Since(cut) > term-skew/2 { // the view that the standby knows of is over
+			break
+		}
+	}
+	pr.primary.Stop()
+	exec(t, pool(t, pr.standby.Addr), "SELECT pg_promote()", pgx.QueryExecModeSimpleProtocol)
+	<-elected
+	if left := time.Until(old.View().Get()); old.View().ValueInFuture() {
+		t.Errorf("the new leader leads, and the old one for %v more", left)
+	}
+	t.Logf("a new leader %v after the cut", time.Since(cut).Round(time.Millisecond))
+}

@@ -1,0 +1,71 @@
+package simtest
+
+import (
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+)
+
+// settings are one process's own part of its Config. Processes of one election may
+// differ, as when a fleet is upgraded: what has to agree is that MaxClockSkew is at
+// least what the clocks keep.
+type settings struct {
+	term, skew  time.Duration
+	poll, drain time.Duration
+	stranger    bool // Unsynchronized is set
+}
+
+// settings draws those of a process that starts on the host.
+func (w *world) settings(h *host) settings {
+	s := settings{term: w.Term, skew: w.Skew, poll: w.Poll, drain: w.Drain, stranger: h.stranger}
+	if !w.Mixed {
+		return s
+	}
+	if w.rng.IntN(2) == 0 {
+		s.skew = w.between(w.Skew, w.mostSkew()+1)
+	}
+	s.term = max(s.term, 2*s.skew)
+	if w.rng.IntN(2) == 0 {
+		s.term = w.between(max(w.Term/2, 2*s.skew, le.MinTermLength), w.longest()+1)
+	}
+	s.poll = 0
+	if w.rng.IntN(2) == 0 {
+		s.poll = w.between(s.term/10, w.longest()+1)
+	}
+	s.drain = s.term
+	if w.rng.IntN(3) == 0 {
+		s.drain = w.between(s.term/10, 3*s.term)
+	}
+	s.stranger = s.stranger || w.Strangers > 0 && w.rng.IntN(5) == 0
+	return s
+}
+
+// span is how long a view lasts from when its term was asked for.
+func (s *settings) span() time.Duration { return s.term - s.skew }
+
+// allowance is what two monotonic clocks may run apart in a term of that length.
+func (s *settings) allowance(term time.Duration) time.Duration { return max(s.skew, term/100) }
+
+// pollEvery is PollInterval, or what stands for it.
+func (s *settings) pollEvery() time.Duration {
+	if s.poll == 0 {
+		return s.term / 2
+	}
+	return s.poll
+}
+
+// longest is the greatest TermLength of a process.
+func (p *Params) longest() time.Duration {
+	if p.Mixed {
+		return p.Term + p.Term/2
+	}
+	return p.Term
+}
+
+// mostSkew is the greatest MaxClockSkew of a process.
+func (p *Params) mostSkew() time.Duration {
+	if p.Mixed {
+		return p.Skew + p.Skew/2
+	}
+	return p.Skew
+}

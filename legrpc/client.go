@@ -1,0 +1,182 @@
+package legrpc
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+)
+
+// ClientOptions are for the client's interceptors and [Builder.DialOptions]. The zero
+// value is right for most.
+type ClientOptions struct {
+	// Election is ServerOptions.Election of the servers that are called: a call is
+	// sent again only if a server of that election says that nobody has worked on it.
+	Election string
+	// Wait is how long a call may be sent again after it was first refused, at most
+	// until its ctx ends. Zero: 2 s, ample for a hand-over on a store that pushes; on
+	// one that is polled it takes up to the observers' PollInterval. Negative: not at
+	// all.
+	Wait time.Duration
+}
+
+// The pauses between two attempts of a refused call.
+const (
+	firstPause = 20 * time.Millisecond
+	longPause  = 500 * time.Millisecond
+)
+
+// client is what the interceptors of a channel have in common.
+type client struct {
+	o     ClientOptions
+	links *links // nil: not of a Builder
+}
+
+func newClient(o *ClientOptions, l *links) *client {
+	c := &client{links: l}
+	if o != nil {
+		c.o = *o
+	}
+	if c.o.Wait == 0 {
+		c.o.Wait = 2 * time.Second
+	}
+	return c
+}
+
+// UnaryClientInterceptor sends a call again that a server behind
+// [UnaryServerInterceptor] has refused before anybody worked on it, since it does not
+// lead. All other errors are the caller's: also FailedPrecondition of the application's
+// own, and the end of a call that was overtaken by the end of leadership. Channels with
+// [Builder.DialOptions] have it already.
+func UnaryClientInterceptor(o *ClientOptions) grpc.UnaryClientInterceptor {
+	return newClient(o, nil).unary
+}
+
+// StreamClientInterceptor is [UnaryClientInterceptor] for streams on which the client
+// sends one message. Other streams are not begun again: what the client has sent is
+// the application's to repeat.
+func StreamClientInterceptor(o *ClientOptions) grpc.StreamClientInterceptor {
+	return newClient(o, nil).stream
+}
+
+func (c *client) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+	var at peer.Peer
+	o = append(o[:len(o):len(o)], grpc.Peer(&at))
+	var r retry
+	for {
+		err := invoke(ctx, method, req, reply, cc, o...)
+		if !r.again(ctx, c, err, &at) {
+			return err
+		}
+	}
+}
+
+func (c *client) stream(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+	if d.ClientStreams {
+		return open(ctx, d, cc, method, o...)
+	}
+	s := &oneMessage{client: c, ctx: ctx, at: new(peer.Peer)}
+	o = append(o[:len(o):len(o)], grpc.Peer(s.at))
+	s.open = func() (grpc.ClientStream, error) { return open(ctx, d, cc, method, o...) }
+	var err error
+	s.ClientStream, err = s.open()
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// retry is how often one call has been refused.
+type retry struct {
+	until time.Time
+	pause time.Duration
+}
+
+// again waits after a refusal, and says whether to send the call again.
+func (r *retry) again(ctx context.Context, c *client, err error, at *peer.Peer) bool {
+	if err == nil {
+		return false
+	}
+	no, is := RefusalOf(err)
+	if !is || no.Processed || no.Election != c.o.Election || c.o.Wait < 0 {
+		return false
+	}
+	now := time.Now()
+	if r.until.IsZero() {
+		r.until, r.pause = now.Add(c.o.Wait), firstPause
+	}
+	if c.links != nil && at.Addr != nil {
+		c.links.refused(at.Addr.String())
+	}
+	left := r.until.Sub(now)
+	if left <= 0 {
+		return false
+	}
+	timer := time.NewTimer(min(left, r.pause/2+rand.N(r.pause/2)))
+	defer timer.Stop()
+	r.pause = min(2*r.pause, longPause)
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// oneMessage is a stream that can be begun again until something has been received.
+type oneMessage struct {
+	grpc.ClientStream
+	client *client
+	ctx    context.Context
+	open   func() (grpc.ClientStream, error)
+	at     *peer.Peer
+	retry  retry
+	sent   []any // one message, at most
+	closed bool
+	begun  bool
+}
+
+func (s *oneMessage) SendMsg(m any) error {
+	s.sent = append(s.sent, m)
+	return s.ClientStream.SendMsg(m)
+}
+
+func (s *oneMessage) CloseSend() error {
+	s.closed = true
+	return s.ClientStream.CloseSend()
+}
+
+func (s *oneMessage) RecvMsg(m any) error {
+	for {
+		err := s.ClientStream.RecvMsg(m)
+		if err == nil {
+			s.begun = true
+		}
+		if s.begun || !s.retry.again(s.ctx, s.client, err, s.at) {
+			return err
+		}
+		if err := s.restart(); err != nil {
+			return err
+		}
+	}
+}
+
+// restart does again what was done until the stream was refused.
+func (s *oneMessage) restart() error {
+	next, err := s.open()
+	if err != nil {
+		return err
+	}
+	s.ClientStream = next
+	for _, m := range s.sent {
+		if err := next.SendMsg(m); err != nil {
+			return err
+		}
+	}
+	if s.closed {
+		return next.CloseSend()
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package legrpc
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/route"
+)
+
+// DialOptions returns what makes a channel follow the leader: the Builder as its
+// resolver, [UnaryClientInterceptor] and [StreamClientInterceptor], and a dialer
+// through which the Builder knows the connections. So
+//
+//   - a leader that is silent for a second after the next one is known is left: calls
+//     that wait for it end with Unavailable, and may have taken effect;
+//   - of a leader's addresses the next is used if another process is behind the first,
+//     and refuses;
+//   - a name that resolves to an address that is refused by default is not dialled
+//     (see [Builder.WithCheckAddress]).
+//
+// The environment's HTTP proxies are not used. Add your credentials, and
+// grpc.WithContextDialer after these options if you dial yourself: the first and
+// the third point are then yours.
+func (b *Builder) DialOptions(o *ClientOptions) []grpc.DialOption {
+	c := newClient(o, b.links)
+	return []grpc.DialOption{
+		grpc.WithResolvers(b),
+		grpc.WithContextDialer(b.dial),
+		grpc.WithChainUnaryInterceptor(c.unary),
+		grpc.WithChainStreamInterceptor(c.stream),
+	}
+}
+
+// dial connects to a leader's address.
+func (b *Builder) dial(ctx context.Context, address string) (net.Conn, error) {
+	var d net.Dialer
+	if b.ownRule {
+		d.Control = route.Control
+	}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return b.links.add(conn, address), nil
+}
+
+const (
+	// grace is how long a leader may be silent after the next one is known.
+	grace = time.Second
+	// avoidFor is how long an address is left out whose process refuses calls. Then
+	// it is offered again: it may be the leader, who did not know it yet.
+	avoidFor = time.Second
+)
+
+// links are the connections of a Builder's channels, and what was learned by them.
+type links struct {
+	mu        sync.Mutex
+	open      map[*link]struct{}
+	number    leaderelection.ElectionNumber // of the newest leader that a resolver told of
+	addresses []string                      // its
+	avoided   map[string]time.Time          // those that refuse, and until when they are left out
+	changed   chan struct{}                 // closed when avoided grows
+}
+
+func newLinks() *links {
+	return &links{open: map[*link]struct{}{}, avoided: map[string]time.Time{}, changed: make(chan struct{})}
+}
+
+// link is a connection to a leader.
+type link struct {
+	net.Conn
+	links   *links
+	address string
+
+	mu    sync.Mutex
+	heard time.Time   // when something was last received
+	check *time.Timer // set once the leader has another address
+}
+
+func (l *links) add(conn net.Conn, address string) *link {
+	k := &link{Conn: conn, links: l, address: address, heard: time.Now()}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[k] = struct{}{}
+	l.watch(k)
+	return k
+}
+
+func (k *link) Read(p []byte) (int, error) {
+	n, err := k.Conn.Read(p)
+	if n > 0 {
+		k.mu.Lock()
+		k.heard = time.Now()
+		k.mu.Unlock()
+	}
+	return n, err
+}
+
+func (k *link) Close() error {
+	k.links.mu.Lock()
+	delete(k.links.open, k)
+	k.links.mu.Unlock()
+	k.mu.Lock()
+	if k.check != nil {
+		k.check.Stop()
+	}
+	k.mu.Unlock()
+	return k.Conn.Close()
+}
+
+// leads notes the addresses of a leader. Those of a later one are deposed.
+func (l *links) leads(number leaderelection.ElectionNumber, addresses []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if number < l.number {
+		return
+	}
+	if number > l.number {
+		clear(l.avoided)
+	}
+	l.number, l.addresses = number, addresses
+	for k := range l.open {
+		l.watch(k)
+	}
+}
+
+// watch closes k when it has been silent, if it leads to where the leader is not.
+// l.mu is held.
+func (l *links) watch(k *link) {
+	if l.number == leaderelection.NoElections || slices.Contains(l.addresses, k.address) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.check == nil {
+		k.check = time.AfterFunc(grace, func() { l.leave(k) })
+	}
+}
+
+// leave closes k, or looks again later.
+func (l *links) leave(k *link) {
+	l.mu.Lock()
+	back := slices.Contains(l.addresses, k.address)
+	l.mu.Unlock()
+	k.mu.Lock()
+	silent := time.Since(k.heard)
+	switch {
+	case back:
+		k.check = nil
+	case silent < grace:
+		k.check.Reset(grace - silent)
+	}
+	k.mu.Unlock()
+	if !back && silent >= grace {
+		_ = k.Close() // the calls on it learn of it
+	}
+}
+
+// refused notes that the process at a remote address has refused a call.
+func (l *links) refused(remote string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range l.open {
+		if k.RemoteAddr().String() == remote && slices.Contains(l.addresses, k.address) {
+			l.avoided[k.address] = time.Now().Add(avoidFor)
+			close(l.changed)
+			l.changed = make(chan struct{})
+			return
+		}
+	}
+}
+
+// offer returns which of the leader's addresses to offer to gRPC, until when that
+// holds (zero: for good), and what is closed if that changes before.
+func (l *links) offer(addresses []string) (offered []string, until time.Time, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for _, a := range addresses {
+		if t := l.avoided[a]; t.After(now) {
+			if until.IsZero() || t.Before(until) {
+				until = t
+			}
+			continue
+		}
+		offered = append(offered, a)
+	}
+	if len(offered) == 0 {
+		return addresses, time.Time{}, l.changed // none is better than the others
+	}
+	return offered, until, l.changed
+}

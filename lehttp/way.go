@@ -1,0 +1,142 @@
+package lehttp
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/route"
+)
+
+// way is what a Proxy has found out about the way to a leader. It is shared by all
+// requests: a leader that has crashed is dialled a few times a second, however many
+// wait for it.
+type way struct {
+	mu        sync.Mutex
+	number    leaderelection.ElectionNumber
+	addresses []string      // those that are allowed, the one that answered last first
+	refusal   error         // why some are not
+	fault     error         // why the last dial failed; nil: it did not
+	next      time.Time     // where it failed: when the leader may be dialled again
+	pause     time.Duration // and how long the others wait from then on
+}
+
+// The pauses between two times at which a leader is dialled that took no connection.
+const (
+	firstDialPause = 50 * time.Millisecond
+	longDialPause  = 500 * time.Millisecond
+)
+
+// begin returns the addresses to try, in order: none if none is allowed, or if the
+// leader is not to be dialled now. The error says why, also where some are not allowed.
+func (w *way) begin(s *route.State, check func(hostPort string) error) (addresses []string, allowed bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.number != s.Entry.ElectionNumber {
+		w.number, w.fault, w.refusal = s.Entry.ElectionNumber, nil, nil
+		w.addresses = nil
+		for _, a := range s.Addresses {
+			if err := check(a); err != nil {
+				w.refusal = errors.Join(w.refusal, err)
+			} else {
+				w.addresses = append(w.addresses, a)
+			}
+		}
+	}
+	if len(w.addresses) == 0 {
+		return nil, false, w.refusal
+	}
+	if w.fault != nil {
+		now := time.Now()
+		if now.Before(w.next) {
+			return nil, true, w.fault
+		}
+		w.next = now.Add(w.pause) // for all but this one
+		w.pause = min(2*w.pause, longDialPause)
+	}
+	return w.addresses, true, w.refusal
+}
+
+// reached notes that the leader of s took a connection, and which address is to be
+// tried first from now on, if it answered.
+func (w *way) reached(s *route.State, address string, first bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.number != s.Entry.ElectionNumber {
+		return
+	}
+	w.fault = nil
+	if first && w.addresses[0] != address {
+		rest := slices.DeleteFunc(slices.Clone(w.addresses), func(a string) bool { return a == address })
+		w.addresses = append([]string{address}, rest...)
+	}
+}
+
+// failed notes that none of the addresses took a connection.
+func (w *way) failed(s *route.State, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.number != s.Entry.ElectionNumber {
+		return
+	}
+	if w.fault == nil {
+		w.pause = firstDialPause
+		w.next = time.Now().Add(w.pause)
+	}
+	w.fault = err
+}
+
+// patience is how long a request has waited; it begins when that does.
+type patience struct{ until time.Time }
+
+func (p *patience) left(wait time.Duration) time.Duration {
+	if p.until.IsZero() {
+		p.until = time.Now().Add(wait)
+	}
+	return time.Until(p.until)
+}
+
+// forChange waits until there is news since s, or, where somebody leads, for a
+// pause. It says whether to try again.
+func (p *patience) forChange(ctx context.Context, wait time.Duration, s *route.State, pause time.Duration) bool {
+	left := p.left(wait)
+	if left <= 0 {
+		return false
+	}
+	if !s.Led() {
+		pause = left // only news can help
+	}
+	return sleep(ctx, s, min(left, pause))
+}
+
+// forReign waits until somebody leads a reign other than that of s.
+func (p *patience) forReign(ctx context.Context, wait time.Duration, r *Router, s *route.State) bool {
+	number := s.Entry.ElectionNumber
+	for {
+		now := r.table.Load()
+		if now.Led() && now.Entry.ElectionNumber != number {
+			return true
+		}
+		left := p.left(wait)
+		if left <= 0 || !now.Led() && now.UntilNext() > left || !sleep(ctx, now, left) {
+			return false
+		}
+	}
+}
+
+// sleep returns true after d, or when there is news since s, and false when ctx
+// has ended.
+func sleep(ctx context.Context, s *route.State, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.Changed():
+	case <-timer.C:
+	}
+	return true
+}
