@@ -2,6 +2,7 @@
 # else a test needs it installs where it can, and a test that cannot run says so by name.
 # make mutants: broken versions of the code, each of which a named test must catch.
 # make check: the linters as well. make bench: the figures of the README.
+# make fuzz, make vuln, make benchstat: what CI does once a night or a week.
 
 GO     ?= go
 TESTFLAGS ?=
@@ -11,7 +12,7 @@ P      ?= 3
 NPM_DIR = internal/stores/npm
 NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod bench/go.mod adapters/*/go.mod))
 
-.PHONY: test test-root test-cost test-nested mutants check fmt vet staticcheck tidy bench soak npm
+.PHONY: test test-root test-cost test-nested mutants check fmt vet staticcheck tidy bench benchstat soak fuzz vuln npm
 
 test: npm test-root test-cost test-nested
 
@@ -71,3 +72,30 @@ bench:
 soak:
 	$(GO) test -race -timeout 2h ./internal/simtest -seeds 50000
 	$(GO) test -race -timeout 1h ./cmd/leaderelect -run TestPromise -rounds 100
+
+# Each fuzz test in turn, for FUZZTIME.
+FUZZTIME ?= 30s
+fuzz:
+	@set -e; for f in $$(git grep -lE '^func Fuzz' -- '*_test.go'); do \
+		for t in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' $$f); do \
+			echo "== $$(dirname $$f) $$t"; \
+			(cd $$(dirname $$f) && $(GO) test -run '^$$' -fuzz "^$$t\$$" -fuzztime $(FUZZTIME) .); done; done
+
+# Known vulnerabilities in the code that users' programs reach: all modules but those that
+# only tests and comparisons use.
+vuln:
+	$(GO) -C tools build -o ../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
+	@set -e; root=$$PWD; for m in $$(git ls-files '*go.mod' | grep -vE '^(internal|bench|tools|docs)/'); do \
+		echo "== $$(dirname $$m)"; (cd $$(dirname $$m) && $$root/bin/govulncheck ./...); done
+
+# What asking the view costs, against BASE: a tag or a commit, by default the last release.
+BASE ?=
+benchstat:
+	@set -e; base="$(BASE)"; [ -n "$$base" ] || base=$$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null) || \
+		{ echo "nothing is released yet, so there is nothing to compare with: give BASE=COMMIT"; exit 0; }; \
+	$(GO) -C tools build -o ../bin/benchstat golang.org/x/perf/cmd/benchstat; \
+	dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir/base" 2>/dev/null; rm -rf "$$dir"' EXIT; \
+	git worktree add --quiet --detach "$$dir/base" "$$base"; \
+	(cd "$$dir/base" && $(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 10 -cpu 1 .) >"$$dir/$$(echo $$base | tr / _)"; \
+	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 10 -cpu 1 . >"$$dir/now"; \
+	cd "$$dir" && "$(CURDIR)/bin/benchstat" "$$(echo $$base | tr / _)" now
