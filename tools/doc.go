@@ -1,0 +1,3 @@
+// Package tools pins, in its go.mod, the programs that make check, make vuln and make
+// benchstat build. It has no code.
+package tools
