@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/websocket"
-
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
@@ -330,45 +328,53 @@ func TestProxyStreams(t *testing.T) {
 	}
 }
 
+// A connection that was upgraded, as for WebSocket, ends with the leadership. What is said on
+// it is lines of text here: the proxy does not look at it.
 func TestProxyWebSocket(t *testing.T) {
 	l := leading()
-	echo := websocket.Handler(func(c *websocket.Conn) {
-		for {
-			var text string
-			if websocket.Message.Receive(c, &text) != nil {
+	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil || r.Header.Get("Upgrade") != "websocket" {
+			t.Error("not upgraded:", r.Header, err)
+			return
+		}
+		defer c.Close()
+		fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		for rw.Flush() == nil {
+			line, err := rw.ReadString('\n')
+			if err != nil {
 				return
 			}
-			if text == "over" {
+			if line == "over\n" {
 				l.over()
 			}
-			if websocket.Message.Send(c, "echo "+text) != nil {
-				return
-			}
+			fmt.Fprint(rw, "echo "+line)
 		}
 	})
 	leader := server(t, lehttp.RequireLeader(l, nil)(echo))
 	r := lehttp.NewRouter(nil, S)
 	r.News(record(1, "a", address(leader)))
 	front := proxy(t, r, nil)
-	c, err := websocket.Dial("ws://"+address(front)+"/", "", front.URL)
+	c, err := net.Dial("tcp", address(front))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	var text string
+	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", address(front))
+	in := bufio.NewReader(c)
+	answer, err := http.ReadResponse(in, nil)
+	if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(answer, err)
+	}
 	for _, s := range []string{"one", "two"} {
-		if err := websocket.Message.Send(c, s); err != nil {
-			t.Fatal(err)
-		}
-		if err := websocket.Message.Receive(c, &text); err != nil || text != "echo "+s {
-			t.Fatal(text, err)
+		fmt.Fprintln(c, s)
+		if line, err := in.ReadString('\n'); err != nil || line != "echo "+s+"\n" {
+			t.Fatal(line, err)
 		}
 	}
-	if err := websocket.Message.Send(c, "over"); err != nil {
-		t.Fatal(err)
-	}
-	if err := websocket.Message.Receive(c, &text); err == nil {
-		t.Errorf("a process that does not lead any more sent %q", text)
+	fmt.Fprintln(c, "over")
+	if line, err := in.ReadString('\n'); err == nil {
+		t.Errorf("a process that does not lead any more sent %q", line)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // candidate is a leaderelect that a test has started.
@@ -97,7 +98,7 @@ func (c *candidate) allDead(t *testing.T) {
 }
 
 // place is an election on NATS, and a decider that looks at it past any proxy.
-func place(t *testing.T, server *stores.NATSServer, addr string) (string, *natskv.Decider) {
+func place(t *testing.T, server *natstest.Server, addr string) (string, *natskv.Decider) {
 	t.Helper()
 	form := "nats://%s/faults/" + regexp.MustCompile(`\W`).ReplaceAllString(t.Name(), "-") + "?create=true&storage=memory"
 	u, err := url.Parse(fmt.Sprintf(form, server.Addr()))
@@ -115,7 +116,7 @@ func place(t *testing.T, server *stores.NATSServer, addr string) (string, *natsk
 // A command that ignores SIGTERM is dead when the view ends, whatever has happened
 // to the store and to who watches it: not a moment later.
 func TestDeadWhenTheViewEnds(t *testing.T) {
-	server := stores.NATS(t)
+	server := natstest.Start(t)
 	const skew = 500 * time.Millisecond
 	for name, fault := range map[string]func(*candidate, *proxy){
 		"the store is cut off":     func(_ *candidate, p *proxy) { p.cut() },
@@ -161,7 +162,7 @@ func TestDeadWhenTheViewEnds(t *testing.T) {
 // it has started, and the same leader starts it again.
 func TestGuardKilled(t *testing.T) {
 	t.Parallel()
-	server := stores.NATS(t)
+	server := natstest.Start(t)
 	u, _ := place(t, server, server.Addr().String())
 	c := launch(t, nil, "run", "--restart-delay", "10ms", "--drain", "1s", u, "--", "child", "stubborn", "escapes")
 	has(t, c.ledger, "(?s)start.*start")
@@ -253,7 +254,7 @@ func TestFirstProcess(t *testing.T) {
 // A terminal that is closed ends leaderelect in good order.
 func TestClosedTerminal(t *testing.T) {
 	t.Parallel()
-	server := stores.NATS(t)
+	server := natstest.Start(t)
 	u, d := place(t, server, server.Addr().String())
 	ptmx, tty := pty(t)
 	c := launch(t, func(cmd *exec.Cmd) {
@@ -303,7 +304,7 @@ func pty(t *testing.T) (ptmx, tty *os.File) {
 // goes on while the lease does, and the file names a time before the true one.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	server := stores.NATS(t)
+	server := natstest.Start(t)
 	u, d := place(t, server, server.Addr().String())
 	dir := filepath.Join(t.TempDir(), "small")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -349,7 +350,7 @@ func TestFullDisk(t *testing.T) {
 // and the election is left to others.
 func TestNoRoomForTheExpiryFile(t *testing.T) {
 	t.Parallel()
-	server := stores.NATS(t)
+	server := natstest.Start(t)
 	u, d := place(t, server, server.Addr().String())
 	cmd := exec.Command("sh", "-c", `ulimit -f 0; exec leaderelect run --once --expiry-file "$0" "$1" -- touch "$2"`,
 		filepath.Join(t.TempDir(), "expiry"), u, filepath.Join(t.TempDir(), "ran"))
@@ -368,7 +369,7 @@ func TestNoRoomForTheExpiryFile(t *testing.T) {
 // A log that nobody reads any more, or that has no room, ends nothing.
 func TestLogNowhere(t *testing.T) {
 	t.Parallel()
-	server := stores.NATS(t)
+	server := natstest.Start(t)
 	u, _ := place(t, server, server.Addr().String())
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -394,7 +395,7 @@ func TestLogNowhere(t *testing.T) {
 // A hook whose store is gone runs the end command in time, and steps aside.
 func TestHookEndsInTime(t *testing.T) {
 	t.Parallel()
-	server := stores.NATS(t)
+	server := natstest.Start(t)
 	p := newProxy(t, server.Addr().String())
 	u, d := place(t, server, p.Addr)
 	const skew = 200 * time.Millisecond

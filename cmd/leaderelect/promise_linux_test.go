@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 var (
@@ -29,7 +29,7 @@ var (
 //	go test -run TestPromise ./cmd/leaderelect -rounds 100
 func TestPromise(t *testing.T) {
 	t.Parallel()
-	server := stores.NATS(t)
+	server := natstest.Start(t)
 	const elections = 4
 	for i := range elections {
 		n := (*rounds + i) / elections
@@ -73,7 +73,7 @@ type slot struct {
 	below bool // its command has a grandchild
 }
 
-func newArena(t *testing.T, server *stores.NATSServer, r *rand.Rand, blind bool) *arena {
+func newArena(t *testing.T, server *natstest.Server, r *rand.Rand, blind bool) *arena {
 	a := &arena{dir: t.TempDir(), rand: r, blind: blind}
 	a.ledger = filepath.Join(a.dir, "ledger")
 	for i := range a.slots {

@@ -19,7 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // patience is how long a script waits for what should happen soon.
@@ -28,7 +28,7 @@ const patience = 30 * time.Second
 // Each script runs on the file store and on NATS; $STORE is its election.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	server := stores.NATS(t)
+	server := natstest.Start(t)
 	for name, url := range map[string]func(work string) string{
 		"file": func(work string) string { return "file://" + filepath.Join(work, "election.json") },
 		"nats": func(work string) string {

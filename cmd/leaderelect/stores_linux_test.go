@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // everyStore starts a store's server, and returns an election's URL and what its
@@ -22,7 +23,7 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 		return "file://" + filepath.Join(t.TempDir(), "election.json"), nil
 	},
 	"nats": func(t *testing.T) (string, []string) {
-		return stores.NATS(t).ClientURL() + "/elections/one?create=true", nil
+		return natstest.Start(t).ClientURL() + "/elections/one?create=true", nil
 	},
 	"gs": func(t *testing.T) (string, []string) {
 		return "gs://elections/one?anonymous=true&endpoint=" + stores.FakeGCS(t, "elections"), nil

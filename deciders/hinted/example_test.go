@@ -7,11 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 
-	"cloud.google.com/go/storage"
-	"github.com/nats-io/nats.go"
-
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/gcs"
 	"github.com/c8e606e4/leaderelection/deciders/hinted"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
@@ -54,49 +50,6 @@ func Example() {
 	// Output:
 	// a leads
 	// b leads
-}
-
-// The record is an object on Google Cloud Storage, and candidates tell each other of it
-// on a NATS subject.
-func ExampleOptions_New() {
-	ctx := context.Background()
-	client, err := storage.NewClient(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-	nc, err := nats.Connect(nats.DefaultURL)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer nc.Close()
-
-	const subject = "elections.nightly"
-	decider := hinted.Options{
-		Announce: func(ctx context.Context) {
-			if err := nc.Publish(subject, nil); err == nil {
-				_ = nc.FlushWithContext(ctx) // so that it is sent before a process ends
-			}
-		},
-	}.New(
-		gcs.NewDecider(client, "my-bucket", "elections/nightly", nil),
-		func(ctx context.Context, changed func()) error {
-			s, err := nc.Subscribe(subject, func(*nats.Msg) { changed() })
-			if err != nil {
-				return err
-			}
-			defer s.Unsubscribe()
-			changed() // it listens
-			<-ctx.Done()
-			return nil
-		},
-	)
-	err = leaderelection.Config{Decider: decider, LeaderID: "worker-1"}.Run(ctx, func(ctx context.Context, view *leaderelection.TimeView) error {
-		return context.Cause(ctx)
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
 }
 
 // The store's notifications come to a webhook, and go on to all feeds of the process.

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // busy refuses so many writes as a replicated bucket does where the write before is
@@ -29,7 +29,7 @@ func (b *busy) Publish(ctx context.Context, subject string, data []byte, o ...je
 // A bucket that is busy with the write before is asked again, a few times; the race is
 // lost only if the record is another.
 func TestBusyBucket(t *testing.T) {
-	js := stores.NATS(t).JetStream(t)
+	js := natstest.Start(t).JetStream(t)
 	makeBucket(t, js)
 	b := &busy{JetStream: js, refuse: 2}
 	d := natskv.NewDecider(b, bucket, key, nil)

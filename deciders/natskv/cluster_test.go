@@ -11,12 +11,12 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // The contract holds on three servers as on one.
 func TestConformanceOfCluster(t *testing.T) {
-	c := stores.NATSCluster(t, 3)
+	c := natstest.Cluster(t, 3)
 	js := func(t testing.TB) jetstream.JetStream { return c.JetStream(t) }
 	newElection := elections(js, bucket, &natskv.Options{Create: &jetstream.KeyValueConfig{Replicas: 3}})
 	decidertest.Options{Rounds: 10, CreateRounds: 2}.Run(t, newElection)
@@ -34,14 +34,14 @@ type servers struct {
 // that goes on; else there is a new one when it is over.
 func TestClusterLosesItsLeader(t *testing.T) {
 	t.Run("stopped", func(t *testing.T) {
-		c := stores.NATSCluster(t, 3)
+		c := natstest.Cluster(t, 3)
 		clusterLosesItsLeader(t, servers{
 			js:  func() jetstream.JetStream { return c.JetStream(t) },
 			end: func(name string) { c.Named(t, name).Stop() },
 		})
 	})
 	t.Run("killed", func(t *testing.T) {
-		c := stores.NATSProcesses(t, 3)
+		c := natstest.Processes(t, 3)
 		clusterLosesItsLeader(t, servers{
 			js:  func() jetstream.JetStream { return c.JetStream(t) },
 			end: func(name string) { c.Named(t, name).Kill() },

@@ -10,7 +10,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // elections makes one election after another in one bucket.
@@ -23,19 +23,19 @@ func elections(js func(t testing.TB) jetstream.JetStream, bucket string, o *nats
 }
 
 func TestConformance(t *testing.T) {
-	s := stores.NATS(t)
+	s := natstest.Start(t)
 	js := func(t testing.TB) jetstream.JetStream { return s.JetStream(t) }
 	decidertest.Run(t, elections(js, "elections", &natskv.Options{Create: &jetstream.KeyValueConfig{}}))
 }
 
 func BenchmarkNATS(b *testing.B) {
-	s := stores.NATS(b)
+	s := natstest.Start(b)
 	js := func(t testing.TB) jetstream.JetStream { return s.JetStream(t) }
 	decidertest.Bench(b, elections(js, "elections", &natskv.Options{Create: &jetstream.KeyValueConfig{}}))
 }
 
 func BenchmarkCluster(b *testing.B) {
-	c := stores.NATSCluster(b, 3)
+	c := natstest.Cluster(b, 3)
 	js := func(t testing.TB) jetstream.JetStream { return c.JetStream(t) }
 	decidertest.Bench(b, elections(js, "elections", &natskv.Options{Create: &jetstream.KeyValueConfig{Replicas: 3}}))
 }

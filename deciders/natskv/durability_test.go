@@ -7,13 +7,13 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // The settings of a bucket that may lose a confirmed write are warned of.
 func TestDurability(t *testing.T) {
-	one := stores.NATS(t)
-	cluster := stores.NATSCluster(t, 3)
+	one := natstest.Start(t)
+	cluster := natstest.Cluster(t, 3)
 	for name, c := range map[string]struct {
 		js     jetstream.JetStream
 		config jetstream.KeyValueConfig

@@ -11,7 +11,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 const (
@@ -173,7 +173,7 @@ func deciders(t testing.TB, connect func() jetstream.JetStream) []leaderelection
 // started again with what it had on disk: there is a new leader soon after, and
 // no number comes again.
 func TestServerRestart(t *testing.T) {
-	s := stores.NATS(t)
+	s := natstest.Start(t)
 	makeBucket(t, s.JetStream(t))
 	tr := newTrial(t, deciders(t, func() jetstream.JetStream { return s.JetStream(t) })...)
 	number, _ := tr.after(0, 10*time.Second)
@@ -199,7 +199,7 @@ func TestServerRestart(t *testing.T) {
 // Killed at any moment, a server has on disk what it has acknowledged, as long as
 // its machine lives: no number comes again.
 func TestServerKilled(t *testing.T) {
-	s := stores.NATSProcesses(t, 1)[0]
+	s := natstest.Processes(t, 1)[0]
 	makeBucket(t, s.JetStream(t))
 	tr := newTrial(t, deciders(t, func() jetstream.JetStream { return s.JetStream(t) })...)
 	var number leaderelection.ElectionNumber
@@ -218,7 +218,7 @@ func TestServerKilled(t *testing.T) {
 
 // Graceful hand-over is a matter of milliseconds, since the feed tells of it.
 func TestHandOver(t *testing.T) {
-	s := stores.NATS(t)
+	s := natstest.Start(t)
 	makeBucket(t, s.JetStream(t))
 	tr := newTrial(t, deciders(t, func() jetstream.JetStream { return s.JetStream(t) })...)
 	number, leader := tr.after(0, 10*time.Second)

@@ -9,13 +9,13 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // A key that is gone, in whatever way, is an empty election, and its next record
 // is conditional on the marker that was left.
 func TestDeletedKeyIsAnEmptyElection(t *testing.T) {
-	js := stores.NATS(t).JetStream(t)
+	js := natstest.Start(t).JetStream(t)
 	kv := makeBucket(t, js, func(c *jetstream.KeyValueConfig) { c.LimitMarkerTTL = time.Hour })
 	write(t, natskv.NewDecider(js, bucket, "model", nil), 5, nil)
 	model, err := kv.Get(t.Context(), "model")
@@ -74,7 +74,7 @@ func TestDeletedKeyIsAnEmptyElection(t *testing.T) {
 // Also nil, which says that there must be no record, creates after a deletion;
 // and when the markers are cleared away a token of theirs is void.
 func TestCreateAfterDeletion(t *testing.T) {
-	js := stores.NATS(t).JetStream(t)
+	js := natstest.Start(t).JetStream(t)
 	kv := makeBucket(t, js)
 	d := natskv.NewDecider(js, bucket, key, nil)
 	for range 2 {
@@ -93,7 +93,7 @@ func TestCreateAfterDeletion(t *testing.T) {
 
 // A TTL that somebody has given the key by hand goes with the next write.
 func TestWriteDropsTheKeysTTL(t *testing.T) {
-	js := stores.NATS(t).JetStream(t)
+	js := natstest.Start(t).JetStream(t)
 	kv := makeBucket(t, js, func(c *jetstream.KeyValueConfig) { c.LimitMarkerTTL = time.Hour })
 	write(t, natskv.NewDecider(js, bucket, "model", nil), 1, nil)
 	model, err := kv.Get(t.Context(), "model")
@@ -126,9 +126,9 @@ func TestWriteDropsTheKeysTTL(t *testing.T) {
 
 // A feed ends with an error, and soon, when it can bring no more news.
 func TestFeedNoticesItsDeath(t *testing.T) {
-	for name, kill := range map[string]func(t *testing.T, s *stores.NATSServer, js jetstream.JetStream){
-		"server gone": func(_ *testing.T, s *stores.NATSServer, _ jetstream.JetStream) { s.Stop() },
-		"consumer deleted": func(t *testing.T, _ *stores.NATSServer, js jetstream.JetStream) {
+	for name, kill := range map[string]func(t *testing.T, s *natstest.Server, js jetstream.JetStream){
+		"server gone": func(_ *testing.T, s *natstest.Server, _ jetstream.JetStream) { s.Stop() },
+		"consumer deleted": func(t *testing.T, _ *natstest.Server, js jetstream.JetStream) {
 			s, err := js.Stream(t.Context(), "KV_"+bucket)
 			if err != nil {
 				t.Fatal(err)
@@ -139,15 +139,15 @@ func TestFeedNoticesItsDeath(t *testing.T) {
 				}
 			}
 		},
-		"bucket deleted": func(t *testing.T, _ *stores.NATSServer, js jetstream.JetStream) {
+		"bucket deleted": func(t *testing.T, _ *natstest.Server, js jetstream.JetStream) {
 			if err := js.DeleteKeyValue(t.Context(), bucket); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"connection closed": func(_ *testing.T, _ *stores.NATSServer, js jetstream.JetStream) { js.Conn().Close() },
+		"connection closed": func(_ *testing.T, _ *natstest.Server, js jetstream.JetStream) { js.Conn().Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := stores.NATS(t)
+			s := natstest.Start(t)
 			js := s.JetStream(t)
 			makeBucket(t, js)
 			feed, _ := follow(t, natskv.NewDecider(js, bucket, key, nil))
@@ -169,7 +169,7 @@ func TestFeedNoticesItsDeath(t *testing.T) {
 // A connection that is lost and soon restored need not end a feed: what was
 // written meanwhile comes, or the feed ends.
 func TestFeedOverReconnect(t *testing.T) {
-	s := stores.NATS(t)
+	s := natstest.Start(t)
 	js := s.JetStream(t)
 	makeBucket(t, js)
 	other := natskv.NewDecider(s.JetStream(t), bucket, key, nil)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // link is a connection to a server that can be made to hang: bytes go in, and
@@ -32,7 +32,7 @@ func (k *link) hang() (resume func()) {
 	return sync.OnceFunc(k.mu.Unlock)
 }
 
-func newLink(t *testing.T, s *stores.NATSServer) *link {
+func newLink(t *testing.T, s *natstest.Server) *link {
 	t.Helper()
 	k := new(link)
 	pipe := func(to, from net.Conn) {
@@ -58,7 +58,7 @@ func newLink(t *testing.T, s *stores.NATSServer) *link {
 
 // between listens for clients of a server, and calls pass with each and a connection
 // to the server, which is to end when one of them does. It returns where.
-func between(t *testing.T, s *stores.NATSServer, pass func(client, server net.Conn)) string {
+func between(t *testing.T, s *natstest.Server, pass func(client, server net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -104,7 +104,7 @@ func through(t *testing.T, addrs ...string) jetstream.JetStream {
 // lasts, and what is said of it is neither that a race was lost nor that there is
 // no hope.
 func TestHungServer(t *testing.T) {
-	s := stores.NATS(t)
+	s := natstest.Start(t)
 	k := newLink(t, s)
 	js := through(t, k.addr)
 	makeBucket(t, js)
@@ -163,7 +163,7 @@ func TestHungServer(t *testing.T) {
 
 // While there is no connection, a call fails at once, and sends nothing later.
 func TestNotConnected(t *testing.T) {
-	s := stores.NATS(t)
+	s := natstest.Start(t)
 	js := s.JetStream(t, nats.ReconnectWait(10*time.Millisecond))
 	makeBucket(t, js)
 	d := natskv.NewDecider(js, bucket, key, nil)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // message is one that a server sends to a client.
@@ -52,7 +52,7 @@ func (h *hostile) from(deliver func(message) []message) {
 
 func honest(m message) []message { return []message{m} }
 
-func newHostile(t *testing.T, s *stores.NATSServer) *hostile {
+func newHostile(t *testing.T, s *natstest.Server) *hostile {
 	t.Helper()
 	h := &hostile{deliver: honest}
 	h.js = through(t, between(t, s, func(client, server net.Conn) {
@@ -124,7 +124,7 @@ func doubtful(t *testing.T, doing string, err error) {
 
 // Answers that come twice are one answer.
 func TestAnswersTwice(t *testing.T) {
-	h := newHostile(t, stores.NATS(t))
+	h := newHostile(t, natstest.Start(t))
 	h.from(func(m message) []message { return []message{m, m} })
 	d := natskv.NewDecider(h.js, bucket, key, nil)
 	for number := range leaderelection.ElectionNumber(5) {
@@ -138,7 +138,7 @@ func TestAnswersTwice(t *testing.T) {
 
 // An answer that comes after its call was given up answers no later one.
 func TestAnswersLate(t *testing.T) {
-	h := newHostile(t, stores.NATS(t))
+	h := newHostile(t, natstest.Start(t))
 	d := natskv.NewDecider(h.js, bucket, key, nil)
 	token := write(t, d, 1, nil)
 	var kept []message
@@ -165,7 +165,7 @@ func TestAnswersLate(t *testing.T) {
 // What answers a write, but is not what the bucket's stream answers to that very
 // write, is no success; nor is a read that is about another key.
 func TestAnswersOfSomethingElse(t *testing.T) {
-	h := newHostile(t, stores.NATS(t))
+	h := newHostile(t, natstest.Start(t))
 	d, other := natskv.NewDecider(h.js, bucket, key, nil), natskv.NewDecider(h.js, bucket, "other", nil)
 	token := write(t, d, 1, nil)
 	var first message // the last answer to a write
@@ -220,7 +220,7 @@ func TestAnswersOfSomethingElse(t *testing.T) {
 // A server that answers PINGs and no request costs time only, and is not left:
 // another would ask the same stream.
 func TestAnswersToPingsOnly(t *testing.T) {
-	h := newHostile(t, stores.NATS(t))
+	h := newHostile(t, natstest.Start(t))
 	d := natskv.NewDecider(h.js, bucket, key, nil)
 	feed, _ := follow(t, d)
 	next(t, feed)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // refused fails the test where err is not an ErrPermanent that names the bucket
@@ -59,7 +59,7 @@ func refusesAll(t *testing.T, d *natskv.Decider, bucket, key, say string) {
 
 // Buckets that cannot keep an election are refused before anything is written.
 func TestUnfitBucket(t *testing.T) {
-	s := stores.NATS(t)
+	s := natstest.Start(t)
 	js := s.JetStream(t)
 	makeBucket(t, js)
 	for name, c := range map[string]jetstream.KeyValueConfig{
@@ -93,7 +93,7 @@ func TestUnfitBucket(t *testing.T) {
 // Streams made by hand under a bucket's name, by which a record could vanish, or
 // could not be kept or confirmed.
 func TestUnfitStream(t *testing.T) {
-	js := stores.NATS(t).JetStream(t)
+	js := natstest.Start(t).JetStream(t)
 	for name, c := range map[string]jetstream.StreamConfig{
 		"interest":  {Retention: jetstream.InterestPolicy, MaxMsgsPerSubject: 1},
 		"discards":  {MaxMsgsPerSubject: 1, MaxMsgs: 3},
@@ -122,7 +122,7 @@ func TestUnfitStream(t *testing.T) {
 }
 
 func TestWrongNames(t *testing.T) {
-	js := stores.NATS(t).JetStream(t)
+	js := natstest.Start(t).JetStream(t)
 	makeBucket(t, js)
 	for _, name := range []string{"", ".", "a.b", "a b", "a*", "a>", "é", "a/b"} {
 		refusesAll(t, natskv.NewDecider(js, name, key, nil), name, key, "letters, digits")
@@ -133,14 +133,14 @@ func TestWrongNames(t *testing.T) {
 }
 
 func TestMissingBucket(t *testing.T) {
-	js := stores.NATS(t).JetStream(t)
+	js := natstest.Start(t).JetStream(t)
 	refusesAll(t, natskv.NewDecider(js, bucket, key, nil), bucket, key, "nats kv add")
 }
 
 // A bucket that goes away under a decider is named as missing, once that has been
 // seen, and found again when it is there.
 func TestBucketDeletedMeanwhile(t *testing.T) {
-	js := stores.NATS(t).JetStream(t)
+	js := natstest.Start(t).JetStream(t)
 	makeBucket(t, js)
 	d := natskv.NewDecider(js, bucket, key, nil)
 	token := write(t, d, 1, nil)
@@ -159,7 +159,7 @@ func TestBucketDeletedMeanwhile(t *testing.T) {
 
 // What is not a record is left alone.
 func TestForeignValue(t *testing.T) {
-	js := stores.NATS(t).JetStream(t)
+	js := natstest.Start(t).JetStream(t)
 	kv := makeBucket(t, js)
 	d := natskv.NewDecider(js, bucket, key, nil)
 	write(t, d, 1, nil)
@@ -195,7 +195,7 @@ func TestForeignValue(t *testing.T) {
 }
 
 func TestTooLarge(t *testing.T) {
-	js := stores.NATS(t).JetStream(t)
+	js := natstest.Start(t).JetStream(t)
 	makeBucket(t, js, func(c *jetstream.KeyValueConfig) { c.MaxValueSize = 1000 })
 	d := natskv.NewDecider(js, bucket, key, nil)
 	e := state(1, nil)
@@ -206,7 +206,7 @@ func TestTooLarge(t *testing.T) {
 }
 
 func TestTokenOfAnotherElection(t *testing.T) {
-	js := stores.NATS(t).JetStream(t)
+	js := natstest.Start(t).JetStream(t)
 	kv := makeBucket(t, js)
 	other := natskv.NewDecider(js, bucket, "other", nil)
 	d := natskv.NewDecider(js, bucket, key, nil)
@@ -219,11 +219,11 @@ func TestTokenOfAnotherElection(t *testing.T) {
 
 func TestNoJetStream(t *testing.T) {
 	t.Run("server", func(t *testing.T) {
-		s := stores.NATS(t, func(o *server.Options) { o.JetStream = false })
+		s := natstest.Start(t, func(o *server.Options) { o.JetStream = false })
 		refusesAll(t, natskv.NewDecider(s.JetStream(t), bucket, key, nil), bucket, key, "enable JetStream")
 	})
 	t.Run("account", func(t *testing.T) {
-		s := stores.NATS(t, configured(t, `accounts {
+		s := natstest.Start(t, configured(t, `accounts {
 			with    { jetstream: enabled, users: [{user: w, password: p}] }
 			without { users: [{user: o, password: p}] }
 		}`))
@@ -231,7 +231,7 @@ func TestNoJetStream(t *testing.T) {
 		refusesAll(t, natskv.NewDecider(s.JetStream(t, nats.UserInfo("o", "p")), bucket, key, nil), bucket, key, "enable JetStream")
 	})
 	t.Run("bucket of another account", func(t *testing.T) {
-		s := stores.NATS(t, configured(t, `accounts {
+		s := natstest.Start(t, configured(t, `accounts {
 			one { jetstream: enabled, users: [{user: one, password: p}] }
 			two { jetstream: enabled, users: [{user: two, password: p}] }
 		}`))
@@ -241,7 +241,7 @@ func TestNoJetStream(t *testing.T) {
 }
 
 func TestClosedConnection(t *testing.T) {
-	js := stores.NATS(t).JetStream(t)
+	js := natstest.Start(t).JetStream(t)
 	makeBucket(t, js)
 	js.Conn().Close()
 	refusesAll(t, natskv.NewDecider(js, bucket, key, nil), bucket, key, "ConnectOptions")

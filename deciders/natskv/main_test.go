@@ -11,11 +11,11 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 func TestMain(m *testing.M) {
-	stores.NATSMain()
+	natstest.Main()
 	goleak.VerifyTestMain(m)
 }
 

@@ -19,11 +19,11 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // at returns the URL of path at a server, with user info where given.
-func at(t *testing.T, s *stores.NATSServer, user *url.Userinfo, path string) *url.URL {
+func at(t *testing.T, s *natstest.Server, user *url.Userinfo, path string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(s.ClientURL() + path)
 	if err != nil {
@@ -45,7 +45,7 @@ func opened(t *testing.T, u *url.URL) *natskv.Decider {
 }
 
 func TestOpen(t *testing.T) {
-	s := stores.NATS(t)
+	s := natstest.Start(t)
 	d := opened(t, at(t, s, nil, "/made/services/web.1?create=true&storage=memory&replicas=1&description=who+leads"))
 	write(t, d, 1, read(t, d).Token)
 	kv, err := s.JetStream(t).KeyValue(t.Context(), "made")
@@ -127,10 +127,10 @@ func TestOpenAsAUser(t *testing.T) {
 	public, _ := user.PublicKey()
 	seed, _ := user.Seed()
 	nkey := file(t, "user.nk", seed)
-	byUser := stores.NATS(t, configured(t, `accounts { main { jetstream: enabled, users: [
+	byUser := natstest.Start(t, configured(t, `accounts { main { jetstream: enabled, users: [
 		{user: u, password: "p:/@"}, {nkey: "`+public+`"}
 	] } }`))
-	byToken := stores.NATS(t, configured(t, `authorization { token: "t/k" }`))
+	byToken := natstest.Start(t, configured(t, `authorization { token: "t/k" }`))
 
 	const path = "/b/k?create=true"
 	read(t, opened(t, at(t, byUser, url.UserPassword("u", "p:/@"), path)))
@@ -178,7 +178,7 @@ func TestOpenWithCreds(t *testing.T) {
 	oc.SystemAccount = public(system)
 	ac := jwt.NewAccountClaims(public(account))
 	ac.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
-	s := stores.NATS(t, configured(t, `operator: `+encode(oc, operator)+`
+	s := natstest.Start(t, configured(t, `operator: `+encode(oc, operator)+`
 		resolver: MEMORY
 		system_account: `+public(system)+`
 		resolver_preload: {
@@ -196,7 +196,7 @@ func TestOpenWithCreds(t *testing.T) {
 
 // A context of the nats command line fills in what the URL leaves out.
 func TestOpenByContext(t *testing.T) {
-	s := stores.NATS(t, configured(t, `accounts { main { jetstream: enabled, users: [{user: u, password: p}] } }`))
+	s := natstest.Start(t, configured(t, `accounts { main { jetstream: enabled, users: [{user: u, password: p}] } }`))
 	dir := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	save := func(name string, fields map[string]any) {
@@ -227,7 +227,7 @@ func TestOpenByContext(t *testing.T) {
 
 // A JetStream domain, and answers by subjects of one's own.
 func TestOpenInADomain(t *testing.T) {
-	s := stores.NATS(t, configured(t, `accounts { main { jetstream: enabled, users: [{user: u, password: p, permissions: {
+	s := natstest.Start(t, configured(t, `accounts { main { jetstream: enabled, users: [{user: u, password: p, permissions: {
 		publish: ["$JS.API.STREAM.INFO.KV_b", "$JS.API.DIRECT.GET.KV_b.$KV.b.k", "$KV.b.k", "$JS.API.CONSUMER.CREATE.KV_b.*.$KV.b.k",
 			"$JS.API.INFO", "$JS.API.STREAM.CREATE.KV_b"]
 		subscribe: ["_MINE.>"]
@@ -260,14 +260,14 @@ func TestOpenObeysItsContext(t *testing.T) {
 }
 
 func TestOpenFailsWhereNobodyListens(t *testing.T) {
-	s := stores.NATS(t)
+	s := natstest.Start(t)
 	u := at(t, s, nil, "/b/k")
 	s.Stop()
 	if _, err := natskv.Open(t.Context(), u); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
 		t.Errorf("Open = %v, want an error that may pass", err)
 	}
 	// A further server will do.
-	more := stores.NATS(t)
+	more := natstest.Start(t)
 	u.RawQuery = "create=true&server=127.0.0.1:1&server=" + strings.TrimPrefix(more.ClientURL(), "nats://")
 	read(t, opened(t, u))
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // The subjects that the package comment lists, for the bucket and key of these
@@ -35,7 +35,7 @@ func restricted(t *testing.T, publish ...string) (user, admin jetstream.JetStrea
 
 func restrictedTo(t *testing.T, inbox string, publish ...string) (user, admin jetstream.JetStream) {
 	t.Helper()
-	s := stores.NATS(t, configured(t, fmt.Sprintf(`accounts { main { jetstream: enabled, users: [
+	s := natstest.Start(t, configured(t, fmt.Sprintf(`accounts { main { jetstream: enabled, users: [
 		{user: admin, password: p},
 		{user: u, password: p, permissions: {publish: ["%s"], subscribe: [%q]}}
 	] } }`, strings.Join(publish, `", "`), inbox)))

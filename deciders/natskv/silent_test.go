@@ -13,14 +13,14 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // A server that falls silent, and keeps its connections, is left for another one:
 // within seconds, also on a connection of the caller's, which by itself would wait
 // for six minutes.
 func TestSilentServerIsLeft(t *testing.T) {
-	s := stores.NATS(t)
+	s := natstest.Start(t)
 	makeBucket(t, s.JetStream(t))
 	k := newLink(t, s)
 	var candidates []leaderelection.RaceDecider
@@ -37,7 +37,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 // What a caller sends over the same connection may fill it when the server falls
 // silent. Calls end with their ctx all the same.
 func TestSilentServerAndFullConnection(t *testing.T) {
-	s := stores.NATS(t)
+	s := natstest.Start(t)
 	k := newLink(t, s)
 	js := through(t, k.addr)
 	nc := js.Conn()
@@ -102,7 +102,7 @@ func TestRefusedForAWhile(t *testing.T) {
 	accounts := func(password string) func(*server.Options) {
 		return configured(t, `accounts { main { jetstream: enabled, users: [{user: u, password: `+password+`}] } }`)
 	}
-	s := stores.NATS(t, accounts("right"))
+	s := natstest.Start(t, accounts("right"))
 	k := newLink(t, s)
 	u := &url.URL{Scheme: "nats", Host: strings.TrimPrefix(k.addr, "nats://"), User: url.UserPassword("u", "right"), Path: "/" + bucket + "/" + key, RawQuery: "create=true"}
 	d := opened(t, u)
@@ -110,7 +110,7 @@ func TestRefusedForAWhile(t *testing.T) {
 
 	port := s.Addr().(*net.TCPAddr).Port
 	s.Stop()
-	other := stores.NATS(t, accounts("wrong"), func(o *server.Options) { o.Port = port })
+	other := natstest.Start(t, accounts("wrong"), func(o *server.Options) { o.Port = port })
 	for before := k.conns.Load(); k.conns.Load() < before+4; { // nats.go would give up after the second
 		pause(t)
 	}
@@ -130,7 +130,7 @@ func TestRefusedForAWhile(t *testing.T) {
 // A connection of the caller's that has given up says how to make one that does
 // not.
 func TestConnectionThatGaveUp(t *testing.T) {
-	s := stores.NATS(t)
+	s := natstest.Start(t)
 	js := s.JetStream(t, nats.MaxReconnects(1), nats.ReconnectWait(time.Millisecond))
 	makeBucket(t, js)
 	d := natskv.NewDecider(js, bucket, key, nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
 // benchEntry is a record of ordinary size.
@@ -31,7 +31,7 @@ func benchEntry() *leaderelection.RaceEntry {
 
 // A record with two addresses stays small.
 func TestSizeOfARecord(t *testing.T) {
-	h := stores.FakeS3()
+	h := fakes3.Handler()
 	createBucket(t, h, "elections")
 	if n := len(stored(t, h)); n > 600 {
 		t.Errorf("a record has %d bytes, more than 600", n)
@@ -61,7 +61,7 @@ func stored(t testing.TB, h http.Handler) []byte {
 // benchClient returns a client of a server on the loopback interface that says
 // what it has to without thinking, the content that it returns and its ETag.
 func benchClient(b testing.TB) (client *awss3.Client, data []byte, etag string) {
-	h := stores.FakeS3()
+	h := fakes3.Handler()
 	createBucket(b, h, "elections")
 	data = stored(b, h)
 	etag = fmt.Sprintf(`"%x"`, md5.Sum(data))

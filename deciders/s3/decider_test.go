@@ -15,6 +15,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
 	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
 // as returns the credentials of one of versitygw's accounts.
@@ -63,7 +64,7 @@ func TestServers(t *testing.T) {
 		start func(testing.TB) string
 	}{
 		{"versitygw", stores.Versitygw},
-		{"gofakes3", stores.GoFakeS3},
+		{"gofakes3", fakes3.Serve},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			endpoint := s.start(t)

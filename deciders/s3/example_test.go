@@ -12,11 +12,11 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
 func ExampleNewDecider() {
-	server := httptest.NewServer(stores.FakeS3())
+	server := httptest.NewServer(fakes3.Handler())
 	defer server.Close()
 
 	ctx, cancel := context.WithCancel(context.Background())

@@ -17,7 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
 // first is a record.
@@ -256,7 +256,7 @@ func TestConflictsAreLostRaces(t *testing.T) {
 // An answer that was spoilt on its way is tried again, not taken for a record
 // that is not ours.
 func TestSpoiltAnswers(t *testing.T) {
-	h := stores.FakeS3()
+	h := fakes3.Handler()
 	createBucket(t, h, "elections")
 	var f httpfault.Fault
 	tr := &httpfault.Transport{Handler: h, Fault: func(*http.Request) httpfault.Fault { return f }}

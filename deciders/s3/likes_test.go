@@ -18,7 +18,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
 // The servers here are gofakes3, made to differ from Amazon's as servers that
@@ -30,7 +30,7 @@ type quirk func(w http.ResponseWriter, r *http.Request, server http.Handler)
 // like returns a server with a quirk, and a client of it.
 func like(t testing.TB, q quirk) *awss3.Client {
 	t.Helper()
-	server := stores.FakeS3()
+	server := fakes3.Handler()
 	createBucket(t, server, "elections")
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { q(w, r, server) })
 	return reach(t, h)

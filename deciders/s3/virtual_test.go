@@ -14,7 +14,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
 	"github.com/c8e606e4/leaderelection/internal/httpsim"
 	"github.com/c8e606e4/leaderelection/internal/simtest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
 // refusal is an answer of S3 itself.
@@ -53,7 +53,7 @@ func TestSimulation(t *testing.T) {
 func overHTTP(t *testing.T) httpfault.Store {
 	return httpfault.Store{
 		Serve: func() http.Handler {
-			h := stores.FakeS3()
+			h := fakes3.Handler()
 			createBucket(t, h, "elections")
 			return h
 		},

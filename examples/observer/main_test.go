@@ -13,11 +13,11 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 func TestObserve(t *testing.T) {
-	s := stores.NATS(t)
+	s := natstest.Start(t)
 	js := s.JetStream(t)
 	election := natskv.NewDecider(js, "elections", "billing", &natskv.Options{Create: &jetstream.KeyValueConfig{}})
 	lead := func(number leaderelection.ElectionNumber, extension uint64, id, successor string) {

@@ -13,12 +13,12 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fences3"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
 func ExamplePut() {
 	ctx := context.Background()
-	server := httptest.NewServer(stores.FakeS3()) // a program's is Amazon's
+	server := httptest.NewServer(fakes3.Handler()) // a program's is Amazon's
 	defer server.Close()
 	client := s3.New(s3.Options{
 		Region: "us-east-1", BaseEndpoint: &server.URL, UsePathStyle: true,

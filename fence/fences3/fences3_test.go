@@ -23,6 +23,7 @@ import (
 	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/fence/internal/objecttest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -79,7 +80,7 @@ func (o one) Delete(ctx context.Context) error {
 }
 
 func TestServers(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) string{"versitygw": stores.Versitygw, "gofakes3": stores.GoFakeS3} {
+	for name, start := range map[string]func(testing.TB) string{"versitygw": stores.Versitygw, "gofakes3": fakes3.Serve} {
 		t.Run(name, func(t *testing.T) {
 			url := start(t)
 			create(t, url)
@@ -220,7 +221,7 @@ func (broken) Read([]byte) (int, error) { return 0, errors.New("the disk is gone
 
 // A mark is found wherever it lies in the content.
 func TestMarkAnywhere(t *testing.T) {
-	h := stores.GoFakeS3(t)
+	h := fakes3.Serve(t)
 	create(t, h)
 	c := client(h, transport(t), quick())
 	token := fencetest.Orders(7)
@@ -236,7 +237,7 @@ func TestMarkAnywhere(t *testing.T) {
 
 // 409 says that another request was under way: it is a refused condition, too.
 func TestConflictIsTriedAgain(t *testing.T) {
-	url := stores.GoFakeS3(t)
+	url := fakes3.Serve(t)
 	create(t, url)
 	rt := &conflicting{RoundTripper: transport(t), left: 3}
 	err := one{client(url, rt, aws.NopRetryer{}), "k", nil}.Put(t.Context(), fencetest.Orders(1), "fencing(orders:1)")

@@ -12,7 +12,7 @@ import (
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fences3"
 	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
 // A server may put together the answer to a HEAD from two versions of the object:
@@ -25,7 +25,7 @@ func TestLookOfTwoVersions(t *testing.T) {
 		"other ETags":      func(rt http.RoundTripper) http.RoundTripper { return otherETags{rt} },
 	} {
 		o := &fences3.Options{OpaqueETags: server == "other ETags"}
-		url := stores.GoFakeS3(t)
+		url := fakes3.Serve(t)
 		create(t, url)
 		for what, older := range map[string][]string{
 			"all metadata": {"Fencingtoken", "Fencingwrite", "Fencingsum"},
@@ -71,7 +71,7 @@ func TestLookOfTwoVersions(t *testing.T) {
 
 // Where every answer is of two versions, nothing is written, and the error says why.
 func TestLooksOfTwoVersionsOnly(t *testing.T) {
-	url := stores.GoFakeS3(t)
+	url := fakes3.Serve(t)
 	create(t, url)
 	wire := &torn{RoundTripper: transport(t), older: []string{"Fencingtoken"}}
 	old, fresh := one{client(url, wire, quick()), "k", nil}, one{client(url, transport(t), quick()), "k", nil}
@@ -97,7 +97,7 @@ func TestLooksOfTwoVersionsOnly(t *testing.T) {
 
 // A look that its metadata prove costs one request, and another two.
 func TestLooks(t *testing.T) {
-	url := stores.GoFakeS3(t)
+	url := fakes3.Serve(t)
 	create(t, url)
 	for name, c := range map[string]struct {
 		wrap         func(http.RoundTripper) http.RoundTripper

@@ -21,7 +21,7 @@ import (
 	"github.com/c8e606e4/leaderelection/fence/fences3"
 	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
-	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
 // Leaders of successive reigns, each of which goes on writing long after its term,
@@ -84,7 +84,7 @@ type outcome struct {
 }
 
 func play(t *testing.T, seed uint64) {
-	server := &ledger{Handler: stores.FakeS3()}
+	server := &ledger{Handler: fakes3.Handler()}
 	calm := client("http://s3.example", &httpfault.Transport{Handler: server}, quick())
 	if _, err := calm.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(bucket)}); err != nil {
 		t.Fatal(err)

@@ -70,7 +70,7 @@ func Start(t testing.TB, p Program) *Process {
 		p.Patience = time.Minute
 	}
 	if p.Ready == nil {
-		p.Ready = accepts
+		p.Ready = Accepts
 	}
 	const tries = 3 // another process may take the port first
 	for try := 1; ; try++ {
@@ -190,7 +190,8 @@ func (s *Process) await(ctx context.Context, p Program) error {
 	}
 }
 
-func accepts(ctx context.Context, addr string) error {
+// Accepts returns nil if something accepts connections at addr.
+func Accepts(ctx context.Context, addr string) error {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err

@@ -2,12 +2,12 @@
 package routetest
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"io"
 	"net"
 	"testing"
-
-	"golang.org/x/net/dns/dnsmessage"
 )
 
 // Resolve makes every name resolve to ip, until the test ends.
@@ -30,21 +30,46 @@ func answerDNS(conn net.Conn, ip [4]byte) {
 		if _, err := io.ReadFull(conn, size); err != nil {
 			return
 		}
-		raw := make([]byte, int(size[0])<<8|int(size[1]))
-		var m dnsmessage.Message
-		if _, err := io.ReadFull(conn, raw); err != nil || m.Unpack(raw) != nil {
+		query := make([]byte, binary.BigEndian.Uint16(size))
+		if _, err := io.ReadFull(conn, query); err != nil {
 			return
 		}
-		m.Response, m.Additionals = true, nil
-		if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
-			m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1}, Body: &dnsmessage.AResource{A: ip}}}
-		}
-		out, err := m.Pack()
-		if err != nil {
+		out := answer(query, ip)
+		if out == nil {
 			return
 		}
-		if _, err := conn.Write(append([]byte{byte(len(out) >> 8), byte(len(out))}, out...)); err != nil {
+		if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(out))), out...)); err != nil {
 			return
 		}
 	}
+}
+
+// answer returns the message that answers query: with ip where it asks for an IPv4 address,
+// else with nothing. It returns nil if query is no query of one name. See RFC 1035, section 4.1.
+func answer(query []byte, ip [4]byte) []byte {
+	const header, typeA, classIN = 12, 1, 1
+	if len(query) < header {
+		return nil
+	}
+	name := bytes.IndexByte(query[header:], 0) // no label holds a zero byte, and a query compresses nothing
+	end := header + name + 1 + 4
+	if name < 0 || len(query) < end {
+		return nil
+	}
+	big := binary.BigEndian
+	out := append([]byte{}, query[:end]...)
+	big.PutUint16(out[2:], 0x8180) // an answer, without an error
+	big.PutUint16(out[6:], 0)      // answers
+	big.PutUint16(out[8:], 0)      // authorities
+	big.PutUint16(out[10:], 0)     // additional records
+	if big.Uint16(out[end-4:]) == typeA {
+		big.PutUint16(out[6:], 1)
+		out = big.AppendUint16(out, 0xc000|header) // the name asked for
+		out = big.AppendUint16(out, typeA)
+		out = big.AppendUint16(out, classIN)
+		out = big.AppendUint32(out, 1) // seconds to live
+		out = big.AppendUint16(out, uint16(len(ip)))
+		out = append(out, ip[:]...)
+	}
+	return out
 }

@@ -1,4 +1,4 @@
-package stores
+package natstest
 
 import (
 	"context"
@@ -13,19 +13,21 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// natsEnv holds the options of a server that is to be a process of its own.
-const natsEnv = "STORES_NATS_SERVER"
+// env holds the options of a server that is to be a process of its own.
+const env = "STORES_NATS_SERVER"
 
-// NATSMain is for the TestMain of tests that use NATSProcesses. Where this process
+// Main is for the TestMain of tests that use Processes. Where this process
 // was started to be a server it is one, and does not return; else it does nothing.
-func NATSMain() {
-	text, set := os.LookupEnv(natsEnv)
+func Main() {
+	text, set := os.LookupEnv(env)
 	if !set {
 		return
 	}
-	var p natsPlace
+	var p place
 	err := json.Unmarshal([]byte(text), &p)
 	if err == nil {
 		var s *server.Server
@@ -38,15 +40,15 @@ func NATSMain() {
 	os.Exit(1)
 }
 
-// natsPlace is where a server listens and keeps its data.
-type natsPlace struct {
+// place is where a server listens and keeps its data.
+type place struct {
 	Name, Dir    string
 	Port, Member int
 	Routes       string
 }
 
-func (p *natsPlace) options() *server.Options {
-	o := natsOptions()
+func (p *place) options() *server.Options {
+	o := options()
 	o.ServerName, o.StoreDir, o.Port = p.Name, p.Dir, p.Port
 	if p.Routes != "" {
 		o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: p.Member}
@@ -55,42 +57,42 @@ func (p *natsPlace) options() *server.Options {
 	return o
 }
 
-// NATSProcess is a nats-server in a process of its own, which can be killed.
-type NATSProcess struct {
-	*Process // the latest
-	place    natsPlace
+// Process is a nats-server in a process of its own, which can be killed.
+type Process struct {
+	*stores.Process // the latest
+	place           place
 }
 
-// NATSGroup is the servers of a cluster, or a single one.
-type NATSGroup []*NATSProcess
+// Group is the servers of a cluster, or a single one.
+type Group []*Process
 
-// NATSProcesses starts n servers, each in a process of its own, a cluster where
-// n is more than one. Call NATSMain in TestMain.
-func NATSProcesses(t testing.TB, n int) NATSGroup {
+// Processes starts n servers, each in a process of its own, a cluster where
+// n is more than one. Call Main in TestMain.
+func Processes(t testing.TB, n int) Group {
 	t.Helper()
-	ports := natsPorts(t, 2*n)
+	ports := freePorts(t, 2*n)
 	var routes string
 	for _, member := range ports[n:] {
 		routes += fmt.Sprintf(",nats://127.0.0.1:%d", member)
 	}
-	dir := natsDir(t)
-	var all NATSGroup
+	dir := storeDir(t)
+	var all Group
 	for i := range n {
 		name := "n" + strconv.Itoa(i+1)
-		p := &NATSProcess{place: natsPlace{Name: name, Dir: filepath.Join(dir, name), Port: ports[i], Member: ports[n+i]}}
+		p := &Process{place: place{Name: name, Dir: filepath.Join(dir, name), Port: ports[i], Member: ports[n+i]}}
 		if n > 1 {
 			p.place.Routes = routes[1:]
 		}
 		p.Start(t)
 		all = append(all, p)
 	}
-	natsReady(t, all.JetStream(t), n)
+	ready(t, all.JetStream(t), n)
 	return all
 }
 
 // Start starts the server, again where it was killed: with the same ports and
 // what was written to its files.
-func (p *NATSProcess) Start(t testing.TB) {
+func (p *Process) Start(t testing.TB) {
 	t.Helper()
 	text, err := json.Marshal(p.place)
 	if err != nil {
@@ -100,33 +102,33 @@ func (p *NATSProcess) Start(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Process = Start(t, Program{
+	p.Process = stores.Start(t, stores.Program{
 		Name:    "nats-server " + p.place.Name,
 		Command: func(int) []string { return []string{self} }, // its ports must not change
-		Env:     []string{natsEnv + "=" + string(text)},
-		Ready:   func(ctx context.Context, _ string) error { return accepts(ctx, p.addr()) },
+		Env:     []string{env + "=" + string(text)},
+		Ready:   func(ctx context.Context, _ string) error { return stores.Accepts(ctx, p.addr()) },
 	})
 }
 
 // Kill kills the server as kill -9 does.
-func (p *NATSProcess) Kill() { p.Stop() }
+func (p *Process) Kill() { p.Stop() }
 
-func (p *NATSProcess) addr() string { return fmt.Sprintf("127.0.0.1:%d", p.place.Port) }
+func (p *Process) addr() string { return fmt.Sprintf("127.0.0.1:%d", p.place.Port) }
 
 // JetStream returns a client that knows only this server.
-func (p *NATSProcess) JetStream(t testing.TB) jetstream.JetStream {
+func (p *Process) JetStream(t testing.TB) jetstream.JetStream {
 	t.Helper()
-	return NATSGroup{p}.JetStream(t)
+	return Group{p}.JetStream(t)
 }
 
 // JetStream returns a client that knows all servers.
-func (all NATSGroup) JetStream(t testing.TB, o ...nats.Option) jetstream.JetStream {
+func (all Group) JetStream(t testing.TB, o ...nats.Option) jetstream.JetStream {
 	t.Helper()
 	var url string
 	for _, p := range all {
 		url += ",nats://" + p.addr()
 	}
-	js, err := jetstream.New(natsConnect(t, url[1:], o...))
+	js, err := jetstream.New(connect(t, url[1:], o...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,26 +136,26 @@ func (all NATSGroup) JetStream(t testing.TB, o ...nats.Option) jetstream.JetStre
 }
 
 // Named returns the server of that name, as in ClusterInfo.Leader.
-func (all NATSGroup) Named(t testing.TB, name string) *NATSProcess {
+func (all Group) Named(t testing.TB, name string) *Process {
 	t.Helper()
 	for _, p := range all {
 		if p.place.Name == name {
 			return p
 		}
 	}
-	t.Fatalf("stores: no server is called %q", name)
+	t.Fatalf("natstest: no server is called %q", name)
 	return nil
 }
 
-// natsReady waits until a bucket can be made that is replicated to n servers.
-func natsReady(t testing.TB, js jetstream.JetStream, n int) {
+// ready waits until a bucket can be made that is replicated to n servers.
+func ready(t testing.TB, js jetstream.JetStream, n int) {
 	t.Helper()
 	kv := jetstream.KeyValueConfig{Bucket: "ready", Replicas: n}
-	natsAwait(t, "JetStream", time.Minute, func() error {
+	await(t, "JetStream", time.Minute, func() error {
 		_, err := js.CreateKeyValue(t.Context(), kv)
 		return err
 	})
 	if err := js.DeleteKeyValue(t.Context(), kv.Bucket); err != nil {
-		t.Fatalf("stores: %v", err)
+		t.Fatalf("natstest: %v", err)
 	}
 }

@@ -1,12 +1,11 @@
-//go:build !mutant
-
-package simtest
+package natskv_test
 
 import (
 	"flag"
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats-server/v2/server/ats"
@@ -14,14 +13,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
+	"github.com/c8e606e4/leaderelection/internal/simtest"
 )
 
-var natsSeeds = flag.Int("natsseeds", 50, "how many seeds to simulate on the real NATS server")
+var (
+	seedCount = flag.Int("seeds", 50, "how many seeds TestSimulated simulates")
+	oneSeed   = flag.Int64("seed", -1, "simulate this seed only, and print its trace")
+)
 
-// TestNATS runs the same simulations, with the same faults and rules, on the real
-// NATS server and its client, which live in the bubble and so in virtual time.
-func TestNATS(t *testing.T) {
-	count, first := *natsSeeds, *firstSeed
+// TestSimulated runs the simulations of internal/simtest, with the same faults and rules,
+// on the real NATS server and its client, which live in the bubble and so in virtual time.
+func TestSimulated(t *testing.T) {
+	count, first := *seedCount, uint64(1)
 	if testing.Short() {
 		count = 5
 	}
@@ -34,12 +37,14 @@ func TestNATS(t *testing.T) {
 		for seed := first; seed < first+uint64(count); seed++ {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
+				replay := fmt.Sprintf("replay: go test ./deciders/natskv -run TestSimulated -seed %d", seed)
+				watchdog := time.AfterFunc(time.Minute, func() { panic(replay + "\nhot loop: time has stood still for a minute") })
+				defer watchdog.Stop()
 				dir := t.TempDir()
-				defer watchdog("TestNATS", seed)()
 				synctest.Test(t, func(t *testing.T) {
-					res := runOnNATS(t, dir, Draw(seed))
+					res := simulate(t, dir, simtest.Draw(seed))
 					if len(res.Violations) > 0 {
-						t.Errorf("replay: go test ./internal/simtest -run TestNATS -seed %d\n%v", seed, res)
+						t.Errorf("%s\n%v", replay, res)
 					} else if *oneSeed >= 0 {
 						t.Log(res)
 					}
@@ -49,9 +54,9 @@ func TestNATS(t *testing.T) {
 	})
 }
 
-// runOnNATS runs one simulation on a server of its own, without a socket and with
-// its bucket in memory.
-func runOnNATS(t *testing.T, dir string, p Params) *Result {
+// simulate runs one simulation on a server of its own, without a socket and with its
+// bucket in memory.
+func simulate(t *testing.T, dir string, p simtest.Params) *simtest.Result {
 	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true})
 	if err != nil {
 		t.Fatal(err)
@@ -71,5 +76,5 @@ func runOnNATS(t *testing.T, dir string, p Params) *Result {
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "elections", Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
-	return Run(p, natskv.NewDecider(js, "elections", "simulated", nil))
+	return simtest.Run(p, natskv.NewDecider(js, "elections", "simulated", nil))
 }

@@ -1,4 +1,6 @@
-package stores
+// Package natstest starts NATS servers, in process and as processes, for tests. It is a module of
+// its own, so that the server is not among what the tests of other stores need.
+package natstest
 
 import (
 	"fmt"
@@ -14,30 +16,30 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// NATSServer is a nats-server with JetStream in the test's process.
-type NATSServer struct {
+// Server is a nats-server with JetStream in the test's process.
+type Server struct {
 	*server.Server
 	opts *server.Options
 }
 
-// NATS starts a server whose JetStream is kept on disk. Change may alter its
+// Start starts a server whose JetStream is kept on disk. Change may alter its
 // options.
-func NATS(t testing.TB, change ...func(*server.Options)) *NATSServer {
+func Start(t testing.TB, change ...func(*server.Options)) *Server {
 	t.Helper()
-	o := natsOptions()
-	o.StoreDir = natsDir(t)
+	o := options()
+	o.StoreDir = storeDir(t)
 	for _, c := range change {
 		c(o)
 	}
-	s := &NATSServer{opts: o}
+	s := &Server{opts: o}
 	t.Cleanup(s.Stop)
 	s.Start(t)
 	return s
 }
 
-// natsDir is a directory for a store. It is not the test's own TempDir, which
+// storeDir is a directory for a store. It is not the test's own TempDir, which
 // fails the test where a server writes a last file while that is removed.
-func natsDir(t testing.TB) string {
+func storeDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nats")
 	if err != nil {
@@ -47,13 +49,13 @@ func natsDir(t testing.TB) string {
 	return dir
 }
 
-func natsOptions() *server.Options {
+func options() *server.Options {
 	return &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, NoLog: true, NoSigs: true}
 }
 
 // Start starts the server, again where it was stopped: with the same port and
 // the same data.
-func (s *NATSServer) Start(t testing.TB) {
+func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	srv, err := server.NewServer(s.opts.Clone())
 	if err != nil {
@@ -71,7 +73,7 @@ func (s *NATSServer) Start(t testing.TB) {
 
 // Stop stops the server and waits until it is gone. Nothing is flushed that was
 // not on disk already.
-func (s *NATSServer) Stop() {
+func (s *Server) Stop() {
 	if s.Server != nil {
 		s.Shutdown()
 		s.WaitForShutdown()
@@ -80,12 +82,12 @@ func (s *NATSServer) Stop() {
 
 // Connect returns a client that reconnects quickly and for ever, closed when the
 // test ends.
-func (s *NATSServer) Connect(t testing.TB, o ...nats.Option) *nats.Conn {
+func (s *Server) Connect(t testing.TB, o ...nats.Option) *nats.Conn {
 	t.Helper()
-	return natsConnect(t, s.ClientURL(), o...)
+	return connect(t, s.ClientURL(), o...)
 }
 
-func natsConnect(t testing.TB, url string, o ...nats.Option) *nats.Conn {
+func connect(t testing.TB, url string, o ...nats.Option) *nats.Conn {
 	t.Helper()
 	o = append([]nats.Option{
 		nats.MaxReconnects(-1),
@@ -102,7 +104,7 @@ func natsConnect(t testing.TB, url string, o ...nats.Option) *nats.Conn {
 }
 
 // JetStream is Connect's client for JetStream.
-func (s *NATSServer) JetStream(t testing.TB, o ...nats.Option) jetstream.JetStream {
+func (s *Server) JetStream(t testing.TB, o ...nats.Option) jetstream.JetStream {
 	t.Helper()
 	js, err := jetstream.New(s.Connect(t, o...))
 	if err != nil {
@@ -111,14 +113,14 @@ func (s *NATSServer) JetStream(t testing.TB, o ...nats.Option) jetstream.JetStre
 	return js
 }
 
-// NATSServers is some servers that replicate JetStream among themselves.
-type NATSServers []*NATSServer
+// Servers is some servers that replicate JetStream among themselves.
+type Servers []*Server
 
-// NATSCluster starts n servers, and returns when they have elected a leader and
+// Cluster starts n servers, and returns when they have elected a leader and
 // can make a bucket that is replicated to all of them.
-func NATSCluster(t testing.TB, n int) NATSServers {
+func Cluster(t testing.TB, n int) Servers {
 	t.Helper()
-	ports := natsPorts(t, n)
+	ports := freePorts(t, n)
 	var routes string
 	for i, p := range ports {
 		if i > 0 {
@@ -126,25 +128,25 @@ func NATSCluster(t testing.TB, n int) NATSServers {
 		}
 		routes += fmt.Sprintf("nats://127.0.0.1:%d", p)
 	}
-	dir := natsDir(t)
-	var c NATSServers
+	dir := storeDir(t)
+	var c Servers
 	for i, p := range ports {
-		o := natsOptions()
+		o := options()
 		o.ServerName = "n" + strconv.Itoa(i+1)
 		o.StoreDir = filepath.Join(dir, o.ServerName)
 		o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: p}
 		o.Routes = server.RoutesFromStr(routes)
-		s := &NATSServer{opts: o}
+		s := &Server{opts: o}
 		t.Cleanup(s.Stop)
 		s.Start(t)
 		c = append(c, s)
 	}
-	natsReady(t, c.JetStream(t), n)
+	ready(t, c.JetStream(t), n)
 	return c
 }
 
 // URL names all servers.
-func (c NATSServers) URL() string {
+func (c Servers) URL() string {
 	var url string
 	for i, s := range c {
 		if i > 0 {
@@ -156,9 +158,9 @@ func (c NATSServers) URL() string {
 }
 
 // JetStream returns a client that knows all servers.
-func (c NATSServers) JetStream(t testing.TB, o ...nats.Option) jetstream.JetStream {
+func (c Servers) JetStream(t testing.TB, o ...nats.Option) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(natsConnect(t, c.URL(), o...))
+	js, err := jetstream.New(connect(t, c.URL(), o...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +168,7 @@ func (c NATSServers) JetStream(t testing.TB, o ...nats.Option) jetstream.JetStre
 }
 
 // Named returns the server of that name, as in ClusterInfo.Leader.
-func (c NATSServers) Named(t testing.TB, name string) *NATSServer {
+func (c Servers) Named(t testing.TB, name string) *Server {
 	t.Helper()
 	for _, s := range c {
 		if s.Name() == name {
@@ -177,14 +179,14 @@ func (c NATSServers) Named(t testing.TB, name string) *NATSServer {
 	return nil
 }
 
-// natsPorts returns n free ports, all different.
-func natsPorts(t testing.TB, n int) []int {
+// freePorts returns n free ports, all different.
+func freePorts(t testing.TB, n int) []int {
 	t.Helper()
 	var ports []int
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			t.Fatalf("stores: looking for a free port: %v", err)
+			t.Fatalf("natstest: looking for a free port: %v", err)
 		}
 		defer l.Close()
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
@@ -192,9 +194,9 @@ func natsPorts(t testing.TB, n int) []int {
 	return ports
 }
 
-// natsAwait calls f until it returns nil, and fails the test with its last error
+// await calls f until it returns nil, and fails the test with its last error
 // where that has not happened within patience.
-func natsAwait(t testing.TB, what string, patience time.Duration, f func() error) {
+func await(t testing.TB, what string, patience time.Duration, f func() error) {
 	t.Helper()
 	deadline := time.After(patience)
 	again := time.NewTicker(50 * time.Millisecond)
@@ -207,7 +209,7 @@ func natsAwait(t testing.TB, what string, patience time.Duration, f func() error
 		select {
 		case <-again.C: // a server's own clock cannot be waited for otherwise
 		case <-deadline:
-			t.Fatalf("stores: %s: not within %v: %v", what, patience, err)
+			t.Fatalf("natstest: %s: not within %v: %v", what, patience, err)
 		}
 	}
 }

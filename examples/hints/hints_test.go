@@ -1,4 +1,4 @@
-package hinted_test
+package hints_test
 
 import (
 	"context"
@@ -9,27 +9,29 @@ import (
 
 	"cloud.google.com/go/storage"
 	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
 	"google.golang.org/api/option"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/gcs"
 	"github.com/c8e606e4/leaderelection/deciders/hinted"
+	"github.com/c8e606e4/leaderelection/examples/hints"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
+	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
-const subject = "elections.web"
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // onGCS is an election in an object on Google Cloud Storage, whose candidates tell each
 // other on a NATS subject, each over clients of its own.
 type onGCS struct {
 	url  string
-	nats *stores.NATSServer
+	nats *natstest.Server
 }
 
 func newOnGCS(t *testing.T) *onGCS {
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
-	return &onGCS{url: stores.FakeGCS(t, "elections"), nats: stores.NATS(t)}
+	return &onGCS{url: stores.FakeGCS(t, "elections"), nats: natstest.Start(t)}
 }
 
 func (s *onGCS) decider(t testing.TB, poll time.Duration) *hinted.Decider {
@@ -44,23 +46,7 @@ func (s *onGCS) decider(t testing.TB, poll time.Duration) *hinted.Decider {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	return hinted.Options{PollInterval: poll, Announce: func(ctx context.Context) {
-		if err := nc.Publish(subject, nil); err == nil {
-			_ = nc.FlushWithContext(ctx)
-		}
-	}}.New(gcs.NewDecider(client, "elections", "web", nil), func(ctx context.Context, changed func()) error {
-		sub, err := nc.Subscribe(subject, func(*nats.Msg) { changed() })
-		if err != nil {
-			return err
-		}
-		defer func() { _ = sub.Unsubscribe() }()
-		if err := nc.FlushTimeout(5 * time.Second); err != nil {
-			return err
-		}
-		changed()
-		<-ctx.Done()
-		return nil
-	})
+	return hints.Election{Bucket: "elections", Object: "web", Subject: "elections.web", Poll: poll}.Decider(client, nc)
 }
 
 // On a store that cannot push, from the release to OnElected in another candidate: the
