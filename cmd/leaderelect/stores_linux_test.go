@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -59,6 +60,22 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 	},
 }
 
+// durable is what doctor says of each store's settings as everyStore has them.
+var durable = map[string]string{
+	"file":     unexamined,
+	"gs":       unexamined,
+	"azblob":   unexamined,
+	"dynamodb": unexamined,
+	"s3":       unexamined,
+	"nats":     "warning +the store's durability: the bucket has one replica",
+	"etcd":     "warning +the store's durability: the cluster has one voting member",
+	"redis":    "warning +the store's durability: appendonly is no",
+	"mongodb":  "warning +the store's durability: this is no member of a replica set",
+	"postgres": "warning +the store's durability: fsync is off",
+}
+
+const unexamined = "not checked +the store's durability: leaderelect does not examine the settings"
+
 func awsEnv(key, secret string) []string {
 	return []string{"AWS_ACCESS_KEY_ID=" + key, "AWS_SECRET_ACCESS_KEY=" + secret, "AWS_EC2_METADATA_DISABLED=true"}
 }
@@ -101,8 +118,9 @@ func TestEveryStore(t *testing.T) {
 			}
 			doctor := exec.Command("leaderelect", "doctor", url)
 			doctor.Env = append(os.Environ(), env...)
-			if out, err := doctor.CombinedOutput(); err != nil {
-				t.Errorf("doctor: %v\n%s", err, out)
+			out, err := doctor.CombinedOutput()
+			if want := regexp.MustCompile("(?m)^" + durable[name]); err != nil || durable[name] == "" || !want.Match(out) {
+				t.Errorf("doctor: %v; want %q in:\n%s", err, want, out)
 			} else {
 				t.Logf("doctor:\n%s", out)
 			}

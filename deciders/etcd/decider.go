@@ -38,6 +38,9 @@
 // that a candidate remembers comes up again; and let a whole term pass between
 // the end of the old cluster and the start of the new one. Compaction is harmless.
 //
+// The command leaderelect doctor asks the cluster for its members and their alarms
+// (Decider.Durability). Of --unsafe-no-fsync no client is told.
+//
 // Giving up a call changes nothing that others see: a transaction that has reached the
 // log goes its way, and no read shows it before a majority has it.
 //
@@ -119,6 +122,7 @@ type store interface {
 	Txn(ctx context.Context) clientv3.Txn
 	Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan
 	ActiveConnection() *grpc.ClientConn
+	cluster
 }
 
 var (

@@ -31,6 +31,9 @@ var remedies = []struct {
 	{errClientClosed, "keep the client open as long as the Decider is in use"},
 }
 
+// noSpace is what to do about a full database.
+const noSpace = "compact and defragment etcd, or raise --quota-backend-bytes, then etcdctl alarm disarm"
+
 var (
 	errClientClosed = errors.New("the etcd client is closed")
 	errNoConnection = errors.New("there is no connection")
@@ -53,7 +56,7 @@ func (d *Decider) failed(ctx context.Context, doing string, err error) error {
 		}
 	}
 	if errors.Is(err, rpctypes.ErrNoSpace) {
-		return fmt.Errorf("leaderelection/etcd: %s %s: %w: compact and defragment etcd, or raise --quota-backend-bytes, then etcdctl alarm disarm", doing, d.place(), err)
+		return fmt.Errorf("leaderelection/etcd: %s %s: %w: %s", doing, d.place(), err, noSpace)
 	}
 	return fmt.Errorf("leaderelection/etcd: %s %s: %w", doing, d.place(), err)
 }

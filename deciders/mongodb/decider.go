@@ -32,7 +32,8 @@
 //
 // The actions find, insert and update on the collection, and changeStream for the
 // feed; the role readWrite on the database has them all. An observer needs find
-// and changeStream (role read).
+// and changeStream (role read). For leaderelect doctor alone, and optional:
+// replSetGetConfig on the cluster (role clusterMonitor).
 //
 // # What MongoDB promises
 //
@@ -50,6 +51,9 @@
 // from an older copy while it counts for the majority; a replica set forced into a
 // new configuration without its majority; storage that lies about fsync; a restore
 // from a backup. On a standalone mongod a majority is that one server.
+//
+// The command leaderelect doctor asks the server whether it is one of a replica set, of
+// how many members with data, and whether they keep a journal (Decider.Durability).
 //
 // An update whose answer is a write concern error has happened, but may yet be
 // rolled back: it is reported as an error, and the campaign reads it back.

@@ -18,6 +18,11 @@ func (s *imitation) command(ctx context.Context, name string, r *request) bson.D
 		return s.hello()
 	case "ping", "endSessions", "killCursors":
 		return bson.D{{Key: "ok", Value: 1}}
+	case "replSetGetConfig":
+		if s.config == nil {
+			return failure(13, "not authorized on admin to execute command { replSetGetConfig: 1 }")
+		}
+		return bson.D{{Key: "ok", Value: 1}, {Key: "config", Value: s.config}}
 	case "create":
 		return s.create(r)
 	case "find":

@@ -31,6 +31,8 @@ type imitation struct {
 	conns      map[net.Conn]bool
 	password   string // of the user app; empty: clients need not log in
 	standalone bool   // no replica set: no change streams
+	said       bson.D // what it adds to hello
+	config     bson.D // of the replica set; nil: it refuses to tell
 	docs       map[string]map[any]bson.Raw
 	capped     map[string][]bson.Raw // by collection, in natural order
 	events     []bson.D              // the oplog, as change events
@@ -341,6 +343,7 @@ func (s *imitation) hello() bson.D {
 	if s.password != "" {
 		d = append(d, bson.E{Key: "saslSupportedMechs", Value: bson.A{"SCRAM-SHA-256"}})
 	}
+	d = append(d, s.said...)
 	if s.standalone {
 		return d
 	}

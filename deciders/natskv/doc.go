@@ -52,7 +52,9 @@
 // leader steps down when its view ends, and nobody leads until it is back.
 //
 // An acknowledged write must not be forgotten, or two candidates can each hold a
-// valid record. It is forgotten:
+// valid record. Storage and replicas, of which leaderelect doctor asks
+// (Decider.Durability), and sync_interval, which no client is told, decide that. It is
+// forgotten:
 //
 //   - With storage=memory and one replica, by every restart of the server; with
 //     several, when a majority is restarted at once. Use it for tests.

@@ -44,7 +44,8 @@
 // there is another version. An answered write is in the write-ahead log on disk
 // (https://www.postgresql.org/docs/current/wal-reliability.html).
 //
-// What can lose one, so that two may lead for up to a term:
+// What can lose one, so that two may lead for up to a term (the command leaderelect
+// doctor asks the server for these settings, see Decider.Durability):
 //
 //   - fsync=off, and disks that lie about their caches
 //     (https://www.postgresql.org/docs/current/runtime-config-wal.html);

@@ -25,7 +25,8 @@
 // Redis does not promise is to remember: it answers before the write is on disk,
 // and before a replica has it. A write that was answered and is then forgotten
 // leaves a leader with a view that the others know nothing of, so that two may
-// lead for up to a term. Such are:
+// lead for up to a term. The command leaderelect doctor asks the server which of
+// these its settings allow (Decider.Durability):
 //
 //   - a server that is restarted without having saved: with appendonly no, or
 //     with appendfsync everysec (up to a second of writes; more under load). Set
@@ -65,7 +66,8 @@
 //	    +eval +hmget +exists +subscribe +unsubscribe +ping +time +hset +persist +publish
 //
 // With Options.WaitReplicas also +wait, in a Cluster also +cluster, in a database
-// other than 0 also +select.
+// other than 0 also +select. Optional, and for leaderelect doctor alone: +info and
+// +config|get, by which it examines what Redis can lose.
 //
 // # What it costs
 //

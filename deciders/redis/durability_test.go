@@ -72,6 +72,14 @@ func TestDurabilityOfManagedServer(t *testing.T) {
 	w, err = opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)).Durability(t.Context())
 	feedtest.Warns(t, w)
 	feedtest.Says(t, err, "refuses INFO", "refuses CONFIG")
+
+	// What the documentation calls optional is enough.
+	grant(t, server, append(documented(t), "+info", "+config|get"))
+	w, err = opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)).Durability(t.Context())
+	feedtest.Warns(t, w, "appendonly is no")
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // In a Cluster the key's own master is asked.
