@@ -128,6 +128,31 @@ func TestDeadWhenTheViewEnds(t *testing.T) {
 			}
 			p.cut()
 		},
+		"the guard and the candidate are stopped": func(c *candidate, _ *proxy) {
+			for _, guard := range children(c.Process.Pid) {
+				_ = syscall.Kill(guard, syscall.SIGSTOP)
+			}
+			_ = c.Process.Signal(syscall.SIGSTOP)
+		},
+		"the candidate is stopped, and the guard again and again": func(c *candidate, _ *proxy) {
+			guards := children(c.Process.Pid)
+			_ = c.Process.Signal(syscall.SIGSTOP)
+			go func() {
+				for _, guard := range guards {
+					for syscall.Kill(guard, syscall.SIGSTOP) == nil {
+						<-time.After(time.Millisecond)
+					}
+				}
+			}()
+		},
+		"the candidate is stopped, and the guard killed": func(c *candidate, p *proxy) {
+			p.cut() // it goes on, and would extend the lease
+			guards := children(c.Process.Pid)
+			_ = c.Process.Signal(syscall.SIGSTOP)
+			for _, guard := range guards {
+				_ = syscall.Kill(guard, syscall.SIGKILL)
+			}
+		},
 		"asked to end, and the store cut off": func(c *candidate, p *proxy) {
 			p.cut()
 			_ = c.Process.Signal(syscall.SIGTERM)

@@ -195,6 +195,12 @@ func (a *arena) round(t *testing.T, round int) {
 	}{
 		{"kill the candidate", func() { s.signal(syscall.SIGKILL) }},
 		{"stop the candidate", func() { s.signal(syscall.SIGSTOP) }},
+		{"stop the guard and the candidate", func() { _ = syscall.Kill(guard, syscall.SIGSTOP); s.signal(syscall.SIGSTOP) }},
+		{"stop the candidate, kill its guard, and cut it off", func() { // it goes on, and would lead further
+			s.signal(syscall.SIGSTOP)
+			s.proxy.cut()
+			_ = syscall.Kill(guard, syscall.SIGKILL)
+		}},
 		{"cut it off", func() { s.proxy.cut() }},
 		{"kill the candidate and its guard", func() {
 			// The kernel kills the command then, but nobody what that has

@@ -11,6 +11,11 @@
 // guard is killed, the kernel kills the command (on Linux, by the parent-death
 // signal) and the candidate what the command had started.
 //
+// On Linux a guard does not stay stopped: a timer has it go on when it has something to
+// do. If it has not done it in time (it was stopped again, or a debugger holds it) a
+// timer kills it, and that kills the command. A candidate that is stopped goes on when
+// its guard dies before its work is done.
+//
 // The command leads a process group, and signals go to the whole group. On Linux
 // the guard also adopts what the command leaves behind (it is a child subreaper),
 // so that processes that went into a group or session of their own are found and

@@ -28,10 +28,12 @@ type guard struct {
 	orders  chan order // closed when the candidate is gone
 	reaped  chan reaped
 	alarm   *Alarm
+	rouser  *rouser
 
 	task    task
 	until   Deadline
 	grace   time.Duration
+	late    time.Duration
 	pid     int // the command's, and its group's
 	status  *Status
 	ending  bool
@@ -51,12 +53,12 @@ type reaped struct {
 // nobody looks at.
 func Guard() int {
 	runtime.LockOSThread()
-	runtime.GOMAXPROCS(1)            // one thread wakes up, and no other to help it
-	_ = syscall.SetNonblock(3, true) // for the poller: a read would keep a thread
-	in, out := os.NewFile(3, "orders"), os.NewFile(4, "reports")
-	// The command must not hold these: their end tells of a death.
-	syscall.CloseOnExec(3)
-	syscall.CloseOnExec(4)
+	runtime.GOMAXPROCS(1)                   // one thread wakes up, and no other to help it
+	_ = syscall.SetNonblock(fdOrders, true) // for the poller: a read would keep a thread
+	in, out := os.NewFile(fdOrders, "orders"), os.NewFile(fdReports, "reports")
+	for fd := fdOrders; fd <= fdLife; fd++ { // the command must not hold these: their end tells of a death
+		syscall.CloseOnExec(fd)
+	}
 	deaf()
 	rename()
 	g := &guard{reports: json.NewEncoder(out), orders: make(chan order), reaped: make(chan reaped), refused: make(map[int]bool)}
@@ -66,11 +68,15 @@ func Guard() int {
 		fmt.Fprintf(os.Stderr, "leaderelect: %s is for leaderelect's own use; see leaderelect help run\n", GuardCommand)
 		return 2
 	}
-	g.task, g.until, g.grace = *first.Task, *first.Until, first.Grace
+	g.task, g.until, g.grace, g.late = *first.Task, *first.Until, first.Grace, first.Late
 	var err error
 	if g.alarm, err = NewAlarm(); err != nil {
 		return g.failed(CodeFailed, err)
 	}
+	if g.rouser, err = newRouser(); err != nil {
+		return g.failed(CodeFailed, err)
+	}
+	g.rouse()
 	if err := errors.Join(Check(), adopt()); err != nil {
 		return g.failed(CodeFailed, err)
 	}
@@ -104,6 +110,7 @@ func deaf() {
 func (g *guard) report(r report) { _ = g.reports.Encode(r) } // where nobody listens, orders has ended
 
 func (g *guard) failed(code int, err error) int {
+	letGo()
 	g.report(report{Exited: &Status{Code: code, Failure: err.Error()}, Gone: true})
 	return 1
 }
@@ -171,6 +178,7 @@ func (g *guard) loop() {
 	childless := false
 	for !childless || !g.groupGone() {
 		g.alarm.Set(g.due())
+		g.rouse()
 		select {
 		case o, alive := <-orders:
 			if !alive {
@@ -194,7 +202,38 @@ func (g *guard) loop() {
 			_ = os.Remove(path)
 		}
 	}
+	letGo()
 	g.report(report{Gone: true})
+}
+
+// rouse has the kernel wake the guard, if it is stopped, when something has to be done;
+// and kill it, and by that the command, if it has not been done by the time at which the
+// candidate would.
+func (g *guard) rouse() {
+	var kill time.Duration // never
+	if !g.killed {
+		kill = max(g.until.Left()+g.late, 1)
+	}
+	g.rouser.set(g.due(), kill)
+}
+
+// unread is how long an order may take from the pipe to the guard.
+const unread = 10 * time.Millisecond
+
+// heed obeys the orders that are there already: to a guard that was stopped the time may
+// seem to be over, and it has been extended.
+func (g *guard) heed() {
+	for {
+		select {
+		case o, alive := <-g.orders:
+			if !alive {
+				return // loop finds out, too
+			}
+			g.obey(o)
+		case <-time.After(unread):
+			return
+		}
+	}
 }
 
 // due is when something has to be done though nothing has happened.
@@ -225,6 +264,9 @@ func (g *guard) obey(o order) {
 
 // check ends the command when its time has come, and kills it when that is over.
 func (g *guard) check() {
+	if !g.ending && g.until.Left() <= g.grace {
+		g.heed()
+	}
 	left := g.until.Left()
 	if !g.ending && left <= g.grace {
 		g.report(report{Ending: "the lease was not extended in time"})

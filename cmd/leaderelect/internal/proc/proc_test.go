@@ -25,6 +25,8 @@ func TestMain(m *testing.M) {
 		becomeRoot()
 	case "headless":
 		becomeHeadless()
+	case "candidate":
+		becomeCandidate()
 	}
 	// Under nohup the commands would ignore it, too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)

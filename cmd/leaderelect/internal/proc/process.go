@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -49,6 +50,7 @@ type Spec struct {
 type Process struct {
 	guard  *exec.Cmd
 	pipe   *os.File
+	life   *os.File // wakes this process when the guard is dead; nil: nothing does
 	begun  Deadline // before there was a guard
 	late   time.Duration
 	logger *slog.Logger
@@ -102,29 +104,21 @@ func (p *Process) launch(s Spec) (reports *os.File, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding this program to guard the command with: %w", err)
 	}
-	theirs, mine, err := os.Pipe()
+	theirs, reports, err := p.connect()
 	if err != nil {
-		return nil, fmt.Errorf("a pipe to the guard: %w", err)
+		return nil, err
 	}
-	defer theirs.Close()
-	reports, answers, err := os.Pipe()
-	if err != nil {
-		mine.Close()
-		return nil, fmt.Errorf("a pipe from the guard: %w", err)
-	}
-	defer answers.Close()
+	defer closeAll(theirs)
 	defer func() {
 		if err != nil {
-			mine.Close()
-			reports.Close()
+			closeAll([]*os.File{p.pipe, p.life, reports})
 		}
 	}()
-	p.pipe = mine
 	p.guard = &exec.Cmd{
 		Path:        path,
 		Args:        []string{guardName, GuardCommand, "--of", strconv.Itoa(os.Getpid())},
 		Env:         s.Env,
-		ExtraFiles:  []*os.File{theirs, answers},
+		ExtraFiles:  append(slices.Clone(theirs), p.life), // fdOrders and so on
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	// A nil *os.File in an interface is not nil.
@@ -140,7 +134,7 @@ func (p *Process) launch(s Spec) (reports *os.File, err error) {
 	if err := p.guard.Start(); err != nil {
 		return nil, fmt.Errorf("starting the guard: %w", err)
 	}
-	first := order{Task: &task{Setuid: s.Setuid, Remove: s.Remove}, Until: &s.Until, Grace: s.Grace}
+	first := order{Task: &task{Setuid: s.Setuid, Remove: s.Remove}, Until: &s.Until, Grace: s.Grace, Late: s.Late}
 	for _, a := range s.Args {
 		first.Task.Args = append(first.Task.Args, []byte(a))
 	}
@@ -153,6 +147,38 @@ func (p *Process) launch(s Spec) (reports *os.File, err error) {
 	}
 	p.alarm.Set(p.due())
 	return reports, nil
+}
+
+// connect makes the pipes to the guard, theirs being its ends.
+func (p *Process) connect() (theirs []*os.File, reports *os.File, err error) {
+	var all []*os.File
+	defer func() {
+		if err != nil {
+			closeAll(all)
+		}
+	}()
+	orders, pipe, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("a pipe to the guard: %w", err)
+	}
+	all = []*os.File{orders, pipe}
+	reports, answers, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("a pipe from the guard: %w", err)
+	}
+	all = append(all, reports, answers)
+	life, end, err := lifeline()
+	if err != nil {
+		return nil, nil, err
+	}
+	p.pipe, p.life = pipe, life
+	return []*os.File{orders, answers, end}, reports, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // of a nil one, too
+	}
 }
 
 // stuck is how long a guard may take over its own part of a stop.
@@ -218,7 +244,7 @@ func (p *Process) Status() Status {
 func (p *Process) follow(reports *os.File) {
 	defer close(p.done)
 	defer p.alarm.Close()
-	defer p.pipe.Close()
+	defer closeAll([]*os.File{p.pipe, p.life})
 	told := make(chan struct{})
 	go func() {
 		defer close(told)

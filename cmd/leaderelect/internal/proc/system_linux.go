@@ -57,5 +57,9 @@ func checkSystem() error {
 	if err == nil {
 		alarm.Close()
 	}
-	return errors.Join(list, err)
+	timers, none := newRouser()
+	if none == nil {
+		timers.close()
+	}
+	return errors.Join(list, err, none)
 }

@@ -5,3 +5,5 @@ package proc
 func becomeRoot() {}
 
 func becomeHeadless() {}
+
+func becomeCandidate() {}

@@ -10,11 +10,20 @@ const GuardCommand = "guard"
 // name: who kills one of these by name is not to kill the guard as well.
 const guardName = "election-guard"
 
+// What a guard has open when it starts, beside the command's standard files.
+const (
+	fdOrders  = 3 + iota
+	fdReports // to the candidate
+	fdEnd     // of the lifeline: closed when the guard is dead
+	fdLife    // the lifeline's other end, which is the candidate's, too
+)
+
 // order is what a candidate tells its guard, as a line of JSON on fd 3.
 type order struct {
 	Task   *task         `json:"task,omitempty"`   // the first order, and no other, has it
 	Until  *Deadline     `json:"until,omitempty"`  // live no longer than this; the first order has it
 	Grace  time.Duration `json:"grace,omitempty"`  // between asking to end and killing; in the first order, and with Stop
+	Late   time.Duration `json:"late,omitempty"`   // after Until the guard has failed; in the first order
 	Signal int           `json:"signal,omitempty"` // pass this on
 	Stop   int           `json:"stop,omitempty"`   // end: send this, and kill after Grace
 	Kill   bool          `json:"kill,omitempty"`   // end at once

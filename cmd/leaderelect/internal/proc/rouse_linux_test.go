@@ -1,0 +1,186 @@
+package proc
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const stubborn = `trap "" TERM; setsid sh -c 'trap "" TERM; echo $$ >>$NOTES; while :; do sleep 0.05; done' & echo $$ >>$NOTES; while :; do sleep 0.05; done`
+
+// A guard that is stopped goes on by itself when it has something to do, without its
+// candidate: here that would act an hour later.
+func TestStoppedGuardGoesOn(t *testing.T) {
+	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(time.Second), time.Hour }, stubborn)
+	all := noted(t, pids, 2)
+	until := p.until
+	_ = p.guard.Process.Signal(syscall.SIGSTOP)
+	if s := end(t, p); !s.Expired || !s.Killed || s.Failure != "" {
+		t.Errorf("%+v", s)
+	}
+	if left := until.Left(); left > 0 || left < -900*time.Millisecond {
+		t.Errorf("it ended with %v left", left)
+	}
+	if left := alive(all); len(left) > 0 {
+		t.Errorf("alive: %v", left)
+	}
+}
+
+// Its time was moved on meanwhile: it finds that before it judges by the old one.
+func TestExtendedWhileStopped(t *testing.T) {
+	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(600*time.Millisecond), time.Hour }, stubborn)
+	all := noted(t, pids, 2)
+	old := p.until
+	_ = p.guard.Process.Signal(syscall.SIGSTOP)
+	p.Extend(in(time.Minute))
+	<-time.After(old.Left() + 300*time.Millisecond)
+	if left := alive(all); len(left) != 2 {
+		t.Errorf("alive: %v of %v", left, all)
+	}
+	if state := stateOf(t, p.guard.Process.Pid); state == "T" {
+		t.Error("the guard is stopped")
+	}
+}
+
+// One that is stopped again and again is killed by the kernel, which kills the command;
+// what that had started is the candidate's to end.
+func TestGuardStoppedForGood(t *testing.T) {
+	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(600*time.Millisecond), 200*time.Millisecond }, stubborn)
+	all := noted(t, pids, 2)
+	p.mu.Lock()
+	p.late = time.Hour // the candidate waits
+	until := p.until
+	p.mu.Unlock()
+	p.alarm.Set(in(time.Hour))
+	for again := true; again; {
+		_ = p.guard.Process.Signal(syscall.SIGSTOP)
+		select {
+		case <-p.Done():
+			again = false
+		case <-time.After(time.Millisecond / 10):
+			again = until.Left() > -patience
+		}
+	}
+	if s := end(t, p); s.Failure != "its guard was killed" && !s.Killed { // it may have come to it in between
+		t.Errorf("%+v", s)
+	}
+	if left := until.Left(); left > 0 || left < -900*time.Millisecond {
+		t.Errorf("it ended with %v left", left)
+	}
+	if left := alive(all); len(left) > 0 {
+		t.Errorf("alive: %v", left)
+	}
+}
+
+// becomeCandidate is what this test binary does as one that a test can stop: it runs a
+// script until it is dead.
+func becomeCandidate() {
+	life, err := time.ParseDuration(os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	_ = os.Unsetenv("BECOME") // the guard's is not this
+	p, err := Start(Spec{Args: []string{"sh", "-c", stubborn}, Env: os.Environ(), Grace: 100 * time.Millisecond, Until: in(life), Late: 100 * time.Millisecond})
+	if err != nil {
+		panic(err)
+	}
+	<-p.Done()
+	os.Exit(0)
+}
+
+// stoppable is a candidate that is stopped, its guard, and what that guards.
+func stoppable(t *testing.T, life time.Duration) (candidate *exec.Cmd, guard int, all []int, until Deadline) {
+	t.Helper()
+	notes := filepath.Join(t.TempDir(), "pids")
+	c := exec.Command(exe(t), life.String())
+	c.Env = append(os.Environ(), "BECOME=candidate", "NOTES="+notes)
+	until = in(life)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	all = noted(t, func() (all []int) {
+		text, _ := os.ReadFile(notes) // not there yet
+		for f := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(f); err == nil {
+				all = append(all, pid)
+			}
+		}
+		return all
+	}, 2)
+	now, err := look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range now.all {
+		if pid, ok := now.local(e.id); ok && pid == all[0] || ok && pid == all[1] {
+			// The command's parent, or the grandchild's parent's.
+			if parent, ok := now.local(e.parent); ok && parent != all[0] && parent != all[1] {
+				guard = parent
+			}
+		}
+	}
+	if guard == 0 {
+		t.Fatalf("no guard above %v", all)
+	}
+	_ = c.Process.Signal(syscall.SIGSTOP)
+	return c, guard, all, until
+}
+
+func stateOf(t *testing.T, pid int) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, state, _ := strings.Cut(string(text), ") ")
+	return state[:1]
+}
+
+// deadBy waits until all are dead, and wants them to be so by the deadline.
+func deadBy(t *testing.T, all []int, until Deadline) {
+	t.Helper()
+	for len(alive(all)) > 0 {
+		if until.Left() <= -patience {
+			t.Fatalf("alive: %v", alive(all))
+		}
+		<-time.After(time.Millisecond)
+	}
+	t.Logf("dead with %v left", until.Left())
+	if until.Left() < 0 {
+		t.Errorf("dead %v after the deadline", -until.Left())
+	}
+}
+
+// Both are stopped: all is dead at the deadline, and a little later at most. The
+// candidate, which nothing needs, stays stopped.
+func TestBothStopped(t *testing.T) {
+	c, guard, all, until := stoppable(t, 2*time.Second)
+	_ = syscall.Kill(guard, syscall.SIGSTOP)
+	deadBy(t, all, until.Sub(-200*time.Millisecond))
+	eventually(t, "end of the guard", func() bool { return len(alive([]int{guard})) == 0 })
+	if state := stateOf(t, c.Process.Pid); state != "T" {
+		t.Errorf("the candidate is in state %s, want T", state)
+	}
+}
+
+// The candidate is stopped, and its guard killed, stopped or not: the kernel kills the
+// command at once, and has the candidate go on, to end the rest.
+func TestGuardKilledUnderAStoppedCandidate(t *testing.T) {
+	for _, first := range []syscall.Signal{0, syscall.SIGSTOP} {
+		c, guard, all, _ := stoppable(t, time.Hour)
+		at := in(time.Second)
+		_ = syscall.Kill(guard, first)
+		_ = syscall.Kill(guard, syscall.SIGKILL)
+		deadBy(t, all, at)
+		_ = c.Wait()
+	}
+}
