@@ -115,7 +115,7 @@ func (a *app) examine(ctx context.Context, place, scratch leaderelection.RaceDec
 	if kind == nil {
 		return well
 	}
-	warnings := plan.Choice{Term: a.common.term, Skew: a.common.skew, Poll: a.common.poll, Unsynchronized: a.common.unsynchronized, Candidates: 2, Store: *kind}.Warnings(&plan.Result{})
+	warnings := plan.Choice{Term: a.common.term, Skew: a.common.skew, Poll: a.common.poll, Unsynchronized: a.common.unsynchronized, Candidates: 2, Store: *kind}.Warnings()
 	for _, w := range warnings {
 		tell(doctor.Finding{Check: "term and skew", Verdict: doctor.Warn, Detail: w, Advice: "see leaderelect plan"})
 	}

@@ -152,7 +152,7 @@ func TestBadValues(t *testing.T) {
 		})
 	}
 	// A setting of another command is that one's matter.
-	if _, _, code, errOut := probe(t, nil, "store = file:x\ntrials = 7\nlisten = :1\n"); code != 0 {
+	if _, _, code, errOut := probe(t, nil, "store = file:x\ncandidates = 7\nlisten = :1\n"); code != 0 {
 		t.Errorf("%d %s", code, errOut)
 	}
 }

@@ -6,10 +6,9 @@ import (
 )
 
 // Warnings are what is bad about a choice, worst first.
-func (c Choice) Warnings(r *Result) (all []string) {
+func (c Choice) Warnings() (all []string) {
 	warn := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
-	s := &c.Store
-	extend := (c.Term - c.Skew) / 2
+	s, extend := &c.Store, c.Extend()
 	if c.Unsynchronized {
 		if s.OneMachine {
 			warn("all candidates of a %s store share one clock: --unsynchronized only makes fail-overs slower", s.Name)
@@ -33,13 +32,10 @@ func (c Choice) Warnings(r *Result) (all []string) {
 		warn("the skew is more than a quarter of the term: each view is short (%v), and each fail-over waits for the skew more than once", c.Term-c.Skew)
 	}
 	if c.Term > time.Minute {
-		warn("a term of %v: after a crash nobody leads for %v, as a rule", c.Term, r.Crash.Median.Round(time.Second))
+		warn("a term of %v: after a crash nobody leads for %v, as a rule", c.Term, c.crash().Median.Round(time.Second))
 	}
 	if c.Poll > 0 && c.Poll < c.Term/10 && !s.Pushes {
-		warn("polling each %v costs %.0f reads an hour; the fail-over after a crash does not depend on it, only a hand-over does", c.Poll, r.Reads)
-	}
-	if r.Cost > 50 {
-		warn("%.0f dollars a month: a longer term, fewer observers, or a store that pushes changes cost less", r.Cost)
+		warn("polling each %v costs %.0f reads a month; the fail-over after a crash does not depend on it, only a hand-over does", c.Poll, c.Work().Reads)
 	}
 	return all
 }

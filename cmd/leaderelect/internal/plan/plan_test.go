@@ -2,172 +2,255 @@ package plan
 
 import (
 	"context"
-	"encoding/xml"
-	"io"
-	"strconv"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
-// Virtual time goes from one sleeper to the next, in order, and only when nothing
-// runs.
-func TestWorld(t *testing.T) {
-	w := newWorld()
-	var order []time.Duration
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		inner := make(chan time.Duration)
-		for _, d := range []time.Duration{3, 1, 2} {
-			go func() {
-				w.sleep(context.Background(), d*time.Hour)
-				x := 0
-				for i := range 1_000_000 { // work, for which time stands still
-					x += i
-				}
-				inner <- w.elapsed()
-			}()
-		}
-		for range 3 {
-			order = append(order, <-inner)
-		}
-	}()
-	ctx, cancel := context.WithCancel(context.Background())
-	gone := make(chan bool, 1)
-	go func() { gone <- w.sleep(ctx, time.Minute) }()
-	cancel()
-	if err := w.run(func() bool {
-		select {
-		case <-done:
-			return true
-		default:
-			return false
-		}
-	}, 24*time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	if <-gone {
-		t.Error("a sleep whose ctx has ended says that it was slept through")
-	}
-	for i, at := range order {
-		if want := time.Duration(i+1) * time.Hour; at != want {
-			t.Errorf("sleeper %d woke at %v, want %v", i, at, want)
-		}
-	}
-	if err := w.run(func() bool { return false }, 24*time.Hour); err != errLimit {
-		t.Errorf("with nobody asleep: %v", err)
-	}
+// trial is the real campaign of a Choice, in virtual time, on a store that answers
+// after Store.Latency.
+type trial struct {
+	c       Choice
+	rand    *rand.Rand
+	off     time.Duration // of each clock, either way
+	actors  []*actor
+	gone    chan struct{} // closed: what hangs goes on
+	reads   atomic.Int64
+	writes  atomic.Int64
+	elected chan *actor  // each new leader
+	lost    atomic.Bool  // some leader's ctx has ended
+	begun   atomic.Int64 // when the last write was requested, in Unix nanoseconds
 }
 
-// The simulation must say what the rules say: after a crash half a view to a whole
-// term, and the skew on top.
-func TestRunAgreesWithTheRules(t *testing.T) {
-	for _, name := range []string{"gs", "nats"} {
-		c := Choice{Term: 15 * time.Second, Skew: time.Second, Candidates: 3, Observers: 2, Store: *Lookup(name), Trials: 25}
-		r, err := c.Run()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%s: %+v", name, r)
-		// The leader's clock may be off by the skew either way, and the
-		// challenger's too.
-		if low, high := 15*time.Second-7*time.Second-time.Second, 15*time.Second+3*time.Second+time.Second; r.Crash.Min < low || r.Crash.Max > high {
-			t.Errorf("%s: crash %+v, want within %v and %v", name, r.Crash, low, high)
-		}
-		if most := 8500 * time.Millisecond; r.HandOver.Max > most || c.Store.Pushes && r.HandOver.Max > 100*time.Millisecond {
-			t.Errorf("%s: hand-over %+v", name, r.HandOver)
-		}
-		if r.Outage < 4*time.Second || r.Outage > 7*time.Second {
-			t.Errorf("%s: outage %v", name, r.Outage)
-		}
-		if r.Writes < 500 || r.Writes > 530 {
-			t.Errorf("%s: %v writes an hour", name, r.Writes)
-		}
-		if reads := map[string]float64{"gs": 4 * 480, "nats": 0}[name]; r.Reads < reads*0.95 || r.Reads > reads*1.05 {
-			t.Errorf("%s: %v reads an hour, want %v", name, r.Reads, reads)
-		}
-	}
+type actor struct {
+	store *memory.Decider
+	fault atomic.Pointer[memory.Fault] // what meets each call from now on
+	stop  context.CancelFunc
+	done  <-chan struct{}
 }
 
-// Where clocks are not compared, they may be hours apart: a fail-over takes a term and
-// the allowance from when a standby has seen the last extension.
-func TestRunUnsynchronized(t *testing.T) {
-	c := Choice{Term: 15 * time.Second, Skew: time.Second, Unsynchronized: true, Candidates: 3, Store: *Lookup("nats"), Trials: 25}
-	r, err := c.Run()
+// start starts all candidates, and returns when one leads.
+func (c Choice) start(t *testing.T, seed uint64, off time.Duration, run func(*trial, *actor)) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &trial{c: c, off: off, rand: rand.New(rand.NewPCG(1, seed)), gone: make(chan struct{}), elected: make(chan *actor, 9)}
+		store := memory.NewDecider()
+		for i := range c.Candidates {
+			x.join(t, i, store)
+		}
+		run(x, <-x.elected)
+		close(x.gone)
+		for _, a := range x.actors {
+			a.fault.Store(nil)
+			a.stop()
+		}
+		for _, a := range x.actors {
+			<-a.done
+		}
+	})
+}
+
+func (x *trial) join(t *testing.T, i int, store *memory.Decider) {
+	c, a := x.c, &actor{store: store.Handle()}
+	off := x.off * time.Duration(2*x.rand.IntN(2)-1)
+	if c.Unsynchronized {
+		off *= 1000
+	}
+	a.store.Inject(func(op memory.Op) memory.Fault {
+		switch op.Kind {
+		case memory.Read:
+			x.reads.Add(1)
+		case memory.Write:
+			x.writes.Add(1)
+			x.begun.Store(time.Now().UnixNano())
+		}
+		if f := a.fault.Load(); f != nil {
+			return *f
+		}
+		return memory.Fault{Delay: c.Store.Latency / 2, AnswerDelay: c.Store.Latency / 2}
+	})
+	var d leaderelection.RaceDecider = a.store
+	if !c.Store.Pushes {
+		d = polled{d}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	campaign, err := leaderelection.Config{
+		Decider: d, LeaderID: fmt.Sprint("c", i), TermLength: c.Term, MaxClockSkew: c.Skew, SharedClock: c.Skew == 0,
+		PollInterval: c.Poll, Unsynchronized: c.Unsynchronized, Clock: clocks.NewOffset(clocks.System(), off),
+		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) {
+			x.elected <- a
+			<-ctx.Done()
+			x.lost.Store(true)
+		},
+	}.Start(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if low, high := 9*time.Second-100*time.Millisecond, 16*time.Second+100*time.Millisecond; r.Crash.Min < low || r.Crash.Max > high {
-		t.Errorf("crash %+v, want within %v and %v", r.Crash, low, high)
+	a.stop, a.done = cancel, campaign.Done()
+	x.actors = append(x.actors, a)
+}
+
+// polled has no feed.
+type polled struct{ leaderelection.RaceDecider }
+
+func choices() map[string]Choice {
+	of := func(store string) Choice {
+		return Choice{Term: 15 * time.Second, Skew: time.Second, Candidates: 3, Store: *Lookup(store)}
 	}
-	if r.HandOver.Max > 100*time.Millisecond {
-		t.Errorf("hand-over %+v", r.HandOver)
+	all := map[string]Choice{"polled": of("gs"), "pushed": of("nats")}
+	c := of("file")
+	c.Skew, c.Term, c.Candidates = 0, 4*time.Second, 2
+	all["one machine"] = c
+	c = of("gs")
+	c.Skew, c.Poll = 100*time.Millisecond, 2*time.Second
+	all["polled often"] = c
+	for _, s := range []string{"gs", "nats"} {
+		c := of(s)
+		c.Unsynchronized = true
+		all["unsynchronized on "+s] = c
 	}
-	for _, w := range c.Warnings(r) {
-		t.Errorf("warned: %s", w)
-	}
-	c.Store = *Lookup("file")
-	if w := c.Warnings(r); len(w) != 1 || !strings.Contains(w[0], "--unsynchronized only makes fail-overs slower") {
-		t.Errorf("on one machine: %q", w)
+	return all
+}
+
+// What the formulas say is what the campaign does, whenever a leader dies or goes: in the
+// middle with clocks that are right, at the ends with clocks that are off by all of Skew.
+func TestFailOver(t *testing.T) {
+	for name, c := range choices() {
+		t.Run(name, func(t *testing.T) {
+			r := c.Work()
+			for _, crash := range []bool{true, false} {
+				var right, off []time.Duration
+				for i := range uint64(40) {
+					right = append(right, c.failOver(t, i, 0, crash))
+					off = append(off, c.failOver(t, i, c.Skew, crash))
+				}
+				slices.Sort(right)
+				slices.Sort(off)
+				want := map[bool]Span{true: r.Crash, false: r.HandOver}[crash]
+				got := Span{off[0], right[len(right)/2], off[len(off)-1]}
+				near := (want.Max-want.Min)/4 + time.Millisecond
+				if got.Min < want.Min || got.Min > want.Min+near || got.Max > want.Max || got.Max < want.Max-near || (got.Median-want.Median).Abs() > near {
+					t.Errorf("crash: %v: %v, planned %v", crash, got, want)
+				}
+			}
+		})
 	}
 }
 
-// The drawing is XML, within its bounds, and begins with the reign, not before.
-func TestSVG(t *testing.T) {
-	at := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	c := Choice{Term: at(15), Skew: at(1), Store: Store{Name: "a<b&c"}}
-	r := &Result{Typical: Trial{Extended: []time.Duration{at(2), at(9), at(16)}, Ends: []time.Duration{at(16), at(23), at(30)}, Expiry: at(31), Fault: at(20), Elected: at(32)}}
-	text := c.SVG(r)
-	d := xml.NewDecoder(strings.NewReader(text))
-	var bars []float64
-	for {
-		token, err := d.Token()
-		if err == io.EOF {
-			break
+// failOver is how long nobody leads after the leader has crashed, or gone by choice.
+func (c Choice) failOver(t *testing.T, seed uint64, off time.Duration, crash bool) (took time.Duration) {
+	c.start(t, seed, off, func(x *trial, leader *actor) {
+		time.Sleep(c.Term + time.Duration(x.rand.Float64()*float64(12*c.Term)))
+		begin := time.Now()
+		if crash {
+			leader.fault.Store(&memory.Fault{Hang: x.gone, Err: errors.New("gone")})
+		} else {
+			leader.stop()
 		}
-		if err != nil {
-			t.Fatalf("%v\n%s", err, text)
-		}
-		e, ok := token.(xml.StartElement)
-		if !ok || e.Name.Local != "rect" {
-			continue
-		}
-		var x, width float64
-		for _, a := range e.Attr {
-			switch a.Name.Local {
-			case "x":
-				x, err = strconv.ParseFloat(a.Value, 64)
-			case "width":
-				width, err = strconv.ParseFloat(a.Value, 64)
+		<-x.elected
+		took = time.Since(begin)
+	})
+	return took
+}
+
+// An outage of the length planned loses no leader, whenever it begins; a longer one that
+// begins when an extension is due may.
+func TestOutage(t *testing.T) {
+	for name, c := range choices() {
+		t.Run(name, func(t *testing.T) {
+			r := c.Work()
+			lost := func(length time.Duration, share float64, f memory.Fault) (lost bool) {
+				c.start(t, 0, c.Skew, func(x *trial, leader *actor) {
+					time.Sleep(2 * c.Term)
+					time.Sleep(time.Until(time.Unix(0, x.begun.Load()).Add(time.Duration(share * float64(c.Extend())))))
+					if f.Err == nil {
+						f.Hang, f.Err = x.gone, errors.New("silent")
+					}
+					leader.fault.Store(&f)
+					time.Sleep(length)
+					leader.fault.Store(nil)
+					time.Sleep(c.Term)
+					lost = x.lost.Load()
+				})
+				return lost
 			}
-			if err != nil {
-				t.Fatal(err)
+			for _, refused := range []bool{false, true} {
+				length, f := r.Silent, memory.Fault{}
+				if refused {
+					length, f = r.Refused, memory.Fault{Err: errors.New("refused")}
+				}
+				for _, share := range []float64{0.1, 0.5, 0.9, 0.99, 0.999} {
+					if lost(length, share, f) {
+						t.Errorf("an outage of %v (refused: %v) at %v of the interval loses the leader", length, refused, share)
+					}
+				}
+				if longer := map[bool]time.Duration{false: length + length/8, true: c.Extend()}[refused]; !lost(longer, 0.999, f) {
+					t.Errorf("an outage of %v (refused: %v) loses no leader", longer, refused)
+				}
 			}
-		}
-		if x < 120 || width <= 0 || x+width > 880.05 {
-			t.Errorf("a bar from %v, %v wide", x, width)
-		}
-		bars = append(bars, x)
-	}
-	// Leader, view, what is left of the view, term, next leader.
-	if len(bars) != 5 || bars[0] != bars[1] || bars[3] != bars[0] || bars[2] <= bars[1] || bars[4] <= bars[2] {
-		t.Errorf("bars begin at %v", bars)
-	}
-	if !strings.Contains(text, "12s without a leader") {
-		t.Error("it does not say for how long")
+		})
 	}
 }
 
-// A price says what it is a price of, and how far it can be relied on.
-func TestPricesAreAccountedFor(t *testing.T) {
-	if _, err := time.Parse(time.DateOnly, PricesAsOf); err != nil {
-		t.Error(err)
+// The operations of an hour in which nothing happens.
+func TestOperations(t *testing.T) {
+	for name, c := range choices() {
+		t.Run(name, func(t *testing.T) {
+			r := c.Work()
+			c.start(t, 0, c.Skew, func(x *trial, _ *actor) {
+				time.Sleep(c.Term)
+				reads, writes := x.reads.Load(), x.writes.Load()
+				time.Sleep(time.Hour)
+				share := month.Hours()
+				near := func(what string, got int64, want float64) {
+					if g := float64(got) * share; g < want*0.97 || g > want*1.03 {
+						t.Errorf("%.0f %s a month, planned %.0f", g, what, want)
+					}
+				}
+				near("reads", x.reads.Load()-reads, r.Reads)
+				near("writes", x.writes.Load()-writes, r.Writes)
+			})
+			c.Observers = 2
+			if want := r.Reads * float64(c.Candidates+1) / float64(c.Candidates-1); c.Work().Reads != want {
+				t.Errorf("with two observers %v reads, want %v", c.Work().Reads, want)
+			}
+		})
 	}
-	for _, s := range Stores {
-		priced := s.Writes > 0 && s.Reads > 0
-		if priced != strings.Contains(s.Pricing, "https://") || priced != (s.Checked != "") || priced == s.Pushes {
-			t.Errorf("%+v", s)
+	r := &Result{Writes: 2e6, Reads: 3e6}
+	if got := r.Bill(5, 0.5); got != 11.5 {
+		t.Errorf("a bill of %v, want 11.5", got)
+	}
+}
+
+// What is bad about a choice is said, and nothing of a good one.
+func TestWarnings(t *testing.T) {
+	good := Choice{Term: 15 * time.Second, Skew: time.Second, Candidates: 3, Store: *Lookup("gs")}
+	for want, change := range map[string]func(*Choice){
+		"":                              func(*Choice) {},
+		"the skew is 0":                 func(c *Choice) { c.Skew = 0 },
+		"less than most machines":       func(c *Choice) { c.Skew = time.Millisecond },
+		"will do, and shortens":         func(c *Choice) { c.Store = *Lookup("file") },
+		"only makes fail-overs":         func(c *Choice) { c.Store, c.Unsynchronized = *Lookup("file"), true },
+		"slow answers will cost":        func(c *Choice) { c.Store.Latency = time.Second },
+		"is near what gs allows":        func(c *Choice) { c.Term, c.Skew = 3*time.Second, 500*time.Millisecond },
+		"more than a quarter":           func(c *Choice) { c.Skew = 4 * time.Second },
+		"nobody leads for 1m31":         func(c *Choice) { c.Term = 2 * time.Minute },
+		"polling each 1s costs 5256000": func(c *Choice) { c.Poll = time.Second },
+	} {
+		c := good
+		change(&c)
+		switch got := c.Warnings(); {
+		case want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0], want)):
+			t.Errorf("%+v: %q, want one with %q", c, got, want)
 		}
 	}
 }

@@ -1,0 +1,37 @@
+package plan
+
+import "time"
+
+// Store is what planning needs to know of a kind of store.
+type Store struct {
+	Name       string        // the scheme of its URLs
+	Pushes     bool          // it tells of changes; else standbys poll
+	Latency    time.Duration // of a request within a region, as a rule of thumb
+	Fastest    time.Duration // between two writes to one record, if the store limits that
+	OneMachine bool          // all candidates share a clock
+}
+
+// Stores are those that can be planned for.
+var Stores = []Store{
+	{Name: "gs", Latency: 60 * time.Millisecond, Fastest: time.Second},
+	{Name: "s3", Latency: 30 * time.Millisecond},
+	{Name: "azblob", Latency: 20 * time.Millisecond},
+	{Name: "dynamodb", Latency: 8 * time.Millisecond},
+	{Name: "nats", Pushes: true, Latency: 2 * time.Millisecond},
+	{Name: "redis", Pushes: true, Latency: time.Millisecond},
+	{Name: "etcd", Pushes: true, Latency: 5 * time.Millisecond},
+	{Name: "postgres", Pushes: true, Latency: 3 * time.Millisecond},
+	{Name: "mongodb", Pushes: true, Latency: 8 * time.Millisecond},
+	{Name: "rethinkdb", Pushes: true, Latency: 5 * time.Millisecond},
+	{Name: "file", Pushes: true, Latency: 3 * time.Millisecond, OneMachine: true},
+}
+
+// Lookup returns the store of that name, nil if there is none.
+func Lookup(name string) *Store {
+	for i := range Stores {
+		if Stores[i].Name == name {
+			return &Stores[i]
+		}
+	}
+	return nil
+}
