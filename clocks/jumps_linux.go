@@ -1,0 +1,127 @@
+package clocks
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// systemJumps is one for all: the machine has one clock, and a process with a thousand
+// leaders is not to have a thousand file descriptors for it.
+var systemJumps jumps
+
+// jumps tells of jumps of the machine's clock, by a timer on the wall clock that is not
+// there to expire: the kernel cancels it when the clock is set, and when the machine
+// resumes (TFD_TIMER_CANCEL_ON_SET in timerfd_create(2)).
+type jumps struct {
+	mu    sync.Mutex
+	asked map[*func()]struct{}
+	timer *os.File // nil while nobody asks
+}
+
+// add has f called until stop is.
+func (j *jumps) add(f func()) (stop func(), err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.timer == nil {
+		if j.timer, err = cancelledTimer(); err != nil {
+			return nil, err
+		}
+		j.asked = make(map[*func()]struct{})
+		go j.watch(j.timer)
+	}
+	key := &f
+	j.asked[key] = struct{}{}
+	return func() { j.remove(key) }, nil
+}
+
+func (j *jumps) remove(key *func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, there := j.asked[key]; !there {
+		return // stopped twice
+	}
+	if delete(j.asked, key); len(j.asked) == 0 {
+		_ = j.timer.Close() // watch ends
+		j.timer = nil
+	}
+}
+
+// watch tells of jumps until the timer is closed.
+func (j *jumps) watch(timer *os.File) {
+	for count := make([]byte, 8); ; {
+		if _, err := timer.Read(count); err != nil && !errors.Is(err, syscall.ECANCELED) {
+			return
+		}
+		// Before anybody looks at the clock: what jumps after that is told of again.
+		_ = arm(timer)
+		j.mu.Lock()
+		var all []func()
+		if j.timer == timer {
+			for f := range j.asked {
+				all = append(all, *f)
+			}
+		}
+		j.mu.Unlock()
+		for _, f := range all {
+			f()
+		}
+	}
+}
+
+// Of linux/timerfd.h and linux/time.h, which package syscall does not have.
+const (
+	clockRealtime  = 0
+	tfdNonblock    = syscall.O_NONBLOCK
+	tfdCloexec     = syscall.O_CLOEXEC
+	tfdAbstime     = 1
+	tfdCancelOnSet = 2
+)
+
+// farOff is when the timer expires after all, and is set again.
+const farOff = 365 * 24 * time.Hour
+
+// what is that timer, for errors.
+const what = "clocks: a timer that tells of jumps of the clock"
+
+// cancelledTimer is a file whose Read returns ECANCELED when the clock has jumped.
+func cancelledTimer() (*os.File, error) {
+	fd, _, errno := syscall.Syscall(syscall.SYS_TIMERFD_CREATE, clockRealtime, tfdNonblock|tfdCloexec, 0)
+	if errno != 0 {
+		return nil, fmt.Errorf("%s (timerfd_create): %w", what, errno)
+	}
+	timer := os.NewFile(fd, "timerfd")
+	if err := arm(timer); err != nil {
+		return nil, errors.Join(err, timer.Close())
+	}
+	return timer, nil
+}
+
+// arm has the next jump cancel the timer.
+func arm(timer *os.File) error { return armAt(timer, time.Now().Add(farOff)) }
+
+func armAt(timer *os.File, at time.Time) error {
+	raw, err := timer.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	next := struct{ interval, value syscall.Timespec }{value: syscall.NsecToTimespec(at.UnixNano())}
+	var errno syscall.Errno
+	err = raw.Control(func(fd uintptr) {
+		_, _, errno = syscall.Syscall6(syscall.SYS_TIMERFD_SETTIME, fd, tfdAbstime|tfdCancelOnSet, uintptr(unsafe.Pointer(&next)), 0, 0, 0)
+	})
+	if errno == syscall.ECANCELED { // it has jumped meanwhile: it is set, and tells of that
+		errno = 0
+	}
+	if err == nil && errno != 0 {
+		err = errno
+	}
+	if err != nil {
+		return fmt.Errorf("%s (timerfd_settime): %w", what, err)
+	}
+	return nil
+}
