@@ -90,11 +90,42 @@ func Marshal(e *leaderelection.RaceEntry) ([]byte, error) {
 	if err := Check(e); err != nil {
 		return nil, err
 	}
-	data := appendEntry(make([]byte, 0, 320+len(e.ConnectionParams)*3/2), e)
+	f := entryFields{
+		Format: Format, LeaderID: e.LeaderID, ConnectionParams: e.ConnectionParams, TermExpiry: e.TermExpiry.UTC(), TermLength: e.TermLength.String(),
+		ElectionNumber: uint64(e.ElectionNumber), Extension: e.Extension, Incarnation: e.Incarnation, Successor: e.Successor,
+		Unsynchronized: e.Unsynchronized, HandedBack: e.HandedBack,
+	}
+	for i := range e.HostPort {
+		f.HostPort = append(f.HostPort, &e.HostPort[i])
+	}
+	data, err := encode(f)
+	if err != nil {
+		return nil, refused(err.Error())
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Extra)) {
+		quoted, err := encode(name)
+		if err != nil {
+			return nil, refused(err.Error())
+		}
+		data = append(data[:len(data)-1], ',')
+		data = append(append(append(data, quoted...), ':'), e.Extra[name]...)
+		data = append(data, '}')
+	}
 	if len(data) > MaxSize {
 		return nil, tooLarge(len(data))
 	}
 	return data, nil
+}
+
+// encode is json.Marshal that leaves '<', '>' and '&' as readable as they are.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // Check says what Marshal would say of e, without the work, save that it counts
@@ -145,6 +176,24 @@ func parse(data []byte) (*leaderelection.RaceEntry, error) {
 		return e, nil
 	}
 	return strictly(data)
+}
+
+// own returns the entry in data if Marshal would write just these bytes for it, as is
+// nearly always so: then there is nothing that the strict reader would find. Else nil.
+// It allocates a quarter of what the strict reader does.
+func own(data []byte) *leaderelection.RaceEntry {
+	var f entryFields
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil
+	}
+	e, err := entry(&f)
+	if err != nil {
+		return nil
+	}
+	if again, err := Marshal(e); err != nil || !bytes.Equal(again, data) {
+		return nil
+	}
+	return e
 }
 
 // strictly reads a record of any order, white space and unknown fields.
