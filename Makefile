@@ -10,7 +10,7 @@ TESTFLAGS ?=
 # machine that has other things to do, P=1 disturbs them least.
 P      ?= 3
 NPM_DIR = internal/stores/npm
-NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod bench/go.mod adapters/*/go.mod))
+NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod bench/go.mod adapters/*/go.mod docs/migrate/code/go.mod))
 
 .PHONY: test test-root test-cost test-nested mutants check fmt vet staticcheck tidy bench benchstat soak fuzz vuln npm
 

@@ -1,0 +1,183 @@
+package fromclientgo
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// The program of before leads, and exits when its ctx has ended: in a process of its own.
+func TestBefore(t *testing.T) {
+	if os.Getenv("BEFORE") != "" {
+		ctx, cancel := context.WithCancel(t.Context())
+		Before(ctx, &leases{}, "pod", func(context.Context) { cancel() })
+		os.Exit(3) // not reached
+	}
+	child := exec.Command(os.Args[0], "-test.run=^TestBefore$")
+	child.Env = append(os.Environ(), "BEFORE=1")
+	out, err := child.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("the child ended with %v, want exit status 1:\n%s", err, out)
+	}
+}
+
+// candidate starts run, and returns how to stop it and wait for it.
+func candidate(t *testing.T, run func(context.Context)) (stop, wait func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); run(ctx) }()
+	return cancel, func() { <-done }
+}
+
+func TestAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewDecider()
+		var working atomic.Value
+		work := func(pod string) func(context.Context, *leaderelection.TimeView) {
+			return func(ctx context.Context, view *leaderelection.TimeView) {
+				working.Store(pod)
+				<-ctx.Done()
+			}
+		}
+		stopA, waitA := candidate(t, func(ctx context.Context) { _ = After(ctx, store.Handle(), "a", work("a")) })
+		synctest.Wait()
+		stopB, waitB := candidate(t, func(ctx context.Context) { _ = After(ctx, store.Handle(), "b", work("b")) })
+		time.Sleep(time.Minute) // virtual
+		if working.Load() != "a" {
+			t.Errorf("%q works, want a", working.Load())
+		}
+		stopA()
+		waitA()
+		synctest.Wait()
+		if working.Load() != "b" {
+			t.Errorf("%q works after a has stopped, want b at once", working.Load())
+		}
+		stopB()
+		waitB()
+	})
+}
+
+// When AfterOnce has returned, the lease is released: its caller may exit.
+func TestAfterOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewDecider()
+		broken := errors.New("broken")
+		err := AfterOnce(t.Context(), store, "a", func(ctx context.Context, _ *leaderelection.TimeView) error {
+			time.Sleep(time.Minute) // virtual
+			if e := store.Entry(); e.LeaderID != "a" {
+				t.Errorf("while it works the record is %q's", e.LeaderID)
+			}
+			return broken
+		})
+		if !errors.Is(err, broken) {
+			t.Errorf("AfterOnce: %v", err)
+		}
+		if e := store.Entry(); !e.Vacant() {
+			t.Errorf("AfterOnce has returned, and %q still holds the record", e.LeaderID)
+		}
+	})
+}
+
+// workers are those that work now.
+type workers struct {
+	mu  sync.Mutex
+	now map[string]bool
+}
+
+func (w *workers) add(pod string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.now == nil {
+		w.now = map[string]bool{}
+	}
+	w.now[pod] = true
+	return len(w.now)
+}
+
+func (w *workers) remove(pod string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.now, pod)
+}
+
+func (w *workers) names() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.now))
+}
+
+func (w *workers) has(pod string) bool { return slices.Contains(w.names(), pod) }
+
+// During the roll-out old and bridging pods never work at once, in either order, and a
+// bridging pod keeps the old lease until its work has wound down.
+func TestBridge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, old := memory.NewDecider(), &leases{}
+		var working workers
+		begin := func(pod string) {
+			if n := working.add(pod); n > 1 {
+				t.Errorf("%d work at once", n)
+			}
+		}
+		end := func(pod string) { working.remove(pod) }
+		oldPod := func(pod string) func(context.Context) {
+			return func(ctx context.Context) {
+				underOldLease(ctx, old, pod, func(ctx context.Context) { begin(pod); <-ctx.Done(); end(pod) })
+			}
+		}
+		const windDown = 5 * time.Second
+
+		stop1, wait1 := candidate(t, oldPod("old-1"))
+		time.Sleep(10 * time.Second) // virtual, as all here
+		stopNew, waitNew := candidate(t, func(ctx context.Context) {
+			_ = Bridge(ctx, store, old, "new-1", func(ctx context.Context, view *leaderelection.TimeView) {
+				begin("new-1")
+				<-ctx.Done()
+				time.Sleep(windDown)
+				if old.holder() != "new-1" {
+					t.Errorf("the old lease is %q's while new-1 still winds down", old.holder())
+				}
+				if !view.ValueInFuture() {
+					t.Error("the new lease has run out while new-1 still winds down")
+				}
+				end("new-1")
+			})
+		})
+		time.Sleep(time.Minute)
+		if e := store.Entry(); e.LeaderID != "new-1" || !working.has("old-1") {
+			t.Errorf("the new record is %q's, and %v work: want new-1 to lead and old-1 to work", e.LeaderID, working.names())
+		}
+		stop1()
+		wait1()
+		time.Sleep(5 * time.Second)
+		if !working.has("new-1") {
+			t.Errorf("old-1 has stopped, and %v work", working.names())
+		}
+		stop2, wait2 := candidate(t, oldPod("old-2")) // rolled back
+		time.Sleep(time.Minute)
+		stopNew()
+		time.Sleep(windDown / 2)
+		if !working.has("new-1") {
+			t.Error("new-1 does not wind down")
+		}
+		waitNew()
+		time.Sleep(5 * time.Second)
+		if !working.has("old-2") {
+			t.Errorf("new-1 has stopped, and %v work", working.names())
+		}
+		stop2()
+		wait2()
+	})
+}

@@ -1,0 +1,42 @@
+// Package fromvimeo is the code of the guide from github.com/vimeo/leaderelection.
+package fromvimeo
+
+import (
+	"context"
+	"log"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// After runs work whenever host leads, and tells route where the leader is.
+func After(ctx context.Context, decider leaderelection.RaceDecider, host string, hostPorts []string,
+	work func(context.Context, *leaderelection.TimeView), route func(hostPorts []string)) error {
+	return leaderelection.Config{
+		Decider:      decider,
+		LeaderID:     host,
+		HostPort:     hostPorts,
+		TermLength:   15 * time.Second,
+		MaxClockSkew: time.Second,
+		OnElected:    work,
+		OnOusting:    func(context.Context) { log.Print("no longer the leader") },
+		LeaderChanged: func(_ context.Context, e leaderelection.RaceEntry) {
+			if e.Vacant() {
+				route(nil) // nobody leads
+				return
+			}
+			route(e.HostPort)
+		},
+	}.Acquire(ctx)
+}
+
+// AfterWatch tells route where the leader is, without standing for election.
+func AfterWatch(ctx context.Context, decider leaderelection.RaceDecider, route func(hostPorts []string)) error {
+	return leaderelection.WatchConfig{
+		Decider:      decider,
+		MaxClockSkew: time.Second,
+		Lapsed:       func(context.Context, leaderelection.RaceEntry) { route(nil) },
+	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) {
+		route(e.HostPort) // none: nobody leads
+	})
+}
