@@ -2,6 +2,7 @@ package gcs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -11,9 +12,10 @@ import (
 	"time"
 
 	"cloud.google.com/go/storage"
+	"google.golang.org/api/iterator"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // Options is what may be set of a Decider. The zero value is right for most.
@@ -50,18 +52,21 @@ type Options struct {
 // leaderelection.RaceDecider; all its methods may be called by several
 // goroutines at once. Make it by NewDecider or Open.
 type Decider struct {
-	bucket *storage.BucketHandle
-	object *storage.ObjectHandle
-	name   string
-	place  string
-	opts   Options
-	wrong  error           // with the names; nothing is asked of the store then
-	found  atomic.Bool     // the bucket: it is known to exist
-	there  atomic.Bool     // the object: it was, when last looked for
-	owned  *storage.Client // made by Open
+	election store.Election[token]
+	owned    *storage.Client // made by Open
 }
 
 var _ leaderelection.RaceDecider = (*Decider)(nil)
+
+// backend is the store: one object of a bucket.
+type backend struct {
+	bucket *storage.BucketHandle
+	handle *storage.ObjectHandle
+	name   string
+	opts   Options
+	found  atomic.Bool // the bucket: it is known to exist
+	there  atomic.Bool // the object: it was, when last looked for
+}
 
 // token is a generation of the object; 0 stands for no object at all.
 type token struct {
@@ -72,7 +77,7 @@ type token struct {
 // CommitTS is when Cloud Storage says that it wrote this generation: to the
 // millisecond or better where WriteEntry returned the token, in whole seconds
 // where ReadCurrent did.
-func (t *token) CommitTS() time.Time { return t.commit }
+func (t token) CommitTS() time.Time { return t.commit }
 
 // NewDecider returns the election that is kept in an object of a bucket. It asks
 // nothing of the store yet; a name that cannot be is reported by each call of the
@@ -80,143 +85,132 @@ func (t *token) CommitTS() time.Time { return t.commit }
 // longer used, and may be shared; its own retries do not apply to the Decider's
 // requests. Opts may be nil.
 func NewDecider(client *storage.Client, bucket, object string, opts *Options) *Decider {
-	d := &Decider{name: object, place: "gs://" + bucket + "/" + object, wrong: checkNames(bucket, object)}
+	b := &backend{name: object}
 	if opts != nil {
-		d.opts = *opts
-		d.opts.ACL = slices.Clone(opts.ACL)
-		d.opts.Metadata = maps.Clone(opts.Metadata)
+		b.opts = *opts
+		b.opts.ACL = slices.Clone(opts.ACL)
+		b.opts.Metadata = maps.Clone(opts.Metadata)
 	}
-	if d.opts.ContentType == "" {
-		d.opts.ContentType = "application/json"
+	if b.opts.ContentType == "" {
+		b.opts.ContentType = "application/json"
 	}
-	if d.opts.CacheControl == "" {
-		d.opts.CacheControl = "no-store"
+	if b.opts.CacheControl == "" {
+		b.opts.CacheControl = "no-store"
 	}
-	d.bucket = client.Bucket(bucket).Retryer(storage.WithPolicy(storage.RetryNever))
-	if d.opts.UserProject != "" {
-		d.bucket = d.bucket.UserProject(d.opts.UserProject)
+	b.bucket = client.Bucket(bucket).Retryer(storage.WithPolicy(storage.RetryNever))
+	if b.opts.UserProject != "" {
+		b.bucket = b.bucket.UserProject(b.opts.UserProject)
 	}
-	d.object = d.bucket.Object(object)
-	return d
+	b.handle = b.bucket.Object(object)
+	return &Decider{election: store.Election[token]{Store: b, Package: "gcs", Place: "gs://" + bucket + "/" + object, Wrong: checkNames(bucket, object)}}
 }
 
 // String names the place of the record: bucket and object.
-func (d *Decider) String() string { return d.place }
+func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider, by one request. The first call
 // makes a second one, to learn whether there is an object, and where there is none, to
 // tell an empty election from a bucket that does not exist.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	if err := d.ready(ctx); err != nil {
-		return nil, d.failed(ctx, reading, err)
-	}
-	if d.there.Load() {
-		e, err := d.download(ctx)
-		if !notFound(err) {
-			return e, err
-		}
-		d.there.Store(false) // or so it seems: the SDK does not say who answered 404
-	}
-	switch _, err := d.object.Attrs(ctx); {
-	case isAbsent(err):
-		return d.vacant(ctx)
-	case err != nil:
-		return nil, d.failed(ctx, reading, err)
-	}
-	e, err := d.download(ctx)
-	if notFound(err) {
-		return nil, d.failed(ctx, reading, fmt.Errorf("there is an object, and it cannot be downloaded: it was just deleted, or something else than the store answered: %v", err))
-	}
-	d.there.Store(err == nil)
-	return e, err
-}
-
-// download reads the object. Its error is a bare notFound, or ready for the caller.
-func (d *Decider) download(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	r, err := d.object.NewReader(ctx)
-	if notFound(err) {
-		return nil, err
-	}
-	if err != nil {
-		return nil, d.failed(ctx, reading, err)
-	}
-	defer r.Close()
-	// One byte more than a record may have: longer ones are refused by their
-	// length, and never read whole.
-	data, err := io.ReadAll(io.LimitReader(r, record.MaxSize+1))
-	switch sum := crc32.Checksum(data, castagnoli); {
-	case err != nil:
-	case r.Attrs.Generation <= 0:
-		err = fmt.Errorf("the answer has generation %d, want the object's own: something else than the store answered", r.Attrs.Generation)
-	case len(data) <= record.MaxSize && sum != r.Attrs.CRC32C:
-		err = fmt.Errorf("the content has the CRC32C %08x, and the answer says %08x: something on the way spoilt it, or answered in place of the store", sum, r.Attrs.CRC32C)
-	}
-	if err != nil {
-		return nil, d.failed(ctx, reading, err)
-	}
-	d.found.Store(true)
-	e, err := record.Unmarshal(d.place, data)
-	if err != nil {
-		return nil, err
-	}
-	e.Token = &token{generation: r.Attrs.Generation, commit: r.Attrs.LastModified.UTC()}
-	return e, nil
-}
-
-// vacant is the entry of an election that has no object.
-func (d *Decider) vacant(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	if !d.found.Load() {
-		if err := d.findBucket(ctx); err != nil {
-			return nil, d.failed(ctx, looking, err)
-		}
-		d.found.Store(true)
-	}
-	return &leaderelection.RaceEntry{Token: &token{}}, nil
+	return d.election.Read(ctx)
 }
 
 // WriteEntry implements leaderelection.RaceDecider, by one request. Cloud Storage
 // does not send the current record along with a refusal.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	if err := d.ready(ctx); err != nil {
-		return nil, d.failed(ctx, writing, err)
-	}
-	data, err := record.Marshal(entry)
-	if err != nil {
-		return nil, d.failed(ctx, writing, err)
-	}
-	only := storage.Conditions{DoesNotExist: true}
-	switch t := entry.Token.(type) {
-	case nil:
-	case *token:
-		if t.generation != 0 {
-			only = storage.Conditions{GenerationMatch: t.generation}
+	return d.election.Write(ctx, entry)
+}
+
+// Load implements store.Store.
+func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
+	if b.there.Load() {
+		s, err := b.download(ctx)
+		if !notFound(err) {
+			return s, err
 		}
-	default:
-		return nil, d.failed(ctx, writing, fmt.Errorf("the Token is a %T, of another kind of store: %w", t, leaderelection.ErrPermanent))
+		b.there.Store(false) // or so it seems: the SDK does not say who answered 404
 	}
-	w := d.object.If(only).NewWriter(ctx)
-	d.prepare(w, data)
+	switch _, err := b.handle.Attrs(ctx); {
+	case isAbsent(err):
+		return store.Stored[token]{None: true}, b.findBucket(ctx)
+	case err != nil:
+		return s, err
+	}
+	s, err = b.download(ctx)
+	if notFound(err) {
+		return s, fmt.Errorf("there is an object, and it cannot be downloaded: it was just deleted, or something else than the store answered: %v", err)
+	}
+	b.there.Store(err == nil)
+	return s, err
+}
+
+// download reads the object.
+func (b *backend) download(ctx context.Context) (s store.Stored[token], err error) {
+	r, err := b.handle.NewReader(ctx)
+	if err != nil {
+		return s, err
+	}
+	defer r.Close()
+	// One byte more than a record may have: longer ones are refused by their
+	// length, and never read whole.
+	s.Data, err = io.ReadAll(io.LimitReader(r, store.MaxSize+1))
+	switch sum := crc32.Checksum(s.Data, castagnoli); {
+	case err != nil:
+		return s, err
+	case r.Attrs.Generation <= 0:
+		return s, fmt.Errorf("the answer has generation %d, want the object's own: something else than the store answered", r.Attrs.Generation)
+	case len(s.Data) <= store.MaxSize && sum != r.Attrs.CRC32C:
+		return s, fmt.Errorf("the content has the CRC32C %08x, and the answer says %08x: something on the way spoilt it, or answered in place of the store", sum, r.Attrs.CRC32C)
+	}
+	b.found.Store(true)
+	s.At = token{generation: r.Attrs.Generation, commit: r.Attrs.LastModified.UTC()}
+	return s, nil
+}
+
+// findBucket returns an error if the bucket does not exist. A candidate that
+// may not list objects cannot know, and learns it from its first write.
+func (b *backend) findBucket(ctx context.Context) error {
+	if b.found.Load() {
+		return nil
+	}
+	it := b.bucket.Objects(ctx, &storage.Query{Prefix: b.name, Projection: storage.ProjectionNoACL})
+	it.PageInfo().MaxSize = 1
+	if _, err := it.Next(); err != nil && !errors.Is(err, iterator.Done) && classify(err) != refused {
+		return fmt.Errorf("looking for the bucket: %w", err)
+	}
+	b.found.Store(true)
+	return nil
+}
+
+// Swap implements store.Store.
+func (b *backend) Swap(ctx context.Context, at token, data []byte, _ *leaderelection.RaceEntry) (next token, err error) {
+	only := storage.Conditions{GenerationMatch: at.generation}
+	if at.generation == 0 {
+		only = storage.Conditions{DoesNotExist: true}
+	}
+	w := b.handle.If(only).NewWriter(ctx)
+	b.prepare(w, data)
 	_, err = w.Write(data)
 	if closed := w.Close(); closed != nil {
 		err = closed // says more: Write only knows that its pipe has broken
 	}
 	if err != nil {
-		return nil, d.failed(ctx, writing, err)
+		return next, err
 	}
 	attrs := w.Attrs()
-	if attrs.Generation <= 0 || attrs.Name != d.name || attrs.CRC32C != w.CRC32C || attrs.Size != int64(len(data)) {
-		return nil, d.failed(ctx, writing, fmt.Errorf("the answer describes %q with generation %d, %d bytes and CRC32C %08x, want what was sent, %d bytes with %08x: something else than the store answered",
-			attrs.Name, attrs.Generation, attrs.Size, attrs.CRC32C, len(data), w.CRC32C))
+	if attrs.Generation <= 0 || attrs.Name != b.name || attrs.CRC32C != w.CRC32C || attrs.Size != int64(len(data)) {
+		return next, fmt.Errorf("the answer describes %q with generation %d, %d bytes and CRC32C %08x, want what was sent, %d bytes with %08x: something else than the store answered",
+			attrs.Name, attrs.Generation, attrs.Size, attrs.CRC32C, len(data), w.CRC32C)
 	}
-	d.found.Store(true)
-	d.there.Store(true)
-	return &token{generation: attrs.Generation, commit: attrs.Updated.UTC()}, nil
+	b.found.Store(true)
+	b.there.Store(true)
+	return token{generation: attrs.Generation, commit: attrs.Updated.UTC()}, nil
 }
 
 // prepare sets what the SDK is to know of the object before the first byte.
-func (d *Decider) prepare(w *storage.Writer, data []byte) {
-	w.ContentType, w.CacheControl, w.Metadata = d.opts.ContentType, d.opts.CacheControl, d.opts.Metadata
-	w.ACL, w.PredefinedACL, w.KMSKeyName = d.opts.ACL, d.opts.PredefinedACL, d.opts.KMSKeyName
+func (b *backend) prepare(w *storage.Writer, data []byte) {
+	w.ContentType, w.CacheControl, w.Metadata = b.opts.ContentType, b.opts.CacheControl, b.opts.Metadata
+	w.ACL, w.PredefinedACL, w.KMSKeyName = b.opts.ACL, b.opts.PredefinedACL, b.opts.KMSKeyName
 	// Google refuses the write where the bytes do not add up to this. The
 	// SDK's own check compares only afterwards, when the record is written.
 	w.CRC32C, w.SendCRC32C = crc32.Checksum(data, castagnoli), true
@@ -231,14 +225,6 @@ func (d *Decider) prepare(w *storage.Writer, data []byte) {
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// ready says what keeps a request from being made at all.
-func (d *Decider) ready(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return d.wrong
-}
 
 // Close closes the client that Open made. After NewDecider it does nothing: the
 // client is the caller's.

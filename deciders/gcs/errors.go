@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,39 +13,22 @@ import (
 	"cloud.google.com/go/storage"
 	"golang.org/x/oauth2"
 	"google.golang.org/api/googleapi"
-	"google.golang.org/api/iterator"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// What is being done, for errors.
-const (
-	reading = "reading"
-	writing = "writing"
-	looking = "looking for the bucket of"
-)
-
-// failed says what was being done, to which place, and what to do about it.
-func (d *Decider) failed(ctx context.Context, doing string, err error) error {
-	err = redact.Error(err) // a transport's has the whole URL
-	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
-		// What was cut short by the end of ctx is no answer.
-		err = fmt.Errorf("%w: %w", ended, err)
-	}
+// Judge implements store.Store.
+func (b *backend) Judge(err error) store.Verdict {
 	k := classify(err)
-	if k == lost && doing == writing {
-		return &leaderelection.LostRaceError{Place: d.place, Err: err}
-	}
-	if errors.Is(err, leaderelection.ErrPermanent) {
-		return fmt.Errorf("leaderelection/gcs: %s %s: %w", doing, d.place, err)
+	if k == lost {
+		return store.Lost
 	}
 	if hint := k.hint(err); hint != "" {
-		return fmt.Errorf("leaderelection/gcs: %s %s: %s: %w: %w", doing, d.place, hint, leaderelection.ErrPermanent, err)
+		return store.Permanent(hint)
 	}
-	return fmt.Errorf("leaderelection/gcs: %s %s: %w", doing, d.place, err)
+	return store.Verdict{}
 }
 
 // kind is what an answer of the store means.
@@ -87,7 +69,7 @@ func (k kind) hint(err error) string {
 
 // classify says what err means, whichever transport the client uses.
 func classify(err error) kind {
-	// The ctx has ended: whatever else err says is a consequence.
+	// The SDK's own time was up: whatever else err says is a consequence.
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return passing
 	}
@@ -196,23 +178,11 @@ func isAbsent(err error) bool {
 	return status.Code(err) == codes.NotFound
 }
 
-// findBucket returns an error where the bucket does not exist. A candidate that
-// may not list objects cannot know, and learns it from its first write.
-func (d *Decider) findBucket(ctx context.Context) error {
-	it := d.bucket.Objects(ctx, &storage.Query{Prefix: d.name, Projection: storage.ProjectionNoACL})
-	it.PageInfo().MaxSize = 1
-	_, err := it.Next()
-	if err == nil || errors.Is(err, iterator.Done) || classify(err) == refused {
-		return nil
-	}
-	return err
-}
-
 // checkNames says what the store will never allow. It leaves the finer points to
 // the store.
 func checkNames(bucket, object string) error {
 	wrong := func(what, name, why string) error {
-		return fmt.Errorf("the %s name %q %s: %w", what, name, why, leaderelection.ErrPermanent)
+		return store.Wrong("the %s name %q %s", what, name, why)
 	}
 	switch {
 	case len(bucket) < 3 || len(bucket) > 222:

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"cloud.google.com/go/storage"
 	"google.golang.org/api/option"
 
-	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // Open makes a client and returns a Decider that owns it: Close it. The URL is
@@ -46,7 +44,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		err = checkNames(t.bucket, t.object)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/gcs: opening %s: %w: %w", redact.URL(u.String()), leaderelection.ErrPermanent, redact.Error(err, u.String()))
+		return nil, store.OpenError("gcs", u, err)
 	}
 	var with []option.ClientOption
 	if t.endpoint != "" {
@@ -57,7 +55,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	}
 	client, err := storage.NewClient(context.WithoutCancel(ctx), with...)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/gcs: opening %s: making a client: %w", redact.URL(u.String()), redact.Error(err, u.String()))
+		return nil, store.NotOpened("gcs", u, fmt.Errorf("making a client: %w", err))
 	}
 	d := NewDecider(client, t.bucket, t.object, &t.opts)
 	d.owned = client
@@ -76,75 +74,52 @@ func parse(u *url.URL) (*target, error) {
 	switch {
 	case u.Scheme != "gs":
 		return nil, fmt.Errorf("the scheme is %q, want gs", u.Scheme)
-	case u.User != nil || u.Port() != "" || u.Fragment != "" || u.Opaque != "":
+	case u.User != nil || u.Port() != "" || u.Opaque != "":
 		return nil, errors.New("want gs://bucket/object?parameter=value")
 	}
-	t := &target{bucket: u.Host, object: strings.TrimPrefix(u.Path, "/")}
-	query, err := url.ParseQuery(u.RawQuery)
+	p, err := store.ParseParams(u)
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range query {
-		if len(values) > 1 && name != "acl" && name != "metadata" {
-			return nil, fmt.Errorf("parameter %q is given twice", name)
+	t := &target{bucket: u.Host, object: strings.TrimPrefix(u.Path, "/"), anonymous: p.Bool("anonymous"), opts: Options{
+		PredefinedACL: p.String("predefined_acl"),
+		ACL:           rules(p),
+		KMSKeyName:    p.String("kms_key"),
+		ContentType:   p.String("content_type"),
+		CacheControl:  p.String("cache_control"),
+		Metadata:      metadata(p),
+		UserProject:   p.String("user_project"),
+	}}
+	if e := p.Endpoint("endpoint"); e != nil {
+		if e.Path == "" || e.Path == "/" {
+			e.Path = "/storage/v1/"
 		}
-		for _, v := range values {
-			if err := t.set(name, v); err != nil {
-				return nil, err
-			}
-		}
+		t.endpoint = e.String()
 	}
-	return t, nil
+	return t, p.Rest()
 }
 
-// set takes in one parameter.
-func (t *target) set(name, value string) (err error) {
-	switch o := &t.opts; name {
-	case "predefined_acl":
-		o.PredefinedACL = value
-	case "acl":
+func rules(p *store.Params) (rules []storage.ACLRule) {
+	for _, v := range p.Strings("acl") {
 		// The role has no colon; an entity might.
-		i := strings.LastIndexByte(value, ':')
-		if i <= 0 || i == len(value)-1 {
-			return fmt.Errorf("acl is %q, want entity:ROLE", value)
+		i := strings.LastIndexByte(v, ':')
+		if i <= 0 || i == len(v)-1 {
+			p.Wrong("the parameter %q is %q; want entity:ROLE", "acl", v)
+			continue
 		}
-		o.ACL = append(o.ACL, storage.ACLRule{Entity: storage.ACLEntity(value[:i]), Role: storage.ACLRole(value[i+1:])})
-	case "kms_key":
-		o.KMSKeyName = value
-	case "content_type":
-		o.ContentType = value
-	case "cache_control":
-		o.CacheControl = value
-	case "metadata":
-		key, v, found := strings.Cut(value, "=")
-		if !found || key == "" {
-			return fmt.Errorf("metadata is %q, want key=value", value)
-		}
-		if o.Metadata == nil {
-			o.Metadata = make(map[string]string)
-		}
-		o.Metadata[key] = v
-	case "user_project":
-		o.UserProject = value
-	case "endpoint":
-		t.endpoint, err = endpoint(value)
-	case "anonymous":
-		if t.anonymous, err = strconv.ParseBool(value); err != nil {
-			return fmt.Errorf("anonymous is %q, want true or false", value)
-		}
-	default:
-		return fmt.Errorf("parameter %q is unknown", name)
+		rules = append(rules, storage.ACLRule{Entity: storage.ACLEntity(v[:i]), Role: storage.ACLRole(v[i+1:])})
 	}
-	return err
+	return rules
 }
 
-func endpoint(value string) (string, error) {
-	e, err := url.Parse(value)
-	if err != nil || e.Host == "" || e.Scheme != "http" && e.Scheme != "https" {
-		return "", fmt.Errorf("endpoint is %q, want http://host:port", value)
+func metadata(p *store.Params) map[string]string {
+	pairs := map[string]string{}
+	for _, v := range p.Strings("metadata") {
+		key, value, found := strings.Cut(v, "=")
+		if !found || key == "" {
+			p.Wrong("the parameter %q is %q; want key=value", "metadata", v)
+		}
+		pairs[key] = value
 	}
-	if e.Path == "" || e.Path == "/" {
-		e.Path = "/storage/v1/"
-	}
-	return e.String(), nil
+	return pairs
 }

@@ -1,0 +1,222 @@
+// Package store is what all stores' deciders do alike: they check a token, write and
+// read the record's one form, say what was being done at which place and what to do
+// about it, and hide secrets. A store says how it loads and swaps a record's bytes, and
+// what its client's errors mean.
+//
+// It imports the standard library and the root module only: whoever imports one store
+// gets no other store's client with it.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/internal/redact"
+)
+
+// What is being done, for errors.
+const (
+	Reading   = "reading"
+	Writing   = "writing"
+	Following = "following"
+)
+
+// MaxSize is the size of a record, in bytes, above which it is refused. A Store that can
+// need not load more than one byte more.
+const MaxSize = record.MaxSize
+
+// Store is one record in a store, as bytes. V is a version of it, which is also the
+// Token of entries: a value of a type of the store's package alone. The zero V stands
+// for no record.
+type Store[V leaderelection.LeaderToken] interface {
+	// Load returns the record and its version.
+	Load(ctx context.Context) (Stored[V], error)
+	// Swap replaces the record by data if its version is still at, and returns the
+	// new version. E is what data says. If the version is another, the error is a
+	// *Refusal, one that Judge says is Lost, or a *leaderelection.LostRaceError.
+	Swap(ctx context.Context, at V, data []byte, e *leaderelection.RaceEntry) (V, error)
+	// Judge says what an error of the store's client means. It is not asked about
+	// calls whose ctx has ended.
+	Judge(err error) Verdict
+}
+
+// Stored is a record and its version.
+type Stored[V leaderelection.LeaderToken] struct {
+	Data []byte
+	At   V
+	None bool // there is no record: At is the version by which Swap makes one
+}
+
+// Refusal is the error of a Swap whose version is another, from a store that shows the
+// record that stood in its way.
+type Refusal[V leaderelection.LeaderToken] struct {
+	Current Stored[V]
+	Err     error // what the client returned, or nil
+}
+
+// Error implements error.
+func (*Refusal[V]) Error() string { return "the version is another" }
+
+// Verdict is what an error means. The zero Verdict is one that may pass.
+type Verdict struct {
+	Advice    string // what to do about it; empty: nothing is known
+	Permanent bool   // no retry can help
+	Lost      bool   // of a write: the record's version is another
+}
+
+// Permanent is the verdict on what no retry can cure.
+func Permanent(advice string) Verdict { return Verdict{Advice: advice, Permanent: true} }
+
+// Passing is the verdict on what may pass, with what to do about it.
+func Passing(advice string) Verdict { return Verdict{Advice: advice} }
+
+// Lost is the verdict on a refusal of the condition.
+var Lost = Verdict{Lost: true}
+
+// Election is one record in a store, as entries.
+type Election[V leaderelection.LeaderToken] struct {
+	Store   Store[V]
+	Package string // of the store, for errors: "gcs"
+	Place   string // where the record is: bucket and object, table and key
+	// Wrong is what is known to be wrong with names or options, or nil. Each call
+	// fails with it, as one that no retry can cure.
+	Wrong error
+}
+
+// Read is ReadCurrent.
+func (e *Election[V]) Read(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	if err := e.Ready(ctx); err != nil {
+		return nil, e.Failed(ctx, Reading, err)
+	}
+	s, err := e.Store.Load(ctx)
+	if err != nil {
+		return nil, e.Failed(ctx, Reading, err)
+	}
+	return e.Entry(s)
+}
+
+// Entry is the entry in what is stored. Its error needs no Failed.
+func (e *Election[V]) Entry(s Stored[V]) (*leaderelection.RaceEntry, error) {
+	if s.None {
+		return &leaderelection.RaceEntry{Token: s.At}, nil
+	}
+	entry, err := record.Unmarshal(e.Place, s.Data)
+	if err != nil {
+		return nil, complete{err}
+	}
+	entry.Token = s.At
+	return entry, nil
+}
+
+// Write is WriteEntry.
+func (e *Election[V]) Write(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	if err := e.Ready(ctx); err != nil {
+		return nil, e.Failed(ctx, Writing, err)
+	}
+	data, err := record.Marshal(entry)
+	if err != nil {
+		return nil, e.Failed(ctx, Writing, err)
+	}
+	var at V
+	if entry.Token != nil {
+		var ours bool
+		if at, ours = entry.Token.(V); !ours {
+			return nil, e.Failed(ctx, Writing, Wrong("the entry's Token is a %T, of another kind of store", entry.Token))
+		}
+	}
+	next, err := e.Store.Swap(ctx, at, data, entry)
+	if refused, is := err.(*Refusal[V]); is {
+		lost := &leaderelection.LostRaceError{Place: e.Place, Err: refused.Err}
+		lost.Current, _ = e.Entry(refused.Current) // one that cannot be read is ReadCurrent's to report
+		return nil, lost
+	}
+	if err != nil {
+		return nil, e.Failed(ctx, Writing, err)
+	}
+	return next, nil
+}
+
+// Follow is Changes, by a function that calls yield for each entry until that returns
+// false, or it fails.
+func (e *Election[V]) Follow(ctx context.Context, follow func(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error) iter.Seq2[*leaderelection.RaceEntry, error] {
+	return func(yield func(*leaderelection.RaceEntry, error) bool) {
+		left := false
+		err := e.Ready(ctx)
+		if err == nil {
+			err = follow(ctx, func(entry *leaderelection.RaceEntry) bool {
+				left = left || !yield(entry, nil)
+				return !left
+			})
+		}
+		if !left && ctx.Err() == nil {
+			yield(nil, e.Failed(ctx, Following, err))
+		}
+	}
+}
+
+// Ready returns why a call need not be made.
+func (e *Election[V]) Ready(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case e.Wrong != nil && !errors.Is(e.Wrong, leaderelection.ErrPermanent):
+		return Wrong("%w", e.Wrong)
+	}
+	return e.Wrong
+}
+
+// Failed says what was being done, at which place, and what to do about it, and wraps
+// leaderelection.ErrPermanent where no retry can help. What says so already, a lost race
+// or the error of an earlier Failed, it leaves as it is.
+func (e *Election[V]) Failed(ctx context.Context, doing string, err error) error {
+	if lost, is := err.(*leaderelection.LostRaceError); is && lost.Place == "" {
+		lost.Place = e.Place
+	}
+	var said complete
+	if errors.Is(err, leaderelection.ErrLostRace) || errors.As(err, &said) {
+		return err
+	}
+	err = redact.Error(err) // a transport's has the whole URL
+	if ended := ctx.Err(); ended != nil {
+		// What was cut short by the end of ctx is no answer.
+		if !errors.Is(err, ended) {
+			err = fmt.Errorf("%w: %w", ended, err)
+		}
+		if s, ok := e.Store.(interface{ WhyLate() string }); ok {
+			err = fmt.Errorf("%w (%s)", err, s.WhyLate())
+		}
+	} else if v := e.Store.Judge(err); v.Lost && doing == Writing {
+		return &leaderelection.LostRaceError{Place: e.Place, Err: err}
+	} else {
+		err = v.explain(err)
+	}
+	return complete{fmt.Errorf("leaderelection/%s: %s %s: %w", e.Package, doing, e.Place, err)}
+}
+
+// complete is an error that says all there is to say.
+type complete struct{ error }
+
+func (c complete) Unwrap() error { return c.error }
+
+// explain adds the advice to err. It comes first: what clients say of an HTTP answer may
+// take a page.
+func (v Verdict) explain(err error) error {
+	switch known := errors.Is(err, leaderelection.ErrPermanent); {
+	case known || v.Advice == "" && !v.Permanent:
+		return err
+	case v.Advice == "":
+		return fmt.Errorf("%w: %w", err, leaderelection.ErrPermanent)
+	case !v.Permanent:
+		return fmt.Errorf("%s: %w", v.Advice, err)
+	}
+	return fmt.Errorf("%s: %w: %w", v.Advice, leaderelection.ErrPermanent, err)
+}
+
+// Wrong is an error of our own that no retry can cure.
+func Wrong(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", fmt.Errorf(format, args...), leaderelection.ErrPermanent)
+}

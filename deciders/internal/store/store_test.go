@@ -1,0 +1,242 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+)
+
+// version is a version of the backend's.
+type version int
+
+func (version) CommitTS() time.Time { return time.Time{} }
+
+// backend is a store in memory, whose calls fail with err.
+type backend struct {
+	at   version
+	data []byte
+	err  error
+	late string // what WhyLate says
+}
+
+var (
+	errOther   = errors.New("another version")
+	errGone    = errors.New("no such table")
+	errStrange = errors.New("the client's clock is off")
+	errBusy    = errors.New("busy")
+)
+
+func (b *backend) Load(context.Context) (store.Stored[version], error) {
+	return store.Stored[version]{Data: b.data, At: b.at, None: b.at == 0}, b.err
+}
+
+func (b *backend) Swap(_ context.Context, at version, data []byte, e *leaderelection.RaceEntry) (version, error) {
+	switch {
+	case b.err != nil:
+		return 0, b.err
+	case at != b.at && e.LeaderID == "tells":
+		return 0, &store.Refusal[version]{Current: store.Stored[version]{Data: b.data, At: b.at}, Err: errOther}
+	case at != b.at && e.LeaderID == "knows":
+		return 0, &leaderelection.LostRaceError{}
+	case at != b.at:
+		return 0, fmt.Errorf("refused: %w", errOther)
+	}
+	b.data, b.at = bytes.Clone(data), b.at+1
+	return b.at, nil
+}
+
+func (b *backend) Judge(err error) store.Verdict {
+	switch {
+	case errors.Is(err, errOther):
+		return store.Lost
+	case errors.Is(err, errStrange):
+		return store.Passing("set it right")
+	}
+	return store.Remedies{{Err: errGone, Advice: "make the table"}, {Part: "in words", Advice: "read them"}}.Judge(err)
+}
+
+func (b *backend) WhyLate() string { return b.late }
+
+func election(b *backend) *store.Election[version] {
+	return &store.Election[version]{Store: b, Package: "fake", Place: "place 1"}
+}
+
+func entry(number leaderelection.ElectionNumber, t leaderelection.LeaderToken) *leaderelection.RaceEntry {
+	return &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: number, TermLength: time.Second, TermExpiry: time.Unix(1, 0).UTC(), Incarnation: "i", Token: t}
+}
+
+// What is written is read, by its version, and a stale version loses.
+func TestReadAndWrite(t *testing.T) {
+	b := &backend{}
+	e := election(b)
+	empty, err := e.Read(t.Context())
+	if err != nil || empty.ElectionNumber != 0 || empty.Token != version(0) {
+		t.Fatalf("%+v, %v", empty, err)
+	}
+	first, err := e.Write(t.Context(), entry(1, nil))
+	if err != nil || first != version(1) {
+		t.Fatal(first, err)
+	}
+	if _, err := e.Write(t.Context(), entry(2, empty.Token)); !errors.Is(err, leaderelection.ErrLostRace) || !errors.Is(err, errOther) || !strings.Contains(err.Error(), "place 1") {
+		t.Error(err)
+	}
+	for _, id := range []string{"tells", "knows"} {
+		stale := entry(2, empty.Token)
+		stale.LeaderID = id
+		var lost *leaderelection.LostRaceError
+		_, err := e.Write(t.Context(), stale)
+		if !errors.As(err, &lost) || lost.Place != "place 1" || (lost.Current != nil) != (id == "tells") {
+			t.Error(err)
+		}
+		if id == "tells" && (lost.Current.LeaderID != "a" || lost.Current.Token != first || !errors.Is(err, errOther)) {
+			t.Errorf("%+v", lost)
+		}
+	}
+	got, err := e.Read(t.Context())
+	if err != nil || got.ElectionNumber != 1 || got.LeaderID != "a" || got.Token != first {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// An empty record is damage, and not an empty election.
+func TestEmptyRecord(t *testing.T) {
+	for _, data := range [][]byte{nil, {}} {
+		e, err := election(&backend{at: 1, data: data}).Read(t.Context())
+		wants(t, err, true, "place 1", "it is empty")
+		if e != nil {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+type alien struct{}
+
+func (alien) CommitTS() time.Time { return time.Time{} }
+
+func wants(t *testing.T, err error, permanent bool, words ...string) {
+	t.Helper()
+	if err == nil || errors.Is(err, leaderelection.ErrPermanent) != permanent {
+		t.Fatalf("%v; want an error, for good: %v", err, permanent)
+	}
+	for _, w := range words {
+		if strings.Count(err.Error(), w) != 1 {
+			t.Errorf("want %q once in: %v", w, err)
+		}
+	}
+}
+
+// What can never be written is refused before the store is asked.
+func TestWriteRefuses(t *testing.T) {
+	b := &backend{err: errors.New("asked")}
+	_, err := election(b).Write(t.Context(), entry(1, alien{}))
+	wants(t, err, true, "leaderelection/fake: writing place 1: ", "store_test.alien", "another kind of store")
+	_, err = election(b).Write(t.Context(), nil)
+	wants(t, err, true, "place 1")
+	e := election(b)
+	e.Wrong = errors.New("the name is too long")
+	_, err = e.Write(t.Context(), entry(1, nil))
+	wants(t, err, true, "writing place 1: the name is too long", "no retry can help")
+	_, err = e.Read(t.Context())
+	wants(t, err, true, "reading place 1: the name is too long", "no retry can help")
+}
+
+// An error names the place once, and the advice, and hides what is secret.
+func TestFailed(t *testing.T) {
+	for name, c := range map[string]struct {
+		err       error
+		permanent bool
+		words     []string
+	}{
+		"known":      {errGone, true, []string{"place 1: make the table: ", "no such table", "no retry can help"}},
+		"by words":   {errors.New("told in words"), true, []string{"read them"}},
+		"passing":    {errStrange, false, []string{"place 1: set it right: the client's clock is off"}},
+		"unknown":    {errBusy, false, []string{"place 1: busy"}},
+		"ours":       {store.Wrong("no such thing as %d", 7), true, []string{"no such thing as 7", "no retry can help"}},
+		"a refusal":  {errOther, false, []string{"place 1: another version"}},
+		"an address": {errors.New(`Get "http://host/x?sig=geheim": refused`), false, []string{"http://host/x?sig=xxxxx"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := election(&backend{err: c.err}).Read(t.Context())
+			wants(t, err, c.permanent, append(c.words, "leaderelection/fake: reading place 1: ")...)
+			if strings.Contains(err.Error(), "geheim") || !errors.Is(err, c.err) || errors.Is(err, leaderelection.ErrLostRace) {
+				t.Error(err)
+			}
+			if again := election(&backend{}).Failed(t.Context(), "following", err); again != err {
+				t.Errorf("said twice: %v", again)
+			}
+		})
+	}
+}
+
+// The end of ctx is an error's reason, whatever the client made of it.
+func TestFailedLate(t *testing.T) {
+	reason := errors.New("the caller's own")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(reason)
+	b := &backend{err: errGone, late: "there is no connection"}
+	_, err := election(b).Read(ctx)
+	wants(t, err, false, "reading place 1: ", "(there is no connection)")
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, reason) {
+		t.Error(err)
+	}
+	wants(t, election(b).Failed(ctx, store.Writing, errGone), false, "context canceled", "no such table")
+}
+
+// A feed's error comes once, complete; none comes after the loop was left, or ctx ended.
+func TestFollow(t *testing.T) {
+	e := election(&backend{at: 1, data: []byte("damaged")})
+	two := func(err error) iter.Seq2[*leaderelection.RaceEntry, error] {
+		return e.Follow(t.Context(), func(_ context.Context, yield func(*leaderelection.RaceEntry) bool) error {
+			for n := range leaderelection.ElectionNumber(2) {
+				if !yield(entry(n, nil)) {
+					return nil
+				}
+			}
+			return err
+		})
+	}
+	_, damaged := e.Read(t.Context())
+	for name, c := range map[string]struct {
+		end   error
+		words []string
+	}{
+		"the client's": {errBusy, []string{"leaderelection/fake: following place 1: busy"}},
+		"complete":     {damaged, []string{"place 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			entries := 0
+			var last error
+			for entry, err := range two(c.end) {
+				if last = err; entry != nil {
+					entries++
+				}
+			}
+			wants(t, last, c.end == damaged, c.words...)
+			if entries != 2 {
+				t.Errorf("%d entries", entries)
+			}
+		})
+	}
+	for range two(errBusy) {
+		break
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, err := range e.Follow(ctx, func(context.Context, func(*leaderelection.RaceEntry) bool) error {
+		cancel()
+		return ctx.Err()
+	}) {
+		t.Errorf("after the end of ctx: %v", err)
+	}
+	e.Wrong = errors.New("no name")
+	for _, err := range two(nil) {
+		wants(t, err, true, "following place 1: no name")
+	}
+}
