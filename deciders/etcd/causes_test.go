@@ -42,7 +42,7 @@ func says(t *testing.T, what string, d *etcd.Decider, words ...string) {
 func saysFeed(t *testing.T, d *etcd.Decider, words ...string) {
 	t.Helper()
 	n := feedtest.Next(t, feedtest.Follow(t, d))
-	feedtest.Passing(t, n.Err, append(words, "watching", d.Place())...)
+	feedtest.Passing(t, n.Err, append(words, "following", d.Place())...)
 }
 
 // With TLS both ways, each thing that can be wrong is said: by calls, and by the feed.

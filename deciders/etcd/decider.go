@@ -81,18 +81,17 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // Options adjusts a Decider. The zero value is right for most.
@@ -110,14 +109,20 @@ const DefaultFeedGrace = time.Second
 // leaderelection.ChangeFeed; all its methods may be called by several goroutines
 // at once.
 type Decider struct {
-	client store
-	key    string
-	grace  time.Duration
-	close  func() error // where the client is the Decider's own
+	b        *backend
+	election store.Election[version]
+	close    func() error // where the client is the Decider's own
 }
 
-// store is what a Decider needs of *clientv3.Client.
-type store interface {
+// backend is the store: one key.
+type backend struct {
+	client client
+	key    string
+	grace  time.Duration
+}
+
+// client is what a Decider needs of *clientv3.Client.
+type client interface {
 	Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)
 	Txn(ctx context.Context) clientv3.Txn
 	Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan
@@ -128,7 +133,7 @@ type store interface {
 var (
 	_ leaderelection.RaceDecider = (*Decider)(nil)
 	_ leaderelection.ChangeFeed  = (*Decider)(nil)
-	_ store                      = (*clientv3.Client)(nil)
+	_ client                     = (*clientv3.Client)(nil)
 )
 
 // version is a LeaderToken: the revision at which the key was last written, 0
@@ -143,13 +148,13 @@ func (version) CommitTS() time.Time { return time.Time{} }
 // must be kept open while the Decider is in use, and may serve several. Options
 // may be nil. There is nothing to create beforehand.
 func NewDecider(client *clientv3.Client, key string, opts *Options) *Decider {
-	return newDecider(client, key, opts)
-}
-
-func newDecider(client store, key string, opts *Options) *Decider {
-	d := &Decider{client: client, key: key, grace: DefaultFeedGrace}
+	b := &backend{client: client, key: key, grace: DefaultFeedGrace}
 	if opts != nil && opts.FeedGrace > 0 {
-		d.grace = opts.FeedGrace
+		b.grace = opts.FeedGrace
+	}
+	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "etcd", Place: fmt.Sprintf("etcd key %q", key)}}
+	if key == "" {
+		d.election.Wrong = errors.New("etcd has no empty key; give the election a name")
 	}
 	return d
 }
@@ -164,61 +169,58 @@ func (d *Decider) Close() error {
 }
 
 // String names the place of the record: the key.
-func (d *Decider) String() string { return d.place() }
+func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider. It is linearizable: never
 // stale.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	end, err := d.before(ctx)
-	if err != nil {
-		return nil, d.failed(ctx, "reading", err)
-	}
-	defer end()
-	e, _, err := d.read(ctx)
-	return e, err
-}
-
-// read returns the entry, and the revision of the keyspace that it was read at.
-func (d *Decider) read(ctx context.Context) (*leaderelection.RaceEntry, int64, error) {
-	answer, err := d.client.Get(ctx, d.key)
-	if err == nil && answer.Header.GetRevision() <= 0 {
-		err = errNotEtcd
-	}
-	if err != nil {
-		return nil, 0, d.failed(ctx, "reading", err)
-	}
-	e, err := d.entry(answer.Kvs)
-	return e, answer.Header.GetRevision(), err
+	return d.election.Read(ctx)
 }
 
 // WriteEntry implements leaderelection.RaceDecider, in one transaction. A refusal
 // is a leaderelection.LostRaceError with the current record, which the same
 // transaction reads.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	end, err := d.before(ctx)
+	return d.election.Write(ctx, entry)
+}
+
+// Load implements store.Store.
+func (b *backend) Load(ctx context.Context) (store.Stored[version], error) {
+	s, _, err := b.read(ctx)
+	return s, err
+}
+
+// read returns what is stored, and the revision of the keyspace that it was read at.
+func (b *backend) read(ctx context.Context) (s store.Stored[version], at int64, err error) {
+	defer b.hasten(ctx)()
+	answer, err := b.client.Get(ctx, b.key)
+	if err == nil && answer.Header.GetRevision() <= 0 {
+		err = errNotEtcd
+	}
 	if err != nil {
-		return nil, d.failed(ctx, "writing", err)
+		return s, 0, err
 	}
-	defer end()
-	at := version(0)
-	if entry != nil && entry.Token != nil {
-		v, ours := entry.Token.(version)
-		if !ours {
-			return nil, d.failed(ctx, "writing", fmt.Errorf("the entry's Token is a %T, of another kind of store: %w", entry.Token, leaderelection.ErrPermanent))
-		}
-		at = v
+	return stored(answer.Kvs), answer.Header.GetRevision(), nil
+}
+
+// stored is what etcd says of the key: nothing where there is none.
+func stored(kvs []*mvccpb.KeyValue) store.Stored[version] {
+	if len(kvs) == 0 {
+		return store.Stored[version]{None: true}
 	}
-	data, err := record.Marshal(entry)
-	if err != nil {
-		return nil, d.failed(ctx, "writing", err)
-	}
-	answer, err := d.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(d.key), "=", int64(at))).
-		Then(clientv3.OpPut(d.key, string(data))).
-		Else(clientv3.OpGet(d.key)).
+	return store.Stored[version]{Data: kvs[0].Value, At: version(kvs[0].ModRevision)}
+}
+
+// Swap implements store.Store.
+func (b *backend) Swap(ctx context.Context, at version, data []byte, _ *leaderelection.RaceEntry) (version, error) {
+	defer b.hasten(ctx)()
+	answer, err := b.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(b.key), "=", int64(at))).
+		Then(clientv3.OpPut(b.key, string(data))).
+		Else(clientv3.OpGet(b.key)).
 		Commit()
 	if err != nil {
-		return nil, d.failed(ctx, "writing", err)
+		return 0, err
 	}
 	// Only an answer that is etcd's decides the race.
 	var done *etcdserverpb.ResponseOp
@@ -230,46 +232,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	case answer.Succeeded && done.GetResponsePut() != nil && now > at:
 		return now, nil
 	case !answer.Succeeded && done.GetResponseRange() != nil && now > 0:
-		lost := &leaderelection.LostRaceError{Place: d.place()}
-		lost.Current, _ = d.entry(done.GetResponseRange().GetKvs()) // one that cannot be read is ReadCurrent's to report
-		return nil, lost
+		return 0, &store.Refusal[version]{Current: stored(done.GetResponseRange().GetKvs())}
 	}
-	return nil, d.failed(ctx, "writing", errNotEtcd)
+	return 0, errNotEtcd
 }
-
-// entry is the record in what etcd says of the key: nothing where there is none.
-func (d *Decider) entry(kvs []*mvccpb.KeyValue) (*leaderelection.RaceEntry, error) {
-	if len(kvs) == 0 {
-		return &leaderelection.RaceEntry{Token: version(0)}, nil
-	}
-	e, err := record.Unmarshal(d.place(), kvs[0].Value)
-	if err != nil {
-		return nil, err
-	}
-	e.Token = version(kvs[0].ModRevision)
-	return e, nil
-}
-
-// before is what each request begins with. The caller calls end when it is over.
-func (d *Decider) before(ctx context.Context) (end func(), err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if d.key == "" {
-		return nil, fmt.Errorf("etcd has no empty key; give the election a name: %w", leaderelection.ErrPermanent)
-	}
-	if d.connectionState() == connectivity.Ready {
-		return func() {}, nil
-	}
-	// Etcd's client lets a request wait for a connection.
-	ctx, cancel := context.WithCancel(ctx)
-	var hastening sync.WaitGroup
-	hastening.Go(func() { hasten(ctx, d.client.ActiveConnection()) })
-	return func() {
-		cancel()
-		hastening.Wait()
-	}, nil
-}
-
-// place is where the record is, for errors.
-func (d *Decider) place() string { return fmt.Sprintf("etcd key %q", d.key) }

@@ -14,7 +14,7 @@ import (
 
 var _ durability.Examiner = (*Decider)(nil)
 
-// cluster is what Durability needs of *clientv3.Client beyond store.
+// cluster is what Durability needs of *clientv3.Client beyond client.
 type cluster interface {
 	MemberList(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.MemberListResponse, error)
 	AlarmList(ctx context.Context) (*clientv3.AlarmResponse, error)
@@ -26,25 +26,24 @@ type cluster interface {
 // says so.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	const doing = "examining the cluster of"
-	end, err := d.before(ctx)
-	if err != nil {
-		return nil, d.failed(ctx, doing, err)
+	if err := d.election.Ready(ctx); err != nil {
+		return nil, d.election.Failed(ctx, doing, err)
 	}
-	defer end()
+	defer d.b.hasten(ctx)()
 	var all []durability.Warning
-	members, membersErr := d.client.MemberList(ctx)
+	members, membersErr := d.b.client.MemberList(ctx)
 	if membersErr == nil && len(members.Members) == 0 {
 		membersErr = errNotEtcd
 	}
 	if membersErr == nil {
 		all = examineMembers(members.Members)
 	}
-	alarms, alarmsErr := d.client.AlarmList(ctx)
+	alarms, alarmsErr := d.b.client.AlarmList(ctx)
 	if alarmsErr == nil {
 		all = append(all, examineAlarms(alarms.Alarms)...)
 	}
 	if err := errors.Join(unknown("members", "member list", membersErr), unknown("alarms", "alarm list", alarmsErr)); err != nil {
-		return all, d.failed(ctx, doing, err)
+		return all, d.election.Failed(ctx, doing, err)
 	}
 	return all, nil
 }

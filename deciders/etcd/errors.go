@@ -13,66 +13,51 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
-	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// remedies says what to do about errors that no retry can cure.
-var remedies = []struct {
-	err  error
-	what string
-}{
-	{rpctypes.ErrPermissionDenied, "grant the user's role readwrite on this key (an observer's: read)"},
-	{rpctypes.ErrUserEmpty, "this etcd demands authentication; give the client a user and password, or a client certificate"},
-	{rpctypes.ErrUserNotFound, "etcd does not know the client's user"},
-	{rpctypes.ErrAuthFailed, "the user or the password is wrong"},
-	{rpctypes.ErrInvalidAuthToken, "the client's token is not valid, or has expired; make a new client"},
-	{rpctypes.ErrEmptyKey, "give the election a name"},
-	{rpctypes.ErrRequestTooLarge, "keep ConnectionParams and HostPort short, or raise etcd's --max-request-bytes"},
-	{errClientClosed, "keep the client open as long as the Decider is in use"},
+var remedies = store.Remedies{
+	{Err: rpctypes.ErrPermissionDenied, Advice: "grant the user's role readwrite on this key (an observer's: read)"},
+	{Err: rpctypes.ErrUserEmpty, Advice: "this etcd demands authentication; give the client a user and password, or a client certificate"},
+	{Err: rpctypes.ErrUserNotFound, Advice: "etcd does not know the client's user"},
+	{Err: rpctypes.ErrAuthFailed, Advice: "the user or the password is wrong"},
+	{Err: rpctypes.ErrInvalidAuthToken, Advice: "the client's token is not valid, or has expired; make a new client"},
+	{Err: rpctypes.ErrEmptyKey, Advice: "give the election a name"},
+	{Err: rpctypes.ErrRequestTooLarge, Advice: "keep ConnectionParams and HostPort short, or raise etcd's --max-request-bytes"},
 }
 
 // noSpace is what to do about a full database.
 const noSpace = "compact and defragment etcd, or raise --quota-backend-bytes, then etcdctl alarm disarm"
 
 var (
-	errClientClosed = errors.New("the etcd client is closed")
 	errNoConnection = errors.New("there is no connection")
 	errFeedEnded    = errors.New("the watch ended")
 	errNotEtcd      = errors.New("the answer lacks what etcd's answers have: is there a proxy, or something else, at the endpoints?")
 )
 
-// failed says what was being done and where, and what to do about it. It wraps
-// leaderelection.ErrPermanent where no retry can help.
-func (d *Decider) failed(ctx context.Context, doing string, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("leaderelection/etcd: %s %s: %w (%s)", doing, d.place(), err, d.whyNoAnswer())
+// Judge implements store.Store.
+func (b *backend) Judge(err error) store.Verdict {
+	switch {
+	case b.connectionState() == connectivity.Shutdown:
+		return store.Permanent("the etcd client is closed; keep it open as long as the Decider is in use")
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return store.Passing(noSpace)
 	}
-	if d.connectionState() == connectivity.Shutdown {
-		err = fmt.Errorf("%w (%w)", errClientClosed, err)
-	}
-	for _, r := range remedies {
-		if errors.Is(err, r.err) {
-			return fmt.Errorf("leaderelection/etcd: %s %s: %w: %s: %w", doing, d.place(), err, r.what, leaderelection.ErrPermanent)
-		}
-	}
-	if errors.Is(err, rpctypes.ErrNoSpace) {
-		return fmt.Errorf("leaderelection/etcd: %s %s: %w: %s", doing, d.place(), err, noSpace)
-	}
-	return fmt.Errorf("leaderelection/etcd: %s %s: %w", doing, d.place(), err)
+	return remedies.Judge(err)
 }
 
-// whyNoAnswer is said of a request whose ctx ended. Etcd's client waits for a
+// WhyLate is said of a request whose ctx ended. Etcd's client waits for a
 // connection, and says no more than that time was up.
-func (d *Decider) whyNoAnswer() string {
-	if d.connectionState() == connectivity.Ready {
+func (b *backend) WhyLate() string {
+	if b.connectionState() == connectivity.Ready {
 		return "there is a connection, and etcd has not answered in time"
 	}
-	return fmt.Sprintf("%v: %v", errNoConnection, d.whyNoConnection())
+	return fmt.Sprintf("%v: %v", errNoConnection, b.whyNoConnection())
 }
 
 // whyNoConnection is what came of the last attempt to connect.
-func (d *Decider) whyNoConnection() error {
-	conn := d.client.ActiveConnection()
+func (b *backend) whyNoConnection() error {
+	conn := b.client.ActiveConnection()
 	if conn == nil {
 		return errors.New("the client does not say why")
 	}
@@ -119,8 +104,8 @@ func connectionError(err error) error {
 }
 
 // connectionState is Ready where the client does not say.
-func (d *Decider) connectionState() connectivity.State {
-	if conn := d.client.ActiveConnection(); conn != nil {
+func (b *backend) connectionState() connectivity.State {
+	if conn := b.client.ActiveConnection(); conn != nil {
 		return conn.GetState()
 	}
 	return connectivity.Ready

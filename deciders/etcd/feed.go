@@ -20,39 +20,30 @@ import (
 // error where etcd ends the watch, where the connection is gone for longer than
 // Options.FeedGrace, or where the key holds what is no record of ours.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
-	return func(yield func(*leaderelection.RaceEntry, error) bool) {
+	return d.election.Follow(ctx, func(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
 		feed, cancel := context.WithCancelCause(ctx)
 		var guard sync.WaitGroup
-		guard.Go(func() { d.guard(feed, cancel) })
+		guard.Go(func() { d.b.guard(feed, cancel) })
 		defer guard.Wait()
 		defer cancel(nil)
-
-		left := false
-		err := d.follow(feed, func(e *leaderelection.RaceEntry) bool {
-			left = left || !yield(e, nil)
-			return !left
-		})
-		if left || ctx.Err() != nil {
-			return
-		}
+		err := d.follow(feed, yield)
 		if feed.Err() != nil { // the guard's word is plainer than the watch's
-			err = d.failed(ctx, "watching", context.Cause(feed))
+			err = context.Cause(feed)
 		}
-		yield(nil, err)
-	}
+		return err
+	})
 }
 
 // follow reads and watches, and reads again where what the watch was to begin at
 // has been compacted. It returns when yield has returned false, and else with an
 // error.
 func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
-	end, err := d.before(ctx)
-	if err != nil {
-		return d.failed(ctx, "watching", err)
-	}
-	end() // the guard does as much
 	for {
-		e, at, err := d.read(ctx)
+		s, at, err := d.b.read(ctx)
+		if err != nil {
+			return err
+		}
+		e, err := d.election.Entry(s)
 		if err != nil {
 			return err
 		}
@@ -71,20 +62,20 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 func (d *Decider) watch(ctx context.Context, from int64, yield func(*leaderelection.RaceEntry) bool) (again bool, err error) {
 	ctx, cancel := context.WithCancel(ctx) // ends the watch
 	defer cancel()
-	changes := d.client.Watch(clientv3.WithRequireLeader(ctx), d.key, clientv3.WithRev(from))
+	changes := d.b.client.Watch(clientv3.WithRequireLeader(ctx), d.b.key, clientv3.WithRev(from))
 	for c := range changes {
 		if c.CompactRevision != 0 {
 			return true, nil
 		}
 		if err := c.Err(); err != nil {
-			return false, d.failed(ctx, "watching", err)
+			return false, err
 		}
 		for _, ev := range c.Events {
 			kvs := []*mvccpb.KeyValue{ev.Kv}
 			if ev.Type == clientv3.EventTypeDelete {
 				kvs = nil
 			}
-			e, err := d.entry(kvs)
+			e, err := d.election.Entry(stored(kvs))
 			if err != nil {
 				return false, err
 			}
@@ -93,14 +84,14 @@ func (d *Decider) watch(ctx context.Context, from int64, yield func(*leaderelect
 			}
 		}
 	}
-	return false, d.failed(ctx, "watching", errFeedEnded)
+	return false, errFeedEnded
 }
 
 // guard ends the feed where the connection is gone for longer than the grace, and
 // until then does what it can to have it back. Etcd's client alone would wait for it,
 // silently, for as long as it takes.
-func (d *Decider) guard(ctx context.Context, end context.CancelCauseFunc) {
-	conn := d.client.ActiveConnection()
+func (b *backend) guard(ctx context.Context, end context.CancelCauseFunc) {
+	conn := b.client.ActiveConnection()
 	if conn == nil {
 		return
 	}
@@ -110,26 +101,26 @@ func (d *Decider) guard(ctx context.Context, end context.CancelCauseFunc) {
 				return
 			}
 		}
-		grace, cancel := context.WithTimeout(ctx, d.grace)
-		s := hasten(grace, conn)
+		grace, cancel := context.WithTimeout(ctx, b.grace)
+		s := reconnect(grace, conn)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return
 		case s != connectivity.Ready:
-			end(fmt.Errorf("%w for more than %v: %w", errNoConnection, d.grace, d.whyNoConnection()))
+			end(fmt.Errorf("%w for more than %v: %w", errNoConnection, b.grace, b.whyNoConnection()))
 			return
 		}
 	}
 }
 
-// reconnectPause is how long hasten waits between attempts.
+// reconnectPause is how long reconnect waits between attempts.
 const reconnectPause = 250 * time.Millisecond
 
-// hasten has the client try again and again for a connection, until there is one or
+// reconnect has the client try again and again for a connection, until there is one or
 // ctx ends, and returns how it stands. By itself gRPC would pause between attempts for
 // longer and longer, up to two minutes: eight terms.
-func hasten(ctx context.Context, conn *grpc.ClientConn) connectivity.State {
+func reconnect(ctx context.Context, conn *grpc.ClientConn) connectivity.State {
 	for {
 		s := conn.GetState()
 		switch s {
@@ -150,5 +141,20 @@ func hasten(ctx context.Context, conn *grpc.ClientConn) connectivity.State {
 		if ctx.Err() != nil {
 			return conn.GetState()
 		}
+	}
+}
+
+// hasten has a request wait for a connection no longer than it must, until end is
+// called. By itself etcd's client waits for as long as its next attempt takes to come.
+func (b *backend) hasten(ctx context.Context) (end func()) {
+	if b.connectionState() == connectivity.Ready {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var attempts sync.WaitGroup
+	attempts.Go(func() { reconnect(ctx, b.client.ActiveConnection()) })
+	return func() {
+		cancel()
+		attempts.Wait()
 	}
 }

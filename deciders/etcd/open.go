@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
-	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/tlsfiles"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
@@ -55,7 +55,7 @@ const (
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	cfg, key, opts, err := parse(u, os.Getenv)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/etcd: %s: %w: %w", redact.URL(u.String()), redact.Error(err, u.String()), leaderelection.ErrPermanent)
+		return nil, store.OpenError("etcd", u, err)
 	}
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cfg.Context = base
@@ -72,12 +72,11 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		d, doing := newDecider(&clientv3.Client{}, key, nil), "logging in to "+strings.Join(cfg.Endpoints, ",")+" for"
+		d, doing := NewDecider(&clientv3.Client{}, key, nil), "logging in to "+strings.Join(cfg.Endpoints, ",")+" for"
 		if said := login.Load(); said != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
 			err = fmt.Errorf("%w: %w", err, connectionError(*said))
-			return nil, fmt.Errorf("leaderelection/etcd: %s %s: %w", doing, d.place(), redact.Error(err, u.String()))
 		}
-		return nil, d.failed(ctx, doing, redact.Error(err, u.String()))
+		return nil, d.election.Failed(ctx, doing, redact.Error(err, u.String()))
 	}
 	d := NewDecider(client, key, opts)
 	d.close = func() error {
@@ -116,7 +115,6 @@ func parse(u *url.URL, getenv func(string) string) (*clientv3.Config, string, *O
 	}
 	scheme := map[string]string{"etcd": "http://", "etcds": "https://"}[u.Scheme]
 	key := strings.TrimPrefix(u.Path, "/")
-	q, err := url.ParseQuery(u.RawQuery)
 	switch {
 	case scheme == "":
 		return nil, "", nil, fmt.Errorf("the scheme is %q; want etcd://host:2379/key, or etcds for TLS", u.Scheme)
@@ -124,10 +122,6 @@ func parse(u *url.URL, getenv func(string) string) (*clientv3.Config, string, *O
 		return nil, "", nil, errors.New("no host is named: etcd://host:2379/key")
 	case key == "":
 		return nil, "", nil, errors.New("no key is named: etcd://host:2379/key")
-	case u.Fragment != "":
-		return nil, "", nil, errors.New("a # must be written %23 in a key")
-	case err != nil:
-		return nil, "", nil, err
 	}
 	for _, host := range strings.Split(u.Host, ",") {
 		at := &url.URL{Host: host}
@@ -140,7 +134,7 @@ func parse(u *url.URL, getenv func(string) string) (*clientv3.Config, string, *O
 		cfg.Endpoints = append(cfg.Endpoints, scheme+host)
 	}
 	setUser(cfg, u, getenv)
-	opts, err := parameters(cfg, u.Scheme == "etcds", q)
+	opts, err := parameters(cfg, u)
 	return cfg, key, opts, err
 }
 
@@ -161,47 +155,29 @@ func setUser(cfg *clientv3.Config, u *url.URL, getenv func(string) string) {
 }
 
 // parameters reads the query.
-func parameters(cfg *clientv3.Config, secure bool, q url.Values) (*Options, error) {
-	opts := &Options{}
-	var files struct {
-		tlsfiles.Files
-		name string
+func parameters(cfg *clientv3.Config, u *url.URL) (*Options, error) {
+	p, err := store.ParseParams(u)
+	if err != nil {
+		return nil, err
 	}
-	for name, values := range q {
-		if len(values) != 1 || values[0] == "" {
-			return nil, fmt.Errorf("parameter %q wants one value", name)
-		}
-		switch v := values[0]; name {
-		case "cacert":
-			files.CA = v
-		case "cert":
-			files.Cert = v
-		case "cert_key":
-			files.Key = v
-		case "server_name":
-			files.name = v
-		case "feed_grace":
-			grace, err := time.ParseDuration(v)
-			if err != nil || grace <= 0 {
-				return nil, fmt.Errorf("parameter feed_grace is %q; want a duration as 500ms", v)
-			}
-			opts.FeedGrace = grace
-		default:
-			return nil, fmt.Errorf("parameter %q is unknown; there are cacert, cert, cert_key, server_name and feed_grace", name)
-		}
+	files := tlsfiles.Files{CA: p.String("cacert"), Cert: p.String("cert"), Key: p.String("cert_key")}
+	name := p.String("server_name")
+	opts := &Options{FeedGrace: p.Duration("feed_grace")}
+	if err := p.Rest(); err != nil {
+		return nil, err
 	}
-	if !secure {
-		if !files.None() || files.name != "" {
+	if u.Scheme != "etcds" {
+		if !files.None() || name != "" {
 			return nil, errors.New("cacert, cert, cert_key and server_name are for TLS: write etcds://")
 		}
 		return opts, nil
 	}
-	if files.name != "" {
+	if name != "" {
 		// In tls.Config it would have no effect: etcd's client sets each
 		// endpoint's own host.
-		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(files.name))
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(name))
 	}
-	creds, err := newRenewing(files.Files)
+	creds, err := newRenewing(files)
 	if err != nil {
 		return nil, err
 	}
