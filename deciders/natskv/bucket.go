@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // binding is a bucket that was looked up and found fit.
@@ -23,58 +25,58 @@ var (
 
 // bind returns the bucket. Several goroutines may look it up at once; that does
 // no harm.
-func (d *Decider) bind(ctx context.Context) (*binding, error) {
-	if b := d.bound.Load(); b != nil {
+func (k *backend) bind(ctx context.Context) (*binding, error) {
+	if b := k.bound.Load(); b != nil {
 		return b, nil
 	}
 	switch {
-	case !validBucket.MatchString(d.bucket):
-		return nil, permanent(fmt.Errorf("%w %q: it may have letters, digits, '-' and '_' only", jetstream.ErrInvalidBucketName, d.bucket))
-	case !validKey.MatchString(d.key):
-		return nil, permanent(fmt.Errorf("%w %q: it may have letters, digits and any of -/_=. only, and no '.' at either end or next to another", jetstream.ErrInvalidKey, d.key))
+	case !validBucket.MatchString(k.bucket):
+		return nil, store.Wrong("%w %q: it may have letters, digits, '-' and '_' only", jetstream.ErrInvalidBucketName, k.bucket)
+	case !validKey.MatchString(k.key):
+		return nil, store.Wrong("%w %q: it may have letters, digits and any of -/_=. only, and no '.' at either end or next to another", jetstream.ErrInvalidKey, k.key)
 	}
-	b, err := d.lookUp(ctx)
-	if errors.Is(err, jetstream.ErrBucketNotFound) && d.create != nil {
-		b, err = d.makeBucket(ctx)
+	b, err := k.lookUp(ctx)
+	if errors.Is(err, jetstream.ErrBucketNotFound) && k.create != nil {
+		b, err = k.makeBucket(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	d.bound.Store(b)
+	k.bound.Store(b)
 	return b, nil
 }
 
 // lookUp binds to a bucket that exists.
-func (d *Decider) lookUp(ctx context.Context) (*binding, error) {
-	kv, err := d.js.KeyValue(ctx, d.bucket)
+func (k *backend) lookUp(ctx context.Context) (*binding, error) {
+	kv, err := k.js.KeyValue(ctx, k.bucket)
 	if errors.Is(err, nats.ErrNoResponders) {
 		err = fmt.Errorf("%w: %w", jetstream.ErrJetStreamNotEnabled, err) // nobody takes such questions
 	}
 	if err != nil {
 		return nil, err
 	}
-	stream, err := d.js.Stream(ctx, d.streamName())
+	stream, err := k.js.Stream(ctx, k.streamName())
 	if err != nil {
 		return nil, err
 	}
 	if err := unfit(&stream.CachedInfo().Config); err != nil {
-		return nil, permanent(err)
+		return nil, store.Wrong("%w", err)
 	}
 	return &binding{kv: kv, stream: stream}, nil
 }
 
 // makeBucket creates the bucket; where another is quicker, theirs will do.
-func (d *Decider) makeBucket(ctx context.Context) (*binding, error) {
-	switch c := d.create; {
+func (k *backend) makeBucket(ctx context.Context) (*binding, error) {
+	switch c := k.create; {
 	case c.TTL > 0:
-		return nil, permanent(fmt.Errorf("Options.Create asks for a TTL of %v: %w", c.TTL, errTTL))
+		return nil, store.Wrong("Options.Create asks for a TTL of %v: %w", c.TTL, errTTL)
 	case c.Mirror != nil || len(c.Sources) > 0:
-		return nil, permanent(fmt.Errorf("Options.Create names a Mirror or Sources: %w", errFed))
+		return nil, store.Wrong("Options.Create names a Mirror or Sources: %w", errFed)
 	}
-	if _, err := d.js.CreateKeyValue(ctx, *d.create); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+	if _, err := k.js.CreateKeyValue(ctx, *k.create); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
 		return nil, fmt.Errorf("creating the bucket: %w", err)
 	}
-	return d.lookUp(ctx)
+	return k.lookUp(ctx)
 }
 
 var (

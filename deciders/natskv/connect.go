@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // ConnectOptions returns what a connection should have that elections depend on,
@@ -37,13 +39,13 @@ const silence = 2 * time.Second
 // does not answer a PING, and sends nothing else either. A connection that is made
 // without ConnectOptions does so after minutes only, and all candidates may hang on
 // the same server.
-func (d *Decider) probe() {
-	if !d.probing.CompareAndSwap(false, true) {
+func (k *backend) probe() {
+	if !k.probing.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
-		defer d.probing.Store(false)
-		nc := d.js.Conn()
+		defer k.probing.Store(false)
+		nc := k.js.Conn()
 		before := nc.Stats()
 		ctx, cancel := context.WithTimeout(context.Background(), silence)
 		defer cancel()
@@ -112,7 +114,7 @@ func (l *login) options() ([]nats.Option, error) {
 func connect(ctx context.Context, t *target) (*nats.Conn, error) {
 	o, err := t.options()
 	if err != nil {
-		return nil, permanent(err)
+		return nil, store.Wrong("%w", err)
 	}
 	type result struct {
 		nc  *nats.Conn
@@ -127,7 +129,7 @@ func connect(ctx context.Context, t *target) (*nats.Conn, error) {
 	case r := <-connected:
 		if errors.Is(r.err, nats.ErrAuthorization) || errors.Is(r.err, nats.ErrAuthExpired) || errors.Is(r.err, nats.ErrAuthRevoked) ||
 			errors.Is(r.err, nats.ErrAccountAuthExpired) {
-			return nil, permanent(r.err)
+			return nil, store.Wrong("%w", r.err)
 		}
 		return r.nc, r.err
 	case <-ctx.Done():

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
@@ -25,6 +25,13 @@ const maxCalls = 16
 // leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods may
 // be called by several goroutines at once.
 type Decider struct {
+	k        *backend
+	election store.Election[token]
+	owned    *nats.Conn // made by Open; else nil
+}
+
+// backend is the store: one key of a bucket.
+type backend struct {
 	js     jetstream.JetStream
 	bucket string
 	key    string
@@ -33,7 +40,6 @@ type Decider struct {
 	calls   within.Calls
 	bound   atomic.Pointer[binding] // the bucket, once it has been looked up
 	probing atomic.Bool             // whether the server is there
-	owned   *nats.Conn              // made by Open; else nil
 }
 
 var (
@@ -61,13 +67,13 @@ type Options struct {
 // and can elect nobody. One connection, and one Decider, do for any number of
 // campaigns and observers.
 func NewDecider(js jetstream.JetStream, bucket, key string, o *Options) *Decider {
-	d := &Decider{js: js, bucket: bucket, key: key, calls: make(within.Calls, maxCalls)}
+	k := &backend{js: js, bucket: bucket, key: key, calls: make(within.Calls, maxCalls)}
 	if o != nil && o.Create != nil {
 		c := *o.Create
 		c.Bucket = bucket
-		d.create = &c
+		k.create = &c
 	}
-	return d
+	return &Decider{k: k, election: store.Election[token]{Store: k, Package: "natskv", Place: k.place()}}
 }
 
 // Close closes the connection that Open made. It does nothing, and need not be
@@ -84,7 +90,7 @@ func (d *Decider) Close() error {
 // its last message has in the bucket's stream. 0: the key has never had one, or
 // it was purged without trace.
 type token struct {
-	place   string
+	place   string // empty: whatever it was, there must be no record
 	rev     uint64
 	created time.Time
 }
@@ -92,86 +98,79 @@ type token struct {
 // CommitTS is when the server stored this version, by its own clock. It is known
 // of versions that were read or came by the feed; a write is acknowledged without
 // a time, so it is zero for the token that WriteEntry returns.
-func (t *token) CommitTS() time.Time { return t.created }
+func (t token) CommitTS() time.Time { return t.created }
 
 // String names the place of the record: bucket and key.
-func (d *Decider) String() string { return d.place() }
+func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider. A deleted or purged key is
 // an empty election. On a bucket that allows direct reads, as all those made by
 // the usual tools do, any replica may answer, also a stale one.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	m, err := do(ctx, d, d.last)
-	switch {
-	case err != nil:
-		return nil, d.failed(ctx, "reading", err)
-	case m == nil:
-		return d.empty(0, time.Time{}), nil
-	}
-	return d.entry(m.Sequence, m.Time, m.Header, m.Data)
-}
-
-// last is the key's last message, or nil where it has none.
-func (d *Decider) last(ctx context.Context, b *binding) (*jetstream.RawStreamMsg, error) {
-	m, err := b.stream.GetLastMsgForSubject(ctx, d.subject())
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case m.Subject != d.subject():
-		return nil, fmt.Errorf("the answer is about subject %q, and not about %q", m.Subject, d.subject())
-	}
-	return m, nil
+	return d.election.Read(ctx)
 }
 
 // WriteEntry implements leaderelection.RaceDecider. The server compares the key's
 // revision and stores the record in one step, on a replicated bucket as one entry
 // of its Raft log.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	data, err := record.Marshal(entry)
-	if err != nil {
-		return nil, d.failed(ctx, "writing", err)
+	return d.election.Write(ctx, entry)
+}
+
+// Load implements store.Store.
+func (k *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
+	m, err := do(ctx, k, k.last)
+	switch {
+	case err != nil:
+		return s, err
+	case m == nil:
+		return k.nothing(), nil
 	}
-	var at *token
-	if entry.Token != nil {
-		var ours bool
-		if at, ours = entry.Token.(*token); !ours || at == nil || at.place != d.place() {
-			return nil, d.failed(ctx, "writing", fmt.Errorf("the Token (%T) was not read here: %w", entry.Token, leaderelection.ErrPermanent))
-		}
+	return k.stored(m.Sequence, m.Time, m.Header, m.Data), nil
+}
+
+// last is the key's last message, or nil where it has none.
+func (k *backend) last(ctx context.Context, b *binding) (*jetstream.RawStreamMsg, error) {
+	m, err := b.stream.GetLastMsgForSubject(ctx, k.subject())
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case m.Subject != k.subject():
+		return nil, fmt.Errorf("the answer is about subject %q, and not about %q", m.Subject, k.subject())
 	}
-	rev, err := do(ctx, d, func(ctx context.Context, b *binding) (uint64, error) {
-		if at != nil {
-			return d.replace(ctx, b, data, at.rev)
-		}
-		// There must be no record: none at all, or a deleted one.
-		rev, err := d.replace(ctx, b, data, 0)
-		if lost(err) {
-			if m, readErr := d.last(ctx, b); readErr == nil && m != nil && marker(m.Header) {
-				return d.replace(ctx, b, data, m.Sequence)
+	return m, nil
+}
+
+// Swap implements store.Store.
+func (k *backend) Swap(ctx context.Context, at token, data []byte, _ *leaderelection.RaceEntry) (token, error) {
+	if at.place != "" && at.place != k.place() {
+		return token{}, store.Wrong("the entry's Token was not read here, but at %s", at.place)
+	}
+	rev, err := do(ctx, k, func(ctx context.Context, b *binding) (uint64, error) {
+		rev, err := k.replace(ctx, b, data, at.rev)
+		if at.place == "" && lost(err) {
+			// There must be no record: none at all, or a deleted one.
+			if m, readErr := k.last(ctx, b); readErr == nil && m != nil && marker(m.Header) {
+				return k.replace(ctx, b, data, m.Sequence)
 			}
 		}
 		return rev, err
 	})
-	switch {
-	case lost(err):
-		return nil, &leaderelection.LostRaceError{Place: d.place(), Err: err}
-	case err != nil:
-		return nil, d.failed(ctx, "writing", err)
-	}
-	return &token{place: d.place(), rev: rev}, nil
+	return token{place: k.place(), rev: rev}, err
 }
 
 // replace is put, and asks again where a replicated bucket is busy: for a moment
 // after it has acknowledged a write it may refuse the next as it refuses a stale one.
-func (d *Decider) replace(ctx context.Context, b *binding, data []byte, rev uint64) (uint64, error) {
+func (k *backend) replace(ctx context.Context, b *binding, data []byte, rev uint64) (uint64, error) {
 	for attempt := 1; ; attempt++ {
-		next, err := d.put(ctx, data, rev)
+		next, err := k.put(ctx, data, rev)
 		if !refusedBy(err, jetstream.JSErrCodeStreamWrongLastSequenceConstant) || attempt == 4 {
 			return next, err
 		}
 		now := uint64(0)
-		m, readErr := d.last(ctx, b)
+		m, readErr := k.last(ctx, b)
 		if m != nil {
 			now = m.Sequence
 		}
@@ -189,43 +188,34 @@ func (d *Decider) replace(ctx context.Context, b *binding, data []byte, rev uint
 // put stores data where the key's revision is rev, and returns the new one. Anybody
 // who may publish to the client's inbox can answer for the server: an answer counts
 // only if it is what the bucket's stream answers to this write.
-func (d *Decider) put(ctx context.Context, data []byte, rev uint64) (uint64, error) {
-	subject := d.subject()
-	switch o := d.js.Options(); {
+func (k *backend) put(ctx context.Context, data []byte, rev uint64) (uint64, error) {
+	subject := k.subject()
+	switch o := k.js.Options(); {
 	case o.Domain != "":
 		subject = "$JS." + o.Domain + ".API." + subject
 	case o.APIPrefix != "":
 		subject = strings.TrimSuffix(o.APIPrefix, ".") + "." + subject
 	}
-	ack, err := d.js.Publish(ctx, subject, data, jetstream.WithExpectStream(d.streamName()), jetstream.WithExpectLastSequencePerSubject(rev))
+	ack, err := k.js.Publish(ctx, subject, data, jetstream.WithExpectStream(k.streamName()), jetstream.WithExpectLastSequencePerSubject(rev))
 	switch {
 	case err != nil:
 		return 0, err
-	case ack.Stream != d.streamName() || ack.Sequence <= rev || ack.Duplicate:
+	case ack.Stream != k.streamName() || ack.Sequence <= rev || ack.Duplicate:
 		return 0, fmt.Errorf("stream %q answers with sequence %d (duplicate: %v) to a write to stream %q that replaces sequence %d: that is no answer to it",
-			ack.Stream, ack.Sequence, ack.Duplicate, d.streamName(), rev)
+			ack.Stream, ack.Sequence, ack.Duplicate, k.streamName(), rev)
 	}
 	return ack.Sequence, nil
 }
 
-// entry is what a message of the key's says.
-func (d *Decider) entry(rev uint64, created time.Time, header nats.Header, data []byte) (*leaderelection.RaceEntry, error) {
-	if marker(header) {
-		return d.empty(rev, created), nil
-	}
-	e, err := record.Unmarshal(d.place(), data)
-	if err != nil {
-		return nil, err
-	}
-	e.Token = &token{place: d.place(), rev: rev, created: created.UTC()}
-	return e, nil
+// stored is what a message of the key's says. Where the key was deleted, its version
+// is that of the marker that took its place, and the next create is conditional on it.
+func (k *backend) stored(rev uint64, created time.Time, header nats.Header, data []byte) store.Stored[token] {
+	return store.Stored[token]{Data: data, At: token{place: k.place(), rev: rev, created: created.UTC()}, None: marker(header)}
 }
 
-// empty is the entry of an election that nobody has won. Where the key was
-// deleted, rev is that of the marker that took its place, and the next create is
-// conditional on it.
-func (d *Decider) empty(rev uint64, created time.Time) *leaderelection.RaceEntry {
-	return &leaderelection.RaceEntry{Token: &token{place: d.place(), rev: rev, created: created.UTC()}}
+// nothing is what is stored of a key that has no message.
+func (k *backend) nothing() store.Stored[token] {
+	return store.Stored[token]{At: token{place: k.place()}, None: true}
 }
 
 // marker says whether a message stands for the absence of a value: the key was
@@ -239,12 +229,12 @@ func marker(h nats.Header) bool {
 }
 
 // subject is where the bucket's stream keeps the key.
-func (d *Decider) subject() string { return "$KV." + d.bucket + "." + d.key }
+func (k *backend) subject() string { return "$KV." + k.bucket + "." + k.key }
 
 // streamName is the name of the bucket's stream.
-func (d *Decider) streamName() string { return "KV_" + d.bucket }
+func (k *backend) streamName() string { return "KV_" + k.bucket }
 
 // place names the record in errors.
-func (d *Decider) place() string {
-	return fmt.Sprintf("NATS bucket %q, key %q", d.bucket, d.key)
+func (k *backend) place() string {
+	return fmt.Sprintf("NATS bucket %q, key %q", k.bucket, k.key)
 }

@@ -3,6 +3,7 @@ package natskv
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -16,15 +17,25 @@ var _ durability.Examiner = (*Decider)(nil)
 // its messages, and on how many servers. How soon a server syncs its disk (sync_interval)
 // it tells to no client.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
-	info, err := within.Do(ctx, d.calls, func() (*jetstream.StreamInfo, error) {
-		b, err := d.lookUp(ctx)
+	info, err := within.Do(ctx, d.k.calls, func() (*jetstream.StreamInfo, error) {
+		b, err := d.k.lookUp(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return b.stream.Info(ctx)
+		info, err := b.stream.Info(ctx)
+		if err == nil && behind(info) != nil {
+			// A replica may be a message behind for a moment, and no more.
+			select {
+			case <-time.After(settle):
+				info, err = b.stream.Info(ctx)
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		return info, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/natskv: examining the stream of %s: %w", d.place(), err)
+		return nil, d.election.Failed(ctx, "examining the stream of", err)
 	}
 	return examine(info), nil
 }
@@ -46,12 +57,24 @@ func examine(info *jetstream.StreamInfo) []durability.Warning {
 	case 2:
 		warn("use three replicas", "the bucket has two replicas, so nobody can lead while one of them is away")
 	}
-	if info.Cluster != nil {
-		for _, peer := range info.Cluster.Replicas {
-			if peer.Offline || !peer.Current {
-				warn("see to that server", "the replica on %q is offline or behind (offline %v, %d messages behind)", peer.Name, peer.Offline, peer.Lag)
-			}
-		}
+	for _, peer := range behind(info) {
+		warn("see to that server", "the replica on %q is offline or behind (offline %v, %d messages behind)", peer.Name, peer.Offline, peer.Lag)
 	}
 	return found
+}
+
+// settle is how long a replica may take to have what the others have.
+const settle = time.Second
+
+// behind are the replicas that do not have what the others have.
+func behind(info *jetstream.StreamInfo) (peers []*jetstream.PeerInfo) {
+	if info.Cluster == nil {
+		return nil
+	}
+	for _, p := range info.Cluster.Replicas {
+		if p.Offline || !p.Current {
+			peers = append(peers, p)
+		}
+	}
+	return peers
 }

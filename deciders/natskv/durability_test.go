@@ -1,14 +1,35 @@
 package natskv_test
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
+
+// made has d make its bucket, and returns when that answers: a replicated one takes a
+// moment.
+func made(t *testing.T, d *natskv.Decider) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for again := time.NewTicker(20 * time.Millisecond); ; <-again.C {
+		_, err := d.ReadCurrent(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil || errors.Is(err, leaderelection.ErrPermanent) {
+			t.Fatal(err)
+		}
+	}
+}
 
 // The settings of a bucket that may lose a confirmed write are warned of.
 func TestDurability(t *testing.T) {
@@ -26,9 +47,7 @@ func TestDurability(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := natskv.NewDecider(c.js, "durability-"+name, "e", &natskv.Options{Create: &c.config})
-			if _, err := d.ReadCurrent(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			made(t, d)
 			warnings, err := d.Durability(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
@@ -30,54 +31,63 @@ var (
 // the consumer, or the connection is closed. A reconnect that is quicker than the
 // heartbeats, and misses nothing, goes unnoticed.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
-	return func(yield func(*leaderelection.RaceEntry, error) bool) {
-		f, err := do(ctx, d, d.follow)
-		if err == nil {
-			defer f.end()
-			if f.empty && !yield(d.empty(0, time.Time{}), nil) {
-				return
-			}
-		}
-		for err == nil {
-			var e *leaderelection.RaceEntry
-			if e, err = f.next(ctx); err == nil && !yield(e, nil) {
-				return
-			}
-		}
+	return d.election.Follow(ctx, func(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
+		err := d.follow(ctx, yield)
 		if errors.Is(err, errSilent) {
-			d.probe()
+			d.k.probe()
 		}
-		if ctx.Err() == nil {
-			yield(nil, d.failed(ctx, "following", err))
-		}
+		return err
+	})
+}
+
+func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
+	f, err := do(ctx, d.k, d.k.consume)
+	if err != nil {
+		return err
 	}
+	defer f.end()
+	s := d.k.nothing()
+	if !f.empty {
+		s, err = f.next(ctx)
+	}
+	for err == nil {
+		e, wrong := d.election.Entry(s)
+		if wrong != nil {
+			return wrong
+		}
+		if !yield(e) {
+			return nil
+		}
+		s, err = f.next(ctx)
+	}
+	return err
 }
 
 // feed is one run of Changes. It has no goroutine of its own.
 type feed struct {
-	d     *Decider
+	k     *backend
 	sub   *nats.Subscription
 	empty bool   // no message waits to be its first
 	seen  uint64 // how many messages the server has sent, as the last one says
 }
 
-// follow starts a feed.
+// consume starts a feed.
 //
 // The consumer belongs to nobody but this subscription: it is kept in the memory
 // of one server, wants no acknowledgements, and is removed by the server a
 // moment after the subscription has ended.
-func (d *Decider) follow(ctx context.Context, _ *binding) (*feed, error) {
-	nc := d.js.Conn()
+func (k *backend) consume(ctx context.Context, _ *binding) (*feed, error) {
+	nc := k.js.Conn()
 	inbox := nc.NewInbox()
 	sub, err := nc.SubscribeSync(inbox)
 	if err != nil {
 		return nil, err
 	}
-	c, err := d.js.CreatePushConsumer(ctx, d.streamName(), jetstream.ConsumerConfig{
+	c, err := k.js.CreatePushConsumer(ctx, k.streamName(), jetstream.ConsumerConfig{
 		Description:    "leaderelection",
 		DeliverSubject: inbox,
 		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
-		FilterSubject:  d.subject(),
+		FilterSubject:  k.subject(),
 		AckPolicy:      jetstream.AckNonePolicy,
 		MaxDeliver:     1,
 		IdleHeartbeat:  heartbeat,
@@ -89,7 +99,7 @@ func (d *Decider) follow(ctx context.Context, _ *binding) (*feed, error) {
 	if err != nil {
 		return nil, errors.Join(err, sub.Unsubscribe())
 	}
-	return &feed{d: d, sub: sub, empty: c.CachedInfo().NumPending == 0}, nil
+	return &feed{k: k, sub: sub, empty: c.CachedInfo().NumPending == 0}, nil
 }
 
 // Close ends the subscription.
@@ -100,33 +110,33 @@ func (f *feed) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), glance)
 	defer cancel()
 	// The subscription of a closed connection has ended already.
-	_, _ = within.Do(ctx, f.d.calls, func() (any, error) { return nil, f.Close() })
+	_, _ = within.Do(ctx, f.k.calls, func() (any, error) { return nil, f.Close() })
 }
 
 // next waits for the key's next message.
-func (f *feed) next(ctx context.Context) (*leaderelection.RaceEntry, error) {
+func (f *feed) next(ctx context.Context) (s store.Stored[token], err error) {
 	for {
 		m, err := f.receive(ctx)
 		if err != nil {
-			return nil, err
+			return s, err
 		}
 		if status := m.Header.Get("Status"); status != "" {
 			if err := f.control(status, m.Header); err != nil {
-				return nil, err
+				return s, err
 			}
 			continue
 		}
 		meta, err := m.Metadata()
 		if err != nil {
-			return nil, err
+			return s, err
 		}
-		if m.Subject != f.d.subject() || meta.Stream != f.d.streamName() {
-			return nil, fmt.Errorf("a message of stream %q, subject %q has come", meta.Stream, m.Subject)
+		if m.Subject != f.k.subject() || meta.Stream != f.k.streamName() {
+			return s, fmt.Errorf("a message of stream %q, subject %q has come", meta.Stream, m.Subject)
 		}
 		if f.seen++; meta.Sequence.Consumer != f.seen {
-			return nil, errMissed
+			return s, errMissed
 		}
-		return f.d.entry(meta.Sequence.Stream, meta.Timestamp, m.Header, m.Data)
+		return f.k.stored(meta.Sequence.Stream, meta.Timestamp, m.Header, m.Data), nil
 	}
 }
 

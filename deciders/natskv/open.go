@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // Open connects to NATS and returns a Decider that owns the connection: Close it.
@@ -44,7 +43,7 @@ import (
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection: opening %s: %w", redact.URL(u.String()), redact.Error(err, u.String()))
+		return nil, store.NotOpened("natskv", u, err)
 	}
 	return d, nil
 }
@@ -52,7 +51,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	target, err := parse(u)
 	if err != nil {
-		return nil, permanent(err)
+		return nil, store.Wrong("%w", err)
 	}
 	nc, err := connect(ctx, target)
 	if err != nil {
@@ -61,7 +60,7 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	js, err := target.jetStream(nc)
 	if err != nil {
 		nc.Close()
-		return nil, permanent(err)
+		return nil, store.Wrong("%w", err)
 	}
 	d := NewDecider(js, target.bucket, target.key, &Options{Create: target.create})
 	d.owned = nc
@@ -83,7 +82,7 @@ func parse(u *url.URL) (*target, error) {
 	if u.Scheme != "nats" && u.Scheme != "tls" {
 		return nil, fmt.Errorf("the scheme is %q, want nats or tls", u.Scheme)
 	}
-	if u.Fragment != "" || u.Opaque != "" {
+	if u.Opaque != "" {
 		return nil, errors.New("want nats://host:port/bucket/key?parameter=value")
 	}
 	t := &target{}
@@ -91,39 +90,28 @@ func parse(u *url.URL) (*target, error) {
 	if t.bucket, t.key, found = strings.Cut(strings.TrimPrefix(u.Path, "/"), "/"); !found || t.bucket == "" || t.key == "" {
 		return nil, fmt.Errorf("the path is %q, want /bucket/key", u.Path)
 	}
-	query, err := url.ParseQuery(u.RawQuery)
+	p, err := store.ParseParams(u)
 	if err != nil {
 		return nil, err
-	}
-	take := func(name string) (value string) {
-		if v := query[name]; len(v) > 0 {
-			value = v[0]
-			if query[name] = v[1:]; len(v) == 1 {
-				delete(query, name)
-			}
-		}
-		return value
 	}
 	if u.Host != "" {
 		t.servers = append(t.servers, u.Scheme+"://"+u.Host)
 	}
-	for query.Has("server") {
-		t.servers = append(t.servers, u.Scheme+"://"+take("server"))
+	for _, host := range p.Strings("server") {
+		t.servers = append(t.servers, u.Scheme+"://"+host)
 	}
-	t.creds, t.nkey = take("creds"), take("nkey")
-	t.ca, t.cert, t.certKey = take("tlsca"), take("tlscert"), take("tlskey")
-	t.inboxPrefix, t.domain = take("inbox_prefix"), take("domain")
+	t.creds, t.nkey = p.String("creds"), p.String("nkey")
+	t.ca, t.cert, t.certKey = p.String("tlsca"), p.String("tlscert"), p.String("tlskey")
+	t.inboxPrefix, t.domain = p.String("inbox_prefix"), p.String("domain")
 	if password, both := u.User.Password(); both {
 		t.user, t.password = u.User.Username(), password
 	} else {
 		t.token = u.User.Username()
 	}
-	saved := take("context")
-	if err := t.bucketParameters(take); err != nil {
+	saved := p.String("context")
+	t.bucketParameters(p)
+	if err := p.Rest(); err != nil {
 		return nil, err
-	}
-	for name := range query {
-		return nil, fmt.Errorf("parameter %q is unknown, or given twice", name)
 	}
 	if saved != "" {
 		if err := t.fromContext(saved); err != nil {
@@ -137,34 +125,16 @@ func parse(u *url.URL) (*target, error) {
 }
 
 // bucketParameters reads those that say how to make the bucket.
-func (t *target) bucketParameters(take func(string) string) error {
-	create, replicas, storage, description := take("create"), take("replicas"), take("storage"), take("description")
-	c := &jetstream.KeyValueConfig{Replicas: 1, Description: description}
-	switch create {
-	case "true":
-		t.create = c
-	case "", "false":
-		if replicas+storage+description != "" {
-			return errors.New("replicas, storage and description are for a bucket to be made: give create=true as well")
+func (t *target) bucketParameters(p *store.Params) {
+	create, replicas, storage, description := p.Bool("create"), p.Int("replicas", 1, 5), p.OneOf("storage", "file", "memory"), p.String("description")
+	if !create {
+		if replicas != 0 || storage+description != "" {
+			p.Wrong("replicas, storage and description are for a bucket to be made: give create=true as well")
 		}
-		return nil
-	default:
-		return fmt.Errorf("create is %q, want true or false", create)
+		return
 	}
-	switch storage {
-	case "", "file":
-		c.Storage = jetstream.FileStorage
-	case "memory":
-		c.Storage = jetstream.MemoryStorage
-	default:
-		return fmt.Errorf("storage is %q, want file or memory", storage)
+	t.create = &jetstream.KeyValueConfig{Replicas: max(replicas, 1), Description: description}
+	if storage == "memory" {
+		t.create.Storage = jetstream.MemoryStorage
 	}
-	if replicas != "" {
-		n, err := strconv.Atoi(replicas)
-		if err != nil || n < 1 || n > 5 {
-			return fmt.Errorf("replicas is %q, want 1 to 5", replicas)
-		}
-		c.Replicas = n
-	}
-	return nil
 }
