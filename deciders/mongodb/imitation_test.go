@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
 )
 
 // imitation is a replica set of one member that speaks MongoDB's wire protocol to the
@@ -190,7 +188,7 @@ func (s *imitation) serve(ctx context.Context, c net.Conn) {
 		c.Close()
 	}()
 	s.mu.Lock()
-	login := &login{SCRAM: feedtest.SCRAM{User: "app", Password: s.password, Rounds: 4096}, in: s.password == ""}
+	login := s.logins()
 	s.mu.Unlock()
 	for {
 		select {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xdg-go/scram"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/c8e606e4/leaderelection"
@@ -15,8 +16,26 @@ import (
 
 // login is how far a connection's client is with logging in.
 type login struct {
-	feedtest.SCRAM
+	*scram.ServerConversation
 	in bool
+}
+
+// logins is the server's side of SCRAM-SHA-256 for the one user there is.
+func (s *imitation) logins() *login {
+	client, err := scram.SHA256.NewClient("app", s.password, "")
+	if err != nil {
+		s.t.Error(err)
+	}
+	server, err := scram.SHA256.NewServer(func(user string) (scram.StoredCredentials, error) {
+		if user != "app" {
+			return scram.StoredCredentials{}, errors.New("there is no such user")
+		}
+		return client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "salt", Iters: 4096})
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+	return &login{ServerConversation: server.NewConversation(), in: s.password == ""}
 }
 
 // pass returns the answer to a command that logs in, or that a client may not send before
@@ -38,10 +57,14 @@ func (l *login) pass(r *request) bson.D {
 		if db := r.body.Lookup("$db").StringValue(); db != "admin" {
 			return failure(18, "Authentication failed.") // the user is kept in admin
 		}
-		return step(l.First(string(payload)), false)
+		challenge, err := l.Step(string(payload))
+		if err != nil {
+			return failure(18, "Authentication failed.")
+		}
+		return step(challenge, false)
 	case "saslContinue":
 		_, payload := r.body.Lookup("payload").Binary()
-		proof, err := l.Last(string(payload))
+		proof, err := l.Step(string(payload))
 		if err != nil {
 			return failure(18, "Authentication failed.")
 		}

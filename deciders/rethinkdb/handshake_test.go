@@ -4,11 +4,11 @@ import (
 	"bufio"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"io"
 
+	"github.com/xdg-go/scram"
 	p "gopkg.in/rethinkdb/rethinkdb-go.v6/ql2"
-
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
 )
 
 // handshake is the server's side of the login of protocol 1.0, SCRAM-SHA-256, and says
@@ -31,20 +31,48 @@ func (s *imitation) handshake(c io.Writer, r *bufio.Reader) bool {
 		return false
 	}
 	send(c, map[string]any{"success": true, "min_protocol_version": 0, "max_protocol_version": 0, "server_version": "2.4.4"})
-	login := feedtest.SCRAM{User: "admin", Password: s.password, Rounds: 16}
-	send(c, map[string]any{"success": true, "authentication": login.First(first.Authentication)})
+	login, err := conversation("admin", s.password)
+	if err != nil {
+		s.t.Errorf("imitation: %v", err)
+		return false
+	}
+	wrong := map[string]any{"success": false, "error": "Wrong password", "error_code": 12}
+	challenge, err := login.Step(first.Authentication)
+	if err != nil {
+		send(c, wrong)
+		return false
+	}
+	send(c, map[string]any{"success": true, "authentication": challenge})
 
 	var last struct{ Authentication string }
 	if !receive(r, &last) {
 		return false
 	}
-	proof, err := login.Last(last.Authentication)
+	proof, err := login.Step(last.Authentication)
 	if err != nil {
-		send(c, map[string]any{"success": false, "error": "Wrong password", "error_code": 12})
+		send(c, wrong)
 		return false
 	}
 	send(c, map[string]any{"success": true, "authentication": proof})
 	return true
+}
+
+// conversation is the server's side of one login.
+func conversation(user, password string) (*scram.ServerConversation, error) {
+	client, err := scram.SHA256.NewClient(user, password, "")
+	if err != nil {
+		return nil, err
+	}
+	server, err := scram.SHA256.NewServer(func(name string) (scram.StoredCredentials, error) {
+		if name != user {
+			return scram.StoredCredentials{}, errors.New("there is no such user")
+		}
+		return client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "salt", Iters: 4096})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return server.NewConversation(), nil
 }
 
 func receive(r *bufio.Reader, into any) bool {
