@@ -215,7 +215,8 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 // leaveTime is for how long a campaign that ends tries to release what it holds, or to
 // learn whether it has won, when nothing of its own is left to wait for: well within
 // the half minute that supervisors wait before they kill. After it the term runs out by
-// itself.
+// itself. What was taken too early has its time besides (see keepIfEarly): a clock that
+// is far ahead has written a TermExpiry that would keep everybody out for as long.
 const leaveTime = 10 * time.Second
 
 // stop begins the campaign's end: what is led is drained and released.
@@ -250,7 +251,7 @@ func (c *Campaign) finished(wake *alarm) bool {
 	}
 	// A term that has run out by the monotonic clock has, whatever was done to the
 	// other one.
-	until := max(c.stopAt, c.idleSince) + min(c.cfg.TermLength, leaveTime)
+	until := max(c.stopAt, c.idleSince, c.clock.keepUntil) + min(c.cfg.TermLength, leaveTime)
 	wake.at(until)
 	wake.until(c.f.ends(c.f.known))
 	return wake.now.mono >= until

@@ -61,7 +61,7 @@ type clockCheck struct {
 	told          bool          // that the clock is wrong
 	lead          time.Duration // how far it is thought to be ahead
 	last          attempt       // the last write of the lease that is known to have happened
-	claim         claim         // the last acquisition that was tried
+	keepUntil     time.Duration // the record was taken too early, and is neither led by nor released before
 }
 
 // proof is evidence that the clock is off. It grows old: a clock that was slewed
@@ -87,58 +87,46 @@ const proofTerms = 4
 // slews a clock by for a time service (MAXFREQ in RFC 5905, appendix A).
 const maxDrift = 500e-6
 
-// claim is an acquisition, and the record that it replaced.
-type claim struct {
-	number ElectionNumber
-	from   *RaceEntry
-	early  bool // the clock that said that from was over was ahead
+// taken is what an acquisition takes from others: a term that it takes for run out.
+type taken struct {
+	until time.Time     // its TermExpiry
+	alive time.Duration // by then the view of the one who led is over, whatever its wall clock shows
 }
 
-// replaces notes an acquisition of the given number. One over one's own record stands
-// for the one before.
-func (k *claim) replaces(base *RaceEntry, number ElectionNumber, incarnation string) {
-	k.number = number
-	if base.Vacant() || base.Incarnation != incarnation {
-		k.from, k.early = base, false
-	}
-}
-
-// handBack makes e the vacancy with which an acquisition is undone that came too early:
-// reserved for whom it was taken from, while that one's view may be alive. That is
-// until from's TermExpiry has come by everybody's clock (those who wait for it go by
-// their own, without a margin), but a term after from was written at the latest,
-// since that one's monotonic clock ends its view then, and its wall clock may be the
-// one that is wrong.
-func (c *Campaign) handBack(e *RaceEntry) (early bool) {
-	k, skew := &c.clock.claim, c.cfg.MaxClockSkew
-	if !k.early || k.number != e.ElectionNumber || k.from == nil || k.from.Unsynchronized || c.claimableAt(k.from) == (horizon{}) {
-		return false
-	}
-	if k.from.Vacant() { // reserved: by an operator, or by another who handed it back
-		e.Successor, e.TermExpiry, e.HandedBack = k.from.Successor, k.from.TermExpiry, k.from.HandedBack
-	} else {
-		e.Successor, e.TermExpiry, e.HandedBack = k.from.LeaderID, k.from.TermExpiry.Add(skew), true
-	}
-	if e.HandedBack {
-		e.Incarnation = k.from.Incarnation
-	}
-	if stamp := commitTS(k.from.Token); !stamp.IsZero() {
-		if most := stamp.Add(c.f.termOf(k.from) + skew + precision(stamp)).UTC(); most.Before(e.TermExpiry) {
-			e.TermExpiry = most
+// takes is what an acquisition that begins now takes from others: by what was read, and
+// by what is known, where the store was set back.
+func (c *Campaign) takes(now instant) (t taken) {
+	for _, e := range []*RaceEntry{c.f.known, c.f.base} {
+		if e.Vacant() || e.Incarnation == c.incarnation || e.Unsynchronized {
+			continue // nobody leads by it, or by a clock that is not compared
 		}
+		if e.TermExpiry.After(t.until) {
+			t.until = e.TermExpiry
+		}
+		t.alive = max(t.alive, now.mono+c.f.termOf(e)+c.f.drift(e))
 	}
-	return true
+	return t
 }
 
-// robs says whether the record was taken from another by a clock that was ahead, and
-// that one's view may be alive still: also where the clock has been set right since.
-func (c *Campaign) robs(now instant) bool {
-	k := c.f.known
-	if k == nil || k.Vacant() || k.Incarnation != c.incarnation || c.cfg.WarnOnClockSkew {
-		return false
+// keepIfEarly finds out whether the acquisition a, which has happened at the time stamp,
+// came before what it has taken was over, though a's clock had it so. The stamp proves
+// it; where there is none, it may be so if the clock itself says that it may be off.
+// Then the view of the one who led may be alive, and that one may not know that it has
+// lost the record. So nobody may lead before that view is over by its monotonic clock: it
+// counts from a write that had landed when a began. Until then the record is kept, which
+// binds everybody else.
+func (c *Campaign) keepIfEarly(a attempt, stamp time.Time) {
+	if !c.checksClock() || c.cfg.WarnOnClockSkew {
+		return
 	}
-	back := RaceEntry{ElectionNumber: k.ElectionNumber}
-	return c.handBack(&back) && now.wall.Before(back.TermExpiry)
+	early := c.clock.bound > c.cfg.MaxClockSkew
+	if !stamp.IsZero() && a.begun.wall.Sub(stamp).Abs() <= maxStampAge {
+		unit := precision(stamp)
+		early = a.begun.wall.Sub(stamp)-unit > c.cfg.MaxClockSkew && stamp.Add(-unit).Before(a.taken.until)
+	}
+	if early {
+		c.clock.keepUntil = max(c.clock.keepUntil, a.taken.alive)
+	}
 }
 
 // checksClock says whether the clock is compared with anything.
@@ -168,9 +156,6 @@ func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 	switch lowest := a.begun.wall.Sub(stamp) - unit; {
 	case lowest > skew:
 		k.ahead = c.prove(max(lowest, c.suspected(a.begun, 0)), a.begun, now) // a slow write shows less than a quick one
-		if k.claim.number == e.ElectionNumber && a.kind == OpAcquire {
-			k.claim.early = true
-		}
 	case lowest+min(c.stepped(now)-c.stepped(a.begun), 0) >= -skew: // nor was it set back since
 		k.behind = proof{}
 	}
@@ -273,6 +258,9 @@ func (c *Campaign) tendClock(wake *alarm) {
 	k := &c.clock
 	if !c.checksClock() {
 		return
+	}
+	if k.keepUntil > wake.now.mono {
+		wake.at(k.keepUntil)
 	}
 	if k.bounded != nil {
 		if !k.asked || wake.now.mono >= k.askNext {

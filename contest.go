@@ -4,20 +4,24 @@ import "time"
 
 // wants says whether this candidate would lead now.
 func (c *Campaign) wants(now instant) bool {
-	return !c.stopping && !c.health.sick && !c.clockWrong(now) && !c.robs(now) && (now.mono >= c.sitOut || c.named())
+	return !c.stopping && !c.health.sick && !c.clockWrong(now) && !c.keeping(now) && (now.mono >= c.sitOut || c.named())
 }
 
 // releasing says whether the record is to be left vacant now: no callback of a
 // reign runs, and it is held for nothing.
 func (c *Campaign) releasing(now instant) bool {
-	return c.reign == nil && c.holds(now) && !c.wants(now)
+	return c.reign == nil && c.holds(now) && !c.wants(now) && !c.keeping(now)
 }
+
+// keeping says whether the record, which was taken too early, is held for the sake of
+// the one from whom it was taken, whose view may be alive.
+func (c *Campaign) keeping(now instant) bool { return now.mono < c.clock.keepUntil }
 
 // named says whether the record is reserved for this candidate by name: an
 // operator's wish, which ends sitting out.
 func (c *Campaign) named() bool {
 	k := c.f.known
-	return k != nil && k.Vacant() && k.Successor == c.cfg.LeaderID && !k.HandedBack
+	return k != nil && k.Vacant() && k.Successor == c.cfg.LeaderID
 }
 
 // hold extends the lease of a reign in time, also while it drains.
@@ -109,10 +113,6 @@ func (c *Campaign) contestableAt() horizon {
 
 func (c *Campaign) claimableAt(e *RaceEntry) horizon {
 	switch {
-	case e.Vacant() && e.HandedBack && e.Incarnation == c.incarnation:
-		return horizon{}
-	case e.Vacant() && e.HandedBack: // its view may be alive
-		return c.clock.late(c.f.reservedUntil(e))
 	case e.Vacant() && (e.Successor == "" || e.Successor == AnySuccessor || e.Successor == c.cfg.LeaderID):
 		return horizon{}
 	case e.Vacant():

@@ -97,10 +97,14 @@ something, at TermExpiry + S, a standby reads.
 That clocks are within MaxClockSkew is an assumption, and is checked where it can be.
 A store that stamps its versions made the stamp while the write's request was out;
 so where the stamp lies outside of that time by more than S, the candidate's clock is
-proved wrong. Such a candidate does not contest; its acquisition begins no reign, and
-where it was made too early it is handed back, also where the clock has been set right
-meanwhile: reserved for the process that led until that one's view is over for sure,
-whatever an operator wishes (RaceEntry.HandedBack). A leader steps down at once, with
+proved wrong. Such a candidate does not contest; its acquisition begins no reign. One that was
+made too early, before the term of the one who led was over, is kept unused for a whole
+term and the allowance for drift, by the monotonic clock, also when the wall clock has
+been set right meanwhile: by then that one's view is over for sure. Then it is released,
+before the campaign ends if it is told to stop. So a clock that jumps ahead by more than S
+may cost about one term without a leader: with T = 15 s and S = 1 s, 11 s are measured for
+a leader that was robbed a second after its extension; the most is T and the allowance,
+until others see the release. It happens once for each jump, since that candidate then knows. A leader steps down at once, with
 [ErrClockSkew]. The same goes for what a clock knows of itself, see clocks.Kernel. What the
 check leaves is the time that the request was out, and what the store cuts off its
 stamp: two views can then overlap by no more than that. It takes the store's clock for

@@ -18,10 +18,8 @@ import (
 //
 // Transfer returns nil when the wish is on record, which is before it is granted
 // (Watch shows when); also where leaderID leads already. On a record that is
-// vacant it writes the reservation itself; where the record was handed back (see
-// RaceEntry.HandedBack), once that reservation is over. It aims at the reign that it
-// first reads: where another has begun meanwhile, it returns an error that wraps
-// ErrLostRace. Where nobody can be asked, since nobody has led yet or the term
+// vacant it writes the reservation itself. It aims at the reign that it first reads:
+// where another has begun meanwhile, it returns an error that wraps ErrLostRace. Where nobody can be asked, since nobody has led yet or the term
 // has run out, it returns one that wraps ErrNoLeader: then the election finds the
 // next leader by itself. Other errors of the store are retried until ctx ends,
 // but for an ErrPermanent.
@@ -61,7 +59,7 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 			var wish *RaceEntry
 			wish, err = wishFor(first, e, successor, start.wall)
 			switch {
-			case wish == nil && !errors.Is(err, errHandedBack):
+			case wish == nil:
 				return err // on record already, or out of reach
 			case wish != nil:
 				if err = wish.damaged(); err == nil {
@@ -81,15 +79,6 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 			return fmt.Errorf("leaderelection: asking for a hand-over to %q: %w (last: %w)", successor, context.Cause(ctx), err)
 		}
 	}
-}
-
-// errHandedBack: the record is reserved for a leader from whom it was taken too early,
-// and whose view may be alive. That is over within a term.
-var errHandedBack = errors.New("leaderelection: the record was handed back by a candidate whose clock was ahead, and is still reserved")
-
-// handedBack says whether that is so.
-func handedBack(e *RaceEntry, now time.Time) bool {
-	return e.Vacant() && e.HandedBack && now.Before(e.TermExpiry)
 }
 
 // wishFor returns the record that puts the wish on e, or nil: where it is on
@@ -112,8 +101,6 @@ func wishFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntry, 
 			successor, first.ElectionNumber, e.LeaderID, e.ElectionNumber, ErrLostRace)
 	case e.Vacant() && successor == AnySuccessor:
 		return nil, fmt.Errorf("%w: reign %d was given up already", ErrNoLeader, e.ElectionNumber)
-	case handedBack(e, now) && e.Successor != successor:
-		return nil, errHandedBack
 	case e.Vacant():
 		if e.Successor == successor && now.Before(e.TermExpiry) && !e.Unsynchronized {
 			return nil, nil
@@ -122,7 +109,7 @@ func wishFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntry, 
 			wish.TermLength = DefaultTermLength
 		}
 		wish.TermLength = min(wish.TermLength, MaxTermLength)
-		wish.TermExpiry, wish.HandedBack = now.Add(wish.TermLength).UTC(), false
+		wish.TermExpiry = now.Add(wish.TermLength).UTC()
 		return wish, nil
 	case !now.Before(e.TermExpiry) && !e.Unsynchronized: // whose term one look cannot tell of
 		return nil, fmt.Errorf("%w: the term of %q ran out at %v", ErrNoLeader, e.LeaderID, e.TermExpiry.Format(time.RFC3339))

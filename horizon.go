@@ -75,8 +75,7 @@ func (f *follower) over(e *RaceEntry) horizon {
 
 // reservedUntil is when the reservation of the vacant record e is over: at its
 // TermExpiry, but a term after it was first seen at the latest. Nobody may stop an
-// election for longer, by a mistake or by a clock that is wrong. What was handed back
-// is reserved for one whose view may be alive: by then that is over as well.
+// election for longer, by a mistake or by a clock that is wrong.
 func (f *follower) reservedUntil(e *RaceEntry) horizon {
 	h := f.ends(e)
 	if h.mono == 0 {

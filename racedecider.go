@@ -60,8 +60,7 @@ type RaceEntry struct {
 	// (ElectionNumber, Extension) grows with every write: it orders records.
 	Extension uint64
 	// Incarnation is a random id of the candidate process that claimed the
-	// reign (in a vacant record: that gave it up, or to which it was handed
-	// back), made afresh by every Start.
+	// reign (in a vacant record: that gave it up), made afresh by every Start.
 	Incarnation string
 	// Successor is who is to lead next: a LeaderID, or AnySuccessor. In a held
 	// record it asks the leader to hand over; in a vacant one it reserves the
@@ -72,11 +71,6 @@ type RaceEntry struct {
 	// is over when the record has not been seen to change for a whole TermLength
 	// and some more, by one's own monotonic clock.
 	Unsynchronized bool
-	// HandedBack says of a vacant record that a candidate whose clock was proved to
-	// be ahead had taken it too early (see ErrClockSkew). It is reserved until
-	// TermExpiry for the process that led before, whose view may be alive, and which
-	// alone knows whether it is: for Incarnation, whoever else is called Successor.
-	HandedBack bool
 
 	// Extra is what else the stored record has: fields that this version of the
 	// library does not know, by name, as JSON. A newer version wrote them; every

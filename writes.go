@@ -16,6 +16,7 @@ type attempt struct {
 	begun  instant
 	start  time.Duration
 	end    *viewState // where the view ends, once it is confirmed
+	taken  taken      // what an acquisition takes from others
 }
 
 // acquiring says whether an acquisition's outcome is open.
@@ -51,7 +52,6 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 	}
 	if kind == OpAcquire {
 		c.sitOut = 0 // over, or ended by an operator; a Resign from now on sets it anew
-		c.clock.claim.replaces(c.f.base, e.ElectionNumber, c.incarnation)
 	}
 	if kind != OpRelease {
 		a := attempt{kind: kind, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, begun: wake.now, start: wake.now.mono}
@@ -68,6 +68,9 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 				a.end = r.end
 			}
 			r.expiry, r.end = a.expiry, a.end
+		}
+		if kind == OpAcquire {
+			a.taken = c.takes(wake.now)
 		}
 		c.attempts = append(c.attempts, a)
 	}
@@ -120,9 +123,6 @@ func (c *Campaign) vacancy(now instant) *RaceEntry {
 		Unsynchronized: c.cfg.Unsynchronized,
 		Extra:          b.Extra,
 		Token:          b.Token,
-	}
-	if c.handBack(e) {
-		return e
 	}
 	if s := b.Successor; s != "" && s != AnySuccessor && s != c.cfg.LeaderID {
 		e.Successor = s
@@ -339,6 +339,7 @@ func (c *Campaign) recogniseOwn(now instant, e *RaceEntry) {
 			// Asked to hand over before it began: released without a reign.
 			c.sitOut = now.mono + c.cfg.TermLength
 		}
+		c.keepIfEarly(a, commitTS(e.Token))
 		if c.wants(now) {
 			c.beginReign(now, a)
 		}

@@ -179,7 +179,6 @@ func brokenReads() []mutant {
 		"Incarnation":      func(e *entry) { e.Incarnation = "" },
 		"Successor":        func(e *entry) { e.Successor = "" },
 		"Unsynchronized":   func(e *entry) { e.Unsynchronized = false },
-		"HandedBack":       func(e *entry) { e.HandedBack = false },
 	} {
 		ms = append(ms, mutant{"drops " + name, reads(zero), map[string]string{fields: name}})
 	}

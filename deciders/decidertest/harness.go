@@ -205,8 +205,6 @@ func differ(got, want *leaderelection.RaceEntry) string {
 		return "another Successor"
 	case got.Unsynchronized != want.Unsynchronized:
 		return "another Unsynchronized"
-	case got.HandedBack != want.HandedBack:
-		return "another HandedBack"
 	}
 	return ""
 }
@@ -221,8 +219,8 @@ func show(e *leaderelection.RaceEntry) string {
 	if len(params) > 32 {
 		params, more = params[:32], fmt.Sprintf("... (%d bytes)", len(e.ConnectionParams))
 	}
-	return fmt.Sprintf("{LeaderID:%q HostPort:%q ConnectionParams:%q%s TermExpiry:%s TermLength:%v ElectionNumber:%d Extension:%d Incarnation:%q Successor:%q Unsynchronized:%t HandedBack:%t}",
-		e.LeaderID, e.HostPort, params, more, e.TermExpiry.Format(time.RFC3339Nano), e.TermLength, e.ElectionNumber, e.Extension, e.Incarnation, e.Successor, e.Unsynchronized, e.HandedBack)
+	return fmt.Sprintf("{LeaderID:%q HostPort:%q ConnectionParams:%q%s TermExpiry:%s TermLength:%v ElectionNumber:%d Extension:%d Incarnation:%q Successor:%q Unsynchronized:%t}",
+		e.LeaderID, e.HostPort, params, more, e.TermExpiry.Format(time.RFC3339Nano), e.TermLength, e.ElectionNumber, e.Extension, e.Incarnation, e.Successor, e.Unsynchronized)
 }
 
 // scribble changes everything that the caller of a decider owns.

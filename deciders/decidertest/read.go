@@ -59,7 +59,6 @@ func everyField(h *harness) {
 		func(e *leaderelection.RaceEntry) { e.Successor = "" },
 		func(e *leaderelection.RaceEntry) { e.Successor = leaderelection.AnySuccessor },
 		func(e *leaderelection.RaceEntry) { e.Unsynchronized = true },
-		func(e *leaderelection.RaceEntry) { e.LeaderID, e.HandedBack = "", true },
 		func(e *leaderelection.RaceEntry) { e.HostPort = nil },
 		func(e *leaderelection.RaceEntry) { e.HostPort = []string{} },
 		func(e *leaderelection.RaceEntry) { e.HostPort = []string{"a:1", "b:2", "[fd00::1]:3", "d.example:4"} },

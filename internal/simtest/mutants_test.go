@@ -48,6 +48,18 @@ func TestMutants(t *testing.T) {
 	}
 }
 
+// TestEveryMutantHasItsPlace finds the mutants that were left behind when the code moved,
+// without building them.
+func TestEveryMutantHasItsPlace(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) { m.overlay(t, root, t.TempDir()) })
+	}
+}
+
 // hunt builds the mutant and requires its tests to fail. It leaves out the NATS
 // server (by the build tag), which takes longest to link.
 func (m *mutant) hunt(t *testing.T, root string) {

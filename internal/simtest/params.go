@@ -183,6 +183,12 @@ func (p *Params) leaderWithin() time.Duration {
 	return max(term+3*skew+p.Wild, p.poll()) + rest
 }
 
+// keep is for how long a candidate keeps what it took too early by a clock that is
+// ahead, and so the price of that: nobody leads meanwhile.
+func (p *Params) keep() time.Duration {
+	return p.longest() + max(p.mostSkew(), p.longest()/100)
+}
+
 // opsBound is how many store calls one candidate makes in a second, at most: its
 // extensions and its polls, and while things fail a read and a write each time
 // the shortest back-off has passed; and a few more at the edges.

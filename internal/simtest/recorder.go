@@ -68,6 +68,7 @@ type recorder struct {
 	leader        *reign             // whose view was in the future when last one was
 	leaderAt      time.Duration      // and when that was
 	leaderAgain   time.Duration      // the first such moment since it is calm; 0: none
+	tookEarly     time.Duration      // when a liar last took a term that was not over
 	counts        map[string]int
 }
 

@@ -41,6 +41,7 @@ type won struct {
 	at     time.Duration // in true time
 	op     *op
 	stamp  time.Time // the store's
+	robbed *reign    // whose view was alive when clocks are beyond their bound, or nil
 }
 
 // attempt names a term that was asked for.

@@ -9,13 +9,6 @@ import (
 // writing holds a candidate's write to the rules, before it is made.
 func (r *recorder) writing(p *process, o *op) {
 	e := o.write
-	if e.Vacant() && e.HandedBack {
-		if e.Incarnation == p.incarnation {
-			r.failf(p.name, "hands back to itself: %v", r.short(e))
-		}
-		r.releasing(p, e)
-		return
-	}
 	if p.incarnation == "" {
 		p.incarnation = e.Incarnation
 		r.wroteStranger[e.Incarnation] = p.stranger
@@ -111,6 +104,7 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 		if old.Vacant() || old.Incarnation != p.incarnation || old.ElectionNumber != e.ElectionNumber {
 			r.failf(who, "releases what is not its own: %v over %v", r.short(e), r.short(old))
 		}
+		r.kept(p, old)
 		r.counts["releases"]++
 	case !old.Vacant() && old.Incarnation == e.Incarnation && old.ElectionNumber == e.ElectionNumber:
 		if e.TermExpiry.Before(old.TermExpiry) {
@@ -139,6 +133,33 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 	}
 }
 
+// kept: what p has robbed it does not release while the view of the one who led is
+// alive, by more than its stamp leaves open.
+func (r *recorder) kept(p *process, old *le.RaceEntry) {
+	for _, w := range p.won {
+		g := w.robbed
+		if w.number != old.ElectionNumber || g == nil {
+			continue
+		}
+		r.counts["leases taken too early, and released"]++
+		if g.acts() && g.inFuture() && r.blind(g) == 0 && r.now()-w.at > r.uncertainty(g, w) {
+			r.failf(p.name, "releases %v, which it had taken too early, while the view of reign %d (%s) is alive", r.short(old), g.number, g.p.name)
+		}
+	}
+}
+
+// leaderlessFrom says whether there was no leader since, and somebody took the lease too
+// early by a clock that is ahead, which costs a term.
+func (r *recorder) leaderlessFrom(since time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leaderAt >= since || r.tookEarly < since-r.term*3 {
+		return false
+	}
+	r.counts["nobody led for a term, after a clock that is ahead took the lease"]++
+	return true
+}
+
 // acquired: was the record to be had, and did the challenger know?
 func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 	r.counts["acquisitions"]++
@@ -159,15 +180,22 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 		r.failf(who, "claims %v, though it is to sit out for %v more", r.short(e), p.sitOut-o.mono)
 	}
 	p.sitOut = 0
+	if p.host.liar && !old.Vacant() && old.TermExpiry.Sub(r.epoch.Round(0)) > r.now() {
+		r.tookEarly = r.now()
+	}
+	w := won{number: e.ElectionNumber, at: r.now(), op: o, stamp: stampOf(e)}
 	if g := r.robbed(old); g != nil && g.p != p && !r.lost(g, o.actor, o.at, len(r.records)-1) {
 		r.robs(o, p, g)
+		if r.lies && !r.lenient {
+			w.robbed = g
+		}
 	}
 	for _, g := range r.reigns {
 		if g.p != p && r.lost(g, o.actor, o.at, len(r.records)-1) {
 			g.passed = append(g.passed, len(r.records)-1)
 		}
 	}
-	p.won = append(p.won, won{number: e.ElectionNumber, at: r.now(), op: o, stamp: stampOf(e)})
+	p.won = append(p.won, w)
 	r.contestable(o, old, e)
 }
 
@@ -190,9 +218,9 @@ func (r *recorder) contestable(o *op, old, e *le.RaceEntry) {
 // early is how long it is from o until old may be taken by e.
 func (r *recorder) early(o *op, old, e *le.RaceEntry) time.Duration {
 	switch {
-	case old.Vacant() && (old.Successor == "" || !old.HandedBack && (old.Successor == le.AnySuccessor || old.Successor == e.LeaderID)):
+	case old.Vacant() && (old.Successor == "" || old.Successor == le.AnySuccessor || old.Successor == e.LeaderID):
 		return 0
-	case old.Incarnation == e.Incarnation && (!old.Vacant() || old.HandedBack):
+	case old.Incarnation == e.Incarnation && !old.Vacant():
 		return 0
 	case r.strangers(o.actor, old):
 		return r.wait(o, old)
@@ -216,9 +244,6 @@ func (r *recorder) wished(o *op, old, e *le.RaceEntry) {
 	r.counts["wishes"]++
 	if e.ElectionNumber != old.ElectionNumber || e.LeaderID != old.LeaderID || e.Incarnation != old.Incarnation || e.Successor == "" {
 		r.failf(who, "a wish changes more than the wish: %v over %v", r.short(e), r.short(old))
-	}
-	if old.Vacant() && old.HandedBack && e.Successor != old.Successor && o.wall.Before(old.TermExpiry) {
-		r.failf(who, "a wish undoes what was handed back: %v over %v", r.short(e), r.short(old))
 	}
 	if !old.Vacant() && !e.TermExpiry.Equal(old.TermExpiry) {
 		r.failf(who, "a wish moves the term: %v over %v", r.short(e), r.short(old))

@@ -243,6 +243,10 @@ func (w *world) calm() {
 		silent = w.nag(since + within)
 	}
 	w.pass(since + within - w.now())
+	if w.rec.leaderlessFrom(since) {
+		within += w.keep()
+		w.pass(w.keep())
+	}
 	silent()
 	if w.rec.failed() || w.Lenient {
 		return

@@ -11,8 +11,7 @@
 //	 "extension":12,
 //	 "incarnation":"6b1f0c...",
 //	 "successor":"web-2",
-//	 "unsynchronized":true,
-//	 "handed_back":true}
+//	 "unsynchronized":true}
 //
 // # Fields of newer versions
 //
@@ -74,7 +73,6 @@ type entryFields struct {
 	Incarnation      string    `json:"incarnation"`
 	Successor        string    `json:"successor,omitempty"`
 	Unsynchronized   bool      `json:"unsynchronized,omitempty"`
-	HandedBack       bool      `json:"handed_back,omitempty"`
 }
 
 // mustUnderstand is the field that lists what a reader has to know.
@@ -275,7 +273,6 @@ func fields(f *entryFields) []field {
 		{"incarnation", &f.Incarnation, true},
 		{"successor", &f.Successor, false},
 		{"unsynchronized", &f.Unsynchronized, false},
-		{"handed_back", &f.HandedBack, false},
 	}
 }
 
@@ -379,7 +376,6 @@ func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
 		Incarnation:    f.Incarnation,
 		Successor:      f.Successor,
 		Unsynchronized: f.Unsynchronized,
-		HandedBack:     f.HandedBack,
 	}
 	if len(f.ConnectionParams) > 0 {
 		e.ConnectionParams = f.ConnectionParams

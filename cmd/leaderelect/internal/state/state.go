@@ -48,16 +48,13 @@ type State struct {
 	// so there is no TermExpiry. Left is counted from when the record was seen to
 	// change, and so is more than what is left in truth.
 	Unsynchronized bool `json:"unsynchronized,omitempty"`
-	// HandedBack: a candidate whose clock is ahead had taken the record too early, and
-	// it is reserved for the process that led, called Successor.
-	HandedBack bool `json:"handed_back,omitempty"`
 }
 
 // Of is what e means at the wall time now, for clocks that are within skew.
 func Of(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) State {
 	s := State{
 		LeaderID: e.LeaderID, Election: uint64(e.ElectionNumber), HostPort: e.HostPort, TermExpiry: e.TermExpiry,
-		Term: e.TermLength.Seconds(), Extension: e.Extension, Successor: e.Successor, Unsynchronized: e.Unsynchronized, HandedBack: e.HandedBack,
+		Term: e.TermLength.Seconds(), Extension: e.Extension, Successor: e.Successor, Unsynchronized: e.Unsynchronized,
 	}
 	if e.Unsynchronized {
 		s.TermExpiry = time.Time{}
@@ -167,8 +164,6 @@ func (s *State) vacancy() string {
 		return fmt.Sprintf("reserved for %s, for a term of %gs", Name(s.Successor), s.Term)
 	case s.Unsynchronized:
 		return "given up"
-	case s.HandedBack:
-		return fmt.Sprintf("handed back to %s, by a candidate whose clock is ahead, and reserved until %s", Name(s.Successor), s.ReservedUntil.Format(time.RFC3339))
 	case s.reserved():
 		return fmt.Sprintf("reserved for %s until %s", Name(s.Successor), s.ReservedUntil.Format(time.RFC3339))
 	}

@@ -29,12 +29,6 @@ func unsynchronized(n uint64) *leaderelection.RaceEntry {
 	return e
 }
 
-func handedBack(successor string) *leaderelection.RaceEntry {
-	e := vacant(successor)
-	e.HandedBack = true
-	return e
-}
-
 func vacant(successor string) *leaderelection.RaceEntry {
 	return &leaderelection.RaceEntry{TermExpiry: now, TermLength: term, ElectionNumber: 3, Extension: 9, Successor: successor}
 }
@@ -55,7 +49,6 @@ func TestOf(t *testing.T) {
 		"given up":               {vacant(""), 0, state.Vacant, 0, "vacant: given up at 2026-09-21T13:46:40Z"},
 		"given up for anybody":   {vacant("*"), 0, state.Vacant, 0, "vacant: given up at"},
 		"reserved":               {vacant("b"), 0, state.Vacant, 0, "vacant: reserved for b until 2026-09-21T13:46:40Z"},
-		"handed back":            {handedBack("b"), 0, state.Vacant, 0, "vacant: handed back to b, by a candidate whose clock is ahead, and reserved until 2026-09-21T13:46:40Z"},
 		"unsynchronized":         {unsynchronized(4), 0, state.Held, 0, "held, when it was last written: its clock is not compared"},
 	} {
 		s := state.Of(c.entry, now.Add(c.at), skew)
@@ -88,7 +81,7 @@ func TestJSON(t *testing.T) {
 	}{
 		{e, `{"state":"led","leader_id":"a","election":3,"host_port":["10.0.0.1:80"],"params":"x","term_expiry":"2026-09-21T13:46:50Z",` +
 			`"term_seconds":10,"seconds_left":10,"extension":1,"since_about":"2026-09-21T13:46:40Z","successor":"b"}`},
-		{handedBack("b"), `{"state":"vacant","leader_id":"","election":3,"reserved_until":"2026-09-21T13:46:40Z","term_seconds":10,"seconds_left":0,"extension":9,"successor":"b","handed_back":true}`},
+		{vacant("b"), `{"state":"vacant","leader_id":"","election":3,"reserved_until":"2026-09-21T13:46:40Z","term_seconds":10,"seconds_left":0,"extension":9,"successor":"b"}`},
 		{unsynchronized(1), `{"state":"held","leader_id":"a","election":3,"term_seconds":10,"seconds_left":0,"extension":1,"unsynchronized":true}`},
 		{&leaderelection.RaceEntry{ConnectionParams: []byte{0xff}}, `{"state":"none","leader_id":"","election":0,"params_base64":"/w==","seconds_left":0,"extension":0}`},
 	} {
