@@ -209,7 +209,7 @@ var mutants = []struct {
 	{name: "two attempts with one TermExpiry", file: "writes.go",
 		old: "		e.TermExpiry = r.expiry.Add(1) // it says which write this is, not more\n", new: "", caughtBy: "TestUnsynchronizedAttempts"},
 	{name: "a request that meets an acquisition is ignored", file: "writes.go",
-		old: "			c.sitOut = now.mono + c.cfg.TermLength\n		}\n		if c.wants", new: "		}\n		if c.wants", caughtBy: "TestRule18RequestMeets"},
+		old: "			c.sitOut = now.mono + c.cfg.TermLength\n		}\n		c.keep", new: "		}\n		c.keep", caughtBy: "TestRule18RequestMeets"},
 	{name: "stopping forgets an acquisition while a call hangs", file: "writes.go",
 		old: " || !c.stopping || c.f.hanging > 0 {", new: " || !c.stopping {", caughtBy: "TestRule14StoppingRemembers"},
 	{name: "health older than a write counts", file: "health.go",

@@ -91,7 +91,7 @@ func Marshal(e *leaderelection.RaceEntry) ([]byte, error) {
 	f := entryFields{
 		Format: Format, LeaderID: e.LeaderID, ConnectionParams: e.ConnectionParams, TermExpiry: e.TermExpiry.UTC(), TermLength: e.TermLength.String(),
 		ElectionNumber: uint64(e.ElectionNumber), Extension: e.Extension, Incarnation: e.Incarnation, Successor: e.Successor,
-		Unsynchronized: e.Unsynchronized, HandedBack: e.HandedBack,
+		Unsynchronized: e.Unsynchronized,
 	}
 	for i := range e.HostPort {
 		f.HostPort = append(f.HostPort, &e.HostPort[i])
