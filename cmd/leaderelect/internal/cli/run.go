@@ -85,6 +85,7 @@ given up by choice (leaderelect is asked to end, or to hand over), the lease is 
 the command and all that it has started are dead, and released at once then.
 
 The command finds in its environment
+
     LEADERELECT_ELECTION     the number of the reign, greater than all before: a
                              fencing token, to send along with whatever it writes
     LEADERELECT_LEADER_ID    this candidate's name
@@ -99,6 +100,7 @@ program: that could not be ended (--allow-setuid).
 
 A command that ends is started again, after a pause that begins with --restart-delay
 and doubles. If it fails, --on-failure says what to do:
+
     restart   start it again; after 5 failures in a row, each soon after a start, step
               down and stay out for the pause: another candidate may be able to run it
     stepdown  do so at the first failure
