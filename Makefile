@@ -89,13 +89,14 @@ vuln:
 		echo "== $$(dirname $$m)"; (cd $$(dirname $$m) && $$root/bin/govulncheck ./...); done
 
 # What asking the view costs, against BASE: a tag or a commit, by default the last release.
-BASE ?=
+BASE  ?=
+COUNT ?= 10
 benchstat:
 	@set -e; base="$(BASE)"; [ -n "$$base" ] || base=$$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null) || \
 		{ echo "nothing is released yet, so there is nothing to compare with: give BASE=COMMIT"; exit 0; }; \
 	$(GO) -C tools build -o ../bin/benchstat golang.org/x/perf/cmd/benchstat; \
-	dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir/base" 2>/dev/null; rm -rf "$$dir"' EXIT; \
+	dir=$$(mktemp -d); trap 'git -C "$(CURDIR)" worktree remove --force "$$dir/base" 2>/dev/null; rm -rf "$$dir"' EXIT; \
 	git worktree add --quiet --detach "$$dir/base" "$$base"; \
-	(cd "$$dir/base" && $(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 10 -cpu 1 .) >"$$dir/$$(echo $$base | tr / _)"; \
-	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 10 -cpu 1 . >"$$dir/now"; \
+	(cd "$$dir/base" && $(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count $(COUNT) -cpu 1 .) >"$$dir/$$(echo $$base | tr / _)"; \
+	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count $(COUNT) -cpu 1 . >"$$dir/now"; \
 	cd "$$dir" && "$(CURDIR)/bin/benchstat" "$$(echo $$base | tr / _)" now
