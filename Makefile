@@ -12,7 +12,7 @@ P      ?= 3
 NPM_DIR = internal/stores/npm
 NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod bench/go.mod adapters/*/go.mod docs/migrate/code/go.mod))
 
-.PHONY: test test-root test-cost test-nested mutants check fmt vet staticcheck tidy bench benchstat soak fuzz vuln npm
+.PHONY: test test-root test-cost test-nested mutants check fmt vet staticcheck tidy bench benchstat soak fuzz vuln jobs npm
 
 test: npm test-root test-cost test-nested
 
@@ -44,7 +44,7 @@ npm:
 			cd $(NPM_DIR) && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules; fi; \
 	else echo "npm is not installed: the tests on Azurite and dynalite will be skipped, by name"; fi
 
-check: fmt vet staticcheck tidy
+check: fmt vet staticcheck tidy jobs
 
 fmt:
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'd:"; echo "$$out"; exit 1; fi
@@ -62,6 +62,11 @@ staticcheck:
 # go mod tidy must find nothing to do, in every module.
 tidy:
 	@set -e; for m in . tools $(NESTED); do (cd $$m && $(GO) mod tidy -diff) || { echo "$$m: run go mod tidy"; exit 1; }; done
+
+# Each store has its job in CI.
+jobs:
+	@for s in $(filter-out decidertest durability internal memory open record,$(notdir $(patsubst %/,%,$(wildcard deciders/*/)))); do \
+		grep -qE "store: \[(.*, )?$$s(,.*)?\]" .github/workflows/ci.yml || { echo "deciders/$$s has no job in .github/workflows/ci.yml"; exit 1; }; done
 
 bench:
 	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 .
