@@ -28,49 +28,46 @@ const announceTimeout = 500 * time.Millisecond
 // candidate at its start; where the collection is there it does nothing. It needs the
 // action createCollection (role readWrite has it).
 func (d *Decider) CreateAnnouncements(ctx context.Context) error {
-	if d.opts.Announcements == "" {
+	if d.b.opts.Announcements == "" {
 		return errors.New("leaderelection/mongodb: Options.Announcements is empty: it names the collection to create")
 	}
 	const exists = 48
-	err := d.coll.Database().CreateCollection(ctx, d.opts.Announcements, options.CreateCollection().SetCapped(true).SetSizeInBytes(announcementsSize))
+	err := d.b.coll.Database().CreateCollection(ctx, d.b.opts.Announcements, options.CreateCollection().SetCapped(true).SetSizeInBytes(announcementsSize))
 	if slices.Contains(mongo.ErrorCodes(err), exists) {
 		return nil
 	}
 	if err == nil {
-		_, err = d.announcements().InsertOne(ctx, bson.D{{Key: "election", Value: ""}})
+		_, err = d.b.announcements().InsertOne(ctx, bson.D{{Key: "election", Value: ""}})
 	}
 	if err != nil {
-		return d.failed(ctx, fmt.Sprintf("creating the capped collection %q for", d.opts.Announcements), err)
+		return d.election.Failed(ctx, fmt.Sprintf("creating the capped collection %q for", d.b.opts.Announcements), err)
 	}
 	return nil
 }
 
 // announcements is the capped collection. An announcement that is lost costs time only.
-func (d *Decider) announcements() *mongo.Collection {
-	return d.coll.Database().Collection(d.opts.Announcements, options.Collection().
+func (b *backend) announcements() *mongo.Collection {
+	return b.coll.Database().Collection(b.opts.Announcements, options.Collection().
 		SetWriteConcern(writeconcern.W1()).SetReadPreference(readpref.Primary()))
 }
 
 // announce says that entry has been written, where that may call somebody to act: a new
 // reign, a release, a wish for another leader. Extensions are no news to those who read
 // every half term. That it fails is nobody's concern: the write has happened.
-func (d *Decider) announce(ctx context.Context, entry *leaderelection.RaceEntry) {
-	if d.opts.Announcements == "" || entry.Extension != 0 && !entry.Vacant() && entry.Successor == "" {
+func (b *backend) announce(ctx context.Context, entry *leaderelection.RaceEntry) {
+	if b.opts.Announcements == "" || entry.Extension != 0 && !entry.Vacant() && entry.Successor == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
-	_, _ = d.announcements().InsertOne(ctx, bson.D{{Key: "election", Value: d.id}})
+	_, _ = b.announcements().InsertOne(ctx, bson.D{{Key: "election", Value: b.id}})
 }
 
 // tail reads after each announcement, and every half term in case one was lost.
 func (d *Decider) tail(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
-	if err := d.before(ctx); err != nil {
-		return d.failed(ctx, "following", err)
-	}
-	cursor, err := d.announcements().Find(ctx, bson.D{}, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
+	cursor, err := d.b.announcements().Find(ctx, bson.D{}, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
 	if err != nil {
-		return d.failed(ctx, "following", err)
+		return err
 	}
 	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
 	for cursor.TryNext(ctx) { // of the time before
@@ -93,7 +90,7 @@ func (d *Decider) tail(ctx context.Context, yield func(*leaderelection.RaceEntry
 		}
 		cursor.SetMaxAwaitTime(max(term/2, time.Millisecond))
 		if err := d.announced(ctx, cursor); err != nil {
-			return d.failed(ctx, "following", err)
+			return err
 		}
 	}
 }
@@ -114,10 +111,10 @@ func (d *Decider) announced(ctx context.Context, cursor *mongo.Cursor) error {
 			case cursor.Err() != nil:
 				return cursor.Err()
 			case cursor.ID() == 0:
-				return fmt.Errorf("nothing can be followed in %q: the collection is missing, empty or not capped; see CreateAnnouncements", d.opts.Announcements)
+				return fmt.Errorf("nothing can be followed in %q: the collection is missing, empty or not capped; see CreateAnnouncements", d.b.opts.Announcements)
 			}
 			return nil
 		}
-		ours = ours || bson.Unmarshal(cursor.Current, &a) == nil && a.Election == d.id
+		ours = ours || bson.Unmarshal(cursor.Current, &a) == nil && a.Election == d.b.id
 	}
 }

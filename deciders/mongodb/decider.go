@@ -114,7 +114,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // Options adjusts a Decider. The zero value is right for most.
@@ -145,11 +145,17 @@ const DefaultAwaitTime = 10 * time.Minute
 // leaderelection.ChangeFeed; all its methods may be called by several goroutines
 // at once.
 type Decider struct {
+	b        *backend
+	election store.Election[version]
+	owned    bool // the client is the Decider's own
+}
+
+// backend is the store: one document of a collection.
+type backend struct {
 	client *mongo.Client
 	coll   *mongo.Collection
 	id     string
 	opts   Options
-	owned  bool // the client is the Decider's own
 
 	probeAt atomic.Int64 // when to ask again for change streams, in Unix seconds; 0: now
 }
@@ -185,20 +191,24 @@ func (v version) CommitTS() time.Time { return v.written }
 func NewDecider(client *mongo.Client, database, collection, election string, opts *Options) *Decider {
 	journal := true
 	reads := readconcern.Majority()
-	d := &Decider{client: client, id: election}
+	b := &backend{client: client, id: election}
 	if opts != nil {
-		d.opts = *opts
+		b.opts = *opts
 	}
-	if d.opts.Linearizable {
+	if b.opts.Linearizable {
 		reads = readconcern.Linearizable()
 	}
-	if d.opts.AwaitTime <= 0 {
-		d.opts.AwaitTime = DefaultAwaitTime
+	if b.opts.AwaitTime <= 0 {
+		b.opts.AwaitTime = DefaultAwaitTime
 	}
-	d.coll = client.Database(database).Collection(collection, options.Collection().
+	b.coll = client.Database(database).Collection(collection, options.Collection().
 		SetWriteConcern(&writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journal}).
 		SetReadConcern(reads).
 		SetReadPreference(readpref.Primary()))
+	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "mongodb", Place: fmt.Sprintf("MongoDB %s.%s _id %q", database, collection, election)}}
+	if election == "" {
+		d.election.Wrong = errors.New("the election has no name; give it one")
+	}
 	return d
 }
 
@@ -210,7 +220,7 @@ func (d *Decider) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	if err := d.client.Disconnect(ctx); err != nil && !errors.Is(err, mongo.ErrClientDisconnected) {
+	if err := d.b.client.Disconnect(ctx); err != nil && !errors.Is(err, mongo.ErrClientDisconnected) {
 		return fmt.Errorf("leaderelection/mongodb: disconnecting: %w", err)
 	}
 	return nil
@@ -220,72 +230,58 @@ func (d *Decider) Close() error {
 const closeTimeout = 2 * time.Second
 
 // String names the place of the record: database, collection and document.
-func (d *Decider) String() string { return d.place() }
+func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	if err := d.before(ctx); err != nil {
-		return nil, d.failed(ctx, "reading", err)
-	}
-	raw, err := d.coll.FindOne(ctx, bson.D{{Key: "_id", Value: d.id}}).Raw()
-	switch {
-	case errors.Is(err, mongo.ErrNoDocuments):
-		return &leaderelection.RaceEntry{Token: version{}}, nil
-	case err != nil:
-		return nil, d.failed(ctx, "reading", err)
-	}
-	return d.entry(raw)
-}
-
-// entry is the record in a document.
-func (d *Decider) entry(raw bson.Raw) (*leaderelection.RaceEntry, error) {
-	var doc document
-	err := bson.Unmarshal(raw, &doc)
-	if err == nil && doc.Version.IsZero() {
-		err = errors.New("it has no version")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("leaderelection/mongodb: the document at %s cannot be used: %w: repair or remove it: %w", d.place(), err, leaderelection.ErrPermanent)
-	}
-	e, err := record.Unmarshal(d.place(), []byte(doc.Record))
-	if err != nil {
-		return nil, err
-	}
-	e.Token = version{doc.Version, doc.Written}
-	return e, nil
+	return d.election.Read(ctx)
 }
 
 // WriteEntry implements leaderelection.RaceDecider: one findAndModify.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	if err := d.before(ctx); err != nil {
-		return nil, d.failed(ctx, "writing", err)
+	return d.election.Write(ctx, entry)
+}
+
+// Load implements store.Store.
+func (b *backend) Load(ctx context.Context) (store.Stored[version], error) {
+	raw, err := b.coll.FindOne(ctx, bson.D{{Key: "_id", Value: b.id}}).Raw()
+	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return store.Stored[version]{None: true}, nil
+	case err != nil:
+		return store.Stored[version]{}, err
 	}
-	var at version
-	if entry != nil && entry.Token != nil {
-		v, ours := entry.Token.(version)
-		if !ours {
-			return nil, d.failed(ctx, "writing", fmt.Errorf("the entry's Token is a %T, of another kind of store: %w", entry.Token, leaderelection.ErrPermanent))
-		}
-		at = v
+	return stored(raw)
+}
+
+// stored is what a document says.
+func stored(raw bson.Raw) (s store.Stored[version], err error) {
+	var doc document
+	err = bson.Unmarshal(raw, &doc)
+	if err == nil && doc.Version.IsZero() {
+		err = errors.New("it has no version")
 	}
-	data, err := record.Marshal(entry)
 	if err != nil {
-		return nil, d.failed(ctx, "writing", err)
+		return s, store.Wrong("the document cannot be used: %w: repair or remove it", err)
 	}
-	next, err := d.write(ctx, at, string(data))
-	if err != nil {
-		return nil, err
+	return store.Stored[version]{Data: []byte(doc.Record), At: version{doc.Version, doc.Written}}, nil
+}
+
+// Swap implements store.Store.
+func (b *backend) Swap(ctx context.Context, at version, data []byte, e *leaderelection.RaceEntry) (version, error) {
+	next, err := b.write(ctx, at, string(data))
+	if err == nil {
+		b.announce(ctx, e)
 	}
-	d.announce(ctx, entry)
-	return next, nil
+	return next, err
 }
 
 // write replaces the document of that version. Where there is to be none it inserts one,
 // since no document has the zero version; that there is one with this _id is a duplicate.
-func (d *Decider) write(ctx context.Context, at version, data string) (next version, err error) {
+func (b *backend) write(ctx context.Context, at version, data string) (next version, err error) {
 	next.id = bson.NewObjectID()
-	raw, err := d.coll.FindOneAndUpdate(ctx,
-		bson.D{{Key: "_id", Value: d.id}, {Key: "version", Value: at.id}},
+	raw, err := b.coll.FindOneAndUpdate(ctx,
+		bson.D{{Key: "_id", Value: b.id}, {Key: "version", Value: at.id}},
 		bson.D{
 			{Key: "$set", Value: bson.D{{Key: "version", Value: next.id}, {Key: "record", Value: data}}},
 			{Key: "$currentDate", Value: bson.D{{Key: "written", Value: true}}},
@@ -294,35 +290,19 @@ func (d *Decider) write(ctx context.Context, at version, data string) (next vers
 	).Raw()
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments) && !at.id.IsZero():
-		return version{}, &leaderelection.LostRaceError{Place: d.place()}
+		return version{}, &leaderelection.LostRaceError{}
 	case mongo.IsDuplicateKeyError(err) && at.id.IsZero():
-		return version{}, &leaderelection.LostRaceError{Place: d.place(), Err: err}
+		return version{}, &leaderelection.LostRaceError{Err: err}
 	case err != nil:
-		return version{}, d.failed(ctx, "writing", err)
+		return version{}, err
 	}
 	var doc document
 	if err := bson.Unmarshal(raw, &doc); err != nil {
-		return version{}, d.failed(ctx, "writing", fmt.Errorf("the server's answer: %w", err))
+		return version{}, fmt.Errorf("the server's answer: %w", err)
 	}
-	if doc.ID != d.id || doc.Version != next.id || doc.Record != data {
-		return version{}, d.failed(ctx, "writing", fmt.Errorf("the server's answer is a document that was not written (_id %q, version %v, want %v)", doc.ID, doc.Version, next.id))
+	if doc.ID != b.id || doc.Version != next.id || doc.Record != data {
+		return version{}, fmt.Errorf("the server's answer is a document that was not written (_id %q, version %v, want %v)", doc.ID, doc.Version, next.id)
 	}
 	next.written = doc.Written
 	return next, nil
-}
-
-// before is what each request begins with.
-func (d *Decider) before(ctx context.Context) error {
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case d.id == "":
-		return fmt.Errorf("the election has no name; give it one: %w", leaderelection.ErrPermanent)
-	}
-	return nil
-}
-
-// place is where the record is, for errors.
-func (d *Decider) place() string {
-	return fmt.Sprintf("MongoDB %s.%s _id %q", d.coll.Database().Name(), d.coll.Name(), d.id)
 }

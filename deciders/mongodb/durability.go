@@ -19,16 +19,16 @@ var _ durability.Examiner = (*Decider)(nil)
 // an error that says so, and so is mongos, which tells nothing of its shards.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	const doing = "examining the server of"
-	if err := d.before(ctx); err != nil {
-		return nil, d.failed(ctx, doing, err)
+	if err := d.election.Ready(ctx); err != nil {
+		return nil, d.election.Failed(ctx, doing, err)
 	}
 	var server hello
 	if err := d.ask(ctx, "hello", &server); err != nil {
-		return nil, d.failed(ctx, doing, err)
+		return nil, d.election.Failed(ctx, doing, err)
 	}
 	switch {
 	case server.Kind == "isdbgrid":
-		return nil, d.failed(ctx, doing, errors.New("it is a mongos, which tells nothing of its shards; examine the replica set of the shard that has the collection"))
+		return nil, d.election.Failed(ctx, doing, errors.New("it is a mongos, which tells nothing of its shards; examine the replica set of the shard that has the collection"))
 	case server.Set == "":
 		return []durability.Warning{{
 			Detail: "this is no member of a replica set: its disk is the only one that has what was confirmed, nobody can lead while it is away, and without change streams candidates poll",
@@ -44,14 +44,14 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	}
 	if err != nil {
 		// Not by failed: its advice is about the collection.
-		return server.warnings(), fmt.Errorf("leaderelection/mongodb: %s %s: votes, hidden members and writeConcernMajorityJournalDefault are not known without replSetGetConfig (role clusterMonitor): %w", doing, d.place(), err)
+		return server.warnings(), fmt.Errorf("leaderelection/mongodb: %s %s: votes, hidden members and writeConcernMajorityJournalDefault are not known without replSetGetConfig (role clusterMonitor): %w", doing, d.election.Place, err)
 	}
 	return answer.Config.warnings(), nil
 }
 
 // ask has the primary run a command that takes no arguments.
 func (d *Decider) ask(ctx context.Context, command string, answer any) error {
-	return d.client.Database("admin").RunCommand(ctx, bson.D{{Key: command, Value: 1}}).Decode(answer)
+	return d.b.client.Database("admin").RunCommand(ctx, bson.D{{Key: command, Value: 1}}).Decode(answer)
 }
 
 // hello is what a server says of itself to anybody. Hidden members are not among it.

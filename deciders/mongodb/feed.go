@@ -31,20 +31,10 @@ var errNoStreams = errors.New("this server has no change streams (they need a re
 // end of ctx, so that candidates and observers poll and nothing is logged over and
 // over.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
-	return func(yield func(*leaderelection.RaceEntry, error) bool) {
-		left := false
-		follow := d.stream
-		if d.opts.Announcements != "" {
-			follow = d.tail
-		}
-		err := follow(ctx, func(e *leaderelection.RaceEntry) bool {
-			left = left || !yield(e, nil)
-			return !left
-		})
-		if !left && ctx.Err() == nil {
-			yield(nil, err)
-		}
+	if d.b.opts.Announcements != "" {
+		return d.election.Follow(ctx, d.tail)
 	}
+	return d.election.Follow(ctx, d.stream)
 }
 
 // event is what is needed of a change event.
@@ -59,21 +49,18 @@ type event struct {
 
 // stream follows the document until yield returns false, or with an error.
 func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
-	if err := d.before(ctx); err != nil {
-		return d.failed(ctx, "following", err)
-	}
-	if !d.awaitProbe(ctx) {
+	if !d.b.awaitProbe(ctx) {
 		return ctx.Err()
 	}
-	changes, err := d.coll.Watch(ctx,
-		mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "documentKey._id", Value: d.id}}}}},
-		options.ChangeStream().SetMaxAwaitTime(d.opts.AwaitTime))
+	changes, err := d.b.coll.Watch(ctx,
+		mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "documentKey._id", Value: d.b.id}}}}},
+		options.ChangeStream().SetMaxAwaitTime(d.b.opts.AwaitTime))
 	if noStreams(err) {
-		d.probeAt.Store(time.Now().Add(askAgain).Unix())
-		return fmt.Errorf("leaderelection/mongodb: following %s: %w: %w", d.place(), errNoStreams, err)
+		d.b.probeAt.Store(time.Now().Add(askAgain).Unix())
+		return fmt.Errorf("%w: %w", errNoStreams, err)
 	}
 	if err != nil {
-		return d.failed(ctx, "following", err)
+		return err
 	}
 	defer func() { _ = changes.Close(context.WithoutCancel(ctx)) }()
 
@@ -87,7 +74,7 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 	for changes.Next(ctx) {
 		var ev event
 		if err := bson.Unmarshal(changes.Current, &ev); err != nil {
-			return d.failed(ctx, "following", fmt.Errorf("the change stream's event: %w", err))
+			return fmt.Errorf("the change stream's event: %w", err)
 		}
 		e, err := d.changed(ctx, &ev)
 		if err != nil {
@@ -101,16 +88,16 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 		}
 	}
 	if err := changes.Err(); err != nil {
-		return d.failed(ctx, "following", err)
+		return err
 	}
-	return d.failed(ctx, "following", errors.New("the change stream ended: was the collection dropped or renamed?"))
+	return errors.New("the change stream ended: was the collection dropped or renamed?")
 }
 
 // readAt reads, and returns also the time of the cluster's clock after that.
 func (d *Decider) readAt(ctx context.Context) (e *leaderelection.RaceEntry, at bson.Timestamp, err error) {
-	s, err := d.client.StartSession()
+	s, err := d.b.client.StartSession()
 	if err != nil {
-		return nil, at, d.failed(ctx, "following", err)
+		return nil, at, err
 	}
 	defer s.EndSession(ctx)
 	if e, err = d.ReadCurrent(mongo.NewSessionContext(ctx, s)); err != nil {
@@ -120,6 +107,15 @@ func (d *Decider) readAt(ctx context.Context) (e *leaderelection.RaceEntry, at b
 		at = *t
 	}
 	return e, at, nil
+}
+
+// entry is the record in a document.
+func (d *Decider) entry(raw bson.Raw) (*leaderelection.RaceEntry, error) {
+	s, err := stored(raw)
+	if err != nil {
+		return nil, err
+	}
+	return d.election.Entry(s)
 }
 
 // changed is the record after a change. An update of ours sets version, record
@@ -159,8 +155,8 @@ func noStreams(err error) bool {
 
 // awaitProbe waits until it is time to ask for change streams (again), and says
 // whether that came before the end of ctx.
-func (d *Decider) awaitProbe(ctx context.Context) bool {
-	at := d.probeAt.Load()
+func (b *backend) awaitProbe(ctx context.Context) bool {
+	at := b.probeAt.Load()
 	if at == 0 {
 		return true
 	}

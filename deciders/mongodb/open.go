@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // driverOptions are the connection string options that are handed to the driver as they
@@ -54,10 +51,10 @@ const minPoolSize = 2
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	p, err := parse(u)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/mongodb: %s: %w: %w", redact.URL(u.String()), redact.Error(err, u.String()), leaderelection.ErrPermanent)
+		return nil, store.OpenError("mongodb", u, err)
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("leaderelection/mongodb: %s: %w", redact.URL(u.String()), redact.Error(err, u.String()))
+		return nil, store.NotOpened("mongodb", u, err)
 	}
 	opts := options.Client().ApplyURI(p.uri)
 	// Not where u allows one connection only: the driver refuses less than the minimum.
@@ -66,11 +63,11 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	}
 	client, err := mongo.Connect(opts)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/mongodb: %s: %w: %w", redact.URL(u.String()), redact.Error(err, u.String()), leaderelection.ErrPermanent)
+		return nil, store.OpenError("mongodb", u, err)
 	}
 	d := NewDecider(client, p.database, p.collection, p.election, &p.opts)
 	d.owned = true
-	if d.opts.Announcements != "" {
+	if p.opts.Announcements != "" {
 		if err := d.CreateAnnouncements(ctx); err != nil {
 			_ = d.Close()
 			return nil, err
@@ -95,39 +92,15 @@ func parse(u *url.URL) (*parsed, error) {
 	if u.Host == "" || len(path) != 3 || slices.Contains(path, "") {
 		return nil, errors.New("want mongodb://host/database/collection/election")
 	}
-	if u.Fragment != "" {
-		return nil, errors.New("a # must be written %23 in a name")
-	}
-	p.database, p.collection, p.election = path[0], path[1], path[2]
-	q, err := url.ParseQuery(u.RawQuery)
+	q, err := store.ParseParams(u)
 	if err != nil {
 		return nil, err
 	}
-	driver := url.Values{}
-	for name, values := range q {
-		if len(values) != 1 || values[0] == "" {
-			return nil, fmt.Errorf("parameter %q wants one value", name)
-		}
-		if slices.ContainsFunc(driverOptions, func(o string) bool { return strings.EqualFold(o, name) }) {
-			driver[name] = values
-			continue
-		}
-		switch v := values[0]; name {
-		case "linearizable":
-			if p.opts.Linearizable, err = strconv.ParseBool(v); err != nil {
-				return nil, fmt.Errorf("parameter linearizable is %q; want true or false", v)
-			}
-		case "await_time":
-			if p.opts.AwaitTime, err = time.ParseDuration(v); err != nil || p.opts.AwaitTime <= 0 {
-				return nil, fmt.Errorf("parameter await_time is %q; want a duration as 5m", v)
-			}
-		case "announcements":
-			p.opts.Announcements = v
-		default:
-			return nil, fmt.Errorf("parameter %q is unknown, or has no effect here; there are linearizable, await_time, announcements and MongoDB's %s",
-				name, strings.Join(driverOptions, ", "))
-		}
-	}
+	p.database, p.collection, p.election = path[0], path[1], path[2]
+	driver := q.Take("MongoDB's "+strings.Join(driverOptions, ", ")+", whose others have no effect here", func(name string) bool {
+		return slices.ContainsFunc(driverOptions, func(o string) bool { return strings.EqualFold(o, name) })
+	})
+	p.opts = Options{Linearizable: q.Bool("linearizable"), AwaitTime: q.Duration("await_time"), Announcements: q.String("announcements")}
 	p.uri = (&url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: "/", RawQuery: driver.Encode()}).String()
-	return p, nil
+	return p, q.Rest()
 }
