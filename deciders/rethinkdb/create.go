@@ -26,8 +26,8 @@ const createSpread = 2 * time.Second
 // it, before the others begin.
 func (d *Decider) Create(ctx context.Context, replicas int) error {
 	const doing = "creating the table of"
-	if err := d.before(ctx); err != nil {
-		return d.failed(ctx, doing, err)
+	if err := d.election.Ready(ctx); err != nil {
+		return d.election.Failed(ctx, doing, err)
 	}
 	if d.lacks(ctx) != nothing {
 		pause := time.NewTimer(rand.N(createSpread))
@@ -35,25 +35,25 @@ func (d *Decider) Create(ctx context.Context, replicas int) error {
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
-			return d.failed(ctx, doing, ctx.Err())
+			return d.election.Failed(ctx, doing, ctx.Err())
 		}
 	}
 	var make []r.Term
 	lacks := d.lacks(ctx)
 	if lacks == aDatabase {
-		make = append(make, r.DBCreate(d.database))
+		make = append(make, r.DBCreate(d.b.database))
 	}
 	if lacks != nothing {
-		make = append(make, r.DB(d.database).TableCreate(d.table, r.TableCreateOpts{PrimaryKey: "id", Durability: "hard", Replicas: max(1, replicas)}))
+		make = append(make, r.DB(d.b.database).TableCreate(d.b.table, r.TableCreateOpts{PrimaryKey: "id", Durability: "hard", Replicas: max(1, replicas)}))
 	}
-	make = append(make, r.DB(d.database).Table(d.table).Wait(r.WaitOpts{WaitFor: "ready_for_writes"}))
+	make = append(make, r.DB(d.b.database).Table(d.b.table).Wait(r.WaitOpts{WaitFor: "ready_for_writes"}))
 	for _, term := range make {
-		if _, err := query[any](ctx, d, term); err != nil && !strings.Contains(said(err), "already exists") {
-			return d.failed(ctx, doing, err)
+		if _, err := query[any](ctx, d.b, term); err != nil && !strings.Contains(said(err), "already exists") {
+			return d.election.Failed(ctx, doing, err)
 		}
 	}
-	if _, err := query[*row](ctx, d, d.get()); err != nil {
-		return d.failed(ctx, doing, err)
+	if _, err := query[*row](ctx, d.b, d.b.get()); err != nil {
+		return d.election.Failed(ctx, doing, err)
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ const (
 // lacks looks what there is to make, which a read tells: to list tables is no use, where
 // one may not see them.
 func (d *Decider) lacks(ctx context.Context) lack {
-	_, err := query[*row](ctx, d, d.get())
+	_, err := query[*row](ctx, d.b, d.b.get())
 	if err == nil || !strings.Contains(said(err), "does not exist") {
 		return nothing
 	}

@@ -94,7 +94,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // Options adjusts a Decider. There is nothing to adjust yet; nil is right.
@@ -104,10 +104,16 @@ type Options struct{}
 // leaderelection.ChangeFeed; all its methods may be called by several goroutines at
 // once.
 type Decider struct {
+	b        *backend
+	election store.Election[version]
+	close    func() error // where the sessions are the Decider's own
+}
+
+// backend is the store: one row of a table.
+type backend struct {
 	sessions        sessions
 	database, table string
 	id              string
-	close           func() error  // where the sessions are the Decider's own
 	calls           chan struct{} // as many as are under way
 	turns           chan struct{} // one at a time, see turn
 }
@@ -142,8 +148,17 @@ const maxCalls = 32
 // database. The session, a *r.Session, stays the caller's: it must be kept open while
 // the Decider is in use, and may serve several. Options may be nil.
 func NewDecider(session r.QueryExecutor, database, table, election string, _ *Options) *Decider {
-	return &Decider{sessions: callers{session}, database: database, table: table, id: election,
+	return newDecider(callers{session}, database, table, election)
+}
+
+func newDecider(on sessions, database, table, election string) *Decider {
+	b := &backend{sessions: on, database: database, table: table, id: election,
 		calls: make(chan struct{}, maxCalls), turns: make(chan struct{}, 1)}
+	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "rethinkdb", Place: fmt.Sprintf("RethinkDB %s.%s id %q", database, table, election)}}
+	if election == "" {
+		d.election.Wrong = errors.New("the election has no name; give it one")
+	}
+	return d
 }
 
 // Close closes the session that Open has made. The session given to NewDecider is the
@@ -156,39 +171,42 @@ func (d *Decider) Close() error {
 }
 
 // String names the place of the record: table and document.
-func (d *Decider) String() string { return d.place() }
+func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	if err := d.before(ctx); err != nil {
-		return nil, d.failed(ctx, "reading", err)
-	}
-	found, err := query[*row](ctx, d, d.get())
+	return d.election.Read(ctx)
+}
+
+// WriteEntry implements leaderelection.RaceDecider, in one query. A refusal is a
+// leaderelection.LostRaceError with the current record.
+func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	return d.election.Write(ctx, entry)
+}
+
+// Load implements store.Store.
+func (b *backend) Load(ctx context.Context) (s store.Stored[version], err error) {
+	found, err := query[*row](ctx, b, b.get())
 	if err != nil {
-		return nil, d.failed(ctx, "reading", err)
+		return s, err
 	}
-	return d.entry(found)
+	return b.stored(found)
 }
 
 // get is the row, as a majority of its replicas has it.
-func (d *Decider) get() r.Term {
-	return r.DB(d.database).Table(d.table, r.TableOpts{ReadMode: "majority"}).Get(d.id)
+func (b *backend) get() r.Term {
+	return r.DB(b.database).Table(b.table, r.TableOpts{ReadMode: "majority"}).Get(b.id)
 }
 
-// entry is the record in a row; nil is that of an empty election.
-func (d *Decider) entry(found *row) (*leaderelection.RaceEntry, error) {
-	if found == nil {
-		return &leaderelection.RaceEntry{Token: version{}}, nil
+// stored is what a row says; nil is that of an empty election.
+func (b *backend) stored(found *row) (s store.Stored[version], err error) {
+	switch {
+	case found == nil:
+		return store.Stored[version]{None: true}, nil
+	case found.Version == "" || found.ID != b.id:
+		return s, store.Wrong("the row has no version, or another id: it is not ours, or was edited, or the table's primary key is not \"id\": repair or remove it, or give elections a table of their own")
 	}
-	if found.Version == "" || found.ID != d.id {
-		return nil, fmt.Errorf("leaderelection/rethinkdb: the row at %s has no version, or another id: it is not ours, or was edited, or the table's primary key is not \"id\": repair or remove it, or give elections a table of their own: %w", d.place(), leaderelection.ErrPermanent)
-	}
-	e, err := record.Unmarshal(d.place(), []byte(found.Record))
-	if err != nil {
-		return nil, err
-	}
-	e.Token = version{found.Version, found.Written.UTC()}
-	return e, nil
+	return store.Stored[version]{Data: []byte(found.Record), At: version{found.Version, found.Written.UTC()}}, nil
 }
 
 // written is RethinkDB's answer to a write.
@@ -203,31 +221,15 @@ type written struct {
 	} `rethinkdb:"changes"`
 }
 
-// WriteEntry implements leaderelection.RaceDecider, in one query. A refusal is a
-// leaderelection.LostRaceError with the current record.
-func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	if err := d.before(ctx); err != nil {
-		return nil, d.failed(ctx, "writing", err)
-	}
-	var at version
-	if entry != nil && entry.Token != nil {
-		v, ours := entry.Token.(version)
-		if !ours {
-			return nil, d.failed(ctx, "writing", fmt.Errorf("the entry's Token is a %T, of another kind of store: %w", entry.Token, leaderelection.ErrPermanent))
-		}
-		at = v
-	}
-	data, err := record.Marshal(entry)
-	if err != nil {
-		return nil, d.failed(ctx, "writing", err)
-	}
+// Swap implements store.Store.
+func (b *backend) Swap(ctx context.Context, at version, data []byte, _ *leaderelection.RaceEntry) (none version, err error) {
 	next := rand.Text()
-	answer, err := query[*written](ctx, d, d.replace(at.id, next, string(data)))
+	answer, err := query[*written](ctx, b, b.replace(at.id, next, string(data)))
 	if err == nil {
 		err = answer.check()
 	}
 	if err != nil {
-		return nil, d.failed(ctx, "writing", err)
+		return none, err
 	}
 	var now *row
 	if len(answer.Changes) == 1 {
@@ -236,11 +238,12 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	if now != nil && now.Version == next {
 		return version{next, now.Written.UTC()}, nil
 	}
-	lost := &leaderelection.LostRaceError{Place: d.place()}
 	if now != nil || answer.Skipped == 1 {
-		lost.Current, _ = d.entry(now) // one that cannot be read is ReadCurrent's to report
+		if s, err := b.stored(now); err == nil { // one that cannot be read is ReadCurrent's to report
+			return none, &store.Refusal[version]{Current: s}
+		}
 	}
-	return nil, lost
+	return none, &leaderelection.LostRaceError{}
 }
 
 // check says whether the answer is one that decides the race.
@@ -258,30 +261,14 @@ func (w *written) check() error {
 
 // replace is the conditional write: the new row where the stored version is at, or
 // where there is no row and at is empty, and else the row as it is.
-func (d *Decider) replace(at, next, data string) r.Term {
-	fields := map[string]any{"id": d.id, "version": next, "record": data, "written": r.Now()}
-	return r.DB(d.database).Table(d.table).Get(d.id).Replace(func(was r.Term) any {
+func (b *backend) replace(at, next, data string) r.Term {
+	fields := map[string]any{"id": b.id, "version": next, "record": data, "written": r.Now()}
+	return r.DB(b.database).Table(b.table).Get(b.id).Replace(func(was r.Term) any {
 		if at == "" {
 			return r.Branch(was.Eq(nil), fields, was)
 		}
 		return r.Branch(was.Ne(nil).And(was.Field("version").Default("").Eq(at)), was.Merge(fields), was)
 	}, r.ReplaceOpts{Durability: "hard", ReturnChanges: "always"})
-}
-
-// before is what each request begins with.
-func (d *Decider) before(ctx context.Context) error {
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case d.id == "":
-		return fmt.Errorf("the election has no name; give it one: %w", leaderelection.ErrPermanent)
-	}
-	return nil
-}
-
-// place is where the record is, for errors.
-func (d *Decider) place() string {
-	return fmt.Sprintf("RethinkDB %s.%s id %q", d.database, d.table, d.id)
 }
 
 // maxTurn is how long a query waits for the one before it.
@@ -290,12 +277,12 @@ const maxTurn = 250 * time.Millisecond
 // turn waits until no other query of this Decider begins, but not for long. When a
 // connection has broken, the driver's pool makes a new one for whoever asks next, and
 // does not guard that against two who ask at once.
-func (d *Decider) turn(ctx context.Context) (over func()) {
+func (b *backend) turn(ctx context.Context) (over func()) {
 	timeout := time.NewTimer(maxTurn)
 	defer timeout.Stop()
 	select {
-	case d.turns <- struct{}{}:
-		return func() { <-d.turns }
+	case b.turns <- struct{}{}:
+		return func() { <-b.turns }
 	case <-timeout.C: // the server is slow: then it has no broken connections
 	case <-ctx.Done():
 	}
@@ -305,27 +292,27 @@ func (d *Decider) turn(ctx context.Context) (over func()) {
 // query runs a query that has one result, which is T's zero where that is null. The
 // driver does not obey ctx while the server is silent: query does, and leaves the
 // driver to itself.
-func query[T any](ctx context.Context, d *Decider, term r.Term) (T, error) {
+func query[T any](ctx context.Context, b *backend, term r.Term) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
 	var none T
 	select {
-	case d.calls <- struct{}{}:
+	case b.calls <- struct{}{}:
 	case <-ctx.Done():
 		return none, ctx.Err()
 	}
-	on, err := d.sessions.use(ctx)
+	on, err := b.sessions.use(ctx)
 	if err != nil {
-		<-d.calls
+		<-b.calls
 		return none, err
 	}
 	done := make(chan result, 1)
 	go func() {
-		defer func() { <-d.calls }()
+		defer func() { <-b.calls }()
 		var got result
-		over := d.turn(ctx)
+		over := b.turn(ctx)
 		defer over()
 		cursor, err := term.Run(on, r.RunOpts{Context: ctx})
 		if err == nil {
@@ -343,6 +330,9 @@ func query[T any](ctx context.Context, d *Decider, term r.Term) (T, error) {
 	case <-ctx.Done():
 		got.err = ctx.Err()
 	}
-	d.sessions.ended(on, got.err)
+	b.sessions.ended(on, got.err)
+	if got.err != nil {
+		got.err = brief{got.err}
+	}
 	return got.value, got.err
 }

@@ -25,26 +25,14 @@ type change struct {
 // every state of the row that the server tells of, also that it was deleted (as an
 // empty election). It ends with an error where the changefeed does.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
-	return func(yield func(*leaderelection.RaceEntry, error) bool) {
-		left := false
-		err := d.follow(ctx, func(e *leaderelection.RaceEntry) bool {
-			left = left || !yield(e, nil)
-			return !left
-		})
-		if !left && ctx.Err() == nil {
-			yield(nil, err)
-		}
-	}
+	return d.election.Follow(ctx, d.follow)
 }
 
 // follow yields what the changefeed tells, until yield returns false, or an error.
 func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
-	if err := d.before(ctx); err != nil {
-		return d.failed(ctx, "following", err)
-	}
 	feed, cancel := context.WithCancel(ctx)
 	changes, ended := make(chan *row), make(chan error, 1)
-	go func() { ended <- d.listen(feed, changes) }()
+	go func() { ended <- d.b.listen(feed, changes) }()
 	over := false
 	defer func() {
 		cancel()
@@ -58,9 +46,13 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 			return ctx.Err()
 		case err := <-ended:
 			over = true
-			return d.failed(ctx, "following", err)
+			return brief{err}
 		case found := <-changes:
-			e, err := d.entry(found)
+			s, err := d.b.stored(found)
+			if err != nil {
+				return err
+			}
+			e, err := d.election.Entry(s)
 			if err != nil {
 				return err
 			}
@@ -73,14 +65,14 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 
 // listen hands on what the changefeed tells, until it ends, which it does with an
 // error.
-func (d *Decider) listen(ctx context.Context, changes chan<- *row) (ended error) {
-	on, err := d.sessions.use(ctx)
+func (b *backend) listen(ctx context.Context, changes chan<- *row) (ended error) {
+	on, err := b.sessions.use(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { d.sessions.ended(on, ended) }()
-	over := d.turn(ctx)
-	cursor, err := r.DB(d.database).Table(d.table).Get(d.id).
+	defer func() { b.sessions.ended(on, ended) }()
+	over := b.turn(ctx)
+	cursor, err := r.DB(b.database).Table(b.table).Get(b.id).
 		Changes(r.ChangesOpts{IncludeInitial: true}).
 		Run(on, r.RunOpts{Context: ctx})
 	over()

@@ -128,7 +128,7 @@ func (h *hosts) connect(ctx context.Context, addr string) (*r.Session, error) {
 // ended implements sessions. After an error that may be the server's own the next one is
 // used; a session whose connection has failed is made anew when it is needed again.
 func (h *hosts) ended(on r.QueryExecutor, err error) {
-	next, broken := judge(err)
+	next, broken := outcome(err)
 	if !next {
 		return
 	}
@@ -148,16 +148,16 @@ func (h *hosts) ended(on r.QueryExecutor, err error) {
 	}
 }
 
-// judge reports whether another server may do better than the one that gave this error,
+// outcome reports whether another server may do better than the one that gave this error,
 // and whether it is its connection that has failed.
-func judge(err error) (next, broken bool) {
+func outcome(err error) (next, broken bool) {
 	var connection r.RQLConnectionError
 	var failed r.RQLOpFailedError
 	var unknown r.RQLOpIndeterminateError
 	switch {
 	case errors.As(err, &connection): // also if the server refuses what the files had at first
 		return true, true
-	case err == nil, errors.Is(err, r.ErrEmptyResult), errors.Is(err, context.Canceled), remedy(err) != "":
+	case err == nil, errors.Is(err, r.ErrEmptyResult), errors.Is(err, context.Canceled), judge(err).Permanent:
 		return false, false
 	case errors.As(err, &failed), errors.As(err, &unknown):
 		return true, false // it may be one that is cut off from the others

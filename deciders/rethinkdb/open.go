@@ -1,17 +1,18 @@
 package rethinkdb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
-	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/tlsfiles"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
@@ -44,11 +45,10 @@ const defaultTimeout = 5 * time.Second
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	p, err := parse(u)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/rethinkdb: %s: %w: %w", redact.URL(u.String()), redact.Error(err, u.String()), leaderelection.ErrPermanent)
+		return nil, store.OpenError("rethinkdb", u, err)
 	}
-	d := NewDecider(nil, p.database, p.table, p.election, nil)
 	h := newHosts(p)
-	d.sessions = h
+	d := newDecider(h, p.database, p.table, p.election)
 	d.close = func() error {
 		if err := h.close(); err != nil {
 			return fmt.Errorf("leaderelection/rethinkdb: closing the sessions: %w", err)
@@ -56,7 +56,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		return nil
 	}
 	if _, err := h.use(ctx); err != nil {
-		return nil, d.failed(ctx, "connecting for", redact.Error(err, u.String()))
+		return nil, d.election.Failed(ctx, "connecting for", redact.Error(err, u.String()))
 	}
 	if p.create {
 		if err := d.Create(ctx, p.replicas); err != nil {
@@ -84,10 +84,8 @@ func parse(u *url.URL) (*parsed, error) {
 		return nil, fmt.Errorf("the scheme is %q; want rethinkdb://host/database/table/election", u.Scheme)
 	case u.Host == "" || len(path) != 3 || path[0] == "" || path[1] == "" || path[2] == "":
 		return nil, errors.New("want rethinkdb://host/database/table/election")
-	case u.Fragment != "":
-		return nil, errors.New("a # must be written %23 in a name")
 	}
-	p := &parsed{database: path[0], table: path[1], election: path[2], replicas: 1}
+	p := &parsed{database: path[0], table: path[1], election: path[2]}
 	for _, host := range strings.Split(u.Host, ",") {
 		at := &url.URL{Host: host}
 		if at.Hostname() == "" {
@@ -100,12 +98,7 @@ func parse(u *url.URL) (*parsed, error) {
 	}
 	p.connect.Username = u.User.Username()
 	p.connect.Password, _ = u.User.Password()
-	p.connect.Timeout = defaultTimeout
-	q, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.parameters(q); err != nil {
+	if err := p.parameters(u); err != nil {
 		return nil, err
 	}
 	p.connect.ReadTimeout, p.connect.WriteTimeout = p.connect.Timeout, p.connect.Timeout
@@ -113,46 +106,20 @@ func parse(u *url.URL) (*parsed, error) {
 }
 
 // parameters reads the query.
-func (p *parsed) parameters(q url.Values) (err error) {
-	secure := false
-	var files tlsfiles.Files
-	for name, values := range q {
-		if len(values) != 1 || values[0] == "" {
-			return fmt.Errorf("parameter %q wants one value", name)
-		}
-		switch v := values[0]; name {
-		case "tls":
-			secure, err = strconv.ParseBool(v)
-		case "cacert":
-			files.CA = v
-		case "cert":
-			files.Cert = v
-		case "cert_key":
-			files.Key = v
-		case "timeout":
-			if p.connect.Timeout, err = time.ParseDuration(v); err == nil && p.connect.Timeout <= 0 {
-				err = errors.New("it must be positive")
-			}
-		case "discover":
-			var discover bool
-			if discover, err = strconv.ParseBool(v); discover {
-				err = errors.New("the driver's discovery ends the process when a server goes away: name each server in the URL instead")
-			}
-		case "create":
-			p.create, err = strconv.ParseBool(v)
-		case "replicas":
-			if p.replicas, err = strconv.Atoi(v); err == nil && p.replicas < 1 {
-				err = errors.New("it must be positive")
-			}
-		default:
-			err = errors.New("it is unknown; there are tls, cacert, cert, cert_key, timeout, create and replicas")
-		}
-		if err != nil {
-			return fmt.Errorf("parameter %s: %w", name, err)
-		}
+func (p *parsed) parameters(u *url.URL) error {
+	q, err := store.ParseParams(u)
+	if err != nil {
+		return err
 	}
-	if !secure && files.None() {
-		return nil
+	secure := q.Bool("tls")
+	files := tlsfiles.Files{CA: q.String("cacert"), Cert: q.String("cert"), Key: q.String("cert_key")}
+	p.connect.Timeout = cmp.Or(q.Duration("timeout"), defaultTimeout)
+	p.create, p.replicas = q.Bool("create"), max(1, q.Int("replicas", 1, math.MaxInt32))
+	if q.Bool("discover") {
+		q.Wrong("discover: the driver's discovery ends the process when a server goes away: name each server in the URL instead")
+	}
+	if err := q.Rest(); err != nil || !secure && files.None() {
+		return err
 	}
 	p.tls = &files
 	_, err = files.Load() // what is wrong with them is said at once
