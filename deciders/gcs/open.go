@@ -87,7 +87,7 @@ func parse(u *url.URL) (*target, error) {
 		KMSKeyName:    p.String("kms_key"),
 		ContentType:   p.String("content_type"),
 		CacheControl:  p.String("cache_control"),
-		Metadata:      metadata(p),
+		Metadata:      p.Pairs("metadata"),
 		UserProject:   p.String("user_project"),
 	}}
 	if e := p.Endpoint("endpoint"); e != nil {
@@ -110,16 +110,4 @@ func rules(p *store.Params) (rules []storage.ACLRule) {
 		rules = append(rules, storage.ACLRule{Entity: storage.ACLEntity(v[:i]), Role: storage.ACLRole(v[i+1:])})
 	}
 	return rules
-}
-
-func metadata(p *store.Params) map[string]string {
-	pairs := map[string]string{}
-	for _, v := range p.Strings("metadata") {
-		key, value, found := strings.Cut(v, "=")
-		if !found || key == "" {
-			p.Wrong("the parameter %q is %q; want key=value", "metadata", v)
-		}
-		pairs[key] = value
-	}
-	return pairs
 }

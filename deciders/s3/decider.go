@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -16,7 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
@@ -62,12 +63,16 @@ type Options struct {
 // Decider keeps one election in one object. Its methods may be called by several
 // goroutines at once.
 type Decider struct {
+	b        *backend
+	election store.Election[token]
+}
+
+// backend is the store: one object of a bucket.
+type backend struct {
 	client      Client
 	bucket, key string
-	place       string
 	o           Options
-	opaque      bool  // whether ETags tell nothing of the content
-	wrong       error // what keeps it from working at all
+	opaque      bool // whether ETags tell nothing of the content
 	call        []func(*s3.Options)
 }
 
@@ -76,26 +81,26 @@ type Decider struct {
 // count; bucket is a bucket's name or an access point's ARN. Options may be nil.
 // It makes no request: a name that cannot be is reported by the first call.
 func NewDecider(client Client, bucket, key string, options *Options) *Decider {
-	d := &Decider{client: client, bucket: bucket, key: key, place: fmt.Sprintf("S3 bucket %q, object %q", bucket, key)}
+	b := &backend{client: client, bucket: bucket, key: key, call: []func(*s3.Options){once}}
 	if options != nil {
-		d.o = *options
+		b.o = *options
 	}
 	// Directory buckets have names of this form, and random ETags.
-	d.opaque = d.o.OpaqueETags || strings.HasSuffix(bucket, "--x-s3") || strings.HasSuffix(bucket, "--xa-s3")
-	d.call = []func(*s3.Options){once}
+	b.opaque = b.o.OpaqueETags || strings.HasSuffix(bucket, "--x-s3") || strings.HasSuffix(bucket, "--xa-s3")
+	d := &Decider{b: b, election: store.Election[token]{Store: b, Package: "s3", Place: fmt.Sprintf("S3 bucket %q, object %q", bucket, key)}}
 	if c, ok := client.(interface{ Options() s3.Options }); ok {
 		o := c.Options()
 		if o.BaseEndpoint != nil {
-			d.place += " at " + redact.URL(*o.BaseEndpoint)
+			d.election.Place += " at " + redact.URL(*o.BaseEndpoint)
 		} else if o.Region != "" {
-			d.place += " in " + o.Region
+			d.election.Place += " in " + o.Region
 		}
 	}
 	switch {
 	case bucket == "":
-		d.wrong = permanent("no bucket is named")
+		d.election.Wrong = errors.New("no bucket is named")
 	case key == "" || len(key) > maxKey:
-		d.wrong = permanent("the object's key has %d bytes: it must have 1 to %d", len(key), maxKey)
+		d.election.Wrong = fmt.Errorf("the object's key has %d bytes: it must have 1 to %d", len(key), maxKey)
 	}
 	return d
 }
@@ -114,7 +119,7 @@ func once(o *s3.Options) {
 }
 
 // String names the place: bucket, object, and endpoint or region.
-func (d *Decider) String() string { return d.place }
+func (d *Decider) String() string { return d.election.Place }
 
 // token is a version of the object: its ETag, bare, or the empty one where there
 // is no object.
@@ -133,26 +138,39 @@ func (t *token) of(data []byte) bool {
 
 // CommitTS is Last-Modified, or the Date of the answer to the write, in whole
 // seconds.
-func (t *token) CommitTS() time.Time { return t.commit }
+func (t token) CommitTS() time.Time { return t.commit }
 
 // ReadCurrent implements leaderelection.RaceDecider with a GetObject.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	if err := d.ready(ctx); err != nil {
-		return nil, d.failed(ctx, "reading", err)
-	}
-	data, t, err := d.read(ctx, d.key)
+	return d.election.Read(ctx)
+}
+
+// WriteEntry implements leaderelection.RaceDecider with a PutObject that is
+// conditional on the ETag. A refusal is a leaderelection.LostRaceError, without
+// the current record, which S3 does not return.
+func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	return d.election.Write(ctx, entry)
+}
+
+// Load implements store.Store.
+func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
+	data, t, err := b.read(ctx, b.key)
 	switch {
 	case isMissing(err):
-		return &leaderelection.RaceEntry{Token: &token{}}, nil
+		return store.Stored[token]{None: true}, nil
 	case err != nil:
-		return nil, d.failed(ctx, "reading", err)
+		return s, err
 	}
-	e, err := record.Unmarshal(d.place, data)
+	return store.Stored[token]{Data: data, At: *t}, nil
+}
+
+// Swap implements store.Store.
+func (b *backend) Swap(ctx context.Context, at token, data []byte, _ *leaderelection.RaceEntry) (token, error) {
+	t, err := b.write(ctx, b.key, data, &at)
 	if err != nil {
-		return nil, err
+		return token{}, err
 	}
-	e.Token = t
-	return e, nil
+	return *t, nil
 }
 
 // How many answers read asks for before it gives up: one that does not fit its ETag is
@@ -166,67 +184,42 @@ const reads, opaqueReads = 4, 16
 // that of the other, so what was read in between is its content, and what was read
 // after that is newer. An answer that tells of SSE-KMS or SSE-C is taken as it comes:
 // servers that have these put none together from two versions.
-func (d *Decider) read(ctx context.Context, key string) (data []byte, t *token, err error) {
+func (b *backend) read(ctx context.Context, key string) (data []byte, t *token, err error) {
 	var last *token
 	tries := reads
-	if d.opaque {
+	if b.opaque {
 		tries = opaqueReads
 	}
 	for range tries {
-		data, t, err = d.get(ctx, key)
-		if err != nil || len(data) > record.MaxSize || t.kms || t.of(data) || d.opaque && last != nil && last.etag == t.etag {
+		data, t, err = b.get(ctx, key)
+		if err != nil || len(data) > store.MaxSize || t.kms || t.of(data) || b.opaque && last != nil && last.etag == t.etag {
 			return data, t, err
 		}
 		last = t
 	}
-	if d.opaque {
+	if b.opaque {
 		return nil, nil, fmt.Errorf("%d answers in a row had another ETag each: others keep writing, or the server's answers cannot be relied on", tries)
 	}
 	return nil, nil, fmt.Errorf("%d answers in a row had a content that does not fit its ETag (the last %q): something on the way spoils them; if this server's ETags are no MD5s, set OpaqueETags", tries, t.etag)
 }
 
-// WriteEntry implements leaderelection.RaceDecider with a PutObject that is
-// conditional on the ETag. A refusal is a leaderelection.LostRaceError, without
-// the current record, which S3 does not return.
-func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	if err := d.ready(ctx); err != nil {
-		return nil, d.failed(ctx, "writing", err)
-	}
-	data, err := record.Marshal(entry)
-	if err != nil {
-		return nil, d.failed(ctx, "writing", err)
-	}
-	at, ours := entry.Token.(*token)
-	if entry.Token != nil && (!ours || at == nil) {
-		return nil, d.failed(ctx, "writing", permanent("the token (a %T) was not made by this package", entry.Token))
-	}
-	t, err := d.write(ctx, d.key, data, at)
-	switch {
-	case isRefused(err):
-		return nil, &leaderelection.LostRaceError{Place: d.place, Err: err}
-	case err != nil:
-		return nil, d.failed(ctx, "writing", err)
-	}
-	return t, nil
-}
-
 // get returns an object's content and version.
-func (d *Decider) get(ctx context.Context, key string) ([]byte, *token, error) {
-	in := &s3.GetObjectInput{Bucket: &d.bucket, Key: &key}
-	if d.o.ExpectedBucketOwner != "" {
-		in.ExpectedBucketOwner = &d.o.ExpectedBucketOwner
+func (b *backend) get(ctx context.Context, key string) ([]byte, *token, error) {
+	in := &s3.GetObjectInput{Bucket: &b.bucket, Key: &key}
+	if b.o.ExpectedBucketOwner != "" {
+		in.ExpectedBucketOwner = &b.o.ExpectedBucketOwner
 	}
-	out, err := d.client.GetObject(ctx, in, d.call...)
+	out, err := b.client.GetObject(ctx, in, b.call...)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer out.Body.Close()
-	var b bytes.Buffer
-	if n := aws.ToInt64(out.ContentLength); n > 0 && n <= record.MaxSize {
-		b.Grow(int(n) + bytes.MinRead) // so that reading to the end does not grow it
+	var content bytes.Buffer
+	if n := aws.ToInt64(out.ContentLength); n > 0 && n <= store.MaxSize {
+		content.Grow(int(n) + bytes.MinRead) // so that reading to the end does not grow it
 	}
-	_, err = b.ReadFrom(io.LimitReader(out.Body, record.MaxSize+1)) // one more is refused
-	if n := out.ContentLength; err == nil && n != nil && *n != int64(b.Len()) && *n <= record.MaxSize {
+	_, err = content.ReadFrom(io.LimitReader(out.Body, store.MaxSize+1)) // one more is refused
+	if n := out.ContentLength; err == nil && n != nil && *n != int64(content.Len()) && *n <= store.MaxSize {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
@@ -238,18 +231,18 @@ func (d *Decider) get(ctx context.Context, key string) ([]byte, *token, error) {
 	}
 	t.commit = aws.ToTime(out.LastModified)
 	t.kms = strings.HasPrefix(string(out.ServerSideEncryption), "aws:kms") || out.SSECustomerAlgorithm != nil
-	return b.Bytes(), t, nil
+	return content.Bytes(), t, nil
 }
 
 // write is put, and proves that what was written is there: by the ETag of the answer,
 // which is the MD5 of what was sent, or else by reading it back. Anything may answer
 // 200 with an ETag.
-func (d *Decider) write(ctx context.Context, key string, data []byte, at *token) (*token, error) {
-	t, err := d.put(ctx, key, data, at)
+func (b *backend) write(ctx context.Context, key string, data []byte, at *token) (*token, error) {
+	t, err := b.put(ctx, key, data, at)
 	if err != nil || t.of(data) && !t.weak {
 		return t, err
 	}
-	found, read, err := d.read(ctx, key)
+	found, read, err := b.read(ctx, key)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the answer's ETag %q does not prove the write, and reading it back failed: %v", t.etag, err)
@@ -262,32 +255,32 @@ func (d *Decider) write(ctx context.Context, key string, data []byte, at *token)
 
 // put writes an object if it still has the version at, where nil and the empty
 // one mean that there must be none.
-func (d *Decider) put(ctx context.Context, key string, data []byte, at *token) (*token, error) {
+func (b *backend) put(ctx context.Context, key string, data []byte, at *token) (*token, error) {
 	in := &s3.PutObjectInput{
-		Bucket:               &d.bucket,
+		Bucket:               &b.bucket,
 		Key:                  &key,
 		Body:                 bytes.NewReader(data),
 		ContentType:          &contentType,
-		ACL:                  d.o.ACL,
-		StorageClass:         d.o.StorageClass,
-		ServerSideEncryption: d.o.ServerSideEncryption,
-		ChecksumAlgorithm:    d.o.ChecksumAlgorithm,
+		ACL:                  b.o.ACL,
+		StorageClass:         b.o.StorageClass,
+		ServerSideEncryption: b.o.ServerSideEncryption,
+		ChecksumAlgorithm:    b.o.ChecksumAlgorithm,
 	}
-	if d.o.SSEKMSKeyID != "" {
-		in.SSEKMSKeyId = &d.o.SSEKMSKeyID
+	if b.o.SSEKMSKeyID != "" {
+		in.SSEKMSKeyId = &b.o.SSEKMSKeyID
 	}
-	if d.o.ExpectedBucketOwner != "" {
-		in.ExpectedBucketOwner = &d.o.ExpectedBucketOwner
+	if b.o.ExpectedBucketOwner != "" {
+		in.ExpectedBucketOwner = &b.o.ExpectedBucketOwner
 	}
 	switch {
 	case at == nil || at.etag == "":
 		in.IfNoneMatch = &anyETag
-	case d.o.UnquotedETag:
+	case b.o.UnquotedETag:
 		in.IfMatch = &at.etag
 	default:
 		in.IfMatch = aws.String(`"` + at.etag + `"`)
 	}
-	out, err := d.client.PutObject(ctx, in, d.call...)
+	out, err := b.client.PutObject(ctx, in, b.call...)
 	if err != nil {
 		return nil, err
 	}

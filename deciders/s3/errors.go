@@ -1,9 +1,7 @@
 package s3
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,22 +11,8 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go"
 
-	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
-
-// ready says what keeps a call from being made.
-func (d *Decider) ready(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return d.wrong
-}
-
-// permanent is an error of our own that no retry can cure.
-func permanent(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", fmt.Errorf(format, args...), leaderelection.ErrPermanent)
-}
 
 // errNoETag may pass, where something on the way to the server answered.
 var errNoETag = errors.New("the answer has no ETag: it is not from an S3 server, or from one that cannot decide an election")
@@ -73,27 +57,12 @@ func parse(err error) (code string, status int) {
 	return code, status
 }
 
-// failed says what was being done, where, and what to do about it.
-func (d *Decider) failed(ctx context.Context, doing string, err error) error {
-	err = redact.Error(err) // a transport's has the whole URL
-	if ended := ctx.Err(); ended != nil {
-		// Whatever the client made of it, the reason is the caller's own.
-		if !errors.Is(err, ended) {
-			err = errors.Join(err, ended)
-		}
-		return fmt.Errorf("leaderelection/s3: %s %s: %w", doing, d.place, err)
+// Judge implements store.Store.
+func (b *backend) Judge(err error) store.Verdict {
+	if isRefused(err) {
+		return store.Lost
 	}
-	if errors.Is(err, leaderelection.ErrPermanent) {
-		return fmt.Errorf("leaderelection/s3: %s %s: %w", doing, d.place, err)
-	}
-	advice, forGood := judge(err)
-	if advice != "" {
-		err = fmt.Errorf("%s (%w)", advice, err)
-	}
-	if forGood {
-		err = fmt.Errorf("%w: %w", err, leaderelection.ErrPermanent)
-	}
-	return fmt.Errorf("leaderelection/s3: %s %s: %w", doing, d.place, err)
+	return judge(err)
 }
 
 // keyUnusable is what S3 says of a KMS key that no retry helps. Others of KMS pass:
@@ -105,52 +74,52 @@ var keyUnusable = []string{
 
 // judge says what to do about an error of the client, and whether no retry can
 // cure it. What it does not know may pass.
-func judge(err error) (advice string, forGood bool) {
+func judge(err error) store.Verdict {
 	if strings.Contains(err.Error(), "endpoint rule error") { // which has no type of its own
-		return "bucket, region and endpoint do not fit together: correct the bucket's name, or set AWS_REGION", true
+		return store.Permanent("bucket, region and endpoint do not fit together: correct the bucket's name, or set AWS_REGION")
 	}
 	if strings.Contains(err.Error(), "get credentials: ") { // nor has this; an instance's role may yet come
-		return "the client has no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role", false
+		return store.Passing("the client has no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role")
 	}
 	code, status := parse(err)
 	if code == "" {
-		return "", false // something on the way said it
+		return store.Verdict{} // something on the way said it
 	}
 	if retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err) == aws.TrueTernary {
-		return "", false
+		return store.Verdict{}
 	}
 	switch code {
 	case "NoSuchBucket":
-		return "there is no such bucket: create it, or correct its name", true
+		return store.Permanent("there is no such bucket: create it, or correct its name")
 	case "InvalidBucketName", "InvalidBucketNameException", "InvalidArgument", "InvalidURI", "KeyTooLongError", "XMinioInvalidObjectName":
-		return "the server does not allow this name or option", true
+		return store.Permanent("the server does not allow this name or option")
 	case "AccessDenied", "AllAccessDisabled", "AccountProblem", "NotSignedUp", "MethodNotAllowed":
-		return "the credentials lack a permission: s3:GetObject and s3:PutObject on the object are needed, s3:ListBucket on the bucket (else a missing object is refused, too), and the use of its KMS key", true
+		return store.Permanent("the credentials lack a permission: s3:GetObject and s3:PutObject on the object are needed, s3:ListBucket on the bucket (else a missing object is refused, too), and the use of its KMS key")
 	case "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired", "UnrecognizedClientException", "InvalidSecurity", "CredentialsNotSupported":
-		return "the server does not know these credentials: correct them", true
+		return store.Permanent("the server does not know these credentials: correct them")
 	case "SignatureDoesNotMatch":
-		return "the secret key does not fit the access key: correct the credentials", true
+		return store.Permanent("the secret key does not fit the access key: correct the credentials")
 	case "ExpiredToken", "ExpiredTokenException":
-		return "the credentials have expired: renew them", true
+		return store.Permanent("the credentials have expired: renew them")
 	case "RequestTimeTooSkewed", "RequestExpired":
-		return "this machine's clock is off: correct it", false // the client learns the offset, too
+		return store.Passing("this machine's clock is off: correct it") // the client learns the offset, too
 	case "PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "IncorrectEndpoint", "InvalidRegion":
-		return "the bucket is in another region: set the client's region to it", true
+		return store.Permanent("the bucket is in another region: set the client's region to it")
 	case "NotImplemented":
-		return "the server does not implement conditional writes: it cannot decide an election", true
+		return store.Permanent("the server does not implement conditional writes: it cannot decide an election")
 	case "InvalidObjectState":
-		return "the object has been archived: restore it, and exempt it from lifecycle rules", true
+		return store.Permanent("the object has been archived: restore it, and exempt it from lifecycle rules")
 	case "InvalidRequest", "MissingContentMD5", "InvalidEncryptionAlgorithmError", "InvalidStorageClass", "AccessControlListNotSupported",
 		"MalformedACLError", "UnsupportedArgument", "EntityTooLarge", "InvalidTag":
-		return "the server does not take the request as it is: see Options", true
+		return store.Permanent("the server does not take the request as it is: see Options")
 	}
 	switch {
 	case slices.Contains(keyUnusable, code):
-		return "the KMS key cannot be used", true
+		return store.Permanent("the KMS key cannot be used")
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return "access is refused", true
+		return store.Permanent("access is refused")
 	case status == http.StatusMovedPermanently:
-		return "the bucket is in another region: set the client's region to it", true
+		return store.Permanent("the bucket is in another region: set the client's region to it")
 	}
-	return "", false
+	return store.Verdict{}
 }

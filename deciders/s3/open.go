@@ -2,14 +2,13 @@ package s3
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/awsurl"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // Open returns a decider for an election given as a URL, for programs that take
@@ -44,7 +43,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		err = d.VerifyConditionalWrites(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/s3: opening %s: %w", redact.URL(u.String()), redact.Error(err, u.String()))
+		return nil, store.NotOpened("s3", u, err)
 	}
 	return d, nil
 }
@@ -52,7 +51,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) {
 	in, err := awsurl.Parse(u, "s3")
 	if err != nil {
-		return nil, false, err
+		return nil, false, store.Wrong("%w", err)
 	}
 	o := &Options{
 		ACL:                  types.ObjectCannedACL(in.String("acl")),
@@ -77,5 +76,5 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 		}
 	})
 	d = NewDecider(client, in.Host, in.Key, o)
-	return d, verify, d.wrong
+	return d, verify, d.election.Ready(ctx)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // VerifyConditionalWrites tries out whether the server honours the conditions
@@ -27,14 +28,15 @@ import (
 // them, where the credentials allow that. It may be called while the election is
 // going on.
 func (d *Decider) VerifyConditionalWrites(ctx context.Context) error {
-	if err := d.ready(ctx); err != nil {
-		return d.failed(ctx, "verifying conditional writes of", err)
+	const doing = "verifying conditional writes of"
+	if err := d.election.Ready(ctx); err != nil {
+		return d.election.Failed(ctx, doing, err)
 	}
-	v := &verification{d: d, prefix: d.key[:min(len(d.key), maxKey-64)] + ".verify-" + rand.Text()[:16]}
+	v := &verification{b: d.b, prefix: d.b.key[:min(len(d.b.key), maxKey-64)] + ".verify-" + rand.Text()[:16]}
 	defer v.clean(ctx)
 	for _, step := range []func(context.Context) error{v.conditions, v.races} {
 		if err := step(ctx); err != nil {
-			return d.failed(ctx, "verifying conditional writes of", err)
+			return d.election.Failed(ctx, doing, err)
 		}
 	}
 	return nil
@@ -42,7 +44,7 @@ func (d *Decider) VerifyConditionalWrites(ctx context.Context) error {
 
 // verification is one run.
 type verification struct {
-	d      *Decider
+	b      *backend
 	prefix string
 	keys   []string
 	count  int
@@ -79,23 +81,23 @@ func (v *verification) conditions(ctx context.Context) error {
 		return err
 	}
 	if second.etag == first.etag {
-		return permanent("two different contents have the ETag %q: the server's ETags are no versions", first.etag)
+		return store.Wrong("two different contents have the ETag %q: the server's ETags are no versions", first.etag)
 	}
 	if err := v.mustRefuse(ctx, key, first, "If-Match with an old ETag"); err != nil {
 		return err
 	}
 	var got []byte
 	var read *token
-	err = patiently(ctx, func() (err error) { got, read, err = v.d.get(ctx, key); return err })
+	err = patiently(ctx, func() (err error) { got, read, err = v.b.get(ctx, key); return err })
 	switch {
 	case err != nil:
 		return err
 	case !bytes.Equal(got, data):
-		return permanent("a read after the write returned %q, not what was written: reads are stale, or a write was lost", got)
-	case !v.d.opaque && !read.kms && !second.of(data):
-		return permanent("the ETag %q is not the MD5 of its content: if this is the server's own way, set OpaqueETags", second.etag)
+		return store.Wrong("a read after the write returned %q, not what was written: reads are stale, or a write was lost", got)
+	case !v.b.opaque && !read.kms && !second.of(data):
+		return store.Wrong("the ETag %q is not the MD5 of its content: if this is the server's own way, set OpaqueETags", second.etag)
 	case read.etag != second.etag:
-		return permanent("a read returned the ETag %q, and the write %q: set UnquotedETag if that is what differs, else the server's ETags are no versions", read.etag, second.etag)
+		return store.Wrong("a read returned the ETag %q, and the write %q: set UnquotedETag if that is what differs, else the server's ETags are no versions", read.etag, second.etag)
 	}
 	return nil
 }
@@ -106,7 +108,7 @@ func (v *verification) mustWrite(ctx context.Context, key string, at *token, wha
 	tries := 0
 	err = patiently(ctx, func() (err error) {
 		tries++
-		t, err = v.d.put(ctx, key, data, at)
+		t, err = v.b.put(ctx, key, data, at)
 		return err
 	})
 	switch {
@@ -115,15 +117,15 @@ func (v *verification) mustWrite(ctx context.Context, key string, at *token, wha
 	case tries > 1: // the one before, whose answer was lost, may have led to it
 		return nil, nil, fmt.Errorf("whether the server accepts %s remained open: %v", what, err)
 	}
-	return nil, nil, permanent("the server refused %s; it may want another form of it, see UnquotedETag: %v", what, err)
+	return nil, nil, store.Wrong("the server refused %s; it may want another form of it, see UnquotedETag: %v", what, err)
 }
 
 // mustRefuse makes a write that the server must refuse.
 func (v *verification) mustRefuse(ctx context.Context, key string, at *token, what string) error {
-	err := patiently(ctx, func() error { _, err := v.d.put(ctx, key, v.content(), at); return err })
+	err := patiently(ctx, func() error { _, err := v.b.put(ctx, key, v.content(), at); return err })
 	switch {
 	case err == nil:
-		return permanent("the server accepted %s: it ignores the condition, and would let several lead at once", what)
+		return store.Wrong("the server accepted %s: it ignores the condition, and would let several lead at once", what)
 	case isRefused(err):
 		return nil
 	}
@@ -161,7 +163,7 @@ func (v *verification) race(ctx context.Context, key string, at *token) (*token,
 	var errs [racers]error
 	for i := range racers {
 		data[i] = v.content()
-		wg.Go(func() { won[i], errs[i] = v.d.put(ctx, key, data[i], at) })
+		wg.Go(func() { won[i], errs[i] = v.b.put(ctx, key, data[i], at) })
 	}
 	wg.Wait()
 	winner := -1
@@ -170,20 +172,20 @@ func (v *verification) race(ctx context.Context, key string, at *token) (*token,
 			continue
 		}
 		if winner >= 0 {
-			return nil, permanent("several of %d writes at once with the same condition were accepted: the server does not decide and write in one step, and would let several lead at once", racers)
+			return nil, store.Wrong("several of %d writes at once with the same condition were accepted: the server does not decide and write in one step, and would let several lead at once", racers)
 		}
 		winner = i
 	}
 	var got []byte
 	var now *token
-	err := patiently(ctx, func() (err error) { got, now, err = v.d.get(ctx, key); return err })
+	err := patiently(ctx, func() (err error) { got, now, err = v.b.get(ctx, key); return err })
 	switch {
 	case winner < 0 && (err != nil || at != nil && now.etag == at.etag):
 		return nil, fmt.Errorf("none of %d writes at once was accepted, so nothing is shown: %v", racers, errors.Join(errs[:]...))
 	case err != nil:
 		return nil, err
 	case winner >= 0 && !bytes.Equal(got, data[winner]):
-		return nil, permanent("of %d writes at once one was accepted, and a read returned another's content: %q", racers, got)
+		return nil, store.Wrong("of %d writes at once one was accepted, and a read returned another's content: %q", racers, got)
 	}
 	return now, nil
 }
@@ -196,7 +198,7 @@ func patiently(ctx context.Context, try func() error) error {
 		if err == nil || isRefused(err) || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, errNoETag) || n == tries {
 			return err
 		}
-		if _, forGood := judge(err); forGood {
+		if judge(err).Permanent {
 			return err
 		}
 		again := time.NewTimer(100 * time.Millisecond << n)
@@ -214,6 +216,6 @@ func (v *verification) clean(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	for _, key := range v.keys {
-		_, _ = v.d.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &v.d.bucket, Key: &key}, v.d.call...)
+		_, _ = v.b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &v.b.bucket, Key: &key}, v.b.call...)
 	}
 }

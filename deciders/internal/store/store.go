@@ -89,12 +89,21 @@ type Election[V leaderelection.LeaderToken] struct {
 
 // Read is ReadCurrent.
 func (e *Election[V]) Read(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	if err := e.Ready(ctx); err != nil {
+	entry, err := e.Current(ctx)
+	if err != nil {
 		return nil, e.Failed(ctx, Reading, err)
+	}
+	return entry, nil
+}
+
+// Current is Read as a part of something else: its error is for Failed.
+func (e *Election[V]) Current(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	if err := e.Ready(ctx); err != nil {
+		return nil, err
 	}
 	s, err := e.Store.Load(ctx)
 	if err != nil {
-		return nil, e.Failed(ctx, Reading, err)
+		return nil, err
 	}
 	return e.Entry(s)
 }
