@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/dynamoproof"
 )
 
@@ -61,13 +61,17 @@ type Options struct {
 // Decider keeps one election in one item of a table. Its methods may be called
 // by several goroutines at once.
 type Decider struct {
+	b        *backend
+	election store.Election[token]
+}
+
+// backend is the store: one item of a table.
+type backend struct {
 	client Client
 	table  *string
 	pk, sk string // the names of the keys; sk is empty where there is none
 	key    map[string]types.AttributeValue
-	place  string
 	create bool
-	wrong  error // what keeps it from working at all
 	call   []func(*dynamodb.Options)
 }
 
@@ -86,27 +90,26 @@ func NewDecider(client Client, table, key string, options *Options) *Decider {
 	if o.SortKey != "" && o.SortValue == "" {
 		o.SortValue = "leaderelection"
 	}
-	d := &Decider{
+	b := &backend{
 		client: client,
 		table:  aws.String(table),
 		pk:     o.PartitionKey,
 		sk:     o.SortKey,
 		key:    map[string]types.AttributeValue{o.PartitionKey: text(key)},
-		place:  fmt.Sprintf("DynamoDB table %q, key %q", table, key),
 		create: o.CreateTable,
 		call:   []func(*dynamodb.Options){once, dynamoproof.Require},
 	}
+	place := fmt.Sprintf("DynamoDB table %q, key %q", table, key)
 	if o.SortKey != "" {
-		d.key[o.SortKey] = text(o.SortValue)
-		d.place += fmt.Sprintf(" and %q", o.SortValue)
+		b.key[o.SortKey] = text(o.SortValue)
+		place += fmt.Sprintf(" and %q", o.SortValue)
 	}
 	if c, ok := client.(interface{ Options() dynamodb.Options }); ok {
 		if region := c.Options().Region; region != "" {
-			d.place += " in " + region
+			place += " in " + region
 		}
 	}
-	d.wrong = d.checkNames(table, key, &o)
-	return d
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "dynamo", Place: place, Wrong: checkNames(table, key, &o)}}
 }
 
 // once switches the client's own retries off for one request.
@@ -116,7 +119,7 @@ func once(o *dynamodb.Options) {
 }
 
 // String names the place: table, key and region.
-func (d *Decider) String() string { return d.place }
+func (d *Decider) String() string { return d.election.Place }
 
 // token is a version of the item: the empty one where there is no item.
 type token struct {
@@ -126,28 +129,12 @@ type token struct {
 
 // CommitTS is the Date of the answer to the write, in whole seconds, or the zero
 // time for a version that was read.
-func (t *token) CommitTS() time.Time { return t.commit }
+func (t token) CommitTS() time.Time { return t.commit }
 
 // ReadCurrent implements leaderelection.RaceDecider with a strongly consistent
 // GetItem.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	if err := d.ready(ctx); err != nil {
-		return nil, d.failed(ctx, "reading", err)
-	}
-	in := &dynamodb.GetItemInput{TableName: d.table, Key: d.key, ConsistentRead: aws.Bool(true)}
-	out, err := d.client.GetItem(ctx, in, d.call...)
-	if d.mayCreate(err) {
-		if err = d.createTable(ctx); err == nil {
-			out, err = d.client.GetItem(ctx, in, d.call...)
-		}
-	}
-	if err != nil {
-		return nil, d.failed(ctx, "reading", err)
-	}
-	if len(out.Item) == 0 {
-		return &leaderelection.RaceEntry{Token: &token{}}, nil
-	}
-	return d.entry(out.Item)
+	return d.election.Read(ctx)
 }
 
 // WriteEntry implements leaderelection.RaceDecider with an UpdateItem that is
@@ -155,31 +142,41 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 // the current record where the service returns it (DynamoDB and DynamoDB Local
 // do).
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	if err := d.ready(ctx); err != nil {
-		return nil, d.failed(ctx, "writing", err)
-	}
-	data, err := record.Marshal(entry)
-	if err != nil {
-		return nil, d.failed(ctx, "writing", err)
-	}
-	version := versionOf(entry)
-	in, err := d.update(string(data), version, entry.Token)
-	if err != nil {
-		return nil, d.failed(ctx, "writing", err)
-	}
-	out, err := d.client.UpdateItem(ctx, in, d.call...)
-	if d.mayCreate(err) { // without a table nothing can have been written
-		if err = d.createTable(ctx); err == nil {
-			out, err = d.client.UpdateItem(ctx, in, d.call...)
+	return d.election.Write(ctx, entry)
+}
+
+// Load implements store.Store.
+func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
+	in := &dynamodb.GetItemInput{TableName: b.table, Key: b.key, ConsistentRead: aws.Bool(true)}
+	out, err := b.client.GetItem(ctx, in, b.call...)
+	if b.mayCreate(err) {
+		if err = b.createTable(ctx); err == nil {
+			out, err = b.client.GetItem(ctx, in, b.call...)
 		}
 	}
 	if err != nil {
-		return nil, d.refused(ctx, err)
+		return s, err
+	}
+	return b.stored(out.Item)
+}
+
+// Swap implements store.Store.
+func (b *backend) Swap(ctx context.Context, at token, data []byte, e *leaderelection.RaceEntry) (none token, err error) {
+	version := versionOf(e)
+	in := b.update(string(data), version, at)
+	out, err := b.client.UpdateItem(ctx, in, b.call...)
+	if b.mayCreate(err) { // without a table nothing can have been written
+		if err = b.createTable(ctx); err == nil {
+			out, err = b.client.UpdateItem(ctx, in, b.call...)
+		}
+	}
+	if err != nil {
+		return none, b.refused(err)
 	}
 	if written, ok := out.Attributes[versionAttribute].(*types.AttributeValueMemberS); !ok || written.Value != version {
-		return nil, d.failed(ctx, "writing", errNotWritten)
+		return none, errNotWritten
 	}
-	t := &token{version: version}
+	t := token{version: version}
 	t.commit, _ = awsmiddleware.GetServerTime(out.ResultMetadata)
 	return t, nil
 }
@@ -188,10 +185,10 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 // create is conditional on the key, not on our own attributes: what lies there need
 // not be ours. The answer must repeat what it wrote: the version is new with each
 // write, so that no other answer can be taken for this one's.
-func (d *Decider) update(data, version string, t leaderelection.LeaderToken) (*dynamodb.UpdateItemInput, error) {
+func (b *backend) update(data, version string, at token) *dynamodb.UpdateItemInput {
 	in := &dynamodb.UpdateItemInput{
-		TableName:                           d.table,
-		Key:                                 d.key,
+		TableName:                           b.table,
+		Key:                                 b.key,
 		UpdateExpression:                    aws.String("SET #r = :r, #v = :v"),
 		ConditionExpression:                 aws.String("#v = :was"),
 		ExpressionAttributeNames:            map[string]string{"#r": recordAttribute, "#v": versionAttribute},
@@ -199,17 +196,13 @@ func (d *Decider) update(data, version string, t leaderelection.LeaderToken) (*d
 		ReturnValues:                        types.ReturnValueUpdatedNew,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
-	at, ours := t.(*token)
-	switch {
-	case t != nil && (!ours || at == nil):
-		return nil, permanent("the token (a %T) was not made by this package", t)
-	case t == nil || at.version == "":
+	if at.version == "" {
 		in.ConditionExpression = aws.String("attribute_not_exists(#k)")
-		in.ExpressionAttributeNames["#k"] = d.pk
-	default:
+		in.ExpressionAttributeNames["#k"] = b.pk
+	} else {
 		in.ExpressionAttributeValues[":was"] = text(at.version)
 	}
-	return in, nil
+	return in
 }
 
 // versionOf returns a new version for an entry: readable, and unique. It is no
@@ -223,35 +216,33 @@ func versionOf(e *leaderelection.RaceEntry) string {
 	return string(strconv.AppendUint(b, rand.Uint64(), 36))
 }
 
-// entry returns the record in item.
-func (d *Decider) entry(item map[string]types.AttributeValue) (*leaderelection.RaceEntry, error) {
+// stored is what an item says.
+func (b *backend) stored(item map[string]types.AttributeValue) (s store.Stored[token], err error) {
+	if len(item) == 0 {
+		return store.Stored[token]{None: true}, nil
+	}
 	var data, version string
 	for name, value := range item {
-		s, isText := value.(*types.AttributeValueMemberS)
+		attribute, isText := value.(*types.AttributeValueMemberS)
 		switch name {
-		case d.pk, d.sk:
+		case b.pk, b.sk:
 		case recordAttribute, versionAttribute:
 			if !isText {
-				return nil, d.notOurs("attribute %q is not a string", name)
+				return s, notOurs("attribute %q is not a string", name)
 			}
 			if name == recordAttribute {
-				data = s.Value
+				data = attribute.Value
 			} else {
-				version = s.Value
+				version = attribute.Value
 			}
 		default:
-			return nil, d.notOurs("it has an attribute %q, which a write would lose; elections share no item with anything else", name)
+			return s, notOurs("it has an attribute %q, which a write would lose; elections share no item with anything else", name)
 		}
 	}
 	if version == "" {
-		return nil, d.notOurs("it has no attribute %q", versionAttribute)
+		return s, notOurs("it has no attribute %q", versionAttribute)
 	}
-	e, err := record.Unmarshal(d.place, []byte(data))
-	if err != nil {
-		return nil, err
-	}
-	e.Token = &token{version: version}
-	return e, nil
+	return store.Stored[token]{Data: []byte(data), At: token{version: version}}, nil
 }
 
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }

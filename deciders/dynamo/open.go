@@ -2,13 +2,12 @@ package dynamo
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/awsurl"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // Open returns a decider for an election given as a URL, for programs that take
@@ -38,7 +37,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		err = d.VerifyTable(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/dynamo: opening %s: %w", redact.URL(u.String()), redact.Error(err, u.String()))
+		return nil, store.NotOpened("dynamo", u, err)
 	}
 	return d, nil
 }
@@ -46,7 +45,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) {
 	in, err := awsurl.Parse(u, "dynamodb")
 	if err != nil {
-		return nil, false, err
+		return nil, false, store.Wrong("%w", err)
 	}
 	o := &Options{
 		PartitionKey: in.String("partition_key"),
@@ -65,5 +64,5 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 		}
 	})
 	d = NewDecider(client, in.Host, in.Key, o)
-	return d, verify, d.wrong
+	return d, verify, d.election.Ready(ctx)
 }

@@ -9,35 +9,37 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // mayCreate says whether err means that the table is missing and is to be
 // created.
-func (d *Decider) mayCreate(err error) bool {
+func (b *backend) mayCreate(err error) bool {
 	var missing *types.ResourceNotFoundException
-	return err != nil && d.create && errors.As(err, &missing)
+	return err != nil && b.create && errors.As(err, &missing)
 }
 
 // createTable creates the table, unless another does, and waits until it is
 // there. Should ctx end before, the next call goes on waiting.
-func (d *Decider) createTable(ctx context.Context) error {
+func (b *backend) createTable(ctx context.Context) error {
 	in := &dynamodb.CreateTableInput{
-		TableName:            d.table,
+		TableName:            b.table,
 		BillingMode:          types.BillingModePayPerRequest,
-		KeySchema:            []types.KeySchemaElement{{AttributeName: &d.pk, KeyType: types.KeyTypeHash}},
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: &d.pk, AttributeType: types.ScalarAttributeTypeS}},
+		KeySchema:            []types.KeySchemaElement{{AttributeName: &b.pk, KeyType: types.KeyTypeHash}},
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: &b.pk, AttributeType: types.ScalarAttributeTypeS}},
 	}
-	if d.sk != "" {
-		in.KeySchema = append(in.KeySchema, types.KeySchemaElement{AttributeName: &d.sk, KeyType: types.KeyTypeRange})
-		in.AttributeDefinitions = append(in.AttributeDefinitions, types.AttributeDefinition{AttributeName: &d.sk, AttributeType: types.ScalarAttributeTypeS})
+	if b.sk != "" {
+		in.KeySchema = append(in.KeySchema, types.KeySchemaElement{AttributeName: &b.sk, KeyType: types.KeyTypeRange})
+		in.AttributeDefinitions = append(in.AttributeDefinitions, types.AttributeDefinition{AttributeName: &b.sk, AttributeType: types.ScalarAttributeTypeS})
 	}
 	var exists *types.ResourceInUseException // or is being created
-	if _, err := d.client.CreateTable(ctx, in, d.call...); err != nil && !errors.As(err, &exists) {
+	if _, err := b.client.CreateTable(ctx, in, b.call...); err != nil && !errors.As(err, &exists) {
 		return fmt.Errorf("creating the table: %w", err)
 	}
 	const most = 2 * time.Second
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, most) {
-		out, err := d.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: d.table}, d.call...)
+		out, err := b.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: b.table}, b.call...)
 		var missing *types.ResourceNotFoundException // which may be said of a table just made
 		switch {
 		case err != nil && !errors.As(err, &missing):
@@ -62,25 +64,25 @@ func (d *Decider) createTable(ctx context.Context) error {
 // for set-up and for diagnosis, and needs the permission dynamodb:DescribeTable;
 // the calls of a RaceDecider do not need it.
 func (d *Decider) VerifyTable(ctx context.Context) error {
-	if err := d.ready(ctx); err != nil {
-		return d.failed(ctx, "verifying", err)
+	if err := d.election.Ready(ctx); err != nil {
+		return d.election.Failed(ctx, "verifying", err)
 	}
-	out, err := d.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: d.table}, d.call...)
+	out, err := d.b.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: d.b.table}, d.b.call...)
 	switch {
 	case err != nil:
 	case out.Table == nil:
 		err = errors.New("the answer does not describe the table")
 	default:
-		err = d.unfit(out.Table)
+		err = d.b.unfit(out.Table)
 	}
 	if err != nil {
-		return d.failed(ctx, "verifying", err)
+		return d.election.Failed(ctx, "verifying", err)
 	}
 	return nil
 }
 
 // unfit says what makes the table unfit for an election.
-func (d *Decider) unfit(table *types.TableDescription) error {
+func (b *backend) unfit(table *types.TableDescription) error {
 	var pk, sk string
 	for _, k := range table.KeySchema {
 		if k.KeyType == types.KeyTypeHash {
@@ -89,16 +91,16 @@ func (d *Decider) unfit(table *types.TableDescription) error {
 			sk = aws.ToString(k.AttributeName)
 		}
 	}
-	if pk != d.pk || sk != d.sk {
-		return permanent("the table's partition key is %q and its sort key %q, and the options say %q and %q: correct PartitionKey and SortKey", pk, sk, d.pk, d.sk)
+	if pk != b.pk || sk != b.sk {
+		return store.Wrong("the table's partition key is %q and its sort key %q, and the options say %q and %q: correct PartitionKey and SortKey", pk, sk, b.pk, b.sk)
 	}
 	for _, a := range table.AttributeDefinitions {
 		if name := aws.ToString(a.AttributeName); (name == pk || name == sk) && a.AttributeType != types.ScalarAttributeTypeS {
-			return permanent("the table's key attribute %q has the type %s, and must be a string (S): use another table", name, a.AttributeType)
+			return store.Wrong("the table's key attribute %q has the type %s, and must be a string (S): use another table", name, a.AttributeType)
 		}
 	}
 	if n := len(table.Replicas); n > 0 && table.MultiRegionConsistency != types.MultiRegionConsistencyStrong {
-		return permanent("the table is a global table with %d replicas and eventual consistency, where candidates in two regions could both lead: use a table of one region, or one with multi-Region strong consistency", n)
+		return store.Wrong("the table is a global table with %d replicas and eventual consistency, where candidates in two regions could both lead: use a table of one region, or one with multi-Region strong consistency", n)
 	}
 	return nil
 }
