@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
@@ -58,8 +58,14 @@ const maxCalls = 16
 // leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods may
 // be called by several goroutines at once.
 type Decider struct {
+	b        *backend
+	election store.Election[version]
+	close    func() error // where the client is the Decider's own
+}
+
+// backend is the store: one key.
+type backend struct {
 	client redis.UniversalClient
-	close  func() error // where the client is the Decider's own
 	key    string
 	opts   Options
 	calls  within.Calls
@@ -82,21 +88,25 @@ var (
 // others. Let it not retry (MaxRetries: -1), since candidates do, and know how.
 // Options may be nil. It does no I/O, and there is nothing to create beforehand.
 func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decider {
-	d := &Decider{client: client, key: key, calls: make(within.Calls, maxCalls), mark: rand.Text()[:16]}
+	b := &backend{client: client, key: key, calls: make(within.Calls, maxCalls), mark: rand.Text()[:16]}
 	if opts != nil {
-		d.opts = *opts
+		b.opts = *opts
 	}
-	if d.opts.Channel == "" {
-		d.opts.Channel = "leaderelection:" + key
+	if b.opts.Channel == "" {
+		b.opts.Channel = "leaderelection:" + key
 	}
-	if d.opts.Feeds == nil {
-		d.opts.Feeds = new(Feeds)
+	if b.opts.Feeds == nil {
+		b.opts.Feeds = new(Feeds)
 	}
-	if d.opts.WaitTimeout <= 0 {
-		d.opts.WaitTimeout = DefaultWaitTimeout
+	if b.opts.WaitTimeout <= 0 {
+		b.opts.WaitTimeout = DefaultWaitTimeout
 	}
-	if d.opts.FeedSilence <= 0 {
-		d.opts.FeedSilence = DefaultFeedSilence
+	if b.opts.FeedSilence <= 0 {
+		b.opts.FeedSilence = DefaultFeedSilence
+	}
+	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "redis", Place: fmt.Sprintf("redis key %q", key)}}
+	if key == "" {
+		d.election.Wrong = errors.New("the key is empty; give the election a name")
 	}
 	return d
 }
@@ -125,35 +135,28 @@ func (v version) CommitTS() time.Time {
 }
 
 // own says whether this handle wrote the version.
-func (d *Decider) own(v version) bool { return strings.Contains(string(v), "-"+d.mark+"-") }
+func (b *backend) own(v version) bool { return strings.Contains(string(v), "-"+b.mark+"-") }
 
 // String names the place of the record: the key.
-func (d *Decider) String() string { return d.place() }
+func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider. It asks the master, and is
 // never staler than that.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	e, err := d.read(ctx)
 	if err != nil {
-		return nil, d.failed(ctx, "reading", err)
+		return nil, d.election.Failed(ctx, store.Reading, err)
 	}
 	return e, nil
 }
 
 func (d *Decider) read(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	if err := d.check(); err != nil {
-		return nil, err
-	}
 	for {
-		a, err := d.eval(ctx, readScript, 0)
+		e, err := d.election.Current(ctx)
 		if err != nil {
 			return nil, err
 		}
-		e, err := d.entry(a)
-		if err != nil {
-			return nil, err
-		}
-		switch err := d.confirm(ctx, a.version, e); {
+		switch err := d.b.confirm(ctx, e); {
 		case err == nil:
 			return e, nil
 		case !errors.Is(err, errReplaced):
@@ -165,132 +168,90 @@ func (d *Decider) read(ctx context.Context) (*leaderelection.RaceEntry, error) {
 // WriteEntry implements leaderelection.RaceDecider. A refusal is a
 // leaderelection.LostRaceError with the current record.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	v, err := d.write(ctx, entry)
-	if err != nil {
-		return nil, d.failed(ctx, "writing", err)
+	t, err := d.election.Write(ctx, entry)
+	// A record of one's own that the replicas may not have would pass for confirmed.
+	var lost *leaderelection.LostRaceError
+	if errors.As(err, &lost) && lost.Current != nil && d.b.doubtful(lost.Current) {
+		lost.Current = nil
 	}
-	return v, nil
+	return t, err
 }
 
-func (d *Decider) write(ctx context.Context, entry *leaderelection.RaceEntry) (version, error) {
-	if err := errors.Join(ctx.Err(), d.check()); err != nil {
-		return "", err
-	}
-	data, err := record.Marshal(entry)
+// Load implements store.Store.
+func (b *backend) Load(ctx context.Context) (s store.Stored[version], err error) {
+	a, err := b.eval(ctx, readScript, 0)
 	if err != nil {
-		return "", err
+		return s, err
 	}
-	was := version("")
-	if entry.Token != nil {
-		v, ours := entry.Token.(version)
-		if !ours {
-			return "", permanent("the Token is a %T, of another kind of store", entry.Token)
-		}
-		was = v
+	return a.stored()
+}
+
+// Swap implements store.Store.
+func (b *backend) Swap(ctx context.Context, at version, data []byte, e *leaderelection.RaceEntry) (none version, err error) {
+	if e.Extension == 0 && !e.Vacant() && b.opts.WaitReplicas > 0 {
+		b.reigns.Store(e.Incarnation, true)
 	}
-	if entry.Extension == 0 && !entry.Vacant() && d.opts.WaitReplicas > 0 {
-		d.reigns.Store(entry.Incarnation, true)
-	}
-	a, err := d.eval(ctx, writeScript, d.opts.WaitReplicas, string(was), data, d.opts.Channel)
+	a, err := b.eval(ctx, writeScript, b.opts.WaitReplicas, string(at), data, b.opts.Channel)
 	switch {
 	case err != nil:
-		return "", err
+		return none, err
 	case a.status == refused:
-		return "", d.lost(a)
+		return none, a.refusal()
 	case a.status == foreign:
-		return "", errForeign
+		return none, errForeign
 	}
-	if err := d.enough(a); err != nil {
-		return "", err
+	if err := b.enough(a); err != nil {
+		return none, err
 	}
-	d.confirmed.Store(&a.version)
+	b.confirmed.Store(&a.version)
 	return a.version, nil
 }
 
-// lost is the refusal of a write, with the record that stood in its way. One's own
-// that the replicas may not have is left out: it would pass for confirmed.
-func (d *Decider) lost(a answer) error {
-	lost := &leaderelection.LostRaceError{Place: d.place()}
-	if a.version == "" && a.record == "" {
-		a.status = absent // deleted since it was read
-	}
-	if e, err := d.entry(a); err == nil && !d.doubtful(a.version, e) {
-		lost.Current = e // one that cannot be read is ReadCurrent's to report
-	}
-	return lost
-}
-
-// doubtful says whether a version could be taken for the confirmation of a write of
+// doubtful says whether an entry could be taken for the confirmation of a write of
 // this handle's, and is not known to be on as many replicas as it must: one that it
 // wrote itself, and one that somebody else (Transfer, StepDown) wrote over it, which
 // keeps its term's end.
-func (d *Decider) doubtful(v version, e *leaderelection.RaceEntry) bool {
-	if d.opts.WaitReplicas <= 0 {
+func (b *backend) doubtful(e *leaderelection.RaceEntry) bool {
+	if b.opts.WaitReplicas <= 0 {
 		return false
 	}
-	if c := d.confirmed.Load(); c != nil && *c == v {
+	v, _ := e.Token.(version)
+	if c := b.confirmed.Load(); c != nil && *c == v {
 		return false
 	}
-	_, claimed := d.reigns.Load(e.Incarnation)
-	return claimed || d.own(v)
+	_, claimed := b.reigns.Load(e.Incarnation)
+	return claimed || b.own(v)
 }
 
-// confirm returns nil when the version v, which was read, may count. A campaign
+// confirm returns nil when an entry that was read may count. A campaign
 // that reads a record of its own takes it for a write that worked; where the
 // replicas' answer to that write was lost, they are asked here.
-func (d *Decider) confirm(ctx context.Context, v version, e *leaderelection.RaceEntry) error {
-	if !d.doubtful(v, e) {
+func (b *backend) confirm(ctx context.Context, e *leaderelection.RaceEntry) error {
+	if !b.doubtful(e) {
 		return nil
 	}
-	a, err := d.eval(ctx, touchScript, d.opts.WaitReplicas, string(v))
+	v, _ := e.Token.(version)
+	a, err := b.eval(ctx, touchScript, b.opts.WaitReplicas, string(v))
 	if err != nil {
 		return err
 	}
 	if a.status != done {
 		return errReplaced
 	}
-	if err := d.enough(a); err != nil {
+	if err := b.enough(a); err != nil {
 		return err
 	}
-	d.confirmed.Store(&v)
+	b.confirmed.Store(&v)
 	return nil
 }
 
 var errReplaced = errors.New("the record was replaced while replicas were asked whether they have it")
 
 // enough says whether as many replicas have a write as must.
-func (d *Decider) enough(a answer) error {
-	if a.replicas < int64(d.opts.WaitReplicas) {
+func (b *backend) enough(a answer) error {
+	if a.replicas < int64(b.opts.WaitReplicas) {
 		return fmt.Errorf("it is written, but only %d of %d replicas have it after %v (WAIT), so it does not count: see to the replicas, or lower Options.WaitReplicas",
-			a.replicas, d.opts.WaitReplicas, d.opts.WaitTimeout)
+			a.replicas, b.opts.WaitReplicas, b.opts.WaitTimeout)
 	}
 	return nil
 }
-
-// entry is the record in an answer.
-func (d *Decider) entry(a answer) (*leaderelection.RaceEntry, error) {
-	switch {
-	case a.status == foreign:
-		return nil, errForeign
-	case a.status == absent:
-		return &leaderelection.RaceEntry{Token: version("")}, nil
-	case a.version == "":
-		return nil, errForeign
-	}
-	e, err := record.Unmarshal(d.place(), []byte(a.record))
-	if err != nil {
-		return nil, err
-	}
-	e.Token = a.version
-	return e, nil
-}
-
-func (d *Decider) check() error {
-	if d.key == "" {
-		return permanent("the key is empty; give the election a name")
-	}
-	return nil
-}
-
-// place is where the record is, for errors.
-func (d *Decider) place() string { return fmt.Sprintf("redis key %q", d.key) }

@@ -19,18 +19,18 @@ var _ durability.Examiner = (*Decider)(nil)
 // Redis can lose" in the package's documentation applies. Beyond Permissions it takes
 // +info and +config|get; a server that refuses either is an error that says so.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
-	w, err := within.Do(ctx, d.calls, func() ([]durability.Warning, error) {
-		server, err := d.master(ctx)
+	w, err := within.Do(ctx, d.b.calls, func() ([]durability.Warning, error) {
+		server, err := d.b.master(ctx)
 		if err != nil {
 			return nil, err
 		}
 		info, infoErr := information(ctx, server)
 		config, configErr := configuration(ctx, server)
-		s := settings{info, config, d.opts.WaitReplicas}
+		s := settings{info, config, d.b.opts.WaitReplicas}
 		return append(append(s.disk(), s.replicas()...), s.memory()...), errors.Join(infoErr, configErr)
 	})
 	if err != nil {
-		err = fmt.Errorf("leaderelection/redis: examining the server of %s: %w", d.place(), err)
+		err = d.election.Failed(ctx, "examining the server of", err)
 	}
 	return w, err
 }

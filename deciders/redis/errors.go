@@ -1,89 +1,63 @@
 package redis
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// permanent is an error that no retry can cure.
-func permanent(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", fmt.Errorf(format, args...), leaderelection.ErrPermanent)
+var errForeign = store.Wrong("it is a hash, and not a record of this library (no fields \"record\" and \"version\"): name another key, or delete it")
+
+const (
+	noPassword  = "the server has no password: give the client none, or set one"
+	unknownUser = "the server does not know this user and password"
+	aclLacks    = "the user's ACL lacks something: see Permissions in the package's documentation"
+)
+
+// remedies are for the errors of the server that no retry can cure, by a part of their
+// text: a script's errors begin with other words in older servers.
+var remedies = store.Remedies{
+	{Part: "WRONGTYPE", Advice: "the key holds something else: name another, or delete it"},
+	{Part: "NOAUTH", Advice: "the server demands a password: give the client one"},
+	{Part: "WRONGPASS", Advice: unknownUser},
+	{Part: "invalid username-password pair", Advice: unknownUser},
+	{Part: "AUTH <password> called without", Advice: "the server has no password for this user: give the client none, or set one"},
+	{Part: "no password is set", Advice: noPassword},
+	{Part: "NOPERM", Advice: aclLacks},
+	{Part: "can't run this command or subcommand", Advice: aclLacks},
+	{Part: "can't access at least one of the keys", Advice: "the user's ACL lacks the key: see Permissions in the package's documentation"},
+	{Part: "MOVED ", Advice: "this is a Cluster: use redis.NewClusterClient (cluster=true in an address)"},
+	{Part: "DB index is out of range", Advice: "choose another database"},
+	{Part: "SELECT is not allowed in cluster mode", Advice: "a Cluster has database 0 only"},
+	{Part: "unknown command", Advice: "this server, or the proxy before it, lacks a command that is needed: use Redis 5 or later, directly"},
+	{Part: "Write commands not allowed after non deterministic commands", Advice: "the server is too old: use Redis 5 or later"},
 }
 
-var errForeign = permanent("it is a hash, and not a record of this library (no fields \"record\" and \"version\"): name another key, or delete it")
-
-// failed says what was being done, to which key, and what to do about it.
-func (d *Decider) failed(ctx context.Context, doing string, err error) error {
-	if errors.Is(err, leaderelection.ErrLostRace) {
-		return err
-	}
-	switch ended := ctx.Err(); {
-	case ended != nil && errors.Is(err, ended), ended == nil && timedOut(err):
-		err = fmt.Errorf("given up before the server has answered: %w", err)
-	case ended != nil && timedOut(err): // the connection's own deadline was a moment quicker
-		err = fmt.Errorf("given up before the server has answered: %w: %w", ended, err)
-	case ended != nil:
-		// The client has its own words for it, or a pool was closed under it.
-		err = fmt.Errorf("%w: %w", ended, err)
-	default:
-		err = explain(err)
-	}
-	return fmt.Errorf("leaderelection/redis: %s %s: %w", doing, d.place(), err)
-}
-
-// refusals are the errors of the server that no retry can cure, by a part of
-// their text (a script's errors begin with other words in older servers), and
-// what to do.
-var refusals = []struct{ part, advice string }{
-	{"WRONGTYPE", "the key holds something else: name another, or delete it"},
-	{"NOAUTH", "the server demands a password: give the client one"},
-	{"WRONGPASS", "the server does not know this user and password"},
-	{"invalid username-password pair", "the server does not know this user and password"},
-	{"AUTH <password> called without", "the server has no password for this user: give the client none, or set one"},
-	{"no password is set", "the server has no password: give the client none, or set one"},
-	{"NOPERM", "the user's ACL lacks something: see Permissions in the package's documentation"},
-	{"can't run this command or subcommand", "the user's ACL lacks something: see Permissions in the package's documentation"},
-	{"can't access at least one of the keys", "the user's ACL lacks the key: see Permissions in the package's documentation"},
-	{"MOVED ", "this is a Cluster: use redis.NewClusterClient (cluster=true in an address)"},
-	{"DB index is out of range", "choose another database"},
-	{"SELECT is not allowed in cluster mode", "a Cluster has database 0 only"},
-	{"unknown command", "this server, or the proxy before it, lacks a command that is needed: use Redis 5 or later, directly"},
-	{"Write commands not allowed after non deterministic commands", "the server is too old: use Redis 5 or later"},
-}
-
-// explain adds what to do about an error, and whether trying again can help.
-func explain(err error) error {
+// Judge implements store.Store.
+func (b *backend) Judge(err error) store.Verdict {
 	var server redis.Error
-	var hostname x509.HostnameError
-	var authority x509.UnknownAuthorityError
-	var certificate *tls.CertificateVerificationError
 	switch {
-	case err == nil || errors.Is(err, leaderelection.ErrPermanent):
-		return err
 	case errors.Is(err, redis.ErrClosed):
-		return permanent("%w: the client was closed; keep it open while the election goes on", err)
-	case errors.As(err, &hostname), errors.As(err, &authority), errors.As(err, &certificate):
-		return permanent("%w: check the server's certificate and the client's TLSConfig", err)
-	case errors.As(err, &server):
-		for _, r := range refusals {
-			if strings.Contains(server.Error(), r.part) {
-				return permanent("%w: %s", err, r.advice)
-			}
-		}
-		if strings.Contains(server.Error(), "READONLY") {
-			return fmt.Errorf("%w: this is a replica, or has just become one: name the master, or use Sentinel or Cluster to find it", err)
-		}
+		return store.Permanent("the client was closed; keep it open while the election goes on")
+	case store.BadCertificate(err):
+		return store.Permanent("check the server's certificate and the client's TLSConfig")
+	case timedOut(err):
+		return store.Passing(b.WhyLate())
+	case !errors.As(err, &server):
+		return store.Verdict{}
 	}
-	return err
+	v := remedies.Judge(server)
+	if !v.Permanent && strings.Contains(server.Error(), "READONLY") {
+		return store.Passing("this is a replica, or has just become one: name the master, or use Sentinel or Cluster to find it")
+	}
+	return v
 }
+
+// WhyLate is said of a call whose ctx, or the client's own time for it, has ended.
+func (b *backend) WhyLate() string { return "given up before the server has answered" }
 
 // moved says that the server is not, or no longer, the key's master.
 func moved(err error) bool {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
@@ -14,27 +15,16 @@ import (
 // consumer that is too slow for the server's client-output-buffer-limit loses
 // its connection, too.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
-	return func(yield func(*leaderelection.RaceEntry, error) bool) {
-		if ctx.Err() != nil {
-			return
-		}
-		if err := d.follow(ctx, yield); err != nil && ctx.Err() == nil {
-			yield(nil, d.failed(ctx, "following", err))
-		}
-	}
+	return d.election.Follow(ctx, d.follow)
 }
 
-// follow returns nil where the loop was left.
-func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry, error) bool) error {
-	if err := d.check(); err != nil {
-		return err
-	}
-	s, err := within.Do(ctx, d.calls, func() (*subscription, error) {
-		client, err := d.master(ctx)
+func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
+	s, err := within.Do(ctx, d.b.calls, func() (*subscription, error) {
+		client, err := d.b.master(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return d.opts.Feeds.subscribe(ctx, client, d.opts.Channel, d.opts.FeedSilence)
+		return d.b.opts.Feeds.subscribe(ctx, client, d.b.opts.Channel, d.b.opts.FeedSilence)
 	})
 	if err != nil {
 		return err
@@ -46,7 +36,7 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 		return err
 	}
 	given := *last
-	for yield(last, nil) {
+	for yield(last) {
 		for last = nil; last == nil; {
 			text, err := s.next(ctx)
 			if err != nil {
@@ -64,8 +54,8 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 // pushed is the record in a message, or nil where it is not news.
 func (d *Decider) pushed(ctx context.Context, text string, given *leaderelection.RaceEntry) (*leaderelection.RaceEntry, error) {
 	v, rec, _ := strings.Cut(text, "\n")
-	e, err := d.entry(answer{status: done, version: version(v), record: rec})
-	if err != nil || d.doubtful(version(v), e) {
+	e, err := d.election.Entry(store.Stored[version]{Data: []byte(rec), At: version(v)})
+	if err != nil || v == "" || d.b.doubtful(e) {
 		// Somebody else's message, which tells nothing; or a write of one's
 		// own that waits for the replicas, as reading does.
 		if e, err = d.read(ctx); err != nil {

@@ -1,18 +1,15 @@
 package redis
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
+	"math"
 	"net/url"
 	"os"
-	"strconv"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // Open returns a handle on the election that u names, with a client of its own,
@@ -37,52 +34,45 @@ import (
 func Open(_ context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(u)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/redis: the address %s: %w: %w", redact.URL(u.String()), redact.Error(err, u.String()), leaderelection.ErrPermanent)
+		return nil, store.OpenError("redis", u, err)
 	}
 	return d, nil
 }
 
 func open(u *url.URL) (*Decider, error) {
-	q, err := url.ParseQuery(u.RawQuery)
+	p, err := store.ParseParams(u)
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range q {
-		if len(values) > 1 && name != "addr" {
-			return nil, fmt.Errorf("parameter %q is given twice", name)
-		}
-	}
-	take := func(name string) string {
-		v := q.Get(name)
-		q.Del(name)
-		return v
-	}
-	var opts Options
-	key := take("key")
-	opts.Channel = take("channel")
-	var bad [4]error
-	opts.WaitReplicas, bad[0] = number(take("wait_replicas"))
-	opts.WaitTimeout, bad[1] = duration(take("wait_timeout"))
-	opts.FeedSilence, bad[2] = duration(take("feed_silence"))
-	cluster, err := flag(take("cluster"))
-	bad[3] = err
+	key := p.String("key")
 	if key == "" {
-		return nil, errors.New("it lacks the parameter key: add ?key=name-of-the-election")
+		p.Wrong("it lacks the parameter key: add ?key=name-of-the-election")
 	}
-	if err := errors.Join(bad[:]...); err != nil {
+	opts := &Options{
+		Channel:      p.String("channel"),
+		WaitReplicas: p.Int("wait_replicas", 0, math.MaxInt32),
+		WaitTimeout:  p.Duration("wait_timeout"),
+		FeedSilence:  p.Duration("feed_silence"),
+	}
+	cluster, nodes := p.Bool("cluster"), p.Strings("addr")
+	files := tlsFiles{ca: p.String("tls_ca"), cert: p.String("tls_cert"), key: p.String("tls_key")}
+	theirs := p.Take("go-redis's", func(string) bool { return true })
+	if err := p.Rest(); err != nil {
 		return nil, err
 	}
-	files := tlsFiles{ca: take("tls_ca"), cert: take("tls_cert"), key: take("tls_key")}
 	if err := files.check(u); err != nil {
 		return nil, err
 	}
+	if len(nodes) > 0 {
+		theirs["addr"] = nodes
+	}
 	rest := *u
-	rest.RawQuery = q.Encode()
+	rest.RawQuery = theirs.Encode()
 	client, err := connect(&rest, cluster, files)
 	if err != nil {
 		return nil, err
 	}
-	d := NewDecider(client, key, &opts)
+	d := NewDecider(client, key, opts)
 	d.close = client.Close
 	return d, nil
 }
@@ -100,7 +90,7 @@ func connect(u *url.URL, cluster bool, files tlsFiles) (redis.UniversalClient, e
 		}
 		o.Dialer = files.dialer(o.TLSConfig, o.DialTimeout)
 		o.ContextTimeoutEnabled = true
-		o.Password = orElse(o.Password, password)
+		o.Password = cmp.Or(o.Password, password)
 		if !retries {
 			o.MaxRetries = -1
 		}
@@ -112,7 +102,7 @@ func connect(u *url.URL, cluster bool, files tlsFiles) (redis.UniversalClient, e
 		}
 		o.Dialer = files.dialer(o.TLSConfig, o.DialTimeout)
 		o.ContextTimeoutEnabled = true
-		o.Password = orElse(o.Password, password)
+		o.Password = cmp.Or(o.Password, password)
 		if !retries {
 			o.MaxRetries = -1
 		}
@@ -124,51 +114,9 @@ func connect(u *url.URL, cluster bool, files tlsFiles) (redis.UniversalClient, e
 	}
 	o.Dialer = files.dialer(o.TLSConfig, o.DialTimeout)
 	o.ContextTimeoutEnabled = true
-	o.Password = orElse(o.Password, password)
+	o.Password = cmp.Or(o.Password, password)
 	if !retries {
 		o.MaxRetries = -1
 	}
 	return redis.NewClient(o), nil
-}
-
-func orElse(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
-func number(s string) (int, error) {
-	if s == "" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(s)
-	if err == nil && n < 0 {
-		err = errors.New("must not be negative")
-	}
-	if err != nil {
-		return 0, fmt.Errorf("parameter value %q: %w", s, err)
-	}
-	return n, nil
-}
-
-func duration(s string) (time.Duration, error) {
-	if s == "" {
-		return 0, nil
-	}
-	d, err := time.ParseDuration(s)
-	if err == nil && d <= 0 {
-		err = errors.New("must be positive")
-	}
-	if err != nil {
-		return 0, fmt.Errorf("parameter value %q: %w", s, err)
-	}
-	return d, nil
-}
-
-func flag(s string) (bool, error) {
-	if s == "" {
-		return false, nil
-	}
-	return strconv.ParseBool(s)
 }

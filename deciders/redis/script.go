@@ -8,6 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
@@ -78,17 +80,17 @@ func (command) NoRetry() bool { return true }
 // eval runs a script on the key, in one round trip: EVAL, and not EVALSHA, which
 // takes two where the server has forgotten the script. Replicas is how many to
 // wait for.
-func (d *Decider) eval(ctx context.Context, script string, replicas int, args ...any) (answer, error) {
-	return within.Do(ctx, d.calls, func() (answer, error) {
-		mark := fmt.Sprintf("%s-%d", d.mark, d.asked.Add(1))
-		cmd := command{redis.NewCmd(ctx, append(append([]any{"eval", script, 1, d.key}, args...), mark)...)}
+func (b *backend) eval(ctx context.Context, script string, replicas int, args ...any) (answer, error) {
+	return within.Do(ctx, b.calls, func() (answer, error) {
+		mark := fmt.Sprintf("%s-%d", b.mark, b.asked.Add(1))
+		cmd := command{redis.NewCmd(ctx, append(append([]any{"eval", script, 1, b.key}, args...), mark)...)}
 		if replicas <= 0 {
-			if err := d.client.Process(ctx, cmd); err != nil {
+			if err := b.client.Process(ctx, cmd); err != nil {
 				return answer{}, err
 			}
 			return parse(cmd.Val(), mark)
 		}
-		n, err := d.evalAndWait(ctx, cmd, replicas)
+		n, err := b.evalAndWait(ctx, cmd, replicas)
 		if cmd.Err() != nil {
 			return answer{}, cmd.Err()
 		}
@@ -105,18 +107,18 @@ func (d *Decider) eval(ctx context.Context, script string, replicas int, args ..
 
 // evalAndWait sends WAIT after a command on the same connection, and returns how
 // many replicas have what it wrote.
-func (d *Decider) evalAndWait(ctx context.Context, cmd redis.Cmder, replicas int) (int64, error) {
-	client, err := d.master(ctx)
+func (b *backend) evalAndWait(ctx context.Context, cmd redis.Cmder, replicas int) (int64, error) {
+	client, err := b.master(ctx)
 	if err != nil {
 		cmd.SetErr(err)
 		return 0, err
 	}
 	pipe := client.Pipeline()
 	_ = pipe.Process(ctx, cmd)
-	wait := pipe.Do(ctx, "wait", replicas, max(d.opts.WaitTimeout, time.Millisecond).Milliseconds())
+	wait := pipe.Do(ctx, "wait", replicas, max(b.opts.WaitTimeout, time.Millisecond).Milliseconds())
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	if moved(cmd.Err()) {
-		if c, ok := d.client.(*redis.ClusterClient); ok {
+		if c, ok := b.client.(*redis.ClusterClient); ok {
 			c.ReloadState(ctx) // the next one will find it
 		}
 	}
@@ -133,11 +135,11 @@ type clusterClient interface {
 }
 
 // master returns the client of the one server that has the key.
-func (d *Decider) master(ctx context.Context) (redis.UniversalClient, error) {
-	if c, ok := d.client.(clusterClient); ok {
-		return c.MasterForKey(ctx, d.key)
+func (b *backend) master(ctx context.Context) (redis.UniversalClient, error) {
+	if c, ok := b.client.(clusterClient); ok {
+		return c.MasterForKey(ctx, b.key)
 	}
-	return d.client, nil
+	return b.client, nil
 }
 
 // parse reads the answer of a script that was sent with this mark.
@@ -156,4 +158,28 @@ func parse(v any, mark string) (answer, error) {
 		return answer{}, fmt.Errorf("the answer is that of another request (%v, not %s): something before the server mixes them up", a[3], mark)
 	}
 	return answer{status: status(n), version: version(ver), record: rec}, nil
+}
+
+// stored is what an answer says that there is.
+func (a answer) stored() (s store.Stored[version], err error) {
+	switch {
+	case a.status == absent:
+		return store.Stored[version]{None: true}, nil
+	case a.status == foreign, a.version == "":
+		return s, errForeign
+	}
+	return store.Stored[version]{Data: []byte(a.record), At: a.version}, nil
+}
+
+// refusal is the error of a write that was refused, with the record in its way. One that
+// cannot be read is ReadCurrent's to report.
+func (a answer) refusal() error {
+	if a.version == "" && a.record == "" {
+		a.status = absent // deleted since it was read
+	}
+	s, err := a.stored()
+	if err != nil {
+		return &leaderelection.LostRaceError{}
+	}
+	return &store.Refusal[version]{Current: s}
 }
