@@ -2,6 +2,7 @@ package azblob
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/md5"
 	"errors"
@@ -22,7 +23,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // Options is what may be set of a Decider. The zero value is right for most.
@@ -52,11 +53,15 @@ type Options struct {
 // goroutines at once. Make it by NewDecider or Open. With Options.NativeLease
 // each campaign needs a Decider of its own.
 type Decider struct {
+	b        *backend
+	election store.Election[token]
+}
+
+// backend is the store: one blob of a container.
+type backend struct {
 	container *container.Client
 	blob      *blockblob.Client
-	place     string
 	opts      Options
-	wrong     error   // with the names or options; nothing is asked of the store then
 	native    *leases // nil: no native leases
 }
 
@@ -77,7 +82,7 @@ type token struct {
 
 // CommitTS is the Last-Modified header of the answer: when Azure says that it
 // wrote this version, in whole seconds.
-func (t *token) CommitTS() time.Time { return t.commit }
+func (t token) CommitTS() time.Time { return t.commit }
 
 func newToken(e *leaderelection.RaceEntry, etag azcore.ETag, modified *time.Time, leased bool) *token {
 	strong := strings.TrimPrefix(string(etag), "W/") // which proxies that compress add
@@ -108,64 +113,84 @@ func proved(data []byte, etag *azcore.ETag, sum []byte) error {
 // own retries do not apply to the Decider's requests. Opts may be nil.
 func NewDecider(client *azblob.Client, containerName, blobName string, opts *Options) *Decider {
 	c := client.ServiceClient().NewContainerClient(containerName)
-	d := &Decider{
-		container: c,
-		blob:      c.NewBlockBlobClient(blobName),
-		place:     place(client.URL(), containerName, blobName),
-		wrong:     checkNames(containerName, blobName),
-	}
+	b := &backend{container: c, blob: c.NewBlockBlobClient(blobName)}
 	if opts != nil {
-		d.opts = *opts
-		d.opts.Metadata = maps.Clone(opts.Metadata)
+		b.opts = *opts
+		b.opts.Metadata = maps.Clone(opts.Metadata)
 	}
-	if d.opts.ContentType == "" {
-		d.opts.ContentType = "application/json"
+	if b.opts.ContentType == "" {
+		b.opts.ContentType = "application/json"
 	}
-	if d.opts.NativeLease != nil {
-		d.native = newLeases(c, blobName, *d.opts.NativeLease)
-		if err := d.native.check(); d.wrong == nil {
-			d.wrong = err
-		}
+	wrong := checkNames(containerName, blobName)
+	if b.opts.NativeLease != nil {
+		b.native = newLeases(c, blobName, *b.opts.NativeLease)
+		wrong = cmp.Or(wrong, b.native.check())
 	}
-	return d
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "azblob", Place: place(client.URL(), containerName, blobName), Wrong: wrong}}
 }
 
 // String names the place of the record: container and blob.
-func (d *Decider) String() string { return d.place }
+func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider, by one request.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	if err := d.ready(ctx); err != nil {
-		return nil, d.failed(ctx, reading, err)
-	}
-	ctx = once(ctx)
-	r, err := d.blob.DownloadStream(ctx, nil)
-	if bloberror.HasCode(err, bloberror.ContainerNotFound) && d.opts.CreateContainer {
-		if err := d.create(ctx); err != nil {
-			return nil, d.failed(ctx, creating, err)
-		}
-		r, err = d.blob.DownloadStream(ctx, nil)
-	}
-	if bloberror.HasCode(err, bloberror.BlobNotFound) {
-		return &leaderelection.RaceEntry{Token: &token{}}, nil
-	}
-	if err != nil {
-		return nil, d.failed(ctx, reading, err)
-	}
-	defer r.Body.Close()
-	data, err := content(&r)
-	if err == nil && len(data) <= record.MaxSize { // of a longer one not all was read
-		err = proved(data, r.ETag, r.ContentMD5)
-	}
-	if err != nil {
-		return nil, d.failed(ctx, reading, err)
-	}
-	e, err := record.Unmarshal(d.place, data)
+	e, err := d.election.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e.Token = newToken(e, *r.ETag, r.LastModified, isLeased(r.LeaseState))
+	t, _ := e.Token.(token)
+	t.number, t.incarnation = e.ElectionNumber, e.Incarnation
+	e.Token = t
 	return e, nil
+}
+
+// WriteEntry implements leaderelection.RaceDecider, by one request, plus with
+// Options.NativeLease those that keep the leases. Azure does not send the current
+// record along with a refusal.
+func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	return d.election.Write(ctx, entry)
+}
+
+// Load implements store.Store. The token lacks what only the record tells.
+func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
+	ctx = once(ctx)
+	r, err := b.blob.DownloadStream(ctx, nil)
+	if bloberror.HasCode(err, bloberror.ContainerNotFound) && b.opts.CreateContainer {
+		if err := b.create(ctx); err != nil {
+			return s, err
+		}
+		r, err = b.blob.DownloadStream(ctx, nil)
+	}
+	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+		return store.Stored[token]{None: true}, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	defer r.Body.Close()
+	data, err := content(&r)
+	if err == nil && len(data) <= store.MaxSize { // of a longer one not all was read
+		err = proved(data, r.ETag, r.ContentMD5)
+	}
+	if err != nil {
+		return s, err
+	}
+	t := newToken(&leaderelection.RaceEntry{}, *r.ETag, r.LastModified, isLeased(r.LeaseState))
+	return store.Stored[token]{Data: data, At: *t}, nil
+}
+
+// Swap implements store.Store.
+func (b *backend) Swap(ctx context.Context, at token, data []byte, e *leaderelection.RaceEntry) (token, error) {
+	ctx = once(ctx)
+	ours := b.native != nil && b.native.claim(&at, e)
+	next, err := b.put(ctx, data, &at, e)
+	if err != nil {
+		return token{}, err
+	}
+	if ours {
+		next.leased = b.native.follow(ctx, &at, e, next)
+	}
+	return *next, nil
 }
 
 // content reads the blob. Of one that is too long to be a record it reads just as
@@ -173,9 +198,9 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 func content(r *blob.DownloadStreamResponse) ([]byte, error) {
 	n := r.ContentLength
 	if n == nil || *n < 0 {
-		return io.ReadAll(io.LimitReader(r.Body, record.MaxSize+1))
+		return io.ReadAll(io.LimitReader(r.Body, store.MaxSize+1))
 	}
-	data := make([]byte, min(*n, record.MaxSize+1))
+	data := make([]byte, min(*n, store.MaxSize+1))
 	_, err := io.ReadFull(r.Body, data)
 	return data, err
 }
@@ -184,47 +209,16 @@ func isLeased(s *lease.StateType) bool {
 	return s != nil && (*s == lease.StateTypeLeased || *s == lease.StateTypeBreaking)
 }
 
-// WriteEntry implements leaderelection.RaceDecider, by one request, plus with
-// Options.NativeLease those that keep the leases. Azure does not send the current
-// record along with a refusal.
-func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	if err := d.ready(ctx); err != nil {
-		return nil, d.failed(ctx, writing, err)
-	}
-	data, err := record.Marshal(entry)
-	if err != nil {
-		return nil, d.failed(ctx, writing, err)
-	}
-	old := &token{}
-	switch t := entry.Token.(type) {
-	case nil:
-	case *token:
-		old = t
-	default:
-		return nil, d.failed(ctx, writing, fmt.Errorf("the Token is a %T, of another kind of store: %w", t, leaderelection.ErrPermanent))
-	}
-	ctx = once(ctx)
-	ours := d.native != nil && d.native.claim(old, entry)
-	next, err := d.put(ctx, data, old, entry)
-	if err != nil {
-		return nil, d.failed(ctx, writing, err)
-	}
-	if ours {
-		next.leased = d.native.follow(ctx, old, entry, next)
-	}
-	return next, nil
-}
-
 // put is the conditional write: one request, or where the state of a native
 // lease on the blob is not the one that old tells of, a few. Each of them has
 // the same condition on the version, so that only one can happen.
-func (d *Decider) put(ctx context.Context, data []byte, old *token, entry *leaderelection.RaceEntry) (*token, error) {
+func (b *backend) put(ctx context.Context, data []byte, old *token, entry *leaderelection.RaceEntry) (*token, error) {
 	id := ""
 	if old.leased {
 		id = old.leaseID()
 	}
 	for try := 0; ; try++ {
-		r, err := d.blob.Upload(ctx, streaming.NopCloser(bytes.NewReader(data)), d.upload(old.etag, id))
+		r, err := b.blob.Upload(ctx, streaming.NopCloser(bytes.NewReader(data)), b.upload(old.etag, id))
 		if err == nil {
 			err = proved(data, r.ETag, r.ContentMD5)
 		}
@@ -235,8 +229,8 @@ func (d *Decider) put(ctx context.Context, data []byte, old *token, entry *leade
 		switch {
 		case try == tries:
 			return nil, err
-		case bloberror.HasCode(err, bloberror.ContainerNotFound) && d.opts.CreateContainer && old.etag == "":
-			if err := d.create(ctx); err != nil {
+		case bloberror.HasCode(err, bloberror.ContainerNotFound) && b.opts.CreateContainer && old.etag == "":
+			if err := b.create(ctx); err != nil {
 				return nil, err
 			}
 		case old.etag == "":
@@ -247,7 +241,7 @@ func (d *Decider) put(ctx context.Context, data []byte, old *token, entry *leade
 			id = "" // it has run out since
 		case bloberror.HasCode(err, bloberror.LeaseIDMismatchWithBlobOperation, bloberror.LeaseIDMissing):
 			// Somebody else's, or of a reign long over.
-			if err := breakLease(ctx, d.blob, old.etag); err != nil {
+			if err := breakLease(ctx, b.blob, old.etag); err != nil {
 				return nil, err
 			}
 			id = ""
@@ -258,23 +252,23 @@ func (d *Decider) put(ctx context.Context, data []byte, old *token, entry *leade
 }
 
 // upload is the conditions and what is to be set of the blob.
-func (d *Decider) upload(etag azcore.ETag, leaseID string) *blockblob.UploadOptions {
+func (b *backend) upload(etag azcore.ETag, leaseID string) *blockblob.UploadOptions {
 	only := &blob.AccessConditions{ModifiedAccessConditions: ifMatch(etag)}
 	if leaseID != "" {
 		only.LeaseAccessConditions = &blob.LeaseAccessConditions{LeaseID: &leaseID}
 	}
-	o := &blockblob.UploadOptions{AccessConditions: only, HTTPHeaders: &blob.HTTPHeaders{BlobContentType: &d.opts.ContentType, BlobCacheControl: &noStore}}
-	if len(d.opts.Metadata) > 0 {
-		o.Metadata = make(map[string]*string, len(d.opts.Metadata))
-		for k, v := range d.opts.Metadata {
+	o := &blockblob.UploadOptions{AccessConditions: only, HTTPHeaders: &blob.HTTPHeaders{BlobContentType: &b.opts.ContentType, BlobCacheControl: &noStore}}
+	if len(b.opts.Metadata) > 0 {
+		o.Metadata = make(map[string]*string, len(b.opts.Metadata))
+		for k, v := range b.opts.Metadata {
 			o.Metadata[k] = &v
 		}
 	}
-	if d.opts.Tier != "" {
-		o.Tier = &d.opts.Tier
+	if b.opts.Tier != "" {
+		o.Tier = &b.opts.Tier
 	}
-	if d.opts.EncryptionScope != "" {
-		o.CPKScopeInfo = &blob.CPKScopeInfo{EncryptionScope: &d.opts.EncryptionScope}
+	if b.opts.EncryptionScope != "" {
+		o.CPKScopeInfo = &blob.CPKScopeInfo{EncryptionScope: &b.opts.EncryptionScope}
 	}
 	return o
 }
@@ -292,24 +286,16 @@ func ifMatch(etag azcore.ETag) *blob.ModifiedAccessConditions {
 	return &blob.ModifiedAccessConditions{IfMatch: &etag}
 }
 
-func (d *Decider) create(ctx context.Context) error {
-	_, err := d.container.Create(ctx, nil)
-	if bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
+func (b *backend) create(ctx context.Context) error {
+	_, err := b.container.Create(ctx, nil)
+	if err == nil || bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
 		return nil
 	}
-	return err
+	return fmt.Errorf("creating the container: %w", err)
 }
 
 // once switches the client's own retries off: by default they take up to a
 // minute, and the campaign retries itself.
 func once(ctx context.Context) context.Context {
 	return policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1})
-}
-
-// ready says what keeps a request from being made at all.
-func (d *Decider) ready(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return d.wrong
 }

@@ -3,7 +3,6 @@ package azblob
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -12,32 +11,14 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
-	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
-// What is being done, for errors.
-const (
-	reading  = "reading"
-	writing  = "writing"
-	creating = "creating the container of"
-)
-
-// failed says what was being done, to which place, and what to do about it.
-func (d *Decider) failed(ctx context.Context, doing string, err error) error {
-	err = redact.Error(err) // a transport's has the whole URL, with a shared access signature
-	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
-		// What was cut short by the end of ctx is no answer.
-		err = fmt.Errorf("%w: %w", ended, err)
-	}
+// Judge implements store.Store.
+func (b *backend) Judge(err error) store.Verdict {
 	hint, lost := classify(err)
-	if lost && doing == writing {
-		return &leaderelection.LostRaceError{Place: d.place, Err: err}
-	}
-	if hint != "" && !errors.Is(err, leaderelection.ErrPermanent) {
-		return fmt.Errorf("leaderelection/azblob: %s %s: %s: %w: %w", doing, d.place, hint, leaderelection.ErrPermanent, err)
-	}
-	return fmt.Errorf("leaderelection/azblob: %s %s: %w", doing, d.place, err)
+	return store.Verdict{Advice: hint, Permanent: hint != "", Lost: lost}
 }
 
 // The answers that no retry can cure, and what to do about them.
@@ -52,7 +33,7 @@ const (
 // classify says what err means: what to do about it where no retry can cure it,
 // and whether the blob is another version.
 func classify(err error) (hint string, lost bool) {
-	// The ctx has ended: whatever else err says is a consequence.
+	// The SDK's own time was up: whatever else err says is a consequence.
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return "", false
 	}
@@ -114,7 +95,7 @@ func place(service, container, blob string) string {
 // the store.
 func checkNames(container, blob string) error {
 	wrong := func(what, name, why string) error {
-		return fmt.Errorf("the %s name %q %s: %w", what, name, why, leaderelection.ErrPermanent)
+		return store.Wrong("the %s name %q %s", what, name, why)
 	}
 	switch {
 	case container == "$root" || container == "$web":

@@ -261,15 +261,15 @@ func breakLease[T blob.Client | blockblob.Client](ctx context.Context, b *T, eta
 // leases are not, or no longer, all held: each extension tries again to take
 // what is missing. A Decider without Options.NativeLease has none.
 func (d *Decider) Leased(tv *leaderelection.TimeView) (*blob.LeaseAccessConditions, error) {
-	if d.native == nil {
-		return nil, fmt.Errorf("leaderelection/azblob: %s: there are no native leases: set Options.NativeLease", d.place)
+	if d.b.native == nil {
+		return nil, fmt.Errorf("leaderelection/azblob: %s: there are no native leases: set Options.NativeLease", d.election.Place)
 	}
 	if tv == nil || !tv.ValueInFuture() {
-		return nil, fmt.Errorf("leaderelection/azblob: the native leases of %s: %w", d.place, leaderelection.ErrExpired)
+		return nil, fmt.Errorf("leaderelection/azblob: the native leases of %s: %w", d.election.Place, leaderelection.ErrExpired)
 	}
-	id, err := d.native.held(tv.ElectionNumber())
+	id, err := d.b.native.held(tv.ElectionNumber())
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/azblob: the native leases of %s are not held: %w", d.place, err)
+		return nil, fmt.Errorf("leaderelection/azblob: the native leases of %s are not held: %w", d.election.Place, err)
 	}
 	return &blob.LeaseAccessConditions{LeaseID: &id}, nil
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 
-	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // Open makes a client and returns a Decider that uses it. The URL is
@@ -47,7 +46,7 @@ import (
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(u)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/azblob: opening %s: %w: %w", redact.URL(u.String()), leaderelection.ErrPermanent, redact.Error(err, u.String()))
+		return nil, store.OpenError("azblob", u, err)
 	}
 	return d, nil
 }
@@ -62,14 +61,13 @@ func open(u *url.URL) (*Decider, error) {
 		return nil, err
 	}
 	d := NewDecider(client, t.container, t.blob, &t.opts)
-	return d, d.wrong
+	return d, d.election.Wrong
 }
 
 // target is what a URL says.
 type target struct {
 	account, container, blob string
 	opts                     Options
-	companions               []string
 	endpoint                 string
 }
 
@@ -131,7 +129,7 @@ func parse(u *url.URL) (*target, error) {
 	switch {
 	case u.Scheme != "azblob":
 		return nil, fmt.Errorf("the scheme is %q, want azblob", u.Scheme)
-	case u.User != nil || u.Port() != "" || u.Fragment != "" || u.Opaque != "" || u.Host == "" || strings.ContainsAny(u.Host, "."):
+	case u.User != nil || u.Port() != "" || u.Opaque != "" || u.Host == "" || strings.ContainsAny(u.Host, "."):
 		return nil, form
 	}
 	t := &target{account: u.Host}
@@ -139,80 +137,47 @@ func parse(u *url.URL) (*target, error) {
 	if t.container, t.blob, found = strings.Cut(strings.TrimPrefix(u.Path, "/"), "/"); !found {
 		return nil, form
 	}
-	query, err := url.ParseQuery(u.RawQuery)
+	p, err := store.ParseParams(u)
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range query {
-		if len(values) > 1 && name != "companion" && name != "metadata" {
-			return nil, fmt.Errorf("parameter %q is given twice", name)
-		}
-		for _, v := range values {
-			if err := t.set(name, v); err != nil {
-				return nil, err
-			}
-		}
+	t.opts = Options{
+		CreateContainer: p.Bool("create_container"),
+		NativeLease:     nativeLease(p),
+		ContentType:     p.String("content_type"),
+		Metadata:        p.Pairs("metadata"),
+		// A record must be readable at once.
+		Tier:            blob.AccessTier(p.OneOf("tier", string(blob.AccessTierHot), string(blob.AccessTierCool), string(blob.AccessTierCold))),
+		EncryptionScope: p.String("encryption_scope"),
 	}
-	if l := t.opts.NativeLease; l != nil {
-		l.Companions = t.companions
-	} else if len(t.companions) > 0 {
-		return nil, errors.New("companion is for native leases: give native_lease=true as well")
+	if e := p.Endpoint("endpoint"); e != nil {
+		if e.RawQuery != "" {
+			p.Wrong("credentials do not belong in the parameter %q: they come from the environment", "endpoint")
+		}
+		t.endpoint = e.String()
 	}
-	return t, nil
+	if companions := p.Strings("companion"); t.opts.NativeLease != nil {
+		t.opts.NativeLease.Companions = companions
+	} else if len(companions) > 0 {
+		p.Wrong("companion is for native leases: give native_lease=true as well")
+	}
+	return t, p.Rest()
 }
 
-// set takes in one parameter.
-func (t *target) set(name, value string) (err error) {
-	switch o := &t.opts; name {
-	case "create_container":
-		if o.CreateContainer, err = strconv.ParseBool(value); err != nil {
-			return fmt.Errorf("create_container is %q, want true or false", value)
-		}
-	case "native_lease":
-		o.NativeLease, err = parseLease(value)
-	case "companion":
-		t.companions = append(t.companions, value)
-	case "content_type":
-		o.ContentType = value
-	case "metadata":
-		key, v, found := strings.Cut(value, "=")
-		if !found || key == "" {
-			return fmt.Errorf("metadata is %q, want key=value", value)
-		}
-		if o.Metadata == nil {
-			o.Metadata = make(map[string]string)
-		}
-		o.Metadata[key] = v
-	case "tier":
-		switch o.Tier = blob.AccessTier(value); o.Tier {
-		case blob.AccessTierHot, blob.AccessTierCool, blob.AccessTierCold:
-		default:
-			return fmt.Errorf("tier is %q, want Hot, Cool or Cold: a record must be readable at once", value)
-		}
-	case "encryption_scope":
-		o.EncryptionScope = value
-	case "endpoint":
-		e, err := url.Parse(value)
-		if err != nil || e.Host == "" || e.Scheme != "http" && e.Scheme != "https" || e.RawQuery != "" || e.User != nil {
-			return errors.New("endpoint must be an http or https URL, without credentials") // not shown: it might have some
-		}
-		t.endpoint = value
-	default:
-		return fmt.Errorf("parameter %q is unknown", name)
+func nativeLease(p *store.Params) *NativeLease {
+	v := p.String("native_lease")
+	if v == "" {
+		return nil
 	}
-	return err
-}
-
-func parseLease(value string) (*NativeLease, error) {
-	if on, err := strconv.ParseBool(value); err == nil {
+	if on, err := strconv.ParseBool(v); err == nil {
 		if !on {
-			return nil, nil
+			return nil
 		}
-		return &NativeLease{}, nil
+		return &NativeLease{}
 	}
-	d, err := time.ParseDuration(value)
+	d, err := time.ParseDuration(v)
 	if err != nil {
-		return nil, fmt.Errorf("native_lease is %q, want true, false or a duration such as 30s", value)
+		p.Wrong("the parameter %q is %q; want true, false or a duration such as 30s", "native_lease", v)
 	}
-	return &NativeLease{Duration: d}, nil
+	return &NativeLease{Duration: d}
 }
