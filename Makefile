@@ -10,9 +10,12 @@ TESTFLAGS ?=
 # machine that has other things to do, P=1 disturbs them least.
 P      ?= 3
 NPM_DIR = internal/stores/npm
-NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod bench/go.mod adapters/*/go.mod docs/migrate/code/go.mod))
+# The modules that go.work does not bind: servers that tests start, and tools, each with
+# versions of its own.
+NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod))
+ALONE   = GOWORK=off $(GO)
 
-.PHONY: test test-root test-cost test-nested mutants check fmt vet staticcheck tidy bench benchstat soak fuzz vuln jobs npm
+.PHONY: test test-root test-cost test-nested mutants check fmt vet staticcheck tidy mod bench benchstat soak fuzz vuln jobs npm
 
 test: npm test-root test-cost test-nested
 
@@ -21,8 +24,8 @@ test: npm test-root test-cost test-nested
 COMPUTE = $$($(GO) list . ./internal/simtest)
 test-root:
 	$(GO) test -race -p 2 -timeout 20m -skip '^TestMutants$$' $(TESTFLAGS) $(COMPUTE)
-	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -v /cmd/ | grep -vxF "$(COMPUTE)")
-	$(GO) test -race -p 1 -timeout 20m $(TESTFLAGS) ./cmd/...
+	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) $$($(GO) list work | grep -v /cmd/ | grep -vxF "$(COMPUTE)")
+	$(GO) test -race -p 1 -timeout 20m $(TESTFLAGS) ./cmd/leaderelect/...
 
 # Each builds the package anew, so the race detector would cost more than it tells.
 mutants:
@@ -35,7 +38,7 @@ test-cost:
 	$(GO) test -run OwnBytes $(TESTFLAGS) ./deciders/azblob ./deciders/dynamo ./deciders/gcs ./deciders/s3
 
 test-nested:
-	@set -e; for m in $(NESTED); do echo "== $$m"; (cd $$m && $(GO) test -race -timeout 9m $(TESTFLAGS) ./...); done
+	@set -e; for m in $(NESTED); do echo "== $$m"; (cd $$m && $(ALONE) test -race -timeout 9m $(TESTFLAGS) ./...); done
 
 # The emulators that come from npm. Without npm their tests skip, by name.
 npm:
@@ -50,18 +53,20 @@ fmt:
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'd:"; echo "$$out"; exit 1; fi
 
 vet:
-	$(GO) vet ./...
-	GOARCH=386 $(GO) vet ./...
-	GOOS=darwin $(GO) vet . ./clocks ./deciders/file ./deciders/memory ./examples/... ./cmd/...
-	GOOS=windows $(GO) vet . ./clocks ./deciders/file ./deciders/memory ./examples/... ./cmd/...
+	$(GO) vet work
+	GOARCH=386 $(GO) vet $$($(GO) list work | grep -vE '/(adapters|bench|docs)(/|$$)')
+	GOOS=darwin $(GO) vet . ./clocks ./deciders/file ./deciders/memory ./examples/... ./cmd/leaderelect/...
+	GOOS=windows $(GO) vet . ./clocks ./deciders/file ./deciders/memory ./examples/... ./cmd/leaderelect/...
+	@set -e; for m in tools $(NESTED); do echo "$(ALONE) -C $$m vet ./..."; $(ALONE) -C $$m vet ./...; done
 
 staticcheck:
-	$(GO) -C tools build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
-	bin/staticcheck ./...
+	$(ALONE) -C tools build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+	bin/staticcheck work
 
-# go mod tidy must find nothing to do, in every module.
-tidy:
-	@set -e; for m in . tools $(NESTED); do (cd $$m && $(GO) mod tidy -diff) || { echo "$$m: run go mod tidy"; exit 1; }; done
+# go mod tidy must find nothing to do, in every module; make mod does what it finds.
+tidy mod:
+	$(ALONE) -C tools build -o ../bin/tidy ./tidy
+	bin/tidy $(if $(filter tidy,$@),-diff)
 
 # Each store has its job in CI.
 jobs:
@@ -89,7 +94,7 @@ fuzz:
 # Known vulnerabilities in the code that users' programs reach: all modules but those that
 # only tests and comparisons use.
 vuln:
-	$(GO) -C tools build -o ../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
+	$(ALONE) -C tools build -o ../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
 	@set -e; root=$$PWD; for m in $$(git ls-files '*go.mod' | grep -vE '^(internal|bench|tools|docs)/'); do \
 		echo "== $$(dirname $$m)"; (cd $$(dirname $$m) && $$root/bin/govulncheck ./...); done
 
@@ -99,7 +104,7 @@ COUNT ?= 10
 benchstat:
 	@set -e; base="$(BASE)"; [ -n "$$base" ] || base=$$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null) || \
 		{ echo "nothing is released yet, so there is nothing to compare with: give BASE=COMMIT"; exit 0; }; \
-	$(GO) -C tools build -o ../bin/benchstat golang.org/x/perf/cmd/benchstat; \
+	$(ALONE) -C tools build -o ../bin/benchstat golang.org/x/perf/cmd/benchstat; \
 	dir=$$(mktemp -d); trap 'git -C "$(CURDIR)" worktree remove --force "$$dir/base" 2>/dev/null; rm -rf "$$dir"' EXIT; \
 	git worktree add --quiet --detach "$$dir/base" "$$base"; \
 	(cd "$$dir/base" && $(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count $(COUNT) -cpu 1 .) >"$$dir/$$(echo $$base | tr / _)"; \

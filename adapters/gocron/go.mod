@@ -1,6 +1,6 @@
 module github.com/c8e606e4/leaderelection/adapters/gocron
 
-go 1.26.0
+go 1.24.0
 
 require (
 	github.com/c8e606e4/leaderelection v0.0.0
@@ -13,5 +13,3 @@ require (
 	github.com/jonboulle/clockwork v0.5.0 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 )
-
-replace github.com/c8e606e4/leaderelection => ../..

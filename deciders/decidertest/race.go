@@ -42,10 +42,12 @@ func (h *harness) race(ds []leaderelection.RaceDecider, token leaderelection.Lea
 	var wg sync.WaitGroup
 	for i := range outcomes {
 		e := with(token, entry(i))
-		wg.Go(func() {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
 			<-start
 			outcomes[i].token, outcomes[i].err = ds[i%len(ds)].WriteEntry(ctx, e)
-		})
+		}()
 	}
 	close(start)
 	wg.Wait()
@@ -148,13 +150,15 @@ func noUpdateIsLost(h *harness) {
 	var failed error
 	var wg sync.WaitGroup
 	for i := range h.Writers {
-		wg.Go(func() {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
 			n, err := h.countUp(ctx, ds[i%len(ds)])
 			mu.Lock()
 			defer mu.Unlock()
 			open += n
 			failed = errors.Join(failed, err)
-		})
+		}()
 	}
 	wg.Wait()
 	if failed != nil {

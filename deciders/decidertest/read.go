@@ -150,7 +150,9 @@ func manyReaders(h *harness) {
 	errs := make(chan error, h.Writers)
 	var wg sync.WaitGroup
 	for i := range h.Writers {
-		wg.Go(func() {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
 			for range h.Rounds {
 				e, err := readers[i%len(readers)].ReadCurrent(ctx)
 				if err == nil {
@@ -161,7 +163,7 @@ func manyReaders(h *harness) {
 					return
 				}
 			}
-		})
+		}()
 	}
 	for i := range uint64(h.Rounds) {
 		token = h.write(writer, token, h.state(1+(i+1)/3, (i+1)%3))

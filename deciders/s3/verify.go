@@ -163,7 +163,11 @@ func (v *verification) race(ctx context.Context, key string, at *token) (*token,
 	var errs [racers]error
 	for i := range racers {
 		data[i] = v.content()
-		wg.Go(func() { won[i], errs[i] = v.b.put(ctx, key, data[i], at) })
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			won[i], errs[i] = v.b.put(ctx, key, data[i], at)
+		}()
 	}
 	wg.Wait()
 	winner := -1

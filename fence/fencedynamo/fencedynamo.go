@@ -127,11 +127,10 @@ func Proved(o *dynamodb.Options) { dynamoproof.Require(o) }
 // write, or in a transaction. Only for writes, and transactions, that have no conditions
 // but fences: a refusal does not say which part of a condition failed.
 func Stale(err error, token fence.Token) error {
-	refused := false
-	if _, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
-		refused = true
-	}
-	if cancelled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
+	var failed *types.ConditionalCheckFailedException
+	var cancelled *types.TransactionCanceledException
+	refused := errors.As(err, &failed)
+	if errors.As(err, &cancelled) {
 		refused = slices.ContainsFunc(cancelled.CancellationReasons, func(r types.CancellationReason) bool {
 			return aws.ToString(r.Code) == "ConditionalCheckFailed"
 		})

@@ -330,10 +330,12 @@ func refused(err error) bool {
 
 // parse returns the code and the HTTP status of an error that the server sent.
 func parse(err error) (code string, status int) {
-	if api, ok := errors.AsType[smithy.APIError](err); ok {
+	var api smithy.APIError
+	var answer *awshttp.ResponseError
+	if errors.As(err, &api) {
 		code = api.ErrorCode()
 	}
-	if answer, ok := errors.AsType[*awshttp.ResponseError](err); ok {
+	if errors.As(err, &answer) {
 		status = answer.HTTPStatusCode()
 	}
 	return code, status

@@ -1,3 +1,5 @@
+//go:build go1.25
+
 // Package httpsim holds elections of the real code over a store's real client, by
 // seed, in virtual time: several candidates with clocks apart, each with an HTTP
 // connection of its own on which requests and answers are lost, late, refused,

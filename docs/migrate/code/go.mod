@@ -2,14 +2,14 @@ module github.com/c8e606e4/leaderelection/docs/migrate/code
 
 go 1.26.0
 
-replace github.com/c8e606e4/leaderelection => ../../..
-
 // Only the tests of redsync need it, in a version that the module proxy does not have.
 replace github.com/redis/rueidis/rueidiscompat => github.com/redis/rueidis/rueidiscompat v1.0.69
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/c8e606e4/leaderelection v0.0.0-00010101000000-000000000000
+	github.com/c8e606e4/leaderelection v0.0.0
+	github.com/c8e606e4/leaderelection/deciders/etcd v0.0.0
+	github.com/c8e606e4/leaderelection/deciders/redis v0.0.0
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/redis/go-redis/v9 v9.23.0
 	go.etcd.io/etcd/client/v3 v3.7.3

@@ -1,3 +1,5 @@
+//go:build go1.25
+
 // Package objecttest holds the fences on objects to what they all promise, on the
 // store's server or its emulator. It is for tests.
 package objecttest

@@ -2,11 +2,15 @@ module github.com/c8e606e4/leaderelection/internal/servers/fakegcs
 
 go 1.26.0
 
-replace github.com/c8e606e4/leaderelection => ../../..
+replace (
+	github.com/c8e606e4/leaderelection => ../../..
+	github.com/c8e606e4/leaderelection/deciders/gcs => ../../../deciders/gcs
+)
 
 require (
 	cloud.google.com/go/storage v1.70.0
-	github.com/c8e606e4/leaderelection v0.0.0-00010101000000-000000000000
+	github.com/c8e606e4/leaderelection v0.0.0
+	github.com/c8e606e4/leaderelection/deciders/gcs v0.0.0
 	github.com/fsouza/fake-gcs-server v1.56.1
 	google.golang.org/api v0.307.0
 )
@@ -38,6 +42,7 @@ require (
 	github.com/googleapis/gax-go/v2 v2.26.2 // indirect
 	github.com/gorilla/handlers v1.5.2 // indirect
 	github.com/gorilla/mux v1.8.1 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/pkg/xattr v0.4.12 // indirect
 	github.com/planetscale/vtprotobuf v0.6.1-0.20240319094008-0393e58bdf10 // indirect
 	github.com/spiffe/go-spiffe/v2 v2.8.1 // indirect
