@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
@@ -92,7 +93,7 @@ func (e *ear) run(ctx context.Context, connect func(context.Context) (*pgx.Conn,
 		ears.Unlock()
 		close(e.ended)
 	}()
-	conn, err := connect(ctx)
+	conn, err := connectWithin(ctx, connect)
 	if e.err = err; err != nil {
 		close(e.up)
 		return
@@ -119,6 +120,17 @@ func (e *ear) run(ctx context.Context, connect func(context.Context) (*pgx.Conn,
 			return
 		}
 	}
+}
+
+// connectWithin bounds how long a server that accepts and says nothing is waited for.
+func connectWithin(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) (*pgx.Conn, error) {
+	dialling, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	conn, err := connect(dialling)
+	if err != nil && dialling.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("no connection to listen on within %v: %w", connectTime, err)
+	}
+	return conn, err
 }
 
 // exec runs commands of the simple protocol, all in one round trip.

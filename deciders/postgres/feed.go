@@ -21,8 +21,10 @@ import (
 const (
 	// echoTime is how long the feed waits to hear itself.
 	echoTime = 2 * time.Second
-	// answerTime is how long it waits for the server's answer after a silence.
+	// answerTime is how long it waits for the server's answer.
 	answerTime = 5 * time.Second
+	// connectTime is how long connecting may take.
+	connectTime = 15 * time.Second
 	// closeTime is how long closing a connection may take.
 	closeTime = time.Second
 	// refusedTime is after how long the feed tries again where LISTEN was refused: a
@@ -133,7 +135,7 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 	if err := l.begin(ctx); err != nil {
 		return err
 	}
-	last, err := l.read(ctx)
+	last, err := l.read(ctx, answerTime)
 	if err != nil {
 		return err
 	}
@@ -192,17 +194,19 @@ func (l *listener) begin(ctx context.Context) error {
 		return ctx.Err()
 	}
 	echo, word := l.ear.echo, rand.Text()
-	if err := l.ear.subscribe(ctx, l, l.hello, echo); err != nil {
+	asking, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if err := l.ear.subscribe(asking, l, l.hello, echo); err != nil {
 		switch code(err) {
 		case "25006", "0A000", "42601", "42501": // a standby; a server that has it not, or does not know it, or not for all
 			l.d.deafen(refusedTime)
 			err = fmt.Errorf("%w: %w", err, errDeaf)
 		}
-		return err
+		return l.unanswered(ctx, asking, err)
 	}
 	defer l.ear.unsubscribe(l, echo)
-	if _, err := l.d.db.Exec(ctx, "SELECT pg_catalog.pg_notify($1::text, $2::text)", l.d.mode, echo, word); err != nil {
-		return err
+	if _, err := l.d.db.Exec(asking, "SELECT pg_catalog.pg_notify($1::text, $2::text)", l.d.mode, echo, word); err != nil {
+		return l.unanswered(ctx, asking, err)
 	}
 	patience := time.NewTimer(echoTime)
 	defer patience.Stop()
@@ -231,23 +235,34 @@ func (d *Decider) deafen(during time.Duration) { d.deaf.Store(time.Now().Add(dur
 // errDeaf is what a feed fails with once where it cannot listen.
 var errDeaf = errors.New("the record is polled: connect to the primary, give Options.Listen a direct connection to it (listen_url in an address), or set Options.NoListen (listen=false)")
 
-// read returns the row, having made sure that what happens to it later is heard.
-func (l *listener) read(ctx context.Context) (*leaderelection.RaceEntry, error) {
+// read returns the row, having made sure that what happens to it later is heard. It
+// waits for the server as long as given.
+func (l *listener) read(ctx context.Context, patience time.Duration) (*leaderelection.RaceEntry, error) {
+	asking, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	for {
-		e, channel, err := l.d.read(ctx, l.d.db)
+		e, channel, err := l.d.read(asking, l.d.db)
 		if err != nil || channel == "" || channel == l.channel {
-			return e, err
+			return e, l.unanswered(ctx, asking, err)
 		}
 		// A row that is not listened to yet: nothing is known of what happened to it
 		// between the reading and the listening.
-		if err := l.ear.subscribe(ctx, l, channel); err != nil {
-			return nil, err
+		if err := l.ear.subscribe(asking, l, channel); err != nil {
+			return nil, l.unanswered(ctx, asking, err)
 		}
 		if l.channel != "" {
 			l.ear.unsubscribe(l, l.channel)
 		}
 		l.channel = channel
 	}
+}
+
+// unanswered says of an error that the server was waited for in vain, where it was.
+func (l *listener) unanswered(ctx, asking context.Context, err error) error {
+	if err != nil && asking.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("the server does not answer: %w", err)
+	}
+	return err
 }
 
 // next returns what is notified next, or what is read after a silence, which shows
@@ -260,24 +275,24 @@ func (l *listener) next(ctx context.Context) (*leaderelection.RaceEntry, error) 
 		if e := l.pushed(n); e != nil {
 			return e, nil
 		}
-		return l.read(ctx)
+		return l.read(ctx, answerTime)
 	case <-l.ear.ended:
 		return nil, l.ear.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-silence.C:
 	}
-	asking, cancel := context.WithTimeout(ctx, min(answerTime, l.d.opts.FeedSilence))
+	patience := min(answerTime, l.d.opts.FeedSilence)
+	asking, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := l.ear.do(asking, "") // on the connection that listens, and by the pool
-	var e *leaderelection.RaceEntry
-	if err == nil {
-		e, err = l.read(asking)
+	if err := l.ear.do(asking, ""); err != nil { // on the connection that listens, and by the pool
+		return nil, fmt.Errorf("after a silence: %w", l.unanswered(ctx, asking, err))
 	}
-	if err != nil && asking.Err() != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("the server does not answer after a silence: %w", err)
+	e, err := l.read(ctx, patience)
+	if err != nil {
+		return nil, fmt.Errorf("after a silence: %w", err)
 	}
-	return e, err
+	return e, nil
 }
 
 // pushed is the record in a notification, or nil where it is to be read: it is too

@@ -96,7 +96,7 @@ func TestSilence(t *testing.T) {
 	}
 	hung := time.Now()
 	proxy.Hang()
-	feedtest.Passing(t, feedtest.Next(t, feed).Err, `"e"`, "after a silence")
+	feedtest.Passing(t, feedtest.Next(t, feed).Err, `"e"`, "the server does not answer")
 	if took := time.Since(hung); took > 10*silence {
 		t.Errorf("noticed after %v", took)
 	}

@@ -1,0 +1,78 @@
+package postgres_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/c8e606e4/leaderelection/deciders/postgres"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// hanging is a pool to which the server does not answer from some time on.
+type hanging struct {
+	*pgxpool.Pool
+	reads, notes atomic.Bool
+}
+
+func (h *hanging) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if h.reads.Load() {
+		<-ctx.Done()
+	}
+	return h.Pool.QueryRow(ctx, sql, args...)
+}
+
+func (h *hanging) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if h.notes.Load() && strings.Contains(sql, "pg_notify") {
+		<-ctx.Done()
+	}
+	return h.Pool.Exec(ctx, sql, args...)
+}
+
+// A server that falls silent just when the feed asks it something ends the feed, too,
+// not only one that falls silent in between.
+func TestServerHangsWhileItIsAsked(t *testing.T) {
+	t.Parallel()
+	p := pool(t, stores.Postgres(t).Addr)
+	writer := postgres.NewDecider(p, "leaderelection", "e", create)
+	token := feedtest.Write(t, writer, 1, nil)
+	for name, c := range map[string]struct {
+		hang func(*hanging)
+		late bool // after the feed has begun
+	}{
+		"at its first read":    {hang: func(h *hanging) { h.reads.Store(true) }},
+		"at its own word":      {hang: func(h *hanging) { h.notes.Store(true) }},
+		"at what it must read": {hang: func(h *hanging) { h.reads.Store(true) }, late: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &hanging{Pool: p}
+			d := postgres.NewDecider(h, "leaderelection", "e", nil)
+			feedtest.Read(t, d) // the table has been looked at
+			if !c.late {
+				c.hang(h)
+			}
+			feed := feedtest.Follow(t, d)
+			if c.late {
+				feedtest.Next(t, feed)
+				c.hang(h)
+				e := feedtest.State(2, token)
+				e.ConnectionParams = make([]byte, 100_000) // too long for a notification
+				if _, err := writer.WriteEntry(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			begun := time.Now()
+			feedtest.Passing(t, feedtest.Next(t, feed).Err, `"e"`, "the server does not answer")
+			if took := time.Since(begun); took > 15*time.Second {
+				t.Errorf("noticed after %v", took)
+			}
+		})
+	}
+}
