@@ -229,12 +229,13 @@ func TestStop(t *testing.T) {
 // Signal is passed on, to all of the group.
 func TestSignal(t *testing.T) {
 	p, pids := script(t, nil, `trap "exit 4" HUP; echo $$ >>$NOTES; while :; do sleep 0.05; done`)
-	if pid := noted(t, pids, 1)[0]; p.Pid() != pid {
-		t.Errorf("pid %d, want %d", p.Pid(), pid)
-	}
+	pid := noted(t, pids, 1)[0]
 	p.Signal(syscall.SIGHUP)
 	if s := end(t, p); s.Code != 4 {
 		t.Errorf("%+v", s)
+	}
+	if p.Pid() != pid { // only now: the guard may tell of the start later than the command
+		t.Errorf("pid %d, want %d", p.Pid(), pid)
 	}
 }
 

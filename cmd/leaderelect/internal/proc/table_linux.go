@@ -23,9 +23,8 @@ type entry struct {
 // Go runs on.
 const tick = 1e9 / 100
 
-// table is one look at all processes. It is read by hand, not by procfs: the guard
-// begins before other packages are initialised (see init.go), and procfs would have to be
-// before it. With it guards came too late in TestNoTimeLeft and TestStatus.
+// table is one look at all processes. It is read by hand: procfs takes twice as long for
+// each, and tells nothing of a process if one of its 42 numbers is not as expected.
 type table struct {
 	self  int // this process
 	all   []entry
