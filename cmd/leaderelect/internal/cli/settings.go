@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"context"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
@@ -12,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
 
 // envPrefix begins the names of all environment variables that are read.
@@ -76,18 +75,9 @@ func (a *app) settle(cmd *cobra.Command) error {
 	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
 		return usage("--log-level is %q, want debug, info, warn or error", c.logLevel)
 	}
-	redis.SetLogger(driver{a.logger()})
+	store.LogDrivers(a.logger())
 	a.warnOfMistyped(cmd.Root())
 	return c.checkTimes()
-}
-
-// driver is where a store's driver may write what it has to say. That is no news:
-// what fails is told by the decider.
-type driver struct{ log *slog.Logger }
-
-// Printf is what go-redis calls.
-func (d driver) Printf(_ context.Context, format string, args ...any) {
-	d.log.Debug("the driver: " + fmt.Sprintf(format, args...))
 }
 
 func (c *common) checkTimes() error {

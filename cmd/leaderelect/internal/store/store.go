@@ -6,22 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/azblob"
-	"github.com/c8e606e4/leaderelection/deciders/dynamo"
-	"github.com/c8e606e4/leaderelection/deciders/etcd"
 	"github.com/c8e606e4/leaderelection/deciders/file"
-	"github.com/c8e606e4/leaderelection/deciders/gcs"
-	"github.com/c8e606e4/leaderelection/deciders/mongodb"
-	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/deciders/postgres"
-	"github.com/c8e606e4/leaderelection/deciders/redis"
-	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
-	"github.com/c8e606e4/leaderelection/deciders/s3"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
@@ -54,33 +47,67 @@ var TLS = []string{
 // ErrURL is what a URL that names no store is refused with.
 var ErrURL = errors.New("the store's URL is wrong")
 
+// tags are the build tag for each scheme that leaves its store out of the program. The
+// store of files, which needs no client, is always there.
+var tags = map[string]string{
+	"azblob":   "no_azblob",
+	"dynamodb": "no_dynamodb",
+	"etcd":     "no_etcd", "etcds": "no_etcd",
+	"gs":      "no_gcs",
+	"mongodb": "no_mongodb", "mongodb+srv": "no_mongodb",
+	"nats": "no_nats", "tls": "no_nats",
+	"postgres": "no_postgres", "postgresql": "no_postgres",
+	"redis": "no_redis", "rediss": "no_redis", "unix": "no_redis",
+	"rethinkdb": "no_rethinkdb",
+	"s3":        "no_s3",
+}
+
+// opener opens the store that a URL names.
+type opener func(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error)
+
+// builtIn are the stores of this build, by their tags. Each has a file of its own, which its
+// tag leaves out: hence init.
+var builtIn = map[string]opener{}
+
+func has(tag string, o opener) { builtIn[tag] = o }
+
+// loggers give a logger to drivers that would write to stderr otherwise.
+var loggers []func(*slog.Logger)
+
+// LogDrivers has log take what the stores' drivers say by themselves.
+func LogDrivers(log *slog.Logger) {
+	for _, set := range loggers {
+		set(log)
+	}
+}
+
 // open is the one place where a URL's scheme decides the store.
 func open(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error) {
-	switch u.Scheme {
-	case "file":
+	if u.Scheme == "file" {
 		return some(file.Open(ctx, u))
-	case "gs":
-		return some(gcs.Open(ctx, u))
-	case "s3":
-		return some(s3.Open(ctx, u))
-	case "azblob":
-		return some(azblob.Open(ctx, u))
-	case "dynamodb":
-		return some(dynamo.Open(ctx, u))
-	case "nats", "tls":
-		return some(natskv.Open(ctx, u))
-	case "etcd", "etcds":
-		return some(etcd.Open(ctx, u))
-	case "redis", "rediss", "unix":
-		return some(redis.Open(ctx, u))
-	case "postgres", "postgresql":
-		return some(postgres.Open(ctx, u))
-	case "mongodb", "mongodb+srv":
-		return some(mongodb.Open(ctx, u))
-	case "rethinkdb":
-		return some(rethinkdb.Open(ctx, u))
+	}
+	tag, known := tags[u.Scheme]
+	switch o := builtIn[tag]; {
+	case o != nil:
+		return o(ctx, u)
+	case known:
+		return nil, fmt.Errorf("%w: this build of leaderelect was made without %s, which %s:// URLs need: take one that was built without the tag %s (it has %s)",
+			ErrURL, strings.TrimPrefix(tag, "no_"), u.Scheme, tag, strings.Join(BuiltIn(), ", "))
 	}
 	return nil, fmt.Errorf("%w: no store goes by %q; known are:\n  %s", ErrURL, redact.URL(u.String()), strings.Join(Forms, "\n  "))
+}
+
+// Tags are the build tags that leave a store out of the program, one for each.
+func Tags() []string { return slices.Compact(slices.Sorted(maps.Values(tags))) }
+
+// BuiltIn are the stores that this build has, as their build tags name them.
+func BuiltIn() []string {
+	all := []string{"file"}
+	for tag := range builtIn {
+		all = append(all, strings.TrimPrefix(tag, "no_"))
+	}
+	slices.Sort(all)
+	return all
 }
 
 // some turns a decider that was not opened into no decider.
