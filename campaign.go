@@ -14,8 +14,8 @@ import (
 // called by any number of goroutines at once.
 //
 // One goroutine owns its state. Whatever happens elsewhere (a store's answer, a
-// pushed record, a callback's return) reaches it as a message; after each it
-// works out afresh what is due, does it, and sleeps until the next moment at
+// pushed record, a callback's return) reaches it as an event; it handles them one at a
+// time, then works out afresh what is due, does it, and sleeps until the next moment at
 // which something can be due. Nothing that it does waits for the store or for
 // user code.
 type Campaign struct {
@@ -23,6 +23,7 @@ type Campaign struct {
 	incarnation string
 	start       context.Context
 	f           follower
+	k           knowledge
 
 	view   atomic.Pointer[TimeView]
 	leader atomic.Pointer[RaceEntry]
@@ -33,7 +34,7 @@ type Campaign struct {
 	// The loop's own:
 	reign     *reign // the current one, until its callbacks have returned
 	last      *reign // the one before
-	attempts  []attempt
+	attempts  attempts
 	maxSeen   ElectionNumber // greatest ElectionNumber ever seen
 	idleSince time.Duration  // when the last reign's callbacks had returned
 	sitOut    time.Duration  // no contest before this
@@ -57,11 +58,11 @@ func start(ctx context.Context, cfg Config) *Campaign {
 	c := &Campaign{cfg: cfg, incarnation: newIncarnation(), start: ctx, done: make(chan struct{})}
 	f := &c.f
 	f.init(ctx, cfg.Clock, cfg.Decider, cfg.LeaderID, cfg.TermLength)
-	f.skew, f.poll, f.logger, f.trace = cfg.MaxClockSkew, cfg.PollInterval, cfg.Logger, cfg.Trace
+	f.poll, f.logger, f.trace = cfg.PollInterval, cfg.Logger, cfg.Trace
+	c.k = knowledge{skew: cfg.MaxClockSkew, term: cfg.TermLength, unsynchronized: cfg.Unsynchronized}
+	c.attempts.incarnation = c.incarnation
 	f.reads.within(f.poll)
-	f.unsynchronized = cfg.Unsynchronized
 	c.clock.bounded, _ = cfg.Clock.(clocks.Bounded)
-	f.onRecord, f.onAnswer = c.recognise, c.answered
 	_, c.writes = backoffs(cfg.LeaderID, cfg.TermLength)
 	c.changed = deliveries{ctx: context.WithoutCancel(ctx), call: cfg.LeaderChanged, idle: f.events.idle}
 	c.view.Store(newView(cfg.Clock, NoElections))
@@ -108,7 +109,7 @@ func (c *Campaign) Wait() error {
 // does not lead only sits out its term.
 func (c *Campaign) Resign(ctx context.Context) error {
 	released := make(chan struct{})
-	c.f.post(func() { c.resign(c.f.now(), released) })
+	c.f.post(resignAsked{released})
 	select {
 	case <-released:
 		return nil
@@ -130,7 +131,7 @@ func (c *Campaign) resign(now instant, released chan struct{}) {
 // answerResigners tells those who wait in Resign once nothing is held and
 // nothing is being acquired.
 func (c *Campaign) answerResigners(now instant) {
-	if len(c.resigners) == 0 || c.reign != nil || c.holds(now) || c.acquiring() {
+	if len(c.resigners) == 0 || c.reign != nil || c.holds(now) || c.attempts.acquiring() {
 		return
 	}
 	for _, released := range c.resigners {
@@ -141,12 +142,12 @@ func (c *Campaign) answerResigners(now instant) {
 
 // loop is the campaign's goroutine.
 func (c *Campaign) loop() {
-	awaken := context.AfterFunc(c.start, func() { c.f.post(func() {}) })
+	awaken := context.AfterFunc(c.start, func() { c.f.post(lookAgain{}) })
 	defer awaken()
 	for {
 		posted := c.f.take()
-		for _, m := range posted {
-			m()
+		for _, e := range posted {
+			c.handle(e, c.f.now())
 		}
 		clear(posted)
 		now := c.f.now()
@@ -160,12 +161,33 @@ func (c *Campaign) loop() {
 	close(c.done)
 }
 
+// handle takes in one event, at the instant now.
+func (c *Campaign) handle(e event, now instant) {
+	switch e := e.(type) {
+	case *answer:
+		c.f.settle(e, now)
+		c.answered(e, now)
+	case pushed:
+		c.f.delivered(e, c.k.latest, now)
+		c.learn(e.entry, now, now, wasPushed)
+	case feedEnded:
+		c.f.feedGone(e, now)
+	case healthAnswered:
+		c.healthAnswered(e, now)
+	case callbackDone:
+		e.of.callbacks--
+	case resignAsked:
+		c.resign(now, e.released)
+	case lookAgain:
+	}
+}
+
 // sleep returns after d, or when something has happened. A leader sleeps in
 // slices and looks at both its clocks after each, since timers do not notice that
 // the machine was suspended or the clock stepped: what was worked out to be d may
 // be nearer now.
 func (c *Campaign) sleep(begin instant, d time.Duration) {
-	if c.reign == nil && !(c.cfg.Unsynchronized && c.acquiring()) {
+	if c.reign == nil && !(c.cfg.Unsynchronized && c.attempts.acquiring()) {
 		c.f.mailbox.sleep(c.cfg.Clock, d)
 		return
 	}
@@ -194,8 +216,10 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	}
 	c.tendClock(&wake)
 	c.tendReign(&wake)
-	c.f.giveUpCall(now)
-	c.forgetOld(&wake)
+	if late := c.f.giveUpCall(now); late != nil {
+		c.answered(late, now)
+	}
+	c.attempts.forgetOld(&wake, c.cfg.TermLength)
 	if c.ending {
 		return c.end(&wake)
 	}
@@ -242,7 +266,7 @@ func (c *Campaign) finished(wake *alarm) bool {
 	if c.reign != nil || c.changed.busy() {
 		return false
 	}
-	if until := c.stopAt + min(c.cfg.TermLength/2, leaveTime); c.acquiring() && wake.now.mono < until {
+	if until := c.stopAt + min(c.cfg.TermLength/2, leaveTime); c.attempts.acquiring() && wake.now.mono < until {
 		wake.at(until)
 		return false
 	}
@@ -253,7 +277,7 @@ func (c *Campaign) finished(wake *alarm) bool {
 	// other one.
 	until := max(c.stopAt, c.idleSince, c.clock.keepUntil) + min(c.cfg.TermLength, leaveTime)
 	wake.at(until)
-	wake.until(c.f.ends(c.f.known))
+	wake.until(c.k.ends(c.k.latest))
 	return wake.now.mono >= until
 }
 
@@ -279,7 +303,7 @@ func (c *Campaign) act(wake *alarm) {
 	case c.releasing(wake.now):
 		c.release(wake)
 	case c.stopping:
-		if r == nil && c.acquiring() && c.f.unsure {
+		if r == nil && c.attempts.acquiring() && c.k.unsure {
 			c.f.read(wake, 0)
 		}
 	default:
@@ -298,7 +322,7 @@ func (c *Campaign) report(now instant) {
 	case r != nil:
 		status, cause, number = Draining, r.cause, r.number
 	case c.releasing(now):
-		status, number = Draining, c.f.base.ElectionNumber
+		status, number = Draining, c.k.base.ElectionNumber
 	}
 	from := Status(c.status.Load())
 	if from == status {

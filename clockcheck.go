@@ -60,7 +60,6 @@ type clockCheck struct {
 	bound         time.Duration // the Clock's own, while that is too large
 	told          bool          // that the clock is wrong
 	lead          time.Duration // how far it is thought to be ahead
-	last          attempt       // the last write of the lease that is known to have happened
 	keepUntil     time.Duration // the record was taken too early, and is neither led by nor released before
 }
 
@@ -96,14 +95,14 @@ type taken struct {
 // takes is what an acquisition that begins now takes from others: by what was read, and
 // by what is known, where the store was set back.
 func (c *Campaign) takes(now instant) (t taken) {
-	for _, e := range []*RaceEntry{c.f.known, c.f.base} {
+	for _, e := range []*RaceEntry{c.k.latest, c.k.base} {
 		if e.Vacant() || e.Incarnation == c.incarnation || e.Unsynchronized {
 			continue // nobody leads by it, or by a clock that is not compared
 		}
 		if e.TermExpiry.After(t.until) {
 			t.until = e.TermExpiry
 		}
-		t.alive = max(t.alive, now.mono+c.f.termOf(e)+c.f.drift(e))
+		t.alive = max(t.alive, now.mono+c.k.termOf(e)+c.k.drift(e))
 	}
 	return t
 }
@@ -115,7 +114,7 @@ func (c *Campaign) takes(now instant) (t taken) {
 // lost the record. So nobody may lead before that view is over by its monotonic clock: it
 // counts from a write that had landed when a began. Until then the record is kept, which
 // binds everybody else.
-func (c *Campaign) keepIfEarly(a attempt, stamp time.Time) {
+func (c *Campaign) keepIfEarly(a *attempt, stamp time.Time) {
 	if !c.checksClock() || c.cfg.WarnOnClockSkew {
 		return
 	}
@@ -149,8 +148,8 @@ func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 	if highest < c.suspected(now, 0) { // it was slewed back
 		k.ahead.offset, k.ahead.step, k.ahead.at = highest, c.stepped(now), now.mono
 	}
-	a, own := c.origin(e)
-	if !own {
+	a := c.attempts.origin(e)
+	if a == nil {
 		return
 	}
 	switch lowest := a.begun.wall.Sub(stamp) - unit; {
@@ -159,31 +158,6 @@ func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 	case lowest+min(c.stepped(now)-c.stepped(a.begun), 0) >= -skew: // nor was it set back since
 		k.behind = proof{}
 	}
-}
-
-// origin is the write of one's own that e came from: e itself, or what an operator has
-// added a wish to since. Of several that asked for one term it is the first, which
-// began before e was written in any case.
-func (c *Campaign) origin(e *RaceEntry) (attempt, bool) {
-	if e.Incarnation != c.incarnation || e.Vacant() {
-		return attempt{}, false
-	}
-	// Where the store stamps what is read, but not the answer to a write, it is
-	// known by now that the write happened.
-	if c.clock.last.led(e) {
-		return c.clock.last, true
-	}
-	for _, a := range c.attempts {
-		if a.led(e) {
-			return a, true
-		}
-	}
-	return attempt{}, false
-}
-
-// led says whether a led to e.
-func (a *attempt) led(e *RaceEntry) bool {
-	return a.number == e.ElectionNumber && a.ext <= e.Extension && a.expiry.Equal(e.TermExpiry)
 }
 
 // precision is how much a store may have cut off of its stamp, or added by rounding:

@@ -20,7 +20,7 @@ func (c *Campaign) keeping(now instant) bool { return now.mono < c.clock.keepUnt
 // named says whether the record is reserved for this candidate by name: an
 // operator's wish, which ends sitting out.
 func (c *Campaign) named() bool {
-	k := c.f.known
+	k := c.k.latest
 	return k != nil && k.Vacant() && k.Successor == c.cfg.LeaderID
 }
 
@@ -33,7 +33,7 @@ func (c *Campaign) hold(wake *alarm, r *reign) {
 		c.f.read(wake, c.f.lastRead+c.f.reads.base)
 		return
 	}
-	if c.f.unsure {
+	if c.k.unsure {
 		c.f.read(wake, 0)
 		return
 	}
@@ -55,14 +55,14 @@ func (c *Campaign) extendEvery() time.Duration {
 // contest follows the record, and claims it when that is allowed.
 func (c *Campaign) contest(wake *alarm) {
 	at := c.contestableAt()
-	if due, polling := c.f.pollDue(wake); polling {
+	if due, polling := c.f.pollDue(wake, &c.k); polling {
 		if wake.now.mono >= max(due, c.f.reads.notBefore) {
 			c.f.read(wake, due)
 			return
 		}
 		wake.at(max(due, c.f.reads.notBefore))
 	}
-	if c.f.base == nil {
+	if c.k.base == nil {
 		return
 	}
 	if !at.reached(wake.now) {
@@ -93,9 +93,9 @@ func (c *Campaign) contest(wake *alarm) {
 // contestable already, as it is since at. For a held record only a read counts; a
 // vacancy may have been pushed.
 func (c *Campaign) fresh(at horizon) bool {
-	f := &c.f
-	return !f.unsure && at.reached(f.baseAt) && f.baseAt.mono >= c.idleSince &&
-		(f.base.Vacant() || at.reached(f.readAt))
+	k := &c.k
+	return !k.unsure && at.reached(k.baseAt) && k.baseAt.mono >= c.idleSince &&
+		(k.base.Vacant() || at.reached(k.readAt))
 }
 
 // contestableAt is from when the record may be contested. Where
@@ -103,7 +103,7 @@ func (c *Campaign) fresh(at horizon) bool {
 // stale), both must be contestable.
 func (c *Campaign) contestableAt() horizon {
 	var at horizon
-	for _, e := range []*RaceEntry{c.f.known, c.f.base} {
+	for _, e := range []*RaceEntry{c.k.latest, c.k.base} {
 		if e != nil {
 			at = at.and(c.claimableAt(e))
 		}
@@ -116,33 +116,33 @@ func (c *Campaign) claimableAt(e *RaceEntry) horizon {
 	case e.Vacant() && (e.Successor == "" || e.Successor == AnySuccessor || e.Successor == c.cfg.LeaderID):
 		return horizon{}
 	case e.Vacant():
-		return c.f.reservedUntil(e) // for another
+		return c.k.reservedUntil(e) // for another
 	case e.Incarnation == c.incarnation:
 		return horizon{}
 	}
-	return c.clock.late(c.f.over(e))
+	return c.clock.late(c.k.over(e))
 }
 
 // holds says whether the record is this campaign's own, though it does not lead
 // by it, and its term has not run out: something that can be released. What is known
 // counts as well as what was read last, which may be stale.
 func (c *Campaign) holds(now instant) bool {
-	return c.holdsBy(now, c.f.base) || c.holdsBy(now, c.f.known)
+	return c.holdsBy(now, c.k.base) || c.holdsBy(now, c.k.latest)
 }
 
 // holdsBy says so of one state of the record. A clock that is wrong cannot tell whether
 // the term is over.
 func (c *Campaign) holdsBy(now instant, e *RaceEntry) bool {
-	return e != nil && !e.Vacant() && e.Incarnation == c.incarnation && (!c.f.ends(e).reached(now) || c.clockFault(now) != nil)
+	return e != nil && !e.Vacant() && e.Incarnation == c.incarnation && (!c.k.ends(e).reached(now) || c.clockFault(now) != nil)
 }
 
 // release leaves the record vacant, when no callback of the reign is running. It writes
 // over a record of its own only: an older one that was read is stale, or the store was
 // set back, and then it may be another's by now.
 func (c *Campaign) release(wake *alarm) {
-	wake.until(c.f.ends(c.f.known))
-	switch b := c.f.base; {
-	case c.f.unsure:
+	wake.until(c.k.ends(c.k.latest))
+	switch b := c.k.base; {
+	case c.k.unsure:
 		c.f.read(wake, 0)
 	case b.Vacant() || b.Incarnation != c.incarnation:
 		c.f.read(wake, c.f.lastRead+c.f.reads.base)

@@ -41,7 +41,7 @@ func (f *follower) tendFeed(wake *alarm) {
 		failure := errGoexit
 		defer func() {
 			cancel()
-			f.post(func() { f.feedEnded(s, failure) })
+			f.post(feedEnded{s, failure})
 		}()
 		var ended error
 		for e, err := range f.feed.Changes(ctx) {
@@ -55,57 +55,57 @@ func (f *follower) tendFeed(wake *alarm) {
 			if ended = e.damaged(); ended != nil {
 				break
 			}
-			f.post(func() { f.pushed(s, e) })
+			f.post(pushed{s, e})
 		}
 		failure = ended
 	}()
 }
 
-// pushed takes in a record that the feed delivered.
-func (f *follower) pushed(s *session, e *RaceEntry) {
-	if !f.feedUp && s == f.feedSession {
+// delivered notes that the feed is alive, and whether it is the first to tell, given
+// the latest that was known.
+func (f *follower) delivered(p pushed, latest *RaceEntry, now instant) {
+	if !f.feedUp && p.from == f.feedSession {
 		f.feedUp, f.worked = true, true
 		f.feeds.worked()
 		f.feedEvent(nil)
 	}
-	now := f.now()
 	f.heard = now.mono
-	f.learn(e, now, wasPushed)
-	if e.Compare(f.known) >= 0 {
+	if latest == nil || p.entry.Compare(latest) >= 0 {
 		f.outrun = 0
 	}
 }
 
-// feedEnded notes that the feed is gone: until it is back, the record is polled.
-func (f *follower) feedEnded(s *session, err error) {
+// feedGone notes that the feed has ended: until it is back, the record is polled.
+func (f *follower) feedGone(end feedEnded, now instant) {
 	f.feedRunning, f.feedUp, f.feedSession = false, false, nil
 	if f.ctx.Err() != nil {
 		return
 	}
+	err := end.err
 	if err == nil {
 		err = errors.New("leaderelection: the feed ended")
 	}
-	f.feeds.failed(max(s.begun, f.now().mono-f.feeds.base/2))
+	f.feeds.failed(max(end.of.begun, now.mono-f.feeds.base/2))
 	f.feedEvent(err) // an ErrPermanent as well: what cannot be pushed can be polled
 }
 
 // feedCheck starts the feed again where a read shows that it has withheld
 // something that it had the time to deliver: an extension, or news that two reads
 // in a row were the first to tell.
-func (f *follower) feedCheck(read *RaceEntry) {
-	k := f.known
-	if !f.feedUp || k == nil || read.Compare(k) <= 0 {
+func (f *follower) feedCheck(k *knowledge, read *RaceEntry, now instant) {
+	e := k.latest
+	if !f.feedUp || e == nil || read.Compare(e) <= 0 {
 		return
 	}
 	f.outrun++
-	extension := read.ElectionNumber == k.ElectionNumber && !k.Vacant() && f.ends(k).reached(f.now())
+	extension := read.ElectionNumber == e.ElectionNumber && !e.Vacant() && k.ends(e).reached(now)
 	if extension || f.outrun > 1 {
 		f.outrun = 0
 		// What this session still delivers is news, but no sign of health.
 		f.feedUp = false
 		f.feedSession.cancel()
 		f.feedSession = nil
-		f.log(slog.LevelWarn, "the feed withheld news; starting it again", "known", k.Extension, "read", read.Extension)
+		f.log(slog.LevelWarn, "the feed withheld news; starting it again", "known", e.Extension, "read", read.Extension)
 	}
 }
 

@@ -15,48 +15,22 @@ import (
 // not pile up goroutines.
 const maxAbandoned = 4
 
-// source is how a record was learned.
-type source int
-
-const (
-	wasRead    source = iota // by ReadCurrent, or along with a lost race
-	wasPushed                // by a ChangeFeed, or by a read that was answered too late: news, and no proof
-	wasWritten               // by a write of one's own that succeeded
-)
-
-// follower is what a campaign and an observer have in common: a loop that owns
-// all state, at most one store call at a time, and knowledge of the record,
-// pushed where the store can and else polled. Everything but post belongs to
-// the loop's goroutine.
+// follower is how a campaign and an observer learn of the record: by at most one store
+// call at a time, and a feed where the store has one. What comes of them reaches the
+// owner's loop as events; what they mean is for the owner. Everything but post belongs
+// to the loop's goroutine.
 type follower struct {
 	timekeeper
 	mailbox
 	decider RaceDecider
-	skew    time.Duration
 	poll    time.Duration
-	term    time.Duration // of a record that names none
 	timeout time.Duration // of one store call
 	logger  *slog.Logger
 	trace   *Trace
 	events  events
 
-	unsynchronized bool // never compare wall clocks with another machine's
-
 	ctx    context.Context // of store calls and feeds: live until the loop ends
 	cancel context.CancelFunc
-
-	// owner's reactions, set once
-	onRecord func(e *RaceEntry, at instant, how source)
-	onAnswer func(a *answer)
-
-	known  *RaceEntry // the newest record ever learned
-	base   *RaceEntry // what the next write is conditional on: the last one read, or newer
-	baseAt instant    // when that was known to be the record
-	readAt instant    // when the last read that was answered began
-	sameAt instant    // the same, of the last one that returned what is known
-	newest sighting   // of the term that is known
-	older  []sighting // of terms that reads have returned since, older than that
-	unsure bool       // a write's outcome is open: read before any write
 
 	call      *call // the one in flight
 	hanging   int   // calls given up that have not returned
@@ -88,14 +62,13 @@ type call struct {
 	abandoned bool
 }
 
-// answer is what a call returned, or, when it was given up, that it did not.
+// answer is the event that a call has returned, or, when it was given up, that it has not.
 type answer struct {
 	*call
 	givenUp bool
 	got     *RaceEntry
 	token   LeaderToken
 	err     error
-	now     instant
 }
 
 // init prepares a follower. name seeds its jitter; term spaces its retries.
@@ -103,19 +76,19 @@ func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, 
 	f.timekeeper = newTimekeeper(clock)
 	f.decider = d
 	f.feed, _ = d.(ChangeFeed)
-	f.term = term
 	f.timeout = max(term/4, minInterval)
 	f.reads, _ = backoffs(name, term)
 	f.feeds = f.reads
 	f.feeds.limit = max(f.feeds.limit, term)
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	f.events.idle = func() { f.post(func() {}) }
+	f.events.idle = func() { f.post(lookAgain{}) }
 }
 
-// begin makes a store call, in a goroutine of its own.
-func (f *follower) begin(now instant, kind OpKind, entry *RaceEntry) {
+// begin makes a store call, in a goroutine of its own. What a write puts entry over is
+// known of its answer.
+func (f *follower) begin(now instant, kind OpKind, entry, over *RaceEntry) {
 	ctx, cancel := context.WithCancel(f.ctx)
-	k := &call{kind: kind, entry: entry, over: f.base, start: now, deadline: now.mono + f.timeout, cancel: cancel}
+	k := &call{kind: kind, entry: entry, over: over, start: now, deadline: now.mono + f.timeout, cancel: cancel}
 	f.call = k
 	if kind == OpRead {
 		f.lastRead, f.everAsked = now.mono, true
@@ -125,7 +98,7 @@ func (f *follower) begin(now instant, kind OpKind, entry *RaceEntry) {
 		// Deferred: also when it ended its goroutine, as t.FailNow does.
 		defer func() {
 			cancel()
-			f.post(func() { f.answered(a) })
+			f.post(a)
 		}()
 		if k.kind == OpRead {
 			a.got, a.err = readCurrent(ctx, f.decider)
@@ -160,14 +133,13 @@ func placeOf(d RaceDecider) string {
 	return fmt.Sprintf("a %T", d)
 }
 
-// answered takes in what a call returned, in time or late.
-func (f *follower) answered(a *answer) {
-	a.now = f.now()
+// settle closes the call that a is the answer to, be it in time or late.
+func (f *follower) settle(a *answer, now instant) {
 	if a.abandoned {
 		f.hanging--
 	} else {
 		f.call = nil
-		f.traceCall(a)
+		f.traceCall(a, now)
 	}
 	worked := &f.wrote
 	if a.kind == OpRead {
@@ -179,49 +151,33 @@ func (f *follower) answered(a *answer) {
 	case errors.Is(a.err, ErrPermanent) && !*worked && f.failure == nil:
 		f.failure = a.err
 	}
-	if a.kind == OpRead {
-		f.readAnswered(a)
-	}
-	f.onAnswer(a)
-}
-
-func (f *follower) readAnswered(a *answer) {
 	switch {
-	case a.err != nil && !a.abandoned:
-		f.reads.failed(a.start.mono)
+	case a.kind != OpRead || a.abandoned:
 	case a.err != nil:
-	case a.abandoned:
-		// Later calls may have told more since: news, if it is any.
-		f.learn(a.got, a.start, wasPushed)
+		f.reads.failed(a.start.mono)
 	default:
 		f.reads.worked()
-		f.unsure, f.readAt = false, a.start
-		f.feedCheck(a.got)
-		f.learn(a.got, a.start, wasRead)
-		if same(a.got, f.known) {
-			f.sameAt = a.start
-		}
 	}
 }
 
-// giveUpCall abandons the call in flight when its time is over, and goes on
-// without it.
-func (f *follower) giveUpCall(now instant) {
+// giveUpCall abandons the call in flight when its time is over, and returns that as its
+// answer; else nil.
+func (f *follower) giveUpCall(now instant) *answer {
 	k := f.call
 	if k == nil || now.mono < k.deadline {
-		return
+		return nil
 	}
 	k.abandoned = true
 	k.cancel()
 	f.call = nil
 	f.hanging++
 	err := fmt.Errorf("leaderelection: %s at %s: no answer within %v: %w", k.kind, placeOf(f.decider), k.deadline-k.start.mono, context.DeadlineExceeded)
-	late := &answer{call: k, givenUp: true, err: err, now: now}
-	f.traceCall(late)
+	late := &answer{call: k, givenUp: true, err: err}
+	f.traceCall(late, now)
 	if k.kind == OpRead {
 		f.reads.failed(k.start.mono)
 	}
-	f.onAnswer(late)
+	return late
 }
 
 // mayCall says whether a call can be made now, and else when to look again.
@@ -240,28 +196,28 @@ func (f *follower) read(wake *alarm, due time.Duration) {
 		wake.at(due)
 		return
 	}
-	f.begin(wake.now, OpRead, nil)
+	f.begin(wake.now, OpRead, nil, nil)
 	wake.at(f.call.deadline)
 }
 
 // pollDue is when a follower reads for want of a feed, or of a leader: while no
 // term is known to be running, nothing else would show that the feed has fallen
 // silent.
-func (f *follower) pollDue(wake *alarm) (due time.Duration, polling bool) {
-	switch k := f.known; {
-	case f.feedUp && k != nil && !k.Vacant() && !f.over(k).reached(wake.now):
+func (f *follower) pollDue(wake *alarm, k *knowledge) (due time.Duration, polling bool) {
+	switch e := k.latest; {
+	case f.feedUp && e != nil && !e.Vacant() && !k.over(e).reached(wake.now):
 		// A feed that is silent for longer than anybody can lead without a word has
 		// fallen silent, or a clock that is ahead has written the record.
-		silent := max(f.heard, f.lastRead) + f.termOf(k) + f.skew
+		silent := max(f.heard, f.lastRead) + k.termOf(e) + k.skew
 		if wake.now.mono < silent {
-			wake.until(f.over(k))
+			wake.until(k.over(e))
 			wake.at(silent)
 			return 0, false
 		}
 		return silent, true
 	case f.feedUp:
 		return max(f.lastRead, f.heard) + f.poll, true
-	case f.base == nil && f.reads.fails > 0:
+	case k.base == nil && f.reads.fails > 0:
 		return 0, true // nothing is known yet: only the back-off spaces the reads
 	case f.everAsked:
 		return f.lastRead + f.poll, true
@@ -271,35 +227,17 @@ func (f *follower) pollDue(wake *alarm) (due time.Duration, polling bool) {
 	return 0, true
 }
 
-// learn takes in every record, however it was learned: older ones are no news.
-// A read is what the next write is conditional on even where it is older than
-// what is known: it may be that the store was set back.
-func (f *follower) learn(e *RaceEntry, at instant, how source) {
-	newer := f.known == nil || e.Compare(f.known) > 0
-	if newer || how == wasRead {
-		f.sight(e, newer)
+// tellNews tells Trace of a record that is newer than all before it.
+func (f *follower) tellNews(e *RaceEntry) {
+	if t := f.trace; t != nil && t.News != nil {
+		entry := e.Clone()
+		f.events.add(func() { t.News(*entry) })
 	}
-	if newer || how == wasRead || how == wasWritten && e.Compare(f.known) == 0 {
-		f.base, f.baseAt = e, at
-	}
-	if newer {
-		f.known, f.sameAt = e, instant{}
-		if t := f.trace; t != nil && t.News != nil {
-			entry := e.Clone()
-			f.events.add(func() { t.News(*entry) })
-		}
-	}
-	f.onRecord(e, at, how)
 }
 
-// same says whether e and o are one state of the record.
-func same(e, o *RaceEntry) bool {
-	return o != nil && e.Compare(o) == 0 && e.Incarnation == o.Incarnation
-}
-
-func (f *follower) traceCall(a *answer) {
+func (f *follower) traceCall(a *answer, now instant) {
 	if f.trace != nil && f.trace.StoreOp != nil {
-		op := StoreOp{Kind: a.kind, Start: a.start.wall, Duration: a.now.mono - a.start.mono, Abandoned: a.abandoned, Err: a.err}
+		op := StoreOp{Kind: a.kind, Start: a.start.wall, Duration: now.mono - a.start.mono, Abandoned: a.abandoned, Err: a.err}
 		if e := a.got; e != nil {
 			op.Number = e.ElectionNumber
 			op.CommitTS = commitTS(e.Token)
@@ -311,13 +249,13 @@ func (f *follower) traceCall(a *answer) {
 	}
 	switch {
 	case a.err == nil:
-		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", a.now.mono-a.start.mono)
+		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", now.mono-a.start.mono)
 	case errors.Is(a.err, ErrLostRace):
-		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", a.now.mono-a.start.mono, "err", a.err)
+		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
 	case f.ctx.Err() != nil && errors.Is(a.err, context.Canceled):
-		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", a.now.mono-a.start.mono, "err", "no longer awaited, at the end")
+		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", now.mono-a.start.mono, "err", "no longer awaited, at the end")
 	default:
-		f.log(slog.LevelWarn, "a store operation failed; it will be tried again", "op", string(a.kind), "took", a.now.mono-a.start.mono, "err", a.err)
+		f.log(slog.LevelWarn, "a store operation failed; it will be tried again", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
 	}
 }
 

@@ -52,20 +52,19 @@ func (c *Campaign) askHealth(wake *alarm) {
 		err := errors.New("leaderelection: Healthy ended its goroutine")
 		defer func() {
 			cancel()
-			c.f.post(func() { c.healthAnswered(k, err) })
+			c.f.post(healthAnswered{k, err})
 		}()
 		err = c.cfg.Healthy(ctx)
 	}()
 }
 
-func (c *Campaign) healthAnswered(k *check, err error) {
-	now := c.f.now()
+func (c *Campaign) healthAnswered(a healthAnswered, now instant) {
 	c.health.check = nil
-	if k.late {
+	if a.check.late {
 		return // late is unhealthy, whatever it says
 	}
-	c.healthIs(now, err)
-	c.health.fresh = c.health.fresh && !k.stale
+	c.healthIs(now, a.err)
+	c.health.fresh = c.health.fresh && !a.check.stale
 }
 
 // healthIs acts on an answer, or on its absence.

@@ -106,11 +106,39 @@ func hasMonotonic(clock clocks.Clock) bool {
 	return carries(clock.Now()) || !carries(time.Now())
 }
 
-// mailbox brings answers, news and finished callbacks to a loop, and wakes it.
+// event is what happens outside of a loop and is brought to it: an *answer, or one of
+// the types below.
+type event interface{}
+
+type (
+	// pushed: a feed has delivered entry.
+	pushed struct {
+		from  *session
+		entry *RaceEntry
+	}
+	// feedEnded: a feed is gone; err is nil if it did not say why.
+	feedEnded struct {
+		of  *session
+		err error
+	}
+	// healthAnswered: Healthy has returned.
+	healthAnswered struct {
+		check *check
+		err   error
+	}
+	// callbackDone: OnElected or OnOusting of a reign has returned.
+	callbackDone struct{ of *reign }
+	// resignAsked: Resign was called; released is closed when nothing is held any more.
+	resignAsked struct{ released chan struct{} }
+	// lookAgain: something that a loop looks at by itself has changed.
+	lookAgain struct{}
+)
+
+// mailbox brings events to a loop, and wakes it.
 type mailbox struct {
 	mu       sync.Mutex
-	queue    []func()
-	spare    []func()
+	queue    []event
+	spare    []event
 	sleeping bool
 
 	// On the system's clock the loop sleeps by one timer, which it keeps: with a
@@ -126,11 +154,11 @@ type mailbox struct {
 	wake context.CancelFunc
 }
 
-// post hands f to the loop. It never blocks.
-func (m *mailbox) post(f func()) {
+// post hands e to the loop. It never blocks.
+func (m *mailbox) post(e event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.queue = append(m.queue, f)
+	m.queue = append(m.queue, e)
 	if !m.sleeping {
 		return
 	}
@@ -142,9 +170,9 @@ func (m *mailbox) post(f func()) {
 	}
 }
 
-// take returns what has been posted, to be run by the loop before it calls take
+// take returns what has been posted, to be handled by the loop before it calls take
 // again.
-func (m *mailbox) take() []func() {
+func (m *mailbox) take() []event {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q := m.queue

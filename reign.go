@@ -24,7 +24,7 @@ type reign struct {
 }
 
 // beginReign starts leading by the acquisition a.
-func (c *Campaign) beginReign(now instant, a attempt) {
+func (c *Campaign) beginReign(now instant, a *attempt) {
 	r := &reign{number: a.number, view: newView(c.cfg.Clock, a.number), confirmed: a.start, expiry: a.expiry, end: a.end, begun: make(chan struct{})}
 	r.view.begin(a.end)
 	if !r.view.ValueInFuture() {
@@ -34,7 +34,7 @@ func (c *Campaign) beginReign(now instant, a attempt) {
 		return
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(c.start))
-	c.attempts = c.attempts[:0]
+	c.attempts.clear()
 	c.f.wrote = true // as a read may have shown
 	c.reign = r
 	c.view.Store(r.view)
@@ -50,7 +50,7 @@ func (c *Campaign) callback(r *reign, f func()) {
 	r.callbacks++
 	go func() {
 		// Deferred: also when it ended its goroutine, as t.FailNow does.
-		defer c.f.post(func() { r.callbacks-- })
+		defer c.f.post(callbackDone{r})
 		f()
 	}()
 }
@@ -93,7 +93,8 @@ func (c *Campaign) tendReign(wake *alarm) {
 	// another begin.
 	r.view.end()
 	r.ousting()
-	c.reign, c.last, c.attempts, c.idleSince = nil, r, nil, wake.now.mono
+	c.reign, c.last, c.idleSince = nil, r, wake.now.mono
+	c.attempts.clear()
 	if r.cause == ErrResigned {
 		c.sitOut = wake.now.mono + c.cfg.TermLength
 	}
@@ -107,8 +108,9 @@ func (c *Campaign) tighten(now instant) {
 		r.view.replace(s, k.tighten(s, now))
 		r.end = k.tighten(r.end, now)
 	}
-	for i := range c.attempts {
-		c.attempts[i].end = k.tighten(c.attempts[i].end, now)
+	for i := range c.attempts.open {
+		a := &c.attempts.open[i]
+		a.end = k.tighten(a.end, now)
 	}
 }
 

@@ -65,8 +65,8 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	o := &observer{cfg: w, parent: ctx, cb: cb}
 	f := &o.f
 	f.init(ctx, w.Clock, w.Decider, w.Clock.Now().String(), DefaultTermLength)
-	f.skew, f.logger, f.trace = w.MaxClockSkew, w.Logger, w.Trace
-	f.onRecord, f.onAnswer = o.recognise, func(*answer) {}
+	f.logger, f.trace = w.Logger, w.Trace
+	o.k = knowledge{skew: w.MaxClockSkew, term: DefaultTermLength}
 	o.setPoll(DefaultTermLength)
 	o.out = deliveries{ctx: ctx, idle: f.events.idle}
 	return o.loop()
@@ -101,6 +101,7 @@ type observer struct {
 	parent context.Context
 	cb     func(context.Context, RaceEntry)
 	f      follower
+	k      knowledge
 	out    deliveries
 	lapsed *RaceEntry // the record that Lapsed was called for
 	ending bool
@@ -110,13 +111,13 @@ type observer struct {
 
 // loop is Watch's own goroutine's.
 func (o *observer) loop() error {
-	awaken := context.AfterFunc(o.parent, func() { o.f.post(func() {}) })
+	awaken := context.AfterFunc(o.parent, func() { o.f.post(lookAgain{}) })
 	defer awaken()
 	defer o.f.close()
 	for {
 		posted := o.f.take()
-		for _, m := range posted {
-			m()
+		for _, e := range posted {
+			o.handle(e, o.f.now())
 		}
 		clear(posted)
 		wake, stopped := o.step(o.f.now())
@@ -124,6 +125,27 @@ func (o *observer) loop() error {
 			return o.err
 		}
 		o.f.sleep(o.cfg.Clock, wake)
+	}
+}
+
+// handle takes in one event, at the instant now.
+func (o *observer) handle(e event, now instant) {
+	switch e := e.(type) {
+	case *answer:
+		o.f.settle(e, now)
+		switch {
+		case e.err != nil:
+		case e.abandoned:
+			o.learn(e.got, e.start, now, wasPushed)
+		default:
+			o.f.feedCheck(&o.k, e.got, now)
+			o.learn(e.got, e.start, now, wasRead)
+		}
+	case pushed:
+		o.f.delivered(e, o.k.latest, now)
+		o.learn(e.entry, now, now, wasPushed)
+	case feedEnded:
+		o.f.feedGone(e, now)
 	}
 }
 
@@ -165,22 +187,22 @@ func (o *observer) end(now instant, err error) {
 func (o *observer) act(wake *alarm) {
 	f := &o.f
 	lapse, pending := o.lapseAt()
-	if pending && lapse.reached(f.sameAt) {
-		o.lapsed, pending = f.known, false
+	if pending && lapse.reached(o.k.sameAt) {
+		o.lapsed, pending = o.k.latest, false
 		if o.cfg.Lapsed != nil {
-			o.out.add(delivery{entry: f.known, call: o.cfg.Lapsed})
+			o.out.add(delivery{entry: o.k.latest, call: o.cfg.Lapsed})
 		}
 	}
 	if !f.mayCall(wake) {
 		return
 	}
-	if due, polling := f.pollDue(wake); polling {
+	if due, polling := f.pollDue(wake, &o.k); polling {
 		f.read(wake, due)
 	}
 	if f.call == nil && pending {
 		if !lapse.reached(wake.now) {
 			wake.until(lapse)
-		} else if !lapse.reached(f.readAt) {
+		} else if !lapse.reached(o.k.readAt) {
 			f.read(wake, 0) // and if that is stale, the next poll
 		}
 	}
@@ -189,22 +211,26 @@ func (o *observer) act(wake *alarm) {
 // lapseAt is when the known term has run out, for all clocks that are within
 // bounds, and whether that is still to be told.
 func (o *observer) lapseAt() (horizon, bool) {
-	k := o.f.known
-	if k == nil || k.Vacant() || k == o.lapsed {
+	e := o.k.latest
+	if e == nil || e.Vacant() || e == o.lapsed {
 		return horizon{}, false
 	}
-	return o.f.over(k), true
+	return o.k.over(e), true
 }
 
-// recognise hands on what is new.
-func (o *observer) recognise(e *RaceEntry, _ instant, _ source) {
-	if e != o.f.known || e.ElectionNumber == NoElections {
+// learn takes in a record, and hands on what is new.
+func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
+	if !o.k.learn(e, at, now, how) {
+		return
+	}
+	o.f.tellNews(e)
+	if e.ElectionNumber == NoElections {
 		return
 	}
 	if e.TermLength > 0 {
 		o.setPoll(e.TermLength)
 	}
-	if err := tooFar(e, o.f.now().wall, o.cfg.MaxClockSkew); err != nil {
+	if err := tooFar(e, now.wall, o.cfg.MaxClockSkew); err != nil {
 		o.f.log(slog.LevelWarn, "clocks disagree", "err", err)
 	}
 	o.out.add(delivery{entry: e, call: o.cb, merge: !e.Vacant()})

@@ -3,46 +3,7 @@ package leaderelection
 import (
 	"errors"
 	"log/slog"
-	"time"
 )
-
-// attempt is a write of one's own whose outcome may still be open. That it
-// happened is shown by a record of this Incarnation with its TermExpiry.
-type attempt struct {
-	kind   OpKind
-	number ElectionNumber
-	ext    uint64
-	expiry time.Time
-	begun  instant
-	start  time.Duration
-	end    *viewState // where the view ends, once it is confirmed
-	taken  taken      // what an acquisition takes from others
-}
-
-// acquiring says whether an acquisition's outcome is open.
-func (c *Campaign) acquiring() bool {
-	for _, a := range c.attempts {
-		if a.kind == OpAcquire {
-			return true
-		}
-	}
-	return false
-}
-
-// forgetOld drops the acquisitions that can no longer begin a reign: should one
-// still land, the record is one's own and is dealt with as such.
-func (c *Campaign) forgetOld(wake *alarm) {
-	kept := c.attempts[:0]
-	for _, a := range c.attempts {
-		if old := a.start + c.cfg.TermLength; a.kind != OpAcquire || wake.now.mono < old {
-			kept = append(kept, a)
-			if a.kind == OpAcquire {
-				wake.at(old)
-			}
-		}
-	}
-	c.attempts = kept
-}
 
 // write makes a write of the given kind, and remembers it.
 func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
@@ -72,9 +33,9 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 		if kind == OpAcquire {
 			a.taken = c.takes(wake.now)
 		}
-		c.attempts = append(c.attempts, a)
+		c.attempts.open = append(c.attempts.open, a)
 	}
-	c.f.begin(wake.now, kind, e)
+	c.f.begin(wake.now, kind, e, c.k.base)
 	wake.at(c.f.call.deadline)
 }
 
@@ -89,8 +50,8 @@ func (c *Campaign) acquisition(now instant) *RaceEntry {
 		ElectionNumber:   c.maxSeen + 1,
 		Incarnation:      c.incarnation,
 		Unsynchronized:   c.cfg.Unsynchronized,
-		Extra:            c.f.base.Extra,
-		Token:            c.f.base.Token,
+		Extra:            c.k.base.Extra,
+		Token:            c.k.base.Token,
 	}
 }
 
@@ -105,7 +66,7 @@ func (c *Campaign) extension(now instant, r *reign) *RaceEntry {
 	if c.cfg.Unsynchronized && e.TermExpiry.Equal(r.expiry) {
 		e.TermExpiry = r.expiry.Add(1) // it says which write this is, not more
 	}
-	if s := c.f.base.Successor; s != c.cfg.LeaderID && c.own(c.f.base) {
+	if s := c.k.base.Successor; s != c.cfg.LeaderID && c.own(c.k.base) {
 		e.Successor = s // a wish stays on record until it is granted
 	}
 	return e
@@ -113,7 +74,7 @@ func (c *Campaign) extension(now instant, r *reign) *RaceEntry {
 
 // vacancy is the record that releases one's own.
 func (c *Campaign) vacancy(now instant) *RaceEntry {
-	b := c.f.base
+	b := c.k.base
 	e := &RaceEntry{
 		TermExpiry:     now.wall.Add(-c.suspected(now, 0)).UTC(),
 		TermLength:     c.cfg.TermLength,
@@ -135,17 +96,12 @@ func (c *Campaign) vacancy(now instant) *RaceEntry {
 // so that no two records are alike.
 func (c *Campaign) nextExtension(number ElectionNumber) uint64 {
 	var top uint64
-	for _, e := range []*RaceEntry{c.f.known, c.f.base} {
+	for _, e := range []*RaceEntry{c.k.latest, c.k.base} {
 		if e != nil && e.ElectionNumber == number {
 			top = max(top, e.Extension)
 		}
 	}
-	for _, a := range c.attempts {
-		if a.number == number {
-			top = max(top, a.ext)
-		}
-	}
-	return top + 1
+	return max(top, c.attempts.greatest(number)) + 1
 }
 
 // own says whether e is of the current reign.
@@ -159,34 +115,58 @@ func (c *Campaign) own(e *RaceEntry) bool {
 // back holds something that anybody could claim; never where another may lead by
 // it.
 func (c *Campaign) extendable(now instant) bool {
-	b := c.f.base
+	b := c.k.base
 	return b.Incarnation == c.incarnation || c.claimableAt(b).reached(now)
 }
 
 // answered takes in what a store call led to, or that it was given up.
-func (c *Campaign) answered(a *answer) {
-	if a.kind == OpRead {
-		c.doneReading(a)
+func (c *Campaign) answered(a *answer, now instant) {
+	switch {
+	case a.kind == OpRead:
+		c.readAnswered(a, now)
+	case a.err == nil:
+		c.wrote(a, now)
+	case a.abandoned && !a.givenUp: // its outcome is an open question already
+	default:
+		c.writeFailed(a, now)
+	}
+}
+
+// readAnswered takes in what a read has returned.
+func (c *Campaign) readAnswered(a *answer, now instant) {
+	switch {
+	case a.err != nil:
+		return
+	case a.abandoned: // later calls may have told more since: news, if it is any
+		c.learn(a.got, a.start, now, wasPushed)
 		return
 	}
-	if a.err == nil {
-		c.writes.worked()
-		c.refused = refusals{}
-		if !a.abandoned {
-			c.f.unsure = false
-		}
-		e := a.entry // nobody keeps it: it is the record now
-		e.Token = a.token
-		if a.kind == OpRelease && c.sitOut > a.now.mono {
-			c.sitOut = a.now.mono + c.cfg.TermLength
-		}
-		c.f.learn(e, a.start, wasWritten)
-		return
+	c.f.feedCheck(&c.k, a.got, now)
+	c.learn(a.got, a.start, now, wasRead)
+	if c.reign == nil && c.stopping && c.f.hanging == 0 {
+		c.attempts.clear() // what has not happened by now is no longer awaited
 	}
-	if a.abandoned && !a.givenUp {
-		return // its outcome is an open question already
+}
+
+// wrote takes in that a write has happened.
+func (c *Campaign) wrote(a *answer, now instant) {
+	c.writes.worked()
+	c.refused = refusals{}
+	if !a.abandoned {
+		c.k.unsure = false
 	}
-	c.f.unsure = true
+	e := a.entry // nobody keeps it: it is the record now
+	e.Token = a.token
+	if a.kind == OpRelease && c.sitOut > now.mono {
+		c.sitOut = now.mono + c.cfg.TermLength
+	}
+	c.learn(e, a.start, now, wasWritten)
+}
+
+// writeFailed takes in that the outcome of a write is open: that is asked before any
+// other. A lost race may bring the answer along.
+func (c *Campaign) writeFailed(a *answer, now instant) {
+	c.k.unsure = true
 	c.writes.failed(a.start.mono)
 	if !errors.Is(a.err, ErrLostRace) {
 		c.refused.over = nil
@@ -200,8 +180,7 @@ func (c *Campaign) answered(a *answer) {
 			c.f.log(slog.LevelError, "the record that refused a write cannot be used", "err", err)
 			return
 		}
-		c.f.unsure, c.f.readAt = false, a.start
-		c.f.learn(lost.Current, a.start, wasRead)
+		c.learn(lost.Current, a.start, now, wasRead)
 	}
 }
 
@@ -233,27 +212,22 @@ func (c *Campaign) checkRefusal(e *RaceEntry) {
 	}
 }
 
-// doneReading closes the question of an acquisition that a read did not find: if
-// it has not happened by now, it is no longer awaited.
-func (c *Campaign) doneReading(a *answer) {
-	if a.err != nil || a.abandoned || c.reign != nil || !c.stopping || c.f.hanging > 0 {
-		return
+// learn takes in a record, however it was learned, and works out what it means for this
+// candidate. It was the record at the instant at.
+func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
+	news := c.k.learn(e, at, now, how)
+	if news {
+		c.f.tellNews(e)
 	}
-	c.attempts = nil
-}
-
-// recognise works out what a record means for this candidate. Every record
-// passes through here, whether read, pushed or written; c.f.known is already the
-// newest one.
-func (c *Campaign) recognise(e *RaceEntry, at instant, how source) {
-	now := c.f.now()
 	if how == wasRead {
 		c.checkRefusal(e)
 	}
 	c.maxSeen = max(c.maxSeen, e.ElectionNumber)
-	news := e == c.f.known
-	if how == wasPushed {
-		c.askAbout(e, news)
+	if how == wasPushed && news && c.attempts.match(e) != nil {
+		// A feed may tell of what its store has not committed and will undo, so a
+		// pushed record decides nothing. One that bears an open write of one's own is a
+		// reason to read at once, and not to wait for what the last failure costs.
+		c.k.unsure, c.f.reads.notBefore = true, 0
 	}
 	if news && (how != wasPushed || e.Incarnation != c.incarnation) {
 		// A newer record explains the write that failed: it landed after all,
@@ -264,11 +238,11 @@ func (c *Campaign) recognise(e *RaceEntry, at instant, how source) {
 	c.endWrong(now, c.clockFault(now))
 	if r := c.reign; r != nil && !r.over {
 		c.recogniseLeading(now, r, e, news, how)
-	} else if how != wasPushed && e.Incarnation == c.incarnation && !e.Vacant() && e.Compare(c.f.known) >= 0 {
+	} else if how != wasPushed && e.Incarnation == c.incarnation && !e.Vacant() && e.Compare(c.k.latest) >= 0 {
 		c.recogniseOwn(now, e)
 	}
 	if how != wasPushed {
-		c.prune(e)
+		c.attempts.settle(e)
 	}
 	if !news {
 		return
@@ -281,29 +255,12 @@ func (c *Campaign) recognise(e *RaceEntry, at instant, how source) {
 	}
 }
 
-// askAbout: a feed may tell of what its store has not committed and will undo, so a
-// pushed record decides nothing. One that bears an open write of one's own is a
-// reason to read at once, and not to wait for what the last failure costs.
-func (c *Campaign) askAbout(e *RaceEntry, news bool) {
-	if !news {
-		return // told before
-	}
-	for i := range c.attempts {
-		if a := &c.attempts[i]; a.led(e) && e.Incarnation == c.incarnation {
-			c.f.unsure, c.f.reads.notBefore = true, 0
-		}
-	}
-}
-
 // recogniseLeading: a confirmation, a wish, a loss, or old news.
 func (c *Campaign) recogniseLeading(now instant, r *reign, e *RaceEntry, news bool, how source) {
 	switch {
 	case c.own(e):
-		for _, a := range c.attempts {
-			if how != wasPushed && a.number == r.number && a.expiry.Equal(e.TermExpiry) && a.start >= r.confirmed {
-				c.confirm(now, r, a, e.Extension)
-				break
-			}
+		if a := c.attempts.match(e); how != wasPushed && a != nil && a.start >= r.confirmed {
+			c.confirm(now, r, a, e.Extension)
 		}
 		if news && e.Successor != "" && e.Successor != c.cfg.LeaderID {
 			c.giveUp(now, ErrResigned)
@@ -315,7 +272,7 @@ func (c *Campaign) recogniseLeading(now instant, r *reign, e *RaceEntry, news bo
 }
 
 // confirm moves the view on to the end that goes with a.
-func (c *Campaign) confirm(now instant, r *reign, a attempt, extension uint64) {
+func (c *Campaign) confirm(now instant, r *reign, a *attempt, extension uint64) {
 	left := r.view.Get().Sub(now.wall)
 	if !r.view.moveOn(a.end) {
 		c.endReign(now, ErrExpired)
@@ -328,37 +285,18 @@ func (c *Campaign) confirm(now instant, r *reign, a attempt, extension uint64) {
 // recogniseOwn: a record of this Incarnation while no view is alive. It begins a
 // reign if it is an acquisition that this campaign is waiting for.
 func (c *Campaign) recogniseOwn(now instant, e *RaceEntry) {
-	if c.reign != nil {
+	a := c.attempts.match(e)
+	if c.reign != nil || a == nil || a.kind != OpAcquire {
 		return
 	}
-	for _, a := range c.attempts {
-		if a.kind != OpAcquire || a.number != e.ElectionNumber || !a.expiry.Equal(e.TermExpiry) {
-			continue
-		}
-		if e.Successor != "" && e.Successor != c.cfg.LeaderID {
-			// Asked to hand over before it began: released without a reign.
-			c.sitOut = now.mono + c.cfg.TermLength
-		}
-		c.keepIfEarly(a, commitTS(e.Token))
-		if c.wants(now) {
-			c.beginReign(now, a)
-		}
-		return
+	if e.Successor != "" && e.Successor != c.cfg.LeaderID {
+		// Asked to hand over before it began: released without a reign.
+		c.sitOut = now.mono + c.cfg.TermLength
 	}
-}
-
-// prune forgets the attempts that e, which was read or written, has decided: what was
-// asked for before it has happened, or will not.
-func (c *Campaign) prune(e *RaceEntry) {
-	kept := c.attempts[:0]
-	for _, a := range c.attempts {
-		if a.number > e.ElectionNumber || a.number == e.ElectionNumber && a.ext > e.Extension {
-			kept = append(kept, a)
-		} else if a.led(e) && !c.clock.last.led(e) {
-			c.clock.last = a
-		}
+	c.keepIfEarly(a, commitTS(e.Token))
+	if c.wants(now) {
+		c.beginReign(now, a)
 	}
-	c.attempts = kept
 }
 
 // tellChange hands new reigns and vacancies to LeaderChanged.

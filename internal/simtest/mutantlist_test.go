@@ -4,7 +4,7 @@ package simtest
 var mutants = []mutant{
 	{
 		name:  "challenger without skew margin",
-		edits: []edit{{"\t\th.wall = h.wall.Add(f.skew)\n", ""}},
+		edits: []edit{{"\t\th.wall = h.wall.Add(k.skew)\n", ""}},
 		says:  "too early",
 	},
 	{
@@ -12,7 +12,7 @@ var mutants = []mutant{
 		edits: []edit{
 			{"\tresigners []chan struct{}\n", "\tresigners []chan struct{}\n\ttried bool\n"},
 			{"\tc.health.fresh = false\n", "\tc.health.fresh = false\n\tc.tried = true\n"},
-			{"\treturn c.clock.late(c.f.over(e))\n", "\tif !c.tried {\n\t\treturn c.f.ends(e)\n\t}\n\treturn c.clock.late(c.f.over(e))\n"},
+			{"\treturn c.clock.late(c.k.over(e))\n", "\tif !c.tried {\n\t\treturn c.k.ends(e)\n\t}\n\treturn c.clock.late(c.k.over(e))\n"},
 		},
 		says: "too early|wins while the view",
 	},
@@ -32,14 +32,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "own older record taken for proof of a write",
-		edits: []edit{{"if how != wasPushed && a.number == r.number && a.expiry.Equal(e.TermExpiry) && a.start >= r.confirmed {",
-			"if how != wasPushed && a.number == r.number && a.start >= r.confirmed {"}},
+		edits: []edit{{"a.ext <= e.Extension && a.expiry.Equal(e.TermExpiry)", "a.ext <= e.Extension"}},
 		says: "no answer to a write, and no read, has confirmed|is in the future|after its view had ended|wins while the view",
 	},
 	{
 		name: "ErrLostRace taken for a loss",
 		edits: []edit{{"\tvar lost *LostRaceError\n",
-			"\tif c.reign != nil && !c.reign.over {\n\t\tc.endReign(a.now, ErrOusted)\n\t}\n\tvar lost *LostRaceError\n"}},
+			"\tif c.reign != nil && !c.reign.over {\n\t\tc.endReign(now, ErrOusted)\n\t}\n\tvar lost *LostRaceError\n"}},
 		says: "though nothing has happened to its leader",
 	},
 	{
@@ -75,7 +74,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "a pushed record confirms an extension",
-		edits: []edit{{"if how != wasPushed && a.number == r.number && a.expiry", "if a.number == r.number && a.expiry"}},
+		edits: []edit{{"; how != wasPushed && a != nil && a.start", "; a != nil && a.start"}},
 		says:  "no answer to a write, and no read, has confirmed|is in the future after|OVERLAP",
 	},
 	{
@@ -85,8 +84,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "older events believed",
-		edits: []edit{{"newer := f.known == nil || e.Compare(f.known) > 0\n",
-			"newer := f.known == nil || e.Compare(f.known) > 0 || how == wasPushed\n"}},
+		edits: []edit{{"newer = k.latest == nil || e.Compare(k.latest) > 0\n",
+			"newer = k.latest == nil || e.Compare(k.latest) > 0 || how == wasPushed\n"}},
 		says: "VIOLATION",
 	},
 	{
@@ -126,14 +125,14 @@ var mutants = []mutant{
 	},
 	{
 		name: "claims without reading again",
-		edits: []edit{{"return !f.unsure && at.reached(f.baseAt) && f.baseAt.mono >= c.idleSince &&\n\t\t(f.base.Vacant() || at.reached(f.readAt))",
-			"return !f.unsure"}},
+		edits: []edit{{"return !k.unsure && at.reached(k.baseAt) && k.baseAt.mono >= c.idleSince &&\n\t\t(k.base.Vacant() || at.reached(k.readAt))",
+			"return !k.unsure"}},
 		says: "without having read it",
 	},
 	{
 		name: "writes again without asking what became of the last write",
 		edits: []edit{
-			{"\tc.f.unsure = true\n", ""},
+			{"\tc.k.unsure = true\n", ""},
 		},
 		says: "the outcome of its last write is open",
 	},
@@ -166,7 +165,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "reservation ignored",
-		edits: []edit{{"\t\treturn c.f.reservedUntil(e) // for another\n",
+		edits: []edit{{"\t\treturn c.k.reservedUntil(e) // for another\n",
 			"\t\treturn horizon{}\n"}},
 		says: "too early|wins while the view",
 	},
@@ -201,7 +200,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "acquisitions are not compared with the store's time",
-		edits: []edit{{"\ta, own := c.origin(e)\n", "\ta, own := c.origin(e)\n\town = own && e.Extension > 0\n"}},
+		edits: []edit{{"\ta := c.attempts.origin(e)\n", "\ta := c.attempts.origin(e)\n\tif e.Extension == 0 {\n\t\ta = nil\n\t}\n"}},
 		run:   "^TestLiars$", seeds: "500",
 		says: "VIOLATION",
 	},
@@ -260,7 +259,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "strangers wait from the start of the read",
-		edits: []edit{{"\tnow := f.now().mono // not before", "\tnow := f.lastRead // not before"}},
+		edits: []edit{{"k.sight(e, now.mono, newer)", "k.sight(e, at.mono, newer)"}},
 		run:   "^TestStrangers$", seeds: "500",
 		says: "contests|has lapsed",
 	},
@@ -272,7 +271,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "strangers count anew whenever replicas take turns",
-		edits: []edit{{"\t\tf.newest.of = e\n", "\t\tif !same(e, f.base) {\n\t\t\tf.newest.at = now\n\t\t}\n\t\tf.newest.of = e\n"}},
+		edits: []edit{{"\t\tk.newest.of = e\n", "\t\tif !same(e, k.base) {\n\t\t\tk.newest.at = now\n\t\t}\n\t\tk.newest.of = e\n"}},
 		run:   "^TestStrangers$", seeds: "1000",
 		says: "no leader within|no leader, though",
 	},
@@ -284,13 +283,13 @@ var mutants = []mutant{
 	},
 	{
 		name:  "a reservation is honoured however far off its end is",
-		edits: []edit{{"\t\th.sooner = f.firstSeen(e) + f.termOf(e) + f.drift(e)\n", ""}},
+		edits: []edit{{"\t\th.sooner = k.firstSeen(e) + k.termOf(e) + k.drift(e)\n", ""}},
 		run:   "^TestSeeds$", seeds: "500",
 		says: "no leader within|no leader, though",
 	},
 	{
 		name:  "strangers compare wall clocks",
-		edits: []edit{{"\tif f.unsynchronized || e.Unsynchronized {\n", "\tif false {\n"}},
+		edits: []edit{{"\tif k.unsynchronized || e.Unsynchronized {\n", "\tif false {\n"}},
 		run:   "^TestStrangers$", seeds: "500",
 		says: "of its monotonic clock|wins while the view|OVERLAP|has lapsed",
 	},
@@ -305,7 +304,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "others do not heed a stranger's mark",
-		edits: []edit{{"\tif f.unsynchronized || e.Unsynchronized {\n", "\tif f.unsynchronized {\n"}},
+		edits: []edit{{"\tif k.unsynchronized || e.Unsynchronized {\n", "\tif k.unsynchronized {\n"}},
 		run:   "^TestStrangers$", seeds: "500",
 		says: "of its monotonic clock|wins while the view|OVERLAP|has lapsed",
 	},

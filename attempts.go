@@ -1,0 +1,105 @@
+package leaderelection
+
+import "time"
+
+// attempt is a write of the lease whose outcome may still be open. That it happened is
+// shown by a record of this Incarnation with its TermExpiry.
+type attempt struct {
+	kind   OpKind
+	number ElectionNumber
+	ext    uint64
+	expiry time.Time
+	begun  instant
+	start  time.Duration
+	end    *viewState // where the view ends, once it is confirmed
+	taken  taken      // what an acquisition takes from others
+}
+
+// led says whether a record of this Incarnation came from a: it is what a wrote, or what
+// an operator has added a request to since.
+func (a *attempt) led(e *RaceEntry) bool {
+	return a.number == e.ElectionNumber && a.ext <= e.Extension && a.expiry.Equal(e.TermExpiry)
+}
+
+// attempts are a campaign's writes of the lease whose outcome is open, in their order.
+type attempts struct {
+	incarnation string
+	open        []attempt
+	last        attempt // the last that is known to have happened
+}
+
+// match is the open write that e bears, or nil: none, or e is another's. Of several that
+// asked for one term it is the first, which began before e was written in any case.
+func (l *attempts) match(e *RaceEntry) *attempt {
+	if e.Vacant() || e.Incarnation != l.incarnation {
+		return nil
+	}
+	for i := range l.open {
+		if a := &l.open[i]; a.led(e) {
+			return a
+		}
+	}
+	return nil
+}
+
+// origin is the write of one's own that e came from, also if that is known already, or
+// nil. If the store stamps what is read, but not the answer to a write, it is known by
+// now that the write happened.
+func (l *attempts) origin(e *RaceEntry) *attempt {
+	if !e.Vacant() && e.Incarnation == l.incarnation && l.last.led(e) {
+		return &l.last
+	}
+	return l.match(e)
+}
+
+// settle forgets the attempts that e, which was read or written, has decided: what was
+// asked for before it has happened, or will not.
+func (l *attempts) settle(e *RaceEntry) {
+	kept := l.open[:0]
+	for _, a := range l.open {
+		if a.number > e.ElectionNumber || a.number == e.ElectionNumber && a.ext > e.Extension {
+			kept = append(kept, a)
+		} else if a.led(e) && !l.last.led(e) {
+			l.last = a
+		}
+	}
+	l.open = kept
+}
+
+// clear forgets all open writes.
+func (l *attempts) clear() { l.open = nil }
+
+// acquiring says whether an acquisition's outcome is open.
+func (l *attempts) acquiring() bool {
+	for i := range l.open {
+		if l.open[i].kind == OpAcquire {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetOld drops the acquisitions that can no longer begin a reign: should one
+// still land, the record is one's own and is dealt with as such.
+func (l *attempts) forgetOld(wake *alarm, term time.Duration) {
+	kept := l.open[:0]
+	for _, a := range l.open {
+		if old := a.start + term; a.kind != OpAcquire || wake.now.mono < old {
+			kept = append(kept, a)
+			if a.kind == OpAcquire {
+				wake.at(old)
+			}
+		}
+	}
+	l.open = kept
+}
+
+// greatest is the greatest Extension that was asked for in a reign.
+func (l *attempts) greatest(number ElectionNumber) (ext uint64) {
+	for i := range l.open {
+		if a := &l.open[i]; a.number == number {
+			ext = max(ext, a.ext)
+		}
+	}
+	return ext
+}

@@ -1,0 +1,50 @@
+package leaderelection
+
+import "time"
+
+// horizon is a moment by both of a campaign's clocks: it has come when both have
+// reached it, or when the monotonic one has reached sooner. A part that does not
+// matter is zero.
+type horizon struct {
+	wall   time.Time     // for what other machines' clocks have said
+	mono   time.Duration // for what only one's own monotonic clock may measure
+	sooner time.Duration
+}
+
+// reached reports whether the horizon has come at the instant at.
+func (h horizon) reached(at instant) bool {
+	return !at.wall.Before(h.wall) && at.mono >= h.mono || h.sooner > 0 && at.mono >= h.sooner
+}
+
+// and is when both have come.
+func (h horizon) and(o horizon) horizon {
+	switch {
+	case h == horizon{}:
+		return o
+	case o == horizon{}:
+		return h
+	}
+	if o.wall.After(h.wall) {
+		h.wall = o.wall
+	}
+	h.mono = max(h.mono, o.mono)
+	if h.sooner > 0 && o.sooner > 0 {
+		h.sooner = max(h.sooner, o.sooner)
+	} else {
+		h.sooner = 0
+	}
+	return h
+}
+
+// until asks for a look when h has come.
+func (a *alarm) until(h horizon) {
+	if h.sooner > 0 {
+		a.at(h.sooner)
+	}
+	switch {
+	case a.now.wall.Before(h.wall):
+		a.atWall(h.wall)
+	case a.now.mono < h.mono:
+		a.at(h.mono)
+	}
+}
