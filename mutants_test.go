@@ -139,7 +139,7 @@ var mutants = []struct {
 	{name: "own reads prove nothing", file: "attempts.go",
 		old: "	return l.match(e)\n", new: "	return nil\n", caughtBy: "TestClockSkewKeeps|TestClockSkewOfALost"},
 	{name: "a wish hides whose write it was", file: "attempts.go",
-		old: "a.number == e.ElectionNumber && a.ext <= e.Extension", new: "a.number == e.ElectionNumber && a.ext == e.Extension", caughtBy: "TestClockSkewOfAWish"},
+		old: "a.number == e.ElectionNumber && a.ext <= e.Extension", new: "a.number == e.ElectionNumber && a.ext == e.Extension", caughtBy: "TestClockSkewKeepsDespite|TestAttemptsMatch"},
 	{name: "no allowance for drift", file: "knowledge.go",
 		old: "		h.mono += k.drift(e)\n", new: "", caughtBy: "TestUnsynchronizedFailOver"},
 	{name: "waits from the read's start", file: "knowledge.go",
