@@ -31,9 +31,9 @@ var mutants = []mutant{
 		says: "after its view had ended",
 	},
 	{
-		name: "own older record taken for proof of a write",
+		name:  "own older record taken for proof of a write",
 		edits: []edit{{"a.ext <= e.Extension && a.expiry.Equal(e.TermExpiry)", "a.ext <= e.Extension"}},
-		says: "no answer to a write, and no read, has confirmed|is in the future|after its view had ended|wins while the view",
+		says:  "no answer to a write, and no read, has confirmed|is in the future|after its view had ended|wins while the view",
 	},
 	{
 		name: "ErrLostRace taken for a loss",
