@@ -15,7 +15,7 @@ NPM_DIR = internal/stores/npm
 NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod))
 ALONE   = GOWORK=off $(GO)
 
-.PHONY: leaderelect test test-root test-cost test-nested mutants check fmt vet staticcheck tidy mod bench benchstat soak fuzz vuln jobs npm
+.PHONY: leaderelect test test-root test-cost test-nested mutants check fmt vet staticcheck tidy mod consume bench benchstat soak fuzz vuln jobs npm
 
 test: npm test-root test-cost test-nested
 
@@ -79,6 +79,11 @@ jobs:
 LEAVE_OUT ?=
 leaderelect:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags "disable_grpc_modules $(LEAVE_OUT)" -o bin/leaderelect ./cmd/leaderelect
+
+# What is committed is released to a directory, and used from there as from the module
+# proxy: what each module brings along, a program of a store and an adapter, the command.
+consume:
+	$(ALONE) -C tools test -count=1 -timeout 20m $(TESTFLAGS) ./release
 
 bench:
 	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 .
