@@ -102,8 +102,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
-	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // Options changes what is right for most. The zero value and nil are the same.
@@ -128,9 +128,14 @@ type Options struct {
 // may be called by several goroutines at once. It holds nothing open between
 // calls, so there is nothing to close.
 type Decider struct {
+	b        *backend
+	election store.Election[token]
+}
+
+// backend is the store: one file.
+type backend struct {
 	path string
 	opts Options
-	bad  error // what is wrong with path
 	// networkFS names the kind of a directory's file system where that is on
 	// the network. A field, since tests have only local ones.
 	networkFS func(dir string) (kind string, err error)
@@ -154,24 +159,21 @@ const maxReading = 8
 // path is taken from the working directory as it is now. It does no I/O: what
 // is wrong is told by the first call that meets it.
 func NewDecider(path string, opts *Options) *Decider {
-	d := &Decider{networkFS: networkFS, syncDir: syncDir, writing: make(within.Calls, 1), reading: make(within.Calls, maxReading)}
-	if opts != nil {
-		d.opts = *opts
-	}
-	if d.opts.Mode == 0 {
-		d.opts.Mode = 0o644
-	}
 	abs, err := filepath.Abs(path)
 	switch {
 	case path == "":
-		d.bad = errors.New("the path is empty")
-	case err != nil:
-		d.bad = err
-	case filepath.Dir(abs) == abs:
-		d.bad = errors.New("the path is a directory")
+		err = errors.New("the path is empty")
+	case err == nil && filepath.Dir(abs) == abs:
+		err = errors.New("the path is a directory")
 	}
-	d.path = abs
-	return d
+	b := &backend{path: abs, networkFS: networkFS, syncDir: syncDir, writing: make(within.Calls, 1), reading: make(within.Calls, maxReading)}
+	if opts != nil {
+		b.opts = *opts
+	}
+	if b.opts.Mode == 0 {
+		b.opts.Mode = 0o644
+	}
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "file", Place: abs, Wrong: err}}
 }
 
 // Open returns a handle on the election that u names:
@@ -183,58 +185,48 @@ func NewDecider(path string, opts *Options) *Decider {
 // is Options.CreateDir, mode=0660 (octal) is Options.Mode, allow_network=true is
 // Options.AllowNetwork. It does no I/O.
 func Open(_ context.Context, u *url.URL) (*Decider, error) {
-	wrong := func(format string, args ...any) (*Decider, error) {
-		return nil, fmt.Errorf("leaderelection/file: the address %s: %w: %w", redact.URL(u.String()), redact.Error(fmt.Errorf(format, args...), u.String()), leaderelection.ErrPermanent)
+	path, opts, err := parse(u)
+	if err != nil {
+		return nil, store.OpenError("file", u, err)
 	}
-	path := u.Path
+	return NewDecider(path, opts), nil
+}
+
+func parse(u *url.URL) (path string, opts *Options, err error) {
+	path = u.Path
 	if u.Opaque != "" {
-		var err error
 		if path, err = url.PathUnescape(u.Opaque); err != nil {
-			return wrong("%w", err)
+			return "", nil, err
 		}
 	}
 	switch {
 	case u.Scheme != "file":
-		return wrong("the scheme is %q, and must be \"file\"", u.Scheme)
+		return "", nil, fmt.Errorf("the scheme is %q, and must be \"file\"", u.Scheme)
 	case u.User != nil || u.Fragment != "":
-		return wrong("a file has neither user nor fragment")
+		return "", nil, errors.New("a file has neither user nor fragment")
 	case u.Host != "" && u.Host != "localhost":
-		return wrong("the host is %q, and a file is on this machine: write file:///path (three slashes), or file:path", u.Host)
+		return "", nil, fmt.Errorf("the host is %q, and a file is on this machine: write file:///path (three slashes), or file:path", u.Host)
 	case path == "" || path[len(path)-1] == '/':
-		return wrong("it names no file: write file:///path/to/election.json")
+		return "", nil, errors.New("it names no file: write file:///path/to/election.json")
 	}
-	q, err := url.ParseQuery(u.RawQuery)
+	p, err := store.ParseParams(u)
 	if err != nil {
-		return wrong("%w", err)
+		return "", nil, err
 	}
-	var opts Options
-	for name, values := range q {
-		value := values[len(values)-1]
-		switch {
-		case len(values) > 1:
-			err = errors.New("is given twice")
-		case name == "create":
-			opts.CreateDir, err = strconv.ParseBool(value)
-		case name == "allow_network":
-			opts.AllowNetwork, err = strconv.ParseBool(value)
-		case name == "mode":
-			opts.Mode, err = parseMode(value)
-		default:
-			err = errors.New("is unknown; there are create, mode and allow_network")
-		}
-		if err != nil {
-			return wrong("parameter %q: %w", name, err)
-		}
-	}
-	return NewDecider(path, &opts), nil
+	opts = &Options{CreateDir: p.Bool("create"), AllowNetwork: p.Bool("allow_network"), Mode: mode(p)}
+	return path, opts, p.Rest()
 }
 
-func parseMode(s string) (fs.FileMode, error) {
-	m, err := strconv.ParseUint(s, 8, 32)
-	if err != nil || m == 0 || fs.FileMode(m)&^fs.ModePerm != 0 {
-		return 0, fmt.Errorf("%q is no octal mode such as 0660", s)
+func mode(p *store.Params) fs.FileMode {
+	v := p.String("mode")
+	if v == "" {
+		return 0
 	}
-	return fs.FileMode(m), nil
+	m, err := strconv.ParseUint(v, 8, 32)
+	if err != nil || m == 0 || fs.FileMode(m)&^fs.ModePerm != 0 {
+		p.Wrong("the parameter %q: %q is no octal mode such as 0660", "mode", v)
+	}
+	return fs.FileMode(m)
 }
 
 // token is a version of the file: what it contained. No two records of an
@@ -246,22 +238,9 @@ type token struct {
 }
 
 // CommitTS is the modification time of the file; zero where there was none.
-func (t *token) CommitTS() time.Time { return t.written }
+func (t token) CommitTS() time.Time { return t.written }
 
-func (t *token) same(o *token) bool { return t.exists == o.exists && t.sum == o.sum }
-
-// permanent is an error that no retry can cure.
-func permanent(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", fmt.Errorf(format, args...), leaderelection.ErrPermanent)
-}
-
-// failed says what was being done, to which file.
-func (d *Decider) failed(doing string, err error) error {
-	if err == nil || errors.Is(err, leaderelection.ErrLostRace) {
-		return err
-	}
-	return fmt.Errorf("leaderelection/file: %s %s: %w", doing, d.path, err)
-}
+func (t token) same(o token) bool { return t.exists == o.exists && t.sum == o.sum }
 
 // String names the place of the record: the file.
-func (d *Decider) String() string { return d.path }
+func (d *Decider) String() string { return d.election.Place }

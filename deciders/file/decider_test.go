@@ -150,8 +150,8 @@ func TestOpen(t *testing.T) {
 		"file:///e.json?create=perhaps":          `"create"`,
 		"file:///e.json?mode=rw":                 `"rw" is no octal mode`,
 		"file:///e.json?mode=01777":              "no octal mode",
-		"file:///e.json?creat=true":              `"creat": is unknown`,
-		"file:///e.json?create=true&create=true": "twice",
+		"file:///e.json?creat=true":              `no parameter "creat"; there are allow_network, create, mode`,
+		"file:///e.json?create=true&create=true": `"create" is given 2 times`,
 		"file:///e.json?a=%zz":                   "invalid URL escape",
 	} {
 		u, err := url.Parse(address)

@@ -5,7 +5,7 @@ package file
 // PretendNetwork makes d believe that every directory is on a network file
 // system of this kind.
 func (d *Decider) PretendNetwork(kind string) {
-	d.networkFS = func(string) (string, error) { return kind, nil }
+	d.b.networkFS = func(string) (string, error) { return kind, nil }
 }
 
 // NetworkFS is what the system says of a real directory.
@@ -14,6 +14,6 @@ func NetworkFS(dir string) (string, error) { return networkFS(dir) }
 // PretendSync puts sync in the place of what brings a directory on to the disk, and
 // returns what that was.
 func (d *Decider) PretendSync(sync func(dir string) error) (was func(dir string) error) {
-	was, d.syncDir = d.syncDir, sync
+	was, d.b.syncDir = d.b.syncDir, sync
 	return was
 }

@@ -19,19 +19,11 @@ import (
 // disk. States that follow each other faster than they are read are merged. It fails
 // if the directory goes away, and if the file cannot be read.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
-	return func(yield func(*leaderelection.RaceEntry, error) bool) {
-		if ctx.Err() != nil {
-			return
-		}
-		if err := d.follow(ctx, yield); err != nil && ctx.Err() == nil {
-			yield(nil, d.failed("watching", err))
-		}
-	}
+	return d.election.Follow(ctx, d.follow)
 }
 
-// follow returns nil where the loop was left or ctx has ended.
-func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry, error) bool) error {
-	w, err := within.Do(ctx, d.reading, d.watch)
+func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
+	w, err := within.Do(ctx, d.b.reading, d.b.watch)
 	if err != nil {
 		return err
 	}
@@ -39,13 +31,17 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 	var last *token
 	for {
 		// After the watch began: nothing falls between.
-		e, err := d.read(ctx, func(content) error { return nil })
+		s, err := d.b.read(ctx, func(content) error { return nil })
 		if err != nil {
 			return err
 		}
-		if t := e.Token.(*token); last == nil || !t.same(last) {
-			last = t
-			if !yield(e, nil) {
+		if last == nil || !s.At.same(*last) {
+			last = &s.At
+			e, err := d.election.Entry(s)
+			if err != nil {
+				return err
+			}
+			if !yield(e) {
 				return nil
 			}
 		}
@@ -56,21 +52,21 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 }
 
 // watch is a watcher of the file.
-func (d *Decider) watch() (*watch, error) {
-	dir := filepath.Dir(d.path)
-	if err := d.makePlaceToWatch(dir); err != nil {
+func (b *backend) watch() (*watch, error) {
+	dir := filepath.Dir(b.path)
+	if err := b.makePlaceToWatch(dir); err != nil {
 		return nil, err
 	}
-	return newWatch(dir, filepath.Base(d.path))
+	return newWatch(dir, filepath.Base(b.path))
 }
 
 // makePlaceToWatch creates the directory where it may, and leaves it alone where
 // it is there: observers need not be able to write.
-func (d *Decider) makePlaceToWatch(dir string) error {
+func (b *backend) makePlaceToWatch(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
-		return d.checkPlace()
+		return b.checkPlace()
 	}
-	return d.makePlace()
+	return b.makePlace()
 }
 
 // noWatch is the error of a user who has as many watchers as the system allows.

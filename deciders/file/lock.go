@@ -11,6 +11,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // How long to wait between two attempts at the lock. It is held for the time of
@@ -21,9 +23,9 @@ const (
 )
 
 // lock returns the open lock file, locked. Closing it unlocks it.
-func (d *Decider) lock(ctx context.Context) (*os.File, error) {
+func (b *backend) lock(ctx context.Context) (*os.File, error) {
 	for wait := firstLockWait; ; wait = min(2*wait, longLockWait) {
-		f, err := d.tryLock()
+		f, err := b.tryLock()
 		if f != nil || err != nil {
 			return f, err
 		}
@@ -32,24 +34,24 @@ func (d *Decider) lock(ctx context.Context) (*os.File, error) {
 		case <-next.C:
 		case <-ctx.Done():
 			next.Stop()
-			return nil, fmt.Errorf("another process holds the lock on %s: %w", d.lockPath(), ctx.Err())
+			return nil, fmt.Errorf("another process holds the lock on %s: %w", b.lockPath(), ctx.Err())
 		}
 	}
 }
 
-func (d *Decider) lockPath() string { return d.path + ".lock" }
+func (b *backend) lockPath() string { return b.path + ".lock" }
 
 // tryLock returns nil without an error where another has the lock.
-func (d *Decider) tryLock() (*os.File, error) {
+func (b *backend) tryLock() (*os.File, error) {
 	// It need not be writable to be locked, so that it may be another user's.
-	f, err := os.OpenFile(d.lockPath(), os.O_RDONLY|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, d.opts.Mode)
+	f, err := os.OpenFile(b.lockPath(), os.O_RDONLY|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, b.opts.Mode)
 	if err != nil {
 		return nil, explain(err)
 	}
 	err = flock(f)
 	if err == nil {
 		// It may have been removed, and made afresh, since it was opened.
-		if err = d.stillLocked(f); errors.Is(err, errOtherLock) {
+		if err = b.stillLocked(f); errors.Is(err, errOtherLock) {
 			err = syscall.EWOULDBLOCK
 		}
 	}
@@ -79,19 +81,19 @@ var errOtherLock = errors.New("the lock file was removed or replaced under its h
 
 // stillLocked says whether the lock file at its path is the one that is open as
 // f: if somebody has removed it, another process may have locked another.
-func (d *Decider) stillLocked(f *os.File) error {
+func (b *backend) stillLocked(f *os.File) error {
 	mine, err := f.Stat()
 	if err != nil {
 		return explain(err)
 	}
-	there, err := os.Lstat(d.lockPath())
+	there, err := os.Lstat(b.lockPath())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return errOtherLock
 	case err != nil:
 		return explain(err)
 	case !mine.Mode().IsRegular():
-		return permanent("%s is not a regular file (%v): remove it", d.lockPath(), mine.Mode())
+		return store.Wrong("%s is not a regular file (%v): remove it", b.lockPath(), mine.Mode())
 	case !os.SameFile(mine, there):
 		return errOtherLock
 	}
