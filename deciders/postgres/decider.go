@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // DB is what a Decider needs of pgx: a *pgxpool.Pool has it. A single *pgx.Conn has
@@ -49,15 +49,19 @@ const DefaultFeedSilence = 30 * time.Second
 // leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods may be
 // called by several goroutines at once.
 type Decider struct {
+	b        *backend
+	election store.Election[token]
+	close    func()
+}
+
+// backend is the store: one row of a table.
+type backend struct {
 	db       DB
 	table    string // as given
 	quoted   string // as SQL takes it
 	election string
-	place    string // where the record is, for errors
 	opts     Options
 	mode     pgx.QueryExecMode
-	bad      error // what is wrong with the names
-	close    func()
 	found    atomic.Pointer[place]
 	deaf     atomic.Int64 // until when there is no use in listening, in Unix seconds
 
@@ -77,47 +81,52 @@ var (
 // upper and lower case. The pool stays the caller's: it must be kept open while the
 // Decider is in use, and may serve others. Options may be nil. It does no I/O.
 func NewDecider(db DB, table, election string, opts *Options) *Decider {
-	d := &Decider{db: db, table: table, quoted: quoted(table), election: election, mode: pgx.QueryExecModeExec}
-	d.place = fmt.Sprintf("postgres table %s, election %q", d.quoted, d.election)
+	b := &backend{db: db, table: table, quoted: quoted(table), election: election, mode: pgx.QueryExecModeExec}
 	if opts != nil {
-		d.opts = *opts
+		b.opts = *opts
 	}
-	if d.opts.FeedSilence <= 0 {
-		d.opts.FeedSilence = DefaultFeedSilence
+	if b.opts.FeedSilence <= 0 {
+		b.opts.FeedSilence = DefaultFeedSilence
 	}
 	if p, ok := db.(pool); ok && p.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
-		d.mode = pgx.QueryExecModeSimpleProtocol // some poolers know no other
+		b.mode = pgx.QueryExecModeSimpleProtocol // some poolers know no other
 	}
+	b.statements()
+	place := fmt.Sprintf("postgres table %s, election %q", b.quoted, election)
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "postgres", Place: place, Wrong: checkNames(table, election)}}
+}
+
+// checkNames says what PostgreSQL would not allow.
+func checkNames(table, election string) (wrong error) {
 	parts := strings.Split(table, ".")
 	for _, p := range parts {
 		if p == "" || len(p) > 63 || len(parts) > 2 || strings.ContainsRune(p, 0) {
-			d.bad = errors.New("the table's name must be one or two names with a point between, each of 1 to 63 bytes")
+			wrong = errors.New("the table's name must be one or two names with a point between, each of 1 to 63 bytes")
 		}
 	}
 	if election == "" || len(election) > 1000 || strings.ContainsRune(election, 0) {
-		d.bad = errors.Join(d.bad, errors.New("the election's name must have 1 to 1000 bytes, none of them zero"))
+		wrong = errors.Join(wrong, errors.New("the election's name must have 1 to 1000 bytes, none of them zero"))
 	}
-	d.statements()
-	return d
+	return wrong
 }
 
 // statements makes the SQL. A time is in microseconds since 1970: the same in all
 // time zones and date styles. A write answers with its time, or with no row, and
 // notifies within its transaction. It waits until it is safe, on the standbys that are
 // to have it as well, whatever the session's default is.
-func (d *Decider) statements() {
+func (b *backend) statements() {
 	const (
 		micros = `(extract(epoch from written) * 1000000)::int8`
 		safe   = `CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN set_config('synchronous_commit', 'on', true) END`
 	)
-	d.readSQL = fmt.Sprintf(`SELECT version, channel, `+micros+`, record::text FROM %s WHERE election = $1::text`, d.quoted)
-	d.updateSQL = fmt.Sprintf(`UPDATE %s SET version = $2::text, written = clock_timestamp(), record = $3::json
+	b.readSQL = fmt.Sprintf(`SELECT version, channel, `+micros+`, record::text FROM %s WHERE election = $1::text`, b.quoted)
+	b.updateSQL = fmt.Sprintf(`UPDATE %s SET version = $2::text, written = clock_timestamp(), record = $3::json
 WHERE election = $1::text AND version = $4::text
-RETURNING `+micros+`, `+safe+`, pg_catalog.pg_notify(channel, `+micros+` || ' ' || $5::text)`, d.quoted)
-	d.insertSQL = fmt.Sprintf(`INSERT INTO %s (election, version, written, record, channel)
+RETURNING `+micros+`, `+safe+`, pg_catalog.pg_notify(channel, `+micros+` || ' ' || $5::text)`, b.quoted)
+	b.insertSQL = fmt.Sprintf(`INSERT INTO %s (election, version, written, record, channel)
 VALUES ($1::text, $2::text, clock_timestamp(), $3::json, $4::text) ON CONFLICT (election) DO NOTHING
-RETURNING `+micros+`, `+safe+`, pg_catalog.pg_notify($5::text, '')`, d.quoted)
-	d.touchSQL = fmt.Sprintf(`UPDATE %s SET version = version WHERE election = $1::text AND version = $2::text RETURNING `+safe, d.quoted)
+RETURNING `+micros+`, `+safe+`, pg_catalog.pg_notify($5::text, '')`, b.quoted)
+	b.touchSQL = fmt.Sprintf(`UPDATE %s SET version = version WHERE election = $1::text AND version = $2::text RETURNING `+safe, b.quoted)
 }
 
 // Close closes the pool that Open has made. The pool given to NewDecider is the
@@ -144,56 +153,48 @@ func (t token) CommitTS() time.Time {
 }
 
 // String names the place of the record: table and election.
-func (d *Decider) String() string { return d.place }
+func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider. It is as fresh as the server
 // that the pool is connected to. A record whose write this handle has begun, and has
 // not seen answered, is made sure of first, by a write that changes nothing: see the
 // package comment.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	err := d.ready(ctx)
-	var e *leaderelection.RaceEntry
-	if err == nil {
-		e, err = d.current(ctx)
-	}
+	e, err := d.current(ctx)
 	if err != nil {
-		return nil, d.failed(ctx, "reading", err)
+		return nil, d.election.Failed(ctx, store.Reading, err)
 	}
 	return e, nil
+}
+
+// WriteEntry implements leaderelection.RaceDecider, in one statement.
+func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	t, err := d.election.Write(ctx, entry)
+	// A record in doubt would pass for a write of one's own that worked.
+	var lost *leaderelection.LostRaceError
+	if errors.As(err, &lost) && lost.Current != nil && d.b.doubts.about(lost.Current) {
+		lost.Current = nil
+	}
+	return t, err
+}
+
+// Load implements store.Store.
+func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
+	if _, err := b.find(ctx); err != nil {
+		return s, err
+	}
+	s, _, err = b.read(ctx)
+	return s, err
 }
 
 // read returns the row, and the channel of its notifications. Where there is no row
 // that is empty.
-func (d *Decider) read(ctx context.Context, db DB) (e *leaderelection.RaceEntry, channel string, err error) {
-	var t token
+func (b *backend) read(ctx context.Context) (s store.Stored[token], channel string, err error) {
 	var text string
-	err = db.QueryRow(ctx, d.readSQL, d.mode, d.election).Scan(&t.version, &channel, &t.micros, &text)
+	err = b.db.QueryRow(ctx, b.readSQL, b.mode, b.election).Scan(&s.At.version, &channel, &s.At.micros, &text)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return &leaderelection.RaceEntry{Token: token{}}, "", nil
-	} else if err != nil {
-		return nil, "", err
+		return store.Stored[token]{None: true}, "", nil
 	}
-	e, err = d.entry(t, text)
-	return e, channel, err
-}
-
-func (d *Decider) entry(t token, text string) (*leaderelection.RaceEntry, error) {
-	e, err := record.Unmarshal(d.place, []byte(text))
-	if err != nil {
-		return nil, err
-	}
-	e.Token = t
-	return e, nil
-}
-
-// ready returns nil where the names and the table are as they must be.
-func (d *Decider) ready(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if d.bad != nil {
-		return permanent("%w", d.bad)
-	}
-	_, err := d.find(ctx)
-	return err
+	s.Data = []byte(text)
+	return s, channel, err
 }

@@ -77,15 +77,15 @@ func (d *doubts) about(e *leaderelection.RaceEntry) bool {
 // then for all that was written before to be safe.
 func (d *Decider) current(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	for {
-		e, _, err := d.read(ctx, d.db)
-		if err != nil || !d.doubts.about(e) {
+		e, err := d.election.Current(ctx)
+		if err != nil || !d.b.doubts.about(e) {
 			return e, err
 		}
 		version := e.Token.(token).version
-		err = d.commit(ctx, d.touchSQL, []any{d.mode, d.election, version}, nil)
+		err = d.b.commit(ctx, d.b.touchSQL, []any{d.b.mode, d.b.election, version}, nil)
 		switch {
 		case err == nil:
-			d.doubts.settle(version)
+			d.b.doubts.settle(version)
 			return e, nil
 		case !errors.Is(err, pgx.ErrNoRows) && code(err) != serializationFailure: // else replaced meanwhile
 			return nil, fmt.Errorf("making sure that a write of one's own, which was not answered, is safe and on the standbys: %w", err)

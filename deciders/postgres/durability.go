@@ -21,12 +21,15 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	var fsync, pages, names string
 	var standby bool
 	var receivers int
-	err := d.ready(ctx)
+	err := d.election.Ready(ctx)
 	if err == nil {
-		err = d.db.QueryRow(ctx, settings, d.mode).Scan(&fsync, &pages, &names, &standby, &receivers)
+		_, err = d.b.find(ctx)
+	}
+	if err == nil {
+		err = d.b.db.QueryRow(ctx, settings, d.b.mode).Scan(&fsync, &pages, &names, &standby, &receivers)
 	}
 	if err != nil {
-		return nil, d.failed(ctx, "examining the server of", err)
+		return nil, d.election.Failed(ctx, "examining the server of", err)
 	}
 	var all []durability.Warning
 	warn := func(is bool, detail, advice string) {

@@ -226,9 +226,9 @@ func (e *ear) unsubscribe(l *listener, channels ...string) {
 }
 
 // earKey is what Deciders that share a connection have in common.
-func (d *Decider) earKey() any {
-	if d.opts.Listen == nil && reflect.TypeOf(d.db).Kind() == reflect.Pointer {
-		return d.db
+func (b *backend) earKey() any {
+	if b.opts.Listen == nil && reflect.TypeOf(b.db).Kind() == reflect.Pointer {
+		return b.db
 	}
-	return d
+	return b
 }

@@ -3,5 +3,5 @@ package postgres
 // Statements are those that a Decider reads and updates with.
 func Statements(table string) (read, update string) {
 	d := NewDecider(nil, table, "e", nil)
-	return d.readSQL, d.updateSQL
+	return d.b.readSQL, d.b.updateSQL
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 const (
@@ -69,26 +70,22 @@ func payload(version string, data []byte) string {
 // is logged over and over. The
 // feeds of all Deciders on one pool share one connection that listens.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
-	return func(yield func(*leaderelection.RaceEntry, error) bool) {
-		for d.listening(ctx) {
-			told := d.deaf.Load() != 0
-			err := d.follow(ctx, yield)
-			if told && errors.Is(err, errDeaf) {
-				continue
+	return d.election.Follow(ctx, func(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
+		for d.b.listening(ctx) {
+			told := d.b.deaf.Load() != 0
+			if err := d.follow(ctx, yield); !told || !errors.Is(err, errDeaf) {
+				return err
 			}
-			if err != nil && ctx.Err() == nil {
-				yield(nil, d.failed(ctx, "following", err))
-			}
-			return
 		}
-	}
+		return ctx.Err()
+	})
 }
 
 // listening waits until there may be a use in listening; false: ctx ended first.
-func (d *Decider) listening(ctx context.Context) bool {
-	if _, ok := d.db.(pool); d.opts.NoListen || d.opts.Listen == nil && !ok {
+func (b *backend) listening(ctx context.Context) bool {
+	if _, ok := b.db.(pool); b.opts.NoListen || b.opts.Listen == nil && !ok {
 		<-ctx.Done()
-	} else if until := d.deaf.Load(); until != 0 {
+	} else if until := b.deaf.Load(); until != 0 {
 		timer := time.NewTimer(time.Until(time.Unix(until, 0)))
 		defer timer.Stop()
 		select {
@@ -104,11 +101,11 @@ type pool interface{ Config() *pgxpool.Config }
 
 // connect opens the feed's own connection, as the pool would: one out of the pool
 // would be one that has served already, and is needed there when it is time to write.
-func (d *Decider) connect(ctx context.Context) (*pgx.Conn, error) {
-	if d.opts.Listen != nil {
-		return d.opts.Listen(ctx)
+func (b *backend) connect(ctx context.Context) (*pgx.Conn, error) {
+	if b.opts.Listen != nil {
+		return b.opts.Listen(ctx)
 	}
-	config := d.db.(pool).Config()
+	config := b.db.(pool).Config()
 	if config.BeforeConnect != nil {
 		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
 			return nil, err
@@ -126,11 +123,12 @@ func (d *Decider) connect(ctx context.Context) (*pgx.Conn, error) {
 }
 
 // follow returns nil where the loop was left.
-func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry, error) bool) error {
-	if err := d.ready(ctx); err != nil {
+func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
+	at, err := d.b.find(ctx)
+	if err != nil {
 		return err
 	}
-	l := &listener{d: d, ear: joinEar(d.earKey(), d.connect), hello: d.found.Load().hello(d.election), inbox: make(chan *pgconn.Notification, inboxSize)}
+	l := &listener{d: d, ear: joinEar(d.b.earKey(), d.b.connect), hello: at.hello(d.b.election), inbox: make(chan *pgconn.Notification, inboxSize)}
 	defer l.ear.leave(l)
 	if err := l.begin(ctx); err != nil {
 		return err
@@ -140,7 +138,7 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 		return err
 	}
 	given := *last
-	for yield(last, nil) {
+	for yield(last) {
 		for last = nil; last == nil; {
 			e, err := l.next(ctx)
 			if err != nil {
@@ -199,13 +197,13 @@ func (l *listener) begin(ctx context.Context) error {
 	if err := l.ear.subscribe(asking, l, l.hello, echo); err != nil {
 		switch code(err) {
 		case "25006", "0A000", "42601", "42501": // a standby; a server that has it not, or does not know it, or not for all
-			l.d.deafen(refusedTime)
+			l.d.b.deafen(refusedTime)
 			err = fmt.Errorf("%w: %w", err, errDeaf)
 		}
 		return l.unanswered(ctx, asking, err)
 	}
 	defer l.ear.unsubscribe(l, echo)
-	if _, err := l.d.db.Exec(asking, "SELECT pg_catalog.pg_notify($1::text, $2::text)", l.d.mode, echo, word); err != nil {
+	if _, err := l.d.b.db.Exec(asking, "SELECT pg_catalog.pg_notify($1::text, $2::text)", l.d.b.mode, echo, word); err != nil {
 		return l.unanswered(ctx, asking, err)
 	}
 	patience := time.NewTimer(echoTime)
@@ -214,7 +212,7 @@ func (l *listener) begin(ctx context.Context) error {
 		select {
 		case n := <-l.inbox:
 			if n == nil || n.Payload == word { // what is left out was heard, too
-				l.d.deaf.Store(0)
+				l.d.b.deaf.Store(0)
 				return nil
 			}
 			// A new row: it will be read. Or another's echo.
@@ -223,14 +221,14 @@ func (l *listener) begin(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-patience.C:
-			l.d.deafen(deafTime)
+			l.d.b.deafen(deafTime)
 			return fmt.Errorf("nothing is heard on the connection that listens, as where a transaction pooler is in between: %w", errDeaf)
 		}
 	}
 }
 
 // deafen makes later feeds of this handle silent for a while.
-func (d *Decider) deafen(during time.Duration) { d.deaf.Store(time.Now().Add(during).Unix()) }
+func (b *backend) deafen(during time.Duration) { b.deaf.Store(time.Now().Add(during).Unix()) }
 
 // errDeaf is what a feed fails with once where it cannot listen.
 var errDeaf = errors.New("the record is polled: connect to the primary, give Options.Listen a direct connection to it (listen_url in an address), or set Options.NoListen (listen=false)")
@@ -241,9 +239,12 @@ func (l *listener) read(ctx context.Context, patience time.Duration) (*leaderele
 	asking, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		e, channel, err := l.d.read(asking, l.d.db)
-		if err != nil || channel == "" || channel == l.channel {
-			return e, l.unanswered(ctx, asking, err)
+		s, channel, err := l.d.b.read(asking)
+		if err != nil {
+			return nil, l.unanswered(ctx, asking, err)
+		}
+		if channel == "" || channel == l.channel {
+			return l.d.election.Entry(s)
 		}
 		// A row that is not listened to yet: nothing is known of what happened to it
 		// between the reading and the listening.
@@ -268,7 +269,7 @@ func (l *listener) unanswered(ctx, asking context.Context, err error) error {
 // next returns what is notified next, or what is read after a silence, which shows
 // whether the server is there.
 func (l *listener) next(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	silence := time.NewTimer(l.d.opts.FeedSilence)
+	silence := time.NewTimer(l.d.b.opts.FeedSilence)
 	defer silence.Stop()
 	select {
 	case n := <-l.inbox:
@@ -282,7 +283,7 @@ func (l *listener) next(ctx context.Context) (*leaderelection.RaceEntry, error) 
 		return nil, ctx.Err()
 	case <-silence.C:
 	}
-	patience := min(answerTime, l.d.opts.FeedSilence)
+	patience := min(answerTime, l.d.b.opts.FeedSilence)
 	asking, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := l.ear.do(asking, ""); err != nil { // on the connection that listens, and by the pool
@@ -307,7 +308,7 @@ func (l *listener) pushed(n *pgconn.Notification) *leaderelection.RaceEntry {
 	if n.Channel != l.channel || !whole || version == "" || err != nil {
 		return nil
 	}
-	e, err := l.d.entry(token{version, micros}, text)
+	e, err := l.d.election.Entry(store.Stored[token]{Data: []byte(text), At: token{version, micros}})
 	if err != nil {
 		return nil
 	}

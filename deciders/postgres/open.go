@@ -1,18 +1,20 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
-	"strconv"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/redact"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // What Open sets where the address does not say otherwise, so that an outage keeps
@@ -42,7 +44,7 @@ const (
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {
-		return nil, fmt.Errorf("leaderelection/postgres: the address %s: %w: %w", redact.URL(u.String()), redact.Error(err, u.String()), leaderelection.ErrPermanent)
+		return nil, store.OpenError("postgres", u, err)
 	}
 	return d, nil
 }
@@ -67,48 +69,46 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if u.Opaque != "" || u.Host == "" && u.Path == "" {
 		return nil, errors.New("it must begin with postgres:// and name a host or a database")
 	}
-	if u.Fragment != "" {
-		return nil, errors.New("a # must be written %23")
-	}
-	q, err := url.ParseQuery(u.RawQuery)
+	p, err := store.ParseParams(u)
 	if err != nil {
 		return nil, err
 	}
-	own := map[string]string{}
-	for _, name := range []string{"election", "table", "create", "feed_silence", "listen_url", "listen"} {
-		if len(q[name]) > 1 {
-			return nil, fmt.Errorf("parameter %q is given twice", name)
-		}
-		own[name] = q.Get(name)
-		q.Del(name)
+	election, table := p.String("election"), cmp.Or(p.String("table"), "leaderelection")
+	if election == "" {
+		p.Wrong("it lacks the parameter election: add ?election=name")
 	}
-	for name, values := range q {
-		if !known[name] {
-			return nil, fmt.Errorf("parameter %q is unknown", name)
-		}
-		if len(values) > 1 {
-			return nil, fmt.Errorf("parameter %q is given twice", name)
-		}
-	}
-	if own["election"] == "" {
-		return nil, errors.New("it lacks the parameter election: add ?election=name")
-	}
-	if own["table"] == "" {
-		own["table"] = "leaderelection"
-	}
-	opts, err := options(own)
-	if err != nil {
+	opts := options(p)
+	theirs := p.Take("pgx's "+strings.Join(slices.Sorted(maps.Keys(known)), ", "), func(name string) bool { return known[name] })
+	if err := p.Rest(); err != nil {
 		return nil, err
 	}
 	rest := *u
-	rest.RawQuery = q.Encode()
-	pool, err := newPool(ctx, &rest, q.Has("pool_max_conns"))
+	rest.RawQuery = theirs.Encode()
+	pool, err := newPool(ctx, &rest, theirs.Has("pool_max_conns"))
 	if err != nil {
 		return nil, err
 	}
-	d := NewDecider(pool, own["table"], own["election"], opts)
+	d := NewDecider(pool, table, election, opts)
 	d.close = pool.Close
 	return d, nil
+}
+
+func options(p *store.Params) *Options {
+	opts := &Options{
+		CreateTable: p.Bool("create"),
+		NoListen:    p.OneOf("listen", "true", "false") == "false",
+		FeedSilence: p.Duration("feed_silence"),
+	}
+	if v := p.String("listen_url"); v != "" {
+		config, err := pgx.ParseConfig(v)
+		if err != nil {
+			p.Wrong("the parameter %q: %w", "listen_url", err)
+			return opts
+		}
+		patient(config)
+		opts.Listen = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config) }
+	}
+	return opts
 }
 
 func newPool(ctx context.Context, u *url.URL, sized bool) (*pgxpool.Pool, error) {
@@ -129,35 +129,4 @@ func patient(config *pgx.ConnConfig) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
 	}
-}
-
-func options(q map[string]string) (*Options, error) {
-	var opts Options
-	var err error
-	if v := q["create"]; v != "" {
-		if opts.CreateTable, err = strconv.ParseBool(v); err != nil {
-			return nil, fmt.Errorf("parameter %q: %w", "create", err)
-		}
-	}
-	if v := q["listen"]; v != "" {
-		listen, err := strconv.ParseBool(v)
-		if err != nil {
-			return nil, fmt.Errorf("parameter %q: %w", "listen", err)
-		}
-		opts.NoListen = !listen
-	}
-	if v := q["feed_silence"]; v != "" {
-		if opts.FeedSilence, err = time.ParseDuration(v); err != nil || opts.FeedSilence <= 0 {
-			return nil, fmt.Errorf("parameter %q: %q is no positive duration", "feed_silence", v)
-		}
-	}
-	if v := q["listen_url"]; v != "" {
-		config, err := pgx.ParseConfig(v)
-		if err != nil {
-			return nil, fmt.Errorf("parameter %q: %w", "listen_url", err)
-		}
-		patient(config)
-		opts.Listen = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config) }
-	}
-	return &opts, nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // Schema returns the statement that makes the table, for those who migrate by
@@ -44,56 +46,57 @@ WHERE c.oid = pg_catalog.to_regclass($1::text)`
 
 // find returns the table's place. It asks once; a table that does not do is asked
 // about again.
-func (d *Decider) find(ctx context.Context) (*place, error) {
-	if p := d.found.Load(); p != nil {
+func (b *backend) find(ctx context.Context) (*place, error) {
+	if p := b.found.Load(); p != nil {
 		return p, nil
 	}
-	p, err := d.look(ctx)
-	if errors.Is(err, errNoTable) && d.opts.CreateTable {
-		if err := d.create(ctx); err != nil {
+	p, err := b.look(ctx)
+	if errors.Is(err, errNoTable) && b.opts.CreateTable {
+		if err := b.create(ctx); err != nil {
 			return nil, err
 		}
-		p, err = d.look(ctx)
+		p, err = b.look(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	d.found.Store(p)
+	b.found.Store(p)
 	return p, nil
 }
 
 var errNoTable = errors.New("there is no such table")
 
-func (d *Decider) look(ctx context.Context) (*place, error) {
+func (b *backend) look(ctx context.Context) (*place, error) {
 	var p place
 	var kind, persistence string
 	var unique bool
-	err := d.db.QueryRow(ctx, found, d.mode, d.quoted).Scan(&p.schema, &p.table, &kind, &persistence, &unique)
+	err := b.db.QueryRow(ctx, found, b.mode, b.quoted).Scan(&p.schema, &p.table, &kind, &persistence, &unique)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return nil, d.missing(errNoTable)
+		return nil, store.Wrong("%w: %s", errNoTable, b.makeIt())
 	case err != nil:
 		return nil, err
 	case kind != "r":
-		return nil, permanent("it is no ordinary table (relkind %q): name another", kind)
+		return nil, store.Wrong("it is no ordinary table (relkind %q): name another", kind)
 	case persistence == "u":
-		return nil, permanent("the table is UNLOGGED, and a crash of the server would empty it: ALTER TABLE %s SET LOGGED", d.quoted)
+		return nil, store.Wrong("the table is UNLOGGED, and a crash of the server would empty it: ALTER TABLE %s SET LOGGED", b.quoted)
 	case persistence == "t":
-		return nil, permanent("the table is TEMPORARY, and no other session sees it: name another")
+		return nil, store.Wrong("the table is TEMPORARY, and no other session sees it: name another")
 	case !unique:
-		return nil, permanent("the table has no unique index on its column election; it must be as in\n%s", Schema(d.table))
+		return nil, store.Wrong("the table has no unique index on its column election; it must be as in\n%s", Schema(b.table))
 	}
 	return &p, nil
 }
 
-func (d *Decider) missing(err error) error {
-	return permanent("%w: make it, or set Options.CreateTable (create=true in an address):\n%s", err, Schema(d.table))
+// makeIt is what to do where there is no table.
+func (b *backend) makeIt() string {
+	return "make it, or set Options.CreateTable (create=true in an address):\n" + Schema(b.table)
 }
 
 // create makes the table. That another candidate makes it at the same moment is no
 // error, though PostgreSQL says so.
-func (d *Decider) create(ctx context.Context) error {
-	_, err := d.db.Exec(ctx, Schema(d.table), d.mode)
+func (b *backend) create(ctx context.Context) error {
+	_, err := b.db.Exec(ctx, Schema(b.table), b.mode)
 	if c := code(err); c == uniqueViolation || c == duplicateTable {
 		return nil
 	}

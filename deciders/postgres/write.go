@@ -11,72 +11,53 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// WriteEntry implements leaderelection.RaceDecider, in one statement.
-func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	t, err := d.write(ctx, entry)
+// Swap implements store.Store.
+func (b *backend) Swap(ctx context.Context, was token, data []byte, e *leaderelection.RaceEntry) (none token, err error) {
+	at, err := b.find(ctx)
 	if err != nil {
-		return nil, d.failed(ctx, "writing", err)
-	}
-	return t, nil
-}
-
-func (d *Decider) write(ctx context.Context, entry *leaderelection.RaceEntry) (token, error) {
-	if err := d.ready(ctx); err != nil {
-		return token{}, err
-	}
-	data, err := record.Marshal(entry)
-	if err != nil {
-		return token{}, err
-	}
-	var was token
-	if entry.Token != nil {
-		t, ours := entry.Token.(token)
-		if !ours {
-			return token{}, permanent("the Token is a %T, of another kind of store", entry.Token)
-		}
-		was = t
+		return none, err
 	}
 	// Never the same twice, also when the row was deleted and made again.
 	now := token{version: rand.Text()}
-	sql, more := d.updateSQL, [2]string{was.version, payload(now.version, data)}
+	sql, more := b.updateSQL, [2]string{was.version, payload(now.version, data)}
 	if was.version == "" {
-		sql, more = d.insertSQL, [2]string{newChannel(), d.found.Load().hello(d.election)}
+		sql, more = b.insertSQL, [2]string{newChannel(), at.hello(b.election)}
 	}
-	number, lost := d.doubts.begin(entry.Incarnation)
-	err = d.commit(ctx, sql, []any{d.mode, d.election, now.version, string(data), more[0], more[1]}, &now.micros, nil, nil)
+	number, lost := b.doubts.begin(e.Incarnation)
+	err = b.commit(ctx, sql, []any{b.mode, b.election, now.version, string(data), more[0], more[1]}, &now.micros, nil, nil)
 	switch {
 	case err == nil:
-		d.doubts.landed(number, now.version)
+		b.doubts.landed(number, now.version)
 		return now, nil
 	case errors.Is(err, pgx.ErrNoRows):
 		lost()
-		return token{}, &leaderelection.LostRaceError{Place: d.place}
+		return none, &leaderelection.LostRaceError{}
 	case code(err) == serializationFailure:
 		lost()
-		return token{}, d.serialized(ctx, was, err)
+		return none, b.serialized(ctx, was, err)
 	}
-	return token{}, err
+	return none, err
 }
 
 // serialized explains a write that PostgreSQL refused for the sake of an isolation
 // level above READ COMMITTED: as a rule it has lost the race, and otherwise, where
 // PostgreSQL suspected a conflict that was none, it can be tried again.
-func (d *Decider) serialized(ctx context.Context, was token, refusal error) error {
-	e, err := d.current(ctx)
-	if err != nil || e.Token == was {
+func (b *backend) serialized(ctx context.Context, was token, refusal error) error {
+	s, _, err := b.read(ctx)
+	if err != nil || s.At == was {
 		return refusal
 	}
-	return &leaderelection.LostRaceError{Place: d.place, Current: e, Err: refusal}
+	return &store.Refusal[token]{Current: s, Err: refusal}
 }
 
 // commit runs a statement that writes and answers with a row. It returns nil only where
 // the answer proves that nobody has cut short the wait for the standbys: a server that
 // is asked to cancel then answers as if all were well.
-func (d *Decider) commit(ctx context.Context, sql string, args []any, dest ...any) error {
-	db, session := d.db, (*pgconn.PgConn)(nil)
+func (b *backend) commit(ctx context.Context, sql string, args []any, dest ...any) error {
+	db, session := b.db, (*pgconn.PgConn)(nil)
 	if p, ok := db.(interface {
 		Acquire(context.Context) (*pgxpool.Conn, error)
 	}); ok {
