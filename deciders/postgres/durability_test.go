@@ -71,6 +71,10 @@ func TestDurability(t *testing.T) {
 	set("full_page_writes", "on")
 
 	standby := stores.PostgresStandby(t, server, "fsync=on")
+	eventually(t, "the standby receives", func() (ok bool) { // it serves before it does
+		err := p.QueryRow(t.Context(), "SELECT count(*) = 1 FROM pg_stat_replication").Scan(&ok)
+		return err == nil && ok
+	})
 	warns(p, "synchronous_standby_names is", "1 receivers", "ANY 1")
 	warns(pool(t, standby.Addr), "pg_is_in_recovery", "name the primary")
 
