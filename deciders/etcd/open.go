@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
-	"github.com/c8e606e4/leaderelection/deciders/internal/tlsfiles"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
@@ -160,7 +159,7 @@ func parameters(cfg *clientv3.Config, u *url.URL) (*Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := tlsfiles.Files{CA: p.String("cacert"), Cert: p.String("cert"), Key: p.String("cert_key")}
+	files := p.TLSFiles("cacert", "cert", "cert_key")
 	name := p.String("server_name")
 	opts := &Options{FeedGrace: p.Duration("feed_grace")}
 	if err := p.Rest(); err != nil {

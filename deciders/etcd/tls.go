@@ -8,18 +8,18 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/c8e606e4/leaderelection/deciders/internal/tlsfiles"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // renewing is gRPC's TLS with files that are read for each connection: etcd's client
 // reads the authorities once.
 type renewing struct {
 	credentials.TransportCredentials // by the files as they were at first
-	files                            tlsfiles.Files
+	files                            store.TLSFiles
 	latest                           *atomic.Pointer[credentials.TransportCredentials]
 }
 
-func newRenewing(files tlsfiles.Files) (credentials.TransportCredentials, error) {
+func newRenewing(files store.TLSFiles) (credentials.TransportCredentials, error) {
 	cfg, err := files.Load()
 	if err != nil {
 		return nil, err

@@ -55,12 +55,12 @@ func open(u *url.URL) (*Decider, error) {
 		FeedSilence:  p.Duration("feed_silence"),
 	}
 	cluster, nodes := p.Bool("cluster"), p.Strings("addr")
-	files := tlsFiles{ca: p.String("tls_ca"), cert: p.String("tls_cert"), key: p.String("tls_key")}
+	files := p.TLSFiles("tls_ca", "tls_cert", "tls_key")
 	theirs := p.Take("go-redis's", func(string) bool { return true })
 	if err := p.Rest(); err != nil {
 		return nil, err
 	}
-	if err := files.check(u); err != nil {
+	if err := checkFiles(u, files); err != nil {
 		return nil, err
 	}
 	if len(nodes) > 0 {
@@ -79,7 +79,7 @@ func open(u *url.URL) (*Decider, error) {
 
 // connect makes the client. Its own retries are off: a candidate retries, and a
 // call must not outlive it.
-func connect(u *url.URL, cluster bool, files tlsFiles) (redis.UniversalClient, error) {
+func connect(u *url.URL, cluster bool, files store.TLSFiles) (redis.UniversalClient, error) {
 	password := os.Getenv("REDISCLI_AUTH")
 	retries := u.Query().Has("max_retries")
 	switch {
@@ -88,7 +88,7 @@ func connect(u *url.URL, cluster bool, files tlsFiles) (redis.UniversalClient, e
 		if err != nil {
 			return nil, err
 		}
-		o.Dialer = files.dialer(o.TLSConfig, o.DialTimeout)
+		o.Dialer = dialer(files, o.TLSConfig, o.DialTimeout)
 		o.ContextTimeoutEnabled = true
 		o.Password = cmp.Or(o.Password, password)
 		if !retries {
@@ -100,7 +100,7 @@ func connect(u *url.URL, cluster bool, files tlsFiles) (redis.UniversalClient, e
 		if err != nil {
 			return nil, err
 		}
-		o.Dialer = files.dialer(o.TLSConfig, o.DialTimeout)
+		o.Dialer = dialer(files, o.TLSConfig, o.DialTimeout)
 		o.ContextTimeoutEnabled = true
 		o.Password = cmp.Or(o.Password, password)
 		if !retries {
@@ -112,7 +112,7 @@ func connect(u *url.URL, cluster bool, files tlsFiles) (redis.UniversalClient, e
 	if err != nil {
 		return nil, err
 	}
-	o.Dialer = files.dialer(o.TLSConfig, o.DialTimeout)
+	o.Dialer = dialer(files, o.TLSConfig, o.DialTimeout)
 	o.ContextTimeoutEnabled = true
 	o.Password = cmp.Or(o.Password, password)
 	if !retries {

@@ -54,7 +54,7 @@ func TestOpenRefuses(t *testing.T) {
 		"http://localhost?key=k":                                                "scheme",
 		"redis://localhost?key=k&tls_ca=" + none:                                "rediss",
 		"rediss://localhost?key=k&tls_ca=" + none:                               "no such file",
-		"rediss://localhost?key=k&tls_ca=" + empty:                              "no certificate",
+		"rediss://localhost?key=k&tls_ca=" + empty:                              "no PEM certificate",
 		"rediss://localhost?key=k&tls_cert=" + none:                             "go together",
 		"rediss://localhost?key=k&tls_cert=a&tls_key=b":                         "tls_cert and tls_key: ",
 		"redis://localhost?key=k;colour=red":                                    "semicolon",

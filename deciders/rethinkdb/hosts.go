@@ -9,7 +9,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/tlsfiles"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // sessions is where a Decider's queries run.
@@ -33,7 +33,7 @@ func (c callers) ended(r.QueryExecutor, error)                 {}
 type hosts struct {
 	opts  r.ConnectOpts // without addresses
 	addrs []string
-	tls   *tlsfiles.Files // nil: no TLS
+	tls   *store.TLSFiles // nil: no TLS
 
 	mu       sync.Mutex
 	at       int          // the server to use

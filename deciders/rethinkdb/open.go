@@ -13,7 +13,6 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
-	"github.com/c8e606e4/leaderelection/deciders/internal/tlsfiles"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
@@ -71,7 +70,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 type parsed struct {
 	connect                   r.ConnectOpts
 	hosts                     []string
-	tls                       *tlsfiles.Files
+	tls                       *store.TLSFiles
 	database, table, election string
 	create                    bool
 	replicas                  int
@@ -112,7 +111,7 @@ func (p *parsed) parameters(u *url.URL) error {
 		return err
 	}
 	secure := q.Bool("tls")
-	files := tlsfiles.Files{CA: q.String("cacert"), Cert: q.String("cert"), Key: q.String("cert_key")}
+	files := q.TLSFiles("cacert", "cert", "cert_key")
 	p.connect.Timeout = cmp.Or(q.Duration("timeout"), defaultTimeout)
 	p.create, p.replicas = q.Bool("create"), max(1, q.Int("replicas", 1, math.MaxInt32))
 	if q.Bool("discover") {
