@@ -2,6 +2,7 @@
 # else a test needs it installs where it can, and a test that cannot run says so by name.
 # make mutants: broken versions of the code, each of which a named test must catch.
 # make check: the linters as well. make bench: the figures of the README.
+# make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
 # make fuzz, make vuln, make benchstat: what CI does once a night or a week.
 
 GO     ?= go
@@ -15,7 +16,7 @@ NPM_DIR = internal/stores/npm
 NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod))
 ALONE   = GOWORK=off $(GO)
 
-.PHONY: leaderelect test test-root test-cost test-nested mutants check fmt vet staticcheck tidy mod consume bench benchstat soak fuzz vuln jobs npm
+.PHONY: leaderelect test test-root test-cost test-nested mutants check fmt vet staticcheck tidy mod consume bench benchstat soak fuzz vuln jobs lint oldest npm
 
 test: npm test-root test-cost test-nested
 
@@ -62,6 +63,20 @@ vet:
 staticcheck:
 	$(ALONE) -C tools build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 	bin/staticcheck work
+
+# golangci-lint is built by itself: as a tool of tools/go.mod its two hundred dependencies would
+# set the versions there. It takes minutes once, and so is not part of make check.
+GOLANGCI = v2.15.0
+lint: bin/golangci-lint-$(GOLANGCI)
+	bin/golangci-lint-$(GOLANGCI) run $$($(GO) list -m -f '{{.Dir}}/...')
+
+bin/golangci-lint-$(GOLANGCI):
+	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
+	mv bin/golangci-lint $@
+
+# The root module alone, for the oldest Go that its go.mod allows.
+oldest:
+	$(ALONE) vet ./...
 
 # go mod tidy must find nothing to do, in every module; make mod does what it finds.
 tidy mod:

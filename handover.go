@@ -61,7 +61,7 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 			switch {
 			case wish == nil:
 				return err // on record already, or out of reach
-			case wish != nil:
+			default:
 				if err = wish.damaged(); err == nil {
 					_, err = d.WriteEntry(ctx, wish)
 				}

@@ -203,11 +203,10 @@ func CheckAddress(hostPort string) error {
 	if err != nil {
 		return fmt.Errorf("HostPort %q: %w", hostPort, err)
 	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return nil
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return CheckIP(ip)
 	}
-	return CheckIP(ip)
+	return nil
 }
 
 // metadata is where AWS has its metadata service in IPv6, outside the link-local
