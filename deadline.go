@@ -48,3 +48,19 @@ func (a *alarm) until(h horizon) {
 		a.at(h.mono)
 	}
 }
+
+// alarm gathers the moments at which a loop must look again, and keeps the
+// earliest.
+type alarm struct {
+	now instant
+	in  time.Duration
+}
+
+func newAlarm(now instant) alarm { return alarm{now: now, in: time.Hour} }
+
+// at asks for a look at an elapsed time.
+func (a *alarm) at(mono time.Duration) { a.in = min(a.in, max(mono-a.now.mono, 0)) }
+
+// atWall asks for a look at a wall time. It rounds up, and looks again within
+// the hour: the clock may be stepped.
+func (a *alarm) atWall(wall time.Time) { a.in = min(a.in, max(wall.Sub(a.now.wall), 0)) }

@@ -394,6 +394,53 @@ func TestRule11FourOfAKindInASecond(t *testing.T) {
 	}
 }
 
+// busy is a store whose record is extended by another all the time: every read is news,
+// of a term that is over, and every write is too late.
+type busy struct {
+	le.RaceDecider
+	reads uint64
+	began []time.Time // of writes
+}
+
+func (b *busy) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
+	e, err := b.RaceDecider.ReadCurrent(ctx)
+	if err == nil {
+		b.reads++
+		r := rival(1)
+		r.Extension, r.TermExpiry, r.Token = b.reads, time.Now().Add(-time.Hour), e.Token
+		e = r
+	}
+	return e, err
+}
+
+func (b *busy) WriteEntry(context.Context, *le.RaceEntry) (le.LeaderToken, error) {
+	b.began = append(b.began, time.Now())
+	return nil, le.ErrLostRace
+}
+
+// Rule 11: four failing writes a second are the most, also when each failure is explained
+// by what another has written since.
+func TestRule11FourFailingWritesInASecond(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var store *busy
+		a := join(t, memory.NewDecider(), "a", func(c *le.Config) {
+			c.Decider.(*memory.Decider).Inject(memory.Slow(10 * time.Millisecond))
+			store = &busy{RaceDecider: c.Decider}
+			c.Decider, c.TermLength, c.MaxClockSkew, c.SharedClock = store, time.Second, 0, true
+		})
+		sleep(time.Minute)
+		a.quit()
+		if len(store.began) < 60 {
+			t.Errorf("only %d writes in a minute", len(store.began))
+		}
+		for i := 4; i < len(store.began); i++ {
+			if span := store.began[i].Sub(store.began[i-4]); span < time.Second {
+				t.Fatalf("five failing writes within %v", span)
+			}
+		}
+	})
+}
+
 // everyOther call fails.
 func everyOther(*memory.Decider) memory.Faults {
 	n := 0

@@ -227,7 +227,8 @@ func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 		// A feed may tell of what its store has not committed and will undo, so a
 		// pushed record decides nothing. One that bears an open write of one's own is a
 		// reason to read at once, and not to wait for what the last failure costs.
-		c.k.unsure, c.f.reads.notBefore = true, 0
+		c.k.unsure = true
+		c.f.reads.hurry()
 	}
 	if news && (how != wasPushed || e.Incarnation != c.incarnation) {
 		// A newer record explains the write that failed: it landed after all,

@@ -132,7 +132,7 @@ var mutants = []mutant{
 	{
 		name: "writes again without asking what became of the last write",
 		edits: []edit{
-			{"\tc.k.unsure = true\n", ""},
+			{"\tc.k.unsure = true\n\tc.writes", "\tc.writes"},
 		},
 		says: "the outcome of its last write is open",
 	},
@@ -160,7 +160,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "no back-off",
-		edits: []edit{{"r.notBefore = max(r.notBefore, start+pause)", "_ = pause"}},
+		edits: []edit{{"r.notBefore = max(r.notBefore, start+pause, r.floor)", "_ = pause"}},
 		says:  "hot loop",
 	},
 	{

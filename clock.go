@@ -1,0 +1,104 @@
+package leaderelection
+
+import (
+	"time"
+
+	"github.com/c8e606e4/leaderelection/clocks"
+)
+
+// The shortest pauses that any setting leads to: between two extensions, and
+// between two polls.
+const (
+	minInterval = time.Millisecond
+	minPoll     = 10 * time.Millisecond
+)
+
+// maxSlice is the longest a leader sleeps before it looks at both its clocks
+// again: a suspended machine or a stepped clock is noticed within it.
+const maxSlice = time.Second
+
+// maxApart is how far its clocks may have run apart while it sleeps before it works
+// out anew for how long: the end of a view by the wall clock is waited for by the
+// monotonic one.
+const maxApart = time.Millisecond / 2
+
+// instant is one look at a campaign's clock.
+type instant struct {
+	raw  time.Time     // as Now returned it, with its monotonic reading
+	wall time.Time     // without: to be compared with other machines' times
+	mono time.Duration // elapsed since the loop began, whatever is done to the wall clock
+}
+
+// timekeeper reads both times off a Clock.
+type timekeeper struct {
+	clock clocks.Clock
+	mono  clocks.Monotonic
+	epoch time.Time
+	start time.Duration
+}
+
+func newTimekeeper(clock clocks.Clock) timekeeper {
+	t := timekeeper{clock: clock, epoch: clock.Now()}
+	if m, ok := clock.(clocks.Monotonic); ok {
+		t.mono, t.start = m, m.Monotonic()
+	}
+	return t
+}
+
+func (t *timekeeper) now() instant {
+	raw := t.clock.Now()
+	at := instant{raw: raw, wall: raw.Round(0)}
+	if t.mono != nil {
+		at.mono = t.mono.Monotonic() - t.start
+	} else {
+		at.mono = raw.Sub(t.epoch)
+	}
+	return at
+}
+
+// endAfter is the position of a view that ends at the wall time wall, and not
+// later than left after at by the monotonic clock.
+func (t *timekeeper) endAfter(at instant, left time.Duration, wall time.Time) *viewState {
+	s := &viewState{wall: wall, wallNS: wall.UnixNano(), mono: at.raw.Add(left)}
+	if t.mono != nil {
+		s.elapsed = t.start + at.mono + left
+	}
+	return s
+}
+
+// tighten is s, which ends no later by the monotonic clock than the wall clock says
+// now: where the wall clock has run ahead, the machine was suspended and the monotonic
+// clock stood still. Without wall clocks to compare, a later set-back would hide it.
+func (t *timekeeper) tighten(s *viewState, at instant) *viewState {
+	left := s.mono.Sub(at.raw)
+	if t.mono != nil {
+		left = s.elapsed - t.start - at.mono
+	}
+	lost := left - time.Duration(s.wallNS-at.wall.UnixNano())
+	if lost <= 0 {
+		return s
+	}
+	c := *s
+	c.mono, c.elapsed = s.mono.Add(-lost), s.elapsed-lost
+	return &c
+}
+
+// isSystem says whether clock is the machine's own, or its bubble's: that of
+// package time.
+func isSystem(clock clocks.Clock) bool {
+	switch clock.(type) {
+	case clocks.SystemClock, clocks.KernelClock:
+		return true
+	}
+	return false
+}
+
+// hasMonotonic reports whether clock tells elapsed time apart from wall time. In a
+// testing/synctest bubble no time has a monotonic reading, and no wall clock is set.
+func hasMonotonic(clock clocks.Clock) bool {
+	if _, ok := clock.(clocks.Monotonic); ok || clock == nil || isSystem(clock) {
+		return true
+	}
+	carries := func(t time.Time) bool { return t != t.Round(0) }
+	return carries(clock.Now()) || !carries(time.Now())
+}
