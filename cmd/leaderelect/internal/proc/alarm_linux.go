@@ -3,8 +3,6 @@ package proc
 import (
 	"fmt"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // Alarm rings at a Deadline. The kernel keeps the time by both of its clocks: no
@@ -25,8 +23,8 @@ func NewAlarm() (*Alarm, error) {
 	for _, t := range []struct {
 		clock int
 		file  **os.File
-	}{{steadyClock, &a.steady}, {unix.CLOCK_REALTIME, &a.wall}} {
-		fd, err := unix.TimerfdCreate(t.clock, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	}{{steadyClock, &a.steady}, {clockRealtime, &a.wall}} {
+		fd, err := timerfdCreate(t.clock, tfdCloexec|tfdNonblock)
 		if err != nil {
 			a.Close()
 			return nil, fmt.Errorf("an alarm on the clock %d (timerfd_create): %w", t.clock, err)
@@ -61,8 +59,7 @@ func set(f *os.File, at int64) {
 		return
 	}
 	// 0 would disarm it.
-	next := &unix.ItimerSpec{Value: unix.NsecToTimespec(max(at, 1))}
-	_ = raw.Control(func(fd uintptr) { _ = unix.TimerfdSettime(int(fd), unix.TFD_TIMER_ABSTIME, next, nil) }) // fails only when closed
+	_ = raw.Control(func(fd uintptr) { _ = timerfdSettime(int(fd), timerAbstime, max(at, 1)) }) // fails only when closed
 }
 
 // Close ends the alarm.

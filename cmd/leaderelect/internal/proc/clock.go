@@ -5,8 +5,6 @@ package proc
 import (
 	"fmt"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Deadline is a moment on two clocks, of which the earlier counts: wall time can
@@ -46,16 +44,14 @@ func (l Deadline) Left() time.Duration {
 // steady is the time since boot, on Linux including suspensions. It cannot fail
 // where Check has not.
 func steady() int64 {
-	var t unix.Timespec
-	_ = unix.ClockGettime(steadyClock, &t)
-	return t.Nano()
+	t, _ := clockGettime(steadyClock)
+	return t
 }
 
 // Check reports what commands could not be ended in time for on this system: no
 // command may be started then.
 func Check() error {
-	var t unix.Timespec
-	if err := unix.ClockGettime(steadyClock, &t); err != nil {
+	if _, err := clockGettime(steadyClock); err != nil {
 		return fmt.Errorf("reading the clock that nobody sets (clock_gettime %d): %w; does a sandbox forbid it?", steadyClock, err)
 	}
 	return checkSystem()

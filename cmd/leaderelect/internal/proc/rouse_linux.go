@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // rouser has the kernel see to it that this process does not sleep through what it has to
@@ -31,10 +29,10 @@ func newRouser() (*rouser, error) {
 		signal syscall.Signal
 	}{
 		{&r.steady, steadyClock, syscall.SIGCONT},
-		{&r.wall, unix.CLOCK_REALTIME, syscall.SIGCONT},
+		{&r.wall, clockRealtime, syscall.SIGCONT},
 		// This one stands still while the machine is suspended: when it wakes, this
 		// process is to do its work, and not to die.
-		{&r.kill, unix.CLOCK_MONOTONIC, syscall.SIGKILL},
+		{&r.kill, clockMonotonic, syscall.SIGKILL},
 	} {
 		if err := t.timer.create(t.clock, t.signal); err != nil {
 			r.close()
@@ -47,15 +45,15 @@ func newRouser() (*rouser, error) {
 // set has this process go on at wake, if it is stopped, and die when kill has passed
 // from now. No kill is never.
 func (r *rouser) set(wake Deadline, kill time.Duration) {
-	r.steady.set(unix.TIMER_ABSTIME, wake.Steady)
-	r.wall.set(unix.TIMER_ABSTIME, wake.Wall)
+	r.steady.set(timerAbstime, wake.Steady)
+	r.wall.set(timerAbstime, wake.Wall)
 	r.kill.set(0, int64(kill))
 }
 
 // close forgets the timers.
 func (r *rouser) close() {
 	for _, t := range []posixTimer{r.steady, r.wall, r.kill} {
-		_, _, _ = unix.Syscall(unix.SYS_TIMER_DELETE, uintptr(t), 0, 0) // -1 is none
+		_, _, _ = syscall.Syscall(syscall.SYS_TIMER_DELETE, uintptr(t), 0, 0) // -1 is none
 	}
 }
 
@@ -70,7 +68,7 @@ type sigevent struct {
 // create makes a timer that sends a signal to this process (SIGEV_SIGNAL).
 func (t *posixTimer) create(clock int, s syscall.Signal) error {
 	e := sigevent{signal: int32(s)}
-	_, _, errno := unix.Syscall(unix.SYS_TIMER_CREATE, uintptr(clock), uintptr(unsafe.Pointer(&e)), uintptr(unsafe.Pointer(t)))
+	_, _, errno := syscall.Syscall(syscall.SYS_TIMER_CREATE, uintptr(clock), uintptr(unsafe.Pointer(&e)), uintptr(unsafe.Pointer(t)))
 	if errno != 0 {
 		return errno
 	}
@@ -79,9 +77,9 @@ func (t *posixTimer) create(clock int, s syscall.Signal) error {
 
 // set sets it; 0 disarms it.
 func (t posixTimer) set(flags int, at int64) {
-	next := unix.ItimerSpec{Value: unix.NsecToTimespec(at)}
+	next := itimerspec{value: syscall.NsecToTimespec(at)}
 	// It fails only for a timer that there is not.
-	_, _, _ = unix.Syscall6(unix.SYS_TIMER_SETTIME, uintptr(t), uintptr(flags), uintptr(unsafe.Pointer(&next)), 0, 0, 0)
+	_, _, _ = syscall.Syscall6(syscall.SYS_TIMER_SETTIME, uintptr(t), uintptr(flags), uintptr(unsafe.Pointer(&next)), 0, 0, 0)
 }
 
 // lifeline is a pipe by which the kernel wakes this process with SIGCONT, if it is
@@ -90,12 +88,12 @@ func (t posixTimer) set(flags int, at int64) {
 // candidate that was stopped on purpose stays so.
 func lifeline() (life, end *os.File, err error) {
 	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+	if err := syscall.Pipe2(fds[:], syscall.O_CLOEXEC); err != nil {
 		return nil, nil, fmt.Errorf("a pipe that tells of the guard's death: %w", err)
 	}
 	life, end = os.NewFile(uintptr(fds[0]), "lifeline"), os.NewFile(uintptr(fds[1]), "lifeline")
-	for _, c := range [][2]int{{unix.F_SETOWN, os.Getpid()}, {unix.F_SETSIG, int(syscall.SIGCONT)}, {unix.F_SETFL, unix.O_ASYNC}} {
-		if _, err := unix.FcntlInt(uintptr(fds[0]), c[0], c[1]); err != nil {
+	for _, c := range [][2]int{{syscall.F_SETOWN, os.Getpid()}, {fSetsig, int(syscall.SIGCONT)}, {syscall.F_SETFL, syscall.O_ASYNC}} {
+		if err := fcntl(fds[0], c[0], c[1]); err != nil {
 			return nil, nil, errors.Join(fmt.Errorf("asking to be told of the guard's death (fcntl %d): %w", c[0], err), life.Close(), end.Close())
 		}
 	}
@@ -104,4 +102,4 @@ func lifeline() (life, end *os.File, err error) {
 
 // letGo has this process's end tell nobody. The flag belongs to the open pipe, which the
 // candidate shares.
-func letGo() { _, _ = unix.FcntlInt(fdLife, unix.F_SETFL, 0) }
+func letGo() { _ = fcntl(fdLife, syscall.F_SETFL, 0) }

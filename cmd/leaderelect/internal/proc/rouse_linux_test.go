@@ -184,3 +184,15 @@ func TestGuardKilledUnderAStoppedCandidate(t *testing.T) {
 		_ = c.Wait()
 	}
 }
+
+// The guard begins before other packages are initialised: it needs nothing that sorts, and
+// so is initialised, after it.
+func TestGuardNeedsTheStandardLibraryOnly(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := strings.Fields(string(out)); len(all) != 1 {
+		t.Errorf("it is initialised after %v", all)
+	}
+}

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"os"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
-const steadyClock = unix.CLOCK_BOOTTIME
+const steadyClock = clockBoottime
 
 // self is this program, also where its file was replaced since it started.
 func self() (string, error) { return "/proc/self/exe", nil }
@@ -19,7 +17,7 @@ func rename() { _ = os.WriteFile("/proc/self/comm", []byte(guardName), 0) }
 
 // adopt makes this process the parent of what its descendants leave behind.
 func adopt() error {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+	if err := prctl(prSetChildSubreaper, 1); err != nil {
 		return fmt.Errorf("becoming a child subreaper: %w", err)
 	}
 	return nil
@@ -28,17 +26,16 @@ func adopt() error {
 // confined reports whether what this process starts must be kept from becoming
 // another user, by a setuid program: this process could not signal it then.
 func confined() bool {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
+	effective, err := capabilities()
+	if err != nil {
 		return os.Geteuid() != 0
 	}
-	return data[0].Effective&(1<<unix.CAP_KILL) == 0
+	return effective&(1<<capKill) == 0
 }
 
 // confine keeps what this thread starts from it.
 func confine() error {
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+	if err := prctl(prSetNoNewPrivs, 1); err != nil {
 		return fmt.Errorf("keeping the command from becoming another user, by PR_SET_NO_NEW_PRIVS: %w", err)
 	}
 	return nil

@@ -11,6 +11,12 @@ import (
 
 const steadyClock = unix.CLOCK_MONOTONIC
 
+func clockGettime(clock int32) (nanoseconds int64, err error) {
+	var t unix.Timespec
+	err = unix.ClockGettime(clock, &t)
+	return t.Nano(), err
+}
+
 func self() (string, error) { return os.Executable() }
 
 func rename() {}
