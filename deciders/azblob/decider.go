@@ -65,7 +65,10 @@ type backend struct {
 	native    *leases // nil: no native leases
 }
 
-var _ leaderelection.RaceDecider = (*Decider)(nil)
+var (
+	_ leaderelection.RaceDecider = (*Decider)(nil)
+	_ store.Versioner[token]     = (*backend)(nil)
+)
 
 // token is a version of the blob.
 type token struct {
@@ -84,12 +87,19 @@ type token struct {
 // wrote this version, in whole seconds.
 func (t token) CommitTS() time.Time { return t.commit }
 
-func newToken(e *leaderelection.RaceEntry, etag azcore.ETag, modified *time.Time, leased bool) *token {
+// newToken is the version that an answer tells of. It lacks what only the record says.
+func newToken(etag azcore.ETag, modified *time.Time, leased bool) token {
 	strong := strings.TrimPrefix(string(etag), "W/") // which proxies that compress add
-	t := &token{etag: azcore.ETag(strong), leased: leased, number: e.ElectionNumber, incarnation: e.Incarnation}
+	t := token{etag: azcore.ETag(strong), leased: leased}
 	if modified != nil {
 		t.commit = modified.UTC()
 	}
+	return t
+}
+
+// Of implements store.Versioner.
+func (*backend) Of(e *leaderelection.RaceEntry, t token) token {
+	t.number, t.incarnation = e.ElectionNumber, e.Incarnation
 	return t
 }
 
@@ -134,14 +144,7 @@ func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider, by one request.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	e, err := d.election.Read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, _ := e.Token.(token)
-	t.number, t.incarnation = e.ElectionNumber, e.Incarnation
-	e.Token = t
-	return e, nil
+	return d.election.Read(ctx)
 }
 
 // WriteEntry implements leaderelection.RaceDecider, by one request, plus with
@@ -151,7 +154,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	return d.election.Write(ctx, entry)
 }
 
-// Load implements store.Store. The token lacks what only the record tells.
+// Load implements store.Store. The token lacks what only the record says.
 func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
 	ctx = once(ctx)
 	r, err := b.blob.DownloadStream(ctx, nil)
@@ -175,8 +178,7 @@ func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
 	if err != nil {
 		return s, err
 	}
-	t := newToken(&leaderelection.RaceEntry{}, *r.ETag, r.LastModified, isLeased(r.LeaseState))
-	return store.Stored[token]{Data: data, At: *t}, nil
+	return store.Stored[token]{Data: data, At: newToken(*r.ETag, r.LastModified, isLeased(r.LeaseState))}, nil
 }
 
 // Swap implements store.Store.
@@ -223,7 +225,8 @@ func (b *backend) put(ctx context.Context, data []byte, old *token, entry *leade
 			err = proved(data, r.ETag, r.ContentMD5)
 		}
 		if err == nil {
-			return newToken(entry, *r.ETag, r.LastModified, id != ""), nil
+			next := b.Of(entry, newToken(*r.ETag, r.LastModified, id != ""))
+			return &next, nil
 		}
 		const tries = 3
 		switch {

@@ -51,6 +51,12 @@ type Stored[V leaderelection.LeaderToken] struct {
 	None bool // there is no record: At is the version by which Swap makes one
 }
 
+// Versioner is a Store whose versions also have what the record itself says.
+type Versioner[V leaderelection.LeaderToken] interface {
+	// Of is the version at as that of the record e.
+	Of(e *leaderelection.RaceEntry, at V) V
+}
+
 // Refusal is the error of a Swap whose version is another, from a store that shows the
 // record that stood in its way.
 type Refusal[V leaderelection.LeaderToken] struct {
@@ -116,6 +122,9 @@ func (e *Election[V]) Entry(s Stored[V]) (*leaderelection.RaceEntry, error) {
 	entry, err := record.Unmarshal(e.Place, s.Data)
 	if err != nil {
 		return nil, complete{err}
+	}
+	if v, is := e.Store.(Versioner[V]); is {
+		s.At = v.Of(entry, s.At)
 	}
 	entry.Token = s.At
 	return entry, nil

@@ -240,3 +240,25 @@ func TestFollow(t *testing.T) {
 		wants(t, err, true, "following place 1: no name")
 	}
 }
+
+// tagged has versions that tell whose record they are.
+type tagged struct{ *backend }
+
+func (tagged) Of(e *leaderelection.RaceEntry, at version) version {
+	return at + 1000*version(e.ElectionNumber)
+}
+
+// A version may have what the record says.
+func TestVersioner(t *testing.T) {
+	b := &backend{}
+	e := &store.Election[version]{Store: tagged{b}, Package: "fake", Place: "place 1"}
+	if empty, err := e.Read(t.Context()); err != nil || empty.Token != version(0) {
+		t.Fatal(empty, err)
+	}
+	if _, err := e.Write(t.Context(), entry(7, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := e.Read(t.Context()); err != nil || got.Token != version(7001) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
