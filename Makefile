@@ -1,6 +1,10 @@
-# make test: every test but the mutants, with the race detector. Needs Go; whatever
-# else a test needs it installs where it can, and a test that cannot run says so by name.
+# make test: what needs no server but one in process: the root module, in virtual time
+# mostly, and NATS. Three minutes on two cores. Needs Go and nothing else.
+# make test-stores: everything on real servers, the routers, the command and the examples;
+# STORE=x for one store. What a test needs it installs where it can, and a test that cannot
+# run says so by name.
 # make mutants: broken versions of the code, each of which a named test must catch.
+# make soak: many more seeds of the simulation, and the command's promise again and again.
 # make check: the linters as well. make bench: the figures of the README.
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
 # make fuzz, make vuln, make benchstat: what CI does once a night or a week.
@@ -16,21 +20,42 @@ NPM_DIR = internal/stores/npm
 NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod))
 ALONE   = GOWORK=off $(GO)
 
-.PHONY: leaderelect test test-root test-cost test-nested mutants check fmt vet staticcheck tidy mod consume bench benchstat soak fuzz vuln jobs lint oldest npm
+.PHONY: leaderelect test test-stores test-modules test-store test-cost test-nested mutants check fmt vet staticcheck tidy mod consume bench benchstat soak fuzz vuln jobs lint oldest npm
 
-test: npm test-root test-cost test-nested
+# SIM is how many seeds each of simtest's runs takes here; make soak takes more.
+SIM     ?= 150
+SERVERS = ./internal/stores
+test:
+	$(GO) test -race -p 2 -timeout 10m -skip '^TestMutants$$' $(TESTFLAGS) $$($(GO) list ./... | grep -vE '/internal/(simtest|stores)$$')
+	$(GO) test -race -timeout 10m -skip '^TestMutants$$' $(TESTFLAGS) ./internal/simtest -seeds $(SIM)
+	$(GO) test -race -timeout 10m -run '^TestConformance$$' $(TESTFLAGS) ./deciders/natskv
 
-# Some compute for minutes (elections are simulated), the others watch real servers by
-# the clock, and the command's real processes: they run in turns.
-COMPUTE = $$($(GO) list . ./internal/simtest)
-test-root:
-	$(GO) test -race -p 2 -timeout 20m -skip '^TestMutants$$' $(TESTFLAGS) $(COMPUTE)
-	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) $$($(GO) list work | grep -v /cmd/ | grep -vxF "$(COMPUTE)")
+# The command's real processes come last and by themselves: they go by the clock.
+STORE   ?=
+ifeq ($(STORE),)
+test-stores: npm test-modules test-cost test-nested
+else
+test-stores: npm test-store
+endif
+
+test-modules:
+	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) $(SERVERS) $$($(GO) list work | grep -v /cmd/ | grep -vxF "$$($(GO) list ./...)")
 	$(GO) test -race -p 1 -timeout 20m $(TESTFLAGS) ./cmd/leaderelect/...
+
+# A store's decider, and its fence.
+FENCE_azblob   = ./fence/fenceazure
+FENCE_dynamo   = ./fence/fencedynamo
+FENCE_gcs      = ./fence/fencegcs
+FENCE_postgres = ./fence/fencesql
+FENCE_redis    = ./fence/fenceredis
+FENCE_s3       = ./fence/fences3
+test-store:
+	@[ -d deciders/$(STORE) ] || { echo "there is no store $(STORE): STORE is the name of a directory of deciders"; exit 1; }
+	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) ./deciders/$(STORE)/... $(FENCE_$(STORE))
 
 # Each builds the package anew, so the race detector would cost more than it tells.
 mutants:
-	$(GO) test -p 1 -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) $(COMPUTE)
+	$(GO) test -p 1 -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) . ./internal/simtest
 
 # What the deciders allocate, and how often the command wakes up, which the race
 # detector would add to.
@@ -106,9 +131,11 @@ bench:
 	$(GO) -C bench run .
 
 # For an hour: many more seeds than make test.
+SEEDS  ?= 50000
+ROUNDS ?= 100
 soak:
-	$(GO) test -race -timeout 2h ./internal/simtest -seeds 50000
-	$(GO) test -race -timeout 1h ./cmd/leaderelect -run TestPromise -rounds 100
+	$(GO) test -race -timeout 2h -skip '^TestMutants$$' $(TESTFLAGS) ./internal/simtest -seeds $(SEEDS)
+	$(GO) test -race -timeout 1h -run TestPromise $(TESTFLAGS) ./cmd/leaderelect -rounds $(ROUNDS)
 
 # Each fuzz test in turn, for FUZZTIME.
 FUZZTIME ?= 30s
