@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/c8e606e4/leaderelection/deciders/postgres"
-	"github.com/c8e606e4/leaderelection/internal/faulttest"
 	"github.com/c8e606e4/leaderelection/internal/proctest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
@@ -21,5 +20,5 @@ func TestFaults(t *testing.T) {
 	addr := stores.Postgres(t).Addr
 	proxy := stores.Toxiproxy(t, addr)[0]
 	leader := opened(t, "postgres://postgres@"+proxy.Addr+"/postgres?sslmode=disable&election=e&create=true")
-	faulttest.Run(t, leader, postgres.NewDecider(pool(t, addr), "leaderelection", "e", create), proxy)
+	proctest.Faults(t, leader, postgres.NewDecider(pool(t, addr), "leaderelection", "e", create), proxy)
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/c8e606e4/leaderelection/deciders/redis"
-	"github.com/c8e606e4/leaderelection/internal/faulttest"
 	"github.com/c8e606e4/leaderelection/internal/proctest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
@@ -20,5 +19,5 @@ func TestProcesses(t *testing.T) {
 func TestFaults(t *testing.T) {
 	addr := stores.Redis(t).Addr
 	proxy := stores.Toxiproxy(t, addr)[0]
-	faulttest.Run(t, redis.NewDecider(client(t, proxy.Addr), "k", nil), redis.NewDecider(client(t, addr), "k", nil), proxy)
+	proctest.Faults(t, redis.NewDecider(client(t, proxy.Addr), "k", nil), redis.NewDecider(client(t, addr), "k", nil), proxy)
 }

@@ -1,9 +1,4 @@
-// Package faulttest holds leaders on a store that speaks TCP to what they must bear:
-// an answer lost after the write has landed, an answer later than the attempt, a
-// request cut off half way, a connection closed. A leader with time left keeps its
-// reign through each, and extends it when the fault is over. It is for the tests of
-// deciders.
-package faulttest
+package proctest
 
 import (
 	"context"
@@ -23,9 +18,12 @@ const (
 	patience = 30 * time.Second
 )
 
-// Run has one candidate lead through proxy, whose handle is leader, and another
-// wait beside it, whose handle is standby, and lets each fault befall the leader.
-func Run(t *testing.T, leader, standby leaderelection.RaceDecider, proxy *stores.Proxy) {
+// Faults holds a leader on a store that speaks TCP to what it must bear, within this
+// process: an answer lost after the write has landed, an answer later than the attempt, a
+// request cut off half way, a connection closed. A leader with time left keeps its
+// leadership through each, and extends it when the fault is over. It leads through proxy,
+// with the handle leader; another waits beside it, with the handle standby.
+func Faults(t *testing.T, leader, standby leaderelection.RaceDecider, proxy *stores.Proxy) {
 	t.Helper()
 	l := start(t, "leader", leader)
 	r := l.elected(t)
@@ -53,14 +51,14 @@ func Run(t *testing.T, leader, standby leaderelection.RaceDecider, proxy *stores
 	}
 }
 
-type reign struct {
+type leading struct {
 	ctx  context.Context
 	view *leaderelection.TimeView
 }
 
 // candidate is a campaign and what it reports.
 type candidate struct {
-	reigns chan reign
+	reigns chan leading
 	mu     sync.Mutex
 	failed []error       // extensions that failed, and why
 	more   chan struct{} // closed, and made afresh, when something has happened
@@ -68,11 +66,11 @@ type candidate struct {
 
 func start(t *testing.T, id string, d leaderelection.RaceDecider) *candidate {
 	t.Helper()
-	c := &candidate{reigns: make(chan reign, 10), more: make(chan struct{})}
+	c := &candidate{reigns: make(chan leading, 10), more: make(chan struct{})}
 	campaign, err := leaderelection.Config{
 		Decider: d, LeaderID: id, TermLength: term, MaxClockSkew: skew,
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-			c.reigns <- reign{ctx, view}
+			c.reigns <- leading{ctx, view}
 			<-ctx.Done()
 		},
 		Trace: &leaderelection.Trace{
@@ -101,7 +99,7 @@ func (c *candidate) happened(failure error) {
 	c.more = make(chan struct{})
 }
 
-func (c *candidate) elected(t *testing.T) reign {
+func (c *candidate) elected(t *testing.T) leading {
 	t.Helper()
 	select {
 	case r := <-c.reigns:
@@ -109,7 +107,7 @@ func (c *candidate) elected(t *testing.T) reign {
 	case <-after(t):
 		t.Fatal("nobody was elected")
 	}
-	return reign{}
+	return leading{}
 }
 
 // after is closed when nothing is to be waited for any longer.
@@ -138,7 +136,7 @@ func (c *candidate) until(t *testing.T, what string, happened func() bool) {
 }
 
 // extended waits until the reign's view moves on; the reign must not end.
-func (c *candidate) extended(t *testing.T, r reign) {
+func (c *candidate) extended(t *testing.T, r leading) {
 	t.Helper()
 	end := r.view.Get()
 	stop := context.AfterFunc(r.ctx, func() { c.happened(nil) })
