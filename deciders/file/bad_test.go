@@ -1,4 +1,4 @@
-//go:build linux || darwin
+//go:build (linux || darwin) && go1.25
 
 package file_test
 

@@ -1,5 +1,3 @@
-//go:build go1.25
-
 package proctest
 
 import (
@@ -86,11 +84,13 @@ func (r role) play(open Open, l *logger) error {
 func (r role) lead(ctx context.Context, view *leaderelection.TimeView, l *logger) {
 	number := uint64(view.ElectionNumber())
 	var wg sync.WaitGroup
-	wg.Go(func() {
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
 		<-ctx.Done()
 		now := time.Now().UnixNano()
 		l.print(line{Kind: out, Number: number, Before: now, After: now, End: r.end(view), Why: context.Cause(ctx).Error()})
-	})
+	}()
 	defer wg.Wait()
 	tick := time.NewTicker(actEvery)
 	defer tick.Stop()

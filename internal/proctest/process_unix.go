@@ -1,4 +1,4 @@
-//go:build unix && go1.25
+//go:build unix
 
 package proctest
 
@@ -85,8 +85,16 @@ func (j *journal) start(t testing.TB, name string, r role, env []string) *proces
 	go func() {
 		defer close(p.ended)
 		var wg sync.WaitGroup
-		wg.Go(func() { j.readLog(name, stdout) })
-		wg.Go(func() { j.readStderr(name, stderr) })
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			j.readLog(name, stdout)
+		}()
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			j.readStderr(name, stderr)
+		}()
 		wg.Wait()
 		_ = p.cmd.Wait() // what it has to say is in its log
 		j.add(name, line{Kind: gone})

@@ -1,5 +1,3 @@
-//go:build go1.25
-
 package stores
 
 import (
@@ -144,8 +142,16 @@ func (p Program) start(t testing.TB, command []string) *Process {
 func (s *Process) follow(stdout, stderr io.Reader) {
 	defer close(s.ended)
 	var wg sync.WaitGroup
-	wg.Go(func() { s.read(stdout, s.first) })
-	wg.Go(func() { s.read(stderr, nil) })
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		s.read(stdout, s.first)
+	}()
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		s.read(stderr, nil)
+	}()
 	wg.Wait()
 	_ = s.cmd.Wait() // it is killed, always
 }

@@ -1,5 +1,3 @@
-//go:build go1.25
-
 // Package objecttest holds the fences on objects to what they all promise, on the
 // store's server or its emulator. It is for tests.
 package objecttest
@@ -276,7 +274,9 @@ func atOnce(t *testing.T, s *suite) {
 	var wg sync.WaitGroup
 	for i := range writers {
 		o := s.make(s.wire)
-		wg.Go(func() {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
 			for n := range rounds {
 				token := fencetest.Orders(uint64(1 + n + i%3))
 				err := o.Put(t.Context(), token, text(token, fmt.Sprint("writer ", i)))
@@ -284,7 +284,7 @@ func atOnce(t *testing.T, s *suite) {
 					t.Error(err)
 				}
 			}
-		})
+		}()
 	}
 	wg.Wait()
 	greatest, accepted := leaderelection.NoElections, s.wire.accepted()
