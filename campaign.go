@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/skew"
 )
 
 // Campaign is a running candidate, made by [Config.Start]. Its methods may be
@@ -63,6 +64,7 @@ func start(ctx context.Context, cfg Config) *Campaign {
 	c.attempts.incarnation = c.incarnation
 	f.reads.within(f.poll)
 	c.clock.bounded, _ = cfg.Clock.(clocks.Bounded)
+	c.clock.check = skew.New(cfg.MaxClockSkew, proofTerms*cfg.TermLength, f.epoch)
 	_, c.writes = backoffs(cfg.LeaderID, cfg.TermLength)
 	c.changed = deliveries{ctx: context.WithoutCancel(ctx), call: cfg.LeaderChanged, idle: f.events.idle}
 	c.view.Store(newView(cfg.Clock, NoElections))

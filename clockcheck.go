@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/skew"
 )
 
 // ClockSkewError is an ErrClockSkew with facts: the cause of the end of a leader's
@@ -40,41 +41,16 @@ func (e *ClockSkewError) Error() string {
 func (e *ClockSkewError) Is(target error) bool { return target == ErrClockSkew }
 
 // clockCheck is what a campaign knows of its clock's error. It belongs to the loop.
-//
-// The store's stamp of a write was made while the request was out: after the
-// wall time at which it began, and before the one at which its answer was here.
-// So own time less store's time, at the stamp, lies within
-//
-//	[begin - stamp, answer - stamp]
-//
-// and the clock is proved to be ahead where the lower end is above MaxClockSkew,
-// and behind where the upper end is below -MaxClockSkew. Of a record that another
-// wrote only the second is known.
 type clockCheck struct {
+	check   skew.Check
 	bounded clocks.Bounded // nil: the Clock does not know its own error
 	asked   bool
 	askNext time.Duration
 	mute    bool // it has said already that it cannot tell
 
-	ahead, behind proof
-	bound         time.Duration // the Clock's own, while that is too large
-	told          bool          // that the clock is wrong
-	lead          time.Duration // how far it is thought to be ahead
-	keepUntil     time.Duration // the record was taken too early, and is neither led by nor released before
-}
-
-// proof is evidence that the clock is off. It grows old: a clock that was slewed
-// back into its bounds shows no step.
-type proof struct {
-	offset time.Duration // at least, away from zero
-	step   time.Duration // wall less monotonic time, then
-	at     time.Duration // by monotonic time
-	until  time.Duration // it counts
-}
-
-// prove is what a comparison, made now, has shown for the given moment.
-func (c *Campaign) prove(offset time.Duration, at, now instant) proof {
-	return proof{offset: offset, step: c.stepped(at), at: at.mono, until: now.mono + proofTerms*c.cfg.TermLength}
+	told      bool          // that the clock is wrong
+	lead      time.Duration // how far it is thought to be ahead
+	keepUntil time.Duration // the record was taken too early, and is neither led by nor released before
 }
 
 // proofTerms is for how many terms a proof counts unless it is disproved. After
@@ -82,9 +58,8 @@ func (c *Campaign) prove(offset time.Duration, at, now instant) proof {
 // others that it takes nothing from them (see claimableAt).
 const proofTerms = 4
 
-// maxDrift is how fast the two clocks of one machine run apart, at most: what a kernel
-// slews a clock by for a time service (MAXFREQ in RFC 5905, appendix A).
-const maxDrift = 500e-6
+// reading is the look at the clock that comparisons are made with.
+func (i instant) reading() skew.Reading { return skew.Reading{Wall: i.wall, Mono: i.mono} }
 
 // taken is what an acquisition takes from others: a term that it takes for run out.
 type taken struct {
@@ -118,10 +93,9 @@ func (c *Campaign) keepIfEarly(a *attempt, stamp time.Time) {
 	if !c.checksClock() || c.cfg.WarnOnClockSkew {
 		return
 	}
-	early := c.clock.bound > c.cfg.MaxClockSkew
-	if !stamp.IsZero() && a.begun.wall.Sub(stamp).Abs() <= maxStampAge {
-		unit := precision(stamp)
-		early = a.begun.wall.Sub(stamp)-unit > c.cfg.MaxClockSkew && stamp.Add(-unit).Before(a.taken.until)
+	early, known := c.clock.check.Early(stamp, a.begun.wall, a.taken.until)
+	if !known {
+		early = c.clock.check.Doubts()
 	}
 	if early {
 		c.clock.keepUntil = max(c.clock.keepUntil, a.taken.alive)
@@ -133,65 +107,18 @@ func (c *Campaign) checksClock() bool {
 	return !c.cfg.SharedClock && !c.cfg.Unsynchronized
 }
 
-// checkStamp compares the clock with the store's time of e, which is here now, and
-// where e came from a write of one's own with when that began (see origin).
+// checkStamp compares the clock with the store's time of e, which is here now, and if e
+// came from a write of one's own, with when that began.
 func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
-	stamp := commitTS(e.Token)
-	if stamp.IsZero() || !c.checksClock() || now.wall.Sub(stamp).Abs() > maxStampAge {
+	if !c.checksClock() {
 		return
 	}
-	k, skew, unit := &c.clock, c.cfg.MaxClockSkew, precision(stamp)
-	highest := now.wall.Sub(stamp) + unit
-	if highest < -skew {
-		k.behind = c.prove(highest, now, now)
+	var begun *skew.Reading
+	if a := c.attempts.origin(e); a != nil {
+		r := a.begun.reading()
+		begun = &r
 	}
-	if highest < c.suspected(now, 0) { // it was slewed back
-		k.ahead.offset, k.ahead.step, k.ahead.at = highest, c.stepped(now), now.mono
-	}
-	a := c.attempts.origin(e)
-	if a == nil {
-		return
-	}
-	switch lowest := a.begun.wall.Sub(stamp) - unit; {
-	case lowest > skew:
-		k.ahead = c.prove(max(lowest, c.suspected(a.begun, 0)), a.begun, now) // a slow write shows less than a quick one
-	case lowest+min(c.stepped(now)-c.stepped(a.begun), 0) >= -skew: // nor was it set back since
-		k.behind = proof{}
-	}
-}
-
-// precision is how much a store may have cut off of its stamp, or added by rounding:
-// it counts its time in some power of ten, as far as the stamp shows it. A stamp of
-// whole seconds is mostly a Date header, which many servers renew but once a second.
-func precision(stamp time.Time) time.Duration {
-	unit := time.Second
-	for unit > 1 && stamp.Nanosecond()%int(unit) != 0 {
-		unit /= 10
-	}
-	if unit == time.Second {
-		unit *= 2
-	}
-	return unit - 1
-}
-
-// maxStampAge is how far a stamp may be from now: what is further was not made by any
-// clock. (A machine that begins in 1970 is 60 years behind.)
-const maxStampAge = 100 * 365 * 24 * time.Hour
-
-// stepped is how far the wall clock has run ahead of the monotonic one since the
-// campaign began: by steps, and while the machine was suspended.
-func (c *Campaign) stepped(at instant) time.Duration {
-	return at.wall.Sub(c.f.epoch.Round(0)) - at.mono
-}
-
-// suspected is how far the clock is ahead, at least, by the comparisons that showed
-// it so, however long ago. A step back since is a repair, where it is more than drift
-// explains, in fractions of the time since; one ahead may be one, or the machine was
-// suspended.
-func (c *Campaign) suspected(now instant, drift float64) time.Duration {
-	p := c.clock.ahead
-	back := c.stepped(now) - p.step + time.Duration(drift*float64(now.mono-p.at))
-	return max(p.offset+min(back, 0), 0)
+	c.clock.check.Observe(commitTS(e.Token), begun, now.reading())
 }
 
 // late puts h off by what the clock is thought to be ahead.
@@ -204,21 +131,11 @@ func (k *clockCheck) late(h horizon) horizon {
 
 // clockFault is how the clock is proved to be wrong now, or nil.
 func (c *Campaign) clockFault(now instant) *ClockSkewError {
-	k, skew := &c.clock, c.cfg.MaxClockSkew
-	if k.ahead.offset > 0 && now.mono < k.ahead.until {
-		if off := c.suspected(now, 0); off > skew {
-			return &ClockSkewError{Offset: off, MaxClockSkew: skew}
-		}
+	f, wrong := c.clock.check.Fault(now.reading())
+	if !wrong {
+		return nil
 	}
-	if p := k.behind; p.offset < 0 && now.mono < p.until {
-		if off := p.offset + max(c.stepped(now)-p.step, 0); off < -skew {
-			return &ClockSkewError{Offset: off, MaxClockSkew: skew}
-		}
-	}
-	if k.bound > skew {
-		return &ClockSkewError{Offset: k.bound, Bound: true, MaxClockSkew: skew}
-	}
-	return nil
+	return &ClockSkewError{Offset: f.Offset, Bound: f.Own, MaxClockSkew: c.cfg.MaxClockSkew}
 }
 
 // clockWrong says whether the clock is proved to be wrong, and that matters.
@@ -244,7 +161,7 @@ func (c *Campaign) tendClock(wake *alarm) {
 	}
 	k.lead = 0
 	if !c.cfg.WarnOnClockSkew {
-		k.lead = c.suspected(wake.now, maxDrift)
+		k.lead = k.check.Ahead(wake.now.reading(), skew.MaxDrift)
 	}
 	fault := c.clockFault(wake.now)
 	if fault == nil {
@@ -254,10 +171,8 @@ func (c *Campaign) tendClock(wake *alarm) {
 		}
 		return
 	}
-	for _, p := range []proof{k.ahead, k.behind} {
-		if p.until > wake.now.mono {
-			wake.at(p.until)
-		}
+	if at, any := k.check.Expires(wake.now.reading()); any {
+		wake.at(at)
 	}
 	if !k.told {
 		k.told = true
@@ -281,12 +196,12 @@ func (c *Campaign) askBound(now instant) {
 	k.asked, k.askNext = true, now.mono+c.f.timeout
 	bound, err := k.bounded.ErrorBound()
 	if err != nil {
-		k.bound = 0
+		k.check.ObserveOwn(0)
 		if !k.mute {
 			k.mute = true
 			c.f.log(slog.LevelWarn, "the clock cannot tell how far it is off; going by MaxClockSkew and the store's time", "err", err)
 		}
 		return
 	}
-	k.bound = bound
+	k.check.ObserveOwn(bound)
 }

@@ -76,7 +76,7 @@ func (c *Campaign) extension(now instant, r *reign) *RaceEntry {
 func (c *Campaign) vacancy(now instant) *RaceEntry {
 	b := c.k.base
 	e := &RaceEntry{
-		TermExpiry:     now.wall.Add(-c.suspected(now, 0)).UTC(),
+		TermExpiry:     now.wall.Add(-c.clock.check.Ahead(now.reading(), 0)).UTC(),
 		TermLength:     c.cfg.TermLength,
 		ElectionNumber: b.ElectionNumber,
 		Extension:      c.nextExtension(b.ElectionNumber),

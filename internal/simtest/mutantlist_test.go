@@ -202,19 +202,19 @@ var mutants = []mutant{
 	},
 	{
 		name:  "acquisitions are not compared with the store's time",
-		edits: []edit{{"\ta := c.attempts.origin(e)\n", "\ta := c.attempts.origin(e)\n\tif e.Extension == 0 {\n\t\ta = nil\n\t}\n"}},
+		edits: []edit{{"if a := c.attempts.origin(e); a != nil {\n", "if a := c.attempts.origin(e); a != nil && e.Extension > 0 {\n"}},
 		run:   "^TestLiars$", seeds: "500",
 		says: "VIOLATION",
 	},
 	{
 		name:  "a clock that is behind is not found out",
-		edits: []edit{{"\tif highest < -skew {\n", "\tif highest < -1000*time.Hour {\n"}},
+		edits: []edit{{"\tif highest < -c.bound {\n", "\tif highest < -1000*time.Hour {\n"}},
 		run:   "^TestLiars$", seeds: "500",
 		says: "has shown that",
 	},
 	{
 		name:  "a clock that is ahead is not found out",
-		edits: []edit{{"\tcase lowest > skew:\n", "\tcase lowest > 1000*time.Hour:\n"}},
+		edits: []edit{{"\tcase lowest > c.bound:\n", "\tcase lowest > 1000*time.Hour:\n"}},
 		run:   "^TestLiars$", seeds: "500",
 		says: "VIOLATION",
 	},
@@ -238,7 +238,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "a clock's own bound is ignored",
-		edits: []edit{{"\tif k.bound > skew {\n", "\tif k.bound < 0 {\n"}},
+		edits: []edit{{"\tif c.own > c.bound {\n", "\tif c.own < 0 {\n"}},
 		says:  "though its clock has said",
 	},
 	{
@@ -249,7 +249,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "stamps compared with the answer alone",
-		edits: []edit{{"a.begun.wall.Sub(stamp) - unit; {", "now.wall.Sub(stamp) - unit; {"}},
+		edits: []edit{{"begun.Wall.Sub(stamp) - unit; {", "now.Wall.Sub(stamp) - unit; {"}},
 		run:   "^TestSeeds$", seeds: "300",
 		says: "a clock that never left its bound is said to be wrong",
 	},

@@ -121,10 +121,9 @@ func (m *mutant) overlay(t *testing.T, root, dir string) string {
 			t.Fatalf("the root package has changed: the text that mutant %q replaces stands there %d times %v, must be once; adapt the mutant:\n%s", m.name, len(in), in, e.old)
 		}
 		texts[in[0]] = strings.Replace(texts[in[0]], e.old, e.new, 1)
-		replace[filepath.Join(root, in[0])] = filepath.Join(dir, in[0])
-	}
-	for _, to := range replace {
-		if err := os.WriteFile(to, []byte(texts[filepath.Base(to)]), 0o600); err != nil {
+		to := filepath.Join(dir, filepath.Base(in[0]))
+		replace[filepath.Join(root, in[0])] = to
+		if err := os.WriteFile(to, []byte(texts[in[0]]), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,13 +138,14 @@ func (m *mutant) overlay(t *testing.T, root, dir string) string {
 	return path
 }
 
-// sources is the root package, by file.
+// sources is the root package and what it alone uses, by file.
 func sources(t *testing.T, root string) map[string]string {
 	files, err := filepath.Glob(filepath.Join(root, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	texts := map[string]string{}
+	files = append(files, filepath.Join(root, "internal", "skew", "skew.go"))
 	for _, f := range files {
 		if strings.HasSuffix(f, "_test.go") {
 			continue
@@ -154,7 +154,11 @@ func sources(t *testing.T, root string) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		texts[filepath.Base(f)] = string(text)
+		name, err := filepath.Rel(root, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[name] = string(text)
 	}
 	return texts
 }
