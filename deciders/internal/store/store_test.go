@@ -155,13 +155,14 @@ func TestFailed(t *testing.T) {
 		permanent bool
 		words     []string
 	}{
-		"known":      {errGone, true, []string{"place 1: make the table: ", "no such table", "no retry can help"}},
-		"by words":   {errors.New("told in words"), true, []string{"read them"}},
-		"passing":    {errStrange, false, []string{"place 1: set it right: the client's clock is off"}},
-		"unknown":    {errBusy, false, []string{"place 1: busy"}},
-		"ours":       {store.Wrong("no such thing as %d", 7), true, []string{"no such thing as 7", "no retry can help"}},
-		"a refusal":  {errOther, false, []string{"place 1: another version"}},
-		"an address": {errors.New(`Get "http://host/x?sig=geheim": refused`), false, []string{"http://host/x?sig=xxxxx"}},
+		"known":            {errGone, true, []string{"place 1: make the table: ", "no such table", "no retry can help"}},
+		"by words":         {errors.New("told in words"), true, []string{"read them"}},
+		"passing":          {errStrange, false, []string{"place 1: set it right: the client's clock is off"}},
+		"unknown":          {errBusy, false, []string{"place 1: busy"}},
+		"ours":             {store.Wrong("no such thing as %d", 7), true, []string{"no such thing as 7", "no retry can help"}},
+		"ours, by a known": {store.Wrong("%w", errGone), true, []string{"place 1: no such table: ", "no retry can help"}},
+		"a refusal":        {errOther, false, []string{"place 1: another version"}},
+		"an address":       {errors.New(`Get "http://host/x?sig=geheim": refused`), false, []string{"http://host/x?sig=xxxxx"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := election(&backend{err: c.err}).Read(t.Context())
