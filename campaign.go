@@ -47,6 +47,7 @@ type Campaign struct {
 	doubles   double
 	refused   refusals
 	resigners []chan struct{}
+	slice     time.Duration // the longest a leader sleeps
 
 	stopping bool
 	stopAt   time.Duration
@@ -144,6 +145,11 @@ func (c *Campaign) answerResigners(now instant) {
 
 // loop is the campaign's goroutine.
 func (c *Campaign) loop() {
+	c.slice = maxSlice
+	if stop, err := clocks.NotifyJump(c.cfg.Clock, func() { c.f.post(lookAgain{}) }); err == nil {
+		c.slice = maxTellingSlice
+		defer stop()
+	}
 	awaken := context.AfterFunc(c.start, func() { c.f.post(lookAgain{}) })
 	defer awaken()
 	for {
@@ -193,7 +199,7 @@ func (c *Campaign) sleep(begin instant, d time.Duration) {
 		c.f.mailbox.sleep(c.cfg.Clock, d)
 		return
 	}
-	for left := d; left > 0 && c.f.mailbox.sleep(c.cfg.Clock, min(left, maxSlice)); {
+	for left := d; left > 0 && c.f.mailbox.sleep(c.cfg.Clock, min(left, c.slice)); {
 		now := c.f.now()
 		passed := now.mono - begin.mono
 		if (now.wall.Sub(begin.wall)-passed).Abs() > maxApart || c.View().latched() {

@@ -17,6 +17,10 @@ const (
 // again: a suspended machine or a stepped clock is noticed within it.
 const maxSlice = time.Second
 
+// maxTellingSlice is the same with a Clock that tells of its jumps: there is only its drift
+// to be noticed, which is 30 ms in this time.
+const maxTellingSlice = time.Minute
+
 // maxApart is how far its clocks may have run apart while it sleeps before it works
 // out anew for how long: the end of a view by the wall clock is waited for by the
 // monotonic one.

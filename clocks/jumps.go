@@ -2,14 +2,16 @@ package clocks
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
 // JumpNotifier is what a Clock implements beyond the four methods when it can tell, as
 // soon as it happens, that wall time and elapsed time have moved apart: somebody has set
 // the clock, or the machine was suspended, when the elapsed time stands still. No timer
-// notices either. A leader whose Clock tells it sleeps until something is due; with any
-// other it wakes every second to look.
+// notices either. A leader whose clock tells of it sleeps until something is due; with any
+// other it wakes every second to look. [System] and [Kernel] need no such method, see
+// [NotifyJump]: a clock that embeds one of them, with another Now, must not have it by that.
 type JumpNotifier interface {
 	// NotifyJump has f called soon after each jump, until stop is called: within
 	// milliseconds of the setting, or of the resume. f may be called without a jump, and
@@ -20,17 +22,22 @@ type JumpNotifier interface {
 	NotifyJump(f func()) (stop func(), err error)
 }
 
-var _ JumpNotifier = SystemClock{}
-
-// NotifyJump implements [JumpNotifier] on Linux, outside of testing/synctest bubbles: a
-// bubble's clock does not jump, and nobody may wait there for what comes from outside.
-// All who ask share one file descriptor and one goroutine, which are there while
-// somebody asks.
-func (SystemClock) NotifyJump(f func()) (stop func(), err error) {
-	if now := time.Now(); now == now.Round(0) {
-		return nil, errBubble
+// NotifyJump has f called when clock jumps, as [JumpNotifier] says, or returns an error
+// and a nil stop when clock cannot tell. The system's clock can on Linux, outside of
+// testing/synctest bubbles: a bubble's clock does not jump, and nobody may wait there for
+// what comes from outside. All who ask for the system's share one file descriptor and one
+// goroutine, which are there while somebody asks.
+func NotifyJump(clock Clock, f func()) (stop func(), err error) {
+	switch c := clock.(type) {
+	case nil, SystemClock, KernelClock:
+		if now := time.Now(); now == now.Round(0) {
+			return nil, errBubble
+		}
+		return systemJumps.add(f)
+	case JumpNotifier:
+		return c.NotifyJump(f)
 	}
-	return systemJumps.add(f)
+	return nil, fmt.Errorf("clocks: a %T does not tell of its jumps: %w", clock, errors.ErrUnsupported)
 }
 
 var errBubble = errors.New("clocks: no jumps are told of inside a testing/synctest bubble, where there are none")

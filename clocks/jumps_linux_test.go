@@ -41,12 +41,10 @@ func told(t *testing.T, c chan struct{}, what string) {
 }
 
 // teller subscribes to jumps.
-func teller(t *testing.T, j interface {
-	NotifyJump(func()) (func(), error)
-}) (c chan struct{}, stop func()) {
+func teller(t *testing.T, clock Clock) (c chan struct{}, stop func()) {
 	t.Helper()
 	c = make(chan struct{}, 100)
-	stop, err := j.NotifyJump(func() { c <- struct{}{} })
+	stop, err := NotifyJump(clock, func() { c <- struct{}{} })
 	if err != nil {
 		t.Fatal(err)
 	}

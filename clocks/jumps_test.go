@@ -13,17 +13,19 @@ import (
 func TestNoJumpsInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []clocks.Clock{clocks.System(), clocks.Kernel()} {
-			if stop, err := c.(clocks.JumpNotifier).NotifyJump(func() { t.Error("called") }); err == nil || stop != nil {
+			if stop, err := clocks.NotifyJump(c, func() { t.Error("called") }); err == nil || stop != nil {
 				t.Errorf("%T: a bubble's clock tells of jumps", c)
 			}
 		}
 	})
 }
 
-// A clock that tests move says nothing about its jumps: who sleeps by it looks.
-func TestOffsetTellsOfNoJumps(t *testing.T) {
-	var c clocks.Clock = clocks.NewOffset(nil, 0)
-	if _, ok := c.(clocks.JumpNotifier); ok {
-		t.Error("an Offset is a JumpNotifier, though nobody tells of a Set")
+// A clock that says nothing about its jumps is looked at: one that tests move, and one that
+// is built around the system's, whose jumps are not its own.
+func TestTellsOfNoJumps(t *testing.T) {
+	for _, c := range []clocks.Clock{clocks.NewOffset(nil, 0), struct{ clocks.SystemClock }{}, struct{ clocks.KernelClock }{}} {
+		if stop, err := clocks.NotifyJump(c, func() { t.Error("called") }); err == nil || stop != nil {
+			t.Errorf("%T tells of jumps", c)
+		}
 	}
 }

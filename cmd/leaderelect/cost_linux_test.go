@@ -10,8 +10,8 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/proctest"
 )
 
-// A leader whose command runs wakes up for its campaign's look at the clocks, once a
-// second, and its guard for nothing, until the lease is to be extended.
+// A leader whose command runs, and its guard, wake up for nothing until the lease is to be
+// extended, but once in a minute.
 //
 //	go test -run Sleeps ./cmd/leaderelect
 func TestLeaderSleeps(t *testing.T) {
@@ -27,6 +27,6 @@ func TestLeaderSleeps(t *testing.T) {
 	if len(guards) != 1 {
 		t.Fatalf("the guards are %v", guards)
 	}
-	proctest.Sleeps(t, "the leader", c.Process.Pid, 5)
+	proctest.Sleeps(t, "the leader", c.Process.Pid, 2)
 	proctest.Sleeps(t, "its guard", guards[0], 2)
 }
