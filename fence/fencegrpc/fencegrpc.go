@@ -146,7 +146,7 @@ func (j judge) admit(ctx context.Context, needed bool) (with context.Context, ju
 		return ctx, false, nil
 	}
 	t, err := tokenIn(ctx)
-	if err == fence.ErrNoToken && !needed {
+	if errors.Is(err, fence.ErrNoToken) && !needed {
 		return ctx, false, nil
 	}
 	if err == nil {

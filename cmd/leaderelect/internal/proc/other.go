@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Supported: commands can be run on this system.
+// Supported reports whether commands can be run on this system.
 const Supported = false
 
 // Deadline is a moment on two clocks, of which the earlier counts: wall time can be

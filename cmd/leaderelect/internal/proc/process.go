@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Supported: commands can be run on this system.
+// Supported reports whether commands can be run on this system.
 const Supported = true
 
 // Spec says what to run.
