@@ -38,7 +38,7 @@ type Campaign struct {
 	attempts  attempts
 	maxSeen   ElectionNumber // greatest ElectionNumber ever seen
 	idleSince time.Duration  // when the last reign's callbacks had returned
-	sitOut    time.Duration  // no contest before this
+	cooldown  time.Duration  // no contest before this
 	writes    retry
 	health    health
 	clock     clockCheck
@@ -124,7 +124,7 @@ func (c *Campaign) Resign(ctx context.Context) error {
 }
 
 func (c *Campaign) resign(now instant, released chan struct{}) {
-	c.sitOut = max(c.sitOut, now.mono+c.cfg.TermLength)
+	c.cooldown = max(c.cooldown, now.mono+c.cfg.TermLength)
 	if r := c.reign; r != nil && r.cause == nil {
 		c.giveUp(now, ErrResigned)
 	}

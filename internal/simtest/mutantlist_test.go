@@ -178,7 +178,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "no sitting out",
-		edits: []edit{{"(now.mono >= c.sitOut || c.named())", "true"}},
+		edits: []edit{{"(now.mono >= c.cooldown || c.named())", "true"}},
 		says:  "is to sit out",
 	},
 	{

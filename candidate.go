@@ -4,7 +4,7 @@ import "time"
 
 // wants says whether this candidate would lead now.
 func (c *Campaign) wants(now instant) bool {
-	return !c.stopping && !c.health.sick && !c.clockWrong(now) && !c.keeping(now) && (now.mono >= c.sitOut || c.named())
+	return !c.stopping && !c.health.sick && !c.clockWrong(now) && !c.keeping(now) && (now.mono >= c.cooldown || c.named())
 }
 
 // releasing says whether the record is to be left vacant now: no callback of a
@@ -74,8 +74,8 @@ func (c *Campaign) contest(wake *alarm) {
 		c.f.read(wake, 0)
 		return
 	}
-	if !c.wants(wake.now) && wake.now.mono < c.sitOut {
-		wake.at(c.sitOut)
+	if !c.wants(wake.now) && wake.now.mono < c.cooldown {
+		wake.at(c.cooldown)
 	}
 	if c.reign != nil || !c.wants(wake.now) {
 		return

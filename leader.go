@@ -96,7 +96,7 @@ func (c *Campaign) tendReign(wake *alarm) {
 	c.reign, c.last, c.idleSince = nil, r, wake.now.mono
 	c.attempts.clear()
 	if r.cause == ErrResigned {
-		c.sitOut = wake.now.mono + c.cfg.TermLength
+		c.cooldown = wake.now.mono + c.cfg.TermLength
 	}
 }
 
