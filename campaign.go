@@ -68,7 +68,7 @@ func start(ctx context.Context, cfg Config) *Campaign {
 	c.clock.check = skew.New(cfg.MaxClockSkew, proofTerms*cfg.TermLength, f.epoch)
 	_, c.writes = backoffs(cfg.LeaderID, cfg.TermLength)
 	c.changed = deliveries{ctx: context.WithoutCancel(ctx), call: cfg.LeaderChanged, idle: f.events.idle}
-	c.view.Store(newView(cfg.Clock, NoElections))
+	c.view.Store(newView(f.timekeeper, NoElections))
 	f.log(slog.LevelInfo, "standing", "id", cfg.LeaderID, "term", cfg.TermLength, "skew", cfg.MaxClockSkew, "pushed", f.feed != nil)
 	go c.loop()
 	return c

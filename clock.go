@@ -28,62 +28,63 @@ const maxApart = time.Millisecond / 2
 
 // instant is one look at a campaign's clock.
 type instant struct {
-	raw  time.Time     // as Now returned it, with its monotonic reading
 	wall time.Time     // without: to be compared with other machines' times
 	mono time.Duration // elapsed since the loop began, whatever is done to the wall clock
 }
 
-// timekeeper reads both times off a Clock.
+// timekeeper reads both times off a Clock: the wall time, and the time elapsed since it
+// was made. A campaign's loop and its views share one. It does not change.
 type timekeeper struct {
-	clock clocks.Clock
-	mono  clocks.Monotonic
-	epoch time.Time
-	start time.Duration
+	clock  clocks.Clock
+	system bool             // clock is the system's: asked without an indirect call
+	mono   clocks.Monotonic // nil: its times carry a monotonic reading
+	epoch  time.Time
+	start  time.Duration
 }
 
-func newTimekeeper(clock clocks.Clock) timekeeper {
-	t := timekeeper{clock: clock, epoch: clock.Now()}
+func newTimekeeper(clock clocks.Clock) *timekeeper {
+	t := &timekeeper{clock: clock, system: isSystem(clock), epoch: clock.Now()}
 	if m, ok := clock.(clocks.Monotonic); ok {
 		t.mono, t.start = m, m.Monotonic()
 	}
 	return t
 }
 
-func (t *timekeeper) now() instant {
-	raw := t.clock.Now()
-	at := instant{raw: raw, wall: raw.Round(0)}
-	if t.mono != nil {
-		at.mono = t.mono.Monotonic() - t.start
+// look is one look at both sides of the clock. The wall time may carry a monotonic
+// reading.
+func (t *timekeeper) look() (wall time.Time, elapsed time.Duration) {
+	if t.system {
+		wall = time.Now()
 	} else {
-		at.mono = raw.Sub(t.epoch)
+		wall = t.clock.Now()
 	}
-	return at
+	if t.mono != nil {
+		return wall, t.mono.Monotonic() - t.start
+	}
+	return wall, wall.Sub(t.epoch)
+}
+
+func (t *timekeeper) now() instant {
+	wall, elapsed := t.look()
+	return instant{wall: wall.Round(0), mono: elapsed}
 }
 
 // endAfter is the position of a view that ends at the wall time wall, and not
 // later than left after at by the monotonic clock.
-func (t *timekeeper) endAfter(at instant, left time.Duration, wall time.Time) *viewState {
-	s := &viewState{wall: wall, wallNS: wall.UnixNano(), mono: at.raw.Add(left)}
-	if t.mono != nil {
-		s.elapsed = t.start + at.mono + left
-	}
-	return s
+func endAfter(at instant, left time.Duration, wall time.Time) *viewState {
+	return &viewState{wall: wall, wallNS: wall.UnixNano(), mono: at.mono + left}
 }
 
 // tighten is s, which ends no later by the monotonic clock than the wall clock says
 // now: where the wall clock has run ahead, the machine was suspended and the monotonic
 // clock stood still. Without wall clocks to compare, a later set-back would hide it.
-func (t *timekeeper) tighten(s *viewState, at instant) *viewState {
-	left := s.mono.Sub(at.raw)
-	if t.mono != nil {
-		left = s.elapsed - t.start - at.mono
-	}
-	lost := left - time.Duration(s.wallNS-at.wall.UnixNano())
+func tighten(s *viewState, at instant) *viewState {
+	lost := s.mono - at.mono - time.Duration(s.wallNS-at.wall.UnixNano())
 	if lost <= 0 {
 		return s
 	}
 	c := *s
-	c.mono, c.elapsed = s.mono.Add(-lost), s.elapsed-lost
+	c.mono -= lost
 	return &c
 }
 

@@ -20,7 +20,7 @@ const maxAbandoned = 4
 // owner's loop as events; what they mean is for the owner. Everything but post belongs
 // to the loop's goroutine.
 type follower struct {
-	timekeeper
+	*timekeeper
 	mailbox
 	decider RaceDecider
 	poll    time.Duration

@@ -30,9 +30,9 @@ func (d *during) Now() time.Time {
 func liveView(clock clocks.Clock) (*TimeView, *viewState) {
 	k := newTimekeeper(clock)
 	now := k.now()
-	v := newView(clock, 1)
-	v.begin(k.endAfter(now, time.Hour, now.wall.Add(time.Hour)))
-	return v, k.endAfter(now, 2*time.Hour, now.wall.Add(2*time.Hour))
+	v := newView(k, 1)
+	v.begin(endAfter(now, time.Hour, now.wall.Add(time.Hour)))
+	return v, endAfter(now, 2*time.Hour, now.wall.Add(2*time.Hour))
 }
 
 // A view that is over, or is latched while an extension is being confirmed, does not
@@ -49,7 +49,7 @@ func TestLatchAgainstMoveOn(t *testing.T) {
 	k := newTimekeeper(clock)
 	now := k.now()
 	v, next = liveView(clock)
-	v.begin(k.endAfter(now, -time.Second, now.wall.Add(-time.Second)))
+	v.begin(endAfter(now, -time.Second, now.wall.Add(-time.Second)))
 	if v.moveOn(next) || v.ValueInFuture() {
 		t.Error("moved on after its end")
 	}

@@ -25,7 +25,7 @@ type reign struct {
 
 // beginReign starts leading by the acquisition a.
 func (c *Campaign) beginReign(now instant, a *attempt) {
-	r := &reign{number: a.number, view: newView(c.cfg.Clock, a.number), confirmed: a.start, expiry: a.expiry, end: a.end, begun: make(chan struct{})}
+	r := &reign{number: a.number, view: newView(c.f.timekeeper, a.number), confirmed: a.start, expiry: a.expiry, end: a.end, begun: make(chan struct{})}
 	r.view.begin(a.end)
 	if !r.view.ValueInFuture() {
 		// Won, but too late to act on it. Counted as a failed write, so that a
@@ -76,7 +76,7 @@ func (c *Campaign) tendReign(wake *alarm) {
 	}
 	if !r.over {
 		wake.atWall(r.view.Get())
-		wake.at(r.monoEnd(&c.f.timekeeper))
+		wake.at(r.view.state.Load().mono)
 	}
 	if r.cause == nil {
 		return
@@ -102,25 +102,15 @@ func (c *Campaign) tendReign(wake *alarm) {
 
 // tighten brings forward the ends of the view and of what may still begin or move it.
 func (c *Campaign) tighten(now instant) {
-	k := &c.f.timekeeper
 	if r := c.reign; r != nil {
 		s := r.view.state.Load()
-		r.view.replace(s, k.tighten(s, now))
-		r.end = k.tighten(r.end, now)
+		r.view.replace(s, tighten(s, now))
+		r.end = tighten(r.end, now)
 	}
 	for i := range c.attempts.open {
 		a := &c.attempts.open[i]
-		a.end = k.tighten(a.end, now)
+		a.end = tighten(a.end, now)
 	}
-}
-
-// monoEnd is the view's end as elapsed time of the loop.
-func (r *reign) monoEnd(t *timekeeper) time.Duration {
-	s := r.view.state.Load()
-	if t.mono != nil {
-		return s.elapsed - t.start
-	}
-	return s.mono.Sub(t.epoch)
 }
 
 // giveUp begins to leave by choice: the ctx is cancelled now, the lease is kept

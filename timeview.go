@@ -19,9 +19,7 @@ import (
 // The views of successive leaders never overlap in true time. All methods may
 // be called by any number of goroutines at once, and none of them blocks.
 type TimeView struct {
-	clock  clocks.Clock
-	system bool // clock is the system's: asked without an indirect call
-	mono   clocks.Monotonic
+	clock  *timekeeper
 	owned  bool // by a campaign: Set does nothing
 	number ElectionNumber
 	state  atomic.Pointer[viewState]
@@ -29,31 +27,28 @@ type TimeView struct {
 
 // viewState is one immutable position of a view's end.
 type viewState struct {
-	wall    time.Time     // the end, by the wall clock, without a monotonic reading
-	wallNS  int64         // the same, in nanoseconds since 1970
-	mono    time.Time     // the end by the monotonic reading that Clock.Now carries
-	elapsed time.Duration // the end by clocks.Monotonic, where the clock has it
-	apart   time.Duration // the wall clock may say that this much more is left than the monotonic one does; 0: any
-	over    bool          // the latch
+	wall   time.Time     // the end, by the wall clock, without a monotonic reading
+	wallNS int64         // the same, in nanoseconds since 1970
+	mono   time.Duration // the end, by the timekeeper's elapsed time
+	apart  time.Duration // the wall clock may say that this much more is left than the monotonic one does; 0: any
+	over   bool          // the latch
 }
 
 // NewTimeView returns a view for tests of code that takes one. It is over until
 // Set moves it. A nil clock is the system's. The views that a campaign hands out
 // are made by the campaign.
 func NewTimeView(clock clocks.Clock) *TimeView {
-	v := newView(clock, NoElections)
+	if clock == nil {
+		clock = clocks.System()
+	}
+	v := newView(newTimekeeper(clock), NoElections)
 	v.owned = false
 	return v
 }
 
 // newView returns a campaign's view, over until it is first moved.
-func newView(clock clocks.Clock, number ElectionNumber) *TimeView {
-	if clock == nil {
-		clock = clocks.System()
-	}
+func newView(clock *timekeeper, number ElectionNumber) *TimeView {
 	v := &TimeView{clock: clock, owned: true, number: number}
-	v.system = isSystem(clock)
-	v.mono, _ = clock.(clocks.Monotonic)
 	v.state.Store(&viewState{over: true})
 	return v
 }
@@ -64,7 +59,7 @@ func newView(clock clocks.Clock, number ElectionNumber) *TimeView {
 func (t *TimeView) Get() time.Time { return t.state.Load().wall }
 
 // Clock is the clock that the view is measured by; never nil.
-func (t *TimeView) Clock() clocks.Clock { return t.clock }
+func (t *TimeView) Clock() clocks.Clock { return t.clock.clock }
 
 // ElectionNumber is the number of the reign that the view belongs to: the
 // fencing token to send along with every act. NoElections where it belongs to
@@ -97,18 +92,8 @@ func (t *TimeView) latched() bool { return t.state.Load().over }
 
 // before says whether neither clock has reached the end s.
 func (t *TimeView) before(s *viewState) bool {
-	var now time.Time
-	if t.system {
-		now = time.Now()
-	} else {
-		now = t.clock.Now()
-	}
-	var left time.Duration
-	if t.mono != nil {
-		left = s.elapsed - t.mono.Monotonic()
-	} else {
-		left = s.mono.Sub(now)
-	}
+	now, elapsed := t.clock.look()
+	left := s.mono - elapsed
 	wall := s.wallNS - now.UnixNano()
 	// A wall clock that was set back would hide that the machine is suspended.
 	return left > 0 && wall > 0 && (s.apart == 0 || time.Duration(wall)-left <= s.apart)
@@ -120,12 +105,9 @@ func (t *TimeView) Set(v time.Time) {
 	if t.owned {
 		return
 	}
-	now := t.clock.Now()
+	now, elapsed := t.clock.look()
 	left := max(v.Round(0).Sub(now.Round(0)), -MaxTermLength) // how long ago does not matter
-	s := &viewState{wall: v.Round(0), wallNS: now.UnixNano() + int64(left), mono: now.Add(left)}
-	if t.mono != nil {
-		s.elapsed = t.mono.Monotonic() + left
-	}
+	s := &viewState{wall: v.Round(0), wallNS: now.UnixNano() + int64(left), mono: elapsed + left}
 	s.over = !t.before(s)
 	t.state.Store(s)
 }
@@ -165,7 +147,7 @@ func (t *TimeView) replace(old, s *viewState) {
 // later says whether s was set for a later write than o. By the monotonic clock:
 // the wall clock may have been set back since.
 func (s *viewState) later(o *viewState) bool {
-	return s.mono.After(o.mono) || s.elapsed > o.elapsed
+	return s.mono > o.mono
 }
 
 // end makes the view be over from now on.

@@ -11,11 +11,11 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 	}
 	if kind != OpRelease {
 		a := attempt{kind: kind, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, begun: wake.now, start: wake.now.mono}
-		a.end = c.f.endAfter(wake.now, c.cfg.TermLength-c.cfg.MaxClockSkew, e.TermExpiry.Add(-c.cfg.MaxClockSkew))
+		a.end = endAfter(wake.now, c.cfg.TermLength-c.cfg.MaxClockSkew, e.TermExpiry.Add(-c.cfg.MaxClockSkew))
 		if c.cfg.Unsynchronized {
 			// Its own clocks alone, as they are now.
 			span := c.cfg.TermLength - c.cfg.MaxClockSkew
-			a.end = c.f.endAfter(wake.now, span, wake.now.wall.Add(span))
+			a.end = endAfter(wake.now, span, wake.now.wall.Add(span))
 			a.end.apart = max(drift(c.cfg.TermLength, c.cfg.MaxClockSkew), 1)
 		}
 		if r := c.reign; r != nil {

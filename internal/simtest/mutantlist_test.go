@@ -99,8 +99,8 @@ var mutants = []mutant{
 	{
 		name: "monotonic end ignored",
 		edits: []edit{
-			{"left = s.elapsed - t.mono.Monotonic()", "left = 1"},
-			{"wake.at(r.monoEnd(&c.f.timekeeper))", "_ = r.monoEnd"},
+			{"left := s.mono - elapsed\n", "left := time.Duration(1)\n\t_ = elapsed\n"},
+			{"\t\twake.at(r.view.state.Load().mono)\n", ""},
 		},
 		says: "after its end by the monotonic clock|after its view had ended",
 	},
@@ -122,7 +122,7 @@ var mutants = []mutant{
 	{
 		name: "view measured from the answer",
 		edits: []edit{{"if !r.view.moveOn(a.end) {",
-			"if !r.view.moveOn(c.f.endAfter(now, c.cfg.TermLength-c.cfg.MaxClockSkew, now.wall.Add(c.cfg.TermLength-c.cfg.MaxClockSkew))) {"}},
+			"if !r.view.moveOn(endAfter(now, c.cfg.TermLength-c.cfg.MaxClockSkew, now.wall.Add(c.cfg.TermLength-c.cfg.MaxClockSkew))) {"}},
 		says: "VIOLATION",
 	},
 	{
