@@ -92,7 +92,7 @@ func (c *Campaign) contest(wake *alarm) {
 // fresh says whether what is known of the record was learned when it was
 // contestable already, as it is since at. For a held record only a read counts; a
 // vacancy may have been pushed.
-func (c *Campaign) fresh(at horizon) bool {
+func (c *Campaign) fresh(at deadline) bool {
 	k := &c.k
 	return !k.unsure && at.reached(k.baseAt) && k.baseAt.mono >= c.idleSince &&
 		(k.base.Vacant() || at.reached(k.readAt))
@@ -101,8 +101,8 @@ func (c *Campaign) fresh(at horizon) bool {
 // contestableAt is from when the record may be contested. Where
 // an older record was read than is known (the store was set back, or the read is
 // stale), both must be contestable.
-func (c *Campaign) contestableAt() horizon {
-	var at horizon
+func (c *Campaign) contestableAt() deadline {
+	var at deadline
 	for _, e := range []*RaceEntry{c.k.latest, c.k.base} {
 		if e != nil {
 			at = at.and(c.claimableAt(e))
@@ -111,14 +111,14 @@ func (c *Campaign) contestableAt() horizon {
 	return at
 }
 
-func (c *Campaign) claimableAt(e *RaceEntry) horizon {
+func (c *Campaign) claimableAt(e *RaceEntry) deadline {
 	switch {
 	case e.Vacant() && (e.Successor == "" || e.Successor == AnySuccessor || e.Successor == c.cfg.LeaderID):
-		return horizon{}
+		return deadline{}
 	case e.Vacant():
 		return c.k.reservedUntil(e) // for another
 	case e.Incarnation == c.incarnation:
-		return horizon{}
+		return deadline{}
 	}
 	return c.clock.late(c.k.over(e))
 }

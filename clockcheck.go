@@ -122,7 +122,7 @@ func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 }
 
 // late puts h off by what the clock is thought to be ahead.
-func (k *clockCheck) late(h horizon) horizon {
+func (k *clockCheck) late(h deadline) deadline {
 	if h.mono == 0 {
 		h.wall = h.wall.Add(k.lead)
 	}

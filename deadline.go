@@ -2,26 +2,26 @@ package leaderelection
 
 import "time"
 
-// horizon is a moment by both of a campaign's clocks: it has come when both have
+// deadline is a moment by both of a campaign's clocks: it has come when both have
 // reached it, or when the monotonic one has reached sooner. A part that does not
 // matter is zero.
-type horizon struct {
+type deadline struct {
 	wall   time.Time     // for what other machines' clocks have said
 	mono   time.Duration // for what only one's own monotonic clock may measure
 	sooner time.Duration
 }
 
-// reached reports whether the horizon has come at the instant at.
-func (h horizon) reached(at instant) bool {
+// reached reports whether the deadline has come at the instant at.
+func (h deadline) reached(at instant) bool {
 	return !at.wall.Before(h.wall) && at.mono >= h.mono || h.sooner > 0 && at.mono >= h.sooner
 }
 
 // and is when both have come.
-func (h horizon) and(o horizon) horizon {
+func (h deadline) and(o deadline) deadline {
 	switch {
-	case h == horizon{}:
+	case h == deadline{}:
 		return o
-	case o == horizon{}:
+	case o == deadline{}:
 		return h
 	}
 	if o.wall.After(h.wall) {
@@ -37,7 +37,7 @@ func (h horizon) and(o horizon) horizon {
 }
 
 // until asks for a look when h has come.
-func (a *alarm) until(h horizon) {
+func (a *alarm) until(h deadline) {
 	if h.sooner > 0 {
 		a.at(h.sooner)
 	}

@@ -65,17 +65,17 @@ func same(e, o *RaceEntry) bool {
 // one who wrote it: its TermExpiry. If wall clocks must not be compared, it is
 // a whole term after that term was first seen, when it was written already, by
 // one's own monotonic clock.
-func (k *knowledge) ends(e *RaceEntry) horizon {
+func (k *knowledge) ends(e *RaceEntry) deadline {
 	if k.unsynchronized || e.Unsynchronized {
-		return horizon{mono: k.firstSeen(e) + k.termOf(e)}
+		return deadline{mono: k.firstSeen(e) + k.termOf(e)}
 	}
-	return horizon{wall: e.TermExpiry}
+	return deadline{wall: e.TermExpiry}
 }
 
 // over is when the term of e has run out for every clock that keeps within
 // bounds: MaxClockSkew later, or what two monotonic clocks are allowed to drift
 // apart in a term.
-func (k *knowledge) over(e *RaceEntry) horizon {
+func (k *knowledge) over(e *RaceEntry) deadline {
 	h := k.ends(e)
 	if h.mono > 0 {
 		h.mono += k.drift(e)
@@ -88,7 +88,7 @@ func (k *knowledge) over(e *RaceEntry) horizon {
 // reservedUntil is when the reservation of the vacant record e is over: at its
 // TermExpiry, but a term after it was first seen at the latest. Nobody may stop an
 // election for longer, by a mistake or by a clock that is wrong.
-func (k *knowledge) reservedUntil(e *RaceEntry) horizon {
+func (k *knowledge) reservedUntil(e *RaceEntry) deadline {
 	h := k.ends(e)
 	if h.mono == 0 {
 		h.sooner = k.firstSeen(e) + k.termOf(e) + k.drift(e)

@@ -85,14 +85,14 @@ func TestKnowledgeKnowsWhenTermsEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		e              *RaceEntry
 		unsynchronized bool
-		of             func(*knowledge, *RaceEntry) horizon
-		want           horizon
+		of             func(*knowledge, *RaceEntry) deadline
+		want           deadline
 	}{
-		"its writer's clock":   {held, false, (*knowledge).ends, horizon{wall: held.TermExpiry}},
-		"everybody's clock":    {held, false, (*knowledge).over, horizon{wall: held.TermExpiry.Add(time.Second)}},
-		"no clock is compared": {held, true, (*knowledge).over, horizon{mono: 2*time.Second + 11*time.Second}},
-		"its mark counts":      {marked, false, (*knowledge).ends, horizon{mono: 2*time.Second + 10*time.Second}},
-		"a reservation":        {reserved, false, (*knowledge).reservedUntil, horizon{wall: held.TermExpiry, sooner: 13 * time.Second}},
+		"its writer's clock":   {held, false, (*knowledge).ends, deadline{wall: held.TermExpiry}},
+		"everybody's clock":    {held, false, (*knowledge).over, deadline{wall: held.TermExpiry.Add(time.Second)}},
+		"no clock is compared": {held, true, (*knowledge).over, deadline{mono: 2*time.Second + 11*time.Second}},
+		"its mark counts":      {marked, false, (*knowledge).ends, deadline{mono: 2*time.Second + 10*time.Second}},
+		"a reservation":        {reserved, false, (*knowledge).reservedUntil, deadline{wall: held.TermExpiry, sooner: 13 * time.Second}},
 	} {
 		k := knowledge{skew: time.Second, term: time.Minute, unsynchronized: c.unsynchronized}
 		k.learn(c.e, at(1), at(2), wasRead)

@@ -210,10 +210,10 @@ func (o *observer) act(wake *alarm) {
 
 // lapseAt is when the known term has run out, for all clocks that are within
 // bounds, and whether that is still to be told.
-func (o *observer) lapseAt() (horizon, bool) {
+func (o *observer) lapseAt() (deadline, bool) {
 	e := o.k.latest
 	if e == nil || e.Vacant() || e == o.lapsed {
-		return horizon{}, false
+		return deadline{}, false
 	}
 	return o.k.over(e), true
 }

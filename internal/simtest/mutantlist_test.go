@@ -168,7 +168,7 @@ var mutants = []mutant{
 	{
 		name: "reservation ignored",
 		edits: []edit{{"\t\treturn c.k.reservedUntil(e) // for another\n",
-			"\t\treturn horizon{}\n"}},
+			"\t\treturn deadline{}\n"}},
 		says: "too early|wins while the view",
 	},
 	{
