@@ -4,8 +4,8 @@ package leaderelection_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
+	"github.com/c8e606e4/leaderelection/deciders/record"
 )
 
 // webDecider keeps an election at a URL of any HTTP server that gives out ETags
@@ -39,8 +40,12 @@ func (d webDecider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry,
 	case http.StatusNotFound:
 		return e, nil // nobody has led yet
 	case http.StatusOK:
-		if err := json.NewDecoder(resp.Body).Decode(e); err != nil {
-			return nil, fmt.Errorf("%s holds no record: %w (%w)", d.url, err, leaderelection.ErrPermanent)
+		body, err := io.ReadAll(io.LimitReader(resp.Body, record.MaxSize+1))
+		if err != nil {
+			return nil, err
+		}
+		if e, err = record.Unmarshal(d.url, body); err != nil {
+			return nil, err // what is there is no record: permanent
 		}
 		e.Token = etag(resp.Header.Get("ETag"))
 		return e, nil
@@ -49,7 +54,7 @@ func (d webDecider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry,
 }
 
 func (d webDecider) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	body, err := json.Marshal(e)
+	body, err := record.Marshal(e)
 	if err != nil {
 		return nil, err
 	}

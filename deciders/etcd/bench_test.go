@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/record"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/record"
 )
 
 func BenchmarkDecider(b *testing.B) { decidertest.Bench(b, newElection) }

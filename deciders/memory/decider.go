@@ -46,7 +46,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/record"
 )
 
 // Decider is one handle on an election in memory. It is a

@@ -14,7 +14,7 @@ import (
 	"iter"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/record"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 

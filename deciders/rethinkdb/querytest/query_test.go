@@ -11,7 +11,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/record"
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 )

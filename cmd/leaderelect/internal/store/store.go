@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/deciders/open"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
@@ -62,14 +62,11 @@ var tags = map[string]string{
 	"s3":        "no_s3",
 }
 
-// opener opens the store that a URL names.
-type opener func(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error)
-
 // builtIn are the stores of this build, by their tags. Each has a file of its own, which its
 // tag leaves out: hence init.
-var builtIn = map[string]opener{}
+var builtIn = map[string]open.Opener{}
 
-func has(tag string, o opener) { builtIn[tag] = o }
+func has(tag string, o open.Opener) { builtIn[tag] = o }
 
 // loggers give a logger to drivers that would write to stderr otherwise.
 var loggers []func(*slog.Logger)
@@ -81,20 +78,24 @@ func LogDrivers(log *slog.Logger) {
 	}
 }
 
-// open is the one place where a URL's scheme decides the store.
-func open(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error) {
-	if u.Scheme == "file" {
-		return some(file.Open(ctx, u))
+// stores are what this build can open, by scheme.
+func stores() open.Stores {
+	all := open.Stores{"file": open.With(file.Open)}
+	for scheme, tag := range tags {
+		if o := builtIn[tag]; o != nil {
+			all[scheme] = o
+		}
 	}
-	tag, known := tags[u.Scheme]
-	switch o := builtIn[tag]; {
-	case o != nil:
-		return o(ctx, u)
-	case known:
-		return nil, fmt.Errorf("%w: this build of leaderelect was made without %s, which %s:// URLs need: take one that was built without the tag %s (it has %s)",
+	return all
+}
+
+// unknown is why no store of this build goes by u.
+func unknown(u *url.URL) error {
+	if tag, known := tags[u.Scheme]; known {
+		return fmt.Errorf("%w: this build of leaderelect was made without %s, which %s:// URLs need: take one that was built without the tag %s (it has %s)",
 			ErrURL, strings.TrimPrefix(tag, "no_"), u.Scheme, tag, strings.Join(BuiltIn(), ", "))
 	}
-	return nil, fmt.Errorf("%w: no store goes by %q; known are:\n  %s", ErrURL, redact.URL(u.String()), strings.Join(Forms, "\n  "))
+	return fmt.Errorf("%w: no store goes by %q; known are:\n  %s", ErrURL, redact.URL(u.String()), strings.Join(Forms, "\n  "))
 }
 
 // Tags are the build tags that leave a store out of the program, one for each.
@@ -108,14 +109,6 @@ func BuiltIn() []string {
 	}
 	slices.Sort(all)
 	return all
-}
-
-// some turns a decider that was not opened into no decider.
-func some[D leaderelection.RaceDecider](d D, err error) (leaderelection.RaceDecider, error) {
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
 }
 
 // Parse reads a store's URL. It does no I/O.
@@ -137,20 +130,13 @@ func Open(ctx context.Context, raw string, patience time.Duration) (leaderelecti
 	if err != nil {
 		return nil, err
 	}
-	// Some clients go on to use the ctx that they were made with: it must
-	// end only if opening fails.
-	live, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-	limit := time.AfterFunc(patience, func() {
-		cancel(fmt.Errorf("no answer within %v: %w", patience, context.DeadlineExceeded))
-	})
-	defer limit.Stop()
-	d, err := open(live, u)
-	if err != nil {
-		cancel(nil)
-		return nil, err
+	all := stores()
+	if all[u.Scheme] == nil {
+		return nil, unknown(u)
 	}
-	return d, nil
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %v: %w", patience, context.DeadlineExceeded))
+	defer cancel()
+	return all.Open(ctx, raw)
 }
 
 // kinds are the schemes that are another name of a store's first one.
@@ -195,9 +181,5 @@ func Scratch(raw string) (string, error) {
 	return u.String(), nil
 }
 
-// Close closes what Open opened, where it holds a connection.
-func Close(d leaderelection.RaceDecider) {
-	if c, ok := d.(io.Closer); ok {
-		_ = c.Close()
-	}
-}
+// Close closes what Open opened, if it holds a connection.
+func Close(d leaderelection.RaceDecider) { _ = open.Close(d) }

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -51,5 +52,30 @@ func TestFormsAreKnown(t *testing.T) {
 	}
 	if _, err := store.Parse("redis://user:hush@host:port:x/"); err == nil || strings.Contains(err.Error(), "hush") {
 		t.Errorf("a password is told: %v", err)
+	}
+}
+
+// The documentation of deciders/open lists every scheme.
+func TestSchemesAreListed(t *testing.T) {
+	source, err := os.ReadFile("../../../../deciders/open/open.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for line := range strings.Lines(string(source)) {
+		if row, is := strings.CutPrefix(line, "//\tdeciders/"); is {
+			for _, scheme := range strings.FieldsFunc(row, func(r rune) bool { return strings.ContainsRune(", \n", r) })[1:] {
+				listed[scheme] = true
+			}
+		}
+	}
+	for _, scheme := range store.Schemes() {
+		if !listed[scheme] {
+			t.Errorf("deciders/open does not list %s", scheme)
+		}
+		delete(listed, scheme)
+	}
+	for scheme := range listed {
+		t.Errorf("deciders/open lists %s, which no store takes", scheme)
 	}
 }

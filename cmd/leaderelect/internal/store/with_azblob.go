@@ -3,15 +3,8 @@
 package store
 
 import (
-	"context"
-	"net/url"
-
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
+	"github.com/c8e606e4/leaderelection/deciders/open"
 )
 
-func init() {
-	has("no_azblob", func(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error) {
-		return some(azblob.Open(ctx, u))
-	})
-}
+func init() { has("no_azblob", open.With(azblob.Open)) }

@@ -6,18 +6,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/url"
 
 	client "github.com/redis/go-redis/v9"
 
-	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/open"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 )
 
 func init() {
-	has("no_redis", func(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error) {
-		return some(redis.Open(ctx, u))
-	})
+	has("no_redis", open.With(redis.Open))
 	loggers = append(loggers, func(log *slog.Logger) { client.SetLogger(driver{log}) })
 }
 

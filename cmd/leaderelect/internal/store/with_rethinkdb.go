@@ -3,15 +3,8 @@
 package store
 
 import (
-	"context"
-	"net/url"
-
-	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/open"
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 )
 
-func init() {
-	has("no_rethinkdb", func(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error) {
-		return some(rethinkdb.Open(ctx, u))
-	})
-}
+func init() { has("no_rethinkdb", open.With(rethinkdb.Open)) }

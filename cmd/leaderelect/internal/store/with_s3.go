@@ -3,15 +3,8 @@
 package store
 
 import (
-	"context"
-	"net/url"
-
-	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/open"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
 )
 
-func init() {
-	has("no_s3", func(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error) {
-		return some(s3.Open(ctx, u))
-	})
-}
+func init() { has("no_s3", open.With(s3.Open)) }

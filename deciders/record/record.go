@@ -1,5 +1,8 @@
-// Package record is the one form in which every store keeps a RaceEntry: a flat
-// JSON object that the store's own tools can show and, in need, edit.
+// Package record is the one form in which all stores of this library keep a RaceEntry: a
+// flat JSON object that the store's own tools can show and, in need, edit. A decider for
+// another store keeps what Marshal returns and gives what it finds to Unmarshal. Then
+// every program that knows the form can read the record, and the rules for upgrades
+// below hold for it, too.
 //
 //	{"leaderelection":1,
 //	 "leader_id":"web-1",
@@ -10,10 +13,33 @@
 //	 "election_number":7,
 //	 "extension":12,
 //	 "incarnation":"6b1f0c...",
-//	 "successor":"web-2",
-//	 "unsynchronized":true}
+//	 "successor":"web-2"}
 //
-// # Fields of newer versions
+// # Fields
+//
+// Each field stands for the field of RaceEntry with the like name, which says what it
+// means. A field is left out only if the table says so. None may be null.
+//
+//	field              JSON    form                                     left out if
+//	-----------------  ------  ---------------------------------------  ------------
+//	leaderelection     number  the version of this form, 1              never
+//	leader_id          string  empty: the record is vacant; never "*"   never
+//	host_port          array   of strings                               it is empty
+//	connection_params  string  base64, with padding (RFC 4648)          it is empty
+//	term_expiry        string  RFC 3339, years 0 to 9999, written in    never
+//	                           UTC, up to nanoseconds
+//	term_length        string  as time.Duration: "15s", not negative    never
+//	election_number    number  whole, 0 to 2^63-1                       never
+//	extension          number  whole, 0 to 2^63-1                       never
+//	incarnation        string                                           never
+//	successor          string  "*" stands for anybody                   it is empty
+//	unsynchronized     bool                                             it is false
+//	must_understand    array   of strings: names of fields, see below   nobody set it
+//
+// The text is UTF-8, of at most MaxSize bytes. The order of the fields and white space
+// do not matter to Unmarshal.
+//
+// # Upgrades and unknown fields
 //
 // Fleets are upgraded one process at a time, and rolled back. So a field that this
 // version does not know is kept, in RaceEntry.Extra, and every write hands it on as it
@@ -24,15 +50,19 @@
 //	"quorum":3
 //
 // and a program that does not know every field of that list refuses the record: it
-// neither leads by it nor overwrites it. To add a field later is one line in
-// entryFields, one in fill and one in entry. If older programs may go on without it, it
-// needs no more than that. If they may not, whoever writes it names it in the list.
+// neither leads by it nor overwrites it. If older programs may go on without a new
+// field, whoever adds it needs no list.
 //
 // Everything else is read strictly, because a candidate that misreads a record may
 // overwrite what it did not understand. An unknown format version, a field given twice,
 // a name that differs from a known one by upper and lower case only, and anything else
 // out of the ordinary is an error that wraps leaderelection.ErrPermanent, and the record
 // is left alone.
+//
+// # Compatibility
+//
+// The fields above keep their names, types and meanings for as long as the field
+// "leaderelection" is 1. Marshal gives the same bytes for the same entry.
 package record
 
 import (
@@ -60,7 +90,8 @@ const MaxSize = 256 << 10
 // formatField is what tells a record of ours from any other JSON object.
 const formatField = "leaderelection"
 
-// entryFields is the form: the names and their order.
+// entryFields is the form: the names and their order. To add a field is one line here,
+// one in fields, one in Marshal and one in entry.
 type entryFields struct {
 	Format           int       `json:"leaderelection"`
 	LeaderID         string    `json:"leader_id"`
@@ -126,7 +157,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Check says what Marshal would say of e, without the work, save that it counts
+// Check says what Marshal would say of e, without the work, except that it counts
 // the size only roughly. It is for stores that keep entries in another form.
 func Check(e *leaderelection.RaceEntry) error {
 	if e == nil {

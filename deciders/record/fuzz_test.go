@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/record"
 )
 
 // Whatever is read either is refused as permanent or can be stored and read

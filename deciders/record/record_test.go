@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/internal/record"
+	"github.com/c8e606e4/leaderelection/deciders/record"
 )
 
 func sample() *leaderelection.RaceEntry {
