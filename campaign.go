@@ -145,6 +145,8 @@ func (c *Campaign) answerResigners(now instant) {
 
 // loop is the campaign's goroutine.
 func (c *Campaign) loop() {
+	defer close(c.done)
+	defer c.f.close()
 	c.slice = maxSlice
 	if stop, err := clocks.NotifyJump(c.cfg.Clock, func() { c.f.post(lookAgain{}) }); err == nil {
 		c.slice = maxTellingSlice
@@ -161,12 +163,10 @@ func (c *Campaign) loop() {
 		now := c.f.now()
 		wake, stopped := c.step(now)
 		if stopped {
-			break
+			return
 		}
 		c.sleep(now, wake)
 	}
-	c.f.close()
-	close(c.done)
 }
 
 // handle takes in one event, at the instant now.

@@ -24,7 +24,7 @@ type telling struct {
 
 func (c *telling) NotifyJump(f func()) (stop func(), err error) {
 	c.asked(f)
-	return func() { c.asked(nil) }, nil
+	return func() { time.Sleep(time.Second); c.asked(nil) }, nil
 }
 
 func (c *telling) asked(f func()) {
