@@ -80,11 +80,12 @@ func (l *attempts) acquiring() bool {
 }
 
 // forgetOld drops the acquisitions that can no longer begin a reign: should one
-// still land, the record is one's own and is dealt with as such.
+// still land, the record is one's own and is dealt with as such: nobody's view is alive
+// that it could have been taken from.
 func (l *attempts) forgetOld(wake *alarm, term time.Duration) {
 	kept := l.open[:0]
 	for _, a := range l.open {
-		if old := a.start + term; a.kind != OpAcquire || wake.now.mono < old {
+		if old := max(a.start+term, a.taken.alive); a.kind != OpAcquire || wake.now.mono < old {
 			kept = append(kept, a)
 			if a.kind == OpAcquire {
 				wake.at(old)

@@ -29,7 +29,7 @@ func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 	c.endWrong(now, c.clockFault(now))
 	if r := c.reign; r != nil && !r.over {
 		c.observeLeading(now, r, e, news, how)
-	} else if how != wasPushed && e.Incarnation == c.incarnation && !e.Vacant() && e.Compare(c.k.latest) >= 0 {
+	} else if how != wasPushed && e.Incarnation == c.incarnation && !e.Vacant() && (e.Compare(c.k.latest) >= 0 || oneTerm(e, c.k.latest)) {
 		c.observeOwn(now, e)
 	}
 	if how != wasPushed {
@@ -74,13 +74,14 @@ func (c *Campaign) confirm(now instant, r *reign, a *attempt, extension uint64) 
 }
 
 // observeOwn: a record of this Incarnation while no view is alive. It begins a
-// reign if it is an acquisition that this campaign is waiting for.
+// reign if it is an acquisition that this campaign is waiting for. A feed may have told
+// already that an operator has added a request to it.
 func (c *Campaign) observeOwn(now instant, e *RaceEntry) {
 	a := c.attempts.match(e)
 	if c.reign != nil || a == nil || a.kind != OpAcquire {
 		return
 	}
-	if e.Successor != "" && e.Successor != c.cfg.LeaderID {
+	if s := c.k.latest.Successor; s != "" && s != c.cfg.LeaderID {
 		// Asked to hand over before it began: released without a reign.
 		c.cooldown = now.mono + c.cfg.TermLength
 	}
