@@ -132,8 +132,8 @@ func TestHungServer(t *testing.T) {
 		},
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		timer := time.AfterFunc(50*time.Millisecond, func() { cancel(enough) })
 		begin := time.Now()
+		timer := time.AfterFunc(50*time.Millisecond, func() { cancel(enough) })
 		err := call(ctx)
 		timer.Stop()
 		if took := time.Since(begin); took < 50*time.Millisecond || took > time.Second {

@@ -258,15 +258,15 @@ func (s saying) QueryRow(context.Context, string, ...any) pgx.Row { return s }
 func (s saying) Scan(...any) error                                { return s.err }
 
 // With an isolation level above READ COMMITTED PostgreSQL refuses writes, too, that it
-// only suspects of a conflict: such a one has lost no race.
+// only suspects of a conflict: such a one has lost no race, and is tried again a few times.
 func TestSuspectedConflict(t *testing.T) {
 	p := pool(t, stores.Postgres(t).Addr)
 	d := postgres.NewDecider(p, "leaderelection", "e", create)
 	first := feedtest.Write(t, d, 1, nil)
-	suspicious := postgres.NewDecider(refusingUpdates{p}, "leaderelection", "e", nil)
+	suspicious := postgres.NewDecider(&refusingUpdates{p, 1000}, "leaderelection", "e", nil)
 	_, err := suspicious.WriteEntry(t.Context(), feedtest.State(2, first))
 	feedtest.Passing(t, err, "40001")
-	feedtest.Write(t, d, 2, first)
+	feedtest.Write(t, postgres.NewDecider(&refusingUpdates{p, 3}, "leaderelection", "e", nil), 2, first)
 	_, err = suspicious.WriteEntry(t.Context(), feedtest.State(2, first))
 	var lost *leaderelection.LostRaceError
 	if !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 2 {
@@ -274,10 +274,14 @@ func TestSuspectedConflict(t *testing.T) {
 	}
 }
 
-type refusingUpdates struct{ postgres.DB }
+type refusingUpdates struct {
+	postgres.DB
+	times int
+}
 
-func (d refusingUpdates) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	if strings.HasPrefix(sql, "UPDATE") {
+func (d *refusingUpdates) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if strings.HasPrefix(sql, "UPDATE") && d.times > 0 {
+		d.times--
 		return saying{&pgconn.PgError{Code: "40001", Message: "could not serialize access"}}
 	}
 	return d.DB.QueryRow(ctx, sql, args...)

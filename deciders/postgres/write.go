@@ -20,38 +20,43 @@ func (b *backend) Swap(ctx context.Context, was token, data []byte, e *leaderele
 	if err != nil {
 		return none, err
 	}
-	// Never the same twice, also when the row was deleted and made again.
-	now := token{version: rand.Text()}
-	sql, more := b.updateSQL, [2]string{was.version, payload(now.version, data)}
-	if was.version == "" {
-		sql, more = b.insertSQL, [2]string{newChannel(), at.hello(b.election)}
-	}
-	number, lost := b.doubts.begin(e.Incarnation)
-	err = b.commit(ctx, sql, []any{b.mode, b.election, now.version, string(data), more[0], more[1]}, &now.micros, nil, nil)
-	switch {
-	case err == nil:
-		b.doubts.landed(number, now.version)
-		return now, nil
-	case errors.Is(err, pgx.ErrNoRows):
+	for tries := 0; ; tries++ {
+		// Never the same twice, also when the row was deleted and made again.
+		now := token{version: rand.Text()}
+		sql, more := b.updateSQL, [2]string{was.version, payload(now.version, data)}
+		if was.version == "" {
+			sql, more = b.insertSQL, [2]string{newChannel(), at.hello(b.election)}
+		}
+		number, lost := b.doubts.begin(e.Incarnation)
+		err = b.commit(ctx, sql, []any{b.mode, b.election, now.version, string(data), more[0], more[1]}, &now.micros, nil, nil)
+		switch {
+		case err == nil:
+			b.doubts.landed(number, now.version)
+			return now, nil
+		case errors.Is(err, pgx.ErrNoRows):
+			lost()
+			return none, &leaderelection.LostRaceError{}
+		case code(err) != serializationFailure:
+			return none, err
+		}
 		lost()
-		return none, &leaderelection.LostRaceError{}
-	case code(err) == serializationFailure:
-		lost()
-		return none, b.serialized(ctx, was, err)
+		s, _, unread := b.read(ctx)
+		switch {
+		case unread != nil:
+			return none, err
+		case s.At != was:
+			return none, &store.Refusal[token]{Current: s, Err: err}
+		case tries == maxSuspicions:
+			return none, err
+		}
 	}
-	return none, err
 }
 
-// serialized explains a write that PostgreSQL refused for the sake of an isolation
-// level above READ COMMITTED: as a rule it has lost the race, and otherwise, where
-// PostgreSQL suspected a conflict that was none, it can be tried again.
-func (b *backend) serialized(ctx context.Context, was token, refusal error) error {
-	s, _, err := b.read(ctx)
-	if err != nil || s.At == was {
-		return refusal
-	}
-	return &store.Refusal[token]{Current: s, Err: refusal}
-}
+// maxSuspicions is how often a write is tried again that PostgreSQL refused for the
+// sake of an isolation level above READ COMMITTED though nobody else has written: it
+// suspected a conflict that was none, or a read that waited for the standbys was in
+// between (see current).
+const maxSuspicions = 3
 
 // commit runs a statement that writes and answers with a row. It returns nil only where
 // the answer proves that nobody has cut short the wait for the standbys: a server that
