@@ -220,7 +220,7 @@ func (o *observer) lapseAt() (deadline, bool) {
 
 // learn takes in a record, and hands on what is new.
 func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
-	if !o.k.learn(e, at, now, how) {
+	if o.ending || !o.k.learn(e, at, now, how) {
 		return
 	}
 	o.f.tellNews(e)

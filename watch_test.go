@@ -240,6 +240,32 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
+// Nor is told what only comes to be known when it has ended.
+func TestWatchTellsNothingAfterItsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(1))
+		ctx, cancel := context.WithCancel(t.Context())
+		calls, hang := 0, make(chan struct{})
+		go func() {
+			sleep(time.Second)
+			d.Inject(memory.Always(memory.Fault{Hang: hang}).On(memory.Read))
+			sleep(T/2 + time.Second) // a read hangs, and was not given up
+			d.Replace(rival(2))
+			cancel()
+			sleep(time.Second)
+			close(hang)
+		}()
+		err := le.WatchConfig{Decider: d.Polled()}.Watch(ctx, func(context.Context, le.RaceEntry) {
+			calls++
+			time.Sleep(T)
+		})
+		if !errors.Is(err, context.Canceled) || calls != 1 {
+			t.Fatalf("%v after %d calls", err, calls)
+		}
+	})
+}
+
 // A feed that falls silent while nobody leads does not make an observer blind.
 func TestWatchSilentFeedDuringAVacancy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
