@@ -29,8 +29,8 @@ func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 	c.endWrong(now, c.clockFault(now))
 	if r := c.reign; r != nil && !r.over {
 		c.observeLeading(now, r, e, news, how)
-	} else if how != wasPushed && e.Incarnation == c.incarnation && !e.Vacant() && (e.Compare(c.k.latest) >= 0 || oneTerm(e, c.k.latest)) {
-		c.observeOwn(now, e)
+	} else if e.Incarnation == c.incarnation && !e.Vacant() && (e.Compare(c.k.latest) >= 0 || oneTerm(e, c.k.latest)) {
+		c.observeOwn(now, e, how)
 	}
 	if how != wasPushed {
 		c.attempts.settle(e)
@@ -74,19 +74,19 @@ func (c *Campaign) confirm(now instant, r *reign, a *attempt, extension uint64) 
 }
 
 // observeOwn: a record of this Incarnation while no view is alive. It begins a
-// reign if it is an acquisition that this campaign is waiting for. A feed may have told
-// already that an operator has added a request to it.
-func (c *Campaign) observeOwn(now instant, e *RaceEntry) {
+// reign if it is an acquisition that this campaign is waiting for. If an operator has
+// asked to hand over, of which a feed may have told already, it is released instead, and
+// not claimed again.
+func (c *Campaign) observeOwn(now instant, e *RaceEntry, how source) {
 	a := c.attempts.match(e)
-	if c.reign != nil || a == nil || a.kind != OpAcquire {
-		return
+	acquired := how != wasPushed && c.reign == nil && a != nil && a.kind == OpAcquire
+	if acquired {
+		c.keepIfEarly(a, commitTS(e.Token))
 	}
-	if s := c.k.latest.Successor; s != "" && s != c.cfg.LeaderID {
-		// Asked to hand over before it began: released without a reign.
-		c.cooldown = now.mono + c.cfg.TermLength
+	if s := c.k.latest.Successor; s != "" && s != c.cfg.LeaderID && c.holds(now) {
+		c.cooldown = max(now.mono, c.clock.keepUntil) + c.cfg.TermLength
 	}
-	c.keepIfEarly(a, commitTS(e.Token))
-	if c.wants(now) {
+	if acquired && c.wants(now) {
 		c.beginReign(now, a)
 	}
 }

@@ -3,11 +3,13 @@
 package leaderelection_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
@@ -59,6 +61,35 @@ func TestClockSkewKeepsThoughARequestOvertakes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The operator's request is granted when it is released, also by a candidate whose clock
+// was set right meanwhile, and that could lead by then.
+func TestClockSkewKeepsAndGrants(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		sleep(8 * time.Second)
+		view, clock := a.reign(t, 0).view, clocks.NewOffset(nil, time.Hour)
+		b := join(t, d, "b", on(clock), func(c *le.Config) {
+			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Second).On(memory.Write).Times(1))
+		})
+		sleep(600 * time.Millisecond) // it has landed
+		if err := le.Transfer(t.Context(), d, "c"); err != nil {
+			t.Fatal(err)
+		}
+		clock.Set(0)
+		c := join(t, d, "c")
+		neverBoth(t, T, view, b, c)
+		if e := d.Entry(); e.LeaderID != "b" || e.Successor != "c" {
+			t.Fatalf("the record is %+v, want it kept", e)
+		}
+		sleep(S + time.Second)
+		if c.leads(t); b.count() > 0 {
+			t.Error("b led")
+		}
+	})
 }
 
 // It is kept for the sake of a leader whose term is longer than one's own, also where
@@ -116,4 +147,40 @@ func TestRule18RequestOvertakesTheAnswer(t *testing.T) {
 			t.Errorf("b led %d times; %+v", b.count(), d.Entry())
 		}
 	})
+}
+
+// Rule 18, where the request comes when the view is over, and the term is not: it is
+// released to whom the operator asked for, and not claimed again.
+func TestRule18RequestAfterTheView(t *testing.T) {
+	for name, ask := range map[string]func(context.Context, le.RaceDecider) error{
+		"StepDown": le.StepDown,
+		"Transfer": func(ctx context.Context, d le.RaceDecider) error { return le.Transfer(ctx, d, "c") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a", func(c *le.Config) {
+					elected := c.OnElected
+					c.OnElected = func(ctx context.Context, v *le.TimeView) {
+						elected(ctx, v)
+						time.Sleep(800 * time.Millisecond) // until the term is nearly over
+					}
+				})
+				sleep(time.Second)
+				c := join(t, d, "c")
+				a.leads(t)
+				a.store.Inject(memory.Fail(errors.New("cut off")))
+				sleep(T - S - 500*time.Millisecond) // the view ends at 14 s
+				a.follows(t)
+				if err := ask(t.Context(), d); err != nil {
+					t.Fatal(err)
+				}
+				a.store.Inject(nil)
+				sleep(2 * time.Second)
+				if c.leads(t); a.count() != 1 {
+					t.Errorf("a had %d reigns", a.count())
+				}
+			})
+		})
+	}
 }
