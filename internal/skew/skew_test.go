@@ -91,6 +91,22 @@ func TestEarly(t *testing.T) {
 			t.Errorf("%s: %t, %t", name, early, known)
 		}
 	}
+	// A stamp of whole seconds may be 2 s from the moment of the write, either way.
+	coarse := begin.Truncate(time.Second).Add(10 * time.Second)
+	for _, c := range []struct {
+		shown, until time.Duration // after the stamp
+		early        bool
+	}{
+		{bound + 2*time.Second, time.Second, true},
+		{bound + 2*time.Second - 1, time.Second, false}, // it may be within bounds
+		{time.Hour, 0, true},
+		{time.Hour, -2*time.Second + 2, true}, // it may have been made before the stamp
+		{time.Hour, -2 * time.Second, false},
+	} {
+		if early, _ := k.Early(coarse, coarse.Add(c.shown), coarse.Add(c.until)); early != c.early {
+			t.Errorf("a coarse stamp, begun %v after it, of what was over %v after it: early is %t", c.shown, c.until, early)
+		}
+	}
 	if early, known := k.Early(time.Time{}, begin, begin.Add(time.Hour)); early || known {
 		t.Errorf("without a stamp: %t, %t", early, known)
 	}
