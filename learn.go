@@ -69,7 +69,7 @@ func (c *Campaign) confirm(now instant, r *reign, a *attempt, extension uint64) 
 		c.endReign(now, ErrExpired)
 		return
 	}
-	r.confirmed, c.f.wrote = a.start, true
+	r.confirmed = a.start
 	c.extended(now, r, extension, left)
 }
 
