@@ -13,6 +13,7 @@ type attempt struct {
 	start  time.Duration
 	end    *viewState // where the view ends, once it is confirmed
 	taken  taken      // what an acquisition takes from others
+	late   bool       // it can no longer begin a reign
 }
 
 // led says whether a record of this Incarnation came from a: it is what a wrote, or what
@@ -69,28 +70,31 @@ func (l *attempts) settle(e *RaceEntry) {
 // clear forgets all open writes.
 func (l *attempts) clear() { l.open = nil }
 
-// acquiring says whether an acquisition's outcome is open.
+// acquiring says whether the outcome of an acquisition is open that could begin a reign.
 func (l *attempts) acquiring() bool {
 	for i := range l.open {
-		if l.open[i].kind == OpAcquire {
+		if a := &l.open[i]; a.kind == OpAcquire && !a.late {
 			return true
 		}
 	}
 	return false
 }
 
-// forgetOld drops the acquisitions that can no longer begin a reign: should one
-// still land, the record is one's own and is dealt with as such: nobody's view is alive
-// that it could have been taken from.
+// forgetOld drops the acquisitions that can no longer begin a reign, when nobody's view is
+// alive any more that they would have taken the record from: should one still land, the
+// record is one's own and is dealt with as such.
 func (l *attempts) forgetOld(wake *alarm, term time.Duration) {
 	kept := l.open[:0]
 	for _, a := range l.open {
-		if old := max(a.start+term, a.taken.alive); a.kind != OpAcquire || wake.now.mono < old {
-			kept = append(kept, a)
-			if a.kind == OpAcquire {
-				wake.at(old)
+		if a.kind == OpAcquire {
+			over := a.start + term
+			if a.late = wake.now.mono >= over; !a.late {
+				wake.at(over)
+			} else if wake.now.mono >= a.taken.alive {
+				continue
 			}
 		}
+		kept = append(kept, a)
 	}
 	l.open = kept
 }

@@ -100,3 +100,25 @@ func TestClockSkewWarnedOfKeepsNothing(t *testing.T) {
 		b.leads(t)
 	})
 }
+
+// Resign does not wait for an acquisition that did not happen for longer than a term of
+// one's own, whatever term it would have taken.
+func TestContractResignAwaitsATermAtMost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(3)
+		e.TermLength, e.TermExpiry = 10*T, time.Now().Add(-T)
+		d.Replace(e)
+		a := join(t, d, "a", func(c *le.Config) {
+			c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Write).Times(1))
+		}, polled)
+		sleep(100 * time.Millisecond) // it was lost
+		began := time.Now()
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > T {
+			t.Errorf("Resign took %v", took)
+		}
+	})
+}
