@@ -59,7 +59,7 @@ func (c *Campaign) writeFailed(a *answer, now instant) {
 		c.f.reads.notBefore = max(c.f.reads.notBefore, c.writes.notBefore)
 		return
 	}
-	c.refused.over = a.over
+	c.refused.over, c.refused.void = a.over, a.over
 	var lost *LostRaceError
 	if errors.As(a.err, &lost) && lost.Current != nil {
 		if err := lost.Current.damaged(); err != nil {
@@ -74,7 +74,15 @@ func (c *Campaign) writeFailed(a *answer, now instant) {
 // what they were conditional on: a race that nobody won.
 type refusals struct {
 	over  *RaceEntry // what the last refused write was conditional on, until it is read again
+	void  *RaceEntry // the same, until a write works
 	count int
+}
+
+// lags reports whether the base may be a lagging replica's: a write over it was refused,
+// and the read before the last returned something else. The next read tells more. Where
+// replicas take turns, a write might be due each time when the same one was read last.
+func (c *Campaign) lags() bool {
+	return c.refused.void != nil && !c.k.again && same(c.k.base, c.refused.void)
 }
 
 // maxRefusals is how many are taken for the chance of a stale read.

@@ -148,7 +148,7 @@ func (c *Campaign) loop() {
 	defer close(c.done)
 	defer c.f.close()
 	c.slice = maxSlice
-	if stop, err := clocks.NotifyJump(c.cfg.Clock, func() { c.f.post(lookAgain{}) }); err == nil {
+	if stop, err := clocks.NotifyJump(c.cfg.Clock, func() { c.f.post(lookAgain{}) }); err == nil && stop != nil {
 		c.slice = maxTellingSlice
 		defer stop()
 	}

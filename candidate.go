@@ -77,7 +77,7 @@ func (c *Campaign) contest(wake *alarm) {
 	if !c.wants(wake.now) && wake.now.mono < c.cooldown {
 		wake.at(c.cooldown)
 	}
-	if c.reign != nil || !c.wants(wake.now) {
+	if c.reign != nil || !c.wants(wake.now) || c.lags() {
 		return
 	}
 	if wake.now.mono < c.writes.notBefore {

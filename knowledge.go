@@ -26,6 +26,7 @@ type knowledge struct {
 	newest sighting   // of the term that is the latest
 	older  []sighting // of terms that reads have returned since, older than that
 	unsure bool       // a write's outcome is open: read before any write
+	again  bool       // the last read returned what was the base already
 
 	learnedAt time.Duration
 }
@@ -40,6 +41,9 @@ func (k *knowledge) learn(e *RaceEntry, at, now instant, how source) (newer bool
 	k.learnedAt = now.mono
 	if newer || how == wasRead {
 		k.sight(e, now.mono, newer)
+	}
+	if how == wasRead {
+		k.again = same(e, k.base)
 	}
 	if newer || how == wasRead || how == wasWritten && e.Compare(k.latest) == 0 {
 		k.base, k.baseAt = e, at

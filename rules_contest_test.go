@@ -4,6 +4,7 @@ package leaderelection_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,6 +159,35 @@ func TestRule06SuccessiveViewsNeverOverlap(t *testing.T) {
 					t.Fatalf("the views overlap by %v", -gap)
 				}
 			})
+		})
+	}
+}
+
+// Where replicas take turns, of which one lags, a write that was refused over what the
+// lagging one has is not made over that again, however the polls and the pauses meet.
+func TestRule05LaggingReplicaCostsOneWrite(t *testing.T) {
+	for phase := range 40 {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			e := rival(3)
+			d.Replace(e)
+			old := d.Entry()
+			e.Extension, e.TermExpiry = 1, e.TermExpiry.Add(time.Second)
+			d.Replace(e)
+			refused := 0
+			a := join(t, d, "a", polled, func(c *le.Config) {
+				c.PollInterval = time.Duration(150+phase*10) * time.Millisecond
+				c.Decider = &replica{RaceDecider: c.Decider, stale: old.Clone}
+				c.Trace = &le.Trace{StoreOp: func(op le.StoreOp) {
+					if errors.Is(op.Err, le.ErrLostRace) {
+						refused++
+					}
+				}}
+			})
+			sleep(2 * T)
+			if a.leads(t); refused > 1 {
+				t.Errorf("phase %d: %d writes were refused", phase, refused)
+			}
 		})
 	}
 }

@@ -81,7 +81,7 @@ var mutants = []mutant{
 	},
 	{
 		name:  "a pushed record begins a reign",
-		edits: []edit{{"} else if how != wasPushed && e.Incarnation == c.incarnation", "} else if e.Incarnation == c.incarnation"}},
+		edits: []edit{{"acquired := how != wasPushed && c.reign", "acquired := c.reign"}},
 		says:  "no answer to a write, and no read, has confirmed|nothing of that reign was ever written|OVERLAP",
 	},
 	{
