@@ -92,7 +92,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "contest while callbacks run",
-		edits: []edit{{"if c.reign != nil || !c.wants(wake.now) {",
+		edits: []edit{{"if c.reign != nil || !c.wants(wake.now) || c.lags() {",
 			"if !c.wants(wake.now) {"}},
 		says: "callbacks of an earlier reign are running",
 	},
