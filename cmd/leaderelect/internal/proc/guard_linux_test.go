@@ -323,13 +323,30 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// An alarm rings by each of the two clocks, when it is set anew, and not before.
-func TestAlarm(t *testing.T) {
+// newAlarm is an alarm of the test's.
+func newAlarm(t *testing.T) *Alarm {
+	t.Helper()
 	a, err := NewAlarm()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
+	t.Cleanup(a.Close)
+	return a
+}
+
+// rings waits until the alarm does.
+func rings(t *testing.T, a *Alarm) {
+	t.Helper()
+	select {
+	case <-a.C:
+	case <-time.After(patience):
+		t.Fatalf("it does not ring within %v", patience)
+	}
+}
+
+// An alarm rings by each of the two clocks, and not before. Each case has an alarm of its
+// own: one whose time is past on both clocks may ring twice.
+func TestAlarm(t *testing.T) {
 	soon, late := in(100*time.Millisecond), in(time.Hour)
 	for name, d := range map[string]Deadline{
 		"the wall clock":    {Wall: soon.Wall, Steady: late.Steady},
@@ -337,26 +354,40 @@ func TestAlarm(t *testing.T) {
 		"both, in the past": in(-time.Hour),
 		"no time at all":    {},
 	} {
-		a.Set(late)
-		a.Set(d)
+		t.Run(name, func(t *testing.T) {
+			a := newAlarm(t)
+			a.Set(late)
+			a.Set(d)
+			rings(t, a)
+			if left := d.Left(); left > 0 {
+				t.Errorf("%v early", left)
+			}
+		})
+	}
+}
+
+// An alarm that is set to a later time does not ring at the earlier one. That can be seen
+// only if the later time was set before the earlier one came: a slow machine gets longer.
+func TestAlarmSetLater(t *testing.T) {
+	for d := 50 * time.Millisecond; ; d *= 2 {
+		if d > patience {
+			t.Fatalf("an alarm could not be set twice within %v", d/2)
+		}
+		a, other := newAlarm(t), newAlarm(t)
+		soon := in(d)
+		a.Set(soon)
+		a.Set(in(time.Hour))
+		if soon.Left() <= 0 {
+			continue
+		}
+		other.Set(soon)
+		rings(t, other)
 		select {
 		case <-a.C:
-			if left := d.Left(); left > 0 {
-				t.Errorf("%s: %v early", name, left)
-			}
-		case <-time.After(patience):
-			t.Fatalf("%s: it does not ring", name)
+			t.Error("it rings an hour early")
+		case <-time.After(50 * time.Millisecond):
 		}
-	}
-	a.Set(late)
-	select {
-	case <-a.C: // from before it was set
-	default:
-	}
-	select {
-	case <-a.C:
-		t.Error("it rings an hour early")
-	case <-time.After(100 * time.Millisecond):
+		return
 	}
 }
 
