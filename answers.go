@@ -29,7 +29,7 @@ func (c *Campaign) readAnswered(a *answer, now instant) {
 	}
 	c.f.feedCheck(&c.k, a.got, now)
 	c.learn(a.got, a.start, now, wasRead)
-	if c.reign == nil && c.stopping && c.f.hanging == 0 {
+	if c.leadership == nil && c.stopping && c.f.hanging == 0 {
 		c.attempts.clear() // what has not happened by now is no longer awaited
 	}
 }

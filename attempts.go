@@ -13,10 +13,10 @@ type attempt struct {
 	start  time.Duration
 	end    *viewState // where the view ends, once it is confirmed
 	taken  taken      // what an acquisition takes from others
-	late   bool       // it can no longer begin a reign
+	late   bool       // it can no longer begin a leadership
 }
 
-// led says whether a record of this Incarnation came from a: it is what a wrote, or what
+// led reports whether a record of this Incarnation came from a: it is what a wrote, or what
 // an operator has added a request to since.
 func (a *attempt) led(e *RaceEntry) bool {
 	return a.number == e.ElectionNumber && a.ext <= e.Extension && a.expiry.Equal(e.TermExpiry)
@@ -70,7 +70,7 @@ func (l *attempts) settle(e *RaceEntry) {
 // clear forgets all open writes.
 func (l *attempts) clear() { l.open = nil }
 
-// acquiring says whether the outcome of an acquisition is open that could begin a reign.
+// acquiring reports whether the outcome of an acquisition is open that could begin a leadership.
 func (l *attempts) acquiring() bool {
 	for i := range l.open {
 		if a := &l.open[i]; a.kind == OpAcquire && !a.late {
@@ -80,7 +80,7 @@ func (l *attempts) acquiring() bool {
 	return false
 }
 
-// forgetOld drops the acquisitions that can no longer begin a reign, when nobody's view is
+// forgetOld drops the acquisitions that can no longer begin a leadership, when nobody's view is
 // alive any more that they would have taken the record from: should one still land, the
 // record is one's own and is dealt with as such.
 func (l *attempts) forgetOld(wake *alarm, term time.Duration) {
@@ -99,7 +99,7 @@ func (l *attempts) forgetOld(wake *alarm, term time.Duration) {
 	l.open = kept
 }
 
-// greatest is the greatest Extension that was asked for in a reign.
+// greatest is the greatest Extension that was asked for in a leadership.
 func (l *attempts) greatest(number ElectionNumber) (ext uint64) {
 	for i := range l.open {
 		if a := &l.open[i]; a.number == number {

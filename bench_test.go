@@ -103,7 +103,7 @@ func BenchmarkCrashFailover(b *testing.B) {
 }
 
 // crashes kills n leaders one after the other, each at a random instant of its
-// reign, and brings it back as a standby when the next one leads.
+// leadership, and brings it back as a standby when the next one leads.
 func crashes(t *testing.T, kind string, rng *rand.Rand, n int) []time.Duration {
 	d := memory.NewDecider()
 	adjust := func(c *le.Config) {
@@ -172,11 +172,11 @@ func BenchmarkHandover(b *testing.B) {
 						next := join(t, d, "a", adjust)
 						time.Sleep(T + rand.N(T))
 						a.quit()
-						left := a.reign(t, 0).done
+						left := a.leadership(t, 0).done
 						for next.count() == 0 {
 							time.Sleep(time.Millisecond)
 						}
-						took = append(took, next.reign(t, 0).from.Sub(left))
+						took = append(took, next.leadership(t, 0).from.Sub(left))
 						a = next
 					}
 				})

@@ -18,7 +18,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
-// OnElected runs once a reign, never while an earlier callback of the campaign
+// OnElected runs once a leadership, never while an earlier callback of the campaign
 // runs; when it returns while leading, the lease is kept.
 func TestContractOnElected(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestContractOnElected(t *testing.T) {
 		sleep(10 * time.Minute)
 		a.leads(t)
 		if calls.Load() != 1 {
-			t.Fatalf("OnElected was called %d times in one reign", calls.Load())
+			t.Fatalf("OnElected was called %d times in one leadership", calls.Load())
 		}
 		d.Replace(rival(2))
 		sleep(35 * time.Second)
@@ -114,7 +114,7 @@ func TestContractOneCauseOneOusting(t *testing.T) {
 		synctest.Wait()
 		d.Replace(rival(2))
 		<-a.Done()
-		if r := a.reign(t, 0); !errors.Is(r.cause, le.ErrResigned) || len(a.ousted) != 1 {
+		if r := a.leadership(t, 0); !errors.Is(r.cause, le.ErrResigned) || len(a.ousted) != 1 {
 			t.Fatalf("cause %v, OnOusting %d times", r.cause, len(a.ousted))
 		}
 	})
@@ -138,7 +138,7 @@ func TestContractGoexit(t *testing.T) {
 	})
 }
 
-// LeaderChanged is called for each new reign and each vacancy, in order, one at
+// LeaderChanged is called for each new leadership and each vacancy, in order, one at
 // a time, with the new record and a live ctx.
 func TestContractLeaderChanged(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -33,21 +33,21 @@ type Campaign struct {
 	err    error // why it stopped; set before done is closed
 
 	// The loop's own:
-	reign     *reign // the current one, until its callbacks have returned
-	last      *reign // the one before
-	attempts  attempts
-	maxSeen   ElectionNumber // greatest ElectionNumber ever seen
-	idleSince time.Duration  // when the last reign's callbacks had returned
-	cooldown  time.Duration  // no contest before this
-	writes    retry
-	health    health
-	clock     clockCheck
-	changed   deliveries // LeaderChanged
-	told      *RaceEntry // the last record handed to LeaderChanged
-	doubles   double
-	refused   refusals
-	resigners []chan struct{}
-	slice     time.Duration // the longest a leader sleeps
+	leadership *leadership // the current one, until its callbacks have returned
+	last       *leadership // the one before
+	attempts   attempts
+	maxSeen    ElectionNumber // greatest ElectionNumber ever seen
+	idleSince  time.Duration  // when the last leadership's callbacks had returned
+	cooldown   time.Duration  // no campaign before this
+	writes     retry
+	health     health
+	clock      clockCheck
+	changed    deliveries // LeaderChanged
+	told       *RaceEntry // the last record handed to LeaderChanged
+	doubles    double
+	refused    refusals
+	resigners  []chan struct{}
+	slice      time.Duration // the longest a leader sleeps
 
 	stopping bool
 	stopAt   time.Duration
@@ -74,11 +74,11 @@ func start(ctx context.Context, cfg Config) *Campaign {
 	return c
 }
 
-// View returns the view of the current reign, or while not leading one that is
-// over. Never nil. The view of a later reign is another one: call View again.
+// View returns the view of the current leadership, or while not leading one that is
+// over. Never nil. The view of a later leadership is another one: call View again.
 func (c *Campaign) View() *TimeView { return c.view.Load() }
 
-// Leader returns the newest record known, also of another's reign, without its
+// Leader returns the newest record known, also of another's leadership, without its
 // Token, or a zero RaceEntry while nothing has been learned yet. It may be out of
 // date: whether this candidate leads is for View to say.
 func (c *Campaign) Leader() RaceEntry {
@@ -103,13 +103,13 @@ func (c *Campaign) Wait() error {
 	return c.err
 }
 
-// Resign gives up leadership and sits out one term, so that somebody else leads
+// Resign gives up leadership and cools down for one term, so that somebody else leads
 // if anybody can: the leader's ctx is cancelled with ErrResigned, the lease kept
 // until the callbacks have returned (for DrainTimeout at most), then released.
 // The campaign goes on. Resign returns nil after the release, or when ctx ends
 // context.Cause(ctx), the resignation going on without it; so a leader that calls
 // it from OnElected with its own ctx does not wait for itself. A candidate that
-// does not lead only sits out its term.
+// does not lead only cools down for its term.
 func (c *Campaign) Resign(ctx context.Context) error {
 	released := make(chan struct{})
 	c.f.post(resignAsked{released})
@@ -125,7 +125,7 @@ func (c *Campaign) Resign(ctx context.Context) error {
 
 func (c *Campaign) resign(now instant, released chan struct{}) {
 	c.cooldown = max(c.cooldown, now.mono+c.cfg.TermLength)
-	if r := c.reign; r != nil && r.cause == nil {
+	if r := c.leadership; r != nil && r.cause == nil {
 		c.giveUp(now, ErrResigned)
 	}
 	c.resigners = append(c.resigners, released)
@@ -134,7 +134,7 @@ func (c *Campaign) resign(now instant, released chan struct{}) {
 // answerResigners tells those who wait in Resign once nothing is held and
 // nothing is being acquired.
 func (c *Campaign) answerResigners(now instant) {
-	if len(c.resigners) == 0 || c.reign != nil || c.holds(now) || c.attempts.acquiring() {
+	if len(c.resigners) == 0 || c.leadership != nil || c.holds(now) || c.attempts.acquiring() {
 		return
 	}
 	for _, released := range c.resigners {
@@ -195,7 +195,7 @@ func (c *Campaign) handle(e event, now instant) {
 // the machine was suspended or the clock stepped: what was worked out to be d may
 // be nearer now.
 func (c *Campaign) sleep(begin instant, d time.Duration) {
-	if c.reign == nil && !(c.cfg.Unsynchronized && c.attempts.acquiring()) {
+	if c.leadership == nil && !(c.cfg.Unsynchronized && c.attempts.acquiring()) {
 		c.f.mailbox.sleep(c.cfg.Clock, d)
 		return
 	}
@@ -223,7 +223,7 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 		c.tighten(now)
 	}
 	c.tendClock(&wake)
-	c.tendReign(&wake)
+	c.tendLeadership(&wake)
 	if late := c.f.giveUpCall(now); late != nil {
 		c.answered(late, now)
 	}
@@ -258,12 +258,12 @@ func (c *Campaign) stop(now instant, cause error) {
 	if k := c.f.call; k != nil {
 		k.deadline = min(k.deadline, now.mono+c.f.timeout)
 	}
-	if c.reign != nil {
+	if c.leadership != nil {
 		c.giveUp(now, cause)
 	}
 }
 
-// finished says whether a stopping campaign has nothing left to do: no reign,
+// finished reports whether a stopping campaign has nothing left to do: no leadership,
 // no record of its own that could be released, and no acquisition whose outcome
 // is open (for that it waits half a term at most).
 func (c *Campaign) finished(wake *alarm) bool {
@@ -271,7 +271,7 @@ func (c *Campaign) finished(wake *alarm) bool {
 		k.cancel()
 		return false
 	}
-	if c.reign != nil || c.changed.busy() {
+	if c.leadership != nil || c.changed.busy() {
 		return false
 	}
 	if until := c.stopAt + min(c.cfg.TermLength/2, leaveTime); c.attempts.acquiring() && wake.now.mono < until {
@@ -305,7 +305,7 @@ func (c *Campaign) act(wake *alarm) {
 	if !c.f.mayCall(wake) {
 		return
 	}
-	switch r := c.reign; {
+	switch r := c.leadership; {
 	case r != nil && !r.over:
 		c.hold(wake, r)
 	case c.releasing(wake.now):
@@ -315,14 +315,14 @@ func (c *Campaign) act(wake *alarm) {
 			c.f.read(wake, 0)
 		}
 	default:
-		c.contest(wake)
+		c.campaign(wake)
 	}
 }
 
 // report publishes the status, where it has changed.
 func (c *Campaign) report(now instant) {
 	status, cause, number := Following, error(nil), NoElections
-	switch r := c.reign; {
+	switch r := c.leadership; {
 	case c.ending:
 		status, cause = Stopped, c.err
 	case r != nil && r.cause == nil:

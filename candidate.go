@@ -2,30 +2,30 @@ package leaderelection
 
 import "time"
 
-// wants says whether this candidate would lead now.
+// wants reports whether this candidate would lead now.
 func (c *Campaign) wants(now instant) bool {
 	return !c.stopping && !c.health.sick && !c.clockWrong(now) && !c.keeping(now) && (now.mono >= c.cooldown || c.named())
 }
 
-// releasing says whether the record is to be left vacant now: no callback of a
-// reign runs, and it is held for nothing.
+// releasing reports whether the record is to be left vacant now: no callback of a
+// leadership runs, and it is held for nothing.
 func (c *Campaign) releasing(now instant) bool {
-	return c.reign == nil && c.holds(now) && !c.wants(now) && !c.keeping(now)
+	return c.leadership == nil && c.holds(now) && !c.wants(now) && !c.keeping(now)
 }
 
-// keeping says whether the record, which was taken too early, is held for the sake of
+// keeping reports whether the record, which was taken too early, is held for the sake of
 // the one from whom it was taken, whose view may be alive.
 func (c *Campaign) keeping(now instant) bool { return now.mono < c.clock.keepUntil }
 
-// named says whether the record is reserved for this candidate by name: an
-// operator's wish, which ends sitting out.
+// named reports whether the record is reserved for this candidate by name: an
+// operator's request, which ends its cooldown.
 func (c *Campaign) named() bool {
 	k := c.k.latest
 	return k != nil && k.Vacant() && k.Successor == c.cfg.LeaderID
 }
 
-// hold extends the lease of a reign in time, also while it drains.
-func (c *Campaign) hold(wake *alarm, r *reign) {
+// hold extends the lease of a leadership in time, also while it drains.
+func (c *Campaign) hold(wake *alarm, r *leadership) {
 	if r.cause != nil && wake.now.mono >= r.drainUntil {
 		return // the callbacks have had their time: let the view end
 	}
@@ -52,9 +52,9 @@ func (c *Campaign) extendEvery() time.Duration {
 	return max((c.cfg.TermLength-c.cfg.MaxClockSkew)/2, minInterval)
 }
 
-// contest follows the record, and claims it when that is allowed.
-func (c *Campaign) contest(wake *alarm) {
-	at := c.contestableAt()
+// campaign follows the record, and claims it when that is allowed.
+func (c *Campaign) campaign(wake *alarm) {
+	at := c.acquirableAt()
 	if due, polling := c.f.pollDue(wake, &c.k); polling {
 		if wake.now.mono >= max(due, c.f.reads.notBefore) {
 			c.f.read(wake, due)
@@ -70,14 +70,14 @@ func (c *Campaign) contest(wake *alarm) {
 		return
 	}
 	if !c.fresh(at) {
-		// What was learned before the record was contestable is read again.
+		// What was learned before the record was acquirable is read again.
 		c.f.read(wake, 0)
 		return
 	}
 	if !c.wants(wake.now) && wake.now.mono < c.cooldown {
 		wake.at(c.cooldown)
 	}
-	if c.reign != nil || !c.wants(wake.now) || c.lags() {
+	if c.leadership != nil || !c.wants(wake.now) || c.lags() {
 		return
 	}
 	if wake.now.mono < c.writes.notBefore {
@@ -89,8 +89,8 @@ func (c *Campaign) contest(wake *alarm) {
 	}
 }
 
-// fresh says whether what is known of the record was learned when it was
-// contestable already, as it is since at. For a held record only a read counts; a
+// fresh reports whether what is known of the record was learned when it was
+// acquirable already, as it is since at. For a held record only a read counts; a
 // vacancy may have been pushed.
 func (c *Campaign) fresh(at deadline) bool {
 	k := &c.k
@@ -98,10 +98,10 @@ func (c *Campaign) fresh(at deadline) bool {
 		(k.base.Vacant() || at.reached(k.readAt))
 }
 
-// contestableAt is from when the record may be contested. Where
+// acquirableAt is from when the record may be acquired. Where
 // an older record was read than is known (the store was set back, or the read is
-// stale), both must be contestable.
-func (c *Campaign) contestableAt() deadline {
+// stale), both must be acquirable.
+func (c *Campaign) acquirableAt() deadline {
 	var at deadline
 	for _, e := range []*RaceEntry{c.k.latest, c.k.base} {
 		if e != nil {
@@ -123,7 +123,7 @@ func (c *Campaign) claimableAt(e *RaceEntry) deadline {
 	return c.clock.late(c.k.over(e))
 }
 
-// holds says whether the record is this campaign's own, though it does not lead
+// holds reports whether the record is this campaign's own, though it does not lead
 // by it, and its term has not run out: something that can be released. What is known
 // counts as well as what was read last, which may be stale.
 func (c *Campaign) holds(now instant) bool {
@@ -136,7 +136,7 @@ func (c *Campaign) holdsBy(now instant, e *RaceEntry) bool {
 	return e != nil && !e.Vacant() && e.Incarnation == c.incarnation && (!c.k.ends(e).reached(now) || c.clockFault(now) != nil)
 }
 
-// release leaves the record vacant, when no callback of the reign is running. It writes
+// release leaves the record vacant, when no callback of the leadership is running. It writes
 // over a record of its own only: an older one that was read is stale, or the store was
 // set back, and then it may be another's by now.
 func (c *Campaign) release(wake *alarm) {

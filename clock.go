@@ -88,7 +88,7 @@ func tighten(s *viewState, at instant) *viewState {
 	return &c
 }
 
-// isSystem says whether clock is the machine's own, or its bubble's: that of
+// isSystem reports whether clock is the machine's own, or its bubble's: that of
 // package time.
 func isSystem(clock clocks.Clock) bool {
 	switch clock.(type) {

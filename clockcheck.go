@@ -102,7 +102,7 @@ func (c *Campaign) keepIfEarly(a *attempt, stamp time.Time) {
 	}
 }
 
-// checksClock says whether the clock is compared with anything.
+// checksClock reports whether the clock is compared with anything.
 func (c *Campaign) checksClock() bool {
 	return !c.cfg.SharedClock && !c.cfg.Unsynchronized
 }
@@ -138,7 +138,7 @@ func (c *Campaign) clockFault(now instant) *ClockSkewError {
 	return &ClockSkewError{Offset: f.Offset, Bound: f.Own, MaxClockSkew: c.cfg.MaxClockSkew}
 }
 
-// clockWrong says whether the clock is proved to be wrong, and that matters.
+// clockWrong reports whether the clock is proved to be wrong, and that matters.
 func (c *Campaign) clockWrong(now instant) bool {
 	return !c.cfg.WarnOnClockSkew && c.clockFault(now) != nil
 }
@@ -184,10 +184,10 @@ func (c *Campaign) tendClock(wake *alarm) {
 	c.endWrong(wake.now, fault)
 }
 
-// endWrong ends the reign of a leader whose clock is proved to be wrong.
+// endWrong ends the leadership of a leader whose clock is proved to be wrong.
 func (c *Campaign) endWrong(now instant, fault *ClockSkewError) {
-	if r := c.reign; r != nil && !r.over && fault != nil && !c.cfg.WarnOnClockSkew {
-		c.endReign(now, fault)
+	if r := c.leadership; r != nil && !r.over && fault != nil && !c.cfg.WarnOnClockSkew {
+		c.endLeadership(now, fault)
 	}
 }
 

@@ -93,7 +93,7 @@ func TestClockSkewKeepsFromLeading(t *testing.T) {
 
 // A leader whose clock steps out of its bounds steps down with the first stamp that
 // shows it, and another leads; the view is not moved on by that write.
-func TestClockSkewEndsTheReign(t *testing.T) {
+func TestClockSkewEndsTheLeadership(t *testing.T) {
 	for _, step := range []time.Duration{5 * time.Second, -5 * time.Second} {
 		t.Run(step.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestClockSkewEndsTheReign(t *testing.T) {
 				synctest.Wait()
 				b := join(t, d, "b")
 				sleep(3 * time.Second)
-				r := a.reign(t, 0)
+				r := a.leadership(t, 0)
 				before := r.view.Get()
 				clock.Set(step)
 				sleep(5 * time.Second) // an extension is made at 7 s
@@ -119,7 +119,7 @@ func TestClockSkewEndsTheReign(t *testing.T) {
 				b.leads(t)
 				sleep(3 * T)
 				if b.leads(t); b.count() != 1 {
-					t.Errorf("b had %d reigns: a disturbs it", b.count())
+					t.Errorf("b had %d leaderships: a disturbs it", b.count())
 				}
 				// A repair that steps counts at once.
 				clock.Set(0)
@@ -191,7 +191,7 @@ func TestClockSkewSetBackMeanwhile(t *testing.T) {
 		sleep(1200 * time.Millisecond) // an extension is under way since 7 s
 		clock.Set(-5 * time.Second)
 		sleep(time.Second)
-		if r := a.reign(t, 0); r.view.ValueInFuture() || !errors.Is(context.Cause(r.ctx), le.ErrClockSkew) {
+		if r := a.leadership(t, 0); r.view.ValueInFuture() || !errors.Is(context.Cause(r.ctx), le.ErrClockSkew) {
 			t.Errorf("a has a view until %v, cause %v", r.view.Get(), context.Cause(r.ctx))
 		}
 	})
@@ -241,7 +241,7 @@ func TestClockSkewAsAWarning(t *testing.T) {
 		a := join(t, d, "a", on(clocks.NewOffset(nil, time.Hour)), p.hook, stayOn, func(c *le.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		sleep(5 * T)
 		if a.leads(t); a.count() != 1 {
-			t.Errorf("%d reigns", a.count())
+			t.Errorf("%d leaderships", a.count())
 		}
 		if got := p.all(); len(got) != 1 || got[0].Offset != time.Hour {
 			t.Errorf("told of %v", got)
@@ -267,7 +267,7 @@ func (b *boundedClock) ErrorBound() (time.Duration, error) {
 	return time.Duration(b.bound.Load()), nil
 }
 
-// A clock that knows its own error is asked before a contest and four times a term.
+// A clock that knows its own error is asked before a campaign and four times a term.
 func TestClockSkewByTheClocksOwnBound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		unround()
@@ -277,7 +277,7 @@ func TestClockSkewByTheClocksOwnBound(t *testing.T) {
 		a := join(t, d, "a", on(clock))
 		sleep(3 * T)
 		if n := len(a.opsSince(time.Time{}, le.OpAcquire)); n > 0 {
-			t.Fatalf("contested %d times with a clock that nothing keeps right", n)
+			t.Fatalf("%d acquisitions with a clock that nothing keeps right", n)
 		}
 		clock.bound.Store(int64(S))
 		sleep(T / 4)
@@ -285,7 +285,7 @@ func TestClockSkewByTheClocksOwnBound(t *testing.T) {
 		clock.bound.Store(int64(S) + 1)
 		sleep(T / 4)
 		var skew *le.ClockSkewError
-		if cause := context.Cause(a.reign(t, 0).ctx); !errors.As(cause, &skew) || !skew.Bound || skew.Offset != S+1 {
+		if cause := context.Cause(a.leadership(t, 0).ctx); !errors.As(cause, &skew) || !skew.Bound || skew.Offset != S+1 {
 			t.Fatalf("cause %v", cause)
 		}
 		a.follows(t)
@@ -364,8 +364,8 @@ func TestClockSkewByCoarseStamps(t *testing.T) {
 	}
 }
 
-// A reign that is lost in one step with all its callbacks says why.
-func TestLostReignSaysWhy(t *testing.T) {
+// A leadership that is lost in one step with all its callbacks says why.
+func TestLostLeadershipSaysWhy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", func(c *le.Config) {
@@ -379,13 +379,13 @@ func TestLostReignSaysWhy(t *testing.T) {
 		defer a.mu.Unlock()
 		last := a.status[len(a.status)-1]
 		if last.From != le.Leading || last.To != le.Following || !errors.Is(last.Cause, le.ErrOusted) || last.Number != 1 {
-			t.Errorf("told of %+v, want reign 1 ousted", last)
+			t.Errorf("told of %+v, want election 1 ousted", last)
 		}
 	})
 }
 
 // So does one that is given up when OnElected has returned, and is released.
-func TestResignedReignSaysWhy(t *testing.T) {
+func TestResignedLeadershipSaysWhy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", func(c *le.Config) {
@@ -398,7 +398,7 @@ func TestResignedReignSaysWhy(t *testing.T) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if n := len(a.status); n != 3 || a.status[1].From != le.Leading || a.status[1].To != le.Draining || !errors.Is(a.status[1].Cause, le.ErrResigned) || a.status[1].Number != 1 {
-			t.Errorf("told of %+v, want reign 1 resigned", a.status)
+			t.Errorf("told of %+v, want election 1 resigned", a.status)
 		}
 	})
 }

@@ -98,7 +98,7 @@ func TestRule20ForgottenSkewIsASecond(t *testing.T) {
 				d := memory.NewDecider()
 				a := join(t, d, "a", c.adjust)
 				sleep(time.Second)
-				if got := d.Entry().TermExpiry.Sub(a.reign(t, 0).view.Get()); got != c.margin {
+				if got := d.Entry().TermExpiry.Sub(a.leadership(t, 0).view.Get()); got != c.margin {
 					t.Errorf("the view ends %v before the term, want %v", got, c.margin)
 				}
 				b := join(t, d, "b", c.adjust)

@@ -1,7 +1,7 @@
 /*
 Package leaderelection elects one of many processes as the leader, by a lease on
 one record in a store that they already have, and gives the leader a view of time
-that says whether it may still act.
+that reports whether it may still act.
 
 	err := leaderelection.Config{
 		Decider:      decider, // the record: an object, an item, a key, a row, a file
@@ -14,21 +14,21 @@ that says whether it may still act.
 		},
 	}.Acquire(ctx)
 
-[Config.Acquire] contests the election until its ctx ends, [Config.Start] does the
+[Config.Acquire] campaigns until its ctx ends, [Config.Start] does the
 same in the background, [Config.Run] runs one job as leader. [WatchConfig] follows
 an election without taking part. [Transfer] and [StepDown] are for operators. Stores
 are in the packages below deciders; deciders/memory is for unit tests.
 
 # Terms
 
-An election is one record in one store; whoever contests it is a candidate. A
+An election is one record in one store. Whoever takes part is a candidate, and campaigns. A
 leader holds the record for a term ([Config].TermLength), and extends it about
-twice in one. From winning to losing it reigns. A reign has one [ElectionNumber],
-greater than that of every reign before it: the fencing token. A record without a
-leader is vacant: releasing leaves a vacant record behind, and nothing ever deletes
-one, since it remembers the number. Every Start makes up an incarnation, a random id by
-which a campaign knows its own writing, also when the store's answer was lost, and
-which tells apart two processes that were given one LeaderID by mistake.
+twice in one. What lies between winning and losing is a leadership. Each has one
+[ElectionNumber], greater than that of every leadership before it: the fencing token. A
+record without a leader is vacant. Releasing leaves a vacant record behind. Nothing ever
+deletes a record, since it remembers the number. Every Start makes up an incarnation, a
+random id. By it a campaign knows its own writing, also when the store's answer was lost,
+and two processes that were given one LeaderID by mistake are told apart.
 
 # The promise
 
@@ -38,11 +38,11 @@ comes late, drifts, is paused, stops or dies. That rests on two things only:
 
   - The store's conditional write is atomic: of two writes that are conditional on
     the same version at most one succeeds. Reads and feeds may be stale.
-  - Every candidate's wall clock is within MaxClockSkew (S) of true time. (If all share
-    one clock, Config.SharedClock says so, and S is zero.)
+  - Every candidate's wall clock is within MaxClockSkew (S) of true time. If all share
+    one clock, Config.SharedClock says so, and S is zero.
 
 The argument is short. A leader writes TermExpiry = its clock + T, read before the
-request, and its view ends when its clock shows TermExpiry - S: by then true time is
+request. Its view ends when its clock shows TermExpiry - S: by then true time is
 at most TermExpiry. A challenger writes only when its own clock shows TermExpiry +
 S: by then true time is at least TermExpiry. Were either margin left out, the views
 could overlap by the skew between the two clocks.
@@ -50,82 +50,86 @@ could overlap by the skew between the two clocks.
 # What holds it up
 
 Views. The view moves only when the very write that moves it is confirmed. It ends
-by whichever comes first, the wall clock or the monotonic clock: a wall clock that
-is set back cannot lengthen it, nor can a machine's suspension, during which
-monotonic time stands still. Once seen over, it stays over, and the next reign has
-another one: so what is left running of an earlier reign stays fenced off when the
+by whichever comes first, the wall clock or the monotonic clock. So a wall clock that
+is set back cannot lengthen it. Nor can a machine's suspension, during which
+monotonic time stands still. Once seen over, a view stays over, and the next leadership has
+another one. So what is left running of an earlier leadership stays fenced off when the
 same process is elected again. The leader's ctx is cancelled when the view ends, by
-a goroutine that waits for no store and no user code; where the machine was suspended, or the
-clock stepped, within a second. ValueInFuture is the hard promise, ctx the
+a goroutine that waits for no store and no user code. If the machine was suspended, or the
+clock stepped, that takes up to a second. ValueInFuture is the hard promise, ctx the
 convenient one.
 
 Answers. A write whose answer is lost, late or "lost race" is an open question, and
-the record answers it: if it bears this campaign's incarnation and that write's
-TermExpiry, the write happened. So neither a lost answer, nor a client library's own retry of a
-write that had landed, costs a healthy leader its reign; only a newer record of
-another incarnation does, and that ends view and ctx at once.
+the record answers it. If it bears this campaign's incarnation and that write's
+TermExpiry, the write happened. So a lost answer does not cost a healthy leader its
+leadership, nor does a client library's own retry of a write that had landed. Only a newer
+record of another incarnation does, and that ends view and ctx at once.
 
 Order. Every write, whoever makes it, raises the pair (ElectionNumber, Extension).
-An older record, read or pushed, is never news. A new reign takes the greatest
-number ever seen plus one: it may skip numbers, also where a store was restored from a backup,
+An older record, read or pushed, is never news. A new leadership takes the greatest
+number ever seen plus one. It may skip numbers, also if a store was restored from a backup,
 and does not repeat them.
 
-Contesting. A held record is contested at TermExpiry + S, the very first attempt
-included, and only after it was read again at that time. A vacant one is contested
+Campaigning. A held record may be acquired at TermExpiry + S, and only after it was read
+again at that time. That holds for the very first attempt too. A vacant one may be acquired
 at once, unless it is reserved for a Successor. One's own record, left over from a
-reign that ended, is contested at once when none of that reign's callbacks runs any
-more.
+leadership that ended, may be acquired as soon as none of that leadership's callbacks runs
+any more.
 
 Leaving. Leadership that is given up by choice (ctx ended, [Campaign.Resign],
-StepDown, Transfer, not healthy) is drained: the leader's ctx is cancelled; the lease
+StepDown, Transfer, not healthy) is drained. The leader's ctx is cancelled. The lease
 is kept, and extended, until OnElected and OnOusting have returned, for at most
-DrainTimeout; then the view is ended; then the record is released. Never is it
+DrainTimeout. Then the view is ended, and then the record is released. Never is it
 released while leader's work may still be running. Callbacks that overrun DrainTimeout let the
-term run out by itself. A campaign that ends gives a release up that cannot be written
+term run out by itself. A campaign that ends gives up a release that cannot be written
 within 10 s.
 
 Pace. Extensions begin when half of the view's span, (T - S)/2, has passed since the
 last confirmed one began. One store call is made at a time, each given a quarter
-of a term; one that does not come back is abandoned. Failures are retried with a
-pause that doubles: at most four writes a second and four reads, which ask what became
+of a term. One that does not come back is abandoned. Failures are retried with a
+pause that doubles: at most four writes a second, and four reads, which ask what became
 of the writes. A standby on a healthy feed asks the
-store nothing; on a polled store it reads twice a term. Where a feed may have withheld
-something, at TermExpiry + S, a standby reads.
+store nothing; on a polled store it reads twice a term. At TermExpiry + S, when a feed may
+have withheld something, a standby reads.
 
 # Clocks
 
 That clocks are within MaxClockSkew is an assumption, and is checked where it can be.
-A store that stamps its versions made the stamp while the write's request was out;
-so where the stamp lies outside of that time by more than S, the candidate's clock is
-proved wrong. Such a candidate does not contest; its acquisition begins no reign. One that was
-made too early, before the term of the one who led was over, is kept unused for a whole
-term and the allowance for drift, by the monotonic clock, also when the wall clock has
-been set right meanwhile: by then that one's view is over for sure. Then it is released,
-before the campaign ends if it is told to stop. So a clock that jumps ahead by more than S
-may cost about one term without a leader: with T = 15 s and S = 1 s, 11 s are measured for
-a leader that was robbed a second after its extension; the most is T and the allowance,
-until others see the release. It happens once for each jump, since that candidate then knows. A leader steps down at once, with
-[ErrClockSkew]. The same goes for what a clock knows of itself, see clocks.Kernel. What the
-check leaves is the time that the request was out, and what the store cuts off its
+A store that stamps its versions made the stamp while the write's request was out.
+So if the stamp lies outside of that time by more than S, the candidate's clock is
+proved wrong. Such a candidate does not campaign, and its acquisition begins no leadership.
+A leader steps down at once, with [ErrClockSkew]. The same goes for what a clock knows of
+itself, see clocks.Kernel.
+
+An acquisition may prove to have been made too early, before the term of the one who led was
+over. Then it is kept unused for a whole term and the allowance for drift, by the monotonic
+clock, also if the wall clock has been set right meanwhile: by then the other's view is over
+for sure. Then it is released, before the campaign ends if it is told to stop. So a clock
+that jumps ahead by more than S may cost about one term without a leader. With T = 15 s and
+S = 1 s, 11 s are measured for a leader that was robbed a second after its extension. The
+most is T and the allowance, until others see the release. It happens once for each jump,
+since that candidate then knows.
+
+What the check leaves is the time that the request was out, and what the store cuts off its
 stamp: two views can then overlap by no more than that. It takes the store's clock for
-the true one; where it is not, Config.WarnOnClockSkew makes it a warning.
+the true one. If that is not so, Config.WarnOnClockSkew makes it a warning.
 
 For machines whose clocks cannot be trusted at all there is Config.Unsynchronized.
-Then the view runs on the leader's monotonic clock, and a challenger waits on its own
+Then the view runs on the leader's monotonic clock. A challenger waits on its own
 until it has not seen the record change for T and an allowance for drift (S, or a hundredth
-of T where that is more). When the challenger sees a change, its write has begun
-already; so by then the leader's view, counted from before the write, is over, unless one of the two clocks
-runs faster than the other by more than the allowances. The record says that it is so,
-and candidates that trust their clocks go by it as well.
+of T if that is more). When the challenger sees a change, its write has begun
+already. So by then the leader's view, counted from before the write, is over, unless one of
+the two clocks runs faster than the other by more than the allowances. The record says that
+it is so, and candidates that trust their clocks go by it as well.
 
 # Callbacks
 
-OnElected runs in a goroutine of its own, once for each reign, never while an
+OnElected runs in a goroutine of its own, once for each leadership, never while an
 earlier OnElected or OnOusting of the same campaign is still running. When it returns while
 leading, the lease is kept: many only start something there. OnOusting runs once
 for each OnElected, as soon as the leader's ctx was cancelled, without waiting for
 OnElected; its own ctx lives for DrainTimeout. LeaderChanged runs for each new
-reign and each vacancy, one call at a time and in order; a slow one delays only the
+leadership and each vacancy, one call at a time and in order; a slow one delays only the
 next. Acquire, Wait and Run return after every callback has, and never wait for a
 store call that hangs. context.Cause of the leader's ctx says why it ended: [ErrOusted],
 [ErrExpired], [ErrResigned], [ErrUnhealthy], [ErrClockSkew], or the cause of the ctx given to Start.

@@ -25,7 +25,7 @@ var (
 )
 
 // The causes of the end of a leader's ctx, for context.Cause. When the ctx
-// given to Start ended the reign, its own cause is used.
+// given to Start ended the leadership, its own cause is used.
 var (
 	// ErrOusted: another candidate has taken the record.
 	ErrOusted = errors.New("leaderelection: ousted: another candidate holds the record")

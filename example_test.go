@@ -44,7 +44,7 @@ func ExampleConfig_Acquire() {
 		Decider:  memory.NewDecider(),
 		LeaderID: "node-a",
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-			fmt.Println("leading, reign", view.ElectionNumber())
+			fmt.Println("leading, election", view.ElectionNumber())
 			shutDown() // as a signal would
 			<-ctx.Done()
 			fmt.Println("winding down with the lease kept:", view.ValueInFuture())
@@ -53,7 +53,7 @@ func ExampleConfig_Acquire() {
 	}.Acquire(ctx)
 	fmt.Println("released:", errors.Is(err, context.Canceled))
 	// Output:
-	// leading, reign 1
+	// leading, election 1
 	// winding down with the lease kept: true
 	// released: true
 }
@@ -68,10 +68,10 @@ func ExampleWatchConfig_Watch() {
 	ctx, stop := context.WithCancel(context.Background())
 	_ = leaderelection.WatchConfig{Decider: election, MaxClockSkew: time.Second}.Watch(ctx,
 		func(_ context.Context, e leaderelection.RaceEntry) {
-			fmt.Println("reign", e.ElectionNumber, "is at", e.HostPort)
+			fmt.Println("election", e.ElectionNumber, "is at", e.HostPort)
 			stop()
 		})
-	// Output: reign 41 is at [10.0.0.7:8080]
+	// Output: election 41 is at [10.0.0.7:8080]
 }
 
 // An operator asks the leader to hand over.

@@ -180,7 +180,7 @@ func (f *follower) giveUpCall(now instant) *answer {
 	return late
 }
 
-// mayCall says whether a call can be made now, and else when to look again.
+// mayCall reports whether a call can be made now, and else when to look again.
 func (f *follower) mayCall(wake *alarm) bool {
 	if f.call != nil {
 		wake.at(f.call.deadline)
@@ -282,14 +282,14 @@ func (f *follower) log(level slog.Level, msg string, args ...any) {
 	})
 }
 
-// wind ends all calls and feeds, and says whether they and the events have come
+// wind ends all calls and feeds, and reports whether they and the events have come
 // to their end.
 func (f *follower) wind() bool {
 	f.cancel()
 	return f.call == nil && f.hanging == 0 && !f.feedRunning && !f.events.busy()
 }
 
-// tooFar says whether a held record's term ends later than clocks within bounds
+// tooFar reports whether a held record's term ends later than clocks within bounds
 // allow, and by how much.
 func tooFar(e *RaceEntry, wall time.Time, skew time.Duration) error {
 	if e.Vacant() || e.Unsynchronized || e.TermLength <= 0 || e.TermLength > MaxTermLength {

@@ -10,15 +10,15 @@ import (
 )
 
 // Transfer asks the leader to hand over to leaderID: to wind down as for Resign
-// and release the record with leaderID named in it, which may then contest it at
+// and release the record with leaderID named in it, which may then acquire it at
 // once, the others a term later. It may be called from any process, and takes
 // nothing from the leader: neither its place nor its term.
 //
 // If no candidate of that name stands, nobody leads until the reservation is over.
 //
-// Transfer returns nil when the wish is on record, which is before it is granted
+// Transfer returns nil when the request is on record, which is before it is granted
 // (Watch shows when); also where leaderID leads already. On a record that is
-// vacant it writes the reservation itself. It aims at the reign that it first reads:
+// vacant it writes the reservation itself. It aims at the leadership that it first reads:
 // where another has begun meanwhile, it returns an error that wraps ErrLostRace. Where nobody can be asked, since nobody has led yet or the term
 // has run out, it returns one that wraps ErrNoLeader: then the election finds the
 // next leader by itself. Other errors of the store are retried until ctx ends,
@@ -33,14 +33,14 @@ func Transfer(ctx context.Context, d RaceDecider, leaderID string) error {
 	return handOver(ctx, d, leaderID)
 }
 
-// StepDown asks the leader to wind down and release the record, and to sit out
+// StepDown asks the leader to wind down and release the record, and to cool down for
 // one term, whoever comes next. It is Transfer to AnySuccessor: the same holds
 // for what it returns, but on a vacant record there is nobody to ask.
 func StepDown(ctx context.Context, d RaceDecider) error {
 	return handOver(ctx, d, AnySuccessor)
 }
 
-// handOver puts the wish on record.
+// handOver puts the request on record.
 func handOver(ctx context.Context, d RaceDecider, successor string) error {
 	if d == nil {
 		return errors.New("leaderelection: hand-over: the RaceDecider is nil")
@@ -56,14 +56,14 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 			if first == nil {
 				first = e
 			}
-			var wish *RaceEntry
-			wish, err = wishFor(first, e, successor, start.wall)
+			var request *RaceEntry
+			request, err = requestFor(first, e, successor, start.wall)
 			switch {
-			case wish == nil:
+			case request == nil:
 				return err // on record already, or out of reach
 			default:
-				if err = wish.damaged(); err == nil {
-					_, err = d.WriteEntry(ctx, wish)
+				if err = request.damaged(); err == nil {
+					_, err = d.WriteEntry(ctx, request)
 				}
 				if err == nil {
 					return nil
@@ -81,12 +81,12 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 	}
 }
 
-// wishFor returns the record that puts the wish on e, or nil: where it is on
+// requestFor returns the record that puts the request on e, or nil: where it is on
 // record already, or with an error where it cannot be.
-func wishFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntry, error) {
-	wish := e.Clone()
-	wish.Extension++
-	wish.Successor = successor
+func requestFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntry, error) {
+	request := e.Clone()
+	request.Extension++
+	request.Successor = successor
 	switch {
 	case e.ElectionNumber == NoElections:
 		return nil, fmt.Errorf("%w: nobody has led yet", ErrNoLeader)
@@ -97,24 +97,24 @@ func wishFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntry, 
 	case successor == AnySuccessor && !first.Vacant() && (e.Vacant() || e.ElectionNumber != first.ElectionNumber):
 		return nil, nil // whoever was to step down has gone meanwhile
 	case e.ElectionNumber != first.ElectionNumber:
-		return nil, fmt.Errorf("leaderelection: asking for a hand-over to %q: reign %d has ended, and now %q leads with reign %d: %w",
+		return nil, fmt.Errorf("leaderelection: asking for a hand-over to %q: election %d has ended, and now %q leads with election %d: %w",
 			successor, first.ElectionNumber, e.LeaderID, e.ElectionNumber, ErrLostRace)
 	case e.Vacant() && successor == AnySuccessor:
-		return nil, fmt.Errorf("%w: reign %d was given up already", ErrNoLeader, e.ElectionNumber)
+		return nil, fmt.Errorf("%w: election %d was given up already", ErrNoLeader, e.ElectionNumber)
 	case e.Vacant():
 		if e.Successor == successor && now.Before(e.TermExpiry) && !e.Unsynchronized {
 			return nil, nil
 		}
-		if wish.TermLength <= 0 {
-			wish.TermLength = DefaultTermLength
+		if request.TermLength <= 0 {
+			request.TermLength = DefaultTermLength
 		}
-		wish.TermLength = min(wish.TermLength, MaxTermLength)
-		wish.TermExpiry = now.Add(wish.TermLength).UTC()
-		return wish, nil
+		request.TermLength = min(request.TermLength, MaxTermLength)
+		request.TermExpiry = now.Add(request.TermLength).UTC()
+		return request, nil
 	case !now.Before(e.TermExpiry) && !e.Unsynchronized: // whose term one look cannot tell of
 		return nil, fmt.Errorf("%w: the term of %q ran out at %v", ErrNoLeader, e.LeaderID, e.TermExpiry.Format(time.RFC3339))
 	case e.Successor == successor:
 		return nil, nil
 	}
-	return wish, nil
+	return request, nil
 }

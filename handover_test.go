@@ -33,11 +33,11 @@ func TestRule18TransferFromALivingLeader(t *testing.T) {
 				sleep(time.Second)
 				before := d.Entry()
 				// See the record as Transfer leaves it: hold the feeds up.
-				var wish *le.RaceEntry
+				var request *le.RaceEntry
 				operator := d.Handle()
 				operator.Inject(func(op memory.Op) memory.Fault {
 					if op.Kind == memory.Write {
-						wish = op.Entry
+						request = op.Entry
 					}
 					return memory.Fault{}
 				})
@@ -45,9 +45,9 @@ func TestRule18TransferFromALivingLeader(t *testing.T) {
 				if err := le.Transfer(t.Context(), operator, "c"); err != nil {
 					t.Fatal(err)
 				}
-				if wish.Successor != "c" || wish.LeaderID != "a" || !wish.TermExpiry.Equal(before.TermExpiry) ||
-					wish.Incarnation != before.Incarnation || wish.ElectionNumber != before.ElectionNumber || wish.Extension != before.Extension+1 {
-					t.Fatalf("the wish is %+v over %+v", wish, before)
+				if request.Successor != "c" || request.LeaderID != "a" || !request.TermExpiry.Equal(before.TermExpiry) ||
+					request.Incarnation != before.Incarnation || request.ElectionNumber != before.ElectionNumber || request.Extension != before.Extension+1 {
+					t.Fatalf("the request is %+v over %+v", request, before)
 				}
 				if kind == "feed" {
 					synctest.Wait()
@@ -59,7 +59,7 @@ func TestRule18TransferFromALivingLeader(t *testing.T) {
 				if b.count() != 0 {
 					t.Fatal("b led in between")
 				}
-				if r := a.reign(t, 0); !errors.Is(r.cause, le.ErrResigned) {
+				if r := a.leadership(t, 0); !errors.Is(r.cause, le.ErrResigned) {
 					t.Fatalf("cause %v, want ErrResigned", r.cause)
 				}
 				if e := d.Entry(); e.Successor != "" || e.ElectionNumber != 2 {
@@ -69,7 +69,7 @@ func TestRule18TransferFromALivingLeader(t *testing.T) {
 				if kind == "poll" {
 					limit = 6*time.Second + T/2
 				}
-				if took := c.reign(t, 0).from.Sub(asked); took > limit {
+				if took := c.leadership(t, 0).from.Sub(asked); took > limit {
 					t.Fatalf("the hand-over took %v, want at most %v", took, limit)
 				}
 			})
@@ -122,8 +122,8 @@ func TestRule18NobodyToAsk(t *testing.T) {
 	}
 }
 
-// Rule 18: Transfer aims at the reign that it first read.
-func TestRule18AimsAtOneReign(t *testing.T) {
+// Rule 18: Transfer aims at the leadership that it first read.
+func TestRule18AimsAtOneLeadership(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		d.Replace(rival(3))
@@ -141,14 +141,14 @@ func TestRule18AimsAtOneReign(t *testing.T) {
 			t.Fatalf("got %v, want ErrLostRace that names who leads now", err)
 		}
 		if e := d.Entry(); e.Successor != "" {
-			t.Fatalf("the next reign was asked: %+v", e)
+			t.Fatalf("the next leadership was asked: %+v", e)
 		}
 	})
 }
 
 // Transfer and StepDown outlast a store that loses requests and answers, and
-// know their own wish when they see it.
-func TestRule18WishesSurviveTheStore(t *testing.T) {
+// know their own request when they see it.
+func TestRule18RequestsSurviveTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a")
@@ -202,7 +202,7 @@ func TestRule18Arguments(t *testing.T) {
 }
 
 // Rule 19: a Successor who does not come loses the reservation after a term; the
-// one who resigned and the others may then contest.
+// one who resigned and the others may then campaign.
 func TestRule19ReservationEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
@@ -244,7 +244,7 @@ func TestRule19SuccessorOfADeadLeader(t *testing.T) {
 	})
 }
 
-// A candidate named by an operator leads at once although it is sitting out.
+// A candidate named by an operator leads at once although it cools down.
 func TestRule19NamedWhileSittingOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()

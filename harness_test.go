@@ -35,15 +35,15 @@ type member struct {
 	stop  context.CancelFunc
 	store *memory.Decider
 
-	mu     sync.Mutex
-	reigns []*taste
-	ousted []time.Time
-	seen   []le.RaceEntry
-	ops    []le.StoreOp
-	status []le.StatusChange
-	ext    []le.ViewExtended
-	feeds  []le.FeedEvent
-	double []le.RaceEntry
+	mu          sync.Mutex
+	leaderships []*taste
+	ousted      []time.Time
+	seen        []le.RaceEntry
+	ops         []le.StoreOp
+	status      []le.StatusChange
+	ext         []le.ViewExtended
+	feeds       []le.FeedEvent
+	double      []le.RaceEntry
 }
 
 // taste is one OnElected.
@@ -56,21 +56,21 @@ type taste struct {
 	cause  error
 }
 
-// reign returns the n-th reign, or fails.
-func (m *member) reign(t *testing.T, n int) *taste {
+// leadership returns the n-th leadership, or fails.
+func (m *member) leadership(t *testing.T, n int) *taste {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.reigns) <= n {
-		t.Fatalf("%s had %d reigns, want more than %d", m.id, len(m.reigns), n)
+	if len(m.leaderships) <= n {
+		t.Fatalf("%s had %d leaderships, want more than %d", m.id, len(m.leaderships), n)
 	}
-	return m.reigns[n]
+	return m.leaderships[n]
 }
 
 func (m *member) count() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.reigns)
+	return len(m.leaderships)
 }
 
 // writes returns the operations of some kinds since a time.
@@ -129,7 +129,7 @@ func (m *member) note(f func()) {
 
 func (m *member) elected(ctx context.Context, v *le.TimeView) *taste {
 	r := &taste{ctx: ctx, view: v, number: v.ElectionNumber(), from: time.Now()}
-	m.note(func() { m.reigns = append(m.reigns, r) })
+	m.note(func() { m.leaderships = append(m.leaderships, r) })
 	return r
 }
 
@@ -199,5 +199,5 @@ func near(t *testing.T, what string, got, want, slack time.Duration) {
 }
 
 func (r *taste) String() string {
-	return fmt.Sprintf("reign %d from %v to %v (%v)", r.number, r.from, r.done, r.cause)
+	return fmt.Sprintf("election %d from %v to %v (%v)", r.number, r.from, r.done, r.cause)
 }

@@ -24,7 +24,7 @@ type check struct {
 	stale    bool // something was written since it was asked: not before the next write
 }
 
-// healthy says whether a write may be made now as far as health goes. Where that
+// healthy reports whether a write may be made now as far as health goes. Where that
 // is not known it asks, and the loop comes back with the answer.
 func (c *Campaign) healthy(wake *alarm) bool {
 	if c.cfg.Healthy == nil {
@@ -75,10 +75,10 @@ func (c *Campaign) healthIs(now instant, err error) {
 		return
 	}
 	if !h.sick {
-		c.f.log(slog.LevelWarn, "not healthy: neither contesting nor leading", "err", err)
+		c.f.log(slog.LevelWarn, "not healthy: neither campaigning nor leading", "err", err)
 	}
 	h.sick, h.fresh, h.next = true, false, now.mono+c.cfg.PollInterval
-	if c.reign != nil && !c.reign.over {
+	if c.leadership != nil && !c.leadership.over {
 		c.giveUp(now, ErrUnhealthy)
 	}
 }

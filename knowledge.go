@@ -31,7 +31,7 @@ type knowledge struct {
 	learnedAt time.Duration
 }
 
-// learn takes in a record, which was the record at the instant at, and says whether it
+// learn takes in a record, which was the record at the instant at, and reports whether it
 // is newer than all before it. Older ones are no news. But what was read is what the
 // next write is conditional on, even if it is older than the latest: it may be that the
 // store was set back. Now is when it is here, and not before: a record that was read
@@ -60,7 +60,7 @@ func (k *knowledge) learn(e *RaceEntry, at, now instant, how source) (newer bool
 	return newer
 }
 
-// same says whether e and o are one state of the record.
+// same reports whether e and o are one state of the record.
 func same(e, o *RaceEntry) bool {
 	return o != nil && e.Compare(o) == 0 && e.Incarnation == o.Incarnation
 }

@@ -123,7 +123,7 @@ func TestAttemptsMatch(t *testing.T) {
 		"a request on top of it": {asked, 1, 1},
 		"a write of nobody":      {entry("a", 1, 2), -1, 1},
 		"another's record":       {entry("b", 1, 1), -1, 1},
-		"another reign":          {entry("a", 2, 1), -1, 0},
+		"another leadership":     {entry("a", 2, 1), -1, 0},
 		"a vacancy":              {entry("", 1, 1), -1, 1},
 	} {
 		l := fresh()

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// reign is one time of leading: from the acquisition until its callbacks have
+// leadership is one time of leading: from the acquisition until its callbacks have
 // returned. It belongs to the campaign's loop.
-type reign struct {
+type leadership struct {
 	number     ElectionNumber
 	view       *TimeView
 	ctx        context.Context
@@ -23,9 +23,9 @@ type reign struct {
 	ousting    context.CancelFunc // ends OnOusting's ctx
 }
 
-// beginReign starts leading by the acquisition a.
-func (c *Campaign) beginReign(now instant, a *attempt) {
-	r := &reign{number: a.number, view: newView(c.f.timekeeper, a.number), confirmed: a.start, expiry: a.expiry, end: a.end, begun: make(chan struct{})}
+// beginLeadership starts leading by the acquisition a.
+func (c *Campaign) beginLeadership(now instant, a *attempt) {
+	r := &leadership{number: a.number, view: newView(c.f.timekeeper, a.number), confirmed: a.start, expiry: a.expiry, end: a.end, begun: make(chan struct{})}
 	r.view.begin(a.end)
 	if !r.view.ValueInFuture() {
 		// Won, but too late to act on it. Counted as a failed write, so that a
@@ -36,7 +36,7 @@ func (c *Campaign) beginReign(now instant, a *attempt) {
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(c.start))
 	c.attempts.clear()
 	c.f.wrote = true // as a read may have shown
-	c.reign = r
+	c.leadership = r
 	c.view.Store(r.view)
 	c.callback(r, func() {
 		close(r.begun)
@@ -45,8 +45,8 @@ func (c *Campaign) beginReign(now instant, a *attempt) {
 	c.extended(now, r, 0, 0)
 }
 
-// callback runs user code of a reign in a goroutine of its own.
-func (c *Campaign) callback(r *reign, f func()) {
+// callback runs user code of a leadership in a goroutine of its own.
+func (c *Campaign) callback(r *leadership, f func()) {
 	r.callbacks++
 	go func() {
 		// Deferred: also when it ended its goroutine, as t.FailNow does.
@@ -56,7 +56,7 @@ func (c *Campaign) callback(r *reign, f func()) {
 }
 
 // extended tells Trace that the view was moved on.
-func (c *Campaign) extended(now instant, r *reign, extension uint64, left time.Duration) {
+func (c *Campaign) extended(now instant, r *leadership, extension uint64, left time.Duration) {
 	t := c.cfg.Trace
 	if t == nil || t.Extended == nil {
 		return
@@ -65,14 +65,14 @@ func (c *Campaign) extended(now instant, r *reign, extension uint64, left time.D
 	c.f.events.add(func() { t.Extended(e) })
 }
 
-// tendReign ends what has run its time.
-func (c *Campaign) tendReign(wake *alarm) {
-	r := c.reign
+// tendLeadership ends what has run its time.
+func (c *Campaign) tendLeadership(wake *alarm) {
+	r := c.leadership
 	if r == nil {
 		return
 	}
 	if !r.over && !r.view.ValueInFuture() {
-		c.endReign(wake.now, ErrExpired)
+		c.endLeadership(wake.now, ErrExpired)
 	}
 	if !r.over {
 		wake.atWall(r.view.Get())
@@ -89,11 +89,11 @@ func (c *Campaign) tendReign(wake *alarm) {
 	if r.callbacks > 0 {
 		return
 	}
-	// Nothing of this reign runs any more: only now may it be released, or
+	// Nothing of this leadership runs any more: only now may it be released, or
 	// another begin.
 	r.view.end()
 	r.ousting()
-	c.reign, c.last, c.idleSince = nil, r, wake.now.mono
+	c.leadership, c.last, c.idleSince = nil, r, wake.now.mono
 	c.attempts.clear()
 	if r.cause == ErrResigned {
 		c.cooldown = wake.now.mono + c.cfg.TermLength
@@ -102,7 +102,7 @@ func (c *Campaign) tendReign(wake *alarm) {
 
 // tighten brings forward the ends of the view and of what may still begin or move it.
 func (c *Campaign) tighten(now instant) {
-	if r := c.reign; r != nil {
+	if r := c.leadership; r != nil {
 		s := r.view.state.Load()
 		r.view.replace(s, tighten(s, now))
 		r.end = tighten(r.end, now)
@@ -116,7 +116,7 @@ func (c *Campaign) tighten(now instant) {
 // giveUp begins to leave by choice: the ctx is cancelled now, the lease is kept
 // until the callbacks have returned.
 func (c *Campaign) giveUp(now instant, cause error) {
-	r := c.reign
+	r := c.leadership
 	if r.cause != nil {
 		return
 	}
@@ -127,15 +127,15 @@ func (c *Campaign) giveUp(now instant, cause error) {
 	r.ousting = func() { cancel(context.DeadlineExceeded) }
 	if c.cfg.OnOusting != nil {
 		c.callback(r, func() {
-			<-r.begun // never before OnElected, also where a reign ends as it begins
+			<-r.begun // never before OnElected, also where a leadership ends as it begins
 			c.cfg.OnOusting(ctx)
 		})
 	}
 }
 
-// endReign ends the view at once: it has run out, or the record is another's.
-func (c *Campaign) endReign(now instant, cause error) {
-	r := c.reign
+// endLeadership ends the view at once: it has run out, or the record is another's.
+func (c *Campaign) endLeadership(now instant, cause error) {
+	r := c.leadership
 	r.over = true
 	r.view.end()
 	c.giveUp(now, cause)

@@ -34,7 +34,7 @@ const (
 // MaxClockSkew, and call [Config.Acquire], [Config.Start] or [Config.Run]; a
 // Config may be used for several campaigns. It is not changed by them.
 type Config struct {
-	// Decider is the record that is contested. Required.
+	// Decider holds the record that the candidates compete for. Required.
 	Decider RaceDecider
 
 	// LeaderID names this candidate to the others, to operators and to
@@ -57,7 +57,7 @@ type Config struct {
 	// store is survived for about half of it; the store sees about two writes
 	// in it. Zero means 15 s. At least twice MaxClockSkew, and from MinTermLength
 	// to MaxTermLength; below about 2 s the latency of most stores begins to cost
-	// reigns.
+	// leaderships.
 	TermLength time.Duration
 
 	// MaxClockSkew bounds how far any candidate's wall clock is from true
@@ -94,7 +94,7 @@ type Config struct {
 
 	// WarnOnClockSkew makes a clock that is proved to be off by more than
 	// MaxClockSkew a matter of a warning. By default such a candidate does not
-	// contest, and such a leader steps down at once with ErrClockSkew: what it
+	// campaign, and such a leader steps down at once with ErrClockSkew: what it
 	// does would not be safe. The proof is a store's stamp (LeaderToken.CommitTS)
 	// that lies outside of the time in which the request was out, or the Clock's
 	// own word where it is a clocks.Bounded, such as clocks.Kernel(). Set it where
@@ -102,9 +102,9 @@ type Config struct {
 	// or SharedClock is set.
 	WarnOnClockSkew bool
 
-	// OnElected is called once for each reign, in a goroutine of its own. ctx
+	// OnElected is called once for each leadership, in a goroutine of its own. ctx
 	// is cancelled, with a cause, when leadership has ended or is about to be
-	// given up; expiry is the reign's view, to be asked before each act, and
+	// given up; expiry is the leadership's view, to be asked before each act, and
 	// carries the fencing token. When OnElected returns while leading, the
 	// lease is kept. Required by Acquire and Start; Run has a job in its place.
 	OnElected func(ctx context.Context, expiry *TimeView)
@@ -114,7 +114,7 @@ type Config struct {
 	// live, and ends with DrainTimeout. Optional.
 	OnOusting func(ctx context.Context)
 
-	// LeaderChanged is called for each new reign, one's own included, and each
+	// LeaderChanged is called for each new leadership, one's own included, and each
 	// vacancy, one call at a time and in order, with the new record. A slow one
 	// delays only the next of its kind; where one is stuck, the oldest of more
 	// than a hundred waiting records are dropped. Optional.
@@ -134,9 +134,9 @@ type Config struct {
 	// supervisor's patience, leave 10 s of it for the release (see Acquire).
 	DrainTimeout time.Duration
 
-	// Healthy is asked before each contest and each extension. While it
+	// Healthy is asked before each campaign and each extension. While it
 	// returns an error, or no answer within a quarter of a term, this candidate
-	// does not contest, and gives up leadership. Its ctx ends when the campaign
+	// does not campaign, and gives up leadership. Its ctx ends when the campaign
 	// does; Wait waits for it. Optional.
 	Healthy func(ctx context.Context) error
 
@@ -152,7 +152,7 @@ type Config struct {
 	Trace *Trace
 }
 
-// Acquire contests the election until ctx ends, leading as often as it wins. It
+// Acquire campaigns in the election until ctx ends, leading as often as it wins. It
 // returns after every callback has returned and what was led has been released,
 // with context.Cause(ctx), or at once where the Config is wrong, or with an
 // ErrPermanent where the store refused for good before anything had worked: reads
@@ -244,7 +244,7 @@ func join(err, cause error) error {
 func (c *Config) validate(faults ...error) error {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if c.Decider == nil {
-		fault("Decider is nil: it is the record to contest")
+		fault("Decider is nil: it holds the record that the candidates compete for")
 	}
 	switch c.LeaderID {
 	case "":

@@ -27,7 +27,7 @@ func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 	}
 	c.checkStamp(e, now)
 	c.endWrong(now, c.clockFault(now))
-	if r := c.reign; r != nil && !r.over {
+	if r := c.leadership; r != nil && !r.over {
 		c.observeLeading(now, r, e, news, how)
 	} else if e.Incarnation == c.incarnation && !e.Vacant() && (e.Compare(c.k.latest) >= 0 || oneTerm(e, c.k.latest)) {
 		c.observeOwn(now, e, how)
@@ -46,8 +46,8 @@ func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 	}
 }
 
-// observeLeading: a confirmation, a wish, a loss, or old news.
-func (c *Campaign) observeLeading(now instant, r *reign, e *RaceEntry, news bool, how source) {
+// observeLeading: a confirmation, a request, a loss, or old news.
+func (c *Campaign) observeLeading(now instant, r *leadership, e *RaceEntry, news bool, how source) {
 	switch {
 	case c.own(e):
 		if a := c.attempts.match(e); how != wasPushed && a != nil && a.start >= r.confirmed {
@@ -58,15 +58,15 @@ func (c *Campaign) observeLeading(now instant, r *reign, e *RaceEntry, news bool
 		}
 	case news, e.ElectionNumber == r.number && e.Incarnation != c.incarnation:
 		// A newer record of another, or one that bears the same number.
-		c.endReign(now, ErrOusted)
+		c.endLeadership(now, ErrOusted)
 	}
 }
 
 // confirm moves the view on to the end that goes with a.
-func (c *Campaign) confirm(now instant, r *reign, a *attempt, extension uint64) {
+func (c *Campaign) confirm(now instant, r *leadership, a *attempt, extension uint64) {
 	left := r.view.Get().Sub(now.wall)
 	if !r.view.moveOn(a.end) {
-		c.endReign(now, ErrExpired)
+		c.endLeadership(now, ErrExpired)
 		return
 	}
 	r.confirmed = a.start
@@ -74,12 +74,12 @@ func (c *Campaign) confirm(now instant, r *reign, a *attempt, extension uint64) 
 }
 
 // observeOwn: a record of this Incarnation while no view is alive. It begins a
-// reign if it is an acquisition that this campaign is waiting for. If an operator has
+// leadership if it is an acquisition that this campaign is waiting for. If an operator has
 // asked to hand over, of which a feed may have told already, it is released instead, and
 // not claimed again.
 func (c *Campaign) observeOwn(now instant, e *RaceEntry, how source) {
 	a := c.attempts.match(e)
-	acquired := how != wasPushed && c.reign == nil && a != nil && a.kind == OpAcquire
+	acquired := how != wasPushed && c.leadership == nil && a != nil && a.kind == OpAcquire
 	if acquired {
 		c.keepIfEarly(a, commitTS(e.Token))
 	}
@@ -87,6 +87,6 @@ func (c *Campaign) observeOwn(now instant, e *RaceEntry, how source) {
 		c.cooldown = max(now.mono, c.clock.keepUntil) + c.cfg.TermLength
 	}
 	if acquired && c.wants(now) {
-		c.beginReign(now, a)
+		c.beginLeadership(now, a)
 	}
 }

@@ -28,8 +28,8 @@ type (
 		check *check
 		err   error
 	}
-	// callbackDone: OnElected or OnOusting of a reign has returned.
-	callbackDone struct{ of *reign }
+	// callbackDone: OnElected or OnOusting of a leadership has returned.
+	callbackDone struct{ of *leadership }
 	// resignAsked: Resign was called; released is closed when nothing is held any more.
 	resignAsked struct{ released chan struct{} }
 	// lookAgain: something that a loop looks at by itself has changed.

@@ -2,7 +2,7 @@ package leaderelection
 
 import "log/slog"
 
-// tellChange hands new reigns and vacancies to LeaderChanged.
+// tellChange hands new leaderships and vacancies to LeaderChanged.
 func (c *Campaign) tellChange(e *RaceEntry) {
 	if e.ElectionNumber == NoElections || c.ending {
 		return

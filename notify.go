@@ -59,7 +59,7 @@ func (e *events) run() {
 	}
 }
 
-// busy says whether something is being told, or waits to be.
+// busy reports whether something is being told, or waits to be.
 func (e *events) busy() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -83,11 +83,11 @@ type deliveries struct {
 type delivery struct {
 	entry *RaceEntry
 	call  func(context.Context, RaceEntry)
-	merge bool // may be replaced by a later extension of the same reign
+	merge bool // may be replaced by a later extension of the same leadership
 }
 
 // add queues entry for call. An extension that still waits is replaced by a
-// later one of its reign; where too many wait the oldest gives way.
+// later one of its leadership; where too many wait the oldest gives way.
 func (d *deliveries) add(next delivery) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -142,7 +142,7 @@ func (d *deliveries) drop() {
 	d.queue = nil
 }
 
-// busy says whether a callback is running, or waits to.
+// busy reports whether a callback is running, or waits to.
 func (d *deliveries) busy() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

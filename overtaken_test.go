@@ -40,7 +40,7 @@ func TestClockSkewKeepsThoughARequestOvertakes(t *testing.T) {
 				d := memory.NewDecider()
 				a := join(t, d, "a", polled)
 				sleep(8 * time.Second)
-				view := a.reign(t, 0).view
+				view := a.leadership(t, 0).view
 				b := join(t, d, "b", ahead(), func(c *le.Config) { c.Decider.(*memory.Decider).Inject(of.faults) })
 				sleep(of.asked)
 				if e := d.Entry(); e.LeaderID != "b" {
@@ -71,7 +71,7 @@ func TestClockSkewKeepsAndGrants(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", polled)
 		sleep(8 * time.Second)
-		view, clock := a.reign(t, 0).view, clocks.NewOffset(nil, time.Hour)
+		view, clock := a.leadership(t, 0).view, clocks.NewOffset(nil, time.Hour)
 		b := join(t, d, "b", on(clock), func(c *le.Config) {
 			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Second).On(memory.Write).Times(1))
 		})
@@ -178,7 +178,7 @@ func TestRule18RequestAfterTheView(t *testing.T) {
 				a.store.Inject(nil)
 				sleep(2 * time.Second)
 				if c.leads(t); a.count() != 1 {
-					t.Errorf("a had %d reigns", a.count())
+					t.Errorf("a had %d leaderships", a.count())
 				}
 			})
 		})

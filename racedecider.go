@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// ElectionNumber counts the reigns of an election. It is the fencing token: one
-// number for a whole reign, greater than that of every reign before it. It
-// grows only with a new reign, never with an extension, and outlives release,
+// ElectionNumber counts the leaderships of an election. It is the fencing token: one
+// number for a whole leadership, greater than that of every leadership before it. It
+// grows only with a new leadership, never with an extension, and outlives release,
 // restart and step-down. It may skip numbers; it never repeats one.
 type ElectionNumber uint64
 
@@ -40,7 +40,7 @@ type LeaderToken interface {
 	CommitTS() time.Time
 }
 
-// RaceEntry is the one record that an election's candidates contest.
+// RaceEntry is the one record that an election's candidates campaign.
 type RaceEntry struct {
 	// LeaderID is who leads; empty where the record is vacant.
 	LeaderID string
@@ -54,13 +54,13 @@ type RaceEntry struct {
 	TermExpiry time.Time
 	// TermLength is the writer's term.
 	TermLength time.Duration
-	// ElectionNumber is the reign's number, and its fencing token.
+	// ElectionNumber is the leadership's number, and its fencing token.
 	ElectionNumber ElectionNumber
-	// Extension counts the writes within a reign, whoever made them. The pair
+	// Extension counts the writes within a leadership, whoever made them. The pair
 	// (ElectionNumber, Extension) grows with every write: it orders records.
 	Extension uint64
 	// Incarnation is a random id of the candidate process that claimed the
-	// reign (in a vacant record: that gave it up), made afresh by every Start.
+	// leadership (in a vacant record: that gave it up), made afresh by every Start.
 	Incarnation string
 	// Successor is who is to lead next: a LeaderID, or AnySuccessor. In a held
 	// record it asks the leader to hand over; in a vacant one it reserves the
@@ -83,7 +83,7 @@ type RaceEntry struct {
 	Token LeaderToken `json:"-"`
 }
 
-// Vacant says whether nobody holds the record: it was released, or the election
+// Vacant reports whether nobody holds the record: it was released, or the election
 // is still empty.
 func (e *RaceEntry) Vacant() bool { return e.LeaderID == "" }
 
@@ -178,7 +178,7 @@ type RaceDecider interface {
 // that the store then undoes: a leadership, an extension or a vacancy that nobody
 // will ever read. Some stores' feeds do when a server is cut off or crashes. Only
 // the answer to a write, or a read, shows that the write happened. A decider's
-// package says whether its feed can tell of what is undone.
+// package reports whether its feed can tell of what is undone.
 type ChangeFeed interface {
 	// Changes follows the record. The sequence yields first the record as it
 	// is (as ReadCurrent returns it, also where the election is empty), then

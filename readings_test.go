@@ -88,7 +88,7 @@ func TestRule02MonotonicReadings(t *testing.T) {
 				a := join(t, d, "a", on(clock), func(c *le.Config) { c.WarnOnClockSkew = true })
 				synctest.Wait()
 				a.leads(t)
-				r := a.reign(t, 0)
+				r := a.leadership(t, 0)
 				a.store.Inject(memory.Fail(errors.New("cut off")))
 				apart(clock)
 				left := T - S
@@ -144,7 +144,7 @@ func TestRule04MonotonicReadings(t *testing.T) {
 		clock.start()
 		a := join(t, memory.NewDecider(), "a", on(clock), stayOn)
 		sleep(time.Second)
-		r := a.reign(t, 0)
+		r := a.leadership(t, 0)
 		clock.ahead.Store(int64(time.Hour))
 		sleep(time.Second)
 		if r.ctx.Err() == nil {

@@ -138,7 +138,7 @@ func TestRule08PushedExtensionMovesNothing(t *testing.T) {
 			}
 			sleep(T / 100)
 		}
-		if got := a.reign(t, 0).cause; !errors.Is(got, le.ErrExpired) {
+		if got := a.leadership(t, 0).cause; !errors.Is(got, le.ErrExpired) {
 			t.Errorf("cause %v, want ErrExpired", got)
 		}
 	})

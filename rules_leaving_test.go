@@ -44,7 +44,7 @@ func TestRule13DrainsBeforeItReleases(t *testing.T) {
 					}
 				})
 				sleep(time.Second)
-				r := m.reign(t, 0)
+				r := m.leadership(t, 0)
 				want := le.ErrResigned
 				switch how {
 				case "ctx":
@@ -323,7 +323,7 @@ func TestRule16HealthOlderThanAWrite(t *testing.T) {
 	})
 }
 
-// Rule 15: whoever resigned, or was asked to step down, sits out one term.
+// Rule 15: whoever resigned, or was asked to step down, cools down for one term.
 func TestRule15SitsOutOneTerm(t *testing.T) {
 	for _, how := range []string{"Resign", "StepDown"} {
 		t.Run(how, func(t *testing.T) {
@@ -349,13 +349,13 @@ func TestRule15SitsOutOneTerm(t *testing.T) {
 				a.follows(t)
 				sleep(2 * time.Millisecond)
 				a.leads(t)
-				near(t, "sitting out", a.reign(t, 1).from.Sub(begin), T, time.Millisecond)
+				near(t, "cooldown", a.leadership(t, 1).from.Sub(begin), T, time.Millisecond)
 			})
 		})
 	}
 }
 
-// Rule 15: a candidate that does not lead only sits out.
+// Rule 15: a candidate that does not lead only cools down.
 func TestRule15ResignWithoutLeading(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
@@ -374,7 +374,7 @@ func TestRule15ResignWithoutLeading(t *testing.T) {
 	})
 }
 
-// Rule 16: health is asked before each contest and each extension; late is
+// Rule 16: health is asked before each campaign and each extension; late is
 // unhealthy; a sick candidate is asked every PollInterval.
 func TestRule16Health(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -397,18 +397,18 @@ func TestRule16Health(t *testing.T) {
 		sleep(20 * time.Second)
 		a.leads(t)
 		if asked.Load() != 3 {
-			t.Fatalf("asked %d times, want once for the contest and twice for extensions", asked.Load())
+			t.Fatalf("asked %d times, want once for the campaign and twice for extensions", asked.Load())
 		}
 		delay.Store(int64(5 * time.Second)) // longer than T/4
 		sleep(time.Second + T/4 + time.Millisecond)
 		a.follows(t)
-		if !errors.Is(a.reign(t, 0).cause, le.ErrUnhealthy) || !d.Entry().Vacant() {
-			t.Fatalf("cause %v, record %+v after a late answer", a.reign(t, 0).cause, d.Entry())
+		if !errors.Is(a.leadership(t, 0).cause, le.ErrUnhealthy) || !d.Entry().Vacant() {
+			t.Fatalf("cause %v, record %+v after a late answer", a.leadership(t, 0).cause, d.Entry())
 		}
 		sleep(time.Minute)
 		a.follows(t)
 		if a.count() != 1 {
-			t.Fatalf("%d reigns: a late answer counted as healthy", a.count())
+			t.Fatalf("%d leaderships: a late answer counted as healthy", a.count())
 		}
 		delay.Store(0)
 		answer.Store(&sick)

@@ -138,7 +138,7 @@ func TestRule11ReadsDoNotResetTheBackOffOfWrites(t *testing.T) {
 }
 
 // Rule 12: a standby reads before it writes, writes only to a record it knows to
-// be contestable, and on a healthy feed makes no requests at all.
+// be acquirable, and on a healthy feed makes no requests at all.
 func TestRule12StandbysCostLittle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
@@ -345,7 +345,7 @@ func TestRule12SilentFeedOfALongTerm(t *testing.T) {
 		d.Replace(rival(4))
 		sleep(T + S/2)
 		if got := a.Leader().ElectionNumber; got != 4 {
-			t.Fatalf("a knows of reign %d, want 4", got)
+			t.Fatalf("a knows of election %d, want 4", got)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
-// Rule 7: every write raises (ElectionNumber, Extension); a new reign starts
+// Rule 7: every write raises (ElectionNumber, Extension); a new leadership starts
 // Extension at 0; no two records are alike.
 func TestRule07EveryWriteRaisesTheOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestRule07EveryWriteRaisesTheOrder(t *testing.T) {
 				t.Errorf("record %d/%d follows %d/%d", e.ElectionNumber, e.Extension, written[i].ElectionNumber, written[i].Extension)
 			}
 			if _, known := numbers[e.ElectionNumber]; !known && e.Extension != 0 {
-				t.Errorf("reign %d starts with extension %d", e.ElectionNumber, e.Extension)
+				t.Errorf("election %d starts with extension %d", e.ElectionNumber, e.Extension)
 			}
 			numbers[e.ElectionNumber] = e.Extension
 		}
@@ -117,7 +117,7 @@ func TestRule08LostAnswerIsReadBack(t *testing.T) {
 		sleep(5 * time.Minute)
 		a.leads(t)
 		if a.count() != 1 {
-			t.Fatalf("%d reigns, want one that goes on", a.count())
+			t.Fatalf("%d leaderships, want one that goes on", a.count())
 		}
 		if want := d.Entry().TermExpiry.Add(-S); !a.View().Get().Equal(want) {
 			t.Fatalf("view until %v, the record allows %v", a.View().Get(), want)
@@ -135,8 +135,8 @@ func TestRule08LostAnswerOfTheAcquisition(t *testing.T) {
 		})
 		sleep(2 * time.Second)
 		a.leads(t)
-		if r := a.reign(t, 0); r.number != 1 || !r.view.Get().Equal(d.Entry().TermExpiry.Add(-S)) {
-			t.Fatalf("%v until %v, want reign 1 with the view of the write that landed", r, r.view.Get())
+		if r := a.leadership(t, 0); r.number != 1 || !r.view.Get().Equal(d.Entry().TermExpiry.Add(-S)) {
+			t.Fatalf("%v until %v, want election 1 with the view of the write that landed", r, r.view.Get())
 		}
 	})
 }
@@ -162,13 +162,13 @@ func TestRule08OwnButOlderLeavesTheView(t *testing.T) {
 		a.leads(t)
 		a.store.Inject(nil)
 		sleep(3 * time.Second)
-		if a.reign(t, 0).view.ValueInFuture() && a.View().Get().Equal(before) {
+		if a.leadership(t, 0).view.ValueInFuture() && a.View().Get().Equal(before) {
 			t.Fatal("the view outlived its end")
 		}
 	})
 }
 
-// Rule 8: an acquisition that is answered after its view's end starts no reign.
+// Rule 8: an acquisition that is answered after its view's end starts no leadership.
 func TestRule08AcquisitionAnsweredTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
@@ -184,7 +184,7 @@ func TestRule08AcquisitionAnsweredTooLate(t *testing.T) {
 		close(release) // it lands, and is answered, half a second too late
 		synctest.Wait()
 		if n := a.count(); n != 0 {
-			t.Fatalf("%d reigns by an acquisition whose view was over", n)
+			t.Fatalf("%d leaderships by an acquisition whose view was over", n)
 		}
 		if e := d.Entry(); e.LeaderID != "a" || e.ElectionNumber != 1 {
 			t.Fatalf("the late write did not land: %+v", e)
@@ -193,7 +193,7 @@ func TestRule08AcquisitionAnsweredTooLate(t *testing.T) {
 		sleep(5 * time.Second)
 		a.leads(t)
 		if got := a.View().ElectionNumber(); got != 2 {
-			t.Fatalf("number %d, want 2: one's own record contested anew", got)
+			t.Fatalf("number %d, want 2: one's own record acquired anew", got)
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestRule09ErrLostRaceForOnesOwnWrite(t *testing.T) {
 		sleep(5 * time.Minute)
 		a.leads(t)
 		if a.count() != 1 {
-			t.Fatalf("%d reigns, want one", a.count())
+			t.Fatalf("%d leaderships, want one", a.count())
 		}
 	})
 }
@@ -221,7 +221,7 @@ func TestRule09LossEndsViewAndCtxAtOnce(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a")
 		sleep(time.Second)
-		r := a.reign(t, 0)
+		r := a.leadership(t, 0)
 		d.Replace(rival(2))
 		synctest.Wait()
 		if r.view.ValueInFuture() || !errors.Is(context.Cause(r.ctx), le.ErrOusted) {
@@ -235,7 +235,7 @@ func TestRule09LossEndsViewAndCtxAtOnce(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", polled)
 		sleep(time.Second)
-		r := a.reign(t, 0)
+		r := a.leadership(t, 0)
 		d.Replace(rival(2))
 		sleep(6*time.Second - time.Millisecond)
 		if !r.view.ValueInFuture() {
@@ -259,7 +259,7 @@ func TestRule09OustedUnderOnesOwnID(t *testing.T) {
 		d.Replace(twin)
 		synctest.Wait()
 		a.follows(t)
-		if r := a.reign(t, 0); !errors.Is(r.cause, le.ErrOusted) {
+		if r := a.leadership(t, 0); !errors.Is(r.cause, le.ErrOusted) {
 			t.Fatalf("cause %v, want ErrOusted", r.cause)
 		}
 	})
@@ -281,12 +281,12 @@ func TestRule09OneLeaderIDTwice(t *testing.T) {
 			other = one
 		}
 		if len(other.double) != 1 {
-			t.Fatalf("reported %d times to the one that waits, want once a reign", len(other.double))
+			t.Fatalf("reported %d times to the one that waits, want once a leadership", len(other.double))
 		}
 	})
 }
 
-// Rule 10: the number of a new reign is one more than the greatest ever seen,
+// Rule 10: the number of a new leadership is one more than the greatest ever seen,
 // also when the store was set back.
 func TestRule10NumbersNeverGoBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestRule10NumbersNeverGoBack(t *testing.T) {
 		sleep(time.Minute)
 		a.leads(t)
 		if a.count() != 1 || d.Entry().ElectionNumber != 1 || d.Entry().LeaderID != "a" {
-			t.Fatalf("the leader did not put its record back: %+v after %d reigns", d.Entry(), a.count())
+			t.Fatalf("the leader did not put its record back: %+v after %d leaderships", d.Entry(), a.count())
 		}
 	})
 }

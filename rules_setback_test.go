@@ -96,7 +96,7 @@ func TestRule08LateAnswersCloseNoQuestion(t *testing.T) {
 	}
 }
 
-// Rule 5: a read that began before the record became contestable does not count,
+// Rule 5: a read that began before the record became acquirable does not count,
 // however late it was answered.
 func TestRule05ReadsCountFromTheirStart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -141,9 +141,9 @@ func TestWatchLapsedCountsReadsFromTheirStart(t *testing.T) {
 	})
 }
 
-// Rule 5: where the store was set back, to a reign that lives, what is known does not
+// Rule 5: where the store was set back, to a leadership that lives, what is known does not
 // shorten the wait for what is read, nor the other way round.
-func TestRule05StoreSetBackToALivingReign(t *testing.T) {
+func TestRule05StoreSetBackToALivingLeadership(t *testing.T) {
 	for name, known := range map[string]*le.RaceEntry{
 		"from a reservation": {ElectionNumber: 5, Extension: 9, TermLength: T, Incarnation: "x", Successor: "c"},
 		"from a vacancy":     {ElectionNumber: 5, Extension: 9, TermLength: T, Incarnation: "x"},
@@ -186,9 +186,9 @@ func TestRule05StoreSetBackToALivingReign(t *testing.T) {
 	}
 }
 
-// Rule 5: nor is what is read from a store that was set back contested while the reign
+// Rule 5: nor is what is read from a store that was set back acquired while the leadership
 // that is known may live.
-func TestRule05StoreSetBackUnderALivingReign(t *testing.T) {
+func TestRule05StoreSetBackUnderALivingLeadership(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		held := rival(5)
@@ -200,7 +200,7 @@ func TestRule05StoreSetBackUnderALivingReign(t *testing.T) {
 		d.Replace(old)
 		sleep(time.Until(held.TermExpiry.Add(S)) - time.Nanosecond)
 		if n := len(a.opsSince(time.Time{}, le.OpAcquire)); n > 0 {
-			t.Fatalf("%d writes while the view of reign 5 may be alive", n)
+			t.Fatalf("%d writes while the view of election 5 may be alive", n)
 		}
 		sleep(2 * time.Second)
 		a.leads(t)
@@ -279,7 +279,7 @@ func TestRule13ReleaseAfterALongDrain(t *testing.T) {
 	})
 }
 
-// Lapsed and a later record of the reign that comes back are both told, also where the
+// Lapsed and a later record of the leadership that comes back are both told, also where the
 // callback was busy meanwhile.
 func TestWatchTellsLapsedToASlowCallback(t *testing.T) {
 	bubble(t, func(t *testing.T) {

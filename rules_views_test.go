@@ -16,7 +16,7 @@ import (
 )
 
 // Rule 1: TermExpiry is counted from before the request, and never goes back
-// within a reign, though the clock does.
+// within a leadership, though the clock does.
 func TestRule01TermExpiryNeverShrinks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
@@ -41,7 +41,7 @@ func TestRule01TermExpiryNeverShrinks(t *testing.T) {
 			sleep(500 * time.Millisecond)
 			e := d.Entry()
 			if e.ElectionNumber == 1 && e.TermExpiry.Before(last) {
-				t.Fatalf("TermExpiry went back from %v to %v within a reign", last, e.TermExpiry)
+				t.Fatalf("TermExpiry went back from %v to %v within a leadership", last, e.TermExpiry)
 			}
 			if e.ElectionNumber == 1 {
 				last = e.TermExpiry
@@ -57,7 +57,7 @@ func TestRule02ViewEndsBeforeTheTermAndMovesWhenConfirmed(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a")
 		synctest.Wait()
-		r := a.reign(t, 0)
+		r := a.leadership(t, 0)
 		if got, want := r.view.Get(), d.Entry().TermExpiry.Add(-S); !got.Equal(want) {
 			t.Fatalf("the view ends at %v, want TermExpiry - S = %v", got, want)
 		}
@@ -85,7 +85,7 @@ func TestRule02WallClockSetBack(t *testing.T) {
 		clock := clocks.NewOffset(nil, 0)
 		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock })
 		synctest.Wait()
-		r := a.reign(t, 0)
+		r := a.leadership(t, 0)
 		hang := make(chan struct{})
 		defer close(hang)
 		a.store.Inject(memory.Hang(hang))
@@ -112,7 +112,7 @@ func TestRule02NoGrowthWithoutALongerTerm(t *testing.T) {
 		clock := clocks.NewOffset(nil, 0)
 		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock }, stayOn)
 		synctest.Wait()
-		r, first := a.reign(t, 0), d.Entry().TermExpiry
+		r, first := a.leadership(t, 0), d.Entry().TermExpiry
 		sleep(6 * time.Second)
 		clock.Set(-time.Hour)
 		sleep(8*time.Second - time.Nanosecond)
@@ -136,7 +136,7 @@ func TestRule02NoGrowthByALaterAttempt(t *testing.T) {
 		clock := clocks.NewOffset(nil, 0)
 		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock }, stayOn)
 		sleep(6 * time.Second)
-		r := a.reign(t, 0)
+		r := a.leadership(t, 0)
 		a.store.Inject(memory.LoseRequests().On(memory.Write).Times(1))
 		sleep(1100 * time.Millisecond) // asked at 7 s for a term until 22 s; lost
 		clock.Set(-time.Hour)
@@ -164,7 +164,7 @@ func TestRule02Suspended(t *testing.T) {
 		clock := clocks.NewOffset(nil, 0)
 		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock })
 		synctest.Wait()
-		r := a.reign(t, 0)
+		r := a.leadership(t, 0)
 		sleep(3 * time.Second)
 		// To a machine, waking up looks like a wall clock that jumped ahead.
 		clock.Set(time.Minute)
@@ -180,13 +180,13 @@ func TestRule02Suspended(t *testing.T) {
 
 // Rule 3: a view seen false once is false for ever, also when its candidate is
 // elected again.
-func TestRule03LatchAndOneViewPerReign(t *testing.T) {
+func TestRule03LatchAndOneViewPerLeadership(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		clock := clocks.NewOffset(nil, 0)
 		a := join(t, d, "a", func(c *le.Config) { c.Clock = clock })
 		synctest.Wait()
-		old := a.reign(t, 0)
+		old := a.leadership(t, 0)
 		clock.Set(15 * time.Second)
 		if old.view.ValueInFuture() {
 			t.Fatal("alive past its end")
@@ -201,7 +201,7 @@ func TestRule03LatchAndOneViewPerReign(t *testing.T) {
 			t.Fatal("not elected again")
 		}
 		if old.view.ValueInFuture() || a.View() == old.view {
-			t.Fatal("the old reign's view lives on in the new one")
+			t.Fatal("the old leadership's view lives on in the new one")
 		}
 		if old.number != 1 || old.view.ElectionNumber() != 1 || a.View().ElectionNumber() < 2 {
 			t.Fatalf("numbers %d and %d: each view keeps its own", old.view.ElectionNumber(), a.View().ElectionNumber())
@@ -259,7 +259,7 @@ func TestRule04CtxEndsWithTheViewWhateverHangs(t *testing.T) {
 				release := make(chan struct{})
 				a := join(t, d, "a", func(c *le.Config) { hook(c, release) })
 				synctest.Wait()
-				r := a.reign(t, 0)
+				r := a.leadership(t, 0)
 				a.store.Inject(memory.Hang(release)) // and it ignores its ctx
 				end := r.view.Get()
 				<-r.ctx.Done()

@@ -25,7 +25,7 @@ func TestContractResignWaitsForAnAcquisition(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != 1 || a.count() > 0 {
-			t.Errorf("the record is %+v after %d reigns, want it won, and released", e, a.count())
+			t.Errorf("the record is %+v after %d leaderships, want it won, and released", e, a.count())
 		}
 	})
 }

@@ -13,8 +13,8 @@ import (
 // extension that the store has confirmed. It is over as soon as either the wall
 // clock or the monotonic clock reaches that end, so neither a clock that is set
 // back nor a machine that was suspended can lengthen it. Seen over once, it is
-// over for ever: a view belongs to one reign, and work left over from an earlier
-// reign stays fenced off when its process is elected again.
+// over for ever: a view belongs to one leadership, and work left over from an earlier
+// leadership stays fenced off when its process is elected again.
 //
 // The views of successive leaders never overlap in true time. All methods may
 // be called by any number of goroutines at once, and none of them blocks.
@@ -61,12 +61,12 @@ func (t *TimeView) Get() time.Time { return t.state.Load().wall }
 // Clock is the clock that the view is measured by; never nil.
 func (t *TimeView) Clock() clocks.Clock { return t.clock.clock }
 
-// ElectionNumber is the number of the reign that the view belongs to: the
+// ElectionNumber is the number of the leadership that the view belongs to: the
 // fencing token to send along with every act. NoElections where it belongs to
 // none.
 func (t *TimeView) ElectionNumber() ElectionNumber { return t.number }
 
-// ValueInFuture says whether the leader may act now. Ask immediately before
+// ValueInFuture reports whether the leader may act now. Ask immediately before
 // each act. It costs little more than time.Now, and does not allocate.
 func (t *TimeView) ValueInFuture() bool {
 	for {
@@ -86,11 +86,11 @@ func (t *TimeView) ValueInFuture() bool {
 	}
 }
 
-// latched says whether somebody has seen the view over, without looking at the
+// latched reports whether somebody has seen the view over, without looking at the
 // clock.
 func (t *TimeView) latched() bool { return t.state.Load().over }
 
-// before says whether neither clock has reached the end s.
+// before reports whether neither clock has reached the end s.
 func (t *TimeView) before(s *viewState) bool {
 	now, elapsed := t.clock.look()
 	left := s.mono - elapsed
@@ -116,7 +116,7 @@ func (t *TimeView) Set(v time.Time) {
 // handed out.
 func (t *TimeView) begin(s *viewState) { t.state.Store(s) }
 
-// moveOn sets the end of a live view to s where that is later, and says whether
+// moveOn sets the end of a live view to s where that is later, and reports whether
 // the view is still alive. A view that is over stays so.
 func (t *TimeView) moveOn(s *viewState) bool {
 	for {
@@ -144,7 +144,7 @@ func (t *TimeView) replace(old, s *viewState) {
 	}
 }
 
-// later says whether s was set for a later write than o. By the monotonic clock:
+// later reports whether s was set for a later write than o. By the monotonic clock:
 // the wall clock may have been set back since.
 func (s *viewState) later(o *viewState) bool {
 	return s.mono > o.mono

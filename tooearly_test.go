@@ -15,7 +15,7 @@ import (
 )
 
 // A candidate whose clock is far ahead takes the lease once, since nothing it could
-// read shows the fault: it begins no reign, and does not do it again.
+// read shows the fault: it begins no leadership, and does not do it again.
 func TestClockSkewDisturbsOnce(t *testing.T) {
 	for name, how := range map[string]func(*le.Config){"pushed": func(*le.Config) {}, "polled": polled} {
 		t.Run(name, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestClockSkewDisturbsOnce(t *testing.T) {
 				b := join(t, d, "b", how, on(clocks.NewOffset(nil, time.Minute)))
 				sleep(40 * T)
 				if a.leads(t); a.count() > 2 || b.count() > 0 {
-					t.Errorf("a had %d reigns, b %d, want 2 at most and none", a.count(), b.count())
+					t.Errorf("a had %d leaderships, b %d, want 2 at most and none", a.count(), b.count())
 				}
 			})
 		})
@@ -61,7 +61,7 @@ func robbed(t *testing.T, d *memory.Decider, adjust ...func(*le.Config)) (a, b *
 			c.Decider = d.Polled()
 		}
 	})...)
-	return a, b, a.reign(t, 0).view
+	return a, b, a.leadership(t, 0).view
 }
 
 // What was taken too early is kept for a term and the allowance for drift, in which
@@ -84,7 +84,7 @@ func TestClockSkewKeepsWhatItTookTooEarly(t *testing.T) {
 		sleep(2 * time.Second)
 		c.leads(t)
 		// The price, as doc.go has it: about a term without a leader.
-		gap := c.reign(t, 0).from.Sub(a.reign(t, 0).done)
+		gap := c.leadership(t, 0).from.Sub(a.leadership(t, 0).done)
 		t.Logf("nobody led for %v; taken %v after the last extension", gap, took.Sub(view.Get().Add(S-T)))
 		if gap > T+2*S {
 			t.Errorf("nobody led for %v", gap)
@@ -156,7 +156,7 @@ func TestClockSkewKeepsThoughRepaired(t *testing.T) {
 		clock.Set(0)
 		neverBoth(t, 30*time.Second, view, b)
 		b.leads(t) // by a number of its own
-		if n := b.reign(t, 0).number; n < 3 {
+		if n := b.leadership(t, 0).number; n < 3 {
 			t.Errorf("b leads with number %d, by what it took too early", n)
 		}
 	})
@@ -214,7 +214,7 @@ func TestClockSkewKeepsByItsOwnBound(t *testing.T) {
 		bound.bound.Store(int64(clocks.Unbounded))
 		neverBoth(t, T-time.Second, view, b)
 		if e := d.Entry(); e.LeaderID != "b" || b.count() > 0 {
-			t.Fatalf("the record is %+v, want it kept by b, who had %d reigns", e, b.count())
+			t.Fatalf("the record is %+v, want it kept by b, who had %d leaderships", e, b.count())
 		}
 	})
 }
@@ -238,7 +238,7 @@ func TestClockSkewStopsWhenItHasReleased(t *testing.T) {
 	})
 }
 
-// Nor does a reservation that an operator wished for last longer, where a candidate
+// Nor does a reservation that an operator asked for last longer, where a candidate
 // whose clock is ahead grants it.
 func TestClockSkewReservesNoLonger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -283,8 +283,8 @@ func TestClockSkewGoesOnReleasing(t *testing.T) {
 		if e := d.Entry(); e.Vacant() || e.Extension != 1 {
 			t.Fatalf("the record is %+v, want the first extension", e)
 		}
-		if !errors.Is(a.reign(t, 0).cause, le.ErrClockSkew) {
-			t.Fatalf("cause %v", a.reign(t, 0).cause)
+		if !errors.Is(a.leadership(t, 0).cause, le.ErrClockSkew) {
+			t.Fatalf("cause %v", a.leadership(t, 0).cause)
 		}
 		a.store.Inject(nil)
 		sleep(4 * time.Second)
@@ -300,10 +300,10 @@ func undisturbed(t *testing.T, d *memory.Decider, a, b *member) {
 	t.Helper()
 	b.leads(t)
 	b.store.Inject(memory.Fail(errors.New("cut off")).On(memory.Write))
-	contests, over := len(a.opsSince(time.Time{}, le.OpAcquire)), d.Entry().TermExpiry
+	campaigns, over := len(a.opsSince(time.Time{}, le.OpAcquire)), d.Entry().TermExpiry
 	for range 3000 {
 		sleep(10 * time.Millisecond)
-		if len(a.opsSince(time.Time{}, le.OpAcquire)) > contests {
+		if len(a.opsSince(time.Time{}, le.OpAcquire)) > campaigns {
 			if early := time.Until(over); early > 0 {
 				t.Errorf("taken %v before it was over", early)
 			}
@@ -322,13 +322,13 @@ func TestClockSkewStrongestProofCounts(t *testing.T) {
 		a := join(t, d, "a", on(clocks.NewOffset(nil, time.Hour)))
 		sleep(time.Second)
 		a.store.Inject(memory.Slow(3 * time.Second).On(memory.Write)) // 1.5 s each way
-		sleep(5 * T)                                                  // the first proof is old by now, and it has contested again
+		sleep(5 * T)                                                  // the first proof is old by now, and it has campaigned again
 		if n := len(a.opsSince(time.Time{}, le.OpAcquire)); n != 2 {
-			t.Fatalf("contested %d times", n)
+			t.Fatalf("%d acquisitions", n)
 		}
 		a.store.Inject(nil)
 		b := join(t, d, "b")
-		sleep(5 * T) // nor does the second proof keep it from contesting
+		sleep(5 * T) // nor does the second proof keep it from campaigning
 		undisturbed(t, d, a, b)
 	})
 }
@@ -374,7 +374,7 @@ func TestClockSkewShrinks(t *testing.T) {
 		over := d.Entry().TermExpiry
 		sleep(time.Until(over) + 3*S) // it has been slewed by 1.5 s since it read that
 		if ops := a.opsSince(over.Add(-T), le.OpAcquire); len(ops) == 0 || time.Until(over) > 0 {
-			t.Errorf("%d contests until %v after the lease was over: it goes by what its clock was ahead once", len(ops), -time.Until(over))
+			t.Errorf("%d campaigns until %v after the lease was over: it goes by what its clock was ahead once", len(ops), -time.Until(over))
 		}
 	})
 }

@@ -15,7 +15,7 @@ type Trace struct {
 	// StatusChanged is called when a campaign's Status has changed.
 	StatusChanged func(StatusChange)
 	// Extended is called when the view was moved on: by the acquisition of a
-	// reign and by each confirmed extension.
+	// leadership and by each confirmed extension.
 	Extended func(ViewExtended)
 	// Feed is called when a ChangeFeed has delivered its first record, and
 	// when it has failed.
@@ -28,7 +28,7 @@ type Trace struct {
 	// Config.WarnOnClockSkew says to go on.
 	ClockSkew func(ClockSkewError)
 	// DuplicateID is called when another live process is seen to lead under
-	// this candidate's LeaderID, once for each of its reigns. The two never
+	// this candidate's LeaderID, once for each of its leaderships. The two never
 	// lead at once, but they are not told apart by their clients.
 	DuplicateID func(RaceEntry)
 }
@@ -39,7 +39,7 @@ type OpKind string
 // The kinds of store operation.
 const (
 	OpRead    OpKind = "read"    // ReadCurrent
-	OpAcquire OpKind = "acquire" // WriteEntry that claims a reign
+	OpAcquire OpKind = "acquire" // WriteEntry that claims a leadership
 	OpExtend  OpKind = "extend"  // WriteEntry that extends one
 	OpRelease OpKind = "release" // WriteEntry that leaves the record vacant
 )
@@ -61,10 +61,10 @@ type StoreOp struct {
 // StatusChange is one change of a campaign's Status.
 type StatusChange struct {
 	From, To Status
-	// Cause is why a reign ended or is ending (the causes of a leader's ctx),
+	// Cause is why a leadership ended or is ending (the causes of a leader's ctx),
 	// why the campaign has stopped, or nil.
 	Cause  error
-	Number ElectionNumber // of the reign begun or ended; NoElections where there is none
+	Number ElectionNumber // of the leadership begun or ended; NoElections where there is none
 	Time   time.Time
 }
 
@@ -88,7 +88,7 @@ type FeedEvent struct {
 type Status int32
 
 const (
-	// Following: somebody else leads, or nobody; contesting when the record
+	// Following: somebody else leads, or nobody; campaigning when the record
 	// allows it.
 	Following Status = iota
 	// Leading: the view is in the future, the leader's ctx is live.

@@ -32,7 +32,7 @@ func TestUnsynchronizedFailOver(t *testing.T) {
 				if b.count() > 0 {
 					t.Fatal("b led as well")
 				}
-				r, last := a.reign(t, 0), d.Entry()
+				r, last := a.leadership(t, 0), d.Entry()
 				if !last.Unsynchronized {
 					t.Errorf("the record %+v does not say that its clock means nothing", last)
 				}
@@ -142,7 +142,7 @@ func TestUnsynchronizedLeadersOwnClock(t *testing.T) {
 		clock := clocks.NewOffset(nil, 0)
 		a := join(t, d, "a", unsynchronized, on(clock))
 		sleep(time.Second)
-		r, last := a.reign(t, 0), d.Entry()
+		r, last := a.leadership(t, 0), d.Entry()
 		for i := range 10 {
 			clock.Set(-time.Duration(i) * S)
 			sleep(7 * time.Second)
@@ -153,7 +153,7 @@ func TestUnsynchronizedLeadersOwnClock(t *testing.T) {
 			last = e
 		}
 		if a.leads(t); a.count() != 1 {
-			t.Fatalf("%d reigns", a.count())
+			t.Fatalf("%d leaderships", a.count())
 		}
 		clock.Set(clock.Offset() - time.Hour)
 		if r.view.ValueInFuture() {
@@ -161,9 +161,9 @@ func TestUnsynchronizedLeadersOwnClock(t *testing.T) {
 		}
 		sleep(time.Second)
 		if a.leads(t); a.count() != 2 {
-			t.Fatalf("%d reigns", a.count())
+			t.Fatalf("%d leaderships", a.count())
 		}
-		r = a.reign(t, 1)
+		r = a.leadership(t, 1)
 		clock.Set(clock.Offset() + time.Hour)
 		if r.view.ValueInFuture() {
 			t.Error("the view goes on though the wall clock jumped ahead: the machine may have been suspended")
@@ -384,7 +384,7 @@ func TestUnsynchronizedTransferToTheDead(t *testing.T) {
 				t.Fatal("nobody led in three terms")
 			}
 		}
-		if waited := a.reign(t, 0).from.Sub(begin); waited < T+S {
+		if waited := a.leadership(t, 0).from.Sub(begin); waited < T+S {
 			t.Errorf("claimed after %v, want not before a term and the allowance", waited)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/c8e606e4/leaderelection/clocks"
 )
 
-// WatchConfig is an observer: it follows an election and contests nothing.
+// WatchConfig is an observer: it follows an election and campaigns nothing.
 type WatchConfig struct {
 	// Decider is the record to follow. Required. Only its ReadCurrent and its
 	// ChangeFeed, where it has one, are used.
@@ -44,7 +44,7 @@ type WatchConfig struct {
 }
 
 // Watch follows the election until ctx ends, and calls cb for each new record:
-// the first one found, each reign, each extension (those of one reign may be
+// the first one found, each leadership, each extension (those of one leadership may be
 // merged while cb is busy), each vacancy. It never calls it twice for the same
 // record, nor for an older one; an election in which nobody has led yet has none.
 // Calls are made one at a time and in order, with Watch's ctx; a slow cb delays

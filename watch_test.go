@@ -84,7 +84,7 @@ func observe(t *testing.T, d *memory.Decider, poll bool, pause time.Duration) *s
 	return s
 }
 
-// Watch tells of every reign, extension and vacancy, in order, and of nothing
+// Watch tells of every leadership, extension and vacancy, in order, and of nothing
 // twice.
 func TestWatchTellsEverything(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestWatchPolls(t *testing.T) {
 	})
 }
 
-// A slow callback merges extensions, and misses no reign and no vacancy.
+// A slow callback merges extensions, and misses no leadership and no vacancy.
 func TestWatchSlowCallback(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
@@ -277,7 +277,7 @@ func TestWatchSilentFeedDuringAVacancy(t *testing.T) {
 		a := join(t, d, "a")
 		sleep(2 * T)
 		if got := s.list(); len(got) < 2 || got[1][:2] != "3/" {
-			t.Fatalf("saw %q, want the reign that the feed withheld", got)
+			t.Fatalf("saw %q, want the leadership that the feed withheld", got)
 		}
 		s.store.Inject(nil)
 		sleep(10 * T)

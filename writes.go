@@ -18,7 +18,7 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 			a.end = endAfter(wake.now, span, wake.now.wall.Add(span))
 			a.end.apart = max(drift(c.cfg.TermLength, c.cfg.MaxClockSkew), 1)
 		}
-		if r := c.reign; r != nil {
+		if r := c.leadership; r != nil {
 			// A term that the clock did not let grow ends when it would have.
 			if e.TermExpiry.Equal(r.expiry) {
 				a.end = r.end
@@ -34,7 +34,7 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 	wake.at(c.f.call.deadline)
 }
 
-// acquisition is the record that begins a reign of one's own.
+// acquisition is the record that begins a leadership of one's own.
 func (c *Campaign) acquisition(now instant) *RaceEntry {
 	return &RaceEntry{
 		LeaderID:         c.cfg.LeaderID,
@@ -50,8 +50,8 @@ func (c *Campaign) acquisition(now instant) *RaceEntry {
 	}
 }
 
-// extension is the record that extends the reign r.
-func (c *Campaign) extension(now instant, r *reign) *RaceEntry {
+// extension is the record that extends the leadership r.
+func (c *Campaign) extension(now instant, r *leadership) *RaceEntry {
 	e := c.acquisition(now)
 	e.ElectionNumber = r.number
 	e.Extension = c.nextExtension(r.number)
@@ -62,7 +62,7 @@ func (c *Campaign) extension(now instant, r *reign) *RaceEntry {
 		e.TermExpiry = r.expiry.Add(1) // it says which write this is, not more
 	}
 	if s := c.k.base.Successor; s != c.cfg.LeaderID && c.own(c.k.base) {
-		e.Successor = s // a wish stays on record until it is granted
+		e.Successor = s // a request stays on record until it is granted
 	}
 	return e
 }
@@ -87,7 +87,7 @@ func (c *Campaign) vacancy(now instant) *RaceEntry {
 	return e
 }
 
-// nextExtension is greater than every Extension known or asked for in a reign,
+// nextExtension is greater than every Extension known or asked for in a leadership,
 // so that no two records are alike.
 func (c *Campaign) nextExtension(number ElectionNumber) uint64 {
 	var top uint64
@@ -99,13 +99,13 @@ func (c *Campaign) nextExtension(number ElectionNumber) uint64 {
 	return max(top, c.attempts.greatest(number)) + 1
 }
 
-// own says whether e is of the current reign.
+// own reports whether e is of the current leadership.
 func (c *Campaign) own(e *RaceEntry) bool {
-	r := c.reign
+	r := c.leadership
 	return r != nil && !e.Vacant() && e.Incarnation == c.incarnation && e.ElectionNumber == r.number
 }
 
-// extendable says whether the record that a read returned may be overwritten by
+// extendable reports whether the record that a read returned may be overwritten by
 // an extension. That is so where it is one's own, and where a store that was set
 // back holds something that anybody could claim; never where another may lead by
 // it.

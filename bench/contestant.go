@@ -23,7 +23,7 @@ type seat struct {
 // belief is what a candidate that was told that it leads can know of it
 // afterwards. Both functions return at once, and make no request.
 type belief struct {
-	// told says whether the library's own signal (a ctx, a channel) still has
+	// told reports whether the library's own signal (a ctx, a channel) still has
 	// the candidate lead: what stops long work.
 	told func() bool
 	// asked is the library's predicate for use before an act; nil where it has

@@ -261,7 +261,7 @@ func (m measurement) overlaps(ctx context.Context, old, next *process) (overlaps
 	return o, nil
 }
 
-// believesNot says whether a process believes no longer that it leads anything.
+// believesNot reports whether a process believes no longer that it leads anything.
 func believesNot(events []event) bool {
 	type which struct {
 		election int

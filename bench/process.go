@@ -175,7 +175,7 @@ func at(events []event, elections int, what string) []time.Time {
 	return times
 }
 
-// all says whether each election has had an event of this kind.
+// all reports whether each election has had an event of this kind.
 func all(elections int, what string) func([]event) bool {
 	return func(events []event) bool {
 		for _, t := range at(events, elections, what) {

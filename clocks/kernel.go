@@ -7,7 +7,7 @@ import (
 
 // Bounded is what a Clock implements beyond the four methods when it knows how
 // far it can be from true time. A campaign whose Clock says that this is more
-// than MaxClockSkew neither contests nor leads.
+// than MaxClockSkew neither campaigns nor leads.
 type Bounded interface {
 	// ErrorBound is how far at most the clock is off, in either direction:
 	// Unbounded where nothing keeps it right. An error says that this cannot

@@ -5,11 +5,11 @@ leader's late writes out.
 No lease can do that alone. A leader asks its view, finds that it may act, and is
 then stopped by its garbage collector, its hypervisor or its network for longer
 than its term; when its request goes out, or arrives, another one leads. So each
-request carries a fencing token, the [leaderelection.ElectionNumber] of the reign
+request carries a fencing token, the [leaderelection.ElectionNumber] of the leadership
 that it belongs to, and the resource refuses any token smaller than the greatest
 that it has seen. (Martin Kleppmann, "How to do distributed locking", 2016.)
 
-The writer binds its work to a reign once, and sends it through a [Transport]:
+The writer binds its work to a leadership once, and sends it through a [Transport]:
 
 	OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
 		ctx = fence.NewContext(ctx, fence.Gate{View: view, Election: "orders"})

@@ -53,7 +53,7 @@ func ExampleGuard_Do() {
 }
 
 // A leader that writes through a Transport: its requests carry its token, and after
-// its reign nothing leaves any more.
+// its leadership nothing leaves any more.
 func ExampleTransport() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Println("the resource sees", r.Header.Get(fence.Header))
@@ -79,11 +79,11 @@ func ExampleTransport() {
 			return write(leader)
 		})
 	fmt.Println(err)
-	fmt.Println(write(leader)) // left over from a reign that is over
+	fmt.Println(write(leader)) // left over from a leadership that is over
 	// Output:
 	// the resource sees orders:1
 	// <nil>
-	// fence: not sent: this process does not lead any more (reign 1 of "orders")
+	// fence: not sent: this process does not lead any more (election 1 of "orders")
 }
 
 func ExampleParseToken() {

@@ -176,12 +176,12 @@ func TestTransportStampsAndGates(t *testing.T) {
 		t.Errorf("after the end: %v; body closed: %v, %d calls", err, closed, calls)
 	}
 	if _, err := trip(t.Context(), h, http.MethodPut, nil); !errors.Is(err, fence.ErrNoGate) {
-		t.Errorf("outside any reign: %v", err)
+		t.Errorf("outside any leadership: %v", err)
 	}
 	inTest := le.NewTimeView(nil)
 	inTest.Set(time.Now().Add(time.Hour))
 	if _, err := trip(fence.NewContext(t.Context(), fence.Gate{View: inTest}), h, http.MethodPut, nil); !errors.Is(err, fence.ErrNoToken) {
-		t.Errorf("a view of no reign: %v", err)
+		t.Errorf("a view of no leadership: %v", err)
 	}
 	if calls != 2 {
 		t.Errorf("%d requests left", calls)

@@ -13,32 +13,32 @@ const Header = "Fencing-Token"
 
 // What a gate refuses to send. Test with errors.Is.
 var (
-	// ErrViewEnded: the reign that the request belongs to is over.
+	// ErrViewEnded: the leadership that the request belongs to is over.
 	ErrViewEnded = errors.New("fence: not sent: this process does not lead any more")
-	// ErrNoGate: the request's ctx belongs to no reign.
+	// ErrNoGate: the request's ctx belongs to no leadership.
 	ErrNoGate = errors.New("fence: not sent: the request's ctx has no Gate: use fence.NewContext")
 )
 
-// Gate is the right to write of one reign. Do not take its View from a Campaign
-// when something is sent, but once when the reign begins: work that is left over
-// from an earlier reign must not pass under the name of a later one.
+// Gate is the right to write of one leadership. Do not take its View from a Campaign
+// when something is sent, but once when the leadership begins: work that is left over
+// from an earlier leadership must not pass under the name of a later one.
 type Gate struct {
-	// View is the reign's, as OnElected gets it.
+	// View is the leadership's, as OnElected gets it.
 	View *leaderelection.TimeView
 	// Election names the election, as for the resource's Guard.
 	Election string
 }
 
-// Token returns the reign's token, or ErrViewEnded once the view has ended, or
+// Token returns the leadership's token, or ErrViewEnded once the view has ended, or
 // ErrNoGate where there is no View.
 func (g Gate) Token() (Token, error) {
 	switch {
 	case g.View == nil:
 		return Token{}, ErrNoGate
 	case !g.View.ValueInFuture():
-		return Token{}, fmt.Errorf("%w (reign %d of %q)", ErrViewEnded, g.View.ElectionNumber(), g.Election)
+		return Token{}, fmt.Errorf("%w (election %d of %q)", ErrViewEnded, g.View.ElectionNumber(), g.Election)
 	case g.View.ElectionNumber() == leaderelection.NoElections:
-		return Token{}, fmt.Errorf("%w: the Gate's View belongs to no reign", ErrNoToken)
+		return Token{}, fmt.Errorf("%w: the Gate's View belongs to no leadership", ErrNoToken)
 	}
 	return Token{Election: g.Election, Number: g.View.ElectionNumber()}, nil
 }
@@ -48,7 +48,7 @@ type (
 	tokenKey struct{}
 )
 
-// NewContext returns a ctx whose requests belong to a reign.
+// NewContext returns a ctx whose requests belong to a leadership.
 func NewContext(ctx context.Context, g Gate) context.Context {
 	return context.WithValue(ctx, gateKey{}, g)
 }

@@ -94,7 +94,7 @@ func (g *Guard) stale(t Token) error {
 
 // Do calls act if t is admitted, and returns its error. No greater token is
 // admitted until act has returned: so once a new leader's first act has been
-// admitted, none of an earlier leader's is still going on. Acts of the same reign
+// admitted, none of an earlier leader's is still going on. Acts of the same leadership
 // run side by side. An act that does not return keeps the next leader out: bound
 // it in time.
 func (g *Guard) Do(t Token, act func() error) error {

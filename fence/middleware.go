@@ -101,7 +101,7 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, "fence: the token cannot be judged now", http.StatusServiceUnavailable)
 }
 
-// Refused says whether an answer is the refusal of a token by [Require]: then it
+// Refused reports whether an answer is the refusal of a token by [Require]: then it
 // returns ErrStale, ErrNoToken, ErrMalformed or ErrOtherElection, else nil. A 409
 // of the application's own is none.
 func Refused(res *http.Response) error {

@@ -10,13 +10,13 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-// Token is a fencing token: the number of a reign, and which election that is
+// Token is a fencing token: the number of a leadership, and which election that is
 // one of. Numbers of different elections cannot be compared.
 type Token struct {
 	// Election names the election, for the resource to tell it from others. It
 	// is whatever writers and resource agree upon.
 	Election string
-	// Number is the reign's. NoElections is no token.
+	// Number is the leadership's. NoElections is no token.
 	Number leaderelection.ElectionNumber
 }
 

@@ -94,7 +94,7 @@ type retry struct {
 	pause time.Duration
 }
 
-// again waits after a refusal, and says whether to send the call again.
+// again waits after a refusal, and reports whether to send the call again.
 func (r *retry) again(ctx context.Context, c *client, err error, at *peer.Peer) bool {
 	if err == nil {
 		return false

@@ -65,7 +65,7 @@ func Example() {
 	// the leader is there
 }
 
-// What a server refuses says whether the call was worked on, and who leads.
+// What a server refuses reports whether the call was worked on, and who leads.
 func ExampleRefusalOf() {
 	view := leaderelection.NewTimeView(nil) // a campaign's View, in a real program
 	intercept := legrpc.UnaryServerInterceptor(leadership{view}, nil)

@@ -30,7 +30,7 @@ func follow(t testing.TB, d le.RaceDecider, skew time.Duration) *grpc.ClientConn
 	return dial(t, "leaderelection:///test", legrpc.NewBuilder(le.WatchConfig{Decider: d, MaxClockSkew: skew}).DialOptions(nil)...)
 }
 
-// candidate is one with a gRPC server that answers with its reign's number.
+// candidate is one with a gRPC server that answers with its leadership's number.
 type candidate struct {
 	id       string
 	store    *memory.Decider
@@ -69,7 +69,7 @@ func join(t testing.TB, ctx context.Context, d *memory.Decider, id string, term,
 	return c
 }
 
-// load makes calls, and checks that no answer comes from an earlier reign than
+// load makes calls, and checks that no answer comes from an earlier leadership than
 // one that was heard of before the call: such a process's view had ended.
 type load struct {
 	conn     *grpc.ClientConn
@@ -96,7 +96,7 @@ func (l *load) run(ctx context.Context) {
 			continue
 		}
 		if _, err := fmt.Sscan(text, &number); err != nil || number < before {
-			l.fault("answered by reign %q after one by reign %d", text, before)
+			l.fault("answered by election %q after one by election %d", text, before)
 		}
 		for old := l.greatest.Load(); old < number && !l.greatest.CompareAndSwap(old, number); old = l.greatest.Load() {
 		}
@@ -163,7 +163,7 @@ func TestCallsThroughFailovers(t *testing.T) {
 	for _, c := range all {
 		<-c.campaign.Done()
 	}
-	t.Logf("%d calls answered, by reigns up to %d; %d refused after all retries", l.answered.Load(), l.greatest.Load(), l.refused.Load())
+	t.Logf("%d calls answered, by leaderships up to %d; %d refused after all retries", l.answered.Load(), l.greatest.Load(), l.refused.Load())
 	slices.Sort(l.faults)
 	for i, f := range slices.Compact(l.faults) {
 		if t.Errorf("%s", f); i > 10 {

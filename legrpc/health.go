@@ -37,7 +37,7 @@ func (h *Health) now() healthpb.HealthCheckResponse_ServingStatus {
 	return healthpb.HealthCheckResponse_NOT_SERVING
 }
 
-// Check says whether this process leads at this moment.
+// Check reports whether this process leads at this moment.
 func (h *Health) Check(_ context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	if !slices.Contains(h.services, r.GetService()) {
 		return nil, status.Errorf(codes.NotFound, "unknown service %q", r.GetService())

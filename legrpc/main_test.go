@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const S = time.Second
 
-// record is one of reign number, with a term that has just begun.
+// record is one of leadership number, with a term that has just begun.
 func record(number uint64, leader string, hostPort ...string) *le.RaceEntry {
 	return &le.RaceEntry{
 		LeaderID: leader, HostPort: hostPort, ElectionNumber: le.ElectionNumber(number),

@@ -212,7 +212,7 @@ func (r *following) tell(s *route.State, last *told) (until time.Time, refused <
 	*last = next
 	switch {
 	case !next.led:
-		r.unled(fmt.Errorf("legrpc: there is no leader (reign %d is over)", next.number))
+		r.unled(fmt.Errorf("legrpc: there is no leader (election %d is over)", next.number))
 	case len(next.addresses) == 0:
 		r.unled(fmt.Errorf("legrpc: the leader cannot be reached: %w", fault))
 	default:

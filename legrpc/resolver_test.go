@@ -337,7 +337,7 @@ func TestCallsWhileTheLeaderGoes(t *testing.T) {
 								break
 							}
 							if err != nil {
-								t.Errorf("reign %d: %v", number, err)
+								t.Errorf("election %d: %v", number, err)
 								break
 							}
 						}

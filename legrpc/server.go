@@ -22,7 +22,7 @@ import (
 // leadership is being given up, so that those under way end while the lease is
 // still kept; where it has Leader, refusals name the leader.
 type Leadership interface {
-	// View is the view of the present reign; never nil.
+	// View is the view of the present leadership; never nil.
 	View() *leaderelection.TimeView
 }
 
@@ -100,7 +100,7 @@ func RefusalOf(err error) (Refusal, bool) {
 	return Refusal{}, false
 }
 
-// isMark says whether info marks a refusal.
+// isMark reports whether info marks a refusal.
 func isMark(info *errdetails.ErrorInfo) bool {
 	return info.Domain == domain && (info.Reason == reasonNot || info.Reason == reasonLost)
 }
@@ -153,7 +153,7 @@ func alwaysServed(method string) bool {
 // UnaryServerInterceptor serves calls only while this process leads. By its view
 // it is asked before the handler is called: where it does not lead, the call is
 // refused with FailedPrecondition (see [RefusalOf]). It is asked again when the handler has returned: where the view
-// has ended meanwhile, also where another reign of the same process has begun,
+// has ended meanwhile, also where another leadership of the same process has begun,
 // its answer is thrown away and the call ends with Unavailable, since it may have
 // taken effect. The handler's ctx ends with the view, at most a second later, with the
 // cause leaderelection.ErrExpired.
@@ -202,7 +202,7 @@ func StreamServerInterceptor(l Leadership, o *ServerOptions) grpc.StreamServerIn
 	}
 }
 
-// admits says whether a call may be served under view.
+// admits reports whether a call may be served under view.
 func (s *server) admits(view *leaderelection.TimeView) bool {
 	return view.ValueInFuture() && (s.status == nil || s.status.Status() == leaderelection.Leading)
 }

@@ -24,14 +24,14 @@ type answer struct{ work *work }
 
 // work is what an answer needs while its request is served.
 type work struct {
-	w      http.ResponseWriter
-	reign  *reign
-	before http.Header // the header before the handler was called; nil: none
-	said   http.Header // the header as it was when the handler settled it; nil: not yet
-	n      int         // of bytes
-	code   int16       // zero: not yet said
-	state  state
-	broken bool // a part has left, and no more will
+	w          http.ResponseWriter
+	leadership *leadership
+	before     http.Header // the header before the handler was called; nil: none
+	said       http.Header // the header as it was when the handler settled it; nil: not yet
+	n          int         // of bytes
+	code       int16       // zero: not yet said
+	state      state
+	broken     bool // a part has left, and no more will
 	// bytes is what is held back: as much as net/http's own server holds back
 	// anyway.
 	bytes [2048]byte
@@ -51,8 +51,8 @@ const (
 
 var works = sync.Pool{New: func() any { return new(work) }}
 
-// newAnswer returns one that answers by w, in a reign.
-func newAnswer(w http.ResponseWriter, r *reign) *answer {
+// newAnswer returns one that answers by w, in a leadership.
+func newAnswer(w http.ResponseWriter, r *leadership) *answer {
 	k := works.Get().(*work)
 	if k.answers == nil || k.next == len(k.answers) {
 		k.answers, k.next = new([len(k.answers)]answer), 0
@@ -60,7 +60,7 @@ func newAnswer(w http.ResponseWriter, r *reign) *answer {
 	a := &k.answers[k.next]
 	k.next++
 	a.work = k
-	k.w, k.reign = w, r
+	k.w, k.leadership = w, r
 	k.n, k.code, k.state, k.broken, k.said = 0, 0, held, false, nil
 	return a
 }
@@ -69,7 +69,7 @@ func newAnswer(w http.ResponseWriter, r *reign) *answer {
 func (a *answer) over() {
 	k := a.work
 	a.work = nil
-	k.w, k.reign = nil, nil
+	k.w, k.leadership = nil, nil
 	k.before, k.said = nil, nil
 	works.Put(k)
 }
@@ -141,7 +141,7 @@ func (k *work) writeHeader(code int) {
 		return
 	}
 	if code >= 100 && code < 200 && code != http.StatusSwitchingProtocols {
-		if k.reign.view.ValueInFuture() {
+		if k.leadership.view.ValueInFuture() {
 			k.w.WriteHeader(code) // informational: another one follows
 		}
 		return
@@ -215,14 +215,14 @@ func (k *work) write(p []byte) (int, error) {
 	return k.w.Write(p)
 }
 
-// allowed says whether more of an answer may leave.
+// allowed reports whether more of an answer may leave.
 func (k *work) allowed() error {
 	switch {
 	case k.state == taken:
 		return http.ErrHijacked
 	case k.state == lost:
 		return ErrNotLeading
-	case !k.reign.view.ValueInFuture():
+	case !k.leadership.view.ValueInFuture():
 		k.state, k.broken = lost, true
 		return ErrNotLeading
 	}
@@ -232,13 +232,13 @@ func (k *work) allowed() error {
 // commit lets what was held back go, if the view still lasts; else it answers
 // in its place.
 func (k *work) commit() error {
-	if !k.reign.view.ValueInFuture() {
+	if !k.leadership.view.ValueInFuture() {
 		k.state = lost
 		h := k.w.Header()
 		clear(h)
 		maps.Copy(h, k.before)
-		h.Set(notLeading, k.reign.gate.lost)
-		no := k.reign.gate.refusal()
+		h.Set(notLeading, k.leadership.gate.lost)
+		no := k.leadership.gate.refusal()
 		no.why = "this process has ceased to lead while it worked on the request, which may have taken effect"
 		no.answer(k.w)
 		return ErrNotLeading
@@ -260,7 +260,7 @@ func (a *answer) finish() {
 	case held:
 		_ = k.commit() // an error is the connection's, and net/http's own to handle
 	case passed:
-		if !k.reign.view.ValueInFuture() {
+		if !k.leadership.view.ValueInFuture() {
 			k.broken = true
 		}
 	}
@@ -283,7 +283,7 @@ func (k *work) flush() error {
 }
 
 func (k *work) hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if k.state == lost || !k.reign.view.ValueInFuture() {
+	if k.state == lost || !k.leadership.view.ValueInFuture() {
 		return nil, nil, ErrNotLeading
 	}
 	conn, rw, err := http.NewResponseController(k.w).Hijack()
@@ -291,7 +291,7 @@ func (k *work) hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	k.state = taken
-	gated := newGatedConn(conn, k.reign.view)
+	gated := newGatedConn(conn, k.leadership.view)
 	return gated, bufio.NewReadWriter(rw.Reader, bufio.NewWriter(gated)), nil
 }
 

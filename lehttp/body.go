@@ -47,7 +47,7 @@ func bodyRefusal(err error) *refusal {
 	return &refusal{status: http.StatusBadRequest, why: "the request's body broke off", detail: err.Error()}
 }
 
-// replayable says whether the body can be sent from its beginning. If so, the
+// replayable reports whether the body can be sent from its beginning. If so, the
 // attempt before cannot read of it any more.
 func (k *kept) replayable() bool {
 	if k.whole {

@@ -82,6 +82,6 @@ maxUnavailable: 100%, and no such budget.
 	the request's body is too large, broke  413, 400
 	it did not answer in the request's time 504
 	the leader's address leads back here    508
-	the record names no allowed address     503, and a line in the log, once a reign
+	the record names no allowed address     503, and a line in the log, once a leadership
 */
 package lehttp

@@ -65,7 +65,7 @@ func Example() {
 	// 200 GET /orders/7, by the leader
 }
 
-// A process that does not lead refuses, and says whether the request was worked on.
+// A process that does not lead refuses, and reports whether the request was worked on.
 func ExampleRequireLeader() {
 	view := leaderelection.NewTimeView(nil) // a campaign's View, in a real program
 	view.Set(time.Now().Add(time.Hour))

@@ -22,7 +22,7 @@ import (
 )
 
 // standby is a candidate with an HTTP server behind RequireLeader that answers
-// with its reign's number.
+// with its leadership's number.
 type standby struct {
 	id       string
 	campaign *le.Campaign
@@ -55,7 +55,7 @@ func (s *standby) serve(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, uint64(s.campaign.View().ElectionNumber()))
 }
 
-// load asks a URL again and again, and remembers the greatest reign that any
+// load asks a URL again and again, and remembers the greatest leadership that any
 // answer came from.
 type load struct {
 	t        testing.TB
@@ -87,11 +87,11 @@ func (l *load) run(ctx context.Context, method string) {
 			l.fault("%s: %s %q %v", method, res.Status, text, err)
 			continue
 		}
-		// The request was sent after somebody had been answered by reign
+		// The request was sent after somebody had been answered by leadership
 		// before: an answer from an earlier one is from a process whose view
 		// has ended.
 		if number < before {
-			l.fault("%s: answered by reign %d after one by reign %d", method, number, before)
+			l.fault("%s: answered by election %d after one by election %d", method, number, before)
 		}
 		for old := l.greatest.Load(); old < number && !l.greatest.CompareAndSwap(old, number); old = l.greatest.Load() {
 		}

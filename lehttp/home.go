@@ -41,7 +41,7 @@ func (c *comeHome) serve(w http.ResponseWriter, out *http.Request) {
 	}
 }
 
-// leadsHere says whether a request that came from a RequireLeader of this election
+// leadsHere reports whether a request that came from a RequireLeader of this election
 // may be served by that.
 func (t *sender) leadsHere(out *http.Request, s *route.State) bool {
 	if !isHere(s, t.o.LeaderID) {

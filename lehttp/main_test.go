@@ -35,7 +35,7 @@ func server(t testing.TB, h http.Handler) *httptest.Server {
 // address is the host and port of a test server.
 func address(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "http://") }
 
-// record is one of reign number, with a term that has just begun.
+// record is one of leadership number, with a term that has just begun.
 func record(number uint64, leader string, hostPort ...string) le.RaceEntry {
 	return le.RaceEntry{
 		LeaderID: leader, HostPort: hostPort, ElectionNumber: le.ElectionNumber(number),
@@ -43,7 +43,7 @@ func record(number uint64, leader string, hostPort ...string) le.RaceEntry {
 	}
 }
 
-// vacant is what the leader of reign number leaves behind.
+// vacant is what the leader of leadership number leaves behind.
 func vacant(number uint64) le.RaceEntry {
 	return le.RaceEntry{ElectionNumber: le.ElectionNumber(number), Extension: 1, TermExpiry: time.Now()}
 }

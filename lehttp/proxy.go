@@ -189,7 +189,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.forward.ServeHTTP(w, r)
 }
 
-// seen says whether the request has been through this proxy before.
+// seen reports whether the request has been through this proxy before.
 func (p *Proxy) seen(r *http.Request) bool {
 	for _, v := range r.Header["Via"] {
 		if strings.Contains(v, p.via) {

@@ -286,7 +286,7 @@ func TestProxyLoop(t *testing.T) {
 		})
 	}
 	if n := strings.Count(log.String(), "names a proxy"); n != 2 {
-		t.Errorf("complained %d times of two reigns: %s", n, log.String())
+		t.Errorf("complained %d times of two leaderships: %s", n, log.String())
 	}
 }
 

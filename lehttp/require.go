@@ -19,7 +19,7 @@ import (
 // once leadership is being given up, so that those under way end while the lease
 // is still kept; where it has Leader, a refusal's Retry-After is taken from that.
 type Leadership interface {
-	// View is the view of the present reign; never nil.
+	// View is the view of the present leadership; never nil.
 	View() *leaderelection.TimeView
 }
 
@@ -72,7 +72,7 @@ type RequireOptions struct {
 //
 // Whether it does is asked of its view before the handler is called, and again
 // before anything of the answer leaves the process. Where the view has ended
-// meanwhile, also where another reign of the same process has begun, the answer
+// meanwhile, also where another leadership of the same process has begun, the answer
 // is thrown away and the client told 503: what the handler did may have
 // happened, but nobody is answered by a process that does not lead. An answer of
 // which a part has left already is broken off, so that the client does not take
@@ -111,20 +111,20 @@ type gate struct {
 	leader   withLeader
 	o        RequireOptions
 	marks
-	last atomic.Pointer[reign]
+	last atomic.Pointer[leadership]
 }
 
-// reign is what the answers of one reign have in common.
-type reign struct {
+// leadership is what the answers of one leadership have in common.
+type leadership struct {
 	gate *gate
 	view *leaderelection.TimeView
 }
 
-// under returns the reign of view.
-func (g *gate) under(view *leaderelection.TimeView) *reign {
+// under returns the leadership of view.
+func (g *gate) under(view *leaderelection.TimeView) *leadership {
 	r := g.last.Load()
 	if r == nil || r.view != view {
-		r = &reign{gate: g, view: view}
+		r = &leadership{gate: g, view: view}
 		g.last.Store(r)
 	}
 	return r
@@ -169,7 +169,7 @@ func (g *gate) view() *leaderelection.TimeView {
 	return g.leads.View()
 }
 
-// admits says whether a request may be served under view.
+// admits reports whether a request may be served under view.
 func (g *gate) admits(view *leaderelection.TimeView, method string) bool {
 	switch {
 	case g.campaign != nil:
@@ -199,7 +199,7 @@ func (g *gate) refusal() *refusal {
 	if e.Vacant() || view.ElectionNumber() != e.ElectionNumber {
 		return no // another leads, or may at once
 	}
-	// One's own reign, which is over or ends.
+	// One's own leadership, which is over or ends.
 	no.retry = e.TermExpiry.Add(g.o.MaxClockSkew).Sub(view.Clock().Now().Round(0))
 	return no
 }

@@ -25,7 +25,7 @@ import (
 type Router struct {
 	table *route.Table
 	done  <-chan struct{}
-	last  atomic.Uint64 // the reign that was complained of last
+	last  atomic.Uint64 // the leadership that was complained of last
 }
 
 // Follow returns a Router that watches an election until ctx ends. It returns
@@ -115,7 +115,7 @@ func unled(s *route.State, self string) *refusal {
 	return nil
 }
 
-// isHere says whether the leader on record is this process.
+// isHere reports whether the leader on record is this process.
 func isHere(s *route.State, self string) bool {
 	return self != "" && s.Led() && s.Entry.LeaderID == self
 }
@@ -139,7 +139,7 @@ func seconds(d time.Duration) string {
 	return strconv.FormatInt(max(1, int64(math.Ceil(d.Seconds()))), 10)
 }
 
-// complain logs what is wrong with a reign's record, once for each.
+// complain logs what is wrong with a leadership's record, once for each.
 func (r *Router) complain(logger *slog.Logger, s *route.State, why string) {
 	if logger == nil {
 		return

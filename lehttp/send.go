@@ -62,7 +62,7 @@ func (t *sender) RoundTrip(out *http.Request) (*http.Response, error) {
 		}
 		if what == uncertain {
 			sent = true
-			if !wait.forReign(out.Context(), t.o.Wait, t.router, s) {
+			if !wait.forLeadership(out.Context(), t.o.Wait, t.router, s) {
 				return t.giveUp(res, s, err)
 			}
 		} else if !wait.forChange(out.Context(), t.o.Wait, s, pause) {
@@ -96,7 +96,7 @@ func (t *sender) try(out *http.Request, body *kept, s *route.State) (*http.Respo
 	return nil, untouched, no
 }
 
-// worthwhile says whether a leader can come while a request waits.
+// worthwhile reports whether a leader can come while a request waits.
 func (t *sender) worthwhile(s *route.State, what fate, err error) bool {
 	var no *refusal
 	switch {
@@ -248,13 +248,13 @@ func (t *sender) fateOf(res *http.Response, s *route.State) fate {
 	return answered
 }
 
-// unconnected says whether err shows that no connection was made.
+// unconnected reports whether err shows that no connection was made.
 func unconnected(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// idempotent says whether a request may be carried out twice (RFC 9110, 9.2.2).
+// idempotent reports whether a request may be carried out twice (RFC 9110, 9.2.2).
 // The two headers are those that net/http's Transport goes by.
 func idempotent(r *http.Request) bool {
 	switch r.Method {

@@ -100,7 +100,7 @@ func (p *patience) left(wait time.Duration) time.Duration {
 }
 
 // forChange waits until there is news since s, or, where somebody leads, for a
-// pause. It says whether to try again.
+// pause. It reports whether to try again.
 func (p *patience) forChange(ctx context.Context, wait time.Duration, s *route.State, pause time.Duration) bool {
 	left := p.left(wait)
 	if left <= 0 {
@@ -112,8 +112,8 @@ func (p *patience) forChange(ctx context.Context, wait time.Duration, s *route.S
 	return sleep(ctx, s, min(left, pause))
 }
 
-// forReign waits until somebody leads a reign other than that of s.
-func (p *patience) forReign(ctx context.Context, wait time.Duration, r *Router, s *route.State) bool {
+// forLeadership waits until somebody leads a leadership other than that of s.
+func (p *patience) forLeadership(ctx context.Context, wait time.Duration, r *Router, s *route.State) bool {
 	number := s.Entry.ElectionNumber
 	for {
 		now := r.table.Load()

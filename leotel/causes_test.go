@@ -14,7 +14,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
-// Every reign's end has its cause, also where OnElected had returned long before:
+// Every leadership's end has its cause, also where OnElected had returned long before:
 // many candidates only start things there. The status then goes from Leading to
 // Following at once, with nothing to drain.
 func TestCausesAfterOnElectedHasReturned(t *testing.T) {
@@ -67,7 +67,7 @@ func TestCausesAfterOnElectedHasReturned(t *testing.T) {
 				}
 				for _, change := range changes {
 					if change.From == le.Leading && change.Number != 1 {
-						t.Errorf("the end of reign 1 is told as %+v", change)
+						t.Errorf("the end of election 1 is told as %+v", change)
 					}
 				}
 				store.Inject(nil)
@@ -75,7 +75,7 @@ func TestCausesAfterOnElectedHasReturned(t *testing.T) {
 				time.Sleep(T)
 				synctest.Wait()
 				if cause, previous := r.handover(); cause != c.cause || previous != 1 {
-					t.Errorf("the hand-over's span has cause %q and previous reign %d", cause, previous)
+					t.Errorf("the hand-over's span has cause %q and previous election %d", cause, previous)
 				}
 				cancel()
 				<-campaign.Done()
@@ -87,7 +87,7 @@ func TestCausesAfterOnElectedHasReturned(t *testing.T) {
 	}
 }
 
-// handover returns the cause of the first hand-over's span, and the reign it ended.
+// handover returns the cause of the first hand-over's span, and the leadership it ended.
 func (r *rig) handover() (cause string, previous int64) {
 	for _, s := range r.spans.Ended() {
 		if s.Name() != "leaderelection.handover" {

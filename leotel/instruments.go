@@ -33,7 +33,7 @@ var (
 func (i *instruments) create(m metric.Meter) error {
 	var errs [12]error
 	i.transitions, errs[0] = m.Int64Counter("leaderelection.transitions", metric.WithUnit("{transition}"),
-		metric.WithDescription("Reigns of this candidate that began or ended, by cause."))
+		metric.WithDescription("Leaderships of this candidate that began or ended, by cause."))
 	i.extensionFailures, errs[1] = m.Int64Counter("leaderelection.extension.failures", metric.WithUnit("{failure}"),
 		metric.WithDescription("Extensions of the lease that the store did not confirm in time."))
 	i.operations, errs[2] = m.Int64Counter("leaderelection.store.operations", metric.WithUnit("{operation}"),
@@ -47,7 +47,7 @@ func (i *instruments) create(m metric.Meter) error {
 	i.isLeader, errs[6] = m.Int64ObservableGauge("leaderelection.is_leader", metric.WithUnit("{leader}"),
 		metric.WithDescription("1 while this candidate leads, by its view, else 0."))
 	i.electionNumber, errs[7] = m.Int64ObservableGauge("leaderelection.election_number", metric.WithUnit("{election}"),
-		metric.WithDescription("The number of the newest reign known: the fencing token."))
+		metric.WithDescription("The number of the newest leadership known: the fencing token."))
 	i.viewRemaining, errs[8] = m.Float64ObservableGauge("leaderelection.view.remaining", metric.WithUnit("s"),
 		metric.WithDescription("How much longer this candidate may act as the leader without a further extension."))
 	i.clockOffset, errs[9] = m.Float64ObservableGauge("leaderelection.clock.offset", metric.WithUnit("s"),

@@ -97,7 +97,7 @@ type Telemetry struct {
 
 	mu      sync.Mutex
 	status  leaderelection.Status
-	own     leaderelection.ElectionNumber // of the last reign of one's own
+	own     leaderelection.ElectionNumber // of the last leadership of one's own
 	viewEnd time.Time
 	known   leaderelection.RaceEntry // without Token
 	ends    time.Time                // of known's term, by this clock
@@ -293,7 +293,7 @@ func causes() (all []string) {
 	return all
 }
 
-// causeOf is why a reign ended, as one of a few words.
+// causeOf is why a leadership ended, as one of a few words.
 func causeOf(err error) string {
 	for _, c := range words {
 		if errors.Is(err, c.err) {

@@ -32,7 +32,7 @@ type Campaign interface {
 // Attr returns a group with what c is at this moment:
 //
 //	status  following, leading, draining or stopped
-//	number  of the newest reign known, which while leading is the fencing token; left
+//	number  of the newest leadership known, which while leading is the fencing token; left
 //	        out while nothing is known
 //	leader  who holds the record, as far as is known; left out where it is vacant
 //	left    while the view lasts: what is left of it, as a duration

@@ -49,9 +49,9 @@ var ErrNotLeading = errors.New("leaderelection: this process does not lead")
 // Leadership says by which view this process may act. A *leaderelection.Campaign
 // is one.
 type Leadership interface {
-	// View is the view of the present reign; never nil.
+	// View is the view of the present leadership; never nil.
 	View() *leaderelection.TimeView
-	// Status says whether leadership is being given up.
+	// Status reports whether leadership is being given up.
 	Status() leaderelection.Status
 	// Leader is the newest record known, for the error's text.
 	Leader() leaderelection.RaceEntry
@@ -78,5 +78,5 @@ func (e *Elector) IsLeader(context.Context) error {
 	if entry.Vacant() || entry.ElectionNumber == view.ElectionNumber() {
 		return ErrNotLeading
 	}
-	return fmt.Errorf("%w: the newest record is %q's, of reign %d", ErrNotLeading, entry.LeaderID, entry.ElectionNumber)
+	return fmt.Errorf("%w: the newest record is %q's, of election %d", ErrNotLeading, entry.LeaderID, entry.ElectionNumber)
 }

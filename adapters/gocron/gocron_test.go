@@ -122,7 +122,7 @@ func TestJobsRunOnTheLeader(t *testing.T) {
 		if n := l.len(); n < 9 || n > 11 {
 			t.Errorf("%d runs in 10 s, want one a second", n)
 		}
-		if err := b.elector.IsLeader(ctx); !errors.Is(err, legocron.ErrNotLeading) || !strings.Contains(err.Error(), `"a"'s, of reign 1`) {
+		if err := b.elector.IsLeader(ctx); !errors.Is(err, legocron.ErrNotLeading) || !strings.Contains(err.Error(), `"a"'s, of election 1`) {
 			t.Errorf("b: %v", err)
 		}
 		if err := a.elector.IsLeader(ctx); err != nil {
@@ -136,7 +136,7 @@ func TestJobsRunOnTheLeader(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		expect(n, run{"b", 2})
 
-		// Nobody runs anything between the end of b's view and a's reign.
+		// Nobody runs anything between the end of b's view and a's leadership.
 		n = l.len()
 		b.store.Inject(memory.LoseRequests())
 		time.Sleep(3 * T)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// gate is a lock that nobody contests but client-go's elector in this process. It is
+// gate is a lock that nobody contends for but client-go's elector in this process. It is
 // shut until the campaign has won, and never shut again: that leadership has ended is
 // told by the manager's ctx, at once, and not by a renewal that fails.
 type gate struct {

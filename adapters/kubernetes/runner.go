@@ -48,8 +48,8 @@ func (r *Runner) Options(o manager.Options) manager.Options {
 	return o
 }
 
-// View returns the view of this process's reign, or before there is one a view that
-// is over. To be asked before each act. A Runner has one reign.
+// View returns the view of this process's leadership, or before there is one a view that
+// is over. To be asked before each act. A Runner has one leadership.
 func (r *Runner) View() *leaderelection.TimeView {
 	if v := r.view.Load(); v != nil {
 		return v
@@ -57,7 +57,7 @@ func (r *Runner) View() *leaderelection.TimeView {
 	return leaderelection.NewTimeView(r.cfg.Clock)
 }
 
-// Start contests the election, and runs a manager that was made with Options. It
+// Start campaigns in the election, and runs a manager that was made with Options. It
 // returns when both have ended and what was led is released: with what mgr.Start
 // returned, which is nil where ctx has ended, joined with the cause where leadership
 // was lost; or at once where the Config is wrong, or mgr was made without Options, and
@@ -75,25 +75,25 @@ func (r *Runner) Start(ctx context.Context, mgr manager.Manager) error {
 	}
 	running, stopManager := context.WithCancelCause(ctx)
 	defer stopManager(nil)
-	contesting, stopCampaign := context.WithCancelCause(ctx)
+	campaigning, stopCampaign := context.WithCancelCause(ctx)
 	defer stopCampaign(nil)
 	stopped := make(chan struct{})
 
 	cfg := r.cfg
 	cfg.OnElected = func(leading context.Context, view *leaderelection.TimeView) {
 		if !r.view.CompareAndSwap(nil, view) {
-			return // the manager has had its reign, and is on its way out
+			return // the manager has had its leadership, and is on its way out
 		}
 		r.gate.open()
 		select {
 		case <-leading.Done():
 			stopManager(context.Cause(leading))
-			stopCampaign(context.Cause(leading)) // no second reign: a manager starts once
+			stopCampaign(context.Cause(leading)) // no second leadership: a manager starts once
 			<-stopped                            // until then the lease is kept, for DrainTimeout at most
 		case <-stopped:
 		}
 	}
-	campaign, err := cfg.Start(contesting)
+	campaign, err := cfg.Start(campaigning)
 	if err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func TestHandover(t *testing.T) {
 	a.linger = make(chan struct{})
 	a.start(ctx)
 	if n := within(t, "a leads", a.led); n != 1 {
-		t.Errorf("a's reign is %d", n)
+		t.Errorf("a's leadership is %d", n)
 	}
 	within(t, "a's manager says so", a.mgr.Elected())
 	b := newOperator(t, "b", d.Handle())
@@ -137,7 +137,7 @@ func TestHandover(t *testing.T) {
 	}
 	close(a.linger)
 	if n := within(t, "b leads", b.led); n != 2 {
-		t.Errorf("b's reign is %d", n)
+		t.Errorf("b's leadership is %d", n)
 	}
 	if err := within(t, "a's Start returns", a.stopped); !errors.Is(err, le.ErrResigned) {
 		t.Errorf("a's Start: %v", err)
@@ -169,7 +169,7 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("a's controller was told to stop after %v", took)
 	}
 	if n := within(t, "b leads", b.led); n != 2 {
-		t.Errorf("b's reign is %d", n)
+		t.Errorf("b's leadership is %d", n)
 	}
 	if err := within(t, "a's Start returns", a.stopped); !errors.Is(err, le.ErrExpired) && !errors.Is(err, le.ErrOusted) {
 		t.Errorf("a's Start: %v", err)

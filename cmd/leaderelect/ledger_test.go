@@ -46,7 +46,7 @@ func readLedger(t testing.TB, path string) []line {
 }
 
 // overlap says where two commands ran as leader at once: a line of an earlier
-// reign after the first of a later one. The file's order is that of the writes.
+// leadership after the first of a later one. The file's order is that of the writes.
 func overlap(all []line) error {
 	var top line
 	for i, l := range all {
@@ -54,7 +54,7 @@ func overlap(all []line) error {
 		case l.token > top.token:
 			top = l
 		case l.token < top.token:
-			return fmt.Errorf("line %d: process %d wrote %q for reign %d at %v, when process %d had written %q for reign %d at %v",
+			return fmt.Errorf("line %d: process %d wrote %q for election %d at %v, when process %d had written %q for election %d at %v",
 				i+1, l.pid, l.what, l.token, l.at, top.pid, top.what, top.token, top.at)
 		}
 	}
@@ -68,6 +68,6 @@ func TestOverlapIsFound(t *testing.T) {
 		t.Error(err)
 	}
 	if overlap(append(good, line{"beat", 1, 10, time.Time{}})) == nil {
-		t.Error("a beat of reign 1 after the start of reign 2 is not found")
+		t.Error("a beat of election 1 after the start of election 2 is not found")
 	}
 }

@@ -21,7 +21,7 @@ var (
 )
 
 // The promise of run: two commands never run as leader at once, whatever is
-// killed, stopped or cut off. Three candidates contest an election; again and
+// killed, stopped or cut off. Three candidates campaign an election; again and
 // again something is done to the one that leads, until another does, and
 // everything that any command did is in one ledger. Every other election is one in
 // which no clocks are compared. 100 faults:
@@ -59,7 +59,7 @@ type arena struct {
 	ledger string
 	rand   *rand.Rand
 	slots  [3]*slot
-	token  uint64 // of the reign that the last round began with
+	token  uint64 // of the leadership that the last round began with
 	blind  bool   // no clocks are compared
 }
 
@@ -148,7 +148,7 @@ func children(pid int) (all []int) {
 	return all
 }
 
-// leader waits until a command of a reign after the given one has begun to beat,
+// leader waits until a command of a leadership after the given one has begun to beat,
 // and returns its candidate and its process.
 func (a *arena) leader(t *testing.T, after uint64) (*slot, line) {
 	t.Helper()
@@ -177,12 +177,12 @@ func (a *arena) leader(t *testing.T, after uint64) (*slot, line) {
 		return false
 	}) {
 		a.logs(t)
-		t.Fatalf("nobody leads after reign %d, within %v", after, patience)
+		t.Fatalf("nobody leads after election %d, within %v", after, patience)
 	}
 	return found, last
 }
 
-// round does something to the leader, and waits until another reign has begun.
+// round does something to the leader, and waits until another leadership has begun.
 func (a *arena) round(t *testing.T, round int) {
 	s, l := a.leader(t, a.token)
 	guard := 0
@@ -219,7 +219,7 @@ func (a *arena) round(t *testing.T, round int) {
 		{"kill the command, and stop the candidate", func() { _ = syscall.Kill(l.pid, syscall.SIGKILL); s.signal(syscall.SIGSTOP) }},
 	}
 	f := faults[a.rand.IntN(len(faults))]
-	t.Logf("round %d: reign %d, %s: %s", round, l.token, s.id, f.name)
+	t.Logf("round %d: election %d, %s: %s", round, l.token, s.id, f.name)
 	a.token = l.token
 	f.do()
 	a.leader(t, a.token)
@@ -253,7 +253,7 @@ func (a *arena) finish(t *testing.T) {
 	if t.Failed() {
 		a.logs(t)
 	}
-	t.Logf("%d reigns, %d lines", a.token, len(all))
+	t.Logf("%d leaderships, %d lines", a.token, len(all))
 }
 
 func (a *arena) logs(t *testing.T) {

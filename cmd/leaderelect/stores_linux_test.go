@@ -103,7 +103,7 @@ func TestEveryStore(t *testing.T) {
 			c := start("c")
 			transfer := exec.Command("leaderelect", "transfer", "--force", "--timeout", "20s", url, "c")
 			transfer.Env = append(os.Environ(), env...)
-			if out, err := transfer.CombinedOutput(); err != nil || !strings.Contains(string(out), "c leads, with reign 3") {
+			if out, err := transfer.CombinedOutput(); err != nil || !strings.Contains(string(out), "c leads, with election 3") {
 				t.Errorf("transfer: %v\n%s", err, out)
 			}
 			has(t, ledger, "^beat 3")

@@ -243,7 +243,7 @@ func (b *backend) put(ctx context.Context, data []byte, old *token, entry *leade
 		case bloberror.HasCode(err, bloberror.LeaseLost, bloberror.LeaseNotPresentWithBlobOperation):
 			id = "" // it has run out since
 		case bloberror.HasCode(err, bloberror.LeaseIDMismatchWithBlobOperation, bloberror.LeaseIDMissing):
-			// Somebody else's, or of a reign long over.
+			// Somebody else's, or of a leadership long over.
 			if err := breakLease(ctx, b.blob, old.etag); err != nil {
 				return nil, err
 			}

@@ -62,7 +62,7 @@
 //		})
 //	}
 //
-// The lease's id follows from the reign: a request that a deposed leader sent, and
+// The lease's id follows from the leadership: a request that a deposed leader sent, and
 // that arrives when its successor has taken over, names another id, and Azure
 // refuses it. A successor that has won the record breaks or releases the old
 // leader's leases and takes them itself; a companion that somebody else has leased
@@ -71,7 +71,7 @@
 // a hand-over while a lease is held, also with a Decider that has no NativeLease.
 // That the record's own blob is leased keeps it from being deleted by mistake. The
 // leases come after the record, and trouble with them never costs the leader its
-// reign.
+// leadership.
 //
 // One renewal per blob is added to each extension: with two companions an extension
 // is four requests. A lease of another that is found on the record's blob is broken.

@@ -25,7 +25,7 @@ import (
 // NativeLease makes the leader hold Azure's own lease on the record's blob and on
 // its companions, so that Azure itself refuses whoever writes or deletes them
 // without naming the lease: programs that know nothing of the election, and
-// leaders of earlier reigns. See the package's documentation.
+// leaders of earlier leaderships. See the package's documentation.
 type NativeLease struct {
 	// Companions are other blobs of the same container that the leader leases
 	// along with the record: what only the leader may change. They must exist;
@@ -52,12 +52,12 @@ type leases struct {
 	blobs []*blob.Client // the record's first
 
 	mu    sync.Mutex
-	id    string // of the reign that this Decider wrote the acquisition of
+	id    string // of the leadership that this Decider wrote the acquisition of
 	hold  hold
 	since leaderelection.ElectionNumber
 }
 
-// hold is what is known of the leases with the id of the current reign.
+// hold is what is known of the leases with the id of the current leadership.
 type hold struct {
 	until time.Time // all are held until then, but for what err says
 	err   error
@@ -95,8 +95,8 @@ func (l *leases) duration(term time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// leaseID is the id of the native lease of a reign. All can work it out from the
-// record, so that an operator's wish and a successor's claim can name the lease
+// leaseID is the id of the native lease of a leadership. All can work it out from the
+// record, so that an operator's request and a successor's claim can name the lease
 // of the leader that they write over. It is no secret: leases fence off programs
 // that do not know of the election, not ones that mean harm.
 func leaseID(number leaderelection.ElectionNumber, incarnation string) string {
@@ -107,9 +107,9 @@ func leaseID(number leaderelection.ElectionNumber, incarnation string) string {
 
 func (t *token) leaseID() string { return leaseID(t.number, t.incarnation) }
 
-// claim says whether entry is written for this Decider's own campaign: what
-// begins a reign is, and what extends or releases the same one. An operator's
-// wish for another's reign is not.
+// claim reports whether entry is written for this Decider's own campaign: what
+// begins a leadership is, and what extends or releases the same one. An operator's
+// request for another's leadership is not.
 func (l *leases) claim(old *token, entry *leaderelection.RaceEntry) bool {
 	id := leaseID(entry.ElectionNumber, entry.Incarnation)
 	l.mu.Lock()
@@ -122,7 +122,7 @@ func (l *leases) claim(old *token, entry *leaderelection.RaceEntry) bool {
 }
 
 // follow brings the native leases in line with entry, which has been written as
-// next. It says whether the record's blob is under the lease of entry's reign
+// next. It reports whether the record's blob is under the lease of entry's leadership
 // now. It takes at most an eighth of the term, half of what a campaign allows for
 // a call, so that the write itself is answered in time whatever becomes of the
 // leases.
@@ -167,7 +167,7 @@ func (l *leases) follow(ctx context.Context, old *token, entry *leaderelection.R
 	return errs[0] == nil && !entry.Vacant()
 }
 
-// take renews the lease of next's reign on b, or takes it.
+// take renews the lease of next's leadership on b, or takes it.
 func (l *leases) take(ctx context.Context, b *blob.Client, next, old *token, length time.Duration) error {
 	c, err := leaseClient(b, next.leaseID())
 	if err != nil {
@@ -257,7 +257,7 @@ func breakLease[T blob.Client | blockblob.Client](ctx context.Context, b *T, eta
 // tv.ValueInFuture.
 //
 // It returns an error that wraps leaderelection.ErrExpired where the view is over
-// or belongs to no reign of this Decider's campaign, and another one where the
+// or belongs to no leadership of this Decider's campaign, and another one where the
 // leases are not, or no longer, all held: each extension tries again to take
 // what is missing. A Decider without Options.NativeLease has none.
 func (d *Decider) Leased(tv *leaderelection.TimeView) (*blob.LeaseAccessConditions, error) {
@@ -274,13 +274,13 @@ func (d *Decider) Leased(tv *leaderelection.TimeView) (*blob.LeaseAccessConditio
 	return &blob.LeaseAccessConditions{LeaseID: &id}, nil
 }
 
-// held returns the id of the leases of a reign.
+// held returns the id of the leases of a leadership.
 func (l *leases) held(number leaderelection.ElectionNumber) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case number == leaderelection.NoElections || number != l.since:
-		return "", fmt.Errorf("reign %d is not led by this Decider's campaign: %w", number, leaderelection.ErrExpired)
+		return "", fmt.Errorf("election %d is not led by this Decider's campaign: %w", number, leaderelection.ErrExpired)
 	case l.hold.err != nil:
 		return "", l.hold.err
 	case !time.Now().Before(l.hold.until):

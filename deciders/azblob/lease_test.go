@@ -163,7 +163,7 @@ func TestNativeLeaseIsTakenOver(t *testing.T) {
 		d := native(c)
 		l := lead(t, d, 2*time.Second)
 		if l.view.ElectionNumber() != 2 {
-			t.Fatalf("reign %d", l.view.ElectionNumber())
+			t.Fatalf("election %d", l.view.ElectionNumber())
 		}
 		if err := overwrite(t, c, companion, leased(t, d, l.view)); err != nil {
 			t.Errorf("the successor's write: %v", err)
@@ -173,7 +173,7 @@ func TestNativeLeaseIsTakenOver(t *testing.T) {
 	})
 }
 
-// A candidate without native leases contests, and an operator's wish is granted,
+// A candidate without native leases campaigns, and an operator's request is granted,
 // while the leader's leases run.
 func TestNativeLeaseDoesNotHinderOthersOfUs(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
@@ -212,7 +212,7 @@ func TestNativeLeaseOfAStrangerOnTheRecordIsBroken(t *testing.T) {
 		}
 		l := lead(t, d, 2*time.Second)
 		if l.view.ElectionNumber() != 2 {
-			t.Errorf("reign %d", l.view.ElectionNumber())
+			t.Errorf("election %d", l.view.ElectionNumber())
 		}
 	})
 }
@@ -284,7 +284,7 @@ func TestNativeLeaseOfASleeperComesTooLate(t *testing.T) {
 
 // Whatever becomes of the leases, the leader leads; and it has them again when the
 // trouble is over.
-func TestNativeLeaseTroubleCostsNoReign(t *testing.T) {
+func TestNativeLeaseTroubleCostsNoLeadership(t *testing.T) {
 	for name, trouble := range map[string]httpfault.Fault{
 		"Lost":      {LoseRequest: true},
 		"Silent":    {LoseRequest: true, Silent: true},
@@ -322,7 +322,7 @@ func TestNativeLeaseTroubleCostsNoReign(t *testing.T) {
 					t.Error(err)
 				}
 				if l.view.ElectionNumber() != 1 || l.ctx.Err() != nil {
-					t.Errorf("reign %d ended with %v", l.view.ElectionNumber(), context.Cause(l.ctx))
+					t.Errorf("election %d ended with %v", l.view.ElectionNumber(), context.Cause(l.ctx))
 				}
 				l.stop()
 				time.Sleep(time.Hour)

@@ -34,7 +34,7 @@ func TestDisbelievesOnAzurite(t *testing.T) {
 
 func TestNobodyLeads(t *testing.T) { httpfault.NobodyLeads(t, overHTTP(t, nil)) }
 
-// A native lease is held only if the answer names it. The reign does not depend on it.
+// A native lease is held only if the answer names it. The leadership does not depend on it.
 func TestNativeLeaseIsProved(t *testing.T) {
 	for _, lie := range httpfault.Lies() {
 		if strings.HasPrefix(lie.Name, "Echo") {

@@ -37,7 +37,7 @@ type Options struct {
 	// Rounds is how often a race is run, and how many records make a burst.
 	// Zero: 20.
 	Rounds int
-	// Writers is how many contest each race. Zero: 20.
+	// Writers is how many compete in each race. Zero: 20.
 	Writers int
 	// CreateRounds is how often the race for the first record is run; each
 	// takes a fresh election. Zero: 5.

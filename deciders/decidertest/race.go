@@ -128,7 +128,7 @@ func oneCreationWins(h *harness) {
 }
 
 // racerEntry gives each racer of one round a record of its own: alike in number
-// and extension, as those of contesting candidates are.
+// and extension, as those of competing candidates are.
 func (h *harness) racerEntry(number uint64) func(racer int) *leaderelection.RaceEntry {
 	return func(racer int) *leaderelection.RaceEntry {
 		e := h.state(number, 0)

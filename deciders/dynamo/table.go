@@ -13,7 +13,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// mayCreate says whether err means that the table is missing and is to be
+// mayCreate reports whether err means that the table is missing and is to be
 // created.
 func (b *backend) mayCreate(err error) bool {
 	var missing *types.ResourceNotFoundException

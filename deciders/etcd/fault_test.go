@@ -36,8 +36,8 @@ func (f *faulty) client(t testing.TB, endpoint string) *clientv3.Client {
 }
 
 // A leader whose writes go wrong, each in the same way for a while, but not for as
-// long as its view lasts, keeps its reign: it never takes its own write for another's.
-func TestLeaderKeepsItsReign(t *testing.T) {
+// long as its view lasts, keeps its leadership: it never takes its own write for another's.
+func TestLeaderKeepsItsLeadership(t *testing.T) {
 	server := stores.Etcd(t)
 	for name, h := range map[string]happening{
 		"answers lost": func(_ context.Context, call func() error) error {
@@ -83,7 +83,7 @@ func TestLeaderKeepsItsReign(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { cancel(); _ = c.Wait() }()
-			reign := <-elected
+			leadership := <-elected
 			view := c.View()
 			for range 3 {
 				// The extension is due when half of the view is gone. A third of
@@ -93,20 +93,20 @@ func TestLeaderKeepsItsReign(t *testing.T) {
 				end := time.NewTimer(2600 * time.Millisecond)
 				select {
 				case <-end.C:
-				case <-reign.Done():
-					t.Fatalf("the reign has ended: %v", context.Cause(reign))
+				case <-leadership.Done():
+					t.Fatalf("the leadership has ended: %v", context.Cause(leadership))
 				}
 				f.happens.Store(nil)
 				for !view.Get().After(before) {
 					select {
-					case <-reign.Done():
-						t.Fatalf("the reign has ended: %v", context.Cause(reign))
+					case <-leadership.Done():
+						t.Fatalf("the leadership has ended: %v", context.Cause(leadership))
 					case <-time.After(5 * time.Millisecond):
 					}
 				}
 			}
 			if !view.ValueInFuture() || len(elected) > 0 {
-				t.Errorf("the view is over, or there was another reign (%d)", len(elected))
+				t.Errorf("the view is over, or there was another leadership (%d)", len(elected))
 			}
 		})
 	}

@@ -57,7 +57,7 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 	}
 }
 
-// watch yields what happens from the revision from on. It says whether to read
+// watch yields what happens from the revision from on. It reports whether to read
 // and watch again.
 func (d *Decider) watch(ctx context.Context, from int64, yield func(*leaderelection.RaceEntry) bool) (again bool, err error) {
 	ctx, cancel := context.WithCancel(ctx) // ends the watch

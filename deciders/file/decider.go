@@ -17,7 +17,7 @@
 // more: "<file>.lock", empty, on which a writer holds an advisory lock (flock)
 // while it compares and replaces; and, during a write only, "<file>.tmp-" with 26
 // random letters and digits. The lock file must stay where it is as long as anybody
-// contests the election.
+// campaigns in the election.
 //
 // A write writes the new record to a temporary file and calls fsync; takes the
 // lock, compares the file's content with that which the entry was read at, and

@@ -14,19 +14,19 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 )
 
-// elected is a reign as its leader sees it.
+// elected is a leadership as its leader sees it.
 type elected struct {
 	ctx  context.Context
 	view *leaderelection.TimeView
 }
 
-// contest starts a candidate, which ends with the test.
-func contest(t testing.TB, path, id string, term time.Duration, reigns chan<- elected) {
+// campaign starts a candidate, which ends with the test.
+func campaign(t testing.TB, path, id string, term time.Duration, leaderships chan<- elected) {
 	t.Helper()
 	c, err := leaderelection.Config{
 		Decider: file.NewDecider(path, nil), LeaderID: id, TermLength: term, SharedClock: true,
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-			reigns <- elected{ctx, view}
+			leaderships <- elected{ctx, view}
 			<-ctx.Done()
 		},
 	}.Start(t.Context())
@@ -36,12 +36,12 @@ func contest(t testing.TB, path, id string, term time.Duration, reigns chan<- el
 	t.Cleanup(func() { <-c.Done() })
 }
 
-func next(t testing.TB, reigns <-chan elected) elected {
+func next(t testing.TB, leaderships <-chan elected) elected {
 	t.Helper()
 	timeout := time.NewTimer(30 * time.Second)
 	defer timeout.Stop()
 	select {
-	case e := <-reigns:
+	case e := <-leaderships:
 		return e
 	case <-timeout.C:
 		t.Fatal("nobody was elected")
@@ -50,15 +50,15 @@ func next(t testing.TB, reigns <-chan elected) elected {
 }
 
 // A lock that somebody holds for a while costs a leader nothing; one held past its
-// view costs it the reign, view and ctx at once, and when it is free again there
+// view costs it the leadership, view and ctx at once, and when it is free again there
 // is a leader again.
 func TestLockHeldUnderALeader(t *testing.T) {
 	const term = time.Second
 	path := filepath.Join(tempDir(t), "election.json")
-	reigns := make(chan elected, 100)
-	contest(t, path, "a", term, reigns)
-	contest(t, path, "b", term, reigns)
-	first := next(t, reigns)
+	leaderships := make(chan elected, 100)
+	campaign(t, path, "a", term, leaderships)
+	campaign(t, path, "b", term, leaderships)
+	first := next(t, leaderships)
 
 	unlock := hold(t, path)
 	short := time.NewTimer(term / 4)
@@ -70,7 +70,7 @@ func TestLockHeldUnderALeader(t *testing.T) {
 	held := time.Now()
 	<-first.ctx.Done()
 	if cause := context.Cause(first.ctx); !errors.Is(cause, leaderelection.ErrExpired) || first.view.ValueInFuture() {
-		t.Errorf("with the lock held, a reign ended with %v", cause)
+		t.Errorf("with the lock held, a leadership ended with %v", cause)
 	}
 	if late := time.Since(first.view.Get()); late > 200*time.Millisecond || late < 0 {
 		t.Errorf("its ctx ended %v after its view", late)
@@ -79,7 +79,7 @@ func TestLockHeldUnderALeader(t *testing.T) {
 		t.Errorf("it led %v on while it could not write", lasted)
 	}
 	unlock()
-	second := next(t, reigns)
+	second := next(t, leaderships)
 	if second.view.ElectionNumber() <= first.view.ElectionNumber() {
 		t.Errorf("election %d after %d", second.view.ElectionNumber(), first.view.ElectionNumber())
 	}
@@ -90,7 +90,7 @@ func extendedPast(t testing.TB, e elected, end time.Time) {
 	t.Helper()
 	for tick := time.NewTicker(5 * time.Millisecond); e.view.Get().Before(end); <-tick.C {
 		if e.ctx.Err() != nil {
-			t.Fatalf("the reign ended: %v", context.Cause(e.ctx))
+			t.Fatalf("the leadership ended: %v", context.Cause(e.ctx))
 		}
 	}
 }

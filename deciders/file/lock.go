@@ -77,9 +77,9 @@ func flock(f *os.File) error {
 	}
 }
 
-var errOtherLock = errors.New("the lock file was removed or replaced under its holder; nothing may touch it while the election is contested")
+var errOtherLock = errors.New("the lock file was removed or replaced under its holder; nothing may touch it while the election is in use")
 
-// stillLocked says whether the lock file at its path is the one that is open as
+// stillLocked reports whether the lock file at its path is the one that is open as
 // f: if somebody has removed it, another process may have locked another.
 func (b *backend) stillLocked(f *os.File) error {
 	mine, err := f.Stat()

@@ -165,10 +165,10 @@ func reasons(err error) (words []string) {
 	return words
 }
 
-// notFound says whether a download was answered by 404, by whomever.
+// notFound reports whether a download was answered by 404, by whomever.
 func notFound(err error) bool { return errors.Is(err, storage.ErrObjectNotExist) }
 
-// isAbsent says whether Cloud Storage itself says that there is no object, or no
+// isAbsent reports whether Cloud Storage itself says that there is no object, or no
 // bucket: it does not tell the two apart. A bare 404 may be a proxy's.
 func isAbsent(err error) bool {
 	var answer *googleapi.Error

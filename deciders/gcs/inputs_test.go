@@ -89,7 +89,7 @@ func TestForeignObject(t *testing.T) {
 	}
 }
 
-// acquire contests until something ends that.
+// acquire campaigns until something ends that.
 func acquire(t testing.TB, d leaderelection.RaceDecider) error {
 	return leaderelection.Config{Decider: d, LeaderID: "a", OnElected: func(context.Context, *leaderelection.TimeView) {
 		t.Error("elected")

@@ -35,16 +35,16 @@ type network struct {
 	store   *memory.Decider
 	signal  hinted.Signal
 	lossy   atomic.Bool
-	elected chan reign
+	elected chan leadership
 }
 
-type reign struct {
+type leadership struct {
 	id string
 	at time.Time
 }
 
 func newNetwork(t *testing.T) *network {
-	return &network{t: t, store: memory.NewDecider(), elected: make(chan reign, 100)}
+	return &network{t: t, store: memory.NewDecider(), elected: make(chan leadership, 100)}
 }
 
 // handle is what one process has.
@@ -66,7 +66,7 @@ func (n *network) candidate(id string, d leaderelection.RaceDecider) (leave func
 	c, err := leaderelection.Config{
 		Decider: d, LeaderID: id, TermLength: term, MaxClockSkew: skew,
 		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) {
-			n.elected <- reign{id, time.Now()}
+			n.elected <- leadership{id, time.Now()}
 			<-ctx.Done()
 		},
 	}.Start(ctx)
@@ -252,7 +252,7 @@ func TestSimulation(t *testing.T) {
 				p := simtest.Draw(seed + first)
 				p.Feed = true
 				r := simtest.Run(p, unreliable(p))
-				if slices.ContainsFunc(r.Violations, sameWish) {
+				if slices.ContainsFunc(r.Violations, sameRequest) {
 					return
 				}
 				judged++
@@ -267,12 +267,12 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// sameWish says whether the simulation has taken one write for two: where operators ask
+// sameRequest reports whether the simulation has taken one write for two: where operators ask
 // for the same at the same time they write the same record, and of a store that is not
 // its own the simulation does not know whose it was.
-func sameWish(violation string) bool {
-	_, wish, operator := strings.Cut(violation, "operator: ")
-	a, b, grows := strings.Cut(wish, " does not grow from ")
+func sameRequest(violation string) bool {
+	_, request, operator := strings.Cut(violation, "operator: ")
+	a, b, grows := strings.Cut(request, " does not grow from ")
 	return operator && grows && strings.TrimSpace(a) == strings.TrimSpace(b)
 }
 

@@ -87,7 +87,7 @@ func (a *announcer) written() {
 	}
 }
 
-// begin says whether there is nobody yet who announces.
+// begin reports whether there is nobody yet who announces.
 func (a *announcer) begin() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,7 +99,7 @@ func (a *announcer) begin() bool {
 	return true
 }
 
-// more says whether something was written meanwhile, and else ends the announcing.
+// more reports whether something was written meanwhile, and else ends the announcing.
 func (a *announcer) more() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

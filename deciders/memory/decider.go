@@ -3,7 +3,7 @@
 // elections live and die with the process, so it cannot elect among processes.
 //
 // A Decider is one handle on one election. Candidates and observers that are
-// given the same Decider, or Handles of it, contest the same record:
+// given the same Decider, or Handles of it, compete for the same record:
 //
 //	election := memory.NewDecider()
 //	a := leaderelection.Config{Decider: election, LeaderID: "a", ...}

@@ -20,7 +20,7 @@ type counter struct {
 }
 
 // lead runs while its candidate leads. It asks the view before each act, and
-// keeps what each reign did apart by the fencing token.
+// keeps what each leadership did apart by the fencing token.
 func (c *counter) lead(id string) func(context.Context, *leaderelection.TimeView) {
 	return func(ctx context.Context, view *leaderelection.TimeView) {
 		c.elected <- id
@@ -89,7 +89,7 @@ func testFailOver(t *testing.T) {
 			}
 		}
 		if first, second := job.counted[1], job.counted[2]; first > 14 || second != 10 {
-			t.Errorf("counted %d times in the first reign, %d in the second; want at most 14, and 10", first, second)
+			t.Errorf("counted %d times in the first leadership, %d in the second; want at most 14, and 10", first, second)
 		}
 		if e := election.Entry(); !e.Vacant() || e.ElectionNumber != 2 {
 			t.Errorf("b has stopped, and did not release: %+v", e)

@@ -78,7 +78,7 @@ type Fault struct {
 	AnswerDelay time.Duration
 }
 
-// none says whether f is no fault.
+// none reports whether f is no fault.
 func (f *Fault) none() bool {
 	return f.Hang == nil && f.Delay <= 0 && f.Foretold <= 0 && f.Err == nil && !f.Lands && f.Late <= 0 && f.AnswerDelay <= 0
 }

@@ -52,7 +52,7 @@ func (b *backend) announcements() *mongo.Collection {
 }
 
 // announce says that entry has been written, where that may call somebody to act: a new
-// reign, a release, a wish for another leader. Extensions are no news to those who read
+// leadership, a release, a request for another leader. Extensions are no news to those who read
 // every half term. That it fails is nobody's concern: the write has happened.
 func (b *backend) announce(ctx context.Context, entry *leaderelection.RaceEntry) {
 	if b.opts.Announcements == "" || entry.Extension != 0 && !entry.Vacant() && entry.Successor == "" {

@@ -92,8 +92,8 @@
 // databases that only speak MongoDB's protocol, the feed fails once and says so,
 // then keeps quiet, and candidates and observers poll; it asks again each hour.
 //
-// For such servers there are Options.Announcements: whoever writes news, a new reign, a
-// release or a wish for another leader, also adds to a small capped collection, which
+// For such servers there are Options.Announcements: whoever writes news, a new leadership, a
+// release or a request for another leader, also adds to a small capped collection, which
 // the feed follows with a tailable cursor. An announcement may be lost, so the feed
 // reads the record every half term as well. (FerretDB's tailable cursors deliver nothing:
 // there, leave it.)

@@ -138,7 +138,7 @@ func (d *Decider) changed(ctx context.Context, ev *event) (*leaderelection.RaceE
 	return d.ReadCurrent(ctx)
 }
 
-// noStreams says whether err says that the server has no change streams at all.
+// noStreams reports whether err says that the server has no change streams at all.
 func noStreams(err error) bool {
 	return slices.ContainsFunc(mongo.ErrorCodes(err), func(code int) bool {
 		switch code {

@@ -178,7 +178,7 @@ func TestElectionWithoutChangeStreams(t *testing.T) {
 	}
 }
 
-// With announcements: a new reign and a release are told of at once, extensions are not
+// With announcements: a new leadership and a release are told of at once, extensions are not
 // worth it, and a lost announcement is made good within half a term.
 func TestAnnouncements(t *testing.T) {
 	s := imitate(t)

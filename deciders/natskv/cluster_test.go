@@ -29,8 +29,8 @@ type servers struct {
 }
 
 // The server that leads the bucket's stream is ended while three candidates
-// contest. The others must first elect another for the stream, which takes them up
-// to 9 s where it was killed; nobody can write meanwhile. A reign that outlasts
+// campaign. The others must first elect another for the stream, which takes them up
+// to 9 s where it was killed; nobody can write meanwhile. A leadership that outlasts
 // that goes on; else there is a new one when it is over.
 func TestClusterLosesItsLeader(t *testing.T) {
 	t.Run("stopped", func(t *testing.T) {
@@ -64,7 +64,7 @@ func clusterLosesItsLeader(t *testing.T, s servers) {
 		v := tr.view()
 		return v.ValueInFuture() && (v != view || v.Get().After(end.Add(term/2)))
 	})
-	t.Logf("reign %d, then reign %d; led again after %v", number, tr.view().ElectionNumber(), time.Since(begin).Round(time.Millisecond))
+	t.Logf("election %d, then election %d; led again after %v", number, tr.view().ElectionNumber(), time.Since(begin).Round(time.Millisecond))
 
 	// With one server of three left nobody can be elected, and nobody leads on.
 	s.end(streamLeader(t, js))
@@ -75,7 +75,7 @@ func clusterLosesItsLeader(t *testing.T, s servers) {
 		t.Errorf("a write without a majority: %v", err)
 	}
 	if v := tr.view(); v.ValueInFuture() {
-		t.Errorf("reign %d without a majority", v.ElectionNumber())
+		t.Errorf("election %d without a majority", v.ElectionNumber())
 	}
 }
 

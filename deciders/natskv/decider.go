@@ -218,7 +218,7 @@ func (k *backend) nothing() store.Stored[token] {
 	return store.Stored[token]{At: token{place: k.place()}, None: true}
 }
 
-// marker says whether a message stands for the absence of a value: the key was
+// marker reports whether a message stands for the absence of a value: the key was
 // deleted or purged by a client, or removed by the server, which gives a reason.
 func marker(h nats.Header) bool {
 	switch h.Get("KV-Operation") {

@@ -28,10 +28,10 @@ type trial struct {
 	mu        sync.Mutex
 	campaigns map[string]*leaderelection.Campaign
 	cancel    map[string]context.CancelFunc
-	views     []*leaderelection.TimeView // of all reigns, in the order of their begin
+	views     []*leaderelection.TimeView // of all leaderships, in the order of their begin
 	number    leaderelection.ElectionNumber
 	leader    string
-	began     chan struct{} // closed and renewed by each reign
+	began     chan struct{} // closed and renewed by each leadership
 }
 
 // newTrial starts one candidate for each decider, and a goroutine that looks for
@@ -43,7 +43,7 @@ func newTrial(t testing.TB, deciders ...leaderelection.RaceDecider) *trial {
 		ctx, cancel := context.WithCancel(t.Context())
 		c, err := leaderelection.Config{
 			Decider: d, LeaderID: id, TermLength: term, MaxClockSkew: skew,
-			OnElected: func(ctx context.Context, view *leaderelection.TimeView) { tr.reign(ctx, id, view) },
+			OnElected: func(ctx context.Context, view *leaderelection.TimeView) { tr.leadership(ctx, id, view) },
 		}.Start(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -76,16 +76,16 @@ func newTrial(t testing.TB, deciders ...leaderelection.RaceDecider) *trial {
 	return tr
 }
 
-// reign is OnElected.
-func (tr *trial) reign(ctx context.Context, id string, view *leaderelection.TimeView) {
+// leadership is OnElected.
+func (tr *trial) leadership(ctx context.Context, id string, view *leaderelection.TimeView) {
 	tr.mu.Lock()
 	if view.ElectionNumber() <= tr.number {
-		tr.t.Errorf("%s begins reign %d after reign %d", id, view.ElectionNumber(), tr.number)
+		tr.t.Errorf("%s begins election %d after election %d", id, view.ElectionNumber(), tr.number)
 	}
 	tr.number, tr.leader = view.ElectionNumber(), id
 	for _, earlier := range tr.views {
 		if earlier.ValueInFuture() {
-			tr.t.Errorf("%s begins reign %d while the view of reign %d is valid", id, tr.number, earlier.ElectionNumber())
+			tr.t.Errorf("%s begins election %d while the view of election %d is valid", id, tr.number, earlier.ElectionNumber())
 		}
 	}
 	tr.views = append(tr.views, view)
@@ -108,11 +108,11 @@ func (tr *trial) look() {
 		}
 	}
 	if len(before) > 1 && before[0].ValueInFuture() {
-		tr.t.Errorf("the views of reigns %d and %d are valid at once", before[0].ElectionNumber(), before[1].ElectionNumber())
+		tr.t.Errorf("the views of elections %d and %d are valid at once", before[0].ElectionNumber(), before[1].ElectionNumber())
 	}
 }
 
-// after waits for a reign later than number, and returns it and its leader.
+// after waits for a leadership later than number, and returns it and its leader.
 func (tr *trial) after(number leaderelection.ElectionNumber, bound time.Duration) (leaderelection.ElectionNumber, string) {
 	tr.t.Helper()
 	begin := time.Now()
@@ -122,18 +122,18 @@ func (tr *trial) after(number leaderelection.ElectionNumber, bound time.Duration
 		n, id, began := tr.number, tr.leader, tr.began
 		tr.mu.Unlock()
 		if n > number {
-			tr.t.Logf("%s leads with reign %d after %v", id, n, time.Since(begin).Round(time.Millisecond))
+			tr.t.Logf("%s leads with election %d after %v", id, n, time.Since(begin).Round(time.Millisecond))
 			return n, id
 		}
 		select {
 		case <-began:
 		case <-patience:
-			tr.t.Fatalf("no reign after %d within %v", number, bound)
+			tr.t.Fatalf("no leadership after %d within %v", number, bound)
 		}
 	}
 }
 
-// view is that of the latest reign.
+// view is that of the latest leadership.
 func (tr *trial) view() *leaderelection.TimeView {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -169,7 +169,7 @@ func deciders(t testing.TB, connect func() jetstream.JetStream) []leaderelection
 	return ds
 }
 
-// The server is stopped in the middle of a reign, for longer than a term, and
+// The server is stopped in the middle of a leadership, for longer than a term, and
 // started again with what it had on disk: there is a new leader soon after, and
 // no number comes again.
 func TestServerRestart(t *testing.T) {
@@ -185,14 +185,14 @@ func TestServerRestart(t *testing.T) {
 	// matter of the pauses between attempts, which are a quarter of a term or less.
 	number, _ = tr.after(number, term+2*skew)
 
-	// A short outage is survived by the reign itself.
+	// A short outage is survived by the leadership itself.
 	s.Stop()
 	s.Start(t)
 	view := tr.view()
 	end := view.Get()
 	tr.wait("an extension after the outage", term, func() bool { return view.Get().After(end) })
 	if !view.ValueInFuture() {
-		t.Errorf("reign %d did not survive a short outage", number)
+		t.Errorf("election %d did not survive a short outage", number)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestServerKilled(t *testing.T) {
 		tr.over(before, term)
 		s.Start(t)
 		if e := read(t, natskv.NewDecider(s.JetStream(t), bucket, key, nil)); e.ElectionNumber < number || e.ElectionNumber == number && e.TermExpiry.Before(before.Get().Add(skew)) {
-			t.Errorf("reign %d with a view to %v was acknowledged; the record is back at %+v", number, before.Get(), e)
+			t.Errorf("election %d with a view to %v was acknowledged; the record is back at %+v", number, before.Get(), e)
 		}
 	}
 	tr.after(number, term+2*skew)

@@ -105,13 +105,13 @@ func (k *backend) inbox() string {
 	return nats.InboxPrefix
 }
 
-// lost says whether the server refused a write since the key has another
+// lost reports whether the server refused a write since the key has another
 // revision: code 10071, or on a replicated bucket mostly 10164.
 func lost(err error) bool {
 	return refusedBy(err, jetstream.JSErrCodeStreamWrongLastSequence) || refusedBy(err, jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
-// refusedBy says whether the server's error has this code.
+// refusedBy reports whether the server's error has this code.
 func refusedBy(err error, code jetstream.ErrorCode) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.ErrorCode == code

@@ -27,7 +27,7 @@ type message struct {
 	body             []byte
 }
 
-// answer says whether it answers a request.
+// answer reports whether it answers a request.
 func (m message) answer() bool { return strings.HasPrefix(m.subject, "_INBOX.") && m.op != "" }
 
 func (m message) with(body string) message {

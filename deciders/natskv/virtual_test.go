@@ -54,7 +54,7 @@ func TestVirtualTime(t *testing.T) {
 
 		time.Sleep(time.Minute) // nothing happens but extensions, two a term
 		if !tr.view().ValueInFuture() || tr.view().ElectionNumber() != number {
-			t.Errorf("reign %d did not last a minute", number)
+			t.Errorf("election %d did not last a minute", number)
 		}
 		status, err := kv.Status(t.Context())
 		if err != nil {

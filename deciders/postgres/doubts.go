@@ -65,7 +65,7 @@ func (d *doubts) settle(version string) {
 	d.settled = version
 }
 
-// about says whether a record that was read is in doubt.
+// about reports whether a record that was read is in doubt.
 func (d *doubts) about(e *leaderelection.RaceEntry) bool {
 	t, _ := e.Token.(token)
 	d.mu.Lock()

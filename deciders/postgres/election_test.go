@@ -15,7 +15,7 @@ func TestProcesses(t *testing.T) {
 	proctest.Run(t, proctest.Options{Address: "postgres://postgres@" + addr + "/postgres?sslmode=disable&election=e&create=true", Upstream: addr})
 }
 
-// Whatever befalls the leader's connections for a while, it keeps its reign.
+// Whatever befalls the leader's connections for a while, it keeps its leadership.
 func TestFaults(t *testing.T) {
 	addr := stores.Postgres(t).Addr
 	proxy := stores.Toxiproxy(t, addr)[0]

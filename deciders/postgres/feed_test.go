@@ -68,7 +68,7 @@ func TestNews(t *testing.T) {
 	}
 }
 
-// The server is killed in the middle of a reign, and started again.
+// The server is killed in the middle of a leadership, and started again.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	server := stores.Postgres(t)

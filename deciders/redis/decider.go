@@ -72,10 +72,10 @@ type backend struct {
 
 	// Requests, and the versions that they write, have a mark that no other
 	// handle's have, and a number.
-	mark      string
-	asked     atomic.Uint64
-	confirmed atomic.Pointer[version] // the last of one's own that the replicas have
-	reigns    sync.Map                // the Incarnations for which this handle has claimed the record
+	mark        string
+	asked       atomic.Uint64
+	confirmed   atomic.Pointer[version] // the last of one's own that the replicas have
+	leaderships sync.Map                // the Incarnations for which this handle has claimed the record
 }
 
 var (
@@ -134,7 +134,7 @@ func (v version) CommitTS() time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// own says whether this handle wrote the version.
+// own reports whether this handle wrote the version.
 func (b *backend) own(v version) bool { return strings.Contains(string(v), "-"+b.mark+"-") }
 
 // String names the place of the record: the key.
@@ -189,7 +189,7 @@ func (b *backend) Load(ctx context.Context) (s store.Stored[version], err error)
 // Swap implements store.Store.
 func (b *backend) Swap(ctx context.Context, at version, data []byte, e *leaderelection.RaceEntry) (none version, err error) {
 	if e.Extension == 0 && !e.Vacant() && b.opts.WaitReplicas > 0 {
-		b.reigns.Store(e.Incarnation, true)
+		b.leaderships.Store(e.Incarnation, true)
 	}
 	a, err := b.eval(ctx, writeScript, b.opts.WaitReplicas, string(at), data, b.opts.Channel)
 	switch {
@@ -207,7 +207,7 @@ func (b *backend) Swap(ctx context.Context, at version, data []byte, e *leaderel
 	return a.version, nil
 }
 
-// doubtful says whether an entry could be taken for the confirmation of a write of
+// doubtful reports whether an entry could be taken for the confirmation of a write of
 // this handle's, and is not known to be on as many replicas as it must: one that it
 // wrote itself, and one that somebody else (Transfer, StepDown) wrote over it, which
 // keeps its term's end.
@@ -219,7 +219,7 @@ func (b *backend) doubtful(e *leaderelection.RaceEntry) bool {
 	if c := b.confirmed.Load(); c != nil && *c == v {
 		return false
 	}
-	_, claimed := b.reigns.Load(e.Incarnation)
+	_, claimed := b.leaderships.Load(e.Incarnation)
 	return claimed || b.own(v)
 }
 
@@ -247,7 +247,7 @@ func (b *backend) confirm(ctx context.Context, e *leaderelection.RaceEntry) erro
 
 var errReplaced = errors.New("the record was replaced while replicas were asked whether they have it")
 
-// enough says whether as many replicas have a write as must.
+// enough reports whether as many replicas have a write as must.
 func (b *backend) enough(a answer) error {
 	if a.replicas < int64(b.opts.WaitReplicas) {
 		return fmt.Errorf("it is written, but only %d of %d replicas have it after %v (WAIT), so it does not count: see to the replicas, or lower Options.WaitReplicas",

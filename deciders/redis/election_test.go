@@ -15,7 +15,7 @@ func TestProcesses(t *testing.T) {
 	proctest.Run(t, proctest.Options{Address: "redis://" + addr + "?key=election", Upstream: addr})
 }
 
-// Whatever befalls the leader's connection for a while, it keeps its reign.
+// Whatever befalls the leader's connection for a while, it keeps its leadership.
 func TestFaults(t *testing.T) {
 	addr := stores.Redis(t).Addr
 	proxy := stores.Toxiproxy(t, addr)[0]

@@ -124,7 +124,7 @@ func (f *Feeds) join(client redis.UniversalClient, name string, silence time.Dur
 	return s, c.confirmed
 }
 
-// findable says whether a client can be found again in a map: somebody's own
+// findable reports whether a client can be found again in a map: somebody's own
 // type may not be.
 func findable(client redis.UniversalClient) bool { return reflect.ValueOf(client).Comparable() }
 

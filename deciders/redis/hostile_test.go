@@ -37,7 +37,7 @@ func (h *hostile) from(deliver func(string) string) {
 
 func honest(answer string) string { return answer }
 
-// script says whether an answer is a script's.
+// script reports whether an answer is a script's.
 func script(answer string) bool { return strings.HasPrefix(answer, "*4\r\n:") }
 
 func newHostile(t *testing.T, server *stores.RedisServer) *hostile {

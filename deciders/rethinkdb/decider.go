@@ -246,7 +246,7 @@ func (b *backend) Swap(ctx context.Context, at version, data []byte, _ *leaderel
 	return none, &leaderelection.LostRaceError{}
 }
 
-// check says whether the answer is one that decides the race.
+// check reports whether the answer is one that decides the race.
 func (w *written) check() error {
 	switch {
 	case w == nil:

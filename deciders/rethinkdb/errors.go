@@ -61,7 +61,7 @@ type brief struct{ error }
 func (b brief) Error() string { return said(b.error) }
 func (b brief) Unwrap() error { return b.error }
 
-// wrongQuery says whether the server, or the driver, refused the query for what it is.
+// wrongQuery reports whether the server, or the driver, refused the query for what it is.
 func wrongQuery(err error) bool {
 	var client r.RQLClientError
 	var compile r.RQLServerCompileError

@@ -178,7 +178,7 @@ func (s *imitation) serve(c *peer) {
 	}
 }
 
-// handle does one query, and says whether the connection goes on.
+// handle does one query, and reports whether the connection goes on.
 func (s *imitation) handle(c *peer, token uint64, q []json.RawMessage) bool {
 	var kind p.Query_QueryType
 	_ = json.Unmarshal(q[0], &kind)

@@ -130,7 +130,7 @@ type token struct {
 	kms    bool // whether the answer says that its ETag is not an MD5
 }
 
-// of says whether t, by its ETag, is the version of data.
+// of reports whether t, by its ETag, is the version of data.
 func (t *token) of(data []byte) bool {
 	sum := md5.Sum(data)
 	return t.etag == hex.EncodeToString(sum[:])

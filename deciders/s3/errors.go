@@ -17,14 +17,14 @@ import (
 // errNoETag may pass, where something on the way to the server answered.
 var errNoETag = errors.New("the answer has no ETag: it is not from an S3 server, or from one that cannot decide an election")
 
-// isMissing says whether a read found that there is no object. A 404 alone does
+// isMissing reports whether a read found that there is no object. A 404 alone does
 // not say so: a proxy may have said it.
 func isMissing(err error) bool {
 	code, _ := parse(err)
 	return code == "NoSuchKey"
 }
 
-// isRefused says whether a conditional write was refused because of its
+// isRefused reports whether a conditional write was refused because of its
 // condition.
 func isRefused(err error) bool {
 	switch code, status := parse(err); {

@@ -21,7 +21,7 @@ const (
 
 var errToldTo = errors.New("told to stop")
 
-// candidate is one process that contests the election, and does the leader's work
+// candidate is one process that campaigns in the election, and does the leader's work
 // while it leads.
 func candidate(name string) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -66,7 +66,7 @@ func obey(cancel context.CancelCauseFunc) {
 	os.Exit(3)
 }
 
-// worker does the leader's work for one reign.
+// worker does the leader's work for one leadership.
 type worker struct {
 	name string
 	book *os.File

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// reign is what the ledger says of one reign.
-type reign struct {
+// leadership is what the ledger says of one leadership.
+type leadership struct {
 	id    string
 	token uint64
 	acts  int
@@ -16,10 +16,10 @@ type reign struct {
 	until time.Time // the end of its view: its last line's, or an orderly end
 }
 
-// check returns the reigns of a ledger, by token, and what is in it that must not
+// check returns the leaderships of a ledger, by token, and what is in it that must not
 // be: tokens that go back, a token of two leaders, acts outside a view, and views
 // that overlap.
-func check(lines []entry) (reigns []reign, faults []string) {
+func check(lines []entry) (leaderships []leadership, faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	index := map[uint64]int{}
 	var highest uint64
@@ -33,11 +33,11 @@ func check(lines []entry) (reigns []reign, faults []string) {
 		}
 		k, known := index[e.Token]
 		if !known {
-			k = len(reigns)
+			k = len(leaderships)
 			index[e.Token] = k
-			reigns = append(reigns, reign{id: e.ID, token: e.Token, begin: e.At})
+			leaderships = append(leaderships, leadership{id: e.ID, token: e.Token, begin: e.At})
 		}
-		r := &reigns[k]
+		r := &leaderships[k]
 		if r.id != e.ID {
 			fault("line %d: token %d is used by %s and by %s", i+1, e.Token, r.id, e.ID)
 		}
@@ -49,14 +49,14 @@ func check(lines []entry) (reigns []reign, faults []string) {
 			r.until = e.At // it gave the rest of its view up
 		}
 	}
-	slices.SortStableFunc(reigns, func(a, b reign) int { return a.begin.Compare(b.begin) })
-	for i := range reigns {
-		for _, later := range reigns[i+1:] {
-			if r := reigns[i]; later.begin.Before(r.until) {
-				fault("reigns overlap: %s began with token %d, %v before the view of %s with token %d ended",
+	slices.SortStableFunc(leaderships, func(a, b leadership) int { return a.begin.Compare(b.begin) })
+	for i := range leaderships {
+		for _, later := range leaderships[i+1:] {
+			if r := leaderships[i]; later.begin.Before(r.until) {
+				fault("leaderships overlap: %s began with token %d, %v before the view of %s with token %d ended",
 					later.id, later.token, r.until.Sub(later.begin), r.id, r.token)
 			}
 		}
 	}
-	return reigns, faults
+	return leaderships, faults
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// good is a ledger as it should be: a reign that ended with its view (its leader
+// good is a ledger as it should be: a leadership that ended with its view (its leader
 // was killed), one that was given up early, and one that follows at once.
 const good = `
 2026-11-21T12:00:00.0Z ada 1 begin 0 2026-11-21T12:00:02.8Z
@@ -32,12 +32,12 @@ func lines(t *testing.T, text string) []entry {
 }
 
 func TestCheckPassesWhatIsRight(t *testing.T) {
-	reigns, faults := check(lines(t, good))
+	leaderships, faults := check(lines(t, good))
 	if len(faults) > 0 {
 		t.Errorf("faults: %q", faults)
 	}
-	if len(reigns) != 3 || reigns[0].acts != 2 || reigns[1].id != "bob" || reigns[2].token != 3 {
-		t.Errorf("reigns: %+v", reigns)
+	if len(leaderships) != 3 || leaderships[0].acts != 2 || leaderships[1].id != "bob" || leaderships[2].token != 3 {
+		t.Errorf("leaderships: %+v", leaderships)
 	}
 }
 
@@ -46,7 +46,7 @@ func TestCheckFindsForgeries(t *testing.T) {
 	for name, c := range map[string]struct{ old, forged, say string }{
 		"overlap": {
 			"04.6Z bob 2 begin 0", "04.1Z bob 2 begin 0",
-			"reigns overlap: bob began with token 2, 100ms before the view of ada with token 1 ended",
+			"leaderships overlap: bob began with token 2, 100ms before the view of ada with token 1 ended",
 		},
 		"an act after the next leader's first": {
 			"2026-11-21T12:00:04.8Z bob 2 act 1 2026-11-21T12:00:07.4Z",
@@ -58,7 +58,7 @@ func TestCheckFindsForgeries(t *testing.T) {
 			"line 3: act of ada with token 1, 100ms after the end of its view",
 		},
 		"a token of two":    {"05.1Z cyd 3", "05.1Z bob 3", "token 3 is used by bob and by cyd"},
-		"no end":            {" end ", " act ", "reigns overlap: cyd began with token 3, 2.3s before the view of bob with token 2 ended"},
+		"no end":            {" end ", " act ", "leaderships overlap: cyd began with token 3, 2.3s before the view of bob with token 2 ended"},
 		"a token goes back": {"05.3Z cyd 3", "05.3Z cyd 2", "line 8: act of cyd with token 2 after the first with token 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestVerdictOnAForgedLedger(t *testing.T) {
 		if (err != nil) != c.bad {
 			t.Errorf("verdict = %v", err)
 		}
-		if fault, clean := strings.Contains(out.String(), "FAULT: reigns overlap"), strings.Contains(out.String(), "0 overlapping reigns"); fault != c.bad || clean == c.bad {
+		if fault, clean := strings.Contains(out.String(), "FAULT: leaderships overlap"), strings.Contains(out.String(), "0 overlapping leaderships"); fault != c.bad || clean == c.bad {
 			t.Errorf("it prints\n%s", &out)
 		}
 	}

@@ -61,11 +61,11 @@ func TestDemo(t *testing.T) {
 		`kill -9 +(\w+) -> \w+ +1 -> 2 +\d+\.\d+ s`,
 		`freeze \(SIGSTOP\) +(\w+) -> \w+ +2 -> 3 +\d+\.\d+ s`,
 		`hand-over \(Transfer\) +\w+ -> \w+ +3 -> 4 +\d+\.\d+ s`,
-		`\d\d+ acts in 4 reigns, 1 late act fenced off`,
-		`0 overlapping reigns`,
+		`\d\d+ acts in 4 leaderships, 1 late act fenced off`,
+		`0 overlapping leaderships`,
 	}
 	if !canFreeze {
-		rows[2], rows[3], rows[4] = "", `hand-over \(Transfer\) +\w+ -> \w+ +2 -> 3 +\d+\.\d+ s`, `acts in 3 reigns, 0 late`
+		rows[2], rows[3], rows[4] = "", `hand-over \(Transfer\) +\w+ -> \w+ +2 -> 3 +\d+\.\d+ s`, `acts in 3 leaderships, 0 late`
 	}
 	for _, row := range rows {
 		if !regexp.MustCompile(row).Match(said) {

@@ -11,8 +11,8 @@ import (
 type entry struct {
 	At    time.Time
 	ID    string
-	Token uint64 // the reign's election number
-	// Kind is what happened: a reign's "begin", an "act", an orderly "end". An
+	Token uint64 // the leadership's election number
+	// Kind is what happened: a leadership's "begin", an "act", an orderly "end". An
 	// act that was "fenced" off is told to the demo, and not in the ledger.
 	Kind  string
 	Beat  int

@@ -58,7 +58,7 @@ func allGone(t *testing.T, pids []int) {
 	}
 }
 
-// runs says whether a process runs: not where it only waits to be awaited.
+// runs reports whether a process runs: not where it only waits to be awaited.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(stat), ") ")

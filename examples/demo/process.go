@@ -79,7 +79,7 @@ func (p *process) expectEnd() {
 	p.mu.Unlock()
 }
 
-// alive says whether it still runs.
+// alive reports whether it still runs.
 func (p *process) alive() bool {
 	select {
 	case <-p.gone:

@@ -167,29 +167,29 @@ func (s *stage) verdict(out io.Writer, took time.Duration) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	reigns, faults := check(lines)
-	report(out, lines, reigns, len(s.fenced), faults)
+	leaderships, faults := check(lines)
+	report(out, lines, leaderships, len(s.fenced), faults)
 	fmt.Fprintf(out, "all in %.1f s\n", took.Seconds())
 	switch {
 	case len(faults) > 0:
 		return fmt.Errorf("the ledger has %d faults", len(faults))
-	case len(reigns) != len(s.events):
-		return fmt.Errorf("%d reigns are in the ledger, %d were seen to begin", len(reigns), len(s.events))
+	case len(leaderships) != len(s.events):
+		return fmt.Errorf("%d leaderships are in the ledger, %d were seen to begin", len(leaderships), len(s.events))
 	}
 	return nil
 }
 
 // report says what the check of the ledger has found.
-func report(out io.Writer, lines []entry, reigns []reign, fenced int, faults []string) {
+func report(out io.Writer, lines []entry, leaderships []leadership, fenced int, faults []string) {
 	acts := 0
-	for _, r := range reigns {
+	for _, r := range leaderships {
 		acts += r.acts
 	}
-	fmt.Fprintf(out, "\nledger: %d lines, %d acts in %d reigns, %d late act fenced off\n", len(lines), acts, len(reigns), fenced)
+	fmt.Fprintf(out, "\nledger: %d lines, %d acts in %d leaderships, %d late act fenced off\n", len(lines), acts, len(leaderships), fenced)
 	for _, f := range faults {
 		fmt.Fprintln(out, "FAULT:", f)
 	}
 	if len(faults) == 0 {
-		fmt.Fprintln(out, "0 overlapping reigns: every token grew, no act came after a later leader's first, no two views overlapped")
+		fmt.Fprintln(out, "0 overlapping leaderships: every token grew, no act came after a later leader's first, no two views overlapped")
 	}
 }

@@ -99,7 +99,7 @@ func (s *stage) run(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// successor waits for the next reign, and notes how long it took since at.
+// successor waits for the next leadership, and notes how long it took since at.
 func (s *stage) successor(ctx context.Context, what string, from entry, at time.Time) error {
 	e, err := s.until(ctx, "a leader after "+what, patience, func(e entry) bool { return e.Kind == "begin" && e.Token > from.Token })
 	if err != nil {

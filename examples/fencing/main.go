@@ -7,7 +7,7 @@
 //	go run ./examples/fencing
 //	go run ./examples/fencing -dsn postgres://user@host/database
 //
-// Two workers, each a process of its own, contest an election. The first leader asks
+// Two workers, each a process of its own, campaign an election. The first leader asks
 // its view, is told that it may write, and is stopped there and then (SIGSTOP) for
 // longer than its term. The second takes over and writes. Then the first is let go
 // on (SIGCONT), and does what it was about to do, to two tables. One is fenced: the

@@ -38,8 +38,8 @@ first   goes on \(SIGCONT\), and writes what it was about to write
           the fenced table:   REFUSED: fence: stale token orders:1: 2 has been seen
           the unfenced table: accepted
 first   wants to write once more, by its write gate
-          the fenced table:   REFUSED: fence: not sent: this process does not lead any more \(reign 1 of "orders"\)
-          the unfenced table: REFUSED: fence: not sent: this process does not lead any more \(reign 1 of "orders"\)
+          the fenced table:   REFUSED: fence: not sent: this process does not lead any more \(election 1 of "orders"\)
+          the unfenced table: REFUSED: fence: not sent: this process does not lead any more \(election 1 of "orders"\)
 in PostgreSQL, the fenced table holds what second wrote, the unfenced one what first wrote
 the late write of a deposed leader was refused where there is a fence, and accepted where there is none
 $`)

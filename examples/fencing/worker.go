@@ -41,7 +41,7 @@ func workMain(name string) int {
 	return 0
 }
 
-// work contests the election, and as the leader writes: once after it has asked its
+// work campaigns in the election, and as the leader writes: once after it has asked its
 // view, however late that is, and then by its write gate. Each write waits for a
 // line on standard input, so that the scene can stop the process in between.
 func work(name string) error {

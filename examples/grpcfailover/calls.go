@@ -17,23 +17,23 @@ import (
 
 // calls is the clients, and what they have seen.
 type calls struct {
-	firsts chan answer // of each reign
+	firsts chan answer // of each leadership
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
 	mu       sync.Mutex
-	greatest uint64 // the greatest reign that any answer came from
+	greatest uint64 // the greatest leadership that any answer came from
 	answered int
 	refused  int
 	failed   []error
 	stale    []string // answers that must not have come
 }
 
-// answer is who answered a call, in which reign.
+// answer is who answered a call, in which leadership.
 type answer struct {
-	reign uint64
-	by    string
-	at    time.Time
+	leadership uint64
+	by         string
+	at         time.Time
 }
 
 func newCalls() *calls { return &calls{firsts: make(chan answer, 100)} }
@@ -71,19 +71,19 @@ func (c *calls) call(conn *grpc.ClientConn) {
 	err := conn.Invoke(ctx, method, new(emptypb.Empty), out, grpc.WaitForReady(true))
 	a := answer{at: time.Now()}
 	if err == nil {
-		_, err = fmt.Sscan(out.Value, &a.reign, &a.by)
+		_, err = fmt.Sscan(out.Value, &a.leadership, &a.by)
 	}
 	c.take(before, a, err)
 }
 
-// before is the greatest reign that has answered anybody yet.
+// before is the greatest leadership that has answered anybody yet.
 func (c *calls) before() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.greatest
 }
 
-// take takes in what became of a call. Reign before had begun when it was made, so
+// take takes in what became of a call. Leadership before had begun when it was made, so
 // the views of those earlier had ended: none of them may answer it.
 func (c *calls) take(before uint64, a answer, err error) {
 	c.mu.Lock()
@@ -97,11 +97,11 @@ func (c *calls) take(before uint64, a answer, err error) {
 		return
 	}
 	c.answered++
-	if a.reign < before {
-		c.stale = append(c.stale, fmt.Sprintf("%s in reign %d answered a call made after an answer of reign %d", a.by, a.reign, before))
+	if a.leadership < before {
+		c.stale = append(c.stale, fmt.Sprintf("%s in election %d answered a call made after an answer of election %d", a.by, a.leadership, before))
 	}
-	if a.reign > c.greatest {
-		c.greatest = a.reign
+	if a.leadership > c.greatest {
+		c.greatest = a.leadership
 		c.firsts <- a
 	}
 }

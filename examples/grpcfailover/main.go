@@ -56,7 +56,7 @@ type stage struct {
 	election *memory.Decider
 	servers  map[string]*server
 	calls    *calls
-	now      answer // the first of the present reign
+	now      answer // the first of the present leadership
 	table    *tabwriter.Writer
 }
 
@@ -91,12 +91,12 @@ func show(ctx context.Context, out io.Writer) error {
 
 // play is what happens.
 func (s *stage) play(ctx context.Context) error {
-	fmt.Fprintln(s.table, "EVENT\tLEADER\tREIGN\tNEXT ANSWER AFTER")
+	fmt.Fprintln(s.table, "EVENT\tLEADER\tLEADERSHIP\tNEXT ANSWER AFTER")
 	var err error
 	if s.now, err = s.next(ctx, "first election"); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.table, "first election\t%s\t%d\t\n", s.now.by, s.now.reign)
+	fmt.Fprintf(s.table, "first election\t%s\t%d\t\n", s.now.by, s.now.leadership)
 	for _, event := range []struct {
 		what string
 		do   func(leader *server) error
@@ -112,7 +112,7 @@ func (s *stage) play(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		for len(s.calls.firsts) > 0 { // on a busy machine there may have been another reign
+		for len(s.calls.firsts) > 0 { // on a busy machine there may have been another leadership
 			s.now = <-s.calls.firsts
 		}
 		at, old := time.Now(), s.now
@@ -122,7 +122,7 @@ func (s *stage) play(ctx context.Context) error {
 		if s.now, err = s.next(ctx, event.what); err != nil {
 			return err
 		}
-		fmt.Fprintf(s.table, "%s\t%s -> %s\t%d\t%.3f s\n", event.what, old.by, s.now.by, s.now.reign, s.now.at.Sub(at).Seconds())
+		fmt.Fprintf(s.table, "%s\t%s -> %s\t%d\t%.3f s\n", event.what, old.by, s.now.by, s.now.leadership, s.now.at.Sub(at).Seconds())
 		s.servers[old.by].store.Inject(nil) // what was cut off is joined again, a follower
 	}
 	return nil
@@ -138,13 +138,13 @@ func (s *stage) handOver(ctx context.Context) error {
 	return nil
 }
 
-// next waits for the first answer of the next reign.
+// next waits for the first answer of the next leadership.
 func (s *stage) next(ctx context.Context, what string) (answer, error) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {
 	case a := <-s.calls.firsts:
-		fmt.Fprintf(s.out, "%s: %s answers, in reign %d\n", what, a.by, a.reign)
+		fmt.Fprintf(s.out, "%s: %s answers, in election %d\n", what, a.by, a.leadership)
 		return a, nil
 	case <-late.C:
 		return answer{}, fmt.Errorf("%s: no leader answers within %v", what, patience)

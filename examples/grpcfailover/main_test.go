@@ -36,21 +36,21 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// The show fails where an answer came from an earlier reign than one that had
+// The show fails where an answer came from an earlier leadership than one that had
 // answered already, and where a call failed.
 func TestVerdict(t *testing.T) {
 	verdict := func(take func(c *calls)) error {
 		var out bytes.Buffer
 		s := &stage{out: &out, calls: newCalls(), table: tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)}
-		s.calls.take(0, answer{reign: 2, by: "bob", at: time.Now()}, nil)
+		s.calls.take(0, answer{leadership: 2, by: "bob", at: time.Now()}, nil)
 		take(s.calls)
 		return s.verdict()
 	}
-	if err := verdict(func(c *calls) { c.take(0, answer{reign: 1, by: "ada"}, nil) }); err != nil {
+	if err := verdict(func(c *calls) { c.take(0, answer{leadership: 1, by: "ada"}, nil) }); err != nil {
 		t.Errorf("an answer that was under way: %v", err)
 	}
-	err := verdict(func(c *calls) { c.take(c.before(), answer{reign: 1, by: "ada"}, nil) })
-	if err == nil || !strings.Contains(err.Error(), "ada in reign 1 answered a call made after an answer of reign 2") {
+	err := verdict(func(c *calls) { c.take(c.before(), answer{leadership: 1, by: "ada"}, nil) })
+	if err == nil || !strings.Contains(err.Error(), "ada in election 1 answered a call made after an answer of election 2") {
 		t.Errorf("a stale answer: %v", err)
 	}
 	odd := errors.New("odd")

@@ -61,7 +61,7 @@ func start(name string, store *memory.Decider) (*server, error) {
 	return s, nil
 }
 
-// who is the service's only method: it says who answers, in which reign.
+// who is the service's only method: it says who answers, in which leadership.
 func (s *server) who() *wrapperspb.StringValue {
 	return wrapperspb.String(fmt.Sprintln(uint64(s.campaign.View().ElectionNumber()), s.name))
 }

@@ -21,23 +21,23 @@ var kinds = []struct {
 
 // load is the clients, and what they have seen.
 type load struct {
-	firsts chan firstAnswer // of each reign
+	firsts chan firstAnswer // of each leadership
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
 	mu       sync.Mutex
-	greatest uint64 // the greatest reign that any answer came from
+	greatest uint64 // the greatest leadership that any answer came from
 	counts   map[string]count
 	stale    []string // answers that must not have come
 }
 
 type count struct{ answered, lost int }
 
-// firstAnswer is the first answer of a reign.
+// firstAnswer is the first answer of a leadership.
 type firstAnswer struct {
-	reign uint64
-	by    string
-	at    time.Time
+	leadership uint64
+	by         string
+	at         time.Time
 }
 
 func newLoad() *load {
@@ -86,16 +86,16 @@ func (l *load) ask(client *http.Client, method, url string) {
 		return
 	}
 	defer res.Body.Close()
-	var reign uint64
+	var leadership uint64
 	var by string
-	if _, err := fmt.Fscan(res.Body, &reign, &by); err != nil || res.StatusCode != http.StatusOK {
+	if _, err := fmt.Fscan(res.Body, &leadership, &by); err != nil || res.StatusCode != http.StatusOK {
 		l.lose(method)
 		return
 	}
-	l.take(method, before, firstAnswer{reign: reign, by: by, at: time.Now()})
+	l.take(method, before, firstAnswer{leadership: leadership, by: by, at: time.Now()})
 }
 
-// before is the greatest reign that has answered anybody yet.
+// before is the greatest leadership that has answered anybody yet.
 func (l *load) before() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +122,7 @@ func (l *load) lost() int {
 	return n
 }
 
-// take takes in an answer. Reign before had begun when the request was sent, so
+// take takes in an answer. Leadership before had begun when the request was sent, so
 // the views of those earlier had ended: none of them may answer it.
 func (l *load) take(method string, before uint64, a firstAnswer) {
 	l.mu.Lock()
@@ -130,11 +130,11 @@ func (l *load) take(method string, before uint64, a firstAnswer) {
 	c := l.counts[method]
 	c.answered++
 	l.counts[method] = c
-	if a.reign < before {
-		l.stale = append(l.stale, fmt.Sprintf("%s in reign %d answered a %s sent after an answer of reign %d", a.by, a.reign, method, before))
+	if a.leadership < before {
+		l.stale = append(l.stale, fmt.Sprintf("%s in election %d answered a %s sent after an answer of election %d", a.by, a.leadership, method, before))
 	}
-	if a.reign > l.greatest {
-		l.greatest = a.reign
+	if a.leadership > l.greatest {
+		l.greatest = a.leadership
 		l.firsts <- a
 	}
 }

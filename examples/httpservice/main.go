@@ -142,7 +142,7 @@ func (s *stage) play(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		for len(s.load.firsts) > 0 { // on a busy machine there may have been another reign
+		for len(s.load.firsts) > 0 { // on a busy machine there may have been another leadership
 			s.leader = <-s.load.firsts
 		}
 		if err := scene(ctx); err != nil {
@@ -174,7 +174,7 @@ func (s *stage) handOver(ctx context.Context) error {
 	return errors.New("nobody is left to hand over to")
 }
 
-// next waits for the first answer of the next reign after e, which began at since.
+// next waits for the first answer of the next leadership after e, which began at since.
 func (s *stage) next(ctx context.Context, e event, since time.Time) error {
 	late := time.NewTimer(patience)
 	defer late.Stop()
@@ -183,7 +183,7 @@ func (s *stage) next(ctx context.Context, e event, since time.Time) error {
 		e.from, e.to, e.took = s.leader, f, f.at.Sub(since)
 		s.events = append(s.events, e)
 		s.leader = f
-		fmt.Fprintf(s.out, "%s: %s answers, in reign %d\n", e.what, f.by, f.reign)
+		fmt.Fprintf(s.out, "%s: %s answers, in election %d\n", e.what, f.by, f.leadership)
 		return nil
 	case <-late.C:
 		return fmt.Errorf("%s: no leader answers within %v", e.what, patience)
@@ -202,7 +202,7 @@ func (s *stage) clear() {
 // verdict prints the tables, and says what must not have happened.
 func (s *stage) verdict() error {
 	table := tabwriter.NewWriter(s.out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "\nEVENT\tLEADER\tREIGN\tNEXT ANSWER AFTER\tLOST")
+	fmt.Fprintln(table, "\nEVENT\tLEADER\tLEADERSHIP\tNEXT ANSWER AFTER\tLOST")
 	for i, e := range s.events {
 		lost := s.load.lost() // until the next event
 		if i+1 < len(s.events) {
@@ -212,7 +212,7 @@ func (s *stage) verdict() error {
 		if e.from.by != "" {
 			from = e.from.by + " -> "
 		}
-		fmt.Fprintf(table, "%s\t%s%s\t%d\t%.3f s\t%d\n", e.what, from, e.to.by, e.to.reign, e.took.Seconds(), lost-e.lost)
+		fmt.Fprintf(table, "%s\t%s%s\t%d\t%.3f s\t%d\n", e.what, from, e.to.by, e.to.leadership, e.took.Seconds(), lost-e.lost)
 	}
 	fmt.Fprintln(table, "\nMETHOD\tREQUESTS\tANSWERED\tLOST\t")
 	for _, k := range kinds {

@@ -50,20 +50,20 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// The show fails where an answer came from an earlier reign than one that had
+// The show fails where an answer came from an earlier leadership than one that had
 // answered already.
 func TestStaleAnswer(t *testing.T) {
 	var out bytes.Buffer
 	s := &stage{out: &out, load: newLoad()}
 	first, second := s.load.before(), s.load.before()
-	s.load.take("GET", first, firstAnswer{reign: 2, by: "two", at: time.Now()})
-	s.load.take("GET", second, firstAnswer{reign: 1, by: "one", at: time.Now()}) // sent before: it may be under way
+	s.load.take("GET", first, firstAnswer{leadership: 2, by: "two", at: time.Now()})
+	s.load.take("GET", second, firstAnswer{leadership: 1, by: "one", at: time.Now()}) // sent before: it may be under way
 	if err := s.verdict(); err != nil {
 		t.Errorf("an answer that was under way: %v", err)
 	}
 	late := s.load.before()
-	s.load.take("GET", late, firstAnswer{reign: 1, by: "one", at: time.Now()})
-	if err := s.verdict(); err == nil || !strings.Contains(err.Error(), "one in reign 1 answered a GET sent after an answer of reign 2") {
+	s.load.take("GET", late, firstAnswer{leadership: 1, by: "one", at: time.Now()})
+	if err := s.verdict(); err == nil || !strings.Contains(err.Error(), "one in election 1 answered a GET sent after an answer of election 2") {
 		t.Errorf("a stale answer: %v", err)
 	}
 	if got := s.load.counts["GET"]; got != (count{answered: 3}) {

@@ -92,7 +92,7 @@ func candidate(ctx context.Context, name string, store leaderelection.RaceDecide
 		TermLength:   2 * time.Second, // short, so that there is something to see; the default is 15 s
 		MaxClockSkew: 100 * time.Millisecond,
 		OnElected: func(_ context.Context, view *leaderelection.TimeView) {
-			fmt.Fprintf(out, "%s leads with reign %d\n", name, view.ElectionNumber())
+			fmt.Fprintf(out, "%s leads with election %d\n", name, view.ElectionNumber())
 		},
 		Trace: telemetry.Trace(nil), // all that is needed of the candidate
 	}.Start(ctx)

@@ -1,4 +1,4 @@
-// Observer shows WatchConfig.Watch: it follows an election without contesting it,
+// Observer shows WatchConfig.Watch: it follows an election without campaigning it,
 // and says who leads, since when, and when a leader's term ran out unextended.
 //
 //	go run ./examples/observer nats://127.0.0.1:4222/elections/billing
@@ -55,9 +55,9 @@ func observe(ctx context.Context, place string, out io.Writer) error {
 	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) {
 		switch {
 		case e.Vacant():
-			fmt.Fprintf(out, "reign %d was given up: nobody leads\n", e.ElectionNumber)
+			fmt.Fprintf(out, "election %d was given up: nobody leads\n", e.ElectionNumber)
 		case e.ElectionNumber != last.ElectionNumber:
-			fmt.Fprintf(out, "%s leads with reign %d until %s, if not extended\n", e.LeaderID, e.ElectionNumber, e.TermExpiry.Local().Format(time.TimeOnly))
+			fmt.Fprintf(out, "%s leads with election %d until %s, if not extended\n", e.LeaderID, e.ElectionNumber, e.TermExpiry.Local().Format(time.TimeOnly))
 		case e.Successor != "" && e.Successor != last.Successor:
 			fmt.Fprintf(out, "%s is asked to hand over to %q\n", e.LeaderID, e.Successor)
 		}

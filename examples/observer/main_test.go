@@ -47,13 +47,13 @@ func TestObserve(t *testing.T) {
 			t.Fatalf("%q, want %q", said.Text(), want)
 		}
 	}
-	expect(`^ada leads with reign 1 until \d\d:\d\d:\d\d`)
+	expect(`^ada leads with election 1 until \d\d:\d\d:\d\d`)
 	lead(1, 1, "ada", "bob")
 	expect(`^ada is asked to hand over to "bob"`)
 	lead(1, 2, "", "bob")
-	expect(`^reign 1 was given up`)
+	expect(`^election 1 was given up`)
 	lead(2, 0, "bob", "")
-	expect(`^bob leads with reign 2 until`)
+	expect(`^bob leads with election 2 until`)
 	expect(`^bob has not extended its term`)
 
 	cancel()

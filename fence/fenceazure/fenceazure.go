@@ -183,7 +183,7 @@ func only(seen object.Seen) *blob.ModifiedAccessConditions {
 	return &blob.ModifiedAccessConditions{IfMatch: &etag}
 }
 
-// refused says whether the blob is not as it was seen: 412, 409 where it was made
+// refused reports whether the blob is not as it was seen: 412, 409 where it was made
 // since, or Admit's blob is gone.
 func refused(err error) bool {
 	return bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobAlreadyExists, bloberror.BlobNotFound)

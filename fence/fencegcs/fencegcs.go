@@ -183,7 +183,7 @@ func only(seen object.Seen) storage.Conditions {
 	return storage.Conditions{GenerationMatch: seen.Generation, MetagenerationMatch: seen.Metageneration}
 }
 
-// refused says whether the object is not as it was seen: 412, or 409 where
+// refused reports whether the object is not as it was seen: 412, or 409 where
 // another request was under way, or what they are with gRPC; or Admit's object is
 // gone.
 func refused(err error) bool {

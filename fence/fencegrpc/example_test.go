@@ -45,7 +45,7 @@ func Example() {
 		func(ctx context.Context, view *leaderelection.TimeView) error {
 			ctx = fence.NewContext(ctx, fence.Gate{View: view, Election: "orders"})
 			fmt.Println(call(ctx))
-			// Another reign writes, of which this process has not heard yet.
+			// Another leadership writes, of which this process has not heard yet.
 			if err := guard.Admit(fence.Token{Election: "orders", Number: 2}); err != nil {
 				return err
 			}

@@ -2,7 +2,7 @@
 Package fencegrpc carries fencing tokens over gRPC: package fence's Transport and
 Require, as interceptors.
 
-The writer's channel stamps each call with the token of the reign that its ctx
+The writer's channel stamps each call with the token of the leadership that its ctx
 belongs to, and does not send it once the view has ended:
 
 	conn, err := grpc.NewClient(target,
@@ -60,7 +60,7 @@ var refusals = []struct {
 	{fence.ErrOtherElection, codes.InvalidArgument, "FENCING_TOKEN_OF_ANOTHER_ELECTION"},
 }
 
-// Refused says whether err is a server's refusal of a token: then it returns
+// Refused reports whether err is a server's refusal of a token: then it returns
 // fence.ErrStale, ErrNoToken, ErrMalformed or ErrOtherElection, else nil.
 func Refused(err error) error {
 	s, ok := status.FromError(err)

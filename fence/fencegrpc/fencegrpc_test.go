@@ -152,7 +152,7 @@ func TestClientAndServer(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Another reign writes: the stream of this one ends with its next message.
+	// Another leadership writes: the stream of this one ends with its next message.
 	if err := guard.Admit(fence.Token{Election: "orders", Number: 2}); err != nil {
 		t.Fatal(err)
 	}
@@ -178,6 +178,6 @@ func TestClientAndServer(t *testing.T) {
 		t.Errorf("closing after the end: %v", err)
 	}
 	if _, err := say(t.Context(), conn); !errors.Is(err, fence.ErrNoGate) {
-		t.Errorf("outside any reign: %v", err)
+		t.Errorf("outside any leadership: %v", err)
 	}
 }

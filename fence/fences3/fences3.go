@@ -20,8 +20,8 @@ S3 knows an object's version by its ETag, and that is a hash of the content alon
 (https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html). A new leader that
 writes just what had been there before gives the object its old ETag back, and the
 conditional write of a deposed leader, who saw it under that ETag, passes. So the
-contents of different reigns must differ, and the sure way to that is that they
-carry the token: the number of a reign is not known before it begins. [Put] refuses
+contents of different leaderships must differ, and the sure way to that is that they
+carry the token: the number of a leadership is not known before it begins. [Put] refuses
 a content that does not have [Mark] somewhere in its bytes. There is a place for it
 in most forms: a field of JSON, XML or Protobuf, a comment of YAML, gzip or ZIP, the
 metadata of Parquet. For buckets whose ETags are no hashes there is
@@ -212,12 +212,12 @@ func check(in *s3.PutObjectInput, token fence.Token, o Options) (body io.ReadSee
 	h := md5.New()
 	found, err := contains(io.TeeReader(body, h), []byte(Mark(token)))
 	if err == nil && !found && !o.UniqueETags {
-		err = fmt.Errorf("the Body does not carry its Mark: put %q somewhere into it, since S3 tells the writes of different reigns apart by their content alone", Mark(token))
+		err = fmt.Errorf("the Body does not carry its Mark: put %q somewhere into it, since S3 tells the writes of different leaderships apart by their content alone", Mark(token))
 	}
 	return body, fmt.Sprintf("%x", h.Sum(nil)), err
 }
 
-// contains reads r to its end and says whether text is in it, without keeping all
+// contains reads r to its end and reports whether text is in it, without keeping all
 // of it.
 func contains(r io.Reader, text []byte) (found bool, err error) {
 	buf := make([]byte, 0, 64<<10)
@@ -241,7 +241,7 @@ func place(in *s3.PutObjectInput) string {
 	return fmt.Sprintf("S3 bucket %q, object %q", aws.ToString(in.Bucket), aws.ToString(in.Key))
 }
 
-// opaque says whether the ETags of in's bucket tell nothing of the content. Directory
+// opaque reports whether the ETags of in's bucket tell nothing of the content. Directory
 // buckets have names of this form, and random ETags.
 func (o Options) opaque(in *s3.PutObjectInput) bool {
 	bucket := aws.ToString(in.Bucket)
@@ -291,7 +291,7 @@ func look(ctx context.Context, client Client, in *s3.PutObjectInput, opaque bool
 	return last, fmt.Errorf("of %d looks none had metadata that fit their ETag, nor two in a row the same ETag without them, so each may be of two versions: others keep writing, or the server's answers cannot be relied on; if its ETags are no MD5s, set OpaqueETags", looks)
 }
 
-// head is one look, and says whether the ETag is no MD5 because the object is
+// head is one look, and reports whether the ETag is no MD5 because the object is
 // encrypted. It is no error that there is no object, nor that there is no bucket: then
 // the write says so.
 func head(ctx context.Context, client Client, in *s3.PutObjectInput) (seen object.Seen, encrypted bool, err error) {
@@ -318,7 +318,7 @@ func head(ctx context.Context, client Client, in *s3.PutObjectInput) (seen objec
 // bare returns an ETag without its quotes.
 func bare(etag *string) string { return strings.Trim(aws.ToString(etag), `"`) }
 
-// refused says whether the object is not as it was seen.
+// refused reports whether the object is not as it was seen.
 func refused(err error) bool {
 	switch code, status := parse(err); code {
 	case "NoSuchKey", "ConditionalRequestConflict", "OperationAborted": // it was deleted; another request was under way

@@ -196,15 +196,15 @@ func TestPutRefuses(t *testing.T) {
 		in    s3.PutObjectInput
 		token fence.Token
 	}{
-		"no body":        {s3.PutObjectInput{}, fencetest.Orders(1)},
-		"a stream":       {s3.PutObjectInput{Body: io.MultiReader(body)}, fencetest.Orders(1)},
-		"a condition":    {s3.PutObjectInput{Body: body, IfMatch: &etag}, fencetest.Orders(1)},
-		"another one":    {s3.PutObjectInput{Body: body, IfNoneMatch: &etag}, fencetest.Orders(1)},
-		"no mark":        {s3.PutObjectInput{Body: strings.NewReader("orders:1")}, fencetest.Orders(1)},
-		"half a mark":    {s3.PutObjectInput{Body: strings.NewReader("fencing(orders:12)")}, fencetest.Orders(1)},
-		"another reign":  {s3.PutObjectInput{Body: body}, fencetest.Orders(2)},
-		"no token":       {s3.PutObjectInput{Body: body}, fence.Token{Election: "orders"}},
-		"broken content": {s3.PutObjectInput{Body: broken{body}}, fencetest.Orders(1)},
+		"no body":            {s3.PutObjectInput{}, fencetest.Orders(1)},
+		"a stream":           {s3.PutObjectInput{Body: io.MultiReader(body)}, fencetest.Orders(1)},
+		"a condition":        {s3.PutObjectInput{Body: body, IfMatch: &etag}, fencetest.Orders(1)},
+		"another one":        {s3.PutObjectInput{Body: body, IfNoneMatch: &etag}, fencetest.Orders(1)},
+		"no mark":            {s3.PutObjectInput{Body: strings.NewReader("orders:1")}, fencetest.Orders(1)},
+		"half a mark":        {s3.PutObjectInput{Body: strings.NewReader("fencing(orders:12)")}, fencetest.Orders(1)},
+		"another leadership": {s3.PutObjectInput{Body: body}, fencetest.Orders(2)},
+		"no token":           {s3.PutObjectInput{Body: body}, fence.Token{Election: "orders"}},
+		"broken content":     {s3.PutObjectInput{Body: broken{body}}, fencetest.Orders(1)},
 	} {
 		c.in.Bucket, c.in.Key = aws.String(bucket), &key
 		err := fences3.Put(t.Context(), none{}, c.token, &c.in, nil)

@@ -26,7 +26,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
-// Leaders of successive reigns, each of which goes on writing long after its term,
+// Leaders of successive leaderships, each of which goes on writing long after its term,
 // over connections on which anything goes wrong, by seed and in virtual time: the
 // order in which the server accepted writes never goes back, and what Put says of
 // each is true.
@@ -91,13 +91,13 @@ func play(t *testing.T, seed uint64) {
 	if _, err := calm.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(bucket)}); err != nil {
 		t.Fatal(err)
 	}
-	const reigns, term = 4, 5 * time.Second
+	const leaderships, term = 4, 5 * time.Second
 	var mu sync.Mutex
 	var outcomes []outcome
 	var wg sync.WaitGroup
-	for reign := range uint64(reigns) {
+	for leadership := range uint64(leaderships) {
 		for writer := range uint64(2) {
-			rng := rand.New(rand.NewPCG(seed, 2*reign+writer))
+			rng := rand.New(rand.NewPCG(seed, 2*leadership+writer))
 			w := &httpfault.Transport{Handler: server, Fault: storm(rng)}
 			var retryer aws.Retryer = aws.NopRetryer{}
 			if rng.IntN(2) == 0 {
@@ -105,9 +105,9 @@ func play(t *testing.T, seed uint64) {
 			}
 			c := client("http://s3.example", w, retryer)
 			wg.Go(func() {
-				time.Sleep(time.Duration(reign) * term)
+				time.Sleep(time.Duration(leadership) * term)
 				for end := time.Now().Add(2*term + time.Duration(rng.Int64N(int64(2*term)))); time.Now().Before(end); {
-					o := outcome{token: fencetest.Orders(reign + 1)}
+					o := outcome{token: fencetest.Orders(leadership + 1)}
 					o.content = fmt.Sprintf("%s of writer %d at %v", fences3.Mark(o.token), writer, time.Now().UnixNano())
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rng.Int64N(int64(4*time.Second))))
 					o.err = put(ctx, c, o.token, o.content)
@@ -122,7 +122,7 @@ func play(t *testing.T, seed uint64) {
 	}
 	wg.Wait()
 	time.Sleep(time.Minute) // what was abandoned arrives
-	last := fencetest.Orders(reigns)
+	last := fencetest.Orders(leaderships)
 	if err := put(t.Context(), calm, last, fences3.Mark(last)+" in calm weather"); err != nil {
 		t.Error(err)
 	}

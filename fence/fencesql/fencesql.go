@@ -19,10 +19,10 @@ number seen, and each transaction checks and locks it first.
 		return err
 	})
 
-Transactions of one reign run side by side, under a shared lock. A new leader first
+Transactions of one leadership run side by side, under a shared lock. A new leader first
 raises the fence, in a short transaction of its own. That waits for those of the old
-reign that are under way, and those that begin later queue behind it. Once it is
-raised, every one of the old reign is refused with fence.ErrStale.
+leadership that are under way, and those that begin later queue behind it. Once it is
+raised, every one of the old leadership is refused with fence.ErrStale.
 
 # Isolation levels
 
@@ -32,7 +32,7 @@ admitted only if it sees the fence raised to its own number, so it sees all that
 earlier leaders have committed.
 
 For the same reason [Table.Admit], for transactions of one's own, does not raise the
-fence. Call [Table.Raise] when the reign begins, and then begin them.
+fence. Call [Table.Raise] when the leadership begins, and then begin them.
 
 # A leader that vanishes
 
@@ -150,7 +150,7 @@ func (t *Table) Create(ctx context.Context, db *sql.DB) error {
 }
 
 // Do runs act in a transaction that begins with a check of token, and commits it
-// where act returns nil. Before the first of a reign it raises the fence. It returns
+// where act returns nil. Before the first of a leadership it raises the fence. It returns
 // act's error, a *fence.StaleError, fence.ErrNoToken, or what the database says.
 func (t *Table) Do(ctx context.Context, db *sql.DB, token fence.Token, act func(tx *sql.Tx) error) error {
 	if err := check(token); err != nil {
@@ -197,7 +197,7 @@ func (t *Table) try(ctx context.Context, db *sql.DB, token fence.Token, act func
 }
 
 // Raise raises the fence to token's number, in a transaction of its own, which waits
-// for those of earlier reigns to end. A fence that is there already it leaves alone. It
+// for those of earlier leaderships to end. A fence that is there already it leaves alone. It
 // returns nil, a *fence.StaleError, fence.ErrNoToken, or what the database says.
 func (t *Table) Raise(ctx context.Context, db *sql.DB, token fence.Token) error {
 	if err := check(token); err != nil {
@@ -278,7 +278,7 @@ func (s statement) run(ctx context.Context, tx *sql.Tx, election string) error {
 	return err
 }
 
-// check says whether token can be one.
+// check reports whether token can be one.
 func check(token fence.Token) error {
 	const longest = 255 // what the column takes: a longer name might be cut there
 	switch err := token.Check(token.Election); {

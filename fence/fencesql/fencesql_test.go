@@ -83,7 +83,7 @@ func inTurn(t *testing.T, db *sql.DB, table *fencesql.Table) {
 	exec1(t, db, "DELETE FROM s.fences")
 }
 
-// A transaction of the old reign is under way when the new leader comes: the new
+// A transaction of the old leadership is under way when the new leader comes: the new
 // one waits for it, reads what it has written, and whatever the old one begins later
 // is refused.
 func late(t *testing.T, s server, table *fencesql.Table) {
@@ -130,8 +130,8 @@ func late(t *testing.T, s server, table *fencesql.Table) {
 	}
 }
 
-// Many at once, of a reign that nobody has seen yet, and of later and later ones: nobody
-// is deadlocked, and after the first of a reign none of an older one is let in.
+// Many at once, of a leadership that nobody has seen yet, and of later and later ones: nobody
+// is deadlocked, and after the first of a leadership none of an older one is let in.
 func atOnce(t *testing.T, db *sql.DB, table *fencesql.Table) {
 	var greatest, admitted, refused atomic.Int64
 	var wg sync.WaitGroup
@@ -167,7 +167,7 @@ func atOnce(t *testing.T, db *sql.DB, table *fencesql.Table) {
 	for range 8 {
 		wg.Go(func() {
 			if err := table.Do(t.Context(), db, fencetest.Orders(1000), func(*sql.Tx) error { return nil }); err != nil {
-				t.Errorf("of the newest reign: %v", err)
+				t.Errorf("of the newest leadership: %v", err)
 			}
 		})
 	}

@@ -1,7 +1,7 @@
 // Package feedtest holds elections on a store that pushes to what a push is for:
 // a leader's release is answered by a new leader within milliseconds (Handover),
 // those who wait ask the store nothing (Idle), news comes late at most by the poll
-// interval when the feed is in trouble (News), and an outage ends a reign no sooner
+// interval when the feed is in trouble (News), and an outage ends a leadership no sooner
 // than it must (Outage). It is for the tests of deciders; decidertest holds the
 // store itself to its contract.
 package feedtest
@@ -35,23 +35,23 @@ type candidate struct {
 	ops map[leaderelection.OpKind]int
 }
 
-// reign is what OnElected is told, and when.
-type reign struct {
+// leadership is what OnElected is told, and when.
+type leadership struct {
 	id   string
 	at   time.Time
 	ctx  context.Context
 	view *leaderelection.TimeView
 }
 
-// start starts a campaign; its reigns are sent to elected. It ends with the test
+// start starts a campaign; its leaderships are sent to elected. It ends with the test
 // at the latest.
-func start(t testing.TB, cfg leaderelection.Config, elected chan<- reign) *candidate {
+func start(t testing.TB, cfg leaderelection.Config, elected chan<- leadership) *candidate {
 	t.Helper()
 	c := &candidate{id: cfg.LeaderID, feedUp: make(chan struct{}), ops: map[leaderelection.OpKind]int{}}
 	var once sync.Once
 	cfg.OnElected = func(ctx context.Context, view *leaderelection.TimeView) {
 		select {
-		case elected <- reign{c.id, time.Now(), ctx, view}:
+		case elected <- leadership{c.id, time.Now(), ctx, view}:
 		case <-ctx.Done():
 		}
 		<-ctx.Done()

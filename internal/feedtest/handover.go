@@ -46,7 +46,7 @@ func measure(t *testing.T, newElection NewElection) (write, notify, handover tim
 	handles := &scope{TB: t}
 	handle := newElection(handles)
 	handles.detach() // the election's own, at the test's end
-	elected := make(chan reign, 1)
+	elected := make(chan leadership, 1)
 	// Each candidate has a client of its own that has not written before, as a standby's.
 	begin := func(i int) (c *candidate, end func()) {
 		d := handle()
@@ -59,7 +59,7 @@ func measure(t *testing.T, newElection NewElection) (write, notify, handover tim
 		}
 	}
 	leader, end := begin(0)
-	await(t, "the first reign", elected)
+	await(t, "the first leadership", elected)
 	var took []time.Duration
 	for i := range rounds {
 		standby, standbysEnd := begin(i + 1)
@@ -67,7 +67,7 @@ func measure(t *testing.T, newElection NewElection) (write, notify, handover tim
 		store.round()
 		left := time.Now()
 		leader.leave()
-		took = append(took, await(t, "the next reign", elected).at.Sub(left))
+		took = append(took, await(t, "the next leadership", elected).at.Sub(left))
 		end()
 		leader, end = standby, standbysEnd
 	}

@@ -16,7 +16,7 @@ func Idle(t *testing.T, newElection NewElection, requests func() int) {
 	t.Helper()
 	const term = time.Second
 	handle := newElection(t)
-	elected := make(chan reign, 1)
+	elected := make(chan leadership, 1)
 	leader := start(t, leaderelection.Config{Decider: handle(), LeaderID: "leader", TermLength: term, SharedClock: true}, elected)
 	await(t, "a leader", elected)
 	standby := start(t, leaderelection.Config{Decider: handle(), LeaderID: "standby", TermLength: term, SharedClock: true}, elected)

@@ -95,7 +95,7 @@ func put(t *testing.T, d leaderelection.RaceDecider, number uint64) {
 // wait waits, where there is nothing to wait for but time itself.
 func wait(d time.Duration) { <-time.After(d) }
 
-// Outage fails t where a reign does not survive an outage shorter than half its view,
+// Outage fails t where a leadership does not survive an outage shorter than half its view,
 // or outlives its view in a longer one, or where nobody leads soon after that.
 func Outage(t *testing.T, newElection NewElection, trouble Trouble) {
 	t.Helper()
@@ -105,7 +105,7 @@ func Outage(t *testing.T, newElection NewElection, trouble Trouble) {
 		half = (term - skew) / 2 // of a view: from one extension to the next
 	)
 	handle := newElection(t)
-	elected := make(chan reign, 3)
+	elected := make(chan leadership, 3)
 	for _, id := range []string{"a", "b", "c"} {
 		start(t, leaderelection.Config{Decider: handle(), LeaderID: id, TermLength: term, MaxClockSkew: skew}, elected)
 	}
@@ -124,9 +124,9 @@ func Outage(t *testing.T, newElection NewElection, trouble Trouble) {
 			short = true
 			extended()
 			if !r.view.ValueInFuture() || r.ctx.Err() != nil {
-				t.Errorf("the reign did not survive an outage of %v: %v", took, context.Cause(r.ctx))
+				t.Errorf("the leadership did not survive an outage of %v: %v", took, context.Cause(r.ctx))
 			}
-			t.Logf("the reign survived an outage of %v", took.Round(time.Millisecond))
+			t.Logf("the leadership survived an outage of %v", took.Round(time.Millisecond))
 		} else if try == 3 {
 			t.Fatalf("the store takes %v to be back: no outage is short", took)
 		} else if r.ctx.Err() != nil {
@@ -139,11 +139,11 @@ func Outage(t *testing.T, newElection NewElection, trouble Trouble) {
 	<-r.ctx.Done()
 	now := time.Now()
 	if cause := context.Cause(r.ctx); !errors.Is(cause, leaderelection.ErrExpired) {
-		t.Errorf("with the store gone the reign ends with %v, want ErrExpired", cause)
+		t.Errorf("with the store gone the leadership ends with %v, want ErrExpired", cause)
 	}
 	if early := end.Sub(now); early > 50*time.Millisecond {
 		// The very last extension may have been confirmed in between.
-		t.Errorf("with the store gone the reign ended %v before its view", early)
+		t.Errorf("with the store gone the leadership ended %v before its view", early)
 	}
 	if r.view.ValueInFuture() {
 		t.Errorf("ctx has ended, and the view goes on")
@@ -158,6 +158,6 @@ func Outage(t *testing.T, newElection NewElection, trouble Trouble) {
 		t.Errorf("a leader %v after the outage; want one within %v", took, bound)
 	}
 	if next.view.ElectionNumber() <= r.view.ElectionNumber() {
-		t.Errorf("reign %d came after reign %d", next.view.ElectionNumber(), r.view.ElectionNumber())
+		t.Errorf("election %d came after election %d", next.view.ElectionNumber(), r.view.ElectionNumber())
 	}
 }

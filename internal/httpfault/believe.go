@@ -56,7 +56,7 @@ func Disbelieves(t *testing.T, s Store, next http.RoundTripper) {
 	}
 }
 
-// history makes an election that has seen two reigns, and returns its record. The
+// history makes an election that has seen two leaderships, and returns its record. The
 // server's answers pass by the victim's connection, which remembers them.
 func history(t *testing.T, victim, honest leaderelection.RaceDecider) *leaderelection.RaceEntry {
 	t.Helper()

@@ -27,7 +27,7 @@ type Store struct {
 	Decider func(http *http.Client) leaderelection.RaceDecider
 	// Place is what errors call the record's.
 	Place string
-	// Writes says whether a request is a write.
+	// Writes reports whether a request is a write.
 	Writes func(*http.Request) bool
 	// Busy are answers by which the store itself says that it is too busy, or
 	// out of order for now.
@@ -46,7 +46,7 @@ const (
 
 // Elections holds a store's client to what an election needs of it, in virtual
 // time: in calm weather each extension and each look is one request; whatever
-// goes wrong with HTTP for a while, a leader with time left keeps its reign; and
+// goes wrong with HTTP for a while, a leader with time left keeps its leadership; and
 // when the store is gone, the leader is out when its view ends.
 func Elections(t *testing.T, s Store) {
 	bubble := func(name string, f func(t *testing.T, s *trial)) {
@@ -56,7 +56,7 @@ func Elections(t *testing.T, s Store) {
 	bubble("OneRequestEach", oneRequestEach)
 	troubles := s.troubles()
 	for _, name := range slices.Sorted(maps.Keys(troubles)) {
-		bubble("Keeps/"+name, func(t *testing.T, tr *trial) { tr.keepsReign(t, troubles[name]) })
+		bubble("Keeps/"+name, func(t *testing.T, tr *trial) { tr.keepsLeadership(t, troubles[name]) })
 	}
 	bubble("StoreGone/Refused", func(t *testing.T, tr *trial) { tr.storeGone(t, Fault{LoseRequest: true}) })
 	bubble("StoreGone/Silent", func(t *testing.T, tr *trial) { tr.storeGone(t, Fault{LoseRequest: true, Silent: true}) })
@@ -72,7 +72,7 @@ type candidate struct {
 	mu    sync.Mutex
 	fault func(*http.Request) Fault
 	view  *leaderelection.TimeView
-	ctx   context.Context // of its last reign
+	ctx   context.Context // of its last leadership
 	outs  int
 }
 
@@ -148,7 +148,7 @@ func (c *candidate) leads() bool {
 	return c.view != nil && c.view.ValueInFuture()
 }
 
-func (c *candidate) reign() (*leaderelection.TimeView, context.Context, int) {
+func (c *candidate) leadership() (*leaderelection.TimeView, context.Context, int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.view, c.ctx, c.outs
@@ -231,7 +231,7 @@ func oneRequestEach(t *testing.T, tr *trial) {
 	if most := int(long/(term/2)) + int(long/term)/4; looks > most { // polling is jittered, by less than that
 		t.Errorf("the standby sent %d requests in %v, want one for each look: %d", looks, long, most)
 	}
-	if _, _, outs := tr.a.reign(); outs != 0 || !tr.a.leads() {
+	if _, _, outs := tr.a.leadership(); outs != 0 || !tr.a.leads() {
 		t.Error("the leader did not stay")
 	}
 }
@@ -296,21 +296,21 @@ func (s *Store) everySecond(f Fault) trouble {
 	}
 }
 
-// keepsReign lets trouble go on for two minutes.
-func (tr *trial) keepsReign(t *testing.T, trouble trouble) {
-	view, ctx, _ := tr.a.reign()
+// keepsLeadership lets trouble go on for two minutes.
+func (tr *trial) keepsLeadership(t *testing.T, trouble trouble) {
+	view, ctx, _ := tr.a.leadership()
 	began := time.Now()
 	tr.a.afflict(func(r *http.Request) Fault { return trouble(r, time.Since(began)) })
 	for time.Since(began) < 2*time.Minute {
 		time.Sleep(50 * time.Millisecond)
 		if !view.ValueInFuture() || ctx.Err() != nil {
-			t.Fatalf("the leader lost its reign after %v: %v", time.Since(began), context.Cause(ctx))
+			t.Fatalf("the leader lost its leadership after %v: %v", time.Since(began), context.Cause(ctx))
 		}
 	}
 	tr.a.afflict(nil)
 	time.Sleep(2 * term)
-	if _, again, outs := tr.a.reign(); again != ctx || outs != 0 || !view.ValueInFuture() || view.ElectionNumber() != 1 {
-		t.Errorf("the leader is of reign %d, and was ousted %d times", view.ElectionNumber(), outs)
+	if _, again, outs := tr.a.leadership(); again != ctx || outs != 0 || !view.ValueInFuture() || view.ElectionNumber() != 1 {
+		t.Errorf("the leader is of election %d, and was ousted %d times", view.ElectionNumber(), outs)
 	}
 }
 
@@ -321,7 +321,7 @@ func (tr *trial) storeGone(t *testing.T, f Fault) {
 	gone := func(*http.Request) Fault { return f }
 	tr.a.afflict(gone)
 	tr.b.afflict(gone)
-	view, ctx, _ := tr.a.reign()
+	view, ctx, _ := tr.a.leadership()
 	<-ctx.Done()
 	if late := time.Since(view.Get()); late < 0 || late > time.Millisecond || view.ValueInFuture() {
 		t.Errorf("ctx ended %v after the view, which is in the future: %v", late, view.ValueInFuture())

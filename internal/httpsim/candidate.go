@@ -27,10 +27,10 @@ type candidate struct {
 	campaign *leaderelection.Campaign
 	cancel   context.CancelFunc
 
-	mu      sync.Mutex
-	rng     *rand.Rand
-	weather weather
-	reigns  []*reign
+	mu          sync.Mutex
+	rng         *rand.Rand
+	weather     weather
+	leaderships []*leadership
 }
 
 // weather is what happens to a candidate's requests. The zero value is calm.
@@ -39,18 +39,20 @@ type weather struct {
 	bad         float64 // how likely a fault is
 }
 
-// reign is one that a campaign began.
-type reign struct {
+// leadership is one that a campaign began.
+type leadership struct {
 	id    string
 	view  *leaderelection.TimeView
 	ctx   context.Context
 	ended bool
 }
 
-func (r *reign) String() string { return fmt.Sprintf("reign %d of %s", r.view.ElectionNumber(), r.id) }
+func (r *leadership) String() string {
+	return fmt.Sprintf("election %d of %s", r.view.ElectionNumber(), r.id)
+}
 
-// over checks a reign whose view is over.
-func (r *reign) over(w *world) {
+// over checks a leadership whose view is over.
+func (r *leadership) over(w *world) {
 	if r.ended {
 		return
 	}
@@ -71,7 +73,7 @@ func (c *candidate) launch() {
 		TermLength: c.w.term, MaxClockSkew: c.w.skew, Clock: c.clock,
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
 			c.mu.Lock()
-			c.reigns = append(c.reigns, &reign{id: c.id, view: view, ctx: ctx})
+			c.leaderships = append(c.leaderships, &leadership{id: c.id, view: view, ctx: ctx})
 			c.mu.Unlock()
 			<-ctx.Done()
 		},
@@ -113,10 +115,10 @@ func (c *candidate) revive() {
 	c.launch()
 }
 
-func (c *candidate) allReigns() []*reign {
+func (c *candidate) allLeaderships() []*leadership {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.reigns[:len(c.reigns):len(c.reigns)]
+	return c.leaderships[:len(c.leaderships):len(c.leaderships)]
 }
 
 func (c *candidate) set(w weather) {

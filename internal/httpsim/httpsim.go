@@ -45,7 +45,7 @@ type world struct {
 	epoch      time.Time
 	candidates []*candidate
 	top        leaderelection.ElectionNumber // of the views that were ever in the future
-	leader     *reign
+	leader     *leadership
 	log        []string
 }
 
@@ -122,7 +122,7 @@ func (w *world) calm() {
 		c.revive()
 	}
 	// What may be left of a term and of a reservation by another, with the
-	// margins of skew; of sitting out after resigning; of a call that hangs;
+	// margins of skew; of the cooldown after resigning; of a call that hangs;
 	// of a pause after failures; and until the next look.
 	w.pass(4*w.term + 2*w.skew)
 	if w.leader == nil {
@@ -163,7 +163,7 @@ func (w *world) pass(d time.Duration) {
 func (w *world) look() {
 	w.leader = nil
 	for _, c := range w.candidates {
-		for _, r := range c.allReigns() {
+		for _, r := range c.allLeaderships() {
 			if !r.view.ValueInFuture() {
 				r.over(w)
 				continue
@@ -173,7 +173,7 @@ func (w *world) look() {
 			}
 			w.leader = r
 			if number := r.view.ElectionNumber(); number < w.top {
-				w.Errorf("%v is acted upon after reign %d", r, w.top)
+				w.Errorf("%v is acted upon after election %d", r, w.top)
 			} else if number > w.top {
 				w.top = number
 				w.notef("%v begins", r)

@@ -49,8 +49,8 @@ func Main(open Open) {
 // actEvery is how often a leader acts.
 const actEvery = 2 * time.Millisecond
 
-// play contests the election until standard input ends: with the parent's
-// death, or by its wish.
+// play campaigns in the election until standard input ends: with the parent's
+// death, or by its request.
 func (r role) play(open Open, l *logger) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

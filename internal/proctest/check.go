@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// reign is what one process did under one number.
-type reign struct {
+// leadership is what one process did under one number.
+type leadership struct {
 	process     string
 	number      uint64
 	first, last line // its first and its last act
@@ -18,17 +18,17 @@ type reign struct {
 	problems    []string
 }
 
-// reigns sorts the lines of each process into reigns, in the order in which they
+// leaderships sorts the lines of each process into leaderships, in the order in which they
 // began.
-func reigns(logs map[string][]line) []*reign {
-	var all []*reign
+func leaderships(logs map[string][]line) []*leadership {
+	var all []*leadership
 	for process, lines := range logs {
-		mine := map[uint64]*reign{}
+		mine := map[uint64]*leadership{}
 		for _, l := range lines {
 			r := mine[l.Number]
 			switch {
 			case l.Kind == act && r == nil:
-				r = &reign{process: process, number: l.Number, first: l, last: l, acts: 1}
+				r = &leadership{process: process, number: l.Number, first: l, last: l, acts: 1}
 				mine[l.Number] = r
 				all = append(all, r)
 			case l.Kind == act:
@@ -45,11 +45,13 @@ func reigns(logs map[string][]line) []*reign {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *reign) int { return cmp.Compare(a.first.Before, b.first.Before) })
+	slices.SortFunc(all, func(a, b *leadership) int { return cmp.Compare(a.first.Before, b.first.Before) })
 	return all
 }
 
-func (r *reign) String() string { return fmt.Sprintf("reign %d of process %s", r.number, r.process) }
+func (r *leadership) String() string {
+	return fmt.Sprintf("election %d of process %s", r.number, r.process)
+}
 
 // leaving is the cause of a leader's ctx when its process was asked to leave: the
 // view goes on until its callbacks have returned.
@@ -62,7 +64,7 @@ const ctxSlack = 500 * time.Millisecond
 // check returns what is wrong with what the processes logged, each under a name
 // of its own.
 func check(logs map[string][]line) []string {
-	all := reigns(logs)
+	all := leaderships(logs)
 	var problems []string
 	for i, r := range all {
 		problems = append(problems, r.problems...)
@@ -75,7 +77,7 @@ func check(logs map[string][]line) []string {
 			continue
 		}
 		// Every earlier one, and not only the last: one may have been stopped
-		// through several reigns.
+		// through several leaderships.
 		for _, before := range all[:i] {
 			if r.number <= before.number {
 				problems = append(problems, fmt.Sprintf("%s began after %s: fencing tokens must grow", r, before))
@@ -88,9 +90,9 @@ func check(logs map[string][]line) []string {
 	return problems
 }
 
-// ctxEnded says what is wrong with how a reign ended that ran out: its ctx must
+// ctxEnded says what is wrong with how a leadership ended that ran out: its ctx must
 // end with its view.
-func ctxEnded(r *reign) error {
+func ctxEnded(r *leadership) error {
 	switch {
 	case r.out == nil:
 		return fmt.Errorf("%s: its ctx never ended", r)

@@ -32,16 +32,16 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"overlap": {map[string][]line{
 			"a": acts(1, 0, 120, 130),
 			"b": acts(2, 110, 200, 210),
-		}, "reign 2 of process b overlaps reign 1 of process a by"},
+		}, "election 2 of process b overlaps election 1 of process a by"},
 		"one act too many": {map[string][]line{
 			"a": join(acts(1, 0, 100, 200), acts(1, 150, 150, 200)),
 			"b": acts(2, 110, 200, 210),
 		}, "overlaps"},
-		"overlap with a reign before the last": {map[string][]line{
+		"overlap with a leadership before the last": {map[string][]line{
 			"a": join(acts(1, 0, 100, 200), acts(1, 310, 310, 320)),
 			"b": acts(2, 110, 200, 210),
 			"c": acts(3, 300, 400, 410),
-		}, "reign 3 of process c overlaps reign 1 of process a"},
+		}, "election 3 of process c overlaps election 1 of process a"},
 		"a stopped act is no proof of overlap": {map[string][]line{
 			"a": join(acts(1, 0, 100, 200), []line{{Kind: act, Number: 1, Before: ms(102), After: ms(500), End: ms(200)}}),
 			"b": acts(2, 210, 300, 310),
@@ -76,7 +76,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 
 func TestCtxEndsWithTheView(t *testing.T) {
 	const end = int64(time.Minute)
-	r := &reign{number: 1, process: "a", last: line{End: end}}
+	r := &leadership{number: 1, process: "a", last: line{End: end}}
 	for name, c := range map[string]struct {
 		out  *line
 		good bool

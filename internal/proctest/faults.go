@@ -47,7 +47,7 @@ func Faults(t *testing.T, leader, standby leaderelection.RaceDecider, proxy *sto
 		if !r.view.ValueInFuture() {
 			t.Fatalf("%s (%v): the view has ended", fault.name, err)
 		}
-		t.Logf("%s: an extension failed (%v), and the reign goes on", fault.name, err)
+		t.Logf("%s: an extension failed (%v), and the leadership goes on", fault.name, err)
 	}
 }
 
@@ -58,19 +58,19 @@ type leading struct {
 
 // candidate is a campaign and what it reports.
 type candidate struct {
-	reigns chan leading
-	mu     sync.Mutex
-	failed []error       // extensions that failed, and why
-	more   chan struct{} // closed, and made afresh, when something has happened
+	leaderships chan leading
+	mu          sync.Mutex
+	failed      []error       // extensions that failed, and why
+	more        chan struct{} // closed, and made afresh, when something has happened
 }
 
 func start(t *testing.T, id string, d leaderelection.RaceDecider) *candidate {
 	t.Helper()
-	c := &candidate{reigns: make(chan leading, 10), more: make(chan struct{})}
+	c := &candidate{leaderships: make(chan leading, 10), more: make(chan struct{})}
 	campaign, err := leaderelection.Config{
 		Decider: d, LeaderID: id, TermLength: term, MaxClockSkew: skew,
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-			c.reigns <- leading{ctx, view}
+			c.leaderships <- leading{ctx, view}
 			<-ctx.Done()
 		},
 		Trace: &leaderelection.Trace{
@@ -102,7 +102,7 @@ func (c *candidate) happened(failure error) {
 func (c *candidate) elected(t *testing.T) leading {
 	t.Helper()
 	select {
-	case r := <-c.reigns:
+	case r := <-c.leaderships:
 		return r
 	case <-after(t):
 		t.Fatal("nobody was elected")
@@ -135,7 +135,7 @@ func (c *candidate) until(t *testing.T, what string, happened func() bool) {
 	}
 }
 
-// extended waits until the reign's view moves on; the reign must not end.
+// extended waits until the leadership's view moves on; the leadership must not end.
 func (c *candidate) extended(t *testing.T, r leading) {
 	t.Helper()
 	end := r.view.Get()
@@ -145,7 +145,7 @@ func (c *candidate) extended(t *testing.T, r leading) {
 	if cause := context.Cause(r.ctx); cause != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		t.Fatalf("the reign ended: %v; the extensions that failed: %v", cause, errors.Join(c.failed...))
+		t.Fatalf("the leadership ended: %v; the extensions that failed: %v", cause, errors.Join(c.failed...))
 	}
 }
 

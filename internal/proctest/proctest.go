@@ -3,7 +3,7 @@
 // is allowed. One leader is killed (SIGKILL), the next is stopped past its term
 // and let go on (SIGSTOP, SIGCONT), the next is cut off from the store
 // (toxiproxy), the last leaves in order. From what each process logged it is
-// checked that no two reigns overlap, that fencing tokens only grow, and that a
+// checked that no two leaderships overlap, that fencing tokens only grow, and that a
 // leader is back in time.
 //
 // The candidates are the test binary itself, started again:
@@ -95,7 +95,7 @@ func (o Options) bound() time.Duration { return o.Term + 2*o.Skew + o.Slack }
 // nanoseconds since 1970 by the machine's clock, without the candidate's offset.
 type line struct {
 	Kind   kind
-	Number uint64 `json:",omitempty"` // act, out: of the reign; news: of the record
+	Number uint64 `json:",omitempty"` // act, out: of the leadership; news: of the record
 	// Before and After enclose what is told.
 	Before, After int64
 	End           int64  `json:",omitempty"` // act, out: the view's end by the candidate's clock, told as the machine's
@@ -107,7 +107,7 @@ type kind string
 const (
 	act     kind = "act"     // the view was in the future
 	out     kind = "out"     // the leader's ctx has ended
-	news    kind = "news"    // a new reign, one's own or another's, or a vacancy, was learned
+	news    kind = "news"    // a new leadership, one's own or another's, or a vacancy, was learned
 	stopped kind = "stopped" // the campaign has ended in order
 	failed  kind = "failed"  // it could not be held
 )

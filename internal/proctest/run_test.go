@@ -140,7 +140,7 @@ func TestCandidatesDieWithTheirParent(t *testing.T) {
 	}
 }
 
-// alive says whether a process runs: one that nobody awaits does not.
+// alive reports whether a process runs: one that nobody awaits does not.
 func alive(pid int) bool {
 	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
 		_, rest, _ := strings.Cut(string(stat), ") ")

@@ -13,7 +13,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// candidates is how many contest at any time.
+// candidates is how many campaign at any time.
 const candidates = 3
 
 // Run runs the election, and fails t where a promise was broken. It takes five to
@@ -29,7 +29,7 @@ func Run(t *testing.T, o Options) {
 	for slot := range candidates {
 		r.start(slot)
 	}
-	r.leaderAfter(reignOf{}, r.o.patience)
+	r.leaderAfter(leadershipOf{}, r.o.patience)
 	r.killed()
 	r.pausedPastItsTerm()
 	if r.proxies != nil {
@@ -51,8 +51,8 @@ type run struct {
 	begun   int // processes, ever
 }
 
-// reignOf is a reign that some process is in.
-type reignOf struct {
+// leadershipOf is a leadership that some process is in.
+type leadershipOf struct {
 	*process
 	number uint64
 }
@@ -115,9 +115,9 @@ func has(lines []line, k kind) bool {
 	return slices.ContainsFunc(lines, func(l line) bool { return l.Kind == k })
 }
 
-// leaderAfter waits for a reign later than before, and returns it with the time
+// leaderAfter waits for a leadership later than before, and returns it with the time
 // of its first act.
-func (r *run) leaderAfter(before reignOf, within time.Duration) (leader reignOf, since time.Time) {
+func (r *run) leaderAfter(before leadershipOf, within time.Duration) (leader leadershipOf, since time.Time) {
 	r.Helper()
 	r.await(fmt.Sprintf("a leader after election %d", before.number), within, func(lines map[string][]line) bool {
 		for _, p := range r.running {
@@ -126,7 +126,7 @@ func (r *run) leaderAfter(before reignOf, within time.Duration) (leader reignOf,
 			}
 			for _, l := range lines[p.name] {
 				if l.Kind == act && l.Number > before.number && (leader.process == nil || l.Number < leader.number) {
-					leader, since = reignOf{p, l.Number}, time.Unix(0, l.Before)
+					leader, since = leadershipOf{p, l.Number}, time.Unix(0, l.Before)
 				}
 			}
 		}
@@ -142,17 +142,17 @@ const writeOver = 100 * time.Millisecond
 // extended waits until the leader's view has been moved on just now, the moment after
 // which the others have to wait longest, and the leader has acted for a time since. It
 // returns who leads then, which a busy machine may have changed: where an extension
-// hangs for half a term, a reign ends.
-func (r *run) extended(since time.Duration) (leader reignOf) {
+// hangs for half a term, a leadership ends.
+func (r *run) extended(since time.Duration) (leader leadershipOf) {
 	r.Helper()
-	look := func(lines map[string][]line) (leader reignOf, last line) {
+	look := func(lines map[string][]line) (leader leadershipOf, last line) {
 		for _, p := range r.running {
 			for _, l := range slices.Backward(lines[p.name]) {
 				if l.Kind != act {
 					continue
 				}
 				if l.Number > leader.number {
-					leader, last = reignOf{p, l.Number}, l
+					leader, last = leadershipOf{p, l.Number}, l
 				}
 				break
 			}
@@ -178,7 +178,7 @@ func (r *run) extended(since time.Duration) (leader reignOf) {
 
 // succeeded waits for the leader after one who was lost, and holds it to the
 // bound.
-func (r *run) succeeded(how string, lost reignOf, at time.Time) reignOf {
+func (r *run) succeeded(how string, lost leadershipOf, at time.Time) leadershipOf {
 	r.Helper()
 	next, since := r.leaderAfter(lost, r.o.patience)
 	took := since.Sub(at)
@@ -247,21 +247,21 @@ func (r *run) leavesInOrder() {
 	}
 }
 
-// follows waits until p has learned of a reign.
-func (r *run) follows(p *process, of reignOf) {
+// follows waits until p has learned of a leadership.
+func (r *run) follows(p *process, of leadershipOf) {
 	r.Helper()
 	r.await(fmt.Sprintf("%s to learn of election %d", p.name, of.number), r.o.patience, func(lines map[string][]line) bool {
 		return slices.ContainsFunc(lines[p.name], func(l line) bool { return l.Kind == news && l.Number >= of.number })
 	})
 }
 
-// ctxEnded waits for the end of a lost reign's ctx, and holds it to its view's,
+// ctxEnded waits for the end of a lost leadership's ctx, and holds it to its view's,
 // where the process could run.
-func (r *run) ctxEnded(lost reignOf, ran bool) {
+func (r *run) ctxEnded(lost leadershipOf, ran bool) {
 	r.Helper()
-	var its *reign
+	var its *leadership
 	r.await("the end of the leader's ctx", r.o.patience, func(lines map[string][]line) bool {
-		for _, its = range reigns(map[string][]line{lost.name: lines[lost.name]}) {
+		for _, its = range leaderships(map[string][]line{lost.name: lines[lost.name]}) {
 			if its.number == lost.number {
 				return its.out != nil
 			}
@@ -284,7 +284,7 @@ func (r *run) check() {
 		if !r.Failed() {
 			return
 		}
-		for _, its := range reigns(lines) {
+		for _, its := range leaderships(lines) {
 			r.Logf("%s: %d acts, from %v to %v, view to %v", its, its.acts,
 				clock(its.first.Before), clock(its.last.After), clock(its.last.End))
 		}

@@ -38,22 +38,22 @@ type State struct {
 	// Fault says what is wrong with those that cannot; nil if all can.
 	Fault error
 
-	table   *Table
-	gone    time.Time // by the table's clock: the leader's term is over for every clock within bounds
-	changed chan struct{}
-	reign   *reign
+	table      *Table
+	gone       time.Time // by the table's clock: the leader's term is over for every clock within bounds
+	changed    chan struct{}
+	leadership *leadership
 }
 
-// reign is what the States of one leadership have in common: ctx ends when a later
+// leadership is what the States of one leadership have in common: ctx ends when a later
 // one is known.
-type reign struct {
+type leadership struct {
 	ctx context.Context
 	end context.CancelFunc
 }
 
-func newReign() *reign {
+func newLeadership() *leadership {
 	ctx, end := context.WithCancel(context.Background())
-	return &reign{ctx, end}
+	return &leadership{ctx, end}
 }
 
 // NewTable returns an empty Table. A nil clock is the system's.
@@ -62,7 +62,7 @@ func NewTable(clock clocks.Clock, skew time.Duration) *Table {
 		clock = clocks.System()
 	}
 	t := &Table{clock: clock, skew: skew}
-	t.state.Store(&State{table: t, changed: make(chan struct{}), reign: newReign()})
+	t.state.Store(&State{table: t, changed: make(chan struct{}), leadership: newLeadership()})
 	return t
 }
 
@@ -80,19 +80,19 @@ func (t *Table) News(e leaderelection.RaceEntry) {
 	if e.ElectionNumber == leaderelection.NoElections || e.Compare(&old.Entry) <= 0 {
 		return
 	}
-	next := &State{Entry: *e.Clone(), table: t, gone: t.goneAt(&e), changed: make(chan struct{}), reign: old.reign}
+	next := &State{Entry: *e.Clone(), table: t, gone: t.goneAt(&e), changed: make(chan struct{}), leadership: old.leadership}
 	next.Entry.Token = nil
 	if !e.Vacant() {
 		next.Addresses, next.Fault = addresses(&next.Entry)
 	}
 	later := e.ElectionNumber != old.Entry.ElectionNumber
 	if later {
-		next.reign = newReign()
+		next.leadership = newLeadership()
 	}
 	t.state.Store(next)
 	close(old.changed)
 	if later {
-		old.reign.end()
+		old.leadership.end()
 	}
 }
 
@@ -106,10 +106,10 @@ func (t *Table) goneAt(e *leaderelection.RaceEntry) time.Time {
 	return e.TermExpiry.Add(t.skew)
 }
 
-// Known says whether anything has been learned.
+// Known reports whether anything has been learned.
 func (s *State) Known() bool { return s.Entry.ElectionNumber != leaderelection.NoElections }
 
-// Led says whether there is a leader, as far as is known: the record is held,
+// Led reports whether there is a leader, as far as is known: the record is held,
 // and its term has not run out for sure.
 func (s *State) Led() bool {
 	return s.Known() && !s.Entry.Vacant() && s.table.clock.Now().Round(0).Before(s.gone)
@@ -141,7 +141,7 @@ func (s *State) Changed() <-chan struct{} { return s.changed }
 // was expected of this one has not come: until stop is called.
 func (s *State) Overdue(grace time.Duration, f func()) (stop func()) {
 	came := make(chan struct{})
-	forget := context.AfterFunc(s.reign.ctx, func() {
+	forget := context.AfterFunc(s.leadership.ctx, func() {
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
 		select {
@@ -163,14 +163,14 @@ func addresses(e *leaderelection.RaceEntry) ([]string, error) {
 	for _, hp := range e.HostPort {
 		if err := CheckHostPort(hp); err != nil {
 			if fault == nil {
-				fault = fmt.Errorf("leader %q of reign %d: %w", e.LeaderID, e.ElectionNumber, err)
+				fault = fmt.Errorf("leader %q of election %d: %w", e.LeaderID, e.ElectionNumber, err)
 			}
 			continue
 		}
 		good = append(good, hp)
 	}
 	if len(e.HostPort) == 0 {
-		fault = fmt.Errorf("leader %q of reign %d has no HostPort in its record: set Config.HostPort", e.LeaderID, e.ElectionNumber)
+		fault = fmt.Errorf("leader %q of election %d has no HostPort in its record: set Config.HostPort", e.LeaderID, e.ElectionNumber)
 	}
 	return good, fault
 }

@@ -18,7 +18,7 @@ func TestSuspendedAndSetBack(t *testing.T) {
 		"suspended, then set back": {step: 8 * time.Second, freeze: 2 * time.Second, thaw: 7 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, 2, func(p *Params) { p.Strangers, p.Apart = 2, time.Hour }, func(s *stage) {
+			play(t, 2, func(p *Params) { p.Unsynchronized, p.Apart = 2, time.Hour }, func(s *stage) {
 				a, b := s.hosts[0], s.hosts[1]
 				p := s.leads(a)
 				b.launch()

@@ -59,9 +59,9 @@ func (h *host) doubt(well bool) {
 
 // owns: a leader whose clock says that it is off by more than MaxClockSkew leads for a
 // quarter of a term more at most, after which it is asked. With the lock.
-func (r *recorder) owns(g *reign) {
+func (r *recorder) owns(g *leadership) {
 	h, now := g.p.host, r.now()
-	if h.badSince == 0 || g.p.stranger || r.lenient {
+	if h.badSince == 0 || g.p.unsynchronized || r.lenient {
 		return
 	}
 	since := max(h.badSince, h.clock.Disturbed())

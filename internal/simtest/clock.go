@@ -279,7 +279,7 @@ func (c *Clock) Gate() {
 	}
 }
 
-// Frozen says whether the clock is frozen.
+// Frozen reports whether the clock is frozen.
 func (c *Clock) Frozen() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

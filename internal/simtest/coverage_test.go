@@ -45,10 +45,10 @@ var faults = []string{
 	"the store was set back",
 	"the store was set back under a leader",
 	"the store was set back, and its record taken by one who did not know better",
-	"a leader extended its reign over a record that the store was set back to",
+	"a leader extended its leadership over a record that the store was set back to",
 }
 
-// ends is every way in which reigns must have ended.
+// ends is every way in which leaderships must have ended.
 var ends = []string{
 	"leaderelection: ousted: another candidate holds the record",
 	"leaderelection: resigned",
@@ -68,10 +68,10 @@ func covered(t *testing.T, counts map[string]int) {
 	}
 	for _, how := range ends {
 		if counts["ended: "+how] == 0 {
-			t.Errorf("in no seed has a reign ended so: %s", how)
+			t.Errorf("in no seed has a leadership ended so: %s", how)
 		}
 	}
-	for _, what := range []string{"acquisitions", "extensions", "releases", "wishes", "ambushes", "clocks that said that they were off", "batch jobs", "observed: record", "observed: lapse"} {
+	for _, what := range []string{"acquisitions", "extensions", "releases", "requests", "ambushes", "clocks that said that they were off", "batch jobs", "observed: record", "observed: lapse"} {
 		if counts[what] == 0 {
 			t.Errorf("in no seed has this happened: %s", what)
 		}

@@ -95,7 +95,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *le.RaceEntry) (le.Leade
 // errUndone is what the writer of something that was not committed is told, if anything.
 var errUndone = errors.New("simtest: the server lost its majority")
 
-// undone lets the feeds tell of a write before it is committed, and says whether it
+// undone lets the feeds tell of a write before it is committed, and reports whether it
 // never is.
 func (d *Decider) undone(f fault, entry *le.RaceEntry) bool {
 	store, ok := d.inner.(*Store)
@@ -256,7 +256,7 @@ func (p Pushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
 	}
 }
 
-// deaf says whether the feed does not hear of e, which is not committed: it is one of
+// deaf reports whether the feed does not hear of e, which is not committed: it is one of
 // a server that has not been told.
 func (d *Decider) deaf(e *le.RaceEntry) bool {
 	v, _ := e.Token.(version)
@@ -271,7 +271,7 @@ func (d *Decider) deaf(e *le.RaceEntry) bool {
 }
 
 // deliver hands on a record, an old one before it and itself once more after it,
-// and says whether more is wanted.
+// and reports whether more is wanted.
 func deliver(e, old *le.RaceEntry, repeat bool, yield func(*le.RaceEntry, error) bool) bool {
 	again := e.Clone()
 	return (old == nil || yield(old, nil)) && yield(e, nil) && (!repeat || yield(again, nil))

@@ -15,7 +15,7 @@
 // simulation, and its course follows from them. Storms, in which things go wrong,
 // take turns with calm, in which nothing does and there must be a leader again
 // within a bound that is worked out from the settings (Params.leaderWithin); then
-// the others go on suffering while the leader must keep its reign.
+// the others go on suffering while the leader must keep its leadership.
 //
 // # What goes wrong
 //
@@ -51,7 +51,7 @@
 // true time, and asks every view whether it is in the future whenever that may
 // have changed, and at random. It knows the rules, not the code that keeps them: no
 // two views at once; a view ends when both the clocks say so and never comes back;
-// the leader's ctx is done by then; numbers grow; nobody contests too early,
+// the leader's ctx is done by then; numbers grow; nobody campaigns too early,
 // without having read, or while callbacks run; nothing is released that is not
 // one's own; callbacks keep their order; nothing spins, hangs or is left behind.
 // TestMutants proves the judge: each of its mistakes, laid over the root package

@@ -12,7 +12,7 @@ import (
 // can show that it is beyond S. So with a clock that stands where it stood:
 //
 //   - A challenger whose clock is not proved to be ahead, by its own acquisition,
-//     wins no earlier than at TermExpiry in true time: it contests at TermExpiry + S
+//     wins no earlier than at TermExpiry in true time: it campaigns at TermExpiry + S
 //     by a clock that is ahead by S and the time its request was under way at most,
 //     and that time passes as well.
 //   - A leader whose clock is not proved to be behind has a view that ends, in true
@@ -24,7 +24,7 @@ import (
 // uncertainty is for how long after w was won the view of g may be in the future: that,
 // and by how much its clock was set back since the write was asked for, if it was set
 // between b and a and again since, and so has shown nothing.
-func (r *recorder) uncertainty(g *reign, w won) time.Duration {
+func (r *recorder) uncertainty(g *leadership, w won) time.Duration {
 	k := g.attempt()
 	m := r.measured(g, k)
 	clock, now := g.p.actor.clock, r.now()
@@ -39,7 +39,7 @@ func (r *recorder) uncertainty(g *reign, w won) time.Duration {
 // true time.
 type measurement struct{ asked, happened, known time.Duration }
 
-func (r *recorder) measured(g *reign, k attempt) measurement {
+func (r *recorder) measured(g *leadership, k attempt) measurement {
 	return measurement{
 		asked:    g.p.actor.clock.Drowsy(g.p.began[k].at),
 		happened: g.p.landed[k],
@@ -63,7 +63,7 @@ func unit(stamp time.Time) time.Duration {
 }
 
 // honest: a clock that a write has shown to be wrong is no leader's.
-func (r *recorder) honest(g *reign) {
+func (r *recorder) honest(g *leadership) {
 	if !r.lies || r.lenient {
 		return
 	}
@@ -88,14 +88,14 @@ func (r *recorder) accused(p *process, x le.ClockSkewError) {
 	defer r.mu.Unlock()
 	r.logf(p.name, "its clock is said to be wrong: %v", &x)
 	r.counts["clocks proved wrong"]++
-	if !p.host.liar && !p.actor.dead.Load() && !(x.Bound && p.host.wasBad) {
+	if !p.host.skewed && !p.actor.dead.Load() && !(x.Bound && p.host.wasBad) {
 		r.failf(p.name, "a clock that never left its bound is said to be wrong: %v", &x)
 	}
 }
 
-// robbed is the reign that the record e belongs to, where its view is alive.
-func (r *recorder) robbed(e *le.RaceEntry) *reign {
-	for _, g := range r.reigns {
+// robbed is the leadership that the record e belongs to, where its view is alive.
+func (r *recorder) robbed(e *le.RaceEntry) *leadership {
+	for _, g := range r.leaderships {
 		if !e.Vacant() && g.p.incarnation == e.Incarnation && g.number == e.ElectionNumber && g.acts() && g.inFuture() {
 			return g
 		}
@@ -103,7 +103,7 @@ func (r *recorder) robbed(e *le.RaceEntry) *reign {
 	return nil
 }
 
-// foretold: feeds may tell the leader that a liar has taken its lease, before that has.
+// foretold: feeds may tell the leader that a skewed candidate has taken its lease, before that has.
 func (r *recorder) foretold(a *actor, e *le.RaceEntry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *recorder) foretold(a *actor, e *le.RaceEntry) {
 // know yet that their clock is wrong: once, and then they do. By how much they know
 // but for the time that their request was under way; where that was no longer than
 // MaxClockSkew, which they add, it is enough.
-func (r *recorder) robs(o *op, p *process, g *reign) {
+func (r *recorder) robs(o *op, p *process, g *leadership) {
 	switch {
 	case r.wild:
 		return
@@ -124,9 +124,9 @@ func (r *recorder) robs(o *op, p *process, g *reign) {
 		r.counts["leaders that were suspended and set back in one term, and robbed"]++
 		return
 	case !r.lies:
-		r.failf(p.name, "wins while the view of reign %d (%s) is alive", g.number, g.p.name)
+		r.failf(p.name, "wins while the view of election %d (%s) is alive", g.number, g.p.name)
 		return
-	case g.p.host.liar:
+	case g.p.host.skewed:
 		return // its own clock may be the wrong one: overlap has its bound
 	}
 	if clock := p.actor.clock; r.now()-o.at <= p.skew && !clock.Stepped(clock.Drowsy(o.at)-1, r.now()) {
@@ -146,7 +146,7 @@ func (r *recorder) robs(o *op, p *process, g *reign) {
 }
 
 // overdue is how much longer than a term the present record binds all who keep
-// within their bounds, because it is a liar's who may not take it back: who is gone or
+// within their bounds, because it is a skewed candidate's who may not take it back: who is gone or
 // about to go, or takes it for run out since its clock was set again.
 func (w *world) overdue() time.Duration {
 	w.rec.mu.Lock()

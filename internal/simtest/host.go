@@ -9,19 +9,19 @@ import (
 
 // host is a machine: a clock, a link, and the process that runs on it, if any.
 type host struct {
-	w         *world
-	id        string
-	kind      clockKind
-	stranger  bool // its clock is not to be compared with others' (Unsynchronized)
-	bounded   bool // its clock knows how far it may be off
-	liar      bool // its clock may be beyond its bound, whatever the others' are
-	clock     *Clock
-	link      *Link
-	thaw      func() // while frozen
-	suspended bool   // as well
-	proc      *process
-	gen       int // of its processes
-	all       []*process
+	w              *world
+	id             string
+	kind           clockKind
+	unsynchronized bool // its clock is not to be compared with others' (Unsynchronized)
+	bounded        bool // its clock knows how far it may be off
+	skewed         bool // its clock may be beyond its bound, whatever the others' are
+	clock          *Clock
+	link           *Link
+	thaw           func() // while frozen
+	suspended      bool   // as well
+	proc           *process
+	gen            int // of its processes
+	all            []*process
 
 	// Under the recorder's lock:
 	says     time.Duration // what a bounded clock says
@@ -82,17 +82,17 @@ func (h *host) freeze(suspend bool) {
 	h.thaw = h.clock.Freeze(suspend)
 }
 
-// leadership is what a host's process is to the election.
-type leadership int
+// role is what a host's process is to the election.
+type role int
 
 const (
-	none leadership = iota
+	none role = iota
 	leading
 	past // its view is over, and its ctx is live
 )
 
 // leads says what the host's process is.
-func (h *host) leads() leadership {
+func (h *host) leads() role {
 	if h.proc == nil {
 		return none
 	}
@@ -132,13 +132,13 @@ func (h *host) step() {
 	}
 	h.strike("had its clock stepped")
 	switch {
-	case h.stranger && h.w.rng.IntN(3) == 0:
+	case h.unsynchronized && h.w.rng.IntN(3) == 0:
 		h.clock.Step(h.w.apart())
-	case h.stranger: // by seconds: about as much as there is time for anybody to notice
+	case h.unsynchronized: // by seconds: about as much as there is time for anybody to notice
 		wall, _ := h.clock.Both()
 		off := wall.Sub(h.w.epoch.Round(0)) - h.w.now()
 		h.clock.Step(off + h.w.between(-h.w.Term, h.w.Term/2))
-	case h.liar:
+	case h.skewed:
 		h.clock.Step(h.w.lie())
 	default:
 		h.clock.Step(h.w.offset())

@@ -16,7 +16,7 @@ type state struct {
 
 func stateOf(e *le.RaceEntry) state { return state{e.ElectionNumber, e.Extension, e.Incarnation} }
 
-// term names what a leader's write began: a term, or a vacancy. An operator's wish
+// term names what a leader's write began: a term, or a vacancy. An operator's request
 // leaves it as it is.
 type term struct {
 	number           le.ElectionNumber
@@ -125,7 +125,7 @@ func (r *recorder) hasLanded(o *op) bool {
 	return o.landed
 }
 
-// sameWrite says whether the record e is what was written.
+// sameWrite reports whether the record e is what was written.
 func sameWrite(e, write *le.RaceEntry) bool {
 	return stateOf(e) == stateOf(write) && e.LeaderID == write.LeaderID && e.Successor == write.Successor && e.TermExpiry.Equal(write.TermExpiry)
 }

@@ -12,7 +12,7 @@ var mutants = []mutant{
 	{
 		name: "no skew margin on the first attempt only",
 		edits: []edit{
-			{"\tresigners []chan struct{}\n", "\tresigners []chan struct{}\n\ttried bool\n"},
+			{"\tresigners  []chan struct{}\n", "\tresigners  []chan struct{}\n\ttried bool\n"},
 			{"\tc.health.fresh = false\n", "\tc.health.fresh = false\n\tc.tried = true\n"},
 			{"\treturn c.clock.late(c.k.over(e))\n", "\tif !c.tried {\n\t\treturn c.k.ends(e)\n\t}\n\treturn c.clock.late(c.k.over(e))\n"},
 		},
@@ -40,7 +40,7 @@ var mutants = []mutant{
 	{
 		name: "ErrLostRace taken for a loss",
 		edits: []edit{{"\tvar lost *LostRaceError\n",
-			"\tif c.reign != nil && !c.reign.over {\n\t\tc.endReign(now, ErrOusted)\n\t}\n\tvar lost *LostRaceError\n"}},
+			"\tif c.leadership != nil && !c.leadership.over {\n\t\tc.endLeadership(now, ErrOusted)\n\t}\n\tvar lost *LostRaceError\n"}},
 		says: "though nothing has happened to its leader",
 	},
 	{
@@ -52,7 +52,7 @@ var mutants = []mutant{
 		name: "release before drain",
 		edits: []edit{
 			{"\tcase r != nil && !r.over:\n", "\tcase r != nil && !r.over && r.cause == nil:\n"},
-			{"\treturn c.reign == nil && c.holds(now) && !c.wants(now) && !c.keeping(now)\n", "\treturn (c.reign == nil || c.reign.cause != nil) && c.holds(now) && !c.wants(now)\n"},
+			{"\treturn c.leadership == nil && c.holds(now) && !c.wants(now) && !c.keeping(now)\n", "\treturn (c.leadership == nil || c.leadership.cause != nil) && c.holds(now) && !c.wants(now)\n"},
 		},
 		says: "callbacks are running",
 	},
@@ -60,7 +60,7 @@ var mutants = []mutant{
 		name: "view alive at release",
 		edits: []edit{{"\tr.view.end()\n\tr.ousting()\n",
 			"\tr.ousting()\n"}},
-		says: "while the view of reign",
+		says: "while the view of leadership",
 	},
 	{
 		name: "number bumped by extensions",
@@ -70,9 +70,9 @@ var mutants = []mutant{
 	},
 	{
 		name: "Transfer that cuts the term",
-		edits: []edit{{"\tcase e.Successor == successor:\n\t\treturn nil, nil\n\t}\n\treturn wish, nil\n",
-			"\tcase e.Successor == successor:\n\t\treturn nil, nil\n\t}\n\twish.TermExpiry = now.UTC()\n\treturn wish, nil\n"}},
-		says: "a wish moves the term",
+		edits: []edit{{"\tcase e.Successor == successor:\n\t\treturn nil, nil\n\t}\n\treturn request, nil\n",
+			"\tcase e.Successor == successor:\n\t\treturn nil, nil\n\t}\n\twish.TermExpiry = now.UTC()\n\treturn request, nil\n"}},
+		says: "a request moves the term",
 	},
 	{
 		name:  "a pushed record confirms an extension",
@@ -80,9 +80,9 @@ var mutants = []mutant{
 		says:  "no answer to a write, and no read, has confirmed|is in the future after|OVERLAP",
 	},
 	{
-		name:  "a pushed record begins a reign",
-		edits: []edit{{"acquired := how != wasPushed && c.reign", "acquired := c.reign"}},
-		says:  "no answer to a write, and no read, has confirmed|nothing of that reign was ever written|OVERLAP",
+		name:  "a pushed record begins a leadership",
+		edits: []edit{{"acquired := how != wasPushed && c.leadership", "acquired := c.leadership"}},
+		says:  "no answer to a write, and no read, has confirmed|nothing of that leadership was ever written|OVERLAP",
 	},
 	{
 		name: "older events believed",
@@ -91,10 +91,10 @@ var mutants = []mutant{
 		says: "VIOLATION",
 	},
 	{
-		name: "contest while callbacks run",
-		edits: []edit{{"if c.reign != nil || !c.wants(wake.now) || c.lags() {",
+		name: "campaign while callbacks run",
+		edits: []edit{{"if c.leadership != nil || !c.wants(wake.now) || c.lags() {",
 			"if !c.wants(wake.now) {"}},
-		says: "callbacks of an earlier reign are running",
+		says: "callbacks of an earlier leadership are running",
 	},
 	{
 		name: "monotonic end ignored",
@@ -149,7 +149,7 @@ var mutants = []mutant{
 	{
 		name: "clean shutdown keeps the lease",
 		edits: []edit{
-			{"\treturn c.reign == nil && c.holds(now) && !c.wants(now) && !c.keeping(now)\n", "\treturn c.reign == nil && c.holds(now) && !c.wants(now) && !c.stopping\n"},
+			{"\treturn c.leadership == nil && c.holds(now) && !c.wants(now) && !c.keeping(now)\n", "\treturn c.leadership == nil && c.holds(now) && !c.wants(now) && !c.stopping\n"},
 			{"\tif !c.holds(wake.now) {\n\t\treturn true\n", "\tif true {\n\t\treturn true\n"},
 		},
 		says: "has not released",
@@ -177,9 +177,9 @@ var mutants = []mutant{
 		says:  "without having asked for its health",
 	},
 	{
-		name:  "no sitting out",
+		name:  "no cooldown",
 		edits: []edit{{"(now.mono >= c.cooldown || c.named())", "true"}},
-		says:  "is to sit out",
+		says:  "is to cool down for",
 	},
 	{
 		name:  "another's record is no loss",
@@ -188,7 +188,7 @@ var mutants = []mutant{
 		says:  "ErrOusted",
 	},
 	{
-		name: "a wish on record is ignored",
+		name: "a request on record is ignored",
 		edits: []edit{{"if news && e.Successor != \"\" && e.Successor != c.cfg.LeaderID {",
 			"if false {"}},
 		run:  "^TestTransfer$",
@@ -203,37 +203,37 @@ var mutants = []mutant{
 	{
 		name:  "acquisitions are not compared with the store's time",
 		edits: []edit{{"if a := c.attempts.origin(e); a != nil {\n", "if a := c.attempts.origin(e); a != nil && e.Extension > 0 {\n"}},
-		run:   "^TestLiars$", seeds: "500",
+		run:   "^TestSkewed$", seeds: "500",
 		says: "VIOLATION",
 	},
 	{
 		name:  "a clock that is behind is not found out",
 		edits: []edit{{"\tif highest < -c.bound {\n", "\tif highest < -1000*time.Hour {\n"}},
-		run:   "^TestLiars$", seeds: "500",
+		run:   "^TestSkewed$", seeds: "500",
 		says: "has shown that",
 	},
 	{
 		name:  "a clock that is ahead is not found out",
 		edits: []edit{{"\tcase lowest > c.bound:\n", "\tcase lowest > 1000*time.Hour:\n"}},
-		run:   "^TestLiars$", seeds: "500",
+		run:   "^TestSkewed$", seeds: "500",
 		says: "VIOLATION",
 	},
 	{
 		name:  "a leader whose clock is proved wrong goes on",
-		edits: []edit{{"\tif r := c.reign; r != nil && !r.over && fault != nil && !c.cfg.WarnOnClockSkew {\n", "\tif r := c.reign; r != nil && !r.over && fault != nil && false {\n"}},
-		run:   "^TestLiars$", seeds: "1000",
+		edits: []edit{{"\tif r := c.leadership; r != nil && !r.over && fault != nil && !c.cfg.WarnOnClockSkew {\n", "\tif r := c.leadership; r != nil && !r.over && fault != nil && false {\n"}},
+		run:   "^TestSkewed$", seeds: "1000",
 		says: "has shown that",
 	},
 	{
 		name:  "what was taken by a wrong clock is released at once",
 		edits: []edit{{"\tif early {\n", "\tif early && false {\n"}},
-		run:   "^TestLiars$", seeds: "1000",
+		run:   "^TestSkewed$", seeds: "1000",
 		says: "which it had taken too early, while the view|OVERLAP",
 	},
 	{
-		name:  "a clock that is known to be ahead contests as before",
+		name:  "a clock that is known to be ahead campaigns as before",
 		edits: []edit{{"\t\th.wall = h.wall.Add(k.lead)\n", "\t\t_ = k.lead\n"}},
-		run:   "^TestLiars$", seeds: "1000",
+		run:   "^TestSkewed$", seeds: "1000",
 		says: "takes the lease from an honest leader",
 	},
 	{
@@ -254,33 +254,33 @@ var mutants = []mutant{
 		says: "a clock that never left its bound is said to be wrong",
 	},
 	{
-		name:  "strangers without an allowance",
+		name:  "unsynchronized candidates without an allowance",
 		edits: []edit{{"{ return max(skew, term/100) }", "{ return 0 * max(skew, term/100) }"}},
-		run:   "^TestStrangers$", seeds: "500",
+		run:   "^TestUnsynchronized$", seeds: "500",
 		says: "of its monotonic clock|wins while the view|OVERLAP|has lapsed",
 	},
 	{
-		name:  "strangers wait from the start of the read",
+		name:  "unsynchronized candidates wait from the start of the read",
 		edits: []edit{{"k.sight(e, now.mono, newer)", "k.sight(e, at.mono, newer)"}},
-		run:   "^TestStrangers$", seeds: "500",
-		says: "contests|has lapsed",
+		run:   "^TestUnsynchronized$", seeds: "500",
+		says: "campaigns|has lapsed",
 	},
 	{
-		name:  "a stranger that was suspended forgets it when it is set back",
+		name:  "an unsynchronized candidate that was suspended forgets it when it is set back",
 		edits: []edit{{"\tif c.cfg.Unsynchronized {\n\t\tc.tighten(now)\n\t}\n", ""}},
 		run:   "^TestSuspendedAndSetBack$",
 		says:  "OVERLAP|wins while the view",
 	},
 	{
-		name:  "strangers count anew whenever replicas take turns",
+		name:  "unsynchronized candidates count anew whenever replicas take turns",
 		edits: []edit{{"\t\tk.newest.of = e\n", "\t\tif !same(e, k.base) {\n\t\t\tk.newest.at = now\n\t\t}\n\t\tk.newest.of = e\n"}},
-		run:   "^TestStrangers$", seeds: "1000",
+		run:   "^TestUnsynchronized$", seeds: "1000",
 		says: "no leader within|no leader, though",
 	},
 	{
-		name:  "strangers take an operator's request for a sign of life",
+		name:  "unsynchronized candidates take an operator's request for a sign of life",
 		edits: []edit{{"e.LeaderID == o.LeaderID && e.TermExpiry.Equal(o.TermExpiry)", "e.Extension == o.Extension && e.TermExpiry.Equal(o.TermExpiry)"}},
-		run:   "^TestStrangers$", seeds: "1000",
+		run:   "^TestUnsynchronized$", seeds: "1000",
 		says: "no leader within|no leader, though",
 	},
 	{
@@ -290,36 +290,36 @@ var mutants = []mutant{
 		says: "no leader within|no leader, though",
 	},
 	{
-		name:  "strangers compare wall clocks",
+		name:  "unsynchronized candidates compare wall clocks",
 		edits: []edit{{"\tif k.unsynchronized || e.Unsynchronized {\n", "\tif false {\n"}},
-		run:   "^TestStrangers$", seeds: "500",
+		run:   "^TestUnsynchronized$", seeds: "500",
 		says: "of its monotonic clock|wins while the view|OVERLAP|has lapsed",
 	},
 	{
-		name: "a stranger's record is not marked",
+		name: "an unsynchronized candidate's record is not marked",
 		edits: []edit{
 			{"\t\tUnsynchronized:   c.cfg.Unsynchronized,\n", ""},
 			{"\t\tUnsynchronized: c.cfg.Unsynchronized,\n", ""},
 		},
-		run: "^TestStrangers$", seeds: "500",
+		run: "^TestUnsynchronized$", seeds: "500",
 		says: "of its monotonic clock|wins while the view|OVERLAP|has lapsed",
 	},
 	{
-		name:  "others do not heed a stranger's mark",
+		name:  "others do not heed an unsynchronized candidate's mark",
 		edits: []edit{{"\tif k.unsynchronized || e.Unsynchronized {\n", "\tif k.unsynchronized {\n"}},
-		run:   "^TestStrangers$", seeds: "500",
+		run:   "^TestUnsynchronized$", seeds: "500",
 		says: "of its monotonic clock|wins while the view|OVERLAP|has lapsed",
 	},
 	{
-		name:  "a stranger's view ends by the term on record",
+		name:  "an unsynchronized candidate's view ends by the term on record",
 		edits: []edit{{"\t\tif c.cfg.Unsynchronized {\n\t\t\t// Its own clocks", "\t\tif false {\n\t\t\t// Its own clocks"}},
-		run:   "^TestStrangers$", seeds: "500",
+		run:   "^TestUnsynchronized$", seeds: "500",
 		says: "before no term that was asked for|is in the future",
 	},
 	{
-		name:  "a stranger's clock that was set back ends nothing",
+		name:  "an unsynchronized candidate's clock that was set back ends nothing",
 		edits: []edit{{" && (s.apart == 0 || time.Duration(wall)-left <= s.apart)", ""}},
-		run:   "^TestStrangers$", seeds: "500",
+		run:   "^TestUnsynchronized$", seeds: "500",
 		says: "by a clock that was set back",
 	},
 }

@@ -95,7 +95,7 @@ func (m *mutant) hunt(t *testing.T, root string) {
 	t.Logf("caught in %v: %s", time.Since(began).Round(time.Millisecond), verdict(out))
 }
 
-// blames says whether a child's output names the mistake.
+// blames reports whether a child's output names the mistake.
 func (m *mutant) blames(out []byte) bool {
 	for says := range strings.SplitSeq(m.says, "|") {
 		if bytes.Contains(out, []byte(says)) {

@@ -14,17 +14,17 @@ func (w *world) operate() {
 		a.link.Set(w.weather(w.clear), false)
 	}
 	timeout := w.between(0, w.clear-w.now())
-	wishes, every := []string{w.wish()}, time.Duration(0)
+	requests, every := []string{w.asked()}, time.Duration(0)
 	if w.Nags && w.rng.IntN(2) == 0 {
 		every = w.between(w.Term/4, w.Term)
 		for range 8 {
-			wishes = append(wishes, w.wish())
+			requests = append(requests, w.asked())
 		}
 	}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
-		for _, to := range wishes {
+		for _, to := range requests {
 			w.request(ctx, a, to)
 			if !sleep(ctx, every) {
 				return
@@ -33,8 +33,8 @@ func (w *world) operate() {
 	}()
 }
 
-// wish is whom an operator asks for.
-func (w *world) wish() string {
+// asked is whom an operator asks for.
+func (w *world) asked() string {
 	return []string{le.AnySuccessor, "nobody", w.hosts[w.rng.IntN(len(w.hosts))].id}[w.rng.IntN(3)]
 }
 
@@ -56,7 +56,7 @@ func (w *world) nag(until time.Duration) (stop func()) {
 	a := w.operator()
 	a.link.calm = 0 // it sees whom it asks
 	every := w.between(w.Term/4, w.Term)
-	wishes := []string{w.wish(), w.wish() + "?", "nobody"}
+	requests := []string{w.asked(), w.asked() + "?", "nobody"}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -64,21 +64,21 @@ func (w *world) nag(until time.Duration) (stop func()) {
 		for n := 0; w.now() < until && sleep(ctx, every) && !w.ledAgain(); n++ {
 			if w.deadHolds() {
 				w.rec.count("fault: an operator asked a dead leader to hand over")
-				w.request(ctx, a, wishes[n%len(wishes)])
+				w.request(ctx, a, requests[n%len(requests)])
 			}
 		}
 	}()
 	return func() { cancel(); <-done }
 }
 
-// ledAgain says whether somebody has led since it is calm.
+// ledAgain reports whether somebody has led since it is calm.
 func (w *world) ledAgain() bool {
 	w.rec.mu.Lock()
 	defer w.rec.mu.Unlock()
 	return w.rec.leaderAgain != 0
 }
 
-// deadHolds says whether the record is held by one who does not run any more.
+// deadHolds reports whether the record is held by one who does not run any more.
 func (w *world) deadHolds() bool {
 	w.rec.mu.Lock()
 	defer w.rec.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 
 // overlap judges two views that are both in the future now. That is never right
 // where every clock keeps within its bound and the store forgets nothing.
-func (r *recorder) overlap(a, b *reign) {
+func (r *recorder) overlap(a, b *leadership) {
 	older, newer := a, b
 	if a.acquired().at > b.acquired().at {
 		older, newer = b, a
@@ -36,11 +36,11 @@ func (r *recorder) overlap(a, b *reign) {
 		return
 	}
 	r.counts["overlaps"]++
-	r.failf(newer.p.name, "OVERLAP: the views of reign %d (%s) and of reign %d are both in the future, %v after the latter was won", older.number, older.p.name, newer.number, took)
+	r.failf(newer.p.name, "OVERLAP: the views of election %d (%s) and of election %d are both in the future, %v after the latter was won", older.number, older.p.name, newer.number, took)
 }
 
-// acquired is how the reign was won.
-func (g *reign) acquired() won {
+// acquired is how the leadership was won.
+func (g *leadership) acquired() won {
 	for _, w := range g.p.won {
 		if w.number == g.number {
 			return w
@@ -50,11 +50,11 @@ func (g *reign) acquired() won {
 }
 
 // landedAt is when the write happened that the view of g rests on.
-func (r *recorder) landedAt(g *reign) time.Duration { return g.p.landed[g.attempt()] }
+func (r *recorder) landedAt(g *leadership) time.Duration { return g.p.landed[g.attempt()] }
 
-// apart counts two reigns that overlap, once for each pair.
-func (r *recorder) apart(older, newer *reign, why string) {
-	pair := [2]*reign{older, newer}
+// apart counts two leaderships that overlap, once for each pair.
+func (r *recorder) apart(older, newer *leadership, why string) {
+	pair := [2]*leadership{older, newer}
 	if !r.pairs[pair] {
 		r.pairs[pair] = true
 		r.counts[why]++
@@ -63,11 +63,11 @@ func (r *recorder) apart(older, newer *reign, why string) {
 
 // began is when the term was asked for that the view of g rests on, and indexOf which
 // record that became.
-func (r *recorder) began(g *reign) time.Duration { return g.p.began[g.attempt()].at }
+func (r *recorder) began(g *leadership) time.Duration { return g.p.began[g.attempt()].at }
 
-func (r *recorder) indexOf(g *reign) int { return g.p.index[g.attempt()] }
+func (r *recorder) indexOf(g *leadership) int { return g.p.index[g.attempt()] }
 
-// erased says whether the store was set back after the i-th record was written, and
+// erased reports whether the store was set back after the i-th record was written, and
 // before the j-th was.
 func (r *recorder) erased(i, j int) bool {
 	for _, back := range r.backs {
@@ -78,12 +78,12 @@ func (r *recorder) erased(i, j int) bool {
 	return false
 }
 
-// lost says whether the write that the view of g rests on was lost, for the one who
+// lost reports whether the write that the view of g rests on was lost, for the one who
 // made the j-th record, for which it asked at the true time asked: the store was set
 // back in between, and it had not been told of that write; or took it for old, since
 // what had been lost before that, or was never committed, was newer; or has found that
 // another has led since, who did not know better.
-func (r *recorder) lost(g *reign, by *actor, asked time.Duration, j int) bool {
+func (r *recorder) lost(g *leadership, by *actor, asked time.Duration, j int) bool {
 	i := r.indexOf(g)
 	if !r.erased(i, j) {
 		return false
@@ -104,7 +104,7 @@ func (r *recorder) lost(g *reign, by *actor, asked time.Duration, j int) bool {
 	return true
 }
 
-// stood says whether the state s is that of a record that was there at some time before
+// stood reports whether the state s is that of a record that was there at some time before
 // the i-th, and had not been lost by then.
 func (r *recorder) stood(s state, i int) bool {
 	for k := i; k > 0; k-- {
@@ -116,11 +116,11 @@ func (r *recorder) stood(s state, i int) bool {
 }
 
 // attempt is the one that the view rests on now.
-func (g *reign) attempt() attempt { return g.p.attempt(g.number, g.view.Get()) }
+func (g *leadership) attempt() attempt { return g.p.attempt(g.number, g.view.Get()) }
 
-// attempt is the one by which a view of the reign ends at end.
+// attempt is the one by which a view of the leadership ends at end.
 func (p *process) attempt(number le.ElectionNumber, end time.Time) attempt {
-	if p.stranger {
+	if p.unsynchronized {
 		return p.ends[attempt{number, end.UnixNano()}]
 	}
 	return attempt{number, end.Add(p.skew).UnixNano()}

@@ -29,49 +29,49 @@ type Params struct {
 	Astray  bool          // operators' clocks are off by anything up to hours
 	Bounded bool          // some clocks know how far they may be off
 
-	Liars   int           // so many hosts have clocks beyond their bound
+	Skewed  int           // so many hosts have clocks beyond their bound
 	Lies    time.Duration // by this much at most
 	Lenient bool          // WarnOnClockSkew
 
-	Strangers int           // so many hosts have Unsynchronized set
-	Apart     time.Duration // how far their clocks may be from true time
+	Unsynchronized int           // so many hosts have Unsynchronized set
+	Apart          time.Duration // how far their clocks may be from true time
 }
 
 // allowance is what two monotonic clocks may run apart in the longest term.
 func (p *Params) allowance() time.Duration { return max(p.Skew, p.longest()/100) }
 
-// uneven is by how much at most a stranger's monotonic clock is too fast or too
+// uneven is by how much at most an unsynchronized candidate's monotonic clock is too fast or too
 // slow, so that two of them are apart by the allowance.
 func (p *Params) uneven() float64 {
-	if p.Strangers == 0 {
+	if p.Unsynchronized == 0 {
 		return 0
 	}
 	return float64(p.allowance()) / float64(p.longest()) / 2
 }
 
-// DrawLiars returns the simulation of a seed in which some hosts' clocks are
+// DrawSkewed returns the simulation of a seed in which some hosts' clocks are
 // beyond their bound, and the store gives true time to the microsecond.
-func DrawLiars(seed uint64) Params {
+func DrawSkewed(seed uint64) Params {
 	p := Draw(seed)
 	rng := rand.New(rand.NewPCG(seed, 6))
 	if p.Skew == 0 {
 		p.Skew = p.Term / 15
 	}
 	p.Stamp, p.Backups, p.Twins, p.Astray = time.Microsecond, rng.IntN(4) == 0, false, false
-	p.Liars = 1 + rng.IntN(p.Hosts-1)
+	p.Skewed = 1 + rng.IntN(p.Hosts-1)
 	p.Lies = []time.Duration{3 * p.Skew, p.Term, 10 * p.Term, 5 * time.Hour}[rng.IntN(4)]
 	return p
 }
 
-// DrawStrangers returns the simulation of a seed in which candidates have no clock
+// DrawUnsynchronized returns the simulation of a seed in which candidates have no clock
 // in common: all of them, or some among others whose clocks keep their bound.
-func DrawStrangers(seed uint64) Params {
+func DrawUnsynchronized(seed uint64) Params {
 	p := Draw(seed)
 	rng := rand.New(rand.NewPCG(seed, 7))
 	p.Backups = rng.IntN(4) == 0
-	p.Strangers, p.Apart = p.Hosts, 5*time.Hour
+	p.Unsynchronized, p.Apart = p.Hosts, 5*time.Hour
 	if rng.IntN(2) == 0 {
-		p.Strangers = 1 + rng.IntN(p.Hosts-1)
+		p.Unsynchronized = 1 + rng.IntN(p.Hosts-1)
 	}
 	if rng.IntN(3) == 0 {
 		p.Skew = 0 // the allowance is a hundredth of the term then
@@ -80,8 +80,8 @@ func DrawStrangers(seed uint64) Params {
 }
 
 func (p Params) String() string {
-	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v (mixed: %v), the store's time in units of %v, set back: %v, a replica lags: %v, operators nag: %v, and are astray: %v, bounded clocks: %v, liars: %d, strangers: %d",
-		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Mixed, p.Stamp, p.Backups, p.Lag, p.Nags, p.Astray, p.Bounded, p.Liars, p.Strangers)
+	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v (mixed: %v), the store's time in units of %v, set back: %v, a replica lags: %v, operators nag: %v, and are astray: %v, bounded clocks: %v, skewed candidates: %d, unsynchronized candidates: %d",
+		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Mixed, p.Stamp, p.Backups, p.Lag, p.Nags, p.Astray, p.Bounded, p.Skewed, p.Unsynchronized)
 }
 
 // Draw returns the simulation of a seed.
@@ -172,7 +172,7 @@ func (p *Params) leaderWithin() time.Duration {
 	if p.Lag {
 		rest += 2*backoff(term) + p.poll()
 	}
-	if p.Strangers > 0 {
+	if p.Unsynchronized > 0 {
 		wait := term + max(skew, term/100)
 		all := max(wait, p.poll()) + max(wait, term+3*skew) + rest
 		return time.Duration(float64(all) / (1 - p.uneven()))

@@ -88,7 +88,7 @@ func (c *Clock) Disturbed() time.Duration {
 	return c.disturbed
 }
 
-// Stepped says whether the clock was set after the true time from, and not after
+// Stepped reports whether the clock was set after the true time from, and not after
 // to.
 func (c *Clock) Stepped(from, to time.Duration) bool {
 	c.mu.Lock()

@@ -25,11 +25,11 @@ type process struct {
 	leaving     bool          // told to stop
 	over        bool          // has stopped
 	well        bool          // Healthy was asked since the last write, and the answer was nil
-	sitOut      time.Duration // monotonic: it has resigned, and is not to contest before this
+	cooldown    time.Duration // monotonic: it has resigned, and is not to campaign before this
 	incarnation string
 	asked       map[le.ElectionNumber]time.Time // the last TermExpiry asked for
 	began       map[attempt]beginning           // the first call that asked for it
-	ends        map[attempt]attempt             // a stranger's: the attempts by when a view ends that rests on them
+	ends        map[attempt]attempt             // an unsynchronized candidate's: the attempts by when a view ends that rests on them
 	confirmed   map[attempt]time.Duration       // true time at which it was first told that it has it
 	expiry      map[le.ElectionNumber]time.Time // the last TermExpiry that was written
 	landed      map[attempt]time.Duration       // true time at which it was written
@@ -37,9 +37,9 @@ type process struct {
 	stamps      map[attempt]time.Time           // and by the store's time
 	won         []won
 	robberies   int // leases taken from leaders whose views were alive, since its clock was last set
-	reigns      map[le.ElectionNumber]*reign
-	current     *reign
-	number      le.ElectionNumber // of the last reign
+	leaderships map[le.ElectionNumber]*leadership
+	current     *leadership
+	number      le.ElectionNumber // of the last leadership
 	running     int               // callbacks
 	changing    bool
 	windDown    time.Duration // of OnElected, at least
@@ -59,13 +59,13 @@ func (h *host) launch() {
 		began: map[attempt]beginning{}, confirmed: map[attempt]time.Duration{}, ends: map[attempt]attempt{},
 		expiry: map[le.ElectionNumber]time.Time{},
 		landed: map[attempt]time.Duration{}, index: map[attempt]int{}, stamps: map[attempt]time.Time{},
-		reigns: map[le.ElectionNumber]*reign{},
+		leaderships: map[le.ElectionNumber]*leadership{},
 	}
 	p.actor = &actor{name: p.name, clock: h.clock, link: h.link, proc: p, bound: opsBound(p.term, p.skew, p.pollEvery(), w.uneven())}
 	h.proc, h.all = p, append(h.all, p)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p.cancel = cancel
-	w.rec.note(p.name, "starts: TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v, Unsynchronized: %v", p.term, p.skew, p.poll, p.drain, p.stranger)
+	w.rec.note(p.name, "starts: TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v, Unsynchronized: %v", p.term, p.skew, p.poll, p.drain, p.unsynchronized)
 	w.rec.starts(p)
 	if w.rng.IntN(8) == 0 && w.now() > 0 && !w.staged {
 		p.run(ctx)
@@ -95,7 +95,7 @@ func (p *process) config() le.Config {
 		SharedClock:  w.Skew == 0,
 
 		WarnOnClockSkew: w.Lenient,
-		Unsynchronized:  p.stranger,
+		Unsynchronized:  p.unsynchronized,
 
 		PollInterval:  p.poll,
 		DrainTimeout:  p.drain,
@@ -143,7 +143,7 @@ func (p *process) quit() {
 	p.cancel(errLeft)
 }
 
-// leavingNow says whether the process is on its way out.
+// leavingNow reports whether the process is on its way out.
 func (p *process) leavingNow() bool {
 	p.host.w.rec.mu.Lock()
 	defer p.host.w.rec.mu.Unlock()

@@ -48,28 +48,28 @@ type recorder struct {
 	epoch   time.Time
 	landing chan struct{} // a lock that may be held while virtual time passes
 
-	mu            sync.Mutex
-	term          time.Duration // the longest
-	wild          bool          // clocks go beyond their bound, and nobody is safe
-	drift         float64
-	lies          bool // clocks go beyond their bound, and are compared with the store's
-	lenient       bool // but that is not acted on
-	lines         []line
-	violations    []string
-	records       []le.RaceEntry     // all that were written, in order; the first is the empty one
-	times         []time.Duration    // and when
-	replica       int                // which of them one that lags holds
-	doubtful      []*op              // writes whose caller was told of a failure by a store that may have made them
-	wroteStranger map[string]bool    // by Incarnation: it has Unsynchronized set
-	backs         []int              // which of them the store was set back to
-	pairs         map[[2]*reign]bool // that have been counted
-	reigns        []*reign           // whose views may be alive, or were lately
-	watched       *process           // whose reign may not end now
-	leader        *reign             // whose view was in the future when last one was
-	leaderAt      time.Duration      // and when that was
-	leaderAgain   time.Duration      // the first such moment since it is calm; 0: none
-	tookEarly     time.Duration      // when a liar last took a term that was not over
-	counts        map[string]int
+	mu                  sync.Mutex
+	term                time.Duration // the longest
+	wild                bool          // clocks go beyond their bound, and nobody is safe
+	drift               float64
+	lies                bool // clocks go beyond their bound, and are compared with the store's
+	lenient             bool // but that is not acted on
+	lines               []line
+	violations          []string
+	records             []le.RaceEntry          // all that were written, in order; the first is the empty one
+	times               []time.Duration         // and when
+	replica             int                     // which of them one that lags holds
+	doubtful            []*op                   // writes whose caller was told of a failure by a store that may have made them
+	wroteUnsynchronized map[string]bool         // by Incarnation: it has Unsynchronized set
+	backs               []int                   // which of them the store was set back to
+	pairs               map[[2]*leadership]bool // that have been counted
+	leaderships         []*leadership           // whose views may be alive, or were lately
+	watched             *process                // whose leadership may not end now
+	leader              *leadership             // whose view was in the future when last one was
+	leaderAt            time.Duration           // and when that was
+	leaderAgain         time.Duration           // the first such moment since it is calm; 0: none
+	tookEarly           time.Duration           // when a skewed candidate last took a term that was not over
+	counts              map[string]int
 }
 
 // line is one line of the trace, not yet formatted.
@@ -86,7 +86,7 @@ const maxLines = 4000
 func newRecorder(epoch time.Time, p *Params) *recorder {
 	r := &recorder{
 		epoch: epoch, landing: make(chan struct{}, 1), term: p.longest(), wild: p.Wild > 0 || p.Lenient, drift: p.Drift,
-		lies: p.Liars > 0, lenient: p.Lenient, counts: map[string]int{}, wroteStranger: map[string]bool{}, pairs: map[[2]*reign]bool{},
+		lies: p.Skewed > 0, lenient: p.Lenient, counts: map[string]int{}, wroteUnsynchronized: map[string]bool{}, pairs: map[[2]*leadership]bool{},
 	}
 	r.records, r.times = []le.RaceEntry{{}}, []time.Duration{0}
 	return r
@@ -134,7 +134,7 @@ func (r *recorder) fail(who, format string, args ...any) {
 	r.failf(who, format, args...)
 }
 
-// failed says whether a rule was broken.
+// failed reports whether a rule was broken.
 func (r *recorder) failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

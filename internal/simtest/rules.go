@@ -11,7 +11,7 @@ func (r *recorder) writing(p *process, o *op) {
 	e := o.write
 	if p.incarnation == "" {
 		p.incarnation = e.Incarnation
-		r.wroteStranger[e.Incarnation] = p.stranger
+		r.wroteUnsynchronized[e.Incarnation] = p.unsynchronized
 	}
 	if e.Incarnation != p.incarnation || e.Incarnation == "" {
 		r.failf(p.name, "writes %v with incarnation %q, had %q", r.short(e), e.Incarnation, p.incarnation)
@@ -27,10 +27,10 @@ func (r *recorder) writing(p *process, o *op) {
 	if e.Extension > 0 && e.TermExpiry.Before(last) {
 		r.failf(p.name, "asks for a term that ends %v earlier than it asked for before: %v", last.Sub(e.TermExpiry), r.short(e))
 	}
-	if e.Unsynchronized && !p.stranger { // what comes of a mark that is missing shows by itself
+	if e.Unsynchronized && !p.unsynchronized { // what comes of a mark that is missing shows by itself
 		r.failf(p.name, "says in %v that its clock may not be compared", r.short(e))
 	}
-	if p.stranger {
+	if p.unsynchronized {
 		last = last.Add(1) // it only names the write
 		for _, shown := range p.actor.clock.Shown() {
 			end := attempt{e.ElectionNumber, shown.wall.Add(p.span()).UnixNano()}
@@ -55,9 +55,9 @@ func (r *recorder) writing(p *process, o *op) {
 	if _, again := p.began[k]; !again {
 		p.began[k] = beginning{o.at, o.mono}
 	}
-	// An extension in the very moment in which a reign begins and is given up is
+	// An extension in the very moment in which a leadership begins and is given up is
 	// seen before its OnElected: that it may be made is not known here.
-	if g := p.reigns[e.ElectionNumber]; !p.well && (e.Extension == 0 || g != nil && g.ctx.Err() == nil) {
+	if g := p.leaderships[e.ElectionNumber]; !p.well && (e.Extension == 0 || g != nil && g.ctx.Err() == nil) {
 		r.failf(p.name, "writes %v without having asked for its health since its last write", r.short(e))
 	}
 	p.well = false
@@ -67,25 +67,25 @@ func (r *recorder) writing(p *process, o *op) {
 		}
 		return
 	}
-	if p.reigns[e.ElectionNumber] != nil {
+	if p.leaderships[e.ElectionNumber] != nil {
 		r.failf(p.name, "claims %v, by which it has led already", r.short(e))
 	}
 	if n := p.actor.newest; n != nil && n.Vacant() && n.Successor == p.host.id {
-		p.sitOut = 0 // an operator's wish ends it, also where another is faster now
+		p.cooldown = 0 // an operator's request ends it, also where another is faster now
 	}
 	if p.running > 0 {
-		r.failf(p.name, "contests (%v) while %d callbacks of an earlier reign are running", r.short(e), p.running)
+		r.failf(p.name, "campaigns (%v) while %d callbacks of an earlier leadership are running", r.short(e), p.running)
 	}
 }
 
-// releasing: nothing of the reign may be left.
+// releasing: nothing of the leadership may be left.
 func (r *recorder) releasing(p *process, e *le.RaceEntry) {
 	if p.running > 0 {
 		r.failf(p.name, "releases (%v) while %d callbacks are running", r.short(e), p.running)
 	}
-	for _, g := range r.reigns {
+	for _, g := range r.leaderships {
 		if g.p == p && g.inFuture() {
-			r.failf(p.name, "releases (%v) while the view of reign %d is alive", r.short(e), g.number)
+			r.failf(p.name, "releases (%v) while the view of election %d is alive", r.short(e), g.number)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 	p := o.actor.proc
 	switch {
 	case p == nil:
-		r.wished(o, old, e)
+		r.requested(o, old, e)
 	case e.Vacant():
 		if old.Vacant() || old.Incarnation != p.incarnation || old.ElectionNumber != e.ElectionNumber {
 			r.failf(who, "releases what is not its own: %v over %v", r.short(e), r.short(old))
@@ -112,10 +112,10 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 		}
 		r.counts["extensions"]++
 	case e.Extension > 0 && r.lostSince(p, e.ElectionNumber):
-		r.counts["fault: a leader extended its reign over a record that the store was set back to"]++
+		r.counts["fault: a leader extended its leadership over a record that the store was set back to"]++
 		if !old.Vacant() && old.Incarnation != e.Incarnation {
 			if early := r.early(o, old, e); early > 0 {
-				r.failf(who, "extends its reign over %v, by which another may lead for %v more", r.short(old), early)
+				r.failf(who, "extends its leadership over %v, by which another may lead for %v more", r.short(old), early)
 			}
 		}
 	default:
@@ -143,12 +143,12 @@ func (r *recorder) kept(p *process, old *le.RaceEntry) {
 		}
 		r.counts["leases taken too early, and released"]++
 		if g.acts() && g.inFuture() && r.blind(g) == 0 && r.now()-w.at > r.uncertainty(g, w) {
-			r.failf(p.name, "releases %v, which it had taken too early, while the view of reign %d (%s) is alive", r.short(old), g.number, g.p.name)
+			r.failf(p.name, "releases %v, which it had taken too early, while the view of election %d (%s) is alive", r.short(old), g.number, g.p.name)
 		}
 	}
 }
 
-// leaderlessFrom says whether there was no leader since, and somebody took the lease too
+// leaderlessFrom reports whether there was no leader since, and somebody took the lease too
 // early by a clock that is ahead, which costs a term.
 func (r *recorder) leaderlessFrom(since time.Duration) bool {
 	r.mu.Lock()
@@ -165,7 +165,7 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 	r.counts["acquisitions"]++
 	who := o.actor.name
 	if e.Extension > 0 {
-		r.failf(who, "extends a reign over another's record: %v over %v", r.short(e), r.short(old))
+		r.failf(who, "extends a leadership over another's record: %v over %v", r.short(e), r.short(old))
 	}
 	for i := range r.records[:len(r.records)-1] {
 		if n := r.records[i].ElectionNumber; n >= e.ElectionNumber && (!r.erased(i, len(r.records)-1) || o.greatest >= e.ElectionNumber) {
@@ -174,13 +174,13 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 		}
 	}
 	if e.Successor != "" {
-		r.failf(who, "an acquisition keeps a wish: %v", r.short(e))
+		r.failf(who, "an acquisition keeps a request: %v", r.short(e))
 	}
-	if o.mono < p.sitOut && !(old.Vacant() && old.Successor == e.LeaderID) {
-		r.failf(who, "claims %v, though it is to sit out for %v more", r.short(e), p.sitOut-o.mono)
+	if o.mono < p.cooldown && !(old.Vacant() && old.Successor == e.LeaderID) {
+		r.failf(who, "claims %v, though it is to cool down for %v more", r.short(e), p.cooldown-o.mono)
 	}
-	p.sitOut = 0
-	if p.host.liar && !old.Vacant() && old.TermExpiry.Sub(r.epoch.Round(0)) > r.now() {
+	p.cooldown = 0
+	if p.host.skewed && !old.Vacant() && old.TermExpiry.Sub(r.epoch.Round(0)) > r.now() {
 		r.tookEarly = r.now()
 	}
 	w := won{number: e.ElectionNumber, at: r.now(), op: o, stamp: stampOf(e)}
@@ -190,20 +190,20 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 			w.robbed = g
 		}
 	}
-	for _, g := range r.reigns {
+	for _, g := range r.leaderships {
 		if g.p != p && r.lost(g, o.actor, o.at, len(r.records)-1) {
 			g.passed = append(g.passed, len(r.records)-1)
 		}
 	}
 	p.won = append(p.won, w)
-	r.contestable(o, old, e)
+	r.acquirable(o, old, e)
 }
 
-// contestable: may this record be taken now, and does who takes it know?
-func (r *recorder) contestable(o *op, old, e *le.RaceEntry) {
+// acquirable: may this record be taken now, and does who takes it know?
+func (r *recorder) acquirable(o *op, old, e *le.RaceEntry) {
 	who := o.actor.name
 	if early := r.early(o, old, e); early > 0 {
-		r.failf(who, "contests %v too early, by %v%s", r.short(old), early, map[bool]string{true: " of its monotonic clock"}[r.strangers(o.actor, old)])
+		r.failf(who, "campaigns %v too early, by %v%s", r.short(old), early, map[bool]string{true: " of its monotonic clock"}[r.noCommonClock(o.actor, old)])
 	}
 	if old.Vacant() || old.Incarnation == e.Incarnation {
 		return
@@ -211,7 +211,7 @@ func (r *recorder) contestable(o *op, old, e *le.RaceEntry) {
 	read := *o
 	read.wall, read.mono = o.readAt.wall, o.readAt.mono
 	if r.early(&read, old, e) > 0 {
-		r.failf(who, "contests %v without having read it since it was contestable", r.short(old))
+		r.failf(who, "campaigns %v without having read it since it was acquirable", r.short(old))
 	}
 }
 
@@ -222,7 +222,7 @@ func (r *recorder) early(o *op, old, e *le.RaceEntry) time.Duration {
 		return 0
 	case old.Incarnation == e.Incarnation && !old.Vacant():
 		return 0
-	case r.strangers(o.actor, old):
+	case r.noCommonClock(o.actor, old):
 		return r.wait(o, old)
 	case old.Vacant():
 		return min(old.TermExpiry.Sub(o.wall), r.reserved(o, old))
@@ -230,7 +230,7 @@ func (r *recorder) early(o *op, old, e *le.RaceEntry) time.Duration {
 	return old.TermExpiry.Add(o.actor.proc.skew).Sub(o.wall)
 }
 
-// lostSince says whether the store was set back after p's last write of a reign,
+// lostSince reports whether the store was set back after p's last write of a leadership,
 // which is lost by that.
 func (r *recorder) lostSince(p *process, number le.ElectionNumber) bool {
 	k := attempt{number, p.expiry[number].UnixNano()}
@@ -238,15 +238,15 @@ func (r *recorder) lostSince(p *process, number le.ElectionNumber) bool {
 	return ok && r.erased(i, len(r.records)-1)
 }
 
-// wished: an operator takes nothing.
-func (r *recorder) wished(o *op, old, e *le.RaceEntry) {
+// requested: an operator takes nothing.
+func (r *recorder) requested(o *op, old, e *le.RaceEntry) {
 	who := o.actor.name
-	r.counts["wishes"]++
+	r.counts["requests"]++
 	if e.ElectionNumber != old.ElectionNumber || e.LeaderID != old.LeaderID || e.Incarnation != old.Incarnation || e.Successor == "" {
-		r.failf(who, "a wish changes more than the wish: %v over %v", r.short(e), r.short(old))
+		r.failf(who, "a request changes more than the request: %v over %v", r.short(e), r.short(old))
 	}
 	if !old.Vacant() && !e.TermExpiry.Equal(old.TermExpiry) {
-		r.failf(who, "a wish moves the term: %v over %v", r.short(e), r.short(old))
+		r.failf(who, "a request moves the term: %v over %v", r.short(e), r.short(old))
 	}
 }
 
@@ -255,9 +255,9 @@ func (r *recorder) wished(o *op, old, e *le.RaceEntry) {
 // alive, and at random.
 func (r *recorder) check() {
 	now := r.now()
-	var alive *reign
-	kept := r.reigns[:0]
-	for _, g := range r.reigns {
+	var alive *leadership
+	kept := r.leaderships[:0]
+	for _, g := range r.leaderships {
 		if g.p.actor.dead.Load() {
 			continue
 		}
@@ -271,13 +271,13 @@ func (r *recorder) check() {
 			alive = g
 		case !g.over:
 			g.over, g.overSeen = true, now
-			r.logf(g.p.name, "view of reign %d is over", g.number)
+			r.logf(g.p.name, "view of election %d is over", g.number)
 		}
 		if !g.over || g.running > 0 || !g.done || now-g.overSeen < 2*r.term {
 			kept = append(kept, g)
 		}
 	}
-	r.reigns = kept
+	r.leaderships = kept
 	if alive != nil {
 		r.leader, r.leaderAt = alive, now
 		if r.leaderAgain == 0 {
@@ -287,30 +287,30 @@ func (r *recorder) check() {
 }
 
 // alive: may this view be in the future?
-func (r *recorder) alive(g *reign) {
+func (r *recorder) alive(g *leadership) {
 	p := g.p
 	wall, mono := p.actor.clock.Both()
 	if g.over {
-		r.failf(p.name, "the view of reign %d has come back to life, %v after it was over", g.number, r.now()-g.overSeen)
+		r.failf(p.name, "the view of election %d has come back to life, %v after it was over", g.number, r.now()-g.overSeen)
 	}
 	landed, ok := p.expiry[g.number]
 	if !ok {
-		r.failf(p.name, "the view of reign %d is in the future, but nothing of that reign was ever written", g.number)
+		r.failf(p.name, "the view of election %d is in the future, but nothing of that leadership was ever written", g.number)
 		return
 	}
 	end := landed.Add(-p.skew)
-	if p.stranger {
+	if p.unsynchronized {
 		end = g.view.Get()
 		left := p.began[g.attempt()].mono + p.span() - mono
 		if more := end.Sub(wall) - left; more > p.allowance(p.term) {
-			r.failf(p.name, "the view of reign %d is in the future by a clock that was set back: by the wall clock %v more are left than by the monotonic one", g.number, more)
+			r.failf(p.name, "the view of election %d is in the future by a clock that was set back: by the wall clock %v more are left than by the monotonic one", g.number, more)
 		}
 	}
 	if !wall.Before(end) {
-		r.failf(p.name, "the view of reign %d is in the future %v after its end by the wall clock", g.number, wall.Sub(end))
+		r.failf(p.name, "the view of election %d is in the future %v after its end by the wall clock", g.number, wall.Sub(end))
 	}
 	if end := p.began[attempt{g.number, landed.UnixNano()}].mono + p.span(); mono >= end {
-		r.failf(p.name, "the view of reign %d is in the future %v after its end by the monotonic clock", g.number, mono-end)
+		r.failf(p.name, "the view of election %d is in the future %v after its end by the monotonic clock", g.number, mono-end)
 	}
 	r.moved(g)
 	r.honest(g)
@@ -318,14 +318,14 @@ func (r *recorder) alive(g *reign) {
 }
 
 // inFuture asks the view.
-func (g *reign) inFuture() (alive bool) {
+func (g *leadership) inFuture() (alive bool) {
 	g.p.actor.clock.Outside(func() { alive = g.view.ValueInFuture() })
 	return alive
 }
 
 // moved remembers where the view ends, and since when: it moved when, or after,
 // its leader knew that the term it goes with was written.
-func (r *recorder) moved(g *reign) {
+func (r *recorder) moved(g *leadership) {
 	end := g.view.Get()
 	if n := len(g.moves); n > 0 && g.moves[n-1].wall.Equal(end) {
 		return
@@ -333,13 +333,13 @@ func (r *recorder) moved(g *reign) {
 	k := g.attempt()
 	began, ok := g.p.began[k]
 	if !ok {
-		r.failf(g.p.name, "the view of reign %d ends at %v, which is MaxClockSkew before no term that was asked for", g.number, end.Sub(r.epoch.Round(0)))
+		r.failf(g.p.name, "the view of election %d ends at %v, which is MaxClockSkew before no term that was asked for", g.number, end.Sub(r.epoch.Round(0)))
 	}
-	if n := len(g.moves); n > 0 && (end.Before(g.moves[n-1].wall) && !g.p.stranger || began.mono+g.p.span() < g.moves[n-1].mono) {
-		r.failf(g.p.name, "the view of reign %d moves back", g.number)
+	if n := len(g.moves); n > 0 && (end.Before(g.moves[n-1].wall) && !g.p.unsynchronized || began.mono+g.p.span() < g.moves[n-1].mono) {
+		r.failf(g.p.name, "the view of election %d moves back", g.number)
 	}
 	if _, known := g.p.confirmed[k]; !known {
-		r.failf(g.p.name, "the view of reign %d rests on a term that no answer to a write, and no read, has confirmed", g.number)
+		r.failf(g.p.name, "the view of election %d rests on a term that no answer to a write, and no read, has confirmed", g.number)
 	}
 	m := r.measured(g, k)
 	at := max(m.happened, m.known)
@@ -348,7 +348,7 @@ func (r *recorder) moved(g *reign) {
 
 // overAt is the true time at which the view ended by its clocks, not looking at
 // what ended it before.
-func (g *reign) overAt(now time.Duration) time.Duration {
+func (g *leadership) overAt(now time.Duration) time.Duration {
 	clock := g.p.actor.clock
 	for i, m := range g.moves {
 		until := now + 1

@@ -77,7 +77,7 @@ func (s *stage) until(d time.Duration, what string, done func() bool) time.Durat
 	return s.now() - began
 }
 
-// cause is why the process's last reign ended, nil while it has not.
+// cause is why the process's last leadership ended, nil while it has not.
 func (s *stage) cause(p *process) error {
 	s.rec.mu.Lock()
 	defer s.rec.mu.Unlock()
@@ -147,8 +147,8 @@ func TestClockSetForwardAndBack(t *testing.T) {
 }
 
 // Every answer to a write is lost, or is that of a client's own second try: the
-// leader reads what has become of it, and keeps its reign.
-func TestLostAnswersCostNoReign(t *testing.T) {
+// leader reads what has become of it, and keeps its leadership.
+func TestLostAnswersCostNoLeadership(t *testing.T) {
 	for name, weather := range map[string]Weather{
 		"lost":    {LoseAnswer: 1, SpareReads: true, Until: time.Hour},
 		"retried": {Twice: 1, Until: time.Hour},
@@ -162,7 +162,7 @@ func TestLostAnswersCostNoReign(t *testing.T) {
 				s.hosts[1].launch()
 				s.pass(10 * s.Term)
 				if n := p.campaign.View().ElectionNumber(); n != number || s.cause(p) != nil || !p.campaign.View().ValueInFuture() {
-					t.Errorf("reign %d was lost (now %d): %v", number, n, s.cause(p))
+					t.Errorf("election %d was lost (now %d): %v", number, n, s.cause(p))
 				}
 				a.link.Set(Weather{}, false)
 			})
@@ -254,7 +254,7 @@ func TestStoreThatHangs(t *testing.T) {
 		p := s.leads(a)
 		a.link.Set(Weather{Hang: 1, Held: true, Until: s.now() + 10*time.Minute}, false)
 		s.clear = s.now() + 10*time.Minute
-		s.until(s.Term, "the reign ends", func() bool { return s.cause(p) != nil })
+		s.until(s.Term, "the leadership ends", func() bool { return s.cause(p) != nil })
 		s.pass(9 * time.Minute)
 		s.rec.mu.Lock()
 		flying := p.actor.flying

@@ -10,14 +10,14 @@ import (
 // differ, as when a fleet is upgraded: what has to agree is that MaxClockSkew is at
 // least what the clocks keep.
 type settings struct {
-	term, skew  time.Duration
-	poll, drain time.Duration
-	stranger    bool // Unsynchronized is set
+	term, skew     time.Duration
+	poll, drain    time.Duration
+	unsynchronized bool // Unsynchronized is set
 }
 
 // settings draws those of a process that starts on the host.
 func (w *world) settings(h *host) settings {
-	s := settings{term: w.Term, skew: w.Skew, poll: w.Poll, drain: w.Drain, stranger: h.stranger}
+	s := settings{term: w.Term, skew: w.Skew, poll: w.Poll, drain: w.Drain, unsynchronized: h.unsynchronized}
 	if !w.Mixed {
 		return s
 	}
@@ -36,7 +36,7 @@ func (w *world) settings(h *host) settings {
 	if w.rng.IntN(3) == 0 {
 		s.drain = w.between(s.term/10, 3*s.term)
 	}
-	s.stranger = s.stranger || w.Strangers > 0 && w.rng.IntN(5) == 0
+	s.unsynchronized = s.unsynchronized || w.Unsynchronized > 0 && w.rng.IntN(5) == 0
 	return s
 }
 

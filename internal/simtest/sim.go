@@ -76,15 +76,15 @@ func (w *world) newHost(i int) *host {
 	}
 	offset, rate, pace := w.offset(), (w.rng.Float64()*2-1)*w.Drift, 1+(w.rng.Float64()*2-1)*w.Drift
 	kind := w.rng.IntN(8)
-	if w.Wild > 0 || i < w.Liars {
+	if w.Wild > 0 || i < w.Skewed {
 		kind = 2
 	}
-	if i < w.Liars {
-		h.liar, offset = true, w.lie()
+	if i < w.Skewed {
+		h.skewed, offset = true, w.lie()
 	}
 	bound := w.Skew
-	if i < w.Strangers {
-		h.stranger, kind, bound = true, max(kind, 1), 1000*time.Hour
+	if i < w.Unsynchronized {
+		h.unsynchronized, kind, bound = true, max(kind, 1), 1000*time.Hour
 		offset, pace = w.apart(), 1+w.uneven()*[]float64{-1, 1, w.rng.Float64()*2 - 1}[w.rng.IntN(3)]
 		rate = pace - 1 // one oscillator for both
 	}
@@ -94,7 +94,7 @@ func (w *world) newHost(i int) *host {
 	case 1:
 		h.kind, offset, rate, pace = system, 0, 0, 1
 	}
-	h.bounded = w.Bounded && h.kind == stepping && w.Skew > 0 && !h.liar && w.rng.IntN(2) == 0
+	h.bounded = w.Bounded && h.kind == stepping && w.Skew > 0 && !h.skewed && w.rng.IntN(2) == 0
 	h.says = w.Skew / 2
 	h.clock = NewClock(w.epoch, bound, offset, rate, pace)
 	h.clock.spun = func() { go w.rec.fail(h.id, "hot loop: the clock was read %d times at one moment", maxReadings) }
@@ -116,7 +116,7 @@ func (w *world) offset() time.Duration {
 	return time.Duration((w.rng.Float64()*2 - 1) * float64(w.Skew))
 }
 
-// lie is how far a liar's clock is off: anything from nothing to hours.
+// lie is how far a skewed candidate's clock is off: anything from nothing to hours.
 func (w *world) lie() time.Duration {
 	far := []time.Duration{w.Skew, w.Skew + w.Term/20, 2 * w.Skew, w.Lies, w.Lies}[w.rng.IntN(5)]
 	off := w.between(min(w.Skew, far-1), far+1)
@@ -126,7 +126,7 @@ func (w *world) lie() time.Duration {
 	return off
 }
 
-// apart is how far a stranger's clock is off.
+// apart is how far an unsynchronized candidate's clock is off.
 func (w *world) apart() time.Duration {
 	return time.Duration((w.rng.Float64()*2 - 1) * float64(w.Apart))
 }
@@ -210,7 +210,7 @@ func (w *world) calm() {
 		h.doubt(true)
 		h.link.Set(Weather{}, false)
 		h.clock.Ambush(nil)
-		if !h.liar {
+		if !h.skewed {
 			h.clock.Restore()
 		}
 	}
@@ -220,7 +220,7 @@ func (w *world) calm() {
 	}
 	w.bereave()
 	if w.candidates() == 0 {
-		h := w.hosts[w.Liars+w.rng.IntN(len(w.hosts)-w.Liars)]
+		h := w.hosts[w.Skewed+w.rng.IntN(len(w.hosts)-w.Skewed)]
 		if h.proc != nil {
 			h.leave()
 		}
@@ -234,7 +234,7 @@ func (w *world) calm() {
 	w.rec.leaderAgain = 0
 	w.rec.mu.Unlock()
 	within := w.leaderWithin()
-	if w.Liars > 0 {
+	if w.Skewed > 0 {
 		w.pass(4 * w.Calm)
 		within += w.overdue()
 	}
@@ -291,11 +291,11 @@ func (w *world) bereave() {
 func (w *world) watch() {
 	w.rec.mu.Lock()
 	leader := w.rec.leader
-	if leader != nil && leader.p.host.liar {
+	if leader != nil && leader.p.host.skewed {
 		w.rec.mu.Unlock()
 		return // its clock may yet be proved wrong
 	}
-	if leader != nil && w.Liars > 0 {
+	if leader != nil && w.Skewed > 0 {
 		if e := &w.rec.records[len(w.rec.records)-1]; e.Vacant() || e.Incarnation != leader.p.incarnation {
 			w.rec.mu.Unlock()
 			return // it was robbed, and does not know yet
@@ -332,7 +332,7 @@ func (w *world) candidates() int {
 		if h.proc != nil && h.proc.leavingNow() {
 			h.proc = nil
 		}
-		if h.proc != nil && h.proc.campaign != nil && !h.liar {
+		if h.proc != nil && h.proc.campaign != nil && !h.skewed {
 			n++
 		}
 	}

@@ -30,7 +30,7 @@ type tally struct {
 	failed bool
 }
 
-// enough says whether one seed has failed and -failfast was given: those that wait
+// enough reports whether one seed has failed and -failfast was given: those that wait
 // in parallel are not run then either.
 func (t *tally) enough() bool {
 	t.mu.Lock()
@@ -82,13 +82,13 @@ func TestWildClocks(t *testing.T) {
 	})
 }
 
-// TestLiars has clocks beyond their bound, by up to hours and either way, and a
+// TestSkewed has clocks beyond their bound, by up to hours and either way, and a
 // store that gives true time to the microsecond, by which candidates find that
 // out: no two views overlap by more than the time in which an answer was out, the
-// candidates whose clocks are right still find a leader in time, and liars do not
+// candidates whose clocks are right still find a leader in time, and skewed candidates do not
 // take the lease from it again and again.
-func TestLiars(t *testing.T) {
-	counts := simulate(t, *seedCount/4, DrawLiars)
+func TestSkewed(t *testing.T) {
+	counts := simulate(t, *seedCount/4, DrawSkewed)
 	for _, what := range []string{"clocks proved wrong", "ended: " + le.ErrClockSkew.Error(), "leases taken from honest leaders", "acquisitions", "extensions"} {
 		if counts[what] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
 			t.Errorf("in no seed has this happened: %s", what)
@@ -96,11 +96,11 @@ func TestLiars(t *testing.T) {
 	}
 }
 
-// TestLiarsBelieved shows that what TestLiars finds is due to the comparison with
+// TestSkewedBelieved shows that what TestSkewed finds is due to the comparison with
 // the store's time: without it the same seeds do overlap.
-func TestLiarsBelieved(t *testing.T) {
+func TestSkewedBelieved(t *testing.T) {
 	counts := simulate(t, *seedCount/5, func(seed uint64) Params {
-		p := DrawLiars(seed)
+		p := DrawSkewed(seed)
 		p.Lenient = true
 		return p
 	})
@@ -109,11 +109,11 @@ func TestLiarsBelieved(t *testing.T) {
 	}
 }
 
-// TestStrangers has candidates whose clocks are hours apart and stepped by hours,
+// TestUnsynchronized has candidates whose clocks are hours apart and stepped by hours,
 // with monotonic clocks that run apart by as much as the allowance lets them, alone
 // or mixed with others whose clocks keep their bound.
-func TestStrangers(t *testing.T) {
-	counts := simulate(t, *seedCount/4, DrawStrangers)
+func TestUnsynchronized(t *testing.T) {
+	counts := simulate(t, *seedCount/4, DrawUnsynchronized)
 	for _, what := range []string{"acquisitions", "extensions", "releases", "observed: lapse", "fault: a leader had its clock stepped", "fault: a leader was suspended past its view"} {
 		if counts[what] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
 			t.Errorf("in no seed has this happened: %s", what)

@@ -71,7 +71,7 @@ func TestClientThatDoesNotKnow(t *testing.T) {
 	}
 }
 
-// A store is set back to what it held some reigns ago, as from a backup. Who leads
+// A store is set back to what it held some leaderships ago, as from a backup. Who leads
 // goes on; no number is given again that anybody has seen, and what must be over
 // for a new leader is what they have seen, not what the store says.
 func TestStoreSetBack(t *testing.T) {
@@ -98,7 +98,7 @@ func TestStoreSetBack(t *testing.T) {
 			setBack(s, 3)
 			s.pass(3 * s.Term)
 			if n := first.proc.campaign.View().ElectionNumber(); n != number || first.leads() != leading {
-				t.Errorf("reign %d ended when the store was set back", number)
+				t.Errorf("election %d ended when the store was set back", number)
 			}
 			first.crash()
 			crashed := s.now()

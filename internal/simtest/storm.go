@@ -168,7 +168,7 @@ func (w *world) weather(until time.Duration) Weather {
 	return x
 }
 
-// harmless is a weather that must not cost the leader p its reign.
+// harmless is a weather that must not cost the leader p its leadership.
 func (w *world) harmless(p *process, until time.Duration) Weather {
 	x := Weather{Until: until, SpareReads: true}
 	some := func(p *float64) { *p = w.rng.Float64() }

@@ -61,7 +61,7 @@ const MaxDrift = 500e-6
 // clock. (A machine that begins in 1970 is 60 years behind.)
 const maxAge = 100 * 365 * 24 * time.Hour
 
-// usable says whether a clock that shows wall can be compared with stamp.
+// usable reports whether a clock that shows wall can be compared with stamp.
 func usable(stamp, wall time.Time) bool {
 	return !stamp.IsZero() && wall.Sub(stamp).Abs() <= maxAge
 }
@@ -100,10 +100,10 @@ func (c *Check) prove(offset time.Duration, at, now Reading) proof {
 // tell.
 func (c *Check) ObserveOwn(bound time.Duration) { c.own = bound }
 
-// Doubts says whether the clock itself says that it may be off by more than its bound.
+// Doubts reports whether the clock itself says that it may be off by more than its bound.
 func (c *Check) Doubts() bool { return c.own > c.bound }
 
-// Early says whether a write that began when the clock showed begun, and was made at
+// Early reports whether a write that began when the clock showed begun, and was made at
 // stamp, is proved to have come before until, though the clock is ahead by more than its
 // bound, and may have had it otherwise. Known is false if there is no such stamp.
 func (c *Check) Early(stamp, begun, until time.Time) (early, known bool) {

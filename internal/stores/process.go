@@ -25,7 +25,7 @@ type Program struct {
 	Dir string
 	// Env is added to the environment, each "name=value".
 	Env []string
-	// Ready says whether the server that listens on addr serves already; it
+	// Ready reports whether the server that listens on addr serves already; it
 	// is asked again until it returns nil. Nil: it accepts a TCP connection.
 	Ready func(ctx context.Context, addr string) error
 	// Patience is how long it may take to be ready. Zero: 60 s.

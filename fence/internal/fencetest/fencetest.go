@@ -16,8 +16,8 @@ func Orders(n uint64) fence.Token {
 	return fence.Token{Election: "orders", Number: leaderelection.ElectionNumber(n)}
 }
 
-// Lead wins the election "orders" for the first time, and returns the reign's gate
-// and what ends the reign, at the latest with the test.
+// Lead wins the election "orders" for the first time, and returns the leadership's gate
+// and what ends the leadership, at the latest with the test.
 func Lead(t testing.TB) (gate fence.Gate, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -41,7 +41,7 @@ type Object struct {
 	Package, Place string
 	// Look asks for the version and the metadata. No object is no error.
 	Look func(ctx context.Context) (Seen, error)
-	// Refused says whether an error of a write is the refusal of its condition.
+	// Refused reports whether an error of a write is the refusal of its condition.
 	Refused func(error) bool
 }
 
@@ -55,7 +55,7 @@ var ErrUnproved = errors.New("the answer tells of a success, and does not prove 
 type Write func(ctx context.Context, seen Seen, marks map[string]string) error
 
 // tries is how often a write looks again because another one came between: as
-// many concurrent writers of one reign finish all the same.
+// many concurrent writers of one leadership finish all the same.
 const tries = 16
 
 // Put writes under a token. It returns a *fence.StaleError, fence.ErrNoToken,

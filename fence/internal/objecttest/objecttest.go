@@ -266,7 +266,7 @@ func ctxEnded(t *testing.T, s *suite) {
 	}
 }
 
-// Many writers of several reigns: the server's own order of accepted writes never
+// Many writers of several leaderships: the server's own order of accepted writes never
 // goes back, all are either accepted or refused as stale, and what is there at
 // the end is the greatest's.
 func atOnce(t *testing.T, s *suite) {

@@ -77,7 +77,7 @@ func message(r io.Reader) ([]byte, error) {
 	return m, err
 }
 
-// answered says whether a command is answered: all are but an OP_MSG with the
+// answered reports whether a command is answered: all are but an OP_MSG with the
 // flag moreToCome.
 func answered(m []byte) bool {
 	const opMsg, moreToCome = 2013, 1 << 1

@@ -13,7 +13,7 @@ import (
 // ErrStandingDown is what Healthy returns for a while after a failure.
 var ErrStandingDown = errors.New("standing down after a failure")
 
-// Box says whether a candidate stays out of its election. Its zero value does not.
+// Box reports whether a candidate stays out of its election. Its zero value does not.
 // Its methods may be called by several goroutines at once.
 type Box struct {
 	mu    sync.Mutex

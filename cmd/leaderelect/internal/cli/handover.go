@@ -55,7 +55,7 @@ func (a *app) stepdownCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stepdown [URL]",
 		Short: "Ask the leader to step down",
-		Long: `Ask the leader to wind down, release, and sit out one term, and wait until it has
+		Long: `Ask the leader to wind down, release, and cool down for one term, and wait until it has
 released.
 
 Exit codes: 0 it has; 1 it has not within --timeout, or nobody leads; 2 usage.`,
@@ -164,7 +164,7 @@ func (a *app) awaitHandOver(ctx context.Context, d leaderelection.RaceDecider, w
 
 // handOverWait waits for what was asked for.
 type handOverWait struct {
-	first     *leaderelection.RaceEntry // the record before the wish
+	first     *leaderelection.RaceEntry // the record before the request
 	successor string
 	stop      context.CancelCauseFunc
 
@@ -180,16 +180,16 @@ func (w *handOverWait) see(e *leaderelection.RaceEntry) {
 	if w.said != "" {
 		return
 	}
-	newReign := e.ElectionNumber > w.first.ElectionNumber && !e.Vacant()
+	newLeadership := e.ElectionNumber > w.first.ElectionNumber && !e.Vacant()
 	switch anybody := w.successor == leaderelection.AnySuccessor; {
-	case anybody && newReign:
-		w.said = fmt.Sprintf("%s has stepped down; %s leads, with reign %d", state.Name(w.first.LeaderID), state.Name(e.LeaderID), e.ElectionNumber)
+	case anybody && newLeadership:
+		w.said = fmt.Sprintf("%s has stepped down; %s leads, with election %d", state.Name(w.first.LeaderID), state.Name(e.LeaderID), e.ElectionNumber)
 	case anybody && e.Vacant():
-		w.said = fmt.Sprintf("%s has stepped down from reign %d; nobody leads yet", state.Name(w.first.LeaderID), e.ElectionNumber)
+		w.said = fmt.Sprintf("%s has stepped down from election %d; nobody leads yet", state.Name(w.first.LeaderID), e.ElectionNumber)
 	case !anybody && !e.Vacant() && e.LeaderID == w.successor:
-		w.said = fmt.Sprintf("%s leads, with reign %d", state.Name(e.LeaderID), e.ElectionNumber)
-	case newReign:
-		w.said = fmt.Sprintf("%s leads, with reign %d", state.Name(e.LeaderID), e.ElectionNumber)
+		w.said = fmt.Sprintf("%s leads, with election %d", state.Name(e.LeaderID), e.ElectionNumber)
+	case newLeadership:
+		w.said = fmt.Sprintf("%s leads, with election %d", state.Name(e.LeaderID), e.ElectionNumber)
 		w.failure = &exit{exitError, fmt.Errorf("%s was not there in time: is a candidate of that name running?", w.successor)}
 	default:
 		return
@@ -207,6 +207,6 @@ func (w *handOverWait) standing() string {
 	case e.Vacant():
 		return fmt.Sprintf("the record is vacant, and %s has not taken it: is a candidate of that name running?", w.successor)
 	default:
-		return fmt.Sprintf("%s still leads, with reign %d, and winds down or has not seen the wish yet", state.Name(e.LeaderID), e.ElectionNumber)
+		return fmt.Sprintf("%s still leads, with election %d, and winds down or has not seen the request yet", state.Name(e.LeaderID), e.ElectionNumber)
 	}
 }

@@ -25,7 +25,7 @@ func (a *app) hookCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "hook [URL] --begin COMMAND --end COMMAND",
 		Short: "Run one command when elected, and another when not leader any more",
-		Long: `Contest the election, and toggle a service: the begin command is run on election, the
+		Long: `Campaign in the election, and toggle a service: the begin command is run on election, the
 end command on loss. Both are given to sh -c, with LEADERELECT_ELECTION,
 LEADERELECT_LEADER_ID and LEADERELECT_STORE (unless the URL has a password: --pass-store)
 in their environment; what they leave running goes on.

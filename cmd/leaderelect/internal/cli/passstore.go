@@ -11,7 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
-// passStore says whether a command finds the store's URL in its environment, which
+// passStore reports whether a command finds the store's URL in its environment, which
 // other programs of the same user can read, and which ends up in logs. Its zero value
 // leaves that to the URL: one with a password is not passed on.
 type passStore struct{ yes, no bool }

@@ -50,7 +50,7 @@ vendor's page has them.`,
 	}
 	c.Flags().StringVar(&f.store, "store", "gs", "one of "+strings.Join(names, ", ")+", or a URL")
 	a.choices(c, "store", names...)
-	c.Flags().IntVar(&f.Candidates, "candidates", 3, "how many processes contest the election")
+	c.Flags().IntVar(&f.Candidates, "candidates", 3, "how many processes campaign in the election")
 	c.Flags().IntVar(&f.Observers, "observers", 0, "how many only follow it")
 	c.Flags().DurationVar(&f.latency, "latency", 0, "of a store request (default a rule of thumb for the store)")
 	c.Flags().Float64Var(&f.write, "price-write", 0, "of a million writes, in whatever money")

@@ -77,7 +77,7 @@ func (a *app) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [URL] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while this process leads",
-		Long: `Contest the election, and run COMMAND while leading. When leadership is lost the
+		Long: `Campaign in the election, and run COMMAND while leading. When leadership is lost the
 command's whole process group is sent SIGTERM, and killed after --grace, so early that it
 is dead before another candidate can be elected, also where the store cannot be
 reached, and where leaderelect itself is stopped or killed. When leadership is
@@ -86,7 +86,7 @@ the command and all that it has started are dead, and released at once then.
 
 The command finds in its environment
 
-    LEADERELECT_ELECTION     the number of the reign, greater than all before: a
+    LEADERELECT_ELECTION     the number of the leadership, greater than all before: a
                              fencing token, to send along with whatever it writes
     LEADERELECT_LEADER_ID    this candidate's name
     LEADERELECT_STORE        the store's URL, unless it has a password (--pass-store)
@@ -235,7 +235,7 @@ func newJob(a *app, f *runFlags, times runner.Times, cfg *leaderelection.Config,
 	return j
 }
 
-// campaign contests the election until ctx ends, and returns the cause. Begun is
+// campaign campaigns in the election until ctx ends, and returns the cause. Begun is
 // told of it.
 func (j *job) campaign(ctx context.Context, cancel context.CancelCauseFunc, cfg leaderelection.Config, begun func(*leaderelection.Campaign)) error {
 	if j.flaw != nil {

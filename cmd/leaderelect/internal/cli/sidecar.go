@@ -35,15 +35,15 @@ func (a *app) sidecarCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sidecar [URL] [-- COMMAND [ARGUMENT...]]",
 		Short: "Be a candidate, or an observer, and serve what is known over HTTP",
-		Long: `Contest the election (with --observe only follow it), and serve over HTTP:
+		Long: `Campaign in the election (with --observe only follow it), and serve over HTTP:
 
-    GET  /leader      who leads, as JSON; with ?wait=30s&after=TOKEN not before a reign
+    GET  /leader      who leads, as JSON; with ?wait=30s&after=TOKEN not before a leadership
                       after that election number has begun, or the time is over
-    GET  /events      server-sent events: state (once), reign, vacancy, lapse, extension
+    GET  /events      server-sent events: state (once), elected, vacancy, lapse, extension
     GET  /readyz      200 only while this process leads, by its view
     GET  /healthz     200 while this process does its work
     GET  /metrics     for Prometheus
-    GET  /reigns      the reigns seen; /self: what this process is doing
+    GET  /leaderships      the leaderships seen; /self: what this process is doing
     POST /stepdown    ask the leader to step down
     POST /transfer?to=ID  ask it to hand over; with &force=true also to a candidate that
                       this process has not seen lead
@@ -174,7 +174,7 @@ func (s *sidecarRun) run(ctx context.Context, url string) error {
 	return s.outcome(s.lead(ctx, cancel, d))
 }
 
-// lead contests the election until ctx ends.
+// lead campaigns in the election until ctx ends.
 func (s *sidecarRun) lead(ctx context.Context, cancel context.CancelCauseFunc, d leaderelection.RaceDecider) error {
 	s.cfg.Decider = d
 	if s.job != nil {

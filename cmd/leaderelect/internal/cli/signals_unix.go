@@ -88,7 +88,7 @@ func (a *app) signalsTo(cancel context.CancelCauseFunc, r *runner.Runner, kill f
 	}
 }
 
-// hasTerminal says whether this process belongs to a terminal, whose end a HUP
+// hasTerminal reports whether this process belongs to a terminal, whose end a HUP
 // then tells.
 func hasTerminal() bool {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)

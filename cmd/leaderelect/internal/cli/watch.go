@@ -18,8 +18,8 @@ func (a *app) watchCommand() *cobra.Command {
 	var asJSON, extensions bool
 	c := &cobra.Command{
 		Use:   "watch [URL]",
-		Short: "Print each new reign, vacancy and lapse",
-		Long: `Follow an election without taking part, and print a line for each new reign, each
+		Short: "Print each new leadership, vacancy and lapse",
+		Long: `Follow an election without taking part, and print a line for each new leadership, each
 vacancy (a leader has given up), and each lapse (a term ran out unextended), until
 interrupted. What is there at the start is printed first.`,
 		Args: cobra.MaximumNArgs(1),

@@ -49,7 +49,7 @@ type Exam struct {
 	Bound func() (time.Duration, error)
 }
 
-// Run makes all checks, and says whether none has failed.
+// Run makes all checks, and reports whether none has failed.
 func (x *Exam) Run(ctx context.Context) bool {
 	s := &session{Exam: x, ctx: ctx, well: true}
 	if !s.read() {
@@ -108,11 +108,11 @@ func (s *session) read() bool {
 	switch {
 	case e.ElectionNumber == leaderelection.NoElections:
 	case e.Vacant():
-		detail = fmt.Sprintf("in %s: vacant after reign %d", Took(took), e.ElectionNumber)
+		detail = fmt.Sprintf("in %s: vacant after election %d", Took(took), e.ElectionNumber)
 	case e.Unsynchronized:
-		detail = fmt.Sprintf("in %s: held by %s, reign %d", Took(took), state.Name(e.LeaderID), e.ElectionNumber)
+		detail = fmt.Sprintf("in %s: held by %s, election %d", Took(took), state.Name(e.LeaderID), e.ElectionNumber)
 	default:
-		detail = fmt.Sprintf("in %s: %s, reign %d, until %s", Took(took), state.Name(e.LeaderID), e.ElectionNumber, e.TermExpiry.Format(time.RFC3339))
+		detail = fmt.Sprintf("in %s: %s, election %d, until %s", Took(took), state.Name(e.LeaderID), e.ElectionNumber, e.TermExpiry.Format(time.RFC3339))
 	}
 	s.tell("reading the record", OK, detail, "")
 	if e.TermLength > 0 && e.TermLength != s.Term {

@@ -97,7 +97,7 @@ func (h *Hook) Reset(ctx context.Context) {
 	}
 }
 
-// Elected is one reign: the begin command, the time of leading, and the end
+// Elected is one leadership: the begin command, the time of leading, and the end
 // command. It returns when that has succeeded or was given up.
 func (h *Hook) Elected(ctx context.Context, view *leaderelection.TimeView) {
 	log := h.c.Logger.With("election", uint64(view.ElectionNumber()))

@@ -50,8 +50,8 @@ func newHook(begin, end string, change func(*Config)) (*Hook, *notes) {
 	return New(c), n
 }
 
-// reign runs one reign, which goes on until the function is called.
-func reign(t *testing.T, h *Hook, left time.Duration) (end func()) {
+// leadership runs one leadership, which goes on until the function is called.
+func leadership(t *testing.T, h *Hook, left time.Duration) (end func()) {
 	view := leaderelection.NewTimeView(nil)
 	view.Set(time.Now().Add(left))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -79,11 +79,11 @@ func await(t *testing.T, n *notes, want string) {
 
 // Begin on election, end on loss, each with what it needs to know, and nothing of an
 // outer leaderelect's.
-func TestReign(t *testing.T) {
+func TestLeadership(t *testing.T) {
 	t.Setenv("LEADERELECT_ELECTION", "99")
 	t.Setenv("LEADERELECT_STORE", "theirs")
 	h, n := newHook(`echo begin $LEADERELECT_ELECTION $LEADERELECT_LEADER_ID $LEADERELECT_STORE; env | grep -c '^LEADERELECT_ELECTION='`, "echo end $LEADERELECT_ELECTION", nil)
-	end := reign(t, h, time.Hour)
+	end := leadership(t, h, time.Hour)
 	await(t, n, "\n1\n")
 	end()
 	if got := n.String(); got != "begin 0 me file:x\n1\nend 0\n" {
@@ -98,7 +98,7 @@ func TestReign(t *testing.T) {
 // aside.
 func TestBeginFails(t *testing.T) {
 	h, n := newHook("echo begin; exit 1", "echo end", nil)
-	end := reign(t, h, time.Hour)
+	end := leadership(t, h, time.Hour)
 	await(t, n, "resigned")
 	end()
 	if got := n.String(); got != "begin\nend\nresigned\n" {
@@ -117,7 +117,7 @@ func TestBeginFails(t *testing.T) {
 func TestEndFails(t *testing.T) {
 	tries := filepath.Join(t.TempDir(), "tries")
 	h, n := newHook("true", "echo end; echo x >>"+tries+"; exit 1", nil)
-	reign(t, h, time.Hour)()
+	leadership(t, h, time.Hour)()
 	if got := strings.Count(n.String(), "end"); got != 4 {
 		t.Errorf("%d attempts, want 1 and 3 more", got)
 	}
@@ -132,7 +132,7 @@ func TestEndFails(t *testing.T) {
 	// The third attempt succeeds.
 	_ = os.Remove(tries)
 	h, _ = newHook("true", "echo x >>"+tries+"; test $(grep -c x "+tries+") = 3", nil)
-	reign(t, h, time.Hour)()
+	leadership(t, h, time.Hour)()
 	if err := errors.Join(h.Failed(), h.Healthy(t.Context())); err != nil {
 		t.Error(err)
 	}
@@ -176,10 +176,10 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// A reign that is not extended is ended the grace before the view ends, and given up.
+// A leadership that is not extended is ended the grace before the view ends, and given up.
 func TestNotExtended(t *testing.T) {
 	h, n := newHook("echo begin", "echo end", func(c *Config) { c.Grace = 10 * time.Second })
-	end := reign(t, h, 11*time.Second)
+	end := leadership(t, h, 11*time.Second)
 	await(t, n, "resigned")
 	end()
 	if got := n.String(); got != "begin\nend\nresigned\n" {
@@ -244,14 +244,14 @@ func TestConsoleInterrupted(t *testing.T) {
 // and then killed; the end command follows.
 func TestBeginInterrupted(t *testing.T) {
 	h, n := newHook(`trap "echo asked; exit 1" TERM; echo up; while :; do sleep 0.02; done`, "echo end", nil)
-	end := reign(t, h, time.Hour)
+	end := leadership(t, h, time.Hour)
 	await(t, n, "up")
 	end()
 	if got := n.String(); got != "up\nasked\nend\n" {
 		t.Errorf("%q", got)
 	}
 	h, n = newHook(`trap "" TERM; echo up; while :; do sleep 0.02; done`, "echo end", nil)
-	end = reign(t, h, time.Hour)
+	end = leadership(t, h, time.Hour)
 	await(t, n, "up")
 	end()
 	if got := n.String(); got != "up\nend\n" {

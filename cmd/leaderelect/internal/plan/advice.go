@@ -22,7 +22,7 @@ func (c Choice) Warnings() (all []string) {
 		warn("all candidates of a %s store share one clock: a skew of 0 will do, and shortens every fail-over by %v and more", s.Name, c.Skew)
 	}
 	if c.Term/4 < 5*s.Latency {
-		warn("a store call is given up after a quarter of the term, %v, and %s takes about %v: slow answers will cost reigns; take a term of %v at least",
+		warn("a store call is given up after a quarter of the term, %v, and %s takes about %v: slow answers will cost leaderships; take a term of %v at least",
 			c.Term/4, s.Name, s.Latency, (20 * s.Latency).Round(100*time.Millisecond))
 	}
 	if s.Fastest > 0 && extend < 3*s.Fastest/2 {

@@ -336,7 +336,7 @@ func (g *guard) denied(pid int, err error) {
 	}
 }
 
-// groupGone says whether the command's group has no member, where the guard's
+// groupGone reports whether the command's group has no member, where the guard's
 // having no children does not say so already.
 func (g *guard) groupGone() bool {
 	return canList || errors.Is(syscall.Kill(-g.pid, 0), syscall.ESRCH)

@@ -56,7 +56,7 @@ type Status struct {
 	Signal int `json:"signal,omitempty"`
 	// Failure is why it was not started, or why its end is not known.
 	Failure string `json:"failure,omitempty"`
-	// Expired: it was not ended by the candidate's wish, nor by itself, but by
+	// Expired: it was not ended by the candidate's request, nor by itself, but by
 	// its guard, since its time had run out.
 	Expired bool `json:"expired,omitempty"`
 	// Killed: it, or something that it had started, had to be killed, since it

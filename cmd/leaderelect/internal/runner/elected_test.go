@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 
 const patience = 30 * time.Second
 
-// reign is one reign of a runner, and what came of it.
-type reign struct {
+// trial is one leadership of a runner, and what came of it.
+type trial struct {
 	*Runner
 	view   *leaderelection.TimeView
 	cancel context.CancelCauseFunc
@@ -47,7 +47,7 @@ type reign struct {
 }
 
 // Handle implements slog.Handler.
-func (r *reign) Handle(_ context.Context, record slog.Record) error {
+func (r *trial) Handle(_ context.Context, record slog.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines = append(r.lines, record.Message)
@@ -60,18 +60,18 @@ func (r *reign) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-func (r *reign) Enabled(context.Context, slog.Level) bool { return true }
-func (r *reign) WithAttrs([]slog.Attr) slog.Handler       { return r }
-func (r *reign) WithGroup(string) slog.Handler            { return r }
+func (r *trial) Enabled(context.Context, slog.Level) bool { return true }
+func (r *trial) WithAttrs([]slog.Attr) slog.Handler       { return r }
+func (r *trial) WithGroup(string) slog.Handler            { return r }
 
-// newReign returns a reign of a minute that has not begun.
-func newReign(t *testing.T, change func(*Config), args ...string) *reign {
+// newTrial returns a trial of a minute that has not begun.
+func newTrial(t *testing.T, change func(*Config), args ...string) *trial {
 	t.Helper()
 	times, err := TimesFor(time.Minute, time.Second, 200*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reign{view: leaderelection.NewTimeView(nil), over: make(chan struct{})}
+	r := &trial{view: leaderelection.NewTimeView(nil), over: make(chan struct{})}
 	r.view.Set(time.Now().Add(time.Minute))
 	c := Config{Args: args, Store: "file:x", LeaderID: "me", Times: times, Drain: patience, OnFailure: Restart, Delay: 10 * time.Millisecond,
 		ExpiryFile: filepath.Join(t.TempDir(), "expiry"), Logger: slog.New(r),
@@ -90,7 +90,7 @@ func newReign(t *testing.T, change func(*Config), args ...string) *reign {
 }
 
 // begin begins it.
-func (r *reign) begin(t *testing.T) *reign {
+func (r *trial) begin(t *testing.T) *trial {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r.cancel = cancel
 	go func() {
@@ -106,17 +106,17 @@ func (r *reign) begin(t *testing.T) *reign {
 }
 
 // ends waits until Elected has returned.
-func (r *reign) ends(t *testing.T) {
+func (r *trial) ends(t *testing.T) {
 	t.Helper()
 	select {
 	case <-r.over:
 	case <-time.After(patience):
-		t.Fatalf("the reign goes on after %v: %q", patience, r.lines)
+		t.Fatalf("the leadership goes on after %v: %q", patience, r.lines)
 	}
 }
 
 // until waits until is says so.
-func (r *reign) until(t *testing.T, what string, is func() bool) {
+func (r *trial) until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	limit := time.Now().Add(patience)
 	for {
@@ -138,12 +138,12 @@ func (r *reign) until(t *testing.T, what string, is func() bool) {
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	const delay = 200 * time.Millisecond
-	r := newReign(t, func(c *Config) { c.Delay = delay }, "false").begin(t)
+	r := newTrial(t, func(c *Config) { c.Delay = delay }, "false").begin(t)
 	r.until(t, "three pauses", func() bool { return len(r.pauses) >= 3 })
 	if want := []time.Duration{delay, 2 * delay, 4 * delay}; !slices.Equal(r.pauses[:3], want) {
 		t.Errorf("pauses %v, want %v", r.pauses, want)
 	}
-	r = newReign(t, nil, "sleep", "0.15").begin(t)
+	r = newTrial(t, nil, "sleep", "0.15").begin(t)
 	r.until(t, "three pauses", func() bool { return len(r.pauses) >= 3 })
 	for _, p := range r.pauses {
 		if p != 10*time.Millisecond {
@@ -169,7 +169,7 @@ func TestPolicies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newReign(t, c.change, c.args...).begin(t)
+			r := newTrial(t, c.change, c.args...).begin(t)
 			r.ends(t)
 			if got := fmt.Sprint(r.finished); got != c.finished || r.resigned != c.resigned {
 				t.Errorf("finished %s, resigned %d times: %q", got, r.resigned, r.lines)
@@ -185,7 +185,7 @@ func TestPolicies(t *testing.T) {
 func TestHold(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
-	r := newReign(t, func(c *Config) { c.Once, c.Hold = true, 400*time.Millisecond }, "true").begin(t)
+	r := newTrial(t, func(c *Config) { c.Once, c.Hold = true, 400*time.Millisecond }, "true").begin(t)
 	r.ends(t)
 	if took := time.Since(begin); took < 400*time.Millisecond || len(r.finished) != 1 {
 		t.Errorf("it took %v, %q", took, r.finished)
@@ -196,7 +196,7 @@ func TestHold(t *testing.T) {
 func TestGiveUp(t *testing.T) {
 	t.Parallel()
 	ran := filepath.Join(t.TempDir(), "ran")
-	r := newReign(t, func(c *Config) { c.Once = true }, "touch", ran)
+	r := newTrial(t, func(c *Config) { c.Once = true }, "touch", ran)
 	if !r.GiveUp() {
 		t.Error("nothing has begun, and yet it cannot be given up")
 	}
@@ -204,7 +204,7 @@ func TestGiveUp(t *testing.T) {
 	if _, err := os.Stat(ran); err == nil || len(r.finished) > 0 {
 		t.Errorf("it ran: %v %q", err, r.finished)
 	}
-	r = newReign(t, nil, "sleep", "600").begin(t)
+	r = newTrial(t, nil, "sleep", "600").begin(t)
 	r.until(t, "a start", func() bool { return slices.Contains(r.lines, "the command is started") })
 	if r.GiveUp() {
 		t.Error("given up what has begun")
@@ -222,7 +222,7 @@ func TestEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	r := newReign(t, func(c *Config) { c.Stdout = out }, "sh", "-c", "env; echo complete; exec sleep 600").begin(t)
+	r := newTrial(t, func(c *Config) { c.Stdout = out }, "sh", "-c", "env; echo complete; exec sleep 600").begin(t)
 	var text string
 	r.until(t, "its environment", func() bool {
 		data, _ := os.ReadFile(out.Name())
@@ -298,10 +298,10 @@ func TestEnds(t *testing.T) {
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "out")
 	script := `trap 'echo int >>"$0"; exit 6' INT; trap "" TERM; echo up >>"$0"; while :; do sleep 0.05; done`
-	up := func(r *reign, n int) {
+	up := func(r *trial, n int) {
 		r.until(t, "a start", func() bool { text, _ := os.ReadFile(out); return strings.Count(string(text), "up") == n })
 	}
-	r := newReign(t, func(c *Config) { c.Once = true }, "sh", "-c", script, out).begin(t)
+	r := newTrial(t, func(c *Config) { c.Once = true }, "sh", "-c", script, out).begin(t)
 	up(r, 1)
 	r.StopBy(syscall.SIGINT)
 	r.cancel(fmt.Errorf("%w by a test", ErrStopped))
@@ -310,7 +310,7 @@ func TestEnds(t *testing.T) {
 		t.Errorf("%q, finished %q", text, r.finished)
 	}
 
-	r = newReign(t, func(c *Config) { c.Once = true }, "sh", "-c", script, out).begin(t)
+	r = newTrial(t, func(c *Config) { c.Once = true }, "sh", "-c", script, out).begin(t)
 	up(r, 2)
 	r.cancel(leaderelection.ErrOusted)
 	r.view.Set(time.Now().Add(-time.Second))
@@ -327,7 +327,7 @@ func TestEnds(t *testing.T) {
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	ran := filepath.Join(t.TempDir(), "ran")
-	r := newReign(t, nil, "sh", "-c", `echo up >>"$0"; exec sleep 600`, ran)
+	r := newTrial(t, nil, "sh", "-c", `echo up >>"$0"; exec sleep 600`, ran)
 	r.view.Set(time.Now().Add(r.c.Times.Grace + r.c.Times.Margin))
 	r.begin(t)
 	<-time.After(300 * time.Millisecond)

@@ -96,7 +96,7 @@ func (f *expiryFile) all() []string {
 	return all
 }
 
-// remove takes it away when the reign is over.
+// remove takes it away when the leadership is over.
 func (f *expiryFile) remove() {
 	for _, path := range f.all() {
 		_ = os.Remove(path)

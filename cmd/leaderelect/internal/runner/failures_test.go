@@ -50,12 +50,12 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A temp directory that is gone when the reign begins is a failure like others; when
+// A temp directory that is gone when the leadership begins is a failure like others; when
 // it is there again, the command runs.
 func TestTempDirectoryGoes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tmp")
 	t.Setenv("TMPDIR", dir)
-	r := newReign(t, func(c *Config) { c.ExpiryFile = "" }, "sh", "-c", `test -s "$LEADERELECT_EXPIRY_FILE" && exec sleep 600`).begin(t)
+	r := newTrial(t, func(c *Config) { c.ExpiryFile = "" }, "sh", "-c", `test -s "$LEADERELECT_EXPIRY_FILE" && exec sleep 600`).begin(t)
 	r.until(t, "a failure", func() bool { return slices.Contains(r.lines, "the command did not run") })
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -68,13 +68,13 @@ func TestTempDirectoryGoes(t *testing.T) {
 
 // A leader whose command fails again and again, soon after its start, lets another
 // lead, and stays out for the pause that it would have made. So it does at once if
-// the command fails in the next reign, until one has run for a while.
+// the command fails in the next leadership, until one has run for a while.
 func TestQuickFailures(t *testing.T) {
 	t.Parallel()
 	ran := filepath.Join(t.TempDir(), "ran")
 	const delay = 200 * time.Millisecond
 	// It fails, but for the seventh time: that runs for a while before.
-	r := newReign(t, func(c *Config) { c.Delay = delay }, "sh", "-c", `echo x >>"$0"; test $(grep -c x "$0") = 7 && sleep 2.5; exit 3`, ran)
+	r := newTrial(t, func(c *Config) { c.Delay = delay }, "sh", "-c", `echo x >>"$0"; test $(grep -c x "$0") = 7 && sleep 2.5; exit 3`, ran)
 	attempts := func() int { text, _ := os.ReadFile(ran); return strings.Count(string(text), "x") }
 	lead := func(want int) {
 		t.Helper()
@@ -108,7 +108,7 @@ func TestQuickFailures(t *testing.T) {
 // A command that ends well soon after its start is no failure.
 func TestQuickEnds(t *testing.T) {
 	t.Parallel()
-	r := newReign(t, func(c *Config) { c.Delay = time.Millisecond }, "true").begin(t)
+	r := newTrial(t, func(c *Config) { c.Delay = time.Millisecond }, "true").begin(t)
 	r.until(t, "many starts", func() bool { return len(r.pauses) > 2*Attempts })
 	if r.resigned > 0 || r.Healthy(t.Context()) != nil {
 		t.Errorf("resigned %d times", r.resigned)
@@ -120,7 +120,7 @@ func TestQuickEnds(t *testing.T) {
 func TestDrainIsOver(t *testing.T) {
 	t.Parallel()
 	up := filepath.Join(t.TempDir(), "up")
-	r := newReign(t, func(c *Config) { c.Drain = 100 * time.Millisecond }, "sh", "-c", `trap "" TERM; echo >"$0"; while :; do sleep 0.05; done`, up).begin(t)
+	r := newTrial(t, func(c *Config) { c.Drain = 100 * time.Millisecond }, "sh", "-c", `trap "" TERM; echo >"$0"; while :; do sleep 0.05; done`, up).begin(t)
 	r.until(t, "a start", func() bool { _, err := os.Stat(up); return err == nil })
 	r.cancel(fmt.Errorf("%w by a test", ErrStopped))
 	r.ends(t)

@@ -61,14 +61,14 @@ type Config struct {
 type Runner struct {
 	c       Config
 	nudge   chan struct{}
-	claimed atomic.Bool // by the first reign, or by GiveUp
+	claimed atomic.Bool // by the first leadership, or by GiveUp
 	aside   aside.Box
 
 	mu   sync.Mutex
 	p    *proc.Process // the one that runs
 	stop syscall.Signal
 
-	// Of the reign that is, and kept for the next one.
+	// Of the leadership that is, and kept for the next one.
 	failed int           // how often in a row, soon after its start
 	pause  time.Duration // before the next attempt
 }
@@ -79,7 +79,7 @@ func New(c Config) *Runner {
 }
 
 // Check reports what would keep a leader from running any command. It is to be
-// asked before the election is contested.
+// asked before the campaign begins.
 func (r *Runner) Check() error {
 	return errors.Join(proc.Check(), tryExpiryFile(r.c.ExpiryFile))
 }
@@ -131,7 +131,7 @@ func (r *Runner) Pid() int {
 	return r.p.Pid()
 }
 
-// GiveUp says that no reign may begin any more, and whether that was in time:
+// GiveUp says that no leadership may begin any more, and whether that was in time:
 // false where one has.
 func (r *Runner) GiveUp() bool { return r.claimed.CompareAndSwap(false, true) }
 

@@ -13,8 +13,8 @@ import (
 
 // How much is remembered.
 const (
-	maxEvents = 256
-	maxReigns = 100
+	maxEvents      = 256
+	maxLeaderships = 100
 )
 
 // Event is a state.Event with its number, for those who come back.
@@ -23,8 +23,8 @@ type Event struct {
 	state.Event
 }
 
-// Reign is one that was seen, for the timeline.
-type Reign struct {
+// Leadership is one that was seen, for the timeline.
+type Leadership struct {
 	Election uint64    `json:"election"`
 	LeaderID string    `json:"leader_id"`
 	From     time.Time `json:"from"` // when it was first seen, or about when it began
@@ -37,15 +37,15 @@ type Reign struct {
 type Hub struct {
 	skew time.Duration
 
-	mu      sync.Mutex
-	follow  state.Follower
-	entry   *leaderelection.RaceEntry
-	events  []Event
-	next    uint64
-	reigns  []Reign
-	changed chan struct{} // closed by the next event
-	lapse   *time.Timer
-	closed  bool
+	mu          sync.Mutex
+	follow      state.Follower
+	entry       *leaderelection.RaceEntry
+	events      []Event
+	next        uint64
+	leaderships []Leadership
+	changed     chan struct{} // closed by the next event
+	lapse       *time.Timer
+	closed      bool
 }
 
 // NewHub returns a hub for clocks that are within skew.
@@ -101,9 +101,9 @@ func (h *Hub) add(e state.Event) {
 
 // remember keeps the timeline.
 func (h *Hub) remember(e state.Event) {
-	var last *Reign
-	if n := len(h.reigns); n > 0 {
-		last = &h.reigns[n-1]
+	var last *Leadership
+	if n := len(h.leaderships); n > 0 {
+		last = &h.leaderships[n-1]
 	}
 	end := func(how string) {
 		if last != nil && last.To.IsZero() {
@@ -115,7 +115,7 @@ func (h *Hub) remember(e state.Event) {
 		end(state.Vacancy)
 	case state.Lapse:
 		end(state.Lapse)
-	case state.Reign:
+	case state.Elected:
 		if last != nil && last.Election == e.Election {
 			last.To, last.End = time.Time{}, "" // it is back
 			return
@@ -125,9 +125,9 @@ func (h *Hub) remember(e state.Event) {
 		if last == nil && !e.Since.IsZero() && e.Since.Before(from) {
 			from = e.Since
 		}
-		h.reigns = append(h.reigns, Reign{Election: e.Election, LeaderID: e.LeaderID, From: from})
-		if len(h.reigns) > maxReigns {
-			h.reigns = h.reigns[1:]
+		h.leaderships = append(h.leaderships, Leadership{Election: e.Election, LeaderID: e.LeaderID, From: from})
+		if len(h.leaderships) > maxLeaderships {
+			h.leaderships = h.leaderships[1:]
 		}
 	}
 }
@@ -140,18 +140,18 @@ func (h *Hub) Now() state.State {
 }
 
 // Seen reports whether a candidate of that name has led since this process began, in
-// one of the reigns that are remembered.
+// one of the leaderships that are remembered.
 func (h *Hub) Seen(id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.ContainsFunc(h.reigns, func(r Reign) bool { return r.LeaderID == id })
+	return slices.ContainsFunc(h.leaderships, func(r Leadership) bool { return r.LeaderID == id })
 }
 
-// Reigns are those seen, the newest last.
-func (h *Hub) Reigns() []Reign {
+// Leaderships are those seen, the newest last.
+func (h *Hub) Leaderships() []Leadership {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return append([]Reign{}, h.reigns...)
+	return append([]Leadership{}, h.leaderships...)
 }
 
 // After returns the events after the one numbered last (those remembered), the

@@ -101,9 +101,9 @@ func TestConnectionsAreLimited(t *testing.T) {
 	hub.Record(led("a", 1, 0, 10*time.Second))
 	for _, c := range waiting {
 		lines := bufio.NewScanner(c)
-		for lines.Scan() && lines.Text() != "event: reign" {
+		for lines.Scan() && lines.Text() != "event: elected" {
 		}
-		if lines.Text() != "event: reign" {
+		if lines.Text() != "event: elected" {
 			t.Errorf("a stream was cut: %v", lines.Err())
 		}
 	}

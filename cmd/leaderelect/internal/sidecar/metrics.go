@@ -14,13 +14,13 @@ import (
 
 // Metrics are a sidecar's, for Prometheus.
 type Metrics struct {
-	registry  *prometheus.Registry
-	ops       *prometheus.HistogramVec
-	reigns    prometheus.Counter
-	ends      *prometheus.CounterVec
-	remaining prometheus.Histogram
-	feeds     *prometheus.CounterVec
-	skews     prometheus.Counter
+	registry    *prometheus.Registry
+	ops         *prometheus.HistogramVec
+	leaderships prometheus.Counter
+	ends        *prometheus.CounterVec
+	remaining   prometheus.Histogram
+	feeds       *prometheus.CounterVec
+	skews       prometheus.Counter
 }
 
 // NewMetrics returns the metrics of a candidate or observer: what hub knows, and
@@ -30,9 +30,9 @@ func NewMetrics(hub *Hub, campaign func() *leaderelection.Campaign) *Metrics {
 		registry: prometheus.NewRegistry(),
 		ops: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "leaderelect_store_operation_seconds",
 			Help: "How long store operations took, by kind and result.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 15)}, []string{"op", "result"}),
-		reigns: prometheus.NewCounter(prometheus.CounterOpts{Name: "leaderelect_reigns_total", Help: "Reigns of this process."}),
-		ends: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "leaderelect_reign_ends_total",
-			Help: "Reigns of this process that have ended, by cause."}, []string{"cause"}),
+		leaderships: prometheus.NewCounter(prometheus.CounterOpts{Name: "leaderelect_leaderships_total", Help: "Leaderships of this process."}),
+		ends: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "leaderelect_leadership_ends_total",
+			Help: "Leaderships of this process that have ended, by cause."}, []string{"cause"}),
 		remaining: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "leaderelect_extension_remaining_seconds",
 			Help: "What was left of the view when an extension was confirmed.", Buckets: prometheus.ExponentialBuckets(0.05, 2, 13)}),
 		feeds: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "leaderelect_feed_events_total",
@@ -50,7 +50,7 @@ func NewMetrics(hub *Hub, campaign func() *leaderelection.Campaign) *Metrics {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
-	m.registry.MustRegister(m.ops, m.reigns, m.ends, m.remaining, m.feeds, m.skews,
+	m.registry.MustRegister(m.ops, m.leaderships, m.ends, m.remaining, m.feeds, m.skews,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("leaderelect_leading", "1 while this process leads by its view.", func() float64 {
 			if c := campaign(); c != nil && c.View().ValueInFuture() && c.Status() == leaderelection.Leading {
@@ -71,7 +71,7 @@ func NewMetrics(hub *Hub, campaign func() *leaderelection.Campaign) *Metrics {
 			return 0
 		}),
 		gauge("leaderelect_term_seconds_left", "What is left of the leader's term.", func() float64 { return hub.Now().Left }),
-		gauge("leaderelect_election_number", "The number of the newest reign known: the fencing token.", func() float64 { return float64(hub.Now().Election) }),
+		gauge("leaderelect_election_number", "The number of the newest leadership known: the fencing token.", func() float64 { return float64(hub.Now().Election) }),
 	)
 	return m
 }
@@ -101,7 +101,7 @@ func (m *Metrics) Trace(t *leaderelection.Trace) *leaderelection.Trace {
 	t.StatusChanged = func(s leaderelection.StatusChange) {
 		switch {
 		case s.To == leaderelection.Leading:
-			m.reigns.Inc()
+			m.leaderships.Inc()
 		case s.From == leaderelection.Leading:
 			m.ends.WithLabelValues(cause(s.Cause)).Inc()
 		}

@@ -23,7 +23,7 @@ type Config struct {
 	ID       string // the candidate's; empty for an observer
 	Skew     time.Duration
 	Metrics  http.Handler
-	// StepDown and Transfer put a wish on record.
+	// StepDown and Transfer put a request on record.
 	StepDown func(ctx context.Context) error
 	Transfer func(ctx context.Context, id string) error
 	// Token is what those must know who ask for a hand-over. Empty: whoever asks
@@ -56,7 +56,7 @@ func Handler(c Config) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /leader", s.leader)
-	mux.HandleFunc("GET /reigns", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.Hub.Reigns()) })
+	mux.HandleFunc("GET /leaderships", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.Hub.Leaderships()) })
 	mux.HandleFunc("GET /self", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.self()) })
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /readyz", s.ready)
@@ -159,7 +159,7 @@ func (s *server) self() Self {
 	return self
 }
 
-// leader answers at once, or with after=TOKEN when a reign after that one has
+// leader answers at once, or with after=TOKEN when a leadership after that one has
 // begun, or when wait is over.
 func (s *server) leader(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()

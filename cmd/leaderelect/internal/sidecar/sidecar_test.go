@@ -139,7 +139,7 @@ func TestUnsynchronized(t *testing.T) {
 	if news, _, _ := s.hub.After(last); len(news) != 1 || news[0].Event.Event != state.Lapse || s.hub.Now().State != state.Lapsed {
 		t.Errorf("a term later: %+v, %+v", news, s.hub.Now())
 	}
-	if r := s.hub.Reigns(); len(r) != 1 || time.Since(r[0].From) > time.Minute {
+	if r := s.hub.Leaderships(); len(r) != 1 || time.Since(r[0].From) > time.Minute {
 		t.Errorf("when it began is not known, but when it was seen: %+v", r)
 	}
 }
@@ -191,7 +191,7 @@ func TestEvents(t *testing.T) {
 	s.hub.Record(led("a", 1, 0, time.Second))
 	s.hub.Record(led("a", 1, 1, 20*time.Millisecond))
 	var ids []string
-	for _, want := range []string{state.Reign, state.Extension, state.Lapse} {
+	for _, want := range []string{state.Elected, state.Extension, state.Lapse} {
 		id, event, now := next(t, lines)
 		if ids = append(ids, id); event != want || now.Election != 1 || (event == state.Lapse) != (now.State == state.Lapsed) {
 			t.Errorf("event %s %+v, want %s", event, now, want)
@@ -208,10 +208,10 @@ func TestEvents(t *testing.T) {
 	if _, event, now := next(t, lines); event != state.Vacancy || now.State != state.Vacant {
 		t.Errorf("%s %+v", event, now)
 	}
-	var reigns []sidecar.Reign
-	get(t, s.URL+"/reigns", &reigns)
-	if len(reigns) != 1 || reigns[0].End != state.Lapse || reigns[0].To.IsZero() {
-		t.Errorf("reigns %+v", reigns)
+	var leaderships []sidecar.Leadership
+	get(t, s.URL+"/leaderships", &leaderships)
+	if len(leaderships) != 1 || leaderships[0].End != state.Lapse || leaderships[0].To.IsZero() {
+		t.Errorf("leaderships %+v", leaderships)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestReadyOnlyWhileLeading(t *testing.T) {
 	}
 	defer r.Body.Close()
 	if text, _ := io.ReadAll(r.Body); !strings.Contains(string(text), "leaderelect_leading 0") || !strings.Contains(string(text), "go_goroutines") ||
-		!strings.Contains(string(text), `leaderelect_reign_ends_total{cause="expired"} 0`) {
+		!strings.Contains(string(text), `leaderelect_leadership_ends_total{cause="expired"} 0`) {
 		t.Errorf("metrics:\n%s", text)
 	}
 }
@@ -363,7 +363,7 @@ func TestPage(t *testing.T) {
 	b.open(s.URL + "/")
 	b.until(`document.getElementById("leader").textContent`, "alpha")
 	b.until(`document.getElementById("state").textContent`, "leads")
-	b.until(`document.querySelectorAll("#reigns tr").length`, "1")
+	b.until(`document.querySelectorAll("#leaderships tr").length`, "1")
 	light := b.eval(`getComputedStyle(document.body).backgroundColor`)
 	b.until(`(() => { const w = parseFloat(fill.style.width); return w > 50 && w < 100 })()`, "true") // it shrinks
 	b.until(`left.textContent.includes("s left of the view")`, "true")
@@ -375,7 +375,7 @@ func TestPage(t *testing.T) {
 	b.until(`document.querySelectorAll("#timeline i").length`, "2")
 	s.hub.Record(leaderelection.RaceEntry{ElectionNumber: 2, Extension: 1, TermExpiry: time.Now(), TermLength: 10 * time.Second})
 	b.until(`document.getElementById("state").textContent`, "vacant")
-	b.until(`document.getElementById("reigns").rows[0].cells[4].textContent`, "given up")
+	b.until(`document.getElementById("leaderships").rows[0].cells[4].textContent`, "given up")
 	s.hub.Record(led("charlie", 3, 0, 150*time.Millisecond))
 	b.until(`document.getElementById("state").textContent`, "lapsed")
 	s.hub.Record(led("a-rather-long-name-of-a-candidate.cluster.example-7f9c-4242-x8y2z1", 4, 0, 10*time.Second))

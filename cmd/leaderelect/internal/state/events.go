@@ -9,7 +9,7 @@ import (
 
 // The values of Event.Event.
 const (
-	Reign     = "reign"     // somebody has begun to lead, or to lead again after a lapse
+	Elected   = "elected"   // somebody has begun to lead, or to lead again after a lapse
 	Vacancy   = "vacancy"   // it was given up
 	Lapse     = "lapse"     // the term ran out unextended
 	Extension = "extension" // the term was extended
@@ -30,23 +30,23 @@ func (e *Event) Text() string {
 		until = fmt.Sprintf("for %gs", e.Term)
 	}
 	switch e.Event {
-	case Reign:
-		s := fmt.Sprintf("%s reign %d: %s leads, %s", at, e.Election, Name(e.LeaderID), until)
+	case Elected:
+		s := fmt.Sprintf("%s election %d: %s leads, %s", at, e.Election, Name(e.LeaderID), until)
 		if e.State.State == Held {
-			s = fmt.Sprintf("%s reign %d: held by %s; %s", at, e.Election, Name(e.LeaderID), untold)
+			s = fmt.Sprintf("%s election %d: held by %s; %s", at, e.Election, Name(e.LeaderID), untold)
 		}
 		if len(e.HostPort) > 0 {
 			s += ", at " + names(e.HostPort)
 		}
 		return s
 	case Vacancy:
-		return fmt.Sprintf("%s reign %d: over, %s", at, e.Election, e.vacancy())
+		return fmt.Sprintf("%s election %d: over, %s", at, e.Election, e.vacancy())
 	case Lapse:
-		return fmt.Sprintf("%s reign %d: lapsed, %s has not extended its term", at, e.Election, Name(e.LeaderID))
+		return fmt.Sprintf("%s election %d: lapsed, %s has not extended its term", at, e.Election, Name(e.LeaderID))
 	}
-	s := fmt.Sprintf("%s reign %d: %s extended %s", at, e.Election, Name(e.LeaderID), until)
+	s := fmt.Sprintf("%s election %d: %s extended %s", at, e.Election, Name(e.LeaderID), until)
 	if e.Successor != "" {
-		s += ", asked to " + Wish(e.Successor)
+		s += ", asked to " + Request(e.Successor)
 	}
 	return s
 }
@@ -67,7 +67,7 @@ func (f *Follower) Changed(e *leaderelection.RaceEntry, now time.Time, skew time
 	case e.Vacant():
 		event.Event = Vacancy
 	case f.last == nil || f.last.ElectionNumber != e.ElectionNumber || f.last.Vacant() || f.lapsed:
-		event.Event = Reign
+		event.Event = Elected
 	}
 	f.moved = f.last != nil
 	f.last, f.seen, f.lapsed = e, now, false

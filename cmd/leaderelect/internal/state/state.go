@@ -40,7 +40,7 @@ type State struct {
 	Term       float64   `json:"term_seconds,omitempty"`
 	Left       float64   `json:"seconds_left"` // of the term; 0 where it is over
 	Extension  uint64    `json:"extension"`
-	// Since is about when the reign began: the record does not say, and it is
+	// Since is about when the leadership began: the record does not say, and it is
 	// worked out from the number of extensions. Zero while not led.
 	Since     time.Time `json:"since_about,omitzero"`
 	Successor string    `json:"successor,omitempty"`
@@ -89,7 +89,7 @@ func Of(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) State {
 	s.Left = Seconds(left)
 	every, extended := (e.TermLength-skew)/2, e.Extension
 	if e.Successor != "" && extended > 0 {
-		extended-- // to put the wish on record counted as one
+		extended-- // to put the request on record counted as one
 	}
 	s.Since = e.TermExpiry.Add(-e.TermLength - time.Duration(extended)*every).Truncate(time.Second)
 	return s
@@ -146,7 +146,7 @@ func (s *State) Text() string {
 		line("params", "%d bytes that are no text", len(s.Binary))
 	}
 	if s.Successor != "" {
-		line("asked", "to %s", Wish(s.Successor))
+		line("asked", "to %s", Request(s.Successor))
 	}
 	return b.String()
 }
@@ -170,8 +170,8 @@ func (s *State) vacancy() string {
 	return fmt.Sprintf("given up at %s", s.ReleasedAt.Format(time.RFC3339))
 }
 
-// Wish is what a Successor asks a leader for.
-func Wish(successor string) string {
+// Request is what a Successor asks a leader for.
+func Request(successor string) string {
 	if successor == leaderelection.AnySuccessor {
 		return "step down"
 	}

@@ -17,7 +17,7 @@ const (
 
 var now = time.Date(2026, 9, 21, 13, 46, 40, 0, time.UTC)
 
-// held is a record of reign 3, extended n times, the last time at the time now.
+// held is a record of election 3, extended n times, the last time at the time now.
 func held(n uint64) *leaderelection.RaceEntry {
 	return &leaderelection.RaceEntry{LeaderID: "a", TermExpiry: now.Add(term), TermLength: term, ElectionNumber: 3, Extension: n}
 }
@@ -58,7 +58,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// The beginning of a reign is worked out from its extensions; a wish, which counts
+// The beginning of a leadership is worked out from its extensions; a request, which counts
 // as one, is left out.
 func TestSince(t *testing.T) {
 	e := held(6)
@@ -116,13 +116,13 @@ func TestFollower(t *testing.T) {
 		state string
 		text  string
 	}{
-		{held(0), state.Reign, state.Led, "reign 3: a leads, until 13:46:50.000Z"},
-		{held(1), state.Extension, state.Led, "reign 3: a extended until 13:46:50.000Z"},
-		{nil, state.Lapse, state.Lapsed, "reign 3: lapsed, a has not extended its term"},
-		{held(2), state.Reign, state.Led, "reign 3: a leads"},
-		{vacant("b"), state.Vacancy, state.Vacant, "reign 3: over, reserved for b until"},
-		{&next, state.Reign, state.Led, "reign 4: b leads"},
-		{held(3), state.Reign, state.Led, "reign 3: a leads"}, // of a store that was set back
+		{held(0), state.Elected, state.Led, "election 3: a leads, until 13:46:50.000Z"},
+		{held(1), state.Extension, state.Led, "election 3: a extended until 13:46:50.000Z"},
+		{nil, state.Lapse, state.Lapsed, "election 3: lapsed, a has not extended its term"},
+		{held(2), state.Elected, state.Led, "election 3: a leads"},
+		{vacant("b"), state.Vacancy, state.Vacant, "election 3: over, reserved for b until"},
+		{&next, state.Elected, state.Led, "election 4: b leads"},
+		{held(3), state.Elected, state.Led, "election 3: a leads"}, // of a store that was set back
 	} {
 		var e state.Event
 		if c.entry == nil {
@@ -147,7 +147,7 @@ func TestFollowerUnsynchronized(t *testing.T) {
 		}
 	}
 	e := f.Changed(unsynchronized(5), now, skew)
-	if e.Event != state.Reign || !strings.Contains(e.Text(), "held by a; its clock is not compared") {
+	if e.Event != state.Elected || !strings.Contains(e.Text(), "held by a; its clock is not compared") {
 		t.Errorf("%+v: %s", e, e.Text())
 	}
 	known(term+skew-1, state.Held, 0)
@@ -165,7 +165,7 @@ func TestFollowerUnsynchronized(t *testing.T) {
 	}
 	f.Lapsed(unsynchronized(6), now, skew)
 	known(0, state.Lapsed, 0)
-	if e = f.Changed(unsynchronized(7), now, skew); e.Event != state.Reign || !strings.HasSuffix(e.Text(), "reign 3: a leads, for 10s") {
+	if e = f.Changed(unsynchronized(7), now, skew); e.Event != state.Elected || !strings.HasSuffix(e.Text(), "election 3: a leads, for 10s") {
 		t.Errorf("back after a lapse: %+v: %s", e, e.Text())
 	}
 	gone := vacant("b")

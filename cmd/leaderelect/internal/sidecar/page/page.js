@@ -2,7 +2,7 @@
 // Follows /events. Times left are counted from when they were said, by this
 // browser's own steady clock: its wall clock need not be right.
 const $ = (id) => document.getElementById(id);
-let state = null, heard = 0, skew = 0, reigns = [];
+let state = null, heard = 0, skew = 0, leaderships = [];
 
 function colour(name) {
   let h = 0;
@@ -62,19 +62,19 @@ function moment(t) {
 
 function timeline() {
   const now = Date.now();
-  if (!reigns.length) return;
-  const first = Date.parse(reigns[0].from), span = Math.max(now - first, 1000);
+  if (!leaderships.length) return;
+  const first = Date.parse(leaderships[0].from), span = Math.max(now - first, 1000);
   $("from").textContent = lasted(now - first) + " ago";
-  $("timeline").replaceChildren(...reigns.map((r) => {
+  $("timeline").replaceChildren(...leaderships.map((r) => {
     const bar = document.createElement("i");
     const from = Date.parse(r.from), to = r.to ? Date.parse(r.to) : now;
     bar.style.left = 100 * (from - first) / span + "%";
     bar.style.width = 100 * (to - from) / span + "%";
     bar.style.background = colour(r.leader_id);
-    bar.title = "reign " + r.election + ": " + r.leader_id;
+    bar.title = "election " +  r.election + ": " + r.leader_id;
     return bar;
   }));
-  $("reigns").replaceChildren(...reigns.slice(-20).reverse().map((r) => {
+  $("leaderships").replaceChildren(...leaderships.slice(-20).reverse().map((r) => {
     const row = document.createElement("tr"), key = document.createElement("span");
     const ends = { vacancy: "given up", lapse: "lapsed", superseded: "superseded" };
     for (const text of [r.election, "", moment(r.from),
@@ -90,8 +90,8 @@ function timeline() {
 
 async function refresh() {
   try {
-    const [r, self] = await Promise.all(["reigns", "self"].map((p) => fetch(p).then((a) => a.json())));
-    reigns = r;
+    const [r, self] = await Promise.all(["leaderships", "self"].map((p) => fetch(p).then((a) => a.json())));
+    leaderships = r;
     skew = self.skew_seconds;
     $("self").textContent = self.role === "observer" ? "Shown by an observer." :
       "Shown by candidate " + self.id + ", which is " + self.status + ".";
@@ -109,7 +109,7 @@ function take(message) {
 }
 
 const events = new EventSource("events");
-for (const kind of ["state", "reign", "vacancy", "lapse", "extension"]) events.addEventListener(kind, take);
+for (const kind of ["state", "elected", "vacancy", "lapse", "extension"]) events.addEventListener(kind, take);
 events.onerror = () => { $("lost").hidden = false; };
 setInterval(tick, 100);
 setInterval(refresh, 5000);

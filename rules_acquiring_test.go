@@ -43,8 +43,8 @@ func TestRule05ChallengerWaitsOutTermAndSkew(t *testing.T) {
 	}
 }
 
-// Rule 5: a vacant record is contested at once, one's own too; and what was
-// learned before it became contestable is read again.
+// Rule 5: a vacant record is acquired at once, one's own too; and what was
+// learned before it became acquirable is read again.
 func TestRule05VacantAtOnceOwnAtOnceAfterReading(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
@@ -53,7 +53,7 @@ func TestRule05VacantAtOnceOwnAtOnceAfterReading(t *testing.T) {
 		a := join(t, d, "a")
 		synctest.Wait()
 		a.leads(t)
-		if r := a.reign(t, 0); r.number != 4 || r.from != start {
+		if r := a.leadership(t, 0); r.number != 4 || r.from != start {
 			t.Fatalf("%v, want number 4 at once", r)
 		}
 		// The view ends, with the record still one's own; the store comes back.
@@ -64,8 +64,8 @@ func TestRule05VacantAtOnceOwnAtOnceAfterReading(t *testing.T) {
 		back := time.Now()
 		sleep(3 * time.Second)
 		a.leads(t)
-		if since := a.reign(t, 1).from.Sub(back); since >= 2500*time.Millisecond {
-			t.Fatalf("one's own record was contested only %v after the store came back", since)
+		if since := a.leadership(t, 1).from.Sub(back); since >= 2500*time.Millisecond {
+			t.Fatalf("one's own record was acquired only %v after the store came back", since)
 		}
 		ops := a.opsSince(back)
 		if len(ops) < 2 || ops[0].Kind != le.OpRead || ops[1].Kind != le.OpAcquire {
@@ -74,9 +74,9 @@ func TestRule05VacantAtOnceOwnAtOnceAfterReading(t *testing.T) {
 	})
 }
 
-// Rule 5: a record that was learned before it became contestable, or learned as
-// held by push alone, is read before it is contested.
-func TestRule05ReadsBeforeItContests(t *testing.T) {
+// Rule 5: a record that was learned before it became acquirable, or learned as
+// held by push alone, is read before it is acquired.
+func TestRule05ReadsBeforeItCampaigns(t *testing.T) {
 	long := rival(3)
 	long.TermExpiry = time.Unix(0, 0)
 	for name, e := range map[string]*le.RaceEntry{
@@ -102,8 +102,8 @@ func TestRule05ReadsBeforeItContests(t *testing.T) {
 	}
 }
 
-// Rule 5: one's own record is not contested while a callback still runs.
-func TestRule05NoContestWhileCallbacksRun(t *testing.T) {
+// Rule 5: one's own record is not acquired while a callback still runs.
+func TestRule05NoCampaignWhileCallbacksRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		release := make(chan struct{})
@@ -117,7 +117,7 @@ func TestRule05NoContestWhileCallbacksRun(t *testing.T) {
 		a.store.Inject(nil)
 		sleep(10 * T)
 		if n := a.count(); n != 1 || len(a.opsSince(time.Time{}, le.OpAcquire)) != 1 {
-			t.Fatalf("%d reigns while the first one's callback runs", n)
+			t.Fatalf("%d leaderships while the first one's callback runs", n)
 		}
 		close(release)
 		sleep(time.Second)
@@ -153,7 +153,7 @@ func TestRule06SuccessiveViewsNeverOverlap(t *testing.T) {
 				// a's view ended S before its TermExpiry by a's clock, b came S
 				// after it by b's.
 				trueEnd := view.Get().Add(-c.old)
-				gap := b.reign(t, 0).from.Sub(trueEnd)
+				gap := b.leadership(t, 0).from.Sub(trueEnd)
 				near(t, "the gap between the views", gap, 2*S+c.old-c.new, 0)
 				if gap < 0 {
 					t.Fatalf("the views overlap by %v", -gap)

@@ -6,10 +6,10 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 )
 
-// strangers says whether a and the one who wrote e have no clock in common: one of
+// noCommonClock reports whether a and the one who wrote e have no clock in common: one of
 // them at least has Unsynchronized set, whatever e says.
-func (r *recorder) strangers(a *actor, e *le.RaceEntry) bool {
-	return a.proc != nil && a.proc.stranger || e.Unsynchronized || r.wroteStranger[e.Incarnation]
+func (r *recorder) noCommonClock(a *actor, e *le.RaceEntry) bool {
+	return a.proc != nil && a.proc.unsynchronized || e.Unsynchronized || r.wroteUnsynchronized[e.Incarnation]
 }
 
 // wait is how long it is until old may be taken by one who cannot compare clocks: held,
@@ -39,10 +39,10 @@ func (r *recorder) since(o *op, old *le.RaceEntry) time.Duration {
 	return seen.mono - o.mono
 }
 
-// runs says whether the term of p's own record e, which nobody has changed since,
+// runs reports whether the term of p's own record e, which nobody has changed since,
 // is not over for p, so that it was to be released.
 func (w *world) runs(p *process, e *le.RaceEntry, now reading) bool {
-	if p.stranger {
+	if p.unsynchronized {
 		return now.mono < p.actor.terms[termOf(e)].mono+e.TermLength
 	}
 	return now.wall.Before(e.TermExpiry)
@@ -51,8 +51,8 @@ func (w *world) runs(p *process, e *le.RaceEntry, now reading) bool {
 // blind is for how long a view may outlast its time because nothing could end it: for
 // as long as the machine was suspended and its wall clock, which should have told, was
 // set back before anybody looked at it again.
-func (r *recorder) blind(g *reign) time.Duration {
-	if !g.p.stranger {
+func (r *recorder) blind(g *leadership) time.Duration {
+	if !g.p.unsynchronized {
 		return 0
 	}
 	return g.p.actor.clock.Hidden(r.measured(g, g.attempt()).asked, r.now())

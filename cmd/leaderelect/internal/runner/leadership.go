@@ -12,7 +12,7 @@ import (
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 )
 
-// leadership is one reign.
+// leadership is one leadership.
 type leadership struct {
 	*Runner
 	ctx   context.Context
@@ -23,7 +23,7 @@ type leadership struct {
 	alarm *proc.Alarm // nil while it could not be made
 }
 
-// Elected is one reign: it returns when the command is dead, and not before.
+// Elected is one leadership: it returns when the command is dead, and not before.
 func (r *Runner) Elected(ctx context.Context, view *leaderelection.TimeView) {
 	if !r.claimed.CompareAndSwap(false, true) && r.c.Once {
 		return // it ran already, or has given up
@@ -52,7 +52,7 @@ func (r *Runner) Elected(ctx context.Context, view *leaderelection.TimeView) {
 }
 
 // after decides what follows when the command has ended, and waits until it is to
-// be started again. It reports whether the reign is over.
+// be started again. It reports whether the leadership is over.
 func (l *leadership) after(status proc.Status, forced bool, took time.Duration) (over bool) {
 	stopped := errors.Is(context.Cause(l.ctx), ErrStopped)
 	switch {
@@ -123,7 +123,7 @@ func (l *leadership) deadline() proc.Deadline {
 }
 
 // room waits until the view leaves time to start a command in, and reports whether
-// it did so before the reign ended. Only an extension makes room.
+// it did so before the leadership ended. Only an extension makes room.
 func (l *leadership) room() bool {
 	for l.ctx.Err() == nil {
 		if l.view.ValueInFuture() && l.deadline().Left() > l.c.Times.Grace+l.c.Times.Margin {

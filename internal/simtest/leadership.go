@@ -8,8 +8,8 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 )
 
-// reign is one reign as the recorder sees it.
-type reign struct {
+// leadership is one leadership as the recorder sees it.
+type leadership struct {
 	p        *process
 	number   le.ElectionNumber
 	view     *le.TimeView
@@ -24,9 +24,9 @@ type reign struct {
 	passed   []int // records by which others have won who could not know of it
 }
 
-// acts says whether anything of the reign can act now: its process is neither dead nor
+// acts reports whether anything of the leadership can act now: its process is neither dead nor
 // stopped.
-func (g *reign) acts() bool { return !g.p.actor.dead.Load() && !g.p.actor.clock.Frozen() }
+func (g *leadership) acts() bool { return !g.p.actor.dead.Load() && !g.p.actor.clock.Frozen() }
 
 // move is one position of a view's end.
 type move struct {
@@ -40,8 +40,8 @@ type won struct {
 	number le.ElectionNumber
 	at     time.Duration // in true time
 	op     *op
-	stamp  time.Time // the store's
-	robbed *reign    // whose view was alive when clocks are beyond their bound, or nil
+	stamp  time.Time   // the store's
+	robbed *leadership // whose view was alive when clocks are beyond their bound, or nil
 }
 
 // attempt names a term that was asked for.
@@ -57,29 +57,29 @@ type beginning struct {
 }
 
 // elected is told that OnElected has been called.
-func (r *recorder) elected(p *process, ctx context.Context, view *le.TimeView) *reign {
+func (r *recorder) elected(p *process, ctx context.Context, view *le.TimeView) *leadership {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g := &reign{p: p, number: view.ElectionNumber(), view: view, ctx: ctx}
+	g := &leadership{p: p, number: view.ElectionNumber(), view: view, ctx: ctx}
 	r.logf(p.name, "OnElected %d", g.number)
-	r.counts["reigns"]++
+	r.counts["leaderships"]++
 	if p.running > 0 {
-		r.failf(p.name, "OnElected %d while %d callbacks of an earlier reign are running", g.number, p.running)
+		r.failf(p.name, "OnElected %d while %d callbacks of an earlier leadership are running", g.number, p.running)
 	}
 	if g.number <= p.number {
-		r.failf(p.name, "OnElected %d after reign %d", g.number, p.number)
+		r.failf(p.name, "OnElected %d after election %d", g.number, p.number)
 	}
 	p.running++
 	g.running++
 	p.number = g.number
-	p.reigns[g.number] = g
+	p.leaderships[g.number] = g
 	p.current = g
-	for _, other := range r.reigns {
+	for _, other := range r.leaderships {
 		if !r.wild && other.p != p && !other.done && !other.p.actor.dead.Load() && r.mustBeDone(other) {
-			r.failf(p.name, "OnElected %d while the leader's ctx of reign %d (%s) is live", g.number, other.number, other.p.name)
+			r.failf(p.name, "OnElected %d while the leader's ctx of election %d (%s) is live", g.number, other.number, other.p.name)
 		}
 	}
-	r.reigns = append(r.reigns, g)
+	r.leaderships = append(r.leaderships, g)
 	r.check()
 	return g
 }
@@ -88,9 +88,9 @@ func (r *recorder) elected(p *process, ctx context.Context, view *le.TimeView) *
 // that the view is measured by and the one that is slept by.
 const ctxSlack = time.Millisecond
 
-// mustBeDone says whether a leader's ctx has had all the time that rule 4 gives
+// mustBeDone reports whether a leader's ctx has had all the time that rule 4 gives
 // it: none, but for a second after a clock was stepped or a machine resumed.
-func (r *recorder) mustBeDone(g *reign) bool {
+func (r *recorder) mustBeDone(g *leadership) bool {
 	clock, now := g.p.actor.clock, r.now()
 	if clock.Frozen() {
 		return false
@@ -105,11 +105,11 @@ func (r *recorder) mustBeDone(g *reign) bool {
 }
 
 // ctxDone is told that a leader's ctx was cancelled.
-func (r *recorder) ctxDone(g *reign) {
+func (r *recorder) ctxDone(g *leadership) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	cause := context.Cause(g.ctx)
-	r.logf(g.p.name, "ctx of reign %d: %v", g.number, cause)
+	r.logf(g.p.name, "ctx of election %d: %v", g.number, cause)
 	if g.p.actor.dead.Load() {
 		g.done = true
 		return
@@ -120,20 +120,20 @@ func (r *recorder) ctxDone(g *reign) {
 	}
 	r.counts["ended: "+kind.Error()]++
 	if r.mustBeDone(g) {
-		r.failf(g.p.name, "the leader's ctx of reign %d was cancelled %v after its view had ended", g.number, r.now()-g.overAt(r.now()))
+		r.failf(g.p.name, "the leader's ctx of election %d was cancelled %v after its view had ended", g.number, r.now()-g.overAt(r.now()))
 	}
 	g.done, g.doneAt = true, r.now()
 	if r.watched == g.p {
-		r.failf(g.p.name, "reign %d ends though nothing has happened to its leader: %v", g.number, cause)
+		r.failf(g.p.name, "election %d ends though nothing has happened to its leader: %v", g.number, cause)
 	}
 	r.check()
 	if errors.Is(cause, le.ErrOusted) && !g.over {
-		r.failf(g.p.name, "ousted from reign %d, but its view is in the future", g.number)
+		r.failf(g.p.name, "ousted from election %d, but its view is in the future", g.number)
 	}
 }
 
-// returned is told that a callback of a reign has returned.
-func (r *recorder) returned(g *reign, which string) {
+// returned is told that a callback of a leadership has returned.
+func (r *recorder) returned(g *leadership, which string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.logf(g.p.name, "%s %d returns", which, g.number)
@@ -144,19 +144,19 @@ func (r *recorder) returned(g *reign, which string) {
 	}
 	if errors.Is(context.Cause(g.ctx), le.ErrResigned) {
 		_, mono := g.p.actor.clock.Both()
-		g.p.sitOut = mono + g.p.term
+		g.p.cooldown = mono + g.p.term
 	}
 }
 
 // ousting is told that OnOusting has been called.
-func (r *recorder) ousting(p *process, ctx context.Context) *reign {
+func (r *recorder) ousting(p *process, ctx context.Context) *leadership {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g := p.current
 	if g == nil || g.ousted > 0 {
 		r.failf(p.name, "OnOusting without an OnElected before it")
 		p.running++
-		return &reign{p: p, ctx: ctx, running: 1}
+		return &leadership{p: p, ctx: ctx, running: 1}
 	}
 	r.logf(p.name, "OnOusting %d", g.number)
 	g.ousted++
@@ -203,7 +203,7 @@ func (r *recorder) changed(p *process) {
 func (r *recorder) extended(p *process, x le.ViewExtended) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.logf(p.name, "view of reign %d extended to %.6f, %v were left", x.Number, x.Expiry.Sub(r.epoch.Round(0)).Seconds(), x.Remaining)
+	r.logf(p.name, "view of election %d extended to %.6f, %v were left", x.Number, x.Expiry.Sub(r.epoch.Round(0)).Seconds(), x.Remaining)
 	r.check()
 }
 
@@ -222,12 +222,12 @@ func (r *recorder) stopped(p *process, err error) {
 	if p.running > 0 || p.changing {
 		r.failf(p.name, "Wait has returned while %d callbacks are running (LeaderChanged: %v)", p.running, p.changing)
 	}
-	for n, g := range p.reigns {
+	for n, g := range p.leaderships {
 		if g.ousted != 1 || g.ctx.Err() == nil {
-			r.failf(p.name, "Wait has returned; of reign %d OnOusting was called %d times, and its ctx ended with %v", n, g.ousted, context.Cause(g.ctx))
+			r.failf(p.name, "Wait has returned; of election %d OnOusting was called %d times, and its ctx ended with %v", n, g.ousted, context.Cause(g.ctx))
 		}
 		if g.inFuture() {
-			r.failf(p.name, "Wait has returned, but the view of reign %d is in the future", n)
+			r.failf(p.name, "Wait has returned, but the view of election %d is in the future", n)
 		}
 	}
 }
