@@ -153,7 +153,7 @@ func TestStatus(t *testing.T) {
 // Where no time is left, the command is not even started.
 func TestNoTimeLeft(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
-	p := start(t, func(s *Spec) { s.Until = in(50 * time.Millisecond) }, "touch", ran)
+	p := start(t, func(s *Spec) { s.Grace = 2 * time.Minute }, "touch", ran) // more than there is
 	if s := end(t, p); s.Code != CodeFailed || !s.Expired || !strings.Contains(s.Failure, "no time was left") {
 		t.Errorf("%+v", s)
 	}

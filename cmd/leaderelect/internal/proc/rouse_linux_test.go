@@ -85,7 +85,7 @@ func becomeCandidate() {
 		panic(err)
 	}
 	_ = os.Unsetenv("BECOME") // the guard's is not this
-	p, err := Start(Spec{Args: []string{"sh", "-c", stubborn}, Env: os.Environ(), Grace: 100 * time.Millisecond, Until: in(life), Late: 100 * time.Millisecond})
+	p, err := Start(Spec{Args: []string{"sh", "-c", stubborn}, Env: os.Environ(), Grace: 100 * time.Millisecond, Until: in(life), Late: patience})
 	if err != nil {
 		panic(err)
 	}
@@ -160,12 +160,12 @@ func deadBy(t *testing.T, all []int, until Deadline) {
 	}
 }
 
-// Both are stopped: all is dead at the deadline, and a little later at most. The
-// candidate, which nothing needs, stays stopped.
+// Both are stopped: all is dead at the deadline, long before the kernel would kill the
+// guard. The candidate, which nothing needs, stays stopped.
 func TestBothStopped(t *testing.T) {
 	c, guard, all, until := stoppable(t, 2*time.Second)
 	_ = syscall.Kill(guard, syscall.SIGSTOP)
-	deadBy(t, all, until.Sub(-200*time.Millisecond))
+	deadBy(t, all, until.Sub(-patience/2))
 	eventually(t, "end of the guard", func() bool { return len(alive([]int{guard})) == 0 })
 	if state := stateOf(t, c.Process.Pid); state != "T" {
 		t.Errorf("the candidate is in state %s, want T", state)
