@@ -98,16 +98,21 @@ func judge(err error) store.Verdict {
 	return store.Verdict{}
 }
 
-var (
-	tableName = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
-	tableARN  = regexp.MustCompile(`^arn:[a-z-]+:dynamodb:[a-z0-9-]*:[0-9]*:table/[A-Za-z0-9_.-]{3,255}$`)
-)
+// tableOrARN is a table's name, or its ARN, which ends with the name. The name's length is looked
+// at apart: as {3,255} it would be most of what the start of a program costs that links this.
+var tableOrARN = regexp.MustCompile(`^(?:arn:[a-z-]+:dynamodb:[a-z0-9-]*:[0-9]*:table/)?([A-Za-z0-9_.-]+)$`)
+
+// isTable reports whether name is a table's name, or its ARN.
+func isTable(name string) bool {
+	found := tableOrARN.FindStringSubmatch(name)
+	return found != nil && len(found[1]) >= 3 && len(found[1]) <= 255
+}
 
 // checkNames says what DynamoDB would not allow.
-func checkNames(table, key string, o *Options) error {
+func checkNames(name, key string, o *Options) error {
 	switch {
-	case !tableName.MatchString(table) && !tableARN.MatchString(table):
-		return store.Wrong("%q is no table name: it must have 3 to 255 of the characters a-z, A-Z, 0-9, '_', '-', '.', or be a table's ARN", table)
+	case !isTable(name):
+		return store.Wrong("%q is no table name: it must have 3 to 255 of the characters a-z, A-Z, 0-9, '_', '-', '.', or be a table's ARN", name)
 	case key == "" || len(key) > 2048:
 		return store.Wrong("the key has %d bytes: it must have 1 to 2048", len(key))
 	case len(o.SortValue) > 1024:

@@ -7,11 +7,15 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/early"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
 
 // openPatience is how long one attempt to open a store may take.
 const openPatience = 10 * time.Second
+
+// started is how long after the store was opened a command is not starting any more.
+const started = time.Second
 
 // openStore opens the store for a command that goes on for long: a store that
 // cannot be reached yet is tried again. It returns as soon as ctx has ended.
@@ -20,6 +24,7 @@ func (a *app) openStore(ctx context.Context, url string) (leaderelection.RaceDec
 		d, err := a.openOnce(ctx, url)
 		switch {
 		case err == nil:
+			time.AfterFunc(started, early.Over)
 			return d, nil
 		case ctx.Err() != nil, errors.Is(err, leaderelection.ErrPermanent), errors.Is(err, store.ErrURL):
 			return nil, err

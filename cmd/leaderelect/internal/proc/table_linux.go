@@ -34,25 +34,9 @@ type table struct {
 // look reads /proc. What is being born meanwhile may be missed: look again until
 // nothing is left.
 func look() (table, error) {
-	link, err := os.Readlink("/proc/self")
+	t, names, err := list(-1)
 	if err != nil {
-		return table{}, fmt.Errorf("no processes can be listed: %w; mount /proc", err)
-	}
-	t := table{}
-	if t.self, err = strconv.Atoi(link); err != nil {
-		return table{}, fmt.Errorf("no processes can be listed: /proc/self leads to %q", link)
-	}
-	if t.self != os.Getpid() { // as in unshare --pid without --mount-proc
-		t.depth = len(numbers(t.self)) - 1
-	}
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return table{}, fmt.Errorf("no processes can be listed: %w", err)
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return table{}, fmt.Errorf("no processes can be listed: %w", err)
+		return table{}, err
 	}
 	for _, name := range names {
 		if id, err := strconv.Atoi(name); err == nil {
@@ -62,6 +46,30 @@ func look() (table, error) {
 		}
 	}
 	return t, nil
+}
+
+// list reads who this process is in /proc, and the first n names there, or all for -1. It
+// fails exactly if look does, and with n = 1 takes no longer where many processes run.
+func list(n int) (t table, names []string, err error) {
+	link, err := os.Readlink("/proc/self")
+	if err != nil {
+		return t, nil, fmt.Errorf("no processes can be listed: %w; mount /proc", err)
+	}
+	if t.self, err = strconv.Atoi(link); err != nil {
+		return t, nil, fmt.Errorf("no processes can be listed: /proc/self leads to %q", link)
+	}
+	if t.self != os.Getpid() { // as in unshare --pid without --mount-proc
+		t.depth = len(numbers(t.self)) - 1
+	}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return t, nil, fmt.Errorf("no processes can be listed: %w", err)
+	}
+	defer dir.Close()
+	if names, err = dir.Readdirnames(n); err != nil {
+		return t, nil, fmt.Errorf("no processes can be listed: %w", err)
+	}
+	return t, names, nil
 }
 
 // stat reads one process.
