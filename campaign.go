@@ -26,7 +26,7 @@ type Campaign struct {
 	f           follower
 	k           knowledge
 
-	view   atomic.Pointer[TimeView]
+	tenure atomic.Pointer[tenure]
 	leader atomic.Pointer[RaceEntry]
 	status atomic.Int32
 	done   chan struct{}
@@ -68,7 +68,7 @@ func start(ctx context.Context, cfg Config) *Campaign {
 	c.clock.check = skew.New(cfg.MaxClockSkew, proofTerms*cfg.TermLength, f.epoch)
 	_, c.writes = backoffs(cfg.LeaderID, cfg.TermLength)
 	c.changed = deliveries{ctx: context.WithoutCancel(ctx), call: cfg.LeaderChanged, idle: f.events.idle}
-	c.view.Store(newView(f.timekeeper, NoElections))
+	c.tenure.Store(&tenure{view: newView(f.timekeeper, NoElections), next: make(chan struct{})})
 	f.log(slog.LevelInfo, "standing", "id", cfg.LeaderID, "term", cfg.TermLength, "skew", cfg.MaxClockSkew, "pushed", f.feed != nil)
 	go c.loop()
 	return c
@@ -76,7 +76,7 @@ func start(ctx context.Context, cfg Config) *Campaign {
 
 // View returns the view of the current leadership, or while not leading one that is
 // over. Never nil. The view of a later leadership is another one: call View again.
-func (c *Campaign) View() *TimeView { return c.view.Load() }
+func (c *Campaign) View() *TimeView { return c.tenure.Load().view }
 
 // Leader returns the newest record known, also of another's leadership, without its
 // Token, or a zero RaceEntry while nothing has been learned yet. It may be out of
@@ -186,6 +186,8 @@ func (c *Campaign) handle(e event, now instant) {
 		e.of.callbacks--
 	case resignAsked:
 		c.resign(now, e.released)
+	case announced:
+		c.cfg.HostPort, c.cfg.ConnectionParams = e.hostPort, e.params
 	case lookAgain:
 	}
 }

@@ -37,7 +37,11 @@ func (c *Campaign) hold(wake *alarm, r *leadership) {
 		c.f.read(wake, 0)
 		return
 	}
-	due := max(r.confirmed+c.extendEvery(), c.writes.notBefore)
+	due := r.confirmed + c.extendEvery()
+	if c.own(c.k.base) && !c.announces(c.k.base) {
+		due = min(due, r.confirmed+announceEvery)
+	}
+	due = max(due, c.writes.notBefore)
 	if wake.now.mono < due {
 		wake.at(due)
 		return

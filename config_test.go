@@ -29,7 +29,7 @@ func TestRule20ConfigFaults(t *testing.T) {
 		{"everything", func(c *le.Config) {
 			*c = le.Config{TermLength: -1, MaxClockSkew: -2, PollInterval: -3, DrainTimeout: -4}
 		},
-			[]string{"Decider", "LeaderID", "OnElected", "TermLength is -1ns", "MaxClockSkew is -2ns", "PollInterval is -3ns", "DrainTimeout is -4ns"}},
+			[]string{"Decider", "LeaderID", "TermLength is -1ns", "MaxClockSkew is -2ns", "PollInterval is -3ns", "DrainTimeout is -4ns"}},
 		{"skew over half a term", func(c *le.Config) { c.TermLength, c.MaxClockSkew = 10*time.Second, 5*time.Second+1 },
 			[]string{"TermLength is 10s", "twice MaxClockSkew", "5.000000001s"}},
 		{"skew over half the default term", func(c *le.Config) { c.MaxClockSkew = 8 * time.Second },
@@ -42,6 +42,8 @@ func TestRule20ConfigFaults(t *testing.T) {
 		{"no monotonic clock", func(c *le.Config) { c.Unsynchronized, c.Clock = true, wallClock{} }, []string{"Unsynchronized", "wallClock", "clocks.Monotonic"}},
 		{"skew without a unit", func(c *le.Config) { c.MaxClockSkew = 15 }, []string{"MaxClockSkew is 15ns", "nanoseconds"}},
 		{"id that is no text", func(c *le.Config) { c.LeaderID = "a\xff" }, []string{"LeaderID", "UTF-8"}},
+		{"addresses that are no text", func(c *le.Config) { c.HostPort = []string{"a:1", "b\xff"} }, []string{"HostPort 1", "UTF-8"}},
+		{"too much to tell", func(c *le.Config) { c.ConnectionParams = make([]byte, 200<<10) }, []string{"ConnectionParams", "196608 are allowed"}},
 		{"reserved id", func(c *le.Config) { c.LeaderID = le.AnySuccessor }, []string{"LeaderID", "reserved"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -15,8 +15,8 @@ that reports whether it may still act.
 	}.Acquire(ctx)
 
 [Config.Acquire] campaigns until its ctx ends, [Config.Start] does the
-same in the background, [Config.Run] runs one job as leader. [WatchConfig] follows
-an election without taking part. [Transfer] and [StepDown] are for operators. Stores
+same in the background ([Campaign.Leadership] waits until it leads), [Config.Run] runs one job as leader.
+[WatchConfig] follows an election without taking part. [Transfer] and [StepDown] are for operators. Stores
 are in the packages below deciders; deciders/memory is for unit tests.
 
 # Terms
@@ -88,7 +88,8 @@ Pace. Extensions begin when half of the view's span, (T - S)/2, has passed since
 last confirmed one began. One store call is made at a time, each given a quarter
 of a term. One that does not come back is abandoned. Failures are retried with a
 pause that doubles: at most four writes a second, and four reads, which ask what became
-of the writes. A standby on a healthy feed asks the
+of the writes. What a leader has to tell its clients
+([Campaign.Announce]) is one extension more, at most one a second. A standby on a healthy feed asks the
 store nothing; on a polled store it reads twice a term. At TermExpiry + S, when a feed may
 have withheld something, a standby reads.
 
@@ -131,7 +132,8 @@ for each OnElected, as soon as the leader's ctx was cancelled, without waiting f
 OnElected; its own ctx lives for DrainTimeout. LeaderChanged runs for each new
 leadership and each vacancy, one call at a time and in order; a slow one delays only the
 next. Acquire, Wait and Run return after every callback has, and never wait for a
-store call that hangs. context.Cause of the leader's ctx says why it ended: [ErrOusted],
+store call that hangs. No callback is required: [Campaign.Leadership] gives what OnElected
+is called with. But only a callback keeps the lease while work winds down. context.Cause of the leader's ctx says why it ended: [ErrOusted],
 [ErrExpired], [ErrResigned], [ErrUnhealthy], [ErrClockSkew], or the cause of the ctx given to Start.
 
 # What is not promised

@@ -58,6 +58,45 @@ func ExampleConfig_Acquire() {
 	// released: true
 }
 
+// A program that needs no callbacks: it waits until it leads, and asks the view.
+func ExampleCampaign_Leadership() {
+	campaign, err := leaderelection.Config{Decider: memory.NewDecider(), LeaderID: "node-a"}.Start(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, view, err := campaign.Leadership(context.Background())
+	fmt.Println("leading:", view.ValueInFuture(), ctx.Err(), err)
+	_ = campaign.Resign(context.Background())
+	fmt.Println("resigned:", view.ValueInFuture(), context.Cause(ctx))
+	// Output:
+	// leading: true <nil> <nil>
+	// resigned: false leaderelection: resigned
+}
+
+// A leader whose address changes while it leads.
+func ExampleCampaign_Announce() {
+	election := memory.NewDecider()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	campaign, err := leaderelection.Config{Decider: election, LeaderID: "node-a", HostPort: []string{"10.0.0.7:8080"}}.Start(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = leaderelection.WatchConfig{Decider: election}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) {
+		fmt.Println("election", e.ElectionNumber, "is at", e.HostPort)
+		if e.HostPort[0] == "10.0.0.8:8080" {
+			stop()
+		}
+		_ = campaign.Announce([]string{"10.0.0.8:8080"}, nil)
+	})
+	_ = campaign.Wait()
+	// Output:
+	// election 1 is at [10.0.0.7:8080]
+	// election 1 is at [10.0.0.8:8080]
+}
+
 // A router that sends its clients to whoever leads.
 func ExampleWatchConfig_Watch() {
 	election := memory.NewDecider()
@@ -90,7 +129,7 @@ func ExampleNewTimeView() {
 		}
 		return "done"
 	}
-	view := leaderelection.NewTimeView(clocks.System())
+	view := leaderelection.NewTimeView(clocks.System()) // NewTimeViewOf: with a fencing token
 	fmt.Println(act(view))
 	view.Set(time.Now().Add(time.Minute))
 	fmt.Println(act(view))

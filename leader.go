@@ -23,6 +23,14 @@ type leadership struct {
 	ousting    context.CancelFunc // ends OnOusting's ctx
 }
 
+// tenure is what others may know of the newest leadership. The first is of none: it has
+// no ctx.
+type tenure struct {
+	ctx  context.Context
+	view *TimeView
+	next chan struct{} // closed when there is a newer one
+}
+
 // beginLeadership starts leading by the acquisition a.
 func (c *Campaign) beginLeadership(now instant, a *attempt) {
 	r := &leadership{number: a.number, view: newView(c.f.timekeeper, a.number), confirmed: a.start, expiry: a.expiry, end: a.end, begun: make(chan struct{})}
@@ -37,11 +45,15 @@ func (c *Campaign) beginLeadership(now instant, a *attempt) {
 	c.attempts.clear()
 	c.f.wrote = true // as a read may have shown
 	c.leadership = r
-	c.view.Store(r.view)
-	c.callback(r, func() {
+	close(c.tenure.Swap(&tenure{ctx: r.ctx, view: r.view, next: make(chan struct{})}).next)
+	if c.cfg.OnElected == nil {
 		close(r.begun)
-		c.cfg.OnElected(r.ctx, r.view)
-	})
+	} else {
+		c.callback(r, func() {
+			close(r.begun)
+			c.cfg.OnElected(r.ctx, r.view)
+		})
+	}
 	c.extended(now, r, 0, 0)
 }
 

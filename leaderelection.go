@@ -30,7 +30,7 @@ const (
 	MaxTermLength = 365 * 24 * time.Hour
 )
 
-// Config is a candidate. Fill in Decider, LeaderID and OnElected, choose
+// Config is a candidate. Fill in Decider and LeaderID, mostly OnElected, choose
 // MaxClockSkew, and call [Config.Acquire], [Config.Start] or [Config.Run]; a
 // Config may be used for several campaigns. It is not changed by them.
 type Config struct {
@@ -44,11 +44,11 @@ type Config struct {
 	LeaderID string
 
 	// HostPort is where clients reach this candidate when it leads; see
-	// SelfHostPorts. Optional: only observers read it.
+	// SelfHostPorts. Optional: only observers read it. Campaign.Announce changes it.
 	HostPort []string
 
 	// ConnectionParams is whatever else clients need to know. Opaque to the
-	// library; kept in the record, so keep it small.
+	// library; kept in the record, so keep it small. Announce changes it, too.
 	ConnectionParams []byte
 
 	// TermLength is how long a lease runs unless it is extended, which happens
@@ -106,7 +106,8 @@ type Config struct {
 	// is cancelled, with a cause, when leadership has ended or is about to be
 	// given up; expiry is the leadership's view, to be asked before each act, and
 	// carries the fencing token. When OnElected returns while leading, the
-	// lease is kept. Required by Acquire and Start; Run has a job in its place.
+	// lease is kept. Optional: see Campaign.Leadership for what takes its place. Run
+	// has a job in its place.
 	OnElected func(ctx context.Context, expiry *TimeView)
 
 	// OnOusting is called once for each OnElected, as soon as the leader's ctx
@@ -256,8 +257,8 @@ func (c *Config) validate(faults ...error) error {
 			fault("LeaderID %q is not UTF-8 text, which is all that a record can keep", c.LeaderID)
 		}
 	}
-	if c.OnElected == nil {
-		fault("OnElected is nil: it is what a leader does")
+	for _, err := range checkAnnouncement(c.HostPort, c.ConnectionParams) {
+		fault("%w", err)
 	}
 	for _, d := range []struct {
 		name  string

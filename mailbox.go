@@ -32,6 +32,11 @@ type (
 	callbackDone struct{ of *leadership }
 	// resignAsked: Resign was called; released is closed when nothing is held any more.
 	resignAsked struct{ released chan struct{} }
+	// announced: Announce was called.
+	announced struct {
+		hostPort []string
+		params   []byte
+	}
 	// lookAgain: something that a loop looks at by itself has changed.
 	lookAgain struct{}
 )

@@ -37,11 +37,15 @@ type viewState struct {
 // NewTimeView returns a view for tests of code that takes one. It is over until
 // Set moves it. A nil clock is the system's. The views that a campaign hands out
 // are made by the campaign.
-func NewTimeView(clock clocks.Clock) *TimeView {
+func NewTimeView(clock clocks.Clock) *TimeView { return NewTimeViewOf(clock, NoElections) }
+
+// NewTimeViewOf is NewTimeView with the ElectionNumber of the leadership that it is to
+// belong to: for tests of code that sends the fencing token along.
+func NewTimeViewOf(clock clocks.Clock, number ElectionNumber) *TimeView {
 	if clock == nil {
 		clock = clocks.System()
 	}
-	v := newView(newTimekeeper(clock), NoElections)
+	v := newView(newTimekeeper(clock), number)
 	v.owned = false
 	return v
 }
@@ -99,7 +103,7 @@ func (t *TimeView) before(s *viewState) bool {
 	return left > 0 && wall > 0 && (s.apart == 0 || time.Duration(wall)-left <= s.apart)
 }
 
-// Set moves the end of a view made by NewTimeView to v, in either direction,
+// Set moves the end of a view made by NewTimeView or NewTimeViewOf to v, in either direction,
 // also when it was over. On a campaign's view it does nothing.
 func (t *TimeView) Set(v time.Time) {
 	if t.owned {
