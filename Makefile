@@ -60,7 +60,7 @@ mutants:
 # What the deciders allocate, and how often the command wakes up, which the race
 # detector would add to.
 test-cost:
-	$(GO) test -run 'Sleeps|^TestStart$$$$' $(TESTFLAGS) ./cmd/leaderelect
+	$(GO) test -run 'Sleeps|^TestStart$$' $(TESTFLAGS) ./cmd/leaderelect
 	$(GO) test -run OwnBytes $(TESTFLAGS) ./deciders/azblob ./deciders/dynamo ./deciders/gcs ./deciders/s3
 
 test-nested:

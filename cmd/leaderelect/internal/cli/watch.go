@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +23,10 @@ func (a *app) watchCommand() *cobra.Command {
 		Short: "Print each new leadership, vacancy and lapse",
 		Long: `Follow an election without taking part, and print a line for each new leadership, each
 vacancy (a leader has given up), and each lapse (a term ran out unextended), until
-interrupted. What is there at the start is printed first.`,
+interrupted, or until nobody reads on, as in leaderelect watch URL | head -1. What is
+there at the start is printed first.
+
+Exit codes: 0 interrupted, or nobody reads on; 1 error; 2 usage.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			url, _, err := a.url(args)
@@ -57,9 +62,15 @@ func (a *app) watch(ctx context.Context, url string, tell func(state.Event) erro
 		return ended(err)
 	}
 	defer store.Close(d)
+	if out, ok := a.out.(*os.File); ok {
+		readerGone(out, func() { cancel(errNoReader) })
+	}
 	var f state.Follower
 	say := func(e state.Event) {
-		if err := tell(e); err != nil {
+		switch err := tell(e); {
+		case errors.Is(err, syscall.EPIPE):
+			cancel(errNoReader)
+		case err != nil:
 			cancel(fmt.Errorf("writing the event: %w", err))
 		}
 	}
@@ -70,10 +81,13 @@ func (a *app) watch(ctx context.Context, url string, tell func(state.Event) erro
 	return ended(err)
 }
 
+// errNoReader is the cause of an end that the one who reads the output asked for, by closing it.
+var errNoReader = errors.New("nobody reads on")
+
 // ended is nil where somebody asked for the end.
 func ended(err error) error {
 	var s *signalled
-	if errors.As(err, &s) || errors.Is(err, context.Canceled) {
+	if errors.As(err, &s) || errors.Is(err, context.Canceled) || errors.Is(err, errNoReader) {
 		return nil
 	}
 	return err
