@@ -27,7 +27,7 @@ SIM     ?= 150
 SERVERS = ./internal/stores
 test:
 	$(GO) test -race -p 2 -timeout 10m -skip '^TestMutants$$' $(TESTFLAGS) $$($(GO) list ./... | grep -vE '/internal/(simtest|stores)$$')
-	$(GO) test -race -timeout 10m -skip '^TestMutants$$' $(TESTFLAGS) ./internal/simtest -seeds $(SIM)
+	$(GO) test -race -timeout 10m $(TESTFLAGS) ./internal/simtest -seeds $(SIM)
 	$(GO) test -race -timeout 10m -run '^TestConformance$$' $(TESTFLAGS) ./deciders/natskv
 
 # The command's real processes come last and by themselves: they go by the clock.
@@ -55,7 +55,7 @@ test-store:
 
 # Each builds the package anew, so the race detector would cost more than it tells.
 mutants:
-	$(GO) test -p 1 -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) . ./internal/simtest
+	$(GO) test -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) .
 
 # What the deciders allocate, and how often the command wakes up, which the race
 # detector would add to.
@@ -134,7 +134,7 @@ bench:
 SEEDS  ?= 50000
 ROUNDS ?= 100
 soak:
-	$(GO) test -race -timeout 2h -skip '^TestMutants$$' $(TESTFLAGS) ./internal/simtest -seeds $(SEEDS)
+	$(GO) test -race -timeout 2h $(TESTFLAGS) ./internal/simtest -seeds $(SEEDS)
 	$(GO) test -race -timeout 1h -run TestPromise $(TESTFLAGS) ./cmd/leaderelect -rounds $(ROUNDS)
 
 # Each fuzz test in turn, for FUZZTIME.

@@ -54,8 +54,9 @@
 // the leader's ctx is done by then; numbers grow; nobody campaigns too early,
 // without having read, or while callbacks run; nothing is released that is not
 // one's own; callbacks keep their order; nothing spins, hangs or is left behind.
-// TestMutants proves the judge: each of its mistakes, laid over the root package
-// when the test is built, must be caught.
+// The mutants of the root package's TestMutants prove the judge: mistakes that are
+// laid over the source when this package's tests are built, each with what the judge
+// must say of it.
 //
 // # Replay
 //
