@@ -49,6 +49,7 @@ FENCE_gcs      = ./fence/fencegcs
 FENCE_postgres = ./fence/fencesql
 FENCE_redis    = ./fence/fenceredis
 FENCE_s3       = ./fence/fences3
+FENCE_sql      = ./fence/fencesql
 test-store:
 	@[ -d deciders/$(STORE) ] || { echo "there is no store $(STORE): STORE is the name of a directory of deciders"; exit 1; }
 	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) ./deciders/$(STORE)/... $(FENCE_$(STORE))

@@ -58,6 +58,12 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 	"postgres": func(t *testing.T) (string, []string) {
 		return "postgres://postgres@" + stores.Postgres(t).Addr + "/postgres?sslmode=disable&create=true&election=one", nil
 	},
+	"mysql": func(t *testing.T) (string, []string) {
+		return "mysql://root@" + stores.MariaDB(t).Addr + "/test?create=true&election=one", nil
+	},
+	"sqlite": func(t *testing.T) (string, []string) {
+		return "sqlite://" + filepath.Join(t.TempDir(), "app.db") + "?create=true&election=one", nil
+	},
 }
 
 // durable is what doctor says of each store's settings as everyStore has them.
@@ -72,6 +78,8 @@ var durable = map[string]string{
 	"redis":    "warning +the store's durability: appendonly is no",
 	"mongodb":  "warning +the store's durability: this is no member of a replica set",
 	"postgres": "warning +the store's durability: fsync is off",
+	"mysql":    "warning +the store's durability: innodb_flush_log_at_trx_commit is 0",
+	"sqlite":   "ok +the store's durability: no setting that can be asked for",
 }
 
 const unexamined = "not checked +the store's durability: leaderelect does not examine the settings"

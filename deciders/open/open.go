@@ -29,6 +29,8 @@
 //	deciders/redis      redis, rediss, unix
 //	deciders/rethinkdb  rethinkdb
 //	deciders/s3         s3
+//	deciders/sql/mysql  mysql, mariadb
+//	deciders/sql/sqlite sqlite
 //
 // A store of your own needs a function of the type Opener.
 package open

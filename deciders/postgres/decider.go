@@ -65,7 +65,7 @@ type backend struct {
 	found    atomic.Pointer[place]
 	deaf     atomic.Int64 // until when there is no use in listening, in Unix seconds
 
-	doubts doubts
+	doubts store.Doubts
 
 	readSQL, updateSQL, insertSQL, touchSQL string
 }
@@ -172,7 +172,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	t, err := d.election.Write(ctx, entry)
 	// A record in doubt would pass for a write of one's own that worked.
 	var lost *leaderelection.LostRaceError
-	if errors.As(err, &lost) && lost.Current != nil && d.b.doubts.about(lost.Current) {
+	if errors.As(err, &lost) && lost.Current != nil && d.b.inDoubt(lost.Current) {
 		lost.Current = nil
 	}
 	return t, err

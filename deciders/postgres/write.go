@@ -27,11 +27,11 @@ func (b *backend) Swap(ctx context.Context, was token, data []byte, e *leaderele
 		if was.version == "" {
 			sql, more = b.insertSQL, [2]string{newChannel(), at.hello(b.election)}
 		}
-		number, lost := b.doubts.begin(e.Incarnation)
+		number, lost := b.doubts.Begin(e.Incarnation)
 		err = b.commit(ctx, sql, []any{b.mode, b.election, now.version, string(data), more[0], more[1]}, &now.micros, nil, nil)
 		switch {
 		case err == nil:
-			b.doubts.landed(number, now.version)
+			b.doubts.Landed(number, now.version)
 			return now, nil
 		case errors.Is(err, pgx.ErrNoRows):
 			lost()

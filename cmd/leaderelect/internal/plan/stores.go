@@ -21,6 +21,8 @@ var Stores = []Store{
 	{Name: "redis", Pushes: true, Latency: time.Millisecond},
 	{Name: "etcd", Pushes: true, Latency: 5 * time.Millisecond},
 	{Name: "postgres", Pushes: true, Latency: 3 * time.Millisecond},
+	{Name: "mysql", Latency: 4 * time.Millisecond},
+	{Name: "sqlite", Latency: 3 * time.Millisecond, OneMachine: true},
 	{Name: "mongodb", Pushes: true, Latency: 8 * time.Millisecond},
 	{Name: "rethinkdb", Pushes: true, Latency: 5 * time.Millisecond},
 	{Name: "file", Pushes: true, Latency: 3 * time.Millisecond, OneMachine: true},

@@ -29,6 +29,8 @@ var places = []string{
 	"postgres://id:%s@127.0.0.1:1/db?election=a&sslmode=no", "postgres://127.0.0.1:1/db?election=a&password=%s&sslmode=no", "postgres://127.0.0.1:1/db?election=a&listen_url=postgres://id:%s@h/d",
 	"mongodb://id:%s@127.0.0.1:1/d/c/e?w=0", "mongodb://127.0.0.1:1/d/c/e?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:%s,x", "mongodb://id:%s@127.0.0.1:1/d",
 	"rethinkdb://id:%s@127.0.0.1:1/d/t/e", "rethinkdb://id:%s@127.0.0.1:1/d/t/e?timeout=0s", "rethinkdb://127.0.0.1:1/d/t/e?password=%s",
+	"mysql://id:%s@127.0.0.1:1/db?election=a&tls=no", "mysql://id:%s@127.0.0.1:1", "mariadb://127.0.0.1:1/db?election=a&password=%s", "mysql://id:%s@/db?election=a&socket=/nowhere/x",
+	"sqlite://id:%s@host/x.db?election=a", "sqlite:///nowhere/x.db?election=a&secret=%s",
 	"nosuch://id:%s@host/x", "id:%s@host/x", "%s@host", "//id:%s@host/x",
 }
 

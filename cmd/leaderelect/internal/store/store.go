@@ -29,6 +29,8 @@ var Forms = []string{
 	"etcd://host:2379/key",
 	"redis://host:6379/0?key=election",
 	"postgres://user@host:5432/database?election=name",
+	"mysql://user@host:3306/database?election=name",
+	"sqlite:///var/lib/app/app.db?election=name",
 	"mongodb://host:27017/database/collection/election",
 	"rethinkdb://host:28015/database/table/election",
 }
@@ -40,6 +42,7 @@ var TLS = []string{
 	"unix:///run/redis.sock?key=election",
 	"tls://host:4222/bucket/key?tlsca=ca.pem&tlscert=me.pem&tlskey=me-key.pem",
 	"postgres://user@host/database?election=name&sslmode=verify-full&sslrootcert=ca.pem",
+	"mysql://user@host/database?election=name&tls=true&tls_ca=ca.pem",
 	"mongodb://host/database/collection/election?tls=true&tlsCAFile=ca.pem",
 	"rethinkdb://host/database/table/election?cacert=ca.pem",
 }
@@ -55,11 +58,13 @@ var tags = map[string]string{
 	"etcd":     "no_etcd", "etcds": "no_etcd",
 	"gs":      "no_gcs",
 	"mongodb": "no_mongodb", "mongodb+srv": "no_mongodb",
+	"mysql": "no_mysql", "mariadb": "no_mysql",
 	"nats": "no_nats", "tls": "no_nats",
 	"postgres": "no_postgres", "postgresql": "no_postgres",
 	"redis": "no_redis", "rediss": "no_redis", "unix": "no_redis",
 	"rethinkdb": "no_rethinkdb",
 	"s3":        "no_s3",
+	"sqlite":    "no_sqlite",
 }
 
 // builtIn are the stores of this build, by their tags. Each has a file of its own, which its
@@ -142,6 +147,7 @@ func Open(ctx context.Context, raw string, patience time.Duration) (leaderelecti
 // kinds are the schemes that are another name of a store's first one.
 var kinds = map[string]string{
 	"tls": "nats", "etcds": "etcd", "rediss": "redis", "unix": "redis", "mongodb+srv": "mongodb", "postgresql": "postgres",
+	"mariadb": "mysql",
 }
 
 // Kind is which store a URL, or its scheme alone, names: one word for each.

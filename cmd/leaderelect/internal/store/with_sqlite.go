@@ -1,0 +1,10 @@
+//go:build !no_sqlite
+
+package store
+
+import (
+	"github.com/c8e606e4/leaderelection/deciders/open"
+	"github.com/c8e606e4/leaderelection/deciders/sql/sqlite"
+)
+
+func init() { has("no_sqlite", open.With(sqlite.Open)) }

@@ -1,0 +1,67 @@
+package store
+
+import (
+	"maps"
+	"sync"
+)
+
+// Doubts knows which records may be in a store that has not made them safe yet. Some
+// stores show a write before it is, as PostgreSQL does if the wait for its standbys is
+// cut short, and MySQL by default. A campaign takes a record of its own that it reads
+// for a write that worked. So each record of an Incarnation with a write that was not
+// answered is in doubt, whoever has written it: an operator's request carries on what it
+// was written on. The zero Doubts has none. Its methods may be called concurrently.
+type Doubts struct {
+	mu      sync.Mutex
+	writes  uint64            // begun so far
+	open    map[string]uint64 // by Incarnation, its latest write that was not answered
+	settled string            // the last version that is known to be safe
+}
+
+// Begin notes a write of an Incarnation. Lost takes the note back, of a write that is
+// known not to have happened.
+func (d *Doubts) Begin(incarnation string) (number uint64, lost func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.open == nil {
+		d.open = map[string]uint64{}
+	}
+	before := d.open[incarnation]
+	d.writes++
+	number = d.writes
+	d.open[incarnation] = number
+	return number, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.open[incarnation] != number {
+			return
+		}
+		if d.open[incarnation] = before; before == 0 {
+			delete(d.open, incarnation)
+		}
+	}
+}
+
+// Landed notes that a write was answered. What was begun before it is on versions that
+// are gone: it has happened, and is as safe as this one, or never will.
+func (d *Doubts) Landed(number uint64, version string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.settled = version
+	maps.DeleteFunc(d.open, func(_ string, latest uint64) bool { return latest <= number })
+}
+
+// Settle notes a version that is safe.
+func (d *Doubts) Settle(version string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.settled = version
+}
+
+// About reports whether the record of this Incarnation, read at this version, is in
+// doubt.
+func (d *Doubts) About(incarnation, version string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open[incarnation] > 0 && version != "" && version != d.settled
+}

@@ -1,0 +1,135 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"strings"
+
+	"github.com/c8e606e4/leaderelection/deciders/durability"
+)
+
+// Dialect is what differs from one database and its driver to another. MySQL and SQLite
+// return those of two; others fill one in. Such a database must decide a conditional
+// UPDATE atomically, and must have made a write safe when it confirms it. Let
+// decidertest.Run try a new one.
+//
+// The statements of a Decider are these, with the dialect's own parts in them:
+//
+//	SELECT election, version, written, record FROM t WHERE election = ?
+//	INSERT INTO t (election, version, written, record) VALUES (?, ?, Now, ?)
+//	UPDATE t SET version = ?, written = Now, record = ? WHERE election = ? AND version = ?
+//	UPDATE t SET written = written + 1 WHERE election = ? AND version = ?
+//
+// All parameters are strings. A Dialect is not changed after it was given to NewDecider.
+type Dialect struct {
+	// Name is the database's, for errors: "MySQL".
+	Name string
+	// Mark is the i-th parameter of a statement, from 1. Nil: "?" for each.
+	Mark func(i int) string
+	// Quote writes a name as SQL takes it, whatever is in it. Nil: in double quotes,
+	// as the standard has it.
+	Quote func(name string) string
+	// Table is the statement that makes the table, and does nothing if it is there. Its
+	// "%s" is for the table's quoted name. The column election must tell names apart by
+	// each byte, and have a unique index of its own; version is a text of 26 letters
+	// and digits, written a whole number of 64 bits, and record a text of up to 256 KiB.
+	Table string
+	// Now is an SQL expression for the server's time, in whole microseconds since 1970.
+	// Empty: the store does not say when a record was written.
+	Now string
+	// NowIsInsertID says that Now makes the driver's Result.LastInsertId return it, as
+	// MySQL's LAST_INSERT_ID(expr) does. A write's answer then has its time, and an
+	// answer that has none is not taken for one.
+	NowIsInsertID bool
+	// Alone is a condition that holds only if a statement of the session commits by
+	// itself. A write has it in its WHERE: a write within an open transaction would be
+	// confirmed, and then might be rolled back. Empty: nothing is asked.
+	Alone string
+	// Dual is what follows a SELECT without a table, if it has a WHERE: " FROM DUAL".
+	Dual string
+	// Judge says what an error of the driver means. Nil: each may pass. The decider
+	// itself knows the errors of database/sql.
+	Judge func(err error) Fault
+	// Inspect looks at a table before its first use, in the schema of that name or, if
+	// it is empty, in the session's. Found is whether it is there. The error says why it
+	// will not do; wrap leaderelection.ErrPermanent. Nil: a table is not looked at.
+	Inspect func(ctx context.Context, db *sql.DB, schema, table string) (found bool, err error)
+	// Durability is that of durability.Examiner. Nil: nothing can be asked.
+	Durability func(ctx context.Context, db *sql.DB) ([]durability.Warning, error)
+}
+
+// Kind is what an error means.
+type Kind int
+
+const (
+	// Passing is an error that may pass: the same call may work later.
+	Passing Kind = iota
+	// Permanent is one that no retry can help.
+	Permanent
+	// NoTable says that there is no such table.
+	NoTable
+	// NotAsDocumented says that the table has other columns than the documented ones.
+	NotAsDocumented
+	// Duplicate says that an INSERT found a row of that key.
+	Duplicate
+)
+
+// Fault is what an error means, and what to do about it. The zero Fault is an error that
+// may pass, of which nothing is known.
+type Fault struct {
+	Kind   Kind
+	Advice string
+}
+
+// withDefaults fills in what may be left out.
+func (d Dialect) withDefaults() Dialect {
+	if d.Mark == nil {
+		d.Mark = func(int) string { return "?" }
+	}
+	if d.Quote == nil {
+		d.Quote = func(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+	}
+	if d.Judge == nil {
+		d.Judge = func(error) Fault { return Fault{} }
+	}
+	return d
+}
+
+// Dollar is a Mark for databases that count their parameters: $1, $2.
+func Dollar(i int) string { return "$" + strconv.Itoa(i) }
+
+// Schema returns the statement that makes the table, for those who migrate by hand. Table
+// is as for NewDecider.
+func (d Dialect) Schema(table string) string {
+	return strings.ReplaceAll(d.Table, "%s", d.withDefaults().quoted(table))
+}
+
+// quoted is a table's name, perhaps with its schema's, as SQL takes it.
+func (d Dialect) quoted(table string) string {
+	parts := strings.Split(table, ".")
+	for i, p := range parts {
+		parts[i] = d.Quote(p)
+	}
+	return strings.Join(parts, ".")
+}
+
+// statements are those of one table.
+type statements struct{ read, insert, update, touch, alone string }
+
+func (d Dialect) statements(table string) (s statements) {
+	t, now, where, values := d.quoted(table), d.Now, "", "VALUES (%1, %2, %now, %3)"
+	if now == "" {
+		now = "0"
+	}
+	if d.Alone != "" {
+		where, values = " AND "+d.Alone, "SELECT %1, %2, %now, %3"+d.Dual+" WHERE "+d.Alone
+		s.alone = "SELECT CASE WHEN " + d.Alone + " THEN 1 ELSE 0 END"
+	}
+	marks := strings.NewReplacer("%1", d.Mark(1), "%2", d.Mark(2), "%3", d.Mark(3), "%4", d.Mark(4), "%now", now)
+	s.read = "SELECT election, version, written, record FROM " + t + marks.Replace(" WHERE election = %1")
+	s.insert = "INSERT INTO " + t + marks.Replace(" (election, version, written, record) "+values)
+	s.update = "UPDATE " + t + marks.Replace(" SET version = %1, written = %now, record = %2 WHERE election = %3 AND version = %4"+where)
+	s.touch = "UPDATE " + t + marks.Replace(" SET written = written + 1 WHERE election = %1 AND version = %2"+where)
+	return s
+}

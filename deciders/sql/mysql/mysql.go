@@ -1,0 +1,83 @@
+// Package mysql keeps an election in MySQL or MariaDB by github.com/go-sql-driver/mysql:
+//
+//	db, err := mysql.NewDB(config) // a *sql.DB as elections need it
+//	...
+//	decider := sql.NewDecider(db, mysql.Dialect(), "leaderelection", "web", nil)
+//
+// What is written where, what may lose a confirmed write, permissions and costs are in the
+// documentation of deciders/sql. This package links the driver, that one does not.
+package mysql
+
+import (
+	"database/sql"
+	"errors"
+	"io"
+	"log"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
+)
+
+// Dialect is sql.MySQL with the driver's errors.
+func Dialect() lesql.Dialect {
+	d := lesql.MySQL(func(err error) int {
+		var refused *mysql.MySQLError
+		if errors.As(err, &refused) {
+			return int(refused.Number)
+		}
+		return 0
+	})
+	judge := d.Judge
+	d.Judge = func(err error) lesql.Fault {
+		f := judge(err)
+		switch {
+		case f != lesql.Fault{}:
+		case errors.Is(err, mysql.ErrNoTLS):
+			f = lesql.Fault{Kind: lesql.Permanent, Advice: "switch TLS on at the server, or leave tls out"}
+		case errors.Is(err, mysql.ErrInvalidConn):
+			f.Advice = "the connection broke, so the outcome is not known"
+		case errors.Is(err, mysql.ErrPktTooLarge):
+			f = lesql.Fault{Kind: lesql.Permanent, Advice: "raise max_allowed_packet above a megabyte"}
+		case strings.Contains(err.Error(), "this user requires"), errors.Is(err, mysql.ErrUnknownPlugin):
+			f.Kind, f.Advice = lesql.Permanent, "give the user a password plugin that the driver knows, or connect with TLS"
+		}
+		return f
+	}
+	return d
+}
+
+// What NewDB sets where the configuration does not say otherwise, so that an outage keeps
+// neither the connections nor a candidate busy for longer than it lasts.
+const (
+	dialTimeout = 5 * time.Second
+	maxConns    = 8               // of which mostly one is open
+	maxLifetime = 3 * time.Minute // so that a fail-over by DNS is followed
+)
+
+// NewDB opens a pool as elections need it; it does not connect. It sets InterpolateParams,
+// by which a write is one round trip and not two, RejectReadOnly, by which a connection to
+// a primary that has become a replica is left, and a Timeout, unless there is one. Config
+// is not changed. It must not have a Collation of those that InterpolateParams refuses.
+func NewDB(config *mysql.Config) (*sql.DB, error) {
+	c := config.Clone()
+	c.InterpolateParams, c.RejectReadOnly = true, true
+	if c.Timeout == 0 {
+		c.Timeout = dialTimeout
+	}
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(2)
+	db.SetConnMaxLifetime(maxLifetime)
+	return db, nil
+}
+
+// silent is for pools of Open's: the driver tells of broken connections, which a call's
+// error tells as well.
+var silent = log.New(io.Discard, "", 0)

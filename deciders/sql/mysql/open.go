@@ -1,0 +1,118 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
+)
+
+// Open returns a handle on the election that u names, with a pool of its own, which
+// Close closes:
+//
+//	mysql://user@host:3306/database?election=web
+//	mariadb://user@host/database?election=web&create=true&tls=true&tls_ca=ca.pem
+//	mysql://user@/database?election=web&socket=/run/mysqld/mysqld.sock
+//
+// The parameter election is required. Others are table ("leaderelection" if it is left
+// out; "database.table" is one of another database), create=true for
+// Options.CreateTable, socket for a server on this machine, and timeout for the making of
+// a connection (5s). TLS is tls=true, which checks the server's certificate, with tls_ca,
+// tls_cert and tls_key for files in PEM form, read anew for each connection;
+// tls=skip-verify checks nothing, and tls=preferred takes what the server offers. A
+// password that the address leaves out is taken from MYSQL_PWD, a user is then $USER's. It
+// does not connect.
+func Open(_ context.Context, u *url.URL) (*lesql.Decider, error) {
+	d, err := open(u)
+	if err != nil {
+		return nil, store.OpenError("sql", u, err)
+	}
+	return d, nil
+}
+
+func open(u *url.URL) (*lesql.Decider, error) {
+	if u.Scheme != "mysql" && u.Scheme != "mariadb" {
+		return nil, fmt.Errorf("the scheme is %q, and must be mysql or mariadb", u.Scheme)
+	}
+	p, err := store.ParseParams(u)
+	if err != nil {
+		return nil, err
+	}
+	election, table, create := p.String("election"), cmp.Or(p.String("table"), "leaderelection"), p.Bool("create")
+	if election == "" {
+		p.Wrong("it lacks the parameter election: add ?election=name")
+	}
+	config, err := parse(u, p)
+	if err != nil {
+		return nil, err
+	}
+	db, err := NewDB(config)
+	if err != nil {
+		return nil, err
+	}
+	return lesql.NewDecider(db, Dialect(), table, election, &lesql.Options{CreateTable: create, CloseDB: true}), nil
+}
+
+// parse takes the rest of u.
+func parse(u *url.URL, p *store.Params) (*mysql.Config, error) {
+	c := mysql.NewConfig()
+	c.Logger = silent
+	c.User = cmp.Or(u.User.Username(), os.Getenv("USER"))
+	var given bool
+	if c.Passwd, given = u.User.Password(); !given {
+		c.Passwd = os.Getenv("MYSQL_PWD")
+	}
+	c.DBName = strings.TrimPrefix(u.Path, "/")
+	c.Timeout = p.Duration("timeout")
+	socket := p.String("socket")
+	wrong := encrypted(c, p, u.Hostname())
+	if err := p.Rest(); err != nil {
+		return nil, err
+	}
+	switch {
+	case wrong != nil:
+		return nil, wrong
+	case u.Opaque != "" || u.Hostname() == "" && socket == "":
+		return nil, errors.New("it must begin with " + u.Scheme + ":// and name a host, or have the parameter socket")
+	case c.DBName == "" || strings.Contains(c.DBName, "/"):
+		return nil, errors.New("it must name one database after the host: " + u.Scheme + "://host/database")
+	case u.Hostname() != "" && socket != "":
+		return nil, errors.New("it has a host and the parameter socket: one of them is enough")
+	case socket != "":
+		c.Net, c.Addr = "unix", socket
+	default:
+		c.Net, c.Addr = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
+	}
+	return c, nil
+}
+
+// encrypted sets up TLS.
+func encrypted(c *mysql.Config, p *store.Params, host string) error {
+	mode := p.OneOf("tls", "true", "false", "skip-verify", "preferred")
+	files := p.TLSFiles("tls_ca", "tls_cert", "tls_key")
+	switch {
+	case files.None():
+		c.TLSConfig = mode
+		return nil
+	case mode != "true":
+		return errors.New("the parameters tls_ca, tls_cert and tls_key go with tls=true")
+	}
+	if _, err := files.Load(); err != nil {
+		return err
+	}
+	return c.Apply(mysql.BeforeConnect(func(_ context.Context, c *mysql.Config) (err error) {
+		if c.TLS, err = files.Load(); c.TLS != nil {
+			c.TLS.ServerName = host
+		}
+		return err
+	}))
+}

@@ -1,0 +1,142 @@
+// Package sqlite keeps an election in a SQLite database of this machine, by
+// modernc.org/sqlite, which needs no C compiler: for the processes of one machine that
+// have such a database already, and as the default of a program that may be given a
+// server later.
+//
+//	db, err := sqlite.NewDB("/var/lib/myapp/app.db", nil) // a *sql.DB as elections need it
+//	...
+//	decider := sql.NewDecider(db, sqlite.Dialect(), "leaderelection", "web", &sql.Options{CreateTable: true})
+//
+// All candidates are on one machine and go by one clock: set Config.SharedClock for all of
+// them. What is written where and what may lose a confirmed write is in the documentation
+// of deciders/sql. This package links the driver, that one does not.
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
+)
+
+// Dialect is sql.SQLite with the driver's errors.
+func Dialect() lesql.Dialect {
+	return lesql.SQLite(func(err error) int {
+		var refused *sqlite.Error
+		if errors.As(err, &refused) {
+			return refused.Code()
+		}
+		return 0
+	})
+}
+
+// Options adjusts NewDB. The zero value and nil are the same.
+type Options struct {
+	// Create makes the file if it is missing, in WAL mode. A file that is there keeps
+	// its mode.
+	Create bool
+	// BusyTimeout is how long a statement waits for others' locks. It is to be shorter
+	// than a quarter of a term. Zero: 2 s.
+	BusyTimeout time.Duration
+}
+
+// DefaultBusyTimeout is what a BusyTimeout of zero means.
+const DefaultBusyTimeout = 2 * time.Second
+
+// maxConns is how many connections a pool may have: mostly one is open.
+const maxConns = 8
+
+// NewDB opens a pool as elections need it, with synchronous = EXTRA in each connection,
+// which in WAL mode is the same as FULL. It makes a file at most, and reads none.
+func NewDB(path string, opts *Options) (*sql.DB, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	query := url.Values{"mode": {"rw"}, "_pragma": {
+		fmt.Sprintf("busy_timeout(%d)", cmp.Or(o.BusyTimeout, DefaultBusyTimeout).Milliseconds()), "synchronous(EXTRA)",
+	}}
+	if o.Create {
+		query.Set("mode", "rwc")
+		if _, err := os.Stat(abs); errors.Is(err, os.ErrNotExist) {
+			query.Add("_pragma", "journal_mode(WAL)")
+		}
+	}
+	// A URI, so that no letter of the path is taken for a parameter.
+	name := url.URL{Scheme: "file", Path: filepath.ToSlash(abs), RawQuery: query.Encode()}
+	db, err := sql.Open("sqlite", name.String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(maxConns)
+	return db, nil
+}
+
+// Open returns a handle on the election that u names, with a pool of its own, which Close
+// closes:
+//
+//	sqlite:///var/lib/myapp/app.db?election=web
+//	sqlite:app.db?election=web&create=true
+//
+// The second form is relative to the working directory. The parameter election is
+// required. Others are table ("leaderelection" if it is left out), create=true, which makes
+// the file and the table if they are missing, and busy_timeout (2s). It reads nothing.
+func Open(_ context.Context, u *url.URL) (*lesql.Decider, error) {
+	d, err := open(u)
+	if err != nil {
+		return nil, store.OpenError("sql", u, err)
+	}
+	return d, nil
+}
+
+func open(u *url.URL) (*lesql.Decider, error) {
+	path := u.Path
+	var err error
+	if u.Opaque != "" {
+		if path, err = url.PathUnescape(u.Opaque); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case u.Scheme != "sqlite":
+		return nil, fmt.Errorf("the scheme is %q, and must be sqlite", u.Scheme)
+	case u.User != nil:
+		return nil, errors.New("a file has no user")
+	case u.Host != "" && u.Host != "localhost":
+		return nil, fmt.Errorf("the host is %q, and a file is on this machine: write sqlite:///path (three slashes), or sqlite:path", u.Host)
+	case path == "" || strings.HasSuffix(path, "/") || path == ":memory:":
+		return nil, errors.New("it names no file: write sqlite:///path/to/app.db")
+	}
+	p, err := store.ParseParams(u)
+	if err != nil {
+		return nil, err
+	}
+	election, table := p.String("election"), cmp.Or(p.String("table"), "leaderelection")
+	if election == "" {
+		p.Wrong("it lacks the parameter election: add ?election=name")
+	}
+	create, busy := p.Bool("create"), p.Duration("busy_timeout")
+	if err := p.Rest(); err != nil {
+		return nil, err
+	}
+	db, err := NewDB(path, &Options{Create: create, BusyTimeout: busy})
+	if err != nil {
+		return nil, err
+	}
+	return lesql.NewDecider(db, Dialect(), table, election, &lesql.Options{CreateTable: create, CloseDB: true}), nil
+}
