@@ -71,6 +71,12 @@ type RaceEntry struct {
 	// is over when the record has not been seen to change for a whole TermLength
 	// and some more, by one's own monotonic clock.
 	Unsynchronized bool
+	// Hold is how much longer than TermExpiry the record is nobody's to acquire, be it
+	// held or vacant (Config.Hold): whoever leads then has run what was to run at most
+	// once until then. The candidate that leads counts it from its acquisition.
+	Hold time.Duration
+	// Priority is the leader's (Config.Priority); zero in a vacant record.
+	Priority int
 
 	// Extra is what else the stored record has: fields that this version of the
 	// library does not know, by name, as JSON. A newer version wrote them; every

@@ -75,6 +75,8 @@ func (h *harness) state(number, extension uint64) *leaderelection.RaceEntry {
 		Extension:        extension,
 		Incarnation:      fmt.Sprintf("incarnation-%d", number),
 		Successor:        fmt.Sprintf("successor-%d-%d", number, extension),
+		Hold:             time.Hour + time.Duration(extension%1000),
+		Priority:         int(number%1000) - 500,
 	}
 }
 
@@ -199,6 +201,10 @@ func differ(got, want *leaderelection.RaceEntry) string {
 		return "another ElectionNumber"
 	case got.Extension != want.Extension:
 		return "another Extension"
+	case got.Hold != want.Hold:
+		return "another Hold"
+	case got.Priority != want.Priority:
+		return "another Priority"
 	case got.Incarnation != want.Incarnation:
 		return "another Incarnation"
 	case got.Successor != want.Successor:

@@ -87,7 +87,7 @@ func everyField(h *harness) {
 			e.ElectionNumber, e.Extension = leaderelection.MaxElectionNumber, math.MaxInt64
 		},
 		func(e *leaderelection.RaceEntry) { // fields of a newer version
-			e.Extra = map[string]string{"priority": `{"of":["a",null,1e3]}`, "zone": `"é"`}
+			e.Extra = map[string]string{"colour": `{"of":["a",null,1e3]}`, "zone": `"é"`}
 		},
 	} {
 		e := h.state(uint64(i+1), uint64(i))

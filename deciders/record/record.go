@@ -34,7 +34,10 @@
 //	incarnation        string                                           never
 //	successor          string  "*" stands for anybody                   it is empty
 //	unsynchronized     bool                                             it is false
-//	must_understand    array   of strings: names of fields, see below   nobody set it
+//	hold               string  as time.Duration, more than 0; listed    it is 0
+//	                           in must_understand
+//	priority           number  whole, -2^31 to 2^31-1                   it is 0
+//	must_understand    array   of strings: names of fields, see below   no field is marked
 //
 // The text is UTF-8, of at most MaxSize bytes. The order of the fields and white space
 // do not matter to Unmarshal.
@@ -51,7 +54,8 @@
 //
 // and a program that does not know every field of that list refuses the record: it
 // neither leads by it nor overwrites it. If older programs may go on without a new
-// field, whoever adds it needs no list.
+// field, whoever adds it needs no list. This version marks the field hold: a program
+// that did not know it would run a second time what is to run once.
 //
 // Everything else is read strictly, because a candidate that misreads a record may
 // overwrite what it did not understand. An unknown format version, a field given twice,
@@ -104,10 +108,15 @@ type entryFields struct {
 	Incarnation      string    `json:"incarnation"`
 	Successor        string    `json:"successor,omitempty"`
 	Unsynchronized   bool      `json:"unsynchronized,omitempty"`
+	Hold             *string   `json:"hold,omitempty"`
+	Priority         int64     `json:"priority,omitempty"`
 }
 
-// mustUnderstand is the field that lists what a reader has to know.
-const mustUnderstand = "must_understand"
+// mustUnderstand is the field that lists what a reader has to know; hold is such a field.
+const (
+	mustUnderstand = "must_understand"
+	hold           = "hold"
+)
 
 // Marshal returns e as it is stored, without its Token and without a final
 // newline. The same entry always gives the same bytes. It refuses, with an error
@@ -122,7 +131,11 @@ func Marshal(e *leaderelection.RaceEntry) ([]byte, error) {
 	f := entryFields{
 		Format: Format, LeaderID: e.LeaderID, ConnectionParams: e.ConnectionParams, TermExpiry: e.TermExpiry.UTC(), TermLength: e.TermLength.String(),
 		ElectionNumber: uint64(e.ElectionNumber), Extension: e.Extension, Incarnation: e.Incarnation, Successor: e.Successor,
-		Unsynchronized: e.Unsynchronized,
+		Unsynchronized: e.Unsynchronized, Priority: int64(e.Priority),
+	}
+	if e.Hold > 0 {
+		hold := e.Hold.String()
+		f.Hold = &hold
 	}
 	for i := range e.HostPort {
 		f.HostPort = append(f.HostPort, &e.HostPort[i])
@@ -131,13 +144,14 @@ func Marshal(e *leaderelection.RaceEntry) ([]byte, error) {
 	if err != nil {
 		return nil, refused(err.Error())
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.Extra)) {
+	extra := marked(e)
+	for _, name := range slices.Sorted(maps.Keys(extra)) {
 		quoted, err := encode(name)
 		if err != nil {
 			return nil, refused(err.Error())
 		}
 		data = append(data[:len(data)-1], ',')
-		data = append(append(append(data, quoted...), ':'), e.Extra[name]...)
+		data = append(append(append(data, quoted...), ':'), extra[name]...)
 		data = append(data, '}')
 	}
 	if len(data) > MaxSize {
@@ -242,7 +256,53 @@ func strictly(data []byte) (*leaderelection.RaceEntry, error) {
 	if e.Extra, err = extra(raw); err != nil {
 		return nil, err
 	}
+	unmark(e)
 	return e, nil
+}
+
+// marked returns what is written besides the fields of e that are known: its Extra, and
+// the mark of those that no candidate may miss.
+func marked(e *leaderelection.RaceEntry) map[string]string {
+	if e.Hold <= 0 {
+		return e.Extra
+	}
+	names, _ := marks(e.Extra)
+	if !slices.Contains(names, hold) {
+		names = append(names, hold)
+	}
+	list, _ := json.Marshal(names)
+	extra := maps.Clone(e.Extra)
+	if extra == nil {
+		extra = map[string]string{}
+	}
+	extra[mustUnderstand] = string(list)
+	return extra
+}
+
+// unmark takes out of e's Extra what marked would put in.
+func unmark(e *leaderelection.RaceEntry) {
+	names, err := marks(e.Extra)
+	if e.Hold <= 0 || err != nil || !slices.Contains(names, hold) {
+		return
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == hold })
+	if list, _ := json.Marshal(names); len(names) > 0 {
+		e.Extra[mustUnderstand] = string(list)
+	} else if delete(e.Extra, mustUnderstand); len(e.Extra) == 0 {
+		e.Extra = nil
+	}
+}
+
+// marks are the names of the fields that extra says must be understood.
+func marks(extra map[string]string) (names []string, err error) {
+	list, there := extra[mustUnderstand]
+	if !there {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(list), &names); err != nil || list == "null" {
+		return nil, fmt.Errorf("field %q is %s, not a list of names; repair or remove the record", mustUnderstand, list)
+	}
+	return names, nil
 }
 
 // object splits a JSON object into its fields. Unlike json.Unmarshal it tells
@@ -304,6 +364,8 @@ func fields(f *entryFields) []field {
 		{"incarnation", &f.Incarnation, true},
 		{"successor", &f.Successor, false},
 		{"unsynchronized", &f.Unsynchronized, false},
+		{hold, &f.Hold, false},
+		{"priority", &f.Priority, false},
 	}
 }
 
@@ -377,13 +439,9 @@ func checkExtra(extra map[string]string) error {
 			return fmt.Errorf("field %q differs from a known one by upper and lower case only; repair or remove the record", name)
 		}
 	}
-	list, there := extra[mustUnderstand]
-	if !there {
-		return nil
-	}
-	var names []string
-	if err := json.Unmarshal([]byte(list), &names); err != nil || list == "null" {
-		return fmt.Errorf("field %q is %s, not a list of names; repair or remove the record", mustUnderstand, list)
+	names, err := marks(extra)
+	if err != nil {
+		return err
 	}
 	for _, name := range names {
 		if !known(name) {
@@ -391,6 +449,10 @@ func checkExtra(extra map[string]string) error {
 		}
 	}
 	return nil
+}
+
+func tooPreferred(priority int64) error {
+	return fmt.Errorf("field %q is %d, and must be from -2^31 to 2^31-1; repair or remove the record", "priority", priority)
 }
 
 func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
@@ -407,6 +469,15 @@ func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
 		Incarnation:    f.Incarnation,
 		Successor:      f.Successor,
 		Unsynchronized: f.Unsynchronized,
+		Priority:       int(f.Priority),
+	}
+	if int64(e.Priority) != f.Priority {
+		return nil, tooPreferred(f.Priority)
+	}
+	if f.Hold != nil {
+		if e.Hold, err = time.ParseDuration(*f.Hold); err != nil || e.Hold <= 0 {
+			return nil, fmt.Errorf("field %q is %q, not a duration of more than 0; repair or remove the record", hold, *f.Hold)
+		}
 	}
 	if len(f.ConnectionParams) > 0 {
 		e.ConnectionParams = f.ConnectionParams
@@ -437,6 +508,12 @@ func check(e *leaderelection.RaceEntry) error {
 	}
 	if e.TermLength < 0 {
 		return fmt.Errorf("field %q is negative: %v", "term_length", e.TermLength)
+	}
+	if e.Hold < 0 {
+		return fmt.Errorf("field %q is negative: %v", hold, e.Hold)
+	}
+	if p := int64(e.Priority); int64(int32(p)) != p {
+		return tooPreferred(p)
 	}
 	const most = uint64(leaderelection.MaxElectionNumber)
 	if n := uint64(e.ElectionNumber); n > most {

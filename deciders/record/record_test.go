@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,7 @@ func TestRoundTrip(t *testing.T) {
 		"unicode": func(e *leaderelection.RaceEntry) {
 			e.LeaderID, e.Successor = "Zoë <&> 選挙 🗳 \u2028\ufffd\"\\\n\x00", leaderelection.AnySuccessor
 		},
+		"held back":      func(e *leaderelection.RaceEntry) { e.Hold, e.Priority = time.Minute, math.MinInt32 },
 		"unsynchronized": func(e *leaderelection.RaceEntry) { e.Unsynchronized = true },
 		"empty address":  func(e *leaderelection.RaceEntry) { e.HostPort = []string{"", "a:1", ""} },
 		"empty slices":   func(e *leaderelection.RaceEntry) { e.HostPort, e.ConnectionParams = []string{}, []byte{} },
@@ -120,6 +122,9 @@ func TestUnmarshalRefuses(t *testing.T) {
 		"newer format":       {edit(`"leaderelection":1`, `"leaderelection":2,"what":0`), "upgrade this program"},
 		"format as text":     {edit(`"leaderelection":1`, `"leaderelection":"1"`), `"leaderelection"`},
 		"not understood":     {edit(`"extension"`, `"unheard_of":true,"must_understand":["extension","unheard_of"],"extension"`), `"unheard_of" must be understood, and is unknown; a newer version`},
+		"hold of nothing":    {edit(`"extension"`, `"hold":"0s","extension"`), `"hold" is "0s"`},
+		"hold without unit":  {edit(`"extension"`, `"hold":"5","extension"`), `"hold" is "5"`},
+		"priority":           {edit(`"extension"`, `"priority":2147483648,"extension"`), `"priority" is 2147483648`},
 		"no list":            {edit(`"extension"`, `"must_understand":"unheard_of","extension"`), `"must_understand" is "unheard_of", not a list`},
 		"null list":          {edit(`"extension"`, `"must_understand":null,"extension"`), `not a list`},
 		"other case":         {edit(`"successor"`, `"Successor"`), `"Successor" differs from a known one`},
@@ -191,20 +196,50 @@ func TestFieldThatIsGone(t *testing.T) {
 // Fields of a newer version are handed on as they are, in an order that does not change;
 // those that must be understood may be, if they are.
 func TestUnknownFieldsAreHandedOn(t *testing.T) {
-	data := strings.TrimSuffix(sampleJSON, "}") + `,"must_understand":["extension"],"priority":{"a": [1, null, "\u00e9"]},"Zone":null}`
+	data := strings.TrimSuffix(sampleJSON, "}") + `,"must_understand":["extension"],"quorum":{"a": [1, null, "\u00e9"]},"Zone":null}`
 	e, err := record.Unmarshal("here", []byte(data))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(e.Extra) != 3 || e.Extra["priority"] != `{"a":[1,null,"\u00e9"]}` || e.Extra["Zone"] != "null" {
+	if len(e.Extra) != 3 || e.Extra["quorum"] != `{"a":[1,null,"\u00e9"]}` || e.Extra["Zone"] != "null" {
 		t.Fatalf("extra %v", e.Extra)
 	}
 	e.Extension++
 	stored, err := record.Marshal(e.Clone())
 	want := strings.TrimSuffix(strings.Replace(sampleJSON, `"extension":12`, `"extension":13`, 1), "}") +
-		`,"Zone":null,"must_understand":["extension"],"priority":{"a":[1,null,"\u00e9"]}}`
+		`,"Zone":null,"must_understand":["extension"],"quorum":{"a":[1,null,"\u00e9"]}}`
 	if err != nil || string(stored) != want {
 		t.Fatalf("stored %s, %v\nwant   %s", stored, err, want)
+	}
+}
+
+// A hold is marked as what must be understood, beside what else is; without one there is
+// no mark. So a program that does not know it leaves the record alone.
+func TestHoldIsMarked(t *testing.T) {
+	body := strings.TrimSuffix(sampleJSON, "}")
+	for name, c := range map[string]struct {
+		hold  time.Duration
+		extra map[string]string
+		want  string
+	}{
+		"hold":                    {time.Minute, nil, `,"hold":"1m0s","must_understand":["hold"]}`},
+		"no hold":                 {0, nil, `}`},
+		"hold, and another mark":  {time.Minute, map[string]string{"must_understand": `["extension"]`}, `,"hold":"1m0s","must_understand":["extension","hold"]}`},
+		"hold, and unknown field": {1, map[string]string{"zone": `1`}, `,"hold":"1ns","must_understand":["hold"],"zone":1}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := sample()
+			e.Hold, e.Extra = c.hold, c.extra
+			data, err := record.Marshal(e)
+			if err != nil || string(data) != body+c.want {
+				t.Fatalf("%s, %v\nwant %s", data, err, body+c.want)
+			}
+			for _, text := range []string{string(data), " " + string(data)} { // as Marshal writes it, and edited
+				if back, err := record.Unmarshal("here", []byte(text)); err != nil || !reflect.DeepEqual(back, e) {
+					t.Fatalf("read back %+v, %v\nwant %+v", back, err, e)
+				}
+			}
+		})
 	}
 }
 
@@ -218,6 +253,7 @@ func TestMarshalRefuses(t *testing.T) {
 		"incarnation": {func(e *leaderelection.RaceEntry) { e.Incarnation = "\xc3" }, `"incarnation"`},
 		"successor":   {func(e *leaderelection.RaceEntry) { e.Successor = "\xed\xa0\x80" }, `"successor"`},
 		"address":     {func(e *leaderelection.RaceEntry) { e.HostPort[1] = "\xff" }, "element 1"},
+		"hold":        {func(e *leaderelection.RaceEntry) { e.Hold = -1 }, `"hold" is negative`},
 		"term":        {func(e *leaderelection.RaceEntry) { e.TermLength = -1 }, "negative"},
 		"year -1":     {func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC) }, "year -1"},
 		"year 10000":  {func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }, "year 10000"},
@@ -282,5 +318,6 @@ func same(a, b *leaderelection.RaceEntry) bool {
 	}
 	return a.LeaderID == b.LeaderID && bytes.Equal(a.ConnectionParams, b.ConnectionParams) &&
 		a.TermExpiry.Equal(b.TermExpiry) && a.TermLength == b.TermLength && a.Compare(b) == 0 &&
-		a.Incarnation == b.Incarnation && a.Successor == b.Successor && a.Unsynchronized == b.Unsynchronized
+		a.Incarnation == b.Incarnation && a.Successor == b.Successor && a.Unsynchronized == b.Unsynchronized &&
+		a.Hold == b.Hold && a.Priority == b.Priority
 }
