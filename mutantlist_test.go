@@ -277,8 +277,6 @@ var mutants = []mutant{
 		old: "if !c.checksClock() || c.cfg.WarnOnClockSkew {", new: "if !c.checksClock() {", caughtBy: "TestClockSkewWarned"},
 	{name: "announcements without a pause", file: "candidate.go",
 		old: "		due = min(due, r.confirmed+announceEvery)\n", new: "		due = wake.now.mono\n", caughtBy: "TestAnnounceIsPaced"},
-	{name: "an announcement that backs off for nothing", file: "candidate.go",
-		old: "	due = max(due, c.writes.notBefore)\n", new: "	if c.announces(c.k.base) {\n		due = max(due, c.writes.notBefore)\n	}\n", caughtBy: "TestAnnounceBacksOff"},
 	{name: "an announcement waits for the next extension", file: "candidate.go",
 		old: "if c.own(c.k.base) && !c.announces(c.k.base) {", new: "if false {", caughtBy: "TestAnnounceIsOne"},
 	{name: "what is announced shares the caller's memory", file: "announce.go",
