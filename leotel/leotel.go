@@ -17,13 +17,20 @@ wait for: telemetry that is slow or stuck delays nothing.
 	leaderelection.transitions               counter, by leaderelection.transition and leaderelection.cause
 	leaderelection.view.remaining            gauge, s: what is left of the view; 0 while not leading
 	leaderelection.leaderless.time           counter, s: for how long nobody led, as far as was known here
+	leaderelection.leaderless                gauge, s: for how long nobody has led now, as far as is known here
+	leaderelection.term.length               gauge, s: of the newest record known
+	leaderelection.clock.max_skew            gauge, s: the MaxClockSkew that was agreed on
 	leaderelection.extension.duration        histogram, s: of each extension that the store confirmed
 	leaderelection.extension.reserve         histogram, s: what was left of the view when that came
+	leaderelection.extension.reserve.ratio   histogram: the same, as a share of the view's whole span
 	leaderelection.extension.failures        counter, by error.type
 	leaderelection.store.operations          counter, by leaderelection.operation and leaderelection.outcome
 	leaderelection.store.operation.duration  histogram, s, by the same
 	leaderelection.clock.offset              gauge, s: by how much this machine's clock is ahead of the store's
 	leaderelection.clock.offset.uncertainty  gauge, s: by how much that may be wrong, either way
+	leaderelection.clock.skews               counter: how often the clock was newly proved to be off by more
+	leaderelection.feed.events               counter, by leaderelection.event
+	leaderelection.duplicate_ids             counter: leaderships of another process under this candidate's LeaderID
 
 All have leaderelection.election and leaderelection.candidate, which are
 constants of the process. The others take few values each:
@@ -32,11 +39,18 @@ constants of the process. The others take few values each:
 	leaderelection.cause       won; ousted, expired, resigned, unhealthy, clock_skew, shutdown, unknown
 	leaderelection.operation   read, acquire, extend, release
 	leaderelection.outcome     ok, lost_race, abandoned, error
+	leaderelection.event       started, failed
 	error.type                 lost_race, timeout, canceled, permanent, _OTHER
 
 The clock's offset is known on stores that say when they wrote, and after each
 write; its uncertainty is half the time that the write took, and more where the
-store counts in whole seconds.
+store counts in whole seconds. It is left out if clocks are not compared
+(SharedClock, Unsynchronized). Nobody is known to lead from when the record was left
+vacant, or its term ran out, until there is another; until a record has been read,
+since New.
+
+Without OpenTelemetry, package leprom gives Prometheus the same metrics by the same
+names.
 
 # Spans
 
@@ -49,15 +63,14 @@ times at which they began and ended by the campaign's clock.
 # Dashboard and alerts
 
 Beside this file: dashboard.json, for Grafana on a Prometheus data source, and
-alerts.yaml, five Prometheus rules with the reason for each. internal/alertstest runs
-them with Prometheus' own rule engine.
+alerts.yaml, five Prometheus rules with the reason for each: they judge by the gauges of
+term and skew, so they fit every election. internal/alertstest runs them with
+Prometheus' own rule engine.
 */
 package leotel
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -67,6 +80,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/measure"
 )
 
 // scope is the instrumentation's name.
@@ -82,6 +96,11 @@ type Options struct {
 	// global ones.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
+	// TermLength, MaxClockSkew, SharedClock and Unsynchronized are the Config's: the
+	// gauges of term and skew, by which the alerts judge. TermLength counts only until
+	// a record names one. Zero: the Config's own defaults, 15 s and 1 s.
+	TermLength, MaxClockSkew    time.Duration
+	SharedClock, Unsynchronized bool
 	// Clock is the Config's or WatchConfig's. Nil: the system's.
 	Clock clocks.Clock
 }
@@ -89,35 +108,11 @@ type Options struct {
 // Telemetry is the telemetry of one campaign or one Watch. Its methods may be
 // called by any number of goroutines at once.
 type Telemetry struct {
-	clock    clocks.Clock
+	election *measure.Election
 	common   []attribute.KeyValue
 	tracer   trace.Tracer
 	in       instruments
 	callback metric.Registration
-
-	mu      sync.Mutex
-	status  leaderelection.Status
-	own     leaderelection.ElectionNumber // of the last leadership of one's own
-	viewEnd time.Time
-	known   leaderelection.RaceEntry // without Token
-	ends    time.Time                // of known's term, by this clock
-	counted time.Time                // leaderless is complete up to here
-	without time.Duration            // leaderless so far
-	offset  offset
-	leaving *leaving
-}
-
-// offset is what the last write told of the clock.
-type offset struct {
-	known              bool
-	value, uncertainty time.Duration
-}
-
-// leaving is a hand-over that has begun.
-type leaving struct {
-	at     time.Time
-	number leaderelection.ElectionNumber
-	cause  string
 }
 
 // New returns a Telemetry, or what the MeterProvider has against its instruments.
@@ -129,10 +124,12 @@ func New(o Options) (*Telemetry, error) {
 	if o.TracerProvider == nil {
 		o.TracerProvider = otel.GetTracerProvider()
 	}
-	if o.Clock == nil {
-		o.Clock = clocks.System()
+	t := &Telemetry{
+		tracer: o.TracerProvider.Tracer(scope),
+		election: measure.New(measure.Options{
+			Clock: o.Clock, TermLength: o.TermLength, MaxClockSkew: o.MaxClockSkew, SharedClock: o.SharedClock, Unsynchronized: o.Unsynchronized,
+		}),
 	}
-	t := &Telemetry{clock: o.Clock, tracer: o.TracerProvider.Tracer(scope)}
 	t.common = []attribute.KeyValue{attribute.String("leaderelection.election", o.Election)}
 	if o.Candidate != "" {
 		t.common = append(t.common, attribute.String("leaderelection.candidate", o.Candidate))
@@ -143,23 +140,28 @@ func New(o Options) (*Telemetry, error) {
 	}
 	var err error
 	t.callback, err = meter.RegisterCallback(t.observe, t.in.observed()...)
+	for _, event := range measure.FeedEvents() {
+		t.feedEvent(0, event)
+	}
 	if o.Candidate != "" {
 		t.begin()
 	}
 	return t, err
 }
 
-// begin makes the series of transitions: a counter that is born at 1 has no increase
-// that a rate could see.
+// begin makes the series of counters: one that is born at 1 has no increase that a rate
+// could see.
 func (t *Telemetry) begin() {
-	t.transition(0, "elected", "won")
-	for _, cause := range append([]string{"unknown", "shutdown"}, causes()...) {
-		t.transition(0, "ended", cause)
+	t.transition(0, measure.Elected)
+	for _, cause := range measure.Causes() {
+		t.transition(0, measure.Transition{What: "ended", Cause: cause})
 	}
+	t.in.clockSkews.Add(context.Background(), 0, t.with())
+	t.in.duplicates.Add(context.Background(), 0, t.with())
 }
 
-func (t *Telemetry) transition(n int64, what, cause string) {
-	t.in.transitions.Add(context.Background(), n, t.with(attribute.String("leaderelection.transition", what), attribute.String("leaderelection.cause", cause)))
+func (t *Telemetry) transition(n int64, what measure.Transition) {
+	t.in.transitions.Add(context.Background(), n, t.with(attribute.String("leaderelection.transition", what.What), attribute.String("leaderelection.cause", what.Cause)))
 }
 
 // Close takes back what New registered: the gauges are not reported any more.
@@ -173,21 +175,14 @@ func (t *Telemetry) Trace(next *leaderelection.Trace) *leaderelection.Trace {
 		n = *next
 	}
 	return &leaderelection.Trace{
-		StoreOp:       after(t.storeOp, n.StoreOp),
-		StatusChanged: after(t.statusChanged, n.StatusChanged),
-		Extended:      after(t.extended, n.Extended),
-		News:          after(t.news, n.News),
-		Feed:          n.Feed,
-		ClockSkew:     n.ClockSkew,
-		DuplicateID:   n.DuplicateID,
+		StoreOp:       measure.After(t.storeOp, n.StoreOp),
+		StatusChanged: measure.After(t.statusChanged, n.StatusChanged),
+		Extended:      measure.After(t.extended, n.Extended),
+		News:          measure.After(t.news, n.News),
+		Feed:          measure.After(t.feed, n.Feed),
+		ClockSkew:     measure.After(t.clockSkew, n.ClockSkew),
+		DuplicateID:   measure.After(t.duplicate, n.DuplicateID),
 	}
-}
-
-func after[E any](own, next func(E)) func(E) {
-	if next == nil {
-		return own
-	}
-	return func(e E) { own(e); next(e) }
 }
 
 // with is the attributes that a measurement has.
@@ -197,168 +192,61 @@ func (t *Telemetry) with(more ...attribute.KeyValue) metric.MeasurementOption {
 
 func (t *Telemetry) storeOp(op leaderelection.StoreOp) {
 	ctx := context.Background()
-	outcome := t.with(attribute.String("leaderelection.operation", string(op.Kind)), attribute.String("leaderelection.outcome", outcomeOf(op)))
+	t.election.StoreOp(op)
+	outcome := t.with(attribute.String("leaderelection.operation", string(op.Kind)), attribute.String("leaderelection.outcome", measure.Outcome(op)))
 	t.in.operations.Add(ctx, 1, outcome)
 	t.in.operationDuration.Record(ctx, op.Duration.Seconds(), outcome)
 	if op.Kind == leaderelection.OpExtend {
 		if op.Err == nil {
 			t.in.extensionDuration.Record(ctx, op.Duration.Seconds(), t.with())
 		} else {
-			t.in.extensionFailures.Add(ctx, 1, t.with(attribute.String("error.type", errorType(op.Err))))
+			t.in.extensionFailures.Add(ctx, 1, t.with(attribute.String("error.type", measure.ErrorType(op.Err))))
 		}
 	}
 	if op.Kind == leaderelection.OpRead {
-		return // its CommitTS is from when the record was written; nor is it worth a span
+		return // not worth a span
 	}
 	t.span("leaderelection."+string(op.Kind), op.Start, op.Start.Add(op.Duration), op.Err,
 		attribute.Int64("leaderelection.election_number", int64(op.Number)))
-	if op.Err == nil && !op.CommitTS.IsZero() {
-		half := op.Duration / 2
-		t.mu.Lock()
-		t.offset = offset{known: true, value: op.Start.Add(half).Sub(op.CommitTS), uncertainty: half}
-		if op.CommitTS.Nanosecond() == 0 {
-			// A store that counts whole seconds cuts the rest off: it wrote half
-			// a second later, give or take as much.
-			t.offset.value -= time.Second / 2
-			t.offset.uncertainty += time.Second / 2
-		}
-		t.mu.Unlock()
-	}
-}
-
-func outcomeOf(op leaderelection.StoreOp) string {
-	switch {
-	case op.Abandoned:
-		return "abandoned"
-	case op.Err == nil:
-		return "ok"
-	case errors.Is(op.Err, leaderelection.ErrLostRace):
-		return "lost_race"
-	}
-	return "error"
-}
-
-// errorType is err as one of a few words.
-func errorType(err error) string {
-	switch {
-	case errors.Is(err, leaderelection.ErrLostRace):
-		return "lost_race"
-	case errors.Is(err, leaderelection.ErrPermanent):
-		return "permanent"
-	case errors.Is(err, context.DeadlineExceeded):
-		return "timeout"
-	case errors.Is(err, context.Canceled):
-		return "canceled"
-	}
-	return "_OTHER"
 }
 
 func (t *Telemetry) statusChanged(c leaderelection.StatusChange) {
-	t.mu.Lock()
-	was := t.status
-	t.status = c.To
-	begun := was == leaderelection.Leading && c.To != leaderelection.Leading
-	cause := causeOf(c.Cause)
-	if c.Cause == nil && !c.Time.Before(t.viewEnd) {
-		cause = "expired"
+	if what, is := t.election.StatusChanged(c); is {
+		t.transition(1, what)
 	}
-	if c.To == leaderelection.Leading {
-		t.own = c.Number
-	}
-	if begun && t.leaving == nil {
-		t.leaving = &leaving{at: c.Time, number: t.own, cause: cause}
-	}
-	t.mu.Unlock()
-	switch {
-	case c.To == leaderelection.Leading:
-		t.transition(1, "elected", "won")
-	case begun:
-		t.transition(1, "ended", cause)
-	}
-}
-
-// words are for the causes that the library knows.
-var words = []struct {
-	err  error
-	word string
-}{
-	{leaderelection.ErrOusted, "ousted"}, {leaderelection.ErrExpired, "expired"}, {leaderelection.ErrResigned, "resigned"},
-	{leaderelection.ErrUnhealthy, "unhealthy"}, {leaderelection.ErrClockSkew, "clock_skew"},
-}
-
-func causes() (all []string) {
-	for _, c := range words {
-		all = append(all, c.word)
-	}
-	return all
-}
-
-// causeOf is why a leadership ended, as one of a few words.
-func causeOf(err error) string {
-	for _, c := range words {
-		if errors.Is(err, c.err) {
-			return c.word
-		}
-	}
-	if err == nil {
-		return "unknown"
-	}
-	return "shutdown" // the cause of the ctx given to Start
 }
 
 func (t *Telemetry) extended(e leaderelection.ViewExtended) {
-	t.mu.Lock()
-	t.viewEnd = e.Expiry
-	t.mu.Unlock()
+	share, known := t.election.Extended(e)
 	if e.Extension > 0 {
 		t.in.extensionReserve.Record(context.Background(), e.Remaining.Seconds(), t.with())
+	}
+	if known {
+		t.in.reserveRatio.Record(context.Background(), share, t.with())
 	}
 }
 
 func (t *Telemetry) news(e leaderelection.RaceEntry) {
-	now := t.clock.Now().Round(0)
-	e.Token = nil
-	t.mu.Lock()
-	t.count(now)
-	t.known, t.ends = e, e.TermExpiry
-	if e.Unsynchronized {
-		t.ends = now.Add(e.TermLength) // its writer's clock tells nothing here
-	}
-	if t.counted.IsZero() {
-		t.counted = now
-	}
-	l := t.leaving
-	switch {
-	case e.Vacant() && l == nil && e.ElectionNumber != leaderelection.NoElections:
-		t.leaving = &leaving{at: now, number: e.ElectionNumber, cause: "resigned"}
-		l = nil
-	case e.Vacant() || l == nil || e.ElectionNumber <= l.number:
-		l = nil
-	default:
-		t.leaving = nil
-	}
-	t.mu.Unlock()
-	if l != nil {
-		t.span("leaderelection.handover", l.at, now, nil,
-			attribute.Int64("leaderelection.election_number", int64(e.ElectionNumber)),
-			attribute.Int64("leaderelection.previous_election_number", int64(l.number)),
-			attribute.String("leaderelection.cause", l.cause))
+	if h, over := t.election.News(e); over {
+		t.span("leaderelection.handover", h.From, h.To, nil,
+			attribute.Int64("leaderelection.election_number", int64(h.Number)),
+			attribute.Int64("leaderelection.previous_election_number", int64(h.Previous)),
+			attribute.String("leaderelection.cause", h.Cause))
 	}
 }
 
-// count brings the leaderless time up to date. Under t.mu.
-func (t *Telemetry) count(now time.Time) {
-	if t.counted.IsZero() {
-		return // nothing has been known yet
-	}
-	from := t.counted
-	if !t.known.Vacant() && t.ends.After(from) {
-		from = t.ends
-	}
-	if now.After(from) {
-		t.without += now.Sub(from)
-	}
-	if now.After(t.counted) {
-		t.counted = now
-	}
+func (t *Telemetry) feed(f leaderelection.FeedEvent) {
+	t.feedEvent(1, measure.FeedEvent(f))
+}
+
+func (t *Telemetry) feedEvent(n int64, event string) {
+	t.in.feedEvents.Add(context.Background(), n, t.with(attribute.String("leaderelection.event", event)))
+}
+
+func (t *Telemetry) clockSkew(leaderelection.ClockSkewError) {
+	t.in.clockSkews.Add(context.Background(), 1, t.with())
+}
+
+func (t *Telemetry) duplicate(leaderelection.RaceEntry) {
+	t.in.duplicates.Add(context.Background(), 1, t.with())
 }

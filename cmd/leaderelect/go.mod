@@ -20,6 +20,7 @@ require (
 	github.com/c8e606e4/leaderelection/deciders/sql/mysql v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/sql/sqlite v0.0.0
 	github.com/c8e606e4/leaderelection/internal/stores/natstest v0.0.0
+	github.com/c8e606e4/leaderelection/leprom v0.0.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/rogpeppe/go-internal v1.15.0

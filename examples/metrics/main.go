@@ -1,9 +1,11 @@
-// Metrics shows what leotel tells Prometheus of an election.
+// Metrics shows what Prometheus is told of an election: by leprom, and by leotel through
+// OpenTelemetry.
 //
 //	go run ./examples/metrics
 //
 // It prints the address to curl. Two candidates lead by turns, since the leader is
-// asked to step down every few seconds: look at leaderelection_is_leader, at
+// asked to step down every few seconds. Ada's metrics are leotel's and bob's are leprom's,
+// by the same names: a program needs one of the two. Look at leaderelection_is_leader, at
 // leaderelection_transitions_total and at leaderelection_leaderless_time. Ctrl-C
 // ends it.
 //
@@ -32,6 +34,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/leotel"
+	"github.com/c8e606e4/leaderelection/leprom"
 )
 
 func main() {
@@ -68,9 +71,28 @@ func show(ctx context.Context, out io.Writer, listen string, every time.Duration
 	go func() { _ = server.Serve(listener) }()
 	fmt.Fprintf(out, "curl -s http://%s/metrics | grep ^leaderelection\n", listener.Addr())
 
+	// Or without OpenTelemetry: a collector, for all elections of a program.
+	metrics := leprom.New()
+	registry.MustRegister(metrics)
+
 	election := memory.NewDecider() // a real program uses a store that all can reach
-	for _, name := range []string{"ada", "bob"} {
-		end, err := candidate(ctx, name, election.Handle(), provider, out)
+	ada, bob := config("ada", election.Handle(), out), config("bob", election.Handle(), out)
+	telemetry, err := leotel.New(leotel.Options{
+		Election: "example", Candidate: ada.LeaderID, MeterProvider: provider,
+		TermLength: ada.TermLength, MaxClockSkew: ada.MaxClockSkew,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, telemetry.Close()) }()
+	ada.Trace = telemetry.Trace(nil) // all that is needed of the candidate
+	measured, err := metrics.Candidate("example", &bob)
+	if err != nil {
+		return err
+	}
+	defer measured.Close()
+	for _, c := range []leaderelection.Config{ada, bob} {
+		end, err := stand(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -79,14 +101,9 @@ func show(ctx context.Context, out io.Writer, listen string, every time.Duration
 	return unrest(ctx, election, every)
 }
 
-// candidate starts one, with its telemetry, and returns what ends it.
-func candidate(ctx context.Context, name string, store leaderelection.RaceDecider, provider *metric.MeterProvider, out io.Writer) (end func(), err error) {
-	telemetry, err := leotel.New(leotel.Options{Election: "example", Candidate: name, MeterProvider: provider})
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	campaign, err := leaderelection.Config{
+// config is a candidate's.
+func config(name string, store leaderelection.RaceDecider, out io.Writer) leaderelection.Config {
+	return leaderelection.Config{
 		Decider:      store,
 		LeaderID:     name,
 		TermLength:   2 * time.Second, // short, so that there is something to see; the default is 15 s
@@ -94,16 +111,20 @@ func candidate(ctx context.Context, name string, store leaderelection.RaceDecide
 		OnElected: func(_ context.Context, view *leaderelection.TimeView) {
 			fmt.Fprintf(out, "%s leads with election %d\n", name, view.ElectionNumber())
 		},
-		Trace: telemetry.Trace(nil), // all that is needed of the candidate
-	}.Start(ctx)
+	}
+}
+
+// stand starts a candidate, and returns what ends it.
+func stand(ctx context.Context, c leaderelection.Config) (end func(), err error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	campaign, err := c.Start(ctx)
 	if err != nil {
 		cancel()
-		return nil, errors.Join(err, telemetry.Close())
+		return nil, err
 	}
 	return func() {
 		cancel()
 		<-campaign.Done()
-		_ = telemetry.Close()
 	}, nil
 }
 

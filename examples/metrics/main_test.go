@@ -30,7 +30,7 @@ func TestShow(t *testing.T) {
 	said.Scan()
 	url := regexp.MustCompile(`http://[^ ]+/metrics`).FindString(said.Text())
 	for led := map[string]bool{}; len(led) < 2 && said.Scan(); {
-		name, _, _ := strings.Cut(said.Text(), " leads with leadership ")
+		name, _, _ := strings.Cut(said.Text(), " leads with election ")
 		led[name] = true
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()

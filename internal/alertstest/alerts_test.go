@@ -1,4 +1,4 @@
-// Package alertstest runs leotel's alert rules as Prometheus does. It is a module of
+// Package alertstest runs the alert rules of leprom and leotel as Prometheus does. It is a module of
 // its own because it links Prometheus.
 package alertstest
 
@@ -36,27 +36,45 @@ var scenarios = []struct {
 	{"healthy", `
 		leaderelection_is_leader{C="a"} 1x120
 		leaderelection_is_leader{C="b"} 0x120
+		leaderelection_leaderless_seconds{C="a"} 0x120
+		leaderelection_leaderless_seconds{C="b"} 0x120
 		leaderelection_transitions_total{C="a",leaderelection_transition="ended",leaderelection_cause="expired"} 0x120
-		leaderelection_extension_reserve_seconds_bucket{C="a",le="4"} 0x120
-		leaderelection_extension_reserve_seconds_bucket{C="a",le="8"} 0+1x120
-		leaderelection_extension_reserve_seconds_bucket{C="a",le="+Inf"} 0+1x120
+		leaderelection_extension_reserve_ratio_bucket{C="a",le="0.45"} 0x120
+		leaderelection_extension_reserve_ratio_bucket{C="a",le="0.5"} 0+1x120
+		leaderelection_extension_reserve_ratio_bucket{C="a",le="+Inf"} 0+1x120
 		leaderelection_clock_offset_seconds{C="a"} 0.1x120
-		leaderelection_clock_offset_uncertainty_seconds{C="a"} 0.05x120`, nil},
+		leaderelection_clock_offset_uncertainty_seconds{C="a"} 0.05x120` + termAndSkew("15", "1"), nil},
 	{"the leader crashed, with a stale marker", `
 		leaderelection_is_leader{C="a"} 1x40 stale
-		leaderelection_is_leader{C="b"} 0x41 1x80`, nil},
+		leaderelection_is_leader{C="b"} 0x41 1x80
+		leaderelection_leaderless_seconds{C="a"} 0x40 stale
+		leaderelection_leaderless_seconds{C="b"} 0x40 2 0x79` + termAndSkew("15", "1"), nil},
 	{"the leader crashed, without one", `
 		leaderelection_is_leader{C="a"} 1x40
-		leaderelection_is_leader{C="b"} 0x40 1x80`, nil},
+		leaderelection_is_leader{C="b"} 0x40 1x80
+		leaderelection_leaderless_seconds{C="a"} 0x40
+		leaderelection_leaderless_seconds{C="b"} 0x40 2 0x79` + termAndSkew("15", "1"), nil},
 	{"nobody leads", `
 		leaderelection_is_leader{C="a"} 1x40 0x80
-		leaderelection_is_leader{C="b"} 0x120`, firings{"ElectionWithoutLeader": 11*time.Minute + every}},
+		leaderelection_is_leader{C="b"} 0x120
+		leaderelection_leaderless_seconds{C="a"} 0x40 12+15x80
+		leaderelection_leaderless_seconds{C="b"} 0x40 14+15x80` + termAndSkew("15", "1"), firings{"ElectionWithoutLeader": 11*time.Minute + every}},
+	{"one candidate does not reach the store", `
+		leaderelection_is_leader{C="a"} 1x120
+		leaderelection_leaderless_seconds{C="a"} 0x120
+		leaderelection_leaderless_seconds{C="b"} 0+15x120` + termAndSkew("15", "1"), nil},
+	{"nobody leads for a fail-over of five minutes' terms", `
+		leaderelection_leaderless_seconds{C="a"} 0x40 0+15x40 0x39` + termAndSkew("300", "1"), nil},
+	{"nobody leads for two of them", `
+		leaderelection_leaderless_seconds{C="a"} 0x40 0+15x80` + termAndSkew("300", "1"), firings{"ElectionWithoutLeader": 21 * time.Minute}},
 	{"all are dead, with stale markers", `
 		leaderelection_is_leader{C="a"} 1x40 stale
-		leaderelection_is_leader{C="b"} 0x40 stale`, firings{"ElectionWithoutLeader": 12 * time.Minute}},
+		leaderelection_is_leader{C="b"} 0x40 stale`, firings{"ElectionWithoutLeader": 11*time.Minute + 2*every}},
 	{"all are dead, without", `
 		leaderelection_is_leader{C="a"} 1x40
-		leaderelection_is_leader{C="b"} 0x40`, firings{"ElectionWithoutLeader": 12 * time.Minute}},
+		leaderelection_is_leader{C="b"} 0x40`, firings{"ElectionWithoutLeader": 11*time.Minute + 2*every}},
+	{"all are away for a minute", `
+		leaderelection_is_leader{C="a"} 1x40 _x4 1x75`, nil},
 	{"two lead", `
 		leaderelection_is_leader{C="a"} 1x120
 		leaderelection_is_leader{C="b"} 0x39 1x80`, firings{"ElectionWithSeveralLeaders": 11 * time.Minute}},
@@ -64,10 +82,10 @@ var scenarios = []struct {
 		leaderelection_is_leader{C="a"} 1x40 0x79
 		leaderelection_is_leader{C="b"} 0x39 1x80`, nil},
 	{"leases run low", `
-		leaderelection_extension_reserve_seconds_bucket{C="a",le="2"} 0x120
-		leaderelection_extension_reserve_seconds_bucket{C="a",le="4"} 0+1x120
-		leaderelection_extension_reserve_seconds_bucket{C="a",le="8"} 0+1x120
-		leaderelection_extension_reserve_seconds_bucket{C="a",le="+Inf"} 0+1x120`, firings{"ElectionLeaseRunningLow": 10*time.Minute + every}},
+		leaderelection_extension_reserve_ratio_bucket{C="a",le="0.2"} 0x120
+		leaderelection_extension_reserve_ratio_bucket{C="a",le="0.3"} 0+1x120
+		leaderelection_extension_reserve_ratio_bucket{C="a",le="0.4"} 0+1x120
+		leaderelection_extension_reserve_ratio_bucket{C="a",le="+Inf"} 0+1x120`, firings{"ElectionLeaseRunningLow": 10*time.Minute + every}},
 	{"a new process loses leadership four times", `
 		leaderelection_transitions_total{C="a",leaderelection_transition="ended",leaderelection_cause="expired"} _x40 0 1 2 3 4x70`,
 		firings{"ElectionUnstable": 11 * time.Minute}},
@@ -77,13 +95,25 @@ var scenarios = []struct {
 		leaderelection_transitions_total{C="a",leaderelection_transition="ended",leaderelection_cause="shutdown"} 0x40 1 2 3 4x76`, nil},
 	{"a clock is ahead", `
 		leaderelection_clock_offset_seconds{C="a"} 0.1x40 0.9x79
-		leaderelection_clock_offset_uncertainty_seconds{C="a"} 0.1x120`, firings{"ElectionClockOff": 15*time.Minute + every}},
+		leaderelection_clock_offset_uncertainty_seconds{C="a"} 0.1x120` + termAndSkew("15", "1"), firings{"ElectionClockOff": 15*time.Minute + every}},
 	{"a clock is behind", `
 		leaderelection_clock_offset_seconds{C="a"} 0.1x40 -0.9x79
-		leaderelection_clock_offset_uncertainty_seconds{C="a"} 0.1x120`, firings{"ElectionClockOff": 15*time.Minute + every}},
+		leaderelection_clock_offset_uncertainty_seconds{C="a"} 0.1x120` + termAndSkew("15", "1"), firings{"ElectionClockOff": 15*time.Minute + every}},
 	{"a clock's offset is uncertain", `
 		leaderelection_clock_offset_seconds{C="a"} 0.9x120
-		leaderelection_clock_offset_uncertainty_seconds{C="a"} 0.6x120`, nil},
+		leaderelection_clock_offset_uncertainty_seconds{C="a"} 0.6x120` + termAndSkew("15", "1"), nil},
+	{"a clock is 80 ms ahead where 100 are allowed", `
+		leaderelection_clock_offset_seconds{C="a"} 0x40 0.08x79
+		leaderelection_clock_offset_uncertainty_seconds{C="a"} 0.01x120` + termAndSkew("15", "0.1"), firings{"ElectionClockOff": 15*time.Minute + every}},
+}
+
+// termAndSkew are the gauges of both candidates.
+func termAndSkew(term, skew string) string {
+	return `
+		leaderelection_term_length_seconds{C="a"} ` + term + `x120
+		leaderelection_term_length_seconds{C="b"} ` + term + `x120
+		leaderelection_clock_max_skew_seconds{C="a"} ` + skew + `x120
+		leaderelection_clock_max_skew_seconds{C="b"} ` + skew + `x120`
 }
 
 // fired returns what of the rules in path fires on the series.
@@ -155,13 +185,20 @@ func TestBrokenAlerts(t *testing.T) {
 	}
 	for _, m := range []struct{ old, new string }{
 		{"present_over_time(leaderelection_is_leader[1d])", "present_over_time(leaderelection_is_leader[1m])"},
-		{"leaderelection_is_leader[1m])) < 1", "leaderelection_is_leader[1m])) < 0"},
+		{"> 2 * max by", "> max by"},
+		{"> 2 * max by", "> 4 * max by"},
+		{"min by (leaderelection_election) (last", "max by (leaderelection_election) (last"},
+		{"last_over_time(leaderelection_term_length_seconds[1m])", "15"},
+		{"for: 30s", "for: 0s"},
 		{"leaderelection_is_leader[30s]", "leaderelection_is_leader[5m]"},
 		{"[30s])) > 1", "[30s])) > 2"},
-		{"[10m]))) < 4", "[10m]))) < 2"},
+		{"[10m]))) < 0.3", "[10m]))) < 0.2"},
+		{"[10m]))) < 0.3", "[10m]))) < 0.5"},
 		{"|unhealthy|", "|shutdown|"},
 		{"[30m])) > 3.5", "[30m])) > 3"},
 		{"[30m])) > 3.5", "[30m])) > 4.5"},
+		{"0.5 * leaderelection_clock_max_skew_seconds", "0.5"},
+		{"0.5 * leaderelection_clock_max_skew_seconds", "leaderelection_clock_max_skew_seconds"},
 		{"abs(leaderelection_clock_offset_seconds)", "leaderelection_clock_offset_seconds"},
 		{"- leaderelection_clock_offset_uncertainty_seconds", ""},
 		{"for: 5m", "for: 10m"},

@@ -169,7 +169,7 @@ var brings = map[string][]string{
 	"deciders/sql": nil, "deciders/sql/mysql": {"mysql"}, "deciders/sql/sqlite": {"sqlite"},
 	"fence/fenceazure": {"azure"}, "fence/fencedynamo": {"amazon"}, "fence/fencegcs": {"google", "grpc", "otel"}, "fence/fencegrpc": {"grpc"},
 	"fence/fenceredis": {"redis"}, "fence/fences3": {"amazon", "s3 server"}, "fence/fencesql": {"postgres", "mysql"},
-	"legrpc": {"grpc"}, "leotel": {"otel", "prometheus"}, "adapters/gocron": {"gocron"}, "adapters/kubernetes": {"kubernetes", "otel", "prometheus"},
+	"legrpc": {"grpc"}, "leotel": {"otel", "prometheus"}, "leprom": {"prometheus"}, "adapters/gocron": {"gocron"}, "adapters/kubernetes": {"kubernetes", "otel", "prometheus"},
 }
 
 // Each module that a program imports can be had, and brings its own SDK and no other.

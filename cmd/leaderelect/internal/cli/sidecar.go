@@ -25,6 +25,7 @@ import (
 type sidecarFlags struct {
 	runFlags
 	listen, tokenFile string
+	electionName      string
 	observe, readOnly bool
 	allowHost         []string
 	maxConnections    int
@@ -68,6 +69,7 @@ With a COMMAND it is run while leading, as by leaderelect run.`,
 	c.Flags().BoolVar(&f.readOnly, "read-only", false, "answer no POST")
 	c.Flags().StringSliceVar(&f.allowHost, "allow-host", nil, "a further name to be asked by, as in a request's Host; may be repeated; * is any")
 	c.Flags().IntVar(&f.maxConnections, "max-connections", 0, "how many connections to have open at once (default a quarter of the files this process may open, 256 at most)")
+	c.Flags().StringVar(&f.electionName, "election-name", "", "what the election is called in the metrics, alike at all candidates (default the store's URL, without credentials)")
 	return c
 }
 
@@ -156,9 +158,11 @@ func (s *sidecarRun) run(ctx context.Context, url string) error {
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	metrics := sidecar.NewMetrics(s.hub, s.campaign.Load)
-	s.cfg.Trace = metrics.Trace(s.cfg.Trace)
-	s.cfg.Trace.News = s.hub.Record
+	metrics := sidecar.NewMetrics()
+	watch, err := s.measure(metrics, url)
+	if err != nil {
+		return err
+	}
 	defer s.serve(listener, metrics)()
 	d, err := s.a.openStore(ctx, url)
 	if err != nil {
@@ -167,11 +171,34 @@ func (s *sidecarRun) run(ctx context.Context, url string) error {
 	defer store.Close(d)
 	s.decider.Store(&d)
 	if s.f.observe {
-		return s.outcome(leaderelection.WatchConfig{
-			Decider: d, MaxClockSkew: s.cfg.MaxClockSkew, SharedClock: s.cfg.SharedClock, PollInterval: s.cfg.PollInterval, Logger: s.cfg.Logger, Trace: s.cfg.Trace,
-		}.Watch(ctx, func(context.Context, leaderelection.RaceEntry) {}))
+		watch.Decider = d
+		return s.outcome(watch.Watch(ctx, func(context.Context, leaderelection.RaceEntry) {}))
 	}
 	return s.outcome(s.lead(ctx, cancel, d))
+}
+
+// measure lets hub and metrics know what the candidate does, or the observer that it
+// returns.
+func (s *sidecarRun) measure(metrics *sidecar.Metrics, url string) (watch leaderelection.WatchConfig, err error) {
+	var trace leaderelection.Trace
+	if s.cfg.Trace != nil {
+		trace = *s.cfg.Trace
+	}
+	trace.News = s.hub.Record
+	s.cfg.Trace = &trace
+	name := s.f.electionName
+	if name == "" {
+		name = sidecar.ElectionName(url)
+	}
+	if s.f.observe {
+		watch = leaderelection.WatchConfig{
+			MaxClockSkew: s.cfg.MaxClockSkew, SharedClock: s.cfg.SharedClock, PollInterval: s.cfg.PollInterval, Logger: s.cfg.Logger, Trace: s.cfg.Trace,
+		}
+		_, err = metrics.Observer(name, &watch)
+	} else {
+		_, err = metrics.Candidate(name, &s.cfg)
+	}
+	return watch, err
 }
 
 // lead campaigns in the election until ctx ends.

@@ -44,7 +44,7 @@ func serve(t *testing.T, campaign *leaderelection.Campaign, change ...func(*side
 		id = "me"
 	}
 	c := sidecar.Config{
-		Hub: s.hub, Campaign: get, ID: id, Skew: 100 * time.Millisecond, Metrics: sidecar.NewMetrics(s.hub, get).Handler(),
+		Hub: s.hub, Campaign: get, ID: id, Skew: 100 * time.Millisecond, Metrics: sidecar.NewMetrics().Handler(),
 		Ended: ended, Hosts: []string{"allowed.example"},
 		StepDown: func(context.Context) error { s.asked = append(s.asked, "*"); return s.answer },
 		Transfer: func(_ context.Context, id string) error { s.asked = append(s.asked, id); return s.answer },
@@ -251,14 +251,38 @@ func TestReadyOnlyWhileLeading(t *testing.T) {
 	if code := get(t, s.URL+"/healthz", nil); code != http.StatusServiceUnavailable {
 		t.Errorf("healthz of a campaign that has stopped: %d", code)
 	}
+}
+
+// The metrics are leprom's, and the process's own.
+func TestMetrics(t *testing.T) {
+	metrics := sidecar.NewMetrics()
+	s := serve(t, nil, func(c *sidecar.Config) { c.Metrics = metrics.Handler() })
+	if _, err := metrics.Candidate(sidecar.ElectionName("memory://x/y"), &leaderelection.Config{LeaderID: "me"}); err != nil {
+		t.Fatal(err)
+	}
 	r, err := http.Get(s.URL + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Body.Close()
-	if text, _ := io.ReadAll(r.Body); !strings.Contains(string(text), "leaderelect_leading 0") || !strings.Contains(string(text), "go_goroutines") ||
-		!strings.Contains(string(text), `leaderelect_leadership_ends_total{cause="expired"} 0`) {
-		t.Errorf("metrics:\n%s", text)
+	text, _ := io.ReadAll(r.Body)
+	for _, want := range []string{`leaderelection_is_leader{leaderelection_candidate="me",leaderelection_election="memory://x/y"} 0`, "go_goroutines", `leaderelection_cause="expired"`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+}
+
+func TestElectionName(t *testing.T) {
+	for raw, want := range map[string]string{
+		"s3://bucket/app?region=eu-central-1&endpoint=http://10.0.0.1": "s3://bucket/app",
+		"redis://user:geheim@h:6379/0?key=election:web&tls_ca=ca.pem":  "redis://h:6379/0?key=election%3Aweb",
+		"postgres://user:geheim@h/db?election=web&password=geheim":     "postgres://h/db?election=web",
+		"s3://%zz": "election",
+	} {
+		if got := sidecar.ElectionName(raw); got != want || strings.Contains(got, "geheim") {
+			t.Errorf("%s is called %s, want %s", raw, got, want)
+		}
 	}
 }
 

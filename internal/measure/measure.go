@@ -1,0 +1,315 @@
+// Package measure works out of leaderelection.Trace what there is to measure in an
+// election. It is what leotel and leprom have in common, so that one dashboard and one set
+// of alerts fit both.
+package measure
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+)
+
+// Options are what is measured against. The zero value is the library's defaults.
+type Options struct {
+	Clock                       clocks.Clock  // nil: the system's
+	TermLength                  time.Duration // until a record names one; zero: 15 s
+	MaxClockSkew                time.Duration // zero: 1 s
+	SharedClock, Unsynchronized bool          // as in Config: then the clock's offset means nothing
+}
+
+// Election is what one process knows of one election. Its methods may be called by any
+// number of goroutines at once.
+type Election struct {
+	clock   clocks.Clock
+	skew    time.Duration
+	compare bool // wall clocks are compared, so that an offset means something
+
+	mu      sync.Mutex
+	term    time.Duration
+	status  leaderelection.Status
+	own     leaderelection.ElectionNumber // of the last leadership of one's own
+	viewEnd time.Time
+	known   leaderelection.RaceEntry // without Token
+	ends    time.Time                // of known's term, by this clock
+	learned bool                     // a record has been learned
+	counted time.Time                // leaderless is complete up to here
+	without time.Duration            // leaderless so far
+	lastLed time.Time                // until when somebody led, as far as is known; at first: when this began
+	offset  offset
+	leaving *leaving
+}
+
+// offset is what the last write told of the clock.
+type offset struct {
+	known              bool
+	value, uncertainty time.Duration
+}
+
+// leaving is a hand-over that has begun.
+type leaving struct {
+	at     time.Time
+	number leaderelection.ElectionNumber
+	cause  string
+}
+
+// New returns an Election of which nothing is known.
+func New(o Options) *Election {
+	if o.Clock == nil {
+		o.Clock = clocks.System()
+	}
+	e := &Election{clock: o.Clock, skew: o.MaxClockSkew, term: o.TermLength, compare: !o.SharedClock && !o.Unsynchronized}
+	if e.term == 0 {
+		e.term = leaderelection.DefaultTermLength
+	}
+	if e.skew == 0 && !o.SharedClock {
+		e.skew = leaderelection.DefaultMaxClockSkew
+	}
+	e.lastLed = e.clock.Now().Round(0)
+	return e
+}
+
+// Snapshot is how things stand at one moment.
+type Snapshot struct {
+	Leading    bool // the view lasts, and leadership is not being given up
+	Number     leaderelection.ElectionNumber
+	Remaining  time.Duration // of the view; 0 while not leading
+	Without    time.Duration // for how long nobody has led, in all
+	Leaderless time.Duration // for how long nobody has led now; 0: somebody does
+	Term, Skew time.Duration
+
+	OffsetKnown         bool
+	Offset, Uncertainty time.Duration // of the clock
+}
+
+// Now returns how things stand.
+func (e *Election) Now() Snapshot {
+	now := e.clock.Now().Round(0)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.count(now)
+	s := Snapshot{
+		Number: e.known.ElectionNumber, Without: e.without, Leaderless: e.leaderless(now), Term: e.term, Skew: e.skew,
+		OffsetKnown: e.offset.known, Offset: e.offset.value, Uncertainty: e.offset.uncertainty,
+	}
+	if e.status == leaderelection.Leading || e.status == leaderelection.Draining {
+		s.Remaining = max(0, e.viewEnd.Sub(now))
+	}
+	s.Leading = e.status == leaderelection.Leading && s.Remaining > 0
+	return s
+}
+
+// leaderless is for how long nobody has led. Under e.mu.
+func (e *Election) leaderless(now time.Time) time.Duration {
+	last := e.lastLed
+	if !e.known.Vacant() && e.ends.After(last) {
+		last = e.ends
+	}
+	return max(0, now.Sub(last))
+}
+
+// StoreOp takes in a store operation.
+func (e *Election) StoreOp(op leaderelection.StoreOp) {
+	// The CommitTS of a read is from when the record was written.
+	if !e.compare || op.Kind == leaderelection.OpRead || op.Err != nil || op.CommitTS.IsZero() {
+		return
+	}
+	half := op.Duration / 2
+	o := offset{known: true, value: op.Start.Add(half).Sub(op.CommitTS), uncertainty: half}
+	if op.CommitTS.Nanosecond() == 0 {
+		// A store that counts whole seconds cuts the rest off: it wrote half
+		// a second later, give or take as much.
+		o.value -= time.Second / 2
+		o.uncertainty += time.Second / 2
+	}
+	e.mu.Lock()
+	e.offset = o
+	e.mu.Unlock()
+}
+
+// Extended takes in a confirmed acquisition or extension. Of an extension it returns what
+// was left of the view, as a share of the view's whole span.
+func (e *Election) Extended(x leaderelection.ViewExtended) (reserve float64, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.viewEnd = x.Expiry
+	span := e.term - e.skew
+	if x.Extension == 0 || span <= 0 {
+		return 0, false
+	}
+	return x.Remaining.Seconds() / span.Seconds(), true
+}
+
+// Transition is the beginning or the end of a leadership of this process's own.
+type Transition struct {
+	What, Cause string // "elected" and "won", or "ended" and one of Causes
+}
+
+// Elected is the one with which a leadership begins.
+var Elected = Transition{"elected", "won"}
+
+// StatusChanged takes in a change of status, and reports whether it is a Transition.
+func (e *Election) StatusChanged(c leaderelection.StatusChange) (Transition, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	was := e.status
+	e.status = c.To
+	if c.To == leaderelection.Leading {
+		e.own = c.Number
+		return Elected, true
+	}
+	if was != leaderelection.Leading {
+		return Transition{}, false
+	}
+	cause := causeOf(c.Cause)
+	if c.Cause == nil && !c.Time.Before(e.viewEnd) {
+		cause = "expired"
+	}
+	if e.leaving == nil {
+		e.leaving = &leaving{at: c.Time, number: e.own, cause: cause}
+	}
+	return Transition{"ended", cause}, true
+}
+
+// Handover reaches from the moment in which this process began to give up leadership, or
+// saw the record vacant, to the next leader's record.
+type Handover struct {
+	From, To         time.Time
+	Number, Previous leaderelection.ElectionNumber
+	Cause            string
+}
+
+// News takes in a record that is newer than all before it, and reports whether it ends a
+// Handover.
+func (e *Election) News(r leaderelection.RaceEntry) (Handover, bool) {
+	now := e.clock.Now().Round(0)
+	r.Token = nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.count(now)
+	e.lastLed = now.Add(-e.leaderless(now))
+	if r.TermLength > 0 {
+		e.term = r.TermLength
+	}
+	e.known, e.ends = r, r.TermExpiry
+	if r.Unsynchronized {
+		e.ends = now.Add(r.TermLength) // its writer's clock tells nothing here
+	} else if most := now.Add(e.term + 2*e.skew); e.ends.After(most) {
+		e.ends = most // a clock that is far ahead has written it: nobody leads for so long without an extension
+	}
+	if !e.learned {
+		e.learned, e.counted = true, now
+	}
+	return e.handover(now)
+}
+
+// handover begins or ends one, where the record that is known now does. Under e.mu.
+func (e *Election) handover(now time.Time) (Handover, bool) {
+	r, l := &e.known, e.leaving
+	switch {
+	case r.Vacant() && l == nil && r.ElectionNumber != leaderelection.NoElections:
+		e.leaving = &leaving{at: now, number: r.ElectionNumber, cause: "resigned"}
+	case !r.Vacant() && l != nil && r.ElectionNumber > l.number:
+		e.leaving = nil
+		return Handover{From: l.at, To: now, Number: r.ElectionNumber, Previous: l.number, Cause: l.cause}, true
+	}
+	return Handover{}, false
+}
+
+// count brings the leaderless time up to date. Under e.mu.
+func (e *Election) count(now time.Time) {
+	if !e.learned {
+		return // nothing has been known yet
+	}
+	from := e.counted
+	if !e.known.Vacant() && e.ends.After(from) {
+		from = e.ends
+	}
+	if now.After(from) {
+		e.without += now.Sub(from)
+	}
+	if now.After(e.counted) {
+		e.counted = now
+	}
+}
+
+// Outcome is what became of a store operation, as one of a few words.
+func Outcome(op leaderelection.StoreOp) string {
+	switch {
+	case op.Abandoned:
+		return "abandoned"
+	case op.Err == nil:
+		return "ok"
+	case errors.Is(op.Err, leaderelection.ErrLostRace):
+		return "lost_race"
+	}
+	return "error"
+}
+
+// ErrorType is err as one of a few words.
+func ErrorType(err error) string {
+	switch {
+	case errors.Is(err, leaderelection.ErrLostRace):
+		return "lost_race"
+	case errors.Is(err, leaderelection.ErrPermanent):
+		return "permanent"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	}
+	return "_OTHER"
+}
+
+// words are for the causes that the library knows.
+var words = []struct {
+	err  error
+	word string
+}{
+	{leaderelection.ErrOusted, "ousted"}, {leaderelection.ErrExpired, "expired"}, {leaderelection.ErrResigned, "resigned"},
+	{leaderelection.ErrUnhealthy, "unhealthy"}, {leaderelection.ErrClockSkew, "clock_skew"},
+}
+
+// Causes are all the words for why a leadership ended.
+func Causes() []string {
+	all := []string{"unknown", "shutdown"}
+	for _, c := range words {
+		all = append(all, c.word)
+	}
+	return all
+}
+
+// causeOf is why a leadership ended, as one of a few words.
+func causeOf(err error) string {
+	for _, c := range words {
+		if errors.Is(err, c.err) {
+			return c.word
+		}
+	}
+	if err == nil {
+		return "unknown"
+	}
+	return "shutdown" // the cause of the ctx given to Start
+}
+
+// FeedEvents are the words for what a feed does.
+func FeedEvents() []string { return []string{"started", "failed"} }
+
+// FeedEvent is f as one of them.
+func FeedEvent(f leaderelection.FeedEvent) string {
+	if f.Err != nil {
+		return "failed"
+	}
+	return "started"
+}
+
+// After returns a hook that calls own, and then next, if there is one.
+func After[E any](own, next func(E)) func(E) {
+	if next == nil {
+		return own
+	}
+	return func(e E) { own(e); next(e) }
+}

@@ -1,0 +1,256 @@
+/*
+Package leprom gives Prometheus an election's metrics, without OpenTelemetry.
+
+	metrics := leprom.New()
+	prometheus.MustRegister(metrics)
+	...
+	election, err := metrics.Candidate("orders", &config)
+	defer election.Close()
+	campaign, err := config.Start(ctx)
+
+One Metrics, registered once, is for all elections of a process. [Metrics.Candidate]
+takes what it needs to know of a candidate from its Config (LeaderID, term, clock and
+skew), and puts its hooks there. They are those of [leaderelection.Trace], which the
+election does not wait for. Of what a candidate was, nothing is left once its Election
+is closed.
+
+# Metrics
+
+	leaderelection_is_leader                           gauge: 1 while the view lasts and leadership is not being given up
+	leaderelection_election_number                     gauge: of the newest record known
+	leaderelection_transitions_total                   counter, by leaderelection_transition and leaderelection_cause
+	leaderelection_view_remaining_seconds              gauge: what is left of the view; 0 while not leading
+	leaderelection_leaderless_seconds                  gauge: for how long nobody has led now, as far as is known here
+	leaderelection_leaderless_time_seconds_total       counter: for how long nobody led, in all
+	leaderelection_term_length_seconds                 gauge: of the newest record known; before that, the Config's
+	leaderelection_clock_max_skew_seconds              gauge: the MaxClockSkew that was agreed on
+	leaderelection_clock_offset_seconds                gauge: by how much this machine's clock is ahead of the store's
+	leaderelection_clock_offset_uncertainty_seconds    gauge: by how much that may be wrong, either way
+	leaderelection_clock_skews_total                   counter: how often the clock was newly proved to be off by more
+	leaderelection_extension_duration_seconds          histogram: of each extension that the store confirmed
+	leaderelection_extension_reserve_seconds           histogram: what was left of the view when that came
+	leaderelection_extension_reserve_ratio             histogram: the same, as a share of the view's whole span
+	leaderelection_extension_failures_total            counter, by error_type
+	leaderelection_store_operations_total              counter, by leaderelection_operation and leaderelection_outcome
+	leaderelection_store_operation_duration_seconds    histogram, by the same
+	leaderelection_feed_events_total                   counter, by leaderelection_event
+	leaderelection_duplicate_ids_total                 counter: leaderships of another process under this LeaderID
+
+All have leaderelection_election and leaderelection_candidate. Names, labels and their
+values are those that package leotel has behind OpenTelemetry's Prometheus exporter (see
+there for the values and for what they mean). So programs with the one and with the other
+may be candidates of one election, and its alerts.yaml and dashboard.json fit both. That
+is why the labels have a prefix.
+
+The clock's offset is there on stores that say when they wrote, after the first write,
+and if clocks are compared at all (not with SharedClock or Unsynchronized).
+
+# Cardinality
+
+A candidate has at most 500 series, histogram buckets counted, and about 200 in practice:
+each label has a few values, which are words of this package. Names of elections and
+candidates are yours. A candidate that has a new LeaderID at each start (a pod's name)
+leaves its old series in Prometheus' storage, not in the process.
+*/
+package leprom
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/measure"
+)
+
+// Metrics are those of all elections of a process: a prometheus.Collector, to be
+// registered once. Its methods may be called by any number of goroutines at once.
+type Metrics struct {
+	vectors
+
+	mu        sync.Mutex
+	elections map[names]*Election
+}
+
+var _ prometheus.Collector = (*Metrics)(nil)
+
+// names are the two labels that all metrics have.
+type names struct{ election, candidate string }
+
+// New returns Metrics of no election.
+func New() *Metrics {
+	return &Metrics{vectors: newVectors(), elections: map[names]*Election{}}
+}
+
+// Election is what is measured of one candidate, or observer, of an election.
+type Election struct {
+	metrics *Metrics
+	names
+	state *measure.Election
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// Candidate measures the candidate that config describes, in the election of that
+// name: it adds its hooks to config.Trace. Those that are there already are called as
+// well, after its own. Call it before Start, Acquire or Run, and close what it returns
+// when the campaign is over. It refuses a candidate that is being measured already:
+// the election's name and the LeaderID tell the series of one process apart.
+func (m *Metrics) Candidate(election string, config *leaderelection.Config) (*Election, error) {
+	e, err := m.add(names{election, config.LeaderID}, measure.Options{
+		Clock: config.Clock, TermLength: config.TermLength, MaxClockSkew: config.MaxClockSkew,
+		SharedClock: config.SharedClock, Unsynchronized: config.Unsynchronized,
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.begin(e.names)
+	config.Trace = e.trace(config.Trace)
+	return e, nil
+}
+
+// Observer is Candidate for a process that follows the election, with Watch or a
+// router. Its series have no leaderelection_candidate; so a process can have one
+// observer of an election measured.
+func (m *Metrics) Observer(election string, watch *leaderelection.WatchConfig) (*Election, error) {
+	e, err := m.add(names{election, ""}, measure.Options{
+		Clock: watch.Clock, MaxClockSkew: watch.MaxClockSkew, SharedClock: watch.SharedClock,
+	})
+	if err != nil {
+		return nil, err
+	}
+	watch.Trace = e.trace(watch.Trace)
+	return e, nil
+}
+
+func (m *Metrics) add(n names, o measure.Options) (*Election, error) {
+	n.election, n.candidate = strings.ToValidUTF8(n.election, "\uFFFD"), strings.ToValidUTF8(n.candidate, "\uFFFD")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.elections[n] != nil {
+		return nil, fmt.Errorf("leprom: candidate %q of election %q is being measured already: close that one first, or give each election a name", n.candidate, n.election)
+	}
+	e := &Election{metrics: m, names: n, state: measure.New(o)}
+	m.elections[n] = e
+	for _, event := range measure.FeedEvents() {
+		m.feedEvents.WithLabelValues(n.election, n.candidate, event)
+	}
+	return e, nil
+}
+
+// Close takes the Election's series away. What its campaign still tells is ignored.
+// It may be called more than once.
+func (e *Election) Close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	e.closed = true
+	e.metrics.forget(e.names)
+	e.metrics.mu.Lock()
+	delete(e.metrics.elections, e.names)
+	e.metrics.mu.Unlock()
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, v := range m.all() {
+		v.Describe(to)
+	}
+	for _, g := range gauges {
+		to <- g.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+	for _, v := range m.all() {
+		v.Collect(to)
+	}
+	m.mu.Lock()
+	var all []*Election
+	for _, e := range m.elections {
+		all = append(all, e)
+	}
+	m.mu.Unlock()
+	for _, e := range all {
+		now := e.state.Now()
+		for _, g := range gauges {
+			if value, known := g.value(&now); known {
+				to <- prometheus.MustNewConstMetric(g.desc, g.kind, value, e.election, e.candidate)
+			}
+		}
+	}
+}
+
+// trace returns the hooks.
+func (e *Election) trace(next *leaderelection.Trace) *leaderelection.Trace {
+	var n leaderelection.Trace
+	if next != nil {
+		n = *next
+	}
+	m := e.metrics
+	return &leaderelection.Trace{
+		StoreOp:       hook(e, e.storeOp, n.StoreOp),
+		StatusChanged: hook(e, e.statusChanged, n.StatusChanged),
+		Extended:      hook(e, e.extended, n.Extended),
+		News:          hook(e, func(r leaderelection.RaceEntry) { e.state.News(r) }, n.News),
+		Feed:          hook(e, func(f leaderelection.FeedEvent) { e.count(m.feedEvents, measure.FeedEvent(f)) }, n.Feed),
+		ClockSkew:     hook(e, func(leaderelection.ClockSkewError) { e.count(m.clockSkews) }, n.ClockSkew),
+		DuplicateID:   hook(e, func(leaderelection.RaceEntry) { e.count(m.duplicates) }, n.DuplicateID),
+	}
+}
+
+// hook is own, while e is not closed, and then next.
+func hook[E any](e *Election, own, next func(E)) func(E) {
+	return measure.After(func(x E) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if !e.closed {
+			own(x)
+		}
+	}, next)
+}
+
+func (e *Election) storeOp(op leaderelection.StoreOp) {
+	m := e.metrics
+	e.state.StoreOp(op)
+	kind, outcome, took := string(op.Kind), measure.Outcome(op), op.Duration.Seconds()
+	e.count(m.operations, kind, outcome)
+	e.observe(m.operationDuration, took, kind, outcome)
+	switch {
+	case op.Kind != leaderelection.OpExtend:
+	case op.Err == nil:
+		e.observe(m.extensionDuration, took)
+	default:
+		e.count(m.extensionFailures, measure.ErrorType(op.Err))
+	}
+}
+
+func (e *Election) statusChanged(c leaderelection.StatusChange) {
+	if what, is := e.state.StatusChanged(c); is {
+		e.count(e.metrics.transitions, what.What, what.Cause)
+	}
+}
+
+func (e *Election) extended(x leaderelection.ViewExtended) {
+	share, known := e.state.Extended(x)
+	if x.Extension > 0 {
+		e.observe(e.metrics.extensionReserve, x.Remaining.Seconds())
+	}
+	if known {
+		e.observe(e.metrics.reserveRatio, share)
+	}
+}
+
+func (e *Election) count(v *prometheus.CounterVec, more ...string) {
+	v.WithLabelValues(append([]string{e.election, e.candidate}, more...)...).Inc()
+}
+
+func (e *Election) observe(v *prometheus.HistogramVec, value float64, more ...string) {
+	v.WithLabelValues(append([]string{e.election, e.candidate}, more...)...).Observe(value)
+}

@@ -1,0 +1,353 @@
+package leprom_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"go.uber.org/goleak"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/leprom"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	T = 15 * time.Second
+	S = time.Second
+)
+
+// rig is a Metrics that is registered.
+type rig struct {
+	*leprom.Metrics
+	registry *prometheus.Registry
+}
+
+func newRig() *rig {
+	r := &rig{leprom.New(), prometheus.NewPedanticRegistry()}
+	r.registry.MustRegister(r.Metrics)
+	return r
+}
+
+// read returns each series as "election/candidate name{further label values}" and its
+// value; of a histogram the count, and as name_sum the sum.
+func (r *rig) read(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var more []string
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+				if l.GetName() != "leaderelection_election" && l.GetName() != "leaderelection_candidate" {
+					more = append(more, l.GetValue())
+				}
+			}
+			name := labels["leaderelection_election"] + "/" + labels["leaderelection_candidate"] + " " + strings.TrimPrefix(f.GetName(), "leaderelection_")
+			suffix := ""
+			if len(more) > 0 {
+				suffix = "{" + strings.Join(more, ",") + "}"
+			}
+			if h := m.GetHistogram(); h != nil {
+				series[name+suffix], series[name+"_sum"+suffix] = float64(h.GetSampleCount()), h.GetSampleSum()
+			} else {
+				series[name+suffix] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return series
+}
+
+// expect checks series of one candidate, to a millisecond where they are times.
+func (r *rig) expect(t *testing.T, of string, want map[string]float64) {
+	t.Helper()
+	got := r.read(t)
+	for name, v := range want {
+		if g, ok := got[of+" "+name]; !ok || math.Abs(g-v) > 1e-3 {
+			t.Errorf("%s %s is %v (%v), want %v", of, name, g, ok, v)
+		}
+	}
+	if t.Failed() {
+		t.Log(got)
+	}
+}
+
+// count is how many series there are, each bucket being one.
+func (r *rig) count(t *testing.T) (n int) {
+	t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			n++
+			if h := m.GetHistogram(); h != nil {
+				n += len(h.GetBucket()) + 2 // +Inf, and the sum beside the count
+			}
+		}
+	}
+	return n
+}
+
+// A whole life: elected, extended, the store gone, expired, nobody leading, elected again,
+// and closed.
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		store := memory.NewDecider()
+		hooked := 0
+		config := le.Config{
+			Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S,
+			OnElected: func(ctx context.Context, _ *le.TimeView) { <-ctx.Done() },
+			Trace:     &le.Trace{StoreOp: func(le.StoreOp) { hooked++ }},
+		}
+		election, err := r.Candidate("orders", &config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		campaign, err := config.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		r.expect(t, "orders/a", map[string]float64{
+			"is_leader": 1, "election_number": 1, "view_remaining_seconds": 14, "transitions_total{won,elected}": 1, "transitions_total{expired,ended}": 0,
+			"store_operations_total{acquire,ok}": 1, "store_operation_duration_seconds{acquire,ok}": 1, "term_length_seconds": 15, "clock_max_skew_seconds": 1,
+			"leaderless_seconds": 0, "clock_offset_seconds": -0.5, "clock_offset_uncertainty_seconds": 0.5, "clock_skews_total": 0, "duplicate_ids_total": 0,
+			"feed_events_total{started}": 1, "feed_events_total{failed}": 0,
+		})
+		time.Sleep(20 * time.Second) // extensions at 7 and 14 s
+		synctest.Wait()
+		r.expect(t, "orders/a", map[string]float64{
+			"view_remaining_seconds": 8, "store_operations_total{extend,ok}": 2, "extension_duration_seconds": 2, "extension_reserve_seconds": 2,
+			"extension_reserve_seconds_sum": 14, "extension_reserve_ratio": 2, "extension_reserve_ratio_sum": 1, "leaderless_time_seconds_total": 0,
+		})
+		store.Inject(memory.LoseRequests())
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		r.expect(t, "orders/a", map[string]float64{
+			"is_leader": 0, "view_remaining_seconds": 0, "transitions_total{expired,ended}": 1, "leaderless_time_seconds_total": 50 - 29, "leaderless_seconds": 50 - 29,
+		})
+		if got := r.read(t); got["orders/a extension_failures_total{_OTHER}"] < 1 || got["orders/a store_operations_total{read,error}"] < 1 {
+			t.Errorf("failures: %v", got)
+		}
+		store.Inject(nil)
+		time.Sleep(10 * time.Second)
+		r.expect(t, "orders/a", map[string]float64{"is_leader": 1, "election_number": 2, "transitions_total{won,elected}": 2, "leaderless_seconds": 0})
+		cancel()
+		<-campaign.Done()
+		synctest.Wait()
+		r.expect(t, "orders/a", map[string]float64{"is_leader": 0, "transitions_total{shutdown,ended}": 1, "store_operations_total{release,ok}": 1})
+		if hooked == 0 {
+			t.Error("the Config's own hooks were not called")
+		}
+		election.Close()
+		election.Close()
+		if left := r.read(t); len(left) != 0 {
+			t.Errorf("after Close there is still %v", left)
+		}
+	})
+}
+
+// Nobody leads from the last one's end, and before anything is known from the beginning; a
+// record's expiry that lies hours ahead hides nothing.
+func TestLeaderless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		watch := le.WatchConfig{Decider: memory.NewDecider(), MaxClockSkew: S}
+		if _, err := r.Observer("orders", &watch); err != nil {
+			t.Fatal(err)
+		}
+		expect := func(now, all float64) {
+			t.Helper()
+			r.expect(t, "orders/", map[string]float64{"leaderless_seconds": now, "leaderless_time_seconds_total": all})
+		}
+		news := func(id string, number le.ElectionNumber, extension uint64, expiry time.Duration) {
+			watch.Trace.News(le.RaceEntry{LeaderID: id, ElectionNumber: number, Extension: extension, TermLength: T, TermExpiry: time.Now().Add(expiry)})
+		}
+		time.Sleep(5 * time.Second)
+		expect(5, 0)
+		news("a", 1, 0, -72*time.Hour) // a fleet that was away: since this one looks
+		expect(5, 0)
+		news("a", 2, 0, T)
+		expect(0, 0)
+		time.Sleep(T + 2*time.Second)
+		expect(2, 2)
+		news("b", 3, 0, T)
+		expect(0, 2)
+		time.Sleep(T + 3*time.Second)
+		news("", 3, 1, 0) // too late: nobody has led for three seconds
+		time.Sleep(time.Second)
+		expect(4, 6)
+		news("c", 4, 0, T)
+		time.Sleep(time.Second)
+		news("", 4, 1, 0)
+		time.Sleep(time.Second)
+		expect(1, 7)
+		news("d", 5, 0, 1000*time.Hour)
+		time.Sleep(T + 2*S)
+		expect(0, 7)
+		time.Sleep(time.Minute)
+		expect(60, 67)
+	})
+}
+
+// Elections of one process are told apart by their names, refused if they cannot be, and
+// leave nothing behind, whatever their campaigns still tell.
+func TestManyElections(t *testing.T) {
+	r := newRig()
+	configs := map[string]*le.Config{}
+	var elections []*leprom.Election
+	add := func(election, id string) {
+		t.Helper()
+		c := &le.Config{LeaderID: id}
+		e, err := r.Candidate(election, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		configs[election+"/"+id] = c
+		elections = append(elections, e)
+	}
+	add("orders", "a")
+	add("orders", "b")
+	add("billing", "a")
+	watch := &le.WatchConfig{}
+	observer, err := r.Observer("orders", watch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &le.Config{LeaderID: "a"}
+	if _, err := r.Candidate("orders", config); err == nil || !strings.Contains(err.Error(), `"orders"`) {
+		t.Errorf("a candidate twice: %v", err)
+	} else if config.Trace != nil {
+		t.Error("the refused Config has hooks")
+	}
+	if _, err := r.Observer("orders", &le.WatchConfig{}); err == nil {
+		t.Error("an observer twice")
+	}
+	configs["billing/a"].Trace.StatusChanged(le.StatusChange{To: le.Leading, Number: 7})
+	r.expect(t, "orders/a", map[string]float64{"transitions_total{won,elected}": 0})
+	r.expect(t, "billing/a", map[string]float64{"transitions_total{won,elected}": 1})
+	elections[2].Close()
+	configs["billing/a"].Trace.StoreOp(le.StoreOp{Kind: le.OpRelease})
+	configs["billing/a"].Trace.Feed(le.FeedEvent{})
+	for name := range r.read(t) {
+		if strings.HasPrefix(name, "billing") {
+			t.Errorf("%s is left", name)
+		}
+	}
+	r.expect(t, "orders/b", map[string]float64{"transitions_total{won,elected}": 0})
+	r.expect(t, "orders/", map[string]float64{"leaderless_time_seconds_total": 0})
+	add("billing", "a") // again
+	r.expect(t, "billing/a", map[string]float64{"transitions_total{won,elected}": 0})
+	observer.Close()
+	for _, e := range elections {
+		e.Close()
+	}
+	if left := r.read(t); len(left) != 0 {
+		t.Errorf("left: %v", slices.Collect(maps.Keys(left)))
+	}
+	add("\xff", "\xfe") // no UTF-8: no reason for a panic, nor for a failed scrape
+	if len(r.read(t)) == 0 {
+		t.Error("not measured")
+	}
+}
+
+// However much goes wrong, a candidate has no more series than the documentation says. And
+// names, units and help texts are as Prometheus wants them.
+func TestCardinalityAndConventions(t *testing.T) {
+	r := newRig()
+	c := &le.Config{LeaderID: "a"}
+	if _, err := r.Candidate("orders", c); err != nil {
+		t.Fatal(err)
+	}
+	quiet := r.count(t)
+	c.Trace.News(le.RaceEntry{LeaderID: "a", ElectionNumber: 1})
+	for i, cause := range []error{le.ErrOusted, le.ErrExpired, le.ErrResigned, le.ErrUnhealthy, le.ErrClockSkew, nil, errors.New("any"), fmt.Errorf("some %w", le.ErrOusted)} {
+		c.Trace.StatusChanged(le.StatusChange{To: le.Leading, Number: le.ElectionNumber(i)})
+		c.Trace.StatusChanged(le.StatusChange{From: le.Leading, To: le.Draining, Cause: cause})
+	}
+	for _, kind := range []le.OpKind{le.OpRead, le.OpAcquire, le.OpExtend, le.OpRelease} {
+		for i, err := range []error{nil, le.ErrLostRace, le.ErrPermanent, context.DeadlineExceeded, context.Canceled, errors.New("any"), errors.New("other")} {
+			c.Trace.StoreOp(le.StoreOp{Kind: kind, Err: err, Abandoned: i == 3, Start: time.Now(), CommitTS: time.Now()})
+		}
+	}
+	c.Trace.Extended(le.ViewExtended{Extension: 1, Remaining: time.Second})
+	c.Trace.Feed(le.FeedEvent{Err: errors.New("any")})
+	if most := r.count(t); most > 500 || most < 200 || quiet > 50 {
+		t.Errorf("%d series at first, %d at most: say so in the documentation", quiet, most)
+	}
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// Of clocks that nobody compares no offset is told: an alert would be false.
+func TestNoOffsetOfClocksThatAreNotCompared(t *testing.T) {
+	for name, c := range map[string]*le.Config{"shared": {LeaderID: "a", SharedClock: true}, "unsynchronized": {LeaderID: "a", Unsynchronized: true}, "compared": {LeaderID: "a"}} {
+		r := newRig()
+		if _, err := r.Candidate("orders", c); err != nil {
+			t.Fatal(err)
+		}
+		c.Trace.StoreOp(le.StoreOp{Kind: le.OpExtend, Start: time.Now(), CommitTS: time.Now().Add(-time.Hour)})
+		if _, told := r.read(t)["orders/a clock_offset_seconds"]; told != (name == "compared") {
+			t.Errorf("%s: %v", name, told)
+		}
+		skew := 1.0
+		if name == "shared" {
+			skew = 0
+		}
+		r.expect(t, "orders/a", map[string]float64{"clock_max_skew_seconds": skew, "term_length_seconds": 15})
+	}
+}
+
+// Every hook of the caller's own is called on, also those that were added later.
+func TestEveryHookIsHandedOn(t *testing.T) {
+	next := &le.Trace{}
+	called := 0
+	hooks := reflect.ValueOf(next).Elem()
+	for i := range hooks.NumField() {
+		hooks.Field(i).Set(reflect.MakeFunc(hooks.Field(i).Type(), func([]reflect.Value) []reflect.Value { called++; return nil }))
+	}
+	c := &le.Config{LeaderID: "a", Trace: next}
+	if _, err := newRig().Candidate("orders", c); err != nil {
+		t.Fatal(err)
+	}
+	all := reflect.ValueOf(c.Trace).Elem()
+	for i := range all.NumField() {
+		before := called
+		if !all.Field(i).IsNil() {
+			all.Field(i).Call([]reflect.Value{reflect.Zero(all.Field(i).Type().In(0))})
+		}
+		if called != before+1 {
+			t.Errorf("%s is not handed on", all.Type().Field(i).Name)
+		}
+	}
+}
