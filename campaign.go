@@ -123,6 +123,25 @@ func (c *Campaign) Resign(ctx context.Context) error {
 	}
 }
 
+// Ping reports whether the campaign's loop moves: it returns nil as soon as the loop has
+// taken notice, in microseconds on an idle machine, or when the campaign has stopped; and
+// context.Cause(ctx) when ctx ends before. Nothing that the loop does waits for the store
+// or for user code but the Clock: so a campaign that does not answer for seconds, on a
+// machine that is not starved, is stuck for good, and only a new process helps. It says
+// nothing of the store. For liveness probes: package lehttp has one.
+func (c *Campaign) Ping(ctx context.Context) error {
+	noticed := make(chan struct{})
+	c.f.post(pinged{noticed})
+	select {
+	case <-noticed:
+		return nil
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 func (c *Campaign) resign(now instant, released chan struct{}) {
 	c.cooldown = max(c.cooldown, now.mono+c.cfg.TermLength)
 	if r := c.leadership; r != nil && r.cause == nil {
@@ -186,6 +205,8 @@ func (c *Campaign) handle(e event, now instant) {
 		e.of.callbacks--
 	case resignAsked:
 		c.resign(now, e.released)
+	case pinged:
+		close(e.noticed)
 	case announced:
 		c.cfg.HostPort, c.cfg.ConnectionParams = e.hostPort, e.params
 	case lookAgain:

@@ -37,6 +37,8 @@ type (
 		hostPort []string
 		params   []byte
 	}
+	// pinged: Ping was called; noticed is closed.
+	pinged struct{ noticed chan struct{} }
 	// lookAgain: something that a loop looks at by itself has changed.
 	lookAgain struct{}
 )

@@ -7,7 +7,7 @@ answers, whatever its caller knew: [RequireLeader] is a middleware that serves
 while the view lasts, and asks the view again before an answer leaves.
 
 	mux.Handle("/", lehttp.RequireLeader(campaign, nil)(app))
-	mux.Handle("/ready", lehttp.Ready(campaign))
+	mux.Handle("/election/", http.StripPrefix("/election", lehttp.Probes(campaign, nil)))
 
 The process that sends a request must find the leader. A [Router] follows the
 election, and makes handlers of what it knows: [Router.Proxy] passes requests on,
@@ -58,9 +58,16 @@ thrown away, and its ctx ends. The Proxy keeps requests (ProxyOptions.Wait) unti
 there. On a store that pushes that takes milliseconds; on one that is polled, up to
 the candidates' and the router's PollInterval.
 
+# Probes
+
+[Probes] has what load balancers and orchestrators ask: /leader and /standby for traffic
+that is to reach the leader alone, or all but the leader; /livez, which fails if only a
+new process helps. A standby, a candidate that is unhealthy, and one whose store does not
+answer are alive: a restart would make none of it better.
+
 # Readiness
 
-[Ready] is for traffic that is to reach the leader alone, and has a price: only one
+[Ready], which is /leader, is for traffic that is to reach the leader alone, and has a price: only one
 process is ever ready. A Kubernetes Deployment whose readiness probe it is never
 finishes a rollout with maxUnavailable: 0 (to which the default, 25 %, rounds for up
 to three pods): a new pod becomes ready only when the old leader has gone, and that is

@@ -2,12 +2,10 @@ package lehttp
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
@@ -96,27 +94,4 @@ func (o *RedirectOptions) location(address string, req *http.Request) string {
 		uri = "/" // OPTIONS *, CONNECT
 	}
 	return scheme + "://" + address + uri
-}
-
-// Ready returns a handler for a load balancer's or an orchestrator's readiness
-// probe, where traffic is to reach the leader alone: 200 while this process
-// leads and has not begun to give that up, else 503. It asks nobody, and costs
-// no more than reading the clock.
-//
-// It is no liveness probe: a standby is healthy, and must not be restarted. As a
-// readiness probe it stalls rollouts with maxUnavailable: 0, since only one process
-// is ever ready: see the package's documentation.
-func Ready(l Leadership) http.Handler {
-	status, _ := l.(withStatus)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		leads := l.View().ValueInFuture() && (status == nil || status.Status() == leaderelection.Leading)
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("Cache-Control", "no-store")
-		if !leads {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, "not leading\n")
-			return
-		}
-		_, _ = io.WriteString(w, "leading\n")
-	})
 }

@@ -42,6 +42,8 @@ func (a *app) sidecarCommand() *cobra.Command {
                       after that election number has begun, or the time is over
     GET  /events      server-sent events: state (once), elected, vacancy, lapse, extension
     GET  /readyz      200 only while this process leads, by its view
+    GET  /standby     200 only while it stands by to lead
+    GET  /livez       200 unless only a new process helps: the campaign is stuck
     GET  /healthz     200 while this process does its work
     GET  /metrics     for Prometheus
     GET  /leaderships      the leaderships seen; /self: what this process is doing

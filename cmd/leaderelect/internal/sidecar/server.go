@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
+	"github.com/c8e606e4/leaderelection/lehttp"
 )
 
 // Config is what a sidecar serves.
@@ -61,6 +63,8 @@ func Handler(c Config) http.Handler {
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.HandleFunc("GET /healthz", s.health)
+	mux.HandleFunc("/livez", s.probe(func(l lehttp.Leadership) http.Handler { return lehttp.Live(l, nil) }, http.StatusOK))
+	mux.HandleFunc("/standby", s.probe(lehttp.Standby, http.StatusServiceUnavailable))
 	mux.Handle("GET /metrics", c.Metrics)
 	mux.Handle("POST /stepdown", s.guarded(func(ctx context.Context, _ *http.Request) error { return c.StepDown(ctx) }))
 	mux.Handle("POST /transfer", s.guarded(func(ctx context.Context, r *http.Request) error {
@@ -293,6 +297,24 @@ func (s *server) ready(w http.ResponseWriter, _ *http.Request) {
 		code = http.StatusOK
 	}
 	answer(w, code, self)
+}
+
+// probe is what makes says of the campaign; and without one, code: that there is none is
+// no reason to restart an observer.
+func (s *server) probe(makes func(lehttp.Leadership) http.Handler, code int) http.HandlerFunc {
+	var made atomic.Pointer[http.Handler]
+	return func(w http.ResponseWriter, r *http.Request) {
+		if made.Load() == nil {
+			c := s.Campaign()
+			if c == nil {
+				answer(w, code, s.self())
+				return
+			}
+			h := makes(c)
+			made.CompareAndSwap(nil, &h)
+		}
+		(*made.Load()).ServeHTTP(w, r)
+	}
 }
 
 // health says 200 while the process does its work, also where the store does not.

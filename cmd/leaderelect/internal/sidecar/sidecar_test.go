@@ -216,9 +216,15 @@ func TestEvents(t *testing.T) {
 }
 
 func TestReadyOnlyWhileLeading(t *testing.T) {
-	if code := get(t, serve(t, nil).URL+"/readyz", nil); code != http.StatusServiceUnavailable {
-		t.Errorf("observer: %d", code)
+	probes := func(when, url string, want map[string]int) {
+		t.Helper()
+		for path, code := range want {
+			if got := get(t, url+path, nil); got != code {
+				t.Errorf("%s: %s: %d, want %d", when, path, got, code)
+			}
+		}
 	}
+	probes("observer", serve(t, nil).URL, map[string]int{"/readyz": 503, "/standby": 503, "/livez": 200})
 	elected, release := make(chan struct{}), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	campaign, err := leaderelection.Config{Decider: memory.NewDecider(), LeaderID: "me", TermLength: time.Minute,
@@ -231,6 +237,7 @@ func TestReadyOnlyWhileLeading(t *testing.T) {
 	for campaign.Status() != leaderelection.Leading {
 		<-time.After(time.Millisecond) // it is about to be published
 	}
+	probes("leading", s.URL, map[string]int{"/standby": 503, "/livez": 200})
 	var self sidecar.Self
 	if code := get(t, s.URL+"/readyz", &self); code != 200 || !self.Leading || self.Left <= 0 || self.Election != 1 {
 		t.Errorf("leading: %d %+v", code, self)
@@ -251,6 +258,7 @@ func TestReadyOnlyWhileLeading(t *testing.T) {
 	if code := get(t, s.URL+"/healthz", nil); code != http.StatusServiceUnavailable {
 		t.Errorf("healthz of a campaign that has stopped: %d", code)
 	}
+	probes("stopped", s.URL, map[string]int{"/standby": 503, "/livez": 503})
 }
 
 // The metrics are leprom's, and the process's own.

@@ -1,0 +1,138 @@
+//go:build go1.25
+
+package lehttp_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/lehttp"
+)
+
+// probed is what a prober hears of h.
+func probed(h http.Handler, method, path string) (int, string) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w.Code, strings.TrimSpace(w.Body.String())
+}
+
+// expectProbes checks the three.
+func expectProbes(t *testing.T, when string, h http.Handler, livez, leader, standby bool) {
+	t.Helper()
+	for path, want := range map[string]bool{"/livez": livez, "/leader": leader, "/standby": standby} {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodOptions} {
+			code, why := probed(h, method, path)
+			if (code == http.StatusOK) != want || !want && code != http.StatusServiceUnavailable {
+				t.Errorf("%s: %s %s: %d %s", when, method, path, code, why)
+			}
+		}
+	}
+}
+
+// A whole life: standing by, leading, the store gone, leaving off too slowly, standing by
+// again, stopped.
+func TestProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const T = 15 * time.Second
+		d := memory.NewDecider()
+		d.Replace(&le.RaceEntry{LeaderID: "b", ElectionNumber: 1, TermLength: T, TermExpiry: time.Now().Add(T)})
+		store := d.Handle()
+		leave := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		campaign, err := le.Config{
+			Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S,
+			OnElected: func(context.Context, *le.TimeView) { <-leave }, // heeds nothing
+		}.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := lehttp.Probes(campaign, nil)
+		synctest.Wait()
+		expectProbes(t, "standing by", h, true, false, true)
+		time.Sleep(T + 2*S)
+		expectProbes(t, "leading", h, true, true, false)
+		store.Inject(memory.LoseRequests())
+		end := campaign.View().Get()
+		time.Sleep(time.Until(end) + time.Second)
+		expectProbes(t, "the store is gone, and leadership too", h, true, false, false)
+		time.Sleep(T - 2*time.Second)
+		expectProbes(t, "within the grace", h, true, false, false)
+		time.Sleep(2 * time.Second)
+		expectProbes(t, "a term later the work has not ended", h, false, false, false)
+		if code, why := probed(lehttp.Live(campaign, &lehttp.LiveOptions{Grace: time.Hour}), "GET", "/"); code != http.StatusOK {
+			t.Errorf("within a Grace of an hour: %d %s", code, why)
+		}
+		close(leave)
+		synctest.Wait()
+		expectProbes(t, "it has ended", h, true, false, true)
+		cancel()
+		<-campaign.Done()
+		expectProbes(t, "stopped", h, false, false, false)
+		if code, _ := probed(h, "GET", "/"); code != http.StatusNotFound {
+			t.Errorf("another path: %d", code)
+		}
+	})
+}
+
+// pinged is a Leadership whose loop answers, or not.
+type pinged struct {
+	*leads
+	now    atomic.Int32 // how many ask
+	most   atomic.Int32
+	answer func(context.Context) error
+}
+
+func (p *pinged) Ping(ctx context.Context) error {
+	if n := p.now.Add(1); n > p.most.Load() {
+		p.most.Store(n)
+	}
+	defer p.now.Add(-1)
+	return p.answer(ctx)
+}
+
+// A loop that does not move fails the probe, and it alone; however many ask, it is asked
+// once at a time.
+func TestLiveOfALoopThatDoesNotMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+		c := &pinged{leads: leading(), answer: stuck}
+		h := lehttp.Probes(c, &lehttp.LiveOptions{Timeout: 2 * time.Second})
+		begin := time.Now()
+		expectProbes(t, "stuck", h, false, true, false)
+		if took := time.Since(begin); took != 3*2*time.Second { // by three methods
+			t.Errorf("it took %v", took)
+		}
+		for range 50 {
+			go func() {
+				if code, _ := probed(h, "GET", "/livez"); code != http.StatusServiceUnavailable {
+					t.Errorf("one of many: %d", code)
+				}
+			}()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := c.most.Load(); n != 1 {
+			t.Errorf("of 50 probes at once %d asked the campaign", n)
+		}
+		c.answer = func(context.Context) error { return nil }
+		expectProbes(t, "it moves", h, true, true, false)
+	})
+}
+
+// A leader that cannot be asked more than its view is alive, and stands by while it does
+// not lead.
+func TestProbesOfAViewAlone(t *testing.T) {
+	l := leading()
+	h := lehttp.Probes(viewOnly{l}, nil)
+	expectProbes(t, "leading", h, true, true, false)
+	l.over()
+	expectProbes(t, "over", h, true, false, true)
+}
