@@ -2,6 +2,8 @@
 
 package file
 
+import "github.com/c8e606e4/leaderelection/deciders/internal/networkfs"
+
 // PretendNetwork makes d believe that every directory is on a network file
 // system of this kind.
 func (d *Decider) PretendNetwork(kind string) {
@@ -9,7 +11,7 @@ func (d *Decider) PretendNetwork(kind string) {
 }
 
 // NetworkFS is what the system says of a real directory.
-func NetworkFS(dir string) (string, error) { return networkFS(dir) }
+func NetworkFS(dir string) (string, error) { return networkfs.Kind(dir) }
 
 // PretendSync puts sync in the place of what brings a directory on to the disk, and
 // returns what that was.

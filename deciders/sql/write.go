@@ -54,9 +54,6 @@ func (b *backend) exec(ctx context.Context, query string, args ...any) (micros i
 		if err != nil {
 			return a, err
 		}
-		if r == nil {
-			return a, errors.New("the driver returns no result")
-		}
 		if a.rows, err = r.RowsAffected(); err == nil && b.stamped(query) {
 			a.id, err = r.LastInsertId()
 		}

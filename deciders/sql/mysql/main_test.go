@@ -63,16 +63,17 @@ var create = &lesql.Options{CreateTable: true}
 func TestConformance(t *testing.T) {
 	addr := stores.MariaDB(t).Addr
 	for name, adjust := range map[string]func(*driver.Config){
-		"default":          func(*driver.Config) {},
-		"found rows":       func(c *driver.Config) { c.ClientFoundRows = true },
-		"serializable":     func(c *driver.Config) { c.Params = map[string]string{"tx_isolation": "'SERIALIZABLE'"} },
-		"read uncommitted": func(c *driver.Config) { c.Params = map[string]string{"tx_isolation": "'READ-UNCOMMITTED'"} },
-		"latin1, Tokyo time": func(c *driver.Config) {
-			c.Params = map[string]string{"time_zone": "'+09:00'", "sql_mode": "'NO_BACKSLASH_ESCAPES'"}
+		"default": func(*driver.Config) {},
+		"found rows, uncommitted reads": func(c *driver.Config) {
+			c.ClientFoundRows, c.Params = true, map[string]string{"tx_isolation": "'READ-UNCOMMITTED'"}
+		},
+		"serializable, latin1, Tokyo's time": func(c *driver.Config) {
+			c.Params = map[string]string{"tx_isolation": "'SERIALIZABLE'", "time_zone": "'+09:00'", "sql_mode": "'NO_BACKSLASH_ESCAPES'"}
 			c.Collation = "latin1_swedish_ci"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 				election := feedtest.Unique()
 				return func() leaderelection.RaceDecider {
@@ -83,4 +84,11 @@ func TestConformance(t *testing.T) {
 			})
 		})
 	}
+}
+
+// server is config without a database.
+func server(addr string) *driver.Config {
+	c := config(addr)
+	c.DBName = ""
+	return c
 }

@@ -26,6 +26,7 @@ import (
 
 	"modernc.org/sqlite"
 
+	"github.com/c8e606e4/leaderelection/deciders/internal/networkfs"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
 )
@@ -46,6 +47,10 @@ type Options struct {
 	// Create makes the file if it is missing, in WAL mode. A file that is there keeps
 	// its mode.
 	Create bool
+	// AllowNetwork lets the file lie on a file system that is, or may be, on another
+	// machine. Only for one that is known to be used by this machine alone: SQLite goes by
+	// the file system's locks, and across machines two may lead.
+	AllowNetwork bool
 	// BusyTimeout is how long a statement waits for others' locks. It is to be shorter
 	// than a quarter of a term. Zero: 2 s.
 	BusyTimeout time.Duration
@@ -68,6 +73,11 @@ func NewDB(path string, opts *Options) (*sql.DB, error) {
 	if opts != nil {
 		o = *opts
 	}
+	if kind, unknown := networkfs.Kind(filepath.Dir(abs)); !o.AllowNetwork {
+		if err := local(filepath.Dir(abs), kind, unknown); err != nil {
+			return nil, err
+		}
+	}
 	query := url.Values{"mode": {"rw"}, "_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", cmp.Or(o.BusyTimeout, DefaultBusyTimeout).Milliseconds()), "synchronous(EXTRA)",
 	}}
@@ -87,6 +97,16 @@ func NewDB(path string, opts *Options) (*sql.DB, error) {
 	return db, nil
 }
 
+// local says what is wrong with a directory on a file system of this kind. What else is
+// wrong with it SQLite will say.
+func local(dir, kind string, err error) error {
+	if err != nil || kind == "" {
+		return nil
+	}
+	return store.Wrong("the directory %s is on a file system of the kind %s, which is or may be on another machine: there locks are not sure. "+
+		"Use a local disk, or a server; where only this machine uses it, set Options.AllowNetwork (allow_network=true in an address)", dir, kind)
+}
+
 // Open returns a handle on the election that u names, with a pool of its own, which Close
 // closes:
 //
@@ -95,7 +115,8 @@ func NewDB(path string, opts *Options) (*sql.DB, error) {
 //
 // The second form is relative to the working directory. The parameter election is
 // required. Others are table ("leaderelection" if it is left out), create=true, which makes
-// the file and the table if they are missing, and busy_timeout (2s). It reads nothing.
+// the file and the table if they are missing, busy_timeout (2s), and allow_network=true for
+// Options.AllowNetwork. It reads nothing.
 func Open(_ context.Context, u *url.URL) (*lesql.Decider, error) {
 	d, err := open(u)
 	if err != nil {
@@ -130,13 +151,13 @@ func open(u *url.URL) (*lesql.Decider, error) {
 	if election == "" {
 		p.Wrong("it lacks the parameter election: add ?election=name")
 	}
-	create, busy := p.Bool("create"), p.Duration("busy_timeout")
+	opts := &Options{Create: p.Bool("create"), BusyTimeout: p.Duration("busy_timeout"), AllowNetwork: p.Bool("allow_network")}
 	if err := p.Rest(); err != nil {
 		return nil, err
 	}
-	db, err := NewDB(path, &Options{Create: create, BusyTimeout: busy})
+	db, err := NewDB(path, opts)
 	if err != nil {
 		return nil, err
 	}
-	return lesql.NewDecider(db, Dialect(), table, election, &lesql.Options{CreateTable: create, CloseDB: true}), nil
+	return lesql.NewDecider(db, Dialect(), table, election, &lesql.Options{CreateTable: opts.Create, CloseDB: true}), nil
 }

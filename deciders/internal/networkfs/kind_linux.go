@@ -1,4 +1,4 @@
-package file
+package networkfs
 
 import "syscall"
 
@@ -30,9 +30,9 @@ var networkKinds = map[uint32]string{
 	0x7c7c6673: "Parallels shared folder",
 }
 
-// networkFS names the kind of the file system that dir is on, where that is not
+// Kind names the kind of the file system that dir is on, where that is not
 // a local one.
-func networkFS(dir string) (kind string, err error) {
+func Kind(dir string) (kind string, err error) {
 	var st syscall.Statfs_t
 	for {
 		err := syscall.Statfs(dir, &st)

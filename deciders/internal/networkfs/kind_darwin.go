@@ -1,12 +1,12 @@
-package file
+package networkfs
 
 import "syscall"
 
 const mntLocal = 0x00001000 // MNT_LOCAL of sys/mount.h: stored locally
 
-// networkFS names the kind of the file system that dir is on, where the system
+// Kind names the kind of the file system that dir is on, where the system
 // does not say that it is a local one.
-func networkFS(dir string) (kind string, err error) {
+func Kind(dir string) (kind string, err error) {
 	var st syscall.Statfs_t
 	for {
 		if err = syscall.Statfs(dir, &st); err != syscall.EINTR {

@@ -1,0 +1,204 @@
+package sql_test
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+)
+
+// An answer that a write cannot have is neither a success nor a lost race, and leaves it
+// open what has happened.
+func TestFalseResults(t *testing.T) {
+	other := errors.New("not supported")
+	for name, lie := range map[string]result{
+		"two rows":              {affected: 2, id: 1},
+		"a negative number":     {affected: -1, id: 1},
+		"no number of rows":     {noRows: other, id: 1},
+		"no time":               {affected: 1},
+		"a time before 1970":    {affected: 1, id: -5},
+		"the time is no answer": {affected: 1, id: 1, noTime: other},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer()
+			d := s.decider(t, nil)
+			for _, token := range []leaderelection.LeaderToken{nil, feedtest.Write(t, d, 1, nil)} {
+				s.write = func(string, result, error) (result, error) { return lie, nil }
+				_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
+				feedtest.Passing(t, err, `table `+"`t`", `"e"`)
+				s.write = nil
+			}
+		})
+	}
+}
+
+// A success that was none is found out by what comes after it, and one that is denied is
+// found by reading.
+func TestDeniedSuccess(t *testing.T) {
+	s := newServer()
+	d := s.decider(t, nil)
+	token := feedtest.Write(t, d, 1, nil)
+	s.write = func(string, result, error) (result, error) { return result{}, nil }
+	if _, err := d.WriteEntry(t.Context(), feedtest.State(2, token)); !errors.Is(err, leaderelection.ErrLostRace) {
+		t.Error(err)
+	}
+	s.write = nil
+	if e := feedtest.Read(t, d); e.ElectionNumber != 2 || s.count("written + 1") != 1 {
+		t.Errorf("%+v, after %d touches", e, s.count("written + 1"))
+	}
+}
+
+// What is read and is no record of this election is told of, and decides nothing.
+func TestFalseRows(t *testing.T) {
+	for name, c := range map[string]struct {
+		rows  func(r []driver.Value) [][]driver.Value
+		words string
+	}{
+		"another election": {func(r []driver.Value) [][]driver.Value { r[0] = "E"; return [][]driver.Value{r} }, `takes "E" for "e"`},
+		"no election":      {func(r []driver.Value) [][]driver.Value { r[0] = nil; return [][]driver.Value{r} }, `takes "" for "e"`},
+		"no version":       {func(r []driver.Value) [][]driver.Value { r[1] = ""; return [][]driver.Value{r} }, "has no version"},
+		"NULL version":     {func(r []driver.Value) [][]driver.Value { r[1] = nil; return [][]driver.Value{r} }, "has no version"},
+		"time is a word":   {func(r []driver.Value) [][]driver.Value { r[2] = "now"; return [][]driver.Value{r} }, "CREATE TABLE"},
+		"no record":        {func(r []driver.Value) [][]driver.Value { r[3] = nil; return [][]driver.Value{r} }, "it is empty"},
+		"others' record":   {func(r []driver.Value) [][]driver.Value { r[3] = `{"a":1}`; return [][]driver.Value{r} }, "e"},
+		"too long":         {func(r []driver.Value) [][]driver.Value { r[3] = strings.Repeat(" ", 1<<20); return [][]driver.Value{r} }, "e"},
+		"two rows":         {func(r []driver.Value) [][]driver.Value { return [][]driver.Value{r, r} }, "two rows"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer()
+			d := s.decider(t, nil)
+			feedtest.Write(t, d, 1, nil)
+			before := s.rows["e"]
+			s.read = func(rows [][]driver.Value, err error) ([][]driver.Value, error) { return c.rows(rows[0]), err }
+			_, err := d.ReadCurrent(t.Context())
+			feedtest.Permanent(t, err, c.words, `election "e"`)
+			if s.rows["e"] != before {
+				t.Error("the row was changed")
+			}
+		})
+	}
+	s := newServer()
+	d := s.decider(t, nil)
+	feedtest.Write(t, d, 1, nil)
+	s.read = func([][]driver.Value, error) ([][]driver.Value, error) { return nil, errors.New("gone") }
+	_, err := d.ReadCurrent(t.Context())
+	feedtest.Passing(t, err, "gone", `election "e"`)
+}
+
+// A driver that hangs, and ignores its ctx, keeps nobody longer than that, and no more
+// than so many goroutines.
+func TestHangingDriver(t *testing.T) {
+	s := newServer()
+	goOn := make(chan struct{})
+	var hang atomic.Bool
+	s.before = func(string) error {
+		if hang.Load() {
+			<-goOn
+		}
+		return nil
+	}
+	d := s.decider(t, nil)
+	token := feedtest.Write(t, d, 1, nil)
+	hang.Store(true)
+	for i := range 40 {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		var err error
+		if i%2 == 0 {
+			_, err = d.WriteEntry(ctx, feedtest.State(2, token))
+		} else {
+			_, err = d.ReadCurrent(ctx)
+		}
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if n := s.count(""); n > 17 {
+		t.Errorf("%d statements are under way at once", n)
+	}
+	hang.Store(false)
+	close(goOn)
+	// Of those that were given up one has landed, and counts when it is made sure of.
+	if e := feedtest.Read(t, d); e.ElectionNumber != 2 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A record of one's own that is read while a write of one's own was not answered counts
+// only when an UPDATE on top of it was confirmed.
+func TestRecordInDoubt(t *testing.T) {
+	s := newServer()
+	d, other := s.decider(t, nil), s.decider(t, nil)
+	token := feedtest.Write(t, d, 1, nil)
+	if feedtest.Read(t, d); s.count("written + 1") != 0 {
+		t.Error("what was confirmed is touched")
+	}
+	lost := errors.New("the connection broke")
+	s.write = func(_ string, r result, _ error) (result, error) { return r, lost }
+	_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
+	feedtest.Passing(t, err, "the connection broke")
+	_, err = d.ReadCurrent(t.Context())
+	feedtest.Passing(t, err, "making sure", "the connection broke")
+	if e := feedtest.Read(t, other); e.ElectionNumber != 2 {
+		t.Errorf("who has not written reads %+v", e)
+	}
+	s.write = nil
+	touches := s.count("written + 1")
+	if e := feedtest.Read(t, d); e.ElectionNumber != 2 || s.count("written + 1") != touches+1 {
+		t.Errorf("%+v after %d touches", e, s.count("written + 1")-touches)
+	}
+	if feedtest.Read(t, d); s.count("written + 1") != touches+1 {
+		t.Error("what was made sure of is touched again")
+	}
+	// It is replaced while it is made sure of: what replaced it is read.
+	s.write = func(_ string, r result, _ error) (result, error) { return r, lost }
+	_, err = d.WriteEntry(t.Context(), feedtest.State(3, feedtest.Read(t, other).Token))
+	feedtest.Passing(t, err)
+	s.write = nil
+	var once atomic.Bool
+	s.mu.Lock()
+	s.before = func(query string) error {
+		if strings.Contains(query, "written + 1") && !once.Swap(true) {
+			e := feedtest.State(4, feedtest.Read(t, other).Token)
+			e.Incarnation = "another"
+			_, err := other.WriteEntry(t.Context(), e)
+			return err
+		}
+		return nil
+	}
+	s.mu.Unlock()
+	if e := feedtest.Read(t, d); e.ElectionNumber != 4 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A session whose writes do not commit by themselves writes nothing, and says why.
+func TestNotAlone(t *testing.T) {
+	s := newServer()
+	with := dialect()
+	with.Alone = "@@autocommit = 1"
+	d := lesql.NewDecider(s.open(t), with, "t", "e", nil)
+	s.write = func(string, result, error) (result, error) { return result{}, nil }
+	s.read = func(rows [][]driver.Value, err error) ([][]driver.Value, error) {
+		if rows == nil {
+			return [][]driver.Value{{int64(0)}}, nil // the answer to SELECT CASE
+		}
+		return rows, err
+	}
+	s.rows["other"] = row{}
+	_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Permanent(t, err, "@@autocommit = 1")
+	if !slices.ContainsFunc(s.log, func(q string) bool {
+		return q == "INSERT INTO `t` (election, version, written, record) SELECT ?, ?, "+with.Now+", ? FROM DUAL WHERE @@autocommit = 1"
+	}) {
+		t.Errorf("%q", s.log)
+	}
+}

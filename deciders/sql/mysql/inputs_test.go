@@ -1,0 +1,367 @@
+package mysql_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
+	"github.com/c8e606e4/leaderelection/deciders/sql/mysql"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+func decider(db *sql.DB, election string) *lesql.Decider {
+	return lesql.NewDecider(db, mysql.Dialect(), "leaderelection", election, nil)
+}
+
+// refused fails the test unless reads and writes fail for good, with these words.
+func refused(t *testing.T, d *lesql.Decider, words ...string) {
+	t.Helper()
+	_, err := d.ReadCurrent(t.Context())
+	feedtest.Permanent(t, err, words...)
+	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Permanent(t, err, words...)
+}
+
+// The tests of what one server is given, and what it makes of it.
+func TestInputs(t *testing.T) {
+	addr := stores.MariaDB(t, "--log-bin=bin", "--server-id=1").Addr
+	for name, test := range map[string]func(t *testing.T, addr string){
+		"foreign records": foreignRecords, "tables that will not do": tablesThatWillNotDo, "odd names": oddNames, "permissions": permissions,
+		"sessions that will not do": sessions, "locked row": lockedRow, "read-only server": readOnly, "costs": costs, "times": times, "no server": noServer,
+	} {
+		t.Run(name, func(t *testing.T) {
+			exec(t, pool(t, config(addr)), "DROP DATABASE test")
+			exec(t, pool(t, server(addr)), "CREATE DATABASE test")
+			test(t, addr)
+		})
+	}
+}
+
+// What is in the table and no record of ours is reported, and left alone.
+func foreignRecords(t *testing.T, addr string) {
+	db := pool(t, config(addr))
+	exec(t, db, mysql.Dialect().Schema("leaderelection"))
+	for i, record := range []string{`{"leader":"a"}`, `null`, ``, "\xff\x00", `{"leaderelection":1,"leader_id":7}`, `{"leaderelection":2}`} {
+		election := fmt.Sprint("election ", i)
+		exec(t, db, "INSERT INTO leaderelection VALUES (?, 'v', 1, ?)", election, record)
+		d := decider(db, election)
+		_, err := d.ReadCurrent(t.Context())
+		feedtest.Permanent(t, err, "`leaderelection`", election)
+		if _, err := d.WriteEntry(t.Context(), feedtest.State(1, nil)); !errors.Is(err, leaderelection.ErrLostRace) {
+			t.Errorf("WriteEntry: %v", err)
+		}
+		var left string
+		if err := db.QueryRow("SELECT record FROM leaderelection WHERE election = ? AND version = 'v'", election).Scan(&left); err != nil || left != record {
+			t.Errorf("what is left is %q (%v)", left, err)
+		}
+	}
+}
+
+func tablesThatWillNotDo(t *testing.T, addr string) {
+	const rest = ", version VARBINARY(64) NOT NULL, written BIGINT NOT NULL, record MEDIUMBLOB NOT NULL)"
+	for name, c := range map[string]struct {
+		sql   string
+		words []string
+	}{
+		"missing":       {"DO 1", []string{"1146", "CREATE TABLE", "create=true"}},
+		"in memory":     {"CREATE TABLE leaderelection (election VARBINARY(255) PRIMARY KEY, version INT) ENGINE=MEMORY", []string{"MEMORY", "ENGINE=InnoDB"}},
+		"MyISAM":        {"CREATE TABLE leaderelection (election VARBINARY(255) PRIMARY KEY" + rest + " ENGINE=MyISAM", []string{"MyISAM", "ENGINE=InnoDB"}},
+		"a view":        {"CREATE VIEW leaderelection AS SELECT 'e' AS election", []string{"no ordinary table", "VIEW"}},
+		"ignores case":  {"CREATE TABLE leaderelection (election VARCHAR(255) PRIMARY KEY" + rest, []string{"VARCHAR", "VARBINARY(255)"}},
+		"no key":        {"CREATE TABLE leaderelection (election VARBINARY(255)" + rest, []string{"unique index"}},
+		"another key":   {"CREATE TABLE leaderelection (id INT, election VARBINARY(255), UNIQUE (election, id)" + rest, []string{"unique index"}},
+		"half a key":    {"CREATE TABLE leaderelection (election VARBINARY(255), UNIQUE (election(3))" + rest, []string{"unique index"}},
+		"other columns": {"CREATE TABLE leaderelection (election VARBINARY(255) PRIMARY KEY, leader TEXT)", []string{"1054", "must be as in", "CREATE TABLE"}},
+	} {
+		db := pool(t, config(addr))
+		exec(t, db, "DROP TABLE IF EXISTS leaderelection")
+		exec(t, db, "DROP VIEW IF EXISTS leaderelection")
+		exec(t, db, c.sql)
+		if refused(t, decider(db, "e"), append(c.words, "`leaderelection`", `"e"`)...); t.Failed() {
+			t.Fatalf("that was: %s", name)
+		}
+		exec(t, db, "DROP VIEW IF EXISTS leaderelection")
+	}
+	db := pool(t, config(addr))
+	refused(t, lesql.NewDecider(db, mysql.Dialect(), "nowhere.t", "e", create), "1049", "make the database")
+	// What is written into columns that are too short is no record of ours.
+	exec(t, db, "SET GLOBAL sql_mode = ''")
+	defer exec(t, db, "SET GLOBAL sql_mode = DEFAULT")
+	short := config(addr)
+	exec(t, db, "DROP TABLE IF EXISTS leaderelection")
+	exec(t, db, "CREATE TABLE leaderelection (election VARBINARY(255) PRIMARY KEY, version VARBINARY(64), written BIGINT, record TINYBLOB)")
+	d := decider(pool(t, short), "e")
+	e := feedtest.State(1, nil)
+	e.ConnectionParams = make([]byte, 1000)
+	if _, err := d.WriteEntry(t.Context(), e); err == nil {
+		_, err = d.ReadCurrent(t.Context())
+		feedtest.Permanent(t, err, `"e"`)
+	}
+}
+
+// Names are taken as they are, whatever is in them.
+func oddNames(t *testing.T, addr string) {
+	db := pool(t, config(addr))
+	exec(t, db, "CREATE DATABASE IF NOT EXISTS `My Schema`")
+	defer exec(t, db, "DROP DATABASE `My Schema`")
+	for _, table := range []string{"Elections", "select", "a`b", "My Schema.t; DROP TABLE x", strings.Repeat("t", 64)} {
+		for _, election := range []string{"e", "E", "e ", "it's", `"\`, strings.Repeat("e", 255), "?", "élection", "\xff"} {
+			d := lesql.NewDecider(db, mysql.Dialect(), table, election, create)
+			if e := feedtest.Read(t, d); e.ElectionNumber != 0 {
+				t.Fatalf("%s, %q: %+v", table, election, e)
+			}
+			feedtest.Write(t, d, 1, nil)
+			if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
+				t.Errorf("%s, %q: %+v", table, election, e)
+			}
+		}
+	}
+}
+
+// The least permissions that the documentation names, and less.
+func permissions(t *testing.T, addr string) {
+	db := pool(t, config(addr))
+	exec(t, db, mysql.Dialect().Schema("leaderelection"))
+	for _, user := range []string{"candidate", "observer", "nobody"} {
+		exec(t, db, "CREATE USER "+user+" IDENTIFIED BY 'secret'")
+	}
+	exec(t, db, "GRANT SELECT, INSERT, UPDATE ON test.leaderelection TO candidate")
+	exec(t, db, "GRANT SELECT ON test.leaderelection TO observer")
+	exec(t, db, "GRANT SELECT ON mysql.proc TO nobody")
+	as := func(user, more string) *lesql.Decider {
+		return opened(t, "mysql://"+user+"@"+addr+"/"+more)
+	}
+	t.Setenv("MYSQL_PWD", "secret")
+	candidate, observer := as("candidate", "test?election=e"), as("observer", "test?election=e")
+	token := feedtest.Write(t, candidate, 1, feedtest.Read(t, candidate).Token)
+	feedtest.Write(t, candidate, 2, token)
+	if e := feedtest.Read(t, observer); e.ElectionNumber != 2 {
+		t.Errorf("%+v", e)
+	}
+	for _, d := range []*lesql.Decider{candidate, observer} {
+		if _, err := d.Durability(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := observer.WriteEntry(t.Context(), feedtest.State(3, feedtest.Read(t, observer).Token))
+	feedtest.Permanent(t, err, "1142", "GRANT SELECT, INSERT, UPDATE")
+	refused(t, as("nobody", "test?election=e"), "1044")
+	refused(t, as("nobody", "mysql?election=e&table=test.leaderelection"), "1142", "GRANT")
+	refused(t, as("nobody", "mysql?election=e&create=true"), "1142", "CREATE")
+	refused(t, as("candidate:wr0ng", "test?election=e"), "1045", "check user and password")
+	refused(t, as("stranger:secret", "test?election=e"), "check user and password")
+	_, err = as("candidate:wr0ng", "test?election=e").ReadCurrent(t.Context())
+	if strings.Contains(err.Error(), "wr0ng") {
+		t.Errorf("a password is in the error: %v", err)
+	}
+}
+
+// A session in which a write is not committed by itself, or is not replicated as it is,
+// writes nothing.
+func sessions(t *testing.T, addr string) {
+	exec(t, pool(t, config(addr)), mysql.Dialect().Schema("leaderelection"))
+	good := decider(pool(t, config(addr)), "e")
+	token := feedtest.Write(t, good, 1, nil)
+	for name, adjust := range map[string]func(db *sql.DB){
+		"autocommit is off":    func(db *sql.DB) { exec(t, db, "SET SESSION autocommit = 0") },
+		"an open transaction":  func(db *sql.DB) { exec(t, db, "START TRANSACTION") },
+		"logs statements only": func(db *sql.DB) { exec(t, db, "SET SESSION binlog_format = 'STATEMENT'") },
+	} {
+		db := pool(t, config(addr))
+		db.SetMaxOpenConns(1)
+		adjust(db)
+		d := decider(db, "e")
+		for _, at := range []leaderelection.LeaderToken{token, nil} {
+			_, err := lesql.NewDecider(db, mysql.Dialect(), "leaderelection", map[bool]string{true: "e", false: "new"}[at != nil], nil).WriteEntry(t.Context(), feedtest.State(2, at))
+			if feedtest.Permanent(t, err, "autocommit"); t.Failed() {
+				t.Fatalf("that was: %s", name)
+			}
+		}
+		if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
+			t.Errorf("%s: it reads %+v", name, e)
+		}
+	}
+	feedtest.Write(t, good, 2, token)
+}
+
+// Who holds the row's lock keeps others from writing for as long as they wait for it.
+func lockedRow(t *testing.T, addr string) {
+	db := pool(t, config(addr))
+	exec(t, db, mysql.Dialect().Schema("leaderelection"))
+	token := feedtest.Write(t, decider(db, "e"), 1, nil)
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), "UPDATE leaderelection SET written = 5"); err != nil {
+		t.Fatal(err)
+	}
+	c := config(addr)
+	c.Params = map[string]string{"innodb_lock_wait_timeout": "0"}
+	d := decider(pool(t, c), "e")
+	_, err = d.WriteEntry(t.Context(), feedtest.State(2, token))
+	feedtest.Passing(t, err, "1205", "holds the row's lock")
+	if e := feedtest.Read(t, decider(pool(t, c), "e")); e.ElectionNumber != 1 || e.Token.CommitTS().Year() == 1970 {
+		t.Errorf("what is not committed is read: %+v, written %v", e, e.Token.CommitTS())
+	}
+}
+
+// A server that takes no writes any more is told of, and left.
+func readOnly(t *testing.T, addr string) {
+	db := pool(t, config(addr))
+	exec(t, db, mysql.Dialect().Schema("leaderelection"))
+	exec(t, db, "CREATE OR REPLACE USER candidate IDENTIFIED BY 'secret'")
+	exec(t, db, "GRANT SELECT, INSERT, UPDATE ON test.leaderelection TO candidate")
+	d := opened(t, "mysql://candidate:secret@"+addr+"/test?election=e")
+	plain, err := sql.Open("mysql", "candidate:secret@tcp("+addr+")/test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	token := feedtest.Write(t, d, 1, nil)
+	exec(t, db, "SET GLOBAL read_only = 1")
+	defer exec(t, db, "SET GLOBAL read_only = 0")
+	_, err = d.WriteEntry(t.Context(), feedtest.State(2, token))
+	feedtest.Passing(t, err, "takes no writes")
+	_, err = decider(plain, "e").WriteEntry(t.Context(), feedtest.State(2, token))
+	feedtest.Passing(t, err, "1290", "read_only", "connect to the primary")
+	if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// An extension is one statement and one round trip, and so is a look.
+func costs(t *testing.T, addr string) {
+	db := pool(t, config(addr))
+	asked := func() (n int) {
+		for _, name := range []string{"Questions", "Com_stmt_prepare"} { // the first has not the second
+			more, err := strconv.Atoi(status(t, db, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += more
+		}
+		return n
+	}
+	d := lesql.NewDecider(pool(t, config(addr)), mysql.Dialect(), "leaderelection", "e", create)
+	token := feedtest.Write(t, d, 1, nil)
+	const times = 10
+	for what, call := range map[string]func(){
+		"extensions": func() { token = feedtest.Write(t, d, 1, token) },
+		"looks":      func() { feedtest.Read(t, d) },
+	} {
+		before := asked()
+		for range times {
+			call()
+		}
+		if n := asked() - before - 2; n != times {
+			t.Errorf("%d %s take %d statements", times, what, n)
+		}
+	}
+}
+
+func times(t *testing.T, addr string) {
+	c := config(addr)
+	c.Params = map[string]string{"time_zone": "'+09:00'"}
+	d := lesql.NewDecider(pool(t, c), mysql.Dialect(), "leaderelection", "e", create)
+	token := feedtest.Write(t, d, 1, nil)
+	for range 2 {
+		if age := time.Since(token.CommitTS()); age.Abs() > time.Minute {
+			t.Errorf("CommitTS is %v from now", age)
+		}
+		if feedtest.Read(t, d).Token != token {
+			t.Error("the token read is another than the one written")
+		}
+		token = feedtest.Write(t, d, 2, token)
+	}
+}
+
+func noServer(t *testing.T, addr string) {
+	d := opened(t, "mysql://root@127.0.0.1:1/test?election=e")
+	_, err := d.ReadCurrent(t.Context())
+	feedtest.Passing(t, err, "refused", "`leaderelection`")
+	refused(t, opened(t, "mysql://root@"+addr+"/nowhere?election=e"), "1049", "make the database")
+	_, err = opened(t, "mysql://root@"+addr+"/test?election=e&tls=true").ReadCurrent(t.Context())
+	feedtest.Permanent(t, err, "TLS")
+}
+
+// TLS that checks the server's certificate, with one of the client's own; and each of
+// these wrong.
+func TestAccess(t *testing.T) {
+	a := feedtest.NewAuthority(t, "server", "candidate")
+	other := feedtest.NewAuthority(t)
+	dir, err := os.MkdirTemp("", "leaderelection-tls")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for _, file := range []string{"ca.pem", "server.pem", "server.key"} { // for the server's user to read
+		content, err := os.ReadFile(a.Path(file))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, file), content, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	addr := stores.MariaDB(t, "--ssl-ca="+filepath.Join(dir, "ca.pem"), "--ssl-cert="+filepath.Join(dir, "server.pem"), "--ssl-key="+filepath.Join(dir, "server.key")).Addr
+	db := pool(t, config(addr))
+	exec(t, db, mysql.Dialect().Schema("leaderelection"))
+	exec(t, db, "CREATE USER candidate IDENTIFIED BY 'secret' REQUIRE X509")
+	exec(t, db, "GRANT ALL ON test.* TO candidate")
+	at := func(host, more string) *lesql.Decider {
+		return opened(t, "mariadb://candidate:secret@"+strings.Replace(addr, "127.0.0.1", host, 1)+"/test?election=e&"+more)
+	}
+	files := func(ca *feedtest.Authority, cert string) string {
+		return url.Values{"tls": {"true"}, "tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path(cert + ".pem")}, "tls_key": {a.Path(cert + ".key")}}.Encode()
+	}
+	feedtest.Write(t, at("127.0.0.1", files(a, "candidate")), 1, nil)
+	feedtest.Read(t, at("localhost", files(a, "candidate")))
+	refused(t, at("127.0.0.1", files(other, "candidate")), "certificate", "authorities")
+	refused(t, at("127.0.0.1", "tls=true"), "certificate")
+	refused(t, at("127.0.0.1", "tls=true&tls_ca="+url.QueryEscape(a.Path("ca.pem"))), "1045")
+	refused(t, at("127.0.0.1", ""), "1045")
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for address, want := range map[string]string{
+		"postgres://localhost/db?election=e":                     "scheme",
+		"mysql://localhost/db":                                   "?election=",
+		"mysql://localhost?election=e":                           "must name one database",
+		"mysql://localhost/a/b?election=e":                       "must name one database",
+		"mysql:db?election=e":                                    "name a host",
+		"mysql:///db?election=e":                                 "name a host",
+		"mysql://localhost/db?election=e&socket=/run/s":          "one of them",
+		"mysql://localhost/db?election=e&election=f":             `"election" is given 2 times`,
+		"mysql://localhost/db?election=e&autocommit=0":           `no parameter "autocommit"`,
+		"mysql://localhost/db?election=e&create=perhaps":         `"create"`,
+		"mysql://localhost/db?election=e&tls=maybe":              `"tls"`,
+		"mysql://localhost/db?election=e&tls_ca=/x":              "go with tls=true",
+		"mysql://localhost/db?election=e&tls=true&tls_ca=/no/x":  "/no/x",
+		"mysql://localhost/db?election=e&timeout=5":              `"timeout"`,
+		"mysql://u:secret@localhost/db?election=e&password=secr": `no parameter "password"`,
+	} {
+		_, err := feedtest.Open(t.Context(), mysql.Open, address)
+		feedtest.Permanent(t, err, want)
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("a password is in the error: %v", err)
+		}
+	}
+	d := opened(t, "mysql://user@/db?election=e&socket=/nowhere/s&timeout=1s")
+	_, err := d.ReadCurrent(t.Context())
+	feedtest.Passing(t, err, "/nowhere/s")
+}

@@ -1,0 +1,198 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
+	"github.com/c8e606e4/leaderelection/deciders/sql/mysql"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// pair is a primary whose writes wait for a replica, which can be cut off.
+type pair struct {
+	primary, replica *stores.Process
+	between          *stores.Proxy
+	db               *sql.DB // of the primary
+}
+
+func newPair(t *testing.T, waitPoint string) *pair {
+	t.Helper()
+	p := &pair{
+		primary: stores.MariaDB(t, "--log-bin=bin", "--server-id=1", "--rpl-semi-sync-master-wait-point="+waitPoint, "--rpl-semi-sync-master-timeout=4294967295",
+			"--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1"),
+		replica: stores.MariaDB(t, "--server-id=2", "--rpl-semi-sync-slave-enabled=1", "--slave-net-timeout=2"),
+	}
+	p.between = stores.Toxiproxy(t, p.primary.Addr)[0]
+	_, port, err := net.SplitHostPort(p.between.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.db = pool(t, config(p.primary.Addr))
+	replica := pool(t, config(p.replica.Addr))
+	exec(t, replica, "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = "+port+", MASTER_USER = 'root', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1, MASTER_HEARTBEAT_PERIOD = 0.5")
+	exec(t, replica, "START SLAVE")
+	p.inSync(t)
+	exec(t, p.db, "SET GLOBAL rpl_semi_sync_master_enabled = 1")
+	return p
+}
+
+// inSync waits until the replica answers.
+func (p *pair) inSync(t *testing.T) {
+	t.Helper()
+	eventually(t, "the replica is there", func() bool { return status(t, p.db, "Rpl_semi_sync_master_clients") == "1" })
+}
+
+func status(t testing.TB, db *sql.DB, name string) (value string) {
+	t.Helper()
+	if err := db.QueryRow("SHOW GLOBAL STATUS LIKE '"+name+"'").Scan(&name, &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// eventually asks again and again until ok.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	patience := time.NewTimer(30 * time.Second)
+	defer patience.Stop()
+	for !ok() {
+		select {
+		case <-again.C:
+		case <-patience.C:
+			t.Fatalf("in vain awaited: %s", what)
+		}
+	}
+}
+
+// within is a ctx for a store call.
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A write whose answer was not awaited, while the replica lacks it, counts for nothing
+// until the replica has it, also if the primary shows it to all before.
+func TestUnreplicatedWrite(t *testing.T) {
+	for _, point := range []string{"AFTER_COMMIT", "AFTER_SYNC"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			p := newPair(t, point)
+			d := lesql.NewDecider(pool(t, config(p.primary.Addr)), mysql.Dialect(), "leaderelection", "e", create)
+			token := feedtest.Write(t, d, 1, nil)
+			p.between.Cut()
+			_, err := d.WriteEntry(within(t, time.Second), feedtest.State(2, token))
+			feedtest.Passing(t, err, "deadline exceeded", `"e"`)
+			other := decider(p.db, "e")
+			if point == "AFTER_COMMIT" {
+				eventually(t, "the write is seen by others", func() bool { return feedtest.Read(t, other).ElectionNumber == 2 })
+			}
+			for range 2 {
+				if e, err := d.ReadCurrent(within(t, time.Second)); err == nil && e.ElectionNumber != 1 {
+					t.Errorf("the replica lacks it, and it is read back: %+v", e)
+				}
+			}
+			p.between.Heal()
+			p.inSync(t)
+			eventually(t, "the write counts", func() bool {
+				e, err := d.ReadCurrent(within(t, 5*time.Second))
+				return err == nil && e.ElectionNumber == 2
+			})
+			feedtest.Write(t, d, 3, feedtest.Read(t, d).Token)
+			replica := decider(pool(t, config(p.replica.Addr)), "e")
+			eventually(t, "the replica has the rows as they are", func() bool {
+				e, err := replica.ReadCurrent(t.Context())
+				return err == nil && e.ElectionNumber == 3
+			})
+		})
+	}
+}
+
+// Primary and leader are cut off from the replica, and then the primary dies: the
+// replica's new leader does not lead before the old one's view has ended.
+func TestFailOverToReplica(t *testing.T) {
+	const term, skew = 4 * time.Second, 200 * time.Millisecond
+	p := newPair(t, "AFTER_COMMIT")
+	start := func(id, addr string) (*leaderelection.Campaign, <-chan struct{}) {
+		elected := make(chan struct{}, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		c, err := leaderelection.Config{
+			Decider:  opened(t, fmt.Sprintf("mysql://root@%s/test?create=true&election=e", addr)),
+			LeaderID: id, TermLength: term, MaxClockSkew: skew, PollInterval: 100 * time.Millisecond,
+			OnElected: func(context.Context, *leaderelection.TimeView) { elected <- struct{}{} },
+		}.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cancel(); _ = c.Wait() })
+		return c, elected
+	}
+	old, elected := start("old", p.primary.Addr)
+	<-elected
+	replica := pool(t, config(p.replica.Addr))
+	copied := decider(replica, "e")
+	eventually(t, "the replica has the record", func() bool {
+		e, err := copied.ReadCurrent(t.Context())
+		return err == nil && e.LeaderID == "old"
+	})
+	exec(t, replica, "SET GLOBAL read_only = 1")
+	p.between.Cut()
+	cut := time.Now()
+	exec(t, replica, "STOP SLAVE")
+	exec(t, replica, "RESET SLAVE ALL")
+	exec(t, replica, "SET GLOBAL read_only = 0")
+	_, elected = start("new", p.replica.Addr)
+	<-elected
+	if left := time.Until(old.View().Get()); old.View().ValueInFuture() {
+		t.Errorf("the new leader leads, and the old one for %v more", left)
+	}
+	t.Logf("a new leader %v after the cut", time.Since(cut).Round(time.Millisecond))
+	p.primary.Stop()
+}
+
+// Each setting by which a server forgets what it has confirmed is warned of, and a
+// server without one is not.
+func TestDurability(t *testing.T) {
+	p := newPair(t, "AFTER_SYNC")
+	warns := func(words ...string) {
+		t.Helper()
+		w, err := lesql.NewDecider(p.db, mysql.Dialect(), "leaderelection", "e", create).Durability(t.Context())
+		if feedtest.Warns(t, w, words...); err != nil {
+			t.Error(err)
+		}
+	}
+	warns()
+	set := func(setting, bad, good string, words ...string) {
+		t.Helper()
+		exec(t, p.db, "SET GLOBAL "+setting+" = "+bad)
+		warns(words...)
+		exec(t, p.db, "SET GLOBAL "+setting+" = "+good)
+	}
+	set("innodb_flush_log_at_trx_commit", "2", "1", "innodb_flush_log_at_trx_commit is 2", "= 1")
+	set("sync_binlog", "0", "1", "sync_binlog is 0", "= 1")
+	set("read_only", "1", "0", "read_only is on", "primary")
+	set("rpl_semi_sync_master_timeout", "10000", "4294967295", "waits for 10000 ms only", "4294967295")
+	set("rpl_semi_sync_master_enabled", "0", "1", "to 1 replicas is asynchronous")
+	eventually(t, "semi-synchronous again", func() bool { return status(t, p.db, "Rpl_semi_sync_master_status") == "ON" })
+	warns()
+	c := config(p.primary.Addr)
+	c.Params = map[string]string{"tx_isolation": "'READ-UNCOMMITTED'"}
+	w, err := decider(pool(t, c), "e").Durability(t.Context())
+	if feedtest.Warns(t, w, "READ UNCOMMITTED"); err != nil {
+		t.Error(err)
+	}
+	exec(t, p.db, "SET GLOBAL rpl_semi_sync_master_timeout = 1")
+	p.between.Cut()
+	exec(t, p.db, "INSERT INTO leaderelection VALUES ('other', 'v', 1, '')")
+	eventually(t, "it has given up waiting", func() bool { return status(t, p.db, "Rpl_semi_sync_master_status") == "OFF" })
+	warns("has given up waiting")
+}

@@ -1,0 +1,4 @@
+package sqlite
+
+// Local is local.
+var Local = local

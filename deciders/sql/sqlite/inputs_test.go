@@ -1,0 +1,247 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
+	"github.com/c8e606e4/leaderelection/deciders/sql/sqlite"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+)
+
+func decider(db *sql.DB, election string) *lesql.Decider {
+	return lesql.NewDecider(db, sqlite.Dialect(), "leaderelection", election, nil)
+}
+
+// refused fails the test unless reads and writes fail for good, with these words.
+func refused(t *testing.T, d *lesql.Decider, words ...string) {
+	t.Helper()
+	_, err := d.ReadCurrent(t.Context())
+	feedtest.Permanent(t, err, words...)
+	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Permanent(t, err, words...)
+}
+
+// What is in the table and no record of ours is reported, and left alone.
+func TestForeignRecordIsLeftAlone(t *testing.T) {
+	db := pool(t, database(t, "wal"))
+	exec(t, db, sqlite.Dialect().Schema("leaderelection"))
+	for _, record := range []string{`{"leader":"a"}`, `null`, ``, `{"leaderelection":1,"leader_id":7}`, `{"leaderelection":2}`} {
+		exec(t, db, "INSERT INTO leaderelection VALUES ($1, 'v', 1, $1)", record)
+		if record == "" {
+			record = "empty"
+			exec(t, db, "UPDATE leaderelection SET election = 'empty' WHERE election = ''")
+		}
+		d := decider(db, record)
+		_, err := d.ReadCurrent(t.Context())
+		feedtest.Permanent(t, err, `"leaderelection"`)
+		if _, err := d.WriteEntry(t.Context(), feedtest.State(1, nil)); !errors.Is(err, leaderelection.ErrLostRace) {
+			t.Errorf("WriteEntry: %v", err)
+		}
+		var left string
+		if err := db.QueryRow("SELECT record FROM leaderelection WHERE election = $1 AND version = 'v'", record).Scan(&left); err != nil || left != strings.TrimPrefix(record, "empty") {
+			t.Errorf("what is left is %q (%v)", left, err)
+		}
+	}
+}
+
+func TestTablesThatWillNotDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		sql   string
+		words []string
+	}{
+		"missing":       {"SELECT 1", []string{"no such table", "CREATE TABLE", "create=true"}},
+		"a view":        {"CREATE VIEW leaderelection AS SELECT 'e' AS election", []string{"no ordinary table", "view"}},
+		"no key":        {"CREATE TABLE leaderelection (election TEXT, version TEXT, written INTEGER, record TEXT)", []string{"unique index"}},
+		"ignores case":  {"CREATE TABLE leaderelection (election TEXT PRIMARY KEY COLLATE NOCASE, version TEXT, written INTEGER, record TEXT)", []string{"upper case"}},
+		"partial key":   {"CREATE TABLE leaderelection (election TEXT, version TEXT); CREATE UNIQUE INDEX i ON leaderelection (election) WHERE version <> ''", []string{"unique index"}},
+		"another key":   {"CREATE TABLE leaderelection (id INTEGER, election TEXT, UNIQUE (election, id))", []string{"unique index"}},
+		"other columns": {"CREATE TABLE leaderelection (election TEXT PRIMARY KEY, leader TEXT)", []string{"must be as in", "CREATE TABLE"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := pool(t, database(t, "wal"))
+			exec(t, db, c.sql)
+			refused(t, decider(db, "e"), append(c.words, `"leaderelection"`, `"e"`)...)
+		})
+	}
+	memory, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	refused(t, lesql.NewDecider(memory, sqlite.Dialect(), "t", "e", create), "in memory", "deciders/memory")
+	refused(t, lesql.NewDecider(pool(t, database(t, "wal")), sqlite.Dialect(), "other.t", "e", create), "no database")
+}
+
+// Names are taken as they are, whatever is in them.
+func TestOddNames(t *testing.T) {
+	db := pool(t, database(t, "wal"))
+	for _, table := range []string{"Elections", "select", `a"b`, "t; DROP TABLE x", "main.t", strings.Repeat("t", 64)} {
+		for _, election := range []string{"e", "E", "e ", "it's", `"\`, strings.Repeat("e", 255), "?1", "élection"} {
+			d := lesql.NewDecider(db, sqlite.Dialect(), table, election, create)
+			if e := feedtest.Read(t, d); e.ElectionNumber != 0 {
+				t.Fatalf("%s, %s: %+v", table, election, e)
+			}
+			feedtest.Write(t, d, 1, nil)
+			if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
+				t.Errorf("%s, %s: %+v", table, election, e)
+			}
+		}
+	}
+}
+
+// What is wrong with the file is said, with what to do.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	damaged := filepath.Join(dir, "damaged.db")
+	if err := os.WriteFile(damaged, []byte(strings.Repeat("no database at all. ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := func(path, more string) *lesql.Decider {
+		return feedtest.Opened(t, sqlite.Open, (&url.URL{Scheme: "sqlite", Path: path, RawQuery: "election=e" + more}).String())
+	}
+	refused(t, address(damaged, ""), "no sound SQLite database")
+	refused(t, address(filepath.Join(dir, "missing.db"), ""), "create=true")
+	if _, err := os.Stat(filepath.Join(dir, "missing.db")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it was made: %v", err)
+	}
+	refused(t, address(filepath.Join(dir, "nowhere", "x.db"), "&create=true"), "directory")
+
+	path := filepath.Join(dir, "a%20b?.db")
+	d := address(path, "&create=true&busy_timeout=3s")
+	feedtest.Write(t, d, 1, nil)
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+	var mode string
+	if err := pool(t, path).QueryRow("PRAGMA journal_mode").Scan(&mode); err != nil || mode != "wal" {
+		t.Errorf("a file that Open makes is in mode %q, %v", mode, err)
+	}
+	// Read-only, as to one who has no permission: root has it always.
+	reading, err := sql.Open("sqlite", "file:"+url.PathEscape(path)+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reading.Close()
+	observer := decider(reading, "e")
+	_, err = observer.WriteEntry(t.Context(), feedtest.State(2, feedtest.Read(t, observer).Token))
+	feedtest.Permanent(t, err, "write permission")
+}
+
+// A database that somebody keeps locked is waited for, for busy_timeout or until the ctx
+// ends, and nothing is written late.
+func TestLocked(t *testing.T) {
+	for _, journal := range journals {
+		t.Run(journal, func(t *testing.T) {
+			path := database(t, journal)
+			at := (&url.URL{Scheme: "sqlite", Path: path}).String()
+			d := feedtest.Opened(t, sqlite.Open, at+"?election=e&create=true&busy_timeout=50ms")
+			patient := feedtest.Opened(t, sqlite.Open, at+"?election=e&busy_timeout=10m")
+			token := feedtest.Write(t, d, 1, nil)
+			feedtest.Read(t, patient)
+			c, err := pool(t, path).Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := c.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+				t.Fatal(err)
+			}
+			_, err = d.WriteEntry(t.Context(), feedtest.State(2, token))
+			feedtest.Passing(t, err, "locked", "busy_timeout")
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			begun := time.Now()
+			_, err = patient.WriteEntry(ctx, feedtest.State(2, token))
+			feedtest.Passing(t, err, "deadline exceeded")
+			if took := time.Since(begun); took > 20*time.Second {
+				t.Errorf("it returned after %v", took)
+			}
+			if _, err := c.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+				t.Fatal(err)
+			}
+			if e := feedtest.Read(t, patient); e.ElectionNumber == 1 {
+				feedtest.Write(t, d, 3, e.Token)
+			}
+		})
+	}
+}
+
+// Each setting by which a loss of power forgets what was confirmed is warned of.
+func TestDurability(t *testing.T) {
+	for _, c := range []struct{ journal, synchronous, words string }{
+		{"wal", "extra", ""}, {"wal", "full", ""}, {"wal", "normal", "= FULL"}, {"wal", "off", "= FULL"},
+		{"delete", "extra", ""}, {"delete", "full", "= EXTRA"}, {"truncate", "full", ""}, {"truncate", "normal", "= FULL"},
+		{"memory", "extra", "journal_mode is memory"}, {"off", "extra", "journal_mode is off"},
+	} {
+		path := database(t, "delete")
+		exec(t, pool(t, path), sqlite.Dialect().Schema("leaderelection"))
+		db, err := sql.Open("sqlite", "file:"+url.PathEscape(path)+"?_pragma=journal_mode("+c.journal+")&_pragma=synchronous("+c.synchronous+")")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := decider(db, "e").Durability(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.words == "" {
+			feedtest.Warns(t, w)
+		} else {
+			feedtest.Warns(t, w, c.words)
+		}
+		if t.Failed() {
+			t.Fatalf("that was %+v", c)
+		}
+		_ = db.Close()
+	}
+	for _, journal := range journals {
+		w, err := lesql.NewDecider(pool(t, database(t, journal)), sqlite.Dialect(), "t", "e", create).Durability(t.Context())
+		if feedtest.Warns(t, w); err != nil {
+			t.Error(err)
+		}
+	}
+	plain, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "x.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	var level int
+	if err := plain.QueryRow("PRAGMA synchronous").Scan(&level); err != nil || level != 2 {
+		t.Errorf("the driver's default is %d, %v: the documentation says FULL", level, err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for address, want := range map[string]string{
+		"mysql:///x.db?election=e":                         "scheme",
+		"sqlite://host/x.db?election=e":                    "three slashes",
+		"sqlite://user@/x.db?election=e":                   "no user",
+		"sqlite:///x.db":                                   "?election=",
+		"sqlite:///?election=e":                            "names no file",
+		"sqlite::memory:?election=e":                       "names no file",
+		"sqlite:///dir/?election=e":                        "names no file",
+		"sqlite:///x.db?election=e&_pragma=synchronous(0)": `no parameter "_pragma"`,
+		"sqlite:///x.db?election=e&create=perhaps":         `"create"`,
+		"sqlite:///x.db?election=e&busy_timeout=5":         `"busy_timeout"`,
+		"sqlite:%zz?election=e":                            "escape",
+	} {
+		_, err := feedtest.Open(t.Context(), sqlite.Open, address)
+		if err == nil {
+			t.Errorf("%s was opened", address)
+		} else if _, bad := url.Parse(address); bad == nil {
+			feedtest.Permanent(t, err, want)
+		}
+	}
+	if err := sqlite.Local("/d", "", nil); err != nil {
+		t.Error(err)
+	}
+	feedtest.Permanent(t, sqlite.Local("/d", "NFS", nil), "/d", "NFS", "allow_network")
+}
