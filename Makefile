@@ -38,7 +38,12 @@ else
 test-stores: npm test-store
 endif
 
-test-modules:
+# kube-apiserver takes minutes to build from nothing. Here no test's time runs yet.
+.PHONY: kube
+kube:
+	cd internal/servers/kube && $(ALONE) run . -h 2>/dev/null
+
+test-modules: kube
 	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) $(SERVERS) $$($(GO) list work | grep -v /cmd/ | grep -vxF "$$($(GO) list ./...)")
 	$(GO) test -race -p 1 -timeout 20m $(TESTFLAGS) ./cmd/leaderelect/...
 
@@ -50,7 +55,7 @@ FENCE_postgres = ./fence/fencesql
 FENCE_redis    = ./fence/fenceredis
 FENCE_s3       = ./fence/fences3
 FENCE_sql      = ./fence/fencesql
-test-store:
+test-store: $(if $(filter kubernetes,$(STORE)),kube)
 	@[ -d deciders/$(STORE) ] || { echo "there is no store $(STORE): STORE is the name of a directory of deciders"; exit 1; }
 	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) ./deciders/$(STORE)/... $(FENCE_$(STORE))
 

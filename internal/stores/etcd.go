@@ -95,7 +95,11 @@ func (m *EtcdMember) Metrics(t testing.TB) string {
 
 // get returns what a server answers to an HTTP GET, and keeps no connection.
 func get(ctx context.Context, url string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	return ask(ctx, http.MethodGet, url, "")
+}
+
+func ask(ctx context.Context, method, url, body string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
@@ -106,8 +110,11 @@ func get(ctx context.Context, url string) (string, error) {
 		return "", err
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	return string(body), err
+	got, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, got)
+	}
+	return string(got), err
 }
 
 // Requests returns how many messages clients have sent to the member so far, in
