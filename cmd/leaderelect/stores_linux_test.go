@@ -48,6 +48,9 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 	"etcd": func(t *testing.T) (string, []string) {
 		return "etcd://" + stores.Etcd(t).Endpoint + "/elections/one", nil
 	},
+	"kubernetes": func(t *testing.T) (string, []string) {
+		return "kubernetes://default/one?kubeconfig=" + stores.Kube(t).Config(t, "admin", ""), nil
+	},
 	"redis": func(t *testing.T) (string, []string) {
 		return "redis://" + stores.Redis(t).Addr + "/0?key=election", nil
 	},
@@ -68,18 +71,19 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 
 // durable is what doctor says of each store's settings as everyStore has them.
 var durable = map[string]string{
-	"file":     unexamined,
-	"gs":       unexamined,
-	"azblob":   unexamined,
-	"dynamodb": unexamined,
-	"s3":       unexamined,
-	"nats":     "warning +the store's durability: the bucket has one replica",
-	"etcd":     "warning +the store's durability: the cluster has one voting member",
-	"redis":    "warning +the store's durability: appendonly is no",
-	"mongodb":  "warning +the store's durability: this is no member of a replica set",
-	"postgres": "warning +the store's durability: fsync is off",
-	"mysql":    "warning +the store's durability: innodb_flush_log_at_trx_commit is 0",
-	"sqlite":   "ok +the store's durability: no setting that can be asked for",
+	"file":       unexamined,
+	"gs":         unexamined,
+	"azblob":     unexamined,
+	"dynamodb":   unexamined,
+	"s3":         unexamined,
+	"nats":       "warning +the store's durability: the bucket has one replica",
+	"kubernetes": unexamined,
+	"etcd":       "warning +the store's durability: the cluster has one voting member",
+	"redis":      "warning +the store's durability: appendonly is no",
+	"mongodb":    "warning +the store's durability: this is no member of a replica set",
+	"postgres":   "warning +the store's durability: fsync is off",
+	"mysql":      "warning +the store's durability: innodb_flush_log_at_trx_commit is 0",
+	"sqlite":     "ok +the store's durability: no setting that can be asked for",
 }
 
 const unexamined = "not checked +the store's durability: leaderelect does not examine the settings"

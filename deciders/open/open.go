@@ -23,6 +23,7 @@
 //	deciders/etcd       etcd, etcds
 //	deciders/file       file
 //	deciders/gcs        gs
+//	deciders/kubernetes kubernetes
 //	deciders/mongodb    mongodb, mongodb+srv
 //	deciders/natskv     nats, tls
 //	deciders/postgres   postgres, postgresql

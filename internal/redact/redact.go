@@ -64,7 +64,7 @@ var ours = set(`parameter key election table create replicas storage domain chan
 	acl storage_class sse sse_kms_key_id bucket_owner checksum unquoted_etag verify partition_key sort_key sort_value
 	feed_grace feed_silence server_name cluster master_name wait_replicas wait_timeout listen linearizable await_time
 	announcements timeout discover tls sslmode cacert cert tlsca tlscert tls_ca tls_cert sslcert sslrootcert tlsCAFile
-	context creds nkey tlskey tls_key cert_key sslkey passfile service servicefile inbox_prefix description cache_control
+	context kubeconfig creds nkey tlskey tls_key cert_key sslkey passfile service servicefile inbox_prefix description cache_control
 	pool_max_conns pool_min_conns connect_timeout channel_binding application_name target_session_attrs search_path
 	socket busy_timeout replicaSet authSource authMechanism directConnection appName retryReads retryWrites maxPoolSize minPoolSize`)
 
@@ -83,11 +83,11 @@ func harmless(scheme, name string) bool {
 var addresses = set("endpoint addr server listen_url")
 
 // known are the schemes of stores.
-var known = set("file gs s3 azblob dynamodb nats tls etcd etcds redis rediss unix postgres postgresql mongodb mongodb+srv rethinkdb mysql mariadb sqlite")
+var known = set("file gs s3 azblob dynamodb nats tls etcd etcds redis rediss unix postgres postgresql mongodb mongodb+srv rethinkdb mysql mariadb sqlite kubernetes")
 
 // keyless are the schemes of URLs that hold no credentials, so that an @ in a path
 // is what it seems to be, unless there is a colon or another @ before it.
-var keyless = set("file gs s3 azblob dynamodb sqlite http https")
+var keyless = set("file gs s3 azblob dynamodb sqlite kubernetes http https")
 
 func set(names string) map[string]bool {
 	m := make(map[string]bool)

@@ -164,7 +164,7 @@ var families = map[string][]string{
 var brings = map[string][]string{
 	".":               nil,
 	"deciders/azblob": {"azure"}, "deciders/dynamo": {"amazon"}, "deciders/etcd": {"etcd", "grpc"},
-	"deciders/gcs": {"google", "grpc", "otel"}, "deciders/mongodb": {"mongodb"}, "deciders/natskv": {"nats"},
+	"deciders/gcs": {"google", "grpc", "otel"}, "deciders/kubernetes": {"kubernetes"}, "deciders/mongodb": {"mongodb"}, "deciders/natskv": {"nats"},
 	"deciders/postgres": {"postgres"}, "deciders/redis": {"redis"}, "deciders/rethinkdb": {"rethinkdb"}, "deciders/s3": {"amazon", "s3 server"},
 	"deciders/sql": nil, "deciders/sql/mysql": {"mysql"}, "deciders/sql/sqlite": {"sqlite"},
 	"fence/fenceazure": {"azure"}, "fence/fencedynamo": {"amazon"}, "fence/fencegcs": {"google", "grpc", "otel"}, "fence/fencegrpc": {"grpc"},

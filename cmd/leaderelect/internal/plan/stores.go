@@ -25,6 +25,7 @@ var Stores = []Store{
 	{Name: "sqlite", Latency: 3 * time.Millisecond, OneMachine: true},
 	{Name: "mongodb", Pushes: true, Latency: 8 * time.Millisecond},
 	{Name: "rethinkdb", Pushes: true, Latency: 5 * time.Millisecond},
+	{Name: "kubernetes", Pushes: true, Latency: 10 * time.Millisecond},
 	{Name: "file", Pushes: true, Latency: 3 * time.Millisecond, OneMachine: true},
 }
 

@@ -33,6 +33,7 @@ var Forms = []string{
 	"sqlite:///var/lib/app/app.db?election=name",
 	"mongodb://host:27017/database/collection/election",
 	"rethinkdb://host:28015/database/table/election",
+	"kubernetes://namespace/lease",
 }
 
 // TLS are the forms for connections with TLS, and by a socket, for help texts.
@@ -56,8 +57,9 @@ var tags = map[string]string{
 	"azblob":   "no_azblob",
 	"dynamodb": "no_dynamodb",
 	"etcd":     "no_etcd", "etcds": "no_etcd",
-	"gs":      "no_gcs",
-	"mongodb": "no_mongodb", "mongodb+srv": "no_mongodb",
+	"gs":         "no_gcs",
+	"kubernetes": "no_kubernetes",
+	"mongodb":    "no_mongodb", "mongodb+srv": "no_mongodb",
 	"mysql": "no_mysql", "mariadb": "no_mysql",
 	"nats": "no_nats", "tls": "no_nats",
 	"postgres": "no_postgres", "postgresql": "no_postgres",
