@@ -17,16 +17,16 @@ P      ?= 3
 NPM_DIR = internal/stores/npm
 # The modules that go.work does not bind: servers that tests start, and tools, each with
 # versions of its own.
-NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod))
+NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod internal/snippets/go.mod))
 ALONE   = GOWORK=off $(GO)
 
 .PHONY: leaderelect test test-stores test-modules test-store test-cost test-nested mutants check fmt vet staticcheck tidy mod consume bench benchstat soak fuzz vuln jobs lint oldest npm
 
 # SIM is how many seeds each of simtest's runs takes here; make soak takes more.
 SIM     ?= 150
-SERVERS = ./internal/stores
+SERVERS = ./internal/stores ./internal/balancers
 test:
-	$(GO) test -race -p 2 -timeout 10m -skip '^TestMutants$$' $(TESTFLAGS) $$($(GO) list ./... | grep -vE '/internal/(simtest|stores)$$')
+	$(GO) test -race -p 2 -timeout 10m -skip '^TestMutants$$' $(TESTFLAGS) $$($(GO) list ./... | grep -vE '/internal/(simtest|stores|balancers)$$')
 	$(GO) test -race -timeout 10m $(TESTFLAGS) ./internal/simtest -seeds $(SIM)
 	$(GO) test -race -timeout 10m -run '^TestConformance$$' $(TESTFLAGS) ./deciders/natskv
 

@@ -63,7 +63,8 @@ the candidates' and the router's PollInterval.
 [Probes] has what load balancers and orchestrators ask: /leader and /standby for traffic
 that is to reach the leader alone, or all but the leader; /livez, which fails if only a
 new process helps. A standby, a candidate that is unhealthy, and one whose store does not
-answer are alive: a restart would make none of it better.
+answer are alive: a restart would make none of it better. docs/loadbalancers has
+configurations for HAProxy, Envoy and Kubernetes.
 
 # Readiness
 
