@@ -122,14 +122,11 @@ func parse(u *url.URL, getenv func(string) string) (*clientv3.Config, string, *O
 	case key == "":
 		return nil, "", nil, errors.New("no key is named: etcd://host:2379/key")
 	}
-	for _, host := range strings.Split(u.Host, ",") {
-		at := &url.URL{Host: host}
-		if at.Hostname() == "" {
-			return nil, "", nil, fmt.Errorf("a host of %q has no name", u.Host)
-		}
-		if at.Port() == "" {
-			host = strings.TrimSuffix(host, ":") + ":2379"
-		}
+	hosts, err := store.Hosts(u, "2379")
+	if err != nil {
+		return nil, "", nil, err
+	}
+	for _, host := range hosts {
 		cfg.Endpoints = append(cfg.Endpoints, scheme+host)
 	}
 	setUser(cfg, u, getenv)

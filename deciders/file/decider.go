@@ -102,6 +102,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/file/internal/disk"
 	"github.com/c8e606e4/leaderelection/deciders/internal/networkfs"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
@@ -167,7 +168,7 @@ func NewDecider(path string, opts *Options) *Decider {
 	case err == nil && filepath.Dir(abs) == abs:
 		err = errors.New("the path is a directory")
 	}
-	b := &backend{path: abs, networkFS: networkfs.Kind, syncDir: syncDir, writing: make(within.Calls, 1), reading: make(within.Calls, maxReading)}
+	b := &backend{path: abs, networkFS: networkfs.Kind, syncDir: disk.Sync, writing: make(within.Calls, 1), reading: make(within.Calls, maxReading)}
 	if opts != nil {
 		b.opts = *opts
 	}

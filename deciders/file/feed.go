@@ -4,12 +4,12 @@ package file
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/file/internal/watch"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
@@ -45,19 +45,19 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 				return nil
 			}
 		}
-		if err := w.wait(ctx); err != nil {
+		if err := w.Wait(ctx); err != nil {
 			return err
 		}
 	}
 }
 
 // watch is a watcher of the file.
-func (b *backend) watch() (*watch, error) {
+func (b *backend) watch() (*watch.Watch, error) {
 	dir := filepath.Dir(b.path)
 	if err := b.makePlaceToWatch(dir); err != nil {
 		return nil, err
 	}
-	return newWatch(dir, filepath.Base(b.path))
+	return watch.New(dir, filepath.Base(b.path))
 }
 
 // makePlaceToWatch creates the directory where it may, and leaves it alone where
@@ -68,11 +68,3 @@ func (b *backend) makePlaceToWatch(dir string) error {
 	}
 	return b.makePlace()
 }
-
-// noWatch is the error of a user who has as many watchers as the system allows.
-func noWatch(err error) error {
-	return fmt.Errorf("%w: no more files, or no more watchers (Linux: raise fs.inotify.max_user_instances); polling needs none", err)
-}
-
-// gone is the error of a watcher whose directory is not there any more.
-func gone(dir string) error { return fmt.Errorf("the directory %s was removed or renamed", dir) }

@@ -11,8 +11,6 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-func syncDir(string) error { return nil }
-
 var errUnsupported = store.Wrong("elections in a file work on Linux and macOS, not on %s: use another store", runtime.GOOS)
 
 // ReadCurrent fails: this system is not supported.

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/file/internal/disk"
+	"github.com/c8e606e4/leaderelection/deciders/file/internal/lock"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
@@ -72,7 +74,7 @@ func (b *backend) keep(c content) error {
 		return nil
 	}
 	if err := b.syncDir(filepath.Dir(b.path)); err != nil {
-		return fmt.Errorf("the record is in its place, but may not be on the disk yet: %w", explain(err))
+		return fmt.Errorf("the record is in its place, but may not be on the disk yet: %w", disk.Explain(err))
 	}
 	return nil
 }
@@ -96,18 +98,18 @@ func (b *backend) load() (content, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return content{}, nil
 	} else if err != nil {
-		return content{}, explain(err)
+		return content{}, disk.Explain(err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return content{}, explain(err)
+		return content{}, disk.Explain(err)
 	} else if !info.Mode().IsRegular() {
 		return content{}, store.Wrong("it is not a regular file (%v): name another", info.Mode())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, store.MaxSize+2)) // what is longer is refused for it
 	if err != nil {
-		return content{}, explain(err)
+		return content{}, disk.Explain(err)
 	}
 	return content{token: newToken(data, info), data: data, mode: info.Mode().Perm()}, nil
 }
@@ -159,28 +161,28 @@ func (b *backend) replace(ctx context.Context, was token, data []byte) (token, e
 // swap puts temp in the file's place, under the lock, where the file is still the
 // version was.
 func (b *backend) swap(ctx context.Context, was token, temp string) error {
-	lock, err := b.lock(ctx)
+	held, err := lock.Wait(ctx, b.path+".lock", b.opts.Mode)
 	if err != nil {
 		return err
 	}
-	defer lock.Close() // which unlocks
+	defer held.Close() // which unlocks
 
 	now, err := b.load()
 	if err != nil {
 		return err
 	}
 	if !now.same(was) {
-		_ = lock.Close() // nobody waits while lost brings it on to the disk
+		_ = held.Close() // nobody waits while lost brings it on to the disk
 		return b.lost(now)
 	}
 	// The last moment to think better of it.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := b.stillLocked(lock); err != nil {
+	if err := held.Still(); err != nil {
 		return err
 	}
-	return explain(os.Rename(temp, b.path))
+	return disk.Explain(os.Rename(temp, b.path))
 }
 
 // lost is what a writer is told who comes too late.
@@ -230,12 +232,12 @@ func (b *backend) prepare(data []byte, old content) (temp string, next token, er
 	temp = b.tempName()
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, b.opts.Mode)
 	if err != nil {
-		return "", next, explain(err)
+		return "", next, disk.Explain(err)
 	}
 	info, err := fill(f, data, old)
 	if err := errors.Join(err, f.Close()); err != nil {
 		_ = os.Remove(temp)
-		return "", next, explain(err)
+		return "", next, disk.Explain(err)
 	}
 	return temp, newToken(data, info), nil
 }
@@ -266,7 +268,7 @@ func (b *backend) checkPlace() error {
 	case errors.Is(err, fs.ErrNotExist):
 		return store.Wrong("the directory %s does not exist: create it, or set Options.CreateDir (create=true in an address)", dir)
 	case err != nil:
-		return explain(fmt.Errorf("looking at the directory %s: %w", dir, err))
+		return disk.Explain(fmt.Errorf("looking at the directory %s: %w", dir, err))
 	case kind != "" && !b.opts.AllowNetwork:
 		return store.Wrong("the directory %s is on a file system of the kind %s, which is or may be on another machine: "+
 			"there neither locks nor atomic renames nor notices of changes are sure. Use a local disk, or a store made for several machines; "+
@@ -284,7 +286,7 @@ func (b *backend) makePlace() error {
 		}
 		mode := 0o700 | b.opts.Mode | b.opts.Mode&0o444>>2 // who may read may search
 		if err := os.MkdirAll(dir, mode); err != nil {
-			return explain(err)
+			return disk.Explain(err)
 		}
 	}
 	return b.checkPlace()
@@ -300,52 +302,8 @@ func (b *backend) keepPlace() error {
 		// One that may not be opened is none that this package makes.
 		if err := b.syncDir(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
 			b.placeKept.Store(false)
-			return fmt.Errorf("the directory %s may not be on the disk yet: %w", dir, explain(err))
+			return fmt.Errorf("the directory %s may not be on the disk yet: %w", dir, disk.Explain(err))
 		}
 	}
 	return nil
-}
-
-// syncDir brings a rename in dir on to the disk.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	err = f.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		return nil // a file system that has nothing to do for a directory
-	}
-	return err
-}
-
-// explain adds to a system's error what to do about it, and whether trying again
-// can help.
-func explain(err error) error {
-	is := func(errnos ...syscall.Errno) bool {
-		for _, e := range errnos {
-			if errors.Is(err, e) {
-				return true
-			}
-		}
-		return false
-	}
-	switch {
-	case err == nil:
-		return nil
-	case is(syscall.ENOSPC, syscall.EDQUOT):
-		return fmt.Errorf("%w: make room on the disk; the record is unchanged", err)
-	case is(syscall.EACCES, syscall.EPERM):
-		return store.Wrong("%w: the user with the id %d may not; a candidate must be able to create and replace files in the directory (with the sticky bit, as /tmp has it, only its own)", err, os.Geteuid())
-	case is(syscall.EROFS):
-		return store.Wrong("%w: choose a directory that can be written to", err)
-	case is(syscall.ELOOP):
-		return store.Wrong("%w: it is a symbolic link, or there are too many on the way: name the file itself", err)
-	case is(syscall.EBUSY):
-		return store.Wrong("%w: is the file a mount point? Mount its directory instead", err)
-	case is(syscall.ENOTDIR, syscall.EISDIR, syscall.ENAMETOOLONG, syscall.EINVAL, syscall.ENXIO, syscall.EOPNOTSUPP):
-		return store.Wrong("%w: it cannot be an election's file: name another", err)
-	}
-	return err
 }

@@ -2,13 +2,13 @@ package natskv
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/c8e606e4/leaderelection/deciders/durability"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
+	"github.com/c8e606e4/leaderelection/deciders/natskv/internal/bucket"
 )
 
 var _ durability.Examiner = (*Decider)(nil)
@@ -23,7 +23,7 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 			return nil, err
 		}
 		info, err := b.stream.Info(ctx)
-		if err == nil && behind(info) != nil {
+		if err == nil && bucket.Behind(info) != nil {
 			// A replica may be a message behind for a moment, and no more.
 			select {
 			case <-time.After(settle):
@@ -37,44 +37,8 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	if err != nil {
 		return nil, d.election.Failed(ctx, "examining the stream of", err)
 	}
-	return examine(info), nil
-}
-
-// examine says what of the package documentation's warnings applies.
-func examine(info *jetstream.StreamInfo) []durability.Warning {
-	var found []durability.Warning
-	warn := func(advice, format string, args ...any) {
-		found = append(found, durability.Warning{Detail: fmt.Sprintf(format, args...), Advice: advice})
-	}
-	if info.Config.Storage == jetstream.MemoryStorage {
-		warn("keep the bucket in files (nats kv add --storage file)",
-			"the bucket's storage is memory, so the election is forgotten when its servers restart together")
-	}
-	switch info.Config.Replicas {
-	case 0, 1:
-		warn("use three replicas, or set sync_interval: always in the server's jetstream block",
-			"the bucket has one replica, and a server syncs its disk every two minutes unless told otherwise: a power failure forgets confirmed writes")
-	case 2:
-		warn("use three replicas", "the bucket has two replicas, so nobody can lead while one of them is away")
-	}
-	for _, peer := range behind(info) {
-		warn("see to that server", "the replica on %q is offline or behind (offline %v, %d messages behind)", peer.Name, peer.Offline, peer.Lag)
-	}
-	return found
+	return bucket.Examine(info), nil
 }
 
 // settle is how long a replica may take to have what the others have.
 const settle = time.Second
-
-// behind are the replicas that do not have what the others have.
-func behind(info *jetstream.StreamInfo) (peers []*jetstream.PeerInfo) {
-	if info.Cluster == nil {
-		return nil
-	}
-	for _, p := range info.Cluster.Replicas {
-		if p.Offline || !p.Current {
-			peers = append(peers, p)
-		}
-	}
-	return peers
-}

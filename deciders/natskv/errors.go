@@ -12,6 +12,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
+	"github.com/c8e606e4/leaderelection/deciders/natskv/internal/dial"
 )
 
 // glance is how long a call may take before it is worth asking whether the
@@ -30,6 +31,30 @@ func do[T any](ctx context.Context, k *backend, call func(context.Context, *bind
 		k.probe()
 	}
 	return v, err
+}
+
+// probe leaves the server for another, or for a new connection to the same, if it
+// does not answer a PING, and sends nothing else either. A connection that is made
+// without ConnectOptions does so after minutes only, and all candidates may hang on
+// the same server.
+func (k *backend) probe() {
+	if !k.probing.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer k.probing.Store(false)
+		nc := k.js.Conn()
+		before := nc.Stats()
+		ctx, cancel := context.WithTimeout(context.Background(), dial.Silence)
+		defer cancel()
+		if !errors.Is(nc.FlushWithContext(ctx), context.DeadlineExceeded) {
+			return // it has answered, or the connection is down already
+		}
+		now := nc.Stats()
+		if nc.IsConnected() && now.InMsgs == before.InMsgs && now.Reconnects == before.Reconnects {
+			_ = nc.ForceReconnect() // it fails where the connection is closed
+		}
+	}()
 }
 
 // ask is do, where it may take longer than ctx lasts. A permission that is missing

@@ -2,14 +2,12 @@ package natskv
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/url"
-	"strings"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/natskv/internal/dial"
 )
 
 // Open connects to NATS and returns a Decider that owns the connection: Close it.
@@ -49,92 +47,29 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 }
 
 func open(ctx context.Context, u *url.URL) (*Decider, error) {
-	target, err := parse(u)
+	target, err := dial.Parse(u)
 	if err != nil {
 		return nil, store.Wrong("%w", err)
 	}
-	nc, err := connect(ctx, target)
+	nc, err := target.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	js, err := target.jetStream(nc)
+	js, err := target.JetStream(nc)
 	if err != nil {
 		nc.Close()
 		return nil, store.Wrong("%w", err)
 	}
-	d := NewDecider(js, target.bucket, target.key, &Options{Create: target.create})
+	d := NewDecider(js, target.Bucket, target.Key, &Options{Create: target.Create})
 	d.owned = nc
 	return d, nil
 }
 
-// target is what a URL says.
-type target struct {
-	bucket, key string
-	servers     []string
-	login
-	domain    string
-	apiPrefix string
-	create    *jetstream.KeyValueConfig
-}
-
-// parse reads a URL. It does no I/O but for the files that it names.
-func parse(u *url.URL) (*target, error) {
-	if u.Scheme != "nats" && u.Scheme != "tls" {
-		return nil, fmt.Errorf("the scheme is %q, want nats or tls", u.Scheme)
-	}
-	if u.Opaque != "" {
-		return nil, errors.New("want nats://host:port/bucket/key?parameter=value")
-	}
-	t := &target{}
-	var found bool
-	if t.bucket, t.key, found = strings.Cut(strings.TrimPrefix(u.Path, "/"), "/"); !found || t.bucket == "" || t.key == "" {
-		return nil, fmt.Errorf("the path is %q, want /bucket/key", u.Path)
-	}
-	p, err := store.ParseParams(u)
-	if err != nil {
-		return nil, err
-	}
-	if u.Host != "" {
-		t.servers = append(t.servers, u.Scheme+"://"+u.Host)
-	}
-	for _, host := range p.Strings("server") {
-		t.servers = append(t.servers, u.Scheme+"://"+host)
-	}
-	t.creds, t.nkey = p.String("creds"), p.String("nkey")
-	t.ca, t.cert, t.certKey = p.String("tlsca"), p.String("tlscert"), p.String("tlskey")
-	t.inboxPrefix, t.domain = p.String("inbox_prefix"), p.String("domain")
-	if password, both := u.User.Password(); both {
-		t.user, t.password = u.User.Username(), password
-	} else {
-		t.token = u.User.Username()
-	}
-	saved := p.String("context")
-	t.bucketParameters(p)
-	if err := p.Rest(); err != nil {
-		return nil, err
-	}
-	if saved != "" {
-		if err := t.fromContext(saved); err != nil {
-			return nil, err
-		}
-	}
-	if len(t.servers) == 0 {
-		return nil, errors.New("no host: name one, or a context")
-	}
-	return t, nil
-}
-
-// bucketParameters reads those that say how to make the bucket.
-func (t *target) bucketParameters(p *store.Params) {
-	create, replicas, storage, description := p.Bool("create"), p.Int("replicas", 1, 5), p.OneOf("storage", "file", "memory"), p.String("description")
-	if !create {
-		if replicas != 0 || storage+description != "" {
-			p.Wrong("replicas, storage and description are for a bucket to be made: give create=true as well")
-		}
-		return
-	}
-	t.create = &jetstream.KeyValueConfig{Replicas: max(replicas, 1), Description: description}
-	if storage == "memory" {
-		t.create.Storage = jetstream.MemoryStorage
-	}
-}
+// ConnectOptions returns what a connection should have that elections depend on,
+// for nats.Connect; one's own options may follow.
+//
+// With them it never gives up. By itself nats.go stops for good after sixty attempts,
+// and when a server has refused the user twice, as while a password is changed. It
+// also leaves a server that has fallen silent after four seconds, in place of six
+// minutes, and waits for a second between attempts.
+func ConnectOptions() []nats.Option { return dial.Options() }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/table"
 )
 
 // DB is what a Decider needs of pgx: a *pgxpool.Pool has it. A single *pgx.Conn has
@@ -57,17 +57,11 @@ type Decider struct {
 // backend is the store: one row of a table.
 type backend struct {
 	db       DB
-	table    string // as given
-	quoted   string // as SQL takes it
+	table    *table.Table
 	election string
 	opts     Options
-	mode     pgx.QueryExecMode
-	found    atomic.Pointer[place]
 	deaf     atomic.Int64 // until when there is no use in listening, in Unix seconds
-
-	doubts store.Doubts
-
-	readSQL, updateSQL, insertSQL, touchSQL string
+	doubts   store.Doubts
 }
 
 var (
@@ -76,57 +70,29 @@ var (
 	_ DB                         = (*pgxpool.Pool)(nil)
 )
 
+// Schema returns the statement that makes the table, for those who migrate by
+// hand. Table is as for NewDecider.
+func Schema(name string) string { return table.Schema(name) }
+
 // NewDecider returns a handle on the election of that name in a table, whose name
 // may have its schema's before it ("ops.elections"); names are taken as they are, in
 // upper and lower case. The pool stays the caller's: it must be kept open while the
 // Decider is in use, and may serve others. Options may be nil. It does no I/O.
-func NewDecider(db DB, table, election string, opts *Options) *Decider {
-	b := &backend{db: db, table: table, quoted: quoted(table), election: election, mode: pgx.QueryExecModeExec}
+func NewDecider(db DB, name, election string, opts *Options) *Decider {
+	b := &backend{db: db, election: election}
 	if opts != nil {
 		b.opts = *opts
 	}
 	if b.opts.FeedSilence <= 0 {
 		b.opts.FeedSilence = DefaultFeedSilence
 	}
+	mode := pgx.QueryExecModeExec
 	if p, ok := db.(pool); ok && p.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
-		b.mode = pgx.QueryExecModeSimpleProtocol // some poolers know no other
+		mode = pgx.QueryExecModeSimpleProtocol // some poolers know no other
 	}
-	b.statements()
-	place := fmt.Sprintf("postgres table %s, election %q", b.quoted, election)
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "postgres", Place: place, Wrong: checkNames(table, election)}}
-}
-
-// checkNames says what PostgreSQL would not allow.
-func checkNames(table, election string) (wrong error) {
-	parts := strings.Split(table, ".")
-	for _, p := range parts {
-		if p == "" || len(p) > 63 || len(parts) > 2 || strings.ContainsRune(p, 0) {
-			wrong = errors.New("the table's name must be one or two names with a point between, each of 1 to 63 bytes")
-		}
-	}
-	if election == "" || len(election) > 1000 || strings.ContainsRune(election, 0) {
-		wrong = errors.Join(wrong, errors.New("the election's name must have 1 to 1000 bytes, none of them zero"))
-	}
-	return wrong
-}
-
-// statements makes the SQL. A time is in microseconds since 1970: the same in all
-// time zones and date styles. A write answers with its time, or with no row, and
-// notifies within its transaction. It waits until it is safe, on the standbys that are
-// to have it as well, whatever the session's default is.
-func (b *backend) statements() {
-	const (
-		micros = `(extract(epoch from written) * 1000000)::int8`
-		safe   = `CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN set_config('synchronous_commit', 'on', true) END`
-	)
-	b.readSQL = fmt.Sprintf(`SELECT version, channel, `+micros+`, record::text FROM %s WHERE election = $1::text`, b.quoted)
-	b.updateSQL = fmt.Sprintf(`UPDATE %s SET version = $2::text, written = clock_timestamp(), record = $3::json
-WHERE election = $1::text AND version = $4::text
-RETURNING `+micros+`, `+safe+`, pg_catalog.pg_notify(channel, `+micros+` || ' ' || $5::text)`, b.quoted)
-	b.insertSQL = fmt.Sprintf(`INSERT INTO %s (election, version, written, record, channel)
-VALUES ($1::text, $2::text, clock_timestamp(), $3::json, $4::text) ON CONFLICT (election) DO NOTHING
-RETURNING `+micros+`, `+safe+`, pg_catalog.pg_notify($5::text, '')`, b.quoted)
-	b.touchSQL = fmt.Sprintf(`UPDATE %s SET version = version WHERE election = $1::text AND version = $2::text RETURNING `+safe, b.quoted)
+	b.table = table.New(db, name, mode, b.opts.CreateTable)
+	place := fmt.Sprintf("postgres table %s, election %q", b.table.Quoted, election)
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "postgres", Place: place, Wrong: table.Check(name, election)}}
 }
 
 // Close closes the pool that Open has made. The pool given to NewDecider is the
@@ -180,7 +146,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 
 // Load implements store.Store.
 func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
-	if _, err := b.find(ctx); err != nil {
+	if _, err := b.table.Find(ctx); err != nil {
 		return s, err
 	}
 	s, _, err = b.read(ctx)
@@ -191,7 +157,7 @@ func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
 // that is empty.
 func (b *backend) read(ctx context.Context) (s store.Stored[token], channel string, err error) {
 	var text string
-	err = b.db.QueryRow(ctx, b.readSQL, b.mode, b.election).Scan(&s.At.version, &channel, &s.At.micros, &text)
+	err = b.db.QueryRow(ctx, b.table.Read, b.table.Mode, b.election).Scan(&s.At.version, &channel, &s.At.micros, &text)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return store.Stored[token]{None: true}, "", nil
 	}

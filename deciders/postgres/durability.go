@@ -23,10 +23,10 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	var receivers int
 	err := d.election.Ready(ctx)
 	if err == nil {
-		_, err = d.b.find(ctx)
+		_, err = d.b.table.Find(ctx)
 	}
 	if err == nil {
-		err = d.b.db.QueryRow(ctx, settings, d.b.mode).Scan(&fsync, &pages, &names, &standby, &receivers)
+		err = d.b.db.QueryRow(ctx, settings, d.b.table.Mode).Scan(&fsync, &pages, &names, &standby, &receivers)
 	}
 	if err != nil {
 		return nil, d.election.Failed(ctx, "examining the server of", err)

@@ -2,37 +2,18 @@ package postgres
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/puddle/v2"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/table"
 )
-
-// The codes of errors of the server that are no news; see
-// https://www.postgresql.org/docs/current/errcodes-appendix.html.
-const (
-	uniqueViolation      = "23505"
-	duplicateTable       = "42P07"
-	undefinedTable       = "42P01"
-	serializationFailure = "40001"
-)
-
-// code is that of an error of the server, else empty.
-func code(err error) string {
-	var server *pgconn.PgError
-	if errors.As(err, &server) {
-		return server.Code
-	}
-	return ""
-}
 
 // Judge implements store.Store.
 func (b *backend) Judge(err error) store.Verdict {
-	if c := code(err); c != "" {
-		return b.refused(c)
+	if c := table.Code(err); c != "" {
+		return b.table.Judge(c)
 	}
 	switch {
 	case errors.Is(err, puddle.ErrClosedPool):
@@ -41,40 +22,6 @@ func (b *backend) Judge(err error) store.Verdict {
 		return store.Permanent("check the server's certificate, sslmode and sslrootcert")
 	case strings.Contains(err.Error(), "server refused TLS connection"):
 		return store.Permanent("switch TLS on at the server, or lower sslmode")
-	}
-	return store.Verdict{}
-}
-
-// refused explains an error of the server by its code. What may pass, and so is no
-// more than explained: servers that start, stop or recover (57P0x), that have too
-// many clients (53300) or too little room (53100), statements that were cancelled
-// (57014, 55P03), deadlocks and serialization failures (40xxx).
-func (b *backend) refused(code string) store.Verdict {
-	switch code {
-	case undefinedTable:
-		b.found.Store(nil) // it was there
-		if b.opts.CreateTable {
-			return store.Passing("it will be made again")
-		}
-		return store.Permanent(b.makeIt())
-	case "28P01", "28000":
-		return store.Permanent("check user, password and pg_hba.conf")
-	case "3D000":
-		return store.Permanent("make the database, or name another")
-	case "42501":
-		return store.Permanent(fmt.Sprintf("candidates need GRANT SELECT, INSERT, UPDATE ON %s, observers SELECT, whoever is to create it CREATE on its schema", b.quoted))
-	case "3F000":
-		return store.Permanent("make the schema, or name another")
-	case "22P05", "22021":
-		return store.Permanent("the record has letters that the database's encoding has not; use a database in UTF8")
-	case "42703", "42804", "42P10", "42883", "42846", "22P02", "42809", "23502", "23514", "428C9":
-		return store.Permanent(fmt.Sprintf("the table must be as in\n%s", Schema(b.table)))
-	case "25006":
-		return store.Passing("this is a standby, or a read-only session: connect to the primary (target_session_attrs=read-write)")
-	case "53300":
-		return store.Passing("raise max_connections, or let the clients have fewer")
-	case "54000":
-		return store.Passing("a session that listens has been in one transaction for very long: see pg_notification_queue_usage()")
 	}
 	return store.Verdict{}
 }

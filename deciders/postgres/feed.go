@@ -3,12 +3,10 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
-	"strings"
+	"reflect"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,50 +15,19 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/ear"
+	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/table"
 )
 
 const (
 	// echoTime is how long the feed waits to hear itself.
 	echoTime = 2 * time.Second
-	// answerTime is how long it waits for the server's answer.
-	answerTime = 5 * time.Second
-	// connectTime is how long connecting may take.
-	connectTime = 15 * time.Second
-	// closeTime is how long closing a connection may take.
-	closeTime = time.Second
 	// refusedTime is after how long the feed tries again where LISTEN was refused: a
 	// standby may have been promoted.
 	refusedTime = 15 * time.Second
 	// deafTime is the same where it has heard nothing of itself.
 	deafTime = 10 * time.Minute
-	// maxPayload is how many bytes a notification carries, with a little to spare
-	// of the 8000 that PostgreSQL allows.
-	maxPayload = 7900
 )
-
-// A row's changes are notified on a channel of its own, which is kept in the row and
-// cannot be guessed: PostgreSQL lets every user of a database listen and notify on
-// every channel. That a row was made is said, and no more than that, on a channel
-// that is known.
-
-// newChannel is for a new row.
-func newChannel() string { return "leaderelection_" + strings.ToLower(rand.Text()) }
-
-// hello is where it is said that the row was made. It is of the table's full name,
-// since channels are a whole database's, and not longer than names may be.
-func (p *place) hello(election string) string {
-	sum := sha256.Sum256([]byte(p.schema + "\x00" + p.table + "\x00" + election))
-	return fmt.Sprintf("leaderelection_%x", sum[:16])
-}
-
-// payload is what an update's notification says, after its time. A record that is too
-// long is left out, and read by those who follow.
-func payload(version string, data []byte) string {
-	if len(data)+len(version) > maxPayload {
-		return version
-	}
-	return version + "\n" + string(data)
-}
 
 // Changes implements leaderelection.ChangeFeed, by LISTEN on a connection beside the pool.
 // It fails when that breaks, when the server does not answer after a silence, where it
@@ -116,7 +83,7 @@ func (b *backend) connect(ctx context.Context) (*pgx.Conn, error) {
 		return conn, err
 	}
 	if err := config.AfterConnect(ctx, conn); err != nil {
-		closeListening(conn)
+		ear.Close(conn)
 		return nil, err
 	}
 	return conn, nil
@@ -124,100 +91,66 @@ func (b *backend) connect(ctx context.Context) (*pgx.Conn, error) {
 
 // follow returns nil where the loop was left.
 func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
-	at, err := d.b.find(ctx)
+	at, err := d.b.table.Find(ctx)
 	if err != nil {
 		return err
 	}
-	l := &listener{d: d, ear: joinEar(d.b.earKey(), d.b.connect), hello: at.hello(d.b.election), inbox: make(chan *pgconn.Notification, inboxSize)}
-	defer l.ear.leave(l)
+	l := &listener{d: d, ear: ear.Join(d.b.earKey(), d.b.connect), hello: at.Hello(d.b.election), inbox: ear.NewInbox()}
+	defer l.ear.Leave(l.inbox)
 	if err := l.begin(ctx); err != nil {
 		return err
 	}
-	last, err := l.read(ctx, answerTime)
+	first, err := l.read(ctx, ear.AnswerTime)
 	if err != nil {
 		return err
 	}
-	given := *last
-	for yield(last) {
-		for last = nil; last == nil; {
-			e, err := l.next(ctx)
-			if err != nil {
-				return err
-			}
-			if e.Token != given.Token && e.Compare(&given) >= 0 { // else read before it was notified
-				last = e
-			}
-		}
-		given = *last
-	}
-	return nil
+	return store.News(first, func() (*leaderelection.RaceEntry, error) { return l.next(ctx) }, yield)
 }
 
 // listener is what a feed hears.
 type listener struct {
 	d       *Decider
-	ear     *ear
-	inbox   chan *pgconn.Notification // nil: something was left out
+	ear     *ear.Ear
+	inbox   *ear.Inbox
 	hello   string
 	channel string // the row's, empty where there is none
-}
-
-// inboxSize is how much a feed may be behind before it reads instead.
-const inboxSize = 32
-
-// hear takes in a notification, and never waits.
-func (l *listener) hear(n *pgconn.Notification) {
-	for {
-		select {
-		case l.inbox <- n:
-			return
-		default:
-		}
-		for len(l.inbox) > 0 {
-			select {
-			case <-l.inbox:
-			default:
-			}
-		}
-		n = nil
-	}
 }
 
 // begin listens where rows are made, and makes sure that something is heard: by a
 // notification of its own, which goes through the pool.
 func (l *listener) begin(ctx context.Context) error {
 	select {
-	case <-l.ear.up:
+	case <-l.ear.Up:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	echo, word := l.ear.echo, rand.Text()
-	asking, cancel := context.WithTimeout(ctx, answerTime)
+	echo, word := l.ear.Echo, rand.Text()
+	asking, cancel := context.WithTimeout(ctx, ear.AnswerTime)
 	defer cancel()
-	if err := l.ear.subscribe(asking, l, l.hello, echo); err != nil {
-		switch code(err) {
+	if err := l.ear.Subscribe(asking, l.inbox, l.hello, echo); err != nil {
+		switch table.Code(err) {
 		case "25006", "0A000", "42601", "42501": // a standby; a server that has it not, or does not know it, or not for all
 			l.d.b.deafen(refusedTime)
 			err = fmt.Errorf("%w: %w", err, errDeaf)
 		}
 		return l.unanswered(ctx, asking, err)
 	}
-	defer l.ear.unsubscribe(l, echo)
-	if _, err := l.d.b.db.Exec(asking, "SELECT pg_catalog.pg_notify($1::text, $2::text)", l.d.b.mode, echo, word); err != nil {
+	defer l.ear.Unsubscribe(l.inbox, echo)
+	if _, err := l.d.b.db.Exec(asking, "SELECT pg_catalog.pg_notify($1::text, $2::text)", l.d.b.table.Mode, echo, word); err != nil {
 		return l.unanswered(ctx, asking, err)
 	}
 	patience := time.NewTimer(echoTime)
 	defer patience.Stop()
 	for {
 		select {
-		case n := <-l.inbox:
+		case n := <-*l.inbox:
 			if n == nil || n.Payload == word { // what is left out was heard, too
 				l.d.b.deaf.Store(0)
 				return nil
 			}
 			// A new row: it will be read. Or another's echo.
-		case <-l.ear.ended:
-			return l.ear.err
+		case <-l.ear.Ended:
+			return l.ear.Err()
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-patience.C:
@@ -248,11 +181,11 @@ func (l *listener) read(ctx context.Context, patience time.Duration) (*leaderele
 		}
 		// A row that is not listened to yet: nothing is known of what happened to it
 		// between the reading and the listening.
-		if err := l.ear.subscribe(asking, l, channel); err != nil {
+		if err := l.ear.Subscribe(asking, l.inbox, channel); err != nil {
 			return nil, l.unanswered(ctx, asking, err)
 		}
 		if l.channel != "" {
-			l.ear.unsubscribe(l, l.channel)
+			l.ear.Unsubscribe(l.inbox, l.channel)
 		}
 		l.channel = channel
 	}
@@ -272,21 +205,21 @@ func (l *listener) next(ctx context.Context) (*leaderelection.RaceEntry, error) 
 	silence := time.NewTimer(l.d.b.opts.FeedSilence)
 	defer silence.Stop()
 	select {
-	case n := <-l.inbox:
+	case n := <-*l.inbox:
 		if e := l.pushed(n); e != nil {
 			return e, nil
 		}
-		return l.read(ctx, answerTime)
-	case <-l.ear.ended:
-		return nil, l.ear.err
+		return l.read(ctx, ear.AnswerTime)
+	case <-l.ear.Ended:
+		return nil, l.ear.Err()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-silence.C:
 	}
-	patience := min(answerTime, l.d.b.opts.FeedSilence)
+	patience := min(ear.AnswerTime, l.d.b.opts.FeedSilence)
 	asking, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := l.ear.do(asking, ""); err != nil { // on the connection that listens, and by the pool
+	if err := l.ear.Do(asking, ""); err != nil { // on the connection that listens, and by the pool
 		return nil, fmt.Errorf("after a silence: %w", l.unanswered(ctx, asking, err))
 	}
 	e, err := l.read(ctx, patience)
@@ -302,10 +235,8 @@ func (l *listener) pushed(n *pgconn.Notification) *leaderelection.RaceEntry {
 	if n == nil {
 		return nil
 	}
-	head, text, whole := strings.Cut(n.Payload, "\n")
-	at, version, _ := strings.Cut(head, " ")
-	micros, err := strconv.ParseInt(at, 10, 64)
-	if n.Channel != l.channel || !whole || version == "" || err != nil {
+	version, micros, text, whole := table.ParsePayload(n.Payload)
+	if n.Channel != l.channel || !whole {
 		return nil
 	}
 	e, err := l.d.election.Entry(store.Stored[token]{Data: []byte(text), At: token{version, micros}})
@@ -313,4 +244,12 @@ func (l *listener) pushed(n *pgconn.Notification) *leaderelection.RaceEntry {
 		return nil
 	}
 	return e
+}
+
+// earKey is what Deciders that share a connection have in common.
+func (b *backend) earKey() any {
+	if b.opts.Listen == nil && reflect.TypeOf(b.db).Kind() == reflect.Pointer {
+		return b.db
+	}
+	return b
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/commit"
 )
 
 // What Open sets where the address does not say otherwise, so that an outage keeps
@@ -129,4 +130,17 @@ func patient(config *pgx.ConnConfig) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
 	}
+}
+
+// Prepare sets in a pool's configuration what Open sets in its own: ShouldPing, a
+// bound for the time that a connection may take to be made, where there is none, and
+// an OnNotice that hears of a cancelled wait for a standby (see the package comment),
+// and hands on to the one that was there.
+func Prepare(config *pgxpool.Config) {
+	patient(config.ConnConfig)
+	if config.PingTimeout == 0 {
+		config.PingTimeout = pingTimeout
+	}
+	config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
+	commit.Notice(config)
 }

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -15,7 +14,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
-	"github.com/c8e606e4/leaderelection/deciders/internal/within"
+	"github.com/c8e606e4/leaderelection/deciders/redis/internal/lines"
+	"github.com/c8e606e4/leaderelection/deciders/redis/internal/script"
 )
 
 // Options adjusts a Decider. The zero value is right for a single server.
@@ -54,6 +54,11 @@ const (
 // client's own timeouts.
 const maxCalls = 16
 
+// Feeds lets the feeds of many elections share connections: one for each server
+// that their clients lead to. Give the same to the Options of all of them. The zero
+// value is ready.
+type Feeds struct{ lines lines.Lines }
+
 // Decider is one handle on an election in Redis. It is a
 // leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods may
 // be called by several goroutines at once.
@@ -65,15 +70,9 @@ type Decider struct {
 
 // backend is the store: one key.
 type backend struct {
-	client redis.UniversalClient
-	key    string
-	opts   Options
-	calls  within.Calls
+	opts Options
+	run  *script.Runner
 
-	// Requests, and the versions that they write, have a mark that no other
-	// handle's have, and a number.
-	mark        string
-	asked       atomic.Uint64
 	confirmed   atomic.Pointer[version] // the last of one's own that the replicas have
 	leaderships sync.Map                // the Incarnations for which this handle has claimed the record
 }
@@ -88,7 +87,7 @@ var (
 // others. Let it not retry (MaxRetries: -1), since candidates do, and know how.
 // Options may be nil. It does no I/O, and there is nothing to create beforehand.
 func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decider {
-	b := &backend{client: client, key: key, calls: make(within.Calls, maxCalls), mark: rand.Text()[:16]}
+	b := &backend{}
 	if opts != nil {
 		b.opts = *opts
 	}
@@ -104,6 +103,7 @@ func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decide
 	if b.opts.FeedSilence <= 0 {
 		b.opts.FeedSilence = DefaultFeedSilence
 	}
+	b.run = script.New(client, key, b.opts.WaitTimeout, maxCalls)
 	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "redis", Place: fmt.Sprintf("redis key %q", key)}}
 	if key == "" {
 		d.election.Wrong = errors.New("the key is empty; give the election a name")
@@ -133,9 +133,6 @@ func (v version) CommitTS() time.Time {
 	}
 	return time.UnixMicro(us).UTC()
 }
-
-// own reports whether this handle wrote the version.
-func (b *backend) own(v version) bool { return strings.Contains(string(v), "-"+b.mark+"-") }
 
 // String names the place of the record: the key.
 func (d *Decider) String() string { return d.election.Place }
@@ -179,11 +176,11 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 
 // Load implements store.Store.
 func (b *backend) Load(ctx context.Context) (s store.Stored[version], err error) {
-	a, err := b.eval(ctx, readScript, 0)
+	a, err := b.run.Eval(ctx, script.Read, 0)
 	if err != nil {
 		return s, err
 	}
-	return a.stored()
+	return stored(a)
 }
 
 // Swap implements store.Store.
@@ -191,20 +188,21 @@ func (b *backend) Swap(ctx context.Context, at version, data []byte, e *leaderel
 	if e.Extension == 0 && !e.Vacant() && b.opts.WaitReplicas > 0 {
 		b.leaderships.Store(e.Incarnation, true)
 	}
-	a, err := b.eval(ctx, writeScript, b.opts.WaitReplicas, string(at), data, b.opts.Channel)
+	a, err := b.run.Eval(ctx, script.Write, b.opts.WaitReplicas, string(at), data, b.opts.Channel)
 	switch {
 	case err != nil:
 		return none, err
-	case a.status == refused:
-		return none, a.refusal()
-	case a.status == foreign:
+	case a.Status == script.Refused:
+		return none, refusal(a)
+	case a.Status == script.Foreign:
 		return none, errForeign
 	}
 	if err := b.enough(a); err != nil {
 		return none, err
 	}
-	b.confirmed.Store(&a.version)
-	return a.version, nil
+	next := version(a.Version)
+	b.confirmed.Store(&next)
+	return next, nil
 }
 
 // doubtful reports whether an entry could be taken for the confirmation of a write of
@@ -220,7 +218,7 @@ func (b *backend) doubtful(e *leaderelection.RaceEntry) bool {
 		return false
 	}
 	_, claimed := b.leaderships.Load(e.Incarnation)
-	return claimed || b.own(v)
+	return claimed || b.run.Wrote(string(v))
 }
 
 // confirm returns nil when an entry that was read may count. A campaign
@@ -231,11 +229,11 @@ func (b *backend) confirm(ctx context.Context, e *leaderelection.RaceEntry) erro
 		return nil
 	}
 	v, _ := e.Token.(version)
-	a, err := b.eval(ctx, touchScript, b.opts.WaitReplicas, string(v))
+	a, err := b.run.Eval(ctx, script.Touch, b.opts.WaitReplicas, string(v))
 	if err != nil {
 		return err
 	}
-	if a.status != done {
+	if a.Status != script.Done {
 		return errReplaced
 	}
 	if err := b.enough(a); err != nil {
@@ -248,10 +246,34 @@ func (b *backend) confirm(ctx context.Context, e *leaderelection.RaceEntry) erro
 var errReplaced = errors.New("the record was replaced while replicas were asked whether they have it")
 
 // enough reports whether as many replicas have a write as must.
-func (b *backend) enough(a answer) error {
-	if a.replicas < int64(b.opts.WaitReplicas) {
+func (b *backend) enough(a script.Answer) error {
+	if a.Replicas < int64(b.opts.WaitReplicas) {
 		return fmt.Errorf("it is written, but only %d of %d replicas have it after %v (WAIT), so it does not count: see to the replicas, or lower Options.WaitReplicas",
-			a.replicas, b.opts.WaitReplicas, b.opts.WaitTimeout)
+			a.Replicas, b.opts.WaitReplicas, b.opts.WaitTimeout)
 	}
 	return nil
+}
+
+// stored is what an answer says that there is.
+func stored(a script.Answer) (s store.Stored[version], err error) {
+	switch {
+	case a.Status == script.Absent:
+		return store.Stored[version]{None: true}, nil
+	case a.Status == script.Foreign, a.Version == "":
+		return s, errForeign
+	}
+	return store.Stored[version]{Data: []byte(a.Record), At: version(a.Version)}, nil
+}
+
+// refusal is the error of a write that was refused, with the record in its way. One that
+// cannot be read is ReadCurrent's to report.
+func refusal(a script.Answer) error {
+	if a.Version == "" && a.Record == "" {
+		a.Status = script.Absent // deleted since it was read
+	}
+	s, err := stored(a)
+	if err != nil {
+		return &leaderelection.LostRaceError{}
+	}
+	return &store.Refusal[version]{Current: s}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/c8e606e4/leaderelection/deciders/durability"
-	"github.com/c8e606e4/leaderelection/deciders/internal/within"
+	"github.com/c8e606e4/leaderelection/deciders/redis/internal/script"
 )
 
 var _ durability.Examiner = (*Decider)(nil)
@@ -19,8 +19,8 @@ var _ durability.Examiner = (*Decider)(nil)
 // Redis can lose" in the package's documentation applies. Beyond Permissions it takes
 // +info and +config|get; a server that refuses either is an error that says so.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
-	w, err := within.Do(ctx, d.b.calls, func() ([]durability.Warning, error) {
-		server, err := d.b.master(ctx)
+	w, err := script.Do(ctx, d.b.run, func() ([]durability.Warning, error) {
+		server, err := d.b.run.Master(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/redis/internal/lines"
 )
 
 var errForeign = store.Wrong("it is a hash, and not a record of this library (no fields \"record\" and \"version\"): name another key, or delete it")
@@ -44,7 +45,7 @@ func (b *backend) Judge(err error) store.Verdict {
 		return store.Permanent("the client was closed; keep it open while the election goes on")
 	case store.BadCertificate(err):
 		return store.Permanent("check the server's certificate and the client's TLSConfig")
-	case timedOut(err):
+	case lines.TimedOut(err):
 		return store.Passing(b.WhyLate())
 	case !errors.As(err, &server):
 		return store.Verdict{}
@@ -58,9 +59,3 @@ func (b *backend) Judge(err error) store.Verdict {
 
 // WhyLate is said of a call whose ctx, or the client's own time for it, has ended.
 func (b *backend) WhyLate() string { return "given up before the server has answered" }
-
-// moved says that the server is not, or no longer, the key's master.
-func moved(err error) bool {
-	var server redis.Error
-	return errors.As(err, &server) && (strings.HasPrefix(server.Error(), "MOVED ") || strings.Contains(server.Error(), "READONLY"))
-}

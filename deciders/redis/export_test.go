@@ -1,7 +1,9 @@
 package redis
 
+import "github.com/c8e606e4/leaderelection/deciders/redis/internal/script"
+
 // The scripts, for a comparison with the client's bare call.
 const (
-	ReadScript  = readScript
-	WriteScript = writeScript
+	ReadScript  = script.Read
+	WriteScript = script.Write
 )

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/redis/internal/lines"
 )
 
 // checkFiles says what is wrong with the files that u names.
@@ -30,7 +31,7 @@ func dialer(files store.TLSFiles, base *tls.Config, timeout time.Duration) func(
 		return nil
 	}
 	if timeout <= 0 {
-		timeout = answerTime // as the client's own default
+		timeout = lines.AnswerTime // as the client's own default
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c := base.Clone()

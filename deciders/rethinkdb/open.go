@@ -85,15 +85,9 @@ func parse(u *url.URL) (*parsed, error) {
 		return nil, errors.New("want rethinkdb://host/database/table/election")
 	}
 	p := &parsed{database: path[0], table: path[1], election: path[2]}
-	for _, host := range strings.Split(u.Host, ",") {
-		at := &url.URL{Host: host}
-		if at.Hostname() == "" {
-			return nil, fmt.Errorf("a host of %q has no name", u.Host)
-		}
-		if at.Port() == "" {
-			host = strings.TrimSuffix(host, ":") + ":28015"
-		}
-		p.hosts = append(p.hosts, host)
+	var err error
+	if p.hosts, err = store.Hosts(u, "28015"); err != nil {
+		return nil, err
 	}
 	p.connect.Username = u.User.Username()
 	p.connect.Password, _ = u.User.Password()

@@ -176,6 +176,23 @@ func (e *Election[V]) Follow(ctx context.Context, follow func(ctx context.Contex
 	}
 }
 
+// News is the rest of a feed that reads and then hears of changes: it yields first, and
+// after it what next returns, but for what was read before it was heard of. It returns
+// nil when yield returns false, and else the error of next.
+func News(first *leaderelection.RaceEntry, next func() (*leaderelection.RaceEntry, error), yield func(*leaderelection.RaceEntry) bool) (err error) {
+	for e := first; ; {
+		given := *e // whoever is given an entry may change it
+		if !yield(e) {
+			return nil
+		}
+		for newer := false; !newer; newer = e.Token != given.Token && e.Compare(&given) >= 0 {
+			if e, err = next(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
 // Ready returns why a call need not be made.
 func (e *Election[V]) Ready(ctx context.Context) error {
 	switch {

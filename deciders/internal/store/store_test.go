@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -261,5 +263,32 @@ func TestVersioner(t *testing.T) {
 	}
 	if got, err := e.Read(t.Context()); err != nil || got.Token != version(7001) {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A feed tells of nothing that was read before it was heard of, and nothing twice, also
+// if whoever is given an entry changes it.
+func TestNews(t *testing.T) {
+	heard := []*leaderelection.RaceEntry{entry(3, version(3)), entry(2, version(2)), entry(3, version(3)), entry(4, version(4)), entry(4, version(5)), entry(1, version(6))}
+	next := func() (*leaderelection.RaceEntry, error) {
+		if len(heard) == 0 {
+			return nil, io.EOF
+		}
+		e := heard[0]
+		heard = heard[1:]
+		return e, nil
+	}
+	var told []leaderelection.LeaderToken
+	err := store.News(entry(3, version(3)), next, func(e *leaderelection.RaceEntry) bool {
+		told = append(told, e.Token)
+		*e = leaderelection.RaceEntry{}
+		return true
+	})
+	if want := []leaderelection.LeaderToken{version(3), version(4), version(5)}; !slices.Equal(told, want) || err != io.EOF {
+		t.Errorf("it tells of %v and ends with %v, want %v and what next ends with", told, err, want)
+	}
+	heard = []*leaderelection.RaceEntry{entry(5, version(7))}
+	if err := store.News(entry(3, version(3)), next, func(*leaderelection.RaceEntry) bool { return false }); err != nil || len(heard) != 1 {
+		t.Errorf("a feed that is left returns %v, and has asked on: %v", err, len(heard) == 0)
 	}
 }

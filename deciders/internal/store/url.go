@@ -27,6 +27,22 @@ func NotOpened(pkg string, u *url.URL, err error) error {
 	return complete{fmt.Errorf("leaderelection/%s: opening %s: %w", pkg, redact.URL(u.String()), redact.Error(err, u.String()))}
 }
 
+// Hosts are the hosts of a URL that may name several, each with a port: this one where
+// it names none.
+func Hosts(u *url.URL, port string) (hosts []string, err error) {
+	for host := range strings.SplitSeq(u.Host, ",") {
+		at := &url.URL{Host: host}
+		if at.Hostname() == "" {
+			return nil, fmt.Errorf("a host of %q has no name", u.Host)
+		}
+		if at.Port() == "" {
+			host = strings.TrimSuffix(host, ":") + ":" + port
+		}
+		hosts = append(hosts, host)
+	}
+	return hosts, nil
+}
+
 // Params are the parameters of a store's URL. Take each by its name, then call Rest:
 // what is wrong with any of them Rest says.
 type Params struct {

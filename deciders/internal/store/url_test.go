@@ -95,3 +95,19 @@ func TestOpenErrors(t *testing.T) {
 		t.Errorf("said %d times", n)
 	}
 }
+
+func TestHosts(t *testing.T) {
+	for host, want := range map[string]string{
+		"a":            "a:1",
+		"a:":           "a:1",
+		"a:2,b":        "a:2 b:1",
+		"[::1],[::2]:": "[::1]:1 [::2]:1",
+		"a,,b":         "",
+		":1":           "",
+	} {
+		got, err := store.Hosts(&url.URL{Host: host}, "1")
+		if strings.Join(got, " ") != want || (err == nil) != (want != "") {
+			t.Errorf("the hosts of %q are %q (%v), want %q", host, got, err, want)
+		}
+	}
+}

@@ -1,4 +1,4 @@
-package natskv
+package dial
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 // A context may ask for more than is read here. Such a one is refused: leaving
 // out half of what somebody wrote about how to connect would connect elsewhere,
 // or as somebody else.
-func (t *target) fromContext(name string) error {
+func (t *Target) fromContext(name string) error {
 	file, err := contextFile(name)
 	if err != nil {
 		return err

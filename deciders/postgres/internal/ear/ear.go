@@ -1,15 +1,26 @@
-package postgres
+// Package ear keeps the connections that listen for PostgreSQL's notifications, each for
+// all feeds of one process that can share it.
+package ear
 
 import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	// AnswerTime is how long the server's answer is waited for.
+	AnswerTime = 5 * time.Second
+	// connectTime is how long connecting may take.
+	connectTime = 15 * time.Second
+	// closeTime is how long closing a connection may take.
+	closeTime = time.Second
 )
 
 // ears are the connections that listen, each for all feeds of the Deciders on one pool.
@@ -17,21 +28,24 @@ import (
 // while a feed uses it, and no longer.
 var ears struct {
 	sync.Mutex
-	of map[any]*ear
+	of map[any]*Ear
 }
 
-// ear is a connection that listens. Its goroutine alone uses it.
-type ear struct {
-	key    any
-	users  int // guarded by ears
-	cancel context.CancelFunc
-	echo   string        // a channel of its own
-	up     chan struct{} // closed when it is connected, or has failed to be
-	ended  chan struct{} // closed when the connection is
-	err    error         // why it is, from then on
+// Ear is a connection that listens. Its goroutine alone uses the connection; all its
+// methods may be called by several goroutines at once.
+type Ear struct {
+	Echo  string          // a channel of its own, by which its users hear themselves
+	Up    <-chan struct{} // closed when it is connected, or has failed to be
+	Ended <-chan struct{} // closed when the connection is
+
+	key       any
+	users     int // guarded by ears
+	cancel    context.CancelFunc
+	up, ended chan struct{}
+	err       error // why it has ended, from then on
 
 	mu    sync.Mutex
-	feeds map[string]map[*listener]bool // by channel
+	feeds map[string]map[*Inbox]bool // by channel
 	queue []command
 	wake  context.CancelFunc // ends the wait for a notification, where there is one
 }
@@ -42,18 +56,20 @@ type command struct {
 	done chan<- error
 }
 
-// joinEar returns the connection for Deciders with this key, which need not be up yet.
-func joinEar(key any, connect func(context.Context) (*pgx.Conn, error)) *ear {
+// Join returns the connection for all who give this key, which need not be up yet. Leave
+// it when it is not needed any more.
+func Join(key any, connect func(context.Context) (*pgx.Conn, error)) *Ear {
 	ears.Lock()
 	defer ears.Unlock()
 	if ears.of == nil {
-		ears.of = map[any]*ear{}
+		ears.of = map[any]*Ear{}
 	}
 	e := ears.of[key]
 	if e == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		e = &ear{key: key, cancel: cancel, echo: "leaderelection_echo_" + strings.ToLower(rand.Text()),
-			up: make(chan struct{}), ended: make(chan struct{}), feeds: map[string]map[*listener]bool{}}
+		e = &Ear{key: key, cancel: cancel, Echo: "leaderelection_echo_" + strings.ToLower(rand.Text()),
+			up: make(chan struct{}), ended: make(chan struct{}), feeds: map[string]map[*Inbox]bool{}}
+		e.Up, e.Ended = e.up, e.ended
 		ears.of[key] = e
 		go e.run(ctx, connect)
 	}
@@ -61,9 +77,12 @@ func joinEar(key any, connect func(context.Context) (*pgx.Conn, error)) *ear {
 	return e
 }
 
-// leave ends a feed's use. The last one to leave waits until the connection is closed.
-func (e *ear) leave(l *listener) {
-	e.unsubscribe(l)
+// Err is why the connection has ended, once it has.
+func (e *Ear) Err() error { return e.err }
+
+// Leave ends a feed's use. The last one to leave waits until the connection is closed.
+func (e *Ear) Leave(in *Inbox) {
+	e.Unsubscribe(in)
 	ears.Lock()
 	e.users--
 	last := e.users == 0
@@ -78,7 +97,7 @@ func (e *ear) leave(l *listener) {
 }
 
 // forget makes whoever comes next connect anew. Ears is locked.
-func (e *ear) forget() {
+func (e *Ear) forget() {
 	if ears.of[e.key] == e {
 		delete(ears.of, e.key)
 	}
@@ -86,7 +105,7 @@ func (e *ear) forget() {
 
 // run connects, and hands on what is heard until the connection breaks, or nobody uses
 // it any more.
-func (e *ear) run(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) {
+func (e *Ear) run(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) {
 	defer func() {
 		ears.Lock()
 		e.forget()
@@ -99,7 +118,7 @@ func (e *ear) run(ctx context.Context, connect func(context.Context) (*pgx.Conn,
 		return
 	}
 	close(e.up)
-	defer closeListening(conn)
+	defer Close(conn)
 	for {
 		waiting, cancel := context.WithCancel(ctx)
 		e.mu.Lock()
@@ -135,13 +154,13 @@ func connectWithin(ctx context.Context, connect func(context.Context) (*pgx.Conn
 
 // exec runs commands of the simple protocol, all in one round trip.
 func exec(ctx context.Context, conn *pgx.Conn, commands string) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
 	return conn.PgConn().Exec(ctx, commands).Close()
 }
 
-// closeListening closes a connection.
-func closeListening(conn *pgx.Conn) {
+// Close closes a connection on which somebody may have listened.
+func Close(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	if !conn.IsClosed() {
@@ -153,16 +172,16 @@ func closeListening(conn *pgx.Conn) {
 }
 
 // deliver hands a notification to the feeds that listen to its channel.
-func (e *ear) deliver(n *pgconn.Notification) {
+func (e *Ear) deliver(n *pgconn.Notification) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for l := range e.feeds[n.Channel] {
-		l.hear(n)
+	for in := range e.feeds[n.Channel] {
+		in.hear(n)
 	}
 }
 
-// do has the connection run commands; empty ones show whether the server is there.
-func (e *ear) do(ctx context.Context, sql string) error {
+// Do has the connection run commands; empty ones show whether the server is there.
+func (e *Ear) Do(ctx context.Context, sql string) error {
 	e.mu.Lock()
 	done := e.put(sql)
 	e.mu.Unlock()
@@ -170,7 +189,7 @@ func (e *ear) do(ctx context.Context, sql string) error {
 }
 
 // put adds commands to those to run. E.mu is locked.
-func (e *ear) put(sql string) <-chan error {
+func (e *Ear) put(sql string) <-chan error {
 	done := make(chan error, 1)
 	e.queue = append(e.queue, command{sql, done})
 	if e.wake != nil {
@@ -179,7 +198,7 @@ func (e *ear) put(sql string) <-chan error {
 	return done
 }
 
-func (e *ear) await(ctx context.Context, done <-chan error) error {
+func (e *Ear) await(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
@@ -190,15 +209,15 @@ func (e *ear) await(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// subscribe makes l hear what is notified on these channels from now on.
-func (e *ear) subscribe(ctx context.Context, l *listener, channels ...string) error {
+// Subscribe makes in hear what is notified on these channels from now on.
+func (e *Ear) Subscribe(ctx context.Context, in *Inbox, channels ...string) error {
 	e.mu.Lock()
 	var sql strings.Builder
 	for _, c := range channels {
 		if e.feeds[c] == nil {
-			e.feeds[c] = map[*listener]bool{}
+			e.feeds[c] = map[*Inbox]bool{}
 		}
-		e.feeds[c][l] = true
+		e.feeds[c][in] = true
 		sql.WriteString("LISTEN " + pgx.Identifier{c}.Sanitize() + ";") // also where another has: its LISTEN may be on its way
 	}
 	done := e.put(sql.String())
@@ -206,29 +225,48 @@ func (e *ear) subscribe(ctx context.Context, l *listener, channels ...string) er
 	return e.await(ctx, done)
 }
 
-// unsubscribe ends that, without channels for all. It does not wait.
-func (e *ear) unsubscribe(l *listener, channels ...string) {
+// Unsubscribe ends that, without channels for all. It does not wait.
+func (e *Ear) Unsubscribe(in *Inbox, channels ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(channels) == 0 {
 		for c, feeds := range e.feeds {
-			if feeds[l] {
+			if feeds[in] {
 				channels = append(channels, c)
 			}
 		}
 	}
 	for _, c := range channels {
-		if delete(e.feeds[c], l); len(e.feeds[c]) == 0 {
+		if delete(e.feeds[c], in); len(e.feeds[c]) == 0 {
 			delete(e.feeds, c)
 			e.put("UNLISTEN " + pgx.Identifier{c}.Sanitize())
 		}
 	}
 }
 
-// earKey is what Deciders that share a connection have in common.
-func (b *backend) earKey() any {
-	if b.opts.Listen == nil && reflect.TypeOf(b.db).Kind() == reflect.Pointer {
-		return b.db
+// Inbox is what a feed hears: notifications, or nil after some were left out.
+type Inbox chan *pgconn.Notification
+
+// NewInbox returns one that is behind by 32 at most, and then leaves out what is older.
+func NewInbox() *Inbox {
+	in := make(Inbox, 32)
+	return &in
+}
+
+// hear takes in a notification, and never waits.
+func (in *Inbox) hear(n *pgconn.Notification) {
+	for {
+		select {
+		case *in <- n:
+			return
+		default:
+		}
+		for len(*in) > 0 {
+			select {
+			case <-*in:
+			default:
+			}
+		}
+		n = nil
 	}
-	return b
 }

@@ -1,6 +1,7 @@
 //go:build linux || darwin
 
-package file
+// Package lock locks a file against other processes.
+package lock
 
 import (
 	"context"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/c8e606e4/leaderelection/deciders/file/internal/disk"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
@@ -22,10 +24,14 @@ const (
 	longLockWait  = 8 * time.Millisecond
 )
 
-// lock returns the open lock file, locked. Closing it unlocks it.
-func (b *backend) lock(ctx context.Context) (*os.File, error) {
+// Held is an open lock file, locked. Closing it unlocks it.
+type Held struct{ *os.File }
+
+// Wait locks the file at path, which it makes with this mode where it is missing, and
+// waits for whoever has it locked.
+func Wait(ctx context.Context, path string, mode fs.FileMode) (*Held, error) {
 	for wait := firstLockWait; ; wait = min(2*wait, longLockWait) {
-		f, err := b.tryLock()
+		f, err := try(path, mode)
 		if f != nil || err != nil {
 			return f, err
 		}
@@ -34,30 +40,28 @@ func (b *backend) lock(ctx context.Context) (*os.File, error) {
 		case <-next.C:
 		case <-ctx.Done():
 			next.Stop()
-			return nil, fmt.Errorf("another process holds the lock on %s: %w", b.lockPath(), ctx.Err())
+			return nil, fmt.Errorf("another process holds the lock on %s: %w", path, ctx.Err())
 		}
 	}
 }
 
-func (b *backend) lockPath() string { return b.path + ".lock" }
-
-// tryLock returns nil without an error where another has the lock.
-func (b *backend) tryLock() (*os.File, error) {
+// try returns nil without an error where another has the lock.
+func try(path string, mode fs.FileMode) (*Held, error) {
 	// It need not be writable to be locked, so that it may be another user's.
-	f, err := os.OpenFile(b.lockPath(), os.O_RDONLY|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, b.opts.Mode)
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, mode)
 	if err != nil {
-		return nil, explain(err)
+		return nil, disk.Explain(err)
 	}
 	err = flock(f)
 	if err == nil {
 		// It may have been removed, and made afresh, since it was opened.
-		if err = b.stillLocked(f); errors.Is(err, errOtherLock) {
+		if err = (&Held{f}).Still(); errors.Is(err, errOtherLock) {
 			err = syscall.EWOULDBLOCK
 		}
 	}
 	switch {
 	case err == nil:
-		return f, nil
+		return &Held{f}, nil
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		return nil, f.Close()
 	}
@@ -71,7 +75,7 @@ func flock(f *os.File) error {
 			continue
 		}
 		if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
-			return explain(&fs.PathError{Op: "flock", Path: f.Name(), Err: err})
+			return disk.Explain(&fs.PathError{Op: "flock", Path: f.Name(), Err: err})
 		}
 		return err
 	}
@@ -79,21 +83,21 @@ func flock(f *os.File) error {
 
 var errOtherLock = errors.New("the lock file was removed or replaced under its holder; nothing may touch it while the election is in use")
 
-// stillLocked reports whether the lock file at its path is the one that is open as
-// f: if somebody has removed it, another process may have locked another.
-func (b *backend) stillLocked(f *os.File) error {
-	mine, err := f.Stat()
+// Still returns an error unless the lock file at its path is the one that is held: if
+// somebody has removed it, another process may have locked another.
+func (h *Held) Still() error {
+	mine, err := h.Stat()
 	if err != nil {
-		return explain(err)
+		return disk.Explain(err)
 	}
-	there, err := os.Lstat(b.lockPath())
+	there, err := os.Lstat(h.Name())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return errOtherLock
 	case err != nil:
-		return explain(err)
+		return disk.Explain(err)
 	case !mine.Mode().IsRegular():
-		return store.Wrong("%s is not a regular file (%v): remove it", b.lockPath(), mine.Mode())
+		return store.Wrong("%s is not a regular file (%v): remove it", h.Name(), mine.Mode())
 	case !os.SameFile(mine, there):
 		return errOtherLock
 	}

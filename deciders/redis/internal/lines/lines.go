@@ -1,4 +1,5 @@
-package redis
+// Package lines keeps connections that subscribe, each for many feeds.
+package lines
 
 import (
 	"context"
@@ -12,24 +13,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// answerTime is how long a feed waits for the server's answer: to its
+// AnswerTime is how long a feed waits for the server's answer: to its
 // subscription, and to a PING.
-const answerTime = 5 * time.Second
+const AnswerTime = 5 * time.Second
 
 // queued is how many messages wait for a feed's consumer; when more come, it reads.
 const queued = 64
 
-// Feeds lets the feeds of many elections share connections: one for each server
-// that their clients lead to. Give the same to the Options of all of them. The zero
-// value is ready.
-type Feeds struct {
+// Lines are the connections that feeds share: one for each server that their clients
+// lead to. The zero value is ready.
+type Lines struct {
 	mu    sync.Mutex // guards all that is below, also in lines and their channels
 	lines map[redis.UniversalClient]*line
 }
 
 // line is one connection with subscriptions.
 type line struct {
-	feeds    *Feeds
+	feeds    *Lines
 	client   redis.UniversalClient
 	pubsub   *redis.PubSub
 	silence  time.Duration
@@ -54,13 +54,13 @@ type order struct {
 
 // channel is a channel that somebody subscribes to.
 type channel struct {
-	subscribers map[*subscription]bool
+	subscribers map[*Subscription]bool
 	turn        int           // which of the server's answers is for it
 	confirmed   chan struct{} // closed when that has come
 }
 
-// subscription is one feed's.
-type subscription struct {
+// Subscription is one feed's.
+type Subscription struct {
 	line   *line
 	name   string
 	texts  chan string
@@ -68,11 +68,11 @@ type subscription struct {
 	closed bool
 }
 
-// subscribe returns when the server has confirmed the subscription. It may take
+// Subscribe returns when the server has confirmed the subscription. It may take
 // longer than ctx lasts.
-func (f *Feeds) subscribe(ctx context.Context, client redis.UniversalClient, name string, silence time.Duration) (*subscription, error) {
+func (f *Lines) Subscribe(ctx context.Context, client redis.UniversalClient, name string, silence time.Duration) (*Subscription, error) {
 	s, confirmed := f.join(client, name, silence)
-	timeout := time.NewTimer(answerTime)
+	timeout := time.NewTimer(AnswerTime)
 	defer timeout.Stop()
 	var err error
 	select {
@@ -81,7 +81,7 @@ func (f *Feeds) subscribe(ctx context.Context, client redis.UniversalClient, nam
 	case <-s.line.ctx.Done():
 		err = s.line.why()
 	case <-timeout.C:
-		err = fmt.Errorf("the server has not confirmed the subscription for %v", answerTime)
+		err = fmt.Errorf("the server has not confirmed the subscription for %v", AnswerTime)
 		s.line.fail(err)
 	case <-ctx.Done():
 		err = ctx.Err()
@@ -91,7 +91,7 @@ func (f *Feeds) subscribe(ctx context.Context, client redis.UniversalClient, nam
 
 // join adds a subscription to the line to a server. It makes the line where there
 // is none, and asks for the channel where nobody has it yet.
-func (f *Feeds) join(client redis.UniversalClient, name string, silence time.Duration) (s *subscription, confirmed <-chan struct{}) {
+func (f *Lines) join(client redis.UniversalClient, name string, silence time.Duration) (s *Subscription, confirmed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var l *line
@@ -115,11 +115,11 @@ func (f *Feeds) join(client redis.UniversalClient, name string, silence time.Dur
 	c := l.channels[name]
 	if c == nil {
 		l.asked[name]++
-		c = &channel{subscribers: map[*subscription]bool{}, turn: l.asked[name], confirmed: make(chan struct{})}
+		c = &channel{subscribers: map[*Subscription]bool{}, turn: l.asked[name], confirmed: make(chan struct{})}
 		l.channels[name] = c
 		l.send(l.pubsub.Subscribe, name)
 	}
-	s = &subscription{line: l, name: name, texts: make(chan string, queued)}
+	s = &Subscription{line: l, name: name, texts: make(chan string, queued)}
 	c.subscribers[s] = true
 	return s, c.confirmed
 }
@@ -146,7 +146,7 @@ func (l *line) send(tell func(context.Context, ...string) error, name string) {
 			next := l.orders[0]
 			l.orders = l.orders[1:]
 			l.feeds.mu.Unlock()
-			ctx, cancel := context.WithTimeout(l.ctx, answerTime)
+			ctx, cancel := context.WithTimeout(l.ctx, AnswerTime)
 			err := next.tell(ctx, next.name)
 			cancel()
 			if err != nil {
@@ -160,7 +160,7 @@ func (l *line) send(tell func(context.Context, ...string) error, name string) {
 
 // Close ends the subscription, and the line with its goroutine where it was the
 // last. A second call does nothing.
-func (s *subscription) Close() error {
+func (s *Subscription) Close() error {
 	l, f := s.line, s.line.feeds
 	f.mu.Lock()
 	if s.closed {
@@ -218,12 +218,12 @@ func (l *line) why() error {
 func (l *line) receive() {
 	for {
 		m, err := l.pubsub.ReceiveTimeout(l.ctx, l.silence)
-		if timedOut(err) {
+		if TimedOut(err) {
 			if err = l.pubsub.Ping(l.ctx); err == nil {
-				m, err = l.pubsub.ReceiveTimeout(l.ctx, min(answerTime, l.silence))
+				m, err = l.pubsub.ReceiveTimeout(l.ctx, min(AnswerTime, l.silence))
 			}
-			if timedOut(err) {
-				err = fmt.Errorf("the server has not answered a PING for %v: %w", min(answerTime, l.silence), err)
+			if TimedOut(err) {
+				err = fmt.Errorf("the server has not answered a PING for %v: %w", min(AnswerTime, l.silence), err)
 			}
 		}
 		if err == nil {
@@ -236,7 +236,8 @@ func (l *line) receive() {
 	}
 }
 
-func timedOut(err error) bool {
+// TimedOut reports whether err is that the client gave the server no more time.
+func TimedOut(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
@@ -275,8 +276,8 @@ func (l *line) take(message any) error {
 	return nil
 }
 
-// next returns the next message; an empty one where some were lost for want of room.
-func (s *subscription) next(ctx context.Context) (string, error) {
+// Next returns the next message; an empty one where some were lost for want of room.
+func (s *Subscription) Next(ctx context.Context) (string, error) {
 	s.line.feeds.mu.Lock()
 	missed := s.missed
 	s.missed = false

@@ -1,4 +1,4 @@
-package file
+package watch
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/c8e606e4/leaderelection/deciders/file/internal/disk"
 )
 
 // lookAgain is how often a feed reads the file without notice: what kqueue tells
@@ -15,34 +17,35 @@ import (
 // rename can be missed.
 const lookAgain = time.Second
 
-// watch is a watcher of the file in a directory.
-type watch struct {
+// Watch is a watcher of the file in a directory.
+type Watch struct {
 	*fsnotify.Watcher
 	dir, path string
 	look      *time.Ticker
 }
 
-func newWatch(dir, name string) (*watch, error) {
+// New returns a watcher of the file of this name in dir.
+func New(dir, name string) (*Watch, error) {
 	w, err := fsnotify.NewWatcher()
 	if errors.Is(err, syscall.EMFILE) {
 		return nil, noWatch(err)
 	} else if err != nil {
-		return nil, explain(err)
+		return nil, disk.Explain(err)
 	}
 	if err := w.Add(dir); err != nil {
-		return nil, errors.Join(explain(err), w.Close())
+		return nil, errors.Join(disk.Explain(err), w.Close())
 	}
-	return &watch{Watcher: w, dir: dir, path: filepath.Join(dir, name), look: time.NewTicker(lookAgain)}, nil
+	return &Watch{Watcher: w, dir: dir, path: filepath.Join(dir, name), look: time.NewTicker(lookAgain)}, nil
 }
 
 // Close ends the watch.
-func (w *watch) Close() error {
+func (w *Watch) Close() error {
 	w.look.Stop()
 	return w.Watcher.Close()
 }
 
-// wait returns nil when the file may have changed.
-func (w *watch) wait(ctx context.Context) error {
+// Wait returns nil when the file may have changed.
+func (w *Watch) Wait(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():

@@ -1,4 +1,4 @@
-package file
+package watch
 
 import (
 	"bytes"
@@ -9,12 +9,14 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/deciders/file/internal/disk"
 )
 
-// watch is an inotify instance that watches the file in a directory. The library for it,
+// Watch is an inotify instance that watches the file in a directory. The library for it,
 // fsnotify, cannot be told what to watch for: it would wake a candidate for each write to
 // each file that lies there.
-type watch struct {
+type Watch struct {
 	dir, name string
 	notices   *os.File
 	buf       [4096]byte // 14 notices, or more if their names are short
@@ -27,25 +29,26 @@ const (
 	goneAway = syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF
 )
 
-func newWatch(dir, name string) (*watch, error) {
+// New returns a watcher of the file of this name in dir.
+func New(dir, name string) (*Watch, error) {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if errors.Is(err, syscall.EMFILE) {
 		return nil, noWatch(err)
 	} else if err != nil {
-		return nil, explain(os.NewSyscallError("inotify_init1", err))
+		return nil, disk.Explain(os.NewSyscallError("inotify_init1", err))
 	}
-	w := &watch{dir: dir, name: name, notices: os.NewFile(uintptr(fd), "inotify")}
+	w := &Watch{dir: dir, name: name, notices: os.NewFile(uintptr(fd), "inotify")}
 	if _, err := syscall.InotifyAddWatch(fd, dir, replaced|goneAway|syscall.IN_ONLYDIR); err != nil {
-		return nil, errors.Join(explain(os.NewSyscallError("inotify_add_watch", err)), w.Close())
+		return nil, errors.Join(disk.Explain(os.NewSyscallError("inotify_add_watch", err)), w.Close())
 	}
 	return w, nil
 }
 
 // Close ends the watch.
-func (w *watch) Close() error { return w.notices.Close() }
+func (w *Watch) Close() error { return w.notices.Close() }
 
-// wait returns nil when the file may have changed.
-func (w *watch) wait(ctx context.Context) error {
+// Wait returns nil when the file may have changed.
+func (w *Watch) Wait(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = w.notices.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for {
@@ -63,7 +66,7 @@ func (w *watch) wait(ctx context.Context) error {
 }
 
 // changed reports whether one of these notices is about the file.
-func (w *watch) changed(notices []byte) (changed bool, err error) {
+func (w *Watch) changed(notices []byte) (changed bool, err error) {
 	for len(notices) > 0 {
 		var notice syscall.InotifyEvent
 		size, err := binary.Decode(notices, binary.NativeEndian, &notice)
