@@ -23,6 +23,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/azblob/internal/native"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
@@ -62,7 +63,7 @@ type backend struct {
 	container *container.Client
 	blob      *blockblob.Client
 	opts      Options
-	native    *leases // nil: no native leases
+	native    *native.Leases // nil: no native leases
 }
 
 var (
@@ -81,6 +82,11 @@ type token struct {
 	// id of its leader's native lease.
 	number      leaderelection.ElectionNumber
 	incarnation string
+}
+
+// lease is the version and the id of the native lease that goes with it.
+func (t token) lease() native.At {
+	return native.At{ETag: t.etag, ID: native.ID(t.number, t.incarnation)}
 }
 
 // CommitTS is the Last-Modified header of the answer: when Azure says that it
@@ -132,9 +138,9 @@ func NewDecider(client *azblob.Client, containerName, blobName string, opts *Opt
 		b.opts.ContentType = "application/json"
 	}
 	wrong := checkNames(containerName, blobName)
-	if b.opts.NativeLease != nil {
-		b.native = newLeases(c, blobName, *b.opts.NativeLease)
-		wrong = cmp.Or(wrong, b.native.check())
+	if n := b.opts.NativeLease; n != nil {
+		b.native = native.New(c, blobName, n.Companions, n.Duration)
+		wrong = cmp.Or(wrong, native.Check(n.Companions, n.Duration))
 	}
 	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "azblob", Place: place(client.URL(), containerName, blobName), Wrong: wrong}}
 }
@@ -184,13 +190,13 @@ func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
 // Swap implements store.Store.
 func (b *backend) Swap(ctx context.Context, at token, data []byte, e *leaderelection.RaceEntry) (token, error) {
 	ctx = once(ctx)
-	ours := b.native != nil && b.native.claim(&at, e)
+	ours := b.native != nil && b.native.Claim(at.lease(), e)
 	next, err := b.put(ctx, data, &at, e)
 	if err != nil {
 		return token{}, err
 	}
 	if ours {
-		next.leased = b.native.follow(ctx, &at, e, next)
+		next.leased = b.native.Follow(ctx, at.lease(), e, next.lease())
 	}
 	return *next, nil
 }
@@ -217,7 +223,7 @@ func isLeased(s *lease.StateType) bool {
 func (b *backend) put(ctx context.Context, data []byte, old *token, entry *leaderelection.RaceEntry) (*token, error) {
 	id := ""
 	if old.leased {
-		id = old.leaseID()
+		id = old.lease().ID
 	}
 	for try := 0; ; try++ {
 		r, err := b.blob.Upload(ctx, streaming.NopCloser(bytes.NewReader(data)), b.upload(old.etag, id))
@@ -239,12 +245,12 @@ func (b *backend) put(ctx context.Context, data []byte, old *token, entry *leade
 		case old.etag == "":
 			return nil, err // there is no blob that could be under a lease
 		case bloberror.HasCode(err, bloberror.LeaseIDMissing) && id == "":
-			id = old.leaseID() // the leader took it since
+			id = old.lease().ID // the leader took it since
 		case bloberror.HasCode(err, bloberror.LeaseLost, bloberror.LeaseNotPresentWithBlobOperation):
 			id = "" // it has run out since
 		case bloberror.HasCode(err, bloberror.LeaseIDMismatchWithBlobOperation, bloberror.LeaseIDMissing):
 			// Somebody else's, or of a leadership long over.
-			if err := breakLease(ctx, b.blob, old.etag); err != nil {
+			if err := native.Break(ctx, b.blob, old.etag); err != nil {
 				return nil, err
 			}
 			id = ""
@@ -256,7 +262,7 @@ func (b *backend) put(ctx context.Context, data []byte, old *token, entry *leade
 
 // upload is the conditions and what is to be set of the blob.
 func (b *backend) upload(etag azcore.ETag, leaseID string) *blockblob.UploadOptions {
-	only := &blob.AccessConditions{ModifiedAccessConditions: ifMatch(etag)}
+	only := &blob.AccessConditions{ModifiedAccessConditions: native.IfMatch(etag)}
 	if leaseID != "" {
 		only.LeaseAccessConditions = &blob.LeaseAccessConditions{LeaseID: &leaseID}
 	}
@@ -278,16 +284,6 @@ func (b *backend) upload(etag azcore.ETag, leaseID string) *blockblob.UploadOpti
 
 // noStore keeps caches on the way from answering for the store.
 var noStore = "no-store"
-
-// ifMatch is the condition that the blob is this version, or where etag is empty
-// that there is none.
-func ifMatch(etag azcore.ETag) *blob.ModifiedAccessConditions {
-	if etag == "" {
-		any := azcore.ETagAny
-		return &blob.ModifiedAccessConditions{IfNoneMatch: &any}
-	}
-	return &blob.ModifiedAccessConditions{IfMatch: &etag}
-}
 
 func (b *backend) create(ctx context.Context) error {
 	_, err := b.container.Create(ctx, nil)

@@ -1,25 +1,12 @@
 package azblob
 
 import (
-	"context"
-	"crypto/sha256"
-	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // NativeLease makes the leader hold Azure's own lease on the record's blob and on
@@ -36,218 +23,6 @@ type NativeLease struct {
 	// leader's view does. With a longer term no leases are taken, and Leased
 	// says so. Zero: the TermLength, or 15 s where that is shorter.
 	Duration time.Duration
-}
-
-// Azure's limits of a lease that is not for ever.
-const (
-	minLease = 15 * time.Second
-	maxLease = 60 * time.Second
-)
-
-// leases are the native leases of the campaign that uses a Decider. They never
-// stand in the way of the election: the record is written first, and what
-// becomes of the leases then is for Leased to say.
-type leases struct {
-	opts  NativeLease
-	blobs []*blob.Client // the record's first
-
-	mu    sync.Mutex
-	id    string // of the leadership that this Decider wrote the acquisition of
-	hold  hold
-	since leaderelection.ElectionNumber
-}
-
-// hold is what is known of the leases with the id of the current leadership.
-type hold struct {
-	until time.Time // all are held until then, but for what err says
-	err   error
-}
-
-func newLeases(c *container.Client, name string, opts NativeLease) *leases {
-	opts.Companions = slices.Clone(opts.Companions)
-	l := &leases{opts: opts, blobs: []*blob.Client{c.NewBlobClient(name)}}
-	for _, companion := range opts.Companions {
-		l.blobs = append(l.blobs, c.NewBlobClient(companion))
-	}
-	return l
-}
-
-func (l *leases) check() error {
-	d := l.opts.Duration
-	if d != 0 && (d < minLease || d > maxLease || d%time.Second != 0) {
-		return fmt.Errorf("NativeLease.Duration is %v, must be 15 to 60 whole seconds: %w", d, leaderelection.ErrPermanent)
-	}
-	if slices.Contains(l.opts.Companions, "") {
-		return fmt.Errorf("NativeLease.Companions has an empty name: %w", leaderelection.ErrPermanent)
-	}
-	return nil
-}
-
-// duration is how long leases are to last for a campaign with this term.
-func (l *leases) duration(term time.Duration) (time.Duration, error) {
-	d := l.opts.Duration
-	if d == 0 {
-		d = max(minLease, (min(term, maxLease) + time.Second - 1).Truncate(time.Second))
-	}
-	if d < term {
-		return 0, fmt.Errorf("TermLength is %v, and a native lease of %v would run out within the term: shorten the term, or lengthen NativeLease.Duration (60 s at most)", term, d)
-	}
-	return d, nil
-}
-
-// leaseID is the id of the native lease of a leadership. All can work it out from the
-// record, so that an operator's request and a successor's claim can name the lease
-// of the leader that they write over. It is no secret: leases fence off programs
-// that do not know of the election, not ones that mean harm.
-func leaseID(number leaderelection.ElectionNumber, incarnation string) string {
-	h := sha256.Sum256([]byte(strconv.FormatUint(uint64(number), 10) + " " + incarnation))
-	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // a UUID of version 8
-	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
-}
-
-func (t *token) leaseID() string { return leaseID(t.number, t.incarnation) }
-
-// claim reports whether entry is written for this Decider's own campaign: what
-// begins a leadership is, and what extends or releases the same one. An operator's
-// request for another's leadership is not.
-func (l *leases) claim(old *token, entry *leaderelection.RaceEntry) bool {
-	id := leaseID(entry.ElectionNumber, entry.Incarnation)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !entry.Vacant() && (old.etag == "" || old.leaseID() != id) && l.id != id {
-		l.id, l.since = id, entry.ElectionNumber
-		l.hold = hold{err: errors.New("they have not been taken yet")}
-	}
-	return l.id == id
-}
-
-// follow brings the native leases in line with entry, which has been written as
-// next. It reports whether the record's blob is under the lease of entry's leadership
-// now. It takes at most an eighth of the term, half of what a campaign allows for
-// a call, so that the write itself is answered in time whatever becomes of the
-// leases.
-func (l *leases) follow(ctx context.Context, old *token, entry *leaderelection.RaceEntry, next *token) bool {
-	start := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, max(entry.TermLength/8, 50*time.Millisecond))
-	defer cancel()
-
-	work := l.release
-	length, err := l.duration(entry.TermLength)
-	if !entry.Vacant() {
-		work = func(ctx context.Context, b *blob.Client, next, old *token) error {
-			if err != nil {
-				return err
-			}
-			return l.take(ctx, b, next, old, length)
-		}
-	}
-	errs := make([]error, len(l.blobs))
-	var wg sync.WaitGroup
-	for i, b := range l.blobs {
-		wg.Go(func() {
-			if errs[i] = work(ctx, b, next, old); errs[i] != nil {
-				name, _, _ := strings.Cut(b.URL(), "?")
-				errs[i] = fmt.Errorf("%s: %w", name, redact.Error(errs[i]))
-			}
-		})
-	}
-	wg.Wait()
-
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.id == next.leaseID() {
-		l.hold.err = errors.Join(errs...)
-		if l.hold.err == nil {
-			l.hold.until = start.Add(length)
-		}
-		if entry.Vacant() {
-			l.hold = hold{err: errors.New("they were released")}
-		}
-	}
-	return errs[0] == nil && !entry.Vacant()
-}
-
-// take renews the lease of next's leadership on b, or takes it.
-func (l *leases) take(ctx context.Context, b *blob.Client, next, old *token, length time.Duration) error {
-	c, err := leaseClient(b, next.leaseID())
-	if err != nil {
-		return err
-	}
-	if old.etag != "" && old.leaseID() == next.leaseID() {
-		r, err := c.RenewLease(ctx, nil)
-		if err == nil || !bloberror.HasCode(err, noLeaseOfOurs...) {
-			return l.taken(next, r.LeaseID, err)
-		}
-	}
-	// On the record's blob only while it is still the version just written: a
-	// candidate that was stopped here and has been succeeded meanwhile must not
-	// take the lease, let alone break its successor's.
-	only := &lease.BlobAcquireOptions{}
-	own := b == l.blobs[0]
-	if own {
-		only.ModifiedAccessConditions = ifMatch(next.etag)
-	}
-	r, err := c.AcquireLease(ctx, int32(length/time.Second), only)
-	if !bloberror.HasCode(err, bloberror.LeaseAlreadyPresent) {
-		return l.taken(next, r.LeaseID, err)
-	}
-	if own {
-		err = breakLease(ctx, b, next.etag)
-	} else {
-		// Whoever else holds a companion is waited for, 60 s at most. The
-		// predecessor's view is over: its lease can go at once.
-		err = release(ctx, b, old.leaseID())
-	}
-	if err != nil {
-		return err
-	}
-	r, err = c.AcquireLease(ctx, int32(length/time.Second), only)
-	return l.taken(next, r.LeaseID, err)
-}
-
-// taken is err, or one of its own unless the answer names the lease, as Azure's do.
-func (l *leases) taken(next *token, id *string, err error) error {
-	if err == nil && (id == nil || *id != next.leaseID()) {
-		err = errors.New("the answer does not name the lease: something else than the store answered")
-	}
-	return err
-}
-
-// noLeaseOfOurs is how Azure says that a lease cannot be renewed, but that
-// another could perhaps be acquired.
-var noLeaseOfOurs = []bloberror.Code{
-	bloberror.LeaseIDMismatchWithLeaseOperation, bloberror.LeaseNotPresentWithLeaseOperation,
-	bloberror.LeaseIsBrokenAndCannotBeRenewed, bloberror.LeaseLost,
-}
-
-func (l *leases) release(ctx context.Context, b *blob.Client, next, _ *token) error {
-	return release(ctx, b, next.leaseID())
-}
-
-// release gives up the lease with this id where there is one.
-func release(ctx context.Context, b *blob.Client, id string) error {
-	c, err := leaseClient(b, id)
-	if err == nil {
-		_, err = c.ReleaseLease(ctx, nil)
-	}
-	return err
-}
-
-func leaseClient(b *blob.Client, id string) (*lease.BlobClient, error) {
-	return lease.NewBlobClient(b, &lease.BlobClientOptions{LeaseID: &id})
-}
-
-// breakLease ends whatever lease is on a blob that is still the version etag.
-func breakLease[T blob.Client | blockblob.Client](ctx context.Context, b *T, etag azcore.ETag) error {
-	c, err := lease.NewBlobClient(b, nil)
-	if err != nil {
-		return err
-	}
-	_, err = c.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: new(int32), ModifiedAccessConditions: ifMatch(etag)})
-	if bloberror.HasCode(err, bloberror.LeaseNotPresentWithLeaseOperation) {
-		return nil // it has just ended
-	}
-	return err
 }
 
 // Leased returns the access conditions with which the leader whose view is tv
@@ -267,24 +42,9 @@ func (d *Decider) Leased(tv *leaderelection.TimeView) (*blob.LeaseAccessConditio
 	if tv == nil || !tv.ValueInFuture() {
 		return nil, fmt.Errorf("leaderelection/azblob: the native leases of %s: %w", d.election.Place, leaderelection.ErrExpired)
 	}
-	id, err := d.b.native.held(tv.ElectionNumber())
+	id, err := d.b.native.Held(tv.ElectionNumber())
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection/azblob: the native leases of %s are not held: %w", d.election.Place, err)
 	}
 	return &blob.LeaseAccessConditions{LeaseID: &id}, nil
-}
-
-// held returns the id of the leases of a leadership.
-func (l *leases) held(number leaderelection.ElectionNumber) (string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case number == leaderelection.NoElections || number != l.since:
-		return "", fmt.Errorf("election %d is not led by this Decider's campaign: %w", number, leaderelection.ErrExpired)
-	case l.hold.err != nil:
-		return "", l.hold.err
-	case !time.Now().Before(l.hold.until):
-		return "", errors.New("they have run out")
-	}
-	return l.id, nil
 }

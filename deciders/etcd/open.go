@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
+	"github.com/c8e606e4/leaderelection/deciders/etcd/internal/renewing"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
@@ -173,7 +174,7 @@ func parameters(cfg *clientv3.Config, u *url.URL) (*Options, error) {
 		// endpoint's own host.
 		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(name))
 	}
-	creds, err := newRenewing(files)
+	creds, err := renewing.New(files)
 	if err != nil {
 		return nil, err
 	}

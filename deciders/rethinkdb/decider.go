@@ -95,6 +95,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
 // Options adjusts a Decider. There is nothing to adjust yet; nil is right.
@@ -114,7 +115,7 @@ type backend struct {
 	sessions        sessions
 	database, table string
 	id              string
-	calls           chan struct{} // as many as are under way
+	calls           within.Calls
 	turns           chan struct{} // one at a time, see turn
 }
 
@@ -122,6 +123,21 @@ var (
 	_ leaderelection.RaceDecider = (*Decider)(nil)
 	_ leaderelection.ChangeFeed  = (*Decider)(nil)
 )
+
+// sessions is where a Decider's queries run.
+type sessions interface {
+	// Use returns a session, for as long as ctx lasts.
+	Use(ctx context.Context) (r.QueryExecutor, error)
+	// Ended is told how a query on it has ended.
+	Ended(on r.QueryExecutor, err error)
+}
+
+// callers is the session that NewDecider was given: what becomes of it is the caller's
+// affair.
+type callers struct{ r.QueryExecutor }
+
+func (c callers) Use(context.Context) (r.QueryExecutor, error) { return c.QueryExecutor, nil }
+func (c callers) Ended(r.QueryExecutor, error)                 {}
 
 // row is what is stored.
 type row struct {
@@ -153,7 +169,7 @@ func NewDecider(session r.QueryExecutor, database, table, election string, _ *Op
 
 func newDecider(on sessions, database, table, election string) *Decider {
 	b := &backend{sessions: on, database: database, table: table, id: election,
-		calls: make(chan struct{}, maxCalls), turns: make(chan struct{}, 1)}
+		calls: make(within.Calls, maxCalls), turns: make(chan struct{}, 1)}
 	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "rethinkdb", Place: fmt.Sprintf("RethinkDB %s.%s id %q", database, table, election)}}
 	if election == "" {
 		d.election.Wrong = errors.New("the election has no name; give it one")
@@ -293,46 +309,26 @@ func (b *backend) turn(ctx context.Context) (over func()) {
 // driver does not obey ctx while the server is silent: query does, and leaves the
 // driver to itself.
 func query[T any](ctx context.Context, b *backend, term r.Term) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
 	var none T
-	select {
-	case b.calls <- struct{}{}:
-	case <-ctx.Done():
-		return none, ctx.Err()
-	}
-	on, err := b.sessions.use(ctx)
+	on, err := b.sessions.Use(ctx)
 	if err != nil {
-		<-b.calls
 		return none, err
 	}
-	done := make(chan result, 1)
-	go func() {
-		defer func() { <-b.calls }()
-		var got result
+	got, err := within.Do(ctx, b.calls, func() (value T, err error) {
 		over := b.turn(ctx)
 		defer over()
 		cursor, err := term.Run(on, r.RunOpts{Context: ctx})
 		if err == nil {
-			err = cursor.One(&got.value)
+			err = cursor.One(&value)
 		}
 		if errors.Is(err, r.ErrEmptyResult) {
 			err = nil
 		}
-		got.err = err
-		done <- got
-	}()
-	var got result
-	select {
-	case got = <-done:
-	case <-ctx.Done():
-		got.err = ctx.Err()
+		return value, err
+	})
+	b.sessions.Ended(on, err)
+	if err != nil {
+		err = brief{err}
 	}
-	b.sessions.ended(on, got.err)
-	if got.err != nil {
-		got.err = brief{got.err}
-	}
-	return got.value, got.err
+	return got, err
 }

@@ -66,11 +66,11 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 // listen hands on what the changefeed tells, until it ends, which it does with an
 // error.
 func (b *backend) listen(ctx context.Context, changes chan<- *row) (ended error) {
-	on, err := b.sessions.use(ctx)
+	on, err := b.sessions.Use(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { b.sessions.ended(on, ended) }()
+	defer func() { b.sessions.Ended(on, ended) }()
 	over := b.turn(ctx)
 	cursor, err := r.DB(b.database).Table(b.table).Get(b.id).
 		Changes(r.ChangesOpts{IncludeInitial: true}).

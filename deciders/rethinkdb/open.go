@@ -13,6 +13,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/rethinkdb/internal/hosts"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
@@ -46,15 +47,15 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if err != nil {
 		return nil, store.OpenError("rethinkdb", u, err)
 	}
-	h := newHosts(p)
+	h := hosts.New(p.connect, p.hosts, p.tls, func(err error) bool { return judge(err).Permanent })
 	d := newDecider(h, p.database, p.table, p.election)
 	d.close = func() error {
-		if err := h.close(); err != nil {
+		if err := h.Close(); err != nil {
 			return fmt.Errorf("leaderelection/rethinkdb: closing the sessions: %w", err)
 		}
 		return nil
 	}
-	if _, err := h.use(ctx); err != nil {
+	if _, err := h.Use(ctx); err != nil {
 		return nil, d.election.Failed(ctx, "connecting for", redact.Error(err, u.String()))
 	}
 	if p.create {

@@ -1,4 +1,5 @@
-package etcd
+// Package renewing is gRPC's TLS by files that may be renewed.
+package renewing
 
 import (
 	"context"
@@ -19,7 +20,8 @@ type renewing struct {
 	latest                           *atomic.Pointer[credentials.TransportCredentials]
 }
 
-func newRenewing(files store.TLSFiles) (credentials.TransportCredentials, error) {
+// New returns credentials by these files, which it reads now and for each connection.
+func New(files store.TLSFiles) (credentials.TransportCredentials, error) {
 	cfg, err := files.Load()
 	if err != nil {
 		return nil, err

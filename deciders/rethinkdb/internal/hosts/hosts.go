@@ -1,4 +1,5 @@
-package rethinkdb
+// Package hosts keeps sessions with the servers of a RethinkDB.
+package hosts
 
 import (
 	"context"
@@ -10,30 +11,17 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
-// sessions is where a Decider's queries run.
-type sessions interface {
-	// use returns a session, for as long as ctx lasts.
-	use(ctx context.Context) (r.QueryExecutor, error)
-	// ended is told how a query on it has ended.
-	ended(on r.QueryExecutor, err error)
-}
-
-// callers is the session that NewDecider was given: what becomes of it is the caller's
-// affair.
-type callers struct{ r.QueryExecutor }
-
-func (c callers) use(context.Context) (r.QueryExecutor, error) { return c.QueryExecutor, nil }
-func (c callers) ended(r.QueryExecutor, error)                 {}
-
-// hosts has a session for each server that a URL names, made when it is needed. A session
+// Hosts has a session for each server that a URL names, made when it is needed. A session
 // for all of them would never use one that was down at first, and would read certificates
 // once. Queries go to one server until it fails.
-type hosts struct {
+type Hosts struct {
 	opts  r.ConnectOpts // without addresses
 	addrs []string
 	tls   *store.TLSFiles // nil: no TLS
+	final func(error) bool
 
 	mu       sync.Mutex
 	at       int          // the server to use
@@ -42,14 +30,16 @@ type hosts struct {
 	turn     chan struct{} // one connects at a time
 }
 
-func newHosts(p *parsed) *hosts {
-	return &hosts{opts: p.connect, addrs: p.hosts, tls: p.tls, sessions: make([]*r.Session, len(p.hosts)), turn: make(chan struct{}, 1)}
+// New returns what connects to these servers, by opts and, unless it is nil, by TLS. Final
+// says of a query's error that no server would do better.
+func New(opts r.ConnectOpts, addrs []string, tls *store.TLSFiles, final func(error) bool) *Hosts {
+	return &Hosts{opts: opts, addrs: addrs, tls: tls, final: final, sessions: make([]*r.Session, len(addrs)), turn: make(chan struct{}, 1)}
 }
 
 var errClosed = fmt.Errorf("the Decider is closed: %w", leaderelection.ErrPermanent)
 
-// use implements sessions. It tries one server after the other.
-func (h *hosts) use(ctx context.Context) (r.QueryExecutor, error) {
+// Use returns a session. It tries one server after the other, for as long as ctx lasts.
+func (h *Hosts) Use(ctx context.Context) (r.QueryExecutor, error) {
 	select {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
@@ -90,7 +80,7 @@ func (h *hosts) use(ctx context.Context) (r.QueryExecutor, error) {
 
 // connect connects to one server, for no longer than ctx or the timeout last: the driver
 // knows no ctx here.
-func (h *hosts) connect(ctx context.Context, addr string) (*r.Session, error) {
+func (h *Hosts) connect(ctx context.Context, addr string) (*r.Session, error) {
 	opts := h.opts
 	opts.Addresses = []string{addr}
 	if h.tls != nil {
@@ -102,33 +92,23 @@ func (h *hosts) connect(ctx context.Context, addr string) (*r.Session, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeout)
 	defer cancel()
-	type result struct {
-		session *r.Session
-		err     error
-	}
-	done := make(chan result)
-	go func() {
+	c, err := within.Do(ctx, make(within.Calls, 1), func() (session, error) {
 		s, err := r.Connect(opts)
-		select {
-		case done <- result{s, err}:
-		case <-ctx.Done():
-			if err == nil {
-				_ = s.Close()
-			}
-		}
-	}()
-	select {
-	case got := <-done:
-		return got.session, got.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+		return session{s}, err
+	})
+	return c.Session, err
 }
 
-// ended implements sessions. After an error that may be the server's own the next one is
+// session is one that within.Do closes if it comes too late.
+type session struct{ *r.Session }
+
+// Close implements io.Closer.
+func (s session) Close() error { return s.Session.Close() }
+
+// Ended is told how a query on a session has ended. After an error that may be the server's own the next one is
 // used; a session whose connection has failed is made anew when it is needed again.
-func (h *hosts) ended(on r.QueryExecutor, err error) {
-	next, broken := outcome(err)
+func (h *Hosts) Ended(on r.QueryExecutor, err error) {
+	next, broken := h.outcome(err)
 	if !next {
 		return
 	}
@@ -150,14 +130,14 @@ func (h *hosts) ended(on r.QueryExecutor, err error) {
 
 // outcome reports whether another server may do better than the one that gave this error,
 // and whether it is its connection that has failed.
-func outcome(err error) (next, broken bool) {
+func (h *Hosts) outcome(err error) (next, broken bool) {
 	var connection r.RQLConnectionError
 	var failed r.RQLOpFailedError
 	var unknown r.RQLOpIndeterminateError
 	switch {
 	case errors.As(err, &connection): // also if the server refuses what the files had at first
 		return true, true
-	case err == nil, errors.Is(err, r.ErrEmptyResult), errors.Is(err, context.Canceled), judge(err).Permanent:
+	case err == nil, errors.Is(err, r.ErrEmptyResult), errors.Is(err, context.Canceled), h.final(err):
 		return false, false
 	case errors.As(err, &failed), errors.As(err, &unknown):
 		return true, false // it may be one that is cut off from the others
@@ -167,8 +147,8 @@ func outcome(err error) (next, broken bool) {
 	return true, true
 }
 
-// close closes all sessions.
-func (h *hosts) close() error {
+// Close closes all sessions.
+func (h *Hosts) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
