@@ -18,7 +18,9 @@ import (
 // KEY may have slashes, and characters escaped as in any URL. The parameters,
 // all optional:
 //
-//	region         the region; else as the environment says
+//	table          the table's ARN in place of TABLE, for another account's table:
+//	               dynamodb:///KEY?table=arn:aws:dynamodb:eu-central-1:123456789012:table/NAME
+//	region         the region; else the ARN's, else as the environment says
 //	endpoint       the URL of another server, as http://127.0.0.1:8000 for DynamoDB Local
 //	profile        a profile of the shared AWS configuration
 //	partition_key  Options.PartitionKey
@@ -43,7 +45,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 }
 
 func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) {
-	in, err := awsurl.Parse(u, "dynamodb")
+	in, err := awsurl.Parse(u, "dynamodb", "table")
 	if err != nil {
 		return nil, false, store.Wrong("%w", err)
 	}
@@ -63,6 +65,6 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 			o.BaseEndpoint = endpoint
 		}
 	})
-	d = NewDecider(client, in.Host, in.Key, o)
+	d = NewDecider(client, in.Name, in.Key, o)
 	return d, verify, d.election.Ready(ctx)
 }

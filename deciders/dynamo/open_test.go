@@ -2,6 +2,9 @@ package dynamo_test
 
 import (
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -79,5 +82,41 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	if _, err := open(t, "dynamodb://elections/one"); err != nil {
 		t.Errorf("without a region, which the first call reports: %v", err)
+	}
+}
+
+// A table is named by its ARN, also in a URL, which says the region as well.
+func TestTableARN(t *testing.T) {
+	alone(t)
+	const arn = "arn:aws:dynamodb:eu-central-1:123456789012:table/elections"
+	var body, signed string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		body, signed = string(b), r.Header.Get("Authorization")
+	}))
+	defer server.Close()
+	for region, want := range map[string]string{"": "eu-central-1", "&region=eu-west-1": "eu-west-1"} {
+		d, err := open(t, "dynamodb:///team/one?table="+arn+region+"&endpoint="+url.QueryEscape(server.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = d.ReadCurrent(t.Context())
+		if !strings.Contains(body, `"TableName":"`+arn+`"`) || !strings.Contains(body, `"S":"team/one"`) || !strings.Contains(signed, "/"+want+"/dynamodb/") {
+			t.Errorf("%q is sent as %s, signed %s", region, body, signed)
+		}
+		if !strings.Contains(d.String(), arn) {
+			t.Errorf("the place is %s", d)
+		}
+	}
+	for address, says := range map[string]string{
+		"dynamodb:///one?table=elections":                                          "an ARN such as arn:aws:dynamodb:",
+		"dynamodb:///one?table=arn:aws:s3:eu-central-1:123456789012:table/x":       "an ARN such as arn:aws:dynamodb:",
+		"dynamodb://elections/one?table=" + arn:                                    "leave one of them out",
+		"dynamodb:///one?table=arn:aws:dynamodb:eu-central-1:123456789012:index/x": "no table name",
+		"dynamodb:///one?region=eu-central-1":                                      "no table name",
+	} {
+		if _, err := open(t, address); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want a permanent error that says %q", address, err, says)
+		}
 	}
 }

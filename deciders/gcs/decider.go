@@ -1,6 +1,7 @@
 package gcs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,14 @@ type Options struct {
 	// once, and Cloud KMS charges for that; a key that is disabled makes the
 	// election stand still.
 	KMSKeyName string
+	// EncryptionKey is a key of one's own, of 32 bytes, that Google is to encrypt the
+	// object with, and forgets. Each candidate and observer needs it: without it the
+	// record cannot be read. It does not go with KMSKeyName. Empty: none.
+	EncryptionKey []byte
+	// StorageClass is that of the object: STANDARD, or one of the classes for what is
+	// rarely touched, which bill each replaced record for 30 days and more. Empty: the
+	// bucket's default.
+	StorageClass string
 	// ContentType of the object. Empty: application/json.
 	ContentType string
 	// CacheControl of the object. Empty: no-store. Anything that allows caching
@@ -90,6 +99,7 @@ func NewDecider(client *storage.Client, bucket, object string, opts *Options) *D
 		b.opts = *opts
 		b.opts.ACL = slices.Clone(opts.ACL)
 		b.opts.Metadata = maps.Clone(opts.Metadata)
+		b.opts.EncryptionKey = slices.Clone(opts.EncryptionKey)
 	}
 	if b.opts.ContentType == "" {
 		b.opts.ContentType = "application/json"
@@ -102,7 +112,10 @@ func NewDecider(client *storage.Client, bucket, object string, opts *Options) *D
 		b.bucket = b.bucket.UserProject(b.opts.UserProject)
 	}
 	b.handle = b.bucket.Object(object)
-	return &Decider{election: store.Election[token]{Store: b, Package: "gcs", Place: "gs://" + bucket + "/" + object, Wrong: checkNames(bucket, object)}}
+	if len(b.opts.EncryptionKey) > 0 {
+		b.handle = b.handle.Key(b.opts.EncryptionKey)
+	}
+	return &Decider{election: store.Election[token]{Store: b, Package: "gcs", Place: "gs://" + bucket + "/" + object, Wrong: cmp.Or(checkNames(bucket, object), b.opts.check())}}
 }
 
 // String names the place of the record: bucket and object.
@@ -210,7 +223,7 @@ func (b *backend) Swap(ctx context.Context, at token, data []byte, _ *leaderelec
 // prepare sets what the SDK is to know of the object before the first byte.
 func (b *backend) prepare(w *storage.Writer, data []byte) {
 	w.ContentType, w.CacheControl, w.Metadata = b.opts.ContentType, b.opts.CacheControl, b.opts.Metadata
-	w.ACL, w.PredefinedACL, w.KMSKeyName = b.opts.ACL, b.opts.PredefinedACL, b.opts.KMSKeyName
+	w.ACL, w.PredefinedACL, w.KMSKeyName, w.StorageClass = b.opts.ACL, b.opts.PredefinedACL, b.opts.KMSKeyName, b.opts.StorageClass
 	// Google refuses the write where the bytes do not add up to this. The
 	// SDK's own check compares only afterwards, when the record is written.
 	w.CRC32C, w.SendCRC32C = crc32.Checksum(data, castagnoli), true

@@ -70,6 +70,11 @@
 // Options.KMSKeyName it is Cloud Storage's service agent that needs Cloud KMS
 // CryptoKey Encrypter/Decrypter on the key.
 //
+// With Options.EncryptionKey Google has the key during a request only. Whoever reads the
+// record needs the same key, also with other tools (gcloud storage cat --decryption-keys);
+// one that is lost takes the record with it. A candidate with another key, or none, can
+// read nothing, and so replaces nothing.
+//
 // # Costs
 //
 // At the defaults (a term of 15 s, a skew of 1 s) a leader makes about 515 writes

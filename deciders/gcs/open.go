@@ -1,6 +1,7 @@
 package gcs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,10 @@ import (
 //	acl             one rule of Options.ACL, as entity:ROLE, for instance
 //	                user-ann@example.com:READER; may be given several times
 //	kms_key         Options.KMSKeyName
+//	encryption_key_file
+//	                a file with Options.EncryptionKey, 32 bytes or their base64, which is
+//	                read once
+//	storage_class   Options.StorageClass
 //	content_type    Options.ContentType
 //	cache_control   Options.CacheControl
 //	metadata        one key=value of Options.Metadata; may be given several times
@@ -41,7 +46,7 @@ import (
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	t, err := parse(u)
 	if err == nil {
-		err = checkNames(t.bucket, t.object)
+		err = cmp.Or(checkNames(t.bucket, t.object), t.opts.check())
 	}
 	if err != nil {
 		return nil, store.OpenError("gcs", u, err)
@@ -85,6 +90,8 @@ func parse(u *url.URL) (*target, error) {
 		PredefinedACL: p.String("predefined_acl"),
 		ACL:           rules(p),
 		KMSKeyName:    p.String("kms_key"),
+		EncryptionKey: p.KeyFile("encryption_key_file", keySize),
+		StorageClass:  p.String("storage_class"),
 		ContentType:   p.String("content_type"),
 		CacheControl:  p.String("cache_control"),
 		Metadata:      p.Pairs("metadata"),
@@ -95,6 +102,9 @@ func parse(u *url.URL) (*target, error) {
 			e.Path = "/storage/v1/"
 		}
 		t.endpoint = e.String()
+		if len(t.opts.EncryptionKey) > 0 && store.InTheClear(t.endpoint) {
+			p.Wrong("the key of encryption_key_file would go to the endpoint in the clear: use https")
+		}
 	}
 	return t, p.Rest()
 }

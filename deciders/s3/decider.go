@@ -14,10 +14,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/s3/internal/answers"
+	"github.com/c8e606e4/leaderelection/deciders/s3/internal/ssec"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
@@ -34,32 +35,6 @@ var (
 	_ leaderelection.RaceDecider = (*Decider)(nil)
 )
 
-// Options says how the object is written, and what the server wants otherwise
-// than Amazon's. The zero value is right for Amazon and for most servers.
-type Options struct {
-	// ACL, StorageClass, ServerSideEncryption and SSEKMSKeyID are those of each
-	// PutObject. Empty: as the bucket has it, which is best for most.
-	ACL                  types.ObjectCannedACL
-	StorageClass         types.StorageClass
-	ServerSideEncryption types.ServerSideEncryption
-	SSEKMSKeyID          string
-	// ExpectedBucketOwner is the account that must own the bucket: a bucket of
-	// that name in another account is refused with 403. Empty: any.
-	ExpectedBucketOwner string
-	// ChecksumAlgorithm has the SDK add a checksum to each upload, which
-	// buckets with Object Lock's default retention require. Empty: none, which
-	// suits the servers that know no checksum trailers.
-	ChecksumAlgorithm types.ChecksumAlgorithm
-	// OpaqueETags says that this server's ETags are not the MD5 of the content, nor
-	// are meant to be. Without it they must be, as with Amazon and most servers, in
-	// order that an answer which was spoilt on its way is found out. Directory
-	// buckets, and answers that tell of SSE-KMS or SSE-C, need no such word.
-	OpaqueETags bool
-	// UnquotedETag sends If-Match without quotes around the ETag, for servers
-	// that compare it as a bare string. Amazon, MinIO and R2 take it in quotes.
-	UnquotedETag bool
-}
-
 // Decider keeps one election in one object. Its methods may be called by several
 // goroutines at once.
 type Decider struct {
@@ -72,6 +47,7 @@ type backend struct {
 	client      Client
 	bucket, key string
 	o           Options
+	customer    ssec.Key
 	opaque      bool // whether ETags tell nothing of the content
 	call        []func(*s3.Options)
 }
@@ -83,26 +59,37 @@ type backend struct {
 func NewDecider(client Client, bucket, key string, options *Options) *Decider {
 	b := &backend{client: client, bucket: bucket, key: key, call: []func(*s3.Options){once}}
 	if options != nil {
-		b.o = *options
+		b.o = options.clone()
 	}
+	b.customer = ssec.New(b.o.SSECustomerKey)
 	// Directory buckets have names of this form, and random ETags.
 	b.opaque = b.o.OpaqueETags || strings.HasSuffix(bucket, "--x-s3") || strings.HasSuffix(bucket, "--xa-s3")
 	d := &Decider{b: b, election: store.Election[token]{Store: b, Package: "s3", Place: fmt.Sprintf("S3 bucket %q, object %q", bucket, key)}}
+	endpoint := ""
 	if c, ok := client.(interface{ Options() s3.Options }); ok {
 		o := c.Options()
+		endpoint = aws.ToString(o.BaseEndpoint)
 		if o.BaseEndpoint != nil {
 			d.election.Place += " at " + redact.URL(*o.BaseEndpoint)
 		} else if o.Region != "" {
 			d.election.Place += " in " + o.Region
 		}
 	}
+	d.election.Wrong = errors.Join(checkNames(bucket, key), b.o.check(endpoint))
+	return d
+}
+
+// checkNames says what cannot be of a bucket's and an object's name.
+func checkNames(bucket, key string) error {
 	switch {
 	case bucket == "":
-		d.election.Wrong = errors.New("no bucket is named")
+		return errors.New("no bucket is named")
+	case strings.HasPrefix(bucket, "arn:") && strings.HasSuffix(bucket, ".mrap"):
+		return errors.New("the bucket is a multi-region access point, whose regions each have a copy of their own, so that two could lead: name one of its buckets, or an access point in one region")
 	case key == "" || len(key) > maxKey:
-		d.election.Wrong = fmt.Errorf("the object's key has %d bytes: it must have 1 to %d", len(key), maxKey)
+		return fmt.Errorf("the object's key has %d bytes: it must have 1 to %d", len(key), maxKey)
 	}
-	return d
+	return nil
 }
 
 // maxKey is S3's limit to the length of keys, in bytes.
@@ -156,7 +143,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
 	data, t, err := b.read(ctx, b.key)
 	switch {
-	case isMissing(err):
+	case answers.Missing(err):
 		return store.Stored[token]{None: true}, nil
 	case err != nil:
 		return s, err
@@ -205,15 +192,16 @@ func (b *backend) read(ctx context.Context, key string) (data []byte, t *token, 
 
 // get returns an object's content and version.
 func (b *backend) get(ctx context.Context, key string) ([]byte, *token, error) {
-	in := &s3.GetObjectInput{Bucket: &b.bucket, Key: &key}
-	if b.o.ExpectedBucketOwner != "" {
-		in.ExpectedBucketOwner = &b.o.ExpectedBucketOwner
-	}
+	in := &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, RequestPayer: b.o.RequestPayer, ExpectedBucketOwner: given(b.o.ExpectedBucketOwner)}
+	in.SSECustomerAlgorithm, in.SSECustomerKey, in.SSECustomerKeyMD5 = b.customer.Headers()
 	out, err := b.client.GetObject(ctx, in, b.call...)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer out.Body.Close()
+	if err := b.customer.Used(out.SSECustomerAlgorithm, out.SSECustomerKeyMD5); err != nil {
+		return nil, nil, err
+	}
 	var content bytes.Buffer
 	if n := aws.ToInt64(out.ContentLength); n > 0 && n <= store.MaxSize {
 		content.Grow(int(n) + bytes.MinRead) // so that reading to the end does not grow it
@@ -232,6 +220,14 @@ func (b *backend) get(ctx context.Context, key string) ([]byte, *token, error) {
 	t.commit = aws.ToTime(out.LastModified)
 	t.kms = strings.HasPrefix(string(out.ServerSideEncryption), "aws:kms") || out.SSECustomerAlgorithm != nil
 	return content.Bytes(), t, nil
+}
+
+// Judge implements store.Store.
+func (b *backend) Judge(err error) store.Verdict {
+	if answers.Refused(err) {
+		return store.Lost
+	}
+	return answers.Judge(err)
 }
 
 // write is put, and proves that what was written is there: by the ETag of the answer,
@@ -264,14 +260,14 @@ func (b *backend) put(ctx context.Context, key string, data []byte, at *token) (
 		ACL:                  b.o.ACL,
 		StorageClass:         b.o.StorageClass,
 		ServerSideEncryption: b.o.ServerSideEncryption,
+		SSEKMSKeyId:          given(b.o.SSEKMSKeyID),
 		ChecksumAlgorithm:    b.o.ChecksumAlgorithm,
+		RequestPayer:         b.o.RequestPayer,
+		ExpectedBucketOwner:  given(b.o.ExpectedBucketOwner),
+		Metadata:             b.o.Metadata,
+		Tagging:              b.o.tagging(),
 	}
-	if b.o.SSEKMSKeyID != "" {
-		in.SSEKMSKeyId = &b.o.SSEKMSKeyID
-	}
-	if b.o.ExpectedBucketOwner != "" {
-		in.ExpectedBucketOwner = &b.o.ExpectedBucketOwner
-	}
+	in.SSECustomerAlgorithm, in.SSECustomerKey, in.SSECustomerKeyMD5 = b.customer.Headers()
 	switch {
 	case at == nil || at.etag == "":
 		in.IfNoneMatch = &anyETag
@@ -281,6 +277,9 @@ func (b *backend) put(ctx context.Context, key string, data []byte, at *token) (
 		in.IfMatch = aws.String(`"` + at.etag + `"`)
 	}
 	out, err := b.client.PutObject(ctx, in, b.call...)
+	if err == nil {
+		err = b.customer.Used(out.SSECustomerAlgorithm, out.SSECustomerKeyMD5)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -296,6 +295,9 @@ var (
 	contentType = "application/json"
 	anyETag     = "*"
 )
+
+// errNoETag may pass, if something on the way to the server answered.
+var errNoETag = errors.New("the answer has no ETag: it is not from an S3 server, or from one that cannot decide an election")
 
 // versionOf takes the quotes off an ETag, and the mark of a weak one, which proxies
 // that compress add to a strong one.

@@ -29,7 +29,7 @@
 // An acknowledged write is stored in several zones (one, in the One Zone classes);
 // no setting loses it within the bucket. A replica of the bucket in another region
 // is another bucket: replication is asynchronous, so all candidates must use one
-// and the same, and not a multi-region access point.
+// and the same. A multi-region access point is refused.
 //
 // # Servers that only look like S3
 //
@@ -98,7 +98,14 @@
 // needs s3:PutObject, s3:GetObject and, to leave nothing behind, s3:DeleteObject
 // on these. With SSE-KMS also kms:GenerateDataKey and kms:Decrypt on the key. A
 // bucket policy with the condition keys s3:if-match and s3:if-none-match can
-// refuse all unconditional writes.
+// refuse all unconditional writes. Options.Tags take s3:PutObjectTagging. Through an
+// access point its policy must allow the same as the bucket's.
+//
+// With Options.SSECustomerKey (SSE-C) the server has the key during a request only. Whoever
+// reads the record needs the same key, also with other tools; one that is lost takes the
+// record with it. An answer that does not say that this key was used counts for nothing.
+// A candidate with another key, or none, can read nothing, and so replaces nothing. To
+// change the key stop all candidates, and copy the object from one key to the other.
 //
 // # Costs
 //

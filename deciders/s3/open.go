@@ -19,7 +19,9 @@ import (
 // KEY may have slashes, and characters escaped as in any URL. The parameters,
 // all optional:
 //
-//	region          the region; else as the environment says
+//	bucket          an access point's ARN in place of BUCKET:
+//	                s3:///KEY?bucket=arn:aws:s3:eu-central-1:123456789012:accesspoint/NAME
+//	region          the region; else the ARN's, else as the environment says
 //	endpoint        the URL of another server, as https://minio.example:9000
 //	path_style      true: the bucket is in the URL's path, not in the host's name
 //	profile         a profile of the shared AWS configuration
@@ -27,6 +29,11 @@ import (
 //	storage_class   Options.StorageClass
 //	sse             Options.ServerSideEncryption, as AES256 or aws:kms
 //	sse_kms_key_id  Options.SSEKMSKeyID
+//	sse_c_key_file  a file with Options.SSECustomerKey, 32 bytes or their base64, which is
+//	                read once
+//	metadata        one key=value of Options.Metadata; may be given several times
+//	tag             one key=value of Options.Tags; may be given several times
+//	request_payer   requester: Options.RequestPayer
 //	bucket_owner    Options.ExpectedBucketOwner
 //	checksum        Options.ChecksumAlgorithm, as CRC32
 //	opaque_etags    true: Options.OpaqueETags
@@ -49,7 +56,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 }
 
 func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) {
-	in, err := awsurl.Parse(u, "s3")
+	in, err := awsurl.Parse(u, "s3", "bucket")
 	if err != nil {
 		return nil, false, store.Wrong("%w", err)
 	}
@@ -58,6 +65,10 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 		StorageClass:         types.StorageClass(in.String("storage_class")),
 		ServerSideEncryption: types.ServerSideEncryption(in.String("sse")),
 		SSEKMSKeyID:          in.String("sse_kms_key_id"),
+		SSECustomerKey:       in.KeyFile("sse_c_key_file", 32),
+		Metadata:             in.Pairs("metadata"),
+		Tags:                 in.Pairs("tag"),
+		RequestPayer:         types.RequestPayer(in.OneOf("request_payer", string(types.RequestPayerRequester))),
 		ExpectedBucketOwner:  in.String("bucket_owner"),
 		ChecksumAlgorithm:    types.ChecksumAlgorithm(in.String("checksum")),
 		OpaqueETags:          in.Bool("opaque_etags"),
@@ -75,6 +86,6 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 			o.BaseEndpoint = endpoint
 		}
 	})
-	d = NewDecider(client, in.Host, in.Key, o)
+	d = NewDecider(client, in.Name, in.Key, o)
 	return d, verify, d.election.Ready(ctx)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/s3/internal/answers"
 )
 
 // VerifyConditionalWrites tries out whether the server honours the conditions
@@ -112,7 +113,7 @@ func (v *verification) mustWrite(ctx context.Context, key string, at *token, wha
 		return err
 	})
 	switch {
-	case !isRefused(err):
+	case !answers.Refused(err):
 		return t, data, err
 	case tries > 1: // the one before, whose answer was lost, may have led to it
 		return nil, nil, fmt.Errorf("whether the server accepts %s remained open: %v", what, err)
@@ -126,7 +127,7 @@ func (v *verification) mustRefuse(ctx context.Context, key string, at *token, wh
 	switch {
 	case err == nil:
 		return store.Wrong("the server accepted %s: it ignores the condition, and would let several lead at once", what)
-	case isRefused(err):
+	case answers.Refused(err):
 		return nil
 	}
 	return err
@@ -199,10 +200,10 @@ func patiently(ctx context.Context, try func() error) error {
 	const tries = 6
 	for n := 1; ; n++ {
 		err := try()
-		if err == nil || isRefused(err) || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, errNoETag) || n == tries {
+		if err == nil || answers.Refused(err) || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, errNoETag) || n == tries {
 			return err
 		}
-		if judge(err).Permanent {
+		if answers.Judge(err).Permanent {
 			return err
 		}
 		again := time.NewTimer(100 * time.Millisecond << n)
@@ -220,6 +221,6 @@ func (v *verification) clean(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	for _, key := range v.keys {
-		_, _ = v.b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &v.b.bucket, Key: &key}, v.b.call...)
+		_, _ = v.b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &v.b.bucket, Key: &key, RequestPayer: v.b.o.RequestPayer, ExpectedBucketOwner: given(v.b.o.ExpectedBucketOwner)}, v.b.call...)
 	}
 }

@@ -9,16 +9,24 @@ expression, which DynamoDB decides together with the write.
 
 The item keeps the greatest number seen in an attribute. Items fence themselves one
 by one: one that the new leader has not written yet takes an old leader's write.
-For a fence before several items, write them in one TransactWriteItems together
-with an update of an item that is the fence.
+For a fence before several items write them in one transaction, which [FenceTransaction]
+puts behind an item that is the fence:
+
+	input := &dynamodb.TransactWriteItemsInput{TransactItems: items}
+	if err := fencedynamo.FenceTransaction(input, token, "orders", fenceKey, "fence"); err != nil { ... }
+	_, err := client.TransactWriteItems(ctx, input, fencedynamo.Proved)
+
+Transactions of one leader that share a fence item must not run at the same time: DynamoDB
+cancels all but one of those (TransactionConflict), which passes.
 
 The SDK takes any answer of status 200 for a success, also the empty one of something
 that stands before DynamoDB. [Proved] makes it an error.
 
 A fenced write costs what the write costs; a refused one as well.
 
-A fence is in the item. One that is deleted (by time to live, too) takes its fence along,
-and a table that is restored brings older fences back: leaders deposed since then may
+A fence is in the item. One that is deleted (by [FenceDelete] or time to live, too) takes
+its fence along: an old leader can then write such an item anew. Where that matters delete
+in a transaction behind a fence item, or mark items as deleted in place of that. A table that is restored brings older fences back: leaders deposed since then may
 write such items again. After either, let the leader in office write each item before
 anything relies on it. Giving up a request changes nothing at DynamoDB but that nobody
 hears the answer: it happens as a whole or not at all, perhaps later.
@@ -73,6 +81,71 @@ func FenceUpdate(in *dynamodb.UpdateItemInput, token fence.Token, attribute stri
 	in.UpdateExpression = aws.String(joined(aws.ToString(in.UpdateExpression)))
 	in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues =
 		fenced(in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues, attribute, number)
+	return nil
+}
+
+// FenceDelete makes in a delete that is refused where token is stale. The fence goes
+// with the item: see the package's documentation. An item that is not there is no error.
+func FenceDelete(in *dynamodb.DeleteItemInput, token fence.Token, attribute string) error {
+	number, err := value(token, attribute)
+	if err != nil {
+		return err
+	}
+	in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues =
+		fenced(in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues, attribute, number)
+	return nil
+}
+
+// mostItems is how many DynamoDB takes in a transaction.
+const mostItems = 100
+
+// FenceTransaction puts all of in behind one fence: the item with this key, which in does
+// not write otherwise, keeps the greatest number in attribute. It is made by the first
+// transaction. It needs dynamodb:UpdateItem on that item.
+func FenceTransaction(in *dynamodb.TransactWriteItemsInput, token fence.Token, table string, key map[string]types.AttributeValue, attribute string) error {
+	switch {
+	case table == "" || len(key) == 0:
+		return errors.New("fencedynamo: the item that is to be the fence has no table, or no key")
+	case len(in.TransactItems) >= mostItems:
+		return fmt.Errorf("fencedynamo: the transaction has %d items, and DynamoDB takes %d with the fence: make it smaller", len(in.TransactItems), mostItems)
+	}
+	item := types.TransactWriteItem{Update: &types.Update{TableName: &table, Key: key}}
+	if err := FenceTransactItem(&item, token, attribute); err != nil {
+		return err
+	}
+	in.TransactItems = append(slices.Clip(in.TransactItems), item)
+	return nil
+}
+
+// FenceTransactItem fences one item of a transaction by itself, as FencePut, FenceUpdate
+// and FenceDelete do. A ConditionCheck it fences, too, but that keeps no number.
+func FenceTransactItem(item *types.TransactWriteItem, token fence.Token, attribute string) error {
+	number, err := value(token, attribute)
+	if err != nil {
+		return err
+	}
+	switch {
+	case item.Put != nil:
+		p := item.Put
+		p.Item = with(p.Item, attribute, number)
+		p.ConditionExpression, p.ExpressionAttributeNames, p.ExpressionAttributeValues =
+			fenced(p.ConditionExpression, p.ExpressionAttributeNames, p.ExpressionAttributeValues, attribute, number)
+	case item.Update != nil:
+		u := item.Update
+		u.UpdateExpression = aws.String(joined(aws.ToString(u.UpdateExpression)))
+		u.ConditionExpression, u.ExpressionAttributeNames, u.ExpressionAttributeValues =
+			fenced(u.ConditionExpression, u.ExpressionAttributeNames, u.ExpressionAttributeValues, attribute, number)
+	case item.Delete != nil:
+		d := item.Delete
+		d.ConditionExpression, d.ExpressionAttributeNames, d.ExpressionAttributeValues =
+			fenced(d.ConditionExpression, d.ExpressionAttributeNames, d.ExpressionAttributeValues, attribute, number)
+	case item.ConditionCheck != nil:
+		c := item.ConditionCheck
+		c.ConditionExpression, c.ExpressionAttributeNames, c.ExpressionAttributeValues =
+			fenced(c.ConditionExpression, c.ExpressionAttributeNames, c.ExpressionAttributeValues, attribute, number)
+	default:
+		return errors.New("fencedynamo: the transaction's item is empty: give it a Put, Update, Delete or ConditionCheck")
+	}
 	return nil
 }
 

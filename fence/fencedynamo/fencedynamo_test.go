@@ -108,6 +108,7 @@ func fences(t *testing.T, endpoint string, local bool) {
 			t.Errorf("%q under an older token: %v", expression, err)
 		}
 	}
+	t.Run("Deletes", func(t *testing.T) { deletes(t, client, table, local) })
 	if local { // the other knows no transactions
 		t.Run("Transaction", func(t *testing.T) { transaction(t, client, table) })
 	}
@@ -135,15 +136,13 @@ func fences(t *testing.T, endpoint string, local bool) {
 // Several items behind a fence that is an item of its own.
 func transaction(t *testing.T, client *dynamodb.Client, table *string) {
 	write := func(token fence.Token, state string) error {
-		fenceItem := &dynamodb.UpdateItemInput{Key: map[string]types.AttributeValue{"id": text("the fence")}}
-		if err := fencedynamo.FenceUpdate(fenceItem, token, "fence"); err != nil {
+		in := &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
+			{Put: &types.Put{TableName: table, Item: map[string]types.AttributeValue{"id": text("one"), "state": text(state)}}},
+		}}
+		if err := fencedynamo.FenceTransaction(in, token, *table, map[string]types.AttributeValue{"id": text("the fence")}, "fence"); err != nil {
 			return err
 		}
-		_, err := client.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
-			{Put: &types.Put{TableName: table, Item: map[string]types.AttributeValue{"id": text("one"), "state": text(state)}}},
-			{Update: &types.Update{TableName: table, Key: fenceItem.Key, UpdateExpression: fenceItem.UpdateExpression, ConditionExpression: fenceItem.ConditionExpression,
-				ExpressionAttributeNames: fenceItem.ExpressionAttributeNames, ExpressionAttributeValues: fenceItem.ExpressionAttributeValues}},
-		}})
+		_, err := client.TransactWriteItems(t.Context(), in)
 		return fencedynamo.Stale(err, token)
 	}
 	for _, c := range []struct {
@@ -153,6 +152,100 @@ func transaction(t *testing.T, client *dynamodb.Client, table *string) {
 		if err := write(fencetest.Orders(c.number), fmt.Sprint(c.number)); !errors.Is(err, c.want) {
 			t.Errorf("%d: %v, want %v", c.number, err, c.want)
 		}
+	}
+}
+
+// A delete under a fence, of items with a fence of their own, alone and in a transaction
+// with the other kinds of writes.
+func deletes(t *testing.T, client *dynamodb.Client, table *string, local bool) {
+	key := func(id string) map[string]types.AttributeValue {
+		return map[string]types.AttributeValue{"id": text(id)}
+	}
+	put := func(id string, number uint64) {
+		in := &dynamodb.PutItemInput{TableName: table, Item: key(id)}
+		if err := fencedynamo.FencePut(in, fencetest.Orders(number), "fence"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.PutItem(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	there := func(id string) bool {
+		out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: table, Key: key(id), ConsistentRead: aws.Bool(true)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Item != nil
+	}
+	put("gone", 5)
+	for _, c := range []struct {
+		number uint64
+		want   error
+		there  bool
+	}{{4, fence.ErrStale, true}, {0, fence.ErrNoToken, true}, {5, nil, false}, {4, nil, false}} {
+		in := &dynamodb.DeleteItemInput{TableName: table, Key: key("gone"), ConditionExpression: aws.String("attribute_not_exists(kept)")}
+		err := fencedynamo.FenceDelete(in, fencetest.Orders(c.number), "fence")
+		if err == nil {
+			_, err = client.DeleteItem(t.Context(), in)
+		}
+		if err = fencedynamo.Stale(err, fencetest.Orders(c.number)); !errors.Is(err, c.want) || there("gone") != c.there {
+			t.Errorf("deleting under %d: %v, and it is there: %v", c.number, err, there("gone"))
+		}
+	}
+	if !local {
+		return
+	}
+	for number, want := range map[uint64]error{7: fence.ErrStale, 8: nil} {
+		ids := []string{"put", "update", "delete", "check"}
+		for _, stale := range ids { // whichever of them has seen a newer one
+			for _, id := range ids {
+				seen := uint64(6)
+				if id == stale {
+					seen = 8
+				}
+				if _, err := client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: table, Key: key(id)}); err != nil {
+					t.Fatal(err)
+				}
+				put(id, seen)
+			}
+			items := []types.TransactWriteItem{
+				{Put: &types.Put{TableName: table, Item: key("put")}}, {Update: &types.Update{TableName: table, Key: key("update")}},
+				{Delete: &types.Delete{TableName: table, Key: key("delete")}},
+				{ConditionCheck: &types.ConditionCheck{TableName: table, Key: key("check"), ConditionExpression: aws.String("attribute_exists(id)")}},
+			}
+			for i := range items {
+				if err := fencedynamo.FenceTransactItem(&items[i], fencetest.Orders(number), "fence"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := client.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: items})
+			if err = fencedynamo.Stale(err, fencetest.Orders(number)); !errors.Is(err, want) || there("delete") != (want != nil) {
+				t.Errorf("a transaction under %d, where %q has seen 8: %v", number, stale, err)
+			}
+		}
+	}
+}
+
+// What can be no transaction under a fence is refused, and left as it is.
+func TestTransactionRefused(t *testing.T) {
+	token, key := fencetest.Orders(1), map[string]types.AttributeValue{"id": text("f")}
+	full := &dynamodb.TransactWriteItemsInput{TransactItems: make([]types.TransactWriteItem, 100)}
+	for says, err := range map[string]error{
+		"make it smaller": fencedynamo.FenceTransaction(full, token, "t", key, "fence"),
+		"no table":        fencedynamo.FenceTransaction(&dynamodb.TransactWriteItemsInput{}, token, "", key, "fence"),
+		"or no key":       fencedynamo.FenceTransaction(&dynamodb.TransactWriteItemsInput{}, token, "t", nil, "fence"),
+		"has no name":     fencedynamo.FenceTransaction(&dynamodb.TransactWriteItemsInput{}, token, "t", key, ""),
+		"is empty":        fencedynamo.FenceTransactItem(&types.TransactWriteItem{}, token, "fence"),
+	} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want an error that says %q", err, says)
+		}
+	}
+	if len(full.TransactItems) != 100 {
+		t.Error("the transaction was changed")
+	}
+	if err := fencedynamo.FenceDelete(&dynamodb.DeleteItemInput{}, fencetest.Orders(0), "fence"); !errors.Is(err, fence.ErrNoToken) {
+		t.Errorf("a delete without a token: %v", err)
 	}
 }
 

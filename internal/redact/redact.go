@@ -61,7 +61,7 @@ func (r *redacted) Unwrap() error { return r.err }
 // election, or say how the store is used.
 var ours = set(`parameter key election table create replicas storage domain channel mode allow_network region profile path_style
 	create_container native_lease companion content_type tier encryption_scope anonymous predefined_acl user_project kms_key
-	acl storage_class sse sse_kms_key_id bucket_owner checksum unquoted_etag verify partition_key sort_key sort_value
+	acl storage_class sse sse_kms_key_id bucket bucket_owner checksum request_payer sse_c_key_file encryption_key_file opaque_etags unquoted_etag verify partition_key sort_key sort_value
 	feed_grace feed_silence server_name cluster master_name wait_replicas wait_timeout listen linearizable await_time
 	announcements timeout discover tls sslmode cacert cert tlsca tlscert tls_ca tls_cert sslcert sslrootcert tlsCAFile
 	context kubeconfig creds nkey tlskey tls_key cert_key sslkey passfile service servicefile inbox_prefix description cache_control

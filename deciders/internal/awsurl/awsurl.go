@@ -3,6 +3,7 @@
 package awsurl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/smithy-go/logging"
 
@@ -18,16 +20,19 @@ import (
 
 // URL is a store's URL, taken apart. Take each parameter, then call Rest.
 type URL struct {
-	// Host is the table or bucket.
-	Host string
+	// Name is the table or bucket: a name, or an ARN.
+	Name string
 	// Key is the path, unescaped, without the slash at its beginning.
 	Key string
+
+	region string // the ARN's
 
 	*store.Params
 }
 
-// Parse takes u apart, which must have this scheme, no credentials and no fragment.
-func Parse(u *url.URL, scheme string) (*URL, error) {
+// Parse takes u apart, which must have this scheme, no credentials and no fragment. The
+// name is u's host, or what the parameter says: an ARN, which no host can be.
+func Parse(u *url.URL, scheme, parameter string) (*URL, error) {
 	switch {
 	case u.Scheme != scheme:
 		return nil, fmt.Errorf("the scheme is %q, and must be %s", u.Scheme, scheme)
@@ -40,16 +45,29 @@ func Parse(u *url.URL, scheme string) (*URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &URL{Host: u.Host, Key: strings.TrimPrefix(u.Path, "/"), Params: p}, nil
+	in := &URL{Name: u.Host, Key: strings.TrimPrefix(u.Path, "/"), Params: p}
+	named := p.String(parameter)
+	if named == "" {
+		return in, nil
+	}
+	at, err := arn.Parse(named)
+	switch {
+	case u.Host != "":
+		p.Wrong("the URL names %q, and the parameter %q names %q: leave one of them out (%s:///KEY?%s=ARN)", u.Host, parameter, named, scheme, parameter)
+	case err != nil || at.Service != scheme:
+		p.Wrong("the parameter %q is %q; want an ARN such as arn:aws:%s:REGION:ACCOUNT:... (a plain name goes before the key: %s://NAME/KEY)", parameter, named, scheme, scheme)
+	}
+	in.Name, in.region = named, at.Region
+	return in, nil
 }
 
-// Load takes the parameters region, profile and endpoint, checks by Rest that
+// Load takes the parameters region (else an ARN's), profile and endpoint, checks by Rest that
 // there is none left, and loads the SDK's configuration: credentials come from
 // its usual chain. The endpoint, nil where none is given, is for the client's
 // BaseEndpoint; in the configuration the environment would override it.
 func (u *URL) Load(ctx context.Context) (cfg aws.Config, endpoint *string, err error) {
 	var load []func(*config.LoadOptions) error
-	if v := u.String("region"); v != "" {
+	if v := cmp.Or(u.String("region"), u.region); v != "" {
 		load = append(load, config.WithRegion(v))
 	}
 	if v := u.String("profile"); v != "" {

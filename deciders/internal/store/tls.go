@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 )
 
@@ -55,4 +57,15 @@ func (f TLSFiles) Into(cfg *tls.Config) error {
 	}
 	cfg.Certificates = []tls.Certificate{pair}
 	return nil
+}
+
+// InTheClear reports whether what is sent to an endpoint can be read on its way: by HTTP
+// without TLS, and not to this machine.
+func InTheClear(endpoint string) bool {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "http" {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback())
 }

@@ -1,4 +1,5 @@
-package s3
+// Package answers says what the errors of an S3 server, or of its client, mean.
+package answers
 
 import (
 	"errors"
@@ -14,19 +15,16 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// errNoETag may pass, where something on the way to the server answered.
-var errNoETag = errors.New("the answer has no ETag: it is not from an S3 server, or from one that cannot decide an election")
-
-// isMissing reports whether a read found that there is no object. A 404 alone does
+// Missing reports whether a read found that there is no object. A 404 alone does
 // not say so: a proxy may have said it.
-func isMissing(err error) bool {
+func Missing(err error) bool {
 	code, _ := parse(err)
 	return code == "NoSuchKey"
 }
 
-// isRefused reports whether a conditional write was refused because of its
+// Refused reports whether a conditional write was refused because of its
 // condition.
-func isRefused(err error) bool {
+func Refused(err error) bool {
 	switch code, status := parse(err); {
 	case status == http.StatusPreconditionFailed, code == "PreconditionFailed":
 		return true
@@ -57,14 +55,6 @@ func parse(err error) (code string, status int) {
 	return code, status
 }
 
-// Judge implements store.Store.
-func (b *backend) Judge(err error) store.Verdict {
-	if isRefused(err) {
-		return store.Lost
-	}
-	return judge(err)
-}
-
 // keyUnusable is what S3 says of a KMS key that no retry helps. Others of KMS pass:
 // its throttling, and its own troubles.
 var keyUnusable = []string{
@@ -72,9 +62,9 @@ var keyUnusable = []string{
 	"KMS.KMSInvalidKeyUsageException", "KMS.KMSInvalidStateException", "KMS.NotFoundException",
 }
 
-// judge says what to do about an error of the client, and whether no retry can
+// Judge says what to do about an error of the client, and whether no retry can
 // cure it. What it does not know may pass.
-func judge(err error) store.Verdict {
+func Judge(err error) store.Verdict {
 	if strings.Contains(err.Error(), "endpoint rule error") { // which has no type of its own
 		return store.Permanent("bucket, region and endpoint do not fit together: correct the bucket's name, or set AWS_REGION")
 	}
