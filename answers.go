@@ -22,6 +22,7 @@ func (c *Campaign) answered(a *answer, now instant) {
 func (c *Campaign) readAnswered(a *answer, now instant) {
 	switch {
 	case a.err != nil:
+		c.single.failed(a.err)
 		return
 	case a.abandoned: // later calls may have told more since: news, if it is any
 		c.learn(a.got, a.start, now, wasPushed)
@@ -54,6 +55,7 @@ func (c *Campaign) wrote(a *answer, now instant) {
 func (c *Campaign) writeFailed(a *answer, now instant) {
 	c.k.unsure = true
 	c.writes.failed(a.start.mono)
+	c.single.failed(a.err)
 	if !errors.Is(a.err, ErrLostRace) {
 		c.refused.over = nil
 		c.f.reads.notBefore = max(c.f.reads.notBefore, c.writes.notBefore)

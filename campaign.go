@@ -23,6 +23,7 @@ type Campaign struct {
 	cfg         Config
 	incarnation string
 	start       context.Context
+	single      *single // nil: it leads as often as it wins
 	f           follower
 	k           knowledge
 
@@ -56,8 +57,8 @@ type Campaign struct {
 }
 
 // start begins a campaign. cfg is valid and has its defaults.
-func start(ctx context.Context, cfg Config) *Campaign {
-	c := &Campaign{cfg: cfg, incarnation: newIncarnation(), start: ctx, done: make(chan struct{})}
+func start(ctx context.Context, cfg Config, s *single) *Campaign {
+	c := &Campaign{cfg: cfg, incarnation: newIncarnation(), start: ctx, single: s, done: make(chan struct{})}
 	f := &c.f
 	f.init(ctx, cfg.Clock, cfg.Decider, cfg.LeaderID, cfg.TermLength)
 	f.poll, f.logger, f.trace = cfg.PollInterval, cfg.Logger, cfg.Trace
@@ -254,7 +255,10 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	if c.ending {
 		return c.end(&wake)
 	}
-	c.f.tendFeed(&wake)
+	c.tendSingle(&wake)
+	if !c.single.looking() || c.leadership != nil {
+		c.f.tendFeed(&wake)
+	}
 	c.tendHealth(&wake)
 	c.act(&wake)
 	c.answerResigners(now)

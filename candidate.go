@@ -117,6 +117,7 @@ func (c *Campaign) acquirableAt() deadline {
 
 func (c *Campaign) claimableAt(e *RaceEntry) deadline {
 	switch {
+	case e.Vacant() && e.Hold > 0:
 	case e.Vacant() && (e.Successor == "" || e.Successor == AnySuccessor || e.Successor == c.cfg.LeaderID):
 		return deadline{}
 	case e.Vacant():
@@ -124,7 +125,7 @@ func (c *Campaign) claimableAt(e *RaceEntry) deadline {
 	case e.Incarnation == c.incarnation:
 		return deadline{}
 	}
-	return c.clock.late(c.k.over(e))
+	return c.clock.late(c.k.heldUntil(e))
 }
 
 // holds reports whether the record is this campaign's own, though it does not lead

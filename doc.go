@@ -16,7 +16,8 @@ that reports whether it may still act.
 
 [Config.Acquire] campaigns until its ctx ends, [Config.Start] does the
 same in the background ([Campaign.Leadership] waits until it leads), [Config.Run] runs one job as leader.
-[WatchConfig] follows an election without taking part. [Transfer] and [StepDown] are for operators. Stores
+[Config.Once] runs one at most once in a
+period, and [Config.TryAcquire] leads now or not at all. [WatchConfig] follows an election without taking part. [Transfer] and [StepDown] are for operators. Stores
 are in the packages below deciders; deciders/memory is for unit tests.
 
 # Terms
@@ -75,6 +76,13 @@ again at that time. That holds for the very first attempt too. A vacant one may 
 at once, unless it is reserved for a Successor. One's own record, left over from a
 leadership that ended, may be acquired as soon as none of that leadership's callbacks runs
 any more.
+
+Holds. A leadership of a candidate with a Hold (H, Config.Hold) keeps the record for H from
+when its acquisition began, be it led, left by a dead leader, or released: everybody else, and
+the same candidate after its release, acquires it at that time + S at the earliest. The record
+says for how much longer than TermExpiry, in a field that must be understood: a build that
+does not know it refuses the record. Without comparable clocks the rest of H counts
+from when the record was first seen. An acquisition that led to nothing is released without a hold.
 
 Leaving. Leadership that is given up by choice (ctx ended, [Campaign.Resign],
 StepDown, Transfer, not healthy) is drained. The leader's ctx is cancelled. The lease

@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // What deciders and the operator's calls report. Test with errors.Is.
@@ -18,6 +19,10 @@ var (
 	// only while nothing has worked yet; later it is reported and retried,
 	// since what has worked may work again.
 	ErrPermanent = errors.New("leaderelection: no retry can help")
+
+	// ErrNotElected is what TryAcquire and Once return where another has the record, or
+	// it is held for nobody until a time (Config.Hold). It comes as a *NotElectedError.
+	ErrNotElected = errors.New("leaderelection: not elected: another has it")
 
 	// ErrNoLeader is what Transfer and StepDown return where there is nobody
 	// to ask: no election yet, or the term has run out.
@@ -71,3 +76,28 @@ func (e *LostRaceError) Is(target error) bool { return target == ErrLostRace }
 
 // Unwrap returns what the store's client returned.
 func (e *LostRaceError) Unwrap() error { return e.Err }
+
+// NotElectedError is an ErrNotElected with facts.
+type NotElectedError struct {
+	// Leader is the record as it was found last, without its Token: whose it is, and
+	// until when. Vacant where it is reserved for another, or on hold.
+	Leader RaceEntry
+}
+
+// Error says who has it.
+func (e *NotElectedError) Error() string {
+	l := &e.Leader
+	until := l.TermExpiry.Add(min(l.Hold, MaxTermLength)).Format(time.RFC3339)
+	switch {
+	case !l.Vacant():
+		return fmt.Sprintf("%v: %q leads with election %d", ErrNotElected, l.LeaderID, l.ElectionNumber)
+	case l.Hold > 0:
+		return fmt.Sprintf("%v, or had: election %d is over, and nobody leads until %s", ErrNotElected, l.ElectionNumber, until)
+	case l.Successor != "":
+		return fmt.Sprintf("%v: it is reserved for %q until %s", ErrNotElected, l.Successor, until)
+	}
+	return fmt.Sprintf("%v, or had: the race for what follows election %d was lost", ErrNotElected, l.ElectionNumber)
+}
+
+// Is says that a NotElectedError is an ErrNotElected.
+func (e *NotElectedError) Is(target error) bool { return target == ErrNotElected }

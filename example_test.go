@@ -37,6 +37,43 @@ func ExampleConfig_Run() {
 	// <nil>
 }
 
+// A job that cron fires on every machine: one runs it, the others find that another has it,
+// also those that are late.
+func ExampleConfig_Once() {
+	election := memory.NewDecider()
+	for _, machine := range []string{"one", "two", "late"} {
+		err := leaderelection.Config{
+			Decider:  election,
+			LeaderID: machine,
+			Hold:     50 * time.Second, // cron fires each minute
+		}.Once(context.Background(), 0, func(context.Context, *leaderelection.TimeView) error {
+			fmt.Println(machine, "sends the invoices")
+			return nil
+		})
+		fmt.Println(machine, "is done:", err == nil, "another has it:", errors.Is(err, leaderelection.ErrNotElected))
+	}
+	// Output:
+	// one sends the invoices
+	// one is done: true another has it: false
+	// two is done: false another has it: true
+	// late is done: false another has it: true
+}
+
+// Now or not at all.
+func ExampleConfig_TryAcquire() {
+	election := memory.NewDecider()
+	ctx, cancel := context.WithCancel(context.Background())
+	first, err := leaderelection.Config{Decider: election, LeaderID: "node-a"}.TryAcquire(ctx)
+	fmt.Println(first.View().ValueInFuture(), err)
+	_, err = leaderelection.Config{Decider: election, LeaderID: "node-b"}.TryAcquire(ctx)
+	fmt.Println(err)
+	cancel()
+	<-first.Done() // released
+	// Output:
+	// true <nil>
+	// leaderelection: not elected: another has it: "node-a" leads with election 1
+}
+
 // A service that leads for as long as it can, and stands by otherwise.
 func ExampleConfig_Acquire() {
 	ctx, shutDown := context.WithCancel(context.Background())

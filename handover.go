@@ -101,7 +101,10 @@ func requestFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntr
 			successor, first.ElectionNumber, e.LeaderID, e.ElectionNumber, ErrLostRace)
 	case e.Vacant() && successor == AnySuccessor:
 		return nil, fmt.Errorf("%w: election %d was given up already", ErrNoLeader, e.ElectionNumber)
+	case e.Vacant() && e.Hold > 0 && (e.Unsynchronized || now.Before(e.TermExpiry.Add(min(e.Hold, MaxTermLength)+e.TermLength))):
+		return nil, fmt.Errorf("%w: election %d was given up, and is held for nobody until %v, and a term after that", ErrNoLeader, e.ElectionNumber, e.TermExpiry.Add(e.Hold).Format(time.RFC3339))
 	case e.Vacant():
+		request.Hold = 0
 		if e.Successor == successor && now.Before(e.TermExpiry) && !e.Unsynchronized {
 			return nil, nil
 		}

@@ -100,6 +100,23 @@ func (k *knowledge) reservedUntil(e *RaceEntry) deadline {
 	return h
 }
 
+// heldUntil is when nobody leads any more by the record e, and what its Hold keeps it for
+// is over, for every clock that keeps within bounds. That of a vacancy is known to be
+// over, too, when so much time has passed since it was first seen.
+func (k *knowledge) heldUntil(e *RaceEntry) deadline {
+	hold := min(max(e.Hold, 0), MaxTermLength)
+	h, further := k.over(e), hold+drift(hold, 0)
+	if h.mono == 0 {
+		h.wall = h.wall.Add(hold)
+	} else {
+		h.mono += further
+	}
+	if e.Vacant() {
+		h.sooner = k.firstSeen(e) + further + k.drift(e)
+	}
+	return h
+}
+
 // termOf is the term that e was written for.
 func (k *knowledge) termOf(e *RaceEntry) time.Duration {
 	if e.TermLength > 0 {

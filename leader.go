@@ -9,6 +9,7 @@ import (
 // returned. It belongs to the campaign's loop.
 type leadership struct {
 	number     ElectionNumber
+	held       time.Duration // until when the record is nobody else's to acquire, at least
 	view       *TimeView
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
@@ -33,7 +34,7 @@ type tenure struct {
 
 // beginLeadership starts leading by the acquisition a.
 func (c *Campaign) beginLeadership(now instant, a *attempt) {
-	r := &leadership{number: a.number, view: newView(c.f.timekeeper, a.number), confirmed: a.start, expiry: a.expiry, end: a.end, begun: make(chan struct{})}
+	r := &leadership{number: a.number, held: a.start + c.cfg.Hold, view: newView(c.f.timekeeper, a.number), confirmed: a.start, expiry: a.expiry, end: a.end, begun: make(chan struct{})}
 	r.view.begin(a.end)
 	if !r.view.ValueInFuture() {
 		// Won, but too late to act on it. Counted as a failed write, so that a

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -121,6 +120,17 @@ type Config struct {
 	// than a hundred waiting records are dropped. Optional.
 	LeaderChanged func(ctx context.Context, entry RaceEntry)
 
+	// Priority makes one candidate preferred to others: see the package documentation on
+	// preferred leaders. Zero for all means that all are alike.
+	Priority int
+
+	// Hold is for what is to run at most once in a period: see Once. For so long from
+	// the beginning of each leadership nobody else acquires the record, whether the
+	// leader has released it, has died, or goes on. It is in the record, so no process
+	// need stay for it. All candidates' builds must know of it: older ones refuse the
+	// record. Zero: no longer than the term, or until the release.
+	Hold time.Duration
+
 	// PollInterval is how often a standby reads the record where the store
 	// cannot push changes, or its feed has failed, and how often Healthy is
 	// asked while the candidate is sick. Zero means half a term: two reads a
@@ -177,68 +187,7 @@ func (c Config) Start(ctx context.Context) (*Campaign, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	return start(ctx, c.withDefaults()), nil
-}
-
-// Run is for batch jobs: it waits until this candidate leads, runs job once,
-// releases, and returns job's error. Every candidate that calls Run runs its job, one
-// after the other: whether the work is done already is for job to find out. Where leadership ended before job returned,
-// job's ctx was cancelled, and its error is joined with the cause; a job that
-// returns nil after a cancellation while its view was still valid has done its
-// work as leader, and Run returns nil. Where ctx ends before this candidate ever
-// led, Run returns context.Cause(ctx). OnElected must be nil: job is in its
-// place.
-func (c Config) Run(ctx context.Context, job func(context.Context, *TimeView) error) error {
-	var faults []error
-	if c.OnElected != nil {
-		faults = append(faults, errors.New("OnElected must be nil for Run, which has a job in its place"))
-	}
-	if job == nil {
-		faults = append(faults, errors.New("the job given to Run is nil"))
-	}
-	done := errors.New("leaderelection: the job is done")
-	runCtx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var ran atomic.Bool
-	var result error
-	c.OnElected = func(ctx context.Context, view *TimeView) {
-		if !ran.CompareAndSwap(false, true) {
-			return
-		}
-		result = errors.New("leaderelection: the job ended its goroutine instead of returning")
-		defer func() {
-			if result != nil {
-				cancel(fmt.Errorf("leaderelection: the job failed: %w", result))
-			} else {
-				cancel(done)
-			}
-		}()
-		err := job(ctx, view)
-		over, cause := !view.ValueInFuture(), context.Cause(ctx)
-		if over && cause == nil {
-			cause = ErrExpired // ctx is about to say so
-		}
-		if cause != nil && (err != nil || over) {
-			err = join(err, cause)
-		}
-		result = err
-	}
-	if err := c.validate(faults...); err != nil {
-		return err
-	}
-	err := start(runCtx, c.withDefaults()).Wait()
-	if ran.Load() {
-		return result
-	}
-	return err
-}
-
-// join is errors.Join without saying the same thing twice.
-func join(err, cause error) error {
-	if errors.Is(err, cause) {
-		return err
-	}
-	return errors.Join(err, cause)
+	return start(ctx, c.withDefaults(), nil), nil
 }
 
 // validate returns all that is wrong with c, and with whatever is given besides.
@@ -265,7 +214,7 @@ func (c *Config) validate(faults ...error) error {
 		value time.Duration
 	}{
 		{"TermLength", c.TermLength}, {"MaxClockSkew", c.MaxClockSkew},
-		{"PollInterval", c.PollInterval}, {"DrainTimeout", c.DrainTimeout},
+		{"PollInterval", c.PollInterval}, {"DrainTimeout", c.DrainTimeout}, {"Hold", c.Hold},
 	} {
 		if d.value < 0 {
 			fault("%s is %v, must not be negative", d.name, d.value)
@@ -287,6 +236,9 @@ func (c *Config) validate(faults ...error) error {
 		fault("TermLength is %v, must be at least twice MaxClockSkew, which is %v when it is not set: set it to what the clocks keep, or SharedClock if all share one", term, skew)
 	case skew > term/2:
 		fault("TermLength is %v, must be at least twice MaxClockSkew (2 x %v): less leaves the leader no time to act", term, skew)
+	}
+	if int(int32(c.Priority)) != c.Priority {
+		fault("Priority is %d, must be from -2^31 to 2^31-1", c.Priority)
 	}
 	if c.Unsynchronized && !hasMonotonic(c.Clock) {
 		fault("Unsynchronized needs a monotonic clock, and the Clock (%T) has none: implement clocks.Monotonic", c.Clock)
@@ -326,6 +278,7 @@ func (c Config) withDefaults() Config {
 		c.DrainTimeout = c.TermLength
 	}
 	c.DrainTimeout = min(c.DrainTimeout, MaxTermLength)
+	c.Hold = min(c.Hold, MaxTermLength)
 	if c.Clock == nil {
 		c.Clock = clocks.System()
 	}

@@ -379,7 +379,7 @@ func TestUnknownFieldsSurviveEveryWrite(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		e := rival(3)
-		e.Extra = map[string]string{"priority": "7", "zone": `"a"`}
+		e.Extra = map[string]string{"colour": "7", "zone": `"a"`}
 		d.Replace(e)
 		seen := map[string]bool{}
 		check := func(what string, is bool) {
@@ -388,7 +388,7 @@ func TestUnknownFieldsSurviveEveryWrite(t *testing.T) {
 			if !is {
 				t.Fatalf("%s: the record is %+v", what, e)
 			}
-			if seen[what] = true; len(e.Extra) != 2 || e.Extra["priority"] != "7" || e.Extra["zone"] != `"a"` {
+			if seen[what] = true; len(e.Extra) != 2 || e.Extra["colour"] != "7" || e.Extra["zone"] != `"a"` {
 				t.Errorf("%s: extra %v", what, e.Extra)
 			}
 		}

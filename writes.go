@@ -7,6 +7,7 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 		k.stale = true
 	}
 	if kind == OpAcquire {
+		c.single.claims()
 		c.cooldown = 0 // over, or ended by an operator; a Resign from now on sets it anew
 	}
 	if kind != OpRelease {
@@ -45,6 +46,8 @@ func (c *Campaign) acquisition(now instant) *RaceEntry {
 		ElectionNumber:   c.maxSeen + 1,
 		Incarnation:      c.incarnation,
 		Unsynchronized:   c.cfg.Unsynchronized,
+		Hold:             max(c.cfg.Hold-c.cfg.TermLength, 0),
+		Priority:         c.cfg.Priority,
 		Extra:            c.k.base.Extra,
 		Token:            c.k.base.Token,
 	}
@@ -55,6 +58,7 @@ func (c *Campaign) extension(now instant, r *leadership) *RaceEntry {
 	e := c.acquisition(now)
 	e.ElectionNumber = r.number
 	e.Extension = c.nextExtension(r.number)
+	e.Hold = max(r.held-now.mono-c.cfg.TermLength, 0)
 	if e.TermExpiry.Before(r.expiry) {
 		e.TermExpiry = r.expiry
 	}
@@ -80,7 +84,10 @@ func (c *Campaign) vacancy(now instant) *RaceEntry {
 		Extra:          b.Extra,
 		Token:          b.Token,
 	}
-	if s := b.Successor; s != "" && s != AnySuccessor && s != c.cfg.LeaderID {
+	if r := c.last; r != nil && r.number == b.ElectionNumber {
+		e.Hold = max(r.held-now.mono, 0)
+	}
+	if s := b.Successor; e.Hold == 0 && s != "" && s != AnySuccessor && s != c.cfg.LeaderID {
 		e.Successor = s
 		e.TermExpiry = e.TermExpiry.Add(c.cfg.TermLength)
 	}
