@@ -15,8 +15,9 @@ import (
 
 type hookFlags struct {
 	hook.Config
-	atStart bool
-	pass    passStore
+	atStart   bool
+	pass      passStore
+	readiness readiness
 }
 
 func (a *app) hookCommand() *cobra.Command {
@@ -68,6 +69,7 @@ ERROR to try the commands.`,
 	s.DurationVar(&h.Drain, "drain", 80*time.Second, "how long the end command may take in all, while the lease is kept")
 	s.BoolVar(&f.atStart, "end-at-start", true, "run the end command before the election, for what a crash may have left on")
 	f.pass.flag(s)
+	f.readiness.flags(a, c, whenStanding, false)
 	return c
 }
 
@@ -87,6 +89,10 @@ func (a *app) hook(ctx context.Context, f *hookFlags, args []string) error {
 		return usage("--retries, --retry-pause and --error-timeout must not be negative, --command-timeout and --drain must be positive")
 	}
 	cfg, err := a.candidate()
+	if err != nil {
+		return err
+	}
+	tell, err := f.readiness.open(a, cfg.LeaderID)
 	if err != nil {
 		return err
 	}
@@ -110,6 +116,9 @@ func (a *app) hook(ctx context.Context, f *hookFlags, args []string) error {
 		toggle.Reset(ctx)
 	}
 	cfg.OnElected, cfg.Healthy, cfg.DrainTimeout = toggle.Elected, toggle.Healthy, h.DrainTimeout()
+	cfg.Trace = &leaderelection.Trace{}
+	tell.trace(cfg.Trace)
+	defer tell.start(ctx)()
 	d, err := a.openStore(ctx, url)
 	if err != nil {
 		return ended(err)
@@ -120,5 +129,6 @@ func (a *app) hook(ctx context.Context, f *hookFlags, args []string) error {
 		return err
 	}
 	close(ready)
+	tell.begun(campaign)
 	return errors.Join(ended(campaign.Wait()), toggle.Failed())
 }

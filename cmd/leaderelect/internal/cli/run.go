@@ -17,17 +17,14 @@ import (
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
 
-// exitNotElected is what run --once --wait exits with where another led all the
-// time, as timeout(1) does.
-const exitNotElected = 124
-
 // runFlags are those of commands that run a command as leader.
 type runFlags struct {
-	grace, drain, wait, hold, delay time.Duration
-	limited                         bool // --wait was given
-	once, setuid                    bool
-	onFailure, expiryFile           string
-	pass                            passStore
+	grace, drain, hold, delay time.Duration
+	entry                     entry
+	once, setuid              bool
+	onFailure, expiryFile     string
+	pass                      passStore
+	readiness                 readiness
 }
 
 // defaultDrain fits into the 30 s that Kubernetes gives a pod to end.
@@ -42,6 +39,7 @@ func (r *runFlags) flags(a *app, c *cobra.Command) {
 	a.choices(c, "on-failure", string(runner.Restart), string(runner.StepDown), string(runner.Exit))
 	f.BoolVar(&r.setuid, "allow-setuid", false, "let the command become another user, by sudo or another setuid program, though leaderelect may then not be able to end it (means nothing for root)")
 	r.pass.flag(f)
+	r.readiness.flags(a, c, whenStanding, true)
 	f.StringVar(&r.expiryFile, "expiry-file", "", "where to write until when the command may act as leader (default a file of its own)")
 }
 
@@ -53,7 +51,7 @@ func (r *runFlags) check(c *common) (runner.Times, error) {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"--drain", r.drain}, {"--wait", r.wait}, {"--hold", r.hold}} {
+	}{{"--drain", r.drain}, {"--hold", r.hold}} {
 		if d.value < 0 {
 			return times, usage("%s is %v, must not be negative", d.name, d.value)
 		}
@@ -61,8 +59,11 @@ func (r *runFlags) check(c *common) (runner.Times, error) {
 	switch {
 	case r.delay < 10*time.Millisecond:
 		return times, usage("--restart-delay is %v, must be at least 10ms", r.delay)
-	case (r.limited || r.wait > 0 || r.hold > 0) && !r.once:
-		return times, usage("--wait and --hold are for --once")
+	case (r.entry.waits || r.hold > 0) && !r.once:
+		return times, usage("--wait and --hold are for --once; --try does without")
+	}
+	if err := r.entry.check(); err != nil {
+		return times, err
 	}
 	switch runner.Policy(r.onFailure) {
 	case runner.Restart, runner.StepDown, runner.Exit:
@@ -110,22 +111,31 @@ Signals (HUP, USR1, USR2, WINCH) are passed on; INT, TERM and QUIT end the comma
 the same signal, and then leaderelect; a second one kills it at once. HUP does, too,
 where a terminal was closed.
 
+The command has the files that leaderelect was started with, also 3 and more (but for
+--ready-fd), and no terminal of its own: it may read and write one, but not open
+/dev/tty, and Ctrl-C reaches it by way of leaderelect. NOTIFY_SOCKET, by which systemd
+is told READY, STATUS and WATCHDOG, is kept from it, but for --pass-notify.
+
+With --try it is now or not: if another leads, leaderelect ends, and it never stands by,
+so that it ends, too, when leadership does.
+
 With --once the exit code is the command's. Else it is 0 after INT or TERM, or 137 if
-the command had to be killed since it had not ended within --drain. 124: not elected
-within --wait, since another leads; 125: leaderelect itself failed, the store did not
-answer within --wait, or leadership was lost before the command had ended; 126, 127: the
-command cannot be started, is not there; 2: the command line is wrong.`,
+the command had to be killed since it had not ended within --drain. 124, or
+--not-elected-code: not elected by --try or within --wait, since another leads; 125:
+leaderelect itself failed, the store did not answer within --wait, or leadership was lost
+before the command had ended; 126, 127: the command cannot be started, is not there; 2:
+the command line is wrong.`,
 		Example: `  leaderelect run gs://bucket/nightly -- ./report.sh
   leaderelect run --once --wait 20s --hold 40s nats://host/elections/cron -- ./job.sh`,
 		Args: commandAfterDash(true),
 		RunE: func(c *cobra.Command, args []string) error {
-			f.limited = c.Flags().Changed("wait")
+			f.entry.given(c)
 			return a.runRun(c.Context(), &f, c, args)
 		},
 	}
 	f.flags(a, c)
 	c.Flags().BoolVar(&f.once, "once", false, "run the command once, release, and exit with its code")
-	c.Flags().DurationVar(&f.wait, "wait", 0, "with --once: give up when not elected within this time, the opening of the store included; 0s tries once (default: never)")
+	f.entry.flags(c, "with --once: ")
 	c.Flags().DurationVar(&f.hold, "hold", 0, "with --once: keep the lease this long at least, so that who comes a moment later finds it taken")
 	return c
 }
@@ -167,6 +177,10 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, args []
 	if err != nil {
 		return err
 	}
+	tell, err := f.readiness.open(a, cfg.LeaderID)
+	if err != nil {
+		return err
+	}
 	a.begun(proc.CodeFailed)
 	if _, err := proc.Find(command[0], f.setuid); err != nil {
 		return &exit{notStarted(err), err}
@@ -181,20 +195,16 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, args []
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.signals(cancel, job.runner)()
-	if f.limited {
-		defer newWait(f.wait, &cfg, job.runner.GiveUp, cancel).begin()()
-	}
-	open := a.openStore
-	if f.limited && f.wait == 0 {
-		open = a.openOnce
-	}
-	d, err := open(ctx, url)
+	defer f.entry.begin(&cfg, job.runner.GiveUp, cancel)()
+	tell.trace(cfg.Trace)
+	defer tell.start(ctx)()
+	d, err := f.entry.open(ctx, a, url)
 	if err != nil {
 		return job.outcome(err)
 	}
 	defer store.Close(d)
 	cfg.Decider = d
-	return job.outcome(job.campaign(ctx, cancel, cfg, func(*leaderelection.Campaign) {}))
+	return job.outcome(job.campaign(ctx, cancel, cfg, tell.begun))
 }
 
 func notStarted(err error) int { return proc.CodeOf(err) }
@@ -221,7 +231,7 @@ func newJob(a *app, f *runFlags, times runner.Times, cfg *leaderelection.Config,
 	j.runner = runner.New(runner.Config{
 		Args: command, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Store: f.pass.store(url), LeaderID: cfg.LeaderID, ExpiryFile: f.expiryFile, Setuid: f.setuid,
-		Times: times, Drain: f.drain, Once: f.once, Hold: f.hold, OnFailure: runner.Policy(f.onFailure), Delay: f.delay,
+		Times: times, Drain: f.drain, Once: f.once, Single: f.entry.try, Hold: f.hold, OnFailure: runner.Policy(f.onFailure), Delay: f.delay,
 		Logger: cfg.Logger,
 		Resign: func(ctx context.Context) { j.resign(ctx) },
 		Finish: j.finish,
@@ -277,7 +287,7 @@ func (j *job) outcome(err error) error {
 	case j.finished:
 		return &exit{j.code, j.why}
 	case errors.Is(err, runner.ErrNotElected):
-		return &exit{exitNotElected, err}
+		return j.f.entry.notElected(err)
 	case errors.As(err, &s) && j.f.once:
 		return &exit{128 + int(s.signal), nil}
 	case errors.As(err, &s):

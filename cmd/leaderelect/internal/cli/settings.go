@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
 
@@ -35,6 +36,7 @@ type common struct {
 
 	unsynchronized bool
 	warnOnSkew     bool
+	kernelClock    bool
 
 	store string // from the environment or the file: the URL where none is given
 }
@@ -45,6 +47,7 @@ func (c *common) flags(f *pflag.FlagSet) {
 	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time; 0: all share one clock")
 	f.BoolVar(&c.unsynchronized, "unsynchronized", false, "compare no wall clock with another machine's: for machines whose clocks nobody keeps right; for all candidates of an election, or none")
 	f.BoolVar(&c.warnOnSkew, "warn-on-clock-skew", false, "lead although this machine's clock is proved to be off by more than --skew: for a store whose clock is the wrong one")
+	f.BoolVar(&c.kernelClock, "kernel-clock", false, "do not lead while the kernel itself holds its clock to be off by more than --skew, or nothing to keep it right (Linux; the NTP client has to tell the kernel, as chrony does with rtcsync)")
 	f.DurationVar(&c.poll, "poll", 0, "how often to read where the store cannot push changes (default half a term)")
 	f.StringSliceVar(&c.hostPort, "host-port", nil, "where clients reach this candidate when it leads; may be repeated; \":PORT\" stands for this machine's addresses")
 	f.StringVar(&c.params, "params", "", "what else clients are told about the leader; \"@FILE\" reads it from a file")
@@ -92,6 +95,8 @@ func (c *common) checkTimes() error {
 		return usage("--poll is %v, must not be negative", c.poll)
 	case c.unsynchronized && c.warnOnSkew:
 		return usage("--warn-on-clock-skew means nothing with --unsynchronized, which compares no clocks: take one of them away")
+	case c.kernelClock && (c.unsynchronized || c.skew == 0):
+		return usage("--kernel-clock needs a --skew to compare with: it means nothing with --unsynchronized or --skew 0")
 	}
 	return nil
 }
@@ -237,6 +242,12 @@ func (a *app) candidate() (leaderelection.Config, error) {
 
 		Unsynchronized:  c.unsynchronized,
 		WarnOnClockSkew: c.warnOnSkew,
+	}
+	if c.kernelClock {
+		if _, err := (clocks.KernelClock{}).ErrorBound(); err != nil {
+			return cfg, usage("--kernel-clock: %v", err)
+		}
+		cfg.Clock = clocks.Kernel()
 	}
 	switch c.id {
 	case "":

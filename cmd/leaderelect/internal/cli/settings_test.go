@@ -30,7 +30,8 @@ func probe(t *testing.T, env map[string]string, file string, args ...string) (a 
 	a = &app{in: strings.NewReader(""), out: io.Discard, errOut: &out}
 	f = &runFlags{}
 	root := a.root()
-	c := &cobra.Command{Use: "probe", Args: cobra.MaximumNArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+	c := &cobra.Command{Use: "probe", Args: cobra.MaximumNArgs(1), RunE: func(c *cobra.Command, args []string) error {
+		f.entry.given(c)
 		_, _, err := a.url(args)
 		if err == nil {
 			_, err = f.check(&a.common)
@@ -42,7 +43,7 @@ func probe(t *testing.T, env map[string]string, file string, args ...string) (a 
 	}}
 	f.flags(a, c)
 	c.Flags().BoolVar(&f.once, "once", false, "")
-	c.Flags().DurationVar(&f.wait, "wait", 0, "")
+	f.entry.flags(c, "")
 	c.Flags().DurationVar(&f.hold, "hold", 0, "")
 	root.AddCommand(c)
 	root.SetArgs(append([]string{"probe"}, args...))

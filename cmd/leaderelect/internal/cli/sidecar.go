@@ -93,6 +93,8 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, ar
 	switch {
 	case err != nil && len(command) > 0:
 		return err
+	case f.observe && f.readiness.when == whenLeading:
+		return usage("an observer never leads: --observe and --ready-when leading do not go together")
 	case f.observe && len(command) > 0:
 		return usage("an observer never leads: --observe and a COMMAND do not go together")
 	case f.readOnly && f.tokenFile != "":
@@ -109,7 +111,11 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, ar
 		return err
 	}
 	a.begun(exitError)
-	s := &sidecarRun{a: a, f: f, cfg: cfg, hub: sidecar.NewHub(a.common.skew), token: token, stopped: make(chan struct{})}
+	tell, err := f.readiness.open(a, cfg.LeaderID)
+	if err != nil {
+		return err
+	}
+	s := &sidecarRun{a: a, f: f, cfg: cfg, tell: tell, hub: sidecar.NewHub(a.common.skew), token: token, stopped: make(chan struct{})}
 	defer s.hub.Close()
 	if len(command) > 0 {
 		if _, err := exec.LookPath(command[0]); err != nil {
@@ -140,6 +146,7 @@ type sidecarRun struct {
 	a        *app
 	f        *sidecarFlags
 	cfg      leaderelection.Config
+	tell     *supervisor
 	job      *job // nil: no command
 	hub      *sidecar.Hub
 	token    string
@@ -165,6 +172,10 @@ func (s *sidecarRun) run(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
+	if !s.f.observe {
+		s.tell.trace(s.cfg.Trace)
+	}
+	defer s.tell.start(ctx)()
 	defer s.serve(listener, metrics)()
 	d, err := s.a.openStore(ctx, url)
 	if err != nil {
@@ -173,6 +184,8 @@ func (s *sidecarRun) run(ctx context.Context, url string) error {
 	defer store.Close(d)
 	s.decider.Store(&d)
 	if s.f.observe {
+		s.tell.n.Ready()
+		s.tell.n.Status("observing")
 		watch.Decider = d
 		return s.outcome(watch.Watch(ctx, func(context.Context, leaderelection.RaceEntry) {}))
 	}
@@ -207,15 +220,20 @@ func (s *sidecarRun) measure(metrics *sidecar.Metrics, url string) (watch leader
 func (s *sidecarRun) lead(ctx context.Context, cancel context.CancelCauseFunc, d leaderelection.RaceDecider) error {
 	s.cfg.Decider = d
 	if s.job != nil {
-		return s.job.campaign(ctx, cancel, s.cfg, s.campaign.Store)
+		return s.job.campaign(ctx, cancel, s.cfg, s.begun)
 	}
 	s.cfg.OnElected = func(ctx context.Context, _ *leaderelection.TimeView) { <-ctx.Done() }
 	campaign, err := s.cfg.Start(ctx)
 	if err != nil {
 		return err
 	}
-	s.campaign.Store(campaign)
+	s.begun(campaign)
 	return campaign.Wait()
+}
+
+func (s *sidecarRun) begun(c *leaderelection.Campaign) {
+	s.campaign.Store(c)
+	s.tell.begun(c)
 }
 
 func (s *sidecarRun) outcome(err error) error {

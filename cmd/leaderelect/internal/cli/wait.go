@@ -7,15 +7,84 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 )
+
+// exitNotElected is what a candidate that does not stand by exits with where another led all
+// the time, as timeout(1) does.
+const exitNotElected = 124
+
+// entry is how a candidate enters the election, and when it gives up.
+type entry struct {
+	try   bool
+	wait  time.Duration
+	waits bool // --wait was given
+	code  int
+}
+
+// flags declares them; with says what --wait needs.
+func (e *entry) flags(c *cobra.Command, with string) {
+	f := c.Flags()
+	f.BoolVar(&e.try, "try", false, "now or not: end if another leads, and do not stand by when leadership is over")
+	f.DurationVar(&e.wait, "wait", 0, with+"give up when not elected within this time, the opening of the store included; 0s tries once (default: never)")
+	f.IntVar(&e.code, "not-elected-code", exitNotElected, "what to exit with when not elected by --try or within --wait, since another leads; 0 says nothing about it either")
+}
+
+// given notes what the command line says.
+func (e *entry) given(c *cobra.Command) { e.waits = c.Flags().Changed("wait") }
+
+func (e *entry) check() error {
+	switch {
+	case e.wait < 0:
+		return usage("--wait is %v, must not be negative", e.wait)
+	case e.try && e.waits:
+		return usage("--try and --wait do not go together: one does not wait at all")
+	case e.code < 0 || e.code > 255:
+		return usage("--not-elected-code is %d, want 0 to 255", e.code)
+	}
+	return nil
+}
+
+// limited reports whether it ever gives up.
+func (e *entry) limited() bool { return e.try || e.waits }
+
+// begin starts the wait, if there is a limit to it, until stop is called.
+func (e *entry) begin(cfg *leaderelection.Config, giveUp func() bool, cancel context.CancelCauseFunc) (stop func()) {
+	if !e.limited() {
+		return func() {}
+	}
+	flag := fmt.Sprintf("--wait %v", e.wait)
+	if e.try {
+		flag = "--try"
+	}
+	return newWait(e.wait, flag, cfg, giveUp, cancel).begin()
+}
+
+// open opens the store.
+func (e *entry) open(ctx context.Context, a *app, url string) (leaderelection.RaceDecider, error) {
+	if e.limited() && e.wait == 0 {
+		return a.openOnce(ctx, url)
+	}
+	return a.openStore(ctx, url)
+}
+
+// notElected is err, which says that another led, as an exit code.
+func (e *entry) notElected(err error) error {
+	if e.code == 0 {
+		return nil
+	}
+	return &exit{e.code, err}
+}
 
 // wait is how long a candidate that runs its command once waits to be elected, from
 // before the store is opened. It tells "another leads" from "the store does not
 // answer": the one is how it should be, and about the other somebody should know.
 type wait struct {
 	limit  time.Duration // 0: one try
+	flag   string        // that asked for it
 	id     string
 	term   time.Duration
 	skew   time.Duration
@@ -29,8 +98,8 @@ type wait struct {
 }
 
 // newWait has cfg tell it what it learns. It begins with begin.
-func newWait(limit time.Duration, cfg *leaderelection.Config, giveUp func() bool, cancel context.CancelCauseFunc) *wait {
-	w := &wait{limit: limit, id: cfg.LeaderID, term: cfg.TermLength, skew: cfg.MaxClockSkew, blind: cfg.Unsynchronized,
+func newWait(limit time.Duration, flag string, cfg *leaderelection.Config, giveUp func() bool, cancel context.CancelCauseFunc) *wait {
+	w := &wait{limit: limit, flag: flag, id: cfg.LeaderID, term: cfg.TermLength, skew: cfg.MaxClockSkew, blind: cfg.Unsynchronized,
 		giveUp: giveUp, cancel: cancel, trouble: make(map[leaderelection.OpKind]error)}
 	cfg.Trace.StoreOp, cfg.Trace.News = w.op, w.news
 	return w
@@ -97,10 +166,10 @@ func (w *wait) verdict() error {
 		all = append(all, err)
 	}
 	if trouble := errors.Join(all...); trouble != nil {
-		return fmt.Errorf("not elected within --wait %v, since the store failed: %w", w.limit, trouble)
+		return fmt.Errorf("not elected within %s, since the store failed: %w", w.flag, trouble)
 	}
 	if !w.answered {
-		return fmt.Errorf("not elected within --wait %v, since the store did not answer", w.limit)
+		return fmt.Errorf("not elected within %s, since the store did not answer", w.flag)
 	}
-	return fmt.Errorf("%w (--wait %v)", runner.ErrNotElected, w.limit)
+	return fmt.Errorf("%w (%s)", runner.ErrNotElected, w.flag)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
@@ -82,7 +83,7 @@ func (a *app) watch(ctx context.Context, url string, tell func(state.Event) erro
 }
 
 // errNoReader is the cause of an end that the one who reads the output asked for, by closing it.
-var errNoReader = errors.New("nobody reads on")
+var errNoReader = fmt.Errorf("%w: nobody reads on", runner.ErrStopped)
 
 // ended is nil where somebody asked for the end.
 func ended(err error) error {

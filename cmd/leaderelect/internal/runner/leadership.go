@@ -25,7 +25,7 @@ type leadership struct {
 
 // Elected is one leadership: it returns when the command is dead, and not before.
 func (r *Runner) Elected(ctx context.Context, view *leaderelection.TimeView) {
-	if !r.claimed.CompareAndSwap(false, true) && r.c.Once {
+	if !r.claimed.CompareAndSwap(false, true) && (r.c.Once || r.c.Single) {
 		return // it ran already, or has given up
 	}
 	l := &leadership{Runner: r, ctx: ctx, view: view, log: r.c.Logger.With("election", uint64(view.ElectionNumber())), begun: time.Now()}
@@ -94,6 +94,10 @@ func (l *leadership) retry(status proc.Status, took time.Duration) (over bool) {
 	l.pause = min(2*pause, mostDelays*l.c.Delay)
 	if l.failed >= Attempts || l.failed > 0 && l.c.OnFailure == StepDown {
 		why := fmt.Errorf("the command failed with code %d, %d times in a row", status.Code, l.failed)
+		if l.c.Single {
+			l.c.Finish(status.Code, why)
+			return true
+		}
 		l.log.Warn("stepping down, since the command failed: another candidate may be able to run it", "code", status.Code, "times", l.failed, "back_after", pause)
 		l.aside.For(pause, why)
 		l.c.Resign(l.ctx)
@@ -110,7 +114,7 @@ func (l *leadership) cut() {
 	if cause == nil {
 		cause = leaderelection.ErrExpired
 	}
-	if l.c.Once && !errors.Is(cause, ErrStopped) {
+	if (l.c.Once || l.c.Single) && !errors.Is(cause, ErrStopped) {
 		l.c.Finish(proc.CodeFailed, fmt.Errorf("leadership ended before the command had: %w", cause))
 	}
 	l.log.Debug("no command runs any more", "cause", cause)

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+)
+
+// awaited is what wait waits for.
+type awaited struct {
+	id      string // empty: whoever
+	after   uint64 // no election up to this
+	timeout time.Duration
+}
+
+func (w *awaited) is(s *state.State) bool {
+	return s.State == state.Led && (w.id == "" || s.LeaderID == w.id) && s.Election > w.after
+}
+
+func (a *app) waitCommand() *cobra.Command {
+	var w awaited
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "wait [URL]",
+		Short: "Wait until somebody leads",
+		Long: `Follow the election without taking part until somebody leads, and say who does, as status
+would. A store that cannot be reached yet is tried again.
+
+Exit codes: 0 somebody leads; 1 nobody did within --timeout, or with --check-id or --after
+not who should; 2 error, also if the store did not answer within --timeout; 130, 143:
+interrupted.`,
+		Example: `  leaderelect wait --timeout 1m s3://bucket/app && ./start-clients`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			url, _, err := a.url(args)
+			if err != nil {
+				return err
+			}
+			if w.timeout < 0 || w.timeout == 0 && c.Flags().Changed("timeout") {
+				return usage("--timeout is %v, must be positive", w.timeout)
+			}
+			a.begun(exitUsage) // errors are 2 here, as for status
+			s, err := a.await(c.Context(), url, &w)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = json.NewEncoder(a.out).Encode(s)
+			} else {
+				_, err = fmt.Fprint(a.out, s.Text())
+			}
+			if err != nil {
+				return fmt.Errorf("writing the answer: %w", err)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().StringVar(&w.id, "check-id", "", "wait until this candidate leads")
+	c.Flags().Uint64Var(&w.after, "after", 0, "wait for an election after this number")
+	c.Flags().DurationVar(&w.timeout, "timeout", 0, "how long to wait (default without an end)")
+	return c
+}
+
+// await follows the election until what is awaited is so.
+func (a *app) await(ctx context.Context, url string, w *awaited) (state.State, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer a.signals(cancel, nil)()
+	if w.timeout > 0 {
+		late := time.AfterFunc(w.timeout, func() { cancel(errTimeout) })
+		defer late.Stop()
+	}
+	d, err := a.openStore(ctx, url)
+	if err != nil {
+		return state.State{}, w.verdict(err, false, nil)
+	}
+	defer store.Close(d)
+	var f state.Follower
+	var last *state.State
+	var answered atomic.Bool
+	take := func(e state.Event) {
+		if last != nil && w.is(last) {
+			return
+		}
+		if last = &e.State; w.is(last) {
+			cancel(errTold)
+		}
+	}
+	skew := a.common.skew
+	well := func(err error) {
+		if err == nil {
+			answered.Store(true)
+		}
+	}
+	trace := &leaderelection.Trace{
+		StoreOp: func(o leaderelection.StoreOp) { well(o.Err) },
+		Feed:    func(f leaderelection.FeedEvent) { well(f.Err) },
+	}
+	err = leaderelection.WatchConfig{
+		Decider: d, MaxClockSkew: skew, SharedClock: skew == 0, PollInterval: a.common.poll, Logger: a.logger(), Trace: trace,
+		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { take(f.Lapsed(&e, time.Now(), skew)) },
+	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { take(f.Changed(&e, time.Now(), skew)) })
+	if last != nil && w.is(last) {
+		return *last, nil
+	}
+	return state.State{}, w.verdict(err, answered.Load(), last)
+}
+
+// verdict is why a wait has ended without what was awaited: whether the store answered, and
+// what was last seen, or nil.
+func (w *awaited) verdict(err error, answered bool, last *state.State) error {
+	var s *signalled
+	switch {
+	case errors.As(err, &s):
+		return &exit{128 + int(s.signal), nil}
+	case !errors.Is(err, errTimeout):
+		return err
+	case last == nil && !answered:
+		return fmt.Errorf("the store did not answer within --timeout %v: %w", w.timeout, err)
+	case last != nil && last.State == state.Led:
+		return &exit{exitUnled, fmt.Errorf("within --timeout %v it was %s who led, election %d", w.timeout, state.Name(last.LeaderID), last.Election)}
+	}
+	return &exit{exitUnled, fmt.Errorf("nobody led within --timeout %v", w.timeout)}
+}

@@ -1,0 +1,132 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
+)
+
+// HolderConfig is how to lead without a command.
+type HolderConfig struct {
+	Times      Times
+	ExpiryFile string    // empty: none
+	Out        io.Writer // is told the election number
+	Logger     *slog.Logger
+	Begun      func()      // it leads, and has said so
+	Failed     func(error) // it could not say so: the lease is released
+	Lost       func(error) // it does not lead any more, though nobody asked this program to end
+}
+
+// Holder leads for one leadership, for whoever has started this program. Elected is its
+// OnElected.
+type Holder struct {
+	c       HolderConfig
+	nudge   chan struct{}
+	claimed atomic.Bool
+}
+
+// NewHolder returns one.
+func NewHolder(c HolderConfig) *Holder { return &Holder{c: c, nudge: make(chan struct{}, 1)} }
+
+// Check reports what would keep it from leading.
+func (h *Holder) Check() error {
+	if h.c.ExpiryFile == "" {
+		return nil
+	}
+	return tryExpiryFile(h.c.ExpiryFile)
+}
+
+// GiveUp says that no leadership may begin any more, and whether that was in time.
+func (h *Holder) GiveUp() bool { return h.claimed.CompareAndSwap(false, true) }
+
+// Extended is for Trace: it has the new end of the view told without delay.
+func (h *Holder) Extended(leaderelection.ViewExtended) {
+	select {
+	case h.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// Elected is the one leadership. It returns when somebody has asked this program to end: the
+// work is over then, and the lease is released. If leadership is lost, or given up by another's
+// wish, the work goes on until this program has ended, and a little longer: so it does not
+// return, and the lease runs out by itself.
+func (h *Holder) Elected(ctx context.Context, view *leaderelection.TimeView) {
+	if !h.claimed.CompareAndSwap(false, true) {
+		return
+	}
+	end := view.Get()
+	alarm, file, err := h.begin(view.ElectionNumber(), end)
+	if err != nil {
+		h.c.Failed(err)
+		return
+	}
+	defer alarm.Close()
+	if file != nil {
+		defer file.remove()
+	}
+	h.c.Begun()
+	err = h.hold(ctx, view, end, alarm, file)
+	if errors.Is(context.Cause(ctx), ErrStopped) {
+		return
+	}
+	h.c.Lost(err)
+	select {}
+}
+
+// begin says that this process leads.
+func (h *Holder) begin(number leaderelection.ElectionNumber, end time.Time) (alarm *proc.Alarm, file *expiryFile, err error) {
+	if alarm, err = proc.NewAlarm(); err != nil {
+		return nil, nil, err
+	}
+	if h.c.ExpiryFile != "" {
+		if file, err = newExpiryFile(h.c.ExpiryFile); err == nil {
+			err = file.write(end)
+		}
+	}
+	if err == nil {
+		if _, err = fmt.Fprintln(h.c.Out, uint64(number)); err != nil {
+			err = fmt.Errorf("saying that this process leads: %w", err)
+		}
+	}
+	if err != nil {
+		alarm.Close()
+		return nil, nil, err
+	}
+	return alarm, file, nil
+}
+
+// hold keeps on until less than the grace is left of the view, or leadership ends. File may be
+// nil.
+func (h *Holder) hold(ctx context.Context, view *leaderelection.TimeView, end time.Time, alarm *proc.Alarm, file *expiryFile) error {
+	for {
+		if next := view.Get(); next.After(end) {
+			end = next
+			if file != nil {
+				if err := file.write(end); err != nil {
+					h.c.Logger.Warn("the expiry file cannot be written, and names an earlier time than the true one", "err", err)
+				}
+			}
+		}
+		due := proc.At(end, h.c.Times.Span).Sub(h.c.Times.Grace)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("leadership is over: %w", context.Cause(ctx))
+		case due.Left() <= 0:
+			return fmt.Errorf("the lease was not extended in time: it ends in %v", time.Until(end).Round(time.Millisecond))
+		}
+		alarm.Set(due)
+		select {
+		case <-ctx.Done():
+		case <-h.nudge:
+		case <-alarm.C:
+		}
+	}
+}
