@@ -48,6 +48,26 @@ A Proxy believes nothing that a client says of itself: it replaces X-Forwarded-F
 sent them, and it removes Fencing-Token, so that no outsider can raise a fence.
 Answers of its own name no candidate and no address: those are in the log.
 
+# Several ports, TLS, dead connections
+
+A candidate that serves several things has one record for all: ProxyOptions.Addresses
+chooses the one that is meant, by [Port] or by a [Named] address in ConnectionParams.
+CheckAddress is asked about what was chosen, as about a HostPort. What a leader announces
+while it leads (Campaign.Announce) is followed.
+
+ProxyOptions.TLS is how leaders are spoken to by https. With TLSFor each has to show a
+certificate of its own, such as one for its LeaderID:
+
+	TLSFor: func(e leaderelection.RaceEntry) (*tls.Config, error) {
+		return &tls.Config{RootCAs: pool, ServerName: e.LeaderID}, nil
+	},
+
+A leader that hangs is left when the next one is known. If a leader leads on, and only the
+path to it is dead, a Proxy notices on HTTP/2 within 20 s, by pings. On HTTP/1 an idle
+connection is left within 30 s (TCP keepalive), and a request under way ends when the
+kernel gives its connection up, which may take 15 minutes: give requests a deadline, or a
+Transport with a ResponseHeaderTimeout, if your leaders answer in bounded time.
+
 # Hand-overs
 
 A leader that gives up leadership by choice refuses new requests from the moment

@@ -3,6 +3,7 @@ package lehttp
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log"
@@ -14,14 +15,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
 // ProxyOptions are for [Router.Proxy]. The zero value is right for most.
 type ProxyOptions struct {
-	// Scheme is how the leader is spoken to, http or https. Empty: http.
+	// Scheme is how the leader is spoken to, http or https. Empty: https with TLS or
+	// TLSFor, else http.
 	Scheme string
+
+	// Addresses chooses where requests for a leader go, in the order in which they are
+	// to be tried: for candidates that serve several things, at ports of their own. See
+	// [Port] and [Named]. What it returns must pass CheckAddress as HostPorts must. It is
+	// asked for each new record. Nil: the leader's HostPorts.
+	Addresses func(leader leaderelection.RaceEntry) []string
 
 	// Wait is how long a request may be kept while there is no leader, or the
 	// leader cannot be reached or has just ceased to lead. Zero: 2 s, ample for
@@ -60,9 +69,23 @@ type ProxyOptions struct {
 	// a client has made up, and replaced.
 	TrustForwarded func(r *http.Request) bool
 
+	// TLS is how leaders are spoken to by https: the certificates that are trusted
+	// and, where leaders ask for one, the Proxy's own. Nil: Go's defaults, by which a
+	// leader's certificate must have the host of its address. Without meaning if
+	// Transport is set.
+	TLS *tls.Config
+
+	// TLSFor is TLS for each leader by itself: called for each new leadership, which
+	// then has connections of its own. So the certificate of each can be asked to have
+	// its LeaderID (ServerName), and that of one that was deposed is worth nothing, also
+	// at the same address. While it returns an error, requests are refused. Optional;
+	// without meaning if Transport is set.
+	TLSFor func(leader leaderelection.RaceEntry) (*tls.Config, error)
+
 	// Transport sends the requests. Nil: one made for this Proxy, without the
 	// environment's HTTP proxies, with up to 128 idle connections to a leader
-	// and 3 s to connect.
+	// and 3 s to connect. It leaves an HTTP/2 connection that is dead after 20 s, and by
+	// TCP's own probes an idle one of HTTP/1 after 30 s.
 	Transport http.RoundTripper
 
 	// Rewrite may change what is sent, as ReverseProxy.Rewrite does: it is
@@ -85,6 +108,7 @@ type Proxy struct {
 	via     string // what this proxy calls itself in Via
 	forward httputil.ReverseProxy
 	own     *http.Transport
+	strict  bool // addresses that names resolve to are checked, too
 	way     way
 	marks   marks
 }
@@ -99,7 +123,7 @@ type Proxy struct {
 // of its own that it adds to Via. Answers of its own name nobody: who leads is for
 // the Logger.
 //
-// Of a leader's HostPorts the first that answers is used. A request that nobody has
+// Of a leader's addresses the first that answers is used. A request that nobody has
 // worked on goes on to the next of them, where one takes no connection or another
 // process is behind it.
 //
@@ -119,6 +143,9 @@ func (r *Router) Proxy(options *ProxyOptions) *Proxy {
 	}
 	if p.o.Scheme == "" {
 		p.o.Scheme = "http"
+		if p.o.TLS != nil || p.o.TLSFor != nil {
+			p.o.Scheme = "https"
+		}
 	}
 	if p.o.Wait == 0 {
 		p.o.Wait = 2 * time.Second
@@ -126,8 +153,9 @@ func (r *Router) Proxy(options *ProxyOptions) *Proxy {
 	if p.o.KeepBody == 0 {
 		p.o.KeepBody = 64 << 10
 	}
+	p.strict = p.o.CheckAddress == nil
 	if p.o.Transport == nil {
-		p.own = newTransport(p.o.CheckAddress == nil)
+		p.own = newTransport(p.strict, p.o.TLS)
 		p.o.Transport = p.own
 	}
 	if p.o.CheckAddress == nil {
@@ -147,16 +175,27 @@ func (r *Router) Proxy(options *ProxyOptions) *Proxy {
 	return p
 }
 
+// What a connection that is dead is noticed by. A leader that is hung or cut off is left
+// as soon as the next one is known (see grace); this is for a leader that still leads, and a
+// path to it that is gone.
+var (
+	tcpProbes = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+	h2Pings   = http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second}
+)
+
 // newTransport is for leaders, which are few, near, and take every request. A strict
 // one does not dial what a name must not resolve to.
-func newTransport(strict bool) *http.Transport {
-	dialer := &net.Dialer{Timeout: 3 * time.Second, KeepAlive: 15 * time.Second}
+func newTransport(strict bool, config *tls.Config) *http.Transport {
+	dialer := &net.Dialer{Timeout: 3 * time.Second, KeepAliveConfig: tcpProbes}
 	if strict {
 		dialer.Control = route.Control
 	}
+	pings := h2Pings
 	return &http.Transport{
 		DialContext:           dialer.DialContext,
+		TLSClientConfig:       config.Clone(), // nil is well
 		ForceAttemptHTTP2:     true,
+		HTTP2:                 &pings,
 		MaxIdleConns:          256,
 		MaxIdleConnsPerHost:   128,
 		IdleConnTimeout:       90 * time.Second,
@@ -170,6 +209,11 @@ func newTransport(strict bool) *http.Transport {
 func (p *Proxy) Close() {
 	if p.own != nil {
 		p.own.CloseIdleConnections()
+	}
+	p.way.mu.Lock()
+	defer p.way.mu.Unlock()
+	if p.way.close != nil {
+		p.way.close()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
@@ -18,6 +19,9 @@ type RedirectOptions struct {
 	// not send clients to itself in the moments in which it holds the record
 	// but does not lead.
 	LeaderID string
+	// Addresses chooses where the leader is, as in ProxyOptions. It is asked for each
+	// request. Nil: its HostPorts.
+	Addresses func(leader leaderelection.RaceEntry) []string
 	// CheckAddress returns an error for an address that no client may be sent to,
 	// as in ProxyOptions. It is asked for each request. Nil: link-local, multicast
 	// and unspecified addresses are refused.
@@ -29,7 +33,7 @@ type RedirectOptions struct {
 
 // Redirect returns a handler that answers 307 with the leader's URL for the same
 // path and query: clients repeat the request there, with method and body. They
-// must be able to reach the leader's first HostPort themselves; cookies and
+// must be able to reach the leader's first address themselves; cookies and
 // credentials are theirs to send to that name or not.
 //
 // While there is no leader it answers 503, with Retry-After until the earliest
@@ -59,13 +63,10 @@ func (r *Router) Redirect(options *RedirectOptions) http.Handler {
 // away returns where the leader is, or why a request cannot be sent there.
 func (r *Router) away(s *route.State, req *http.Request, o *RedirectOptions) (string, *refusal) {
 	if no := unled(s, o.LeaderID); no != nil {
-		if no.final {
-			r.complain(o.Logger, s, s.Fault.Error())
-		}
 		return "", no
 	}
-	var fault error
-	for _, address := range s.Addresses {
+	addresses, fault := s.Select(o.Addresses)
+	for _, address := range addresses {
 		if err := o.CheckAddress(address); err != nil {
 			fault = errors.Join(fault, err)
 			continue

@@ -107,10 +107,6 @@ func unled(s *route.State, self string) *refusal {
 		return no("there is no leader", "there is no leader: the term of %q has run out", s.Entry.LeaderID)
 	case isHere(s, self):
 		return no("this process does not lead", "this process holds the record, but does not lead")
-	case len(s.Addresses) == 0:
-		r := no("the leader cannot be reached", "the leader cannot be reached: %v", s.Fault)
-		r.final = true
-		return r
 	}
 	return nil
 }

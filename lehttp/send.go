@@ -76,17 +76,14 @@ func (t *sender) RoundTrip(out *http.Request) (*http.Response, error) {
 // try makes one attempt, if there is a leader to go to.
 func (t *sender) try(out *http.Request, body *kept, s *route.State) (*http.Response, fate, error) {
 	if no := unled(s, t.o.LeaderID); no != nil {
-		if s.Led() && len(s.Addresses) == 0 {
-			t.router.complain(t.o.Logger, s, s.Fault.Error())
-		}
 		return nil, untouched, no
 	}
-	addresses, allowed, err := t.way.begin(s, t.o.CheckAddress)
+	addresses, trip, allowed, err := t.way.begin(s, t)
 	if len(addresses) > 0 {
 		if err != nil {
 			t.router.complain(t.o.Logger, s, err.Error())
 		}
-		return t.attempt(out, body, s, addresses)
+		return t.attempt(out, body, s, addresses, trip)
 	}
 	no := t.unreachable(s, err)
 	if !allowed {
@@ -135,12 +132,12 @@ func (t *sender) unreachable(s *route.State, err error) *refusal {
 // attempt sends out to the leader of s: to its next address where one takes no
 // connection, or where the process behind it refuses, since that may be another
 // (an address that is only good on the leader's own machine).
-func (t *sender) attempt(out *http.Request, body *kept, s *route.State, addresses []string) (*http.Response, fate, error) {
+func (t *sender) attempt(out *http.Request, body *kept, s *route.State, addresses []string, trip http.RoundTripper) (*http.Response, fate, error) {
 	var refused *http.Response
 	var last error
 	connected := false
 	for _, address := range addresses {
-		res, err := t.send(body.next(out), s, address)
+		res, err := t.send(body.next(out), s, address, trip)
 		if err == nil {
 			connected = true
 			what := t.fateOf(res, s)
@@ -169,14 +166,14 @@ func (t *sender) attempt(out *http.Request, body *kept, s *route.State, addresse
 
 // send makes one request. Nobody waits for an answer, or for more of one, when the
 // next leader is there and this one is silent: it is hung, or cut off.
-func (t *sender) send(out *http.Request, s *route.State, address string) (*http.Response, error) {
+func (t *sender) send(out *http.Request, s *route.State, address string, trip http.RoundTripper) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(out.Context())
 	out = out.WithContext(ctx)
 	u := *out.URL
 	u.Scheme, u.Host = t.o.Scheme, address
 	out.URL = &u
 	answers := s.Overdue(grace, func() { cancel(errDeposed) })
-	res, err := t.o.Transport.RoundTrip(out)
+	res, err := trip.RoundTrip(out)
 	answers()
 	if err != nil {
 		if context.Cause(ctx) == errDeposed {

@@ -3,6 +3,8 @@ package lehttp
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -16,12 +18,16 @@ import (
 // wait for it.
 type way struct {
 	mu        sync.Mutex
-	number    leaderelection.ElectionNumber
+	state     *route.State  // what the rest was worked out from
+	known     []string      // its addresses, as chosen
 	addresses []string      // those that are allowed, the one that answered last first
 	refusal   error         // why some are not
 	fault     error         // why the last dial failed; nil: it did not
 	next      time.Time     // where it failed: when the leader may be dialled again
 	pause     time.Duration // and how long the others wait from then on
+
+	trip  http.RoundTripper // for this leadership
+	close func()            // of trip, when it is over
 }
 
 // The pauses between two times at which a leader is dialled that took no connection.
@@ -30,34 +36,94 @@ const (
 	longDialPause  = 500 * time.Millisecond
 )
 
-// begin returns the addresses to try, in order: none if none is allowed, or if the
-// leader is not to be dialled now. The error says why, also where some are not allowed.
-func (w *way) begin(s *route.State, check func(hostPort string) error) (addresses []string, allowed bool, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.number != s.Entry.ElectionNumber {
-		w.number, w.fault, w.refusal = s.Entry.ElectionNumber, nil, nil
-		w.addresses = nil
-		for _, a := range s.Addresses {
-			if err := check(a); err != nil {
-				w.refusal = errors.Join(w.refusal, err)
-			} else {
-				w.addresses = append(w.addresses, a)
-			}
+// number is the leadership's.
+func (w *way) number() leaderelection.ElectionNumber {
+	if w.state == nil {
+		return leaderelection.NoElections
+	}
+	return w.state.Entry.ElectionNumber
+}
+
+// errMovedOn is why a request looks for the leader again.
+var errMovedOn = errors.New("leaderelection: leadership has moved on")
+
+// look brings the way up to date with s. Under w.mu.
+func (w *way) look(s *route.State, t *sender) error {
+	switch {
+	case w.state == s:
+		return nil
+	case w.state != nil && s.Entry.Compare(&w.state.Entry) < 0:
+		return errMovedOn
+	}
+	chosen, fault := s.Select(t.o.Addresses)
+	same := w.number() == s.Entry.ElectionNumber && w.trip != nil
+	w.state = s
+	if same && slices.Equal(chosen, w.known) {
+		return nil // an extension
+	}
+	w.fault, w.refusal, w.addresses, w.known = nil, fault, nil, chosen
+	for _, a := range chosen {
+		if err := t.o.CheckAddress(a); err != nil {
+			w.refusal = errors.Join(w.refusal, err)
+		} else {
+			w.addresses = append(w.addresses, a)
 		}
 	}
+	if !same {
+		if err := w.dress(s, t); err != nil {
+			w.refusal, w.addresses = errors.Join(w.refusal, err), nil
+		}
+	}
+	return nil
+}
+
+// dress finds the transport for a new leadership: another one for each with TLSFor, so that
+// no connection to one leader is taken for one to the next. Under w.mu.
+func (w *way) dress(s *route.State, t *sender) error {
+	if t.own == nil || t.o.TLSFor == nil {
+		w.trip = t.o.Transport
+		return nil
+	}
+	w.shut()
+	config, err := t.o.TLSFor(*s.Entry.Clone())
+	if err != nil {
+		return fmt.Errorf("TLSFor leader %q of election %d: %w", s.Entry.LeaderID, s.Entry.ElectionNumber, err)
+	}
+	transport := newTransport(t.strict, config)
+	w.trip, w.close = transport, transport.CloseIdleConnections
+	return nil
+}
+
+// shut closes the idle connections of a leadership's own transport, and forgets it. Under
+// w.mu.
+func (w *way) shut() {
+	if w.close != nil {
+		w.close()
+	}
+	w.trip, w.close = nil, nil
+}
+
+// begin returns the addresses to try, in order, and what to try them with: none if none is
+// allowed, or if the leader is not to be dialled now. The error says why, also where some
+// are not allowed.
+func (w *way) begin(s *route.State, t *sender) (addresses []string, trip http.RoundTripper, allowed bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.look(s, t); err != nil {
+		return nil, nil, true, err
+	}
 	if len(w.addresses) == 0 {
-		return nil, false, w.refusal
+		return nil, nil, false, w.refusal
 	}
 	if w.fault != nil {
 		now := time.Now()
 		if now.Before(w.next) {
-			return nil, true, w.fault
+			return nil, nil, true, w.fault
 		}
 		w.next = now.Add(w.pause) // for all but this one
 		w.pause = min(2*w.pause, longDialPause)
 	}
-	return w.addresses, true, w.refusal
+	return w.addresses, w.trip, true, w.refusal
 }
 
 // reached notes that the leader of s took a connection, and which address is to be
@@ -65,11 +131,11 @@ func (w *way) begin(s *route.State, check func(hostPort string) error) (addresse
 func (w *way) reached(s *route.State, address string, first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.number != s.Entry.ElectionNumber {
+	if w.number() != s.Entry.ElectionNumber {
 		return
 	}
 	w.fault = nil
-	if first && w.addresses[0] != address {
+	if first && slices.Index(w.addresses, address) > 0 {
 		rest := slices.DeleteFunc(slices.Clone(w.addresses), func(a string) bool { return a == address })
 		w.addresses = append([]string{address}, rest...)
 	}
@@ -79,7 +145,7 @@ func (w *way) reached(s *route.State, address string, first bool) {
 func (w *way) failed(s *route.State, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.number != s.Entry.ElectionNumber {
+	if w.number() != s.Entry.ElectionNumber {
 		return
 	}
 	if w.fault == nil {

@@ -5,6 +5,7 @@ package route
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
@@ -156,11 +157,32 @@ func (s *State) Overdue(grace time.Duration, f func()) (stop func()) {
 	}
 }
 
+// Select returns what can be dialled of the addresses that choose has for the leader, and
+// what is wrong with the others. Nil chooses the HostPorts.
+func (s *State) Select(choose func(leaderelection.RaceEntry) []string) ([]string, error) {
+	if choose == nil || s.Entry.Vacant() {
+		return s.Addresses, s.Fault
+	}
+	e := s.Entry.Clone()
+	chosen := choose(*e)
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("leader %q of election %d has no address of the kind that is wanted: its HostPort is %q", e.LeaderID, e.ElectionNumber, e.HostPort)
+	}
+	return good(&s.Entry, chosen)
+}
+
 // addresses returns what can be dialled of the leader's HostPorts.
 func addresses(e *leaderelection.RaceEntry) ([]string, error) {
-	var good []string
-	var fault error
-	for _, hp := range e.HostPort {
+	if len(e.HostPort) == 0 {
+		return nil, fmt.Errorf("leader %q of election %d has no HostPort in its record: set Config.HostPort", e.LeaderID, e.ElectionNumber)
+	}
+	return good(e, e.HostPort)
+}
+
+// good returns those of the addresses all that can be dialled, and what is wrong with the
+// first of the others.
+func good(e *leaderelection.RaceEntry, all []string) (good []string, fault error) {
+	for _, hp := range all {
 		if err := CheckHostPort(hp); err != nil {
 			if fault == nil {
 				fault = fmt.Errorf("leader %q of election %d: %w", e.LeaderID, e.ElectionNumber, err)
@@ -169,10 +191,33 @@ func addresses(e *leaderelection.RaceEntry) ([]string, error) {
 		}
 		good = append(good, hp)
 	}
-	if len(e.HostPort) == 0 {
-		fault = fmt.Errorf("leader %q of election %d has no HostPort in its record: set Config.HostPort", e.LeaderID, e.ElectionNumber)
-	}
 	return good, fault
+}
+
+// Port chooses the HostPorts that have that port.
+func Port(port string) func(leaderelection.RaceEntry) []string {
+	return func(e leaderelection.RaceEntry) (chosen []string) {
+		for _, hp := range e.HostPort {
+			if _, p, err := net.SplitHostPort(hp); err == nil && p == port {
+				chosen = append(chosen, hp)
+			}
+		}
+		return chosen
+	}
+}
+
+// Named chooses the addresses that the leader's ConnectionParams have by that name: a JSON
+// object with a member "addresses", an object of lists.
+func Named(name string) func(leaderelection.RaceEntry) []string {
+	return func(e leaderelection.RaceEntry) []string {
+		var params struct {
+			Addresses map[string][]string `json:"addresses"`
+		}
+		if json.Unmarshal(e.ConnectionParams, &params) != nil {
+			return nil
+		}
+		return params.Addresses[name]
+	}
 }
 
 // CheckHostPort says what is wrong with a HostPort that cannot be dialled, or
