@@ -17,6 +17,10 @@ type Dialect struct {
 	shared  string             // appended to a SELECT: lock the row for others to read
 	upsert  string             // raise the fence; the table, parameters election and number
 	raising sql.IsolationLevel // of the transaction that raises it
+
+	alias   string                                           // of the table in an INSERT, with the blank before it
+	replace func(key, columns []string, fence string) string // of an Upsert, for a row that is there
+	unsure  bool                                             // whether the rows affected by that tell nothing
 	// enter is what a transaction begins with: alone is for the one that raises.
 	enter func(table string, idle time.Duration, alone bool) statement
 }
@@ -30,15 +34,17 @@ type statement struct {
 // The databases.
 var (
 	PostgreSQL = Dialect{name: "PostgreSQL", mark: func(i int) string { return "$" + strconv.Itoa(i) }, key: "VARCHAR(255)",
-		shared: " FOR SHARE", upsert: onConflict("$"), raising: sql.LevelReadCommitted, enter: enterPostgreSQL}
+		shared: " FOR SHARE", upsert: onConflict("$"), raising: sql.LevelReadCommitted, enter: enterPostgreSQL,
+		alias: " AS f", replace: onConflictRow}
 	// MySQL is for MariaDB, too.
 	MySQL = Dialect{name: "MySQL", mark: question, key: "VARBINARY(255)", // any other type takes some names for one
-		shared: " LOCK IN SHARE MODE", raising: sql.LevelReadCommitted, enter: enterMySQL,
+		shared: " LOCK IN SHARE MODE", raising: sql.LevelReadCommitted, enter: enterMySQL, replace: onDuplicateKeyRow, unsure: true,
 		upsert: "INSERT INTO %s (election, number) VALUES (?, ?) ON DUPLICATE KEY UPDATE number = GREATEST(number, VALUES(number))"}
 	// SQLite has one writer at a time and no row locks: begin its transactions
 	// as immediate ones (the driver's _txlock=immediate or the like), or two that
 	// check before they write end in SQLITE_BUSY.
-	SQLite = Dialect{name: "SQLite", mark: question, key: "VARCHAR(255)", upsert: onConflict("?")}
+	SQLite = Dialect{name: "SQLite", mark: question, key: "VARCHAR(255)", upsert: onConflict("?"),
+		alias: " AS f", replace: onConflictRow}
 )
 
 func question(int) string { return "?" }

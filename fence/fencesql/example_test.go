@@ -19,6 +19,18 @@ func ExampleCondition() {
 	// UPDATE accounts SET balance = $1, fence = $2 WHERE id = $3 AND (fence IS NULL OR fence <= $2)
 }
 
+// A row that is its own fence: made, replaced, or left to a newer leadership.
+func ExampleUpsert() {
+	u, err := fencesql.NewUpsert(fencesql.PostgreSQL, "orders", []string{"id"}, []string{"state"}, "fence")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(u.Text())
+	// err = u.Exec(ctx, db, token, 17, "sent")
+	// Output:
+	// INSERT INTO orders AS f (id, state, fence) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET state = excluded.state, fence = excluded.fence WHERE (f.fence IS NULL OR f.fence <= excluded.fence)
+}
+
 // A transaction under a fence. Not run with the tests: it needs a database;
 // examples/fencing is a program that does this, with a leader that comes too late.
 func ExampleTable_Do() {

@@ -7,7 +7,8 @@ column for the number, and write on condition. [Condition] is the text of it:
 
 	UPDATE accounts SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
 
-No row affected means that there is no such row, or that the token is stale. Rows
+No row affected means that there is no such row, or that the token is stale. An [Upsert]
+makes the row as well, and tells the two apart. Rows
 fence themselves one by one: one that the new leader has not written yet takes an
 old leader's write.
 

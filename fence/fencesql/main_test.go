@@ -60,7 +60,7 @@ func TestFences(t *testing.T) {
 			at := start(t)
 			for i, level := range []string{"read committed", "repeatable read", "serializable"} {
 				for what, test := range map[string]func(t *testing.T, s server){
-					"table": tables, "admit": admit, "names": names, "vanished leader": vanishedLeader, "idle timeout": idleTimeout, "nobody overtakes": nobodyOvertakes,
+					"table": tables, "admit": admit, "names": names, "upsert": upsert, "vanished leader": vanishedLeader, "idle timeout": idleTimeout, "nobody overtakes": nobodyOvertakes,
 				} {
 					t.Run(level+"/"+what, func(t *testing.T) {
 						database := fmt.Sprintf("level%d_%s", i, strings.ReplaceAll(what, " ", "_"))

@@ -1,0 +1,134 @@
+package fencesql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/fence"
+)
+
+// Upsert is a statement that writes a row which is its own fence: it inserts the row if
+// there is none, and replaces it unless a newer leadership has written it. Make it by
+// NewUpsert. Its methods may be called by any number of goroutines at once.
+//
+// The row keeps a number and no election's name, so a table takes the rows of one election.
+type Upsert struct {
+	dialect    Dialect
+	name       string
+	keys       int
+	text, look string
+	wants      []string // the parameters, for errors
+}
+
+// DB is what an Upsert needs of a *sql.DB, *sql.Conn or *sql.Tx.
+type DB interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+var columnName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// NewUpsert returns the statement for a table, as for NewTable. Key is the columns of its
+// primary key, or of one of its unique keys, columns is those to write besides, and fence
+// is the one that keeps the number, a BIGINT. MySQL compares all unique keys that the
+// table has: let it have one.
+func NewUpsert(d Dialect, table string, key, columns []string, fence string) (*Upsert, error) {
+	all := append(append(slices.Clone(key), columns...), fence)
+	switch {
+	case d.mark == nil:
+		return nil, errors.New("fencesql: the zero Dialect is none: use PostgreSQL, MySQL or SQLite")
+	case !tableName.MatchString(table):
+		return nil, fmt.Errorf("fencesql: %q is no name for a table: use letters, digits and underscores, with a schema before a dot if need be", table)
+	case len(key) == 0:
+		return nil, fmt.Errorf("fencesql: the upsert into table %s has no key: name the columns of its primary key", table)
+	}
+	for i, c := range all {
+		if !columnName.MatchString(c) {
+			return nil, fmt.Errorf("fencesql: %q is no name for a column: use letters, digits and underscores", c)
+		}
+		if slices.Contains(all[:i], c) {
+			return nil, fmt.Errorf("fencesql: the upsert into table %s has the column %s twice", table, c)
+		}
+	}
+	marks, match := make([]string, len(all)), make([]string, len(key))
+	for i := range all {
+		marks[i] = d.mark(i + 1)
+	}
+	for i, c := range key {
+		match[i] = c + " = " + marks[i]
+	}
+	return &Upsert{
+		dialect: d, name: table, keys: len(key), wants: all[:len(all)-1],
+		text: fmt.Sprintf("INSERT INTO %s%s (%s) VALUES (%s) %s", table, d.alias, strings.Join(all, ", "), strings.Join(marks, ", "), d.replace(key, columns, fence)),
+		look: "SELECT " + fence + " FROM " + table + " WHERE " + strings.Join(match, " AND ") + d.shared,
+	}, nil
+}
+
+// Text is the statement, for other drivers than those of database/sql. Its parameters are
+// the values of the key, of the columns, and the token's number. In PostgreSQL and SQLite
+// it affects no row if the token is stale. In MySQL the number of rows tells nothing.
+func (u *Upsert) Text() string { return u.text }
+
+// Exec runs the statement with the values of the key and of the columns, in this order. It
+// returns nil, a *fence.StaleError, fence.ErrNoToken, or what the database says. Above READ
+// COMMITTED the database may refuse it within a transaction of one's own, in words of its
+// own, if the row was written meanwhile. In MySQL a second statement tells whether the
+// token is stale; a row that a newer leadership has written between the two is reported
+// as one that this token did not write.
+func (u *Upsert) Exec(ctx context.Context, db DB, token fence.Token, values ...any) error {
+	if err := check(token); err != nil {
+		return err
+	}
+	if len(values) != len(u.wants) {
+		return fmt.Errorf("fencesql: the upsert into table %s has %d values, want those of %s", u.name, len(values), strings.Join(u.wants, ", "))
+	}
+	failed := func(doing string, err error) error {
+		return fmt.Errorf("fencesql: %s table %s under %v: %w", doing, u.name, token, err)
+	}
+	r, err := db.ExecContext(ctx, u.text, append(slices.Clone(values), int64(token.Number))...)
+	if err != nil {
+		return failed("upserting into", err)
+	}
+	if !u.dialect.unsure {
+		if n, err := r.RowsAffected(); err != nil {
+			return failed("upserting into", err)
+		} else if n > 0 {
+			return nil
+		}
+	}
+	var seen sql.NullInt64
+	err = db.QueryRowContext(ctx, u.look, values[:u.keys]...).Scan(&seen)
+	switch greatest := leaderelection.ElectionNumber(max(seen.Int64, 0)); {
+	case u.dialect.unsure && err != nil:
+		return failed("reading the fence of a row in", err)
+	case u.dialect.unsure && greatest == token.Number:
+		return nil
+	default:
+		return &fence.StaleError{Token: token, Greatest: greatest}
+	}
+}
+
+// onConflictRow is what the databases with this clause do about a row that is there.
+func onConflictRow(key, columns []string, fence string) string {
+	var set []string
+	for _, c := range append(slices.Clone(columns), fence) {
+		set = append(set, c+" = excluded."+c)
+	}
+	return fmt.Sprintf("ON CONFLICT (%s) DO UPDATE SET %s WHERE %s", strings.Join(key, ", "), strings.Join(set, ", "), Condition("f."+fence, "excluded."+fence))
+}
+
+// onDuplicateKeyRow is what MySQL does. It has no condition for the whole, so each column
+// has its own. (Those after the fence would see the new one, for which it holds as well.)
+func onDuplicateKeyRow(_, columns []string, fence string) string {
+	var set []string
+	for _, c := range append(slices.Clone(columns), fence) {
+		set = append(set, fmt.Sprintf("%s = IF(%s, VALUES(%s), %s)", c, Condition(fence, "VALUES("+fence+")"), c, c))
+	}
+	return "ON DUPLICATE KEY UPDATE " + strings.Join(set, ", ")
+}
