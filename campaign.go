@@ -43,6 +43,7 @@ type Campaign struct {
 	writes     retry
 	health     health
 	clock      clockCheck
+	standing   standing
 	changed    deliveries // LeaderChanged
 	told       *RaceEntry // the last record handed to LeaderChanged
 	doubles    double

@@ -71,6 +71,7 @@ func (c *Campaign) campaign(wake *alarm) {
 	}
 	if !at.reached(wake.now) {
 		wake.until(at)
+		c.prefer(wake)
 		return
 	}
 	if !c.fresh(at) {

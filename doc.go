@@ -92,6 +92,13 @@ released while leader's work may still be running. Callbacks that overrun DrainT
 term run out by itself. A campaign that ends gives up a release that cannot be written
 within 10 s.
 
+Preferred leaders. A candidate whose Config.Priority is greater than the leader's, and that
+has stood by for a term, healthy and with a right clock, asks the leader to hand over to it:
+the request of Transfer, granted like it. So nobody leads for no longer than a hand-over. It
+asks once in a leadership, and only if that has been extended eight times, in about
+four terms: so a preferred candidate that fails again and again costs one hand-over in that
+time. A leader with a Hold is not asked.
+
 Pace. Extensions begin when half of the view's span, (T - S)/2, has passed since the
 last confirmed one began. One store call is made at a time, each given a quarter
 of a term. One that does not come back is abandoned. Failures are retried with a

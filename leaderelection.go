@@ -120,8 +120,11 @@ type Config struct {
 	// than a hundred waiting records are dropped. Optional.
 	LeaderChanged func(ctx context.Context, entry RaceEntry)
 
-	// Priority makes one candidate preferred to others: see the package documentation on
-	// preferred leaders. Zero for all means that all are alike.
+	// Priority makes one candidate preferred to those whose Priority is less. When it has
+	// stood by for a term, healthy and with a right clock, it asks a less preferred
+	// leader to hand over to it, as Transfer does, so long as that one has led for
+	// about four terms. It has no part in who leads after a crash, or in safety.
+	// From -2^31 to 2^31-1. Zero for all means that all are alike.
 	Priority int
 
 	// Hold is for what is to run at most once in a period: see Once. For so long from

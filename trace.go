@@ -42,6 +42,7 @@ const (
 	OpAcquire OpKind = "acquire" // WriteEntry that claims a leadership
 	OpExtend  OpKind = "extend"  // WriteEntry that extends one
 	OpRelease OpKind = "release" // WriteEntry that leaves the record vacant
+	OpRequest OpKind = "request" // WriteEntry that asks a less preferred leader to hand over (Config.Priority)
 )
 
 // StoreOp is one call of a RaceDecider.

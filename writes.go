@@ -10,7 +10,7 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 		c.single.claims()
 		c.cooldown = 0 // over, or ended by an operator; a Resign from now on sets it anew
 	}
-	if kind != OpRelease {
+	if kind == OpAcquire || kind == OpExtend {
 		a := attempt{kind: kind, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, begun: wake.now, start: wake.now.mono}
 		a.end = endAfter(wake.now, c.cfg.TermLength-c.cfg.MaxClockSkew, e.TermExpiry.Add(-c.cfg.MaxClockSkew))
 		if c.cfg.Unsynchronized {
