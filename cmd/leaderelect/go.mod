@@ -20,6 +20,7 @@ require (
 	github.com/c8e606e4/leaderelection/deciders/s3 v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/sql/mysql v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/sql/sqlite v0.0.0
+	github.com/c8e606e4/leaderelection/deciders/zookeeper v0.0.0
 	github.com/c8e606e4/leaderelection/internal/stores/natstest v0.0.0
 	github.com/c8e606e4/leaderelection/leprom v0.0.0
 	github.com/prometheus/client_golang v1.24.1
@@ -89,6 +90,7 @@ require (
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-sql-driver/mysql v1.10.1 // indirect
+	github.com/go-zookeeper/zk v1.0.4 // indirect
 	github.com/goccy/go-json v0.10.6 // indirect
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect

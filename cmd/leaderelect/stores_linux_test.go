@@ -64,6 +64,9 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 	"mysql": func(t *testing.T) (string, []string) {
 		return "mysql://root@" + stores.MariaDB(t).Addr + "/test?create=true&election=one", nil
 	},
+	"zookeeper": func(t *testing.T) (string, []string) {
+		return "zookeeper://" + stores.ZooKeeper(t).Addr + "/elections/one?create=true", nil
+	},
 	"sqlite": func(t *testing.T) (string, []string) {
 		return "sqlite://" + filepath.Join(t.TempDir(), "app.db") + "?create=true&election=one", nil
 	},
@@ -83,6 +86,7 @@ var durable = map[string]string{
 	"mongodb":    "warning +the store's durability: this is no member of a replica set",
 	"postgres":   "warning +the store's durability: fsync is off",
 	"mysql":      "warning +the store's durability: innodb_flush_log_at_trx_commit is 0",
+	"zookeeper":  "warning +the store's durability: there is one server that votes",
 	"sqlite":     "ok +the store's durability: no setting that can be asked for",
 }
 

@@ -43,7 +43,7 @@ func TestStoresLeftOut(t *testing.T) {
 	if out, err := exec.Command("go", "list", "-tags", strings.Join(store.Tags(), ","), "-deps", ".").Output(); err != nil {
 		t.Error(err)
 	} else {
-		for _, sdk := range []string{"cloud.google.com/", "github.com/aws/", "github.com/Azure/", "github.com/nats-io/", "go.etcd.io/", "github.com/redis/", "github.com/jackc/", "go.mongodb.org/", "gopkg.in/rethinkdb", "k8s.io/", "github.com/go-sql-driver/", "modernc.org/"} {
+		for _, sdk := range []string{"cloud.google.com/", "github.com/aws/", "github.com/Azure/", "github.com/nats-io/", "go.etcd.io/", "github.com/redis/", "github.com/jackc/", "go.mongodb.org/", "gopkg.in/rethinkdb", "k8s.io/", "github.com/go-sql-driver/", "modernc.org/", "github.com/go-zookeeper/"} {
 			if strings.Contains(string(out), "\n"+sdk) {
 				t.Errorf("it has %s in it", sdk)
 			}

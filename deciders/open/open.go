@@ -32,6 +32,7 @@
 //	deciders/s3         s3
 //	deciders/sql/mysql  mysql, mariadb
 //	deciders/sql/sqlite sqlite
+//	deciders/zookeeper  zookeeper
 //
 // A store of your own needs a function of the type Opener.
 package open

@@ -66,7 +66,7 @@ var ours = set(`parameter key election table create replicas storage domain chan
 	announcements timeout discover tls sslmode cacert cert tlsca tlscert tls_ca tls_cert sslcert sslrootcert tlsCAFile
 	context kubeconfig creds nkey tlskey tls_key cert_key sslkey passfile service servicefile inbox_prefix description cache_control
 	pool_max_conns pool_min_conns connect_timeout channel_binding application_name target_session_attrs search_path
-	socket busy_timeout replicaSet authSource authMechanism directConnection appName retryReads retryWrites maxPoolSize minPoolSize`)
+	socket busy_timeout session_timeout replicaSet authSource authMechanism directConnection appName retryReads retryWrites maxPoolSize minPoolSize`)
 
 // theirs are those of the requests that SDKs make over HTTP.
 var theirs = set("alt prettyPrint projection uploadType name generation ifGenerationMatch ifMetagenerationMatch x-id comp restype versionid")
@@ -83,7 +83,7 @@ func harmless(scheme, name string) bool {
 var addresses = set("endpoint addr server listen_url")
 
 // known are the schemes of stores.
-var known = set("file gs s3 azblob dynamodb nats tls etcd etcds redis rediss unix postgres postgresql mongodb mongodb+srv rethinkdb mysql mariadb sqlite kubernetes")
+var known = set("file gs s3 azblob dynamodb nats tls etcd etcds redis rediss unix postgres postgresql mongodb mongodb+srv rethinkdb mysql mariadb sqlite kubernetes zookeeper")
 
 // keyless are the schemes of URLs that hold no credentials, so that an @ in a path
 // is what it seems to be, unless there is a colon or another @ before it.

@@ -155,7 +155,7 @@ var families = map[string][]string{
 	"grpc": {"google.golang.org/grpc"}, "kubernetes": {"k8s.io/", "sigs.k8s.io/"}, "mongodb": {"go.mongodb.org/"}, "mysql": {"github.com/go-sql-driver/"},
 	"nats": {"github.com/nats-io/"}, "otel": {"go.opentelemetry.io/"}, "postgres": {"github.com/jackc/"}, "prometheus": {"github.com/prometheus/client_golang"},
 	"redis": {"github.com/redis/", "github.com/alicebob/miniredis"}, "rethinkdb": {"gopkg.in/rethinkdb/"}, "gocron": {"github.com/go-co-op/"},
-	"sqlite": {"modernc.org/sqlite"}, "cobra": {"github.com/spf13/cobra"}, "s3 server": {"github.com/johannesboyne/"},
+	"sqlite": {"modernc.org/sqlite"}, "zookeeper": {"github.com/go-zookeeper/"}, "cobra": {"github.com/spf13/cobra"}, "s3 server": {"github.com/johannesboyne/"},
 }
 
 // brings is the families that each module may name in its go.mod, or link. The servers in
@@ -166,7 +166,7 @@ var brings = map[string][]string{
 	"deciders/azblob": {"azure"}, "deciders/dynamo": {"amazon"}, "deciders/etcd": {"etcd", "grpc"},
 	"deciders/gcs": {"google", "grpc", "otel"}, "deciders/kubernetes": {"kubernetes"}, "deciders/mongodb": {"mongodb"}, "deciders/natskv": {"nats"},
 	"deciders/postgres": {"postgres"}, "deciders/redis": {"redis"}, "deciders/rethinkdb": {"rethinkdb"}, "deciders/s3": {"amazon", "s3 server"},
-	"deciders/sql": nil, "deciders/sql/mysql": {"mysql"}, "deciders/sql/sqlite": {"sqlite"},
+	"deciders/sql": nil, "deciders/sql/mysql": {"mysql"}, "deciders/sql/sqlite": {"sqlite"}, "deciders/zookeeper": {"zookeeper"},
 	"fence/fenceazure": {"azure"}, "fence/fencedynamo": {"amazon"}, "fence/fencegcs": {"google", "grpc", "otel"}, "fence/fencegrpc": {"grpc"},
 	"fence/fenceredis": {"redis"}, "fence/fences3": {"amazon", "s3 server"}, "fence/fencesql": {"postgres", "mysql"},
 	"legrpc": {"grpc"}, "leotel": {"otel", "prometheus"}, "leprom": {"prometheus"}, "adapters/gocron": {"gocron"}, "adapters/kubernetes": {"kubernetes", "otel", "prometheus"},

@@ -52,8 +52,11 @@ func (c Choice) Work() *Result {
 	r := &Result{Crash: c.crash(), HandOver: c.handOver()}
 	r.Silent, r.Refused = c.outages()
 	r.Writes = month.Seconds() / c.Extend().Seconds()
-	if !c.Store.Pushes {
-		r.Reads = float64(c.Candidates-1+c.Observers) * month.Seconds() / c.poll().Seconds()
+	switch others := float64(c.Candidates - 1 + c.Observers); {
+	case !c.Store.Pushes:
+		r.Reads = others * month.Seconds() / c.poll().Seconds()
+	case c.Store.Fetches:
+		r.Reads = others * r.Writes
 	}
 	return r
 }
@@ -83,6 +86,9 @@ func (c Choice) crash() Span {
 // handOver: the leader writes that it has gone, a standby is told or reads of it, and
 // writes.
 func (c Choice) handOver() Span {
+	if c.Store.Fetches {
+		return Span{3 * c.Store.Latency, 7 * c.Store.Latency / 2, 4 * c.Store.Latency}
+	}
 	if c.Store.Pushes {
 		return Span{2 * c.Store.Latency, 5 * c.Store.Latency / 2, 3 * c.Store.Latency}
 	}

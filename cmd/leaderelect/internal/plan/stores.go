@@ -6,6 +6,7 @@ import "time"
 type Store struct {
 	Name       string        // the scheme of its URLs
 	Pushes     bool          // it tells of changes; else standbys poll
+	Fetches    bool          // what it tells bears no record: each notice is answered by a read
 	Latency    time.Duration // of a request within a region, as a rule of thumb
 	Fastest    time.Duration // between two writes to one record, if the store limits that
 	OneMachine bool          // all candidates share a clock
@@ -26,6 +27,7 @@ var Stores = []Store{
 	{Name: "mongodb", Pushes: true, Latency: 8 * time.Millisecond},
 	{Name: "rethinkdb", Pushes: true, Latency: 5 * time.Millisecond},
 	{Name: "kubernetes", Pushes: true, Latency: 10 * time.Millisecond},
+	{Name: "zookeeper", Pushes: true, Fetches: true, Latency: 5 * time.Millisecond},
 	{Name: "file", Pushes: true, Latency: 3 * time.Millisecond, OneMachine: true},
 }
 

@@ -34,6 +34,7 @@ var Forms = []string{
 	"mongodb://host:27017/database/collection/election",
 	"rethinkdb://host:28015/database/table/election",
 	"kubernetes://namespace/lease",
+	"zookeeper://host:2181,host:2181/path",
 }
 
 // TLS are the forms for connections with TLS, and by a socket, for help texts.
@@ -46,6 +47,7 @@ var TLS = []string{
 	"mysql://user@host/database?election=name&tls=true&tls_ca=ca.pem",
 	"mongodb://host/database/collection/election?tls=true&tlsCAFile=ca.pem",
 	"rethinkdb://host/database/table/election?cacert=ca.pem",
+	"zookeeper://host:2281/path?tls=true&tls_ca=ca.pem",
 }
 
 // ErrURL is what a URL that names no store is refused with.
@@ -67,6 +69,7 @@ var tags = map[string]string{
 	"rethinkdb": "no_rethinkdb",
 	"s3":        "no_s3",
 	"sqlite":    "no_sqlite",
+	"zookeeper": "no_zookeeper",
 }
 
 // builtIn are the stores of this build, by their tags. Each has a file of its own, which its

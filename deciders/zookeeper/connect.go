@@ -1,0 +1,146 @@
+package zookeeper
+
+import (
+	"cmp"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// ConnectOptions adjusts Connect. The zero value and nil are the same.
+type ConnectOptions struct {
+	// SessionTimeout is what a silent server is left by, after two thirds of it. It has
+	// nothing to do with a leader's term: the record hangs on no session. Servers allow 2
+	// to 20 of their ticks. Zero: 5 s.
+	SessionTimeout time.Duration
+	// TLS returns the configuration of a connection that is being made to an address.
+	// Nil: without TLS.
+	TLS func(address string) (*tls.Config, error)
+	// Logger takes what the client says by itself. Nil: silent.
+	Logger zk.Logger
+}
+
+// DefaultSessionTimeout is what a SessionTimeout of zero means.
+const DefaultSessionTimeout = 5 * time.Second
+
+// Connect makes a connection as elections need it, to servers given as "host:port"; the
+// port may be left out. Names are looked up anew for each attempt, and what comes from a
+// server that is no ZooKeeper ends the connection, and not the program. It returns at once,
+// and connects in the background until it is closed.
+func Connect(servers []string, opts *ConnectOptions) (*zk.Conn, error) {
+	var o ConnectOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Logger == nil {
+		o.Logger = silent{}
+	}
+	conn, _, err := zk.Connect(servers, cmp.Or(o.SessionTimeout, DefaultSessionTimeout), zk.WithLogger(o.Logger), zk.WithLogInfo(false),
+		zk.WithHostProvider(&hosts{}), zk.WithDialer(func(_, address string, timeout time.Duration) (net.Conn, error) { return dial(address, timeout, o.TLS) }))
+	return conn, err
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// hosts takes the servers by turns, by their names: the client's own looks the names up
+// once and for all.
+type hosts struct {
+	mu       sync.Mutex
+	servers  []string
+	at, last int // where it is, and where it was last connected
+}
+
+// Init implements zk.HostProvider.
+func (h *hosts) Init(servers []string) error {
+	h.servers, h.at, h.last = servers, -1, -1
+	return nil
+}
+
+// Len implements zk.HostProvider.
+func (h *hosts) Len() int { return len(h.servers) }
+
+// Next implements zk.HostProvider.
+func (h *hosts) Next() (server string, retryStart bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.at = (h.at + 1) % len(h.servers)
+	retryStart = h.at == h.last
+	h.last = max(h.last, 0)
+	return h.servers[h.at], retryStart
+}
+
+// Connected implements zk.HostProvider.
+func (h *hosts) Connected() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last = h.at
+}
+
+func dial(address string, timeout time.Duration, secure func(address string) (*tls.Config, error)) (net.Conn, error) {
+	d := &net.Dialer{Timeout: timeout}
+	if secure == nil {
+		c, err := d.Dial("tcp", address)
+		return &framed{Conn: c}, err
+	}
+	config, err := secure(address)
+	if err != nil {
+		return nil, err
+	}
+	c, err := tls.DialWithDialer(d, "tcp", address, config)
+	if err != nil {
+		return nil, err
+	}
+	return &framed{Conn: c}, nil
+}
+
+// framed is a connection that looks at how long each packet says that it is. The client
+// believes it, whatever it is: it takes as much memory, or panics.
+type framed struct {
+	net.Conn
+	head [4]byte // of the packet to come
+	have int     // of head
+	left int     // of the packet
+	late bool    // a packet was read
+}
+
+// The bounds of packets: a header, the answer to a connection, and what a server may
+// be set to send (jute.maxbuffer is 1 MiB).
+const (
+	leastPacket = 16
+	firstPacket = 20
+	mostPacket  = 8 << 20
+)
+
+var errNoPacket = errors.New("what answers is no ZooKeeper")
+
+// Read implements net.Conn.
+func (f *framed) Read(p []byte) (int, error) {
+	if f.left > 0 {
+		n, err := f.Conn.Read(p[:min(len(p), f.left)])
+		f.left -= n
+		return n, err
+	}
+	n, err := f.Conn.Read(p[:min(len(p), len(f.head)-f.have)])
+	f.have += copy(f.head[f.have:], p[:n])
+	if f.have < len(f.head) {
+		return n, err
+	}
+	size := binary.BigEndian.Uint32(f.head[:])
+	least := uint32(leastPacket)
+	if !f.late {
+		least = firstPacket
+	}
+	if size < least || size > mostPacket {
+		return 0, fmt.Errorf("%w: a packet of %d bytes", errNoPacket, size)
+	}
+	f.have, f.left, f.late = 0, int(size), true
+	return n, err
+}

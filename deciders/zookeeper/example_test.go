@@ -1,0 +1,29 @@
+package zookeeper_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/zookeeper"
+)
+
+// Of all processes that run this, one at a time does the job.
+func Example() {
+	conn, err := zookeeper.Connect([]string{"zk1:2181", "zk2:2181", "zk3:2181"}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+
+	config := leaderelection.Config{
+		Decider:  zookeeper.NewDecider(conn, "/elections/nightly", &zookeeper.Options{CreateParents: true}),
+		LeaderID: "web-1",
+	}
+	err = config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		fmt.Println("leading in election", view.ElectionNumber(), view.ValueInFuture())
+		return nil
+	})
+	fmt.Println(err)
+}

@@ -1,0 +1,118 @@
+package zookeeper
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+)
+
+// Open returns a handle on the election that u names, with a connection of its own, which
+// Close closes:
+//
+//	zookeeper://host:2181/elections/web
+//	zookeeper://a:2181,b:2181,c:2181/elections/web?create=true
+//	zookeeper://user:password@a,b,c/elections/web?acl=owner&tls=true&tls_ca=ca.pem
+//
+// The path is the znode's, from the root: one who has a chroot writes that as well. User and
+// password are credentials of the digest scheme. The parameters are create=true for
+// Options.CreateParents; acl, of what is created: open (for all, if it is left out), owner
+// (for those credentials alone) or owner-write (others may read); session_timeout (5s);
+// feed_silence (30s); and tls=true, which checks the servers' certificates, with tls_ca,
+// tls_cert and tls_key for files in PEM form, read anew for each connection. It does not
+// wait for the connection.
+func Open(_ context.Context, u *url.URL) (*Decider, error) {
+	d, err := open(u)
+	if err != nil {
+		return nil, store.OpenError("zookeeper", u, err)
+	}
+	return d, nil
+}
+
+func open(u *url.URL) (*Decider, error) {
+	if u.Scheme != "zookeeper" {
+		return nil, fmt.Errorf("the scheme is %q, and must be zookeeper", u.Scheme)
+	}
+	if u.Opaque != "" || u.Host == "" {
+		return nil, errors.New("it must begin with zookeeper:// and name a host")
+	}
+	if strings.Contains(u.EscapedPath(), "@") {
+		return nil, errors.New("a / in a password must be written %2F, and an @ in a path %40") // else parts of it would be shown
+	}
+	var servers []string
+	for server := range strings.SplitSeq(u.Host, ",") {
+		if server == "" {
+			return nil, errors.New("it has a comma where no host follows")
+		}
+		servers = append(servers, server)
+	}
+	p, err := store.ParseParams(u)
+	if err != nil {
+		return nil, err
+	}
+	password, credentials := u.User.Password()
+	if credentials = credentials && u.User.Username() != ""; u.User != nil && !credentials {
+		p.Wrong("credentials are user:password@")
+	}
+	opts := &Options{ACL: acl(p, credentials), CreateParents: p.Bool("create"), FeedSilence: p.Duration("feed_silence")}
+	connect := &ConnectOptions{SessionTimeout: p.Duration("session_timeout"), TLS: encrypted(p)}
+	if err := p.Rest(); err != nil {
+		return nil, err
+	}
+	if err := checkPath(u.Path); err != nil {
+		return nil, err
+	}
+	conn, err := Connect(servers, connect)
+	if err != nil {
+		return nil, err
+	}
+	d := NewDecider(conn, u.Path, opts)
+	d.close = conn.Close
+	if credentials {
+		d.b.login = func() error { return conn.AddAuth("digest", []byte(u.User.Username()+":"+password)) }
+	}
+	return d, nil
+}
+
+func acl(p *store.Params, credentials bool) []zk.ACL {
+	kind := cmp.Or(p.OneOf("acl", "open", "owner", "owner-write"), "open")
+	switch {
+	case kind == "open":
+		return nil
+	case !credentials:
+		p.Wrong("acl=%s needs credentials: user:password@", kind)
+	case kind == "owner-write":
+		return append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...)
+	}
+	return zk.AuthACL(zk.PermAll)
+}
+
+// encrypted takes the parameters of TLS, and returns a ConnectOptions.TLS.
+func encrypted(p *store.Params) func(address string) (*tls.Config, error) {
+	on, files := p.Bool("tls"), p.TLSFiles("tls_ca", "tls_cert", "tls_key")
+	switch _, err := files.Load(); {
+	case !on && !files.None():
+		p.Wrong("the parameters tls_ca, tls_cert and tls_key go with tls=true")
+	case err != nil:
+		p.Wrong("%w", err)
+	}
+	if !on {
+		return nil
+	}
+	return func(address string) (*tls.Config, error) {
+		c, err := files.Load()
+		if err != nil {
+			return nil, err
+		}
+		c.ServerName, _, err = net.SplitHostPort(address)
+		return c, err
+	}
+}
