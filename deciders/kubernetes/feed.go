@@ -110,7 +110,7 @@ func (w *watcher) watch(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF):
-			return fmt.Errorf("the watch broke off in the middle of an event: %w", io.ErrUnexpectedEOF)
+			return fmt.Errorf("the watch broke off: %w", io.ErrUnexpectedEOF)
 		case errors.As(err, new(*json.SyntaxError)) || errors.As(err, new(*json.UnmarshalTypeError)):
 			return fmt.Errorf("%w (%w)", errNotKubernetes, err)
 		case err != nil:

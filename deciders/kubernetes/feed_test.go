@@ -41,6 +41,26 @@ func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
+// The way to the API server is cut: it itself takes longer to start than a leader may wait.
+func TestOutage(t *testing.T) {
+	k := stores.Kube(t)
+	proxy := stores.Toxiproxy(t, k.Address)[0]
+	feedtest.Outage(t, func(t testing.TB) func() leaderelection.RaceDecider {
+		name := feedtest.Unique()
+		return func() leaderelection.RaceDecider {
+			cfg := config(t, k, "admin")
+			cfg.Host = "https://" + proxy.Addr
+			return decider(clientOf(t, cfg), name)
+		}
+	}, feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal})
+}
+
+func TestNewsAfterRestart(t *testing.T) {
+	k := stores.Kube(t)
+	handle := elections(k)(t)
+	feedtest.News(t, handle(), handle(), feedtest.Trouble{Break: k.Stop, Heal: func() { k.Start(t) }})
+}
+
 // A feed goes on, and has missed nothing, when its server has forgotten what it saw last:
 // compacted, and started again, so that not even its memory has it.
 func TestFeedOverCompaction(t *testing.T) {

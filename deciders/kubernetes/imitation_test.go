@@ -28,7 +28,9 @@ type imitation struct {
 	leases  map[string]*coordinationv1.Lease
 	changed chan struct{} // closed and made anew with each change
 	history []change
-	oldest  int // what a watch may start after
+	oldest  int           // what a watch may start after
+	marks   chan struct{} // closed and made anew for bookmarks
+	ends    chan struct{} // the same, for the end of all watches
 	gets    int
 	watches int
 	writes  int
@@ -41,7 +43,7 @@ type change struct {
 }
 
 func newImitation() *imitation {
-	return &imitation{rv: 100, leases: map[string]*coordinationv1.Lease{}, changed: make(chan struct{})}
+	return &imitation{rv: 100, leases: map[string]*coordinationv1.Lease{}, changed: make(chan struct{}), marks: make(chan struct{}), ends: make(chan struct{})}
 }
 
 const leasesPath = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -180,7 +182,7 @@ func (s *imitation) watch(r *http.Request) (*http.Response, error) {
 		encoder := json.NewEncoder(in)
 		for {
 			s.mu.Lock()
-			news, changed := first, s.changed
+			news, changed, marks, ends := first, s.changed, s.marks, s.ends
 			first = nil
 			for _, c := range s.history {
 				if c.rv > after && c.lease.Name == name {
@@ -196,12 +198,39 @@ func (s *imitation) watch(r *http.Request) (*http.Response, error) {
 			}
 			select {
 			case <-changed:
+			case <-ends:
+				_ = in.Close()
+				return
+			case <-marks:
+				s.mu.Lock()
+				after = s.rv
+				s.mu.Unlock()
+				mark := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(after)}}
+				if encoder.Encode(map[string]any{"type": "BOOKMARK", "object": mark}) != nil {
+					return
+				}
 			case <-r.Context().Done():
 				return
 			}
 		}
 	}()
 	return response(r, http.StatusOK, out), nil
+}
+
+// endWatches ends all watches, as an API server does after a while.
+func (s *imitation) endWatches() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.ends)
+	s.ends = make(chan struct{})
+}
+
+// bookmark tells all watches how far they are.
+func (s *imitation) bookmark() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.marks)
+	s.marks = make(chan struct{})
 }
 
 // lease is a copy of a Lease.

@@ -44,6 +44,9 @@ func (k *KubeServer) Start(t testing.TB) {
 	k.Process = Server(t, "kube", append([]string{"-data", k.dir, "-etcd", k.Etcd.Endpoint, "-address", k.Address, "--"}, k.args...)...)
 }
 
+// Stop kills the API server, and leaves etcd be. Start starts it again.
+func (k *KubeServer) Stop() { k.Process.Stop() }
+
 // CA is the file of the authority of its certificate.
 func (k *KubeServer) CA() string { return filepath.Join(k.dir, "api", "apiserver.crt") }
 

@@ -1,0 +1,237 @@
+//go:build go1.25
+
+package kubernetes_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/httpfault"
+)
+
+// Nothing that answers in the API server's place with a success is believed: neither that
+// something was written, nor that the election is empty, nor what a watch tells.
+func TestLies(t *testing.T) {
+	for _, lie := range httpfault.Lies() {
+		t.Run(lie.Name, func(t *testing.T) {
+			s := newImitation()
+			liar := &httpfault.Liar{Next: s, About: func(r *http.Request) bool { return true }}
+			honest, d := decider(imitationClient(t, s), "one"), decider(imitationClient(t, liar), "one")
+			token := feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+			token = feedtest.Write(t, d, 2, token)
+			feedtest.Read(t, d)
+			liar.Tell(&lie)
+			if next, err := d.WriteEntry(t.Context(), feedtest.State(3, token)); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
+				t.Errorf("WriteEntry: %v, %v", next, err)
+			}
+			e, err := d.ReadCurrent(t.Context())
+			if err == nil && (!lie.Replay || e.ElectionNumber > 2) { // an old answer may be read
+				t.Errorf("ReadCurrent: %+v", e)
+			}
+			if err == nil && e.ElectionNumber == 0 && lie.Name != "ReplayFirst" { // when it was empty
+				t.Errorf("it reads as empty: %+v", e)
+			}
+			if liar.Told() == 0 {
+				t.Error("no lie was told")
+			}
+			if e := feedtest.Read(t, honest); e.ElectionNumber != 2 {
+				t.Errorf("the record is %+v", e)
+			}
+		})
+	}
+}
+
+// twisted changes what the API server answers to requests of one method.
+type twisted struct {
+	next   http.RoundTripper
+	method string
+	twist  func(l *coordinationv1.Lease)
+}
+
+func (w *twisted) RoundTrip(r *http.Request) (*http.Response, error) {
+	a, err := w.next.RoundTrip(r)
+	if err != nil || r.Method != w.method {
+		return a, err
+	}
+	var l coordinationv1.Lease
+	if err := json.NewDecoder(a.Body).Decode(&l); err != nil {
+		return nil, err
+	}
+	w.twist(&l)
+	data, err := json.Marshal(&l)
+	a.Body = io.NopCloser(bytes.NewReader(data))
+	return a, err
+}
+
+// Only an answer that bears the very thing that was written is a success.
+func TestAnswersOfOtherThings(t *testing.T) {
+	for name, twist := range map[string]func(l *coordinationv1.Lease){
+		"another name":         func(l *coordinationv1.Lease) { l.Name = "two" },
+		"another namespace":    func(l *coordinationv1.Lease) { l.Namespace = "other" },
+		"another kind":         func(l *coordinationv1.Lease) { l.Kind = "ConfigMap" },
+		"another object":       func(l *coordinationv1.Lease) { l.UID = "other" },
+		"no uid":               func(l *coordinationv1.Lease) { l.UID = "" },
+		"no version":           func(l *coordinationv1.Lease) { l.ResourceVersion = "" },
+		"a version in words":   func(l *coordinationv1.Lease) { l.ResourceVersion = "new" },
+		"the version it was":   func(l *coordinationv1.Lease) { l.ResourceVersion = "101" },
+		"an older version":     func(l *coordinationv1.Lease) { l.ResourceVersion = "7" },
+		"another record":       func(l *coordinationv1.Lease) { l.Annotations["leaderelection/record"] += " " },
+		"written over another": func(l *coordinationv1.Lease) { l.Annotations["leaderelection/written"] += " " },
+		"no annotations":       func(l *coordinationv1.Lease) { l.Annotations = nil },
+		"another holder":       func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ref("x") },
+		"a shorter lease":      func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ref(int32(1)) },
+		"fewer transitions":    func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = nil },
+		"not renewed":          func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newImitation()
+			token := feedtest.Write(t, decider(imitationClient(t, s), "one"), 1, nil)
+			d := decider(imitationClient(t, &twisted{s, http.MethodPut, twist}), "one")
+			_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
+			feedtest.Passing(t, err, "lease default/one", "proxy")
+		})
+	}
+}
+
+// told answers a watch with these events, and all else as the imitation.
+type told struct {
+	*imitation
+	events []string
+	status int
+}
+
+func (w told) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Query().Get("watch") != "true" {
+		return w.imitation.RoundTrip(r)
+	}
+	return response(r, w.status, io.NopCloser(strings.NewReader(strings.Join(w.events, "\n")))), nil
+}
+
+// What a watch tells that is old, or another's, is not passed on; what is none of its
+// events ends the feed; and one that ends at once is not begun again and again.
+func TestWatchThatLies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newImitation()
+		honest := decider(imitationClient(t, s), "one")
+		token := feedtest.Write(t, honest, 1, nil)
+		first, _ := json.Marshal(s.lease("one"))
+		token = feedtest.Write(t, honest, 2, token)
+		second, _ := json.Marshal(s.lease("one"))
+		event := func(kind string, object []byte) string {
+			return `{"type":"` + kind + `","object":` + string(object) + `}`
+		}
+		status := `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"it hurts"}`
+		for name, c := range map[string]struct {
+			events []string
+			words  string
+		}{
+			"nothing":            {nil, "as soon as it had begun"},
+			"old things":         {[]string{event("ADDED", first), event("MODIFIED", second), event("DELETED", first)}, "as soon as it had begun"},
+			"another's":          {[]string{event("MODIFIED", []byte(strings.ReplaceAll(string(second), `"one"`, `"two"`)))}, "proxy"},
+			"another kind":       {[]string{event("MODIFIED", []byte(strings.ReplaceAll(string(second), `"Lease"`, `"Pod"`)))}, "proxy"},
+			"an unknown event":   {[]string{event("SHOUTED", second)}, "proxy"},
+			"a bare bookmark":    {[]string{event("BOOKMARK", []byte("{}"))}, "proxy"},
+			"a page":             {[]string{"<html></html>"}, "proxy"},
+			"half an event":      {[]string{event("MODIFIED", second)[:100]}, "broke off"},
+			"an error":           {[]string{event("ERROR", []byte(status))}, "it hurts"},
+			"an error in itself": {[]string{event("ERROR", []byte("{}"))}, "proxy"},
+			"gone from the start": {[]string{event("ERROR", []byte(strings.ReplaceAll(strings.ReplaceAll(status, "500", "410"), "InternalError", "Expired")))},
+				"it hurts"},
+			"without end": {[]string{`{"type":"` + strings.Repeat("x", 3<<20)}, "broke off"},
+		} {
+			d := decider(imitationClient(t, told{s, c.events, http.StatusOK}), "one")
+			n := 0
+			for e, err := range d.Changes(t.Context()) {
+				if n++; n == 1 {
+					if err != nil || e.ElectionNumber != 2 {
+						t.Errorf("%s: first %+v, %v", name, e, err)
+					}
+					continue
+				}
+				if e != nil {
+					t.Errorf("%s: it tells of %+v", name, e)
+				}
+				feedtest.Passing(t, err, c.words)
+			}
+			if n != 2 {
+				t.Errorf("%s: %d entries and errors", name, n)
+			}
+		}
+	})
+}
+
+// A watch that its server has ended is resumed where it was, by bookmarks as well; where
+// that is forgotten the Lease is read anew. Nothing is missed.
+func TestWatchIsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newImitation()
+		d := decider(imitationClient(t, s), "one")
+		token := feedtest.Write(t, d, 1, nil)
+		feed := feedtest.Follow(t, d)
+		expect := func(number uint64) {
+			t.Helper()
+			if n := feedtest.Next(t, feed); n.Err != nil || uint64(n.ElectionNumber) != number {
+				t.Fatalf("the feed yields %+v, want %d", n, number)
+			}
+		}
+		requests := func(gets, watches int) {
+			t.Helper()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.gets != gets || s.watches != watches {
+				t.Errorf("%d reads and %d watches, want %d and %d", s.gets, s.watches, gets, watches)
+			}
+		}
+		expect(1)
+		time.Sleep(time.Minute)
+		token = feedtest.Write(t, d, 2, token)
+		expect(2)
+		requests(1, 1)
+
+		s.endWatches()
+		synctest.Wait()
+		requests(1, 2)
+		token = feedtest.Write(t, d, 3, token)
+		expect(3)
+
+		// Other objects change, and a bookmark tells how far the watch is.
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		s.rv += 1000
+		s.mu.Unlock()
+		s.bookmark()
+		synctest.Wait()
+		s.mu.Lock()
+		s.oldest = s.rv - 10
+		s.mu.Unlock()
+		s.endWatches()
+		synctest.Wait()
+		requests(1, 3)
+		token = feedtest.Write(t, d, 4, token)
+		expect(4)
+
+		// The server has forgotten where the watch was: written meanwhile, and compacted.
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		s.rv += 1000
+		s.oldest = s.rv
+		s.mu.Unlock()
+		s.endWatches()
+		synctest.Wait()
+		requests(2, 5) // one that was refused, and one from what was read
+		expect(4)
+		feedtest.Write(t, d, 5, token)
+		expect(5)
+	})
+}
