@@ -1,6 +1,8 @@
 /*
 Package kubernetes runs a controller-runtime manager as a candidate of an election:
-an operator whose leader is elected on any store, with a view and a fencing token.
+an operator whose leader is elected on any store, with a view and a fencing token. On the
+Lease of controller-runtime's own election (deciders/kubernetes) replicas of both kinds may
+stand together, while an operator is moved from one to the other.
 
 	runner := lekubernetes.NewRunner(leaderelection.Config{
 		Decider: decider, LeaderID: podName, MaxClockSkew: time.Second,

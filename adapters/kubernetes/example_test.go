@@ -4,22 +4,29 @@ import (
 	"log"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/c8e606e4/leaderelection"
 	lekubernetes "github.com/c8e606e4/leaderelection/adapters/kubernetes"
-	"github.com/c8e606e4/leaderelection/deciders/memory"
+	lease "github.com/c8e606e4/leaderelection/deciders/kubernetes"
 )
 
-// An operator whose leader is elected outside the cluster's API.
+// An operator whose leader is elected on a Lease, also while replicas that use
+// controller-runtime's own election are replaced one by one.
 func Example() {
 	restConfig, err := rest.InClusterConfig()
 	if err != nil {
 		log.Fatal(err)
 	}
+	clients, err := kubernetes.NewForConfig(restConfig)
+	if err != nil {
+		log.Fatal(err)
+	}
 	runner := lekubernetes.NewRunner(leaderelection.Config{
-		Decider:      memory.NewDecider(), // a real program uses a store that all can reach
+		// The Lease that was LeaderElectionID, in its namespace; or any other store.
+		Decider:      lease.NewDecider(clients.CoordinationV1().RESTClient(), "orders", "orders-operator", nil),
 		LeaderID:     "orders-operator-7f9c",
 		MaxClockSkew: time.Second,
 		DrainTimeout: time.Minute, // longer than the manager's GracefulShutdownTimeout

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/c8e606e4/leaderelection v0.0.0
+	github.com/c8e606e4/leaderelection/deciders/kubernetes v0.0.0
 	github.com/go-logr/logr v1.4.4
 	go.uber.org/goleak v1.3.0
 	k8s.io/apimachinery v0.37.0

@@ -73,7 +73,8 @@
 //
 // A candidate needs get, update and watch on the one Lease, and create, which Kubernetes
 // cannot limit to a name. If the Lease is made beforehand (kubectl apply of one with a name
-// only), create is not needed. An observer needs get and watch.
+// only), create is not needed. An observer needs get and watch. The directory manifests has
+// all of that, with a Deployment, and a Service that follows the leader by a label.
 
 // # What Kubernetes promises
 //
