@@ -20,6 +20,12 @@ type ClientOptions struct {
 	// one that is polled it takes up to the observers' PollInterval. Negative: not at
 	// all.
 	Wait time.Duration
+	// Keepalive is after how long a leader is asked for a sign of life that has sent
+	// nothing, while calls wait for it: if none comes within 10 s, the connection is dead,
+	// and its calls end with Unavailable. It is for [Builder.DialOptions] alone. Zero: 6
+	// min, the least that all servers allow. Where they have [KeepaliveServerOptions], 10 s,
+	// which is gRPC's own least. Negative: never.
+	Keepalive time.Duration
 }
 
 // The pauses between two attempts of a refused call.

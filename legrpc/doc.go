@@ -14,6 +14,9 @@ grpc.WaitForReady(true) wait for the next one until their deadline, the others f
 with Unavailable. While the store does not answer, the last known leader is kept
 until its term has run out.
 
+All channels of a [Builder] have one watch of the election among them. So make one Builder
+for each election, and let all that dial it share it.
+
 A client's knowledge is old by as long as news takes, so the promise is made by the
 server, which asks its view before it works on a call and before it answers:
 
@@ -47,6 +50,28 @@ are otherwise is none of gRPC's business; they are left out, with a line in the 
 A leader that hangs keeps its calls, for as long as their deadlines are. So a second
 after the next leader is known, a channel with [Builder.DialOptions] closes the
 connection to one that is silent: its calls end with Unavailable.
+
+# Dead connections
+
+If a leader leads on, and only the path to it is dead (a firewall that has forgotten the
+connection, a machine that has lost its network for its clients alone), gRPC would notice
+after a quarter of an hour. A channel with [Builder.DialOptions] asks a leader that is
+silent for signs of life: by default after six minutes, since a server of gRPC's defaults
+closes connections that are asked more often than every five. So give servers
+[KeepaliveServerOptions], and their clients ClientOptions.Keepalive of 10 to 30 s: a dead
+connection is then left 10 s after that. Keepalive is no way to notice a leader that is
+deposed, or that hangs: its connection is alive.
+
+# Several ports, and TLS
+
+A candidate that serves several things has one record for all: [Builder.WithAddresses]
+chooses the one that is meant, by [Port] or by a [Named] address in ConnectionParams, and
+the addresses chosen are checked as HostPorts are. What a leader announces while it leads
+(Campaign.Announce) is followed.
+
+[Builder.WithServerName] is for candidates that each have a certificate of their own.
+Whatever else a leader's identity must have is for the channel's TransportCredentials to
+ask, which are yours.
 
 # Who is to be trusted
 

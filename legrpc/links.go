@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/route"
@@ -19,6 +20,8 @@ import (
 //
 //   - a leader that is silent for a second after the next one is known is left: calls
 //     that wait for it end with Unavailable, and may have taken effect;
+//   - a connection that is dead is noticed while calls wait on it, though no other leader is
+//     known (see ClientOptions.Keepalive);
 //   - of a leader's addresses the next is used if another process is behind the first,
 //     and refuses;
 //   - a name that resolves to an address that is refused by default is not dialled
@@ -26,14 +29,40 @@ import (
 //
 // The environment's HTTP proxies are not used. Add your credentials, and
 // grpc.WithContextDialer after these options if you dial yourself: the first and
-// the third point are then yours.
+// the last point are then yours.
 func (b *Builder) DialOptions(o *ClientOptions) []grpc.DialOption {
 	c := newClient(o, b.links)
-	return []grpc.DialOption{
+	options := []grpc.DialOption{
 		grpc.WithResolvers(b),
 		grpc.WithContextDialer(b.dial),
 		grpc.WithChainUnaryInterceptor(c.unary),
 		grpc.WithChainStreamInterceptor(c.stream),
+	}
+	if every := c.o.Keepalive; every >= 0 {
+		if every == 0 {
+			every = keepalivePolite
+		}
+		options = append(options, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: every, Timeout: keepaliveTimeout}))
+	}
+	return options
+}
+
+const (
+	// keepalivePolite is a little more than the five minutes that servers of gRPC's
+	// defaults want between pings.
+	keepalivePolite = 6 * time.Minute
+	// keepaliveTimeout is how soon a ping must be answered.
+	keepaliveTimeout = 10 * time.Second
+)
+
+// KeepaliveServerOptions lets a server's clients ask for signs of life every five seconds, as
+// ClientOptions.Keepalive does every ten, where gRPC's default closes a connection that is
+// asked more often than every five minutes. And the server asks its clients every minute, so
+// that those that are gone keep no connection.
+func KeepaliveServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: keepaliveTimeout}),
 	}
 }
 

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/resolver"
@@ -23,13 +21,16 @@ const DefaultScheme = "leaderelection"
 // [Builder.DialOptions] to grpc.NewClient, and dial "leaderelection:///name": the name is not
 // looked up, but is what gRPC takes as the :authority, and for TLS as the name in
 // the leader's certificate. Its methods may be called concurrently; one Builder
-// serves any number of channels, each of which watches for itself.
+// serves any number of channels, which have one watch of the election among them: it
+// begins with the first and ends with the last.
 type Builder struct {
-	watch   leaderelection.WatchConfig
-	scheme  string
-	check   func(hostPort string) error
-	ownRule bool // check is the default
-	links   *links
+	watcher    *watcher
+	scheme     string
+	choose     func(leader leaderelection.RaceEntry) []string
+	serverName func(leader leaderelection.RaceEntry) string
+	check      func(hostPort string) error
+	ownRule    bool // check is the default
+	links      *links
 }
 
 var _ resolver.Builder = (*Builder)(nil)
@@ -37,7 +38,7 @@ var _ resolver.Builder = (*Builder)(nil)
 // NewBuilder returns a Builder for the election that w watches. What is wrong
 // with w is told by Build, and so by grpc.NewClient or the channel's first call.
 func NewBuilder(w leaderelection.WatchConfig) *Builder {
-	return &Builder{watch: w, scheme: DefaultScheme, check: route.CheckAddress, ownRule: true, links: newLinks()}
+	return &Builder{watcher: &watcher{config: w, users: map[*following]struct{}{}}, scheme: DefaultScheme, check: route.CheckAddress, ownRule: true, links: newLinks()}
 }
 
 // WithCheckAddress returns a Builder that asks check about each address of a leader: an
@@ -47,6 +48,38 @@ func NewBuilder(w leaderelection.WatchConfig) *Builder {
 func (b *Builder) WithCheckAddress(check func(hostPort string) error) *Builder {
 	c := *b
 	c.check, c.ownRule, c.links = check, false, newLinks()
+	return &c
+}
+
+// WithAddresses returns a Builder that goes where choose says that a leader is: for
+// candidates that serve several things, at ports of their own. See [Port] and [Named]. What
+// it returns must be fit to be dialled and allowed, as a HostPort must. It is asked for each
+// new record, and returns at once. By default the leader's HostPorts are dialled. The
+// new Builder shares the watch of b.
+func (b *Builder) WithAddresses(choose func(leader leaderelection.RaceEntry) []string) *Builder {
+	c := *b
+	c.choose, c.links = choose, newLinks()
+	return &c
+}
+
+// Port is for WithAddresses: the leader's HostPorts that have that port.
+func Port(port string) func(leader leaderelection.RaceEntry) []string { return route.Port(port) }
+
+// Named is for WithAddresses: the addresses that the leader's ConnectionParams have by that
+// name. They are JSON then, in which each name has addresses of host and port, and which may
+// be the channel's service config as well:
+//
+//	{"addresses": {"orders": ["10.0.0.1:9000"]}, "loadBalancingConfig": [{"pick_first": {}}]}
+func Named(name string) func(leader leaderelection.RaceEntry) []string { return route.Named(name) }
+
+// WithServerName returns a Builder by which each leader has a name of its own in its
+// certificate, such as its LeaderID: gRPC verifies that name, and sends it as the :authority,
+// in place of the target's. So the certificate of a candidate that was deposed is worth
+// nothing, also at the same address. Where name returns "", the target's counts. The
+// new Builder shares the watch of b.
+func (b *Builder) WithServerName(name func(leader leaderelection.RaceEntry) string) *Builder {
+	c := *b
+	c.serverName, c.links = name, newLinks()
 	return &c
 }
 
@@ -64,13 +97,12 @@ func (b *Builder) Scheme() string { return b.scheme }
 // Build implements resolver.Builder.
 func (b *Builder) Build(_ resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &following{cc: cc, cancel: cancel, failed: make(chan error, 1), now: make(chan struct{}, 1), done: make(chan struct{}), decider: b.watch.Decider, logger: b.watch.Logger, check: b.check, links: b.links}
-	f, err := route.Follow(ctx, b.watch, r.noteFailure)
-	if err != nil {
+	r := &following{Builder: b, cc: cc, cancel: cancel, failed: make(chan error, 1), now: make(chan struct{}, 1), done: make(chan struct{})}
+	var err error
+	if r.table, err = b.watcher.join(r); err != nil {
 		cancel()
 		return nil, err
 	}
-	r.table = f
 	go r.run(ctx)
 	return r, nil
 }
@@ -85,21 +117,18 @@ const readTimeout = 5 * time.Second
 // following is a resolver of one channel. All that it tells gRPC it tells from
 // one goroutine, run's.
 type following struct {
-	cc      resolver.ClientConn
-	table   *route.Follower
-	decider leaderelection.RaceDecider
-	logger  *slog.Logger
-	check   func(hostPort string) error
-	links   *links
-	cancel  context.CancelFunc
-	failed  chan error    // a read that failed; the last one only
-	now     chan struct{} // ResolveNow was called
-	done    chan struct{}
-	reads   sync.WaitGroup
+	*Builder
+	cc     resolver.ClientConn
+	table  *running
+	cancel context.CancelFunc
+	failed chan error    // a read that failed; the last one only
+	now    chan struct{} // ResolveNow was called
+	done   chan struct{}
 }
 
 // ResolveNow implements resolver.Resolver: the record is read at once, or a
-// second after the last time that was asked for. It does not wait for it.
+// second after the last time that any of the Builder's channels asked for it. It does not
+// wait for it.
 func (r *following) ResolveNow(resolver.ResolveNowOptions) {
 	select {
 	case r.now <- struct{}{}:
@@ -112,13 +141,7 @@ func (r *following) ResolveNow(resolver.ResolveNowOptions) {
 func (r *following) Close() {
 	r.cancel()
 	<-r.done
-	<-r.table.Done()
-	read := make(chan struct{})
-	go func() { r.reads.Wait(); close(read) }()
-	select {
-	case <-read:
-	case <-time.After(100 * time.Millisecond):
-	}
+	r.watcher.leave(r)
 }
 
 // noteFailure hands a failure to run, in place of one that waits.
@@ -140,7 +163,7 @@ func (r *following) noteFailure(err error) {
 func (r *following) run(ctx context.Context) {
 	defer close(r.done)
 	var told told
-	var asked, due time.Time // the last read for ResolveNow, and the next, if any
+	var asked, due time.Time // when a read was asked for, and when it may begin; if any
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -173,12 +196,13 @@ func (r *following) run(ctx context.Context) {
 			r.cc.ReportError(fmt.Errorf("legrpc: the election's record cannot be read: %w", err))
 		case <-r.now:
 			if due.IsZero() {
-				due = asked.Add(minReadInterval)
+				asked = time.Now()
+				due = r.table.due(asked)
 			}
 		}
-		if now := time.Now(); !due.IsZero() && !now.Before(due) {
-			asked, due = now, time.Time{}
-			r.reads.Go(func() { r.read(ctx) })
+		if !due.IsZero() && !time.Now().Before(due) {
+			due = time.Time{}
+			r.table.readFor(asked, r.watcher.config.Decider)
 		}
 	}
 }
@@ -188,6 +212,7 @@ type told struct {
 	number    leaderelection.ElectionNumber
 	led       bool
 	addresses []string
+	params    string // ConnectionParams, which a leader may change
 }
 
 // tell hands s to gRPC where that is news to it. Extensions of a leadership are not.
@@ -197,8 +222,8 @@ func (r *following) tell(s *route.State, last *told) (until time.Time, refused <
 	if !s.Known() {
 		return until, nil // let calls wait: what there is will be known soon, or the failure told
 	}
-	next := told{number: s.Entry.ElectionNumber, led: s.Led()}
-	news := last.number != next.number || last.led != next.led
+	next := told{number: s.Entry.ElectionNumber, led: s.Led(), params: string(s.Entry.ConnectionParams)}
+	news := last.number != next.number || last.led != next.led || last.params != next.params
 	var fault error
 	if next.led {
 		var allowed []string
@@ -224,9 +249,9 @@ func (r *following) tell(s *route.State, last *told) (until time.Time, refused <
 // allowed returns the addresses of the leader that calls may be sent to, and what is
 // wrong with the others.
 func (r *following) allowed(s *route.State, warn bool) ([]string, error) {
-	fault := s.Fault
+	chosen, fault := s.Select(r.choose)
 	var allowed []string
-	for _, a := range s.Addresses {
+	for _, a := range chosen {
 		if err := r.check(a); err != nil {
 			fault = errors.Join(fault, err)
 			continue
@@ -242,8 +267,12 @@ func (r *following) allowed(s *route.State, warn bool) ([]string, error) {
 // update hands addresses to gRPC.
 func (r *following) update(s *route.State, addresses []string) {
 	state := resolver.State{ServiceConfig: r.serviceConfig(s)}
+	name := ""
+	if r.serverName != nil {
+		name = r.serverName(*s.Entry.Clone())
+	}
 	for _, a := range addresses {
-		state.Addresses = append(state.Addresses, resolver.Address{Addr: a})
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: a, ServerName: name})
 	}
 	if err := r.cc.UpdateState(state); err != nil {
 		r.warn(s, fmt.Errorf("gRPC refuses the leader's addresses: %w", err))
@@ -286,16 +315,7 @@ func (r *following) serviceConfig(s *route.State) *serviceconfig.ParseResult {
 }
 
 func (r *following) warn(s *route.State, err error) {
-	if r.logger != nil {
-		r.logger.Warn("leaderelection: legrpc", "leader", s.Entry.LeaderID, "election", uint64(s.Entry.ElectionNumber), "err", err)
-	}
-}
-
-// read reads the record, besides the watch.
-func (r *following) read(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	if e, err := r.decider.ReadCurrent(ctx); err == nil && e != nil {
-		r.table.News(*e)
+	if logger := r.watcher.config.Logger; logger != nil {
+		logger.Warn("leaderelection: legrpc", "leader", s.Entry.LeaderID, "election", uint64(s.Entry.ElectionNumber), "err", err)
 	}
 }

@@ -91,3 +91,50 @@ func ExampleRequireLeader() {
 type leadership struct{ view *leaderelection.TimeView }
 
 func (l leadership) View() *leaderelection.TimeView { return l.view }
+
+// What a load balancer hears of a candidate that leads.
+func ExampleProbes() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	campaign, err := leaderelection.Config{
+		Decider: memory.NewDecider(), LeaderID: "a", // a real program uses a store that all can reach
+	}.Start(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, _, err := campaign.Leadership(ctx); err != nil { // until it leads
+		fmt.Println(err)
+		return
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/election/", http.StripPrefix("/election", lehttp.Probes(campaign, nil)))
+	for _, path := range []string{"/election/leader", "/election/standby", "/election/livez"} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		fmt.Print(path, " ", w.Code, " ", w.Body)
+	}
+	cancel()
+	<-campaign.Done()
+	// Output:
+	// /election/leader 200 leading
+	// /election/standby 503 not standing by
+	// /election/livez 200 alive
+}
+
+// A candidate that serves its application and its administration at ports of their own.
+func ExampleNamed() {
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the leader's administration") }))
+	defer admin.Close()
+	router := lehttp.NewRouter(nil, time.Second)
+	router.News(leaderelection.RaceEntry{ // what a candidate's Config puts on record
+		LeaderID: "a", ElectionNumber: 1, TermExpiry: time.Now().Add(15 * time.Second), HostPort: []string{"10.0.0.1:8080"},
+		ConnectionParams: fmt.Appendf(nil, `{"addresses": {"admin": [%q]}}`, admin.Listener.Addr()),
+	})
+	proxy := router.Proxy(&lehttp.ProxyOptions{Addresses: lehttp.Named("admin")})
+	defer proxy.Close()
+	w := httptest.NewRecorder()
+	proxy.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	fmt.Println(w.Body)
+	// Output: the leader's administration
+}
