@@ -4,6 +4,7 @@
 # STORE=x for one store. What a test needs it installs where it can, and a test that cannot
 # run says so by name.
 # make mutants: broken versions of the code, each of which a named test must catch.
+# make models: the protocol's model, in all its states (see internal/models).
 # make soak: many more seeds of the simulation, and the command's promise again and again.
 # make check: the linters as well. make bench: the figures of the README.
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
@@ -20,7 +21,7 @@ NPM_DIR = internal/stores/npm
 NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod internal/snippets/go.mod))
 ALONE   = GOWORK=off $(GO)
 
-.PHONY: leaderelect test test-stores test-modules test-store test-cost test-nested mutants check fmt vet staticcheck tidy mod consume bench benchstat soak fuzz vuln jobs lint oldest npm
+.PHONY: leaderelect test test-stores test-modules test-store test-cost test-nested models mutants check fmt vet staticcheck tidy mod consume bench benchstat soak fuzz vuln jobs lint oldest npm
 
 # SIM is how many seeds each of simtest's runs takes here; make soak takes more.
 SIM     ?= 150
@@ -58,6 +59,10 @@ FENCE_sql      = ./fence/fencesql
 test-store: $(if $(filter kubernetes,$(STORE)),kube)
 	@[ -d deciders/$(STORE) ] || { echo "there is no store $(STORE): STORE is the name of a directory of deciders"; exit 1; }
 	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) ./deciders/$(STORE)/... $(FENCE_$(STORE))
+
+# The protocol's model, and its mutants: needs spin and gcc, and a minute or two of one core.
+models:
+	$(GO) test -count=1 -tags models -timeout 30m $(TESTFLAGS) ./internal/models
 
 # Each builds the package anew, so the race detector would cost more than it tells.
 mutants:

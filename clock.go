@@ -77,9 +77,15 @@ func endAfter(at instant, left time.Duration, wall time.Time) *viewState {
 
 // tighten is s, which ends no later by the monotonic clock than the wall clock says
 // now: where the wall clock has run ahead, the machine was suspended and the monotonic
-// clock stood still. Without wall clocks to compare, a later set-back would hide it.
+// clock stood still. Without wall clocks to compare, a later set-back would hide it. Where
+// the wall clock was set back already, by more than s allows, s is over: a later suspend
+// would be hidden.
 func tighten(s *viewState, at instant) *viewState {
-	lost := s.mono - at.mono - time.Duration(s.wallNS-at.wall.UnixNano())
+	left := s.mono - at.mono
+	lost := left - time.Duration(s.wallNS-at.wall.UnixNano())
+	if s.apart > 0 && -lost > s.apart {
+		lost = left
+	}
 	if lost <= 0 {
 		return s
 	}

@@ -217,6 +217,33 @@ func TestUnsynchronizedSetBackThenSuspended(t *testing.T) {
 	})
 }
 
+// The same while an acquisition is under way: what landed, and is answered after the wall clock
+// was set back and the machine suspended, begins no leadership. (The model found that it did.)
+func TestUnsynchronizedSetBackThenSuspendedAcquiring(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		clock := &stalling{Offset: clocks.NewOffset(nil, 0)}
+		a := join(t, d, "a", unsynchronized, on(clock), func(c *le.Config) {
+			c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{AnswerDelay: 16200 * time.Millisecond}).On(memory.Write).Times(1))
+		}, polled)
+		sleep(time.Millisecond)
+		b := join(t, d, "b", unsynchronized)
+		t.Cleanup(clock.resume)
+		sleep(100 * time.Millisecond)
+		clock.Set(-14500 * time.Millisecond)
+		sleep(1500 * time.Millisecond) // it looks at its clocks
+		clock.suspend()
+		sleep(14500 * time.Millisecond)
+		clock.resume()
+		for range 300 {
+			sleep(100 * time.Millisecond)
+			if a.View().ValueInFuture() && b.View().ValueInFuture() {
+				t.Fatalf("two views at once after %v: of elections %d and %d", clock.Now(), a.View().ElectionNumber(), b.View().ElectionNumber())
+			}
+		}
+	})
+}
+
 // The other way round, and also while an acquisition is under way: what a suspend has
 // cost is remembered when the wall clock is set back later.
 func TestUnsynchronizedSuspendedThenSetBack(t *testing.T) {
