@@ -66,7 +66,7 @@ func (r role) play(open Open, l *logger) error {
 		defer c.Close()
 	}
 	err = leaderelection.Config{
-		Decider: decider, LeaderID: r.ID, HostPort: []string{"127.0.0.1:1"},
+		Decider: tell(decider, l), LeaderID: r.ID, HostPort: []string{"127.0.0.1:1"},
 		TermLength: r.Term, MaxClockSkew: r.Skew, SharedClock: r.Skew == 0, PollInterval: r.PollIn,
 		Clock:         clocks.NewOffset(nil, r.Offset),
 		Logger:        slog.New(slog.NewTextHandler(os.Stderr, nil)).With("candidate", r.ID),

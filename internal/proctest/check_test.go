@@ -1,9 +1,12 @@
 package proctest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/c8e606e4/leaderelection"
 )
 
 // The checker is worth what it finds: forged logs, each with one fault.
@@ -89,6 +92,34 @@ func TestCtxEndsWithTheView(t *testing.T) {
 		r.out = c.out
 		if err := ctxEnded(r); (err == nil) != c.good {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What the processes wrote is judged by the specification: what it finds is tested there.
+func TestCheckWrites(t *testing.T) {
+	begin := time.Unix(1_000_000, 0)
+	write := func(id uint64, at time.Duration, who string, number leaderelection.ElectionNumber, ext uint64, sure bool) []line {
+		e := &leaderelection.RaceEntry{LeaderID: who, Incarnation: who, ElectionNumber: number, Extension: ext, TermLength: 10 * time.Second, TermExpiry: begin.Add(at + 10*time.Second)}
+		lines := []line{{Kind: writing, Write: id, Entry: e, Before: begin.Add(at).UnixNano()}}
+		if sure {
+			lines = append(lines, line{Kind: landed, Write: id})
+		}
+		return lines
+	}
+	for name, c := range map[string]struct {
+		a, b []line
+		want string
+	}{
+		"good":                      {slices.Concat(write(1, 0, "a", 1, 0, true), write(2, 5*time.Second, "a", 1, 1, true)), write(1, 16*time.Second, "b", 2, 0, true), ""},
+		"taken too early":           {slices.Concat(write(1, 0, "a", 1, 0, true), write(2, 5*time.Second, "a", 1, 1, true)), write(1, 14*time.Second, "b", 2, 0, true), "process b: 2.0 b"},
+		"the answer has not come":   {slices.Concat(write(1, 0, "a", 1, 0, true), write(2, 5*time.Second, "a", 1, 1, false)), write(1, 14*time.Second, "b", 2, 0, true), ""},
+		"both won with one number":  {write(1, 0, "a", 1, 0, true), write(1, 16*time.Second, "b", 1, 0, true), "does not raise"},
+		"extends what is another's": {write(1, 0, "a", 1, 0, true), write(1, 1*time.Second, "b", 1, 1, true), "not its own"},
+	} {
+		err := checkWrites(map[string][]line{"a": c.a, "b": c.b}, time.Second)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
 	}
 }

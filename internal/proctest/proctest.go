@@ -3,8 +3,8 @@
 // is allowed. One leader is killed (SIGKILL), the next is stopped past its term
 // and let go on (SIGSTOP, SIGCONT), the next is cut off from the store
 // (toxiproxy), the last leaves in order. From what each process logged it is
-// checked that no two leaderships overlap, that fencing tokens only grow, and that a
-// leader is back in time.
+// checked that no two leaderships overlap, that fencing tokens only grow, that a
+// leader is back in time, and that every write was one that the rules allow (internal/spec).
 //
 // The candidates are the test binary itself, started again:
 //
@@ -100,6 +100,9 @@ type line struct {
 	Before, After int64
 	End           int64  `json:",omitempty"` // act, out: the view's end by the candidate's clock, told as the machine's
 	Why           string `json:",omitempty"` // out: the cause; failed: the error
+
+	Write uint64                    `json:",omitempty"` // writing, landed: which of the process's
+	Entry *leaderelection.RaceEntry `json:",omitempty"` // writing
 }
 
 type kind string
@@ -108,6 +111,8 @@ const (
 	act     kind = "act"     // the view was in the future
 	out     kind = "out"     // the leader's ctx has ended
 	news    kind = "news"    // a new leadership, one's own or another's, or a vacancy, was learned
+	writing kind = "writing" // a write is about to begin
+	landed  kind = "landed"  // it has worked
 	stopped kind = "stopped" // the campaign has ended in order
 	failed  kind = "failed"  // it could not be held
 )

@@ -281,6 +281,9 @@ func (r *run) check() {
 		for _, problem := range check(lines) {
 			r.Error(problem)
 		}
+		if err := checkWrites(lines, r.o.Skew); err != nil {
+			r.Errorf("the specification has it otherwise: %v", err)
+		}
 		if !r.Failed() {
 			return
 		}

@@ -159,6 +159,9 @@ func (r *recorder) happened(o *op, token le.LeaderToken) {
 	r.add(&e)
 	r.logf(o.actor.name, "landed: %v", r.short(&e))
 	r.landed(o, old, &e)
+	if err := r.spec.Landed(r.epoch.Add(o.at), &e); err != nil {
+		r.failf(o.actor.name, "the specification has it otherwise: %v", err)
+	}
 	r.check()
 }
 
@@ -174,5 +177,6 @@ func (r *recorder) setBackTo(e *le.RaceEntry, token le.LeaderToken) {
 	back.Token = token
 	r.backs = append(r.backs, len(r.records))
 	r.add(&back)
+	r.spec.SetBack(&back)
 	r.logf("store", "is set back to %v", r.short(&back))
 }

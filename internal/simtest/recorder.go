@@ -10,6 +10,7 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/spec"
 )
 
 // actor is whoever has a clock and a link to the store: a candidate's process,
@@ -58,6 +59,7 @@ type recorder struct {
 	violations          []string
 	records             []le.RaceEntry          // all that were written, in order; the first is the empty one
 	times               []time.Duration         // and when
+	spec                spec.Record             // what may happen to them
 	replica             int                     // which of them one that lags holds
 	doubtful            []*op                   // writes whose caller was told of a failure by a store that may have made them
 	wroteUnsynchronized map[string]bool         // by Incarnation: it has Unsynchronized set
@@ -89,6 +91,7 @@ func newRecorder(epoch time.Time, p *Params) *recorder {
 		lies: p.Skewed > 0, lenient: p.Lenient, counts: map[string]int{}, wroteUnsynchronized: map[string]bool{}, pairs: map[[2]*leadership]bool{},
 	}
 	r.records, r.times = []le.RaceEntry{{}}, []time.Duration{0}
+	r.spec = spec.Record{Skew: p.Skew, Drift: p.allowance(), Untimed: r.wild || r.lies}
 	return r
 }
 

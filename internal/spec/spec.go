@@ -1,0 +1,245 @@
+// Package spec says which steps an election's record may take: an executable specification,
+// which knows the package documentation of leaderelection and nothing of its code. Simulations and
+// tests with real processes hold every write that landed to it.
+//
+// It judges by true time, which the tests know: a write is told with the moment at which it began.
+// By then its writer had looked at its clock.
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// Entry is the record.
+type Entry = leaderelection.RaceEntry
+
+// Record is an election's record as it changes. The zero Record is an empty one, in an
+// election whose clocks are all right. It is not safe for concurrent use.
+type Record struct {
+	// Skew is how far wall clocks are from true time at most.
+	Skew time.Duration
+	// Drift is what two monotonic clocks run apart in a term at most. It is allowed for before a
+	// leader's term is taken, and not before a reservation is.
+	Drift time.Duration
+	// Untimed leaves out what depends on clocks: they are not within their bounds.
+	Untimed bool
+
+	now      Entry
+	began    time.Time // the write that it is, or whose term it bears
+	greatest leaderelection.ElectionNumber
+	led      map[led]Entry // the last that each leadership wrote
+	back     bool          // the store was set back: what leads may not be on record
+}
+
+type led struct {
+	number      leaderelection.ElectionNumber
+	incarnation string
+}
+
+// SetBack tells that the store was set back to an earlier record.
+func (r *Record) SetBack(e *Entry) {
+	r.now, r.began, r.greatest, r.back = *e.Clone(), time.Time{}, e.ElectionNumber, true
+}
+
+// Landed tells that a write which began at a true time has landed over the present record. It returns
+// what is wrong with it, and takes it in all the same.
+func (r *Record) Landed(began time.Time, e *Entry) error {
+	fault, began := r.step(began.Round(0), e)
+	if fault != nil {
+		fault = fmt.Errorf("%s over %s: %w", describe(e), describe(&r.now), fault)
+	}
+	r.now, r.began = *e.Clone(), began
+	r.greatest = max(r.greatest, e.ElectionNumber)
+	if !e.Vacant() {
+		r.led = maps.Clone(r.led) // traces are tried in more than one way
+		if r.led == nil {
+			r.led = map[led]Entry{}
+		}
+		r.led[led{e.ElectionNumber, e.Incarnation}] = r.now
+	}
+	return fault
+}
+
+// step is what is wrong with the step to e, and when the term that e bears began.
+func (r *Record) step(began time.Time, e *Entry) (error, time.Time) {
+	old := &r.now
+	sameLeadership := e.ElectionNumber == old.ElectionNumber && e.Incarnation == old.Incarnation && !old.Vacant()
+	switch {
+	case e.Compare(old) <= 0:
+		return errors.New("it does not raise (ElectionNumber, Extension)"), began
+	case e.TermLength <= 0:
+		return fmt.Errorf("its TermLength is %v", e.TermLength), began
+	case !maps.Equal(e.Extra, old.Extra):
+		return errors.New("unknown fields are not handed on"), began
+	case sameLeadership && !e.Vacant() && e.TermExpiry.Equal(old.TermExpiry) && e.Successor != old.Successor:
+		return request(old, e), r.began
+	case e.Vacant() && old.Vacant():
+		return reservation(old, e), began
+	case e.Vacant():
+		return r.release(began, e, sameLeadership), began
+	case sameLeadership:
+		return r.extension(began, old, e), began
+	case e.Extension > 0:
+		return r.extensionOverLost(began, e), began
+	}
+	return r.acquisition(began, e), began
+}
+
+// request: an operator's, which takes nothing from the leader.
+func request(old, e *Entry) error {
+	asked := *old.Clone()
+	asked.Extension, asked.Successor, asked.Token = e.Extension, e.Successor, e.Token
+	switch {
+	case e.Successor == "" && old.Successor == e.LeaderID:
+		return nil // the leader's own extension, without the request that it lead
+	case e.Successor == "":
+		return errors.New("a request is forgotten")
+	case !equal(&asked, e):
+		return errors.New("a request changes more than Extension and Successor")
+	}
+	return nil
+}
+
+// reservation: an operator's, on a vacant record.
+func reservation(old, e *Entry) error {
+	switch {
+	case old.ElectionNumber == leaderelection.NoElections:
+		return errors.New("it is reserved before anybody has led")
+	case e.ElectionNumber != old.ElectionNumber || e.Incarnation != old.Incarnation:
+		return errors.New("a reservation changes whose vacancy it is")
+	case e.Successor == "" || e.Successor == leaderelection.AnySuccessor:
+		return errors.New("a vacant record is written again, and reserved for nobody")
+	}
+	return nil
+}
+
+// release: only of one's own, reserved for whom it was asked for.
+func (r *Record) release(began time.Time, e *Entry, own bool) error {
+	old, reserve := &r.now, ""
+	if s := old.Successor; s != leaderelection.AnySuccessor && s != old.LeaderID {
+		reserve = s
+	}
+	latest, earliest := began.Add(r.Skew), r.began.Add(-r.Skew)
+	if reserve != "" {
+		latest, earliest = latest.Add(e.TermLength), earliest.Add(e.TermLength)
+	}
+	timed := !r.Untimed && !e.Unsynchronized
+	switch {
+	case !own:
+		return errors.New("it releases what is not its own")
+	case e.Successor != reserve:
+		return fmt.Errorf("it is reserved for %q, want %q", e.Successor, reserve)
+	case timed && e.TermExpiry.After(latest):
+		return fmt.Errorf("the vacancy is %v too late", e.TermExpiry.Sub(latest))
+	case timed && !r.began.IsZero() && e.TermExpiry.Before(earliest):
+		return fmt.Errorf("the vacancy is %v too early", earliest.Sub(e.TermExpiry))
+	}
+	return nil
+}
+
+// extension: the same leadership, for longer.
+func (r *Record) extension(began time.Time, old, e *Entry) error {
+	limit := began.Add(e.TermLength + r.Skew)
+	if e.Unsynchronized {
+		limit = e.TermExpiry // it names the write
+	}
+	switch {
+	case e.LeaderID != old.LeaderID || e.TermLength != old.TermLength || e.Unsynchronized != old.Unsynchronized:
+		return errors.New("an extension changes who leads, and how")
+	case e.TermExpiry.Before(old.TermExpiry):
+		return fmt.Errorf("the term shrinks by %v", old.TermExpiry.Sub(e.TermExpiry))
+	case !r.Untimed && e.TermExpiry.After(limit) && !e.TermExpiry.Equal(old.TermExpiry):
+		return fmt.Errorf("the term ends %v too late", e.TermExpiry.Sub(limit))
+	case e.Successor != old.Successor && old.Successor != e.LeaderID:
+		return fmt.Errorf("the request for %q becomes one for %q", old.Successor, e.Successor)
+	}
+	return nil
+}
+
+// extensionOverLost: a leader goes on where a store that was set back has lost its record, unless
+// another may lead by what the store has.
+func (r *Record) extensionOverLost(began time.Time, e *Entry) error {
+	last, known := r.led[led{e.ElectionNumber, e.Incarnation}]
+	switch {
+	case !known || !r.back:
+		return errors.New("it extends what is not its own")
+	case e.Compare(&last) <= 0:
+		return errors.New("it does not raise what its leadership has written")
+	}
+	if early := r.early(began, e); early > 0 {
+		return fmt.Errorf("it extends over what another may lead by, %v too early", early)
+	}
+	last.Successor = e.Successor // it was on the record that was lost
+	return r.extension(began, &last, e)
+}
+
+// acquisition: a new leadership.
+func (r *Record) acquisition(began time.Time, e *Entry) error {
+	switch {
+	case e.ElectionNumber <= r.greatest:
+		return fmt.Errorf("its number is not greater than %d", r.greatest)
+	case e.LeaderID == leaderelection.AnySuccessor || e.Incarnation == "":
+		return errors.New("nobody may lead by that name")
+	case e.Successor != "":
+		return errors.New("an acquisition keeps a request")
+	case !r.Untimed && !e.Unsynchronized && e.TermExpiry.Sub(began) > e.TermLength+r.Skew:
+		return fmt.Errorf("the term ends %v too late", e.TermExpiry.Sub(began)-e.TermLength-r.Skew)
+	}
+	if early := r.early(began, e); early > 0 {
+		return fmt.Errorf("it is acquired %v too early", early)
+	}
+	return nil
+}
+
+// early is for how much longer the record is not e's to take. A challenger's clock shows at most began
+// and Skew, and must show TermExpiry and MaxClockSkew, which is not less. Where they are not
+// compared, it has seen the term for its length.
+func (r *Record) early(began time.Time, e *Entry) time.Duration {
+	old := &r.now
+	seen := time.Duration(-1) // where the store was set back, nobody knows since when
+	if !r.began.IsZero() {
+		seen = old.TermLength - began.Sub(r.began)
+	}
+	byTerm := old.TermExpiry.Add(old.Hold).Sub(began)
+	switch {
+	case r.Untimed:
+		return 0
+	case old.Incarnation == e.Incarnation && !old.Vacant():
+		return 0
+	case old.Vacant() && (old.Successor == "" || old.Successor == leaderelection.AnySuccessor || old.Successor == e.LeaderID):
+		return 0
+	case old.Vacant() && (old.Unsynchronized || e.Unsynchronized):
+		return seen - r.Drift
+	case old.Vacant():
+		return min(seen, byTerm-r.Skew)
+	case old.Unsynchronized || e.Unsynchronized:
+		return seen
+	}
+	return byTerm
+}
+
+// equal reports whether all that is stored of a and b is the same.
+func equal(a, b *Entry) bool {
+	return a.Compare(b) == 0 && a.LeaderID == b.LeaderID && a.Incarnation == b.Incarnation && a.Successor == b.Successor &&
+		a.TermExpiry.Equal(b.TermExpiry) && a.TermLength == b.TermLength && a.Unsynchronized == b.Unsynchronized && a.Hold == b.Hold &&
+		a.Priority == b.Priority && slices.Equal(a.HostPort, b.HostPort) && slices.Equal(a.ConnectionParams, b.ConnectionParams) &&
+		maps.Equal(a.Extra, b.Extra)
+}
+
+func describe(e *Entry) string {
+	who := "vacant"
+	if !e.Vacant() {
+		who = e.LeaderID
+	}
+	s := fmt.Sprintf("%d.%d %s until %s", e.ElectionNumber, e.Extension, who, e.TermExpiry.Format("15:04:05.000000"))
+	if e.Successor != "" {
+		s += " for " + e.Successor
+	}
+	return s
+}
