@@ -176,8 +176,8 @@ func TestPriorityReadsFirst(t *testing.T) {
 			d := memory.NewDecider()
 			join(t, d, "a", polled)
 			sleep(5*T + time.Duration(i)*time.Second)
-			b := join(t, d, "b", polled, priority(1))
-			sleep(3 * T)
+			b := join(t, d, "b", polled, priority(1), func(c *le.Config) { c.PollInterval = 3 * T })
+			sleep(5 * T)
 			b.leads(t)
 			if n := len(b.opsSince(time.Time{}, le.OpRequest)); n != 1 {
 				t.Errorf("started after %d s: %d requests, want the first to be granted", i, n)
