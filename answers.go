@@ -7,6 +7,7 @@ import (
 
 // answered takes in what a store call led to, or that it was given up.
 func (c *Campaign) answered(a *answer, now instant) {
+	c.noteTrouble(a, now)
 	switch {
 	case a.kind == OpRead:
 		c.readAnswered(a, now)

@@ -44,8 +44,9 @@ type Campaign struct {
 	health     health
 	clock      clockCheck
 	standing   standing
-	changed    deliveries // LeaderChanged
-	told       *RaceEntry // the last record handed to LeaderChanged
+	trouble    time.Duration // when a store call last failed or was slow, while leading
+	changed    deliveries    // LeaderChanged
+	told       *RaceEntry    // the last record handed to LeaderChanged
 	doubles    double
 	refused    refusals
 	resigners  []chan struct{}

@@ -1,6 +1,9 @@
 package leaderelection
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // wants reports whether this candidate would lead now.
 func (c *Campaign) wants(now instant) bool {
@@ -37,7 +40,7 @@ func (c *Campaign) hold(wake *alarm, r *leadership) {
 		c.f.read(wake, 0)
 		return
 	}
-	due := r.confirmed + c.extendEvery()
+	due := r.confirmed + c.extendEvery(wake.now)
 	if c.own(c.k.base) && !c.announces(c.k.base) {
 		due = min(due, r.confirmed+announceEvery)
 	}
@@ -51,9 +54,24 @@ func (c *Campaign) hold(wake *alarm, r *leadership) {
 	}
 }
 
-// extendEvery is half of the view's span.
-func (c *Campaign) extendEvery() time.Duration {
-	return max((c.cfg.TermLength-c.cfg.MaxClockSkew)/2, minInterval)
+// extendEvery is how long after a confirmed write of the lease the next is due: half as
+// long for a term after a store call has failed, or was slow. An outage that announces
+// itself then finds more left of the view.
+func (c *Campaign) extendEvery(now instant) time.Duration {
+	every := c.cfg.ExtendEvery
+	if c.trouble > 0 && now.mono < c.trouble+c.cfg.TermLength {
+		every /= 2
+	}
+	return max(every, minInterval)
+}
+
+// noteTrouble notes a store call of a leader that has failed or was slow: it has taken
+// half of the time that it may take. A lost race is an answer like any other.
+func (c *Campaign) noteTrouble(a *answer, now instant) {
+	failed := a.err != nil && !errors.Is(a.err, ErrLostRace)
+	if c.leadership != nil && (failed || now.mono-a.start.mono >= c.f.timeout/2) {
+		c.trouble = now.mono
+	}
 }
 
 // campaign follows the record, and claims it when that is allowed.

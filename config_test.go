@@ -42,6 +42,8 @@ func TestRule20ConfigFaults(t *testing.T) {
 		{"no monotonic clock", func(c *le.Config) { c.Unsynchronized, c.Clock = true, wallClock{} }, []string{"Unsynchronized", "wallClock", "clocks.Monotonic"}},
 		{"skew without a unit", func(c *le.Config) { c.MaxClockSkew = 15 }, []string{"MaxClockSkew is 15ns", "nanoseconds"}},
 		{"id that is no text", func(c *le.Config) { c.LeaderID = "a\xff" }, []string{"LeaderID", "UTF-8"}},
+		{"extending too rarely", func(c *le.Config) { c.ExtendEvery = 7*time.Second + 1 }, []string{"ExtendEvery is 7.000000001s", "to 7s"}},
+		{"extending all the time", func(c *le.Config) { c.ExtendEvery = 1 }, []string{"ExtendEvery is 1ns", "750ms"}},
 		{"addresses that are no text", func(c *le.Config) { c.HostPort = []string{"a:1", "b\xff"} }, []string{"HostPort 1", "UTF-8"}},
 		{"too much to tell", func(c *le.Config) { c.ConnectionParams = make([]byte, 200<<10) }, []string{"ConnectionParams", "196608 are allowed"}},
 		{"reserved id", func(c *le.Config) { c.LeaderID = le.AnySuccessor }, []string{"LeaderID", "reserved"}},

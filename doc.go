@@ -99,8 +99,9 @@ asks once in a leadership, and only if that has been extended eight times, in ab
 four terms: so a preferred candidate that fails again and again costs one hand-over in that
 time. A leader with a Hold is not asked.
 
-Pace. Extensions begin when half of the view's span, (T - S)/2, has passed since the
-last confirmed one began. One store call is made at a time, each given a quarter
+Pace. Extensions begin when half of the view's span, (T - S)/2, or Config.ExtendEvery, has
+passed since the last confirmed one began. Half of that, for a term after a store call has
+failed or was slow. One store call is made at a time, each given a quarter
 of a term. One that does not come back is abandoned. Failures are retried with a
 pause that doubles: at most four writes a second, and four reads, which ask what became
 of the writes. What a leader has to tell its clients
