@@ -66,7 +66,7 @@ models:
 
 # Each builds the package anew, so the race detector would cost more than it tells.
 mutants:
-	$(GO) test -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) .
+	$(GO) test -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) . ./shard
 
 # What the deciders allocate, and how often the command wakes up, which the race
 # detector would add to.
@@ -144,8 +144,11 @@ bench:
 # For an hour: many more seeds than make test.
 SEEDS  ?= 50000
 ROUNDS ?= 100
+# GROUPS is how many groups of package shard are played.
+GROUPS ?= 100
 soak:
 	$(GO) test -race -timeout 2h $(TESTFLAGS) ./internal/simtest -seeds $(SEEDS)
+	$(GO) test -race -timeout 1h -run '^TestGroups$$' $(TESTFLAGS) ./shard -seeds $(GROUPS)
 	$(GO) test -race -timeout 1h -run TestPromise $(TESTFLAGS) ./cmd/leaderelect -rounds $(ROUNDS)
 
 # Each fuzz test in turn, for FUZZTIME.

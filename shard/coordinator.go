@@ -1,0 +1,348 @@
+package shard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// coordinator is a member's time as the group's coordinator. It proves nothing by being
+// it: what it writes rests on facts that are on record and never become untrue (rule 3),
+// and on the conditional write. Any number of them may be at work.
+//
+// One goroutine, run, owns its state.
+type coordinator struct {
+	m          *Member
+	ctx        context.Context
+	leads      func() bool
+	announce   func(hostPort []string, params []byte) error
+	assignment leaderelection.RaceDecider
+	facts      *facts
+	known      *assignment // the newest read or written; nil: read it
+	empty      leaderelection.LeaderToken
+	told       leaderelection.ElectionNumber // in the coordinator's record
+	homeless   int                           // how many shards found no room, as was logged
+	events     chan seatEvent
+	watchers   sync.WaitGroup
+	began      time.Time
+	pause      time.Duration
+}
+
+// seatEvent is what a seat's record was found to say, for sure (see watcher), or that it
+// cannot be read.
+type seatEvent struct {
+	seat   int
+	entry  *leaderelection.RaceEntry
+	lapsed bool
+	sealed bool // the campaign that was to seal it is over
+	err    error
+}
+
+// newCoordinator returns a coordinator for as long as ctx lasts. Leads is its view, and
+// announce its campaign's.
+func newCoordinator(m *Member, ctx context.Context, leads func() bool, announce func([]string, []byte) error) *coordinator {
+	return &coordinator{m: m, ctx: ctx, leads: leads, announce: announce, facts: newFacts(), events: make(chan seatEvent), began: time.Now()}
+}
+
+func (c *coordinator) run() {
+	defer c.watchers.Wait()
+	var err error
+	if c.assignment, err = c.m.stores.get(assignmentName); err != nil {
+		c.m.log(slog.LevelError, "cannot coordinate", "err", err)
+		return
+	}
+	_, pushes := c.assignment.(leaderelection.ChangeFeed)
+	c.watch(0)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for c.ctx.Err() == nil {
+		select {
+		case <-c.ctx.Done():
+			return
+		case e := <-c.events:
+			if c.learn(e) {
+				timer.Reset(0)
+			}
+			continue
+		case <-timer.C:
+		}
+		if !pushes { // an operator's pins and cordons are seen by reading only
+			c.known = nil
+		} else if newest := c.m.newestAssignment(); c.known != nil && newest != nil && newest.version > c.known.version {
+			c.known = newest
+		}
+		wait, err := c.round()
+		if err != nil {
+			c.pause = min(max(2*c.pause, c.m.cfg.TermLength/100), c.m.cfg.TermLength/4)
+			wait, c.known = c.pause, nil
+			if !errors.Is(err, leaderelection.ErrLostRace) {
+				c.m.log(slog.LevelWarn, "the assignment stays as it is", "err", err)
+			}
+		} else {
+			c.pause = 0
+		}
+		timer.Reset(wait)
+	}
+}
+
+// round reads the assignment if need be, and replaces it if the facts call for that. It
+// returns when to look again at the latest.
+func (c *coordinator) round() (time.Duration, error) {
+	if c.known == nil {
+		e, err := call(c.ctx, c.m.cfg.TermLength/4, c.assignment.ReadCurrent)
+		if err != nil {
+			return 0, err
+		}
+		read, err := readAssignment(e)
+		if err != nil {
+			return 0, err // left alone
+		}
+		c.empty = e.Token
+		c.known = newest(read, c.m.newestAssignment(), e.Token)
+	}
+	for _, s := range c.sessions() {
+		c.watch(s.Seat)
+		c.watch(s.Seat + 1)
+	}
+	if wait := c.m.cfg.TermLength/2 - time.Since(c.began); wait > 0 && !c.facts.complete() {
+		return wait, nil // who has a seat is not known yet
+	}
+	next, homeless := nextAssignment(c.known, c.facts, &c.m.cfg)
+	if homeless != c.homeless {
+		c.homeless = homeless
+		c.m.log(slog.LevelWarn, "shards that find no member with room", "shards", homeless)
+	}
+	c.seal()
+	if next != nil {
+		if next.token == nil {
+			next.token = c.empty
+		}
+		if err := c.write(next); err != nil {
+			return 0, err
+		}
+	}
+	c.tell()
+	return c.m.cfg.TermLength, nil
+}
+
+func (c *coordinator) sessions() []session {
+	if c.known == nil {
+		return nil
+	}
+	return c.known.sessions
+}
+
+// newest is what the next assignment is made from: what was read, or what was known
+// before if that is newer. Then either the read was stale, and the write, which is
+// conditional on it, will fail; or the store was set back, and gets again what it had lost.
+// Either way versions and tokens never go back.
+func newest(read, known *assignment, token leaderelection.LeaderToken) *assignment {
+	if known == nil || read != nil && read.version >= known.version {
+		return read
+	}
+	restored := known.clone()
+	restored.token, restored.restored = token, true
+	return restored
+}
+
+// write replaces the assignment. The condition is the version that next was made from.
+func (c *coordinator) write(next *assignment) error {
+	if !c.leads() {
+		return errNotCoordinator // another is, by now: it only saves a write that would be lost
+	}
+	entry, err := next.entry()
+	if err != nil {
+		return err
+	}
+	entry.TermExpiry = c.m.cfg.Clock.Now().UTC()
+	token, err := call(c.ctx, c.m.cfg.TermLength/4, func(ctx context.Context) (leaderelection.LeaderToken, error) {
+		return c.assignment.WriteEntry(ctx, entry)
+	})
+	if err != nil {
+		return err // what became of it, the next read shows
+	}
+	next.token = token
+	c.known = next
+	return nil
+}
+
+// coordinatorInfo is what the coordinator's record says in its ConnectionParams.
+type coordinatorInfo struct {
+	Form    string                        `json:"form"`
+	Version leaderelection.ElectionNumber `json:"version"`
+}
+
+const coordinatorForm = "coordinator/1"
+
+// tell has the coordinator's record name the newest version, so that members that poll
+// read a small record.
+func (c *coordinator) tell() {
+	if c.known == nil || c.told == c.known.version {
+		return
+	}
+	text, err := json.Marshal(coordinatorInfo{coordinatorForm, c.known.version})
+	if err == nil {
+		err = c.announce(c.m.cfg.HostPort, text)
+	}
+	if err != nil {
+		c.m.log(slog.LevelError, "the assignment's version cannot be told", "err", err)
+		return
+	}
+	c.told = c.known.version
+}
+
+// coordinatorVersion is the version that a coordinator's record names.
+func coordinatorVersion(e *leaderelection.RaceEntry) (leaderelection.ElectionNumber, bool) {
+	var info coordinatorInfo
+	if json.Unmarshal(e.ConnectionParams, &info) != nil || info.Form != coordinatorForm {
+		return 0, false
+	}
+	return info.Version, true
+}
+
+// watch follows a seat's record, once.
+func (c *coordinator) watch(k int) {
+	if c.facts.seats[k] != nil {
+		return
+	}
+	c.facts.seats[k] = &seat{}
+	d, err := c.m.stores.get(seatName(k))
+	if err != nil {
+		c.m.log(slog.LevelError, "a seat cannot be looked at", "seat", k, "err", err)
+		return
+	}
+	cfg := &c.m.cfg
+	w := &watcher{c: c, seat: k, decider: d}
+	watch := leaderelection.WatchConfig{
+		Decider: d, MaxClockSkew: cfg.MaxClockSkew, SharedClock: cfg.SharedClock, PollInterval: cfg.PollInterval, Clock: cfg.Clock,
+		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { // it was read
+			c.post(seatEvent{seat: k, entry: &e, lapsed: true})
+		},
+	}
+	c.watchers.Add(1)
+	go func() {
+		defer c.watchers.Done()
+		w.look()
+		for c.ctx.Err() == nil {
+			err := watch.Watch(c.ctx, w.told)
+			c.post(seatEvent{seat: k, err: err})
+			c.rest(cfg.TermLength)
+		}
+	}()
+}
+
+// watcher follows one seat. A feed may tell of what is undone, and then a session that
+// seemed to be over may begin only now: numbers may skip, and come back to one that was
+// skipped. So what is told of another session than the one that was read last is read. Of
+// that one itself a push is enough: it releases, and says what it has let go, only when
+// that is true, whatever becomes of the write.
+type watcher struct {
+	c       *coordinator
+	seat    int
+	decider leaderelection.RaceDecider
+	last    *leaderelection.RaceEntry // read last
+}
+
+// told is Watch's callback.
+func (w *watcher) told(_ context.Context, e leaderelection.RaceEntry) {
+	if w.last != nil && e.ElectionNumber == w.last.ElectionNumber && e.Incarnation == w.last.Incarnation {
+		w.c.post(seatEvent{seat: w.seat, entry: &e})
+		return
+	}
+	// A read may lag behind what was told; and what was told may be undone. Then Watch has
+	// seen a newer record than there is, and says nothing of that one: so this does.
+	for tries := 1; w.c.ctx.Err() == nil; tries++ {
+		if w.look() && w.last.Compare(&e) >= 0 {
+			return
+		}
+		if tries > 4 && w.last != nil && !w.last.Vacant() && w.c.m.free(w.last) {
+			w.c.post(seatEvent{seat: w.seat, entry: w.last.Clone(), lapsed: true})
+		}
+		w.c.rest(w.c.m.cfg.TermLength / 8 * time.Duration(min(tries, 4)))
+	}
+}
+
+// look reads the seat's record, and reports whether that worked.
+func (w *watcher) look() bool {
+	e, err := call(w.c.ctx, w.c.m.cfg.TermLength/4, w.decider.ReadCurrent)
+	w.c.post(seatEvent{seat: w.seat, entry: e, err: err})
+	if err == nil {
+		w.last = e.Clone()
+	}
+	return err == nil
+}
+
+// rest sleeps, at most until the coordinator's time is over.
+func (c *coordinator) rest(d time.Duration) {
+	select {
+	case <-c.ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func (c *coordinator) post(e seatEvent) {
+	select {
+	case c.events <- e:
+	case <-c.ctx.Done():
+	}
+}
+
+// learn takes what was found about a seat, and reports whether that may matter.
+func (c *coordinator) learn(e seatEvent) (matters bool) {
+	s := c.facts.seats[e.seat]
+	if e.sealed {
+		s.sealing = nil
+		return s.lapsed
+	}
+	if e.err != nil {
+		c.m.log(slog.LevelWarn, "a seat cannot be looked at", "seat", e.seat, "err", e.err)
+		return false
+	}
+	complete := c.facts.complete()
+	matters = s.learn(e.entry, e.lapsed)
+	if s.broken != nil && matters {
+		c.m.log(slog.LevelWarn, "a seat is left out", "seat", e.seat, "err", s.broken)
+	}
+	if s.entry.ElectionNumber != leaderelection.NoElections {
+		c.watch(e.seat + 1)
+	}
+	return matters || !complete && c.facts.complete()
+}
+
+// seal ends sessions whose seats are over, by winning those seats and releasing them at
+// once: an ordinary campaign, with all that it waits for. Then it is on record that the
+// session has ended.
+func (c *coordinator) seal() {
+	for k, s := range c.facts.seats {
+		if !s.lapsed || s.entry.Vacant() || s.sealing != nil {
+			continue
+		}
+		d, err := c.m.stores.get(seatName(k))
+		if err != nil {
+			continue // said already
+		}
+		ctx, cancel := context.WithCancel(c.ctx)
+		s.sealing = cancel // seat.learn calls it
+		cfg := c.m.cfg.election(d)
+		cfg.HostPort = nil
+		c.m.log(slog.LevelInfo, "seals a seat", "seat", k, "election", s.entry.ElectionNumber)
+		c.watchers.Add(1)
+		go func() {
+			defer c.watchers.Done()
+			defer cancel()
+			err := cfg.Run(ctx, func(context.Context, *leaderelection.TimeView) error { return nil })
+			if err != nil && ctx.Err() == nil {
+				c.m.log(slog.LevelWarn, "a seat was not sealed", "seat", k, "err", err)
+			}
+			// What came of it, whether the watcher sees it or not; and not again at once.
+			(&watcher{c: c, seat: k, decider: d}).look()
+			c.rest(c.m.cfg.TermLength / 4)
+			c.post(seatEvent{seat: k, sealed: true})
+		}()
+	}
+}

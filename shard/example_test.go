@@ -1,0 +1,66 @@
+//go:build go1.25
+
+package shard_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/shard"
+)
+
+// Two members of a group share four shards. When one leaves, the other has them all.
+func ExampleConfig_Start() {
+	var mu sync.Mutex
+	records := map[string]*memory.Decider{} // of a real group: a bucket, a table, a database
+	store := func(name string) (leaderelection.RaceDecider, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if records[name] == nil {
+			records[name] = memory.NewDecider()
+		}
+		return records[name].Handle(), nil
+	}
+	join := func(id string) *shard.Member {
+		m, err := shard.Config{
+			Store: store, MemberID: id, Shards: shard.Numbered(4), SharedClock: true, TermLength: time.Second,
+			OnOwned: func(ctx context.Context, o *shard.Owned) {
+				for ctx.Err() == nil && o.ValueInFuture() {
+					// Work on the shard o.Name(), and send o.Token() along with each act.
+					time.Sleep(10 * time.Millisecond)
+				}
+			},
+		}.Start(context.Background())
+		if err != nil {
+			panic(err)
+		}
+		return m
+	}
+	has := func(m *shard.Member, n int) {
+		for len(m.Owned()) != n {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	a, b := join("a"), join("b")
+	has(a, 2)
+	has(b, 2)
+	fmt.Println("two each")
+	if err := b.Leave(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+	has(a, 4)
+	fmt.Println("all to one")
+	_ = a.Leave(context.Background())
+	// Output:
+	// two each
+	// all to one
+}
+
+func ExampleForKey() {
+	fmt.Println(shard.ForKey("customer-1", 64), shard.ForKey("customer-2", 64), shard.ForKey("", 1))
+	// Output: 33 5 0
+}

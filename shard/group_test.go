@@ -1,0 +1,299 @@
+//go:build go1.25
+
+package shard
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+const (
+	T = 15 * time.Second
+	S = time.Second
+)
+
+// group is a group of members on stores in memory, and the judge of what they do.
+type group struct {
+	t      *testing.T
+	polled bool
+	rtt    time.Duration
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+	every  atomic.Int64   // the time between two looks of the judge
+	asked  map[string]int // reads and writes, by record
+
+	mu      sync.Mutex
+	records map[string]*memory.Decider
+	members map[string]*player
+	owned   map[string][]*Owned  // of each shard: all that may still act
+	tokens  map[string]uint64    // the greatest that each shard was acted on with
+	owners  map[string]string    // who had it last
+	moves   int                  // of shards from one to another
+	since   map[string]time.Time // of shards that nobody acts on
+	idle    time.Duration        // the longest that one was so
+}
+
+// player is one member, with its own connections.
+type player struct {
+	g        *group
+	id       string
+	member   *Member
+	handles  []*memory.Decider
+	faults   memory.Faults
+	running  map[string]int // callbacks of each shard
+	linger   time.Duration  // how long a callback takes to end
+	returned chan error
+}
+
+// play runs f with a group, in virtual time, and ends all in order afterwards.
+func play(t *testing.T, f func(g *group)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		g := &group{
+			t: t, rtt: 5 * time.Millisecond, records: map[string]*memory.Decider{}, members: map[string]*player{},
+			asked: map[string]int{}, owned: map[string][]*Owned{}, tokens: map[string]uint64{}, owners: map[string]string{}, since: map[string]time.Time{}, stop: cancel,
+		}
+		g.every.Store(int64(19 * time.Millisecond))
+		judged := make(chan struct{})
+		go func() {
+			defer close(judged)
+			for ctx.Err() == nil {
+				g.judge()
+				time.Sleep(time.Duration(g.every.Load()))
+			}
+		}()
+		f(g)
+		for _, p := range g.all() {
+			p.heal()
+			p.leave()
+		}
+		g.wg.Wait()
+		cancel()
+		<-judged
+	})
+}
+
+func (g *group) all() []*player {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []*player
+	for _, p := range g.members {
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b *player) int { return slices.Compare([]byte(a.id), []byte(b.id)) })
+	return all
+}
+
+func (g *group) record(name string) *memory.Decider {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.records[name] == nil {
+		g.records[name] = memory.NewDecider()
+	}
+	return g.records[name]
+}
+
+// judge looks at every shard: who may act on it now?
+func (g *group) judge() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for name, list := range g.owned {
+		var acting []*Owned
+		g.owned[name] = slices.DeleteFunc(list, func(o *Owned) bool {
+			if o.ValueInFuture() {
+				acting = append(acting, o)
+				return false
+			}
+			return true
+		})
+		if len(acting) > 1 {
+			g.t.Errorf("%v: shard %s is owned twice: tokens %d (%v) and %d (%v)", time.Now(), name, acting[0].token, acting[0].session, acting[1].token, acting[1].session)
+		}
+		switch since := g.since[name]; {
+		case len(acting) > 0:
+			if !since.IsZero() {
+				g.idle = max(g.idle, time.Since(since))
+			}
+			delete(g.since, name)
+		case since.IsZero():
+			g.since[name] = time.Now()
+		}
+	}
+}
+
+// join starts a member.
+func (g *group) join(id string, change ...func(*Config)) *player {
+	p := &player{g: g, id: id, running: map[string]int{}, returned: make(chan error, 1)}
+	cfg := Config{
+		Store: func(name string) (leaderelection.RaceDecider, error) {
+			d := g.record(name).Handle()
+			d.Inject(func(op memory.Op) memory.Fault {
+				if op.Kind != memory.Feed {
+					g.mu.Lock()
+					g.asked[strings.TrimRight(name, "0123456789")+op.Kind.String()]++
+					g.mu.Unlock()
+				}
+				return p.slowly(op)
+			})
+			p.handles = append(p.handles, d)
+			if g.polled {
+				return d.Polled(), nil
+			}
+			return d, nil
+		},
+		MemberID: id, Shards: Numbered(12), OnOwned: p.own, TermLength: T, MaxClockSkew: S, HostPort: []string{id + ":80"},
+	}
+	if os.Getenv("SHARD_LOG") != "" {
+		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	var err error
+	if p.member, err = cfg.Start(context.Background()); err != nil {
+		g.t.Fatal(err)
+	}
+	g.mu.Lock()
+	g.members[id] = p
+	g.mu.Unlock()
+	return p
+}
+
+func (p *player) slowly(op memory.Op) memory.Fault {
+	if f := p.fault(); f != nil {
+		return f(op)
+	}
+	return memory.Slow(p.g.rtt / 2)(op)
+}
+
+func (p *player) fault() memory.Faults {
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	return p.faults
+}
+
+// cut loses all that the member sends, as if it were dead to the others.
+func (p *player) cut() { p.suffer(memory.LoseRequests()) }
+
+func (p *player) heal() { p.suffer(nil) }
+
+func (p *player) suffer(f memory.Faults) {
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	p.faults = f
+}
+
+func (p *player) leave() {
+	if err := p.member.Leave(context.Background()); err != nil {
+		p.g.t.Error(err)
+	}
+	p.g.mu.Lock()
+	delete(p.g.members, p.id)
+	p.g.mu.Unlock()
+}
+
+// own is OnOwned.
+func (p *player) own(ctx context.Context, o *Owned) {
+	g := p.g
+	g.mu.Lock()
+	if p.running[o.name]++; p.running[o.name] > 1 {
+		g.t.Errorf("%s has two callbacks of shard %s", p.id, o.name)
+	}
+	if o.token <= g.tokens[o.name] {
+		g.t.Errorf("shard %s: %s gets token %d after %d", o.name, p.id, o.token, g.tokens[o.name])
+	}
+	g.tokens[o.name] = o.token
+	if last := g.owners[o.name]; last != "" && last != p.id {
+		g.moves++
+	}
+	g.owners[o.name] = p.id
+	g.owned[o.name] = append(g.owned[o.name], o)
+	g.mu.Unlock()
+	g.judge()
+	<-ctx.Done()
+	time.Sleep(p.linger)
+	g.mu.Lock()
+	p.running[o.name]--
+	g.mu.Unlock()
+}
+
+// counts are how many shards each member may act on.
+func (g *group) counts() map[string]int {
+	n := map[string]int{}
+	for _, p := range g.all() {
+		n[p.id] = len(p.member.Owned())
+	}
+	return n
+}
+
+// settles waits until all shards are owned, evenly, and returns how long that took.
+func (g *group) settles(shards int, within time.Duration) time.Duration {
+	g.t.Helper()
+	begin := time.Now()
+	for {
+		n := g.counts()
+		all, least, most := 0, shards, 0
+		for _, c := range n {
+			all, least, most = all+c, min(least, c), max(most, c)
+		}
+		if all == shards && most-least <= 1 {
+			return time.Since(begin)
+		}
+		if time.Since(begin) > within {
+			for _, p := range g.all() {
+				a := p.member.newestAssignment()
+				g.t.Logf("%s: %v knows %+v", p.id, p.member.Session(), a)
+			}
+			g.t.Errorf("after %v: %v", within, n)
+			return within
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// both runs a test on stores that push, and on such that must be asked.
+func both(t *testing.T, f func(g *group)) {
+	for _, polled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("polled=%v", polled), func(t *testing.T) {
+			play(t, func(g *group) {
+				g.polled = polled
+				f(g)
+			})
+		})
+	}
+}
+
+// moved returns how many shards have moved since it was called last.
+func (g *group) moved() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.moves
+	g.moves = 0
+	return n
+}
+
+// hide leaves a member out of the counts, as a dead one.
+func (g *group) hide(p *player) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.members, p.id)
+}
+
+func (g *group) show(p *player) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.members[p.id] = p
+}

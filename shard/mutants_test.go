@@ -1,0 +1,71 @@
+//go:build go1.25
+
+package shard
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// mutants are this package with one mistake in it each, and the test that must see it.
+var mutants = []struct{ name, file, old, new, caughtBy string }{
+	{"rule 1: a token that was let go is owned again", "session.go", "case p.token <= s.floor[name]:", "case false:", "^TestRule01"},
+	{"rule 1: shards of an earlier session are owned", "assignment.go", "return s.SessionID == id })", "return s.Seat == id.Seat })", "^TestRule01"},
+	{"rule 2: an older assignment is news", "session.go", "r.a.version < known.version || ", "", "^TestRule02"},
+	{"rule 3: a session that has lapsed is taken for ended", "facts.go", "return s != nil && s.over >= id.Number", "return s != nil && (s.over >= id.Number || s.lapsed)", "^TestRule03"},
+	{"rule 3: letting go of an older token is enough", "facts.go", "s.info.LetGo[shard] >= token", "s.info.LetGo[shard] > 0", "^TestRule03"},
+	{"rule 3: whoever is asked has let go", "next.go", "if n.facts.ended(id) || n", "if p.releasing || n.facts.ended(id) || n", "^TestRule03"},
+	{"rule 3: pushed records of unknown sessions are facts", "coordinator.go", "if w.last != nil && e.ElectionNumber == w.last.ElectionNumber && e.Incarnation == w.last.Incarnation {", "if true {", "^TestRule03Undone"},
+	{"rule 4: the token stays", "next.go", "placed{n.session[to], p.token + 1, false}", "placed{n.session[to], max(p.token, 1), false}", "^TestRule04|^TestShare"},
+	{"rule 4: tokens of shards that are gone are forgotten", "next.go", "a.retired = max(a.retired, p.token)", "", "^TestRule04"},
+	{"rule 4: a shard that is to go, goes though it is owned", "next.go", "if name := a.shards.Name(i); p.session != none && want", "if name := a.shards.Name(i); false && want", "^TestRule04"},
+	{"rule 5: said before the view has ended", "session.go", "\to.over.Store(true)\n\to.cancel(cause)\n", "\to.cancel(cause)\n", "^TestRule05|^TestShare"},
+	{"rule 5: not drained", "session.go", "o.drainBy = time.Now().Add(s.m.cfg.DrainTimeout)", "o.drainBy = time.Now()", "^TestRule05"},
+	{"rule 9: seats are not sealed", "coordinator.go", "if !s.lapsed || s.entry.Vacant() || s.sealing != nil {", "if true {", "^TestRule09"},
+	{"rule 11: what was let go is said for ever", "session.go", "\tletGo := map[string]uint64{}\n\tvar fresh", "\tletGo := maps.Clone(s.letGo)\n\tvar fresh", "^TestRule05"},
+	{"rule 12: two contents of one version", "session.go", "case known != nil && r.a.version == known.version:", "case false:", "^TestRule12TwoContents"},
+	{"rule 12: what the store has lost is not written again", "coordinator.go", "restored.token, restored.restored = token, true", "restored = read", "^TestRule12SetBack"},
+	{"the plan ignores who has what", "plan.go", "return keepsI\n", "return keepsJ\n", "^TestPlan"},
+	{"the plan ignores capacity", "plan.go", "return c == 0 || q.load[i] < c", "return c == 0 || i >= 0", "^TestPlanLimits"},
+}
+
+// TestMutants builds each mutant, and runs the test that must catch it.
+func TestMutants(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			source, err := os.ReadFile(m.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(source), m.old); n != 1 {
+				t.Fatalf("%s has %d places that read\n%s\nMove the mutant along with the code.", m.file, n, m.old)
+			}
+			dir := t.TempDir()
+			changed, bin := filepath.Join(dir, m.file), filepath.Join(dir, "mutant")
+			here, err := filepath.Abs(m.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{here: changed}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, text := range map[string]string{changed: strings.Replace(string(source), m.old, m.new, 1), filepath.Join(dir, "overlay"): string(overlay)} {
+				if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if out, err := exec.Command("go", "test", "-c", "-o", bin, "-overlay", filepath.Join(dir, "overlay"), ".").CombinedOutput(); err != nil {
+				t.Fatalf("it does not compile: %v\n%s", err, out)
+			}
+			out, err := exec.Command(bin, "-test.run", m.caughtBy, "-test.timeout", "2m").CombinedOutput()
+			if err == nil {
+				t.Errorf("it survives:\n%s", out)
+			}
+		})
+	}
+}

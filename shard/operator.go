@@ -1,0 +1,122 @@
+package shard
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// ErrNoGroup: there is no assignment yet.
+var ErrNoGroup = errors.New("shard: the group has no assignment yet: start its members first")
+
+// Operator changes a group's wishes from anywhere. Its methods return when the change is
+// on record, which is before it is carried out: the coordinator sees it at once on a store
+// that pushes, within a term elsewhere. Each may be called any number of times; what is so
+// already is not written again.
+type Operator struct {
+	// Store is as in the members' Config. Required.
+	Store func(name string) (leaderelection.RaceDecider, error)
+}
+
+// Pin has a shard owned by the member with a MemberID, whatever the balance says, as
+// long as there is such a member that has room. It refuses a shard that the group has not.
+func (o Operator) Pin(ctx context.Context, shard, member string) error {
+	if err := checkName("the member", member); err != nil {
+		return fmt.Errorf("shard: pinning %q: %w", shard, err)
+	}
+	return o.change(ctx, fmt.Sprintf("pinning %q to %q", shard, member), func(a *assignment) error {
+		if a.shards.index(shard) == none {
+			return fmt.Errorf("the group has no shard %q", shard)
+		}
+		if a.pins == nil {
+			a.pins = map[string]string{}
+		}
+		a.pins[shard] = member
+		return nil
+	})
+}
+
+// Unpin leaves a shard to the balance again.
+func (o Operator) Unpin(ctx context.Context, shard string) error {
+	return o.change(ctx, fmt.Sprintf("unpinning %q", shard), func(a *assignment) error {
+		delete(a.pins, shard)
+		return nil
+	})
+}
+
+// Cordon has the member with a MemberID emptied: it keeps what is pinned to it and what
+// nobody else has room for.
+func (o Operator) Cordon(ctx context.Context, member string) error {
+	if err := checkName("the member", member); err != nil {
+		return fmt.Errorf("shard: cordon: %w", err)
+	}
+	return o.change(ctx, fmt.Sprintf("cordoning %q", member), func(a *assignment) error {
+		if i, found := slices.BinarySearch(a.cordons, member); !found {
+			a.cordons = slices.Insert(a.cordons, i, member)
+		}
+		return nil
+	})
+}
+
+// Uncordon lets the member take its share again.
+func (o Operator) Uncordon(ctx context.Context, member string) error {
+	return o.change(ctx, fmt.Sprintf("uncordoning %q", member), func(a *assignment) error {
+		if i, found := slices.BinarySearch(a.cordons, member); found {
+			a.cordons = slices.Delete(a.cordons, i, i+1)
+		}
+		return nil
+	})
+}
+
+// change writes a changed assignment, on the condition that nobody else has meanwhile.
+func (o Operator) change(ctx context.Context, what string, edit func(*assignment) error) error {
+	if o.Store == nil {
+		return errors.New("shard: the Operator's Store is nil")
+	}
+	d, err := o.Store(assignmentName)
+	if err != nil {
+		return fmt.Errorf("shard: %s: Store(%q): %w", what, assignmentName, err)
+	}
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		switch err = changeOnce(ctx, d, edit); {
+		case err == nil:
+			return nil
+		case !errors.Is(err, leaderelection.ErrLostRace):
+			return fmt.Errorf("shard: %s: %w", what, err)
+		}
+		if sleep(ctx, pause); ctx.Err() != nil {
+			return fmt.Errorf("shard: %s: %w", what, context.Cause(ctx))
+		}
+	}
+}
+
+func changeOnce(ctx context.Context, d leaderelection.RaceDecider, edit func(*assignment) error) error {
+	e, err := d.ReadCurrent(ctx)
+	if err != nil {
+		return err
+	}
+	a, err := readAssignment(e)
+	if err != nil {
+		return err
+	}
+	if a == nil {
+		return ErrNoGroup
+	}
+	next := a.clone()
+	if err := edit(next); err != nil || next.same(a) {
+		return err
+	}
+	next.version, next.id = a.version+1, rand.Text()
+	entry, err := next.entry()
+	if err != nil {
+		return err
+	}
+	entry.TermExpiry = time.Now().UTC()
+	_, err = d.WriteEntry(ctx, entry)
+	return err
+}

@@ -1,0 +1,219 @@
+package shard
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// draw makes a group: members of equal weight, some shards owned by them.
+func draw(rng *rand.Rand, members, shards int) ([]planMember, []planShard) {
+	ms := make([]planMember, members)
+	for i := range ms {
+		ms[i] = planMember{id: fmt.Sprint("m", i), weight: 1}
+	}
+	ss := make([]planShard, shards)
+	for i := range ss {
+		ss[i] = planShard{owner: rng.IntN(members+1) - 1, pin: none}
+	}
+	return ms, ss
+}
+
+func count(members int, target []int) []int {
+	n := make([]int, members)
+	for _, m := range target {
+		if m != none {
+			n[m]++
+		}
+	}
+	return n
+}
+
+// moves is how many shards that have an owner get another one.
+func moves(shards []planShard, target []int) int {
+	n := 0
+	for i, s := range shards {
+		if s.owner != none && target[i] != s.owner {
+			n++
+		}
+	}
+	return n
+}
+
+// Loads of equal members differ by one at most, nothing is left over, and no balanced
+// plan moves less: every one is tried.
+func TestPlanIsBalancedWithFewestMoves(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 3000 {
+		m, n := 1+rng.IntN(4), rng.IntN(8)
+		members, shards := draw(rng, m, n)
+		target := plan(members, shards)
+		if c := count(m, target); slices.Max(c)-slices.Min(c) > 1 {
+			t.Fatalf("%d shards: %v", n, c)
+		}
+		if n > 0 && slices.Contains(target, none) {
+			t.Fatalf("left over: %v", target)
+		}
+		fewest := n + 1
+		var try func(i int, t []int)
+		try = func(i int, t []int) {
+			if i == n {
+				if c := count(m, t); slices.Max(c)-slices.Min(c) <= 1 {
+					fewest = min(fewest, moves(shards, t))
+				}
+				return
+			}
+			for o := range m {
+				t[i] = o
+				try(i+1, t)
+			}
+		}
+		try(0, make([]int, n))
+		if got := moves(shards, target); got != fewest {
+			t.Fatalf("%v -> %v: %d moves, %d would do", shards, target, got, fewest)
+		}
+	}
+}
+
+// What a member joins with, and what is left when one goes, is exactly what balance needs.
+func TestPlanJoinAndLeave(t *testing.T) {
+	members, shards := draw(rand.New(rand.NewPCG(1, 2)), 9, 10000)
+	for i, m := range plan(members, shards) {
+		shards[i].owner = m
+	}
+	joined := append(slices.Clone(members), planMember{id: "new", weight: 1})
+	target := plan(joined, shards)
+	if got := moves(shards, target); got != 1000 {
+		t.Errorf("%d moves for one that joins nine, want 1000", got)
+	}
+	for i, m := range target {
+		if shards[i].owner = m; m == 3 {
+			shards[i].owner = none
+		}
+	}
+	joined[3].cordoned = true
+	if got := moves(shards, plan(joined, shards)); got != 0 {
+		t.Errorf("%d moves of others' shards when one has gone", got)
+	}
+}
+
+// Whatever the weights, capacities, cordons, pins and zones: no member has more than
+// its capacity, a cordoned one no more than its pins, a pinned shard is nowhere else,
+// nothing waits for room that is there, the shares follow the weights, and a plan that
+// was carried out is not changed again.
+func TestPlanLimits(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 3))
+	zones := []string{"", "a", "b"}
+	for range 3000 {
+		m := 1 + rng.IntN(6)
+		members, shards := draw(rng, m, rng.IntN(40))
+		for i := range members {
+			members[i].weight, members[i].cordoned, members[i].zone = 1+rng.IntN(4), rng.IntN(5) == 0, zones[rng.IntN(3)]
+			if rng.IntN(3) == 0 {
+				members[i].capacity = 1 + rng.IntN(10)
+			}
+		}
+		for i := range shards {
+			shards[i].zone = zones[rng.IntN(3)]
+			if rng.IntN(6) == 0 {
+				shards[i].pin = rng.IntN(m)
+			}
+		}
+		target := plan(members, shards)
+		checkLimits(t, members, shards, target)
+		for i, o := range target {
+			shards[i].owner = o
+		}
+		if again := plan(members, shards); !slices.Equal(again, target) {
+			t.Fatalf("%+v %+v: %v becomes %v", members, shards, target, again)
+		}
+	}
+}
+
+func checkLimits(t *testing.T, members []planMember, shards []planShard, target []int) {
+	t.Helper()
+	has, pinned := count(len(members), target), make([]int, len(members))
+	waiting := false
+	for i, s := range shards {
+		switch {
+		case s.pin == none:
+			waiting = waiting || target[i] == none
+		case target[i] != none && target[i] != s.pin:
+			t.Fatalf("shard %d is pinned to %d, and goes to %d", i, s.pin, target[i])
+		case target[i] == s.pin:
+			pinned[s.pin]++
+		case members[s.pin].capacity == 0 || has[s.pin] < members[s.pin].capacity:
+			t.Fatalf("shard %d is pinned to %d, which has room, and goes nowhere", i, s.pin)
+		}
+	}
+	for i, m := range members {
+		full := m.capacity > 0 && has[i] >= m.capacity
+		switch {
+		case m.capacity > 0 && has[i] > m.capacity:
+			t.Fatalf("%+v gets %d", m, has[i])
+		case m.cordoned && has[i] > pinned[i]:
+			t.Fatalf("%+v gets %d, %d pinned", m, has[i], pinned[i])
+		case waiting && !m.cordoned && !full:
+			t.Fatalf("a shard waits, and %+v with %d has room", m, has[i])
+		}
+		for j, o := range members {
+			// To take one from i and give it to j would not be fairer.
+			if j != i && !o.cordoned && (o.capacity == 0 || has[j] < o.capacity) && has[i] > pinned[i] && has[i]*o.weight > (has[j]+1)*m.weight {
+				t.Fatalf("%+v has %d, %+v has %d", m, has[i], o, has[j])
+			}
+		}
+	}
+}
+
+// Of the shards that must move, those go first to a member in their zone that can be
+// placed there; and a member gives away what is of another zone.
+func TestPlanZones(t *testing.T) {
+	members := []planMember{{id: "a", weight: 1, zone: "a"}, {id: "b", weight: 1, zone: "b"}}
+	var shards []planShard
+	for i := range 10 {
+		shards = append(shards, planShard{owner: 0, pin: none, zone: []string{"a", "b"}[i%2]})
+	}
+	for i, m := range plan(members, shards) {
+		if members[m].zone != shards[i].zone {
+			t.Errorf("shard %d of zone %s goes to %s", i, shards[i].zone, members[m].id)
+		}
+	}
+	for i := range shards {
+		shards[i].owner = none
+	}
+	for i, m := range plan(members, shards) {
+		if members[m].zone != shards[i].zone {
+			t.Errorf("unowned shard %d of zone %s goes to %s", i, shards[i].zone, members[m].id)
+		}
+	}
+}
+
+func FuzzPlan(f *testing.F) {
+	f.Add([]byte{1, 0, 0, 2, 3, 1}, []byte{0, 1, 2, 3, 255})
+	f.Fuzz(func(t *testing.T, m, s []byte) {
+		if len(m) == 0 || len(m) > 64 || len(s) > 512 {
+			return
+		}
+		var members []planMember
+		for i, b := range m {
+			members = append(members, planMember{id: fmt.Sprint(i), weight: 1 + int(b&3), capacity: int(b >> 4), cordoned: b&4 != 0, zone: string("ab"[b>>3&1])})
+		}
+		var shards []planShard
+		for i, b := range s {
+			p := planShard{owner: int(b)%(len(m)+1) - 1, pin: none, zone: string("ab"[b>>7])}
+			if i%5 == 0 {
+				p.pin = int(b>>2) % len(m)
+			}
+			shards = append(shards, p)
+		}
+		checkLimits(t, members, shards, plan(members, shards))
+	})
+}
+
+func BenchmarkPlan(b *testing.B) {
+	members, shards := draw(rand.New(rand.NewPCG(1, 4)), 10, 10000)
+	for b.Loop() {
+		plan(members, shards)
+	}
+}

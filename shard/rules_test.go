@@ -1,0 +1,545 @@
+//go:build go1.25
+
+package shard
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// desk is what a coordinator goes by: facts, and the newest assignment.
+type desk struct {
+	t     *testing.T
+	facts *facts
+	cfg   Config
+	a     *assignment
+}
+
+func newDesk(t *testing.T, shards int) *desk {
+	return &desk{t: t, facts: newFacts(), cfg: Config{Shards: Numbered(shards), MaxMoving: 100}}
+}
+
+// sits puts a record of a session on a seat; change makes it another one.
+func (d *desk) sits(k int, number leaderelection.ElectionNumber, extension uint64, letGo map[string]uint64) {
+	d.t.Helper()
+	id := string(rune('a' + k))
+	info, err := (&Member{cfg: Config{MemberID: id, Weight: 1}}).info(letGo)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.learn(k, &leaderelection.RaceEntry{LeaderID: id, ElectionNumber: number, Extension: extension, ConnectionParams: info}, false)
+}
+
+func (d *desk) vacant(k int, number leaderelection.ElectionNumber) {
+	d.learn(k, &leaderelection.RaceEntry{ElectionNumber: number, Extension: 1000}, false)
+}
+
+func (d *desk) lapses(k int) { d.learn(k, d.facts.seats[k].entry, true) }
+
+func (d *desk) learn(k int, e *leaderelection.RaceEntry, lapsed bool) {
+	if d.facts.seats[k] == nil {
+		d.facts.seats[k] = &seat{}
+	}
+	d.facts.seats[k].learn(e, lapsed)
+}
+
+// next makes the next assignment, and returns whether there was need for one.
+func (d *desk) next() bool {
+	d.t.Helper()
+	next, _ := nextAssignment(d.a, d.facts, &d.cfg)
+	if next == nil {
+		return false
+	}
+	if d.a != nil && (next.version <= d.a.version || next.id == d.a.id) {
+		d.t.Fatalf("version %d %q follows %d %q", next.version, next.id, d.a.version, d.a.id)
+	}
+	if err := next.check(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.a = next
+	return true
+}
+
+// owner is the seat that has shard i, or none.
+func (d *desk) owner(i int) int {
+	if p := d.a.places[i]; p.session != none {
+		return d.a.sessions[p.session].Seat
+	}
+	return none
+}
+
+// seated is a session's loop, and what it would be told; nothing of it runs.
+func seated(t *testing.T) (*sitting, func(a *assignment)) {
+	m := &Member{cfg: Config{MemberID: "a", Weight: 1, OnOwned: func(ctx context.Context, _ *Owned) { <-ctx.Done() }}.withDefaults(), owned: map[string]*Owned{}, changed: make(chan struct{}, 1)}
+	view := leaderelection.NewTimeView(nil)
+	view.Set(time.Now().Add(time.Hour))
+	ctx, cancel := context.WithCancel(t.Context())
+	s := newSession(m, nil, 0, ctx, view)
+	s.id.Number = 3
+	s.tell = func([]string, []byte) error { return nil }
+	t.Cleanup(func() {
+		cancel()
+		s.end()
+	})
+	return s, func(a *assignment) {
+		t.Helper()
+		if a.id == "" {
+			a.id = "id"
+		}
+		if err := a.check(); err != nil {
+			t.Fatal(err)
+		}
+		s.read(reading{a: a})
+	}
+}
+
+// owns is the newest token of shard "0" that the session may act on, or 0.
+func (s *sitting) owns() uint64 {
+	if o := s.owned[0]; o != nil && o.ValueInFuture() {
+		return o.token
+	}
+	return 0
+}
+
+func gives(version leaderelection.ElectionNumber, number leaderelection.ElectionNumber, p placed) *assignment {
+	return &assignment{version: version, shards: Numbered(1), sessions: []session{{SessionID: SessionID{0, number}, Member: "a"}}, places: []placed{p}}
+}
+
+// Rule 1: what was given to an earlier session of the seat is not this one's; nor is a
+// token that this session has let go, whatever an assignment says.
+func TestRule01OnlyWhatIsGivenToThisSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, read := seated(t)
+		read(gives(1, 2, placed{0, 5, false}))
+		if got := s.owns(); got != 0 {
+			t.Fatalf("owns token %d, which is an earlier session's", got)
+		}
+		read(gives(2, 3, placed{0, 6, false}))
+		if got := s.owns(); got != 6 {
+			t.Fatalf("owns token %d, want 6", got)
+		}
+		read(gives(3, 3, placed{0, 6, true}))
+		synctest.Wait()
+		s.ended(<-s.returned)
+		if s.letGo["0"] != 6 || s.owns() != 0 {
+			t.Fatalf("let go: %v, owns %d", s.letGo, s.owns())
+		}
+		read(gives(4, 3, placed{0, 6, false}))
+		if got := s.owns(); got != 0 || s.letGo["0"] != 6 {
+			t.Fatalf("owns token %d again, which it has let go: %v", got, s.letGo)
+		}
+		read(gives(5, 3, placed{0, 7, false}))
+		if got := s.owns(); got != 7 || len(s.letGo) > 0 {
+			t.Fatalf("owns token %d, want 7; let go: %v", got, s.letGo)
+		}
+	})
+}
+
+// Rule 2: a read may be stale.
+func TestRule02OlderIsNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, read := seated(t)
+		read(gives(7, 3, placed{0, 7, true}))
+		read(gives(6, 3, placed{0, 8, false}))
+		if got := s.owns(); got != 0 {
+			t.Errorf("owns token %d by an older assignment", got)
+		}
+	})
+}
+
+// Rule 3: a feed tells of an acquisition with a number that was skipped, and of its
+// release, and both are undone; then a session begins with a smaller number.
+func TestRule03Undone(t *testing.T) {
+	play(t, func(g *group) {
+		a := g.join("a")
+		g.settles(12, time.Minute)
+		info, err := a.member.info(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		told := &leaderelection.RaceEntry{
+			LeaderID: "b", Incarnation: "b", ElectionNumber: 5, ConnectionParams: info, TermLength: T, TermExpiry: time.Now().Add(T),
+		}
+		seat := g.record(seatName(1))
+		seat.Tell(told)
+		time.Sleep(time.Second)
+		over := told.Clone()
+		over.LeaderID, over.Extension = "", 1
+		seat.Tell(over)
+		time.Sleep(time.Second)
+		g.polled = true // this one hears of nothing that is undone
+		b := g.join("b")
+		if g.settles(12, 2*time.Minute); b.member.Session() != (SessionID{1, 1}) {
+			t.Errorf("b has %v", b.member.Session())
+		}
+	})
+}
+
+// Rule 9: the session of a member that is gone is ended on record.
+func TestRule09Seals(t *testing.T) {
+	play(t, func(g *group) {
+		g.join("a")
+		b := g.join("b")
+		g.settles(12, time.Minute)
+		seat := b.member.Session().Seat
+		b.cut()
+		g.hide(b)
+		g.settles(12, 4*T)
+		if e := g.record(seatName(seat)).Entry(); !e.Vacant() || e.ElectionNumber != 2 {
+			t.Errorf("the seat of a member that is gone: %+v", e)
+		}
+		g.show(b)
+	})
+}
+
+// Rule 3: a shard of a session that seems to be over stays with it until it is on record
+// that the session has ended.
+func TestRule03MovesOnlyWhenFreed(t *testing.T) {
+	d := newDesk(t, 1)
+	d.sits(0, 1, 0, nil)
+	d.next()
+	d.sits(1, 1, 0, nil)
+	d.lapses(0)
+	d.next()
+	if d.owner(0) != 0 || d.a.places[0].token != 1 {
+		t.Fatalf("a lapsed session's shard: %+v of %+v", d.a.places, d.a.sessions)
+	}
+	d.vacant(0, 1)
+	d.next()
+	if d.owner(0) != 1 || d.a.places[0].token != 2 {
+		t.Fatalf("a session that has ended keeps its shard: %+v of %+v", d.a.places, d.a.sessions)
+	}
+	if _, named := d.a.names(SessionID{0, 1}); named {
+		t.Error("a session that has ended and owns nothing is named still")
+	}
+	d.sits(1, 2, 0, nil) // the same member, anew
+	d.next()
+	if s := d.a.sessions[d.a.places[0].session]; s.Number != 2 || d.a.places[0].token != 3 {
+		t.Errorf("under a new session: %+v of %+v", d.a.places[0], s)
+	}
+}
+
+// Rule 3: an owner that is asked to let go keeps the shard until its seat names that very
+// token.
+func TestRule03LetGoOfThatVeryToken(t *testing.T) {
+	d := newDesk(t, 2)
+	d.sits(0, 1, 0, nil)
+	d.next()
+	d.sits(1, 1, 0, nil)
+	d.next()
+	if d.owner(0) != 0 || d.owner(1) != 0 || !d.a.places[1].releasing || d.a.places[0].releasing {
+		t.Fatalf("asked: %+v", d.a.places)
+	}
+	d.sits(0, 1, 1, map[string]uint64{"0": 1})
+	d.a.places[1].token = 7 // as if it had been owned more often
+	d.sits(0, 1, 2, map[string]uint64{"1": 6})
+	if d.next() && d.owner(1) != 0 {
+		t.Fatal("moved by an older token that was let go")
+	}
+	d.sits(0, 1, 3, map[string]uint64{"1": 7})
+	d.next()
+	if d.owner(1) != 1 || d.a.places[1].token != 8 || d.owner(0) != 0 {
+		t.Fatalf("let go: %+v", d.a.places)
+	}
+	if d.next() {
+		t.Error("one more assignment, of nothing new")
+	}
+}
+
+// Rule 4: a shard's token is never used again, also when the shard was gone.
+func TestRule04TokensGrow(t *testing.T) {
+	d := newDesk(t, 4)
+	d.sits(0, 1, 0, nil)
+	for n := leaderelection.ElectionNumber(2); n < 6; n++ {
+		d.next()
+		d.sits(0, n, 0, nil)
+	}
+	d.next()
+	last := d.a.places[3].token
+	d.cfg.Shards = Numbered(2)
+	d.next()
+	if !d.a.places[3].releasing || len(d.a.places) != 4 {
+		t.Fatalf("a shard that is to go, and is owned: %+v", d.a.places)
+	}
+	d.sits(0, 5, 1, map[string]uint64{"2": last, "3": last})
+	d.next()
+	if len(d.a.places) != 2 || d.a.retired != last {
+		t.Fatalf("gone: %+v, token %d remembered", d.a.places, d.a.retired)
+	}
+	d.cfg.Shards = Named("0", "1", "3", "new")
+	d.next()
+	for i, p := range d.a.places {
+		if name := d.a.shards.Name(i); (name == "3" || name == "new") && p.token != last+1 || p.token < last {
+			t.Errorf("shard %s begins with token %d, after %d", name, p.token, last)
+		}
+	}
+}
+
+// Rule 5: that a shard was let go is said only after its view has ended, also if OnOwned does
+// not heed its ctx.
+func TestRule05SaysSoOnlyAfterTheView(t *testing.T) {
+	play(t, func(g *group) {
+		slow := g.join("a", func(c *Config) { c.Shards, c.DrainTimeout = Numbered(2), 5*time.Second })
+		slow.linger = 20 * time.Second
+		g.settles(2, time.Minute)
+		held := slow.member.Owned()
+		asked := time.Now()
+		g.join("b", func(c *Config) { c.Shards = Numbered(2) })
+		g.settles(2, time.Minute)
+		var gone *Owned
+		for _, o := range held {
+			if !o.ValueInFuture() {
+				gone = o
+			}
+		}
+		if took := time.Since(asked); gone == nil || took < 5*time.Second || took > 8*time.Second {
+			t.Errorf("let go %v after %v, want DrainTimeout, 5s", gone, took)
+		}
+		said := false
+		seat, _ := readSeat(g.record(seatName(0)).Entry())
+		if seat != nil && seat.LetGo[gone.Name()] == gone.token {
+			said = true
+		}
+		time.Sleep(time.Minute)
+		if seat, err := readSeat(g.record(seatName(0)).Entry()); err != nil || len(seat.LetGo) > 0 {
+			t.Errorf("rule 11: the seat says still, or never said (%v), what was let go: %+v, %v", said, seat, err)
+		}
+	})
+}
+
+// Rule 6: a member that leaves drains all its shards, and one write frees them all.
+func TestRule06LeaveDrains(t *testing.T) {
+	play(t, func(g *group) {
+		a := g.join("a")
+		a.linger = 3 * time.Second
+		g.settles(12, time.Minute)
+		begin := time.Now()
+		a.leave()
+		if took := time.Since(begin); took < 3*time.Second || took > 4*time.Second {
+			t.Errorf("left after %v, its callbacks take 3s", took)
+		}
+		if e := g.record(seatName(0)).Entry(); !e.Vacant() {
+			t.Errorf("the seat is %+v", e)
+		}
+		if err := a.member.Wait(); err != nil {
+			t.Errorf("Wait returns %v after Leave", err)
+		}
+	})
+}
+
+// Rule 10: what is not an assignment of this group is reported and left alone; members go
+// on with what they own.
+func TestRule10ForeignAssignmentIsLeftAlone(t *testing.T) {
+	foreign := map[string]*leaderelection.RaceEntry{
+		"not ours":        {ElectionNumber: 99, Incarnation: "x", ConnectionParams: []byte("{}")},
+		"a newer form":    {ElectionNumber: 99, Incarnation: "x", ConnectionParams: []byte(`{"form":"shards/2","places":[]}`)},
+		"cut off":         {ElectionNumber: 99, Incarnation: "x", ConnectionParams: []byte("\x1f\x8b\x08\x00")},
+		"an election":     {ElectionNumber: 99, Incarnation: "x", LeaderID: "web", TermExpiry: time.Now()},
+		"unknown session": {ElectionNumber: 99, Incarnation: "x", ConnectionParams: []byte(`{"form":"shards/1","numbered":1,"places":[[0,1]]}`)},
+		"no id":           {ElectionNumber: 99, ConnectionParams: []byte(`{"form":"shards/1","numbered":1,"places":[[-1,1]]}`)},
+	}
+	for name, e := range foreign {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(g *group) {
+				a := g.join("a")
+				g.settles(12, time.Minute)
+				g.record(assignmentName).Replace(e)
+				time.Sleep(time.Minute)
+				if n := len(a.member.Owned()); n != 12 {
+					t.Errorf("%d shards are owned", n)
+				}
+				if now := g.record(assignmentName).Entry(); string(now.ConnectionParams) != string(e.ConnectionParams) || now.ElectionNumber != 99 {
+					t.Errorf("it was replaced: %+v", now)
+				}
+				if _, err := readAssignment(e); !errors.Is(err, ErrForeign) {
+					t.Errorf("the error is %v", err)
+				}
+			})
+		})
+	}
+}
+
+// Rule 12: a store that was set back gets the newest assignment again, with a greater
+// version; tokens do not go back.
+func TestRule12SetBack(t *testing.T) {
+	play(t, func(g *group) {
+		g.join("a")
+		g.settles(12, time.Minute)
+		old := g.record(assignmentName).Entry()
+		g.join("b")
+		g.settles(12, time.Minute)
+		time.Sleep(time.Minute)
+		version := g.record(assignmentName).Entry().ElectionNumber
+		g.record(assignmentName).Replace(old)
+		g.join("c")
+		g.settles(12, time.Minute)
+		if e := g.record(assignmentName).Entry(); e.ElectionNumber <= version {
+			t.Errorf("version %d follows %d", e.ElectionNumber, version)
+		}
+	})
+}
+
+// Rule 12: one version with two contents: everything is let go, and a new session begins.
+func TestRule12TwoContents(t *testing.T) {
+	play(t, func(g *group) {
+		a := g.join("a")
+		g.settles(12, time.Minute)
+		before := a.member.Session()
+		e := g.record(assignmentName).Entry()
+		e.Incarnation = "another"
+		g.record(assignmentName).Replace(e)
+		time.Sleep((lookTerms + 2) * T)
+		g.settles(12, 5*T)
+		if a.member.Session() == before {
+			t.Error("the session goes on")
+		}
+	})
+}
+
+// Operators pin, and empty a member, from anywhere.
+func TestOperators(t *testing.T) {
+	both(t, func(g *group) {
+		for _, id := range []string{"a", "b", "c"} {
+			g.join(id)
+		}
+		g.settles(12, time.Minute)
+		op := Operator{Store: func(name string) (leaderelection.RaceDecider, error) { return g.record(name).Handle(), nil }}
+		ctx := context.Background()
+		for _, err := range []error{op.Cordon(ctx, "b"), op.Cordon(ctx, "b"), op.Pin(ctx, "3", "b"), op.Pin(ctx, "3", "b")} {
+			if err != nil {
+				g.t.Fatal(err)
+			}
+		}
+		time.Sleep(4 * T)
+		if n := g.counts(); n["b"] != 1 || n["a"]+n["c"] != 11 {
+			g.t.Errorf("b is cordoned, and shard 3 pinned to it: %v", n)
+		}
+		version := g.record(assignmentName).Entry().ElectionNumber
+		if time.Sleep(time.Minute); g.record(assignmentName).Entry().ElectionNumber != version {
+			g.t.Error("the assignment is written again and again")
+		}
+		if err := errors.Join(op.Uncordon(ctx, "b"), op.Unpin(ctx, "3")); err != nil {
+			g.t.Fatal(err)
+		}
+		g.settles(12, 8*T)
+		if err := op.Pin(ctx, "12", "b"); err == nil || !strings.Contains(err.Error(), `no shard "12"`) {
+			g.t.Errorf("pinning a shard that is not there: %v", err)
+		}
+	})
+	err := Operator{Store: func(string) (leaderelection.RaceDecider, error) { return memory.NewDecider(), nil }}.Cordon(t.Context(), "a")
+	if !errors.Is(err, ErrNoGroup) {
+		t.Errorf("no group: %v", err)
+	}
+}
+
+// Observers hear of each version, merged at most.
+func TestWatch(t *testing.T) {
+	both(t, func(g *group) {
+		ctx, cancel := context.WithCancel(context.Background())
+		var last *Assignment
+		watched := make(chan error)
+		go func() {
+			watched <- WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) {
+				if g.polled {
+					return g.record(name).Handle().Polled(), nil
+				}
+				return g.record(name).Handle(), nil
+			}}.Watch(ctx, func(_ context.Context, a *Assignment) {
+				if last != nil && a.Version() <= last.Version() {
+					g.t.Errorf("version %d after %d", a.Version(), last.Version())
+				}
+				last = a
+			})
+		}()
+		time.Sleep(time.Minute)
+		a := g.join("a")
+		g.settles(12, time.Minute)
+		time.Sleep(time.Minute)
+		cancel()
+		if err := <-watched; !errors.Is(err, context.Canceled) {
+			g.t.Error(err)
+		}
+		o, ok := last.Owner("7")
+		if !ok || o.Member != "a" || o.Session != a.member.Session() || o.HostPort[0] != "a:80" || o.Token != 1 || last.Len() != 12 || len(last.Members()) != 1 {
+			g.t.Errorf("shard 7: %+v, %v", o, ok)
+		}
+		if _, ok := last.Owner("12"); ok {
+			g.t.Error("there is no shard 12")
+		}
+	})
+}
+
+// A wrong Config is refused with all its faults, and nothing is asked of the store.
+func TestBadInput(t *testing.T) {
+	one := memory.NewDecider()
+	records := map[string]*memory.Decider{}
+	good := func() Config {
+		return Config{
+			MemberID: "a", Shards: Numbered(3), OnOwned: func(context.Context, *Owned) {},
+			Store: func(name string) (leaderelection.RaceDecider, error) {
+				if records[name] == nil {
+					records[name] = memory.NewDecider()
+					records[name].Inject(func(memory.Op) memory.Fault {
+						t.Error("the store is asked")
+						return memory.Fault{}
+					})
+				}
+				return records[name], nil
+			},
+		}
+	}
+	long := strings.Repeat("x", MaxName+1)
+	for name, c := range map[string]struct {
+		change func(*Config)
+		says   string
+	}{
+		"no store":   {func(c *Config) { c.Store = nil }, "Store is nil"},
+		"no decider": {func(c *Config) { c.Store = func(string) (leaderelection.RaceDecider, error) { return nil, nil } }, "no decider"},
+		"a failure": {func(c *Config) {
+			c.Store = func(string) (leaderelection.RaceDecider, error) { return nil, errors.New("no bucket") }
+		}, "no bucket"},
+		"one decider":  {func(c *Config) { c.Store = func(string) (leaderelection.RaceDecider, error) { return one, nil } }, "same decider"},
+		"no name":      {func(c *Config) { c.MemberID = "" }, "MemberID is empty"},
+		"long name":    {func(c *Config) { c.MemberID = long }, "257 bytes"},
+		"no shards":    {func(c *Config) { c.Shards = Shards{} }, "no Shards"},
+		"twice":        {func(c *Config) { c.Shards = Named("x", "y", "x") }, `"x" is there twice`},
+		"empty":        {func(c *Config) { c.Shards = Named("x", "") }, "is empty"},
+		"long":         {func(c *Config) { c.Shards = Named(long) }, "257 bytes"},
+		"too many":     {func(c *Config) { c.Shards = Numbered(MaxShards + 1) }, "more than a group may have"},
+		"negative":     {func(c *Config) { c.Shards = Numbered(-1) }, "cannot be"},
+		"no OnOwned":   {func(c *Config) { c.OnOwned = nil }, "OnOwned is nil"},
+		"weight":       {func(c *Config) { c.Weight = -1 }, "Weight is -1"},
+		"term":         {func(c *Config) { c.TermLength = 5 }, "TermLength is 5ns"},
+		"skew":         {func(c *Config) { c.MaxClockSkew = time.Hour }, "must be at least twice MaxClockSkew"},
+		"not the room": {func(c *Config) { c.Shards = Named(random(3000, 200)...) }, "a record has room for"},
+	} {
+		cfg := good()
+		c.change(&cfg)
+		if _, err := cfg.Start(t.Context()); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// random returns n names that no compression makes shorter.
+func random(n, length int) []string {
+	rng := rand.New(rand.NewPCG(1, 5))
+	names := make([]string, n)
+	for i := range names {
+		b := make([]byte, length)
+		for k := range b {
+			b[k] = byte(' ' + rng.IntN(94))
+		}
+		names[i] = string(b)
+	}
+	return names
+}
