@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/sidecar"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
@@ -118,7 +118,7 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, ar
 	s := &sidecarRun{a: a, f: f, cfg: cfg, tell: tell, hub: sidecar.NewHub(a.common.skew), token: token, stopped: make(chan struct{})}
 	defer s.hub.Close()
 	if len(command) > 0 {
-		if _, err := exec.LookPath(command[0]); err != nil {
+		if _, err := proc.Find(command[0], f.setuid); err != nil {
 			return &exit{notStarted(err), err}
 		}
 		s.job = newJob(a, &f.runFlags, times, &s.cfg, url, command)

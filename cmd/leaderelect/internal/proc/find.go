@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
+	"strings"
 	"syscall"
 )
 
@@ -15,7 +15,7 @@ import (
 // one of these unless setuid says to accept it, if this process could not end what
 // it becomes.
 func Find(name string, setuid bool) (string, error) {
-	path, err := exec.LookPath(name)
+	path, err := lookPath(name)
 	if err != nil || setuid || !confined() {
 		return path, err
 	}
@@ -30,10 +30,50 @@ func Find(name string, setuid bool) (string, error) {
 	return path, nil
 }
 
+var (
+	errNotFound = errors.New("executable file not found in $PATH")
+	errHere     = errors.New("found only in the current directory, which $PATH names: write ./ before it")
+)
+
+// lookPath is exec.LookPath, which would have a guard begin later: see start_unix.go.
+func lookPath(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, executable(name)
+	}
+	for dir := range strings.SplitSeq(os.Getenv("PATH"), ":") {
+		path := dir + "/" + name
+		if dir == "" {
+			path = "./" + name
+		}
+		switch {
+		case executable(path) != nil:
+		case !strings.HasPrefix(dir, "/"):
+			return path, &os.PathError{Op: "finding the command", Path: name, Err: errHere}
+		default:
+			return path, nil
+		}
+	}
+	return "", &os.PathError{Op: "finding the command", Path: name, Err: errNotFound}
+}
+
+// executable reports why path cannot be executed, as far as can be seen.
+func executable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		return &os.PathError{Op: "executing", Path: path, Err: syscall.EISDIR}
+	case info.Mode()&0o111 == 0:
+		return &os.PathError{Op: "executing", Path: path, Err: fs.ErrPermission}
+	}
+	return nil
+}
+
 // CodeOf is the exit code for a command that Find does not find, or that cannot be
 // started.
 func CodeOf(err error) int {
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, errNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return CodeNotFound
 	}
 	return CodeCannotStart

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -25,6 +26,7 @@ const (
 // when the thread that started it ends.
 type guard struct {
 	reports *json.Encoder
+	life    int        // the file by which its end is told
 	orders  chan order // closed when the candidate is gone
 	reaped  chan reaped
 	alarm   *Alarm
@@ -53,23 +55,25 @@ type reaped struct {
 // nobody looks at.
 func Guard() int {
 	runtime.LockOSThread()
-	runtime.GOMAXPROCS(1)                   // one thread wakes up, and no other to help it
-	_ = syscall.SetNonblock(fdOrders, true) // for the poller: a read would keep a thread
-	in, out := os.NewFile(fdOrders, "orders"), os.NewFile(fdReports, "reports")
-	for fd := fdOrders; fd <= fdLife; fd++ { // the command must not hold these: their end tells of a death
+	runtime.GOMAXPROCS(1) // one thread wakes up, and no other to help it
+	base, err := firstFile(os.Args)
+	if err != nil {
+		return unasked()
+	}
+	_ = syscall.SetNonblock(base+fileOrders, true) // for the poller: a read would keep a thread
+	in, out := os.NewFile(uintptr(base+fileOrders), "orders"), os.NewFile(uintptr(base+fileReports), "reports")
+	for fd := base; fd < base+files; fd++ { // the command must not hold these: their end tells of a death
 		syscall.CloseOnExec(fd)
 	}
 	deaf()
 	rename()
-	g := &guard{reports: json.NewEncoder(out), orders: make(chan order), reaped: make(chan reaped), refused: make(map[int]bool)}
+	g := &guard{reports: json.NewEncoder(out), life: base + fileLife, orders: make(chan order), reaped: make(chan reaped), refused: make(map[int]bool)}
 	go g.listen(json.NewDecoder(in))
 	first, alive := <-g.orders
 	if !alive || first.Until == nil || first.Task == nil || len(first.Task.Args) == 0 {
-		fmt.Fprintf(os.Stderr, "leaderelect: %s is for leaderelect's own use; see leaderelect help run\n", GuardCommand)
-		return 2
+		return unasked()
 	}
 	g.task, g.until, g.grace, g.late = *first.Task, *first.Until, first.Grace, first.Late
-	var err error
 	if g.alarm, err = NewAlarm(); err != nil {
 		return g.failed(CodeFailed, err)
 	}
@@ -91,6 +95,20 @@ func Guard() int {
 	return 0
 }
 
+// firstFile is the number of the first of a guard's own files, which it is called with.
+func firstFile(args []string) (int, error) {
+	if len(args) != 6 {
+		return 0, errors.New("no guard's arguments")
+	}
+	return strconv.Atoi(args[5])
+}
+
+// unasked is how a guard ends that no candidate has started.
+func unasked() int {
+	fmt.Fprintf(os.Stderr, "leaderelect: %s is for leaderelect's own use; see leaderelect help run\n", GuardCommand)
+	return 2
+}
+
 // deaf makes the guard survive signals that are meant for the candidate or the
 // command. They are caught, not ignored: that would be inherited.
 func deaf() {
@@ -110,7 +128,7 @@ func deaf() {
 func (g *guard) report(r report) { _ = g.reports.Encode(r) } // where nobody listens, orders has ended
 
 func (g *guard) failed(code int, err error) int {
-	letGo()
+	letGo(g.life)
 	g.report(report{Exited: &Status{Code: code, Failure: err.Error()}, Gone: true})
 	return 1
 }
@@ -202,7 +220,7 @@ func (g *guard) loop() {
 			_ = os.Remove(path)
 		}
 	}
-	letGo()
+	letGo(g.life)
 	g.report(report{Gone: true})
 }
 

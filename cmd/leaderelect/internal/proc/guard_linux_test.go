@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -57,12 +58,12 @@ func eventually(t *testing.T, what string, is func() bool) {
 func TestGuardGoesByAnotherName(t *testing.T) {
 	p, pids := script(t, nil, `echo $$ >>$NOTES; exec sleep 600`)
 	noted(t, pids, 1)
-	of := "/proc/" + strconv.Itoa(p.guard.Process.Pid)
+	of := "/proc/" + strconv.Itoa(p.guard.Pid)
 	line, err := os.ReadFile(of + "/cmdline")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("election-guard\x00guard\x00--of\x00%d\x00", os.Getpid()); string(line) != want {
+	if want := fmt.Sprintf("election-guard\x00guard\x00--of\x00%d\x00--files\x00%d\x00", os.Getpid(), 3+len(inherited())); string(line) != want {
 		t.Errorf("its arguments are %q, want %q", line, want)
 	}
 	if name, err := os.ReadFile(of + "/comm"); err != nil || string(name) != "election-guard\n" {
@@ -75,7 +76,7 @@ func TestGuardGoesByAnotherName(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	p, pids := script(t, nil, `env -i N=$NOTES setsid sh -c 'sh -c "echo \$\$ >>$N; exec sleep 600" &'; echo $$ >>$NOTES; exec sleep 600`)
 	all := noted(t, pids, 2)
-	_ = p.guard.Process.Kill()
+	_ = p.guard.Kill()
 	end(t, p)
 	if left := alive(all); len(left) > 0 {
 		t.Errorf("alive: %v", left)
@@ -102,7 +103,7 @@ func TestOrphansAreTheGuardsOwn(t *testing.T) {
 		_ = own.Process.Kill()
 		_ = own.Wait()
 	}()
-	_ = p.guard.Process.Kill()
+	_ = p.guard.Kill()
 	end(t, p)
 	if len(alive([]int{own.Process.Pid})) == 0 {
 		t.Error("killed what was not the guard's")
@@ -256,7 +257,7 @@ func asNobody(t *testing.T, program string) {
 
 	for _, fault := range []func(p *Process){
 		func(p *Process) { p.Kill() },
-		func(p *Process) { _ = p.guard.Process.Kill() },
+		func(p *Process) { _ = p.guard.Kill() },
 	} {
 		p, log, note, pid, user := become(allow, program)
 		if user != "0" {
@@ -292,6 +293,31 @@ func TestArguments(t *testing.T) {
 		t.Errorf("%d bytes, want %d; %v", len(text), len(want), err)
 	}
 	end(t, p)
+}
+
+// A file that whoever started this program has left open is the command's, by the same number,
+// and the guard's own are not.
+func TestInheritedFiles(t *testing.T) {
+	kept, err := os.Create(filepath.Join(t.TempDir(), "kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	n, err := syscall.Dup(int(kept.Fd())) // without O_CLOEXEC
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(n)
+	end(t, start(t, nil, "sh", "-c", `ls -l /proc/$$/fd >/proc/$$/fd/`+strconv.Itoa(n)))
+	text, err := os.ReadFile(kept.Name())
+	if err != nil || !strings.Contains(string(text), fmt.Sprintf(" %d -> %s\n", n, kept.Name())) {
+		t.Errorf("%v; the command's files are\n%s", err, text)
+	}
+	for _, pipe := range regexp.MustCompile(`(\d+) -> pipe:`).FindAllStringSubmatch(string(text), -1) {
+		if n, _ := strconv.Atoi(pipe[1]); !slices.Contains(inherited(), uintptr(n)) {
+			t.Errorf("a pipe of the guard's, %d, is the command's:\n%s", n, text)
+		}
+	}
 }
 
 // What the candidate would have removed the guard removes if that is not there any

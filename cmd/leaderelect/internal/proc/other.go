@@ -5,7 +5,6 @@ package proc
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"syscall"
 	"time"
@@ -46,7 +45,13 @@ type Spec struct {
 	Late                  time.Duration
 	Setuid                bool
 	Remove                []string
-	Logger                *slog.Logger
+	Logger                Logger
+}
+
+// Logger is what is needed of a *slog.Logger.
+type Logger interface {
+	Warn(msg string, args ...any)
+	Error(msg string, args ...any)
 }
 
 // Process is never made on this system.

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"sync"
@@ -41,19 +39,32 @@ type Spec struct {
 	// Remove are files and empty directories to remove at the end if this
 	// process is not there any more to do it.
 	Remove []string
-	// Logger is told what is out of the ordinary.
-	Logger *slog.Logger
+	// Logger is told what is out of the ordinary; nil: nobody is.
+	Logger Logger
 }
+
+// Logger is what is needed of a *slog.Logger. To import that would have a guard begin later:
+// see start_unix.go.
+type Logger interface {
+	Warn(msg string, args ...any)
+	Error(msg string, args ...any)
+}
+
+// discard logs nothing.
+type discard struct{}
+
+func (discard) Warn(string, ...any)  {}
+func (discard) Error(string, ...any) {}
 
 // Process is a command and all that it has started, under a guard. Its methods
 // may be called by several goroutines at once, and none of them blocks.
 type Process struct {
-	guard  *exec.Cmd
+	guard  *os.Process
 	pipe   *os.File
 	life   *os.File // wakes this process when the guard is dead; nil: nothing does
 	begun  Deadline // before there was a guard
 	late   time.Duration
-	logger *slog.Logger
+	logger Logger
 	alarm  *Alarm        // for when the guard should have acted
 	ended  chan struct{} // the guard has been awaited
 	done   chan struct{}
@@ -75,7 +86,7 @@ type Process struct {
 func Start(s Spec) (*Process, error) {
 	p := &Process{late: s.Late, logger: s.Logger, until: s.Until, begun: in(0), ended: make(chan struct{}), done: make(chan struct{})}
 	if p.logger == nil {
-		p.logger = slog.New(slog.DiscardHandler)
+		p.logger = discard{}
 	}
 	var err error
 	if p.alarm, err = NewAlarm(); err != nil {
@@ -87,7 +98,7 @@ func Start(s Spec) (*Process, error) {
 		return nil, err
 	}
 	go func() {
-		_ = p.guard.Wait() // what matters is in its reports
+		_, _ = p.guard.Wait() // what matters is in its reports
 		close(p.ended)
 	}()
 	go p.follow(reports)
@@ -114,24 +125,10 @@ func (p *Process) launch(s Spec) (reports *os.File, err error) {
 			closeAll([]*os.File{p.pipe, p.life, reports})
 		}
 	}()
-	p.guard = &exec.Cmd{
-		Path:        path,
-		Args:        []string{guardName, GuardCommand, "--of", strconv.Itoa(os.Getpid())},
-		Env:         s.Env,
-		ExtraFiles:  append(slices.Clone(theirs), p.life), // fdOrders and so on
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-	}
-	// A nil *os.File in an interface is not nil.
-	if s.Stdin != nil {
-		p.guard.Stdin = s.Stdin
-	}
-	if s.Stdout != nil {
-		p.guard.Stdout = s.Stdout
-	}
-	if s.Stderr != nil {
-		p.guard.Stderr = s.Stderr
-	}
-	if err := p.guard.Start(); err != nil {
+	kept := inherited()
+	args := []string{guardName, GuardCommand, "--of", strconv.Itoa(os.Getpid()), "--files", strconv.Itoa(3 + len(kept))}
+	own := append(slices.Clone(theirs), p.life) // fileOrders and so on
+	if p.guard, err = spawn(path, args, s.Env, [3]*os.File{s.Stdin, s.Stdout, s.Stderr}, kept, own); err != nil {
 		return nil, fmt.Errorf("starting the guard: %w", err)
 	}
 	first := order{Task: &task{Setuid: s.Setuid, Remove: s.Remove}, Until: &s.Until, Grace: s.Grace, Late: s.Late}
@@ -141,8 +138,8 @@ func (p *Process) launch(s Spec) (reports *os.File, err error) {
 	// Long arguments do not fit into a pipe: this waits for the guard to read them.
 	_ = p.pipe.SetWriteDeadline(time.Now().Add(max(s.Until.Left(), 0)))
 	if err := json.NewEncoder(p.pipe).Encode(first); err != nil {
-		_ = p.guard.Process.Kill()
-		_ = p.guard.Wait()
+		_ = p.guard.Kill()
+		_, _ = p.guard.Wait()
 		return nil, fmt.Errorf("telling the guard what to run: %w", err)
 	}
 	p.alarm.Set(p.due())
@@ -261,7 +258,7 @@ func (p *Process) follow(reports *os.File) {
 			if p.overdue() {
 				p.logger.Error("the guard does not end the command in time; killing both", "pid", p.Pid())
 				p.group(syscall.SIGKILL)
-				_ = p.guard.Process.Kill()
+				_ = p.guard.Kill()
 			}
 		}
 	}

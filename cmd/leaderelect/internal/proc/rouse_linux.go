@@ -102,4 +102,4 @@ func lifeline() (life, end *os.File, err error) {
 
 // letGo has this process's end tell nobody. The flag belongs to the open pipe, which the
 // candidate shares.
-func letGo() { _ = fcntl(fdLife, syscall.F_SETFL, 0) }
+func letGo(life int) { _ = fcntl(life, syscall.F_SETFL, 0) }

@@ -19,7 +19,7 @@ func TestStoppedGuardGoesOn(t *testing.T) {
 	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(time.Second), time.Hour }, stubborn)
 	all := noted(t, pids, 2)
 	until := p.until
-	_ = p.guard.Process.Signal(syscall.SIGSTOP)
+	_ = p.guard.Signal(syscall.SIGSTOP)
 	if s := end(t, p); !s.Expired || !s.Killed || s.Failure != "" {
 		t.Errorf("%+v", s)
 	}
@@ -36,13 +36,13 @@ func TestExtendedWhileStopped(t *testing.T) {
 	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(600*time.Millisecond), time.Hour }, stubborn)
 	all := noted(t, pids, 2)
 	old := p.until
-	_ = p.guard.Process.Signal(syscall.SIGSTOP)
+	_ = p.guard.Signal(syscall.SIGSTOP)
 	p.Extend(in(time.Minute))
 	<-time.After(old.Left() + 300*time.Millisecond)
 	if left := alive(all); len(left) != 2 {
 		t.Errorf("alive: %v of %v", left, all)
 	}
-	if state := stateOf(t, p.guard.Process.Pid); state == "T" {
+	if state := stateOf(t, p.guard.Pid); state == "T" {
 		t.Error("the guard is stopped")
 	}
 }
@@ -58,7 +58,7 @@ func TestGuardStoppedForGood(t *testing.T) {
 	p.mu.Unlock()
 	p.alarm.Set(in(time.Hour))
 	for again := true; again; {
-		_ = p.guard.Process.Signal(syscall.SIGSTOP)
+		_ = p.guard.Signal(syscall.SIGSTOP)
 		select {
 		case <-p.Done():
 			again = false

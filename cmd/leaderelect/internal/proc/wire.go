@@ -10,15 +10,17 @@ const GuardCommand = "guard"
 // name: who kills one of these by name is not to kill the guard as well.
 const guardName = "election-guard"
 
-// What a guard has open when it starts, beside the command's standard files.
+// What a guard has open when it starts, beside the command's files: from a number on that it
+// is told, since the command may have files from 3 on.
 const (
-	fdOrders  = 3 + iota
-	fdReports // to the candidate
-	fdEnd     // of the lifeline: closed when the guard is dead
-	fdLife    // the lifeline's other end, which is the candidate's, too
+	fileOrders  = iota
+	fileReports // to the candidate
+	fileEnd     // of the lifeline: closed when the guard is dead
+	fileLife    // the lifeline's other end, which is the candidate's, too
+	files       // so many
 )
 
-// order is what a candidate tells its guard, as a line of JSON on fd 3.
+// order is what a candidate tells its guard, as a line of JSON.
 type order struct {
 	Task   *task         `json:"task,omitempty"`   // the first order, and no other, has it
 	Until  *Deadline     `json:"until,omitempty"`  // live no longer than this; the first order has it
@@ -36,7 +38,7 @@ type task struct {
 	Remove []string `json:"remove,omitempty"`
 }
 
-// report is what a guard tells its candidate, as a line of JSON on fd 4.
+// report is what a guard tells its candidate, as a line of JSON.
 type report struct {
 	Started int     `json:"started,omitempty"` // the command's pid
 	Exited  *Status `json:"exited,omitempty"`  // the command's, though not yet of all it has started
