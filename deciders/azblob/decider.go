@@ -139,7 +139,11 @@ func NewDecider(client *azblob.Client, containerName, blobName string, opts *Opt
 	}
 	wrong := checkNames(containerName, blobName)
 	if n := b.opts.NativeLease; n != nil {
-		b.native = native.New(c, blobName, n.Companions, n.Duration)
+		var changed func(native.Event)
+		if n.Changed != nil {
+			changed = func(e native.Event) { n.Changed(LeaseEvent(e)) }
+		}
+		b.native = native.New(c, blobName, n.Companions, n.Duration, n.CreateCompanions, changed)
 		wrong = cmp.Or(wrong, native.Check(n.Companions, n.Duration))
 	}
 	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "azblob", Place: place(client.URL(), containerName, blobName), Wrong: wrong}}

@@ -55,7 +55,7 @@
 //	})
 //	...
 //	OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-//		only, err := d.Leased(view)
+//		only, err := d.Leased(view, "nightly/report")
 //		...
 //		client.UploadBuffer(ctx, "elections", "nightly/report", report, &azblob.UploadBufferOptions{
 //			AccessConditions: &blob.AccessConditions{LeaseAccessConditions: only},
@@ -66,7 +66,10 @@
 // that arrives when its successor has taken over, names another id, and Azure
 // refuses it. A successor that has won the record breaks or releases the old
 // leader's leases and takes them itself; a companion that somebody else has leased
-// is waited for, and Leased returns an error until then. Every writer of the record
+// is waited for, and Leased returns an error for that blob until then. A lease that somebody
+// breaks is noticed by the next extension, and taken again when Azure allows it; until
+// then Azure itself refuses what names it. NativeLease.Changed hears of each lease that was
+// acquired or lost. Every writer of the record
 // works out the leader's id from the record and names it, so operators can ask for
 // a hand-over while a lease is held, also with a Decider that has no NativeLease.
 // That the record's own blob is leased keeps it from being deleted by mistake. The

@@ -78,5 +78,5 @@ func ExampleOpen() {
 	fmt.Println(err)
 	// Output:
 	// ready
-	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=xxxxx: there is no parameter "native_leese"; there are companion, content_type, create_container, encryption_scope, endpoint, metadata, native_lease, tier: leaderelection: no retry can help
+	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=xxxxx: there is no parameter "native_leese"; there are companion, content_type, create_companions, create_container, encryption_scope, endpoint, metadata, native_lease, tier: leaderelection: no retry can help
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/azblob/internal/native"
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // NativeLease makes the leader hold Azure's own lease on the record's blob and on
@@ -15,9 +17,16 @@ import (
 // leaders of earlier leaderships. See the package's documentation.
 type NativeLease struct {
 	// Companions are other blobs of the same container that the leader leases
-	// along with the record: what only the leader may change. They must exist;
-	// an empty one will do. Each costs a request with every extension.
+	// along with the record: what only the leader may change. They must exist,
+	// or see CreateCompanions. Each costs a request with every extension.
+	// Decider.SetCompanions changes them later.
 	Companions []string
+	// CreateCompanions makes those that are missing, empty.
+	CreateCompanions bool
+	// Changed is told of each blob whose lease the leader has acquired or lost: also by
+	// a release, if somebody breaks it, and if it runs out. It is called for one event after
+	// the other, by a goroutine of its own, and may take its time. Nil: nobody.
+	Changed func(LeaseEvent)
 	// Duration of the leases, 15 to 60 s in whole seconds. It must not be less
 	// than the campaign's TermLength: a lease then never runs out before the
 	// leader's view does. With a longer term no leases are taken, and Leased
@@ -25,24 +34,54 @@ type NativeLease struct {
 	Duration time.Duration
 }
 
+// LeaseEvent says that the leader holds the native lease on a blob, or does not any more.
+type LeaseEvent struct {
+	Blob  string    // its name, in the record's container
+	Held  bool      // false: it was held before
+	ID    string    // the lease's id
+	Until time.Time // of one that was acquired: until when it is held if it is not renewed
+	Err   error     // why it was lost; nil: it was given up by choice
+}
+
+// SetCompanions makes these the companions of this Decider, in place of
+// NativeLease.Companions. With its next write, an extension most often, the leader leases
+// those that are new, and gives up the leases of those that are none any more. It returns
+// an error, and changes nothing, without Options.NativeLease or if a name is empty.
+func (d *Decider) SetCompanions(names ...string) error {
+	err := errNoLeases
+	if d.b.native != nil {
+		err = native.Check(names, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("leaderelection/azblob: the companions of %s: %w", d.election.Place, err)
+	}
+	d.b.native.Set(names)
+	return nil
+}
+
+var errNoLeases = store.Wrong("there are no native leases: set Options.NativeLease")
+
 // Leased returns the access conditions with which the leader whose view is tv
 // reads and writes the blobs under its native lease: give them to each request
 // that changes a companion, and Azure refuses it (412) once the lease has passed
 // to a later leader, however late it arrives. Ask anew before each act, as for
 // tv.ValueInFuture.
 //
+// Name the blobs that it is for, by their names in the container: each is judged by
+// itself. Without names all must be held, the record's and every companion's.
+//
 // It returns an error that wraps leaderelection.ErrExpired where the view is over
 // or belongs to no leadership of this Decider's campaign, and another one where the
-// leases are not, or no longer, all held: each extension tries again to take
+// leases are not, or no longer, held: each extension tries again to take
 // what is missing. A Decider without Options.NativeLease has none.
-func (d *Decider) Leased(tv *leaderelection.TimeView) (*blob.LeaseAccessConditions, error) {
+func (d *Decider) Leased(tv *leaderelection.TimeView, blobs ...string) (*blob.LeaseAccessConditions, error) {
 	if d.b.native == nil {
-		return nil, fmt.Errorf("leaderelection/azblob: %s: there are no native leases: set Options.NativeLease", d.election.Place)
+		return nil, fmt.Errorf("leaderelection/azblob: %s: %w", d.election.Place, errNoLeases)
 	}
 	if tv == nil || !tv.ValueInFuture() {
 		return nil, fmt.Errorf("leaderelection/azblob: the native leases of %s: %w", d.election.Place, leaderelection.ErrExpired)
 	}
-	id, err := d.b.native.Held(tv.ElectionNumber())
+	id, err := d.b.native.Held(tv.ElectionNumber(), blobs...)
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection/azblob: the native leases of %s are not held: %w", d.election.Place, err)
 	}

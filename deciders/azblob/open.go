@@ -28,6 +28,7 @@ import (
 //	create_container  true: Options.CreateContainer
 //	native_lease      true, or a duration such as 30s: Options.NativeLease
 //	companion         one blob of NativeLease.Companions; may be given several times
+//	create_companions true: NativeLease.CreateCompanions
 //	content_type      Options.ContentType
 //	metadata          one key=value of Options.Metadata; may be given several times
 //	tier              Options.Tier: Hot, Cool or Cold
@@ -156,10 +157,10 @@ func parse(u *url.URL) (*target, error) {
 		}
 		t.endpoint = e.String()
 	}
-	if companions := p.Strings("companion"); t.opts.NativeLease != nil {
-		t.opts.NativeLease.Companions = companions
-	} else if len(companions) > 0 {
-		p.Wrong("companion is for native leases: give native_lease=true as well")
+	if companions, create := p.Strings("companion"), p.Bool("create_companions"); t.opts.NativeLease != nil {
+		t.opts.NativeLease.Companions, t.opts.NativeLease.CreateCompanions = companions, create
+	} else if len(companions) > 0 || create {
+		p.Wrong("companion and create_companions are for native leases: give native_lease=true as well")
 	}
 	return t, p.Rest()
 }

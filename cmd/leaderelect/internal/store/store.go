@@ -185,7 +185,7 @@ func Scratch(raw string) (string, error) {
 			u.RawPath += suffix
 		}
 	}
-	for _, leaders := range []string{"native_lease", "companion"} { // what is the leader's alone
+	for _, leaders := range []string{"native_lease", "companion", "create_companions"} { // what is the leader's alone
 		q.Del(leaders)
 	}
 	u.RawQuery = q.Encode()

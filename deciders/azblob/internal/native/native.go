@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
@@ -33,28 +34,27 @@ const (
 // stand in the way of the election: the record is written first, and what
 // becomes of the leases then is for Leased to say.
 type Leases struct {
-	length time.Duration  // 0: as the term
-	blobs  []*blob.Client // the record's first
+	c       *container.Client
+	length  time.Duration // 0: as the term
+	create  bool          // companions that are missing
+	changed func(Event)   // may be nil
 
-	mu    sync.Mutex
-	id    string // of the leadership that this Decider wrote the acquisition of
-	hold  hold
-	since leaderelection.ElectionNumber
-}
-
-// hold is what is known of the leases with the id of the current leadership.
-type hold struct {
-	until time.Time // all are held until then, but for what err says
-	err   error
+	mu      sync.Mutex
+	id      string // of the leadership that this Decider wrote the acquisition of
+	since   leaderelection.ElectionNumber
+	blobs   []*target // the record's first
+	leaving []*target // are no companions any more, and still to be released
+	queue   []Event
+	telling bool
 }
 
 // New returns the leases on the record's blob, of this name, and on its companions. They
-// last for length, or if that is 0 as the campaign's term.
-func New(c *container.Client, name string, companions []string, length time.Duration) *Leases {
-	l := &Leases{length: length, blobs: []*blob.Client{c.NewBlobClient(name)}}
-	for _, companion := range companions {
-		l.blobs = append(l.blobs, c.NewBlobClient(companion))
-	}
+// last for length, or if that is 0 as the campaign's term. Create makes companions that
+// are missing. Changed may be nil.
+func New(c *container.Client, name string, companions []string, length time.Duration, create bool, changed func(Event)) *Leases {
+	l := &Leases{c: c, length: length, create: create, changed: changed}
+	l.blobs = []*target{l.target(name)}
+	l.Set(companions)
 	return l
 }
 
@@ -105,8 +105,10 @@ func (l *Leases) Claim(old At, entry *leaderelection.RaceEntry) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !entry.Vacant() && (old.ETag == "" || old.ID != id) && l.id != id {
+		for _, t := range l.blobs {
+			l.lost(t, errNotYet, errNotYet)
+		}
 		l.id, l.since = id, entry.ElectionNumber
-		l.hold = hold{err: errors.New("they have not been taken yet")}
 	}
 	return l.id == id
 }
@@ -121,24 +123,23 @@ func (l *Leases) Follow(ctx context.Context, old At, entry *leaderelection.RaceE
 	ctx, cancel := context.WithTimeout(ctx, max(entry.TermLength/8, 50*time.Millisecond))
 	defer cancel()
 
-	work := l.release
-	length, err := l.duration(entry.TermLength)
-	if !entry.Vacant() {
-		work = func(ctx context.Context, b *blob.Client, next, old At) error {
-			if err != nil {
-				return err
-			}
-			return l.take(ctx, b, next, old, length)
-		}
-	}
-	errs := make([]error, len(l.blobs))
+	l.mu.Lock()
+	blobs, leaving := slices.Clone(l.blobs), slices.Clone(l.leaving)
+	l.mu.Unlock()
+	length, tooLong := l.duration(entry.TermLength)
+	errs := make([]error, len(blobs)+len(leaving))
 	var wg sync.WaitGroup
-	for i, b := range l.blobs {
+	for i, t := range slices.Concat(blobs, leaving) {
 		wg.Go(func() {
-			if errs[i] = work(ctx, b, next, old); errs[i] != nil {
-				name, _, _ := strings.Cut(b.URL(), "?")
-				errs[i] = fmt.Errorf("%s: %w", name, redact.Error(errs[i]))
+			switch {
+			case entry.Vacant() || i >= len(blobs):
+				errs[i] = release(ctx, t.Client, next.ID)
+			case tooLong != nil:
+				errs[i] = tooLong
+			default:
+				errs[i] = l.take(ctx, t, i == 0, next, old, length)
 			}
+			errs[i] = redact.Error(errs[i])
 		})
 	}
 	wg.Wait()
@@ -146,26 +147,27 @@ func (l *Leases) Follow(ctx context.Context, old At, entry *leaderelection.RaceE
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.id == next.ID {
-		l.hold.err = errors.Join(errs...)
-		if l.hold.err == nil {
-			l.hold.until = start.Add(length)
-		}
-		if entry.Vacant() {
-			l.hold = hold{err: errors.New("they were released")}
+		l.noted(blobs, errs, entry.Vacant(), start.Add(length))
+		for i, t := range leaving {
+			if err := errs[len(blobs)+i]; err == nil || bloberror.HasCode(err, append(noLeaseOfOurs, bloberror.BlobNotFound)...) {
+				l.leaving = slices.DeleteFunc(l.leaving, func(o *target) bool { return o == t })
+			}
 		}
 	}
 	return errs[0] == nil && !entry.Vacant()
 }
 
-// take renews the lease of next's leadership on b, or takes it.
-func (l *Leases) take(ctx context.Context, b *blob.Client, next, old At, length time.Duration) error {
+// take renews the lease of next's leadership on a blob, or takes it. Record says that it
+// is the record's.
+func (l *Leases) take(ctx context.Context, t *target, record bool, next, old At, length time.Duration) error {
+	b := t.Client
 	c, err := leaseClient(b, next.ID)
 	if err != nil {
 		return err
 	}
 	if old.ETag != "" && old.ID == next.ID {
 		r, err := c.RenewLease(ctx, nil)
-		if err == nil || !bloberror.HasCode(err, noLeaseOfOurs...) {
+		if err == nil || !bloberror.HasCode(err, noLeaseOfOurs...) && !(l.create && bloberror.HasCode(err, bloberror.BlobNotFound)) {
 			return l.taken(next, r.LeaseID, err)
 		}
 	}
@@ -173,17 +175,18 @@ func (l *Leases) take(ctx context.Context, b *blob.Client, next, old At, length 
 	// candidate that was stopped here and has been succeeded meanwhile must not
 	// take the lease, let alone break its successor's.
 	only := &lease.BlobAcquireOptions{}
-	own := b == l.blobs[0]
-	if own {
+	if record {
 		only.ModifiedAccessConditions = IfMatch(next.ETag)
 	}
 	r, err := c.AcquireLease(ctx, int32(length/time.Second), only)
-	if !bloberror.HasCode(err, bloberror.LeaseAlreadyPresent) {
+	switch {
+	case bloberror.HasCode(err, bloberror.BlobNotFound) && l.create && !record:
+		err = l.make(ctx, t.name)
+	case !bloberror.HasCode(err, bloberror.LeaseAlreadyPresent):
 		return l.taken(next, r.LeaseID, err)
-	}
-	if own {
+	case record:
 		err = Break(ctx, b, next.ETag)
-	} else {
+	default:
 		// Whoever else holds a companion is waited for, 60 s at most. The
 		// predecessor's view is over: its lease can go at once.
 		err = release(ctx, b, old.ID)
@@ -193,6 +196,16 @@ func (l *Leases) take(ctx context.Context, b *blob.Client, next, old At, length 
 	}
 	r, err = c.AcquireLease(ctx, int32(length/time.Second), only)
 	return l.taken(next, r.LeaseID, err)
+}
+
+// make makes an empty companion. That another has made it is no error.
+func (l *Leases) make(ctx context.Context, name string) error {
+	_, err := l.c.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(strings.NewReader("")),
+		&blockblob.UploadOptions{AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: IfMatch("")}})
+	if bloberror.HasCode(err, bloberror.BlobAlreadyExists, bloberror.LeaseIDMissing) {
+		return nil
+	}
+	return err
 }
 
 // taken is err, or one of its own unless the answer names the lease, as Azure's do.
@@ -208,10 +221,6 @@ func (l *Leases) taken(next At, id *string, err error) error {
 var noLeaseOfOurs = []bloberror.Code{
 	bloberror.LeaseIDMismatchWithLeaseOperation, bloberror.LeaseNotPresentWithLeaseOperation,
 	bloberror.LeaseIsBrokenAndCannotBeRenewed, bloberror.LeaseLost,
-}
-
-func (l *Leases) release(ctx context.Context, b *blob.Client, next, _ At) error {
-	return release(ctx, b, next.ID)
 }
 
 // release gives up the lease with this id where there is one.
@@ -238,21 +247,6 @@ func Break[T blob.Client | blockblob.Client](ctx context.Context, b *T, etag azc
 		return nil // it has just ended
 	}
 	return err
-}
-
-// Held returns the id of the leases of a leadership.
-func (l *Leases) Held(number leaderelection.ElectionNumber) (string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case number == leaderelection.NoElections || number != l.since:
-		return "", fmt.Errorf("election %d is not led by this Decider's campaign: %w", number, leaderelection.ErrExpired)
-	case l.hold.err != nil:
-		return "", l.hold.err
-	case !time.Now().Before(l.hold.until):
-		return "", errors.New("they have run out")
-	}
-	return l.id, nil
 }
 
 // IfMatch is the condition that the blob is this version, or where etag is empty

@@ -1,0 +1,151 @@
+//go:build go1.25
+
+package azblob_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/azblob"
+)
+
+// nextEvents are as many events, in the order of the blobs' names.
+func nextEvents(t *testing.T, events <-chan azblob.LeaseEvent, n int) []azblob.LeaseEvent {
+	t.Helper()
+	var got []azblob.LeaseEvent
+	for range n {
+		select {
+		case e := <-events:
+			got = append(got, e)
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%d events, want %d: %+v", len(got), n, got)
+		}
+	}
+	slices.SortFunc(got, func(a, b azblob.LeaseEvent) int { return len(a.Blob) - len(b.Blob) })
+	return got
+}
+
+// Companions are made where they are missing, judged each by itself, and may change; what
+// becomes of each lease is told.
+func TestNativeLeaseCompanions(t *testing.T) {
+	onBoth(t, func(t *testing.T, c *sdk.Client) {
+		events := make(chan azblob.LeaseEvent, 100)
+		d := azblob.NewDecider(c, containerName, recordBlob, &azblob.Options{NativeLease: &azblob.NativeLease{
+			Companions: []string{companion}, CreateCompanions: true, Changed: func(e azblob.LeaseEvent) { events <- e },
+		}})
+		l := lead(t, d, 2*time.Second)
+		got := nextEvents(t, events, 2)
+		for i, name := range []string{recordBlob, companion} {
+			only, err := d.Leased(l.view, name)
+			if e := got[i]; err != nil || e.Blob != name || !e.Held || e.ID != *only.LeaseID || e.Err != nil || time.Until(e.Until) > 15*time.Second || time.Until(e.Until) < 10*time.Second {
+				t.Fatalf("%s: %+v, %v", name, e, err)
+			}
+		}
+		if err := overwrite(t, c, companion, leased(t, d, l.view)); err != nil {
+			t.Error(err)
+		}
+		if _, err := d.Leased(l.view, "nobody's"); err == nil {
+			t.Error("a blob that is no companion is leased")
+		}
+
+		// Somebody breaks the companion's lease, and takes it.
+		stranger, err := lease.NewBlobClient(c.ServiceClient().NewContainerClient(containerName).NewBlobClient(companion), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stranger.BreakLease(t.Context(), &lease.BlobBreakOptions{BreakPeriod: new(int32)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stranger.AcquireLease(t.Context(), 60, nil); err != nil {
+			t.Fatal(err)
+		}
+		if e := nextEvents(t, events, 1)[0]; e.Blob != companion || e.Held || e.Err == nil {
+			t.Errorf("%+v, want that the lease was lost, and why", e)
+		}
+		if _, err := d.Leased(l.view, recordBlob); err != nil {
+			t.Errorf("the other lease is refused as well: %v", err)
+		}
+		for _, names := range [][]string{{companion}, {recordBlob, companion}, nil} {
+			if _, err := d.Leased(l.view, names...); err == nil || errors.Is(err, leaderelection.ErrExpired) {
+				t.Errorf("Leased of %q says %v", names, err)
+			}
+		}
+
+		// Another set.
+		if err := d.SetCompanions("another companion"); err != nil {
+			t.Fatal(err)
+		}
+		if e := nextEvents(t, events, 1)[0]; e.Blob != "another companion" || !e.Held {
+			t.Errorf("%+v, want that the new companion's lease was acquired", e)
+		}
+		if _, err := d.Leased(l.view); err != nil {
+			t.Errorf("with the new set: %v", err)
+		}
+		wantCode(t, "a stranger's write", overwrite(t, c, "another companion", nil), bloberror.LeaseIDMissing)
+		if err := d.SetCompanions(); err != nil {
+			t.Fatal(err)
+		}
+		if e := nextEvents(t, events, 1)[0]; e.Blob != "another companion" || e.Held || e.Err != nil {
+			t.Errorf("%+v, want that it was given up by choice", e)
+		}
+		if err := d.SetCompanions("x", ""); err == nil {
+			t.Error("an empty name is taken")
+		}
+		l.stop()
+		if e := nextEvents(t, events, 1)[0]; e.Blob != recordBlob || e.Held || e.Err != nil {
+			t.Errorf("%+v, want that the record's lease was given up by choice", e)
+		}
+		if err := overwrite(t, c, "another companion", nil); err != nil {
+			t.Errorf("a blob that is no companion any more is still leased: %v", err)
+		}
+	})
+	if err := azblob.NewDecider(inProcess(t, newFake(), nil), containerName, recordBlob, nil).SetCompanions("a"); !errors.Is(err, leaderelection.ErrPermanent) {
+		t.Errorf("without native leases: %v", err)
+	}
+}
+
+// Leases that nobody renews are told of when they run out, and not before; those who are
+// slow to hear of it hold nobody up.
+func TestNativeLeaseRunsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := inProcess(t, newFake(), nil)
+		begun := time.Now()
+		type heard struct {
+			azblob.LeaseEvent
+			after time.Duration
+		}
+		events := make(chan heard, 10)
+		d := azblob.NewDecider(c, containerName, recordBlob, &azblob.Options{NativeLease: &azblob.NativeLease{
+			Duration: 30 * time.Second,
+			Changed: func(e azblob.LeaseEvent) {
+				events <- heard{e, time.Since(begun)}
+				time.Sleep(5 * time.Second)
+			},
+		}})
+		e := &leaderelection.RaceEntry{LeaderID: "a", Incarnation: "its", ElectionNumber: 1, TermLength: 15 * time.Second, TermExpiry: begun.Add(15 * time.Second)}
+		token, err := d.WriteEntry(t.Context(), e)
+		if err != nil || time.Since(begun) > time.Second {
+			t.Fatal(err, time.Since(begun))
+		}
+		time.Sleep(20 * time.Second)
+		e.Extension, e.Token = 1, token
+		if _, err := d.WriteEntry(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if first := <-events; !first.Held || first.after > time.Second {
+			t.Errorf("%+v, want that it was acquired", first)
+		}
+		if last := <-events; last.Held || last.Err == nil || last.after < 50*time.Second || last.after > 51*time.Second || len(events) > 0 {
+			t.Errorf("%+v and %d more, want that it ran out 30 s after it was renewed", last, len(events))
+		}
+	})
+}
