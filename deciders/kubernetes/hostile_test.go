@@ -14,6 +14,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
@@ -234,4 +235,63 @@ func TestWatchIsResumed(t *testing.T) {
 		feedtest.Write(t, d, 5, token)
 		expect(5)
 	})
+}
+
+// says answers everything with one Status.
+type says struct {
+	code   int
+	reason metav1.StatusReason
+	name   string
+	plain  bool // a text instead
+	asked  *int
+}
+
+func (s says) RoundTrip(r *http.Request) (*http.Response, error) {
+	*s.asked++
+	code, status := refusal(s.code, s.reason, s.name)
+	data, err := json.Marshal(status)
+	if s.plain {
+		data = []byte("<html>no</html>")
+	}
+	a := response(r, code, io.NopCloser(bytes.NewReader(data)))
+	if s.plain {
+		a.Header.Set("Content-Type", "text/html")
+	}
+	a.Header.Set("Retry-After", "1")
+	return a, err
+}
+
+// Refusals are judged by who makes them, and no request is made twice: the campaign
+// retries, which client-go would do ten times, silently.
+func TestRefusalsByOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		says
+		words string
+	}{
+		"not found, of another": {says{code: 404, reason: metav1.StatusReasonNotFound, name: "two"}, "imitated"},
+		"not found, by a proxy": {says{code: 404, plain: true}, "proxy"},
+		"conflict, by a proxy":  {says{code: 409, plain: true}, "proxy"},
+		"forbidden, by a proxy": {says{code: 403, plain: true}, "proxy"},
+		"too many requests":     {says{code: 429, reason: metav1.StatusReasonTooManyRequests}, "overloaded"},
+		"too many, in plain":    {says{code: 429, plain: true}, "proxy"},
+		"unavailable":           {says{code: 503, reason: metav1.StatusReasonServiceUnavailable}, "imitated"},
+		"etcd was too slow":     {says{code: 504, reason: metav1.StatusReasonTimeout}, "imitated"},
+		"an error of its own":   {says{code: 500, reason: metav1.StatusReasonInternalError}, "imitated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			c.asked = &asked
+			d := decider(imitationClient(t, c.says), "one")
+			e, err := d.ReadCurrent(t.Context())
+			feedtest.Passing(t, err, c.words, "reading lease default/one")
+			if e != nil {
+				t.Errorf("it reads %+v", e)
+			}
+			_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
+			feedtest.Passing(t, err, c.words, "writing lease default/one")
+			if asked != 2 {
+				t.Errorf("%d requests for two calls", asked)
+			}
+		})
+	}
 }

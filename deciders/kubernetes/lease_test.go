@@ -220,3 +220,15 @@ func TestTransferAndClientGo(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// A token is greater than leaseTransitions, also if these have run ahead of the record.
+func TestTokenIsAboveTransitions(t *testing.T) {
+	s := newImitation()
+	d := decider(imitationClient(t, s), "one")
+	s.change("one", func(l *coordinationv1.Lease) { l.Spec = bySpec("", 1, 30) })
+	feedtest.Write(t, d, 7, feedtest.Read(t, d).Token) // by somebody who counts anew
+	s.change("one", func(l *coordinationv1.Lease) { l.Spec = bySpec("x", 15, *l.Spec.LeaseTransitions+1) })
+	if e, l := feedtest.Read(t, d), s.lease("one"); e.ElectionNumber != leaderelection.ElectionNumber(*l.Spec.LeaseTransitions)+1 {
+		t.Errorf("number %d, after %d transitions", e.ElectionNumber, *l.Spec.LeaseTransitions)
+	}
+}

@@ -1,0 +1,99 @@
+//go:build go1.25
+
+package kubernetes_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgo "k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// What doc.go says of ReleaseOnCancel: an elector that was cut off for longer than a lease
+// releases what is another's by then. A leader of ours goes on, and its next extension
+// puts the Lease right again.
+func TestClientGoReleasesWhatItLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 3, false)
+		defer f.endAll()
+		theirs := f.add("theirs", false)
+		f.until(10 * time.Second)
+		ours := f.add("ours", true)
+		f.pass(5 * time.Second)
+		theirs.way.sever()
+		f.pass(14 * time.Second) // it leads no more, and ours not yet
+		if l := f.until(30 * time.Second); l != "ours" {
+			t.Fatalf("%s leads", l)
+		}
+		held := f.api.lease("one")
+		f.api.change("one", func(l *coordinationv1.Lease) { l.Spec = bySpec("", 1, *held.Spec.LeaseTransitions) }) // as its tryRelease does
+		view := ours.claim()
+		f.pass(20 * time.Second)
+		if l := f.api.lease("one"); *l.Spec.HolderIdentity != "ours" || *l.Spec.LeaseTransitions != *held.Spec.LeaseTransitions || ours.claim() != view {
+			t.Errorf("the leadership did not outlive it: %+v", l.Spec)
+		}
+		theirs.way.heal()
+	})
+}
+
+// The real client-go and the real API server: a leader of one kind after the other, each
+// after the one before has released, or has fallen silent.
+func TestMixedOnServer(t *testing.T) {
+	k := stores.Kube(t)
+	admin := client(t, k, "admin")
+	ours := func(id string) (number leaderelection.ElectionNumber) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		elected := make(chan leaderelection.ElectionNumber, 1)
+		c, err := leaderelection.Config{Decider: decider(client(t, k, "admin"), "one"), LeaderID: id, TermLength: 3 * time.Second, MaxClockSkew: 100 * time.Millisecond,
+			OnElected: func(_ context.Context, v *leaderelection.TimeView) { elected <- v.ElectionNumber() }}.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case number = <-elected:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s does not lead", id)
+		}
+		cancel()
+		_ = c.Wait()
+		return number
+	}
+	theirs := func(id string, release bool) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		clientgo.RunOrDie(silently(ctx), clientgo.LeaderElectionConfig{
+			Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}, Client: client(t, k, "admin").CoordinationV1(),
+				LockConfig: resourcelock.ResourceLockConfig{Identity: id}},
+			LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 400 * time.Millisecond, ReleaseOnCancel: release,
+			Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: func(context.Context) { cancel() }, OnStoppedLeading: func() {}},
+		})
+		if l, err := admin.CoordinationV1().Leases("default").Get(t.Context(), "one", metav1.GetOptions{}); err != nil || (*l.Spec.HolderIdentity == id) == release {
+			t.Fatalf("after %s has led: %+v, %v", id, l, err)
+		}
+	}
+	theirs("x", true)
+	if n := ours("a"); n != 2 {
+		t.Errorf("a leads with %d, want 2: x was the first", n)
+	}
+	theirs("y", false) // falls silent: ours waits for the lease
+	began := time.Now()
+	if n := ours("b"); n != 4 {
+		t.Errorf("b leads with %d, want 4", n)
+	}
+	if took := time.Since(began); took < 3*time.Second {
+		t.Errorf("b leads %v after y fell silent, whose lease is 3 s", took)
+	}
+	theirs("z", true)
+	if n := ours("c"); n != 6 {
+		t.Errorf("c leads with %d, want 6", n)
+	}
+}

@@ -1,0 +1,67 @@
+package kubernetes_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+func TestOpen(t *testing.T) {
+	k := stores.Kube(t)
+	file := k.Config(t, "admin", "")
+	t.Setenv("KUBECONFIG", file)
+	for address, place := range map[string]string{
+		"kubernetes://default/a?kubeconfig=" + file: "lease default/a",
+		"kubernetes://kube-system/b.c?context=test": "lease kube-system/b.c",
+		"kubernetes:///d": "lease default/d", // the context's namespace
+	} {
+		d := opened(t, address)
+		if d.String() != place {
+			t.Errorf("%s is %s", address, d)
+		}
+		feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+		namespace, name, _ := strings.Cut(strings.TrimPrefix(place, "lease "), "/")
+		if l, err := client(t, k, "admin").CoordinationV1().Leases(namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil || *l.Spec.HolderIdentity != "a" {
+			t.Errorf("%s: %+v, %v", address, l, err)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("KUBECONFIG", filepath.Join(dir, "none"))
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	broken := filepath.Join(dir, "broken")
+	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for address, words := range map[string]string{
+		"k8s://default/a":                                 "scheme",
+		"kubernetes://default":                            "no Lease is named",
+		"kubernetes://default/":                           "no Lease is named",
+		"kubernetes://default/a/b":                        `"a/b"`,
+		"kubernetes://default:80/a":                       `"default:80"`,
+		"kubernetes://default/A":                          `"A"`,
+		"kubernetes://default/a#b":                        "%23",
+		"kubernetes://me:s3cret@default/a":                "credentials",
+		"kubernetes://default/a?token=s3cret":             "token",
+		"kubernetes://default/a?context=x&context=y":      "context",
+		"kubernetes://default/a?kubeconfig=":              "kubeconfig",
+		"kubernetes://default/a?kubeconfig=/no/such/file": "/no/such/file",
+		"kubernetes://default/a?kubeconfig=" + broken:     "kubeconfig",
+		"kubernetes://default/a":                          "service account",
+	} {
+		d, err := open(context.Background(), address)
+		feedtest.Permanent(t, err, words)
+		if d != nil || err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v, %v", address, d, err)
+		}
+	}
+}
