@@ -62,6 +62,9 @@ func (r *runFlags) check(c *common) (runner.Times, error) {
 	case (r.entry.waits || r.hold > 0) && !r.once:
 		return times, usage("--wait and --hold are for --once; --try does without")
 	}
+	if c.unsynchronized && r.hold > 0 {
+		return times, usage("--hold is not for --unsynchronized: who has just started cannot tell by its own clock whether a hold is over")
+	}
 	if err := r.entry.check(); err != nil {
 		return times, err
 	}
@@ -136,7 +139,7 @@ the command line is wrong.`,
 	f.flags(a, c)
 	c.Flags().BoolVar(&f.once, "once", false, "run the command once, release, and exit with its code")
 	f.entry.flags(c, "with --once: ")
-	c.Flags().DurationVar(&f.hold, "hold", 0, "with --once: keep the lease this long at least, so that who comes a moment later finds it taken")
+	c.Flags().DurationVar(&f.hold, "hold", 0, "with --once: for so long after the election nobody is elected again, so that who comes late does not run the command a second time; it is in the record, and no process stays for it")
 	return c
 }
 
@@ -231,7 +234,7 @@ func newJob(a *app, f *runFlags, times runner.Times, cfg *leaderelection.Config,
 	j.runner = runner.New(runner.Config{
 		Args: command, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Store: f.pass.store(url), LeaderID: cfg.LeaderID, ExpiryFile: f.expiryFile, Setuid: f.setuid,
-		Times: times, Drain: f.drain, Once: f.once, Single: f.entry.try, Hold: f.hold, OnFailure: runner.Policy(f.onFailure), Delay: f.delay,
+		Times: times, Drain: f.drain, Once: f.once, Single: f.entry.try, OnFailure: runner.Policy(f.onFailure), Delay: f.delay,
 		Logger: cfg.Logger,
 		Resign: func(ctx context.Context) { j.resign(ctx) },
 		Finish: j.finish,
@@ -242,6 +245,7 @@ func newJob(a *app, f *runFlags, times runner.Times, cfg *leaderelection.Config,
 	// The runner kills at the end of drain: more is needed only where that
 	// does not work at once.
 	cfg.DrainTimeout = f.drain + cfg.TermLength
+	cfg.Hold = f.hold
 	return j
 }
 

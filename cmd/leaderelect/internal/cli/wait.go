@@ -150,11 +150,11 @@ func (w *wait) news(e leaderelection.RaceEntry) {
 
 // taken reports whether a record has to be waited for.
 func (w *wait) taken(e leaderelection.RaceEntry) bool {
-	who, until := e.LeaderID, e.TermExpiry.Add(w.skew)
+	who, until := e.LeaderID, e.TermExpiry.Add(min(e.Hold, leaderelection.MaxTermLength)+w.skew)
 	if e.Vacant() {
 		who = e.Successor // "" is nobody: it is free
 	}
-	return who != "" && who != w.id && (w.blind || time.Now().Before(until))
+	return (who != "" || e.Hold > 0) && who != w.id && (w.blind || time.Now().Before(until))
 }
 
 // verdict is why the candidate was not elected.

@@ -181,17 +181,6 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// With --hold the lease is kept though the command has ended.
-func TestHold(t *testing.T) {
-	t.Parallel()
-	begin := time.Now()
-	r := newTrial(t, func(c *Config) { c.Once, c.Hold = true, 400*time.Millisecond }, "true").begin(t)
-	r.ends(t)
-	if took := time.Since(begin); took < 400*time.Millisecond || len(r.finished) != 1 {
-		t.Errorf("it took %v, %q", took, r.finished)
-	}
-}
-
 // Who has given up runs nothing; who has begun cannot give up.
 func TestGiveUp(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,6 @@ type leadership struct {
 	ctx   context.Context
 	view  *leaderelection.TimeView
 	log   *slog.Logger
-	begun time.Time
 	file  *expiryFile // nil while it could not be made
 	alarm *proc.Alarm // nil while it could not be made
 }
@@ -28,7 +27,7 @@ func (r *Runner) Elected(ctx context.Context, view *leaderelection.TimeView) {
 	if !r.claimed.CompareAndSwap(false, true) && (r.c.Once || r.c.Single) {
 		return // it ran already, or has given up
 	}
-	l := &leadership{Runner: r, ctx: ctx, view: view, log: r.c.Logger.With("election", uint64(view.ElectionNumber())), begun: time.Now()}
+	l := &leadership{Runner: r, ctx: ctx, view: view, log: r.c.Logger.With("election", uint64(view.ElectionNumber()))}
 	defer func() {
 		if l.file != nil {
 			l.file.remove()
@@ -68,7 +67,6 @@ func (l *leadership) after(status proc.Status, forced bool, took time.Duration) 
 	case forced || l.ctx.Err() != nil && !l.c.Once:
 		return false // no room is left, or there is again
 	case l.c.Once:
-		wait(l.ctx, time.Until(l.begun.Add(l.c.Hold)))
 		l.c.Finish(status.Code, nil)
 		return true
 	case status.Code != 0 && l.c.OnFailure == Exit:

@@ -46,8 +46,7 @@ type Config struct {
 	Times                 Times
 	Drain                 time.Duration // between asking to end and killing where the lease is kept meanwhile
 	Once                  bool
-	Single                bool          // one leadership only: Finish when it is over
-	Hold                  time.Duration // with Once: the lease is kept this long at least
+	Single                bool // one leadership only: Finish when it is over
 	OnFailure             Policy
 	Delay                 time.Duration // before a command is started again
 	Logger                *slog.Logger

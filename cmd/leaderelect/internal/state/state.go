@@ -40,6 +40,8 @@ type State struct {
 	Term       float64   `json:"term_seconds,omitempty"`
 	Left       float64   `json:"seconds_left"` // of the term; 0 where it is over
 	Extension  uint64    `json:"extension"`
+	// HoldUntil is until when nobody else may lead, whether it is led or vacant.
+	HoldUntil time.Time `json:"hold_until,omitzero"`
 	// Since is about when the leadership began: the record does not say, and it is
 	// worked out from the number of extensions. Zero while not led.
 	Since     time.Time `json:"since_about,omitzero"`
@@ -55,6 +57,9 @@ func Of(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) State {
 	s := State{
 		LeaderID: e.LeaderID, Election: uint64(e.ElectionNumber), HostPort: e.HostPort, TermExpiry: e.TermExpiry,
 		Term: e.TermLength.Seconds(), Extension: e.Extension, Successor: e.Successor, Unsynchronized: e.Unsynchronized,
+	}
+	if e.Hold > 0 && !e.Unsynchronized {
+		s.HoldUntil = e.TermExpiry.Add(min(e.Hold, leaderelection.MaxTermLength))
 	}
 	if e.Unsynchronized {
 		s.TermExpiry = time.Time{}
@@ -107,6 +112,11 @@ func (s *State) Text() string {
 		fmt.Fprintf(&b, "%-10s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	const clock = time.RFC3339
+	hold := func() {
+		if !s.HoldUntil.IsZero() {
+			line("on hold", "for everybody else until %s", s.HoldUntil.Format(clock))
+		}
+	}
 	switch s.State {
 	case None:
 		line("state", "nobody has led yet")
@@ -114,6 +124,7 @@ func (s *State) Text() string {
 	case Vacant:
 		line("state", "vacant: %s", s.vacancy())
 		line("election", "%d", s.Election)
+		hold()
 		return b.String()
 	case Lapsed:
 		if s.Unsynchronized {
@@ -145,6 +156,7 @@ func (s *State) Text() string {
 	case len(s.Binary) > 0:
 		line("params", "%d bytes that are no text", len(s.Binary))
 	}
+	hold()
 	if s.Successor != "" {
 		line("asked", "to %s", Request(s.Successor))
 	}
