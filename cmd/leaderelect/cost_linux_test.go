@@ -38,20 +38,28 @@ func TestStart(t *testing.T) {
 	if err := c.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	own, packages := 0, 0
+	own, packages, before := 0, 0, 0
 	for line := range strings.Lines(out.String()) {
 		// init PACKAGE @0.1 ms, 0.1 ms clock, 100 bytes, 1 allocs
 		f := strings.Fields(line)
 		switch {
 		case f[0] == "gc":
 			t.Errorf("it collects garbage: %s", line)
-		case f[0] == "init" && strings.HasPrefix(f[1], "github.com/c8e606e4/leaderelection/"):
+		case f[0] != "init":
+			continue
+		case strings.HasSuffix(f[1], "/cmd/leaderelect/internal/proc"):
+			if before > 150 {
+				t.Errorf("%d packages are initialised before a guard begins, want at most 150: see start_unix.go of package proc", before)
+			}
+			packages++
+		case strings.HasPrefix(f[1], "github.com/c8e606e4/leaderelection/"):
 			n, err := strconv.Atoi(f[7])
 			if err != nil {
 				t.Fatalf("%q: %v", line, err)
 			}
 			own, packages = own+n, packages+1
 		}
+		before++
 	}
 	t.Logf("%d packages of this module take %d bytes", packages, own)
 	if packages == 0 || own > 100_000 {
