@@ -24,6 +24,8 @@ type ConnectOptions struct {
 	TLS func(address string) (*tls.Config, error)
 	// Logger takes what the client says by itself. Nil: silent.
 	Logger zk.Logger
+
+	failed func(error) // is told of each attempt; nil: it worked
 }
 
 // DefaultSessionTimeout is what a SessionTimeout of zero means.
@@ -41,8 +43,9 @@ func Connect(servers []string, opts *ConnectOptions) (*zk.Conn, error) {
 	if o.Logger == nil {
 		o.Logger = silent{}
 	}
-	conn, _, err := zk.Connect(servers, cmp.Or(o.SessionTimeout, DefaultSessionTimeout), zk.WithLogger(o.Logger), zk.WithLogInfo(false),
-		zk.WithHostProvider(&hosts{}), zk.WithDialer(func(_, address string, timeout time.Duration) (net.Conn, error) { return dial(address, timeout, o.TLS) }))
+	o.SessionTimeout = cmp.Or(o.SessionTimeout, DefaultSessionTimeout)
+	conn, _, err := zk.Connect(servers, o.SessionTimeout, zk.WithLogger(o.Logger), zk.WithLogInfo(false),
+		zk.WithHostProvider(&hosts{}), zk.WithDialer(func(_, address string, timeout time.Duration) (net.Conn, error) { return o.dial(address, timeout) }))
 	return conn, err
 }
 
@@ -84,27 +87,37 @@ func (h *hosts) Connected() {
 	h.last = h.at
 }
 
-func dial(address string, timeout time.Duration, secure func(address string) (*tls.Config, error)) (net.Conn, error) {
-	d := &net.Dialer{Timeout: timeout}
-	if secure == nil {
-		c, err := d.Dial("tcp", address)
-		return &framed{Conn: c}, err
+// dial is what the client makes a connection by.
+func (o *ConnectOptions) dial(address string, timeout time.Duration) (net.Conn, error) {
+	c, err := o.secure(address, &net.Dialer{Timeout: timeout})
+	if o.failed != nil {
+		o.failed(err)
 	}
-	config, err := secure(address)
 	if err != nil {
 		return nil, err
 	}
-	c, err := tls.DialWithDialer(d, "tcp", address, config)
+	return &framed{Conn: c, patience: o.SessionTimeout, failed: o.failed}, nil
+}
+
+func (o *ConnectOptions) secure(address string, d *net.Dialer) (net.Conn, error) {
+	if o.TLS == nil {
+		return d.Dial("tcp", address)
+	}
+	config, err := o.TLS(address)
 	if err != nil {
 		return nil, err
 	}
-	return &framed{Conn: c}, nil
+	return (&tls.Dialer{NetDialer: d, Config: config}).Dial("tcp", address)
 }
 
 // framed is a connection that looks at how long each packet says that it is. The client
-// believes it, whatever it is: it takes as much memory, or panics.
+// believes it, whatever it is: it takes as much memory, or panics. It also waits for a
+// server's first packet for many times its session, and for half of one for ever.
 type framed struct {
 	net.Conn
+	patience time.Duration // with the first packet
+	failed   func(error)   // as in ConnectOptions
+
 	head [4]byte // of the packet to come
 	have int     // of head
 	left int     // of the packet
@@ -120,6 +133,14 @@ const (
 )
 
 var errNoPacket = errors.New("what answers is no ZooKeeper")
+
+// SetReadDeadline implements net.Conn.
+func (f *framed) SetReadDeadline(t time.Time) error {
+	if latest := time.Now().Add(f.patience); (!f.late || f.left > 0) && (t.IsZero() || t.After(latest)) {
+		t = latest
+	}
+	return f.Conn.SetReadDeadline(t)
+}
 
 // Read implements net.Conn.
 func (f *framed) Read(p []byte) (int, error) {
@@ -139,7 +160,11 @@ func (f *framed) Read(p []byte) (int, error) {
 		least = firstPacket
 	}
 	if size < least || size > mostPacket {
-		return 0, fmt.Errorf("%w: a packet of %d bytes", errNoPacket, size)
+		err := fmt.Errorf("%w: a packet of %d bytes", errNoPacket, size)
+		if f.failed != nil {
+			f.failed(err)
+		}
+		return 0, err
 	}
 	f.have, f.left, f.late = 0, int(size), true
 	return n, err

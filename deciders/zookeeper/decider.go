@@ -60,6 +60,7 @@ type backend struct {
 	opts  Options
 	login func() error // to be done before anything else; nil: nothing
 	in    atomic.Bool  // it was done
+	why   func() error // there is no connection; nil: it is not known
 	calls within.Calls // the client knows no ctx
 	guard atomic.Pointer[guard]
 	gone  atomic.Bool // Close was called
@@ -167,7 +168,7 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 
 // do makes a call of the client's, which knows no ctx.
 func do[T any](ctx context.Context, b *backend, call func() (T, error)) (T, error) {
-	return within.Do(ctx, b.calls, func() (none T, err error) {
+	v, err := within.Do(ctx, b.calls, func() (none T, err error) {
 		switch {
 		case b.gone.Load():
 			return none, errClosed
@@ -179,6 +180,22 @@ func do[T any](ctx context.Context, b *backend, call func() (T, error)) (T, erro
 		}
 		return call()
 	})
+	if b.why != nil && (errors.Is(err, zk.ErrNoServer) || errors.Is(err, zk.ErrConnectionClosed)) {
+		if why := b.why(); why != nil {
+			err = fmt.Errorf("%w: %w", err, why)
+		}
+	}
+	return v, err
+}
+
+// WhyLate says why a call may have been late.
+func (b *backend) WhyLate() string {
+	if b.why != nil {
+		if why := b.why(); why != nil {
+			return "there is no connection: " + why.Error()
+		}
+	}
+	return "the server has not answered"
 }
 
 // Load implements store.Store.

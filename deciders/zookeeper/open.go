@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
@@ -70,12 +71,20 @@ func open(u *url.URL) (*Decider, error) {
 	if err := checkPath(u.Path); err != nil {
 		return nil, err
 	}
+	var why atomic.Pointer[error]
+	connect.failed = func(err error) { why.Store(&err) }
 	conn, err := Connect(servers, connect)
 	if err != nil {
 		return nil, err
 	}
 	d := NewDecider(conn, u.Path, opts)
 	d.close = conn.Close
+	d.b.why = func() error {
+		if err := why.Load(); err != nil {
+			return *err
+		}
+		return nil
+	}
 	if credentials {
 		d.b.login = func() error { return conn.AddAuth("digest", []byte(u.User.Username()+":"+password)) }
 	}

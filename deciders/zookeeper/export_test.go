@@ -1,0 +1,4 @@
+package zookeeper
+
+// Examine is examine.
+var Examine = examine

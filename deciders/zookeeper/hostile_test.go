@@ -1,0 +1,203 @@
+package zookeeper_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/zookeeper"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// lying is a connection whose answers are changed on their way.
+type lying struct {
+	*zk.Conn
+	multi func([]zk.MultiResponse, error) ([]zk.MultiResponse, error)
+	get   func([]byte, *zk.Stat, error) ([]byte, *zk.Stat, error)
+	sync  func(string, error) (string, error)
+	hang  chan struct{}
+	calls atomic.Int64
+}
+
+func (l *lying) Multi(ops ...any) ([]zk.MultiResponse, error) {
+	a, err := l.Conn.Multi(ops...)
+	if l.multi != nil {
+		return l.multi(a, err)
+	}
+	return a, err
+}
+
+func (l *lying) Get(path string) ([]byte, *zk.Stat, error) {
+	data, stat, err := l.Conn.Get(path)
+	if l.get != nil {
+		return l.get(data, stat, err)
+	}
+	return data, stat, err
+}
+
+func (l *lying) Sync(path string) (string, error) {
+	l.calls.Add(1)
+	if l.hang != nil {
+		<-l.hang
+	}
+	path, err := l.Conn.Sync(path)
+	if l.sync != nil {
+		return l.sync(path, err)
+	}
+	return path, err
+}
+
+// An answer to a write that ZooKeeper would not give is neither a success nor a lost race.
+func TestFalseAnswersToWrites(t *testing.T) {
+	c := client(t, stores.ZooKeeper(t).Addr)
+	stat := func(change func(*zk.Stat)) func(a []zk.MultiResponse, err error) ([]zk.MultiResponse, error) {
+		return func(a []zk.MultiResponse, err error) ([]zk.MultiResponse, error) {
+			if err == nil {
+				change(a[len(a)-1].Stat)
+			}
+			return a, err
+		}
+	}
+	for name, lie := range map[string]func([]zk.MultiResponse, error) ([]zk.MultiResponse, error){
+		"nothing": func([]zk.MultiResponse, error) ([]zk.MultiResponse, error) { return nil, nil },
+		"too few": func(a []zk.MultiResponse, err error) ([]zk.MultiResponse, error) { return a[:1], err },
+		"no stat": func(a []zk.MultiResponse, err error) ([]zk.MultiResponse, error) {
+			a[len(a)-1].Stat = nil
+			return a, err
+		},
+		"another version":  stat(func(s *zk.Stat) { s.Version += 7 }),
+		"the same version": stat(func(s *zk.Stat) { s.Version-- }),
+		"another length":   stat(func(s *zk.Stat) { s.DataLength++ }),
+		"another znode":    stat(func(s *zk.Stat) { s.Czxid, s.Mzxid = s.Czxid-1, s.Mzxid+1 }),
+		"no transaction":   stat(func(s *zk.Stat) { s.Czxid, s.Mzxid = 0, 0 }),
+		"an error of a part": func(a []zk.MultiResponse, err error) ([]zk.MultiResponse, error) {
+			a[0].Error = errors.New("odd")
+			return a, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &lying{Conn: c}
+			path := "/" + feedtest.Unique()
+			d := zookeeper.NewDecider(l, path, nil)
+			l.multi = lie
+			_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
+			feedtest.Passing(t, err, path)
+			l.multi = nil
+			token := feedtest.Read(t, d).Token // it had happened
+			l.multi = lie
+			_, err = d.WriteEntry(t.Context(), feedtest.State(2, token))
+			feedtest.Passing(t, err, path)
+		})
+	}
+}
+
+func TestFalseAnswersToReads(t *testing.T) {
+	c := client(t, stores.ZooKeeper(t).Addr)
+	feedtest.Write(t, zookeeper.NewDecider(c, "/e", nil), 1, nil)
+	stat := func(change func(*zk.Stat)) func([]byte, *zk.Stat, error) ([]byte, *zk.Stat, error) {
+		return func(data []byte, s *zk.Stat, err error) ([]byte, *zk.Stat, error) { change(s); return data, s, err }
+	}
+	for name, l := range map[string]*lying{
+		"empty":           {get: func([]byte, *zk.Stat, error) ([]byte, *zk.Stat, error) { return nil, &zk.Stat{}, nil }},
+		"cut short":       {get: func(data []byte, s *zk.Stat, err error) ([]byte, *zk.Stat, error) { return data[:9], s, err }},
+		"no transaction":  {get: stat(func(s *zk.Stat) { s.Czxid = 0 })},
+		"written before":  {get: stat(func(s *zk.Stat) { s.Mzxid = s.Czxid - 1 })},
+		"of another path": {sync: func(_ string, err error) (string, error) { return "/f", err }},
+		"made again":      {get: stat(func(s *zk.Stat) { s.Czxid-- })},
+	} {
+		l.Conn = c
+		_, err := zookeeper.NewDecider(l, "/e", nil).ReadCurrent(t.Context())
+		if feedtest.Passing(t, err, "/e"); t.Failed() {
+			t.Fatalf("that was: %s", name)
+		}
+	}
+	for _, change := range []func(*zk.Stat){func(s *zk.Stat) { s.EphemeralOwner = 7 }, func(s *zk.Stat) { s.Version = -1 }} {
+		_, err := zookeeper.NewDecider(&lying{Conn: c, get: stat(change)}, "/e", nil).ReadCurrent(t.Context())
+		feedtest.Permanent(t, err, "/e")
+	}
+}
+
+// A client that hangs keeps nobody for longer than a ctx, nor many goroutines.
+func TestHangingClient(t *testing.T) {
+	c := client(t, stores.ZooKeeper(t).Addr)
+	feedtest.Write(t, zookeeper.NewDecider(c, "/e", nil), 1, nil)
+	l := &lying{Conn: c, hang: make(chan struct{})}
+	d := zookeeper.NewDecider(l, "/e", nil)
+	for range 40 {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		_, err := d.ReadCurrent(ctx)
+		if cancel(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	}
+	if n := l.calls.Load(); n > 16 {
+		t.Errorf("%d calls are under way", n)
+	}
+	close(l.hang)
+	feedtest.Read(t, d)
+}
+
+// What answers and is no ZooKeeper neither ends the program nor takes its memory.
+func TestOtherServers(t *testing.T) {
+	packet := func(size uint32, body int) []byte {
+		return append(binary.BigEndian.AppendUint32(nil, size), bytes.Repeat([]byte{0}, body)...)
+	}
+	// The answer to a connection: a session of 5 s, with a password of 16 bytes.
+	session := packet(36, 36)
+	binary.BigEndian.PutUint32(session[8:], 5000)
+	session[19], session[23] = 1, 16
+	for name, answer := range map[string][]byte{
+		"HTTP":                       []byte("HTTP/1.1 400 Bad Request\r\n\r\n"),
+		"a greeting":                 []byte("220 mail.example.com ESMTP\r\n"),
+		"nothing":                    nil,
+		"an empty packet":            packet(0, 0),
+		"a session that is cut":      packet(36, 10),
+		"a short packet":             append(bytes.Clone(session), packet(3, 3)...),
+		"a packet of 4 GB":           append(bytes.Clone(session), packet(0xffffffff, 0)...),
+		"an answer to no request":    append(bytes.Clone(session), packet(16, 16)...),
+		"an event that is no event":  append(bytes.Clone(session), append(packet(17, 0), append(bytes.Repeat([]byte{0xff}, 4), make([]byte, 13)...)...)...),
+		"zeros, and more than asked": make([]byte, 1<<16),
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					_, _ = c.Read(make([]byte, 100))
+					_, _ = c.Write(answer)
+					_, _ = io.CopyN(io.Discard, c, 1)
+					_ = c.Close()
+				}
+			}()
+			d := opened(t, "zookeeper://"+l.Addr().String()+"/e?session_timeout=300ms")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			e, err := d.ReadCurrent(ctx)
+			feedtest.Passing(t, err, "/e")
+			if e != nil || errors.Is(err, leaderelection.ErrLostRace) {
+				t.Errorf("%+v, %v", e, err)
+			}
+			_ = l.Close()
+			<-served
+		})
+	}
+}

@@ -1,0 +1,282 @@
+package zookeeper_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/zookeeper"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// refused fails the test unless reads and writes fail for good, with these words.
+func refused(t *testing.T, d *zookeeper.Decider, words ...string) {
+	t.Helper()
+	_, err := d.ReadCurrent(t.Context())
+	feedtest.Permanent(t, err, words...)
+	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Permanent(t, err, words...)
+}
+
+// makeNode makes a znode by hand.
+func makeNode(t *testing.T, c *zk.Conn, path, data string, flags int32) {
+	t.Helper()
+	if _, err := c.Create(path, []byte(data), flags, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deleteAll deletes a znode by hand, as zkCli.sh deleteall does.
+func deleteAll(t *testing.T, c *zk.Conn, path string) {
+	t.Helper()
+	names, _, err := c.Children(path)
+	for _, name := range names {
+		err = errors.Join(err, c.Delete(path+"/"+name, -1))
+	}
+	if err := errors.Join(err, c.Delete(path, -1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Versions begin again when a znode was deleted and made anew. A write by one that was read
+// before has lost the race, also if the new znode has just that version.
+func TestVersionsOfAnotherLife(t *testing.T) {
+	c := client(t, stores.ZooKeeper(t).Addr)
+	late := zookeeper.NewDecider(c, "/e", nil) // knows only the first life
+	token := feedtest.Write(t, late, 1, nil)
+	token = feedtest.Write(t, late, 2, token)
+	_, first, err := c.Get("/e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleteAll(t, c, "/e")
+	if _, err := late.WriteEntry(t.Context(), feedtest.State(3, token)); !errors.Is(err, leaderelection.ErrLostRace) {
+		t.Errorf("over a znode that is gone: %v", err)
+	}
+	again := zookeeper.NewDecider(c, "/e", nil)
+	now := feedtest.Write(t, again, 10, nil)
+	now = feedtest.Write(t, again, 11, now)
+	_, second, err := c.Get("/e")
+	if err != nil || second.Version != first.Version {
+		t.Fatalf("nothing is shown: versions %d and %d, %v", first.Version, second.Version, err)
+	}
+	if _, err := late.WriteEntry(t.Context(), feedtest.State(3, token)); !errors.Is(err, leaderelection.ErrLostRace) {
+		t.Errorf("over another znode of the same version: %v", err)
+	}
+	feedtest.Write(t, again, 12, now)
+	if e := feedtest.Read(t, late); e.ElectionNumber != 12 {
+		t.Errorf("%+v", e)
+	}
+	feedtest.Write(t, late, 13, feedtest.Read(t, late).Token)
+}
+
+// A record that was put there by hand, or has lost its guard, gets one by the next write.
+func TestRecordWithoutGuard(t *testing.T) {
+	c := client(t, stores.ZooKeeper(t).Addr)
+	d := zookeeper.NewDecider(c, "/e", nil)
+	feedtest.Write(t, d, 7, nil)
+	data, _, err := c.Get("/e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleteAll(t, c, "/e")
+	makeNode(t, c, "/e", string(data), 0)
+	stale := feedtest.Read(t, d).Token
+	token := feedtest.Write(t, d, 8, stale)
+	if _, err := d.WriteEntry(t.Context(), feedtest.State(9, stale)); !errors.Is(err, leaderelection.ErrLostRace) {
+		t.Error(err)
+	}
+	names, _, err := c.Children("/e")
+	if err != nil || len(names) != 1 || !strings.HasPrefix(names[0], "guard-") {
+		t.Fatalf("%v, %v", names, err)
+	}
+	if err := c.Delete("/e/"+names[0], -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.WriteEntry(t.Context(), feedtest.State(9, token)); !errors.Is(err, leaderelection.ErrLostRace) {
+		t.Error(err)
+	}
+	feedtest.Write(t, d, 9, feedtest.Read(t, d).Token)
+	makeNode(t, c, "/e/another", "", 0) // which means nothing
+	feedtest.Write(t, d, 10, feedtest.Read(t, d).Token)
+}
+
+// What is there and no record of ours is reported, and left alone.
+func TestForeignZnodes(t *testing.T) {
+	c := client(t, stores.ZooKeeper(t).Addr)
+	for i, data := range []string{"", "null", "[]", `{"leader":"a"}`, `{"leaderelection":1,"leader_id":7}`, `{"leaderelection":2}`, "\xff"} {
+		path := "/foreign-" + string(rune('a'+i))
+		makeNode(t, c, path, data, 0)
+		d := zookeeper.NewDecider(c, path, nil)
+		_, err := d.ReadCurrent(t.Context())
+		feedtest.Permanent(t, err, path)
+		if _, err := d.WriteEntry(t.Context(), feedtest.State(1, nil)); !errors.Is(err, leaderelection.ErrLostRace) {
+			t.Errorf("WriteEntry: %v", err)
+		}
+		feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, path)
+		if left, _, err := c.Get(path); err != nil || string(left) != data {
+			t.Errorf("what is left is %q (%v)", left, err)
+		}
+	}
+	makeNode(t, c, "/ephemeral", "", zk.FlagEphemeral)
+	_, err := zookeeper.NewDecider(c, "/ephemeral", nil).ReadCurrent(t.Context())
+	feedtest.Permanent(t, err, "/ephemeral", "ephemeral")
+	_, err = zookeeper.NewDecider(c, "/ephemeral/e", nil).WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Permanent(t, err, "the parent is an ephemeral znode")
+}
+
+func TestParents(t *testing.T) {
+	c := client(t, stores.ZooKeeper(t).Addr)
+	d := zookeeper.NewDecider(c, "/a/b/c", nil)
+	e := feedtest.Read(t, d)
+	_, err := d.WriteEntry(t.Context(), feedtest.State(1, e.Token))
+	feedtest.Permanent(t, err, "the parent of /a/b/c is missing", "create=true")
+	feed := feedtest.Follow(t, d) // watches for the znode's coming
+	feedtest.Number(t, feed, 0)
+	feedtest.Write(t, zookeeper.NewDecider(c, "/a/b/c", create), 1, e.Token)
+	feedtest.Number(t, feed, 1)
+	deleteAll(t, c, "/a/b/c")
+	feedtest.Number(t, feed, 0)
+}
+
+// Who may do what, by the ACL that the owner gives.
+func TestPermissions(t *testing.T) {
+	addr := stores.ZooKeeper(t).Addr
+	as := func(who, rest string) *zookeeper.Decider { return opened(t, "zookeeper://"+who+addr+rest) }
+	owner := as("me:geheim%2F@", "/secret/e?create=true&acl=owner")
+	feedtest.Write(t, owner, 2, feedtest.Write(t, owner, 1, nil))
+	feedtest.Number(t, feedtest.Follow(t, as("me:geheim%2F@", "/secret/e")), 2)
+	for _, who := range []string{"", "me:wr0ng@", "you:geheim%2F@"} {
+		stranger := as(who, "/secret/e")
+		_, err := stranger.ReadCurrent(t.Context())
+		feedtest.Permanent(t, err, "/secret/e", "permissions", "credentials")
+		_, err = stranger.WriteEntry(t.Context(), feedtest.State(3, nil))
+		feedtest.Permanent(t, err, "permissions")
+		if strings.Contains(err.Error(), "wr0ng") || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("a password is in the error: %v", err)
+		}
+	}
+	shown := as("me:geheim%2F@", "/shown?acl=owner-write")
+	feedtest.Write(t, shown, 1, nil)
+	observer := as("", "/shown")
+	e := feedtest.Read(t, observer)
+	if e.ElectionNumber != 1 {
+		t.Errorf("%+v", e)
+	}
+	feedtest.Number(t, feedtest.Follow(t, observer), 1)
+	_, err := observer.WriteEntry(t.Context(), feedtest.State(2, e.Token))
+	feedtest.Permanent(t, err, "permissions")
+	_, err = zookeeper.NewDecider(client(t, addr), "/x", &zookeeper.Options{ACL: zk.AuthACL(zk.PermAll)}).WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Permanent(t, err, "credentials")
+	owner.Close()
+	refused(t, owner, "closed", "keep it open")
+}
+
+// TLS that checks the server's certificate, with one of the client's own, through what a
+// server with a secure port does itself.
+func TestTLS(t *testing.T) {
+	addr := stores.ZooKeeper(t).Addr
+	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", a.ServerTLS("server"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer c.Close()
+				to, err := net.Dial("tcp", addr)
+				if err != nil {
+					return
+				}
+				serving.Go(func() { _, _ = io.Copy(c, to); _ = c.Close() })
+				_, _ = io.Copy(to, c)
+				_ = to.Close()
+			})
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); serving.Wait() })
+	at := func(host string, ca *feedtest.Authority) *zookeeper.Decider {
+		q := url.Values{"tls": {"true"}, "tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
+		return opened(t, "zookeeper://"+strings.Replace(l.Addr().String(), "127.0.0.1", host, 1)+"/e?"+q.Encode())
+	}
+	feedtest.Write(t, at("127.0.0.1", a), 1, nil)
+	feedtest.Read(t, at("localhost", a))
+	refused(t, at("127.0.0.1", other), "certificate", "tls_ca")
+}
+
+func TestBadPaths(t *testing.T) {
+	c := client(t, "127.0.0.1:1") // nobody is asked
+	for _, path := range []string{"", "/", "e", "/e/", "//e", "/a//b", "/./e", "/a/..", "/a\x00", "/a\x1f", "/\ufff0", "/\xff", "/zookeeper/config", "/" + strings.Repeat("e", 1000)} {
+		refused(t, zookeeper.NewDecider(c, path, nil), "znode")
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for address, want := range map[string]string{
+		"zk://localhost/e":                         "scheme",
+		"zookeeper:/e":                             "name a host",
+		"zookeeper:///e":                           "name a host",
+		"zookeeper://a,,b/e":                       "comma",
+		"zookeeper://a":                            "path",
+		"zookeeper://a/":                           "path",
+		"zookeeper://a/e/":                         "/ at its end",
+		"zookeeper://me@a/e":                       "user:password@",
+		"zookeeper://a/e?acl=owner":                "needs credentials",
+		"zookeeper://a/e?acl=mine":                 `"acl"`,
+		"zookeeper://a/e?create=perhaps":           `"create"`,
+		"zookeeper://a/e?session_timeout=5":        `"session_timeout"`,
+		"zookeeper://a/e?feed_silence=-1s":         `"feed_silence"`,
+		"zookeeper://a/e?tls_ca=/x":                "tls",
+		"zookeeper://a/e?tls=true&tls_ca=/no/file": "/no/file",
+		"zookeeper://a/e?election=x":               `no parameter "election"`,
+		"zookeeper://me:ge/heim@a/e":               "%2F",
+	} {
+		_, err := feedtest.Open(t.Context(), zookeeper.Open, address)
+		if err == nil {
+			t.Errorf("%s was opened", address)
+		} else if _, bad := url.Parse(address); bad == nil {
+			feedtest.Permanent(t, err, want)
+		}
+	}
+}
+
+func TestNoServer(t *testing.T) {
+	begun := time.Now()
+	_, err := opened(t, "zookeeper://127.0.0.1:1,127.0.0.1:2/e").ReadCurrent(t.Context())
+	feedtest.Passing(t, err, "no server answers", "connection refused")
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("after %v", took)
+	}
+}
+
+// The number of servers is warned of if it is one, or even.
+func TestDurability(t *testing.T) {
+	w, err := zookeeper.NewDecider(client(t, stores.ZooKeeper(t).Addr), "/e", nil).Durability(t.Context())
+	if feedtest.Warns(t, w, "one server that votes"); err != nil {
+		t.Error(err)
+	}
+	servers := stores.ZooKeeperCluster(t, 3)
+	w, err = zookeeper.NewDecider(client(t, servers[0].Addr), "/e", nil).Durability(t.Context())
+	if feedtest.Warns(t, w); err != nil {
+		t.Error(err)
+	}
+	const lines = "server.1=a:1:2:participant\nserver.2=a:1:2:participant;2181\nserver.3=a:1:2:observer\nversion=0"
+	feedtest.Warns(t, zookeeper.Examine(lines), "2 servers that vote", "1 or 3")
+	feedtest.Warns(t, zookeeper.Examine(lines+"\nserver.4=a:1:2"))
+}
