@@ -13,11 +13,12 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/simtest/overhttp"
 )
 
 func TestDisbelieves(t *testing.T) {
 	s := overHTTP(t, nil)
-	httpfault.Disbelieves(t, s, &httpfault.Transport{Handler: s.Serve()})
+	overhttp.Disbelieves(t, s, &httpfault.Transport{Handler: s.Serve()})
 }
 
 // The same on the emulator, whose answers are more like the service's.
@@ -29,10 +30,10 @@ func TestDisbelievesOnAzurite(t *testing.T) {
 	}
 	tr := new(http.Transport)
 	defer tr.CloseIdleConnections()
-	httpfault.Disbelieves(t, s, tr)
+	overhttp.Disbelieves(t, s, tr)
 }
 
-func TestNobodyLeads(t *testing.T) { httpfault.NobodyLeads(t, overHTTP(t, nil)) }
+func TestNobodyLeads(t *testing.T) { overhttp.NobodyLeads(t, overHTTP(t, nil)) }
 
 // A native lease is held only if the answer names it. The leadership does not depend on it.
 func TestNativeLeaseIsProved(t *testing.T) {

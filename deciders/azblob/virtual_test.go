@@ -11,7 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
-	"github.com/c8e606e4/leaderelection/internal/httpsim"
+	"github.com/c8e606e4/leaderelection/internal/simtest/overhttp"
 )
 
 // over returns the real client, with its default retries, over c.
@@ -39,8 +39,8 @@ func TestFakeIsLikeTheService(t *testing.T) {
 }
 
 // overHTTP is the real client over an imitation.
-func overHTTP(t *testing.T, opts *azblob.Options) httpfault.Store {
-	return httpfault.Store{
+func overHTTP(t *testing.T, opts *azblob.Options) overhttp.Store {
+	return overhttp.Store{
 		Serve: func() http.Handler { return newFake() },
 		Decider: func(c *http.Client) leaderelection.RaceDecider {
 			return azblob.NewDecider(over(t, c), containerName, "one", opts)
@@ -58,11 +58,11 @@ func overHTTP(t *testing.T, opts *azblob.Options) httpfault.Store {
 	}
 }
 
-func TestElections(t *testing.T) { httpfault.Elections(t, overHTTP(t, nil)) }
+func TestElections(t *testing.T) { overhttp.Elections(t, overHTTP(t, nil)) }
 
 // Whole elections by seed, with faults on HTTP.
-func TestSeeds(t *testing.T) { httpsim.Seeds(t, overHTTP(t, nil), 100) }
+func TestSeeds(t *testing.T) { overhttp.Seeds(t, overHTTP(t, nil), 100) }
 
 func TestSeedsWithNativeLease(t *testing.T) {
-	httpsim.Seeds(t, overHTTP(t, &azblob.Options{NativeLease: &azblob.NativeLease{}}), 100)
+	overhttp.Seeds(t, overHTTP(t, &azblob.Options{NativeLease: &azblob.NativeLease{}}), 100)
 }

@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/simtest/overhttp"
 )
 
 func TestDisbelieves(t *testing.T) {
 	s := overHTTP(t)
-	httpfault.Disbelieves(t, s, &httpfault.Transport{Handler: s.Serve()})
+	overhttp.Disbelieves(t, s, &httpfault.Transport{Handler: s.Serve()})
 }
 
-func TestNobodyLeads(t *testing.T) { httpfault.NobodyLeads(t, overHTTP(t)) }
+func TestNobodyLeads(t *testing.T) { overhttp.NobodyLeads(t, overHTTP(t)) }

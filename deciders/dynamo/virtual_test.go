@@ -3,19 +3,16 @@
 package dynamo_test
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/dynamo"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
-	"github.com/c8e606e4/leaderelection/internal/httpsim"
-	"github.com/c8e606e4/leaderelection/internal/simtest"
+	"github.com/c8e606e4/leaderelection/internal/simtest/overhttp"
 )
 
 // inProcess returns a client without sockets.
@@ -28,34 +25,14 @@ func reach(t testing.TB, h http.Handler) *dynamodb.Client {
 	return inProcess(t, &http.Client{Transport: &httpfault.Transport{Handler: h}})
 }
 
-func TestElections(t *testing.T) { httpfault.Elections(t, overHTTP(t)) }
+func TestElections(t *testing.T) { overhttp.Elections(t, overHTTP(t)) }
 
 // Whole elections, by seed, with whatever can go wrong with HTTP.
-func TestSeeds(t *testing.T) { httpsim.Seeds(t, overHTTP(t), 100) }
-
-// Whole elections, by seed, with clocks that drift and step, processes that
-// freeze and crash, and calls that fail in all ways above HTTP.
-func TestSimulation(t *testing.T) {
-	s := overHTTP(t)
-	for seed := range uint64(30) {
-		t.Run(fmt.Sprintf("seed=%d", seed+1), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := simtest.Draw(seed + 1)
-				p.Feed = false
-				server := newFake("key")
-				server.old = false // the judge knows of no refusal that saves a read
-				d := s.Decider(&http.Client{Transport: &httpfault.Transport{Handler: server}})
-				if r := simtest.Run(p, d); len(r.Violations) > 0 {
-					t.Error(r)
-				}
-			})
-		})
-	}
-}
+func TestSeeds(t *testing.T) { overhttp.Seeds(t, overHTTP(t), 100) }
 
 // overHTTP is the store, for elections over its real client.
-func overHTTP(t *testing.T) httpfault.Store {
-	return httpfault.Store{
+func overHTTP(t *testing.T) overhttp.Store {
+	return overhttp.Store{
 		Serve: func() http.Handler { return newFake("key") },
 		Decider: func(c *http.Client) leaderelection.RaceDecider {
 			return dynamo.NewDecider(inProcess(t, c), "elections", "one", nil)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
-	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/simtest/overhttp"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -19,7 +19,7 @@ func TestDisbelieves(t *testing.T) {
 	url := stores.FakeGCS(t, bucket)
 	tr := new(http.Transport)
 	defer tr.CloseIdleConnections()
-	httpfault.Disbelieves(t, httpfault.Store{
+	overhttp.Disbelieves(t, overhttp.Store{
 		Decider: func(c *http.Client) leaderelection.RaceDecider {
 			client, err := storage.NewClient(t.Context(), option.WithEndpoint(url+"/storage/v1/"), storage.WithJSONReads(), option.WithHTTPClient(c))
 			if err != nil {

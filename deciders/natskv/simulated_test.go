@@ -76,5 +76,5 @@ func simulate(t *testing.T, dir string, p simtest.Params) *simtest.Result {
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "elections", Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
-	return simtest.Run(p, natskv.NewDecider(js, "elections", "simulated", nil))
+	return simtest.Run(p, simtest.On(natskv.NewDecider(js, "elections", "simulated", nil)))
 }

@@ -10,8 +10,8 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 )
 
-// Decider puts the faults of a Link on top of any RaceDecider, and shows the
-// recorder all that passes. Polled has no ChangeFeed.
+// Decider puts the faults of a Link on top of a Store's client, and shows the
+// recorder all that passes.
 type Decider struct {
 	inner le.RaceDecider
 	actor *actor
@@ -57,11 +57,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
 				return e, nil
 			}
 		}
-		e, err := d.inner.ReadCurrent(ctx)
-		if err == nil {
-			d.rec.sighted(e)
-		}
-		return e, err
+		return d.inner.ReadCurrent(ctx)
 	})
 	d.rec.answered(o, e, nil, err)
 	return e, err
@@ -79,10 +75,12 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *le.RaceEntry) (le.Leade
 		if d.undone(f, entry) {
 			return nil, errUndone
 		}
-		token, err := d.rec.land(ctx, d.inner, o)
+		token, err := d.inner.WriteEntry(context.WithValue(ctx, opKey{}, o), entry)
+		if err != nil {
+			d.rec.doubted(o)
+		}
 		if d.tells && errors.Is(err, le.ErrLostRace) {
 			if e, readErr := d.inner.ReadCurrent(ctx); readErr == nil {
-				d.rec.sighted(e)
 				err = &le.LostRaceError{Place: "simtest", Current: e, Err: err}
 			}
 		}
@@ -98,7 +96,7 @@ var errUndone = errors.New("simtest: the server lost its majority")
 // undone lets the feeds tell of a write before it is committed, and reports whether it
 // never is.
 func (d *Decider) undone(f fault, entry *le.RaceEntry) bool {
-	store, ok := d.inner.(*Store)
+	store, ok := d.rec.store.(*Memory)
 	if !ok || f.foretold == 0 {
 		return false
 	}
@@ -133,7 +131,6 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 		return zero, errDead
 	}
 	replies := make(chan reply, 2)
-	on := context.WithoutCancel(ctx)
 	go func() {
 		if f.early {
 			replies <- reply{err: errLost}
@@ -142,6 +139,8 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 		lost := f.loseRequest
 		var r reply
 		if !lost {
+			on, cancel := d.onwards(ctx)
+			defer cancel()
 			r.value, r.err = do(on)
 			if f.twice {
 				again, err := do(on)
@@ -176,6 +175,20 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 		return zero, errDead
 	}
 	return r.value, r.err
+}
+
+// onwards is the ctx of a request that has arrived: it goes on without its caller. Only a
+// client that has a wire below it gives up with its caller, or after a while by itself:
+// there it is the wire's to go on.
+func (d *Decider) onwards(ctx context.Context) (context.Context, context.CancelFunc) {
+	on := context.WithoutCancel(ctx)
+	if !d.rec.wired() {
+		return on, func() {}
+	}
+	if ctx.Err() == nil {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(on, d.rec.term/4)
 }
 
 // suffered counts what has gone wrong with a call that has reached the store, or
@@ -225,9 +238,6 @@ func (p Pushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
 			d.rec.hindered(n)
 			if err == nil && d.deaf(e) {
 				continue
-			}
-			if err == nil {
-				d.rec.sighted(e)
 			}
 			if d.actor.dead.Load() || err != nil || n.fail {
 				link.rest(n.delay)

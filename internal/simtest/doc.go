@@ -7,8 +7,10 @@
 // (host), each with a [Clock] and a [Link] to the store of its own, the candidates
 // that run on them (process), perhaps an observer, now and then an operator. The
 // candidates are leaderelection.Config as users have it; nothing in the root
-// package knows that it is simulated. The store is a [Store], or any RaceDecider
-// that lives in a bubble. Time passes when all sleep, so ten minutes take some
+// package knows that it is simulated. The store is a [Memory], or any [Store] that
+// lives in a bubble: one client for all machines ([On]), or one for each, with a wire
+// below them on which requests and answers are lost, late, refused, cut short or
+// garbled ([Wired]; package overhttp has those whose client speaks HTTP). Time passes when all sleep, so ten minutes take some
 // milliseconds.
 //
 // Everything that happens is drawn from a seed: [Draw] makes the [Params] of a
@@ -48,7 +50,8 @@
 // # The judge
 //
 // The recorder sees every call, every write as it lands, and every callback, in
-// true time, and asks every view whether it is in the future whenever that may
+// true time; that a write has landed it sees in the store itself, not by what the
+// client says. It asks every view whether it is in the future whenever that may
 // have changed, and at random. It knows the rules, not the code that keeps them: no
 // two views at once; a view ends when both the clocks say so and never comes back;
 // the leader's ctx is done by then; numbers grow; nobody campaigns too early,

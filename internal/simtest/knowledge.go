@@ -1,7 +1,6 @@
 package simtest
 
 import (
-	"context"
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
@@ -88,81 +87,6 @@ func (r *recorder) pushed(a *actor, entries ...*le.RaceEntry) {
 			r.tell(a, e, nil)
 		}
 	}
-}
-
-// land makes a write, and looks at what has come of it. A real client may say that
-// it failed though it has happened: that is read back.
-func (r *recorder) land(ctx context.Context, d le.RaceDecider, o *op) (le.LeaderToken, error) {
-	r.landing <- struct{}{}
-	defer func() { <-r.landing }()
-	token, err := d.WriteEntry(ctx, o.write)
-	now := token
-	if err != nil {
-		if _, exact := d.(*Store); exact || r.hasLanded(o) {
-			return token, err
-		}
-		e, readErr := d.ReadCurrent(ctx)
-		if readErr != nil || !sameWrite(e, o.write) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.doubtful = append(r.doubtful, o)
-			return token, err
-		}
-		now = e.Token
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err != nil && sameWrite(o.write, &r.records[len(r.records)-1]) {
-		return token, err // it is known already: an operator may have asked for the same twice
-	}
-	r.happened(o, now)
-	return token, err
-}
-
-func (r *recorder) hasLanded(o *op) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return o.landed
-}
-
-// sameWrite reports whether the record e is what was written.
-func sameWrite(e, write *le.RaceEntry) bool {
-	return stateOf(e) == stateOf(write) && e.LeaderID == write.LeaderID && e.Successor == write.Successor && e.TermExpiry.Equal(write.TermExpiry)
-}
-
-// sighted looks at every record that the store itself gives out, for one that a
-// client wrote in spite of what it said.
-func (r *recorder) sighted(e *le.RaceEntry) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i, o := range r.doubtful {
-		if sameWrite(e, o.write) {
-			r.doubtful = append(r.doubtful[:i], r.doubtful[i+1:]...)
-			if e.Compare(&r.records[len(r.records)-1]) > 0 {
-				r.counts["writes that happened in spite of the client's word"]++
-				r.happened(o, e.Token)
-			}
-			return
-		}
-	}
-}
-
-// happened takes in a write that has changed the record. With the lock.
-func (r *recorder) happened(o *op, token le.LeaderToken) {
-	if o.landed {
-		return // seen by somebody in the meantime
-	}
-	e := *o.write.Clone()
-	e.Token = token
-	o.landed = true
-	old := &r.records[len(r.records)-1]
-	r.add(&e)
-	r.logf(o.actor.name, "landed: %v", r.short(&e))
-	r.landed(o, old, &e)
-	if err := r.spec.Landed(r.epoch.Add(o.at), &e); err != nil {
-		r.failf(o.actor.name, "the specification has it otherwise: %v", err)
-	}
-	r.check()
 }
 
 // add makes e the present record. With the lock.

@@ -216,6 +216,9 @@ func (r *recorder) stopped(p *process, err error) {
 	if p.actor.dead.Load() {
 		return
 	}
+	if !p.leaving && r.bars(p.actor, err) {
+		p.leaving, p.barred = true, true
+	}
 	if !p.leaving {
 		r.failf(p.name, "stopped by itself: %v", err)
 	}

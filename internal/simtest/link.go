@@ -32,6 +32,10 @@ type Weather struct {
 	Refuse      float64 // an error that says that no retry can help
 	Hang        float64 // the call ignores its ctx for a while
 
+	Wire       float64 // how many requests meet a fault on the wire below the client, if there is one
+	WireCut    bool    // none arrives there
+	WireSilent bool    // and nobody says so
+
 	Held   bool    // what hangs does so until it is calm again
 	Ambush float64 // something happens to the caller at the worst moment
 

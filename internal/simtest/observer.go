@@ -19,6 +19,7 @@ type observer struct {
 
 	mu     sync.Mutex
 	busy   bool
+	barred bool // it has ended by itself, as it may
 	last   *le.RaceEntry
 	lapsed *le.RaceEntry
 }
@@ -40,7 +41,10 @@ func (w *world) observe() *observer {
 		o.err = cfg.Watch(ctx, o.record)
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if o.busy || !errors.Is(o.err, errLeft) {
+		w.rec.mu.Lock()
+		o.barred = w.rec.bars(a, o.err)
+		w.rec.mu.Unlock()
+		if o.busy || !errors.Is(o.err, errLeft) && !o.barred {
 			w.rec.fail("observer", "Watch has returned %v (callback running: %v)", o.err, o.busy)
 		}
 	}()
@@ -109,8 +113,11 @@ func (o *observer) lapse(_ context.Context, e le.RaceEntry) {
 // candidate whose clock drifts out of its bound steps down in any weather.
 func (o *observer) upToDate() {
 	o.mu.Lock()
-	last := o.last
+	last, barred := o.last, o.barred
 	o.mu.Unlock()
+	if barred {
+		return
+	}
 	o.w.rec.mu.Lock()
 	defer o.w.rec.mu.Unlock()
 	i := len(o.w.rec.records) - 1

@@ -24,6 +24,7 @@ type process struct {
 	// The recorder's, under its lock:
 	leaving     bool          // told to stop
 	over        bool          // has stopped
+	barred      bool          // by itself, at an answer that no retry can help, before anything had worked
 	well        bool          // Healthy was asked since the last write, and the answer was nil
 	cooldown    time.Duration // monotonic: it has resigned, and is not to campaign before this
 	incarnation string
@@ -150,6 +151,13 @@ func (p *process) leavingNow() bool {
 	return p.leaving
 }
 
+// isBarred reports whether the process has ended by itself, as it may.
+func (p *process) isBarred() bool {
+	p.host.w.rec.mu.Lock()
+	defer p.host.w.rec.mu.Unlock()
+	return p.barred
+}
+
 // errJob is what a batch job returns sometimes.
 var errJob = errors.New("simtest: the job has failed")
 
@@ -177,7 +185,7 @@ func (p *process) run(ctx context.Context) {
 		err := cfg.Run(ctx, job)
 		w.rec.stopped(p, err)
 		switch {
-		case p.actor.dead.Load():
+		case p.actor.dead.Load() || p.isBarred():
 		case !ran && !errors.Is(err, errLeft),
 			ran && result != nil && !errors.Is(err, result),
 			ran && over && err == nil,

@@ -23,6 +23,8 @@ type actor struct {
 	dead  atomic.Bool   // crashed: nothing that it still does counts, or reaches the store
 	proc  *process      // nil where it is no candidate
 
+	client le.RaceDecider // the store's
+
 	bound int // of calls in a second; 0: none
 
 	// The recorder's, under its lock:
@@ -47,6 +49,7 @@ type actor struct {
 // It is the judge and knows nothing of how the campaign works.
 type recorder struct {
 	epoch   time.Time
+	store   Store
 	landing chan struct{} // a lock that may be held while virtual time passes
 
 	mu                  sync.Mutex
@@ -61,7 +64,6 @@ type recorder struct {
 	times               []time.Duration         // and when
 	spec                spec.Record             // what may happen to them
 	replica             int                     // which of them one that lags holds
-	doubtful            []*op                   // writes whose caller was told of a failure by a store that may have made them
 	wroteUnsynchronized map[string]bool         // by Incarnation: it has Unsynchronized set
 	backs               []int                   // which of them the store was set back to
 	pairs               map[[2]*leadership]bool // that have been counted
@@ -85,12 +87,16 @@ type line struct {
 // maxLines is how much of a trace is kept.
 const maxLines = 4000
 
-func newRecorder(epoch time.Time, p *Params) *recorder {
+func newRecorder(epoch time.Time, store Store, p *Params) *recorder {
 	r := &recorder{
-		epoch: epoch, landing: make(chan struct{}, 1), term: p.longest(), wild: p.Wild > 0 || p.Lenient, drift: p.Drift,
+		epoch: epoch, store: store, landing: make(chan struct{}, 1), term: p.longest(), wild: p.Wild > 0 || p.Lenient, drift: p.Drift,
 		lies: p.Skewed > 0, lenient: p.Lenient, counts: map[string]int{}, wroteUnsynchronized: map[string]bool{}, pairs: map[[2]*leadership]bool{},
 	}
-	r.records, r.times = []le.RaceEntry{{}}, []time.Duration{0}
+	first := le.RaceEntry{}
+	if e, err := store.Current(); err == nil {
+		first = *e
+	}
+	r.records, r.times = []le.RaceEntry{first}, []time.Duration{0}
 	r.spec = spec.Record{Skew: p.Skew, Drift: p.allowance(), Untimed: r.wild || r.lies}
 	return r
 }

@@ -68,7 +68,7 @@ func (s *stage) until(d time.Duration, what string, done func() bool) time.Durat
 	s.t.Helper()
 	began := s.now()
 	for !done() {
-		if s.now()-began >= d {
+		if s.now()-began >= d || s.rec.failed() { // no time passes then
 			s.t.Errorf("%s: not within %v", what, d)
 			return s.now() - began
 		}
@@ -175,12 +175,14 @@ func TestAnothersRecordOusts(t *testing.T) {
 	for _, feed := range []bool{true, false} {
 		play(t, 1, func(p *Params) { p.Feed = feed }, func(s *stage) {
 			p := s.leads(s.hosts[0])
-			store := s.store.(*Store)
+			store := s.store.(*Memory)
 			e, _ := store.read()
 			e.LeaderID, e.Incarnation, e.ElectionNumber = "x", "written by hand", e.ElectionNumber+5
-			if _, err := store.WriteEntry(context.Background(), e); err != nil {
+			token, err := store.WriteEntry(context.Background(), e)
+			if err != nil {
 				t.Fatal(err)
 			}
+			e.Token = token
 			s.rec.mu.Lock()
 			s.rec.records = append(s.rec.records, *e)
 			s.rec.mu.Unlock()

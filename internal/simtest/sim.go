@@ -17,7 +17,7 @@ type world struct {
 	Params
 	rng      *rand.Rand
 	epoch    time.Time
-	store    le.RaceDecider
+	store    Store
 	rec      *recorder
 	hosts    []*host
 	watcher  *observer     // nil: none
@@ -42,10 +42,9 @@ func (r *Result) String() string {
 	return fmt.Sprintf("%v\n%s\n--- the last events (true time, who, what)\n%s", r.Params, strings.Join(r.Violations, "\n"), r.trace(300))
 }
 
-// Run simulates the election of p, on store, or on a Store of its own where that
-// is nil. It must be called in a testing/synctest bubble, and returns when every
+// Run simulates the election of p, on store, or in Memory if that is nil. It must be called in a testing/synctest bubble, and returns when every
 // candidate has stopped.
-func Run(p Params, store le.RaceDecider) *Result {
+func Run(p Params, store Store) *Result {
 	w := newWorld(p, store)
 	w.live()
 	w.finish()
@@ -54,13 +53,13 @@ func Run(p Params, store le.RaceDecider) *Result {
 	return &Result{Params: p, Violations: slices.Clone(w.rec.violations), Counts: maps.Clone(w.rec.counts), trace: w.rec.trace}
 }
 
-func newWorld(p Params, store le.RaceDecider) *world {
+func newWorld(p Params, store Store) *world {
 	epoch := time.Now()
 	if store == nil {
-		store = NewStore(p.Stamp)
+		store = NewMemory(p.Stamp)
 	}
 	w := &world{
-		Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), epoch: epoch, store: store, rec: newRecorder(epoch, &p),
+		Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), epoch: epoch, store: store, rec: newRecorder(epoch, store, &p),
 		surprises: make(chan func()), over: make(chan struct{}),
 	}
 	for i := range p.Hosts {
@@ -133,7 +132,10 @@ func (w *world) apart() time.Duration {
 
 // decider is an actor's way to the record.
 func (w *world) decider(a *actor) le.RaceDecider {
-	d := &Decider{inner: w.store, actor: a, rec: w.rec, tells: w.Tells, lags: w.Lag}
+	if a.client == nil {
+		a.client = w.store.Decider(&Way{a, w.rec})
+	}
+	d := &Decider{inner: a.client, actor: a, rec: w.rec, tells: w.Tells, lags: w.Lag}
 	if w.Feed {
 		return Pushed{d}
 	}
@@ -190,6 +192,9 @@ func (w *world) ask() {
 	if h.proc == nil || h.proc.campaign == nil || h.thaw != nil {
 		return
 	}
+	if way := (Way{h.proc.actor, w.rec}); w.rec.wired() && !way.Worked() {
+		return // it may have ended: see bars
+	}
 	c := h.proc.campaign
 	e, v, status := c.Leader(), c.View(), c.Status()
 	if v == nil || e.Token != nil || status == le.Stopped {
@@ -217,6 +222,9 @@ func (w *world) calm() {
 	if w.watcher != nil {
 		w.watcher.actor.link.Set(Weather{}, false)
 		w.watcher.actor.clock.Restore()
+	}
+	if w.rec.wired() {
+		w.pass(4 * w.Calm) // a first answer that is damaged may end one yet
 	}
 	w.bereave()
 	if w.candidates() == 0 {
@@ -375,12 +383,6 @@ func (w *world) finish() {
 			}
 		}
 	}
-	for range 3 { // what has landed without anybody's knowledge
-		if e, err := w.store.ReadCurrent(ctx); err == nil {
-			w.rec.sighted(e)
-			break
-		}
-	}
 	w.rec.mu.Lock()
 	last := &w.rec.records[len(w.rec.records)-1]
 	for _, h := range w.hosts {
@@ -392,4 +394,7 @@ func (w *world) finish() {
 	}
 	w.rec.mu.Unlock()
 	time.Sleep(time.Second) // for what goes on by itself, within its bounds
+	if w.rec.wired() {
+		time.Sleep(w.longest()) // for requests that nobody answers
+	}
 }

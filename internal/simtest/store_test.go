@@ -18,15 +18,17 @@ import (
 // once that it does not know, and once that somebody was faster, as when it has
 // tried again by itself.
 type fickle struct {
-	*Store
+	*Memory
 	writes atomic.Int64
 	blind  atomic.Bool // the next read fails: what has happened comes to light later
 }
 
 var errUnknown = errors.New("simtest: who knows")
 
+func (f *fickle) Decider(way *Way) le.RaceDecider { return way.Over(f) }
+
 func (f *fickle) WriteEntry(ctx context.Context, e *le.RaceEntry) (le.LeaderToken, error) {
-	token, err := f.Store.WriteEntry(ctx, e)
+	token, err := f.Memory.WriteEntry(ctx, e)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +48,7 @@ func (f *fickle) ReadCurrent(ctx context.Context) (*le.RaceEntry, error) {
 	if f.blind.Swap(false) {
 		return nil, errUnknown
 	}
-	return f.Store.ReadCurrent(ctx)
+	return f.Memory.ReadCurrent(ctx)
 }
 
 // The judge goes by what has happened in the store, not by what its client says.
@@ -58,7 +60,7 @@ func TestClientThatDoesNotKnow(t *testing.T) {
 				p := Draw(seed)
 				p.Backups, p.Term, p.Skew, p.Poll, p.Length = false, 15*time.Second, time.Second, 0, 10*time.Minute
 				p.Calm = 50 * time.Millisecond
-				res := Run(p, &fickle{Store: NewStore(0)})
+				res := Run(p, &fickle{Memory: NewMemory(0)})
 				if len(res.Violations) > 0 {
 					t.Error(res)
 				}
@@ -119,5 +121,5 @@ func setBack(s *stage, n int) {
 	s.rec.mu.Lock()
 	defer s.rec.mu.Unlock()
 	e := s.rec.records[n].Clone()
-	s.rec.setBackTo(e, s.store.(*Store).SetBack(e))
+	s.rec.setBackTo(e, s.store.(*Memory).SetBack(e))
 }

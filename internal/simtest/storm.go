@@ -29,6 +29,9 @@ func (w *world) happen(until time.Duration, spare *host) {
 	if h == spare {
 		return
 	}
+	if h.proc != nil && h.proc.isBarred() {
+		h.proc = nil
+	}
 	if w.rng.IntN(6) == 0 {
 		h.doubt(false)
 	}
@@ -73,7 +76,7 @@ func (w *world) stick() {
 
 // restore sets the store back to one of its last records, as from a backup.
 func (w *world) restore() {
-	store, ok := w.store.(*Store)
+	store, ok := w.store.(*Memory)
 	if !ok {
 		return
 	}
@@ -164,6 +167,14 @@ func (w *world) weather(until time.Duration) Weather {
 	}
 	for range 1 + w.rng.IntN(4) {
 		kinds[w.rng.IntN(len(kinds))]()
+	}
+	if w.rec.wired() {
+		switch w.rng.IntN(5) {
+		case 0, 1:
+			x.Wire = 0.7 * w.rng.Float64()
+		case 2:
+			x.WireCut, x.WireSilent = true, w.rng.IntN(2) == 0
+		}
 	}
 	return x
 }

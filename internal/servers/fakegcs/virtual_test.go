@@ -12,7 +12,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
-	"github.com/c8e606e4/leaderelection/internal/httpsim"
+	"github.com/c8e606e4/leaderelection/internal/simtest/overhttp"
 )
 
 const bucket = "elections"
@@ -48,8 +48,8 @@ func refusal(status int, reason string) httpfault.Fault {
 }
 
 // overHTTP is the real client over the emulator.
-func overHTTP(t *testing.T) httpfault.Store {
-	return httpfault.Store{
+func overHTTP(t *testing.T) overhttp.Store {
+	return overhttp.Store{
 		Serve:   func() http.Handler { return serve(t) },
 		Decider: func(c *http.Client) leaderelection.RaceDecider { return decider(t, c) },
 		Place:   "gs://elections/one",
@@ -65,15 +65,15 @@ func overHTTP(t *testing.T) httpfault.Store {
 	}
 }
 
-func TestElections(t *testing.T) { httpfault.Elections(t, overHTTP(t)) }
+func TestElections(t *testing.T) { overhttp.Elections(t, overHTTP(t)) }
 
 // Whole elections by seed, with faults on HTTP.
-func TestSeeds(t *testing.T) { httpsim.Seeds(t, overHTTP(t), 100) }
+func TestSeeds(t *testing.T) { overhttp.Seeds(t, overHTTP(t), 100) }
 
 // Nothing that something else answers is believed.
 func TestDisbelieves(t *testing.T) {
 	s := overHTTP(t)
-	httpfault.Disbelieves(t, s, &httpfault.Transport{Handler: s.Serve()})
+	overhttp.Disbelieves(t, s, &httpfault.Transport{Handler: s.Serve()})
 }
 
-func TestNobodyLeads(t *testing.T) { httpfault.NobodyLeads(t, overHTTP(t)) }
+func TestNobodyLeads(t *testing.T) { overhttp.NobodyLeads(t, overHTTP(t)) }

@@ -1,6 +1,6 @@
 //go:build go1.25
 
-package httpfault
+package overhttp
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/httpfault"
 )
 
 // Disbelieves holds a store's decider to rule 21: a success must be proved to be
@@ -18,13 +19,13 @@ import (
 // written, nor as an empty election, nor as a version that can be written over.
 // It waits for nothing, so that the server may be one with sockets.
 func Disbelieves(t *testing.T, s Store, next http.RoundTripper) {
-	for _, lie := range Lies() {
+	for _, lie := range httpfault.Lies() {
 		if why := s.Blind[lie.Name]; why != "" {
 			t.Logf("%s is not told, since it cannot be found out: %s", lie.Name, why)
 			continue
 		}
 		t.Run(lie.Name, func(t *testing.T) {
-			liar := &Liar{Next: next}
+			liar := &httpfault.Liar{Next: next}
 			victim := s.Decider(&http.Client{Transport: liar})
 			honest := s.Decider(&http.Client{Transport: next})
 			current := history(t, victim, honest)
@@ -88,7 +89,7 @@ func history(t *testing.T, victim, honest leaderelection.RaceDecider) *leaderele
 
 // judgeRead: what was read must be the record as it is, or, of a replay, as it
 // was, with a token by which nothing can be written.
-func (s *Store) judgeRead(t *testing.T, lie *Lie, honest leaderelection.RaceDecider, e, current *leaderelection.RaceEntry) {
+func (s *Store) judgeRead(t *testing.T, lie *httpfault.Lie, honest leaderelection.RaceDecider, e, current *leaderelection.RaceEntry) {
 	t.Helper()
 	if e.Compare(current) == 0 && e.LeaderID == current.LeaderID {
 		return
@@ -108,7 +109,7 @@ func (s *Store) judgeRead(t *testing.T, lie *Lie, honest leaderelection.RaceDeci
 // NobodyLeads holds whole campaigns to the same, in virtual time: a candidate whose
 // requests, or whose writes alone, are answered by something else never leads.
 func NobodyLeads(t *testing.T, s Store) {
-	for _, lie := range Lies() {
+	for _, lie := range httpfault.Lies() {
 		for what, about := range map[string]func(*http.Request) bool{"All": nil, "Writes": s.Writes} {
 			t.Run(lie.Name+what, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { s.nobodyLeads(t, &lie, about) })
@@ -117,8 +118,8 @@ func NobodyLeads(t *testing.T, s Store) {
 	}
 }
 
-func (s *Store) nobodyLeads(t *testing.T, lie *Lie, about func(*http.Request) bool) {
-	liar := &Liar{Next: &Transport{Handler: s.Serve()}, About: about}
+func (s *Store) nobodyLeads(t *testing.T, lie *httpfault.Lie, about func(*http.Request) bool) {
+	liar := &httpfault.Liar{Next: &httpfault.Transport{Handler: s.Serve()}, About: about}
 	d := s.Decider(&http.Client{Transport: liar})
 	history(t, d, d)
 	time.Sleep(time.Minute) // the last term is over

@@ -1,6 +1,6 @@
 //go:build go1.25
 
-package httpfault
+package overhttp
 
 import (
 	"context"
@@ -16,26 +16,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/httpfault"
 )
-
-// Store is a store whose client speaks HTTP, for Elections.
-type Store struct {
-	// Serve makes a server that holds an empty election.
-	Serve func() http.Handler
-	// Decider makes a candidate's handle on it, with a client of its own that
-	// sends its requests by http.
-	Decider func(http *http.Client) leaderelection.RaceDecider
-	// Place is what errors call the record's.
-	Place string
-	// Writes reports whether a request is a write.
-	Writes func(*http.Request) bool
-	// Busy are answers by which the store itself says that it is too busy, or
-	// out of order for now.
-	Busy map[string]Fault
-	// Blind are the Lies, by name, that no client of this store can find out, and
-	// why.
-	Blind map[string]string
-}
 
 // What all candidates here have.
 const (
@@ -58,19 +40,19 @@ func Elections(t *testing.T, s Store) {
 	for _, name := range slices.Sorted(maps.Keys(troubles)) {
 		bubble("Keeps/"+name, func(t *testing.T, tr *trial) { tr.keepsLeadership(t, troubles[name]) })
 	}
-	bubble("StoreGone/Refused", func(t *testing.T, tr *trial) { tr.storeGone(t, Fault{LoseRequest: true}) })
-	bubble("StoreGone/Silent", func(t *testing.T, tr *trial) { tr.storeGone(t, Fault{LoseRequest: true, Silent: true}) })
-	bubble("StoreGone/AnswersLost", func(t *testing.T, tr *trial) { tr.storeGone(t, Fault{LoseAnswer: true}) })
-	bubble("StoreGone/Unavailable", func(t *testing.T, tr *trial) { tr.storeGone(t, Fault{Status: http.StatusServiceUnavailable}) })
+	bubble("StoreGone/Refused", func(t *testing.T, tr *trial) { tr.storeGone(t, httpfault.Fault{LoseRequest: true}) })
+	bubble("StoreGone/Silent", func(t *testing.T, tr *trial) { tr.storeGone(t, httpfault.Fault{LoseRequest: true, Silent: true}) })
+	bubble("StoreGone/AnswersLost", func(t *testing.T, tr *trial) { tr.storeGone(t, httpfault.Fault{LoseAnswer: true}) })
+	bubble("StoreGone/Unavailable", func(t *testing.T, tr *trial) { tr.storeGone(t, httpfault.Fault{Status: http.StatusServiceUnavailable}) })
 }
 
 // candidate is one of a trial's.
 type candidate struct {
 	id   string
-	http *Transport
+	http *httpfault.Transport
 
 	mu    sync.Mutex
-	fault func(*http.Request) Fault
+	fault func(*http.Request) httpfault.Fault
 	view  *leaderelection.TimeView
 	ctx   context.Context // of its last leadership
 	outs  int
@@ -93,7 +75,7 @@ func newTrial(t *testing.T, s *Store) *trial {
 
 func (tr *trial) start(t *testing.T, id string, handler http.Handler) *candidate {
 	c := &candidate{id: id}
-	c.http = &Transport{Handler: handler, Fault: c.draw}
+	c.http = &httpfault.Transport{Handler: handler, Fault: c.draw}
 	cfg := leaderelection.Config{
 		Decider: tr.store.Decider(&http.Client{Transport: c.http}), LeaderID: id,
 		HostPort: []string{"10.0.0.1:443", "[fd00::1]:443"}, TermLength: term, MaxClockSkew: skew,
@@ -126,17 +108,17 @@ func (tr *trial) start(t *testing.T, id string, handler http.Handler) *candidate
 	return c
 }
 
-func (c *candidate) draw(r *http.Request) Fault {
+func (c *candidate) draw(r *http.Request) httpfault.Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fault == nil {
-		return Fault{}
+		return httpfault.Fault{}
 	}
 	return c.fault(r)
 }
 
 // afflict changes what happens to the candidate's requests.
-func (c *candidate) afflict(fault func(*http.Request) Fault) {
+func (c *candidate) afflict(fault func(*http.Request) httpfault.Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fault = fault
@@ -167,7 +149,7 @@ func (tr *trial) await(t *testing.T, ok func() bool, d time.Duration) {
 // oneAttempt: a call that fails has made one request, and one whose ctx ends
 // returns then.
 func (s *Store) oneAttempt(t *testing.T) {
-	failures := map[string]Fault{
+	failures := map[string]httpfault.Fault{
 		"Reset":       {LoseRequest: true},
 		"AnswerLost":  {LoseAnswer: true},
 		"Unavailable": {Status: http.StatusServiceUnavailable},
@@ -189,7 +171,7 @@ func (s *Store) oneAttempt(t *testing.T) {
 		} {
 			t.Run(what+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					tr := &Transport{Handler: s.Serve(), Fault: func(*http.Request) Fault { return f }}
+					tr := &httpfault.Transport{Handler: s.Serve(), Fault: func(*http.Request) httpfault.Fault { return f }}
 					d := s.Decider(&http.Client{Transport: tr})
 					const patience = 3 * time.Second
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -238,44 +220,44 @@ func oneRequestEach(t *testing.T, tr *trial) {
 
 // trouble is what happens to the leader's requests; since is for how long it has
 // been going on.
-type trouble func(r *http.Request, since time.Duration) Fault
+type trouble func(r *http.Request, since time.Duration) httpfault.Fault
 
 // troubles is all that a leader must outlive.
 func (s *Store) troubles() map[string]trouble {
 	const attempt = term / 4
-	on := func(f Fault) trouble {
-		return func(r *http.Request, _ time.Duration) Fault {
+	on := func(f httpfault.Fault) trouble {
+		return func(r *http.Request, _ time.Duration) httpfault.Fault {
 			if s.Writes(r) {
 				return f
 			}
-			return Fault{}
+			return httpfault.Fault{}
 		}
 	}
-	burst := func(f Fault) trouble { // for two seconds in each five
-		return func(_ *http.Request, since time.Duration) Fault {
+	burst := func(f httpfault.Fault) trouble { // for two seconds in each five
+		return func(_ *http.Request, since time.Duration) httpfault.Fault {
 			if since%(5*time.Second) < 2*time.Second {
 				return f
 			}
-			return Fault{}
+			return httpfault.Fault{}
 		}
 	}
 	all := map[string]trouble{
-		"AnswersLost":         on(Fault{LoseAnswer: true}),
-		"AnswersLostSilently": on(Fault{LoseAnswer: true, Silent: true}),
-		"AnswersTooLate":      on(Fault{Answer: attempt + time.Second}),
-		"AnswersMuchTooLate":  on(Fault{Answer: 3 * term}),
-		"RequestsLate":        on(Fault{Request: attempt / 2, Answer: attempt / 3}),
-		"AnswersTruncated":    on(Fault{Truncate: true}),
-		"AnswersGarbled":      on(Fault{Garble: true}),
-		"SlowBodies":          func(*http.Request, time.Duration) Fault { return Fault{SlowBody: time.Second} },
-		"BodiesTooSlow":       on(Fault{SlowBody: term}),
-		"CutMidRequest":       burst(Fault{LoseRequest: true}),
-		"CutMidAnswer":        burst(Fault{LoseAnswer: true}),
-		"Burst429":            burst(Fault{Status: http.StatusTooManyRequests, Body: "<html>slow down"}),
-		"Burst500":            burst(Fault{Status: http.StatusInternalServerError}),
-		"Burst502":            burst(Fault{Status: http.StatusBadGateway, Body: "<html>bad gateway"}),
-		"Burst503":            burst(Fault{Status: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"120"}}}),
-		"EverySecondWrite":    s.everySecond(Fault{LoseRequest: true}),
+		"AnswersLost":         on(httpfault.Fault{LoseAnswer: true}),
+		"AnswersLostSilently": on(httpfault.Fault{LoseAnswer: true, Silent: true}),
+		"AnswersTooLate":      on(httpfault.Fault{Answer: attempt + time.Second}),
+		"AnswersMuchTooLate":  on(httpfault.Fault{Answer: 3 * term}),
+		"RequestsLate":        on(httpfault.Fault{Request: attempt / 2, Answer: attempt / 3}),
+		"AnswersTruncated":    on(httpfault.Fault{Truncate: true}),
+		"AnswersGarbled":      on(httpfault.Fault{Garble: true}),
+		"SlowBodies":          func(*http.Request, time.Duration) httpfault.Fault { return httpfault.Fault{SlowBody: time.Second} },
+		"BodiesTooSlow":       on(httpfault.Fault{SlowBody: term}),
+		"CutMidRequest":       burst(httpfault.Fault{LoseRequest: true}),
+		"CutMidAnswer":        burst(httpfault.Fault{LoseAnswer: true}),
+		"Burst429":            burst(httpfault.Fault{Status: http.StatusTooManyRequests, Body: "<html>slow down"}),
+		"Burst500":            burst(httpfault.Fault{Status: http.StatusInternalServerError}),
+		"Burst502":            burst(httpfault.Fault{Status: http.StatusBadGateway, Body: "<html>bad gateway"}),
+		"Burst503":            burst(httpfault.Fault{Status: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"120"}}}),
+		"EverySecondWrite":    s.everySecond(httpfault.Fault{LoseRequest: true}),
 	}
 	for name, f := range s.Busy {
 		all["Burst"+name] = burst(f)
@@ -283,14 +265,14 @@ func (s *Store) troubles() map[string]trouble {
 	return all
 }
 
-func (s *Store) everySecond(f Fault) trouble {
+func (s *Store) everySecond(f httpfault.Fault) trouble {
 	n := 0
-	return func(r *http.Request, _ time.Duration) Fault {
+	return func(r *http.Request, _ time.Duration) httpfault.Fault {
 		if !s.Writes(r) {
-			return Fault{}
+			return httpfault.Fault{}
 		}
 		if n++; n%2 == 0 {
-			return Fault{}
+			return httpfault.Fault{}
 		}
 		return f
 	}
@@ -300,7 +282,7 @@ func (s *Store) everySecond(f Fault) trouble {
 func (tr *trial) keepsLeadership(t *testing.T, trouble trouble) {
 	view, ctx, _ := tr.a.leadership()
 	began := time.Now()
-	tr.a.afflict(func(r *http.Request) Fault { return trouble(r, time.Since(began)) })
+	tr.a.afflict(func(r *http.Request) httpfault.Fault { return trouble(r, time.Since(began)) })
 	for time.Since(began) < 2*time.Minute {
 		time.Sleep(50 * time.Millisecond)
 		if !view.ValueInFuture() || ctx.Err() != nil {
@@ -316,9 +298,9 @@ func (tr *trial) keepsLeadership(t *testing.T, trouble trouble) {
 
 // storeGone cuts both off: the leader is out at the end of its view, to the
 // moment, and when the store is back somebody leads.
-func (tr *trial) storeGone(t *testing.T, f Fault) {
+func (tr *trial) storeGone(t *testing.T, f httpfault.Fault) {
 	time.Sleep(time.Minute)
-	gone := func(*http.Request) Fault { return f }
+	gone := func(*http.Request) httpfault.Fault { return f }
 	tr.a.afflict(gone)
 	tr.b.afflict(gone)
 	view, ctx, _ := tr.a.leadership()
