@@ -59,6 +59,16 @@ func (d *Decider) SetCompanions(names ...string) error {
 	return nil
 }
 
+// LeaseID returns the id of the native leases of a leadership of this Decider's campaign,
+// whether they are held or not; empty if there is none, or without Options.NativeLease.
+// It is what a program that writes companions for the leader needs.
+func (d *Decider) LeaseID(election leaderelection.ElectionNumber) string {
+	if d.b.native == nil {
+		return ""
+	}
+	return d.b.native.Of(election)
+}
+
 var errNoLeases = store.Wrong("there are no native leases: set Options.NativeLease")
 
 // Leased returns the access conditions with which the leader whose view is tv

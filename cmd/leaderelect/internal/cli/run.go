@@ -97,6 +97,8 @@ The command finds in its environment
     LEADERELECT_EXPIRY_FILE  a file, replaced with each extension of the lease: until
                              when it may act as leader, in seconds since 1970, and
                              on a second line as a date
+    LEADERELECT_LEASE_ID     with native_lease=true (azblob): the id of Azure's lease,
+                             without which the command cannot write the companions
 
 Run it in the foreground: what it leaves running when it ends is ended, too. Unless
 leaderelect is root, the command cannot become another user by sudo or another setuid
@@ -236,6 +238,14 @@ func newJob(a *app, f *runFlags, times runner.Times, cfg *leaderelection.Config,
 		Store: f.pass.store(url), LeaderID: cfg.LeaderID, ExpiryFile: f.expiryFile, Setuid: f.setuid,
 		Times: times, Drain: f.drain, Once: f.once, Single: f.entry.try, OnFailure: runner.Policy(f.onFailure), Delay: f.delay,
 		Logger: cfg.Logger,
+		LeaseID: func(n leaderelection.ElectionNumber) string {
+			if d, leases := cfg.Decider.(interface {
+				LeaseID(leaderelection.ElectionNumber) string
+			}); leases {
+				return d.LeaseID(n)
+			}
+			return ""
+		},
 		Resign: func(ctx context.Context) { j.resign(ctx) },
 		Finish: j.finish,
 	})

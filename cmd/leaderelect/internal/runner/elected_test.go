@@ -205,20 +205,24 @@ func TestGiveUp(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Setenv("LEADERELECT_ELECTION", "99")
 	t.Setenv("LEADERELECT_EXPIRY_FILE", "/run/theirs")
+	t.Setenv("LEADERELECT_LEASE_ID", "theirs")
 	t.Setenv("OTHER", "kept")
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	r := newTrial(t, func(c *Config) { c.Stdout = out }, "sh", "-c", "env; echo complete; exec sleep 600").begin(t)
+	r := newTrial(t, func(c *Config) {
+		c.Stdout = out
+		c.LeaseID = func(n leaderelection.ElectionNumber) string { return fmt.Sprintf("lease-%d", n) }
+	}, "sh", "-c", "env; echo complete; exec sleep 600").begin(t)
 	var text string
 	r.until(t, "its environment", func() bool {
 		data, _ := os.ReadFile(out.Name())
 		text = string(data)
 		return strings.Contains(text, "complete")
 	})
-	for _, want := range []string{"LEADERELECT_ELECTION=0", "LEADERELECT_LEADER_ID=me", "LEADERELECT_STORE=file:x", "LEADERELECT_EXPIRY_FILE=" + r.c.ExpiryFile, "OTHER=kept"} {
+	for _, want := range []string{"LEADERELECT_ELECTION=0", "LEADERELECT_LEADER_ID=me", "LEADERELECT_STORE=file:x", "LEADERELECT_EXPIRY_FILE=" + r.c.ExpiryFile, "LEADERELECT_LEASE_ID=lease-0", "OTHER=kept"} {
 		if strings.Count(text, want+"\n") != 1 {
 			t.Errorf("no one %s in\n%s", want, text)
 		}

@@ -252,5 +252,11 @@ func (l *leadership) runs(p *proc.Process) {
 
 // environment is the command's.
 func (l *leadership) environment() []string {
-	return Environment(l.view.ElectionNumber(), l.c.LeaderID, l.c.Store, "LEADERELECT_EXPIRY_FILE="+l.file.path)
+	more := []string{"LEADERELECT_EXPIRY_FILE=" + l.file.path}
+	if l.c.LeaseID != nil {
+		if id := l.c.LeaseID(l.view.ElectionNumber()); id != "" {
+			more = append(more, "LEADERELECT_LEASE_ID="+id)
+		}
+	}
+	return Environment(l.view.ElectionNumber(), l.c.LeaderID, l.c.Store, more...)
 }

@@ -41,6 +41,7 @@ type Config struct {
 	Stdin, Stdout, Stderr *os.File
 	Store                 string // for the command's environment; empty: not to be there
 	LeaderID              string
+	LeaseID               func(leaderelection.ElectionNumber) string // of the store's own lease, for the command's environment; nil: none
 	ExpiryFile            string // empty: one is made
 	Setuid                bool   // the command may become another user
 	Times                 Times

@@ -170,3 +170,13 @@ func (l *Leases) Held(number leaderelection.ElectionNumber, names ...string) (st
 	}
 	return l.id, nil
 }
+
+// Of returns the id of the leases of a leadership of this Decider's campaign; else empty.
+func (l *Leases) Of(number leaderelection.ElectionNumber) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if number == leaderelection.NoElections || number != l.since {
+		return ""
+	}
+	return l.id
+}
