@@ -42,8 +42,8 @@ type Config struct {
 	Store                 string // for the command's environment; empty: not to be there
 	LeaderID              string
 	LeaseID               func(leaderelection.ElectionNumber) string // of the store's own lease, for the command's environment; nil: none
-	ExpiryFile            string // empty: one is made
-	Setuid                bool   // the command may become another user
+	ExpiryFile            string                                     // empty: one is made
+	Setuid                bool                                       // the command may become another user
 	Times                 Times
 	Drain                 time.Duration // between asking to end and killing where the lease is kept meanwhile
 	Once                  bool
