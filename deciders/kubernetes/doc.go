@@ -75,6 +75,8 @@
 // cannot limit to a name. If the Lease is made beforehand (kubectl apply of one with a name
 // only), create is not needed. An observer needs get and watch. The directory manifests has
 // all of that, with a Deployment, and a Service that follows the leader by a label.
+// The command leaderelect doctor tries a Lease beside this one, whose name ends in -doctor: it
+// needs the same for that, and create.
 
 // # What Kubernetes promises
 //

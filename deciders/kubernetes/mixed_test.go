@@ -141,13 +141,23 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// draw is a number below n.
+func (f *fleet) draw(n int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.random.IntN(n)
+}
+
+// led is how many leaderships there were.
+func (f *fleet) led(ours bool) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.terms[ours]
+}
+
 // add starts a member.
 func (f *fleet) add(name string, ours bool) *member {
-	w := &way{next: f.api, faults: f.faults, random: func(n int) time.Duration {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return time.Duration(f.random.IntN(n)) * time.Millisecond
-	}}
+	w := &way{next: f.api, faults: f.faults, random: func(n int) time.Duration { return time.Duration(f.draw(n)) * time.Millisecond }}
 	w.heal()
 	ctx, cancel := context.WithCancel(f.t.Context())
 	m := &member{name: name, ours: ours, way: w, stop: cancel, ended: make(chan struct{})}
@@ -163,7 +173,7 @@ func (f *fleet) add(name string, ours bool) *member {
 }
 
 func (f *fleet) runOurs(ctx context.Context, m *member) {
-	skew := time.Duration(f.random.IntN(2000)-1000) * time.Millisecond
+	skew := time.Duration(f.draw(2000)-1000) * time.Millisecond
 	c, err := leaderelection.Config{
 		Decider: decider(imitationClient(f.t, m.way), "one"), LeaderID: m.name,
 		TermLength: 15 * time.Second, MaxClockSkew: time.Second, Clock: clocks.NewOffset(clocks.System(), skew),
@@ -194,7 +204,7 @@ func (f *fleet) runOurs(ctx context.Context, m *member) {
 }
 
 func (f *fleet) runClientGo(ctx context.Context, m *member) {
-	m.way.skew = time.Duration(f.random.IntN(121)-60) * time.Minute // which does not matter
+	m.way.skew = time.Duration(f.draw(121)-60) * time.Minute // which does not matter
 	var mu sync.Mutex
 	var leading context.Context
 	m.claim = func() any {
@@ -318,29 +328,28 @@ func TestMixedFleet(t *testing.T) {
 				f := newFleet(t, seed, true)
 				defer f.endAll()
 				for i := range 4 {
-					f.add(fmt.Sprint("m", i), f.random.IntN(2) == 0)
+					f.add(fmt.Sprint("m", i), f.draw(2) == 0)
 				}
-				for i := range 25 {
-					name := fmt.Sprint("m", f.random.IntN(4))
-					if l := f.leaders(); len(l) == 1 && f.random.IntN(2) == 0 {
+				for range 25 {
+					name := fmt.Sprint("m", f.draw(4))
+					if l := f.leaders(); len(l) == 1 && f.draw(2) == 0 {
 						name = l[0]
 					}
 					m := f.members[name]
-					switch f.random.IntN(5) {
+					switch f.draw(5) {
 					case 0:
-						f.end(m, f.random.IntN(2) == 0)
-						f.add(name, f.random.IntN(2) == 0)
+						f.end(m, f.draw(2) == 0)
+						f.add(name, f.draw(2) == 0)
 					case 1, 2:
 						m.way.sever()
-						f.pass(time.Duration(f.random.IntN(25)) * time.Second)
+						f.pass(time.Duration(f.draw(25)) * time.Second)
 						m.way.heal()
 					}
-					f.pass(time.Duration(f.random.IntN(20)) * time.Second)
-					_ = i
+					f.pass(time.Duration(f.draw(20)) * time.Second)
 				}
 				f.until(time.Minute)
-				clientgos += f.terms[false]
-				ours += f.terms[true]
+				clientgos += f.led(false)
+				ours += f.led(true)
 			})
 		})
 	}
@@ -376,8 +385,8 @@ func TestRollingMigration(t *testing.T) {
 				leader, transitions = next, *spec.LeaseTransitions
 			}
 		}
-		if f.terms[true] == 0 || f.terms[false] == 0 {
-			t.Errorf("leaderships: %v", f.terms)
+		if f.led(true) == 0 || f.led(false) == 0 {
+			t.Errorf("leaderships: %d, %d of client-go", f.led(true), f.led(false))
 		}
 	})
 }
