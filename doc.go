@@ -17,7 +17,7 @@ that reports whether it may still act.
 [Config.Acquire] campaigns until its ctx ends, [Config.Start] does the
 same in the background ([Campaign.Leadership] waits until it leads), [Config.Run] runs one job as leader.
 [Config.Once] runs one at most once in a
-period, and [Config.TryAcquire] leads now or not at all. [WatchConfig] follows an election without taking part. [Transfer] and [StepDown] are for operators. Stores
+period, and [Config.TryAcquire] leads now or not at all. [WatchConfig] follows an election without taking part. [Transfer], [StepDown] and [Reset] are for operators. Stores
 are in the packages below deciders; deciders/memory is for unit tests.
 
 # Terms

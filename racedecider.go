@@ -156,7 +156,8 @@ type RaceDecider interface {
 	// ElectionNumber NoElections, and a Token with which WriteEntry creates
 	// the record; it never returns nil without an error. Every field that was
 	// written is read back, times to the nanosecond. The entry belongs to the
-	// caller.
+	// caller. What is there but is no record is an error, best a [DamagedRecordError], which
+	// has the version by which Reset may replace it.
 	//
 	// A read may be stale where the store's reads are: a decision rests on the
 	// write alone.

@@ -121,7 +121,7 @@ func (e *Election[V]) Entry(s Stored[V]) (*leaderelection.RaceEntry, error) {
 	}
 	entry, err := record.Unmarshal(e.Place, s.Data)
 	if err != nil {
-		return nil, complete{err}
+		return nil, &leaderelection.DamagedRecordError{Token: s.At, Err: complete{err}}
 	}
 	if v, is := e.Store.(Versioner[V]); is {
 		s.At = v.Of(entry, s.At)

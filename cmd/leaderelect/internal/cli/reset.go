@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+)
+
+func (a *app) resetCommand() *cobra.Command {
+	var after uint64
+	var force bool
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "reset [URL] --after N",
+		Short: "Put a vacant record in the place of one that nobody can go on from",
+		Long: `Write a vacant record, whose next election is N+1, over one that the election cannot go on
+from: a damaged one, one whose term ends in 1,000 hours, or one that was deleted, or restored
+from a backup. N must be the greatest election number that any fence, log or backup has seen:
+fences refuse what is smaller. It may be greater.
+
+While a leader's term runs, or a hold or a reservation, or that cannot be told, reset refuses.
+Stop all candidates, wait for a term, and give --force.
+
+Exit codes: 0 the record is written; 1 it is not; 2 usage.`,
+		Example: `  leaderelect reset s3://bucket/app --after 1041`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			url, _, err := a.url(args)
+			switch {
+			case err != nil:
+				return err
+			case timeout <= 0:
+				return usage("--timeout is %v, must be positive", timeout)
+			case !c.Flags().Changed("after"):
+				return usage("--after is missing: the greatest election number that any fence, log or backup has seen")
+			}
+			return a.reset(c.Context(), url, after, force, timeout)
+		},
+	}
+	c.Flags().Uint64Var(&after, "after", 0, "the greatest election number that any fence, log or backup has seen: the next is one more")
+	c.Flags().BoolVar(&force, "force", false, "although a term may be running: only when all candidates are stopped, and have been for a term")
+	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to try")
+	return c
+}
+
+func (a *app) reset(ctx context.Context, url string, after uint64, force bool, timeout time.Duration) error {
+	a.begun(exitError)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer a.signals(cancel, nil)()
+	late := time.AfterFunc(timeout, func() { cancel(errTimeout) })
+	defer late.Stop()
+	d, err := store.Open(ctx, url, timeout)
+	if err != nil {
+		return err
+	}
+	defer store.Close(d)
+	if err := leaderelection.Reset(ctx, d, leaderelection.ElectionNumber(after), force); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(a.out, "the record is vacant, and the next election is %d\n", after+1); err != nil {
+		return fmt.Errorf("writing the answer: %w", err)
+	}
+	return nil
+}

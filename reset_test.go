@@ -1,0 +1,134 @@
+//go:build go1.25
+
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// Reset refuses while somebody may lead, or is to, and takes the record when nobody does;
+// the count goes on from what it was told.
+func TestResetRefusesWhileATermRuns(t *testing.T) {
+	for name, spoil := range map[string]func(*le.RaceEntry){
+		"held":           func(*le.RaceEntry) {},
+		"on hold":        func(e *le.RaceEntry) { e.LeaderID, e.Hold = "", time.Minute },
+		"reserved":       func(e *le.RaceEntry) { e.LeaderID, e.Successor = "", "b" },
+		"unsynchronized": func(e *le.RaceEntry) { e.Unsynchronized, e.TermExpiry = true, time.Now().Add(-time.Hour) },
+		"1,000 hours":    func(e *le.RaceEntry) { e.TermExpiry = time.Now().Add(1000 * time.Hour) },
+		"just expired":   func(e *le.RaceEntry) { e.TermExpiry = time.Now().Add(-T / 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e := rival(7)
+				spoil(e)
+				d.Replace(e)
+				if err := le.Reset(t.Context(), d, 9, false); err == nil || !strings.Contains(err.Error(), "force it") {
+					t.Fatalf("not forced: %v", err)
+				}
+				if err := le.Reset(t.Context(), d, 9, true); err != nil {
+					t.Fatal(err)
+				}
+				if e := d.Entry(); !e.Vacant() || e.ElectionNumber != 9 || e.Hold != 0 || e.Successor != "" {
+					t.Fatalf("on record is %+v", e)
+				}
+				a := join(t, d, "a")
+				sleep(time.Second)
+				if a.leads(t); a.View().ElectionNumber() != 10 {
+					t.Errorf("the next leadership is %d", a.View().ElectionNumber())
+				}
+			})
+		})
+	}
+}
+
+// What nobody holds is reset without force: deleted, restored, long expired.
+func TestResetKeepsTheCount(t *testing.T) {
+	for name, before := range map[string]func() *le.RaceEntry{
+		"deleted":       func() *le.RaceEntry { return nil },
+		"restored":      func() *le.RaceEntry { e := rival(3); e.TermExpiry = time.Now().Add(-time.Hour); return e },
+		"vacant":        func() *le.RaceEntry { e := rival(7); e.LeaderID = ""; return e },
+		"of one number": func() *le.RaceEntry { e := rival(9); e.LeaderID, e.Extension = "", 4; return e },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e := before()
+				if e != nil {
+					e.Extra = map[string]string{"colour": "7"}
+					d.Replace(e)
+				}
+				if err := le.Reset(t.Context(), d, 9, false); err != nil {
+					t.Fatal(err)
+				}
+				got := d.Entry()
+				if !got.Vacant() || got.ElectionNumber != 9 || e != nil && (got.Compare(e) <= 0 || got.Extra["colour"] != "7") {
+					t.Errorf("on record is %+v", got)
+				}
+			})
+		})
+	}
+}
+
+// A number that would have the count go back, or come to its end, is refused, force or not.
+func TestResetRefusesNumbers(t *testing.T) {
+	d := memory.NewDecider()
+	d.Replace(&le.RaceEntry{ElectionNumber: 7, Incarnation: "x", TermExpiry: time.Now().Add(-time.Hour), TermLength: T})
+	for after, want := range map[le.ElectionNumber]string{0: "fence has seen", 6: "at election 7 already", le.MaxElectionNumber: "fence has seen", math.MaxUint64: "fence has seen"} {
+		if err := le.Reset(t.Context(), d, after, true); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("after %d: %v, want %q", after, err, want)
+		}
+	}
+	if err := le.Reset(t.Context(), nil, 1, true); err == nil {
+		t.Error("a nil decider was taken")
+	}
+}
+
+// A damaged record is replaced by force, on the condition that it is what was found.
+func TestResetOfADamagedRecord(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "election.json")
+	if err := os.WriteFile(path, []byte(`{"leaderelection":1,"leader_id":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := file.NewDecider(path, nil)
+	err := le.Reset(t.Context(), d, 41, false)
+	if !errors.Is(err, le.ErrPermanent) || !strings.Contains(err.Error(), "force it") || !strings.Contains(err.Error(), path) {
+		t.Fatal(err)
+	}
+	if err := le.Reset(t.Context(), d, 41, true); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() || e.ElectionNumber != 41 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// A record that changes meanwhile is judged anew.
+func TestResetJudgesAnew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		h := d.Handle()
+		h.Inject(func(op memory.Op) memory.Fault {
+			if op.Kind == memory.Write && d.Entry().Vacant() {
+				d.Replace(rival(8))
+			}
+			return memory.Fault{}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := le.Reset(ctx, h, 9, false); err == nil || !strings.Contains(err.Error(), `held by "rival"`) {
+			t.Error(err)
+		}
+	})
+}
