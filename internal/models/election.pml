@@ -335,9 +335,7 @@ inline learn(k, rec, how) {
 		:: else
 		fi
 	:: c[k].does == LEADS && !(WHO(rec) == ME(k) && NUM(rec) == c[k].number) && (newer || NUM(rec) == c[k].number && WHO(rec) != ME(k)) ->
-#ifndef M_not_ousted
 		c[k].does = OVER; lay(k); forgetAll(k)
-#endif
 	:: c[k].does == IDLE && PROVES && m < SLOTS && EXT(c[k].q[m].w) == 0 && (PAIR(rec) >= PAIR(c[k].latest) || ONETERM(rec, c[k].latest)) &&
 		(NEXT(c[k].latest) == 0 || NEXT(c[k].latest) == ME(k)) -> begin(k)
 	:: else

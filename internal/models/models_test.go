@@ -61,7 +61,6 @@ var mutants = []struct{ rule, name, flags string }{
 	{"Views", "unanswered_is_done", "-DLOSSES=1"},
 	{"Answers", "any_own_record_confirms", twoOpen},
 	{"Answers", "push_confirms", "-DFEED=1 -DEXTREMES=1"},
-	{"Answers", "not_ousted", ""},
 	{"Order", "older_is_news", setBack},
 	{"Order", "request_does_not_raise", request},
 	{"Campaigning", "first_attempt_without_wait", ""},
