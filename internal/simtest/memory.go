@@ -128,7 +128,7 @@ func (s *Memory) SetBack(entry *le.RaceEntry) le.LeaderToken {
 
 func (s *Memory) put(entry *le.RaceEntry) version {
 	v := s.next()
-	if r := s.rumour; r != nil && stateOf(r) == stateOf(entry) {
+	if r := s.rumour; r != nil && sameWrite(r, entry) {
 		v.n = r.Token.(version).n // what was told of is committed now
 	}
 	s.version = v
