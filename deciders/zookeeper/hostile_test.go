@@ -163,6 +163,7 @@ func TestOtherServers(t *testing.T) {
 		"an empty packet":            packet(0, 0),
 		"a session that is cut":      packet(36, 10),
 		"a short packet":             append(bytes.Clone(session), packet(3, 3)...),
+		"an event of 4 bytes":        append(bytes.Clone(session), 0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff),
 		"a packet of 4 GB":           append(bytes.Clone(session), packet(0xffffffff, 0)...),
 		"an answer to no request":    append(bytes.Clone(session), packet(16, 16)...),
 		"an event that is no event":  append(bytes.Clone(session), append(packet(17, 0), append(bytes.Repeat([]byte{0xff}, 4), make([]byte, 13)...)...)...),

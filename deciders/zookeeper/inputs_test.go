@@ -100,6 +100,8 @@ func TestRecordWithoutGuard(t *testing.T) {
 	if err != nil || len(names) != 1 || !strings.HasPrefix(names[0], "guard-") {
 		t.Fatalf("%v, %v", names, err)
 	}
+	makeNode(t, c, "/e/another", "", 0) // which means nothing
+	feedtest.Read(t, d)
 	if err := c.Delete("/e/"+names[0], -1); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +109,6 @@ func TestRecordWithoutGuard(t *testing.T) {
 		t.Error(err)
 	}
 	feedtest.Write(t, d, 9, feedtest.Read(t, d).Token)
-	makeNode(t, c, "/e/another", "", 0) // which means nothing
 	feedtest.Write(t, d, 10, feedtest.Read(t, d).Token)
 }
 
