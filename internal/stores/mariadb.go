@@ -25,14 +25,14 @@ func MariaDB(t testing.TB, options ...string) *Process {
 	install := slices.Concat(asServer(t), []string{Need(t, "mariadb-install-db"), "--no-defaults", "--datadir=" + data,
 		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"})
 	c := exec.CommandContext(t.Context(), install[0], install[1:]...)
-	c.Dir = dir
+	c.Dir, c.Env = dir, append(c.Environ(), "TMPDIR="+dir) // temporary tables of two at once go by one name
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("stores: mariadb-install-db: %v\n%s", err, out)
 	}
 	return Start(t, Program{Name: "mariadbd", Dir: dir, Ready: acceptsMariaDB, Command: func(port int) []string {
 		return slices.Concat(asServer(t), []string{server, "--no-defaults", "--datadir=" + data, fmt.Sprintf("--port=%d", port),
 			"--bind-address=127.0.0.1", "--socket=" + filepath.Join(dir, "socket"), "--pid-file=" + filepath.Join(dir, "pid"),
-			"--init-file=" + first, "--skip-name-resolve", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M",
+			"--init-file=" + first, "--tmpdir=" + dir, "--skip-name-resolve", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M",
 			"--innodb-flush-log-at-trx-commit=0", "--performance-schema=OFF"}, options)
 	}})
 }

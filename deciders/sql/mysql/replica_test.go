@@ -85,7 +85,6 @@ func within(t *testing.T, d time.Duration) context.Context {
 func TestUnreplicatedWrite(t *testing.T) {
 	for _, point := range []string{"AFTER_COMMIT", "AFTER_SYNC"} {
 		t.Run(point, func(t *testing.T) {
-			t.Parallel()
 			p := newPair(t, point)
 			d := lesql.NewDecider(pool(t, config(p.primary.Addr)), mysql.Dialect(), "leaderelection", "e", create)
 			token := feedtest.Write(t, d, 1, nil)
