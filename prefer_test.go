@@ -175,7 +175,7 @@ func TestPriorityReadsFirst(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			d := memory.NewDecider()
 			join(t, d, "a", polled)
-			sleep(5*T + time.Duration(i)*time.Second)
+			sleep(5*T + time.Duration(i)*time.Second + time.Second/3) // never when the leader extends
 			b := join(t, d, "b", polled, priority(1), func(c *le.Config) { c.PollInterval = 3 * T })
 			sleep(5 * T)
 			b.leads(t)
