@@ -46,13 +46,13 @@ func (c Config) Run(ctx context.Context, job func(context.Context, *TimeView) er
 func (c Config) Once(ctx context.Context, wait time.Duration, job func(context.Context, *TimeView) error) error {
 	var faults []error
 	if c.Hold == 0 {
-		faults = append(faults, errors.New("Hold is 0: without it a machine that is late runs the job a second time"))
+		faults = append(faults, errors.New("the Hold is 0: without it a machine that is late runs the job a second time"))
 	}
 	if wait < 0 {
 		faults = append(faults, fmt.Errorf("the wait given to Once is %v, must not be negative", wait))
 	}
 	if c.Unsynchronized {
-		faults = append(faults, errors.New("Unsynchronized must not be set for Once: one who has just started cannot tell whether a hold is over"))
+		faults = append(faults, errors.New("the campaign must not be Unsynchronized for Once: one who has just started cannot tell whether a hold is over"))
 	}
 	return c.run(ctx, "Once", &single{wait: wait}, job, faults...)
 }

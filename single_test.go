@@ -15,7 +15,7 @@ import (
 )
 
 // try is TryAcquire by a candidate "b", and how long it took.
-func try(t *testing.T, d le.RaceDecider, adjust ...func(*le.Config)) (*le.Campaign, context.CancelFunc, error, time.Duration) {
+func try(t *testing.T, d le.RaceDecider, adjust ...func(*le.Config)) (*le.Campaign, context.CancelFunc, time.Duration, error) {
 	t.Helper()
 	cfg := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S}
 	for _, f := range adjust {
@@ -25,14 +25,14 @@ func try(t *testing.T, d le.RaceDecider, adjust ...func(*le.Config)) (*le.Campai
 	t.Cleanup(cancel)
 	began := time.Now()
 	c, err := cfg.TryAcquire(ctx)
-	return c, cancel, err, time.Since(began)
+	return c, cancel, time.Since(began), err
 }
 
 // TryAcquire leads if nobody does, until its ctx ends.
 func TestTryAcquireLeads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
-		b, stop, err, _ := try(t, d)
+		b, stop, _, err := try(t, d)
 		if err != nil || b.Status() != le.Leading || !b.View().ValueInFuture() {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestTryAcquireWhileAnotherLeads(t *testing.T) {
 				h := d.Handle()
 				var calls []memory.Kind
 				h.Inject(func(op memory.Op) memory.Fault { calls = append(calls, op.Kind); return memory.Fault{} })
-				b, _, err, took := try(t, h)
+				b, _, took, err := try(t, h)
 				var facts *le.NotElectedError
 				if b != nil || !errors.Is(err, le.ErrNotElected) || !errors.As(err, &facts) || facts.Leader.ElectionNumber != 7 {
 					t.Errorf("%v, %v", b, err)
@@ -83,7 +83,7 @@ func TestTryAcquireReadsBack(t *testing.T) {
 				d := memory.NewDecider()
 				h := d.Handle()
 				h.Inject(memory.Always(memory.Fault{Err: lost, Lands: true}).On(memory.Write).Times(1))
-				if b, _, err, _ := try(t, h); err != nil || !b.View().ValueInFuture() {
+				if b, _, _, err := try(t, h); err != nil || !b.View().ValueInFuture() {
 					t.Error(err)
 				}
 			})
@@ -118,7 +118,7 @@ func TestTryAcquireWhenTheStoreFails(t *testing.T) {
 					c.faults = memory.Hang(hang).On(c.hangs)
 				}
 				h.Inject(c.faults)
-				b, stop, err, took := try(t, h)
+				b, stop, took, err := try(t, h)
 				if !errors.Is(err, c.want) || took > c.within {
 					t.Errorf("%v after %v, want %v within %v", err, took, c.want, c.within)
 				}
@@ -149,7 +149,7 @@ func TestTryAcquireWhenUnfit(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				d := memory.NewDecider()
 				d.Replace(&le.RaceEntry{ElectionNumber: 7, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"})
-				b, _, err, _ := try(t, d, c.adjust)
+				b, _, _, err := try(t, d, c.adjust)
 				if b != nil || !errors.Is(err, c.want) || errors.Is(err, le.ErrNotElected) {
 					t.Errorf("%v, %v, want %v", b, err, c.want)
 				}
@@ -174,7 +174,7 @@ func TestTryAcquireLeadsOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				d := memory.NewDecider()
-				b, _, err, _ := try(t, d)
+				b, _, _, err := try(t, d)
 				if err != nil {
 					t.Fatal(err)
 				}

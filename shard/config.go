@@ -233,7 +233,7 @@ func (s *stores) get(name string) (leaderelection.RaceDecider, error) {
 	}
 	for other, o := range s.deciders {
 		if reflect.TypeOf(o).Comparable() && reflect.TypeOf(o) == reflect.TypeOf(d) && o == d {
-			return nil, fmt.Errorf("Store returned the same decider for %q and %q: each must be a record of its own", other, name)
+			return nil, fmt.Errorf("the Store returned the same decider for %q and %q: each must be a record of its own", other, name)
 		}
 	}
 	s.deciders[name] = d

@@ -35,7 +35,7 @@ type WatchConfig struct {
 func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, a *Assignment)) error {
 	var faults []error
 	if w.Store == nil {
-		faults = append(faults, errors.New("Store is nil: it returns the decider of each record"))
+		faults = append(faults, errors.New("the Store is nil: it returns the decider of each record"))
 	}
 	if cb == nil {
 		faults = append(faults, errors.New("the callback given to Watch is nil"))

@@ -87,13 +87,13 @@ func checkMetadata(metadata map[string]string) error {
 		})
 		switch {
 		case name == "" || token:
-			return fmt.Errorf("Metadata has the name %q: it may have letters, digits, '-', '_' and '.' only", name)
+			return fmt.Errorf("the Metadata has the name %q: it may have letters, digits, '-', '_' and '.' only", name)
 		case strings.TrimSpace(value) != value || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
-			return fmt.Errorf("Metadata %q is %q: it may have printable ASCII only, and no blank at either end", name, value)
+			return fmt.Errorf("the Metadata %q is %q: it may have printable ASCII only, and no blank at either end", name, value)
 		}
 	}
 	if size > 2<<10 {
-		return fmt.Errorf("Metadata has %d bytes: S3 takes 2048", size)
+		return fmt.Errorf("the Metadata has %d bytes: S3 takes 2048", size)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (r *Record) SetBack(e *Entry) {
 // Landed tells that a write which began at a true time has landed over the present record. It returns
 // what is wrong with it, and takes it in all the same.
 func (r *Record) Landed(began time.Time, e *Entry) error {
-	fault, began := r.step(began.Round(0), e)
+	began, fault := r.step(began.Round(0), e)
 	if fault != nil {
 		fault = fmt.Errorf("%s over %s: %w", describe(e), describe(&r.now), fault)
 	}
@@ -66,29 +66,29 @@ func (r *Record) Landed(began time.Time, e *Entry) error {
 	return fault
 }
 
-// step is what is wrong with the step to e, and when the term that e bears began.
-func (r *Record) step(began time.Time, e *Entry) (error, time.Time) {
+// step is when the term that e bears began, and what is wrong with the step to e.
+func (r *Record) step(began time.Time, e *Entry) (time.Time, error) {
 	old := &r.now
 	sameLeadership := e.ElectionNumber == old.ElectionNumber && e.Incarnation == old.Incarnation && !old.Vacant()
 	switch {
 	case e.Compare(old) <= 0:
-		return errors.New("it does not raise (ElectionNumber, Extension)"), began
+		return began, errors.New("it does not raise (ElectionNumber, Extension)")
 	case e.TermLength <= 0:
-		return fmt.Errorf("its TermLength is %v", e.TermLength), began
+		return began, fmt.Errorf("its TermLength is %v", e.TermLength)
 	case !maps.Equal(e.Extra, old.Extra):
-		return errors.New("unknown fields are not handed on"), began
+		return began, errors.New("unknown fields are not handed on")
 	case sameLeadership && !e.Vacant() && e.TermExpiry.Equal(old.TermExpiry) && e.Successor != old.Successor:
-		return request(old, e), r.began
+		return r.began, request(old, e)
 	case e.Vacant() && old.Vacant():
-		return reservation(old, e), began
+		return began, reservation(old, e)
 	case e.Vacant():
-		return r.release(began, e, sameLeadership), began
+		return began, r.release(began, e, sameLeadership)
 	case sameLeadership:
-		return r.extension(began, old, e), began
+		return began, r.extension(began, old, e)
 	case e.Extension > 0:
-		return r.extensionOverLost(began, e), began
+		return began, r.extensionOverLost(began, e)
 	}
-	return r.acquisition(began, e), began
+	return began, r.acquisition(began, e)
 }
 
 // request: an operator's, which takes nothing from the leader.
