@@ -57,6 +57,26 @@
 // have two leaders, prefer a store with a quorum, or fence the resource itself by
 // the election number (see the package fence).
 //
+// # Several independent masters
+//
+// Redlock, which redsync has too, asks several masters that know nothing of each other,
+// and takes a majority of yes for a lock. This package does not, for three reasons.
+//
+//   - A record needs one conditional write, and a majority of masters has none. Two
+//     candidates may each win some of them, so that no version has a majority. A write
+//     that reached one master of three was neither made nor not made: which of the two
+//     a later reader sees depends on whom it asks. To finish such writes safely takes a
+//     second round, and a number that is promised before: a consensus protocol.
+//   - A master that restarts without its last writes, as with appendfsync everysec,
+//     votes a second time. Of three masters A, B and C one candidate has A and B; B
+//     forgets; the next has B and C. Redis' own text asks to keep such a master away for
+//     longer than any lock lasts (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
+//   - Its locks have a random value, and no number that grows: nothing for a fence.
+//
+// What it is wanted for, that the loss of one server stops nobody, Options.WaitReplicas
+// gives with Sentinel or a Cluster, within the limits above; and a store that does have
+// a consensus protocol, such as etcd, NATS or ZooKeeper, without them.
+//
 // # Permissions
 //
 // Redis 5 or later (scripts that ask for the time before they write), or any
