@@ -118,6 +118,7 @@ func (c *coordinator) round() (time.Duration, error) {
 		c.m.log(slog.LevelWarn, "shards that find no member with room", "shards", homeless)
 	}
 	c.seal()
+	c.lookAtTheSilent()
 	if next != nil {
 		if next.token == nil {
 			next.token = c.empty
@@ -205,6 +206,27 @@ func coordinatorVersion(e *leaderelection.RaceEntry) (leaderelection.ElectionNum
 	return info.Version, true
 }
 
+// lookAtTheSilent reads the seats of which nothing was heard for longer than a holder may
+// take to extend. A feed may have told of an extension that was undone, and then there
+// is no news in a release with the same numbers.
+func (c *coordinator) lookAtTheSilent() {
+	for k, s := range c.facts.seats {
+		if s.entry == nil || s.entry.Vacant() || s.lapsed || time.Since(s.seen) < c.m.cfg.TermLength+2*c.m.cfg.MaxClockSkew {
+			continue
+		}
+		d, err := c.m.stores.get(seatName(k))
+		if err != nil {
+			continue // said already
+		}
+		s.seen = time.Now()
+		c.watchers.Add(1)
+		go func() {
+			defer c.watchers.Done()
+			(&watcher{c: c, seat: k, decider: d}).look()
+		}()
+	}
+}
+
 // watch follows a seat's record, once.
 func (c *coordinator) watch(k int) {
 	if c.facts.seats[k] != nil {
@@ -260,9 +282,6 @@ func (w *watcher) told(_ context.Context, e leaderelection.RaceEntry) {
 		if w.look() && w.last.Compare(&e) >= 0 {
 			return
 		}
-		if tries > 4 && w.last != nil && !w.last.Vacant() && w.c.m.free(w.last) {
-			w.c.post(seatEvent{seat: w.seat, entry: w.last.Clone(), lapsed: true})
-		}
 		w.c.rest(w.c.m.cfg.TermLength / 8 * time.Duration(min(tries, 4)))
 	}
 }
@@ -270,7 +289,7 @@ func (w *watcher) told(_ context.Context, e leaderelection.RaceEntry) {
 // look reads the seat's record, and reports whether that worked.
 func (w *watcher) look() bool {
 	e, err := call(w.c.ctx, w.c.m.cfg.TermLength/4, w.decider.ReadCurrent)
-	w.c.post(seatEvent{seat: w.seat, entry: e, err: err})
+	w.c.post(seatEvent{seat: w.seat, entry: e, lapsed: err == nil && !e.Vacant() && w.c.m.free(e), err: err})
 	if err == nil {
 		w.last = e.Clone()
 	}

@@ -3,6 +3,7 @@ package shard
 import (
 	"bytes"
 	"context"
+	"time"
 
 	"github.com/c8e606e4/leaderelection"
 )
@@ -20,6 +21,7 @@ type seat struct {
 	info    *seatInfo                     // of its holder, or nil
 	broken  error                         // why it has none
 	lapsed  bool                          // its term has run out
+	seen    time.Time                     // when anything was learned of it, or asked
 	sealing context.CancelFunc            // not nil: it is being sealed
 }
 
@@ -36,19 +38,22 @@ func (f *facts) complete() bool {
 // learn takes a record, and reports whether it changes a fact.
 func (s *seat) learn(e *leaderelection.RaceEntry, lapsed bool) (matters bool) {
 	old := s.entry
+	s.seen = time.Now()
 	if old != nil {
 		switch order := e.Compare(old); {
 		case order < 0:
 			return false // old news
-		case order == 0:
+		case order == 0 && e.LeaderID == old.LeaderID: // else what was known was undone
 			matters = lapsed && !s.lapsed
 			s.lapsed = s.lapsed || lapsed
 			return matters
 		}
 	}
-	if s.over = e.ElectionNumber; !e.Vacant() {
-		s.over = max(s.over, 1) - 1
+	over := e.ElectionNumber
+	if !e.Vacant() {
+		over = max(over, 1) - 1
 	}
+	s.over = max(s.over, over)
 	matters = lapsed != s.lapsed
 	s.entry, s.lapsed = e, lapsed
 	if s.sealing != nil && (e.Vacant() || len(e.ConnectionParams) > 0) {

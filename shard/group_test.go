@@ -53,7 +53,7 @@ type player struct {
 	handles  []*memory.Decider
 	faults   memory.Faults
 	running  map[string]int // callbacks of each shard
-	linger   time.Duration  // how long a callback takes to end
+	linger   atomic.Int64   // how long a callback takes to end
 	returned chan error
 }
 
@@ -224,7 +224,7 @@ func (p *player) own(ctx context.Context, o *Owned) {
 	g.mu.Unlock()
 	g.judge()
 	<-ctx.Done()
-	time.Sleep(p.linger)
+	time.Sleep(time.Duration(p.linger.Load()))
 	g.mu.Lock()
 	p.running[o.name]--
 	g.mu.Unlock()

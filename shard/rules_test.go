@@ -184,6 +184,30 @@ func TestRule03Undone(t *testing.T) {
 	})
 }
 
+// Rule 3: a feed tells of an extension that is undone, and the release that follows has its
+// numbers.
+func TestRule03ReleaseThatIsNoNews(t *testing.T) {
+	play(t, func(g *group) {
+		g.join("a")
+		b := g.join("b")
+		g.settles(12, time.Minute)
+		time.Sleep(time.Minute)
+		seat := g.record(seatName(b.member.Session().Seat))
+		undone := seat.Entry()
+		undone.Extension++
+		undone.TermExpiry = undone.TermExpiry.Add(T / 2)
+		seat.Tell(undone)
+		time.Sleep(time.Millisecond)
+		vacant := seat.Entry()
+		vacant.LeaderID, vacant.Extension = "", vacant.Extension+1
+		b.cut() // dead, after it has released
+		g.hide(b)
+		seat.Replace(vacant)
+		g.settles(12, 4*T)
+		g.show(b)
+	})
+}
+
 // Rule 9: the session of a member that is gone is ended on record.
 func TestRule09Seals(t *testing.T) {
 	play(t, func(g *group) {
@@ -289,7 +313,7 @@ func TestRule04TokensGrow(t *testing.T) {
 func TestRule05SaysSoOnlyAfterTheView(t *testing.T) {
 	play(t, func(g *group) {
 		slow := g.join("a", func(c *Config) { c.Shards, c.DrainTimeout = Numbered(2), 5*time.Second })
-		slow.linger = 20 * time.Second
+		slow.linger.Store(int64(20 * time.Second))
 		g.settles(2, time.Minute)
 		held := slow.member.Owned()
 		asked := time.Now()
@@ -320,7 +344,7 @@ func TestRule05SaysSoOnlyAfterTheView(t *testing.T) {
 func TestRule06LeaveDrains(t *testing.T) {
 	play(t, func(g *group) {
 		a := g.join("a")
-		a.linger = 3 * time.Second
+		a.linger.Store(int64(3 * time.Second))
 		g.settles(12, time.Minute)
 		begin := time.Now()
 		a.leave()

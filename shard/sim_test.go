@@ -40,7 +40,7 @@ func playSeed(t *testing.T, seed uint64) {
 		}
 		join := func(k int) {
 			p := g.join(fmt.Sprint("m", k), change)
-			p.linger = time.Duration(rng.IntN(3)) * time.Duration(rng.IntN(5000)) * time.Millisecond
+			p.linger.Store(int64(rng.IntN(3)) * int64(rng.IntN(5000)) * int64(time.Millisecond))
 		}
 		for k := range names {
 			join(k)
@@ -52,6 +52,7 @@ func playSeed(t *testing.T, seed uint64) {
 		for _, p := range g.all() {
 			p.heal()
 		}
+		time.Sleep(2 * T) // what was lost before may yet cost a session
 		took := g.settles(shards, 8*T)
 		g.moved()
 		time.Sleep(2 * T)

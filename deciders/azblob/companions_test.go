@@ -3,6 +3,7 @@
 package azblob_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -17,14 +18,17 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
 )
 
-// nextEvents are as many events, in the order of the blobs' names.
+// nextEvents are as many events, in the order of the blobs' names. That a request took
+// longer than the decider allows, as it may on a busy machine, is left out: it is made again.
 func nextEvents(t *testing.T, events <-chan azblob.LeaseEvent, n int) []azblob.LeaseEvent {
 	t.Helper()
 	var got []azblob.LeaseEvent
-	for range n {
+	for len(got) < n {
 		select {
 		case e := <-events:
-			got = append(got, e)
+			if !errors.Is(e.Err, context.DeadlineExceeded) {
+				got = append(got, e)
+			}
 		case <-time.After(30 * time.Second):
 			t.Fatalf("%d events, want %d: %+v", len(got), n, got)
 		}
