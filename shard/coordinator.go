@@ -118,7 +118,6 @@ func (c *coordinator) round() (time.Duration, error) {
 		c.m.log(slog.LevelWarn, "shards that find no member with room", "shards", homeless)
 	}
 	c.seal()
-	c.lookAtTheSilent()
 	if next != nil {
 		if next.token == nil {
 			next.token = c.empty
@@ -204,27 +203,6 @@ func coordinatorVersion(e *leaderelection.RaceEntry) (leaderelection.ElectionNum
 		return 0, false
 	}
 	return info.Version, true
-}
-
-// lookAtTheSilent reads the seats of which nothing was heard for longer than a holder may
-// take to extend. A feed may have told of an extension that was undone, and then there
-// is no news in a release with the same numbers.
-func (c *coordinator) lookAtTheSilent() {
-	for k, s := range c.facts.seats {
-		if s.entry == nil || s.entry.Vacant() || s.lapsed || time.Since(s.seen) < c.m.cfg.TermLength+2*c.m.cfg.MaxClockSkew {
-			continue
-		}
-		d, err := c.m.stores.get(seatName(k))
-		if err != nil {
-			continue // said already
-		}
-		s.seen = time.Now()
-		c.watchers.Add(1)
-		go func() {
-			defer c.watchers.Done()
-			(&watcher{c: c, seat: k, decider: d}).look()
-		}()
-	}
 }
 
 // watch follows a seat's record, once.

@@ -3,7 +3,6 @@ package shard
 import (
 	"bytes"
 	"context"
-	"time"
 
 	"github.com/c8e606e4/leaderelection"
 )
@@ -21,7 +20,6 @@ type seat struct {
 	info    *seatInfo                     // of its holder, or nil
 	broken  error                         // why it has none
 	lapsed  bool                          // its term has run out
-	seen    time.Time                     // when anything was learned of it, or asked
 	sealing context.CancelFunc            // not nil: it is being sealed
 }
 
@@ -38,7 +36,6 @@ func (f *facts) complete() bool {
 // learn takes a record, and reports whether it changes a fact.
 func (s *seat) learn(e *leaderelection.RaceEntry, lapsed bool) (matters bool) {
 	old := s.entry
-	s.seen = time.Now()
 	if old != nil {
 		switch order := e.Compare(old); {
 		case order < 0:

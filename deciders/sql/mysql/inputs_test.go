@@ -133,7 +133,7 @@ func permissions(t *testing.T, addr string) {
 	db := pool(t, config(addr))
 	exec(t, db, mysql.Dialect().Schema("leaderelection"))
 	for _, user := range []string{"candidate", "observer", "nobody"} {
-		exec(t, db, "CREATE USER "+user+" IDENTIFIED BY 'secret'")
+		exec(t, db, "CREATE OR REPLACE USER "+user+" IDENTIFIED BY 'secret'")
 	}
 	exec(t, db, "GRANT SELECT, INSERT, UPDATE ON test.leaderelection TO candidate")
 	exec(t, db, "GRANT SELECT ON test.leaderelection TO observer")
