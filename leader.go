@@ -46,6 +46,7 @@ func (c *Campaign) beginLeadership(now instant, a *attempt) {
 	c.attempts.clear()
 	c.f.wrote = true // as a read may have shown
 	c.leadership = r
+	c.report(now) // before anybody is told: whoever is finds that Status says so, too
 	close(c.tenure.Swap(&tenure{ctx: r.ctx, view: r.view, next: make(chan struct{})}).next)
 	if c.cfg.OnElected == nil {
 		close(r.begun)

@@ -115,3 +115,20 @@ func TestLeadershipEnds(t *testing.T) {
 		}
 	})
 }
+
+// Whoever Leadership tells that this candidate leads finds that Status says so, too.
+func TestLeadershipAndStatusAgree(t *testing.T) {
+	for range 500 {
+		ctx, cancel := context.WithCancel(t.Context())
+		c, err := le.Config{Decider: memory.NewDecider(), LeaderID: "a"}.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, view, err := c.Leadership(ctx)
+		if status := c.Status(); err != nil || status != le.Leading || !view.ValueInFuture() {
+			t.Errorf("it leads, and is %v: %v", status, err)
+		}
+		cancel()
+		<-c.Done()
+	}
+}
