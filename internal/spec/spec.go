@@ -54,9 +54,11 @@ func (r *Record) Landed(began time.Time, e *Entry) error {
 	if fault != nil {
 		fault = fmt.Errorf("%s over %s: %w", describe(e), describe(&r.now), fault)
 	}
+	// An operator's request leaves the term as it is. If it is lost, the leader may never have seen it.
+	asked := e.TermExpiry.Equal(r.now.TermExpiry) && e.ElectionNumber == r.now.ElectionNumber && e.Incarnation == r.now.Incarnation
 	r.now, r.began = *e.Clone(), began
 	r.greatest = max(r.greatest, e.ElectionNumber)
-	if !e.Vacant() {
+	if !e.Vacant() && !asked {
 		r.led = maps.Clone(r.led) // traces are tried in more than one way
 		if r.led == nil {
 			r.led = map[led]Entry{}
