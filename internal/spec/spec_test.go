@@ -128,6 +128,7 @@ func TestSteps(t *testing.T) {
 		"nobody's name":                     {nil, step{0, held(le.AnySuccessor, 1, 0, 10), false}, "by that name"},
 		"a lost leadership goes on":         {[]step{a, back}, step{5, held("a", 1, 1, 15), false}, ""},
 		"and must raise what it wrote":      {[]step{a, {1, held("a", 1, 1, 11), false}, back}, step{5, held("a", 1, 1, 15), false}, "raise what its leadership"},
+		"a request that was lost":           {[]step{a, request, back}, step{5, held("a", 1, 1, 15), false}, ""},
 		"another's goes on":                 {[]step{a, back}, step{5, held("b", 1, 1, 15), false}, "extends what is not its own"},
 		"over what another may lead by":     {[]step{a, {10, held("b", 2, 0, 20), false}, {0, held("a", 1, 0, 13), true}}, step{12, held("b", 2, 1, 22), false}, "another may lead by"},
 	} {
