@@ -40,7 +40,7 @@ type LeaderToken interface {
 	CommitTS() time.Time
 }
 
-// RaceEntry is the one record that an election's candidates campaign.
+// RaceEntry is the one record that an election's candidates compete for.
 type RaceEntry struct {
 	// LeaderID is who leads; empty where the record is vacant.
 	LeaderID string
@@ -185,7 +185,7 @@ type RaceDecider interface {
 // that the store then undoes: a leadership, an extension or a vacancy that nobody
 // will ever read. Some stores' feeds do when a server is cut off or crashes. Only
 // the answer to a write, or a read, shows that the write happened. A decider's
-// package reports whether its feed can tell of what is undone.
+// package says whether its feed can tell of what is undone.
 type ChangeFeed interface {
 	// Changes follows the record. The sequence yields first the record as it
 	// is (as ReadCurrent returns it, also where the election is empty), then

@@ -10,8 +10,8 @@ import (
 
 // Run is for batch jobs: it waits until this candidate leads, runs job once,
 // releases, and returns job's error. Every candidate that calls Run runs its job, one
-// after the other: whether the work is done already is for job to find out. Where leadership ended before job returned,
-// job's ctx was cancelled, and its error is joined with the cause; a job that
+// after the other: whether the work is done already is for job to find out. If leadership
+// ended before job returned, job's ctx was cancelled, and its error is joined with the cause; a job that
 // returns nil after a cancellation while its view was still valid has done its
 // work as leader, and Run returns nil. Where ctx ends before this candidate ever
 // led, Run returns context.Cause(ctx). OnElected must be nil: job is in its

@@ -10,7 +10,7 @@ import (
 	"github.com/c8e606e4/leaderelection/clocks"
 )
 
-// WatchConfig is an observer: it follows an election and campaigns nothing.
+// WatchConfig is an observer: it follows an election and takes no part.
 type WatchConfig struct {
 	// Decider is the record to follow. Required. Only its ReadCurrent and its
 	// ChangeFeed, where it has one, are used.

@@ -5,14 +5,11 @@ package shard
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
 // desk is what a coordinator goes by: facts, and the newest assignment.
@@ -427,143 +424,4 @@ func TestRule12TwoContents(t *testing.T) {
 			t.Error("the session goes on")
 		}
 	})
-}
-
-// Operators pin, and empty a member, from anywhere.
-func TestOperators(t *testing.T) {
-	both(t, func(g *group) {
-		for _, id := range []string{"a", "b", "c"} {
-			g.join(id)
-		}
-		g.settles(12, time.Minute)
-		op := Operator{Store: func(name string) (leaderelection.RaceDecider, error) { return g.record(name).Handle(), nil }}
-		ctx := context.Background()
-		for _, err := range []error{op.Cordon(ctx, "b"), op.Cordon(ctx, "b"), op.Pin(ctx, "3", "b"), op.Pin(ctx, "3", "b")} {
-			if err != nil {
-				g.t.Fatal(err)
-			}
-		}
-		time.Sleep(4 * T)
-		if n := g.counts(); n["b"] != 1 || n["a"]+n["c"] != 11 {
-			g.t.Errorf("b is cordoned, and shard 3 pinned to it: %v", n)
-		}
-		version := g.record(assignmentName).Entry().ElectionNumber
-		if time.Sleep(time.Minute); g.record(assignmentName).Entry().ElectionNumber != version {
-			g.t.Error("the assignment is written again and again")
-		}
-		if err := errors.Join(op.Uncordon(ctx, "b"), op.Unpin(ctx, "3")); err != nil {
-			g.t.Fatal(err)
-		}
-		g.settles(12, 8*T)
-		if err := op.Pin(ctx, "12", "b"); err == nil || !strings.Contains(err.Error(), `no shard "12"`) {
-			g.t.Errorf("pinning a shard that is not there: %v", err)
-		}
-	})
-	err := Operator{Store: func(string) (leaderelection.RaceDecider, error) { return memory.NewDecider(), nil }}.Cordon(t.Context(), "a")
-	if !errors.Is(err, ErrNoGroup) {
-		t.Errorf("no group: %v", err)
-	}
-}
-
-// Observers hear of each version, merged at most.
-func TestWatch(t *testing.T) {
-	both(t, func(g *group) {
-		ctx, cancel := context.WithCancel(context.Background())
-		var last *Assignment
-		watched := make(chan error)
-		go func() {
-			watched <- WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) {
-				if g.polled {
-					return g.record(name).Handle().Polled(), nil
-				}
-				return g.record(name).Handle(), nil
-			}}.Watch(ctx, func(_ context.Context, a *Assignment) {
-				if last != nil && a.Version() <= last.Version() {
-					g.t.Errorf("version %d after %d", a.Version(), last.Version())
-				}
-				last = a
-			})
-		}()
-		time.Sleep(time.Minute)
-		a := g.join("a")
-		g.settles(12, time.Minute)
-		time.Sleep(time.Minute)
-		cancel()
-		if err := <-watched; !errors.Is(err, context.Canceled) {
-			g.t.Error(err)
-		}
-		o, ok := last.Owner("7")
-		if !ok || o.Member != "a" || o.Session != a.member.Session() || o.HostPort[0] != "a:80" || o.Token != 1 || last.Len() != 12 || len(last.Members()) != 1 {
-			g.t.Errorf("shard 7: %+v, %v", o, ok)
-		}
-		if _, ok := last.Owner("12"); ok {
-			g.t.Error("there is no shard 12")
-		}
-	})
-}
-
-// A wrong Config is refused with all its faults, and nothing is asked of the store.
-func TestBadInput(t *testing.T) {
-	one := memory.NewDecider()
-	records := map[string]*memory.Decider{}
-	good := func() Config {
-		return Config{
-			MemberID: "a", Shards: Numbered(3), OnOwned: func(context.Context, *Owned) {},
-			Store: func(name string) (leaderelection.RaceDecider, error) {
-				if records[name] == nil {
-					records[name] = memory.NewDecider()
-					records[name].Inject(func(memory.Op) memory.Fault {
-						t.Error("the store is asked")
-						return memory.Fault{}
-					})
-				}
-				return records[name], nil
-			},
-		}
-	}
-	long := strings.Repeat("x", MaxName+1)
-	for name, c := range map[string]struct {
-		change func(*Config)
-		says   string
-	}{
-		"no store":   {func(c *Config) { c.Store = nil }, "Store is nil"},
-		"no decider": {func(c *Config) { c.Store = func(string) (leaderelection.RaceDecider, error) { return nil, nil } }, "no decider"},
-		"a failure": {func(c *Config) {
-			c.Store = func(string) (leaderelection.RaceDecider, error) { return nil, errors.New("no bucket") }
-		}, "no bucket"},
-		"one decider":  {func(c *Config) { c.Store = func(string) (leaderelection.RaceDecider, error) { return one, nil } }, "same decider"},
-		"no name":      {func(c *Config) { c.MemberID = "" }, "MemberID is empty"},
-		"long name":    {func(c *Config) { c.MemberID = long }, "257 bytes"},
-		"no shards":    {func(c *Config) { c.Shards = Shards{} }, "no Shards"},
-		"twice":        {func(c *Config) { c.Shards = Named("x", "y", "x") }, `"x" is there twice`},
-		"empty":        {func(c *Config) { c.Shards = Named("x", "") }, "is empty"},
-		"long":         {func(c *Config) { c.Shards = Named(long) }, "257 bytes"},
-		"too many":     {func(c *Config) { c.Shards = Numbered(MaxShards + 1) }, "more than a group may have"},
-		"negative":     {func(c *Config) { c.Shards = Numbered(-1) }, "cannot be"},
-		"no OnOwned":   {func(c *Config) { c.OnOwned = nil }, "OnOwned is nil"},
-		"weight":       {func(c *Config) { c.Weight = -1 }, "Weight is -1"},
-		"term":         {func(c *Config) { c.TermLength = 5 }, "TermLength is 5ns"},
-		"skew":         {func(c *Config) { c.MaxClockSkew = time.Hour }, "must be at least twice MaxClockSkew"},
-		"not the room": {func(c *Config) { c.Shards = Named(random(3000, 200)...) }, "a record has room for"},
-	} {
-		cfg := good()
-		c.change(&cfg)
-		if _, err := cfg.Start(t.Context()); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// random returns n names that no compression makes shorter.
-func random(n, length int) []string {
-	rng := rand.New(rand.NewPCG(1, 5))
-	names := make([]string, n)
-	for i := range names {
-		b := make([]byte, length)
-		for k := range b {
-			b[k] = byte(' ' + rng.IntN(94))
-		}
-		names[i] = string(b)
-	}
-	return names
 }
