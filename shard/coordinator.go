@@ -33,11 +33,12 @@ type coordinator struct {
 	pause      time.Duration
 }
 
-// seatEvent is what a seat's record was found to say, for sure (see watcher), or that it
-// cannot be read.
+// seatEvent is what a seat's record was found to say (see watcher), or that it cannot be
+// read.
 type seatEvent struct {
 	seat   int
 	entry  *leaderelection.RaceEntry
+	told   bool // it was not read
 	lapsed bool
 	sealed bool // the campaign that was to seal it is over
 	err    error
@@ -216,62 +217,11 @@ func (c *coordinator) watch(k int) {
 		c.m.log(slog.LevelError, "a seat cannot be looked at", "seat", k, "err", err)
 		return
 	}
-	cfg := &c.m.cfg
-	w := &watcher{c: c, seat: k, decider: d}
-	watch := leaderelection.WatchConfig{
-		Decider: d, MaxClockSkew: cfg.MaxClockSkew, SharedClock: cfg.SharedClock, PollInterval: cfg.PollInterval, Clock: cfg.Clock,
-		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { // it was read
-			c.post(seatEvent{seat: k, entry: &e, lapsed: true})
-		},
-	}
 	c.watchers.Add(1)
 	go func() {
 		defer c.watchers.Done()
-		w.look()
-		for c.ctx.Err() == nil {
-			err := watch.Watch(c.ctx, w.told)
-			c.post(seatEvent{seat: k, err: err})
-			c.rest(cfg.TermLength)
-		}
+		(&watcher{c: c, seat: k, decider: d}).run()
 	}()
-}
-
-// watcher follows one seat. A feed may tell of what is undone, and then a session that
-// seemed to be over may begin only now: numbers may skip, and come back to one that was
-// skipped. So what is told of another session than the one that was read last is read. Of
-// that one itself a push is enough: it releases, and says what it has let go, only when
-// that is true, whatever becomes of the write.
-type watcher struct {
-	c       *coordinator
-	seat    int
-	decider leaderelection.RaceDecider
-	last    *leaderelection.RaceEntry // read last
-}
-
-// told is Watch's callback.
-func (w *watcher) told(_ context.Context, e leaderelection.RaceEntry) {
-	if w.last != nil && e.ElectionNumber == w.last.ElectionNumber && e.Incarnation == w.last.Incarnation {
-		w.c.post(seatEvent{seat: w.seat, entry: &e})
-		return
-	}
-	// A read may lag behind what was told; and what was told may be undone. Then Watch has
-	// seen a newer record than there is, and says nothing of that one: so this does.
-	for tries := 1; w.c.ctx.Err() == nil; tries++ {
-		if w.look() && w.last.Compare(&e) >= 0 {
-			return
-		}
-		w.c.rest(w.c.m.cfg.TermLength / 8 * time.Duration(min(tries, 4)))
-	}
-}
-
-// look reads the seat's record, and reports whether that worked.
-func (w *watcher) look() bool {
-	e, err := call(w.c.ctx, w.c.m.cfg.TermLength/4, w.decider.ReadCurrent)
-	w.c.post(seatEvent{seat: w.seat, entry: e, lapsed: err == nil && !e.Vacant() && w.c.m.free(e), err: err})
-	if err == nil {
-		w.last = e.Clone()
-	}
-	return err == nil
 }
 
 // rest sleeps, at most until the coordinator's time is over.
@@ -301,7 +251,11 @@ func (c *coordinator) learn(e seatEvent) (matters bool) {
 		return false
 	}
 	complete := c.facts.complete()
-	matters = s.learn(e.entry, e.lapsed)
+	if e.told {
+		matters = s.hear(e.entry)
+	} else {
+		matters = s.learn(e.entry, e.lapsed)
+	}
 	if s.broken != nil && matters {
 		c.m.log(slog.LevelWarn, "a seat is left out", "seat", e.seat, "err", s.broken)
 	}
@@ -337,7 +291,7 @@ func (c *coordinator) seal() {
 				c.m.log(slog.LevelWarn, "a seat was not sealed", "seat", k, "err", err)
 			}
 			// What came of it, whether the watcher sees it or not; and not again at once.
-			(&watcher{c: c, seat: k, decider: d}).look()
+			c.lookAt(k, d, func(e *leaderelection.RaceEntry) bool { return !e.Vacant() && c.m.free(e) })
 			c.rest(c.m.cfg.TermLength / 4)
 			c.post(seatEvent{seat: k, sealed: true})
 		}()

@@ -205,6 +205,26 @@ func TestRule03ReleaseThatIsNoNews(t *testing.T) {
 	})
 }
 
+// Rule 9: a feed tells of extensions that are undone, and then the member is gone: what
+// reads show is older than what was told, and counts.
+func TestRule09SealsWhatSeemsExtended(t *testing.T) {
+	both(t, func(g *group) {
+		g.join("a")
+		b := g.join("b")
+		g.settles(12, time.Minute)
+		time.Sleep(time.Minute)
+		seat := g.record(seatName(b.member.Session().Seat))
+		undone := seat.Entry()
+		undone.Extension += 5
+		undone.TermExpiry = undone.TermExpiry.Add(T / 2)
+		seat.Tell(undone)
+		b.cut()
+		g.hide(b)
+		g.settles(12, 4*T)
+		g.show(b)
+	})
+}
+
 // Rule 9: the session of a member that is gone is ended on record.
 func TestRule09Seals(t *testing.T) {
 	play(t, func(g *group) {

@@ -23,6 +23,7 @@ type role struct {
 	Address            string
 	Offset             time.Duration // of its clock
 	Term, Skew, PollIn time.Duration
+	Group              *groupRole // not nil: it is a member of a group
 }
 
 // Main makes this process a candidate where it was started as one: then it does
@@ -58,6 +59,9 @@ func (r role) play(open Open, l *logger) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
+	if r.Group != nil {
+		return r.playGroup(ctx, open)
+	}
 	decider, err := open(ctx, r.Address)
 	if err != nil {
 		return err

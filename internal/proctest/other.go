@@ -8,3 +8,8 @@ import "testing"
 func Run(t *testing.T, _ Options) {
 	t.Skip("proctest stops and kills processes by signals of Unix")
 }
+
+// RunGroup skips the test, as Run does.
+func RunGroup(t *testing.T, _ GroupOptions) {
+	t.Skip("proctest stops and kills processes by signals of Unix")
+}
