@@ -95,8 +95,8 @@ within 10 s.
 Preferred leaders. A candidate whose Config.Priority is greater than the leader's, and that
 has stood by for a term, healthy and with a right clock, asks the leader to hand over to it:
 the request of Transfer, granted like it. So nobody leads for no longer than a hand-over. It
-asks once in a leadership, and only if that has been extended eight times, in about
-four terms: so a preferred candidate that fails again and again costs one hand-over in that
+asks once in a leadership, and only if that has lasted for about four terms, as the count of
+its extensions shows: so a preferred candidate that fails again and again costs one hand-over in that
 time. A leader with a Hold is not asked.
 
 Pace. Extensions begin when half of the view's span, (T - S)/2, or Config.ExtendEvery, has

@@ -20,7 +20,7 @@ import (
 // (Watch shows when); also where leaderID leads already. On a record that is
 // vacant it writes the reservation itself. It aims at the leadership that it first reads:
 // where another has begun meanwhile, it returns an error that wraps ErrLostRace. Where nobody can be asked, since nobody has led yet or the term
-// has run out, it returns one that wraps ErrNoLeader: then the election finds the
+// has run out, or the record is on hold (Config.Hold), it returns one that wraps ErrNoLeader: then the election finds the
 // next leader by itself. Other errors of the store are retried until ctx ends,
 // but for an ErrPermanent.
 func Transfer(ctx context.Context, d RaceDecider, leaderID string) error {
@@ -101,10 +101,9 @@ func requestFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntr
 			successor, first.ElectionNumber, e.LeaderID, e.ElectionNumber, ErrLostRace)
 	case e.Vacant() && successor == AnySuccessor:
 		return nil, fmt.Errorf("%w: election %d was given up already", ErrNoLeader, e.ElectionNumber)
-	case e.Vacant() && e.Hold > 0 && (e.Unsynchronized || now.Before(e.TermExpiry.Add(min(e.Hold, MaxTermLength)+e.TermLength))):
-		return nil, fmt.Errorf("%w: election %d was given up, and is held for nobody until %v, and a term after that", ErrNoLeader, e.ElectionNumber, e.TermExpiry.Add(e.Hold).Format(time.RFC3339))
+	case e.Vacant() && e.Hold > 0: // whether that is over, an operator's clock may not decide
+		return nil, fmt.Errorf("%w: election %d was given up, and is held for nobody until %v; whoever stands then acquires it", ErrNoLeader, e.ElectionNumber, e.TermExpiry.Add(min(e.Hold, MaxTermLength)).Format(time.RFC3339))
 	case e.Vacant():
-		request.Hold = 0
 		if e.Successor == successor && now.Before(e.TermExpiry) && !e.Unsynchronized {
 			return nil, nil
 		}

@@ -105,14 +105,15 @@ func (k *knowledge) reservedUntil(e *RaceEntry) deadline {
 // over, too, when so much time has passed since it was first seen.
 func (k *knowledge) heldUntil(e *RaceEntry) deadline {
 	hold := min(max(e.Hold, 0), MaxTermLength)
-	h, further := k.over(e), hold+drift(hold, 0)
+	drift := k.drift(e) // in a term
+	h, further := k.over(e), hold+time.Duration(float64(hold)*float64(drift)/float64(k.termOf(e)))
 	if h.mono == 0 {
 		h.wall = h.wall.Add(hold)
 	} else {
 		h.mono += further
 	}
 	if e.Vacant() {
-		h.sooner = k.firstSeen(e) + further + k.drift(e)
+		h.sooner = k.firstSeen(e) + further + drift
 	}
 	return h
 }

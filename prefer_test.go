@@ -3,12 +3,9 @@
 package leaderelection_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -64,32 +61,6 @@ func TestPriorityHandsOver(t *testing.T) {
 	}
 }
 
-// Both sides say at Info who asked for a hand-over: else the leader's log has a resignation
-// that nobody has made.
-func TestPriorityIsLogged(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		var asked, asking bytes.Buffer
-		logged := func(b *bytes.Buffer) func(*le.Config) {
-			return func(c *le.Config) { c.Logger = slog.New(slog.NewTextHandler(b, nil)) }
-		}
-		a := join(t, d, "a", logged(&asked))
-		sleep(5 * T)
-		b := join(t, d, "b", priority(3), logged(&asking))
-		sleep(2 * T)
-		b.leads(t)
-		a.quit()
-		b.quit()
-		if want := `msg="leaderelection: asked to hand over" id=a election=1 to=b`; strings.Count(asked.String(), want) != 1 {
-			t.Errorf("the leader's log lacks %q, or has it twice:\n%s", want, asked.String())
-		}
-		want := `msg="leaderelection: asking a less preferred leader to hand over" id=b leader=a election=1 priority=3 leader_priority=0`
-		if strings.Count(asking.String(), want) != 1 {
-			t.Errorf("the candidate's log lacks %q, or has it twice:\n%s", want, asking.String())
-		}
-	})
-}
-
 // A leadership that is new is left alone, and one whose candidate is as good, or on hold.
 func TestPriorityLeavesAlone(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -117,6 +88,48 @@ func TestPriorityLeavesAlone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// How often a leader extends its lease has no part in how long it is left alone.
+func TestPriorityKnowsTheLeadersPace(t *testing.T) {
+	for _, every := range []time.Duration{T / 20, T / 8, 0} {
+		for name, adjust := range map[string]func(*le.Config){"pushed": func(*le.Config) {}, "polled": polled} {
+			t.Run(fmt.Sprint(name, every), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					d := memory.NewDecider()
+					a := join(t, d, "a", adjust, func(c *le.Config) { c.ExtendEvery = every })
+					sleep(time.Second)
+					b := join(t, d, "b", adjust, priority(1))
+					sleep(3*T + T/2)
+					a.leads(t)
+					if n := len(b.opsSince(time.Time{}, le.OpRequest)); n != 0 {
+						t.Errorf("%d requests", n)
+					}
+					sleep(4 * T)
+					b.leads(t)
+				})
+			})
+		}
+	}
+}
+
+// Each leader that is less preferred is left alone for as long, whoever led before it.
+func TestPriorityBeginsAnewWithEachLeader(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := leadFrom(t, d)
+		c := join(t, d, "c", func(c *le.Config) { c.ExtendEvery = T / 20 })
+		b := join(t, d, "b", priority(1))
+		sleep(T / 2)
+		if err := le.Transfer(t.Context(), d, "c"); err != nil {
+			t.Fatal(err)
+		}
+		sleep(T - time.Second)
+		c.leads(t)
+		if n := len(b.opsSince(time.Time{}, le.OpRequest)); n != 0 || a.count() != 1 {
+			t.Errorf("%d requests", n)
+		}
+	})
 }
 
 // Who is not well asks nobody, and stands by for a whole term when it is.

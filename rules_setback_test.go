@@ -341,3 +341,34 @@ func TestRule07OpenWritesAreToldApart(t *testing.T) {
 		}
 	})
 }
+
+// Where a store was set back to a vacancy, nobody leads by it: a leader whose number is newer goes
+// on at once, also if the vacancy is reserved for another, or on hold, or of its own making.
+func TestLeaderGoesOnOverWhatNobodyLeadsBy(t *testing.T) {
+	for name, change := range map[string]func(*le.RaceEntry){
+		"reserved": func(e *le.RaceEntry) { e.Successor, e.TermExpiry = "c", e.TermExpiry.Add(T) },
+		"on hold":  func(e *le.RaceEntry) { e.Hold = time.Hour },
+		"its own":  func(e *le.RaceEntry) { e.Incarnation, e.Successor, e.TermExpiry = "", "c", e.TermExpiry.Add(T) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				d.Replace(&le.RaceEntry{ElectionNumber: 1, Extension: 1, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"})
+				a := join(t, d, "a")
+				sleep(time.Second)
+				a.leads(t)
+				old := &le.RaceEntry{ElectionNumber: 1, Extension: 5, TermExpiry: time.Now(), TermLength: T, Incarnation: "x"}
+				change(old)
+				if old.Incarnation == "" {
+					old.Incarnation = d.Entry().Incarnation
+				}
+				d.Replace(old)
+				sleep(2 * T)
+				a.leads(t)
+				if a.count() != 1 || d.Entry().ElectionNumber != 2 {
+					t.Errorf("it has led %d times, on record is %+v", a.count(), d.Entry())
+				}
+			})
+		})
+	}
+}

@@ -114,9 +114,9 @@ func (c *Campaign) own(e *RaceEntry) bool {
 
 // extendable reports whether the record that a read returned may be overwritten by
 // an extension. That is so where it is one's own, and where a store that was set
-// back holds something that anybody could claim; never where another may lead by
-// it.
+// back holds something by which nobody can lead: a vacancy, for whomever it is reserved,
+// since this leadership is newer; or what anybody could claim.
 func (c *Campaign) extendable(now instant) bool {
 	b := c.k.base
-	return b.Incarnation == c.incarnation || c.claimableAt(b).reached(now)
+	return b.Vacant() || b.Incarnation == c.incarnation || c.claimableAt(b).reached(now)
 }

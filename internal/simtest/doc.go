@@ -26,23 +26,31 @@
 //     suspended. Processes are frozen, as by SIGSTOP, past their term; also at the
 //     worst moments: between a look at the clock and what follows from it, before
 //     a request, before its answer is taken in (an ambush).
+//
 //   - Requests and answers are slow, late, lost with or without a word; a write
 //     lands after its caller was told of its failure, or gave it up, or crashed;
 //     a client tries again by itself and is refused what it has just written;
 //     calls hang and ignore their ctx; machines are cut off; a store says for a
 //     while that no retry can help; reads are stale, also those of a replica that
 //     is stuck and answers every second one, in calm weather as well.
+//
 //   - Feeds fail, fall silent, are late, repeat themselves, tell of old records, and
 //     of writes before they are committed, also of those that are undone.
+//
 //   - The store is set back to an earlier record, as from a backup.
+//
 //   - Processes crash, stop, start again under the same id, or use another's, and
 //     with other durations in their Config; callbacks, Trace and Logger get stuck;
 //     Healthy says no, or nothing; a clock says of itself that it is off; Resign,
 //     Transfer and StepDown come at any time, also from operators whose clock is
 //     off by hours, or who ask a dead leader again and again.
+//
 //   - In simulations of their own: clocks that are hours off though they should be
 //     within MaxClockSkew, and clocks that nobody promised anything about
 //     (Config.Unsynchronized).
+//
+//   - Processes have a Hold, a Priority and an ExtendEvery of their own, other ones at each
+//     start.
 //
 // TestSeeds fails where one of these has not happened in any seed at a place where
 // it matters: the list is in coverage_test.go.

@@ -103,10 +103,14 @@ func (r *recorder) robbed(e *le.RaceEntry) *leadership {
 	return nil
 }
 
-// foretold: feeds may tell the leader that a skewed candidate has taken its lease, before that has.
+// foretold: feeds may tell the leader that a skewed candidate has taken its lease, before that has;
+// or of the request of one that is preferred.
 func (r *recorder) foretold(a *actor, e *le.RaceEntry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if w := r.watched; w != nil && a.proc != nil && a.proc != w && asks(a.proc, e) && w.current != nil && e.ElectionNumber == w.current.number {
+		r.asked[w.current] = true
+	}
 	if w := r.watched; w != nil && r.lies && !e.Vacant() && a.proc != nil && a.proc != w && e.Incarnation != w.incarnation {
 		r.watched = nil
 	}

@@ -123,7 +123,7 @@ func (r *recorder) ctxDone(g *leadership) {
 		r.failf(g.p.name, "the leader's ctx of election %d was cancelled %v after its view had ended", g.number, r.now()-g.overAt(r.now()))
 	}
 	g.done, g.doneAt = true, r.now()
-	if r.watched == g.p {
+	if r.watched == g.p && !r.asked[g] {
 		r.failf(g.p.name, "election %d ends though nothing has happened to its leader: %v", g.number, cause)
 	}
 	r.check()
@@ -142,8 +142,9 @@ func (r *recorder) returned(g *leadership, which string) {
 	if g.done && r.now()-g.doneAt > g.p.drain {
 		r.counts["fault: a leader's callbacks took longer than DrainTimeout"]++
 	}
+	_, mono := g.p.actor.clock.Both()
+	g.p.since = mono
 	if errors.Is(context.Cause(g.ctx), le.ErrResigned) {
-		_, mono := g.p.actor.clock.Both()
 		g.p.cooldown = mono + g.p.term
 	}
 }
@@ -172,7 +173,8 @@ func (r *recorder) ousting(p *process, ctx context.Context) *leadership {
 func (r *recorder) starts(p *process) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wall, _ := p.host.clock.Both()
+	wall, mono := p.host.clock.Both()
+	p.since = mono
 	if e := &r.records[len(r.records)-1]; e.LeaderID == p.host.id && wall.Before(e.TermExpiry) {
 		r.counts["fault: a process started anew while its old lease ran"]++
 	}

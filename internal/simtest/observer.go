@@ -35,7 +35,7 @@ func (w *world) observe() *observer {
 	if w.rng.IntN(2) == 0 {
 		cfg.PollInterval = w.between(w.Term/10, w.Term)
 	}
-	a.bound = opsBound(w.Term/2, w.Skew/2, max(cfg.PollInterval, w.Term/10), w.uneven())
+	a.bound = opsBound((w.Term-w.Skew)/4, max(cfg.PollInterval, w.Term/10), w.uneven())
 	go func() {
 		defer close(o.done)
 		o.err = cfg.Watch(ctx, o.record)

@@ -22,6 +22,10 @@ type Params struct {
 	Drift      float64       // of all clocks at most, in seconds a second
 	Length     time.Duration // how long it goes on, at least
 
+	Hold  time.Duration // the longest Hold of a process; 0: none has one
+	Ranks int           // Priority is one of so many; 0: all are alike
+	Paced bool          // some processes have an ExtendEvery of their own
+
 	Stamp   time.Duration // the unit of the store's own time, which is true; 0: it does not say
 	Backups bool          // the store is set back to an earlier record now and then
 	Lag     bool          // every second read comes from a replica that is stuck, also in calm weather
@@ -80,8 +84,8 @@ func DrawUnsynchronized(seed uint64) Params {
 }
 
 func (p Params) String() string {
-	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v (mixed: %v), the store's time in units of %v, set back: %v, a replica lags: %v, operators nag: %v, and are astray: %v, bounded clocks: %v, skewed candidates: %d, unsynchronized candidates: %d",
-		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Mixed, p.Stamp, p.Backups, p.Lag, p.Nags, p.Astray, p.Bounded, p.Skewed, p.Unsynchronized)
+	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v (mixed: %v), the store's time in units of %v, set back: %v, a replica lags: %v, operators nag: %v, and are astray: %v, bounded clocks: %v, skewed candidates: %d, unsynchronized candidates: %d, Hold up to %v, ranks: %d, paced: %v",
+		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Mixed, p.Stamp, p.Backups, p.Lag, p.Nags, p.Astray, p.Bounded, p.Skewed, p.Unsynchronized, p.Hold, p.Ranks, p.Paced)
 }
 
 // Draw returns the simulation of a seed.
@@ -119,7 +123,19 @@ func Draw(seed uint64) Params {
 	p.Backups = more.IntN(6) == 0
 	p.Mixed = more.IntN(2) == 0
 	p.Lag, p.Nags, p.Astray, p.Bounded = more.IntN(5) == 0, more.IntN(3) == 0, more.IntN(4) == 0, more.IntN(4) == 0
+	p.drawWishes(rand.New(rand.NewPCG(seed, 8)))
 	return p
+}
+
+// drawWishes draws what candidates ask for beyond a lease: holds, ranks, and a pace.
+func (p *Params) drawWishes(rng *rand.Rand) {
+	if rng.IntN(3) == 0 {
+		p.Hold = p.Term/4 + time.Duration(rng.Int64N(int64(3*p.Term)))
+	}
+	if rng.IntN(3) == 0 {
+		p.Ranks = 2 + rng.IntN(2)
+	}
+	p.Paced = rng.IntN(2) == 0
 }
 
 // backoff is the longest pause between two attempts at what fails: the greater
@@ -146,6 +162,9 @@ func (p *Params) poll() time.Duration {
 //   - TermLength + 2 MaxClockSkew, for which a record that the last fault left
 //     behind binds everybody, as seen by a clock that is behind by MaxClockSkew;
 //   - MaxClockSkew again, since the one who wrote it may have been ahead by that;
+//   - or, where that is longer, the Hold of the last that led, which counts from when it began
+//     to: where clocks are not compared, or one was wrong, from when its vacancy was first seen,
+//     and with the allowance for each term of it;
 //   - or, where that is longer, PollInterval, after which they ask again who know
 //     of no record yet, or are sick;
 //   - an operation that was under way when the faults ended, and a check of
@@ -174,13 +193,13 @@ func (p *Params) leaderWithin() time.Duration {
 	}
 	if p.Unsynchronized > 0 {
 		wait := term + max(skew, term/100)
-		all := max(wait, p.poll()) + max(wait, term+3*skew) + rest
+		all := max(wait, p.poll()) + max(wait, term+3*skew) + p.mostHold(term) + rest
 		return time.Duration(float64(all) / (1 - p.uneven()))
 	}
 	if p.Astray {
 		rest += p.poll()
 	}
-	return max(term+3*skew+p.Wild, p.poll()) + rest
+	return max(term+3*skew+p.Wild, p.poll()) + p.mostHold(term) + rest
 }
 
 // keep is for how long a candidate keeps what it took too early by a clock that is
@@ -189,12 +208,17 @@ func (p *Params) keep() time.Duration {
 	return p.longest() + max(p.mostSkew(), p.longest()/100)
 }
 
+// mostHold is for how long a record is nobody's beyond its term, by anybody's clock.
+func (p *Params) mostHold(term time.Duration) time.Duration {
+	return p.Hold + time.Duration(float64(p.Hold)*float64(max(p.mostSkew(), term/100))/float64(p.Term/2))
+}
+
 // opsBound is how many store calls one candidate makes in a second, at most: its
 // extensions and its polls, and while things fail a read and a write each time
 // the shortest back-off has passed; and a few more at the edges.
-func opsBound(term, skew, poll time.Duration, uneven float64) int {
+func opsBound(extend, poll time.Duration, uneven float64) int {
 	every := func(d time.Duration) int {
 		return int(float64(time.Second)*(1+uneven)/float64(max(d, time.Millisecond))) + 1
 	}
-	return every((term-skew)/2) + every(poll) + 2*every(250*time.Millisecond) + 4
+	return every(extend) + every(poll) + 2*every(250*time.Millisecond) + 4
 }

@@ -25,6 +25,7 @@ type process struct {
 	leaving     bool          // told to stop
 	over        bool          // has stopped
 	barred      bool          // by itself, at an answer that no retry can help, before anything had worked
+	since       time.Duration // monotonic: it started, or its last leadership ended
 	well        bool          // Healthy was asked since the last write, and the answer was nil
 	cooldown    time.Duration // monotonic: it has resigned, and is not to campaign before this
 	incarnation string
@@ -62,11 +63,11 @@ func (h *host) launch() {
 		landed: map[attempt]time.Duration{}, index: map[attempt]int{}, stamps: map[attempt]time.Time{},
 		leaderships: map[le.ElectionNumber]*leadership{},
 	}
-	p.actor = &actor{name: p.name, clock: h.clock, link: h.link, proc: p, bound: opsBound(p.term, p.skew, p.pollEvery(), w.uneven())}
+	p.actor = &actor{name: p.name, clock: h.clock, link: h.link, proc: p, bound: opsBound(p.extendEvery(), p.pollEvery(), w.uneven())}
 	h.proc, h.all = p, append(h.all, p)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p.cancel = cancel
-	w.rec.note(p.name, "starts: TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v, Unsynchronized: %v", p.term, p.skew, p.poll, p.drain, p.unsynchronized)
+	w.rec.note(p.name, "starts: TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v, Unsynchronized: %v, Hold %v, Priority %d, ExtendEvery %v", p.term, p.skew, p.poll, p.drain, p.unsynchronized, p.hold, p.priority, p.extend)
 	w.rec.starts(p)
 	if w.rng.IntN(8) == 0 && w.now() > 0 && !w.staged {
 		p.run(ctx)
@@ -100,6 +101,9 @@ func (p *process) config() le.Config {
 
 		PollInterval:  p.poll,
 		DrainTimeout:  p.drain,
+		Hold:          p.hold,
+		Priority:      p.priority,
+		ExtendEvery:   p.extend,
 		OnOusting:     p.onOusting,
 		LeaderChanged: p.leaderChanged,
 		Healthy:       p.healthy,

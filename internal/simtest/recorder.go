@@ -68,7 +68,9 @@ type recorder struct {
 	backs               []int                   // which of them the store was set back to
 	pairs               map[[2]*leadership]bool // that have been counted
 	leaderships         []*leadership           // whose views may be alive, or were lately
+	holds               []hold                  // of all leaderships
 	watched             *process                // whose leadership may not end now
+	asked               map[*leadership]bool    // to hand over to one that is preferred
 	leader              *leadership             // whose view was in the future when last one was
 	leaderAt            time.Duration           // and when that was
 	leaderAgain         time.Duration           // the first such moment since it is calm; 0: none
@@ -90,7 +92,7 @@ const maxLines = 4000
 func newRecorder(epoch time.Time, store Store, p *Params) *recorder {
 	r := &recorder{
 		epoch: epoch, store: store, landing: make(chan struct{}, 1), term: p.longest(), wild: p.Wild > 0 || p.Lenient, drift: p.Drift,
-		lies: p.Skewed > 0, lenient: p.Lenient, counts: map[string]int{}, wroteUnsynchronized: map[string]bool{}, pairs: map[[2]*leadership]bool{},
+		lies: p.Skewed > 0, lenient: p.Lenient, counts: map[string]int{}, wroteUnsynchronized: map[string]bool{}, pairs: map[[2]*leadership]bool{}, asked: map[*leadership]bool{},
 	}
 	first := le.RaceEntry{}
 	if e, err := store.Current(); err == nil {

@@ -9,6 +9,10 @@ import (
 // writing holds a candidate's write to the rules, before it is made.
 func (r *recorder) writing(p *process, o *op) {
 	e := o.write
+	if asks(p, e) {
+		r.asking(p, o)
+		return
+	}
 	if p.incarnation == "" {
 		p.incarnation = e.Incarnation
 		r.wroteUnsynchronized[e.Incarnation] = p.unsynchronized
@@ -16,11 +20,12 @@ func (r *recorder) writing(p *process, o *op) {
 	if e.Incarnation != p.incarnation || e.Incarnation == "" {
 		r.failf(p.name, "writes %v with incarnation %q, had %q", r.short(e), e.Incarnation, p.incarnation)
 	}
+	r.holding(p, o)
 	if e.Vacant() {
 		r.releasing(p, e)
 		return
 	}
-	if e.LeaderID != p.host.id || e.TermLength != p.term {
+	if e.LeaderID != p.host.id || e.TermLength != p.term || e.Priority != p.priority {
 		r.failf(p.name, "writes another's record: %v, term %v", r.short(e), e.TermLength)
 	}
 	last := p.asked[e.ElectionNumber]
@@ -100,6 +105,9 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 	switch {
 	case p == nil:
 		r.requested(o, old, e)
+	case asks(p, e):
+		r.requested(o, old, e)
+		r.preferred(p, old)
 	case e.Vacant():
 		if old.Vacant() || old.Incarnation != p.incarnation || old.ElectionNumber != e.ElectionNumber {
 			r.failf(who, "releases what is not its own: %v over %v", r.short(e), r.short(old))
@@ -121,7 +129,7 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 	default:
 		r.acquired(o, p, old, e)
 	}
-	if p != nil && !e.Vacant() {
+	if p != nil && !e.Vacant() && !asks(p, e) {
 		p.expiry[e.ElectionNumber] = e.TermExpiry
 		if e.Extension == 0 {
 			p.asked[e.ElectionNumber] = e.TermExpiry
@@ -196,6 +204,7 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 		}
 	}
 	p.won = append(p.won, w)
+	r.onHold(o, old, e)
 	r.acquirable(o, old, e)
 }
 
@@ -218,9 +227,11 @@ func (r *recorder) acquirable(o *op, old, e *le.RaceEntry) {
 // early is how long it is from o until old may be taken by e.
 func (r *recorder) early(o *op, old, e *le.RaceEntry) time.Duration {
 	switch {
-	case old.Vacant() && (old.Successor == "" || old.Successor == le.AnySuccessor || old.Successor == e.LeaderID):
-		return 0
 	case old.Incarnation == e.Incarnation && !old.Vacant():
+		return 0
+	case old.Hold > 0:
+		return r.heldFor(o, old)
+	case old.Vacant() && (old.Successor == "" || old.Successor == le.AnySuccessor || old.Successor == e.LeaderID):
 		return 0
 	case r.noCommonClock(o.actor, old):
 		return r.wait(o, old)

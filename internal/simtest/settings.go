@@ -13,14 +13,44 @@ type settings struct {
 	term, skew     time.Duration
 	poll, drain    time.Duration
 	unsynchronized bool // Unsynchronized is set
+	hold, extend   time.Duration
+	priority       int
 }
 
 // settings draws those of a process that starts on the host.
 func (w *world) settings(h *host) settings {
 	s := settings{term: w.Term, skew: w.Skew, poll: w.Poll, drain: w.Drain, unsynchronized: h.unsynchronized}
-	if !w.Mixed {
-		return s
+	if w.Mixed {
+		w.mix(&s)
 	}
+	w.wish(&s)
+	return s
+}
+
+// wish draws what a process asks for beyond its lease.
+func (w *world) wish(s *settings) {
+	if w.Hold > 0 && w.wishes.IntN(3) > 0 {
+		s.hold = time.Duration(w.wishes.Int64N(int64(w.Hold) + 1))
+	}
+	if w.Ranks > 0 {
+		s.priority = w.wishes.IntN(w.Ranks) - 1
+	}
+	if w.Paced && w.wishes.IntN(2) == 0 {
+		low, most := s.term/20, (s.term-s.skew)/2
+		s.extend = low + time.Duration(w.wishes.Int64N(int64(most-low)+1))
+	}
+}
+
+// extendEvery is the shortest time between two extensions: half of an ExtendEvery after a failure.
+func (s *settings) extendEvery() time.Duration {
+	if s.extend == 0 {
+		return s.span() / 2
+	}
+	return s.extend / 2
+}
+
+// mix has a process's durations differ from those of the others.
+func (w *world) mix(s *settings) {
 	if w.rng.IntN(2) == 0 {
 		s.skew = w.between(w.Skew, w.mostSkew()+1)
 	}
@@ -37,7 +67,6 @@ func (w *world) settings(h *host) settings {
 		s.drain = w.between(s.term/10, 3*s.term)
 	}
 	s.unsynchronized = s.unsynchronized || w.Unsynchronized > 0 && w.rng.IntN(5) == 0
-	return s
 }
 
 // span is how long a view lasts from when its term was asked for.

@@ -16,6 +16,7 @@ import (
 type world struct {
 	Params
 	rng      *rand.Rand
+	wishes   *rand.Rand // draws what processes ask for beyond a lease
 	epoch    time.Time
 	store    Store
 	rec      *recorder
@@ -59,7 +60,7 @@ func newWorld(p Params, store Store) *world {
 		store = NewMemory(p.Stamp)
 	}
 	w := &world{
-		Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), epoch: epoch, store: store, rec: newRecorder(epoch, store, &p),
+		Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), wishes: rand.New(rand.NewPCG(p.Seed, 9)), epoch: epoch, store: store, rec: newRecorder(epoch, store, &p),
 		surprises: make(chan func()), over: make(chan struct{}),
 	}
 	for i := range p.Hosts {
@@ -308,6 +309,10 @@ func (w *world) watch() {
 			w.rec.mu.Unlock()
 			return // it was robbed, and does not know yet
 		}
+	}
+	if leader != nil && w.rec.asked[leader] {
+		w.rec.mu.Unlock()
+		return // it hands over to one that is preferred
 	}
 	if leader == nil || !leader.inFuture() {
 		w.rec.failf("sim", "no leader, though it has been calm for %v", 2*w.leaderWithin())

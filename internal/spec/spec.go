@@ -34,8 +34,12 @@ type Record struct {
 	began    time.Time // the write that it is, or whose term it bears
 	greatest leaderelection.ElectionNumber
 	led      map[led]Entry // the last that each leadership wrote
+	held     map[led]span  // for how long each keeps the record
 	back     bool          // the store was set back: what leads may not be on record
 }
+
+// span is a stretch of true time.
+type span struct{ from, until time.Time }
 
 type led struct {
 	number      leaderelection.ElectionNumber
@@ -58,6 +62,13 @@ func (r *Record) Landed(began time.Time, e *Entry) error {
 	asked := e.TermExpiry.Equal(r.now.TermExpiry) && e.ElectionNumber == r.now.ElectionNumber && e.Incarnation == r.now.Incarnation
 	r.now, r.began = *e.Clone(), began
 	r.greatest = max(r.greatest, e.ElectionNumber)
+	if !e.Vacant() && e.Extension == 0 && e.Hold > 0 {
+		r.held = maps.Clone(r.held)
+		if r.held == nil {
+			r.held = map[led]span{}
+		}
+		r.held[led{e.ElectionNumber, e.Incarnation}] = span{began, began.Add(e.TermLength + e.Hold)}
+	}
 	if !e.Vacant() && !asked {
 		r.led = maps.Clone(r.led) // traces are tried in more than one way
 		if r.led == nil {
@@ -111,6 +122,8 @@ func request(old, e *Entry) error {
 // reservation: an operator's, on a vacant record.
 func reservation(old, e *Entry) error {
 	switch {
+	case old.Hold > 0:
+		return errors.New("a vacancy on hold is reserved")
 	case old.ElectionNumber == leaderelection.NoElections:
 		return errors.New("it is reserved before anybody has led")
 	case e.ElectionNumber != old.ElectionNumber || e.Incarnation != old.Incarnation:
@@ -124,7 +137,7 @@ func reservation(old, e *Entry) error {
 // release: only of one's own, reserved for whom it was asked for.
 func (r *Record) release(began time.Time, e *Entry, own bool) error {
 	old, reserve := &r.now, ""
-	if s := old.Successor; s != leaderelection.AnySuccessor && s != old.LeaderID {
+	if s := old.Successor; e.Hold == 0 && s != leaderelection.AnySuccessor && s != old.LeaderID {
 		reserve = s
 	}
 	latest, earliest := began.Add(r.Skew), r.began.Add(-r.Skew)
@@ -132,9 +145,12 @@ func (r *Record) release(began time.Time, e *Entry, own bool) error {
 		latest, earliest = latest.Add(e.TermLength), earliest.Add(e.TermLength)
 	}
 	timed := !r.Untimed && !e.Unsynchronized
+	short := r.holdShort(began, e)
 	switch {
 	case !own:
 		return errors.New("it releases what is not its own")
+	case short > 0 && !(e.Hold == 0 && r.led[led{e.ElectionNumber, e.Incarnation}].Extension == 0): // it may have led to nothing
+		return fmt.Errorf("its hold ends %v too early", short)
 	case e.Successor != reserve:
 		return fmt.Errorf("it is reserved for %q, want %q", e.Successor, reserve)
 	case timed && e.TermExpiry.After(latest):
@@ -158,10 +174,27 @@ func (r *Record) extension(began time.Time, old, e *Entry) error {
 		return fmt.Errorf("the term shrinks by %v", old.TermExpiry.Sub(e.TermExpiry))
 	case !r.Untimed && e.TermExpiry.After(limit) && !e.TermExpiry.Equal(old.TermExpiry):
 		return fmt.Errorf("the term ends %v too late", e.TermExpiry.Sub(limit))
+	case r.holdShort(began, e) > 0:
+		return fmt.Errorf("its hold ends %v too early", r.holdShort(began, e))
 	case e.Successor != old.Successor && old.Successor != e.LeaderID:
 		return fmt.Errorf("the request for %q becomes one for %q", old.Successor, e.Successor)
 	}
 	return nil
+}
+
+// holdShort is by how much the write e of a leadership lets its hold end too early. The rest of it
+// counts from when e was asked for, at the latest now, on the leader's monotonic clock.
+func (r *Record) holdShort(began time.Time, e *Entry) time.Duration {
+	hold, any := r.held[led{e.ElectionNumber, e.Incarnation}]
+	if !any || r.Untimed {
+		return 0
+	}
+	rest := e.Hold
+	if !e.Vacant() {
+		rest += e.TermLength
+	}
+	slack := time.Duration(float64(r.Drift) * float64(began.Sub(hold.from)) / float64(e.TermLength))
+	return hold.until.Sub(began) - rest - slack
 }
 
 // extensionOverLost: a leader goes on where a store that was set back has lost its record, unless
@@ -174,7 +207,7 @@ func (r *Record) extensionOverLost(began time.Time, e *Entry) error {
 	case e.Compare(&last) <= 0:
 		return errors.New("it does not raise what its leadership has written")
 	}
-	if early := r.early(began, e); early > 0 {
+	if early := r.early(began, e); early > 0 && !r.now.Vacant() { // nobody leads by a vacancy
 		return fmt.Errorf("it extends over what another may lead by, %v too early", early)
 	}
 	last.Successor = e.Successor // it was on the record that was lost
@@ -201,12 +234,19 @@ func (r *Record) acquisition(began time.Time, e *Entry) error {
 
 // early is for how much longer the record is not e's to take. A challenger's clock shows at most began
 // and Skew, and must show TermExpiry and MaxClockSkew, which is not less. Where they are not
-// compared, it has seen the term for its length.
+// compared, it has seen the term for its length. A Hold is added to either, and binds also where a
+// vacancy would be free; that of a vacancy counts from when it was seen, if that is sooner.
 func (r *Record) early(began time.Time, e *Entry) time.Duration {
 	old := &r.now
 	seen := time.Duration(-1) // where the store was set back, nobody knows since when
 	if !r.began.IsZero() {
 		seen = old.TermLength - began.Sub(r.began)
+		switch {
+		case old.Hold > 0 && old.Vacant():
+			seen = old.Hold - began.Sub(r.began)
+		case old.Hold > 0:
+			seen += old.Hold
+		}
 	}
 	byTerm := old.TermExpiry.Add(old.Hold).Sub(began)
 	switch {
@@ -214,6 +254,10 @@ func (r *Record) early(began time.Time, e *Entry) time.Duration {
 		return 0
 	case old.Incarnation == e.Incarnation && !old.Vacant():
 		return 0
+	case old.Vacant() && old.Hold > 0 && (old.Unsynchronized || e.Unsynchronized):
+		return seen
+	case old.Vacant() && old.Hold > 0:
+		return min(seen, byTerm)
 	case old.Vacant() && (old.Successor == "" || old.Successor == leaderelection.AnySuccessor || old.Successor == e.LeaderID):
 		return 0
 	case old.Vacant() && (old.Unsynchronized || e.Unsynchronized):

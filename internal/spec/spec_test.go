@@ -43,6 +43,9 @@ func vacant(by string, number, ext int, until float64, change ...func(*le.RaceEn
 func successor(id string) func(*le.RaceEntry) {
 	return func(e *le.RaceEntry) { e.Successor = id }
 }
+func hold(s float64) func(*le.RaceEntry) {
+	return func(e *le.RaceEntry) { e.Hold = time.Duration(s * float64(time.Second)) }
+}
 func unsynchronized(e *le.RaceEntry) { e.Unsynchronized = true }
 func unknown(e *le.RaceEntry)        { e.Extra = map[string]string{"color": `"red"`} }
 
@@ -70,6 +73,8 @@ func TestSteps(t *testing.T) {
 	reserved := step{2, vacant("a", 1, 2, 12, successor("b")), false}
 	blind := step{0, held("a", 1, 0, 10, unsynchronized), false}
 	back := step{0, le.RaceEntry{}, true}
+	onHold := step{0, held("a", 1, 0, 10, hold(10)), false}
+	left := step{2, vacant("a", 1, 1, 2, hold(18)), false}
 	for name, c := range map[string]struct {
 		before []step
 		last   step
@@ -122,7 +127,7 @@ func TestSteps(t *testing.T) {
 		"the mark binds all":                {[]step{{0, held("a", 1, 0, -90, unsynchronized), false}}, step{9.99, held("b", 2, 0, 19), false}, "too early"},
 		"a request is no sign of life":      {[]step{blind, {5, held("a", 1, 1, 10, unsynchronized, successor("b")), false}}, step{10, held("b", 2, 0, 3, unsynchronized), false}, ""},
 		"an extension is one":               {[]step{blind, {5, held("a", 1, 1, 15, unsynchronized), false}}, step{14.9, held("b", 2, 0, 3, unsynchronized), false}, "too early"},
-		"held beyond the term":              {[]step{{0, held("a", 1, 0, 10, func(e *le.RaceEntry) { e.Hold = term }), false}}, step{19, held("b", 2, 0, 29), false}, "too early"},
+		"held beyond the term":              {[]step{{0, held("a", 1, 0, 10, hold(10)), false}}, step{19, held("b", 2, 0, 29), false}, "too early"},
 		"unknown fields are kept":           {[]step{{0, held("a", 1, 0, 10, unknown), true}}, step{5, held("a", 2, 0, 15, unknown), false}, ""},
 		"unknown fields are dropped":        {[]step{{0, held("a", 1, 0, 10, unknown), true}}, step{5, held("a", 2, 0, 15), false}, "not handed on"},
 		"nobody's name":                     {nil, step{0, held(le.AnySuccessor, 1, 0, 10), false}, "by that name"},
@@ -130,6 +135,22 @@ func TestSteps(t *testing.T) {
 		"and must raise what it wrote":      {[]step{a, {1, held("a", 1, 1, 11), false}, back}, step{5, held("a", 1, 1, 15), false}, "raise what its leadership"},
 		"a request that was lost":           {[]step{a, request, back}, step{5, held("a", 1, 1, 15), false}, ""},
 		"another's goes on":                 {[]step{a, back}, step{5, held("b", 1, 1, 15), false}, "extends what is not its own"},
+		"over a reservation that is older":  {[]step{a, {2, vacant("a", 1, 1, 2), false}, {2, held("b", 2, 0, 12), false}, {0, vacant("a", 1, 1, 2), true}, {3, vacant("a", 1, 2, 13, successor("c")), false}}, step{5, held("b", 2, 1, 15), false}, ""},
+		"a vacancy on hold is taken":        {[]step{onHold, left}, step{13, held("b", 2, 0, 23), false}, "too early"},
+		"one that was":                      {[]step{onHold, left}, step{21, held("b", 2, 0, 31), false}, ""},
+		"one that was seen for so long":     {[]step{onHold, {2, vacant("a", 1, 1, 3, hold(18)), false}}, step{20.5, held("b", 2, 0, 30), false}, ""},
+		"who released heeds the hold":       {[]step{onHold, left}, step{5, held("a", 2, 0, 15), false}, "too early"},
+		"a hold is one's own to take":       {[]step{onHold}, step{5, held("a", 2, 0, 15), false}, ""},
+		"a release ends the hold":           {[]step{onHold, {5, held("a", 1, 1, 15, hold(5)), false}}, step{6, vacant("a", 1, 2, 6), false}, "hold ends"},
+		"one that led to nothing":           {[]step{onHold}, step{6, vacant("a", 1, 1, 6), false}, ""},
+		"a release cuts the hold short":     {[]step{onHold}, step{2, vacant("a", 1, 1, 2, hold(17)), false}, "hold ends"},
+		"an extension keeps the hold":       {[]step{onHold}, step{5, held("a", 1, 1, 15, hold(5)), false}, ""},
+		"an extension cuts it short":        {[]step{onHold}, step{5, held("a", 1, 1, 15, hold(4.9)), false}, "hold ends"},
+		"an extension that outlasts it":     {[]step{onHold, {5, held("a", 1, 1, 15, hold(5)), false}}, step{12, held("a", 1, 2, 22), false}, ""},
+		"marked, a vacancy on hold":         {[]step{{0, held("a", 1, 0, 10, unsynchronized, hold(10)), false}, {2, vacant("a", 1, 1, 2, unsynchronized, hold(18)), false}}, step{19.9, held("b", 2, 0, 30), false}, "too early"},
+		"marked, and on hold":               {[]step{{0, held("a", 1, 0, 10, unsynchronized, hold(10)), false}}, step{19.9, held("b", 2, 0, 30, unsynchronized), false}, "too early"},
+		"a vacancy on hold is reserved":     {[]step{onHold, left}, step{5, vacant("a", 1, 2, 15, successor("b")), false}, "on hold is reserved"},
+		"a hold is released for somebody":   {[]step{onHold, {1, held("a", 1, 1, 10, hold(10), successor("b")), false}}, step{2, vacant("a", 1, 2, 12, hold(18), successor("b")), false}, "reserved for"},
 		"over what another may lead by":     {[]step{a, {10, held("b", 2, 0, 20), false}, {0, held("a", 1, 0, 13), true}}, step{12, held("b", 2, 1, 22), false}, "another may lead by"},
 	} {
 		err := run(spec.Record{Skew: skew}, append(c.before, c.last))

@@ -1,0 +1,153 @@
+package simtest
+
+import (
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+)
+
+// hold is for how long a leadership keeps the record from others.
+type hold struct {
+	p      *process
+	number le.ElectionNumber
+	index  int           // the record of its acquisition
+	from   time.Duration // true time at which that began
+	length time.Duration
+}
+
+// holding holds a candidate's write to its Hold, by its own monotonic clock: the record is
+// kept for so long from when the acquisition began, and no longer.
+func (r *recorder) holding(p *process, o *op) {
+	e := o.write
+	if e.ElectionNumber > 0 && !e.Vacant() && e.Extension == 0 {
+		if want := max(p.hold-p.term, 0); e.Hold != want {
+			r.failf(p.name, "claims %v with a hold of %v beyond its term, want %v", r.short(e), e.Hold, want)
+		}
+		return
+	}
+	h := r.holdOf(p, e.ElectionNumber)
+	if h == nil { // it has claimed what it does not know yet to have won
+		if e.Hold > 0 {
+			r.failf(p.name, "writes %v with a hold of %v, but has never won it", r.short(e), e.Hold)
+		}
+		return
+	}
+	began := p.began[attempt{e.ElectionNumber, r.records[h.index].TermExpiry.UnixNano()}].mono
+	rest := e.Hold
+	if !e.Vacant() {
+		rest += p.term
+	}
+	least, most := time.Duration(1<<62), time.Duration(0)
+	for _, shown := range append(p.actor.clock.Shown(), reading{o.wall, o.mono}) {
+		left := began + p.hold - shown.mono
+		least, most = min(least, left), max(most, left)
+	}
+	switch led := p.leaderships[e.ElectionNumber] != nil; {
+	case e.Hold > 0 && (rest > most || !led && e.Vacant()):
+		r.failf(p.name, "writes %v with a hold that ends %v too late (it has led: %v)", r.short(e), rest-most, led)
+	case rest < least && (led || !e.Vacant()):
+		r.failf(p.name, "writes %v with a hold that ends %v too early", r.short(e), least-rest)
+	}
+}
+
+// holdOf is the hold of p's leadership, or nil if it has not won that.
+func (r *recorder) holdOf(p *process, number le.ElectionNumber) *hold {
+	for i := range r.holds {
+		if h := &r.holds[i]; h.p == p && h.number == number {
+			return h
+		}
+	}
+	return nil
+}
+
+// onHold: nobody acquires what another's leadership keeps by its Hold, in true time, nor the
+// same candidate what it has released. A clock may be off by what clocks keep, and monotonic ones
+// are not all alike.
+func (r *recorder) onHold(o *op, old, e *le.RaceEntry) {
+	p, last := o.actor.proc, len(r.records)-1
+	for _, h := range r.holds {
+		slack := r.spec.Skew + time.Duration((r.drift+2*p.host.w.uneven())*float64(h.length))
+		early := h.from + h.length - slack - o.at
+		led := h.p.leaderships[h.number] != nil
+		switch {
+		case early <= 0 || !led || r.wild || r.lies || r.erased(h.index, last):
+		case h.p == p && !old.Vacant() && old.Incarnation == e.Incarnation: // it has led on
+		default:
+			r.failf(p.name, "claims %v, which election %d (%s) holds for %v more", r.short(old), h.number, h.p.name, early)
+		}
+	}
+	if old.Hold > 0 && !old.Vacant() {
+		r.counts["acquisitions after another's hold"]++
+	}
+	r.holds = append(r.holds, hold{p, e.ElectionNumber, last, o.at, p.hold})
+}
+
+// heldFor is how long it is from o until old, which has a Hold, is to be had: when that is over
+// by its end, or if it is a vacancy, when it has been seen for so long.
+func (r *recorder) heldFor(o *op, old *le.RaceEntry) time.Duration {
+	p := o.actor.proc
+	drift := p.allowance(old.TermLength)
+	further := old.Hold + time.Duration(float64(old.Hold)*float64(drift)/float64(old.TermLength))
+	bySight := r.since(o, old) + drift + further
+	if !old.Vacant() {
+		bySight += old.TermLength
+	}
+	byEnd := old.TermExpiry.Add(old.Hold + p.skew).Sub(o.wall)
+	switch {
+	case r.noCommonClock(o.actor, old):
+		return bySight
+	case old.Vacant():
+		return min(bySight, byEnd)
+	}
+	return byEnd
+}
+
+// asks reports whether a candidate's write is the request of one that is preferred: it is over
+// another's leadership.
+func asks(p *process, e *le.RaceEntry) bool {
+	return !e.Vacant() && e.Successor != "" && e.Incarnation != p.incarnation && e.Extension > 0
+}
+
+// asking holds a preferred candidate to what makes it one, before it asks a leader to go.
+func (r *recorder) asking(p *process, o *op) {
+	e, a := o.write, o.actor
+	since := time.Duration(-1)
+	for s, seen := range a.told {
+		if s.number == e.ElectionNumber && s.incarnation == e.Incarnation && (since < 0 || seen.first.mono < since) {
+			since = seen.first.mono
+		}
+	}
+	stood := o.mono - max(since, p.since)
+	switch {
+	case e.Successor != p.host.id:
+		r.failf(p.name, "asks for another: %v", r.short(e))
+	case e.Priority >= p.priority:
+		r.failf(p.name, "has priority %d, and asks one with %d: %v", p.priority, e.Priority, r.short(e))
+	case e.Hold > 0:
+		r.failf(p.name, "asks one whose record is on hold for %v more: %v", e.Hold, r.short(e))
+	case since < 0 || stood < p.term:
+		r.failf(p.name, "asks for %v, though it has stood by under that leader for %v only", r.short(e), stood)
+	case e.Extension <= 8:
+		r.failf(p.name, "asks one that has just begun to lead: %v", r.short(e))
+	case p.running > 0 || o.mono < p.cooldown:
+		r.failf(p.name, "asks for %v, with %d callbacks running, and %v of its cooldown left", r.short(e), p.running, p.cooldown-o.mono)
+	case !p.well:
+		r.failf(p.name, "asks for %v without having asked for its health since its last write", r.short(e))
+	}
+	p.well = false
+}
+
+// preferred notes that a leader was asked to hand over to one that is preferred, and holds the
+// request to be the first. It is to end: by itself, or if its next extension loses the race
+// against the request and its term is shorter than a back-off, by its view.
+func (r *recorder) preferred(p *process, old *le.RaceEntry) {
+	r.counts["requests by preferred candidates"]++
+	if old.Successor != "" {
+		r.failf(p.name, "asks for %v, which somebody has asked for already", r.short(old))
+	}
+	for _, g := range r.leaderships {
+		if g.p.incarnation == old.Incarnation && g.number == old.ElectionNumber {
+			r.asked[g] = true
+		}
+	}
+}
