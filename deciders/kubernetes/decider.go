@@ -139,7 +139,11 @@ func (b *backend) Load(ctx context.Context) (store.Stored[version], error) {
 	if err != nil {
 		return store.Stored[version]{}, err
 	}
-	return b.stored(l)
+	s, err := b.stored(l)
+	if err != nil { // an operator's Reset replaces just this one
+		return s, &leaderelection.DamagedRecordError{Token: version{lease: l}, Err: err}
+	}
+	return s, nil
 }
 
 // Of implements store.Versioner.

@@ -35,9 +35,7 @@
 //   - A spec that another has written than this package is a leader of client-go. Its clock
 //     is not compared. It is contested when it has not been seen to change for its
 //     leaseDurationSeconds, by one's own monotonic clock, and MaxClockSkew more. That is
-//     client-go's own rule with a margin. If no transition was counted, somebody has edited the
-//     spec of a leader of ours (kubectl edit): then the duration that was written with the
-//     record holds, if it is longer. The leader hears of the edit, and leads no more.
+//     client-go's own rule with a margin.
 //   - Client-go's candidates wait for leaseDurationSeconds from when they saw the last change.
 //     By then a leader's view is over, which is shorter, and began before the change was
 //     written. Client-go compares renewTime by whole seconds, so each extension has another
@@ -49,9 +47,6 @@
 //
 // What to know before:
 //
-//   - Client-go before v0.27 (Kubernetes 1.27), and some clients in other languages, wait for
-//     the LeaseDuration that they are set to, not for that of the leader. Let no TermLength be
-//     longer than the shortest of these.
 //   - LeaderID and client-go's Identity must be different for different processes, also
 //     across the two. Client-go takes a Lease with its own Identity for its own.
 //   - A client-go leader cannot be asked to hand over (Transfer, StepDown): end its process.
@@ -82,7 +77,7 @@
 // all of that, with a Deployment, and a Service that follows the leader by a label.
 // The command leaderelect doctor tries a Lease beside this one, whose name ends in -doctor: it
 // needs the same for that, and create.
-//
+
 // # What Kubernetes promises
 //
 // An update is one transaction in etcd that compares the version; reads here ask a majority
