@@ -72,7 +72,7 @@ the fence to the number in the record, or to 0 where there is no record:
 
 	UPDATE fences SET number = 0 WHERE election = 'orders'
 
-Tested on PostgreSQL and MariaDB. The statements for SQLite follow its manual.
+Tested on PostgreSQL, MariaDB, and SQLite (modernc.org/sqlite, with WAL and with rollback journals).
 */
 package fencesql
 
