@@ -4,6 +4,7 @@
 # STORE=x for one store. What a test needs it installs where it can, and a test that cannot
 # run says so by name.
 # make mutants: broken versions of the code, each of which a named test must catch.
+# make chaos: real clusters whose servers, links and clocks fail (see internal/chaos).
 # make models: the protocol's model, in all its states (see internal/models).
 # make soak: many more seeds of the simulation, and the command's promise again and again.
 # make check: the linters as well. make bench: the figures of the README.
@@ -21,7 +22,7 @@ NPM_DIR = internal/stores/npm
 NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod internal/snippets/go.mod))
 ALONE   = GOWORK=off $(GO)
 
-.PHONY: leaderelect test test-stores test-modules test-store test-cost test-nested models mutants check fmt vet staticcheck tidy mod consume bench benchstat soak fuzz vuln jobs lint oldest npm
+.PHONY: leaderelect test test-stores test-modules test-store test-cost test-nested chaos models mutants check fmt vet staticcheck tidy mod consume bench benchstat soak fuzz vuln jobs lint oldest npm
 
 # SIM is how many seeds each of simtest's runs takes here; make soak takes more.
 SIM     ?= 150
@@ -59,6 +60,16 @@ FENCE_sql      = ./fence/fencesql
 test-store: $(if $(filter kubernetes,$(STORE)),kube)
 	@[ -d deciders/$(STORE) ] || { echo "there is no store $(STORE): STORE is the name of a directory of deciders"; exit 1; }
 	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) ./deciders/$(STORE)/... $(FENCE_$(STORE))
+
+# Each store's servers for MINUTES, CHAOS_P stores at a time, as root; and one run that must
+# find what is broken on purpose.
+MINUTES ?= 2
+CHAOS   ?= etcd nats zookeeper redis postgres mariadb kubernetes
+CHAOS_P ?= 4
+chaos: kube
+	$(GO) build -o bin/chaos ./internal/chaos
+	@printf '%s\n' $(CHAOS) | xargs -P $(CHAOS_P) -I STORE sh -c 'bin/chaos -store STORE -minutes $(MINUTES) >bin/chaos.STORE 2>&1; rc=$$?; cat bin/chaos.STORE; exit $$rc'
+	bin/chaos -store etcd -unconditional -overlap -minutes 0.3
 
 # The protocol's model, and its mutants: needs spin and gcc, and a minute or two of one core.
 models:

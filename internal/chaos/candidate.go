@@ -1,0 +1,197 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/etcd"
+	"github.com/c8e606e4/leaderelection/deciders/kubernetes"
+	"github.com/c8e606e4/leaderelection/deciders/natskv"
+	"github.com/c8e606e4/leaderelection/deciders/open"
+	"github.com/c8e606e4/leaderelection/deciders/postgres"
+	"github.com/c8e606e4/leaderelection/deciders/redis"
+	"github.com/c8e606e4/leaderelection/deciders/sql/mysql"
+	"github.com/c8e606e4/leaderelection/deciders/zookeeper"
+)
+
+var stores = open.Stores{
+	"etcd": open.With(etcd.Open), "nats": open.With(natskv.Open), "postgres": open.With(postgres.Open),
+	"redis": open.With(redis.Open), "zookeeper": open.With(zookeeper.Open), "mysql": open.With(mysql.Open),
+	"kubernetes": open.With(kubernetes.Open),
+}
+
+// keys are the registers that leaders work on.
+var keys = []string{"a", "b", "c"}
+
+// candidate is the process of a candidate. Its standard input brings what an operator
+// does to it; it says on standard output when it leads.
+type candidate struct {
+	id, life, url, registers string
+	term, skew, offset       time.Duration
+	ledger                   *ledger
+	campaign                 atomic.Pointer[leaderelection.Campaign]
+	clock                    *clocks.Offset
+	decider                  leaderelection.RaceDecider
+}
+
+func runCandidate(args []string) error {
+	c := &candidate{}
+	f := flag.NewFlagSet("candidate", flag.ExitOnError)
+	f.StringVar(&c.id, "id", "", "")
+	f.StringVar(&c.life, "life", "", "")
+	f.StringVar(&c.url, "url", "", "")
+	f.StringVar(&c.registers, "registers", "", "")
+	f.DurationVar(&c.term, "term", 0, "")
+	f.DurationVar(&c.skew, "skew", 0, "")
+	f.DurationVar(&c.offset, "offset", 0, "")
+	path := f.String("ledger", "", "")
+	blind := f.Bool("unconditional", false, "")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	var err error
+	if c.ledger, err = openLedger(*path); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	for { // the store may not be up yet
+		if c.decider, err = stores.Open(ctx, c.url); err == nil {
+			break
+		}
+		fmt.Fprintln(os.Stderr, err)
+		time.Sleep(200 * time.Millisecond)
+	}
+	if *blind {
+		c.decider = unconditional{c.decider}
+	}
+	c.clock = clocks.NewOffset(nil, c.offset)
+	go c.obey()
+	for {
+		campaign, err := leaderelection.Config{
+			Decider: c.decider, LeaderID: c.id, TermLength: c.term, MaxClockSkew: c.skew, Clock: c.clock,
+			Logger:    slog.New(slog.NewTextHandler(os.Stderr, nil)).With("life", c.life),
+			OnElected: c.lead,
+		}.Start(ctx)
+		if err != nil {
+			return err
+		}
+		c.campaign.Store(campaign)
+		// Refused for good: the store is not set up yet, or says so in its trouble.
+		fmt.Fprintln(os.Stderr, "the campaign ended:", campaign.Wait())
+		time.Sleep(time.Second)
+	}
+}
+
+// obey does what the standard input says.
+func (c *candidate) obey() {
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		verb, arg, _ := strings.Cut(in.Text(), " ")
+		ctx, cancel := context.WithTimeout(context.Background(), c.term)
+		var err error
+		switch verb {
+		case "transfer":
+			err = leaderelection.Transfer(ctx, c.decider, arg)
+		case "stepdown":
+			err = leaderelection.StepDown(ctx, c.decider)
+		case "reset": // of an election that is well: to be refused while a term runs
+			var after uint64
+			_, _ = fmt.Sscan(arg, &after)
+			err = leaderelection.Reset(ctx, c.decider, leaderelection.ElectionNumber(after), false)
+		case "resign":
+			if campaign := c.campaign.Load(); campaign != nil {
+				err = campaign.Resign(ctx)
+			}
+		case "offset":
+			var d time.Duration
+			if d, err = time.ParseDuration(arg); err == nil {
+				c.clock.Set(d)
+			}
+		}
+		cancel()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, in.Text(), err)
+		}
+	}
+}
+
+// lead works on the registers as long as the view lets it, whatever ctx says: the view is
+// the promise under test. Reads are answered from memory, as a leader may that is the
+// only one: they are right only if no other leader writes meanwhile.
+func (c *candidate) lead(ctx context.Context, view *leaderelection.TimeView) {
+	number := uint64(view.ElectionNumber())
+	fmt.Println("leads", number)
+	defer fmt.Println("over", number)
+	ask := func(k kind) (line, bool) {
+		l := line{Kind: k, By: c.life, N: number, B: now()}
+		ok := view.ValueInFuture()
+		l.A = now()
+		return l, ok
+	}
+	r := newClient(c.registers, number)
+	var memory content
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for writes := 0; ; <-tick.C {
+		choice := rand.IntN(3)
+		l, ok := ask([]kind{act, read, write}[choice])
+		if !ok || ctx.Err() != nil && errors.Is(context.Cause(ctx), leaderelection.ErrResigned) {
+			return
+		}
+		l.Key = keys[rand.IntN(len(keys))]
+		switch {
+		case memory.Values == nil:
+			l.Kind, l.Key = act, ""
+			memory, _ = r.open(ctx) // or again
+		case choice == 1:
+			l.V, l.R = memory.Values[l.Key], l.A
+		case choice == 2:
+			writes++
+			l.V = fmt.Sprintf("%s-%d-%d", c.life, number, writes)
+			err := r.write(ctx, l.Key, l.V)
+			l.R = now()
+			switch {
+			case err == nil:
+				l.O, memory.Values[l.Key] = "ok", l.V
+			case errors.Is(err, errFenced):
+				l.O = "refused"
+			default:
+				l.O = "unknown"
+			}
+		}
+		c.ledger.add(l)
+		if l.O == "unknown" || l.O == "refused" {
+			// What is in memory may not be what is there: leave the leadership to others.
+			go func() { _ = c.campaign.Load().Resign(context.Background()) }()
+			return
+		}
+	}
+}
+
+// unconditional is a store whose conditional write is none.
+type unconditional struct{ leaderelection.RaceDecider }
+
+func (u unconditional) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	token, err := u.RaceDecider.WriteEntry(ctx, e)
+	for errors.Is(err, leaderelection.ErrLostRace) {
+		var is *leaderelection.RaceEntry
+		if is, err = u.RaceDecider.ReadCurrent(ctx); err == nil {
+			over := e.Clone()
+			over.Token = is.Token
+			token, err = u.RaceDecider.WriteEntry(ctx, over)
+		}
+	}
+	return token, err
+}

@@ -1,0 +1,141 @@
+//go:build linux
+
+package main
+
+import (
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// acts are lines of one leadership, one a millisecond.
+func acts(by string, n uint64, from, to int64) (all []line) {
+	for t := from; t < to; t++ {
+		all = append(all, line{Kind: act, By: by, N: n, B: t * 1e6, A: t*1e6 + 1000})
+	}
+	return all
+}
+
+func TestOverlapsAreFound(t *testing.T) {
+	good := append(acts("a", 1, 0, 10), acts("b", 2, 10, 20)...)
+	good = append(good, acts("a", 3, 20, 30)...)
+	if found := overlaps(leaderships(good)); found != nil {
+		t.Errorf("in order, and yet %v", found)
+	}
+	for name, bad := range map[string][]line{
+		"one acts on":         append(acts("a", 1, 0, 12), acts("b", 2, 10, 20)...),
+		"one comes back":      append(append(acts("a", 1, 0, 5), acts("b", 2, 6, 9)...), acts("a", 1, 10, 11)...),
+		"a token repeats":     append(acts("a", 1, 0, 5), acts("b", 1, 6, 9)...),
+		"a token falls":       append(acts("a", 7, 0, 5), acts("b", 6, 6, 9)...),
+		"long before, and on": append(append(acts("a", 1, 0, 30), acts("b", 2, 10, 11)...), acts("c", 3, 20, 21)...),
+	} {
+		rand.Shuffle(len(bad), func(i, j int) { bad[i], bad[j] = bad[j], bad[i] })
+		if overlaps(leaderships(bad)) == nil {
+			t.Errorf("%s: it is not found", name)
+		}
+	}
+}
+
+func TestRegisters(t *testing.T) {
+	w := func(v string, b, r int64, o string) line {
+		return line{Kind: write, By: "a", N: 1, Key: "a", V: v, B: b, A: b, R: r, O: o}
+	}
+	rd := func(v string, b, r int64) line {
+		return line{Kind: read, By: "a", N: 1, Key: "a", V: v, B: b, A: b, R: r}
+	}
+	for name, c := range map[string]struct {
+		lines []line
+		held  content
+		ok    bool
+	}{
+		"in order":                   {lines: []line{rd("", 0, 1), w("x", 2, 3, "ok"), rd("x", 4, 5)}, ok: true},
+		"an old value":               {lines: []line{w("x", 2, 3, "ok"), w("y", 4, 5, "ok"), rd("x", 6, 7)}},
+		"a value from the future":    {lines: []line{rd("x", 0, 1), w("x", 2, 3, "ok")}},
+		"unknown, and applied":       {lines: []line{w("x", 2, 3, "unknown"), rd("x", 9, 10)}, held: content{Applied: map[string]int64{"x": 5}}, ok: true},
+		"unknown, and not applied":   {lines: []line{w("x", 2, 3, "unknown"), rd("", 9, 10)}, ok: true},
+		"refused, and yet read":      {lines: []line{w("x", 2, 3, "refused"), rd("x", 9, 10)}},
+		"applied by one who is gone": {lines: []line{rd("x", 9, 10)}, held: content{Applied: map[string]int64{"x": 5}}, ok: true},
+		"lost by one who is gone":    {lines: []line{rd("", 9, 10), rd("x", 11, 12)}, held: content{Applied: map[string]int64{"x": 5}}},
+	} {
+		if _, wrong := linearizable(c.lines, c.held); (wrong == nil) != c.ok {
+			t.Errorf("%s: %v", name, wrong)
+		}
+	}
+}
+
+func TestBack(t *testing.T) {
+	all := append(acts("a", 1, 0, 10), acts("b", 2, 50, 60)...)
+	took, never := back(all, []calm{{5e6, 9e6}, {20e6, 55e6}, {70e6, 80e6}})
+	if len(took) != 2 || took[1] != 30*time.Millisecond || never != 1 {
+		t.Errorf("%v, never %d", took, never)
+	}
+	if g := gap(all, []calm{{0, 60e6}}); g < 40*time.Millisecond-time.Microsecond || g > 41*time.Millisecond {
+		t.Errorf("a gap of %v", g)
+	}
+}
+
+// What is sent passes through the switch, and goes by its rules, in each direction by
+// itself.
+func TestNetwork(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("it takes root to make network namespaces: sudo -E go test ./internal/chaos")
+	}
+	n := newNetwork()
+	a, err1 := n.add("a")
+	b, err2 := n.add("b")
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	self, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A listener on b, which answers each connection.
+	server := exec.Command(self, "-c", `exec "$0" registers `+b.addr, build(t))
+	if err := b.start(server); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.kill(); _ = server.Wait() })
+	ask := func() error { return a.run(exec.Command(build(t), "dump", b.addr)) }
+	if err := until("the registers", ask); err != nil {
+		t.Fatal(err)
+	}
+	for _, cut := range [][2]*host{{a, b}, {b, a}} {
+		n.set(cut[:1], cut[1:], false, rule{cut: true})
+		if err := ask(); err == nil || !strings.Contains(err.Error(), "deadline") && !strings.Contains(err.Error(), "i/o timeout") {
+			t.Errorf("from %s to %s nothing passes, and yet: %v", cut[0].name, cut[1].name, err)
+		}
+		n.heal()
+		if err := ask(); err != nil {
+			t.Error(err)
+		}
+	}
+	n.set([]*host{a}, []*host{b}, true, rule{delay: 100 * time.Millisecond})
+	begin := time.Now()
+	if err := ask(); err != nil || time.Since(begin) < 400*time.Millisecond { // there and back, to connect and to ask
+		t.Errorf("%v after %v", err, time.Since(begin))
+	}
+	n.set([]*host{a}, []*host{b}, true, rule{loss: 0.2})
+	if err := until("with lost packets", ask); err != nil {
+		t.Error(err)
+	}
+	if len(b.processes()) != 1 {
+		t.Errorf("on b run %v", b.processes())
+	}
+}
+
+var built string
+
+// build returns this program.
+func build(t *testing.T) string {
+	if built == "" {
+		built = t.TempDir() + "/chaos"
+		if out, err := exec.Command("go", "build", "-o", built, ".").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	return built
+}

@@ -1,0 +1,131 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// registerPort is where the registers are served, on a host of their own.
+const registerPort = "8080"
+
+// registers are the resource that the leader works on: values by key, behind a fence. They
+// refuse a token that is smaller than the greatest they have seen, as a resource should.
+type registers struct {
+	mu      sync.Mutex
+	top     uint64
+	values  map[string]string
+	applied map[string]int64 // when each value was written
+}
+
+// serveRegisters is the process of the registers.
+func serveRegisters(addr string) error {
+	r := &registers{values: map[string]string{}, applied: map[string]int64{}}
+	l, err := net.Listen("tcp", net.JoinHostPort(addr, registerPort))
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /open", func(w http.ResponseWriter, q *http.Request) { r.fenced(w, q, nil) })
+	mux.HandleFunc("POST /write", func(w http.ResponseWriter, q *http.Request) {
+		r.fenced(w, q, func() {
+			key, value := q.FormValue("key"), q.FormValue("value")
+			r.values[key], r.applied[value] = value, now()
+		})
+	})
+	return http.Serve(l, mux)
+}
+
+// fenced does f if the request's token is not fenced off, and answers with all values.
+func (r *registers) fenced(w http.ResponseWriter, q *http.Request, f func()) {
+	token, err := strconv.ParseUint(q.FormValue("token"), 10, 64)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if token < r.top {
+		http.Error(w, "a greater token was here", http.StatusConflict)
+		return
+	}
+	r.top = token
+	if f != nil {
+		f()
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"values": r.values, "applied": r.applied})
+}
+
+// client speaks with the registers for one leadership.
+type client struct {
+	base  string
+	token uint64
+	http  http.Client
+}
+
+var errFenced = errors.New("fenced off")
+
+func newClient(addr string, token uint64) *client {
+	return &client{base: "http://" + net.JoinHostPort(addr, registerPort), token: token, http: http.Client{Timeout: time.Second}}
+}
+
+// content is what the registers hold, and when each value was written.
+type content struct {
+	Values  map[string]string
+	Applied map[string]int64
+}
+
+func (c *client) post(ctx context.Context, path string, form url.Values) (all content, err error) {
+	form.Set("token", strconv.FormatUint(c.token, 10))
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		return all, err
+	}
+	q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	a, err := c.http.Do(q)
+	if err != nil {
+		return all, err
+	}
+	defer a.Body.Close()
+	body, err := io.ReadAll(a.Body)
+	switch {
+	case err != nil:
+		return all, err
+	case a.StatusCode == http.StatusConflict:
+		return all, errFenced
+	case a.StatusCode != http.StatusOK:
+		return all, fmt.Errorf("%s: %s", a.Status, body)
+	}
+	return all, json.Unmarshal(body, &all)
+}
+
+// open fences off all earlier leaders, and returns what is there.
+func (c *client) open(ctx context.Context) (content, error) {
+	return c.post(ctx, "/open", url.Values{})
+}
+
+func (c *client) write(ctx context.Context, key, value string) error {
+	_, err := c.post(ctx, "/write", url.Values{"key": {key}, "value": {value}})
+	return err
+}
+
+// dump is a process that prints what the registers hold at the end.
+func dump(addr string) error {
+	all, err := newClient(addr, 1<<63).open(context.Background())
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(all)
+}

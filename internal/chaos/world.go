@@ -1,0 +1,187 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// world is one run: a store on its hosts, candidates on theirs, and the registers.
+type world struct {
+	settings
+	dir        string
+	rand       *rand.Rand // of the schedule; one goroutine at a time
+	net        *network
+	registers  *host
+	candidates []*person
+	store      *cluster
+	log        io.Writer
+	leader     atomic.Pointer[person]
+	begun      time.Time
+	mu         sync.Mutex
+	faults     map[string]int
+}
+
+// cluster is a store's servers.
+type cluster struct {
+	nodes []*host
+	// start starts a server that was killed.
+	start func(node *host) error
+	// url is what candidates open.
+	url string
+	// failover promotes another server, in a store that does not do it by itself. It may
+	// be nil.
+	failover func() error
+}
+
+// person is a candidate through all its lives.
+type person struct {
+	*host
+	w     *world
+	mu    sync.Mutex
+	lives int
+	stdin io.WriteCloser
+	ended chan struct{}
+}
+
+func (w *world) say(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fmt.Fprintf(w.log, "%7.2f  %s\n", time.Since(w.begun).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// server starts a program on a host, as a server that stays.
+func (w *world) server(h *host, args ...string) error { return w.serverIn("", nil, h, args...) }
+
+func (w *world) serverIn(dir string, env []string, h *host, args ...string) error {
+	c := exec.Command(args[0], args[1:]...)
+	c.Dir, c.Env = dir, append(os.Environ(), env...)
+	log, err := os.OpenFile(filepath.Join(w.dir, h.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	c.Stdout, c.Stderr = log, log
+	if err := h.start(c); err != nil {
+		return err
+	}
+	go func() { _ = c.Wait() }() // it is killed
+	return nil
+}
+
+// build builds one of internal/servers, and returns the program.
+func (w *world) build(name string) (string, error) {
+	out := filepath.Join(w.dir, name)
+	c := exec.Command("go", "build", "-o", out, ".")
+	c.Dir = filepath.Join(w.root, "internal", "servers", name)
+	c.Env = append(os.Environ(), "GOWORK=off")
+	if text, err := c.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building internal/servers/%s: %w: %s", name, err, text)
+	}
+	return out, nil
+}
+
+// within is a random duration from a to b.
+func (w *world) within(a, b time.Duration) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return a + time.Duration(w.rand.Int64N(int64(b-a)))
+}
+
+func (w *world) intn(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rand.IntN(n)
+}
+
+// live starts a candidate's next life, with a clock of its own.
+func (p *person) live() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.w
+	p.lives++
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	life := fmt.Sprintf("%s.%d", p.name, p.lives)
+	c := exec.Command(self, "candidate", "-id", p.name, "-life", life, "-url", w.store.url, "-registers", w.registers.addr,
+		"-term", w.term.String(), "-skew", w.skew.String(), "-offset", w.offset().String(), fmt.Sprintf("-unconditional=%v", w.blind), "-ledger", p.ledger())
+	log, err := os.OpenFile(filepath.Join(w.dir, p.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	c.Stderr = log
+	// Pipes of its own: what exec.Cmd makes is closed by Wait, while it is read.
+	out, outW, err1 := os.Pipe()
+	inR, in, err2 := os.Pipe()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	c.Stdout, c.Stdin = outW, inR
+	err = p.start(c)
+	outW.Close()
+	inR.Close()
+	if err != nil {
+		return err
+	}
+	p.stdin, p.ended = in, make(chan struct{})
+	go func(ended chan struct{}) {
+		_ = c.Wait()
+		in.Close()
+		close(ended)
+	}(p.ended)
+	go p.listen(out)
+	return nil
+}
+
+// listen follows who leads.
+func (p *person) listen(out io.ReadCloser) {
+	defer out.Close()
+	for in := bufio.NewScanner(out); in.Scan(); {
+		p.w.say("%s %s", p.name, in.Text())
+		if in.Text()[0] == 'l' {
+			p.w.leader.Store(p)
+		} else {
+			p.w.leader.CompareAndSwap(p, nil)
+		}
+	}
+	p.w.leader.CompareAndSwap(p, nil)
+}
+
+func (p *person) ledger() string { return filepath.Join(p.w.dir, p.name+".ledger") }
+
+// tell gives an operator's word to a candidate. One that is stopped reads it later.
+func (p *person) tell(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _ = fmt.Fprintf(p.stdin, format+"\n", args...) // it may just have been killed
+}
+
+// die kills a candidate.
+func (p *person) die() {
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+}
+
+// offset is that of a candidate's clock: within what is promised, or far beyond, ahead or
+// behind.
+func (w *world) offset() time.Duration {
+	s := w.skew - w.skew/20
+	if !w.beyond {
+		return w.within(-s, s)
+	}
+	return time.Duration(1-2*w.intn(2)) * w.term
+}
