@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/viewctx"
 )
 
@@ -237,9 +236,9 @@ func (k *work) commit() error {
 		h := k.w.Header()
 		clear(h)
 		maps.Copy(h, k.before)
-		h.Set(notLeading, k.leadership.gate.lost)
-		no := k.leadership.gate.refusal()
-		no.why = "this process has ceased to lead while it worked on the request, which may have taken effect"
+		h.Set(notLeading, k.leadership.marks.lost)
+		no := k.leadership.refusal()
+		no.why = k.leadership.ceased
 		no.answer(k.w)
 		return ErrNotLeading
 	}
@@ -299,11 +298,11 @@ func (k *work) hijack() (net.Conn, *bufio.ReadWriter, error) {
 // nothing is written to it: its client would wait at a process that does not lead.
 type gatedConn struct {
 	net.Conn
-	view *leaderelection.TimeView
+	view viewctx.View
 	ctx  *viewctx.Context
 }
 
-func newGatedConn(conn net.Conn, view *leaderelection.TimeView) *gatedConn {
+func newGatedConn(conn net.Conn, view viewctx.View) *gatedConn {
 	c := &gatedConn{Conn: conn, view: view, ctx: viewctx.New(context.Background(), view)}
 	context.AfterFunc(c.ctx, func() { _ = conn.Close() })
 	return c

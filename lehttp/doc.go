@@ -26,6 +26,22 @@ Both together make a service of hot standbys of which any may be asked:
 	elsewhere := router.Proxy(&lehttp.ProxyOptions{LeaderID: config.LeaderID})
 	http.ListenAndServe(":8080", lehttp.RequireLeader(campaign, &lehttp.RequireOptions{Otherwise: elsewhere})(app))
 
+# Shards
+
+If the work is divided by package shard, a request goes to the owner of its shard.
+[RequireOwner] is RequireLeader for shards, and a [ShardRouter] finds their owners:
+
+	shardOf := lehttp.ShardKey(64, func(r *http.Request) string { return r.PathValue("customer") })
+	mux.Handle("/orders/{customer}", lehttp.RequireOwner(member, shardOf, nil)(app)) // at each member
+
+	router, err := lehttp.FollowShards(ctx, shard.WatchConfig{Store: store}) // at whoever passes requests on
+	...
+	mux.Handle("/orders/{customer}", router.Proxy(shardOf, nil))
+
+The handler has the shard, and its fencing token, by [OwnedFrom]. All that is said here of
+leaders is true of owners: a request is kept while its shard moves, and sent again only if
+nobody has worked on it. A refusal is its shard's own, so it says nothing of another shard.
+
 # Who is to be trusted
 
 A router's knowledge is old by as long as news takes, so it is a hint. The

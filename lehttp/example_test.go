@@ -8,11 +8,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/lehttp"
+	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // A process that serves while it leads, and a proxy that finds it by the election.
@@ -137,4 +139,58 @@ func ExampleNamed() {
 	proxy.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	fmt.Println(w.Body)
 	// Output: the leader's administration
+}
+
+// Two members of a group serve the shards that they own, and a proxy finds them.
+func ExampleRequireOwner() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var mu sync.Mutex
+	records := map[string]*memory.Decider{} // of a real group: a bucket, a table, a database
+	store := func(name string) (leaderelection.RaceDecider, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if records[name] == nil {
+			records[name] = memory.NewDecider()
+		}
+		return records[name].Handle(), nil
+	}
+	shardOf := lehttp.ShardKey(2, func(r *http.Request) string { return r.URL.Path })
+	for _, id := range []string{"a", "b"} {
+		app := http.NewServeMux()
+		server := httptest.NewServer(app)
+		defer server.Close()
+		member, err := shard.Config{
+			Store: store, MemberID: id, Shards: shard.Numbered(2), SharedClock: true, TermLength: time.Second,
+			HostPort: []string{server.Listener.Addr().String()},
+			OnOwned:  func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() },
+		}.Start(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer func() { <-member.Done() }()
+		defer cancel()
+		app.Handle("/", lehttp.RequireOwner(member, shardOf, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(w, "%s, by the owner of shard %s", r.URL.Path, lehttp.OwnedFrom(r.Context()).Name())
+		})))
+	}
+	router, err := lehttp.FollowShards(ctx, shard.WatchConfig{Store: store, SharedClock: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	proxy := router.Proxy(shardOf, &lehttp.ProxyOptions{Wait: 10 * time.Second})
+	defer proxy.Close()
+	for _, path := range []string{"/customer-1", "/customer-3", "/customer-5"} {
+		w := httptest.NewRecorder()
+		proxy.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		fmt.Println(w.Code, w.Body)
+	}
+	cancel()
+	<-router.Done()
+	// Output:
+	// 200 /customer-1, by the owner of shard 1
+	// 200 /customer-3, by the owner of shard 0
+	// 200 /customer-5, by the owner of shard 0
 }

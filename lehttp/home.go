@@ -10,23 +10,40 @@ import (
 // home is where a request came from that a RequireLeader has handed to its Otherwise:
 // if this process is elected while a Proxy keeps the request, it goes back there.
 type home struct {
-	gate *gate
+	host host
 	next http.Handler
 	r    *http.Request
+}
+
+// host is a RequireLeader or a RequireOwner.
+type host interface {
+	// election is what it refuses in the name of, as in ProxyOptions.Election.
+	election(r *http.Request) string
+	mayServe(r *http.Request) bool
+	// serveHere has next serve a request, or refuses it.
+	serveHere(w http.ResponseWriter, r *http.Request, next http.Handler)
+}
+
+func (g *gate) election(*http.Request) string { return g.o.Election }
+
+func (g *gate) mayServe(r *http.Request) bool { return g.admits(g.view(), r.Method) }
+
+func (g *gate) serveHere(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	view := g.view()
+	if !g.admits(view, r.Method) {
+		g.refuse(w)
+		return
+	}
+	g.lead(w, r, next, view)
 }
 
 type homeKey struct{}
 
 // serve serves the request, or refuses it: it does not go to Otherwise again.
 func (h *home) serve(w http.ResponseWriter, body io.ReadCloser) {
-	view := h.gate.view()
-	if !h.gate.admits(view, h.r.Method) {
-		h.gate.refuse(w)
-		return
-	}
 	r := h.r.WithContext(h.r.Context()) // a copy
 	r.Body = body
-	h.gate.lead(w, r, h.next, view)
+	h.host.serveHere(w, r, h.next)
 }
 
 // comeHome is the error of a request that this process may serve itself by now.
@@ -48,5 +65,5 @@ func (t *sender) leadsHere(out *http.Request, s *route.State) bool {
 		return false
 	}
 	h, ok := out.Context().Value(homeKey{}).(*home)
-	return ok && h.gate.o.Election == t.o.Election && h.gate.admits(h.gate.view(), out.Method)
+	return ok && h.host.election(h.r) == t.o.Election && h.host.mayServe(h.r)
 }

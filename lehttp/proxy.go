@@ -101,6 +101,8 @@ type ProxyOptions struct {
 	Logger *slog.Logger
 }
 
+const defaultWait = 2 * time.Second
+
 // Proxy is a reverse proxy to whoever leads. See [Router.Proxy].
 type Proxy struct {
 	router  *Router
@@ -148,7 +150,7 @@ func (r *Router) Proxy(options *ProxyOptions) *Proxy {
 		}
 	}
 	if p.o.Wait == 0 {
-		p.o.Wait = 2 * time.Second
+		p.o.Wait = defaultWait
 	}
 	if p.o.KeepBody == 0 {
 		p.o.KeepBody = 64 << 10

@@ -116,15 +116,19 @@ type gate struct {
 
 // leadership is what the answers of one leadership have in common.
 type leadership struct {
-	gate *gate
-	view *leaderelection.TimeView
+	view    viewctx.View
+	marks   *marks
+	refusal func() *refusal
+	ceased  string // what a client is told whose answer was thrown away
 }
+
+const ceasedToLead = "this process has ceased to lead while it worked on the request, which may have taken effect"
 
 // under returns the leadership of view.
 func (g *gate) under(view *leaderelection.TimeView) *leadership {
 	r := g.last.Load()
 	if r == nil || r.view != view {
-		r = &leadership{gate: g, view: view}
+		r = &leadership{view: view, marks: &g.marks, refusal: g.refusal, ceased: ceasedToLead}
 		g.last.Store(r)
 	}
 	return r
@@ -137,7 +141,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 			g.refuse(w)
 			return
 		}
-		h := &home{gate: g, next: next, r: r}
+		h := &home{host: g, next: next, r: r}
 		g.o.Otherwise.ServeHTTP(&relayed{w, g.refused}, r.WithContext(context.WithValue(r.Context(), homeKey{}, h)))
 		return
 	}

@@ -30,9 +30,12 @@ const (
 	// MaxName is how long a shard's or a member's name may be, in bytes.
 	MaxName = 256
 
-	maxPayload = 180 << 10
-	plainUpTo  = 4 << 10 // a small assignment can be read by people
-	maxText    = 64 << 20
+	// MaxAssignment is how many bytes an assignment may take in its record's
+	// ConnectionParams.
+	MaxAssignment = 180 << 10
+
+	plainUpTo = 4 << 10 // a small assignment can be read by people
+	maxText   = 64 << 20
 )
 
 const assignmentForm = "shards/1"
@@ -136,9 +139,9 @@ func (a *assignment) entry() (*leaderelection.RaceEntry, error) {
 		_ = z.Close()
 		text = b.Bytes()
 	}
-	if len(text) > maxPayload {
+	if len(text) > MaxAssignment {
 		return nil, fmt.Errorf("the assignment of %d shards takes %d bytes, and a record has room for %d: make fewer shards, or give them shorter names (Numbered ones have none): %w",
-			a.shards.Len(), len(text), maxPayload, ErrTooLarge)
+			a.shards.Len(), len(text), MaxAssignment, ErrTooLarge)
 	}
 	return &leaderelection.RaceEntry{ElectionNumber: a.version, Incarnation: a.id, ConnectionParams: text, Token: a.token}, nil
 }

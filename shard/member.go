@@ -102,6 +102,14 @@ func (m *Member) Owned() []*Owned {
 	return owned
 }
 
+// Shard returns the shard with a name, and whether this member may act on it now.
+func (m *Member) Shard(name string) (*Owned, bool) {
+	m.mu.Lock()
+	o := m.owned[name]
+	m.mu.Unlock()
+	return o, o != nil && o.ValueInFuture()
+}
+
 // Session returns this member's session, and the zero value while it has no seat.
 func (m *Member) Session() SessionID {
 	m.mu.Lock()

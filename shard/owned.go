@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 )
 
 // Why the ctx of a shard has ended, by context.Cause. When the session has ended it is the
@@ -26,6 +27,7 @@ type Owned struct {
 	token   uint64
 	session SessionID
 	view    *leaderelection.TimeView
+	ctx     context.Context // OnOwned's
 	over    atomic.Bool
 
 	// The session's loop only:
@@ -61,6 +63,13 @@ func (o *Owned) Get() time.Time {
 	}
 	return o.view.Get()
 }
+
+// Context returns OnOwned's ctx: it ends when the shard is to be let go, while it may
+// still be acted on for as long as OnOwned takes to return. Begin nothing new then.
+func (o *Owned) Context() context.Context { return o.ctx }
+
+// Clock returns the clock that Get is by.
+func (o *Owned) Clock() clocks.Clock { return o.view.Clock() }
 
 // start calls OnOwned, once.
 func (o *Owned) start() {

@@ -363,8 +363,24 @@ func TestRule06LeaveDrains(t *testing.T) {
 		a := g.join("a")
 		a.linger.Store(int64(3 * time.Second))
 		g.settles(12, time.Minute)
-		begin := time.Now()
+		begin, owned := time.Now(), a.member.Owned()
+		may := func() (n int) {
+			for _, o := range owned {
+				if o.ValueInFuture() {
+					n++
+				}
+			}
+			return n
+		}
+		draining := time.AfterFunc(2*time.Second, func() {
+			if may() != len(owned) {
+				t.Errorf("of %d shards whose callbacks run, %d may be acted on while the member leaves", len(owned), may())
+			}
+		})
 		a.leave()
+		if draining.Stop() || may() != 0 {
+			t.Errorf("after a member has left, %d shards may be acted on", may())
+		}
 		if took := time.Since(begin); took < 3*time.Second || took > 4*time.Second {
 			t.Errorf("left after %v, its callbacks take 3s", took)
 		}

@@ -95,12 +95,14 @@ func (s *sitting) help(f func()) {
 	}()
 }
 
-// end lets everything go, and waits for what still runs.
+// end lets everything go, and waits for what still runs. While a member leaves by choice
+// its session lasts, and with it the view of a shard whose callback has not returned.
 func (s *sitting) end() {
 	for _, o := range s.owned { // their ctx has ended with the session's
-		o.over.Store(true)
 		if o.running {
 			s.winding[o] = true
+		} else {
+			o.over.Store(true)
 		}
 		o.cancel(errSession)
 	}
@@ -109,6 +111,7 @@ func (s *sitting) end() {
 		case <-s.background:
 			s.helpers--
 		case o := <-s.returned:
+			o.over.Store(true)
 			delete(s.winding, o)
 		}
 	}
@@ -262,7 +265,7 @@ func (s *sitting) apply(a *assignment) {
 // own begins to own a shard.
 func (s *sitting) own(i int, name string, token uint64) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
-	o := &Owned{name: name, token: token, session: s.id, view: s.view, index: i, cancel: cancel}
+	o := &Owned{name: name, token: token, session: s.id, view: s.view, ctx: ctx, index: i, cancel: cancel}
 	s.owned[i] = o
 	s.m.mu.Lock()
 	s.m.owned[name] = o

@@ -23,10 +23,11 @@ import (
 // Table is the newest record of one election. Its methods may be called by any
 // number of goroutines at once.
 type Table struct {
-	clock clocks.Clock
-	skew  time.Duration
-	mu    sync.Mutex // orders News
-	state atomic.Pointer[State]
+	clock   clocks.Clock
+	skew    time.Duration
+	lasting bool       // who holds a record does so until a newer one
+	mu      sync.Mutex // orders News
+	state   atomic.Pointer[State]
 }
 
 // State is one state of a Table; immutable.
@@ -64,6 +65,14 @@ func NewTable(clock clocks.Clock, skew time.Duration) *Table {
 	}
 	t := &Table{clock: clock, skew: skew}
 	t.state.Store(&State{table: t, changed: make(chan struct{}), leadership: newLeadership()})
+	return t
+}
+
+// NewLastingTable returns an empty Table of records that say nothing of a term: whoever
+// holds one is known as the leader until there is a newer one.
+func NewLastingTable(clock clocks.Clock) *Table {
+	t := NewTable(clock, 0)
+	t.lasting = true
 	return t
 }
 
@@ -113,13 +122,13 @@ func (s *State) Known() bool { return s.Entry.ElectionNumber != leaderelection.N
 // Led reports whether there is a leader, as far as is known: the record is held,
 // and its term has not run out for sure.
 func (s *State) Led() bool {
-	return s.Known() && !s.Entry.Vacant() && s.table.clock.Now().Round(0).Before(s.gone)
+	return s.Known() && !s.Entry.Vacant() && (s.table.lasting || s.table.clock.Now().Round(0).Before(s.gone))
 }
 
 // Gone is when the leader's term is over by the table's clock, for every clock
-// within bounds, if it is not extended; the zero time where nobody leads.
+// within bounds, if it is not extended; the zero time where nobody leads, or nobody knows.
 func (s *State) Gone() time.Time {
-	if !s.Known() || s.Entry.Vacant() {
+	if !s.Known() || s.Entry.Vacant() || s.table.lasting {
 		return time.Time{}
 	}
 	return s.gone

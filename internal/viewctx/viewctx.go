@@ -9,17 +9,26 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 )
 
 // CheckEvery is how often a Context looks at its view: a view may end before its
 // time, by release or by loss. So a ctx ends at most that much later.
 const CheckEvery = time.Second
 
+// View is until when something may be done: a *leaderelection.TimeView, or a shard that is
+// owned.
+type View interface {
+	ValueInFuture() bool
+	Get() time.Time
+	Clock() clocks.Clock // that Get is by
+}
+
 // Context is its parent, and ends with a view as well, with the cause
 // leaderelection.ErrExpired. It costs next to nothing until somebody waits for it.
 type Context struct {
 	context.Context // the parent
-	view            *leaderelection.TimeView
+	view            View
 
 	mu      sync.Mutex
 	stopped bool
@@ -31,7 +40,7 @@ type Context struct {
 type begun struct{ context.Context }
 
 // New returns a Context. Stop it when what is done under it is over.
-func New(parent context.Context, view *leaderelection.TimeView) *Context {
+func New(parent context.Context, view View) *Context {
 	return &Context{Context: parent, view: view}
 }
 

@@ -81,7 +81,7 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) int {
 	case !a.started || errors.Is(err, store.ErrURL):
 		try := "leaderelect help"
 		if c != root {
-			try += " " + c.Name()
+			try += strings.TrimPrefix(c.CommandPath(), root.Name())
 		}
 		a.complain("%v\nTry: %s", err, try)
 		return exitUsage
@@ -145,7 +145,7 @@ func (a *app) root() *cobra.Command {
 	a.common.flags(root.PersistentFlags())
 	a.choices(root, "log-format", "text", "json")
 	a.choices(root, "log-level", "debug", "info", "warn", "error")
-	root.AddCommand(a.runCommand(), a.holdCommand(), a.hookCommand(), a.sidecarCommand(), a.planCommand(), a.doctorCommand(), a.manCommand(), a.watchCommand(), a.statusCommand(), a.waitCommand(), a.transferCommand(), a.stepdownCommand(), a.resetCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.holdCommand(), a.hookCommand(), a.sidecarCommand(), a.planCommand(), a.doctorCommand(), a.shardsCommand(), a.manCommand(), a.watchCommand(), a.statusCommand(), a.waitCommand(), a.transferCommand(), a.stepdownCommand(), a.resetCommand(), a.versionCommand())
 	root.SetHelpCommand(a.helpCommand())
 	return root
 }

@@ -152,7 +152,7 @@ func commandAfterDash(required bool) cobra.PositionalArgs {
 		dash := c.ArgsLenAtDash()
 		switch {
 		case dash < 0 && required, dash == len(args):
-			return usage("no command: write it after --, as in leaderelect %s URL -- COMMAND", c.Name())
+			return usage("no command: write it after --, as in %s URL -- COMMAND", c.CommandPath())
 		case dash > 1, dash < 0 && len(args) > 1:
 			return usage("want one URL, and the command after --; got %q", args)
 		}

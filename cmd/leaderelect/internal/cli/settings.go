@@ -126,7 +126,7 @@ func fromEnvironment(cmd *cobra.Command) error {
 }
 
 // told are the variables that the command of run finds, and its guard.
-var told = []string{"ELECTION", "LEADER_ID", "STORE", "EXPIRY_FILE", "GUARD"}
+var told = []string{"ELECTION", "LEADER_ID", "STORE", "EXPIRY_FILE", "GUARD", "SHARD"}
 
 // warnOfMistyped warns of variables that no command reads. It refuses none: Kubernetes
 // makes such names of a service that is called leaderelect.

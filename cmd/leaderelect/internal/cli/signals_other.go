@@ -21,12 +21,12 @@ func (s *signalled) Error() string {
 func (s *signalled) Unwrap() error { return runner.ErrStopped }
 
 // signals has an interrupt end the program by cancel. It returns how to stop that.
-func (a *app) signals(cancel context.CancelCauseFunc, r *runner.Runner) (stop func()) {
+func (a *app) signals(cancel context.CancelCauseFunc, r commands) (stop func()) {
 	return a.signalsTo(cancel, r, func() {})
 }
 
 // signalsTo is signals with what is done by the second interrupt.
-func (a *app) signalsTo(cancel context.CancelCauseFunc, _ *runner.Runner, kill func()) (stop func()) {
+func (a *app) signalsTo(cancel context.CancelCauseFunc, _ commands, kill func()) (stop func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, os.Interrupt)
 	done := make(chan struct{})

@@ -25,7 +25,7 @@ func (s *signalled) Unwrap() error { return runner.ErrStopped }
 
 // signals has signals end the program by cancel, or reach the command of r, which
 // may be nil. It returns how to stop that.
-func (a *app) signals(cancel context.CancelCauseFunc, r *runner.Runner) (stop func()) {
+func (a *app) signals(cancel context.CancelCauseFunc, r commands) (stop func()) {
 	return a.signalsTo(cancel, r, func() {
 		if r != nil {
 			r.Kill()
@@ -34,7 +34,7 @@ func (a *app) signals(cancel context.CancelCauseFunc, r *runner.Runner) (stop fu
 }
 
 // signalsTo is signals with what is done by the second one that asks for the end.
-func (a *app) signalsTo(cancel context.CancelCauseFunc, r *runner.Runner, kill func()) (stop func()) {
+func (a *app) signalsTo(cancel context.CancelCauseFunc, r commands, kill func()) (stop func()) {
 	reaped := proc.Reap()
 	c := make(chan os.Signal, 16)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGXFSZ} {

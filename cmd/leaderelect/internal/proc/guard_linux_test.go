@@ -473,3 +473,25 @@ func TestHeadless(t *testing.T) {
 		}
 	}
 }
+
+// What is below a guard that lives is not what another has left behind.
+func TestGuardKilledBesideOthers(t *testing.T) {
+	p, pids := script(t, nil, `env -i N=$NOTES setsid sh -c 'sh -c "echo \$\$ >>$N; exec sleep 600" &'; echo $$ >>$NOTES; exec sleep 600`)
+	left := noted(t, pids, 2)
+	// Both have begun after the one whose guard is killed.
+	other, pids := script(t, nil, `env -i N=$NOTES setsid sh -c 'sh -c "echo \$\$ >>$N; exec sleep 600" &'; echo $$ >>$NOTES; exec sleep 600`)
+	kept := noted(t, pids, 2)
+	_ = p.guard.Kill()
+	end(t, p)
+	if n := len(alive(left)); n > 0 {
+		t.Errorf("%d processes of the dead guard are alive", n)
+	}
+	if n := len(alive(kept)); n != 2 {
+		t.Errorf("of the other guard's processes %d are alive, want 2", n)
+	}
+	select {
+	case <-other.Done():
+		t.Errorf("the other guard's command has ended: %+v", other.Status())
+	default:
+	}
+}

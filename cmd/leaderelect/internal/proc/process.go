@@ -99,6 +99,7 @@ func Start(s Spec) (*Process, error) {
 	}
 	go func() {
 		_, _ = p.guard.Wait() // what matters is in its reports
+		guards.gone(p.guard.Pid)
 		close(p.ended)
 	}()
 	go p.follow(reports)
@@ -128,7 +129,9 @@ func (p *Process) launch(s Spec) (reports *os.File, err error) {
 	kept := inherited()
 	args := []string{guardName, GuardCommand, "--of", strconv.Itoa(os.Getpid()), "--files", strconv.Itoa(3 + len(kept))}
 	own := append(slices.Clone(theirs), p.life) // fileOrders and so on
-	if p.guard, err = spawn(path, args, s.Env, [3]*os.File{s.Stdin, s.Stdout, s.Stderr}, kept, own); err != nil {
+	if p.guard, err = guards.begin(func() (*os.Process, error) {
+		return spawn(path, args, s.Env, [3]*os.File{s.Stdin, s.Stdout, s.Stderr}, kept, own)
+	}); err != nil {
 		return nil, fmt.Errorf("starting the guard: %w", err)
 	}
 	first := order{Task: &task{Setuid: s.Setuid, Remove: s.Remove}, Until: &s.Until, Grace: s.Grace, Late: s.Late}
@@ -140,6 +143,7 @@ func (p *Process) launch(s Spec) (reports *os.File, err error) {
 	if err := json.NewEncoder(p.pipe).Encode(first); err != nil {
 		_ = p.guard.Kill()
 		_, _ = p.guard.Wait()
+		guards.gone(p.guard.Pid)
 		return nil, fmt.Errorf("telling the guard what to run: %w", err)
 	}
 	p.alarm.Set(p.due())

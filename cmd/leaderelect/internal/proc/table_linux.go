@@ -159,10 +159,13 @@ func descendants() (pids []int) {
 
 // orphans are the processes below this one that a guard, begun at since, has left
 // behind. No process can enter another's session: what is in this process's own,
-// as a helper of a store's client is, was not the guard's. Those that are dead are
+// as a helper of a store's client is, was not the guard's. Nor was what is below a guard
+// that lives. Those that are dead are
 // awaited here, as nobody else will; more reports whether there may be others, which are
 // just being left by a parent that has died.
 func orphans(since int64) (pids []int, more bool) {
+	guards.mu.Lock() // so that none is begun meanwhile
+	defer guards.mu.Unlock()
 	t, err := look()
 	if err != nil {
 		return nil, false
@@ -173,9 +176,13 @@ func orphans(since int64) (pids []int, more bool) {
 			session = e.session
 		}
 	}
-	left := make(map[int]bool)
+	left, guarded := make(map[int]bool), make(map[int]bool)
 	for _, e := range t.below() { // parents first
 		pid, ok := t.local(e.id)
+		if guarded[e.parent] || ok && e.parent == t.self && guards.pids[pid] {
+			guarded[e.id] = true
+			continue
+		}
 		if !ok || e.session == session || e.born < since-tick {
 			continue
 		}

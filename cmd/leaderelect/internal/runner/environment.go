@@ -20,7 +20,7 @@ func Environment(election leaderelection.ElectionNumber, leader, store string, m
 	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
 		switch name {
-		case "LEADERELECT_ELECTION", "LEADERELECT_LEADER_ID", "LEADERELECT_STORE", "LEADERELECT_EXPIRY_FILE", "LEADERELECT_LEASE_ID":
+		case "LEADERELECT_ELECTION", "LEADERELECT_LEADER_ID", "LEADERELECT_STORE", "LEADERELECT_EXPIRY_FILE", "LEADERELECT_LEASE_ID", "LEADERELECT_SHARD":
 			return true
 		}
 		return false

@@ -16,14 +16,17 @@ import (
 type leadership struct {
 	*Runner
 	ctx   context.Context
-	view  *leaderelection.TimeView
+	view  View
 	log   *slog.Logger
 	file  *expiryFile // nil while it could not be made
 	alarm *proc.Alarm // nil while it could not be made
 }
 
 // Elected is one leadership: it returns when the command is dead, and not before.
-func (r *Runner) Elected(ctx context.Context, view *leaderelection.TimeView) {
+func (r *Runner) Elected(ctx context.Context, view *leaderelection.TimeView) { r.Run(ctx, view) }
+
+// Run runs the command for as long as view lasts, and ctx, and returns when it is dead.
+func (r *Runner) Run(ctx context.Context, view View) {
 	if !r.claimed.CompareAndSwap(false, true) && (r.c.Once || r.c.Single) {
 		return // it ran already, or has given up
 	}
@@ -90,7 +93,7 @@ func (l *leadership) retry(status proc.Status, took time.Duration) (over bool) {
 	}
 	pause := l.pause
 	l.pause = min(2*pause, mostDelays*l.c.Delay)
-	if l.failed >= Attempts || l.failed > 0 && l.c.OnFailure == StepDown {
+	if l.c.Resign != nil && l.failed >= Attempts || l.failed > 0 && l.c.OnFailure == StepDown {
 		why := fmt.Errorf("the command failed with code %d, %d times in a row", status.Code, l.failed)
 		if l.c.Single {
 			l.c.Finish(status.Code, why)
@@ -253,6 +256,9 @@ func (l *leadership) runs(p *proc.Process) {
 // environment is the command's.
 func (l *leadership) environment() []string {
 	more := []string{"LEADERELECT_EXPIRY_FILE=" + l.file.path}
+	if l.c.Shard != "" {
+		more = append(more, "LEADERELECT_SHARD="+l.c.Shard)
+	}
 	if l.c.LeaseID != nil {
 		if id := l.c.LeaseID(l.view.ElectionNumber()); id != "" {
 			more = append(more, "LEADERELECT_LEASE_ID="+id)

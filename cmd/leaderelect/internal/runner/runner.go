@@ -41,6 +41,7 @@ type Config struct {
 	Stdin, Stdout, Stderr *os.File
 	Store                 string // for the command's environment; empty: not to be there
 	LeaderID              string
+	Shard                 string                                     // the one that is owned; empty: an election is led
 	LeaseID               func(leaderelection.ElectionNumber) string // of the store's own lease, for the command's environment; nil: none
 	ExpiryFile            string                                     // empty: one is made
 	Setuid                bool                                       // the command may become another user
@@ -52,10 +53,18 @@ type Config struct {
 	Delay                 time.Duration // before a command is started again
 	Logger                *slog.Logger
 
-	// Resign gives up leadership, but not the campaign.
+	// Resign gives up leadership, but not the campaign. Nil: that cannot be done, and a
+	// command that fails is started again and again.
 	Resign func(ctx context.Context)
 	// Finish ends the campaign, and the program with code.
 	Finish func(code int, why error)
+}
+
+// View says until when the command may run.
+type View interface {
+	Get() time.Time // by the clock of this machine
+	ValueInFuture() bool
+	ElectionNumber() leaderelection.ElectionNumber // the fencing token
 }
 
 // Runner runs the command of one candidate. Elected is its OnElected.

@@ -170,7 +170,12 @@ func Scratch(raw string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	const suffix = "-doctor"
+	beside(u, "-doctor")
+	return u.String(), nil
+}
+
+// beside has u name the record whose name is longer by suffix.
+func beside(u *url.URL, suffix string) {
 	q := u.Query()
 	switch {
 	case q.Get("key") != "":
@@ -185,12 +190,14 @@ func Scratch(raw string) (string, error) {
 			u.RawPath += suffix
 		}
 	}
-	for _, leaders := range []string{"native_lease", "companion", "create_companions"} { // what is the leader's alone
+	for _, leaders := range leadersAlone {
 		q.Del(leaders)
 	}
 	u.RawQuery = q.Encode()
-	return u.String(), nil
 }
+
+// leadersAlone are parameters about what is the leader's alone.
+var leadersAlone = []string{"native_lease", "companion", "create_companions"}
 
 // Close closes what Open opened, if it holds a connection.
 func Close(d leaderelection.RaceDecider) { _ = open.Close(d) }

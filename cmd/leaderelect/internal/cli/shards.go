@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/early"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/shard"
+)
+
+// commands are what signals reach.
+type commands interface {
+	Signal(syscall.Signal) // passes it on
+	StopBy(syscall.Signal) // sets by which one they will be asked to end
+	Kill()
+}
+
+const aboutShards = `Divide shards among any number of members: each shard is owned by one at a time, with a
+fencing token of its own, at a cost to the store that grows with the members and not with
+the shards.
+
+A group has several records, and URL names the first part of what they are called:
+etcd://host/orders has orders-coordinator, orders-assignment and orders-seat-0,
+orders-seat-1 and so on. Where they are to be called otherwise, put {name} where those
+names belong, as in s3://bucket/orders/{name}. Each store that leaderelect knows will do;
+leaderelect shards doctor says whether a URL does.`
+
+func (a *app) shardsCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "shards",
+		Short: "Divide shards among members, each owned by one at a time",
+		Long:  aboutShards,
+		Args:  noSuchCommand,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return usage("no command given; leaderelect help shards lists them")
+		},
+		SuggestionsMinimumDistance: 2,
+	}
+	c.AddCommand(a.shardsRunCommand(), a.shardsStatusCommand(), a.shardsWatchCommand(), a.shardsMoveCommand(), a.shardsUnpinCommand(),
+		a.shardsDrainCommand(), a.shardsUndrainCommand(), a.shardsDoctorCommand())
+	return c
+}
+
+// firstRecord is the record of a group that is opened first.
+const firstRecord = "coordinator"
+
+// openGroup opens a group for a command that goes on for long: see openStore.
+func (a *app) openGroup(ctx context.Context, url string) (*store.Group, error) {
+	for pause := time.Second; ; pause = min(2*pause, 15*time.Second) {
+		g, err := a.openGroupOnce(ctx, url, openPatience)
+		switch {
+		case err == nil:
+			time.AfterFunc(started, early.Over)
+			return g, nil
+		case ctx.Err() != nil, errors.Is(err, leaderelection.ErrPermanent), errors.Is(err, store.ErrURL):
+			return nil, err
+		}
+		a.logger().Warn("the store cannot be opened; trying again", "in", pause, "err", err)
+		rest(ctx, pause)
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: the store could not be opened: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// openGroupOnce tries once. A driver that does not heed its ctx is left behind.
+func (a *app) openGroupOnce(ctx context.Context, url string, patience time.Duration) (*store.Group, error) {
+	type opened struct {
+		g   *store.Group
+		err error
+	}
+	answer := make(chan opened, 1)
+	go func() {
+		g, err := store.OpenGroup(ctx, url, firstRecord, patience)
+		answer <- opened{g, err}
+	}()
+	select {
+	case o := <-answer:
+		return o.g, o.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// observer follows a group.
+func (a *app) observer(g *store.Group) shard.WatchConfig {
+	return shard.WatchConfig{
+		Store: g.Store, PollInterval: a.common.poll, MaxClockSkew: a.common.skew, SharedClock: a.common.skew == 0, Logger: a.logger(),
+	}
+}
+
+// divided are the flags that say what a group divides.
+type divided struct {
+	shards int
+	names  []string
+}
+
+func (d *divided) flags(c *cobra.Command) {
+	c.Flags().IntVar(&d.shards, "shards", 0, "how many numbered shards the group divides, called 0 to N-1; alike at all members")
+	c.Flags().StringSliceVar(&d.names, "names", nil, "what the shards are called, in place of numbers; \"@FILE\" reads a name from each line of a file")
+}
+
+func (d *divided) given() bool { return d.shards != 0 || len(d.names) > 0 }
+
+// of are the shards that the flags name.
+func (d *divided) of() (shard.Shards, error) {
+	switch {
+	case d.shards != 0 && len(d.names) > 0:
+		return shard.Shards{}, usage("--shards and --names exclude each other")
+	case len(d.names) > 0:
+		names, err := listed("--names", d.names)
+		if err != nil {
+			return shard.Shards{}, err
+		}
+		return shard.Named(names...), nil
+	case d.shards <= 0 || d.shards > shard.MaxShards:
+		return shard.Shards{}, usage("--shards is %d, must be from 1 to %d: say how many there are, or their --names", d.shards, shard.MaxShards)
+	}
+	return shard.Numbered(d.shards), nil
+}
+
+// listed are the values of a flag, those in files included. Empty lines of a file, and
+// those that begin with #, are none.
+func listed(flag string, values []string) (all []string, err error) {
+	for _, v := range values {
+		path, file := strings.CutPrefix(v, "@")
+		if !file {
+			all = append(all, v)
+			continue
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, usage("%s: %v", flag, err)
+		}
+		lines := bufio.NewScanner(f)
+		for lines.Scan() {
+			if line := strings.TrimSpace(lines.Text()); line != "" && !strings.HasPrefix(line, "#") {
+				all = append(all, line)
+			}
+		}
+		err = lines.Err()
+		_ = f.Close() // it was only read
+		if err != nil {
+			return nil, usage("%s: reading %s: %v", flag, path, err)
+		}
+	}
+	return all, nil
+}

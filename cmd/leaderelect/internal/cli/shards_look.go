@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/shards"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/shard"
+)
+
+func (a *app) shardsStatusCommand() *cobra.Command {
+	var asJSON, each bool
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "status [URL]",
+		Short: "Say who owns which shard",
+		Long: `Read a group's records once, and say which members it has, how many shards each owns, and
+which shards nobody owns, are on the move, or are pinned; with --each (and with --json)
+every shard, with its owner and its token.
+
+Exit codes: 0 every shard has an owner that is there; 1 some have none, or there is no
+group yet; 2 error.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			url, _, err := a.url(args)
+			if err != nil {
+				return err
+			}
+			if timeout <= 0 {
+				return usage("--timeout is %v, must be positive", timeout)
+			}
+			a.begun(exitUsage) // errors are 2 here, too
+			s, err := a.lookAt(c.Context(), url, timeout)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = json.NewEncoder(a.out).Encode(s)
+			} else {
+				_, err = fmt.Fprint(a.out, s.Text(each))
+			}
+			switch {
+			case err != nil:
+				return fmt.Errorf("writing the answer: %w", err)
+			case !s.Calm():
+				return &exit{exitUnled, nil}
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().BoolVar(&each, "each", false, "list all shards")
+	c.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the store")
+	return c
+}
+
+// lookAt says what one look at a group tells.
+func (a *app) lookAt(ctx context.Context, url string, timeout time.Duration) (shards.State, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within --timeout %v", timeout))
+	defer cancel()
+	g, err := a.openGroupOnce(ctx, url, timeout)
+	if err != nil {
+		return shards.State{}, late(ctx, err)
+	}
+	defer g.Close()
+	s, err := lookOnce(ctx, a.observer(g))
+	if err != nil {
+		return s, late(ctx, err)
+	}
+	return s, nil
+}
+
+// lookOnce reads assignment, seats and coordinator.
+func lookOnce(ctx context.Context, w shard.WatchConfig) (shards.State, error) {
+	as, err := w.Read(ctx)
+	if err != nil && !errors.Is(err, shard.ErrNoGroup) {
+		return shards.State{}, err
+	}
+	seats, err := w.Seats(ctx, as)
+	if err != nil {
+		return shards.State{}, err
+	}
+	if seats == nil {
+		seats = []shard.Seat{} // they were looked at
+	}
+	s := shards.Of(as, seats, time.Now())
+	s.Coordinator, err = w.Coordinator(ctx)
+	return s, err
+}
+
+func (a *app) shardsWatchCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "watch [URL]",
+		Short: "Print each change of owner",
+		Long: `Follow a group without taking part, and print a line for each shard that is asked to move,
+gets an owner, has none or is gone, and for each member that joins or leaves, until
+interrupted, or until nobody reads on. The first line says what there is at the start.
+
+Exit codes: 0 interrupted, or nobody reads on; 1 error; 2 usage.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			url, _, err := a.url(args)
+			if err != nil {
+				return err
+			}
+			a.begun(exitError)
+			return a.watchShards(c.Context(), url, func(e shards.Event) error {
+				if asJSON {
+					return json.NewEncoder(a.out).Encode(e)
+				}
+				_, err := fmt.Fprintln(a.out, e.Text())
+				return err
+			})
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print each event as a line of JSON")
+	return c
+}
+
+// watchShards calls tell for each event, until a signal, or an error that tell returns,
+// ends it.
+func (a *app) watchShards(ctx context.Context, url string, tell func(shards.Event) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer a.signals(cancel, nil)()
+	g, err := a.openGroup(ctx, url)
+	if err != nil {
+		return ended(err)
+	}
+	defer g.Close()
+	if out, ok := a.out.(*os.File); ok {
+		readerGone(out, func() { cancel(errNoReader) })
+	}
+	var f shards.Follower
+	return ended(a.observer(g).Watch(ctx, func(_ context.Context, as *shard.Assignment) {
+		for _, e := range f.Changed(as, time.Now()) {
+			switch err := tell(e); {
+			case errors.Is(err, syscall.EPIPE):
+				cancel(errNoReader)
+				return
+			case err != nil:
+				cancel(fmt.Errorf("writing the event: %w", err))
+				return
+			}
+		}
+	}))
+}
+
+// asking opens a group, calls do with it until --timeout, and closes it.
+func (a *app) asking(ctx context.Context, url string, timeout time.Duration, do func(context.Context, *store.Group) error) error {
+	if timeout <= 0 {
+		return usage("--timeout is %v, must be positive", timeout)
+	}
+	a.begun(exitError)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer a.signals(cancel, nil)()
+	limit := time.AfterFunc(timeout, func() { cancel(errTimeout) })
+	defer limit.Stop()
+	g, err := a.openGroupOnce(ctx, url, timeout)
+	if err != nil {
+		return late(ctx, err)
+	}
+	defer g.Close()
+	return do(ctx, g)
+}

@@ -1,0 +1,293 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/shards"
+	"github.com/c8e606e4/leaderelection/shard"
+)
+
+// memberFlags are those of a member of a group that runs a command for each shard.
+type memberFlags struct {
+	divided
+	grace, drain, delay         time.Duration
+	weight, capacity, maxMoving int
+	zone, onFailure             string
+	prefer                      []string
+	setuid                      bool
+	pass                        passStore
+	readiness                   readiness
+}
+
+func (m *memberFlags) flags(a *app, c *cobra.Command) {
+	m.divided.flags(c)
+	f := c.Flags()
+	f.IntVar(&m.weight, "weight", 1, "this member's share of the shards, beside the others'")
+	f.IntVar(&m.capacity, "capacity", 0, "the most shards that this member takes; 0: any number")
+	f.StringVar(&m.zone, "zone", "", "where this member runs: shards that prefer that zone go to it first")
+	f.StringSliceVar(&m.prefer, "prefer", nil, "SHARD=ZONE: where a shard is best placed, if balance allows; may be repeated; \"@FILE\" reads one from each line of a file")
+	f.IntVar(&m.maxMoving, "max-moving", shard.DefaultMaxMoving, "how many shards of one member may be on the move at a time")
+	f.DurationVar(&m.grace, "grace", 0, "how long a command may take to end when the session is being lost, before it is killed; must fit into half a term (default a quarter of the term less the skew, 10s at most)")
+	f.DurationVar(&m.drain, "drain", defaultDrain, "how long it may take to end when its shard moves, or this member leaves, before it is killed")
+	f.DurationVar(&m.delay, "restart-delay", time.Second, "how long to wait before a command that has ended is started again; doubles up to 60 times this, until it runs for 10 times this")
+	f.StringVar(&m.onFailure, "on-failure", string(runner.Restart), "when a command fails: restart it, or exit with its code, leaving all shards to others")
+	a.choices(c, "on-failure", string(runner.Restart), string(runner.Exit))
+	f.BoolVar(&m.setuid, "allow-setuid", false, "let commands become another user, by sudo or another setuid program, though leaderelect may then not be able to end them (means nothing for root)")
+	m.pass.flag(f)
+	m.readiness.flags(a, c, whenStanding, true)
+}
+
+func (m *memberFlags) check(c *common) (runner.Times, error) {
+	times, err := runner.TimesFor(c.term, c.skew, m.grace)
+	switch {
+	case err != nil:
+		return times, &exit{exitUsage, err}
+	case m.drain < 0:
+		return times, usage("--drain is %v, must not be negative", m.drain)
+	case m.delay < 10*time.Millisecond:
+		return times, usage("--restart-delay is %v, must be at least 10ms", m.delay)
+	case m.weight < 1:
+		return times, usage("--weight is %d, must be at least 1", m.weight)
+	case m.capacity < 0 || m.maxMoving < 1:
+		return times, usage("--capacity is %d and --max-moving %d, must be at least 0 and 1", m.capacity, m.maxMoving)
+	case c.priority != 0 || c.extendEvery != 0:
+		return times, usage("--priority and --extend-every are for elections: a group knows --weight")
+	}
+	switch runner.Policy(m.onFailure) {
+	case runner.Restart, runner.Exit:
+		return times, nil
+	}
+	return times, usage("--on-failure is %q, want restart or exit", m.onFailure)
+}
+
+// config is the member's, but for the store and what it does with a shard.
+func (m *memberFlags) config(a *app) (shard.Config, error) {
+	cfg, err := a.candidate()
+	if err != nil {
+		return shard.Config{}, err
+	}
+	s := shard.Config{
+		MemberID: cfg.LeaderID, HostPort: cfg.HostPort, Weight: m.weight, Capacity: m.capacity, Zone: m.zone, MaxMoving: m.maxMoving,
+		TermLength: cfg.TermLength, MaxClockSkew: cfg.MaxClockSkew, SharedClock: cfg.SharedClock, Unsynchronized: cfg.Unsynchronized,
+		WarnOnClockSkew: cfg.WarnOnClockSkew, PollInterval: cfg.PollInterval, Clock: cfg.Clock, Logger: cfg.Logger,
+		// The runner kills at the end of drain: more is needed only where that does
+		// not work at once.
+		DrainTimeout: m.drain + cfg.TermLength,
+	}
+	if s.Shards, err = m.of(); err != nil {
+		return s, err
+	}
+	zones, err := m.zones()
+	if len(zones) > 0 {
+		s.ZoneOf = func(shard string) string { return zones[shard] }
+	}
+	return s, err
+}
+
+// zones are where --prefer has each shard.
+func (m *memberFlags) zones() (map[string]string, error) {
+	list, err := listed("--prefer", m.prefer)
+	if err != nil {
+		return nil, err
+	}
+	zones := map[string]string{}
+	for _, one := range list {
+		i := strings.LastIndexByte(one, '=')
+		if i <= 0 {
+			return nil, usage("--prefer %q: want SHARD=ZONE", one)
+		}
+		zones[one[:i]] = one[i+1:]
+	}
+	return zones, nil
+}
+
+func (a *app) shardsRunCommand() *cobra.Command {
+	var f memberFlags
+	c := &cobra.Command{
+		Use:   "run [URL] --shards N -- COMMAND [ARGUMENT...]",
+		Short: "Run a command for each shard that this member owns",
+		Long: `Be a member of a group, and run COMMAND once for each shard that this member owns, with
+the promise of leaderelect run: before another member can own the shard, the command and
+all that it has started are dead, also where the store cannot be reached, and where
+leaderelect itself is stopped or killed.
+
+In COMMAND and its arguments {shard} stands for the shard's name. It finds in its
+environment
+
+    LEADERELECT_SHARD        the shard's name
+    LEADERELECT_ELECTION     the shard's fencing token, greater than that of each owner
+                             before, to send along with whatever it writes
+    LEADERELECT_LEADER_ID    this member's name (--id)
+    LEADERELECT_STORE        the store's URL, unless it has a password (--pass-store)
+    LEADERELECT_EXPIRY_FILE  a file, replaced with each extension: until when it may act
+                             on the shard, in seconds since 1970, and on a second line as
+                             a date
+
+It reads nothing from standard input. When its shard moves to another member it is sent
+SIGTERM, and killed after --drain; the shard moves when it is dead. A command that ends is
+started again, after a pause that begins with --restart-delay and doubles; if it fails,
+--on-failure can have this member leave instead.
+
+Who has how many shards is worked out from --weight and --capacity, and kept even as
+members come and go. Give members an --id that outlives a restart if shards are moved to
+them, or they are drained.
+
+Signals (HUP, USR1, USR2, WINCH) are passed on to all commands; INT, TERM and QUIT end
+them by the same signal, and then leaderelect; a second one kills them at once.
+
+Exit codes: 0 after INT or TERM; 137 if a command had to be killed since it had not ended
+within --drain; with --on-failure exit the command's; 125: leaderelect itself failed;
+126, 127: the command cannot be started, is not there; 2: the command line is wrong.`,
+		Example: `  leaderelect shards run --shards 16 etcd://host/orders -- worker {shard}
+  leaderelect shards run --names @tenants.txt --capacity 50 s3://bucket/tenants/{name} -- ./serve`,
+		Args: commandAfterDash(true),
+		RunE: func(c *cobra.Command, args []string) error { return a.shardsRun(c.Context(), &f, c, args) },
+	}
+	f.flags(a, c)
+	return c
+}
+
+func (a *app) shardsRun(ctx context.Context, f *memberFlags, c *cobra.Command, args []string) error {
+	before, command := splitDash(c, args)
+	url, _, err := a.url(before)
+	if err != nil {
+		return err
+	}
+	m, err := a.newMember(f, url, command)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer a.signals(cancel, m.commands)()
+	return m.outcome(m.run(ctx, cancel))
+}
+
+// member is one member of a group that runs commands.
+type member struct {
+	a        *app
+	f        *memberFlags
+	url      string
+	cfg      shard.Config
+	tell     *supervisor
+	commands *shards.Commands
+	ended    context.CancelCauseFunc
+	begun    func(*shard.Member) // optional
+
+	mu       sync.Mutex
+	finished bool
+	code     int
+	why      error
+	owned    int
+}
+
+// newMember returns a member that has not begun, or what is wrong with the flags.
+func (a *app) newMember(f *memberFlags, url string, command []string) (*member, error) {
+	times, err := f.check(&a.common)
+	if err != nil {
+		return nil, err
+	}
+	m := &member{a: a, f: f, url: url}
+	if m.cfg, err = f.config(a); err != nil {
+		return nil, err
+	}
+	if m.tell, err = f.readiness.open(a, m.cfg.MemberID); err != nil {
+		return nil, err
+	}
+	m.commands = shards.NewCommands(runner.Config{
+		Args: command, Stdout: os.Stdout, Stderr: os.Stderr, Store: f.pass.store(url), LeaderID: m.cfg.MemberID, Setuid: f.setuid,
+		Times: times, Drain: f.drain, OnFailure: runner.Policy(f.onFailure), Delay: f.delay, Logger: m.cfg.Logger, Finish: m.finish,
+	})
+	m.cfg.OnOwned = m.own
+	m.cfg.Changed = m.changed
+	m.cfg.Trace = &leaderelection.Trace{Extended: m.commands.Extended}
+	a.begun(proc.CodeFailed)
+	if !strings.Contains(command[0], shards.Placeholder) {
+		if _, err := proc.Find(command[0], f.setuid); err != nil {
+			return nil, &exit{notStarted(err), err}
+		}
+	}
+	return m, m.commands.Check()
+}
+
+// run takes part until ctx ends, and returns the cause.
+func (m *member) run(ctx context.Context, cancel context.CancelCauseFunc) error {
+	m.ended = cancel
+	defer m.tell.start(ctx)()
+	g, err := m.a.openGroup(ctx, m.url)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	m.cfg.Store = g.Store
+	joined, err := m.cfg.Start(ctx)
+	if err != nil {
+		return err
+	}
+	if m.begun != nil {
+		m.begun(joined)
+	}
+	m.tell.n.Status("owns no shard")
+	if m.tell.when == whenStanding {
+		m.tell.n.Ready()
+	}
+	return joined.Wait()
+}
+
+// own is the member's OnOwned.
+func (m *member) own(ctx context.Context, o *shard.Owned) {
+	m.count(1)
+	defer m.count(-1)
+	m.tell.leads()
+	m.commands.Owned(ctx, o)
+}
+
+// count tells the supervisor how many shards there are.
+func (m *member) count(more int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.owned += more
+	m.tell.n.Status(fmt.Sprintf("owns %d shards", m.owned))
+}
+
+// changed is the member's Changed: it warns of a group that divides something else.
+func (m *member) changed(_ context.Context, a *shard.Assignment) {
+	if own, all := m.cfg.Shards.Len(), a.Len(); own != all {
+		m.cfg.Logger.Warn("the group divides other shards than this member was given: the coordinator's hold; give all members the same --shards or --names", "group", all, "own", own)
+	}
+}
+
+func (m *member) finish(code int, why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.finished {
+		m.finished, m.code, m.why = true, code, why
+	}
+	m.ended(errFinished)
+}
+
+// outcome is the exit code, and what to say with it.
+func (m *member) outcome(err error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.finished && m.code == 0:
+		return nil
+	case m.finished:
+		return &exit{m.code, m.why}
+	case errors.Is(err, runner.ErrStopped):
+		return nil
+	}
+	return ended(err)
+}

@@ -1,0 +1,237 @@
+package shards
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
+	"github.com/c8e606e4/leaderelection/shard"
+)
+
+// State is a group, as JSON.
+type State struct {
+	// Version counts the assignments; 0: there is none yet.
+	Version  uint64            `json:"version"`
+	Shards   int               `json:"shards"`
+	Owned    int               `json:"owned"`
+	Unowned  int               `json:"unowned"` // those that nobody owns
+	Moving   int               `json:"moving"`  // those whose owner is asked to let them go
+	Lost     int               `json:"lost"`    // those whose owner's session is over, though it is named
+	Members  []Member          `json:"members"`
+	Pins     map[string]string `json:"pins,omitempty"`    // shard to member
+	Cordons  []string          `json:"cordons,omitempty"` // members that are to be emptied
+	Assigned []Shard           `json:"assignment"`
+	// Coordinator is who decides; empty: nobody, or it was not looked at.
+	Coordinator string `json:"coordinator,omitempty"`
+}
+
+// Member is one session of a member, as JSON.
+type Member struct {
+	ID       string   `json:"id"`
+	Seat     int      `json:"seat"`
+	Session  uint64   `json:"session"`
+	State    string   `json:"state"` // alive, over, or empty: it was not looked at
+	HostPort []string `json:"host_port,omitempty"`
+	Owned    int      `json:"owned"`
+	Moving   int      `json:"moving"`
+	Cordoned bool     `json:"cordoned,omitempty"`
+	Weight   int      `json:"weight,omitempty"`
+	Capacity int      `json:"capacity,omitempty"`
+	Zone     string   `json:"zone,omitempty"`
+	Left     float64  `json:"seconds_left,omitempty"`
+}
+
+// The values of Member.State.
+const (
+	Alive = "alive" // its session runs
+	Over  = "over"  // its session has ended, or its time has run out
+)
+
+// Shard is one shard, as JSON.
+type Shard struct {
+	Name     string   `json:"shard"`
+	Owner    string   `json:"owner"` // empty: nobody
+	Token    uint64   `json:"token"` // the newest
+	Moving   bool     `json:"moving,omitempty"`
+	Pinned   string   `json:"pinned_to,omitempty"`
+	Seat     int      `json:"seat"` // -1: nobody
+	Session  uint64   `json:"session,omitempty"`
+	HostPort []string `json:"host_port,omitempty"`
+}
+
+// Of is what an assignment means, which may be nil, with what is known of seats, or nil.
+func Of(a *shard.Assignment, seats []shard.Seat, now time.Time) State {
+	s := State{Members: []Member{}, Assigned: []Shard{}}
+	members := map[shard.SessionID]*Member{}
+	cordoned := map[string]bool{}
+	if a != nil {
+		s.Version, s.Shards, s.Pins, s.Cordons = uint64(a.Version()), a.Len(), a.Pins(), a.Cordons()
+		for _, id := range s.Cordons {
+			cordoned[id] = true
+		}
+		for _, o := range a.Members() {
+			members[o.Session] = &Member{ID: o.Member, Seat: o.Session.Seat, Session: uint64(o.Session.Number), HostPort: o.HostPort}
+		}
+	}
+	for _, seat := range seats {
+		if seat.Member == "" {
+			continue
+		}
+		m := members[seat.Session]
+		if m == nil {
+			m = &Member{}
+			members[seat.Session] = m
+		}
+		m.ID, m.Seat, m.Session, m.HostPort = seat.Member, seat.Session.Seat, uint64(seat.Session.Number), seat.HostPort
+		m.Weight, m.Capacity, m.Zone, m.State = seat.Weight, seat.Capacity, seat.Zone, Alive
+		if seat.Over {
+			m.State = Over
+		} else if !seat.Until.IsZero() {
+			m.Left = state.Seconds(seat.Until.Sub(now))
+		}
+	}
+	if seats != nil {
+		for _, m := range members {
+			if m.State == "" {
+				m.State = Over // the seat is another session's by now
+			}
+		}
+	}
+	s.place(a, members)
+	for _, m := range members {
+		m.Cordoned = cordoned[m.ID]
+		s.Members = append(s.Members, *m)
+	}
+	slices.SortFunc(s.Members, func(x, y Member) int {
+		return cmp.Or(cmp.Compare(x.ID, y.ID), cmp.Compare(x.Seat, y.Seat), cmp.Compare(x.Session, y.Session))
+	})
+	return s
+}
+
+// place says who has which shard.
+func (s *State) place(a *shard.Assignment, members map[shard.SessionID]*Member) {
+	for i := range s.Shards {
+		name, o := a.Shard(i)
+		one := Shard{Name: name, Owner: o.Member, Token: uint64(o.Token), Moving: o.Moving, Pinned: s.Pins[name], Seat: -1}
+		if o.Member == "" {
+			s.Unowned++
+			s.Assigned = append(s.Assigned, one)
+			continue
+		}
+		one.Seat, one.Session, one.HostPort = o.Session.Seat, uint64(o.Session.Number), o.HostPort
+		s.Assigned = append(s.Assigned, one)
+		s.Owned++
+		m := members[o.Session]
+		m.Owned++
+		if o.Moving {
+			m.Moving++
+			s.Moving++
+		}
+		if m.State == Over {
+			s.Lost++
+		}
+	}
+}
+
+// Calm reports whether every shard has an owner that is there.
+func (s *State) Calm() bool { return s.Version > 0 && s.Unowned == 0 && s.Lost == 0 }
+
+// Text is s in words and a table; with each, of all shards.
+func (s *State) Text(each bool) string {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-12s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	if s.Version == 0 {
+		line("assignment", "there is none yet")
+	} else {
+		line("assignment", "version %d", s.Version)
+		line("shards", "%d: %d owned, %d unowned, %d moving%s", s.Shards, s.Owned, s.Unowned, s.Moving, lost(s.Lost))
+	}
+	switch s.Coordinator {
+	case "":
+		line("coordinator", "nobody")
+	default:
+		line("coordinator", "%s", state.Name(s.Coordinator))
+	}
+	if len(s.Members) > 0 {
+		b.WriteString("\n" + s.table())
+	}
+	if list := s.list(each); list != "" {
+		b.WriteString("\n" + list)
+	}
+	return b.String()
+}
+
+func lost(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d of members that are gone", n)
+}
+
+// table is the members'.
+func (s *State) table() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "MEMBER\tSEAT\tSESSION\tSTATE\tSHARDS\tMOVING\tWEIGHT\tCAPACITY\tZONE\tADDRESSES")
+	for _, m := range s.Members {
+		is := m.State
+		if m.Cordoned {
+			is = strings.TrimPrefix(is+", draining", ", ")
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", state.Name(m.ID), m.Seat, m.Session, orDash(is), m.Owned, m.Moving,
+			orDash(number(m.Weight)), orDash(number(m.Capacity)), orDash(state.Name(m.Zone)), orDash(addresses(m.HostPort)))
+	}
+	_ = w.Flush()
+	return b.String()
+}
+
+// list is the shards': all, or those that are not just owned.
+func (s *State) list(each bool) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "SHARD\tOWNER\tTOKEN\tSTATE")
+	n := 0
+	for _, one := range s.Assigned {
+		is := "owned"
+		switch {
+		case one.Owner == "":
+			is = "unowned"
+		case one.Moving:
+			is = "moving"
+		}
+		if one.Pinned != "" {
+			is += ", pinned to " + state.Name(one.Pinned)
+		}
+		if each || is != "owned" {
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", state.Name(one.Name), orDash(state.Name(one.Owner)), one.Token, is)
+			n++
+		}
+	}
+	if _ = w.Flush(); n == 0 {
+		return ""
+	}
+	return b.String()
+}
+
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+func orDash(s string) string { return cmp.Or(s, "-") }
+
+func addresses(all []string) string {
+	shown := make([]string, len(all))
+	for i, s := range all {
+		shown[i] = state.Name(s)
+	}
+	return strings.Join(shown, " ")
+}

@@ -1,0 +1,257 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/shard"
+)
+
+// Each form of a URL names a group's records by the part that is the election's, and
+// nothing else of it.
+func TestInGroup(t *testing.T) {
+	for raw, want := range map[string]string{
+		"file:///var/lib/app/orders":                                    "file:///var/lib/app/orders-seat-0",
+		"file:orders.json?create=true":                                  "file:orders.json-seat-0?create=true",
+		"gs://bucket/a/orders":                                          "gs://bucket/a/orders-seat-0",
+		"s3://bucket/orders?region=eu-central-1":                        "s3://bucket/orders-seat-0?region=eu-central-1",
+		"s3://bucket/orders/{name}.json?region=x":                       "s3://bucket/orders/seat-0.json?region=x",
+		"azblob://account/container/orders":                             "azblob://account/container/orders-seat-0",
+		"dynamodb:///orders?table=arn:aws:dynamodb:x:1:table/t":         "dynamodb:///orders-seat-0?table=arn%3Aaws%3Adynamodb%3Ax%3A1%3Atable%2Ft",
+		"nats://host:4222/bucket/orders?create=true":                    "nats://host:4222/bucket/orders-seat-0?create=true",
+		"tls://host:4222/bucket/{name}":                                 "tls://host:4222/bucket/seat-0",
+		"etcds://a:2379,b:2379/orders?cacert=ca.pem":                    "etcds://a:2379,b:2379/orders-seat-0?cacert=ca.pem",
+		"redis://host:6379/0?key=orders":                                "redis://host:6379/0?key=orders-seat-0",
+		"redis://host:6379/0?key={name}:orders":                         "redis://host:6379/0?key=seat-0:orders",
+		"unix:///run/redis.sock?key=orders":                             "unix:///run/redis.sock?key=orders-seat-0",
+		"postgres://user:hush@host/database?election=orders&sslmode=no": "postgres://user:hush@host/database?election=orders-seat-0&sslmode=no",
+		"mariadb://user@host/database?election=orders":                  "mariadb://user@host/database?election=orders-seat-0",
+		"sqlite:///var/lib/app.db?election=orders":                      "sqlite:///var/lib/app.db?election=orders-seat-0",
+		"mongodb://host/database/collection/orders":                     "mongodb://host/database/collection/orders-seat-0",
+		"rethinkdb://host/database/table/orders":                        "rethinkdb://host/database/table/orders-seat-0",
+		"kubernetes://namespace/orders":                                 "kubernetes://namespace/orders-seat-0",
+		"zookeeper://a:2181,b:2181/elections/orders":                    "zookeeper://a:2181,b:2181/elections/orders-seat-0",
+		"gs://bucket/a%2Fb":                                             "gs://bucket/a%2Fb-seat-0",
+	} {
+		if got, err := InGroup(raw, "seat-0"); got != want || err != nil {
+			t.Errorf("%s: %s, %v, want %s", raw, got, err, want)
+		}
+	}
+	for _, raw := range []string{
+		"redis://host/0", "rediss://host/0?channel=x", "postgres://host/database", "mysql://host/database?table=x", "sqlite:app.db", "etcd://host", "gs://bucket/", "s3://bucket",
+		"azblob://account/container/blob?native_lease=30s", "azblob://account/container/{name}?companion=x", "orders", "http://[", "redis://host/{name}",
+	} {
+		if got, err := InGroup(raw, "seat-0"); !errors.Is(err, ErrURL) {
+			t.Errorf("%s: %s, %v, want ErrURL", raw, got, err)
+		}
+	}
+	for _, form := range append(Forms, TLS...) {
+		if got, err := InGroup(form, "x"); err != nil || got == form {
+			t.Errorf("%s: %s, %v", form, got, err)
+		}
+	}
+}
+
+// opened counts what is open of a store in memory.
+type opened struct {
+	mu      sync.Mutex
+	records map[string]*memory.Decider
+	open    map[string]int
+	opens   int
+	fail    error
+	polled  bool
+}
+
+type counted struct {
+	leaderelection.RaceDecider
+	close func()
+}
+
+func (c counted) Close() error { c.close(); return nil }
+
+type countedFeed struct{ counted }
+
+func (c countedFeed) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
+	return c.RaceDecider.(leaderelection.ChangeFeed).Changes(ctx)
+}
+
+func (o *opened) opener(_ context.Context, raw string, _ time.Duration) (leaderelection.RaceDecider, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.fail != nil {
+		return nil, o.fail
+	}
+	if o.records[raw] == nil {
+		o.records[raw] = memory.NewDecider()
+	}
+	o.open[raw]++
+	o.opens++
+	c := counted{o.records[raw].Handle(), func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.open[raw]--
+	}}
+	if o.polled {
+		return c, nil
+	}
+	return countedFeed{c}, nil
+}
+
+func (o *opened) now() (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, k := range o.open {
+		n += k
+	}
+	return n
+}
+
+var _ io.Closer = counted{}
+
+// Records are opened when they are used, closed when they are not, and opened again; what
+// follows changes keeps its record open.
+func TestGroupOpensWhatIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &opened{records: map[string]*memory.Decider{}, open: map[string]int{}}
+		g, err := openGroup(t.Context(), "etcd://host/orders", "coordinator", time.Second, o.opener)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := g.Store("seat-3")
+		if err != nil || o.now() != 1 {
+			t.Fatalf("%v; %d are open, want the first alone", err, o.now())
+		}
+		e, err := d.ReadCurrent(t.Context())
+		if err != nil || o.now() != 2 {
+			t.Fatalf("%v; %d are open", err, o.now())
+		}
+		time.Sleep(idle + time.Second)
+		if o.now() != 0 {
+			t.Errorf("%d are open, though nobody has used any for %v", o.now(), idle)
+		}
+		// A token of the one that was closed is worth as much with the next one.
+		if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i", TermExpiry: time.Now(), Token: e.Token}); err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		told := make(chan *leaderelection.RaceEntry, 10)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for e := range d.(leaderelection.ChangeFeed).Changes(ctx) {
+				if e != nil {
+					told <- e
+				}
+			}
+		}()
+		if e := <-told; e.LeaderID != "a" {
+			t.Errorf("told of %+v", e)
+		}
+		time.Sleep(3 * idle)
+		if o.now() != 1 {
+			t.Errorf("%d are open, want the one that is followed", o.now())
+		}
+		cancel()
+		<-done
+		g.Close()
+		if o.now() != 0 {
+			t.Errorf("%d are open after Close", o.now())
+		}
+		if _, err := d.ReadCurrent(t.Context()); err == nil {
+			t.Error("a closed group was read")
+		}
+		time.Sleep(3 * idle)
+	})
+}
+
+// A store that cannot be opened now can be later, and one that does not push is polled.
+func TestGroupFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &opened{records: map[string]*memory.Decider{}, open: map[string]int{}, fail: errors.New("not now"), polled: true}
+		if _, err := openGroup(t.Context(), "s3://bucket/orders", "coordinator", time.Second, o.opener); !errors.Is(err, o.fail) {
+			t.Errorf("%v, want %v", err, o.fail)
+		}
+		o.fail = nil
+		g, err := openGroup(t.Context(), "s3://bucket/orders", "coordinator", time.Second, o.opener)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		d, err := g.Store("assignment")
+		if _, pushes := d.(leaderelection.ChangeFeed); pushes || err != nil {
+			t.Errorf("%v, it pushes %v", err, pushes)
+		}
+		o.fail = errors.New("not now")
+		if _, err := d.ReadCurrent(t.Context()); !errors.Is(err, o.fail) {
+			t.Errorf("%v, want %v", err, o.fail)
+		}
+		o.fail = nil
+		if _, err := d.ReadCurrent(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A group of ten members runs on it, and keeps open what it uses: a member its seat, the
+// assignment and the coordinator's record, and the coordinator all seats.
+func TestGroupOfMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const members = 10
+		var stores []*opened
+		var all []*shard.Member
+		records := map[string]*memory.Decider{}
+		for i := range members {
+			o := &opened{records: records, open: map[string]int{}}
+			stores = append(stores, o)
+			g, err := openGroup(t.Context(), "etcd://host/orders", "coordinator", time.Second, func(ctx context.Context, raw string, p time.Duration) (leaderelection.RaceDecider, error) {
+				stores[0].mu.Lock() // the records are of all
+				if records[raw] == nil {
+					records[raw] = memory.NewDecider()
+				}
+				stores[0].mu.Unlock()
+				return o.opener(ctx, raw, p)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			m, err := shard.Config{Store: g.Store, MemberID: fmt.Sprint("m", i), Shards: shard.Numbered(40), SharedClock: true,
+				OnOwned: func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() }}.Start(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, m)
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		time.Sleep(5 * time.Minute)
+		most := 0
+		for i, o := range stores {
+			if n := len(all[i].Owned()); n != 4 {
+				t.Errorf("m%d owns %d shards, want 4", i, n)
+			}
+			if n := o.now(); n > 3 {
+				if most++; n > members+4 {
+					t.Errorf("m%d has %d connections", i, n)
+				}
+			}
+		}
+		if most > 1 {
+			t.Errorf("%d members have more than 3 connections, want the coordinator alone", most)
+		}
+		for _, m := range all {
+			if err := m.Leave(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

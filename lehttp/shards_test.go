@@ -1,0 +1,404 @@
+//go:build go1.25
+
+package lehttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/lehttp"
+	"github.com/c8e606e4/leaderelection/shard"
+)
+
+// byHeader names a request's shard.
+func byHeader(r *http.Request) string { return r.Header.Get("Shard") }
+
+// group is a group whose members serve HTTP in this process, in virtual time.
+type group struct {
+	t       *testing.T
+	mu      sync.Mutex
+	records map[string]*memory.Decider
+	hosts   map[string]http.Handler // what answers at an address
+	slow    time.Duration           // how long a request is under way
+}
+
+func newGroup(t *testing.T) *group {
+	return &group{t: t, records: map[string]*memory.Decider{}, hosts: map[string]http.Handler{}}
+}
+
+// store is a member's, or an observer's; faults are those of that one.
+func (g *group) store(faults func(memory.Op) memory.Fault) func(name string) (le.RaceDecider, error) {
+	return func(name string) (le.RaceDecider, error) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.records[name] == nil {
+			g.records[name] = memory.NewDecider()
+		}
+		d := g.records[name].Handle()
+		if faults != nil {
+			d.Inject(faults)
+		}
+		return d, nil
+	}
+}
+
+// RoundTrip has the handler at the request's address answer it.
+func (g *group) RoundTrip(r *http.Request) (*http.Response, error) {
+	g.mu.Lock()
+	h, slow := g.hosts[r.URL.Host], g.slow
+	g.mu.Unlock()
+	if h == nil {
+		return nil, fmt.Errorf("nobody is at %q", r.URL.Host)
+	}
+	time.Sleep(slow)
+	body := r.Body
+	in := httptest.NewRequestWithContext(r.Context(), r.Method, r.URL.Path, body)
+	in.Header = r.Header.Clone()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, in)
+	return w.Result(), r.Context().Err()
+}
+
+// member joins, and serves at "ID:80" what serve makes of it.
+func (g *group) member(id string, serve func(*shard.Member) http.Handler, change ...func(*shard.Config)) *shard.Member {
+	g.t.Helper()
+	cfg := shard.Config{
+		Store: g.store(nil), MemberID: id, Shards: shard.Numbered(4), MaxClockSkew: time.Second, HostPort: []string{id + ":80"},
+		OnOwned: func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() },
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	m, err := cfg.Start(context.Background())
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hosts[id+":80"] = serve(m)
+	return m
+}
+
+// router follows the group until the bubble's end.
+func (g *group) router(ctx context.Context) *lehttp.ShardRouter {
+	g.t.Helper()
+	r, err := lehttp.FollowShards(ctx, shard.WatchConfig{Store: g.store(nil)})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return r
+}
+
+func owns(m *shard.Member, n int) {
+	for len(m.Owned()) != n {
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func leave(t *testing.T, members ...*shard.Member) {
+	t.Helper()
+	for _, m := range members {
+		if err := m.Leave(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// answersAs answers with the member's id, and the shard and its token.
+func answersAs(id string, worked *atomic.Int64) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o := lehttp.OwnedFrom(r.Context())
+		worked.Add(1)
+		fmt.Fprintf(w, "%s %s %d", id, o.Name(), o.Token())
+	})
+}
+
+func through(h http.Handler, method, shard string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "/", nil)
+	r.Header.Set("Shard", shard)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// Each request reaches the owner of its shard, also while shards move: it is kept until the
+// next owner is there, and worked on once.
+func TestShardsAreRouted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var worked atomic.Int64
+		serve := func(id string) func(*shard.Member) http.Handler {
+			return func(m *shard.Member) http.Handler {
+				return lehttp.RequireOwner(m, byHeader, nil)(answersAs(id, &worked))
+			}
+		}
+		router := g.router(ctx)
+		proxy := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g})
+		if w := through(proxy, "GET", "1"); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("before there is a group: %d %s", w.Code, w.Body)
+		}
+		a, b := g.member("a", serve("a")), g.member("b", serve("b"))
+		owns(a, 2)
+		owns(b, 2)
+		time.Sleep(10 * time.Second)
+		for name, id := range map[string]string{"0": "", "1": "", "2": "", "3": ""} {
+			o, _ := router.Owner(name)
+			id = o.Member
+			if w := through(proxy, "GET", name); w.Code != http.StatusOK || w.Body.String() != fmt.Sprintf("%s %s %d", id, name, o.Token) {
+				t.Errorf("shard %s of %s: %d %q", name, id, w.Code, w.Body)
+			}
+		}
+		for name, code := range map[string]int{"": 400, "4": 404, "01": 404, "x": 404} {
+			if w := through(proxy, "GET", name); w.Code != code {
+				t.Errorf("shard %q: %d %s, want %d", name, w.Code, w.Body, code)
+			}
+		}
+		// Everything goes to a: no request is lost, and none is worked on twice.
+		worked.Store(0)
+		var wg sync.WaitGroup
+		for i := range 400 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+				if w := through(proxy, "POST", fmt.Sprint(i%4)); w.Code != http.StatusOK {
+					t.Errorf("%d: %d %s", i, w.Code, w.Body)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		leave(t, b)
+		wg.Wait()
+		if n := worked.Load(); n != 400 {
+			t.Errorf("400 requests were worked on %d times", n)
+		}
+		if w := through(proxy, "GET", "3"); !strings.HasPrefix(w.Body.String(), "a 3 ") {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		leave(t, a)
+		if w := through(proxy, "GET", "3"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
+			t.Errorf("after all have left: %d %s, %v", w.Code, w.Body, w.Header())
+		}
+		cancel()
+		<-router.Done()
+	})
+}
+
+// RequireOwner refuses what is not owned, serves what was begun before a shard is to go, and
+// throws away an answer that comes too late.
+func TestRequireOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t)
+		var cut atomic.Bool
+		lose := memory.LoseRequests()
+		work := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			d, _ := time.ParseDuration(r.Header.Get("Takes"))
+			time.Sleep(d)
+			fmt.Fprint(w, "done")
+			if _, err := io.WriteString(w, strings.Repeat("x", 1<<14)); r.Header.Get("Lost") != "" && !errors.Is(err, lehttp.ErrNotLeading) {
+				t.Errorf("written after the end: %v", err)
+			}
+		})
+		m := g.member("a", func(m *shard.Member) http.Handler {
+			return lehttp.RequireOwner(m, byHeader, &lehttp.OwnerOptions{Group: "g"})(work)
+		},
+			func(c *shard.Config) {
+				c.Store = g.store(func(op memory.Op) memory.Fault {
+					if cut.Load() {
+						return lose(op)
+					}
+					return memory.Fault{}
+				})
+				c.OnOwned = func(ctx context.Context, _ *shard.Owned) {
+					<-ctx.Done()
+					time.Sleep(5 * time.Second)
+				}
+			})
+		h := g.hosts["a:80"]
+		if w := through(h, "GET", "0"); w.Code != 503 || w.Header().Get("Leaderelection-Not-Leading") != "refused; election=g%2F0" {
+			t.Errorf("before it owns any: %d %s %v", w.Code, w.Body, w.Header())
+		}
+		if w := through(h, "GET", ""); w.Code != 400 {
+			t.Errorf("no shard: %d %s", w.Code, w.Body)
+		}
+		owns(m, 4)
+		if w := through(h, "POST", "0"); w.Code != 200 {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		takes := func(d time.Duration, more string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest("POST", "/", nil)
+			r.Header.Set("Shard", "1")
+			r.Header.Set("Takes", d.String())
+			r.Header.Set("Lost", more)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w
+		}
+		// Cut off from the store for longer than the term: the answer comes too late.
+		cut.Store(true)
+		if w := takes(30*time.Second, "yes"); w.Code != 503 || !strings.Contains(w.Body.String(), "ceased to own") || w.Header().Get("Leaderelection-Not-Leading") != "lost; election=g%2F1" {
+			t.Errorf("too late: %d %s %v", w.Code, w.Body, w.Header())
+		}
+		cut.Store(false)
+		owns(m, 4)
+		// It leaves: what is under way ends, and nothing new is served.
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if w := takes(3*time.Second, ""); w.Code != 200 {
+				t.Errorf("under way: %d %s", w.Code, w.Body)
+			}
+		})
+		time.Sleep(time.Second)
+		wg.Go(func() { leave(t, m) })
+		time.Sleep(time.Second)
+		if w := through(h, "POST", "1"); w.Code != 503 {
+			t.Errorf("new while it leaves: %d %s", w.Code, w.Body)
+		}
+		wg.Wait()
+	})
+}
+
+// A process that is a member and passes on what is not its own serves what it comes to own
+// while the request waits.
+func TestRequireOwnerComesHome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t)
+		router := lehttp.NewShardRouter(nil)
+		var worked atomic.Int64
+		m := g.member("a", func(m *shard.Member) http.Handler {
+			elsewhere := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g, LeaderID: "a", Wait: time.Minute})
+			return lehttp.RequireOwner(m, byHeader, &lehttp.OwnerOptions{Otherwise: elsewhere})(answersAs("a", &worked))
+		}, func(c *shard.Config) { c.Changed = func(_ context.Context, a *shard.Assignment) { router.News(a) } })
+		if w := through(g.hosts["a:80"], "POST", "2"); w.Code != 200 || w.Body.String() != "a 2 1" {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		if worked.Load() != 1 {
+			t.Errorf("worked on %d times", worked.Load())
+		}
+		leave(t, m)
+		<-router.Done()
+	})
+}
+
+// What the owner of one shard has relayed of another shard's refusal is an answer of its
+// own: the request was worked on.
+func TestShardsRefusalsAreTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var worked atomic.Int64
+		m := g.member("a", func(*shard.Member) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // without RequireOwner
+				worked.Add(1)
+				w.Header().Set("Leaderelection-Not-Leading", "refused; election=%2F1")
+				w.WriteHeader(503)
+			})
+		})
+		router := g.router(ctx)
+		owns(m, 4)
+		time.Sleep(10 * time.Second)
+		proxy := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g})
+		if w := through(proxy, "POST", "2"); w.Code != 503 || worked.Load() != 1 {
+			t.Errorf("%d; worked on %d times, want once", w.Code, worked.Load())
+		}
+		worked.Store(0)
+		if through(proxy, "POST", "1"); worked.Load() < 2 {
+			t.Errorf("refused by the shard's own owner, it was sent %d times, want more until Wait is over", worked.Load())
+		}
+		leave(t, m)
+		cancel()
+		<-router.Done()
+	})
+}
+
+// As a client's transport: with bodies, and errors for what has no owner.
+func TestShardTransport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		m := g.member("a", func(m *shard.Member) http.Handler {
+			return lehttp.RequireOwner(m, byHeader, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
+		})
+		router := g.router(ctx)
+		owns(m, 4)
+		time.Sleep(10 * time.Second)
+		transport := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g})
+		c := &http.Client{Transport: transport}
+		for name, body := range map[string]io.Reader{"whole": strings.NewReader("hello"), "streamed": io.MultiReader(strings.NewReader("hel"), strings.NewReader("lo"))} {
+			closed := &closes{Reader: body}
+			req, _ := http.NewRequest("POST", "http://group/", closed)
+			req.Header.Set("Shard", "3")
+			if name == "whole" {
+				req.ContentLength = 5
+			}
+			res, err := c.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text, err := io.ReadAll(res.Body); string(text) != "hello" || err != nil {
+				t.Errorf("%s: %q, %v", name, text, err)
+			}
+			res.Body.Close()
+			if !closed.closed.Load() {
+				t.Errorf("%s: the request's body is not closed", name)
+			}
+		}
+		for _, name := range []string{"", "7"} {
+			closed := &closes{Reader: strings.NewReader("x")}
+			req, _ := http.NewRequest("POST", "http://group/", closed)
+			req.Header.Set("Shard", name)
+			if res, err := c.Do(req); err == nil || !closed.closed.Load() {
+				t.Errorf("shard %q: %v, closed %v", name, res, closed.closed.Load())
+			}
+		}
+		leave(t, m)
+		cancel()
+		<-router.Done()
+	})
+}
+
+type closes struct {
+	io.Reader
+	closed atomic.Bool
+}
+
+func (c *closes) Close() error { c.closed.Store(true); return nil }
+
+// Redirect sends clients to the shard's owner.
+func TestShardsRedirect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		m := g.member("a", func(*shard.Member) http.Handler { return http.NotFoundHandler() })
+		router := g.router(ctx)
+		owns(m, 4)
+		time.Sleep(10 * time.Second)
+		h := router.Redirect(lehttp.ShardKey(4, func(r *http.Request) string { return r.URL.Path }), nil)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/customer-1?x=y", nil))
+		if w.Code != 307 || w.Header().Get("Location") != "http://a:80/customer-1?x=y" {
+			t.Errorf("%d %v", w.Code, w.Header())
+		}
+		leave(t, m)
+		cancel()
+		<-router.Done()
+	})
+}
+
+// A wrong WatchConfig is refused at once.
+func TestFollowShardsRefuses(t *testing.T) {
+	if r, err := lehttp.FollowShards(t.Context(), shard.WatchConfig{}); r != nil || err == nil || !strings.Contains(err.Error(), "Store is nil") {
+		t.Errorf("%v, %v", r, err)
+	}
+}

@@ -1,0 +1,194 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// Pins returns which shards are pinned to which member, by MemberID: see [Operator.Pin].
+func (a *Assignment) Pins() map[string]string { return maps.Clone(a.a.pins) }
+
+// Cordons returns the MemberIDs of those that are to be emptied, in order: see
+// [Operator.Cordon].
+func (a *Assignment) Cordons() []string { return slices.Clone(a.a.cordons) }
+
+// Shards returns what the assignment divides, those included that are about to go.
+func (a *Assignment) Shards() Shards { return a.a.shards }
+
+// Read reads the newest assignment once. Without one its error wraps [ErrNoGroup], and if
+// the record cannot be understood, [ErrForeign].
+func (w WatchConfig) Read(ctx context.Context) (*Assignment, error) {
+	d, err := w.record(assignmentName)
+	if err != nil {
+		return nil, err
+	}
+	e, err := d.ReadCurrent(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("shard: reading the assignment: %w", err)
+	}
+	a, err := readAssignment(e)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("shard: %w", err)
+	case a == nil:
+		return nil, ErrNoGroup
+	}
+	return a.public(), nil
+}
+
+// Coordinator reads who coordinates: the MemberID, or "" if nobody does.
+func (w WatchConfig) Coordinator(ctx context.Context) (string, error) {
+	d, err := w.record(coordinatorName)
+	if err != nil {
+		return "", err
+	}
+	e, err := d.ReadCurrent(ctx)
+	if err != nil {
+		return "", fmt.Errorf("shard: reading who coordinates: %w", err)
+	}
+	if e.Vacant() || !e.Unsynchronized && e.TermExpiry.Add(w.skew()).Before(w.now()) {
+		return "", nil
+	}
+	return memberOf(e.LeaderID), nil
+}
+
+// Seat is what a seat's record says, at the time at which it was read.
+type Seat struct {
+	Session  SessionID
+	Member   string // its MemberID; empty: nobody has the seat
+	HostPort []string
+	Weight   int
+	Capacity int // 0: no limit
+	Zone     string
+	// Until is when the session ends unless it is extended, by the member's clock. It
+	// is zero if nobody has the seat, or if the clock is one that must not be compared.
+	Until time.Time
+	// Over: the session's time has run out, though nobody has released the seat.
+	Over bool
+}
+
+// maxReads is how many records are read at a time.
+const maxReads = 16
+
+// Seats reads the records of the group's seats, as many as there are, in their order. A seat
+// whose record is no member's has no Member.
+func (w WatchConfig) Seats(ctx context.Context, a *Assignment) ([]Seat, error) {
+	least := 0 // seats to read at once: those that the assignment names
+	if a != nil {
+		for _, s := range a.a.sessions {
+			least = max(least, s.Seat+1)
+		}
+	}
+	least = min(least, MaxShards)
+	seats, faults := make([]Seat, least), make([]error, least)
+	var wg sync.WaitGroup
+	turn := make(chan struct{}, maxReads)
+	for k := range least {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			seats[k], _, faults[k] = w.seat(ctx, k)
+		}()
+	}
+	wg.Wait()
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	for { // a member may have come since
+		s, used, err := w.seat(ctx, len(seats))
+		if err != nil || !used {
+			return seats, err
+		}
+		seats = append(seats, s)
+	}
+}
+
+// seat reads one seat, and whether anybody ever had it.
+func (w *WatchConfig) seat(ctx context.Context, k int) (seat Seat, used bool, err error) {
+	d, err := w.record(seatName(k))
+	if err != nil {
+		return seat, false, err
+	}
+	e, err := d.ReadCurrent(ctx)
+	if err != nil {
+		return seat, false, fmt.Errorf("shard: reading %s: %w", seatName(k), err)
+	}
+	seat.Session = SessionID{k, e.ElectionNumber}
+	if info, err := readSeat(e); !e.Vacant() && err == nil {
+		seat.Member, seat.HostPort, seat.Weight, seat.Capacity, seat.Zone = info.Member, slices.Clone(e.HostPort), info.Weight, info.Capacity, info.Zone
+		if !e.Unsynchronized {
+			seat.Until = e.TermExpiry
+			seat.Over = e.TermExpiry.Add(w.skew()).Before(w.now())
+		}
+	}
+	return seat, e.ElectionNumber != leaderelection.NoElections, nil
+}
+
+func (w *WatchConfig) record(name string) (leaderelection.RaceDecider, error) {
+	if w.Store == nil {
+		return nil, errors.New("shard: the Store is nil: it returns the decider of each record")
+	}
+	d, err := w.Store(name)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("shard: Store(%q): %w", name, err)
+	case d == nil:
+		return nil, fmt.Errorf("shard: Store(%q) returned no decider", name)
+	}
+	return d, nil
+}
+
+func (w *WatchConfig) skew() time.Duration {
+	if w.MaxClockSkew == 0 && !w.SharedClock {
+		return leaderelection.DefaultMaxClockSkew
+	}
+	return w.MaxClockSkew
+}
+
+func (w *WatchConfig) now() time.Time {
+	if w.Clock != nil {
+		return w.Clock.Now()
+	}
+	return time.Now()
+}
+
+// memberOf is the MemberID of a candidateID.
+func memberOf(id string) string {
+	if i := strings.LastIndexByte(id, '#'); i >= 0 {
+		return id[:i]
+	}
+	return id
+}
+
+// Size returns how many bytes the assignment of s takes in its record's ConnectionParams,
+// divided among members whose names have 16 bytes, after some hundred thousand moves. It
+// is about that: tokens grow with moves, and what is alike is compressed. If even that is
+// more than a record may have, or s is no set of shards, it returns an error; that a
+// record is too small wraps [ErrTooLarge].
+func (s Shards) Size(members int) (int, error) {
+	r := rand.New(rand.NewPCG(1, 2)) // the same each time
+	a := &assignment{id: "any", shards: s, places: make([]placed, s.Len())}
+	for i := range max(1, min(members, MaxShards)) {
+		a.sessions = append(a.sessions, session{SessionID: SessionID{i, leaderelection.ElectionNumber(1 + r.IntN(100))}, Member: fmt.Sprintf("member-%09x", r.Uint32()), HostPort: []string{fmt.Sprintf("10.0.%d.%d:8080", i/250, i%250)}})
+	}
+	most := uint64(max(10, 400_000/max(s.Len(), 1)))
+	for i := range a.places {
+		a.places[i] = placed{session: r.IntN(len(a.sessions)), token: 1 + r.Uint64N(most)}
+	}
+	e, err := a.entry()
+	if err != nil {
+		return 0, fmt.Errorf("shard: %w", err)
+	}
+	return len(e.ConnectionParams), nil
+}
