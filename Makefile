@@ -40,12 +40,12 @@ else
 test-stores: npm test-store
 endif
 
-# kube-apiserver takes minutes to build from nothing. Here no test's time runs yet.
-.PHONY: kube
-kube:
-	cd internal/servers/kube && $(ALONE) run . -h 2>/dev/null
+# kube-apiserver and Consul take minutes to build from nothing. Here no test's time runs yet.
+.PHONY: kube consul
+kube consul:
+	cd internal/servers/$@ && $(ALONE) run . -h 2>/dev/null
 
-test-modules: kube
+test-modules: kube consul
 	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) $(SERVERS) $$($(GO) list work | grep -v /cmd/ | grep -vxF "$$($(GO) list ./...)")
 	$(GO) test -race -p 1 -timeout 20m $(TESTFLAGS) ./cmd/leaderelect/...
 
@@ -57,7 +57,7 @@ FENCE_postgres = ./fence/fencesql
 FENCE_redis    = ./fence/fenceredis
 FENCE_s3       = ./fence/fences3
 FENCE_sql      = ./fence/fencesql
-test-store: $(if $(filter kubernetes,$(STORE)),kube)
+test-store: $(if $(filter kubernetes,$(STORE)),kube) $(filter consul,$(STORE))
 	@[ -d deciders/$(STORE) ] || { echo "there is no store $(STORE): STORE is the name of a directory of deciders"; exit 1; }
 	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) ./deciders/$(STORE)/... $(FENCE_$(STORE))
 

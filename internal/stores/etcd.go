@@ -103,6 +103,12 @@ func ask(ctx context.Context, method, url, body string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return send(r)
+}
+
+// send sends a request by a connection of its own, and returns the body of an answer that
+// is 200.
+func send(r *http.Request) (string, error) {
 	tr := &http.Transport{DisableKeepAlives: true}
 	defer tr.CloseIdleConnections()
 	answer, err := tr.RoundTrip(r)
