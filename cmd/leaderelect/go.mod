@@ -8,6 +8,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.7
 	github.com/c8e606e4/leaderelection v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/azblob v0.0.0
+	github.com/c8e606e4/leaderelection/deciders/consul v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/dynamo v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/etcd v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/gcs v0.0.0

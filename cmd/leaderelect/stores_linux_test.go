@@ -67,6 +67,9 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 	"zookeeper": func(t *testing.T) (string, []string) {
 		return "zookeeper://" + stores.ZooKeeper(t).Addr + "/elections/one?create=true", nil
 	},
+	"consul": func(t *testing.T) (string, []string) {
+		return "consul://" + stores.Consul(t, "").Address + "/elections/one", nil
+	},
 	"sqlite": func(t *testing.T) (string, []string) {
 		return "sqlite://" + filepath.Join(t.TempDir(), "app.db") + "?create=true&election=one", nil
 	},
@@ -87,6 +90,7 @@ var durable = map[string]string{
 	"postgres":   "warning +the store's durability: fsync is off",
 	"mysql":      "warning +the store's durability: innodb_flush_log_at_trx_commit is 0",
 	"zookeeper":  "warning +the store's durability: there is one server that votes",
+	"consul":     "warning +the store's durability: there is one server",
 	"sqlite":     "ok +the store's durability: no setting that can be asked for",
 }
 

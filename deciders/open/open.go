@@ -19,6 +19,7 @@
 // the schemes that each takes:
 //
 //	deciders/azblob     azblob
+//	deciders/consul     consul
 //	deciders/dynamo     dynamodb
 //	deciders/etcd       etcd, etcds
 //	deciders/file       file

@@ -62,9 +62,9 @@ func (r *redacted) Unwrap() error { return r.err }
 var ours = set(`parameter key election table create replicas storage domain channel mode allow_network region profile path_style
 	create_container native_lease companion create_companions content_type tier encryption_scope anonymous predefined_acl user_project kms_key
 	acl storage_class sse sse_kms_key_id bucket bucket_owner checksum request_payer sse_c_key_file encryption_key_file opaque_etags unquoted_etag verify partition_key sort_key sort_value
-	feed_grace feed_silence server_name cluster master_name wait_replicas wait_timeout listen linearizable await_time
+	feed_grace feed_silence feed_wait server_name cluster master_name wait_replicas wait_timeout listen linearizable await_time
 	announcements timeout discover tls sslmode cacert cert tlsca tlscert tls_ca tls_cert sslcert sslrootcert tlsCAFile
-	context kubeconfig creds nkey tlskey tls_key cert_key sslkey passfile service servicefile inbox_prefix description cache_control
+	datacenter namespace partition token_file context kubeconfig creds nkey tlskey tls_key cert_key sslkey passfile service servicefile inbox_prefix description cache_control
 	pool_max_conns pool_min_conns connect_timeout channel_binding application_name target_session_attrs search_path
 	socket busy_timeout session_timeout replicaSet authSource authMechanism directConnection appName retryReads retryWrites maxPoolSize minPoolSize`)
 
@@ -83,7 +83,7 @@ func harmless(scheme, name string) bool {
 var addresses = set("endpoint addr server listen_url")
 
 // known are the schemes of stores.
-var known = set("file gs s3 azblob dynamodb nats tls etcd etcds redis rediss unix postgres postgresql mongodb mongodb+srv rethinkdb mysql mariadb sqlite kubernetes zookeeper")
+var known = set("file gs s3 azblob dynamodb nats tls etcd etcds redis rediss unix postgres postgresql mongodb mongodb+srv rethinkdb mysql mariadb sqlite kubernetes zookeeper consul")
 
 // keyless are the schemes of URLs that hold no credentials, so that an @ in a path
 // is what it seems to be, unless there is a colon or another @ before it.

@@ -163,7 +163,7 @@ var families = map[string][]string{
 // What an SDK's own go.mod names beyond that (grpc's has otel) is the SDK's matter.
 var brings = map[string][]string{
 	".":               nil,
-	"deciders/azblob": {"azure"}, "deciders/dynamo": {"amazon"}, "deciders/etcd": {"etcd", "grpc"},
+	"deciders/azblob": {"azure"}, "deciders/consul": nil, "deciders/dynamo": {"amazon"}, "deciders/etcd": {"etcd", "grpc"},
 	"deciders/gcs": {"google", "grpc", "otel"}, "deciders/kubernetes": {"kubernetes"}, "deciders/mongodb": {"mongodb"}, "deciders/natskv": {"nats"},
 	"deciders/postgres": {"postgres"}, "deciders/redis": {"redis"}, "deciders/rethinkdb": {"rethinkdb"}, "deciders/s3": {"amazon", "s3 server"},
 	"deciders/sql": nil, "deciders/sql/mysql": {"mysql"}, "deciders/sql/sqlite": {"sqlite"}, "deciders/zookeeper": {"zookeeper"},

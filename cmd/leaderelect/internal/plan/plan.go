@@ -57,6 +57,8 @@ func (c Choice) Work() *Result {
 		r.Reads = others * month.Seconds() / c.poll().Seconds()
 	case c.Store.Fetches:
 		r.Reads = others * r.Writes
+	case c.Store.Asks:
+		r.Reads = (others + 1) * r.Writes
 	}
 	return r
 }

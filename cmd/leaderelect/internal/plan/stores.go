@@ -7,6 +7,7 @@ type Store struct {
 	Name       string        // the scheme of its URLs
 	Pushes     bool          // it tells of changes; else standbys poll
 	Fetches    bool          // what it tells bears no record: each notice is answered by a read
+	Asks       bool          // each notice is the answer to a request that waited for it, the leader's own too
 	Latency    time.Duration // of a request within a region, as a rule of thumb
 	Fastest    time.Duration // between two writes to one record, if the store limits that
 	OneMachine bool          // all candidates share a clock
@@ -28,6 +29,7 @@ var Stores = []Store{
 	{Name: "rethinkdb", Pushes: true, Latency: 5 * time.Millisecond},
 	{Name: "kubernetes", Pushes: true, Latency: 10 * time.Millisecond},
 	{Name: "zookeeper", Pushes: true, Fetches: true, Latency: 5 * time.Millisecond},
+	{Name: "consul", Pushes: true, Asks: true, Latency: 5 * time.Millisecond},
 	{Name: "file", Pushes: true, Latency: 3 * time.Millisecond, OneMachine: true},
 }
 

@@ -31,6 +31,7 @@ var places = []string{
 	"rethinkdb://id:%s@127.0.0.1:1/d/t/e", "rethinkdb://id:%s@127.0.0.1:1/d/t/e?timeout=0s", "rethinkdb://127.0.0.1:1/d/t/e?password=%s",
 	"mysql://id:%s@127.0.0.1:1/db?election=a&tls=no", "mysql://id:%s@127.0.0.1:1", "mariadb://127.0.0.1:1/db?election=a&password=%s", "mysql://id:%s@/db?election=a&socket=/nowhere/x",
 	"zookeeper://id:%s@127.0.0.1:1/x", "zookeeper://%s@127.0.0.1:1/x", "zookeeper://id:%s@127.0.0.1:1,127.0.0.1:2/x?acl=no", "zookeeper://127.0.0.1:1/x?password=%s",
+	"consul://:%s@127.0.0.1:1/x?tls=no", "consul://id:%s@127.0.0.1:1/x", "consul://%s@127.0.0.1:1/x", "consul://:%s@127.0.0.1:1,127.0.0.1:2/x", "consul://127.0.0.1:1/x?token=%s", "consul:%s",
 	"sqlite://id:%s@host/x.db?election=a", "sqlite:///nowhere/x.db?election=a&secret=%s",
 	"kubernetes://id:%s@default/a", "kubernetes://default/a?token=%s",
 	"nosuch://id:%s@host/x", "id:%s@host/x", "%s@host", "//id:%s@host/x",

@@ -35,6 +35,7 @@ var Forms = []string{
 	"rethinkdb://host:28015/database/table/election",
 	"kubernetes://namespace/lease",
 	"zookeeper://host:2181,host:2181/path",
+	"consul://host:8500/key",
 }
 
 // TLS are the forms for connections with TLS, and by a socket, for help texts.
@@ -48,6 +49,7 @@ var TLS = []string{
 	"mongodb://host/database/collection/election?tls=true&tlsCAFile=ca.pem",
 	"rethinkdb://host/database/table/election?cacert=ca.pem",
 	"zookeeper://host:2281/path?tls=true&tls_ca=ca.pem",
+	"consul://host:8501/key?tls=true&tls_ca=ca.pem",
 }
 
 // ErrURL is what a URL that names no store is refused with.
@@ -57,6 +59,7 @@ var ErrURL = errors.New("the store's URL is wrong")
 // store of files, which needs no client, is always there.
 var tags = map[string]string{
 	"azblob":   "no_azblob",
+	"consul":   "no_consul",
 	"dynamodb": "no_dynamodb",
 	"etcd":     "no_etcd", "etcds": "no_etcd",
 	"gs":         "no_gcs",

@@ -22,6 +22,7 @@ func TestScratch(t *testing.T) {
 		"postgres://host/db?election=web&sslmode=disable":        "postgres://host/db?election=web-doctor&sslmode=disable",
 		"mysql://host/db?election=web&create=true":               "mysql://host/db?create=true&election=web-doctor",
 		"zookeeper://a,b:2181/elections/web?create=true":         "zookeeper://a,b:2181/elections/web-doctor?create=true",
+		"consul://host/elections/web?datacenter=a":               "consul://host/elections/web-doctor?datacenter=a",
 		"sqlite:app.db?election=web":                             "sqlite:app.db?election=web-doctor",
 		"mongodb://host/db/collection/election?replicaSet=rs0":   "mongodb://host/db/collection/election-doctor?replicaSet=rs0",
 		"nats://host:4222/bucket/key?create=true&storage=memory": "nats://host:4222/bucket/key-doctor?create=true&storage=memory",

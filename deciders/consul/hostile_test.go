@@ -1,0 +1,365 @@
+package consul_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/consul"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+)
+
+// reply is an answer that a test may change.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// changed is a way to the imitation on which answers to reads and to writes are changed.
+type changed struct {
+	s           *imitation
+	read, write func(*reply)
+	asked       []*http.Request // with their bodies
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *changed) RoundTrip(r *http.Request) (*http.Response, error) {
+	var sent []byte
+	if r.Body != nil {
+		sent, _ = io.ReadAll(r.Body)
+	}
+	asked := r.Clone(r.Context())
+	asked.Body = io.NopCloser(bytes.NewReader(sent))
+	c.asked = append(c.asked, asked)
+	again := r.Clone(r.Context())
+	again.Body = io.NopCloser(bytes.NewReader(sent))
+	w := httptest.NewRecorder()
+	c.s.ServeHTTP(w, again)
+	a := &reply{w.Code, w.Header(), w.Body.String()}
+	if change := map[bool]func(*reply){true: c.write, false: c.read}[r.Method == http.MethodPut]; change != nil {
+		change(a)
+	}
+	return &http.Response{StatusCode: a.status, Header: a.header, Body: io.NopCloser(strings.NewReader(a.body)), Request: r}, nil
+}
+
+func (c *changed) decider(opts *consul.Options) *consul.Decider {
+	return consul.NewDecider(&http.Client{Transport: c}, "http://imitation.invalid", "elections/one", opts)
+}
+
+// says makes the answer this one.
+func (a *reply) says(status int, body string) { a.status, a.body = status, body }
+
+// written changes what a transaction says that it has written.
+func written(change func(k *kv)) func(*reply) {
+	return func(a *reply) {
+		var said struct{ Results []map[string]*kv }
+		if json.Unmarshal([]byte(a.body), &said) != nil || len(said.Results) != 1 {
+			return
+		}
+		change(said.Results[0]["KV"])
+		data, _ := json.Marshal(said)
+		a.body = string(data)
+	}
+}
+
+// An answer to a write that Consul would not give to it is neither a success nor a lost
+// race.
+func TestFalseAnswersToWrites(t *testing.T) {
+	fixed := func(status int, body string) func(*reply) { return func(a *reply) { a.says(status, body) } }
+	const stale = `failed to set key \"elections/one\", index is stale`
+	errors := func(texts ...string) string {
+		return `{"Results":null,"Errors":[{"OpIndex":0,"What":"` + strings.Join(texts, `"},{"OpIndex":1,"What":"`) + `"}]}`
+	}
+	for name, lie := range map[string]func(*reply){
+		"empty":              fixed(200, ""),
+		"true":               fixed(200, "true"),
+		"false":              fixed(200, "false"),
+		"null":               fixed(200, "null"),
+		"an object":          fixed(200, "{}"),
+		"an array":           fixed(200, "[]"),
+		"no results":         fixed(200, `{"Results":[],"Errors":null}`),
+		"an empty result":    fixed(200, `{"Results":[{}],"Errors":null}`),
+		"a page":             fixed(200, "<html>true"),
+		"a stale index":      fixed(200, errors(stale)),
+		"created":            func(a *reply) { a.status = 201 },
+		"more after it":      func(a *reply) { a.body += "{}" },
+		"half of it":         func(a *reply) { a.body = a.body[:len(a.body)/2] },
+		"two results":        func(a *reply) { a.body = strings.Replace(a.body, `[{"KV"`, `[{},{"KV"`, 1) },
+		"and an error":       func(a *reply) { a.body = strings.Replace(a.body, `"Errors":null`, `"Errors":[{"What":"odd"}]`, 1) },
+		"another key":        written(func(k *kv) { k.Key = "elections/two" }),
+		"another write":      written(func(k *kv) { k.Flags++ }),
+		"no flags":           written(func(k *kv) { k.Flags = 0 }),
+		"no index":           written(func(k *kv) { k.ModifyIndex = 0 }),
+		"an earlier index":   written(func(k *kv) { k.ModifyIndex = 5 }),
+		"another life":       written(func(k *kv) { k.CreateIndex += 3 }),
+		"an earlier life":    written(func(k *kv) { k.CreateIndex-- }),
+		"conflict, empty":    fixed(409, ""),
+		"conflict, object":   fixed(409, "{}"),
+		"conflict, page":     fixed(409, "<html>conflict"),
+		"conflict, done":     func(a *reply) { a.status = 409 },
+		"conflict, results":  fixed(409, `{"Results":[{}],"Errors":[{"OpIndex":0,"What":"`+stale+`"}]}`),
+		"conflict, twice":    fixed(409, errors(stale, stale)),
+		"conflict, other":    fixed(409, errors(strings.Replace(stale, "one", "two", 1))),
+		"conflict, locked":   fixed(409, errors(`failed to lock key \"elections/one\" due to lock delay`)),
+		"conflict, odd":      fixed(409, errors("something else")),
+		"conflict, no words": fixed(409, errors("")),
+		"too long":           func(a *reply) { a.body += strings.Repeat(" ", 1<<20) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &changed{s: newImitation()}
+			d := c.decider(nil)
+			c.write = lie
+			_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
+			feedtest.Passing(t, err, "elections/one")
+			token := feedtest.Read(t, d).Token // it had happened
+			_, err = d.WriteEntry(t.Context(), feedtest.State(2, token))
+			feedtest.Passing(t, err, "elections/one")
+			c.write = nil
+			if e := feedtest.Read(t, d); e.ElectionNumber != 2 {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+}
+
+func TestFalseAnswersToReads(t *testing.T) {
+	header := func(name, value string) func(*reply) { return func(a *reply) { a.header.Set(name, value) } }
+	without := func(name string) func(*reply) { return func(a *reply) { a.header.Del(name) } }
+	body := func(old, new string) func(*reply) {
+		return func(a *reply) { a.body = strings.ReplaceAll(a.body, old, new) }
+	}
+	missing := func(a *reply) { a.says(404, "") } // with the headers of an answer
+	for name, lie := range map[string]func(*reply){
+		"empty":              func(a *reply) { a.body = "" },
+		"true":               func(a *reply) { a.body = "true" },
+		"null":               func(a *reply) { a.body = "null" },
+		"none":               func(a *reply) { a.body = "[]" },
+		"a null":             func(a *reply) { a.body = "[null]" },
+		"twice":              func(a *reply) { a.body = "[" + strings.Trim(a.body, "[]") + "," + strings.Trim(a.body, "[]") + "]" },
+		"a page":             func(a *reply) { a.body = "<html>welcome" },
+		"another key":        body("elections/one", "elections/two"),
+		"no base64":          body(`"Value":"`, `"Value":"*`),
+		"no life":            body(`"CreateIndex":21`, `"CreateIndex":0`),
+		"born later":         body(`"CreateIndex":21`, `"CreateIndex":99`),
+		"an older one":       body(`"ModifyIndex":21`, `"ModifyIndex":20`),
+		"no index":           without("X-Consul-Index"),
+		"index 0":            header("X-Consul-Index", "0"),
+		"a negative index":   header("X-Consul-Index", "-21"),
+		"an index in words":  header("X-Consul-Index", "many"),
+		"another index":      header("X-Consul-Index", "22"),
+		"leader unsaid":      without("X-Consul-KnownLeader"),
+		"no leader":          header("X-Consul-KnownLeader", "false"),
+		"contact unsaid":     without("X-Consul-LastContact"),
+		"stale":              header("X-Consul-LastContact", "1"),
+		"no content":         func(a *reply) { a.status = 204 },
+		"moved":              func(a *reply) { a.status = 301; a.header.Set("Location", "http://elsewhere.invalid/") },
+		"too long":           func(a *reply) { a.body += strings.Repeat(" ", 1<<20) },
+		"missing, a page":    func(a *reply) { missing(a); a.body = "<html>not found" },
+		"missing, no index":  func(a *reply) { missing(a); a.header.Del("X-Consul-Index") },
+		"missing, no leader": func(a *reply) { missing(a); a.header.Set("X-Consul-KnownLeader", "false") },
+		"missing, stale":     func(a *reply) { missing(a); a.header.Set("X-Consul-LastContact", "99") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &changed{s: newImitation()}
+			d := c.decider(nil)
+			feedtest.Write(t, d, 1, nil)
+			c.read = lie
+			e, err := d.ReadCurrent(t.Context())
+			feedtest.Passing(t, err, "elections/one")
+			if e != nil || c.asked[len(c.asked)-1].URL.Host != "imitation.invalid" {
+				t.Errorf("%+v, of %v", e, c.asked[len(c.asked)-1].URL)
+			}
+			feedtest.Passing(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "elections/one")
+		})
+	}
+}
+
+// What Consul says no with is said for good only if no retry helps, with what to do.
+func TestRefusals(t *testing.T) {
+	for _, no := range []struct {
+		status    int
+		text      string
+		permanent bool
+		words     string
+	}{
+		{403, "Permission denied: token with AccessorID '00000000-0000-0000-0000-000000000002' lacks permission 'key:read' on \"elections/one\"", true, `key "elections/one" { policy = "write" }`},
+		{403, "rpc error making call: ACL not found", true, "token"},
+		{403, "Endpoint is blocked by agent configuration", true, "block_endpoints"},
+		{403, "Access is restricted", true, "allow_write_http_from"},
+		{403, "<html>Forbidden by the corporate firewall", false, "firewall"},
+		{401, "<html>who are you", false, "401 Unauthorized"},
+		{400, "Client sent an HTTP request to an HTTPS server.\n", true, "tls=true"},
+		{400, `Invalid query parameter: "ns" - Namespaces are a Consul Enterprise feature`, true, "Namespace"},
+		{413, "Request body(600000 bytes) too large, max size: 524288 bytes.", true, "kv_max_value_size"},
+		{429, "Your IP is issuing too many concurrent connections, please rate limit your calls\n", false, "http_max_conns_per_client"},
+		{500, "No cluster leader", false, "no leader just now"},
+		{500, "rpc error making call: rpc error making call: node is not the leader", false, "no leader just now"},
+		{500, "rpc error making call: raft apply failed: leadership lost while committing log", false, "no leader just now"},
+		{500, "No path to datacenter", false, "datacenter"},
+		{500, "rpc error making call: EOF", false, "rpc error making call: EOF"},
+		{503, "rate limit exceeded for operation that can only be performed by the leader, try again later", false, "rate limit"},
+		{404, "Invalid URL path: not a recognized HTTP API endpoint\n", false, "proxy"},
+		{302, "", false, "proxy"},
+	} {
+		c := &changed{s: newImitation()}
+		c.read = func(a *reply) { a.says(no.status, no.text) }
+		c.write = c.read
+		d := c.decider(nil)
+		_, read := d.ReadCurrent(t.Context())
+		_, wrote := d.WriteEntry(t.Context(), feedtest.State(1, nil))
+		_, examined := d.Durability(t.Context())
+		followed := feedtest.Next(t, feedtest.Follow(t, d)).Err
+		for _, err := range []error{read, wrote, examined, followed} {
+			if no.permanent {
+				feedtest.Permanent(t, err, "elections/one", no.words)
+			} else {
+				feedtest.Passing(t, err, "elections/one", no.words)
+			}
+		}
+	}
+}
+
+// A transaction that is rolled back for a lack of permission is no lost race.
+func TestTransactionWithoutPermission(t *testing.T) {
+	s := newImitation()
+	s.restricted = true
+	_, err := s.decider(nil).WriteEntry(t.Context(), feedtest.State(1, nil))
+	if feedtest.Permanent(t, err, "key:write", `policy = "write"`); errors.Is(err, leaderelection.ErrLostRace) {
+		t.Error(err)
+	}
+}
+
+// An index is never used again for as long as the servers live: what was deleted and made
+// anew is not taken for what was there.
+func TestVersionsOfAnotherLife(t *testing.T) {
+	s := newImitation()
+	d := s.decider(nil)
+	token := feedtest.Write(t, d, 2, feedtest.Write(t, d, 1, nil))
+	lost := func(what string, token leaderelection.LeaderToken) {
+		t.Helper()
+		if _, err := d.WriteEntry(t.Context(), feedtest.State(9, token)); !errors.Is(err, leaderelection.ErrLostRace) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	restore := s.snapshot()
+	later := feedtest.Write(t, d, 3, token)
+	s.remove("elections/one")
+	lost("over a key that is gone", later)
+	if e := feedtest.Read(t, d); e.ElectionNumber != 0 {
+		t.Errorf("%+v", e)
+	}
+	anew := feedtest.Write(t, d, 10, feedtest.Read(t, d).Token)
+	lost("over another key", later)
+	lost("as if there were none", nil)
+	restore(false)
+	lost("over the key as it was", anew)
+	lost("over the key as it was", later)
+	feedtest.Write(t, d, 4, token) // which it is again, in the servers' view
+}
+
+// What is there and no record of ours is reported, and left alone.
+func TestForeignKeys(t *testing.T) {
+	for _, data := range []string{"", "null", "[]", `{"leader":"a"}`, `{"leaderelection":1,"leader_id":7}`, `{"leaderelection":2}`, "\xff", strings.Repeat("x", 300<<10)} {
+		s := newImitation()
+		s.set("elections/one", data)
+		d := s.decider(nil)
+		_, err := d.ReadCurrent(t.Context())
+		feedtest.Permanent(t, err, "elections/one")
+		if _, err := d.WriteEntry(t.Context(), feedtest.State(1, nil)); !errors.Is(err, leaderelection.ErrLostRace) {
+			t.Errorf("WriteEntry: %v", err)
+		}
+		feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "elections/one")
+		if left := s.keys["elections/one"]; string(left.Value) != data {
+			t.Errorf("what is left is %q", left.Value)
+		}
+	}
+	s := newImitation()
+	token := feedtest.Write(t, s.decider(nil), 1, nil)
+	s.put(kv{Key: "elections/one", Value: s.keys["elections/one"].Value, Session: "5f1c", LockIndex: 1})
+	_, err := s.decider(nil).ReadCurrent(t.Context())
+	feedtest.Permanent(t, err, "session (5f1c)", "lock")
+	if _, err := s.decider(nil).WriteEntry(t.Context(), feedtest.State(2, token)); !errors.Is(err, leaderelection.ErrLostRace) {
+		t.Error(err)
+	}
+}
+
+// The token goes with each request, as it is then, and nowhere else.
+func TestToken(t *testing.T) {
+	c := &changed{s: newImitation()}
+	n := 0
+	d := c.decider(&consul.Options{Token: func() (string, error) { n++; return fmt.Sprint("s3cret-", n), nil }})
+	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+	for i, r := range c.asked {
+		if got := r.Header["X-Consul-Token"]; len(got) != 1 || got[0] != fmt.Sprint("s3cret-", i+1) || strings.Contains(r.URL.String(), "s3cret") {
+			t.Errorf("request %d, %s, has the tokens %q", i, r.URL, got)
+		}
+	}
+	c.read = func(a *reply) { a.says(500, "you said: X-Consul-Token: s3cret-3") }
+	_, err := d.ReadCurrent(t.Context())
+	if feedtest.Passing(t, err, "you said"); strings.Contains(err.Error(), "s3cret") {
+		t.Error(err)
+	}
+	for _, bad := range []string{"two\nlines", "a space", "\x7f"} {
+		d := c.decider(&consul.Options{Token: func() (string, error) { return bad, nil }})
+		if refused(t, d, "token"); len(c.asked) != 3 {
+			t.Error("it was sent")
+		}
+	}
+	c.read = nil
+	one := c.decider(&consul.Options{Token: func() (string, error) { return "e", nil }})
+	if e := feedtest.Read(t, one); e.ElectionNumber != 1 { // though the letter is in the answer
+		t.Errorf("%+v", e)
+	}
+	gone := errors.New("the vault is sealed")
+	_, err = c.decider(&consul.Options{Token: func() (string, error) { return "", gone }}).ReadCurrent(t.Context())
+	if feedtest.Passing(t, err, "ACL token"); !errors.Is(err, gone) {
+		t.Error(err)
+	}
+	c.asked = nil
+	feedtest.Read(t, c.decider(nil))
+	if got := c.asked[0].Header["X-Consul-Token"]; got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
+// Datacenter, namespace and partition are said in each request, in the form that it wants;
+// reads are consistent, and the key arrives as it is.
+func TestRequests(t *testing.T) {
+	const key = `a b/?#&+:@ü"'\=`
+	c := &changed{s: newImitation()}
+	d := consul.NewDecider(&http.Client{Transport: c}, "http://imitation.invalid/consul/", key,
+		&consul.Options{Datacenter: "dc 2", Namespace: "team", Partition: "part"})
+	_, err := d.ReadCurrent(t.Context()) // its path has a prefix, which the imitation does not know
+	feedtest.Passing(t, err, "dc 2", "proxy")
+	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	feedtest.Passing(t, err, "dc 2")
+	read, write := c.asked[0], c.asked[1]
+	if got := read.URL.RequestURI(); got != "/consul/v1/kv/a%20b/%3F%23&+:@%C3%BC%22%27%5C=?consistent=&dc=dc+2&ns=team&partition=part" {
+		t.Error(got)
+	}
+	if got := write.URL.RequestURI(); got != "/consul/v1/txn?dc=dc+2" {
+		t.Error(got)
+	}
+	var ops []map[string]map[string]any
+	if err := json.NewDecoder(write.Body).Decode(&ops); err != nil || len(ops) != 1 {
+		t.Fatal(ops, err)
+	}
+	kv := ops[0]["KV"]
+	if kv["Verb"] != "cas" || kv["Key"] != key || kv["Namespace"] != "team" || kv["Partition"] != "part" || kv["Index"] != 0.0 || kv["Flags"] == 0.0 {
+		t.Errorf("%v", kv)
+	}
+	s := newImitation()
+	d = consul.NewDecider(&http.Client{Transport: s.transport()}, "http://imitation.invalid", key, nil)
+	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+	if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
+		t.Errorf("%+v", e)
+	}
+}
