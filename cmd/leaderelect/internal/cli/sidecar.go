@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/podlabel"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/sidecar"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
@@ -25,6 +26,7 @@ type sidecarFlags struct {
 	runFlags
 	listen, tokenFile string
 	electionName      string
+	labelPods         string
 	observe, readOnly bool
 	allowHost         []string
 	maxConnections    int
@@ -57,6 +59,11 @@ By which names it may be asked (the Host of a request) --allow-host says: any
 address, names without a dot, .localhost, .svc and .svc.cluster.local always may.
 Connections are limited (--max-connections), so that whoever opens them takes no file
 descriptors that the lease needs: one too many takes the place of one that is idle.
+
+In a pod of Kubernetes, --label-pods app=web has the label leaderelection/leader follow the
+leader: it gives it to its own pod, whose name --id must be, and takes it from all others
+that app=web selects. A Service that selects by it, too, has the leader alone.
+
 With a COMMAND it is run while leading, as by leaderelect run.`,
 		Example: `  leaderelect sidecar --listen :4040 s3://bucket/app
   curl 'http://127.0.0.1:4040/leader?wait=30s&after=7'`,
@@ -71,6 +78,7 @@ With a COMMAND it is run while leading, as by leaderelect run.`,
 	c.Flags().StringSliceVar(&f.allowHost, "allow-host", nil, "a further name to be asked by, as in a request's Host; may be repeated; * is any")
 	c.Flags().IntVar(&f.maxConnections, "max-connections", 0, "how many connections to have open at once (default a quarter of the files this process may open, 256 at most)")
 	c.Flags().StringVar(&f.electionName, "election-name", "", "what the election is called in the metrics, alike at all candidates (default the store's URL, without credentials)")
+	c.Flags().StringVar(&f.labelPods, "label-pods", "", "in Kubernetes: the selector of the election's pods, such as app=web, of which the leader's gets the label "+podlabel.Label)
 	return c
 }
 
@@ -98,6 +106,8 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, ar
 		return usage("an observer never leads: --observe and a COMMAND do not go together")
 	case f.readOnly && f.tokenFile != "":
 		return usage("--read-only answers no POST: there is nothing for the token of --token-file to allow")
+	case f.observe && f.labelPods != "":
+		return usage("an observer never leads: --observe and --label-pods do not go together")
 	case f.maxConnections < 0 || f.maxConnections == 1:
 		return usage("--max-connections is %d, want 2 at least", f.maxConnections)
 	}
@@ -121,6 +131,13 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, ar
 			return &exit{notStarted(err), err}
 		}
 		s.job = newJob(a, &f.runFlags, times, &s.cfg, url, command)
+	}
+	if f.labelPods != "" {
+		pods, err := podlabel.Open(f.labelPods)
+		if err != nil {
+			return fmt.Errorf("--label-pods: %w", err)
+		}
+		s.pods = pods
 	}
 	return s.run(ctx, url)
 }
@@ -146,7 +163,8 @@ type sidecarRun struct {
 	f        *sidecarFlags
 	cfg      leaderelection.Config
 	tell     *supervisor
-	job      *job // nil: no command
+	job      *job          // nil: no command
+	pods     podlabel.Pods // nil: none is labelled
 	hub      *sidecar.Hub
 	token    string
 	decider  atomic.Pointer[leaderelection.RaceDecider]
@@ -218,10 +236,15 @@ func (s *sidecarRun) measure(metrics *sidecar.Metrics, url string) (watch leader
 // lead campaigns in the election until ctx ends.
 func (s *sidecarRun) lead(ctx context.Context, cancel context.CancelCauseFunc, d leaderelection.RaceDecider) error {
 	s.cfg.Decider = d
+	if s.job == nil {
+		s.cfg.OnElected = func(ctx context.Context, _ *leaderelection.TimeView) { <-ctx.Done() }
+	}
+	if s.pods != nil {
+		podlabel.Follow(&s.cfg, s.pods, s.cfg.LeaderID, s.cfg.Logger)
+	}
 	if s.job != nil {
 		return s.job.campaign(ctx, cancel, s.cfg, s.begun)
 	}
-	s.cfg.OnElected = func(ctx context.Context, _ *leaderelection.TimeView) { <-ctx.Done() }
 	campaign, err := s.cfg.Start(ctx)
 	if err != nil {
 		return err
