@@ -9,7 +9,8 @@
 # make soak: many more seeds of the simulation, and the command's promise again and again.
 # make check: the linters as well. make bench: the figures of the README.
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
-# make fuzz, make vuln, make benchstat: what CI does once a night or a week.
+# make packages: archives, .deb, .rpm, image and chart, made and tried; as root.
+# make fuzz, make vuln, make benchstat, make snapshot: what CI does once a night or a week.
 
 GO     ?= go
 TESTFLAGS ?=
@@ -104,6 +105,7 @@ fmt:
 
 vet:
 	$(GO) vet work
+	$(GO) vet -tags packages ./internal/packages
 	GOARCH=386 $(GO) vet $$($(GO) list work | grep -vE '/(adapters|bench|docs)(/|$$)')
 	GOOS=darwin $(GO) vet . ./clocks ./deciders/file ./deciders/memory ./examples/... ./cmd/leaderelect/...
 	GOOS=windows $(GO) vet . ./clocks ./deciders/file ./deciders/memory ./examples/... ./cmd/leaderelect/...
@@ -139,10 +141,61 @@ jobs:
 
 # The command line as it is released, in bin/: no symbols, no paths of this machine, and of
 # gRPC in Google's storage client only what it cannot do without. LEAVE_OUT="no_gcs no_s3"
-# leaves stores out.
+# leaves stores out; VERSION is what leaderelect version says.
 LEAVE_OUT ?=
+VERSION   ?=
 leaderelect:
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -tags "disable_grpc_modules $(LEAVE_OUT)" -o bin/leaderelect ./cmd/leaderelect
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w$(if $(VERSION), -X github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/cli.version=$(VERSION))" \
+		-tags "disable_grpc_modules $(LEAVE_OUT)" -o bin/leaderelect ./cmd/leaderelect
+
+# What it writes itself for packages: manual pages and completions, in bin/share.
+.PHONY: share
+share: leaderelect
+	rm -rf bin/share
+	mkdir -p bin/share/completions
+	bin/leaderelect man bin/share/man/man1
+	gzip -n9 bin/share/man/man1/*
+	bin/leaderelect completion bash >bin/share/completions/leaderelect.bash
+	bin/leaderelect completion fish >bin/share/completions/leaderelect.fish
+	bin/leaderelect completion zsh >bin/share/completions/_leaderelect
+
+.PHONY: sbom
+sbom:
+	$(ALONE) -C tools build -o ../bin/sbom ./sbom
+
+# Archives, .deb, .rpm, checksums and bills of materials, in bin/dist, as a release has them
+# (.goreleaser.yaml). make snapshot: for every system and processor. The newest goreleaser
+# that the module proxy has all parts of; it is built by itself, as golangci-lint is.
+GORELEASER = v2.15.1
+KO         = v0.18.1
+# goreleaser goes by git only where there is a remote, which a checkout in CI may not have.
+MAKE_DIST  = PATH="$(CURDIR)/bin:$$PATH" GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/c8e606e4/leaderelection \
+	bin/goreleaser-$(GORELEASER) release --snapshot --clean --parallelism 2
+.PHONY: snapshot
+snapshot: bin/goreleaser-$(GORELEASER)
+	$(MAKE_DIST)
+
+# What the workflow release.yml does at a tag. It has not been run: nothing is released yet.
+.PHONY: release
+release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO)
+	PATH="$(CURDIR)/bin:$$PATH" bin/goreleaser-$(GORELEASER) release --clean --parallelism 2
+
+# Those of linux/amd64 alone, the image, and the chart, all of which are then tried: installed, verified, run.
+# Needs root, debootstrap and rpm; a quarter of an hour if nothing is in Go's cache.
+.PHONY: packages
+packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) kube
+	LINUX_AMD64_ONLY=1 $(MAKE_DIST)
+	KO=$(CURDIR)/bin/ko-$(KO) $(GO) test -count=1 -tags packages -timeout 10m $(TESTFLAGS) ./internal/packages
+	cd tools && PROGRAM=$$(echo $(CURDIR)/bin/dist/*linux_amd64*/leaderelect) SBOM=$$(echo $(CURDIR)/bin/dist/*_linux_amd64.cdx.json) \
+		$(ALONE) test -count=1 $(TESTFLAGS) ./sbom
+
+bin/goreleaser-$(GORELEASER):
+	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/goreleaser/goreleaser/v2@$(GORELEASER)
+	mv bin/goreleaser $@
+
+bin/ko-$(KO):
+	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install -trimpath -ldflags '-s -w' github.com/google/ko@$(KO)
+	mv bin/ko $@
 
 # What is committed is released to a directory, and used from there as from the module
 # proxy: what each module brings along, a program of a store and an adapter, the command.

@@ -1,0 +1,5 @@
+#!/bin/sh
+# systemd is told of the unit. In a container, or a root that is being made, there is none.
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload || true
+fi
