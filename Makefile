@@ -68,6 +68,7 @@ MINUTES ?= 2
 CHAOS   ?= etcd nats zookeeper redis postgres mariadb kubernetes
 CHAOS_P ?= 4
 chaos: kube
+	$(GO) test -count=1 -tags chaos -timeout 5m ./internal/chaos
 	$(GO) build -o bin/chaos ./internal/chaos
 	@printf '%s\n' $(CHAOS) | xargs -P $(CHAOS_P) -I STORE sh -c 'bin/chaos -store STORE -minutes $(MINUTES) >bin/chaos.STORE 2>&1; rc=$$?; cat bin/chaos.STORE; exit $$rc'
 	bin/chaos -store etcd -unconditional -overlap -minutes 0.3
