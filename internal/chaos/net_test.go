@@ -1,0 +1,70 @@
+//go:build linux && chaos
+
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What is sent passes through the switch, and goes by its rules, in each direction by
+// itself.
+func TestNetwork(t *testing.T) {
+	n := newNetwork()
+	a, err1 := n.add("a")
+	b, err2 := n.add("b")
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	self, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A listener on b, which answers each connection.
+	server := exec.Command(self, "-c", `exec "$0" registers `+b.addr, build(t))
+	if err := b.start(server); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.kill(); _ = server.Wait() })
+	ask := func() error { return a.run(exec.Command(build(t), "dump", b.addr)) }
+	if err := until("the registers", ask); err != nil {
+		t.Fatal(err)
+	}
+	for _, cut := range [][2]*host{{a, b}, {b, a}} {
+		n.set(cut[:1], cut[1:], false, rule{cut: true})
+		if err := ask(); err == nil || !strings.Contains(err.Error(), "deadline") && !strings.Contains(err.Error(), "i/o timeout") {
+			t.Errorf("from %s to %s nothing passes, and yet: %v", cut[0].name, cut[1].name, err)
+		}
+		n.heal()
+		if err := ask(); err != nil {
+			t.Error(err)
+		}
+	}
+	n.set([]*host{a}, []*host{b}, true, rule{delay: 100 * time.Millisecond})
+	begin := time.Now()
+	if err := ask(); err != nil || time.Since(begin) < 400*time.Millisecond { // there and back, to connect and to ask
+		t.Errorf("%v after %v", err, time.Since(begin))
+	}
+	n.set([]*host{a}, []*host{b}, true, rule{loss: 0.2})
+	if err := until("with lost packets", ask); err != nil {
+		t.Error(err)
+	}
+	if len(b.processes()) != 1 {
+		t.Errorf("on b run %v", b.processes())
+	}
+}
+
+var built string
+
+// build returns this program.
+func build(t *testing.T) string {
+	if built == "" {
+		built = t.TempDir() + "/chaos"
+		if out, err := exec.Command("go", "build", "-o", built, ".").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	return built
+}
