@@ -48,7 +48,8 @@ func serveRegisters(addr string) error {
 	return http.Serve(l, mux)
 }
 
-// fenced does f if the request's token is not fenced off, and answers with all values.
+// fenced does f if the request's token is not fenced off. Without f it answers with all
+// values, and with when each was written if that is asked for.
 func (r *registers) fenced(w http.ResponseWriter, q *http.Request, f func()) {
 	token, err := strconv.ParseUint(q.FormValue("token"), 10, 64)
 	if err != nil {
@@ -62,10 +63,13 @@ func (r *registers) fenced(w http.ResponseWriter, q *http.Request, f func()) {
 		return
 	}
 	r.top = token
+	all := content{}
 	if f != nil {
 		f()
+	} else if all.Values = r.values; q.FormValue("all") != "" {
+		all.Applied = r.applied
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"values": r.values, "applied": r.applied})
+	_ = json.NewEncoder(w).Encode(all)
 }
 
 // client speaks with the registers for one leadership.
@@ -84,7 +88,7 @@ func newClient(addr string, token uint64) *client {
 // content is what the registers hold, and when each value was written.
 type content struct {
 	Values  map[string]string
-	Applied map[string]int64
+	Applied map[string]int64 `json:",omitempty"`
 }
 
 func (c *client) post(ctx context.Context, path string, form url.Values) (all content, err error) {
@@ -116,6 +120,12 @@ func (c *client) open(ctx context.Context) (content, error) {
 	return c.post(ctx, "/open", url.Values{})
 }
 
+// all is open, with when each value was written.
+func (c *client) all(ctx context.Context) (content, error) {
+	c.http.Timeout = time.Minute
+	return c.post(ctx, "/open", url.Values{"all": {"yes"}})
+}
+
 func (c *client) write(ctx context.Context, key, value string) error {
 	_, err := c.post(ctx, "/write", url.Values{"key": {key}, "value": {value}})
 	return err
@@ -123,7 +133,7 @@ func (c *client) write(ctx context.Context, key, value string) error {
 
 // dump is a process that prints what the registers hold at the end.
 func dump(addr string) error {
-	all, err := newClient(addr, 1<<63).open(context.Background())
+	all, err := newClient(addr, 1<<63).all(context.Background())
 	if err != nil {
 		return err
 	}
