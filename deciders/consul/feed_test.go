@@ -100,24 +100,25 @@ func TestRequestsOfElections(t *testing.T) {
 			}
 			return func() { cancel(); _ = c.Wait() }
 		}
-		grows := func(what string, reads, waits, writes int, do func()) {
+		grows := func(what string, least, most, writes int, do func()) {
 			t.Helper()
 			synctest.Wait()
 			r, q, w := s.count()
 			do()
 			synctest.Wait()
 			r2, q2, w2 := s.count()
-			if r2-r != reads || q2-q != waits || w2-w != writes {
-				t.Errorf("%s: %d reads, %d queries, %d writes; want %d, %d, %d", what, r2-r, q2-q, w2-w, reads, waits, writes)
+			if r2 != r || q2-q < least || q2-q > most || w2-w != writes {
+				t.Errorf("%s: %d reads, %d queries, %d writes; want none, %d to %d, %d", what, r2-r, q2-q, w2-w, least, most, writes)
 			}
 		}
 		stopA := start("a")
 		synctest.Wait()
 		stopB := start("b")
 		time.Sleep(time.Minute)
-		grows("ten extensions", 0, 2*10, 10, func() { time.Sleep(70 * time.Second) })
+		grows("ten extensions", 2*10, 2*10, 10, func() { time.Sleep(70 * time.Second) })
 		begun := time.Now()
-		grows("a hand-over", 0, 2, 2, stopA)
+		// Who goes may still ask what comes after each of the two.
+		grows("a hand-over", 2, 4, 2, stopA)
 		if e := feedtest.Read(t, s.decider(nil)); e.LeaderID != "b" || !time.Now().Equal(begun) {
 			t.Errorf("%q leads after %v", e.LeaderID, time.Since(begun))
 		}

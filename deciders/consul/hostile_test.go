@@ -98,6 +98,7 @@ func TestFalseAnswersToWrites(t *testing.T) {
 		"another write":      written(func(k *kv) { k.Flags++ }),
 		"no flags":           written(func(k *kv) { k.Flags = 0 }),
 		"no index":           written(func(k *kv) { k.ModifyIndex = 0 }),
+		"the index before":   written(func(k *kv) { k.ModifyIndex-- }),
 		"an earlier index":   written(func(k *kv) { k.ModifyIndex = 5 }),
 		"another life":       written(func(k *kv) { k.CreateIndex += 3 }),
 		"an earlier life":    written(func(k *kv) { k.CreateIndex-- }),

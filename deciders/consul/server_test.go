@@ -298,6 +298,8 @@ func TestServers(t *testing.T) {
 	servers[i].Stop()
 	begun := time.Now()
 	d := opened(t, "consul://"+stays.Address+"/e")
+	await(t, func() error { _, err := d.ReadCurrent(t.Context()); return err })
+	t.Logf("the servers answer again %v after the death of their leader", time.Since(begun).Round(time.Millisecond))
 	await(t, func() error {
 		e, err := d.ReadCurrent(t.Context())
 		if err == nil && e.Extension < first.Extension+2 {
