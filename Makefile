@@ -186,7 +186,7 @@ release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO)
 .PHONY: packages
 packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) kube
 	LINUX_AMD64_ONLY=1 $(MAKE_DIST)
-	KO=$(CURDIR)/bin/ko-$(KO) $(GO) test -count=1 -tags packages -timeout 10m $(TESTFLAGS) ./internal/packages
+	KO=$(CURDIR)/bin/ko-$(KO) $(GO) test -count=1 -tags packages -timeout 25m $(TESTFLAGS) ./internal/packages
 	cd tools && PROGRAM=$$(echo $(CURDIR)/bin/dist/*linux_amd64*/leaderelect) SBOM=$$(echo $(CURDIR)/bin/dist/*_linux_amd64.cdx.json) \
 		$(ALONE) test -count=1 $(TESTFLAGS) ./sbom
 

@@ -83,7 +83,7 @@ func write(t *testing.T, file, text string) {
 // command is one that ends with the test, or with the test's process.
 func command(t *testing.T, words ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, stores.Need(t, words[0]), words[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
