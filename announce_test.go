@@ -155,3 +155,48 @@ func TestAnnounceReachesObservers(t *testing.T) {
 		}
 	})
 }
+
+// What is announced may take as much of a record as is allowed, if each byte of an address
+// is written as six, and not a byte more.
+func TestAnnounceAsMuchAsARecordKeeps(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := join(t, memory.NewDecider(), "a")
+		for n, fits := range map[int]bool{(192 << 10) / 6: true, (192<<10)/6 + 1: false} {
+			if err := a.Announce([]string{strings.Repeat("\x01", n)}, nil); (err == nil) != fits {
+				t.Errorf("%d bytes: %v", n, err)
+			}
+		}
+	})
+}
+
+// An announcement never puts an extension off, also if these are more frequent.
+func TestAnnounceDelaysNoExtension(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *le.Config) { c.ExtendEvery = T / 20 })
+		sleep(10 * time.Second)
+		began := time.Now()
+		if err := a.Announce([]string{"new:1"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		sleep(T / 20)
+		if ops := a.opsSince(began, le.OpExtend); len(ops) != 1 || !slices.Equal(d.Entry().HostPort, []string{"new:1"}) {
+			t.Errorf("after %v: %+v, on record is %v", T/20, ops, d.Entry().HostPort)
+		}
+	})
+}
+
+// A Config's HostPort and ConnectionParams are the caller's again when Start has returned.
+func TestAnnouncedByConfigIsACopy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		host, params := []string{"a:1"}, []byte("v1")
+		a := join(t, d, "a", func(c *le.Config) { c.HostPort, c.ConnectionParams = host, params })
+		host[0], params[0] = "scribbled", 'x'
+		sleep(T)
+		if e := d.Entry(); !slices.Equal(e.HostPort, []string{"a:1"}) || string(e.ConnectionParams) != "v1" {
+			t.Errorf("on record is %+v", e)
+		}
+		a.leads(t)
+	})
+}

@@ -41,7 +41,7 @@ func (c *Campaign) hold(wake *alarm, r *leadership) {
 		return
 	}
 	due := r.confirmed + c.extendEvery(wake.now)
-	if c.own(c.k.base) && !c.announces(c.k.base) {
+	if !c.announces(c.k.base) {
 		due = min(due, r.confirmed+announceEvery)
 	}
 	due = max(due, c.writes.notBefore)
@@ -62,7 +62,7 @@ func (c *Campaign) extendEvery(now instant) time.Duration {
 	if c.trouble > 0 && now.mono < c.trouble+c.cfg.TermLength {
 		every /= 2
 	}
-	return max(every, minInterval)
+	return every
 }
 
 // noteTrouble notes a store call of a leader that has failed or was slow: it has taken

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"go/build"
+	"math"
 	"net"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +29,9 @@ func TestRule20ConfigFaults(t *testing.T) {
 		want  []string
 	}{
 		{"everything", func(c *le.Config) {
-			*c = le.Config{TermLength: -1, MaxClockSkew: -2, PollInterval: -3, DrainTimeout: -4}
+			*c = le.Config{TermLength: -1, MaxClockSkew: -2, PollInterval: -3, DrainTimeout: -4, Hold: -5}
 		},
-			[]string{"Decider", "LeaderID", "TermLength is -1ns", "MaxClockSkew is -2ns", "PollInterval is -3ns", "DrainTimeout is -4ns"}},
+			[]string{"Decider", "LeaderID", "TermLength is -1ns", "MaxClockSkew is -2ns", "PollInterval is -3ns", "DrainTimeout is -4ns", "Hold is -5ns"}},
 		{"skew over half a term", func(c *le.Config) { c.TermLength, c.MaxClockSkew = 10*time.Second, 5*time.Second+1 },
 			[]string{"TermLength is 10s", "twice MaxClockSkew", "5.000000001s"}},
 		{"skew over half the default term", func(c *le.Config) { c.MaxClockSkew = 8 * time.Second },
@@ -168,5 +170,28 @@ func TestSelfHostPorts(t *testing.T) {
 		if err != nil || port != "8080" || !net.ParseIP(host).IsGlobalUnicast() {
 			t.Errorf("%q is no global unicast address with port 8080 (%v)", hp, err)
 		}
+	}
+}
+
+// A Priority that a record cannot keep on every machine is refused.
+func TestRule20Priority(t *testing.T) {
+	for _, p := range []int64{math.MinInt32 - 1, math.MaxInt32 + 1} {
+		if int64(int(p)) != p {
+			continue // a machine of 32 bits has no such int
+		}
+		_, err := le.Config{Decider: memory.NewDecider(), LeaderID: "a", Priority: int(p)}.Start(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "Priority is "+strconv.FormatInt(p, 10)) {
+			t.Errorf("%d: %v", p, err)
+		}
+	}
+}
+
+// TryAcquire refuses
+// what Start does, and asks the store nothing.
+func TestRule20TryAcquireRefuses(t *testing.T) {
+	d := memory.NewDecider()
+	d.Inject(func(memory.Op) memory.Fault { t.Error("the store was asked"); return memory.Fault{} })
+	if c, err := (le.Config{Decider: d, LeaderID: "", TermLength: -1}).TryAcquire(t.Context()); c != nil || err == nil || !strings.Contains(err.Error(), "LeaderID is empty") {
+		t.Errorf("%v, %v", c, err)
 	}
 }

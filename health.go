@@ -36,8 +36,6 @@ func (c *Campaign) healthy(wake *alarm) bool {
 	}
 	if h.check == nil {
 		c.askHealth(wake)
-	} else if !h.check.late {
-		wake.at(h.check.deadline)
 	}
 	return false
 }
@@ -77,8 +75,8 @@ func (c *Campaign) healthIs(now instant, err error) {
 	if !h.sick {
 		c.f.log(slog.LevelWarn, "not healthy: neither campaigning nor leading", "err", err)
 	}
-	h.sick, h.fresh, h.next = true, false, now.mono+c.cfg.PollInterval
-	if c.leadership != nil && !c.leadership.over {
+	h.sick, h.next = true, now.mono+c.cfg.PollInterval
+	if c.leadership != nil {
 		c.giveUp(now, ErrUnhealthy)
 	}
 }

@@ -4,6 +4,7 @@ package leaderelection_test
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +127,123 @@ func TestHoldIsNotHandedOver(t *testing.T) {
 		}
 		if e := d.Entry(); e.Successor != "" || e.Hold != time.Minute || e.Extension != 1 {
 			t.Errorf("on record is %+v", e)
+		}
+	})
+}
+
+// What an operator asks for during a hold does not cut it, nor does the end of a clock's
+// counting; when it is over, a term is left for the clocks.
+func TestHoldIsNotHandedOverUntilATermAfterIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		hold, term time.Duration
+		after      time.Duration
+	}{
+		"just over":          {time.Minute, T, time.Minute + T/2},
+		"without an end":     {math.MaxInt64, T, time.Hour},
+		"of an endless term": {time.Minute, math.MaxInt64, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e := held(c.hold)
+				e.TermLength = c.term
+				d.Replace(e)
+				sleep(c.after)
+				if err := le.Transfer(t.Context(), d, "b"); !errors.Is(err, le.ErrNoLeader) {
+					t.Errorf("%v, on record is %+v", err, d.Entry())
+				}
+			})
+		})
+	}
+}
+
+// A Hold that no candidate can have written does not shorten a term, and holds for no longer
+// than the longest that is allowed.
+func TestHoldThatIsDamaged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(7)
+		e.Hold = -time.Hour
+		d.Replace(e)
+		b := join(t, d, "b")
+		sleep(T + S - time.Millisecond)
+		b.follows(t)
+		sleep(2 * time.Millisecond)
+		b.leads(t)
+	})
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(held(math.MaxInt64))
+		b := join(t, d, "b", func(c *le.Config) { c.PollInterval = le.MaxTermLength })
+		sleep(le.MaxTermLength)
+		b.follows(t)
+		sleep(time.Hour)
+		b.leads(t)
+	})
+}
+
+// By clocks that are not compared a hold takes a hundredth longer: that is how far two
+// of them may run apart meanwhile.
+func TestHoldUnsynchronizedAllowsForDrift(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := held(time.Hour)
+		e.Unsynchronized = true
+		d.Replace(e)
+		b := join(t, d, "b", func(c *le.Config) { c.Unsynchronized = true })
+		sleep(time.Hour + time.Hour/100 - time.Millisecond)
+		b.follows(t)
+		sleep(2*T + 2*S)
+		b.leads(t)
+	})
+}
+
+// A leader with a Hold that is asked to hand over leaves its hold behind, to the very end
+// that it had, and no reservation; a slow acquisition has not lengthened it.
+func TestHoldOutlivesAHandOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		began := time.Now()
+		a := join(t, d, "a", func(c *le.Config) {
+			c.Hold = 2 * time.Minute
+			c.Decider.(*memory.Decider).Inject(memory.Slow(2 * time.Second).On(memory.Write))
+		})
+		sleep(30 * time.Second)
+		a.leads(t)
+		if err := le.Transfer(t.Context(), d, "b"); err != nil {
+			t.Fatal(err)
+		}
+		sleep(10 * time.Second)
+		e := d.Entry()
+		if over := e.TermExpiry.Add(e.Hold).Sub(began); !e.Vacant() || e.Successor != "" || over != 2*time.Minute {
+			t.Errorf("held for %v: %+v", over, e)
+		}
+	})
+}
+
+// A hold is that of the leadership that began it: who has lost its view, acquires its own
+// record again and releases it at once, as it is told to stop, ends no hold.
+func TestHoldOutlivesWhatBeganNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		began := time.Now()
+		a := join(t, d, "a", func(c *le.Config) { c.Hold = 5 * time.Minute })
+		sleep(time.Second)
+		a.leads(t)
+		a.store.Inject(memory.LoseRequests())
+		sleep(2 * T)
+		a.follows(t)
+		a.store.Inject(func(op memory.Op) memory.Fault {
+			if op.Kind != memory.Write {
+				return memory.Fault{}
+			}
+			a.stop()
+			return memory.Fault{Delay: time.Second}
+		})
+		<-a.Done()
+		e := d.Entry()
+		if over := e.TermExpiry.Add(e.Hold).Sub(began); !e.Vacant() || e.ElectionNumber != 2 || over != 5*time.Minute {
+			t.Errorf("held for %v: %+v", over, e)
 		}
 	})
 }

@@ -164,8 +164,8 @@ type Config struct {
 
 	// Healthy is asked before each campaign and each extension. While it
 	// returns an error, or no answer within a quarter of a term, this candidate
-	// does not campaign, and gives up leadership. Its ctx ends when the campaign
-	// does; Wait waits for it. Optional.
+	// does not campaign, and gives up leadership. Its ctx ends when that time is
+	// over, or the campaign; Wait waits for it. Optional.
 	Healthy func(ctx context.Context) error
 
 	// Clock is the candidate's clock. Nil means the system's.

@@ -5,11 +5,13 @@ package leaderelection_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
@@ -131,4 +133,90 @@ func TestLeadershipAndStatusAgree(t *testing.T) {
 		cancel()
 		<-c.Done()
 	}
+}
+
+// What is being given up, or is over though its ctx has not ended yet, is no leadership:
+// Leadership waits for the next.
+func TestLeadershipIsNotOneThatEnds(t *testing.T) {
+	waits := func(t *testing.T, a *member) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, view, err := a.Leadership(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, %v: want it to wait", view, err)
+		}
+	}
+	bubble(t, func(t *testing.T) {
+		a := join(t, memory.NewDecider(), "a", func(c *le.Config) {
+			c.OnOusting = func(context.Context) { time.Sleep(T / 2) }
+		})
+		sleep(time.Second)
+		go a.Resign(t.Context())
+		sleep(time.Second)
+		if !a.View().ValueInFuture() {
+			t.Fatal("the lease was not kept")
+		}
+		waits(t, a)
+	})
+	bubble(t, func(t *testing.T) {
+		clock := clocks.NewOffset(clocks.System(), 0)
+		a := join(t, memory.NewDecider(), "a", func(c *le.Config) { c.Clock = clock })
+		sleep(time.Second)
+		ctx := a.leadership(t, 0).ctx
+		clock.Set(time.Hour) // the campaign looks at it within a second
+		waits(t, a)
+		if ctx.Err() != nil {
+			t.Fatal("the ctx has ended: this shows nothing")
+		}
+	})
+	bubble(t, func(t *testing.T) { // nor is one told of, though there is one, to a caller who has gone
+		a := join(t, memory.NewDecider(), "a", viewOnly)
+		sleep(time.Second)
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(gone)
+		if _, _, err := a.Leadership(ctx); !errors.Is(err, gone) {
+			t.Errorf("%v, want the cause of ctx", err)
+		}
+	})
+}
+
+// looking is a clock that calls a function whenever it is read.
+type looking struct {
+	clocks.Clock
+	f atomic.Pointer[func()]
+}
+
+func (c *looking) Now() time.Time {
+	if f := c.f.Load(); f != nil {
+		(*f)()
+	}
+	return c.Clock.Now()
+}
+
+// From the first moment at which View is that of a leadership Status says Leading: at any
+// moment at which the loop asks for the time.
+func TestLeadershipAndStatusAgreeAlways(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		clock := &looking{Clock: clocks.System()}
+		a := join(t, memory.NewDecider(), "a", viewOnly, func(c *le.Config) {
+			c.Clock = clock
+			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Second))
+		})
+		looks := 0
+		look := func() {
+			if a.View().ElectionNumber() == 0 {
+				return
+			}
+			if looks++; a.Status() != le.Leading {
+				t.Errorf("it leads, and is %v", a.Status())
+			}
+		}
+		clock.f.Store(&look)
+		sleep(T)
+		clock.f.Store(nil)
+		if a.leads(t); looks == 0 {
+			t.Error("nobody has looked")
+		}
+	})
 }

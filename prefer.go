@@ -64,6 +64,6 @@ func (s *standing) has(extension uint64, stood, term time.Duration) bool {
 // outranks reports whether this candidate, which would lead now, is preferred to the one
 // that leads by e, and nobody has asked that one already. What is on hold runs to its end.
 func (c *Campaign) outranks(now instant, e *RaceEntry) bool {
-	return c.leadership == nil && c.wants(now) && !e.Vacant() && e.Incarnation != c.incarnation &&
+	return c.leadership == nil && c.wants(now) && !e.Vacant() &&
 		e.Priority < c.cfg.Priority && e.Successor == "" && e.Hold == 0
 }

@@ -192,19 +192,28 @@ func TestPriorityDoesNotFlap(t *testing.T) {
 	})
 }
 
-// A lost answer, or a lost race, is not another request.
+// A lost answer is not another request: it is read what became of the first. A lost race is
+// one more.
 func TestPriorityAsksOnce(t *testing.T) {
-	for name, fault := range map[string]memory.Fault{"lost answer": {Err: memory.ErrLost, Lands: true}, "lost race": {Err: le.ErrLostRace}} {
+	for name, c := range map[string]struct {
+		fault    memory.Fault
+		adjust   func(*le.Config)
+		requests int
+	}{
+		"lost answer":         {memory.Fault{Err: memory.ErrLost, Lands: true}, func(*le.Config) {}, 1},
+		"lost answer, polled": {memory.Fault{Err: memory.ErrLost, Lands: true}, polled, 1},
+		"lost race":           {memory.Fault{Err: le.ErrLostRace}, func(*le.Config) {}, 2},
+	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				d := memory.NewDecider()
 				leadFrom(t, d)
-				b := join(t, d, "b", priority(1))
-				b.store.Inject(memory.Always(fault).On(memory.Write).Times(1))
-				sleep(2 * T)
+				b := join(t, d, "b", priority(1), c.adjust)
+				b.store.Inject(memory.Always(c.fault).On(memory.Write).Times(1))
+				sleep(2*T + 2*time.Second)
 				b.leads(t)
-				if n := len(b.opsSince(time.Time{}, le.OpRequest)); n > 2 {
-					t.Errorf("%d requests", n)
+				if n := len(b.opsSince(time.Time{}, le.OpRequest)); n != c.requests {
+					t.Errorf("%d requests, want %d", n, c.requests)
 				}
 			})
 		})
@@ -226,4 +235,121 @@ func TestPriorityReadsFirst(t *testing.T) {
 			}
 		})
 	}
+}
+
+// It asks when a whole term has passed, and not before the leadership has been extended
+// eight times: with nothing to wake it at that time but its own alarm.
+func TestPriorityAsksInTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		joins, asks time.Duration // after the leader
+		adjust      func(*le.Config)
+	}{
+		"settled, pushed":   {5*T + time.Second, 6*T + time.Second, func(*le.Config) {}},
+		"settled, polled":   {5*T + time.Second, 6*T + time.Second, polled},
+		"settles meanwhile": {time.Second, 8 * 7 * time.Second, func(*le.Config) {}}, // it extends every 7 s
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				began := time.Now()
+				join(t, d, "a", c.adjust)
+				sleep(c.joins)
+				b := join(t, d, "b", priority(1), c.adjust)
+				sleep(7*T - c.joins)
+				ops := b.opsSince(time.Time{}, le.OpRequest)
+				if len(ops) != 1 {
+					t.Fatalf("%d requests", len(ops))
+				}
+				near(t, "the request", ops[0].Start.Sub(began), c.asks, time.Millisecond)
+			})
+		})
+	}
+}
+
+// Who is sick for a moment, which only its own asking shows, begins a new term of standing by.
+func TestPriorityAsksForHealthAllTheTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		sleep(5*T + time.Second) // the leader extends 1 s and 8 s from now
+		joined := time.Now()
+		b := join(t, d, "b", priority(1), func(c *le.Config) {
+			c.Healthy = func(context.Context) error {
+				if at := time.Since(joined); at > 2*time.Second && at < 7*time.Second {
+					return errors.New("sick")
+				}
+				return nil
+			}
+		})
+		sleep(T + 2*time.Second)
+		a.leads(t)
+		sleep(T)
+		b.leads(t)
+	})
+}
+
+// One that has lost its leadership asks nobody before its own callbacks have returned:
+// until then it could not lead.
+func TestPriorityAsksNobodyWhileItsCallbacksRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		b := join(t, d, "b", priority(1), func(c *le.Config) {
+			c.OnElected = func(ctx context.Context, _ *le.TimeView) {
+				<-ctx.Done()
+				time.Sleep(20 * T)
+			}
+		})
+		sleep(time.Second)
+		e := d.Entry()
+		e.LeaderID, e.ElectionNumber, e.Incarnation = "", 2, "another's"
+		d.Replace(e)
+		a := join(t, d, "a")
+		sleep(15 * T)
+		a.leads(t)
+		if n := len(b.opsSince(time.Time{}, le.OpRequest)); n != 0 {
+			t.Errorf("%d requests", n)
+		}
+		sleep(10 * T)
+		b.leads(t)
+	})
+}
+
+// What is read decides who is asked: in a store that was set back one leads who is
+// preferred, and not the one that is known.
+func TestPriorityAsksNobodyWhenTheStoreWasSetBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(7)
+		e.TermExpiry = time.Now().Add(-time.Hour)
+		d.Replace(e)
+		join(t, d, "a")
+		sleep(5 * T)
+		b := join(t, d, "b", priority(1))
+		sleep(T - time.Second)
+		e.TermExpiry, e.Priority = time.Now().Add(T), 2
+		d.Replace(e)
+		sleep(T)
+		if n := len(b.opsSince(time.Time{}, le.OpRequest)); n != 0 || d.Entry().Successor != "" {
+			t.Errorf("%d requests, on record is %+v", n, d.Entry())
+		}
+	})
+}
+
+// A store that refuses each request is asked no more often than for anything else.
+func TestPriorityBacksOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		leadFrom(t, d)
+		b := join(t, d, "b", priority(1))
+		b.store.Inject(func(op memory.Op) memory.Fault {
+			if op.Kind == memory.Write { // with what there is, which saves a read
+				return memory.Fault{Err: &le.LostRaceError{Current: d.Entry()}}
+			}
+			return memory.Fault{}
+		})
+		sleep(T + 10*time.Second)
+		if n := len(b.opsSince(time.Time{}, le.OpRequest)); n < 3 || n > 40 {
+			t.Errorf("%d requests in 10 s", n)
+		}
+	})
 }

@@ -132,3 +132,99 @@ func TestResetJudgesAnew(t *testing.T) {
 		}
 	})
 }
+
+// What is on record is judged with what is wrong in it bounded: it neither hides somebody
+// who may lead, nor keeps the record for ever.
+func TestResetJudgesByBounds(t *testing.T) {
+	long := 2 * le.MaxTermLength
+	for name, c := range map[string]struct {
+		spoil func(*le.RaceEntry)
+		says  string // "": it is reset
+	}{
+		"a hold that goes on":  {func(e *le.RaceEntry) { e.LeaderID, e.Hold, e.TermExpiry = "", time.Hour, time.Now().Add(-2*T) }, "the record is on hold until"},
+		"held, negative hold":  {func(e *le.RaceEntry) { e.Hold = -time.Hour }, `held by "rival"`},
+		"reserved":             {func(e *le.RaceEntry) { e.LeaderID, e.Successor = "", "b" }, `reserved for "b"`},
+		"for any successor":    {func(e *le.RaceEntry) { e.LeaderID, e.Successor = "", le.AnySuccessor }, ""},
+		"an endless hold":      {func(e *le.RaceEntry) { e.LeaderID, e.Hold, e.TermExpiry = "", math.MaxInt64, time.Now().Add(-long) }, ""},
+		"an endless term":      {func(e *le.RaceEntry) { e.TermLength, e.TermExpiry = math.MaxInt64, time.Now().Add(-long) }, ""},
+		"the last extension":   {func(e *le.RaceEntry) { e.LeaderID, e.Extension, e.ElectionNumber = "", uint64(le.MaxElectionNumber), 9 }, "cannot be extended any more"},
+		"one number before it": {func(e *le.RaceEntry) { e.LeaderID, e.Extension, e.ElectionNumber = "", uint64(le.MaxElectionNumber), 8 }, ""},
+		"past all counting":    {func(e *le.RaceEntry) { e.LeaderID, e.ElectionNumber = "", math.MaxUint64 }, "force it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e := rival(7)
+				c.spoil(e)
+				d.Replace(e)
+				err := le.Reset(t.Context(), d, 9, false)
+				if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+					t.Errorf("%v, want %q", err, c.says)
+				}
+				if e.ElectionNumber > le.MaxElectionNumber {
+					if err := le.Reset(t.Context(), d, 9, true); err != nil {
+						t.Errorf("forced: %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What it writes is a vacancy as of now, of no candidate's writing, with the term that was.
+func TestResetWritesAVacancy(t *testing.T) {
+	for name, c := range map[string]struct{ was, is time.Duration }{"of an hour": {time.Hour, time.Hour}, "of none": {0, le.DefaultTermLength}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e := rival(7)
+				e.LeaderID, e.Extension, e.TermLength = "", 4, c.was
+				d.Replace(e)
+				sleep(time.Minute)
+				if err := le.Reset(t.Context(), d, 9, false); err != nil {
+					t.Fatal(err)
+				}
+				got := d.Entry()
+				if !got.TermExpiry.Equal(time.Now()) || got.TermLength != c.is || got.Extension != 0 || got.Incarnation == "" || got.Incarnation == e.Incarnation {
+					t.Errorf("on record is %+v", got)
+				}
+			})
+		})
+	}
+}
+
+// A store that fails ends it with the store's error; one that refuses each write is asked
+// four times a second, until ctx ends.
+func TestResetWhenTheStoreFails(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		writes := 0
+		for kind := range map[memory.Kind]bool{memory.Read: true, memory.Write: true} {
+			d.Inject(memory.Fail(memory.ErrLost).On(kind))
+			if err := le.Reset(t.Context(), d, 9, true); !errors.Is(err, memory.ErrLost) {
+				t.Errorf("%v fail: %v", kind, err)
+			}
+		}
+		d.Inject(func(op memory.Op) memory.Fault {
+			if op.Kind == memory.Write {
+				writes++
+				return memory.Fault{Err: le.ErrLostRace}
+			}
+			return memory.Fault{}
+		})
+		late := errors.New("too late")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second+100*time.Millisecond, late) // between two writes
+		defer cancel()
+		if err := le.Reset(ctx, d, 9, true); !errors.Is(err, late) || !errors.Is(err, le.ErrLostRace) || writes > 41 {
+			t.Errorf("%v, after %d writes in 10 s", err, writes)
+		}
+	})
+	if err := le.Reset(t.Context(), nothing{}, 9, true); err == nil || !strings.Contains(err.Error(), "returned nil without an error") {
+		t.Errorf("a store that returns nothing: %v", err)
+	}
+}
+
+// nothing is a store whose reads return neither a record nor an error.
+type nothing struct{ le.RaceDecider }
+
+func (nothing) ReadCurrent(context.Context) (*le.RaceEntry, error) { return nil, nil }

@@ -71,9 +71,7 @@ func (c Config) run(ctx context.Context, name string, s *single, job func(contex
 	var ran atomic.Bool
 	var result error
 	c.OnElected = func(ctx context.Context, view *TimeView) {
-		if !ran.CompareAndSwap(false, true) {
-			return
-		}
+		ran.Store(true)
 		result = errors.New("leaderelection: the job ended its goroutine instead of returning")
 		defer func() {
 			if result != nil {

@@ -95,7 +95,7 @@ func (c *Campaign) whyNot(now instant) error {
 		return c.clockFault(now)
 	case c.health.sick:
 		return ErrUnhealthy
-	case c.single.err != nil && !(known && errors.Is(c.single.err, ErrLostRace)):
+	case c.single.err != nil && !errors.Is(c.single.err, ErrLostRace):
 		return fmt.Errorf("leaderelection: not elected, since the store failed: %w", c.single.err)
 	case !known:
 		return fmt.Errorf("leaderelection: not elected: the store has not answered within %v", c.single.wait)

@@ -5,6 +5,7 @@ package leaderelection_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +22,7 @@ func try(t *testing.T, d le.RaceDecider, adjust ...func(*le.Config)) (*le.Campai
 	for _, f := range adjust {
 		f(&cfg)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // should it never return
 	t.Cleanup(cancel)
 	began := time.Now()
 	c, err := cfg.TryAcquire(ctx)
@@ -142,8 +143,9 @@ func TestTryAcquireWhenUnfit(t *testing.T) {
 		adjust func(*le.Config)
 		want   error
 	}{
-		"sick":  {func(c *le.Config) { c.Healthy = func(context.Context) error { return sick } }, le.ErrUnhealthy},
-		"clock": {func(c *le.Config) { c.Clock = clocks.NewOffset(clocks.System(), 3*S) }, le.ErrClockSkew},
+		"sick":                     {func(c *le.Config) { c.Healthy = func(context.Context) error { return sick } }, le.ErrUnhealthy},
+		"clock":                    {func(c *le.Config) { c.Clock = clocks.NewOffset(clocks.System(), 3*S) }, le.ErrClockSkew},
+		"clock, as the read shows": {func(c *le.Config) { c.Clock = clocks.NewOffset(clocks.System(), -3*S) }, le.ErrClockSkew},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -188,4 +190,68 @@ func TestTryAcquireLeadsOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// It awaits the answer to its claim, whatever wakes it meanwhile.
+func TestTryAcquireAwaitsItsClaim(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := memory.NewDecider()
+		h.Inject(memory.Slow(time.Second))
+		b, stop, took, err := try(t, h, func(c *le.Config) { c.Trace = &le.Trace{StoreOp: func(le.StoreOp) {}} }) // told of the read, the loop looks again
+		if err != nil || b.Status() != le.Leading || took != 2*time.Second {
+			t.Fatalf("%v after %v", err, took)
+		}
+		stop()
+		_ = b.Wait() // it was cancelled
+	})
+}
+
+// When it leads it follows the record as any leader: a feed tells it of a request.
+func TestTryAcquireHearsOfRequests(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		b, _, _, err := try(t, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sleep(time.Second)
+		if err := le.StepDown(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		asked := time.Now()
+		if err := b.Wait(); !errors.Is(err, le.ErrResigned) {
+			t.Error(err)
+		}
+		near(t, "stepping down", time.Since(asked), 0, 100*time.Millisecond)
+	})
+}
+
+// When its ctx ends while the claim is out, it returns when that was released again.
+func TestTryAcquireLeavesNothingWhenToldToStop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Inject(memory.Slow(2 * time.Second).On(memory.Write))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		b, err := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S}.TryAcquire(ctx)
+		if e := d.Entry(); b != nil || !errors.Is(err, context.DeadlineExceeded) || !e.Vacant() || e.ElectionNumber != 1 {
+			t.Errorf("%v, on record is %+v", err, e)
+		}
+	})
+}
+
+// Once that gives up before the store has answered at all says that, and not that another leads.
+func TestOnceWhoseStoreDoesNotAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		hang := make(chan struct{})
+		defer close(hang)
+		d.Inject(memory.Hang(hang))
+		began := time.Now()
+		err := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S, Hold: time.Minute}.Once(t.Context(), time.Second,
+			func(context.Context, *le.TimeView) error { return nil })
+		if err == nil || errors.Is(err, le.ErrNotElected) || !strings.Contains(err.Error(), "has not answered within 1s") || time.Since(began) > 2*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
 }

@@ -84,7 +84,7 @@ func (c *Campaign) vacancy(now instant) *RaceEntry {
 		Extra:          b.Extra,
 		Token:          b.Token,
 	}
-	if r := c.last; r != nil && r.number == b.ElectionNumber {
+	if r := c.last; r != nil { // of a record that began none, too
 		e.Hold = max(r.held-now.mono, 0)
 	}
 	if s := b.Successor; e.Hold == 0 && s != "" && s != AnySuccessor && s != c.cfg.LeaderID {
