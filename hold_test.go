@@ -135,18 +135,19 @@ func TestHoldIsNotHandedOver(t *testing.T) {
 // counting; when it is over, a term is left for the clocks.
 func TestHoldIsNotHandedOverUntilATermAfterIt(t *testing.T) {
 	for name, c := range map[string]struct {
-		hold, term time.Duration
-		after      time.Duration
+		hold, term, after time.Duration
+		unsynchronized    bool
 	}{
-		"just over":          {time.Minute, T, time.Minute + T/2},
-		"without an end":     {math.MaxInt64, T, time.Hour},
-		"of an endless term": {time.Minute, math.MaxInt64, time.Second},
+		"just over":          {time.Minute, T, time.Minute + T/2, false},
+		"by no common clock": {time.Minute, T, 1000 * time.Hour, true},
+		"without an end":     {math.MaxInt64, T, time.Hour, false},
+		"of an endless term": {time.Minute, math.MaxInt64, time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				d := memory.NewDecider()
 				e := held(c.hold)
-				e.TermLength = c.term
+				e.TermLength, e.Unsynchronized = c.term, c.unsynchronized
 				d.Replace(e)
 				sleep(c.after)
 				if err := le.Transfer(t.Context(), d, "b"); !errors.Is(err, le.ErrNoLeader) {
