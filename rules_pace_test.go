@@ -34,6 +34,24 @@ func TestRule11ExtendsAtHalfTheView(t *testing.T) {
 	})
 }
 
+// Rule 11: a lost race is an answer like any other, and no trouble: the next extension is no
+// sooner for it.
+func TestRule11LostRaceIsNoTrouble(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := join(t, memory.NewDecider(), "a")
+		sleep(time.Second)
+		a.store.Inject(memory.Always(memory.Fault{Err: le.ErrLostRace, Lands: true}).On(memory.Write).Times(1))
+		sleep(7 * time.Second)
+		extended := time.Now()
+		sleep(12 * time.Second)
+		ops := a.opsSince(extended, le.OpExtend)
+		if len(ops) == 0 || len(ops) > 2 {
+			t.Fatalf("%d extensions in 12 s", len(ops))
+		}
+		near(t, "the next extension", ops[0].Start.Sub(extended), 6*time.Second, time.Second/2)
+	})
+}
+
 // Rule 11: one store call at a time; an unanswered one is abandoned after about
 // T/4; at most a few hang at once, for however long.
 func TestRule11HungCallsAreAbandonedAndDoNotPileUp(t *testing.T) {
