@@ -200,3 +200,21 @@ func TestAnnouncedByConfigIsACopy(t *testing.T) {
 		a.leads(t)
 	})
 }
+
+// Either of the two that are announced is reason enough to write.
+func TestAnnounceOfOneOfTheTwo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *le.Config) { c.HostPort, c.ConnectionParams = []string{"a:1"}, []byte("v1") })
+		for _, c := range []struct{ host, params string }{{"a:1", "v2"}, {"a:2", "v2"}} {
+			sleep(2 * time.Second)
+			if err := a.Announce([]string{c.host}, []byte(c.params)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if e := d.Entry(); e.HostPort[0] != c.host || string(e.ConnectionParams) != c.params {
+				t.Errorf("on record are %v and %q, want %+v", e.HostPort, e.ConnectionParams, c)
+			}
+		}
+	})
+}

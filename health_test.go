@@ -112,3 +112,21 @@ func TestRule16HealthIsNotAskedAtTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// Rule 16: a Healthy that hangs, and does not heed its ctx, is not called a second time.
+func TestRule16HungHealthIsCalledOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var asked atomic.Int32
+		hang := make(chan struct{})
+		a := join(t, memory.NewDecider(), "a", func(c *le.Config) {
+			c.Healthy = func(context.Context) error { asked.Add(1); <-hang; return nil }
+		})
+		sleep(10 * T)
+		if a.follows(t); asked.Load() != 1 {
+			t.Errorf("%d calls at once", asked.Load())
+		}
+		close(hang)
+		sleep(T)
+		a.leads(t)
+	})
+}
