@@ -301,7 +301,7 @@ var mutants = []mutant{
 	{name: "a hold that is less than nothing shortens the term", file: "knowledge.go",
 		old: "hold := min(max(e.Hold, 0), MaxTermLength)\n	h,", new: "hold := min(e.Hold, MaxTermLength)\n	h,", caughtBy: "TestHoldThatIsDamaged"},
 	{name: "no allowance for drift in a hold", file: "knowledge.go",
-		old: "hold+drift(hold, 0)", new: "hold", caughtBy: "TestHoldUnsynchronizedAllows"},
+		old: "hold+time.Duration(float64(hold)*float64(drift)/float64(k.termOf(e)))", new: "hold", caughtBy: "TestHoldUnsynchronizedAllows"},
 	{name: "what began no leadership ends the hold of the one before", file: "writes.go",
 		old: "if r := c.last; r != nil { // of", new: "if r := c.last; r != nil && r.number == b.ElectionNumber { // of", caughtBy: "TestHoldOutlivesWhat"},
 	{name: "a hold is reserved as well", file: "writes.go",

@@ -300,7 +300,7 @@ func (s *sitting) ended(o *Owned) {
 		s.free(o.index, o)
 	}
 	for _, next := range s.owned {
-		if next.name == o.name && next != o && next.drainBy.IsZero() {
+		if next.name == o.name && next != o {
 			next.start()
 		}
 	}
@@ -324,9 +324,7 @@ func (s *sitting) drop(o *Owned, cause error) {
 	}
 	s.floor[o.name] = max(s.floor[o.name], o.token)
 	s.m.mu.Lock()
-	if s.m.owned[o.name] == o {
-		delete(s.m.owned, o.name)
-	}
+	delete(s.m.owned, o.name)
 	s.m.mu.Unlock()
 	s.m.log(slog.LevelInfo, "has let go", "shard", o.name, "token", o.token)
 }
