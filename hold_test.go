@@ -183,8 +183,8 @@ func TestHoldThatIsDamaged(t *testing.T) {
 	})
 }
 
-// By clocks that are not compared a hold takes a hundredth longer: that is how far two
-// of them may run apart meanwhile.
+// By clocks that are not compared a hold takes longer by the allowance for drift in each of
+// its terms: that is how far two of them may run apart meanwhile.
 func TestHoldUnsynchronizedAllowsForDrift(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
@@ -192,7 +192,7 @@ func TestHoldUnsynchronizedAllowsForDrift(t *testing.T) {
 		e.Unsynchronized = true
 		d.Replace(e)
 		b := join(t, d, "b", func(c *le.Config) { c.Unsynchronized = true })
-		sleep(time.Hour + time.Hour/100 - time.Millisecond)
+		sleep(time.Hour + S*time.Duration(time.Hour/T) - time.Millisecond)
 		b.follows(t)
 		sleep(2*T + 2*S)
 		b.leads(t)
