@@ -92,11 +92,11 @@ func (e *NotElectedError) Error() string {
 	case !l.Vacant():
 		return fmt.Sprintf("%v: %q leads with election %d", ErrNotElected, l.LeaderID, l.ElectionNumber)
 	case l.Hold > 0:
-		return fmt.Sprintf("%v, or had: election %d is over, and nobody leads until %s", ErrNotElected, l.ElectionNumber, until)
+		return fmt.Sprintf("leaderelection: not elected: election %d is over, and nobody leads until %s: that is its Hold", l.ElectionNumber, until)
 	case l.Successor != "":
 		return fmt.Sprintf("%v: it is reserved for %q until %s", ErrNotElected, l.Successor, until)
 	}
-	return fmt.Sprintf("%v, or had: the race for what follows election %d was lost", ErrNotElected, l.ElectionNumber)
+	return fmt.Sprintf("leaderelection: not elected: another was faster to take what follows election %d", l.ElectionNumber)
 }
 
 // Is says that a NotElectedError is an ErrNotElected.

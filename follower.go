@@ -254,6 +254,8 @@ func (f *follower) traceCall(a *answer, now instant) {
 		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
 	case f.ctx.Err() != nil && errors.Is(a.err, context.Canceled):
 		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", now.mono-a.start.mono, "err", "no longer awaited, at the end")
+	case errors.Is(a.err, ErrPermanent): // whether it is tried again depends on what has worked before
+		f.log(slog.LevelWarn, "a store operation failed", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
 	default:
 		f.log(slog.LevelWarn, "a store operation failed; it will be tried again", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
 	}

@@ -54,6 +54,9 @@ func (c *Campaign) observeLeading(now instant, r *leadership, e *RaceEntry, news
 			c.confirm(now, r, a, e.Extension)
 		}
 		if news && e.Successor != "" && e.Successor != c.cfg.LeaderID {
+			if r.cause == nil {
+				c.f.log(slog.LevelInfo, "asked to hand over", "id", c.cfg.LeaderID, "election", uint64(r.number), "to", e.Successor)
+			}
 			c.giveUp(now, ErrResigned)
 		}
 	case news, e.ElectionNumber == r.number && e.Incarnation != c.incarnation:

@@ -13,7 +13,11 @@ func (c *Campaign) tellChange(e *RaceEntry) {
 	c.told = e
 	switch {
 	case e.Vacant():
-		c.f.log(slog.LevelInfo, "vacant", "id", c.cfg.LeaderID, "election", uint64(e.ElectionNumber), "successor", e.Successor)
+		args := []any{"id", c.cfg.LeaderID, "election", uint64(e.ElectionNumber), "successor", e.Successor}
+		if e.Hold > 0 {
+			args = append(args, "hold_until", e.TermExpiry.Add(min(e.Hold, MaxTermLength)))
+		}
+		c.f.log(slog.LevelInfo, "vacant", args...)
 	case e.Incarnation != c.incarnation:
 		c.f.log(slog.LevelInfo, "another leads", "id", c.cfg.LeaderID, "leader", e.LeaderID, "election", uint64(e.ElectionNumber), "until", e.TermExpiry)
 	}

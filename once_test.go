@@ -194,7 +194,7 @@ func TestOnceWaits(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a")
 		sleep(time.Second)
-		cfg := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S, Hold: time.Minute}
+		cfg := le.Config{Decider: d, LeaderID: "b", TermLength: T, MaxClockSkew: S, Hold: time.Hour}
 		ran := 0
 		job := func(context.Context, *le.TimeView) error { ran++; return nil }
 		began := time.Now()
@@ -223,5 +223,15 @@ func TestOnceRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}
+	}
+	// Who waits for longer than the record is held would run the job when the first has.
+	good := le.Config{Decider: memory.NewDecider(), LeaderID: "a", Hold: time.Minute}
+	ran := 0
+	job := func(context.Context, *le.TimeView) error { ran++; return nil }
+	if err := good.Once(t.Context(), time.Minute+1, job); err == nil || !strings.Contains(err.Error(), "longer than the Hold") || ran > 0 {
+		t.Error(err, ran)
+	}
+	if err := good.Once(t.Context(), time.Minute, job); err != nil || ran != 1 {
+		t.Error(err, ran)
 	}
 }

@@ -1,6 +1,9 @@
 package leaderelection
 
-import "time"
+import (
+	"log/slog"
+	"time"
+)
 
 // standing is since when a candidate stands by that is preferred to the leader, and well.
 // It belongs to the loop.
@@ -48,6 +51,8 @@ func (c *Campaign) prefer(wake *alarm) {
 		request := c.k.base.Clone()
 		request.Extension++
 		request.Successor = c.cfg.LeaderID
+		c.f.log(slog.LevelInfo, "asking a less preferred leader to hand over", "id", c.cfg.LeaderID, "leader", request.LeaderID,
+			"election", uint64(request.ElectionNumber), "priority", c.cfg.Priority, "leader_priority", request.Priority)
 		c.write(wake, OpRequest, request)
 	}
 }

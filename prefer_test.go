@@ -3,9 +3,12 @@
 package leaderelection_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,6 +62,32 @@ func TestPriorityHandsOver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Both sides say at Info who asked for a hand-over: else the leader's log has a resignation
+// that nobody has made.
+func TestPriorityIsLogged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		var asked, asking bytes.Buffer
+		logged := func(b *bytes.Buffer) func(*le.Config) {
+			return func(c *le.Config) { c.Logger = slog.New(slog.NewTextHandler(b, nil)) }
+		}
+		a := join(t, d, "a", logged(&asked))
+		sleep(5 * T)
+		b := join(t, d, "b", priority(3), logged(&asking))
+		sleep(2 * T)
+		b.leads(t)
+		a.quit()
+		b.quit()
+		if want := `msg="leaderelection: asked to hand over" id=a election=1 to=b`; strings.Count(asked.String(), want) != 1 {
+			t.Errorf("the leader's log lacks %q, or has it twice:\n%s", want, asked.String())
+		}
+		want := `msg="leaderelection: asking a less preferred leader to hand over" id=b leader=a election=1 priority=3 leader_priority=0`
+		if strings.Count(asking.String(), want) != 1 {
+			t.Errorf("the candidate's log lacks %q, or has it twice:\n%s", want, asking.String())
+		}
+	})
 }
 
 // A leadership that is new is left alone, and one whose candidate is as good, or on hold.

@@ -30,10 +30,14 @@ func (e *DamagedRecordError) Unwrap() error { return e.Err }
 // number after + 1. So after must be the greatest that any fence, log or backup has seen; it
 // may be greater, and not smaller than the record's own, if that can be read.
 //
-// While a leader's term runs, a hold or a reservation, or nobody can tell since the record is damaged or
-// its clock is not compared, Reset refuses, unless it is forced. Force it only when all
-// candidates have been stopped, or have not reached the store for a term: one that is paused, or
-// cut off, acts until its view ends, and another may lead by then.
+// Reset refuses, unless it is forced, while a leader's term runs, or a hold or a reservation.
+// It also refuses if nobody can tell, since the record is damaged or its clock is not compared.
+// Force it only when all candidates have been stopped, or have not reached the store for a
+// term: one that is paused, or cut off, acts until its view ends, and another may lead by then.
+//
+// If there is no record, Reset writes one without being forced. Nobody can tell then whether
+// a leader of the record that was deleted still acts. So stop all candidates before, and wait
+// for a term. For an election that nobody has led yet it sets the first number.
 //
 // It writes on the condition that the record is what was judged, and judges anew if it is not.
 // It returns nil when the vacant record is written. Other errors are the store's.
@@ -84,8 +88,8 @@ func resetOf(ctx context.Context, d RaceDecider, after ElectionNumber, force boo
 	case err == nil && e.Extension >= uint64(MaxElectionNumber) && after == e.ElectionNumber:
 		return nil, fmt.Errorf("election %d cannot be extended any more: pass a greater number", after)
 	case err == nil && !force && e.busy(now):
-		return nil, fmt.Errorf("the record is %s until %v, for all that its time says: stop all candidates and wait for a term, or use StepDown; to reset it all the same, force it",
-			e.whose(), e.TermExpiry.Add(min(e.Hold, MaxTermLength)).Format(time.RFC3339))
+		return nil, fmt.Errorf("the record is %s until %v: %s; to reset it all the same, stop all candidates, wait for a term, and force it",
+			e.whose(), e.TermExpiry.Add(min(e.Hold, MaxTermLength)).Format(time.RFC3339), e.instead())
 	}
 	reset.Token = e.Token
 	if err == nil {
@@ -106,6 +110,14 @@ func (e *RaceEntry) busy(now time.Time) bool {
 	free := e.Vacant() && e.Hold == 0 && (e.Successor == "" || e.Successor == AnySuccessor)
 	until := e.TermExpiry.Add(min(max(e.Hold, 0), MaxTermLength)).Add(min(e.TermLength, MaxTermLength))
 	return !free && (e.Unsynchronized || now.Before(until))
+}
+
+// instead is what to do rather than to reset a record that somebody has.
+func (e *RaceEntry) instead() string {
+	if e.Vacant() {
+		return "wait until then"
+	}
+	return "use StepDown, or wait until then"
 }
 
 // whose says who has the record.

@@ -25,7 +25,8 @@ func (c Config) Run(ctx context.Context, job func(context.Context, *TimeView) er
 // return a *NotElectedError, without waiting for the job to end. Three times matter:
 //
 //   - wait: for how long to try to be elected. Zero: not at all. The record is read, and
-//     claimed if it is free, or another has it.
+//     claimed if it is free, or another has it. It must not be longer than the Hold: one
+//     that still waits when that is over would run the job again.
 //   - Config.Hold: for how long from its acquisition nobody else acquires the record,
 //     however the job ends. It is kept in the record, so Once returns as soon as job has.
 //     It is what keeps a machine that fires late from running the job again. So it should
@@ -46,10 +47,13 @@ func (c Config) Run(ctx context.Context, job func(context.Context, *TimeView) er
 func (c Config) Once(ctx context.Context, wait time.Duration, job func(context.Context, *TimeView) error) error {
 	var faults []error
 	if c.Hold == 0 {
-		faults = append(faults, errors.New("the Hold is 0: without it a machine that is late runs the job a second time"))
+		faults = append(faults, errors.New("the Hold is 0, must be positive: without it a machine that is late runs the job a second time"))
 	}
 	if wait < 0 {
 		faults = append(faults, fmt.Errorf("the wait given to Once is %v, must not be negative", wait))
+	}
+	if c.Hold > 0 && wait > c.Hold {
+		faults = append(faults, fmt.Errorf("the wait given to Once is %v, must not be longer than the Hold (%v): one that still waits when that is over runs the job a second time", wait, c.Hold))
 	}
 	if c.Unsynchronized {
 		faults = append(faults, errors.New("the campaign must not be Unsynchronized for Once: one who has just started cannot tell whether a hold is over"))

@@ -77,7 +77,7 @@
 // all of that, with a Deployment, and a Service that follows the leader by a label.
 // The command leaderelect doctor tries a Lease beside this one, whose name ends in -doctor: it
 // needs the same for that, and create.
-
+//
 // # What Kubernetes promises
 //
 // An update is one transaction in etcd that compares the version; reads here ask a majority

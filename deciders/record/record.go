@@ -209,7 +209,7 @@ func tooLarge(size int) error {
 func parse(data []byte) (*leaderelection.RaceEntry, error) {
 	switch {
 	case len(data) == 0:
-		return nil, errors.New("it is empty; where no election was ever held there must be no record at all, so remove it")
+		return nil, errors.New("it is empty; remove it if no election was ever held here, or replace it by Reset (leaderelect reset)")
 	case len(data) > MaxSize:
 		return nil, fmt.Errorf("it has %d bytes, and %d are allowed; it is not a record of this library", len(data), MaxSize)
 	case !utf8.Valid(data):
@@ -300,7 +300,7 @@ func marks(extra map[string]string) (names []string, err error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal([]byte(list), &names); err != nil || list == "null" {
-		return nil, fmt.Errorf("field %q is %s, not a list of names; repair or remove the record", mustUnderstand, list)
+		return nil, fmt.Errorf("field %q is %s, not a list of names; repair it, or replace it by Reset (leaderelect reset)", mustUnderstand, list)
 	}
 	return names, nil
 }
@@ -320,7 +320,7 @@ func object(data []byte) (map[string]json.RawMessage, error) {
 		}
 		name, _ := t.(string) // within an object a Decoder gives no other
 		if _, twice := raw[name]; twice {
-			return nil, fmt.Errorf("field %q is given twice; repair or remove the record", name)
+			return nil, fmt.Errorf("field %q is given twice; repair it, or replace it by Reset (leaderelect reset)", name)
 		}
 		var v json.RawMessage
 		if err := d.Decode(&v); err != nil {
@@ -332,7 +332,7 @@ func object(data []byte) (map[string]json.RawMessage, error) {
 		return nil, notJSON(data, err)
 	}
 	if rest := bytes.TrimSpace(data[d.InputOffset():]); len(rest) > 0 {
-		return nil, fmt.Errorf("%d bytes follow the JSON object; repair or remove the record", len(rest))
+		return nil, fmt.Errorf("%d bytes follow the JSON object; repair it, or replace it by Reset (leaderelect reset)", len(rest))
 	}
 	return raw, nil
 }
@@ -346,7 +346,7 @@ func notJSON(data []byte, err error) error {
 	if err == nil {
 		err = errors.New("no '{' at its beginning")
 	}
-	return fmt.Errorf("it is not one whole JSON object (%w), but begins %q%s; it was cut short, or is not a record of this library", err, begin, more)
+	return fmt.Errorf("it is not one whole JSON object (%w), but begins %q%s; if it is another's, choose another place, and if it was cut short, replace it by Reset (leaderelect reset)", err, begin, more)
 }
 
 // fields are the fields of f by name, in their order, and whether a record must have
@@ -387,12 +387,12 @@ func fill(f *entryFields, raw map[string]json.RawMessage) error {
 		case !there && !field.required:
 			continue
 		case !there:
-			return fmt.Errorf("field %q is missing; repair or remove the record", field.name)
+			return fmt.Errorf("field %q is missing; repair it, or replace it by Reset (leaderelect reset)", field.name)
 		case string(v) == "null": // which json takes for "leave it as it is"
-			return fmt.Errorf("field %q is null; repair or remove the record", field.name)
+			return fmt.Errorf("field %q is null; repair it, or replace it by Reset (leaderelect reset)", field.name)
 		}
 		if err := json.Unmarshal(v, field.to); err != nil {
-			return fmt.Errorf("field %q: %w; repair or remove the record", field.name, err)
+			return fmt.Errorf("field %q: %w; repair it, or replace it by Reset (leaderelect reset)", field.name, err)
 		}
 		if field.name == formatField && f.Format != Format {
 			return fmt.Errorf("its format is %d, and this program knows only %d; a newer version of the library may have written it: upgrade this program", f.Format, Format)
@@ -416,7 +416,7 @@ func extra(raw map[string]json.RawMessage) (map[string]string, error) {
 	for name, v := range raw {
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, v); err != nil {
-			return nil, fmt.Errorf("field %q: %w; repair or remove the record", name, err)
+			return nil, fmt.Errorf("field %q: %w; repair it, or replace it by Reset (leaderelect reset)", name, err)
 		}
 		extra[name] = compact.String()
 	}
@@ -436,7 +436,7 @@ func checkExtra(extra map[string]string) error {
 		case known(name):
 			return fmt.Errorf("field %q is known, and cannot be among the unknown ones", name)
 		case slices.ContainsFunc(fields(&entryFields{}), func(f field) bool { return strings.EqualFold(f.name, name) }):
-			return fmt.Errorf("field %q differs from a known one by upper and lower case only; repair or remove the record", name)
+			return fmt.Errorf("field %q differs from a known one by upper and lower case only; repair it, or replace it by Reset (leaderelect reset)", name)
 		}
 	}
 	names, err := marks(extra)
@@ -452,13 +452,13 @@ func checkExtra(extra map[string]string) error {
 }
 
 func tooPreferred(priority int64) error {
-	return fmt.Errorf("field %q is %d, and must be from -2^31 to 2^31-1; repair or remove the record", "priority", priority)
+	return fmt.Errorf("field %q is %d, and must be from -2^31 to 2^31-1; repair it, or replace it by Reset (leaderelect reset)", "priority", priority)
 }
 
 func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
 	length, err := time.ParseDuration(f.TermLength)
 	if err != nil {
-		return nil, fmt.Errorf("field %q: %w; repair or remove the record", "term_length", err)
+		return nil, fmt.Errorf("field %q: %w; repair it, or replace it by Reset (leaderelect reset)", "term_length", err)
 	}
 	e := &leaderelection.RaceEntry{
 		LeaderID:       f.LeaderID,
@@ -476,7 +476,7 @@ func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
 	}
 	if f.Hold != nil {
 		if e.Hold, err = time.ParseDuration(*f.Hold); err != nil || e.Hold <= 0 {
-			return nil, fmt.Errorf("field %q is %q, not a duration of more than 0; repair or remove the record", hold, *f.Hold)
+			return nil, fmt.Errorf("field %q is %q, not a duration of more than 0; repair it, or replace it by Reset (leaderelect reset)", hold, *f.Hold)
 		}
 	}
 	if len(f.ConnectionParams) > 0 {
@@ -484,7 +484,7 @@ func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
 	}
 	for i, hp := range f.HostPort {
 		if hp == nil {
-			return nil, fmt.Errorf("field %q: element %d is null; repair or remove the record", "host_port", i)
+			return nil, fmt.Errorf("field %q: element %d is null; repair it, or replace it by Reset (leaderelect reset)", "host_port", i)
 		}
 		e.HostPort = append(e.HostPort, *hp)
 	}

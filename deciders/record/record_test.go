@@ -114,7 +114,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 	cases := map[string]struct{ data, says string }{
 		"empty":              {"", "is empty"},
 		"no JSON":            {"hello", `"hello"`},
-		"array":              {"[1]", "not one whole JSON object"},
+		"array":              {"[1]", "not one whole JSON object (no '{' at its beginning), but begins \"[1]\"; if it is another's, choose another place, and if it was cut short, replace it by Reset"},
 		"null":               {"null", "not one whole JSON object"},
 		"cut short":          {sampleJSON[:100], "cut short"},
 		"cut by one":         {sampleJSON[:len(sampleJSON)-1], "cut short"},
