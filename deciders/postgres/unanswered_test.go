@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -74,5 +75,57 @@ func TestServerHangsWhileItIsAsked(t *testing.T) {
 				t.Errorf("noticed after %v", took)
 			}
 		})
+	}
+}
+
+// split is a pool behind what sends reads to a replica that lags, and loses some writes.
+type split struct {
+	*pgxpool.Pool
+	lags, loses atomic.Bool
+	reads       atomic.Int64
+}
+
+func (s *split) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if s.lags.Load() {
+		s.reads.Add(1)
+		sql = strings.Replace(sql, `"leaderelection"`, "replica", 1)
+	}
+	return s.Pool.QueryRow(ctx, sql, args...)
+}
+
+func (s *split) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	if s.loses.Load() {
+		return nil, errors.New("the connection broke")
+	}
+	return s.Pool.Acquire(ctx)
+}
+
+// A record of one's own that is in doubt, and that only a replica still has, is not made
+// sure of again and again.
+func TestDoubtAndLaggingReads(t *testing.T) {
+	t.Parallel()
+	p := pool(t, stores.Postgres(t).Addr)
+	s := &split{Pool: p}
+	d, writer := postgres.NewDecider(s, "leaderelection", "e", create), postgres.NewDecider(p, "leaderelection", "e", nil)
+	token := feedtest.Write(t, writer, 2, feedtest.Write(t, d, 1, nil))
+	if _, err := p.Exec(t.Context(), "CREATE TABLE replica AS SELECT * FROM leaderelection"); err != nil {
+		t.Fatal(err)
+	}
+	token = feedtest.Write(t, writer, 3, token)
+	s.loses.Store(true)
+	_, err := d.WriteEntry(t.Context(), feedtest.State(4, token))
+	feedtest.Passing(t, err, "the connection broke")
+	s.loses.Store(false)
+	s.lags.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	_, err = d.ReadCurrent(ctx)
+	feedtest.Passing(t, err, "replica", "primary")
+	if n := s.reads.Load(); n > 4 {
+		t.Errorf("it was read %d times", n)
+	}
+	s.lags.Store(false)
+	if e := feedtest.Read(t, d); e.ElectionNumber != 3 {
+		t.Errorf("%+v", e)
 	}
 }

@@ -61,7 +61,7 @@ const maxSuspicions = 3
 // current reads the row. One in doubt it touches, which waits for the row's lock, and
 // then for all that was written before to be safe.
 func (d *Decider) current(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	for {
+	for range store.MaxDoubts {
 		e, err := d.election.Current(ctx)
 		if err != nil || !d.b.inDoubt(e) {
 			return e, err
@@ -76,6 +76,7 @@ func (d *Decider) current(ctx context.Context) (*leaderelection.RaceEntry, error
 			return nil, fmt.Errorf("making sure that a write of one's own, which was not answered, is safe and on the standbys: %w", err)
 		}
 	}
+	return nil, store.ErrLags
 }
 
 // inDoubt reports whether a record that was read may be on this server alone. A session

@@ -155,7 +155,7 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 // and is safe only when all that was written before it is.
 func (d *Decider) current(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	b := d.b
-	for {
+	for range store.MaxDoubts {
 		e, err := d.election.Current(ctx)
 		if err != nil {
 			return nil, err
@@ -177,6 +177,7 @@ func (d *Decider) current(ctx context.Context) (*leaderelection.RaceEntry, error
 			return nil, err
 		}
 	}
+	return nil, store.ErrLags
 }
 
 // Load implements store.Store.

@@ -1,9 +1,19 @@
 package store
 
 import (
+	"errors"
 	"maps"
 	"sync"
 )
+
+// MaxDoubts is how often a read tries to make sure of a record in doubt, and finds that it
+// was replaced meanwhile. Each time it reads again, so more than once says that reads are
+// older than what is written.
+const MaxDoubts = 3
+
+// ErrLags is the error of such a read.
+var ErrLags = errors.New("a write of one's own was not answered, and reads show a record that writes do not find: " +
+	"they come from a replica that lags. Have candidates read from the primary (a proxy may send reads elsewhere)")
 
 // Doubts knows which records may be in a store that has not made them safe yet. Some
 // stores show a write before it is, as PostgreSQL does if the wait for its standbys is
