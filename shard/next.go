@@ -171,22 +171,19 @@ func (n *transition) move() (homeless int) {
 	return homeless
 }
 
-// tidy drops sessions that have ended and own nothing, and orders the rest.
+// tidy drops sessions that have ended, which own nothing any more, and orders the rest: of each
+// seat there is one.
 func (n *transition) tidy() {
 	a := n.next
-	used := map[int]bool{}
-	for _, p := range a.places {
-		used[p.session] = true
-	}
 	old := a.sessions
 	order := make([]int, 0, len(old))
 	for i, s := range old {
-		if used[i] || !n.facts.ended(s.SessionID) {
+		if !n.facts.ended(s.SessionID) {
 			order = append(order, i)
 		}
 	}
 	slices.SortFunc(order, func(x, y int) int {
-		return cmp.Or(cmp.Compare(old[x].Seat, old[y].Seat), cmp.Compare(old[x].Number, old[y].Number))
+		return cmp.Compare(old[x].Seat, old[y].Seat)
 	})
 	to := map[int]int{none: none}
 	a.sessions = make([]session, len(order))
