@@ -134,7 +134,7 @@ func (p *liveness) late() time.Duration {
 	if view.ValueInFuture() || view.Get().IsZero() {
 		return 0
 	}
-	return view.Clock().Now().Round(0).Sub(view.Get())
+	return view.Clock().Now().Sub(view.Get()) // by the wall clock: Get has no other reading
 }
 
 func (p *liveness) grace() time.Duration {

@@ -136,3 +136,37 @@ func TestProbesOfAViewAlone(t *testing.T) {
 	l.over()
 	expectProbes(t, "over", h, true, false, true)
 }
+
+// What a liveness probe goes by: for how long the view has been over, and not who leads; a
+// process that has never had a view is late for nothing.
+func TestLiveGoesByTheViewsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			status le.Status
+			over   time.Duration // since when the view is; negative: it never was
+			term   time.Duration
+			alive  bool
+		}{
+			"leads, and knows not that its view is over": {le.Leading, time.Minute, 15 * time.Second, false},
+			"leaves off too slowly":                      {le.Draining, time.Minute, 15 * time.Second, false},
+			"leaves off within its term":                 {le.Draining, time.Minute, time.Hour, true},
+			"after a term that it does not know":         {le.Draining, 14 * time.Second, 0, true},
+			"releases what it never led by":              {le.Draining, -1, 15 * time.Second, true},
+			"stands by":                                  {le.Following, time.Minute, 15 * time.Second, true},
+			"has stopped":                                {le.Stopped, -1, 15 * time.Second, false},
+		} {
+			l := &leads{view: le.NewTimeView(nil), status: c.status, entry: le.RaceEntry{TermLength: c.term}}
+			if c.over >= 0 {
+				l.view.Set(time.Now().Add(-c.over))
+			}
+			if code, why := probed(lehttp.Live(l, nil), "GET", "/"); (code == http.StatusOK) != c.alive {
+				t.Errorf("%s: %d %s", name, code, why)
+			}
+		}
+		stuck := &pinged{leads: leading(), answer: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }}
+		begin := time.Now()
+		if code, _ := probed(lehttp.Live(stuck, nil), "GET", "/"); code == http.StatusOK || time.Since(begin) != 500*time.Millisecond {
+			t.Errorf("stuck: %d after %v", code, time.Since(begin))
+		}
+	})
+}

@@ -105,7 +105,7 @@ func sameSession(a, b *leaderelection.RaceEntry) bool {
 
 // alive returns who has the session now, or nil: it has ended, or seems to.
 func (f *facts) alive(id SessionID) *seatInfo {
-	if s := f.seats[id.Seat]; s != nil && s.entry != nil && !s.entry.Vacant() && s.entry.ElectionNumber == id.Number && s.over < id.Number && !s.lapsed {
+	if s := f.seats[id.Seat]; s != nil && s.entry != nil && s.entry.ElectionNumber == id.Number && s.over < id.Number && !s.lapsed {
 		return s.info
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,4 +152,41 @@ func random(n, length int) []string {
 		names[i] = string(b)
 	}
 	return names
+}
+
+// An observer whose store must be asked reads the coordinator's record, which is small, and
+// the assignment when there is another; and a read that fails is tried again.
+func TestWatchReadsLittle(t *testing.T) {
+	both(t, func(g *group) {
+		g.join("a")
+		g.settles(12, time.Minute)
+		time.Sleep(time.Minute)
+		var reads, told atomic.Int32
+		ctx, cancel := context.WithCancel(context.Background())
+		watched := make(chan error)
+		go func() {
+			watched <- WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) {
+				d := g.record(name).Handle()
+				d.Inject(func(op memory.Op) memory.Fault {
+					if name != assignmentName || op.Kind != memory.Read {
+						return memory.Fault{}
+					}
+					if reads.Add(1) == 1 {
+						return memory.Fault{Err: memory.ErrLost}
+					}
+					return memory.Fault{}
+				})
+				if g.polled {
+					return d.Polled(), nil
+				}
+				return d, nil
+			}}.Watch(ctx, func(context.Context, *Assignment) { told.Add(1) })
+		}()
+		time.Sleep(10 * T)
+		cancel()
+		<-watched
+		if most := map[bool]int32{true: 4, false: 30}[g.polled]; told.Load() != 1 || reads.Load() > most { // Watch itself reads a vacant record
+			g.t.Errorf("told of %d assignments, by %d reads", told.Load(), reads.Load())
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -104,7 +105,7 @@ func (s *sitting) end() {
 		} else {
 			o.over.Store(true)
 		}
-		o.cancel(errSession)
+		o.cancel(cmp.Or(context.Cause(s.ctx), errSession)) // should that not have reached it yet
 	}
 	for s.helpers > 0 || len(s.winding) > 0 {
 		select {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -61,15 +62,20 @@ func (w *WatchConfig) follow(ctx context.Context, d, coordinator leaderelection.
 	hint := leaderelection.WatchConfig{
 		Decider: d, PollInterval: w.PollInterval, MaxClockSkew: w.MaxClockSkew, SharedClock: w.SharedClock, Clock: w.Clock,
 	}
-	if _, pushes := d.(leaderelection.ChangeFeed); !pushes {
+	_, pushes := d.(leaderelection.ChangeFeed)
+	if !pushes {
 		hint.Decider = coordinator
 	}
+	var newest atomic.Uint64 // version known
 	look := make(chan struct{}, 1)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		for ctx.Err() == nil {
-			err := hint.Watch(ctx, func(context.Context, leaderelection.RaceEntry) {
+			err := hint.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) {
+				if v, says := coordinatorVersion(&e); says && !pushes && uint64(v) <= newest.Load() {
+					return // an extension
+				}
 				select {
 				case look <- struct{}{}:
 				default:
@@ -98,6 +104,7 @@ func (w *WatchConfig) follow(ctx context.Context, d, coordinator leaderelection.
 			}
 		case a != nil && (known == nil || a.version > known.version):
 			known = a
+			newest.Store(uint64(a.version))
 			cb(ctx, a.public())
 		}
 	}
