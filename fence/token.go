@@ -78,7 +78,7 @@ func ParseToken(s string) (Token, error) {
 	}
 	escaped, digits := s[:colon], s[colon+1:]
 	n, err := strconv.ParseUint(digits, 10, 63) // a greater one is damage, as in an election's record
-	if err != nil || n == 0 || digits[0] == '+' || digits[0] == '0' {
+	if err != nil || digits[0] == '0' {         // which refuses a sign, too
 		return malformed("the number is to be a positive one below 2^63, in decimal")
 	}
 	election, err := url.PathUnescape(escaped)

@@ -1,0 +1,153 @@
+//go:build go1.25
+
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/fence"
+)
+
+// waits returns when a goroutine waits in the function, and fails if done comes before.
+func waits(t *testing.T, function string, done <-chan error) {
+	t.Helper()
+	for {
+		select {
+		case err := <-done:
+			t.Fatalf("it did not wait: %v", err)
+		default:
+		}
+		stacks := make([]byte, 1<<20)
+		if strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), function) {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// A greater token is admitted when no act of a smaller one is under way any more, and an act
+// whose turn comes after that is refused.
+func TestDoKeepsTheNextOut(t *testing.T) {
+	g := fence.NewGuard("", 5)
+	old, next := fence.Token{Number: 5}, fence.Token{Number: 7}
+	began, leave := make(chan struct{}), make(chan struct{})
+	first, admitted, second := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+	go func() {
+		first <- g.Do(old, func() error { close(began); <-leave; return nil })
+	}()
+	<-began
+	go func() { admitted <- g.Admit(next) }()
+	waits(t, "sync.(*RWMutex).Lock", admitted)
+	go func() {
+		second <- g.Do(old, func() error { return errors.New("it was called") })
+	}()
+	waits(t, "sync.(*RWMutex).RLock", second)
+	close(leave)
+	if err := errors.Join(<-first, <-admitted); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-second; !errors.Is(err, fence.ErrStale) {
+		t.Errorf("an act that comes too late: %v", err)
+	}
+}
+
+// What a guard has seen does not go back, also if a smaller token was being confirmed meanwhile.
+func TestConfirmedTooLate(t *testing.T) {
+	g := fence.NewGuard("", 0)
+	confirming, leave := make(chan struct{}), make(chan struct{})
+	g.Confirm = func(_ context.Context, t fence.Token) error {
+		if t.Number == 5 {
+			close(confirming)
+			<-leave
+		}
+		return nil
+	}
+	late := make(chan error)
+	go func() { late <- g.Admit(fence.Token{Number: 5}) }()
+	<-confirming
+	if err := g.Admit(fence.Token{Number: 7}); err != nil {
+		t.Fatal(err)
+	}
+	close(leave)
+	if err := <-late; !errors.Is(err, fence.ErrStale) || g.Greatest() != 7 {
+		t.Errorf("%v, and the greatest is %d", err, g.Greatest())
+	}
+}
+
+// The token of nobody is none, also before there was any; and the present one may read.
+func TestGuardsEdges(t *testing.T) {
+	var g fence.Guard
+	if err := g.Admit(fence.Token{}); !errors.Is(err, fence.ErrNoToken) {
+		t.Errorf("no token: %v", err)
+	}
+	if err := g.Admit(fence.Token{Number: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Peek(t.Context(), fence.Token{Number: 3}); err != nil {
+		t.Errorf("the token that was admitted last, reading: %v", err)
+	}
+	for _, text := range []string{"a:0", "a:+1", "a:-1", "a:01", "a:"} {
+		if token, err := fence.ParseToken(text); !errors.Is(err, fence.ErrMalformed) {
+			t.Errorf("%q: %v, %v", text, token, err)
+		}
+	}
+	for status, want := range map[int]error{http.StatusConflict: fence.ErrStale, http.StatusOK: nil} {
+		if err := fence.Refused(&http.Response{StatusCode: status, Header: http.Header{"Fencing-Refused": {"stale"}}}); !errors.Is(err, want) {
+			t.Errorf("status %d: %v", status, err)
+		}
+	}
+}
+
+// What the record has once shown is confirmed for good; what the store says when it fails
+// is said, until it works; and nobody waits for another's read longer than their ctx.
+func TestConfirmByRemembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		confirm := fence.ConfirmBy(d)
+		ask := func(n le.ElectionNumber) error {
+			time.Sleep(2 * time.Second) // it reads once a second
+			return confirm(t.Context(), fence.Token{Number: n})
+		}
+		d.Inject(memory.Fail(memory.ErrLost))
+		if err := ask(7); !errors.Is(err, memory.ErrLost) {
+			t.Errorf("a store that fails: %v", err)
+		}
+		d.Inject(nil)
+		if err := ask(7); err == nil || errors.Is(err, memory.ErrLost) || !strings.Contains(err.Error(), "come to number 0") {
+			t.Errorf("a token of nobody's: %v", err)
+		}
+		d.Replace(&le.RaceEntry{ElectionNumber: 7, Incarnation: "x", TermExpiry: time.Now()})
+		if err := ask(7); err != nil {
+			t.Error(err)
+		}
+		d.Replace(&le.RaceEntry{ElectionNumber: 3, Incarnation: "x", TermExpiry: time.Now()})
+		if err := ask(9); err == nil {
+			t.Error("a token of nobody's is confirmed")
+		}
+		if err := ask(7); err != nil {
+			t.Errorf("after the store was set back: %v", err)
+		}
+		hang := make(chan struct{})
+		d.Inject(memory.Hang(hang))
+		hangs := make(chan error)
+		go func() { hangs <- ask(8) }()
+		time.Sleep(3 * time.Second)
+		gone := errors.New("gone")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, gone)
+		defer cancel()
+		if err := confirm(ctx, fence.Token{Number: 8}); !errors.Is(err, gone) {
+			t.Errorf("while another reads: %v", err)
+		}
+		close(hang)
+		<-hangs
+	})
+}
