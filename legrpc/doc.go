@@ -62,6 +62,21 @@ closes connections that are asked more often than every five. So give servers
 connection is then left 10 s after that. Keepalive is no way to notice a leader that is
 deposed, or that hangs: its connection is alive.
 
+# Shards
+
+If the work is divided by package shard, a call goes to the owner of its shard. A
+[ShardConn] is what generated clients take in place of a channel; it follows the group, and
+has a channel to each member. [WithShard] names the shard of a call:
+
+	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: store}, &legrpc.ShardOptions{Dial: credentials})
+	...
+	orders := pb.NewOrdersClient(conn)
+	orders.Bill(legrpc.WithShard(ctx, strconv.Itoa(shard.ForKey(customer, 64))), request)
+
+At each member [UnaryOwnerInterceptor] and [StreamOwnerInterceptor] serve what it owns, and
+refuse all else by a mark of that shard's own; handlers have the shard, and its fencing
+token, by [OwnedFrom].
+
 # Several ports, and TLS
 
 A candidate that serves several things has one record for all: [Builder.WithAddresses]

@@ -131,10 +131,20 @@ type server struct {
 	exempt     func(string) bool
 	election   string
 	nameLeader bool
+	not        string // why a call is refused
+	ceased     string // why its answer was thrown away
 }
 
+// Why calls are not served, as clients are told.
+const (
+	notLeader    = "leaderelection: this process does not lead"
+	ceasedToLead = "leaderelection: this process has ceased to lead during the call, which may have taken effect"
+	notOwner     = "leaderelection: this process does not own the shard"
+	ceasedToOwn  = "leaderelection: this process has ceased to own the shard during the call, which may have taken effect"
+)
+
 func newServer(l Leadership, o *ServerOptions) *server {
-	s := &server{leads: l, exempt: alwaysServed}
+	s := &server{leads: l, exempt: alwaysServed, not: notLeader, ceased: ceasedToLead}
 	if o != nil {
 		s.election, s.nameLeader = o.Election, o.NameLeader
 		if o.Exempt != nil {
@@ -212,9 +222,9 @@ func (s *server) lost() error { return s.refusal(codes.Unavailable, reasonLost) 
 
 // refusal is the status of a call that is not served.
 func (s *server) refusal(code codes.Code, reason string) error {
-	why := "leaderelection: this process does not lead"
+	why := s.not
 	if reason == reasonLost {
-		why = "leaderelection: this process has ceased to lead during the call, which may have taken effect"
+		why = s.ceased
 	}
 	info := &errdetails.ErrorInfo{Domain: domain, Reason: reason, Metadata: map[string]string{}}
 	if s.election != "" {
@@ -239,7 +249,7 @@ func (s *server) refusal(code codes.Code, reason string) error {
 type stream struct {
 	grpc.ServerStream
 	ctx    context.Context
-	view   *leaderelection.TimeView
+	view   viewctx.View
 	server *server
 }
 

@@ -14,6 +14,9 @@ import (
 // ErrNoGroup: there is no assignment yet.
 var ErrNoGroup = errors.New("shard: the group has no assignment yet: start its members first")
 
+// ErrNoShard is wrapped by the error about a shard that the group has not.
+var ErrNoShard = errors.New("the group has no shard")
+
 // Operator changes a group's wishes from anywhere. Its methods return when the change is
 // on record, which is before it is carried out: the coordinator sees it at once on a store
 // that pushes, within a term elsewhere. Each may be called any number of times; what is so
@@ -31,7 +34,7 @@ func (o Operator) Pin(ctx context.Context, shard, member string) error {
 	}
 	return o.change(ctx, fmt.Sprintf("pinning %q to %q", shard, member), func(a *assignment) error {
 		if a.shards.index(shard) == none {
-			return fmt.Errorf("the group has no shard %q", shard)
+			return fmt.Errorf("%w %q", ErrNoShard, shard)
 		}
 		if a.pins == nil {
 			a.pins = map[string]string{}

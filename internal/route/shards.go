@@ -85,6 +85,16 @@ func (s *Shards) Owner(name string) (shard.Owner, bool) {
 	return s.newest.Owner(name)
 }
 
+// Members returns those that the newest assignment names.
+func (s *Shards) Members() []shard.Owner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.newest == nil {
+		return nil
+	}
+	return s.newest.Members()
+}
+
 // Table returns the Table of one shard, in which its owner is the leader. It waits until
 // an assignment is known, for wait at most.
 func (s *Shards) Table(ctx context.Context, name string, wait time.Duration) (*Table, error) {

@@ -47,7 +47,7 @@ func (a *app) shardsCommand() *cobra.Command {
 		SuggestionsMinimumDistance: 2,
 	}
 	c.AddCommand(a.shardsRunCommand(), a.shardsStatusCommand(), a.shardsWatchCommand(), a.shardsMoveCommand(), a.shardsUnpinCommand(),
-		a.shardsDrainCommand(), a.shardsUndrainCommand(), a.shardsDoctorCommand())
+		a.shardsDrainCommand(), a.shardsUndrainCommand(), a.shardsDoctorCommand(), a.shardsSidecarCommand())
 	return c
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/shards"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
@@ -183,7 +184,7 @@ type member struct {
 	tell     *supervisor
 	commands *shards.Commands
 	ended    context.CancelCauseFunc
-	begun    func(*shard.Member) // optional
+	begun    func(*store.Group, *shard.Member) // optional
 
 	mu       sync.Mutex
 	finished bool
@@ -236,7 +237,7 @@ func (m *member) run(ctx context.Context, cancel context.CancelCauseFunc) error 
 		return err
 	}
 	if m.begun != nil {
-		m.begun(joined)
+		m.begun(g, joined)
 	}
 	m.tell.n.Status("owns no shard")
 	if m.tell.when == whenStanding {

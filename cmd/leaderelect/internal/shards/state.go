@@ -24,7 +24,7 @@ type State struct {
 	Members  []Member          `json:"members"`
 	Pins     map[string]string `json:"pins,omitempty"`    // shard to member
 	Cordons  []string          `json:"cordons,omitempty"` // members that are to be emptied
-	Assigned []Shard           `json:"assignment"`
+	Assigned []Shard           `json:"assignment,omitempty"`
 	// Coordinator is who decides; empty: nobody, or it was not looked at.
 	Coordinator string `json:"coordinator,omitempty"`
 }
@@ -135,6 +135,15 @@ func (s *State) place(a *shard.Assignment, members map[shard.SessionID]*Member) 
 			s.Lost++
 		}
 	}
+}
+
+// OfOne is what an assignment says of one shard.
+func OfOne(a *shard.Assignment, name string, o shard.Owner) Shard {
+	one := Shard{Name: name, Owner: o.Member, Token: uint64(o.Token), Moving: o.Moving, Pinned: a.Pins()[name], Seat: -1}
+	if o.Member != "" {
+		one.Seat, one.Session, one.HostPort = o.Session.Seat, uint64(o.Session.Number), o.HostPort
+	}
+	return one
 }
 
 // Calm reports whether every shard has an owner that is there.

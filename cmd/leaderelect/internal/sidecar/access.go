@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // guarded lets in who may ask for a hand-over.
@@ -27,10 +28,10 @@ func (s *server) guarded(do func(context.Context, *http.Request) error) http.Han
 		defer cancel()
 		switch err := do(ctx, r); {
 		case err == nil:
-			answer(w, http.StatusAccepted, s.Hub.Now())
+			answer(w, http.StatusAccepted, s.now())
 		case errors.Is(err, errNoID):
 			answer(w, http.StatusBadRequest, fault(err.Error()))
-		case errors.Is(err, leaderelection.ErrNoLeader), errors.Is(err, leaderelection.ErrLostRace), errors.Is(err, errUnknown):
+		case errors.Is(err, leaderelection.ErrNoLeader), errors.Is(err, leaderelection.ErrLostRace), errors.Is(err, errUnknown), errors.Is(err, errNoMember), errors.Is(err, shard.ErrNoGroup), errors.Is(err, shard.ErrNoShard):
 			answer(w, http.StatusConflict, fault(s.fit(err)))
 		default:
 			answer(w, http.StatusBadGateway, fault(s.fit(err)))

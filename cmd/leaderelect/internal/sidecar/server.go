@@ -52,10 +52,8 @@ const maxWait = 5 * time.Minute
 
 // Handler is the sidecar's.
 func Handler(c Config) http.Handler {
-	s := &server{Config: c}
-	if c.MaxWaiting > 0 {
-		s.waiting = make(chan struct{}, c.MaxWaiting)
-	}
+	s := newServer(c)
+	s.now = func() any { return s.Hub.Now() }
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /leader", s.leader)
 	mux.HandleFunc("GET /leaderships", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.Hub.Leaderships()) })
@@ -84,8 +82,17 @@ func Handler(c Config) http.Handler {
 	return s.hosts(mux)
 }
 
+func newServer(c Config) *server {
+	s := &server{Config: c}
+	if c.MaxWaiting > 0 {
+		s.waiting = make(chan struct{}, c.MaxWaiting)
+	}
+	return s
+}
+
 type server struct {
 	Config
+	now     func() any    // what is told to who has asked for something
 	waiting chan struct{} // has one for each request that waits for news; nil: no limit
 }
 

@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/sidecar"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/shard"
+)
+
+type shardsSidecarFlags struct {
+	memberFlags
+	listen, tokenFile string
+	readOnly          bool
+	allowHost         []string
+	maxConnections    int
+}
+
+func (a *app) shardsSidecarCommand() *cobra.Command {
+	var f shardsSidecarFlags
+	c := &cobra.Command{
+		Use:   "sidecar [URL] [--shards N -- COMMAND [ARGUMENT...]]",
+		Short: "Follow a group, or be a member of it, and serve what is known over HTTP",
+		Long: `Follow a group without taking part, or with a COMMAND be a member of it as by leaderelect
+shards run, and serve over HTTP:
+
+    GET  /shards         members and shards, as JSON; with ?wait=30s&after=VERSION not
+                         before there is a later assignment, or the time is over
+    GET  /shards/NAME    who owns a shard, and where; with ?wait=30s&after=TOKEN not
+                         before somebody owns it by a greater token
+    GET  /events         server-sent events: state (once), owned, moving, unowned,
+                         removed, joined, left
+    GET  /self           what this process owns, with tokens and the time left
+    GET  /readyz         200 only while this process owns a shard
+    GET  /healthz        200 while this process does its work
+    POST /move?shard=NAME&to=MEMBER, /unpin?shard=NAME
+    POST /drain?member=MEMBER, /undrain?member=MEMBER
+    GET  /               a page for people
+
+Who may ask, and by which names, is as for leaderelect sidecar.`,
+		Example: `  leaderelect shards sidecar --listen :4040 s3://bucket/orders
+  curl 'http://127.0.0.1:4040/shards/7?wait=30s&after=3'`,
+		Args: commandAfterDash(false),
+		RunE: func(c *cobra.Command, args []string) error { return a.shardsSidecar(c.Context(), &f, c, args) },
+	}
+	f.flags(a, c)
+	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:4040", "where to serve HTTP; port 0 takes a free one")
+	c.Flags().StringVar(&f.tokenFile, "token-file", "", "a file with the token without which nobody may ask for a move, not even from this machine")
+	c.Flags().BoolVar(&f.readOnly, "read-only", false, "answer no POST")
+	c.Flags().StringSliceVar(&f.allowHost, "allow-host", nil, "a further name to be asked by, as in a request's Host; may be repeated; * is any")
+	c.Flags().IntVar(&f.maxConnections, "max-connections", 0, "how many connections to have open at once (default a quarter of the files this process may open, 256 at most)")
+	return c
+}
+
+func (a *app) shardsSidecar(ctx context.Context, f *shardsSidecarFlags, c *cobra.Command, args []string) error {
+	before, command := splitDash(c, args)
+	url, _, err := a.url(before)
+	if err != nil {
+		return err
+	}
+	if len(command) == 0 && f.given() {
+		return usage("--shards and --names are for a member, which runs a COMMAND: write it after --")
+	}
+	if f.maxConnections < 0 {
+		return usage("--max-connections is %d, must not be negative", f.maxConnections)
+	}
+	if _, err := store.InGroup(url, firstRecord); err != nil {
+		return err
+	}
+	s := &shardsServed{a: a, f: f, url: url, hub: sidecar.NewShardHub(), stopped: make(chan struct{})}
+	if s.token, err = readToken(f.tokenFile); err != nil {
+		return err
+	}
+	if len(command) > 0 {
+		if s.member, err = a.newMember(&f.memberFlags, url, command); err != nil {
+			return err
+		}
+	}
+	a.begun(exitError)
+	return s.run(ctx)
+}
+
+// shardsServed is a running sidecar of a group.
+type shardsServed struct {
+	a       *app
+	f       *shardsSidecarFlags
+	url     string
+	token   string
+	member  *member // nil: an observer
+	hub     *sidecar.ShardHub
+	joined  atomic.Pointer[shard.Member]
+	group   atomic.Pointer[store.Group]
+	stopped chan struct{}
+}
+
+func (s *shardsServed) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var c commands
+	if s.member != nil {
+		c = s.member.commands
+	}
+	defer s.a.signals(cancel, c)()
+	listener, err := net.Listen("tcp", s.f.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	defer s.serve(listener)()
+	if s.member == nil {
+		g, err := s.a.openGroup(ctx, s.url)
+		if err != nil {
+			return ended(err)
+		}
+		defer g.Close()
+		s.group.Store(g)
+		return ended(s.a.observer(g).Watch(ctx, func(_ context.Context, a *shard.Assignment) { s.hub.News(a) }))
+	}
+	changed := s.member.cfg.Changed
+	s.member.cfg.Changed = func(ctx context.Context, a *shard.Assignment) {
+		s.hub.News(a)
+		changed(ctx, a)
+	}
+	s.member.begun = func(g *store.Group, m *shard.Member) {
+		s.group.Store(g)
+		s.joined.Store(m)
+	}
+	return s.member.outcome(s.member.run(ctx, cancel))
+}
+
+// ask lets an operator ask the group, once it is open.
+func (s *shardsServed) ask(do func(shard.Operator) error) error {
+	g := s.group.Load()
+	if g == nil {
+		return errNotOpen
+	}
+	return do(shard.Operator{Store: g.Store})
+}
+
+// serve serves HTTP until the function that it returns is called.
+func (s *shardsServed) serve(l net.Listener) (stop func()) {
+	log := s.a.logger()
+	most := s.f.maxConnections
+	if most == 0 {
+		most = max(2, min(256, openFiles()/4))
+	}
+	limited := sidecar.Limit(l, most)
+	var hosts []string
+	for _, host := range s.f.allowHost {
+		hosts = append(hosts, strings.ToLower(host))
+	}
+	id := ""
+	if s.member != nil {
+		id = s.member.cfg.MemberID
+	}
+	server := sidecar.Server(sidecar.ShardsHandler(sidecar.ShardsConfig{
+		Config: sidecar.Config{ID: id, Token: s.token, Ended: s.stopped, ReadOnly: s.f.readOnly, Hosts: hosts, MaxWaiting: most - most/4, Fit: s.a.fit},
+		Group:  s.hub, Member: s.joined.Load,
+		Move: func(ctx context.Context, name, to string) error {
+			return s.ask(func(o shard.Operator) error { return o.Pin(ctx, name, to) })
+		},
+		Unpin: func(ctx context.Context, name string) error {
+			return s.ask(func(o shard.Operator) error { return o.Unpin(ctx, name) })
+		},
+		Drain: func(ctx context.Context, id string) error {
+			return s.ask(func(o shard.Operator) error { return o.Cordon(ctx, id) })
+		},
+		Undrain: func(ctx context.Context, id string) error {
+			return s.ask(func(o shard.Operator) error { return o.Uncordon(ctx, id) })
+		},
+	}), limited, slogErrors(log))
+	log.Info("serving", "url", "http://"+l.Addr().String())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("HTTP is not served any more", "err", err)
+		}
+	}()
+	return func() {
+		close(s.stopped)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+		<-done
+	}
+}

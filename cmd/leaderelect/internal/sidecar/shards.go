@@ -1,0 +1,343 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/shards"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
+	"github.com/c8e606e4/leaderelection/shard"
+)
+
+// ShardsConfig is what a sidecar of a group of shards serves. What it has in common with
+// that of an election is Config's: Token, ReadOnly, Hosts, MaxWaiting, Fit and Ended.
+type ShardsConfig struct {
+	Config
+	Group *ShardHub
+	// Member is this process's, or returns nil for an observer, and while it has not
+	// begun.
+	Member func() *shard.Member
+	// What operators may ask for.
+	Move                  func(ctx context.Context, shard, member string) error
+	Unpin, Drain, Undrain func(ctx context.Context, name string) error
+}
+
+// ShardHub keeps what is known of a group, and wakes those who wait for news. Its methods
+// may be called by several goroutines at once.
+type ShardHub struct {
+	mu      sync.Mutex
+	follow  shards.Follower
+	newest  *shard.Assignment
+	events  []shardEvent
+	next    uint64
+	changed chan struct{} // closed by the next assignment
+}
+
+type shardEvent struct {
+	id uint64
+	shards.Event
+}
+
+// maxShardEvents is how many events are remembered.
+const maxShardEvents = 4096
+
+// NewShardHub returns a hub that knows of no assignment.
+func NewShardHub() *ShardHub { return &ShardHub{next: 1, changed: make(chan struct{})} }
+
+// News takes in an assignment. One that is not newer than what is known is no news.
+func (h *ShardHub) News(a *shard.Assignment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a == nil || h.newest != nil && a.Version() <= h.newest.Version() {
+		return
+	}
+	h.newest = a
+	for _, e := range h.follow.Changed(a, time.Now()) {
+		h.events = append(h.events, shardEvent{h.next, e})
+		h.next++
+	}
+	if n := len(h.events) - maxShardEvents; n > 0 {
+		h.events = append([]shardEvent(nil), h.events[n:]...)
+	}
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// now is the newest assignment, or nil, and what the next one closes.
+func (h *ShardHub) now() (*shard.Assignment, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.newest, h.changed
+}
+
+// State is what is known.
+func (h *ShardHub) State() shards.State {
+	a, _ := h.now()
+	return shards.Of(a, nil, time.Now())
+}
+
+// after are the events after the one numbered last (those remembered), the number of the
+// newest, and what the next one closes.
+func (h *ShardHub) after(last uint64) (news []shardEvent, newest uint64, changed <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.events {
+		if e.id > last {
+			news = append(news, e)
+		}
+	}
+	return news, h.next - 1, h.changed
+}
+
+// ShardsHandler is the sidecar's of a group.
+func ShardsHandler(c ShardsConfig) http.Handler {
+	s := &shardServer{server: newServer(c.Config), c: c}
+	s.now = func() any { return s.summary() }
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /shards", s.all)
+	mux.HandleFunc("GET /shards/{name...}", s.one)
+	mux.HandleFunc("GET /self", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.self()) })
+	mux.HandleFunc("GET /events", s.events)
+	mux.HandleFunc("GET /readyz", s.ready)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.self()) })
+	if c.Metrics != nil {
+		mux.Handle("GET /metrics", c.Metrics)
+	}
+	named := func(do func(context.Context, string) error, key string) http.Handler {
+		return s.guarded(func(ctx context.Context, r *http.Request) error {
+			if r.FormValue(key) == "" {
+				return fmt.Errorf("%w: say which by %s=NAME", errNoID, key)
+			}
+			return do(ctx, r.FormValue(key))
+		})
+	}
+	mux.Handle("POST /move", s.guarded(func(ctx context.Context, r *http.Request) error {
+		name, to := r.FormValue("shard"), r.FormValue("to")
+		if name == "" || to == "" {
+			return fmt.Errorf("%w: say what and where to by shard=NAME and to=MEMBER", errNoID)
+		}
+		if !s.isMember(to) {
+			return errNoMember
+		}
+		return c.Move(ctx, name, to)
+	}))
+	mux.Handle("POST /unpin", named(c.Unpin, "shard"))
+	mux.Handle("POST /drain", named(c.Drain, "member"))
+	mux.Handle("POST /undrain", named(c.Undrain, "member"))
+	mux.HandleFunc("GET /{$}", s.file("shards.html", "text/html; charset=utf-8"))
+	mux.HandleFunc("GET /icon.svg", s.file("icon.svg", "image/svg+xml"))
+	mux.HandleFunc("GET /page.css", s.file("page.css", "text/css; charset=utf-8"))
+	mux.HandleFunc("GET /shards.js", s.file("shards.js", "text/javascript; charset=utf-8"))
+	return s.hosts(mux)
+}
+
+// errNoMember is the answer for a member that the group has not: to move a shard there
+// would do nothing.
+var errNoMember = errors.New("the group has no member of that name")
+
+type shardServer struct {
+	*server
+	c ShardsConfig
+}
+
+func (s *shardServer) isMember(id string) bool {
+	a, _ := s.c.Group.now()
+	if a == nil {
+		return false
+	}
+	for _, m := range a.Members() {
+		if m.Member == id {
+			return true
+		}
+	}
+	return false
+}
+
+// summary is the state without each single shard.
+func (s *shardServer) summary() shards.State {
+	all := s.c.Group.State()
+	all.Assigned = nil
+	return all
+}
+
+// OwnedShard is what this process may act on, as JSON.
+type OwnedShard struct {
+	Shard  string  `json:"shard"`
+	Token  uint64  `json:"token"`
+	Left   float64 `json:"view_seconds_left"`
+	Moving bool    `json:"moving,omitempty"` // it is to be let go: begin nothing new
+}
+
+// ShardSelf is what this process is doing.
+type ShardSelf struct {
+	ID      string       `json:"id"`
+	Role    string       `json:"role"` // member or observer
+	Seat    int          `json:"seat"` // -1: none
+	Session uint64       `json:"session,omitempty"`
+	Version uint64       `json:"version"` // of the newest assignment known
+	Owned   []OwnedShard `json:"owned"`
+}
+
+func (s *shardServer) self() ShardSelf {
+	self := ShardSelf{ID: s.ID, Role: "observer", Seat: -1, Owned: []OwnedShard{}}
+	if s.ID != "" {
+		self.Role = "member"
+	}
+	if a, _ := s.c.Group.now(); a != nil {
+		self.Version = uint64(a.Version())
+	}
+	m := s.c.Member()
+	if m == nil {
+		return self
+	}
+	if id := m.Session(); id.Number != 0 {
+		self.Seat, self.Session = id.Seat, uint64(id.Number)
+	}
+	for _, o := range m.Owned() {
+		self.Owned = append(self.Owned, OwnedShard{o.Name(), uint64(o.Token()), state.Seconds(time.Until(o.Get())), o.Context().Err() != nil})
+	}
+	return self
+}
+
+// ready says 200 only while this process owns a shard.
+func (s *shardServer) ready(w http.ResponseWriter, _ *http.Request) {
+	self, code := s.self(), http.StatusServiceUnavailable
+	if len(self.Owned) > 0 {
+		code = http.StatusOK
+	}
+	answer(w, code, self)
+}
+
+// asks reads wait and after of a request, and whether it may wait. Call done in the end.
+func (s *shardServer) asks(w http.ResponseWriter, r *http.Request) (wait time.Duration, after uint64, done func(), ok bool) {
+	done = func() {}
+	after, err := strconv.ParseUint(orZero(r.URL.Query().Get("after")), 10, 64)
+	if err != nil {
+		answer(w, http.StatusBadRequest, fault("after must be a number"))
+		return 0, 0, done, false
+	}
+	if wait, err = duration(r.URL.Query().Get("wait")); err != nil {
+		answer(w, http.StatusBadRequest, fault(err.Error()))
+		return 0, 0, done, false
+	}
+	if wait > 0 {
+		if done, ok = s.mayWait(w); !ok {
+			return 0, 0, func() {}, false
+		}
+	}
+	return min(wait, maxWait), after, done, true
+}
+
+// until calls is with each assignment until that reports that it will do, or the time is
+// over: whether the client is there still.
+func (s *shardServer) until(r *http.Request, wait time.Duration, is func(*shard.Assignment) bool) bool {
+	limit := time.NewTimer(wait)
+	defer limit.Stop()
+	for {
+		a, changed := s.c.Group.now()
+		if wait == 0 || a != nil && is(a) {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-limit.C:
+			wait = 0
+		case <-s.Ended:
+			wait = 0
+		case <-r.Context().Done():
+			return false
+		}
+	}
+}
+
+// all answers at once, or with after=VERSION when there is a later assignment, or when wait
+// is over.
+func (s *shardServer) all(w http.ResponseWriter, r *http.Request) {
+	wait, after, done, ok := s.asks(w, r)
+	if !ok {
+		return
+	}
+	defer done()
+	if s.until(r, wait, func(a *shard.Assignment) bool { return uint64(a.Version()) > after }) {
+		answer(w, http.StatusOK, s.c.Group.State())
+	}
+}
+
+// one answers at once, or with after=TOKEN when somebody owns the shard by a greater
+// token, or when wait is over.
+func (s *shardServer) one(w http.ResponseWriter, r *http.Request) {
+	wait, after, done, ok := s.asks(w, r)
+	if !ok {
+		return
+	}
+	defer done()
+	name := r.PathValue("name")
+	if !s.until(r, wait, func(a *shard.Assignment) bool {
+		o, _ := a.Owner(name)
+		return o.Member != "" && uint64(o.Token) > after
+	}) {
+		return
+	}
+	a, _ := s.c.Group.now()
+	if a == nil {
+		answer(w, http.StatusServiceUnavailable, fault("no assignment of the group has been read yet"))
+		return
+	}
+	o, there := a.Owner(name)
+	if !there {
+		answer(w, http.StatusNotFound, fault("there is no such shard"))
+		return
+	}
+	answer(w, http.StatusOK, shards.OfOne(a, name, o))
+}
+
+// events are server-sent: first a summary and what is remembered after Last-Event-ID, then
+// each event.
+func (s *shardServer) events(w http.ResponseWriter, r *http.Request) {
+	done, ok := s.mayWait(w)
+	if !ok {
+		return
+	}
+	defer done()
+	out := http.NewResponseController(w)
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	_, last, _ := s.c.Group.after(0)
+	if id, err := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64); err == nil && id <= last {
+		last = id
+	}
+	if !send(w, out, last, "state", s.summary()) {
+		return
+	}
+	alive := time.NewTicker(15 * time.Second)
+	defer alive.Stop()
+	for {
+		news, _, changed := s.c.Group.after(last)
+		for _, e := range news {
+			last = e.id
+			if e.Event.Event != shards.Began && !send(w, out, e.id, e.Event.Event, e.Event) {
+				return
+			}
+		}
+		select {
+		case <-changed:
+		case <-alive.C:
+			_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
+			_, err := fmt.Fprint(w, ": still here\n\n")
+			if err != nil || out.Flush() != nil {
+				return
+			}
+		case <-s.Ended:
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,320 @@
+package legrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/status"
+
+	"github.com/c8e606e4/leaderelection/internal/route"
+	"github.com/c8e606e4/leaderelection/shard"
+)
+
+type shardKey struct{}
+
+// WithShard returns a ctx whose calls by a [ShardConn] are for a shard: the name of one, or
+// for a key strconv.Itoa(shard.ForKey(key, n)).
+func WithShard(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, shardKey{}, name)
+}
+
+// ShardOptions are for [FollowShards]. The zero value is right for most, but for Dial.
+type ShardOptions struct {
+	// Group is OwnerOptions.Group of the servers that are called.
+	Group string
+	// Wait is how long a call may wait for its shard to have an owner, and may be sent
+	// again after it was first refused, at most until its ctx ends. Zero: 2 s. Negative:
+	// not at all.
+	Wait time.Duration
+	// CheckAddress returns an error for an address that no call may be sent to: see
+	// [Builder.WithCheckAddress]. Nil: link-local, multicast and unspecified addresses
+	// are refused.
+	CheckAddress func(hostPort string) error
+	// Authority is what calls have as their :authority, and with TLS what each member's
+	// certificate must have. Empty: "shards".
+	Authority string
+	// Dial are the options of each channel to a member: the credentials, at least.
+	Dial []grpc.DialOption
+}
+
+// ShardConn is a grpc.ClientConnInterface, as generated clients want it, whose calls go to
+// the owners of their shards: see [FollowShards]. Its methods may be called concurrently.
+type ShardConn struct {
+	o      ShardOptions
+	shards *route.Shards
+	cancel context.CancelFunc
+	done   <-chan struct{}
+	mu     sync.Mutex
+	conns  map[string]*grpc.ClientConn // by addresses
+	closed bool
+}
+
+var _ grpc.ClientConnInterface = (*ShardConn)(nil)
+
+// FollowShards returns a ShardConn that watches a group until Close. It returns at once,
+// and refuses only a WatchConfig, or options, that are wrong.
+//
+//	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: store}, &legrpc.ShardOptions{Dial: credentials})
+//	...
+//	orders := pb.NewOrdersClient(conn)
+//	orders.Bill(legrpc.WithShard(ctx, strconv.Itoa(shard.ForKey(customer, 64))), request)
+//
+// A call is sent to its shard's owner by the newest assignment known, and with it the
+// shard's name, as metadata. If the owner refuses it before anybody has worked on it, since
+// the shard moves, it is sent again, to the next owner once that is known. A call under way
+// ends with Unavailable if another owner has been known for a second, and may have taken
+// effect. While nobody owns the shard, a call waits for ShardOptions.Wait, and if it is
+// wait-for-ready until its ctx ends. A call without [WithShard] ends with InvalidArgument,
+// one for a shard that the group has not with NotFound.
+func FollowShards(w shard.WatchConfig, o *ShardOptions) (*ShardConn, error) {
+	s := &ShardConn{conns: map[string]*grpc.ClientConn{}}
+	if o != nil {
+		s.o = *o
+	}
+	if s.o.Wait == 0 {
+		s.o.Wait = 2 * time.Second
+	}
+	if s.o.CheckAddress == nil {
+		s.o.CheckAddress = route.CheckAddress
+	}
+	if s.o.Authority == "" {
+		s.o.Authority = "shards"
+	}
+	// A wrong option, such as no credentials, is told here and not by the first call.
+	probe, err := grpc.NewClient("passthrough:///"+s.o.Authority, s.o.Dial...)
+	if err != nil {
+		return nil, fmt.Errorf("legrpc: ShardOptions.Dial: %w", err)
+	}
+	_ = probe.Close() // it has not connected
+	ctx, cancel := context.WithCancel(context.Background())
+	if s.shards, s.done, err = route.FollowShards(ctx, w); err != nil {
+		cancel()
+		return nil, err
+	}
+	s.cancel = cancel
+	return s, nil
+}
+
+// Owner returns who owns a shard, as of the newest assignment known, and false if that has
+// no such shard, or none is known yet.
+func (s *ShardConn) Owner(name string) (shard.Owner, bool) { return s.shards.Owner(name) }
+
+// Close ends the watch and closes the channels.
+func (s *ShardConn) Close() error {
+	s.cancel()
+	<-s.done
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	var faults []error
+	for _, conn := range s.conns {
+		faults = append(faults, conn.Close())
+	}
+	clear(s.conns)
+	return errors.Join(faults...)
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (s *ShardConn) Invoke(ctx context.Context, method string, args, reply any, o ...grpc.CallOption) error {
+	ctx, name, c, err := s.call(ctx)
+	if err != nil {
+		return err
+	}
+	return c.unary(ctx, method, args, reply, nil, func(ctx context.Context, method string, req, reply any, _ *grpc.ClientConn, o ...grpc.CallOption) error {
+		a, err := s.attempt(ctx, name, o)
+		if err != nil {
+			return err
+		}
+		defer a.over()
+		return a.result(a.conn.Invoke(a.ctx, method, req, reply, o...))
+	}, o...)
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (s *ShardConn) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, o ...grpc.CallOption) (grpc.ClientStream, error) {
+	ctx, name, c, err := s.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.stream(ctx, d, nil, method, func(ctx context.Context, d *grpc.StreamDesc, _ *grpc.ClientConn, method string, o ...grpc.CallOption) (grpc.ClientStream, error) {
+		a, err := s.attempt(ctx, name, o)
+		if err != nil {
+			return nil, err
+		}
+		// It is over when the stream is, which its ctx tells at the latest.
+		stream, err := a.conn.NewStream(a.ctx, d, method, o...)
+		if err != nil {
+			a.over()
+			return nil, a.result(err)
+		}
+		context.AfterFunc(stream.Context(), a.over)
+		return &shardStream{stream, a}, nil
+	}, o...)
+}
+
+// call is what all attempts of one call have in common.
+func (s *ShardConn) call(ctx context.Context) (context.Context, string, *client, error) {
+	name, _ := ctx.Value(shardKey{}).(string)
+	if name == "" {
+		return nil, "", nil, status.Error(codes.InvalidArgument, "legrpc: the call's ctx names no shard: see WithShard")
+	}
+	ctx = metadata.AppendToOutgoingContext(ctx, ShardKey, name)
+	return ctx, name, newClient(&ClientOptions{Election: shardElection(s.o.Group, name), Wait: s.o.Wait}, nil), nil
+}
+
+// attempt is one attempt of a call, at one owner.
+type attempt struct {
+	conn   *grpc.ClientConn
+	ctx    context.Context // ends when another owner has been known for a while
+	cancel context.CancelCauseFunc
+	stop   func()
+	once   sync.Once
+}
+
+// errOvertaken is why an attempt is given up.
+var errOvertaken = errors.New("legrpc: the shard has another owner by now, and the one that was asked has not answered; the call may have taken effect")
+
+func (a *attempt) over() {
+	a.once.Do(func() {
+		a.stop()
+		a.cancel(nil)
+	})
+}
+
+// result is err as the caller is told.
+func (a *attempt) result(err error) error {
+	if err != nil && context.Cause(a.ctx) == errOvertaken {
+		return status.Error(codes.Unavailable, errOvertaken.Error())
+	}
+	return err
+}
+
+// attempt finds the owner of a shard, and the channel to it.
+func (s *ShardConn) attempt(ctx context.Context, name string, o []grpc.CallOption) (*attempt, error) {
+	wait := s.o.Wait
+	for _, option := range o {
+		if f, is := option.(grpc.FailFastCallOption); is && !f.FailFast {
+			wait = time.Hour * 24 * 365 // until ctx ends
+		}
+	}
+	begun := time.Now()
+	table, err := s.shards.Table(ctx, name, wait)
+	switch {
+	case errors.Is(err, route.ErrNoShard):
+		return nil, status.Errorf(codes.NotFound, "legrpc: shard %q: %v", name, err)
+	case ctx.Err() != nil:
+		return nil, status.FromContextError(ctx.Err()).Err()
+	case err != nil:
+		return nil, status.Errorf(codes.Unavailable, "legrpc: shard %q: %v", name, err)
+	}
+	for {
+		now := table.Load()
+		if now.Led() {
+			conn, err := s.conn(now)
+			if err != nil {
+				return nil, status.Errorf(codes.Unavailable, "legrpc: shard %q: %v", name, err)
+			}
+			a := &attempt{conn: conn}
+			a.ctx, a.cancel = context.WithCancelCause(ctx)
+			a.stop = now.Overdue(grace, func() { a.cancel(errOvertaken) })
+			return a, nil
+		}
+		timer := time.NewTimer(max(0, wait-time.Since(begun)))
+		select {
+		case <-now.Changed():
+			timer.Stop()
+		case <-timer.C:
+			return nil, status.Errorf(codes.Unavailable, "legrpc: nobody owns shard %q", name)
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+	}
+}
+
+// conn returns the channel to the owner of a shard. Members are few, and each has one.
+func (s *ShardConn) conn(owner *route.State) (*grpc.ClientConn, error) {
+	allowed, fault := s.allowed(owner.Addresses)
+	if len(allowed) == 0 {
+		return nil, fmt.Errorf("member %q cannot be reached: %w", owner.Entry.LeaderID, errors.Join(owner.Fault, fault))
+	}
+	key := fmt.Sprint(allowed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errors.New("the ShardConn is closed")
+	}
+	if conn := s.conns[key]; conn != nil {
+		return conn, nil
+	}
+	s.prune(key)
+	options := append([]grpc.DialOption{grpc.WithResolvers(fixed(allowed))}, s.o.Dial...)
+	conn, err := grpc.NewClient(fixedScheme+":///"+s.o.Authority, options...)
+	if err == nil {
+		s.conns[key] = conn
+	}
+	return conn, err
+}
+
+// allowed returns those addresses that calls may be sent to, and what is wrong with the
+// others.
+func (s *ShardConn) allowed(addresses []string) (allowed []string, fault error) {
+	for _, address := range addresses {
+		if err := s.o.CheckAddress(address); err != nil {
+			fault = errors.Join(fault, err)
+			continue
+		}
+		allowed = append(allowed, address)
+	}
+	return allowed, fault
+}
+
+// prune closes the channels to members that are gone: their shards are others' by now. The
+// one at key is about to be made. Under s.mu.
+func (s *ShardConn) prune(key string) {
+	there := map[string]bool{key: true}
+	for _, m := range s.shards.Members() {
+		allowed, _ := s.allowed(m.HostPort)
+		there[fmt.Sprint(allowed)] = true
+	}
+	for k, conn := range s.conns {
+		if !there[k] {
+			_ = conn.Close()
+			delete(s.conns, k)
+		}
+	}
+}
+
+// fixed is a resolver of what is known already.
+type fixed []string
+
+const fixedScheme = "leaderelection-member"
+
+func (f fixed) Scheme() string { return fixedScheme }
+
+func (f fixed) Build(_ resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
+	var state resolver.State
+	for _, address := range slices.Clone(f) {
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: address})
+	}
+	return f, cc.UpdateState(state)
+}
+
+func (fixed) ResolveNow(resolver.ResolveNowOptions) {}
+func (fixed) Close()                                {}
+
+// shardStream tells why a stream was given up.
+type shardStream struct {
+	grpc.ClientStream
+	a *attempt
+}
+
+func (s *shardStream) RecvMsg(m any) error { return s.a.result(s.ClientStream.RecvMsg(m)) }

@@ -1,0 +1,273 @@
+//go:build go1.25
+
+package legrpc_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/legrpc"
+	"github.com/c8e606e4/leaderelection/shard"
+)
+
+// records are a group's, in memory.
+type records struct {
+	mu  sync.Mutex
+	all map[string]*memory.Decider
+}
+
+func (r *records) store(faults func(memory.Op) memory.Fault) func(string) (le.RaceDecider, error) {
+	return func(name string) (le.RaceDecider, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.all == nil {
+			r.all = map[string]*memory.Decider{}
+		}
+		if r.all[name] == nil {
+			r.all[name] = memory.NewDecider()
+		}
+		d := r.all[name].Handle()
+		if faults != nil {
+			d.Inject(faults)
+		}
+		return d, nil
+	}
+}
+
+// serveShards starts a server on the loopback whose member joins the group.
+func serveShards(t *testing.T, r *records, id string, worked *atomic.Int64) *shard.Member {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := shard.Config{
+		Store: r.store(nil), MemberID: id, Shards: shard.Numbered(4), SharedClock: true, HostPort: []string{listener.Addr().String()},
+		OnOwned: func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() },
+	}.Start(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(legrpc.UnaryOwnerInterceptor(m, nil)),
+		grpc.ChainStreamInterceptor(legrpc.StreamOwnerInterceptor(m, nil)))
+	server.RegisterService(&description, &service{
+		say: func(ctx context.Context, in string) (string, error) {
+			worked.Add(1)
+			o := legrpc.OwnedFrom(ctx)
+			return fmt.Sprintf("%s %s %d %s", id, o.Name(), o.Token(), in), nil
+		},
+		talk: func(s grpc.ServerStream) error {
+			for {
+				in := new(wrapperspb.StringValue)
+				if err := s.RecvMsg(in); err != nil {
+					return nil
+				}
+				if err := s.SendMsg(wrapperspb.String(legrpc.OwnedFrom(s.Context()).Name() + " " + in.Value)); err != nil {
+					return err
+				}
+			}
+		},
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = server.Serve(listener) })
+	t.Cleanup(func() {
+		_ = m.Leave(context.Background())
+		server.Stop()
+		wg.Wait()
+	})
+	return m
+}
+
+func sayTo(ctx context.Context, conn grpc.ClientConnInterface, text string, o ...grpc.CallOption) (string, error) {
+	out := new(wrapperspb.StringValue)
+	err := conn.Invoke(ctx, "/test.Test/Say", wrapperspb.String(text), out, o...)
+	return out.Value, err
+}
+
+// Each call reaches its shard's owner, also when that has just left; nothing is worked on
+// twice.
+func TestShardConn(t *testing.T) {
+	var r records
+	var worked atomic.Int64
+	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: r.store(nil), SharedClock: true}, &legrpc.ShardOptions{
+		Wait: time.Minute, Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	serveShards(t, &r, "a", &worked)
+	b := serveShards(t, &r, "b", &worked)
+	owner := func(name, id string) shard.Owner {
+		for {
+			if o, _ := conn.Owner(name); o.Member == id || id == "" && o.Member != "" {
+				return o
+			}
+			time.Sleep(time.Millisecond) // members start on the machine's own time
+		}
+	}
+	for len(b.Owned()) != 2 {
+		time.Sleep(time.Millisecond)
+	}
+	gone := ""
+	for _, o := range b.Owned() {
+		owner(o.Name(), "b")
+		gone = o.Name()
+	}
+	for i := range 4 {
+		name := fmt.Sprint(i)
+		o := owner(name, "")
+		got, err := sayTo(legrpc.WithShard(t.Context(), name), conn, "hello")
+		if want := fmt.Sprintf("%s %s %d hello", o.Member, name, o.Token); got != want || err != nil {
+			t.Errorf("shard %s: %q, %v, want %q", name, got, err, want)
+		}
+	}
+	stream, err := conn.NewStream(legrpc.WithShard(t.Context(), "3"), &description.Streams[0], "/test.Test/Talk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		out := new(wrapperspb.StringValue)
+		if err := stream.SendMsg(wrapperspb.String("x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.RecvMsg(out); err != nil || out.Value != "3 x" {
+			t.Errorf("%q, %v", out.Value, err)
+		}
+	}
+	_ = stream.CloseSend()
+	for ctx, want := range map[context.Context]codes.Code{
+		t.Context(): codes.InvalidArgument, legrpc.WithShard(t.Context(), "4"): codes.NotFound, legrpc.WithShard(t.Context(), "x"): codes.NotFound,
+	} {
+		if _, err := sayTo(ctx, conn, "x"); status.Code(err) != want {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	worked.Store(0)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	calls := 0
+	wg.Go(func() {
+		for {
+			if _, err := sayTo(legrpc.WithShard(t.Context(), gone), conn, "x"); err != nil {
+				t.Error(err)
+			}
+			calls++
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	if err := b.Leave(t.Context()); err != nil {
+		t.Error(err)
+	}
+	owner(gone, "a")
+	close(stop)
+	wg.Wait()
+	if n := int(worked.Load()); n != calls {
+		t.Errorf("%d calls were worked on %d times", calls, n)
+	}
+}
+
+// What is wrong is refused at once.
+func TestFollowShardsRefuses(t *testing.T) {
+	if _, err := legrpc.FollowShards(shard.WatchConfig{Store: new(records).store(nil)}, nil); err == nil || !strings.Contains(err.Error(), "ShardOptions.Dial") {
+		t.Errorf("without credentials: %v", err)
+	}
+	if _, err := legrpc.FollowShards(shard.WatchConfig{}, &legrpc.ShardOptions{Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}}); err == nil {
+		t.Error("without a Store")
+	}
+}
+
+// The interceptor serves what is owned, refuses the rest in the shard's name, and throws away
+// an answer that comes too late.
+func TestOwnerInterceptor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r records
+		var cut atomic.Bool
+		lose := memory.LoseRequests()
+		m, err := shard.Config{
+			Store: r.store(func(op memory.Op) memory.Fault {
+				if cut.Load() {
+					return lose(op)
+				}
+				return memory.Fault{}
+			}),
+			MemberID: "a", Shards: shard.Numbered(2), SharedClock: true,
+			OnOwned: func(ctx context.Context, _ *shard.Owned) {
+				<-ctx.Done()
+				time.Sleep(5 * time.Second)
+			},
+		}.Start(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		intercept := legrpc.UnaryOwnerInterceptor(m, &legrpc.OwnerOptions{Group: "g"})
+		call := func(name string, takes time.Duration) error {
+			ctx := t.Context()
+			if name != "" {
+				ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(legrpc.ShardKey, name))
+			}
+			_, err := intercept(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/orders.Orders/Bill"}, func(context.Context, any) (any, error) {
+				time.Sleep(takes)
+				return nil, nil
+			})
+			return err
+		}
+		refused := func(err error, processed bool) {
+			t.Helper()
+			if no, is := legrpc.RefusalOf(err); !is || no.Election != "g/1" || no.Processed != processed || !strings.Contains(err.Error(), "own the shard") {
+				t.Errorf("%v: %+v", err, no)
+			}
+		}
+		refused(call("1", 0), false)
+		if err := call("", 0); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("no shard: %v", err)
+		}
+		for len(m.Owned()) != 2 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if err := call("1", 0); err != nil {
+			t.Error(err)
+		}
+		if _, is := legrpc.RefusalOf(call("7", 0)); !is {
+			t.Error("a shard that is not there was served")
+		}
+		cut.Store(true)
+		refused(call("1", time.Minute), true)
+		cut.Store(false)
+		for len(m.Owned()) != 2 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := call("1", 3*time.Second); err != nil {
+				t.Errorf("under way: %v", err)
+			}
+		})
+		time.Sleep(time.Second)
+		wg.Go(func() { _ = m.Leave(context.Background()) })
+		time.Sleep(time.Second)
+		refused(call("1", 0), false)
+		wg.Wait()
+	})
+}
