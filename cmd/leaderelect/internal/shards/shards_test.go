@@ -1,0 +1,121 @@
+package shards_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/shards"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/shard"
+)
+
+// What a group goes through, as an observer tells of it, and what it is in the end.
+func TestEventsAndState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		records := map[string]*memory.Decider{}
+		store := func(name string) (leaderelection.RaceDecider, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if records[name] == nil {
+				records[name] = memory.NewDecider()
+			}
+			return records[name].Handle(), nil
+		}
+		join := func(id string, set shard.Shards) *shard.Member {
+			m, err := shard.Config{Store: store, MemberID: id, Shards: set, SharedClock: true, Weight: 2, Capacity: 9, Zone: "z",
+				HostPort: []string{id + ":80"}, OnOwned: func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() }}.Start(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Second)
+			return m
+		}
+		leave := func(m *shard.Member) {
+			if err := m.Leave(t.Context()); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(20 * time.Second)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		seen := map[string]int{}
+		var follow shards.Follower
+		watched := make(chan struct{})
+		w := shard.WatchConfig{Store: store, SharedClock: true}
+		go func() {
+			defer close(watched)
+			_ = w.Watch(ctx, func(_ context.Context, a *shard.Assignment) {
+				for _, e := range follow.Changed(a, time.Now()) {
+					seen[e.Event]++
+					if text := e.Text(); !strings.Contains(text, fmt.Sprintf("version %d: ", a.Version())) || strings.ContainsAny(text, "\n\x1b") {
+						t.Errorf("%q", text)
+					}
+				}
+			})
+		}()
+		a := join("a", shard.Named("one", "two", "three\x1b[2J"))
+		b := join("b", shard.Named("one", "two", "three\x1b[2J"))
+		o := shard.Operator{Store: store}
+		if err := o.Pin(t.Context(), "one", "b"); err != nil {
+			t.Error(err)
+		}
+		if err := o.Cordon(t.Context(), "a"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(20 * time.Second)
+		as, err := w.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		seats, err := w.Seats(t.Context(), as)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := shards.Of(as, seats, time.Now())
+		if s.Owned != 3 || s.Unowned != 0 || s.Lost != 0 || len(s.Members) != 2 || !s.Calm() {
+			t.Errorf("%+v", s)
+		}
+		for i, want := range []shards.Member{
+			{ID: "a", Seat: 0, Session: 1, State: shards.Alive, HostPort: []string{"a:80"}, Cordoned: true, Weight: 2, Capacity: 9, Zone: "z"},
+			{ID: "b", Seat: 1, Session: 1, State: shards.Alive, HostPort: []string{"b:80"}, Owned: 3, Weight: 2, Capacity: 9, Zone: "z"},
+		} {
+			got := s.Members[i]
+			if got.Left <= 0 {
+				t.Errorf("%s has %v s left", got.ID, got.Left)
+			}
+			if got.Left = 0; fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		}
+		if text := s.Text(true); strings.Contains(text, "\x1b") || !strings.Contains(text, `"three\x1b[2J"  b`) || !strings.Contains(text, "pinned to b") {
+			t.Errorf("%s", text)
+		}
+		leave(b)
+		leave(a)
+		a = join("a", shard.Named("one"))
+		leave(a)
+		cancel()
+		<-watched
+		for kind, least := range map[string]int{shards.Began: 1, shards.Owned: 3, shards.Moving: 1, shards.Unowned: 1, shards.Removed: 2, shards.Joined: 2, shards.Left: 1} {
+			if seen[kind] < least {
+				t.Errorf("%d events %q, want %d at least: %v", seen[kind], kind, least, seen)
+			}
+		}
+		as, _ = w.Read(t.Context())
+		if seats, err = w.Seats(t.Context(), as); err != nil {
+			t.Fatal(err)
+		}
+		if s := shards.Of(as, seats, time.Now()); s.Calm() || s.Lost+s.Unowned != s.Shards {
+			t.Errorf("after all have left: %+v", s)
+		}
+		if id, err := w.Coordinator(t.Context()); id != "" || err != nil {
+			t.Errorf("%q coordinates, %v", id, err)
+		}
+	})
+}
