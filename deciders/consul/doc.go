@@ -37,9 +37,11 @@
 // Reads are in Consul's mode "consistent": the leader makes sure by a majority that it still
 // leads. In the mode "default" a leader that was deposed may answer with what was, for as
 // long as its lease on the leadership lasts, and in the mode "stale" any server, however far
-// behind (https://developer.hashicorp.com/consul/api-docs/features/consistency). All of them show
-// only what is committed, and a write by an old index is refused, so staleness would cost
-// time and not safety. An answer that does not say that the leader has given it
+// behind (https://developer.hashicorp.com/consul/api-docs/features/consistency). Tried on 1.14: a
+// leader whose followers stood still answered reads in the mode "default" for more than half a
+// second, as if all were well, and "stale" ones on and on, and refused "consistent" ones. All
+// of them show only what is committed, and a write by an old index is refused, so
+// staleness would cost time and not safety. An answer that does not say that the leader has given it
 // (X-Consul-KnownLeader, X-Consul-LastContact) is an error.
 //
 // Indexes of one set of servers are never used again, also after the key was deleted, or
@@ -90,6 +92,7 @@
 // s. It fails if there is no leader, or if a query is not answered 10 s after the
 // latest time that it should have been; then candidates poll, and take it up again.
 //
-// Without an election of the servers' own, news is there within milliseconds. When their
-// leader dies, writes and queries fail until there is another one, which takes some seconds.
+// News is there within milliseconds. When the servers' leader dies, writes and queries
+// fail until there is another one: 3 s on three servers with raft_multiplier 1, which is
+// what Consul's documentation advises for production; by default it is 5.
 package consul

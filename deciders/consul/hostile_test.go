@@ -131,6 +131,26 @@ func TestFalseAnswersToWrites(t *testing.T) {
 	}
 }
 
+// The answer to another write, which something repeats, is not believed by one whose index
+// it would fit.
+func TestAnswersToOtherWrites(t *testing.T) {
+	c := &changed{s: newImitation()}
+	d := c.decider(nil)
+	var said reply
+	token := leaderelection.LeaderToken(nil)
+	for number := range uint64(3) {
+		c.write = func(a *reply) { said = *a }
+		next := feedtest.Write(t, d, number+1, token)
+		c.write = func(a *reply) { *a = said }
+		_, err := d.WriteEntry(t.Context(), feedtest.State(9, token))
+		feedtest.Passing(t, err, "elections/one")
+		token = next
+	}
+	if e := feedtest.Read(t, d); e.ElectionNumber != 3 {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestFalseAnswersToReads(t *testing.T) {
 	header := func(name, value string) func(*reply) { return func(a *reply) { a.header.Set(name, value) } }
 	without := func(name string) func(*reply) { return func(a *reply) { a.header.Del(name) } }
@@ -165,6 +185,7 @@ func TestFalseAnswersToReads(t *testing.T) {
 		"too long":           func(a *reply) { a.body += strings.Repeat(" ", 1<<20) },
 		"missing, a page":    func(a *reply) { missing(a); a.body = "<html>not found" },
 		"missing, no index":  func(a *reply) { missing(a); a.header.Del("X-Consul-Index") },
+		"missing, index 0":   func(a *reply) { missing(a); a.header.Set("X-Consul-Index", "0") },
 		"missing, no leader": func(a *reply) { missing(a); a.header.Set("X-Consul-KnownLeader", "false") },
 		"missing, stale":     func(a *reply) { missing(a); a.header.Set("X-Consul-LastContact", "99") },
 	} {
