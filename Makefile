@@ -7,6 +7,7 @@
 # make chaos: real clusters whose servers, links and clocks fail (see internal/chaos).
 # make models: the protocol's model, in all its states (see internal/models).
 # make soak: many more seeds of the simulation, and the command's promise again and again.
+# make soak-shards: real members of groups of package shard on real stores, for minutes.
 # make check: the linters as well. make bench: the figures of the README.
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
 # make packages: archives, .deb, .rpm, image and chart, made and tried; as root.
@@ -23,7 +24,7 @@ NPM_DIR = internal/stores/npm
 NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod internal/snippets/go.mod))
 ALONE   = GOWORK=off $(GO)
 
-.PHONY: leaderelect test test-stores test-modules test-store test-cost test-nested chaos models mutants check fmt vet staticcheck tidy mod consume bench benchstat soak fuzz vuln jobs lint oldest npm
+.PHONY: leaderelect test test-stores test-modules test-store test-cost test-nested chaos models mutants check fmt vet staticcheck tidy mod consume bench benchstat soak soak-shards fuzz vuln jobs lint oldest npm
 
 # SIM is how many seeds each of simtest's runs takes here; make soak takes more.
 SIM     ?= 150
@@ -217,6 +218,13 @@ soak:
 	$(GO) test -race -timeout 2h $(TESTFLAGS) ./internal/simtest -seeds $(SEEDS)
 	$(GO) test -race -timeout 1h -run '^TestGroups$$' $(TESTFLAGS) ./shard -seeds $(GROUPS)
 	$(GO) test -race -timeout 1h -run TestPromise $(TESTFLAGS) ./cmd/leaderelect -rounds $(ROUNDS)
+
+# Members of groups of package shard as real processes on real stores, for FOR each; in
+# test-stores they run for half a minute.
+FOR    ?= 5m
+SHARDS ?= file etcd natskv redis postgres s3
+soak-shards:
+	PROCTEST_GROUP_FOR=$(FOR) $(GO) test -v -p 1 -timeout 10h -run '^TestShards$$' $(TESTFLAGS) $(SHARDS:%=./deciders/%)
 
 # Each fuzz test in turn, for FUZZTIME.
 FUZZTIME ?= 30s

@@ -3,6 +3,7 @@ package natskv_test
 import (
 	"context"
 	"errors"
+	"net/url"
 	"testing"
 	"time"
 
@@ -11,11 +12,21 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
+	"github.com/c8e606e4/leaderelection/internal/proctest"
 	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 func TestMain(m *testing.M) {
 	natstest.Main()
+	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
+		u, err := url.Parse(address)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // it connects at once, or not
+		defer cancel()
+		return natskv.Open(ctx, u)
+	})
 	goleak.VerifyTestMain(m)
 }
 

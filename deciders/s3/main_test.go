@@ -39,3 +39,19 @@ func TestProcesses(t *testing.T) {
 		Env:      []string{"AWS_ACCESS_KEY_ID=root", "AWS_SECRET_ACCESS_KEY=root-secret", "AWS_EC2_METADATA_DISABLED=true"},
 	})
 }
+
+// Members of a group of package shard, in processes of their own, for as long as
+// PROCTEST_GROUP_FOR says. See proctest.RunGroup.
+func TestShards(t *testing.T) {
+	endpoint := stores.Versitygw(t)
+	bucket := newBucket(t, newClient(t, endpoint))
+	server, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proctest.RunGroup(t, proctest.GroupOptions{
+		Address:  "s3://" + bucket + "/shards/{name}?region=us-east-1&path_style=true&endpoint=" + endpoint,
+		Upstream: server.Host,
+		Env:      []string{"AWS_ACCESS_KEY_ID=root", "AWS_SECRET_ACCESS_KEY=root-secret", "AWS_EC2_METADATA_DISABLED=true"},
+	})
+}

@@ -14,7 +14,7 @@ import (
 
 // settings are the models: what each of them adds to two candidates whose clocks are set at
 // will within their bounds, and who acquire, extend, give up and release, for ever.
-var settings = []struct{ name, flags string }{
+var settings = []setting{
 	{"two extensions", "-DEXTS=2 -DEXTREMES=1"},
 	{"suspended, or set back beyond the bound", "-DFARBACK=1 -DLAGS=2"},
 	{"views that are looked at", "-DLATCH=1 -DLAGS=1"},
@@ -45,7 +45,7 @@ const (
 
 // mutants break one rule each, named by the section of doc.go that has it, or one of the two
 // assumptions on which the promise rests.
-var mutants = []struct{ rule, name, flags string }{
+var mutants = []mutant{
 	{"The promise", "challenger_without_margin", ""},
 	{"The promise", "view_not_cut", ""},
 	{"The promise", "unconditional_write", ""},
@@ -84,15 +84,15 @@ var (
 	violated    = regexp.MustCompile(`(?m)^pan:\d*:?.*(assertion violated)`)
 )
 
-// check has spin build the model with the flags, and goes through all its states.
-func check(t *testing.T, flags ...string) (wrong bool, states string) {
+// check has spin build a model with the flags, and goes through all its states.
+func check(t *testing.T, model string, flags ...string) (wrong bool, states string) {
 	t.Helper()
 	dir := t.TempDir()
-	source, err := os.ReadFile("election.pml")
+	source, err := os.ReadFile(model)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "election.pml"), source, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, model), source, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	run := func(name string, args ...string) string {
@@ -104,7 +104,7 @@ func check(t *testing.T, flags ...string) (wrong bool, states string) {
 		}
 		return string(out)
 	}
-	run("spin", append(append([]string{"-a"}, flags...), "election.pml")...)
+	run("spin", append(append([]string{"-a"}, flags...), model)...)
 	// All states are kept whole, in at most 1 GB. Without partial order reduction: there is little to
 	// reduce, since nearly every step is one of its own.
 	run("gcc", "-O1", "-w", "-DSAFETY", "-DNOREDUCE", "-DMEMLIM=1000", "-o", "pan", "pan.c")
@@ -120,13 +120,22 @@ func check(t *testing.T, flags ...string) (wrong bool, states string) {
 	return wrong, n[1]
 }
 
+// setting is what a model adds to its simplest form, and mutant is a rule that it breaks.
+type (
+	setting struct{ name, flags string }
+	mutant  struct{ rule, name, flags string }
+)
+
 // TestModels goes through all states of each model: no rule is broken in any.
-func TestModels(t *testing.T) {
+func TestModels(t *testing.T)      { allStates(t, "election.pml", settings) }
+func TestShardModels(t *testing.T) { allStates(t, "shards.pml", shardSettings) }
+
+func allStates(t *testing.T, model string, settings []setting) {
 	for _, s := range settings {
 		t.Run(s.name, func(t *testing.T) {
-			wrong, states := check(t, strings.Fields(s.flags)...)
+			wrong, states := check(t, model, strings.Fields(s.flags)...)
 			if wrong {
-				t.Errorf("spin has found a run that breaks a rule. To see it:\n%s", command(s.flags))
+				t.Errorf("spin has found a run that breaks a rule. To see it:\n%s", command(model, s.flags))
 			}
 			t.Logf("%s states (%s)", states, s.flags)
 		})
@@ -134,10 +143,13 @@ func TestModels(t *testing.T) {
 }
 
 // TestModelsMutants: each rule is needed, and that it is broken shows.
-func TestModelsMutants(t *testing.T) {
+func TestModelsMutants(t *testing.T)      { refuted(t, "election.pml", mutants) }
+func TestShardModelsMutants(t *testing.T) { refuted(t, "shards.pml", shardMutants) }
+
+func refuted(t *testing.T, model string, mutants []mutant) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
-			wrong, states := check(t, append(strings.Fields(m.flags), "-DM_"+m.name)...)
+			wrong, states := check(t, model, append(strings.Fields(m.flags), "-DM_"+m.name)...)
 			if !wrong {
 				t.Errorf("%s: the mutant was not refuted, in %s states", m.rule, states)
 			}
@@ -146,9 +158,14 @@ func TestModelsMutants(t *testing.T) {
 	}
 }
 
-// TestModelsHaveTheirMutants finds a mutant that the table forgot.
+// TestModelsHaveTheirMutants finds a mutant that a table forgot.
 func TestModelsHaveTheirMutants(t *testing.T) {
-	source, err := os.ReadFile("election.pml")
+	haveTheirMutants(t, "election.pml", mutants)
+	haveTheirMutants(t, "shards.pml", shardMutants)
+}
+
+func haveTheirMutants(t *testing.T, model string, mutants []mutant) {
+	source, err := os.ReadFile(model)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,17 +177,17 @@ func TestModelsHaveTheirMutants(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^#ifn?def (M_\w+)`).FindAllStringSubmatch(string(source), -1) {
 		inModel[m[1]] = true
 		if !listed[m[1]] {
-			t.Errorf("%s is in the model, but not in the list", m[1])
+			t.Errorf("%s is in %s, but not in the list", m[1], model)
 		}
 	}
 	for name := range listed {
 		if !inModel[name] {
-			t.Errorf("%s is in the list, but not in the model: nothing would be broken", name)
+			t.Errorf("%s is in the list, but not in %s: nothing would be broken", name, model)
 		}
 	}
 }
 
 // command shows the run that breaks a rule.
-func command(flags string) string {
-	return fmt.Sprintf("cd internal/models && spin -a %s election.pml && gcc -w -DSAFETY -DNOREDUCE -o pan pan.c && ./pan -E -m100000; spin -t -p -g %s election.pml; rm -f pan* *.trail", flags, flags)
+func command(model, flags string) string {
+	return fmt.Sprintf("cd internal/models && spin -a %s %s && gcc -w -DSAFETY -DNOREDUCE -o pan pan.c && ./pan -E -m100000; spin -t -p -g %s %s; rm -f pan* *.trail", flags, model, flags, model)
 }

@@ -33,7 +33,7 @@ type GroupOptions struct {
 	// environment says in PROCTEST_GROUP_FOR, as in 10m.
 	For time.Duration
 
-	patience time.Duration // for the calm; zero: 90 s
+	patience time.Duration // for the calm; zero: 3 min
 }
 
 // nameMark stands for a record's name in a group's Address.

@@ -102,7 +102,7 @@ func (o GroupOptions) withDefaults(t testing.TB) GroupOptions {
 		o.For = 25 * time.Second
 	}
 	if o.patience == 0 {
-		o.patience = 90 * time.Second
+		o.patience = 3 * time.Minute
 	}
 	return o
 }

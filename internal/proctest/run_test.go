@@ -83,6 +83,19 @@ func TestRunFindsABlindStore(t *testing.T) {
 	}
 }
 
+// So is one by RunGroup.
+func TestRunGroupFindsABlindStore(t *testing.T) {
+	const env = "PROCTEST_BLIND_GROUP"
+	if dir := os.Getenv(env); dir != "" {
+		RunGroup(t, GroupOptions{Address: "blind:" + filepath.Join(dir, nameMark), Members: 4, Shards: 8, For: time.Second, patience: 10 * time.Second})
+		return
+	}
+	out, err := again(t, t.Name(), env+"="+t.TempDir()).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "overlaps or old tokens:") || strings.Contains(string(out), "overlaps or old tokens: 0") {
+		t.Errorf("a store that decides nothing: %v\n%s", err, out)
+	}
+}
+
 // Candidates die with the process that started them, however it ends, and also
 // where they are stopped.
 func TestCandidatesDieWithTheirParent(t *testing.T) {
