@@ -25,6 +25,9 @@ of its handlers:
 	guard := fence.NewGuard("orders", 0)
 	http.Handle("/orders/", fence.Require(guard, nil)(handler))
 
+A shard of package shard is fenced under a name of its own: [ForShard] makes the Gate of
+its owner, and the resource has a Guard, or a row, by [ShardName].
+
 # A guard must be as durable as what it guards
 
 A Guard remembers the greatest token for as long as its process lives. That is

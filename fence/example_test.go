@@ -11,6 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // A resource that refuses the writes of a deposed leader.
@@ -84,6 +85,39 @@ func ExampleTransport() {
 	// the resource sees orders:1
 	// <nil>
 	// fence: not sent: this process does not lead any more (election 1 of "orders")
+}
+
+// A member of a group of package shard writes for each shard under that shard's token; the
+// resource has a guard for each, and refuses what an owner before sends late.
+func ExampleForShard() {
+	records := map[string]*memory.Decider{}
+	guard := fence.NewGuard(fence.ShardName("orders", "0"), 0)
+	written := make(chan error)
+	member, err := shard.Config{
+		Store: func(name string) (leaderelection.RaceDecider, error) {
+			records[name] = memory.NewDecider()
+			return records[name], nil
+		},
+		MemberID: "worker-1", Shards: shard.Numbered(1), SharedClock: true,
+		OnOwned: func(ctx context.Context, o *shard.Owned) {
+			// ctx = fence.NewContext(ctx, fence.ForShard("orders", o)) is for a Transport.
+			token, err := fence.ForShard("orders", o).Token()
+			if err == nil {
+				fmt.Println("writes by", token)
+				err = guard.Admit(token)
+			}
+			written <- err
+		},
+	}.Start(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(<-written)
+	_ = member.Leave(context.Background())
+	// Output:
+	// writes by orders%2F0:1
+	// <nil>
 }
 
 func ExampleParseToken() {

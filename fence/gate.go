@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 )
 
 // Header is the HTTP header that carries a token.
@@ -27,20 +29,66 @@ type Gate struct {
 	View *leaderelection.TimeView
 	// Election names the election, as for the resource's Guard.
 	Election string
+	// Shard takes the place of View for a shard of package shard. See ForShard.
+	Shard Shard
+}
+
+// Shard is a shard that this process owns: a *shard.Owned.
+type Shard interface {
+	Name() string
+	Token() leaderelection.ElectionNumber
+	ValueInFuture() bool
+	Get() time.Time
+	Clock() clocks.Clock
+}
+
+// ForShard returns the right to write of a shard's owner, in the group of that name. Each
+// shard has tokens of its own, so it is fenced under a name of its own, ShardName's: the
+// resource has a Guard, or a row, for each.
+func ForShard(group string, s Shard) Gate {
+	return Gate{Election: ShardName(group, s.Name()), Shard: s}
+}
+
+// ShardName is the name that the shard of a group is fenced by: the group's, a slash, and the
+// shard's.
+func ShardName(group, shard string) string { return group + "/" + shard }
+
+// Ends returns what says until when the Gate is open, nil if it never was: for whoever
+// carries tokens by another protocol.
+func (g Gate) Ends() interface {
+	ValueInFuture() bool
+	Get() time.Time
+	Clock() clocks.Clock
+} {
+	switch {
+	case g.Shard != nil:
+		return g.Shard
+	case g.View != nil:
+		return g.View
+	}
+	return nil
 }
 
 // Token returns the leadership's token, or ErrViewEnded once the view has ended, or
-// ErrNoGate where there is no View.
+// ErrNoGate if there is neither View nor Shard.
 func (g Gate) Token() (Token, error) {
-	switch {
-	case g.View == nil:
+	view := g.Ends()
+	if view == nil {
 		return Token{}, ErrNoGate
-	case !g.View.ValueInFuture():
-		return Token{}, fmt.Errorf("%w (election %d of %q)", ErrViewEnded, g.View.ElectionNumber(), g.Election)
-	case g.View.ElectionNumber() == leaderelection.NoElections:
+	}
+	var number leaderelection.ElectionNumber
+	if g.Shard != nil {
+		number = g.Shard.Token()
+	} else {
+		number = g.View.ElectionNumber()
+	}
+	switch {
+	case !view.ValueInFuture():
+		return Token{}, fmt.Errorf("%w (election %d of %q)", ErrViewEnded, number, g.Election)
+	case number == leaderelection.NoElections:
 		return Token{}, fmt.Errorf("%w: the Gate's View belongs to no leadership", ErrNoToken)
 	}
-	return Token{Election: g.Election, Number: g.View.ElectionNumber()}, nil
+	return Token{Election: g.Election, Number: number}, nil
 }
 
 type (

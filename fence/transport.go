@@ -84,7 +84,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // untilSent returns ctx for a request that is called off by cancel if the view ends
 // before its header has been sent, or sent was called.
 func (g Gate) untilSent(ctx context.Context, cancel context.CancelCauseFunc) (watched context.Context, sent func()) {
-	watch := viewctx.New(ctx, g.View)
+	watch := viewctx.New(ctx, g.Ends())
 	forget := context.AfterFunc(watch, func() {
 		if errors.Is(context.Cause(watch), leaderelection.ErrExpired) {
 			_, err := g.Token()

@@ -120,9 +120,10 @@ func (t *Telemetry) span(name string, from, to time.Time, err error, more ...att
 	span.End(trace.WithTimestamp(to))
 }
 
-// kindOf: a store's operation is a call of something else, a hand-over is not.
+// kindOf: a store's operation is a call of something else, a hand-over is not, of a shard
+// neither.
 func kindOf(name string) trace.SpanKind {
-	if name == "leaderelection.handover" {
+	if name == "leaderelection.handover" || name == "leaderelection.shard.let_go" {
 		return trace.SpanKindInternal
 	}
 	return trace.SpanKindClient

@@ -32,6 +32,13 @@ wait for: telemetry that is slow or stuck delays nothing.
 	leaderelection.feed.events               counter, by leaderelection.event
 	leaderelection.duplicate_ids             counter: leaderships of another process under this candidate's LeaderID
 
+and, by [NewGroup], for a member of a group of package shard (what they mean says leprom):
+
+	leaderelection.shards.owned, .placed, .unowned, .moving, .assignment.version   gauges
+	leaderelection.shards.unowned.time                                             counter, s
+	leaderelection.shards.taken                                                    counter
+	leaderelection.shards.let_go                                                   counter, by leaderelection.cause
+
 All have leaderelection.election and leaderelection.candidate, which are
 constants of the process. The others take few values each:
 
@@ -57,7 +64,8 @@ names.
 leaderelection.acquire, leaderelection.extend and leaderelection.release are the
 store's operations of those kinds. A leaderelection.handover reaches from the
 moment in which this process began to give up leadership, or saw the record vacant,
-to the next leader's record. They are roots, made when they have ended, with the
+to the next leader's record. A leaderelection.shard.let_go reaches from the moment in which a
+member was asked for a shard to the end of the shard's view. They are roots, made when they have ended, with the
 times at which they began and ended by the campaign's clock.
 
 # Dashboard and alerts

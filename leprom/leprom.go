@@ -36,6 +36,19 @@ is closed.
 	leaderelection_feed_events_total                   counter, by leaderelection_event
 	leaderelection_duplicate_ids_total                 counter: leaderships of another process under this LeaderID
 
+and for members of package shard's groups, by [Metrics.Member]:
+
+	leaderelection_shards_owned                        gauge: shards that this member owns
+	leaderelection_shards_placed                       gauge: shards of the group with an owner, by the newest assignment known here
+	leaderelection_shards_unowned                      gauge: those without one
+	leaderelection_shards_moving                       gauge: those whose owner is asked to let them go
+	leaderelection_shards_assignment_version           gauge: the version of that assignment
+	leaderelection_shards_unowned_time_seconds_total   counter: how long shards had no owner, added up over all shards
+	leaderelection_shards_taken_total                  counter: shards that this member came to own; the sum over members counts moves
+	leaderelection_shards_let_go_total                 counter, by leaderelection_cause: moved, set_back, or why the session ended
+
+A shard whose owner has died counts as placed until its session has ended on record.
+
 All have leaderelection_election and leaderelection_candidate. Names, labels and their
 values are those that package leotel has behind OpenTelemetry's Prometheus exporter (see
 there for the values and for what they mean). So programs with the one and with the other
@@ -69,9 +82,11 @@ import (
 // registered once. Its methods may be called by any number of goroutines at once.
 type Metrics struct {
 	vectors
+	groupVectors
 
 	mu        sync.Mutex
 	elections map[names]*Election
+	groups    map[names]*Group
 }
 
 var _ prometheus.Collector = (*Metrics)(nil)
@@ -81,7 +96,7 @@ type names struct{ election, candidate string }
 
 // New returns Metrics of no election.
 func New() *Metrics {
-	return &Metrics{vectors: newVectors(), elections: map[names]*Election{}}
+	return &Metrics{vectors: newVectors(), groupVectors: newGroupVectors(), elections: map[names]*Election{}, groups: map[names]*Group{}}
 }
 
 // Election is what is measured of one candidate, or observer, of an election.
@@ -164,6 +179,11 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, g := range gauges {
 		to <- g.desc
 	}
+	m.taken.Describe(to)
+	m.letGo.Describe(to)
+	for _, g := range groupGauges {
+		to <- g.desc
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -171,6 +191,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	for _, v := range m.all() {
 		v.Collect(to)
 	}
+	m.collectGroups(to)
 	m.mu.Lock()
 	var all []*Election
 	for _, e := range m.elections {

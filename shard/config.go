@@ -88,7 +88,11 @@ type Config struct {
 	Healthy         func(ctx context.Context) error
 	Clock           clocks.Clock
 	Logger          *slog.Logger
-	Trace           *leaderelection.Trace
+	Trace           *leaderelection.Trace // the seat's
+
+	// ShardTrace is told of shards that this member owns and lets go, for metrics and
+	// tracing. Optional.
+	ShardTrace *Trace
 }
 
 // Join takes part in the group until ctx ends. It returns when every OnOwned has

@@ -37,6 +37,7 @@ type group struct {
 	mu      sync.Mutex
 	records map[string]*memory.Decider
 	members map[string]*player
+	zombies []*player            // cut off for good, and started again elsewhere under their names
 	owned   map[string][]*Owned  // of each shard: all that may still act
 	tokens  map[string]uint64    // the greatest that each shard was acted on with
 	owners  map[string]string    // who had it last
@@ -54,6 +55,7 @@ type player struct {
 	faults   memory.Faults
 	running  map[string]int // callbacks of each shard
 	linger   atomic.Int64   // how long a callback takes to end
+	lags     atomic.Bool    // its reads show what the first one since showed
 	returned chan error
 }
 
@@ -76,6 +78,7 @@ func play(t *testing.T, f func(g *group)) {
 			}
 		}()
 		f(g)
+		g.bury()
 		for _, p := range g.all() {
 			p.heal()
 			p.leave()
@@ -150,9 +153,9 @@ func (g *group) join(id string, change ...func(*Config)) *player {
 			})
 			p.handles = append(p.handles, d)
 			if g.polled {
-				return d.Polled(), nil
+				return &laggard{RaceDecider: d.Polled(), lags: &p.lags}, nil
 			}
-			return d, nil
+			return &pushing{laggard{RaceDecider: d, lags: &p.lags}, d}, nil
 		},
 		MemberID: id, Shards: Numbered(12), OnOwned: p.own, TermLength: T, MaxClockSkew: S, HostPort: []string{id + ":80"},
 	}
@@ -188,7 +191,10 @@ func (p *player) fault() memory.Faults {
 // cut loses all that the member sends, as if it were dead to the others.
 func (p *player) cut() { p.suffer(memory.LoseRequests()) }
 
-func (p *player) heal() { p.suffer(nil) }
+func (p *player) heal() {
+	p.lags.Store(false)
+	p.suffer(nil)
+}
 
 func (p *player) suffer(f memory.Faults) {
 	p.g.mu.Lock()

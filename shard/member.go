@@ -30,11 +30,15 @@ type Member struct {
 	owned   map[string]*Owned // its shards, those that are being let go included
 	newest  *assignment       // read last
 	changed chan struct{}     // it is newer than the last one that Changed was called with
+
+	tracer    *tracer
+	disagrees bool // the newest assignment's shards are others than the Config's; the session's loop only
 }
 
 func start(ctx context.Context, cfg Config, stores *stores) *Member {
 	ctx, cancel := context.WithCancelCause(ctx)
-	m := &Member{cfg: cfg, stores: stores, cancel: cancel, done: make(chan struct{}), owned: map[string]*Owned{}, changed: make(chan struct{}, 1)}
+	m := &Member{cfg: cfg, stores: stores, cancel: cancel, done: make(chan struct{}), owned: map[string]*Owned{}, changed: make(chan struct{}, 1), tracer: newTracer()}
+	go m.tracer.run()
 	go func() {
 		defer close(m.done)
 		told := make(chan struct{})
@@ -43,6 +47,7 @@ func start(ctx context.Context, cfg Config, stores *stores) *Member {
 			m.tell(ctx)
 		}()
 		m.err = m.run(ctx)
+		m.tracer.end()
 		cancel(nil)
 		<-told
 	}()

@@ -5,8 +5,11 @@ package shard
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -189,4 +192,81 @@ func TestWatchReadsLittle(t *testing.T) {
 			g.t.Errorf("told of %d assignments, by %d reads", told.Load(), reads.Load())
 		}
 	})
+}
+
+// Members that share a MemberID never own a shard at once, and both have their part: the
+// judge sees to the first.
+func TestOneMemberIDTwice(t *testing.T) {
+	both(t, func(g *group) {
+		a := g.join("a")
+		g.settles(12, time.Minute)
+		b := g.join("b", func(c *Config) { c.MemberID = "a" })
+		g.settles(12, 2*time.Minute)
+		if x, y := a.member.Session(), b.member.Session(); x == y || x == (SessionID{}) || y == (SessionID{}) {
+			t.Errorf("sessions %v and %v", x, y)
+		}
+		b.cut()
+		g.hide(b)
+		g.settles(12, 5*T)
+		g.show(b)
+	})
+}
+
+// Shards that find no room stay without an owner, and the coordinator says how many.
+func TestCapacityTooSmall(t *testing.T) {
+	play(t, func(g *group) {
+		var said said
+		small := func(c *Config) { c.Capacity, c.Logger = 4, said.logger() }
+		g.join("a", small)
+		g.join("b", small)
+		time.Sleep(time.Minute)
+		if n := g.counts(); n["a"] != 4 || n["b"] != 4 {
+			t.Errorf("of 12 shards, with room for 8: %v", n)
+		}
+		if !said.has("find no member with room", "shards=4") {
+			t.Errorf("it was not said that 4 shards find no room:\n%s", &said)
+		}
+		g.join("c", small)
+		g.settles(12, time.Minute)
+	})
+}
+
+// A member whose shards are not the coordinator's says so, and goes by the coordinator's.
+func TestMembersThatDisagree(t *testing.T) {
+	play(t, func(g *group) {
+		var said said
+		g.join("a")
+		g.settles(12, time.Minute)
+		g.join("b", func(c *Config) { c.Shards, c.Logger = Numbered(5), said.logger() })
+		g.settles(12, time.Minute)
+		if !said.has("the group's shards are not this member's", "shards=12", "own=5") {
+			t.Errorf("it was not said that the members disagree:\n%s", &said)
+		}
+	})
+}
+
+// said is what was logged.
+type said struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Builder.Write(b)
+}
+
+func (s *said) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
+
+// has reports whether one line has all of these.
+func (s *said) has(parts ...string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for line := range strings.Lines(s.String()) {
+		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
+			return true
+		}
+	}
+	return false
 }

@@ -35,6 +35,7 @@ type Owned struct {
 	cancel  context.CancelCauseFunc
 	begin   func()    // runs OnOwned; nil: it was called
 	running bool      // OnOwned has not returned
+	asked   time.Time // when OnOwned was told to end, by the member's clock
 	drainBy time.Time // when it is given up; zero while it is not asked to end
 }
 

@@ -104,6 +104,7 @@ func (s *sitting) end() {
 			s.winding[o] = true
 		} else {
 			o.over.Store(true)
+			s.m.tellLetGo(o, context.Cause(s.ctx))
 		}
 		o.cancel(cmp.Or(context.Cause(s.ctx), errSession)) // should that not have reached it yet
 	}
@@ -113,6 +114,9 @@ func (s *sitting) end() {
 			s.helpers--
 		case o := <-s.returned:
 			o.over.Store(true)
+			if s.owned[o.index] == o {
+				s.m.tellLetGo(o, context.Cause(s.ctx))
+			}
 			delete(s.winding, o)
 		}
 	}
@@ -272,6 +276,7 @@ func (s *sitting) own(i int, name string, token uint64) {
 	s.m.owned[name] = o
 	s.m.mu.Unlock()
 	s.m.log(slog.LevelInfo, "owns", "shard", name, "token", token)
+	s.m.tellOwns(o)
 	o.begin = func() {
 		o.running = true
 		go func() {
@@ -290,6 +295,7 @@ func (s *sitting) own(i int, name string, token uint64) {
 // ask begins to let a shard go: its callback is told, and has DrainTimeout.
 func (s *sitting) ask(o *Owned) {
 	o.drainBy = time.Now().Add(s.m.cfg.DrainTimeout)
+	o.asked = s.m.cfg.Clock.Now()
 	o.cancel(ErrMoved)
 }
 
@@ -328,6 +334,7 @@ func (s *sitting) drop(o *Owned, cause error) {
 	delete(s.m.owned, o.name)
 	s.m.mu.Unlock()
 	s.m.log(slog.LevelInfo, "has let go", "shard", o.name, "token", o.token)
+	s.m.tellLetGo(o, cause)
 }
 
 // dropAll ends every view and the session.
@@ -415,8 +422,11 @@ func (m *Member) learn(a *assignment) {
 	case m.changed <- struct{}{}:
 	default: // it is about to be told anyhow
 	}
-	if !a.shards.equal(m.cfg.Shards) {
-		m.log(slog.LevelDebug, "the group's shards are not this member's", "shards", a.shards.Len(), "own", m.cfg.Shards.Len())
+	m.tellAssignment(a)
+	if disagrees := !a.shards.equal(m.cfg.Shards); disagrees != m.disagrees {
+		if m.disagrees = disagrees; disagrees {
+			m.log(slog.LevelWarn, "the group's shards are not this member's; the coordinator's hold", "shards", a.shards.Len(), "own", m.cfg.Shards.Len())
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/leotel"
 	"github.com/c8e606e4/leaderelection/leprom"
+	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // What leprom tells Prometheus and what leotel tells it through OpenTelemetry's exporter
@@ -33,11 +34,25 @@ func TestLepromAndLeotelAreTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	telemetry, err := leotel.New(leotel.Options{Election: "orders", Candidate: "a", MeterProvider: metric.NewMeterProvider(metric.WithReader(exporter))})
+	provider := metric.NewMeterProvider(metric.WithReader(exporter))
+	telemetry, err := leotel.New(leotel.Options{Election: "orders", Candidate: "a", MeterProvider: provider})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer telemetry.Close()
+	member := shard.Config{MemberID: "a"}
+	if _, err := metrics.Member("orders", &member); err != nil {
+		t.Fatal(err)
+	}
+	group, err := leotel.NewGroup(leotel.Options{Election: "orders", Candidate: "a", MeterProvider: provider})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer group.Close()
+	for _, h := range []*shard.Trace{member.ShardTrace, group.Trace(nil)} {
+		h.Owns(shard.Owns{})
+		h.LetGo(shard.LetGo{Owned: new(shard.Owned), Cause: shard.ErrMoved})
+	}
 	for _, h := range []*leaderelection.Trace{config.Trace, telemetry.Trace(nil)} {
 		h.News(leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermExpiry: time.Now()})
 		h.StatusChanged(leaderelection.StatusChange{To: leaderelection.Leading, Number: 1})

@@ -1,0 +1,119 @@
+package leprom
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/c8e606e4/leaderelection/internal/measure"
+	"github.com/c8e606e4/leaderelection/shard"
+)
+
+// Group is what is measured of one member of a group of package shard.
+type Group struct {
+	metrics *Metrics
+	names
+	state *measure.Group
+}
+
+// Member measures the member that config describes, in the group of that name: it adds its
+// hooks to config.ShardTrace; those that are there already are called as well, after its own.
+// Call it before Start or Join, and close what it returns when the member is done. It
+// refuses a member that is being measured already. Labels are those of a candidate: the
+// group is the election, and the MemberID the candidate.
+func (m *Metrics) Member(group string, config *shard.Config) (*Group, error) {
+	n := names{strings.ToValidUTF8(group, "\uFFFD"), strings.ToValidUTF8(config.MemberID, "\uFFFD")}
+	g := &Group{metrics: m, names: n, state: measure.NewGroup(config.Clock)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.groups[n] != nil {
+		return nil, fmt.Errorf("leprom: member %q of group %q is being measured already: close that one first, or give each group a name", n.candidate, n.election)
+	}
+	m.groups[n] = g
+	m.taken.WithLabelValues(n.election, n.candidate)
+	for _, cause := range measure.GroupCauses() {
+		m.letGo.WithLabelValues(n.election, n.candidate, cause)
+	}
+	config.ShardTrace = g.state.ShardTrace(
+		func(shard.Owns) { g.count(m.taken) },
+		func(_ shard.LetGo, cause string) { g.count(m.letGo, cause) }, config.ShardTrace)
+	return g, nil
+}
+
+// Close takes the Group's series away. What its member still tells is ignored. It may be
+// called more than once.
+func (g *Group) Close() {
+	g.metrics.mu.Lock()
+	defer g.metrics.mu.Unlock()
+	if g.metrics.groups[g.names] != g {
+		return
+	}
+	delete(g.metrics.groups, g.names)
+	for _, v := range []vector{g.metrics.taken, g.metrics.letGo} {
+		v.DeletePartialMatch(prometheus.Labels{electionLabel: g.election, candidateLabel: g.candidate})
+	}
+}
+
+// count counts, while g is not closed.
+func (g *Group) count(v *prometheus.CounterVec, more ...string) {
+	g.metrics.mu.Lock()
+	defer g.metrics.mu.Unlock()
+	if g.metrics.groups[g.names] == g {
+		v.WithLabelValues(append([]string{g.election, g.candidate}, more...)...).Inc()
+	}
+}
+
+// groupVectors are what is counted of shards when it happens.
+type groupVectors struct{ taken, letGo *prometheus.CounterVec }
+
+func newGroupVectors() groupVectors {
+	counter := func(name, help string, more ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "leaderelection", Name: name, Help: help}, append([]string{electionLabel, candidateLabel}, more...))
+	}
+	return groupVectors{
+		taken: counter("shards_taken_total", "Shards that this member came to own."),
+		letGo: counter("shards_let_go_total", "Shards that this member owns no more, by cause.", causeLabel),
+	}
+}
+
+// groupGauge is what is worked out of a group when it is asked for.
+type groupGauge struct {
+	desc   *prometheus.Desc
+	kind   prometheus.ValueType
+	always bool // also before there is an assignment
+	value  func(*measure.GroupSnapshot) float64
+}
+
+func newGroupGauge(kind prometheus.ValueType, always bool, name, help string, value func(*measure.GroupSnapshot) float64) groupGauge {
+	return groupGauge{prometheus.NewDesc("leaderelection_"+name, help, []string{electionLabel, candidateLabel}, nil), kind, always, value}
+}
+
+var groupGauges = []groupGauge{
+	newGroupGauge(prometheus.GaugeValue, true, "shards_owned", "Shards that this member owns.", func(s *measure.GroupSnapshot) float64 { return float64(s.Owned) }),
+	newGroupGauge(prometheus.GaugeValue, false, "shards_placed", "Shards of the group that have an owner, by the newest assignment known here.", func(s *measure.GroupSnapshot) float64 { return float64(s.Placed) }),
+	newGroupGauge(prometheus.GaugeValue, false, "shards_unowned", "Shards of the group that have no owner, by the newest assignment known here.", func(s *measure.GroupSnapshot) float64 { return float64(s.Unowned) }),
+	newGroupGauge(prometheus.GaugeValue, false, "shards_moving", "Shards of the group whose owner is asked to let them go, by the newest assignment known here.", func(s *measure.GroupSnapshot) float64 { return float64(s.Moving) }),
+	newGroupGauge(prometheus.GaugeValue, false, "shards_assignment_version", "The version of the newest assignment known here.", func(s *measure.GroupSnapshot) float64 { return float64(s.Version) }),
+	newGroupGauge(prometheus.CounterValue, true, "shards_unowned_time_seconds_total", "For how long shards had no owner, as far as was known here, added up over all shards.", func(s *measure.GroupSnapshot) float64 { return s.Without.Seconds() }),
+}
+
+// collectGroups reports how groups stand.
+func (m *Metrics) collectGroups(to chan<- prometheus.Metric) {
+	m.taken.Collect(to)
+	m.letGo.Collect(to)
+	m.mu.Lock()
+	var all []*Group
+	for _, g := range m.groups {
+		all = append(all, g)
+	}
+	m.mu.Unlock()
+	for _, g := range all {
+		now := g.state.Now()
+		for _, x := range groupGauges {
+			if now.Known || x.always {
+				to <- prometheus.MustNewConstMetric(x.desc, x.kind, x.value(&now), g.election, g.candidate)
+			}
+		}
+	}
+}

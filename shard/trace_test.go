@@ -1,0 +1,69 @@
+//go:build go1.25
+
+package shard
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// The hooks tell of each shard that is owned and let go, with the cause, and of each
+// assignment, in order; one that is stuck keeps nobody from anything.
+func TestTrace(t *testing.T) {
+	play(t, func(g *group) {
+		owns, moved, left := map[string]uint64{}, 0, 0
+		var version uint64
+		free := make(chan struct{})
+		leaving := false
+		a := g.join("a", func(c *Config) {
+			c.ShardTrace = &Trace{
+				Owns: func(e Owns) { owns[e.Owned.Name()] = uint64(e.Owned.Token()) },
+				LetGo: func(e LetGo) {
+					if owns[e.Owned.Name()] != uint64(e.Owned.Token()) {
+						t.Errorf("shard %s is let go by token %d, and was owned by %d", e.Owned.Name(), e.Owned.Token(), owns[e.Owned.Name()])
+					}
+					delete(owns, e.Owned.Name())
+					switch {
+					case errors.Is(e.Cause, ErrMoved):
+						if moved++; e.Time.Sub(e.Asked) < 3*time.Second {
+							t.Errorf("shard %s: asked at %v, let go at %v; its callback takes 3s", e.Owned.Name(), e.Asked, e.Time)
+						}
+					case leaving && errors.Is(e.Cause, errLeft):
+						left++
+					default:
+						t.Errorf("shard %s is let go because of %v", e.Owned.Name(), e.Cause)
+					}
+				},
+				Assignment: func(a *Assignment) {
+					if uint64(a.Version()) <= version {
+						t.Errorf("version %d after %d", a.Version(), version)
+					}
+					version = uint64(a.Version())
+				},
+			}
+		})
+		a.linger.Store(int64(3 * time.Second))
+		g.settles(12, time.Minute)
+		stuck := g.join("b", func(c *Config) { c.ShardTrace = &Trace{Owns: func(Owns) { <-free }} })
+		g.settles(12, time.Minute)
+		time.Sleep(time.Minute)
+		if len(owns) != 6 || moved != 6 || version < 2 {
+			t.Errorf("owns %v, %d moved away, version %d", owns, moved, version)
+		}
+		leaving = true
+		a.leave()
+		g.settles(12, time.Minute)
+		if time.Sleep(time.Second); len(owns) != 0 || left != 6 {
+			t.Errorf("after it has left: %v, %d let go", owns, left)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := stuck.member.Leave(ctx); err != nil {
+			t.Errorf("a hook that is stuck: %v", err)
+		}
+		g.hide(stuck)
+		close(free)
+	})
+}
