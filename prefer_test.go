@@ -148,7 +148,7 @@ func TestPriorityBeginsAnewWithEachLeader(t *testing.T) {
 		d := memory.NewDecider()
 		a := leadFrom(t, d)
 		c := join(t, d, "c", func(c *le.Config) { c.ExtendEvery = T / 20 })
-		b := join(t, d, "b", priority(1))
+		b := join(t, d, "b", priority(1), polled) // it does not see the vacancy in between
 		sleep(T / 2)
 		if err := le.Transfer(t.Context(), d, "c"); err != nil {
 			t.Fatal(err)
@@ -158,6 +158,8 @@ func TestPriorityBeginsAnewWithEachLeader(t *testing.T) {
 		if n := len(b.opsSince(time.Time{}, le.OpRequest)); n != 0 || a.count() != 1 {
 			t.Errorf("%d requests", n)
 		}
+		sleep(8 * T)
+		b.leads(t)
 	})
 }
 

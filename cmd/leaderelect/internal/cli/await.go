@@ -85,7 +85,7 @@ func (a *app) await(ctx context.Context, url string, w *awaited) (state.State, e
 		return state.State{}, w.verdict(err, false, nil)
 	}
 	defer store.Close(d)
-	var f state.Follower
+	f := state.Follower{Every: a.common.extendEvery}
 	var last *state.State
 	var answered atomic.Bool
 	take := func(e state.Event) {

@@ -37,7 +37,8 @@ the longest outages of the store that no leader is lost to, the store operations
 month of 730 hours, and what is bad about the choice.
 
 The shortest and longest times are those with candidates' clocks as far apart as --skew
-allows. With --unsynchronized clocks are not compared. What a month costs is said if you
+allows. With --unsynchronized clocks are not compared. With --extend-every a leader extends
+its lease more often: that bears longer outages, and costs writes. What a month costs is said if you
 name the prices: --price-write and --price-read, of a million operations of each, as your
 vendor's page has them.`,
 		Example: `  leaderelect plan --term 10s --skew 100ms --candidates 5 --store dynamodb
@@ -74,7 +75,7 @@ func (a *app) plan(f *planFlags, names []string) error {
 	}
 	a.begun(exitError)
 	f.Store, f.Term, f.Skew, f.Poll = *kind, a.common.term, a.common.skew, a.common.poll
-	f.Unsynchronized = a.common.unsynchronized
+	f.Unsynchronized, f.Every = a.common.unsynchronized, a.common.extendEvery
 	if f.latency > 0 {
 		f.Store.Latency = f.latency
 	}

@@ -95,6 +95,8 @@ func (c *common) checkTimes() error {
 		return usage("--skew is %v, must not be negative", c.skew)
 	case c.skew > c.term/2:
 		return usage("--term is %v, must be at least twice --skew (2 x %v): less leaves a leader no time to act", c.term, c.skew)
+	case c.extendEvery != 0 && (c.extendEvery < c.term/20 || c.extendEvery > (c.term-c.skew)/2):
+		return usage("--extend-every is %v, must be from %v (a twentieth of --term) to %v (half of --term less --skew)", c.extendEvery, c.term/20, (c.term-c.skew)/2)
 	case c.poll < 0:
 		return usage("--poll is %v, must not be negative", c.poll)
 	case c.unsynchronized && c.warnOnSkew:

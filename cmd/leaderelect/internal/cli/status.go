@@ -45,7 +45,7 @@ wrong. That is what the leader's own view, and fencing, are for.`,
 				return usage("--timeout is %v, must be positive", timeout)
 			}
 			a.begun(exitUsage) // errors are 2 here, too
-			l := look{url: url, timeout: timeout, firm: c.Flags().Changed("timeout"), poll: a.common.poll, skew: a.common.skew}
+			l := look{url: url, timeout: timeout, firm: c.Flags().Changed("timeout"), poll: a.common.poll, skew: a.common.skew, every: a.common.extendEvery}
 			return a.status(c.Context(), &l, asJSON, checkID)
 		},
 	}
@@ -84,6 +84,7 @@ type look struct {
 	timeout    time.Duration // for the store to answer in
 	firm       bool          // it is for everything
 	poll, skew time.Duration
+	every      time.Duration // how often leaders extend their lease
 
 	took time.Duration // what a verdict takes at most
 }
@@ -104,7 +105,7 @@ func (l *look) look(ctx context.Context) (state.State, error) {
 	if err != nil {
 		return state.State{}, late(ctx, err)
 	}
-	s := state.Of(e, time.Now(), l.skew)
+	s := state.OfPaced(e, time.Now(), l.skew, l.every)
 	if s.State != state.Held {
 		return s, nil
 	}
@@ -133,7 +134,7 @@ var errTold = errors.New("it is told")
 func (l *look) lookOn(ctx context.Context, d leaderelection.RaceDecider, poll time.Duration) (state.State, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var f state.Follower
+	f := state.Follower{Every: l.every}
 	var s state.State
 	take := func(e state.Event) {
 		if s = e.State; s.State != state.Held {

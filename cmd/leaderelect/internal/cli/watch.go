@@ -66,7 +66,7 @@ func (a *app) watch(ctx context.Context, url string, tell func(state.Event) erro
 	if out, ok := a.out.(*os.File); ok {
 		readerGone(out, func() { cancel(errNoReader) })
 	}
-	var f state.Follower
+	f := state.Follower{Every: a.common.extendEvery}
 	say := func(e state.Event) {
 		switch err := tell(e); {
 		case errors.Is(err, syscall.EPIPE):

@@ -9,6 +9,7 @@ import "time"
 type Choice struct {
 	Term, Skew            time.Duration
 	Poll                  time.Duration // zero: half a term
+	Every                 time.Duration // between extensions; zero: half of the term less the skew
 	Unsynchronized        bool
 	Candidates, Observers int
 	Store                 Store
@@ -38,7 +39,12 @@ type Result struct {
 const month = 730 * time.Hour // 365 days / 12
 
 // Extend is how long after an extension the next one is begun.
-func (c Choice) Extend() time.Duration { return (c.Term - c.Skew) / 2 }
+func (c Choice) Extend() time.Duration {
+	if c.Every > 0 {
+		return c.Every
+	}
+	return (c.Term - c.Skew) / 2
+}
 
 func (c Choice) poll() time.Duration {
 	if c.Poll > 0 {
@@ -99,17 +105,17 @@ func (c Choice) handOver() Span {
 }
 
 // outages: at worst, one begins just before an extension is due, when the leader's
-// view has Extend left.
+// view has all of its span left but for Extend.
 //
-// If nothing is answered, the extension is given up after a quarter of the term; what is
-// asked next must be answered before the view ends. If each request fails, the pauses
+// If nothing is answered, each call is given up after a quarter of the term; of those that the
+// view leaves room for, the last must be answered before it ends. If each request fails, the pauses
 // between them double from a 32nd of the term to an eighth, and are lengthened by up to a
 // quarter: the last request that fails may be one such pause before the first that works.
 // A request is a read, and then the extension itself.
 func (c Choice) outages() (silent, refused time.Duration) {
-	left := c.Extend() - 2*c.Store.Latency
-	if left > c.Term/4 {
-		silent = c.Term / 4
+	left := c.Term - c.Skew - c.Extend() - 2*c.Store.Latency
+	if left > 0 {
+		silent = (left - 1) / (c.Term / 4) * (c.Term / 4)
 	}
 	base := min(max(c.Term/32, 250*time.Millisecond), time.Second)
 	pause := max(min(c.Term/8, 30*time.Second), 4*base)

@@ -85,7 +85,7 @@ func (x *trial) join(t *testing.T, i int, store *memory.Decider) {
 	ctx, cancel := context.WithCancel(t.Context())
 	campaign, err := leaderelection.Config{
 		Decider: d, LeaderID: fmt.Sprint("c", i), TermLength: c.Term, MaxClockSkew: c.Skew, SharedClock: c.Skew == 0,
-		PollInterval: c.Poll, Unsynchronized: c.Unsynchronized, Clock: clocks.NewOffset(clocks.System(), off),
+		PollInterval: c.Poll, ExtendEvery: c.Every, Unsynchronized: c.Unsynchronized, Clock: clocks.NewOffset(clocks.System(), off),
 		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) {
 			x.elected <- a
 			<-ctx.Done()
@@ -113,6 +113,11 @@ func choices() map[string]Choice {
 	c = of("gs")
 	c.Skew, c.Poll = 100*time.Millisecond, 2*time.Second
 	all["polled often"] = c
+	for name, every := range map[string]time.Duration{"a third": 5 * time.Second, "a quarter": 4 * time.Second, "a twentieth": 750 * time.Millisecond} {
+		c := of("nats")
+		c.Every = every
+		all["extended after "+name] = c
+	}
 	for _, s := range []string{"gs", "nats"} {
 		c := of(s)
 		c.Unsynchronized = true
@@ -194,7 +199,7 @@ func TestOutage(t *testing.T) {
 						t.Errorf("an outage of %v (refused: %v) at %v of the interval loses the leader", length, refused, share)
 					}
 				}
-				if longer := map[bool]time.Duration{false: length + length/8, true: c.Extend()}[refused]; !lost(longer, 0.999, f) {
+				if longer := map[bool]time.Duration{false: length + length/8, true: c.Term - c.Skew - c.Extend()}[refused]; !lost(longer, 0.999, f) {
 					t.Errorf("an outage of %v (refused: %v) loses no leader", longer, refused)
 				}
 			}

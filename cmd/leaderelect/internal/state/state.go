@@ -43,7 +43,8 @@ type State struct {
 	// HoldUntil is until when nobody else may lead, whether it is led or vacant.
 	HoldUntil time.Time `json:"hold_until,omitzero"`
 	// Since is about when the leadership began: the record does not say, and it is
-	// worked out from the number of extensions. Zero while not led.
+	// worked out from the number of extensions, by the pace that is taken for the leader's.
+	// Zero while not led.
 	Since     time.Time `json:"since_about,omitzero"`
 	Successor string    `json:"successor,omitempty"`
 	// Unsynchronized: the writer's wall clock must not be compared with others,
@@ -54,6 +55,11 @@ type State struct {
 
 // Of is what e means at the wall time now, for clocks that are within skew.
 func Of(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) State {
+	return OfPaced(e, now, skew, 0)
+}
+
+// OfPaced is Of, if leaders extend their lease after every; zero: after half of the term less skew.
+func OfPaced(e *leaderelection.RaceEntry, now time.Time, skew, every time.Duration) State {
 	s := State{
 		LeaderID: e.LeaderID, Election: uint64(e.ElectionNumber), HostPort: e.HostPort, TermExpiry: e.TermExpiry,
 		Term: e.TermLength.Seconds(), Extension: e.Extension, Successor: e.Successor, Unsynchronized: e.Unsynchronized,
@@ -92,7 +98,10 @@ func Of(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) State {
 	}
 	s.State = Led
 	s.Left = Seconds(left)
-	every, extended := (e.TermLength-skew)/2, e.Extension
+	if every <= 0 {
+		every = (e.TermLength - skew) / 2
+	}
+	extended := e.Extension
 	if e.Successor != "" && extended > 0 {
 		extended-- // to put the request on record counted as one
 	}

@@ -69,6 +69,13 @@ func TestSince(t *testing.T) {
 	if s := state.Of(e, now, skew); !s.Since.Equal(now.Add(-27 * time.Second)) {
 		t.Errorf("asked to hand over: since %v", s.Since)
 	}
+	if s := state.OfPaced(e, now, skew, 2*time.Second); !s.Since.Equal(now.Add(-12 * time.Second)) {
+		t.Errorf("6 extensions, each 2s: since %v", s.Since)
+	}
+	f := state.Follower{Every: 2 * time.Second}
+	if s := f.Changed(e, now, skew); !s.Since.Equal(now.Add(-12 * time.Second)) {
+		t.Errorf("an observer has it since %v", s.Since)
+	}
 }
 
 // Programs read these names.
