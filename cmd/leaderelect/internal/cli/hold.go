@@ -16,6 +16,7 @@ import (
 
 type holdFlags struct {
 	grace      time.Duration
+	drain      time.Duration
 	expiryFile string
 	entry      entry
 	readiness  readiness
@@ -32,9 +33,12 @@ INT or TERM, or until the pipe to which the line was printed is closed, as when 
 script that reads it has ended. The work is taken to be over then: the lease is released
 at once.
 
-If leadership is being lost, or somebody else has it handed over, this ends with code
-125, --grace before the view ends at the latest: that is how long the work may take to
-end. The lease is not released, but left to run out.
+If it is to be handed over (leaderelect transfer, stepdown, a --priority), print the line
+"end", and keep the lease for --drain: end the work then, and this, and the lease is
+released to who was asked for. If that takes longer, or leadership is lost, or without
+--drain what is printed goes to no pipe, this ends
+with code 125, --grace before the view ends at the latest: that is how long the work may
+take to end. The lease is not released then, but left to run out.
 
 Nobody ends that work but its owner: where it has to be dead when the lease is over, use
 leaderelect run. Until when it may act --expiry-file says, as for run.
@@ -56,6 +60,7 @@ the command line is wrong.`,
 		},
 	}
 	c.Flags().DurationVar(&f.grace, "grace", 0, "how long before the view ends unextended this ends (default a quarter of the term less the skew, 10s at most)")
+	c.Flags().DurationVar(&f.drain, "drain", 0, "how long to keep the lease when it is to be handed over (default a term)")
 	c.Flags().StringVar(&f.expiryFile, "expiry-file", "", "where to write until when the leader may act (default nowhere)")
 	f.entry.flags(c, "")
 	f.readiness.flags(a, c, whenLeading, false)
@@ -70,6 +75,9 @@ func (a *app) hold(ctx context.Context, f *holdFlags, args []string) error {
 	times, err := runner.TimesFor(a.common.term, a.common.skew, f.grace)
 	if err != nil {
 		return &exit{exitUsage, err}
+	}
+	if f.drain < 0 {
+		return usage("--drain is %v, must not be negative", f.drain)
 	}
 	if err := f.entry.check(); err != nil {
 		return err
@@ -87,18 +95,21 @@ func (a *app) hold(ctx context.Context, f *holdFlags, args []string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	lost := make(chan error, 1)
+	out, isFile := a.out.(*os.File)
+	read := isFile && isPipe(out)
 	h := runner.NewHolder(runner.HolderConfig{
 		Times: times, ExpiryFile: f.expiryFile, Out: a.out, Logger: cfg.Logger,
-		Begun:  tell.leads,
+		Begun: tell.leads, Stopped: ctx, Waits: read || f.drain > 0,
 		Failed: func(err error) { cancel(&exit{proc.CodeFailed, err}) },
 		Lost:   func(err error) { lost <- err },
 	})
 	if err := h.Check(); err != nil {
 		return err
 	}
-	if out, ok := a.out.(*os.File); ok && isPipe(out) { // what else is closed is not its reader
+	if read { // what else is closed is not its reader
 		readerGone(out, func() { cancel(errNoReader) })
 	}
+	cfg.DrainTimeout = f.drain
 	cfg.OnElected, cfg.Trace = h.Elected, &leaderelection.Trace{Extended: h.Extended}
 	defer a.signals(cancel, nil)()
 	defer f.entry.begin(&cfg, h.GiveUp, cancel)()

@@ -44,7 +44,7 @@ func (a *app) sidecarCommand() *cobra.Command {
     GET  /events      server-sent events: state (once), elected, vacancy, lapse, extension
     GET  /readyz      200 only while this process leads, by its view
     GET  /standby     200 only while it stands by to lead
-    GET  /livez       200 unless only a new process helps: the campaign is stuck
+    GET  /livez       200 unless only a new process helps: the campaign, or the watch, is stuck
     GET  /healthz     200 while this process does its work
     GET  /metrics     for Prometheus
     GET  /leaderships      the leaderships seen; /self: what this process is doing
@@ -217,6 +217,13 @@ func (s *sidecarRun) measure(metrics *sidecar.Metrics, url string) (watch leader
 		trace = *s.cfg.Trace
 	}
 	trace.News = s.hub.Record
+	op := trace.StoreOp
+	trace.StoreOp = func(o leaderelection.StoreOp) {
+		s.hub.Looked()
+		if op != nil {
+			op(o)
+		}
+	}
 	s.cfg.Trace = &trace
 	name := s.f.electionName
 	if name == "" {

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,9 +18,11 @@ type HolderConfig struct {
 	ExpiryFile string    // empty: none
 	Out        io.Writer // is told the election number
 	Logger     *slog.Logger
-	Begun      func()      // it leads, and has said so
-	Failed     func(error) // it could not say so: the lease is released
-	Lost       func(error) // it does not lead any more, though nobody asked this program to end
+	Begun      func()          // it leads, and has said so
+	Failed     func(error)     // it could not say so: the lease is released
+	Stopped    context.Context // ends when this program is asked to end
+	Waits      bool            // somebody reads Out, and ends the work when leadership is to be given up
+	Lost       func(error)     // it does not lead any more, though nobody asked this program to end
 }
 
 // Holder leads for one leadership, for whoever has started this program. Elected is its
@@ -55,9 +56,10 @@ func (h *Holder) Extended(leaderelection.ViewExtended) {
 }
 
 // Elected is the one leadership. It returns when somebody has asked this program to end: the
-// work is over then, and the lease is released. If leadership is lost, or given up by another's
-// wish, the work goes on until this program has ended, and a little longer: so it does not
-// return, and the lease runs out by itself.
+// work is over then, and the lease is released. If leadership is to be given up by another's
+// request, that is told (EndLine), and the lease is kept, for the DrainTimeout, until this program
+// is asked to end. If that does not happen, or leadership is lost, the work goes on until this program
+// has ended, and a little longer: so it does not return, and the lease runs out by itself.
 func (h *Holder) Elected(ctx context.Context, view *leaderelection.TimeView) {
 	if !h.claimed.CompareAndSwap(false, true) {
 		return
@@ -73,8 +75,7 @@ func (h *Holder) Elected(ctx context.Context, view *leaderelection.TimeView) {
 		defer file.remove()
 	}
 	h.c.Begun()
-	err = h.hold(ctx, view, end, alarm, file)
-	if errors.Is(context.Cause(ctx), ErrStopped) {
+	if err = h.hold(ctx, view, end, alarm, file); err == nil {
 		return
 	}
 	h.c.Lost(err)
@@ -103,9 +104,14 @@ func (h *Holder) begin(number leaderelection.ElectionNumber, end time.Time) (ala
 	return alarm, file, nil
 }
 
-// hold keeps on until less than the grace is left of the view, or leadership ends. File may be
-// nil.
+// EndLine is printed when the leader is asked to hand over, or is not to lead any more: the work is
+// to be ended, and then this program. It is for who reads what this program prints.
+const EndLine = "end"
+
+// hold keeps on until this program is asked to end: nil. Else until less than the grace is left of
+// the view, or that is over. File may be nil.
 func (h *Holder) hold(ctx context.Context, view *leaderelection.TimeView, end time.Time, alarm *proc.Alarm, file *expiryFile) error {
+	ended := ctx.Done()
 	for {
 		if next := view.Get(); next.After(end) {
 			end = next
@@ -116,15 +122,26 @@ func (h *Holder) hold(ctx context.Context, view *leaderelection.TimeView, end ti
 			}
 		}
 		due := proc.At(end, h.c.Times.Span).Sub(h.c.Times.Grace)
-		switch {
-		case ctx.Err() != nil:
-			return fmt.Errorf("leadership is over: %w", context.Cause(ctx))
+		switch cause := context.Cause(ctx); {
+		case h.c.Stopped.Err() != nil && view.ValueInFuture():
+			return nil
+		case cause != nil && !view.ValueInFuture():
+			return fmt.Errorf("leadership is over: %w", cause)
+		case cause != nil && !h.c.Waits:
+			return fmt.Errorf("leadership is over: %w", cause)
+		case cause != nil && ended != nil:
+			ended = nil
+			h.c.Logger.Warn("leadership is to be given up: end the work, and then this program, for the lease to be released", "cause", cause)
+			_, _ = fmt.Fprintln(h.c.Out, EndLine) // who does not read it finds out by the end of this program
+		case cause != nil && due.Left() <= 0:
+			return fmt.Errorf("leadership is over, and this program was not asked to end in time: %w", cause)
 		case due.Left() <= 0:
 			return fmt.Errorf("the lease was not extended in time: it ends in %v", time.Until(end).Round(time.Millisecond))
 		}
 		alarm.Set(due)
 		select {
-		case <-ctx.Done():
+		case <-ended:
+		case <-h.c.Stopped.Done():
 		case <-h.nudge:
 		case <-alarm.C:
 		}

@@ -45,6 +45,8 @@ type Hub struct {
 	leaderships []Leadership
 	changed     chan struct{} // closed by the next event
 	lapse       *time.Timer
+	lapsedAt    time.Time // when the term of entry ran out, as far as is known here; zero: it has not
+	looked      time.Time // when the watch last heard from the store, or that it cannot
 	closed      bool
 }
 
@@ -61,7 +63,7 @@ func (h *Hub) Record(e leaderelection.RaceEntry) {
 	now := time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.entry = &e
+	h.entry, h.lapsedAt, h.looked = &e, time.Time{}, now
 	if h.lapse != nil {
 		h.lapse.Stop()
 	}
@@ -84,7 +86,30 @@ func (h *Hub) lapsed(e *leaderelection.RaceEntry) {
 		h.lapse = time.AfterFunc(left, func() { h.lapsed(e) })
 		return
 	}
+	h.lapsedAt = now
 	h.add(h.follow.Lapsed(e, now, h.skew))
+}
+
+// Looked is told of each call that the watch has made of the store, whether it worked or not.
+func (h *Hub) Looked() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.looked = time.Now()
+}
+
+// patience is for how much longer than a call may take a watch need not have looked again when a
+// term has run out: it may pause for half a minute after calls that failed.
+const patience = 45 * time.Second
+
+// Stuck reports whether the watch has not looked at the record though its term ran out a while ago,
+// which a watch does always: it does not go on any more. While nobody leads it need not look.
+func (h *Hub) Stuck() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lapsedAt.IsZero() || h.entry.Vacant() || h.closed || h.looked.After(h.lapsedAt) {
+		return false
+	}
+	return time.Since(h.lapsedAt) > patience+min(h.entry.TermLength, leaderelection.MaxTermLength)/4
 }
 
 // add remembers an event, and wakes who waits for one.

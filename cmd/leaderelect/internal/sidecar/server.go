@@ -314,6 +314,10 @@ func (s *server) probe(makes func(lehttp.Leadership) http.Handler, code int) htt
 		if made.Load() == nil {
 			c := s.Campaign()
 			if c == nil {
+				if s.Hub.Stuck() {
+					answer(w, http.StatusServiceUnavailable, fault("the watch is stuck: the leader's term is long over, and it has not looked"))
+					return
+				}
 				answer(w, code, s.self())
 				return
 			}
