@@ -68,13 +68,13 @@ const ourSettings = "TermLength T, MaxClockSkew T/15, else defaults; signal: the
 var contestants = []contestant{
 	{
 		name: "leaderelection", library: module, store: kubernetesStore, token: "ElectionNumber",
-		settings: ourSettings + "; polls (a decider of two methods, on a Lease's annotation)",
+		settings: ourSettings + "; pushed (deciders/kubernetes, the Lease's watch)",
 		contest:  ours(leaseDecider, nil),
 	},
 	{
-		name: "leaderelection, PollInterval 2 s", library: module, store: kubernetesStore, token: "ElectionNumber",
-		settings: "the same, and PollInterval T*2/15",
-		contest:  ours(leaseDecider, func(c *leaderelection.Config, s seat) { c.PollInterval = s.Term * 2 / 15 }),
+		name: "leaderelection, ExtendEvery 4 s", library: module, store: kubernetesStore, token: "ElectionNumber",
+		settings: "the same, and ExtendEvery T*4/15",
+		contest:  ours(leaseDecider, oftener),
 	},
 	{
 		name: "client-go", library: clientGoModule, store: kubernetesStore, token: "none",
@@ -90,6 +90,11 @@ var contestants = []contestant{
 		name: "leaderelection", library: module, store: etcdStore, token: "ElectionNumber",
 		settings: ourSettings + "; pushed",
 		contest:  ours(etcdDecider, nil),
+	},
+	{
+		name: "leaderelection, ExtendEvery 4 s", library: module, store: etcdStore, token: "ElectionNumber",
+		settings: "the same, and ExtendEvery T*4/15",
+		contest:  ours(etcdDecider, oftener),
 	},
 	{
 		name: "etcd concurrency", library: "go.etcd.io/etcd/client/v3", store: etcdStore, token: "Election.Rev",

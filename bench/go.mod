@@ -8,6 +8,7 @@ replace github.com/redis/rueidis/rueidiscompat => github.com/redis/rueidis/rueid
 require (
 	github.com/c8e606e4/leaderelection v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/etcd v0.0.0
+	github.com/c8e606e4/leaderelection/deciders/kubernetes v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/redis v0.0.0
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/redis/go-redis/v9 v9.23.0
