@@ -76,6 +76,9 @@
 // leases come after the record, and trouble with them never costs the leader its
 // leadership.
 //
+// Single blobs are locked by Decider.AcquireLease, which takes the lease at once and has it renewed,
+// ReleaseLease, and BreakLease, for what somebody else has left leased.
+//
 // One renewal per blob is added to each extension: with two companions an extension
 // is four requests. A lease of another that is found on the record's blob is broken.
 //

@@ -1,6 +1,7 @@
 package azblob
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -85,15 +86,77 @@ var errNoLeases = store.Wrong("there are no native leases: set Options.NativeLea
 // leases are not, or no longer, held: each extension tries again to take
 // what is missing. A Decider without Options.NativeLease has none.
 func (d *Decider) Leased(tv *leaderelection.TimeView, blobs ...string) (*blob.LeaseAccessConditions, error) {
-	if d.b.native == nil {
-		return nil, fmt.Errorf("leaderelection/azblob: %s: %w", d.election.Place, errNoLeases)
-	}
-	if tv == nil || !tv.ValueInFuture() {
-		return nil, fmt.Errorf("leaderelection/azblob: the native leases of %s: %w", d.election.Place, leaderelection.ErrExpired)
+	if err := d.mayLease(tv); err != nil {
+		return nil, err
 	}
 	id, err := d.b.native.Held(tv.ElectionNumber(), blobs...)
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection/azblob: the native leases of %s are not held: %w", d.election.Place, err)
 	}
 	return &blob.LeaseAccessConditions{LeaseID: &id}, nil
+}
+
+// AcquireLease takes Azure's lease on one blob of the record's container now, for the leadership
+// of tv, and has it renewed with each extension: the blob is a companion from now on, and its
+// events go to Changed. It returns the conditions for requests that change the blob, as
+// Leased does. A blob that is missing is made if NativeLease.CreateCompanions is set.
+//
+// Whoever holds its lease is not disturbed: the error is then Azure's LeaseAlreadyPresent, and
+// BreakLease ends that lease. It returns an error that wraps leaderelection.ErrExpired if the
+// view is over, or belongs to no leadership of this Decider's campaign.
+func (d *Decider) AcquireLease(ctx context.Context, tv *leaderelection.TimeView, name string) (*blob.LeaseAccessConditions, error) {
+	err := d.mayLease(tv)
+	if err == nil {
+		err = d.oneLease("acquiring the lease on", name, func() error {
+			_, err := d.b.native.Acquire(ctx, tv.ElectionNumber(), name)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.Leased(tv, name) // the view may be over by now
+}
+
+// ReleaseLease gives up the lease on one companion now, for the leadership of tv; it is no
+// companion any more. If Azure cannot be asked, the error says so, and the lease is given up with
+// the next extension.
+func (d *Decider) ReleaseLease(ctx context.Context, tv *leaderelection.TimeView, name string) error {
+	if err := d.mayLease(tv); err != nil {
+		return err
+	}
+	return d.oneLease("releasing the lease on", name, func() error { return d.b.native.Release(ctx, tv.ElectionNumber(), name) })
+}
+
+// BreakLease ends whatever lease is on a blob of the record's container at once, also one of a
+// program that knows nothing of the election, while the leadership of tv lasts. If there is
+// none it does nothing. One of this leadership's own is taken again with the next extension.
+func (d *Decider) BreakLease(ctx context.Context, tv *leaderelection.TimeView, name string) error {
+	if err := d.mayLease(tv); err != nil {
+		return err
+	}
+	return d.oneLease("breaking the lease on", name, func() error { return d.b.native.Break(ctx, tv.ElectionNumber(), name) })
+}
+
+// mayLease returns why the leader whose view is tv has no native leases, or nil.
+func (d *Decider) mayLease(tv *leaderelection.TimeView) error {
+	switch {
+	case d.b.native == nil:
+		return fmt.Errorf("leaderelection/azblob: %s: %w", d.election.Place, errNoLeases)
+	case tv == nil || !tv.ValueInFuture():
+		return fmt.Errorf("leaderelection/azblob: the native leases of %s: %w", d.election.Place, leaderelection.ErrExpired)
+	}
+	return nil
+}
+
+// oneLease does something to the lease on one blob, and says what if that fails.
+func (d *Decider) oneLease(doing, name string, do func() error) error {
+	err := native.Check([]string{name}, 0)
+	if err == nil {
+		err = do()
+	}
+	if err != nil {
+		return fmt.Errorf("leaderelection/azblob: %s: %s %q: %w", d.election.Place, doing, name, err)
+	}
+	return nil
 }

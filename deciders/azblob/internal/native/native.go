@@ -42,8 +42,9 @@ type Leases struct {
 	mu      sync.Mutex
 	id      string // of the leadership that this Decider wrote the acquisition of
 	since   leaderelection.ElectionNumber
-	blobs   []*target // the record's first
-	leaving []*target // are no companions any more, and still to be released
+	term    time.Duration // of the campaign, by its last write
+	blobs   []*target     // the record's first
+	leaving []*target     // are no companions any more, and still to be released
 	queue   []Event
 	telling bool
 }
@@ -125,6 +126,9 @@ func (l *Leases) Follow(ctx context.Context, old At, entry *leaderelection.RaceE
 
 	l.mu.Lock()
 	blobs, leaving := slices.Clone(l.blobs), slices.Clone(l.leaving)
+	if l.id == next.ID {
+		l.term = entry.TermLength
+	}
 	l.mu.Unlock()
 	length, tooLong := l.duration(entry.TermLength)
 	errs := make([]error, len(blobs)+len(leaving))

@@ -147,8 +147,8 @@ func (l *Leases) tell(e Event) {
 func (l *Leases) Held(number leaderelection.ElectionNumber, names ...string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if number == leaderelection.NoElections || number != l.since {
-		return "", fmt.Errorf("election %d is not led by this Decider's campaign: %w", number, leaderelection.ErrExpired)
+	if err := l.leads(number); err != nil {
+		return "", err
 	}
 	var errs []error
 	for _, t := range l.blobs {
@@ -175,7 +175,7 @@ func (l *Leases) Held(number leaderelection.ElectionNumber, names ...string) (st
 func (l *Leases) Of(number leaderelection.ElectionNumber) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if number == leaderelection.NoElections || number != l.since {
+	if l.leads(number) != nil {
 		return ""
 	}
 	return l.id
