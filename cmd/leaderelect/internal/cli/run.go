@@ -197,6 +197,8 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, args []
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1) // it mostly sleeps: one thread wakes up for a look at the clock, and no other to help it
 	}
+	job.runner.Prepare()
+	defer job.runner.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.signals(cancel, job.runner)()

@@ -131,6 +131,10 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, ar
 			return &exit{notStarted(err), err}
 		}
 		s.job = newJob(a, &f.runFlags, times, &s.cfg, url, command)
+		if s.job.flaw == nil {
+			s.job.runner.Prepare()
+			defer s.job.runner.Close()
+		}
 	}
 	if f.labelPods != "" {
 		pods, err := podlabel.Open(f.labelPods)

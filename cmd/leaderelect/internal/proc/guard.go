@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -70,7 +71,10 @@ func Guard() int {
 	g := &guard{reports: json.NewEncoder(out), life: base + fileLife, orders: make(chan order), reaped: make(chan reaped), refused: make(map[int]bool)}
 	go g.listen(json.NewDecoder(in))
 	first, alive := <-g.orders
-	if !alive || first.Until == nil || first.Task == nil || len(first.Task.Args) == 0 {
+	if !alive {
+		return 0 // the candidate has gone, and had nothing to run
+	}
+	if first.Until == nil || first.Task == nil || len(first.Task.Args) == 0 {
 		return unasked()
 	}
 	g.task, g.until, g.grace, g.late = *first.Task, *first.Until, first.Grace, first.Late
@@ -146,10 +150,8 @@ func (g *guard) listen(d *json.Decoder) {
 
 // start starts the command. It must be called on the guard's own thread.
 func (g *guard) start() (code int, err error) {
-	var args []string
-	for _, a := range g.task.Args {
-		args = append(args, string(a))
-	}
+	args, env := texts(g.task.Args), texts(g.task.Env)
+	search(env)
 	path, err := Find(args[0], g.task.Setuid)
 	if err != nil {
 		return CodeOf(err), err
@@ -160,6 +162,7 @@ func (g *guard) start() (code int, err error) {
 		}
 	}
 	p, err := os.StartProcess(path, args, &os.ProcAttr{
+		Env:   env,
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys:   ownGroup(),
 	})
@@ -171,6 +174,25 @@ func (g *guard) start() (code int, err error) {
 	g.report(report{Started: g.pid})
 	go g.reap()
 	return 0, nil
+}
+
+// texts are what a task has as bytes.
+func texts(all [][]byte) []string {
+	texts := make([]string, 0, len(all)) // not nil: a command may have no environment
+	for _, t := range all {
+		texts = append(texts, string(t))
+	}
+	return texts
+}
+
+// search has Find look where the command's own environment says.
+func search(env []string) {
+	_ = os.Unsetenv("PATH")
+	for _, e := range env {
+		if path, is := strings.CutPrefix(e, "PATH="); is {
+			_ = os.Setenv("PATH", path)
+		}
+	}
 }
 
 // reap awaits the command, and whatever the guard has adopted.

@@ -44,6 +44,7 @@ type Spec struct {
 	Until                 Deadline
 	Late                  time.Duration
 	Setuid                bool
+	Ready                 *Ready
 	Remove                []string
 	Logger                Logger
 }
@@ -53,6 +54,15 @@ type Logger interface {
 	Warn(msg string, args ...any)
 	Error(msg string, args ...any)
 }
+
+// Ready is never made on this system.
+type Ready struct{}
+
+// Prepare returns ErrUnsupported.
+func Prepare(_, _, _ *os.File) (*Ready, error) { return nil, ErrUnsupported }
+
+// Close does nothing.
+func (*Ready) Close() {}
 
 // Process is never made on this system.
 type Process struct{}

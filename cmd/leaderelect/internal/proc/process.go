@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -33,6 +31,9 @@ type Spec struct {
 	// Late is how long after Until the guard is held to be stuck, and what it
 	// guards is killed from here.
 	Late time.Duration
+	// Ready is a guard that waits for this command, with these files; nil: one is started now.
+	// Start has used it up, or closed it.
+	Ready *Ready
 	// Setuid lets the command become another user, by sudo(8) or another setuid
 	// program, though what it becomes could then not be ended.
 	Setuid bool
@@ -62,7 +63,7 @@ type Process struct {
 	guard  *os.Process
 	pipe   *os.File
 	life   *os.File // wakes this process when the guard is dead; nil: nothing does
-	begun  Deadline // before there was a guard
+	begun  Deadline // before the guard had anything to run
 	late   time.Duration
 	logger Logger
 	alarm  *Alarm        // for when the guard should have acted
@@ -84,12 +85,13 @@ type Process struct {
 // started is said by its Status. From now on this process adopts what a guard that
 // is killed leaves behind.
 func Start(s Spec) (*Process, error) {
-	p := &Process{late: s.Late, logger: s.Logger, until: s.Until, begun: in(0), ended: make(chan struct{}), done: make(chan struct{})}
+	p := &Process{late: s.Late, logger: s.Logger, until: s.Until, begun: in(0), done: make(chan struct{})}
 	if p.logger == nil {
 		p.logger = discard{}
 	}
 	var err error
 	if p.alarm, err = NewAlarm(); err != nil {
+		s.Ready.Close()
 		return nil, err
 	}
 	reports, err := p.launch(s)
@@ -97,83 +99,52 @@ func Start(s Spec) (*Process, error) {
 		p.alarm.Close()
 		return nil, err
 	}
-	go func() {
-		_, _ = p.guard.Wait() // what matters is in its reports
-		guards.gone(p.guard.Pid)
-		close(p.ended)
-	}()
 	go p.follow(reports)
 	return p, nil
 }
 
-// launch starts the guard, and gives it its task by a pipe: what it is called with
-// would be seen, and found by pkill -f, too.
+// launch gives a guard its task: the one that waits for it, or if that is dead, or there is none, a
+// new one.
 func (p *Process) launch(s Spec) (reports *os.File, err error) {
 	if err := errors.Join(Check(), adopt()); err != nil {
+		s.Ready.Close()
 		return nil, err
 	}
-	path, err := self()
-	if err != nil {
-		return nil, fmt.Errorf("finding this program to guard the command with: %w", err)
-	}
-	theirs, reports, err := p.connect()
-	if err != nil {
-		return nil, err
-	}
-	defer closeAll(theirs)
-	defer func() {
-		if err != nil {
-			closeAll([]*os.File{p.pipe, p.life, reports})
+	if r := s.Ready; r != nil {
+		if err = p.give(r, s); err == nil {
+			return r.reports, nil
 		}
-	}()
-	kept := inherited()
-	args := []string{guardName, GuardCommand, "--of", strconv.Itoa(os.Getpid()), "--files", strconv.Itoa(3 + len(kept))}
-	own := append(slices.Clone(theirs), p.life) // fileOrders and so on
-	if p.guard, err = guards.begin(func() (*os.Process, error) {
-		return spawn(path, args, s.Env, [3]*os.File{s.Stdin, s.Stdout, s.Stderr}, kept, own)
-	}); err != nil {
-		return nil, fmt.Errorf("starting the guard: %w", err)
 	}
+	r, err := Prepare(s.Stdin, s.Stdout, s.Stderr)
+	if err == nil {
+		err = p.give(r, s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.reports, nil
+}
+
+// give gives a guard its task by a pipe: what it is called with would be seen, and found by
+// pkill -f, too. A guard that cannot be told is closed.
+func (p *Process) give(r *Ready, s Spec) error {
 	first := order{Task: &task{Setuid: s.Setuid, Remove: s.Remove}, Until: &s.Until, Grace: s.Grace, Late: s.Late}
 	for _, a := range s.Args {
 		first.Task.Args = append(first.Task.Args, []byte(a))
 	}
+	for _, e := range s.Env {
+		first.Task.Env = append(first.Task.Env, []byte(e))
+	}
+	_ = r.guard.Signal(syscall.SIGCONT) // somebody may have stopped it while it waited
 	// Long arguments do not fit into a pipe: this waits for the guard to read them.
-	_ = p.pipe.SetWriteDeadline(time.Now().Add(max(s.Until.Left(), 0)))
-	if err := json.NewEncoder(p.pipe).Encode(first); err != nil {
-		_ = p.guard.Kill()
-		_, _ = p.guard.Wait()
-		guards.gone(p.guard.Pid)
-		return nil, fmt.Errorf("telling the guard what to run: %w", err)
+	_ = r.pipe.SetWriteDeadline(time.Now().Add(max(s.Until.Left(), 0)))
+	if err := json.NewEncoder(r.pipe).Encode(first); err != nil {
+		r.Close()
+		return fmt.Errorf("telling the guard what to run: %w", err)
 	}
+	p.guard, p.pipe, p.life, p.ended = r.guard, r.pipe, r.life, r.ended
 	p.alarm.Set(p.due())
-	return reports, nil
-}
-
-// connect makes the pipes to the guard, theirs being its ends.
-func (p *Process) connect() (theirs []*os.File, reports *os.File, err error) {
-	var all []*os.File
-	defer func() {
-		if err != nil {
-			closeAll(all)
-		}
-	}()
-	orders, pipe, err := os.Pipe()
-	if err != nil {
-		return nil, nil, fmt.Errorf("a pipe to the guard: %w", err)
-	}
-	all = []*os.File{orders, pipe}
-	reports, answers, err := os.Pipe()
-	if err != nil {
-		return nil, nil, fmt.Errorf("a pipe from the guard: %w", err)
-	}
-	all = append(all, reports, answers)
-	life, end, err := lifeline()
-	if err != nil {
-		return nil, nil, err
-	}
-	p.pipe, p.life = pipe, life
-	return []*os.File{orders, answers, end}, reports, nil
+	return nil
 }
 
 func closeAll(files []*os.File) {

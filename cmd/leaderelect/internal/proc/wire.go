@@ -34,6 +34,7 @@ type order struct {
 // task is what a guard is there for. Arguments need not be text: []byte keeps them.
 type task struct {
 	Args   [][]byte `json:"args"`
+	Env    [][]byte `json:"env"`
 	Setuid bool     `json:"setuid,omitempty"`
 	Remove []string `json:"remove,omitempty"`
 }

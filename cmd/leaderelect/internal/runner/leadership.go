@@ -49,6 +49,9 @@ func (r *Runner) Run(ctx context.Context, view View) {
 		if status.Failure != "" {
 			l.log.Error("the command did not run", "err", status.Failure)
 		}
+		if !l.c.Once && !l.c.Single && !errors.Is(context.Cause(l.ctx), ErrStopped) {
+			l.again()
+		}
 		over = l.after(status, forced, time.Since(began))
 	}
 }
@@ -168,7 +171,7 @@ func (l *leadership) run() (proc.Status, bool) {
 		Args: l.c.Args, Env: l.environment(),
 		Stdin: l.c.Stdin, Stdout: l.c.Stdout, Stderr: l.c.Stderr,
 		Grace: l.c.Times.Grace, Until: l.deadline(), Late: l.c.Times.Margin / 3,
-		Setuid: l.c.Setuid, Remove: l.file.all(), Logger: l.log,
+		Setuid: l.c.Setuid, Remove: l.file.all(), Logger: l.log, Ready: l.take(),
 	})
 	if err != nil {
 		return proc.Status{Code: proc.CodeFailed, Failure: err.Error()}, false

@@ -78,6 +78,9 @@ type Runner struct {
 	p    *proc.Process // the one that runs
 	stop syscall.Signal
 
+	ready *proc.Ready // waits for the next command; nil: none does
+	keeps bool        // one is to wait again when a command has ended
+
 	// Of the leadership that is, and kept for the next one.
 	failed int           // how often in a row, soon after its start
 	pause  time.Duration // before the next attempt
@@ -86,6 +89,50 @@ type Runner struct {
 // New returns a runner.
 func New(c Config) *Runner {
 	return &Runner{c: c, nudge: make(chan struct{}, 1), stop: syscall.SIGTERM, pause: c.Delay}
+}
+
+// Prepare has a guard wait for the next command, so that an election is followed by it at once;
+// another one when that has ended; until Close. Without one it is started then.
+func (r *Runner) Prepare() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keeps = true
+	r.prepare()
+}
+
+// prepare has one wait, if that is wanted. R.mu is locked.
+func (r *Runner) prepare() {
+	if !r.keeps || r.ready != nil {
+		return
+	}
+	var err error
+	if r.ready, err = proc.Prepare(r.c.Stdin, r.c.Stdout, r.c.Stderr); err != nil {
+		r.c.Logger.Debug("no guard waits for the command", "err", err)
+	}
+}
+
+// again has another guard wait.
+func (r *Runner) again() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.prepare()
+}
+
+// take is the guard that waits, if one does.
+func (r *Runner) take() *proc.Ready {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ready := r.ready
+	r.ready = nil
+	return ready
+}
+
+// Close ends the guard that waits. No command is to be run any more.
+func (r *Runner) Close() {
+	r.mu.Lock()
+	r.keeps = false
+	r.mu.Unlock()
+	r.take().Close()
 }
 
 // Check reports what would keep a leader from running any command. It is to be
