@@ -2,6 +2,9 @@
 Package legrpc brings gRPC calls to the leader of an election, and sees to it that
 nobody else answers them.
 
+A candidate says where it is reached by the HostPort of its Config, or by
+Campaign.Announce once it listens. Without one no client finds it.
+
 A client dials the election instead of an address. The resolver watches it, and
 moves the channel's connection when leadership does:
 
@@ -46,6 +49,11 @@ A retryPolicy for UNAVAILABLE is right where all methods are idempotent: it repe
 calls that the leader died over. A leader can hand such a config to its clients
 itself: ConnectionParams that are a service config become the channel's. What they
 are otherwise is none of gRPC's business; they are left out, with a line in the log.
+
+To end a server, end its campaign, wait for that, and then call GracefulStop: calls that
+still come are refused, and go on to the next leader. Stop would break them off, and they
+would end with Unavailable. GracefulStop waits for those who Watch the Health service: call
+Stop after a few seconds.
 
 A leader that hangs keeps its calls, for as long as their deadlines are. So a second
 after the next leader is known, a channel with [Builder.DialOptions] closes the

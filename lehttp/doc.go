@@ -2,6 +2,9 @@
 Package lehttp brings HTTP requests to the leader of an election, and sees to it
 that nobody else answers them.
 
+A candidate says where it is reached by the HostPort of its Config, or by Campaign.Announce once
+it listens. Without one nobody finds it.
+
 Two sides need it. The process that is asked may not lead any more when it
 answers, whatever its caller knew: [RequireLeader] is a middleware that serves
 while the view lasts, and asks the view again before an answer leaves.

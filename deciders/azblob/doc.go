@@ -103,7 +103,8 @@
 // Microsoft.Storage/storageAccounts/blobServices/containers/write. The role Storage
 // Blob Data Contributor on the container has them, Storage Blob Data Reader is
 // enough for an observer. A shared access signature needs read, create and write
-// (sp=rcw).
+// (sp=rcw). The command leaderelect doctor writes a blob beside the record, whose name ends
+// in "-doctor": a signature for the one blob is not enough for that.
 //
 // # Costs
 //

@@ -62,8 +62,14 @@
 //
 // On the table: dynamodb:GetItem and dynamodb:UpdateItem. With Options.CreateTable
 // also dynamodb:CreateTable and dynamodb:DescribeTable; VerifyTable needs
-// dynamodb:DescribeTable. An IAM policy can hold candidates to their election by
-// the condition key dynamodb:LeadingKeys.
+// dynamodb:DescribeTable. An observer needs no dynamodb:UpdateItem. The command leaderelect
+// doctor writes an item beside the record, whose key ends in "-doctor". An IAM policy can
+// hold candidates to their election by the condition key dynamodb:LeadingKeys:
+//
+//	{"Version": "2012-10-17", "Statement": [{
+//	  "Effect": "Allow", "Action": ["dynamodb:GetItem", "dynamodb:UpdateItem"],
+//	  "Resource": "arn:aws:dynamodb:eu-central-1:111122223333:table/elections",
+//	  "Condition": {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["reports/nightly", "reports/nightly-doctor"]}}}]}
 //
 // # Costs
 //

@@ -64,7 +64,8 @@
 // if there is no object yet, to tell an empty election from a bucket that does not exist.
 // Such a condition cannot grant it, since one lists a bucket and not an object: grant it
 // apart, or do without, and a missing bucket is noticed by the first write.
-// An observer that never writes needs Storage
+// The command leaderelect doctor writes an object beside the record, whose name ends in
+// "-doctor". An observer that never writes needs Storage
 // Object Viewer (roles/storage.objectViewer). Setting Options.ACL or
 // Options.PredefinedACL needs storage.objects.setIamPolicy as well; with
 // Options.KMSKeyName it is Cloud Storage's service agent that needs Cloud KMS

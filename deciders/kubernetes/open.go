@@ -59,7 +59,7 @@ func openURL(u *url.URL) (*Decider, error) {
 	case u.User != nil:
 		return nil, errors.New("credentials do not belong in the URL: they come from the kubeconfig or the pod")
 	case name == "":
-		return nil, errors.New("no Lease is named: kubernetes://namespace/name")
+		return nil, errors.New("no Lease is named: write kubernetes://namespace/name, or kubernetes:///name for a Lease in the namespace of the pod or of the kubeconfig")
 	}
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	if namespace == "" {

@@ -99,7 +99,13 @@
 // on these. With SSE-KMS also kms:GenerateDataKey and kms:Decrypt on the key. A
 // bucket policy with the condition keys s3:if-match and s3:if-none-match can
 // refuse all unconditional writes. Options.Tags take s3:PutObjectTagging. Through an
-// access point its policy must allow the same as the bucket's.
+// access point its policy must allow the same as the bucket's. An observer needs no
+// s3:PutObject. The command leaderelect doctor writes an object beside the record, whose key
+// ends in "-doctor". For candidates of all elections below elections/, and for doctor:
+//
+//	{"Version": "2012-10-17", "Statement": [
+//	  {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": "arn:aws:s3:::my-bucket/elections/*"},
+//	  {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": "arn:aws:s3:::my-bucket"}]}
 //
 // With Options.SSECustomerKey (SSE-C) the server has the key during a request only. Whoever
 // reads the record needs the same key, also with other tools; one that is lost takes the

@@ -61,7 +61,7 @@ func judgeSQLite(code int, err error) Fault {
 	case 13:
 		return Fault{Passing, "the disk is full"}
 	case 14:
-		return Fault{Permanent, "make the database's file and directory, and let the candidates read and write them; create=true in an address makes the file"}
+		return Fault{Permanent, "make the database's file and directory, and let the candidates read and write them; sqlite.Options.Create (create=true in an address) makes the file"}
 	case 19, 20:
 		return Fault{NotAsDocumented, ""}
 	}

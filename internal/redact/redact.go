@@ -183,9 +183,23 @@ func (v *view) authority(s string) string {
 	if at < 0 || s[:at] == "user" || s[:at] == "user:password" { // as help texts have it
 		return s
 	}
+	user, password, given := strings.Cut(s[:at], ":")
+	if logins[v.scheme] && loginName.MatchString(user) {
+		if given {
+			user += ":" + v.hide(password)
+		}
+		return user + s[at:]
+	}
 	v.hide(s[:at]) // the name as well: alone, or parted wrongly, it may be a token
 	return Hidden + s[at:]
 }
+
+// logins are the schemes of databases, in whose URLs a user's name is one and nothing else.
+// To hide it would take it from their messages about permissions, and as a word from others.
+var logins = set("postgres postgresql mysql mariadb mongodb mongodb+srv")
+
+// loginName is what is taken for a name there.
+var loginName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 
 // query shows the parameters that are known to be harmless. Once there was one that
 // is not, the name of the next may be the rest of a secret that holds an &.

@@ -17,14 +17,18 @@ func TestURL(t *testing.T) {
 	for raw, want := range map[string]string{
 		"redis://user:pw@host:6379/0?key=web":                                "redis://xxxxx@host:6379/0?key=web",
 		"nats://hush@host/b/k":                                               "nats://xxxxx@host/b/k",
-		"mongodb://u:p@a:1,b:2/db/c/e?replicaSet=rs0":                        "mongodb://xxxxx@a:1,b:2/db/c/e?replicaSet=rs0",
+		"mongodb://u:p@a:1,b:2/db/c/e?replicaSet=rs0":                        "mongodb://u:xxxxx@a:1,b:2/db/c/e?replicaSet=rs0",
+		"mysql://candidate@h/d?election=web":                                 "mysql://candidate@h/d?election=web",
+		"postgres://candidate:pa:ss@h/d":                                     "postgres://candidate:xxxxx@h/d",
+		"postgres://can%41didate:p@h/d":                                      "postgres://xxxxx@h/d",
+		"postgres://:p@h/d":                                                  "postgres://xxxxx@h/d",
 		"redis://u:p@ss@host/0?key=web":                                      "redis://xxxxx@host/0?key=web",
 		"redis://host/0?key=user@host":                                       "redis://host/0?key=user@host",
 		"gs://bucket/user@host/x?acl=user-a@b.c:READER":                      "gs://bucket/user@host/x?acl=user-a@b.c:READER",
 		"gs://bucket/object?endpoint=x":                                      "gs://bucket/object?endpoint=x",
 		"s3://b/k?endpoint=http%3A%2F%2F127.0.0.1%3A9000":                    "s3://b/k?endpoint=http%3A%2F%2F127.0.0.1%3A9000",
 		"s3://b/k?endpoint=http://u:hush@h:1&region=x":                       "s3://b/k?endpoint=http://xxxxx@h:1&region=x",
-		"postgres://h/d?election=e&listen_url=postgres%3A%2F%2Fu%3Ahush%40h": "postgres://h/d?election=e&listen_url=postgres://xxxxx@h",
+		"postgres://h/d?election=e&listen_url=postgres%3A%2F%2Fu%3Ahush%40h": "postgres://h/d?election=e&listen_url=postgres://u:xxxxx@h",
 		"azblob://a/c/b?sv=1&sig=hush":                                       "azblob://a/c/b?sv=xxxxx&xxxxx",
 		"redis://h/0?key=a&password=hu&sh":                                   "redis://h/0?key=a&password=xxxxx&xxxxx",
 		"redis://h/0?password=hu#sh":                                         "redis://h/0?password=xxxxx#xxxxx",
@@ -59,6 +63,11 @@ func TestError(t *testing.T) {
 	err := redact.Error(fmt.Errorf("ERR user admin with abc, abcd: %w: %s", fs.ErrNotExist, raw), raw)
 	want := "ERR user xxxxx with xxxxx, abcd: file does not exist: redis://xxxxx@host/0?key=web&pem=xxxxx"
 	if !errors.Is(err, fs.ErrNotExist) || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	// A database's user is named, and is no secret where a message has it as a word.
+	err = redact.Error(errors.New("candidates need GRANT: denied to 'candidate' by hush"), "mysql://candidate:hush@h/d")
+	if want := "candidates need GRANT: denied to 'candidate' by xxxxx"; err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	// What the SDKs of HTTP stores say, which nobody gave a URL of ours.

@@ -3,7 +3,7 @@
 // have such a database already, and as the default of a program that may be given a
 // server later.
 //
-//	db, err := sqlite.NewDB("/var/lib/myapp/app.db", nil) // a *sql.DB as elections need it
+//	db, err := sqlite.NewDB("/var/lib/myapp/app.db", &sqlite.Options{Create: true}) // a *sql.DB as elections need it
 //	...
 //	decider := sql.NewDecider(db, sqlite.Dialect(), "leaderelection", "web", &sql.Options{CreateTable: true})
 //

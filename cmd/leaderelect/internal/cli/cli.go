@@ -147,6 +147,8 @@ func (a *app) root() *cobra.Command {
 	a.choices(root, "log-level", "debug", "info", "warn", "error")
 	root.AddCommand(a.runCommand(), a.holdCommand(), a.hookCommand(), a.sidecarCommand(), a.planCommand(), a.doctorCommand(), a.shardsCommand(), a.manCommand(), a.watchCommand(), a.statusCommand(), a.waitCommand(), a.transferCommand(), a.stepdownCommand(), a.resetCommand(), a.versionCommand())
 	root.SetHelpCommand(a.helpCommand())
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) { describe(c, func() { help(c, args) }) })
 	return root
 }
 

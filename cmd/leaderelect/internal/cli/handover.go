@@ -117,10 +117,10 @@ func (a *app) confirm(ctx context.Context, e *leaderelection.RaceEntry, successo
 	if e.ElectionNumber == leaderelection.NoElections || e.LeaderID == successor {
 		return nil
 	}
-	doubt := fmt.Sprintf("nobody can look up whether a candidate %s is running; if none is, nobody leads for up to %v", state.Name(successor), e.TermLength)
+	doubt := fmt.Sprintf("the record does not show whether a candidate %s is running; if none is, nobody leads for up to %v", state.Name(successor), e.TermLength)
 	file, isFile := a.in.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
-		return fmt.Errorf("%s: if it is, give --force; nothing was asked for", doubt)
+		return fmt.Errorf("nothing was asked for: %s. If it is running, give --force", doubt)
 	}
 	fmt.Fprintf(a.errOut, "leaderelect: %s.\nIs it running? Hand over to it (yes/no)? ", doubt)
 	typed := make(chan string, 1)

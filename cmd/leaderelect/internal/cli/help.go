@@ -1,6 +1,11 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
 
 // helpCommand is as cobra's own, but fails if there is no such command.
 func (a *app) helpCommand() *cobra.Command {
@@ -29,5 +34,39 @@ func (a *app) helpCommand() *cobra.Command {
 			about.InitDefaultVersionFlag()
 			return about.Help()
 		},
+	}
+}
+
+// reads reports whether a command reads a setting that all of them accept, since one file
+// of settings is for all. Candidates read each.
+func reads(command, setting string) bool {
+	follower := []string{"skew", "poll", "log-format", "log-level", "config"}
+	switch command {
+	case "leaderelect", "run", "hold", "hook", "sidecar":
+		return true
+	case "watch", "wait", "status", "transfer", "stepdown":
+		return slices.Contains(follower, setting)
+	case "doctor":
+		return slices.Contains(append(follower, "term", "unsynchronized"), setting)
+	case "plan":
+		return slices.Contains([]string{"term", "skew", "poll", "unsynchronized", "config"}, setting)
+	case "reset":
+		return slices.Contains(follower[2:], setting)
+	}
+	return false
+}
+
+// describe calls tell with what a command does not read left out of its help.
+func describe(c *cobra.Command, tell func()) {
+	var hidden []*pflag.Flag
+	c.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && !reads(c.Name(), f.Name) {
+			f.Hidden = true
+			hidden = append(hidden, f)
+		}
+	})
+	tell()
+	for _, f := range hidden {
+		f.Hidden = false
 	}
 }

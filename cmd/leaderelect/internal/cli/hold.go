@@ -49,10 +49,11 @@ A supervisor is told when it leads (--ready-when), by systemd's NOTIFY_SOCKET or
 Exit codes: 0 asked to end; 124, or --not-elected-code: not elected by --try or within
 --wait, since another leads; 125: leadership was lost, or leaderelect itself failed; 2:
 the command line is wrong.`,
-		Example: `  coproc LEASE { exec leaderelect hold --try s3://bucket/nightly; }
-  read -r ELECTION <&"${LEASE[0]}" || exit 0  # another leads
+		Example: `  coproc LEASE { exec leaderelect hold --try --not-elected-code 0 s3://bucket/nightly; }
+  PID=$LEASE_PID
+  read -r ELECTION <&"${LEASE[0]}" || { wait "$PID"; exit; }  # 0: another leads
   ./work --fence "$ELECTION"
-  kill "$LEASE_PID"; wait "$LEASE_PID"`,
+  kill "$PID"; wait "$PID"`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.entry.given(c)

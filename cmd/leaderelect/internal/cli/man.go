@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -24,10 +28,26 @@ func (a *app) manCommand() *cobra.Command {
 			}
 			c.Root().DisableAutoGenTag = true // which says which program made the page, and when
 			header := &doc.GenManHeader{Section: "1", Source: "leaderelect " + buildVersion(), Manual: "User Commands"}
-			if err := doc.GenManTree(c.Root(), header, args[0]); err != nil {
+			if err := manPages(c.Root(), *header, args[0]); err != nil {
 				return fmt.Errorf("writing the manual pages: %w", err)
 			}
 			return nil
 		},
 	}
+}
+
+// manPages writes those of c and of the commands below it.
+func manPages(c *cobra.Command, header doc.GenManHeader, directory string) (err error) {
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			err = errors.Join(err, manPages(sub, header, directory))
+		}
+	}
+	var page bytes.Buffer
+	describe(c, func() { err = errors.Join(err, doc.GenMan(c, &header, &page)) })
+	if err != nil {
+		return err
+	}
+	name := strings.ReplaceAll(c.CommandPath(), " ", "-") + "." + header.Section
+	return os.WriteFile(filepath.Join(directory, name), page.Bytes(), 0o644)
 }

@@ -23,11 +23,13 @@ from: a damaged one, one whose term ends in 1,000 hours, or one that was deleted
 from a backup. N must be the greatest election number that any fence, log or backup has seen:
 fences refuse what is smaller. It may be greater.
 
-While a leader's term runs, or a hold or a reservation, or that cannot be told, reset refuses.
-Stop all candidates, wait for a term, and give --force.
+Stop all candidates first, and wait for a term: then whoever led does not act any more.
+
+Without --force reset refuses while a leader's term runs, or a hold or a reservation, and
+if that cannot be told, as of a damaged record. A record that is missing it writes at once.
 
 Exit codes: 0 the record is written; 1 it is not; 2 usage.`,
-		Example: `  leaderelect reset s3://bucket/app --after 1041`,
+		Example: `  leaderelect reset --after 1041 --force s3://bucket/app`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			url, _, err := a.url(args)

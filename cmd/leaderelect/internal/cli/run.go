@@ -33,7 +33,7 @@ const defaultDrain = 20 * time.Second
 func (r *runFlags) flags(a *app, c *cobra.Command) {
 	f := c.Flags()
 	f.DurationVar(&r.grace, "grace", 0, "how long the command may take to end when leadership is being lost, before it is killed; must fit into half a term (default a quarter of the term less the skew, 10s at most)")
-	f.DurationVar(&r.drain, "drain", defaultDrain, "how long it may take to end when leadership is given up by choice and the lease is kept meanwhile, before it is killed ")
+	f.DurationVar(&r.drain, "drain", defaultDrain, "how long it may take to end when leadership is given up by choice and the lease is kept meanwhile, before it is killed")
 	f.DurationVar(&r.delay, "restart-delay", time.Second, "how long to wait before a command that has ended is started again; doubles up to 60 times this, until it runs for 10 times this")
 	f.StringVar(&r.onFailure, "on-failure", string(runner.Restart), fmt.Sprintf("when the command fails: restart it (after %d failures in a row, each soon after a start, let another lead for a while), stepdown (at each failure), or exit with its code", runner.Attempts))
 	a.choices(c, "on-failure", string(runner.Restart), string(runner.StepDown), string(runner.Exit))
@@ -61,6 +61,8 @@ func (r *runFlags) check(c *common) (runner.Times, error) {
 		return times, usage("--restart-delay is %v, must be at least 10ms", r.delay)
 	case (r.entry.waits || r.hold > 0) && !r.once:
 		return times, usage("--wait and --hold are for --once; --try does without")
+	case r.hold > 0 && r.entry.wait > r.hold:
+		return times, usage("--wait is %v, must not be longer than --hold (%v): who still waits when that is over would run the command again", r.entry.wait, r.hold)
 	}
 	if c.unsynchronized && r.hold > 0 {
 		return times, usage("--hold is not for --unsynchronized: who has just started cannot tell by its own clock whether a hold is over")
@@ -131,7 +133,8 @@ leaderelect itself failed, the store did not answer within --wait, or leadership
 before the command had ended; 126, 127: the command cannot be started, is not there; 2:
 the command line is wrong.`,
 		Example: `  leaderelect run gs://bucket/nightly -- ./report.sh
-  leaderelect run --once --wait 20s --hold 40s nats://host/elections/cron -- ./job.sh`,
+  leaderelect run --once --wait 20s --hold 40s nats://host/elections/cron -- ./job.sh
+  leaderelect run --priority 10 --id zone-a-1 etcd://host/db-primary -- ./primary.sh`,
 		Args: commandAfterDash(true),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.entry.given(c)
@@ -139,7 +142,7 @@ the command line is wrong.`,
 		},
 	}
 	f.flags(a, c)
-	c.Flags().BoolVar(&f.once, "once", false, "run the command once, release, and exit with its code")
+	c.Flags().BoolVar(&f.once, "once", false, "run the command once, release, and exit with its code; without --hold each candidate does so, one after the other")
 	f.entry.flags(c, "with --once: ")
 	c.Flags().DurationVar(&f.hold, "hold", 0, "with --once: for so long after the election nobody is elected again, so that who comes late does not run the command a second time; it is in the record, and no process stays for it")
 	return c

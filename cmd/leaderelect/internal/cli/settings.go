@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -264,6 +265,7 @@ func (a *app) candidate() (leaderelection.Config, error) {
 		return cfg, usage("--id %q is reserved", c.id)
 	}
 	for _, hp := range c.hostPort {
+		hp = strings.TrimSpace(hp)
 		if port, short := strings.CutPrefix(hp, ":"); short {
 			if _, err := net.LookupPort("tcp", port); err != nil || port == "" {
 				return cfg, usage("--host-port %s: %q is no port", hp, port)
@@ -274,6 +276,9 @@ func (a *app) candidate() (leaderelection.Config, error) {
 			}
 			cfg.HostPort = append(cfg.HostPort, own...)
 			continue
+		}
+		if err := checkHostPort(hp); err != nil {
+			return cfg, usage("--host-port %q: %w", hp, err)
 		}
 		cfg.HostPort = append(cfg.HostPort, hp)
 	}
@@ -286,6 +291,18 @@ func (a *app) candidate() (leaderelection.Config, error) {
 		cfg.ConnectionParams = data
 	}
 	return cfg, nil
+}
+
+// checkHostPort says what keeps a client from connecting to an address.
+func checkHostPort(s string) error {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || host == "" || strings.ContainsAny(host, " \t\r\n/") {
+		return errors.New("want HOST:PORT, [IPv6]:PORT, or :PORT for this machine's addresses")
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil || port == "" || port == "0" {
+		return fmt.Errorf("%q is no port", port)
+	}
+	return nil
 }
 
 // defaultID is unique among processes on any number of machines, and tells a

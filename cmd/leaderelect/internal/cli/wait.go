@@ -11,9 +11,10 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 )
 
-// exitNotElected is what a candidate that does not stand by exits with where another led all
+// exitNotElected is what a candidate that gives up exits with if another led all
 // the time, as timeout(1) does.
 const exitNotElected = 124
 
@@ -94,6 +95,7 @@ type wait struct {
 
 	mu       sync.Mutex
 	answered bool                            // the store has, once
+	newest   leaderelection.RaceEntry        // that it has told of
 	trouble  map[leaderelection.OpKind]error // of the last operation of each kind
 }
 
@@ -141,7 +143,7 @@ func (w *wait) op(o leaderelection.StoreOp) {
 // news is told of each record, also by a feed.
 func (w *wait) news(e leaderelection.RaceEntry) {
 	w.mu.Lock()
-	w.answered = true
+	w.answered, w.newest = true, e
 	w.mu.Unlock()
 	if w.limit == 0 && w.taken(e) {
 		w.over()
@@ -171,5 +173,19 @@ func (w *wait) verdict() error {
 	if !w.answered {
 		return fmt.Errorf("not elected within %s, since the store did not answer", w.flag)
 	}
-	return fmt.Errorf("%w (%s)", runner.ErrNotElected, w.flag)
+	return fmt.Errorf("%w (%s)%s", runner.ErrNotElected, w.flag, who(&w.newest))
+}
+
+// who says who has the election instead, as far as e tells.
+func who(e *leaderelection.RaceEntry) string {
+	until := e.TermExpiry.Add(min(e.Hold, leaderelection.MaxTermLength)).UTC().Format(time.RFC3339)
+	switch {
+	case !e.Vacant():
+		return fmt.Sprintf(": %s leads, with election %d", state.Name(e.LeaderID), e.ElectionNumber)
+	case e.Hold > 0:
+		return fmt.Sprintf(": election %d is over, and held by its --hold until %s", e.ElectionNumber, until)
+	case e.Successor != "":
+		return fmt.Sprintf(": it is reserved for %s until %s", state.Name(e.Successor), until)
+	}
+	return ""
 }

@@ -10,6 +10,7 @@ import (
 const (
 	setClock   = "set this machine's clock by NTP; --skew must cover how far any candidate's clock is from true time"
 	uncompared = "of no importance: --unsynchronized compares no clocks"
+	shared     = "of no importance: with --skew 0 all candidates share one clock"
 	askClient  = "see how far this machine's is off by chronyc tracking, or timedatectl timesync-status"
 )
 
@@ -19,6 +20,10 @@ func (s *session) bound() {
 	const check = "the clock, by the kernel's account"
 	if s.Unsynchronized {
 		s.tell(check, OK, uncompared, "")
+		return
+	}
+	if s.Skew == 0 {
+		s.tell(check, OK, shared, "")
 		return
 	}
 	switch off, err := s.Bound(); {
@@ -41,6 +46,10 @@ func (s *session) clock() {
 	const check = "the clock, against the store's"
 	if s.Unsynchronized {
 		s.tell(check, OK, uncompared, "")
+		return
+	}
+	if s.Skew == 0 {
+		s.tell(check, OK, shared, "")
 		return
 	}
 	if err := s.put(s.last.Token); err != nil {

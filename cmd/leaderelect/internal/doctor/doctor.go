@@ -100,6 +100,11 @@ func (s *session) read() bool {
 	begin := time.Now()
 	e, err := s.Place.ReadCurrent(ctx)
 	took := time.Since(begin)
+	var damage *leaderelection.DamagedRecordError
+	if errors.As(err, &damage) {
+		s.tell("reading the record", Fail, err.Error(), "if it is this election's: stop all candidates, wait for a term, and run leaderelect reset --force --after N; N is the greatest election number that any fence, log or backup has seen")
+		return false
+	}
 	if err != nil {
 		s.tell("reading the record", Fail, err.Error(), "check the URL, that the place exists, and the permission to read it")
 		return false

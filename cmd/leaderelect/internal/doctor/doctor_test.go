@@ -277,6 +277,36 @@ func TestClockInWords(t *testing.T) {
 	}
 }
 
+// If all candidates share one clock, it is compared with nothing: a stamp that is cut to
+// milliseconds, and is a little early for that, proves nothing.
+func TestOneClockForAll(t *testing.T) {
+	virtual(t, "", func(t *testing.T) {
+		d := memory.NewDecider().Polled()
+		x := doctor.Exam{Place: d, Scratch: &broken{RaceDecider: d, write: shifted(d, -time.Millisecond)}, Term: time.Minute,
+			Bound: func() (time.Duration, error) { return clocks.Unbounded, nil },
+			Tell: func(f doctor.Finding) {
+				if strings.Contains(f.Check, "clock") && f.Verdict != doctor.OK {
+					t.Errorf("%+v", f)
+				}
+			}}
+		if !x.Run(t.Context()) {
+			t.Error("it has failed")
+		}
+	})
+}
+
+// A damaged record is no matter of permissions: the advice is what mends it.
+func TestDamagedRecord(t *testing.T) {
+	damaged := &broken{RaceDecider: memory.NewDecider(), read: func(context.Context) (*leaderelection.RaceEntry, error) {
+		return nil, &leaderelection.DamagedRecordError{Err: leaderelection.ErrPermanent}
+	}}
+	var found []doctor.Finding
+	x := doctor.Exam{Place: damaged, Scratch: memory.NewDecider(), Term: time.Second, Tell: func(f doctor.Finding) { found = append(found, f) }}
+	if x.Run(t.Context()) || len(found) != 1 || found[0].Verdict != doctor.Fail || !strings.Contains(found[0].Advice, "leaderelect reset") {
+		t.Errorf("%+v", found)
+	}
+}
+
 func TestPlaceThatCannotBeRead(t *testing.T) {
 	d := memory.NewDecider()
 	d.Inject(memory.Fail(leaderelection.ErrPermanent))

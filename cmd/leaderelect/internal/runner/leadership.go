@@ -185,7 +185,7 @@ func (l *leadership) run() (proc.Status, bool) {
 		l.log.Warn("the command, or what it had started, did not end in the time that it had, and was killed")
 	}
 	level := slog.LevelInfo
-	if status.Code != 0 {
+	if status.Code != 0 && (!forced || status.Expired) { // else it was asked to end, which is said above
 		level = slog.LevelWarn
 	}
 	l.log.Log(context.Background(), level, "the command has ended", "code", status.Code)

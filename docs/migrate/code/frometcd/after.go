@@ -2,7 +2,6 @@ package frometcd
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -31,19 +30,4 @@ func AfterObserve(ctx context.Context, client *clientv3.Client, leader func(id s
 	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) {
 		leader(e.LeaderID) // empty: nobody leads
 	})
-}
-
-// Seed makes an election that nobody has led yet count on from number, the greatest
-// fencing token that the old one can have given out.
-func Seed(ctx context.Context, decider leaderelection.RaceDecider, number leaderelection.ElectionNumber) error {
-	e, err := decider.ReadCurrent(ctx)
-	if err != nil {
-		return err
-	}
-	if e.ElectionNumber != leaderelection.NoElections {
-		return fmt.Errorf("the election has begun already, and is at number %d", e.ElectionNumber)
-	}
-	e.ElectionNumber = number
-	_, err = decider.WriteEntry(ctx, e)
-	return err
 }

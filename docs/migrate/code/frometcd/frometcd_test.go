@@ -132,19 +132,19 @@ func TestBridge(t *testing.T) {
 	within(t, "old has stopped again", again.ended)
 }
 
-// The new election counts on from where the old one was, and is seeded once.
-func TestSeed(t *testing.T) {
+// The new election counts on from where the old one was.
+func TestCountsOn(t *testing.T) {
 	c := client(t)
 	for name, d := range map[string]leaderelection.RaceDecider{
 		"memory": memory.NewDecider(),
 		"etcd":   etcd.NewDecider(c, "elections/seeded", nil),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := Seed(t.Context(), d, 4711); err != nil {
+			if err := leaderelection.Reset(t.Context(), d, 4711, false); err != nil {
 				t.Fatal(err)
 			}
-			if err := Seed(t.Context(), d, 4711); err == nil {
-				t.Error("it was seeded twice")
+			if err := leaderelection.Reset(t.Context(), d, 4710, true); err == nil {
+				t.Error("the count went back")
 			}
 			err := leaderelection.Config{Decider: d, LeaderID: "a"}.Run(t.Context(), func(_ context.Context, view *leaderelection.TimeView) error {
 				if n := view.ElectionNumber(); n != 4712 {

@@ -1,0 +1,41 @@
+package sqlite_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/c8e606e4/leaderelection"
+	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
+	"github.com/c8e606e4/leaderelection/deciders/sql/sqlite"
+)
+
+// Of all processes of this machine that run this, one at a time does the job.
+func Example() {
+	dir, err := os.MkdirTemp("", "election") // in a real program where its database is
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	db, err := sqlite.NewDB(filepath.Join(dir, "app.db"), &sqlite.Options{Create: true}) // without: the file must be there
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	election := leaderelection.Config{
+		Decider:     lesql.NewDecider(db, sqlite.Dialect(), "leaderelection", "nightly", &lesql.Options{CreateTable: true}),
+		LeaderID:    "worker-1",
+		SharedClock: true,
+	}
+	err = election.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
+		fmt.Println("leading in election", view.ElectionNumber(), view.ValueInFuture())
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// leading in election 1 true
+	// <nil>
+}
