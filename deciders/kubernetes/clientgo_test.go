@@ -4,6 +4,7 @@ package kubernetes_test
 
 import (
 	"context"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,52 @@ func TestClientGoReleasesWhatItLost(t *testing.T) {
 		}
 		theirs.way.heal()
 	})
+}
+
+// What people do to the spec of a leader that is cut off (kubectl edit) does not have
+// another one lead before its view is over. Afterwards somebody leads, with a greater token.
+func TestEditedWhileLed(t *testing.T) {
+	for name, edit := range map[string]func(spec *coordinationv1.LeaseSpec){
+		"a short lease":        func(spec *coordinationv1.LeaseSpec) { spec.LeaseDurationSeconds = ref(int32(1)) },
+		"a lease of no length": func(spec *coordinationv1.LeaseSpec) { spec.LeaseDurationSeconds = nil },
+		"another's, and short": func(spec *coordinationv1.LeaseSpec) {
+			spec.HolderIdentity, spec.LeaseDurationSeconds = ref("x"), ref(int32(1))
+		},
+		"another's":             func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = ref("x") },
+		"nobody's":              func(spec *coordinationv1.LeaseSpec) { spec.HolderIdentity = nil },
+		"never renewed":         func(spec *coordinationv1.LeaseSpec) { spec.RenewTime = nil },
+		"renewed in the future": func(spec *coordinationv1.LeaseSpec) { spec.RenewTime.Time = spec.RenewTime.AddDate(1000, 0, 0) },
+		"renewed long ago":      func(spec *coordinationv1.LeaseSpec) { spec.RenewTime.Time = spec.RenewTime.AddDate(-1000, 0, 0) },
+		"counted anew":          func(spec *coordinationv1.LeaseSpec) { spec.LeaseTransitions = nil },
+		"counted to the end":    func(spec *coordinationv1.LeaseSpec) { spec.LeaseTransitions = ref(int32(math.MaxInt32)) },
+		"wiped, but the holder": func(spec *coordinationv1.LeaseSpec) {
+			*spec = coordinationv1.LeaseSpec{HolderIdentity: spec.HolderIdentity}
+		},
+		"wiped": func(spec *coordinationv1.LeaseSpec) { *spec = coordinationv1.LeaseSpec{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, 5, false)
+				defer f.endAll()
+				a := f.add("a", true)
+				f.until(10 * time.Second)
+				f.add("b", true)
+				for renewed := *f.api.lease("one").Spec.RenewTime; f.api.lease("one").Spec.RenewTime.Equal(&renewed); {
+					f.pass(20 * time.Millisecond)
+				}
+				f.pass(time.Second) // it has just extended its term
+				a.way.sever()
+				synctest.Wait()
+				f.api.change("one", func(l *coordinationv1.Lease) { edit(&l.Spec) })
+				f.pass(40 * time.Second)
+				a.way.heal()
+				f.until(20 * time.Second)
+				if f.led(true) < 2 {
+					t.Error("nobody has led since")
+				}
+			})
+		})
+	}
 }
 
 // The real client-go and the real API server: a leader of one kind after the other, each

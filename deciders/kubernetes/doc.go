@@ -35,7 +35,9 @@
 //   - A spec that another has written than this package is a leader of client-go. Its clock
 //     is not compared. It is contested when it has not been seen to change for its
 //     leaseDurationSeconds, by one's own monotonic clock, and MaxClockSkew more. That is
-//     client-go's own rule with a margin.
+//     client-go's own rule with a margin. If no transition was counted, somebody has edited the
+//     spec of a leader of ours (kubectl edit): then the duration that was written with the
+//     record holds, if it is longer. The leader hears of the edit, and leads no more.
 //   - Client-go's candidates wait for leaseDurationSeconds from when they saw the last change.
 //     By then a leader's view is over, which is shorter, and began before the change was
 //     written. Client-go compares renewTime by whole seconds, so each extension has another
@@ -47,6 +49,9 @@
 //
 // What to know before:
 //
+//   - Client-go before v0.27 (Kubernetes 1.27), and some clients in other languages, wait for
+//     the LeaseDuration that they are set to, not for that of the leader. Let no TermLength be
+//     longer than the shortest of these.
 //   - LeaderID and client-go's Identity must be different for different processes, also
 //     across the two. Client-go takes a Lease with its own Identity for its own.
 //   - A client-go leader cannot be asked to hand over (Transfer, StepDown): end its process.

@@ -16,8 +16,9 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// leastLife is for how long a watch must have lived to be taken up again at once. API
-// servers end each after half an hour to an hour.
+// leastLife is for how long a watch must have lived to be taken up again at once, and how
+// long ago the Lease must have been read to be read anew. API servers end each watch after
+// half an hour to an hour.
 const leastLife = time.Second
 
 // maxEvent is how many bytes an event of a watch may have. Etcd keeps no object of more
@@ -33,6 +34,7 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 	defer cancel()
 	w := &watcher{d: d, yield: yield}
 	for {
+		read := time.Now()
 		s, err := d.b.Load(ctx)
 		if err != nil {
 			return err
@@ -49,7 +51,7 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 		for w.from = "0"; ; {
 			begun := time.Now()
 			err := w.watch(ctx)
-			if expired(err) && w.from != "0" {
+			if expired(err) && w.from != "0" && time.Since(read) >= leastLife {
 				break // what came after w.from is forgotten: read anew
 			}
 			if err == nil && time.Since(begun) < leastLife {

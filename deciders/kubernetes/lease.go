@@ -70,7 +70,7 @@ func (b *backend) stored(l *coordinationv1.Lease) (store.Stored[version], error)
 			s.None = true // a Lease that was made beforehand
 			return s, nil
 		}
-		return b.foreign(l, leaderelection.ElectionNumber(transitions)+1, nil)
+		return b.foreign(l, leaderelection.ElectionNumber(transitions)+1, 0, nil)
 	}
 	var w written
 	if err := json.Unmarshal([]byte(l.Annotations[writtenKey]), &w); err != nil {
@@ -89,25 +89,29 @@ func (b *backend) stored(l *coordinationv1.Lease) (store.Stored[version], error)
 		return s, err
 	}
 	n := e.ElectionNumber + leaderelection.ElectionNumber(max(since, 1))
-	return b.foreign(l, max(n, leaderelection.ElectionNumber(transitions)+1), e.Extra)
+	least := int32(0)
+	if since <= 0 {
+		least = value(w.Spec.LeaseDurationSeconds) // nobody has taken it over: an edit, during which the record's leader may lead
+	}
+	return b.foreign(l, max(n, leaderelection.ElectionNumber(transitions)+1), least, e.Extra)
 }
 
 // foreign is the record that stands for a spec which client-go wrote. Its clock is not to
 // be compared: the term is over when the spec has not been seen to change for
-// leaseDurationSeconds, as for client-go. A renewal has another renewTime, and so another
+// leaseDurationSeconds, and for least seconds, as for client-go. A renewal has another renewTime, and so another
 // TermExpiry, which tells terms apart; the resourceVersion grows with each, whatever
 // clocks do, which tells newer from older.
-func (b *backend) foreign(l *coordinationv1.Lease, n leaderelection.ElectionNumber, extra map[string]string) (store.Stored[version], error) {
+func (b *backend) foreign(l *coordinationv1.Lease, n leaderelection.ElectionNumber, least int32, extra map[string]string) (store.Stored[version], error) {
 	e := &leaderelection.RaceEntry{
 		LeaderID: value(l.Spec.HolderIdentity), Incarnation: ClientGo, ElectionNumber: n, Extension: number(l.ResourceVersion),
 		TermExpiry: value(l.Spec.RenewTime).Time, Extra: extra,
 	}
 	if !e.Vacant() {
 		e.Unsynchronized = true
-		e.TermLength = time.Duration(value(l.Spec.LeaseDurationSeconds)) * time.Second
+		e.TermLength = time.Duration(max(value(l.Spec.LeaseDurationSeconds), least)) * time.Second
 		e.TermExpiry = e.TermExpiry.Add(e.TermLength)
 	}
-	if e.TermLength > leaderelection.MaxTermLength || e.TermLength < 0 {
+	if e.TermLength > leaderelection.MaxTermLength || value(l.Spec.LeaseDurationSeconds) < 0 {
 		return store.Stored[version]{}, b.unusable("leaseDurationSeconds is negative, or more than a year")
 	}
 	data, err := record.Marshal(e)
