@@ -50,7 +50,7 @@ func reads(command, setting string) bool {
 		return slices.Contains(append(follower, "term", "unsynchronized"), setting)
 	case "plan":
 		return slices.Contains([]string{"term", "skew", "poll", "unsynchronized", "config"}, setting)
-	case "reset":
+	case "reset", "move", "unpin", "drain", "undrain":
 		return slices.Contains(follower[2:], setting)
 	}
 	return false
