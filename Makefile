@@ -207,6 +207,7 @@ consume:
 bench:
 	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 .
 	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage|Thousand' -benchtime 1x .
+	$(GO) test -run '^$$' -bench RequireLeader -count 3 -cpu 1 ./lehttp
 	$(GO) -C bench run .
 
 # For an hour: many more seeds than make test.
