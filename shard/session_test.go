@@ -254,7 +254,7 @@ func TestRefusedForGood(t *testing.T) {
 			store := c.Store
 			c.Store = func(name string) (leaderelection.RaceDecider, error) {
 				d, err := store(name)
-				d.(*memory.Decider).Inject(permanent)
+				d.(interface{ Inject(memory.Faults) }).Inject(permanent)
 				return d, err
 			}
 		}

@@ -210,6 +210,9 @@ type pushing struct {
 	leaderelection.ChangeFeed
 }
 
+// Inject is the store's own, for tests that wrap what they are given.
+func (p *pushing) Inject(f memory.Faults) { p.ChangeFeed.(*memory.Decider).Inject(f) }
+
 // A rolling restart moves each shard twice at most, and leaves none without an owner for
 // longer than its hand-over takes.
 func TestRollingRestart(t *testing.T) {
