@@ -331,3 +331,21 @@ func TestRoom(t *testing.T) {
 	r.Extended(leaderelection.ViewExtended{})
 	r.until(t, "a start", func() bool { _, err := os.Stat(ran); return err == nil })
 }
+
+// A command that ends well is started again, under each policy, and however often; and who is
+// to lead once only, and has given up, runs nothing.
+func TestEndsWellAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []Policy{Restart, StepDown, Exit} {
+		r := newTrial(t, func(c *Config) { c.OnFailure, c.Delay = policy, time.Millisecond }, "true").begin(t)
+		r.until(t, "more starts than Attempts", func() bool { return len(r.pauses) > Attempts+1 })
+		r.until(t, string(policy), func() bool { return r.resigned == 0 && len(r.finished) == 0 })
+	}
+	ran := filepath.Join(t.TempDir(), "ran")
+	r := newTrial(t, func(c *Config) { c.Single = true }, "touch", ran)
+	r.GiveUp()
+	r.begin(t).ends(t)
+	if _, err := os.Stat(ran); err == nil || len(r.finished) > 0 {
+		t.Errorf("it ran: %v %q", err, r.finished)
+	}
+}
