@@ -61,22 +61,27 @@ const maxSuspicions = 3
 // current reads the row. One in doubt it touches, which waits for the row's lock, and
 // then for all that was written before to be safe.
 func (d *Decider) current(ctx context.Context) (*leaderelection.RaceEntry, error) {
-	for range store.MaxDoubts {
+	replaced := map[string]bool{}
+	for {
 		e, err := d.election.Current(ctx)
 		if err != nil || !d.b.inDoubt(e) {
 			return e, err
 		}
 		version := e.Token.(token).version
+		if replaced[version] {
+			return nil, store.ErrLags
+		}
 		err = commit.Run(ctx, d.b.db, d.b.table.Touch, []any{d.b.table.Mode, d.b.election, version}, nil)
 		switch {
 		case err == nil:
 			d.b.doubts.Settle(version)
 			return e, nil
-		case !errors.Is(err, pgx.ErrNoRows) && table.Code(err) != table.SerializationFailure: // else replaced meanwhile
+		case errors.Is(err, pgx.ErrNoRows):
+			replaced[version] = true
+		case table.Code(err) != table.SerializationFailure:
 			return nil, fmt.Errorf("making sure that a write of one's own, which was not answered, is safe and on the standbys: %w", err)
 		}
 	}
-	return nil, store.ErrLags
 }
 
 // inDoubt reports whether a record that was read may be on this server alone. A session

@@ -155,7 +155,8 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 // and is safe only when all that was written before it is.
 func (d *Decider) current(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	b := d.b
-	for range store.MaxDoubts {
+	replaced := map[string]bool{}
+	for {
 		e, err := d.election.Current(ctx)
 		if err != nil {
 			return nil, err
@@ -163,6 +164,9 @@ func (d *Decider) current(ctx context.Context) (*leaderelection.RaceEntry, error
 		version := e.Token.(token).version
 		if !b.doubts.About(e.Incarnation, version) {
 			return e, nil
+		}
+		if replaced[version] {
+			return nil, store.ErrLags
 		}
 		_, changed, err := b.exec(ctx, b.sql.touch, b.election, version)
 		switch {
@@ -173,11 +177,11 @@ func (d *Decider) current(ctx context.Context) (*leaderelection.RaceEntry, error
 			return e, nil
 		}
 		// It was replaced meanwhile, or the session may not write: read again.
+		replaced[version] = true
 		if err := b.alone(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return nil, store.ErrLags
 }
 
 // Load implements store.Store.

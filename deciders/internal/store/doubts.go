@@ -6,12 +6,8 @@ import (
 	"sync"
 )
 
-// MaxDoubts is how often a read tries to make sure of a record in doubt, and finds that it
-// was replaced meanwhile. Each time it reads again, so more than once says that reads are
-// older than what is written.
-const MaxDoubts = 3
-
-// ErrLags is the error of such a read.
+// ErrLags is the error of a read that finds again what is in doubt, and what an attempt to
+// make sure of it has found to be replaced. No two versions are alike.
 var ErrLags = errors.New("a write of one's own was not answered, and reads show a record that writes do not find: " +
 	"they come from a replica that lags. Have candidates read from the primary (a proxy may send reads elsewhere)")
 
