@@ -92,8 +92,12 @@
 // deciders/sql/sqlite set EXTRA. All candidates must be on one machine, with the file on a
 // local disk: locks of network file systems are not to be trusted, and WAL mode does not work
 // between machines at all (https://www.sqlite.org/wal.html). Nobody may move, replace or
-// remove the file while a candidate runs, nor its -wal and -shm files: who has it open goes
-// on with the old one. A database in memory is refused.
+// remove the file while a candidate runs, nor its -wal and -shm files. Pools of
+// deciders/sql/sqlite look before each use whether their file is still the one at its path,
+// and go on with the one that is: what was confirmed in the old one is lost. Other pools in
+// WAL mode go on with the old one, and two lead. All must reach the file by one path, in
+// one directory: mount the directory into containers, not the file. A database in memory is
+// refused.
 //
 // # Clocks
 //

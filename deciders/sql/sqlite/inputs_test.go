@@ -136,6 +136,58 @@ func TestFiles(t *testing.T) {
 	feedtest.Permanent(t, err, "write permission")
 }
 
+// When the file was moved, removed or replaced, nobody leads on in the old one.
+func TestFileReplaced(t *testing.T) {
+	for _, journal := range journals {
+		t.Run(journal, func(t *testing.T) {
+			path := database(t, journal)
+			move := func(to string) {
+				for _, end := range []string{"", "-wal", "-shm"} {
+					if err := os.Rename(path+end, path+to+end); err != nil && !errors.Is(err, os.ErrNotExist) {
+						t.Fatal(err)
+					}
+				}
+			}
+			db := pool(t, path)
+			d := lesql.NewDecider(db, sqlite.Dialect(), "leaderelection", "e", create)
+			token := feedtest.Write(t, d, 7, nil)
+			token = feedtest.Write(t, d, 8, token)
+			move(".old")
+			other := lesql.NewDecider(pool(t, path), sqlite.Dialect(), "leaderelection", "e", create)
+			feedtest.Write(t, other, 1, nil)
+			if _, err := d.WriteEntry(t.Context(), feedtest.State(9, token)); !errors.Is(err, leaderelection.ErrLostRace) {
+				t.Errorf("over a file that is not there any more: %v", err)
+			}
+			if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
+				t.Errorf("%+v", e)
+			}
+			// The old one is put back.
+			move(".new")
+			if err := os.Rename(path+".old", path); err != nil {
+				t.Fatal(err)
+			}
+			_ = os.Rename(path+".old-wal", path+"-wal")
+			if e := feedtest.Read(t, d); e.ElectionNumber != 8 {
+				t.Errorf("%+v", e)
+			}
+			// It is removed: a pool that may make it makes an empty one.
+			move(".gone")
+			_, err := d.ReadCurrent(t.Context())
+			feedtest.Passing(t, err, "no such table", "made again")
+			if e := feedtest.Read(t, d); e.ElectionNumber != 0 {
+				t.Errorf("%+v", e)
+			}
+			move(".gone")
+			only, err := sqlite.NewDB(path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer only.Close()
+			refused(t, decider(only, "e"), "create=true")
+		})
+	}
+}
+
 // A database that somebody keeps locked is waited for, for busy_timeout or until the ctx
 // ends, and nothing is written late.
 func TestLocked(t *testing.T) {

@@ -63,7 +63,8 @@ const DefaultBusyTimeout = 2 * time.Second
 const maxConns = 8
 
 // NewDB opens a pool as elections need it, with synchronous = EXTRA in each connection,
-// which in WAL mode is the same as FULL. It makes a file at most, and reads none.
+// which in WAL mode is the same as FULL. A connection whose file was moved, removed or
+// replaced is left for one to what is there now. It makes a file at most, and reads none.
 func NewDB(path string, opts *Options) (*sql.DB, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -89,10 +90,11 @@ func NewDB(path string, opts *Options) (*sql.DB, error) {
 	}
 	// A URI, so that no letter of the path is taken for a parameter.
 	name := url.URL{Scheme: "file", Path: filepath.ToSlash(abs), RawQuery: query.Encode()}
-	db, err := sql.Open("sqlite", name.String())
+	connector, err := sqlite.NewConnector(name.String())
 	if err != nil {
 		return nil, err
 	}
+	db := sql.OpenDB(attentive{connector, abs})
 	db.SetMaxOpenConns(maxConns)
 	return db, nil
 }
