@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -73,6 +74,9 @@ type guard struct {
 	czxid int64  // of the znode: the transaction that has made it
 	name  string // empty: it has none
 }
+
+// anyVersion is the version of a check that a znode is there.
+const anyVersion = -1
 
 // guardPrefix is what the names of guards begin with.
 const guardPrefix = "guard-"
@@ -227,8 +231,7 @@ func (b *backend) stored(data []byte, stat *zk.Stat) (s store.Stored[token], err
 	case stat.EphemeralOwner != 0:
 		return s, store.Wrong("the znode is ephemeral, or has a time to live: it would vanish by itself. Name another")
 	case stat.Version < 0:
-		return s, store.Wrong("the znode was written 2 to the 31 times, and its version counts no further: stop all candidates, delete the znode, " +
-			"and put a vacant record in its place")
+		return s, errCounted
 	}
 	g := guard{czxid: stat.Czxid}
 	if stat.NumChildren > 0 {
@@ -285,8 +288,11 @@ func (b *backend) Swap(ctx context.Context, was token, data []byte, _ *leaderele
 // swap is one transaction: all of it happens or nothing. A new znode is written twice, for
 // only the answer to that tells by which transaction it was made.
 func (b *backend) swap(was token, data []byte) (token, error) {
+	if was.version == math.MaxInt32 { // some server versions then begin at the other end, and -1 stands for any
+		return token{}, errCounted
+	}
 	g := was.guard
-	ops := []any{&zk.CheckVersionRequest{Path: b.path + "/" + g, Version: 0}}
+	ops := []any{&zk.CheckVersionRequest{Path: b.path + "/" + g, Version: anyVersion}}
 	if g == "" {
 		g = guardPrefix + rand.Text()
 		ops = []any{&zk.CreateRequest{Path: b.path + "/" + g, Acl: b.opts.ACL}}

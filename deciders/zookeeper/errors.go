@@ -14,6 +14,8 @@ var (
 	errNotZooKeeper = errors.New("the answer is none that ZooKeeper gives to this request")
 	errReplaced     = errors.New("the znode was deleted and made again while it was read")
 	errClosed       = errors.New("the Decider was closed")
+	errCounted      = store.Wrong("the znode was written 2 to the 31 times, and its version counts no further: stop all candidates, delete the znode, " +
+		"and put a vacant record in its place")
 )
 
 // permanent are the errors that no retry can cure.

@@ -78,9 +78,12 @@ func (d *Decider) await(ctx context.Context, seen look, silence *time.Timer) err
 	}
 }
 
+// maxLooks is how often a znode may be deleted and made again while it is looked at.
+const maxLooks = 3
+
 // look reads the znode and sets a watch, or one on its coming.
 func (b *backend) look() (l look, err error) {
-	for {
+	for range maxLooks {
 		data, stat, watch, err := b.conn.GetW(b.path)
 		if err == nil {
 			s, err := b.stored(data, stat)
@@ -100,4 +103,5 @@ func (b *backend) look() (l look, err error) {
 			return look{store.Stored[token]{None: true}, watch}, nil
 		}
 	}
+	return l, errReplaced
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -125,6 +126,58 @@ func TestFalseAnswersToReads(t *testing.T) {
 		_, err := zookeeper.NewDecider(&lying{Conn: c, get: stat(change)}, "/e", nil).ReadCurrent(t.Context())
 		feedtest.Permanent(t, err, "/e")
 	}
+}
+
+// remade is a connection to a znode that seems to be made again, or to come, whenever it is
+// looked at.
+type remade struct {
+	*zk.Conn
+	gone  bool
+	calls atomic.Int64
+}
+
+func (r *remade) GetW(path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
+	r.calls.Add(1)
+	if r.gone {
+		return nil, nil, nil, zk.ErrNoNode
+	}
+	data, stat, watch, err := r.Conn.GetW(path)
+	if err == nil {
+		stat.Czxid--
+	}
+	return data, stat, watch, err
+}
+
+// A feed that never gets to know what is there ends, and does not ask on and on.
+func TestNeverTheSame(t *testing.T) {
+	c := client(t, stores.ZooKeeper(t).Addr)
+	feedtest.Write(t, zookeeper.NewDecider(c, "/e", nil), 1, nil)
+	for _, gone := range []bool{false, true} {
+		r := &remade{Conn: c, gone: gone}
+		n := feedtest.Next(t, feedtest.Follow(t, zookeeper.NewDecider(r, "/e", nil)))
+		feedtest.Passing(t, n.Err, "/e", "made again")
+		if n := r.calls.Load(); n > 5 {
+			t.Errorf("it was read %d times", n)
+		}
+	}
+}
+
+// Versions have 32 bits. The write after the last one is not made: it would be followed by
+// versions that ZooKeeper takes for any.
+func TestLastVersion(t *testing.T) {
+	c := client(t, stores.ZooKeeper(t).Addr)
+	feedtest.Write(t, zookeeper.NewDecider(c, "/e", nil), 1, nil)
+	l := &lying{Conn: c, get: func(data []byte, s *zk.Stat, err error) ([]byte, *zk.Stat, error) {
+		s.Version = math.MaxInt32
+		return data, s, err
+	}}
+	l.multi = func([]zk.MultiResponse, error) ([]zk.MultiResponse, error) {
+		t.Error("it was sent")
+		return nil, nil
+	}
+	d := zookeeper.NewDecider(l, "/e", nil)
+	_, err := d.WriteEntry(t.Context(), feedtest.State(2, feedtest.Read(t, d).Token))
+	feedtest.Permanent(t, err, "/e", "2 to the 31")
 }
 
 // A client that hangs keeps nobody for longer than a ctx, nor many goroutines.

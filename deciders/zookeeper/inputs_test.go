@@ -102,6 +102,10 @@ func TestRecordWithoutGuard(t *testing.T) {
 	}
 	makeNode(t, c, "/e/another", "", 0) // which means nothing
 	feedtest.Read(t, d)
+	if _, err := c.Set("/e/"+names[0], []byte("written by hand"), -1); err != nil { // nor does this
+		t.Fatal(err)
+	}
+	token = feedtest.Write(t, d, 9, feedtest.Read(t, d).Token)
 	if err := c.Delete("/e/"+names[0], -1); err != nil {
 		t.Fatal(err)
 	}
