@@ -23,7 +23,7 @@ import (
 )
 
 func main() {
-	version := flag.String("version", "", "the program's version, where the linker knows none; also of the modules that it was built with in a workspace")
+	version := flag.String("version", "", "the program's version; also of the modules that it was built with in a workspace")
 	out := flag.String("o", "", "the file to write")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: sbom [-version VERSION] -o FILE PROGRAM")
@@ -63,6 +63,9 @@ func run(program, version, out string) error {
 
 // bill is the bill of a program of which Go's linker says info, and with that checksum.
 func bill(info *buildinfo.BuildInfo, version string, sum [sha256.Size]byte) *cdx.BOM {
+	if version != "" {
+		info.Main.Version = version // Go's own is a pseudo-version, if no tag is there yet
+	}
 	main := component(info.Main, version)
 	main.Type, main.Name = cdx.ComponentTypeApplication, path.Base(info.Path)
 	main.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}}
