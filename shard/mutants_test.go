@@ -19,6 +19,7 @@ var mutants = []struct{ name, file, old, new, caughtBy string }{
 	{"rule 1: asked before it was owned, and owned then", "session.go", "			s.floor[name] = p.token\n			letGo", "			letGo", "^TestRule01"},
 	{"rule 2: an older assignment is news", "session.go", "r.a.version < known.version || ", "", "^TestRule02"},
 	{"rule 3: a session that has lapsed is taken for ended", "facts.go", "return s != nil && s.over >= id.Number", "return s != nil && (s.over >= id.Number || s.lapsed)", "^TestRule03"},
+	{"rule 3: a session that has ended is alive again", "facts.go", "	}\n	s.over = max(s.over, over)\n", "	}\n	s.over = over\n", "^TestFacts"},
 	{"rule 3: letting go of an older token is enough", "facts.go", "s.info.LetGo[shard] >= token", "s.info.LetGo[shard] > 0", "^TestRule03"},
 	{"rule 3: whoever is asked has let go", "next.go", "if n.facts.ended(id) || n", "if p.releasing || n.facts.ended(id) || n", "^TestRule03"},
 	{"rule 3: pushed records of unknown sessions are facts", "watcher.go", "if w.last != nil && sameSession(e, w.last) {", "if true {", "^TestRule03Undone"},

@@ -166,6 +166,10 @@ func TestFacts(t *testing.T) {
 	if f.letGo(id(3), "0", 5) {
 		t.Error("the new session has let go of what the last one had")
 	}
+	f.seats[0].hear(&leaderelection.RaceEntry{ElectionNumber: 3, Extension: 1})
+	expect("told that it has released", 0, 3)
+	d.sits(0, 3, 2, nil)
+	expect("which was undone", 0, 3)
 	d.learn(0, &leaderelection.RaceEntry{LeaderID: "c#1", ElectionNumber: 4}, false) // one that seals
 	expect("being sealed", 0, 3)
 }
