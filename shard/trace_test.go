@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -49,13 +50,16 @@ func TestTrace(t *testing.T) {
 		stuck := g.join("b", func(c *Config) { c.ShardTrace = &Trace{Owns: func(Owns) { <-free }} })
 		g.settles(12, time.Minute)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(owns) != 6 || moved != 6 || version < 2 {
 			t.Errorf("owns %v, %d moved away, version %d", owns, moved, version)
 		}
 		leaving = true
 		a.leave()
 		g.settles(12, time.Minute)
-		if time.Sleep(time.Second); len(owns) != 0 || left != 6 {
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(owns) != 0 || left != 6 {
 			t.Errorf("after it has left: %v, %d let go", owns, left)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -92,7 +92,7 @@ func TestRecordWithoutGuard(t *testing.T) {
 	deleteAll(t, c, "/e")
 	makeNode(t, c, "/e", string(data), 0)
 	stale := feedtest.Read(t, d).Token
-	token := feedtest.Write(t, d, 8, stale)
+	feedtest.Write(t, d, 8, stale)
 	if _, err := d.WriteEntry(t.Context(), feedtest.State(9, stale)); !errors.Is(err, leaderelection.ErrLostRace) {
 		t.Error(err)
 	}
@@ -105,7 +105,7 @@ func TestRecordWithoutGuard(t *testing.T) {
 	if _, err := c.Set("/e/"+names[0], []byte("written by hand"), -1); err != nil { // nor does this
 		t.Fatal(err)
 	}
-	token = feedtest.Write(t, d, 9, feedtest.Read(t, d).Token)
+	token := feedtest.Write(t, d, 9, feedtest.Read(t, d).Token)
 	if err := c.Delete("/e/"+names[0], -1); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,6 @@ type acts struct {
 	mu    sync.Mutex
 	owned map[*shard.Owned]int64 // where the ledger has it; -1: nowhere yet
 	size  int64
-	err   error
 }
 
 // actAround is how often each shard is acted on.
