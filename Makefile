@@ -67,7 +67,7 @@ test-store: $(if $(filter kubernetes,$(STORE)),kube) $(filter consul,$(STORE))
 # find what is broken on purpose.
 MINUTES ?= 2
 CHAOS   ?= etcd nats zookeeper redis postgres mariadb kubernetes
-CHAOS_P ?= 4
+CHAOS_P ?= 7
 chaos: kube
 	$(GO) test -count=1 -tags chaos -timeout 5m ./internal/chaos
 	$(GO) build -o bin/chaos ./internal/chaos

@@ -61,8 +61,8 @@ func overHTTP(t *testing.T, opts *azblob.Options) overhttp.Store {
 func TestElections(t *testing.T) { overhttp.Elections(t, overHTTP(t, nil)) }
 
 // Whole elections by seed, with faults on HTTP.
-func TestSeeds(t *testing.T) { overhttp.Seeds(t, overHTTP(t, nil), 100) }
+func TestSeeds(t *testing.T) { overhttp.Seeds(t, overHTTP(t, nil), 50) }
 
 func TestSeedsWithNativeLease(t *testing.T) {
-	overhttp.Seeds(t, overHTTP(t, &azblob.Options{NativeLease: &azblob.NativeLease{}}), 100)
+	overhttp.Seeds(t, overHTTP(t, &azblob.Options{NativeLease: &azblob.NativeLease{}}), 50)
 }

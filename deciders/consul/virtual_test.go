@@ -39,7 +39,7 @@ var overHTTP = overhttp.Store{
 // what else may answer in place of Consul.
 func TestElections(t *testing.T) { overhttp.Elections(t, overHTTP) }
 
-func TestSeeds(t *testing.T) { overhttp.Seeds(t, overHTTP, 100) }
+func TestSeeds(t *testing.T) { overhttp.Seeds(t, overHTTP, 50) }
 
 func TestDisbelieves(t *testing.T) {
 	overhttp.Disbelieves(t, overHTTP, newImitation().transport())

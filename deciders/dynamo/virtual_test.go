@@ -28,7 +28,7 @@ func reach(t testing.TB, h http.Handler) *dynamodb.Client {
 func TestElections(t *testing.T) { overhttp.Elections(t, overHTTP(t)) }
 
 // Whole elections, by seed, with whatever can go wrong with HTTP.
-func TestSeeds(t *testing.T) { overhttp.Seeds(t, overHTTP(t), 100) }
+func TestSeeds(t *testing.T) { overhttp.Seeds(t, overHTTP(t), 50) }
 
 // overHTTP is the store, for elections over its real client.
 func overHTTP(t *testing.T) overhttp.Store {
