@@ -144,7 +144,8 @@ type Config struct {
 	// Hold is for what is to run at most once in a period: see Once. For so long from
 	// the beginning of each leadership nobody else acquires the record, whether the
 	// leader has released it, has died, or goes on. It is in the record, so no process
-	// need stay for it. All candidates' builds must know of it: older ones refuse the
+	// need stay for it. Between two clocks that are apart it may be over up to
+	// MaxClockSkew early by true time. All candidates' builds must know of it: older ones refuse the
 	// record. Zero: no longer than the term, or until the release.
 	Hold time.Duration
 
