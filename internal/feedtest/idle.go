@@ -49,16 +49,25 @@ func Idle(t *testing.T, newElection NewElection, requests func() int) {
 		goal := writes() + n
 		until(t, "the leader's extensions", patience, func() bool { return writes() >= goal })
 	}
-	extensions(1)
-	before, wrote := requests(), writes()
-	reads, observed := standby.count(leaderelection.OpRead), asked.Load()
-	begin := time.Now()
-	for time.Since(begin) < 10*term {
+	var all, own int
+	var reads int
+	var observed int64
+	for range 3 {
 		extensions(1)
+		before, wrote, doubts := requests(), writes(), leader.count(leaderelection.OpRead)
+		reads, observed = standby.count(leaderelection.OpRead), asked.Load()
+		begin := time.Now()
+		for time.Since(begin) < 10*term {
+			extensions(1)
+		}
+		all, own = requests()-before, writes()-wrote
+		t.Logf("in %v: the leader wrote %d times, the server had %d requests, the standby read %d times, the observer %d times",
+			time.Since(begin).Round(time.Millisecond), own, all, standby.count(leaderelection.OpRead)-reads, asked.Load()-observed)
+		if leader.count(leaderelection.OpRead) == doubts {
+			break
+		}
+		// A write was late, on a busy machine, and asked after: that shows nothing of a store that is well.
 	}
-	all, own := requests()-before, writes()-wrote
-	t.Logf("in %v: the leader wrote %d times, the server had %d requests, the standby read %d times, the observer %d times",
-		time.Since(begin).Round(time.Millisecond), own, all, standby.count(leaderelection.OpRead)-reads, asked.Load()-observed)
 	if all < own-1 || all > own+1 {
 		t.Errorf("the server had %d requests, where the leader wrote %d times", all, own)
 	}
