@@ -30,7 +30,7 @@ ALONE   = GOWORK=off $(GO)
 SIM     ?= 150
 SERVERS = ./internal/stores ./internal/balancers
 test:
-	$(GO) test -race -p 2 -timeout 10m -skip '^TestMutants$$' $(TESTFLAGS) $$($(GO) list ./... | grep -vE '/internal/(simtest|stores|balancers)$$')
+	$(GO) test -race -p 2 -timeout 10m -skip '^Test(Mutants|Shards|Cost)$$' $(TESTFLAGS) $$($(GO) list ./... | grep -vE '/internal/(simtest|stores|balancers)$$')
 	$(GO) test -race -timeout 10m $(TESTFLAGS) ./internal/simtest -seeds $(SIM)
 	$(GO) test -race -timeout 10m -run '^TestConformance$$' $(TESTFLAGS) ./deciders/natskv
 
@@ -49,6 +49,7 @@ kube consul:
 
 test-modules: kube consul
 	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) $(SERVERS) $$($(GO) list work | grep -v /cmd/ | grep -vxF "$$($(GO) list ./...)")
+	$(GO) test -race -run '^TestShards$$' $(TESTFLAGS) ./deciders/file
 	$(GO) test -race -p 1 -timeout 20m $(TESTFLAGS) ./cmd/leaderelect/...
 
 # A store's decider, and its fence.
@@ -86,6 +87,7 @@ mutants:
 # detector would add to.
 test-cost:
 	$(GO) test -run 'Sleeps|^TestStart$$' $(TESTFLAGS) ./cmd/leaderelect
+	$(GO) test -run '^TestCost$$' $(TESTFLAGS) ./shard
 	$(GO) test -run OwnBytes $(TESTFLAGS) ./deciders/azblob ./deciders/dynamo ./deciders/gcs ./deciders/s3
 
 test-nested:

@@ -137,7 +137,7 @@ func on(m mistakes) Store {
 	}
 }
 
-func TestSeeds(t *testing.T) { Seeds(t, on(mistakes{}), 100) }
+func TestSeeds(t *testing.T) { Seeds(t, on(mistakes{}), 50) }
 
 // The simulation finds what is wrong with a client.
 func TestSeedsFindMistakes(t *testing.T) {
