@@ -19,7 +19,8 @@
 //
 // A run that cannot fail proves nothing. With -unconditional the candidates' writes are not
 // conditional, and -store redis-async is a Redis that confirms a write before a replica has
-// it: there must be overlaps, and -overlap wants to see one. With -beyond clocks are a term
+// it: there must be overlaps, and -overlap wants to see one. Redis-less is one of which one
+// of two replicas must have it, and repeats a token now and then. With -beyond clocks are a term
 // ahead or behind, which the promise does not cover.
 //
 // It needs Linux, root, iproute2 and /dev/net/tun, and the store's programs.

@@ -39,7 +39,7 @@ func Prepare(stdin, stdout, stderr *os.File) (r *Ready, err error) {
 	args := []string{guardName, GuardCommand, "--of", strconv.Itoa(os.Getpid()), "--files", strconv.Itoa(3 + len(kept))}
 	own := append(slices.Clone(theirs), r.life) // fileOrders and so on
 	if r.guard, err = guards.begin(func() (*os.Process, error) {
-		return spawn(path, args, []string{}, [3]*os.File{stdin, stdout, stderr}, kept, own)
+		return spawn(path, args, settings(), [3]*os.File{stdin, stdout, stderr}, kept, own)
 	}); err != nil {
 		closeAll([]*os.File{r.pipe, r.life, r.reports})
 		return nil, fmt.Errorf("starting the guard: %w", err)
@@ -50,6 +50,17 @@ func Prepare(stdin, stdout, stderr *os.File) (r *Ready, err error) {
 		close(r.ended)
 	}()
 	return r, nil
+}
+
+// settings are what Go's runtime reads of the environment. A guard has nothing else of it.
+func settings() []string {
+	env := []string{} // not nil, which would be all of it
+	for _, name := range []string{"GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GODEBUG", "GOTRACEBACK", "GORACE"} {
+		if value, set := os.LookupEnv(name); set {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
 }
 
 // Close ends a guard that has not been given a task, and returns when it has ended. A nil one is

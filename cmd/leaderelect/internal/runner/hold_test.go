@@ -22,6 +22,7 @@ type held struct {
 	out    bytes.Buffer // until begun
 	cancel context.CancelCauseFunc
 	begun  chan struct{}
+	stop   context.CancelFunc // asks it to end
 	failed chan error
 	lost   chan error
 	over   chan struct{} // Elected has returned
@@ -32,8 +33,11 @@ func newHeld(t *testing.T, change func(*HolderConfig)) *held {
 	t.Helper()
 	h := &held{view: leaderelection.NewTimeViewOf(nil, 7), begun: make(chan struct{}), failed: make(chan error, 1), lost: make(chan error, 1), over: make(chan struct{})}
 	h.view.Set(time.Now().Add(time.Minute))
+	stopped, stop := context.WithCancel(t.Context())
+	h.stop = stop
 	c := HolderConfig{
-		Times: Times{Span: time.Minute, Margin: time.Second, Grace: time.Second}, ExpiryFile: filepath.Join(t.TempDir(), "expiry"),
+		Stopped: stopped,
+		Times:   Times{Span: time.Minute, Margin: time.Second, Grace: time.Second}, ExpiryFile: filepath.Join(t.TempDir(), "expiry"),
 		Out: &h.out, Logger: slog.New(slog.DiscardHandler),
 		Begun: func() { close(h.begun) }, Failed: func(err error) { h.failed <- err }, Lost: func(err error) { h.lost <- err },
 	}
@@ -78,7 +82,7 @@ func TestHoldUntilAskedToEnd(t *testing.T) {
 	if h.GiveUp() {
 		t.Error("given up what has begun")
 	}
-	h.cancel(ErrStopped)
+	h.stop()
 	comes(t, "the end", h.over)
 	if left, _ := filepath.Glob(h.c.ExpiryFile + "*"); len(left) > 0 || len(h.lost) > 0 {
 		t.Errorf("left behind: %q; lost: %d", left, len(h.lost))
@@ -138,7 +142,7 @@ func TestHoldIsExtended(t *testing.T) {
 			t.Fatal("the file does not say so")
 		}
 	}
-	h.cancel(ErrStopped)
+	h.stop()
 	comes(t, "the end", h.over)
 }
 
