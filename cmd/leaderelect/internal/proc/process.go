@@ -142,6 +142,7 @@ func (p *Process) give(r *Ready, s Spec) error {
 		r.Close()
 		return fmt.Errorf("telling the guard what to run: %w", err)
 	}
+	_ = r.pipe.SetWriteDeadline(time.Time{})
 	p.guard, p.pipe, p.life, p.ended = r.guard, r.pipe, r.life, r.ended
 	p.alarm.Set(p.due())
 	return nil
@@ -168,8 +169,29 @@ func (p *Process) order(o order) {
 		p.stopped, p.stopBy = true, in(o.Grace+stuck)
 	}
 	p.alarm.Set(p.due())
-	_ = p.pipe.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
-	_ = json.NewEncoder(p.pipe).Encode(o)
+	p.send(o)
+}
+
+// send puts o into the pipe if there is room, which there is unless the guard has read nothing for
+// long. It does not wait: and not by a deadline either, which may be over on a busy machine
+// before anything was written.
+func (p *Process) send(o order) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return
+	}
+	conn, err := p.pipe.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = conn.Write(func(fd uintptr) bool {
+		for {
+			// So short a text is written as a whole or not at all (pipe(7), PIPE_BUF).
+			if _, err := syscall.Write(int(fd), append(text, '\n')); err != syscall.EINTR {
+				return true
+			}
+		}
+	})
 }
 
 // Extend moves the deadline. Where the command was asked to end already, it still
