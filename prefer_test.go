@@ -272,11 +272,11 @@ func TestPriorityReadsFirst(t *testing.T) {
 // eight times: with nothing to wake it at that time but its own alarm.
 func TestPriorityAsksInTime(t *testing.T) {
 	for name, c := range map[string]struct {
-		joins, asks time.Duration // after the leader
+		joins, asks time.Duration // after the leader; not at an instant at which it extends
 		adjust      func(*le.Config)
 	}{
-		"settled, pushed":   {5*T + time.Second, 6*T + time.Second, func(*le.Config) {}},
-		"settled, polled":   {5*T + time.Second, 6*T + time.Second, polled},
+		"settled, pushed":   {5*T + 2*time.Second, 6*T + 2*time.Second, func(*le.Config) {}},
+		"settled, polled":   {5*T + 2*time.Second, 6*T + 2*time.Second, polled},
 		"settles meanwhile": {time.Second, 8 * 7 * time.Second, func(*le.Config) {}}, // it extends every 7 s
 	} {
 		t.Run(name, func(t *testing.T) {
