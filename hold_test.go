@@ -181,6 +181,19 @@ func TestHoldThatIsDamaged(t *testing.T) {
 		sleep(time.Hour)
 		b.leads(t)
 	})
+	bubble(t, func(t *testing.T) { // a term of which there are more in the hold than can be counted
+		d := memory.NewDecider()
+		e := held(math.MaxInt64)
+		e.Unsynchronized, e.TermLength = true, 1
+		d.Replace(e)
+		b := join(t, d, "b", func(c *le.Config) { c.Unsynchronized, c.PollInterval = true, le.MaxTermLength })
+		sleep(le.MaxTermLength)
+		b.follows(t)
+		sleep(le.MaxTermLength - time.Minute)
+		b.follows(t)
+		sleep(2 * time.Minute)
+		b.leads(t)
+	})
 }
 
 // By clocks that are not compared a hold takes longer by the allowance for drift in each of

@@ -105,8 +105,9 @@ func (k *knowledge) reservedUntil(e *RaceEntry) deadline {
 // over, too, when so much time has passed since it was first seen.
 func (k *knowledge) heldUntil(e *RaceEntry) deadline {
 	hold := min(max(e.Hold, 0), MaxTermLength)
-	drift := k.drift(e) // in a term
-	h, further := k.over(e), hold+time.Duration(float64(hold)*float64(drift)/float64(k.termOf(e)))
+	drift := k.drift(e)                                            // in a term
+	apart := float64(hold) * float64(drift) / float64(k.termOf(e)) // in the hold; of an odd record, beyond all counting
+	h, further := k.over(e), hold+time.Duration(min(apart, float64(MaxTermLength)))
 	if h.mono == 0 {
 		h.wall = h.wall.Add(hold)
 	} else {
