@@ -32,7 +32,16 @@ func (r *recorder) holding(p *process, o *op) {
 		}
 		return
 	}
-	began := p.began[attempt{e.ElectionNumber, r.records[h.index].TermExpiry.UnixNano()}].mono
+	if e.Vacant() && p.leaderships[e.ElectionNumber] == nil { // what began nothing ends no hold, and has none
+		h = r.lastHold(p)
+		if h == nil {
+			if e.Hold > 0 {
+				r.failf(p.name, "writes %v with a hold of %v, but has never led", r.short(e), e.Hold)
+			}
+			return
+		}
+	}
+	began := p.began[attempt{h.number, r.records[h.index].TermExpiry.UnixNano()}].mono
 	rest := e.Hold
 	if !e.Vacant() {
 		rest += p.term
@@ -42,10 +51,10 @@ func (r *recorder) holding(p *process, o *op) {
 		left := began + p.hold - shown.mono
 		least, most = min(least, left), max(most, left)
 	}
-	switch led := p.leaderships[e.ElectionNumber] != nil; {
-	case e.Hold > 0 && (rest > most || !led && e.Vacant()):
-		r.failf(p.name, "writes %v with a hold that ends %v too late (it has led: %v)", r.short(e), rest-most, led)
-	case rest < least && (led || !e.Vacant()):
+	switch {
+	case e.Hold > 0 && rest > most:
+		r.failf(p.name, "writes %v with a hold that ends %v too late", r.short(e), rest-most)
+	case rest < least:
 		r.failf(p.name, "writes %v with a hold that ends %v too early", r.short(e), least-rest)
 	}
 }
@@ -54,6 +63,16 @@ func (r *recorder) holding(p *process, o *op) {
 func (r *recorder) holdOf(p *process, number le.ElectionNumber) *hold {
 	for i := range r.holds {
 		if h := &r.holds[i]; h.p == p && h.number == number {
+			return h
+		}
+	}
+	return nil
+}
+
+// lastHold is that of p's last leadership, or nil if it has never led.
+func (r *recorder) lastHold(p *process) *hold {
+	for i := len(r.holds) - 1; i >= 0; i-- {
+		if h := &r.holds[i]; h.p == p && p.leaderships[h.number] != nil {
 			return h
 		}
 	}
