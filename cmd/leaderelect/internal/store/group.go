@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -16,21 +17,41 @@ import (
 // Placeholder stands for the name of a record in a group's URL.
 const Placeholder = "{name}"
 
+// escaped is Placeholder in a URL that some program has written anew.
+var escaped = regexp.MustCompile("(?i)%7Bname%7D")
+
 // named are the parameters that name an election, for the stores in whose URLs the path
 // names something larger.
 var named = map[string]string{"redis": "key", "postgres": "election", "mysql": "election", "sqlite": "election"}
 
+// larger are further parameters that say where a record is.
+var larger = []string{"table", "bucket", "sort_value"}
+
+// hosted are the stores in whose URLs no server stands for the host, but a part of the
+// record's place.
+var hosted = map[string]bool{"gs": true, "s3": true, "azblob": true, "dynamodb": true, "kubernetes": true}
+
 // InGroup is the URL of one record of a group of shards: raw with name in place of
 // Placeholder, or without one raw's own record with "-" and name added to its name.
 func InGroup(raw, name string) (string, error) {
+	raw = escaped.ReplaceAllString(raw, Placeholder)
 	if strings.Contains(raw, Placeholder) {
-		raw = strings.ReplaceAll(raw, Placeholder, name)
-		_, err := parseGroup(raw)
-		return raw, err
+		one, err := parseGroup(strings.ReplaceAll(raw, Placeholder, name))
+		if err != nil {
+			return "", err
+		}
+		other, err := parseGroup(strings.ReplaceAll(raw, Placeholder, name+"-"))
+		if err == nil {
+			err = apart(one, other)
+		}
+		return strings.ReplaceAll(raw, Placeholder, name), err
 	}
 	u, err := parseGroup(raw)
 	if err != nil {
 		return "", err
+	}
+	if named[Kind(raw)] == "" && (strings.HasSuffix(u.Path, "/") || strings.HasSuffix(u.Opaque, "/")) {
+		return "", fmt.Errorf("%w: a group's name cannot end with a slash: leave it out, or write %s after it", ErrURL, Placeholder)
 	}
 	beside(u, "-"+name)
 	return u.String(), nil
@@ -42,7 +63,10 @@ func parseGroup(raw string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := u.Query()
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("%w: its parameters cannot be read: in what follows the ?, write %%3B for ; and %%25 for %%", ErrURL)
+	}
 	for _, p := range leadersAlone {
 		if q.Has(p) {
 			return nil, fmt.Errorf("%w: %s is of an election's leader, and a group of shards has one in each of its records: leave it out", ErrURL, p)
@@ -55,6 +79,22 @@ func parseGroup(raw string) (*url.URL, error) {
 		return nil, fmt.Errorf("%w: it does not say what the group is called: that is the last part of its path, as in\n  %s", ErrURL, strings.Join(Forms, "\n  "))
 	}
 	return u, nil
+}
+
+// apart returns what keeps the URLs of two records from being of two places, or nil.
+func apart(one, other *url.URL) error {
+	q, r := one.Query(), other.Query()
+	differs := one.Path != other.Path || one.Opaque != other.Opaque || hosted[Kind(one.Scheme)] && one.Host != other.Host
+	for _, p := range append(larger, named[Kind(one.Scheme)]) {
+		differs = differs || q.Get(p) != r.Get(p)
+	}
+	switch {
+	case !differs:
+		return fmt.Errorf("%w: %s stands where it names no record: all records of the group would be one. Put it into the name, or leave it out", ErrURL, Placeholder)
+	case q.Has(channel) && q.Get(channel) == r.Get(channel):
+		return fmt.Errorf("%w: the records of a group cannot share a %s: put %s into that, too, or leave it out", ErrURL, channel, Placeholder)
+	}
+	return nil
 }
 
 // idle is for how long a record's connection is kept that nobody uses: a member looks at

@@ -41,6 +41,13 @@ func TestInGroup(t *testing.T) {
 		"kubernetes://namespace/orders":                                 "kubernetes://namespace/orders-seat-0",
 		"zookeeper://a:2181,b:2181/elections/orders":                    "zookeeper://a:2181,b:2181/elections/orders-seat-0",
 		"gs://bucket/a%2Fb":                                             "gs://bucket/a%2Fb-seat-0",
+		"REDIS://host/0?key=orders":                                     "redis://host/0?key=orders-seat-0",
+		"redis://host/0?key=orders&channel=told":                        "redis://host/0?channel=told-seat-0&key=orders-seat-0",
+		"redis://host/0?key={name}&channel=c-{name}":                    "redis://host/0?key=seat-0&channel=c-seat-0",
+		"s3://bucket/orders/%7Bname%7d":                                 "s3://bucket/orders/seat-0",
+		"dynamodb://table/orders?sort_key=s&sort_value={name}":          "dynamodb://table/orders?sort_key=s&sort_value=seat-0",
+		"kubernetes://{name}/orders":                                    "kubernetes://seat-0/orders",
+		"gs://bucket/orders/{name}":                                     "gs://bucket/orders/seat-0",
 	} {
 		if got, err := InGroup(raw, "seat-0"); got != want || err != nil {
 			t.Errorf("%s: %s, %v, want %s", raw, got, err, want)
@@ -49,6 +56,9 @@ func TestInGroup(t *testing.T) {
 	for _, raw := range []string{
 		"redis://host/0", "rediss://host/0?channel=x", "postgres://host/database", "mysql://host/database?table=x", "sqlite:app.db", "etcd://host", "gs://bucket/", "s3://bucket",
 		"azblob://account/container/blob?native_lease=30s", "azblob://account/container/{name}?companion=x", "orders", "http://[", "redis://host/{name}",
+		// All records would be one, or told of on one channel, or called by nothing; and what cannot be read.
+		"s3://bucket/orders?metadata=app={name}", "etcd://host-{name}/orders", "etcd://user:{name}@host/orders", "redis://host/0?key=orders&channel={name}",
+		"redis://host/0?key={name}&channel=all", "gs://bucket/orders/", "file:///var/lib/orders/", "s3://bucket/orders?a=1;b=2",
 	} {
 		if got, err := InGroup(raw, "seat-0"); !errors.Is(err, ErrURL) {
 			t.Errorf("%s: %s, %v, want ErrURL", raw, got, err)

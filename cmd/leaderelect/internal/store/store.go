@@ -161,6 +161,7 @@ var kinds = map[string]string{
 // Kind is which store a URL, or its scheme alone, names: one word for each.
 func Kind(raw string) string {
 	scheme, _, _ := strings.Cut(raw, ":")
+	scheme = strings.ToLower(scheme)
 	if k, other := kinds[scheme]; other {
 		return k
 	}
@@ -193,11 +194,18 @@ func beside(u *url.URL, suffix string) {
 			u.RawPath += suffix
 		}
 	}
+	if q.Has(channel) {
+		q.Set(channel, q.Get(channel)+suffix)
+	}
 	for _, leaders := range leadersAlone {
 		q.Del(leaders)
 	}
 	u.RawQuery = q.Encode()
 }
+
+// channel is the parameter (redis) for where the writes of one record are told: candidates
+// take whatever comes there for that record.
+const channel = "channel"
 
 // leadersAlone are parameters about what is the leader's alone.
 var leadersAlone = []string{"native_lease", "companion", "create_companions"}

@@ -19,6 +19,7 @@ func TestScratch(t *testing.T) {
 		"s3://bucket/a%2Fb?region=x":                             "s3://bucket/a%2Fb-doctor?region=x",
 		"azblob://account/c/b?native_lease=30s&companion=c/x":    "azblob://account/c/b-doctor",
 		"redis://:pw@host/0?key=web":                             "redis://:pw@host/0?key=web-doctor",
+		"redis://host/0?key=web&channel=news":                    "redis://host/0?channel=news-doctor&key=web-doctor",
 		"postgres://host/db?election=web&sslmode=disable":        "postgres://host/db?election=web-doctor&sslmode=disable",
 		"mysql://host/db?election=web&create=true":               "mysql://host/db?create=true&election=web-doctor",
 		"zookeeper://a,b:2181/elections/web?create=true":         "zookeeper://a,b:2181/elections/web-doctor?create=true",

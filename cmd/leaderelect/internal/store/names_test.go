@@ -1,0 +1,147 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+)
+
+// groups are groups of each store: nothing of theirs can be reached.
+func groups(t *testing.T) map[string]string {
+	dir := t.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(`apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+users: [{name: u, user: {}}]
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const at = "127.0.0.1:1"
+	return map[string]string{
+		"file":        "file://" + dir + "/orders",
+		"gs":          "gs://bucket/a/orders?anonymous=true&endpoint=http://" + at,
+		"s3":          "s3://bucket/a/orders?region=us-east-1&path_style=true&endpoint=http://" + at,
+		"azblob":      "azblob://account/container/a/orders?endpoint=http://" + at + "/account",
+		"dynamodb":    "dynamodb://table/orders?region=us-east-1&create=true&endpoint=http://" + at,
+		"nats":        "nats://" + at + "/bucket/orders?create=true",
+		"tls":         "tls://" + at + "/bucket/a/orders",
+		"etcd":        "etcd://" + at + "/a/orders",
+		"etcds":       "etcds://" + at + "/orders",
+		"redis":       "redis://" + at + "/0?key=a:orders&channel=mine",
+		"rediss":      "rediss://" + at + "/0?key=orders",
+		"unix":        "unix://" + dir + "/none.sock?key=orders",
+		"postgres":    "postgres://user@" + at + "/database?election=orders&create=true",
+		"postgresql":  "postgresql://user@" + at + "/database?election=orders",
+		"mysql":       "mysql://user@" + at + "/database?election=orders&create=true",
+		"mariadb":     "mariadb://user@" + at + "/database?election=orders",
+		"sqlite":      "sqlite://" + dir + "/app.db?election=orders&create=true",
+		"mongodb":     "mongodb://" + at + "/database/collection/orders",
+		"mongodb+srv": "", // looks a name up
+		"rethinkdb":   "rethinkdb://" + at + "/database/table/orders",
+		"kubernetes":  "kubernetes://namespace/orders?kubeconfig=" + kubeconfig,
+		"zookeeper":   "zookeeper://" + at + "/elections/orders?create=true",
+		"consul":      "consul://" + at + "/elections/orders",
+	}
+}
+
+// Every store takes the names of a group's records, and keeps them apart: from each other,
+// and from an election that is called like the group.
+func TestEveryStoreTakesAGroup(t *testing.T) {
+	for name, value := range map[string]string{
+		"AWS_EC2_METADATA_DISABLED": "true", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AZURE_STORAGE_KEY": "a2V5",
+	} {
+		t.Setenv(name, value)
+	}
+	store.LogDrivers(slog.New(slog.DiscardHandler))
+	all := groups(t)
+	for _, scheme := range store.Schemes() {
+		raw, listed := all[scheme]
+		if !listed {
+			t.Errorf("%s: it has no group here", scheme)
+		}
+		if raw == "" {
+			continue
+		}
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			election, _ := place(t, raw)
+			places := map[string]string{election: "the election"}
+			for _, name := range []string{"coordinator", "assignment", "seat-0", "seat-1", "seat-10", "seat-99999", "doctor", "doctor-2"} {
+				one, err := store.InGroup(raw, name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				at, err := place(t, one)
+				switch {
+				case err == nil && scheme != "file" && scheme != "sqlite":
+					t.Errorf("%s: %s could be read", name, at)
+				case errors.Is(err, store.ErrURL), errors.Is(err, leaderelection.ErrPermanent):
+					t.Errorf("%s: %v", name, err)
+				case !strings.Contains(at, "orders-"+name):
+					t.Errorf("%s is at %s", name, at)
+				case places[at] != "":
+					t.Errorf("%s and %s are both at %s", name, places[at], at)
+				}
+				places[at] = name
+			}
+		})
+	}
+}
+
+// place is where the record of a URL is, by the words of its store, and why it cannot be
+// read.
+func place(t *testing.T, raw string) (at string, err error) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	d, err := store.ByItself(ctx, raw)
+	if err != nil {
+		return err.Error(), err // of those that connect: it names the place
+	}
+	defer store.Close(d)
+	at = d.(fmt.Stringer).String()
+	ended, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	_, err = d.ReadCurrent(ended)
+	return at, err
+}
+
+// What a store does not take for a name is said when the group is opened, by its longest
+// name.
+func TestNamesThatAStoreDoesNotTake(t *testing.T) {
+	all := groups(t)
+	for raw, says := range map[string]string{
+		strings.Replace(all["kubernetes"], "orders", "Orders", 1):                     "no name for a Lease",
+		strings.Replace(all["zookeeper"], "orders", "../orders", 1):                   "must not have",
+		strings.Replace(all["consul"], "orders", "a//orders", 1):                      "must not have",
+		strings.Replace(all["mysql"], "orders", strings.Repeat("x", 250), 1):          "must have 1 to",
+		strings.Replace(all["mongodb"], "/collection/orders", "/orders", 1):           "want mongodb://host/database/collection/election",
+		strings.Replace(all["rethinkdb"], "/table/orders", "/orders", 1):              "want rethinkdb://host/database/table/election",
+		strings.Replace(all["azblob"], "/container/a/orders", "/orders", 1):           "want azblob://account/container/blob",
+		strings.Replace(all["nats"], "/bucket/orders", "/orders", 1):                  "key",
+		strings.Replace(all["dynamodb"], "/orders", "/"+strings.Repeat("x", 2040), 1): "the key has",
+	} {
+		g, err := store.OpenGroup(t.Context(), raw, "coordinator", time.Second)
+		if err == nil {
+			var d leaderelection.RaceDecider
+			if d, err = g.Open(t.Context(), "coordinator"); err == nil {
+				_, err = d.ReadCurrent(t.Context())
+			}
+			g.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), says) || !errors.Is(err, leaderelection.ErrPermanent) {
+			t.Errorf("%.120s: %v, want %q", raw, err, says)
+		}
+	}
+}
