@@ -90,14 +90,10 @@ func ExampleTransport() {
 // A member of a group of package shard writes for each shard under that shard's token; the
 // resource has a guard for each, and refuses what an owner before sends late.
 func ExampleForShard() {
-	records := map[string]*memory.Decider{}
 	guard := fence.NewGuard(fence.ShardName("orders", "0"), 0)
 	written := make(chan error)
 	member, err := shard.Config{
-		Store: func(name string) (leaderelection.RaceDecider, error) {
-			records[name] = memory.NewDecider()
-			return records[name], nil
-		},
+		Store:    func(string) (leaderelection.RaceDecider, error) { return memory.NewDecider(), nil }, // of a real group: a record of that name
 		MemberID: "worker-1", Shards: shard.Numbered(1), SharedClock: true,
 		OnOwned: func(ctx context.Context, o *shard.Owned) {
 			// ctx = fence.NewContext(ctx, fence.ForShard("orders", o)) is for a Transport.

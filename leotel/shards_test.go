@@ -2,6 +2,7 @@ package leotel_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,10 +30,13 @@ func TestGroup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var mu sync.Mutex
 		records := map[string]*memory.Decider{}
 		join := func(id string, trace *shard.Trace) *shard.Member {
 			m, err := shard.Config{
 				Store: func(name string) (le.RaceDecider, error) {
+					mu.Lock()
+					defer mu.Unlock()
 					if records[name] == nil {
 						records[name] = memory.NewDecider()
 					}

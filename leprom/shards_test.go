@@ -2,6 +2,7 @@ package leprom_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,10 +17,13 @@ import (
 func TestMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
+		var mu sync.Mutex
 		records := map[string]*memory.Decider{}
 		join := func(id string) (*shard.Member, func()) {
 			cfg := shard.Config{
 				Store: func(name string) (le.RaceDecider, error) {
+					mu.Lock()
+					defer mu.Unlock()
 					if records[name] == nil {
 						records[name] = memory.NewDecider()
 					}

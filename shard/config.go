@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
-	"sync"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -29,8 +27,13 @@ const DefaultMaxMoving = 16
 type Config struct {
 	// Store returns the decider of a record of the group: a bucket and a prefix, a
 	// table and a key, a subject. It is called with the names "coordinator",
-	// "assignment", "seat-0", "seat-1" and so on, once for each, and must return a
-	// decider of a record of its own for each name. Required.
+	// "assignment", "seat-0", "seat-1" and so on, for several of them at once, and must
+	// return a decider of a record of its own for each name. It is called again for a
+	// name only if it has returned an error. Required.
+	//
+	// It should not wait for anything that may hang. If it does, what needs that record
+	// goes without it: a member without a seat, the coordinator without what that seat's
+	// member says. All else goes on, and Leave does not wait for it.
 	Store func(name string) (leaderelection.RaceDecider, error)
 
 	// MemberID names this member to operators and observers. Required; unique in the
@@ -108,16 +111,18 @@ func (c Config) Join(ctx context.Context) error {
 }
 
 // Start begins to take part, and returns at once, without having asked the store
-// anything. It refuses only a Config that is wrong, naming all its faults.
+// anything. It refuses only a Config that is wrong, naming all its faults. One whose Store
+// hangs is: Start waits for it for 15 s at most, or until ctx ends, and then returns
+// context.Cause(ctx).
 func (c Config) Start(ctx context.Context) (*Member, error) {
-	stores, err := c.validate()
+	stores, err := c.validate(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return start(ctx, c.withDefaults(), stores), nil
 }
 
-func (c *Config) validate() (*stores, error) {
+func (c *Config) validate(ctx context.Context) (*stores, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if err := checkName("MemberID", c.MemberID); err != nil {
@@ -145,8 +150,12 @@ func (c *Config) validate() (*stores, error) {
 	if c.Store == nil {
 		fault("Store is nil: it returns the decider of each record")
 	} else {
-		s = &stores{open: c.Store, deciders: map[string]leaderelection.RaceDecider{}}
-		faults = append(faults, s.distinct(coordinatorName, assignmentName, seatName(0)))
+		s = newStores(c.Store)
+		err := s.distinct(ctx, coordinatorName, assignmentName, seatName(0))
+		if err != nil && err == context.Cause(ctx) {
+			return nil, err
+		}
+		faults = append(faults, err)
 	}
 	err := errors.Join(faults...)
 	if err == nil {
@@ -212,43 +221,4 @@ func (c *Config) election(d leaderelection.RaceDecider) leaderelection.Config {
 		WarnOnClockSkew: c.WarnOnClockSkew, PollInterval: c.PollInterval, DrainTimeout: c.DrainTimeout,
 		Healthy: c.Healthy, Clock: c.Clock, Logger: c.Logger,
 	}
-}
-
-// stores keeps the decider of each name.
-type stores struct {
-	mu       sync.Mutex
-	open     func(string) (leaderelection.RaceDecider, error)
-	deciders map[string]leaderelection.RaceDecider
-}
-
-// get returns the decider of a name.
-func (s *stores) get(name string) (leaderelection.RaceDecider, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if d, ok := s.deciders[name]; ok {
-		return d, nil
-	}
-	d, err := s.open(name)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("Store(%q): %w", name, err)
-	case d == nil:
-		return nil, fmt.Errorf("Store(%q) returned no decider", name)
-	}
-	for other, o := range s.deciders {
-		if reflect.TypeOf(o).Comparable() && reflect.TypeOf(o) == reflect.TypeOf(d) && o == d {
-			return nil, fmt.Errorf("the Store returned the same decider for %q and %q: each must be a record of its own", other, name)
-		}
-	}
-	s.deciders[name] = d
-	return d, nil
-}
-
-func (s *stores) distinct(names ...string) error {
-	var faults []error
-	for _, name := range names {
-		_, err := s.get(name)
-		faults = append(faults, err)
-	}
-	return errors.Join(faults...)
 }

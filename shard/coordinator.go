@@ -53,7 +53,7 @@ func newCoordinator(m *Member, ctx context.Context, leads func() bool, announce 
 func (c *coordinator) run() {
 	defer c.watchers.Wait()
 	var err error
-	if c.assignment, err = c.m.stores.get(assignmentName); err != nil {
+	if c.assignment, err = c.m.stores.get(c.ctx, patience, assignmentName); err != nil {
 		c.m.log(slog.LevelError, "cannot coordinate", "err", err)
 		return
 	}
@@ -212,15 +212,18 @@ func (c *coordinator) watch(k int) {
 		return
 	}
 	c.facts.seats[k] = &seat{}
-	d, err := c.m.stores.get(seatName(k))
-	if err != nil {
-		c.m.log(slog.LevelError, "a seat cannot be looked at", "seat", k, "err", err)
-		return
-	}
 	c.watchers.Add(1)
 	go func() {
 		defer c.watchers.Done()
-		(&watcher{c: c, seat: k, decider: d}).run()
+		for c.ctx.Err() == nil {
+			d, err := c.m.stores.get(c.ctx, c.m.cfg.TermLength/4, seatName(k))
+			if err == nil {
+				(&watcher{c: c, seat: k, decider: d}).run()
+				return
+			}
+			c.post(seatEvent{seat: k, err: err})
+			c.rest(c.m.cfg.TermLength / 2)
+		}
 	}()
 }
 
@@ -273,9 +276,9 @@ func (c *coordinator) seal() {
 		if !s.lapsed || s.entry.Vacant() || s.sealing != nil {
 			continue
 		}
-		d, err := c.m.stores.get(seatName(k))
+		d, err := c.m.stores.get(c.ctx, patience, seatName(k)) // known: the seat was read
 		if err != nil {
-			continue // said already
+			continue
 		}
 		ctx, cancel := context.WithCancel(c.ctx)
 		s.sealing = cancel // seat.learn calls it

@@ -81,5 +81,9 @@ After a crash the shards of a member are owned again after about TermLength + Ma
 on a store that must be polled up to two PollIntervals later, and a term later if it was the
 coordinator that crashed. While there is no coordinator, nothing moves; owners go on. A change
 of owner takes up to a second, since a seat's record is not written more often than that.
+
+A Store that hangs, or fails, for one name keeps nobody from the other records: views end as
+they would, owners go on, and Leave does not wait for it. But a coordinator does not see the
+members on that seat and beyond until it returns.
 */
 package shard

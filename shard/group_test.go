@@ -51,7 +51,6 @@ type player struct {
 	g        *group
 	id       string
 	member   *Member
-	handles  []*memory.Decider
 	faults   memory.Faults
 	running  map[string]int // callbacks of each shard
 	linger   atomic.Int64   // how long a callback takes to end
@@ -151,7 +150,6 @@ func (g *group) join(id string, change ...func(*Config)) *player {
 				}
 				return p.slowly(op)
 			})
-			p.handles = append(p.handles, d)
 			if g.polled {
 				return &laggard{RaceDecider: d.Polled(), lags: &p.lags}, nil
 			}

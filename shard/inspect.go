@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ func (a *Assignment) Shards() Shards { return a.a.shards }
 // Read reads the newest assignment once. Without one its error wraps [ErrNoGroup], and if
 // the record cannot be understood, [ErrForeign].
 func (w WatchConfig) Read(ctx context.Context) (*Assignment, error) {
-	d, err := w.record(assignmentName)
+	d, err := w.record(ctx, assignmentName)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func (w WatchConfig) Read(ctx context.Context) (*Assignment, error) {
 
 // Coordinator reads who coordinates: the MemberID, or "" if nobody does.
 func (w WatchConfig) Coordinator(ctx context.Context) (string, error) {
-	d, err := w.record(coordinatorName)
+	d, err := w.record(ctx, coordinatorName)
 	if err != nil {
 		return "", err
 	}
@@ -116,7 +117,7 @@ func (w WatchConfig) Seats(ctx context.Context, a *Assignment) ([]Seat, error) {
 
 // seat reads one seat, and whether anybody ever had it.
 func (w *WatchConfig) seat(ctx context.Context, k int) (seat Seat, used bool, err error) {
-	d, err := w.record(seatName(k))
+	d, err := w.record(ctx, seatName(k))
 	if err != nil {
 		return seat, false, err
 	}
@@ -135,16 +136,13 @@ func (w *WatchConfig) seat(ctx context.Context, k int) (seat Seat, used bool, er
 	return seat, e.ElectionNumber != leaderelection.NoElections, nil
 }
 
-func (w *WatchConfig) record(name string) (leaderelection.RaceDecider, error) {
+func (w *WatchConfig) record(ctx context.Context, name string) (leaderelection.RaceDecider, error) {
 	if w.Store == nil {
 		return nil, errors.New("shard: the Store is nil: it returns the decider of each record")
 	}
-	d, err := w.Store(name)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("shard: Store(%q): %w", name, err)
-	case d == nil:
-		return nil, fmt.Errorf("shard: Store(%q) returned no decider", name)
+	d, err := newStores(w.Store).get(ctx, math.MaxInt64, name)
+	if err != nil {
+		return nil, fmt.Errorf("shard: %w", err)
 	}
 	return d, nil
 }

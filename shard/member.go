@@ -216,7 +216,7 @@ func (m *Member) giveUp(ctx context.Context, campaign *leaderelection.Campaign, 
 // the one after the last.
 func (m *Member) findSeat(ctx context.Context) (int, leaderelection.RaceDecider, error) {
 	for k := 0; ; k++ {
-		d, err := m.stores.get(seatName(k))
+		d, err := m.stores.get(ctx, m.cfg.TermLength/4, seatName(k))
 		if err != nil {
 			return 0, nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -81,9 +82,9 @@ func (o Operator) change(ctx context.Context, what string, edit func(*assignment
 	if o.Store == nil {
 		return errors.New("shard: the Operator's Store is nil")
 	}
-	d, err := o.Store(assignmentName)
+	d, err := newStores(o.Store).get(ctx, math.MaxInt64, assignmentName)
 	if err != nil {
-		return fmt.Errorf("shard: %s: Store(%q): %w", what, assignmentName, err)
+		return fmt.Errorf("shard: %s: %w", what, err)
 	}
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		switch err = changeOnce(ctx, d, edit); {

@@ -63,7 +63,7 @@ func (s *sitting) run() {
 	s.m.log(slog.LevelInfo, "has a seat", "session", s.id)
 	defer s.end()
 	var err error
-	if s.assignment, err = s.m.stores.get(assignmentName); err != nil {
+	if s.assignment, err = s.m.stores.get(s.ctx, patience, assignmentName); err != nil {
 		s.m.log(slog.LevelError, "no assignment", "err", err)
 		return
 	}
@@ -364,7 +364,7 @@ func (s *sitting) announce(letGo map[string]uint64) {
 
 // coordinate campaigns for the coordinator's place for as long as the session lasts.
 func (s *sitting) coordinate() {
-	d, err := s.m.stores.get(coordinatorName)
+	d, err := s.m.stores.get(s.ctx, patience, coordinatorName)
 	if err != nil {
 		s.m.log(slog.LevelError, "no coordinator", "err", err)
 		return

@@ -50,8 +50,11 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, a *
 	if w.PollInterval == 0 {
 		w.PollInterval = leaderelection.DefaultTermLength / 2
 	}
-	s := &stores{open: w.Store, deciders: map[string]leaderelection.RaceDecider{}}
-	if err := s.distinct(assignmentName, coordinatorName); err != nil {
+	s := newStores(w.Store)
+	if err := s.distinct(ctx, assignmentName, coordinatorName); err != nil {
+		if err == context.Cause(ctx) {
+			return err
+		}
 		return fmt.Errorf("shard: wrong WatchConfig: %w", err)
 	}
 	return w.follow(ctx, s.deciders[assignmentName], s.deciders[coordinatorName], cb)

@@ -1,0 +1,113 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// patience is how long whoever has no other bound than a ctx waits for Store.
+const patience = leaderelection.DefaultTermLength
+
+// stores keeps the decider of each name. Store is the user's, and may hang: so it is
+// called by a goroutine of its own, without a lock, once for all who want the name.
+type stores struct {
+	open func(string) (leaderelection.RaceDecider, error)
+
+	mu       sync.Mutex
+	deciders map[string]leaderelection.RaceDecider
+	opening  map[string]*opening
+}
+
+// opening is a call of Store.
+type opening struct {
+	done    chan struct{} // closed when it has returned
+	decider leaderelection.RaceDecider
+	err     error
+}
+
+func newStores(open func(string) (leaderelection.RaceDecider, error)) *stores {
+	return &stores{open: open, deciders: map[string]leaderelection.RaceDecider{}, opening: map[string]*opening{}}
+}
+
+var errHangs = errors.New("it should not wait for anything that may hang")
+
+// get returns the decider of a name, and waits for it for d at most, and until ctx ends. A
+// call that hangs is not made again: whoever comes later waits for the same. One that has
+// failed is.
+func (s *stores) get(ctx context.Context, d time.Duration, name string) (leaderelection.RaceDecider, error) {
+	s.mu.Lock()
+	if known, ok := s.deciders[name]; ok {
+		s.mu.Unlock()
+		return known, nil
+	}
+	o := s.opening[name]
+	if o == nil {
+		o = &opening{done: make(chan struct{})}
+		s.opening[name] = o
+		go s.ask(name, o)
+	}
+	s.mu.Unlock()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-o.done:
+		return o.decider, o.err
+	case <-timer.C:
+		return nil, fmt.Errorf("Store(%q) has not returned within %v: %w", name, d, errHangs)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("Store(%q) has not returned: %w", name, context.Cause(ctx))
+	}
+}
+
+// ask calls Store.
+func (s *stores) ask(name string, o *opening) {
+	d, err := leaderelection.RaceDecider(nil), errors.New("it has ended its goroutine") // by runtime.Goexit
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.opening, name)
+		if o.err = s.judge(name, d, err); o.err == nil {
+			o.decider, s.deciders[name] = d, d
+		}
+		close(o.done)
+	}()
+	d, err = s.open(name)
+}
+
+// judge returns what is wrong with what Store has returned for a name, or nil. Under s.mu.
+func (s *stores) judge(name string, d leaderelection.RaceDecider, err error) error {
+	if err != nil {
+		return fmt.Errorf("Store(%q): %w", name, err)
+	}
+	if v := reflect.ValueOf(d); d == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("Store(%q) returned no decider", name)
+	}
+	for other, o := range s.deciders {
+		if reflect.TypeOf(o).Comparable() && reflect.TypeOf(o) == reflect.TypeOf(d) && o == d {
+			return fmt.Errorf("the Store returned the same decider for %q and %q: each must be a record of its own", other, name)
+		}
+	}
+	return nil
+}
+
+// distinct returns what is wrong with the records of these names; if ctx has ended before
+// that was known, its cause and nothing else.
+func (s *stores) distinct(ctx context.Context, names ...string) error {
+	var faults []error
+	for _, name := range names {
+		_, err := s.get(ctx, patience, name)
+		if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
+			return cause
+		}
+		if faults = append(faults, err); errors.Is(err, errHangs) {
+			break // the others may, too
+		}
+	}
+	return errors.Join(faults...)
+}
