@@ -41,7 +41,8 @@ func Example() {
 	healthpb.RegisterHealthServer(server, legrpc.NewHealth(campaign))
 	go server.Serve(listener)
 
-	leader := legrpc.NewBuilder(leaderelection.WatchConfig{Decider: election.Handle(), MaxClockSkew: time.Second})
+	decider := election.Handle() // the election, as this process sees it
+	leader := legrpc.NewBuilder(leaderelection.WatchConfig{Decider: decider, MaxClockSkew: time.Second})
 	conn, err := grpc.NewClient("leaderelection:///orders",
 		append(leader.DialOptions(nil), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {

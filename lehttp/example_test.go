@@ -40,7 +40,8 @@ func Example() {
 	})))
 
 	// The proxy, anywhere. It keeps requests until there is a leader.
-	router, err := lehttp.Follow(ctx, leaderelection.WatchConfig{Decider: election.Handle(), MaxClockSkew: time.Second})
+	decider := election.Handle() // the election, as this process sees it
+	router, err := lehttp.Follow(ctx, leaderelection.WatchConfig{Decider: decider, MaxClockSkew: time.Second})
 	if err != nil {
 		fmt.Println(err)
 		return

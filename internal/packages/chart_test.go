@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"syscall"
 	"testing"
 
+	docs "github.com/c8e606e4/leaderelection/internal/pages"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -36,6 +38,22 @@ var settings = map[string]string{
   serviceAccount: {name: other, annotations: {a: b}}, imagePullSecrets: [{name: pull}], podAnnotations: {a: b}, podLabels: {a: b},
   securityContext: {readOnlyRootFilesystem: true}, nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}],
   affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}}`,
+}
+
+// documented are the values that docs/kubernetes.md shows.
+func documented(t *testing.T) string {
+	t.Helper()
+	blocks, err := docs.Read(stores.Root(t), "kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range blocks {
+		if b.Note == "values.yaml" {
+			return b.Text
+		}
+	}
+	t.Fatal("docs/kubernetes.md has no values.yaml")
+	return ""
 }
 
 // wrong settings, and what is said of each.
@@ -197,7 +215,9 @@ func TestChart(t *testing.T) {
 	helm, kube := newCharter(t), newCluster(t)
 	kube.define(t)
 	kinds := map[string]bool{}
-	for name, values := range settings {
+	all := maps.Clone(settings)
+	all["as docs/kubernetes.md has it"] = documented(t)
+	for name, values := range all {
 		objects, complaint, err := helm.render(t, values)
 		if err != nil || len(objects) < 3 {
 			t.Errorf("%s: %d objects, %v\n%s", name, len(objects), err, complaint)

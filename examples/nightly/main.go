@@ -1,0 +1,65 @@
+// Nightly is a job that is started on every machine, and done by one of them: the example of
+// docs/batch-job.md.
+//
+//	ELECTION=file:///tmp/nightly.json go run ./examples/nightly
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/deciders/natskv"
+	"github.com/c8e606e4/leaderelection/deciders/open"
+)
+
+// The stores that ELECTION may name.
+var stores = open.Stores{"file": open.With(file.Open), "nats": open.With(natskv.Open)}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx)
+	switch {
+	case errors.Is(err, leaderelection.ErrNotElected):
+		slog.Info("nothing to do", "why", err)
+	case err != nil:
+		slog.Error("the job failed", "err", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	decider, err := stores.Open(ctx, os.Getenv("ELECTION"))
+	if err != nil {
+		return err
+	}
+	defer open.Close(decider)
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	return leaderelection.Config{
+		Decider:  decider,
+		LeaderID: fmt.Sprint(host, "-", os.Getpid()),
+		Hold:     12 * time.Hour, // the job is due once a day
+	}.Once(ctx, 5*time.Second, importAll)
+}
+
+// importAll is the job.
+func importAll(ctx context.Context, view *leaderelection.TimeView) error {
+	for _, part := range []string{"customers", "orders", "invoices"} {
+		if !view.ValueInFuture() { // before each act
+			return context.Cause(ctx)
+		}
+		slog.Info("importing", "part", part, "token", view.ElectionNumber())
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/c8e606e4/leaderelection/examples/internal/terminals"
+)
+
+func TestMain(m *testing.M) {
+	terminals.Main("service", main)
+	m.Run()
+}
+
+// docs/go-service.md, followed word by word.
+func TestPage(t *testing.T) {
+	page := terminals.Open(t, "go-service.md", "service")
+	get := func(path string) (int, string) {
+		answer, err := http.Get(page.Here("http://127.0.0.1:8082" + path)) //nolint:noctx // the test's own server
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(text)
+	}
+	one := page.Type(0)
+	one.Await("act token=1")
+	two := page.Type(1)
+	two.Await("leaderelection: another leads")
+	if code, _ := get("/election/leader"); code != http.StatusServiceUnavailable {
+		t.Errorf("a standby says %d", code)
+	}
+	one.CtrlC()
+	two.Await("act token=2")
+	page.Check(two.Log())
+	if code, _ := get("/election/leader"); code != http.StatusOK {
+		t.Errorf("the leader says %d", code)
+	}
+	if _, metrics := get("/metrics"); !strings.Contains(metrics, `leaderelection_is_leader{`) {
+		t.Errorf("there are no metrics:\n%s", metrics)
+	}
+	two.CtrlC()
+	if log := two.Log(); !strings.Contains(log, "wound down") || !strings.Contains(log, "leaderelection: stopped") {
+		t.Errorf("it ends so:\n%s", log)
+	}
+}

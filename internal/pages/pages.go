@@ -1,0 +1,155 @@
+// Package pages reads the pages of docs, for the tests that hold them to the code: whatever a
+// page has is found by what it looks like, so that a page that is added is checked, too.
+//
+//   - A block of Go has a comment above it that names its file: <!-- examples/x/main.go -->.
+//   - A block of sh is run as it stands: by the tests of the program above it, or the command's.
+//   - A block of text is what the block before prints: … stands for anything, and a line
+//     that is just … for any lines.
+//   - A block of crontab is run line by line.
+//   - A block of yaml is read strictly, by internal/snippets: as an object of Kubernetes, or as
+//     the chart's values, if <!-- values.yaml --> is above it.
+//   - A block of console has what is typed where no test is, in a cluster: only the names in it
+//     are checked.
+package pages
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Block is a fenced block of a page.
+type Block struct {
+	Page string // the page's file name
+	Line int    // in the page, of the fence
+	Lang string // the fence's word, as go
+	Note string // what the comment above it says, or empty
+	Text string
+}
+
+// String says where the block is.
+func (b Block) String() string { return fmt.Sprintf("docs/%s:%d", b.Page, b.Line) }
+
+// Langs are the words that the fence of a block may have: of each a test says what becomes of
+// the block.
+func Langs() []string { return []string{"go", "sh", "text", "crontab", "yaml", "console"} }
+
+// All returns the pages below docs, by their file names, with their text. The root is that of
+// the repository. Pages in directories of docs have tests of their own.
+func All(root string) (map[string]string, error) {
+	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		return nil, err
+	}
+	pages := make(map[string]string)
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		pages[filepath.Base(f)] = string(text)
+	}
+	if len(pages) < 3 {
+		return nil, fmt.Errorf("%d pages in docs: are they still found?", len(pages))
+	}
+	return pages, nil
+}
+
+// Read is All and Blocks: the blocks of a page.
+func Read(root, page string) ([]Block, error) {
+	all, err := All(root)
+	if err != nil {
+		return nil, err
+	}
+	text, is := all[page]
+	if !is {
+		return nil, fmt.Errorf("there is no docs/%s", page)
+	}
+	return Blocks(page, text)
+}
+
+var note = regexp.MustCompile(`^<!-- (.*) -->$`)
+
+// Blocks returns the fenced blocks of a page, in order. One that does not end, or is indented,
+// is an error.
+func Blocks(page, text string) (blocks []Block, err error) {
+	var open *Block
+	before := ""
+	for i, line := range strings.Split(text, "\n") {
+		fence := strings.HasPrefix(line, "```")
+		switch {
+		case !fence && strings.HasPrefix(strings.TrimSpace(line), "```"):
+			return nil, fmt.Errorf("docs/%s:%d: a fence is indented", page, i+1)
+		case fence && open == nil:
+			open = &Block{Page: page, Line: i + 1, Lang: line[3:]}
+			if m := note.FindStringSubmatch(before); m != nil {
+				open.Note = m[1]
+			}
+		case fence:
+			blocks, open = append(blocks, *open), nil
+		case open != nil:
+			open.Text += line + "\n"
+		}
+		before = line
+	}
+	if open != nil {
+		return nil, fmt.Errorf("%v: the block does not end", open)
+	}
+	return blocks, nil
+}
+
+// Prints returns an error that names the first line of a block of text that is not what was
+// printed at its place. Any number of lines may have been printed where a line is … alone.
+func Prints(want, printed string) error {
+	lines := strings.Split(strings.TrimSpace(printed), "\n")
+	at, skip := 0, false
+	for _, w := range strings.Split(strings.TrimSpace(want), "\n") {
+		if w == "…" {
+			skip = true
+			continue
+		}
+		like := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(w)), "…", ".*") + "$")
+		for skip && at < len(lines) && !like.MatchString(strings.TrimSpace(lines[at])) {
+			at++
+		}
+		if at == len(lines) || !like.MatchString(strings.TrimSpace(lines[at])) {
+			return fmt.Errorf("it does not print, at its place,\n%s\nbut\n%s", w, printed)
+		}
+		at, skip = at+1, false
+	}
+	if !skip && at < len(lines) {
+		return errors.New("it prints more:\n" + strings.Join(lines[at:], "\n"))
+	}
+	return nil
+}
+
+// Ports are free addresses of this machine, by those of a page that they stand for.
+type Ports map[string]string
+
+var address = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
+// Here returns text with a free address in the place of each that it has. All that were chosen
+// are different.
+func (p Ports) Here(text string) (here string, err error) {
+	here = address.ReplaceAllStringFunc(text, func(addr string) string {
+		for p[addr] == "" {
+			l, failed := net.Listen("tcp", "127.0.0.1:0")
+			if failed != nil {
+				err = failed
+				return addr
+			}
+			_ = l.Close()
+			if free := l.Addr().String(); !slices.Contains(slices.Collect(maps.Values(p)), free) {
+				p[addr] = free
+			}
+		}
+		return p[addr]
+	})
+	return here, err
+}
