@@ -31,7 +31,8 @@ const (
 	MaxName = 256
 
 	// MaxAssignment is how many bytes an assignment may take in its record's
-	// ConnectionParams.
+	// ConnectionParams: less than any store here refuses, as it comes. For one that is
+	// set to refuse less there is Config.MaxAssignment.
 	MaxAssignment = 180 << 10
 
 	plainUpTo = 4 << 10 // a small assignment can be read by people
@@ -123,8 +124,8 @@ func (p *placed) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// entry returns the record that a is stored as.
-func (a *assignment) entry() (*leaderelection.RaceEntry, error) {
+// entry returns the record that a is stored as, if it takes no more than limit bytes.
+func (a *assignment) entry(limit int) (*leaderelection.RaceEntry, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
@@ -139,9 +140,9 @@ func (a *assignment) entry() (*leaderelection.RaceEntry, error) {
 		_ = z.Close()
 		text = b.Bytes()
 	}
-	if len(text) > MaxAssignment {
-		return nil, fmt.Errorf("the assignment of %d shards takes %d bytes, and a record has room for %d: make fewer shards, or give them shorter names (Numbered ones have none): %w",
-			a.shards.Len(), len(text), MaxAssignment, ErrTooLarge)
+	if len(text) > limit {
+		return nil, fmt.Errorf("the assignment of %d shards to %d members takes %d bytes, and a record has room for %d: make fewer shards, or give them shorter names (Numbered ones have none): %w",
+			a.shards.Len(), len(a.sessions), len(text), limit, ErrTooLarge)
 	}
 	return &leaderelection.RaceEntry{ElectionNumber: a.version, Incarnation: a.id, ConnectionParams: text, Token: a.token}, nil
 }

@@ -77,6 +77,15 @@ type Config struct {
 	// a deployment does not stop the world. The coordinator's holds. Zero means 16.
 	MaxMoving int
 
+	// MaxAssignment is how many bytes the assignment may take in its record's
+	// ConnectionParams. Name fewer than the constant for a store that is set to refuse
+	// less than it does as it comes, such as NATS with a small max_payload: "leaderelect
+	// shards doctor" tells how many. Start refuses Shards that do not fit, with ten
+	// members, and says how many would; the coordinator, whose MaxAssignment holds, logs
+	// when four fifths are used, and leaves the assignment as it is if another would be
+	// too large. Zero means the constant.
+	MaxAssignment int
+
 	// The following are as in leaderelection.Config, for the seat and the coordinator's
 	// election. After a crash a shard is owned again after about TermLength +
 	// MaxClockSkew. DrainTimeout is each shard's when it moves, and the session's when
@@ -125,6 +134,10 @@ func (c Config) Start(ctx context.Context) (*Member, error) {
 func (c *Config) validate(ctx context.Context) (*stores, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	limit := c.MaxAssignment
+	if limit <= 0 || limit > MaxAssignment {
+		limit = MaxAssignment
+	}
 	if err := checkName("MemberID", c.MemberID); err != nil {
 		faults = append(faults, err)
 	}
@@ -132,8 +145,8 @@ func (c *Config) validate(ctx context.Context) (*stores, error) {
 		faults = append(faults, fmt.Errorf("the Shards: %w", err))
 	} else if c.Shards.Len() == 0 {
 		fault("there are no Shards: say Numbered(64), or Named")
-	} else if _, err := (&assignment{id: "any", shards: c.Shards, places: unplaced(c.Shards.Len(), MaxShards)}).entry(); err != nil {
-		faults = append(faults, err)
+	} else if _, err := c.Shards.size(usualMembers, limit); err != nil {
+		fault("%w; about %d of them would fit", err, c.Shards.fit(usualMembers, limit))
 	}
 	if c.OnOwned == nil {
 		fault("OnOwned is nil: it is what a member does with a shard")
@@ -145,6 +158,9 @@ func (c *Config) validate(ctx context.Context) (*stores, error) {
 		if n.value < 0 || n.value > 1_000_000 {
 			fault("%s is %d, must be from 0 to 1,000,000", n.name, n.value)
 		}
+	}
+	if c.MaxAssignment < 0 || c.MaxAssignment > MaxAssignment {
+		fault("MaxAssignment is %d, must be from 0 to %d", c.MaxAssignment, MaxAssignment)
 	}
 	var s *stores
 	if c.Store == nil {
@@ -175,21 +191,15 @@ func (c *Config) validate(ctx context.Context) (*stores, error) {
 	return s, nil
 }
 
-// unplaced are the places of n shards, to see how large an assignment of them can get.
-func unplaced(n int, token uint64) []placed {
-	places := make([]placed, n)
-	for i := range places {
-		places[i] = placed{none, token + uint64(i)*7%1009, false}
-	}
-	return places
-}
-
 func (c Config) withDefaults() Config {
 	if c.Weight == 0 {
 		c.Weight = 1
 	}
 	if c.MaxMoving == 0 {
 		c.MaxMoving = DefaultMaxMoving
+	}
+	if c.MaxAssignment == 0 {
+		c.MaxAssignment = MaxAssignment
 	}
 	if c.TermLength == 0 {
 		c.TermLength = leaderelection.DefaultTermLength

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ type coordinator struct {
 	empty      leaderelection.LeaderToken
 	told       leaderelection.ElectionNumber // in the coordinator's record
 	homeless   int                           // how many shards found no room, as was logged
+	crowded    bool                          // that the assignment nears MaxAssignment was logged
 	events     chan seatEvent
 	watchers   sync.WaitGroup
 	began      time.Time
@@ -156,16 +158,26 @@ func (c *coordinator) write(next *assignment) error {
 	if !c.leads() {
 		return errNotCoordinator // another is, by now: it only saves a write that would be lost
 	}
-	entry, err := next.entry()
+	limit := c.m.cfg.MaxAssignment
+	entry, err := next.entry(limit)
 	if err != nil {
 		return err
 	}
+	size, shards := len(entry.ConnectionParams), next.shards.Len()
 	entry.TermExpiry = c.m.cfg.Clock.Now().UTC()
 	token, err := call(c.ctx, c.m.cfg.TermLength/4, func(ctx context.Context) (leaderelection.LeaderToken, error) {
 		return c.assignment.WriteEntry(ctx, entry)
 	})
+	if errors.Is(err, leaderelection.ErrPermanent) {
+		err = fmt.Errorf("the assignment of %d shards takes %d bytes, and was refused; if that is too much for the store, make fewer shards, and set MaxAssignment: %w", shards, size, err)
+	}
 	if err != nil {
 		return err // what became of it, the next read shows
+	}
+	if size > limit/5*4 && !c.crowded {
+		c.crowded = true
+		c.m.log(slog.LevelWarn, "the assignment has little room left in its record: make fewer shards, or give them shorter names",
+			"bytes", size, "room", limit, "shards", shards, "members", len(next.sessions), "fit", shards*limit/size)
 	}
 	next.token = token
 	c.known = next

@@ -75,6 +75,16 @@ number, and then a session that seemed to be over is alive. Of a session that wa
 is enough, since a member writes that it has released, or let go, only when that is true
 already.
 
+# How many shards
+
+The assignment is one record. The room for it, MaxAssignment, is less than what any store of
+this library takes as it comes: the least is that of Kubernetes, 256 KiB for the annotations
+of one Lease. [Shards.Size] estimates what an assignment takes: with 10 members, 17 KB for
+10,000 numbered shards and 130 KB for 100,000; names cost what they do compressed. Start
+refuses what does not fit, and says how many would. The coordinator logs when four fifths of
+the room are used. If an assignment has become too large nothing moves any more, not even
+what was a crashed member's. Config.MaxAssignment is for a store that is set to take less.
+
 # What it promises not
 
 After a crash the shards of a member are owned again after about TermLength + MaxClockSkew,

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -167,26 +166,4 @@ func memberOf(id string) string {
 		return id[:i]
 	}
 	return id
-}
-
-// Size returns how many bytes the assignment of s takes in its record's ConnectionParams,
-// divided among members whose names have 16 bytes, after some hundred thousand moves. It
-// is about that: tokens grow with moves, and what is alike is compressed. If even that is
-// more than a record may have, or s is no set of shards, it returns an error; that a
-// record is too small wraps [ErrTooLarge].
-func (s Shards) Size(members int) (int, error) {
-	r := rand.New(rand.NewPCG(1, 2)) // the same each time
-	a := &assignment{id: "any", shards: s, places: make([]placed, s.Len())}
-	for i := range max(1, min(members, MaxShards)) {
-		a.sessions = append(a.sessions, session{SessionID: SessionID{i, leaderelection.ElectionNumber(1 + r.IntN(100))}, Member: fmt.Sprintf("member-%09x", r.Uint32()), HostPort: []string{fmt.Sprintf("10.0.%d.%d:8080", i/250, i%250)}})
-	}
-	most := uint64(max(10, 400_000/max(s.Len(), 1)))
-	for i := range a.places {
-		a.places[i] = placed{session: r.IntN(len(a.sessions)), token: 1 + r.Uint64N(most)}
-	}
-	e, err := a.entry()
-	if err != nil {
-		return 0, fmt.Errorf("shard: %w", err)
-	}
-	return len(e.ConnectionParams), nil
 }

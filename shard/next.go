@@ -60,14 +60,19 @@ func (n *transition) resize() {
 	}
 	set := want
 	var held []string
+	last := 0 // of the held ones
 	for i, p := range a.places {
 		if name := a.shards.Name(i); p.session != none && want.index(name) == none {
-			held = append(held, name)
+			held, last = append(held, name), i
 		} else if want.index(name) == none {
 			a.retired = max(a.retired, p.token)
 		}
 	}
-	if len(held) > 0 {
+	switch {
+	case len(held) == 0:
+	case a.shards.names == nil && want.names == nil: // names would take far more room
+		set = Numbered(last + 1)
+	default:
 		for i := range want.Len() {
 			held = append(held, want.Name(i))
 		}

@@ -111,7 +111,7 @@ func TestRule12WhatWasLostIsWrittenAgain(t *testing.T) {
 	if next, _ := nextAssignment(known, d.facts, &d.cfg); next != nil {
 		t.Fatalf("there is need for %+v", next)
 	}
-	for name, read := range map[string]*assignment{"nothing": nil, "an older one": {version: known.version - 1, id: "x", shards: known.shards, places: unplaced(2, 1)}} {
+	for name, read := range map[string]*assignment{"nothing": nil, "an older one": {version: known.version - 1, id: "x", shards: known.shards, places: []placed{{none, 1, false}, {none, 8, false}}}} {
 		token := memory.NewDecider().Entry().Token
 		n := newest(read, known, token)
 		if !n.restored || n.token != token || n.version != known.version || known.restored {
@@ -181,7 +181,7 @@ func TestOperatorWrites(t *testing.T) {
 		d := memory.NewDecider()
 		a := of(7, Numbered(2), placed{0, 1, false}, placed{0, 1, false})
 		a.id = "id"
-		e, err := a.entry()
+		e, err := a.entry(MaxAssignment)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -116,7 +116,7 @@ func changeOnce(ctx context.Context, d leaderelection.RaceDecider, edit func(*as
 		return err
 	}
 	next.version, next.id = a.version+1, rand.Text()
-	entry, err := next.entry()
+	entry, err := next.entry(MaxAssignment)
 	if err != nil {
 		return err
 	}

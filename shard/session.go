@@ -347,21 +347,6 @@ func (s *sitting) dropAll(cause error) {
 	go func() { _ = s.campaign.Resign(s.ctx) }()
 }
 
-// announce has the seat's record say what was let go, if it does not yet.
-func (s *sitting) announce(letGo map[string]uint64) {
-	if maps.Equal(letGo, s.letGo) {
-		return
-	}
-	s.letGo = letGo
-	info, err := s.m.info(letGo)
-	if err == nil {
-		err = s.tell(s.m.cfg.HostPort, info)
-	}
-	if err != nil {
-		s.m.log(slog.LevelError, "what was let go cannot be said", "err", err)
-	}
-}
-
 // coordinate campaigns for the coordinator's place for as long as the session lasts.
 func (s *sitting) coordinate() {
 	d, err := s.m.stores.get(s.ctx, patience, coordinatorName)
