@@ -164,6 +164,9 @@ func parseAssignment(e *leaderelection.RaceEntry) (*assignment, error) {
 		return nil, fmt.Errorf("it is an election's record, which %q leads: Store must give each name a record of its own", e.LeaderID)
 	}
 	text := e.ConnectionParams
+	if len(text) == 0 {
+		return nil, errors.New("it is empty: it is an election's record that is vacant, or was reset")
+	}
 	if bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(bytes.NewReader(text))
 		if err != nil {
@@ -180,10 +183,10 @@ func parseAssignment(e *leaderelection.RaceEntry) (*assignment, error) {
 		Form string `json:"form"`
 	}
 	if err := json.Unmarshal(text, &form); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("its ConnectionParams are not whole, or something else's: %w", err)
 	}
 	if form.Form != assignmentForm {
-		return nil, fmt.Errorf("its form is %q, and this version of the package knows %q", form.Form, assignmentForm)
+		return nil, fmt.Errorf("its form is %q, and this version of the package knows %q alone", form.Form, assignmentForm)
 	}
 	var j assignmentJSON
 	dec := json.NewDecoder(bytes.NewReader(text))

@@ -118,7 +118,11 @@ func (c *coordinator) round() (time.Duration, error) {
 	next, homeless := nextAssignment(c.known, c.facts, &c.m.cfg)
 	if homeless != c.homeless {
 		c.homeless = homeless
-		c.m.log(slog.LevelWarn, "shards that find no member with room", "shards", homeless)
+		if homeless > 0 {
+			c.m.log(slog.LevelWarn, "shards that find no member with room", "shards", homeless)
+		} else {
+			c.m.log(slog.LevelInfo, "every shard finds a member with room again")
+		}
 	}
 	c.seal()
 	if next != nil {

@@ -45,9 +45,13 @@ func (o Operator) Pin(ctx context.Context, shard, member string) error {
 	})
 }
 
-// Unpin leaves a shard to the balance again.
+// Unpin leaves a shard to the balance again. It refuses a shard that the group has not, and
+// that is pinned to nobody.
 func (o Operator) Unpin(ctx context.Context, shard string) error {
 	return o.change(ctx, fmt.Sprintf("unpinning %q", shard), func(a *assignment) error {
+		if _, pinned := a.pins[shard]; !pinned && a.shards.index(shard) == none {
+			return fmt.Errorf("%w %q", ErrNoShard, shard)
+		}
 		delete(a.pins, shard)
 		return nil
 	})

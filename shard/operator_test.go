@@ -47,6 +47,12 @@ func TestOperators(t *testing.T) {
 		if err := op.Pin(ctx, "12", "b"); err == nil || !strings.Contains(err.Error(), `no shard "12"`) {
 			g.t.Errorf("pinning a shard that is not there: %v", err)
 		}
+		if err := op.Unpin(ctx, "12"); !errors.Is(err, ErrNoShard) {
+			g.t.Errorf("unpinning a shard that is not there: %v", err)
+		}
+		if err := op.Unpin(ctx, "3"); err != nil {
+			g.t.Errorf("unpinning a shard that is not pinned: %v", err)
+		}
 	})
 	err := Operator{Store: func(string) (leaderelection.RaceDecider, error) { return memory.NewDecider(), nil }}.Cordon(t.Context(), "a")
 	if !errors.Is(err, ErrNoGroup) {
@@ -228,6 +234,9 @@ func TestCapacityTooSmall(t *testing.T) {
 		}
 		g.join("c", small)
 		g.settles(12, time.Minute)
+		if !said.has("every shard finds a member with room again") || said.has("find no member with room", "shards=0") {
+			t.Errorf("it was not said that all shards find room again:\n%s", &said)
+		}
 	})
 }
 

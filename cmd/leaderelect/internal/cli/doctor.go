@@ -58,6 +58,24 @@ Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 }
 
 func (a *app) doctor(ctx context.Context, url, scratch string, asJSON bool) error {
+	return a.checkup(ctx, asJSON, func(ctx context.Context, tell func(doctor.Finding)) (well bool, err error) {
+		place, err := opening(tell, url, func() (leaderelection.RaceDecider, error) { return store.Open(ctx, url, openPatience) })
+		if place == nil {
+			return false, err
+		}
+		defer store.Close(place)
+		beside, err := store.Open(ctx, scratch, openPatience)
+		if err != nil {
+			tell(doctor.Finding{Check: "opening the scratch record", Verdict: doctor.Fail, Detail: err.Error(), Advice: "name another place by --scratch"})
+			return false, nil
+		}
+		defer store.Close(beside)
+		return a.examine(ctx, place, beside, url, tell), nil
+	})
+}
+
+// checkup prints what examine finds, until it has ended or nobody reads on.
+func (a *app) checkup(ctx context.Context, asJSON bool, examine func(ctx context.Context, tell func(doctor.Finding)) (well bool, err error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.signals(cancel, nil)()
@@ -76,42 +94,41 @@ func (a *app) doctor(ctx context.Context, url, scratch string, asJSON bool) erro
 			cancel(unwritten) // nobody reads on
 		}
 	}
-	failed := &exit{exitError, nil}
-	begin := time.Now()
-	place, err := store.Open(ctx, url, 10*time.Second)
-	if errors.Is(err, store.ErrURL) {
-		return err
-	}
-	if err != nil {
-		tell(doctor.Finding{Check: "opening the store", Verdict: doctor.Fail, Detail: err.Error(), Advice: "check the URL, the network and the credentials"})
-		return failed
-	}
-	defer store.Close(place)
-	tell(doctor.Finding{Check: "opening the store", Verdict: doctor.OK, Detail: fmt.Sprintf("in %s: %s", doctor.Took(time.Since(begin)), redact.URL(url))})
-	beside, err := store.Open(ctx, scratch, 10*time.Second)
-	if err != nil {
-		tell(doctor.Finding{Check: "opening the scratch record", Verdict: doctor.Fail, Detail: err.Error(), Advice: "name another place by --scratch"})
-		return failed
-	}
-	defer store.Close(beside)
-	well := a.examine(ctx, place, beside, url, tell)
+	well, err := examine(ctx, tell)
 	switch {
+	case err != nil:
+		return err
 	case unwritten != nil:
 		return fmt.Errorf("writing a finding: %w", unwritten)
 	case !well:
-		return failed
+		return &exit{exitError, nil}
 	}
 	return nil
+}
+
+// opening opens a store, and tells of it. The zero value is what cannot be opened, and an
+// error what the URL is wrong with.
+func opening[T any](tell func(doctor.Finding), url string, open func() (T, error)) (opened T, err error) {
+	const check = "opening the store"
+	begin := time.Now()
+	opened, err = open()
+	switch {
+	case errors.Is(err, store.ErrURL):
+		return opened, err
+	case err != nil:
+		tell(doctor.Finding{Check: check, Verdict: doctor.Fail, Detail: err.Error(), Advice: "check the URL, the network and the credentials"})
+		return opened, nil
+	}
+	tell(doctor.Finding{Check: check, Verdict: doctor.OK, Detail: fmt.Sprintf("in %s: %s", doctor.Took(time.Since(begin)), redact.URL(url))})
+	return opened, nil
 }
 
 // examine makes the checks that need the store, and those that do not.
 func (a *app) examine(ctx context.Context, place, scratch leaderelection.RaceDecider, url string, tell func(doctor.Finding)) bool {
 	x := &doctor.Exam{Place: place, Scratch: scratch, Term: a.common.term, Skew: a.common.skew, Unsynchronized: a.common.unsynchronized, Tell: tell, Bound: clocks.KernelClock{}.ErrorBound}
-	kind := plan.Lookup(store.Kind(url))
-	if kind != nil && kind.Fastest > 0 && !strings.Contains(url, "endpoint=") { // an emulator has no limit
-		x.Pause = kind.Fastest + kind.Fastest/10
-	}
+	x.Pause = pauseOf(url)
 	well := x.Run(ctx)
+	kind := plan.Lookup(store.Kind(url))
 	if kind == nil {
 		return well
 	}
@@ -123,4 +140,13 @@ func (a *app) examine(ctx context.Context, place, scratch leaderelection.RaceDec
 		tell(doctor.Finding{Check: "term and skew", Verdict: doctor.OK, Detail: fmt.Sprintf("%v and %v fit each other and the store", a.common.term, a.common.skew)})
 	}
 	return well
+}
+
+// pauseOf is what must pass between two writes of a record, by the limit of a URL's store.
+func pauseOf(url string) time.Duration {
+	kind := plan.Lookup(store.Kind(url))
+	if kind == nil || strings.Contains(url, "endpoint=") { // an emulator has no limit
+		return 0
+	}
+	return kind.Fastest + kind.Fastest/10
 }

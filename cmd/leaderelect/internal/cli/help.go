@@ -44,23 +44,29 @@ func reads(command, setting string) bool {
 	switch command {
 	case "leaderelect", "run", "hold", "hook", "sidecar":
 		return true
-	case "watch", "wait", "status", "transfer", "stepdown":
+	case "watch", "wait", "status", "transfer", "stepdown", "move", "drain":
 		return slices.Contains(follower, setting)
 	case "doctor":
 		return slices.Contains(append(follower, "term", "unsynchronized"), setting)
 	case "plan":
 		return slices.Contains([]string{"term", "skew", "poll", "unsynchronized", "config"}, setting)
-	case "reset", "move", "unpin", "drain", "undrain":
+	case "reset", "unpin", "undrain":
 		return slices.Contains(follower[2:], setting)
 	}
 	return false
+}
+
+// ofElections reports whether a setting means nothing to a command, since that is about a
+// group of shards.
+func ofElections(c *cobra.Command, setting string) bool {
+	return c.HasParent() && c.Parent().Name() == "shards" && slices.Contains([]string{"priority", "extend-every", "params"}, setting)
 }
 
 // describe calls tell with what a command does not read left out of its help.
 func describe(c *cobra.Command, tell func()) {
 	var hidden []*pflag.Flag
 	c.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden && !reads(c.Name(), f.Name) {
+		if !f.Hidden && (!reads(c.Name(), f.Name) || ofElections(c, f.Name)) {
 			f.Hidden = true
 			hidden = append(hidden, f)
 		}

@@ -17,17 +17,27 @@ const openPatience = 10 * time.Second
 // started is how long after the store was opened a command is not starting any more.
 const started = time.Second
 
-// openStore opens the store for a command that goes on for long: a store that
-// cannot be reached yet is tried again. It returns as soon as ctx has ended.
+// openStore opens the store for a command that goes on for long.
 func (a *app) openStore(ctx context.Context, url string) (leaderelection.RaceDecider, error) {
+	return patiently(ctx, a, func() (leaderelection.RaceDecider, error) { return a.openOnce(ctx, url) })
+}
+
+// openGroup opens a group, as openStore does a store.
+func (a *app) openGroup(ctx context.Context, url string) (*store.Group, error) {
+	return patiently(ctx, a, func() (*store.Group, error) { return a.openGroupOnce(ctx, url, openPatience) })
+}
+
+// patiently opens a store that cannot be reached yet again and again. It returns as soon as
+// ctx has ended.
+func patiently[T any](ctx context.Context, a *app, once func() (T, error)) (opened T, err error) {
 	for pause := time.Second; ; pause = min(2*pause, 15*time.Second) {
-		d, err := a.openOnce(ctx, url)
+		opened, err = once()
 		switch {
 		case err == nil:
 			time.AfterFunc(started, early.Over)
-			return d, nil
+			return opened, nil
 		case ctx.Err() != nil, errors.Is(err, leaderelection.ErrPermanent), errors.Is(err, store.ErrURL):
-			return nil, err
+			return opened, err
 		}
 		a.logger().Warn("the store cannot be opened; trying again", "in", pause, "err", err)
 		timer := time.NewTimer(pause)
@@ -35,29 +45,39 @@ func (a *app) openStore(ctx context.Context, url string) (leaderelection.RaceDec
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, fmt.Errorf("%w: the store could not be opened: %w", context.Cause(ctx), err)
+			return opened, fmt.Errorf("%w: the store could not be opened: %w", context.Cause(ctx), err)
 		}
 	}
 }
 
-// openOnce tries once. A driver that does not heed its ctx is left behind.
+// openOnce tries once.
 func (a *app) openOnce(ctx context.Context, url string) (leaderelection.RaceDecider, error) {
-	type opened struct {
-		d   leaderelection.RaceDecider
-		err error
+	return once(ctx, func() (leaderelection.RaceDecider, error) { return store.Open(ctx, url, openPatience) })
+}
+
+// openGroupOnce tries once.
+func (a *app) openGroupOnce(ctx context.Context, url string, patience time.Duration) (*store.Group, error) {
+	return once(ctx, func() (*store.Group, error) { return store.OpenGroup(ctx, url, firstRecord, patience) })
+}
+
+// once calls open until ctx ends. A driver that does not heed its ctx is left behind.
+func once[T any](ctx context.Context, open func() (T, error)) (opened T, err error) {
+	type answer struct {
+		opened T
+		err    error
 	}
-	answer := make(chan opened, 1)
+	answers := make(chan answer, 1)
 	go func() {
-		d, err := store.Open(ctx, url, openPatience)
-		answer <- opened{d, err}
+		opened, err := open()
+		answers <- answer{opened, err}
 	}()
 	select {
-	case o := <-answer:
+	case o := <-answers:
 		if o.err != nil && ctx.Err() != nil {
-			return nil, fmt.Errorf("%w: opening the store: %w", context.Cause(ctx), o.err)
+			return opened, fmt.Errorf("%w: opening the store: %w", context.Cause(ctx), o.err)
 		}
-		return o.d, o.err
+		return o.opened, o.err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return opened, context.Cause(ctx)
 	}
 }

@@ -224,13 +224,38 @@ type job struct {
 	f      *runFlags
 	runner *runner.Runner
 	resign func(context.Context)
-	ended  context.CancelCauseFunc
 	flaw   error // why no command could be run
+	verdict
+}
+
+// verdict is how commands have ended for good.
+type verdict struct {
+	ended context.CancelCauseFunc // of what runs them
 
 	mu       sync.Mutex
 	finished bool
 	code     int
 	why      error
+}
+
+// finish notes the first verdict, and has what runs the commands end.
+func (v *verdict) finish(code int, why error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.finished {
+		v.finished, v.code, v.why = true, code, why
+	}
+	v.ended(errFinished)
+}
+
+// given is whether there is a verdict, and the exit code with what to say.
+func (v *verdict) given() (err error, given bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.finished && v.code != 0 {
+		return &exit{v.code, v.why}, true
+	}
+	return nil, v.finished
 }
 
 // errFinished ends a campaign whose command has ended for good.
@@ -286,25 +311,13 @@ func (j *job) campaign(ctx context.Context, cancel context.CancelCauseFunc, cfg 
 	return campaign.Wait()
 }
 
-func (j *job) finish(code int, why error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !j.finished {
-		j.finished, j.code, j.why = true, code, why
-	}
-	j.ended(errFinished)
-}
-
 // outcome is the exit code, and what to say with it.
 func (j *job) outcome(err error) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	if verdict, given := j.given(); given {
+		return verdict
+	}
 	var s *signalled
 	switch {
-	case j.finished && j.code == 0:
-		return nil
-	case j.finished:
-		return &exit{j.code, j.why}
 	case errors.Is(err, runner.ErrNotElected):
 		return j.f.entry.notElected(err)
 	case errors.As(err, &s) && j.f.once:

@@ -2,18 +2,12 @@ package cli
 
 import (
 	"bufio"
-	"context"
-	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/early"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 	"github.com/c8e606e4/leaderelection/shard"
 )
@@ -53,53 +47,6 @@ func (a *app) shardsCommand() *cobra.Command {
 
 // firstRecord is the record of a group that is opened first.
 const firstRecord = "coordinator"
-
-// openGroup opens a group for a command that goes on for long: see openStore.
-func (a *app) openGroup(ctx context.Context, url string) (*store.Group, error) {
-	for pause := time.Second; ; pause = min(2*pause, 15*time.Second) {
-		g, err := a.openGroupOnce(ctx, url, openPatience)
-		switch {
-		case err == nil:
-			time.AfterFunc(started, early.Over)
-			return g, nil
-		case ctx.Err() != nil, errors.Is(err, leaderelection.ErrPermanent), errors.Is(err, store.ErrURL):
-			return nil, err
-		}
-		a.logger().Warn("the store cannot be opened; trying again", "in", pause, "err", err)
-		rest(ctx, pause)
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%w: the store could not be opened: %w", context.Cause(ctx), err)
-		}
-	}
-}
-
-func rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// openGroupOnce tries once. A driver that does not heed its ctx is left behind.
-func (a *app) openGroupOnce(ctx context.Context, url string, patience time.Duration) (*store.Group, error) {
-	type opened struct {
-		g   *store.Group
-		err error
-	}
-	answer := make(chan opened, 1)
-	go func() {
-		g, err := store.OpenGroup(ctx, url, firstRecord, patience)
-		answer <- opened{g, err}
-	}()
-	select {
-	case o := <-answer:
-		return o.g, o.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
 
 // observer follows a group.
 func (a *app) observer(g *store.Group) shard.WatchConfig {

@@ -4,133 +4,211 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/shards"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
-const aboutTimeout = "how long to wait until it has happened"
+// asked is a group of which an operator asks something.
+type asked struct {
+	*app
+	url     string
+	timeout time.Duration
+	group   *store.Group
+	op      shard.Operator
+}
+
+// operator makes c a command by which an operator asks a group for something about the
+// names that follow its URL.
+func (a *app) operator(c *cobra.Command, do func(ctx context.Context, q *asked, args []string) error, names ...string) *cobra.Command {
+	var timeout time.Duration
+	c.Use += " [URL] " + strings.Join(names, " ")
+	c.Args = func(_ *cobra.Command, args []string) error {
+		if n := len(args) - len(names); n < 0 || n > 1 {
+			return fmt.Errorf("want %s, and the store's URL before it unless that is set otherwise; got %q", strings.Join(names, " and "), args)
+		}
+		return nil
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		n := len(args) - len(names)
+		url, _, err := a.url(args[:n])
+		switch {
+		case err != nil && n == 0:
+			return usage("%w; it stands before %s", err, strings.Join(names, " and "))
+		case err != nil:
+			return err
+		}
+		if timeout <= 0 {
+			return usage("--timeout is %v, must be positive", timeout)
+		}
+		a.begun(exitError)
+		ctx, cancel := context.WithCancelCause(c.Context())
+		defer cancel(nil)
+		defer a.signals(cancel, nil)()
+		limit := time.AfterFunc(timeout, func() { cancel(errTimeout) })
+		defer limit.Stop()
+		g, err := a.openGroupOnce(ctx, url, timeout)
+		if err != nil {
+			return late(ctx, err)
+		}
+		defer g.Close()
+		q := &asked{app: a, url: url, timeout: timeout, group: g, op: shard.Operator{Store: g.Store}}
+		var said *exit
+		if err = advised(url, do(ctx, q, args[n:])); err == nil || errors.As(err, &said) {
+			return err
+		}
+		return late(ctx, err)
+	}
+	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it has happened")
+	return c
+}
+
+// advised is err with where the group is, and what to do, if that is known.
+func advised(url string, err error) error {
+	var damaged *leaderelection.DamagedRecordError
+	switch {
+	case errors.Is(err, errMembers):
+		return err
+	case errors.Is(err, shard.ErrNoShard):
+		return fmt.Errorf("%w; nothing was asked for: leaderelect shards status --each lists the shards", err)
+	case errors.Is(err, shard.ErrNoGroup):
+		return fmt.Errorf("%w (%s)", err, redact.URL(url))
+	case errors.Is(err, shard.ErrForeign), errors.As(err, &damaged):
+		at, wrong := store.InGroup(url, "assignment")
+		if wrong != nil {
+			at = url
+		}
+		return fmt.Errorf("%w. It is left as it is, at %s: %s", err, redact.URL(at), shards.Foreign)
+	}
+	return err
+}
+
+// look reads what there is of the group; none is an error.
+func (q *asked) look(ctx context.Context) (*shards.State, error) {
+	s, err := lookOnce(ctx, q.observer(q.group))
+	if err == nil && s.Version == 0 {
+		err = shard.ErrNoGroup
+	}
+	return &s, err
+}
+
+// unless refuses what cannot happen, for a reason why, unless it is forced.
+func unless(force bool, why string) error {
+	if force || why == "" {
+		return nil
+	}
+	return fmt.Errorf("%s; nothing was asked for (--force asks all the same)", why)
+}
+
+const aboutForce = "ask for it also if it cannot happen now: it is on record for when it can"
+
+func (q *asked) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(q.out, format+"\n", args...)
+	return err
+}
 
 func (a *app) shardsMoveCommand() *cobra.Command {
-	var timeout time.Duration
-	c := &cobra.Command{
-		Use:   "move [URL] SHARD MEMBER",
+	var force bool
+	c := a.operator(&cobra.Command{
+		Use:   "move",
 		Short: "Give a shard to a member, whatever the balance says",
 		Long: `Pin a shard to the member of that name (its --id), and wait until that one owns it. The
 pin stays: the shard comes back to the member whenever there is one of that name that has
 room, until leaderelect shards unpin.
 
 Exit codes: 0 MEMBER owns it; 1 it does not within --timeout (the pin stays), or nothing
-was asked for: there is no such shard, or no such member; 2 usage.`,
-		Args: cobra.RangeArgs(2, 3),
-		RunE: func(c *cobra.Command, args []string) error {
-			n := len(args) - 2
-			url, _, err := a.url(args[:n])
-			if err != nil {
-				return err
-			}
-			name, to := args[n], args[n+1]
-			return a.asking(c.Context(), url, timeout, func(ctx context.Context, g *store.Group) error {
-				if err := a.isMember(ctx, g, to); err != nil {
-					return err
-				}
-				if err := (shard.Operator{Store: g.Store}).Pin(ctx, name, to); err != nil {
-					return err
-				}
-				return a.until(ctx, g, timeout, func(as *shard.Assignment) (done bool, now string) {
-					o, _ := as.Owner(name)
-					switch {
-					case o.Member == to && !o.Moving:
-						return true, fmt.Sprintf("%s owns shard %s, with token %d", state.Name(to), state.Name(name), o.Token)
-					case o.Member == "":
-						return false, fmt.Sprintf("nobody owns shard %s", state.Name(name))
-					}
-					return false, fmt.Sprintf("%s still owns shard %s", state.Name(o.Member), state.Name(name))
-				})
-			})
-		},
-	}
-	c.Flags().DurationVar(&timeout, "timeout", time.Minute, aboutTimeout)
+was asked for: there is no such shard, no such member, or it has no room; 2 usage.`,
+	}, func(ctx context.Context, q *asked, args []string) error { return q.move(ctx, args[0], args[1], force) }, "SHARD", "MEMBER")
+	c.Flags().BoolVar(&force, "force", false, aboutForce)
 	return c
 }
 
-// isMember refuses a name that no member has: a pin to it would do nothing.
-func (a *app) isMember(ctx context.Context, g *store.Group, id string) error {
-	as, err := a.observer(g).Read(ctx)
+func (q *asked) move(ctx context.Context, name, to string, force bool) error {
+	s, err := q.look(ctx)
 	if err != nil {
-		return late(ctx, err)
+		return err
 	}
-	for _, m := range as.Members() {
-		if m.Member == id {
-			return nil
+	if !slices.ContainsFunc(s.Assigned, func(one shards.Shard) bool { return one.Name == name }) {
+		return fmt.Errorf("%w %q", shard.ErrNoShard, name)
+	}
+	if err := unless(force, s.CannotMove(name, to)); err != nil {
+		return err
+	}
+	if err := q.op.Pin(ctx, name, to); err != nil {
+		return err
+	}
+	return q.until(ctx, func(as *shard.Assignment) (done bool, now string) {
+		o, _ := as.Owner(name)
+		switch {
+		case o.Member == to && !o.Moving:
+			return true, fmt.Sprintf("%s owns shard %s, with token %d", state.Name(to), state.Name(name), o.Token)
+		case o.Member == "":
+			return false, fmt.Sprintf("nobody owns shard %s", state.Name(name))
 		}
-	}
-	return fmt.Errorf("the group has no member %s; nothing was asked for: leaderelect shards status lists them", state.Name(id))
+		return false, fmt.Sprintf("%s still owns shard %s", state.Name(o.Member), state.Name(name))
+	}, func(s *shards.State) string { return s.NotMoved(name, to) })
 }
 
 func (a *app) shardsUnpinCommand() *cobra.Command {
-	var timeout time.Duration
-	c := &cobra.Command{
-		Use:   "unpin [URL] SHARD",
+	return a.operator(&cobra.Command{
+		Use:   "unpin",
 		Short: "Leave a shard that was moved to the balance again",
 		Long: `Take back what leaderelect shards move has asked for: who owns the shard is for the balance
 to say again. It does not move unless that calls for it.
 
-Exit codes: 0 it is on record; 1 error; 2 usage.`,
-		Args: cobra.RangeArgs(1, 2),
-		RunE: func(c *cobra.Command, args []string) error {
-			n := len(args) - 1
-			url, _, err := a.url(args[:n])
-			if err != nil {
-				return err
-			}
-			return a.asking(c.Context(), url, timeout, func(ctx context.Context, g *store.Group) error {
-				return (shard.Operator{Store: g.Store}).Unpin(ctx, args[n])
-			})
-		},
-	}
-	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the store")
-	return c
+Exit codes: 0 it is on record; 1 there is no such shard, or another error; 2 usage.`,
+	}, func(ctx context.Context, q *asked, args []string) error {
+		if err := q.op.Unpin(ctx, args[0]); err != nil {
+			return err
+		}
+		return q.say("shard %s is pinned to nobody", state.Name(args[0]))
+	}, "SHARD")
 }
 
 func (a *app) shardsDrainCommand() *cobra.Command {
-	var timeout time.Duration
-	var wait bool
-	c := &cobra.Command{
-		Use:   "drain [URL] MEMBER",
+	var force, wait bool
+	c := a.operator(&cobra.Command{
+		Use:   "drain",
 		Short: "Have a member's shards moved to the others",
 		Long: `Have the member of that name emptied, and wait until it owns nothing but what is pinned to
 it. It stays in the group, and gets no shard until leaderelect shards undrain, also when it
 is started again under its name. What nobody else has room for it keeps.
 
-Exit codes: 0 it is empty; 1 it is not within --timeout (the request stays), or there is no
-group; 2 usage.`,
-		Args: cobra.RangeArgs(1, 2),
-		RunE: func(c *cobra.Command, args []string) error {
-			n := len(args) - 1
-			url, _, err := a.url(args[:n])
-			if err != nil {
-				return err
-			}
-			id := args[n]
-			return a.asking(c.Context(), url, timeout, func(ctx context.Context, g *store.Group) error {
-				if err := (shard.Operator{Store: g.Store}).Cordon(ctx, id); err != nil || !wait {
-					return err
-				}
-				return a.until(ctx, g, timeout, func(as *shard.Assignment) (done bool, now string) {
-					left := held(as, id)
-					return left == 0, fmt.Sprintf("%s owns %d shards that are not pinned to it", state.Name(id), left)
-				})
-			})
-		},
-	}
-	c.Flags().DurationVar(&timeout, "timeout", time.Minute, aboutTimeout)
+Exit codes: 0 it is empty; 1 it is not within --timeout (the request stays), or nothing was
+asked for: there is no such member, or no other one that takes shards; 2 usage.`,
+	}, func(ctx context.Context, q *asked, args []string) error { return q.drain(ctx, args[0], force, wait) }, "MEMBER")
+	c.Flags().BoolVar(&force, "force", false, aboutForce)
 	c.Flags().BoolVar(&wait, "wait", true, "wait until the member is empty")
 	return c
+}
+
+func (q *asked) drain(ctx context.Context, id string, force, wait bool) error {
+	s, err := q.look(ctx)
+	if err != nil {
+		return err
+	}
+	if err := unless(force, s.CannotDrain(id)); err != nil {
+		return err
+	}
+	if err := q.op.Cordon(ctx, id); err != nil {
+		return err
+	}
+	if !wait {
+		return q.say("%s is to be emptied", state.Name(id))
+	}
+	return q.until(ctx, func(as *shard.Assignment) (done bool, now string) {
+		left := held(as, id)
+		return left == 0, fmt.Sprintf("%s owns %d shards that are not pinned to it", state.Name(id), left)
+	}, func(s *shards.State) string { return s.NotDrained(id) })
 }
 
 // held is how many shards a member has that are not pinned to it.
@@ -145,36 +223,35 @@ func held(as *shard.Assignment, id string) (n int) {
 }
 
 func (a *app) shardsUndrainCommand() *cobra.Command {
-	var timeout time.Duration
-	c := &cobra.Command{
-		Use:   "undrain [URL] MEMBER",
+	return a.operator(&cobra.Command{
+		Use:   "undrain",
 		Short: "Let a drained member have its share again",
 		Long: `Take back what leaderelect shards drain has asked for: the member gets its share again.
 
-Exit codes: 0 it is on record; 1 error; 2 usage.`,
-		Args: cobra.RangeArgs(1, 2),
-		RunE: func(c *cobra.Command, args []string) error {
-			n := len(args) - 1
-			url, _, err := a.url(args[:n])
-			if err != nil {
-				return err
-			}
-			return a.asking(c.Context(), url, timeout, func(ctx context.Context, g *store.Group) error {
-				return (shard.Operator{Store: g.Store}).Uncordon(ctx, args[n])
-			})
-		},
-	}
-	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the store")
-	return c
+Exit codes: 0 it is on record; 1 there is no such member, or another error; 2 usage.`,
+	}, func(ctx context.Context, q *asked, args []string) error {
+		id := args[0]
+		as, err := q.observer(q.group).Read(ctx)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(as.Cordons(), id) && !slices.ContainsFunc(as.Members(), func(o shard.Owner) bool { return o.Member == id }) {
+			return fmt.Errorf("the group has no member %s, and none of that name is drained: leaderelect shards status lists them", state.Name(id))
+		}
+		if err := q.op.Uncordon(ctx, id); err != nil {
+			return err
+		}
+		return q.say("%s gets its share", state.Name(id))
+	}, "MEMBER")
 }
 
 // until waits until what was asked for has happened, and says so, or where things are when
-// the time is over.
-func (a *app) until(ctx context.Context, g *store.Group, timeout time.Duration, is func(*shard.Assignment) (done bool, now string)) error {
+// the time is over, and why.
+func (q *asked) until(ctx context.Context, is func(*shard.Assignment) (done bool, now string), why func(*shards.State) string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	now := "the assignment could not be read"
-	w := a.observer(g)
+	w := q.observer(q.group)
 	if w.PollInterval == 0 {
 		w.PollInterval = 500 * time.Millisecond
 	}
@@ -186,10 +263,14 @@ func (a *app) until(ctx context.Context, g *store.Group, timeout time.Duration, 
 	})
 	switch {
 	case errors.Is(err, errHappened):
-		_, err = fmt.Fprintln(a.out, now)
+		return q.say("%s", now)
+	case !errors.Is(err, errTimeout):
 		return err
-	case errors.Is(err, errTimeout):
-		return fmt.Errorf("asked, but not within %v: %s", timeout, now)
 	}
-	return err
+	again, cancelAgain := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancelAgain()
+	if s, err := q.look(again); err == nil {
+		now += "; " + why(s)
+	}
+	return &exit{exitError, fmt.Errorf("asked, but not within %v: %s", q.timeout, now)}
 }

@@ -2,19 +2,14 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/plan"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/shards"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
-	"github.com/c8e606e4/leaderelection/internal/redact"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
@@ -53,7 +48,9 @@ Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 				return err
 			}
 			a.begun(exitError)
-			return a.examineGroup(c.Context(), url, set, members, asJSON)
+			return a.checkup(c.Context(), asJSON, func(ctx context.Context, tell func(doctor.Finding)) (bool, error) {
+				return a.examineGroup(ctx, url, set, members, tell)
+			})
 		},
 	}
 	d.flags(c)
@@ -62,72 +59,23 @@ Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 	return c
 }
 
-// examineGroup makes all checks, and tells what each has found.
-func (a *app) examineGroup(ctx context.Context, url string, set shard.Shards, members int, asJSON bool) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer a.signals(cancel, nil)()
-	var unwritten error
-	tell := func(f doctor.Finding) {
-		f.Detail, f.Advice = a.fit(f.Detail), a.fit(f.Advice)
-		switch {
-		case unwritten != nil:
-			return
-		case asJSON:
-			unwritten = json.NewEncoder(a.out).Encode(f)
-		default:
-			_, unwritten = fmt.Fprintln(a.out, f.Text())
-		}
-		if unwritten != nil {
-			cancel(unwritten) // nobody reads on
-		}
-	}
-	well, err := a.examineStore(ctx, url, set, members, tell)
-	switch {
-	case err != nil:
-		return err
-	case unwritten != nil:
-		return fmt.Errorf("writing a finding: %w", unwritten)
-	case !well:
-		return &exit{exitError, nil}
-	}
-	return nil
-}
-
-func (a *app) examineStore(ctx context.Context, url string, set shard.Shards, members int, tell func(doctor.Finding)) (well bool, err error) {
-	begin := time.Now()
-	g, err := a.openGroupOnce(ctx, url, openPatience)
-	switch {
-	case errors.Is(err, store.ErrURL):
+// examineGroup makes all checks.
+func (a *app) examineGroup(ctx context.Context, url string, set shard.Shards, members int, tell func(doctor.Finding)) (well bool, err error) {
+	g, err := opening(tell, url, func() (*store.Group, error) { return a.openGroupOnce(ctx, url, openPatience) })
+	if g == nil {
 		return false, err
-	case err != nil:
-		tell(doctor.Finding{Check: "opening the store", Verdict: doctor.Fail, Detail: err.Error(), Advice: "check the URL, the network and the credentials"})
-		return false, nil
 	}
 	defer g.Close()
-	tell(doctor.Finding{Check: "opening the store", Verdict: doctor.OK, Detail: fmt.Sprintf("in %s: %s", doctor.Took(time.Since(begin)), redact.URL(url))})
-	place, err := g.Open(ctx, firstRecord)
-	if err != nil {
-		return false, err
+	var records [3]leaderelection.RaceDecider
+	for i, name := range []string{firstRecord, "doctor", "doctor-2"} {
+		if records[i], err = g.Open(ctx, name); err != nil {
+			tell(doctor.Finding{Check: "opening the record " + name, Verdict: doctor.Fail, Detail: err.Error(), Advice: "each record of the group must be there for its members: check the name and the permissions"})
+			return false, nil
+		}
 	}
-	one, err := g.Open(ctx, "doctor")
-	if err != nil {
-		return false, err
-	}
-	if !a.examine(ctx, place, one, url, tell) {
+	if !a.examine(ctx, records[0], records[1], url, tell) {
 		return false, nil
 	}
-	other, err := g.Open(ctx, "doctor-2")
-	if err != nil {
-		return false, err
-	}
-	x := &shards.Exam{One: one, Other: other, Members: members, Shards: set, Patience: max(a.common.term/4, time.Second), Tell: tell}
-	if kind := plan.Lookup(store.Kind(url)); kind != nil && kind.Fastest > 0 && !strings.Contains(url, "endpoint=") {
-		x.Pause = kind.Fastest + kind.Fastest/10
-	}
-	well = x.Run(ctx)
-	if w := a.observer(g); well {
-		well = x.Group(ctx, w)
-	}
-	return well, nil
+	x := &shards.Exam{One: records[1], Other: records[2], Members: members, Shards: set, Pause: pauseOf(url), Patience: max(a.common.term/4, time.Second), Tell: tell}
+	return x.Run(ctx) && x.Group(ctx, a.observer(g)), nil
 }

@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/shards"
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
@@ -73,10 +71,13 @@ func (a *app) lookAt(ctx context.Context, url string, timeout time.Duration) (sh
 	defer g.Close()
 	s, err := lookOnce(ctx, a.observer(g))
 	if err != nil {
-		return s, late(ctx, err)
+		return s, late(ctx, advised(url, err))
 	}
 	return s, nil
 }
+
+// errMembers is what went wrong where the assignment could be read.
+var errMembers = errors.New("reading the members")
 
 // lookOnce reads assignment, seats and coordinator.
 func lookOnce(ctx context.Context, w shard.WatchConfig) (shards.State, error) {
@@ -86,7 +87,7 @@ func lookOnce(ctx context.Context, w shard.WatchConfig) (shards.State, error) {
 	}
 	seats, err := w.Seats(ctx, as)
 	if err != nil {
-		return shards.State{}, err
+		return shards.State{}, fmt.Errorf("%w: %w", errMembers, err)
 	}
 	if seats == nil {
 		seats = []shard.Seat{} // they were looked at
@@ -113,22 +114,15 @@ Exit codes: 0 interrupted, or nobody reads on; 1 error; 2 usage.`,
 				return err
 			}
 			a.begun(exitError)
-			return a.watchShards(c.Context(), url, func(e shards.Event) error {
-				if asJSON {
-					return json.NewEncoder(a.out).Encode(e)
-				}
-				_, err := fmt.Fprintln(a.out, e.Text())
-				return err
-			})
+			return a.watchShards(c.Context(), url, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print each event as a line of JSON")
 	return c
 }
 
-// watchShards calls tell for each event, until a signal, or an error that tell returns,
-// ends it.
-func (a *app) watchShards(ctx context.Context, url string, tell func(shards.Event) error) error {
+// watchShards prints each event until a signal, or who reads it, ends it.
+func (a *app) watchShards(ctx context.Context, url string, asJSON bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.signals(cancel, nil)()
@@ -137,39 +131,17 @@ func (a *app) watchShards(ctx context.Context, url string, tell func(shards.Even
 		return ended(err)
 	}
 	defer g.Close()
-	if out, ok := a.out.(*os.File); ok {
-		readerGone(out, func() { cancel(errNoReader) })
+	tell := a.printer(asJSON, cancel)
+	w := a.observer(g)
+	if _, err := w.Read(ctx); errors.Is(err, shard.ErrNoGroup) {
+		a.logger().Info("there is no group yet; waiting for its first member", "group", redact.URL(url))
 	}
 	var f shards.Follower
-	return ended(a.observer(g).Watch(ctx, func(_ context.Context, as *shard.Assignment) {
+	return ended(w.Watch(ctx, func(_ context.Context, as *shard.Assignment) {
 		for _, e := range f.Changed(as, time.Now()) {
-			switch err := tell(e); {
-			case errors.Is(err, syscall.EPIPE):
-				cancel(errNoReader)
-				return
-			case err != nil:
-				cancel(fmt.Errorf("writing the event: %w", err))
+			if !tell(&e) {
 				return
 			}
 		}
 	}))
-}
-
-// asking opens a group, calls do with it until --timeout, and closes it.
-func (a *app) asking(ctx context.Context, url string, timeout time.Duration, do func(context.Context, *store.Group) error) error {
-	if timeout <= 0 {
-		return usage("--timeout is %v, must be positive", timeout)
-	}
-	a.begun(exitError)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer a.signals(cancel, nil)()
-	limit := time.AfterFunc(timeout, func() { cancel(errTimeout) })
-	defer limit.Stop()
-	g, err := a.openGroupOnce(ctx, url, timeout)
-	if err != nil {
-		return late(ctx, err)
-	}
-	defer g.Close()
-	return do(ctx, g)
 }

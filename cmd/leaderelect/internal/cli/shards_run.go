@@ -62,8 +62,8 @@ func (m *memberFlags) check(c *common) (runner.Times, error) {
 		return times, usage("--weight is %d, must be at least 1", m.weight)
 	case m.capacity < 0 || m.maxMoving < 1:
 		return times, usage("--capacity is %d and --max-moving %d, must be at least 0 and 1", m.capacity, m.maxMoving)
-	case c.priority != 0 || c.extendEvery != 0:
-		return times, usage("--priority and --extend-every are for elections: a group knows --weight")
+	case c.priority != 0 || c.extendEvery != 0 || c.params != "":
+		return times, usage("--priority, --extend-every and --params are for elections: a group knows --weight, and --host-port for its clients")
 	}
 	switch runner.Policy(m.onFailure) {
 	case runner.Restart, runner.Exit:
@@ -183,13 +183,10 @@ type member struct {
 	cfg      shard.Config
 	tell     *supervisor
 	commands *shards.Commands
-	ended    context.CancelCauseFunc
 	begun    func(*store.Group, *shard.Member) // optional
+	verdict
 
-	mu       sync.Mutex
-	finished bool
-	code     int
-	why      error
+	counting sync.Mutex
 	owned    int
 }
 
@@ -256,8 +253,8 @@ func (m *member) own(ctx context.Context, o *shard.Owned) {
 
 // count tells the supervisor how many shards there are.
 func (m *member) count(more int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.counting.Lock()
+	defer m.counting.Unlock()
 	m.owned += more
 	m.tell.n.Status(fmt.Sprintf("owns %d shards", m.owned))
 }
@@ -269,25 +266,12 @@ func (m *member) changed(_ context.Context, a *shard.Assignment) {
 	}
 }
 
-func (m *member) finish(code int, why error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.finished {
-		m.finished, m.code, m.why = true, code, why
-	}
-	m.ended(errFinished)
-}
-
 // outcome is the exit code, and what to say with it.
 func (m *member) outcome(err error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case m.finished && m.code == 0:
-		return nil
-	case m.finished:
-		return &exit{m.code, m.why}
-	case errors.Is(err, runner.ErrStopped):
+	if verdict, given := m.given(); given {
+		return verdict
+	}
+	if errors.Is(err, runner.ErrStopped) {
 		return nil
 	}
 	return ended(err)

@@ -2,13 +2,10 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,10 +16,7 @@ import (
 
 type shardsSidecarFlags struct {
 	memberFlags
-	listen, tokenFile string
-	readOnly          bool
-	allowHost         []string
-	maxConnections    int
+	served
 }
 
 func (a *app) shardsSidecarCommand() *cobra.Command {
@@ -52,12 +46,8 @@ Who may ask, and by which names, is as for leaderelect sidecar.`,
 		Args: commandAfterDash(false),
 		RunE: func(c *cobra.Command, args []string) error { return a.shardsSidecar(c.Context(), &f, c, args) },
 	}
-	f.flags(a, c)
-	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:4040", "where to serve HTTP; port 0 takes a free one")
-	c.Flags().StringVar(&f.tokenFile, "token-file", "", "a file with the token without which nobody may ask for a move, not even from this machine")
-	c.Flags().BoolVar(&f.readOnly, "read-only", false, "answer no POST")
-	c.Flags().StringSliceVar(&f.allowHost, "allow-host", nil, "a further name to be asked by, as in a request's Host; may be repeated; * is any")
-	c.Flags().IntVar(&f.maxConnections, "max-connections", 0, "how many connections to have open at once (default a quarter of the files this process may open, 256 at most)")
+	f.memberFlags.flags(a, c)
+	f.served.flags(c)
 	return c
 }
 
@@ -70,14 +60,11 @@ func (a *app) shardsSidecar(ctx context.Context, f *shardsSidecarFlags, c *cobra
 	if len(command) == 0 && f.given() {
 		return usage("--shards and --names are for a member, which runs a COMMAND: write it after --")
 	}
-	if f.maxConnections < 0 {
-		return usage("--max-connections is %d, must not be negative", f.maxConnections)
-	}
 	if _, err := store.InGroup(url, firstRecord); err != nil {
 		return err
 	}
 	s := &shardsServed{a: a, f: f, url: url, hub: sidecar.NewShardHub(), stopped: make(chan struct{})}
-	if s.token, err = readToken(f.tokenFile); err != nil {
+	if s.token, err = f.served.check(); err != nil {
 		return err
 	}
 	if len(command) > 0 {
@@ -147,51 +134,26 @@ func (s *shardsServed) ask(do func(shard.Operator) error) error {
 
 // serve serves HTTP until the function that it returns is called.
 func (s *shardsServed) serve(l net.Listener) (stop func()) {
-	log := s.a.logger()
-	most := s.f.maxConnections
-	if most == 0 {
-		most = max(2, min(256, openFiles()/4))
-	}
-	limited := sidecar.Limit(l, most)
-	var hosts []string
-	for _, host := range s.f.allowHost {
-		hosts = append(hosts, strings.ToLower(host))
-	}
-	id := ""
-	if s.member != nil {
-		id = s.member.cfg.MemberID
-	}
-	server := sidecar.Server(sidecar.ShardsHandler(sidecar.ShardsConfig{
-		Config: sidecar.Config{ID: id, Token: s.token, Ended: s.stopped, ReadOnly: s.f.readOnly, Hosts: hosts, MaxWaiting: most - most/4, Fit: s.a.fit},
-		Group:  s.hub, Member: s.joined.Load,
-		Move: func(ctx context.Context, name, to string) error {
-			return s.ask(func(o shard.Operator) error { return o.Pin(ctx, name, to) })
-		},
-		Unpin: func(ctx context.Context, name string) error {
-			return s.ask(func(o shard.Operator) error { return o.Unpin(ctx, name) })
-		},
-		Drain: func(ctx context.Context, id string) error {
-			return s.ask(func(o shard.Operator) error { return o.Cordon(ctx, id) })
-		},
-		Undrain: func(ctx context.Context, id string) error {
-			return s.ask(func(o shard.Operator) error { return o.Uncordon(ctx, id) })
-		},
-	}), limited, slogErrors(log))
-	log.Info("serving", "url", "http://"+l.Addr().String())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("HTTP is not served any more", "err", err)
+	return s.f.serve(l, s.a.logger(), s.stopped, func(c sidecar.Config) http.Handler {
+		c.Token, c.Fit = s.token, s.a.fit
+		if s.member != nil {
+			c.ID = s.member.cfg.MemberID
 		}
-	}()
-	return func() {
-		close(s.stopped)
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close()
-		}
-		<-done
+		return sidecar.ShardsHandler(sidecar.ShardsConfig{
+			Config: c, Group: s.hub, Member: s.joined.Load,
+			Move: func(ctx context.Context, name, to string) error {
+				return s.ask(func(o shard.Operator) error { return o.Pin(ctx, name, to) })
+			},
+			Unpin:   s.asks(shard.Operator.Unpin),
+			Drain:   s.asks(shard.Operator.Cordon),
+			Undrain: s.asks(shard.Operator.Uncordon),
+		})
+	})
+}
+
+// asks is ask for what an operator asks about one name.
+func (s *shardsServed) asks(do func(shard.Operator, context.Context, string) error) func(context.Context, string) error {
+	return func(ctx context.Context, name string) error {
+		return s.ask(func(o shard.Operator) error { return do(o, ctx, name) })
 	}
 }

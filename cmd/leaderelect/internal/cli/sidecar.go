@@ -24,12 +24,70 @@ import (
 
 type sidecarFlags struct {
 	runFlags
+	served
+	electionName string
+	labelPods    string
+	observe      bool
+}
+
+// served are the flags of what serves HTTP.
+type served struct {
 	listen, tokenFile string
-	electionName      string
-	labelPods         string
-	observe, readOnly bool
+	readOnly          bool
 	allowHost         []string
 	maxConnections    int
+}
+
+func (s *served) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&s.listen, "listen", "127.0.0.1:4040", "where to serve HTTP; port 0 takes a free one")
+	f.StringVar(&s.tokenFile, "token-file", "", "a file with the token without which nobody may ask for anything by POST, not even from this machine")
+	f.BoolVar(&s.readOnly, "read-only", false, "answer no POST")
+	f.StringSliceVar(&s.allowHost, "allow-host", nil, "a further name to be asked by, as in a request's Host; may be repeated; * is any")
+	f.IntVar(&s.maxConnections, "max-connections", 0, "how many connections to have open at once (default a quarter of the files this process may open, 256 at most)")
+}
+
+// check returns the token, or what is wrong.
+func (s *served) check() (token string, err error) {
+	switch {
+	case s.readOnly && s.tokenFile != "":
+		return "", usage("--read-only answers no POST: there is nothing for the token of --token-file to allow")
+	case s.maxConnections < 0 || s.maxConnections == 1:
+		return "", usage("--max-connections is %d, want 2 at least", s.maxConnections)
+	}
+	return readToken(s.tokenFile)
+}
+
+// serve serves HTTP by what handle makes of the flags until the function that it returns is
+// called, which closes stopped.
+func (s *served) serve(l net.Listener, log *slog.Logger, stopped chan struct{}, handle func(sidecar.Config) http.Handler) (stop func()) {
+	most := s.maxConnections
+	if most == 0 {
+		most = max(2, min(256, openFiles()/4))
+	}
+	limited := sidecar.Limit(l, most)
+	c := sidecar.Config{ReadOnly: s.readOnly, MaxWaiting: most - most/4, Ended: stopped}
+	for _, host := range s.allowHost {
+		c.Hosts = append(c.Hosts, strings.ToLower(host))
+	}
+	server := sidecar.Server(handle(c), limited, slogErrors(log))
+	log.Info("serving", "url", "http://"+l.Addr().String())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("HTTP is not served any more", "err", err)
+		}
+	}()
+	return func() {
+		close(stopped)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+		<-done
+	}
 }
 
 func (a *app) sidecarCommand() *cobra.Command {
@@ -70,24 +128,12 @@ With a COMMAND it is run while leading, as by leaderelect run.`,
 		Args: commandAfterDash(false),
 		RunE: func(c *cobra.Command, args []string) error { return a.sidecar(c.Context(), &f, c, args) },
 	}
-	f.flags(a, c)
-	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:4040", "where to serve HTTP; port 0 takes a free one")
+	f.runFlags.flags(a, c)
+	f.served.flags(c)
 	c.Flags().BoolVar(&f.observe, "observe", false, "only follow the election")
-	c.Flags().StringVar(&f.tokenFile, "token-file", "", "a file with the token without which nobody may ask for a hand-over, not even from this machine")
-	c.Flags().BoolVar(&f.readOnly, "read-only", false, "answer no POST")
-	c.Flags().StringSliceVar(&f.allowHost, "allow-host", nil, "a further name to be asked by, as in a request's Host; may be repeated; * is any")
-	c.Flags().IntVar(&f.maxConnections, "max-connections", 0, "how many connections to have open at once (default a quarter of the files this process may open, 256 at most)")
 	c.Flags().StringVar(&f.electionName, "election-name", "", "what the election is called in the metrics, alike at all candidates (default the store's URL, without credentials)")
 	c.Flags().StringVar(&f.labelPods, "label-pods", "", "in Kubernetes: the selector of the election's pods, such as app=web, of which the leader's gets the label "+podlabel.Label)
 	return c
-}
-
-// connections is how many may be open at once.
-func (f *sidecarFlags) connections() int {
-	if f.maxConnections > 0 {
-		return f.maxConnections
-	}
-	return max(2, min(256, openFiles()/4))
 }
 
 func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, args []string) error {
@@ -96,7 +142,7 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, ar
 	if err != nil {
 		return err
 	}
-	times, err := f.check(&a.common)
+	times, err := f.runFlags.check(&a.common)
 	switch {
 	case err != nil && len(command) > 0:
 		return err
@@ -104,18 +150,14 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, ar
 		return usage("an observer never leads: --observe and --ready-when leading do not go together")
 	case f.observe && len(command) > 0:
 		return usage("an observer never leads: --observe and a COMMAND do not go together")
-	case f.readOnly && f.tokenFile != "":
-		return usage("--read-only answers no POST: there is nothing for the token of --token-file to allow")
 	case f.observe && f.labelPods != "":
 		return usage("an observer never leads: --observe and --label-pods do not go together")
-	case f.maxConnections < 0 || f.maxConnections == 1:
-		return usage("--max-connections is %d, want 2 at least", f.maxConnections)
 	}
-	cfg, err := a.candidate()
+	token, err := f.served.check()
 	if err != nil {
 		return err
 	}
-	token, err := readToken(f.tokenFile)
+	cfg, err := a.candidate()
 	if err != nil {
 		return err
 	}
@@ -291,40 +333,16 @@ func (s *sidecarRun) serve(l net.Listener, m *sidecar.Metrics) (stop func()) {
 		}
 		return do(*d)
 	}
-	most := s.f.connections()
-	limited := sidecar.Limit(l, most)
-	var hosts []string
-	for _, host := range s.f.allowHost {
-		hosts = append(hosts, strings.ToLower(host))
-	}
-	server := sidecar.Server(
-		sidecar.Handler(sidecar.Config{
-			Hub: s.hub, Campaign: s.campaign.Load, ID: id, Skew: s.cfg.MaxClockSkew, Metrics: m.Handler(), Token: s.token, Ended: s.stopped,
-			ReadOnly: s.f.readOnly, Hosts: hosts, MaxWaiting: most - most/4, Fit: s.a.fit,
-			StepDown: func(ctx context.Context) error {
-				return ask(func(d leaderelection.RaceDecider) error { return leaderelection.StepDown(ctx, d) })
-			},
-			Transfer: func(ctx context.Context, to string) error {
-				return ask(func(d leaderelection.RaceDecider) error { return leaderelection.Transfer(ctx, d, to) })
-			},
-		}), limited, slogErrors(s.cfg.Logger))
-	s.cfg.Logger.Info("serving", "url", "http://"+l.Addr().String())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
-			s.cfg.Logger.Error("HTTP is not served any more", "err", err)
+	return s.f.serve(l, s.cfg.Logger, s.stopped, func(c sidecar.Config) http.Handler {
+		c.Hub, c.Campaign, c.ID, c.Skew, c.Metrics, c.Token, c.Fit = s.hub, s.campaign.Load, id, s.cfg.MaxClockSkew, m.Handler(), s.token, s.a.fit
+		c.StepDown = func(ctx context.Context) error {
+			return ask(func(d leaderelection.RaceDecider) error { return leaderelection.StepDown(ctx, d) })
 		}
-	}()
-	return func() {
-		close(s.stopped)
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close()
+		c.Transfer = func(ctx context.Context, to string) error {
+			return ask(func(d leaderelection.RaceDecider) error { return leaderelection.Transfer(ctx, d, to) })
 		}
-		<-done
-	}
+		return sidecar.Handler(c)
+	})
 }
 
 // slogErrors is what net/http wants to log to.

@@ -35,16 +35,7 @@ Exit codes: 0 interrupted, or nobody reads on; 1 error; 2 usage.`,
 				return err
 			}
 			a.begun(exitError)
-			return a.watch(c.Context(), url, func(e state.Event) error {
-				switch {
-				case e.Event == state.Extension && !extensions:
-					return nil
-				case asJSON:
-					return json.NewEncoder(a.out).Encode(e)
-				}
-				_, err := fmt.Fprintln(a.out, e.Text())
-				return err
-			})
+			return a.watch(c.Context(), url, asJSON, extensions)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print each event as a line of JSON")
@@ -52,9 +43,8 @@ Exit codes: 0 interrupted, or nobody reads on; 1 error; 2 usage.`,
 	return c
 }
 
-// watch calls tell for each event, until a signal, or an error that tell returns,
-// ends it.
-func (a *app) watch(ctx context.Context, url string, tell func(state.Event) error) error {
+// watch prints each event until a signal, or who reads it, ends it.
+func (a *app) watch(ctx context.Context, url string, asJSON, extensions bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.signals(cancel, nil)()
@@ -63,16 +53,11 @@ func (a *app) watch(ctx context.Context, url string, tell func(state.Event) erro
 		return ended(err)
 	}
 	defer store.Close(d)
-	if out, ok := a.out.(*os.File); ok {
-		readerGone(out, func() { cancel(errNoReader) })
-	}
+	tell := a.printer(asJSON, cancel)
 	f := state.Follower{Every: a.common.extendEvery}
 	say := func(e state.Event) {
-		switch err := tell(e); {
-		case errors.Is(err, syscall.EPIPE):
-			cancel(errNoReader)
-		case err != nil:
-			cancel(fmt.Errorf("writing the event: %w", err))
+		if e.Event != state.Extension || extensions {
+			tell(&e)
 		}
 	}
 	err = leaderelection.WatchConfig{
@@ -80,6 +65,29 @@ func (a *app) watch(ctx context.Context, url string, tell func(state.Event) erro
 		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { say(f.Lapsed(&e, time.Now(), a.common.skew)) },
 	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { say(f.Changed(&e, time.Now(), a.common.skew)) })
 	return ended(err)
+}
+
+// printer returns what prints an event, as JSON or as its text, and reports whether there is
+// any use in printing another one. It calls cancel when nobody reads on.
+func (a *app) printer(asJSON bool, cancel context.CancelCauseFunc) func(event interface{ Text() string }) bool {
+	if out, ok := a.out.(*os.File); ok {
+		readerGone(out, func() { cancel(errNoReader) })
+	}
+	return func(event interface{ Text() string }) bool {
+		var err error
+		if asJSON {
+			err = json.NewEncoder(a.out).Encode(event)
+		} else {
+			_, err = fmt.Fprintln(a.out, event.Text())
+		}
+		switch {
+		case errors.Is(err, syscall.EPIPE):
+			cancel(errNoReader)
+		case err != nil:
+			cancel(fmt.Errorf("writing the event: %w", err))
+		}
+		return err == nil
+	}
 }
 
 // errNoReader is the cause of an end that the one who reads the output asked for, by closing it.

@@ -101,7 +101,7 @@ func (x *Exam) room(ctx context.Context) {
 	}
 	detail := fmt.Sprintf("a record has room for %d bytes of it; that is about %d numbered shards", limit, x.most(limit))
 	if limit == shard.MaxAssignment {
-		detail += ", the most that a group may have or that its record may be"
+		detail += ", the most that any store has room for"
 	}
 	if n := x.Shards.Len(); n > 0 {
 		size, err := x.Shards.Size(x.Members)
@@ -156,6 +156,15 @@ func (x *Exam) most(limit int) int {
 	return max(0, min(shard.MaxShards, few+(limit-less)*(many-few)/(more-less)))
 }
 
+// advice is what to do if the assignment cannot be read.
+func advice(err error) string {
+	var damaged *leaderelection.DamagedRecordError
+	if errors.Is(err, shard.ErrForeign) || errors.As(err, &damaged) {
+		return Foreign
+	}
+	return "check the permission to read it"
+}
+
 // Group looks at the group that there is, if there is one, and reports whether that can be
 // understood.
 func (x *Exam) Group(ctx context.Context, w shard.WatchConfig) bool {
@@ -168,7 +177,7 @@ func (x *Exam) Group(ctx context.Context, w shard.WatchConfig) bool {
 		return true
 	}
 	if err != nil {
-		x.tell(check, doctor.Fail, err.Error(), "is this the URL of another group, or of something else?")
+		x.tell(check, doctor.Fail, err.Error(), advice(err))
 		return false
 	}
 	seats, err := w.Seats(ctx, a)

@@ -156,10 +156,10 @@ func (s *State) Text(each bool) string {
 		fmt.Fprintf(&b, "%-12s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	if s.Version == 0 {
-		line("assignment", "there is none yet")
+		line("assignment", "there is none yet: the group's first member (leaderelect shards run) writes it")
 	} else {
 		line("assignment", "version %d", s.Version)
-		line("shards", "%d: %d owned, %d unowned, %d moving%s", s.Shards, s.Owned, s.Unowned, s.Moving, lost(s.Lost))
+		line("shards", "%d: %d owned, %d unowned, %d moving%s", s.Shards, s.Owned-s.Lost, s.Unowned, s.Moving, lost(s.Lost))
 	}
 	switch s.Coordinator {
 	case "":
@@ -202,6 +202,14 @@ func (s *State) table() string {
 
 // list is the shards': all, or those that are not just owned.
 func (s *State) list(each bool) string {
+	type session struct {
+		seat   int
+		number uint64
+	}
+	over := map[session]bool{}
+	for _, m := range s.Members {
+		over[session{m.Seat, m.Session}] = m.State == Over
+	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "SHARD\tOWNER\tTOKEN\tSTATE")
@@ -211,6 +219,8 @@ func (s *State) list(each bool) string {
 		switch {
 		case one.Owner == "":
 			is = "unowned"
+		case over[session{one.Seat, one.Session}]:
+			is = "its member is gone"
 		case one.Moving:
 			is = "moving"
 		}

@@ -240,9 +240,15 @@ type failure struct {
 
 func fault(s string) failure { return failure{s} }
 
-// events are server-sent: first the state and what is remembered after
-// Last-Event-ID, then each event.
+// events are server-sent.
 func (s *server) events(w http.ResponseWriter, r *http.Request) {
+	stream(s, w, r, func() any { return s.Hub.Now() }, s.Hub.After, func(e Event) (uint64, string, any) { return e.ID, e.Event.Event, e.Event })
+}
+
+// stream sends events until the client is gone, or the server goes down: first the state
+// and what is remembered after Last-Event-ID, then each event. After is as Hub's; parts are
+// an event's number, its kind and what is sent of it, and one without a kind is not sent.
+func stream[E any](s *server, w http.ResponseWriter, r *http.Request, state func() any, after func(last uint64) ([]E, uint64, <-chan struct{}), parts func(E) (id uint64, kind string, v any)) {
 	done, ok := s.mayWait(w)
 	if !ok {
 		return
@@ -253,20 +259,21 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	_, last, _ := s.Hub.After(0)
+	_, last, _ := after(0)
 	if id, err := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64); err == nil && id <= last {
 		last = id
 	}
-	if !send(w, out, last, "state", s.Hub.Now()) {
+	if !send(w, out, last, "state", state()) {
 		return
 	}
 	alive := time.NewTicker(15 * time.Second)
 	defer alive.Stop()
 	for {
-		news, _, changed := s.Hub.After(last)
+		news, _, changed := after(last)
 		for _, e := range news {
-			last = e.ID
-			if !send(w, out, e.ID, e.Event.Event, e.Event) {
+			id, kind, v := parts(e)
+			last = id
+			if kind != "" && !send(w, out, id, kind, v) {
 				return
 			}
 		}

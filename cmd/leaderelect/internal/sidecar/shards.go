@@ -126,8 +126,14 @@ func ShardsHandler(c ShardsConfig) http.Handler {
 		}
 		return c.Move(ctx, name, to)
 	}))
+	drain := func(ctx context.Context, id string) error {
+		if !s.isMember(id) {
+			return errNoMember
+		}
+		return c.Drain(ctx, id)
+	}
 	mux.Handle("POST /unpin", named(c.Unpin, "shard"))
-	mux.Handle("POST /drain", named(c.Drain, "member"))
+	mux.Handle("POST /drain", named(drain, "member"))
 	mux.Handle("POST /undrain", named(c.Undrain, "member"))
 	mux.HandleFunc("GET /{$}", s.file("shards.html", "text/html; charset=utf-8"))
 	mux.HandleFunc("GET /icon.svg", s.file("icon.svg", "image/svg+xml"))
@@ -136,8 +142,8 @@ func ShardsHandler(c ShardsConfig) http.Handler {
 	return s.hosts(mux)
 }
 
-// errNoMember is the answer for a member that the group has not: to move a shard there
-// would do nothing.
+// errNoMember is the answer for a member that the group has not: to move a shard there, or
+// to empty it, would do nothing.
 var errNoMember = errors.New("the group has no member of that name")
 
 type shardServer struct {
@@ -296,48 +302,12 @@ func (s *shardServer) one(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, shards.OfOne(a, name, o))
 }
 
-// events are server-sent: first a summary and what is remembered after Last-Event-ID, then
-// each event.
+// events are server-sent: the first is a summary.
 func (s *shardServer) events(w http.ResponseWriter, r *http.Request) {
-	done, ok := s.mayWait(w)
-	if !ok {
-		return
-	}
-	defer done()
-	out := http.NewResponseController(w)
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no")
-	_, last, _ := s.c.Group.after(0)
-	if id, err := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64); err == nil && id <= last {
-		last = id
-	}
-	if !send(w, out, last, "state", s.summary()) {
-		return
-	}
-	alive := time.NewTicker(15 * time.Second)
-	defer alive.Stop()
-	for {
-		news, _, changed := s.c.Group.after(last)
-		for _, e := range news {
-			last = e.id
-			if e.Event.Event != shards.Began && !send(w, out, e.id, e.Event.Event, e.Event) {
-				return
-			}
+	stream(s.server, w, r, func() any { return s.summary() }, s.c.Group.after, func(e shardEvent) (id uint64, kind string, v any) {
+		if kind = e.Event.Event; kind == shards.Began {
+			kind = "" // as the summary has it
 		}
-		select {
-		case <-changed:
-		case <-alive.C:
-			_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
-			_, err := fmt.Fprint(w, ": still here\n\n")
-			if err != nil || out.Flush() != nil {
-				return
-			}
-		case <-s.Ended:
-			return
-		case <-r.Context().Done():
-			return
-		}
-	}
+		return e.id, kind, e.Event
+	})
 }
