@@ -32,7 +32,7 @@ type Member struct {
 	changed chan struct{}     // it is newer than the last one that Changed was called with
 
 	tracer    *tracer
-	disagrees bool // the newest assignment's shards are others than the Config's; the session's loop only
+	disagrees [2]string // how the newest assignment's shards differ from the Config's, as was logged; the session's loop only
 }
 
 func start(ctx context.Context, cfg Config, stores *stores) *Member {

@@ -254,6 +254,82 @@ func TestMembersThatDisagree(t *testing.T) {
 	})
 }
 
+// As many shards by other names are others, too: both sides are named. It is said once, and
+// again when another coordinator has others still.
+func TestMembersThatDisagreeOnNames(t *testing.T) {
+	play(t, func(g *group) {
+		var b, c said
+		with := func(said *said, names ...string) func(*Config) {
+			return func(c *Config) { c.Shards, c.Logger = Named(names...), said.logger() }
+		}
+		a := g.join("a", with(new(said), "x", "y", "z"))
+		g.settles(3, time.Minute)
+		g.join("b", with(&b, "x", "v", "w"))
+		g.settles(3, time.Minute)
+		time.Sleep(4 * T)
+		if n := strings.Count(b.String(), "are not this member's"); n != 1 || !b.has("are not this member's", "shards=3", "own=3", `missing="\"v\", \"w\""`, `unknown="\"y\", \"z\""`) {
+			t.Errorf("it was said %d times that the members disagree:\n%s", n, &b)
+		}
+		a.leave()
+		g.settles(3, 2*T)
+		g.join("c", with(&c, "x", "v", "q"))
+		g.settles(3, time.Minute)
+		if !c.has("are not this member's", `missing="\"q\""`, `unknown="\"w\""`) {
+			t.Errorf("it was not said that the members disagree:\n%s", &c)
+		}
+	})
+}
+
+// While the group gets rid of shards that its members have not, they agree.
+func TestMembersThatAgree(t *testing.T) {
+	play(t, func(g *group) {
+		var said said
+		is := func(names ...string) func(*Config) {
+			return func(c *Config) { c.Shards, c.Logger = Named(names...), said.logger() }
+		}
+		a := g.join("a", is("u", "v", "w", "x"))
+		g.settles(4, time.Minute)
+		b := g.join("b", is("y", "z"))
+		g.settles(4, time.Minute)
+		b.linger.Store(int64(T))
+		a.leave() // b coordinates, and has two that are to go
+		time.Sleep(time.Second)
+		if now := b.member.Assignment(); now.Len() != 4 {
+			t.Errorf("there are %+v", now)
+		}
+		c := g.join("c", is("y", "z"))
+		time.Sleep(time.Second)
+		if now := c.member.Assignment(); now == nil || now.Len() != 4 || said.has("id=c ", "are not this member's") {
+			t.Errorf("c knows %+v, and says\n%s", now, &said)
+		}
+		b.linger.Store(0)
+		g.settles(2, 2*T)
+	})
+}
+
+// What differs is told by names, and whether what the group has too many of is about to go.
+func TestDiffers(t *testing.T) {
+	a := of(1, Named("a", "b", "c", "d"), placed{0, 1, false}, placed{0, 1, true}, placed{none, 1, false}, placed{0, 1, false})
+	for name, c := range map[string]struct {
+		a                *assignment
+		want             Shards
+		missing, unknown string
+		going            bool
+	}{
+		"the same": {a, Named("a", "b", "c", "d"), "", "", true},
+		"about to": {a, Named("a", "d"), "", `"b", "c"`, true},
+		"one less": {a, Named("a", "b", "c"), "", `"d"`, false},
+		"more":     {a, Named("a", "b", "c", "d", "e"), `"e"`, "", true},
+		"others":   {a, Named("x", "y", "d"), `"x", "y"`, `"a", "b", "c"`, false},
+		"many":     {a, Numbered(9), `"0", "1", "2" and 6 more`, `"a", "b", "c" and 1 more`, false},
+		"forms":    {of(1, Numbered(2), placed{0, 1, false}, placed{0, 1, false}), Named("0", "1"), "", "", true},
+	} {
+		if missing, unknown, going := c.a.differs(c.want); missing != c.missing || unknown != c.unknown || going != c.going {
+			t.Errorf("%s: missing %s, unknown %s, %v", name, missing, unknown, going)
+		}
+	}
+}
+
 // said is what was logged.
 type said struct {
 	mu sync.Mutex

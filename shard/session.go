@@ -408,10 +408,14 @@ func (m *Member) learn(a *assignment) {
 	default: // it is about to be told anyhow
 	}
 	m.tellAssignment(a)
-	if disagrees := !a.shards.equal(m.cfg.Shards); disagrees != m.disagrees {
-		if m.disagrees = disagrees; disagrees {
-			m.log(slog.LevelWarn, "the group's shards are not this member's; the coordinator's hold", "shards", a.shards.Len(), "own", m.cfg.Shards.Len())
-		}
+	missing, unknown, going := a.differs(m.cfg.Shards)
+	switch disagrees := [2]string{missing, unknown}; {
+	case disagrees == [2]string{}:
+		m.disagrees = disagrees
+	case disagrees != m.disagrees && (missing != "" || !going):
+		m.disagrees = disagrees
+		m.log(slog.LevelWarn, "the group's shards are not this member's; the coordinator's hold",
+			"shards", a.shards.Len(), "own", m.cfg.Shards.Len(), "missing", missing, "unknown", unknown)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Shards is the set of a group's shards: see [Numbered] and [Named]. Members of a
@@ -61,6 +62,42 @@ func (s Shards) index(name string) int {
 
 func (s Shards) equal(o Shards) bool {
 	return s.numbered == o.numbered && slices.Equal(s.names, o.names)
+}
+
+// differs returns which of want a has not, and which a has and want has not, the first of
+// them by name; and whether none of the latter is to stay, as it seems: a shard that is let
+// go may be about to move as well.
+func (a *assignment) differs(want Shards) (missing, unknown string, going bool) {
+	if going = true; a.shards.equal(want) {
+		return "", "", going
+	}
+	var more, others []string
+	for i := range want.Len() {
+		if name := want.Name(i); a.shards.index(name) == none {
+			more = append(more, name)
+		}
+	}
+	for i, p := range a.places {
+		if name := a.shards.Name(i); want.index(name) == none {
+			others = append(others, name)
+			going = going && (p.session == none || p.releasing)
+		}
+	}
+	return some(more), some(others), going
+}
+
+// some is a few of many names.
+func some(names []string) string {
+	const few = 3
+	quoted := make([]string, min(len(names), few))
+	for i := range quoted {
+		quoted[i] = strconv.Quote(names[i])
+	}
+	text := strings.Join(quoted, ", ")
+	if n := len(names) - few; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
 }
 
 func (s Shards) check() error {
