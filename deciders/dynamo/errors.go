@@ -63,7 +63,7 @@ func judge(err error) store.Verdict {
 	}
 	switch code := api.ErrorCode(); code {
 	case "ResourceNotFoundException":
-		return store.Permanent("there is no such table in this account and region: create it, set CreateTable, or correct name, region or account")
+		return store.Permanent("there is no such table in this account and region: create it, set CreateTable (create=true in an address), or correct name, region or account")
 	case "ValidationException":
 		if strings.Contains(strings.ToLower(api.ErrorMessage()), "key") {
 			return store.Permanent("the table's key is not what the options say: PartitionKey and SortKey must name its key attributes, both strings")

@@ -144,7 +144,7 @@ func refusedBy(err error, code jetstream.ErrorCode) bool {
 
 // remedies says what to do about what no retry can cure.
 var remedies = store.Remedies{
-	{Err: jetstream.ErrBucketNotFound, Advice: "create it (nats kv add BUCKET --replicas=3), or let Options.Create do so"},
+	{Err: jetstream.ErrBucketNotFound, Advice: "create it (nats kv add BUCKET --replicas=3), or let Options.Create do so (create=true in an address)"},
 	{Err: jetstream.ErrBadBucket, Advice: "the stream of that name is no key-value bucket"},
 	{Err: jetstream.ErrJetStreamNotEnabled, Advice: "enable JetStream on the servers (jetstream {} in their configuration), or connect to the right ones"},
 	{Err: jetstream.ErrJetStreamNotEnabledForAccount, Advice: "enable JetStream for this account, or connect as a user of another"},

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -53,15 +52,7 @@ interrupted.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = json.NewEncoder(a.out).Encode(s)
-			} else {
-				_, err = fmt.Fprint(a.out, s.Text())
-			}
-			if err != nil {
-				return fmt.Errorf("writing the answer: %w", err)
-			}
-			return nil
+			return a.answer(asJSON, s, s.Text)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

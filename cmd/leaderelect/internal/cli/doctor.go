@@ -70,7 +70,7 @@ func (a *app) doctor(ctx context.Context, url, scratch string, asJSON bool) erro
 			return false, nil
 		}
 		defer store.Close(beside)
-		return a.examine(ctx, place, beside, url, tell), nil
+		return a.examine(ctx, place, beside, url, "; where only the election's own record may be written, name another place by --scratch", tell), nil
 	})
 }
 
@@ -124,8 +124,8 @@ func opening[T any](tell func(doctor.Finding), url string, open func() (T, error
 }
 
 // examine makes the checks that need the store, and those that do not.
-func (a *app) examine(ctx context.Context, place, scratch leaderelection.RaceDecider, url string, tell func(doctor.Finding)) bool {
-	x := &doctor.Exam{Place: place, Scratch: scratch, Term: a.common.term, Skew: a.common.skew, Unsynchronized: a.common.unsynchronized, Tell: tell, Bound: clocks.KernelClock{}.ErrorBound}
+func (a *app) examine(ctx context.Context, place, scratch leaderelection.RaceDecider, url, elsewhere string, tell func(doctor.Finding)) bool {
+	x := &doctor.Exam{Place: place, Scratch: scratch, Term: a.common.term, Skew: a.common.skew, Unsynchronized: a.common.unsynchronized, Tell: tell, Elsewhere: elsewhere, Bound: clocks.KernelClock{}.ErrorBound}
 	x.Pause = pauseOf(url)
 	well := x.Run(ctx)
 	kind := plan.Lookup(store.Kind(url))

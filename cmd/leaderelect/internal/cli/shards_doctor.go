@@ -73,7 +73,7 @@ func (a *app) examineGroup(ctx context.Context, url string, set shard.Shards, me
 			return false, nil
 		}
 	}
-	if !a.examine(ctx, records[0], records[1], url, tell) {
+	if !a.examine(ctx, records[0], records[1], url, "; members write records of several names: coordinator, assignment, seat-0, seat-1 and so on", tell) {
 		return false, nil
 	}
 	x := &shards.Exam{One: records[1], Other: records[2], Members: members, Shards: set, Pause: pauseOf(url), Patience: max(a.common.term/4, time.Second), Tell: tell}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -40,14 +39,9 @@ group yet; 2 error.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = json.NewEncoder(a.out).Encode(s)
-			} else {
-				_, err = fmt.Fprint(a.out, s.Text(each))
-			}
-			switch {
+			switch err := a.answer(asJSON, s, func() string { return s.Text(each) }); {
 			case err != nil:
-				return fmt.Errorf("writing the answer: %w", err)
+				return err
 			case !s.Calm():
 				return &exit{exitUnled, nil}
 			}

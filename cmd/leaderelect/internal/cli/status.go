@@ -60,20 +60,28 @@ func (a *app) status(ctx context.Context, l *look, asJSON bool, checkID string) 
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		err = json.NewEncoder(a.out).Encode(s)
-	} else {
-		_, err = fmt.Fprint(a.out, s.Text())
-	}
-	switch {
+	switch err := a.answer(asJSON, s, s.Text); {
 	case err != nil:
-		return fmt.Errorf("writing the answer: %w", err)
+		return err
 	case checkID != "" && s.LeaderID != checkID:
 		return &exit{exitUnled, nil}
 	case s.State == state.Held:
 		return fmt.Errorf("within --timeout %v it could not be told whether the term still runs; that takes %v at most", l.timeout, l.took)
 	case s.State != state.Led:
 		return &exit{exitUnled, nil}
+	}
+	return nil
+}
+
+// answer prints what was asked for, as JSON or as text.
+func (a *app) answer(asJSON bool, v any, text func() string) (err error) {
+	if asJSON {
+		err = json.NewEncoder(a.out).Encode(v)
+	} else {
+		_, err = fmt.Fprint(a.out, text())
+	}
+	if err != nil {
+		return fmt.Errorf("writing the answer: %w", err)
 	}
 	return nil
 }

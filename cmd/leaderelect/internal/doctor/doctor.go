@@ -44,6 +44,8 @@ type Exam struct {
 	Unsynchronized bool
 	Pause          time.Duration // between two writes, where the store limits their rate
 	Tell           func(Finding) // told of each finding as it comes
+	// Elsewhere is what else to do if the scratch record cannot be written.
+	Elsewhere string
 	// Bound is how far this machine's clock may be off by its own account, as
 	// clocks.Bounded has it.
 	Bound func() (time.Duration, error)
@@ -163,7 +165,7 @@ func (s *session) write() bool {
 	const check = "writing a scratch record"
 	ctx, cancel := s.call()
 	defer cancel()
-	advice := "check the permissions for each operation in the store's documentation; where only the election's own record may be written, name another place by --scratch"
+	advice := "check the permissions for each operation in the store's documentation" + s.Elsewhere
 	e, err := s.Scratch.ReadCurrent(ctx)
 	if err != nil {
 		s.tell(check, Fail, err.Error(), advice)

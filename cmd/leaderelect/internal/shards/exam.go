@@ -101,7 +101,7 @@ func (x *Exam) room(ctx context.Context) {
 	}
 	detail := fmt.Sprintf("a record has room for %d bytes of it; that is about %d numbered shards", limit, x.most(limit))
 	if limit == shard.MaxAssignment {
-		detail += ", the most that any store has room for"
+		detail += " (a group takes no more)"
 	}
 	if n := x.Shards.Len(); n > 0 {
 		size, err := x.Shards.Size(x.Members)
