@@ -8,6 +8,18 @@ Package leslog puts what a candidate is into its log lines, for log/slog.
 
 What happens to the election itself is told to Config.Logger, which needs none of
 this.
+
+For package shard, [NewShardHandler] puts a shard's name and token into the lines of its
+OnOwned, and [ShardTrace] logs which shards a member comes to own and lets go:
+
+	config.ShardTrace = leslog.ShardTrace(log, nil)
+	config.OnOwned = func(ctx context.Context, o *shard.Owned) {
+		log := slog.New(leslog.NewShardHandler(log.Handler(), o))
+		...
+	}
+
+	{"level":"INFO","msg":"shard owned","shard":{"name":"7","token":12},"session":"seat 3, session 17"}
+	{"level":"INFO","msg":"billed","order":7,"shard":{"name":"7","token":12,"left":8200000000}}
 */
 package leslog
 
@@ -17,6 +29,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 )
 
 // Key is the name of the group that the attributes are in.
@@ -53,23 +66,29 @@ func Attr(c Campaign) slog.Attr {
 		attrs = append(attrs, slog.String("leader", leader))
 	}
 	if leads {
-		left := view.Get().Sub(view.Clock().Now().Round(0))
-		attrs = append(attrs, slog.Duration("left", max(0, left).Round(time.Millisecond)))
+		attrs = append(attrs, left(view.Get(), view.Clock()))
 	}
 	return slog.Group(Key, attrs...)
 }
 
-// Handler adds Attr to each record. Made by NewHandler.
+// left is the attribute that says how long it is until then.
+func left(until time.Time, clock clocks.Clock) slog.Attr {
+	return slog.Duration("left", max(0, until.Sub(clock.Now().Round(0))).Round(time.Millisecond))
+}
+
+// Handler adds Attr, or ShardAttr, to each record. Made by NewHandler or NewShardHandler.
 type Handler struct {
-	next     slog.Handler
-	campaign Campaign
+	next slog.Handler
+	attr func() slog.Attr
 }
 
 // NewHandler returns a handler that hands each record to next, with Attr as it is
 // then. Attributes given to Logger.With are worked out once, so those would go on
 // saying what was. Under a group of Logger.WithGroup they are in that group, as are
 // the record's own.
-func NewHandler(next slog.Handler, c Campaign) *Handler { return &Handler{next, c} }
+func NewHandler(next slog.Handler, c Campaign) *Handler {
+	return &Handler{next, func() slog.Attr { return Attr(c) }}
+}
 
 // Enabled is the next handler's.
 func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -79,16 +98,16 @@ func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
 // Handle adds the attributes.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	r = r.Clone()
-	r.AddAttrs(Attr(h.campaign))
+	r.AddAttrs(h.attr())
 	return h.next.Handle(ctx, r)
 }
 
 // WithAttrs returns a Handler whose records have more attributes.
 func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &Handler{h.next.WithAttrs(attrs), h.campaign}
+	return &Handler{h.next.WithAttrs(attrs), h.attr}
 }
 
 // WithGroup returns a Handler whose records are in a group.
 func (h *Handler) WithGroup(name string) slog.Handler {
-	return &Handler{h.next.WithGroup(name), h.campaign}
+	return &Handler{h.next.WithGroup(name), h.attr}
 }

@@ -103,6 +103,7 @@ func TestSlogContract(t *testing.T) {
 // nothing else.
 func remove(line map[string]any) {
 	delete(line, leslog.Key)
+	delete(line, leslog.ShardKey)
 	for name, v := range line {
 		if group, is := v.(map[string]any); is {
 			if remove(group); len(group) == 0 {
