@@ -219,6 +219,30 @@ func TestStoreHangsAtOnce(t *testing.T) {
 	})
 }
 
+// With a ctx that has ended before, what is wrong is told all the same: FollowShards of other
+// packages goes by that.
+func TestStoreIsJudgedThoughCtxHasEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	nothing := func(context.Context, *Assignment) {}
+	bad := func(string) (leaderelection.RaceDecider, error) { return nil, errors.New("no bucket") }
+	for range 100 {
+		if err := (WatchConfig{Store: bad}).Watch(ctx, nothing); err == nil || !strings.Contains(err.Error(), "no bucket") {
+			t.Fatalf("a bad one: %v", err)
+		}
+		if err := (WatchConfig{Store: good}).Watch(ctx, nothing); err != context.Canceled {
+			t.Fatalf("a good one: %v", err)
+		}
+		m, err := Config{Store: good, MemberID: "a", Shards: Numbered(1), OnOwned: func(context.Context, *Owned) {}}.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Wait(); err != context.Canceled {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Whoever wants a record that is being opened waits for the one call; each that has another
 // name is not kept by it.
 func TestStoreIsCalledOnce(t *testing.T) {
