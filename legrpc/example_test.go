@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,6 +16,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/legrpc"
+	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // A server that leads, and a client that finds it by the election.
@@ -64,6 +67,71 @@ func Example() {
 	server.Stop()
 	// Output:
 	// the leader is there
+}
+
+// A member that serves the shards that it owns, and a client whose calls go to the owner of
+// their shard. The service is any that protoc generates; here it is that of gRPC's health.
+func ExampleFollowShards() {
+	var mu sync.Mutex
+	records := map[string]*memory.Decider{} // of a real group: a bucket, a table, a database
+	store := func(name string) (leaderelection.RaceDecider, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if records[name] == nil {
+			records[name] = memory.NewDecider()
+		}
+		return records[name].Handle(), nil
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	member, err := shard.Config{
+		Store: store, MemberID: "a", Shards: shard.Numbered(4), SharedClock: true, HostPort: []string{listener.Addr().String()},
+		OnOwned: func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() },
+	}.Start(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(legrpc.UnaryOwnerInterceptor(member, &legrpc.OwnerOptions{
+		Exempt: func(string) bool { return false }, // as it is, health is served whatever is owned
+	})))
+	healthpb.RegisterHealthServer(server, orders{})
+	go server.Serve(listener)
+
+	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: store, SharedClock: true},
+		&legrpc.ShardOptions{Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	client := healthpb.NewHealthClient(conn)
+	for _, customer := range []string{"customer-1", "customer-2"} {
+		ctx := legrpc.WithShard(context.Background(), strconv.Itoa(shard.ForKey(customer, 4)))
+		if _, err := client.Check(ctx, &healthpb.HealthCheckRequest{Service: customer}, grpc.WaitForReady(true)); err != nil {
+			fmt.Println(err)
+		}
+	}
+
+	conn.Close()
+	member.Leave(context.Background())
+	server.Stop()
+	// Output:
+	// shard 0, token 1: customer-1
+	// shard 3, token 1: customer-2
+}
+
+// orders is a service whose handlers have the shard, and the token to fence writes by.
+type orders struct {
+	healthpb.UnimplementedHealthServer
+}
+
+func (orders) Check(ctx context.Context, in *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	owned := legrpc.OwnedFrom(ctx)
+	fmt.Printf("shard %s, token %d: %s\n", owned.Name(), owned.Token(), in.Service)
+	return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
 }
 
 // What a server refuses reports whether the call was worked on, and who leads.

@@ -5,6 +5,7 @@ package legrpc_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -50,15 +51,59 @@ func (r *records) store(faults func(memory.Op) memory.Fault) func(string) (le.Ra
 	}
 }
 
+// ledger is who owns which shard, as members' Traces tell.
+type ledger struct {
+	mu      sync.Mutex
+	owned   map[string]map[string]le.ElectionNumber // the tokens, by member and shard
+	changed chan struct{}                           // closed by the next change
+}
+
+func newLedger() *ledger {
+	return &ledger{owned: map[string]map[string]le.ElectionNumber{}, changed: make(chan struct{})}
+}
+
+func (l *ledger) trace(id string) *shard.Trace {
+	return &shard.Trace{
+		Owns:  func(e shard.Owns) { l.note(id, e.Owned.Name(), e.Owned.Token()) },
+		LetGo: func(e shard.LetGo) { l.note(id, e.Owned.Name(), 0) },
+	}
+}
+
+func (l *ledger) note(id, name string, token le.ElectionNumber) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owned[id] == nil {
+		l.owned[id] = map[string]le.ElectionNumber{}
+	}
+	if l.owned[id][name] = token; token == 0 {
+		delete(l.owned[id], name)
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// await waits until a member owns n shards, and returns their tokens.
+func (l *ledger) await(id string, n int) map[string]le.ElectionNumber {
+	for {
+		l.mu.Lock()
+		owned, changed := maps.Clone(l.owned[id]), l.changed
+		l.mu.Unlock()
+		if len(owned) == n {
+			return owned
+		}
+		<-changed
+	}
+}
+
 // serveShards starts a server on the loopback whose member joins the group.
-func serveShards(t *testing.T, r *records, id string, worked *atomic.Int64) *shard.Member {
+func serveShards(t *testing.T, r *records, l *ledger, id string, worked *atomic.Int64) *shard.Member {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m, err := shard.Config{
-		Store: r.store(nil), MemberID: id, Shards: shard.Numbered(4), SharedClock: true, HostPort: []string{listener.Addr().String()},
+		Store: r.store(nil), MemberID: id, Shards: shard.Numbered(4), SharedClock: true, HostPort: []string{listener.Addr().String()}, ShardTrace: l.trace(id),
 		OnOwned: func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() },
 	}.Start(context.Background())
 	if err != nil {
@@ -113,30 +158,24 @@ func TestShardConn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	serveShards(t, &r, "a", &worked)
-	b := serveShards(t, &r, "b", &worked)
-	owner := func(name, id string) shard.Owner {
-		for {
-			if o, _ := conn.Owner(name); o.Member == id || id == "" && o.Member != "" {
-				return o
-			}
-			time.Sleep(time.Millisecond) // members start on the machine's own time
-		}
-	}
-	for len(b.Owned()) != 2 {
-		time.Sleep(time.Millisecond)
-	}
+	l := newLedger()
+	serveShards(t, &r, l, "a", &worked)
+	l.await("a", 4)
+	b := serveShards(t, &r, l, "b", &worked)
 	gone := ""
-	for _, o := range b.Owned() {
-		owner(o.Name(), "b")
-		gone = o.Name()
-	}
-	for i := range 4 {
-		name := fmt.Sprint(i)
-		o := owner(name, "")
-		got, err := sayTo(legrpc.WithShard(t.Context(), name), conn, "hello")
-		if want := fmt.Sprintf("%s %s %d hello", o.Member, name, o.Token); got != want || err != nil {
-			t.Errorf("shard %s: %q, %v, want %q", name, got, err, want)
+	owned := map[string]map[string]le.ElectionNumber{"b": l.await("b", 2), "a": l.await("a", 2)}
+	for id, tokens := range owned {
+		for name, token := range tokens {
+			got, err := sayTo(legrpc.WithShard(t.Context(), name), conn, "hello")
+			if want := fmt.Sprintf("%s %s %d hello", id, name, token); got != want || err != nil {
+				t.Errorf("shard %s: %q, %v, want %q", name, got, err, want)
+			}
+			if o, _ := conn.Owner(name); o.Member != id || o.Token != token {
+				t.Errorf("shard %s is owned by %+v, it says", name, o)
+			}
+			if id == "b" {
+				gone = name
+			}
 		}
 	}
 	stream, err := conn.NewStream(legrpc.WithShard(t.Context(), "3"), &description.Streams[0], "/test.Test/Talk")
@@ -162,26 +201,24 @@ func TestShardConn(t *testing.T) {
 	}
 	worked.Store(0)
 	var wg sync.WaitGroup
-	stop := make(chan struct{})
 	calls := 0
+	begun := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
 	wg.Go(func() {
-		for {
-			if _, err := sayTo(legrpc.WithShard(t.Context(), gone), conn, "x"); err != nil {
+		defer begin()
+		for got := ""; !strings.HasPrefix(got, "a "); calls++ {
+			var err error
+			if got, err = sayTo(legrpc.WithShard(t.Context(), gone), conn, "x"); err != nil {
 				t.Error(err)
-			}
-			calls++
-			select {
-			case <-stop:
 				return
-			default:
 			}
+			begin()
 		}
 	})
+	<-begun // b has worked on the first
 	if err := b.Leave(t.Context()); err != nil {
 		t.Error(err)
 	}
-	owner(gone, "a")
-	close(stop)
 	wg.Wait()
 	if n := int(worked.Load()); n != calls {
 		t.Errorf("%d calls were worked on %d times", calls, n)
