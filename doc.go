@@ -168,6 +168,7 @@ a leader's own clock that is set back, which the monotonic end catches, and for
 what a store's stamps show.
 
 That a store keeps what it acknowledged. Each decider's package says under which
-settings its store may lose a confirmed write; such a loss is two leaders.
+settings its store may lose a confirmed write; such a loss is two leaders. Candidates and observers
+that know of a newer record log a warning, when reads have returned an older one for more than a term.
 */
 package leaderelection

@@ -40,6 +40,7 @@ type follower struct {
 	reads     retry
 	lastRead  time.Duration // when the last read began
 	everAsked bool
+	setBack   setBack
 
 	feed        ChangeFeed // nil: poll
 	feedUp      bool       // it has delivered, and not failed since

@@ -9,6 +9,7 @@ func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 	if news {
 		c.f.tellNews(e)
 	}
+	c.f.checkSetBack(e, &c.k, now, how)
 	if how == wasRead {
 		c.checkRefusal(e)
 	}

@@ -442,4 +442,12 @@ var mutants = []mutant{
 	{name: "stamps compared with the answer alone", file: "internal/skew/skew.go",
 		old: "begun.Wall.Sub(stamp) - unit; {", new: "now.Wall.Sub(stamp) - unit; {",
 		simulation: "TestSeeds", seeds: 300, says: "a clock that never left its bound is said to be wrong"},
+	{name: "a store has gone back when a replica lags", file: "setback.go",
+		old: "case !b.told && now.mono-b.since > k.termOf(k.latest):", new: "case !b.told:", caughtBy: "TestStoreGoneBackIsSaid"},
+	{name: "a store has gone back with each read", file: "setback.go",
+		old: "		b.told = true\n", new: "", caughtBy: "TestStoreGoneBackIsSaid"},
+	{name: "a store goes back once", file: "setback.go",
+		old: "*b = setBack{}", new: "b.older = false", caughtBy: "TestStoreGoneBackIsSaid"},
+	{name: "an observer does not see that a store has gone back", file: "watch.go",
+		old: "	o.f.checkSetBack(e, &o.k, now, how)\n", new: "", caughtBy: "TestStoreGoneBackIsSaid"},
 }

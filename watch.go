@@ -220,7 +220,12 @@ func (o *observer) lapseAt() (deadline, bool) {
 
 // learn takes in a record, and hands on what is new.
 func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
-	if o.ending || !o.k.learn(e, at, now, how) {
+	if o.ending {
+		return
+	}
+	news := o.k.learn(e, at, now, how)
+	o.f.checkSetBack(e, &o.k, now, how)
+	if !news {
 		return
 	}
 	o.f.tellNews(e)
