@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -25,7 +26,8 @@ type ConnectOptions struct {
 	// Logger takes what the client says by itself. Nil: silent.
 	Logger zk.Logger
 
-	failed func(error) // is told of each attempt; nil: it worked
+	failed  func(error)  // is told of each attempt; nil: it worked
+	watched *atomic.Bool // some connection of this client has asked for a watch
 }
 
 // DefaultSessionTimeout is what a SessionTimeout of zero means.
@@ -44,6 +46,7 @@ func Connect(servers []string, opts *ConnectOptions) (*zk.Conn, error) {
 		o.Logger = silent{}
 	}
 	o.SessionTimeout = cmp.Or(o.SessionTimeout, DefaultSessionTimeout)
+	o.watched = new(atomic.Bool)
 	conn, _, err := zk.Connect(servers, o.SessionTimeout, zk.WithLogger(o.Logger), zk.WithLogInfo(false),
 		zk.WithHostProvider(&hosts{}), zk.WithDialer(func(_, address string, timeout time.Duration) (net.Conn, error) { return o.dial(address, timeout) }))
 	return conn, err
@@ -96,7 +99,9 @@ func (o *ConnectOptions) dial(address string, timeout time.Duration) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	return &framed{Conn: c, patience: o.SessionTimeout, failed: o.failed}, nil
+	f := &framed{Conn: c, patience: o.SessionTimeout, failed: o.failed, watched: o.watched, resumed: make(chan struct{})}
+	f.resuming = o.watched.Load()
+	return f, nil
 }
 
 func (o *ConnectOptions) secure(address string, d *net.Dialer) (net.Conn, error) {
@@ -122,6 +127,12 @@ type framed struct {
 	have int     // of head
 	left int     // of the packet
 	late bool    // a packet was read
+
+	watched  *atomic.Bool // as in ConnectOptions
+	greeted  bool         // a packet was written
+	resuming bool         // answers wait for resumed
+	resumed  chan struct{}
+	once     sync.Once // closes resumed
 }
 
 // The bounds of packets: a header, the answer to a connection, and what a server may
@@ -131,6 +142,42 @@ const (
 	firstPacket = 20
 	mostPacket  = 8 << 20
 )
+
+// resumeWithin is for how long answers wait at most for watches to be set again. A client that
+// has none left does not set any.
+const resumeWithin = 250 * time.Millisecond
+
+// Of ZooKeeper's protocol: what a request asks for.
+const (
+	opExists     = 3
+	opGetData    = 4
+	opSetWatches = 101
+)
+
+// Write implements net.Conn. It is given whole packets: a length, a number, what is asked for.
+//
+// A client that has found a server again sets its watches again, from the last transaction
+// that it knows of; but an answer to another request that comes just then counts as known,
+// without a lock. What changed in between would not be told of. So Read keeps the first answer
+// back until the watches were asked for.
+func (f *framed) Write(p []byte) (int, error) {
+	if n := len(p); f.greeted && n > 12 {
+		switch op := binary.BigEndian.Uint32(p[8:]); {
+		case op == opSetWatches:
+			f.once.Do(func() { close(f.resumed) })
+		case (op == opExists || op == opGetData) && p[n-1] == 1:
+			f.watched.Store(true)
+		}
+	}
+	f.greeted = true
+	return f.Conn.Write(p)
+}
+
+// Close implements net.Conn.
+func (f *framed) Close() error {
+	f.once.Do(func() { close(f.resumed) })
+	return f.Conn.Close()
+}
 
 var errNoPacket = errors.New("what answers is no ZooKeeper")
 
@@ -150,6 +197,13 @@ func (f *framed) Read(p []byte) (int, error) {
 		return n, err
 	}
 	n, err := f.Conn.Read(p[:min(len(p), len(f.head)-f.have)])
+	if f.late && f.resuming && err == nil {
+		f.resuming = false
+		select {
+		case <-f.resumed:
+		case <-time.After(min(resumeWithin, f.patience/8)): // well before the deadline of this read
+		}
+	}
 	f.have += copy(f.head[f.have:], p[:n])
 	if f.have < len(f.head) {
 		return n, err
