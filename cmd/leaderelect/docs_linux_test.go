@@ -113,8 +113,8 @@ func followPage(t *testing.T, blocks []pages.Block) {
 
 var (
 	flagOf   = regexp.MustCompile(`--([a-z][a-z-]+)`)
-	toldFlag = regexp.MustCompile("(?m)^ +(?:-\\w, )?--([a-z-]+)")
-	verbOf   = regexp.MustCompile("(?m)\\bleaderelect (shards )?([a-z]+)\\b")
+	toldFlag = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)`)
+	verbOf   = regexp.MustCompile(`(?m)\bleaderelect (shards )?([a-z]+)\b`)
 	settings = regexp.MustCompile(`\bLEADERELECT_[A-Z_]+\b`)
 )
 

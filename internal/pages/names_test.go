@@ -11,6 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
 )
 
 // code is what the repository's Go declares and says.
@@ -197,5 +200,26 @@ func read(t *testing.T, file string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	return strings.ReplaceAll(string(text), "\r\n", "\n")
+}
+
+// The holds that docs/cron.md proposes are longer than the waits, and are over before the job is
+// due again, by all clocks.
+func TestCronPeriods(t *testing.T) {
+	rows := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| `(\\w+)` \\| `(\\w+)` \\|$").FindAllStringSubmatch(pages(t)["cron.md"], -1)
+	if len(rows) < 3 {
+		t.Errorf("%d rows: are they still found?", len(rows))
+	}
+	for _, row := range rows {
+		var d [3]time.Duration
+		for i := range d {
+			var err error
+			if d[i], err = time.ParseDuration(row[i+1]); err != nil {
+				t.Error(err)
+			}
+		}
+		if period, wait, hold := d[0], d[1], d[2]; hold < wait || hold+wait+2*leaderelection.DefaultMaxClockSkew > period*6/10 {
+			t.Errorf("%s: the hold is too short, or too long for a machine that fires late", row[0])
+		}
+	}
 }

@@ -53,7 +53,7 @@ func All(root string) (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		pages[filepath.Base(f)] = string(text)
+		pages[filepath.Base(f)] = strings.ReplaceAll(string(text), "\r\n", "\n") // as git may write it on Windows
 	}
 	if len(pages) < 3 {
 		return nil, fmt.Errorf("%d pages in docs: are they still found?", len(pages))

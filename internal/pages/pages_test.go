@@ -42,18 +42,19 @@ func TestBlocks(t *testing.T) {
 			if b.Lang != "go" {
 				continue
 			}
-			source, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(b.Note)))
+			text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(b.Note)))
+			source := strings.ReplaceAll(string(text), "\r\n", "\n")
 			switch {
 			case b.Note == "" || err != nil:
 				t.Errorf("%v: the comment above the block names no file of the repository (%q): %v", b, b.Note, err)
-			case !contains(string(source), b.Text):
+			case !contains(source, b.Text):
 				t.Errorf("%v: this is not what %s says:\n%s", b, b.Note, b.Text)
 			}
 			if !strings.HasPrefix(b.Text, "package main\n") {
 				continue
 			}
 			programs++
-			if !strings.HasSuffix(string(source), "\n"+b.Text) {
+			if !strings.HasSuffix(source, "\n"+b.Text) {
 				t.Errorf("%v: this is not the whole of %s", b, b.Note)
 			}
 			if !tested(t, filepath.Dir(filepath.FromSlash(b.Note)), "docs/"+page) {

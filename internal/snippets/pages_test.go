@@ -20,6 +20,22 @@ const root = "../.."
 // block is a fenced block of a page, with the comment above it.
 var block = regexp.MustCompile("(?ms)(?:^<!-- ([^\\n]+) -->\\n)?^```(yaml|console)\\n(.*?)^```$")
 
+// setting is the first cell of a row of a table, and word what may be a value of the chart in it.
+var (
+	setting = regexp.MustCompile("(?m)^\\| (`[^|]+) \\| ")
+	word    = regexp.MustCompile("`([a-z]\\w+(?:\\.\\w+)*)`")
+)
+
+// has reports whether the chart has a setting of that name.
+func has(chart map[string]any, name []string) bool {
+	value, is := chart[name[0]]
+	if !is || len(name) == 1 {
+		return is
+	}
+	inner, is := value.(map[string]any)
+	return is && has(inner, name[1:])
+}
+
 // What is YAML on a page of docs is what the chart's values may be, or what the API server takes
 // with strict validation of fields. What is typed in a cluster names what is there.
 func TestPages(t *testing.T) {
@@ -33,6 +49,17 @@ func TestPages(t *testing.T) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, m := range setting.FindAllStringSubmatch(string(text), -1) {
+			if filepath.Base(page) != "kubernetes.md" {
+				break
+			}
+			for _, name := range word.FindAllStringSubmatch(m[1], -1) {
+				found["setting"]++
+				if !has(chart, strings.Split(name[1], ".")) {
+					t.Errorf("%s: the chart has no setting %s", page, name[1])
+				}
+			}
 		}
 		for _, m := range block.FindAllStringSubmatch(string(text), -1) {
 			note, lang, text := m[1], m[2], m[3]
@@ -61,7 +88,7 @@ func TestPages(t *testing.T) {
 			}
 		}
 	}
-	if found["yaml"] < 1 || found["console"] < 1 {
+	if found["setting"] < 3 || found["yaml"] < 1 || found["console"] < 1 {
 		t.Errorf("found %v: are they still found?", found)
 	}
 }
