@@ -208,7 +208,6 @@ func (a *app) newMember(f *memberFlags, url string, command []string) (*member, 
 		Times: times, Drain: f.drain, OnFailure: runner.Policy(f.onFailure), Delay: f.delay, Logger: m.cfg.Logger, Finish: m.finish,
 	})
 	m.cfg.OnOwned = m.own
-	m.cfg.Changed = m.changed
 	m.cfg.Trace = &leaderelection.Trace{Extended: m.commands.Extended}
 	a.begun(proc.CodeFailed)
 	if !strings.Contains(command[0], shards.Placeholder) {
@@ -257,13 +256,6 @@ func (m *member) count(more int) {
 	defer m.counting.Unlock()
 	m.owned += more
 	m.tell.n.Status(fmt.Sprintf("owns %d shards", m.owned))
-}
-
-// changed is the member's Changed: it warns of a group that divides something else.
-func (m *member) changed(_ context.Context, a *shard.Assignment) {
-	if own, all := m.cfg.Shards.Len(), a.Len(); own != all {
-		m.cfg.Logger.Warn("the group divides other shards than this member was given: the coordinator's hold; give all members the same --shards or --names", "group", all, "own", own)
-	}
 }
 
 // outcome is the exit code, and what to say with it.

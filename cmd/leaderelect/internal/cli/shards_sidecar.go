@@ -111,11 +111,7 @@ func (s *shardsServed) run(ctx context.Context) error {
 		s.group.Store(g)
 		return ended(s.a.observer(g).Watch(ctx, func(_ context.Context, a *shard.Assignment) { s.hub.News(a) }))
 	}
-	changed := s.member.cfg.Changed
-	s.member.cfg.Changed = func(ctx context.Context, a *shard.Assignment) {
-		s.hub.News(a)
-		changed(ctx, a)
-	}
+	s.member.cfg.Changed = func(_ context.Context, a *shard.Assignment) { s.hub.News(a) }
 	s.member.begun = func(g *store.Group, m *shard.Member) {
 		s.group.Store(g)
 		s.joined.Store(m)
