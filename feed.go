@@ -78,7 +78,7 @@ func (f *follower) delivered(p pushed, latest *RaceEntry, now instant) {
 // feedGone notes that the feed has ended: until it is back, the record is polled.
 func (f *follower) feedGone(end feedEnded, now instant) {
 	f.feedRunning, f.feedUp, f.feedSession = false, false, nil
-	if f.ctx.Err() != nil {
+	if f.winding {
 		return
 	}
 	err := end.err

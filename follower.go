@@ -29,8 +29,8 @@ type follower struct {
 	trace   *Trace
 	events  events
 
-	ctx    context.Context // of store calls and feeds: live until the loop ends
-	cancel context.CancelFunc
+	ctx     context.Context // of store calls and feeds: its values, without its end
+	winding bool            // all of them are told to end
 
 	call      *call // the one in flight
 	hanging   int   // calls given up that have not returned
@@ -81,7 +81,7 @@ func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, 
 	f.reads, _ = backoffs(name, term)
 	f.feeds = f.reads
 	f.feeds.limit = max(f.feeds.limit, term)
-	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	f.ctx = context.WithoutCancel(ctx)
 	f.events.idle = func() { f.post(lookAgain{}) }
 }
 
@@ -253,7 +253,7 @@ func (f *follower) traceCall(a *answer, now instant) {
 		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", now.mono-a.start.mono)
 	case errors.Is(a.err, ErrLostRace):
 		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
-	case f.ctx.Err() != nil && errors.Is(a.err, context.Canceled):
+	case f.winding && errors.Is(a.err, context.Canceled):
 		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", now.mono-a.start.mono, "err", "no longer awaited, at the end")
 	case errors.Is(a.err, ErrPermanent): // whether it is tried again depends on what has worked before
 		f.log(slog.LevelWarn, "a store operation failed", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
@@ -281,14 +281,20 @@ func (f *follower) log(level slog.Level, msg string, args ...any) {
 		}
 		r := slog.NewRecord(at, level, "leaderelection: "+msg, 0)
 		r.Add(args...)
-		_ = l.Handler().Handle(context.WithoutCancel(f.ctx), r)
+		_ = l.Handler().Handle(f.ctx, r)
 	})
 }
 
 // wind ends all calls and feeds, and reports whether they and the events have come
 // to their end.
 func (f *follower) wind() bool {
-	f.cancel()
+	f.winding = true
+	if f.call != nil {
+		f.call.cancel()
+	}
+	if f.feedSession != nil {
+		f.feedSession.cancel()
+	}
 	return f.call == nil && f.hanging == 0 && !f.feedRunning && !f.events.busy()
 }
 

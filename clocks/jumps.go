@@ -23,15 +23,14 @@ type JumpNotifier interface {
 }
 
 // NotifyJump has f called when clock jumps, as [JumpNotifier] says, or returns an error
-// and a nil stop when clock cannot tell. The system's clock can on Linux, outside of
-// testing/synctest bubbles: a bubble's clock does not jump, and nobody may wait there for
-// what comes from outside. All who ask for the system's share one file descriptor and one
+// and a nil stop when clock cannot tell. The system's clock can on Linux, and everywhere inside
+// a testing/synctest bubble, where there is nothing to tell: a bubble's clock does not jump. All who ask for the system's share one file descriptor and one
 // goroutine, which are there while somebody asks.
 func NotifyJump(clock Clock, f func()) (stop func(), err error) {
 	switch c := clock.(type) {
 	case nil, SystemClock, KernelClock:
 		if now := time.Now(); now == now.Round(0) {
-			return nil, errBubble
+			return func() {}, nil // nor may anybody wait here for what comes from outside
 		}
 		return systemJumps.add(f)
 	case JumpNotifier:
@@ -39,5 +38,3 @@ func NotifyJump(clock Clock, f func()) (stop func(), err error) {
 	}
 	return nil, fmt.Errorf("clocks: a %T does not tell of its jumps: %w", clock, errors.ErrUnsupported)
 }
-
-var errBubble = errors.New("clocks: no jumps are told of inside a testing/synctest bubble, where there are none")

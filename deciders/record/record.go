@@ -522,8 +522,14 @@ func check(e *leaderelection.RaceEntry) error {
 	if n := e.Extension; n > most {
 		return fmt.Errorf("field %q is %d, past the end of all counting (%d): repair the record", "extension", n, most)
 	}
-	if y := e.TermExpiry.UTC().Year(); y < 0 || y > 9999 {
-		return fmt.Errorf("field %q is in the year %d, which RFC 3339 cannot write", "term_expiry", y)
+	if e.TermExpiry.Before(firstYear) || !e.TermExpiry.Before(endOfYears) {
+		return fmt.Errorf("field %q is in the year %d, which RFC 3339 cannot write", "term_expiry", e.TermExpiry.UTC().Year())
 	}
 	return checkExtra(e.Extra)
 }
+
+// The years that RFC 3339 can write.
+var (
+	firstYear  = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)
+	endOfYears = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+)
