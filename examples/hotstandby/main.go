@@ -67,7 +67,7 @@ func serve(ctx context.Context, address string) error {
 		defer working.RUnlock()
 		fmt.Fprintln(w, r.URL.Path, "answered by", address, "with token", campaign.View().ElectionNumber())
 	})
-	elsewhere := router.Proxy(&lehttp.ProxyOptions{LeaderID: address})
+	elsewhere := router.Proxy(&lehttp.ProxyOptions{LeaderID: address, Wait: 10 * time.Second})
 	defer elsewhere.Close()
 	mux := http.NewServeMux()
 	mux.Handle("/", lehttp.RequireLeader(campaign, &lehttp.RequireOptions{Otherwise: elsewhere})(app))

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/c8e606e4/leaderelection/examples/internal/terminals"
 )
@@ -18,9 +19,19 @@ func TestMain(m *testing.M) {
 func TestPage(t *testing.T) {
 	page := terminals.Open(t, "go-service.md", "service")
 	get := func(path string) (int, string) {
-		answer, err := http.Get(page.Here("http://127.0.0.1:8082" + path)) //nolint:noctx // the test's own server
-		if err != nil {
-			t.Fatal(err)
+		var answer *http.Response
+		again := time.NewTicker(5 * time.Millisecond)
+		defer again.Stop()
+		for limit := time.After(time.Minute); ; {
+			var err error
+			if answer, err = http.Get(page.Here("http://127.0.0.1:8082" + path)); err == nil { //nolint:noctx // the test's own server
+				break
+			}
+			select {
+			case <-again.C: // it campaigns before it listens
+			case <-limit:
+				t.Fatal(err)
+			}
 		}
 		defer answer.Body.Close()
 		text, err := io.ReadAll(answer.Body)

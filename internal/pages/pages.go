@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -135,17 +136,23 @@ type Ports map[string]string
 var address = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
 // Here returns text with a free address in the place of each that it has. All that were chosen
-// are different.
+// are different. They are below those that systems give out by themselves, so that no other
+// program is given one before it is used.
 func (p Ports) Here(text string) (here string, err error) {
+	tries := 0
 	here = address.ReplaceAllStringFunc(text, func(addr string) string {
 		for p[addr] == "" {
-			l, failed := net.Listen("tcp", "127.0.0.1:0")
-			if failed != nil {
-				err = failed
+			if tries++; tries > 1000 {
+				err = errors.New("no port is free")
 				return addr
 			}
+			free := fmt.Sprint("127.0.0.1:", 20000+rand.IntN(12000))
+			l, taken := net.Listen("tcp", free)
+			if taken != nil {
+				continue
+			}
 			_ = l.Close()
-			if free := l.Addr().String(); !slices.Contains(slices.Collect(maps.Values(p)), free) {
+			if !slices.Contains(slices.Collect(maps.Values(p)), free) {
 				p[addr] = free
 			}
 		}
