@@ -2,6 +2,8 @@ package etcd_test
 
 import (
 	"context"
+	"math"
+	"sync/atomic"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -47,5 +49,45 @@ func TestAnswersThatSayNothing(t *testing.T) {
 			feedtest.Passing(t, err, "proxy", "writing", d.Place())
 			feedtest.Passing(t, feedtest.Next(t, feedtest.Follow(t, sink)).Err, "proxy")
 		})
+	}
+}
+
+// compacting is a watch that is refused, whatever it begins at: from it on all is compacted.
+type compacting struct {
+	grpc.ClientStream
+	revision int64
+	created  bool
+}
+
+func (c *compacting) RecvMsg(m any) error {
+	watch, is := m.(*etcdserverpb.WatchResponse)
+	if !is || !c.created {
+		c.created = is
+		return c.ClientStream.RecvMsg(m)
+	}
+	watch.Header = &etcdserverpb.ResponseHeader{Revision: 1}
+	watch.Canceled, watch.CompactRevision = true, c.revision
+	return nil
+}
+
+// A server that says of each watch that what it begins at is compacted is not asked again and
+// again: the feed ends, and the campaign begins the next one after a pause.
+func TestCompactedForEver(t *testing.T) {
+	endpoint := stores.Etcd(t).Endpoint
+	feedtest.Write(t, etcd.NewDecider(client(t, endpoint), "k", nil), 1, nil)
+	for _, revision := range []int64{1, math.MaxInt64} {
+		var watches atomic.Int64
+		refuse := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			s, err := next(ctx, desc, conn, method, opts...)
+			watches.Add(1)
+			return &compacting{ClientStream: s, revision: revision}, err
+		}
+		d := etcd.NewDecider(clientOf(t, clientv3.Config{Endpoints: []string{endpoint}, DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(refuse)}}), "k", nil)
+		feed := feedtest.Follow(t, d)
+		feedtest.Number(t, feed, 1)
+		feedtest.Passing(t, feedtest.Next(t, feed).Err, "compacted", "proxy")
+		if n := watches.Load(); n > 2 {
+			t.Errorf("%d watches of what is compacted at %d", n, revision)
+		}
 	}
 }

@@ -32,6 +32,7 @@ const noSpace = "compact and defragment etcd, or raise --quota-backend-bytes, th
 var (
 	errNoConnection = errors.New("there is no connection")
 	errFeedEnded    = errors.New("the watch ended")
+	errOdd          = errors.New("that cannot be: is there a proxy, or something else, at the endpoints, or was the server set back?")
 	errNotEtcd      = errors.New("the answer lacks what etcd's answers have: is there a proxy, or something else, at the endpoints?")
 )
 

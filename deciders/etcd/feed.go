@@ -38,10 +38,14 @@ func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEnt
 // has been compacted. It returns when yield has returned false, and else with an
 // error.
 func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
+	var compacted int64
 	for {
 		s, at, err := d.b.read(ctx)
 		if err != nil {
 			return err
+		}
+		if at < compacted {
+			return fmt.Errorf("revision %d is compacted, and a read is of %d: %w", compacted, at, errOdd)
 		}
 		e, err := d.election.Entry(s)
 		if err != nil {
@@ -50,25 +54,27 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 		if !yield(e) {
 			return nil
 		}
-		again, err := d.watch(ctx, at+1, yield)
-		if !again {
+		if compacted, err = d.watch(ctx, at+1, yield); compacted == 0 {
 			return err
+		}
+		if compacted <= at {
+			return fmt.Errorf("a watch from revision %d on is refused since %d is compacted: %w", at+1, compacted, errOdd)
 		}
 	}
 }
 
-// watch yields what happens from the revision from on. It reports whether to read
-// and watch again.
-func (d *Decider) watch(ctx context.Context, from int64, yield func(*leaderelection.RaceEntry) bool) (again bool, err error) {
+// watch yields what happens from the revision from on. Where that is compacted it returns
+// up to which revision all is: to read and watch again.
+func (d *Decider) watch(ctx context.Context, from int64, yield func(*leaderelection.RaceEntry) bool) (compacted int64, err error) {
 	ctx, cancel := context.WithCancel(ctx) // ends the watch
 	defer cancel()
 	changes := d.b.client.Watch(clientv3.WithRequireLeader(ctx), d.b.key, clientv3.WithRev(from))
 	for c := range changes {
 		if c.CompactRevision != 0 {
-			return true, nil
+			return c.CompactRevision, nil
 		}
 		if err := c.Err(); err != nil {
-			return false, err
+			return 0, err
 		}
 		for _, ev := range c.Events {
 			kvs := []*mvccpb.KeyValue{ev.Kv}
@@ -77,14 +83,14 @@ func (d *Decider) watch(ctx context.Context, from int64, yield func(*leaderelect
 			}
 			e, err := d.election.Entry(stored(kvs))
 			if err != nil {
-				return false, err
+				return 0, err
 			}
 			if !yield(e) {
-				return false, nil
+				return 0, nil
 			}
 		}
 	}
-	return false, errFeedEnded
+	return 0, errFeedEnded
 }
 
 // guard ends the feed where the connection is gone for longer than the grace, and
