@@ -183,7 +183,7 @@ func TestOperations(t *testing.T) {
 			}
 		}
 	}
-	if rows < 12 || len(c.warnings) < 8 {
+	if rows < 9 || len(c.warnings) < 8 {
 		t.Errorf("%d rows, %d warnings: are they still found?", rows, len(c.warnings))
 	}
 	for line := range c.warnings {
