@@ -38,8 +38,8 @@ func TestRule01WhatIsNotNamedEnds(t *testing.T) {
 		read(gives(1, 3, placed{0, 6, false}))
 		o := s.owned[0]
 		read(gives(2, 3, placed{none, 6, false}))
-		if o.ValueInFuture() || len(s.owned) > 0 || len(s.m.Owned()) > 0 {
-			t.Error("it may be acted on still")
+		if o.ValueInFuture() || len(s.owned) > 0 || len(s.m.Owned()) > 0 || len(s.m.owned) > 0 {
+			t.Error("it may be acted on still, or is kept")
 		}
 		read(gives(3, 3, placed{0, 6, false}))
 		if s.owns() != 0 {
@@ -62,6 +62,58 @@ func TestRule01AskedBeforeItWasOwned(t *testing.T) {
 		synctest.Wait()
 		if s.owns() != 0 || len(calls) > 0 {
 			t.Error("it owns what it has let go")
+		}
+	})
+}
+
+// Rule 1: a greater token under the same session is another time: others may have owned the
+// shard in between, so the owner by the token before is none any more.
+func TestRule01GreaterTokenIsAnotherTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, read := seated(t)
+		calls, leave := called(s)
+		read(gives(1, 3, placed{0, 5, false}))
+		first := <-calls
+		read(gives(4, 3, placed{0, 8, false}))
+		if first.ValueInFuture() || !errors.Is(context.Cause(first.ctx), ErrMoved) || s.owns() != 8 {
+			t.Errorf("token 5 may be acted with: %v (%v); owned is %d", first.ValueInFuture(), context.Cause(first.ctx), s.owns())
+		}
+		close(leave)
+		s.ended(<-s.returned)
+		if again := <-calls; again.token != 8 {
+			t.Errorf("it is called with token %d", again.token)
+		}
+	})
+}
+
+// Rule 1: what was let go before it was owned stays so, though an older token was owned then.
+func TestRule01LetGoStaysLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, read := seated(t)
+		read(gives(1, 3, placed{0, 5, false}))
+		read(gives(4, 3, placed{0, 8, true}))
+		if s.letGo["0"] != 8 || s.owns() != 0 {
+			t.Errorf("it says that it has let go of %v, and owns %d", s.letGo, s.owns())
+		}
+		read(gives(5, 3, placed{0, 8, false}))
+		if s.owns() != 0 {
+			t.Error("it owns what it has let go")
+		}
+	})
+}
+
+// Rule 5: a shard that is asked for is told so, by the cause of its ctx, and may be acted on
+// meanwhile.
+func TestRule05Asks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, read := seated(t)
+		_, leave := called(s)
+		defer close(leave)
+		read(gives(1, 3, placed{0, 5, false}))
+		o := s.owned[0]
+		read(gives(2, 3, placed{0, 5, true}))
+		if cause := context.Cause(o.Context()); cause != ErrMoved || !o.ValueInFuture() {
+			t.Errorf("its ctx has ended with %v; it may be acted on: %v", cause, o.ValueInFuture())
 		}
 	})
 }
