@@ -158,6 +158,9 @@ func TestSections(t *testing.T) {
 				t.Errorf("docs/%s: no section %s", page, strings.TrimSpace(section))
 			}
 		}
+		if lines := strings.Count(fenced.ReplaceAllString(all[page], ""), "\n"); lines > 110 {
+			t.Errorf("docs/%s: %d lines beside its blocks: say less, and link", page, lines)
+		}
 		_, mistakes, _ := strings.Cut(all[page], "\n## Three mistakes\n")
 		mistakes, _, _ = strings.Cut(mistakes, "\n## ")
 		if n := strings.Count(mistakes, "\n- **"); n != 3 {
