@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
@@ -111,4 +114,32 @@ func shareOut(a *shard.Assignment, want map[string]int) bool {
 		}
 	}
 	return true
+}
+
+// A user with the permissions that the README names may do all that a group needs, and one
+// who may write a single record is told what is missing.
+func TestGroupPermissions(t *testing.T) {
+	t.Parallel()
+	server := stores.Redis(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	keys := strings.Fields(readme(t, "\n\\| redis \\|.*\\| `([^|]*)` \\|\n"))
+	if len(keys) != 3 { // two, and a word between them
+		t.Fatalf("the README's permissions are %q", keys)
+	}
+	for _, c := range []struct{ user, key, channel, says string }{
+		{"all", strings.Trim(keys[0], "`"), strings.Trim(keys[2], "`"), "ok           two names are two records"},
+		{"one", "~orders-coordinator", "&leaderelection:orders-coordinator", "members write records of several names"},
+	} {
+		rules := []any{"ACL", "SETUSER", c.user, "on", ">secret", c.key, c.channel,
+			"+eval", "+hmget", "+exists", "+subscribe", "+unsubscribe", "+ping", "+time", "+hset", "+persist", "+publish"}
+		if err := client.Do(t.Context(), rules...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		url := "redis://" + c.user + ":secret@" + server.Addr + "/0?key=orders"
+		out, err := exec.Command("leaderelect", "shards", "doctor", "--shards", "8", url).CombinedOutput()
+		if !strings.Contains(string(out), c.says) || (err == nil) != (c.user == "all") || strings.Contains(string(out), "secret") {
+			t.Errorf("%s: %v, want %q in:\n%s", c.user, err, c.says, out)
+		}
+	}
 }

@@ -145,3 +145,34 @@ func TestNamesThatAStoreDoesNotTake(t *testing.T) {
 		}
 	}
 }
+
+// Whatever URL is given, the records of a group are of URLs that differ, that can be read,
+// and that begin as it does.
+func FuzzInGroup(f *testing.F) {
+	for _, raw := range append(append([]string{
+		"redis://h/0?key={name}&channel={name}", "gs://b/%7Bname%7D", "etcd://h/a?x={name}", "file:a/", "s3:///k?bucket=arn:aws:s3:x:1:accesspoint/{name}", "nats://h/{name}/{name}?a=%zz",
+	}, store.Forms...), store.TLS...) {
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		one, err := store.InGroup(raw, "seat-1")
+		other, err2 := store.InGroup(raw, "seat-12")
+		if (err == nil) != (err2 == nil) {
+			t.Fatalf("%q: %v, but %v", raw, err, err2)
+		}
+		if err != nil {
+			if !errors.Is(err, store.ErrURL) {
+				t.Errorf("%q: %v, want ErrURL", raw, err)
+			}
+			return
+		}
+		u, err := store.Parse(one)
+		v, err2 := store.Parse(other)
+		if err != nil || err2 != nil || one == other {
+			t.Fatalf("%q: %s and %s, %v, %v", raw, one, other, err, err2)
+		}
+		if u.Scheme != v.Scheme || u.User.String() != v.User.String() || store.Kind(one) != store.Kind(raw) {
+			t.Errorf("%q: %s and %s", raw, one, other)
+		}
+	})
+}
