@@ -36,7 +36,7 @@ func TestShardCost(t *testing.T) {
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
 	var last [3]float64
-	for _, n := range []int{10, 100, 1000} {
+	for _, n := range []int{10, 100, 1000, 10000} {
 		pushed, polled := ofGroup(t, n, false), ofGroup(t, n, true)
 		t.Logf("%6d shards: shard, pushed %8.1f operations a term", n, pushed)
 		t.Logf("%6d shards: shard, polled %8.1f", n, polled)

@@ -126,6 +126,7 @@ func TestRule01OnlyWhatIsGivenToThisSession(t *testing.T) {
 		read(gives(3, 3, placed{0, 6, true}))
 		synctest.Wait()
 		s.ended(<-s.returned)
+		s.say()
 		if s.letGo["0"] != 6 || s.owns() != 0 {
 			t.Fatalf("let go: %v, owns %d", s.letGo, s.owns())
 		}

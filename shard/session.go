@@ -33,6 +33,7 @@ type sitting struct {
 	owned      map[int]*Owned    // by the shard's position in the assignment
 	winding    map[*Owned]bool   // those whose callbacks run on without being owned
 	letGo      map[string]uint64 // what the seat's record says
+	unsaid     map[string]uint64 // what it is to say besides
 	floor      map[string]uint64 // the greatest token of each shard that was let go
 	background chan struct{}     // a helper goroutine has ended
 	helpers    int
@@ -51,7 +52,7 @@ func newSession(m *Member, campaign *leaderelection.Campaign, seat int, ctx cont
 	return &sitting{
 		m: m, campaign: campaign, tell: campaign.Announce, id: SessionID{seat, view.ElectionNumber()}, ctx: ctx, view: view,
 		look: make(chan struct{}, 1), returned: make(chan *Owned), reads: make(chan reading, 1), background: make(chan struct{}),
-		owned: map[int]*Owned{}, winding: map[*Owned]bool{}, letGo: map[string]uint64{}, floor: map[string]uint64{},
+		owned: map[int]*Owned{}, winding: map[*Owned]bool{}, letGo: map[string]uint64{}, unsaid: map[string]uint64{}, floor: map[string]uint64{},
 	}
 }
 
@@ -82,6 +83,7 @@ func (s *sitting) run() {
 			s.read(r)
 		case o := <-s.returned:
 			s.ended(o)
+			s.endedToo()
 		case <-timer.C:
 		}
 	}
@@ -193,6 +195,7 @@ func (s *sitting) step() time.Duration {
 			s.free(i, o)
 		}
 	}
+	s.say()
 	return next
 }
 
@@ -265,6 +268,7 @@ func (s *sitting) apply(a *assignment) {
 			s.free(i, o)
 		}
 	}
+	s.say()
 }
 
 // own begins to own a shard.
@@ -306,19 +310,42 @@ func (s *sitting) ended(o *Owned) {
 	if s.owned[o.index] == o && !o.drainBy.IsZero() {
 		s.free(o.index, o)
 	}
-	for _, next := range s.owned {
-		if next.name == o.name && next != o {
-			next.start()
+	s.m.mu.Lock()
+	next := s.m.owned[o.name]
+	s.m.mu.Unlock()
+	if next != nil && next != o {
+		next.start()
+	}
+}
+
+// endedToo takes in those that have returned as well, so that a member that lets go of a
+// thousand shards at once says so once.
+func (s *sitting) endedToo() {
+	for {
+		select {
+		case o := <-s.returned:
+			s.ended(o)
+		default:
+			return
 		}
 	}
 }
 
-// free says on record that a shard was let go. Its view has ended before.
+// free ends a shard's view. After that, say says on record that it was let go.
 func (s *sitting) free(i int, o *Owned) {
 	delete(s.owned, i)
 	s.drop(o, ErrMoved)
+	s.unsaid[o.name] = o.token
+}
+
+// say says on record what was let go since it was last called.
+func (s *sitting) say() {
+	if len(s.unsaid) == 0 {
+		return
+	}
 	letGo := maps.Clone(s.letGo)
-	letGo[o.name] = o.token
+	maps.Copy(letGo, s.unsaid)
+	clear(s.unsaid)
 	s.announce(letGo)
 }
 

@@ -144,6 +144,7 @@ func TestRule05DrainsThoughShardsChange(t *testing.T) {
 		read(of(2, Named("a", "b"), placed{none, 1, false}, placed{0, 5, true}))
 		synctest.Wait()
 		s.ended(<-s.returned)
+		s.say()
 		if s.letGo["b"] != 5 || len(s.owned) > 0 {
 			t.Errorf("let go: %v, owned: %v", s.letGo, s.owned)
 		}
@@ -157,8 +158,16 @@ func TestRule11AllIsSaid(t *testing.T) {
 		two := Numbered(2)
 		read(of(1, two, placed{0, 5, false}, placed{0, 7, false}))
 		read(of(2, two, placed{0, 5, true}, placed{0, 7, true}))
+		synctest.Wait()
+		tells := 0
+		tell := s.tell
+		s.tell = func(hostPort []string, params []byte) error { tells++; return tell(hostPort, params) }
 		s.ended(<-s.returned)
-		s.ended(<-s.returned)
+		s.endedToo()
+		s.say()
+		if tells != 1 {
+			t.Errorf("what two callbacks have let go is said %d times", tells)
+		}
 		if s.letGo["0"] != 5 || s.letGo["1"] != 7 {
 			t.Errorf("let go: %v", s.letGo)
 		}
@@ -215,6 +224,7 @@ func TestOwnedThoughTheCallbackReturns(t *testing.T) {
 		read(gives(1, 3, placed{0, 5, false}))
 		<-calls
 		s.ended(<-s.returned)
+		s.say()
 		if s.owns() != 5 || len(s.letGo) > 0 {
 			t.Errorf("owns %d, let go: %v", s.owns(), s.letGo)
 		}
