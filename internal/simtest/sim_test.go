@@ -137,7 +137,9 @@ func simulate(t *testing.T, count int, draw func(seed uint64) Params) map[string
 				}
 				defer watchdog(test, seed)()
 				synctest.Test(t, func(t *testing.T) {
+					begin := time.Now()
 					res := Run(draw(seed), nil)
+					res.Counts["seconds of virtual time"] = int(time.Since(begin) / time.Second)
 					sum.add(res)
 					if len(res.Violations) > 0 {
 						t.Errorf("replay: go test ./internal/simtest -run %s -seed %d\n%v", test, seed, res)
