@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -172,6 +173,64 @@ func TestFacts(t *testing.T) {
 	expect("which was undone", 0, 3)
 	d.learn(0, &leaderelection.RaceEntry{LeaderID: "c#1", ElectionNumber: 4}, false) // one that seals
 	expect("being sealed", 0, 3)
+}
+
+// Sessions are in the order of their seats, whoever came first; and a shard stays its owner's.
+func TestSessionsAreInOrder(t *testing.T) {
+	d := newDesk(t, 2)
+	d.sits(3, 1, 0, nil)
+	d.next()
+	d.sits(0, 1, 0, nil)
+	d.sits(1, 1, 0, nil)
+	d.next()
+	var seats []int
+	for _, m := range d.a.public().Members() {
+		seats = append(seats, m.Session.Seat)
+	}
+	if !slices.Equal(seats, []int{0, 1, 3}) || d.owner(0) != 3 || d.owner(1) != 3 {
+		t.Errorf("seats %v; shards at %d and %d", seats, d.owner(0), d.owner(1))
+	}
+}
+
+// What a coordinator must look at again is reported: that a term seems over, or not any more. A
+// record that is told of twice says nothing new.
+func TestFactsThatMatter(t *testing.T) {
+	d := newDesk(t, 1)
+	d.sits(0, 2, 1, nil)
+	s, id := d.facts.seats[0], SessionID{0, 2}
+	at := func(extension uint64) *leaderelection.RaceEntry {
+		e := s.entry.Clone()
+		e.Extension = extension
+		return e
+	}
+	for i, c := range []struct{ matters, want bool }{
+		{s.learn(at(2), false), false},
+		{s.learn(at(3), true), true},
+		{s.hear(at(3)), false},
+		{s.hear(at(4)), true},
+		{s.hear(at(5)), false},
+		{s.learn(at(5), true), true},
+		{s.learn(at(6), false), true},
+	} {
+		if c.matters != c.want {
+			t.Errorf("step %d matters: %v", i, c.matters)
+		}
+	}
+	if s.learn(at(7), true); d.facts.alive(id) != nil {
+		t.Error("it is alive though its term seems over")
+	}
+	if s.hear(at(7)); d.facts.alive(id) != nil {
+		t.Error("it is alive since it was told of the same again")
+	}
+	if s.hear(at(8)); d.facts.alive(id) == nil {
+		t.Error("it is not alive though it was told to have been extended")
+	}
+	stopped := 0
+	s.sealing = func() { stopped++ }
+	d.sits(0, 3, 0, nil)
+	if stopped != 1 {
+		t.Error("the seat is sealed on though a member has taken it")
+	}
 }
 
 // Operators' changes are each a version with an id of its own, and only if they change

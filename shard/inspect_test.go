@@ -1,0 +1,152 @@
+//go:build go1.25
+
+package shard
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// Who looks on sees who coordinates and who has which seat, and by the clocks' skew whether that
+// is over.
+func TestLookingOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		records := map[string]*memory.Decider{}
+		for _, name := range []string{assignmentName, coordinatorName, seatName(0), seatName(1), seatName(2)} {
+			records[name] = memory.NewDecider()
+		}
+		info, err := (&Member{cfg: Config{MemberID: "b", Weight: 2, Capacity: 9, Zone: "z"}}).info(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := held(3, 0, 10*time.Second)
+		e.ConnectionParams = info
+		records[seatName(1)].Replace(e)
+		records[seatName(0)].Replace(&leaderelection.RaceEntry{ElectionNumber: 7})
+		records[coordinatorName].Replace(held(4, 0, 10*time.Second))
+		w := WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) { return records[name], nil }}
+		shared := w
+		shared.SharedClock = true
+		look := func(w WatchConfig) (coordinator string, over bool) {
+			t.Helper()
+			id, err := w.Coordinator(t.Context())
+			seats, err2 := w.Seats(t.Context(), nil)
+			if err := errors.Join(err, err2); err != nil || len(seats) != 2 {
+				t.Fatalf("%+v, %v", seats, err)
+			}
+			want := Seat{Session: SessionID{1, 3}, Member: "b", Weight: 2, Capacity: 9, Zone: "z", Until: e.TermExpiry, Over: seats[1].Over}
+			if got := seats[1]; got.Session != want.Session || got.Member != want.Member || got.Weight != 2 || got.Capacity != 9 || got.Zone != "z" || !got.Until.Equal(want.Until) {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+			if seats[0].Member != "" || seats[0].Session != (SessionID{0, 7}) {
+				t.Errorf("nobody has seat 0: %+v", seats[0])
+			}
+			return id, seats[1].Over
+		}
+		for _, c := range []struct {
+			after       time.Duration
+			w           WatchConfig
+			coordinator string
+			over        bool
+		}{
+			{10 * time.Second, w, "b", false},
+			{0, shared, "b", false},
+			{S, w, "b", false},
+			{0, shared, "", true},
+			{1, w, "", true},
+		} {
+			time.Sleep(c.after)
+			if id, over := look(c.w); id != c.coordinator || over != c.over {
+				t.Errorf("%v later: coordinator %q, seat over: %v; want %q, %v", c.after, id, over, c.coordinator, c.over)
+			}
+		}
+		e = held(5, 0, -time.Hour)
+		e.Unsynchronized = true
+		records[coordinatorName].Replace(e)
+		if id, err := w.Coordinator(t.Context()); id != "b" || err != nil {
+			t.Errorf("by no common clock: %q, %v", id, err)
+		}
+	})
+}
+
+// What is no name of a numbered shard is none, though it is the same number.
+func TestNamesOfNumbers(t *testing.T) {
+	s := Numbered(12)
+	for _, name := range []string{"01", "+1", "-0", "12", "-1", "", "1 ", "١"} {
+		if i := s.index(name); i != none {
+			t.Errorf("%q is shard %d", name, i)
+		}
+	}
+	if s.index("11") != 11 || s.index("0") != 0 {
+		t.Error("0 and 11 are none")
+	}
+}
+
+// A record that is not this group's, or no assignment that can be, is refused, and says why.
+func TestForeignAssignments(t *testing.T) {
+	good := `{"form":"shards/1","numbered":1,"sessions":[{"seat":0,"number":1,"member":"a"}],"places":[[0,1]]}`
+	entry := func(text string) *leaderelection.RaceEntry {
+		return &leaderelection.RaceEntry{ElectionNumber: 3, Incarnation: "id", ConnectionParams: []byte(text)}
+	}
+	if a, err := readAssignment(entry(good)); err != nil || a.version != 3 || a.places[0] != (placed{0, 1, false}) {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	led := entry(good)
+	led.LeaderID = "x"
+	edit := func(old, new string) *leaderelection.RaceEntry { return entry(strings.Replace(good, old, new, 1)) }
+	for says, e := range map[string]*leaderelection.RaceEntry{
+		`which "x" leads`:        led,
+		`its form is "shards/2"`: edit("shards/1", "shards/2"),
+		`unknown field "more"`:   edit(`"places"`, `"more":1,"places"`),
+		"of session 1 of 1":      edit("[0,1]", "[1,1]"),
+		"of session -2 of 1":     edit("[0,1]", "[-2,1]"),
+		"places 1 shards of 2":   edit(`"numbered":1`, `"numbered":2`),
+		"impossible place":       edit("[0,1]", "[0,0]"),
+		"is not a place":         edit("[0,1]", "[0,1,2]"),
+		"is there twice":         edit(`"sessions":[`, `"sessions":[{"seat":0,"number":1,"member":"b"},`),
+		"cannot be understood":   entry("\x1f\x8bnothing"),
+	} {
+		if _, err := readAssignment(e); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+}
+
+// A change is made to a copy: who holds the assignment before sees nothing of it.
+func TestClonesShareNothing(t *testing.T) {
+	a := of(1, Numbered(1), placed{0, 1, false})
+	a.pins, a.cordons = map[string]string{"0": "a"}, []string{"x"}
+	b := a.clone()
+	b.sessions[0].Member, b.places[0].token, b.cordons[0], b.pins["0"] = "b", 2, "y", "b"
+	if a.sessions[0].Member != "a" || a.places[0].token != 1 || a.cordons[0] != "x" || a.pins["0"] != "a" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// If hooks are stuck, the oldest events are dropped, and the newest are told.
+func TestTraceDropsTheOldest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTracer()
+		var told []int
+		stuck := make(chan struct{})
+		go r.run()
+		r.post(func() { <-stuck })
+		synctest.Wait()
+		for i := range maxEvents + 3 {
+			r.post(func() { told = append(told, i) })
+		}
+		close(stuck)
+		r.end()
+		synctest.Wait()
+		if len(told) != maxEvents || told[0] != 3 || told[maxEvents-1] != maxEvents+2 || !slices.IsSorted(told) {
+			t.Errorf("told of %d events, the first is %d", len(told), told[0])
+		}
+	})
+}
