@@ -84,13 +84,14 @@ func parseGroup(raw string) (*url.URL, error) {
 // apart returns what keeps the URLs of two records from being of two places, or nil.
 func apart(one, other *url.URL) error {
 	q, r := one.Query(), other.Query()
-	differs := one.Path != other.Path || one.Opaque != other.Opaque || hosted[Kind(one.Scheme)] && one.Host != other.Host
-	for _, p := range append(larger, named[Kind(one.Scheme)]) {
+	param, hosts := named[Kind(one.Scheme)], one.Host != other.Host
+	differs := one.Path != other.Path || one.Opaque != other.Opaque || hosts
+	for _, p := range append(larger, param) {
 		differs = differs || q.Get(p) != r.Get(p)
 	}
 	switch {
-	case !differs:
-		return fmt.Errorf("%w: %s stands where it names no record: all records of the group would be one. Put it into the name, or leave it out", ErrURL, Placeholder)
+	case !differs, hosts && !hosted[Kind(one.Scheme)], one.Scheme != other.Scheme, one.User.String() != other.User.String():
+		return fmt.Errorf("%w: %s stands where it names no record. Put it into the name, and nowhere else, or leave it out", ErrURL, Placeholder)
 	case q.Has(channel) && q.Get(channel) == r.Get(channel):
 		return fmt.Errorf("%w: the records of a group cannot share a %s: put %s into that, too, or leave it out", ErrURL, channel, Placeholder)
 	}

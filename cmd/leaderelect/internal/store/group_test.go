@@ -57,7 +57,8 @@ func TestInGroup(t *testing.T) {
 		"redis://host/0", "rediss://host/0?channel=x", "postgres://host/database", "mysql://host/database?table=x", "sqlite:app.db", "etcd://host", "gs://bucket/", "s3://bucket",
 		"azblob://account/container/blob?native_lease=30s", "azblob://account/container/{name}?companion=x", "orders", "http://[", "redis://host/{name}",
 		// All records would be one, or told of on one channel, or called by nothing; and what cannot be read.
-		"s3://bucket/orders?metadata=app={name}", "etcd://host-{name}/orders", "etcd://user:{name}@host/orders", "redis://host/0?key=orders&channel={name}",
+		"s3://bucket/orders?metadata=app={name}", "etcd://host-{name}/orders", "etcd://user:{name}@host/orders", "etcd://user:{name}@host/{name}",
+		"etcd://host-{name}/{name}", "{name}:{name}", "redis://host/0?key=orders&channel={name}",
 		"redis://host/0?key={name}&channel=all", "gs://bucket/orders/", "file:///var/lib/orders/", "s3://bucket/orders?a=1;b=2",
 	} {
 		if got, err := InGroup(raw, "seat-0"); !errors.Is(err, ErrURL) {
