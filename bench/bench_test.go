@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 // figures are of something that works; the views of this library do not overlap
 // where its conditions hold, and the harness sees it where they do not.
 func TestContestants(t *testing.T) {
-	p := plan{elections: 3, term: 3 * time.Second, window: 3 * time.Second}
+	p := plan{elections: 3, term: 5 * time.Second, window: 3 * time.Second}
 	results := measure(t.Context(), t, p, servers(t))
 	for i, c := range contestants {
 		t.Run(c.name+" on "+c.store, func(t *testing.T) {

@@ -77,10 +77,11 @@ func (s *ConsulServer) Await(t testing.TB) {
 	}
 }
 
-// consulServes asks for a key that is not there.
+// consulServes asks for a key that is not there, and that nobody may read without a token where
+// Consul asks for tokens. Then it serves when it has made the first ones.
 func consulServes(ctx context.Context, addr string) error {
 	_, err := get(ctx, "http://"+addr+"/v1/kv/no-such-key?consistent")
-	if err != nil && (strings.HasPrefix(err.Error(), "404 ") || strings.HasPrefix(err.Error(), "403 ")) {
+	if err != nil && (strings.HasPrefix(err.Error(), "404 ") || strings.HasPrefix(err.Error(), "403 ") && !strings.Contains(err.Error(), "ACL not found")) {
 		return nil
 	}
 	if err == nil {
