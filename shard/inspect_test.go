@@ -3,9 +3,12 @@
 package shard
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,4 +152,82 @@ func TestTraceDropsTheOldest(t *testing.T) {
 			t.Errorf("told of %d events, the first is %d", len(told), told[0])
 		}
 	})
+}
+
+// An observer is told of newer assignments only, and of the newest though reading it fails at
+// first, or the record refuses for good at first.
+func TestWatchTellsOfNewerOnly(t *testing.T) {
+	for _, polled := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			records := map[string]*memory.Decider{assignmentName: memory.NewDecider(), coordinatorName: memory.NewDecider()}
+			var mu sync.Mutex
+			var fault error
+			var told []leaderelection.ElectionNumber
+			fails := func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				fault = err
+			}
+			w := WatchConfig{PollInterval: T, Store: func(name string) (leaderelection.RaceDecider, error) {
+				d := records[name].Handle()
+				d.Inject(func(op memory.Op) memory.Fault {
+					mu.Lock()
+					defer mu.Unlock()
+					if fault == memory.ErrLost && (name != assignmentName || op.Kind != memory.Read) {
+						return memory.Fault{}
+					}
+					return memory.Fault{Err: fault}
+				})
+				if polled {
+					return d.Polled(), nil
+				}
+				return d, nil
+			}}
+			put := func(version, named leaderelection.ElectionNumber) {
+				a := gives(version, 1, placed{0, uint64(version), false})
+				a.id = "id"
+				e, err := a.entry(MaxAssignment)
+				if err != nil {
+					t.Fatal(err)
+				}
+				records[assignmentName].Replace(e)
+				records[coordinatorName].Replace(&leaderelection.RaceEntry{
+					LeaderID: "a#1", ElectionNumber: 1, Extension: uint64(time.Now().Unix()), TermLength: T, TermExpiry: time.Now().Add(time.Hour),
+					ConnectionParams: fmt.Appendf(nil, `{"form":"coordinator/1","version":%d}`, named),
+				})
+			}
+			fails(leaderelection.ErrPermanent)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() {
+				_ = w.Watch(ctx, func(_ context.Context, a *Assignment) {
+					mu.Lock()
+					defer mu.Unlock()
+					told = append(told, a.Version())
+				})
+			}()
+			expect := func(after time.Duration, want ...leaderelection.ElectionNumber) {
+				t.Helper()
+				time.Sleep(after)
+				mu.Lock()
+				defer mu.Unlock()
+				if !slices.Equal(told, want) {
+					t.Errorf("polled=%v: told of %v, want %v", polled, told, want)
+				}
+			}
+			expect(4 * T)
+			fails(nil)
+			put(5, 5)
+			expect(3*T, 5)
+			put(3, 6) // a stale read looks like that
+			expect(3*T, 5)
+			fails(memory.ErrLost) // of reads of the assignment
+			put(6, 7)
+			expect(3*T/2+time.Second/2, 5)
+			fails(nil)
+			expect(T/4+time.Second, 5, 6) // tried again each quarter of PollInterval
+			put(7, 8)
+			expect(T+time.Second, 5, 6, 7)
+		})
+	}
 }
