@@ -205,7 +205,7 @@ func TestHoldUnsynchronizedAllowsForDrift(t *testing.T) {
 		e.Unsynchronized = true
 		d.Replace(e)
 		b := join(t, d, "b", func(c *le.Config) { c.Unsynchronized = true })
-		sleep(time.Hour + S*time.Duration(time.Hour/T) - time.Millisecond)
+		sleep(time.Hour + S*time.Duration(int64(time.Hour/T)) - time.Millisecond)
 		b.follows(t)
 		sleep(2*T + 2*S)
 		b.leads(t)

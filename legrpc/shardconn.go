@@ -222,8 +222,8 @@ func (s *ShardConn) attempt(ctx context.Context, name string, o []grpc.CallOptio
 			if err != nil {
 				return nil, status.Errorf(codes.Unavailable, "legrpc: shard %q: %v", name, err)
 			}
-			a := &attempt{conn: conn}
-			a.ctx, a.cancel = context.WithCancelCause(ctx)
+			led, cancel := context.WithCancelCause(ctx)
+			a := &attempt{conn: conn, ctx: led, cancel: cancel}
 			a.stop = now.Overdue(grace, func() { a.cancel(errOvertaken) })
 			return a, nil
 		}

@@ -122,7 +122,7 @@ func serveShards(t *testing.T, r *records, l *ledger, id string, worked *atomic.
 			for {
 				in := new(wrapperspb.StringValue)
 				if err := s.RecvMsg(in); err != nil {
-					return nil
+					return nil //nolint:nilerr // the caller has ended it
 				}
 				if err := s.SendMsg(wrapperspb.String(legrpc.OwnedFrom(s.Context()).Name() + " " + in.Value)); err != nil {
 					return err

@@ -154,9 +154,9 @@ func TestShardsAreRouted(t *testing.T) {
 		owns(a, 2)
 		owns(b, 2)
 		time.Sleep(10 * time.Second)
-		for name, id := range map[string]string{"0": "", "1": "", "2": "", "3": ""} {
+		for _, name := range []string{"0", "1", "2", "3"} {
 			o, _ := router.Owner(name)
-			id = o.Member
+			id := o.Member
 			if w := through(proxy, "GET", name); w.Code != http.StatusOK || w.Body.String() != fmt.Sprintf("%s %s %d", id, name, o.Token) {
 				t.Errorf("shard %s of %s: %d %q", name, id, w.Code, w.Body)
 			}

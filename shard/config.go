@@ -168,7 +168,7 @@ func (c *Config) validate(ctx context.Context) (*stores, error) {
 	} else {
 		s = newStores(c.Store)
 		err := s.distinct(ctx, coordinatorName, assignmentName, seatName(0))
-		if err != nil && err == context.Cause(ctx) {
+		if err != nil && errors.Is(err, context.Cause(ctx)) {
 			return nil, err
 		}
 		faults = append(faults, err)

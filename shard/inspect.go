@@ -110,7 +110,7 @@ func (w WatchConfig) Seats(ctx context.Context, a *Assignment) ([]Seat, error) {
 		if err != nil || !used {
 			return seats, err
 		}
-		seats = append(seats, s)
+		seats = append(seats, s) //nolint:makezero // all of them are filled by now
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-// ErrNoGroup: there is no assignment yet.
+// ErrNoGroup is returned while there is no assignment yet.
 var ErrNoGroup = errors.New("shard: the group has no assignment yet: start its members first")
 
 // ErrNoShard is wrapped by the error about a shard that the group has not.

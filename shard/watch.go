@@ -52,7 +52,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, a *
 	}
 	s := newStores(w.Store)
 	if err := s.distinct(ctx, assignmentName, coordinatorName); err != nil {
-		if err == context.Cause(ctx) {
+		if errors.Is(err, context.Cause(ctx)) {
 			return err
 		}
 		return fmt.Errorf("shard: wrong WatchConfig: %w", err)

@@ -94,9 +94,9 @@ func TestSeatsAreReadWhenDue(t *testing.T) {
 			}
 		}
 		store.err = errors.New("no")
-		for n, want := range []time.Duration{1, 2, 3, 4, 4} {
+		for n, want := range []int{1, 2, 3, 4, 4} {
 			w.look()
-			due("cannot be read", want*T/8)
+			due("cannot be read", time.Duration(want)*T/8)
 			if e := posted(); e.err == nil {
 				t.Errorf("read %d: it is not told that it failed", n)
 			}

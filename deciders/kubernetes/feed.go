@@ -65,7 +65,7 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 }
 
 func ended(err error) error {
-	if err == errLeft {
+	if errors.Is(err, errLeft) {
 		return nil
 	}
 	return err

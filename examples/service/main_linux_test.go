@@ -24,7 +24,7 @@ func TestPage(t *testing.T) {
 		defer again.Stop()
 		for limit := time.After(time.Minute); ; {
 			var err error
-			if answer, err = http.Get(page.Here("http://127.0.0.1:8082" + path)); err == nil { //nolint:noctx // the test's own server
+			if answer, err = http.Get(page.Here("http://127.0.0.1:8082" + path)); err == nil {
 				break
 			}
 			select {

@@ -103,7 +103,7 @@ func NewDB(path string, opts *Options) (*sql.DB, error) {
 // wrong with it SQLite will say.
 func local(dir, kind string, err error) error {
 	if err != nil || kind == "" {
-		return nil
+		return nil //nolint:nilerr // see above
 	}
 	return store.Wrong("the directory %s is on a file system of the kind %s, which is or may be on another machine: there locks are not sure. "+
 		"Use a local disk, or a server; where only this machine uses it, set Options.AllowNetwork (allow_network=true in an address)", dir, kind)

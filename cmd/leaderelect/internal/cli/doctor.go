@@ -117,7 +117,7 @@ func opening[T any](tell func(doctor.Finding), url string, open func() (T, error
 		return opened, err
 	case err != nil:
 		tell(doctor.Finding{Check: check, Verdict: doctor.Fail, Detail: err.Error(), Advice: "check the URL, the network and the credentials"})
-		return opened, nil
+		return opened, nil //nolint:nilerr // it was told
 	}
 	tell(doctor.Finding{Check: check, Verdict: doctor.OK, Detail: fmt.Sprintf("in %s: %s", doctor.Took(time.Since(begin)), redact.URL(url))})
 	return opened, nil

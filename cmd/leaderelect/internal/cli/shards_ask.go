@@ -256,7 +256,7 @@ func (q *asked) until(ctx context.Context, is func(*shard.Assignment) (done bool
 		w.PollInterval = 500 * time.Millisecond
 	}
 	err := w.Watch(ctx, func(_ context.Context, as *shard.Assignment) {
-		done := false
+		var done bool
 		if done, now = is(as); done {
 			cancel(errHappened)
 		}

@@ -115,7 +115,7 @@ func (c Choice) handOver() Span {
 func (c Choice) outages() (silent, refused time.Duration) {
 	left := c.Term - c.Skew - c.Extend() - 2*c.Store.Latency
 	if left > 0 {
-		silent = (left - 1) / (c.Term / 4) * (c.Term / 4)
+		silent = (left - 1).Truncate(c.Term / 4)
 	}
 	base := min(max(c.Term/32, 250*time.Millisecond), time.Second)
 	pause := max(min(c.Term/8, 30*time.Second), 4*base)
