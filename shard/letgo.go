@@ -8,6 +8,52 @@ import (
 	"slices"
 )
 
+// ended: a callback has returned.
+func (s *sitting) ended(o *Owned) {
+	o.running = false
+	delete(s.winding, o)
+	if s.owned[o.index] == o && !o.drainBy.IsZero() {
+		s.free(o.index, o)
+	}
+	s.m.mu.Lock()
+	next := s.m.owned[o.name]
+	s.m.mu.Unlock()
+	if next != nil && next != o {
+		next.start()
+	}
+}
+
+// endedToo takes in those that have returned as well, so that a member that lets go of a
+// thousand shards at once says so once.
+func (s *sitting) endedToo() {
+	for {
+		select {
+		case o := <-s.returned:
+			s.ended(o)
+		default:
+			return
+		}
+	}
+}
+
+// free ends a shard's view. After that, say says on record that it was let go.
+func (s *sitting) free(i int, o *Owned) {
+	delete(s.owned, i)
+	s.drop(o, ErrMoved)
+	s.unsaid[o.name] = o.token
+}
+
+// say says on record what was let go since it was last called.
+func (s *sitting) say() {
+	if len(s.unsaid) == 0 {
+		return
+	}
+	letGo := maps.Clone(s.letGo)
+	maps.Copy(letGo, s.unsaid)
+	clear(s.unsaid)
+	s.announce(letGo)
+}
+
 // announce has the seat's record say what was let go, if it does not yet.
 func (s *sitting) announce(letGo map[string]uint64) {
 	if letGo = s.fitting(letGo); maps.Equal(letGo, s.letGo) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"math"
 	"time"
 
@@ -301,52 +300,6 @@ func (s *sitting) ask(o *Owned) {
 	o.drainBy = time.Now().Add(s.m.cfg.DrainTimeout)
 	o.asked = s.m.cfg.Clock.Now()
 	o.cancel(ErrMoved)
-}
-
-// ended: a callback has returned.
-func (s *sitting) ended(o *Owned) {
-	o.running = false
-	delete(s.winding, o)
-	if s.owned[o.index] == o && !o.drainBy.IsZero() {
-		s.free(o.index, o)
-	}
-	s.m.mu.Lock()
-	next := s.m.owned[o.name]
-	s.m.mu.Unlock()
-	if next != nil && next != o {
-		next.start()
-	}
-}
-
-// endedToo takes in those that have returned as well, so that a member that lets go of a
-// thousand shards at once says so once.
-func (s *sitting) endedToo() {
-	for {
-		select {
-		case o := <-s.returned:
-			s.ended(o)
-		default:
-			return
-		}
-	}
-}
-
-// free ends a shard's view. After that, say says on record that it was let go.
-func (s *sitting) free(i int, o *Owned) {
-	delete(s.owned, i)
-	s.drop(o, ErrMoved)
-	s.unsaid[o.name] = o.token
-}
-
-// say says on record what was let go since it was last called.
-func (s *sitting) say() {
-	if len(s.unsaid) == 0 {
-		return
-	}
-	letGo := maps.Clone(s.letGo)
-	maps.Copy(letGo, s.unsaid)
-	clear(s.unsaid)
-	s.announce(letGo)
 }
 
 // drop ends a shard's view here and now, and its ctx.
