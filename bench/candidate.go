@@ -89,13 +89,14 @@ type candidate struct {
 	mu      sync.Mutex
 	beliefs []belief // of each election; zero where it was not elected
 	said    [][2]bool
+	held    [][2]time.Time // when a look that found a belief was begun, the last time
 	out     *json.Encoder
 }
 
 func newCandidate(r role) *candidate {
 	return &candidate{
 		role: r, stop: make([]context.CancelFunc, r.Elections),
-		beliefs: make([]belief, r.Elections), said: make([][2]bool, r.Elections), out: json.NewEncoder(os.Stdout),
+		beliefs: make([]belief, r.Elections), said: make([][2]bool, r.Elections), held: make([][2]time.Time, r.Elections), out: json.NewEncoder(os.Stdout),
 	}
 }
 
@@ -180,7 +181,8 @@ func (c *candidate) sample() {
 		now := time.Now()
 		if now.Sub(last) > gap {
 			for i := range c.said {
-				c.tell(i, [2]bool{}, last)
+				c.tell(i, 0, false, last)
+				c.tell(i, 1, false, last)
 			}
 		}
 		for i := range c.said {
@@ -191,24 +193,34 @@ func (c *candidate) sample() {
 	}
 }
 
-// look says what has changed in a belief. The caller has locked c.
+// look says what has changed in a belief. The caller has locked c. Where the process stood
+// still since it last found the belief, also in the midst of this look, the belief ended
+// then: nothing was done meanwhile.
 func (c *candidate) look(i int) {
 	b := c.beliefs[i]
 	if b.told == nil {
 		return
 	}
+	begun := time.Now()
 	is := [2]bool{b.told(), false}
 	if is[1] = is[0]; b.asked != nil {
 		is[1] = b.asked()
 	}
-	c.tell(i, is, time.Now())
+	for k := range is {
+		at := begun
+		if is[k] {
+			c.held[i][k] = begun
+		} else if at = time.Now(); at.Sub(c.held[i][k]) > gap {
+			at = c.held[i][k]
+		}
+		c.tell(i, k, is[k], at)
+	}
 }
 
-func (c *candidate) tell(i int, is [2]bool, at time.Time) {
-	for k, what := range []string{told, asked} {
-		if is[k] != c.said[i][k] {
-			c.said[i][k] = is[k]
-			c.say(event{Election: i, What: what, On: is[k], At: at.UnixNano()})
-		}
+// tell says one belief, if it is another than before.
+func (c *candidate) tell(i, k int, is bool, at time.Time) {
+	if is != c.said[i][k] {
+		c.said[i][k] = is
+		c.say(event{Election: i, What: [2]string{told, asked}[k], On: is, At: at.UnixNano()})
 	}
 }
