@@ -32,7 +32,7 @@ func (r *recorder) holding(p *process, o *op) {
 		}
 		return
 	}
-	if e.Vacant() && p.leaderships[e.ElectionNumber] == nil { // what began nothing ends no hold, and has none
+	if e.Vacant() { // of what began nothing, or of an older one that a replica still has: it ends no hold
 		h = r.lastHold(p)
 		if h == nil {
 			if e.Hold > 0 {
