@@ -61,7 +61,7 @@ func (r *recorder) holding(p *process, o *op) {
 
 // holdOf is the hold of p's leadership, or nil if it has not won that.
 func (r *recorder) holdOf(p *process, number le.ElectionNumber) *hold {
-	for i := range r.holds {
+	for i := len(r.holds) - 1; i >= 0; i-- { // a store that was set back gives a number out again
 		if h := &r.holds[i]; h.p == p && h.number == number {
 			return h
 		}
