@@ -145,11 +145,11 @@ func (r *Record) release(began time.Time, e *Entry, own bool) error {
 		latest, earliest = latest.Add(e.TermLength), earliest.Add(e.TermLength)
 	}
 	timed := !r.Untimed && !e.Unsynchronized
-	short := r.holdShort(began, e)
+	short := r.releaseShort(began, e)
 	switch {
 	case !own:
 		return errors.New("it releases what is not its own")
-	case short > 0 && !(e.Hold == 0 && r.led[led{e.ElectionNumber, e.Incarnation}].Extension == 0): // it may have led to nothing
+	case short > 0:
 		return fmt.Errorf("its hold ends %v too early", short)
 	case e.Successor != reserve:
 		return fmt.Errorf("it is reserved for %q, want %q", e.Successor, reserve)
@@ -174,18 +174,18 @@ func (r *Record) extension(began time.Time, old, e *Entry) error {
 		return fmt.Errorf("the term shrinks by %v", old.TermExpiry.Sub(e.TermExpiry))
 	case !r.Untimed && e.TermExpiry.After(limit) && !e.TermExpiry.Equal(old.TermExpiry):
 		return fmt.Errorf("the term ends %v too late", e.TermExpiry.Sub(limit))
-	case r.holdShort(began, e) > 0:
-		return fmt.Errorf("its hold ends %v too early", r.holdShort(began, e))
+	case r.holdShort(began, e, e.ElectionNumber) > 0:
+		return fmt.Errorf("its hold ends %v too early", r.holdShort(began, e, e.ElectionNumber))
 	case e.Successor != old.Successor && old.Successor != e.LeaderID:
 		return fmt.Errorf("the request for %q becomes one for %q", old.Successor, e.Successor)
 	}
 	return nil
 }
 
-// holdShort is by how much the write e of a leadership lets its hold end too early. The rest of it
-// counts from when e was asked for, at the latest now, on the leader's monotonic clock.
-func (r *Record) holdShort(began time.Time, e *Entry) time.Duration {
-	hold, any := r.held[led{e.ElectionNumber, e.Incarnation}]
+// holdShort is by how much the write e lets the hold of its candidate's leadership n end too early.
+// The rest of it counts from when e was asked for, at the latest now, on the leader's monotonic clock.
+func (r *Record) holdShort(began time.Time, e *Entry, n leaderelection.ElectionNumber) time.Duration {
+	hold, any := r.held[led{n, e.Incarnation}]
 	if !any || r.Untimed {
 		return 0
 	}
@@ -195,6 +195,30 @@ func (r *Record) holdShort(began time.Time, e *Entry) time.Duration {
 	}
 	slack := time.Duration(float64(r.Drift) * float64(began.Sub(hold.from)) / float64(e.TermLength))
 	return hold.until.Sub(began) - rest - slack
+}
+
+// releaseShort is the same of a release. What was never extended may have led to nothing: then the hold
+// of the leadership before is the one to be kept, if that one's leader is the same and took its
+// own record.
+func (r *Record) releaseShort(began time.Time, e *Entry) time.Duration {
+	before := func(n leaderelection.ElectionNumber) (last leaderelection.ElectionNumber) {
+		for l := range r.held {
+			if l.incarnation == e.Incarnation && l.number < n {
+				last = max(last, l.number)
+			}
+		}
+		return last
+	}
+	for n := e.ElectionNumber; n > leaderelection.NoElections; n = before(n) {
+		short := r.holdShort(began, e, n)
+		if short <= 0 || r.led[led{n, e.Incarnation}].Extension > 0 {
+			return short
+		}
+	}
+	if e.Hold == 0 { // none of them led
+		return 0
+	}
+	return r.holdShort(began, e, e.ElectionNumber)
 }
 
 // extensionOverLost: a leader goes on where a store that was set back has lost its record, unless

@@ -75,6 +75,8 @@ func TestSteps(t *testing.T) {
 	back := step{0, le.RaceEntry{}, true}
 	onHold := step{0, held("a", 1, 0, 10, hold(10)), false}
 	left := step{2, vacant("a", 1, 1, 2, hold(18)), false}
+	extended := step{5, held("a", 1, 1, 15, hold(5)), false}
+	again := step{6, held("a", 2, 0, 16, hold(10)), false}
 	for name, c := range map[string]struct {
 		before []step
 		last   step
@@ -143,6 +145,11 @@ func TestSteps(t *testing.T) {
 		"a hold is one's own to take":       {[]step{onHold}, step{5, held("a", 2, 0, 15), false}, ""},
 		"a release ends the hold":           {[]step{onHold, {5, held("a", 1, 1, 15, hold(5)), false}}, step{6, vacant("a", 1, 2, 6), false}, "hold ends"},
 		"one that led to nothing":           {[]step{onHold}, step{6, vacant("a", 1, 1, 6), false}, ""},
+		"nor the one before":                {[]step{onHold, again}, step{6, vacant("a", 2, 1, 6), false}, ""},
+		"one that led to nothing, hold":     {[]step{onHold, extended, again}, step{7, vacant("a", 2, 1, 7, hold(13)), false}, ""},
+		"one that led to nothing, too soon": {[]step{onHold, extended, again}, step{7, vacant("a", 2, 1, 7, hold(12.9)), false}, "hold ends"},
+		"one that led to nothing, no hold":  {[]step{onHold, extended, again}, step{7, vacant("a", 2, 1, 7), false}, "hold ends"},
+		"a hold that is nobody's":           {[]step{onHold, again}, step{7, vacant("a", 2, 1, 7, hold(12.9)), false}, "hold ends"},
 		"a release cuts the hold short":     {[]step{onHold}, step{2, vacant("a", 1, 1, 2, hold(17)), false}, "hold ends"},
 		"an extension keeps the hold":       {[]step{onHold}, step{5, held("a", 1, 1, 15, hold(5)), false}, ""},
 		"an extension cuts it short":        {[]step{onHold}, step{5, held("a", 1, 1, 15, hold(4.9)), false}, "hold ends"},
