@@ -63,7 +63,7 @@ Each has tests, and mutants that they catch.
  9. A session that is over is ended on record by the coordinator: it wins the seat, with all
     that an election waits for, and releases it at once.
  10. A record that is damaged, or not this group's, is reported and left alone. Members go on
-    with what they own while their views last.
+    with what they own while their views last. [Operator.Reset] is for people.
  11. What a seat says it has let go is dropped when the assignment no longer names it.
  12. Each version of the assignment has a random id. If one number has two ids, the store was
     set back: everything is let go, and a new session begins. If the store has lost versions

@@ -74,13 +74,17 @@ type Seat struct {
 	Until time.Time
 	// Over: the session's time has run out, though nobody has released the seat.
 	Over bool
+	// Err is why the record cannot be read, or understood; then nothing else is known. Nil:
+	// it was read.
+	Err error
 }
 
 // maxReads is how many records are read at a time.
 const maxReads = 16
 
-// Seats reads the records of the group's seats, as many as there are, in their order. A seat
-// whose record is no member's has no Member.
+// Seats reads the records of the group's seats, as many as there are, in their order. What
+// cannot be read is in that seat's Err; Seats fails only if that is so of all of them, or
+// ctx ends. A seat whose record is no member's has no Member.
 func (w WatchConfig) Seats(ctx context.Context, a *Assignment) ([]Seat, error) {
 	least := 0 // seats to read at once: those that the assignment names
 	if a != nil {
@@ -89,7 +93,7 @@ func (w WatchConfig) Seats(ctx context.Context, a *Assignment) ([]Seat, error) {
 		}
 	}
 	least = min(least, MaxShards)
-	seats, faults := make([]Seat, least), make([]error, least)
+	seats := make([]Seat, least)
 	var wg sync.WaitGroup
 	turn := make(chan struct{}, maxReads)
 	for k := range least {
@@ -98,33 +102,44 @@ func (w WatchConfig) Seats(ctx context.Context, a *Assignment) ([]Seat, error) {
 			defer wg.Done()
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			seats[k], _, faults[k] = w.seat(ctx, k)
+			seats[k], _ = w.seat(ctx, k)
 		}()
 	}
 	wg.Wait()
-	if err := errors.Join(faults...); err != nil {
-		return nil, err
-	}
-	for { // a member may have come since
-		s, used, err := w.seat(ctx, len(seats))
-		if err != nil || !used {
-			return seats, err
+	for len(seats) < MaxShards { // a member may have come since
+		s, used := w.seat(ctx, len(seats))
+		if !used {
+			break
 		}
 		seats = append(seats, s) //nolint:makezero // all of them are filled by now
+		var damage *leaderelection.DamagedRecordError
+		if s.Err != nil && !errors.As(s.Err, &damage) {
+			break // the next would be no better
+		}
 	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("shard: reading the seats: %w", context.Cause(ctx))
+	case len(seats) > 0 && !slices.ContainsFunc(seats, func(s Seat) bool { return s.Err == nil }):
+		return nil, seats[0].Err
+	}
+	return seats, nil
 }
 
-// seat reads one seat, and whether anybody ever had it.
-func (w *WatchConfig) seat(ctx context.Context, k int) (seat Seat, used bool, err error) {
+// seat reads one seat, and whether anybody ever had it, or may have had.
+func (w *WatchConfig) seat(ctx context.Context, k int) (seat Seat, used bool) {
+	seat.Session.Seat = k
 	d, err := w.record(ctx, seatName(k))
 	if err != nil {
-		return seat, false, err
+		seat.Err = err
+		return seat, true
 	}
 	e, err := d.ReadCurrent(ctx)
 	if err != nil {
-		return seat, false, fmt.Errorf("shard: reading %s: %w", seatName(k), err)
+		seat.Err = fmt.Errorf("shard: reading %s: %w", seatName(k), err)
+		return seat, true
 	}
-	seat.Session = SessionID{k, e.ElectionNumber}
+	seat.Session.Number = e.ElectionNumber
 	if info, err := readSeat(e); !e.Vacant() && err == nil {
 		seat.Member, seat.HostPort, seat.Weight, seat.Capacity, seat.Zone = info.Member, slices.Clone(e.HostPort), info.Weight, info.Capacity, info.Zone
 		if !e.Unsynchronized {
@@ -132,7 +147,7 @@ func (w *WatchConfig) seat(ctx context.Context, k int) (seat Seat, used bool, er
 			seat.Over = e.TermExpiry.Add(w.skew()).Before(w.now())
 		}
 	}
-	return seat, e.ElectionNumber != leaderelection.NoElections, nil
+	return seat, e.ElectionNumber != leaderelection.NoElections
 }
 
 func (w *WatchConfig) record(ctx context.Context, name string) (leaderelection.RaceDecider, error) {

@@ -79,6 +79,56 @@ func TestLookingOn(t *testing.T) {
 	})
 }
 
+// A seat that cannot be read hides no other; nobody's can be read only if all fail.
+func TestSeatsThatCannotBeRead(t *testing.T) {
+	fails := map[string]error{}
+	records := map[string]*memory.Decider{}
+	for k := range 4 {
+		name := seatName(k)
+		records[name] = memory.NewDecider()
+		records[name].Inject(func(memory.Op) memory.Fault { return memory.Fault{Err: fails[name]} })
+		if k < 3 {
+			records[name].Replace(&leaderelection.RaceEntry{ElectionNumber: 7})
+		}
+	}
+	w := WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) { return records[name], nil }}
+	a := gives(1, 1, placed{0, 1, false}).public() // it names seat 0 alone
+	damage := &leaderelection.DamagedRecordError{Err: errors.New("not JSON")}
+	lost := errors.New("lost")
+	for name, c := range map[string]struct {
+		fails map[int]error
+		want  string // of each seat: read, or not
+	}{
+		"none":                {nil, "rrr"},
+		"a damaged one":       {map[int]error{0: damage}, "-rr"},
+		"two":                 {map[int]error{0: damage, 1: damage}, "--r"},
+		"the one beyond":      {map[int]error{3: damage}, "rrr-"},
+		"one by chance":       {map[int]error{0: lost}, "-rr"},
+		"an unnamed one":      {map[int]error{1: lost}, "r-"}, // the store fails: the next may, too
+		"all that are looked": {map[int]error{0: lost, 1: lost}, ""},
+	} {
+		clear(fails)
+		for k, err := range c.fails {
+			fails[seatName(k)] = err
+		}
+		seats, err := w.Seats(t.Context(), a)
+		got := ""
+		for k, s := range seats {
+			switch {
+			case s.Session.Seat != k:
+				t.Errorf("%s: seat %d says that it is %d", name, k, s.Session.Seat)
+			case s.Err == nil && s.Session.Number == 7:
+				got += "r"
+			case errors.Is(s.Err, c.fails[k]) && strings.Contains(s.Err.Error(), seatName(k)):
+				got += "-"
+			}
+		}
+		if got != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%s: %q and %v, want %q", name, got, err, c.want)
+		}
+	}
+}
+
 // What is no name of a numbered shard is none, though it is the same number.
 func TestNamesOfNumbers(t *testing.T) {
 	s := Numbered(12)

@@ -48,6 +48,11 @@ var mutants = []struct{ name, file, old, new, caughtBy string }{
 	{"a Store that hangs is called again", "stores.go", "		s.opening[name] = o\n", "", "^TestStoreIsCalledOnce"},
 	{"rule 12: two contents of one version", "session.go", "case known != nil && r.a.version == known.version:", "case false:", "^TestRule12TwoContents"},
 	{"rule 12: what the store has lost is not written again", "coordinator.go", "restored.token, restored.restored = token, true", "restored = read", "^TestRule12SetBack"},
+	{"a reset forgets the tokens of shards", "reset.go", "token: max(p.token, r.after)}", "token: max(0*p.token, r.after)}", "^TestReset"},
+	{"a reset forgets the tokens of shards that are gone", "reset.go", "max(a.retired, r.after)", "a.retired", "^TestReset"},
+	{"a reset writes an older version", "reset.go", "max(e.ElectionNumber, leaderelection.ElectionNumber(time.Now().Unix()))+1", "e.ElectionNumber+1", "^TestReset"},
+	{"a reset while a member's term runs", "reset.go", "until.Format(time.RFC3339))\n\t\t}", "until)\n\t\t}\n\t\treturn nil", "^TestReset"},
+	{"a reset over an election's record", "reset.go", "case !e.Vacant():\n\t\treturn unclear", "case false:\n\t\treturn unclear", "^TestReset"},
 	{"the plan ignores who has what", "plan.go", "return keepsI\n", "return keepsJ\n", "^TestPlan"},
 	{"the plan ignores capacity", "plan.go", "return c == 0 || q.load[i] < c", "return c == 0 || i >= 0", "^TestPlanLimits"},
 }

@@ -86,12 +86,19 @@ func (o Operator) change(ctx context.Context, what string, edit func(*assignment
 	if o.Store == nil {
 		return errors.New("shard: the Operator's Store is nil")
 	}
-	d, err := newStores(o.Store).get(ctx, math.MaxInt64, assignmentName)
+	return newStores(o.Store).change(ctx, what, func(ctx context.Context, d leaderelection.RaceDecider) error {
+		return changeOnce(ctx, d, edit)
+	})
+}
+
+// change tries once until it has not lost a race.
+func (s *stores) change(ctx context.Context, what string, once func(context.Context, leaderelection.RaceDecider) error) error {
+	d, err := s.get(ctx, math.MaxInt64, assignmentName)
 	if err != nil {
 		return fmt.Errorf("shard: %s: %w", what, err)
 	}
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		switch err = changeOnce(ctx, d, edit); {
+		switch err = once(ctx, d); {
 		case err == nil:
 			return nil
 		case !errors.Is(err, leaderelection.ErrLostRace):
@@ -120,6 +127,10 @@ func changeOnce(ctx context.Context, d leaderelection.RaceDecider, edit func(*as
 		return err
 	}
 	next.version, next.id = a.version+1, rand.Text()
+	return writeNext(ctx, d, next)
+}
+
+func writeNext(ctx context.Context, d leaderelection.RaceDecider, next *assignment) error {
 	entry, err := next.entry(MaxAssignment)
 	if err != nil {
 		return err

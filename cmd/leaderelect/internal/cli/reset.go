@@ -9,6 +9,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/shard"
 )
 
 func (a *app) resetCommand() *cobra.Command {
@@ -62,6 +63,9 @@ func (a *app) reset(ctx context.Context, url string, after uint64, force bool, t
 		return err
 	}
 	defer store.Close(d)
+	if err := noAssignment(ctx, d); err != nil {
+		return err
+	}
 	if err := leaderelection.Reset(ctx, d, leaderelection.ElectionNumber(after), force); err != nil {
 		return err
 	}
@@ -69,4 +73,15 @@ func (a *app) reset(ctx context.Context, url string, after uint64, force bool, t
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 	return nil
+}
+
+// noAssignment refuses the record that says who owns which shard: its tokens would be
+// forgotten.
+func noAssignment(ctx context.Context, d leaderelection.RaceDecider) error {
+	only := func(string) (leaderelection.RaceDecider, error) { return d, nil }
+	as, err := shard.WatchConfig{Store: only}.Read(ctx)
+	if err != nil || as.Len() == 0 {
+		return nil //nolint:nilerr // it is none, and Reset tells what else is wrong
+	}
+	return fmt.Errorf("it is the assignment of a group's %d shards, and an election's record would forget their tokens: leaderelect shards reset, with the group's URL, keeps them", as.Len())
 }

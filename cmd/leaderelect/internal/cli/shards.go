@@ -41,7 +41,7 @@ func (a *app) shardsCommand() *cobra.Command {
 		SuggestionsMinimumDistance: 2,
 	}
 	c.AddCommand(a.shardsRunCommand(), a.shardsStatusCommand(), a.shardsWatchCommand(), a.shardsMoveCommand(), a.shardsUnpinCommand(),
-		a.shardsDrainCommand(), a.shardsUndrainCommand(), a.shardsDoctorCommand(), a.shardsSidecarCommand())
+		a.shardsDrainCommand(), a.shardsUndrainCommand(), a.shardsResetCommand(), a.shardsDoctorCommand(), a.shardsSidecarCommand())
 	return c
 }
 

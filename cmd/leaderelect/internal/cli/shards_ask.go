@@ -31,8 +31,11 @@ type asked struct {
 // names that follow its URL.
 func (a *app) operator(c *cobra.Command, do func(ctx context.Context, q *asked, args []string) error, names ...string) *cobra.Command {
 	var timeout time.Duration
-	c.Use += " [URL] " + strings.Join(names, " ")
-	c.Args = func(_ *cobra.Command, args []string) error {
+	c.Use += " " + strings.Join(append([]string{"[URL]"}, names...), " ")
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(names) == 0 {
+			return cobra.MaximumNArgs(1)(c, args)
+		}
 		if n := len(args) - len(names); n < 0 || n > 1 {
 			return fmt.Errorf("want %s, and the store's URL before it unless that is set otherwise; got %q", strings.Join(names, " and "), args)
 		}
@@ -42,7 +45,7 @@ func (a *app) operator(c *cobra.Command, do func(ctx context.Context, q *asked, 
 		n := len(args) - len(names)
 		url, _, err := a.url(args[:n])
 		switch {
-		case err != nil && n == 0:
+		case err != nil && n == 0 && len(names) > 0:
 			return usage("%w; it stands before %s", err, strings.Join(names, " and "))
 		case err != nil:
 			return err
@@ -243,6 +246,38 @@ Exit codes: 0 it is on record; 1 there is no such member, or another error; 2 us
 		}
 		return q.say("%s gets its share", state.Name(id))
 	}, "MEMBER")
+}
+
+func (a *app) shardsResetCommand() *cobra.Command {
+	var after uint64
+	var force bool
+	c := a.operator(&cobra.Command{
+		Use:   "reset",
+		Short: "Begin a group's assignment anew, with greater tokens",
+		Long: `Write an assignment in which nobody owns anything, over one that the group cannot go on
+from: a damaged one, or one that was deleted, or restored from a backup. Each shard's next
+token is greater than N, which must be the greatest that any fence, log or backup has seen:
+fences refuse what is smaller. Pins, drained members and the shards stay, if they can be
+read.
+
+Stop all members first, and wait for a term. Without --force nothing is written while a
+member's term runs, or if it cannot be told what is there. A damaged seat is mended as an
+election's record, by leaderelect reset.
+
+Exit codes: 0 it is written; 1 it is not; 2 usage.`,
+		Example: `  leaderelect shards reset --after 1041 s3://bucket/orders/{name}`,
+	}, func(ctx context.Context, q *asked, _ []string) error {
+		if after == 0 {
+			return usage("--after is missing: the greatest token of any shard that any fence, log or backup has seen")
+		}
+		if err := q.op.Reset(ctx, after, force); err != nil {
+			return err
+		}
+		return q.say("nobody owns any shard, and each one's next token is greater than %d", after)
+	})
+	c.Flags().Uint64Var(&after, "after", 0, "the greatest token of any shard that any fence, log or backup has seen")
+	c.Flags().BoolVar(&force, "force", false, "although members may run: only when all are stopped, and have been for a term")
+	return c
 }
 
 // until waits until what was asked for has happened, and says so, or where things are when

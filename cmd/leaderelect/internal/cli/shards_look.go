@@ -23,8 +23,8 @@ func (a *app) shardsStatusCommand() *cobra.Command {
 which shards nobody owns, are on the move, or are pinned; with --each (and with --json)
 every shard, with its owner and its token.
 
-Exit codes: 0 every shard has an owner that is there; 1 some have none, or there is no
-group yet; 2 error.`,
+Exit codes: 0 every shard has an owner that is there; 1 some have none, or a member's
+record cannot be read, or there is no group yet; 2 error.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			url, _, err := a.url(args)

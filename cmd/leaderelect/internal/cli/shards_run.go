@@ -24,6 +24,7 @@ type memberFlags struct {
 	divided
 	grace, drain, delay         time.Duration
 	weight, capacity, maxMoving int
+	room                        int
 	zone, onFailure             string
 	prefer                      []string
 	setuid                      bool
@@ -39,6 +40,7 @@ func (m *memberFlags) flags(a *app, c *cobra.Command) {
 	f.StringVar(&m.zone, "zone", "", "where this member runs: shards that prefer that zone go to it first")
 	f.StringSliceVar(&m.prefer, "prefer", nil, "SHARD=ZONE: where a shard is best placed, if balance allows; may be repeated; \"@FILE\" reads one from each line of a file")
 	f.IntVar(&m.maxMoving, "max-moving", shard.DefaultMaxMoving, "how many shards of one member may be on the move at a time")
+	f.IntVar(&m.room, "max-assignment", 0, "how many bytes the record that says who owns what may take, where the store is set to refuse larger ones; alike at all members (default 184320; leaderelect shards doctor finds out)")
 	f.DurationVar(&m.grace, "grace", 0, "how long a command may take to end when the session is being lost, before it is killed; must fit into half a term (default a quarter of the term less the skew, 10s at most)")
 	f.DurationVar(&m.drain, "drain", defaultDrain, "how long it may take to end when its shard moves, or this member leaves, before it is killed")
 	f.DurationVar(&m.delay, "restart-delay", time.Second, "how long to wait before a command that has ended is started again; doubles up to 60 times this, until it runs for 10 times this")
@@ -62,6 +64,8 @@ func (m *memberFlags) check(c *common) (runner.Times, error) {
 		return times, usage("--weight is %d, must be at least 1", m.weight)
 	case m.capacity < 0 || m.maxMoving < 1:
 		return times, usage("--capacity is %d and --max-moving %d, must be at least 0 and 1", m.capacity, m.maxMoving)
+	case m.room < 0 || m.room > shard.MaxAssignment:
+		return times, usage("--max-assignment is %d, must be from 1 to %d", m.room, shard.MaxAssignment)
 	case c.priority != 0 || c.extendEvery != 0 || c.params != "":
 		return times, usage("--priority, --extend-every and --params are for elections: a group knows --weight, and --host-port for its clients")
 	}
@@ -79,7 +83,7 @@ func (m *memberFlags) config(a *app) (shard.Config, error) {
 		return shard.Config{}, err
 	}
 	s := shard.Config{
-		MemberID: cfg.LeaderID, HostPort: cfg.HostPort, Weight: m.weight, Capacity: m.capacity, Zone: m.zone, MaxMoving: m.maxMoving,
+		MemberID: cfg.LeaderID, HostPort: cfg.HostPort, Weight: m.weight, Capacity: m.capacity, Zone: m.zone, MaxMoving: m.maxMoving, MaxAssignment: m.room,
 		TermLength: cfg.TermLength, MaxClockSkew: cfg.MaxClockSkew, SharedClock: cfg.SharedClock, Unsynchronized: cfg.Unsynchronized,
 		WarnOnClockSkew: cfg.WarnOnClockSkew, PollInterval: cfg.PollInterval, Clock: cfg.Clock, Logger: cfg.Logger,
 		// The runner kills at the end of drain: more is needed only where that does

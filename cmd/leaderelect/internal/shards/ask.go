@@ -8,7 +8,7 @@ import (
 
 // Foreign is what to do about an assignment that cannot be understood.
 const Foreign = "if it is of another group, or an election's, correct the URL. If a newer leaderelect wrote it, take that one. " +
-	"If it is damaged, delete the record while members run, and restart one of them: they write again what they know (leaderelect reset is for elections)"
+	"If it is damaged, delete the record while members run, and restart one of them: they write again what they know. If none runs, leaderelect shards reset"
 
 // alive are the sessions of a member that run.
 func (s *State) alive(id string) (all []Member) {

@@ -195,6 +195,10 @@ func (x *Exam) Group(ctx context.Context, w shard.WatchConfig) bool {
 		ids[m.ID] = ids[m.ID] || m.State == Alive
 	}
 	switch n := x.Shards.Len(); {
+	case len(s.Unreadable) > 0:
+		x.tell(check, doctor.Fail, fmt.Sprintf("%s; seat %d: %s", detail, s.Unreadable[0].Seat, s.Unreadable[0].Error),
+			"check the permission to read it; a damaged one leaderelect reset mends, as an election's record")
+		return false
 	case len(twice) > 0:
 		x.tell(check, doctor.Warn, detail+"; more than one member is called "+strings.Join(twice, ", "), "give each an --id of its own: a pin to that name means all of them")
 	case n > 0 && n != s.Shards:

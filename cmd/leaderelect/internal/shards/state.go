@@ -27,6 +27,14 @@ type State struct {
 	Assigned []Shard           `json:"assignment,omitempty"`
 	// Coordinator is who decides; empty: nobody, or it was not looked at.
 	Coordinator string `json:"coordinator,omitempty"`
+	// Unreadable are the seats whose records cannot be read: whose they are is not known.
+	Unreadable []Unreadable `json:"unreadable,omitempty"`
+}
+
+// Unreadable is a seat whose record cannot be read, as JSON.
+type Unreadable struct {
+	Seat  int    `json:"seat"`
+	Error string `json:"error"`
 }
 
 // Member is one session of a member, as JSON.
@@ -34,7 +42,7 @@ type Member struct {
 	ID       string   `json:"id"`
 	Seat     int      `json:"seat"`
 	Session  uint64   `json:"session"`
-	State    string   `json:"state"` // alive, over, or empty: it was not looked at
+	State    string   `json:"state"` // alive, over, or empty: it was not looked at, or cannot be read
 	HostPort []string `json:"host_port,omitempty"`
 	Owned    int      `json:"owned"`
 	Moving   int      `json:"moving"`
@@ -77,7 +85,12 @@ func Of(a *shard.Assignment, seats []shard.Seat, now time.Time) State {
 			members[o.Session] = &Member{ID: o.Member, Seat: o.Session.Seat, Session: uint64(o.Session.Number), HostPort: o.HostPort}
 		}
 	}
+	unknown := map[int]bool{}
 	for _, seat := range seats {
+		if seat.Err != nil {
+			unknown[seat.Session.Seat] = true
+			s.Unreadable = append(s.Unreadable, Unreadable{seat.Session.Seat, seat.Err.Error()})
+		}
 		if seat.Member == "" {
 			continue
 		}
@@ -96,7 +109,7 @@ func Of(a *shard.Assignment, seats []shard.Seat, now time.Time) State {
 	}
 	if seats != nil {
 		for _, m := range members {
-			if m.State == "" {
+			if m.State == "" && !unknown[m.Seat] {
 				m.State = Over // the seat is another session's by now
 			}
 		}
@@ -146,8 +159,10 @@ func OfOne(a *shard.Assignment, name string, o shard.Owner) Shard {
 	return one
 }
 
-// Calm reports whether every shard has an owner that is there.
-func (s *State) Calm() bool { return s.Version > 0 && s.Unowned == 0 && s.Lost == 0 }
+// Calm reports whether every shard has an owner that is there, as far as all can be told.
+func (s *State) Calm() bool {
+	return s.Version > 0 && s.Unowned == 0 && s.Lost == 0 && len(s.Unreadable) == 0
+}
 
 // Text is s in words and a table; with each, of all shards.
 func (s *State) Text(each bool) string {
@@ -166,6 +181,9 @@ func (s *State) Text(each bool) string {
 		line("coordinator", "nobody")
 	default:
 		line("coordinator", "%s", state.Name(s.Coordinator))
+	}
+	for _, u := range s.Unreadable {
+		line(fmt.Sprintf("seat %d", u.Seat), "cannot be read: %s", u.Error)
 	}
 	if len(s.Members) > 0 {
 		b.WriteString("\n" + s.table())
