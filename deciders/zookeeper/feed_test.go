@@ -20,19 +20,22 @@ func TestHandover(t *testing.T) {
 	feedtest.Handover(t, elections(stores.ZooKeeper(t).Addr))
 }
 
+// pause is for how long the client waits when it has tried all servers.
+const pause = time.Second
+
 func TestNewsAfterCutConnection(t *testing.T) {
 	t.Parallel()
 	server := stores.ZooKeeper(t)
 	proxy := stores.Toxiproxy(t, server.Addr)[0]
 	feedtest.News(t, zookeeper.NewDecider(client(t, server.Addr), "/e", nil), zookeeper.NewDecider(client(t, proxy.Addr), "/e", nil),
-		feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal})
+		feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal, Pause: pause})
 }
 
 func TestNewsAfterRestart(t *testing.T) {
 	t.Parallel()
 	server := stores.ZooKeeper(t)
 	handle := elections(server.Addr)(t)
-	feedtest.News(t, handle(), handle(), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
+	feedtest.News(t, handle(), handle(), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }, Pause: pause})
 }
 
 // A session that the server has forgotten meanwhile ends the feed; the next one goes on.

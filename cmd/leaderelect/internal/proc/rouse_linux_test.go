@@ -16,7 +16,7 @@ const stubborn = `trap "" TERM; setsid sh -c 'trap "" TERM; echo $$ >>$NOTES; wh
 // A guard that is stopped goes on by itself when it has something to do, without its
 // candidate: here that would act an hour later.
 func TestStoppedGuardGoesOn(t *testing.T) {
-	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(time.Second), time.Hour }, stubborn)
+	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(2*time.Second), time.Hour }, stubborn)
 	all := noted(t, pids, 2)
 	until := p.until
 	_ = p.guard.Signal(syscall.SIGSTOP)
@@ -33,7 +33,7 @@ func TestStoppedGuardGoesOn(t *testing.T) {
 
 // Its time was moved on meanwhile: it finds that before it judges by the old one.
 func TestExtendedWhileStopped(t *testing.T) {
-	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(600*time.Millisecond), time.Hour }, stubborn)
+	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(2*time.Second), time.Hour }, stubborn)
 	all := noted(t, pids, 2)
 	old := p.until
 	_ = p.guard.Signal(syscall.SIGSTOP)
@@ -50,7 +50,7 @@ func TestExtendedWhileStopped(t *testing.T) {
 // One that is stopped again and again is killed by the kernel, which kills the command;
 // what that had started is the candidate's to end.
 func TestGuardStoppedForGood(t *testing.T) {
-	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(600*time.Millisecond), 200*time.Millisecond }, stubborn)
+	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(2*time.Second), 200*time.Millisecond }, stubborn)
 	all := noted(t, pids, 2)
 	p.mu.Lock()
 	p.late = time.Hour // the candidate waits

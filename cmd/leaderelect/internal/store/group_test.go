@@ -72,14 +72,23 @@ func TestInGroup(t *testing.T) {
 	}
 }
 
+// records are those of a store, by their URLs.
+type records struct{ m sync.Map }
+
+func (r *records) of(raw string) *memory.Decider {
+	d, _ := r.m.LoadOrStore(raw, memory.NewDecider())
+	return d.(*memory.Decider)
+}
+
 // opened counts what is open of a store in memory.
 type opened struct {
-	mu      sync.Mutex
-	records map[string]*memory.Decider
-	open    map[string]int
-	opens   int
-	fail    error
-	polled  bool
+	records *records
+
+	mu     sync.Mutex
+	open   map[string]int
+	opens  int
+	fail   error
+	polled bool
 }
 
 type counted struct {
@@ -101,12 +110,9 @@ func (o *opened) opener(_ context.Context, raw string, _ time.Duration) (leadere
 	if o.fail != nil {
 		return nil, o.fail
 	}
-	if o.records[raw] == nil {
-		o.records[raw] = memory.NewDecider()
-	}
 	o.open[raw]++
 	o.opens++
-	c := counted{o.records[raw].Handle(), func() {
+	c := counted{o.records.of(raw).Handle(), func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.open[raw]--
@@ -132,7 +138,7 @@ var _ io.Closer = counted{}
 // follows changes keeps its record open.
 func TestGroupOpensWhatIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &opened{records: map[string]*memory.Decider{}, open: map[string]int{}}
+		o := &opened{records: &records{}, open: map[string]int{}}
 		g, err := openGroup(t.Context(), "etcd://host/orders", "coordinator", time.Second, o.opener)
 		if err != nil {
 			t.Fatal(err)
@@ -187,7 +193,7 @@ func TestGroupOpensWhatIsUsed(t *testing.T) {
 // A store that cannot be opened now can be later, and one that does not push is polled.
 func TestGroupFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &opened{records: map[string]*memory.Decider{}, open: map[string]int{}, fail: errors.New("not now"), polled: true}
+		o := &opened{records: &records{}, open: map[string]int{}, fail: errors.New("not now"), polled: true}
 		if _, err := openGroup(t.Context(), "s3://bucket/orders", "coordinator", time.Second, o.opener); !errors.Is(err, o.fail) {
 			t.Errorf("%v, want %v", err, o.fail)
 		}
@@ -218,19 +224,12 @@ func TestGroupOfMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const members = 10
 		var stores []*opened
-		var all []*shard.Member
-		records := map[string]*memory.Decider{}
+		var joined []*shard.Member
+		all := &records{}
 		for i := range members {
-			o := &opened{records: records, open: map[string]int{}}
+			o := &opened{records: all, open: map[string]int{}}
 			stores = append(stores, o)
-			g, err := openGroup(t.Context(), "etcd://host/orders", "coordinator", time.Second, func(ctx context.Context, raw string, p time.Duration) (leaderelection.RaceDecider, error) {
-				stores[0].mu.Lock() // the records are of all
-				if records[raw] == nil {
-					records[raw] = memory.NewDecider()
-				}
-				stores[0].mu.Unlock()
-				return o.opener(ctx, raw, p)
-			})
+			g, err := openGroup(t.Context(), "etcd://host/orders", "coordinator", time.Second, o.opener)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -240,14 +239,14 @@ func TestGroupOfMembers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, m)
+			joined = append(joined, m)
 			synctest.Wait()
 			time.Sleep(time.Second)
 		}
 		time.Sleep(5 * time.Minute)
 		most := 0
 		for i, o := range stores {
-			if n := len(all[i].Owned()); n != 4 {
+			if n := len(joined[i].Owned()); n != 4 {
 				t.Errorf("m%d owns %d shards, want 4", i, n)
 			}
 			if n := o.now(); n > 3 {
@@ -259,7 +258,7 @@ func TestGroupOfMembers(t *testing.T) {
 		if most > 1 {
 			t.Errorf("%d members have more than 3 connections, want the coordinator alone", most)
 		}
-		for _, m := range all {
+		for _, m := range joined {
 			if err := m.Leave(t.Context()); err != nil {
 				t.Error(err)
 			}
