@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,71 +20,14 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/internal/upgradetest/newer"
 )
-
-// The newer version counts, in a field of the record, how often a newer version has
-// written it. With the variable set, it says that the field must be understood.
-const (
-	field = "generation"
-	must  = "UPGRADETEST_MUST_UNDERSTAND"
-)
-
-// newer is what the newer version has changed. If a change to the code moves the text
-// that is replaced here, move this along.
-var newer = []struct{ file, old, new string }{
-	{"racedecider.go", "	Unsynchronized bool\n", "	Unsynchronized bool\n	Generation uint64\n"},
-	{"writes.go", "c.k.base.Extra,", "c.k.base.Extra,\n		Generation: c.k.base.Generation + 1,"},
-	{"writes.go", "b.Extra,\n		Token:          b.", "b.Extra,\n		Generation: b.Generation,\n		Token: b."},
-	{"deciders/record/record.go", "`json:\"unsynchronized,omitempty\"`", "`json:\"unsynchronized,omitempty\"`\n	Generation uint64 `json:\"generation,omitempty\"`"},
-	{"deciders/record/record.go", "Unsynchronized: e.Unsynchronized,", "Unsynchronized: e.Unsynchronized, Generation: e.Generation,"},
-	{"deciders/record/record.go", "Unsynchronized: f.Unsynchronized,", "Unsynchronized: f.Unsynchronized, Generation: f.Generation,"},
-	{"deciders/record/record.go", "&f.Unsynchronized, false},", "&f.Unsynchronized, false},\n		{\"generation\", &f.Generation, false},"},
-	{"deciders/record/record.go", "	\"maps\"\n", "	\"maps\"\n	\"os\"\n"},
-	{"deciders/record/record.go", "	f := entryFields{", `	if os.Getenv("` + must + `") != "" {
-		e = e.Clone()
-		if e.Extra == nil {
-			e.Extra = map[string]string{}
-		}
-		e.Extra[mustUnderstand] = "[\"generation\"]"
-	}
-	f := entryFields{`},
-}
 
 // build makes both versions of the program, by their names.
 func build(t *testing.T) map[string]string {
 	dir := t.TempDir()
-	root, err := filepath.Abs("../..")
+	list, err := newer.Overlay("../..", dir)
 	if err != nil {
-		t.Fatal(err)
-	}
-	sources := map[string]string{} // by path
-	for _, n := range newer {
-		path := filepath.Join(root, n.file)
-		if sources[path] == "" {
-			source, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sources[path] = string(source)
-		}
-		if n := strings.Count(sources[path], n.old); n != 1 {
-			t.Fatalf("%s has what the newer version replaces %d times, not once: move it along", path, n)
-		}
-		sources[path] = strings.Replace(sources[path], n.old, n.new, 1)
-	}
-	replace := map[string]string{}
-	for path, source := range sources {
-		replace[path] = filepath.Join(dir, fmt.Sprint(len(replace))+filepath.Base(path))
-		if err := os.WriteFile(replace[path], []byte(source), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	programs := map[string]string{"older": filepath.Join(dir, "older"), "newer": filepath.Join(dir, "newer")}
@@ -154,7 +96,7 @@ func mustUnderstand(t *testing.T, programs map[string]string) {
 	first.wait("leads ")
 	standby := e.start("older", "standby")
 	standby.wait(`sees "first"`)
-	upgraded := e.start("newer", "upgraded", must+"=1")
+	upgraded := e.start("newer", "upgraded", newer.Must+"=1")
 	upgraded.wait(`sees "first"`)
 	if err := leaderelection.Transfer(e.ctx, e.decider, "upgraded"); err != nil {
 		t.Fatal(err)
@@ -231,10 +173,10 @@ func (e *election) extended(c *candidate) {
 
 func generation(t *testing.T, e *leaderelection.RaceEntry) uint64 {
 	t.Helper()
-	if e.Extra[field] == "" {
+	if e.Extra[newer.Field] == "" {
 		return 0
 	}
-	n, err := strconv.ParseUint(e.Extra[field], 10, 64)
+	n, err := strconv.ParseUint(e.Extra[newer.Field], 10, 64)
 	if err != nil {
 		t.Fatalf("%+v: %v", e, err)
 	}
