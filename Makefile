@@ -4,7 +4,7 @@
 # STORE=x for one store. What a test needs it installs where it can, and a test that cannot
 # run says so by name.
 # make mutants: broken versions of the code, each of which a named test must catch.
-# make chaos: real clusters whose servers, links and clocks fail (see internal/chaos).
+# make chaos: real clusters whose servers, disks, links and clocks fail (see internal/chaos).
 # make models: the protocol's model, in all its states (see internal/models).
 # make soak: many more seeds of the simulation, and the command's promise again and again.
 # make soak-shards: real members of groups of package shard on real stores, for minutes.
@@ -72,8 +72,9 @@ CHAOS_P ?= 7
 chaos: kube
 	$(GO) test -count=1 -tags chaos -timeout 5m ./internal/chaos
 	$(GO) build -o bin/chaos ./internal/chaos
-	@printf '%s\n' $(CHAOS) | xargs -P $(CHAOS_P) -I STORE sh -c 'bin/chaos -store STORE -minutes $(MINUTES) >bin/chaos.STORE 2>&1; rc=$$?; cat bin/chaos.STORE; exit $$rc'
-	bin/chaos -store etcd -unconditional -overlap -minutes 0.3
+	bin/chaos build bin/chaos.programs
+	@printf '%s\n' $(CHAOS) | xargs -P $(CHAOS_P) -I STORE sh -c 'bin/chaos -programs bin/chaos.programs -store STORE -minutes $(MINUTES) >bin/chaos.STORE 2>&1; rc=$$?; cat bin/chaos.STORE; exit $$rc'
+	bin/chaos -programs bin/chaos.programs -store etcd -unconditional -overlap -minutes 0.3
 
 # The protocol's model, and its mutants: needs spin and gcc, and a minute or two of one core.
 models:

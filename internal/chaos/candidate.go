@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -66,7 +65,7 @@ func runCandidate(args []string) error {
 	if c.ledger, err = openLedger(*path); err != nil {
 		return err
 	}
-	ctx := context.Background()
+	ctx, leave := context.WithCancel(context.Background())
 	for { // the store may not be up yet
 		if c.decider, err = stores.Open(ctx, c.url); err == nil {
 			break
@@ -78,30 +77,37 @@ func runCandidate(args []string) error {
 		c.decider = unconditional{c.decider}
 	}
 	c.clock = clocks.NewOffset(nil, c.offset)
-	go c.obey()
+	go c.obey(leave)
 	for {
+		begun := make(chan struct{})
 		campaign, err := leaderelection.Config{
 			Decider: c.decider, LeaderID: c.id, TermLength: c.term, MaxClockSkew: c.skew, Clock: c.clock,
 			Logger:    slog.New(slog.NewTextHandler(os.Stderr, nil)).With("life", c.life),
-			OnElected: c.lead,
+			OnElected: func(ctx context.Context, view *leaderelection.TimeView) { <-begun; c.lead(ctx, view) },
 		}.Start(ctx)
 		if err != nil {
 			return err
 		}
 		c.campaign.Store(campaign)
+		close(begun)
 		// Refused for good: the store is not set up yet, or says so in its trouble.
 		fmt.Fprintln(os.Stderr, "the campaign ended:", campaign.Wait())
+		if ctx.Err() != nil {
+			return nil
+		}
 		time.Sleep(time.Second)
 	}
 }
 
 // obey does what the standard input says.
-func (c *candidate) obey() {
+func (c *candidate) obey(leave func()) {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		verb, arg, _ := strings.Cut(in.Text(), " ")
 		ctx, cancel := context.WithTimeout(context.Background(), c.term)
 		var err error
 		switch verb {
+		case "leave":
+			leave()
 		case "transfer":
 			err = leaderelection.Transfer(ctx, c.decider, arg)
 		case "stepdown":
@@ -128,55 +134,20 @@ func (c *candidate) obey() {
 }
 
 // lead works on the registers as long as the view lets it, whatever ctx says: the view is
-// the promise under test. Reads are answered from memory, as a leader may that is the
-// only one: they are right only if no other leader writes meanwhile.
+// the promise under test.
 func (c *candidate) lead(ctx context.Context, view *leaderelection.TimeView) {
 	number := uint64(view.ElectionNumber())
 	fmt.Println("leads", number)
 	defer fmt.Println("over", number)
-	ask := func(k kind) (line, bool) {
-		l := line{Kind: k, By: c.life, N: number, B: now()}
-		ok := view.ValueInFuture()
-		l.A = now()
-		return l, ok
+	w := &worker{
+		life: c.life, by: c.life, number: number, registers: c.registers, ledger: c.ledger, may: view.ValueInFuture,
+		over: func() bool {
+			return ctx.Err() != nil && errors.Is(context.Cause(ctx), leaderelection.ErrResigned)
+		},
+		first: line{G: generation(c.campaign.Load().Leader())},
 	}
-	r := newClient(c.registers, number)
-	var memory content
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for writes := 0; ; <-tick.C {
-		choice := rand.IntN(3)
-		l, ok := ask([]kind{act, read, write}[choice])
-		if !ok || ctx.Err() != nil && errors.Is(context.Cause(ctx), leaderelection.ErrResigned) {
-			return
-		}
-		l.Key = keys[rand.IntN(len(keys))]
-		switch {
-		case memory.Values == nil:
-			l.Kind, l.Key = act, ""
-			memory, _ = r.open(ctx) // or again
-		case choice == 1:
-			l.V, l.R = memory.Values[l.Key], l.A
-		case choice == 2:
-			writes++
-			l.V = fmt.Sprintf("%s-%d-%d", c.life, number, writes)
-			err := r.write(ctx, l.Key, l.V)
-			l.R = now()
-			switch {
-			case err == nil:
-				l.O, memory.Values[l.Key] = "ok", l.V
-			case errors.Is(err, errFenced):
-				l.O = "refused"
-			default:
-				l.O = "unknown"
-			}
-		}
-		c.ledger.add(l)
-		if l.O == "unknown" || l.O == "refused" {
-			// What is in memory may not be what is there: leave the leadership to others.
-			go func() { _ = c.campaign.Load().Resign(context.Background()) }()
-			return
-		}
+	if !w.work() { // leave the leadership to others
+		go func() { _ = c.campaign.Load().Resign(context.Background()) }()
 	}
 }
 

@@ -36,6 +36,28 @@ func TestOverlapsAreFound(t *testing.T) {
 	}
 }
 
+// What a newer version wrote is handed on by all: it never becomes less.
+func TestForgottenFieldsAreFound(t *testing.T) {
+	begin := func(n uint64, generation string) line {
+		return line{Kind: act, By: "a", N: n, B: int64(n), A: int64(n), G: generation}
+	}
+	for name, c := range map[string]struct {
+		lines []line
+		found int
+	}{
+		"all is handed on":         {[]line{begin(1, "0"), begin(2, "0"), begin(3, "7"), begin(4, "7"), begin(5, "9")}, 0},
+		"a command does not tell":  {[]line{begin(1, "7"), begin(2, ""), begin(3, "7")}, 0},
+		"a field is lost":          {[]line{begin(1, "7"), begin(2, "0"), begin(3, "0")}, 2},
+		"the field has gone back":  {[]line{begin(1, "7"), begin(2, ""), begin(3, "6"), begin(4, "8")}, 1},
+		"they come in any order":   {[]line{begin(3, "7"), begin(1, "0"), begin(2, "3")}, 0},
+		"only the first line says": {[]line{begin(1, "7"), {Kind: act, By: "a", N: 1, B: 5, A: 5}, begin(2, "8")}, 0},
+	} {
+		if found := forgotten(leaderships(c.lines)); len(found) != c.found {
+			t.Errorf("%s: %v", name, found)
+		}
+	}
+}
+
 func TestRegisters(t *testing.T) {
 	w := func(v string, b, r int64, o string) line {
 		return line{Kind: write, By: "a", N: 1, Key: "a", V: v, B: b, A: b, R: r, O: o}

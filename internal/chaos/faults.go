@@ -24,8 +24,9 @@ var candidateFaults = []fault{
 	}},
 	{"candidate stopped", func(w *world) func() {
 		p := w.somebody()
+		p.stays()
 		p.signal(syscall.SIGSTOP)
-		return func() { p.signal(syscall.SIGCONT) }
+		return p.revive
 	}},
 	{"candidate cut off", func(w *world) func() {
 		return w.links([]*host{w.somebody().host}, w.some(), true, rule{cut: true})
@@ -43,17 +44,35 @@ var candidateFaults = []fault{
 		return w.links([]*host{w.somebody().host}, w.store.nodes, true, rule{delay: w.within(w.term/100, w.term/3)})
 	}},
 	{"candidate's clock set", func(w *world) func() {
-		p := w.somebody()
+		p := w.somebody(isLibrary)
 		p.tell("offset %v", w.offset())
 		return func() { p.tell("offset %v", w.offset()) }
 	}},
 	{"transfer", func(w *world) func() {
-		w.anybody().tell("transfer %s", w.anybody().name)
+		w.anybody(isLibrary).tell("transfer %s", w.anybody().name)
 		return func() {}
 	}},
-	{"step down", func(w *world) func() { w.anybody().tell("stepdown"); return func() {} }},
-	{"resign", func(w *world) func() { w.somebody().tell("resign"); return func() {} }},
-	{"reset refused", func(w *world) func() { w.anybody().tell("reset 1"); return func() {} }},
+	{"step down", func(w *world) func() { w.anybody(isLibrary).tell("stepdown"); return func() {} }},
+	{"resign", func(w *world) func() { w.somebody(isLibrary).tell("resign"); return func() {} }},
+	{"reset refused", func(w *world) func() { w.anybody(isLibrary).tell("reset 1"); return func() {} }},
+	{"candidate ended", func(w *world) func() {
+		p := w.somebody(isLibrary)
+		p.leave()
+		return p.revive
+	}},
+	{"candidate ended, comes as another version", func(w *world) func() { return w.upgrade((*person).leave) }},
+	{"candidate killed, comes as another version", func(w *world) func() { return w.upgrade((*person).die) }},
+}
+
+// upgrade ends a candidate, which comes again as the newer version of the library, or as
+// the older if it was the newer.
+func (w *world) upgrade(end func(*person)) func() {
+	p := w.somebody(isLibrary)
+	end(p)
+	p.mu.Lock()
+	p.newer = !p.newer
+	p.mu.Unlock()
+	return p.revive
 }
 
 // storeFaults befall the store's servers.
@@ -110,7 +129,7 @@ var storeFaults = []fault{
 func (w *world) storm(d time.Duration) {
 	end := time.Now().Add(d)
 	var both sync.WaitGroup
-	for _, faults := range [][]fault{candidateFaults, w.storeFaults()} {
+	for _, faults := range [][]fault{w.candidateFaults(), w.storeFaults()} {
 		both.Go(func() {
 			for {
 				time.Sleep(w.within(0, w.term))
@@ -133,8 +152,17 @@ func (w *world) storm(d time.Duration) {
 	w.net.heal()
 }
 
+// candidateFaults are those of candidates, and of commands if there are any.
+func (w *world) candidateFaults() []fault {
+	all := candidateFaults[:len(candidateFaults):len(candidateFaults)]
+	if w.commands > 0 {
+		all = append(all, commandFaults...)
+	}
+	return all
+}
+
 func (w *world) storeFaults() []fault {
-	all := storeFaults
+	all := append(storeFaults[:len(storeFaults):len(storeFaults)], diskFaults...)
 	if f := w.store.failover; f != nil {
 		all = append(all[:len(all):len(all)], fault{"fail-over", func(w *world) func() { w.must(f()); return func() {} }})
 	}
@@ -147,15 +175,35 @@ func (w *world) links(from, to []*host, both bool, r rule) func() {
 	return func() { w.net.set(from, to, both, rule{}) }
 }
 
-// somebody is a candidate: the one that leads, every other time.
-func (w *world) somebody() *person {
-	if p := w.leader.Load(); p != nil && w.intn(2) == 0 {
+func isCommand(p *person) bool { return p.command }
+func isLibrary(p *person) bool { return !p.command }
+
+// somebody is a candidate for which all of these are true: the one that leads, every other time.
+func (w *world) somebody(are ...func(*person) bool) *person {
+	if p := w.leader.Load(); p != nil && p.is(are) && w.intn(2) == 0 {
 		return p
 	}
-	return w.anybody()
+	return w.anybody(are...)
 }
 
-func (w *world) anybody() *person { return w.candidates[w.intn(len(w.candidates))] }
+func (w *world) anybody(are ...func(*person) bool) *person {
+	var all []*person
+	for _, p := range w.candidates {
+		if p.is(are) {
+			all = append(all, p)
+		}
+	}
+	return all[w.intn(len(all))]
+}
+
+func (p *person) is(all []func(*person) bool) bool {
+	for _, is := range all {
+		if !is(p) {
+			return false
+		}
+	}
+	return true
+}
 
 func (w *world) node() *host { return w.store.nodes[w.intn(len(w.store.nodes))] }
 

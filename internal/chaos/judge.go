@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,8 @@ type leadership struct {
 	by          string
 	n           uint64
 	first, last line
+	told        bool   // it has said
+	generation  uint64 // what a newer version had written before
 }
 
 // leaderships are all, in the order in which they began to act.
@@ -33,6 +36,10 @@ func leaderships(all []line) []*leadership {
 			r = &leadership{by: l.By, n: l.N, first: l, last: l}
 			found[id{l.By, l.N}] = r
 			sorted = append(sorted, r)
+		}
+		if l.G != "" {
+			r.generation, _ = strconv.ParseUint(l.G, 10, 64)
+			r.told = true
 		}
 		if l.A < r.first.A {
 			r.first = l
@@ -58,6 +65,39 @@ func overlaps(all []*leadership) (found []string) {
 		}
 	}
 	return found
+}
+
+// forgotten are leaderships that began with a record that says less of what a newer version
+// of the library had written than one before: an older version has not handed it on.
+func forgotten(all []*leadership) (found []string) {
+	var top uint64
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b *leadership) int { return cmp.Compare(a.n, b.n) })
+	for _, r := range all {
+		if r.generation < top {
+			if r.told {
+				found = append(found, fmt.Sprintf("%s has token %d, and a newer version's field is %d in its record, after %d", r.by, r.n, r.generation, top))
+			}
+			continue
+		}
+		top = r.generation
+	}
+	return found
+}
+
+// kinds are how many leaderships each kind of candidate had.
+func kinds(all []*leadership) (older, newer, command int) {
+	for _, r := range all {
+		switch {
+		case strings.HasSuffix(r.by, byNewer):
+			newer++
+		case strings.HasSuffix(r.by, byCommand):
+			command++
+		default:
+			older++
+		}
+	}
+	return older, newer, command
 }
 
 // linearizable checks what clients were told of each register against the one register

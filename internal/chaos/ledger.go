@@ -24,6 +24,7 @@ type line struct {
 	R    int64  `json:"r,omitempty"`
 	Key  string `json:"key,omitempty"`
 	V    string `json:"v,omitempty"`
+	G    string `json:"g,omitempty"` // in a leadership's first: how often a newer version has written the record
 	O    string `json:"o,omitempty"` // what became of a write: ok, refused, unknown
 }
 

@@ -7,15 +7,21 @@
 //
 // Each server and each candidate is a process in a network namespace of its own. All
 // packets pass through this program, which cuts links, one way or both, delays and loses
-// packets. It kills and stops processes, sets the candidates' clocks within MaxClockSkew, and asks
-// for transfers and resets as an operator would. Now and then all is mended, and it is
-// measured how long it takes until somebody leads.
+// packets. It kills and stops processes, has the servers' disks slow or stuck, sets the
+// candidates' clocks within MaxClockSkew, and asks for transfers and resets as an operator
+// would. Now and then all is mended, and it is measured how long it takes until somebody leads.
+//
+// Some candidates are programs of the library. Each of these may come again as a newer
+// version of it, whose record has a field more, and be rolled back. Others are leaderelects
+// that run a command, which starts another process. Leaderelect, its guard, the command
+// and its child are killed and stopped, each by itself and together.
 //
 // The judge knows nothing of the library. Whoever leads writes down each act, with the
 // time before and after it asked its view: no act of an earlier leadership may come after
 // one of a later one, and tokens must grow. And the leader works on registers behind a
 // fence, and answers reads of them from its memory: what clients were told must be
-// linearizable (github.com/anishathalye/porcupine).
+// linearizable (github.com/anishathalye/porcupine). A command asks nothing: it acts as long
+// as it lives, and so does its child. What a newer version wrote must be handed on.
 //
 // A run that cannot fail proves nothing. With -unconditional the candidates' writes are not
 // conditional, and -store redis-async is a Redis that confirms a write before a replica has
@@ -23,7 +29,7 @@
 // of two replicas must have it, and repeats a token now and then. With -beyond clocks are a term
 // ahead or behind, which the promise does not cover.
 //
-// It needs Linux, root, iproute2 and /dev/net/tun, and the store's programs.
+// It needs Linux 5.19, root, iproute2 and /dev/net/tun, and the store's programs.
 package main
 
 import (
@@ -51,6 +57,9 @@ type settings struct {
 	beyond  bool
 	blind   bool
 	overlap bool
+
+	commands int
+	programs string
 }
 
 func main() {
@@ -65,31 +74,26 @@ func run(args []string) error {
 		switch args[0] {
 		case "candidate":
 			return runCandidate(args[1:])
+		case "work":
+			return runWork(args[1:])
+		case "leaf":
+			return runLeaf(args[1:])
+		case "disk":
+			return runOnDisk(args[1:])
+		case "build":
+			return buildPrograms(".", args[1])
 		case "registers":
 			return serveRegisters(args[1])
 		case "dump":
 			return dump(args[1])
 		}
 	}
-	w := &world{begun: time.Now(), net: newNetwork(), faults: map[string]int{}}
-	f := flag.NewFlagSet("chaos", flag.ExitOnError)
-	f.StringVar(&w.name, "store", "etcd", "the store: "+strings.Join(storeNames(), ", "))
-	f.Float64Var(&w.minutes, "minutes", 2, "how long faults are made")
-	f.Uint64Var(&w.seed, "seed", rand.Uint64(), "what is drawn by")
-	f.IntVar(&w.people, "candidates", 4, "how many candidates")
-	f.DurationVar(&w.term, "term", 3*time.Second, "TermLength")
-	f.DurationVar(&w.skew, "skew", 300*time.Millisecond, "MaxClockSkew; the candidates' clocks are off by up to this")
-	f.BoolVar(&w.beyond, "beyond", false, "set clocks a term ahead or behind")
-	f.BoolVar(&w.blind, "unconditional", false, "a write that has lost its race is made all the same")
-	f.BoolVar(&w.overlap, "overlap", false, "there must be an overlap: fail if none is found")
-	f.StringVar(&w.root, "root", ".", "the root of the source tree, for the servers that are built")
-	dir := f.String("dir", "", "where to leave logs and ledgers; empty: nowhere")
-	verbose := f.Bool("v", false, "tell of each fault and each leadership")
-	if err := f.Parse(args); err != nil {
-		return err
+	w, dir, verbose := parse(args)
+	if w.commands >= w.people {
+		return fmt.Errorf("-commands is %d, and must be less than -candidates (%d): clocks, transfers and versions are of the others", w.commands, w.people)
 	}
 	w.rand = rand.New(rand.NewPCG(w.seed, 0))
-	if w.dir = *dir; w.dir == "" {
+	if w.dir = dir; w.dir == "" {
 		var err error
 		if w.dir, err = os.MkdirTemp("", "chaos"); err != nil {
 			return err
@@ -108,10 +112,32 @@ func run(args []string) error {
 		return err
 	}
 	defer log.Close()
-	if w.log = log; *verbose {
+	if w.log = log; verbose {
 		w.log = io.MultiWriter(log, os.Stderr)
 	}
 	return w.play()
+}
+
+// parse reads the flags.
+func parse(args []string) (w *world, dir string, verbose bool) {
+	w = &world{begun: time.Now(), net: newNetwork(), faults: map[string]int{}}
+	f := flag.NewFlagSet("chaos", flag.ExitOnError)
+	f.StringVar(&w.name, "store", "etcd", "the store: "+strings.Join(storeNames(), ", "))
+	f.Float64Var(&w.minutes, "minutes", 2, "how long faults are made")
+	f.Uint64Var(&w.seed, "seed", rand.Uint64(), "what is drawn by")
+	f.IntVar(&w.people, "candidates", 5, "how many candidates")
+	f.IntVar(&w.commands, "commands", 2, "how many of them are leaderelects that run a command")
+	f.DurationVar(&w.term, "term", 3*time.Second, "TermLength")
+	f.DurationVar(&w.skew, "skew", 300*time.Millisecond, "MaxClockSkew; the candidates' clocks are off by up to this")
+	f.BoolVar(&w.beyond, "beyond", false, "set clocks a term ahead or behind")
+	f.BoolVar(&w.blind, "unconditional", false, "a write that has lost its race is made all the same")
+	f.BoolVar(&w.overlap, "overlap", false, "there must be an overlap: fail if none is found")
+	f.StringVar(&w.root, "root", ".", "the root of the source tree, for the programs that are built")
+	f.StringVar(&w.programs, "programs", "", "where \"chaos build DIR\" has built what candidates run; empty: it is built now")
+	f.StringVar(&dir, "dir", "", "where to leave logs and ledgers; empty: nowhere")
+	f.BoolVar(&verbose, "v", false, "tell of each fault and each leadership")
+	_ = f.Parse(args) // or it exits
+	return w, dir, verbose
 }
 
 // must is for what the schedule cannot go on without.
@@ -135,6 +161,9 @@ func (w *world) play() error {
 	if !known {
 		return fmt.Errorf("no store is called %q: there are %s", w.name, strings.Join(storeNames(), ", "))
 	}
+	if err := w.prepare(); err != nil {
+		return err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -153,7 +182,7 @@ func (w *world) play() error {
 		if err != nil {
 			return err
 		}
-		p := &person{host: h, w: w}
+		p := &person{host: h, w: w, command: i >= w.people-w.commands, newer: i%2 == 1}
 		w.candidates = append(w.candidates, p)
 		if err := p.live(); err != nil {
 			return err
@@ -209,15 +238,18 @@ func (w *world) judge(calms []calm) error {
 		return err
 	}
 	rs := leaderships(all)
-	found := overlaps(rs)
+	found := append(overlaps(rs), forgotten(rs)...)
 	ops, wrong := linearizable(all, held)
 	took, never := back(all, calms)
-	fmt.Printf("%s: %.1f minutes, %d faults, %d leaderships, %d acts, %d operations on registers, %d overlaps or repeated tokens, %d registers wrong\n",
+	fmt.Printf("%s: %.1f minutes, %d faults, %d leaderships, %d acts, %d operations on registers, %d overlaps, repeated tokens or forgotten fields, %d registers wrong\n",
 		w.name, w.minutes, total(w.faults), len(rs), len(all), ops, len(found), len(wrong))
+	older, newer, command := kinds(rs)
+	fmt.Printf("leaderships of this version %d, of a newer one %d, of commands %d\n", older, newer, command)
 	if len(took) > 0 {
 		fmt.Printf("after trouble somebody acts in %v (median of %d), %v at the most; the promise is %v and the store's own time; longest gap in a calm after that %v\n",
 			took[len(took)/2].Round(time.Millisecond), len(took), took[len(took)-1].Round(time.Millisecond), w.promise(), gap(all, calms).Round(time.Millisecond))
 	}
+	fmt.Printf("the servers waited for their disks %d times\n", w.syncs())
 	fmt.Printf("faults: %s\nseed %d, term %v, skew %v, %d candidates\n", names(w.faults), w.seed, w.term, w.skew, w.people)
 	found = append(found, wrong...)
 	for _, s := range found[:min(len(found), 20)] {
@@ -232,6 +264,14 @@ func (w *world) judge(calms []calm) error {
 		return fmt.Errorf("no overlap was found, though there should be some: this run proves nothing")
 	}
 	return nil
+}
+
+// syncs is how often the store's servers have waited for their disks.
+func (w *world) syncs() (made int) {
+	for _, n := range w.store.nodes {
+		made += n.disk.made()
+	}
+	return made
 }
 
 // held is what the registers hold at the end.

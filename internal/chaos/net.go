@@ -45,6 +45,7 @@ type host struct {
 	tun        *os.File
 	ns         string // what /proc calls it
 	do         chan func()
+	disk       disk
 }
 
 func newNetwork() *network {

@@ -111,7 +111,7 @@ func postgresPair(w *world) (*cluster, error) {
 	p := &pair{w: w, s: s, primary: s.nodes[0]}
 	p.run = func(h *host) error {
 		_ = os.Remove(filepath.Join(data(h), "postmaster.pid")) // all that was there is killed
-		return w.serverIn(w.data(h), nil, h, as(bin("postgres"), "-D", data(h), "-c", "fsync=off", "-c", "unix_socket_directories=", "-c", "listen_addresses=*",
+		return w.serverIn(w.data(h), nil, h, as(bin("postgres"), "-D", data(h), "-c", "unix_socket_directories=", "-c", "listen_addresses=*",
 			"-c", "shared_buffers=16MB", "-c", "synchronous_standby_names=*", "-c", "wal_keep_size=64MB", "-c", "log_min_messages=fatal")...)
 	}
 	p.clone = func(h *host) error {
@@ -172,7 +172,7 @@ func mariaDBPair(w *world) (*cluster, error) {
 		data := filepath.Join(w.data(h), "data")
 		args := as("/usr/sbin/mariadbd", "--no-defaults", "--datadir="+data, "--bind-address=0.0.0.0", "--socket="+filepath.Join(w.data(h), "socket"),
 			"--pid-file="+filepath.Join(w.data(h), "pid"), "--tmpdir="+w.data(h), "--skip-name-resolve", "--performance-schema=OFF",
-			"--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=2",
+			"--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1",
 			fmt.Sprintf("--server-id=%d", h.ip[3]), "--log-bin=binlog", "--log-slave-updates", "--gtid-strict-mode",
 			"--rpl-semi-sync-master-wait-point=AFTER_SYNC", "--rpl-semi-sync-master-timeout=3600000", "--rpl-semi-sync-master-wait-no-slave=ON")
 		if h == p.primary {

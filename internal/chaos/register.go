@@ -22,10 +22,13 @@ import (
 const registerPort = "8080"
 
 // registers are the resource that the leader works on: values by key, behind a fence. They
-// refuse a token that is smaller than the greatest they have seen, as a resource should.
+// refuse a token that is smaller than the greatest they have seen, as a resource should. A
+// leader's command may be killed and started again in the same leadership: of two requests
+// with one token, those of the process that came later count.
 type registers struct {
 	mu      sync.Mutex
 	top     uint64
+	since   int64
 	values  map[string]string
 	applied map[string]int64 // when each value was written
 }
@@ -52,17 +55,18 @@ func serveRegisters(addr string) error {
 // values, and with when each was written if that is asked for.
 func (r *registers) fenced(w http.ResponseWriter, q *http.Request, f func()) {
 	token, err := strconv.ParseUint(q.FormValue("token"), 10, 64)
-	if err != nil {
+	since, err2 := strconv.ParseInt(q.FormValue("since"), 10, 64)
+	if err := errors.Join(err, err2); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if token < r.top {
+	if token < r.top || token == r.top && since < r.since {
 		http.Error(w, "a greater token was here", http.StatusConflict)
 		return
 	}
-	r.top = token
+	r.top, r.since = token, since
 	all := content{}
 	if f != nil {
 		f()
@@ -76,13 +80,14 @@ func (r *registers) fenced(w http.ResponseWriter, q *http.Request, f func()) {
 type client struct {
 	base  string
 	token uint64
+	since int64
 	http  http.Client
 }
 
 var errFenced = errors.New("fenced off")
 
-func newClient(addr string, token uint64) *client {
-	return &client{base: "http://" + net.JoinHostPort(addr, registerPort), token: token, http: http.Client{Timeout: time.Second}}
+func newClient(addr string, token uint64, since int64) *client {
+	return &client{base: "http://" + net.JoinHostPort(addr, registerPort), token: token, since: since, http: http.Client{Timeout: time.Second}}
 }
 
 // content is what the registers hold, and when each value was written.
@@ -93,6 +98,7 @@ type content struct {
 
 func (c *client) post(ctx context.Context, path string, form url.Values) (all content, err error) {
 	form.Set("token", strconv.FormatUint(c.token, 10))
+	form.Set("since", strconv.FormatInt(c.since, 10))
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, strings.NewReader(form.Encode()))
 	if err != nil {
 		return all, err
@@ -133,7 +139,7 @@ func (c *client) write(ctx context.Context, key, value string) error {
 
 // dump is a process that prints what the registers hold at the end.
 func dump(addr string) error {
-	all, err := newClient(addr, 1<<63).all(context.Background())
+	all, err := newClient(addr, 1<<63, 0).all(context.Background())
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func etcdCluster(w *world) (*cluster, error) {
 	}
 	members := s.each(",", func(h *host) string { return fmt.Sprintf("%s=http://%s:2380", h.name, h.addr) })
 	s.start = func(h *host) error {
-		return w.server(h, program, "-data", w.data(h), "-name", h.name,
+		return w.server(h, program, "-fsync", "-data", w.data(h), "-name", h.name,
 			"-peer", h.addr+":2380", "-client", h.addr+":2379", "-cluster", members)
 	}
 	s.url = "etcd://" + s.each(",", func(h *host) string { return h.addr + ":2379" }) + "/election"
@@ -104,7 +104,7 @@ func natsCluster(w *world) (*cluster, error) {
 	s.start = func(h *host) error {
 		config, err := w.file(h, "nats.conf", fmt.Sprintf(`server_name: %s
 listen: "%s:4222"
-jetstream { store_dir: %q }
+jetstream { store_dir: %q, sync_interval: always }
 cluster { name: chaos, listen: "%s:6222", routes: [%s] }
 `, h.name, h.addr, w.data(h), h.addr, routes))
 		if err != nil {
@@ -137,7 +137,7 @@ func zooKeeperEnsemble(w *world) (*cluster, error) {
 			return err
 		}
 		return w.server(h, "java", "-Xmx256m", "-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar",
-			"-Dzookeeper.admin.enableServer=false", "-Dzookeeper.forceSync=no", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+			"-Dzookeeper.admin.enableServer=false", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 			"org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
 	}
 	s.url = "zookeeper://" + s.each(",", func(h *host) string { return h.addr + ":2181" }) + "/one?create=true"
@@ -196,7 +196,7 @@ func kubernetesServer(w *world) (*cluster, error) {
 	store, api := s.nodes[0], s.nodes[1]
 	s.start = func(h *host) error {
 		if h == store {
-			return w.server(h, etcd, "-data", w.data(h), "-client", h.addr+":2379")
+			return w.server(h, etcd, "-fsync", "-data", w.data(h), "-client", h.addr+":2379")
 		}
 		if err := os.MkdirAll(w.data(h), 0o755); err != nil {
 			return err

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,7 +11,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -45,16 +42,6 @@ type cluster struct {
 	failover func() error
 }
 
-// person is a candidate through all its lives.
-type person struct {
-	*host
-	w     *world
-	mu    sync.Mutex
-	lives int
-	stdin io.WriteCloser
-	ended chan struct{}
-}
-
 func (w *world) say(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +60,7 @@ func (w *world) serverIn(dir string, env []string, h *host, args ...string) erro
 	}
 	defer log.Close()
 	c.Stdout, c.Stderr = log, log
-	if err := h.start(c); err != nil {
+	if err := h.onDisk(c); err != nil {
 		return err
 	}
 	go func() { _ = c.Wait() }() // it is killed
@@ -103,77 +90,6 @@ func (w *world) intn(n int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.rand.IntN(n)
-}
-
-// live starts a candidate's next life, with a clock of its own.
-func (p *person) live() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	w := p.w
-	p.lives++
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	life := fmt.Sprintf("%s.%d", p.name, p.lives)
-	c := exec.Command(self, "candidate", "-id", p.name, "-life", life, "-url", w.store.url, "-registers", w.registers.addr,
-		"-term", w.term.String(), "-skew", w.skew.String(), "-offset", w.offset().String(), fmt.Sprintf("-unconditional=%v", w.blind), "-ledger", p.ledger())
-	log, err := os.OpenFile(filepath.Join(w.dir, p.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	c.Stderr = log
-	// Pipes of its own: what exec.Cmd makes is closed by Wait, while it is read.
-	out, outW, err1 := os.Pipe()
-	inR, in, err2 := os.Pipe()
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
-	c.Stdout, c.Stdin = outW, inR
-	err = p.start(c)
-	outW.Close()
-	inR.Close()
-	if err != nil {
-		return err
-	}
-	p.stdin, p.ended = in, make(chan struct{})
-	go func(ended chan struct{}) {
-		_ = c.Wait()
-		in.Close()
-		close(ended)
-	}(p.ended)
-	go p.listen(out)
-	return nil
-}
-
-// listen follows who leads.
-func (p *person) listen(out io.ReadCloser) {
-	defer out.Close()
-	for in := bufio.NewScanner(out); in.Scan(); {
-		p.w.say("%s %s", p.name, in.Text())
-		if in.Text()[0] == 'l' {
-			p.w.leader.Store(p)
-		} else {
-			p.w.leader.CompareAndSwap(p, nil)
-		}
-	}
-	p.w.leader.CompareAndSwap(p, nil)
-}
-
-func (p *person) ledger() string { return filepath.Join(p.w.dir, p.name+".ledger") }
-
-// tell gives an operator's word to a candidate. One that is stopped reads it later.
-func (p *person) tell(format string, args ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, _ = fmt.Fprintf(p.stdin, format+"\n", args...) // it may just have been killed
-}
-
-// die kills a candidate.
-func (p *person) die() {
-	p.signal(syscall.SIGKILL)
-	<-p.ended
 }
 
 // offset is that of a candidate's clock: within what is promised, or far beyond, ahead or
