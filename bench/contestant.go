@@ -35,11 +35,13 @@ type belief struct {
 type contestant struct {
 	name     string
 	library  string // the module whose version is shown
-	store    string // etcd, redis or kubernetes
+	store    string // etcd, redis, kubernetes or consul
 	settings string
 	token    string // its fencing token, in a word
 	// freezeOnly has only the store's loss measured: a variant of another one.
 	freezeOnly bool
+	// terms is how many leases a crash may leave the work without a leader; zero: two.
+	terms time.Duration
 	// noPredicate says that belief.asked is nil.
 	noPredicate bool
 	// contest takes part in an election until ctx ends, as the library's
@@ -48,16 +50,20 @@ type contestant struct {
 	contest func(ctx context.Context, s seat, lead func(belief)) error
 }
 
+func (c contestant) String() string { return c.name + " on " + c.store }
+
 // The stores.
 const (
 	kubernetesStore = "kubernetes"
 	etcdStore       = "etcd"
 	redisStore      = "redis"
+	consulStore     = "consul"
 )
 
 const (
 	module         = "github.com/c8e606e4/leaderelection"
 	clientGoModule = "k8s.io/client-go"
+	consulModule   = "github.com/hashicorp/consul/api"
 )
 
 // slowName is this library without what its promise needs.
@@ -116,6 +122,17 @@ var contestants = []contestant{
 		name: "redsync, WithRetryDelay 2 s", library: "github.com/go-redsync/redsync/v4", store: redisStore, token: "none",
 		settings: "the same, and WithRetryDelay(2 s)",
 		contest:  redsyncMutex(redsync.WithRetryDelay(2 * time.Second)),
+	},
+	{
+		name: "leaderelection", library: module, store: consulStore, token: "ElectionNumber",
+		settings: ourSettings + "; pushed (a blocking query)",
+		contest:  ours(consulDecider, nil),
+	},
+	{
+		name: "Consul's Lock", library: consulModule, store: consulStore, token: "LockIndex",
+		settings:    "LockOpts, SessionTTL T, LockDelay T (both 15 s by default), else defaults; signal: the channel that Lock returns",
+		noPredicate: true, terms: 4,
+		contest: consulLock,
 	},
 	{
 		name: slowName, library: module, store: etcdStore, token: "ElectionNumber", freezeOnly: true,

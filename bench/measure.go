@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"sync"
 	"syscall"
@@ -15,10 +16,14 @@ import (
 
 // plan is how much is measured.
 type plan struct {
-	elections int           // at once in each process: the samples of each figure
-	term      time.Duration // the lease, the same for all; whole seconds
-	window    time.Duration // in which requests are counted
+	elections int            // at once in each process: the samples of each figure
+	term      time.Duration  // the lease, the same for all; whole seconds
+	window    time.Duration  // in which requests are counted
+	only      *regexp.Regexp // the contestants: "name on store"; nil: all
 }
+
+// takes reports whether a contestant is measured.
+func (p plan) takes(c contestant) bool { return p.only == nil || p.only.MatchString(c.String()) }
 
 // result is what was measured of one contestant; one value for each election.
 type result struct {
@@ -29,6 +34,7 @@ type result struct {
 	paused  overlaps        // the leader's process stood still until another led, and a second more
 	frozen  overlaps        // nothing went through between the leader and the store
 	clung   []time.Duration // from then to the end of the library's signal
+	stuck   int             // in so many of them it had not ended when the process was killed
 	err     error
 }
 
@@ -43,7 +49,7 @@ func measure(ctx context.Context, t testing.TB, p plan, stores map[string]string
 	var wg sync.WaitGroup
 	for i, c := range contestants {
 		addr := stores[c.store]
-		if addr == "" {
+		if addr == "" || !p.takes(c) {
 			continue
 		}
 		r := new(result)
@@ -227,7 +233,11 @@ func (m measurement) freeze(ctx context.Context, r *result) error {
 	events, _ := a.look()
 	for i := range m.elections {
 		if s := spans(events, i, told, a.killed); len(s) > 0 {
-			r.clung = append(r.clung, s[len(s)-1].to.Sub(cut.Round(0)))
+			last := s[len(s)-1].to
+			r.clung = append(r.clung, last.Sub(cut.Round(0)))
+			if last.Equal(a.killed) {
+				r.stuck++
+			}
 		}
 	}
 	return err
