@@ -16,38 +16,54 @@ import (
 )
 
 // apiServer is as much of a Kubernetes API server as Leases need: get, watch, create and
-// update over HTTP, where an update that names a resourceVersion is refused with
+// update over HTTPS, where an update that names a resourceVersion is refused with
 // 409 Conflict unless it is the current one.
 type apiServer struct {
 	mu      sync.Mutex
 	version int
-	leases  map[string]coordination.Lease // by name
-	changed chan struct{}                 // closed when any of them is put
+	leases  map[string]*kept // by name
+}
+
+// kept is a Lease, or where one will be: then it has no resourceVersion.
+type kept struct {
+	coordination.Lease
+	changed chan struct{} // closed when it is put
+}
+
+// at returns what is kept under a name. The caller has locked a.
+func (a *apiServer) at(name string) (k *kept, found bool) {
+	if k = a.leases[name]; k == nil {
+		k = &kept{changed: make(chan struct{})}
+		a.leases[name] = k
+	}
+	return k, k.ResourceVersion != ""
 }
 
 // kubernetesServer starts an API server and returns its host and port.
 func kubernetesServer(t testing.TB) string {
-	a := &apiServer{leases: map[string]coordination.Lease{}, changed: make(chan struct{})}
+	a := &apiServer{leases: map[string]*kept{}}
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases"
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+leases+"/{name}", a.get)
 	mux.HandleFunc("GET "+leases, a.watch)
 	mux.HandleFunc("POST "+leases, a.create)
 	mux.HandleFunc("PUT "+leases+"/{name}", a.update)
-	s := httptest.NewServer(mux)
+	s := httptest.NewUnstartedServer(mux)
+	s.EnableHTTP2 = true // as an API server has it
+	s.StartTLS()
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() }) // watches have no end of their own
-	return strings.TrimPrefix(s.URL, "http://")
+	return strings.TrimPrefix(s.URL, "https://")
 }
 
 func (a *apiServer) get(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	l, found := a.leases[r.PathValue("name")]
+	l, found := a.at(r.PathValue("name"))
 	if !found {
 		refuse(w, http.StatusNotFound, meta.StatusReasonNotFound, r.PathValue("name"))
 		return
 	}
-	answer(w, http.StatusOK, l)
+	answer(w, http.StatusOK, l.Lease)
 }
 
 // watch tells of a Lease, named by the fieldSelector, as it is, and whenever it changes.
@@ -62,7 +78,8 @@ func (a *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	for {
 		a.mu.Lock()
-		l, changed := a.leases[name], a.changed
+		k, _ := a.at(name)
+		l, changed := k.Lease, k.changed
 		a.mu.Unlock()
 		if version, _ := strconv.Atoi(l.ResourceVersion); version > told {
 			told = version
@@ -82,14 +99,14 @@ func (a *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *apiServer) create(w http.ResponseWriter, r *http.Request) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	var l coordination.Lease
 	if err := json.NewDecoder(r.Body).Decode(&l); err != nil || l.Name == "" {
 		refuse(w, http.StatusBadRequest, meta.StatusReasonBadRequest, l.Name)
 		return
 	}
-	if _, found := a.leases[l.Name]; found {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, found := a.at(l.Name); found {
 		refuse(w, http.StatusConflict, meta.StatusReasonAlreadyExists, l.Name)
 		return
 	}
@@ -98,14 +115,14 @@ func (a *apiServer) create(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *apiServer) update(w http.ResponseWriter, r *http.Request) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var l coordination.Lease
+	var l coordination.Lease // read before the lock: whoever sends it may be stopped in the midst of it
 	if err := json.NewDecoder(r.Body).Decode(&l); err != nil || l.Name != r.PathValue("name") {
 		refuse(w, http.StatusBadRequest, meta.StatusReasonBadRequest, r.PathValue("name"))
 		return
 	}
-	current, found := a.leases[l.Name]
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	current, found := a.at(l.Name)
 	switch {
 	case !found:
 		refuse(w, http.StatusNotFound, meta.StatusReasonNotFound, r.PathValue("name"))
@@ -121,9 +138,10 @@ func (a *apiServer) put(l coordination.Lease) coordination.Lease {
 	a.version++
 	l.Namespace, l.ResourceVersion = namespace, strconv.Itoa(a.version)
 	l.TypeMeta = meta.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}
-	a.leases[l.Name] = l
-	close(a.changed)
-	a.changed = make(chan struct{})
+	k, _ := a.at(l.Name)
+	k.Lease = l
+	close(k.changed)
+	k.changed = make(chan struct{})
 	return l
 }
 

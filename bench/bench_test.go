@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"net"
@@ -30,6 +31,9 @@ func TestContestants(t *testing.T) {
 	p := plan{elections: 3, term: 5 * time.Second, window: 3 * time.Second}
 	results := measure(t.Context(), t, p, servers(t, p.term))
 	for i, c := range contestants {
+		if c.idleOnly {
+			continue
+		}
 		t.Run(c.String(), func(t *testing.T) {
 			r := results[i]
 			if r == nil {
@@ -104,13 +108,15 @@ func TestLeases(t *testing.T) {
 
 // An update that names an old resourceVersion is refused as Kubernetes does.
 func TestAPIServerRefusesStaleUpdates(t *testing.T) {
-	leases := "http://" + kubernetesServer(t) + "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases"
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // of httptest
+	defer client.CloseIdleConnections()
+	leases := "https://" + kubernetesServer(t) + "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases"
 	send := func(method, url, body string) (int, string) {
 		r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := http.DefaultClient.Do(r)
+		resp, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/clocks"
 )
 
 // roleEnv has the role of a process that is a candidate, in JSON.
@@ -28,6 +30,9 @@ type role struct {
 	Term       time.Duration
 	Stagger    time.Duration // between the joining of one election and the next
 	Sample     bool          // say what is believed
+	Shared     bool          // its elections share a client
+	Again      bool          // whoever has lost an election, or failed, contests it again
+	Sentinel   bool          // Addr is that of a sentinel of Redis
 }
 
 // event is a line that a candidate process prints.
@@ -38,15 +43,17 @@ type event struct {
 	At       int64  `json:"at"` // nanoseconds since 1970
 	N        int64  `json:"n,omitempty"`
 	Text     string `json:"text,omitempty"`
+	Used     usage  `json:"used,omitzero"`
 }
 
 const (
+	up      = "up"      // the process has begun
 	joined  = "joined"  // it contests
 	led     = "led"     // it was told that it leads
 	told    = "told"    // from now on, or no longer, the library's signal says that it leads
 	asked   = "asked"   // the same by the library's predicate
 	stopped = "stopped" // it was asked to give up in order
-	ops     = "ops"     // N requests so far, in all elections
+	ops     = "ops"     // N requests so far, in all elections, and what the process has Used
 	failed  = "failed"  // Text is the error
 	gone    = "gone"    // the process has ended: of the parent's journal
 )
@@ -56,6 +63,9 @@ const (
 	orderOps  = "ops"
 	orderStop = "stop"
 )
+
+// again is when a candidate that has lost an election, or failed, contests it again.
+const again = 100 * time.Millisecond
 
 // sampling is how often beliefs are looked at. A gap is a time without a look: the
 // process stood still, and did not act.
@@ -86,6 +96,8 @@ type candidate struct {
 	ops  atomic.Int64
 	stop []context.CancelFunc // of each election
 
+	clients *clients // nil: each election has its own
+
 	mu      sync.Mutex
 	beliefs []belief // of each election; zero where it was not elected
 	said    [][2]bool
@@ -94,10 +106,14 @@ type candidate struct {
 }
 
 func newCandidate(r role) *candidate {
-	return &candidate{
+	c := &candidate{
 		role: r, stop: make([]context.CancelFunc, r.Elections),
 		beliefs: make([]belief, r.Elections), said: make([][2]bool, r.Elections), held: make([][2]time.Time, r.Elections), out: json.NewEncoder(os.Stdout),
 	}
+	if r.Shared {
+		c.clients = &clients{made: map[any]any{}}
+	}
+	return c
 }
 
 func (c *candidate) say(e event) {
@@ -115,6 +131,7 @@ func (c *candidate) event(e event) {
 
 // run contests until it is told to stop, or its standard input ends.
 func (c *candidate) run() {
+	c.event(event{What: up})
 	var wg sync.WaitGroup
 	for i := range c.Elections {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -129,7 +146,7 @@ func (c *candidate) run() {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		switch in.Text() {
 		case orderOps:
-			c.event(event{What: ops, N: c.ops.Load()})
+			c.event(event{What: ops, N: c.ops.Load(), Used: used()})
 		case orderStop:
 			c.stopAll()
 			<-finished
@@ -158,16 +175,21 @@ func (c *candidate) contest(ctx context.Context, i int) {
 		return
 	}
 	c.event(event{Election: i, What: joined})
-	s := seat{Addr: c.Addr, Key: fmt.Sprintf("%s-%d", c.Prefix, i), ID: c.ID, Term: c.Term, Ops: &c.ops}
-	err := contestants[c.Contestant].contest(ctx, s, func(b belief) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.beliefs[i] = b
-		c.say(event{Election: i, What: led})
-		c.look(i)
-	})
-	if err != nil {
-		c.event(event{Election: i, What: failed, Text: err.Error()})
+	s := seat{Addr: c.Addr, Key: fmt.Sprintf("%s-%d", c.Prefix, i), ID: c.ID, Term: c.Term, Ops: &c.ops, Clients: c.clients, Sentinel: c.Sentinel}
+	for {
+		err := contestants[c.Contestant].contest(ctx, s, func(b belief) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.beliefs[i] = b
+			c.say(event{Election: i, What: led})
+			c.look(i)
+		})
+		if err != nil {
+			c.event(event{Election: i, What: failed, Text: err.Error()})
+		}
+		if !c.Again || !clocks.System().SleepFor(ctx, again) {
+			return
+		}
 	}
 }
 

@@ -2,41 +2,41 @@ package main
 
 import (
 	"context"
-	"io"
 	"net/http"
 
 	"github.com/hashicorp/consul/api"
-
-	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/consul"
 )
 
-// idleConns closes a transport's connections, as far as nothing uses them.
-type idleConns struct{ *http.Transport }
+// consulConn is the HTTP client of a client of Consul.
+type consulConn struct {
+	*http.Client
+	transport *http.Transport
+}
 
-func (i idleConns) Close() error {
-	i.CloseIdleConnections()
+func (c consulConn) Close() error {
+	c.transport.CloseIdleConnections()
 	return nil
 }
 
 // consulClient makes the HTTP client that Consul's own library makes, and counts.
-func consulClient(s seat) (*http.Client, io.Closer) {
+func consulClient(s seat) (consulConn, error) {
 	transport := api.DefaultConfig().Transport
-	return &http.Client{Transport: counting{transport, s}}, idleConns{transport}
-}
-
-func consulDecider(s seat) (leaderelection.RaceDecider, io.Closer, error) {
-	client, conns := consulClient(s)
-	return consul.NewDecider(client, "http://"+s.Addr, s.Key, nil), conns, nil
+	if s.Clients != nil { // for a blocking query of each election, and the writes
+		transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, 10_000
+	}
+	return consulConn{&http.Client{Transport: counting{transport, s}}, transport}, nil
 }
 
 // consulLock contests as the documentation of api.Lock says. What is not set has the
 // library's default; the lock-delay's is T where T is 15 s.
 func consulLock(ctx context.Context, s seat, lead func(belief)) error {
-	http, conns := consulClient(s)
-	defer conns.Close()
+	conn, done, err := client(s, consulClient)
+	if err != nil {
+		return err
+	}
+	defer done()
 	config := api.DefaultConfig()
-	config.Address, config.Scheme, config.HttpClient = s.Addr, "http", http
+	config.Address, config.Scheme, config.HttpClient = s.Addr, "http", conn.Client
 	client, err := api.NewClient(config)
 	if err != nil {
 		return err

@@ -18,6 +18,9 @@ type seat struct {
 	ID   string        // the candidate's
 	Term time.Duration // how long a lease runs unless it is renewed: the same for all libraries
 	Ops  *atomic.Int64 // counts what is asked of the store
+
+	Clients  *clients // that the elections of the process share; nil: each has its own
+	Sentinel bool     // Addr is that of a sentinel of Redis
 }
 
 // belief is what a candidate that was told that it leads can know of it
@@ -38,8 +41,11 @@ type contestant struct {
 	store    string // etcd, redis, kubernetes or consul
 	settings string
 	token    string // its fencing token, in a word
-	// freezeOnly has only the store's loss measured: a variant of another one.
-	freezeOnly bool
+	// freezeOnly has only the store's loss measured, idleOnly only what idle processes use,
+	// variant neither that nor a fail-over within the store: variants of another one.
+	freezeOnly, idleOnly, variant bool
+	// most is for how many elections of a process it is measured what they use; zero: any.
+	most int
 	// terms is how many leases a crash may leave the work without a leader; zero: two.
 	terms time.Duration
 	// noPredicate says that belief.asked is nil.
@@ -79,8 +85,8 @@ var contestants = []contestant{
 	},
 	{
 		name: "leaderelection, ExtendEvery 4 s", library: module, store: kubernetesStore, token: "ElectionNumber",
-		settings: "the same, and ExtendEvery T*4/15",
-		contest:  ours(leaseDecider, oftener),
+		settings: "the same, and ExtendEvery T*4/15", variant: true,
+		contest: ours(leaseDecider, oftener),
 	},
 	{
 		name: "client-go", library: clientGoModule, store: kubernetesStore, token: "none",
@@ -89,8 +95,8 @@ var contestants = []contestant{
 	},
 	{
 		name: "client-go, ReleaseOnCancel", library: clientGoModule, store: kubernetesStore, token: "none",
-		settings: "the same, and ReleaseOnCancel",
-		contest:  clientGo(true),
+		settings: "the same, and ReleaseOnCancel", variant: true,
+		contest: clientGo(true),
 	},
 	{
 		name: "leaderelection", library: module, store: etcdStore, token: "ElectionNumber",
@@ -99,14 +105,20 @@ var contestants = []contestant{
 	},
 	{
 		name: "leaderelection, ExtendEvery 4 s", library: module, store: etcdStore, token: "ElectionNumber",
-		settings: "the same, and ExtendEvery T*4/15",
-		contest:  ours(etcdDecider, oftener),
+		settings: "the same, and ExtendEvery T*4/15", variant: true,
+		contest: ours(etcdDecider, oftener),
 	},
 	{
 		name: "etcd concurrency", library: "go.etcd.io/etcd/client/v3", store: etcdStore, token: "Election.Rev",
 		settings:    "Election, a Session for each candidate WithTTL(T); signal: Session.Done",
 		noPredicate: true,
 		contest:     etcdElection,
+	},
+	{
+		name: "etcd concurrency, one Session", library: "go.etcd.io/etcd/client/v3", store: etcdStore, token: "Election.Rev",
+		settings: "the same, and one Session for all elections of a process", idleOnly: true,
+		noPredicate: true,
+		contest:     etcdOneSession,
 	},
 	{
 		name: "leaderelection", library: module, store: redisStore, token: "ElectionNumber",
@@ -116,6 +128,7 @@ var contestants = []contestant{
 	{
 		name: "redsync", library: "github.com/go-redsync/redsync/v4", store: redisStore, token: "none",
 		settings: "WithExpiry(T), else defaults (a standby tries again after 50 to 250 ms); a loop of ours extends every T/3; signal: a timer set to Until; predicate: Until",
+		most:     together, // beyond, it keeps a core busy with asking
 		contest:  redsyncMutex(),
 	},
 	{

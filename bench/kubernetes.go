@@ -27,13 +27,23 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-func leaseClient(s seat) (*coordinationclient.CoordinationV1Client, error) {
-	return coordinationclient.NewForConfig(&rest.Config{
-		Host:          "http://" + s.Addr,
-		ContentConfig: rest.ContentConfig{ContentType: "application/json"}, // which our server understands
-		QPS:           -1,                                                  // nothing waits in the client
-		WrapTransport: func(t http.RoundTripper) http.RoundTripper { return counting{t, s} },
+// leases is a client of the Leases of an API server. Its connections are client-go's, one
+// for all clients of a process.
+type leases struct {
+	*coordinationclient.CoordinationV1Client
+}
+
+func (leases) Close() error { return nil }
+
+func leaseClient(s seat) (leases, error) {
+	c, err := coordinationclient.NewForConfig(&rest.Config{
+		Host:            "https://" + s.Addr,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true},                // on loopback
+		ContentConfig:   rest.ContentConfig{ContentType: "application/json"}, // which our server understands
+		QPS:             -1,                                                  // nothing waits in the client
+		WrapTransport:   func(t http.RoundTripper) http.RoundTripper { return counting{t, s} },
 	})
+	return leases{c}, err
 }
 
 // clientGo contests as the example in the package's documentation does.
@@ -41,10 +51,11 @@ func clientGo(releaseOnCancel bool) func(context.Context, seat, func(belief)) er
 	return func(ctx context.Context, s seat, lead func(belief)) error {
 		klog.LogToStderr(false)
 		klog.SetOutput(io.Discard)
-		client, err := leaseClient(s)
+		client, done, err := client(s, leaseClient)
 		if err != nil {
 			return err
 		}
+		defer done()
 		const renew, retry, lease = 10, 2, 15 // of its documentation, in seconds
 		var e *leaderelection.LeaderElector
 		e, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{

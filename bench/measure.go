@@ -49,7 +49,7 @@ func measure(ctx context.Context, t testing.TB, p plan, stores map[string]string
 	var wg sync.WaitGroup
 	for i, c := range contestants {
 		addr := stores[c.store]
-		if addr == "" || !p.takes(c) {
+		if addr == "" || !p.takes(c) || c.idleOnly {
 			continue
 		}
 		r := new(result)
@@ -78,16 +78,17 @@ type measurement struct {
 	t          testing.TB
 	contestant int
 	store      string
+	role       role // what the scene adds to those of its processes
 }
 
 // start starts a candidate process, whose candidates join one after the other over
 // some time, so that they are not all in step.
-func (m measurement) start(scene, id string, over time.Duration) (*process, error) {
-	return startProcess(m.t, role{
-		Contestant: m.contestant, Prefix: fmt.Sprint("bench-", scene, m.contestant), ID: id,
-		Elections: m.elections, Term: m.term, Stagger: over / time.Duration(m.elections),
-		Sample: scene == sceneFreeze || scene == scenePause,
-	}, m.store)
+func (m measurement) start(ctx context.Context, scene, id string, over time.Duration) (*process, error) {
+	r := m.role
+	r.Contestant, r.Prefix, r.ID = m.contestant, fmt.Sprint("bench-", scene, m.contestant), id
+	r.Elections, r.Term, r.Stagger = m.elections, m.term, over/time.Duration(m.elections)
+	r.Sample = r.Sample || scene == sceneFreeze || scene == scenePause
+	return startProcess(ctx, m.t, r, m.store)
 }
 
 // The scenes, each of which has candidates and elections of its own.
@@ -96,18 +97,20 @@ const (
 	sceneStop   = "stop"
 	scenePause  = "pause"
 	sceneFreeze = "freeze"
+	sceneIdle   = "idle"
+	sceneStore  = "store"
 )
 
 // pair starts two candidate processes, and returns when the first leads everywhere
 // and the second has stood by for a term.
 func (m measurement) pair(ctx context.Context, scene string) (leader, standby *process, err error) {
-	if leader, err = m.start(scene, firstID, m.term); err != nil {
+	if leader, err = m.start(ctx, scene, firstID, m.term); err != nil {
 		return nil, nil, err
 	}
 	if err = m.leads(ctx, leader); err != nil {
 		return nil, nil, err
 	}
-	if standby, err = m.start(scene, "b", m.term/2); err != nil {
+	if standby, err = m.start(ctx, scene, "b", m.term/2); err != nil {
 		return nil, nil, err
 	}
 	if err = standby.await(ctx, "joining", 2*m.term+startup, all(m.elections, joined)); err != nil {
@@ -187,11 +190,11 @@ func (m measurement) count(ctx context.Context, r *result, leader, standby *proc
 			}
 			continue
 		}
-		n, err := x.p.count(ctx)
+		said, err := x.p.ask(ctx)
 		if err != nil {
 			return err
 		}
-		*x.sum += x.by * float64(n) / float64(m.elections) / m.window.Minutes()
+		*x.sum += x.by * float64(said.N) / float64(m.elections) / m.window.Minutes()
 	}
 	return nil
 }
@@ -252,7 +255,7 @@ func (m measurement) overlaps(ctx context.Context, old, next *process) (overlaps
 		if ctx.Err() != nil {
 			return overlaps{}, err
 		}
-		if _, err := old.count(ctx); err != nil { // what it was about to say is said
+		if _, err := old.ask(ctx); err != nil { // what it was about to say is said
 			return overlaps{}, err
 		}
 		if events, _ := old.look(); believesNot(events) || err != nil {

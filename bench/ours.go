@@ -2,21 +2,20 @@ package main
 
 import (
 	"context"
-	"io"
-	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/consul"
 	"github.com/c8e606e4/leaderelection/deciders/etcd"
 	"github.com/c8e606e4/leaderelection/deciders/kubernetes"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 )
 
-// opener opens the election of a seat on one kind of store, with a client of its
-// own.
-type opener func(s seat) (leaderelection.RaceDecider, io.Closer, error)
+// opener opens the election of a seat on one kind of store, and returns what ends its
+// client.
+type opener func(s seat) (leaderelection.RaceDecider, func(), error)
 
 // ours contests with this library; adjust, which may be nil, changes the settings.
 func ours(open opener, adjust func(*leaderelection.Config, seat)) func(context.Context, seat, func(belief)) error {
@@ -40,11 +39,11 @@ func slowClock(c *leaderelection.Config, s seat) {
 }
 
 func campaign(ctx context.Context, s seat, open opener, c leaderelection.Config, lead func(belief)) error {
-	d, client, err := open(s)
+	d, done, err := open(s)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer done()
 	c.Decider = d
 	c.OnElected = func(ctx context.Context, view *leaderelection.TimeView) {
 		lead(belief{
@@ -59,23 +58,43 @@ func campaign(ctx context.Context, s seat, open opener, c leaderelection.Config,
 	return nil
 }
 
-func etcdDecider(s seat) (leaderelection.RaceDecider, io.Closer, error) {
-	client, err := etcdClient(s)
+func etcdDecider(s seat) (leaderelection.RaceDecider, func(), error) {
+	c, done, err := client(s, etcdClient)
+	return etcd.NewDecider(c, s.Key, nil), done, err
+}
+
+// feeds is a client of Redis with what the elections of a process share.
+type feeds struct {
+	*goredis.Client
+	shared *redis.Feeds
+}
+
+func redisDecider(s seat) (leaderelection.RaceDecider, func(), error) {
+	c, done, err := client(s, func(s seat) (feeds, error) {
+		return feeds{redisClient(s, goredis.Options{MaxRetries: -1, ContextTimeoutEnabled: true}), new(redis.Feeds)}, nil // as the package's example
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return etcd.NewDecider(client, s.Key, nil), client, nil
+	o := new(redis.Options)
+	if s.Clients != nil {
+		o.Feeds = c.shared
+	}
+	if s.Sentinel {
+		o.WaitReplicas = sentinelReplicas - 1 // as its documentation says
+	}
+	return redis.NewDecider(c.Client, s.Key, o), done, err
 }
 
-func redisDecider(s seat) (leaderelection.RaceDecider, io.Closer, error) {
-	client := redisClient(s, goredis.Options{MaxRetries: -1, ContextTimeoutEnabled: true}) // as the package's example
-	return redis.NewDecider(client, s.Key, nil), client, nil
-}
-
-func leaseDecider(s seat) (leaderelection.RaceDecider, io.Closer, error) {
-	client, err := leaseClient(s)
+func leaseDecider(s seat) (leaderelection.RaceDecider, func(), error) {
+	c, done, err := client(s, leaseClient)
 	if err != nil {
 		return nil, nil, err
 	}
-	return kubernetes.NewDecider(client.RESTClient(), namespace, s.Key, nil), io.NopCloser(strings.NewReader("")), nil
+	return kubernetes.NewDecider(c.RESTClient(), namespace, s.Key, nil), done, nil
+}
+
+func consulDecider(s seat) (leaderelection.RaceDecider, func(), error) {
+	c, done, err := client(s, consulClient)
+	return consul.NewDecider(c.Client, "http://"+s.Addr, s.Key, nil), done, err
 }

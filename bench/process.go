@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,15 +32,24 @@ type process struct {
 	changed chan struct{} // closed, and made afresh, with each event
 }
 
+// starting is held while a process starts: dozens at once would keep those that lead from
+// their extensions.
+var starting = make(chan struct{}, runtime.NumCPU())
+
 // startProcess starts a candidate process that reaches its store through a proxy of
-// its own. It dies with the test, and with this process.
-func startProcess(t testing.TB, r role, store string) (*process, error) {
+// its own, where its role does not say where the store is, and returns when it runs. It
+// dies with the test, and with this process.
+func startProcess(ctx context.Context, t testing.TB, r role, store string) (*process, error) {
+	starting <- struct{}{}
+	defer func() { <-starting }()
 	p := &process{ended: make(chan struct{}), changed: make(chan struct{})}
 	var err error
-	if p.proxy, err = newProxy(t, store); err != nil {
-		return nil, err
+	if r.Addr == "" {
+		if p.proxy, err = newProxy(t, store); err != nil {
+			return nil, err
+		}
+		r.Addr = p.proxy.addr()
 	}
-	r.Addr = p.proxy.addr()
 	p.role = r
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -65,7 +75,7 @@ func startProcess(t testing.TB, r role, store string) (*process, error) {
 	}
 	go p.read(stdout)
 	t.Cleanup(p.kill)
-	return p, nil
+	return p, p.await(ctx, "starting", 2*startup, func(events []event) bool { return count(events, up) > 0 })
 }
 
 func (p *process) read(r io.Reader) {
@@ -134,22 +144,22 @@ func (p *process) order(o string) error {
 	return err
 }
 
-// count returns how many requests the process has made so far.
-func (p *process) count(ctx context.Context) (n int64, err error) {
+// ask returns how many requests the process has made so far, and what it has used.
+func (p *process) ask(ctx context.Context) (said event, err error) {
 	before, _ := p.look()
 	if err := p.order(orderOps); err != nil {
-		return 0, err
+		return said, err
 	}
 	err = p.await(ctx, "counting requests", time.Minute, func(events []event) bool {
 		for _, e := range events[len(before):] {
 			if e.What == ops {
-				n = e.N
+				said = e
 				return true
 			}
 		}
 		return false
 	})
-	return n, err
+	return said, err
 }
 
 // kill ends the process at once, and awaits its end.

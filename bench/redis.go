@@ -24,6 +24,9 @@ func (w writes) Write(b []byte) (int, error) {
 	return w.Conn.Write(b)
 }
 
+// sentinelReplicas is how many replicas a master has that a sentinel watches.
+const sentinelReplicas = 2
+
 func redisClient(s seat, o goredis.Options) *goredis.Client {
 	o.Addr = s.Addr
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -33,14 +36,23 @@ func redisClient(s seat, o goredis.Options) *goredis.Client {
 		}
 		return writes{c, s}, nil
 	}
+	if s.Sentinel {
+		return goredis.NewFailoverClient(&goredis.FailoverOptions{
+			MasterName: "main", SentinelAddrs: []string{s.Addr},
+			Dialer: o.Dialer, MaxRetries: o.MaxRetries, ContextTimeoutEnabled: o.ContextTimeoutEnabled,
+		})
+	}
 	return goredis.NewClient(&o)
 }
 
 // redsyncMutex holds a lock for as long as it can.
 func redsyncMutex(options ...redsync.Option) func(context.Context, seat, func(belief)) error {
 	return func(ctx context.Context, s seat, lead func(belief)) error {
-		client := redisClient(s, goredis.Options{})
-		defer client.Close()
+		client, done, err := client(s, func(s seat) (*goredis.Client, error) { return redisClient(s, goredis.Options{}), nil })
+		if err != nil {
+			return err
+		}
+		defer done()
 		pool := redsync.New(redsyncpool.NewPool(client))
 		mutex := pool.NewMutex(s.Key, append(slices.Clone(options), redsync.WithExpiry(s.Term))...)
 		for mutex.LockContext(ctx) != nil {

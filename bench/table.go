@@ -38,14 +38,63 @@ func table(results []*result) {
 	fmt.Println()
 }
 
-// legend prints each contestant's settings and version.
-func legend(results []*result) {
+// legend prints the settings and versions of the contestants that were measured.
+func legend(p plan, stores map[string]string) {
 	fmt.Println("Settings, T being the lease:")
-	for i, r := range results {
-		if c := contestants[i]; r != nil {
-			fmt.Printf("  %s on %s (%s %s): %s\n", c.name, c.store, c.library, version(c.library), c.settings)
+	for _, c := range contestants {
+		if stores[c.store] != "" && p.takes(c) {
+			fmt.Printf("  %v (%s %s): %s\n", c, c.library, version(c.library), c.settings)
 		}
 	}
+}
+
+// storeTable prints what became of leaders when their store failed over within itself.
+func storeTable(results []*failover) {
+	head("", "store", "leaderships lost", "nobody leads, s (median / max)", "to win anew, s (max)", "overlap, ms (signal / predicate)")
+	for i, r := range results {
+		if r == nil || r.err != nil {
+			continue
+		}
+		c := contestants[i]
+		row(c.titled(), c.store, fmt.Sprintf("%d of %d", r.lost, r.elections), two(r.vacant, 0.5, "%.1f", time.Second), r.waited(), worst(c, r.over))
+	}
+	fmt.Println()
+}
+
+// idleTable prints what idle processes use, a value for each size.
+func idleTable(results []*idle, sizes idleSizes) {
+	var of []string
+	for _, n := range sizes {
+		of = append(of, fmt.Sprint(n))
+	}
+	title := func(what string) string { return what + " (" + strings.Join(of, " / ") + ")" }
+	head("", "store", title("leader: CPU, ms a minute"), title("switches a minute"), title("memory, MiB"),
+		title("standby: CPU, ms a minute"), title("switches a minute"), title("memory, MiB"))
+	each := func(of []idled, format string, value func(idled) float64) string {
+		var cells []string
+		for _, d := range of {
+			text := "-"
+			if v := value(d); v != 0 {
+				text = fmt.Sprintf(format, v)
+			}
+			cells = append(cells, text)
+		}
+		return strings.Join(cells, " / ")
+	}
+	for i, r := range results {
+		if r == nil || r.err != nil {
+			continue
+		}
+		cells := []string{contestants[i].titled(), contestants[i].store}
+		for _, of := range [][]idled{r.leader, r.standby} {
+			cells = append(cells,
+				each(of, "%.0f", func(d idled) float64 { return float64(d.cpu) / float64(time.Millisecond) }),
+				each(of, "%.0f", func(d idled) float64 { return d.switches }),
+				each(of, "%.0f", func(d idled) float64 { return float64(d.memory) / (1 << 20) }))
+		}
+		row(cells...)
+	}
+	fmt.Println()
 }
 
 // gaveUp is when the signal ended of a leader that was cut off, or for how long it was looked at in vain.

@@ -272,7 +272,7 @@ func TestDurability(t *testing.T) {
 // Of three servers the one that leads is killed: a leadership outlives that. Then another
 // one: nobody serves, which is told and may pass. When one is back, it goes on.
 func TestServers(t *testing.T) {
-	servers := stores.ConsulCluster(t, 3)
+	servers := stores.ConsulCluster(t, 3, "")
 	i := leads(t, servers)
 	stays := servers[(i+1)%3]
 	if w, err := opened(t, "consul://"+stays.Address+"/e").Durability(t.Context()); err != nil || len(w) > 0 {

@@ -31,14 +31,14 @@ func Consul(t testing.TB, config string) *ConsulServer {
 	return s
 }
 
-// ConsulCluster starts several servers, and returns when they have a leader that each of
-// them knows.
-func ConsulCluster(t testing.TB, servers int) []*ConsulServer {
+// ConsulCluster starts several servers, with more of their configuration, as JSON, or none, and
+// returns when they have a leader that each of them knows.
+func ConsulCluster(t testing.TB, servers int, config string) []*ConsulServer {
 	t.Helper()
 	all := make([]*ConsulServer, servers)
 	var gossip []string
 	for i := range all {
-		all[i] = newConsul(t, "")
+		all[i] = newConsul(t, config)
 		gossip = append(gossip, fmt.Sprintf("127.0.0.1:%d", FreePort(t)))
 	}
 	for i, s := range all {

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// cluster is a store of three servers.
+type cluster struct {
+	addr string // where clients reach it: etcd's members, a server of Consul that stays, a sentinel
+	kill func() // kills the server that leads the others
+}
+
+// clusters starts one kind of store each.
+var clusters = map[string]func(t *testing.T, term time.Duration) (cluster, error){
+	etcdStore: func(t *testing.T, _ time.Duration) (c cluster, err error) {
+		err = errors.New("no member of etcd's leads")
+		var addrs []string
+		for _, m := range stores.EtcdCluster(t, 3) {
+			addrs = append(addrs, m.Endpoint)
+			if strings.Contains(m.Metrics(t), "\netcd_server_is_leader 1") {
+				c.kill, err = m.Stop, nil
+			}
+		}
+		c.addr = strings.Join(addrs, ",")
+		return c, err
+	},
+	consulStore: func(t *testing.T, term time.Duration) (c cluster, err error) {
+		servers := stores.ConsulCluster(t, 3, consulConfig(term))
+		i := slices.IndexFunc(servers, func(s *stores.ConsulServer) bool { return s.Leads(t) })
+		if i < 0 {
+			return c, errors.New("no server of Consul's leads")
+		}
+		return cluster{servers[(i+1)%3].Address, servers[i].Stop}, nil
+	},
+	redisStore: func(t *testing.T, _ time.Duration) (cluster, error) {
+		master := stores.Redis(t)
+		for range sentinelReplicas {
+			stores.RedisReplica(t, master)
+		}
+		return cluster{stores.RedisSentinel(t, master, sentinelReplicas).Addr, master.Stop}, nil
+	},
+}
+
+// failover is what was measured of one contestant when the server died that led its store.
+type failover struct {
+	elections int
+	lost      int             // so many of the leaderships
+	vacant    []time.Duration // for so long nobody led, by the signal: one value for each election
+	over      overlaps
+	wait      time.Duration // the longest that it took to win an election in which nobody else took part
+	waits     bool          // it had not been won in the end
+	err       error
+}
+
+// measureFailover measures all contestants whose store can be had with three servers.
+func measureFailover(t *testing.T, p plan) []*failover {
+	results := make([]*failover, len(contestants))
+	var wg sync.WaitGroup
+	for store, start := range clusters {
+		var those []int
+		for i, c := range contestants {
+			if c.store == store && p.takes(c) && !c.freezeOnly && !c.idleOnly && !c.variant {
+				those = append(those, i)
+				results[i] = &failover{elections: p.elections}
+			}
+		}
+		if _, err := exec.LookPath(redisProgram); len(those) == 0 || store == redisStore && err != nil {
+			for _, i := range those {
+				results[i] = nil
+			}
+			continue
+		}
+		c, err := start(t, p.term) // by the test's own goroutine, which may end the test
+		wg.Go(func() {
+			if err == nil {
+				err = c.failOver(t, p, those, results)
+			}
+			for _, i := range those {
+				results[i].err = errors.Join(err, results[i].err)
+			}
+		})
+	}
+	wg.Wait()
+	return results
+}
+
+// The scene: watched is for how many leases it is looked at after the death. Somebody joins an
+// election of its own so many times in a lease, and goes on for two of them.
+const (
+	watched       = 4
+	joinsEachTerm = 75
+	joinFor       = 2
+)
+
+// failOver has the contestants lead and stand by, kills the server, and watches.
+func (c cluster) failOver(t *testing.T, p plan, those []int, results []*failover) error {
+	ctx := t.Context()
+	var wg sync.WaitGroup
+	started := make([]trio, len(those))
+	errs := make([]error, len(those))
+	for k, i := range those {
+		m := measurement{plan: p, t: t, contestant: i, role: role{
+			Addr: c.addr, Sentinel: contestants[i].store == redisStore, Shared: true, Again: true, Sample: true,
+		}}
+		wg.Go(func() { started[k], errs[k] = m.trio(ctx) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	died := time.Now()
+	c.kill()
+	if err := sleep(ctx, watched*p.term); err != nil {
+		return err
+	}
+	for k, i := range those {
+		started[k].kill()
+		started[k].judge(died, results[i])
+	}
+	return nil
+}
+
+// trio is a process that leads, one that stands by, and one that joins further elections, one
+// after the other, in which nobody else takes part.
+type trio [3]*process
+
+func (m measurement) trio(ctx context.Context) (p trio, err error) {
+	if p[0], p[1], err = m.pair(ctx, sceneStore); err != nil {
+		return p, err
+	}
+	m.elections = joinFor * joinsEachTerm
+	if p[2], err = m.start(ctx, sceneStore+"-new", "c", joinFor*m.term); err != nil {
+		return p, err
+	}
+	return p, p[2].await(ctx, "leading", 2*m.term+startup, func(events []event) bool { return count(events, led) > 0 })
+}
+
+func (p trio) kill() {
+	for _, each := range p {
+		each.kill()
+	}
+}
+
+// judge says what happened from the server's death on.
+func (p trio) judge(died time.Time, r *failover) {
+	var events [3][]event
+	for i := range p {
+		events[i], _ = p[i].look()
+	}
+	died, end := died.Round(0), p[0].killed.Round(0)
+	for i := range r.elections {
+		was, is := spans(events[0], i, told, end), spans(events[1], i, told, end)
+		if slices.ContainsFunc(was, func(s span) bool { return s.to.After(died) && s.to.Before(end) }) {
+			r.lost++
+		}
+		r.vacant = append(r.vacant, end.Sub(died)-covered(append(was, is...), died, end))
+		r.over.told = append(r.over.told, overlap(was, is))
+		r.over.asked = append(r.over.asked, overlap(spans(events[0], i, asked, end), spans(events[1], i, asked, end)))
+	}
+	n := p[2].Elections
+	won := at(events[2], n, led)
+	for i, from := range at(events[2], n, joined) {
+		to := won[i]
+		if from.IsZero() || from.After(end) {
+			continue
+		}
+		if to.IsZero() {
+			to, r.waits = end, true
+		}
+		if to.After(died) {
+			r.wait = max(r.wait, to.Sub(from))
+		}
+	}
+}
+
+// covered is how much of the time between two instants lies in at least one of the spans.
+func covered(s []span, from, to time.Time) (sum time.Duration) {
+	slices.SortFunc(s, func(a, b span) int { return a.from.Compare(b.from) })
+	for _, x := range s {
+		if x.from.Before(from) {
+			x.from = from
+		}
+		if x.to.After(to) {
+			x.to = to
+		}
+		if x.to.After(x.from) {
+			sum += x.to.Sub(x.from)
+			from = x.to
+		}
+	}
+	return sum
+}
+
+// waited is for how long nothing new could be won.
+func (r *failover) waited() string {
+	if r.waits {
+		return fmt.Sprintf("over %.0f", r.wait.Seconds())
+	}
+	return fmt.Sprintf("%.1f", r.wait.Seconds())
+}
