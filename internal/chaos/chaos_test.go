@@ -4,6 +4,8 @@ package main
 
 import (
 	"math/rand/v2"
+	"regexp"
+	"slices"
 	"testing"
 	"time"
 )
@@ -93,5 +95,33 @@ func TestBack(t *testing.T) {
 	}
 	if g := gap(all, []calm{{0, 60e6}}); g < 40*time.Millisecond-time.Microsecond || g > 41*time.Millisecond {
 		t.Errorf("a gap of %v", g)
+	}
+}
+
+// Only the faults that are asked for are made, and none of commands where there are none.
+func TestFaultsByName(t *testing.T) {
+	w := &world{store: &cluster{}}
+	if got := len(w.candidateFaults()); got != len(candidateFaults) {
+		t.Errorf("without commands %d faults of candidates, want %d", got, len(candidateFaults))
+	}
+	w.commands = 1
+	if got := len(w.candidateFaults()); got != len(candidateFaults)+len(commandFaults) {
+		t.Errorf("with commands %d faults of candidates", got)
+	}
+	w.only = regexp.MustCompile("version|disk")
+	for _, f := range append(w.candidateFaults(), w.storeFaults()...) {
+		if !w.only.MatchString(f.name) {
+			t.Errorf("%s was not asked for", f.name)
+		}
+	}
+	if c, s := len(w.candidateFaults()), len(w.storeFaults()); c != 2 || s != len(diskFaults) {
+		t.Errorf("%d faults of candidates and %d of the store", c, s)
+	}
+	names := map[string]bool{}
+	for _, f := range slices.Concat(candidateFaults, commandFaults, storeFaults, diskFaults) {
+		if names[f.name] {
+			t.Errorf("two faults are called %s, and are counted as one", f.name)
+		}
+		names[f.name] = true
 	}
 }

@@ -130,6 +130,9 @@ func (w *world) storm(d time.Duration) {
 	end := time.Now().Add(d)
 	var both sync.WaitGroup
 	for _, faults := range [][]fault{w.candidateFaults(), w.storeFaults()} {
+		if len(faults) == 0 {
+			continue
+		}
 		both.Go(func() {
 			for {
 				time.Sleep(w.within(0, w.term))
@@ -158,7 +161,15 @@ func (w *world) candidateFaults() []fault {
 	if w.commands > 0 {
 		all = append(all, commandFaults...)
 	}
-	return all
+	return w.wanted(all)
+}
+
+// wanted are those of the faults that are to be made.
+func (w *world) wanted(all []fault) []fault {
+	if w.only == nil {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(f fault) bool { return !w.only.MatchString(f.name) })
 }
 
 func (w *world) storeFaults() []fault {
@@ -166,7 +177,7 @@ func (w *world) storeFaults() []fault {
 	if f := w.store.failover; f != nil {
 		all = append(all[:len(all):len(all)], fault{"fail-over", func(w *world) func() { w.must(f()); return func() {} }})
 	}
-	return all
+	return w.wanted(all)
 }
 
 // links changes links, and returns what mends them.

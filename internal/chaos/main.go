@@ -41,6 +41,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -59,6 +60,7 @@ type settings struct {
 	overlap bool
 
 	commands int
+	only     *regexp.Regexp
 	programs string
 }
 
@@ -132,6 +134,10 @@ func parse(args []string) (w *world, dir string, verbose bool) {
 	f.BoolVar(&w.beyond, "beyond", false, "set clocks a term ahead or behind")
 	f.BoolVar(&w.blind, "unconditional", false, "a write that has lost its race is made all the same")
 	f.BoolVar(&w.overlap, "overlap", false, "there must be an overlap: fail if none is found")
+	f.Func("faults", "make only those whose names match this regular expression: \"guard|leaderelect\", \"disk\", \"version\"", func(s string) (err error) {
+		w.only, err = regexp.Compile(s)
+		return err
+	})
 	f.StringVar(&w.root, "root", ".", "the root of the source tree, for the programs that are built")
 	f.StringVar(&w.programs, "programs", "", "where \"chaos build DIR\" has built what candidates run; empty: it is built now")
 	f.StringVar(&dir, "dir", "", "where to leave logs and ledgers; empty: nowhere")
@@ -176,6 +182,9 @@ func (w *world) play() error {
 	}
 	if w.store, err = setup(w); err != nil {
 		return fmt.Errorf("starting %s: %w", w.name, err)
+	}
+	if len(w.candidateFaults()) == 0 && len(w.storeFaults()) == 0 {
+		return fmt.Errorf("no fault is called %q", w.only)
 	}
 	for i := range w.people {
 		h, err := w.net.add(fmt.Sprintf("c%d", i))
