@@ -32,15 +32,16 @@ const none = -1
 // Among the plans with such loads this is one with the fewest moves of shards that
 // have an owner. Zones decide only which of the shards that must move goes to whom,
 // and which of a member's must.
+//
+// A pin to a member that is full of others is none: the shard would be nobody's.
 func plan(members []planMember, shards []planShard) []int {
+	shards = heeded(members, shards)
 	target := make([]int, len(shards))
 	load := loads(members, shards)
 	room := slices.Clone(load)
 	for i, s := range shards {
-		target[i] = none
-		if p := s.pin; p != none && room[p] > 0 {
-			target[i] = p
-			room[p]--
+		if target[i] = s.pin; s.pin != none {
+			room[s.pin]--
 		}
 	}
 	// Each keeps what it has, as far as there is room: first what is in its zone.
@@ -54,6 +55,25 @@ func plan(members []planMember, shards []planShard) []int {
 	}
 	place(members, shards, target, room)
 	return target
+}
+
+// heeded returns the shards without the pins that their members have no room for: of a
+// member's pins those count first of what it has.
+func heeded(members []planMember, shards []planShard) []planShard {
+	shards = slices.Clone(shards)
+	pinned := make([]int, len(members))
+	for _, owned := range []bool{true, false} {
+		for i, s := range shards {
+			p := s.pin
+			if p == none || owned != (s.owner == p) {
+				continue
+			}
+			if pinned[p]++; members[p].capacity > 0 && pinned[p] > members[p].capacity {
+				shards[i].pin = none
+			}
+		}
+	}
+	return shards
 }
 
 // place gives the shards that have no member yet to those that have room: first to one
@@ -119,7 +139,7 @@ func loads(members []planMember, shards []planShard) []int {
 			if s.owner != none {
 				q.now[s.owner]++
 			}
-		case members[p].capacity == 0 || q.load[p] < members[p].capacity:
+		default:
 			q.load[p]++
 			q.now[p]++
 		}
