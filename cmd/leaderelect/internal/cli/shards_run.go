@@ -239,7 +239,7 @@ func (m *member) run(ctx context.Context, cancel context.CancelCauseFunc) error 
 	if m.begun != nil {
 		m.begun(g, joined)
 	}
-	m.tell.n.Status("owns no shard")
+	m.count(0) // it may own some already
 	if m.tell.when == whenStanding {
 		m.tell.n.Ready()
 	}
@@ -259,7 +259,14 @@ func (m *member) count(more int) {
 	m.counting.Lock()
 	defer m.counting.Unlock()
 	m.owned += more
-	m.tell.n.Status(fmt.Sprintf("owns %d shards", m.owned))
+	switch m.owned {
+	case 0:
+		m.tell.n.Status("owns no shard")
+	case 1:
+		m.tell.n.Status("owns 1 shard")
+	default:
+		m.tell.n.Status(fmt.Sprintf("owns %d shards", m.owned))
+	}
 }
 
 // outcome is the exit code, and what to say with it.

@@ -4,6 +4,7 @@ package notify
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"strconv"
@@ -27,7 +28,7 @@ type Notifier struct {
 	every   time.Duration // between two signs of life; 0: none are wanted
 
 	mu    sync.Mutex
-	line  *os.File // nil: not wanted, or written
+	line  *os.File // nil: not wanted
 	ready bool
 }
 
@@ -46,7 +47,7 @@ func Open(socket string, line *os.File, getenv func(string) string) (*Notifier, 
 		return n, fmt.Errorf("%s is %q: %w", Socket, socket, err)
 	}
 	if pid := getenv(WatchdogPID); pid == "" || pid == strconv.Itoa(os.Getpid()) {
-		if usec, err := strconv.ParseInt(getenv(WatchdogUsec), 10, 64); err == nil && usec > 0 {
+		if usec, err := strconv.ParseInt(getenv(WatchdogUsec), 10, 64); err == nil && usec > 0 && usec <= int64(math.MaxInt64/time.Microsecond) {
 			n.every = time.Duration(usec) * time.Microsecond / 2
 		}
 	}
@@ -71,7 +72,6 @@ func (n *Notifier) Ready() {
 	if n.line != nil {
 		_, _ = n.line.WriteString("\n")
 		_ = n.line.Close()
-		n.line = nil
 	}
 }
 

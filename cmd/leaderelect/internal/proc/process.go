@@ -166,7 +166,11 @@ func (p *Process) order(o order) {
 		p.until = *o.Until
 	}
 	if o.Stop != 0 || o.Kill {
-		p.stopped, p.stopBy = true, in(o.Grace+stuck)
+		by := in(o.Grace + stuck)
+		if p.stopped { // ordered again, it is only earlier, as it is for the guard
+			by = by.earlier(p.stopBy)
+		}
+		p.stopped, p.stopBy = true, by
 	}
 	p.alarm.Set(p.due())
 	p.send(o)

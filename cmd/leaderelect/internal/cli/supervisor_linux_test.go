@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/notify"
+)
+
+// hearing has a notifier, and what it tells as it comes.
+func hearing(t *testing.T) (n *notify.Notifier, hears func(want ...string)) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "notify-") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "socket")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if n, err = notify.Open(socket, nil, func(string) string { return "" }); err != nil {
+		t.Fatal(err)
+	}
+	return n, func(want ...string) {
+		t.Helper()
+		for _, w := range append(want, "STATUS=so far") {
+			if w == "STATUS=so far" {
+				n.Status("so far") // nothing else was told before
+			}
+			if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			b := make([]byte, 4096)
+			k, err := c.Read(b)
+			if err != nil || string(b[:k]) != w {
+				t.Fatalf("told was %q, %v, want %q", b[:k], err, w)
+			}
+		}
+	}
+}
+
+// The supervisor is told who leads and since which election; of this candidate by what it
+// does, and not by the record, which says that it leads while it gives up.
+func TestSupervisorIsToldWhoLeads(t *testing.T) {
+	n, hears := hearing(t)
+	s := &supervisor{n: n, id: "me", when: whenLeading}
+	var before []string
+	tr := &leaderelection.Trace{
+		StatusChanged: func(leaderelection.StatusChange) { before = append(before, "status") },
+		News:          func(leaderelection.RaceEntry) { before = append(before, "news") },
+	}
+	s.trace(tr)
+	tr.StatusChanged(leaderelection.StatusChange{To: leaderelection.Following})
+	hears("STATUS=standing by")
+	tr.News(leaderelection.RaceEntry{LeaderID: "other\nREADY=1", ElectionNumber: 4})
+	hears(`STATUS=standing by; "other\nREADY=1" leads, election 4`)
+	tr.News(leaderelection.RaceEntry{ElectionNumber: 4})
+	hears("STATUS=standing by; nobody leads")
+	tr.News(leaderelection.RaceEntry{LeaderID: "me", ElectionNumber: 5})
+	hears()
+	tr.StatusChanged(leaderelection.StatusChange{To: leaderelection.Leading, Number: 5})
+	hears("STATUS=leading, election 5", "READY=1")
+	tr.StatusChanged(leaderelection.StatusChange{To: leaderelection.Draining, Number: 5})
+	hears("STATUS=giving up election 5")
+	tr.StatusChanged(leaderelection.StatusChange{To: leaderelection.Stopped})
+	hears()
+	if len(before) != 7 {
+		t.Errorf("who was told before was told %q", before)
+	}
+	s.trace(&leaderelection.Trace{}) // nobody was told before
+}
+
+// READY is told when it is to be, and not when the other moment comes.
+func TestSupervisorIsToldWhenReady(t *testing.T) {
+	for _, c := range []struct {
+		when           string
+		says           bool
+		begun, elected []string // what is told
+		leads          []string
+	}{
+		{whenStanding, false, []string{"READY=1"}, nil, nil},
+		{whenLeading, false, nil, []string{"READY=1"}, nil},
+		{whenLeading, true, nil, nil, []string{"READY=1"}},
+	} {
+		n, hears := hearing(t)
+		s := &supervisor{n: n, id: "me", when: c.when, says: c.says}
+		s.begun(nil)
+		hears(c.begun...)
+		s.changed(leaderelection.StatusChange{To: leaderelection.Leading, Number: 1})
+		hears(append([]string{"STATUS=leading, election 1"}, c.elected...)...)
+		s.leads()
+		hears(c.leads...)
+	}
+}
+
+// The end is told when the candidate is to end, and not if it was over before.
+func TestSupervisorIsToldOfTheEnd(t *testing.T) {
+	n, hears := hearing(t)
+	s := &supervisor{n: n, id: "me", when: whenLeading}
+	ctx, cancel := context.WithCancel(t.Context())
+	stop := s.start(ctx)
+	cancel()
+	hears("STATUS=opening the store", "STOPPING=1")
+	stop()
+	ctx, cancel = context.WithCancel(t.Context())
+	s.start(ctx)()
+	cancel()
+	hears("STATUS=opening the store")
+}
+
+// How many shards a member owns is told as it changes.
+func TestSupervisorIsToldHowManyShards(t *testing.T) {
+	n, hears := hearing(t)
+	m := &member{tell: &supervisor{n: n}}
+	for _, c := range []struct {
+		more int
+		want string
+	}{{1, "owns 1 shard"}, {0, "owns 1 shard"}, {1, "owns 2 shards"}, {-1, "owns 1 shard"}, {-1, "owns no shard"}} {
+		m.count(c.more)
+		hears("STATUS=" + c.want)
+	}
+}
