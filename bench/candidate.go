@@ -32,6 +32,7 @@ type role struct {
 	Sample     bool          // say what is believed
 	Shared     bool          // its elections share a client
 	Again      bool          // whoever has lost an election, or failed, contests it again
+	Steady     bool          // nobody stops it: a gap is the machine's load, and ends no belief that goes on
 	Sentinel   bool          // Addr is that of a sentinel of Redis
 }
 
@@ -199,20 +200,25 @@ func (c *candidate) sample() {
 	tick := time.NewTicker(sampling)
 	defer tick.Stop()
 	for last := time.Now(); ; <-tick.C {
-		c.mu.Lock()
-		now := time.Now()
-		if now.Sub(last) > gap {
-			for i := range c.said {
-				c.tell(i, 0, false, last)
-				c.tell(i, 1, false, last)
-			}
-		}
-		for i := range c.said {
-			c.look(i)
-		}
-		last = now
-		c.mu.Unlock()
+		last = c.lookAgain(last)
 	}
+}
+
+// lookAgain looks at all beliefs, after the look that began at last, and returns when it began.
+func (c *candidate) lookAgain(last time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if now.Sub(last) > gap && !c.Steady {
+		for i := range c.said {
+			c.tell(i, 0, false, last)
+			c.tell(i, 1, false, last)
+		}
+	}
+	for i := range c.said {
+		c.look(i)
+	}
+	return now
 }
 
 // look says what has changed in a belief. The caller has locked c. Where the process stood

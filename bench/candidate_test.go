@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,3 +47,44 @@ func TestStoppedInALook(t *testing.T) {
 		}
 	})
 }
+
+// A process that was stopped has not believed meanwhile. One that nobody stops, and that did not
+// come to look, has believed on, unless the belief has ended since: then it ended when it was last found.
+func TestGaps(t *testing.T) {
+	for _, steady := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			c := newCandidate(role{Elections: 2, Steady: steady})
+			c.out = json.NewEncoder(&out)
+			begin, ends := time.Now(), time.Now().Add(time.Second)
+			always := func() bool { return true }
+			c.beliefs[0] = belief{told: always, asked: always}
+			c.beliefs[1] = belief{told: always, asked: func() bool { return time.Now().Before(ends) }}
+			c.lookAgain(begin)
+			time.Sleep(time.Minute)
+			woke := time.Now()
+			c.lookAgain(begin)
+			var events []event
+			for d := json.NewDecoder(&out); d.More(); {
+				var e event
+				if err := d.Decode(&e); err != nil {
+					t.Fatal(err)
+				}
+				events = append(events, e)
+			}
+			over := woke.Add(time.Minute)
+			want := []span{{begin, begin}, {woke, over}}
+			if steady {
+				want = []span{{begin, over}}
+			}
+			if got := spans(events, 0, told, over); !slices.EqualFunc(got, want, same) {
+				t.Errorf("steady %v: told in %v, want %v", steady, got, want)
+			}
+			if got := spans(events, 1, asked, over); len(got) != 1 || !same(got[0], span{begin, begin}) {
+				t.Errorf("steady %v: asked in %v, want none after %v", steady, got, begin)
+			}
+		})
+	}
+}
+
+func same(a, b span) bool { return a.from.Equal(b.from) && a.to.Equal(b.to) }

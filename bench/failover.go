@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
@@ -11,49 +13,116 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // cluster is a store of three servers.
 type cluster struct {
-	addr string // where clients reach it: etcd's members, a server of Consul that stays, a sentinel
-	kill func() // kills the server that leads the others
+	addr   string                           // where clients reach it: etcd's members, a server of Consul, a sentinel
+	leader func(ctx context.Context) string // which of them leads the others now; "" where none says so
+	kill   map[string]func()                // kills a server
 }
 
 // clusters starts one kind of store each.
-var clusters = map[string]func(t *testing.T, term time.Duration) (cluster, error){
-	etcdStore: func(t *testing.T, _ time.Duration) (c cluster, err error) {
-		err = errors.New("no member of etcd's leads")
-		var addrs []string
+var clusters = map[string]func(t *testing.T, term time.Duration) cluster{
+	etcdStore: func(t *testing.T, _ time.Duration) cluster {
+		c := cluster{kill: map[string]func(){}}
+		var members []string
 		for _, m := range stores.EtcdCluster(t, 3) {
-			addrs = append(addrs, m.Endpoint)
-			if strings.Contains(m.Metrics(t), "\netcd_server_is_leader 1") {
-				c.kill, err = m.Stop, nil
-			}
+			members = append(members, m.Endpoint)
+			c.kill[m.Endpoint] = m.Stop
 		}
-		c.addr = strings.Join(addrs, ",")
-		return c, err
-	},
-	consulStore: func(t *testing.T, term time.Duration) (c cluster, err error) {
-		servers := stores.ConsulCluster(t, 3, consulConfig(term))
-		i := slices.IndexFunc(servers, func(s *stores.ConsulServer) bool { return s.Leads(t) })
-		if i < 0 {
-			return c, errors.New("no server of Consul's leads")
+		c.addr = strings.Join(members, ",")
+		c.leader = func(ctx context.Context) string {
+			return first(members, func(m string) bool {
+				return strings.Contains(fetch(ctx, "http://"+m+"/metrics"), "\netcd_server_is_leader 1")
+			})
 		}
-		return cluster{servers[(i+1)%3].Address, servers[i].Stop}, nil
+		return c
 	},
-	redisStore: func(t *testing.T, _ time.Duration) (cluster, error) {
+	consulStore: func(t *testing.T, term time.Duration) cluster {
+		c := cluster{kill: map[string]func(){}}
+		var servers []string
+		leads := map[string]func(testing.TB) bool{}
+		for _, s := range stores.ConsulCluster(t, 3, consulConfig(term)) {
+			servers = append(servers, s.Address)
+			c.kill[s.Address], leads[s.Address] = s.Stop, s.Leads
+		}
+		c.leader = func(context.Context) string {
+			return first(servers, func(s string) bool { return leads[s](t) })
+		}
+		was := c.leader(t.Context())
+		c.addr = first(servers, func(s string) bool { return s != was }) // as an agent that stays
+		return c
+	},
+	redisStore: func(t *testing.T, _ time.Duration) cluster {
 		master := stores.Redis(t)
 		for range sentinelReplicas {
 			stores.RedisReplica(t, master)
 		}
-		return cluster{stores.RedisSentinel(t, master, sentinelReplicas).Addr, master.Stop}, nil
+		sentinel := stores.RedisSentinel(t, master, sentinelReplicas).Addr
+		return cluster{sentinel, func(ctx context.Context) string {
+			client := goredis.NewSentinelClient(&goredis.Options{Addr: sentinel})
+			defer client.Close()
+			addr, _ := client.GetMasterAddrByName(ctx, "main").Result()
+			return strings.Join(addr, ":")
+		}, map[string]func(){master.Addr: master.Stop}}
 	},
+}
+
+// first is the first of those that are so, or "".
+func first(those []string, so func(string) bool) string {
+	if i := slices.IndexFunc(those, so); i >= 0 {
+		return those[i]
+	}
+	return ""
+}
+
+// fetch returns what a URL answers, or "".
+func fetch(ctx context.Context, url string) string {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return ""
+	}
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Do(r)
+	if err != nil {
+		return ""
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	return string(text)
+}
+
+// die kills the server that leads, and returns when, and how long it took until another led. It
+// returns at the end of the watch.
+func (c cluster) die(ctx context.Context, watch time.Duration) (died time.Time, outage time.Duration, err error) {
+	was := c.leader(ctx)
+	if was == "" || was == c.addr || c.kill[was] == nil {
+		return died, 0, fmt.Errorf("the server that leads cannot be killed: it is %q, and clients use %s", was, c.addr)
+	}
+	died = time.Now()
+	c.kill[was]()
+	const often = 50 * time.Millisecond
+	for outage == 0 {
+		if err := sleep(ctx, often); err != nil {
+			return died, 0, err
+		}
+		if is := c.leader(ctx); is != "" && is != was {
+			outage = time.Since(died)
+		} else if time.Since(died) > watch {
+			return died, 0, fmt.Errorf("%s was killed, and no other leads after %v", was, watch)
+		}
+	}
+	return died, outage, sleep(ctx, time.Until(died.Add(watch)))
 }
 
 // failover is what was measured of one contestant when the server died that led its store.
 type failover struct {
 	elections int
+	outage    time.Duration   // until the store had another server that led it
 	lost      int             // so many of the leaderships
 	vacant    []time.Duration // for so long nobody led, by the signal: one value for each election
 	over      overlaps
@@ -80,11 +149,9 @@ func measureFailover(t *testing.T, p plan) []*failover {
 			}
 			continue
 		}
-		c, err := start(t, p.term) // by the test's own goroutine, which may end the test
+		c := start(t, p.term) // by the test's own goroutine, which may end the test
 		wg.Go(func() {
-			if err == nil {
-				err = c.failOver(t, p, those, results)
-			}
+			err := c.failOver(t, p, those, results)
 			for _, i := range those {
 				results[i].err = errors.Join(err, results[i].err)
 			}
@@ -110,7 +177,7 @@ func (c cluster) failOver(t *testing.T, p plan, those []int, results []*failover
 	errs := make([]error, len(those))
 	for k, i := range those {
 		m := measurement{plan: p, t: t, contestant: i, role: role{
-			Addr: c.addr, Sentinel: contestants[i].store == redisStore, Shared: true, Again: true, Sample: true,
+			Addr: c.addr, Sentinel: contestants[i].store == redisStore, Shared: true, Again: true, Sample: true, Steady: true,
 		}}
 		wg.Go(func() { started[k], errs[k] = m.trio(ctx) })
 	}
@@ -118,12 +185,12 @@ func (c cluster) failOver(t *testing.T, p plan, those []int, results []*failover
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	died := time.Now()
-	c.kill()
-	if err := sleep(ctx, watched*p.term); err != nil {
+	died, outage, err := c.die(ctx, watched*p.term)
+	if err != nil {
 		return err
 	}
 	for k, i := range those {
+		results[i].outage = outage
 		started[k].kill()
 		started[k].judge(died, results[i])
 	}

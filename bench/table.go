@@ -50,13 +50,13 @@ func legend(p plan, stores map[string]string) {
 
 // storeTable prints what became of leaders when their store failed over within itself.
 func storeTable(results []*failover) {
-	head("", "store", "leaderships lost", "nobody leads, s (median / max)", "to win anew, s (max)", "overlap, ms (signal / predicate)")
+	head("", "store", "the store has no leader, s", "leaderships lost", "nobody leads, s (median / max)", "to win anew, s (max)", "overlap, ms (signal / predicate)")
 	for i, r := range results {
 		if r == nil || r.err != nil {
 			continue
 		}
 		c := contestants[i]
-		row(c.titled(), c.store, fmt.Sprintf("%d of %d", r.lost, r.elections), two(r.vacant, 0.5, "%.1f", time.Second), r.waited(), worst(c, r.over))
+		row(c.titled(), c.store, fmt.Sprintf("%.1f", r.outage.Seconds()), fmt.Sprintf("%d of %d", r.lost, r.elections), two(r.vacant, 0.5, "%.1f", time.Second), r.waited(), worst(c, r.over))
 	}
 	fmt.Println()
 }
