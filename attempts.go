@@ -80,6 +80,18 @@ func (l *attempts) acquiring() bool {
 	return false
 }
 
+// pending reports whether the outcome of a write is open by which the record may be one's own now:
+// an acquisition that could begin a leadership, or an extension of one that has ended, for its term.
+func (l *attempts) pending(wake *alarm, term time.Duration) bool {
+	for i := range l.open {
+		if a := &l.open[i]; a.kind == OpExtend && wake.now.mono < a.start+term {
+			wake.at(a.start + term)
+			return true
+		}
+	}
+	return l.acquiring()
+}
+
 // forgetOld drops the acquisitions that can no longer begin a leadership, when nobody's view is
 // alive any more that they would have taken the record from: should one still land, the
 // record is one's own and is dealt with as such.

@@ -153,10 +153,10 @@ func (c *Campaign) resign(now instant, released chan struct{}) {
 	c.resigners = append(c.resigners, released)
 }
 
-// answerResigners tells those who wait in Resign once nothing is held and
-// nothing is being acquired.
-func (c *Campaign) answerResigners(now instant) {
-	if len(c.resigners) == 0 || c.leadership != nil || c.holds(now) || c.attempts.acquiring() {
+// answerResigners tells those who wait in Resign once nothing is held, or may be by a
+// write whose outcome is open.
+func (c *Campaign) answerResigners(wake *alarm) {
+	if len(c.resigners) == 0 || c.leadership != nil || c.holds(wake.now) || c.attempts.pending(wake, c.cfg.TermLength) {
 		return
 	}
 	for _, released := range c.resigners {
@@ -263,7 +263,7 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	}
 	c.tendHealth(&wake)
 	c.act(&wake)
-	c.answerResigners(now)
+	c.answerResigners(&wake)
 	c.report(now)
 	if c.stopping && c.finished(&wake) {
 		c.ending, c.endBy = true, now.mono+100*time.Millisecond
@@ -293,8 +293,8 @@ func (c *Campaign) stop(now instant, cause error) {
 }
 
 // finished reports whether a stopping campaign has nothing left to do: no leadership,
-// no record of its own that could be released, and no acquisition whose outcome
-// is open (for that it waits half a term at most).
+// no record of its own that could be released, and no write whose outcome is open and that
+// could have made it one (for that it waits half a term at most).
 func (c *Campaign) finished(wake *alarm) bool {
 	if k := c.health.check; k != nil {
 		k.cancel()
@@ -303,7 +303,7 @@ func (c *Campaign) finished(wake *alarm) bool {
 	if c.leadership != nil || c.changed.busy() {
 		return false
 	}
-	if until := c.stopAt + min(c.cfg.TermLength/2, leaveTime); c.attempts.acquiring() && wake.now.mono < until {
+	if until := c.stopAt + min(c.cfg.TermLength/2, leaveTime); c.attempts.pending(wake, c.cfg.TermLength) && wake.now.mono < until {
 		wake.at(until)
 		return false
 	}
@@ -340,7 +340,7 @@ func (c *Campaign) act(wake *alarm) {
 	case c.releasing(wake.now):
 		c.release(wake)
 	case c.stopping:
-		if r == nil && c.attempts.acquiring() && c.k.unsure {
+		if r == nil && c.attempts.pending(wake, c.cfg.TermLength) && c.k.unsure {
 			c.f.read(wake, 0)
 		}
 	default:

@@ -108,7 +108,6 @@ func (c *Campaign) tendLeadership(wake *alarm) {
 	r.view.end()
 	r.ousting()
 	c.leadership, c.last, c.idleSince = nil, r, wake.now.mono
-	c.attempts.clear()
 	if r.cause == ErrResigned {
 		c.cooldown = wake.now.mono + c.cfg.TermLength
 	}

@@ -222,6 +222,50 @@ func TestRule13ReleasesDespiteStaleReads(t *testing.T) {
 	})
 }
 
+// Rule 13: a leadership that ran out may have extended the record nevertheless. Who stops then
+// reads it, and releases it.
+func TestRule13ReleasesWhatAnExtensionInDoubtHolds(t *testing.T) {
+	for name, resign := range map[string]bool{"stop": false, "resign": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a", polled)
+				synctest.Wait()
+				a.leads(t)
+				var extended bool
+				a.store.Inject(func(op memory.Op) memory.Fault {
+					first := op.Kind == memory.Write && !extended
+					extended = extended || first
+					return memory.Fault{Err: memory.ErrLost, Lands: first}
+				})
+				for a.View().ValueInFuture() {
+					sleep(100 * time.Millisecond)
+				}
+				sleep(100 * time.Millisecond)
+				if e := d.Entry(); !extended || e.Vacant() || a.Status() != le.Following {
+					t.Fatalf("%v, %+v", a.Status(), e)
+				}
+				a.store.Inject(nil)
+				begin := time.Now()
+				if resign {
+					if err := a.Resign(t.Context()); err != nil {
+						t.Error(err)
+					}
+				} else {
+					a.stop()
+					<-a.Done()
+				}
+				if took := time.Since(begin); took > 3*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				if e := d.Entry(); !e.Vacant() {
+					t.Errorf("left behind: %+v", e)
+				}
+			})
+		})
+	}
+}
+
 // Rule 14: a candidate that stops while its acquisition is in flight awaits it,
 // or reads it back, and releases what it won.
 func TestRule14StopsWithAnAcquisitionInFlight(t *testing.T) {
