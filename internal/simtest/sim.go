@@ -356,7 +356,11 @@ func (w *world) candidates() int {
 func (w *world) finish() {
 	close(w.over)
 	time.Sleep(w.clear - w.now()) // where a violation has cut a storm short
+	began := map[*process]bool{}  // to leave, by itself, while there were faults: it has given up in them, maybe
 	for _, h := range w.hosts {
+		for _, p := range h.all {
+			began[p] = p.leavingNow()
+		}
 		h.resume()
 		h.link.Set(Weather{}, false)
 		h.clock.Ambush(nil)
@@ -392,7 +396,7 @@ func (w *world) finish() {
 	last := &w.rec.records[len(w.rec.records)-1]
 	for _, h := range w.hosts {
 		for _, p := range h.all {
-			if wall, mono := h.clock.Both(); !p.actor.dead.Load() && !last.Vacant() && last.Incarnation == p.incarnation && w.runs(p, last, reading{wall, mono}) {
+			if wall, mono := h.clock.Both(); !p.actor.dead.Load() && !began[p] && !last.Vacant() && last.Incarnation == p.incarnation && w.runs(p, last, reading{wall, mono}) {
 				w.rec.failf(p.name, "has stopped in calm weather, and has not released %v", w.rec.short(last))
 			}
 		}
