@@ -179,8 +179,12 @@ func noUpdateIsLost(h *harness) {
 func (h *harness) countUp(ctx context.Context, d leaderelection.RaceDecider) (open int, err error) {
 	for {
 		e, err := d.ReadCurrent(ctx)
-		if err != nil {
+		switch {
+		case err == nil:
+		case ctx.Err() != nil || errors.Is(err, leaderelection.ErrPermanent):
 			return open, fmt.Errorf("ReadCurrent: %w", err)
+		default: // a store that is pressed hard may fail
+			continue
 		}
 		if err := h.isState(e); err != nil {
 			return open, err
