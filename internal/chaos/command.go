@@ -160,13 +160,28 @@ var commandFaults = []fault{
 	}},
 }
 
-// runner is the leaderelect that leads and so runs its command, or if none does, one that
-// might.
+// runner is the leaderelect that leads and so runs its command. If none does, one is asked
+// to take over, since there is little to be done to a guard that waits; it need not get to it.
 func (w *world) runner() *person {
-	if p := w.leader.Load(); p != nil && p.command {
-		return p
+	leads := func() *person {
+		if p := w.leader.Load(); p != nil && p.command {
+			return p
+		}
+		return nil
 	}
-	return w.anybody(isCommand)
+	next := w.anybody(isCommand)
+	if leads() == nil {
+		w.anybody(isLibrary).tell("transfer %s", next.name)
+	}
+	for end := time.Now().Add(w.term); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if p := leads(); p != nil {
+			w.mu.Lock()
+			w.hits++
+			w.mu.Unlock()
+			return p
+		}
+	}
+	return next
 }
 
 // ofTree is a fault of a leaderelect and its processes.

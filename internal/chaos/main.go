@@ -253,7 +253,7 @@ func (w *world) judge(calms []calm) error {
 	fmt.Printf("%s: %.1f minutes, %d faults, %d leaderships, %d acts, %d operations on registers, %d overlaps, repeated tokens or forgotten fields, %d registers wrong\n",
 		w.name, w.minutes, total(w.faults), len(rs), len(all), ops, len(found), len(wrong))
 	older, newer, command := kinds(rs)
-	fmt.Printf("leaderships of this version %d, of a newer one %d, of commands %d\n", older, newer, command)
+	fmt.Printf("leaderships of this version %d, of a newer one %d, of commands %d; %d faults befell a command that led\n", older, newer, command, w.hits)
 	if len(took) > 0 {
 		fmt.Printf("after trouble somebody acts in %v (median of %d), %v at the most; the promise is %v and the store's own time; longest gap in a calm after that %v\n",
 			took[len(took)/2].Round(time.Millisecond), len(took), took[len(took)-1].Round(time.Millisecond), w.promise(), gap(all, calms).Round(time.Millisecond))

@@ -28,6 +28,7 @@ type world struct {
 	begun      time.Time
 	mu         sync.Mutex
 	faults     map[string]int
+	hits       int // how many faults have befallen a leaderelect that led
 }
 
 // cluster is a store's servers.
