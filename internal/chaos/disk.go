@@ -121,10 +121,6 @@ func (h *host) onDisk(c *exec.Cmd) error {
 	if err != nil {
 		return err
 	}
-	return h.onDiskBy(self, c)
-}
-
-func (h *host) onDiskBy(self string, c *exec.Cmd) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err

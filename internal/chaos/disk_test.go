@@ -19,7 +19,7 @@ func TestDisk(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	sync := func() *exec.Cmd {
 		c := exec.Command("dd", "if=/dev/zero", "of="+file, "bs=1", "count=1", "conv=fsync", "status=none")
-		if err := h.onDiskBy(build(t), c); err != nil {
+		if err := h.onDisk(c); err != nil {
 			t.Fatal(err)
 		}
 		return c
