@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/leprom"
 )
@@ -208,6 +209,38 @@ func TestLeaderless(t *testing.T) {
 		expect(0, 7)
 		time.Sleep(time.Minute)
 		expect(60, 67)
+	})
+}
+
+// An observer is measured by its own clock, and by the skew that was agreed on.
+func TestObserverSettings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		behind := clocks.NewOffset(clocks.System(), -time.Hour)
+		for name, c := range map[string]struct {
+			watch                   le.WatchConfig
+			skew, leaderless, after float64
+		}{
+			"default":  {le.WatchConfig{}, 1, 0, 5},
+			"own":      {le.WatchConfig{MaxClockSkew: 3 * time.Second}, 3, 0, 5},
+			"shared":   {le.WatchConfig{SharedClock: true}, 0, 0, 5},
+			"its time": {le.WatchConfig{Clock: behind}, 1, 0, 5},
+		} {
+			r := newRig()
+			watch := c.watch
+			if _, err := r.Observer("orders", &watch); err != nil {
+				t.Fatal(err)
+			}
+			clock := watch.Clock
+			if clock == nil {
+				clock = clocks.System()
+			}
+			watch.Trace.News(le.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermLength: T, TermExpiry: clock.Now().Add(T)})
+			time.Sleep(T - time.Second)
+			t.Log(name, "clock")
+			r.expect(t, "orders/", map[string]float64{"clock_max_skew_seconds": c.skew, "leaderless_seconds": c.leaderless})
+			time.Sleep(6 * time.Second)
+			r.expect(t, "orders/", map[string]float64{"leaderless_seconds": c.after})
+		}
 	})
 }
 
