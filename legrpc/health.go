@@ -27,7 +27,7 @@ var _ healthpb.HealthServer = (*Health)(nil)
 // NewHealth returns the health service of some services, by their full names; the
 // name "", the process as a whole, is always among them.
 func NewHealth(l Leadership, services ...string) *Health {
-	return &Health{server: newServer(l, nil), services: append(services, "")}
+	return &Health{server: newServer(l, nil), services: slices.Concat(services, []string{""})}
 }
 
 func (h *Health) now() healthpb.HealthCheckResponse_ServingStatus {

@@ -195,3 +195,16 @@ func TestHealth(t *testing.T) {
 		t.Error(r, err)
 	}
 }
+
+// The names that a Health is given stay as they are: they may be part of another list.
+func TestHealthKeepsTheNamesAsTheyAre(t *testing.T) {
+	names := []string{"test.Test", "other.Other"}
+	first := legrpc.NewHealth(leading(), names[:1]...)
+	if names[1] != "other.Other" {
+		t.Errorf("the caller's names are now %q", names)
+	}
+	names[0] = "renamed"
+	if _, err := first.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "test.Test"}); err != nil {
+		t.Error(err)
+	}
+}
