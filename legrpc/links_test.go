@@ -6,6 +6,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc/resolver"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
 // at is a connection to a remote address.
@@ -108,5 +113,60 @@ func TestOffer(t *testing.T) {
 		expect(all, avoidFor/4, "a", "c")
 		l.leads(2, all)
 		expect(all, 0, "a", "b", "c")
+	})
+}
+
+// channel is a gRPC channel that notes where it is to connect to.
+type channel struct {
+	resolver.ClientConn
+	offered chan []string
+}
+
+func (c channel) ReportError(error) {}
+func (c channel) UpdateState(s resolver.State) error {
+	var all []string
+	for _, a := range s.Addresses {
+		all = append(all, a.Addr)
+	}
+	c.offered <- all
+	return nil
+}
+
+// An address that refuses is taken from the channel at once, and given back a second later, with no other
+// news.
+func TestRefusingAddressIsOfferedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		all := []string{"10.0.0.1:1", "10.0.0.2:1"}
+		d.Replace(&leaderelection.RaceEntry{LeaderID: "a", HostPort: all, ElectionNumber: 1, Incarnation: "i", TermLength: time.Hour, TermExpiry: time.Now().Add(time.Hour)})
+		b := NewBuilder(leaderelection.WatchConfig{Decider: d.Handle(), MaxClockSkew: time.Second})
+		c := channel{offered: make(chan []string, 10)}
+		r, err := b.Build(resolver.Target{}, c, resolver.BuildOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		expect := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case got := <-c.offered:
+				if !slices.Equal(got, want) {
+					t.Errorf("offered are %q, want %q", got, want)
+				}
+			default:
+				if want != nil {
+					t.Errorf("nothing is offered, want %q", want)
+				}
+			}
+		}
+		expect(all...)
+		connect(t, b.links, all[0])
+		b.links.refused(all[0])
+		expect(all[1])
+		time.Sleep(avoidFor - time.Millisecond)
+		expect()
+		time.Sleep(time.Millisecond)
+		expect(all...)
 	})
 }

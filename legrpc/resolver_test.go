@@ -77,6 +77,13 @@ func (c *told) last() (string, int) {
 	return strings.Join(all, " "), len(c.states)
 }
 
+// failures is how many it was told of.
+func (c *told) failures() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.errs)
+}
+
 // build starts a resolver in a bubble.
 func build(t *testing.T, w le.WatchConfig) (*told, resolver.Resolver) {
 	t.Helper()
@@ -195,9 +202,13 @@ func TestResolverWithoutTheStore(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 				}
 				mine.Inject(lost)
+				before := cc.failures()
 				end := d.Entry().TermExpiry.Add(S)
 				time.Sleep(time.Until(end) - time.Millisecond)
 				expect(t, cc, "10.0.0.1:1", 1)
+				if more := cc.failures() - before; more > 0 {
+					t.Errorf("while a leader is known it is told of %d failures", more)
+				}
 				time.Sleep(time.Millisecond)
 				expect(t, cc, "", 2)
 			})
