@@ -83,7 +83,6 @@ func (c *call) outgoing() context.Context {
 	if !ok || len(md.Get(Key)) == 0 {
 		return c.ctx
 	}
-	md = md.Copy()
 	md.Delete(Key)
 	return metadata.NewOutgoingContext(c.ctx, md)
 }
