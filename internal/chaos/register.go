@@ -87,7 +87,10 @@ type client struct {
 var errFenced = errors.New("fenced off")
 
 func newClient(addr string, token uint64, since int64) *client {
-	return &client{base: "http://" + net.JoinHostPort(addr, registerPort), token: token, since: since, http: http.Client{Timeout: time.Second}}
+	return &client{base: "http://" + net.JoinHostPort(addr, registerPort), token: token, since: since, http: http.Client{
+		Timeout:   time.Second,
+		Transport: &http.Transport{DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, IdleConnTimeout: 5 * time.Second},
+	}}
 }
 
 // content is what the registers hold, and when each value was written.
