@@ -332,22 +332,26 @@ func TestDiffers(t *testing.T) {
 
 // said is what was logged.
 type said struct {
-	mu sync.Mutex
-	strings.Builder
+	mu   sync.Mutex
+	text strings.Builder
 }
 
 func (s *said) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.Builder.Write(b)
+	return s.text.Write(b)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 func (s *said) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
 
 // has reports whether one line has all of these.
 func (s *said) has(parts ...string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for line := range strings.Lines(s.String()) {
 		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
 			return true

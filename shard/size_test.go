@@ -72,8 +72,6 @@ func TestRoomIsLogged(t *testing.T) {
 			g.settles(200, time.Minute)
 			g.join("b", change)
 			g.settles(200, time.Minute)
-			said.mu.Lock()
-			defer said.mu.Unlock()
 			if n := strings.Count(said.String(), "little room left"); n != map[bool]int{true: 1}[warns] {
 				t.Errorf("it is said %d times, of %d bytes at most:\n%s", n, limit, said.String())
 			}
