@@ -22,6 +22,11 @@ const (
 	rekillMost = time.Second
 )
 
+// aloneLate is how late a guard may be at the most whose candidate is gone. Were it killed
+// for that, nobody would end what has left the command's group; so it is killed only when it
+// can hardly come to its work any more, as when a debugger holds it.
+const aloneLate = 5 * time.Second
+
 // guard is the state of a guard process. All of it belongs to one goroutine,
 // whose thread must live as long as the command: the kernel kills the command
 // when the thread that started it ends.
@@ -34,6 +39,7 @@ type guard struct {
 	rouser  *rouser
 
 	task    task
+	alone   bool // the candidate is gone
 	until   Deadline
 	grace   time.Duration
 	late    time.Duration
@@ -222,7 +228,7 @@ func (g *guard) loop() {
 		select {
 		case o, alive := <-orders:
 			if !alive {
-				orders = nil
+				orders, g.alone = nil, true
 				g.report(report{Ending: "the candidate is gone"})
 				g.end(syscall.SIGTERM, g.grace)
 				break
@@ -237,7 +243,7 @@ func (g *guard) loop() {
 		}
 		g.check()
 	}
-	if orders == nil { // nobody else tidies up
+	if g.alone { // nobody else tidies up
 		for _, path := range g.task.Remove {
 			_ = os.Remove(path)
 		}
@@ -248,11 +254,15 @@ func (g *guard) loop() {
 
 // rouse has the kernel wake the guard, if it is stopped, when something has to be done;
 // and kill it, and by that the command, if it has not been done by the time at which the
-// candidate would.
+// candidate would, who ends the rest.
 func (g *guard) rouse() {
 	var kill time.Duration // never
+	late := g.late
+	if g.alone {
+		late = max(late, aloneLate)
+	}
 	if !g.killed {
-		kill = max(g.until.Left()+g.late, 1)
+		kill = max(g.until.Left()+late, 1)
 	}
 	g.rouser.set(g.due(), kill)
 }
@@ -267,7 +277,8 @@ func (g *guard) heed() {
 		select {
 		case o, alive := <-g.orders:
 			if !alive {
-				return // loop finds out, too
+				g.alone = true // loop finds out, too
+				return
 			}
 			g.obey(o)
 		case <-time.After(unread):

@@ -84,8 +84,12 @@ func becomeCandidate() {
 	if err != nil {
 		panic(err)
 	}
+	late, err := time.ParseDuration(os.Args[2])
+	if err != nil {
+		panic(err)
+	}
 	_ = os.Unsetenv("BECOME") // the guard's is not this
-	p, err := Start(Spec{Args: []string{"sh", "-c", stubborn}, Env: os.Environ(), Grace: 100 * time.Millisecond, Until: in(life), Late: patience})
+	p, err := Start(Spec{Args: []string{"sh", "-c", stubborn}, Env: os.Environ(), Grace: 100 * time.Millisecond, Until: in(life), Late: late})
 	if err != nil {
 		panic(err)
 	}
@@ -94,10 +98,10 @@ func becomeCandidate() {
 }
 
 // stoppable is a candidate that is stopped, its guard, and what that guards.
-func stoppable(t *testing.T, life time.Duration) (candidate *exec.Cmd, guard int, all []int, until Deadline) {
+func stoppable(t *testing.T, life, late time.Duration) (candidate *exec.Cmd, guard int, all []int, until Deadline) {
 	t.Helper()
 	notes := filepath.Join(t.TempDir(), "pids")
-	c := exec.Command(exe(t), life.String())
+	c := exec.Command(exe(t), life.String(), late.String())
 	c.Env = append(os.Environ(), "BECOME=candidate", "NOTES="+notes)
 	until = in(life)
 	if err := c.Start(); err != nil {
@@ -163,7 +167,7 @@ func deadBy(t *testing.T, all []int, until Deadline) {
 // Both are stopped: all is dead at the deadline, long before the kernel would kill the
 // guard. The candidate, which nothing needs, stays stopped.
 func TestBothStopped(t *testing.T) {
-	c, guard, all, until := stoppable(t, 2*time.Second)
+	c, guard, all, until := stoppable(t, 2*time.Second, patience)
 	_ = syscall.Kill(guard, syscall.SIGSTOP)
 	deadBy(t, all, until.Sub(-patience/2))
 	eventually(t, "end of the guard", func() bool { return len(alive([]int{guard})) == 0 })
@@ -172,11 +176,21 @@ func TestBothStopped(t *testing.T) {
 	}
 }
 
+// The candidate is killed, and the guard stopped: it is woken, and kills all, though later than it
+// should be. Were it killed for that, nobody would end what has left the command's group.
+func TestStoppedGuardThatIsAlone(t *testing.T) {
+	c, guard, all, until := stoppable(t, 2*time.Second, time.Nanosecond)
+	_ = syscall.Kill(guard, syscall.SIGSTOP)
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	deadBy(t, all, until.Sub(-patience/2))
+}
+
 // The candidate is stopped, and its guard killed, stopped or not: the kernel kills the
 // command at once, and has the candidate go on, to end the rest.
 func TestGuardKilledUnderAStoppedCandidate(t *testing.T) {
 	for _, first := range []syscall.Signal{0, syscall.SIGSTOP} {
-		c, guard, all, _ := stoppable(t, time.Hour)
+		c, guard, all, _ := stoppable(t, time.Hour, patience)
 		at := in(time.Second)
 		_ = syscall.Kill(guard, first)
 		_ = syscall.Kill(guard, syscall.SIGKILL)
