@@ -120,6 +120,11 @@ func stoppable(t *testing.T, life, late time.Duration) (candidate *exec.Cmd, gua
 		}
 		return all
 	}, 2)
+	t.Cleanup(func() { // where the test has failed, nobody else ends them
+		for _, pid := range alive(all) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
 	now, err := look()
 	if err != nil {
 		t.Fatal(err)
