@@ -107,7 +107,8 @@ func (r *resetting) seatsAreFree(ctx context.Context, a *assignment) error {
 		case err != nil:
 			return fmt.Errorf("reading %s: %w", seatName(k), err)
 		case damage != nil:
-			return fmt.Errorf("whether %s is held cannot be told: stop all members, wait for a term, and force it: %w", seatName(k), damage)
+			// Not wrapped: it is not the assignment that is damaged.
+			return fmt.Errorf("whether %s is held cannot be told: stop all members, wait for a term, and force it: %v", seatName(k), damage) //nolint:errorlint // as above
 		case k >= least && e.ElectionNumber == leaderelection.NoElections:
 			return nil // nobody ever had that one, or a later one
 		case !e.Vacant() && (e.Unsynchronized || time.Now().Before(until)):

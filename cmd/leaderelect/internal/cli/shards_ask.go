@@ -268,7 +268,7 @@ Exit codes: 0 it is written; 1 it is not; 2 usage.`,
 		Example: `  leaderelect shards reset --after 1041 s3://bucket/orders/{name}`,
 	}, func(ctx context.Context, q *asked, _ []string) error {
 		if after == 0 {
-			return usage("--after is missing: the greatest token of any shard that any fence, log or backup has seen")
+			return usage("--after is missing, or 0: name the greatest token of any shard that any fence, log or backup has seen")
 		}
 		if err := q.op.Reset(ctx, after, force); err != nil {
 			return err

@@ -18,9 +18,10 @@ type State struct {
 	Version  uint64            `json:"version"`
 	Shards   int               `json:"shards"`
 	Owned    int               `json:"owned"`
-	Unowned  int               `json:"unowned"` // those that nobody owns
-	Moving   int               `json:"moving"`  // those whose owner is asked to let them go
-	Lost     int               `json:"lost"`    // those whose owner's session is over, though it is named
+	Unowned  int               `json:"unowned"`           // those that nobody owns
+	Moving   int               `json:"moving"`            // those whose owner is asked to let them go
+	Lost     int               `json:"lost"`              // those whose owner's session is over, though it is named
+	Unknown  int               `json:"unknown,omitempty"` // those of members whose seat cannot be read
 	Members  []Member          `json:"members"`
 	Pins     map[string]string `json:"pins,omitempty"`    // shard to member
 	Cordons  []string          `json:"cordons,omitempty"` // members that are to be emptied
@@ -29,6 +30,8 @@ type State struct {
 	Coordinator string `json:"coordinator,omitempty"`
 	// Unreadable are the seats whose records cannot be read: whose they are is not known.
 	Unreadable []Unreadable `json:"unreadable,omitempty"`
+
+	before bool // there were members before, and there is none now
 }
 
 // Unreadable is a seat whose record cannot be read, as JSON.
@@ -86,6 +89,8 @@ func Of(a *shard.Assignment, seats []shard.Seat, now time.Time) State {
 		}
 	}
 	unknown := map[int]bool{}
+	s.before = slices.ContainsFunc(seats, func(seat shard.Seat) bool { return seat.Session.Number > 0 }) &&
+		!slices.ContainsFunc(seats, func(seat shard.Seat) bool { return seat.Member != "" && !seat.Over })
 	for _, seat := range seats {
 		if seat.Err != nil {
 			unknown[seat.Session.Seat] = true
@@ -114,7 +119,7 @@ func Of(a *shard.Assignment, seats []shard.Seat, now time.Time) State {
 			}
 		}
 	}
-	s.place(a, members)
+	s.place(a, members, unknown)
 	for _, m := range members {
 		m.Cordoned = cordoned[m.ID]
 		s.Members = append(s.Members, *m)
@@ -126,7 +131,7 @@ func Of(a *shard.Assignment, seats []shard.Seat, now time.Time) State {
 }
 
 // place says who has which shard.
-func (s *State) place(a *shard.Assignment, members map[shard.SessionID]*Member) {
+func (s *State) place(a *shard.Assignment, members map[shard.SessionID]*Member, unknown map[int]bool) {
 	for i := range s.Shards {
 		name, o := a.Shard(i)
 		one := Shard{Name: name, Owner: o.Member, Token: uint64(o.Token), Moving: o.Moving, Pinned: s.Pins[name], Seat: -1}
@@ -144,8 +149,11 @@ func (s *State) place(a *shard.Assignment, members map[shard.SessionID]*Member) 
 			m.Moving++
 			s.Moving++
 		}
-		if m.State == Over {
+		switch {
+		case m.State == Over:
 			s.Lost++
+		case m.State == "" && unknown[m.Seat]:
+			s.Unknown++
 		}
 	}
 }
@@ -170,11 +178,15 @@ func (s *State) Text(each bool) string {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-12s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	if s.Version == 0 {
+	switch {
+	case s.Version == 0 && s.before:
+		line("assignment", "there is none, though there were members: it was deleted. Before members start, leaderelect shards reset has tokens go on")
+	case s.Version == 0:
 		line("assignment", "there is none yet: the group's first member (leaderelect shards run) writes it")
-	} else {
+	default:
 		line("assignment", "version %d", s.Version)
-		line("shards", "%d: %d owned, %d unowned, %d moving%s", s.Shards, s.Owned-s.Lost, s.Unowned, s.Moving, lost(s.Lost))
+		line("shards", "%d: %d owned, %d unowned, %d moving%s%s", s.Shards, s.Owned-s.Lost-s.Unknown, s.Unowned, s.Moving,
+			some(s.Lost, "members that are gone"), some(s.Unknown, "members whose seat cannot be read"))
 	}
 	switch s.Coordinator {
 	case "":
@@ -194,11 +206,11 @@ func (s *State) Text(each bool) string {
 	return b.String()
 }
 
-func lost(n int) string {
+func some(n int, of string) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %d of members that are gone", n)
+	return fmt.Sprintf(", %d of %s", n, of)
 }
 
 // table is the members'.
