@@ -266,6 +266,30 @@ func TestRule13ReleasesWhatAnExtensionInDoubtHolds(t *testing.T) {
 	}
 }
 
+// Rule 13: with a store that stays away, who stops waits for that doubt for half a term at most, and
+// not at all when the term is over that the extension asked for.
+func TestRule13ExtensionInDoubtWithoutAStore(t *testing.T) {
+	for after, most := range map[time.Duration]time.Duration{0: T/2 + time.Second, T: time.Second} {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", polled)
+			synctest.Wait()
+			a.leads(t)
+			a.store.Inject(memory.LoseAnswers())
+			for a.View().ValueInFuture() {
+				sleep(100 * time.Millisecond)
+			}
+			sleep(100*time.Millisecond + after)
+			begin := time.Now()
+			a.stop()
+			<-a.Done()
+			if took := time.Since(begin); took > most {
+				t.Errorf("%v after its view's end it took %v to stop, want %v at most", after, took, most)
+			}
+		})
+	}
+}
+
 // Rule 14: a candidate that stops while its acquisition is in flight awaits it,
 // or reads it back, and releases what it won.
 func TestRule14StopsWithAnAcquisitionInFlight(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 // record has of it. So after must be the greatest token that any fence, log or backup has
 // seen. Pins, cordons and shards stay, if the record can be read.
 //
-// Stop all members before, and wait for a term. Unless it is forced, Reset refuses while a
-// seat's term runs, or if that cannot be told. It also refuses a record that is no
+// Stop all members before, and wait for a term. Unless it is forced, Reset refuses while the
+// coordinator's term or a seat's runs, or if that cannot be told. It also refuses a record that is no
 // assignment that this version understands; forced, it replaces that, too, but never an
 // election's that somebody leads.
 //
@@ -93,28 +93,35 @@ func (r *resetting) seatsAreFree(ctx context.Context, a *assignment) error {
 	for _, s := range a.sessions {
 		least = max(least, s.Seat+1)
 	}
+	// The coordinator first: seats may have been deleted, too, and a group that lives has one.
+	if _, err := r.isFree(ctx, coordinatorName); err != nil {
+		return err
+	}
 	for k := range MaxShards {
-		d, err := r.stores.get(ctx, math.MaxInt64, seatName(k))
-		if err != nil {
-			return err
-		}
-		e, damage, err := r.read(ctx, d)
-		until := time.Time{}
-		if err == nil && damage == nil {
-			until = e.TermExpiry.Add(min(e.TermLength, leaderelection.MaxTermLength))
-		}
-		switch {
-		case err != nil:
-			return fmt.Errorf("reading %s: %w", seatName(k), err)
-		case damage != nil:
-			// Not wrapped: it is not the assignment that is damaged.
-			return fmt.Errorf("whether %s is held cannot be told: stop all members, wait for a term, and force it: %v", seatName(k), damage) //nolint:errorlint // as above
-		case k >= least && e.ElectionNumber == leaderelection.NoElections:
-			return nil // nobody ever had that one, or a later one
-		case !e.Vacant() && (e.Unsynchronized || time.Now().Before(until)):
-			return fmt.Errorf("%s is held by %q until %v: stop all members, and wait until then; or for a term, and force it",
-				seatName(k), memberOf(e.LeaderID), until.Format(time.RFC3339))
+		if used, err := r.isFree(ctx, seatName(k)); err != nil || !used && k >= least {
+			return err // or nobody ever had that one, or a later one
 		}
 	}
 	return nil
+}
+
+// isFree returns why somebody may hold a record, or nil; and whether anybody ever did.
+func (r *resetting) isFree(ctx context.Context, name string) (used bool, err error) {
+	d, err := r.stores.get(ctx, math.MaxInt64, name)
+	if err != nil {
+		return false, err
+	}
+	e, damage, err := r.read(ctx, d)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("reading %s: %w", name, err)
+	case damage != nil:
+		// Not wrapped: it is not the assignment that is damaged.
+		return true, fmt.Errorf("whether %s is held cannot be told: stop all members, wait for a term, and force it: %v", name, damage) //nolint:errorlint // as above
+	}
+	if until := e.TermExpiry.Add(min(e.TermLength, leaderelection.MaxTermLength)); !e.Vacant() && (e.Unsynchronized || time.Now().Before(until)) {
+		return true, fmt.Errorf("%s is held by %q until %v: stop all members, and wait until then; or for a term, and force it",
+			name, memberOf(e.LeaderID), until.Format(time.RFC3339))
+	}
+	return e.ElectionNumber != leaderelection.NoElections, nil
 }

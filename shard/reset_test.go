@@ -128,6 +128,15 @@ func TestResetRefuses(t *testing.T) {
 		refused(100, false, "is held by")
 		b.leave() // who coordinates and has seat 0, or has the other seat
 		refused(100, false, `held by "a"`)
+		seats := map[string]*leaderelection.RaceEntry{}
+		for _, name := range []string{seatName(0), seatName(1)} { // deleted, with a member that runs
+			seats[name] = g.record(name).Entry()
+			g.record(name).Replace(nil)
+		}
+		refused(100, false, `coordinator is held by "a"`)
+		for name, e := range seats {
+			g.record(name).Replace(e)
+		}
 		a.leave()
 		for name, change := range map[string]func(e *leaderelection.RaceEntry){
 			`seat-1 is held by "x"`: func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Now().Add(-T + time.Second) },
@@ -188,7 +197,7 @@ func (b *broken) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) (l
 
 // Damaged records are replaced only when that is forced; then damaged seats are no matter.
 func TestResetOfADamagedAssignment(t *testing.T) {
-	for _, damaged := range []string{assignmentName, seatName(0), seatName(1)} {
+	for _, damaged := range []string{assignmentName, coordinatorName, seatName(0), seatName(1)} {
 		play(t, func(g *group) {
 			g.join("a")
 			g.join("b")

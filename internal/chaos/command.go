@@ -117,8 +117,7 @@ func send(sig syscall.Signal, pids ...int) {
 }
 
 // commandFaults befall a leaderelect, its guard, its command, and what that has started.
-// Leaderelect and its guard are not killed at once
-// but with all the rest ("candidate killed"), as a supervisor with control groups does:
+// Leaderelect and its guard are not killed at once but with all the rest ("candidate killed"), as a supervisor with control groups does:
 // without one, what the command has started is nobody's then.
 var commandFaults = []fault{
 	ofTree("leaderelect killed", func(t tree) { send(syscall.SIGKILL, t.top) }),

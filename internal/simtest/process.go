@@ -155,6 +155,13 @@ func (p *process) leavingNow() bool {
 	return p.leaving
 }
 
+// calls is how many calls of the store it has begun.
+func (p *process) calls() int {
+	p.host.w.rec.mu.Lock()
+	defer p.host.w.rec.mu.Unlock()
+	return p.actor.calls
+}
+
 // isBarred reports whether the process has ended by itself, as it may.
 func (p *process) isBarred() bool {
 	p.host.w.rec.mu.Lock()

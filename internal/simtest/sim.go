@@ -356,10 +356,13 @@ func (w *world) candidates() int {
 func (w *world) finish() {
 	close(w.over)
 	time.Sleep(w.clear - w.now()) // where a violation has cut a storm short
-	began := map[*process]bool{}  // to leave, by itself, while there were faults: it has given up in them, maybe
+	// Who had begun to leave while there were faults may have given up since, without a call.
+	calls := map[*process]int{}
 	for _, h := range w.hosts {
 		for _, p := range h.all {
-			began[p] = p.leavingNow()
+			if p.leavingNow() {
+				calls[p] = p.calls()
+			}
 		}
 		h.resume()
 		h.link.Set(Weather{}, false)
@@ -396,7 +399,9 @@ func (w *world) finish() {
 	last := &w.rec.records[len(w.rec.records)-1]
 	for _, h := range w.hosts {
 		for _, p := range h.all {
-			if wall, mono := h.clock.Both(); !p.actor.dead.Load() && !began[p] && !last.Vacant() && last.Incarnation == p.incarnation && w.runs(p, last, reading{wall, mono}) {
+			before, began := calls[p]
+			gaveUp := began && p.actor.calls == before
+			if wall, mono := h.clock.Both(); !p.actor.dead.Load() && !gaveUp && !last.Vacant() && last.Incarnation == p.incarnation && w.runs(p, last, reading{wall, mono}) {
 				w.rec.failf(p.name, "has stopped in calm weather, and has not released %v", w.rec.short(last))
 			}
 		}
