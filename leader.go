@@ -46,7 +46,8 @@ func (c *Campaign) beginLeadership(now instant, a *attempt) {
 	c.attempts.clear()
 	c.f.wrote = true // as a read may have shown
 	c.leadership = r
-	c.report(now) // before anybody is told: whoever is finds that Status says so, too
+	c.extended(now, r, 0, 0) // first: whoever hears of a leadership may ask how long its view is
+	c.report(now)            // before anybody is told: whoever is finds that Status says so, too
 	close(c.tenure.Swap(&tenure{ctx: r.ctx, view: r.view, next: make(chan struct{})}).next)
 	if c.cfg.OnElected == nil {
 		close(r.begun)
@@ -56,7 +57,6 @@ func (c *Campaign) beginLeadership(now instant, a *attempt) {
 			c.cfg.OnElected(r.ctx, r.view)
 		})
 	}
-	c.extended(now, r, 0, 0)
 }
 
 // callback runs user code of a leadership in a goroutine of its own.

@@ -51,6 +51,8 @@ var mutants = []mutant{
 		also:       []edit{{"leader.go", "\t\twake.at(r.view.state.Load().mono)\n", ""}},
 		caughtBy:   "TestRule02WallClockSetBack",
 		simulation: "TestSeeds", says: "after its end by the monotonic clock|after its view had ended"},
+	{name: "status told before the view", file: "leader.go",
+		old: "	c.extended(now, r, 0, 0) //", new: "	defer c.extended(now, r, 0, 0) //", caughtBy: "TestTraceTells"},
 	{name: "no latch", file: "timeview.go",
 		old: "		if t.state.CompareAndSwap(s, &end) {\n			return false\n		}\n", new: "		_ = end\n		return false\n", caughtBy: "TestRule03",
 		simulation: "TestClockSetForwardAndBack", says: "come back to life"},

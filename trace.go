@@ -15,7 +15,8 @@ type Trace struct {
 	// StatusChanged is called when a campaign's Status has changed.
 	StatusChanged func(StatusChange)
 	// Extended is called when the view was moved on: by the acquisition of a
-	// leadership and by each confirmed extension.
+	// leadership, before StatusChanged tells that it leads, and by each confirmed
+	// extension.
 	Extended func(ViewExtended)
 	// Feed is called when a ChangeFeed has delivered its first record, and
 	// when it has failed.

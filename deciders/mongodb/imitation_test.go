@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // imitation is a replica set of one member that speaks MongoDB's wire protocol to the
@@ -67,7 +69,7 @@ func imitate(t testing.TB) *imitation {
 		t: t, docs: map[string]map[any]bson.Raw{}, capped: map[string][]bson.Raw{}, cursors: map[int64]*cursor{},
 		replies: map[string]bson.D{}, commands: map[string]int{}, more: make(chan struct{}),
 	}
-	s.start("127.0.0.1:0")
+	s.start(fmt.Sprintf("127.0.0.1:%d", stores.FreePort(t)))
 	t.Cleanup(s.stop)
 	return s
 }

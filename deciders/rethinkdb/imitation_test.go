@@ -15,6 +15,8 @@ import (
 	"time"
 
 	p "gopkg.in/rethinkdb/rethinkdb-go.v6/ql2"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // imitation is a server that speaks RethinkDB's protocol to the real driver and
@@ -80,7 +82,7 @@ func imitate(t testing.TB) *imitation { return imitateTLS(t, nil) }
 func imitateTLS(t testing.TB, cfg *tls.Config) *imitation {
 	t.Helper()
 	s := &imitation{t: t, tls: cfg, rows: map[string]any{}, feeds: map[*feed]bool{}, queries: map[string]int{}, tables: 1, key: "id"}
-	s.start(t, "127.0.0.1:0")
+	s.start(t, fmt.Sprintf("127.0.0.1:%d", stores.FreePort(t)))
 	t.Cleanup(s.stop)
 	return s
 }

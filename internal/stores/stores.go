@@ -12,7 +12,6 @@
 package stores
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,16 +76,4 @@ func Root(t testing.TB) string {
 		}
 		dir = parent
 	}
-}
-
-// FreePort returns a TCP port of the loopback interface that is free now. That
-// another process takes it before the server does is rare; Start tries again.
-func FreePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("stores: looking for a free port: %v", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

@@ -22,7 +22,11 @@ type Proxy struct {
 // one.
 func Toxiproxy(t testing.TB, upstreams ...string) []*Proxy {
 	t.Helper()
-	s := Server(t, "toxiproxy", upstreams...)
+	var addrs []string
+	for _, upstream := range upstreams {
+		addrs = append(addrs, fmt.Sprintf("127.0.0.1:%d", FreePort(t)), upstream)
+	}
+	s := Server(t, "toxiproxy", addrs...)
 	proxies := make([]*Proxy, len(upstreams))
 	for i := range upstreams {
 		p := &Proxy{t: t, control: fmt.Sprintf("http://%s/%d", s.Addr, i)}

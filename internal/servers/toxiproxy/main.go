@@ -1,10 +1,10 @@
 // Command toxiproxy is toxiproxy with a small handle on it, for tests: TCP
-// proxies to the servers that its arguments name, each of which can be cut,
-// stopped or slowed. It is a module of its own, so that nobody who imports the
+// proxies each of which can be cut, stopped or slowed. It is a module of its own, so that nobody who imports the
 // library meets its dependencies.
 //
-//	toxiproxy 127.0.0.1:6379 127.0.0.1:6379
+//	toxiproxy 127.0.0.1:10241 127.0.0.1:6379 127.0.0.1:10242 127.0.0.1:6379
 //
+// Its arguments are pairs: where a proxy listens, and the server that it leads to.
 // It prints the address of its control server as its first line. There
 //
 //	GET  /0                  where proxy 0 listens
@@ -41,11 +41,13 @@ func main() {
 	}
 }
 
-func run(upstreams []string) error {
+// run proxies, for each pair of addresses, from the first to the second.
+func run(addrs []string) error {
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 	mux := http.NewServeMux()
-	for i, upstream := range upstreams {
-		p := &handle{proxy: toxiproxy.NewProxy(server, strconv.Itoa(i), "127.0.0.1:0", upstream)}
+	for i := range len(addrs) / 2 {
+		listen, upstream := addrs[2*i], addrs[2*i+1]
+		p := &handle{proxy: toxiproxy.NewProxy(server, strconv.Itoa(i), listen, upstream)}
 		if err := p.proxy.Start(); err != nil {
 			return fmt.Errorf("proxy to %s: %w", upstream, err)
 		}

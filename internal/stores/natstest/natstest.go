@@ -4,7 +4,6 @@ package natstest
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,6 +13,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // Server is a nats-server with JetStream in the test's process.
@@ -27,7 +28,7 @@ type Server struct {
 func Start(t testing.TB, change ...func(*server.Options)) *Server {
 	t.Helper()
 	o := options()
-	o.StoreDir = storeDir(t)
+	o.Port, o.StoreDir = stores.FreePort(t), storeDir(t) // where the next Start listens, too
 	for _, c := range change {
 		c(o)
 	}
@@ -65,9 +66,6 @@ func (s *Server) Start(t testing.TB) {
 	go srv.Start()
 	if !srv.ReadyForConnections(30 * time.Second) {
 		t.Fatal("nats-server: not ready")
-	}
-	if a, ok := srv.Addr().(*net.TCPAddr); ok {
-		s.opts.Port = a.Port // the next Start listens where clients look for it
 	}
 }
 
@@ -132,7 +130,7 @@ func Cluster(t testing.TB, n int) Servers {
 	var c Servers
 	for i, p := range ports {
 		o := options()
-		o.ServerName = "n" + strconv.Itoa(i+1)
+		o.Port, o.ServerName = stores.FreePort(t), "n"+strconv.Itoa(i+1)
 		o.StoreDir = filepath.Join(dir, o.ServerName)
 		o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: p}
 		o.Routes = server.RoutesFromStr(routes)
@@ -184,12 +182,7 @@ func freePorts(t testing.TB, n int) []int {
 	t.Helper()
 	var ports []int
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatalf("natstest: looking for a free port: %v", err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		ports = append(ports, stores.FreePort(t))
 	}
 	return ports
 }
