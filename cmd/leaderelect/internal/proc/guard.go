@@ -229,6 +229,7 @@ func (g *guard) loop() {
 		case o, alive := <-orders:
 			if !alive {
 				orders, g.alone = nil, true
+				g.rouse() // before anybody is told: the guard has longer from here on
 				g.report(report{Ending: "the candidate is gone"})
 				g.end(syscall.SIGTERM, g.grace)
 				break

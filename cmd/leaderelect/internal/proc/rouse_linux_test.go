@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -11,7 +12,7 @@ import (
 	"time"
 )
 
-const stubborn = `trap "" TERM; setsid sh -c 'trap "" TERM; echo $$ >>$NOTES; while :; do sleep 0.05; done' & echo $$ >>$NOTES; while :; do sleep 0.05; done`
+const stubborn = `trap "echo TERM >>$NOTES" TERM; setsid sh -c 'trap "" TERM; echo $$ >>$NOTES; while :; do sleep 0.05; done' & echo $$ >>$NOTES; while :; do sleep 0.05; done`
 
 // A guard that is stopped goes on by itself when it has something to do, without its
 // candidate: here that would act an hour later.
@@ -88,8 +89,12 @@ func becomeCandidate() {
 	if err != nil {
 		panic(err)
 	}
+	grace, err := time.ParseDuration(os.Args[3])
+	if err != nil {
+		panic(err)
+	}
 	_ = os.Unsetenv("BECOME") // the guard's is not this
-	p, err := Start(Spec{Args: []string{"sh", "-c", stubborn}, Env: os.Environ(), Grace: 100 * time.Millisecond, Until: in(life), Late: late})
+	p, err := Start(Spec{Args: []string{"sh", "-c", stubborn}, Env: os.Environ(), Grace: grace, Until: in(life), Late: late})
 	if err != nil {
 		panic(err)
 	}
@@ -97,11 +102,13 @@ func becomeCandidate() {
 	os.Exit(0)
 }
 
+const shortGrace = "100ms"
+
 // stoppable is a candidate that is stopped, its guard, and what that guards.
-func stoppable(t *testing.T, life, late time.Duration) (candidate *exec.Cmd, guard int, all []int, until Deadline) {
+func stoppable(t *testing.T, life, late time.Duration, grace string) (candidate *exec.Cmd, guard int, all []int, until Deadline) {
 	t.Helper()
 	notes := filepath.Join(t.TempDir(), "pids")
-	c := exec.Command(exe(t), life.String(), late.String())
+	c := exec.Command(exe(t), life.String(), late.String(), grace)
 	c.Env = append(os.Environ(), "BECOME=candidate", "NOTES="+notes)
 	until = in(life)
 	if err := c.Start(); err != nil {
@@ -172,7 +179,7 @@ func deadBy(t *testing.T, all []int, until Deadline) {
 // Both are stopped: all is dead at the deadline, long before the kernel would kill the
 // guard. The candidate, which nothing needs, stays stopped.
 func TestBothStopped(t *testing.T) {
-	c, guard, all, until := stoppable(t, 2*time.Second, patience)
+	c, guard, all, until := stoppable(t, 2*time.Second, patience, shortGrace)
 	_ = syscall.Kill(guard, syscall.SIGSTOP)
 	deadBy(t, all, until.Sub(-patience/2))
 	eventually(t, "end of the guard", func() bool { return len(alive([]int{guard})) == 0 })
@@ -184,18 +191,98 @@ func TestBothStopped(t *testing.T) {
 // The candidate is killed, and the guard stopped: it is woken, and kills all, though later than it
 // should be. Were it killed for that, nobody would end what has left the command's group.
 func TestStoppedGuardThatIsAlone(t *testing.T) {
-	c, guard, all, until := stoppable(t, 2*time.Second, time.Nanosecond)
+	c, guard, all, until := stoppable(t, 2*time.Second, time.Nanosecond, shortGrace)
 	_ = syscall.Kill(guard, syscall.SIGSTOP)
 	_ = c.Process.Kill()
 	_ = c.Wait()
 	deadBy(t, all, until.Sub(-patience/2))
 }
 
+// The same, but a debugger holds the guard, which has begun to end the command: it has its five
+// seconds, and then the kernel kills it, and by that the command. What has left the command's
+// group nobody ends. Where debugging is forbidden, the guard is stopped again and again.
+func TestHeldGuardThatIsAlone(t *testing.T) {
+	const life, grace = 4 * time.Second, 3 * time.Second
+	c, guard, all, until := stoppable(t, life, time.Nanosecond, grace.String())
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	eventually(t, "the command's being asked to end", func() bool { return len(told(t, c)) > 0 })
+	release, err := hold(guard)
+	defer release()
+	if err != nil {
+		t.Logf("holding process %d: %v", guard, err)
+	}
+	for len(alive([]int{guard, all[0]})) > 0 {
+		if until.Left() < -aloneLate-patience {
+			t.Fatalf("alive after the guard had to be dead: %v of the guard, %d, and its command, %d", alive([]int{guard, all[0]}), guard, all[0])
+		}
+		if err != nil {
+			_ = syscall.Kill(guard, syscall.SIGSTOP)
+		}
+		<-time.After(time.Millisecond / 10)
+	}
+	if err == nil && until.Left() > -aloneLate {
+		t.Errorf("the guard is dead %v before its time", until.Left()+aloneLate)
+	}
+}
+
+// told is what the command of a stoppable candidate has noted of signals.
+func told(t *testing.T, c *exec.Cmd) (all []string) {
+	t.Helper()
+	notes, _ := strings.CutPrefix(c.Env[len(c.Env)-1], "NOTES=")
+	text, _ := os.ReadFile(notes)
+	for f := range strings.FieldsSeq(string(text)) {
+		if f == "TERM" {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// hold holds a process as a debugger does, with all its threads, until release.
+func hold(pid int) (release func(), err error) {
+	const ptraceSeize, ptraceInterrupt = 0x4206, 0x4207
+	held, over, gone := make(chan error), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		runtime.LockOSThread() // and never unlocked: what a thread holds is let go when it ends
+		seen := map[string]bool{}
+		for found := true; found; {
+			found = false
+			threads, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+			if err != nil {
+				held <- err
+				return
+			}
+			for _, e := range threads {
+				if seen[e.Name()] {
+					continue
+				}
+				found, seen[e.Name()] = true, true
+				tid, _ := strconv.Atoi(e.Name())
+				for _, request := range []uintptr{ptraceSeize, ptraceInterrupt} {
+					if _, _, errno := syscall.Syscall6(syscall.SYS_PTRACE, request, uintptr(tid), 0, 0, 0, 0); errno != 0 && errno != syscall.ESRCH {
+						held <- os.NewSyscallError("ptrace", errno)
+						return
+					}
+				}
+			}
+		}
+		held <- nil
+		<-over
+	}()
+	err = <-held
+	return func() {
+		close(over)
+		<-gone
+	}, err
+}
+
 // The candidate is stopped, and its guard killed, stopped or not: the kernel kills the
 // command at once, and has the candidate go on, to end the rest.
 func TestGuardKilledUnderAStoppedCandidate(t *testing.T) {
 	for _, first := range []syscall.Signal{0, syscall.SIGSTOP} {
-		c, guard, all, _ := stoppable(t, time.Hour, patience)
+		c, guard, all, _ := stoppable(t, time.Hour, patience, shortGrace)
 		at := in(time.Second)
 		_ = syscall.Kill(guard, first)
 		_ = syscall.Kill(guard, syscall.SIGKILL)
