@@ -60,7 +60,7 @@ func newAnswer(w http.ResponseWriter, r *leadership) *answer {
 	k.next++
 	a.work = k
 	k.w, k.leadership = w, r
-	k.n, k.code, k.state, k.broken, k.said = 0, 0, held, false, nil
+	k.n, k.code, k.state, k.broken = 0, 0, held, false
 	return a
 }
 

@@ -79,6 +79,9 @@ func TestProxyWithoutALeader(t *testing.T) {
 			if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") != c.retry || !strings.Contains(body, c.tells) {
 				t.Errorf("%d, Retry-After %q, %q", res.StatusCode, res.Header.Get("Retry-After"), body)
 			}
+			if res.Header.Get("X-Content-Type-Options") != "nosniff" || res.Header.Get("Cache-Control") != "no-store" {
+				t.Errorf("header %v", res.Header)
+			}
 			front.Close() // the log is complete
 			if !strings.Contains(log.String(), c.says) {
 				t.Errorf("the log does not say %q: %s", c.says, log.String())

@@ -269,6 +269,7 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 		{le.RaceEntry{}, "1"},
 		{record(1, "other"), "1"}, // it leads, or soon will
 		{vacant(1), "1"},
+		{le.RaceEntry{TermExpiry: time.Now().Add(3500 * time.Millisecond)}, "1"},                 // its own, and given up
 		{le.RaceEntry{LeaderID: "me", TermExpiry: time.Now().Add(3500 * time.Millisecond)}, "5"}, // its own leadership: to TermExpiry + S
 	} {
 		l.entry = c.entry
