@@ -1,0 +1,237 @@
+//go:build unix
+
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/aside"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
+)
+
+// errTest is a cause of the end by somebody who asks the program to end.
+var errTest = fmt.Errorf("%w by a test", ErrStopped)
+
+// leads is a View that a test sets.
+type leads struct {
+	end  time.Time
+	over bool
+}
+
+func (v *leads) Get() time.Time                                { return v.end }
+func (v *leads) ValueInFuture() bool                           { return !v.over }
+func (v *leads) ElectionNumber() leaderelection.ElectionNumber { return 7 }
+
+// of returns a leadership of a trial, without anything that runs.
+func (r *trial) of(ctx context.Context) *leadership {
+	return &leadership{Runner: r.Runner, ctx: ctx, view: &leads{end: time.Now().Add(time.Hour)}, log: r.c.Logger}
+}
+
+// What follows when a command has ended: by itself, or since it was made to.
+func TestWhatFollows(t *testing.T) {
+	const killed = codeKilled
+	once := func(c *Config) { c.Once = true }
+	for name, c := range map[string]struct {
+		change   func(*Config)
+		cause    error // of the leadership's end; nil: it goes on
+		status   proc.Status
+		forced   bool
+		over     bool
+		finished string // empty: not
+		pauses   int
+	}{
+		"once, and asked to end":             {once, errTest, proc.Status{Code: 6}, true, true, "6 <nil>", 0},
+		"once, and ousted":                   {once, leaderelection.ErrOusted, proc.Status{Code: 6}, true, true, "125 leadership ended before the command had: " + leaderelection.ErrOusted.Error(), 0},
+		"once, and the view is over":         {once, nil, proc.Status{Code: 6}, true, true, "125 leadership ended before the command had: " + leaderelection.ErrExpired.Error(), 0},
+		"once, and by itself":                {once, nil, proc.Status{Code: 6}, false, true, "6 <nil>", 0},
+		"once, and by itself when ousted":    {once, leaderelection.ErrOusted, proc.Status{Code: 6}, false, true, "6 <nil>", 0},
+		"asked to end, and killed":           {nil, errTest, proc.Status{Code: killed, Killed: true}, true, true, "137 <nil>", 0},
+		"ousted, and killed":                 {nil, leaderelection.ErrOusted, proc.Status{Code: killed, Killed: true}, true, false, "", 0},
+		"asked to end; its children killed":  {nil, errTest, proc.Status{Code: 3, Killed: true}, true, false, "", 0},
+		"asked to end; killed by another":    {nil, errTest, proc.Status{Code: killed}, true, false, "", 0},
+		"the view left no room":              {nil, nil, proc.Status{Code: 6, Expired: true}, true, false, "", 0},
+		"by itself when ousted":              {nil, leaderelection.ErrOusted, proc.Status{Code: 6}, false, false, "", 0},
+		"the same, and a failure is an exit": {func(c *Config) { c.OnFailure = Exit }, leaderelection.ErrOusted, proc.Status{Code: 6}, false, false, "", 0},
+		"a failure is an exit":               {func(c *Config) { c.OnFailure = Exit }, nil, proc.Status{Code: 6}, false, true, "6 <nil>", 0},
+		"a good end is none":                 {func(c *Config) { c.OnFailure = Exit }, nil, proc.Status{}, false, false, "", 1},
+		"a failure":                          {nil, nil, proc.Status{Code: 6}, false, false, "", 1},
+		"a failure steps down":               {func(c *Config) { c.OnFailure = StepDown }, nil, proc.Status{Code: 6}, false, true, "", 0},
+		"a good end does not":                {func(c *Config) { c.OnFailure = StepDown }, nil, proc.Status{}, false, false, "", 1},
+		"a failure, and no other leadership": {func(c *Config) { c.OnFailure, c.Single = StepDown, true }, nil, proc.Status{Code: 6}, false, true, "6 the command failed with code 6, 1 times in a row", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				if c.cause != nil {
+					cancel(c.cause)
+				}
+				r := newTrial(t, c.change, "unused")
+				over := r.of(ctx).after(c.status, c.forced, time.Millisecond)
+				if over != c.over || strings.Join(r.finished, ", ") != c.finished || len(r.pauses) != c.pauses {
+					t.Errorf("over: %v, want %v; finished %q, want %q; pauses %v", over, c.over, r.finished, c.finished, r.pauses)
+				}
+			})
+		})
+	}
+}
+
+// The pause doubles with each quick end, up to its most, and begins anew after a run that was not
+// quick. Where nobody can be let lead, the command is started for ever.
+func TestPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const delay = time.Second
+		r := newTrial(t, func(c *Config) { c.Delay, c.Resign = delay, nil }, "unused")
+		l := r.of(t.Context())
+		for i := range 10 {
+			took := quick * delay
+			if i == 8 {
+				took++
+			}
+			begun := time.Now()
+			if l.retry(proc.Status{Code: 1}, took) {
+				t.Fatal("it steps down, and nobody can lead instead")
+			}
+			if waited := time.Since(begun); waited != r.pauses[i] {
+				t.Errorf("it has waited for %v, and says %v", waited, r.pauses[i])
+			}
+		}
+		want := []time.Duration{1, 2, 4, 8, 16, 32, mostDelays, mostDelays, 1, 2}
+		for i := range want {
+			want[i] *= delay
+		}
+		if !slices.Equal(r.pauses, want) {
+			t.Errorf("pauses %v, want %v", r.pauses, want)
+		}
+	})
+}
+
+// The end of the leadership ends the pause.
+func TestPauseIsCutShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l := newTrial(t, func(c *Config) { c.Delay = time.Hour }, "unused").of(ctx)
+		begun := time.Now()
+		time.AfterFunc(time.Second, cancel)
+		if l.retry(proc.Status{Code: 1}, 0) || time.Since(begun) != time.Second {
+			t.Errorf("it waits %v of a leadership that is over after a second", time.Since(begun))
+		}
+	})
+}
+
+// Who steps down stays out from then on, not only when leadership is over.
+func TestStandingDownBeginsBeforeResigning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var healthy error
+		var r *trial
+		r = newTrial(t, func(c *Config) {
+			c.OnFailure, c.Delay = StepDown, time.Minute
+			c.Resign = func(ctx context.Context) { healthy = r.Healthy(ctx) }
+		}, "unused")
+		if !r.of(t.Context()).retry(proc.Status{Code: 1}, 0) || !errors.Is(healthy, aside.ErrStandingDown) {
+			t.Errorf("when it resigns, it is healthy: %v", healthy)
+		}
+	})
+}
+
+// Leadership that is over before there was room to start the command in: that is told of a run that
+// is not to be repeated, unless the program was asked to end.
+func TestOverBeforeItRan(t *testing.T) {
+	const lost = "125 leadership ended before the command had: "
+	for name, c := range map[string]struct {
+		change   func(*Config)
+		cause    error
+		finished string
+	}{
+		"ousted":               {nil, leaderelection.ErrOusted, ""},
+		"once, ousted":         {func(c *Config) { c.Once = true }, leaderelection.ErrOusted, lost + leaderelection.ErrOusted.Error()},
+		"once, asked to end":   {func(c *Config) { c.Once = true }, errTest, ""},
+		"single, ousted":       {func(c *Config) { c.Single = true }, leaderelection.ErrOusted, lost + leaderelection.ErrOusted.Error()},
+		"single, asked to end": {func(c *Config) { c.Single = true }, errTest, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(c.cause)
+			r := newTrial(t, c.change, "false")
+			r.Elected(ctx, r.view)
+			if got := strings.Join(r.finished, ", "); got != c.finished || slices.Contains(r.lines, "the command is started") {
+				t.Errorf("finished %q, want %q; %q", got, c.finished, r.lines)
+			}
+		})
+	}
+}
+
+// A command is started only where it can run for a while, end in its grace, and be dead by the end
+// of a view that is not over.
+func TestRoomForACommand(t *testing.T) {
+	times := Times{Span: 100 * time.Hour, Margin: time.Hour, Grace: 10 * time.Hour}
+	for name, c := range map[string]struct {
+		view leads
+		left time.Duration // of the view
+		want bool
+	}{
+		"room":                      {leads{}, 12*time.Hour + 10*time.Minute, true},
+		"a little less":             {leads{}, 12*time.Hour - 10*time.Minute, false},
+		"no margin":                 {leads{}, 11*time.Hour + 10*time.Minute, false},
+		"no grace":                  {leads{}, 2*time.Hour + 10*time.Minute, false},
+		"a view that is over early": {leads{over: true}, 50 * time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				l := newTrial(t, func(c *Config) { c.Times = times }, "unused").of(ctx)
+				c.view.end = time.Now().Add(c.left)
+				l.view = &c.view
+				if left, want := l.deadline().Left(), c.left-times.Margin; left > want || left < want-time.Minute {
+					t.Errorf("%v until the command is killed, want %v", left, want)
+				}
+				time.AfterFunc(time.Second, cancel) // which is all that ends it where there is no room
+				if got := l.room(); got != c.want {
+					t.Errorf("room: %v, want %v", got, c.want)
+				}
+				cancel()
+				if l.room() {
+					t.Error("room in a leadership that is over")
+				}
+			})
+		})
+	}
+}
+
+// No guard is kept for another command when none can follow.
+func TestNoGuardIsKeptForNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Config)
+		kept   bool
+	}{
+		"it goes on": {nil, true},
+		"once":       {func(c *Config) { c.Once = true }, false},
+		"single":     {func(c *Config) { c.Single = true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, cause := range []error{leaderelection.ErrOusted, errTest} {
+				r := newTrial(t, c.change, "sleep", "600")
+				defer r.Close()
+				r.Prepare()
+				r.begin(t)
+				r.until(t, "a start", func() bool { return slices.Contains(r.lines, "the command is started") })
+				r.cancel(cause)
+				r.ends(t)
+				waits := r.take()
+				defer waits.Close()
+				if want := c.kept && !errors.Is(cause, ErrStopped); (waits != nil) != want {
+					t.Errorf("%v: a guard is kept: %v, want %v", cause, waits != nil, want)
+				}
+			}
+		})
+	}
+}
