@@ -14,6 +14,9 @@ func (c *Campaign) answered(a *answer, now instant) {
 	case a.err == nil:
 		c.wrote(a, now)
 	case a.abandoned && !a.givenUp: // its outcome is an open question already
+		if c.stopping && c.leadership == nil {
+			c.k.unsure = true // and may have changed since it was asked
+		}
 	default:
 		c.writeFailed(a, now)
 	}
@@ -105,6 +108,6 @@ func (c *Campaign) checkRefusal(e *RaceEntry) {
 	if r.count++; r.count == maxRefusals {
 		c.f.log(slog.LevelWarn, "the store refuses this candidate's writes as lost races, though nobody else writes: something between the two "+
 			"changes what the condition is on (a proxy that weakens or strips ETags, as one that compresses does; a store that wants them quoted otherwise), "+
-			"a policy refuses with the same code, or reads are stale", "id", c.cfg.LeaderID, "refused", r.count, "place", placeOf(c.f.decider))
+			"a policy refuses with the same code, or reads are stale", "id", c.cfg.LeaderID, "refused", r.count, "place", c.f.knownPlace())
 	}
 }

@@ -67,6 +67,9 @@ func (l *attempts) settle(e *RaceEntry) {
 	l.open = kept
 }
 
+// won forgets all open writes but a, which has happened: its stamp may be told of only now.
+func (l *attempts) won(a *attempt) { l.last, l.open = *a, nil }
+
 // clear forgets all open writes.
 func (l *attempts) clear() { l.open = nil }
 

@@ -113,12 +113,16 @@ func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
 	if !c.checksClock() {
 		return
 	}
+	stamp := commitTS(e.Token)
 	var begun *skew.Reading
 	if a := c.attempts.origin(e); a != nil {
 		r := a.begun.reading()
 		begun = &r
+		if a.kind == OpAcquire && !stamp.IsZero() {
+			c.keepIfEarly(a, stamp) // some stores stamp what they tell of, and not the answer to a write
+		}
 	}
-	c.clock.check.Observe(commitTS(e.Token), begun, now.reading())
+	c.clock.check.Observe(stamp, begun, now.reading())
 }
 
 // late puts h off by what the clock is thought to be ahead.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
@@ -23,6 +24,7 @@ type follower struct {
 	*timekeeper
 	mailbox
 	decider RaceDecider
+	place   atomic.Pointer[string] // see askPlace
 	poll    time.Duration
 	timeout time.Duration // of one store call
 	logger  *slog.Logger
@@ -101,6 +103,7 @@ func (f *follower) begin(now instant, kind OpKind, entry, over *RaceEntry) {
 			cancel()
 			f.post(a)
 		}()
+		f.askPlace()
 		if k.kind == OpRead {
 			a.got, a.err = readCurrent(ctx, f.decider)
 		} else if a.err = k.entry.damaged(); a.err == nil {
@@ -124,6 +127,23 @@ func readCurrent(ctx context.Context, d RaceDecider) (*RaceEntry, error) {
 		return nil, fmt.Errorf("leaderelection: the record at %s: %w", placeOf(d), err)
 	}
 	return e, nil
+}
+
+// askPlace asks the decider once for its place, as part of a store call: the loop does not wait
+// for user code, and String may wait for the very call that hangs.
+func (f *follower) askPlace() {
+	if f.place.Load() == nil {
+		place := placeOf(f.decider)
+		f.place.Store(&place)
+	}
+}
+
+// knownPlace is the place, as far as the decider has said it.
+func (f *follower) knownPlace() string {
+	if place := f.place.Load(); place != nil {
+		return *place
+	}
+	return fmt.Sprintf("a %T", f.decider)
 }
 
 // placeOf says where d keeps its record, if d says so.
@@ -172,7 +192,7 @@ func (f *follower) giveUpCall(now instant) *answer {
 	k.cancel()
 	f.call = nil
 	f.hanging++
-	err := fmt.Errorf("leaderelection: %s at %s: no answer within %v: %w", k.kind, placeOf(f.decider), k.deadline-k.start.mono, context.DeadlineExceeded)
+	err := fmt.Errorf("leaderelection: %s at %s: no answer within %v: %w", k.kind, f.knownPlace(), k.deadline-k.start.mono, context.DeadlineExceeded)
 	late := &answer{call: k, givenUp: true, err: err}
 	f.traceCall(late, now)
 	if k.kind == OpRead {

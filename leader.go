@@ -43,7 +43,7 @@ func (c *Campaign) beginLeadership(now instant, a *attempt) {
 		return
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(c.start))
-	c.attempts.clear()
+	c.attempts.won(a)
 	c.f.wrote = true // as a read may have shown
 	c.leadership = r
 	c.extended(now, r, 0, 0) // first: whoever hears of a leadership may ask how long its view is

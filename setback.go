@@ -26,6 +26,6 @@ func (f *follower) checkSetBack(e *RaceEntry, k *knowledge, now instant, how sou
 	case !b.told && now.mono-b.since > k.termOf(k.latest):
 		b.told = true
 		f.log(slog.LevelWarn, "the store has gone back: it was restored, or the record was deleted", "known", uint64(k.latest.ElectionNumber), "read", uint64(e.ElectionNumber),
-			"place", placeOf(f.decider))
+			"place", f.knownPlace())
 	}
 }

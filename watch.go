@@ -18,7 +18,7 @@ type WatchConfig struct {
 
 	// MaxClockSkew is as in the candidates' Config: how far this machine's
 	// clock, or a leader's, may be from true time. It delays Lapsed. Zero means
-	// 1 s.
+	// 1 s, more than a year a year.
 	MaxClockSkew time.Duration
 
 	// SharedClock is as in the candidates' Config: there is no skew.
@@ -61,7 +61,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	if w.Clock == nil {
 		w.Clock = clocks.System()
 	}
-	w.MaxClockSkew = skewOf(w.MaxClockSkew, w.SharedClock)
+	w.MaxClockSkew = min(skewOf(w.MaxClockSkew, w.SharedClock), MaxTermLength)
 	o := &observer{cfg: w, parent: ctx, cb: cb}
 	f := &o.f
 	f.init(ctx, w.Clock, w.Decider, w.Clock.Now().String(), DefaultTermLength)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -331,4 +332,32 @@ func TestWatchLapsedNeedsTheKnownRecord(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// A MaxClockSkew beyond all sense is taken for a year: no sum of times overflows, so nothing lapses
+// before its time, and a store whose feed is well is not asked without end.
+func TestWatchHugeSkew(t *testing.T) {
+	for name, how := range map[string]func(*le.Config){"clocks": func(*le.Config) {}, "unsynchronized": func(c *le.Config) { c.Unsynchronized = true }} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				join(t, d, "a", how)
+				observer := d.Handle()
+				reads := 0
+				observer.Inject(func(op memory.Op) memory.Fault {
+					if op.Kind == memory.Read {
+						reads++
+					}
+					return memory.Fault{Delay: time.Millisecond}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 10*T)
+				defer cancel()
+				w := le.WatchConfig{Decider: observer, MaxClockSkew: math.MaxInt64, Lapsed: func(_ context.Context, e le.RaceEntry) { t.Errorf("%+v has lapsed", e) }}
+				_ = w.Watch(ctx, func(context.Context, le.RaceEntry) {})
+				if reads > 1 {
+					t.Errorf("%d reads in ten terms", reads)
+				}
+			})
+		})
+	}
 }
