@@ -97,7 +97,7 @@ func (c *coordinator) run() {
 // returns when to look again at the latest.
 func (c *coordinator) round() (time.Duration, error) {
 	if c.known == nil {
-		e, err := call(c.ctx, c.m.cfg.TermLength/4, c.assignment.ReadCurrent)
+		e, err := call(c.ctx, c.m.cfg.TermLength/4, current(c.assignment))
 		if err != nil {
 			return 0, err
 		}
@@ -278,10 +278,23 @@ func (c *coordinator) learn(e seatEvent) (matters bool) {
 	if s.broken != nil && matters {
 		c.m.log(slog.LevelWarn, "a seat is left out", "seat", e.seat, "err", s.broken)
 	}
-	if s.entry.ElectionNumber != leaderelection.NoElections {
+	if s.entry.ElectionNumber != leaderelection.NoElections && !c.twice(e.seat, s.entry) {
 		c.watch(e.seat + 1)
 	}
 	return matters || !complete && c.facts.complete()
+}
+
+// twice reports whether a seat's record, e, is that of the seat before: a campaign is for one
+// seat. Then there is no end of such seats.
+func (c *coordinator) twice(k int, e *leaderelection.RaceEntry) bool {
+	s := c.facts.seats[k-1]
+	if s == nil || s.entry == nil || e.Incarnation == "" || s.entry.Incarnation != e.Incarnation {
+		return false
+	}
+	if c.facts.seats[k+1] == nil {
+		c.m.log(slog.LevelError, "seats cannot be looked at", "err", errOneRecord, "seat", k-1, "other", k)
+	}
+	return true
 }
 
 // seal ends sessions whose seats are over, by winning those seats and releasing them at

@@ -31,7 +31,7 @@ func (w WatchConfig) Read(ctx context.Context) (*Assignment, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := d.ReadCurrent(ctx)
+	e, err := current(d)(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("shard: reading the assignment: %w", err)
 	}
@@ -51,7 +51,7 @@ func (w WatchConfig) Coordinator(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	e, err := d.ReadCurrent(ctx)
+	e, err := current(d)(ctx)
 	if err != nil {
 		return "", fmt.Errorf("shard: reading who coordinates: %w", err)
 	}
@@ -134,7 +134,7 @@ func (w *WatchConfig) seat(ctx context.Context, k int) (seat Seat, used bool) {
 		seat.Err = err
 		return seat, true
 	}
-	e, err := d.ReadCurrent(ctx)
+	e, err := current(d)(ctx)
 	if err != nil {
 		seat.Err = fmt.Errorf("shard: reading %s: %w", seatName(k), err)
 		return seat, true

@@ -205,7 +205,7 @@ func (m *Member) giveUp(ctx context.Context, campaign *leaderelection.Campaign, 
 		if campaign.Status() != leaderelection.Following {
 			return // run looks after it
 		}
-		e, err := call(ctx, m.cfg.TermLength/4, d.ReadCurrent)
+		e, err := call(ctx, m.cfg.TermLength/4, current(d))
 		if err == nil && e.LeaderID != id && !m.free(e) && campaign.Status() == leaderelection.Following {
 			cancel(errTaken)
 		}
@@ -215,18 +215,23 @@ func (m *Member) giveUp(ctx context.Context, campaign *leaderelection.Campaign, 
 // findSeat returns the first seat that nobody holds: one that was given up or is over, or
 // the one after the last.
 func (m *Member) findSeat(ctx context.Context) (int, leaderelection.RaceDecider, error) {
+	seats := map[string]int{} // those that are held, by Incarnation: a campaign is for one seat
 	for k := 0; ; k++ {
 		d, err := m.stores.get(ctx, m.cfg.TermLength/4, seatName(k))
 		if err != nil {
 			return 0, nil, err
 		}
-		e, err := call(ctx, m.cfg.TermLength/4, d.ReadCurrent)
+		e, err := call(ctx, m.cfg.TermLength/4, current(d))
 		if err != nil {
 			return 0, nil, fmt.Errorf("looking at %s: %w", seatName(k), err)
 		}
 		if m.free(e) {
 			return k, d, nil
 		}
+		if other, twice := seats[e.Incarnation]; twice && e.Incarnation != "" {
+			return 0, nil, fmt.Errorf("%w: %q and %q: %w", errOneRecord, seatName(other), seatName(k), leaderelection.ErrPermanent)
+		}
+		seats[e.Incarnation] = k
 	}
 }
 

@@ -13,11 +13,12 @@ import (
 
 // mutants are this package with one mistake in it each, and the test that must see it.
 var mutants = []struct{ name, file, old, new, caughtBy string }{
-	{"rule 1: a token that was let go is owned again", "session.go", "case p.token <= s.floor[name]:", "case false:", "^TestRule01"},
+	{"rule 1: a token that was let go is owned again", "session.go", "case p.token <= s.floor[name] || o", "case o", "^TestRule01"},
 	{"rule 1: shards of an earlier session are owned", "assignment.go", "return s.SessionID == id })", "return s.Seat == id.Seat })", "^TestRule01"},
 	{"rule 1: what is named no more is owned still", "session.go", "		s.drop(o, ErrMoved)\n	}\n	for _, i := range fresh", "		_ = o\n	}\n	for _, i := range fresh", "^TestRule01"},
 	{"rule 1: asked before it was owned, and owned then", "session.go", "			s.floor[name] = p.token\n			letGo", "			letGo", "^TestRule01"},
 	{"rule 1: a greater token is taken for the one that is owned", "session.go", "case o != nil && o.token == p.token:", "case o != nil && o.token <= p.token:", "^TestRule01"},
+	{"rule 1: a smaller token than the one that is owned is owned", "session.go", " || o != nil && p.token < o.token:", ":", "^TestRule01"},
 	{"rule 1: what was let go is forgotten over an older token", "session.go", "s.floor[o.name] = max(s.floor[o.name], o.token)", "s.floor[o.name] = o.token", "^TestRule01"},
 	{"told while it reads, and not read again", "session.go", "	if s.again && !s.reading {", "	s.again = s.again && !s.reading\n	if s.again {", "^TestToldWhile"},
 	{"rule 2: an older assignment is news", "session.go", "r.a.version < known.version || ", "", "^TestRule02"},
@@ -55,6 +56,9 @@ var mutants = []struct{ name, file, old, new, caughtBy string }{
 	{"a reset where seats were deleted under a member", "reset.go", "r.isFree(ctx, coordinatorName)", "r.isFree(ctx, seatName(0))", "^TestReset"},
 	{"a reset over an election's record", "reset.go", "case !e.Vacant():\n\t\treturn unclear", "case false:\n\t\treturn unclear", "^TestReset"},
 	{"the plan ignores who has what", "plan.go", "return keepsI\n", "return keepsJ\n", "^TestPlan"},
+	{"a full member is given more", "next.go", "return c > 0 && has >= c", "return c > 0 && has > c", "^TestCapacity"},
+	{"what waits for a full member for good is not homeless", "next.go", "		if moving[i] == 0 {", "		if false && moving[i] == 0 {", "^TestCapacity"},
+	{"seats of one record have no end", "member.go", "twice && e.Incarnation != \"\"", "twice && false", "^TestOneRecord"},
 	{"the plan ignores capacity", "plan.go", "return c == 0 || q.load[i] < c", "return c == 0 || i >= 0", "^TestPlanLimits"},
 }
 

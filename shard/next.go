@@ -155,25 +155,42 @@ func (n *transition) move() (homeless int) {
 		shards, at = append(shards, s), append(at, i)
 	}
 	target := plan(n.members, shards)
-	moving := map[int]int{}
+	moving, held := map[int]int{}, map[int]int{} // by session
 	for _, p := range a.places {
 		if p.releasing {
 			moving[p.session]++
 		}
+		held[p.session]++
 	}
+	var waiting []int // sessions that have to let go of another shard before
 	for k, i := range at {
 		p, to := &a.places[i], target[k]
 		switch {
 		case to == none && p.session == none:
 			homeless++
+		case p.session == none && n.full(to, held[n.session[to]]):
+			waiting = append(waiting, n.session[to])
 		case p.session == none:
+			held[n.session[to]]++
 			*p = placed{n.session[to], p.token + 1, false}
 		case to != none && shards[k].owner != none && to != shards[k].owner && !p.releasing && moving[p.session] < n.cfg.MaxMoving:
 			p.releasing = true
 			moving[p.session]++
 		}
 	}
+	for _, i := range waiting {
+		if moving[i] == 0 { // it keeps what nobody else has room for
+			homeless++
+		}
+	}
 	return homeless
+}
+
+// full reports whether a member that has so many shards, those included that it is asked to let
+// go, takes no more.
+func (n *transition) full(member, has int) bool {
+	c := n.members[member].capacity
+	return c > 0 && has >= c
 }
 
 // tidy drops sessions that have ended, which own nothing any more, and orders the rest: of each

@@ -111,7 +111,7 @@ func (s *stores) change(ctx context.Context, what string, once func(context.Cont
 }
 
 func changeOnce(ctx context.Context, d leaderelection.RaceDecider, edit func(*assignment) error) error {
-	e, err := d.ReadCurrent(ctx)
+	e, err := current(d)(ctx)
 	if err != nil {
 		return err
 	}

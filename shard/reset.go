@@ -76,7 +76,7 @@ func (r *resetting) once(ctx context.Context, d leaderelection.RaceDecider) erro
 
 // read returns what is stored, and why it cannot be understood, if it is damaged.
 func (r *resetting) read(ctx context.Context, d leaderelection.RaceDecider) (e *leaderelection.RaceEntry, damaged, err error) {
-	e, err = d.ReadCurrent(ctx)
+	e, err = current(d)(ctx)
 	var damage *leaderelection.DamagedRecordError
 	if errors.As(err, &damage) {
 		return &leaderelection.RaceEntry{Token: damage.Token}, damage, nil

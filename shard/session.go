@@ -174,7 +174,7 @@ func (s *sitting) step() time.Duration {
 			s.reading, s.again, s.looked = true, false, now
 			go func() {
 				var r reading
-				e, err := call(s.ctx, s.m.cfg.TermLength/4, s.assignment.ReadCurrent)
+				e, err := call(s.ctx, s.m.cfg.TermLength/4, current(s.assignment))
 				if err == nil {
 					r.a, err = readAssignment(e)
 				}
@@ -246,8 +246,8 @@ func (s *sitting) apply(a *assignment) {
 			if p.releasing && o.drainBy.IsZero() {
 				s.ask(o)
 			}
-		case p.token <= s.floor[name]:
-			letGo[name] = p.token // it was let go already
+		case p.token <= s.floor[name] || o != nil && p.token < o.token:
+			letGo[name] = p.token // it was let go already, or is older than the one that is owned
 		case p.releasing: // before it was ever owned here
 			s.floor[name] = p.token
 			letGo[name] = p.token

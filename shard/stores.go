@@ -35,6 +35,9 @@ func newStores(open func(string) (leaderelection.RaceDecider, error)) *stores {
 	return &stores{open: open, deciders: map[string]leaderelection.RaceDecider{}, opening: map[string]*opening{}}
 }
 
+// errOneRecord: each name must have a record of its own.
+var errOneRecord = errors.New("the Store returned deciders of one record for two names")
+
 var errHangs = errors.New("it should not wait for anything that may hang")
 
 // get returns the decider of a name, and waits for it for d at most, and until ctx ends. A
@@ -85,15 +88,27 @@ func (s *stores) judge(name string, d leaderelection.RaceDecider, err error) err
 	if err != nil {
 		return fmt.Errorf("Store(%q): %w", name, err)
 	}
-	if v := reflect.ValueOf(d); d == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+	v := reflect.ValueOf(d)
+	if d == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return fmt.Errorf("Store(%q) returned no decider", name)
 	}
 	for other, o := range s.deciders {
-		if reflect.TypeOf(o).Comparable() && reflect.TypeOf(o) == reflect.TypeOf(d) && o == d {
+		if v.Comparable() && reflect.ValueOf(o).Comparable() && o == d {
 			return fmt.Errorf("the Store returned the same decider for %q and %q: each must be a record of its own", other, name)
 		}
 	}
 	return nil
+}
+
+// current is d.ReadCurrent, with a look at what no store's answer can be.
+func current(d leaderelection.RaceDecider) func(context.Context) (*leaderelection.RaceEntry, error) {
+	return func(ctx context.Context) (*leaderelection.RaceEntry, error) {
+		e, err := d.ReadCurrent(ctx)
+		if err == nil && e == nil {
+			err = fmt.Errorf("the RaceDecider's ReadCurrent returned nil without an error: %w", leaderelection.ErrPermanent)
+		}
+		return e, err
+	}
 }
 
 // distinct returns what is wrong with the records of these names; if ctx has ended before

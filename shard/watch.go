@@ -114,7 +114,7 @@ func (w *WatchConfig) follow(ctx context.Context, d, coordinator leaderelection.
 }
 
 func (w *WatchConfig) read(ctx context.Context, d leaderelection.RaceDecider) (*assignment, error) {
-	e, err := call(ctx, w.PollInterval, d.ReadCurrent)
+	e, err := call(ctx, w.PollInterval, current(d))
 	if err != nil {
 		return nil, err
 	}
