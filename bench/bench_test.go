@@ -46,7 +46,7 @@ func TestContestants(t *testing.T) {
 				t.Errorf("%d elections were measured with the leader cut off, want %d", len(r.frozen.told), p.elections)
 			}
 			if !c.freezeOnly {
-				works(t, p, max(c.terms, 2)*p.term, r)
+				works(t, p, max(c.terms, 2)*p.term, r) //nolint:durationcheck // terms is a number
 			}
 			if c.library != module {
 				// If client-go ever cancels its ctx at once, another proof is needed

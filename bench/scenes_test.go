@@ -140,7 +140,7 @@ func TestJudge(t *testing.T) {
 		elections: 3, lost: 2, vacant: []time.Duration{0, 0, 50 * time.Second}, wait: 5 * time.Second,
 		over: overlaps{told: []time.Duration{0, 2 * time.Second, 0}, asked: []time.Duration{0, 0, 0}},
 	}
-	if !reflect.DeepEqual(r, want) {
+	if !reflect.DeepEqual(r, want) { //nolint:govet // neither has an error
 		t.Errorf("%+v\nwant %+v", r, want)
 	}
 	if r.waited() != "5.0" {

@@ -24,5 +24,6 @@ func used() usage {
 	if text, err := os.ReadFile("/proc/self/statm"); err == nil { // of Linux
 		_, _ = fmt.Fscan(bytes.NewReader(text), &size, &resident)
 	}
-	return usage{CPU: u.Utime.Nano() + u.Stime.Nano(), Switches: int64(u.Nvcsw) + int64(u.Nivcsw), Memory: resident * int64(os.Getpagesize())}
+	switches := int64(u.Nvcsw) + int64(u.Nivcsw) //nolint:unconvert // not everywhere 64 bits
+	return usage{CPU: u.Utime.Nano() + u.Stime.Nano(), Switches: switches, Memory: resident * int64(os.Getpagesize())}
 }

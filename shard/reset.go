@@ -117,7 +117,7 @@ func (r *resetting) isFree(ctx context.Context, name string) (used bool, err err
 		return false, fmt.Errorf("reading %s: %w", name, err)
 	case damage != nil:
 		// Not wrapped: it is not the assignment that is damaged.
-		return true, fmt.Errorf("whether %s is held cannot be told: stop all members, wait for a term, and force it: %v", name, damage) //nolint:errorlint // as above
+		return true, fmt.Errorf("whether %s is held cannot be told: stop all members, wait for a term, and force it: %v", name, damage)
 	}
 	if until := e.TermExpiry.Add(min(e.TermLength, leaderelection.MaxTermLength)); !e.Vacant() && (e.Unsynchronized || time.Now().Before(until)) {
 		return true, fmt.Errorf("%s is held by %q until %v: stop all members, and wait until then; or for a term, and force it",

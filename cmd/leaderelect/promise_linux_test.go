@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -59,7 +60,8 @@ type arena struct {
 	ledger string
 	rand   *rand.Rand
 	slots  [3]*slot
-	token  uint64 // of the leadership that the last round began with
+	seen   int    // lines of the ledger that there were when the last round began
+	number uint64 // of the leadership that it began with
 	blind  bool   // no clocks are compared
 }
 
@@ -148,12 +150,11 @@ func children(pid int) (all []int) {
 	return all
 }
 
-// leader waits until a command of a leadership after the given one has begun to beat,
-// and returns its candidate and its process.
-func (a *arena) leader(t *testing.T, after uint64) (*slot, line) {
+// leader waits until a command beats that has started since the last round began, and returns its
+// candidate, its process, and how many lines there are. It may be of the same leadership: a candidate that was stopped goes
+// on when its guard is dead, and where the view is not over yet it leads on.
+func (a *arena) leader(t *testing.T) (found *slot, last line, lines int) {
 	t.Helper()
-	var found *slot
-	var last line
 	if !eventually(func() bool {
 		all := readLedger(t, a.ledger)
 		if err := overlap(all); err != nil {
@@ -162,13 +163,15 @@ func (a *arena) leader(t *testing.T, after uint64) (*slot, line) {
 		if len(all) == 0 {
 			return false
 		}
-		if last = all[len(all)-1]; last.token <= after || last.what != "beat" {
+		last = all[len(all)-1]
+		if last.what != "beat" || !slices.ContainsFunc(all[a.seen:], func(l line) bool { return l.pid == last.pid && l.what == "start" }) {
 			return false
 		}
 		for _, s := range a.slots {
 			for _, guard := range children(s.cmd.Process.Pid) {
 				for _, pid := range children(guard) {
 					if found = s; pid == last.pid {
+						lines = len(all)
 						return true
 					}
 				}
@@ -177,14 +180,14 @@ func (a *arena) leader(t *testing.T, after uint64) (*slot, line) {
 		return false
 	}) {
 		a.logs(t)
-		t.Fatalf("nobody leads after election %d, within %v", after, patience)
+		t.Fatalf("no other command runs after one of election %d, within %v", a.number, patience)
 	}
-	return found, last
+	return found, last, lines
 }
 
-// round does something to the leader, and waits until another leadership has begun.
+// round does something to the leader, and waits until another command runs.
 func (a *arena) round(t *testing.T, round int) {
-	s, l := a.leader(t, a.token)
+	s, l, lines := a.leader(t)
 	guard := 0
 	if g := children(s.cmd.Process.Pid); len(g) > 0 {
 		guard = g[0]
@@ -220,9 +223,9 @@ func (a *arena) round(t *testing.T, round int) {
 	}
 	f := faults[a.rand.IntN(len(faults))]
 	t.Logf("round %d: election %d, %s: %s", round, l.token, s.id, f.name)
-	a.token = l.token
+	a.seen, a.number = lines, l.token
 	f.do()
-	a.leader(t, a.token)
+	a.leader(t)
 	s.proxy.heal()
 	s.signal(syscall.SIGCONT)
 	select {
@@ -253,7 +256,7 @@ func (a *arena) finish(t *testing.T) {
 	if t.Failed() {
 		a.logs(t)
 	}
-	t.Logf("%d leaderships, %d lines", a.token, len(all))
+	t.Logf("%d leaderships, %d lines", a.number, len(all))
 }
 
 func (a *arena) logs(t *testing.T) {

@@ -93,7 +93,7 @@ func runCandidate(args []string) error {
 		// Refused for good: the store is not set up yet, or says so in its trouble.
 		fmt.Fprintln(os.Stderr, "the campaign ended:", campaign.Wait())
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was asked to end
 		}
 		time.Sleep(time.Second)
 	}

@@ -106,7 +106,7 @@ func TestPauses(t *testing.T) {
 		}
 		want := []time.Duration{1, 2, 4, 8, 16, 32, mostDelays, mostDelays, 1, 2}
 		for i := range want {
-			want[i] *= delay
+			want[i] *= delay //nolint:durationcheck // they are numbers of delays
 		}
 		if !slices.Equal(r.pauses, want) {
 			t.Errorf("pauses %v, want %v", r.pauses, want)
