@@ -141,6 +141,7 @@ func TestAnswersOfSomethingElse(t *testing.T) {
 	for _, answer := range []any{
 		nil, "OK", int64(1), []any{}, []any{int64(1)}, []any{int64(1), nil}, []any{int64(1), "OK"}, []any{int64(1), "8"}, []any{int64(1), "10", "OK"},
 		[]any{"1", "9"}, []any{int64(0)}, []any{int64(0), "9"}, []any{int64(0), "8"}, []any{int64(0), "x"}, []any{int64(0), nil}, []any{int64(2), "10"},
+		[]any{int64(0), "10", "OK"}, []any{int64(0), "99999999999999999999"},
 	} {
 		got, err := fenceredis.Do(t.Context(), says{answer: answer}, fencetest.Orders(9), nil, "GET", "k")
 		if err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), fenceredis.Key("orders")) {
@@ -171,5 +172,17 @@ func TestPeekRaisesNothing(t *testing.T) {
 		if err := g.Check(t.Context(), fencetest.Orders(7)); err != nil {
 			t.Errorf("shut out by a token that only read: %v", err)
 		}
+		other := fence.Token{Election: "users", Number: 1 << 62}
+		if err := g.Peek(t.Context(), other); !errors.Is(err, fence.ErrOtherElection) {
+			t.Errorf("another election's token: %v", err)
+		}
 	})
+}
+
+// In a cluster, a fence is in the slot of the election's name alone, as keys can be that are tagged
+// with it.
+func TestKeyHasAHashTag(t *testing.T) {
+	if key := fenceredis.Key("orders"); key != "{orders}:fence" {
+		t.Errorf("%q", key)
+	}
 }
