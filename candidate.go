@@ -76,6 +76,10 @@ func (c *Campaign) noteTrouble(a *answer, now instant) {
 
 // campaign follows the record, and claims it when that is allowed.
 func (c *Campaign) campaign(wake *alarm) {
+	if c.k.disputed {
+		c.f.read(wake, 0)
+		return
+	}
 	at := c.acquirableAt()
 	if due, polling := c.f.pollDue(wake, &c.k); polling {
 		if wake.now.mono >= max(due, c.f.reads.notBefore) {

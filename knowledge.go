@@ -18,15 +18,17 @@ type knowledge struct {
 	term           time.Duration // of a record that names none
 	unsynchronized bool          // never compare wall clocks with another machine's
 
-	latest *RaceEntry // the newest record ever learned
-	base   *RaceEntry // what the next write is conditional on: the last one read, or newer
-	baseAt instant    // when that was known to be the record
-	readAt instant    // when the last read that was answered began
-	sameAt instant    // the same, of the last one that returned the latest
-	newest sighting   // of the term that is the latest
-	older  []sighting // of terms that reads have returned since, older than that
-	unsure bool       // a write's outcome is open: read before any write
-	again  bool       // the last read returned what was the base already
+	latest   *RaceEntry // the newest record ever learned
+	rumour   bool       // it was told of, and no read or write has shown it
+	disputed bool       // another was told of by the same order: a read tells which it is
+	base     *RaceEntry // what the next write is conditional on: the last one read, or newer
+	baseAt   instant    // when that was known to be the record
+	readAt   instant    // when the last read that was answered began
+	sameAt   instant    // the same, of the last one that returned the latest
+	newest   sighting   // of the term that is the latest
+	older    []sighting // of terms that reads have returned since, older than that
+	unsure   bool       // a write's outcome is open: read before any write
+	again    bool       // the last read returned what was the base already
 
 	learnedAt time.Duration
 }
@@ -34,10 +36,13 @@ type knowledge struct {
 // learn takes in a record, which was the record at the instant at, and reports whether it
 // is newer than all before it. Older ones are no news. But what was read is what the
 // next write is conditional on, even if it is older than the latest: it may be that the
-// store was set back. Now is when it is here, and not before: a record that was read
-// may have been written after the read had begun.
+// store was set back. What a feed has told of may be undone, and another written in its place:
+// that is news as well, when it is read. Now is when it is here, and not before: a record
+// that was read may have been written after the read had begun.
 func (k *knowledge) learn(e *RaceEntry, at, now instant, how source) (newer bool) {
-	newer = k.latest == nil || e.Compare(k.latest) > 0
+	other := k.rumour && e.Compare(k.latest) == 0 && e.Incarnation != k.latest.Incarnation
+	newer = k.latest == nil || e.Compare(k.latest) > 0 || other && how != wasPushed
+	k.disputed = how != wasRead && !newer && (k.disputed || other)
 	k.learnedAt = now.mono
 	if newer || how == wasRead {
 		k.sight(e, now.mono, newer)
@@ -50,6 +55,9 @@ func (k *knowledge) learn(e *RaceEntry, at, now instant, how source) (newer bool
 	}
 	if newer {
 		k.latest, k.sameAt = e, instant{}
+	}
+	if same(e, k.latest) {
+		k.rumour = how == wasPushed && (newer || k.rumour)
 	}
 	if how == wasRead {
 		k.unsure, k.readAt = false, at

@@ -23,10 +23,11 @@ const settled = 4
 
 // prefer asks a leader that is less preferred to hand over to this candidate, when that
 // has stood by for a term with nothing wrong. A request names it as the Successor: then
-// nobody asks that leader again.
+// nobody asks that leader again. If the newest term known is over, and the record is not to be
+// acquired, the store was set back: by what is known nobody leads who could be asked.
 func (c *Campaign) prefer(wake *alarm) {
 	s := &c.standing
-	if !c.outranks(wake.now, c.k.latest) {
+	if !c.outranks(wake.now, c.k.latest) || c.k.over(c.k.latest).reached(wake.now) {
 		s.stands = false
 		return
 	}

@@ -196,7 +196,9 @@ func (o *observer) act(wake *alarm) {
 	if !f.mayCall(wake) {
 		return
 	}
-	if due, polling := f.pollDue(wake, &o.k); polling {
+	if o.k.disputed {
+		f.read(wake, 0)
+	} else if due, polling := f.pollDue(wake, &o.k); polling {
 		f.read(wake, due)
 	}
 	if f.call == nil && pending {

@@ -189,10 +189,32 @@ func (r *recorder) changing(p *process, e *le.RaceEntry) {
 		r.failf(p.name, "LeaderChanged %v while an earlier call is running", r.short(e))
 	}
 	p.changing = true
-	if t := p.told; t != nil && (e.Compare(t) <= 0 || e.ElectionNumber == t.ElectionNumber && e.Incarnation == t.Incarnation && e.Vacant() == t.Vacant()) {
+	if t := p.told; t != nil && (!r.newer(e, t) || e.ElectionNumber == t.ElectionNumber && e.Incarnation == t.Incarnation && e.Vacant() == t.Vacant()) {
 		r.failf(p.name, "LeaderChanged %v after %v", r.short(e), r.short(t))
 	}
 	p.told = e
+}
+
+// newer reports whether e is news after told: newer, or one that the store has had by the same
+// order, in place of what was told of and was undone, or lost when the store was set back. With the lock.
+func (r *recorder) newer(e, told *le.RaceEntry) bool {
+	order := e.Compare(told)
+	if order != 0 || e.Incarnation == told.Incarnation {
+		return order > 0
+	}
+	for i := len(r.records) - 1; i > 0; i-- {
+		if r.records[i].Compare(e) == 0 && r.records[i].Incarnation == e.Incarnation {
+			return true
+		}
+	}
+	return false
+}
+
+// follows is newer without the lock.
+func (r *recorder) follows(e, told *le.RaceEntry) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.newer(e, told)
 }
 
 func (r *recorder) changed(p *process) {

@@ -78,7 +78,7 @@ func (o *observer) record(_ context.Context, e le.RaceEntry) {
 	last := o.last
 	o.last = &e
 	o.mu.Unlock()
-	if last != nil && e.Compare(last) <= 0 {
+	if last != nil && !o.w.rec.follows(&e, last) {
 		o.w.rec.fail("observer", "is told of %v after %v", o.w.rec.short(&e), o.w.rec.short(last))
 	}
 	if e.ElectionNumber == le.NoElections {
