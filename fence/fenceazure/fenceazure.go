@@ -118,7 +118,6 @@ func Put(ctx context.Context, b *blockblob.Client, token fence.Token, content io
 		if _, err := content.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-		o, access := o, access
 		o.AccessConditions, access.ModifiedAccessConditions = &access, only(seen)
 		o.Metadata = pointers(object.With(own, marks))
 		r, err := b.Upload(ctx, streaming.NopCloser(content), &o)
