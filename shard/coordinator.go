@@ -97,7 +97,7 @@ func (c *coordinator) run() {
 // returns when to look again at the latest.
 func (c *coordinator) round() (time.Duration, error) {
 	if c.known == nil {
-		e, err := call(c.ctx, c.m.cfg.TermLength/4, current(c.assignment))
+		e, err := call(c.ctx, c.m.stores, assignmentName, c.m.cfg.TermLength/4, current(c.assignment))
 		if err != nil {
 			return 0, err
 		}
@@ -169,7 +169,7 @@ func (c *coordinator) write(next *assignment) error {
 	}
 	size, shards := len(entry.ConnectionParams), next.shards.Len()
 	entry.TermExpiry = c.m.cfg.Clock.Now().UTC()
-	token, err := call(c.ctx, c.m.cfg.TermLength/4, func(ctx context.Context) (leaderelection.LeaderToken, error) {
+	token, err := call(c.ctx, c.m.stores, assignmentName, c.m.cfg.TermLength/4, func(ctx context.Context) (leaderelection.LeaderToken, error) {
 		return c.assignment.WriteEntry(ctx, entry)
 	})
 	if errors.Is(err, leaderelection.ErrPermanent) {

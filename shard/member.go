@@ -187,7 +187,7 @@ func (m *Member) sit(ctx context.Context) (sat bool, err error) {
 		return false, err
 	}
 	campaigns <- campaign
-	go m.giveUp(ctx, campaign, cfg.LeaderID, d, cancel)
+	go m.giveUp(ctx, campaign, cfg.LeaderID, seatName(seat), d, cancel)
 	err = campaign.Wait()
 	return sat, err
 }
@@ -195,7 +195,7 @@ func (m *Member) sit(ctx context.Context) (sat bool, err error) {
 // giveUp ends a campaign for a seat that another holds. LeaderChanged tells of that too,
 // but not if the record looked as if it was over then, and was extended after all, nor if
 // a feed had told of a newer one that was undone.
-func (m *Member) giveUp(ctx context.Context, campaign *leaderelection.Campaign, id string, d leaderelection.RaceDecider, cancel context.CancelCauseFunc) {
+func (m *Member) giveUp(ctx context.Context, campaign *leaderelection.Campaign, id, name string, d leaderelection.RaceDecider, cancel context.CancelCauseFunc) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -205,7 +205,7 @@ func (m *Member) giveUp(ctx context.Context, campaign *leaderelection.Campaign, 
 		if campaign.Status() != leaderelection.Following {
 			return // run looks after it
 		}
-		e, err := call(ctx, m.cfg.TermLength/4, current(d))
+		e, err := call(ctx, m.stores, name, m.cfg.TermLength/4, current(d))
 		if err == nil && e.LeaderID != id && !m.free(e) && campaign.Status() == leaderelection.Following {
 			cancel(errTaken)
 		}
@@ -221,7 +221,7 @@ func (m *Member) findSeat(ctx context.Context) (int, leaderelection.RaceDecider,
 		if err != nil {
 			return 0, nil, err
 		}
-		e, err := call(ctx, m.cfg.TermLength/4, current(d))
+		e, err := call(ctx, m.stores, seatName(k), m.cfg.TermLength/4, current(d))
 		if err != nil {
 			return 0, nil, fmt.Errorf("looking at %s: %w", seatName(k), err)
 		}
@@ -277,9 +277,14 @@ func readSeat(e *leaderelection.RaceEntry) (*seatInfo, error) {
 // mistake are two candidates.
 func candidateID(member string) string { return member + "#" + rand.Text()[:8] }
 
-// call makes a call of the store, and returns when it is answered or d has passed, also
-// if the store does not heed its ctx.
-func call[T any](ctx context.Context, d time.Duration, f func(context.Context) (T, error)) (T, error) {
+// call makes a call of the store for the record with a name, and returns when it is answered or d
+// has passed, also if the store does not heed its ctx. If it does so again and again, it is
+// not called: what hangs must not pile up.
+func call[T any](ctx context.Context, s *stores, name string, d time.Duration, f func(context.Context) (T, error)) (T, error) {
+	if !s.begin(name) {
+		var none T
+		return none, fmt.Errorf("%d calls for %q have not returned: %w", maxCalls, name, errCallsHang)
+	}
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	type answer struct {
@@ -288,6 +293,7 @@ func call[T any](ctx context.Context, d time.Duration, f func(context.Context) (
 	}
 	answers := make(chan answer, 1)
 	go func() {
+		defer s.end(name)
 		value, err := f(ctx)
 		answers <- answer{value, err}
 	}()

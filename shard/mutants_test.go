@@ -58,6 +58,7 @@ var mutants = []struct{ name, file, old, new, caughtBy string }{
 	{"the plan ignores who has what", "plan.go", "return keepsI\n", "return keepsJ\n", "^TestPlan"},
 	{"a full member is given more", "next.go", "return c > 0 && has >= c", "return c > 0 && has > c", "^TestCapacity"},
 	{"what waits for a full member for good is not homeless", "next.go", "		if moving[i] == 0 {", "		if false && moving[i] == 0 {", "^TestCapacity"},
+	{"calls that hang pile up", "stores.go", "if s.calls[name] >= maxCalls {", "if false {", "^TestHangingCalls"},
 	{"seats of one record have no end", "member.go", "twice && e.Incarnation != \"\"", "twice && false", "^TestOneRecord"},
 	{"the plan ignores capacity", "plan.go", "return c == 0 || q.load[i] < c", "return c == 0 || i >= 0", "^TestPlanLimits"},
 }

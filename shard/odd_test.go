@@ -108,6 +108,81 @@ func TestReadsOfNothing(t *testing.T) {
 	})
 }
 
+// deaf is a decider whose reads neither return nor heed their ctx before release is closed.
+type deaf struct {
+	leaderelection.RaceDecider
+	out     *atomic.Int64
+	release chan struct{}
+}
+
+func (d *deaf) ReadCurrent(context.Context) (*leaderelection.RaceEntry, error) {
+	d.out.Add(1)
+	defer d.out.Add(-1)
+	<-d.release
+	return nil, errors.New("late")
+}
+
+// Calls that do not return are not made again and again: they would pile up. When they return, the
+// member goes on.
+func TestHangingCallsDoNotPileUp(t *testing.T) {
+	for _, hangs := range []string{seatName(0), assignmentName} {
+		t.Run(hangs, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out atomic.Int64
+				release, owned := make(chan struct{}), make(chan string, 1)
+				records := map[string]*memory.Decider{}
+				for _, name := range []string{coordinatorName, assignmentName, seatName(0), seatName(1)} {
+					records[name] = memory.NewDecider()
+				}
+				store := func(name string) (leaderelection.RaceDecider, error) {
+					if name == hangs {
+						select {
+						case <-release:
+						default:
+							return &released{&deaf{records[name], &out, release}}, nil
+						}
+					}
+					return records[name].Handle().Polled(), nil
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				m, err := Config{Store: store, MemberID: "a", Shards: Numbered(1), OnOwned: func(_ context.Context, o *Owned) { owned <- o.Name() }}.Start(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				watched := make(chan struct{})
+				go func() {
+					defer close(watched)
+					_ = WatchConfig{Store: store}.Watch(ctx, func(context.Context, *Assignment) {})
+				}()
+				time.Sleep(time.Hour)
+				if n := out.Load(); n < 1 || n > 2*maxCalls+5 {
+					t.Errorf("%d calls hang", n)
+				}
+				close(release)
+				time.Sleep(time.Minute)
+				if len(owned) != 1 {
+					t.Error("it owns nothing when the store is well again")
+				}
+				cancel()
+				_ = m.Wait()
+				<-watched
+			})
+		})
+	}
+}
+
+// released is deaf until release is closed, and then the record.
+type released struct{ *deaf }
+
+func (r *released) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	select {
+	case <-r.release:
+		return r.RaceDecider.ReadCurrent(ctx)
+	default:
+		return r.deaf.ReadCurrent(ctx)
+	}
+}
+
 // byValue is a decider whose values cannot be compared.
 type byValue struct {
 	leaderelection.RaceDecider

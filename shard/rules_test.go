@@ -75,7 +75,7 @@ func (d *desk) owner(i int) int {
 
 // seated is a session's loop, and what it would be told; nothing of it runs.
 func seated(t *testing.T) (*sitting, func(a *assignment)) {
-	m := &Member{cfg: Config{MemberID: "a", Weight: 1, OnOwned: func(ctx context.Context, _ *Owned) { <-ctx.Done() }}.withDefaults(), owned: map[string]*Owned{}, changed: make(chan struct{}, 1)}
+	m := &Member{stores: newStores(nil), cfg: Config{MemberID: "a", Weight: 1, OnOwned: func(ctx context.Context, _ *Owned) { <-ctx.Done() }}.withDefaults(), owned: map[string]*Owned{}, changed: make(chan struct{}, 1)}
 	view := leaderelection.NewTimeView(nil)
 	view.Set(time.Now().Add(time.Hour))
 	ctx, cancel := context.WithCancel(t.Context())

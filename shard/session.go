@@ -174,7 +174,7 @@ func (s *sitting) step() time.Duration {
 			s.reading, s.again, s.looked = true, false, now
 			go func() {
 				var r reading
-				e, err := call(s.ctx, s.m.cfg.TermLength/4, current(s.assignment))
+				e, err := call(s.ctx, s.m.stores, assignmentName, s.m.cfg.TermLength/4, current(s.assignment))
 				if err == nil {
 					r.a, err = readAssignment(e)
 				}

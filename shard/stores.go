@@ -22,6 +22,32 @@ type stores struct {
 	mu       sync.Mutex
 	deciders map[string]leaderelection.RaceDecider
 	opening  map[string]*opening
+	calls    map[string]int // that have not returned
+}
+
+// maxCalls is how many calls for one record may be under way. No more than three are, unless the
+// store neither answers nor heeds its ctx.
+const maxCalls = 8
+
+var errCallsHang = errors.New("the store neither answers nor heeds its ctx")
+
+// begin reports whether another call may be made for a record. If so, end says that it has returned.
+func (s *stores) begin(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls[name] >= maxCalls {
+		return false
+	}
+	s.calls[name]++
+	return true
+}
+
+func (s *stores) end(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls[name]--; s.calls[name] == 0 {
+		delete(s.calls, name)
+	}
 }
 
 // opening is a call of Store.
@@ -32,7 +58,7 @@ type opening struct {
 }
 
 func newStores(open func(string) (leaderelection.RaceDecider, error)) *stores {
-	return &stores{open: open, deciders: map[string]leaderelection.RaceDecider{}, opening: map[string]*opening{}}
+	return &stores{open: open, deciders: map[string]leaderelection.RaceDecider{}, opening: map[string]*opening{}, calls: map[string]int{}}
 }
 
 // errOneRecord: each name must have a record of its own.

@@ -57,11 +57,11 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, a *
 		}
 		return fmt.Errorf("shard: wrong WatchConfig: %w", err)
 	}
-	return w.follow(ctx, s.deciders[assignmentName], s.deciders[coordinatorName], cb)
+	return w.follow(ctx, s, s.deciders[assignmentName], s.deciders[coordinatorName], cb)
 }
 
 // follow looks at a small record where the store must be asked: the coordinator's.
-func (w *WatchConfig) follow(ctx context.Context, d, coordinator leaderelection.RaceDecider, cb func(context.Context, *Assignment)) error {
+func (w *WatchConfig) follow(ctx context.Context, s *stores, d, coordinator leaderelection.RaceDecider, cb func(context.Context, *Assignment)) error {
 	hint := leaderelection.WatchConfig{
 		Decider: d, PollInterval: w.PollInterval, MaxClockSkew: w.MaxClockSkew, SharedClock: w.SharedClock, Clock: w.Clock,
 	}
@@ -98,7 +98,7 @@ func (w *WatchConfig) follow(ctx context.Context, d, coordinator leaderelection.
 			return context.Cause(ctx)
 		case <-look:
 		}
-		a, err := w.read(ctx, d)
+		a, err := w.read(ctx, s, d)
 		switch {
 		case err != nil:
 			w.warn(err)
@@ -113,8 +113,8 @@ func (w *WatchConfig) follow(ctx context.Context, d, coordinator leaderelection.
 	}
 }
 
-func (w *WatchConfig) read(ctx context.Context, d leaderelection.RaceDecider) (*assignment, error) {
-	e, err := call(ctx, w.PollInterval, current(d))
+func (w *WatchConfig) read(ctx context.Context, s *stores, d leaderelection.RaceDecider) (*assignment, error) {
+	e, err := call(ctx, s, assignmentName, w.PollInterval, current(d))
 	if err != nil {
 		return nil, err
 	}

@@ -140,7 +140,7 @@ func (w *watcher) due() time.Duration {
 
 // lookAt reads a seat's record, has that learned, and returns it; nil if that failed.
 func (c *coordinator) lookAt(seat int, d leaderelection.RaceDecider, lapsed func(*leaderelection.RaceEntry) bool) *leaderelection.RaceEntry {
-	e, err := call(c.ctx, c.m.cfg.TermLength/4, current(d))
+	e, err := call(c.ctx, c.m.stores, seatName(seat), c.m.cfg.TermLength/4, current(d))
 	if err != nil {
 		c.post(seatEvent{seat: seat, err: err})
 		return nil
