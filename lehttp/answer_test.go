@@ -197,3 +197,44 @@ func TestTheRequestsContextEndsWithIt(t *testing.T) {
 		t.Errorf("after the request: %v, %v", kept.Err(), context.Cause(kept))
 	}
 }
+
+// After Hijack the ResponseWriter says so, also when the view is over; and nothing is broken off,
+// since the connection is the handler's.
+func TestHijackedIsSaidToTheEnd(t *testing.T) {
+	l := leading()
+	told := make(chan error, 1)
+	s := server(t, lehttp.RequireLeader(l, nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		l.over()
+		_, err = io.WriteString(w, "late")
+		told <- err
+	})))
+	_, _ = ask(t, client(t), http.MethodGet, s.URL, nil)
+	if err := <-told; !errors.Is(err, http.ErrHijacked) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A standby passes on what its Otherwise says of an answer that was lost, and no refusal of another's.
+func TestOtherwiseMarksLostAnswersOnly(t *testing.T) {
+	const mark = "Leaderelection-Not-Leading"
+	for said, want := range map[string]string{"lost": "lost", "refused": "", "refused; election=x": "refused; election=x"} {
+		l := leading()
+		l.status = le.Following
+		w := httptest.NewRecorder()
+		elsewhere := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(mark, said)
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+		lehttp.RequireLeader(l, &lehttp.RequireOptions{Otherwise: elsewhere})(says("")).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		if got := w.Result().Header.Get(mark); got != want {
+			t.Errorf("%q becomes %q, want %q", said, got, want)
+		}
+	}
+}

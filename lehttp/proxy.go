@@ -35,8 +35,8 @@ type ProxyOptions struct {
 	// Wait is how long a request may be kept while there is no leader, or the
 	// leader cannot be reached or has just ceased to lead. Zero: 2 s, ample for
 	// a hand-over on a store that pushes; with one that is polled it takes up
-	// to the candidates' PollInterval. Negative: not at all. A request for
-	// which no leader can come in time is answered at once.
+	// to the candidates' PollInterval. Negative: not at all. Where none of the
+	// leader's addresses is one to be dialled, requests are answered at once.
 	Wait time.Duration
 
 	// KeepBody is up to how many bytes of a request's body are kept so that it

@@ -57,7 +57,7 @@ func (t *sender) RoundTrip(out *http.Request) (*http.Response, error) {
 			discard(res)
 			return nil, bodyRefusal(fault)
 		}
-		if what == uncertain && (sent || !idempotent(out)) || !body.replayable() || !t.worthwhile(s, what, err) {
+		if what == uncertain && (sent || !idempotent(out)) || !body.replayable() || !t.worthwhile(err) {
 			return t.giveUp(res, s, err)
 		}
 		if what == uncertain {
@@ -93,16 +93,11 @@ func (t *sender) try(out *http.Request, body *kept, s *route.State) (*http.Respo
 	return nil, untouched, no
 }
 
-// worthwhile reports whether a leader can come while a request waits.
-func (t *sender) worthwhile(s *route.State, what fate, err error) bool {
+// worthwhile reports whether it is any use for a request to wait. Where nobody leads, somebody may at
+// any moment; who leads may hand over.
+func (t *sender) worthwhile(err error) bool {
 	var no *refusal
-	switch {
-	case t.o.Wait < 0 || errors.As(err, &no) && no.final:
-		return false
-	case s.Led():
-		return true
-	}
-	return s.UntilNext() <= t.o.Wait
+	return t.o.Wait >= 0 && !(errors.As(err, &no) && no.final)
 }
 
 // giveUp returns the last outcome. A refusal by RequireLeader is told as one of
