@@ -35,12 +35,14 @@ and two processes that were given one LeaderID by mistake are told apart.
 
 Two views are never true at once. [TimeView.ValueInFuture] of two candidates of
 one election is not true at the same instant, whatever hangs, lies, repeats itself,
-comes late, drifts, is paused, stops or dies. That rests on two things only:
+comes late, drifts, is paused, stops or dies. That rests on three things only:
 
   - The store's conditional write is atomic: of two writes that are conditional on
     the same version at most one succeeds. Reads and feeds may be stale.
-  - Every candidate's wall clock is within MaxClockSkew (S) of true time. If all share
-    one clock, Config.SharedClock says so, and S is zero.
+  - The store keeps what it has acknowledged: it is not set back, and nobody deletes the
+    record. A candidate that has not seen more would begin at number 1 again.
+  - Every candidate's wall clock is within MaxClockSkew (S) of true time, and all are
+    configured with that S. If all share one clock, Config.SharedClock says so, and S is zero.
 
 The argument is short. A leader writes TermExpiry = its clock + T, read before the
 request. Its view ends when its clock shows TermExpiry - S: by then true time is
@@ -72,7 +74,9 @@ number ever seen plus one. It may skip numbers, also if a store was restored fro
 and does not repeat them.
 
 Campaigning. A held record may be acquired at TermExpiry + S, and only after it was read
-again at that time. That holds for the very first attempt too. A vacant one may be acquired
+again at that time. So after a crash nobody leads for T/2 + 1.5 S to T + S where clocks agree,
+and, where two clocks are each off by S, for up to 2 S less or more: T + 3 S at the most, and
+what the store takes. That holds for the very first attempt too. A vacant one may be acquired
 at once, unless it is reserved for a Successor. One's own record, left over from a
 leadership that ended, may be acquired as soon as none of that leadership's callbacks runs
 any more.
@@ -149,8 +153,11 @@ OnElected; its own ctx lives for DrainTimeout. LeaderChanged runs for each new
 leadership and each vacancy, one call at a time and in order; a slow one delays only the
 next. Acquire, Wait and Run return after every callback has, and never wait for a
 store call that hangs. No callback is required: [Campaign.Leadership] gives what OnElected
-is called with. But only a callback keeps the lease while work winds down. context.Cause of the leader's ctx says why it ended: [ErrOusted],
-[ErrExpired], [ErrResigned], [ErrUnhealthy], [ErrClockSkew], or the cause of the ctx given to Start.
+is called with. But only a callback keeps the lease while work winds down: the view outlives ctx then, on purpose. ctx says
+"begin nothing more", and the view "you may still act". So a loop asks both. context.Cause of the leader's ctx says why it ended: [ErrOusted],
+[ErrExpired], [ErrResigned], [ErrUnhealthy], [ErrClockSkew], or the cause of the ctx given to Start. Right after
+a suspend the view is over before ctx is, and the cause is nil still. A callback that panics ends
+the process, as in any goroutine.
 
 # What is not promised
 
@@ -168,7 +175,8 @@ a leader's own clock that is set back, which the monotonic end catches, and for
 what a store's stamps show.
 
 That a store keeps what it acknowledged. Each decider's package says under which
-settings its store may lose a confirmed write; such a loss is two leaders. Candidates and observers
+settings its store may lose a confirmed write; such a loss may be two leaders, and fencing tokens
+that begin again. Candidates and observers
 that know of a newer record log a warning, when reads have returned an older one for more than a term.
 */
 package leaderelection

@@ -16,6 +16,12 @@ import (
 // work as leader, and Run returns nil. Where ctx ends before this candidate ever
 // led, Run returns context.Cause(ctx). OnElected must be nil: job is in its
 // place.
+//
+// When ctx ends, or leadership is to be handed over, job's ctx ends, and the view stays true
+// for DrainTimeout at most: the one says "begin nothing more", the other "you may still act".
+//
+// A job that panics ends the process, since it runs in a goroutine of the library: recover inside
+// of it. The lease stays then until its term is over, and a Hold until it is.
 func (c Config) Run(ctx context.Context, job func(context.Context, *TimeView) error) error {
 	return c.run(ctx, "Run", nil, job)
 }
@@ -25,19 +31,22 @@ func (c Config) Run(ctx context.Context, job func(context.Context, *TimeView) er
 // return a *NotElectedError, without waiting for the job to end. Three times matter:
 //
 //   - wait: for how long to try to be elected. Zero: not at all. The record is read, and
-//     claimed if it is free, or another has it. It must not be longer than the Hold: one
-//     that still waits when that is over would run the job again.
+//     claimed if it is free, or another has it. Who is not elected returns when all of it is
+//     over, and no sooner. It must not be longer than the Hold: one that still waits when
+//     that is over would run the job again.
 //   - Config.Hold: for how long from its acquisition nobody else acquires the record,
 //     however the job ends. It is kept in the record, so Once returns as soon as job has.
-//     It is what keeps a machine that fires late from running the job again. So it should
-//     be as long as a machine may be late, plus MaxClockSkew, and shorter than the
-//     period by the time that passes from the firing to the acquisition, and MaxClockSkew.
+//     It is what keeps a machine that fires late from running the job again. So it must be
+//     longer than a machine may be late, plus wait, plus MaxClockSkew, else the job could run
+//     twice in a period. And it must be shorter than the period by the time that passes from
+//     the firing to the acquisition, and MaxClockSkew.
 //   - ctx, which job's ctx is made of: both live for as long as the job may.
 //
 // So in one period job is begun at most once, while all clocks are within MaxClockSkew,
 // and not at all only if the candidate that was elected dies before it has run it, or
-// the store fails. A job that fails has run: nobody tries again before the Hold is over.
-// (One that was elected, but told to stop before the job began, holds nothing.)
+// the store fails, or is asked to end or to hand over meanwhile. A job that fails has run: nobody tries again before the Hold is over.
+// (One that was elected, but told to stop before the job began, holds nothing.) A job that
+// panics ends the process, as with Run, and the Hold stays.
 //
 // Once returns job's error, as Run does; an error that wraps ErrNotElected where another
 // has it; ErrUnhealthy or ErrClockSkew where this candidate may not lead; or the store's

@@ -13,6 +13,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ func night(ctx context.Context, out io.Writer) *table {
 func job(ctx context.Context, view *le.TimeView, bills *table) error {
 	for {
 		if !view.ValueInFuture() {
-			return fmt.Errorf("not the leader any more: %w", context.Cause(ctx))
+			return fmt.Errorf("not the leader any more: %w", cmp.Or(context.Cause(ctx), le.ErrExpired)) // ctx may end a moment after the view
 		}
 		if more, err := bills.sendNext(view.ElectionNumber()); !more {
 			return err

@@ -53,10 +53,11 @@ func run(ctx context.Context) error {
 	}.Once(ctx, 5*time.Second, importAll)
 }
 
-// importAll is the job.
+// importAll is the job. When ctx has ended it begins nothing more; the view, which may be true for
+// longer, says whether it still may act.
 func importAll(ctx context.Context, view *leaderelection.TimeView) error {
 	for _, part := range []string{"customers", "orders", "invoices"} {
-		if !view.ValueInFuture() { // before each act
+		if ctx.Err() != nil || !view.ValueInFuture() { // before each act
 			return context.Cause(ctx)
 		}
 		slog.Info("importing", "part", part, "token", view.ElectionNumber())
