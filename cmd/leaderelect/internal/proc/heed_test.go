@@ -3,7 +3,10 @@
 package proc
 
 import (
+	"bytes"
 	"encoding/json"
+	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,4 +80,48 @@ func TestGuardHeedsItsCandidatesEnd(t *testing.T) {
 			t.Errorf("alone: %v after %v", g.alone, time.Since(begun))
 		}
 	})
+}
+
+// The number of a process that there is not: the greatest is less.
+const noProcess = 1<<22 + 1
+
+// Asked to end again, a guard only ends earlier; and it looks when the first of its times comes.
+func TestGuardEndsEarlierOnly(t *testing.T) {
+	within := func(what string, d Deadline, most time.Duration) {
+		t.Helper()
+		if left := d.Left(); left > most || left < most-time.Minute {
+			t.Errorf("%s: in %v, want %v", what, left, most)
+		}
+	}
+	const none = syscall.Signal(0) // reaches nobody
+	g := &guard{pid: noProcess, ending: true, until: in(3 * time.Hour), killAt: in(2 * time.Hour), grace: time.Hour, refused: map[int]bool{}}
+	g.end(none, 5*time.Hour)
+	within("asked to end later", g.killAt, 2*time.Hour)
+	within("it looks", g.due(), 2*time.Hour)
+	g.end(none, time.Hour)
+	within("asked to end earlier", g.killAt, time.Hour)
+	g.until = in(30 * time.Minute)
+	within("the deadline comes first", g.due(), 30*time.Minute)
+	g.ending, g.until = false, in(3*time.Hour)
+	within("it asks the command to end before its deadline", g.due(), 2*time.Hour)
+
+	p := &Process{until: in(2 * time.Hour), late: time.Hour}
+	within("a guard that is stuck", p.due(), 3*time.Hour)
+	p.stopped, p.stopBy = true, in(5*time.Hour)
+	within("a stop later", p.due(), 3*time.Hour)
+	p.stopBy = in(time.Hour)
+	within("a stop earlier", p.due(), time.Hour)
+}
+
+// A process that may not be signalled is told of once.
+func TestDeniedIsToldOnce(t *testing.T) {
+	var told bytes.Buffer
+	g := &guard{reports: json.NewEncoder(&told), refused: map[int]bool{}}
+	for range 3 {
+		g.denied(noProcess, syscall.EPERM)
+		g.denied(noProcess+1, syscall.ESRCH)
+	}
+	if text := told.String(); strings.Count(text, "denied") != 1 || strings.Count(text, "\n") != 1 {
+		t.Errorf("%q", text)
+	}
 }
