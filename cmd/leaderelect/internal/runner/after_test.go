@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -226,6 +228,9 @@ func TestNoGuardIsKeptForNothing(t *testing.T) {
 				r.until(t, "a start", func() bool { return slices.Contains(r.lines, "the command is started") })
 				r.cancel(cause)
 				r.ends(t)
+				if pid := r.Pid(); pid != 0 {
+					t.Errorf("%v: it is over, and process %d runs", cause, pid)
+				}
 				waits := r.take()
 				defer waits.Close()
 				if want := c.kept && !errors.Is(cause, ErrStopped); (waits != nil) != want {
@@ -233,5 +238,38 @@ func TestNoGuardIsKeptForNothing(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// One guard waits at a time, and none when the runner is closed.
+func TestOneGuardWaits(t *testing.T) {
+	t.Parallel()
+	r := newTrial(t, nil, "unused")
+	r.again()
+	if r.ready != nil {
+		t.Error("a guard waits that nobody has asked for")
+	}
+	r.Prepare()
+	first := r.ready
+	r.Prepare()
+	if r.again(); first == nil || r.ready != first {
+		t.Error("more than one guard waits, or none")
+	}
+	r.Close()
+	if r.again(); r.ready != nil {
+		t.Error("a guard waits for a runner that is closed")
+	}
+}
+
+// Where the lease is kept meanwhile, a command has Drain to end in, and not only the grace.
+func TestDrainIsLongerThanGrace(t *testing.T) {
+	t.Parallel()
+	up := filepath.Join(t.TempDir(), "up")
+	r := newTrial(t, func(c *Config) { c.Once = true }, "sh", "-c", `trap "sleep 1; exit 4" TERM; echo >"$0"; while :; do sleep 0.05; done`, up).begin(t)
+	r.until(t, "a start", func() bool { _, err := os.Stat(up); return err == nil })
+	r.cancel(errTest)
+	r.ends(t)
+	if fmt.Sprint(r.finished) != "[4 <nil>]" {
+		t.Errorf("finished %q: %q", r.finished, r.lines)
 	}
 }
