@@ -22,7 +22,7 @@ It is new, and may change.
 # The promise
 
 Of two owners of one shard, [Owned.ValueInFuture] is never true at the same instant, and
-the tokens of a shard grow with each change of owner. That rests on the two assumptions of
+the tokens of a shard grow with each change of owner. That rests on the assumptions of
 package leaderelection and on nothing else: not on reads that are fresh, and not on there
 being one coordinator. A request that was under way when a shard moved is stopped by its
 token, at the resource that is written to: see package fence.
