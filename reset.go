@@ -89,7 +89,7 @@ func resetOf(ctx context.Context, d RaceDecider, after ElectionNumber, force boo
 		return nil, fmt.Errorf("election %d cannot be extended any more: pass a greater number", after)
 	case err == nil && !force && e.busy(now):
 		return nil, fmt.Errorf("the record is %s until %v: %s; to reset it all the same, stop all candidates, wait for a term, and force it",
-			e.whose(), e.TermExpiry.Add(min(e.Hold, MaxTermLength)).Format(time.RFC3339), e.instead())
+			e.whose(now), e.TermExpiry.Add(min(e.Hold, MaxTermLength)).Format(time.RFC3339), e.instead(now))
 	}
 	reset.Token = e.Token
 	if err == nil {
@@ -113,16 +113,23 @@ func (e *RaceEntry) busy(now time.Time) bool {
 }
 
 // instead is what to do rather than to reset a record that somebody has.
-func (e *RaceEntry) instead() string {
-	if e.Vacant() {
+func (e *RaceEntry) instead(now time.Time) string {
+	if e.Vacant() || e.left(now) {
 		return "wait until then"
 	}
 	return "use StepDown, or wait until then"
 }
 
+// left reports whether the leader has died, as it seems, and its Hold keeps the record.
+func (e *RaceEntry) left(now time.Time) bool {
+	return !e.Vacant() && !e.Unsynchronized && e.Hold > 0 && now.After(e.TermExpiry)
+}
+
 // whose says who has the record.
-func (e *RaceEntry) whose() string {
+func (e *RaceEntry) whose(now time.Time) string {
 	switch {
+	case e.left(now):
+		return fmt.Sprintf("on hold by %q with election %d, which does not extend its term any more,", e.LeaderID, e.ElectionNumber)
 	case !e.Vacant():
 		return fmt.Sprintf("held by %q with election %d", e.LeaderID, e.ElectionNumber)
 	case e.Hold > 0:

@@ -228,3 +228,23 @@ func TestResetWhenTheStoreFails(t *testing.T) {
 type nothing struct{ le.RaceDecider }
 
 func (nothing) ReadCurrent(context.Context) (*le.RaceEntry, error) { return nil, nil }
+
+// A job's hold outlives its machine: that is what Reset names, and nobody is left who could
+// step down.
+func TestResetNamesTheHoldOfTheDead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(7)
+		e.Hold = time.Hour
+		d.Replace(e)
+		led := le.Reset(t.Context(), d, 9, false)
+		sleep(time.Until(e.TermExpiry) + time.Second)
+		left := le.Reset(t.Context(), d, 9, false)
+		if led == nil || !strings.Contains(led.Error(), "held by") || !strings.Contains(led.Error(), "use StepDown") {
+			t.Errorf("while it leads: %v", led)
+		}
+		if left == nil || !strings.Contains(left.Error(), "on hold by") || strings.Contains(left.Error(), "StepDown") {
+			t.Errorf("when it has died: %v", left)
+		}
+	})
+}

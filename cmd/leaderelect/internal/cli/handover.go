@@ -15,6 +15,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 func (a *app) transferCommand() *cobra.Command {
@@ -28,13 +29,20 @@ one leads. On a vacant record ID is given the first claim, for one term.
 
 Standbys leave no trace in the store, so nobody can look up whether a candidate ID is
 running. If none is, nobody leads for a term after the leader has released. So this
-asks first, on a terminal; elsewhere it wants --force.
+asks first, on a terminal; elsewhere it wants --force. So it does of a leader with a --hold:
+nobody else would be elected before that is over.
 
 Exit codes: 0 ID leads; 1 it does not (within --timeout, or another does), or it was not
 asked for; 2 usage.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			id := args[len(args)-1]
+			switch {
+			case strings.Contains(id, "://") && len(args) > 1:
+				return usage("%s is a URL, and ID comes after it: leaderelect transfer URL ID", redact.URL(id))
+			case strings.Contains(id, "://"):
+				return usage("ID is missing, the name of the candidate that is to lead: leaderelect transfer URL ID")
+			}
 			url, _, err := a.url(args[:len(args)-1])
 			if err != nil {
 				return err
@@ -46,29 +54,33 @@ asked for; 2 usage.`,
 		},
 	}
 	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it has happened")
-	c.Flags().BoolVar(&force, "force", false, "do not ask whether a candidate ID is running")
+	c.Flags().BoolVar(&force, "force", false, "do not ask whether a candidate ID is running; also if the leader runs a job with a --hold")
 	return c
 }
 
 func (a *app) stepdownCommand() *cobra.Command {
 	var timeout time.Duration
+	var force bool
 	c := &cobra.Command{
 		Use:   "stepdown [URL]",
 		Short: "Ask the leader to step down",
 		Long: `Ask the leader to wind down, release, and cool down for one term, and wait until it has
-released.
+released. A leader with a --hold is not asked, unless with --force: nobody else would be
+elected before that is over.
 
-Exit codes: 0 it has; 1 it has not within --timeout, or nobody leads; 2 usage.`,
+Exit codes: 0 it has; 1 it has not within --timeout, or nobody leads, or it was not asked;
+2 usage.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			url, _, err := a.url(args)
 			if err != nil {
 				return err
 			}
-			return a.handOver(c.Context(), url, leaderelection.AnySuccessor, timeout, true)
+			return a.handOver(c.Context(), url, leaderelection.AnySuccessor, timeout, force)
 		},
 	}
 	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it has happened")
+	c.Flags().BoolVar(&force, "force", false, "also if the leader runs a job with a --hold")
 	return c
 }
 
@@ -92,7 +104,10 @@ func (a *app) handOver(ctx context.Context, url, successor string, timeout time.
 	if err != nil {
 		return err
 	}
-	if !force {
+	if err := mayHandOver(first, force); err != nil {
+		return err
+	}
+	if !force && successor != leaderelection.AnySuccessor {
 		late.Stop() // people take their time
 		if err := a.confirm(ctx, first, successor); err != nil {
 			return err
@@ -109,6 +124,21 @@ func (a *app) handOver(ctx context.Context, url, successor string, timeout time.
 	}
 	w := &handOverWait{first: first, successor: successor, stop: cancel}
 	return a.awaitHandOver(ctx, d, w, timeout)
+}
+
+// mayHandOver refuses to interrupt a job that runs once in a while: nobody would be elected in
+// its place before its Hold is over.
+func mayHandOver(e *leaderelection.RaceEntry, force bool) error {
+	if force || e.Vacant() || e.Hold == 0 {
+		return nil
+	}
+	return fmt.Errorf("nothing was asked for: %s runs a job with a --hold until %s, before which nobody else is elected; it would be asked to end, and not be run again by then. To end it all the same, give --force",
+		state.Name(e.LeaderID), holdEnd(e))
+}
+
+// holdEnd is until when a record keeps others out.
+func holdEnd(e *leaderelection.RaceEntry) string {
+	return e.TermExpiry.Add(min(e.Hold, leaderelection.MaxTermLength)).UTC().Format(time.RFC3339)
 }
 
 // confirm asks whether there is a candidate of that name. It need not ask of the leader,
@@ -204,6 +234,8 @@ func (w *handOverWait) standing() string {
 		return "the record could not be read"
 	case w.lapsed:
 		return fmt.Sprintf("%s does not extend its term any more, and nobody else leads", state.Name(e.LeaderID))
+	case e.Vacant() && e.Hold > 0:
+		return fmt.Sprintf("the record is vacant, and held by the job's --hold until %s: nobody is elected before", holdEnd(e))
 	case e.Vacant():
 		return fmt.Sprintf("the record is vacant, and %s has not taken it: is a candidate of that name running?", w.successor)
 	default:

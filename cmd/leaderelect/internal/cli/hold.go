@@ -87,6 +87,7 @@ func (a *app) hold(ctx context.Context, f *holdFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	extendFor(times, &cfg)
 	tell, err := f.readiness.open(a, cfg.LeaderID)
 	if err != nil {
 		return err

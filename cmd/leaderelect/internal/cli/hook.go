@@ -92,6 +92,7 @@ func (a *app) hook(ctx context.Context, f *hookFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	extendFor(times, &cfg)
 	tell, err := f.readiness.open(a, cfg.LeaderID)
 	if err != nil {
 		return err

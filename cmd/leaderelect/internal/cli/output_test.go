@@ -26,7 +26,7 @@ func says(t *testing.T, args ...string) (code int, out, errOut string) {
 // lines are command lines with a URL.
 var lines = [][]string{
 	{"status", "--timeout", "20ms", "URL"}, {"doctor", "URL"}, {"doctor", "--json", "URL"}, {"doctor", "--scratch=URL", "file:///nowhere/x"},
-	{"transfer", "--force", "--timeout", "20ms", "URL", "somebody"}, {"stepdown", "--timeout", "20ms", "URL"},
+	{"transfer", "--force", "--timeout", "20ms", "URL", "somebody"}, {"transfer", "b", "URL"}, {"transfer", "URL"}, {"stepdown", "--timeout", "20ms", "URL"},
 	{"plan", "--candidates", "0", "--store", "URL"}, {"plan", "URL"}, {"URL"}, {"status", "URL", "more"}, {"status", "--config", "FILE"}, {"help", "URL"}, {"version", "URL"},
 	{"run", "--wait", "20ms", "URL", "--", "/no/such/program"}, {"watch", "--log-level", "debug", "--poll", "x", "URL"},
 }

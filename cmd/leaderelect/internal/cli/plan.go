@@ -18,6 +18,7 @@ type planFlags struct {
 	plan.Choice
 	store       string
 	latency     time.Duration
+	grace       time.Duration
 	write, read float64 // prices
 	priced      bool
 	asJSON      bool
@@ -38,7 +39,9 @@ month of 730 hours, and what is bad about the choice.
 
 The shortest and longest times are those with candidates' clocks as far apart as --skew
 allows. With --unsynchronized clocks are not compared. With --extend-every a leader extends
-its lease more often: that bears longer outages, and costs writes. What a month costs is said if you
+its lease more often: that bears longer outages, and costs writes. A command is asked to end
+--grace before the view is over, so it bears less; an answer that is late, but comes, is
+borne longer than what is lost for good. Its lease is extended more often for that. What a month costs is said if you
 name the prices: --price-write and --price-read, of a million operations of each, as your
 vendor's page has them.`,
 		Example: `  leaderelect plan --term 10s --skew 100ms --candidates 5 --store dynamodb
@@ -54,6 +57,7 @@ vendor's page has them.`,
 	c.Flags().IntVar(&f.Candidates, "candidates", 3, "how many processes campaign in the election")
 	c.Flags().IntVar(&f.Observers, "observers", 0, "how many only follow it")
 	c.Flags().DurationVar(&f.latency, "latency", 0, "of a store request (default a rule of thumb for the store)")
+	c.Flags().DurationVar(&f.grace, "grace", 0, "of run, for a command to end in (default a quarter of the term less the skew, 10s at most)")
 	c.Flags().Float64Var(&f.write, "price-write", 0, "of a million writes, in whatever money")
 	c.Flags().Float64Var(&f.read, "price-read", 0, "of a million reads, in the same money")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
@@ -85,6 +89,21 @@ func (a *app) plan(f *planFlags, names []string) error {
 	return a.planText(f, f.Work())
 }
 
+// command is the choice for a command that runs, which is asked to end before the view does;
+// false where the term is too short for one.
+func (f *planFlags) command() (times runner.Times, c plan.Choice, fits bool) {
+	times, err := runner.TimesFor(f.Term, f.Skew, f.grace)
+	if err != nil {
+		return times, c, false
+	}
+	c = f.Choice
+	c.Before = times.Grace + times.Margin
+	if c.Every == 0 {
+		c.Every = max(times.Extend(), c.Term/20)
+	}
+	return times, c, true
+}
+
 func (a *app) planJSON(f *planFlags, r *plan.Result) error {
 	seconds := func(s plan.Span) map[string]float64 {
 		return map[string]float64{"min": s.Min.Seconds(), "median": s.Median.Seconds(), "max": s.Max.Seconds()}
@@ -94,6 +113,12 @@ func (a *app) planJSON(f *planFlags, r *plan.Result) error {
 		"silent_outage_survived_seconds": r.Silent.Seconds(), "refusing_outage_survived_seconds": r.Refused.Seconds(),
 		"writes_per_month": math.Round(r.Writes), "reads_per_month": math.Round(r.Reads),
 		"warnings": append([]string{}, f.Warnings()...),
+	}
+	if t, c, fits := f.command(); fits {
+		r := c.Work()
+		all["command"] = map[string]float64{
+			"grace_seconds": t.Grace.Seconds(), "extend_every_seconds": c.Extend().Seconds(), "writes_per_month": math.Round(r.Writes), "silent_outage_survived_seconds": r.Silent.Seconds(), "refusing_outage_survived_seconds": r.Refused.Seconds(),
+		}
 	}
 	if f.priced {
 		all["bill_per_month"] = r.Bill(f.write, f.read)
@@ -122,8 +147,9 @@ func (a *app) planText(f *planFlags, r *plan.Result) error {
 	row("when the leader goes by choice", r.HandOver)
 	p("")
 	p("outage of the store survived       %v if nothing answers, %v if each request fails at once", short(r.Silent), short(r.Refused))
-	if t, err := runner.TimesFor(f.Term, f.Skew, 0); err == nil {
-		p("grace for a command that runs      %v", short(t.Grace))
+	if t, c, fits := f.command(); fits {
+		r := c.Work()
+		p("  by a command                     %v, %v; grace %v, an extension each %v, %.0f writes a month", short(r.Silent), short(r.Refused), short(t.Grace), short(c.Extend()), r.Writes)
 	}
 	p("store operations a month           %.0f writes, %.0f reads", r.Writes, r.Reads)
 	if f.priced {

@@ -197,6 +197,9 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, args []
 	if job.flaw != nil {
 		return job.flaw
 	}
+	if f.once && f.hold == 0 && !f.entry.try && !c.Flags().Changed("hold") {
+		cfg.Logger.Warn("each candidate will run the command, one after the other: give --hold if one of them is to; --hold 0s says that it is meant so")
+	}
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1) // it mostly sleeps: one thread wakes up for a look at the clock, and no other to help it
 	}
@@ -286,7 +289,16 @@ func newJob(a *app, f *runFlags, times runner.Times, cfg *leaderelection.Config,
 	// does not work at once.
 	cfg.DrainTimeout = f.drain + cfg.TermLength
 	cfg.Hold = f.hold
+	extendFor(times, cfg)
 	return j
+}
+
+// extendFor has the lease of a command extended as often as its times want, unless
+// --extend-every says how often.
+func extendFor(times runner.Times, cfg *leaderelection.Config) {
+	if cfg.ExtendEvery == 0 {
+		cfg.ExtendEvery = max(times.Extend(), cfg.TermLength/20)
+	}
 }
 
 // campaign campaigns in the election until ctx ends, and returns the cause. Begun is

@@ -50,7 +50,7 @@ func (c *common) flags(f *pflag.FlagSet) {
 	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time; 0: all share one clock")
 	f.BoolVar(&c.unsynchronized, "unsynchronized", false, "compare no wall clock with another machine's: for machines whose clocks nobody keeps right; for all candidates of an election, or none")
 	f.IntVar(&c.priority, "priority", 0, "be preferred to candidates whose priority is less: after a term of standing by, ask one that has led for four terms to hand over")
-	f.DurationVar(&c.extendEvery, "extend-every", 0, "how often a leader extends its lease: cut off from the store it leads on for --term less --skew less this (default half of --term less --skew)")
+	f.DurationVar(&c.extendEvery, "extend-every", 0, "how often a leader extends its lease: cut off from the store it leads on for --term less --skew less this (default half of what a command has: --term less --skew and --grace; half of --term less --skew without one)")
 	f.BoolVar(&c.warnOnSkew, "warn-on-clock-skew", false, "lead although this machine's clock is proved to be off by more than --skew: for a store whose clock is the wrong one")
 	f.BoolVar(&c.kernelClock, "kernel-clock", false, "do not lead while the kernel itself holds its clock to be off by more than --skew, or nothing to keep it right (Linux; the NTP client has to tell the kernel, as chrony does with rtcsync)")
 	f.DurationVar(&c.poll, "poll", 0, "how often to read where the store cannot push changes (default half a term)")

@@ -27,6 +27,9 @@ func (a *app) statusCommand() *cobra.Command {
 		Long: `Read the record once, and say who leads, since about when, with which election number
 (the fencing token), how much of the term is left, and at which addresses.
 
+Since when is reckoned by the number of extensions, one in each half of the term less the skew.
+Give --extend-every if the leader's are more frequent, as those of run are: see plan.
+
 Of an election that is held --unsynchronized one look does not tell whether the term
 still runs: then this looks on until it is extended, which takes half a term, or until
 it must have run out, which takes a whole one.

@@ -173,13 +173,18 @@ func (w *wait) verdict() error {
 	if !w.answered {
 		return fmt.Errorf("not elected within %s, since the store did not answer", w.flag)
 	}
-	return fmt.Errorf("%w (%s)%s", runner.ErrNotElected, w.flag, who(&w.newest))
+	return fmt.Errorf("%w (%s)%s", runner.ErrNotElected, w.flag, w.who(&w.newest))
 }
 
 // who says who has the election instead, as far as e tells.
-func who(e *leaderelection.RaceEntry) string {
-	until := e.TermExpiry.Add(min(e.Hold, leaderelection.MaxTermLength)).UTC().Format(time.RFC3339)
+func (w *wait) who(e *leaderelection.RaceEntry) string {
+	until := holdEnd(e)
 	switch {
+	case !e.Vacant() && !w.blind && time.Now().After(e.TermExpiry.Add(w.skew)):
+		if e.Hold > 0 {
+			return fmt.Sprintf(": %s, elected with election %d, does not extend its term any more, and the election is held by its --hold until %s", state.Name(e.LeaderID), e.ElectionNumber, until)
+		}
+		return fmt.Sprintf(": %s, elected with election %d, does not extend its term any more", state.Name(e.LeaderID), e.ElectionNumber)
 	case !e.Vacant():
 		return fmt.Sprintf(": %s leads, with election %d", state.Name(e.LeaderID), e.ElectionNumber)
 	case e.Hold > 0:

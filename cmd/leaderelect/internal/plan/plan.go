@@ -10,6 +10,7 @@ type Choice struct {
 	Term, Skew            time.Duration
 	Poll                  time.Duration // zero: half a term
 	Every                 time.Duration // between extensions; zero: half of the term less the skew
+	Before                time.Duration // how long before the view's end the leader begins to end; zero: it does not
 	Unsynchronized        bool
 	Candidates, Observers int
 	Store                 Store
@@ -113,7 +114,7 @@ func (c Choice) handOver() Span {
 // quarter: the last request that fails may be one such pause before the first that works.
 // A request is a read, and then the extension itself.
 func (c Choice) outages() (silent, refused time.Duration) {
-	left := c.Term - c.Skew - c.Extend() - 2*c.Store.Latency
+	left := max(c.Term-c.Skew-c.Before-c.Extend()-2*c.Store.Latency, 0)
 	if left > 0 {
 		silent = (left - 1).Truncate(c.Term / 4)
 	}

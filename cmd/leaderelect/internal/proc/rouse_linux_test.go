@@ -204,6 +204,7 @@ func TestStoppedGuardThatIsAlone(t *testing.T) {
 func TestHeldGuardThatIsAlone(t *testing.T) {
 	const life, grace = 4 * time.Second, 3 * time.Second
 	c, guard, all, until := stoppable(t, life, time.Nanosecond, grace.String())
+	killed := in(0)
 	_ = c.Process.Kill()
 	_ = c.Wait()
 	eventually(t, "the command's being asked to end", func() bool { return len(told(t, c)) > 0 })
@@ -212,6 +213,7 @@ func TestHeldGuardThatIsAlone(t *testing.T) {
 	if err != nil {
 		t.Logf("holding process %d: %v", guard, err)
 	}
+	inTime := err == nil && -killed.Left() < grace/2 // on a machine that starves it, it may have ended all before
 	for len(alive([]int{guard, all[0]})) > 0 {
 		if until.Left() < -aloneLate-patience {
 			t.Fatalf("alive after the guard had to be dead: %v of the guard, %d, and its command, %d", alive([]int{guard, all[0]}), guard, all[0])
@@ -221,7 +223,7 @@ func TestHeldGuardThatIsAlone(t *testing.T) {
 		}
 		<-time.After(time.Millisecond / 10)
 	}
-	if err == nil && until.Left() > -aloneLate {
+	if inTime && until.Left() > -aloneLate {
 		t.Errorf("the guard is dead %v before its time", until.Left()+aloneLate)
 	}
 }

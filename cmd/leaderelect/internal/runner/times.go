@@ -12,7 +12,7 @@ import (
 // before the end of a view.
 type Times struct {
 	// Span is the longest a view lasts without an extension: TermLength less
-	// MaxClockSkew. It is extended when half of it is over.
+	// MaxClockSkew.
 	Span time.Duration
 	// Margin is what lies between killing a command and the view's end: the
 	// time in which it has to be dead.
@@ -20,6 +20,11 @@ type Times struct {
 	// Grace is what lies between asking a command to end and killing it.
 	Grace time.Duration
 }
+
+// Extend is how often the lease is extended where nothing else is asked for: after half of what a
+// command has of a view until it is asked to end. After half of the view itself an outage of
+// some seconds would end commands that the lease outlives.
+func (t Times) Extend() time.Duration { return (t.Span - t.Grace - t.Margin) / 2 }
 
 // TimesFor returns the times for an election. A zero grace means a quarter of the
 // span, 10 s at most. A grace that leaves an extension less than an eighth of the
