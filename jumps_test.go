@@ -48,7 +48,7 @@ func (c *telling) Now() time.Time {
 
 // Rule 4, with a clock that tells of its jumps: a leader does not look at it every second,
 // and its ctx ends at once when the clock jumps past the end of the view.
-func TestRule4JumpsAreTold(t *testing.T) {
+func TestRule04JumpsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &telling{Offset: clocks.NewOffset(nil, 0)}
 		elected := make(chan context.Context, 1)

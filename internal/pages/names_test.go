@@ -136,7 +136,7 @@ func TestNames(t *testing.T) {
 			word := m[1]
 			if n := goName.FindStringSubmatch(word); n != nil && hasLow.MatchString(n[1]) {
 				names++
-				if !c.names[n[1]] && !foreign[n[1]] {
+				if !c.names[n[1]] && !foreign[n[1]] && !(page == "rules.md" && strings.HasPrefix(word, "Test")) { // TestRulesAreTested looks at those
 					t.Errorf("docs/%s: nothing is called %s", page, word)
 				}
 			}
