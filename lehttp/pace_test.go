@@ -78,7 +78,7 @@ func TestPace(t *testing.T) {
 		_, took := a.ask(get())
 		var want []time.Duration
 		for _, ms := range []time.Duration{2, 4, 8, 16, 32, 64, 100, 100, 100, 100, 100, 100, 100, 100} {
-			want = append(want, ms*time.Millisecond)
+			want = append(want, ms*time.Millisecond) //nolint:durationcheck // ms is a number
 		}
 		if got := a.gaps(); took != time.Second || !slices.Equal(got[:len(want)], want) {
 			t.Errorf("pauses %v, want %v; in all %v", got, want, took)
