@@ -157,7 +157,7 @@ func (w *world) must(err error) {
 
 // promise is for how long nobody may lead after trouble is over, but for the store's own
 // time to come back: a whole term, and the clocks' margins.
-func (w *world) promise() time.Duration { return w.term + 2*w.skew }
+func (w *world) promise() time.Duration { return w.term + 3*w.skew }
 
 // patience is how long is waited for it, with the store's own time.
 func (w *world) patience() time.Duration { return w.promise() + 30*time.Second }

@@ -126,10 +126,10 @@ is told READY, STATUS and WATCHDOG, is kept from it, but for --pass-notify.
 With --try it is now or not: if another leads, leaderelect ends, and it never stands by,
 so that it ends, too, when leadership does.
 
-With --once the exit code is the command's. Else it is 0 after INT or TERM, or 137 if
-the command had to be killed since it had not ended within --drain. 124, or
---not-elected-code: not elected by --try or within --wait, since another leads; 125:
-leaderelect itself failed, the store did not answer within --wait, or leadership was lost
+With --once the exit code is the command's, and 143 or 130 if a TERM or INT came before it
+was run. Else it is 0 after INT or TERM, or 137 if the command had to be killed since it had
+not ended within --drain. 124, or --not-elected-code: not elected by --try or within --wait,
+since another leads, or a hold outlasts the wait; 125: leaderelect itself failed, the store did not answer within --wait, or leadership was lost
 before the command had ended; 126, 127: the command cannot be started, is not there; 2:
 the command line is wrong.`,
 		Example: `  leaderelect run gs://bucket/nightly -- ./report.sh

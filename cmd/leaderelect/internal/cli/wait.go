@@ -94,6 +94,7 @@ type wait struct {
 	cancel context.CancelCauseFunc
 
 	mu       sync.Mutex
+	end      time.Time                       // of the wait
 	answered bool                            // the store has, once
 	newest   leaderelection.RaceEntry        // that it has told of
 	trouble  map[leaderelection.OpKind]error // of the last operation of each kind
@@ -113,6 +114,9 @@ func (w *wait) begin() (stop func()) {
 	if limit == 0 { // a try is over in the store's time, and never takes a term
 		limit = w.term
 	}
+	w.mu.Lock()
+	w.end = time.Now().Add(limit)
+	w.mu.Unlock()
 	late := time.AfterFunc(limit, w.over)
 	return func() { late.Stop() }
 }
@@ -144,10 +148,17 @@ func (w *wait) op(o leaderelection.StoreOp) {
 func (w *wait) news(e leaderelection.RaceEntry) {
 	w.mu.Lock()
 	w.answered, w.newest = true, e
+	hopeless := !w.end.IsZero() && w.outlasts(e)
 	w.mu.Unlock()
-	if w.limit == 0 && w.taken(e) {
+	if hopeless || w.limit == 0 && w.taken(e) {
 		w.over()
 	}
+}
+
+// outlasts reports whether a job has been done, and its hold keeps others out for longer than the
+// wait. While it is being done, its hold may yet be given up.
+func (w *wait) outlasts(e leaderelection.RaceEntry) bool {
+	return e.Vacant() && e.Hold > 0 && !w.blind && e.TermExpiry.Add(min(e.Hold, leaderelection.MaxTermLength)+w.skew).After(w.end)
 }
 
 // taken reports whether a record has to be waited for.

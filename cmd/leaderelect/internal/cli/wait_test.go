@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 )
 
 // Who is not elected is told why not: also by whom that does not live any more.
@@ -33,5 +36,39 @@ func TestWhoHasTheElection(t *testing.T) {
 	lapsed := record(func(e *leaderelection.RaceEntry) { e.TermExpiry, e.Unsynchronized = time.Now().Add(-time.Minute), true })
 	if got := (&wait{skew: skew, blind: true}).who(lapsed); got != ": a leads, with election 7" {
 		t.Errorf("without clocks: %q", got)
+	}
+}
+
+// Who waits for a job that is done already, by a hold that is longer than the wait, need not: but
+// while the job is being done, or where the hold may be over in time, it waits.
+func TestWaitEndsWithAHoldThatOutlastsIt(t *testing.T) {
+	const limit = time.Hour
+	for name, c := range map[string]struct {
+		record leaderelection.RaceEntry
+		blind  bool
+		ends   bool
+	}{
+		"done":               {leaderelection.RaceEntry{Hold: 2 * limit}, false, true},
+		"being done":         {leaderelection.RaceEntry{LeaderID: "a", Hold: 2 * limit}, false, false},
+		"held for less":      {leaderelection.RaceEntry{Hold: limit / 2}, false, false},
+		"by the skew":        {leaderelection.RaceEntry{Hold: limit - time.Minute}, false, true},
+		"not held":           {leaderelection.RaceEntry{}, false, false},
+		"no clocks to go by": {leaderelection.RaceEntry{Hold: 2 * limit}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			cfg := leaderelection.Config{LeaderID: "b", TermLength: 15 * time.Second, MaxClockSkew: 2 * time.Minute, Unsynchronized: c.blind, Trace: &leaderelection.Trace{}}
+			w := newWait(limit, "--wait 1h", &cfg, func() bool { return true }, cancel)
+			defer w.begin()()
+			c.record.ElectionNumber, c.record.TermExpiry = 3, time.Now()
+			cfg.Trace.News(c.record)
+			if ended := ctx.Err() != nil; ended != c.ends {
+				t.Errorf("ended: %v (%v)", ended, context.Cause(ctx))
+			}
+			if cause := context.Cause(ctx); c.ends && (!errors.Is(cause, runner.ErrNotElected) || !strings.Contains(cause.Error(), "held by its --hold until")) {
+				t.Errorf("it says %v", cause)
+			}
+		})
 	}
 }
