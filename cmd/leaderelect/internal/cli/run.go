@@ -129,9 +129,9 @@ so that it ends, too, when leadership does.
 With --once the exit code is the command's, and 143 or 130 if a TERM or INT came before it
 was run. Else it is 0 after INT or TERM, or 137 if the command had to be killed since it had
 not ended within --drain. 124, or --not-elected-code: not elected by --try or within --wait,
-since another leads, or a hold outlasts the wait; 125: leaderelect itself failed, the store did not answer within --wait, or leadership was lost
-before the command had ended; 126, 127: the command cannot be started, is not there; 2:
-the command line is wrong.`,
+since another leads, or a hold outlasts the wait; 125: leaderelect itself failed, the store
+did not answer within --wait, or leadership was lost before the command had ended; 126, 127:
+the command cannot be started, is not there; 2: the command line is wrong.`,
 		Example: `  leaderelect run gs://bucket/nightly -- ./report.sh
   leaderelect run --once --wait 20s --hold 40s nats://host/elections/cron -- ./job.sh
   leaderelect run --priority 10 --id zone-a-1 etcd://host/db-primary -- ./primary.sh`,
