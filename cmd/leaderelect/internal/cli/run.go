@@ -197,9 +197,6 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, args []
 	if job.flaw != nil {
 		return job.flaw
 	}
-	if f.once && f.hold == 0 && !f.entry.try && !c.Flags().Changed("hold") {
-		cfg.Logger.Warn("each candidate will run the command, one after the other: give --hold if one of them is to; --hold 0s says that it is meant so")
-	}
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1) // it mostly sleeps: one thread wakes up for a look at the clock, and no other to help it
 	}
@@ -207,7 +204,10 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, args []
 	defer job.runner.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer a.signals(cancel, job.runner)()
+	defer a.signals(cancel, job.runner)() // from here on a log that nobody reads ends nothing
+	if f.once && f.hold == 0 && !f.entry.try && !c.Flags().Changed("hold") {
+		cfg.Logger.Warn("each candidate will run the command, one after the other: give --hold if one of them is to; --hold 0s says that it is meant so")
+	}
 	defer f.entry.begin(&cfg, job.runner.GiveUp, cancel)()
 	tell.trace(cfg.Trace)
 	defer tell.start(ctx)()
