@@ -5,6 +5,7 @@ package leaderelection_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"testing"
 	"time"
 
@@ -12,6 +13,10 @@ import (
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
+
+// feedWithoutTime has the store's time in answers only: what a feed tells of does not show yet
+// that the clock is wrong.
+func feedWithoutTime(c *le.Config) { c.Decider = told{c.Decider.(*memory.Decider)} }
 
 // It is kept as well where a feed tells of an operator's request before the answer is
 // here that shows whose record it is.
@@ -41,7 +46,7 @@ func TestClockSkewKeepsThoughARequestOvertakes(t *testing.T) {
 				a := join(t, d, "a", polled)
 				sleep(8 * time.Second)
 				view := a.leadership(t, 0).view
-				b := join(t, d, "b", ahead(), func(c *le.Config) { c.Decider.(*memory.Decider).Inject(of.faults) })
+				b := join(t, d, "b", ahead(), func(c *le.Config) { c.Decider.(*memory.Decider).Inject(of.faults) }, feedWithoutTime)
 				sleep(of.asked)
 				if e := d.Entry(); e.LeaderID != "b" {
 					t.Fatalf("the record is %+v, want b's", e)
@@ -63,6 +68,48 @@ func TestClockSkewKeepsThoughARequestOvertakes(t *testing.T) {
 	}
 }
 
+// timeless is a store that tells its time nowhere, and has a feed.
+type timeless struct {
+	unstamped
+	feed told
+}
+
+func (s timeless) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
+	return s.feed.Changes(ctx)
+}
+
+// The same, where only the clock's own bound tells, by the time at which the answer is here.
+func TestClockSkewKeepsByItsOwnBoundThoughARequestOvertakes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.NewDecider()
+		bound := &boundedClock{}
+		_, b, view := robbed(t, d, on(boundedOffset{clocks.NewOffset(nil, time.Hour), bound}), func(c *le.Config) {
+			store := c.Decider.(*memory.Decider)
+			store.Inject(func(op memory.Op) memory.Fault {
+				slow := time.Second // as in TestClockSkewKeepsByItsOwnBound
+				if op.Kind == memory.Write {
+					slow = 3400 * time.Millisecond
+				}
+				return memory.Fault{Delay: slow / 2, AnswerDelay: slow / 2}
+			})
+			c.Decider = timeless{unstamped{store}, told{store}}
+		})
+		sleep(time.Second)
+		bound.bound.Store(int64(clocks.Unbounded))
+		for d.Entry().LeaderID != "b" {
+			sleep(100 * time.Millisecond)
+		}
+		if err := le.Transfer(t.Context(), d, "c"); err != nil {
+			t.Fatal(err)
+		}
+		neverBoth(t, T-2*time.Second, view, b)
+		if e := d.Entry(); e.LeaderID != "b" || e.Successor != "c" || b.count() > 0 {
+			t.Fatalf("the record is %+v, want it kept by b, who had %d leaderships", e, b.count())
+		}
+	})
+}
+
 // The operator's request is granted when it is released, also by a candidate whose clock
 // was set right meanwhile, and that could lead by then.
 func TestClockSkewKeepsAndGrants(t *testing.T) {
@@ -74,7 +121,7 @@ func TestClockSkewKeepsAndGrants(t *testing.T) {
 		view, clock := a.leadership(t, 0).view, clocks.NewOffset(nil, time.Hour)
 		b := join(t, d, "b", on(clock), func(c *le.Config) {
 			c.Decider.(*memory.Decider).Inject(memory.Slow(time.Second).On(memory.Write).Times(1))
-		})
+		}, feedWithoutTime)
 		sleep(600 * time.Millisecond) // it has landed
 		if err := le.Transfer(t.Context(), d, "c"); err != nil {
 			t.Fatal(err)
