@@ -5,7 +5,6 @@ package leaderelection_test
 import (
 	"context"
 	"errors"
-	"iter"
 	"testing"
 	"time"
 
@@ -66,48 +65,6 @@ func TestClockSkewKeepsThoughARequestOvertakes(t *testing.T) {
 			})
 		})
 	}
-}
-
-// timeless is a store that tells its time nowhere, and has a feed.
-type timeless struct {
-	unstamped
-	feed told
-}
-
-func (s timeless) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
-	return s.feed.Changes(ctx)
-}
-
-// The same, where only the clock's own bound tells, by the time at which the answer is here.
-func TestClockSkewKeepsByItsOwnBoundThoughARequestOvertakes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		unround()
-		d := memory.NewDecider()
-		bound := &boundedClock{}
-		_, b, view := robbed(t, d, on(boundedOffset{clocks.NewOffset(nil, time.Hour), bound}), func(c *le.Config) {
-			store := c.Decider.(*memory.Decider)
-			store.Inject(func(op memory.Op) memory.Fault {
-				slow := time.Second // as in TestClockSkewKeepsByItsOwnBound
-				if op.Kind == memory.Write {
-					slow = 3400 * time.Millisecond
-				}
-				return memory.Fault{Delay: slow / 2, AnswerDelay: slow / 2}
-			})
-			c.Decider = timeless{unstamped{store}, told{store}}
-		})
-		sleep(time.Second)
-		bound.bound.Store(int64(clocks.Unbounded))
-		for d.Entry().LeaderID != "b" {
-			sleep(100 * time.Millisecond)
-		}
-		if err := le.Transfer(t.Context(), d, "c"); err != nil {
-			t.Fatal(err)
-		}
-		neverBoth(t, T-2*time.Second, view, b)
-		if e := d.Entry(); e.LeaderID != "b" || e.Successor != "c" || b.count() > 0 {
-			t.Fatalf("the record is %+v, want it kept by b, who had %d leaderships", e, b.count())
-		}
-	})
 }
 
 // The operator's request is granted when it is released, also by a candidate whose clock

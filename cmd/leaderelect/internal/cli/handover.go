@@ -104,7 +104,7 @@ func (a *app) handOver(ctx context.Context, url, successor string, timeout time.
 	if err != nil {
 		return err
 	}
-	if err := mayHandOver(first, force); err != nil {
+	if err := a.mayHandOver(first, successor, force); err != nil {
 		return err
 	}
 	if !force && successor != leaderelection.AnySuccessor {
@@ -127,19 +127,24 @@ func (a *app) handOver(ctx context.Context, url, successor string, timeout time.
 }
 
 // mayHandOver refuses to interrupt a job that runs once in a while: nobody would be elected in
-// its place before its Hold is over.
-func mayHandOver(e *leaderelection.RaceEntry, force bool) error {
-	if force || e.Vacant() || e.Hold == 0 {
+// its place before its Hold is over. What is refused anyway it leaves alone, as for a leader
+// that has died.
+func (a *app) mayHandOver(e *leaderelection.RaceEntry, successor string, force bool) error {
+	died := !e.Unsynchronized && time.Now().After(e.TermExpiry.Add(a.common.skew))
+	if force || e.Vacant() || e.Hold == 0 || e.LeaderID == successor || died {
 		return nil
 	}
 	return fmt.Errorf("nothing was asked for: %s runs a job with a --hold until %s, before which nobody else is elected; it would be asked to end, and not be run again by then. To end it all the same, give --force",
-		state.Name(e.LeaderID), holdEnd(e))
+		state.Name(e.LeaderID), said(heldUntil(e)))
 }
 
-// holdEnd is until when a record keeps others out.
-func holdEnd(e *leaderelection.RaceEntry) string {
-	return e.TermExpiry.Add(min(e.Hold, leaderelection.MaxTermLength)).UTC().Format(time.RFC3339)
+// heldUntil is until when a record keeps others out.
+func heldUntil(e *leaderelection.RaceEntry) time.Time {
+	return e.TermExpiry.Add(min(e.Hold, leaderelection.MaxTermLength))
 }
+
+// said is a time as messages have it.
+func said(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // confirm asks whether there is a candidate of that name. It need not ask of the leader,
 // nor if there is nobody who could be asked to hand over: that is refused anyway.
@@ -235,7 +240,7 @@ func (w *handOverWait) standing() string {
 	case w.lapsed:
 		return fmt.Sprintf("%s does not extend its term any more, and nobody else leads", state.Name(e.LeaderID))
 	case e.Vacant() && e.Hold > 0:
-		return fmt.Sprintf("the record is vacant, and held by the job's --hold until %s: nobody is elected before", holdEnd(e))
+		return fmt.Sprintf("the record is vacant, and held by the job's --hold until %s: nobody is elected before", said(heldUntil(e)))
 	case e.Vacant():
 		return fmt.Sprintf("the record is vacant, and %s has not taken it: is a candidate of that name running?", w.successor)
 	default:

@@ -39,11 +39,14 @@ month of 730 hours, and what is bad about the choice.
 
 The shortest and longest times are those with candidates' clocks as far apart as --skew
 allows. With --unsynchronized clocks are not compared. With --extend-every a leader extends
-its lease more often: that bears longer outages, and costs writes. A command is asked to end
---grace before the view is over, so it bears less; an answer that is late, but comes, is
-borne longer than what is lost for good. Its lease is extended more often for that. What a month costs is said if you
-name the prices: --price-write and --price-read, of a million operations of each, as your
-vendor's page has them.`,
+its lease more often: that bears longer outages, and costs writes.
+
+A command is asked to end --grace before the view is over, so that it would bear less: its
+lease is extended more often. What is lost for good is borne for less long than an answer
+that is late.
+
+What a month costs is said if you name the prices: --price-write and --price-read, of a
+million operations of each, as your vendor's page has them.`,
 		Example: `  leaderelect plan --term 10s --skew 100ms --candidates 5 --store dynamodb
   leaderelect plan --store s3 --price-write 5 --price-read 0.4`,
 		Args: cobra.NoArgs,
@@ -99,7 +102,7 @@ func (f *planFlags) command() (times runner.Times, c plan.Choice, fits bool) {
 	c = f.Choice
 	c.Before = times.Grace + times.Margin
 	if c.Every == 0 {
-		c.Every = max(times.Extend(), c.Term/20)
+		c.Every = times.Extend()
 	}
 	return times, c, true
 }

@@ -297,7 +297,7 @@ func newJob(a *app, f *runFlags, times runner.Times, cfg *leaderelection.Config,
 // --extend-every says how often.
 func extendFor(times runner.Times, cfg *leaderelection.Config) {
 	if cfg.ExtendEvery == 0 {
-		cfg.ExtendEvery = max(times.Extend(), cfg.TermLength/20)
+		cfg.ExtendEvery = times.Extend()
 	}
 }
 

@@ -158,12 +158,12 @@ func (w *wait) news(e leaderelection.RaceEntry) {
 // outlasts reports whether a job has been done, and its hold keeps others out for longer than the
 // wait. While it is being done, its hold may yet be given up.
 func (w *wait) outlasts(e leaderelection.RaceEntry) bool {
-	return e.Vacant() && e.Hold > 0 && !w.blind && e.TermExpiry.Add(min(e.Hold, leaderelection.MaxTermLength)+w.skew).After(w.end)
+	return e.Vacant() && e.Hold > 0 && !w.blind && heldUntil(&e).Add(w.skew).After(w.end)
 }
 
 // taken reports whether a record has to be waited for.
 func (w *wait) taken(e leaderelection.RaceEntry) bool {
-	who, until := e.LeaderID, e.TermExpiry.Add(min(e.Hold, leaderelection.MaxTermLength)+w.skew)
+	who, until := e.LeaderID, heldUntil(&e).Add(w.skew)
 	if e.Vacant() {
 		who = e.Successor // "" is nobody: it is free
 	}
@@ -189,7 +189,7 @@ func (w *wait) verdict() error {
 
 // who says who has the election instead, as far as e tells.
 func (w *wait) who(e *leaderelection.RaceEntry) string {
-	until := holdEnd(e)
+	until := said(heldUntil(e))
 	switch {
 	case !e.Vacant() && !w.blind && time.Now().After(e.TermExpiry.Add(w.skew)):
 		if e.Hold > 0 {

@@ -23,7 +23,8 @@ type Times struct {
 
 // Extend is how often the lease is extended where nothing else is asked for: after half of what a
 // command has of a view until it is asked to end. After half of the view itself an outage of
-// some seconds would end commands that the lease outlives.
+// some seconds would end commands that the lease outlives. The grace leaves it more than a seventh
+// of a term, so that it is within what a Config takes.
 func (t Times) Extend() time.Duration { return (t.Span - t.Grace - t.Margin) / 2 }
 
 // TimesFor returns the times for an election. A zero grace means a quarter of the
