@@ -8,7 +8,9 @@
 # make models: the protocol's model, in all its states (see internal/models).
 # make soak: many more seeds of the simulation, and the command's promise again and again.
 # make soak-shards: real members of groups of package shard on real stores, for minutes.
-# make check: the linters as well. make bench: the figures of the README.
+# SINCE=commit, for test-modules, test-command and mutants: only what a change since that commit
+# can affect, by what imports what it changes (tools/affected).
+# make nightly: all of it, in one command. make check: the linters as well. make bench: what the library itself costs (bench/README.md).
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
 # make packages: archives, .deb, .rpm, image and chart, made and tried; as root.
 # make fuzz, make vuln, make benchstat, make snapshot: what CI does once a night or a week.
@@ -23,21 +25,24 @@ NPM_DIR = internal/stores/npm
 # versions of its own.
 NESTED  = $(patsubst %/go.mod,%,$(wildcard internal/servers/*/go.mod internal/alertstest/go.mod internal/snippets/go.mod))
 ALONE   = GOWORK=off $(GO)
+# Modules that need little but Go, as the root does. They are tested and vetted with it.
+SMALL   = lehttp leslog shard
+BARE    = ./... $(SMALL:%=./%/...)
 
 .PHONY: leaderelect test test-stores test-modules test-store test-cost test-nested chaos models mutants check fmt vet staticcheck tidy mod consume bench benchstat soak soak-shards fuzz vuln jobs lint oldest npm
 
 # SIM is how many seeds each of simtest's runs takes here; make soak takes more.
 SIM     ?= 150
-SERVERS = ./internal/stores ./internal/balancers
+SERVERS = ./internal/stores
 test:
-	$(GO) test -race -p 2 -timeout 10m -skip '^Test(Mutants|Shards|Cost)$$' $(TESTFLAGS) $$($(GO) list ./... | grep -vE '/internal/(simtest|stores|balancers)$$')
+	$(GO) test -race -p 2 -timeout 10m -skip '^Test(Mutants|Cost)$$' $(TESTFLAGS) $$($(GO) list $(BARE) | grep -vE '/internal/(simtest|stores)$$')
 	$(GO) test -race -timeout 10m $(TESTFLAGS) ./internal/simtest -seeds $(SIM)
-	$(GO) test -race -timeout 10m -run '^TestConformance$$' $(TESTFLAGS) ./deciders/natskv
+	$(GO) test -race -timeout 10m -run '^TestConformance$$' $(TESTFLAGS) ./internal/testsof/natskv
 
 # The command's real processes come last and by themselves: they go by the clock.
 STORE   ?=
 ifeq ($(STORE),)
-test-stores: npm test-modules test-cost test-nested
+test-stores: npm test-modules test-command test-cost test-nested
 else
 test-stores: npm test-store
 endif
@@ -47,22 +52,50 @@ endif
 kube consul:
 	cd internal/servers/$@ && $(ALONE) run . -h 2>/dev/null
 
-test-modules: kube consul
-	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) $(SERVERS) $$($(GO) list work | grep -v /cmd/ | grep -vxF "$$($(GO) list ./...)")
-	$(GO) test -race -run '^TestShards$$' $(TESTFLAGS) ./deciders/file
-	$(GO) test -race -p 1 -timeout 20m $(TESTFLAGS) ./cmd/leaderelect/...
+SINCE    ?=
+AFFECTED = $(if $(SINCE),| bin/affected -since $(SINCE))
+test-modules test-command mutants: SHELL = bash
+test-modules test-command mutants: .SHELLFLAGS = -eo pipefail -c
+test-modules test-command mutants: $(if $(SINCE),bin/affected)
 
-# A store's decider, and its fence.
-FENCE_azblob   = ./fence/fenceazure
-FENCE_dynamo   = ./fence/fencedynamo
-FENCE_gcs      = ./fence/fencegcs
-FENCE_postgres = ./fence/fencesql
-FENCE_redis    = ./fence/fenceredis
-FENCE_s3       = ./fence/fences3
-FENCE_sql      = ./fence/fencesql
+.PHONY: bin/affected bin/gotestsum
+bin/affected:
+	$(ALONE) -C tools build -o ../bin/affected ./affected
+bin/gotestsum:
+	$(ALONE) -C tools build -o ../bin/gotestsum gotest.tools/gotestsum
+
+# RERUNS=1: what has failed here is run once more, alone. It is named in bin/rerun.*, and a bug
+# of the test even if it passes then. Nothing with a data race is run again, nor anything if more than
+# five fail. make test has no such mercy.
+RERUNS ?= 0
+TEST    = xargs -r sh -c 'bin/gotestsum --format standard-$(if $(TESTFLAGS),verbose,quiet) --hide-summary skipped --rerun-fails=$(RERUNS) --rerun-fails-max-failures 5 \
+	--rerun-fails-abort-on-data-race --rerun-fails-report bin/rerun.$@ $(WHOLE) --packages "$$*" -- $(1) $(TESTFLAGS)' _
+WHOLE   = --rerun-fails-run-root-test
+mutants: WHOLE =
+test-modules test-command mutants: bin/gotestsum
+
+test-modules test-store: export GORACE = suppressions=$(CURDIR)/internal/stores/race.suppressions
+test-modules: kube consul
+	{ $(GO) list $(SERVERS); $(GO) list work | grep -v /cmd/ | grep -vxF "$$($(GO) list $(BARE))"; } $(AFFECTED) | $(call TEST,-race -p $(P) -timeout 20m)
+
+.PHONY: test-command
+test-command:
+	$(GO) list ./cmd/leaderelect/... $(AFFECTED) | $(call TEST,-race -p 1 -timeout 20m)
+
+# What belongs to a store's decider: its fence, and tests that are in a module of their own.
+WITH_azblob   = ./fence/fenceazure
+WITH_dynamo   = ./fence/fencedynamo
+WITH_etcd     = ./internal/testsof/etcd
+WITH_file     = ./internal/testsof/file
+WITH_gcs      = ./fence/fencegcs
+WITH_natskv   = ./internal/testsof/natskv
+WITH_postgres = ./internal/testsof/postgres ./internal/testsof/fencesql
+WITH_redis    = ./internal/testsof/redis ./fence/fenceredis
+WITH_s3       = ./internal/testsof/s3 ./fence/fences3
+WITH_sql      = ./internal/testsof/fencesql
 test-store: $(if $(filter kubernetes,$(STORE)),kube) $(filter consul,$(STORE))
 	@[ -d deciders/$(STORE) ] || { echo "there is no store $(STORE): STORE is the name of a directory of deciders"; exit 1; }
-	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) ./deciders/$(STORE)/... $(FENCE_$(STORE))
+	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) ./deciders/$(STORE)/... $(WITH_$(STORE))
 
 # Each store's servers for MINUTES, CHAOS_P stores at a time, as root; and one run that must
 # find what is broken on purpose.
@@ -82,7 +115,7 @@ models:
 
 # Each builds the package anew, so the race detector would cost more than it tells.
 mutants:
-	$(GO) test -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) . ./shard
+	$(GO) list ./internal/electiontest ./shard ./lifeline $(AFFECTED) | $(call TEST,-timeout 40m -run "^TestMutants$$")
 
 # What the deciders allocate, and how often the command wakes up, which the race
 # detector would add to.
@@ -94,7 +127,7 @@ test-cost:
 test-nested:
 	@set -e; for m in $(NESTED); do echo "== $$m"; \
 		tested=$$(cd $$m && $(ALONE) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); \
-		[ -z "$$tested" ] || (cd $$m && $(ALONE) test -race -timeout 9m $(TESTFLAGS) $$tested); done
+		[ -z "$$tested" ] || (cd $$m && $(ALONE) test -race -timeout 20m $(TESTFLAGS) $$tested); done
 
 # The emulators that come from npm. Without npm their tests skip, by name.
 npm:
@@ -103,22 +136,41 @@ npm:
 			cd $(NPM_DIR) && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules; fi; \
 	else echo "npm is not installed: the tests on Azurite and dynalite will be skipped, by name"; fi
 
-check: fmt vet staticcheck tidy jobs
+check: fmt vet staticcheck tidy jobs prose
+
+# Turns of phrase that people read twice: none on lines that a change adds, against origin/main
+# or, on that branch itself, the commit before. A clone without history only gets the totals.
+.PHONY: prose
+prose:
+	$(ALONE) -C tools test ./prose
+	$(ALONE) -C tools build -o ../bin/prose ./prose
+	@base=$$(git merge-base HEAD origin/main 2>/dev/null); head=$$(git rev-parse HEAD 2>/dev/null); \
+	if [ -z "$$base" ] || [ "$$base" = "$$head" ]; then base=$$(git rev-parse -q --verify HEAD~1 2>/dev/null); fi; \
+	if [ -n "$$base" ]; then bin/prose -since "$$base"; else bin/prose -totals; fi
 
 fmt:
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'd:"; echo "$$out"; exit 1; fi
 
+# With -race, so that what vet compiles is what the tests link, and nothing is compiled twice.
+# What needs little but Go is vetted for other systems, too.
 vet:
-	$(GO) vet work
-	$(GO) vet -tags packages ./internal/packages
+	$(GO) vet -race work
+	$(GO) vet -race -tags packages ./internal/packages
+	GOARCH=386 $(GO) vet $(BARE)
+	GOOS=darwin $(GO) vet $(BARE)
+	GOOS=windows $(GO) vet $(BARE)
+
+# Every SDK is compiled anew for each system, and every test server: a quarter of an hour.
+.PHONY: vet-all
+vet-all: vet
 	GOARCH=386 $(GO) vet $$($(GO) list work | grep -vE '/(adapters|bench|docs)(/|$$)')
-	GOOS=darwin $(GO) vet . ./clocks ./deciders/file ./deciders/memory ./examples/... ./cmd/leaderelect/...
-	GOOS=windows $(GO) vet . ./clocks ./deciders/file ./deciders/memory ./examples/... ./cmd/leaderelect/...
+	GOOS=darwin $(GO) vet ./examples/... ./cmd/leaderelect/...
+	GOOS=windows $(GO) vet ./examples/... ./cmd/leaderelect/...
 	@set -e; for m in tools $(NESTED); do echo "$(ALONE) -C $$m vet ./..."; $(ALONE) -C $$m vet ./...; done
 
 staticcheck:
 	$(ALONE) -C tools build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
-	bin/staticcheck work
+	GOFLAGS='$(shell $(GO) env GOFLAGS) -race' bin/staticcheck work
 
 # golangci-lint is built by itself: as a tool of tools/go.mod its two hundred dependencies would
 # set the versions there. It takes minutes once, and so is not part of make check.
@@ -130,14 +182,24 @@ bin/golangci-lint-$(GOLANGCI):
 	GOWORK=off GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
 	mv bin/golangci-lint $@
 
-# The root module alone, for the oldest Go that its go.mod allows.
+# For the oldest Go that their go.mod allows: the root module, which must need no other, and
+# the small ones beside it. go.work is for a newer Go, so they have one of their own.
 oldest:
 	$(ALONE) vet ./...
+	@mkdir -p bin
+	@{ echo go 1.24.0; for m in "" $(SMALL:%=/%); do \
+		echo "use ..$$m"; sed -nE "s,.*(github.*leaderelection$$m v.* => ).*,replace \1..$$m,p" go.work; done; } >bin/oldest.work
+	GOWORK=$(CURDIR)/bin/oldest.work $(GO) vet $(BARE)
 
 # go mod tidy must find nothing to do, in every module; make mod does what it finds.
 tidy mod:
 	$(ALONE) -C tools build -o ../bin/tidy ./tidy
 	bin/tidy $(if $(filter tidy,$@),-diff)
+
+# All that is too long for each change on one machine: what .ci/run leaves out when time is short.
+.PHONY: nightly
+nightly: check vet-all test test-stores consume mutants chaos models packages
+	$(MAKE) soak SEEDS=5000 ROUNDS=5
 
 # Each store has its job in CI.
 jobs:
@@ -153,7 +215,10 @@ leaderelect:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w$(if $(VERSION), -X github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/cli.version=$(VERSION))" \
 		-tags "disable_grpc_modules $(LEAVE_OUT)" -o bin/leaderelect ./cmd/leaderelect
 
-# What it writes itself for packages: manual pages and completions, in bin/share.
+# For packages, in bin/share: manual pages and completions, which it writes itself, and the licenses
+# of all that is linked into it on some system, which ask to go with it. The packages'
+# changelog only says where CHANGELOG.md is.
+MAINTAINER = $(shell sed -nE 's/^ +maintainer: //p' .goreleaser.yaml)
 .PHONY: share
 share: leaderelect
 	rm -rf bin/share
@@ -163,6 +228,13 @@ share: leaderelect
 	bin/leaderelect completion bash >bin/share/completions/leaderelect.bash
 	bin/leaderelect completion fish >bin/share/completions/leaderelect.fish
 	bin/leaderelect completion zsh >bin/share/completions/_leaderelect
+	{ echo "== Go's standard library"; cat "$$($(GO) env GOROOT)/LICENSE"; for os in darwin linux windows; do \
+		GOOS=$$os CGO_ENABLED=0 $(GO) list -deps -tags disable_grpc_modules -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./cmd/leaderelect; \
+		done | sort -u | while read -r path version dir; do printf '\n== %s %s\n' $$path $$version; \
+		texts=$$(find $$dir -maxdepth 1 -type f | sort | grep -iE '/(licen[sc]e|copying|notice|patents)[^/]*$$') || { echo "$$dir has no license" >&2; exit 1; }; cat $$texts; \
+		done; } >bin/share/third-party-notices.txt
+	gzip -n9 bin/share/third-party-notices.txt
+	git log -1 --format='[{semver: $(VERSION:v%=%), date: "%cI", packager: $(MAINTAINER), deb: {distributions: [unstable], urgency: medium}, changes: [{note: "See https://github.com/c8e606e4/leaderelection/blob/main/CHANGELOG.md"}]}]' >bin/share/changelog.yaml
 
 .PHONY: sbom
 sbom:
@@ -175,10 +247,10 @@ GORELEASER = v2.15.1
 KO         = v0.18.1
 # goreleaser goes by git only where there is a remote, which a checkout in CI may not have.
 MAKE_DIST  = PATH="$(CURDIR)/bin:$$PATH" GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/c8e606e4/leaderelection \
-	bin/goreleaser-$(GORELEASER) release --snapshot --clean --parallelism 2
+	$(CURDIR)/bin/goreleaser-$(GORELEASER) release --clean --parallelism 2
 .PHONY: snapshot
 snapshot: bin/goreleaser-$(GORELEASER)
-	$(MAKE_DIST)
+	$(MAKE_DIST) --snapshot
 
 # What the workflow release.yml does at a tag. It has not been run: nothing is released yet.
 .PHONY: release
@@ -186,11 +258,14 @@ release: bin/goreleaser-$(GORELEASER) bin/ko-$(KO)
 	PATH="$(CURDIR)/bin:$$PATH" bin/goreleaser-$(GORELEASER) release --clean --parallelism 2
 
 # Those of linux/amd64 alone, the image, and the chart, all of which are then tried: installed, verified, run.
-# Needs root, debootstrap and rpm; a quarter of an hour if nothing is in Go's cache.
+# A clone with the tags of a release makes them as well, as the workflow does, for upgrades to it.
+# Needs root, debootstrap, lintian and rpm; a quarter of an hour if nothing is in Go's cache.
 .PHONY: packages
 packages: bin/goreleaser-$(GORELEASER) bin/ko-$(KO) kube
-	LINUX_AMD64_ONLY=1 $(MAKE_DIST)
-	KO=$(CURDIR)/bin/ko-$(KO) $(GO) test -count=1 -tags packages -timeout 25m $(TESTFLAGS) ./internal/packages
+	LINUX_AMD64_ONLY=1 $(MAKE_DIST) --snapshot
+	rm -rf bin/candidate && git clone --quiet . bin/candidate
+	cd bin/candidate && $(ALONE) -C tools run ./release -write v1.99.0 v0.99.0 && git checkout --quiet v1.99.0 && LINUX_AMD64_ONLY=1 $(MAKE_DIST) --skip=publish
+	KO=$(CURDIR)/bin/ko-$(KO) GORELEASER=$(CURDIR)/bin/goreleaser-$(GORELEASER) $(GO) test -count=1 -tags packages -timeout 25m $(TESTFLAGS) ./internal/packages
 	cd tools && PROGRAM=$$(echo $(CURDIR)/bin/dist/*linux_amd64*/leaderelect) SBOM=$$(echo $(CURDIR)/bin/dist/*_linux_amd64.cdx.json) \
 		$(ALONE) test -count=1 $(TESTFLAGS) ./sbom
 
@@ -208,8 +283,8 @@ consume:
 	$(ALONE) -C tools test -count=1 -timeout 20m $(TESTFLAGS) ./release
 
 bench:
-	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 .
-	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage|Thousand' -benchtime 1x .
+	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count 3 -cpu 1,2 ./internal/electiontest
+	$(GO) test -run '^$$' -bench 'Crash|Handover|Store|Outage|Thousand' -benchtime 1x ./internal/electiontest
 	$(GO) test -run '^$$' -bench RequireLeader -count 3 -cpu 1 ./lehttp
 	$(GO) -C bench run .
 
@@ -226,9 +301,9 @@ soak:
 # Members of groups of package shard as real processes on real stores, for FOR each; in
 # test-stores they run for half a minute.
 FOR    ?= 5m
-SHARDS ?= file etcd natskv redis postgres s3
+SHARDS ?= $(addprefix internal/testsof/,file etcd natskv redis postgres s3)
 soak-shards:
-	PROCTEST_GROUP_FOR=$(FOR) $(GO) test -v -p 1 -timeout 10h -run '^TestShards$$' $(TESTFLAGS) $(SHARDS:%=./deciders/%)
+	PROCTEST_GROUP_FOR=$(FOR) $(GO) test -v -p 1 -timeout 10h -run '^TestShards$$' $(TESTFLAGS) $(SHARDS:%=./%)
 
 # Each fuzz test in turn, for FUZZTIME.
 FUZZTIME ?= 30s
@@ -254,6 +329,6 @@ benchstat:
 	$(ALONE) -C tools build -o ../bin/benchstat golang.org/x/perf/cmd/benchstat; \
 	dir=$$(mktemp -d); trap 'git -C "$(CURDIR)" worktree remove --force "$$dir/base" 2>/dev/null; rm -rf "$$dir"' EXIT; \
 	git worktree add --quiet --detach "$$dir/base" "$$base"; \
-	(cd "$$dir/base" && $(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count $(COUNT) -cpu 1 .) >"$$dir/$$(echo $$base | tr / _)"; \
-	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count $(COUNT) -cpu 1 . >"$$dir/now"; \
+	(cd "$$dir/base" && $(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count $(COUNT) -cpu 1 ./internal/electiontest) >"$$dir/$$(echo $$base | tr / _)"; \
+	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count $(COUNT) -cpu 1 ./internal/electiontest >"$$dir/now"; \
 	cd "$$dir" && "$(CURDIR)/bin/benchstat" "$$(echo $$base | tr / _)" now

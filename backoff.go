@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// retry spaces attempts at something that fails: the pause doubles from base to
-// limit, measured from the start of one attempt to the start of the next, and
-// is lengthened by up to a quarter so that candidates do not march in step.
+// retry spaces attempts at something that fails. The pause doubles from base to limit. It is
+// measured from the start of one attempt to the start of the next. It is lengthened by up to a
+// quarter, so that candidates do not all try at the same time.
 type retry struct {
 	base, limit time.Duration
-	seed        uint64 // jitter follows from it and the number of failures, so that a run can be repeated
+	seed        uint64 // it and the number of failures decide the jitter, so that a run can be repeated
 	fails       uint64
 	notBefore   time.Duration
 
-	recent [maxFailures]time.Duration // when the last failures began, in turns
-	count  int                        // of all failures
-	floor  time.Duration              // the earliest beginning that keeps maxFailures
+	recent [maxFailures]time.Duration // when the last failures began, as a ring
+	count  int                        // the number of all failures
+	floor  time.Duration              // the earliest start that keeps to maxFailures
 }
 
-// maxFailures is how many failures may begin within a second, whatever has worked, or
-// was found out, between them.
+// maxFailures is how many attempts that fail may begin within a second, whatever has worked, or was
+// found out, between them.
 const maxFailures = 4
 
-// backoffs returns how a candidate spaces its failing reads and writes: quickly
-// at first, since what is left of a view may be short, and never above four of
-// each a second: a write that failed is followed by a read.
+// backoffs returns how a candidate spaces its failing reads and writes. Pauses are short at first,
+// since little may be left of a view. There are never more than four of each in a second: a read
+// follows each write that failed.
 func backoffs(name string, term time.Duration) (reads, writes retry) {
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -36,17 +36,17 @@ func backoffs(name string, term time.Duration) (reads, writes retry) {
 	return reads, writes
 }
 
-// within keeps the pauses, jitter and all, below a PollInterval, so that what happens
-// in an outage is noticed no later than anything else; but not above four a second.
+// within keeps the pauses, with their jitter, below a PollInterval. So what happens in an outage is
+// noticed no later than at other times. There are still at most four attempts in a second.
 func (r *retry) within(poll time.Duration) {
 	r.limit = min(r.limit, max(poll*4/5, minPause))
 	r.base = min(r.base, r.limit)
 }
 
-// minPause is the shortest between two attempts at something that fails.
+// minPause is the shortest pause between two attempts at something that fails.
 const minPause = 250 * time.Millisecond
 
-// failed notes a failure of what began at start.
+// failed notes that the attempt that began at start has failed.
 func (r *retry) failed(start time.Duration) {
 	pause := r.limit
 	if r.fails < 16 {
@@ -66,5 +66,5 @@ func (r *retry) failed(start time.Duration) {
 // worked ends the pauses: the next failure is the first.
 func (r *retry) worked() { r.fails, r.notBefore = 0, r.floor }
 
-// hurry ends the present pause.
+// hurry ends the current pause.
 func (r *retry) hurry() { r.notBefore = r.floor }

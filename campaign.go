@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -11,23 +12,23 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/skew"
 )
 
-// Campaign is a running candidate, made by [Config.Start]. Its methods may be
-// called by any number of goroutines at once.
-//
-// One goroutine owns its state. Whatever happens elsewhere (a store's answer, a
-// pushed record, a callback's return) reaches it as an event; it handles them one at a
-// time, then works out afresh what is due, does it, and sleeps until the next moment at
-// which something can be due. Nothing that it does waits for the store or for
-// user code.
+// Campaign is a running candidate, made by [Config.Start]. Use it to ask about the leadership,
+// or to give it up. Its methods may be called by any number of goroutines at once.
 type Campaign struct {
+	// One goroutine owns the state. Everything that happens elsewhere (a store's answer, a
+	// pushed record, a callback's return) reaches it as an event. It handles the events one at
+	// a time. Then it computes again what is due, does it, and sleeps until the next moment
+	// at which something can be due. It never waits for the store or for user code.
+
 	cfg         Config
 	incarnation string
 	start       context.Context
-	single      *single // nil: it leads as often as it wins
+	single      *single       // nil: it leads as often as it wins
+	heldFor     time.Duration // nobody else acquires the record for so long from its acquisition: see StartHeld
 	f           follower
 	k           knowledge
 
-	tenure atomic.Pointer[tenure]
+	view   atomic.Pointer[TimeView] // of the newest leadership
 	leader atomic.Pointer[RaceEntry]
 	status atomic.Int32
 	done   chan struct{}
@@ -47,43 +48,49 @@ type Campaign struct {
 	trouble    time.Duration // when a store call last failed or was slow, while leading
 	changed    deliveries    // LeaderChanged
 	told       *RaceEntry    // the last record handed to LeaderChanged
-	doubles    double
+	diagnosis  diagnosis
 	refused    refusals
-	resigners  []chan struct{}
+	proofs     proofs
+	resigners  []chan error
+	asks       []*leadAsked  // those who wait in Lead
 	slice      time.Duration // the longest a leader sleeps
 
 	stopping bool
+	waiting  bool // said already: a callback does not return
 	stopAt   time.Duration
 	ending   bool // all is done but for goroutines on their way out
 	endBy    time.Duration
 }
 
-// start begins a campaign. cfg is valid and has its defaults.
-func start(ctx context.Context, cfg Config, s *single) *Campaign {
-	c := &Campaign{cfg: cfg, incarnation: newIncarnation(), start: ctx, single: s, done: make(chan struct{})}
+// newCampaign returns a campaign, which begins with its loop. cfg is valid and has its defaults.
+func newCampaign(ctx context.Context, cfg Config, hold time.Duration, s *single) *Campaign {
+	c := &Campaign{cfg: cfg, incarnation: newIncarnation(), start: ctx, single: s, heldFor: min(hold, MaxTermLength), done: make(chan struct{})}
 	f := &c.f
 	f.init(ctx, cfg.Clock, cfg.Decider, cfg.LeaderID, cfg.TermLength)
 	f.poll, f.logger, f.trace = cfg.PollInterval, cfg.Logger, cfg.Trace
-	c.k = knowledge{skew: cfg.MaxClockSkew, term: cfg.TermLength, unsynchronized: cfg.Unsynchronized}
+	c.k = knowledge{skew: cfg.MaxClockSkew, term: cfg.TermLength, unsynchronized: cfg.unsynchronized()}
 	c.attempts.incarnation = c.incarnation
+	c.diagnosis = diagnosis{f: f, id: cfg.LeaderID, incarnation: c.incarnation, held: hold > 0}
+	c.health = health{f: f, of: cfg.Healthy, every: cfg.PollInterval}
+	c.proofs = proofs{f: f, line: cfg.Lifeline, id: cfg.LeaderID, incarnation: c.incarnation}
 	f.reads.within(f.poll)
+	c.clock = clockCheck{f: f, id: cfg.LeaderID, policy: cfg.ClockPolicy, skew: cfg.MaxClockSkew, check: skew.New(cfg.MaxClockSkew, proofTerms*cfg.TermLength, f.epoch)}
 	c.clock.bounded, _ = cfg.Clock.(clocks.Bounded)
-	c.clock.check = skew.New(cfg.MaxClockSkew, proofTerms*cfg.TermLength, f.epoch)
 	_, c.writes = backoffs(cfg.LeaderID, cfg.TermLength)
 	c.changed = deliveries{ctx: context.WithoutCancel(ctx), call: cfg.LeaderChanged, idle: f.events.idle}
-	c.tenure.Store(&tenure{view: newView(f.timekeeper, NoElections), next: make(chan struct{})})
-	f.log(slog.LevelInfo, "standing", "id", cfg.LeaderID, "term", cfg.TermLength, "skew", cfg.MaxClockSkew, "pushed", f.feed != nil)
-	go c.loop()
+	c.view.Store(newView(f.timekeeper, NoElections))
+	f.log(slog.LevelInfo, "campaign started", "id", cfg.LeaderID, "place", firstPlace{f}, "term", cfg.TermLength, "skew", cfg.MaxClockSkew, "pushed", f.feed != nil)
 	return c
 }
 
-// View returns the view of the current leadership, or while not leading one that is
-// over. Never nil. The view of a later leadership is another one: call View again.
-func (c *Campaign) View() *TimeView { return c.tenure.Load().view }
+// View returns the view of the current leadership, or a view that is over if this candidate
+// does not lead. Use it to ask before each act whether this candidate leads. A later leadership has
+// another view: call View again. Never nil.
+func (c *Campaign) View() *TimeView { return c.view.Load() }
 
-// Leader returns the newest record known, also of another's leadership, without its
-// Token, or a zero RaceEntry while nothing has been learned yet. It may be out of
-// date: whether this candidate leads is for View to say.
+// Leader returns the newest record that the campaign knows, without its Token. It may be its own.
+// Use it to tell clients which candidate leads. It is a zero RaceEntry while nothing is known
+// yet. It may be out of date: ask View whether this candidate leads.
 func (c *Campaign) Leader() RaceEntry {
 	e := c.leader.Load()
 	if e == nil {
@@ -94,31 +101,39 @@ func (c *Campaign) Leader() RaceEntry {
 	return known
 }
 
-// Status returns what the campaign is doing. For whether to act, ask View.
+// Status returns what the campaign is doing, for display and probes. Before an act ask View.
 func (c *Campaign) Status() Status { return Status(c.status.Load()) }
 
-// Done is closed when the campaign has stopped and every callback has returned.
+// LastError returns the error of the last store call, or nil if that call worked.
+func (c *Campaign) LastError() error { return c.f.lastError() }
+
+// Done returns a channel that is closed when the campaign has stopped and every callback has
+// returned.
 func (c *Campaign) Done() <-chan struct{} { return c.done }
 
-// Wait waits for Done, and returns what Acquire would.
+// Wait waits until the campaign has stopped and every callback has returned. It returns what
+// [Config.Acquire] would.
 func (c *Campaign) Wait() error {
 	<-c.done
 	return c.err
 }
 
-// Resign gives up leadership and cools down for one term, so that somebody else leads
-// if anybody can: the leader's ctx is cancelled with ErrResigned, the lease kept
-// until the callbacks have returned (for DrainTimeout at most), then released.
-// The campaign goes on. Resign returns nil after the release, or when ctx ends
-// context.Cause(ctx), the resignation going on without it; so a leader that calls
-// it from OnElected with its own ctx does not wait for itself. A candidate that
-// does not lead only cools down for its term.
+// Resign gives up leadership, and keeps this candidate from leading for one term. Use it to let
+// another candidate lead, if there is one. The leader's ctx is cancelled with ErrResigned. The
+// lease is kept until the callbacks have returned, for at most DrainTimeout, and is then
+// released. The campaign goes on. If this candidate does not lead, it only stays out for its
+// term.
+//
+// Resign returns nil after the release. When ctx ends first, it returns context.Cause(ctx), and
+// the resignation goes on. So if OnElected calls Resign with the leader's ctx, it does not wait
+// for itself. With another ctx it would wait for itself: then Resign returns an error when the
+// view has ended, after DrainTimeout.
 func (c *Campaign) Resign(ctx context.Context) error {
-	released := make(chan struct{})
+	released := make(chan error, 1)
 	c.f.post(resignAsked{released})
 	select {
-	case <-released:
-		return nil
+	case err := <-released:
+		return err
 	case <-c.done:
 		return nil
 	case <-ctx.Done():
@@ -126,18 +141,24 @@ func (c *Campaign) Resign(ctx context.Context) error {
 	}
 }
 
-// Ping reports whether the campaign's loop moves: it returns nil as soon as the loop has
-// taken notice, in microseconds on an idle machine, or when the campaign has stopped; and
-// context.Cause(ctx) when ctx ends before. Nothing that the loop does waits for the store
-// or for user code but the Clock: so a campaign that does not answer for seconds, on a
-// machine that is not starved, is stuck for good, and only a new process helps. It says
-// nothing of the store. For liveness probes: package lehttp has one.
+// Ping reports whether the campaign works. If it does not, only a new process helps. Use it for
+// a liveness probe; package lehttp has one.
+//
+// Ping returns nil as soon as the campaign's loop has noticed it, within microseconds on an
+// idle machine, or when the campaign has stopped. It returns context.Cause(ctx) if ctx ends
+// first. The loop waits neither for the store nor for user code except the Clock. So a campaign
+// that does not answer for seconds, on a machine that is not starved, is stuck for good.
+//
+// Ping returns an error if LeaderChanged has not returned for four terms. It also returns one
+// if the store has answered every call with an ErrPermanent for as long: the process's
+// certificate or token for the store may have been renewed since it started. Ping says
+// nothing else of the store.
 func (c *Campaign) Ping(ctx context.Context) error {
-	noticed := make(chan struct{})
+	noticed := make(chan error, 1)
 	c.f.post(pinged{noticed})
 	select {
-	case <-noticed:
-		return nil
+	case err := <-noticed:
+		return err
 	case <-c.done:
 		return nil
 	case <-ctx.Done():
@@ -145,7 +166,28 @@ func (c *Campaign) Ping(ctx context.Context) error {
 	}
 }
 
-func (c *Campaign) resign(now instant, released chan struct{}) {
+// stuckTerms is for how many terms a fault may last that should pass by itself.
+const stuckTerms = 4
+
+// stuck returns why only a new process helps, or nil.
+func (c *Campaign) stuck(now instant) error {
+	limit := now.mono - stuckTerms*c.cfg.TermLength
+	if since, running := c.changed.look(now); running && since < limit {
+		return fmt.Errorf("leaderelection: LeaderChanged has not returned for %v", (now.mono - since).Round(time.Second))
+	}
+	if c.f.isDenied && c.f.denied < limit {
+		return fmt.Errorf("leaderelection: for %v the store has refused every call: %w", (now.mono - c.f.denied).Round(time.Second), c.f.lastError())
+	}
+	return nil
+}
+
+// DropHold gives up the Hold of the current leadership. Call it before OnElected returns if the
+// leader has not begun the job that its Hold protects, and will not begin it. The record is
+// then released without a Hold, so that others can run the job. DropHold does not wait. If this
+// candidate does not lead, it does nothing. A job of [Config.Once] returns ErrNotBegun instead.
+func (c *Campaign) DropHold() { c.f.post(holdDropped{}) }
+
+func (c *Campaign) resign(now instant, released chan error) {
 	c.cooldown = max(c.cooldown, now.mono+c.cfg.TermLength)
 	if r := c.leadership; r != nil && r.cause == nil {
 		c.giveUp(now, ErrResigned)
@@ -153,22 +195,31 @@ func (c *Campaign) resign(now instant, released chan struct{}) {
 	c.resigners = append(c.resigners, released)
 }
 
-// answerResigners tells those who wait in Resign once nothing is held, or may be by a
-// write whose outcome is open.
+// answerResigners ends the waits in Resign, once this campaign holds nothing, and no write with
+// an open outcome can still make it hold something.
 func (c *Campaign) answerResigners(wake *alarm) {
-	if len(c.resigners) == 0 || c.leadership != nil || c.holds(wake.now) || c.attempts.pending(wake, c.cfg.TermLength) {
+	if len(c.resigners) == 0 {
+		return
+	}
+	var err error
+	switch r := c.leadership; {
+	case r != nil && r.over && wake.now.mono >= r.drainUntil:
+		err = fmt.Errorf("leaderelection: Resign: the view has ended, and %s has not returned, so nothing is released: whoever calls Resign from there gives it the leader's ctx", r.runs())
+	case r != nil || c.holds(wake.now) || c.attempts.pending(wake, c.cfg.TermLength):
 		return
 	}
 	for _, released := range c.resigners {
-		close(released)
+		released <- err
 	}
 	c.resigners = nil
 }
 
-// loop is the campaign's goroutine.
+// loop is the campaign, from its beginning to its end, in one goroutine.
 func (c *Campaign) loop() {
 	defer close(c.done)
 	defer c.f.close()
+	defer c.proofs.end()
+	defer c.abandon()
 	c.slice = maxSlice
 	if stop, err := clocks.NotifyJump(c.cfg.Clock, func() { c.f.post(lookAgain{}) }); err == nil && stop != nil {
 		c.slice = maxTellingSlice
@@ -191,6 +242,26 @@ func (c *Campaign) loop() {
 	}
 }
 
+// errNoLoop is the cause of the end of a leadership whose campaign has lost its loop.
+var errNoLoop = errors.New("leaderelection: a Clock, LeaderToken or Lifeline has panicked in the campaign's loop, or ended its goroutine")
+
+// abandon ends everything if the loop has not come to its end. That is user code's doing, and who called
+// Acquire may recover from its panic.
+func (c *Campaign) abandon() {
+	if c.ending {
+		return
+	}
+	c.err = errNoLoop
+	if r := c.leadership; r != nil {
+		r.view.end()
+		r.cancel(errNoLoop)
+		if r.ousting != nil {
+			r.ousting()
+		}
+	}
+	c.f.wind()
+}
+
 // handle takes in one event, at the instant now.
 func (c *Campaign) handle(e event, now instant) {
 	switch e := e.(type) {
@@ -203,25 +274,33 @@ func (c *Campaign) handle(e event, now instant) {
 	case feedEnded:
 		c.f.feedGone(e, now)
 	case healthAnswered:
-		c.healthAnswered(e, now)
-	case callbackDone:
-		e.of.callbacks--
+		c.health.answered(e, now)
+		c.endSick(now)
+	case workDone:
+		e.of.ended(e.what)
+	case *leadAsked:
+		c.hand(e)
 	case resignAsked:
 		c.resign(now, e.released)
+	case holdDropped:
+		if r := c.leadership; r != nil {
+			r.held = 0
+		}
+	case deathProved:
+		c.proofs.proved(e.of)
 	case pinged:
-		close(e.noticed)
+		e.noticed <- c.stuck(now)
 	case announced:
 		c.cfg.HostPort, c.cfg.ConnectionParams = e.hostPort, e.params
 	case lookAgain:
 	}
 }
 
-// sleep returns after d, or when something has happened. A leader sleeps in
-// slices and looks at both its clocks after each, since timers do not notice that
-// the machine was suspended or the clock stepped: what was worked out to be d may
-// be nearer now.
+// sleep returns after d, or when something has happened. A leader sleeps in slices, and looks at
+// both its clocks after each. Timers do not notice that the machine was suspended or the clock
+// was stepped, so less of d may be left.
 func (c *Campaign) sleep(begin instant, d time.Duration) {
-	if c.leadership == nil && !(c.cfg.Unsynchronized && c.attempts.acquiring()) {
+	if c.leadership == nil && !(c.cfg.unsynchronized() && c.attempts.acquiring()) {
 		c.f.mailbox.sleep(c.cfg.Clock, d)
 		return
 	}
@@ -235,20 +314,22 @@ func (c *Campaign) sleep(begin instant, d time.Duration) {
 	}
 }
 
-// step brings everything up to date with now, does what is due, and returns how
-// long nothing else can become due.
+// step brings everything up to date with now, and does what is due. It returns for how long
+// nothing else can become due.
 func (c *Campaign) step(now instant) (time.Duration, bool) {
 	wake := newAlarm(now)
 	if !c.stopping && c.start.Err() != nil {
 		c.stop(now, context.Cause(c.start))
+		c.err = c.f.because(c.err)
 	}
 	if c.f.failure != nil && !c.stopping {
 		c.stop(now, c.f.failure)
 	}
-	if c.cfg.Unsynchronized {
+	if c.cfg.unsynchronized() {
 		c.tighten(now)
 	}
-	c.tendClock(&wake)
+	c.changed.look(now)
+	c.endWrong(now, c.clock.tend(&wake))
 	c.tendLeadership(&wake)
 	if late := c.f.giveUpCall(now); late != nil {
 		c.answered(late, now)
@@ -257,11 +338,12 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	if c.ending {
 		return c.end(&wake)
 	}
-	c.tendSingle(&wake)
+	c.single.tend(c, &wake)
 	if !c.single.looking() || c.leadership != nil {
 		c.f.tendFeed(&wake)
 	}
-	c.tendHealth(&wake)
+	c.health.tend(&wake, c.stopping)
+	c.endSick(now)
 	c.act(&wake)
 	c.answerResigners(&wake)
 	c.report(now)
@@ -273,11 +355,11 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	return wake.in, false
 }
 
-// leaveTime is for how long a campaign that ends tries to release what it holds, or to
-// learn whether it has won, when nothing of its own is left to wait for: well within
-// the half minute that supervisors wait before they kill. After it the term runs out by
-// itself. What was taken too early has its time besides (see keepIfEarly): a clock that
-// is far ahead has written a TermExpiry that would keep everybody out for as long.
+// leaveTime is for how long a campaign that ends tries to release its record, or to learn
+// whether it has won, after its callbacks have returned. It is well within the half minute
+// that supervisors wait before they kill. After it the term runs out by itself. A record that
+// was taken too early is kept first, for a time of its own (see keepIfEarly). It must then be
+// released: a clock that is far ahead has written a TermExpiry that keeps everybody out.
 const leaveTime = 10 * time.Second
 
 // stop begins the campaign's end: what is led is drained and released.
@@ -292,15 +374,20 @@ func (c *Campaign) stop(now instant, cause error) {
 	}
 }
 
-// finished reports whether a stopping campaign has nothing left to do: no leadership,
-// no record of its own that could be released, and no write whose outcome is open and that
-// could have made it one (for that it waits half a term at most).
+// finished reports whether a stopping campaign has nothing left to do. It has no leadership and
+// no record that it could release. Nor has it a write with an open outcome that could have
+// given it one; for such a write it waits at most half a term.
 func (c *Campaign) finished(wake *alarm) bool {
 	if k := c.health.check; k != nil {
 		k.cancel()
+		c.waits(wake, "Healthy")
 		return false
 	}
-	if c.leadership != nil || c.changed.busy() {
+	if c.leadership != nil { // DrainTimeout bounds it
+		return false
+	}
+	if c.changed.busy() {
+		c.waits(wake, "LeaderChanged")
 		return false
 	}
 	if until := c.stopAt + min(c.cfg.TermLength/2, leaveTime); c.attempts.pending(wake, c.cfg.TermLength) && wake.now.mono < until {
@@ -310,17 +397,26 @@ func (c *Campaign) finished(wake *alarm) bool {
 	if !c.holds(wake.now) {
 		return true
 	}
-	// A term that has run out by the monotonic clock has, whatever was done to the
-	// other one.
+	// A term that has run out by the monotonic clock has run out, even if the wall clock was
+	// set back.
 	until := max(c.stopAt, c.idleSince, c.clock.keepUntil) + min(c.cfg.TermLength, leaveTime)
 	wake.at(until)
 	wake.until(c.k.ends(c.k.latest))
 	return wake.now.mono >= until
 }
 
-// end waits a moment for goroutines to go that have been told to, so that a
-// caller may close its store's client when Wait has returned. One that does not
-// go is left behind.
+// waits logs, once, that a campaign cannot end before a callback returns.
+func (c *Campaign) waits(wake *alarm, what string) {
+	if due := max(c.stopAt, c.idleSince) + leaveTime; wake.now.mono < due {
+		wake.at(due)
+	} else if !c.waiting {
+		c.waiting = true
+		c.f.log(slog.LevelWarn, "the campaign has ended, except for a callback that does not return: Wait waits for it", "id", c.cfg.LeaderID, "runs", what)
+	}
+}
+
+// end waits a moment for goroutines that have been told to end. So a caller may close its
+// store's client when Wait has returned. A goroutine that does not end is left behind.
 func (c *Campaign) end(wake *alarm) (time.Duration, bool) {
 	if c.f.wind() || wake.now.mono >= c.endBy {
 		return 0, true
@@ -348,7 +444,7 @@ func (c *Campaign) act(wake *alarm) {
 	}
 }
 
-// report publishes the status, where it has changed.
+// report publishes the status if it has changed.
 func (c *Campaign) report(now instant) {
 	status, cause, number := Following, error(nil), NoElections
 	switch r := c.leadership; {
@@ -366,7 +462,7 @@ func (c *Campaign) report(now instant) {
 		return
 	}
 	if from == Leading && cause == nil {
-		// It ended with all its callbacks within one step.
+		// The leadership and all its callbacks ended within one step.
 		number, cause = c.last.number, c.last.cause
 	}
 	c.status.Store(int32(status))
@@ -378,9 +474,12 @@ func (c *Campaign) report(now instant) {
 	if errors.Is(cause, ErrOusted) || errors.Is(cause, ErrExpired) {
 		level = slog.LevelWarn
 	}
-	if cause != nil {
-		c.f.log(level, status.String(), "id", c.cfg.LeaderID, "was", from.String(), "election", uint64(number), "cause", cause)
-	} else {
-		c.f.log(level, status.String(), "id", c.cfg.LeaderID, "was", from.String(), "election", uint64(number))
+	args := []any{"id", c.cfg.LeaderID, "was", from.String()}
+	if number != NoElections {
+		args = append(args, "token", uint64(number))
 	}
+	if cause != nil {
+		args = append(args, "cause", cause)
+	}
+	c.f.log(level, status.String(), args...)
 }

@@ -13,30 +13,30 @@ const (
 	minPoll     = 10 * time.Millisecond
 )
 
-// maxSlice is the longest a leader sleeps before it looks at both its clocks
-// again: a suspended machine or a stepped clock is noticed within it.
+// maxSlice is the longest time that a leader sleeps before it looks at both its clocks again. So it
+// notices a suspended machine or a stepped clock within this time.
 const maxSlice = time.Second
 
-// maxTellingSlice is the same with a Clock that tells of its jumps: there is only its drift
-// to be noticed, which is 30 ms in this time.
+// maxTellingSlice is maxSlice for a Clock that reports its jumps. Then the leader has only its
+// drift to notice, which is 30 ms in this time.
 const maxTellingSlice = time.Minute
 
-// maxApart is how far its clocks may have run apart while it sleeps before it works
-// out anew for how long: the end of a view by the wall clock is waited for by the
-// monotonic one.
+// maxApart is how far a leader's clocks may run apart while it sleeps. If they run apart further,
+// it computes again how long to sleep. It waits by the monotonic clock for the end of a view by the
+// wall clock.
 const maxApart = time.Millisecond / 2
 
 // instant is one look at a campaign's clock.
 type instant struct {
-	wall time.Time     // without: to be compared with other machines' times
+	wall time.Time     // without a monotonic reading, to be compared with other machines' times
 	mono time.Duration // elapsed since the loop began, whatever is done to the wall clock
 }
 
-// timekeeper reads both times off a Clock: the wall time, and the time elapsed since it
+// timekeeper reads both times of a Clock: the wall time, and the time elapsed since the timekeeper
 // was made. A campaign's loop and its views share one. It does not change.
 type timekeeper struct {
 	clock  clocks.Clock
-	system bool             // clock is the system's: asked without an indirect call
+	system bool             // clock is the system's: read without an indirect call
 	mono   clocks.Monotonic // nil: its times carry a monotonic reading
 	epoch  time.Time
 	start  time.Duration
@@ -50,8 +50,7 @@ func newTimekeeper(clock clocks.Clock) *timekeeper {
 	return t
 }
 
-// look is one look at both sides of the clock. The wall time may carry a monotonic
-// reading.
+// look reads both times at once. The wall time may carry a monotonic reading.
 func (t *timekeeper) look() (wall time.Time, elapsed time.Duration) {
 	if t.system {
 		wall = time.Now()
@@ -69,17 +68,18 @@ func (t *timekeeper) now() instant {
 	return instant{wall: wall.Round(0), mono: elapsed}
 }
 
-// endAfter is the position of a view that ends at the wall time wall, and not
-// later than left after at by the monotonic clock.
+// endAfter returns the end of a view: at the wall time wall or, by the monotonic clock, left after
+// at, whichever comes first.
 func endAfter(at instant, left time.Duration, wall time.Time) *viewState {
 	return &viewState{wall: wall, wallNS: wall.UnixNano(), mono: at.mono + left}
 }
 
-// tighten is s, which ends no later by the monotonic clock than the wall clock says
-// now: where the wall clock has run ahead, the machine was suspended and the monotonic
-// clock stood still. Without wall clocks to compare, a later set-back would hide it. Where
-// the wall clock was set back already, by more than s allows, s is over: a later suspend
-// would be hidden.
+// tighten returns s with an end by the monotonic clock that is no later than the wall clock says
+// now. It is for candidates that are Unsynchronized.
+//
+// If the wall clock has run ahead, the machine was suspended, and the monotonic clock stood still.
+// tighten must take that in now, since a later set-back of the wall clock would hide it. If the
+// wall clock was set back by more than s allows, s ends now, since a later suspend would be hidden.
 func tighten(s *viewState, at instant) *viewState {
 	left := s.mono - at.mono
 	lost := left - time.Duration(s.wallNS-at.wall.UnixNano())
@@ -94,8 +94,7 @@ func tighten(s *viewState, at instant) *viewState {
 	return &c
 }
 
-// isSystem reports whether clock is the machine's own, or its bubble's: that of
-// package time.
+// isSystem reports whether clock is the clock of package time: the machine's own, or its bubble's.
 func isSystem(clock clocks.Clock) bool {
 	switch clock.(type) {
 	case clocks.SystemClock, clocks.KernelClock:
@@ -104,8 +103,8 @@ func isSystem(clock clocks.Clock) bool {
 	return false
 }
 
-// hasMonotonic reports whether clock tells elapsed time apart from wall time. In a
-// testing/synctest bubble no time has a monotonic reading, and no wall clock is set.
+// hasMonotonic reports whether clock measures elapsed time independently of its wall time. In a
+// testing/synctest bubble no time has a monotonic reading, but nobody sets the wall clock either.
 func hasMonotonic(clock clocks.Clock) bool {
 	if _, ok := clock.(clocks.Monotonic); ok || clock == nil || isSystem(clock) {
 		return true
@@ -113,3 +112,64 @@ func hasMonotonic(clock clocks.Clock) bool {
 	carries := func(t time.Time) bool { return t != t.Round(0) }
 	return carries(clock.Now()) || !carries(time.Now())
 }
+
+// deadline is a moment by both of a campaign's clocks. It has come when both clocks have reached
+// it, or when the monotonic clock has reached sooner. A zero part does not count.
+type deadline struct {
+	wall   time.Time     // for times by other machines' clocks
+	mono   time.Duration // for times that only this machine's monotonic clock may measure
+	sooner time.Duration
+}
+
+// reached reports whether the deadline has come at the instant at.
+func (h deadline) reached(at instant) bool {
+	return !at.wall.Before(h.wall) && at.mono >= h.mono || h.sooner > 0 && at.mono >= h.sooner
+}
+
+// and returns the deadline that comes when both h and o have come.
+func (h deadline) and(o deadline) deadline {
+	switch {
+	case h == deadline{}:
+		return o
+	case o == deadline{}:
+		return h
+	}
+	if o.wall.After(h.wall) {
+		h.wall = o.wall
+	}
+	h.mono = max(h.mono, o.mono)
+	if h.sooner > 0 && o.sooner > 0 {
+		h.sooner = max(h.sooner, o.sooner)
+	} else {
+		h.sooner = 0
+	}
+	return h
+}
+
+// until sets the alarm for h.
+func (a *alarm) until(h deadline) {
+	if h.sooner > 0 {
+		a.at(h.sooner)
+	}
+	switch {
+	case a.now.wall.Before(h.wall):
+		a.atWall(h.wall)
+	case a.now.mono < h.mono:
+		a.at(h.mono)
+	}
+}
+
+// alarm collects the moments at which a loop must look again, and keeps the earliest.
+type alarm struct {
+	now instant
+	in  time.Duration
+}
+
+func newAlarm(now instant) alarm { return alarm{now: now, in: time.Hour} }
+
+// at sets the alarm for an elapsed time.
+func (a *alarm) at(mono time.Duration) { a.in = min(a.in, max(mono-a.now.mono, 0)) }
+
+// atWall sets the alarm for a wall time. The loop looks again within the hour in any case, since
+// the clock may be stepped.
+func (a *alarm) atWall(wall time.Time) { a.in = min(a.in, max(wall.Sub(a.now.wall), 0)) }

@@ -9,21 +9,21 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/skew"
 )
 
-// ClockSkewError is an ErrClockSkew with facts: the cause of the end of a leader's
-// ctx, where this machine's clock was proved to be off by more than MaxClockSkew.
+// ClockSkewError is an ErrClockSkew with facts. It is the cause of the end of a leader's ctx if
+// this machine's clock is proved to be off by more than MaxClockSkew.
 type ClockSkewError struct {
-	// Offset is how far this machine's clock is ahead of true time, at least;
-	// negative where it is behind. Where the clock's own bound is the evidence
-	// that bound, in either direction.
+	// Offset is how far this machine's clock is ahead of true time, at least. It is negative
+	// if the clock is behind. If Bound is true, it is how far the clock may be off in
+	// either direction.
 	Offset time.Duration
-	// Bound says that Offset is the Clock's own bound for its error (see
-	// clocks.Bounded), and not a comparison with the store's time.
+	// Bound says that Offset is the Clock's own bound for its error (see clocks.Bounded), and
+	// not a comparison with the store's time.
 	Bound bool
-	// MaxClockSkew is what was promised.
+	// MaxClockSkew is that of the Config.
 	MaxClockSkew time.Duration
 }
 
-// Error says by how much, and what to do.
+// Error says by how much the clock is off, and what to do.
 func (e *ClockSkewError) Error() string {
 	const advice = "repair this machine's time service, or raise MaxClockSkew for all candidates"
 	switch {
@@ -37,42 +37,51 @@ func (e *ClockSkewError) Error() string {
 	return fmt.Sprintf("%v of %v: it is at least %v ahead of the store's: %s", ErrClockSkew, e.MaxClockSkew, e.Offset, advice)
 }
 
-// Is says that a ClockSkewError is an ErrClockSkew.
+// Is reports whether target is ErrClockSkew.
 func (e *ClockSkewError) Is(target error) bool { return target == ErrClockSkew }
 
 // clockCheck is what a campaign knows of its clock's error. It belongs to the loop.
 type clockCheck struct {
+	f      *follower
+	id     string
+	policy ClockPolicy
+	skew   time.Duration
+
 	check   skew.Check
 	bounded clocks.Bounded // nil: the Clock does not know its own error
 	asked   bool
 	askNext time.Duration
-	mute    bool // it has said already that it cannot tell
+	mute    bool // it was logged that the Clock cannot tell
 
-	told      bool          // that the clock is wrong
-	lead      time.Duration // how far it is thought to be ahead
-	keepUntil time.Duration // the record was taken too early, and is neither led by nor released before
+	told      bool          // it was logged that the clock is wrong
+	lead      time.Duration // how far the clock seems to be ahead
+	keepUntil time.Duration // until then a record that was taken too early is kept unused
+
+	blind    bool          // the last record that was read had no stamp: a read shows nothing of the clock
+	compared time.Duration // just after the start of the newest own write whose stamp is known
 }
 
-// proofTerms is for how many terms a proof counts unless it is disproved. After
-// that the clock is put to the test again, at such a distance from the terms of
-// others that it takes nothing from them (see claimableAt).
+// proofTerms is for how many terms a proof counts unless it is disproved. After that the clock is
+// tested again, so late after the terms of others that the test takes nothing from them (see
+// claimableAt).
 const proofTerms = 4
 
-// reading is the look at the clock that comparisons are made with.
+// reading returns i for comparisons with stamps.
 func (i instant) reading() skew.Reading { return skew.Reading{Wall: i.wall, Mono: i.mono} }
 
-// taken is what an acquisition takes from others: a term that it takes for run out.
+// taken describes the term that an acquisition takes from another candidate, as one that has run
+// out.
 type taken struct {
 	until time.Time     // its TermExpiry
-	alive time.Duration // by then the view of the one who led is over, whatever its wall clock shows
+	alive time.Duration // by then the other's view is over, whatever its wall clock shows
 }
 
-// takes is what an acquisition that begins now takes from others: by what was read, and
-// by what is known, where the store was set back.
+// takes returns what an acquisition that begins now takes from others: by the record that was read,
+// and by the newest one known, which may differ if the store was set back.
 func (c *Campaign) takes(now instant) (t taken) {
 	for _, e := range []*RaceEntry{c.k.latest, c.k.base} {
-		if e.Vacant() || e.Incarnation == c.incarnation || e.Unsynchronized {
-			continue // nobody leads by it, or by a clock that is not compared
+		if e.Vacant() || e.Incarnation == c.incarnation || e.Unsynchronized || c.proofs.died(e) {
+			continue // nobody leads by it, or its clock is not compared
 		}
 		if e.TermExpiry.After(t.until) {
 			t.until = e.TermExpiry
@@ -82,130 +91,151 @@ func (c *Campaign) takes(now instant) (t taken) {
 	return t
 }
 
-// keepIfEarly finds out whether the acquisition a, which has happened at the time stamp,
-// came before what it has taken was over, though a's clock had it so. The stamp proves
-// it; where there is none, it may be so if the clock itself says that it may be off.
-// Then the view of the one who led may be alive, and that one may not know that it has
-// lost the record. So nobody may lead before that view is over by its monotonic clock: it
-// counts from a write that had landed when a began. Until then the record is kept, which
-// binds everybody else.
-func (c *Campaign) keepIfEarly(a *attempt, stamp time.Time) {
-	if !c.checksClock() || c.cfg.WarnOnClockSkew {
+// keepIfEarly finds out whether the acquisition a, which the store has stamped, came too early:
+// before the term that it has taken was over, though a's clock showed that it was. The stamp proves
+// it. Without a stamp, it may be so if the Clock says that it may be off.
+//
+// If it is so, the view of the earlier leader may be alive, and that leader may not know that it
+// has lost the record. So nobody may lead before that view is over by its leader's monotonic clock.
+// The view counts from a write that had landed when a began. Until it is over, the record is kept
+// unused, which keeps out everybody else.
+func (k *clockCheck) keepIfEarly(a *attempt, stamp time.Time) {
+	if !k.decides() {
 		return
 	}
-	early, known := c.clock.check.Early(stamp, a.begun.wall, a.taken.until)
+	early, known := k.check.Early(stamp, a.begun.wall, a.taken.until)
 	if !known {
-		early = c.clock.check.Doubts()
+		early = k.check.Doubts()
 	}
 	if early {
-		c.clock.keepUntil = max(c.clock.keepUntil, a.taken.alive)
+		k.keepUntil = max(k.keepUntil, a.taken.alive)
 	}
 }
 
-// checksClock reports whether the clock is compared with anything.
-func (c *Campaign) checksClock() bool {
-	return !c.cfg.SharedClock && !c.cfg.Unsynchronized
-}
+// compares reports whether the clock is compared with anything.
+func (k *clockCheck) compares() bool { return k.policy <= SynchronizedWarnOnly }
 
-// checkStamp compares the clock with the store's time of e, which is here now, and if e
-// came from a write of one's own, with when that began.
-func (c *Campaign) checkStamp(e *RaceEntry, now instant) {
-	if !c.checksClock() {
+// decides reports whether what is found out counts, and is not only logged.
+func (k *clockCheck) decides() bool { return k.policy < SynchronizedWarnOnly }
+
+// observe compares the clock with the store's stamp of e, which has arrived now. If e came from the
+// campaign's write a, it also compares the stamp with the start of that write.
+func (k *clockCheck) observe(e *RaceEntry, a *attempt, now instant) {
+	if !k.compares() {
 		return
 	}
 	stamp := commitTS(e.Token)
 	var begun *skew.Reading
-	if a := c.attempts.origin(e); a != nil {
+	if a != nil {
 		r := a.begun.reading()
 		begun = &r
-		if a.kind == OpAcquire && !stamp.IsZero() {
-			c.keepIfEarly(a, stamp) // some stores stamp what they tell of, and not the answer to a write
-		}
 	}
-	c.clock.check.Observe(stamp, begun, now.reading())
+	if a != nil && !stamp.IsZero() {
+		if a.kind == OpAcquire {
+			k.keepIfEarly(a, stamp) // some stores stamp what is read, and not the answer to a write
+		}
+		k.compared = max(k.compared, a.start+1) // of an older write a feed may tell late
+	}
+	k.check.Observe(stamp, begun, now.reading())
 }
 
-// late puts h off by what the clock is thought to be ahead.
-func (k *clockCheck) late(h deadline) deadline {
-	if h.mono == 0 {
-		h.wall = h.wall.Add(k.lead)
+// readsBack reports whether the record e of the confirmed write a is an acquisition that must be
+// read back before it begins a leadership. It must if the answer has no stamp, as with NATS, and a
+// read may have one: then the clock is compared by the read.
+func (k *clockCheck) readsBack(e *RaceEntry, a *attempt) bool {
+	return a != nil && a.kind == OpAcquire && commitTS(e.Token).IsZero() && k.compared <= a.start && k.decides() && !k.blind
+}
+
+// compareByRead makes a leader read its own record once a term, if neither answers nor a feed bring
+// the stamps of its writes. It reads some time after an extension, when replicas have it, and in
+// the first half of the time to the next extension, so that this one does not wait for long.
+func (c *Campaign) compareByRead(wake *alarm, r *leadership) {
+	k, pause := &c.clock, c.cfg.ExtendEvery/4
+	if !k.compares() || k.blind || r.cause != nil || c.f.hanging > 0 || k.compared+c.cfg.TermLength > r.confirmed+c.cfg.ExtendEvery {
+		return
 	}
+	if due := max(r.confirmed, c.f.lastRead) + pause; due < r.confirmed+2*pause {
+		c.f.read(wake, due)
+	}
+}
+
+// late puts h off by as much as the wall clock seems to be ahead.
+func (k *clockCheck) late(h deadline) deadline {
+	h.wall = h.wall.Add(k.lead)
 	return h
 }
 
-// clockFault is how the clock is proved to be wrong now, or nil.
-func (c *Campaign) clockFault(now instant) *ClockSkewError {
-	f, wrong := c.clock.check.Fault(now.reading())
+// fault returns how far the clock is proved wrong now, or nil.
+func (k *clockCheck) fault(now instant) *ClockSkewError {
+	f, wrong := k.check.Fault(now.reading())
 	if !wrong {
 		return nil
 	}
-	return &ClockSkewError{Offset: f.Offset, Bound: f.Own, MaxClockSkew: c.cfg.MaxClockSkew}
+	return &ClockSkewError{Offset: f.Offset, Bound: f.Own, MaxClockSkew: k.skew}
 }
 
-// clockWrong reports whether the clock is proved to be wrong, and that matters.
-func (c *Campaign) clockWrong(now instant) bool {
-	return !c.cfg.WarnOnClockSkew && c.clockFault(now) != nil
+// wrong reports whether the clock is proved wrong, and that counts.
+func (k *clockCheck) wrong(now instant) bool {
+	return k.decides() && k.fault(now) != nil
 }
 
-// tendClock asks a Clock that knows its own error, four times a term, and acts on
-// what is known: a leader whose clock is wrong has no view.
-func (c *Campaign) tendClock(wake *alarm) {
-	k := &c.clock
-	if !c.checksClock() {
-		return
+// tend asks a Clock that knows its own error, four times a term. It returns how far the clock is
+// proved wrong, or nil.
+func (k *clockCheck) tend(wake *alarm) *ClockSkewError {
+	if !k.compares() {
+		return nil
 	}
 	if k.keepUntil > wake.now.mono {
 		wake.at(k.keepUntil)
 	}
 	if k.bounded != nil {
 		if !k.asked || wake.now.mono >= k.askNext {
-			c.askBound(wake.now)
+			k.askBound(wake.now)
 		}
 		wake.at(k.askNext)
 	}
 	k.lead = 0
-	if !c.cfg.WarnOnClockSkew {
+	if k.decides() {
 		k.lead = k.check.Ahead(wake.now.reading(), skew.MaxDrift)
 	}
-	fault := c.clockFault(wake.now)
+	fault := k.fault(wake.now)
 	if fault == nil {
 		if k.told {
 			k.told = false
-			c.f.log(slog.LevelInfo, "the clock is no longer proved wrong", "id", c.cfg.LeaderID)
+			k.f.log(slog.LevelInfo, "the clock is no longer proved wrong", "id", k.id)
 		}
-		return
+		return nil
 	}
 	if at, any := k.check.Expires(wake.now.reading()); any {
 		wake.at(at)
 	}
 	if !k.told {
 		k.told = true
-		c.f.log(slog.LevelError, "the clock is wrong", "id", c.cfg.LeaderID, "err", fault, "goes_on", c.cfg.WarnOnClockSkew)
-		if t := c.cfg.Trace; t != nil && t.ClockSkew != nil {
-			c.f.events.add(func() { t.ClockSkew(*fault) })
+		k.f.log(slog.LevelError, "the clock is wrong", "id", k.id, "err", fault, "goes_on", !k.decides())
+		if t := k.f.trace; t != nil && t.ClockSkew != nil {
+			k.f.events.add(func() { t.ClockSkew(*fault) })
 		}
 	}
-	c.endWrong(wake.now, fault)
+	return fault
 }
 
-// endWrong ends the leadership of a leader whose clock is proved to be wrong.
-func (c *Campaign) endWrong(now instant, fault *ClockSkewError) {
-	if r := c.leadership; r != nil && !r.over && fault != nil && !c.cfg.WarnOnClockSkew {
-		c.endLeadership(now, fault)
-	}
-}
-
-func (c *Campaign) askBound(now instant) {
-	k := &c.clock
-	k.asked, k.askNext = true, now.mono+c.f.timeout
+func (k *clockCheck) askBound(now instant) {
+	k.asked, k.askNext = true, now.mono+k.f.timeout
 	bound, err := k.bounded.ErrorBound()
 	if err != nil {
 		k.check.ObserveOwn(0)
 		if !k.mute {
 			k.mute = true
-			c.f.log(slog.LevelWarn, "the clock cannot tell how far it is off; going by MaxClockSkew and the store's time", "err", err)
+			k.f.log(slog.LevelWarn, "the clock cannot tell how far it is off; going by MaxClockSkew and the store's time", "err", err)
 		}
 		return
 	}
 	k.check.ObserveOwn(bound)
+}
+
+// endWrong ends the leadership of a leader whose clock is proved to be wrong.
+func (c *Campaign) endWrong(now instant, fault *ClockSkewError) {
+	if r := c.leadership; r != nil && !r.over && fault != nil && c.clock.decides() {
+		c.endLeadership(now, fault)
+	}
 }

@@ -6,64 +6,82 @@ import (
 	"time"
 )
 
-// What deciders and the operator's calls report. Test with errors.Is.
+// Errors of the package's functions, of deciders, and of what is built on them. Test with
+// errors.Is.
 var (
-	// ErrLostRace is what a RaceDecider's WriteEntry returns where the stored
-	// version is not the one that the entry was read at. It is a question, not
-	// yet an answer: a store client's own retry of a write that had landed
-	// says the same.
+	// ErrConfig means that a Config, a WatchConfig or options are wrong. The error that wraps
+	// it names all faults at once.
+	ErrConfig = errors.New("leaderelection: the configuration is wrong")
+
+	// ErrNotLeading means that this process does not lead, or leads no more. Routers, fences
+	// and adapters return it for work that only the leader may do.
+	ErrNotLeading = errors.New("leaderelection: this process does not lead")
+
+	// ErrLostRace means that the stored version is not the version at which the entry was
+	// read. A RaceDecider's WriteEntry returns it. It does not prove that another candidate
+	// won: if a store's client retries a write that had landed, the retry fails the same way.
 	ErrLostRace = errors.New("leaderelection: lost the race: the record is no longer the version it was read at")
 
-	// ErrPermanent marks what no retry can cure: no such bucket, no
-	// permission, a record that is not ours. It ends Acquire, Run and Watch
-	// only while nothing has worked yet; later it is reported and retried,
-	// since what has worked may work again.
+	// ErrPermanent means that no retry can help: no such bucket, no permission, a record that
+	// is not ours. It ends Acquire, Run and Watch only while nothing has worked yet. Later
+	// it is reported and the call is retried, since what has worked may work again.
 	ErrPermanent = errors.New("leaderelection: no retry can help")
 
-	// ErrNotElected is what TryAcquire and Once return where another has the record, or
-	// it is held for nobody until a time (Config.Hold). It comes as a *NotElectedError.
+	// ErrDenied is an ErrPermanent that may pass by itself: credentials or permissions are
+	// refused. A server that has just started may do so, or a service that a new permission
+	// has not reached yet. Before anything has worked, it ends a campaign only if it has
+	// been the answer for a term.
+	ErrDenied = fmt.Errorf("leaderelection: access was denied: %w", ErrPermanent)
+
+	// ErrNotElected means that another candidate has the record, or that nobody may acquire it
+	// for some time (OnceOptions.Hold). TryAcquire and Once return it as a *NotElectedError.
 	ErrNotElected = errors.New("leaderelection: not elected: another has it")
 
-	// ErrNoLeader is what Transfer and StepDown return where there is nobody
-	// to ask: no election yet, or the term has run out.
+	// ErrNotBegun means that a job of Once could not begin, and has done nothing. The job
+	// returns an error that wraps it. Then the record is released without its Hold, and
+	// another candidate may run the job.
+	ErrNotBegun = errors.New("leaderelection: the job was not begun")
+
+	// ErrNoLeader means that there is nobody to ask: nobody has led yet, the term has run out,
+	// or the record is on hold. Transfer and StepDown return it.
 	ErrNoLeader = errors.New("leaderelection: there is no leader to ask")
 )
 
-// The causes of the end of a leader's ctx, for context.Cause. When the ctx
-// given to Start ended the leadership, its own cause is used.
+// Causes of the end of a leader's ctx: context.Cause returns one of them. If the ctx given to
+// Start ended the leadership, context.Cause returns the cause of that ctx instead. Right after a
+// suspend of the machine the view is over before ctx is: then the cause is still nil.
 var (
-	// ErrOusted: another candidate has taken the record.
+	// ErrOusted means that another candidate has taken the record.
 	ErrOusted = errors.New("leaderelection: ousted: another candidate holds the record")
-	// ErrExpired: the view ended before an extension was confirmed.
+	// ErrExpired means that the view ended before an extension was confirmed.
 	ErrExpired = errors.New("leaderelection: the term ran out before an extension was confirmed")
-	// ErrResigned: Resign was called, or an operator's Transfer or StepDown
-	// asked for it.
+	// ErrResigned means that Resign was called, or that a Transfer, a StepDown or a preferred
+	// candidate (Config.Priority) asked for a hand-over.
 	ErrResigned = errors.New("leaderelection: resigned")
-	// ErrUnhealthy: Config.Healthy said so, or did not answer in time.
+	// ErrUnhealthy means that Config.Healthy returned an error, or did not return in time.
 	ErrUnhealthy = errors.New("leaderelection: stood down: not healthy")
-	// ErrClockSkew: this machine's clock is proved to be off by more than
+	// ErrClockSkew means that this machine's clock is proved to be off by more than
 	// MaxClockSkew. The cause is a *ClockSkewError, which says by how much.
 	ErrClockSkew = errors.New("leaderelection: the clock is off by more than MaxClockSkew")
 )
 
-// LostRaceError is an ErrLostRace with facts. A decider whose store returns the
-// current record along with the refusal hands it on here, which saves the
-// campaign a read.
+// LostRaceError is an ErrLostRace with facts. A decider returns it from WriteEntry. If its store
+// returns the current record along with the refusal, Current saves the campaign a read.
 type LostRaceError struct {
-	// Place is where the record is kept: bucket and object, table and key.
+	// Place names where the record is kept: bucket and object, table and key.
 	Place string
-	// Current is the record as it was when the write was refused, with its
-	// Token, or nil where the store did not say.
+	// Current is the record as it was when the write was refused, with its Token, or nil if
+	// the store did not return it.
 	Current *RaceEntry
-	// Err is what the store's client returned, or nil.
+	// Err is the error of the store's client, or nil.
 	Err error
 }
 
-// Error names the place and, where known, the holder.
+// Error names the place and, if known, the holder.
 func (e *LostRaceError) Error() string {
 	s := "leaderelection: lost the race for " + e.Place
 	if e.Current != nil {
-		s += fmt.Sprintf(" (held by %q, election %d, extension %d)", e.Current.LeaderID, e.Current.ElectionNumber, e.Current.Extension)
+		s += fmt.Sprintf(" (held by %q, token %d, extension %d)", e.Current.LeaderID, e.Current.ElectionNumber, e.Current.Extension)
 	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
@@ -71,33 +89,36 @@ func (e *LostRaceError) Error() string {
 	return s
 }
 
-// Is says that a LostRaceError is an ErrLostRace.
+// Is reports whether target is ErrLostRace.
 func (e *LostRaceError) Is(target error) bool { return target == ErrLostRace }
 
-// Unwrap returns what the store's client returned.
+// Unwrap returns Err.
 func (e *LostRaceError) Unwrap() error { return e.Err }
 
-// NotElectedError is an ErrNotElected with facts.
+// NotElectedError is an ErrNotElected with facts. TryAcquire and Once return it.
 type NotElectedError struct {
-	// Leader is the record as it was found last, without its Token: whose it is, and
-	// until when. Vacant where it is reserved for another, or on hold.
+	// Leader is the record as it was found last, without its Token. It names the leader, and
+	// until when. It is vacant if the record is reserved for another candidate, on hold, or
+	// emptied.
 	Leader RaceEntry
 }
 
-// Error says who has it.
+// Error names the leader, or says why nobody may acquire the record now.
 func (e *NotElectedError) Error() string {
 	l := &e.Leader
 	until := l.TermExpiry.Add(min(l.Hold, MaxTermLength)).Format(time.RFC3339)
 	switch {
 	case !l.Vacant():
-		return fmt.Sprintf("%v: %q leads with election %d", ErrNotElected, l.LeaderID, l.ElectionNumber)
+		return fmt.Sprintf("%v: %q leads with token %d", ErrNotElected, l.LeaderID, l.ElectionNumber)
+	case l.Emptied:
+		return "leaderelection: not elected: the record was emptied, and somebody may lead by what it said: it is left alone for a term"
 	case l.Hold > 0:
-		return fmt.Sprintf("leaderelection: not elected: election %d is over, and nobody leads until %s: that is its Hold", l.ElectionNumber, until)
+		return fmt.Sprintf("leaderelection: not elected: the leadership with token %d is over, and nobody leads until %s: that is its Hold", l.ElectionNumber, until)
 	case l.Successor != "":
 		return fmt.Sprintf("%v: it is reserved for %q until %s", ErrNotElected, l.Successor, until)
 	}
-	return fmt.Sprintf("leaderelection: not elected: another was faster to take what follows election %d", l.ElectionNumber)
+	return fmt.Sprintf("leaderelection: not elected: another was faster to take what follows token %d", l.ElectionNumber)
 }
 
-// Is says that a NotElectedError is an ErrNotElected.
+// Is reports whether target is ErrNotElected.
 func (e *NotElectedError) Is(target error) bool { return target == ErrNotElected }

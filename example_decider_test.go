@@ -3,12 +3,15 @@
 package leaderelection_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,8 +20,8 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/record"
 )
 
-// webDecider keeps an election at a URL of any HTTP server that gives out ETags
-// and heeds If-Match and If-None-Match: a whole decider.
+// webDecider keeps a record at a URL of any HTTP server that gives out ETags and respects If-Match
+// and If-None-Match. It is a whole decider.
 type webDecider struct {
 	client *http.Client
 	url    string
@@ -30,27 +33,36 @@ type etag string
 func (etag) CommitTS() time.Time { return time.Time{} } // it does not say
 
 func (d webDecider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	body, version, err := d.get(ctx)
+	if err != nil || version == "" {
+		return &leaderelection.RaceEntry{Token: version}, err // nobody has led yet
+	}
+	e, err := record.Unmarshal(d.url, body)
+	if err != nil {
+		return nil, err // what is there is no record: permanent
+	}
+	e.Token = version
+	return e, nil
+}
+
+// get returns what is stored, and its version. The version is empty if nothing is stored.
+func (d webDecider) get(ctx context.Context) ([]byte, etag, error) {
 	resp, err := d.do(ctx, http.MethodGet, "", "")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer resp.Body.Close()
-	e := &leaderelection.RaceEntry{Token: etag("")}
-	switch resp.StatusCode {
-	case http.StatusNotFound:
-		return e, nil // nobody has led yet
-	case http.StatusOK:
-		body, err := io.ReadAll(io.LimitReader(resp.Body, record.MaxSize+1))
-		if err != nil {
-			return nil, err
-		}
-		if e, err = record.Unmarshal(d.url, body); err != nil {
-			return nil, err // what is there is no record: permanent
-		}
-		e.Token = etag(resp.Header.Get("ETag"))
-		return e, nil
+	version := etag(resp.Header.Get("ETag"))
+	switch {
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, "", nil
+	case resp.StatusCode != http.StatusOK:
+		return nil, "", d.failed(resp)
+	case version == "":
+		return nil, "", fmt.Errorf("%s: the answer has no ETag: something else than the store has answered", d.url)
 	}
-	return nil, d.failed(resp)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, record.MaxSize+1))
+	return body, version, err
 }
 
 func (d webDecider) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
@@ -68,12 +80,25 @@ func (d webDecider) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry)
 	}
 	defer resp.Body.Close()
 	switch resp.StatusCode {
-	case http.StatusOK, http.StatusCreated:
-		return etag(resp.Header.Get("ETag")), nil
+	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
+		return d.proved(ctx, body)
 	case http.StatusPreconditionFailed:
 		return nil, &leaderelection.LostRaceError{Place: d.url}
 	}
 	return nil, d.failed(resp)
+}
+
+// proved returns the version of what was written. Only a read shows that it was written: a proxy's
+// page may have had the same status. No two records are alike.
+func (d webDecider) proved(ctx context.Context, written []byte) (leaderelection.LeaderToken, error) {
+	body, version, err := d.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(body, written) {
+		return nil, fmt.Errorf("%s: what was written is not there, or not any more", d.url)
+	}
+	return version, nil
 }
 
 func (d webDecider) do(ctx context.Context, method, version, body string) (*http.Response, error) {
@@ -96,8 +121,7 @@ func (d webDecider) failed(resp *http.Response) error {
 	return fmt.Errorf("%s: %s", d.url, resp.Status)
 }
 
-// How to write a decider: two methods, and the conformance suite to be sure of
-// them.
+// How to write a decider: two methods, and the conformance suite that tests them.
 func Example_writeADecider() {
 	server := httptest.NewServer(newWebStore())
 	defer server.Close()
@@ -105,12 +129,12 @@ func Example_writeADecider() {
 		Decider:  webDecider{server.Client(), server.URL + "/election"},
 		LeaderID: "a",
 	}.Run(context.Background(), func(_ context.Context, view *leaderelection.TimeView) error {
-		fmt.Println("leading with token", view.ElectionNumber())
+		fmt.Println("leading with a token:", view.ElectionNumber() > 0)
 		return nil
 	})
 	fmt.Println(err)
 	// Output:
-	// leading with token 1
+	// leading with a token: true
 	// <nil>
 }
 
@@ -124,4 +148,33 @@ func TestExampleDecider(t *testing.T) {
 		url := fmt.Sprintf("%s/%d", server.URL, n)
 		return func() leaderelection.RaceDecider { return webDecider{server.Client(), url} }
 	})
+}
+
+// A page that does not come from the store proves nothing.
+func TestExampleDeciderIsNotFooled(t *testing.T) {
+	var fooled atomic.Bool
+	store := newWebStore()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !fooled.Load() || r.Method == http.MethodGet {
+			store.ServeHTTP(w, r) // else 200, and an empty page
+		}
+	}))
+	defer server.Close()
+	d := webDecider{server.Client(), server.URL + "/election"}
+	e, err := d.ReadCurrent(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.LeaderID, e.ElectionNumber, e.TermExpiry, e.Incarnation = "a", 1, time.Now(), "i"
+	for _, fool := range []bool{true, false, true} {
+		fooled.Store(fool)
+		token, err := d.WriteEntry(t.Context(), e)
+		if fool != (err != nil) || errors.Is(err, leaderelection.ErrLostRace) {
+			t.Fatalf("fooled %v: %v, %v", fool, token, err)
+		}
+		if !fool {
+			e.Token = token
+			e.Extension++
+		}
+	}
 }

@@ -9,44 +9,44 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
-// A batch job that one of several machines is to run: Run waits for leadership,
-// runs the job once, and releases.
+// A batch job for one of several machines: Run waits for leadership, runs the job once, and
+// releases the record.
 func ExampleConfig_Run() {
 	candidate := leaderelection.Config{
 		Decider:      memory.NewDecider(), // in earnest: a store that all machines share
 		LeaderID:     "worker-7",
 		MaxClockSkew: time.Second,
 	}
+	due := []string{"A-1", "A-2"} // in earnest: what a table says is not sent yet
 	err := candidate.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
-		for _, invoice := range []string{"A-1", "A-2"} {
-			if !view.ValueInFuture() { // before each act
+		for ; len(due) > 0; due = due[1:] {
+			if ctx.Err() != nil || !view.ValueInFuture() { // before each act
 				return context.Cause(ctx)
 			}
-			fmt.Println("sent", invoice, "with fencing token", view.ElectionNumber())
+			fmt.Println("sent", due[0], "with a fencing token:", view.ElectionNumber() > 0)
 		}
 		return nil
 	})
 	fmt.Println(err)
 	// Output:
-	// sent A-1 with fencing token 1
-	// sent A-2 with fencing token 1
+	// sent A-1 with a fencing token: true
+	// sent A-2 with a fencing token: true
 	// <nil>
 }
 
-// A job that cron fires on every machine: one runs it, the others find that another has it,
-// also those that are late.
+// A job that cron fires on every machine: one machine runs it. The others find that another has
+// it, even if they are late.
 func ExampleConfig_Once() {
 	election := memory.NewDecider()
+	hold := leaderelection.OnceOptions{Hold: 50 * time.Second} // cron fires each minute
 	for _, machine := range []string{"one", "two", "late"} {
 		err := leaderelection.Config{
 			Decider:  election,
 			LeaderID: machine,
-			Hold:     50 * time.Second, // cron fires each minute
-		}.Once(context.Background(), 0, func(context.Context, *leaderelection.TimeView) error {
+		}.Once(context.Background(), hold, func(context.Context, *leaderelection.TimeView) error {
 			fmt.Println(machine, "sends the invoices")
 			return nil
 		})
@@ -59,19 +59,22 @@ func ExampleConfig_Once() {
 	// late is done: false another has it: true
 }
 
-// Now or not at all.
+// A candidate that leads now or not at all.
 func ExampleConfig_TryAcquire() {
 	election := memory.NewDecider()
 	ctx, cancel := context.WithCancel(context.Background())
 	first, err := leaderelection.Config{Decider: election, LeaderID: "node-a"}.TryAcquire(ctx)
 	fmt.Println(first.View().ValueInFuture(), err)
 	_, err = leaderelection.Config{Decider: election, LeaderID: "node-b"}.TryAcquire(ctx)
-	fmt.Println(err)
+	var other *leaderelection.NotElectedError
+	if errors.As(err, &other) {
+		fmt.Println(other.Leader.LeaderID, "leads")
+	}
 	cancel()
 	<-first.Done() // released
 	// Output:
 	// true <nil>
-	// leaderelection: not elected: another has it: "node-a" leads with election 1
+	// node-a leads
 }
 
 // A service that leads for as long as it can, and stands by otherwise.
@@ -81,7 +84,7 @@ func ExampleConfig_Acquire() {
 		Decider:  memory.NewDecider(),
 		LeaderID: "node-a",
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-			fmt.Println("leading, election", view.ElectionNumber())
+			fmt.Println("leading:", view.ValueInFuture())
 			shutDown() // as a signal would
 			<-ctx.Done()
 			fmt.Println("winding down with the lease kept:", view.ValueInFuture())
@@ -90,25 +93,39 @@ func ExampleConfig_Acquire() {
 	}.Acquire(ctx)
 	fmt.Println("released:", errors.Is(err, context.Canceled))
 	// Output:
-	// leading, election 1
+	// leading: true
 	// winding down with the lease kept: true
 	// released: true
 }
 
-// A program that needs no callbacks: it waits until it leads, and asks the view.
-func ExampleCampaign_Leadership() {
-	campaign, err := leaderelection.Config{Decider: memory.NewDecider(), LeaderID: "node-a"}.Start(context.Background())
+// A program without callbacks: it waits until it leads, and asks the view before each act.
+func ExampleCampaign_Lead() {
+	ctx, shutDown := context.WithCancel(context.Background())
+	act := func(token leaderelection.ElectionNumber) {
+		fmt.Println("act with a fencing token:", token > 0)
+		shutDown() // as a signal would
+	}
+	campaign, err := leaderelection.Config{Decider: memory.NewDecider(), LeaderID: "node-a"}.Start(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	ctx, view, err := campaign.Leadership(context.Background())
-	fmt.Println("leading:", view.ValueInFuture(), ctx.Err(), err)
-	_ = campaign.Resign(context.Background())
-	fmt.Println("resigned:", view.ValueInFuture(), context.Cause(ctx))
+	for {
+		leading, err := campaign.Lead(ctx) // waits until this instance leads
+		if err != nil {
+			break // ctx has ended
+		}
+		for view := leading.View(); leading.Context().Err() == nil && view.ValueInFuture(); {
+			act(view.ElectionNumber())
+			view.Clock().SleepFor(leading.Context(), time.Minute)
+		}
+		leading.Release() // the lease was kept until here
+	}
+	<-campaign.Done() // until it is released
+	fmt.Println(campaign.Status())
 	// Output:
-	// leading: true <nil> <nil>
-	// resigned: false leaderelection: resigned
+	// act with a fencing token: true
+	// stopped
 }
 
 // A leader whose address changes while it leads.
@@ -122,7 +139,7 @@ func ExampleCampaign_Announce() {
 		return
 	}
 	_ = leaderelection.WatchConfig{Decider: election}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) {
-		fmt.Println("election", e.ElectionNumber, "is at", e.HostPort)
+		fmt.Println(e.LeaderID, "is at", e.HostPort)
 		if e.HostPort[0] == "10.0.0.8:8080" {
 			stop()
 		}
@@ -130,11 +147,11 @@ func ExampleCampaign_Announce() {
 	})
 	_ = campaign.Wait()
 	// Output:
-	// election 1 is at [10.0.0.7:8080]
-	// election 1 is at [10.0.0.8:8080]
+	// node-a is at [10.0.0.7:8080]
+	// node-a is at [10.0.0.8:8080]
 }
 
-// A router that sends its clients to whoever leads.
+// A router that sends its clients to the leader.
 func ExampleWatchConfig_Watch() {
 	election := memory.NewDecider()
 	election.Replace(&leaderelection.RaceEntry{
@@ -144,10 +161,10 @@ func ExampleWatchConfig_Watch() {
 	ctx, stop := context.WithCancel(context.Background())
 	_ = leaderelection.WatchConfig{Decider: election, MaxClockSkew: time.Second}.Watch(ctx,
 		func(_ context.Context, e leaderelection.RaceEntry) {
-			fmt.Println("election", e.ElectionNumber, "is at", e.HostPort)
+			fmt.Println("token", e.ElectionNumber, "is at", e.HostPort)
 			stop()
 		})
-	// Output: election 41 is at [10.0.0.7:8080]
+	// Output: token 41 is at [10.0.0.7:8080]
 }
 
 // An operator asks the leader to hand over.
@@ -156,21 +173,4 @@ func ExampleTransfer() {
 	err := leaderelection.Transfer(context.Background(), election, "node-b")
 	fmt.Println(errors.Is(err, leaderelection.ErrNoLeader), "-", err)
 	// Output: true - leaderelection: there is no leader to ask: nobody has led yet
-}
-
-// Code that is given a view can be tested without an election.
-func ExampleNewTimeView() {
-	act := func(view *leaderelection.TimeView) string {
-		if !view.ValueInFuture() {
-			return "refused"
-		}
-		return "done"
-	}
-	view := leaderelection.NewTimeView(clocks.System()) // NewTimeViewOf: with a fencing token
-	fmt.Println(act(view))
-	view.Set(time.Now().Add(time.Minute))
-	fmt.Println(act(view))
-	// Output:
-	// refused
-	// done
 }

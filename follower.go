@@ -11,38 +11,40 @@ import (
 	"github.com/c8e606e4/leaderelection/clocks"
 )
 
-// maxAbandoned is how many calls that ignored the end of their ctx may be left
-// hanging. Further ones wait until one of these returns: a store that hangs must
-// not pile up goroutines.
+// maxAbandoned is how many abandoned calls that ignore the end of their ctx may hang. Further calls
+// wait until one of them returns: a store that hangs must not pile up goroutines.
 const maxAbandoned = 4
 
-// follower is how a campaign and an observer learn of the record: by at most one store
-// call at a time, and a feed where the store has one. What comes of them reaches the
-// owner's loop as events; what they mean is for the owner. Everything but post belongs
-// to the loop's goroutine.
+// follower learns of the record for a campaign or an observer. It makes at most one store call at a
+// time, and runs a feed if the store has one. Their results reach the owner's loop as events, and
+// the owner decides what they mean. Everything but post belongs to the loop's goroutine.
 type follower struct {
 	*timekeeper
 	mailbox
-	decider RaceDecider
-	place   atomic.Pointer[string] // see askPlace
-	poll    time.Duration
-	timeout time.Duration // of one store call
-	logger  *slog.Logger
-	trace   *Trace
-	events  events
+	decider  RaceDecider
+	place    atomic.Pointer[string] // see askPlace
+	poll     time.Duration
+	timeout  time.Duration // of one store call
+	patience time.Duration // how long an ErrDenied may last before it counts
+	logger   *slog.Logger
+	trace    *Trace
+	events   events
 
-	ctx     context.Context // of store calls and feeds: its values, without its end
-	winding bool            // all of them are told to end
+	ctx     context.Context // of store calls and feeds: the caller's values, without its end
+	winding bool            // calls and feed are told to end
 
-	call      *call // the one in flight
-	hanging   int   // calls given up that have not returned
-	worked    bool  // some read has succeeded, or the feed has delivered
-	wrote     bool  // the store has taken a write, or has judged one
-	failure   error // an ErrPermanent of a read or write, before any had worked
+	call      *call                 // the one in flight
+	hanging   int                   // abandoned calls that have not returned
+	worked    bool                  // some read has succeeded, or the feed has delivered
+	wrote     bool                  // the store has taken a write, or refused one as a lost race
+	answered  bool                  // tellPlace has been called
+	failure   error                 // an ErrPermanent of a read or write, before any had worked
+	lastErr   atomic.Pointer[error] // of the last call, if it failed
+	denied    time.Duration         // since when all calls have ended with an ErrPermanent
+	isDenied  bool
 	reads     retry
 	lastRead  time.Duration // when the last read began
 	everAsked bool
-	setBack   setBack
 
 	feed        ChangeFeed // nil: poll
 	feedUp      bool       // it has delivered, and not failed since
@@ -50,22 +52,23 @@ type follower struct {
 	feedRunning bool
 	feedMissed  bool          // it has failed since it last delivered
 	heard       time.Duration // when it last delivered
-	outrun      int           // reads in a row that knew more than the feed had told
+	outrun      int           // reads in a row that were newer than what the feed had delivered
 	feeds       retry
 }
 
 // call is one store call.
 type call struct {
 	kind      OpKind
-	entry     *RaceEntry // what is written
-	over      *RaceEntry // what it is conditional on
+	entry     *RaceEntry // the record that a write writes
+	over      *RaceEntry // the record on which the write is conditional
 	start     instant
 	deadline  time.Duration
 	cancel    context.CancelFunc
 	abandoned bool
+	told      *error // the error that was reported when it was abandoned
 }
 
-// answer is the event that a call has returned, or, when it was given up, that it has not.
+// answer is the event that a call has returned, or that it was given up.
 type answer struct {
 	*call
 	givenUp bool
@@ -74,12 +77,12 @@ type answer struct {
 	err     error
 }
 
-// init prepares a follower. name seeds its jitter; term spaces its retries.
+// init prepares a follower. Its jitter depends on name, and the pauses of its retries on term.
 func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, name string, term time.Duration) {
 	f.timekeeper = newTimekeeper(clock)
 	f.decider = d
 	f.feed, _ = d.(ChangeFeed)
-	f.timeout = max(term/4, minInterval)
+	f.timeout, f.patience = max(term/4, minInterval), term
 	f.reads, _ = backoffs(name, term)
 	f.feeds = f.reads
 	f.feeds.limit = max(f.feeds.limit, term)
@@ -87,8 +90,8 @@ func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, 
 	f.events.idle = func() { f.post(lookAgain{}) }
 }
 
-// begin makes a store call, in a goroutine of its own. What a write puts entry over is
-// known of its answer.
+// begin makes a store call, in its own goroutine. A write puts entry over over, which its answer
+// keeps.
 func (f *follower) begin(now instant, kind OpKind, entry, over *RaceEntry) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	k := &call{kind: kind, entry: entry, over: over, start: now, deadline: now.mono + f.timeout, cancel: cancel}
@@ -98,7 +101,7 @@ func (f *follower) begin(now instant, kind OpKind, entry, over *RaceEntry) {
 	}
 	go func() {
 		a := &answer{call: k, err: errGoexit}
-		// Deferred: also when it ended its goroutine, as t.FailNow does.
+		// Deferred, so it runs even if the call ends its goroutine, as t.FailNow does.
 		defer func() {
 			cancel()
 			f.post(a)
@@ -106,15 +109,15 @@ func (f *follower) begin(now instant, kind OpKind, entry, over *RaceEntry) {
 		f.askPlace()
 		if k.kind == OpRead {
 			a.got, a.err = readCurrent(ctx, f.decider)
-		} else if a.err = k.entry.damaged(); a.err == nil {
-			a.token, a.err = f.decider.WriteEntry(ctx, k.entry)
+		} else {
+			a.token, a.err = writeEntry(ctx, f.decider, k.entry)
 		}
 	}()
 }
 
 var errGoexit = errors.New("leaderelection: the RaceDecider ended its goroutine instead of returning")
 
-// readCurrent is d.ReadCurrent, with a look at what no store's answer can be.
+// readCurrent is d.ReadCurrent. It also refuses answers that no store can give.
 func readCurrent(ctx context.Context, d RaceDecider) (*RaceEntry, error) {
 	e, err := d.ReadCurrent(ctx)
 	switch {
@@ -129,35 +132,29 @@ func readCurrent(ctx context.Context, d RaceDecider) (*RaceEntry, error) {
 	return e, nil
 }
 
-// askPlace asks the decider once for its place, as part of a store call: the loop does not wait
-// for user code, and String may wait for the very call that hangs.
-func (f *follower) askPlace() {
-	if f.place.Load() == nil {
-		place := placeOf(f.decider)
-		f.place.Store(&place)
+// writeEntry is d.WriteEntry. It believes a success only if it comes with the token of a new
+// version. If not, it is an open question whether the write has happened.
+func writeEntry(ctx context.Context, d RaceDecider, e *RaceEntry) (LeaderToken, error) {
+	if err := e.damaged(); err != nil {
+		return nil, err
 	}
+	token, err := d.WriteEntry(ctx, e)
+	switch {
+	case err != nil:
+		return nil, err
+	case token == nil:
+		return nil, fmt.Errorf("leaderelection: writing at %s: the RaceDecider's WriteEntry returned no token for the new version, so nothing shows that it was written", placeOf(d))
+	case sameVersion(token, e.Token):
+		return nil, fmt.Errorf("leaderelection: writing at %s: the RaceDecider's WriteEntry returned the token that was written over, so nothing shows that it was written", placeOf(d))
+	}
+	return token, nil
 }
 
-// knownPlace is the place, as far as the decider has said it.
-func (f *follower) knownPlace() string {
-	if place := f.place.Load(); place != nil {
-		return *place
-	}
-	return fmt.Sprintf("a %T", f.decider)
-}
-
-// placeOf says where d keeps its record, if d says so.
-func placeOf(d RaceDecider) string {
-	if s, ok := d.(fmt.Stringer); ok {
-		return s.String()
-	}
-	return fmt.Sprintf("a %T", d)
-}
-
-// settle closes the call that a is the answer to, be it in time or late.
+// settle closes the call that a answers, in time or late.
 func (f *follower) settle(a *answer, now instant) {
 	if a.abandoned {
 		f.hanging--
+		f.tellLate(a, now)
 	} else {
 		f.call = nil
 		f.traceCall(a, now)
@@ -166,11 +163,21 @@ func (f *follower) settle(a *answer, now instant) {
 	if a.kind == OpRead {
 		worked = &f.worked
 	}
+	if permanent := errors.Is(a.err, ErrPermanent); !permanent {
+		f.isDenied = false
+	} else if !f.isDenied {
+		f.isDenied, f.denied = true, now.mono
+	}
 	switch {
 	case a.err == nil || errors.Is(a.err, ErrLostRace):
 		*worked = true
-	case errors.Is(a.err, ErrPermanent) && !*worked && f.failure == nil:
+		f.lastErr.Store(nil)
+		f.tellPlace()
+	case errors.Is(a.err, ErrPermanent) && !*worked && f.failure == nil && (!errors.Is(a.err, ErrDenied) || now.mono-f.denied >= f.patience):
 		f.failure = a.err
+	}
+	if a.err != nil && !errors.Is(a.err, ErrLostRace) && !f.winding && !a.abandoned {
+		f.lastErr.Store(&a.err)
 	}
 	switch {
 	case a.kind != OpRead || a.abandoned:
@@ -181,8 +188,8 @@ func (f *follower) settle(a *answer, now instant) {
 	}
 }
 
-// giveUpCall abandons the call in flight when its time is over, and returns that as its
-// answer; else nil.
+// giveUpCall abandons the call in flight if its time is over, and returns the answer that says so.
+// Otherwise it returns nil.
 func (f *follower) giveUpCall(now instant) *answer {
 	k := f.call
 	if k == nil || now.mono < k.deadline {
@@ -194,6 +201,9 @@ func (f *follower) giveUpCall(now instant) *answer {
 	f.hanging++
 	err := fmt.Errorf("leaderelection: %s at %s: no answer within %v: %w", k.kind, f.knownPlace(), k.deadline-k.start.mono, context.DeadlineExceeded)
 	late := &answer{call: k, givenUp: true, err: err}
+	k.told = &err
+	f.lastErr.Store(k.told)
+	f.isDenied = false
 	f.traceCall(late, now)
 	if k.kind == OpRead {
 		f.reads.failed(k.start.mono)
@@ -201,7 +211,39 @@ func (f *follower) giveUpCall(now instant) *answer {
 	return late
 }
 
-// mayCall reports whether a call can be made now, and else when to look again.
+// tellLate reports the error with which an abandoned call has returned: the reason why it took so long.
+func (f *follower) tellLate(a *answer, now instant) {
+	if a.err == nil || f.winding || errors.Is(a.err, ErrLostRace) {
+		return
+	}
+	f.log(slog.LevelWarn, "the store operation that was given up has failed", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
+	why := fmt.Errorf("%w: %w", *a.told, a.err)
+	f.lastErr.CompareAndSwap(a.told, &why)
+}
+
+// lastError returns the error of the last store call, or nil if it worked.
+func (f *follower) lastError() error {
+	if err := f.lastErr.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// because returns cause, which ends a campaign or an observer, with the error of the last store
+// call in its text. It wraps only cause: the store's error may wrap other ctx errors, which must
+// not look like the cause.
+func (f *follower) because(cause error) error {
+	last := f.lastError()
+	if k := f.call; last == nil && k != nil && !f.worked {
+		last = fmt.Errorf("leaderelection: %s at %s: no answer yet", k.kind, f.knownPlace())
+	}
+	if last == nil {
+		return cause
+	}
+	return fmt.Errorf("%w; the store's last error: %v", cause, last)
+}
+
+// mayCall reports whether a call can be made now. If not, it sets wake for the next look.
 func (f *follower) mayCall(wake *alarm) bool {
 	if f.call != nil {
 		wake.at(f.call.deadline)
@@ -210,7 +252,7 @@ func (f *follower) mayCall(wake *alarm) bool {
 	return f.hanging < maxAbandoned // a call that returns wakes the loop
 }
 
-// read reads at the elapsed time due, or as soon after it as failures allow.
+// read makes a read at the elapsed time due, or as soon after it as earlier failures allow.
 func (f *follower) read(wake *alarm, due time.Duration) {
 	due = max(due, f.reads.notBefore)
 	if wake.now.mono < due {
@@ -221,14 +263,13 @@ func (f *follower) read(wake *alarm, due time.Duration) {
 	wake.at(f.call.deadline)
 }
 
-// pollDue is when a follower reads for want of a feed, or of a leader: while no
-// term is known to be running, nothing else would show that the feed has fallen
-// silent.
+// pollDue returns when a follower must read because it has no feed, or because no term is known to
+// be running. In that case only a read shows that the feed has fallen silent.
 func (f *follower) pollDue(wake *alarm, k *knowledge) (due time.Duration, polling bool) {
 	switch e := k.latest; {
 	case f.feedUp && e != nil && !e.Vacant() && !k.over(e).reached(wake.now):
-		// A feed that is silent for longer than anybody can lead without a word has
-		// fallen silent, or a clock that is ahead has written the record.
+		// If a feed delivers nothing for longer than anybody can lead without a write, it
+		// has fallen silent, or a clock that is ahead has written the record.
 		silent := max(f.heard, f.lastRead) + k.termOf(e) + k.skew
 		if wake.now.mono < silent {
 			wake.until(k.over(e))
@@ -248,7 +289,7 @@ func (f *follower) pollDue(wake *alarm, k *knowledge) (due time.Duration, pollin
 	return 0, true
 }
 
-// tellNews tells Trace of a record that is newer than all before it.
+// tellNews reports to Trace a record that is newer than all before it.
 func (f *follower) tellNews(e *RaceEntry) {
 	if t := f.trace; t != nil && t.News != nil {
 		entry := e.Clone()
@@ -270,11 +311,11 @@ func (f *follower) traceCall(a *answer, now instant) {
 	}
 	switch {
 	case a.err == nil:
-		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", now.mono-a.start.mono)
+		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", now.mono-a.start.mono)
 	case errors.Is(a.err, ErrLostRace):
-		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
+		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
 	case f.winding && errors.Is(a.err, context.Canceled):
-		f.log(slog.LevelDebug, "store", "op", string(a.kind), "took", now.mono-a.start.mono, "err", "no longer awaited, at the end")
+		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", now.mono-a.start.mono, "err", "not awaited, because the campaign or the watch has ended")
 	case errors.Is(a.err, ErrPermanent): // whether it is tried again depends on what has worked before
 		f.log(slog.LevelWarn, "a store operation failed", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
 	default:
@@ -289,12 +330,15 @@ func commitTS(t LeaderToken) time.Time {
 	return t.CommitTS()
 }
 
-// log tells the Logger, without waiting for it.
+// log writes to the Logger, without waiting for it.
 func (f *follower) log(level slog.Level, msg string, args ...any) {
-	if f.logger == nil {
-		return
-	}
 	l, at := f.logger, f.now().wall
+	if l == nil {
+		if level < slog.LevelWarn {
+			return
+		}
+		l = slog.Default()
+	}
 	f.events.add(func() {
 		if !l.Enabled(f.ctx, level) {
 			return
@@ -305,8 +349,8 @@ func (f *follower) log(level slog.Level, msg string, args ...any) {
 	})
 }
 
-// wind ends all calls and feeds, and reports whether they and the events have come
-// to their end.
+// wind tells all calls and the feed to end. It reports whether they have ended and all events are
+// told.
 func (f *follower) wind() bool {
 	f.winding = true
 	if f.call != nil {
@@ -318,15 +362,122 @@ func (f *follower) wind() bool {
 	return f.call == nil && f.hanging == 0 && !f.feedRunning && !f.events.busy()
 }
 
-// tooFar reports whether a held record's term ends later than clocks within bounds
-// allow, and by how much.
-func tooFar(e *RaceEntry, wall time.Time, skew time.Duration) error {
-	if e.Vacant() || e.Unsynchronized || e.TermLength <= 0 || e.TermLength > MaxTermLength {
-		return nil
+// session is one run of a ChangeFeed.
+type session struct {
+	cancel context.CancelFunc
+	begun  time.Duration
+}
+
+// tendFeed keeps one ChangeFeed running, with pauses after failures.
+func (f *follower) tendFeed(wake *alarm) {
+	if f.feed == nil {
+		return
 	}
-	latest := wall.Add(e.TermLength + 2*skew)
-	if over := e.TermExpiry.Sub(latest); over > 0 {
-		return fmt.Errorf("the term of %q ends %v later than clocks within MaxClockSkew allow: one of the two clocks is wrong", e.LeaderID, over)
+	if f.feedRunning {
+		// A session that delivers nothing, not even its first record, hangs.
+		if s := f.feedSession; s != nil && !f.feedUp {
+			if late := s.begun + f.feeds.limit; wake.now.mono < late {
+				wake.at(late)
+			} else {
+				s.cancel()
+				f.feedSession = nil
+			}
+		}
+		return
 	}
-	return nil
+	if wake.now.mono < f.feeds.notBefore {
+		wake.at(f.feeds.notBefore)
+		return
+	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	s := &session{cancel: cancel, begun: wake.now.mono}
+	f.feedRunning, f.feedSession = true, s
+	go func() {
+		failure := errGoexit
+		defer func() {
+			cancel()
+			f.post(feedEnded{s, failure})
+		}()
+		var ended error
+		for e, err := range f.feed.Changes(ctx) {
+			if err != nil || ctx.Err() != nil {
+				ended = err
+				break
+			}
+			if e == nil {
+				continue
+			}
+			if ended = e.damaged(); ended != nil {
+				break
+			}
+			f.post(pushed{s, e})
+		}
+		failure = ended
+	}()
+}
+
+// delivered notes that the feed is alive, and whether it has delivered what was not known before.
+// Latest is the newest record known.
+func (f *follower) delivered(p pushed, latest *RaceEntry, now instant) {
+	if !f.feedUp && p.from == f.feedSession {
+		f.feedUp, f.worked = true, true
+		f.tellPlace()
+		f.feeds.worked()
+		f.feedEvent(nil)
+	}
+	f.heard = now.mono
+	if latest == nil || p.entry.Compare(latest) >= 0 {
+		f.outrun = 0
+	}
+}
+
+// feedGone notes that the feed has ended: until it is back, the record is polled.
+func (f *follower) feedGone(end feedEnded, now instant) {
+	f.feedRunning, f.feedUp, f.feedSession = false, false, nil
+	if f.winding {
+		return
+	}
+	err := end.err
+	if err == nil {
+		err = errors.New("leaderelection: the feed ended")
+	}
+	f.feeds.failed(max(end.of.begun, now.mono-f.feeds.base/2))
+	f.feedEvent(err) // an ErrPermanent as well: what cannot be pushed can be polled
+}
+
+// feedCheck starts the feed again if a read shows that the feed has withheld something that it had
+// the time to deliver. That is an extension, or news that two reads in a row brought before the
+// feed did.
+func (f *follower) feedCheck(k *knowledge, read *RaceEntry, now instant) {
+	e := k.latest
+	if !f.feedUp || e == nil || read.Compare(e) <= 0 {
+		return
+	}
+	f.outrun++
+	extension := read.ElectionNumber == e.ElectionNumber && !e.Vacant() && k.ends(e).reached(now)
+	if extension || f.outrun > 1 {
+		f.outrun = 0
+		// What this session still delivers may be news, but does not show that the feed works.
+		f.feedUp = false
+		f.feedSession.cancel()
+		f.feedSession = nil
+		f.log(slog.LevelWarn, "the feed withheld news; starting it again", "known", e.Extension, "read", read.Extension)
+	}
+}
+
+func (f *follower) feedEvent(err error) {
+	if t := f.trace; t != nil && t.Feed != nil {
+		f.events.add(func() { t.Feed(FeedEvent{Err: err}) })
+	}
+	level, msg := slog.LevelDebug, "the feed delivers"
+	if err != nil {
+		msg = "the feed failed; polling until it is back"
+		if !f.feedMissed { // warn once: a store that cannot push is polled for good
+			level = slog.LevelWarn
+		}
+	} else if f.feedMissed {
+		level = slog.LevelInfo
+	}
+	f.feedMissed = err != nil
+	f.log(level, msg, "err", err)
 }

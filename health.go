@@ -9,10 +9,14 @@ import (
 
 // health is what a campaign knows from Config.Healthy. It belongs to the loop.
 type health struct {
-	check    *check // the one in progress
+	f     *follower
+	of    func(context.Context) error // nil: always well
+	every time.Duration               // how soon after an answer that it is sick to ask again
+
+	check    *check // the call in progress
 	sick     bool
-	fresh    bool          // asked, and well, for the next write
-	freshTil time.Duration // and not later than this
+	fresh    bool          // it was asked for the next write, and is well
+	freshTil time.Duration // fresh counts until then
 	next     time.Duration // when to ask again, while sick
 }
 
@@ -21,69 +25,68 @@ type check struct {
 	cancel   context.CancelFunc
 	deadline time.Duration
 	late     bool
-	stale    bool // something was written since it was asked: not before the next write
+	stale    bool // something was written since it was asked, so it does not count for the next write
 }
 
-// healthy reports whether a write may be made now as far as health goes. Where that
-// is not known it asks, and the loop comes back with the answer.
-func (c *Campaign) healthy(wake *alarm) bool {
-	if c.cfg.Healthy == nil {
-		return true
-	}
-	h := &c.health
-	if h.fresh && wake.now.mono < h.freshTil {
+// allows reports whether health allows a write now. If that is not known, it asks, and returns
+// false. The answer wakes the loop.
+func (h *health) allows(wake *alarm) bool {
+	if h.of == nil || h.fresh && wake.now.mono < h.freshTil {
 		return true
 	}
 	if h.check == nil {
-		c.askHealth(wake)
+		h.ask(wake)
 	}
 	return false
 }
 
-// askHealth calls Healthy in a goroutine of its own.
-func (c *Campaign) askHealth(wake *alarm) {
-	ctx, cancel := context.WithCancel(c.f.ctx)
-	k := &check{cancel: cancel, deadline: wake.now.mono + c.f.timeout}
-	c.health.check = k
+// spend notes that something is written. The next write needs another answer.
+func (h *health) spend() {
+	h.fresh = false
+	if h.check != nil {
+		h.check.stale = true
+	}
+}
+
+// ask calls Healthy in its own goroutine.
+func (h *health) ask(wake *alarm) {
+	ctx, cancel := context.WithCancel(h.f.ctx)
+	k := &check{cancel: cancel, deadline: wake.now.mono + h.f.timeout}
+	h.check = k
 	wake.at(k.deadline)
 	go func() {
 		err := errors.New("leaderelection: Healthy ended its goroutine")
 		defer func() {
 			cancel()
-			c.f.post(healthAnswered{k, err})
+			h.f.post(healthAnswered{k, err})
 		}()
-		err = c.cfg.Healthy(ctx)
+		err = h.of(ctx)
 	}()
 }
 
-func (c *Campaign) healthAnswered(a healthAnswered, now instant) {
-	c.health.check = nil
+func (h *health) answered(a healthAnswered, now instant) {
+	h.check = nil
 	if a.check.late {
 		return // late is unhealthy, whatever it says
 	}
-	c.healthIs(now, a.err)
-	c.health.fresh = c.health.fresh && !a.check.stale
+	h.is(now, a.err)
+	h.fresh = h.fresh && !a.check.stale
 }
 
-// healthIs acts on an answer, or on its absence.
-func (c *Campaign) healthIs(now instant, err error) {
-	h := &c.health
+// is takes in an answer of Healthy, or its absence.
+func (h *health) is(now instant, err error) {
 	if err == nil {
-		h.sick, h.fresh, h.freshTil = false, true, now.mono+c.f.timeout
+		h.sick, h.fresh, h.freshTil = false, true, now.mono+h.f.timeout
 		return
 	}
 	if !h.sick {
-		c.f.log(slog.LevelWarn, "not healthy: neither campaigning nor leading", "err", err)
+		h.f.log(slog.LevelWarn, "not healthy: neither campaigning nor leading", "err", err)
 	}
-	h.sick, h.next = true, now.mono+c.cfg.PollInterval
-	if c.leadership != nil {
-		c.giveUp(now, ErrUnhealthy)
-	}
+	h.sick, h.next = true, now.mono+h.every
 }
 
-// tendHealth ends a check that takes too long, and asks again while sick.
-func (c *Campaign) tendHealth(wake *alarm) {
-	h := &c.health
+// tend gives up a check that takes too long, and asks again while the candidate is sick.
+func (h *health) tend(wake *alarm, stopping bool) {
 	if k := h.check; k != nil && !k.late {
 		if wake.now.mono < k.deadline {
 			wake.at(k.deadline)
@@ -91,15 +94,22 @@ func (c *Campaign) tendHealth(wake *alarm) {
 		}
 		k.late = true
 		k.cancel()
-		c.healthIs(wake.now, context.DeadlineExceeded)
+		h.is(wake.now, context.DeadlineExceeded)
 	}
-	if !h.sick || c.stopping {
+	if !h.sick || stopping {
 		return
 	}
 	switch {
 	case wake.now.mono < h.next:
 		wake.at(h.next)
 	case h.check == nil:
-		c.askHealth(wake)
+		h.ask(wake)
+	}
+}
+
+// endSick gives up the leadership of a candidate that is sick.
+func (c *Campaign) endSick(now instant) {
+	if c.health.sick && c.leadership != nil {
+		c.giveUp(now, ErrUnhealthy)
 	}
 }

@@ -1,95 +1,114 @@
 package leaderelection
 
-import "time"
+import (
+	"bytes"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+)
 
 // source is how a record was learned.
 type source int
 
 const (
 	wasRead    source = iota // by ReadCurrent, or along with a lost race
-	wasPushed                // by a ChangeFeed, or by a read that was answered too late: news, and no proof
-	wasWritten               // by a write of one's own that succeeded
+	wasPushed                // by a ChangeFeed, or by a read that was answered too late: news, not a proof
+	wasWritten               // by a write of this campaign that succeeded
 )
 
-// knowledge is what is known of an election's record, and since when. It belongs to
-// the loop of a campaign or of an observer, and knows nothing of either.
+// knowledge is what is known of an election's record, and since when. It belongs to the loop of a
+// campaign or of an observer, and does not depend on either.
 type knowledge struct {
 	skew           time.Duration
 	term           time.Duration // of a record that names none
 	unsynchronized bool          // never compare wall clocks with another machine's
 
 	latest   *RaceEntry // the newest record ever learned
-	rumour   bool       // it was told of, and no read or write has shown it
-	disputed bool       // another was told of by the same order: a read tells which it is
-	base     *RaceEntry // what the next write is conditional on: the last one read, or newer
-	baseAt   instant    // when that was known to be the record
-	readAt   instant    // when the last read that was answered began
-	sameAt   instant    // the same, of the last one that returned the latest
-	newest   sighting   // of the term that is the latest
-	older    []sighting // of terms that reads have returned since, older than that
-	unsure   bool       // a write's outcome is open: read before any write
-	again    bool       // the last read returned what was the base already
+	base     *RaceEntry // what the next write is conditional on: the last record read, or a newer one
+	ofLatest evidence
+	ofBase   evidence
+	terms    sightings
 
-	learnedAt time.Duration
+	readAt   instant // when the last answered read began
+	again    bool    // it returned what was the base already
+	unsure   bool    // a write's outcome is open: read before any write
+	disputed bool    // a record of the latest's order, but a different one, was pushed: a read must decide
 }
 
-// learn takes in a record, which was the record at the instant at, and reports whether it
-// is newer than all before it. Older ones are no news. But what was read is what the
-// next write is conditional on, even if it is older than the latest: it may be that the
-// store was set back. What a feed has told of may be undone, and another written in its place:
-// that is news as well, when it is read. Now is when it is here, and not before: a record
-// that was read may have been written after the read had begun.
+// evidence says how a state of the record is known.
+type evidence struct {
+	how  source
+	at   instant // it was the record at this instant
+	read instant // when the last read that returned it began; zero: none has
+}
+
+// learn takes in a record, and reports whether it is newer than all before it. It was the record at
+// the instant at, and has arrived at the instant now. Now matters since a record that was read may
+// have been written after the read had begun.
+//
+// An older record is not news. But a record that was read becomes the base of the next write even if
+// it is older than the latest, since the store may have been set back. A record that a feed has
+// reported may be undone, and another written in its place. When that record is read it is news as
+// well.
 func (k *knowledge) learn(e *RaceEntry, at, now instant, how source) (newer bool) {
-	other := k.rumour && e.Compare(k.latest) == 0 && e.Incarnation != k.latest.Incarnation
+	other := k.ofLatest.how == wasPushed && e.Compare(k.latest) == 0 && !same(e, k.latest)
 	newer = k.latest == nil || e.Compare(k.latest) > 0 || other && how != wasPushed
 	k.disputed = how != wasRead && !newer && (k.disputed || other)
-	k.learnedAt = now.mono
+	k.terms.last = now.mono
 	if newer || how == wasRead {
-		k.sight(e, now.mono, newer)
+		k.terms.sight(e, now.mono, newer)
 	}
 	if how == wasRead {
-		k.again = same(e, k.base)
+		k.readAt, k.again, k.unsure = at, same(e, k.base), false
 	}
-	if newer || how == wasRead || how == wasWritten && e.Compare(k.latest) == 0 {
-		k.base, k.baseAt = e, at
+	shown := evidence{how: how, at: at}
+	switch {
+	case how == wasRead:
+		shown.read = at
+	case !newer:
+		shown.read = k.ofLatest.read
 	}
 	if newer {
-		k.latest, k.sameAt = e, instant{}
+		k.latest = e
 	}
-	if same(e, k.latest) {
-		k.rumour = how == wasPushed && (newer || k.rumour)
+	if newer || how != wasPushed && same(e, k.latest) {
+		k.ofLatest = shown
 	}
-	if how == wasRead {
-		k.unsure, k.readAt = false, at
-		if same(e, k.latest) {
-			k.sameAt = at
-		}
+	if newer || how == wasRead || how == wasWritten && e.Compare(k.latest) == 0 {
+		k.base, k.ofBase = e, shown
 	}
 	return newer
 }
 
-// same reports whether e and o are one state of the record.
+// same reports whether e and o are the same state of the record: all their fields are equal, but
+// for the Token. Order and Incarnation are not enough. A feed may report a state that is undone,
+// and then another state of the same order may be written.
 func same(e, o *RaceEntry) bool {
-	return o != nil && e.Compare(o) == 0 && e.Incarnation == o.Incarnation
+	return o != nil && e.Compare(o) == 0 && e.Incarnation == o.Incarnation && e.LeaderID == o.LeaderID &&
+		e.Successor == o.Successor && e.TermExpiry.Equal(o.TermExpiry) && e.TermLength == o.TermLength &&
+		e.Hold == o.Hold && e.Priority == o.Priority && e.Unsynchronized == o.Unsynchronized && e.Emptied == o.Emptied &&
+		slices.Equal(e.HostPort, o.HostPort) && bytes.Equal(e.ConnectionParams, o.ConnectionParams) && maps.Equal(e.Extra, o.Extra)
 }
 
-// ends is when the term of e, held or reserved, has run out for the clock of the
-// one who wrote it: its TermExpiry. If wall clocks must not be compared, it is
-// a whole term after that term was first seen, when it was written already, by
-// one's own monotonic clock.
+// ends returns when the term of e, or its reservation, has run out by the clock of its writer: its
+// TermExpiry. If wall clocks must not be compared, that is a whole term after the term was first
+// seen, by this machine's monotonic clock. (When it was seen, it had been written already.)
 func (k *knowledge) ends(e *RaceEntry) deadline {
-	if k.unsynchronized || e.Unsynchronized {
+	if k.measures(e) {
 		return deadline{mono: k.firstSeen(e) + k.termOf(e)}
 	}
 	return deadline{wall: e.TermExpiry}
 }
 
-// over is when the term of e has run out for every clock that keeps within
-// bounds: MaxClockSkew later, or what two monotonic clocks are allowed to drift
-// apart in a term.
+// measures reports whether the term of e is measured here, since wall clocks must not be compared.
+func (k *knowledge) measures(e *RaceEntry) bool { return k.unsynchronized || e.Unsynchronized }
+
+// over returns when the term of e has run out for every clock within bounds. That is later than
+// ends by MaxClockSkew, or by the drift that two monotonic clocks may have in a term.
 func (k *knowledge) over(e *RaceEntry) deadline {
 	h := k.ends(e)
-	if h.mono > 0 {
+	if k.measures(e) {
 		h.mono += k.drift(e)
 	} else {
 		h.wall = h.wall.Add(k.skew)
@@ -97,29 +116,31 @@ func (k *knowledge) over(e *RaceEntry) deadline {
 	return h
 }
 
-// reservedUntil is when the reservation of the vacant record e is over: at its
-// TermExpiry, but a term after it was first seen at the latest. Nobody may stop an
-// election for longer, by a mistake or by a clock that is wrong.
+// reservedUntil returns when the reservation of the vacant record e is over: at its TermExpiry, and
+// at the latest a term and a drift after it was first seen. So no mistake and no wrong clock can
+// stop an election for longer.
 func (k *knowledge) reservedUntil(e *RaceEntry) deadline {
 	h := k.ends(e)
-	if h.mono == 0 {
+	if !k.measures(e) {
 		h.sooner = k.firstSeen(e) + k.termOf(e) + k.drift(e)
 	}
 	return h
 }
 
-// heldUntil is when nobody leads any more by the record e, and what its Hold keeps it for
-// is over, for every clock that keeps within bounds. That of a vacancy is known to be
-// over, too, when so much time has passed since it was first seen.
+// heldUntil returns when nobody leads by the record e any more, and its Hold is over, for every
+// clock within bounds. The Hold of a vacancy is also over when as much time has passed since it was
+// first seen.
 func (k *knowledge) heldUntil(e *RaceEntry) deadline {
 	hold := min(max(e.Hold, 0), MaxTermLength)
-	drift := k.drift(e)                                            // in a term
-	apart := float64(hold) * float64(drift) / float64(k.termOf(e)) // in the hold; of an odd record, beyond all counting
-	h, further := k.over(e), hold+time.Duration(min(apart, float64(MaxTermLength)))
-	if h.mono == 0 {
-		h.wall = h.wall.Add(hold)
-	} else {
+	drift := k.drift(e) // in a term
+	// The drift in the hold, at most the hold itself. No candidate's term is so short that this
+	// matters.
+	apart := float64(hold) * float64(drift) / float64(max(k.termOf(e), drift))
+	h, further := k.over(e), hold+time.Duration(apart)
+	if k.measures(e) {
 		h.mono += further
+	} else {
+		h.wall = h.wall.Add(hold)
 	}
 	if e.Vacant() {
 		h.sooner = k.firstSeen(e) + further + drift
@@ -127,7 +148,13 @@ func (k *knowledge) heldUntil(e *RaceEntry) deadline {
 	return h
 }
 
-// termOf is the term that e was written for.
+// emptiedUntil returns when nobody leads any more by what the emptied record e said before: when a
+// term of this candidate's length has run out since e was first seen.
+func (k *knowledge) emptiedUntil(e *RaceEntry) deadline {
+	return deadline{mono: k.firstSeen(e) + k.termOf(e) + k.drift(e)}
+}
+
+// termOf returns the term length of e, or this candidate's if e has none.
 func (k *knowledge) termOf(e *RaceEntry) time.Duration {
 	if e.TermLength > 0 {
 		return min(e.TermLength, MaxTermLength)
@@ -135,70 +162,208 @@ func (k *knowledge) termOf(e *RaceEntry) time.Duration {
 	return k.term
 }
 
-// drift is the allowance for two monotonic clocks that measure the term of e.
+// drift returns the allowance for two monotonic clocks that measure the term of e.
 func (k *knowledge) drift(e *RaceEntry) time.Duration { return drift(k.termOf(e), k.skew) }
 
-// drift is how much longer than a term a challenger waits that cannot compare
-// wall clocks: MaxClockSkew, and at least a hundredth of the term. Crystals are
-// within a ten-thousandth, and the kernel lets NTP turn a clock by a two-thousandth.
+// drift returns how much longer than a term a challenger waits if it cannot compare wall clocks:
+// MaxClockSkew, and at least a hundredth of the term. Crystals are exact to a ten-thousandth, and
+// the kernel lets NTP adjust a clock's rate by a two-thousandth.
 func drift(term, skew time.Duration) time.Duration { return max(skew, term/100) }
 
-// sighting is when a term was first seen.
+// sightings say when terms were first seen.
+type sightings struct {
+	newest sighting      // of the latest record's term
+	older  []sighting    // of older terms that reads have returned since
+	last   time.Duration // when any record was last learned
+}
+
 type sighting struct {
 	of *RaceEntry
 	at time.Duration
 }
 
-// maxSightings is how many older states of the record are told apart. Replicas that
-// lag show few.
+// maxSightings is how many older states of the record are told apart. Lagging replicas show few.
 const maxSightings = 8
 
-// sight notes when the term of e, which is here now, was first seen. An older state
-// that a read returns may be a lagging replica's, or that of a store that was set back,
-// whose leader may be alive by what was never seen here: so its term counts from when
-// it was first seen after the newest. Seen again it is the same sighting, however
-// often replicas take turns.
-func (k *knowledge) sight(e *RaceEntry, now time.Duration, newer bool) {
+// sight notes when the term of e, which has arrived now, was first seen. If a read returns an older
+// state, it may come from a lagging replica, or the store was set back. Then its leader may be
+// alive by an extension that was never seen here. So an older term counts from when it was first
+// seen after the newest. If it is seen again, that is the same sighting, however often replicas
+// take turns.
+func (s *sightings) sight(e *RaceEntry, now time.Duration, newer bool) {
 	switch {
-	case k.newest.of == nil || newer && !oneTerm(e, k.newest.of):
-		k.newest, k.older = sighting{e, now}, nil
-	case oneTerm(e, k.newest.of):
-		k.newest.of = e
-	case !k.sighted(e):
-		if len(k.older) == maxSightings {
-			k.older = k.older[1:]
+	case s.newest.of == nil || newer && !oneTerm(e, s.newest.of):
+		s.newest, s.older = sighting{e, now}, nil
+	case oneTerm(e, s.newest.of):
+		s.newest.of = e
+	case s.find(e) == nil:
+		if len(s.older) == maxSightings {
+			s.older = s.older[1:]
 		}
-		k.older = append(k.older, sighting{e, now})
+		s.older = append(s.older, sighting{e, now})
 	}
 }
 
-// firstSeen is when the term of e was first seen: not before the last look, if it
-// never was.
+// find returns the sighting of the term of e, or nil.
+func (s *sightings) find(e *RaceEntry) *sighting {
+	if s.newest.of != nil && oneTerm(e, s.newest.of) {
+		return &s.newest
+	}
+	for i := range s.older {
+		if oneTerm(e, s.older[i].of) {
+			return &s.older[i]
+		}
+	}
+	return nil
+}
+
+// firstSeen returns when the term of e was first seen. If it never was, that is when a record was
+// last learned.
 func (k *knowledge) firstSeen(e *RaceEntry) time.Duration {
-	if k.newest.of != nil && oneTerm(e, k.newest.of) {
-		return k.newest.at
+	if s := k.terms.find(e); s != nil {
+		return s.at
 	}
-	for _, s := range k.older {
-		if oneTerm(e, s.of) {
-			return s.at
-		}
-	}
-	return k.learnedAt
+	return k.terms.last
 }
 
-func (k *knowledge) sighted(e *RaceEntry) bool {
-	for _, s := range k.older {
-		if oneTerm(e, s.of) {
+// oneTerm reports whether e and o come from the same write of a leader, or are the same vacancy. An
+// operator's request is not a leader's sign of life, and changes only Extension and Successor. If a
+// record was emptied again, its Token shows that: another version.
+func oneTerm(e, o *RaceEntry) bool {
+	return e.ElectionNumber == o.ElectionNumber && e.Incarnation == o.Incarnation &&
+		e.LeaderID == o.LeaderID && e.TermExpiry.Equal(o.TermExpiry) &&
+		e.Emptied == o.Emptied && (!e.Emptied || sameVersion(e.Token, o.Token))
+}
+
+// sameVersion reports whether two tokens are of the same version of the record: they are equal, or
+// have equal contents if their type cannot be compared.
+func sameVersion(a, b LeaderToken) bool {
+	if reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() {
+		return a == b
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// attempt is a write of the lease whose outcome may still be open. A record of this Incarnation
+// with its TermExpiry shows that it happened.
+type attempt struct {
+	kind   OpKind
+	number ElectionNumber
+	ext    uint64
+	expiry time.Time
+	begun  instant
+	start  time.Duration
+	end    *viewState // the view's end, once the write is confirmed
+	taken  taken      // what an acquisition takes from others
+	late   bool       // it can no longer begin a leadership
+}
+
+// led reports whether a record of this Incarnation came from a: it is what a wrote, perhaps with an
+// operator's request added since.
+func (a *attempt) led(e *RaceEntry) bool {
+	return a.number == e.ElectionNumber && a.ext <= e.Extension && a.expiry.Equal(e.TermExpiry)
+}
+
+// attempts are a campaign's open writes of the lease, in their order. A write is open while its
+// outcome is unknown.
+type attempts struct {
+	incarnation string
+	open        []attempt
+	last        attempt // the last write that is known to have happened
+}
+
+// match returns the open write that e shows, or nil. If several writes asked for the same term, it
+// is the first of them, which began before e was written in any case.
+func (l *attempts) match(e *RaceEntry) *attempt {
+	if e.Vacant() || e.Incarnation != l.incarnation {
+		return nil
+	}
+	for i := range l.open {
+		if a := &l.open[i]; a.led(e) {
+			return a
+		}
+	}
+	return nil
+}
+
+// origin returns this campaign's write that e came from, or nil. Unlike match, it also finds a
+// write that is known to have happened: if the store stamps only what is read, the stamp comes
+// after the answer.
+func (l *attempts) origin(e *RaceEntry) *attempt {
+	if !e.Vacant() && e.Incarnation == l.incarnation && l.last.led(e) {
+		return &l.last
+	}
+	return l.match(e)
+}
+
+// settle forgets the open writes that e, which was read or written, has decided. A write that was
+// asked for before e has happened, or never will.
+func (l *attempts) settle(e *RaceEntry) {
+	kept := l.open[:0]
+	for _, a := range l.open {
+		if a.number > e.ElectionNumber || a.number == e.ElectionNumber && a.ext > e.Extension {
+			kept = append(kept, a)
+		} else if a.led(e) && !l.last.led(e) {
+			l.last = a
+		}
+	}
+	l.open = kept
+}
+
+// won forgets all open writes. It keeps a, which has happened, since its stamp may still come.
+func (l *attempts) won(a *attempt) { l.last, l.open = *a, nil }
+
+// clear forgets all open writes.
+func (l *attempts) clear() { l.open = nil }
+
+// acquiring reports whether there is an open acquisition that could begin a leadership.
+func (l *attempts) acquiring() bool {
+	for i := range l.open {
+		if a := &l.open[i]; a.kind == OpAcquire && !a.late {
 			return true
 		}
 	}
 	return false
 }
 
-// oneTerm reports whether e and o are of the same write of a leader, or of the same
-// vacancy. An operator's request is not a leader's sign of life: it moves nothing but
-// Extension and Successor.
-func oneTerm(e, o *RaceEntry) bool {
-	return e.ElectionNumber == o.ElectionNumber && e.Incarnation == o.Incarnation &&
-		e.LeaderID == o.LeaderID && e.TermExpiry.Equal(o.TermExpiry)
+// pending reports whether there is an open write by which the record may be this campaign's now.
+// That is an acquisition that could begin a leadership, or an extension of a leadership that has
+// ended, for a term.
+func (l *attempts) pending(wake *alarm, term time.Duration) bool {
+	for i := range l.open {
+		if a := &l.open[i]; a.kind == OpExtend && wake.now.mono < a.start+term {
+			wake.at(a.start + term)
+			return true
+		}
+	}
+	return l.acquiring()
+}
+
+// forgetOld drops the acquisitions that can no longer begin a leadership, once the view of the
+// leader from which they would have taken the record is over. If one of them still lands, the
+// record is this campaign's own, and is released like any other.
+func (l *attempts) forgetOld(wake *alarm, term time.Duration) {
+	kept := l.open[:0]
+	for _, a := range l.open {
+		if a.kind == OpAcquire {
+			over := a.start + term
+			if a.late = wake.now.mono >= over; !a.late {
+				wake.at(over)
+			} else if wake.now.mono >= a.taken.alive {
+				continue
+			}
+		}
+		kept = append(kept, a)
+	}
+	l.open = kept
+}
+
+// greatest returns the greatest Extension of a leadership's open writes.
+func (l *attempts) greatest(number ElectionNumber) (ext uint64) {
+	for i := range l.open {
+		if a := &l.open[i]; a.number == number {
+			ext = max(ext, a.ext)
+		}
+	}
+	return ext
 }

@@ -63,7 +63,7 @@ func TestKnowledgeLearns(t *testing.T) {
 			what string
 			got  time.Duration
 			want int
-		}{{"base", k.baseAt.mono, c.baseAt}, {"read", k.readAt.mono, c.readAt}, {"same", k.sameAt.mono, c.sameAt},
+		}{{"base", k.ofBase.at.mono, c.baseAt}, {"read", k.readAt.mono, c.readAt}, {"same", k.ofLatest.read.mono, c.sameAt},
 			{"base first seen", k.firstSeen(k.base), c.firstSeenBase}, {"latest first seen", k.firstSeen(k.latest), c.firstSeenAt}} {
 			if moment.got != time.Duration(moment.want)*time.Second {
 				t.Errorf("%s: %s at %v, want %d s", name, moment.what, moment.got, moment.want)

@@ -2,57 +2,74 @@ package leaderelection
 
 import (
 	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 )
 
-// leadership is one time of leading: from the acquisition until its callbacks have
-// returned. It belongs to the campaign's loop.
+// leadership lasts from the acquisition until its callbacks have returned. It belongs to the
+// campaign's loop.
 type leadership struct {
+	f          *follower
 	number     ElectionNumber
-	held       time.Duration // until when the record is nobody else's to acquire, at least
+	held       time.Duration // until then at least, nobody else acquires the record
 	view       *TimeView
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
 	confirmed  time.Duration // when the last confirmed write of the lease began
-	expiry     time.Time     // the last TermExpiry that was asked for: none is smaller
+	expiry     time.Time     // the last TermExpiry that was asked for, and the greatest
 	end        *viewState    // the view's end that goes with expiry
-	callbacks  int           // that have not returned
+	running    map[work]int  // work that has not returned
 	begun      chan struct{} // closed when OnElected is about to be called
 	cause      error         // why it ended or is ending; nil while leading
 	over       bool          // the view has ended
+	overrun    bool          // it was logged that work runs on past DrainTimeout
 	drainUntil time.Duration
 	ousting    context.CancelFunc // ends OnOusting's ctx
 }
 
-// tenure is what others may know of the newest leadership. The first is of none: it has
-// no ctx.
-type tenure struct {
-	ctx  context.Context
-	view *TimeView
-	next chan struct{} // closed when there is a newer one
-}
+// work names a kind of work for which the lease is kept.
+type work string
+
+const (
+	onElected work = "OnElected"
+	onOusting work = "OnOusting"
+	fromLead  work = "a Leadership that Lead returned"
+)
 
 // beginLeadership starts leading by the acquisition a.
 func (c *Campaign) beginLeadership(now instant, a *attempt) {
-	r := &leadership{number: a.number, held: a.start + c.cfg.Hold, view: newView(c.f.timekeeper, a.number), confirmed: a.start, expiry: a.expiry, end: a.end, begun: make(chan struct{})}
+	r := &leadership{f: &c.f, number: a.number, view: newView(c.f.timekeeper, a.number), confirmed: a.start, expiry: a.expiry, end: a.end,
+		running: map[work]int{}, begun: make(chan struct{})}
+	if c.heldFor > 0 {
+		r.held = a.start + c.heldFor
+	}
 	r.view.begin(a.end)
 	if !r.view.ValueInFuture() {
-		// Won, but too late to act on it. Counted as a failed write, so that a
-		// store slower than the view does not make a hot loop of it.
+		// Won, but too late to act on it. It counts as a failed write. Otherwise a store
+		// that is slower than the view would lead to a hot loop.
 		c.writes.failed(now.mono)
 		return
 	}
-	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(c.start))
+	r.ctx, r.cancel = context.WithCancelCause(WithView(context.WithoutCancel(c.start), r.view))
 	c.attempts.won(a)
 	c.f.wrote = true // as a read may have shown
 	c.leadership = r
-	c.extended(now, r, 0, 0) // first: whoever hears of a leadership may ask how long its view is
-	c.report(now)            // before anybody is told: whoever is finds that Status says so, too
-	close(c.tenure.Swap(&tenure{ctx: r.ctx, view: r.view, next: make(chan struct{})}).next)
+	c.proofs.bury(&c.k)
+	r.extended(0, 0) // first: a listener may ask how long the view of a new leadership is
+	c.report(now)    // before OnElected and Lead: they find that Status says so, too
+	c.view.Store(r.view)
+	asks := c.asks
+	c.asks = nil
+	for _, ask := range asks {
+		c.hand(ask)
+	}
 	if c.cfg.OnElected == nil {
 		close(r.begun)
 	} else {
-		c.callback(r, func() {
+		r.callback(onElected, func() {
 			close(r.begun)
 			c.cfg.OnElected(r.ctx, r.view)
 		})
@@ -60,26 +77,49 @@ func (c *Campaign) beginLeadership(now instant, a *attempt) {
 }
 
 // callback runs user code of a leadership in a goroutine of its own.
-func (c *Campaign) callback(r *leadership, f func()) {
-	r.callbacks++
+func (r *leadership) callback(what work, f func()) {
+	done := r.begins(what)
 	go func() {
-		// Deferred: also when it ended its goroutine, as t.FailNow does.
-		defer c.f.post(callbackDone{r})
+		// Deferred, so it runs even if f ends its goroutine, as t.FailNow does.
+		defer done()
 		f()
 	}()
 }
 
-// extended tells Trace that the view was moved on.
-func (c *Campaign) extended(now instant, r *leadership, extension uint64, left time.Duration) {
-	t := c.cfg.Trace
+// begins notes that work of a leadership runs. Call done when the work has ended.
+func (r *leadership) begins(what work) (done func()) {
+	r.running[what]++
+	return func() { r.f.post(workDone{r, what}) }
+}
+
+// ended notes that work of the leadership has ended.
+func (r *leadership) ended(what work) {
+	if r.running[what]--; r.running[what] == 0 {
+		delete(r.running, what)
+	}
+}
+
+// runs names the work of the leadership that runs.
+func (r *leadership) runs() string {
+	var all []string
+	for what := range r.running {
+		all = append(all, string(what))
+	}
+	slices.Sort(all)
+	return strings.Join(all, " and ")
+}
+
+// extended reports to Trace that the view was moved on.
+func (r *leadership) extended(extension uint64, left time.Duration) {
+	t := r.f.trace
 	if t == nil || t.Extended == nil {
 		return
 	}
 	e := ViewExtended{Number: r.number, Extension: extension, Remaining: left, Expiry: r.view.Get()}
-	c.f.events.add(func() { t.Extended(e) })
+	r.f.events.add(func() { t.Extended(e) })
 }
 
-// tendLeadership ends what has run its time.
+// tendLeadership ends the view, the drain and the leadership when their time has come.
 func (c *Campaign) tendLeadership(wake *alarm) {
 	r := c.leadership
 	if r == nil {
@@ -97,14 +137,19 @@ func (c *Campaign) tendLeadership(wake *alarm) {
 	}
 	if wake.now.mono >= r.drainUntil {
 		r.ousting()
+		if len(r.running) > 0 && !r.overrun {
+			r.overrun = true
+			c.f.log(slog.LevelWarn, "leader's work runs on past DrainTimeout: the lease runs out; until the work has ended, this candidate does not lead, and Wait does not return",
+				"id", c.cfg.LeaderID, "token", uint64(r.number), "runs", r.runs(), "drain", c.cfg.DrainTimeout)
+		}
 	} else {
 		wake.at(r.drainUntil)
 	}
-	if r.callbacks > 0 {
+	if len(r.running) > 0 {
 		return
 	}
-	// Nothing of this leadership runs any more: only now may it be released, or
-	// another begin.
+	// No work of this leadership runs any more. Only now may the record be released, or
+	// another leadership begin.
 	r.view.end()
 	r.ousting()
 	c.leadership, c.last, c.idleSince = nil, r, wake.now.mono
@@ -113,7 +158,8 @@ func (c *Campaign) tendLeadership(wake *alarm) {
 	}
 }
 
-// tighten brings forward the ends of the view and of what may still begin or move it.
+// tighten brings forward the end of the view, and those of open writes that may still begin or
+// move it.
 func (c *Campaign) tighten(now instant) {
 	if r := c.leadership; r != nil {
 		s := r.view.state.Load()
@@ -126,8 +172,8 @@ func (c *Campaign) tighten(now instant) {
 	}
 }
 
-// giveUp begins to leave by choice: the ctx is cancelled now, the lease is kept
-// until the callbacks have returned.
+// giveUp begins to leave by choice. It cancels the ctx now. The lease is kept until the
+// callbacks have returned.
 func (c *Campaign) giveUp(now instant, cause error) {
 	r := c.leadership
 	if r.cause != nil {
@@ -136,20 +182,105 @@ func (c *Campaign) giveUp(now instant, cause error) {
 	r.cause = cause
 	r.cancel(cause)
 	r.drainUntil = now.mono + c.cfg.DrainTimeout
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.start))
+	ctx, cancel := context.WithCancelCause(WithView(context.WithoutCancel(c.start), r.view))
 	r.ousting = func() { cancel(context.DeadlineExceeded) }
 	if c.cfg.OnOusting != nil {
-		c.callback(r, func() {
-			<-r.begun // never before OnElected, also where a leadership ends as it begins
+		r.callback(onOusting, func() {
+			<-r.begun // never before OnElected, even if a leadership ends as it begins
 			c.cfg.OnOusting(ctx)
 		})
 	}
 }
 
-// endLeadership ends the view at once: it has run out, or the record is another's.
+// endLeadership ends the view at once, because it has run out or another candidate has the
+// record.
 func (c *Campaign) endLeadership(now instant, cause error) {
 	r := c.leadership
 	r.over = true
 	r.view.end()
 	c.giveUp(now, cause)
+}
+
+// Leadership is what [Campaign.Lead] returns, for a program without callbacks. The lease is kept
+// for it, as for a callback that runs, until Release is called.
+type Leadership struct {
+	ctx      context.Context
+	view     *TimeView
+	release  func()
+	released atomic.Bool
+}
+
+// Context returns the leader's ctx, the same that OnElected gets. Use it for work under this
+// leadership. It ends, with a cause, when the leadership has ended or is about to be given up.
+func (l *Leadership) Context() context.Context { return l.ctx }
+
+// View returns the leadership's view. Ask it before each act. It has the fencing token.
+func (l *Leadership) View() *TimeView { return l.view }
+
+// Release tells the campaign that the caller's work under this leadership is over. It does not
+// wait, and may be called more than once. It does not give up leadership: a campaign that leads
+// goes on. To give it up, call [Campaign.Resign].
+func (l *Leadership) Release() {
+	if l.released.CompareAndSwap(false, true) {
+		l.release()
+	}
+}
+
+// Lead waits until this candidate leads, and returns the leadership. If it leads already, Lead
+// returns at once. Use it in place of OnElected.
+//
+//	for {
+//		l, err := campaign.Lead(ctx)
+//		if err != nil {
+//			return err
+//		}
+//		work(l.Context(), l.View())
+//		l.Release()
+//	}
+//
+// The caller must release the Leadership, as a callback must return. When leadership is given
+// up by choice, the lease is kept until the release, for at most DrainTimeout. Until the
+// release, the campaign does not lead again, and Wait does not return.
+//
+// Any number of goroutines may call Lead. Each gets its own Leadership, and the lease is kept
+// until all of them are released. Lead does not return a Leadership that is being given up. It
+// returns context.Cause(ctx) when ctx ends, and the error of Wait when the campaign has stopped.
+func (c *Campaign) Lead(ctx context.Context) (*Leadership, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	ask := &leadAsked{answer: make(chan *Leadership, 1)}
+	c.f.post(ask)
+	var err error
+	select {
+	case l := <-ask.answer:
+		return l, nil
+	case <-c.done:
+		err = c.err
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if ask.settled.CompareAndSwap(false, true) {
+		return nil, err
+	}
+	return <-ask.answer, nil // it leads since this moment
+}
+
+// leadAsked is the event that Lead was called. Either the loop settles it, by an answer, or the
+// caller does, who has gone.
+type leadAsked struct {
+	answer  chan *Leadership
+	settled atomic.Bool
+}
+
+// hand answers ask if this candidate leads. If not, it keeps ask until it does.
+func (c *Campaign) hand(ask *leadAsked) {
+	r := c.leadership
+	if r == nil || r.cause != nil || !r.view.ValueInFuture() {
+		c.asks = append(slices.DeleteFunc(c.asks, func(a *leadAsked) bool { return a.settled.Load() }), ask)
+		return
+	}
+	if ask.settled.CompareAndSwap(false, true) {
+		ask.answer <- &Leadership{ctx: r.ctx, view: r.view, release: r.begins(fromLead)}
+	}
 }

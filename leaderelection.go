@@ -7,208 +7,280 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"reflect"
 	"slices"
 	"time"
 	"unicode/utf8"
 
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/durations"
 )
 
-// What a Config means that leaves a duration zero, and the bounds of what it may name.
+// Defaults and bounds of the durations in a Config.
 const (
-	// DefaultTermLength is the TermLength of a Config that names none.
+	// DefaultTermLength is used if Config.TermLength is zero.
 	DefaultTermLength = 15 * time.Second
-	// DefaultMaxClockSkew is the MaxClockSkew of a Config that names none, and does
-	// not say that all share one clock.
+	// DefaultMaxClockSkew is used if Config.MaxClockSkew is zero, unless the ClockPolicy is
+	// SharedClock.
 	DefaultMaxClockSkew = time.Second
-	// MinTermLength is the shortest TermLength: about the time that the scheduler of
-	// a busy machine, or the collector of a large heap, may keep a leader waiting.
+	// MinTermLength is the shortest TermLength. For about this long the scheduler of a busy
+	// machine, or the garbage collector of a large heap, may keep a leader waiting.
 	MinTermLength = 100 * time.Millisecond
-	// MaxTermLength is the longest TermLength: a year. Longer durations elsewhere,
-	// in a Config or in a record, are taken for a year.
+	// MaxTermLength is the longest TermLength: a year. A longer duration elsewhere, in a
+	// Config or in a record, counts as a year.
 	MaxTermLength = 365 * 24 * time.Hour
 )
 
-// Config is a candidate. Fill in Decider and LeaderID, mostly OnElected, choose
-// MaxClockSkew, and call [Config.Acquire], [Config.Start] or [Config.Run]; a
-// Config may be used for several campaigns. It is not changed by them.
+// leastSkew is smaller than the error of any clock.
+const leastSkew = time.Microsecond
+
+// Config describes a candidate. Set Decider, LeaderID and usually OnElected,
+// then call [Config.Acquire], [Config.Start] or [Config.Run]. You may use a Config for
+// several campaigns; they do not change it.
 type Config struct {
 	// Decider holds the record that the candidates compete for. Required.
 	Decider RaceDecider
 
-	// LeaderID names this candidate to the others, to operators and to
-	// observers. Required; unique among the candidates of the election (two
-	// that share one never lead at once, but nobody can tell them apart), and
-	// not AnySuccessor.
+	// LeaderID names this candidate to the others, to operators and to observers. Required.
+	// Choose one that is unique among the candidates of the election, and not AnySuccessor.
+	// Two candidates that share a LeaderID never lead at once, but nobody can tell them apart.
 	LeaderID string
 
-	// HostPort is where clients reach this candidate when it leads; see
+	// HostPort lists the addresses at which clients reach this candidate when it leads; see
 	// SelfHostPorts. Optional: only observers read it. Campaign.Announce changes it.
 	HostPort []string
 
-	// ConnectionParams is whatever else clients need to know. Opaque to the
-	// library; kept in the record, so keep it small. Announce changes it, too.
+	// ConnectionParams holds anything else that clients need to know. Optional. It is opaque
+	// to the library. Keep it small, since the record contains it. Campaign.Announce changes
+	// it, too.
 	ConnectionParams []byte
 
-	// TermLength is how long a lease runs unless it is extended, which happens
-	// about twice a term. After a crash the others wait between half of it and
-	// all of it, plus MaxClockSkew, before one of them leads; an outage of the
-	// store is survived for about half of it; the store sees about two writes
-	// in it. Zero means 15 s. At least twice MaxClockSkew, and from MinTermLength
-	// to MaxTermLength; below about 2 s the latency of most stores begins to cost
-	// leaderships.
+	// TermLength is how long a lease runs unless it is extended. Zero means 15 s. It must be at
+	// least twice MaxClockSkew, and from MinTermLength to MaxTermLength.
+	//
+	// A leader extends its lease about twice a term, so the store sees about two writes in
+	// it. After a crash the others wait between half a term and a term, plus MaxClockSkew,
+	// before one of them leads. The leader survives an outage of the store of about half a
+	// term. If a term is only twice MaxClockSkew, a clock that is set from one end of its
+	// bound to the other ends a healthy leader's leadership. Below about 2 s, the latency
+	// of most stores begins to end leaderships.
 	TermLength time.Duration
 
-	// MaxClockSkew bounds how far any candidate's wall clock is from true
-	// time. All safety rests on it: a leader stops acting this much before its
-	// term ends, and a challenger waits this much longer, each by its own
-	// clock. It must not be smaller for one candidate than for another. 1 s is
-	// ample for machines with a working NTP client, 100 ms for most clouds'
-	// own time service. Zero means 1 s.
+	// MaxClockSkew bounds how far any candidate's wall clock is from true time. Zero means
+	// 1 s. All safety rests on it: a leader stops acting this much before its term ends, and
+	// a challenger waits this much longer, each by its own clock. It must not be smaller for
+	// one candidate than for another. 1 s is ample for machines with a working NTP client,
+	// 100 ms for the time services of most clouds.
 	MaxClockSkew time.Duration
 
-	// SharedClock says that all candidates read one and the same clock, as the
-	// processes of one machine do: then there is no skew, and no margin for it.
-	// Nothing checks that it is true. MaxClockSkew must be zero then. Set it for
-	// all candidates of an election or for none.
-	SharedClock bool
+	// ClockPolicy says how far the candidates' clocks are trusted. Zero means Synchronized.
+	// Set the same for all candidates of an election.
+	ClockPolicy ClockPolicy
 
-	// Unsynchronized is for machines whose clocks cannot be trusted at all: no
-	// wall clock is compared with another machine's. The leader's view runs on
-	// its own monotonic clock from before each write. It also ends when its own wall
-	// clock jumps: ahead, as after a suspend, or back by more than the allowance,
-	// which would hide one. (A wall clock that is set back while the machine is
-	// suspended hides the suspend: nothing can tell.) A challenger waits, by its
-	// monotonic clock, until it has not seen the term change for a whole term
-	// and an allowance for drift: MaxClockSkew, or a hundredth of the term where
-	// that is more. So clocks may be hours apart, but in one term two of them may
-	// not run apart by more than the allowance. The Clock must have a monotonic
-	// reading. The price: after a crash the wait
-	// is counted from when a challenger saw the last extension, not from when it
-	// was written, so up to a PollInterval more on a store that cannot push, and
-	// a challenger that has just started waits a whole term. It is noted in the
-	// record, and all candidates go by it, whatever their own Config says; still,
-	// set it for all or none.
-	Unsynchronized bool
-
-	// WarnOnClockSkew makes a clock that is proved to be off by more than
-	// MaxClockSkew a matter of a warning. By default such a candidate does not
-	// campaign, and such a leader steps down at once with ErrClockSkew: what it
-	// does would not be safe. The proof is a store's stamp (LeaderToken.CommitTS)
-	// that lies outside of the time in which the request was out, or the Clock's
-	// own word where it is a clocks.Bounded, such as clocks.Kernel(). Set it where
-	// it is the store's clock that is wrong. Without meaning where Unsynchronized
-	// or SharedClock is set.
-	WarnOnClockSkew bool
-
-	// OnElected is called once for each leadership, in a goroutine of its own. ctx
-	// is cancelled, with a cause, when leadership has ended or is about to be
-	// given up; expiry is the leadership's view, to be asked before each act, and
-	// carries the fencing token. When OnElected returns while leading, the
-	// lease is kept. Optional: see Campaign.Leadership for what takes its place. Run
-	// has a job in its place.
+	// OnElected is called once for each leadership, in its own goroutine. Do the leader's work
+	// in it, or start it there. A campaign cancels ctx, with a cause, when the leadership has
+	// ended or is about to be given up. Ask expiry, the leadership's view, before each act;
+	// it has the fencing token. If OnElected returns while leading, the lease is kept. A
+	// panic in a callback ends the process, as in any goroutine. Optional: Campaign.Lead
+	// does without it. For Run and Once it must be nil, since they take a job instead.
 	OnElected func(ctx context.Context, expiry *TimeView)
 
-	// OnOusting is called once for each OnElected, as soon as the leader's ctx
-	// was cancelled, whether OnElected has returned or not. Its own ctx is
-	// live, and ends with DrainTimeout. Optional.
+	// OnOusting is called once for each OnElected, as soon as the leader's ctx is cancelled,
+	// even if OnElected has not returned. Its own ctx is live, and ends after DrainTimeout.
+	// Optional.
 	OnOusting func(ctx context.Context)
 
-	// LeaderChanged is called for each new leadership, one's own included, and each
-	// vacancy, one call at a time and in order, with the new record. A slow one
-	// delays only the next of its kind; where one is stuck, the oldest of more
-	// than a hundred waiting records are dropped. Optional.
+	// LeaderChanged is called with the new record for each new leadership, this candidate's
+	// own included, and for each vacancy. Those of others may be missed if they are soon
+	// replaced. Calls come one at a time and in order. A slow call delays only the next. If
+	// a call is stuck and more than a hundred records wait, the oldest are dropped. Optional.
 	LeaderChanged func(ctx context.Context, entry RaceEntry)
 
-	// ExtendEvery is how long after a confirmed extension a leader begins the next. Zero
-	// means half of TermLength less MaxClockSkew. A leader that is cut off from its store
-	// leads on for
+	// ExtendEvery is the time from the start of a confirmed extension to the next extension.
+	// Zero means half of (TermLength - MaxClockSkew), which is also the most; the least is a
+	// twentieth of TermLength. A shorter time lets a leader survive longer outages of the
+	// store, and costs more writes: TermLength / ExtendEvery in a term.
+	//
+	// A leader that is cut off from its store continues to lead for at least
 	//
 	//	TermLength - MaxClockSkew - ExtendEvery
 	//
-	// at the least, and an outage is borne if one of its attempts, which come every eighth
-	// of a term or so, works by then. That costs TermLength / ExtendEvery writes in a
-	// term. With a term of 15 s and a skew of 1 s it is 7 s for 2.1 writes if zero, and 10 s
-	// for 3.75 writes if 4 s. For a term after a store call has failed, or taken more than
-	// an eighth of a term, extensions are made after half of it: an outage that has
-	// announced itself so is borne for half of ExtendEvery longer. From a twentieth of TermLength to half of it less MaxClockSkew.
+	// It tries again about every eighth of a term, and survives the outage if one of these
+	// attempts works by then. With a term of 15 s and a skew of 1 s, zero gives 7 s for 2.1
+	// writes in a term, and 4 s gives 10 s for 3.75 writes.
+	//
+	// For a term after a store call has failed, or has taken more than an eighth of a term,
+	// extensions are made after half of ExtendEvery. So an outage that announces itself
+	// this way is survived for half of ExtendEvery longer.
 	ExtendEvery time.Duration
 
-	// Priority makes one candidate preferred to those whose Priority is less. When it has
-	// stood by for a term, healthy and with a right clock, it asks a less preferred
-	// leader to hand over to it, as Transfer does, so long as that one has led for
-	// about four terms. It has no part in who leads after a crash, or in safety.
-	// From -2^31 to 2^31-1. Zero for all means that all are alike.
+	// Priority makes this candidate preferred to candidates with a smaller Priority. From -2^31
+	// to 2^31-1. Zero for all means that all are alike. A preferred candidate that has stood
+	// by for a term, healthy and with a right clock, asks a less preferred leader to hand
+	// over to it, as Transfer does. It does so only if that leader has led for about four
+	// terms. Priority does not decide who leads after a crash, and safety does not depend on it.
 	Priority int
 
-	// Hold is for what is to run at most once in a period: see Once. For so long from
-	// the beginning of each leadership nobody else acquires the record, whether the
-	// leader has released it, has died, or goes on. It is in the record, so no process
-	// need stay for it. Between two clocks that are apart it may be over up to
-	// MaxClockSkew early by true time. All candidates' builds must know of it: older ones refuse the
-	// record. Zero: no longer than the term, or until the release.
-	Hold time.Duration
-
-	// PollInterval is how often a standby reads the record where the store
-	// cannot push changes, or its feed has failed, and how often Healthy is
-	// asked while the candidate is sick. Zero means half a term: two reads a
-	// term. Shorter ones notice a release sooner; the fail-over after a crash
-	// does not depend on it. Less than 10 ms is taken for 10 ms, more than a year
-	// for a year.
+	// PollInterval is how often a standby reads the record if the store cannot push changes,
+	// or its feed has failed. It is also how often Healthy is asked while the candidate is
+	// not healthy. Zero means half a term: two reads a term. With a shorter interval a
+	// standby notices a release sooner. The fail-over after a crash does not depend on it.
+	// Less than 10 ms counts as 10 ms, more than a year as a year.
 	PollInterval time.Duration
 
-	// DrainTimeout is how long the lease is kept, and extended, while the
-	// leader's callbacks wind down after leadership was given up by choice.
-	// After that it runs out by itself. Zero means one term. To stop within a
-	// supervisor's patience, leave 10 s of it for the release (see Acquire).
+	// DrainTimeout is how long the campaign keeps and extends the lease while the leader's
+	// callbacks wind down, after leadership was given up by choice. After that the lease
+	// runs out by itself. Zero means one term. If a supervisor kills the process after some
+	// time, leave 10 s of that time for the release (see Acquire).
 	DrainTimeout time.Duration
 
-	// Healthy is asked before each campaign and each extension. While it
-	// returns an error, or no answer within a quarter of a term, this candidate
-	// does not campaign, and gives up leadership. Its ctx ends when that time is
-	// over, or the campaign; Wait waits for it. Optional.
+	// Lifeline lets candidates on the same machine take over from a dead leader without waiting
+	// for its term. Set it to what lifeline.Dir returns. As soon as the kernel reports the
+	// death of the leader's process, another candidate on the machine acquires the record;
+	// a process that is started again acquires it at once. Nil means that the others wait
+	// for the term. The promise rests on the same conditions as without: only a proof counts.
+	//
+	// With a Lifeline, a view ends with its process. So no other process may act by the view,
+	// for example until an expiry that it was told. A child that acts for the leader must
+	// have Lifeline.File. A program that tells others until when they may act must not have
+	// a Lifeline. What Dir returns along with an error counts as nil, so a program may go on
+	// with it:
+	//
+	//	line, err := lifeline.Dir("/run/myapp")
+	//	if err != nil {
+	//		slog.Warn("without a lifeline", "err", err)
+	//	}
+	//	config.Lifeline = line
+	Lifeline Lifeline
+
+	// Healthy reports whether this candidate is fit to lead. It is asked before each
+	// acquisition and each extension. While it returns an error, or does not return within a
+	// quarter of a term, this candidate does not campaign, and gives up leadership. Its ctx
+	// ends after that time, or with the campaign. Wait waits for it to return. Optional.
 	Healthy func(ctx context.Context) error
 
 	// Clock is the candidate's clock. Nil means the system's.
 	Clock clocks.Clock
 
-	// Logger is told what happens: changes of leadership at Info, what went
-	// wrong at Warn and Error, each store operation at Debug. Nil means
-	// silence. A Logger that blocks delays nothing else.
+	// Logger gets changes of leadership at Info, faults at Warn and Error, and each store
+	// operation at Debug. Nil means slog.Default() from Warn on. For silence, set
+	// slog.New(slog.DiscardHandler). A Logger that blocks delays nothing else.
 	Logger *slog.Logger
 
-	// Trace is told what happens in a form for programs. Optional.
+	// Trace gets the same events in a form for programs, such as metrics. Optional.
 	Trace *Trace
 }
 
-// Acquire campaigns in the election until ctx ends, leading as often as it wins. It
-// returns after every callback has returned and what was led has been released,
-// with context.Cause(ctx), or at once where the Config is wrong, or with an
-// ErrPermanent where the store refused for good before anything had worked: reads
-// before any read, or writes before any write.
+// ClockPolicy says how far the candidates of an election trust their clocks.
+type ClockPolicy uint8
+
+const (
+	// Synchronized means that every candidate's wall clock is within MaxClockSkew of true time.
+	// Use it if all machines have a working time service. A candidate whose clock is proved
+	// to be off by more neither campaigns nor leads, since it would not be safe. If it leads,
+	// it steps down at once with ErrClockSkew. The proof is a store's timestamp
+	// (LeaderToken.CommitTS) that lies outside of the time during which the request was out,
+	// by more than MaxClockSkew. Or it is the Clock's own error bound, if the Clock is a
+	// clocks.Bounded, such as clocks.Kernel().
+	Synchronized ClockPolicy = iota
+
+	// SynchronizedWarnOnly is Synchronized, but such a proof is only logged. Use it if the
+	// store's own clock is wrong.
+	SynchronizedWarnOnly
+
+	// SharedClock means that all candidates read the same clock, as the processes of one machine
+	// do. Then there is no skew, and no margin for it: MaxClockSkew must be zero. Nothing
+	// checks that the clock is shared. It must not be set ahead and back again within a term:
+	// while it is ahead another candidate may acquire the record, and afterwards the old view
+	// may be true again.
+	SharedClock
+
+	// Unsynchronized means that no wall clock is compared with another machine's. Use it for
+	// machines whose clocks cannot be trusted at all. The Clock must have a monotonic reading.
+	//
+	// The leader's view runs on its own monotonic clock, from before each write. A challenger
+	// waits, by its monotonic clock, until it has not seen the term change for a whole term
+	// plus an allowance for drift: MaxClockSkew, or a hundredth of the term if that is more.
+	// So clocks may be hours apart, but in one term no two of them may run apart by more
+	// than the allowance.
+	//
+	// The view also ends when the leader's wall clock jumps ahead, as after a suspend, or
+	// back by more than the allowance, which could hide a suspend. A wall clock that is set
+	// back while the machine is suspended, or in the second before, may hide the suspend:
+	// nothing can detect that for sure.
+	//
+	// The price: after a crash the wait counts from when a challenger saw the last extension,
+	// not from when it was written. That is up to a PollInterval longer on a store that
+	// cannot push, and a challenger that has just started waits a whole term. The record
+	// says that its writer is Unsynchronized, and all candidates go by the record, whatever
+	// their own Config says.
+	Unsynchronized
+)
+
+// String returns the policy's name.
+func (p ClockPolicy) String() string {
+	switch p {
+	case Synchronized:
+		return "Synchronized"
+	case SynchronizedWarnOnly:
+		return "SynchronizedWarnOnly"
+	case SharedClock:
+		return "SharedClock"
+	case Unsynchronized:
+		return "Unsynchronized"
+	}
+	return fmt.Sprintf("ClockPolicy(%d)", uint8(p))
+}
+
+// fault returns what is wrong with p, or nil.
+func (p ClockPolicy) fault(skew time.Duration) error {
+	switch {
+	case p > Unsynchronized:
+		return fmt.Errorf("ClockPolicy is %d, must be Synchronized, SynchronizedWarnOnly, SharedClock or Unsynchronized", p)
+	case p == SharedClock && skew > 0:
+		return fmt.Errorf("MaxClockSkew is %v, but the ClockPolicy SharedClock says that there is no skew: leave one of them out", skew)
+	}
+	return nil
+}
+
+// skew returns the margin that a MaxClockSkew means under p.
+func (p ClockPolicy) skew(skew time.Duration) time.Duration {
+	if skew == 0 && p != SharedClock {
+		return DefaultMaxClockSkew
+	}
+	return skew
+}
+
+// Acquire campaigns until ctx ends, and leads as often as it wins. Use it for a service that
+// leads whenever it can; [Config.Start] does the same in the background.
 //
-// After ctx has ended it takes as long as the leader's callbacks, which DrainTimeout
-// bounds if they heed their ctx, and then as long as the release, which is given up
-// after 10 s at the latest (and after a term, where that is shorter).
+// It returns context.Cause(ctx), after every callback has returned and the record has been
+// released. If the last store call failed, the error wraps the cause, and tells of that
+// failure. If the Config is wrong, Acquire returns an ErrConfig at once. If the store refuses
+// for good before anything has worked, it returns an ErrPermanent: for reads before any read
+// has worked, for writes before any write has.
+//
+// After ctx has ended, Acquire first waits for the leader's callbacks, which DrainTimeout
+// bounds if they respect their ctx. Then it waits for the release, which it gives up after
+// 10 s, or after a term if that is shorter.
 func (c Config) Acquire(ctx context.Context) error {
-	campaign, err := c.Start(ctx)
-	if err != nil {
+	if err := c.validate(); err != nil {
 		return err
 	}
-	return campaign.Wait()
+	campaign := newCampaign(ctx, c.withDefaults(), 0, nil)
+	campaign.loop()
+	return campaign.err
 }
 
-// Start begins a campaign and returns at once, without having asked the store
-// anything. It refuses only a Config that is wrong, naming all its faults. The
-// campaign goes on until ctx ends.
+// Start begins a campaign in the background and returns at once. Use it if the program does
+// other things meanwhile, or asks the [Campaign]. The campaign goes on until ctx ends. Start
+// does not ask the store anything. It fails only if the Config is wrong, with an ErrConfig that
+// names all faults.
 func (c Config) Start(ctx context.Context) (*Campaign, error) {
-	if err := c.validate(); err != nil {
-		return nil, err
-	}
-	return start(ctx, c.withDefaults(), nil), nil
+	return c.StartHeld(ctx, 0)
 }
 
-// validate returns all that is wrong with c, and with whatever is given besides.
+// validate returns all faults of c, along with those that the caller has found.
 func (c *Config) validate(faults ...error) error {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if c.Decider == nil {
@@ -228,24 +300,21 @@ func (c *Config) validate(faults ...error) error {
 		fault("%w", err)
 	}
 	for _, d := range []struct {
-		name  string
-		value time.Duration
+		name         string
+		value, least time.Duration
 	}{
-		{"TermLength", c.TermLength}, {"MaxClockSkew", c.MaxClockSkew},
-		{"PollInterval", c.PollInterval}, {"DrainTimeout", c.DrainTimeout}, {"Hold", c.Hold},
+		{"TermLength", c.TermLength, 0}, {"MaxClockSkew", c.MaxClockSkew, leastSkew},
+		{"PollInterval", c.PollInterval, durations.Least}, {"DrainTimeout", c.DrainTimeout, durations.Least},
 	} {
-		if d.value < 0 {
-			fault("%s is %v, must not be negative", d.name, d.value)
+		if err := durations.Fault(d.name, d.value, d.least); err != nil {
+			fault("%w", err)
 		}
-	}
-	if c.MaxClockSkew > 0 && c.MaxClockSkew < time.Microsecond {
-		fault("MaxClockSkew is %v, which no clock keeps: a bare number counts nanoseconds, say time.Second", c.MaxClockSkew)
 	}
 	if low, most := c.termLength()/20, (c.termLength()-c.skew())/2; c.ExtendEvery != 0 && (c.ExtendEvery < low || c.ExtendEvery > most) {
 		fault("ExtendEvery is %v, must be from %v (a twentieth of TermLength) to %v (half of TermLength less MaxClockSkew)", c.ExtendEvery, low, most)
 	}
-	if c.SharedClock && c.MaxClockSkew > 0 {
-		fault("MaxClockSkew is %v, though SharedClock says that there is no skew: leave one of them out", c.MaxClockSkew)
+	if err := c.ClockPolicy.fault(c.MaxClockSkew); err != nil {
+		fault("%w", err)
 	}
 	switch term, skew := c.termLength(), c.skew(); {
 	case term < 0: // said already
@@ -254,20 +323,20 @@ func (c *Config) validate(faults ...error) error {
 	case term > MaxTermLength:
 		fault("TermLength is %v, must be at most %v (a year)", term, MaxTermLength)
 	case skew > term/2 && c.MaxClockSkew == 0:
-		fault("TermLength is %v, must be at least twice MaxClockSkew, which is %v when it is not set: set it to what the clocks keep, or SharedClock if all share one", term, skew)
+		fault("TermLength is %v, must be at least twice MaxClockSkew, which is %v when it is not set: set it to what the clocks keep, or the ClockPolicy to SharedClock if all share one", term, skew)
 	case skew > term/2:
 		fault("TermLength is %v, must be at least twice MaxClockSkew (2 x %v): less leaves the leader no time to act", term, skew)
 	}
 	if int(int32(c.Priority)) != c.Priority {
 		fault("Priority is %d, must be from -2^31 to 2^31-1", c.Priority)
 	}
-	if c.Unsynchronized && !hasMonotonic(c.Clock) {
+	if c.unsynchronized() && !hasMonotonic(c.Clock) {
 		fault("Unsynchronized needs a monotonic clock, and the Clock (%T) has none: implement clocks.Monotonic", c.Clock)
 	}
 	if len(faults) == 0 {
 		return nil
 	}
-	return fmt.Errorf("leaderelection: wrong Config: %w", errors.Join(faults...))
+	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(faults...))
 }
 
 func (c *Config) termLength() time.Duration {
@@ -277,15 +346,10 @@ func (c *Config) termLength() time.Duration {
 	return c.TermLength
 }
 
-func (c *Config) skew() time.Duration { return skewOf(c.MaxClockSkew, c.SharedClock) }
+func (c *Config) skew() time.Duration { return c.ClockPolicy.skew(c.MaxClockSkew) }
 
-// skewOf is the margin that a MaxClockSkew stands for.
-func skewOf(skew time.Duration, shared bool) time.Duration {
-	if skew == 0 && !shared {
-		return DefaultMaxClockSkew
-	}
-	return skew
-}
+// unsynchronized reports whether no wall clock may be compared with another machine's.
+func (c *Config) unsynchronized() bool { return c.ClockPolicy == Unsynchronized }
 
 // withDefaults returns a copy of c with every zero value replaced, sharing no
 // memory with the caller's.
@@ -302,9 +366,11 @@ func (c Config) withDefaults() Config {
 		c.DrainTimeout = c.TermLength
 	}
 	c.DrainTimeout = min(c.DrainTimeout, MaxTermLength)
-	c.Hold = min(c.Hold, MaxTermLength)
 	if c.Clock == nil {
 		c.Clock = clocks.System()
+	}
+	if l := reflect.ValueOf(c.Lifeline); l.Kind() == reflect.Pointer && l.IsNil() {
+		c.Lifeline = nil
 	}
 	c.HostPort = slices.Clone(c.HostPort)
 	c.ConnectionParams = slices.Clone(c.ConnectionParams)
@@ -314,10 +380,9 @@ func (c Config) withDefaults() Config {
 // newIncarnation returns a fresh random id of 130 bits.
 func newIncarnation() string { return rand.Text() }
 
-// SelfHostPorts returns this machine's global unicast addresses, each joined
-// with port, for a Config's HostPort: IPv4 first, in the order of the
-// interfaces that are up. It fails where port is empty or there is no such
-// address.
+// SelfHostPorts returns this machine's global unicast addresses, each joined with port. Use it
+// for Config.HostPort. IPv4 addresses come first, in the order of the interfaces that are up.
+// It fails if port is empty, or if there is no such address.
 func SelfHostPorts(port string) ([]string, error) {
 	if port == "" {
 		return nil, errors.New("leaderelection: SelfHostPorts: the port is empty")

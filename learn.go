@@ -1,33 +1,39 @@
 package leaderelection
 
-import "log/slog"
+import (
+	"errors"
+	"log/slog"
+)
 
-// learn takes in a record, however it was learned, and works out what it means for this
-// candidate. It was the record at the instant at.
+// learn takes in a record, however it was learned, and works out what it means for this candidate.
+// It was the record at the instant at.
 func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 	news := c.k.learn(e, at, now, how)
 	if news {
 		c.f.tellNews(e)
 	}
-	c.f.checkSetBack(e, &c.k, now, how)
+	c.diagnosis.look(e, &c.k, now, news, how)
 	if how == wasRead {
-		c.checkRefusal(e)
+		c.refused.check(e, &c.diagnosis)
 	}
 	c.maxSeen = max(c.maxSeen, e.ElectionNumber)
+	if how == wasWritten && c.clock.readsBack(e, c.attempts.match(e)) {
+		c.k.unsure, how = true, wasPushed // it begins no more than what a feed tells of
+	}
 	if how == wasPushed && news && c.attempts.match(e) != nil {
-		// A feed may tell of what its store has not committed and will undo, so a
-		// pushed record decides nothing. One that bears an open write of one's own is a
-		// reason to read at once, and not to wait for what the last failure costs.
+		// A feed may report what its store has not committed and will undo, so a pushed
+		// record decides nothing. If it shows an open write of this campaign, that is a
+		// reason to read at once, without the pause after the last failure.
 		c.k.unsure = true
 		c.f.reads.hurry()
 	}
 	if news && (how != wasPushed || e.Incarnation != c.incarnation) {
-		// A newer record explains the write that failed: it landed after all,
-		// or lost against this one. There is no reason to pause.
+		// A newer record explains the failed write: it landed after all, or lost against
+		// this record. There is no reason to pause.
 		c.writes.worked()
 	}
-	c.checkStamp(e, now)
-	c.endWrong(now, c.clockFault(now))
+	c.clock.observe(e, c.attempts.origin(e), now)
+	c.endWrong(now, c.clock.fault(now))
 	if r := c.leadership; r != nil && !r.over {
 		c.observeLeading(now, r, e, news, how)
 	} else if e.Incarnation == c.incarnation && !e.Vacant() && (e.Compare(c.k.latest) >= 0 || oneTerm(e, c.k.latest)) {
@@ -40,14 +46,12 @@ func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 		return
 	}
 	c.leader.Store(e)
+	c.proofs.watch(e)
 	c.tellChange(e)
-	c.checkDouble(e)
-	if err := tooFar(e, now.wall, c.cfg.MaxClockSkew); err != nil && !c.cfg.Unsynchronized {
-		c.f.log(slog.LevelWarn, "clocks disagree", "err", err)
-	}
 }
 
-// observeLeading: a confirmation, a request, a loss, or old news.
+// observeLeading takes in a record while leading. It may be a confirmation, a request to hand over,
+// a loss, or old news.
 func (c *Campaign) observeLeading(now instant, r *leadership, e *RaceEntry, news bool, how source) {
 	switch {
 	case c.own(e):
@@ -56,12 +60,12 @@ func (c *Campaign) observeLeading(now instant, r *leadership, e *RaceEntry, news
 		}
 		if news && e.Successor != "" && e.Successor != c.cfg.LeaderID {
 			if r.cause == nil {
-				c.f.log(slog.LevelInfo, "asked to hand over", "id", c.cfg.LeaderID, "election", uint64(r.number), "to", e.Successor)
+				c.f.log(slog.LevelInfo, "asked to hand over", "id", c.cfg.LeaderID, "token", uint64(r.number), "to", e.Successor)
 			}
 			c.giveUp(now, ErrResigned)
 		}
 	case news, e.ElectionNumber == r.number && e.Incarnation != c.incarnation:
-		// A newer record of another, or one that bears the same number.
+		// A newer record of another candidate, or a record with the same number.
 		c.endLeadership(now, ErrOusted)
 	}
 }
@@ -74,23 +78,121 @@ func (c *Campaign) confirm(now instant, r *leadership, a *attempt, extension uin
 		return
 	}
 	r.confirmed = a.start
-	c.extended(now, r, extension, left)
+	r.extended(extension, left)
 }
 
-// observeOwn: a record of this Incarnation while no view is alive. It begins a
-// leadership if it is an acquisition that this campaign is waiting for. If an operator has
-// asked to hand over, of which a feed may have told already, it is released instead, and
-// not claimed again.
+// observeOwn takes in a record of this Incarnation while no view is alive. If it is an acquisition
+// for which this campaign waits, it begins a leadership. If an operator has asked for a hand-over,
+// which a feed may have reported already, the record is released instead, and not claimed again.
 func (c *Campaign) observeOwn(now instant, e *RaceEntry, how source) {
 	a := c.attempts.match(e)
 	acquired := how != wasPushed && c.leadership == nil && a != nil && a.kind == OpAcquire
 	if acquired {
-		c.keepIfEarly(a, commitTS(e.Token))
+		c.clock.keepIfEarly(a, commitTS(e.Token))
 	}
 	if s := c.k.latest.Successor; s != "" && s != c.cfg.LeaderID && c.holds(now) {
 		c.cooldown = max(now.mono, c.clock.keepUntil) + c.cfg.TermLength
 	}
 	if acquired && c.wants(now) {
 		c.beginLeadership(now, a)
+	}
+}
+
+// answered takes in the answer to a store call, or that the call was given up.
+func (c *Campaign) answered(a *answer, now instant) {
+	c.noteTrouble(a, now)
+	switch {
+	case a.kind == OpRead:
+		c.readAnswered(a, now)
+	case a.err == nil:
+		c.wrote(a, now)
+	case a.abandoned && !a.givenUp: // its outcome is an open question already
+		if c.stopping && c.leadership == nil {
+			c.k.unsure = true // the record may have changed since it was read
+		}
+	default:
+		c.writeFailed(a, now)
+	}
+}
+
+// readAnswered takes in the answer to a read.
+func (c *Campaign) readAnswered(a *answer, now instant) {
+	switch {
+	case a.err != nil:
+		c.single.failed(a.err)
+		return
+	case a.abandoned: // later calls may have shown more: it may be news, not a proof
+		c.learn(a.got, a.start, now, wasPushed)
+		return
+	}
+	c.clock.blind = a.got.ElectionNumber != NoElections && commitTS(a.got.Token).IsZero()
+	c.f.feedCheck(&c.k, a.got, now)
+	c.learn(a.got, a.start, now, wasRead)
+	if c.leadership == nil && c.stopping && c.f.hanging == 0 {
+		c.attempts.clear() // a write that has not happened by now is no longer awaited
+	}
+}
+
+// wrote takes in that a write has happened.
+func (c *Campaign) wrote(a *answer, now instant) {
+	c.writes.worked()
+	c.refused = refusals{}
+	if !a.abandoned {
+		c.k.unsure = false
+	}
+	e := a.entry // nobody else keeps it: it is the record now
+	e.Token = a.token
+	if a.kind == OpRelease && e.Incarnation == c.incarnation && c.cooldown > now.mono {
+		c.cooldown = now.mono + c.cfg.TermLength
+	}
+	c.learn(e, a.start, now, wasWritten)
+	if a.kind == OpRelease {
+		c.proofs.bury(&c.k)
+	}
+}
+
+// writeFailed takes in that the outcome of a write is open. A read must settle that before any
+// other write. A lost race may bring the current record along, which settles it.
+func (c *Campaign) writeFailed(a *answer, now instant) {
+	c.k.unsure = true
+	c.writes.failed(a.start.mono)
+	c.single.failed(a.err)
+	if !errors.Is(a.err, ErrLostRace) {
+		c.refused.over = nil
+		c.f.reads.notBefore = max(c.f.reads.notBefore, c.writes.notBefore)
+		return
+	}
+	c.refused.over, c.refused.void = a.over, a.over
+	var lost *LostRaceError
+	if errors.As(a.err, &lost) && lost.Current != nil {
+		if err := lost.Current.damaged(); err != nil {
+			c.f.log(slog.LevelError, "the record that refused a write cannot be used", "err", err)
+			return
+		}
+		c.learn(lost.Current, a.start, now, wasRead)
+	}
+}
+
+// tellChange calls LeaderChanged for new leaderships and vacancies.
+func (c *Campaign) tellChange(e *RaceEntry) {
+	if e.ElectionNumber == NoElections || c.ending {
+		return
+	}
+	if t := c.told; t != nil && t.ElectionNumber == e.ElectionNumber && t.LeaderID == e.LeaderID && (e.Vacant() || t.Incarnation == e.Incarnation) {
+		return
+	}
+	c.told = e
+	switch {
+	case e.Vacant():
+		args := []any{"id", c.cfg.LeaderID, "token", uint64(e.ElectionNumber), "successor", e.Successor}
+		if e.Hold > 0 {
+			args = append(args, "hold_until", e.TermExpiry.Add(min(e.Hold, MaxTermLength)))
+		}
+		c.f.log(slog.LevelInfo, "vacant", args...)
+	case e.Incarnation != c.incarnation:
+		c.f.log(slog.LevelInfo, "another leads", "id", c.cfg.LeaderID, "leader", e.LeaderID, "token", uint64(e.ElectionNumber), "until", e.TermExpiry)
+	}
+	if c.cfg.LeaderChanged != nil {
+		c.changed.add(delivery{entry: e, call: c.cfg.LeaderChanged})
 	}
 }

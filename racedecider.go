@@ -9,93 +9,102 @@ import (
 	"time"
 )
 
-// ElectionNumber counts the leaderships of an election. It is the fencing token: one
-// number for a whole leadership, greater than that of every leadership before it. It
-// grows only with a new leadership, never with an extension, and outlives release,
-// restart and step-down. It may skip numbers; it never repeats one.
+// ElectionNumber is the fencing token: the number of a leadership, greater than the number of
+// every leadership before it. Send it with each act, so that the resource can refuse an
+// earlier leader.
+//
+// A leadership has one number for its whole time: an extension does not change it. Release,
+// restart and step-down do not reset it. Numbers may be skipped, and are never repeated. The
+// first number of a new record is the seconds since 1970, so that a record that was deleted
+// repeats none.
 type ElectionNumber uint64
 
-// NoElections is the ElectionNumber of a record in which nobody has ever led.
+// NoElections is the ElectionNumber of a record by which nobody has led yet.
 const NoElections ElectionNumber = 0
 
-// MaxElectionNumber is the greatest ElectionNumber, and Extension, that a record may
-// have. What is greater was never counted to: it is damage, or somebody's edit. Such a
-// record is an error that wraps ErrPermanent, and is left alone.
+// MaxElectionNumber is the greatest ElectionNumber, and the greatest Extension, that a record
+// may have. No count gets that far, so a greater number is damage, or somebody's edit. A
+// record with one leads to an error that wraps ErrPermanent, and no candidate changes it.
 const MaxElectionNumber ElectionNumber = 1<<63 - 1
 
-// AnySuccessor is the Successor that [StepDown] asks for: the leader is to go,
-// and whoever comes next is welcome. No candidate may have it as its LeaderID.
+// AnySuccessor is the Successor that [StepDown] asks for: any other candidate may lead next.
+// No candidate may have it as its LeaderID.
 const AnySuccessor = "*"
 
-// LeaderToken names the version of a record in its store: what a conditional
-// write is conditional on. Each decider has a type of its own, and accepts only
-// its own. A token is immutable.
+// LeaderToken identifies the version of a record in its store. A conditional write is
+// conditional on it. Each decider has its own type, and accepts only that type. A token is
+// immutable.
 type LeaderToken interface {
-	// CommitTS is when the store says that it wrote this version, by the
-	// store's clock, or the zero time where the store does not say. It never
-	// decides who leads; a candidate's clock is compared with it, and where it
-	// proves that one wrong, the candidate does not lead (see ErrClockSkew). A
-	// stamp that is coarser than a nanosecond ends in zeros, by which its
-	// precision is known.
+	// CommitTS returns the time at which the store wrote this version, by the store's clock,
+	// or the zero time if the store does not tell. The library compares a candidate's clock
+	// with it. It never decides who leads, but a candidate whose clock it proves wrong does
+	// not lead (see ErrClockSkew). A timestamp that is coarser than a nanosecond must end in
+	// zeros: they show its precision.
 	CommitTS() time.Time
 }
 
 // RaceEntry is the one record that an election's candidates compete for.
 type RaceEntry struct {
-	// LeaderID is who leads; empty where the record is vacant.
+	// LeaderID names the leader. It is empty if the record is vacant.
 	LeaderID string
-	// HostPort is where clients reach the leader.
+	// HostPort lists the addresses at which clients reach the leader.
 	HostPort []string
-	// ConnectionParams is whatever else the leader tells its clients; opaque.
+	// ConnectionParams holds anything else that the leader tells its clients. It is opaque.
 	ConnectionParams []byte
-	// TermExpiry is when the term runs out, by the clock of the leader that
-	// wrote it. In a vacant record it is the end of the reservation for
-	// Successor, or where there is none the time of the release.
+	// TermExpiry is when the term runs out, by the clock of the leader that wrote it. In a
+	// vacant record it is the end of the reservation for Successor, or the time of the
+	// release if there is no Successor.
 	TermExpiry time.Time
 	// TermLength is the writer's term.
 	TermLength time.Duration
 	// ElectionNumber is the leadership's number, and its fencing token.
 	ElectionNumber ElectionNumber
-	// Extension counts the writes within a leadership, whoever made them. The pair
-	// (ElectionNumber, Extension) grows with every write: it orders records.
+	// Extension counts the writes within a leadership. The pair
+	// (ElectionNumber, Extension) grows with every write, so it orders records.
 	Extension uint64
-	// Incarnation is a random id of the candidate process that claimed the
-	// leadership (in a vacant record: that gave it up), made afresh by every Start.
+	// Incarnation is a random id that every Start makes up. It identifies the campaign that
+	// claimed the leadership, or that gave it up if the record is vacant. It tells apart
+	// two processes that were given the same LeaderID by mistake.
 	Incarnation string
-	// Successor is who is to lead next: a LeaderID, or AnySuccessor. In a held
-	// record it asks the leader to hand over; in a vacant one it reserves the
+	// Successor names the candidate that is to lead next: a LeaderID, or AnySuccessor. In a
+	// held record it asks the leader to hand over. In a vacant record it reserves the
 	// record for that candidate until TermExpiry.
 	Successor string
-	// Unsynchronized says that the writer's wall clock must not be compared with
-	// others (Config.Unsynchronized): TermExpiry then tells nothing, and the term
-	// is over when the record has not been seen to change for a whole TermLength
-	// and some more, by one's own monotonic clock.
+	// Unsynchronized says that the writer's wall clock must not be compared with others
+	// (see ClockPolicy). TermExpiry then says nothing. The term is over when the reader
+	// has not seen the record change for a whole TermLength and an allowance for drift, by
+	// its own monotonic clock.
 	Unsynchronized bool
-	// Hold is how much longer than TermExpiry the record is nobody's to acquire, be it
-	// held or vacant (Config.Hold): whoever leads then has run what was to run at most
-	// once until then. The candidate that leads counts it from its acquisition.
+	// Hold is for how long after TermExpiry nobody may acquire the record, whether it is held
+	// or vacant (see OnceOptions.Hold). A job that must run at most once in that time has
+	// then had its run. The leader counts the time from its acquisition.
 	Hold time.Duration
-	// Priority is the leader's (Config.Priority); zero in a vacant record.
+	// Priority is the leader's Config.Priority. It is zero in a vacant record.
 	Priority int
 
-	// Extra is what else the stored record has: fields that this version of the
-	// library does not know, by name, as JSON. A newer version wrote them; every
-	// write hands them on as they are, so that they survive a fleet that is upgraded
-	// or rolled back one process at a time. Nil if there are none.
+	// Extra holds the fields of the stored record that this version of the library does not
+	// know, by name, as JSON. A newer version wrote them. Every write hands them on
+	// unchanged, so they survive while a fleet is upgraded or rolled back one process at a
+	// time. Nil if there are none.
 	Extra map[string]string
 
-	// Token is the version that this entry was read at, and is not part of
-	// what is stored. A store's entry for an empty election carries one too.
+	// Token is the version at which this entry was read. It is not stored. The entry of an
+	// empty election has a Token too.
 	Token LeaderToken `json:"-"`
+
+	// Emptied says of an entry with NoElections that the record is not new. It was emptied,
+	// or deleted and created again, and somebody may still lead by what it said before. A
+	// candidate then waits for a term and an allowance for drift, from when it first saw
+	// this, before it writes. A decider sets Emptied if its store can tell (a generation or
+	// sequence above the first, a modification after the creation). It is not stored.
+	Emptied bool `json:"-"`
 }
 
-// Vacant reports whether nobody holds the record: it was released, or the election
-// is still empty.
+// Vacant reports whether nobody holds the record: it was released, or nobody has led yet.
 func (e *RaceEntry) Vacant() bool { return e.LeaderID == "" }
 
-// Compare orders two states of one record: -1 where e is older than o, +1 where
-// it is newer, 0 where they are the same state. Only the pair (ElectionNumber,
-// Extension) counts.
+// Compare orders two states of one record. It returns -1 if e is older than o, +1 if it is
+// newer, and 0 if neither is. Only the pair (ElectionNumber, Extension) counts.
 func (e *RaceEntry) Compare(o *RaceEntry) int {
 	switch {
 	case e.ElectionNumber < o.ElectionNumber:
@@ -112,19 +121,18 @@ func (e *RaceEntry) Compare(o *RaceEntry) int {
 
 // damaged returns what is wrong with the numbers of e, or nil.
 func (e *RaceEntry) damaged() error {
-	what, number := "ElectionNumber", uint64(e.ElectionNumber)
+	what, number := "fencing token", uint64(e.ElectionNumber)
 	if e.ElectionNumber <= MaxElectionNumber {
-		if what, number = "Extension", e.Extension; number <= uint64(MaxElectionNumber) {
+		if what, number = "extension", e.Extension; number <= uint64(MaxElectionNumber) {
 			return nil
 		}
 	}
 	return fmt.Errorf("leaderelection: %s %d is past the end of all counting (%d), so the record is damaged and is left alone: "+
-		"stop all candidates and put a vacant record in its place, with an ElectionNumber that no fence has seen: %w",
+		"stop all candidates and put a vacant record in its place, with a token that no fence has seen: %w",
 		what, number, uint64(MaxElectionNumber), ErrPermanent)
 }
 
-// Clone returns a copy of e that shares nothing with it but the immutable
-// Token.
+// Clone returns a copy of e. The two share only the Token, which is immutable.
 func (e *RaceEntry) Clone() *RaceEntry {
 	c := *e
 	c.HostPort = slices.Clone(e.HostPort)
@@ -133,72 +141,71 @@ func (e *RaceEntry) Clone() *RaceEntry {
 	return &c
 }
 
-// RaceDecider is a store's contract: one record, and a conditional write that
-// decides who won the race for it. Every sentence here is held to by a subtest
-// of decidertest.Run; a store that cannot keep all of them cannot decide an
+// RaceDecider is a store's contract: one record, and a conditional write that decides which
+// candidate gets it. Implement it to elect by a store that has no decider yet. decidertest.Run
+// has a subtest for every sentence here. A store that breaks one of them cannot decide an
 // election.
 //
-// All methods may be called by several goroutines at once, also on several
-// deciders of the same record. Neither method retries on its own behalf for
-// longer than its ctx lasts: both return soon after ctx has ended, whatever the
-// store is doing. The campaign retries, and knows how.
+// All methods may be called by several goroutines at once, even on several deciders of the
+// same record. Both methods return soon after ctx has ended, whatever the store is doing. So
+// neither retries for longer than its ctx lasts. The campaign retries, and knows how.
 //
-// Errors name the place (bucket and object, table and key) and wrap what the
-// store's client returned. One that no retry can cure (no such bucket, no
-// permission, a record that is not ours or cannot be read) wraps [ErrPermanent].
+// Errors name the place (bucket and object, table and key) and wrap the error of the store's
+// client. If no retry can help (no such bucket, no permission, a record that is not ours or
+// cannot be read), the error wraps [ErrPermanent].
 //
-// A RaceDecider that is a fmt.Stringer tells the place by String, for the error of a
-// call that was given up.
+// A RaceDecider may be a fmt.Stringer. String then names the place, for the error of a call
+// that the campaign has given up.
 type RaceDecider interface {
-	// ReadCurrent returns the record as it is, with the Token of that version.
+	// ReadCurrent returns the current record, with the Token of that version.
 	//
-	// Where nothing has been written yet it returns a vacant entry with
-	// ElectionNumber NoElections, and a Token with which WriteEntry creates
-	// the record; it never returns nil without an error. Every field that was
-	// written is read back, times to the nanosecond. The entry belongs to the
-	// caller. What is there but is no record is an error, best a [DamagedRecordError], which
-	// has the version by which Reset may replace it.
+	// If nothing has been written yet, it returns a vacant entry with ElectionNumber
+	// NoElections, and with a Token by which WriteEntry creates the record. It never returns
+	// nil without an error. Every field that was written is read back, times to the
+	// nanosecond. The entry belongs to the caller. If the store has something that is not a
+	// record, ReadCurrent returns an error, best a [DamagedRecordError], which has the
+	// version by which Reset may replace it.
 	//
-	// A read may be stale where the store's reads are: a decision rests on the
-	// write alone.
+	// A read may be stale if the store's reads are: a decision rests on the write alone.
 	ReadCurrent(ctx context.Context) (*RaceEntry, error)
 
-	// WriteEntry replaces the record by entry if, and only if, the stored
-	// version is still entry.Token's, in one atomic step. A nil Token means
-	// that there must be no record yet.
+	// WriteEntry replaces the record by entry if, and only if, the stored version is still
+	// that of entry.Token. It does so in one atomic step. A nil Token means that there must
+	// be no record yet.
 	//
-	// On success it returns the new version's token, usable for the next
-	// write. Where the stored version is another it changes nothing, and
-	// returns an error that wraps [ErrLostRace]; the error may carry the
-	// current record, see [LostRaceError]. Any other error leaves open whether
-	// the write happened, or will still happen: that must be asked with
-	// ReadCurrent. Entry is not changed nor kept.
+	// On success it returns the token of the new version, which the next write can use. A
+	// success must be proved: the store's response has what its response to a write always
+	// has, such as a version. A response without it, such as a proxy's error page turned
+	// into 200, is an error other than ErrLostRace. The campaign takes a nil token, or the
+	// token that was written over, for such an error.
+	//
+	// If the stored version is another, WriteEntry changes nothing and returns an error that
+	// wraps [ErrLostRace]. The error may have the current record, see [LostRaceError].
+	// After any other error the write may have happened, or may still happen: ReadCurrent
+	// tells. WriteEntry neither changes nor keeps entry.
 	WriteEntry(ctx context.Context, entry *RaceEntry) (LeaderToken, error)
 }
 
-// ChangeFeed is what a RaceDecider implements as well where its store can tell
-// of changes. A feed only carries news, it never decides: all safety rests on
-// WriteEntry, and a feed that falls silent, repeats itself, comes late or tells
-// of what never was costs time, not safety.
+// ChangeFeed is implemented by a RaceDecider whose store can report changes. A feed carries
+// news and never decides: all safety rests on WriteEntry. A feed that falls silent, repeats
+// itself, comes late or reports what never was costs time, not safety.
 //
-// So a feed may tell of a state before the store has committed it, also of one
-// that the store then undoes: a leadership, an extension or a vacancy that nobody
-// will ever read. Some stores' feeds do when a server is cut off or crashes. Only
-// the answer to a write, or a read, shows that the write happened. A decider's
-// package says whether its feed can tell of what is undone.
+// So a feed may report a state before the store has committed it, even one that the store
+// then undoes: a leadership, an extension or a vacancy that nobody will ever read. Some
+// stores' feeds do so when a server is cut off or crashes. Only the answer to a write, or a
+// read, shows that the write happened. A decider's package says whether its feed can report
+// what is undone.
 type ChangeFeed interface {
-	// Changes follows the record. The sequence yields first the record as it
-	// is (as ReadCurrent returns it, also where the election is empty), then
-	// each later state, in order; some may be merged into their successors.
-	// Each entry has a Token that WriteEntry accepts, and belongs to the
-	// caller. Nothing is missed between the first entry and the later ones. When
-	// a state that was told of is undone, the record as it is follows, which is
-	// older; the Token of what was undone is one that WriteEntry refuses with
-	// [ErrLostRace].
+	// Changes follows the record. The sequence yields first the current record, as
+	// ReadCurrent returns it, even if nobody has led yet. Then it yields each later state, in
+	// order. Some states may be merged into later ones. Nothing is missed between the first
+	// entry and the later ones. Each entry has a Token that WriteEntry accepts, and belongs
+	// to the caller. If a reported state is undone, the current record follows, which is
+	// older. WriteEntry refuses the Token of the undone state with [ErrLostRace].
 	//
-	// The sequence ends with one error (and a nil entry) where the feed has
-	// failed, or without one soon after ctx has ended, or when the loop over
-	// it is left. It holds no goroutine or connection after that. It is
-	// consumed by one goroutine; each call of Changes makes a feed of its own.
+	// If the feed fails, the sequence ends with one error and a nil entry. It ends without
+	// one soon after ctx has ended, or when the loop over it is left. After that it holds
+	// no goroutine and no connection. One goroutine consumes it; each call of Changes makes
+	// a new feed.
 	Changes(ctx context.Context) iter.Seq2[*RaceEntry, error]
 }

@@ -6,72 +6,110 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/durations"
 )
 
-// Run is for batch jobs: it waits until this candidate leads, runs job once,
-// releases, and returns job's error. Every candidate that calls Run runs its job, one
-// after the other: whether the work is done already is for job to find out. If leadership
-// ended before job returned, job's ctx was cancelled, and its error is joined with the cause; a job that
-// returns nil after a cancellation while its view was still valid has done its
-// work as leader, and Run returns nil. Where ctx ends before this candidate ever
-// led, Run returns context.Cause(ctx). OnElected must be nil: job is in its
-// place.
+// Run waits until this candidate leads, runs job once, releases the record, and returns job's
+// error. Use it for a batch job. Every candidate that calls Run runs its job, one after the
+// other: job must find out itself whether the work is done already. OnElected must be nil: job
+// takes its place.
 //
-// When ctx ends, or leadership is to be handed over, job's ctx ends, and the view stays true
-// for DrainTimeout at most: the one says "begin nothing more", the other "you may still act".
+// If leadership ends before job returns, job's ctx is cancelled, and job's error is joined with
+// the cause. If job returns nil after the cancellation while its view is still valid, it has done
+// its work as leader, and Run returns nil. If ctx ends before this candidate ever led, Run
+// returns context.Cause(ctx), as [Config.Acquire] does.
 //
-// A job that panics ends the process, since it runs in a goroutine of the library: recover inside
-// of it. The lease stays then until its term is over, and a Hold until it is.
+// When ctx ends, or the leader is asked to hand over, job's ctx ends and the view stays valid
+// for at most DrainTimeout. The ctx says "begin nothing more", the view "you may still act".
+//
+// If job panics, the process ends, because job runs in a goroutine of the library: recover in
+// job. After a panic the lease lasts until its term is over, and a Hold until the Hold is.
 func (c Config) Run(ctx context.Context, job func(context.Context, *TimeView) error) error {
-	return c.run(ctx, "Run", nil, job)
+	return c.run(ctx, "Run", 0, nil, job)
 }
 
-// Once is for jobs that are to run at most once in a period, as those of cron on many
-// machines: of all candidates that call it in one period, one runs job. The others
-// return a *NotElectedError, without waiting for the job to end. Three times matter:
+// OnceOptions are the settings of [Config.Once], in addition to a Config.
+type OnceOptions struct {
+	// Hold is for how long nobody else may acquire the record, counted from its acquisition,
+	// however the job ends. It keeps a machine that fires late from running the job again.
+	// Required. The record has the Hold, so Once returns as soon as the job has.
+	//
+	// It must be longer than a machine may be late, plus Wait, plus MaxClockSkew. Otherwise
+	// the job could run twice in a period. It must be shorter than the period by the same
+	// sum. More than a year counts as a year.
+	Hold time.Duration
+
+	// Wait is for how long to try to be elected. Zero means no wait: Once reads the record, and
+	// acquires it if it is free. With a Wait, a candidate that is not elected returns when the
+	// Wait is over, and no sooner.
+	Wait time.Duration
+}
+
+// Once runs job on at most one of the candidates that call it in a period. Use it for a job that
+// cron starts on many machines. One candidate runs job. The others return a *NotElectedError,
+// without waiting for the job to end. The job's ctx is derived from ctx, so ctx must live for
+// as long as the job may run.
 //
-//   - wait: for how long to try to be elected. Zero: not at all. The record is read, and
-//     claimed if it is free, or another has it. Who is not elected returns when all of it is
-//     over, and no sooner. It must not be longer than the Hold: one that still waits when
-//     that is over would run the job again.
-//   - Config.Hold: for how long from its acquisition nobody else acquires the record,
-//     however the job ends. It is kept in the record, so Once returns as soon as job has.
-//     It is what keeps a machine that fires late from running the job again. So it must be
-//     longer than a machine may be late, plus wait, plus MaxClockSkew, else the job could run
-//     twice in a period. And it must be shorter than the period by the time that passes from
-//     the firing to the acquisition, and MaxClockSkew.
-//   - ctx, which job's ctx is made of: both live for as long as the job may.
+// In one period job is begun at most once, while all clocks are within MaxClockSkew. It is not
+// begun at all only in these cases: the elected candidate dies before it has run job, the store
+// fails, or the candidate is asked to end or to hand over meanwhile.
 //
-// So in one period job is begun at most once, while all clocks are within MaxClockSkew,
-// and not at all only if the candidate that was elected dies before it has run it, or
-// the store fails, or is asked to end or to hand over meanwhile. A job that fails has run: nobody tries again before the Hold is over.
-// (One that was elected, but told to stop before the job began, holds nothing.) A job that
-// panics ends the process, as with Run, and the Hold stays.
+// A job that fails has run: nobody tries again before the Hold is over. A job that finds that it
+// cannot begin (a missing program, no memory) returns an error that wraps ErrNotBegun. Then the
+// record is released without its Hold, and another candidate that still tries runs the job. A
+// candidate that was elected, but told to stop before the job began, holds nothing either. If
+// job panics, the process ends, as with Run, and the Hold stays.
 //
-// Once returns job's error, as Run does; an error that wraps ErrNotElected where another
-// has it; ErrUnhealthy or ErrClockSkew where this candidate may not lead; or the store's
-// error: with wait zero after the first call that fails, else the last one's when wait is
-// over. Unsynchronized must not be set: one who has just started cannot tell by its own
-// clock whether a hold is over.
-func (c Config) Once(ctx context.Context, wait time.Duration, job func(context.Context, *TimeView) error) error {
+// Once returns:
+//
+//   - job's error, as Run does;
+//   - an error that wraps ErrNotElected, if another candidate has the record;
+//   - ErrUnhealthy or ErrClockSkew, if this candidate may not lead;
+//   - the store's error: without a Wait that of the first call that fails, else that of the
+//     last call when the Wait is over.
+//
+// The ClockPolicy must not be Unsynchronized: a candidate that has just started cannot tell by
+// its own clock whether a hold is over.
+func (c Config) Once(ctx context.Context, o OnceOptions, job func(context.Context, *TimeView) error) error {
 	var faults []error
-	if c.Hold == 0 {
+	for _, err := range []error{durations.Fault("Hold", o.Hold, durations.Least), durations.Fault("Wait", o.Wait, durations.Least)} {
+		if err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if o.Hold == 0 {
 		faults = append(faults, errors.New("the Hold is 0, must be positive: without it a machine that is late runs the job a second time"))
 	}
-	if wait < 0 {
-		faults = append(faults, fmt.Errorf("the wait given to Once is %v, must not be negative", wait))
+	if skew := c.skew(); o.Hold > 0 && o.Hold <= o.Wait+skew {
+		faults = append(faults, fmt.Errorf("the Hold is %v, must be longer than Wait and MaxClockSkew together (%v + %v): a candidate that still waits when the Hold is over runs the job a second time", o.Hold, o.Wait, skew))
 	}
-	if c.Hold > 0 && wait > c.Hold {
-		faults = append(faults, fmt.Errorf("the wait given to Once is %v, must not be longer than the Hold (%v): one that still waits when that is over runs the job a second time", wait, c.Hold))
+	if c.unsynchronized() {
+		faults = append(faults, errors.New("the ClockPolicy must not be Unsynchronized for Once: a candidate that has just started cannot tell whether a hold is over"))
 	}
-	if c.Unsynchronized {
-		faults = append(faults, errors.New("the campaign must not be Unsynchronized for Once: one who has just started cannot tell whether a hold is over"))
-	}
-	return c.run(ctx, "Once", &single{wait: wait}, job, faults...)
+	return c.run(ctx, "Once", o.Hold, &single{wait: o.Wait}, job, faults...)
 }
 
-// run is Run, or Once where s says so.
-func (c Config) run(ctx context.Context, name string, s *single, job func(context.Context, *TimeView) error, faults ...error) error {
+// StartHeld is [Config.Start] with a hold. From the beginning of each leadership, nobody else
+// acquires the record for the time of hold, whether the leader has released it, has died, or
+// leads on. Use it for a program that runs a job in its own way; all others call [Config.Once].
+// OnceOptions.Hold says how to choose the hold. Zero means no hold. Older builds of the library
+// refuse a record with a hold.
+func (c Config) StartHeld(ctx context.Context, hold time.Duration) (*Campaign, error) {
+	var faults []error
+	if err := durations.Fault("Hold", hold, durations.Least); err != nil {
+		faults = append(faults, err)
+	}
+	if err := c.validate(faults...); err != nil {
+		return nil, err
+	}
+	campaign := newCampaign(ctx, c.withDefaults(), hold, nil)
+	go campaign.loop()
+	return campaign, nil
+}
+
+// run is Run, or Once if s is not nil.
+func (c Config) run(ctx context.Context, name string, hold time.Duration, s *single, job func(context.Context, *TimeView) error, faults ...error) error {
 	if c.OnElected != nil {
 		faults = append(faults, fmt.Errorf("OnElected must be nil for %s, which has a job in its place", name))
 	}
@@ -83,6 +121,7 @@ func (c Config) run(ctx context.Context, name string, s *single, job func(contex
 	defer cancel(nil)
 	var ran atomic.Bool
 	var result error
+	var campaign *Campaign
 	c.OnElected = func(ctx context.Context, view *TimeView) {
 		ran.Store(true)
 		result = errors.New("leaderelection: the job ended its goroutine instead of returning")
@@ -94,6 +133,9 @@ func (c Config) run(ctx context.Context, name string, s *single, job func(contex
 			}
 		}()
 		err := job(ctx, view)
+		if errors.Is(err, ErrNotBegun) {
+			campaign.DropHold()
+		}
 		over, cause := !view.ValueInFuture(), context.Cause(ctx)
 		if over && cause == nil {
 			cause = ErrExpired // ctx is about to say so
@@ -106,11 +148,12 @@ func (c Config) run(ctx context.Context, name string, s *single, job func(contex
 	if err := c.validate(faults...); err != nil {
 		return err
 	}
-	err := start(runCtx, c.withDefaults(), s).Wait()
+	campaign = newCampaign(runCtx, c.withDefaults(), hold, s)
+	campaign.loop()
 	if ran.Load() {
 		return result
 	}
-	return err
+	return campaign.err
 }
 
 // join is errors.Join without saying the same thing twice.
@@ -119,4 +162,108 @@ func join(err, cause error) error {
 		return err
 	}
 	return errors.Join(err, cause)
+}
+
+// TryAcquire leads now or not at all. It reads the record once, acquires it if it is free, and
+// returns a campaign that leads. Use it if the program has something else to do when another
+// candidate leads.
+//
+// If this candidate does not lead, TryAcquire returns an error. Then nothing of the campaign is
+// left: no goroutine, and no record that it holds. The error is:
+//
+//   - a *NotElectedError, which wraps ErrNotElected and names the leader, if another candidate
+//     has the record;
+//   - ErrUnhealthy or ErrClockSkew, if this candidate may not lead;
+//   - the store's error, if a call failed.
+//
+// If the store hangs, this takes at most about a term.
+//
+// The campaign is for that one leadership. It ends with it, and Wait returns why. To give up
+// the leadership, cancel ctx and wait for Done, as with Start. OnElected is called as usual.
+// [Campaign.Lead] returns the same leadership without it.
+//
+// With the ClockPolicy Unsynchronized only a vacant record is free: a candidate that has just
+// started cannot tell whether the term of a held record is over.
+func (c Config) TryAcquire(ctx context.Context) (*Campaign, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	campaign := newCampaign(ctx, c.withDefaults(), 0, &single{})
+	go campaign.loop()
+	// Not with ctx: when that ends the campaign has still to clean up.
+	l, err := campaign.Lead(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, err
+	}
+	l.Release()
+	return campaign, nil
+}
+
+// single is the state of a campaign that leads at most once, and tries for a limited time. It
+// belongs to the loop. It is nil for any other campaign.
+type single struct {
+	wait    time.Duration // for how long to try; 0: for one look and one claim
+	claimed bool          // it has tried to acquire the record
+	err     error         // of the last store call that failed
+}
+
+// looking reports whether the campaign reads and claims only once.
+func (s *single) looking() bool { return s != nil && s.wait == 0 }
+
+func (s *single) claims() {
+	if s != nil {
+		s.claimed = true
+	}
+}
+
+func (s *single) failed(err error) {
+	if s != nil {
+		s.err = err
+	}
+}
+
+// tend ends a single campaign that has had its leadership, or that will have none.
+func (s *single) tend(c *Campaign, wake *alarm) {
+	switch {
+	case s == nil || c.stopping || c.leadership != nil:
+	case c.last != nil:
+		c.stop(wake.now, c.last.cause)
+	case s.wait > 0 && wake.now.mono < s.wait:
+		wake.at(s.wait)
+	case s.wait > 0 || s.hasTried(c, wake.now):
+		c.stop(wake.now, s.whyNot(c, wake.now))
+		if c.attempts.acquiring() {
+			c.k.unsure = true // a read shows whether something is to be released
+		}
+	}
+}
+
+// hasTried reports whether one read and one claim have shown that this candidate does not lead
+// now. After a claim that failed, that is open until the record is read again.
+func (s *single) hasTried(c *Campaign, now instant) bool {
+	switch {
+	case c.f.call != nil:
+		return false
+	case c.k.base == nil || c.k.unsure:
+		return c.f.reads.fails > 0
+	}
+	return s.claimed || c.health.sick || c.clock.wrong(now) || !c.acquirableAt().reached(now)
+}
+
+// whyNot returns why this candidate does not lead.
+func (s *single) whyNot(c *Campaign, now instant) error {
+	known := c.k.base != nil
+	switch {
+	case known && !c.acquirableAt().reached(now):
+		return &NotElectedError{Leader: c.Leader()}
+	case c.clock.wrong(now):
+		return c.clock.fault(now)
+	case c.health.sick:
+		return ErrUnhealthy
+	case s.err != nil && !errors.Is(s.err, ErrLostRace):
+		return fmt.Errorf("leaderelection: not elected, since the store failed: %w", s.err)
+	case !known:
+		return fmt.Errorf("leaderelection: not elected: the store has not answered within %v", s.wait)
+	}
+	return &NotElectedError{Leader: c.Leader()}
 }

@@ -1,26 +1,32 @@
 package leaderelection
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/viewhook"
 )
 
-// TimeView is what a leader consults before each act: until when it may act.
+// TimeView reports whether a leader may act, and until when. Ask it before each act.
 //
-// Its end is the term's expiry less MaxClockSkew, and moves on with each
-// extension that the store has confirmed. It is over as soon as either the wall
-// clock or the monotonic clock reaches that end, so neither a clock that is set
-// back nor a machine that was suspended can lengthen it. Seen over once, it is
-// over for ever: a view belongs to one leadership, and work left over from an earlier
-// leadership stays fenced off when its process is elected again.
+// A view ends MaxClockSkew before the term does. Each extension that the store has confirmed
+// moves the end on. A view is over as soon as either the wall clock or the monotonic clock
+// reaches the end. So neither a clock that is set back nor a suspended machine can lengthen
+// it. Once seen over, a view is over for ever. It belongs to one leadership, so work left over
+// from an earlier leadership stays fenced off when its process is elected again.
 //
-// The views of successive leaders never overlap in true time. All methods may
-// be called by any number of goroutines at once, and none of them blocks.
-type TimeView struct {
+// The views of successive leaders never overlap in true time. All methods may be called by
+// any number of goroutines at once, and none of them blocks.
+//
+// A copy is the same view and ends with it. A zero TimeView is over. Package viewtest makes
+// views for tests of code that takes one.
+type TimeView struct{ *view }
+
+// view is what a TimeView and its copies share.
+type view struct {
 	clock  *timekeeper
-	owned  bool // by a campaign: Set does nothing
 	number ElectionNumber
 	state  atomic.Pointer[viewState]
 }
@@ -30,49 +36,84 @@ type viewState struct {
 	wall   time.Time     // the end, by the wall clock, without a monotonic reading
 	wallNS int64         // the same, in nanoseconds since 1970
 	mono   time.Duration // the end, by the timekeeper's elapsed time
-	apart  time.Duration // the wall clock may say that this much more is left than the monotonic one does; 0: any
+	apart  time.Duration // by how much more the wall clock may show as left than the monotonic clock does; 0: any
 	over   bool          // the latch
 }
 
-// NewTimeView returns a view for tests of code that takes one. It is over until
-// Set moves it. A nil clock is the system's. The views that a campaign hands out
-// are made by the campaign.
-func NewTimeView(clock clocks.Clock) *TimeView { return NewTimeViewOf(clock, NoElections) }
-
-// NewTimeViewOf is NewTimeView with the ElectionNumber of the leadership that it is to
-// belong to: for tests of code that sends the fencing token along.
-func NewTimeViewOf(clock clocks.Clock, number ElectionNumber) *TimeView {
-	if clock == nil {
-		clock = clocks.System()
+// init lets package viewtest make views whose end a test sets.
+func init() {
+	viewhook.Make = func(clock clocks.Clock, number uint64) (any, func(time.Time)) {
+		v := newView(newTimekeeper(clock), ElectionNumber(number))
+		return v, v.set
 	}
-	v := newView(newTimekeeper(clock), number)
-	v.owned = false
-	return v
 }
 
-// newView returns a campaign's view, over until it is first moved.
+// newView returns a campaign's view. It is over until it is first moved.
 func newView(clock *timekeeper, number ElectionNumber) *TimeView {
-	v := &TimeView{clock: clock, owned: true, number: number}
+	v := &TimeView{&view{clock: clock, number: number}}
 	v.state.Store(&viewState{over: true})
 	return v
 }
 
-// Get returns the end of the view as a wall time: the term's expiry less
-// MaxClockSkew. It says when, not whether: it stays the same after the end. The
-// zero time where there never was one.
-func (t *TimeView) Get() time.Time { return t.state.Load().wall }
+type viewKey struct{}
 
-// Clock is the clock that the view is measured by; never nil.
-func (t *TimeView) Clock() clocks.Clock { return t.clock.clock }
+// WithView returns a ctx that carries view, for [ViewFrom]. Use it to hand the view to work that
+// takes a ctx. A campaign's ctx for OnElected and OnOusting carries the view already. So does
+// the ctx that a handler gets from lehttp.RequireLeader and from the interceptors of legrpc.
+func WithView(ctx context.Context, view *TimeView) context.Context {
+	return context.WithValue(ctx, viewKey{}, view)
+}
 
-// ElectionNumber is the number of the leadership that the view belongs to: the
-// fencing token to send along with every act. NoElections where it belongs to
-// none.
-func (t *TimeView) ElectionNumber() ElectionNumber { return t.number }
+// ViewFrom returns the view of the leadership that the work under ctx belongs to. Take the
+// fencing token from it, not from [Campaign.View]: that is the view of the newest leadership,
+// which may have begun later than the work. If ctx belongs to no leadership, ViewFrom returns
+// a view that is over and has no number. It is never nil.
+func ViewFrom(ctx context.Context) *TimeView {
+	if v, _ := ctx.Value(viewKey{}).(*TimeView); v != nil {
+		return v
+	}
+	return noView
+}
 
-// ValueInFuture reports whether the leader may act now. Ask immediately before
-// each act. It costs little more than time.Now, and does not allocate.
+// noView belongs to no leadership, and is always over.
+var noView = newView(newTimekeeper(clocks.System()), NoElections)
+
+// Get returns the end of the view as a wall time: the term's expiry less MaxClockSkew. Use it
+// for display. It stays the same after the end: ask ValueInFuture whether the leader may act.
+// It is the zero time if the view never had an end.
+func (t *TimeView) Get() time.Time {
+	if t.none() {
+		return time.Time{}
+	}
+	return t.state.Load().wall
+}
+
+// none reports whether t belongs to no leadership.
+func (t *TimeView) none() bool { return t == nil || t.view == nil }
+
+// Clock returns the clock that the view is measured by. Use it to sleep between acts. Never nil.
+func (t *TimeView) Clock() clocks.Clock {
+	if t.none() {
+		return clocks.System()
+	}
+	return t.clock.clock
+}
+
+// ElectionNumber returns the fencing token: the number of the leadership that the view belongs
+// to, or NoElections if it belongs to none. Send it with every act.
+func (t *TimeView) ElectionNumber() ElectionNumber {
+	if t.none() {
+		return NoElections
+	}
+	return t.number
+}
+
+// ValueInFuture reports whether the leader may act now. Call it immediately before each act.
+// It costs little more than time.Now, and does not allocate.
 func (t *TimeView) ValueInFuture() bool {
+	if t.none() {
+		return false
+	}
 	for {
 		s := t.state.Load()
 		if s.over {
@@ -81,7 +122,7 @@ func (t *TimeView) ValueInFuture() bool {
 		if t.before(s) {
 			return true
 		}
-		// Latch, unless the end was moved on since it was loaded.
+		// Make it over for ever, unless the end was moved on since it was loaded.
 		end := *s
 		end.over = true
 		if t.state.CompareAndSwap(s, &end) {
@@ -90,25 +131,20 @@ func (t *TimeView) ValueInFuture() bool {
 	}
 }
 
-// latched reports whether somebody has seen the view over, without looking at the
-// clock.
+// latched reports whether somebody has seen the view over. It does not look at the clock.
 func (t *TimeView) latched() bool { return t.state.Load().over }
 
-// before reports whether neither clock has reached the end s.
+// before reports whether both clocks are still before the end s.
 func (t *TimeView) before(s *viewState) bool {
 	now, elapsed := t.clock.look()
 	left := s.mono - elapsed
 	wall := s.wallNS - now.UnixNano()
-	// A wall clock that was set back would hide that the machine is suspended.
+	// If the wall clock was set back too far, a suspended machine would go unnoticed.
 	return left > 0 && wall > 0 && (s.apart == 0 || time.Duration(wall)-left <= s.apart)
 }
 
-// Set moves the end of a view made by NewTimeView or NewTimeViewOf to v, in either direction,
-// also when it was over. On a campaign's view it does nothing.
-func (t *TimeView) Set(v time.Time) {
-	if t.owned {
-		return
-	}
+// set moves the end of a test's view to v, in either direction, even if the view was over.
+func (t *TimeView) set(v time.Time) {
 	now, elapsed := t.clock.look()
 	left := max(v.Round(0).Sub(now.Round(0)), -MaxTermLength) // how long ago does not matter
 	s := &viewState{wall: v.Round(0), wallNS: now.UnixNano() + int64(left), mono: elapsed + left}
@@ -116,12 +152,11 @@ func (t *TimeView) Set(v time.Time) {
 	t.state.Store(s)
 }
 
-// begin sets a campaign's view to its first end. Only for a view that was never
-// handed out.
+// begin sets the first end of a campaign's view. Call it only before the view is handed out.
 func (t *TimeView) begin(s *viewState) { t.state.Store(s) }
 
-// moveOn sets the end of a live view to s where that is later, and reports whether
-// the view is still alive. A view that is over stays so.
+// moveOn sets the end of a live view to s if that is later, and reports whether the view is
+// still alive. A view that is over stays over.
 func (t *TimeView) moveOn(s *viewState) bool {
 	for {
 		if !t.ValueInFuture() {
@@ -140,7 +175,7 @@ func (t *TimeView) moveOn(s *viewState) bool {
 	}
 }
 
-// replace sets the end of a live view from old to s, unless it was moved or ended
+// replace changes the end of a live view from old to s, unless the view was moved or ended
 // meanwhile.
 func (t *TimeView) replace(old, s *viewState) {
 	if !old.over && old != s {
@@ -148,13 +183,13 @@ func (t *TimeView) replace(old, s *viewState) {
 	}
 }
 
-// later reports whether s was set for a later write than o. By the monotonic clock:
-// the wall clock may have been set back since.
+// later reports whether s belongs to a later write than o. It compares by the monotonic clock,
+// since the wall clock may have been set back.
 func (s *viewState) later(o *viewState) bool {
 	return s.mono > o.mono
 }
 
-// end makes the view be over from now on.
+// end ends the view now, for ever.
 func (t *TimeView) end() {
 	for {
 		s := t.state.Load()

@@ -1,88 +1,72 @@
 //go:build go1.25
 
-package leaderelection_test
+package leaderelection
 
 import (
 	"sync"
 	"testing"
 	"time"
 
-	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 )
 
-// A view made by NewTimeView can be moved at will, for tests of code that takes
-// one.
-func TestTimeViewSet(t *testing.T) {
-	for name, clock := range map[string]clocks.Clock{"nil": nil, "offset": clocks.NewOffset(nil, time.Hour)} {
-		v := le.NewTimeView(clock)
-		if v.ValueInFuture() || !v.Get().IsZero() || v.Clock() == nil || v.ElectionNumber() != le.NoElections {
-			t.Errorf("%s: a new view is in force", name)
-		}
-		soon := v.Clock().Now().Add(time.Hour)
-		v.Set(soon)
-		if !v.ValueInFuture() || !v.Get().Equal(soon) {
-			t.Errorf("%s: Set to the future: %v", name, v.Get())
-		}
-		v.Set(v.Clock().Now())
+// during is a clock that does something while it is read.
+type during struct {
+	clocks.SystemClock
+	do func()
+}
+
+func (d *during) Now() time.Time {
+	now := time.Now()
+	if do := d.do; do != nil {
+		d.do = nil
+		do()
+	}
+	return now
+}
+
+// liveView returns a campaign's view that ends in an hour, and the state with which an
+// extension would move it on by another.
+func liveView(clock clocks.Clock) (*TimeView, *viewState) {
+	k := newTimekeeper(clock)
+	now := k.now()
+	v := newView(k, 1)
+	v.begin(endAfter(now, time.Hour, now.wall.Add(time.Hour)))
+	return v, endAfter(now, 2*time.Hour, now.wall.Add(2*time.Hour))
+}
+
+// A view that is over, or is latched while an extension is being confirmed, does not
+// come back to life.
+func TestLatchAgainstMoveOn(t *testing.T) {
+	clock := &during{}
+	v, next := liveView(clock)
+	clock.do = v.end // between the look at the clock and the move
+	if v.moveOn(next) || v.ValueInFuture() || !v.latched() {
+		t.Error("moved on though it was latched meanwhile")
+	}
+
+	// Its end has come, but nobody has looked yet.
+	k := newTimekeeper(clock)
+	now := k.now()
+	v, next = liveView(clock)
+	v.begin(endAfter(now, -time.Second, now.wall.Add(-time.Second)))
+	if v.moveOn(next) || v.ValueInFuture() {
+		t.Error("moved on after its end")
+	}
+}
+
+// However end and moveOn meet, the view is over afterwards.
+func TestLatchAgainstEnd(t *testing.T) {
+	for range 20_000 {
+		v, next := liveView(clocks.System())
+		var both sync.WaitGroup
+		start := make(chan struct{})
+		both.Go(func() { <-start; v.moveOn(next) })
+		both.Go(func() { <-start; v.end() })
+		close(start)
+		both.Wait()
 		if v.ValueInFuture() {
-			t.Errorf("%s: Set to now is still in the future", name)
-		}
-		v.Set(soon)
-		if !v.ValueInFuture() {
-			t.Errorf("%s: Set did not move it back", name)
+			t.Fatal("alive after its end")
 		}
 	}
-}
-
-// Set takes any time, however far.
-func TestTimeViewSetFar(t *testing.T) {
-	for at, want := range map[time.Time]bool{
-		{}: false, time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC): false, time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC): false,
-		time.Unix(0, 0): false, time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC): true, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC): true,
-	} {
-		v := le.NewTimeView(nil)
-		if v.Set(at); v.ValueInFuture() != want || !v.Get().Equal(at) {
-			t.Errorf("set to %v: %v, want %v", v.Get(), !want, want)
-		}
-	}
-}
-
-// It ends at its very nanosecond.
-func TestTimeViewEnds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		v := le.NewTimeView(nil)
-		v.Set(time.Now().Add(time.Second))
-		time.Sleep(time.Second - 1)
-		if !v.ValueInFuture() {
-			t.Fatal("ended early")
-		}
-		time.Sleep(time.Nanosecond)
-		if v.ValueInFuture() {
-			t.Fatal("alive at its end")
-		}
-	})
-}
-
-// It may be asked and moved by many at once, and asking does not allocate.
-func TestTimeViewConcurrency(t *testing.T) {
-	v := le.NewTimeView(nil)
-	v.Set(time.Now().Add(time.Hour))
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 1000 {
-				if !v.ValueInFuture() {
-					t.Error("over")
-					return
-				}
-				v.Set(time.Now().Add(time.Hour))
-			}
-		})
-	}
-	wg.Wait()
-	if n := testing.AllocsPerRun(100, func() { v.ValueInFuture() }); n > 0 {
-		t.Errorf("%v allocations", n)
-	}
-
 }

@@ -2,39 +2,67 @@ package leaderelection
 
 import "time"
 
-// Trace is told what a campaign or an observer does, for metrics, tracing and
-// tests. Every hook may be nil. The hooks of one campaign are called one at a
-// time, in order, by a goroutine that the election does not wait for: a slow
-// hook delays only later hooks, and where one is stuck the oldest of more than
-// a thousand waiting events are dropped.
+// Trace has hooks that a campaign or an observer calls. Use it for metrics, tracing and tests.
 //
-// Times are by the campaign's clock.
+// Every hook may be nil. The hooks of one campaign are called one at a time, in order, by a
+// goroutine that the election does not wait for. A slow hook delays only later hooks. If a hook
+// is stuck and more than a thousand events wait, the oldest are dropped. Times are by the
+// campaign's clock.
 type Trace struct {
 	// StoreOp is called when a store operation has been answered or given up.
 	StoreOp func(StoreOp)
 	// StatusChanged is called when a campaign's Status has changed.
 	StatusChanged func(StatusChange)
-	// Extended is called when the view was moved on: by the acquisition of a
-	// leadership, before StatusChanged tells that it leads, and by each confirmed
-	// extension.
+	// Extended is called when a write has moved the view on: for the acquisition of a
+	// leadership, before StatusChanged reports Leading, and for each confirmed extension.
 	Extended func(ViewExtended)
-	// Feed is called when a ChangeFeed has delivered its first record, and
-	// when it has failed.
+	// Feed is called when a ChangeFeed has delivered its first record, and when it has
+	// failed.
 	Feed func(FeedEvent)
-	// News is called for each record newer than all before it, whoever wrote
-	// it and however it was learned.
+	// News is called for each record that is newer than all before it, by any writer, and
+	// however it was learned.
 	News func(RaceEntry)
-	// ClockSkew is called when this machine's clock has been proved to be off
-	// by more than MaxClockSkew, once until it is no longer; also where
-	// Config.WarnOnClockSkew says to go on.
+	// ClockSkew is called when this machine's clock has been proved to be off by more than
+	// MaxClockSkew. It is called again only after the clock was no longer proved wrong. It
+	// is called even if the ClockPolicy is SynchronizedWarnOnly.
 	ClockSkew func(ClockSkewError)
-	// DuplicateID is called when another live process is seen to lead under
-	// this candidate's LeaderID, once for each of its leaderships. The two never
-	// lead at once, but they are not told apart by their clients.
+	// DuplicateID is called when another live process leads under this candidate's LeaderID,
+	// once for each of its leaderships. The two never lead at once, but their clients
+	// cannot tell them apart.
 	DuplicateID func(RaceEntry)
 }
 
-// OpKind is what a store operation was for.
+// JoinTraces returns a Trace that calls the hooks of all traces, in their order. Use it to have
+// metrics and spans from one campaign. A nil Trace has no hooks.
+func JoinTraces(traces ...*Trace) *Trace {
+	all := &Trace{}
+	for _, t := range traces {
+		if t == nil {
+			continue
+		}
+		all.StoreOp = inTurn(all.StoreOp, t.StoreOp)
+		all.StatusChanged = inTurn(all.StatusChanged, t.StatusChanged)
+		all.Extended = inTurn(all.Extended, t.Extended)
+		all.Feed = inTurn(all.Feed, t.Feed)
+		all.News = inTurn(all.News, t.News)
+		all.ClockSkew = inTurn(all.ClockSkew, t.ClockSkew)
+		all.DuplicateID = inTurn(all.DuplicateID, t.DuplicateID)
+	}
+	return all
+}
+
+// inTurn returns a hook that calls one and then other. Either may be nil.
+func inTurn[E any](one, other func(E)) func(E) {
+	switch {
+	case one == nil:
+		return other
+	case other == nil:
+		return one
+	}
+	return func(e E) { one(e); other(e) }
+}
+
+// OpKind is the purpose of a store operation.
 type OpKind string
 
 // The kinds of store operation.
@@ -46,59 +74,66 @@ const (
 	OpRequest OpKind = "request" // WriteEntry that asks a less preferred leader to hand over (Config.Priority)
 )
 
-// StoreOp is one call of a RaceDecider.
+// StoreOp describes one call of a RaceDecider, for Trace.StoreOp.
 type StoreOp struct {
 	Kind     OpKind
 	Start    time.Time     // when the call began
 	Duration time.Duration // until its answer, or until it was given up
-	// Abandoned: no answer came in time. The campaign went on without it; Err
-	// then wraps context.DeadlineExceeded, and a late answer is not reported
-	// again.
+	// Abandoned means that no answer came in time, and that the campaign went on without it.
+	// Err then wraps context.DeadlineExceeded. A late answer is not reported again.
 	Abandoned bool
-	Err       error          // what it returned; nil is success
-	CommitTS  time.Time      // the store's own time of the version read or written, where it says
+	Err       error          // nil if the call worked
+	CommitTS  time.Time      // the store's own time of the version read or written; zero if it does not tell
 	Number    ElectionNumber // of the record read or written
 }
 
-// StatusChange is one change of a campaign's Status.
+// StatusChange describes one change of a campaign's Status, for Trace.StatusChanged.
 type StatusChange struct {
 	From, To Status
-	// Cause is why a leadership ended or is ending (the causes of a leader's ctx),
-	// why the campaign has stopped, or nil.
+	// Cause says why a leadership ended or is ending (see the causes of a leader's ctx), or
+	// why the campaign has stopped. Nil otherwise.
 	Cause  error
-	Number ElectionNumber // of the leadership begun or ended; NoElections where there is none
+	Number ElectionNumber // of the leadership that began or ended, or NoElections
 	Time   time.Time
 }
 
-// ViewExtended is one confirmed acquisition or extension.
+// ViewExtended describes one confirmed acquisition or extension, for Trace.Extended.
 type ViewExtended struct {
 	Number    ElectionNumber
 	Extension uint64
-	// Remaining is what was left of the view when the confirmation arrived:
-	// the reserve that a slow store has eaten into. Zero for an acquisition.
+	// Remaining is how much of the view was left when the confirmation arrived. A slow store
+	// makes it small. Zero for an acquisition.
 	Remaining time.Duration
 	Expiry    time.Time // the view's new end
 }
 
-// FeedEvent is the start or the failure of a ChangeFeed.
+// FeedEvent describes the start or the failure of a ChangeFeed, for Trace.Feed.
 type FeedEvent struct {
-	// Err is why the feed failed, and nil when it has started.
+	// Err is the error of a feed that failed, or nil if the feed has started.
 	Err error
 }
 
-// Status is what a campaign is doing.
+// Candidate reports whether this process leads. Routers, probes and schedulers ask it. A
+// [Campaign] is one. Ask Status as well as View: View alone does not show that leadership is
+// being given up.
+type Candidate interface {
+	View() *TimeView   // of the newest leadership; never nil
+	Status() Status    // begin new work only if it is Leading
+	Leader() RaceEntry // the newest record known
+}
+
+// Status says what a campaign is doing.
 type Status int32
 
 const (
-	// Following: somebody else leads, or nobody; campaigning when the record
-	// allows it.
+	// Following means that this candidate does not lead. It campaigns when the record allows.
 	Following Status = iota
-	// Leading: the view is in the future, the leader's ctx is live.
+	// Leading means that the view is in the future and the leader's ctx is live.
 	Leading
-	// Draining: the leader's ctx is cancelled and its callbacks are still
-	// winding down, or the record is being released.
+	// Draining means that the leader's ctx is cancelled while its callbacks still wind down,
+	// or that the record is being released.
 	Draining
-	// Stopped: the campaign is over.
+	// Stopped means that the campaign is over.
 	Stopped
 )
 

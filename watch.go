@@ -8,33 +8,35 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/durations"
 )
 
-// WatchConfig is an observer: it follows an election and takes no part.
+// WatchConfig describes an observer, which follows an election without taking part. Set
+// Decider and call [WatchConfig.Watch]. Use it to learn which candidate leads.
 type WatchConfig struct {
-	// Decider is the record to follow. Required. Only its ReadCurrent and its
-	// ChangeFeed, where it has one, are used.
+	// Decider has the record to follow. Required. Only its ReadCurrent is used, and its
+	// ChangeFeed if it has one.
 	Decider RaceDecider
 
-	// MaxClockSkew is as in the candidates' Config: how far this machine's
-	// clock, or a leader's, may be from true time. It delays Lapsed. Zero means
-	// 1 s, more than a year a year.
+	// MaxClockSkew bounds how far this machine's clock, or a leader's, may be from true time.
+	// Set it as in the candidates' Config. It delays Lapsed. Zero means 1 s. More than a
+	// year counts as a year.
 	MaxClockSkew time.Duration
 
-	// SharedClock is as in the candidates' Config: there is no skew.
-	SharedClock bool
+	// ClockPolicy is as in the candidates' Config. Here only SharedClock matters: it means
+	// that there is no skew.
+	ClockPolicy ClockPolicy
 
-	// PollInterval is how often the record is read where the store cannot push
-	// changes, or its feed has failed. Zero means half of the term that the
-	// record names: two reads a term.
+	// PollInterval is how often the record is read if the store cannot push changes, or its
+	// feed has failed. Zero means half of the term that the record names: two reads a term.
 	PollInterval time.Duration
 
-	// Lapsed is called, in order with the callback given to Watch, when the
-	// term of entry has run out unextended: read again at or past TermExpiry
-	// plus MaxClockSkew, it was still the same. (Of a record marked
-	// Unsynchronized: read again when it had not been seen to change for a term
-	// and the allowance for drift.) A leader that comes back afterwards is a new
-	// record. Optional.
+	// Lapsed is called when the term of entry has run out without an extension. Before the
+	// call, the record was read again at TermExpiry plus MaxClockSkew or later, and was
+	// still the same. (If entry is Unsynchronized, it was read again after it had not been
+	// seen to change for a term and the allowance for drift.) A leader that comes back
+	// afterwards is a new record. Calls are in order with those of the callback given to
+	// Watch. Optional.
 	Lapsed func(ctx context.Context, entry RaceEntry)
 
 	// Clock, Logger and Trace are as in Config. All optional.
@@ -43,17 +45,20 @@ type WatchConfig struct {
 	Trace  *Trace
 }
 
-// Watch follows the election until ctx ends, and calls cb for each new record:
-// the first one found, each leadership, each extension (those of one leadership may be
-// merged while cb is busy), each vacancy. It never calls it twice for the same
-// record, nor for an older one; an election in which nobody has led yet has none.
-// Calls are made one at a time and in order, with Watch's ctx; a slow cb delays
-// only later calls, and where it is stuck the oldest of more than a hundred
-// waiting records are dropped.
+// Watch follows the election until ctx ends, and calls cb for each new record. Use it to tell
+// clients which candidate leads.
 //
-// Watch returns when the last call has returned: with context.Cause(ctx), or at
-// once where the WatchConfig is wrong, or with an ErrPermanent where the store
-// refused for good before anything had worked.
+// New are the first record found, and each leadership, extension and vacancy that Watch sees.
+// A poll, or a store's feed, may miss one that is soon replaced. Extensions of one leadership
+// may be merged while cb is busy. Watch never calls cb twice for the same
+// record, nor for an older one. While nobody has led yet, there is no record.
+//
+// Calls come one at a time and in order, with Watch's ctx. A slow cb delays only later calls.
+// If cb is stuck and more than a hundred records wait, the oldest are dropped.
+//
+// Watch returns context.Cause(ctx), as [Config.Acquire] does, after the last call has returned.
+// If the WatchConfig is wrong, it returns an ErrConfig at once. If the store refuses for good
+// before anything has worked, it returns an ErrPermanent.
 func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, entry RaceEntry)) error {
 	if err := w.validate(cb); err != nil {
 		return err
@@ -61,12 +66,13 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	if w.Clock == nil {
 		w.Clock = clocks.System()
 	}
-	w.MaxClockSkew = min(skewOf(w.MaxClockSkew, w.SharedClock), MaxTermLength)
+	w.MaxClockSkew = min(w.ClockPolicy.skew(w.MaxClockSkew), MaxTermLength)
 	o := &observer{cfg: w, parent: ctx, cb: cb}
 	f := &o.f
 	f.init(ctx, w.Clock, w.Decider, w.Clock.Now().String(), DefaultTermLength)
 	f.logger, f.trace = w.Logger, w.Trace
 	o.k = knowledge{skew: w.MaxClockSkew, term: DefaultTermLength}
+	o.diagnosis = diagnosis{f: f}
 	o.setPoll(DefaultTermLength)
 	o.out = deliveries{ctx: ctx, idle: f.events.idle}
 	return o.loop()
@@ -80,36 +86,35 @@ func (w *WatchConfig) validate(cb func(context.Context, RaceEntry)) error {
 	if cb == nil {
 		faults = append(faults, errors.New("the callback given to Watch is nil"))
 	}
-	if w.MaxClockSkew < 0 {
-		faults = append(faults, fmt.Errorf("MaxClockSkew is %v, must not be negative", w.MaxClockSkew))
-	}
-	if w.SharedClock && w.MaxClockSkew > 0 {
-		faults = append(faults, fmt.Errorf("MaxClockSkew is %v, though SharedClock says that there is no skew: leave one of them out", w.MaxClockSkew))
-	}
-	if w.PollInterval < 0 {
-		faults = append(faults, fmt.Errorf("PollInterval is %v, must not be negative", w.PollInterval))
+	for _, err := range []error{
+		durations.Fault("MaxClockSkew", w.MaxClockSkew, leastSkew), durations.Fault("PollInterval", w.PollInterval, durations.Least), w.ClockPolicy.fault(w.MaxClockSkew),
+	} {
+		if err != nil {
+			faults = append(faults, err)
+		}
 	}
 	if len(faults) == 0 {
 		return nil
 	}
-	return fmt.Errorf("leaderelection: wrong WatchConfig: %w", errors.Join(faults...))
+	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(faults...))
 }
 
 // observer is a running Watch.
 type observer struct {
-	cfg    WatchConfig
-	parent context.Context
-	cb     func(context.Context, RaceEntry)
-	f      follower
-	k      knowledge
-	out    deliveries
-	lapsed *RaceEntry // the record that Lapsed was called for
-	ending bool
-	endBy  time.Duration
-	err    error
+	cfg       WatchConfig
+	parent    context.Context
+	cb        func(context.Context, RaceEntry)
+	f         follower
+	k         knowledge
+	diagnosis diagnosis
+	out       deliveries
+	lapsed    *RaceEntry // the record that Lapsed was called for
+	ending    bool
+	endBy     time.Duration
+	err       error
 }
 
-// loop is Watch's own goroutine's.
+// loop runs in Watch's own goroutine.
 func (o *observer) loop() error {
 	awaken := context.AfterFunc(o.parent, func() { o.f.post(lookAgain{}) })
 	defer awaken()
@@ -149,7 +154,7 @@ func (o *observer) handle(e event, now instant) {
 	}
 }
 
-// step does what is due, and returns how long nothing else can become due.
+// step does what is due, and returns for how long nothing else can become due.
 func (o *observer) step(now instant) (time.Duration, bool) {
 	wake := newAlarm(now)
 	f := &o.f
@@ -157,7 +162,7 @@ func (o *observer) step(now instant) (time.Duration, bool) {
 	if !o.ending {
 		switch {
 		case o.parent.Err() != nil:
-			o.end(now, context.Cause(o.parent))
+			o.end(now, f.because(context.Cause(o.parent)))
 		case f.failure != nil:
 			o.end(now, f.failure)
 		}
@@ -177,17 +182,17 @@ func (o *observer) step(now instant) (time.Duration, bool) {
 	return wake.in, false
 }
 
-// end begins the end: what has not been told is not told any more.
+// end begins the observer's end. Records that still wait for a callback are dropped.
 func (o *observer) end(now instant, err error) {
 	o.ending, o.err, o.endBy = true, err, now.mono+100*time.Millisecond
 	o.out.drop()
 }
 
-// act reads where that is due, and tells of a lapse.
+// act reads the record if that is due, and reports a lapse.
 func (o *observer) act(wake *alarm) {
 	f := &o.f
 	lapse, pending := o.lapseAt()
-	if pending && lapse.reached(o.k.sameAt) {
+	if pending && lapse.reached(o.k.ofLatest.read) {
 		o.lapsed, pending = o.k.latest, false
 		if o.cfg.Lapsed != nil {
 			o.out.add(delivery{entry: o.k.latest, call: o.cfg.Lapsed})
@@ -210,8 +215,8 @@ func (o *observer) act(wake *alarm) {
 	}
 }
 
-// lapseAt is when the known term has run out, for all clocks that are within
-// bounds, and whether that is still to be told.
+// lapseAt returns when the known term has run out for all clocks that are within bounds, and
+// whether that is still to be reported.
 func (o *observer) lapseAt() (deadline, bool) {
 	e := o.k.latest
 	if e == nil || e.Vacant() || e == o.lapsed {
@@ -220,13 +225,13 @@ func (o *observer) lapseAt() (deadline, bool) {
 	return o.k.over(e), true
 }
 
-// learn takes in a record, and hands on what is new.
+// learn takes in a record, and hands it to the callback if it is new.
 func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
 	if o.ending {
 		return
 	}
 	news := o.k.learn(e, at, now, how)
-	o.f.checkSetBack(e, &o.k, now, how)
+	o.diagnosis.look(e, &o.k, now, news, how)
 	if !news {
 		return
 	}
@@ -236,9 +241,6 @@ func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
 	}
 	if e.TermLength > 0 {
 		o.setPoll(e.TermLength)
-	}
-	if err := tooFar(e, now.wall, o.cfg.MaxClockSkew); err != nil {
-		o.f.log(slog.LevelWarn, "clocks disagree", "err", err)
 	}
 	o.out.add(delivery{entry: e, call: o.cb, merge: !e.Vacant()})
 }
@@ -251,7 +253,7 @@ func (o *observer) setPoll(term time.Duration) {
 	if o.cfg.PollInterval > 0 {
 		o.f.poll = min(max(o.cfg.PollInterval, minPoll), MaxTermLength)
 	}
-	// A read that hangs is no reason to look more rarely than was asked for.
+	// Even if a read hangs, look as often as the PollInterval asks.
 	o.f.timeout = min(o.f.timeout, max(o.f.poll, time.Second))
 	o.f.reads.within(o.f.poll)
 }

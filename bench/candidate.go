@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/lifeline"
 )
 
 // roleEnv has the role of a process that is a candidate, in JSON.
@@ -34,6 +35,8 @@ type role struct {
 	Again      bool          // whoever has lost an election, or failed, contests it again
 	Steady     bool          // nobody stops it: a gap is the machine's load, and ends no belief that goes on
 	Sentinel   bool          // Addr is that of a sentinel of Redis
+	Lifeline   string        // the directory of its lifeline; "": it has none
+	Undertake  bool          // it leads nothing, and releases for the dead of its machine
 }
 
 // event is a line that a candidate process prints.
@@ -61,8 +64,9 @@ const (
 
 // The orders that a candidate process reads from its standard input.
 const (
-	orderOps  = "ops"
-	orderStop = "stop"
+	orderOps   = "ops"
+	orderStop  = "stop"
+	orderPanic = "panic"
 )
 
 // again is when a candidate that has lost an election, or failed, contests it again.
@@ -98,6 +102,7 @@ type candidate struct {
 	stop []context.CancelFunc // of each election
 
 	clients *clients // nil: each election has its own
+	line    *lifeline.Lifeline
 
 	mu      sync.Mutex
 	beliefs []belief // of each election; zero where it was not elected
@@ -113,6 +118,13 @@ func newCandidate(r role) *candidate {
 	}
 	if r.Shared {
 		c.clients = &clients{made: map[any]any{}}
+	}
+	if r.Lifeline != "" {
+		var err error
+		if c.line, err = lifeline.Dir(r.Lifeline); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
 	}
 	return c
 }
@@ -152,6 +164,9 @@ func (c *candidate) run() {
 			c.stopAll()
 			<-finished
 			return
+		case orderPanic:
+			c.event(event{What: stopped})
+			panic("as ordered")
 		}
 	}
 }
@@ -176,7 +191,7 @@ func (c *candidate) contest(ctx context.Context, i int) {
 		return
 	}
 	c.event(event{Election: i, What: joined})
-	s := seat{Addr: c.Addr, Key: fmt.Sprintf("%s-%d", c.Prefix, i), ID: c.ID, Term: c.Term, Ops: &c.ops, Clients: c.clients, Sentinel: c.Sentinel}
+	s := seat{Addr: c.Addr, Key: fmt.Sprintf("%s-%d", c.Prefix, i), ID: c.ID, Term: c.Term, Ops: &c.ops, Clients: c.clients, Sentinel: c.Sentinel, Line: c.line, Undertake: c.Undertake}
 	for {
 		err := contestants[c.Contestant].contest(ctx, s, func(b belief) {
 			c.mu.Lock()

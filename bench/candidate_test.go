@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -31,14 +32,7 @@ func TestStoppedInALook(t *testing.T) {
 		seen := time.Now().Add(-sampling)
 		stop = time.Minute
 		c.look(0)
-		var events []event
-		for d := json.NewDecoder(&out); d.More(); {
-			var e event
-			if err := d.Decode(&e); err != nil {
-				t.Fatal(err)
-			}
-			events = append(events, e)
-		}
+		events := eventsOf(t, &out)
 		for _, what := range []string{told, asked} {
 			s := spans(events, 0, what, time.Now())
 			if len(s) != 1 || !s[0].from.Equal(begin) || !s[0].to.Equal(seen) {
@@ -64,14 +58,7 @@ func TestGaps(t *testing.T) {
 			time.Sleep(time.Minute)
 			woke := time.Now()
 			c.lookAgain(begin)
-			var events []event
-			for d := json.NewDecoder(&out); d.More(); {
-				var e event
-				if err := d.Decode(&e); err != nil {
-					t.Fatal(err)
-				}
-				events = append(events, e)
-			}
+			events := eventsOf(t, &out)
 			over := woke.Add(time.Minute)
 			want := []span{{begin, begin}, {woke, over}}
 			if steady {
@@ -88,3 +75,16 @@ func TestGaps(t *testing.T) {
 }
 
 func same(a, b span) bool { return a.from.Equal(b.from) && a.to.Equal(b.to) }
+
+// eventsOf reads what a candidate has told.
+func eventsOf(t *testing.T, told io.Reader) (all []event) {
+	t.Helper()
+	for d := json.NewDecoder(told); d.More(); {
+		var e event
+		if err := d.Decode(&e); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+	return all
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-redsync/redsync/v4"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/lifeline"
 )
 
 // seat is one candidate of one election.
@@ -21,6 +22,9 @@ type seat struct {
 
 	Clients  *clients // that the elections of the process share; nil: each has its own
 	Sentinel bool     // Addr is that of a sentinel of Redis
+
+	Line      *lifeline.Lifeline // of the process; nil: none
+	Undertake bool               // it never leads
 }
 
 // belief is what a candidate that was told that it leads can know of it
@@ -38,16 +42,14 @@ type belief struct {
 type contestant struct {
 	name     string
 	library  string // the module whose version is shown
-	store    string // etcd, redis, kubernetes or consul
+	store    string // etcd, redis, kubernetes, consul or postgres
 	settings string
 	token    string // its fencing token, in a word
-	// freezeOnly has only the store's loss measured, idleOnly only what idle processes use,
-	// variant neither that nor a fail-over within the store: variants of another one.
-	freezeOnly, idleOnly, variant bool
+	// freezeOnly has only the store's loss measured, idleOnly only what idle processes use, deathsOnly
+	// only deaths, variant none of the last two nor a fail-over within the store: variants of another one.
+	freezeOnly, idleOnly, deathsOnly, variant bool
 	// most is for how many elections of a process it is measured what they use; zero: any.
 	most int
-	// terms is how many leases a crash may leave the work without a leader; zero: two.
-	terms time.Duration
 	// noPredicate says that belief.asked is nil.
 	noPredicate bool
 	// contest takes part in an election until ctx ends, as the library's
@@ -64,6 +66,7 @@ const (
 	etcdStore       = "etcd"
 	redisStore      = "redis"
 	consulStore     = "consul"
+	postgresStore   = "postgres"
 )
 
 const (
@@ -109,6 +112,11 @@ var contestants = []contestant{
 		contest: ours(etcdDecider, oftener),
 	},
 	{
+		name: "leaderelection, polled", library: module, store: etcdStore, token: "ElectionNumber",
+		settings: "the same, but the decider's feed is hidden from the library", deathsOnly: true,
+		contest: ours(polledDecider, nil),
+	},
+	{
 		name: "etcd concurrency", library: "go.etcd.io/etcd/client/v3", store: etcdStore, token: "Election.Rev",
 		settings:    "Election, a Session for each candidate WithTTL(T); signal: Session.Done",
 		noPredicate: true,
@@ -144,8 +152,14 @@ var contestants = []contestant{
 	{
 		name: "Consul's Lock", library: consulModule, store: consulStore, token: "LockIndex",
 		settings:    "LockOpts, SessionTTL T, LockDelay T (both 15 s by default), else defaults; signal: the channel that Lock returns",
-		noPredicate: true, terms: 4,
-		contest: consulLock,
+		noPredicate: true,
+		contest:     consulLock,
+	},
+	{
+		name: "advisory lock", library: "github.com/jackc/pgx/v5", store: postgresStore, token: "none",
+		settings:    "pg_advisory_lock in a session for each candidate, idle_session_timeout T, asked every T/3; signal: a session that fails",
+		noPredicate: true, most: together, // a session each
+		contest: advisoryLock,
 	},
 	{
 		name: slowName, library: module, store: etcdStore, token: "ElectionNumber", freezeOnly: true,
@@ -157,7 +171,7 @@ var contestants = []contestant{
 		settings: "the same, with Unsynchronized, for clocks that cannot be trusted",
 		contest: ours(etcdDecider, func(c *leaderelection.Config, s seat) {
 			slowClock(c, s)
-			c.Unsynchronized = true
+			c.ClockPolicy = leaderelection.Unsynchronized
 		}),
 	},
 }

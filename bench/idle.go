@@ -35,7 +35,7 @@ type idle struct {
 func measureIdle(ctx context.Context, t testing.TB, p plan, sizes idleSizes, stores map[string]string) []*idle {
 	results := make([]*idle, len(contestants))
 	for i, c := range contestants {
-		if stores[c.store] != "" && p.takes(c) && !c.freezeOnly && !c.variant {
+		if stores[c.store] != "" && p.takes(c) && !c.freezeOnly && !c.deathsOnly && !c.variant {
 			results[i] = &idle{leader: make([]idled, len(sizes)), standby: make([]idled, len(sizes))}
 		}
 	}

@@ -2,11 +2,12 @@
 // on the same stores, and prints what users choose by, as the tables of README.md: how long a
 // crash and a stop leave the work without a leader, what is asked of the store, for how long
 // an old leader still believes in itself when the next one leads, what becomes of leaders
-// when their store fails over within itself, and what idle processes use.
+// when their store fails over within itself, what idle processes use, and how soon another
+// leads after the death of a process if its machine tells of it (package lifeline).
 //
 //	go -C bench run .
 //
-// It takes about ten minutes, most of them waiting, and the first time some more, to build
+// It takes about a quarter of an hour, most of them waiting, and the first time some more, to build
 // Consul's server. It needs redis-server in PATH for the rows on Redis. It is a module of its
 // own, so that nobody who imports the library links the others. See README.md beside this
 // file for the method.
@@ -16,6 +17,7 @@ import (
 	"flag"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -32,14 +34,16 @@ const (
 	tableLeaders = "leaders"
 	tableStore   = "store"
 	tableIdle    = "idle"
+	tableDeaths  = "deaths"
 )
 
 func main() {
 	candidateMain()
-	p, tables, sizes := plan{}, []string{tableLeaders, tableStore, tableIdle}, idleSizes{1, 100, 1000}
+	p, tables, sizes := plan{}, []string{tableLeaders, tableStore, tableIdle, tableDeaths}, idleSizes{1, 100, 1000}
 	flag.IntVar(&p.elections, "elections", 20, "elections at once in each process: the samples of each figure")
 	flag.DurationVar(&p.term, "term", 15*time.Second, "the lease, in whole seconds")
 	flag.DurationVar(&p.window, "window", 30*time.Second, "how long to count requests, and what idle processes use")
+	flag.DurationVar(&p.rtt, "rtt", 10*time.Millisecond, "what the stores take to answer, at least, when deaths are measured")
 	flag.Func("only", "the contestants whose \"NAME on STORE\" matches this `regexp`, such as 'etcd$'", func(text string) (err error) {
 		p.only, err = regexp.Compile(text)
 		return err
@@ -79,8 +83,11 @@ func servers(t testing.TB, term time.Duration) map[string]string {
 		etcdStore:       stores.Etcd(t, "-fsync").Endpoint,
 		consulStore:     stores.Consul(t, consulConfig(term)).Address,
 	}
-	if _, err := exec.LookPath(redisProgram); err == nil {
+	if missing(redisStore) == "" {
 		addrs[redisStore] = stores.Redis(t).Addr
+	}
+	if missing(postgresStore) == "" {
+		addrs[postgresStore] = stores.Postgres(t, "max_connections=1000").Addr
 	}
 	return addrs
 }
@@ -90,12 +97,24 @@ func consulConfig(term time.Duration) string {
 	return fmt.Sprintf(`{"session_ttl_min":%q}`, min(term, 10*time.Second))
 }
 
-const redisProgram = "redis-server"
+// missing names the program of a store's server that is not on this machine; "" if nothing is missing.
+func missing(store string) string {
+	name := map[string]string{redisStore: "redis-server", postgresStore: "initdb"}[store]
+	if _, err := exec.LookPath(name); name == "" || err == nil {
+		return ""
+	}
+	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name); len(found) > 0 { // Debian's
+		return ""
+	}
+	return name
+}
 
 func run(t *testing.T, p plan, tables []string, sizes idleSizes) {
 	addrs := servers(t, p.term)
-	if addrs[redisStore] == "" {
-		fmt.Println(redisProgram, "is not in PATH: the rows on Redis are left out")
+	for _, store := range []string{redisStore, postgresStore} {
+		if program := missing(store); program != "" {
+			fmt.Println(program, "is not on this machine: the rows on", store, "are left out")
+		}
 	}
 	fmt.Printf("%s, %s/%s, %d cores; lease %v, %d elections each; %s\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH,
 		runtime.NumCPU(), p.term, p.elections, time.Now().UTC().Format(time.DateOnly))
@@ -125,6 +144,18 @@ func run(t *testing.T, p plan, tables []string, sizes idleSizes) {
 	if slices.Contains(tables, tableIdle) {
 		results := measureIdle(t.Context(), t, p, sizes, addrs)
 		idleTable(results, sizes)
+		for i, r := range results {
+			if r != nil {
+				failed(i, r.err)
+			}
+		}
+	}
+	if slices.Contains(tables, tableDeaths) {
+		results, err := measureDeaths(t.Context(), t, p, addrs)
+		if err != nil {
+			t.Error(err)
+		}
+		deathsTable(results)
 		for i, r := range results {
 			if r != nil {
 				failed(i, r.err)

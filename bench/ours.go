@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -38,6 +39,9 @@ func slowClock(c *leaderelection.Config, s seat) {
 	}
 }
 
+// errUndertaker is why an undertaker does not lead.
+var errUndertaker = errors.New("this is an undertaker, which stands for no election")
+
 func campaign(ctx context.Context, s seat, open opener, c leaderelection.Config, lead func(belief)) error {
 	d, done, err := open(s)
 	if err != nil {
@@ -45,6 +49,9 @@ func campaign(ctx context.Context, s seat, open opener, c leaderelection.Config,
 	}
 	defer done()
 	c.Decider = d
+	if c.Lifeline = s.Line; s.Undertake {
+		c.Healthy = func(context.Context) error { return errUndertaker }
+	}
 	c.OnElected = func(ctx context.Context, view *leaderelection.TimeView) {
 		lead(belief{
 			told:  func() bool { return ctx.Err() == nil },
@@ -61,6 +68,12 @@ func campaign(ctx context.Context, s seat, open opener, c leaderelection.Config,
 func etcdDecider(s seat) (leaderelection.RaceDecider, func(), error) {
 	c, done, err := client(s, etcdClient)
 	return etcd.NewDecider(c, s.Key, nil), done, err
+}
+
+// polledDecider hides the feed of etcd's.
+func polledDecider(s seat) (leaderelection.RaceDecider, func(), error) {
+	d, done, err := etcdDecider(s)
+	return struct{ leaderelection.RaceDecider }{d}, done, err
 }
 
 // feeds is a client of Redis with what the elections of a process share.
@@ -81,7 +94,7 @@ func redisDecider(s seat) (leaderelection.RaceDecider, func(), error) {
 		o.Feeds = c.shared
 	}
 	if s.Sentinel {
-		o.WaitReplicas = sentinelReplicas - 1 // as its documentation says
+		o.WaitReplicas = sentinelReplicas - 1 // which may forget a write; with all, nobody leads until the killed master is back
 	}
 	return redis.NewDecider(c.Client, s.Key, o), done, err
 }

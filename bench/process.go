@@ -37,15 +37,15 @@ type process struct {
 var starting = make(chan struct{}, runtime.NumCPU())
 
 // startProcess starts a candidate process that reaches its store through a proxy of
-// its own, where its role does not say where the store is, and returns when it runs. It
-// dies with the test, and with this process.
-func startProcess(ctx context.Context, t testing.TB, r role, store string) (*process, error) {
+// its own, unless its role says where the store is, and returns when it runs. What the
+// proxy passes on arrives after delay. The process dies with the test, and with this process.
+func startProcess(ctx context.Context, t testing.TB, r role, store string, delay time.Duration) (*process, error) {
 	starting <- struct{}{}
 	defer func() { <-starting }()
 	p := &process{ended: make(chan struct{}), changed: make(chan struct{})}
 	var err error
 	if r.Addr == "" {
-		if p.proxy, err = newProxy(t, store); err != nil {
+		if p.proxy, err = newProxy(t, store, delay); err != nil {
 			return nil, err
 		}
 		r.Addr = p.proxy.addr()

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // proxy forwards TCP connections to a store, until it is frozen: then everything
@@ -12,6 +13,7 @@ import (
 type proxy struct {
 	listener net.Listener
 	upstream string
+	delay    time.Duration // until what comes from one side has reached the other
 	frozen   chan struct{}
 
 	mu     sync.Mutex
@@ -19,12 +21,12 @@ type proxy struct {
 	closed bool
 }
 
-func newProxy(t testing.TB, upstream string) (*proxy, error) {
+func newProxy(t testing.TB, upstream string, delay time.Duration) (*proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: l, upstream: upstream, frozen: make(chan struct{})}
+	p := &proxy{listener: l, upstream: upstream, delay: delay, frozen: make(chan struct{})}
 	go p.serve()
 	t.Cleanup(p.close)
 	return p, nil
@@ -76,11 +78,33 @@ func (p *proxy) serve() {
 	}
 }
 
+// chunk is what has been read at once, and when it is to be written.
+type chunk struct {
+	data []byte
+	due  time.Time
+}
+
 // forward copies what comes from one side to the other. What arrives after the
 // freeze is read and dropped; nobody is told.
 func (p *proxy) forward(to, from net.Conn) {
-	buffer := make([]byte, 16<<10)
+	chunks := make(chan chunk, 1024)
+	defer close(chunks)
+	go func() {
+		var err error
+		for c := range chunks {
+			time.Sleep(time.Until(c.due)) //nolint:forbidigo // the wire's delay
+			switch {
+			case c.data == nil:
+				_ = to.Close()
+			case err == nil:
+				if _, err = to.Write(c.data); err != nil {
+					_ = from.Close()
+				}
+			}
+		}
+	}()
 	for {
+		buffer := make([]byte, 16<<10)
 		n, err := from.Read(buffer)
 		select {
 		case <-p.frozen:
@@ -90,15 +114,13 @@ func (p *proxy) forward(to, from net.Conn) {
 			return
 		default:
 		}
+		due := time.Now().Add(p.delay)
 		if n > 0 {
-			if _, err := to.Write(buffer[:n]); err != nil {
-				_ = from.Close()
-				return
-			}
+			chunks <- chunk{buffer[:n], due}
 		}
 		if err != nil {
 			if err == io.EOF {
-				_ = to.Close()
+				chunks <- chunk{nil, due}
 			}
 			return
 		}

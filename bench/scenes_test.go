@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"reflect"
+	"regexp"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -10,19 +12,20 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// The store's leading server dies, and every contestant is watched: nothing can be won while
-// the servers choose another, and the views of this library do not overlap.
+// The store's leading server dies, and every contestant is watched: the views of this library do
+// not overlap, and it wins each new election in the end. How soon is measured, not tested: on a machine
+// that gives its servers no time, calls end after a quarter of a term, and nothing may be won for long.
 func TestStoreFailsOver(t *testing.T) {
 	p := plan{elections: 3, term: 5 * time.Second}
 	results := measureFailover(t, p)
 	for i, c := range contestants {
-		if clusters[c.store] == nil || c.freezeOnly || c.idleOnly || c.variant {
+		if clusters[c.store] == nil || c.freezeOnly || c.idleOnly || c.deathsOnly || c.variant {
 			continue
 		}
 		t.Run(c.String(), func(t *testing.T) {
 			r := results[i]
 			if r == nil {
-				stores.Need(t, redisProgram)
+				stores.Missing(t, missing(c.store)+" is not on this machine")
 			}
 			if r.err != nil {
 				t.Fatal(r.err)
@@ -48,13 +51,13 @@ func TestIdle(t *testing.T) {
 	results := measureIdle(t.Context(), t, p, sizes, addrs)
 	_, err := os.Stat("/proc/self/statm")
 	for i, c := range contestants {
-		if c.freezeOnly || c.variant {
+		if c.freezeOnly || c.deathsOnly || c.variant {
 			continue
 		}
 		t.Run(c.String(), func(t *testing.T) {
 			r := results[i]
 			if r == nil {
-				stores.Need(t, redisProgram)
+				stores.Missing(t, missing(c.store)+" is not on this machine")
 			}
 			if r.err != nil {
 				t.Fatal(r.err)
@@ -162,5 +165,42 @@ func TestGaveUp(t *testing.T) {
 		if got := gaveUp(&result{clung: []time.Duration{time.Minute, 7 * time.Second}, stuck: x.stuck}); got != x.want {
 			t.Errorf("%d of two stuck: %q, want %q", x.stuck, got, x.want)
 		}
+	}
+}
+
+// After the death of a process its machine's standby, its successor and an undertaker do not
+// wait for the term, and the others' candidates do.
+func TestDeaths(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("lifelines need Linux")
+	}
+	p := plan{elections: 3, term: 5 * time.Second, rtt: 10 * time.Millisecond, only: regexp.MustCompile("on etcd$")}
+	results, err := measureDeaths(t.Context(), t, p, map[string]string{etcdStore: stores.Etcd(t, "-fsync").Endpoint})
+	if err != nil {
+		t.Fatal(err)
+	}
+	median := func(d []time.Duration) time.Duration { return quantile(d, 0.5) }
+	for i, c := range contestants {
+		r := results[i]
+		if r == nil {
+			continue
+		}
+		t.Run(c.String(), func(t *testing.T) {
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			ways := [][]time.Duration{r.beside, r.panicked, r.again}
+			if c.library == module {
+				ways = append(ways, r.undertaken, r.elsewhere)
+			}
+			for k, took := range ways {
+				if len(took) != p.elections || slices.Min(took) < p.rtt/2 {
+					t.Errorf("way %d to die: another led after %v, want %d values, each with an answer of the store", k, took, p.elections)
+				}
+			}
+			if c.library == module && max(median(r.beside), median(r.panicked), median(r.undertaken)) >= median(r.elsewhere) {
+				t.Errorf("%v and %v beside the dead, %v with an undertaker, %v without: a lifeline told of nothing", r.beside, r.panicked, r.undertaken, r.elsewhere)
+			}
+		})
 	}
 }

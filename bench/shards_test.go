@@ -19,6 +19,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/memgroup"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
@@ -96,20 +97,14 @@ func counted(d *memory.Decider, ops *atomic.Int64, polled bool) leaderelection.R
 
 func ofGroup(t *testing.T, shards int, polled bool) float64 {
 	return calm(t, func(ctx context.Context, ops *atomic.Int64) {
-		var mu sync.Mutex
-		records := map[string]*memory.Decider{}
+		var records memgroup.Records
 		for i := range shardMembers {
 			_, err := shard.Config{
 				Store: func(name string) (leaderelection.RaceDecider, error) {
-					mu.Lock()
-					defer mu.Unlock()
-					if records[name] == nil {
-						records[name] = memory.NewDecider()
-					}
-					return counted(records[name], ops, polled), nil
+					return counted(records.Of(name), ops, polled), nil
 				},
 				MemberID: fmt.Sprint("m", i), Shards: shard.Numbered(shards), MaxMoving: shards, TermLength: shardTerm,
-				OnOwned: func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() },
+				OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil },
 			}.Start(ctx)
 			if err != nil {
 				t.Fatal(err)

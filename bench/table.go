@@ -97,6 +97,22 @@ func idleTable(results []*idle, sizes idleSizes) {
 	fmt.Println()
 }
 
+// deathsTable prints how soon another led when the leader's process had died.
+func deathsTable(results []*deaths) {
+	head("", "store", "SIGKILL, standby on the machine, ms (median / max)", "panic, the same", "started again on the machine, no standby", "standby elsewhere, undertaker on the machine", "standby elsewhere")
+	for i, r := range results {
+		if r == nil || r.err != nil {
+			continue
+		}
+		cells := []string{contestants[i].titled(), contestants[i].store}
+		for _, took := range [][]time.Duration{r.beside, r.panicked, r.again, r.undertaken, r.elsewhere} {
+			cells = append(cells, two(took, 0.5, "%.0f", time.Millisecond))
+		}
+		row(cells...)
+	}
+	fmt.Println()
+}
+
 // gaveUp is when the signal ended of a leader that was cut off, or for how long it was looked at in vain.
 func gaveUp(r *result) string {
 	switch r.stuck {

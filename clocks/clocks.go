@@ -1,13 +1,15 @@
-// Package clocks is how an election tells the time, so that a test can tell it
-// another.
+// Package clocks has the clocks by which an election runs, so that a test can use another.
 //
-// A lease compares the wall clocks of different machines, and it must survive
-// one's own wall clock being set. So two readings matter, and they are not the
-// same thing: the wall time, which other machines can be compared with and
-// which an administrator or NTP may set back, and the monotonic time, which
-// only measures how long something took and stands still while a machine is
-// suspended. [time.Now] carries both in one value; a [Clock] whose Now does not
-// can hand out the second one through [Monotonic].
+// A lease compares the wall clocks of different machines. It must also survive a change of its
+// own machine's wall clock. So two readings matter:
+//
+//   - The wall time can be compared with other machines. An administrator or NTP may set it
+//     back.
+//   - The monotonic time only measures how long something took. It stands still while a
+//     machine is suspended.
+//
+// [time.Now] carries both in one value. If the Now of a [Clock] does not, the clock can
+// provide the monotonic time through [Monotonic].
 package clocks
 
 import (
@@ -15,47 +17,44 @@ import (
 	"time"
 )
 
-// Clock is the time an election runs by. Its four methods are those of other
-// clock libraries, whose clocks then fit as they are. All of them may be called
-// by several goroutines at once.
+// Clock tells an election the time. Implement it to run an election by another clock than the
+// machine's. Other clock libraries have the same four methods, so their clocks fit as they
+// are. All methods may be called by several goroutines at once.
 type Clock interface {
-	// Now is the current wall time. Where it carries a monotonic reading (as
-	// time.Now's result does), elapsed time is taken from that.
+	// Now returns the current wall time. If it carries a monotonic reading, as the result of
+	// time.Now does, elapsed time is measured by that reading.
 	Now() time.Time
-	// Until is how long it is until t: t.Sub(Now()).
+	// Until returns the time from now until t: t.Sub(Now()).
 	Until(t time.Time) time.Duration
-	// SleepUntil returns true once Now has reached t, or false as soon as ctx
-	// has ended.
+	// SleepUntil returns true once Now has reached t, or false as soon as ctx has ended.
 	SleepUntil(ctx context.Context, t time.Time) bool
-	// SleepFor returns true after d has passed, or false as soon as ctx has
-	// ended.
+	// SleepFor returns true after d has passed, or false as soon as ctx has ended.
 	SleepFor(ctx context.Context, d time.Duration) bool
 }
 
-// Monotonic is what a Clock implements beyond the four methods when the times
-// its Now returns carry no monotonic reading that can be trusted: a clock whose
-// wall time can be set while the elapsed time runs on, above all in tests.
+// Monotonic provides elapsed time. A [Clock] implements it if the times that its Now returns
+// carry no monotonic reading that can be trusted. Such a clock's wall time can be set while the
+// elapsed time runs on, above all in tests.
 type Monotonic interface {
-	// Monotonic is the time elapsed since some fixed moment. It never goes
-	// back, and nobody sets it.
+	// Monotonic returns the time since some fixed moment. It never goes back, and nobody
+	// sets it.
 	Monotonic() time.Duration
 }
 
-// System is the machine's own clock, and what a nil Clock means in a Config.
-// Inside a testing/synctest bubble it is the bubble's.
+// System returns the machine's own clock. A nil Clock in a Config means this clock. Inside a
+// testing/synctest bubble it is the bubble's clock.
 func System() Clock { return SystemClock{} }
 
 // SystemClock is the type of [System]. Its zero value is ready for use.
 type SystemClock struct{}
 
-// Now is time.Now: wall and monotonic time in one value.
+// Now returns time.Now(): wall and monotonic time in one value.
 func (SystemClock) Now() time.Time { return time.Now() }
 
-// Until is time.Until.
+// Until returns time.Until(t).
 func (SystemClock) Until(t time.Time) time.Duration { return time.Until(t) }
 
-// SleepUntil sleeps until t, by the monotonic clock where t carries a reading
-// of it.
+// SleepUntil sleeps until t. If t carries a monotonic reading, it goes by the monotonic clock.
 func (c SystemClock) SleepUntil(ctx context.Context, t time.Time) bool {
 	return c.SleepFor(ctx, time.Until(t))
 }

@@ -10,20 +10,20 @@ import (
 	"unsafe"
 )
 
-// systemJumps is one for all: the machine has one clock, and a process with a thousand
-// leaders is not to have a thousand file descriptors for it.
+// systemJumps is shared by all: the machine has one clock, and a process with a thousand leaders
+// should not have a thousand file descriptors for it.
 var systemJumps jumps
 
-// jumps tells of jumps of the machine's clock, by a timer on the wall clock that is not
-// there to expire: the kernel cancels it when the clock is set, and when the machine
-// resumes (TFD_TIMER_CANCEL_ON_SET in timerfd_create(2)).
+// jumps reports jumps of the machine's clock. It uses a timer on the wall clock that is not meant
+// to expire: the kernel cancels the timer when the clock is set, and when the machine resumes
+// (TFD_TIMER_CANCEL_ON_SET in timerfd_create(2)).
 type jumps struct {
 	mu    sync.Mutex
 	asked map[*func()]struct{}
 	timer *os.File // nil while nobody asks
 }
 
-// add has f called until stop is.
+// add arranges that f is called on each jump, until stop is called.
 func (j *jumps) add(f func()) (stop func(), err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -51,13 +51,13 @@ func (j *jumps) remove(key *func()) {
 	}
 }
 
-// watch tells of jumps until the timer is closed.
+// watch reports jumps until the timer is closed.
 func (j *jumps) watch(timer *os.File) {
 	for count := make([]byte, 8); ; {
 		if _, err := timer.Read(count); err != nil && !errors.Is(err, syscall.ECANCELED) {
 			return
 		}
-		// Before anybody looks at the clock: what jumps after that is told of again.
+		// Before anybody looks at the clock, so that a later jump is reported again.
 		_ = arm(timer)
 		j.mu.Lock()
 		var all []func()
@@ -73,7 +73,7 @@ func (j *jumps) watch(timer *os.File) {
 	}
 }
 
-// Of linux/timerfd.h and linux/time.h, which package syscall does not have.
+// Constants of linux/timerfd.h and linux/time.h that package syscall does not have.
 const (
 	clockRealtime  = 0
 	tfdNonblock    = syscall.O_NONBLOCK
@@ -82,13 +82,13 @@ const (
 	tfdCancelOnSet = 2
 )
 
-// farOff is when the timer expires after all, and is set again.
+// farOff is how long the timer runs before it expires after all, and is set again.
 const farOff = 365 * 24 * time.Hour
 
-// what is that timer, for errors.
+// what names the timer in errors.
 const what = "clocks: a timer that tells of jumps of the clock"
 
-// cancelledTimer is a file whose Read returns ECANCELED when the clock has jumped.
+// cancelledTimer returns a file whose Read returns ECANCELED when the clock has jumped.
 func cancelledTimer() (*os.File, error) {
 	fd, _, errno := syscall.Syscall(syscall.SYS_TIMERFD_CREATE, clockRealtime, tfdNonblock|tfdCloexec, 0)
 	if errno != 0 {
@@ -101,7 +101,7 @@ func cancelledTimer() (*os.File, error) {
 	return timer, nil
 }
 
-// arm has the next jump cancel the timer.
+// arm sets the timer, so that the next jump cancels it.
 func arm(timer *os.File) error { return armAt(timer, time.Now().Add(farOff)) }
 
 func armAt(timer *os.File, at time.Time) error {
@@ -114,7 +114,7 @@ func armAt(timer *os.File, at time.Time) error {
 	err = raw.Control(func(fd uintptr) {
 		_, _, errno = syscall.Syscall6(syscall.SYS_TIMERFD_SETTIME, fd, tfdAbstime|tfdCancelOnSet, uintptr(unsafe.Pointer(&next)), 0, 0, 0)
 	})
-	if errno == syscall.ECANCELED { // it has jumped meanwhile: it is set, and tells of that
+	if errno == syscall.ECANCELED { // the clock has jumped meanwhile: the timer is set, and will report it
 		errno = 0
 	}
 	if err == nil && errno != 0 {

@@ -9,7 +9,7 @@ import (
 // staUnsync is STA_UNSYNC of linux/timex.h: the clock is not synchronised.
 const staUnsync = 0x40
 
-// kernelBound asks adjtimex(2), changing nothing.
+// kernelBound asks adjtimex(2), and changes nothing.
 func kernelBound() (time.Duration, error) {
 	var t syscall.Timex
 	if _, err := syscall.Adjtimex(&t); err != nil {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Offset is a Clock whose wall time is another's, plus an offset that can be
-// changed at any moment, as when somebody sets a machine's clock. Its elapsed
-// time is the other's and does not notice. It is for tests of skew: give each
-// candidate one of its own. Safe for concurrent use.
+// Offset is a Clock that adds an offset to the wall time of another clock. Use it in tests of
+// skew: give each candidate its own. The offset can be changed at any moment, as when somebody
+// sets a machine's clock. The elapsed time is the other clock's, and does not change then. Safe
+// for concurrent use.
 type Offset struct {
 	inner  Clock
 	offset atomic.Int64
@@ -21,8 +21,8 @@ var (
 	_ Monotonic = (*Offset)(nil)
 )
 
-// NewOffset returns a clock that is ahead of inner by offset (behind it, where
-// that is negative). A nil inner is the system's clock.
+// NewOffset returns a clock that is ahead of inner by offset, or behind it if offset is negative.
+// A nil inner means the system's clock.
 func NewOffset(inner Clock, offset time.Duration) *Offset {
 	if inner == nil {
 		inner = System()
@@ -32,21 +32,21 @@ func NewOffset(inner Clock, offset time.Duration) *Offset {
 	return o
 }
 
-// Set steps the wall clock so that it is ahead of the inner one by offset from
-// now on. Monotonic is not moved, and sleeps by duration in progress go on.
+// Set steps the wall clock. From now on it is ahead of the inner clock by offset. Monotonic does
+// not change, and a SleepFor in progress goes on.
 func (o *Offset) Set(offset time.Duration) { o.offset.Store(int64(offset)) }
 
-// Offset is how far the clock is ahead of the inner one.
+// Offset returns how far the clock is ahead of the inner clock.
 func (o *Offset) Offset() time.Duration { return time.Duration(o.offset.Load()) }
 
-// Now is the inner clock's wall time plus the offset. It carries no monotonic
-// reading, since that would be moved along by a Set; see Monotonic.
+// Now returns the inner clock's wall time plus the offset. It carries no monotonic reading,
+// since Set would move that along; see Monotonic.
 func (o *Offset) Now() time.Time { return o.inner.Now().Round(0).Add(o.Offset()) }
 
-// Until is how long it is until t by this clock.
+// Until returns the time from now until t, by this clock.
 func (o *Offset) Until(t time.Time) time.Duration { return t.Sub(o.Now()) }
 
-// Monotonic is the inner clock's elapsed time.
+// Monotonic returns the inner clock's elapsed time.
 func (o *Offset) Monotonic() time.Duration {
 	if m, ok := o.inner.(Monotonic); ok {
 		return m.Monotonic()
@@ -54,8 +54,8 @@ func (o *Offset) Monotonic() time.Duration {
 	return o.inner.Now().Sub(o.origin)
 }
 
-// SleepUntil sleeps until this clock has reached t; a Set during the sleep is
-// noticed within a second.
+// SleepUntil sleeps until this clock has reached t. It notices a Set during the sleep within a
+// second.
 func (o *Offset) SleepUntil(ctx context.Context, t time.Time) bool {
 	for {
 		d := o.Until(t)

@@ -9,10 +9,11 @@ require (
 	github.com/c8e606e4/leaderelection/deciders/natskv v0.0.0
 	github.com/c8e606e4/leaderelection/deciders/postgres v0.0.0
 	github.com/c8e606e4/leaderelection/fence/fencesql v0.0.0
-	github.com/c8e606e4/leaderelection/internal/stores/natstest v0.0.0
 	github.com/c8e606e4/leaderelection/legrpc v0.0.0
+	github.com/c8e606e4/leaderelection/lehttp v0.0.0
 	github.com/c8e606e4/leaderelection/leotel v0.0.0
 	github.com/c8e606e4/leaderelection/leprom v0.0.0
+	github.com/c8e606e4/leaderelection/shard v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0

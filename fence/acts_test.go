@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,47 +16,92 @@ import (
 	"github.com/c8e606e4/leaderelection/fence"
 )
 
-// waits returns when a goroutine waits in the function, and fails if done comes before.
-func waits(t *testing.T, function string, done <-chan error) {
-	t.Helper()
-	for {
+// A greater token is admitted when no act of a smaller one is under way any more, and an act
+// whose turn comes after that is refused. Nobody waits longer than their ctx.
+func TestDoKeepsTheNextOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := fence.NewGuard("", 5)
+		old, next := fence.Token{Number: 5}, fence.Token{Number: 7}
+		leave, gone := make(chan struct{}), errors.New("gone")
+		first, admitted, second := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+		go func() {
+			first <- g.Do(t.Context(), old, func(context.Context) error { <-leave; return nil })
+		}()
+		synctest.Wait()
+		impatient := func(ask func(ctx context.Context) error) {
+			t.Helper()
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, gone)
+			defer cancel()
+			begin := time.Now()
+			if err := ask(ctx); !errors.Is(err, gone) || time.Since(begin) != time.Second {
+				t.Errorf("%v after %v", err, time.Since(begin))
+			}
+		}
+		impatient(func(ctx context.Context) error { return g.Check(ctx, next) })
+		if err := g.Do(t.Context(), old, func(context.Context) error { return nil }); err != nil {
+			t.Errorf("when nobody waits any more: %v", err)
+		}
+		go func() { admitted <- g.Admit(next) }()
+		synctest.Wait()
+		impatient(func(ctx context.Context) error {
+			return g.Do(ctx, old, func(context.Context) error { return errors.New("it was called") })
+		})
+		go func() {
+			second <- g.Do(t.Context(), old, func(context.Context) error { return errors.New("it was called") })
+		}()
+		synctest.Wait()
 		select {
-		case err := <-done:
-			t.Fatalf("it did not wait: %v", err)
+		case err := <-admitted:
+			t.Errorf("it did not wait: %v", err)
+		case err := <-second:
+			t.Errorf("it did not wait: %v", err)
 		default:
 		}
-		stacks := make([]byte, 1<<20)
-		if strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), function) {
-			return
+		close(leave)
+		if err := errors.Join(<-first, <-admitted); err != nil {
+			t.Fatal(err)
 		}
-		runtime.Gosched()
-	}
+		if err := <-second; !errors.Is(err, fence.ErrStale) {
+			t.Errorf("an act that comes too late: %v", err)
+		}
+	})
 }
 
-// A greater token is admitted when no act of a smaller one is under way any more, and an act
-// whose turn comes after that is refused.
-func TestDoKeepsTheNextOut(t *testing.T) {
-	g := fence.NewGuard("", 5)
-	old, next := fence.Token{Number: 5}, fence.Token{Number: 7}
-	began, leave := make(chan struct{}), make(chan struct{})
-	first, admitted, second := make(chan error, 1), make(chan error, 1), make(chan error, 1)
-	go func() {
-		first <- g.Do(old, func() error { close(began); <-leave; return nil })
-	}()
-	<-began
-	go func() { admitted <- g.Admit(next) }()
-	waits(t, "sync.(*RWMutex).Lock", admitted)
-	go func() {
-		second <- g.Do(old, func() error { return errors.New("it was called") })
-	}()
-	waits(t, "sync.(*RWMutex).RLock", second)
-	close(leave)
-	if err := errors.Join(<-first, <-admitted); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-second; !errors.Is(err, fence.ErrStale) {
-		t.Errorf("an act that comes too late: %v", err)
-	}
+// An act may act again under its own token, also while a greater one waits for it; and asks in
+// vain for what would wait for it.
+func TestActsWithinAnAct(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, other := fence.NewGuard("", 5), fence.NewGuard("", 1)
+		old, next := fence.Token{Number: 5}, fence.Token{Number: 7}
+		admitted := make(chan error, 1)
+		inner := 0
+		err := g.Do(t.Context(), old, func(ctx context.Context) error {
+			go func() { admitted <- g.Admit(next) }()
+			synctest.Wait()
+			if err := g.Check(ctx, next); err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), "inside an act") {
+				t.Errorf("a greater token within: %v", err)
+			}
+			if err := other.Do(ctx, next, func(context.Context) error { return nil }); err != nil {
+				t.Errorf("another guard: %v", err)
+			}
+			return g.Do(ctx, old, func(ctx context.Context) error {
+				return g.Do(ctx, old, func(context.Context) error { inner++; return g.Check(ctx, old) })
+			})
+		})
+		if err != nil || inner != 1 {
+			t.Errorf("%v; the inner act ran %d times", err, inner)
+		}
+		if err := <-admitted; err != nil {
+			t.Error(err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = g.Do(t.Context(), next, func(context.Context) error { panic("act") })
+		}()
+		if err := g.Admit(fence.Token{Number: 8}); err != nil {
+			t.Errorf("after an act that panicked: %v", err)
+		}
+	})
 }
 
 // What a guard has seen does not go back, also if a smaller token was being confirmed meanwhile.
@@ -122,7 +166,7 @@ func TestConfirmByRemembers(t *testing.T) {
 			t.Errorf("a store that fails: %v", err)
 		}
 		d.Inject(nil)
-		if err := ask(7); err == nil || errors.Is(err, memory.ErrLost) || !strings.Contains(err.Error(), "come to number 0") {
+		if err := ask(7); err == nil || errors.Is(err, memory.ErrLost) || !strings.Contains(err.Error(), "come to token 0") {
 			t.Errorf("a token of nobody's: %v", err)
 		}
 		d.Replace(&le.RaceEntry{ElectionNumber: 7, Incarnation: "x", TermExpiry: time.Now()})
@@ -149,5 +193,15 @@ func TestConfirmByRemembers(t *testing.T) {
 		}
 		close(hang)
 		<-hangs
+		hang = make(chan struct{})
+		d.Inject(memory.Hang(hang))
+		time.Sleep(2 * time.Second)
+		ctx, cancel = context.WithTimeoutCause(t.Context(), time.Second, gone)
+		defer cancel()
+		begin := time.Now()
+		if err := confirm(ctx, fence.Token{Number: 10}); !errors.Is(err, gone) || time.Since(begin) != time.Second {
+			t.Errorf("while it reads itself: %v after %v", err, time.Since(begin))
+		}
+		close(hang)
 	})
 }

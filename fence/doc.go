@@ -1,40 +1,38 @@
 /*
-Package fence is the resource's side of leader election: it keeps a deposed
-leader's late writes out.
+Package fence is for a resource that only the leader may write to. It keeps out the late writes
+of a leader that has been deposed.
 
-No lease can do that alone. A leader asks its view, finds that it may act, and is
-then stopped by its garbage collector, its hypervisor or its network for longer
-than its term; when its request goes out, or arrives, another one leads. So each
-request carries a fencing token, the [leaderelection.ElectionNumber] of the leadership
-that it belongs to, and the resource refuses any token smaller than the greatest
-that it has seen. (Martin Kleppmann, "How to do distributed locking", 2016.)
+No lease can do that alone. A leader asks its view, and finds that it may act. Then its garbage
+collector, its hypervisor or its network stops it for longer than its term. When its request
+goes out, or arrives, another candidate leads. So each request carries a fencing token, the
+[leaderelection.ElectionNumber] of the leadership that it belongs to. The resource refuses any
+token smaller than the greatest it has seen. (Martin Kleppmann, "How to do distributed
+locking", 2016.)
 
 The writer binds its work to a leadership once, and sends it through a [Transport]:
 
 	OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-		ctx = fence.NewContext(ctx, fence.Gate{View: view, Election: "orders"})
+		ctx = fence.WithGate(ctx, fence.Gate{View: view, Election: "orders"})
 		req, _ := http.NewRequestWithContext(ctx, "PUT", url, body)
 		client.Do(req) // with Transport: &fence.Transport{}
 	}
 
-The Transport is a write gate as well: it does not send once the view has ended,
-also if the request has had to wait for a connection, nor let go more of a body that
-is under way. The resource puts a [Guard] in front
-of its handlers:
+The Transport is a write gate as well. Once the view has ended it sends no request, even one
+that has waited for a connection, and no more of a body that is under way. The resource puts a
+[Guard] in front of its handlers:
 
 	guard := fence.NewGuard("orders", 0)
 	http.Handle("/orders/", fence.Require(guard, nil)(handler))
 
-A shard of package shard is fenced under a name of its own: [ForShard] makes the Gate of
-its owner, and the resource has a Guard, or a row, by [ShardName].
+A shard of package shard is fenced under its own name: [ForShard] makes the Gate of the
+shard's owner, and the resource has a Guard, or a row, for each [ShardName].
 
 # A guard must be as durable as what it guards
 
-A Guard remembers the greatest token for as long as its process lives. That is
-right for what lives in the process as well, and not for a database: there the
-check belongs into the write itself, as one atomic step, where neither a restart
-nor a second server in front of the same data comes between them. The packages
-below do so:
+A Guard remembers the greatest token for as long as its process lives. That is enough for data
+that lives in the same process, and not for a database. There the check belongs into the
+write itself, as one atomic step, so that neither a restart nor a second server in front of the
+same data comes between them. The packages below do so:
 
 	fencesql     a condition in a row, or a table of tokens: PostgreSQL, MySQL, SQLite
 	fenceredis   a script
@@ -43,36 +41,36 @@ below do so:
 	fences3      object metadata and conditional writes: S3
 	fenceazure   blob metadata and conditional writes: Azure
 
-The program examples/fencing shows one at work: a leader that is stopped past its
-term, and whose late write PostgreSQL refuses.
+The program examples/fencing shows one of them: a leader is stopped past its term, and
+PostgreSQL refuses its late write.
 
-Between a Guard's check and the act that follows there is the same gap again: a
-greater token may be admitted while the earlier request is still at work. Where
-that matters, act inside [Guard.Do].
+Between a Guard's check and the act that follows there is the same gap again: a greater token
+may be admitted while the earlier request is still at work. If that matters, act inside
+[Guard.Do].
 
 # Who may raise a fence
 
-A token says which leadership a request belongs to. It is no proof: anybody can write
-a header. And a fence never goes back, so one forged token that is great enough shuts
-out every leader, until somebody sets the fence back by hand. So:
+A token says which leadership a request belongs to. It does not prove it: anybody can write a
+header. And a fence never goes back. So one forged token that is great enough shuts out every
+leader, until somebody sets the fence back by hand. Therefore:
 
-  - Put authentication in front of [Require], so that only the candidates' own
-    requests reach it (mutual TLS, a service mesh, a bearer token checked by a
-    middleware around Require). Not behind it: what it refuses it has judged by then.
-  - Set [Guard.Confirm], to [ConfirmBy] of the election's decider, if the resource can
-    read the record: then no token is admitted that the election has not reached.
-  - Let no token in from outside. lehttp.Proxy removes the header from the requests
-    that it passes on; have your own proxies do so.
+  - Put authentication in front of [Require], so that only the candidates' own requests reach
+    it (mutual TLS, a service mesh, a bearer token checked by a middleware around Require).
+    Authentication behind Require is too late: Require has remembered the token by then.
+  - Set [Guard.Confirm] to [ConfirmBy] of the election's decider, if the resource can read the
+    record. Then no token is admitted that the election has not reached.
+  - Let no token in from outside. lehttp.Proxy removes the header from the requests that it
+    passes on; make your own proxies do the same.
 
-What only reads raises nothing: Require judges the tokens of safe methods (GET, HEAD,
-OPTIONS, TRACE) without remembering them. Numbers from 2^63 are no tokens.
+Reads raise nothing: Require judges the tokens of safe methods (GET, HEAD, OPTIONS, TRACE)
+without remembering them. Numbers from 2^63 are not tokens.
 
 # What fencing does not do
 
-The first write of a new leader is what shuts out the old one: until the resource
-has seen the new token, it takes the old one for good. So a leader that must not
-be disturbed announces itself by a write, or by [Guard.Admit], before it reads
-what it will go by. And a token says who may write, not that it was written once:
-a request that is sent twice is admitted twice.
+The first write of a new leader shuts out the old leader. Until the resource has seen the new
+token, it accepts the old one. So a leader that must not be disturbed first makes a write, or
+calls [Guard.Admit], and only then reads the data that it relies on. And a token says which
+leadership may write, not that a write happens once: a request that is sent twice is admitted
+twice.
 */
 package fence

@@ -11,7 +11,6 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // A resource that refuses the writes of a deposed leader.
@@ -39,12 +38,13 @@ func Example() {
 
 // What must not overlap with the next leader's acts runs inside Do.
 func ExampleGuard_Do() {
+	ctx := context.Background()
 	guard := fence.NewGuard("orders", 0)
 	leader, next := fence.Token{Election: "orders", Number: 1}, fence.Token{Election: "orders", Number: 2}
-	act := func() error { fmt.Println("acting"); return nil }
-	fmt.Println(guard.Do(leader, act))
-	fmt.Println(guard.Do(next, act))
-	fmt.Println(guard.Do(leader, act))
+	act := func(context.Context) error { fmt.Println("acting"); return nil }
+	fmt.Println(guard.Do(ctx, leader, act))
+	fmt.Println(guard.Do(ctx, next, act))
+	fmt.Println(guard.Do(ctx, leader, act))
 	// Output:
 	// acting
 	// <nil>
@@ -73,47 +73,20 @@ func ExampleTransport() {
 		return res.Body.Close()
 	}
 
+	election := memory.NewDecider()
+	election.Replace(&leaderelection.RaceEntry{ElectionNumber: 41}) // others have led before
 	var leader context.Context
-	err := leaderelection.Config{Decider: memory.NewDecider(), LeaderID: "web-1"}.Run(context.Background(),
+	err := leaderelection.Config{Decider: election, LeaderID: "web-1"}.Run(context.Background(),
 		func(ctx context.Context, view *leaderelection.TimeView) error {
-			leader = fence.NewContext(context.WithoutCancel(ctx), fence.Gate{View: view, Election: "orders"})
+			leader = fence.WithGate(context.WithoutCancel(ctx), fence.Gate{View: view, Election: "orders"})
 			return write(leader)
 		})
 	fmt.Println(err)
 	fmt.Println(write(leader)) // left over from a leadership that is over
 	// Output:
-	// the resource sees orders:1
+	// the resource sees orders:42
 	// <nil>
-	// fence: not sent: this process does not lead any more (election 1 of "orders")
-}
-
-// A member of a group of package shard writes for each shard under that shard's token; the
-// resource has a guard for each, and refuses what an owner before sends late.
-func ExampleForShard() {
-	guard := fence.NewGuard(fence.ShardName("orders", "0"), 0)
-	written := make(chan error)
-	member, err := shard.Config{
-		Store:    func(string) (leaderelection.RaceDecider, error) { return memory.NewDecider(), nil }, // of a real group: a record of that name
-		MemberID: "worker-1", Shards: shard.Numbered(1), SharedClock: true,
-		OnOwned: func(ctx context.Context, o *shard.Owned) {
-			// ctx = fence.NewContext(ctx, fence.ForShard("orders", o)) is for a Transport.
-			token, err := fence.ForShard("orders", o).Token()
-			if err == nil {
-				fmt.Println("writes by", token)
-				err = guard.Admit(token)
-			}
-			written <- err
-		},
-	}.Start(context.Background())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(<-written)
-	_ = member.Leave(context.Background())
-	// Output:
-	// writes by orders%2F0:1
-	// <nil>
+	// fence: not sent: leaderelection: this process does not lead (token 42 of "orders")
 }
 
 func ExampleParseToken() {

@@ -19,7 +19,8 @@ import (
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -69,7 +70,7 @@ func TestGuard(t *testing.T) {
 		if err := g.Admit(c.token); !errors.Is(err, c.want) {
 			t.Errorf("%v: %v, want %v", c.token, err, c.want)
 		}
-		err := g.Do(c.token, func() error { return nil })
+		err := g.Do(t.Context(), c.token, func(context.Context) error { return nil })
 		if !errors.Is(err, c.want) {
 			t.Errorf("Do %v: %v, want %v", c.token, err, c.want)
 		}
@@ -100,7 +101,7 @@ func TestGuardConcurrently(t *testing.T) {
 		wg.Go(func() {
 			for n := i/8 + 1; n <= 64; n += 7 {
 				before := g.Greatest()
-				err := g.Do(fencetest.Orders(uint64(n)), func() error {
+				err := g.Do(t.Context(), fencetest.Orders(uint64(n)), func(context.Context) error {
 					running[n].Add(1)
 					defer running[n].Add(-1)
 					for other := range running {
@@ -142,7 +143,11 @@ func (h handler) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestTransportStampsAndGates(t *testing.T) {
 	gate, end := fencetest.Lead(t)
-	ctx := fence.NewContext(t.Context(), gate)
+	ctx := fence.WithGate(t.Context(), gate)
+	token, err := gate.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
 	calls := 0
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls++
@@ -153,7 +158,7 @@ func TestTransportStampsAndGates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := io.ReadAll(res.Body); string(got) != "[orders:1]payload<nil>" {
+	if got, _ := io.ReadAll(res.Body); string(got) != "["+token.String()+"]payload<nil>" {
 		t.Errorf("%s", got)
 	}
 
@@ -163,7 +168,7 @@ func TestTransportStampsAndGates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := io.ReadAll(res.Body); !strings.Contains(string(got), fence.ErrViewEnded.Error()) || strings.Contains(string(got), "second") {
+	if got, _ := io.ReadAll(res.Body); !strings.Contains(string(got), le.ErrNotLeading.Error()) || strings.Contains(string(got), "second") {
 		t.Errorf("%s", got)
 	}
 
@@ -172,15 +177,15 @@ func TestTransportStampsAndGates(t *testing.T) {
 		io.Reader
 		io.Closer
 	}{second, closerFunc(func() error { closed = true; return nil })}
-	if _, err := trip(ctx, h, http.MethodPut, body); !errors.Is(err, fence.ErrViewEnded) || !closed || calls != 2 {
+	if _, err := trip(ctx, h, http.MethodPut, body); !errors.Is(err, le.ErrNotLeading) || !closed || calls != 2 {
 		t.Errorf("after the end: %v; body closed: %v, %d calls", err, closed, calls)
 	}
 	if _, err := trip(t.Context(), h, http.MethodPut, nil); !errors.Is(err, fence.ErrNoGate) {
 		t.Errorf("outside any leadership: %v", err)
 	}
-	inTest := le.NewTimeView(nil)
+	inTest := viewtest.New(nil, 0)
 	inTest.Set(time.Now().Add(time.Hour))
-	if _, err := trip(fence.NewContext(t.Context(), fence.Gate{View: inTest}), h, http.MethodPut, nil); !errors.Is(err, fence.ErrNoToken) {
+	if _, err := trip(fence.WithGate(t.Context(), fence.Gate{View: inTest.TimeView}), h, http.MethodPut, nil); !errors.Is(err, fence.ErrNoToken) {
 		t.Errorf("a view of no leadership: %v", err)
 	}
 	if calls != 2 {
@@ -231,8 +236,8 @@ func TestRequire(t *testing.T) {
 			called := false
 			h := fence.Require(c.checker, c.options)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				called = true
-				if got, ok := fence.TokenOf(r.Context()); ok != (len(c.tokens) > 0) || ok && got.String() != c.tokens[0] {
-					t.Errorf("TokenOf: %v, %v", got, ok)
+				if got, ok := fence.TokenFrom(r.Context()); ok != (len(c.tokens) > 0) || ok && got.String() != c.tokens[0] {
+					t.Errorf("TokenFrom: %v, %v", got, ok)
 				}
 			}))
 			r := httptest.NewRequest(c.method, "/", nil)

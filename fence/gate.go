@@ -13,19 +13,14 @@ import (
 // Header is the HTTP header that carries a token.
 const Header = "Fencing-Token"
 
-// What a gate refuses to send. Test with errors.Is.
-var (
-	// ErrViewEnded: the leadership that the request belongs to is over.
-	ErrViewEnded = errors.New("fence: not sent: this process does not lead any more")
-	// ErrNoGate: the request's ctx belongs to no leadership.
-	ErrNoGate = errors.New("fence: not sent: the request's ctx has no Gate: use fence.NewContext")
-)
+// ErrNoGate means that a request was not sent, because its ctx belongs to no leadership.
+var ErrNoGate = errors.New("fence: not sent: the request's ctx has no Gate: use fence.WithGate")
 
-// Gate is the right to write of one leadership. Do not take its View from a Campaign
-// when something is sent, but once when the leadership begins: work that is left over
-// from an earlier leadership must not pass under the name of a later one.
+// Gate is the right to write of one leadership. Make it once, when the leadership begins, from
+// the view that OnElected gets. Do not take the View from a Campaign when something is sent:
+// work left over from an earlier leadership must not pass with the token of a later one.
 type Gate struct {
-	// View is the leadership's, as OnElected gets it.
+	// View is the leadership's view, as OnElected gets it.
 	View *leaderelection.TimeView
 	// Election names the election, as for the resource's Guard.
 	Election string
@@ -42,19 +37,19 @@ type Shard interface {
 	Clock() clocks.Clock
 }
 
-// ForShard returns the right to write of a shard's owner, in the group of that name. Each
-// shard has tokens of its own, so it is fenced under a name of its own, ShardName's: the
-// resource has a Guard, or a row, for each.
+// ForShard returns the Gate of a shard's owner, in the group of that name. Use it in OnOwned of
+// package shard. Each shard has its own tokens, so it is fenced under its own name, which
+// ShardName returns: the resource has a Guard, or a row, for each.
 func ForShard(group string, s Shard) Gate {
 	return Gate{Election: ShardName(group, s.Name()), Shard: s}
 }
 
-// ShardName is the name that the shard of a group is fenced by: the group's, a slash, and the
-// shard's.
+// ShardName returns the name under which the shard of a group is fenced: the group's name, a
+// slash, and the shard's name.
 func ShardName(group, shard string) string { return group + "/" + shard }
 
-// Ends returns what says until when the Gate is open, nil if it never was: for whoever
-// carries tokens by another protocol.
+// Ends returns the view that says until when the Gate is open. Use it to carry tokens by another
+// protocol. For a zero Gate it is over.
 func (g Gate) Ends() interface {
 	ValueInFuture() bool
 	Get() time.Time
@@ -66,25 +61,24 @@ func (g Gate) Ends() interface {
 	case g.View != nil:
 		return g.View
 	}
-	return nil
+	return &leaderelection.TimeView{}
 }
 
-// Token returns the leadership's token, or ErrViewEnded once the view has ended, or
-// ErrNoGate if there is neither View nor Shard.
+// Token returns the leadership's token. Once the view has ended it returns an error that wraps
+// leaderelection.ErrNotLeading. If the Gate has neither View nor Shard, it returns ErrNoGate.
 func (g Gate) Token() (Token, error) {
-	view := g.Ends()
-	if view == nil {
+	var number leaderelection.ElectionNumber
+	switch {
+	case g.Shard != nil:
+		number = g.Shard.Token()
+	case g.View != nil:
+		number = g.View.ElectionNumber()
+	default:
 		return Token{}, ErrNoGate
 	}
-	var number leaderelection.ElectionNumber
-	if g.Shard != nil {
-		number = g.Shard.Token()
-	} else {
-		number = g.View.ElectionNumber()
-	}
 	switch {
-	case !view.ValueInFuture():
-		return Token{}, fmt.Errorf("%w (election %d of %q)", ErrViewEnded, number, g.Election)
+	case !g.Ends().ValueInFuture():
+		return Token{}, fmt.Errorf("fence: not sent: %w (token %d of %q)", leaderelection.ErrNotLeading, number, g.Election)
 	case number == leaderelection.NoElections:
 		return Token{}, fmt.Errorf("%w: the Gate's View belongs to no leadership", ErrNoToken)
 	}
@@ -96,26 +90,27 @@ type (
 	tokenKey struct{}
 )
 
-// NewContext returns a ctx whose requests belong to a leadership.
-func NewContext(ctx context.Context, g Gate) context.Context {
+// WithGate returns a ctx whose requests belong to the leadership of g. A [Transport] sends them
+// with its token.
+func WithGate(ctx context.Context, g Gate) context.Context {
 	return context.WithValue(ctx, gateKey{}, g)
 }
 
-// GateOf returns what NewContext put into ctx, or a Gate that lets nothing pass.
-func GateOf(ctx context.Context) Gate {
+// GateFrom returns the Gate that WithGate put into ctx, or a Gate that lets nothing pass.
+func GateFrom(ctx context.Context) Gate {
 	g, _ := ctx.Value(gateKey{}).(Gate)
 	return g
 }
 
-// WithToken returns a ctx for the handling of a request that came with t. The
-// middleware and interceptors of this library do that.
+// WithToken returns a ctx for the handling of a request that came with t. The middleware and the
+// interceptors of this library call it.
 func WithToken(ctx context.Context, t Token) context.Context {
 	return context.WithValue(ctx, tokenKey{}, t)
 }
 
-// TokenOf returns the token that a request came with, for the condition of what
-// is written on its behalf.
-func TokenOf(ctx context.Context) (Token, bool) {
+// TokenFrom returns the token that a request came with. Use it as the condition of the writes that
+// a handler makes for that request.
+func TokenFrom(ctx context.Context) (Token, bool) {
 	t, ok := ctx.Value(tokenKey{}).(Token)
 	return t, ok
 }

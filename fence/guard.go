@@ -2,26 +2,31 @@ package fence
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/c8e606e4/leaderelection"
 )
 
-// Guard admits a token only if it is not smaller than the greatest it has seen.
-// The zero Guard is for the election named "". All methods may be called by any
-// number of goroutines at once.
+// Guard admits a token only if it is not smaller than the greatest it has seen. Put it in front of
+// a resource that lives in this process. The zero Guard is for the election named "". All
+// methods may be called by any number of goroutines at once.
 type Guard struct {
-	// Confirm, if it is set, is asked before a token greater than all before is
-	// admitted: about once for each leadership. An error keeps the token out, and is
-	// what Admit returns. [ConfirmBy] asks the election itself. Without it, whoever
-	// reaches the guard can shut every leader out with a token that is great enough:
-	// then only authenticated writers may reach it. Set it before the first use.
+	// Confirm is called before a token is admitted that is greater than all before: about once
+	// for each leadership. If it returns an error, the token is kept out, and Admit returns
+	// that error. [ConfirmBy] asks the election itself. Optional, but without it anybody
+	// who reaches the guard can shut out every leader, with a token that is great enough.
+	// Then only authenticated writers may reach the guard. Set it before the first use.
 	Confirm func(ctx context.Context, t Token) error
 
 	election string
-	greatest atomic.Uint64
-	acts     sync.RWMutex // held for writing while greatest grows, for reading during Do
+	greatest atomic.Uint64 // grows under mu, while there are no acts
+
+	mu      sync.Mutex
+	acts    int           // that are under way inside Do, all of the greatest token
+	waiting int           // greater tokens that wait for the acts to end: no other act begins
+	changed chan struct{} // closed when one of these has changed; nil: nobody waits
 }
 
 var (
@@ -29,27 +34,30 @@ var (
 	_ Peeker  = (*Guard)(nil)
 )
 
-// NewGuard returns a Guard for an election that has seen the number seen: what
-// was remembered from before a restart, or zero.
+// NewGuard returns a Guard for an election. Its greatest number is seen: the number remembered
+// from before a restart, or zero.
 func NewGuard(election string, seen leaderelection.ElectionNumber) *Guard {
 	g := &Guard{election: election}
 	g.greatest.Store(uint64(seen))
 	return g
 }
 
-// Greatest is the greatest number seen.
+// Greatest returns the greatest number seen. Use it to remember the number for a restart.
 func (g *Guard) Greatest() leaderelection.ElectionNumber {
 	return leaderelection.ElectionNumber(g.greatest.Load())
 }
 
-// Admit returns nil where t is not smaller than the greatest token seen, and
-// remembers it. Otherwise it returns a *StaleError, ErrNoToken, or an error that
-// wraps ErrOtherElection. A token seen before costs a few nanoseconds; the first
-// of a leadership waits for Confirm, and for the acts of earlier ones that are inside
-// Do.
+// Admit returns nil if t is not smaller than the greatest token seen, and remembers t. Otherwise it
+// returns a *StaleError, ErrNoToken, the error of Confirm, or an error that wraps
+// ErrOtherElection.
+//
+// For a token seen before this takes a few nanoseconds. The first token of a leadership waits
+// for Confirm, and for acts of earlier leaderships inside Do, however long that takes. Use Check
+// to bound the wait.
 func (g *Guard) Admit(t Token) error { return g.Check(context.Background(), t) }
 
-// Check is Admit as a Checker. Confirm gets its ctx.
+// Check is Admit with a ctx, and makes a Guard a [Checker]. It waits until ctx ends at most.
+// Confirm gets the ctx, too.
 func (g *Guard) Check(ctx context.Context, t Token) error {
 	if uint64(t.Number) == g.greatest.Load() && t.Election == g.election && t.Number != leaderelection.NoElections {
 		return nil
@@ -57,8 +65,8 @@ func (g *Guard) Check(ctx context.Context, t Token) error {
 	return g.admit(ctx, t)
 }
 
-// Peek returns what Check would, and remembers nothing: it does not ask Confirm
-// either.
+// Peek judges t as Check does, but remembers nothing and does not call Confirm. Use it for
+// requests that only read.
 func (g *Guard) Peek(_ context.Context, t Token) error {
 	if err := t.Check(g.election); err != nil {
 		return err
@@ -66,7 +74,7 @@ func (g *Guard) Peek(_ context.Context, t Token) error {
 	return g.stale(t)
 }
 
-// admit is Check for what happens once a leadership, or not at all.
+// admit is Check for all but the greatest token: it runs about once in a leadership.
 func (g *Guard) admit(ctx context.Context, t Token) error {
 	if err := g.Peek(ctx, t); err != nil {
 		return err
@@ -76,13 +84,58 @@ func (g *Guard) admit(ctx context.Context, t Token) error {
 			return err
 		}
 	}
-	g.acts.Lock()
-	defer g.acts.Unlock()
-	if err := g.stale(t); err != nil {
-		return err
+	return g.raise(ctx, t)
+}
+
+// raise remembers t when no act of a smaller token is under way.
+func (g *Guard) raise(ctx context.Context, t Token) error {
+	if inside(ctx, g) {
+		if uint64(t.Number) > g.greatest.Load() {
+			return fmt.Errorf("fence: %v inside an act of a smaller token, which it would wait for", t)
+		}
+		return g.stale(t)
 	}
-	g.greatest.Store(uint64(t.Number))
-	return nil
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting++
+	defer func() { g.waiting--; g.wake() }()
+	for {
+		if err := g.stale(t); err != nil {
+			return err
+		}
+		if g.acts == 0 || uint64(t.Number) == g.greatest.Load() {
+			g.greatest.Store(uint64(t.Number))
+			return nil
+		}
+		if err := g.wait(ctx, t); err != nil {
+			return err
+		}
+	}
+}
+
+// wait returns when something has changed, or ctx has ended. The caller holds mu; wait gives it up
+// meanwhile.
+func (g *Guard) wait(ctx context.Context, t Token) error {
+	if g.changed == nil {
+		g.changed = make(chan struct{})
+	}
+	changed := g.changed
+	g.mu.Unlock()
+	defer g.mu.Lock()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("fence: %v has waited for acts of other leaderships to end: %w", t, context.Cause(ctx))
+	}
+}
+
+// wake makes all that wait look again. The caller holds mu.
+func (g *Guard) wake() {
+	if g.changed != nil {
+		close(g.changed)
+		g.changed = nil
+	}
 }
 
 func (g *Guard) stale(t Token) error {
@@ -92,34 +145,64 @@ func (g *Guard) stale(t Token) error {
 	return nil
 }
 
-// Do calls act if t is admitted, and returns its error. No greater token is
-// admitted until act has returned: so once a new leader's first act has been
-// admitted, none of an earlier leader's is still going on. Acts of the same leadership
-// run side by side. An act that does not return keeps the next leader out: bound
-// it in time.
-func (g *Guard) Do(t Token, act func() error) error {
+// Do calls act if t is admitted, and returns its error. Use it if no act of an earlier leader may
+// still run when a new leader acts: no greater token is admitted until act has returned. Acts of
+// the same leadership run side by side. An act that does not return keeps the next leader out,
+// so bound it in time. Do gives up if ctx ends before act is called.
+//
+// With the ctx that it is given, act may call Do and Check of the same Guard with the same
+// token, any number of times.
+func (g *Guard) Do(ctx context.Context, t Token, act func(ctx context.Context) error) error {
+	if err := g.begin(ctx, t); err != nil {
+		return err
+	}
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.acts--
+		g.wake()
+	}()
+	return act(context.WithValue(ctx, actKey{g}, true))
+}
+
+// begin returns when an act of t may begin, and counts it.
+func (g *Guard) begin(ctx context.Context, t Token) error {
 	for {
-		if err := g.Admit(t); err != nil {
+		if err := g.Check(ctx, t); err != nil {
 			return err
 		}
-		g.acts.RLock()
-		if uint64(t.Number) == g.greatest.Load() {
-			defer g.acts.RUnlock()
-			return act()
+		g.mu.Lock()
+		switch {
+		case uint64(t.Number) != g.greatest.Load(): // a greater one has come meanwhile
+			g.mu.Unlock()
+			continue
+		case g.waiting == 0 || inside(ctx, g): // those that wait must wait for the outer act in any case
+			g.acts++
+			g.mu.Unlock()
+			return nil
 		}
-		g.acts.RUnlock()
+		err := g.wait(ctx, t)
+		g.mu.Unlock()
+		if err != nil {
+			return err
+		}
 	}
 }
 
-// Checker decides about tokens: a Guard, or one that remembers the greatest token
-// in a store. Its errors are those of Guard.Admit, or others where it cannot
-// decide.
+// actKey marks the ctx of a Guard's acts.
+type actKey struct{ g *Guard }
+
+// inside reports whether ctx belongs to an act of g.
+func inside(ctx context.Context, g *Guard) bool { return ctx.Value(actKey{g}) != nil }
+
+// Checker decides whether a token is admitted. A [Guard] is one. Implement it to remember the
+// greatest token in a store. Its errors are those of Guard.Admit, or others if it cannot decide.
 type Checker interface {
 	Check(ctx context.Context, t Token) error
 }
 
-// Peeker is a Checker that can also judge a token without remembering it: for
-// requests that only read. What reads must not be able to shut a leader out.
+// Peeker is a Checker that can also judge a token without remembering it. [Require] uses it for
+// requests that only read, since a read must not be able to shut out a leader.
 type Peeker interface {
 	Checker
 	Peek(ctx context.Context, t Token) error

@@ -16,8 +16,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 )
 
 // resource is a server that counts what reaches it, and a client of it whose dials
@@ -93,13 +94,13 @@ func TestNothingIsSentThatWaitedForAConnection(t *testing.T) {
 					if body != "" {
 						reader = strings.NewReader(body)
 					}
-					if err := r.do(fence.NewContext(t.Context(), gate), http.MethodDelete, reader); !errors.Is(err, fence.ErrViewEnded) {
+					if err := r.do(fence.WithGate(t.Context(), gate), http.MethodDelete, reader); !errors.Is(err, leaderelection.ErrNotLeading) {
 						t.Errorf("it was told %v", err)
 					}
 					// Whatever was sent has arrived when a later one on the same way has.
 					r.dial = func() {}
 					next, _ := fencetest.Lead(t)
-					if err := r.do(fence.NewContext(t.Context(), next), http.MethodDelete, nil); err != nil {
+					if err := r.do(fence.WithGate(t.Context(), next), http.MethodDelete, nil); err != nil {
 						t.Error(err)
 					}
 					if n := r.reached.Load(); n != 1 {
@@ -115,7 +116,7 @@ func TestNothingIsSentThatWaitedForAConnection(t *testing.T) {
 // makes net/http dial anew.
 func TestNothingIsSentByNetHTTPsOwnRetry(t *testing.T) {
 	gate, end := fencetest.Lead(t)
-	ctx := fence.NewContext(t.Context(), gate)
+	ctx := fence.WithGate(t.Context(), gate)
 	r := newResource(t, false, func(http.ResponseWriter, *http.Request) {})
 	if err := r.do(ctx, http.MethodDelete, nil); err != nil {
 		t.Fatal(err)
@@ -130,7 +131,7 @@ func TestNothingIsSentByNetHTTPsOwnRetry(t *testing.T) {
 // On HTTP/2 a request may wait for its turn on a connection: not longer than the view.
 func TestNothingIsSentThatWaitedForItsTurn(t *testing.T) {
 	gate, end := fencetest.Lead(t)
-	ctx := fence.NewContext(t.Context(), gate)
+	ctx := fence.WithGate(t.Context(), gate)
 	busy, done := make(chan struct{}), make(chan struct{})
 	r := newResource(t, true, func(_ http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {
@@ -156,12 +157,42 @@ func TestNothingIsSentThatWaitedForItsTurn(t *testing.T) {
 	wg.Go(func() { late <- r.do(httptrace.WithClientTrace(ctx, trace), http.MethodDelete, nil) })
 	<-waits
 	end()
-	if err := <-late; !errors.Is(err, fence.ErrViewEnded) {
+	if err := <-late; !errors.Is(err, leaderelection.ErrNotLeading) {
 		t.Errorf("it was told %v", err)
 	}
 	close(done)
 	wg.Wait()
 	if n := r.reached.Load(); n != 2 {
 		t.Errorf("%d requests arrived", n)
+	}
+}
+
+// A body that waits while the view ends is not sent to its end, even if all the rest comes at once
+// and says so: no whole request arrives.
+func TestNoBodyIsCompletedLate(t *testing.T) {
+	for name, h2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			gate, end := fencetest.Lead(t)
+			begun, whole := make(chan struct{}), make(chan error, 1)
+			r := newResource(t, h2, func(_ http.ResponseWriter, r *http.Request) {
+				_, err := io.ReadFull(r.Body, make([]byte, 5))
+				close(begun)
+				if err == nil {
+					_, err = io.Copy(io.Discard, r.Body)
+				}
+				whole <- err
+			})
+			rest := readerFunc(func(p []byte) (int, error) {
+				<-begun
+				end()
+				return copy(p, "second"), io.EOF
+			})
+			if err := r.do(fence.WithGate(t.Context(), gate), http.MethodPut, io.MultiReader(strings.NewReader("first"), rest)); !errors.Is(err, leaderelection.ErrNotLeading) {
+				t.Errorf("it was told %v", err)
+			}
+			if err := <-whole; err == nil {
+				t.Error("the request arrived as a whole")
+			}
+		})
 	}
 }

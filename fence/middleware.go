@@ -9,16 +9,16 @@ import (
 // refusedHeader tells the writer that a refusal is the fence's, and which.
 const refusedHeader = "Fencing-Refused"
 
-// Options are for [Require]. The zero value is right for most.
+// Options are the settings of [Require]. The zero value is right for most.
 type Options struct {
-	// Reads: requests with a safe method (GET, HEAD, OPTIONS, TRACE) need a
-	// token as well. Otherwise they pass without one; where they have one, it
-	// is judged. Either way it is not remembered, if the Checker is a [Peeker];
-	// with one that is not, tokens of safe requests are ignored, unless Reads.
+	// Reads says that requests with a safe method (GET, HEAD, OPTIONS, TRACE) need a token as
+	// well. If it is false they pass without a token, and a token that they have is judged.
+	// A [Peeker] does not remember the tokens of safe requests. If the Checker is not a
+	// Peeker, these tokens are ignored, unless Reads is true.
 	Reads bool
 }
 
-// refusals are what a writer is told, by error.
+// refusals are the answers to a writer, by error.
 var refusals = []struct {
 	err    error
 	status int
@@ -30,18 +30,22 @@ var refusals = []struct {
 	{ErrOtherElection, http.StatusBadRequest, "election"},
 }
 
-// Require returns a middleware that lets only requests with an admitted token
-// through: it answers 409 where the token is stale, 428 where it is missing, 400
-// where it is malformed (also where there are several) or another election's, and
-// 503 where c cannot decide. Handlers find the token by TokenOf, for the condition
-// of what they write elsewhere.
+// Require returns a middleware that lets only requests with an admitted token through. Put it in
+// front of the handlers of a resource. It answers:
 //
-// A token is no proof of who sends it: put authentication in front of Require. See the
+//   - 409 if the token is stale;
+//   - 428 if it is missing;
+//   - 400 if it is malformed, if there are several, or if it is another election's;
+//   - 503 if c cannot decide.
+//
+// Handlers get the token from TokenFrom, for the condition of their own writes.
+//
+// A token does not prove who has sent it: put authentication in front of Require. See the
 // package's documentation.
-func Require(c Checker, options *Options) func(http.Handler) http.Handler {
+func Require(c Checker, opts *Options) func(http.Handler) http.Handler {
 	var o Options
-	if options != nil {
-		o = *options
+	if opts != nil {
+		o = *opts
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +82,7 @@ func safe(method string) bool {
 	return false
 }
 
-// parseOne reads the one token among the values of a header.
+// parseOne reads the token from the values of a header: there must be one value.
 func parseOne(values []string) (Token, error) {
 	switch len(values) {
 	case 0:
@@ -97,13 +101,13 @@ func refuse(w http.ResponseWriter, err error) {
 			return
 		}
 	}
-	// Not for the client to read: it may tell of the store.
+	// The client must not see err: it may have details of the store.
 	http.Error(w, "fence: the token cannot be judged now", http.StatusServiceUnavailable)
 }
 
-// Refused reports whether an answer is the refusal of a token by [Require]: then it
-// returns ErrStale, ErrNoToken, ErrMalformed or ErrOtherElection, else nil. A 409
-// of the application's own is none.
+// Refused returns why [Require] has refused the token of a request: ErrStale, ErrNoToken,
+// ErrMalformed or ErrOtherElection. Call it with the answer to the request. For any other answer
+// it returns nil, also for a 409 of the application's own.
 func Refused(res *http.Response) error {
 	word := res.Header.Get(refusedHeader)
 	for _, r := range refusals {

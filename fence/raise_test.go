@@ -16,7 +16,7 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 )
 
 // plain is a Checker that cannot judge without remembering.
@@ -51,7 +51,7 @@ func TestSafeMethodsRaiseNothing(t *testing.T) {
 	r.Header.Set(fence.Header, "orders:99")
 	w := httptest.NewRecorder()
 	fence.Require(plain{guard}, nil)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if token, ok := fence.TokenOf(r.Context()); ok {
+		if token, ok := fence.TokenFrom(r.Context()); ok {
 			t.Errorf("the handler finds %v", token)
 		}
 	})).ServeHTTP(w, r)
@@ -77,7 +77,7 @@ func TestGuardConfirm(t *testing.T) {
 	if err := guard.Check(context.WithValue(t.Context(), key{}, true), fencetest.Orders(8)); !errors.Is(err, forged) {
 		t.Error(err)
 	}
-	if err := guard.Do(fencetest.Orders(1<<63-1), func() error { t.Error("it acts"); return nil }); !errors.Is(err, forged) {
+	if err := guard.Do(t.Context(), fencetest.Orders(1<<63-1), func(context.Context) error { t.Error("it acts"); return nil }); !errors.Is(err, forged) {
 		t.Error(err)
 	}
 	if err := guard.Peek(t.Context(), fencetest.Orders(8)); err != nil || guard.Greatest() != 0 {

@@ -8,10 +8,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/shard"
 )
-
-var _ fence.Shard = (*shard.Owned)(nil)
 
 // owned is a shard that is owned until over.
 type owned struct{ over bool }
@@ -35,11 +32,11 @@ func TestForShard(t *testing.T) {
 		t.Errorf("read back: %v, %v", back, err)
 	}
 	o.over = true
-	if _, err := gate.Token(); !errors.Is(err, fence.ErrViewEnded) {
+	if _, err := gate.Token(); !errors.Is(err, leaderelection.ErrNotLeading) {
 		t.Errorf("after the shard was let go: %v", err)
 	}
-	if gate.Ends() == nil || (fence.Gate{}).Ends() != nil {
-		t.Error("Ends")
+	if none := (fence.Gate{}).Ends(); none.ValueInFuture() || !none.Get().IsZero() || none.Clock() == nil {
+		t.Error("a zero Gate is open, or has no clock")
 	}
 	if _, err := (fence.Gate{Shard: &zero{}}).Token(); !errors.Is(err, fence.ErrNoToken) {
 		t.Errorf("a shard without a token: %v", err)

@@ -10,37 +10,39 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-// Token is a fencing token: the number of a leadership, and which election that is
-// one of. Numbers of different elections cannot be compared.
+// Token is a fencing token: the number of a leadership, and the name of its election. Numbers of
+// different elections cannot be compared.
 type Token struct {
-	// Election names the election, for the resource to tell it from others. It
-	// is whatever writers and resource agree upon.
+	// Election names the election, so that the resource can tell it from others. Writers and
+	// resource must use the same name.
 	Election string
-	// Number is the leadership's. NoElections is no token.
+	// Number is the leadership's number. A Token with NoElections is not a token.
 	Number leaderelection.ElectionNumber
 }
 
-// Why a token is not admitted. Test with errors.Is.
+// Reasons why a token is not admitted, or a write not made. Test with errors.Is.
 var (
-	// ErrStale: a greater token has been seen. The writer has been deposed.
+	// ErrStale means that a greater token has been seen: the writer has been deposed.
 	ErrStale = errors.New("fence: stale token")
-	// ErrNoToken: there is none.
+	// ErrNotWritten means that the resource has not made the write, and that a greater token
+	// is not the reason. It does not show that the writer has been deposed.
+	ErrNotWritten = errors.New("fence: not written, and not because of a newer leadership")
+	// ErrNoToken means that there is no token.
 	ErrNoToken = errors.New("fence: no token")
-	// ErrMalformed: what is there is none.
+	// ErrMalformed means that the text is not a token.
 	ErrMalformed = errors.New("fence: malformed token")
-	// ErrOtherElection: the token is another election's.
+	// ErrOtherElection means that the token is another election's.
 	ErrOtherElection = errors.New("fence: token of another election")
 )
 
 // StaleError is an ErrStale with facts.
 type StaleError struct {
 	Token Token
-	// Greatest is the greatest number seen, or NoElections where the resource
-	// does not say.
+	// Greatest is the greatest number seen, or NoElections if the resource does not tell.
 	Greatest leaderelection.ElectionNumber
 }
 
-// Error names the token and what it was found smaller than.
+// Error names the token, and the greater number.
 func (e *StaleError) Error() string {
 	if e.Greatest == leaderelection.NoElections {
 		return fmt.Sprintf("%v %v: a greater one has been seen", ErrStale, e.Token)
@@ -48,20 +50,20 @@ func (e *StaleError) Error() string {
 	return fmt.Sprintf("%v %v: %d has been seen", ErrStale, e.Token, e.Greatest)
 }
 
-// Is says that a StaleError is an ErrStale.
+// Is reports whether target is ErrStale.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// String is the token's form in headers and metadata: the election, escaped as in
-// a URL's path, a colon, and the number.
+// String returns the token's form in headers and metadata: the election, escaped as in a URL's
+// path, a colon, and the number.
 func (t Token) String() string {
 	return url.PathEscape(t.Election) + ":" + strconv.FormatUint(uint64(t.Number), 10)
 }
 
-// maxToken is how long a token's text may be: it comes from outside.
+// maxToken is the length of the longest token that is read: its text comes from outside.
 const maxToken = 1024
 
-// ParseToken reads what String wrote. Its errors are ErrNoToken where s is empty,
-// else they wrap ErrMalformed.
+// ParseToken reads what String has written. It returns ErrNoToken if s is empty. All its other
+// errors wrap ErrMalformed.
 func ParseToken(s string) (Token, error) {
 	if s == "" {
 		return Token{}, ErrNoToken
@@ -77,8 +79,8 @@ func ParseToken(s string) (Token, error) {
 		return malformed("it is to be an election, a colon and a number")
 	}
 	escaped, digits := s[:colon], s[colon+1:]
-	n, err := strconv.ParseUint(digits, 10, 63) // a greater one is damage, as in an election's record
-	if err != nil || digits[0] == '0' {         // which refuses a sign, too
+	n, err := strconv.ParseUint(digits, 10, 63) // a greater number is damage, as in an election's record
+	if err != nil || digits[0] == '0' {         // ParseUint refuses a sign, too
 		return malformed("the number is to be a positive one below 2^63, in decimal")
 	}
 	election, err := url.PathUnescape(escaped)
@@ -88,8 +90,9 @@ func ParseToken(s string) (Token, error) {
 	return Token{Election: election, Number: leaderelection.ElectionNumber(n)}, nil
 }
 
-// Check is for guards of one's own: it returns ErrNoToken where t is none, an
-// error that wraps ErrOtherElection where it is not one of election, else nil.
+// Check reports whether t is a token of election. Use it to write your own guard. It returns
+// ErrNoToken if t is not a token, an error that wraps ErrOtherElection if it is another
+// election's, and nil otherwise.
 func (t Token) Check(election string) error {
 	switch {
 	case t.Number == leaderelection.NoElections:

@@ -13,30 +13,32 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/viewctx"
 )
 
-// Transport is an http.RoundTripper that stamps each request with the token of
-// the leadership that its ctx belongs to (see NewContext), and refuses to send it
-// once that leadership's view has ended: with ErrViewEnded, or ErrNoGate where the
-// ctx belongs to none. The view is asked again when a connection has been found, so
-// that what waits for one does not go out late. A body is stopped midway when the
-// view ends, so that what arrives is no whole request. Requests of several
-// leaderships, one after the other, may share a Transport and its connections.
+// Transport is an http.RoundTripper that adds the token of a leadership to each request. Use it in
+// the http.Client by which a leader writes. The request's ctx says which leadership it belongs
+// to, see [WithGate].
 //
-// What is left is what no sender can help: a process that is stopped between the
-// question and the sending, and the network's delay. (On HTTP/2, also up to a second
-// in which a request waits for its turn on a connection, if the view is lost before
-// its time.) For that the resource judges the token.
+// Once the view of that leadership has ended, Transport refuses to send the request, with
+// leaderelection.ErrNotLeading. If the ctx belongs to no leadership, it refuses with ErrNoGate.
+// It asks the view again when it has a connection, so that a request that has waited for one
+// does not go out late. When the view ends it stops a body midway, so that no whole request
+// arrives. Requests of several leaderships, one after the other, may share a Transport and its
+// connections.
+//
+// No sender can prevent all late requests. The process may be stopped between the question and
+// the sending, and the network may delay the request. (On HTTP/2, a request may also wait up to
+// a second for its turn on a connection, if the view is lost before its time.) That is why the
+// resource judges the token.
 type Transport struct {
-	// Base sends the requests. Nil: http.DefaultTransport. It must tell an
-	// httptrace.ClientTrace of its connections, as http.Transport does: if another
-	// does not, the view is asked only before Base is called, and a request whose
-	// answer has not come when the view ends is given up with ErrViewEnded, sent or
-	// not.
+	// Base sends the requests. Nil means http.DefaultTransport. Base must report its
+	// connections to an httptrace.ClientTrace, as http.Transport does. If it does not, the
+	// view is asked only before Base is called. A request without an answer when the view
+	// ends is then given up with leaderelection.ErrNotLeading, whether it was sent or not.
 	Base http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	gate := GateOf(r.Context())
+	gate := GateFrom(r.Context())
 	token, err := gate.Token()
 	if err != nil {
 		if r.Body != nil {
@@ -66,7 +68,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	res, err := base.RoundTrip(out)
 	sent()
-	if ended := context.Cause(ctx); err != nil && errors.Is(ended, ErrViewEnded) {
+	if ended := context.Cause(ctx); err != nil && errors.Is(ended, leaderelection.ErrNotLeading) {
 		err = ended
 	}
 	if err != nil {
@@ -81,8 +83,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// untilSent returns ctx for a request that is called off by cancel if the view ends
-// before its header has been sent, or sent was called.
+// untilSent returns the ctx of a request. It calls cancel if the view ends before the request's
+// header has been sent, or sent was called.
 func (g Gate) untilSent(ctx context.Context, cancel context.CancelCauseFunc) (watched context.Context, sent func()) {
 	watch := viewctx.New(ctx, g.Ends())
 	forget := context.AfterFunc(watch, func() {
@@ -107,7 +109,7 @@ func (g Gate) untilSent(ctx context.Context, cancel context.CancelCauseFunc) (wa
 	}), sent
 }
 
-// abort closes a connection that has not been used, and does not wait for it.
+// abort closes a connection that has not been used, without waiting.
 func abort(c net.Conn) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn() // without the goodbye, which may block
@@ -115,7 +117,7 @@ func abort(c net.Conn) {
 	_ = c.Close()
 }
 
-// freeingBody frees what the request's ctx holds when it is closed.
+// freeingBody cancels the request's ctx when it is closed, which frees what the ctx holds.
 type freeingBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -137,7 +139,7 @@ func (c *freeingConn) Close() error {
 	return c.ReadWriteCloser.Close()
 }
 
-// gatedBody ends with an error when the view does.
+// gatedBody ends with an error when the view ends.
 type gatedBody struct {
 	io.ReadCloser
 	gate Gate
@@ -147,5 +149,9 @@ func (b *gatedBody) Read(p []byte) (int, error) {
 	if _, err := b.gate.Token(); err != nil {
 		return 0, err
 	}
-	return b.ReadCloser.Read(p)
+	n, err := b.ReadCloser.Read(p)
+	if _, ended := b.gate.Token(); ended != nil { // the view ended while Read waited: n might be the last of the body
+		return 0, ended
+	}
+	return n, err
 }

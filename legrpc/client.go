@@ -9,22 +9,22 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// ClientOptions are for the client's interceptors and [Builder.DialOptions]. The zero
-// value is right for most.
+// ClientOptions are the settings of the client's interceptors and of [Builder.DialOptions]. The
+// zero value is right for most.
 type ClientOptions struct {
-	// Election is ServerOptions.Election of the servers that are called: a call is
-	// sent again only if a server of that election says that nobody has worked on it.
+	// Election is the ServerOptions.Election of the servers. A call is sent again only if a
+	// server of that election says that nobody has worked on it.
 	Election string
-	// Wait is how long a call may be sent again after it was first refused, at most
-	// until its ctx ends. Zero: 2 s, ample for a hand-over on a store that pushes; on
-	// one that is polled it takes up to the observers' PollInterval. Negative: not at
-	// all.
+	// Wait is how long after the first refusal a call may be sent again, at most until its ctx
+	// ends. Zero means 2 s. That is ample for a hand-over on a store that pushes. On a store
+	// that is polled, a hand-over takes up to the observers' PollInterval. Negative means
+	// that a call is not sent again.
 	Wait time.Duration
-	// Keepalive is after how long a leader is asked for a sign of life that has sent
-	// nothing, while calls wait for it: if none comes within 10 s, the connection is dead,
-	// and its calls end with Unavailable. It is for [Builder.DialOptions] alone. Zero: 6
-	// min, the least that all servers allow. Where they have [KeepaliveServerOptions], 10 s,
-	// which is gRPC's own least. Negative: never.
+	// Keepalive is how long a leader may be silent while calls wait for it. Then it is asked for
+	// a sign of life. If none comes within 10 s, the connection is dead, and its calls end with
+	// Unavailable. It is for [Builder.DialOptions] only. Zero means 6 min, the least that all
+	// servers allow. If the servers have [KeepaliveServerOptions], set 10 s or more: 10 s is
+	// gRPC's own minimum. Negative means never.
 	Keepalive time.Duration
 }
 
@@ -34,7 +34,7 @@ const (
 	longPause  = 500 * time.Millisecond
 )
 
-// client is what the interceptors of a channel have in common.
+// client is shared by the interceptors of a channel.
 type client struct {
 	o     ClientOptions
 	links *links // nil: not of a Builder
@@ -51,20 +51,20 @@ func newClient(o *ClientOptions, l *links) *client {
 	return c
 }
 
-// UnaryClientInterceptor sends a call again that a server behind
-// [UnaryServerInterceptor] has refused before anybody worked on it, since it does not
-// lead. All other errors are the caller's: also FailedPrecondition of the application's
-// own, and the end of a call that was overtaken by the end of leadership. Channels with
-// [Builder.DialOptions] have it already.
-func UnaryClientInterceptor(o *ClientOptions) grpc.UnaryClientInterceptor {
-	return newClient(o, nil).unary
+// UnaryClientInterceptor sends a refused call again. A server behind [UnaryServerInterceptor]
+// refuses a call, before anybody works on it, if the server does not lead. Channels with
+// [Builder.DialOptions] have this interceptor already: use it for other channels.
+//
+// The caller gets all other errors. That includes the application's own FailedPrecondition, and the
+// error of a call during which leadership ended.
+func UnaryClientInterceptor(opts *ClientOptions) grpc.UnaryClientInterceptor {
+	return newClient(opts, nil).unary
 }
 
-// StreamClientInterceptor is [UnaryClientInterceptor] for streams on which the client
-// sends one message. Other streams are not begun again: what the client has sent is
-// the application's to repeat.
-func StreamClientInterceptor(o *ClientOptions) grpc.StreamClientInterceptor {
-	return newClient(o, nil).stream
+// StreamClientInterceptor is [UnaryClientInterceptor] for streams on which the client sends one
+// message. It does not begin other streams again: the application must repeat its messages.
+func StreamClientInterceptor(opts *ClientOptions) grpc.StreamClientInterceptor {
+	return newClient(opts, nil).stream
 }
 
 func (c *client) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
@@ -94,7 +94,7 @@ func (c *client) stream(ctx context.Context, d *grpc.StreamDesc, cc *grpc.Client
 	return s, nil
 }
 
-// retry is how often one call has been refused.
+// retry is the state of the retries of one call.
 type retry struct {
 	until time.Time
 	pause time.Duration
@@ -169,7 +169,7 @@ func (s *oneMessage) RecvMsg(m any) error {
 	}
 }
 
-// restart does again what was done until the stream was refused.
+// restart opens the stream again, and repeats the calls that were made until it was refused.
 func (s *oneMessage) restart() error {
 	next, err := s.open()
 	if err != nil {

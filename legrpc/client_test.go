@@ -21,10 +21,11 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/route/routetest"
 	"github.com/c8e606e4/leaderelection/legrpc"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
-// standby is a Leadership that does not lead.
-func standby() *leads { return &leads{view: le.NewTimeView(nil), status: le.Following} }
+// standby is a Candidate that does not lead.
+func standby() *leads { return &leads{view: viewtest.New(nil, 0), status: le.Following} }
 
 // retrying are a client's interceptors.
 func retrying(o *legrpc.ClientOptions) []grpc.DialOption {
@@ -279,10 +280,7 @@ func TestCheckAddress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := memory.NewDecider()
 			d.Replace(record(1, "a", c.hostPort...))
-			b := legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S})
-			if c.check != nil {
-				b = b.WithCheckAddress(c.check)
-			}
+			b := legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S}, &legrpc.BuilderOptions{CheckAddress: c.check})
 			cc := &told{}
 			r, err := b.Build(resolver.Target{}, cc, resolver.BuildOptions{})
 			if err != nil {

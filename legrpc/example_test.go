@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strconv"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/legrpc"
 	"github.com/c8e606e4/leaderelection/shard"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 // A server that leads, and a client that finds it by the election.
@@ -45,7 +45,7 @@ func Example() {
 	go server.Serve(listener)
 
 	decider := election.Handle() // the election, as this process sees it
-	leader := legrpc.NewBuilder(leaderelection.WatchConfig{Decider: decider, MaxClockSkew: time.Second})
+	leader := legrpc.NewBuilder(leaderelection.WatchConfig{Decider: decider, MaxClockSkew: time.Second}, nil)
 	conn, err := grpc.NewClient("leaderelection:///orders",
 		append(leader.DialOptions(nil), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
@@ -88,8 +88,8 @@ func ExampleFollowShards() {
 		return
 	}
 	member, err := shard.Config{
-		Store: store, MemberID: "a", Shards: shard.Numbered(4), SharedClock: true, HostPort: []string{listener.Addr().String()},
-		OnOwned: func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() },
+		Store: store, MemberID: "a", Shards: shard.Numbered(4), ClockPolicy: leaderelection.SharedClock, HostPort: []string{listener.Addr().String()},
+		OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil },
 	}.Start(context.Background())
 	if err != nil {
 		fmt.Println(err)
@@ -101,7 +101,7 @@ func ExampleFollowShards() {
 	healthpb.RegisterHealthServer(server, orders{})
 	go server.Serve(listener)
 
-	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: store, SharedClock: true},
+	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: store, ClockPolicy: leaderelection.SharedClock},
 		&legrpc.ShardOptions{Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}})
 	if err != nil {
 		fmt.Println(err)
@@ -109,7 +109,7 @@ func ExampleFollowShards() {
 	}
 	client := healthpb.NewHealthClient(conn)
 	for _, customer := range []string{"customer-1", "customer-2"} {
-		ctx := legrpc.WithShard(context.Background(), strconv.Itoa(shard.ForKey(customer, 4)))
+		ctx := legrpc.WithShard(context.Background(), shard.KeyName(customer, 4))
 		if _, err := client.Check(ctx, &healthpb.HealthCheckRequest{Service: customer}, grpc.WaitForReady(true)); err != nil {
 			fmt.Println(err)
 		}
@@ -119,8 +119,8 @@ func ExampleFollowShards() {
 	member.Leave(context.Background())
 	server.Stop()
 	// Output:
-	// shard 0, token 1: customer-1
-	// shard 3, token 1: customer-2
+	// shard 0, with a token: true: customer-1
+	// shard 3, with a token: true: customer-2
 }
 
 // orders is a service whose handlers have the shard, and the token to fence writes by.
@@ -129,15 +129,15 @@ type orders struct {
 }
 
 func (orders) Check(ctx context.Context, in *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
-	owned := legrpc.OwnedFrom(ctx)
-	fmt.Printf("shard %s, token %d: %s\n", owned.Name(), owned.Token(), in.Service)
+	owned := shard.OwnedFrom(ctx)
+	fmt.Printf("shard %s, with a token: %v: %s\n", owned.Name(), owned.Token() != leaderelection.NoElections, in.Service)
 	return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
 }
 
 // What a server refuses reports whether the call was worked on, and who leads.
 func ExampleRefusalOf() {
-	view := leaderelection.NewTimeView(nil) // a campaign's View, in a real program
-	intercept := legrpc.UnaryServerInterceptor(leadership{view}, nil)
+	view := viewtest.New(nil, 0) // a campaign's View, in a real program
+	intercept := legrpc.UnaryServerInterceptor(leadership{view.TimeView}, nil)
 	call := func() {
 		_, err := intercept(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/orders.Orders/Bill"},
 			func(context.Context, any) (any, error) {
@@ -158,4 +158,6 @@ func ExampleRefusalOf() {
 // leadership stands for a campaign.
 type leadership struct{ view *leaderelection.TimeView }
 
-func (l leadership) View() *leaderelection.TimeView { return l.view }
+func (l leadership) View() *leaderelection.TimeView   { return l.view }
+func (l leadership) Status() leaderelection.Status    { return leaderelection.Leading }
+func (l leadership) Leader() leaderelection.RaceEntry { return leaderelection.RaceEntry{} }

@@ -27,7 +27,7 @@ const retry = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 5
 // follow returns a channel to the leader.
 func follow(t testing.TB, d le.RaceDecider, skew time.Duration) *grpc.ClientConn {
 	t.Helper()
-	return dial(t, "leaderelection:///test", legrpc.NewBuilder(le.WatchConfig{Decider: d, MaxClockSkew: skew}).DialOptions(nil)...)
+	return dial(t, "leaderelection:///test", legrpc.NewBuilder(le.WatchConfig{Decider: d, MaxClockSkew: skew}, nil).DialOptions(nil)...)
 }
 
 // candidate is one with a gRPC server that answers with its leadership's number.
@@ -38,7 +38,7 @@ type candidate struct {
 	elected  chan le.ElectionNumber
 }
 
-// later is a Leadership that is there once the campaign is: its address is part
+// later is a Candidate that is there once the campaign is: its address is part
 // of the campaign's Config.
 type later struct {
 	ready    chan struct{}
@@ -53,8 +53,8 @@ func join(t testing.TB, ctx context.Context, d *memory.Decider, id string, term,
 	t.Helper()
 	c := &candidate{id: id, store: d.Handle(), elected: make(chan le.ElectionNumber, 100_000)}
 	l := &later{ready: make(chan struct{})}
-	address := serve(t, l, &service{say: func(context.Context, string) (string, error) {
-		return fmt.Sprint(uint64(c.campaign.View().ElectionNumber())), nil
+	address := serve(t, l, &service{say: func(ctx context.Context, _ string) (string, error) {
+		return fmt.Sprint(uint64(le.ViewFrom(ctx).ElectionNumber())), nil
 	}})
 	campaign, err := le.Config{
 		Decider: c.store, LeaderID: id, HostPort: []string{address}, ConnectionParams: []byte(retry),
@@ -96,7 +96,7 @@ func (l *load) run(ctx context.Context) {
 			continue
 		}
 		if _, err := fmt.Sscan(text, &number); err != nil || number < before {
-			l.fault("answered by election %q after one by election %d", text, before)
+			l.fault("answered by leadership %q after one by leadership %d", text, before)
 		}
 		for old := l.greatest.Load(); old < number && !l.greatest.CompareAndSwap(old, number); old = l.greatest.Load() {
 		}

@@ -9,13 +9,14 @@ import (
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/c8e606e4/leaderelection"
 )
 
-// Health is the gRPC health service of a process whose services are to be used
-// only while it leads: SERVING while the view lasts and leadership is not being
-// given up, else NOT_SERVING. Register it with
-// healthpb.RegisterHealthServer(server, health). As a readiness probe it stalls
-// rollouts with maxUnavailable: 0: see the package's documentation.
+// Health is a gRPC health service for a process whose services must be used only while it leads. It
+// reports SERVING while the view lasts and leadership is not being given up, and otherwise
+// NOT_SERVING. Register it with healthpb.RegisterHealthServer(server, health). As a readiness
+// probe it stalls rollouts with maxUnavailable: 0: see the package's documentation.
 type Health struct {
 	healthpb.UnimplementedHealthServer
 	server   *server
@@ -24,20 +25,20 @@ type Health struct {
 
 var _ healthpb.HealthServer = (*Health)(nil)
 
-// NewHealth returns the health service of some services, by their full names; the
-// name "", the process as a whole, is always among them.
-func NewHealth(l Leadership, services ...string) *Health {
-	return &Health{server: newServer(l, nil), services: slices.Concat(services, []string{""})}
+// NewHealth returns a Health for the services with the given full names. The name "", which means
+// the whole process, is always included.
+func NewHealth(c leaderelection.Candidate, services ...string) *Health {
+	return &Health{server: newServer(c, nil), services: slices.Concat(services, []string{""})}
 }
 
 func (h *Health) now() healthpb.HealthCheckResponse_ServingStatus {
-	if h.server.admits(h.server.leads.View()) {
+	if h.server.admits(h.server.candidate.View()) {
 		return healthpb.HealthCheckResponse_SERVING
 	}
 	return healthpb.HealthCheckResponse_NOT_SERVING
 }
 
-// Check reports whether this process leads at this moment.
+// Check reports whether this process leads now.
 func (h *Health) Check(_ context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	if !slices.Contains(h.services, r.GetService()) {
 		return nil, status.Errorf(codes.NotFound, "unknown service %q", r.GetService())
@@ -45,7 +46,7 @@ func (h *Health) Check(_ context.Context, r *healthpb.HealthCheckRequest) (*heal
 	return &healthpb.HealthCheckResponse{Status: h.now()}, nil
 }
 
-// List says so of every service.
+// List reports for every service whether this process leads now.
 func (h *Health) List(context.Context, *healthpb.HealthListRequest) (*healthpb.HealthListResponse, error) {
 	all := map[string]*healthpb.HealthCheckResponse{}
 	for _, name := range h.services {
@@ -54,11 +55,10 @@ func (h *Health) List(context.Context, *healthpb.HealthListRequest) (*healthpb.H
 	return &healthpb.HealthListResponse{Statuses: all}, nil
 }
 
-// followEvery is how often a Watch looks at the view: news of it cannot be waited
-// for.
+// followEvery is how often a Watch looks at the view, which sends no news.
 const followEvery = 50 * time.Millisecond
 
-// Watch sends the state as it is and then each change, noticed within 50 ms.
+// Watch sends the current state, and then each change within 50 ms.
 func (h *Health) Watch(r *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
 	look := h.now
 	if !slices.Contains(h.services, r.GetService()) {
@@ -66,7 +66,7 @@ func (h *Health) Watch(r *healthpb.HealthCheckRequest, stream grpc.ServerStreami
 			return healthpb.HealthCheckResponse_SERVICE_UNKNOWN
 		}
 	}
-	clock := h.server.leads.View().Clock()
+	clock := h.server.candidate.View().Clock()
 	last := healthpb.HealthCheckResponse_UNKNOWN
 	for {
 		if now := look(); now != last {

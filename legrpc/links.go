@@ -14,24 +14,24 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
-// DialOptions returns what makes a channel follow the leader: the Builder as its
-// resolver, [UnaryClientInterceptor] and [StreamClientInterceptor], and a dialer
-// through which the Builder knows the connections. So
+// DialOptions returns the options by which a channel follows the leader. Pass them to
+// grpc.NewClient, along with your credentials. They are the Builder as the channel's resolver,
+// [UnaryClientInterceptor] and [StreamClientInterceptor], and a dialer by which the Builder knows
+// the connections. So
 //
-//   - a leader that is silent for a second after the next one is known is left: calls
+//   - a channel leaves a leader that is silent for a second after the next leader is known: calls
 //     that wait for it end with Unavailable, and may have taken effect;
-//   - a connection that is dead is noticed while calls wait on it, though no other leader is
-//     known (see ClientOptions.Keepalive);
-//   - of a leader's addresses the next is used if another process is behind the first,
-//     and refuses;
-//   - a name that resolves to an address that is refused by default is not dialled
-//     (see [Builder.WithCheckAddress]).
+//   - it notices a dead connection while calls wait on it, even if no other leader is known (see
+//     ClientOptions.Keepalive);
+//   - if another process is behind a leader's first address, and refuses, it uses the next
+//     address;
+//   - it does not dial a name that resolves to an address that is refused by default (see
+//     BuilderOptions.CheckAddress).
 //
-// The environment's HTTP proxies are not used. Add your credentials, and
-// grpc.WithContextDialer after these options if you dial yourself: the first and
-// the last point are then yours.
-func (b *Builder) DialOptions(o *ClientOptions) []grpc.DialOption {
-	c := newClient(o, b.links)
+// HTTP proxies of the environment are not used. If you dial yourself, add grpc.WithContextDialer
+// after these options. Then the first and the last point are up to you.
+func (b *Builder) DialOptions(opts *ClientOptions) []grpc.DialOption {
+	c := newClient(opts, b.links)
 	options := []grpc.DialOption{
 		grpc.WithResolvers(b),
 		grpc.WithContextDialer(b.dial),
@@ -48,17 +48,17 @@ func (b *Builder) DialOptions(o *ClientOptions) []grpc.DialOption {
 }
 
 const (
-	// keepalivePolite is a little more than the five minutes that servers of gRPC's
-	// defaults want between pings.
+	// keepalivePolite is a little more than the five minutes that servers with gRPC's defaults
+	// want between pings.
 	keepalivePolite = 6 * time.Minute
 	// keepaliveTimeout is how soon a ping must be answered.
 	keepaliveTimeout = 10 * time.Second
 )
 
-// KeepaliveServerOptions lets a server's clients ask for signs of life every five seconds, as
-// ClientOptions.Keepalive does every ten, where gRPC's default closes a connection that is
-// asked more often than every five minutes. And the server asks its clients every minute, so
-// that those that are gone keep no connection.
+// KeepaliveServerOptions returns server options that let clients ask for signs of life as often as
+// every five seconds. Use them with a ClientOptions.Keepalive of ten seconds or more: by gRPC's
+// default a server closes a connection that is asked more often than every five minutes. The server
+// also asks its clients every minute, so that clients that are gone keep no connection.
 func KeepaliveServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
@@ -82,18 +82,18 @@ func (b *Builder) dial(ctx context.Context, address string) (net.Conn, error) {
 const (
 	// grace is how long a leader may be silent after the next one is known.
 	grace = time.Second
-	// avoidFor is how long an address is left out whose process refuses calls. Then
-	// it is offered again: it may be the leader, who did not know it yet.
+	// avoidFor is for how long an address is left out if its process refuses calls. Then it is
+	// offered again: the process may be the leader, which did not know it yet.
 	avoidFor = time.Second
 )
 
-// links are the connections of a Builder's channels, and what was learned by them.
+// links are the connections of a Builder's channels, and what was learned from them.
 type links struct {
 	mu        sync.Mutex
 	open      map[*link]struct{}
-	number    leaderelection.ElectionNumber // of the newest leader that a resolver told of
-	addresses []string                      // its
-	avoided   map[string]time.Time          // those that refuse, and until when they are left out
+	number    leaderelection.ElectionNumber // of the newest leader that a resolver reported
+	addresses []string                      // of that leader
+	avoided   map[string]time.Time          // addresses that refuse, and until when they are left out
 	changed   chan struct{}                 // closed when avoided grows
 }
 
@@ -143,7 +143,7 @@ func (k *link) Close() error {
 	return k.Conn.Close()
 }
 
-// leads notes the addresses of a leader. Those of a later one are deposed.
+// leads notes the addresses of a leader. Links to other addresses are then watched.
 func (l *links) leads(number leaderelection.ElectionNumber, addresses []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,8 +159,8 @@ func (l *links) leads(number leaderelection.ElectionNumber, addresses []string) 
 	}
 }
 
-// watch closes k when it has been silent, if it leads to where the leader is not.
-// l.mu is held.
+// watch closes k when it has been silent, if its address is not one of the leader's. The caller
+// holds l.mu.
 func (l *links) watch(k *link) {
 	if l.number == leaderelection.NoElections || slices.Contains(l.addresses, k.address) {
 		return
@@ -205,8 +205,8 @@ func (l *links) refused(remote string) {
 	}
 }
 
-// offer returns which of the leader's addresses to offer to gRPC, until when that
-// holds (zero: for good), and what is closed if that changes before.
+// offer returns the leader's addresses to offer to gRPC, and until when they are valid (zero: for
+// good). It also returns a channel that is closed if that changes before.
 func (l *links) offer(addresses []string) (offered []string, until time.Time, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

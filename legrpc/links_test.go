@@ -139,7 +139,7 @@ func TestRefusingAddressIsOfferedAgain(t *testing.T) {
 		d := memory.NewDecider()
 		all := []string{"10.0.0.1:1", "10.0.0.2:1"}
 		d.Replace(&leaderelection.RaceEntry{LeaderID: "a", HostPort: all, ElectionNumber: 1, Incarnation: "i", TermLength: time.Hour, TermExpiry: time.Now().Add(time.Hour)})
-		b := NewBuilder(leaderelection.WatchConfig{Decider: d.Handle(), MaxClockSkew: time.Second})
+		b := NewBuilder(leaderelection.WatchConfig{Decider: d.Handle(), MaxClockSkew: time.Second}, nil)
 		c := channel{offered: make(chan []string, 10)}
 		r, err := b.Build(resolver.Target{}, c, resolver.BuildOptions{})
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +16,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/legrpc"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,28 +33,40 @@ func record(number uint64, leader string, hostPort ...string) *le.RaceEntry {
 	}
 }
 
-// leads is a Leadership whose parts a test sets.
+// counted returns a handle on a record, and how often it has read.
+func counted(d *memory.Decider) (*memory.Decider, *atomic.Int32) {
+	mine, reads := d.Handle(), new(atomic.Int32)
+	mine.Inject(func(op memory.Op) memory.Fault {
+		if op.Kind == memory.Read {
+			reads.Add(1)
+		}
+		return memory.Fault{}
+	})
+	return mine, reads
+}
+
+// leads is a Candidate whose parts a test sets.
 type leads struct {
 	mu     sync.Mutex
-	view   *le.TimeView
+	view   *viewtest.View
 	status le.Status
 	entry  le.RaceEntry
 }
 
-func (l *leads) View() *le.TimeView   { l.mu.Lock(); defer l.mu.Unlock(); return l.view }
+func (l *leads) View() *le.TimeView   { l.mu.Lock(); defer l.mu.Unlock(); return l.view.TimeView }
 func (l *leads) Status() le.Status    { l.mu.Lock(); defer l.mu.Unlock(); return l.status }
 func (l *leads) Leader() le.RaceEntry { l.mu.Lock(); defer l.mu.Unlock(); return l.entry }
 
 func (l *leads) set(f func()) { l.mu.Lock(); defer l.mu.Unlock(); f() }
 
-// leading is a Leadership that lasts until its view is set.
+// leading is a Candidate that lasts until its view is set.
 func leading() *leads {
-	v := le.NewTimeView(nil)
+	v := viewtest.New(nil, 0)
 	v.Set(time.Now().Add(time.Hour))
 	return &leads{view: v, status: le.Leading}
 }
 
-func (l *leads) over() { l.View().Set(time.Now().Add(-time.Second)) }
+func (l *leads) over() { l.mu.Lock(); defer l.mu.Unlock(); l.view.Set(time.Now().Add(-time.Second)) }
 
 // service is what a test's server does.
 type service struct {
@@ -85,12 +100,12 @@ var description = grpc.ServiceDesc{
 
 // serve starts a server on the loopback behind the interceptors of l, and returns
 // its address.
-func serve(t testing.TB, l legrpc.Leadership, s *service) string {
+func serve(t testing.TB, l le.Candidate, s *service) string {
 	t.Helper()
 	return serveWith(t, l, s, &legrpc.ServerOptions{NameLeader: true})
 }
 
-func serveWith(t testing.TB, l legrpc.Leadership, s *service, o *legrpc.ServerOptions) string {
+func serveWith(t testing.TB, l le.Candidate, s *service, o *legrpc.ServerOptions) string {
 	t.Helper()
 	server := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(legrpc.UnaryServerInterceptor(l, o)),

@@ -1,6 +1,7 @@
 package legrpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,82 +18,75 @@ import (
 // DefaultScheme is the scheme of a Builder's targets.
 const DefaultScheme = "leaderelection"
 
-// Builder is a resolver.Builder whose targets are an election's leader. Hand its
-// [Builder.DialOptions] to grpc.NewClient, and dial "leaderelection:///name": the name is not
-// looked up, but is what gRPC takes as the :authority, and for TLS as the name in
-// the leader's certificate. Its methods may be called concurrently; one Builder
-// serves any number of channels, which have one watch of the election among them: it
-// begins with the first and ends with the last.
+// Builder is a resolver.Builder whose targets resolve to the leader of an election. Pass its
+// [Builder.DialOptions] to grpc.NewClient, and dial "leaderelection:///name". The name is not
+// looked up: gRPC uses it as the :authority and, for TLS, as the name in the leader's certificate.
+//
+// One Builder serves any number of channels. They share one watch of the election, which begins
+// with the first channel and ends with the last. Its methods may be called concurrently.
 type Builder struct {
-	watcher    *watcher
-	scheme     string
-	choose     func(leader leaderelection.RaceEntry) []string
-	serverName func(leader leaderelection.RaceEntry) string
-	check      func(hostPort string) error
-	ownRule    bool // check is the default
-	links      *links
+	watcher *watcher
+	o       BuilderOptions
+	ownRule bool // o.CheckAddress is the default
+	links   *links
 }
 
 var _ resolver.Builder = (*Builder)(nil)
 
-// NewBuilder returns a Builder for the election that w watches. What is wrong
-// with w is told by Build, and so by grpc.NewClient or the channel's first call.
-func NewBuilder(w leaderelection.WatchConfig) *Builder {
-	return &Builder{watcher: &watcher{config: w, users: map[*following]struct{}{}}, scheme: DefaultScheme, check: route.CheckAddress, ownRule: true, links: newLinks()}
+// BuilderOptions are the settings of [NewBuilder]. The zero value is right for most.
+type BuilderOptions struct {
+	// CheckAddress returns an error for an address to which no call may be sent. Anybody who can
+	// write the election's record directs the calls, with their credentials. So allow only
+	// addresses that your candidates can have. It is called for each address of a leader. Nil
+	// means that link-local, multicast and unspecified addresses are refused.
+	CheckAddress func(hostPort string) error
+	// Addresses returns the addresses of a leader. Set it if candidates serve several things at
+	// different ports; see [Port] and [Named]. The addresses must be valid and allowed, like
+	// HostPorts. It is called for each new record, and must return at once. Nil means the
+	// leader's HostPorts.
+	Addresses func(leader leaderelection.RaceEntry) []string
+	// ServerName returns the name in a leader's certificate, such as its LeaderID. gRPC verifies
+	// that name, and sends it as the :authority, in place of the target's name. So the
+	// certificate of a deposed candidate is useless, even at the same address. If ServerName
+	// is nil or returns "", the target's name counts.
+	ServerName func(leader leaderelection.RaceEntry) string
+	// Scheme is the scheme of the targets, in lower case. Set it if a program dials the leaders
+	// of several elections. Empty means [DefaultScheme].
+	Scheme string
 }
 
-// WithCheckAddress returns a Builder that asks check about each address of a leader: an
-// error keeps calls away from it. Whoever can write the election's record directs the
-// calls, with their credentials: so allow what your candidates can have. By default
-// link-local, multicast and unspecified addresses are refused.
-func (b *Builder) WithCheckAddress(check func(hostPort string) error) *Builder {
-	c := *b
-	c.check, c.ownRule, c.links = check, false, newLinks()
-	return &c
+// NewBuilder returns a Builder for the election that w watches. Options may be nil. If w is wrong,
+// Build returns the error, and so does grpc.NewClient or the channel's first call.
+func NewBuilder(w leaderelection.WatchConfig, opts *BuilderOptions) *Builder {
+	return (&Builder{watcher: &watcher{config: w, users: map[*following]struct{}{}}}).With(opts)
 }
 
-// WithAddresses returns a Builder that goes where choose says that a leader is: for
-// candidates that serve several things, at ports of their own. See [Port] and [Named]. What
-// it returns must be fit to be dialled and allowed, as a HostPort must. It is asked for each
-// new record, and returns at once. By default the leader's HostPorts are dialled. The
-// new Builder shares the watch of b.
-func (b *Builder) WithAddresses(choose func(leader leaderelection.RaceEntry) []string) *Builder {
-	c := *b
-	c.choose, c.links = choose, newLinks()
-	return &c
+// With returns a Builder with these options, which shares the watch of b. Use it to dial the leader
+// in several ways.
+func (b *Builder) With(opts *BuilderOptions) *Builder {
+	c := &Builder{watcher: b.watcher, links: newLinks()}
+	if opts != nil {
+		c.o = *opts
+	}
+	if c.ownRule = c.o.CheckAddress == nil; c.ownRule {
+		c.o.CheckAddress = route.CheckAddress
+	}
+	c.o.Scheme = cmp.Or(c.o.Scheme, DefaultScheme)
+	return c
 }
 
-// Port is for WithAddresses: the leader's HostPorts that have that port.
+// Port chooses the leader's HostPorts that have the given port, for BuilderOptions.Addresses.
 func Port(port string) func(leader leaderelection.RaceEntry) []string { return route.Port(port) }
 
-// Named is for WithAddresses: the addresses that the leader's ConnectionParams have by that
-// name. They are JSON then, in which each name has addresses of host and port, and which may
-// be the channel's service config as well:
+// Named chooses the addresses with the given name in the leader's ConnectionParams, for
+// BuilderOptions.Addresses. The ConnectionParams must be JSON, in which each name has addresses of
+// host and port. They may be the channel's service config as well:
 //
 //	{"addresses": {"orders": ["10.0.0.1:9000"]}, "loadBalancingConfig": [{"pick_first": {}}]}
 func Named(name string) func(leader leaderelection.RaceEntry) []string { return route.Named(name) }
 
-// WithServerName returns a Builder by which each leader has a name of its own in its
-// certificate, such as its LeaderID: gRPC verifies that name, and sends it as the :authority,
-// in place of the target's. So the certificate of a candidate that was deposed is worth
-// nothing, also at the same address. Where name returns "", the target's counts. The
-// new Builder shares the watch of b.
-func (b *Builder) WithServerName(name func(leader leaderelection.RaceEntry) string) *Builder {
-	c := *b
-	c.serverName, c.links = name, newLinks()
-	return &c
-}
-
-// WithScheme returns a Builder for targets of another scheme, in lower case: for a
-// program that dials the leaders of several elections.
-func (b *Builder) WithScheme(scheme string) *Builder {
-	c := *b
-	c.scheme, c.links = scheme, newLinks()
-	return &c
-}
-
 // Scheme implements resolver.Builder.
-func (b *Builder) Scheme() string { return b.scheme }
+func (b *Builder) Scheme() string { return b.o.Scheme }
 
 // Build implements resolver.Builder.
 func (b *Builder) Build(_ resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
@@ -107,28 +101,26 @@ func (b *Builder) Build(_ resolver.Target, cc resolver.ClientConn, _ resolver.Bu
 	return r, nil
 }
 
-// minReadInterval is how far apart reads asked for by ResolveNow are: gRPC asks
-// whenever a connection breaks, of every channel at once.
+// minReadInterval is the shortest time between two reads for ResolveNow: gRPC calls it whenever a
+// connection breaks, for all channels at once.
 const minReadInterval = time.Second
 
 // readTimeout bounds one such read.
 const readTimeout = 5 * time.Second
 
-// following is a resolver of one channel. All that it tells gRPC it tells from
-// one goroutine, run's.
+// following is the resolver of one channel. Only the goroutine of run calls gRPC.
 type following struct {
 	*Builder
 	cc     resolver.ClientConn
 	table  *running
 	cancel context.CancelFunc
-	failed chan error    // a read that failed; the last one only
+	failed chan error    // the error of the last read that failed
 	now    chan struct{} // ResolveNow was called
 	done   chan struct{}
 }
 
-// ResolveNow implements resolver.Resolver: the record is read at once, or a
-// second after the last time that any of the Builder's channels asked for it. It does not
-// wait for it.
+// ResolveNow implements resolver.Resolver. The record is read at once, or a second after the last
+// time that any of the Builder's channels asked for a read. ResolveNow does not wait for it.
 func (r *following) ResolveNow(resolver.ResolveNowOptions) {
 	select {
 	case r.now <- struct{}{}:
@@ -136,15 +128,15 @@ func (r *following) ResolveNow(resolver.ResolveNowOptions) {
 	}
 }
 
-// Close implements resolver.Resolver: nothing of it runs any more when it
-// returns, but for a store call that does not heed its ctx.
+// Close implements resolver.Resolver. When it returns, nothing of the resolver runs any more,
+// except for a store call that does not respect its ctx.
 func (r *following) Close() {
 	r.cancel()
 	<-r.done
 	r.watcher.leave(r)
 }
 
-// noteFailure hands a failure to run, in place of one that waits.
+// noteFailure hands a failure to run, in place of an earlier failure that still waits.
 func (r *following) noteFailure(err error) {
 	for {
 		select {
@@ -180,8 +172,8 @@ func (r *following) run(ctx context.Context) {
 			wake = min(wake, time.Until(due))
 		}
 		timer.Reset(max(0, wake))
-		// Failures are reported while nothing is known: calls would otherwise
-		// wait for they know not what.
+		// Failures are reported while nothing is known. Otherwise calls would wait without
+		// a reason being told.
 		failed := r.failed
 		if s.Known() {
 			failed = nil
@@ -207,7 +199,7 @@ func (r *following) run(ctx context.Context) {
 	}
 }
 
-// told is what gRPC was last told.
+// told is what gRPC was told last.
 type told struct {
 	number    leaderelection.ElectionNumber
 	led       bool
@@ -215,12 +207,12 @@ type told struct {
 	params    string // ConnectionParams, which a leader may change
 }
 
-// tell hands s to gRPC where that is news to it. Extensions of a leadership are not.
-// It returns until when that holds (zero: until s changes), and what is closed if an
-// address turns out before to lead to another process.
+// tell hands s to gRPC if that is news to it. Extensions of a leadership are not. It returns until
+// when that is valid (zero: until s changes). It also returns a channel that is closed if an
+// address turns out to lead to another process.
 func (r *following) tell(s *route.State, last *told) (until time.Time, refused <-chan struct{}) {
 	if !s.Known() {
-		return until, nil // let calls wait: what there is will be known soon, or the failure told
+		return until, nil // let calls wait: the record will be known soon, or a failure reported
 	}
 	next := told{number: s.Entry.ElectionNumber, led: s.Led(), params: string(s.Entry.ConnectionParams)}
 	news := last.number != next.number || last.led != next.led || last.params != next.params
@@ -237,7 +229,7 @@ func (r *following) tell(s *route.State, last *told) (until time.Time, refused <
 	*last = next
 	switch {
 	case !next.led:
-		r.unled(fmt.Errorf("legrpc: there is no leader (election %d is over)", next.number))
+		r.unled(fmt.Errorf("legrpc: there is no leader (the leadership with token %d is over)", next.number))
 	case len(next.addresses) == 0:
 		r.unled(fmt.Errorf("legrpc: the leader cannot be reached: %w", fault))
 	default:
@@ -246,13 +238,13 @@ func (r *following) tell(s *route.State, last *told) (until time.Time, refused <
 	return until, refused
 }
 
-// allowed returns the addresses of the leader that calls may be sent to, and what is
-// wrong with the others.
+// allowed returns the addresses of the leader to which calls may be sent, and what is wrong with
+// the others.
 func (r *following) allowed(s *route.State, warn bool) ([]string, error) {
-	chosen, fault := s.Select(r.choose)
+	chosen, fault := s.Select(r.o.Addresses)
 	var allowed []string
 	for _, a := range chosen {
-		if err := r.check(a); err != nil {
+		if err := r.o.CheckAddress(a); err != nil {
 			fault = errors.Join(fault, err)
 			continue
 		}
@@ -268,8 +260,8 @@ func (r *following) allowed(s *route.State, warn bool) ([]string, error) {
 func (r *following) update(s *route.State, addresses []string) {
 	state := resolver.State{ServiceConfig: r.serviceConfig(s)}
 	name := ""
-	if r.serverName != nil {
-		name = r.serverName(*s.Entry.Clone())
+	if r.o.ServerName != nil {
+		name = r.o.ServerName(*s.Entry.Clone())
 	}
 	for _, a := range addresses {
 		state.Addresses = append(state.Addresses, resolver.Address{Addr: a, ServerName: name})
@@ -279,24 +271,23 @@ func (r *following) update(s *route.State, addresses []string) {
 	}
 }
 
-// unled takes all addresses away: calls that are wait-for-ready wait, the others
-// fail with err.
+// unled takes all addresses away. Calls that are wait-for-ready then wait, and the others fail with
+// err.
 //
-// An error alone does not do it: gRPC ignores it while it has addresses. An empty
-// state does, but a call that comes between it and the error is told "produced
-// zero addresses", and round_robin has nobody left to hand the error to: it says
-// "no children to pick from" until there is a leader. An endpoint without
-// addresses closes the connections as well, and calls wait until the error is
-// there. A policy that refuses it gets the empty state.
+// An error alone is not enough: gRPC ignores it while it has addresses. An empty state is, but it
+// has two faults. A call that comes between it and the error fails with "produced zero addresses".
+// And round_robin cannot hand the error on: it says "no children to pick from" until there is a
+// leader. An endpoint without addresses closes the connections as well, and calls wait until the
+// error is there. A policy that refuses such an endpoint gets the empty state.
 func (r *following) unled(err error) {
 	if r.cc.UpdateState(resolver.State{Endpoints: []resolver.Endpoint{{}}}) != nil {
-		_ = r.cc.UpdateState(resolver.State{}) // it says that there is no address, which is meant
+		_ = r.cc.UpdateState(resolver.State{}) // its error says that there is no address, as intended
 	}
 	r.cc.ReportError(err)
 }
 
-// serviceConfig is the leader's ConnectionParams where they are a service config.
-// Where they are something else they are none of gRPC's business.
+// serviceConfig returns the leader's ConnectionParams if they are a service config. Other
+// ConnectionParams are ignored.
 func (r *following) serviceConfig(s *route.State) *serviceconfig.ParseResult {
 	params := s.Entry.ConnectionParams
 	if len(params) == 0 {
@@ -316,6 +307,6 @@ func (r *following) serviceConfig(s *route.State) *serviceconfig.ParseResult {
 
 func (r *following) warn(s *route.State, err error) {
 	if logger := r.watcher.config.Logger; logger != nil {
-		logger.Warn("leaderelection: legrpc", "leader", s.Entry.LeaderID, "election", uint64(s.Entry.ElectionNumber), "err", err)
+		logger.Warn("leaderelection: legrpc", "leader", s.Entry.LeaderID, "token", uint64(s.Entry.ElectionNumber), "err", err)
 	}
 }

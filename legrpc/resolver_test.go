@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,7 +87,7 @@ func (c *told) failures() int {
 func build(t *testing.T, w le.WatchConfig) (*told, resolver.Resolver) {
 	t.Helper()
 	cc := &told{}
-	r, err := legrpc.NewBuilder(w).Build(resolver.Target{URL: url.URL{Scheme: "leaderelection"}}, cc, resolver.BuildOptions{})
+	r, err := legrpc.NewBuilder(w, nil).Build(resolver.Target{URL: url.URL{Scheme: "leaderelection"}}, cc, resolver.BuildOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,14 +218,7 @@ func TestResolverWithoutTheStore(t *testing.T) {
 func TestResolveNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memory.NewDecider()
-		var reads atomic.Int32
-		mine := d.Handle()
-		mine.Inject(func(op memory.Op) memory.Fault {
-			if op.Kind == memory.Read {
-				reads.Add(1)
-			}
-			return memory.Fault{}
-		})
+		mine, reads := counted(d)
 		cc, r := build(t, le.WatchConfig{Decider: mine.Polled(), MaxClockSkew: S, PollInterval: time.Hour})
 		defer r.Close()
 		synctest.Wait()
@@ -272,7 +264,7 @@ func TestResolverCloses(t *testing.T) {
 }
 
 func TestWrongWatchConfig(t *testing.T) {
-	conn, err := grpc.NewClient("leaderelection:///x", grpc.WithResolvers(legrpc.NewBuilder(le.WatchConfig{})), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("leaderelection:///x", grpc.WithResolvers(legrpc.NewBuilder(le.WatchConfig{}, nil)), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err == nil {
 		defer conn.Close()
 		_, err = say(t.Context(), conn, "x")
@@ -280,10 +272,10 @@ func TestWrongWatchConfig(t *testing.T) {
 	if err == nil {
 		t.Error("no error")
 	}
-	if _, err := legrpc.NewBuilder(le.WatchConfig{}).Build(resolver.Target{}, &told{}, resolver.BuildOptions{}); err == nil || !strings.Contains(err.Error(), "Decider is nil") {
+	if _, err := legrpc.NewBuilder(le.WatchConfig{}, nil).Build(resolver.Target{}, &told{}, resolver.BuildOptions{}); err == nil || !strings.Contains(err.Error(), "Decider is nil") {
 		t.Error(err)
 	}
-	if s := legrpc.NewBuilder(le.WatchConfig{}).WithScheme("orders").Scheme(); s != "orders" {
+	if s := legrpc.NewBuilder(le.WatchConfig{}, &legrpc.BuilderOptions{Scheme: "orders"}).Scheme(); s != "orders" {
 		t.Error(s)
 	}
 }
@@ -291,7 +283,7 @@ func TestWrongWatchConfig(t *testing.T) {
 // Calls wait or fail while nobody leads, as their caller chose.
 func TestCallsWithoutALeader(t *testing.T) {
 	d := memory.NewDecider()
-	conn := dial(t, "leaderelection:///test", grpc.WithResolvers(legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S})))
+	conn := dial(t, "leaderelection:///test", grpc.WithResolvers(legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S}, nil)))
 	e := record(1, "")
 	e.LeaderID = ""
 	d.Replace(e)
@@ -334,7 +326,7 @@ func TestCallsWhileTheLeaderGoes(t *testing.T) {
 			d := memory.NewDecider()
 			conn := dial(t, "leaderelection:///test",
 				grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"`+policy+`": {}}]}`),
-				grpc.WithResolvers(legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S})))
+				grpc.WithResolvers(legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S}, nil)))
 			address := serve(t, leading(), echo("a"))
 			var wg sync.WaitGroup
 			for number := uint64(1); number <= 20; number += 2 {
@@ -348,7 +340,7 @@ func TestCallsWhileTheLeaderGoes(t *testing.T) {
 								break
 							}
 							if err != nil {
-								t.Errorf("election %d: %v", number, err)
+								t.Errorf("leadership %d: %v", number, err)
 								break
 							}
 						}

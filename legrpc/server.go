@@ -15,69 +15,49 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/viewctx"
 )
 
-// Leadership says by which view this process may act. A
-// *leaderelection.Campaign is one.
-//
-// Where it also has the Campaign's Status method, no new calls are served once
-// leadership is being given up, so that those under way end while the lease is
-// still kept; where it has Leader, refusals name the leader.
-type Leadership interface {
-	// View is the view of the present leadership; never nil.
-	View() *leaderelection.TimeView
-}
-
-// The optional parts of a Campaign.
-type (
-	withStatus interface{ Status() leaderelection.Status }
-	withLeader interface {
-		Leader() leaderelection.RaceEntry
-	}
-)
-
-// ServerOptions are for [UnaryServerInterceptor] and [StreamServerInterceptor].
-// The zero value is right for most.
+// ServerOptions are the settings of [UnaryServerInterceptor] and [StreamServerInterceptor]. The
+// zero value is right for most.
 type ServerOptions struct {
-	// Exempt says which methods ("/package.Service/Method") are served whether
-	// this process leads or not. Nil: those of grpc.health and grpc.reflection.
+	// Exempt reports whether a method ("/package.Service/Method") is served even if this process
+	// does not lead. Nil means the methods of grpc.health and grpc.reflection.
 	Exempt func(fullMethod string) bool
-	// Election names the election, as ClientOptions.Election does: a client goes by
-	// the refusals of its own election alone. Name it if calls pass through services
-	// of several elections.
+	// Election names the election, as ClientOptions.Election does: a client believes only the
+	// refusals of its own election. Set it if calls pass through services of several
+	// elections.
 	Election string
-	// NameLeader lets refusals say who leads, and where: for callers that may know
+	// NameLeader lets refusals name the leader and its addresses. Set it if callers may know
 	// the candidates' names and addresses.
 	NameLeader bool
 }
 
-// Refusal is what a server behind the interceptors says of itself. It is in the
-// details of the status, as a google.rpc.ErrorInfo.
+// Refusal describes why a server behind the interceptors has not answered a call. It is in the
+// details of the status, as a google.rpc.ErrorInfo. See [RefusalOf].
 type Refusal struct {
-	// Processed: the call had reached its handler, and may have taken effect.
-	// Otherwise it has not, and may be sent elsewhere.
+	// Processed says that the call had reached its handler, and may have taken effect. If it
+	// is false, the call had not, and may be sent elsewhere.
 	Processed bool
-	// Election is ServerOptions.Election.
+	// Election is the server's ServerOptions.Election.
 	Election string
-	// Leader, Addresses and Number are of the leader that the server knows of;
-	// empty where it knows none but itself, or does not name it (see
-	// ServerOptions.NameLeader).
+	// Leader, Addresses and Number describe the leader that the server knows. They are empty
+	// if it knows no other leader, or does not name it (see ServerOptions.NameLeader).
 	Leader    string
 	Addresses []string
 	Number    leaderelection.ElectionNumber
 }
 
-// What the ErrorInfo says.
+// Contents of the ErrorInfo.
 const (
 	domain       = "leaderelection"
 	reasonNot    = "NOT_LEADER"
 	reasonLost   = "LEADERSHIP_LOST"
 	keyLeader    = "leader"
 	keyAddresses = "addresses"
-	keyNumber    = "election_number"
+	keyNumber    = "token"
 	keyElection  = "election"
 )
 
-// RefusalOf returns what a server's refusal says, and whether err is one. Err may
-// wrap the status error that a call returned.
+// RefusalOf returns the Refusal in err, and whether there is one. Use it to decide whether to send
+// a call again. Err may wrap the status error that a call returned.
 func RefusalOf(err error) (Refusal, bool) {
 	s, ok := status.FromError(err)
 	if !ok || err == nil {
@@ -105,8 +85,8 @@ func isMark(info *errdetails.ErrorInfo) bool {
 	return info.Domain == domain && (info.Reason == reasonNot || info.Reason == reasonLost)
 }
 
-// unmarked returns a handler's error without the mark of a refusal that the handler
-// has relayed from elsewhere: it would say that nobody has worked on this call.
+// unmarked returns a handler's error without the mark of a refusal that the handler has relayed
+// from another service. The mark would say that nobody has worked on this call.
 func unmarked(err error) error {
 	if _, is := RefusalOf(err); !is {
 		return err
@@ -123,11 +103,9 @@ func unmarked(err error) error {
 	return status.ErrorProto(p)
 }
 
-// server is what both interceptors have in common.
+// server is shared by both interceptors.
 type server struct {
-	leads      Leadership
-	status     withStatus
-	leader     withLeader
+	candidate  leaderelection.Candidate // nil at the owner of a shard
 	exempt     func(string) bool
 	election   string
 	nameLeader bool
@@ -135,7 +113,7 @@ type server struct {
 	ceased     string // why its answer was thrown away
 }
 
-// Why calls are not served, as clients are told.
+// The messages to clients about calls that are not served.
 const (
 	notLeader    = "leaderelection: this process does not lead"
 	ceasedToLead = "leaderelection: this process has ceased to lead during the call, which may have taken effect"
@@ -143,16 +121,14 @@ const (
 	ceasedToOwn  = "leaderelection: this process has ceased to own the shard during the call, which may have taken effect"
 )
 
-func newServer(l Leadership, o *ServerOptions) *server {
-	s := &server{leads: l, exempt: alwaysServed, not: notLeader, ceased: ceasedToLead}
+func newServer(c leaderelection.Candidate, o *ServerOptions) *server {
+	s := &server{candidate: c, exempt: alwaysServed, not: notLeader, ceased: ceasedToLead}
 	if o != nil {
 		s.election, s.nameLeader = o.Election, o.NameLeader
 		if o.Exempt != nil {
 			s.exempt = o.Exempt
 		}
 	}
-	s.status, _ = l.(withStatus)
-	s.leader, _ = l.(withLeader)
 	return s
 }
 
@@ -160,27 +136,64 @@ func alwaysServed(method string) bool {
 	return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
 }
 
-// UnaryServerInterceptor serves calls only while this process leads. By its view
-// it is asked before the handler is called: where it does not lead, the call is
-// refused with FailedPrecondition (see [RefusalOf]). It is asked again when the handler has returned: where the view
-// has ended meanwhile, also where another leadership of the same process has begun,
-// its answer is thrown away and the call ends with Unavailable, since it may have
-// taken effect. The handler's ctx ends with the view, at most a second later, with the
-// cause leaderelection.ErrExpired.
-func UnaryServerInterceptor(l Leadership, o *ServerOptions) grpc.UnaryServerInterceptor {
-	s := newServer(l, o)
+// UnaryServerInterceptor serves calls only while this process leads. Use it at every candidate.
+//
+// It asks the view before the handler is called. If this process does not lead, it refuses the call
+// with FailedPrecondition (see [RefusalOf]). It asks the view again when the handler has returned.
+// If the view has ended meanwhile, the answer is thrown away, and the call ends with Unavailable,
+// since it may have taken effect. That is so even if another leadership of this process has begun.
+//
+// The handler's ctx ends with the view, at most a second later, with the cause
+// leaderelection.ErrExpired. [leaderelection.ViewFrom] returns the view from that ctx. Take the
+// fencing token from that view, not from Campaign.View, which may belong to a later leadership.
+//
+// Once leadership is being given up, no new calls are served, so that the calls under way end while
+// the lease is still kept.
+func UnaryServerInterceptor(c leaderelection.Candidate, opts *ServerOptions) grpc.UnaryServerInterceptor {
+	s := newServer(c, opts)
+	return unary(s.exempt, s.admit)
+}
+
+// StreamServerInterceptor is [UnaryServerInterceptor] for streams. Once the view has ended, nothing
+// more is sent. The stream's ctx is cancelled within a second of that, with the cause
+// leaderelection.ErrExpired, so that no stream idles at a process that does not lead.
+func StreamServerInterceptor(c leaderelection.Candidate, opts *ServerOptions) grpc.StreamServerInterceptor {
+	s := newServer(c, opts)
+	return streaming(s.exempt, s.admit)
+}
+
+// admission admits a call, or returns why not. It returns the ctx and the view under which the call
+// is served, and the server that answers when the view is over. Req is nil for streams.
+type admission func(ctx context.Context, req any) (context.Context, viewctx.View, *server, error)
+
+// admit is the admission of calls to the leader.
+func (s *server) admit(ctx context.Context, _ any) (context.Context, viewctx.View, *server, error) {
+	view := s.candidate.View()
+	if !s.admits(view) {
+		return nil, nil, nil, s.refusal(codes.FailedPrecondition, reasonNot)
+	}
+	return ctx, view, s, nil
+}
+
+// admits reports whether a call may be served under view.
+func (s *server) admits(view *leaderelection.TimeView) bool {
+	return s.candidate.Status() == leaderelection.Leading && view.ValueInFuture()
+}
+
+// unary serves the calls that are exempt or admitted.
+func unary(exempt func(string) bool, admit admission) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		if s.exempt(info.FullMethod) {
+		if exempt(info.FullMethod) {
 			res, err := next(ctx, req)
 			return res, unmarked(err)
 		}
-		view := l.View()
-		if !s.admits(view) {
-			return nil, s.refusal(codes.FailedPrecondition, reasonNot)
+		ctx, view, s, err := admit(ctx, req)
+		if err != nil {
+			return nil, err
 		}
-		leading := viewctx.New(ctx, view)
-		defer leading.Stop()
-		res, err := next(leading, req)
+		admitted := viewctx.New(ctx, view)
+		defer admitted.Stop()
+		res, err := next(admitted, req)
 		if !view.ValueInFuture() {
 			return nil, s.lost()
 		}
@@ -188,23 +201,19 @@ func UnaryServerInterceptor(l Leadership, o *ServerOptions) grpc.UnaryServerInte
 	}
 }
 
-// StreamServerInterceptor is [UnaryServerInterceptor] for streams: nothing more is
-// sent once the view has ended, and the stream's ctx is cancelled within a second
-// of it, with the cause leaderelection.ErrExpired, so that no stream idles at a
-// process that does not lead.
-func StreamServerInterceptor(l Leadership, o *ServerOptions) grpc.StreamServerInterceptor {
-	s := newServer(l, o)
+// streaming is unary for streams.
+func streaming(exempt func(string) bool, admit admission) grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-		if s.exempt(info.FullMethod) {
+		if exempt(info.FullMethod) {
 			return unmarked(next(srv, ss))
 		}
-		view := l.View()
-		if !s.admits(view) {
-			return s.refusal(codes.FailedPrecondition, reasonNot)
+		ctx, view, s, err := admit(ss.Context(), nil)
+		if err != nil {
+			return err
 		}
-		ctx := viewctx.New(ss.Context(), view)
-		defer ctx.Stop()
-		err := next(srv, &stream{ServerStream: ss, ctx: ctx, view: view, server: s})
+		admitted := viewctx.New(ctx, view)
+		defer admitted.Stop()
+		err = next(srv, &stream{ServerStream: ss, ctx: admitted, view: view, server: s})
 		if !view.ValueInFuture() {
 			return s.lost()
 		}
@@ -212,15 +221,10 @@ func StreamServerInterceptor(l Leadership, o *ServerOptions) grpc.StreamServerIn
 	}
 }
 
-// admits reports whether a call may be served under view.
-func (s *server) admits(view *leaderelection.TimeView) bool {
-	return view.ValueInFuture() && (s.status == nil || s.status.Status() == leaderelection.Leading)
-}
-
-// lost answers a call whose view has ended under it.
+// lost returns the error for a call during which the view has ended.
 func (s *server) lost() error { return s.refusal(codes.Unavailable, reasonLost) }
 
-// refusal is the status of a call that is not served.
+// refusal returns the status of a call that is not served.
 func (s *server) refusal(code codes.Code, reason string) error {
 	why := s.not
 	if reason == reasonLost {
@@ -230,8 +234,8 @@ func (s *server) refusal(code codes.Code, reason string) error {
 	if s.election != "" {
 		info.Metadata[keyElection] = s.election
 	}
-	if s.leader != nil && s.nameLeader {
-		if e := s.leader.Leader(); !e.Vacant() && e.ElectionNumber != s.leads.View().ElectionNumber() {
+	if s.nameLeader {
+		if e := s.candidate.Leader(); !e.Vacant() && e.ElectionNumber != s.candidate.View().ElectionNumber() {
 			info.Metadata[keyLeader] = e.LeaderID
 			info.Metadata[keyAddresses] = strings.Join(e.HostPort, ",")
 			info.Metadata[keyNumber] = strconv.FormatUint(uint64(e.ElectionNumber), 10)
@@ -269,8 +273,9 @@ func (s *stream) SendHeader(md metadata.MD) error {
 	return s.ServerStream.SendHeader(md)
 }
 
-// RecvMsg also ends when the view does: the stream's own would wait for the
-// client. That one ends when the handler returns; m is not the handler's any more.
+// RecvMsg also returns when the view ends. The stream's own RecvMsg would wait for the client: it
+// returns when the handler has returned. Until then it may write to m, which the handler must not
+// use.
 func (s *stream) RecvMsg(m any) error {
 	received := make(chan error, 1)
 	go func() { received <- s.ServerStream.RecvMsg(m) }()

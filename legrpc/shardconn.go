@@ -14,42 +14,45 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/route"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
 type shardKey struct{}
 
-// WithShard returns a ctx whose calls by a [ShardConn] are for a shard: the name of one, or
-// for a key strconv.Itoa(shard.ForKey(key, n)).
+// WithShard returns a ctx for calls by a [ShardConn] to the shard with the given name. For a key of n
+// numbered shards the name is shard.KeyName(key, n).
 func WithShard(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, shardKey{}, name)
 }
 
-// ShardOptions are for [FollowShards]. The zero value is right for most, but for Dial.
+// ShardOptions are the settings of [FollowShards]. Set Dial; the zero value of the rest is right
+// for most.
 type ShardOptions struct {
-	// Group is OwnerOptions.Group of the servers that are called.
+	// Group is the OwnerOptions.Group of the servers.
 	Group string
-	// Wait is how long a call may wait for its shard to have an owner, and may be sent
-	// again after it was first refused, at most until its ctx ends. Zero: 2 s. Negative:
-	// not at all.
+	// Wait is how long a call may wait until its shard has an owner. It is also how long after
+	// the first refusal a call may be sent again. Both last at most until the call's ctx ends.
+	// Zero means 2 s. Negative means that calls do not wait, and are not sent again.
 	Wait time.Duration
-	// CheckAddress returns an error for an address that no call may be sent to: see
-	// [Builder.WithCheckAddress]. Nil: link-local, multicast and unspecified addresses
-	// are refused.
+	// CheckAddress returns an error for an address to which no call may be sent: see
+	// [BuilderOptions]. Nil means that link-local, multicast and unspecified addresses are
+	// refused.
 	CheckAddress func(hostPort string) error
-	// Authority is what calls have as their :authority, and with TLS what each member's
-	// certificate must have. Empty: "shards".
+	// Authority is the :authority of calls. With TLS it is the name that each member's
+	// certificate must have. Empty means "shards".
 	Authority string
-	// Dial are the options of each channel to a member: the credentials, at least.
+	// Dial has the options of each channel to a member: at least the credentials.
 	Dial []grpc.DialOption
 }
 
-// ShardConn is a grpc.ClientConnInterface, as generated clients want it, whose calls go to
-// the owners of their shards: see [FollowShards]. Its methods may be called concurrently.
+// ShardConn is a grpc.ClientConnInterface whose calls go to the owners of their shards. Pass it to
+// generated clients in place of a channel. It is made by [FollowShards]. Its methods may be
+// called concurrently.
 type ShardConn struct {
 	o      ShardOptions
-	shards *route.Shards
+	shards *route.Shards[*shard.Assignment]
 	cancel context.CancelFunc
 	done   <-chan struct{}
 	mu     sync.Mutex
@@ -59,25 +62,26 @@ type ShardConn struct {
 
 var _ grpc.ClientConnInterface = (*ShardConn)(nil)
 
-// FollowShards returns a ShardConn that watches a group until Close. It returns at once,
-// and refuses only a WatchConfig, or options, that are wrong.
+// FollowShards returns a ShardConn that watches a group until Close. It returns at once, and fails
+// only if the WatchConfig or the options are wrong.
 //
 //	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: store}, &legrpc.ShardOptions{Dial: credentials})
 //	...
 //	orders := pb.NewOrdersClient(conn)
-//	orders.Bill(legrpc.WithShard(ctx, strconv.Itoa(shard.ForKey(customer, 64))), request)
+//	orders.Bill(legrpc.WithShard(ctx, shard.KeyName(customer, 64)), request)
 //
-// A call is sent to its shard's owner by the newest assignment known, and with it the
-// shard's name, as metadata. If the owner refuses it before anybody has worked on it, since
-// the shard moves, it is sent again, to the next owner once that is known. A call under way
-// ends with Unavailable if another owner has been known for a second, and may have taken
-// effect. While nobody owns the shard, a call waits for ShardOptions.Wait, and if it is
-// wait-for-ready until its ctx ends. A call without [WithShard] ends with InvalidArgument,
-// one for a shard that the group has not with NotFound.
-func FollowShards(w shard.WatchConfig, o *ShardOptions) (*ShardConn, error) {
-	s := &ShardConn{conns: map[string]*grpc.ClientConn{}}
-	if o != nil {
-		s.o = *o
+// A call goes to the owner of its shard, by the newest assignment known. The shard's name goes
+// along as metadata. If the owner refuses the call before anybody has worked on it, since the shard
+// is moving, the call is sent again to the next owner, once that is known. A call under way ends
+// with Unavailable if another owner has been known for a second: it may have taken effect.
+//
+// While nobody owns the shard, a call waits for ShardOptions.Wait, or until its ctx ends if it is
+// wait-for-ready. A call without [WithShard] ends with InvalidArgument. If the group does not have
+// the shard, the call ends with NotFound.
+func FollowShards(w shard.WatchConfig, opts *ShardOptions) (*ShardConn, error) {
+	s := &ShardConn{shards: route.NewShards(w.Clock, recordOf), conns: map[string]*grpc.ClientConn{}}
+	if opts != nil {
+		s.o = *opts
 	}
 	if s.o.Wait == 0 {
 		s.o.Wait = 2 * time.Second
@@ -88,14 +92,14 @@ func FollowShards(w shard.WatchConfig, o *ShardOptions) (*ShardConn, error) {
 	if s.o.Authority == "" {
 		s.o.Authority = "shards"
 	}
-	// A wrong option, such as no credentials, is told here and not by the first call.
+	// A wrong option, such as missing credentials, is reported here and not by the first call.
 	probe, err := grpc.NewClient("passthrough:///"+s.o.Authority, s.o.Dial...)
 	if err != nil {
 		return nil, fmt.Errorf("legrpc: ShardOptions.Dial: %w", err)
 	}
 	_ = probe.Close() // it has not connected
 	ctx, cancel := context.WithCancel(context.Background())
-	if s.shards, s.done, err = route.FollowShards(ctx, w); err != nil {
+	if s.done, err = s.shards.Follow(ctx, w.Watch); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -103,11 +107,31 @@ func FollowShards(w shard.WatchConfig, o *ShardOptions) (*ShardConn, error) {
 	return s, nil
 }
 
-// Owner returns who owns a shard, as of the newest assignment known, and false if that has
-// no such shard, or none is known yet.
-func (s *ShardConn) Owner(name string) (shard.Owner, bool) { return s.shards.Owner(name) }
+// recordOf is what an election's record would say of a shard.
+func recordOf(a *shard.Assignment, name string) (leaderelection.RaceEntry, bool) {
+	o, there := a.Owner(name)
+	return leaderelection.RaceEntry{LeaderID: o.Member, HostPort: o.HostPort, ElectionNumber: o.Token}, there
+}
 
-// Close ends the watch and closes the channels.
+// Owner returns the owner of a shard, by the newest assignment known. It returns false if that
+// assignment has no such shard, or if none is known yet.
+func (s *ShardConn) Owner(name string) (shard.Owner, bool) {
+	if a := s.shards.Newest(); a != nil {
+		return a.Owner(name)
+	}
+	return shard.Owner{}, false
+}
+
+// Of returns the number of numbered shards in the group, by the newest assignment known. Pass it to
+// shard.KeyName. It is 0 if the shards have names, or if no assignment is known yet.
+func (s *ShardConn) Of() int {
+	if a := s.shards.Newest(); a != nil {
+		return a.Of()
+	}
+	return 0
+}
+
+// Close ends the watch and closes the channels. Call it when the ShardConn is not used any more.
 func (s *ShardConn) Close() error {
 	s.cancel()
 	<-s.done
@@ -149,7 +173,7 @@ func (s *ShardConn) NewStream(ctx context.Context, d *grpc.StreamDesc, method st
 		if err != nil {
 			return nil, err
 		}
-		// It is over when the stream is, which its ctx tells at the latest.
+		// The attempt is over when the stream is, at the latest when the stream's ctx ends.
 		stream, err := a.conn.NewStream(a.ctx, d, method, o...)
 		if err != nil {
 			a.over()
@@ -160,7 +184,7 @@ func (s *ShardConn) NewStream(ctx context.Context, d *grpc.StreamDesc, method st
 	}, o...)
 }
 
-// call is what all attempts of one call have in common.
+// call returns what all attempts of one call share: its ctx, the shard's name and the client.
 func (s *ShardConn) call(ctx context.Context) (context.Context, string, *client, error) {
 	name, _ := ctx.Value(shardKey{}).(string)
 	if name == "" {
@@ -179,7 +203,7 @@ type attempt struct {
 	once   sync.Once
 }
 
-// errOvertaken is why an attempt is given up.
+// errOvertaken is the reason to give up an attempt.
 var errOvertaken = errors.New("legrpc: the shard has another owner by now, and the one that was asked has not answered; the call may have taken effect")
 
 func (a *attempt) over() {
@@ -189,7 +213,7 @@ func (a *attempt) over() {
 	})
 }
 
-// result is err as the caller is told.
+// result returns err as the caller gets it.
 func (a *attempt) result(err error) error {
 	if err != nil && context.Cause(a.ctx) == errOvertaken {
 		return status.Error(codes.Unavailable, errOvertaken.Error())
@@ -264,8 +288,7 @@ func (s *ShardConn) conn(owner *route.State) (*grpc.ClientConn, error) {
 	return conn, err
 }
 
-// allowed returns those addresses that calls may be sent to, and what is wrong with the
-// others.
+// allowed returns the addresses to which calls may be sent, and what is wrong with the others.
 func (s *ShardConn) allowed(addresses []string) (allowed []string, fault error) {
 	for _, address := range addresses {
 		if err := s.o.CheckAddress(address); err != nil {
@@ -277,11 +300,11 @@ func (s *ShardConn) allowed(addresses []string) (allowed []string, fault error) 
 	return allowed, fault
 }
 
-// prune closes the channels to members that are gone: their shards are others' by now. The
-// one at key is about to be made. Under s.mu.
+// prune closes the channels to members that are gone: other members own their shards by now. It
+// keeps key, whose channel is about to be made. The caller holds s.mu.
 func (s *ShardConn) prune(key string) {
 	there := map[string]bool{key: true}
-	for _, m := range s.shards.Members() {
+	for _, m := range s.shards.Newest().Members() {
 		allowed, _ := s.allowed(m.HostPort)
 		there[fmt.Sprint(allowed)] = true
 	}
@@ -293,7 +316,7 @@ func (s *ShardConn) prune(key string) {
 	}
 }
 
-// fixed is a resolver of what is known already.
+// fixed is a resolver for addresses that are known already.
 type fixed []string
 
 const fixedScheme = "leaderelection-member"
@@ -311,7 +334,7 @@ func (f fixed) Build(_ resolver.Target, cc resolver.ClientConn, _ resolver.Build
 func (fixed) ResolveNow(resolver.ResolveNowOptions) {}
 func (fixed) Close()                                {}
 
-// shardStream tells why a stream was given up.
+// shardStream reports why a stream was given up.
 type shardStream struct {
 	grpc.ClientStream
 	a *attempt

@@ -23,33 +23,10 @@ import (
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/memgroup"
 	"github.com/c8e606e4/leaderelection/legrpc"
 	"github.com/c8e606e4/leaderelection/shard"
 )
-
-// records are a group's, in memory.
-type records struct {
-	mu  sync.Mutex
-	all map[string]*memory.Decider
-}
-
-func (r *records) store(faults func(memory.Op) memory.Fault) func(string) (le.RaceDecider, error) {
-	return func(name string) (le.RaceDecider, error) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.all == nil {
-			r.all = map[string]*memory.Decider{}
-		}
-		if r.all[name] == nil {
-			r.all[name] = memory.NewDecider()
-		}
-		d := r.all[name].Handle()
-		if faults != nil {
-			d.Inject(faults)
-		}
-		return d, nil
-	}
-}
 
 // ledger is who owns which shard, as members' Traces tell.
 type ledger struct {
@@ -96,15 +73,15 @@ func (l *ledger) await(id string, n int) map[string]le.ElectionNumber {
 }
 
 // serveShards starts a server on the loopback whose member joins the group.
-func serveShards(t *testing.T, r *records, l *ledger, id string, worked *atomic.Int64) *shard.Member {
+func serveShards(t *testing.T, r *memgroup.Records, l *ledger, id string, worked *atomic.Int64) *shard.Member {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m, err := shard.Config{
-		Store: r.store(nil), MemberID: id, Shards: shard.Numbered(4), SharedClock: true, HostPort: []string{listener.Addr().String()}, ShardTrace: l.trace(id),
-		OnOwned: func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() },
+		Store: r.Store, MemberID: id, Shards: shard.Numbered(4), ClockPolicy: le.SharedClock, HostPort: []string{listener.Addr().String()}, ShardTrace: l.trace(id),
+		OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil },
 	}.Start(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +92,7 @@ func serveShards(t *testing.T, r *records, l *ledger, id string, worked *atomic.
 	server.RegisterService(&description, &service{
 		say: func(ctx context.Context, in string) (string, error) {
 			worked.Add(1)
-			o := legrpc.OwnedFrom(ctx)
+			o := shard.OwnedFrom(ctx)
 			return fmt.Sprintf("%s %s %d %s", id, o.Name(), o.Token(), in), nil
 		},
 		talk: func(s grpc.ServerStream) error {
@@ -124,7 +101,7 @@ func serveShards(t *testing.T, r *records, l *ledger, id string, worked *atomic.
 				if err := s.RecvMsg(in); err != nil {
 					return nil //nolint:nilerr // the caller has ended it
 				}
-				if err := s.SendMsg(wrapperspb.String(legrpc.OwnedFrom(s.Context()).Name() + " " + in.Value)); err != nil {
+				if err := s.SendMsg(wrapperspb.String(shard.OwnedFrom(s.Context()).Name() + " " + in.Value)); err != nil {
 					return err
 				}
 			}
@@ -149,9 +126,9 @@ func sayTo(ctx context.Context, conn grpc.ClientConnInterface, text string, o ..
 // Each call reaches its shard's owner, also when that has just left; nothing is worked on
 // twice.
 func TestShardConn(t *testing.T) {
-	var r records
+	var r memgroup.Records
 	var worked atomic.Int64
-	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: r.store(nil), SharedClock: true}, &legrpc.ShardOptions{
+	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: r.Store, ClockPolicy: le.SharedClock}, &legrpc.ShardOptions{
 		Wait: time.Minute, Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())},
 	})
 	if err != nil {
@@ -227,7 +204,7 @@ func TestShardConn(t *testing.T) {
 
 // What is wrong is refused at once.
 func TestFollowShardsRefuses(t *testing.T) {
-	if _, err := legrpc.FollowShards(shard.WatchConfig{Store: new(records).store(nil)}, nil); err == nil || !strings.Contains(err.Error(), "ShardOptions.Dial") {
+	if _, err := legrpc.FollowShards(shard.WatchConfig{Store: new(memgroup.Records).Store}, nil); err == nil || !strings.Contains(err.Error(), "ShardOptions.Dial") {
 		t.Errorf("without credentials: %v", err)
 	}
 	if _, err := legrpc.FollowShards(shard.WatchConfig{}, &legrpc.ShardOptions{Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}}); err == nil {
@@ -239,20 +216,21 @@ func TestFollowShardsRefuses(t *testing.T) {
 // an answer that comes too late.
 func TestOwnerInterceptor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r records
+		var r memgroup.Records
 		var cut atomic.Bool
 		lose := memory.LoseRequests()
 		m, err := shard.Config{
-			Store: r.store(func(op memory.Op) memory.Fault {
+			Store: r.With(func(op memory.Op) memory.Fault {
 				if cut.Load() {
 					return lose(op)
 				}
 				return memory.Fault{}
 			}),
-			MemberID: "a", Shards: shard.Numbered(2), SharedClock: true,
-			OnOwned: func(ctx context.Context, _ *shard.Owned) {
+			MemberID: "a", Shards: shard.Numbered(2), ClockPolicy: le.SharedClock,
+			OnOwned: func(ctx context.Context, _ *shard.Owned) error {
 				<-ctx.Done()
 				time.Sleep(5 * time.Second)
+				return nil
 			},
 		}.Start(context.Background())
 		if err != nil {
@@ -285,6 +263,12 @@ func TestOwnerInterceptor(t *testing.T) {
 		}
 		if err := call("1", 0); err != nil {
 			t.Error(err)
+		}
+		if err := call("1/2", 0); err != nil {
+			t.Error(err)
+		}
+		if _, is := legrpc.RefusalOf(call("1/3", 0)); !is { // another shard, of another numbering
+			t.Error("a call by another number of shards was served")
 		}
 		if _, is := legrpc.RefusalOf(call("7", 0)); !is {
 			t.Error("a shard that is not there was served")

@@ -49,8 +49,8 @@ func (w *watcher) join(r *following) (*running, error) {
 	return w.run, nil
 }
 
-// leave ends the watch, if r was its last channel: nothing of it runs any more then, but for
-// a store call that does not heed its ctx.
+// leave ends the watch if r was its last channel. Then nothing of the watch runs any more, except
+// for a store call that does not respect its ctx.
 func (w *watcher) leave(r *following) {
 	w.mu.Lock()
 	delete(w.users, r)
@@ -74,7 +74,7 @@ func (w *watcher) leave(r *following) {
 	}
 }
 
-// failed tells all channels of a read that failed.
+// failed reports a failed read to all channels.
 func (w *watcher) failed(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,7 +83,7 @@ func (w *watcher) failed(err error) {
 	}
 }
 
-// due is when a channel that asks now may read: a second after the last one's read.
+// due returns when a channel that asks now may read: a second after the last such read.
 func (run *running) due(now time.Time) time.Time {
 	run.mu.Lock()
 	defer run.mu.Unlock()
@@ -93,8 +93,8 @@ func (run *running) due(now time.Time) time.Time {
 	return now
 }
 
-// readFor reads the record besides the watch, for a channel that asked for it at that
-// time, unless a read has begun since for another one.
+// readFor reads the record, in addition to the watch, for a channel that asked at the given time.
+// It does nothing if a read for another channel has begun since.
 func (run *running) readFor(asked time.Time, d leaderelection.RaceDecider) {
 	run.mu.Lock()
 	defer run.mu.Unlock()

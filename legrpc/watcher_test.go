@@ -13,7 +13,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +26,7 @@ import (
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/route/routetest"
 	"github.com/c8e606e4/leaderelection/legrpc"
 )
 
@@ -35,16 +35,9 @@ import (
 func TestOneWatchForAllChannels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memory.NewDecider()
-		var reads atomic.Int32
-		mine := d.Handle()
-		mine.Inject(func(op memory.Op) memory.Fault {
-			if op.Kind == memory.Read {
-				reads.Add(1)
-			}
-			return memory.Fault{}
-		})
-		b := legrpc.NewBuilder(le.WatchConfig{Decider: mine.Polled(), MaxClockSkew: S, PollInterval: 2 * time.Second})
-		builders := []*legrpc.Builder{b, b.WithScheme("other"), b.WithCheckAddress(func(string) error { return nil }), b.WithAddresses(nil), b.WithServerName(nil)}
+		mine, reads := counted(d)
+		b := legrpc.NewBuilder(le.WatchConfig{Decider: mine.Polled(), MaxClockSkew: S, PollInterval: 2 * time.Second}, nil)
+		builders := []*legrpc.Builder{b, b.With(&legrpc.BuilderOptions{Scheme: "other"}), b.With(nil)}
 		d.Replace(record(1, "a", "10.0.0.1:1"))
 		var all []*told
 		var open []resolver.Resolver
@@ -115,7 +108,7 @@ func TestJoiningWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		d.Inject(memory.LoseRequests())
-		b := legrpc.NewBuilder(le.WatchConfig{Decider: d, MaxClockSkew: S})
+		b := legrpc.NewBuilder(le.WatchConfig{Decider: d, MaxClockSkew: S}, nil)
 		for range 2 {
 			cc := &told{}
 			r, err := b.Build(resolver.Target{}, cc, resolver.BuildOptions{})
@@ -135,11 +128,11 @@ func TestJoiningWithoutTheStore(t *testing.T) {
 
 // Of several addresses in a record calls go to those that are chosen, if they are fit and
 // allowed; and what a leader announces while it leads is followed.
-func TestWithAddresses(t *testing.T) {
+func TestAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		d := memory.NewDecider()
-		b := legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		b := legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
 		build := func(b *legrpc.Builder) *told {
 			cc := &told{}
 			r, err := b.Build(resolver.Target{}, cc, resolver.BuildOptions{})
@@ -149,7 +142,7 @@ func TestWithAddresses(t *testing.T) {
 			t.Cleanup(r.Close)
 			return cc
 		}
-		named, port := build(b.WithAddresses(legrpc.Named("orders"))), build(b.WithAddresses(legrpc.Port("9000")).WithServerName(func(e le.RaceEntry) string { return e.LeaderID }))
+		named, port := build(b.With(&legrpc.BuilderOptions{Addresses: legrpc.Named("orders")})), build(b.With(&legrpc.BuilderOptions{Addresses: legrpc.Port("9000"), ServerName: func(e le.RaceEntry) string { return e.LeaderID }}))
 		e := record(1, "a", "10.0.0.1:80", "10.0.0.1:9000")
 		e.ConnectionParams = []byte(`{"addresses": {"orders": ["10.0.0.1:7", "169.254.169.254:80", "x/y"]}}`)
 		d.Replace(e)
@@ -199,7 +192,7 @@ func certificate(t *testing.T, name string, pool *x509.CertPool) credentials.Tra
 	return credentials.NewServerTLSFromCert(&tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key})
 }
 
-// With WithServerName each leader must show a certificate of its own: one that was deposed
+// With a ServerName each leader must show a certificate of its own: one that was deposed
 // answers for nobody, not even at the same address.
 func TestACertificateForEachLeader(t *testing.T) {
 	pool := x509.NewCertPool()
@@ -217,7 +210,7 @@ func TestACertificateForEachLeader(t *testing.T) {
 		at[name] = l.Addr().String()
 	}
 	d := memory.NewDecider()
-	b := legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S}).WithServerName(func(e le.RaceEntry) string { return e.LeaderID })
+	b := legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S}, &legrpc.BuilderOptions{ServerName: func(e le.RaceEntry) string { return e.LeaderID }})
 	conn, err := grpc.NewClient("leaderelection:///orders", append(b.DialOptions(nil), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool})))...)
 	if err != nil {
 		t.Fatal(err)
@@ -247,51 +240,6 @@ func TestACertificateForEachLeader(t *testing.T) {
 	until("a hi")
 }
 
-// pipes is a listener that is dialled through memory, and can be cut: from then on nothing
-// passes, and nobody is told.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-	cut   atomic.Bool
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (p *pipes) dial(ctx context.Context, _ string) (net.Conn, error) {
-	here, there := net.Pipe()
-	select {
-	case p.conns <- there:
-		return &cuttable{here, p}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-type cuttable struct {
-	net.Conn
-	p *pipes
-}
-
-func (c *cuttable) Write(b []byte) (int, error) {
-	if c.p.cut.Load() {
-		return len(b), nil
-	}
-	return c.Conn.Write(b)
-}
-
 // A connection on which nothing passes any more is noticed, though the leader leads on and
 // nobody else is known: by default within minutes, which every server bears, and within
 // seconds where both sides agree. Who only takes long to answer keeps the connection.
@@ -308,7 +256,7 @@ func TestADeadConnectionIsNoticed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+				p := routetest.NewPipes()
 				server := grpc.NewServer(c.server...)
 				server.RegisterService(&description, &service{say: func(ctx context.Context, in string) (string, error) {
 					select {
@@ -322,16 +270,16 @@ func TestADeadConnectionIsNoticed(t *testing.T) {
 				e := record(1, "a", "10.0.0.1:1")
 				e.TermLength, e.TermExpiry = 24*time.Hour, time.Now().Add(24*time.Hour)
 				d.Replace(e)
-				b := legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S})
+				b := legrpc.NewBuilder(le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S}, nil)
 				conn, err := grpc.NewClient("leaderelection:///orders", append(b.DialOptions(&legrpc.ClientOptions{Keepalive: c.every}),
-					grpc.WithContextDialer(p.dial), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+					grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.Dial(ctx) }), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if out, err := say(t.Context(), conn, "slow", grpc.WaitForReady(true)); out != "slow" || err != nil {
 					t.Errorf("a slow leader: %q, %v", out, err)
 				}
-				time.AfterFunc(time.Second, func() { p.cut.Store(true) })
+				time.AfterFunc(time.Second, p.Cut)
 				begin := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
 				defer cancel()

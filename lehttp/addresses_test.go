@@ -22,6 +22,7 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/logtest"
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
 
@@ -53,7 +54,7 @@ func TestAddresses(t *testing.T) {
 		{"an address that is none", lehttp.Named("worse"), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var logged lockedBuffer
+			var logged logtest.Log
 			front := proxy(t, r, &lehttp.ProxyOptions{Addresses: c.choose, Wait: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 			res, text := ask(t, client(t), http.MethodGet, front.URL, nil)
 			to := server(t, r.Redirect(&lehttp.RedirectOptions{Addresses: c.choose}))

@@ -10,32 +10,32 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/viewctx"
 )
 
-// answer is the ResponseWriter of a handler. What it writes is held back until
-// it is finished, flushed or larger than a buffer: then the view is asked.
+// answer is the ResponseWriter of a handler. It holds back what the handler writes until the
+// handler has finished or flushed, or the buffer is full. Then it asks the view.
 //
-// An answer is made for one request, and never used again: a handler may have kept
-// it, and must not reach another client by it. All that it knows is in its work,
-// which is taken away from it in the end, for other requests.
+// An answer is made for one request, and never used again: a handler may have kept it, and must
+// not reach another client by it. Its state is in its work, which is taken away from it in the
+// end, for other requests.
 type answer struct{ work *work }
 
-// work is what an answer needs while its request is served.
+// work is the state of an answer while its request is served.
 type work struct {
 	w          http.ResponseWriter
 	leadership *leadership
 	before     http.Header // the header before the handler was called; nil: none
 	said       http.Header // the header as it was when the handler settled it; nil: not yet
-	n          int         // of bytes
-	code       int16       // zero: not yet said
+	n          int         // the number of bytes held back
+	code       int16       // zero: not yet known
 	state      state
 	broken     bool // a part has left, and no more will
-	// bytes is what is held back: as much as net/http's own server holds back
-	// anyway.
+	// bytes are held back. net/http's own server holds back as many anyway.
 	bytes [2048]byte
 
-	next    int         // of answers
+	next    int         // the next free one of answers
 	answers *[64]answer // new ones, made by the dozen
 }
 
@@ -43,14 +43,14 @@ type state uint8
 
 const (
 	held   state = iota // nothing has left
-	passed              // something has
+	passed              // a part has left
 	lost                // the view has ended, and the client was told so, or nothing more
 	taken               // hijacked
 )
 
 var works = sync.Pool{New: func() any { return new(work) }}
 
-// newAnswer returns one that answers by w, in a leadership.
+// newAnswer returns an answer that writes to w, in the leadership r.
 func newAnswer(w http.ResponseWriter, r *leadership) *answer {
 	k := works.Get().(*work)
 	if k.answers == nil || k.next == len(k.answers) {
@@ -156,8 +156,8 @@ func (k *work) writeHeader(code int) {
 // empty is the header of an answer that has none. Nobody writes to it.
 var empty = http.Header{}
 
-// settle notes the header as it is. What the handler changes later is for trailers
-// alone, as in net/http.
+// settle notes the current header. Later changes by the handler count only for trailers, as in
+// net/http.
 func (k *work) settle() {
 	if k.said != nil {
 		return
@@ -169,12 +169,12 @@ func (k *work) settle() {
 	}
 }
 
-// passHeader sends the status, and the header as it was settled. The mark of a
-// refusal is RequireLeader's alone: one that the handler has relayed from elsewhere
-// would say that nobody has worked on this request.
+// passHeader sends the status and the settled header. It removes the mark of a refusal that the
+// handler has relayed from another service: the mark would say that nobody has worked on this
+// request.
 func (k *work) passHeader() {
 	h := k.w.Header()
-	if k.said == nil { // the handler has said nothing at all
+	if k.said == nil { // the handler has written nothing at all
 		h.Del(notLeading)
 		return
 	}
@@ -220,27 +220,30 @@ func (k *work) allowed() error {
 	case k.state == taken:
 		return http.ErrHijacked
 	case k.state == lost:
-		return ErrNotLeading
+		return leaderelection.ErrNotLeading
 	case !k.leadership.view.ValueInFuture():
 		k.state, k.broken = lost, true
-		return ErrNotLeading
+		return leaderelection.ErrNotLeading
 	}
 	return nil
 }
 
-// commit lets what was held back go, if the view still lasts; else it answers
-// in its place.
+// commit sends what was held back, if the view still lasts. Otherwise it sends a refusal instead.
 func (k *work) commit() error {
 	if !k.leadership.view.ValueInFuture() {
 		k.state = lost
 		h := k.w.Header()
+		closes := h.Get("Connection") == "close" // the request's body may be on it still
 		clear(h)
 		maps.Copy(h, k.before)
+		if closes {
+			h.Set("Connection", "close")
+		}
 		h.Set(notLeading, k.leadership.marks.lost)
 		no := k.leadership.refusal()
 		no.why = k.leadership.ceased
 		no.answer(k.w)
-		return ErrNotLeading
+		return leaderelection.ErrNotLeading
 	}
 	k.state = passed
 	k.passHeader()
@@ -251,8 +254,8 @@ func (k *work) commit() error {
 	return err
 }
 
-// finish lets the answer go when the handler has returned. It panics, as net/http
-// wants it, to break off an answer of which a part has left.
+// finish sends the answer when the handler has returned. If a part has left and no more may, it
+// breaks off the answer by a panic, as net/http wants it.
 func (a *answer) finish() {
 	k := a.work
 	switch k.state {
@@ -283,7 +286,7 @@ func (k *work) flush() error {
 
 func (k *work) hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if k.state == lost || !k.leadership.view.ValueInFuture() {
-		return nil, nil, ErrNotLeading
+		return nil, nil, leaderelection.ErrNotLeading
 	}
 	conn, rw, err := http.NewResponseController(k.w).Hijack()
 	if err != nil {
@@ -294,8 +297,8 @@ func (k *work) hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return gated, bufio.NewReadWriter(rw.Reader, bufio.NewWriter(gated)), nil
 }
 
-// gatedConn is a hijacked connection. It is closed when the view ends, also where
-// nothing is written to it: its client would wait at a process that does not lead.
+// gatedConn is a hijacked connection. It is closed when the view ends, even if nothing is written
+// to it: otherwise its client would wait at a process that does not lead.
 type gatedConn struct {
 	net.Conn
 	view viewctx.View
@@ -315,11 +318,11 @@ func (c *gatedConn) Close() error {
 	return err
 }
 
-// Write closes the connection instead where the view has ended.
+// Write writes to the connection or, if the view has ended, closes it.
 func (c *gatedConn) Write(p []byte) (int, error) {
 	if !c.view.ValueInFuture() {
 		_ = c.Close() // it is given up in any case
-		return 0, ErrNotLeading
+		return 0, leaderelection.ErrNotLeading
 	}
 	return c.Conn.Write(p)
 }

@@ -17,11 +17,12 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/logtest"
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
 
 // recorded is what a handler behind RequireLeader answers to a GET.
-func recorded(l lehttp.Leadership, handle http.HandlerFunc) *httptest.ResponseRecorder {
+func recorded(l le.Candidate, handle http.HandlerFunc) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	lehttp.RequireLeader(l, nil)(handle).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	return w
@@ -62,7 +63,7 @@ func TestHijackAsksTheView(t *testing.T) {
 		}
 		told <- err
 	}))).URL, nil)
-	if err := <-told; !errors.Is(err, lehttp.ErrNotLeading) || res.StatusCode != http.StatusServiceUnavailable {
+	if err := <-told; !errors.Is(err, le.ErrNotLeading) || res.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("%v, %s", err, res.Status)
 	}
 }
@@ -87,7 +88,7 @@ func TestALostAnswerStaysLost(t *testing.T) {
 		_, again := io.WriteString(w, "later")
 		_, _, hijack := c.Hijack()
 		for what, err := range map[string]error{"Write": first, "a second Write": again, "Flush": c.Flush(), "Hijack": hijack} {
-			if !errors.Is(err, lehttp.ErrNotLeading) {
+			if !errors.Is(err, le.ErrNotLeading) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -120,7 +121,7 @@ func TestNoPartOfAnAnswerLeavesLate(t *testing.T) {
 
 // The first status counts, as without RequireLeader; the server's log has what comes too late.
 func TestTheFirstStatusCounts(t *testing.T) {
-	var logged lockedBuffer
+	var logged logtest.Log
 	s := httptest.NewUnstartedServer(lehttp.RequireLeader(leading(), nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusCreated)
 		if r.URL.Path == "/flushed" {

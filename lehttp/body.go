@@ -6,23 +6,29 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // kept is a request's body, and whether it can be sent again.
 type kept struct {
-	bytes []byte // all of it, where whole
+	bytes []byte // all of it, if whole
 	whole bool
-	from  io.Reader // else the client's, streamed
+	from  io.Reader // the client's body, streamed; if not whole
+
+	present bool      // the request's ctx ends when the client goes away
+	came    time.Time // when the request came
 
 	mu    sync.Mutex
 	read  bool    // the beginning of from is gone
-	fault error   // what reading from ended with, if not with its end
+	fault error   // the error of reading from, if it was not io.EOF
 	last  *stream // the body of the latest attempt
 }
 
-// keep prepares the body of out for being sent more than once.
-func (t *sender) keep(out *http.Request) (*kept, *refusal) {
-	k := &kept{}
+// keep prepares the body of out so that it can be sent more than once, if possible. Present says
+// that out's ctx ends when the client goes away, even while its body has not been read.
+func (t *sender) keep(out *http.Request, present bool) (*kept, *refusal) {
+	k := &kept{came: time.Now()}
+	defer func() { k.present = present || k.whole }() // net/http looks at the connection when the body has been read
 	switch n := out.ContentLength; {
 	case out.Body == nil || out.Body == http.NoBody:
 		k.whole = true
@@ -47,8 +53,8 @@ func bodyRefusal(err error) *refusal {
 	return &refusal{status: http.StatusBadRequest, why: "the request's body broke off", detail: err.Error()}
 }
 
-// replayable reports whether the body can be sent from its beginning. If so, the
-// attempt before cannot read of it any more.
+// replayable reports whether the body can be sent from its beginning. If so, the attempt before
+// can no longer read from it.
 func (k *kept) replayable() bool {
 	if k.whole {
 		return true
@@ -64,15 +70,18 @@ func (k *kept) replayable() bool {
 	return true
 }
 
-// failure is what reading the client's body ended with, if not with its end.
+// timely reports whether the request may still be begun. If the client may have gone without a
+// sign, the request must be new.
+func (k *kept) timely() bool { return k.present || time.Since(k.came) < grace }
+
+// failure returns the error of reading the client's body, or nil.
 func (k *kept) failure() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.fault
 }
 
-// next returns out for the next attempt. It is a copy, since the attempt before
-// may still be looking at its own.
+// next returns a copy of out for the next attempt. The attempt before may still be using its copy.
 func (k *kept) next(out *http.Request) *http.Request {
 	next := out.Clone(out.Context())
 	switch {
@@ -125,6 +134,6 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close does nothing: a failed attempt closes its body, and another may need
-// it. The ReverseProxy closes the client's in the end.
+// Close does nothing. A failed attempt closes its body, but the next attempt may need the client's
+// body. The ReverseProxy closes that in the end.
 func (s *stream) Close() error { return nil }

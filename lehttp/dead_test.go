@@ -8,57 +8,18 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/route/routetest"
 )
-
-// pipes is a listener that is dialled through memory, and can be cut: from then on nothing
-// passes, and nobody is told.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-	cut   atomic.Bool
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { close(p.done); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
-	here, there := net.Pipe()
-	p.conns <- there
-	return &cuttable{here, p}, nil
-}
-
-type cuttable struct {
-	net.Conn
-	p *pipes
-}
-
-func (c *cuttable) Write(b []byte) (int, error) {
-	if c.p.cut.Load() {
-		return len(b), nil
-	}
-	return c.Conn.Write(b)
-}
 
 // A connection of HTTP/2 on which nothing passes any more is left within 20 s, though
 // the leader leads on; one on which the leader takes its time is not.
 func TestADeadConnectionIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipes()
+		p := routetest.NewPipes()
 		var protocols http.Protocols
 		protocols.SetUnencryptedHTTP2(true)
 		server := &http.Server{Protocols: &protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +31,8 @@ func TestADeadConnectionIsNoticed(t *testing.T) {
 		})}
 		go func() { _ = server.Serve(p) }()
 		transport := newTransport(true, nil)
-		transport.DialContext, transport.Protocols = p.dial, &protocols
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) }
+		transport.Protocols = &protocols
 		get := func() (string, error) {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://leader/", nil)
 			if err != nil {
@@ -88,7 +50,7 @@ func TestADeadConnectionIsNoticed(t *testing.T) {
 			t.Errorf("a slow leader: %q, %v", text, err)
 		}
 		begin := time.Now()
-		time.AfterFunc(time.Second, func() { p.cut.Store(true) })
+		time.AfterFunc(time.Second, p.Cut)
 		text, err := get()
 		if took := time.Since(begin); err == nil || errors.Is(err, context.Canceled) || took > 22*time.Second {
 			t.Errorf("a connection that was cut: %q, %v after %v", text, err, took)

@@ -1,29 +1,34 @@
 /*
-Package lehttp brings HTTP requests to the leader of an election, and sees to it
-that nobody else answers them.
+Package lehttp brings HTTP requests to the leader of an election, and makes sure that only the
+leader answers them.
 
-A candidate says where it is reached by the HostPort of its Config, or by Campaign.Announce once
-it listens. Without one nobody finds it.
+A candidate publishes its address by the HostPort of its Config, or by Campaign.Announce once it
+listens. Without an address nobody finds it.
 
-Two sides need it. The process that is asked may not lead any more when it
-answers, whatever its caller knew: [RequireLeader] is a middleware that serves
-while the view lasts, and asks the view again before an answer leaves.
+Use it on both sides. The process that serves a request may no longer lead when it answers,
+whatever its caller knew. [RequireLeader] is a middleware that serves while the view lasts, and
+asks the view again before an answer leaves.
 
 	mux.Handle("/", lehttp.RequireLeader(campaign, nil)(app))
 	mux.Handle("/election/", http.StripPrefix("/election", lehttp.Probes(campaign, nil)))
 
-The process that sends a request must find the leader. A [Router] follows the
-election, and makes handlers of what it knows: [Router.Proxy] passes requests on,
-[Router.Redirect] sends clients away with 307.
+The process that sends a request must find the leader. A [Router] follows the election.
+[Router.Proxy] is a handler that passes requests on, [Router.Redirect] one that sends clients to
+the leader with 307.
 
 	router, err := lehttp.Follow(ctx, leaderelection.WatchConfig{Decider: decider, MaxClockSkew: time.Second})
 	...
 	http.ListenAndServe(":8080", router.Proxy(nil))
 
-Both together make a service of hot standbys of which any may be asked:
+A handler takes its fencing token from the view of the leadership under which its request was
+admitted, by [leaderelection.ViewFrom]:
+
+	token := leaderelection.ViewFrom(r.Context()).ElectionNumber()
+
+Both sides together make a service of hot standbys. Clients may ask any of them:
 
 	router := lehttp.NewRouter(nil, config.MaxClockSkew)
-	config.Trace = &leaderelection.Trace{News: router.News}
+	config.Trace = router.Trace()
 	campaign, err := config.Start(ctx)
 	...
 	elsewhere := router.Proxy(&lehttp.ProxyOptions{LeaderID: config.LeaderID})
@@ -31,95 +36,97 @@ Both together make a service of hot standbys of which any may be asked:
 
 # Shards
 
-If the work is divided by package shard, a request goes to the owner of its shard.
-[RequireOwner] is RequireLeader for shards, and a [ShardRouter] finds their owners:
+If package shard divides the work, a request goes to the owner of its shard. [RequireOwner] is
+RequireLeader for shards, and a [ShardRouter] finds their owners:
 
 	shardOf := lehttp.ShardKey(64, func(r *http.Request) string { return r.PathValue("customer") })
 	mux.Handle("/orders/{customer}", lehttp.RequireOwner(member, shardOf, nil)(app)) // at each member
 
-	router, err := lehttp.FollowShards(ctx, shard.WatchConfig{Store: store}) // at whoever passes requests on
+	router, err := lehttp.FollowShards(ctx, shard.WatchConfig{Store: store}) // in a process that passes requests on
 	...
 	mux.Handle("/orders/{customer}", router.Proxy(shardOf, nil))
 
-The handler has the shard, and its fencing token, by [OwnedFrom]. All that is said here of
-leaders is true of owners: a request is kept while its shard moves, and sent again only if
-nobody has worked on it. A refusal is its shard's own, so it says nothing of another shard.
+A handler gets the shard, and its fencing token, by [shard.OwnedFrom]. Everything that is said
+here of leaders is true of owners. A request is kept while its shard moves, and sent again only
+if nobody has worked on it. A refusal is for one shard, and says nothing about other shards.
 
-# Who is to be trusted
+# Whom to trust
 
-A router's knowledge is old by as long as news takes, so it is a hint. The
-promise is made at the other end: a request that reaches a process which has
-ceased to lead is refused there by RequireLeader, with a header by which a Proxy
-knows that nobody has worked on it and that it may go to the next leader, whatever
-its method. A leader without RequireLeader serves whatever reaches it.
+A router's knowledge may be out of date, so it is a hint. RequireLeader makes the promise, at the
+other end. It refuses a request that reaches a process which no longer leads. By the header of
+that refusal a Proxy knows that nobody has worked on the request, and that it may go to the next
+leader, whatever its method. A leader without RequireLeader serves every request that reaches it.
 
-That header is RequireLeader's alone: it removes one that its handler has relayed.
-A leader without RequireLeader may relay one from a service behind another election.
-So give elections names, if requests pass through several (RequireOptions.Election,
-ProxyOptions.Election).
+Only RequireLeader may set that header: it removes one that its handler has relayed. A leader
+without RequireLeader may relay one from a service behind another election. So give elections
+names if requests pass through several (RequireOptions.Election, ProxyOptions.Election).
 
-Whoever can write the election's record decides where a Proxy sends requests, with
-their cookies and credentials. ProxyOptions.CheckAddress says which addresses are
-allowed.
+Anybody who can write the election's record decides where a Proxy sends requests, with their
+cookies and credentials. ProxyOptions.CheckAddress says which addresses are allowed.
 
-A Proxy believes nothing that a client says of itself: it replaces X-Forwarded-For,
--Host and -Proto, unless ProxyOptions.TrustForwarded says that a proxy of yours has
-sent them, and it removes Fencing-Token, so that no outsider can raise a fence.
-Answers of its own name no candidate and no address: those are in the log.
+A Proxy believes nothing that a client says about itself. It replaces X-Forwarded-For, -Host and
+-Proto, unless ProxyOptions.TrustForwarded says that a proxy of yours has sent them. It removes
+Fencing-Token, so that no outsider can raise a fence. Its own answers name no candidate and no
+address: those are in the log.
 
 # Several ports, TLS, dead connections
 
-A candidate that serves several things has one record for all: ProxyOptions.Addresses
-chooses the one that is meant, by [Port] or by a [Named] address in ConnectionParams.
-CheckAddress is asked about what was chosen, as about a HostPort. What a leader announces
-while it leads (Campaign.Announce) is followed.
+A candidate that serves several things has one record for all of them. ProxyOptions.Addresses
+chooses the right address, by [Port] or by a [Named] address in ConnectionParams. The chosen
+address must pass CheckAddress, like a HostPort. A Proxy follows what a leader announces while
+it leads (Campaign.Announce).
 
-ProxyOptions.TLS is how leaders are spoken to by https. With TLSFor each has to show a
-certificate of its own, such as one for its LeaderID:
+ProxyOptions.TLS has the TLS settings for https. With TLSFor each leader must show its own
+certificate, such as one for its LeaderID:
 
 	TLSFor: func(e leaderelection.RaceEntry) (*tls.Config, error) {
 		return &tls.Config{RootCAs: pool, ServerName: e.LeaderID}, nil
 	},
 
-A leader that hangs is left when the next one is known. If a leader leads on, and only the
-path to it is dead, a Proxy notices on HTTP/2 within 20 s, by pings. On HTTP/1 an idle
-connection is left within 30 s (TCP keepalive), and a request under way ends when the
-kernel gives its connection up, which may take 15 minutes: give requests a deadline, or a
-Transport with a ResponseHeaderTimeout, if your leaders answer in bounded time.
+A Proxy leaves a leader that hangs when the next leader is known. If a leader leads on, and only
+the path to it is dead, a Proxy notices on HTTP/2 within 20 s, by pings. On HTTP/1 an idle
+connection is left within 30 s (TCP keepalive). A request under way on HTTP/1 ends when the
+kernel gives up its connection, which may take 15 minutes. If your leaders answer in bounded
+time, give requests a deadline, or a Transport with a ResponseHeaderTimeout.
 
 # Hand-overs
 
-A leader that gives up leadership by choice refuses new requests from the moment
-its ctx is cancelled, and still answers those under way while its callbacks wind
-down and the lease is kept. So shut the HTTP server's work down in OnOusting or
-before OnElected returns; what is still running when the lease is released is
-thrown away, and its ctx ends. The Proxy keeps requests (ProxyOptions.Wait) until the next leader is
-there. On a store that pushes that takes milliseconds; on one that is polled, up to
-the candidates' and the router's PollInterval.
+A leader that gives up leadership by choice refuses new requests as soon as its ctx is cancelled.
+It still answers the requests under way, while its callbacks wind down and the lease is kept. So
+end the HTTP server's work in OnOusting, or before OnElected returns. The answer of a request
+that still runs when the lease is released is thrown away, and its ctx ends.
+
+The Proxy keeps requests (ProxyOptions.Wait) until there is a next leader. First the leader's
+callbacks, and the requests that they wait for, must end. After that it takes milliseconds on
+a store that pushes, and up to the PollInterval of candidates and router on a polled one.
+
+A request waits in one place, the first Proxy that it comes to, which knows whether the client is
+still there. A Proxy marks the requests that it sends. If it cannot be served, RequireLeader and
+Proxies of the same election refuse a marked request at once, and the refusal tells the first
+Proxy to go on. On HTTP/1 a client that goes away is noticed only when its body has been read. So
+a request with a streamed body does not wait at all (ProxyOptions.KeepBody).
 
 # Probes
 
-[Probes] has what load balancers and orchestrators ask: /leader and /standby for traffic
-that is to reach the leader alone, or all but the leader; /livez, which fails if only a
-new process helps. A standby, a candidate that is unhealthy, and one whose store does not
-answer are alive: a restart would make none of it better. docs/loadbalancers has
-configurations for HAProxy, Envoy and Kubernetes.
+[Probes] answers load balancers and orchestrators. /leader and /standby are for traffic that must
+reach only the leader, or only the standbys. /livez fails if only a new process helps. A standby,
+an unhealthy candidate, and a candidate whose store does not answer are alive: a restart would
+improve none of this. docs/loadbalancers has configurations for HAProxy, Envoy and Kubernetes.
 
 # Readiness
 
-[Ready], which is /leader, is for traffic that is to reach the leader alone, and has a price: only one
-process is ever ready. A Kubernetes Deployment whose readiness probe it is never
-finishes a rollout with maxUnavailable: 0 (to which the default, 25 %, rounds for up
-to three pods): a new pod becomes ready only when the old leader has gone, and that is
-kept until a new pod is ready. Any maxUnavailable below the number of pods ends so,
-at the old leader. A PodDisruptionBudget with minAvailable: 1 likewise forbids to
-drain the leader's node.
+[Ready], which is /leader, is for traffic that must reach only the leader. It has a price: only
+one process is ever ready. As the readiness probe of a Kubernetes Deployment it never lets a
+rollout with maxUnavailable: 0 finish (to which the default, 25 %, rounds for up to three pods).
+A new pod becomes ready only when the old leader has gone, and the old leader stays until a new
+pod is ready. Any maxUnavailable below the number of pods ends the same way, at the old leader.
+A PodDisruptionBudget with minAvailable: 1 likewise forbids to drain the leader's node.
 
-Better, let every process be ready, and pass requests on: RequireLeader with a Proxy
-as Otherwise needs no such probe. Otherwise use the strategy Recreate, or
-maxUnavailable: 100%, and no such budget.
+It is better to let every process be ready, and to pass requests on: RequireLeader with a Proxy
+as Otherwise needs no such probe. Otherwise use the strategy Recreate, or maxUnavailable: 100%,
+and no such budget.
 
-# What a request meets
+# Answers to a request
 
 	no leader                               503, Retry-After: when there can be one
 	this process does not lead              503, or what Otherwise does

@@ -15,6 +15,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/lehttp"
 	"github.com/c8e606e4/leaderelection/shard"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 // A process that serves while it leads, and a proxy that finds it by the election.
@@ -70,9 +71,9 @@ func Example() {
 
 // A process that does not lead refuses, and reports whether the request was worked on.
 func ExampleRequireLeader() {
-	view := leaderelection.NewTimeView(nil) // a campaign's View, in a real program
+	view := viewtest.New(nil, 0) // a campaign's View, in a real program
 	view.Set(time.Now().Add(time.Hour))
-	handler := lehttp.RequireLeader(leadership{view}, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := lehttp.RequireLeader(leadership{view.TimeView}, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			view.Set(time.Now()) // the view ends while the handler works
 		}
@@ -90,10 +91,12 @@ func ExampleRequireLeader() {
 	// POST 503 this process does not lead
 }
 
-// leadership stands for a campaign.
+// leadership stands for a campaign that leads until its view is over.
 type leadership struct{ view *leaderelection.TimeView }
 
-func (l leadership) View() *leaderelection.TimeView { return l.view }
+func (l leadership) View() *leaderelection.TimeView   { return l.view }
+func (l leadership) Status() leaderelection.Status    { return leaderelection.Leading }
+func (l leadership) Leader() leaderelection.RaceEntry { return leaderelection.RaceEntry{} }
 
 // What a load balancer hears of a candidate that leads.
 func ExampleProbes() {
@@ -106,7 +109,8 @@ func ExampleProbes() {
 		fmt.Println(err)
 		return
 	}
-	if _, _, err := campaign.Leadership(ctx); err != nil { // until it leads
+	l, err := campaign.Lead(ctx) // until it leads
+	if err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -117,6 +121,7 @@ func ExampleProbes() {
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		fmt.Print(path, " ", w.Code, " ", w.Body)
 	}
+	l.Release()
 	cancel()
 	<-campaign.Done()
 	// Output:
@@ -162,9 +167,9 @@ func ExampleRequireOwner() {
 		server := httptest.NewServer(app)
 		defer server.Close()
 		member, err := shard.Config{
-			Store: store, MemberID: id, Shards: shard.Numbered(2), SharedClock: true, TermLength: time.Second,
+			Store: store, MemberID: id, Shards: shard.Numbered(2), ClockPolicy: leaderelection.SharedClock, TermLength: time.Second,
 			HostPort: []string{server.Listener.Addr().String()},
-			OnOwned:  func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() },
+			OnOwned:  func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil },
 		}.Start(ctx)
 		if err != nil {
 			fmt.Println(err)
@@ -173,10 +178,10 @@ func ExampleRequireOwner() {
 		defer func() { <-member.Done() }()
 		defer cancel()
 		app.Handle("/", lehttp.RequireOwner(member, shardOf, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			fmt.Fprintf(w, "%s, by the owner of shard %s", r.URL.Path, lehttp.OwnedFrom(r.Context()).Name())
+			fmt.Fprintf(w, "%s, by the owner of shard %s", r.URL.Path, shard.OwnedFrom(r.Context()).Name())
 		})))
 	}
-	router, err := lehttp.FollowShards(ctx, shard.WatchConfig{Store: store, SharedClock: true})
+	router, err := lehttp.FollowShards(ctx, shard.WatchConfig{Store: store, ClockPolicy: leaderelection.SharedClock})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -52,7 +52,7 @@ func join(t testing.TB, ctx context.Context, d le.RaceDecider, id string) *stand
 
 func (s *standby) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
-	fmt.Fprint(w, uint64(s.campaign.View().ElectionNumber()))
+	fmt.Fprint(w, uint64(le.ViewFrom(r.Context()).ElectionNumber()))
 }
 
 // load asks a URL again and again, and remembers the greatest leadership that any
@@ -91,7 +91,7 @@ func (l *load) run(ctx context.Context, method string) {
 		// before: an answer from an earlier one is from a process whose view
 		// has ended.
 		if number < before {
-			l.fault("%s: answered by election %d after one by election %d", method, number, before)
+			l.fault("%s: answered by leadership %d after one by leadership %d", method, number, before)
 		}
 		for old := l.greatest.Load(); old < number && !l.greatest.CompareAndSwap(old, number); old = l.greatest.Load() {
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
-// home is where a request came from that a RequireLeader has handed to its Otherwise:
-// if this process is elected while a Proxy keeps the request, it goes back there.
+// home is the origin of a request that a RequireLeader has handed to its Otherwise. If this process
+// is elected while a Proxy keeps the request, the request goes back there.
 type home struct {
 	host host
 	next http.Handler
@@ -17,19 +17,19 @@ type home struct {
 
 // host is a RequireLeader or a RequireOwner.
 type host interface {
-	// election is what it refuses in the name of, as in ProxyOptions.Election.
+	// election names the election of its refusals, as in ProxyOptions.Election.
 	election(r *http.Request) string
 	mayServe(r *http.Request) bool
-	// serveHere has next serve a request, or refuses it.
+	// serveHere lets next serve a request, or refuses it.
 	serveHere(w http.ResponseWriter, r *http.Request, next http.Handler)
 }
 
 func (g *gate) election(*http.Request) string { return g.o.Election }
 
-func (g *gate) mayServe(r *http.Request) bool { return g.admits(g.view(), r.Method) }
+func (g *gate) mayServe(r *http.Request) bool { return g.admits(g.candidate.View(), r.Method) }
 
 func (g *gate) serveHere(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	view := g.view()
+	view := g.candidate.View()
 	if !g.admits(view, r.Method) {
 		g.refuse(w)
 		return
@@ -39,7 +39,7 @@ func (g *gate) serveHere(w http.ResponseWriter, r *http.Request, next http.Handl
 
 type homeKey struct{}
 
-// serve serves the request, or refuses it: it does not go to Otherwise again.
+// serve serves the request, or refuses it. It does not hand it to Otherwise again.
 func (h *home) serve(w http.ResponseWriter, body io.ReadCloser) {
 	r := h.r.WithContext(h.r.Context()) // a copy
 	r.Body = body
@@ -51,15 +51,15 @@ type comeHome struct{ body *kept }
 
 func (c *comeHome) Error() string { return "leaderelection: this process leads now" }
 
-// serve hands the request back. Out is what the ReverseProxy has made of it.
+// serve hands the request back. Out is the ReverseProxy's copy of it.
 func (c *comeHome) serve(w http.ResponseWriter, out *http.Request) {
 	if h, ok := out.Context().Value(homeKey{}).(*home); ok {
 		h.serve(w, c.body.home())
 	}
 }
 
-// leadsHere reports whether a request that came from a RequireLeader of this election
-// may be served by that.
+// leadsHere reports whether a request came from a RequireLeader of this election that may serve it
+// now.
 func (t *sender) leadsHere(out *http.Request, s *route.State) bool {
 	if !isHere(s, t.o.LeaderID) {
 		return false

@@ -3,13 +3,11 @@
 package lehttp_test
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/lehttp"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -93,37 +92,25 @@ func askCtx(ctx context.Context, t testing.TB, c *http.Client, method, url strin
 	return res, string(text)
 }
 
-// leads is a Leadership whose parts a test sets.
+// leads is a Candidate whose parts a test sets.
 type leads struct {
-	view   *le.TimeView
+	view   *viewtest.View
 	status le.Status
 	entry  le.RaceEntry
 }
 
-func (l *leads) View() *le.TimeView   { return l.view }
+func (l *leads) View() *le.TimeView   { return l.view.TimeView }
 func (l *leads) Status() le.Status    { return l.status }
 func (l *leads) Leader() le.RaceEntry { return l.entry }
 
-// leading is a Leadership that lasts until its view is set.
+func (l *leads) Ping(context.Context) error { return nil }
+
+// leading is a Candidate that lasts until its view is set.
 func leading() *leads {
-	v := le.NewTimeView(nil)
+	v := viewtest.New(nil, 0)
 	v.Set(time.Now().Add(time.Hour))
 	return &leads{view: v, status: le.Leading}
 }
 
 // over ends the view.
 func (l *leads) over() { l.view.Set(time.Now().Add(-time.Second)) }
-
-// lockedBuffer is for logs that several goroutines write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.b.String() }

@@ -3,72 +3,59 @@ package lehttp
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"github.com/c8e606e4/leaderelection/internal/viewctx"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
-// Owners says which shards this process owns. A *shard.Member is one.
-type Owners interface {
-	// Shard returns a shard, and whether this process may act on it at this moment.
-	Shard(name string) (*shard.Owned, bool)
-}
-
-// ShardKey returns a function that names the numbered shard, of n, of a request's key: a
-// customer, say, from its path or a header. See shard.ForKey.
+// ShardKey returns a function that names the shard of a request, one of n numbered shards, by the
+// request's key. A key is, for example, a customer in the path or in a header. See shard.KeyName:
+// while the group has another number of shards, its requests are refused. If the number may
+// change while the group runs, call shard.KeyName with what ShardRouter.Of returns instead.
 func ShardKey(n int, key func(r *http.Request) string) func(r *http.Request) string {
-	return func(r *http.Request) string { return strconv.Itoa(shard.ForKey(key(r), n)) }
+	return func(r *http.Request) string { return shard.KeyName(key(r), n) }
 }
 
-// OwnerOptions are for [RequireOwner]. The zero value is right for most.
+// OwnerOptions are the settings of [RequireOwner]. The zero value is right for most.
 type OwnerOptions struct {
 	// Otherwise serves the requests for shards that this process does not own: a
-	// ShardRouter's Proxy or Redirect, with its LeaderID set. Nil: they are answered 503.
+	// ShardRouter's Proxy or Redirect, with its LeaderID set. Nil means the answer 503.
+	// Such a request is also answered 503 if a Proxy of this group has sent it: that Proxy
+	// keeps it itself.
 	Otherwise http.Handler
-	// Group names the group, as ProxyOptions.Election does. Name it if requests pass
-	// through services of several groups or elections.
+	// Group names the group, as ProxyOptions.Election does. Set it if requests pass through
+	// services of several groups or elections.
 	Group string
 }
 
-// RequireOwner returns a middleware that serves a request only while this process owns its
-// shard, which shardOf names. It is RequireLeader for shards, with the same promise: the
-// shard is asked before the handler is called, and again before anything of the answer
-// leaves the process. Each refusal is one of that shard's, by which a ShardRouter's Proxy
-// knows that nobody has worked on the request.
+// RequireOwner returns a middleware that serves a request only while this process owns the shard
+// that shardOf names. Put it in front of the handlers of a member. It makes the promise of
+// [RequireLeader], for shards: it asks the shard before the handler is called, and again before
+// any part of the answer leaves the process. Each refusal is for that shard. By it a
+// ShardRouter's Proxy knows that nobody has worked on the request.
 //
-// Once a shard is to be let go no new requests for it are served; those under way may end
-// until OnOwned has returned. So have OnOwned wait for them.
+// When a shard must be let go, RequireOwner serves no new requests for it. The requests under way
+// may end until OnOwned has returned, so let OnOwned wait for them.
 //
-// The handler finds the shard, and with it its fencing token, by [OwnedFrom]. A request for
-// which shardOf returns "" is answered 400.
-func RequireOwner(owners Owners, shardOf func(r *http.Request) string, options *OwnerOptions) func(http.Handler) http.Handler {
+// The handler gets the shard, and its fencing token, by [shard.OwnedFrom]. A request for which
+// shardOf returns "" is answered 400.
+func RequireOwner(owners shard.Owners, shardOf func(r *http.Request) string, opts *OwnerOptions) func(http.Handler) http.Handler {
 	g := &ownerGate{owners: owners, shardOf: shardOf}
-	if options != nil {
-		g.o = *options
+	if opts != nil {
+		g.o = *opts
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next) })
 	}
 }
 
-type ownedKey struct{}
-
-// OwnedFrom returns the shard that a handler behind [RequireOwner] was called for, by its
-// request's ctx: its Token is what writes elsewhere are to be fenced by. It is nil in any
-// other ctx.
-func OwnedFrom(ctx context.Context) *shard.Owned {
-	o, _ := ctx.Value(ownedKey{}).(*shard.Owned)
-	return o
-}
-
-// shardElection is what refusals for a shard are made in the name of: what one shard's
-// owner says is of no other shard.
+// shardElection returns the name of the election of refusals for a shard. Each shard has its own,
+// since a refusal for one says nothing about another.
 func shardElection(group, name string) string { return group + "/" + name }
 
 // ownerGate is a RequireOwner.
 type ownerGate struct {
-	owners  Owners
+	owners  shard.Owners
 	shardOf func(*http.Request) string
 	o       OwnerOptions
 }
@@ -92,7 +79,7 @@ func (g *ownerGate) serve(w http.ResponseWriter, r *http.Request, next http.Hand
 		g.own(w, r, next, o, name)
 		return
 	}
-	if g.o.Otherwise == nil {
+	if g.o.Otherwise == nil || r.Header.Get(sentBy) == g.marks(name).sent {
 		g.refuse(w, name)
 		return
 	}
@@ -123,7 +110,8 @@ func (g *ownerGate) own(w http.ResponseWriter, r *http.Request, next http.Handle
 	if h := w.Header(); len(h) > 0 {
 		a.work.before = h.Clone()
 	}
-	ctx := viewctx.New(context.WithValue(r.Context(), ownedKey{}, o), o)
+	delete(r.Header, sentBy) // as in gate.lead
+	ctx := viewctx.New(shard.WithOwned(r.Context(), o), o)
 	defer ctx.Stop()
 	next.ServeHTTP(a, r.WithContext(ctx))
 	a.finish()

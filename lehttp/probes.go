@@ -9,128 +9,116 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-// Probes returns a handler for those who probe a candidate, at the paths that they
-// expect: /livez ([Live]), /leader ([Ready]) and /standby ([Standby]). Other paths are 404;
-// any method will do, as the OPTIONS and HEAD of load balancers. It asks nobody, and tells
-// nobody's name: so it needs no authentication. The options are Live's.
+// Probes returns a handler with all probes of a candidate: /livez ([Live]), /leader ([Ready]) and
+// /standby ([Standby]). Use it for load balancers and orchestrators. It answers every method, such
+// as the OPTIONS and HEAD of load balancers, and other paths with 404. It makes no calls and
+// tells no names, so it needs no authentication. The options are Live's.
 //
 //	mux.Handle("/election/", http.StripPrefix("/election", lehttp.Probes(campaign, nil)))
-func Probes(l Leadership, options *LiveOptions) http.Handler {
+func Probes(c Pinged, opts *LiveOptions) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/livez", Live(l, options))
-	mux.Handle("/leader", Ready(l))
-	mux.Handle("/standby", Standby(l))
+	mux.Handle("/livez", Live(c, opts))
+	mux.Handle("/leader", Ready(c))
+	mux.Handle("/standby", Standby(c))
 	return mux
 }
 
-// Ready returns a handler for a load balancer's or an orchestrator's readiness
-// probe, where traffic is to reach the leader alone: 200 while this process
-// leads and has not begun to give that up, else 503. It asks nobody, and costs
-// no more than reading the clock.
+// Ready returns a handler that answers 200 while this process leads and has not begun to give that
+// up, and otherwise 503. Use it as the readiness probe of a load balancer or orchestrator if
+// traffic must reach only the leader. It makes no calls, and costs no more than reading the
+// clock.
 //
-// It is no liveness probe: a standby is healthy, and must not be restarted. As a
-// readiness probe it stalls rollouts with maxUnavailable: 0, since only one process
-// is ever ready: see the package's documentation.
-func Ready(l Leadership) http.Handler {
-	status, _ := l.(withStatus)
+// Do not use it as a liveness probe: a standby is healthy, and must not be restarted. As a
+// readiness probe it stalls rollouts with maxUnavailable: 0, since only one process is ever
+// ready: see the package's documentation.
+func Ready(c leaderelection.Candidate) http.Handler {
 	return probe(func(*http.Request) (bool, string) {
-		if l.View().ValueInFuture() && (status == nil || status.Status() == leaderelection.Leading) {
+		if c.Status() == leaderelection.Leading && c.View().ValueInFuture() {
 			return true, "leading"
 		}
 		return false, "not leading"
 	})
 }
 
-// Standby returns a handler that answers 200 while this process stands by to lead, and
-// else 503: where it leads, is giving that up, or has stopped. For what is to be kept away
-// from the leader, as reports and backups.
-func Standby(l Leadership) http.Handler {
-	status, _ := l.(withStatus)
+// Standby returns a handler that answers 200 while this process stands by to lead. It answers 503
+// if this process leads, is giving that up, or has stopped. Use it to keep work such as reports
+// and backups away from the leader.
+func Standby(c leaderelection.Candidate) http.Handler {
 	return probe(func(*http.Request) (bool, string) {
-		follows := !l.View().ValueInFuture()
-		if status != nil {
-			follows = status.Status() == leaderelection.Following
-		}
-		if follows {
+		if c.Status() == leaderelection.Following {
 			return true, "standing by"
 		}
 		return false, "not standing by"
 	})
 }
 
-// LiveOptions are for [Live]. The zero value is right for most.
+// Pinged is a Candidate whose loop can be asked whether it moves. A *leaderelection.Campaign
+// is one.
+type Pinged interface {
+	leaderelection.Candidate
+	Ping(ctx context.Context) error
+}
+
+// LiveOptions are the settings of [Live]. The zero value is right for most.
 type LiveOptions struct {
-	// Grace is how long after its view has ended a leader may be one whose work has not
-	// ended: OnElected or OnOusting has not returned. A process that takes longer than
-	// that to leave off is restarted. Zero: a term, as the record has it.
+	// Grace is how long a leader's work may go on after its view has ended, until OnElected and
+	// OnOusting have returned. After that the probe fails, and the process is restarted. Zero
+	// means a term, as the record has it.
 	Grace time.Duration
-	// Timeout is how soon the campaign must answer. Zero: 500 ms, half of the time that
+	// Timeout is how soon the campaign must answer. Zero means 500 ms, half of the time that
 	// Kubernetes gives a probe by default.
 	Timeout time.Duration
 }
 
-// Live returns a handler for a liveness probe: 503 if only a new process helps, and 200
-// otherwise, for leaders, standbys and the unhealthy alike, also if the store does not
-// answer. It fails if
+// Live returns a handler for a liveness probe. It answers 503 if only a new process helps, and 200
+// otherwise. A standby, an unhealthy candidate, and a candidate whose store does not answer get
+// 200. The probe fails if
 //
-//   - the campaign's loop does not answer (Campaign.Ping): a deadlock, or a machine that is
-//     starved, which is why one failure should not be enough;
-//   - a leader has not renewed, its view has been over for longer than Grace, and it has
-//     not been able to leave off: its OnElected does not heed its ctx, and so this process
-//     can never lead again;
-//   - the campaign has stopped, of itself or since its ctx has ended.
+//   - the campaign's loop does not answer (Campaign.Ping): there is a deadlock, or the machine
+//     is starved, so do not restart after a single failure;
+//   - a leader's view has been over for longer than Grace, and its work has not ended: its
+//     OnElected does not respect its ctx, so this process can never lead again;
+//   - LeaderChanged has not returned for four terms, or the store has refused every call for as
+//     long (Campaign.Ping);
+//   - the campaign has stopped, by itself or because its ctx has ended.
 //
-// It needs a *leaderelection.Campaign to know that. Of a Leadership that cannot be asked
-// it says 200. Requests take turns, so many at once do not keep the campaign busy.
-func Live(l Leadership, options *LiveOptions) http.Handler {
-	p := &liveness{leads: l, turn: make(chan struct{}, 1)}
-	if options != nil {
-		p.o = *options
+// Requests take turns, so many requests at once do not keep the campaign busy.
+func Live(c Pinged, opts *LiveOptions) http.Handler {
+	p := &liveness{campaign: c, turn: make(chan struct{}, 1)}
+	if opts != nil {
+		p.o = *opts
 	}
 	if p.o.Timeout == 0 {
 		p.o.Timeout = 500 * time.Millisecond
 	}
-	p.status, _ = l.(withStatus)
-	p.leader, _ = l.(withLeader)
-	p.loop, _ = l.(withPing)
 	return probe(p.alive)
-}
-
-// withPing is an optional part of a Leadership: the Campaign's Ping.
-type withPing interface {
-	Ping(ctx context.Context) error
 }
 
 // liveness is a Live.
 type liveness struct {
-	leads  Leadership
-	status withStatus
-	leader withLeader
-	loop   withPing
-	o      LiveOptions
-	turn   chan struct{} // has one while the campaign is asked
+	campaign Pinged
+	o        LiveOptions
+	turn     chan struct{} // has one while the campaign is asked
 }
 
 func (p *liveness) alive(r *http.Request) (bool, string) {
-	if p.status != nil {
-		switch p.status.Status() {
-		case leaderelection.Stopped:
-			return false, "the campaign has stopped"
-		case leaderelection.Leading, leaderelection.Draining:
-			if late, grace := p.late(), p.grace(); late > grace {
-				return false, fmt.Sprintf("leadership was over %v ago, and its work has not ended", late.Round(time.Millisecond))
-			}
+	switch p.campaign.Status() {
+	case leaderelection.Stopped:
+		return false, "the campaign has stopped"
+	case leaderelection.Leading, leaderelection.Draining:
+		if late, grace := p.late(), p.grace(); late > grace {
+			return false, fmt.Sprintf("leadership was over %v ago, and its work has not ended", late.Round(time.Millisecond))
 		}
 	}
-	if !p.answers(r.Context()) {
-		return false, fmt.Sprintf("the campaign does not answer within %v", p.o.Timeout)
+	if err := p.ping(r.Context()); err != nil {
+		return false, err.Error()
 	}
 	return true, "alive"
 }
 
-// late is for how long the view has been over; zero while it is not.
+// late returns how long the view has been over, or zero if it is not.
 func (p *liveness) late() time.Duration {
-	view := p.leads.View()
+	view := p.campaign.View()
 	if view.ValueInFuture() || view.Get().IsZero() {
 		return 0
 	}
@@ -138,34 +126,33 @@ func (p *liveness) late() time.Duration {
 }
 
 func (p *liveness) grace() time.Duration {
-	switch {
-	case p.o.Grace > 0:
+	if p.o.Grace > 0 {
 		return p.o.Grace
-	case p.leader != nil:
-		if term := p.leader.Leader().TermLength; term > 0 {
-			return term
-		}
+	}
+	if term := p.campaign.Leader().TermLength; term > 0 {
+		return term
 	}
 	return leaderelection.DefaultTermLength
 }
 
-// answers reports whether the campaign's loop does in time.
-func (p *liveness) answers(ctx context.Context) bool {
-	if p.loop == nil {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
+// ping asks the campaign, which must answer in time.
+func (p *liveness) ping(ctx context.Context) error {
+	silent := fmt.Errorf("the campaign does not answer within %v", p.o.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.o.Timeout, silent)
 	defer cancel()
 	select {
 	case p.turn <- struct{}{}:
 		defer func() { <-p.turn }()
 	case <-ctx.Done():
-		return false
+		return silent
 	}
-	return ctx.Err() == nil && p.loop.Ping(ctx) == nil
+	if ctx.Err() != nil {
+		return silent
+	}
+	return p.campaign.Ping(ctx)
 }
 
-// probe answers 200 or 503, and a word on why.
+// probe answers 200 or 503, and says why in a few words.
 func probe(ask func(*http.Request) (ok bool, why string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ok, why := ask(r)

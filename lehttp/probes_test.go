@@ -15,6 +15,7 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/lehttp"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 // probed is what a prober hears of h.
@@ -82,7 +83,7 @@ func TestProbes(t *testing.T) {
 	})
 }
 
-// pinged is a Leadership whose loop answers, or not.
+// pinged is a Candidate whose loop answers, or not.
 type pinged struct {
 	*leads
 	now    atomic.Int32 // how many ask
@@ -127,16 +128,6 @@ func TestLiveOfALoopThatDoesNotMove(t *testing.T) {
 	})
 }
 
-// A leader that cannot be asked more than its view is alive, and stands by while it does
-// not lead.
-func TestProbesOfAViewAlone(t *testing.T) {
-	l := leading()
-	h := lehttp.Probes(viewOnly{l}, nil)
-	expectProbes(t, "leading", h, true, true, false)
-	l.over()
-	expectProbes(t, "over", h, true, false, true)
-}
-
 // What a liveness probe goes by: for how long the view has been over, and not who leads; a
 // process that has never had a view is late for nothing.
 func TestLiveGoesByTheViewsEnd(t *testing.T) {
@@ -155,7 +146,7 @@ func TestLiveGoesByTheViewsEnd(t *testing.T) {
 			"stands by":                                  {le.Following, time.Minute, 15 * time.Second, true},
 			"has stopped":                                {le.Stopped, -1, 15 * time.Second, false},
 		} {
-			l := &leads{view: le.NewTimeView(nil), status: c.status, entry: le.RaceEntry{TermLength: c.term}}
+			l := &leads{view: viewtest.New(nil, 0), status: c.status, entry: le.RaceEntry{TermLength: c.term}}
 			if c.over >= 0 {
 				l.view.Set(time.Now().Add(-c.over))
 			}

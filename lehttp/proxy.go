@@ -1,6 +1,7 @@
 package lehttp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -20,94 +21,104 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
-// ProxyOptions are for [Router.Proxy]. The zero value is right for most.
+// ProxyOptions are the settings of [Router.Proxy]. The zero value is right for most.
 type ProxyOptions struct {
-	// Scheme is how the leader is spoken to, http or https. Empty: https with TLS or
-	// TLSFor, else http.
+	// Scheme is the scheme of requests to the leader, http or https. Empty means https if TLS
+	// or TLSFor is set, and otherwise http.
 	Scheme string
 
-	// Addresses chooses where requests for a leader go, in the order in which they are
-	// to be tried: for candidates that serve several things, at ports of their own. See
-	// [Port] and [Named]. What it returns must pass CheckAddress as HostPorts must. It is
-	// asked for each new record. Nil: the leader's HostPorts.
+	// Addresses returns the addresses for requests to a leader, in the order in which to try
+	// them. Set it if candidates serve several things at different ports; see [Port] and
+	// [Named]. The addresses must pass CheckAddress, like HostPorts. It is called for each
+	// new record. Nil means the leader's HostPorts.
 	Addresses func(leader leaderelection.RaceEntry) []string
 
-	// Wait is how long a request may be kept while there is no leader, or the
-	// leader cannot be reached or has just ceased to lead. Zero: 2 s, ample for
-	// a hand-over on a store that pushes; with one that is polled it takes up
-	// to the candidates' PollInterval. Negative: not at all. Where none of the
-	// leader's addresses is one to be dialled, requests are answered at once.
+	// Wait is how long the Proxy may keep a request while there is no leader, or the leader
+	// cannot be reached or has just ceased to lead. Zero means 2 s. That is ample for a
+	// hand-over on a store that pushes, if the leader's requests under way end soon. On a
+	// store that is polled, add the candidates' PollInterval. Negative means that requests do not wait. If CheckAddress
+	// allows none of the leader's addresses, requests are answered at once.
+	//
+	// If a request passes through several Proxies of one election, only the first keeps it:
+	// the others, and each RequireLeader, refuse it at once.
 	Wait time.Duration
 
-	// KeepBody is up to how many bytes of a request's body are kept so that it
-	// can be sent a second time. Zero: 64 KiB. Negative: none. Longer bodies,
-	// those of unknown length, and those that the client announces with
+	// KeepBody is the size of the longest request body that the Proxy reads before it sends the
+	// request, so that it can send the body a second time. Zero means 64 KiB, negative none.
+	// Longer bodies, those of unknown length, and those that the client announces with
 	// Expect: 100-continue are streamed, and sent once.
+	//
+	// On HTTP/1 a client that goes away is noticed only when its body has been read. So a
+	// request with a streamed body is not kept there: it is sent as it comes, or refused.
 	KeepBody int64
 
-	// LeaderID is this process's own where it is a candidate: requests are then
-	// never sent to itself. Those that wait when it is elected are handed back to
-	// the RequireLeader whose Otherwise this Proxy is, and served here.
+	// FullDuplex lets a leader answer on HTTP/1 before it has read a streamed body to its end.
+	// After such an answer the connection to the client is closed. Without FullDuplex such
+	// an answer waits for a part of the body, as in httputil.ReverseProxy. On HTTP/2 such
+	// answers always pass.
+	FullDuplex bool
+
+	// LeaderID is this process's own LeaderID if it is a candidate. The Proxy then never sends
+	// requests to itself. If this process is elected while requests wait, they are handed
+	// back to the RequireLeader whose Otherwise this Proxy is, and served here.
 	LeaderID string
 
-	// Election names the election, as RequireOptions.Election does at its
-	// candidates: the Proxy sends a request again only where a RequireLeader of
-	// that name says that nobody has worked on it.
+	// Election names the election, as RequireOptions.Election does at its candidates. The Proxy
+	// believes only a RequireLeader of that name when it says that nobody has worked on a
+	// request, so that the request may be sent again.
 	Election string
 
-	// CheckAddress returns an error for an address that no request may be sent to.
-	// Whoever can write the election's record directs the requests, with their
-	// cookies and credentials: so allow what your candidates can have, as an
-	// address range of theirs. It is asked for each HostPort of each leader, as the
-	// record has it. Nil: link-local, multicast and unspecified addresses are
-	// refused, and, by the Proxy's own Transport, names that resolve to one.
+	// CheckAddress returns an error for an address to which no request may be sent. Anybody who
+	// can write the election's record directs the requests, with their cookies and
+	// credentials. So allow only addresses that your candidates can have, such as an address
+	// range. It is called for each HostPort of each leader, as the record has it. Nil means
+	// that link-local, multicast and unspecified addresses are refused. The Proxy's own
+	// Transport then also refuses names that resolve to one of these.
 	CheckAddress func(hostPort string) error
 
-	// TrustForwarded reports whether the Forwarded and X-Forwarded-* headers of a
-	// request are to be believed, because a proxy of your own has sent it: then
-	// X-Forwarded-For is added to, and the others are kept. Nil: they are whatever
-	// a client has made up, and replaced.
+	// TrustForwarded reports whether to believe the Forwarded and X-Forwarded-* headers of a
+	// request, because a proxy of yours has sent it. If so, X-Forwarded-For is extended and
+	// the others are kept. Nil means that these headers are replaced, since any client can
+	// invent them.
 	TrustForwarded func(r *http.Request) bool
 
-	// TLS is how leaders are spoken to by https: the certificates that are trusted
-	// and, where leaders ask for one, the Proxy's own. Nil: Go's defaults, by which a
-	// leader's certificate must have the host of its address. Without meaning if
-	// Transport is set.
+	// TLS has the settings for https to leaders: the trusted certificates and, if leaders ask
+	// for one, the Proxy's own certificate. Nil means Go's defaults: a leader's certificate
+	// must have the host of its address. It is ignored if Transport is set.
 	TLS *tls.Config
 
-	// TLSFor is TLS for each leader by itself: called for each new leadership, which
-	// then has connections of its own. So the certificate of each can be asked to have
-	// its LeaderID (ServerName), and that of one that was deposed is worth nothing, also
-	// at the same address. While it returns an error, requests are refused. Optional;
-	// without meaning if Transport is set.
+	// TLSFor returns the TLS settings for one leader. It is called for each new leadership, for
+	// which the Proxy then makes separate connections. So you can require that the certificate
+	// of each leader has its LeaderID (ServerName). The certificate of a deposed leader is
+	// then useless, even at the same address. While TLSFor returns an error, requests are
+	// refused. Optional. It is ignored if Transport is set.
 	TLSFor func(leader leaderelection.RaceEntry) (*tls.Config, error)
 
-	// Transport sends the requests. Nil: one made for this Proxy, without the
-	// environment's HTTP proxies, with up to 128 idle connections to a leader
-	// and 3 s to connect. It leaves an HTTP/2 connection that is dead after 20 s, and by
-	// TCP's own probes an idle one of HTTP/1 after 30 s.
+	// Transport sends the requests. Nil means a transport for this Proxy. It does not use HTTP
+	// proxies of the environment, keeps up to 128 idle connections to a leader, and takes up
+	// to 3 s to connect. It leaves a dead HTTP/2 connection after 20 s. By TCP's own probes
+	// it leaves a dead idle connection of HTTP/1 after 30 s.
 	Transport http.RoundTripper
 
-	// Rewrite may change what is sent, as ReverseProxy.Rewrite does: it is
-	// called after X-Forwarded-For, -Host and -Proto were set, and after
-	// Fencing-Token was removed (see [fence.Header]): a client from outside must
-	// not raise a fence. Where only leaders of other elections can be clients,
-	// copy it from In to Out. The URL's scheme and host are set later, to the
-	// leader's. Optional.
+	// Rewrite may change the request to the leader, as ReverseProxy.Rewrite does. Optional. It
+	// is called after X-Forwarded-For, -Host and -Proto were set, and after Fencing-Token
+	// was removed (see [fence.Header]), since a client from outside must not raise a fence.
+	// If all clients are leaders of other elections, copy Fencing-Token from In to Out. The
+	// scheme and host of the URL are set to the leader's later.
 	Rewrite func(*httputil.ProxyRequest)
 
-	// Logger is told of a leader whose addresses are useless, of loops, and of
-	// requests that could not be answered. Nil: silence.
+	// Logger gets leaders with useless addresses, loops, and requests that could not be
+	// answered. Nil means silence.
 	Logger *slog.Logger
 }
 
 const defaultWait = 2 * time.Second
 
-// Proxy is a reverse proxy to whoever leads. See [Router.Proxy].
+// Proxy is a reverse proxy to the leader, made by [Router.Proxy].
 type Proxy struct {
 	router  *Router
 	o       ProxyOptions
-	via     string // what this proxy calls itself in Via
+	via     string // the name of this proxy in Via
 	forward httputil.ReverseProxy
 	own     *http.Transport
 	strict  bool // addresses that names resolve to are checked, too
@@ -115,33 +126,38 @@ type Proxy struct {
 	marks   marks
 }
 
-// Proxy returns a handler that sends each request to the leader: an
-// httputil.ReverseProxy, with its streaming both ways, its WebSockets and other
-// upgrades, and its trailers.
+// Proxy returns a handler that sends each request to the leader. Use it in front of the candidates,
+// or in each candidate as RequireOptions.Otherwise. It is an httputil.ReverseProxy, with its
+// streaming, WebSockets and other upgrades, and trailers. Its own answers name nobody; the Logger
+// gets the leader's name. It answers:
 //
-// While there is no leader it answers 503, with Retry-After until the earliest
-// time at which there can be one; where the leader cannot be reached or breaks
-// off, 502; where the leader's address leads back to this proxy, 508, by a name
-// of its own that it adds to Via. Answers of its own name nobody: who leads is for
-// the Logger.
+//   - 503 while there is no leader, with Retry-After until the earliest time at which there can
+//     be one;
+//   - 502 if the leader cannot be reached or breaks off;
+//   - 508 if the leader's address leads back to this proxy, which it notices by its own name in
+//     Via.
 //
-// Of a leader's addresses the first that answers is used. A request that nobody has
-// worked on goes on to the next of them, where one takes no connection or another
-// process is behind it.
+// The Proxy uses the first of a leader's addresses that answers. If an address takes no connection,
+// or another process is behind it, a request that nobody has worked on goes to the next address.
 //
-// A leader that is silent for a second after the next one is known is given up, as
-// hung or cut off, whether it owes an answer, the rest of one, or news on a WebSocket.
+// If a leader is silent for a second after the next leader is known, the Proxy gives it up as hung
+// or cut off. That is so whether the leader owes an answer, the rest of an answer, or news on a
+// WebSocket.
 //
-// A request is sent a second time, once, where leadership changes hands under
-// it: if it is idempotent (GET, HEAD, OPTIONS, TRACE, PUT, DELETE, or any with an
-// Idempotency-Key), its body can be sent again (see KeepBody), and no part of an
-// answer has been passed on. One that nobody has worked on yet, since no
-// connection could be made or [RequireLeader] refused it, is sent again whatever
-// its method, until Wait is over.
-func (r *Router) Proxy(options *ProxyOptions) *Proxy {
+// If leadership changes during a request, the Proxy sends the request once more, on these
+// conditions:
+//
+//   - it is idempotent (GET, HEAD, OPTIONS, TRACE, PUT, DELETE, or any with an Idempotency-Key
+//     or X-Idempotency-Key);
+//   - its body can be sent again (see KeepBody);
+//   - no part of an answer has been passed on.
+//
+// If nobody has worked on the request yet, since no connection could be made or [RequireLeader] has
+// refused it, the Proxy sends it again, whatever its method, until Wait is over.
+func (r *Router) Proxy(opts *ProxyOptions) *Proxy {
 	p := &Proxy{router: r, via: "lehttp-" + rand.Text()}
-	if options != nil {
-		p.o = *options
+	if opts != nil {
+		p.o = *opts
 	}
 	if p.o.Scheme == "" {
 		p.o.Scheme = "http"
@@ -149,12 +165,8 @@ func (r *Router) Proxy(options *ProxyOptions) *Proxy {
 			p.o.Scheme = "https"
 		}
 	}
-	if p.o.Wait == 0 {
-		p.o.Wait = defaultWait
-	}
-	if p.o.KeepBody == 0 {
-		p.o.KeepBody = 64 << 10
-	}
+	p.o.Wait = cmp.Or(p.o.Wait, defaultWait)
+	p.o.KeepBody = cmp.Or(p.o.KeepBody, 64<<10)
 	p.strict = p.o.CheckAddress == nil
 	if p.o.Transport == nil {
 		p.own = newTransport(p.strict, p.o.TLS)
@@ -177,16 +189,16 @@ func (r *Router) Proxy(options *ProxyOptions) *Proxy {
 	return p
 }
 
-// What a connection that is dead is noticed by. A leader that is hung or cut off is left
-// as soon as the next one is known (see grace); this is for a leader that still leads, and a
-// path to it that is gone.
+// Probes by which a dead connection is noticed. They are for a leader that still leads while the
+// path to it is gone. A leader that is hung or cut off is left as soon as the next is known (see
+// grace).
 var (
 	tcpProbes = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 	h2Pings   = http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second}
 )
 
-// newTransport is for leaders, which are few, near, and take every request. A strict
-// one does not dial what a name must not resolve to.
+// newTransport returns a transport for leaders, which are few, near, and take every request. If it
+// is strict, it does not dial the forbidden addresses to which a name may resolve.
 func newTransport(strict bool, config *tls.Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: 3 * time.Second, KeepAliveConfig: tcpProbes}
 	if strict {
@@ -207,7 +219,8 @@ func newTransport(strict bool, config *tls.Config) *http.Transport {
 	}
 }
 
-// Close closes the idle connections of a Proxy that was given no Transport.
+// Close closes the idle connections of a Proxy without a Transport of yours. Call it when the Proxy
+// is not used any more.
 func (p *Proxy) Close() {
 	if p.own != nil {
 		p.own.CloseIdleConnections()
@@ -227,10 +240,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		loopRefusal(&s.Entry).answer(w)
 		return
 	}
-	if r.ContentLength < 0 && r.ProtoMajor == 1 {
-		// A stream: pass on what the leader says to it before its end. Where w
-		// cannot, that waits for the end.
-		_ = http.NewResponseController(w).EnableFullDuplex()
+	if p.o.FullDuplex && r.ContentLength != 0 && r.ProtoMajor == 1 {
+		w, r = newDuplex(w, r)
 	}
 	p.forward.ServeHTTP(w, r)
 }
@@ -251,7 +262,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	} else {
 		r.SetXForwarded()
 	}
-	r.Out.URL.RawQuery = r.In.URL.RawQuery // what it means is the leader's to say
+	r.Out.URL.RawQuery = r.In.URL.RawQuery // the leader parses it
 	r.Out.Header.Del(fence.Header)
 	if p.o.Rewrite != nil {
 		p.o.Rewrite(r)
@@ -259,7 +270,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.Header["Via"] = append(r.Out.Header["Via"], protocol(r.In)+p.via)
 }
 
-// keepForwarded adds this hop to what the proxies before it have said of the client.
+// keepForwarded keeps what earlier proxies have said of the client, and adds this hop.
 func keepForwarded(r *httputil.ProxyRequest) {
 	r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
 	r.SetXForwarded()
@@ -270,8 +281,7 @@ func keepForwarded(r *httputil.ProxyRequest) {
 	}
 }
 
-// protocol is the received protocol as Via wants it: without the name where that
-// is HTTP.
+// protocol returns the received protocol as Via wants it: without the name if that is HTTP.
 func protocol(r *http.Request) string {
 	switch {
 	case r.ProtoMajor == 1 && r.ProtoMinor == 1:
@@ -284,10 +294,13 @@ func protocol(r *http.Request) string {
 	return "3.0 "
 }
 
-// failed answers what could not be sent, or got no answer.
+// failed answers a request that could not be sent, or got no answer.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	var home *comeHome
 	if errors.As(err, &home) {
+		if d, ok := w.(*duplex); ok {
+			w = d.ResponseWriter
+		}
 		home.serve(w, r)
 		return
 	}
@@ -306,10 +319,16 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if p.o.Logger != nil && r.Context().Err() == nil {
 		p.o.Logger.Warn("leaderelection: a request was not answered by a leader", "method", r.Method, "path", r.URL.Path, "status", no.status, "err", err)
 	}
+	if no.untouched && r.Header.Get(sentBy) == p.marks.sent {
+		// Another Proxy of this election has sent it, and may send it again.
+		asked := *no
+		asked.status, no = http.StatusServiceUnavailable, &asked
+		w.Header().Set(notLeading, p.marks.refused)
+	}
 	no.answer(w)
 }
 
-// buffers are those that bodies are copied through.
+// buffers is the pool of buffers for copying bodies.
 type buffers struct{ pool sync.Pool }
 
 func (b *buffers) Get() []byte {

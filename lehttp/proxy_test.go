@@ -19,7 +19,9 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/logtest"
 	"github.com/c8e606e4/leaderelection/lehttp"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 func TestProxySendsToTheLeader(t *testing.T) {
@@ -71,7 +73,7 @@ func TestProxyWithoutALeader(t *testing.T) {
 		{"bad HostPort", record(1, "leader-7", "nonsense", "host:0", ":80", "host/path:80", "a b:80", "u@host:80", "host:http"), "16", "cannot be reached", "HostPort"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var log lockedBuffer
+			var log logtest.Log
 			r := lehttp.NewRouter(nil, S)
 			r.News(c.entry)
 			front := proxy(t, r, &lehttp.ProxyOptions{LeaderID: "me", Wait: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -227,13 +229,24 @@ type late struct {
 	after int
 }
 
+func (l *late) Status() le.Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.after >= 0 {
+		return le.Following
+	}
+	return le.Leading
+}
+
+func (l *late) Leader() le.RaceEntry { return le.RaceEntry{} }
+
 func (l *late) View() *le.TimeView {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.after--; l.after >= 0 {
-		return le.NewTimeView(nil)
+		return viewtest.New(nil, 0).TimeView
 	}
-	return leading().view
+	return leading().view.TimeView
 }
 
 func TestProxyRefusedToTheEnd(t *testing.T) {
@@ -308,7 +321,7 @@ func TestProxyStreams(t *testing.T) {
 	})))
 	r := lehttp.NewRouter(nil, S)
 	r.News(record(1, "a", address(leader)))
-	front := proxy(t, r, nil)
+	front := proxy(t, r, &lehttp.ProxyOptions{FullDuplex: true})
 	up, send := io.Pipe()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front.URL, up)
 	if err != nil {

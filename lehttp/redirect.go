@@ -3,6 +3,7 @@ package lehttp
 import (
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 
@@ -10,39 +11,36 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
-// RedirectOptions are for [Router.Redirect]. The zero value is right for most.
+// RedirectOptions are the settings of [Router.Redirect]. The zero value is right for most.
 type RedirectOptions struct {
-	// Scheme is that of the leader's URL. Empty: the one that the client came
-	// by, as far as this process can see (https where it ended the TLS itself).
+	// Scheme is the scheme of the leader's URL. Empty means the scheme that the client has
+	// used, as far as this process can see: https if this process ended the TLS itself.
 	Scheme string
-	// LeaderID is this process's own where it is a candidate, so that it does
-	// not send clients to itself in the moments in which it holds the record
-	// but does not lead.
+	// LeaderID is this process's own LeaderID if it is a candidate. It then does not send
+	// clients to itself while it holds the record but does not lead.
 	LeaderID string
-	// Addresses chooses where the leader is, as in ProxyOptions. It is asked for each
-	// request. Nil: its HostPorts.
+	// Addresses returns the leader's addresses, as in ProxyOptions. It is called for each
+	// request. Nil means the leader's HostPorts.
 	Addresses func(leader leaderelection.RaceEntry) []string
-	// CheckAddress returns an error for an address that no client may be sent to,
-	// as in ProxyOptions. It is asked for each request. Nil: link-local, multicast
-	// and unspecified addresses are refused.
+	// CheckAddress returns an error for an address to which no client may be sent, as in
+	// ProxyOptions. It is called for each request. Nil means that link-local, multicast and
+	// unspecified addresses are refused.
 	CheckAddress func(hostPort string) error
-	// Logger is told of a leader whose addresses are useless, and of loops.
-	// Nil: silence.
+	// Logger gets leaders with useless addresses, and loops. Nil means silence.
 	Logger *slog.Logger
 }
 
-// Redirect returns a handler that answers 307 with the leader's URL for the same
-// path and query: clients repeat the request there, with method and body. They
-// must be able to reach the leader's first address themselves; cookies and
-// credentials are theirs to send to that name or not.
+// Redirect returns a handler that answers 307 with the leader's URL for the same path and query.
+// Use it if clients can reach the leader's first allowed address themselves. They repeat the
+// request there, with method and body. Each client decides whether it sends cookies and credentials
+// to that name.
 //
-// While there is no leader it answers 503, with Retry-After until the earliest
-// time at which there can be one, and where the leader's address is the one that
-// the client came to, 508.
-func (r *Router) Redirect(options *RedirectOptions) http.Handler {
+// While there is no leader, Redirect answers 503, with Retry-After until the earliest time at which
+// there can be one. If the leader's address is the one that the client came to, it answers 508.
+func (r *Router) Redirect(opts *RedirectOptions) http.Handler {
 	var o RedirectOptions
-	if options != nil {
-		o = *options
+	if opts != nil {
+		o = *opts
 	}
 	if o.CheckAddress == nil {
 		o.CheckAddress = route.CheckAddress
@@ -60,7 +58,7 @@ func (r *Router) Redirect(options *RedirectOptions) http.Handler {
 	})
 }
 
-// away returns where the leader is, or why a request cannot be sent there.
+// away returns the leader's address, or why a request cannot be sent there.
 func (r *Router) away(s *route.State, req *http.Request, o *RedirectOptions) (string, *refusal) {
 	if no := unled(s, o.LeaderID); no != nil {
 		return "", no
@@ -71,7 +69,7 @@ func (r *Router) away(s *route.State, req *http.Request, o *RedirectOptions) (st
 			fault = errors.Join(fault, err)
 			continue
 		}
-		if strings.EqualFold(address, req.Host) {
+		if sameHost(address, req.Host, o.scheme(req)) {
 			r.complain(o.Logger, s, "a client of the leader's HostPort came to a redirector: it names what routes to the leader")
 			return "", loopRefusal(&s.Entry)
 		}
@@ -81,18 +79,38 @@ func (r *Router) away(s *route.State, req *http.Request, o *RedirectOptions) (st
 	return "", &refusal{status: http.StatusServiceUnavailable, why: "the leader cannot be reached", retry: s.UntilNext()}
 }
 
-func (o *RedirectOptions) location(address string, req *http.Request) string {
-	scheme := o.Scheme
-	switch {
-	case scheme != "":
-	case req.TLS != nil:
-		scheme = "https"
-	default:
-		scheme = "http"
+// sameHost reports whether two hosts are the same for a client of the scheme. Either may lack the
+// scheme's default port.
+func sameHost(a, b, scheme string) bool {
+	return strings.EqualFold(withPort(a, scheme), withPort(b, scheme))
+}
+
+func withPort(host, scheme string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
 	}
+	port := "80"
+	if scheme == "https" {
+		port = "443"
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), port)
+}
+
+// scheme returns the scheme of the leader's URL for a client.
+func (o *RedirectOptions) scheme(req *http.Request) string {
+	switch {
+	case o.Scheme != "":
+		return o.Scheme
+	case req.TLS != nil:
+		return "https"
+	}
+	return "http"
+}
+
+func (o *RedirectOptions) location(address string, req *http.Request) string {
 	uri := req.URL.RequestURI()
 	if !strings.HasPrefix(uri, "/") {
 		uri = "/" // OPTIONS *, CONNECT
 	}
-	return scheme + "://" + address + uri
+	return o.scheme(req) + "://" + address + uri
 }

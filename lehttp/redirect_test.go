@@ -4,6 +4,7 @@ package lehttp_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -42,5 +43,37 @@ func TestRedirect(t *testing.T) {
 	r.News(record(5, "d", "evil.example/x?:80"))
 	if res := get(http.MethodGet); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Location") != "" {
 		t.Errorf("a bad HostPort: %s %v", res.Status, res.Header)
+	}
+}
+
+// A client that came to the leader's own address by the scheme's port, said or left out, is not sent
+// round in a circle; one that came to another port is sent there.
+func TestRedirectKnowsDefaultPorts(t *testing.T) {
+	for _, c := range []struct {
+		host, leader, scheme string
+		loops                bool
+	}{
+		{"app.example", "app.example:80", "", true},
+		{"APP.example:80", "app.example:80", "", true},
+		{"app.example", "app.example:443", "https", true},
+		{"[::1]", "[::1]:80", "", true},
+		{"app.example", "app.example:443", "", false},
+		{"app.example", "app.example:80", "https", false},
+		{"app.example:8080", "app.example:80", "", false},
+		{"other.example", "app.example:80", "", false},
+	} {
+		r := lehttp.NewRouter(nil, S)
+		r.News(record(1, "a", c.leader))
+		req := httptest.NewRequest(http.MethodGet, "/", nil)
+		req.Host = c.host
+		w := httptest.NewRecorder()
+		r.Redirect(&lehttp.RedirectOptions{Scheme: c.scheme}).ServeHTTP(w, req)
+		want := http.StatusTemporaryRedirect
+		if c.loops {
+			want = http.StatusLoopDetected
+		}
+		if w.Code != want {
+			t.Errorf("%+v: %d %s", c, w.Code, w.Header().Get("Location"))
+		}
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"net/http"
 )
 
-// relayed is the ResponseWriter of Otherwise. It removes the mark of a refusal before
-// any work: Otherwise may have relayed it from a service behind another election. (The
-// mark of a lost answer passes: a Proxy as Otherwise hands it on.)
+// relayed is the ResponseWriter of Otherwise. It removes the mark that nobody has worked on the
+// request: Otherwise may have relayed it from a service behind another election. (It keeps the
+// mark of a lost answer, which a Proxy as Otherwise hands on.)
 type relayed struct {
 	http.ResponseWriter
 	refused string

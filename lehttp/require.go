@@ -2,7 +2,6 @@ package lehttp
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"sync/atomic"
@@ -12,92 +11,76 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/viewctx"
 )
 
-// Leadership says by which view this process may act. A
-// *leaderelection.Campaign is one.
-//
-// Where it also has the Campaign's Status method, no new requests are served
-// once leadership is being given up, so that those under way end while the lease
-// is still kept; where it has Leader, a refusal's Retry-After is taken from that.
-type Leadership interface {
-	// View is the view of the present leadership; never nil.
-	View() *leaderelection.TimeView
-}
-
-// The optional parts of a Campaign.
-type (
-	withStatus interface{ Status() leaderelection.Status }
-	withLeader interface {
-		Leader() leaderelection.RaceEntry
-	}
-)
-
-// ErrNotLeading is what a handler's writes return once the view under which it
-// was called has ended.
-var ErrNotLeading = errors.New("leaderelection: this process does not lead any more")
-
-// notLeading is the header by which RequireLeader tells a Proxy what became of a
-// request.
+// notLeading is the header by which RequireLeader tells a Proxy what became of a request.
 const notLeading = "Leaderelection-Not-Leading"
 
-// marks are what that header says, in the name of an election.
+// sentBy is the header by which a Proxy says that it keeps the request itself. The receiver serves
+// such a request or refuses it at once. If a client sets the header, that client is only refused
+// sooner than others.
+const sentBy = "Leaderelection-Sent-By"
+
+// marks are the values of these headers, for one election.
 type marks struct {
 	refused string // the handler was not called
 	lost    string // it was called; its answer was thrown away
+	sent    string // by a Proxy
 }
 
 func marksOf(election string) marks {
-	if election == "" {
-		return marks{refused: "refused", lost: "lost"}
+	of := ""
+	if election != "" {
+		of = "; election=" + url.PathEscape(election)
 	}
-	of := "; election=" + url.PathEscape(election)
-	return marks{refused: "refused" + of, lost: "lost" + of}
+	return marks{refused: "refused" + of, lost: "lost" + of, sent: "proxy" + of}
 }
 
-// RequireOptions are for [RequireLeader]. The zero value is right for most.
+// RequireOptions are the settings of [RequireLeader]. The zero value is right for most.
 type RequireOptions struct {
-	// Otherwise serves the requests that come while this process does not
-	// lead: a Router's Proxy or Redirect, with its LeaderID set. Nil: they are
-	// answered 503.
+	// Otherwise serves the requests that come while this process does not lead: a Router's
+	// Proxy or Redirect, with its LeaderID set. Nil means the answer 503. Such a request is
+	// also answered 503 if a Proxy of this election has sent it: that Proxy keeps it itself.
 	Otherwise http.Handler
-	// MaxClockSkew is the Config's, for Retry-After.
+	// MaxClockSkew is that of the Config. It is used for Retry-After.
 	MaxClockSkew time.Duration
-	// Election names the election, as ProxyOptions.Election does: a Proxy goes by
-	// the refusals of its own election alone. Name it if requests pass through
-	// services of several elections.
+	// Election names the election, as ProxyOptions.Election does: a Proxy believes only the
+	// refusals of its own election. Set it if requests pass through services of several
+	// elections.
 	Election string
 }
 
-// RequireLeader returns a middleware that serves requests only while this
-// process leads.
+// RequireLeader returns a middleware that serves requests only while this process leads. Put it in
+// front of the handlers of a candidate.
 //
-// Whether it does is asked of its view before the handler is called, and again
-// before anything of the answer leaves the process. Where the view has ended
-// meanwhile, also where another leadership of the same process has begun, the answer
-// is thrown away and the client told 503: what the handler did may have
-// happened, but nobody is answered by a process that does not lead. An answer of
-// which a part has left already is broken off, so that the client does not take
-// it for complete; a hijacked connection is closed, at most a second after the view
-// has ended.
+// It asks the view before the handler is called, and again before any part of the answer leaves the
+// process. If the view has ended meanwhile, it throws the answer away and answers 503, even if
+// another leadership of this process has begun. The handler's work may have happened, but a
+// process that does not lead answers nobody. If a part of the answer has left already, the rest
+// is broken off, so that the client does not take it for complete. A hijacked connection is
+// closed at most a second after the view has ended.
 //
 // The request's ctx ends with the view, at most a second later, with the cause
-// leaderelection.ErrExpired: work that waits for it, as a stream of events does,
-// does not linger at a process that does not lead.
+// leaderelection.ErrExpired. So work that waits for the ctx, such as a stream of events, does not
+// linger at a process that does not lead.
 //
-// A request with a safe method (GET, HEAD, OPTIONS, TRACE), which has no effect
-// but its answer, is admitted by the Campaign's Status and judged by the view
-// when it is answered. That halves the cost, which is that of reading the clock.
+// A request with a safe method (GET, HEAD, OPTIONS, TRACE) has no effect but its answer. It is
+// admitted by the Campaign's Status, and the view is asked only when it is answered. That halves
+// the cost, which is that of reading the clock.
 //
-// It does not make the handler's writes elsewhere safe: that takes fencing, as in
+// The handler gets the view of the leadership under which its request was admitted, by
+// [leaderelection.ViewFrom] and the request's ctx. Take the fencing token from that view, not from
+// Campaign.View: the process may have lost leadership since, and won it again.
+//
+// RequireLeader does not make the handler's writes to other resources safe. That takes fencing, see
 // package fence.
-func RequireLeader(l Leadership, options *RequireOptions) func(http.Handler) http.Handler {
-	g := &gate{leads: l}
-	if options != nil {
-		g.o = *options
+//
+// Once leadership is being given up, RequireLeader serves no new requests, so that the requests
+// under way end while the lease is still kept.
+func RequireLeader(c leaderelection.Candidate, opts *RequireOptions) func(http.Handler) http.Handler {
+	g := &gate{candidate: c}
+	if opts != nil {
+		g.o = *opts
 	}
 	g.marks = marksOf(g.o.Election)
-	g.campaign, _ = l.(*leaderelection.Campaign)
-	g.status, _ = l.(withStatus)
-	g.leader, _ = l.(withLeader)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next) })
 	}
@@ -105,21 +88,18 @@ func RequireLeader(l Leadership, options *RequireOptions) func(http.Handler) htt
 
 // gate is a RequireLeader.
 type gate struct {
-	leads    Leadership
-	campaign *leaderelection.Campaign // leads, where it is one: asked without indirect calls
-	status   withStatus
-	leader   withLeader
-	o        RequireOptions
+	candidate leaderelection.Candidate
+	o         RequireOptions
 	marks
 	last atomic.Pointer[leadership]
 }
 
-// leadership is what the answers of one leadership have in common.
+// leadership has what the answers of one leadership share.
 type leadership struct {
 	view    viewctx.View
 	marks   *marks
 	refusal func() *refusal
-	ceased  string // what a client is told whose answer was thrown away
+	ceased  string // told to a client whose answer was thrown away
 }
 
 const ceasedToLead = "this process has ceased to lead while it worked on the request, which may have taken effect"
@@ -135,9 +115,9 @@ func (g *gate) under(view *leaderelection.TimeView) *leadership {
 }
 
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	view := g.view()
+	view := g.candidate.View()
 	if !g.admits(view, r.Method) {
-		if g.o.Otherwise == nil {
+		if g.o.Otherwise == nil || r.Header.Get(sentBy) == g.sent {
 			g.refuse(w)
 			return
 		}
@@ -160,29 +140,16 @@ func (g *gate) lead(w http.ResponseWriter, r *http.Request, next http.Handler, v
 	if h := w.Header(); len(h) > 0 {
 		a.work.before = h.Clone()
 	}
+	delete(r.Header, sentBy) // it is for this process, not for a server to which the handler passes the request
 	ctx := viewctx.New(r.Context(), view)
 	defer ctx.Stop()
 	next.ServeHTTP(a, r.WithContext(ctx))
 	a.finish()
 }
 
-func (g *gate) view() *leaderelection.TimeView {
-	if g.campaign != nil {
-		return g.campaign.View()
-	}
-	return g.leads.View()
-}
-
 // admits reports whether a request may be served under view.
 func (g *gate) admits(view *leaderelection.TimeView, method string) bool {
-	switch {
-	case g.campaign != nil:
-		if g.campaign.Status() != leaderelection.Leading {
-			return false
-		}
-	case g.status == nil:
-		return view.ValueInFuture()
-	case g.status.Status() != leaderelection.Leading:
+	if g.candidate.Status() != leaderelection.Leading {
 		return false
 	}
 	switch method {
@@ -192,18 +159,14 @@ func (g *gate) admits(view *leaderelection.TimeView, method string) bool {
 	return view.ValueInFuture()
 }
 
-// refusal is why a request is not served.
+// refusal returns why a request is not served.
 func (g *gate) refusal() *refusal {
 	no := &refusal{status: http.StatusServiceUnavailable, why: "this process does not lead"}
-	if g.leader == nil {
-		return no
-	}
-	e := g.leader.Leader()
-	view := g.leads.View()
+	e, view := g.candidate.Leader(), g.candidate.View()
 	if e.Vacant() || view.ElectionNumber() != e.ElectionNumber {
 		return no // another leads, or may at once
 	}
-	// One's own leadership, which is over or ends.
+	// This process's own leadership, which is over or is ending.
 	no.retry = e.TermExpiry.Add(g.o.MaxClockSkew).Sub(view.Clock().Now().Round(0))
 	return no
 }

@@ -18,27 +18,21 @@ import (
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
 
-// viewOnly hides Status and Leader.
-type viewOnly struct{ l *leads }
-
-func (v viewOnly) View() *le.TimeView { return v.l.view }
-
 func TestRequireLeaderServesOnlyWhileLeading(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		for _, c := range []struct {
 			name   string
-			adjust func(l *leads) lehttp.Leadership
+			adjust func(l *leads)
 			serves bool
 		}{
-			{"leading", func(l *leads) lehttp.Leadership { return l }, true},
-			{"a view alone", func(l *leads) lehttp.Leadership { return viewOnly{l} }, true},
-			{"a view that is over", func(l *leads) lehttp.Leadership { l.over(); return viewOnly{l} }, false},
-			{"draining", func(l *leads) lehttp.Leadership { l.status = le.Draining; return l }, false},
-			{"following", func(l *leads) lehttp.Leadership { l.status = le.Following; l.over(); return l }, false},
-			{"the view is over and nobody has noticed", func(l *leads) lehttp.Leadership { l.over(); return l }, false},
+			{"leading", func(*leads) {}, true},
+			{"draining", func(l *leads) { l.status = le.Draining }, false},
+			{"following", func(l *leads) { l.status = le.Following; l.over() }, false},
+			{"the view is over and nobody has noticed", func(l *leads) { l.over() }, false},
 		} {
 			t.Run(method+" "+c.name, func(t *testing.T) {
-				l := c.adjust(leading())
+				l := leading()
+				c.adjust(l)
 				w := httptest.NewRecorder()
 				lehttp.RequireLeader(l, nil)(says("hello")).ServeHTTP(w, httptest.NewRequest(method, "/", nil))
 				if c.serves {
@@ -82,7 +76,7 @@ func TestAnswerIsThrownAwayWhenLeadershipIsLost(t *testing.T) {
 		"small and large": func(w http.ResponseWriter, over func()) {
 			_, _ = io.WriteString(w, "secret")
 			over()
-			if _, err := io.WriteString(w, strings.Repeat("secret", 1000)); !errors.Is(err, lehttp.ErrNotLeading) {
+			if _, err := io.WriteString(w, strings.Repeat("secret", 1000)); !errors.Is(err, le.ErrNotLeading) {
 				panic(fmt.Sprint("the handler was told ", err))
 			}
 			_, _ = io.WriteString(w, "secret")
@@ -90,7 +84,7 @@ func TestAnswerIsThrownAwayWhenLeadershipIsLost(t *testing.T) {
 		"flush": func(w http.ResponseWriter, over func()) {
 			_, _ = io.WriteString(w, "secret")
 			over()
-			if err := http.NewResponseController(w).Flush(); !errors.Is(err, lehttp.ErrNotLeading) {
+			if err := http.NewResponseController(w).Flush(); !errors.Is(err, le.ErrNotLeading) {
 				panic(fmt.Sprint("the handler was told ", err))
 			}
 		},
@@ -134,7 +128,7 @@ func TestAnswerIsBrokenOffWhenLeadershipIsLost(t *testing.T) {
 		"end": func(w http.ResponseWriter, l *leads) error {
 			_ = http.NewResponseController(w).Flush()
 			l.over()
-			return lehttp.ErrNotLeading
+			return le.ErrNotLeading
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +147,7 @@ func TestAnswerIsBrokenOffWhenLeadershipIsLost(t *testing.T) {
 			if err == nil || strings.Contains(string(body), "second") {
 				t.Errorf("the client takes %q for complete (%v)", body, err)
 			}
-			if err := <-told; !errors.Is(err, lehttp.ErrNotLeading) {
+			if err := <-told; !errors.Is(err, le.ErrNotLeading) {
 				t.Errorf("the handler was told %v", err)
 			}
 		})
@@ -250,7 +244,7 @@ func TestHijackedConnectionIsGated(t *testing.T) {
 		t.Fatal(line, err)
 	}
 	fmt.Fprint(conn, "over\n")
-	if err := <-wrote; !errors.Is(err, lehttp.ErrNotLeading) {
+	if err := <-wrote; !errors.Is(err, le.ErrNotLeading) {
 		t.Errorf("written after the end: %v", err)
 	}
 	if rest, _ := io.ReadAll(r); len(rest) > 0 {

@@ -15,22 +15,22 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
-// Router knows who leads an election, for the handlers made of it. Its methods
-// may be called by any number of goroutines at once.
+// Router knows the leader of an election, for the handlers made from it: [Router.Proxy] and
+// [Router.Redirect]. Make one by [Follow], or by [NewRouter] in a candidate. Its methods may be
+// called by any number of goroutines at once.
 //
-// It goes by the newest record it has seen, also while the store does not
-// answer, until that record's term has run out by its own clock, MaxClockSkew
-// included. So a Router may send requests to a process that has just ceased to
-// lead; that one refuses them, where it has RequireLeader.
+// A Router uses the newest record that it has seen, even while the store does not answer, until
+// that record's term plus MaxClockSkew has run out by its own clock. So it may send requests to a
+// process that has just ceased to lead. If that process has RequireLeader, it refuses them.
 type Router struct {
 	table *route.Table
 	done  <-chan struct{}
-	last  atomic.Uint64 // the leadership that was complained of last
+	last  atomic.Uint64 // the leadership about which it complained last
 }
 
-// Follow returns a Router that watches an election until ctx ends. It returns
-// at once, and refuses only a WatchConfig that is wrong; while the store cannot
-// be read, or refuses for good, it goes on trying, with pauses.
+// Follow returns a Router that watches an election until ctx ends. Use it in a process that is not
+// a candidate. It returns at once, and fails only if the WatchConfig is wrong. While the store
+// cannot be read, or refuses for good, the Router goes on trying, with pauses.
 func Follow(ctx context.Context, w leaderelection.WatchConfig) (*Router, error) {
 	f, err := route.Follow(ctx, w, nil)
 	if err != nil {
@@ -39,42 +39,46 @@ func Follow(ctx context.Context, w leaderelection.WatchConfig) (*Router, error) 
 	return &Router{table: f.Table, done: f.Done()}, nil
 }
 
-// NewRouter returns a Router that learns of records by News alone: for a
-// candidate, which reads the store anyway.
+// NewRouter returns a Router that learns of records only by Trace or News. Use it in a candidate,
+// which reads the store anyway.
 //
 //	router := lehttp.NewRouter(nil, time.Second)
-//	config.Trace = &leaderelection.Trace{News: router.News}
+//	config.Trace = router.Trace()
 //
-// Clock and maxClockSkew are those of the candidate's Config; a nil clock is the
-// system's.
+// Clock and maxClockSkew are those of the candidate's Config. A nil clock means the system's.
 func NewRouter(clock clocks.Clock, maxClockSkew time.Duration) *Router {
 	done := make(chan struct{})
 	close(done)
 	return &Router{table: route.NewTable(clock, maxClockSkew), done: done}
 }
 
-// News tells the Router of a record. Older ones than it knows are ignored. It is
-// fit for Trace.News.
+// Trace returns a Trace by which a campaign or an observer tells the Router of records. Set
+// Config.Trace to it. If others need hooks too, see leaderelection.JoinTraces.
+func (r *Router) Trace() *leaderelection.Trace { return &leaderelection.Trace{News: r.News} }
+
+// News tells the Router of a record. A record older than the one that it knows is ignored.
 func (r *Router) News(e leaderelection.RaceEntry) { r.table.News(e) }
 
-// Leader returns the newest record known, and whether it names somebody who may
-// lead at this moment. Its Token is nil.
+// Leader returns the newest record known, and whether it names a leader that may lead now. Use it
+// to show the leader, or to route by other means. The record's Token is nil.
 func (r *Router) Leader() (leaderelection.RaceEntry, bool) {
 	s := r.table.Load()
 	return *s.Entry.Clone(), s.Led()
 }
 
-// Done is closed when a Router made by Follow has ended, after its ctx did; it
-// is closed from the start for one made by NewRouter.
+// Done returns a channel that is closed when a Router made by Follow has ended, after its ctx. For
+// a Router made by NewRouter it is closed from the start.
 func (r *Router) Done() <-chan struct{} { return r.done }
 
-// A refusal is why a request is not served.
+// A refusal says why a request is not served.
 type refusal struct {
 	status int
-	why    string        // as the client is told: it may be an outsider
-	detail string        // as the log is told; empty: why
-	retry  time.Duration // for Retry-After, where there may be a leader later
-	final  bool          // no use waiting: only another leader can help
+	why    string        // for the client, which may be an outsider
+	detail string        // for the log; empty: why
+	retry  time.Duration // for Retry-After, if there may be a leader later
+	final  bool          // waiting is useless: only another leader can help
+
+	untouched bool // nobody has worked on the request: it may be sent elsewhere
 }
 
 func (r *refusal) Error() string {
@@ -84,7 +88,7 @@ func (r *refusal) Error() string {
 	return "leaderelection: " + r.why
 }
 
-// loopRefusal answers a request that has come back to where it was.
+// loopRefusal answers a request that has come back to this process.
 func loopRefusal(e *leaderelection.RaceEntry) *refusal {
 	return &refusal{
 		status: http.StatusLoopDetected, why: "the leader's address leads back here",
@@ -92,17 +96,17 @@ func loopRefusal(e *leaderelection.RaceEntry) *refusal {
 	}
 }
 
-// unled returns why there is no leader to go to, or nil where there is one. self
-// is the LeaderID of this process, if it is a candidate.
+// unled returns why there is no leader to go to, or nil if there is one. self is the LeaderID of
+// this process, if it is a candidate.
 func unled(s *route.State, self string) *refusal {
 	no := func(why, format string, args ...any) *refusal {
-		return &refusal{status: http.StatusServiceUnavailable, why: why, detail: fmt.Sprintf(format, args...), retry: s.UntilNext()}
+		return &refusal{status: http.StatusServiceUnavailable, why: why, detail: fmt.Sprintf(format, args...), retry: s.UntilNext(), untouched: true}
 	}
 	switch {
 	case !s.Known():
 		return no("the leader is not known yet", "the election's record has not been read yet")
 	case s.Entry.Vacant():
-		return no("there is no leader", "there is no leader: election %d was given up", s.Entry.ElectionNumber)
+		return no("there is no leader", "there is no leader: the leadership with token %d was given up", s.Entry.ElectionNumber)
 	case !s.Led():
 		return no("there is no leader", "there is no leader: the term of %q has run out", s.Entry.LeaderID)
 	case isHere(s, self):
@@ -116,7 +120,7 @@ func isHere(s *route.State, self string) bool {
 	return self != "" && s.Led() && s.Entry.LeaderID == self
 }
 
-// answer writes the refusal, in place of whatever header w has.
+// answer writes the refusal, and its headers over those of w.
 func (r *refusal) answer(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
@@ -129,18 +133,18 @@ func (r *refusal) answer(w http.ResponseWriter) {
 	fmt.Fprintln(w, r.why)
 }
 
-// seconds is d for Retry-After: whole seconds, rounded up, and one at least, so
-// that a client does not come back at once to what takes some moments.
+// seconds returns d for Retry-After: whole seconds, rounded up, and at least one. So a client does
+// not come back at once while a leader takes some moments.
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(max(1, int64(math.Ceil(d.Seconds()))), 10)
 }
 
-// complain logs what is wrong with a leadership's record, once for each.
+// complain logs what is wrong with a leadership's record, once for each leadership.
 func (r *Router) complain(logger *slog.Logger, s *route.State, why string) {
 	if logger == nil {
 		return
 	}
 	if n := uint64(s.Entry.ElectionNumber); r.last.Swap(n) != n {
-		logger.Warn("leaderelection: "+why, "leader", s.Entry.LeaderID, "election", n, "hostPort", s.Entry.HostPort)
+		logger.Warn("leaderelection: "+why, "leader", s.Entry.LeaderID, "token", n, "hostPort", s.Entry.HostPort)
 	}
 }

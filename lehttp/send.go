@@ -12,11 +12,11 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
-// sender is the Proxy as the RoundTripper of its ReverseProxy: it finds the
-// leader, and again where leadership changes hands under a request.
+// sender is the Proxy as the RoundTripper of its ReverseProxy. It finds the leader, and finds it
+// again if leadership changes during a request.
 type sender Proxy
 
-// fate is what became of one attempt.
+// fate is the result of one attempt.
 type fate int
 
 const (
@@ -25,8 +25,8 @@ const (
 	uncertain             // it may have been worked on: the connection broke, or leadership did
 )
 
-// The pauses of one request between two attempts at a leader that does not know yet
-// that it leads. How often a leader is dialled is for all requests together: see way.
+// The pauses of one request between two attempts at a leader that does not know yet that it
+// leads. For how often all requests together dial a leader, see way.
 const (
 	firstPause = 2 * time.Millisecond
 	longPause  = 100 * time.Millisecond
@@ -35,7 +35,13 @@ const (
 // RoundTrip sends out to the leader. Out is the ReverseProxy's own copy of the
 // client's request, so it may be changed.
 func (t *sender) RoundTrip(out *http.Request) (*http.Response, error) {
-	body, no := t.keep(out)
+	return t.roundTrip(out, out.ProtoMajor > 1)
+}
+
+// roundTrip is RoundTrip. Present says that out's ctx ends when the client goes away, even while
+// the client's body has not been read.
+func (t *sender) roundTrip(out *http.Request, present bool) (*http.Response, error) {
+	body, no := t.keep(out, present)
 	if no != nil {
 		return nil, no
 	}
@@ -57,7 +63,7 @@ func (t *sender) RoundTrip(out *http.Request) (*http.Response, error) {
 			discard(res)
 			return nil, bodyRefusal(fault)
 		}
-		if what == uncertain && (sent || !idempotent(out)) || !body.replayable() || !t.worthwhile(err) {
+		if what == uncertain && (sent || !idempotent(out)) || !body.replayable() || !t.worthwhile(out, body, err) {
 			return t.giveUp(res, s, err)
 		}
 		if what == uncertain {
@@ -93,15 +99,17 @@ func (t *sender) try(out *http.Request, body *kept, s *route.State) (*http.Respo
 	return nil, untouched, no
 }
 
-// worthwhile reports whether it is any use for a request to wait. Where nobody leads, somebody may at
-// any moment; who leads may hand over.
-func (t *sender) worthwhile(err error) bool {
+// worthwhile reports whether a request may wait, and whether waiting can help. It can help since
+// somebody may lead at any moment. A request that another Proxy has sent does not wait here: it
+// waits at that Proxy, which knows whether the client is there. A request whose client may have
+// gone without a sign does not wait either.
+func (t *sender) worthwhile(out *http.Request, body *kept, err error) bool {
 	var no *refusal
-	return t.o.Wait >= 0 && !(errors.As(err, &no) && no.final)
+	return t.o.Wait >= 0 && body.present && out.Header.Get(sentBy) != t.marks.sent && !(errors.As(err, &no) && no.final)
 }
 
-// giveUp returns the last outcome. A refusal by RequireLeader is told as one of
-// the proxy's own: there is no leader for this request.
+// giveUp returns the last result. If that is a refusal by RequireLeader, the proxy answers by a
+// refusal of its own: there is no leader for this request.
 func (t *sender) giveUp(res *http.Response, s *route.State, err error) (*http.Response, error) {
 	if res == nil {
 		return nil, err
@@ -112,21 +120,21 @@ func (t *sender) giveUp(res *http.Response, s *route.State, err error) (*http.Re
 	discard(res)
 	return nil, &refusal{
 		status: http.StatusServiceUnavailable, retry: s.UntilNext(), why: "the process that led last does not lead any more",
-		detail: fmt.Sprintf("%q, which led last, refuses requests", s.Entry.LeaderID),
+		detail: fmt.Sprintf("%q, which led last, refuses requests", s.Entry.LeaderID), untouched: true,
 	}
 }
 
-// unreachable is why no request has reached the leader of s.
+// unreachable returns the refusal of a request that has not reached the leader of s.
 func (t *sender) unreachable(s *route.State, err error) *refusal {
 	return &refusal{
 		status: http.StatusBadGateway, retry: s.UntilNext(), why: "the leader cannot be reached",
-		detail: fmt.Sprintf("leader %q of election %d cannot be reached: %v", s.Entry.LeaderID, s.Entry.ElectionNumber, err),
+		detail: fmt.Sprintf("leader %q with token %d cannot be reached: %v", s.Entry.LeaderID, s.Entry.ElectionNumber, err), untouched: true,
 	}
 }
 
-// attempt sends out to the leader of s: to its next address where one takes no
-// connection, or where the process behind it refuses, since that may be another
-// (an address that is only good on the leader's own machine).
+// attempt sends out to the leader of s. If an address takes no connection, or the process behind
+// it refuses, it tries the next address: the process may be another, if the address is only valid
+// on the leader's own machine.
 func (t *sender) attempt(out *http.Request, body *kept, s *route.State, addresses []string, trip http.RoundTripper) (*http.Response, fate, error) {
 	var refused *http.Response
 	var last error
@@ -150,6 +158,9 @@ func (t *sender) attempt(out *http.Request, body *kept, s *route.State, addresse
 			return nil, uncertain, err
 		}
 		last = err
+		if !body.timely() {
+			break
+		}
 	}
 	if connected {
 		t.way.reached(s, "", false)
@@ -159,14 +170,15 @@ func (t *sender) attempt(out *http.Request, body *kept, s *route.State, addresse
 	return nil, untouched, t.unreachable(s, last)
 }
 
-// send makes one request. Nobody waits for an answer, or for more of one, when the
-// next leader is there and this one is silent: it is hung, or cut off.
+// send makes one request. If this leader is silent and the next leader is known, it gives up the
+// answer, or the rest of it: this leader is hung or cut off.
 func (t *sender) send(out *http.Request, s *route.State, address string, trip http.RoundTripper) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(out.Context())
 	out = out.WithContext(ctx)
 	u := *out.URL
 	u.Scheme, u.Host = t.o.Scheme, address
 	out.URL = &u
+	out.Header.Set(sentBy, t.marks.sent) // out is a copy: see kept.next
 	answers := s.Overdue(grace, func() { cancel(errDeposed) })
 	res, err := trip.RoundTrip(out)
 	answers()
@@ -186,8 +198,8 @@ func (t *sender) send(out *http.Request, s *route.State, address string, trip ht
 	return res, nil
 }
 
-// grace is how long a leader may be silent after the next one is known: what it has
-// sent before is still on its way.
+// grace is how long a leader may be silent after the next leader is known: bytes that it has sent
+// before may still be on their way.
 const grace = time.Second
 
 var errDeposed = errors.New("leaderelection: the process that was asked does not lead any more, and has not answered")
@@ -210,8 +222,8 @@ func (b *leaderBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// leaderConn is the connection to a leader that has switched protocols. The
-// request's ctx has no power over it any more.
+// leaderConn is the connection to a leader that has switched protocols. The end of the request's
+// ctx does not end it any more.
 type leaderConn struct {
 	leaderBody
 	io.Writer
@@ -223,8 +235,8 @@ func (c *leaderConn) Read(p []byte) (int, error) {
 	return c.ReadCloser.Read(p)
 }
 
-// fateOf reads what RequireLeader says of an answer. What it says in the name of
-// another election the leader has passed on: it has worked on the request.
+// fateOf reads the mark of RequireLeader in an answer. If the mark is another election's, the
+// leader has relayed it, and so has worked on the request.
 func (t *sender) fateOf(res *http.Response, s *route.State) fate {
 	mark := res.Header.Get(notLeading)
 	switch {
@@ -247,7 +259,7 @@ func unconnected(err error) bool {
 }
 
 // idempotent reports whether a request may be carried out twice (RFC 9110, 9.2.2).
-// The two headers are those that net/http's Transport goes by.
+// net/http's Transport knows the same two headers.
 func idempotent(r *http.Request) bool {
 	switch r.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
@@ -256,8 +268,8 @@ func idempotent(r *http.Request) bool {
 	return len(r.Header["Idempotency-Key"]) > 0 || len(r.Header["X-Idempotency-Key"]) > 0
 }
 
-// discard frees an answer that is not passed on, and its connection where it is
-// short.
+// discard frees an answer that is not passed on. If the answer is short, its connection can be
+// used again.
 func discard(res *http.Response) {
 	if res == nil {
 		return

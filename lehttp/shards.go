@@ -8,61 +8,84 @@ import (
 	"sync"
 	"time"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/route"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
-// ShardRouter knows who owns which shard of a group, for the handlers made of it. Its
-// methods may be called by any number of goroutines at once.
+// ShardRouter knows the owner of each shard of a group, for the handlers made from it. Make one by
+// [FollowShards], or by [NewShardRouter] in a member. Its methods may be called by any number of
+// goroutines at once.
 //
-// It goes by the newest assignment that it has seen, also while the store does not answer.
-// So it may send a request to a process that has just ceased to own the shard; that one
-// refuses it, where it has [RequireOwner], and it is kept until the next owner is known.
+// A ShardRouter uses the newest assignment that it has seen, even while the store does not answer.
+// So it may send a request to a process that has just ceased to own the shard. If that process
+// has [RequireOwner], it refuses the request, which is then kept until the next owner is known.
 type ShardRouter struct {
-	shards *route.Shards
+	shards *route.Shards[*shard.Assignment]
 	done   <-chan struct{}
 
 	mu      sync.Mutex
 	routers map[string]*Router // of each shard that was asked for
 }
 
-// FollowShards returns a ShardRouter that watches a group until ctx ends. It returns at
-// once, and refuses only a WatchConfig that is wrong.
+// FollowShards returns a ShardRouter that watches a group until ctx ends. Use it in a process that
+// is not a member. It returns at once, and fails only if the WatchConfig is wrong.
 func FollowShards(ctx context.Context, w shard.WatchConfig) (*ShardRouter, error) {
-	shards, done, err := route.FollowShards(ctx, w)
+	shards := route.NewShards(w.Clock, recordOf)
+	done, err := shards.Follow(ctx, w.Watch)
 	if err != nil {
 		return nil, err
 	}
 	return &ShardRouter{shards: shards, done: done, routers: map[string]*Router{}}, nil
 }
 
-// NewShardRouter returns a ShardRouter that learns of assignments by News alone: for a
-// member, which reads them anyway.
+// recordOf is what an election's record would say of a shard.
+func recordOf(a *shard.Assignment, name string) (leaderelection.RaceEntry, bool) {
+	o, there := a.Owner(name)
+	return leaderelection.RaceEntry{LeaderID: o.Member, HostPort: o.HostPort, ElectionNumber: o.Token}, there
+}
+
+// NewShardRouter returns a ShardRouter that learns of assignments only by News. Use it in a member,
+// which reads them anyway.
 //
 //	router := lehttp.NewShardRouter(nil)
 //	config.Changed = func(_ context.Context, a *shard.Assignment) { router.News(a) }
 //
-// A nil clock is the system's.
+// A nil clock means the system's.
 func NewShardRouter(clock clocks.Clock) *ShardRouter {
 	done := make(chan struct{})
 	close(done)
-	return &ShardRouter{shards: route.NewShards(clock), done: done, routers: map[string]*Router{}}
+	return &ShardRouter{shards: route.NewShards(clock, recordOf), done: done, routers: map[string]*Router{}}
 }
 
-// News tells the ShardRouter of an assignment. An older one than it knows is ignored.
+// News tells the ShardRouter of an assignment. An assignment older than the one that it knows is
+// ignored.
 func (r *ShardRouter) News(a *shard.Assignment) { r.shards.News(a) }
 
-// Owner returns who owns a shard, as of the newest assignment known, and false if that has
-// no such shard, or none is known yet.
-func (r *ShardRouter) Owner(name string) (shard.Owner, bool) { return r.shards.Owner(name) }
+// Owner returns the owner of a shard, by the newest assignment known. It returns false if that
+// assignment has no such shard, or if none is known yet.
+func (r *ShardRouter) Owner(name string) (shard.Owner, bool) {
+	if a := r.shards.Newest(); a != nil {
+		return a.Owner(name)
+	}
+	return shard.Owner{}, false
+}
 
-// Done is closed when a ShardRouter made by FollowShards has ended, after its ctx did; it
-// is closed from the start for one made by NewShardRouter.
+// Of returns the number of numbered shards in the group, by the newest assignment known. Pass it to
+// shard.KeyName. It is 0 if the shards have names, or if no assignment is known yet.
+func (r *ShardRouter) Of() int {
+	if a := r.shards.Newest(); a != nil {
+		return a.Of()
+	}
+	return 0
+}
+
+// Done returns a channel that is closed when a ShardRouter made by FollowShards has ended, after
+// its ctx. For a ShardRouter made by NewShardRouter it is closed from the start.
 func (r *ShardRouter) Done() <-chan struct{} { return r.done }
 
-// router returns the Router of one shard. It waits until an assignment is known, for wait
-// at most.
+// router returns the Router of one shard. It waits until an assignment is known, for at most wait.
 func (r *ShardRouter) router(ctx context.Context, name string, wait time.Duration) (*Router, *refusal) {
 	if name == "" {
 		return nil, noShard
@@ -82,22 +105,22 @@ func (r *ShardRouter) router(ctx context.Context, name string, wait time.Duratio
 	return r.routers[name], nil
 }
 
-// Redirect returns a handler that sends clients to the owner of the shard that shardOf
-// names for a request, as Router.Redirect sends them to the leader. Nil options are the
-// zero ones.
-func (r *ShardRouter) Redirect(shardOf func(r *http.Request) string, options *RedirectOptions) http.Handler {
+// Redirect returns a handler that sends clients to the owner of their request's shard, which
+// shardOf names. It works as [Router.Redirect] does for the leader. Nil options mean the zero
+// value.
+func (r *ShardRouter) Redirect(shardOf func(r *http.Request) string, opts *RedirectOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		router, no := r.router(req.Context(), shardOf(req), 0)
 		if no != nil {
 			no.answer(w)
 			return
 		}
-		router.Redirect(options).ServeHTTP(w, req)
+		router.Redirect(opts).ServeHTTP(w, req)
 	})
 }
 
-// ShardProxy sends requests to the owners of their shards: as a reverse proxy, and as the
-// http.RoundTripper of a client. See [ShardRouter.Proxy].
+// ShardProxy sends requests to the owners of their shards, as a reverse proxy or as the
+// http.RoundTripper of a client. It is made by [ShardRouter.Proxy].
 type ShardProxy struct {
 	router  *ShardRouter
 	shardOf func(*http.Request) string
@@ -108,23 +131,27 @@ type ShardProxy struct {
 	proxies map[string]*Proxy
 }
 
-// Proxy returns a handler that sends each request to the owner of its shard, which shardOf
-// names, with all that [Router.Proxy] does for the leader of an election: a request is
-// kept while nobody owns the shard, or its owner has just ceased to, and is sent again only
-// if nobody has worked on it, or if it is idempotent. Refusals call the owner the leader.
+// Proxy returns a handler that sends each request to the owner of its shard, which shardOf names.
+// It does all that [Router.Proxy] does for the leader of an election. A request is kept while
+// nobody owns the shard, or its owner has just ceased to own it. It is sent again only if nobody
+// has worked on it, or if it is idempotent. Refusals call the owner the leader.
 //
-// Of the options, which may be nil, Election is the group's name, as OwnerOptions.Group has
-// it, LeaderID this process's MemberID where it is a member, and the record that Addresses
-// and TLSFor are given has the MemberID, the HostPorts and the shard's token, and no
-// ConnectionParams. A request that names no shard is answered 400, one for a shard that the
-// group has not 404.
+// The options may be nil. Some have another meaning here:
 //
-// As the Transport of an http.Client it does the same for that client's requests; the host
-// of their URLs means nothing.
-func (r *ShardRouter) Proxy(shardOf func(r *http.Request) string, options *ProxyOptions) *ShardProxy {
+//   - Election is the group's name, as in OwnerOptions.Group.
+//   - LeaderID is this process's MemberID, if it is a member.
+//   - Addresses and TLSFor get a record with the MemberID, the HostPorts and the shard's token,
+//     and no ConnectionParams.
+//
+// A request that names no shard is answered 400. If the group does not have the shard, the answer
+// is 404.
+//
+// Use the ShardProxy as the Transport of an http.Client to do the same for that client's requests.
+// The host in their URLs is ignored.
+func (r *ShardRouter) Proxy(shardOf func(r *http.Request) string, opts *ProxyOptions) *ShardProxy {
 	p := &ShardProxy{router: r, shardOf: shardOf, proxies: map[string]*Proxy{}}
-	if options != nil {
-		p.o = *options
+	if opts != nil {
+		p.o = *opts
 	}
 	if p.o.Wait == 0 {
 		p.o.Wait = defaultWait
@@ -136,10 +163,13 @@ func (r *ShardRouter) Proxy(shardOf func(r *http.Request) string, options *Proxy
 	return p
 }
 
-// of returns the Proxy for a request, or why there is none.
-func (p *ShardProxy) of(r *http.Request) (*Proxy, *refusal) {
-	name := p.shardOf(r)
-	router, no := p.router.router(r.Context(), name, p.o.Wait)
+// of returns the Proxy for a request, or why there is none. For present see sender.roundTrip.
+func (p *ShardProxy) of(r *http.Request, present bool) (*Proxy, *refusal) {
+	name, wait := p.shardOf(r), p.o.Wait
+	if r.ContentLength != 0 && !present || r.Header.Get(sentBy) != "" {
+		wait = 0 // see sender.worthwhile: no body has been read yet
+	}
+	router, no := p.router.router(r.Context(), name, wait)
 	if no != nil {
 		return nil, no
 	}
@@ -157,7 +187,7 @@ func (p *ShardProxy) of(r *http.Request) (*Proxy, *refusal) {
 
 // ServeHTTP sends the request to the owner of its shard.
 func (p *ShardProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	proxy, no := p.of(r)
+	proxy, no := p.of(r, r.ProtoMajor > 1)
 	if no != nil {
 		no.answer(w)
 		return
@@ -165,8 +195,8 @@ func (p *ShardProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	proxy.ServeHTTP(w, r)
 }
 
-// RoundTrip sends the request to the owner of its shard, for a client in this process. Its
-// errors are those of the owner's not being there, or out of reach, in time.
+// RoundTrip sends the request to the owner of its shard, for a client in this process. It fails if
+// there is no owner in time, or if the owner cannot be reached in time.
 func (p *ShardProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := p.send(r)
 	switch {
@@ -180,13 +210,13 @@ func (p *ShardProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (p *ShardProxy) send(r *http.Request) (*http.Response, error) {
-	proxy, no := p.of(r)
+	proxy, no := p.of(r, true)
 	if no != nil {
 		return nil, no
 	}
 	out := r.Clone(r.Context())
-	out.GetBody = nil // what can be sent again is for the sender to say
-	return (*sender)(proxy).RoundTrip(out)
+	out.GetBody = nil                            // the sender decides what can be sent again
+	return (*sender)(proxy).roundTrip(out, true) // the client is in this process: its ctx ends when it goes away
 }
 
 // bothBodies closes a request's body with that of its answer.
@@ -200,7 +230,8 @@ func (b *bothBodies) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// Close closes the idle connections of a ShardProxy that was given no Transport.
+// Close closes the idle connections of a ShardProxy without a Transport of yours. Call it when the
+// ShardProxy is not used any more.
 func (p *ShardProxy) Close() {
 	if p.own != nil {
 		p.own.CloseIdleConnections()

@@ -18,6 +18,7 @@ import (
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/memgroup"
 	"github.com/c8e606e4/leaderelection/lehttp"
 	"github.com/c8e606e4/leaderelection/shard"
 )
@@ -27,31 +28,15 @@ func byHeader(r *http.Request) string { return r.Header.Get("Shard") }
 
 // group is a group whose members serve HTTP in this process, in virtual time.
 type group struct {
-	t       *testing.T
-	mu      sync.Mutex
-	records map[string]*memory.Decider
-	hosts   map[string]http.Handler // what answers at an address
-	slow    time.Duration           // how long a request is under way
+	memgroup.Records
+	t     *testing.T
+	mu    sync.Mutex
+	hosts map[string]http.Handler // what answers at an address
+	slow  time.Duration           // how long a request is under way
 }
 
 func newGroup(t *testing.T) *group {
-	return &group{t: t, records: map[string]*memory.Decider{}, hosts: map[string]http.Handler{}}
-}
-
-// store is a member's, or an observer's; faults are those of that one.
-func (g *group) store(faults func(memory.Op) memory.Fault) func(name string) (le.RaceDecider, error) {
-	return func(name string) (le.RaceDecider, error) {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.records[name] == nil {
-			g.records[name] = memory.NewDecider()
-		}
-		d := g.records[name].Handle()
-		if faults != nil {
-			d.Inject(faults)
-		}
-		return d, nil
-	}
+	return &group{t: t, hosts: map[string]http.Handler{}}
 }
 
 // RoundTrip has the handler at the request's address answer it.
@@ -75,8 +60,8 @@ func (g *group) RoundTrip(r *http.Request) (*http.Response, error) {
 func (g *group) member(id string, serve func(*shard.Member) http.Handler, change ...func(*shard.Config)) *shard.Member {
 	g.t.Helper()
 	cfg := shard.Config{
-		Store: g.store(nil), MemberID: id, Shards: shard.Numbered(4), MaxClockSkew: time.Second, HostPort: []string{id + ":80"},
-		OnOwned: func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() },
+		Store: g.Store, MemberID: id, Shards: shard.Numbered(4), MaxClockSkew: time.Second, HostPort: []string{id + ":80"},
+		OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil },
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -94,7 +79,7 @@ func (g *group) member(id string, serve func(*shard.Member) http.Handler, change
 // router follows the group until the bubble's end.
 func (g *group) router(ctx context.Context) *lehttp.ShardRouter {
 	g.t.Helper()
-	r, err := lehttp.FollowShards(ctx, shard.WatchConfig{Store: g.store(nil)})
+	r, err := lehttp.FollowShards(ctx, shard.WatchConfig{Store: g.Store})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -119,7 +104,7 @@ func leave(t *testing.T, members ...*shard.Member) {
 // answersAs answers with the member's id, and the shard and its token.
 func answersAs(id string, worked *atomic.Int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		o := lehttp.OwnedFrom(r.Context())
+		o := shard.OwnedFrom(r.Context())
 		worked.Add(1)
 		fmt.Fprintf(w, "%s %s %d", id, o.Name(), o.Token())
 	})
@@ -206,7 +191,7 @@ func TestRequireOwner(t *testing.T) {
 			d, _ := time.ParseDuration(r.Header.Get("Takes"))
 			time.Sleep(d)
 			fmt.Fprint(w, "done")
-			if _, err := io.WriteString(w, strings.Repeat("x", 1<<14)); r.Header.Get("Lost") != "" && !errors.Is(err, lehttp.ErrNotLeading) {
+			if _, err := io.WriteString(w, strings.Repeat("x", 1<<14)); r.Header.Get("Lost") != "" && !errors.Is(err, le.ErrNotLeading) {
 				t.Errorf("written after the end: %v", err)
 			}
 		})
@@ -214,15 +199,16 @@ func TestRequireOwner(t *testing.T) {
 			return lehttp.RequireOwner(m, byHeader, &lehttp.OwnerOptions{Group: "g"})(work)
 		},
 			func(c *shard.Config) {
-				c.Store = g.store(func(op memory.Op) memory.Fault {
+				c.Store = g.With(func(op memory.Op) memory.Fault {
 					if cut.Load() {
 						return lose(op)
 					}
 					return memory.Fault{}
 				})
-				c.OnOwned = func(ctx context.Context, _ *shard.Owned) {
+				c.OnOwned = func(ctx context.Context, _ *shard.Owned) error {
 					<-ctx.Done()
 					time.Sleep(5 * time.Second)
+					return nil
 				}
 			})
 		h := g.hosts["a:80"]
@@ -280,8 +266,10 @@ func TestRequireOwnerComesHome(t *testing.T) {
 			elsewhere := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g, LeaderID: "a", Wait: time.Minute})
 			return lehttp.RequireOwner(m, byHeader, &lehttp.OwnerOptions{Otherwise: elsewhere})(answersAs("a", &worked))
 		}, func(c *shard.Config) { c.Changed = func(_ context.Context, a *shard.Assignment) { router.News(a) } })
-		if w := through(g.hosts["a:80"], "POST", "2"); w.Code != 200 || w.Body.String() != "a 2 1" {
-			t.Errorf("%d %s", w.Code, w.Body)
+		w := through(g.hosts["a:80"], "POST", "2")
+		owned, _ := m.Shard("2")
+		if want := fmt.Sprint("a 2 ", uint64(owned.Token())); w.Code != 200 || w.Body.String() != want {
+			t.Errorf("%d %q, want %q", w.Code, w.Body, want)
 		}
 		if worked.Load() != 1 {
 			t.Errorf("worked on %d times", worked.Load())
@@ -315,6 +303,27 @@ func TestShardsRefusalsAreTheirOwn(t *testing.T) {
 		worked.Store(0)
 		if through(proxy, "POST", "1"); worked.Load() < 2 {
 			t.Errorf("refused by the shard's own owner, it was sent %d times, want more until Wait is over", worked.Load())
+		}
+		leave(t, m)
+		cancel()
+		<-router.Done()
+	})
+}
+
+// A router says how many shards the group has, which says what key is whose.
+func TestRouterSaysHowManyShards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		router := g.router(ctx)
+		if n := router.Of(); n != 0 {
+			t.Errorf("%d shards before any is known", n)
+		}
+		m := g.member("a", func(*shard.Member) http.Handler { return http.NotFoundHandler() })
+		owns(m, 4)
+		time.Sleep(time.Minute)
+		if n := router.Of(); n != 4 {
+			t.Errorf("%d shards, want 4", n)
 		}
 		leave(t, m)
 		cancel()
@@ -400,5 +409,57 @@ func TestShardsRedirect(t *testing.T) {
 func TestFollowShardsRefuses(t *testing.T) {
 	if r, err := lehttp.FollowShards(t.Context(), shard.WatchConfig{}); r != nil || err == nil || !strings.Contains(err.Error(), "Store is nil") {
 		t.Errorf("%v, %v", r, err)
+	}
+}
+
+// nothing owns no shard.
+type nothing struct{}
+
+func (nothing) Shard(string) (*shard.Owned, bool) { return nil, false }
+
+// What a Proxy of the same group has sent for a shard, RequireOwner refuses itself.
+func TestRequireOwnerRefusesWhatAProxyKeeps(t *testing.T) {
+	h := lehttp.RequireOwner(nothing{}, byHeader, &lehttp.OwnerOptions{Otherwise: says("elsewhere"), Group: "g"})(says("never"))
+	for sent, refused := range map[string]bool{"": false, "proxy; election=g%2F3": false, "proxy; election=g%2F2": true} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("Shard", "2")
+		r.Header.Set("Leaderelection-Sent-By", sent)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if (w.Header().Get("Leaderelection-Not-Leading") != "") != refused || (w.Body.String() == "elsewhere") == refused {
+			t.Errorf("sent by %q: %d %q %v", sent, w.Code, w.Body, w.Header())
+		}
+	}
+}
+
+// Until an assignment is known a request waits only if its client's going away would be noticed.
+func TestShardsUnknownYet(t *testing.T) {
+	for name, c := range map[string]struct {
+		body, sent string
+		major      int
+		took       time.Duration
+	}{
+		"no body":               {"", "", 1, time.Minute},
+		"a body":                {"payload", "", 1, 0},
+		"a body, HTTP/2":        {"payload", "", 2, time.Minute},
+		"another Proxy sent it": {"", "proxy", 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := lehttp.NewShardRouter(nil).Proxy(byHeader, &lehttp.ProxyOptions{Wait: time.Minute})
+				defer p.Close()
+				r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(c.body))
+				r.ProtoMajor = c.major
+				r.Header.Set("Shard", "2")
+				if c.sent != "" {
+					r.Header.Set("Leaderelection-Sent-By", c.sent)
+				}
+				w, begin := httptest.NewRecorder(), time.Now()
+				p.ServeHTTP(w, r)
+				if took := time.Since(begin); w.Code != http.StatusServiceUnavailable || took != c.took {
+					t.Errorf("%d after %v", w.Code, took)
+				}
+			})
+		})
 	}
 }

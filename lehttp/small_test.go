@@ -13,6 +13,7 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/logtest"
 	"github.com/c8e606e4/leaderelection/internal/route/routetest"
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
@@ -74,7 +75,7 @@ func TestProxyTrustsNobodyByDefault(t *testing.T) {
 // what is refused.
 func TestTLSForChecksWhatANameResolvesTo(t *testing.T) {
 	routetest.Resolve(t, [4]byte{169, 254, 169, 254})
-	var log lockedBuffer
+	var log logtest.Log
 	r := lehttp.NewRouter(nil, S)
 	r.News(record(1, "a", "leader.example:443"))
 	front := proxy(t, r, &lehttp.ProxyOptions{
@@ -90,7 +91,7 @@ func TestTLSForChecksWhatANameResolvesTo(t *testing.T) {
 // What is wrong with a leader's addresses is logged once for each leadership, and a mark
 // of a refusal counts with its status alone, and does not reach the client.
 func TestProxyComplainsOnce(t *testing.T) {
-	var log lockedBuffer
+	var log logtest.Log
 	r := lehttp.NewRouter(nil, S)
 	front := proxy(t, r, &lehttp.ProxyOptions{Wait: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	for n := range uint64(2) {

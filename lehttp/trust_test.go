@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/internal/logtest"
 	"github.com/c8e606e4/leaderelection/internal/route/routetest"
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
@@ -47,7 +48,7 @@ func TestProxyAndRedirectCheckAddresses(t *testing.T) {
 		{"the caller's own rule, nothing left", only, []string{"10.0.0.1:80"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var log lockedBuffer
+			var log logtest.Log
 			logger := slog.New(slog.NewTextHandler(&log, nil))
 			r := lehttp.NewRouter(nil, S)
 			r.News(record(1, "a", c.hostPort...))
@@ -77,7 +78,7 @@ func TestProxyAndRedirectCheckAddresses(t *testing.T) {
 // The Proxy's own Transport does not dial a name that resolves to what is refused.
 func TestProxyChecksWhatANameResolvesTo(t *testing.T) {
 	routetest.Resolve(t, [4]byte{169, 254, 169, 254})
-	var log lockedBuffer
+	var log logtest.Log
 	r := lehttp.NewRouter(nil, S)
 	r.News(record(1, "a", "leader.example:80"))
 	front := proxy(t, r, &lehttp.ProxyOptions{Wait: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})

@@ -13,30 +13,29 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
-// way is what a Proxy has found out about the way to a leader. It is shared by all
-// requests: a leader that has crashed is dialled a few times a second, however many
-// wait for it.
+// way is what a Proxy has found out about the way to a leader. All requests share it: a leader that
+// has crashed is dialled a few times a second, however many requests wait for it.
 type way struct {
 	mu        sync.Mutex
-	state     *route.State  // what the rest was worked out from
+	state     *route.State  // the state from which the rest was worked out
 	known     []string      // its addresses, as chosen
-	addresses []string      // those that are allowed, the one that answered last first
-	refusal   error         // why some are not
+	addresses []string      // the allowed addresses; first the one that answered last
+	refusal   error         // why some are not allowed
 	fault     error         // why the last dial failed; nil: it did not
-	next      time.Time     // where it failed: when the leader may be dialled again
-	pause     time.Duration // and how long the others wait from then on
+	next      time.Time     // if it failed: when the leader may be dialled again
+	pause     time.Duration // if it failed: how long other requests wait after that
 
 	trip  http.RoundTripper // for this leadership
-	close func()            // of trip, when it is over
+	close func()            // frees trip when the leadership is over
 }
 
-// The pauses between two times at which a leader is dialled that took no connection.
+// The pauses between two dials of a leader that takes no connection.
 const (
 	firstDialPause = 50 * time.Millisecond
 	longDialPause  = 500 * time.Millisecond
 )
 
-// number is the leadership's.
+// number returns the number of the leadership.
 func (w *way) number() leaderelection.ElectionNumber {
 	if w.state == nil {
 		return leaderelection.NoElections
@@ -44,10 +43,10 @@ func (w *way) number() leaderelection.ElectionNumber {
 	return w.state.Entry.ElectionNumber
 }
 
-// errMovedOn is why a request looks for the leader again.
+// errMovedOn makes a request look for the leader again.
 var errMovedOn = errors.New("leaderelection: leadership has moved on")
 
-// look brings the way up to date with s. Under w.mu.
+// look brings the way up to date with s. The caller holds w.mu.
 func (w *way) look(s *route.State, t *sender) error {
 	switch {
 	case w.state == s:
@@ -77,8 +76,8 @@ func (w *way) look(s *route.State, t *sender) error {
 	return nil
 }
 
-// dress finds the transport for a new leadership: another one for each with TLSFor, so that
-// no connection to one leader is taken for one to the next. Under w.mu.
+// dress finds the transport for a new leadership. With TLSFor each leadership has its own, so that
+// a connection to one leader is not used for the next. The caller holds w.mu.
 func (w *way) dress(s *route.State, t *sender) error {
 	if t.own == nil || t.o.TLSFor == nil {
 		w.trip = t.o.Transport
@@ -87,15 +86,15 @@ func (w *way) dress(s *route.State, t *sender) error {
 	w.shut()
 	config, err := t.o.TLSFor(*s.Entry.Clone())
 	if err != nil {
-		return fmt.Errorf("TLSFor leader %q of election %d: %w", s.Entry.LeaderID, s.Entry.ElectionNumber, err)
+		return fmt.Errorf("TLSFor leader %q with token %d: %w", s.Entry.LeaderID, s.Entry.ElectionNumber, err)
 	}
 	transport := newTransport(t.strict, config)
 	w.trip, w.close = transport, transport.CloseIdleConnections
 	return nil
 }
 
-// shut closes the idle connections of a leadership's own transport, and forgets it. Under
-// w.mu.
+// shut closes the idle connections of a leadership's own transport, and forgets it. The caller
+// holds w.mu.
 func (w *way) shut() {
 	if w.close != nil {
 		w.close()
@@ -103,9 +102,9 @@ func (w *way) shut() {
 	w.trip, w.close = nil, nil
 }
 
-// begin returns the addresses to try, in order, and what to try them with: none if none is
-// allowed, or if the leader is not to be dialled now. The error says why, also where some
-// are not allowed.
+// begin returns the addresses to try, in order, and the transport to use. There are no addresses if
+// none is allowed, or if the leader must not be dialled now. The error says why, or why some
+// addresses are not allowed.
 func (w *way) begin(s *route.State, t *sender) (addresses []string, trip http.RoundTripper, allowed bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,14 +119,14 @@ func (w *way) begin(s *route.State, t *sender) (addresses []string, trip http.Ro
 		if now.Before(w.next) {
 			return nil, nil, true, w.fault
 		}
-		w.next = now.Add(w.pause) // for all but this one
+		w.next = now.Add(w.pause) // for all requests but this one
 		w.pause = min(2*w.pause, longDialPause)
 	}
 	return w.addresses, w.trip, true, w.refusal
 }
 
-// reached notes that the leader of s took a connection, and which address is to be
-// tried first from now on, if it answered.
+// reached notes that the leader of s took a connection. If first is true, address is tried first
+// from now on.
 func (w *way) reached(s *route.State, address string, first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,7 +154,8 @@ func (w *way) failed(s *route.State, err error) {
 	w.fault = err
 }
 
-// patience is how long a request has waited; it begins when that does.
+// patience is how long a request may still wait. It begins to count when the request begins to
+// wait.
 type patience struct{ until time.Time }
 
 func (p *patience) left(wait time.Duration) time.Duration {
@@ -165,8 +165,8 @@ func (p *patience) left(wait time.Duration) time.Duration {
 	return time.Until(p.until)
 }
 
-// forChange waits until there is news since s, or, where somebody leads, for a
-// pause. It reports whether to try again.
+// forChange waits until there is news since s. If somebody leads, it waits for at most pause. It
+// reports whether to try again.
 func (p *patience) forChange(ctx context.Context, wait time.Duration, s *route.State, pause time.Duration) bool {
 	left := p.left(wait)
 	if left <= 0 {
@@ -178,7 +178,7 @@ func (p *patience) forChange(ctx context.Context, wait time.Duration, s *route.S
 	return sleep(ctx, s, min(left, pause))
 }
 
-// forLeadership waits until somebody leads a leadership other than that of s.
+// forLeadership waits until there is a leader by another leadership than that of s.
 func (p *patience) forLeadership(ctx context.Context, wait time.Duration, r *Router, s *route.State) bool {
 	number := s.Entry.ElectionNumber
 	for {
@@ -193,8 +193,7 @@ func (p *patience) forLeadership(ctx context.Context, wait time.Duration, r *Rou
 	}
 }
 
-// sleep returns true after d, or when there is news since s, and false when ctx
-// has ended.
+// sleep returns true after d, or when there is news since s. It returns false when ctx has ended.
 func sleep(ctx context.Context, s *route.State, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

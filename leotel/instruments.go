@@ -19,9 +19,9 @@ type instruments struct {
 	feedEvents, clockSkews, duplicates                                   metric.Int64Counter
 	extensionDuration, extensionReserve, reserveRatio, operationDuration metric.Float64Histogram
 
-	isLeader, electionNumber                     metric.Int64ObservableGauge
+	isLeader, fencingToken                       metric.Int64ObservableGauge
 	viewRemaining, clockOffset, clockUncertainty metric.Float64ObservableGauge
-	leaderless, termLength, maxSkew              metric.Float64ObservableGauge
+	leaderless, termLength, maxSkew, hold        metric.Float64ObservableGauge
 	leaderlessTime                               metric.Float64ObservableCounter
 }
 
@@ -35,7 +35,7 @@ var (
 )
 
 func (i *instruments) create(m metric.Meter) error {
-	var errs [19]error
+	var errs [20]error
 	i.transitions, errs[0] = m.Int64Counter("leaderelection.transitions", metric.WithUnit("{transition}"),
 		metric.WithDescription("Leaderships of this candidate that began or ended, by cause."))
 	i.extensionFailures, errs[1] = m.Int64Counter("leaderelection.extension.failures", metric.WithUnit("{failure}"),
@@ -50,8 +50,8 @@ func (i *instruments) create(m metric.Meter) error {
 		metric.WithDescription("How long calls of the store took, or until they were given up, by kind and outcome."))
 	i.isLeader, errs[6] = m.Int64ObservableGauge("leaderelection.is_leader", metric.WithUnit("{leader}"),
 		metric.WithDescription("1 while this candidate leads, by its view, else 0."))
-	i.electionNumber, errs[7] = m.Int64ObservableGauge("leaderelection.election_number", metric.WithUnit("{election}"),
-		metric.WithDescription("The number of the newest leadership known: the fencing token."))
+	i.fencingToken, errs[7] = m.Int64ObservableGauge("leaderelection.fencing_token", metric.WithUnit("{token}"),
+		metric.WithDescription("The fencing token of the newest leadership known."))
 	i.viewRemaining, errs[8] = m.Float64ObservableGauge("leaderelection.view.remaining", metric.WithUnit("s"),
 		metric.WithDescription("How much longer this candidate may act as the leader without a further extension."))
 	i.clockOffset, errs[9] = m.Float64ObservableGauge("leaderelection.clock.offset", metric.WithUnit("s"),
@@ -74,13 +74,15 @@ func (i *instruments) create(m metric.Meter) error {
 		metric.WithDescription("How often this machine's clock was newly proved to be off by more than MaxClockSkew."))
 	i.duplicates, errs[18] = m.Int64Counter("leaderelection.duplicate_ids", metric.WithUnit("{leadership}"),
 		metric.WithDescription("Leaderships of another process under this candidate's LeaderID."))
+	i.hold, errs[19] = m.Float64ObservableGauge("leaderelection.hold", metric.WithUnit("s"),
+		metric.WithDescription("Of a job's election: for how long a run keeps others out; 0 if it is none."))
 	return errors.Join(errs[:]...)
 }
 
 // observed are those that observe reports.
 func (i *instruments) observed() []metric.Observable {
 	return []metric.Observable{
-		i.isLeader, i.electionNumber, i.viewRemaining, i.clockOffset, i.clockUncertainty, i.leaderless, i.leaderlessTime, i.termLength, i.maxSkew,
+		i.isLeader, i.fencingToken, i.viewRemaining, i.clockOffset, i.clockUncertainty, i.leaderless, i.leaderlessTime, i.termLength, i.maxSkew, i.hold,
 	}
 }
 
@@ -92,13 +94,13 @@ func (t *Telemetry) observe(_ context.Context, o metric.Observer) error {
 		leads = 1
 	}
 	o.ObserveInt64(t.in.isLeader, leads, with)
-	o.ObserveInt64(t.in.electionNumber, int64(now.Number), with)
+	o.ObserveInt64(t.in.fencingToken, int64(now.Number), with)
 	for _, g := range []struct {
 		in    metric.Float64Observable
 		value time.Duration
 	}{
 		{t.in.viewRemaining, now.Remaining}, {t.in.leaderlessTime, now.Without}, {t.in.leaderless, now.Leaderless},
-		{t.in.termLength, now.Term}, {t.in.maxSkew, now.Skew},
+		{t.in.termLength, now.Term}, {t.in.maxSkew, now.Skew}, {t.in.hold, now.Hold},
 	} {
 		o.ObserveFloat64(g.in, g.value.Seconds(), with)
 	}

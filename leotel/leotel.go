@@ -5,7 +5,7 @@ candidates and observers do.
 	telemetry, err := leotel.New(leotel.Options{Election: "orders", Candidate: "worker-7"})
 	...
 	defer telemetry.Close()
-	config.Trace = telemetry.Trace(nil)
+	config.Trace = telemetry.Trace()
 
 It takes what it tells from [leaderelection.Trace], which the election does not
 wait for: telemetry that is slow or stuck delays nothing.
@@ -13,12 +13,13 @@ wait for: telemetry that is slow or stuck delays nothing.
 # Metrics
 
 	leaderelection.is_leader                 gauge: 1 while the view lasts and leadership is not being given up
-	leaderelection.election_number           gauge: of the newest record known
+	leaderelection.fencing_token             gauge: of the newest record known
 	leaderelection.transitions               counter, by leaderelection.transition and leaderelection.cause
 	leaderelection.view.remaining            gauge, s: what is left of the view; 0 while not leading
 	leaderelection.leaderless.time           counter, s: for how long nobody led, as far as was known here
 	leaderelection.leaderless                gauge, s: for how long nobody has led now, as far as is known here
 	leaderelection.term.length               gauge, s: of the newest record known
+	leaderelection.hold                      gauge, s: of a job's election (OnceOptions.Hold), for how long a run keeps others out; else 0
 	leaderelection.clock.max_skew            gauge, s: the MaxClockSkew that was agreed on
 	leaderelection.extension.duration        histogram, s: of each extension that the store confirmed
 	leaderelection.extension.reserve         histogram, s: what was left of the view when that came
@@ -34,7 +35,7 @@ wait for: telemetry that is slow or stuck delays nothing.
 
 and, by [NewGroup], for a member of a group of package shard (what they mean says leprom):
 
-	leaderelection.shards.owned, .placed, .unowned, .moving, .assignment.version   gauges
+	leaderelection.shards.owned, .placed, .unowned, .moving, .failing, .assignment.version   gauges
 	leaderelection.shards.unowned.time                                             counter, s
 	leaderelection.shards.taken                                                    counter
 	leaderelection.shards.let_go                                                   counter, by leaderelection.cause
@@ -52,7 +53,7 @@ constants of the process. The others take few values each:
 The clock's offset is known on stores that say when they wrote, and after each
 write; its uncertainty is half the time that the write took, and more where the
 store counts in whole seconds. It is left out if clocks are not compared
-(SharedClock, Unsynchronized). Nobody is known to lead from when the record was left
+(the ClockPolicy SharedClock or Unsynchronized). Nobody is known to lead from when the record was left
 vacant, or its term ran out, until there is another; until a record has been read,
 since New.
 
@@ -71,7 +72,7 @@ times at which they began and ended by the campaign's clock.
 # Dashboard and alerts
 
 Beside this file: dashboard.json, for Grafana on a Prometheus data source, and
-alerts.yaml, five Prometheus rules with the reason for each: they judge by the gauges of
+alerts.yaml, seven Prometheus rules with the reason for each: they judge by the gauges of
 term and skew, so they fit every election. internal/alertstest runs them with
 Prometheus' own rule engine.
 */
@@ -104,11 +105,11 @@ type Options struct {
 	// global ones.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
-	// TermLength, MaxClockSkew, SharedClock and Unsynchronized are the Config's: the
+	// TermLength, MaxClockSkew and ClockPolicy are the Config's: the
 	// gauges of term and skew, by which the alerts judge. TermLength counts only until
 	// a record names one. Zero: the Config's own defaults, 15 s and 1 s.
-	TermLength, MaxClockSkew    time.Duration
-	SharedClock, Unsynchronized bool
+	TermLength, MaxClockSkew time.Duration
+	ClockPolicy              leaderelection.ClockPolicy
 	// Clock is the Config's or WatchConfig's. Nil: the system's.
 	Clock clocks.Clock
 }
@@ -126,23 +127,10 @@ type Telemetry struct {
 // New returns a Telemetry, or what the MeterProvider has against its instruments.
 // Close it when the campaign is over.
 func New(o Options) (*Telemetry, error) {
-	if o.MeterProvider == nil {
-		o.MeterProvider = otel.GetMeterProvider()
-	}
-	if o.TracerProvider == nil {
-		o.TracerProvider = otel.GetTracerProvider()
-	}
-	t := &Telemetry{
-		tracer: o.TracerProvider.Tracer(scope),
-		election: measure.New(measure.Options{
-			Clock: o.Clock, TermLength: o.TermLength, MaxClockSkew: o.MaxClockSkew, SharedClock: o.SharedClock, Unsynchronized: o.Unsynchronized,
-		}),
-	}
-	t.common = []attribute.KeyValue{attribute.String("leaderelection.election", o.Election)}
-	if o.Candidate != "" {
-		t.common = append(t.common, attribute.String("leaderelection.candidate", o.Candidate))
-	}
-	meter := o.MeterProvider.Meter(scope)
+	t, meter := provided(o)
+	t.election = measure.New(measure.Options{
+		Clock: o.Clock, TermLength: o.TermLength, MaxClockSkew: o.MaxClockSkew, ClockPolicy: o.ClockPolicy,
+	})
 	if err := t.in.create(meter); err != nil {
 		return nil, err
 	}
@@ -155,6 +143,21 @@ func New(o Options) (*Telemetry, error) {
 		t.begin()
 	}
 	return t, err
+}
+
+// provided returns a Telemetry that makes spans with o's names and nothing else, and the meter.
+func provided(o Options) (*Telemetry, metric.Meter) {
+	if o.MeterProvider == nil {
+		o.MeterProvider = otel.GetMeterProvider()
+	}
+	if o.TracerProvider == nil {
+		o.TracerProvider = otel.GetTracerProvider()
+	}
+	t := &Telemetry{tracer: o.TracerProvider.Tracer(scope), common: []attribute.KeyValue{attribute.String("leaderelection.election", o.Election)}}
+	if o.Candidate != "" {
+		t.common = append(t.common, attribute.String("leaderelection.candidate", o.Candidate))
+	}
+	return t, o.MeterProvider.Meter(scope)
 }
 
 // begin makes the series of counters: one that is born at 1 has no increase that a rate
@@ -175,21 +178,17 @@ func (t *Telemetry) transition(n int64, what measure.Transition) {
 // Close takes back what New registered: the gauges are not reported any more.
 func (t *Telemetry) Close() error { return t.callback.Unregister() }
 
-// Trace returns the hooks, for Config.Trace or WatchConfig.Trace. Those of next
-// are called as well, after its own; next may be nil.
-func (t *Telemetry) Trace(next *leaderelection.Trace) *leaderelection.Trace {
-	var n leaderelection.Trace
-	if next != nil {
-		n = *next
-	}
+// Trace returns the hooks, for Config.Trace or WatchConfig.Trace. See
+// leaderelection.JoinTraces if others want hooks too.
+func (t *Telemetry) Trace() *leaderelection.Trace {
 	return &leaderelection.Trace{
-		StoreOp:       measure.After(t.storeOp, n.StoreOp),
-		StatusChanged: measure.After(t.statusChanged, n.StatusChanged),
-		Extended:      measure.After(t.extended, n.Extended),
-		News:          measure.After(t.news, n.News),
-		Feed:          measure.After(t.feed, n.Feed),
-		ClockSkew:     measure.After(t.clockSkew, n.ClockSkew),
-		DuplicateID:   measure.After(t.duplicate, n.DuplicateID),
+		StoreOp:       t.storeOp,
+		StatusChanged: t.statusChanged,
+		Extended:      t.extended,
+		News:          t.news,
+		Feed:          t.feed,
+		ClockSkew:     t.clockSkew,
+		DuplicateID:   t.duplicate,
 	}
 }
 
@@ -215,7 +214,7 @@ func (t *Telemetry) storeOp(op leaderelection.StoreOp) {
 		return // not worth a span
 	}
 	t.span("leaderelection."+string(op.Kind), op.Start, op.Start.Add(op.Duration), op.Err,
-		attribute.Int64("leaderelection.election_number", int64(op.Number)))
+		attribute.Int64("leaderelection.fencing_token", int64(op.Number)))
 }
 
 func (t *Telemetry) statusChanged(c leaderelection.StatusChange) {
@@ -237,8 +236,8 @@ func (t *Telemetry) extended(e leaderelection.ViewExtended) {
 func (t *Telemetry) news(e leaderelection.RaceEntry) {
 	if h, over := t.election.News(e); over {
 		t.span("leaderelection.handover", h.From, h.To, nil,
-			attribute.Int64("leaderelection.election_number", int64(h.Number)),
-			attribute.Int64("leaderelection.previous_election_number", int64(h.Previous)),
+			attribute.Int64("leaderelection.fencing_token", int64(h.Number)),
+			attribute.Int64("leaderelection.previous_fencing_token", int64(h.Previous)),
 			attribute.String("leaderelection.cause", h.Cause))
 	}
 }

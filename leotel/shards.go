@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -19,24 +18,17 @@ type Group struct {
 	spans    *Telemetry // its attributes and its tracer only
 	callback metric.Registration
 
-	taken, letGo                             metric.Int64Counter
-	owned, placed, unowned, moving, versions metric.Int64ObservableGauge
-	without                                  metric.Float64ObservableCounter
+	taken, letGo                                      metric.Int64Counter
+	owned, placed, unowned, moving, failing, versions metric.Int64ObservableGauge
+	without                                           metric.Float64ObservableCounter
 }
 
 // NewGroup returns the telemetry of a member, or what the MeterProvider has against its
 // instruments. Of the Options it takes Election, the group's name, Candidate, the MemberID,
 // the providers and the Clock. Close it when the member is done.
 func NewGroup(o Options) (*Group, error) {
-	if o.MeterProvider == nil {
-		o.MeterProvider = otel.GetMeterProvider()
-	}
-	if o.TracerProvider == nil {
-		o.TracerProvider = otel.GetTracerProvider()
-	}
-	g := &Group{state: measure.NewGroup(o.Clock), spans: &Telemetry{tracer: o.TracerProvider.Tracer(scope)}}
-	g.spans.common = []attribute.KeyValue{attribute.String("leaderelection.election", o.Election), attribute.String("leaderelection.candidate", o.Candidate)}
-	meter := o.MeterProvider.Meter(scope)
+	spans, meter := provided(o)
+	g := &Group{state: measure.NewGroup(o.Clock, shardErrors), spans: spans}
 	if err := g.create(meter); err != nil {
 		return nil, err
 	}
@@ -45,7 +37,7 @@ func NewGroup(o Options) (*Group, error) {
 		g.letGo.Add(context.Background(), 0, g.spans.with(attribute.String("leaderelection.cause", cause)))
 	}
 	var err error
-	g.callback, err = meter.RegisterCallback(g.observe, g.owned, g.placed, g.unowned, g.moving, g.versions, g.without)
+	g.callback, err = meter.RegisterCallback(g.observe, g.owned, g.placed, g.unowned, g.moving, g.failing, g.versions, g.without)
 	return g, err
 }
 
@@ -67,6 +59,7 @@ func (g *Group) create(m metric.Meter) error {
 	g.placed = gauge("placed", "{shard}", "Shards of the group that have an owner, by the newest assignment known here.")
 	g.unowned = gauge("unowned", "{shard}", "Shards of the group that have no owner, by the newest assignment known here.")
 	g.moving = gauge("moving", "{shard}", "Shards of the group whose owner is asked to let them go, by the newest assignment known here.")
+	g.failing = gauge("failing", "{shard}", "Shards of the group with which a member has failed within the last hour, by the newest assignment known here.")
 	g.versions = gauge("assignment.version", "{version}", "The version of the newest assignment known here.")
 	var err error
 	g.without, err = m.Float64ObservableCounter("leaderelection.shards.unowned.time", metric.WithUnit("s"),
@@ -82,6 +75,7 @@ func (g *Group) observe(_ context.Context, o metric.Observer) error {
 		o.ObserveInt64(g.placed, int64(now.Placed), with)
 		o.ObserveInt64(g.unowned, int64(now.Unowned), with)
 		o.ObserveInt64(g.moving, int64(now.Moving), with)
+		o.ObserveInt64(g.failing, int64(now.Failing), with)
 		o.ObserveInt64(g.versions, int64(now.Version), with)
 	}
 	return nil
@@ -90,15 +84,32 @@ func (g *Group) observe(_ context.Context, o metric.Observer) error {
 // Close takes back what NewGroup registered: the gauges are not reported any more.
 func (g *Group) Close() error { return g.callback.Unregister() }
 
-// Trace returns the hooks, for Config.ShardTrace. Those of next are called as well, after
-// its own; next may be nil.
-func (g *Group) Trace(next *shard.Trace) *shard.Trace {
-	return g.state.ShardTrace(func(shard.Owns) {
-		g.taken.Add(context.Background(), 1, g.spans.with())
-	}, func(e shard.LetGo, cause string) {
-		why := attribute.String("leaderelection.cause", cause)
-		g.letGo.Add(context.Background(), 1, g.spans.with(why))
-		g.spans.span("leaderelection.shard.let_go", e.Asked, e.Time, nil, why,
-			attribute.String("leaderelection.shard", e.Owned.Name()), attribute.Int64("leaderelection.shard.token", int64(e.Owned.Token())))
-	}, next)
+// Trace returns the hooks, for Config.ShardTrace.
+func (g *Group) Trace() *shard.Trace {
+	return &shard.Trace{
+		Owns: func(shard.Owns) {
+			g.state.Owns()
+			g.taken.Add(context.Background(), 1, g.spans.with())
+		},
+		LetGo: func(e shard.LetGo) {
+			why := attribute.String("leaderelection.cause", g.state.LetGo(e.Cause))
+			g.letGo.Add(context.Background(), 1, g.spans.with(why))
+			g.spans.span("leaderelection.shard.let_go", e.Asked, e.Time, nil, why,
+				attribute.String("leaderelection.shard", e.Owned.Name()), attribute.Int64("leaderelection.shard.fencing_token", int64(e.Owned.Token())))
+		},
+		Assignment: func(a *shard.Assignment) { g.state.Assignment(counted(a)) },
+	}
+}
+
+// shardErrors and counted give package measure, which knows nothing of package shard, what it
+// measures.
+var shardErrors = measure.ShardErrors{Moved: shard.ErrMoved, SetBack: shard.ErrSetBack, Failed: shard.ErrFailed}
+
+func counted(a *shard.Assignment) measure.Assignment {
+	all := measure.Assignment{Version: uint64(a.Version())}
+	for i := range a.Len() {
+		name, owner := a.Shard(i)
+		all.Count(owner.Session != (shard.SessionID{}), owner.Moving, len(a.Failures(name)) > 0)
+	}
+	return all
 }

@@ -14,7 +14,7 @@ import (
 // A candidate with metrics. A real program serves the registry's with promhttp.
 func Example() {
 	registry := prometheus.NewRegistry()
-	metrics := leprom.New() // one for all elections of the process
+	metrics := leprom.New(nil) // one for all elections of the process
 	registry.MustRegister(metrics)
 
 	told := make(chan struct{})
@@ -22,20 +22,20 @@ func Example() {
 		Decider:   memory.NewDecider(), // a real program uses a store that all can reach
 		LeaderID:  "worker-7",
 		OnElected: func(context.Context, *leaderelection.TimeView) {},
-		Trace: &leaderelection.Trace{ // nil, where there are no hooks of one's own
-			StatusChanged: func(c leaderelection.StatusChange) {
-				if c.To == leaderelection.Leading {
-					close(told)
-				}
-			},
-		},
 	}
-	election, err := metrics.Candidate("orders", &config)
+	election, err := metrics.Candidate("orders", config)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer election.Close()
+	config.Trace = leaderelection.JoinTraces(election.Trace(), &leaderelection.Trace{
+		StatusChanged: func(c leaderelection.StatusChange) {
+			if c.To == leaderelection.Leading {
+				close(told)
+			}
+		},
+	})
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -26,7 +26,7 @@ var failures = map[string]func(f *fleet) (end func()){
 		f.a.store.Inject(memory.LoseRequests())
 		return f.healed
 	},
-	"The leader is stopped": func(f *fleet) func() { return f.a.clock.Freeze(false) },
+	"The leader is frozen": func(f *fleet) func() { return f.a.clock.Freeze(false) },
 	"The leader's work hangs": func(f *fleet) func() {
 		hanging := make(chan struct{})
 		f.a.hanging.Store(&hanging)
@@ -61,6 +61,7 @@ var failures = map[string]func(f *fleet) (end func()){
 		f.b.store.Inject(refuse)
 		return f.healed
 	},
+	"The record is emptied":                         func(f *fleet) func() { f.a.store.Replace(&le.RaceEntry{Emptied: true}); return f.healed },
 	"The record is deleted":                         func(f *fleet) func() { f.a.store.Replace(nil); return f.healed },
 	"The store is set back":                         func(f *fleet) func() { f.a.store.Replace(f.before); return f.healed },
 	"The record is deleted, and a candidate starts": func(f *fleet) func() { f.a.store.Replace(nil); f.join("c"); return f.healed },

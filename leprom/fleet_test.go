@@ -104,9 +104,11 @@ func (f *fleet) candidate(ctx context.Context, t *testing.T, election *memory.De
 			}
 		},
 	}
-	if _, err := n.metrics.Candidate("orders", &config); err != nil {
+	measured, err := n.metrics.Candidate("orders", config)
+	if err != nil {
 		t.Fatal(err)
 	}
+	config.Trace = measured.Trace()
 	campaign, err := config.Start(ctx)
 	if err != nil {
 		t.Fatal(err)

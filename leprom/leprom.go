@@ -1,27 +1,29 @@
 /*
 Package leprom gives Prometheus an election's metrics, without OpenTelemetry.
 
-	metrics := leprom.New()
+	metrics := leprom.New(nil)
 	prometheus.MustRegister(metrics)
 	...
-	election, err := metrics.Candidate("orders", &config)
+	election, err := metrics.Candidate("orders", config)
 	defer election.Close()
+	config.Trace = election.Trace()
 	campaign, err := config.Start(ctx)
 
 One Metrics, registered once, is for all elections of a process. [Metrics.Candidate]
 takes what it needs to know of a candidate from its Config (LeaderID, term, clock and
-skew), and puts its hooks there. They are those of [leaderelection.Trace], which the
-election does not wait for. Of what a candidate was, nothing is left once its Election
+skew). Its hooks are a [leaderelection.Trace], which the election does not wait for. If
+others want hooks too, leaderelection.JoinTraces makes one of all. Of what a candidate was, nothing is left once its Election
 is closed.
 
 # Metrics
 
 	leaderelection_is_leader                           gauge: 1 while the view lasts and leadership is not being given up
-	leaderelection_election_number                     gauge: of the newest record known
+	leaderelection_fencing_token                       gauge: of the newest record known
 	leaderelection_transitions_total                   counter, by leaderelection_transition and leaderelection_cause
 	leaderelection_view_remaining_seconds              gauge: what is left of the view; 0 while not leading
 	leaderelection_leaderless_seconds                  gauge: for how long nobody has led now, as far as is known here
 	leaderelection_leaderless_time_seconds_total       counter: for how long nobody led, in all
+	leaderelection_hold_seconds                        gauge: of a job's election (OnceOptions.Hold), for how long a run keeps others out; else 0
 	leaderelection_term_length_seconds                 gauge: of the newest record known; before that, the Config's
 	leaderelection_clock_max_skew_seconds              gauge: the MaxClockSkew that was agreed on
 	leaderelection_clock_offset_seconds                gauge: by how much this machine's clock is ahead of the store's
@@ -42,6 +44,7 @@ and for members of package shard's groups, by [Metrics.Member]:
 	leaderelection_shards_placed                       gauge: shards of the group with an owner, by the newest assignment known here
 	leaderelection_shards_unowned                      gauge: those without one
 	leaderelection_shards_moving                       gauge: those whose owner is asked to let them go
+	leaderelection_shards_failing                      gauge: those with which a member has failed within the last hour
 	leaderelection_shards_assignment_version           gauge: the version of that assignment
 	leaderelection_shards_unowned_time_seconds_total   counter: how long shards had no owner, added up over all shards
 	leaderelection_shards_taken_total                  counter: shards that this member came to own; the sum over members counts moves
@@ -56,12 +59,13 @@ may be candidates of one election, and its alerts.yaml and dashboard.json fit bo
 is why the labels have a prefix.
 
 The clock's offset is there on stores that say when they wrote, after the first write,
-and if clocks are compared at all (not with SharedClock or Unsynchronized).
+and if clocks are compared at all (not with the ClockPolicy SharedClock or Unsynchronized).
 
 # Cardinality
 
-A candidate has at most 500 series, histogram buckets counted, and about 200 in practice:
-each label has a few values, which are words of this package. Names of elections and
+A candidate has at most 500 series, histogram buckets counted, and about 200 in practice,
+so 1,000 elections have more than 100,000. Without histograms ([Options].NoHistograms)
+it has at most 80, and about 40 in practice. Each label has a few values, which are words of this package. Names of elections and
 candidates are yours. A candidate that has a new LeaderID at each start (a pod's name)
 leaves its old series in Prometheus' storage, not in the process.
 */
@@ -94,9 +98,20 @@ var _ prometheus.Collector = (*Metrics)(nil)
 // names are the two labels that all metrics have.
 type names struct{ election, candidate string }
 
+// Options are for [New]. The zero value is right for most.
+type Options struct {
+	// NoHistograms leaves the histograms out: for processes with hundreds of elections. Of what
+	// remains a candidate has about 50 series. The alert ElectionLeaseRunningLow needs
+	// leaderelection_extension_reserve_ratio, and is silent then.
+	NoHistograms bool
+}
+
 // New returns Metrics of no election.
-func New() *Metrics {
-	return &Metrics{vectors: newVectors(), groupVectors: newGroupVectors(), elections: map[names]*Election{}, groups: map[names]*Group{}}
+func New(opts *Options) *Metrics {
+	if opts == nil {
+		opts = &Options{}
+	}
+	return &Metrics{vectors: newVectors(*opts), groupVectors: newGroupVectors(), elections: map[names]*Election{}, groups: map[names]*Group{}}
 }
 
 // Election is what is measured of one candidate, or observer, of an election.
@@ -110,35 +125,28 @@ type Election struct {
 }
 
 // Candidate measures the candidate that config describes, in the election of that
-// name: it adds its hooks to config.Trace. Those that are there already are called as
-// well, after its own. Call it before Start, Acquire or Run, and close what it returns
-// when the campaign is over. It refuses a candidate that is being measured already:
-// the election's name and the LeaderID tell the series of one process apart.
-func (m *Metrics) Candidate(election string, config *leaderelection.Config) (*Election, error) {
+// name: give what it returns to the campaign, by Config.Trace, and close it when the
+// campaign is over. It refuses a candidate that is being measured already: the election's
+// name and the LeaderID tell the series of one process apart.
+func (m *Metrics) Candidate(election string, config leaderelection.Config) (*Election, error) {
 	e, err := m.add(names{election, config.LeaderID}, measure.Options{
 		Clock: config.Clock, TermLength: config.TermLength, MaxClockSkew: config.MaxClockSkew,
-		SharedClock: config.SharedClock, Unsynchronized: config.Unsynchronized,
+		ClockPolicy: config.ClockPolicy,
 	})
 	if err != nil {
 		return nil, err
 	}
 	m.begin(e.names)
-	config.Trace = e.trace(config.Trace)
 	return e, nil
 }
 
 // Observer is Candidate for a process that follows the election, with Watch or a
 // router. Its series have no leaderelection_candidate; so a process can have one
 // observer of an election measured.
-func (m *Metrics) Observer(election string, watch *leaderelection.WatchConfig) (*Election, error) {
-	e, err := m.add(names{election, ""}, measure.Options{
-		Clock: watch.Clock, MaxClockSkew: watch.MaxClockSkew, SharedClock: watch.SharedClock,
+func (m *Metrics) Observer(election string, watch leaderelection.WatchConfig) (*Election, error) {
+	return m.add(names{election, ""}, measure.Options{
+		Clock: watch.Clock, MaxClockSkew: watch.MaxClockSkew, ClockPolicy: watch.ClockPolicy,
 	})
-	if err != nil {
-		return nil, err
-	}
-	watch.Trace = e.trace(watch.Trace)
-	return e, nil
 }
 
 func (m *Metrics) add(n names, o measure.Options) (*Election, error) {
@@ -208,33 +216,29 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// trace returns the hooks.
-func (e *Election) trace(next *leaderelection.Trace) *leaderelection.Trace {
-	var n leaderelection.Trace
-	if next != nil {
-		n = *next
-	}
+// Trace returns the hooks, for Config.Trace or WatchConfig.Trace.
+func (e *Election) Trace() *leaderelection.Trace {
 	m := e.metrics
 	return &leaderelection.Trace{
-		StoreOp:       hook(e, e.storeOp, n.StoreOp),
-		StatusChanged: hook(e, e.statusChanged, n.StatusChanged),
-		Extended:      hook(e, e.extended, n.Extended),
-		News:          hook(e, func(r leaderelection.RaceEntry) { e.state.News(r) }, n.News),
-		Feed:          hook(e, func(f leaderelection.FeedEvent) { e.count(m.feedEvents, measure.FeedEvent(f)) }, n.Feed),
-		ClockSkew:     hook(e, func(leaderelection.ClockSkewError) { e.count(m.clockSkews) }, n.ClockSkew),
-		DuplicateID:   hook(e, func(leaderelection.RaceEntry) { e.count(m.duplicates) }, n.DuplicateID),
+		StoreOp:       hook(e, e.storeOp),
+		StatusChanged: hook(e, e.statusChanged),
+		Extended:      hook(e, e.extended),
+		News:          hook(e, func(r leaderelection.RaceEntry) { e.state.News(r) }),
+		Feed:          hook(e, func(f leaderelection.FeedEvent) { e.count(m.feedEvents, measure.FeedEvent(f)) }),
+		ClockSkew:     hook(e, func(leaderelection.ClockSkewError) { e.count(m.clockSkews) }),
+		DuplicateID:   hook(e, func(leaderelection.RaceEntry) { e.count(m.duplicates) }),
 	}
 }
 
-// hook is own, while e is not closed, and then next.
-func hook[E any](e *Election, own, next func(E)) func(E) {
-	return measure.After(func(x E) {
+// hook is own, while e is not closed.
+func hook[E any](e *Election, own func(E)) func(E) {
+	return func(x E) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if !e.closed {
 			own(x)
 		}
-	}, next)
+	}
 }
 
 func (e *Election) storeOp(op leaderelection.StoreOp) {
@@ -273,5 +277,7 @@ func (e *Election) count(v *prometheus.CounterVec, more ...string) {
 }
 
 func (e *Election) observe(v *prometheus.HistogramVec, value float64, more ...string) {
-	v.WithLabelValues(append([]string{e.election, e.candidate}, more...)...).Observe(value)
+	if v != nil {
+		v.WithLabelValues(append([]string{e.election, e.candidate}, more...)...).Observe(value)
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -36,8 +35,10 @@ type rig struct {
 	registry *prometheus.Registry
 }
 
-func newRig() *rig {
-	r := &rig{leprom.New(), prometheus.NewPedanticRegistry()}
+func newRig() *rig { return newRigWith(nil) }
+
+func newRigWith(o *leprom.Options) *rig {
+	r := &rig{leprom.New(o), prometheus.NewPedanticRegistry()}
 	r.registry.MustRegister(r.Metrics)
 	return r
 }
@@ -114,16 +115,17 @@ func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
 		store := memory.NewDecider()
+		first := float64(time.Now().Unix()) // the number of a record that is new
 		hooked := 0
 		config := le.Config{
 			Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S,
 			OnElected: func(ctx context.Context, _ *le.TimeView) { <-ctx.Done() },
-			Trace:     &le.Trace{StoreOp: func(le.StoreOp) { hooked++ }},
 		}
-		election, err := r.Candidate("orders", &config)
+		election, err := r.Candidate("orders", config)
 		if err != nil {
 			t.Fatal(err)
 		}
+		config.Trace = le.JoinTraces(election.Trace(), &le.Trace{StoreOp: func(le.StoreOp) { hooked++ }})
 		ctx, cancel := context.WithCancel(t.Context())
 		campaign, err := config.Start(ctx)
 		if err != nil {
@@ -131,7 +133,7 @@ func TestMetrics(t *testing.T) {
 		}
 		synctest.Wait()
 		r.expect(t, "orders/a", map[string]float64{
-			"is_leader": 1, "election_number": 1, "view_remaining_seconds": 14, "transitions_total{won,elected}": 1, "transitions_total{expired,ended}": 0,
+			"is_leader": 1, "fencing_token": first, "view_remaining_seconds": 14, "transitions_total{won,elected}": 1, "transitions_total{expired,ended}": 0,
 			"store_operations_total{acquire,ok}": 1, "store_operation_duration_seconds{acquire,ok}": 1, "term_length_seconds": 15, "clock_max_skew_seconds": 1,
 			"leaderless_seconds": 0, "clock_offset_seconds": -0.5, "clock_offset_uncertainty_seconds": 0.5, "clock_skews_total": 0, "duplicate_ids_total": 0,
 			"feed_events_total{started}": 1, "feed_events_total{failed}": 0,
@@ -153,7 +155,7 @@ func TestMetrics(t *testing.T) {
 		}
 		store.Inject(nil)
 		time.Sleep(10 * time.Second)
-		r.expect(t, "orders/a", map[string]float64{"is_leader": 1, "election_number": 2, "transitions_total{won,elected}": 2, "leaderless_seconds": 0})
+		r.expect(t, "orders/a", map[string]float64{"is_leader": 1, "fencing_token": first + 1, "transitions_total{won,elected}": 2, "leaderless_seconds": 0})
 		cancel()
 		<-campaign.Done()
 		synctest.Wait()
@@ -174,8 +176,8 @@ func TestMetrics(t *testing.T) {
 func TestLeaderless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
-		watch := le.WatchConfig{Decider: memory.NewDecider(), MaxClockSkew: S}
-		if _, err := r.Observer("orders", &watch); err != nil {
+		observer, err := r.Observer("orders", le.WatchConfig{Decider: memory.NewDecider(), MaxClockSkew: S})
+		if err != nil {
 			t.Fatal(err)
 		}
 		expect := func(now, all float64) {
@@ -183,7 +185,7 @@ func TestLeaderless(t *testing.T) {
 			r.expect(t, "orders/", map[string]float64{"leaderless_seconds": now, "leaderless_time_seconds_total": all})
 		}
 		news := func(id string, number le.ElectionNumber, extension uint64, expiry time.Duration) {
-			watch.Trace.News(le.RaceEntry{LeaderID: id, ElectionNumber: number, Extension: extension, TermLength: T, TermExpiry: time.Now().Add(expiry)})
+			observer.Trace().News(le.RaceEntry{LeaderID: id, ElectionNumber: number, Extension: extension, TermLength: T, TermExpiry: time.Now().Add(expiry)})
 		}
 		time.Sleep(5 * time.Second)
 		expect(5, 0)
@@ -222,19 +224,19 @@ func TestObserverSettings(t *testing.T) {
 		}{
 			"default":  {le.WatchConfig{}, 1, 0, 5},
 			"own":      {le.WatchConfig{MaxClockSkew: 3 * time.Second}, 3, 0, 5},
-			"shared":   {le.WatchConfig{SharedClock: true}, 0, 0, 5},
+			"shared":   {le.WatchConfig{ClockPolicy: le.SharedClock}, 0, 0, 5},
 			"its time": {le.WatchConfig{Clock: behind}, 1, 0, 5},
 		} {
 			r := newRig()
-			watch := c.watch
-			if _, err := r.Observer("orders", &watch); err != nil {
+			observer, err := r.Observer("orders", c.watch)
+			if err != nil {
 				t.Fatal(err)
 			}
-			clock := watch.Clock
+			clock := c.watch.Clock
 			if clock == nil {
 				clock = clocks.System()
 			}
-			watch.Trace.News(le.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermLength: T, TermExpiry: clock.Now().Add(T)})
+			observer.Trace().News(le.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermLength: T, TermExpiry: clock.Now().Add(T)})
 			time.Sleep(T - time.Second)
 			t.Log(name, "clock")
 			r.expect(t, "orders/", map[string]float64{"clock_max_skew_seconds": c.skew, "leaderless_seconds": c.leaderless})
@@ -248,41 +250,36 @@ func TestObserverSettings(t *testing.T) {
 // leave nothing behind, whatever their campaigns still tell.
 func TestManyElections(t *testing.T) {
 	r := newRig()
-	configs := map[string]*le.Config{}
+	hooks := map[string]*le.Trace{}
 	var elections []*leprom.Election
 	add := func(election, id string) {
 		t.Helper()
-		c := &le.Config{LeaderID: id}
-		e, err := r.Candidate(election, c)
+		e, err := r.Candidate(election, le.Config{LeaderID: id})
 		if err != nil {
 			t.Fatal(err)
 		}
-		configs[election+"/"+id] = c
+		hooks[election+"/"+id] = e.Trace()
 		elections = append(elections, e)
 	}
 	add("orders", "a")
 	add("orders", "b")
 	add("billing", "a")
-	watch := &le.WatchConfig{}
-	observer, err := r.Observer("orders", watch)
+	observer, err := r.Observer("orders", le.WatchConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := &le.Config{LeaderID: "a"}
-	if _, err := r.Candidate("orders", config); err == nil || !strings.Contains(err.Error(), `"orders"`) {
+	if _, err := r.Candidate("orders", le.Config{LeaderID: "a"}); err == nil || !strings.Contains(err.Error(), `"orders"`) {
 		t.Errorf("a candidate twice: %v", err)
-	} else if config.Trace != nil {
-		t.Error("the refused Config has hooks")
 	}
-	if _, err := r.Observer("orders", &le.WatchConfig{}); err == nil {
+	if _, err := r.Observer("orders", le.WatchConfig{}); err == nil {
 		t.Error("an observer twice")
 	}
-	configs["billing/a"].Trace.StatusChanged(le.StatusChange{To: le.Leading, Number: 7})
+	hooks["billing/a"].StatusChanged(le.StatusChange{To: le.Leading, Number: 7})
 	r.expect(t, "orders/a", map[string]float64{"transitions_total{won,elected}": 0})
 	r.expect(t, "billing/a", map[string]float64{"transitions_total{won,elected}": 1})
 	elections[2].Close()
-	configs["billing/a"].Trace.StoreOp(le.StoreOp{Kind: le.OpRelease})
-	configs["billing/a"].Trace.Feed(le.FeedEvent{})
+	hooks["billing/a"].StoreOp(le.StoreOp{Kind: le.OpRelease})
+	hooks["billing/a"].Feed(le.FeedEvent{})
 	for name := range r.read(t) {
 		if strings.HasPrefix(name, "billing") {
 			t.Errorf("%s is left", name)
@@ -309,23 +306,24 @@ func TestManyElections(t *testing.T) {
 // names, units and help texts are as Prometheus wants them.
 func TestCardinalityAndConventions(t *testing.T) {
 	r := newRig()
-	c := &le.Config{LeaderID: "a"}
-	if _, err := r.Candidate("orders", c); err != nil {
+	e, err := r.Candidate("orders", le.Config{LeaderID: "a"})
+	if err != nil {
 		t.Fatal(err)
 	}
+	c := e.Trace()
 	quiet := r.count(t)
-	c.Trace.News(le.RaceEntry{LeaderID: "a", ElectionNumber: 1})
+	c.News(le.RaceEntry{LeaderID: "a", ElectionNumber: 1})
 	for i, cause := range []error{le.ErrOusted, le.ErrExpired, le.ErrResigned, le.ErrUnhealthy, le.ErrClockSkew, nil, errors.New("any"), fmt.Errorf("some %w", le.ErrOusted)} {
-		c.Trace.StatusChanged(le.StatusChange{To: le.Leading, Number: le.ElectionNumber(i)})
-		c.Trace.StatusChanged(le.StatusChange{From: le.Leading, To: le.Draining, Cause: cause})
+		c.StatusChanged(le.StatusChange{To: le.Leading, Number: le.ElectionNumber(i)})
+		c.StatusChanged(le.StatusChange{From: le.Leading, To: le.Draining, Cause: cause})
 	}
 	for _, kind := range []le.OpKind{le.OpRead, le.OpAcquire, le.OpExtend, le.OpRelease} {
 		for i, err := range []error{nil, le.ErrLostRace, le.ErrPermanent, context.DeadlineExceeded, context.Canceled, errors.New("any"), errors.New("other")} {
-			c.Trace.StoreOp(le.StoreOp{Kind: kind, Err: err, Abandoned: i == 3, Start: time.Now(), CommitTS: time.Now()})
+			c.StoreOp(le.StoreOp{Kind: kind, Err: err, Abandoned: i == 3, Start: time.Now(), CommitTS: time.Now()})
 		}
 	}
-	c.Trace.Extended(le.ViewExtended{Extension: 1, Remaining: time.Second})
-	c.Trace.Feed(le.FeedEvent{Err: errors.New("any")})
+	c.Extended(le.ViewExtended{Extension: 1, Remaining: time.Second})
+	c.Feed(le.FeedEvent{Err: errors.New("any")})
 	if most := r.count(t); most > 500 || most < 200 || quiet > 50 {
 		t.Errorf("%d series at first, %d at most: say so in the documentation", quiet, most)
 	}
@@ -344,12 +342,13 @@ func TestCardinalityAndConventions(t *testing.T) {
 
 // Of clocks that nobody compares no offset is told: an alert would be false.
 func TestNoOffsetOfClocksThatAreNotCompared(t *testing.T) {
-	for name, c := range map[string]*le.Config{"shared": {LeaderID: "a", SharedClock: true}, "unsynchronized": {LeaderID: "a", Unsynchronized: true}, "compared": {LeaderID: "a"}} {
+	for name, c := range map[string]le.Config{"shared": {LeaderID: "a", ClockPolicy: le.SharedClock}, "unsynchronized": {LeaderID: "a", ClockPolicy: le.Unsynchronized}, "compared": {LeaderID: "a"}} {
 		r := newRig()
-		if _, err := r.Candidate("orders", c); err != nil {
+		e, err := r.Candidate("orders", c)
+		if err != nil {
 			t.Fatal(err)
 		}
-		c.Trace.StoreOp(le.StoreOp{Kind: le.OpExtend, Start: time.Now(), CommitTS: time.Now().Add(-time.Hour)})
+		e.Trace().StoreOp(le.StoreOp{Kind: le.OpExtend, Start: time.Now(), CommitTS: time.Now().Add(-time.Hour)})
 		if _, told := r.read(t)["orders/a clock_offset_seconds"]; told != (name == "compared") {
 			t.Errorf("%s: %v", name, told)
 		}
@@ -361,26 +360,75 @@ func TestNoOffsetOfClocksThatAreNotCompared(t *testing.T) {
 	}
 }
 
-// Every hook of the caller's own is called on, also those that were added later.
-func TestEveryHookIsHandedOn(t *testing.T) {
-	next := &le.Trace{}
-	called := 0
-	hooks := reflect.ValueOf(next).Elem()
-	for i := range hooks.NumField() {
-		hooks.Field(i).Set(reflect.MakeFunc(hooks.Field(i).Type(), func([]reflect.Value) []reflect.Value { called++; return nil }))
-	}
-	c := &le.Config{LeaderID: "a", Trace: next}
-	if _, err := newRig().Candidate("orders", c); err != nil {
-		t.Fatal(err)
-	}
-	all := reflect.ValueOf(c.Trace).Elem()
-	for i := range all.NumField() {
-		before := called
-		if !all.Field(i).IsNil() {
-			all.Field(i).Call([]reflect.Value{reflect.Zero(all.Field(i).Type().In(0))})
+// Without histograms a candidate is a few dozen series, and everything else is there.
+func TestWithoutHistograms(t *testing.T) {
+	with, without := newRig(), newRigWith(&leprom.Options{NoHistograms: true})
+	for _, r := range []*rig{with, without} {
+		e, err := r.Candidate("orders", le.Config{LeaderID: "a"})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if called != before+1 {
-			t.Errorf("%s is not handed on", all.Type().Field(i).Name)
+		h := e.Trace()
+		h.News(le.RaceEntry{LeaderID: "a", ElectionNumber: 1})
+		h.StatusChanged(le.StatusChange{To: le.Leading, Number: 1})
+		h.Extended(le.ViewExtended{Extension: 1, Remaining: time.Second})
+		for _, err := range []error{nil, le.ErrLostRace} {
+			h.StoreOp(le.StoreOp{Kind: le.OpExtend, Err: err, Start: time.Now(), CommitTS: time.Now()})
 		}
 	}
+	if n := without.count(t); n > 45 {
+		t.Errorf("%d series", n)
+	}
+	all, few := with.read(t), without.read(t)
+	for name := range all {
+		if _, there := few[name]; !there && !strings.Contains(name, "duration_seconds") && !strings.Contains(name, "extension_reserve") {
+			t.Errorf("%s is left out", name)
+		}
+	}
+}
+
+// A job's election is told by its hold: the most that is seen of a run, since a record has only
+// what is left. A run that is too short to be seen is one.
+func TestJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		observer, err := r.Observer("orders", le.WatchConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		news := observer.Trace().News
+		is := func(hold, leaderless float64) {
+			t.Helper()
+			r.expect(t, "orders/", map[string]float64{"hold_seconds": hold, "leaderless_seconds": leaderless})
+		}
+		record := func(n uint64, id string, hold time.Duration) le.RaceEntry {
+			e := le.RaceEntry{LeaderID: id, ElectionNumber: le.ElectionNumber(n), TermLength: T, TermExpiry: time.Now(), Hold: hold}
+			if id != "" {
+				e.TermExpiry = e.TermExpiry.Add(T)
+			}
+			return e
+		}
+		news(record(1, "a", time.Hour-T))
+		is(3600, 0)
+		time.Sleep(10 * time.Second)
+		news(record(1, "a", time.Hour-T-10*time.Second))
+		time.Sleep(5 * time.Second)
+		news(record(1, "", time.Hour-15*time.Second))
+		time.Sleep(time.Hour)
+		is(3600, 3600)
+		unseen := record(2, "", 30*time.Minute)
+		time.Sleep(10 * time.Second)
+		news(unseen)
+		is(1800, 10)
+		unseen = record(3, "", 0)
+		unseen.Unsynchronized = true
+		time.Sleep(10 * time.Second)
+		news(unseen)
+		is(0, 0)
+		ahead := record(4, "", 0)
+		ahead.TermExpiry = ahead.TermExpiry.Add(time.Hour)
+		news(ahead)
+		time.Sleep(10 * time.Second)
+		is(0, 10)
+	})
 }

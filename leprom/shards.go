@@ -17,14 +17,13 @@ type Group struct {
 	state *measure.Group
 }
 
-// Member measures the member that config describes, in the group of that name: it adds its
-// hooks to config.ShardTrace; those that are there already are called as well, after its own.
-// Call it before Start or Join, and close what it returns when the member is done. It
+// Member measures the member that config describes, in the group of that name: give what it
+// returns to the member, by Config.ShardTrace, and close it when the member is done. It
 // refuses a member that is being measured already. Labels are those of a candidate: the
 // group is the election, and the MemberID the candidate.
-func (m *Metrics) Member(group string, config *shard.Config) (*Group, error) {
+func (m *Metrics) Member(group string, config shard.Config) (*Group, error) {
 	n := names{strings.ToValidUTF8(group, "\uFFFD"), strings.ToValidUTF8(config.MemberID, "\uFFFD")}
-	g := &Group{metrics: m, names: n, state: measure.NewGroup(config.Clock)}
+	g := &Group{metrics: m, names: n, state: measure.NewGroup(config.Clock, shardErrors)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.groups[n] != nil {
@@ -35,10 +34,19 @@ func (m *Metrics) Member(group string, config *shard.Config) (*Group, error) {
 	for _, cause := range measure.GroupCauses() {
 		m.letGo.WithLabelValues(n.election, n.candidate, cause)
 	}
-	config.ShardTrace = g.state.ShardTrace(
-		func(shard.Owns) { g.count(m.taken) },
-		func(_ shard.LetGo, cause string) { g.count(m.letGo, cause) }, config.ShardTrace)
 	return g, nil
+}
+
+// Trace returns the hooks, for Config.ShardTrace.
+func (g *Group) Trace() *shard.Trace {
+	return &shard.Trace{
+		Owns: func(shard.Owns) {
+			g.state.Owns()
+			g.count(g.metrics.taken)
+		},
+		LetGo:      func(e shard.LetGo) { g.count(g.metrics.letGo, g.state.LetGo(e.Cause)) },
+		Assignment: func(a *shard.Assignment) { g.state.Assignment(counted(a)) },
+	}
 }
 
 // Close takes the Group's series away. What its member still tells is ignored. It may be
@@ -55,6 +63,19 @@ func (g *Group) Close() {
 	}
 }
 
+// shardErrors and counted give package measure, which knows nothing of package shard, what it
+// measures.
+var shardErrors = measure.ShardErrors{Moved: shard.ErrMoved, SetBack: shard.ErrSetBack, Failed: shard.ErrFailed}
+
+func counted(a *shard.Assignment) measure.Assignment {
+	all := measure.Assignment{Version: uint64(a.Version())}
+	for i := range a.Len() {
+		name, owner := a.Shard(i)
+		all.Count(owner.Session != (shard.SessionID{}), owner.Moving, len(a.Failures(name)) > 0)
+	}
+	return all
+}
+
 // count counts, while g is not closed.
 func (g *Group) count(v *prometheus.CounterVec, more ...string) {
 	g.metrics.mu.Lock()
@@ -68,9 +89,6 @@ func (g *Group) count(v *prometheus.CounterVec, more ...string) {
 type groupVectors struct{ taken, letGo *prometheus.CounterVec }
 
 func newGroupVectors() groupVectors {
-	counter := func(name, help string, more ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "leaderelection", Name: name, Help: help}, append([]string{electionLabel, candidateLabel}, more...))
-	}
 	return groupVectors{
 		taken: counter("shards_taken_total", "Shards that this member came to own."),
 		letGo: counter("shards_let_go_total", "Shards that this member owns no more, by cause.", causeLabel),
@@ -94,6 +112,7 @@ var groupGauges = []groupGauge{
 	newGroupGauge(prometheus.GaugeValue, false, "shards_placed", "Shards of the group that have an owner, by the newest assignment known here.", func(s *measure.GroupSnapshot) float64 { return float64(s.Placed) }),
 	newGroupGauge(prometheus.GaugeValue, false, "shards_unowned", "Shards of the group that have no owner, by the newest assignment known here.", func(s *measure.GroupSnapshot) float64 { return float64(s.Unowned) }),
 	newGroupGauge(prometheus.GaugeValue, false, "shards_moving", "Shards of the group whose owner is asked to let them go, by the newest assignment known here.", func(s *measure.GroupSnapshot) float64 { return float64(s.Moving) }),
+	newGroupGauge(prometheus.GaugeValue, false, "shards_failing", "Shards of the group with which a member has failed within the last hour, by the newest assignment known here.", func(s *measure.GroupSnapshot) float64 { return float64(s.Failing) }),
 	newGroupGauge(prometheus.GaugeValue, false, "shards_assignment_version", "The version of the newest assignment known here.", func(s *measure.GroupSnapshot) float64 { return float64(s.Version) }),
 	newGroupGauge(prometheus.CounterValue, true, "shards_unowned_time_seconds_total", "For how long shards had no owner, as far as was known here, added up over all shards.", func(s *measure.GroupSnapshot) float64 { return s.Without.Seconds() }),
 }

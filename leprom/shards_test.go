@@ -2,13 +2,11 @@ package leprom_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	le "github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/memgroup"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
@@ -17,27 +15,20 @@ import (
 func TestMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
-		var mu sync.Mutex
-		records := map[string]*memory.Decider{}
+		var records memgroup.Records
 		join := func(id string) (*shard.Member, func()) {
 			cfg := shard.Config{
-				Store: func(name string) (le.RaceDecider, error) {
-					mu.Lock()
-					defer mu.Unlock()
-					if records[name] == nil {
-						records[name] = memory.NewDecider()
-					}
-					return records[name].Handle(), nil
-				},
-				MemberID: id, Shards: shard.Numbered(6), OnOwned: func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() },
+				Store:    records.Store,
+				MemberID: id, Shards: shard.Numbered(6), OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil },
 			}
-			g, err := r.Member("orders", &cfg)
+			g, err := r.Member("orders", cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.Member("orders", &cfg); err == nil {
+			if _, err := r.Member("orders", cfg); err == nil {
 				t.Error("measured twice")
 			}
+			cfg.ShardTrace = g.Trace()
 			m, err := cfg.Start(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -49,7 +40,7 @@ func TestMember(t *testing.T) {
 		b, closeB := join("b")
 		time.Sleep(time.Minute)
 		r.expect(t, "orders/a", map[string]float64{
-			"shards_owned": 3, "shards_placed": 6, "shards_unowned": 0, "shards_moving": 0, "shards_taken_total": 6, "shards_let_go_total{moved}": 3,
+			"shards_owned": 3, "shards_placed": 6, "shards_unowned": 0, "shards_moving": 0, "shards_failing": 0, "shards_taken_total": 6, "shards_let_go_total{moved}": 3,
 		})
 		r.expect(t, "orders/b", map[string]float64{"shards_owned": 3, "shards_taken_total": 3, "shards_let_go_total{moved}": 0})
 		if v := r.read(t)["orders/a shards_assignment_version"]; v < 2 {

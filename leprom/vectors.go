@@ -34,11 +34,11 @@ type vectors struct {
 	extensionDuration, extensionReserve, reserveRatio, operationDuration *prometheus.HistogramVec
 }
 
-func newVectors() vectors {
-	counter := func(name, help string, more ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "leaderelection", Name: name, Help: help}, append([]string{electionLabel, candidateLabel}, more...))
-	}
+func newVectors(o Options) vectors {
 	histogram := func(name, help string, bounds []float64, more ...string) *prometheus.HistogramVec {
+		if o.NoHistograms {
+			return nil
+		}
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "leaderelection", Name: name, Help: help, Buckets: bounds}, append([]string{electionLabel, candidateLabel}, more...))
 	}
 	return vectors{
@@ -55,6 +55,11 @@ func newVectors() vectors {
 	}
 }
 
+// counter makes a counter of candidates, or of members.
+func counter(name, help string, more ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "leaderelection", Name: name, Help: help}, append([]string{electionLabel, candidateLabel}, more...))
+}
+
 // vector is a CounterVec or a HistogramVec.
 type vector interface {
 	prometheus.Collector
@@ -62,10 +67,13 @@ type vector interface {
 }
 
 func (v *vectors) all() []vector {
-	return []vector{
-		v.transitions, v.extensionFailures, v.operations, v.feedEvents, v.clockSkews, v.duplicates,
-		v.extensionDuration, v.extensionReserve, v.reserveRatio, v.operationDuration,
+	all := []vector{v.transitions, v.extensionFailures, v.operations, v.feedEvents, v.clockSkews, v.duplicates}
+	for _, h := range []*prometheus.HistogramVec{v.extensionDuration, v.extensionReserve, v.reserveRatio, v.operationDuration} {
+		if h != nil {
+			all = append(all, h)
+		}
 	}
+	return all
 }
 
 // begin makes a candidate's series of counters: one that is born at 1 has no increase
@@ -105,7 +113,7 @@ var gauges = []gauge{
 		}
 		return 0, true
 	}),
-	newGauge(prometheus.GaugeValue, "election_number", "The number of the newest leadership known: the fencing token.", func(s *measure.Snapshot) (float64, bool) {
+	newGauge(prometheus.GaugeValue, "fencing_token", "The fencing token of the newest leadership known.", func(s *measure.Snapshot) (float64, bool) {
 		return float64(s.Number), true
 	}),
 	newGauge(prometheus.GaugeValue, "view_remaining_seconds", "How much longer this candidate may act as the leader without a further extension.", func(s *measure.Snapshot) (float64, bool) {
@@ -119,6 +127,9 @@ var gauges = []gauge{
 	}),
 	newGauge(prometheus.GaugeValue, "term_length_seconds", "The term length of the newest record known.", func(s *measure.Snapshot) (float64, bool) {
 		return s.Term.Seconds(), true
+	}),
+	newGauge(prometheus.GaugeValue, "hold_seconds", "Of a job's election: for how long a run keeps others out; 0 if it is none.", func(s *measure.Snapshot) (float64, bool) {
+		return s.Hold.Seconds(), true
 	}),
 	newGauge(prometheus.GaugeValue, "clock_max_skew_seconds", "The MaxClockSkew that was agreed on.", func(s *measure.Snapshot) (float64, bool) {
 		return s.Skew.Seconds(), true

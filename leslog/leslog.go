@@ -4,7 +4,7 @@ Package leslog puts what a candidate is into its log lines, for log/slog.
 	log := slog.New(leslog.NewHandler(slog.NewJSONHandler(os.Stderr, nil), campaign))
 	log.Info("billed", "order", 7)
 
-	{"level":"INFO","msg":"billed","order":7,"election":{"status":"leading","number":12,"leader":"worker-7","left":8200000000}}
+	{"level":"INFO","msg":"billed","order":7,"election":{"status":"leading","token":12,"leader":"worker-7","left":8200000000}}
 
 What happens to the election itself is told to Config.Logger, which needs none of
 this.
@@ -12,10 +12,11 @@ this.
 For package shard, [NewShardHandler] puts a shard's name and token into the lines of its
 OnOwned, and [ShardTrace] logs which shards a member comes to own and lets go:
 
-	config.ShardTrace = leslog.ShardTrace(log, nil)
-	config.OnOwned = func(ctx context.Context, o *shard.Owned) {
+	config.ShardTrace = leslog.ShardTrace(log)
+	config.OnOwned = func(ctx context.Context, o *shard.Owned) error {
 		log := slog.New(leslog.NewShardHandler(log.Handler(), o))
 		...
+		return nil
 	}
 
 	{"level":"INFO","msg":"shard owned","shard":{"name":"7","token":12},"session":"seat 3, session 17"}
@@ -35,23 +36,15 @@ import (
 // Key is the name of the group that the attributes are in.
 const Key = "election"
 
-// Campaign is what is asked. A *leaderelection.Campaign is one.
-type Campaign interface {
-	View() *leaderelection.TimeView
-	Status() leaderelection.Status
-	Leader() leaderelection.RaceEntry
-}
-
 // Attr returns a group with what c is at this moment:
 //
 //	status  following, leading, draining or stopped
-//	number  of the newest leadership known, which while leading is the fencing token; left
-//	        out while nothing is known
+//	token   the fencing token of the newest leadership known; left out while nothing is known
 //	leader  who holds the record, as far as is known; left out where it is vacant
 //	left    while the view lasts: what is left of it, as a duration
 //
 // It may be called by any number of goroutines at once, and asks nobody.
-func Attr(c Campaign) slog.Attr {
+func Attr(c leaderelection.Candidate) slog.Attr {
 	view, entry := c.View(), c.Leader()
 	attrs := []any{slog.String("status", c.Status().String())}
 	leads := view.ValueInFuture()
@@ -60,7 +53,7 @@ func Attr(c Campaign) slog.Attr {
 		number, leader = view.ElectionNumber(), ""
 	}
 	if number != leaderelection.NoElections {
-		attrs = append(attrs, slog.Uint64("number", uint64(number)))
+		attrs = append(attrs, slog.Uint64("token", uint64(number)))
 	}
 	if leader != "" {
 		attrs = append(attrs, slog.String("leader", leader))
@@ -86,7 +79,7 @@ type Handler struct {
 // then. Attributes given to Logger.With are worked out once, so those would go on
 // saying what was. Under a group of Logger.WithGroup they are in that group, as are
 // the record's own.
-func NewHandler(next slog.Handler, c Campaign) *Handler {
+func NewHandler(next slog.Handler, c leaderelection.Candidate) *Handler {
 	return &Handler{next, func() slog.Attr { return Attr(c) }}
 }
 

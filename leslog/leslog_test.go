@@ -19,6 +19,7 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/leslog"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,20 +57,20 @@ func TestHandler(t *testing.T) {
 				t.Errorf("%s, want %s", out.String(), want)
 			}
 		}
-		expect(`{"status":"leading","number":1,"leader":"a","left":14000000000}`)
+		expect(`{"status":"leading","token":946684800,"leader":"a","left":14000000000}`)
 		time.Sleep(5 * time.Second)
-		expect(`{"status":"leading","number":1,"leader":"a","left":9000000000}`)
+		expect(`{"status":"leading","token":946684800,"leader":"a","left":9000000000}`)
 		if err := le.Transfer(ctx, d, "b"); err != nil {
 			t.Fatal(err)
 		}
-		expect(`{"status":"draining","number":1,"leader":"a","left":9000000000}`)
+		expect(`{"status":"draining","token":946684800,"leader":"a","left":9000000000}`)
 		close(hang)
-		expect(`{"status":"following","number":1}`)
-		d.Replace(&le.RaceEntry{LeaderID: "b", ElectionNumber: 2, TermLength: time.Hour, TermExpiry: time.Now().Add(time.Hour)})
-		expect(`{"status":"following","number":2,"leader":"b"}`)
+		expect(`{"status":"following","token":946684800}`)
+		d.Replace(&le.RaceEntry{LeaderID: "b", ElectionNumber: 946684801, TermLength: time.Hour, TermExpiry: time.Now().Add(time.Hour)})
+		expect(`{"status":"following","token":946684801,"leader":"b"}`)
 		cancel()
 		<-campaign.Done()
-		expect(`{"status":"stopped","number":2,"leader":"b"}`)
+		expect(`{"status":"stopped","token":946684801,"leader":"b"}`)
 	})
 }
 
@@ -88,7 +89,7 @@ func TestSlogContract(t *testing.T) {
 	var out bytes.Buffer
 	slogtest.Run(t, func(*testing.T) slog.Handler {
 		out.Reset()
-		return leslog.NewHandler(slog.NewJSONHandler(&out, nil), &campaign{view: le.NewTimeView(nil)})
+		return leslog.NewHandler(slog.NewJSONHandler(&out, nil), &campaign{view: viewtest.New(nil, 0).TimeView})
 	}, func(t *testing.T) map[string]any {
 		var line map[string]any
 		if err := json.Unmarshal(out.Bytes(), &line); err != nil {
@@ -114,7 +115,7 @@ func remove(line map[string]any) {
 }
 
 func ExampleAttr() {
-	c := &campaign{view: le.NewTimeView(nil), entry: le.RaceEntry{LeaderID: "worker-7", ElectionNumber: 12}}
+	c := &campaign{view: viewtest.New(nil, 0).TimeView, entry: le.RaceEntry{LeaderID: "worker-7", ElectionNumber: 12}}
 	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
@@ -124,6 +125,6 @@ func ExampleAttr() {
 	log.Info("not billed here", leslog.Attr(c)) // c: a *leaderelection.Campaign
 	fmt.Println(leslog.Attr(c).Key)
 	// Output:
-	// level=INFO msg="not billed here" election.status=following election.number=12 election.leader=worker-7
+	// level=INFO msg="not billed here" election.status=following election.token=12 election.leader=worker-7
 	// election
 }

@@ -49,8 +49,7 @@ func NewShardHandler(next slog.Handler, o Owned) *Handler {
 }
 
 // ShardTrace returns hooks for shard.Config.ShardTrace that tell log what becomes of a
-// member's shards. Those of next are called as well, each after its own; next may be nil.
-// The lines, and what they have besides the group ShardKey with name and token:
+// member's shards. The lines, and what they have besides the group ShardKey with name and token:
 //
 //	"shard owned"   session
 //	"shard let go"  session, cause, and as "drained" for how long OnOwned was waited for
@@ -60,14 +59,14 @@ func NewShardHandler(next slog.Handler, o Owned) *Handler {
 // session or the store was set back, and "assignment" a Debug if no other number of shards
 // is unowned than before. Config.Logger tells of the same events, and of much else; give the
 // member one of the two. One ShardTrace is for one member.
-func ShardTrace(log *slog.Logger, next *shard.Trace) *shard.Trace {
-	state, unowned := measure.NewGroup(nil), -1
+func ShardTrace(log *slog.Logger) *shard.Trace {
+	state, unowned := measure.NewGroup(nil, shardErrors), -1
 	owns := func(e shard.Owns) {
 		log.LogAttrs(context.Background(), slog.LevelInfo, "shard owned",
 			slog.Group(ShardKey, named(e.Owned)...), slog.String("session", e.Owned.Session().String()))
 	}
 	letGo := func(e shard.LetGo) {
-		cause, level := state.LetGo(e), slog.LevelWarn
+		cause, level := state.LetGo(e.Cause), slog.LevelWarn
 		if cause == "moved" || cause == "shutdown" || cause == "resigned" {
 			level = slog.LevelInfo
 		}
@@ -76,7 +75,7 @@ func ShardTrace(log *slog.Logger, next *shard.Trace) *shard.Trace {
 			slog.String("cause", cause), slog.Duration("drained", e.Time.Sub(e.Asked).Round(time.Millisecond)))
 	}
 	assignment := func(a *shard.Assignment) {
-		state.Assignment(a)
+		state.Assignment(counted(a))
 		now, level := state.Now(), slog.LevelDebug
 		if now.Unowned != unowned {
 			level, unowned = slog.LevelInfo, now.Unowned
@@ -84,9 +83,18 @@ func ShardTrace(log *slog.Logger, next *shard.Trace) *shard.Trace {
 		log.LogAttrs(context.Background(), level, "assignment", slog.Uint64("version", now.Version), slog.Int("shards", a.Len()),
 			slog.Int("unowned", now.Unowned), slog.Int("moving", now.Moving), slog.Int("members", len(a.Members())))
 	}
-	var n shard.Trace
-	if next != nil {
-		n = *next
+	return &shard.Trace{Owns: owns, LetGo: letGo, Assignment: assignment}
+}
+
+// shardErrors and counted give package measure, which knows nothing of package shard, what it
+// measures.
+var shardErrors = measure.ShardErrors{Moved: shard.ErrMoved, SetBack: shard.ErrSetBack, Failed: shard.ErrFailed}
+
+func counted(a *shard.Assignment) measure.Assignment {
+	all := measure.Assignment{Version: uint64(a.Version())}
+	for i := range a.Len() {
+		name, owner := a.Shard(i)
+		all.Count(owner.Session != (shard.SessionID{}), owner.Moving, len(a.Failures(name)) > 0)
 	}
-	return &shard.Trace{Owns: measure.After(owns, n.Owns), LetGo: measure.After(letGo, n.LetGo), Assignment: measure.After(assignment, n.Assignment)}
+	return all
 }

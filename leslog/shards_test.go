@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/slogtest"
 	"testing/synctest"
@@ -20,21 +22,14 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/logtest"
+	"github.com/c8e606e4/leaderelection/internal/memgroup"
 	"github.com/c8e606e4/leaderelection/leslog"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // lines are log lines without their time.
-type lines struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.out.Write(b)
-}
+type lines struct{ logtest.Log }
 
 func (l *lines) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
@@ -48,56 +43,47 @@ func (l *lines) logger() *slog.Logger {
 // take returns the lines since it was called last; shards that are let go at once are in no
 // order, and so are sorted.
 func (l *lines) take() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := strings.Split(strings.TrimSuffix(l.out.String(), "\n"), "\n")
-	l.out.Reset()
+	all := strings.Split(strings.TrimSuffix(l.Take(), "\n"), "\n")
 	if !slices.ContainsFunc(all, func(line string) bool { return !strings.Contains(line, `"shard let go"`) }) {
 		slices.Sort(all)
 	}
 	return all
 }
 
-// group is a Store of records in memory, which loses what is sent while it is cut.
-type group struct {
-	mu      sync.Mutex
-	records map[string]*memory.Decider
+// unlessCut are the faults of one whose requests are lost while it is cut.
+func unlessCut(cut *atomic.Bool) memory.Faults {
+	lose := memory.LoseRequests()
+	return func(op memory.Op) memory.Fault {
+		if cut.Load() {
+			return lose(op)
+		}
+		return memory.Fault{}
+	}
 }
 
-func (g *group) store(cut *bool) func(string) (le.RaceDecider, error) {
-	lose := memory.LoseRequests()
-	return func(name string) (le.RaceDecider, error) {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.records[name] == nil {
-			g.records[name] = memory.NewDecider()
-		}
-		d := g.records[name].Handle()
-		d.Inject(func(op memory.Op) memory.Fault {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			if *cut {
-				return lose(op)
-			}
-			return memory.Fault{}
-		})
-		return d, nil
+// sinceBirth has the numbers that begin with the time begin with 0, at the begin of virtual time.
+func sinceBirth(lines []string) []string {
+	number := regexp.MustCompile(`9466848\d\d`)
+	for i, line := range lines {
+		lines[i] = number.ReplaceAllStringFunc(line, func(n string) string { return strconv.Itoa(int(n[7]-'0')*10 + int(n[8]-'0')) })
 	}
+	return lines
 }
 
 // Every line of ShardTrace: a member comes to own, gives away, loses its session, and leaves.
 func TestShardTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &group{records: map[string]*memory.Decider{}}
+		var g memgroup.Records
 		var l lines
-		var cut, never bool
+		var cut, never atomic.Bool
 		told := map[string]int{}
-		start := func(id string, cut *bool, trace *shard.Trace) *shard.Member {
+		start := func(id string, cut *atomic.Bool, trace *shard.Trace) *shard.Member {
 			m, err := shard.Config{
-				Store: g.store(cut), MemberID: id, Shards: shard.Numbered(2), ShardTrace: trace,
-				OnOwned: func(ctx context.Context, _ *shard.Owned) {
+				Store: g.With(unlessCut(cut)), MemberID: id, Shards: shard.Numbered(2), ShardTrace: trace,
+				OnOwned: func(ctx context.Context, _ *shard.Owned) error {
 					<-ctx.Done()
 					time.Sleep(1500 * time.Millisecond)
+					return nil
 				},
 			}.Start(t.Context())
 			if err != nil {
@@ -109,38 +95,34 @@ func TestShardTrace(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
-			if got := l.take(); !slices.Equal(got, want) {
+			if got := sinceBirth(l.take()); !slices.Equal(got, want) {
 				t.Errorf("it says\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 		}
-		a := start("a", &cut, leslog.ShardTrace(l.logger(), &shard.Trace{
+		a := start("a", &cut, shard.JoinTraces(leslog.ShardTrace(l.logger()), &shard.Trace{
 			Owns:       func(shard.Owns) { told["owns"]++ },
 			LetGo:      func(shard.LetGo) { told["let go"]++ },
 			Assignment: func(*shard.Assignment) { told["assignment"]++ },
 		}))
 		expect(5*time.Second,
-			`{"level":"INFO","msg":"shard owned","shard":{"name":"0","token":1},"session":"seat 0, session 1"}`,
-			`{"level":"INFO","msg":"shard owned","shard":{"name":"1","token":1},"session":"seat 0, session 1"}`,
+			`{"level":"INFO","msg":"shard owned","shard":{"name":"0","token":2},"session":"seat 0, session 0"}`,
+			`{"level":"INFO","msg":"shard owned","shard":{"name":"1","token":2},"session":"seat 0, session 0"}`,
 			`{"level":"INFO","msg":"assignment","version":1,"shards":2,"unowned":0,"moving":0,"members":1}`)
 		b := start("b", &never, nil)
 		expect(5*time.Second,
-			`{"level":"DEBUG","msg":"assignment","version":2,"shards":2,"unowned":0,"moving":1,"members":2}`,
-			`{"level":"INFO","msg":"shard let go","shard":{"name":"1","token":1},"session":"seat 0, session 1","cause":"moved","drained":1500000000}`,
-			`{"level":"DEBUG","msg":"assignment","version":3,"shards":2,"unowned":0,"moving":0,"members":2}`)
-		g.mu.Lock()
-		cut = true
-		g.mu.Unlock()
-		expect(20*time.Second, `{"level":"WARN","msg":"shard let go","shard":{"name":"0","token":1},"session":"seat 0, session 1","cause":"expired","drained":0}`)
+			`{"level":"DEBUG","msg":"assignment","version":6,"shards":2,"unowned":0,"moving":1,"members":2}`,
+			`{"level":"INFO","msg":"shard let go","shard":{"name":"1","token":2},"session":"seat 0, session 0","cause":"moved","drained":1500000000}`,
+			`{"level":"DEBUG","msg":"assignment","version":8,"shards":2,"unowned":0,"moving":0,"members":2}`)
+		cut.Store(true)
+		expect(20*time.Second, `{"level":"WARN","msg":"shard let go","shard":{"name":"0","token":2},"session":"seat 0, session 0","cause":"expired","drained":0}`)
 		_ = b.Leave(t.Context())
-		g.mu.Lock()
-		cut = false
-		g.mu.Unlock()
+		cut.Store(false)
 		time.Sleep(time.Minute)
 		l.take()
 		_ = a.Leave(t.Context())
 		expect(0,
-			`{"level":"INFO","msg":"shard let go","shard":{"name":"0","token":3},"session":"seat 0, session 3","cause":"shutdown","drained":0}`,
-			`{"level":"INFO","msg":"shard let go","shard":{"name":"1","token":3},"session":"seat 0, session 3","cause":"shutdown","drained":0}`)
+			`{"level":"INFO","msg":"shard let go","shard":{"name":"0","token":4},"session":"seat 0, session 2","cause":"shutdown","drained":1500000000}`,
+			`{"level":"INFO","msg":"shard let go","shard":{"name":"1","token":4},"session":"seat 0, session 2","cause":"shutdown","drained":1500000000}`)
 		if told["owns"] != 4 || told["let go"] != 4 || told["assignment"] < 4 {
 			t.Errorf("the next hooks were told %v", told)
 		}
@@ -150,22 +132,21 @@ func TestShardTrace(t *testing.T) {
 // While shards have no owner, that is told at the level Info, once for each number of them.
 func TestShardTraceOfUnowned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &group{records: map[string]*memory.Decider{}}
+		var g memgroup.Records
 		var l lines
-		var never bool
 		m, err := shard.Config{
-			Store: g.store(&never), MemberID: "a", Shards: shard.Numbered(3), Capacity: 2, OnOwned: func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() },
-			ShardTrace: leslog.ShardTrace(l.logger(), nil),
+			Store: g.Store, MemberID: "a", Shards: shard.Numbered(3), Capacity: 2, OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil },
+			ShardTrace: leslog.ShardTrace(l.logger()),
 		}.Start(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
-		if err := (shard.Operator{Store: g.store(&never)}).Cordon(t.Context(), "x"); err != nil {
+		if err := (shard.Operator{Store: g.Store}).Cordon(t.Context(), "x"); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
-		got := l.take()
+		got := sinceBirth(l.take())
 		for _, want := range []string{
 			`{"level":"INFO","msg":"assignment","version":1,"shards":3,"unowned":1,"moving":0,"members":1}`,
 			`{"level":"DEBUG","msg":"assignment","version":2,"shards":3,"unowned":1,"moving":0,"members":1}`,
@@ -232,11 +213,12 @@ func ExampleShardTrace() {
 	log := slog.Default()
 	cfg := shard.Config{
 		MemberID: "worker-7", Shards: shard.Numbered(64),
-		ShardTrace: leslog.ShardTrace(log, nil),
-		OnOwned: func(ctx context.Context, o *shard.Owned) {
+		ShardTrace: leslog.ShardTrace(log),
+		OnOwned: func(ctx context.Context, o *shard.Owned) error {
 			log := slog.New(leslog.NewShardHandler(log.Handler(), o))
 			log.Info("billed", "order", 7) // with the shard's name and token
 			<-ctx.Done()
+			return nil
 		},
 		// Store: of the group's records
 	}

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -10,76 +11,89 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/c8e606e4/leaderelection"
 )
 
-// ErrForeign is wrapped by the error about a record that is not this group's, or is
-// damaged, or of a newer version of this package. Nothing overwrites such a record.
-var ErrForeign = errors.New("not a record of this group")
+// ErrForeign means that a record is not this group's, is damaged, or was written by a newer version
+// of this package. Only a forced [Operator.Reset] overwrites such a record.
+var ErrForeign = errors.New("shard: not a record of this group")
 
-// ErrTooLarge is wrapped by the error about an assignment that a record has no room for.
-var ErrTooLarge = errors.New("too many shards for one record")
+// ErrTooLarge means that an assignment is larger than a record may be.
+var ErrTooLarge = errors.New("shard: too many shards for one record")
 
-// The bounds of what an assignment holds, checked before anything is written. A
-// record has 256 KiB (deciders/record), of which its text form takes a quarter.
+// Bounds of an assignment, checked before anything is written. A record has 256 KiB
+// (deciders/record), of which its text form takes a quarter.
 const (
-	// MaxShards is how many shards a group may have.
+	// MaxShards is the greatest number of shards in a group.
 	MaxShards = 100_000
-	// MaxName is how long a shard's or a member's name may be, in bytes.
+	// MaxName is the greatest length of a shard's or a member's name, in bytes.
 	MaxName = 256
 
 	// MaxAssignment is how many bytes an assignment may take in its record's
-	// ConnectionParams: less than any store here refuses, as it comes. For one that is
-	// set to refuse less there is Config.MaxAssignment.
+	// ConnectionParams. Every store here takes that much by default. If yours is set to take
+	// less, see Config.MaxAssignment.
 	MaxAssignment = 180 << 10
 
-	plainUpTo = 4 << 10 // a small assignment can be read by people
+	plainUpTo = 4 << 10 // a smaller assignment is not compressed, so that people can read it
 	maxText   = 64 << 20
 )
 
 const assignmentForm = "shards/1"
 
-// SessionID names a member's session: the seat that it holds, and the number of its
-// leadership of that seat. It never comes again.
+// SessionID identifies a member's session: the seat that it holds, and the ElectionNumber of its
+// leadership of that seat. No two sessions have the same.
 type SessionID struct {
 	Seat   int                           `json:"seat"`
 	Number leaderelection.ElectionNumber `json:"number"`
 }
 
-// String is the seat and the number, as in "seat 3, session 17".
+// String returns the seat and the number, as in "seat 3, session 17".
 func (s SessionID) String() string { return fmt.Sprintf("seat %d, session %d", s.Seat, s.Number) }
 
-// session is a session as an assignment names it.
+// session describes a session in an assignment.
 type session struct {
 	SessionID
 	Member   string   `json:"member"`
 	HostPort []string `json:"host_port,omitempty"`
 }
 
-// placed is where a shard is: who has it, or had it last, by what token.
+// placed is the place of a shard: the session that has it or had it last, and its token.
 type placed struct {
 	session   int    // an index into sessions, or none
-	token     uint64 // the shard's newest, also where nobody has it
-	releasing bool   // its owner is asked to let it go
+	token     uint64 // the shard's newest, even if nobody has the shard
+	releasing bool   // its owner has been asked to let it go
 }
 
-// assignment says which session owns which shard. A value is not changed once it was
-// read or written.
+// assignment says which session owns which shard. A value does not change after it was read or
+// written.
 type assignment struct {
 	version  leaderelection.ElectionNumber
 	id       string // random, of this version
 	shards   Shards
 	sessions []session
 	places   []placed          // of each shard, in the order of shards
-	retired  uint64            // the greatest token of a shard that is gone
+	retired  uint64            // the greatest token of the shards that are gone, and of earlier records
 	pins     map[string]string // shard to MemberID
 	cordons  []string          // MemberIDs, in order
+	failures map[string][]failure
 
 	token    leaderelection.LeaderToken // the version in the store
 	restored bool                       // the store may have lost it: write it again
 }
+
+// failure says that a member could not work on a shard.
+type failure struct {
+	Member string    `json:"member"`
+	Count  int       `json:"count"`
+	Until  time.Time `json:"until"` // the shard is not tried there before, by the coordinator's clock
+	Err    string    `json:"error"`
+}
+
+// maxFailures is for how many shards failures are remembered.
+const maxFailures = 100
 
 // assignmentJSON is the form in a record's ConnectionParams.
 type assignmentJSON struct {
@@ -87,13 +101,16 @@ type assignmentJSON struct {
 	Numbered int               `json:"numbered,omitempty"`
 	Named    []string          `json:"named,omitempty"`
 	Sessions []session         `json:"sessions,omitempty"`
+	Base     uint64            `json:"base,omitempty"` // to be added to the tokens of places
 	Places   []placed          `json:"places"`
 	Retired  uint64            `json:"retired,omitempty"`
 	Pins     map[string]string `json:"pins,omitempty"`
 	Cordons  []string          `json:"cordons,omitempty"`
+
+	Failures map[string][]failure `json:"failures,omitempty"`
 }
 
-// MarshalJSON writes the session, the token, and 1 if it is to be let go.
+// MarshalJSON writes the session, the token, and 1 if the shard must be let go.
 func (p placed) MarshalJSON() ([]byte, error) {
 	b := strconv.AppendInt([]byte("["), int64(p.session), 10)
 	b = strconv.AppendUint(append(b, ','), p.token, 10)
@@ -124,12 +141,23 @@ func (p *placed) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// entry returns the record that a is stored as, if it takes no more than limit bytes.
+// entry returns the record that stores a. It fails if that takes more than limit bytes.
 func (a *assignment) entry(limit int) (*leaderelection.RaceEntry, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(assignmentJSON{assignmentForm, a.shards.numbered, a.shards.names, a.sessions, a.places, a.retired, a.pins, a.cordons})
+	j := assignmentJSON{
+		Form: assignmentForm, Numbered: a.shards.numbered, Named: a.shards.names, Sessions: a.sessions,
+		Places: slices.Clone(a.places), Retired: a.retired, Pins: a.pins, Cordons: a.cordons, Failures: a.failures,
+	}
+	// Tokens begin with the time, so only their ends differ.
+	if len(j.Places) > 0 {
+		j.Base = slices.MinFunc(j.Places, func(p, q placed) int { return cmp.Compare(p.token, q.token) }).token
+	}
+	for i := range j.Places {
+		j.Places[i].token -= j.Base
+	}
+	text, err := json.Marshal(j)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +175,7 @@ func (a *assignment) entry(limit int) (*leaderelection.RaceEntry, error) {
 	return &leaderelection.RaceEntry{ElectionNumber: a.version, Incarnation: a.id, ConnectionParams: text, Token: a.token}, nil
 }
 
-// readAssignment is the assignment that e bears: nil, and no error, before there is one.
+// readAssignment returns the assignment in e. It returns nil without an error if there is none yet.
 func readAssignment(e *leaderelection.RaceEntry) (*assignment, error) {
 	if e.ElectionNumber == leaderelection.NoElections && len(e.ConnectionParams) == 0 {
 		return nil, nil
@@ -197,6 +225,10 @@ func parseAssignment(e *leaderelection.RaceEntry) (*assignment, error) {
 	a := &assignment{
 		version: e.ElectionNumber, id: e.Incarnation, sessions: j.Sessions, places: j.Places,
 		shards: Shards{numbered: j.Numbered, names: j.Named}, retired: j.Retired, pins: j.Pins, cordons: j.Cordons, token: e.Token,
+		failures: j.Failures,
+	}
+	for i := range a.places {
+		a.places[i].token += min(j.Base, uint64(leaderelection.MaxElectionNumber)) // check finds what is too great
 	}
 	return a, a.check()
 }
@@ -230,14 +262,28 @@ func (a *assignment) check() error {
 	return nil
 }
 
-// clone returns a copy of a that is to become the next version.
+// number returns the version of a, or 0 if a is nil.
+func (a *assignment) number() leaderelection.ElectionNumber {
+	if a == nil {
+		return leaderelection.NoElections
+	}
+	return a.version
+}
+
+// moves reports whether a shard is about to move.
+func (a *assignment) moves() bool {
+	return a != nil && slices.ContainsFunc(a.places, func(p placed) bool { return p.releasing })
+}
+
+// clone returns a copy of a, from which to make the next version.
 func (a *assignment) clone() *assignment {
 	b := *a
 	b.sessions, b.places, b.cordons, b.pins = slices.Clone(a.sessions), slices.Clone(a.places), slices.Clone(a.cordons), maps.Clone(a.pins)
+	b.failures = maps.Clone(a.failures) // nobody changes its lists
 	return &b
 }
 
-// names returns whether a names a session, and its index.
+// names returns the index of a session in a, and whether a has it.
 func (a *assignment) names(id SessionID) (int, bool) {
 	i := slices.IndexFunc(a.sessions, func(s session) bool { return s.SessionID == id })
 	return i, i >= 0

@@ -1,17 +1,20 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
-// The names that Store is asked for, besides "seat-0", "seat-1" and so on.
+// The names with which Store is called, in addition to "seat-0", "seat-1" and so on.
 const (
 	coordinatorName = "coordinator"
 	assignmentName  = "assignment"
@@ -19,98 +22,107 @@ const (
 
 func seatName(k int) string { return fmt.Sprintf("seat-%d", k) }
 
-// DefaultMaxMoving is the MaxMoving of a Config that names none.
+// DefaultMaxMoving is used if Config.MaxMoving is zero.
 const DefaultMaxMoving = 16
 
-// Config is a member of a group. Fill in Store, MemberID, Shards and OnOwned, choose
-// MaxClockSkew, and call [Config.Join] or [Config.Start]. A Config is not changed by them.
+// Config describes a member of a group. Set Store, MemberID, Shards, OnOwned and MaxClockSkew,
+// then call [Config.Join] or [Config.Start]. They do not change the Config.
 type Config struct {
-	// Store returns the decider of a record of the group: a bucket and a prefix, a
-	// table and a key, a subject. It is called with the names "coordinator",
-	// "assignment", "seat-0", "seat-1" and so on, for several of them at once, and must
-	// return a decider of a record of its own for each name. It is called again for a
-	// name only if it has returned an error. Required.
+	// Store returns the decider of one record of the group, such as a bucket and a prefix, a
+	// table and a key, or a subject. Required. It is called with the names "coordinator",
+	// "assignment", "seat-0", "seat-1" and so on, for several of them at once. For each name
+	// it must return a decider of another record. It is called again for a name only if it
+	// has returned an error.
 	//
-	// It should not wait for anything that may hang. If it does, what needs that record
-	// goes without it: a member without a seat, the coordinator without what that seat's
-	// member says. All else goes on, and Leave does not wait for it.
+	// It should not wait for anything that may hang. If it does, the group goes on without
+	// that record: a member without a seat, or the coordinator without news of that seat's
+	// member. All else goes on, and Leave does not wait for it.
 	Store func(name string) (leaderelection.RaceDecider, error)
 
-	// MemberID names this member to operators and observers. Required; unique in the
-	// group. (Two that share one never own a shard at the same time, but a pin to that
-	// name means both.)
+	// MemberID names this member to operators and observers. Required. It must be unique in
+	// the group. Two members that share a MemberID never own a shard at the same time, but
+	// a pin to that name means both.
 	MemberID string
 
-	// Shards are what the group divides. Required; the same for all members. While the
-	// members are replaced by such with another set, the coordinator's holds.
+	// Shards is the set of shards that the group divides. Required, and the same for all
+	// members. While members are replaced by others with another set of names, the
+	// coordinator's set counts. If the number of numbered shards differs, the number of
+	// most members counts, by Weight, and the others own nothing. A key has another shard
+	// then. So every shard is let go before the first shard of the new numbering is given
+	// out. See [Owned.Of].
 	Shards Shards
 
-	// OnOwned is called once for each shard that this member comes to own, in a
-	// goroutine of its own. Ctx is cancelled, with a cause, when the shard is to be let
-	// go, or the session has ended. The shard moves on when OnOwned has returned, or
-	// after DrainTimeout. If it returns before, the shard stays owned. Required.
-	OnOwned func(ctx context.Context, o *Owned)
+	// OnOwned is called once for each shard that this member comes to own, in its own
+	// goroutine. Do the shard's work in it. Required. Its ctx is cancelled, with a cause,
+	// when the shard must be let go, or the session has ended. The shard then moves when
+	// OnOwned has returned, or after DrainTimeout.
+	//
+	// If OnOwned returns nil before that, the shard stays owned. If it returns an error
+	// before that, this member cannot work on the shard, or declines it. The shard is let go
+	// and tried elsewhere. It is tried here again after TermLength, after twice that if it
+	// fails again, and so on.
+	OnOwned func(ctx context.Context, o *Owned) error
 
-	// Changed is called with each newer assignment that this member has read, one call
-	// at a time and in order; those that come while it runs are merged. Optional.
+	// Changed is called with each newer assignment that this member has read, one call at a
+	// time and in order. Assignments that come while it runs are merged. Optional.
 	Changed func(ctx context.Context, a *Assignment)
 
-	// HostPort is where clients reach this member's shards. Optional.
+	// HostPort lists the addresses at which clients reach this member's shards. Optional.
 	HostPort []string
 
-	// Weight is this member's share of the shards, beside the others'. Zero means 1.
+	// Weight is this member's share of the shards, relative to the other members. Zero means 1.
 	Weight int
 
-	// Capacity is the most shards that this member takes. Shards that find no room stay
-	// without an owner, which the coordinator logs. Zero means no limit.
+	// Capacity is the greatest number of shards that this member takes. Shards for which no
+	// member has room stay without an owner, which the coordinator logs. Zero means no limit.
 	Capacity int
 
-	// Zone is where this member runs. Of the shards that must move, one goes to a member
-	// of its own zone (ZoneOf) if balance allows. Optional.
+	// Zone names the place in which this member runs. A shard that must move goes to a member
+	// of its own zone (see ZoneOf) if balance allows. Optional.
 	Zone string
 
-	// ZoneOf returns where a shard is best placed, "" for anywhere. The coordinator's is
-	// asked. Optional.
+	// ZoneOf returns the best zone for a shard, or "" for any. The coordinator's ZoneOf
+	// counts. Optional.
 	ZoneOf func(shard string) string
 
-	// MaxMoving is how many shards of one member may be on the move at a time, so that
-	// a deployment does not stop the world. The coordinator's holds. Zero means 16.
+	// MaxMoving is how many shards of one member may move at a time, so that a deployment does
+	// not stop all work. The coordinator's MaxMoving counts. Zero means 16.
 	MaxMoving int
 
 	// MaxAssignment is how many bytes the assignment may take in its record's
-	// ConnectionParams. Name fewer than the constant for a store that is set to refuse
-	// less than it does as it comes, such as NATS with a small max_payload: "leaderelect
-	// shards doctor" tells how many. Start refuses Shards that do not fit, with ten
-	// members, and says how many would; the coordinator, whose MaxAssignment holds, logs
-	// when four fifths are used, and leaves the assignment as it is if another would be
-	// too large. Zero means the constant.
+	// ConnectionParams. Zero means the constant MaxAssignment. Set less if your store is
+	// configured to take less than by default, such as NATS with a small max_payload:
+	// "leaderelect shards doctor" tells how many bytes it takes.
+	//
+	// Start refuses Shards that do not fit with ten members, and says how many would. The
+	// coordinator's MaxAssignment counts. The coordinator logs when four fifths are used. If
+	// a new assignment would be too large, it leaves the assignment as it is.
 	MaxAssignment int
 
-	// The following are as in leaderelection.Config, for the seat and the coordinator's
-	// election. After a crash a shard is owned again after about TermLength +
-	// MaxClockSkew. DrainTimeout is each shard's when it moves, and the session's when
-	// the member leaves.
-	TermLength      time.Duration
-	MaxClockSkew    time.Duration
-	SharedClock     bool
-	Unsynchronized  bool
-	WarnOnClockSkew bool
-	PollInterval    time.Duration
-	DrainTimeout    time.Duration
-	Healthy         func(ctx context.Context) error
-	Clock           clocks.Clock
-	Logger          *slog.Logger
-	Trace           *leaderelection.Trace // the seat's
+	// The following fields are as in leaderelection.Config, even a nil Logger. They are for the
+	// seat and for the coordinator's election. After a crash a shard is owned again after
+	// about TermLength + MaxClockSkew. DrainTimeout is for each shard when it moves, and
+	// for the session when the member leaves.
+	TermLength   time.Duration
+	MaxClockSkew time.Duration
+	ClockPolicy  leaderelection.ClockPolicy
+	PollInterval time.Duration
+	DrainTimeout time.Duration
+	Healthy      func(ctx context.Context) error
+	Lifeline     leaderelection.Lifeline // no wait for a dead process's term, if the coordinator or the next one is on its machine
+	Clock        clocks.Clock
+	Logger       *slog.Logger
+	Trace        *leaderelection.Trace // the seat's
 
-	// ShardTrace is told of shards that this member owns and lets go, for metrics and
+	// ShardTrace has hooks for the shards that this member owns and lets go, for metrics and
 	// tracing. Optional.
 	ShardTrace *Trace
 }
 
-// Join takes part in the group until ctx ends. It returns when every OnOwned has
-// returned and the seat has been released, with context.Cause(ctx), or at once where the
-// Config is wrong, or with a leaderelection.ErrPermanent where the store refused for good
-// before anything had worked.
+// Join takes part in the group until ctx ends. It returns context.Cause(ctx), after every OnOwned
+// has returned and the seat has been released. If the Config is wrong, it returns an error at
+// once. If the store refuses for good before anything has worked, it returns a
+// leaderelection.ErrPermanent.
 func (c Config) Join(ctx context.Context) error {
 	m, err := c.Start(ctx)
 	if err != nil {
@@ -119,10 +131,10 @@ func (c Config) Join(ctx context.Context) error {
 	return m.Wait()
 }
 
-// Start begins to take part, and returns at once, without having asked the store
-// anything. It refuses only a Config that is wrong, naming all its faults. One whose Store
-// hangs is: Start waits for it for 15 s at most, or until ctx ends, and then returns
-// context.Cause(ctx).
+// Start begins to take part in the group, in the background. Use it if the program does other
+// things meanwhile, or asks the [Member]. It does not ask the store anything, and fails only if
+// the Config is wrong: the error names all faults. A Config is also wrong if its Store hangs:
+// Start waits for it for at most 15 s. If ctx ends meanwhile, it returns context.Cause(ctx).
 func (c Config) Start(ctx context.Context) (*Member, error) {
 	stores, err := c.validate(ctx)
 	if err != nil {
@@ -143,8 +155,10 @@ func (c *Config) validate(ctx context.Context) (*stores, error) {
 	}
 	if err := c.Shards.check(); err != nil {
 		faults = append(faults, fmt.Errorf("the Shards: %w", err))
+	} else if c.Shards.list != nil {
+		// The coordinator finds out, and not Start, which asks nobody.
 	} else if c.Shards.Len() == 0 {
-		fault("there are no Shards: say Numbered(64), or Named")
+		fault("there are no Shards: say Numbered(64), Named or Listed")
 	} else if _, err := c.Shards.size(usualMembers, limit); err != nil {
 		fault("%w; about %d of them would fit", err, c.Shards.fit(usualMembers, limit))
 	}
@@ -178,6 +192,7 @@ func (c *Config) validate(ctx context.Context) (*stores, error) {
 		// What the election itself refuses: durations, clocks.
 		cfg := c.election(s.deciders[coordinatorName])
 		cfg.OnElected = func(context.Context, *leaderelection.TimeView) {}
+		cfg.Logger = slog.New(slog.DiscardHandler) // it only tries the Config
 		refused, cancel := context.WithCancel(context.Background())
 		cancel()
 		var campaign *leaderelection.Campaign
@@ -192,43 +207,32 @@ func (c *Config) validate(ctx context.Context) (*stores, error) {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Weight == 0 {
-		c.Weight = 1
-	}
-	if c.MaxMoving == 0 {
-		c.MaxMoving = DefaultMaxMoving
-	}
-	if c.MaxAssignment == 0 {
-		c.MaxAssignment = MaxAssignment
-	}
-	if c.TermLength == 0 {
-		c.TermLength = leaderelection.DefaultTermLength
-	}
-	if c.MaxClockSkew == 0 && !c.SharedClock {
+	c.Weight = cmp.Or(c.Weight, 1)
+	c.MaxMoving = cmp.Or(c.MaxMoving, DefaultMaxMoving)
+	c.MaxAssignment = cmp.Or(c.MaxAssignment, MaxAssignment)
+	c.TermLength = cmp.Or(c.TermLength, leaderelection.DefaultTermLength)
+	if c.MaxClockSkew == 0 && c.ClockPolicy != leaderelection.SharedClock {
 		c.MaxClockSkew = leaderelection.DefaultMaxClockSkew
 	}
-	if c.PollInterval == 0 {
-		c.PollInterval = c.TermLength / 2
-	}
+	c.PollInterval = cmp.Or(c.PollInterval, c.TermLength/2)
 	c.PollInterval = max(c.PollInterval, 10*time.Millisecond)
-	if c.DrainTimeout == 0 {
-		c.DrainTimeout = c.TermLength
-	}
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, c.TermLength)
 	if c.Clock == nil {
 		c.Clock = clocks.System()
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+	c.Logger = warnings.Or(c.Logger)
+	if l := reflect.ValueOf(c.Lifeline); l.Kind() == reflect.Pointer && l.IsNil() {
+		c.Lifeline = nil
 	}
 	return c
 }
 
-// election is the Config of one of the group's elections.
+// election returns the Config of one of the group's elections.
 func (c *Config) election(d leaderelection.RaceDecider) leaderelection.Config {
 	return leaderelection.Config{
 		Decider: d, LeaderID: candidateID(c.MemberID), HostPort: c.HostPort,
-		TermLength: c.TermLength, MaxClockSkew: c.MaxClockSkew, SharedClock: c.SharedClock, Unsynchronized: c.Unsynchronized,
-		WarnOnClockSkew: c.WarnOnClockSkew, PollInterval: c.PollInterval, DrainTimeout: c.DrainTimeout,
-		Healthy: c.Healthy, Clock: c.Clock, Logger: c.Logger,
+		TermLength: c.TermLength, MaxClockSkew: c.MaxClockSkew, ClockPolicy: c.ClockPolicy,
+		PollInterval: c.PollInterval, DrainTimeout: c.DrainTimeout,
+		Healthy: c.Healthy, Lifeline: c.Lifeline, Clock: c.Clock, Logger: c.Logger,
 	}
 }

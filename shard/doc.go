@@ -1,8 +1,7 @@
 /*
-Package shard divides any number of shards among any number of processes: each shard is
-owned by one at a time, with a view and a fencing token of its own. What it costs the
-store grows with the processes and not with the shards, and it works on every store that
-has a leaderelection.RaceDecider.
+Package shard divides shards among processes. One process at a time owns a shard, with a view
+and a fencing token for that shard. The load on the store grows with the number of processes,
+not with the number of shards. It works on every store that has a leaderelection.RaceDecider.
 
 	err := shard.Config{
 		Store: func(name string) (leaderelection.RaceDecider, error) {
@@ -10,90 +9,109 @@ has a leaderelection.RaceDecider.
 		},
 		MemberID: hostname,
 		Shards:   shard.Numbered(64),
-		OnOwned: func(ctx context.Context, o *shard.Owned) {
+		OnOwned: func(ctx context.Context, o *shard.Owned) error {
 			for ctx.Err() == nil && o.ValueInFuture() {
 				work(o.Name(), o.Token())
 			}
+			return nil
 		},
 	}.Join(ctx)
 
-It is new, and may change.
+The package is new, and may change.
 
 # The promise
 
-Of two owners of one shard, [Owned.ValueInFuture] is never true at the same instant, and
-the tokens of a shard grow with each change of owner. That rests on the assumptions of
-package leaderelection and on nothing else: not on reads that are fresh, and not on there
-being one coordinator. A request that was under way when a shard moved is stopped by its
-token, at the resource that is written to: see package fence.
+Two owners of one shard never both see [Owned.ValueInFuture] true at the same instant, and the
+tokens of a shard grow with each change of owner. That rests on the conditions of package
+leaderelection only. It needs neither fresh reads nor a single coordinator. If a request was
+under way when its shard moved, its token stops it at the resource: see package fence.
 
 # How it works
 
-A member holds a seat: an ordinary election, "seat-0", "seat-1" and so on. The time that
-it holds it is its session, named by the seat and the ElectionNumber, and the seat's view is
-the session's. What a seat's record says of its member (name, weight, capacity, zone) is in
-its ConnectionParams, and so is what the session has let go. Seats are used again.
+A member holds a seat. A seat is an ordinary election: "seat-0", "seat-1" and so on. The time
+during which a member holds a seat is its session. The session is named by the seat and the
+ElectionNumber, and has the seat's view. The seat's record describes its member (name, weight,
+capacity, zone) in its ConnectionParams, and lists what the session has let go. Seats are used
+again.
 
-The members elect a coordinator, another ordinary election. It follows the seats, and
-keeps one record, the assignment: which session owns which shard, by which token. The
-assignment is replaced by conditional write only, and its version grows. The coordinator's own
-record names the newest version, so that a member that polls reads a small record.
+The members elect a coordinator, in another ordinary election. It follows the seats, and keeps
+one record, the assignment: which session owns which shard, by which token. The assignment is
+replaced by conditional writes only, and its version grows. The coordinator's own record names
+the newest version, so that a member that polls reads a small record.
 
 # Rules
 
-Each has tests, and mutants that they catch.
+Each rule has tests, and mutants that they catch.
 
- 1. A shard is acted on only while the session's view is in the future, and only if the
-    newest assignment that the member has read gives it the shard under this session, by a
-    token greater than any that the session has let go. A pushed assignment is a reason to
-    read.
- 2. An assignment older than one already seen is no news.
- 3. A shard moves only after the fact that frees it is on record: its session has ended (the
-    seat is vacant, or has a greater number), or the seat says that the session has let go of
-    that very token. Such a fact never becomes untrue, so knowing it late does no harm.
- 4. A new owner's token is greater than the shard's last, also if the shard was gone in
-    between: the assignment remembers the greatest token of those that are.
- 5. Letting go: the shard's ctx is cancelled, OnOwned has DrainTimeout to return, then the
-    shard's view ends, and only then the seat's record says so.
- 6. A member that leaves lets OnOwned of all its shards return, and then releases its seat.
-    That one write frees them all.
- 7. A member whose session has ended stops everything, and takes a seat anew.
- 8. The coordinator is not needed for safety. If it is replaced, or frozen for an hour between
-    reading and writing, or if there are two, the conditional write is what holds.
- 9. A session that is over is ended on record by the coordinator: it wins the seat, with all
-    that an election waits for, and releases it at once.
+ 1. A member acts on a shard only while its session's view is in the future. The newest
+    assignment that it has read must give it the shard under this session, by a token greater
+    than any that the session has let go. A pushed assignment is a reason to read.
+ 2. An assignment that is older than one already seen is not news.
+ 3. A shard moves only after the fact that frees it is on record. Either its session has ended
+    (the seat is vacant, or has a greater number), or the seat says that the session has let
+    go of that very token. Such a fact never becomes untrue, so learning it late does no harm.
+ 4. A new owner's token is greater than the shard's last, even if the shard was gone in
+    between: the assignment remembers the greatest token of the shards that are gone. Tokens
+    begin with the seconds since 1970, so they do not repeat if the record is deleted or made
+    again.
+ 5. To let a shard go, a member cancels the shard's ctx, and gives OnOwned DrainTimeout to
+    return. Then the shard's view ends, and only then the seat's record says so.
+ 6. A member that leaves takes nothing new. It lets each shard go when its OnOwned has
+    returned. When all have returned, it releases its seat, and this one write frees the rest.
+ 7. A member whose session has ended stops everything, and takes a new seat. It does not wait
+    for an OnOwned that has not returned.
+ 8. Safety does not need the coordinator. The coordinator may be replaced, or be frozen for an
+    hour between reading and writing, or there may be two: the conditional write protects.
+ 9. If a session is over, the coordinator ends it on record: it wins the seat, after all that
+    an election waits for, and releases it at once.
  10. A record that is damaged, or not this group's, is reported and left alone. Members go on
     with what they own while their views last. [Operator.Reset] is for people.
- 11. What a seat says it has let go is dropped when the assignment no longer names it.
+ 11. A seat's entry about a shard that it has let go is dropped when the assignment no longer
+    names it.
  12. Each version of the assignment has a random id. If one number has two ids, the store was
-    set back: everything is let go, and a new session begins. If the store has lost versions
-    that the coordinator still knows, it writes the newest one again, with a greater number.
+    set back: members let everything go, and begin new sessions. If the store has lost
+    versions that the coordinator still knows, the coordinator writes the newest one again,
+    with a greater number.
+ 13. If the number of numbered shards changes, a key has another shard. So nothing of the new
+    numbering is given out before all of the old one is let go. Every token of the new
+    numbering is greater than all tokens of the old one. A member gets only shards of the
+    numbering that it knows.
 
-Of a feed nothing is believed about a session that has not been read: a feed may tell of an
-acquisition that is undone, with a number that was skipped; the next one may take a smaller
-number, and then a session that seemed to be over is alive. Of a session that was read a push
-is enough, since a member writes that it has released, or let go, only when that is true
+A feed proves nothing about a session that has not been read. It may report an acquisition
+that is undone later, with a number that is then skipped. The next acquisition may take a
+smaller number, and then a session that seemed to be over is alive. For a session that was
+read, a push is enough: a member writes that it has released or let go only when that is true
 already.
 
 # How many shards
 
-The assignment is one record. The room for it, MaxAssignment, is less than what any store of
-this library takes as it comes: the least is that of Kubernetes, 256 KiB for the annotations
-of one Lease. [Shards.Size] estimates what an assignment takes: with 10 members, 17 KB for
-10,000 numbered shards and 130 KB for 100,000; names cost what they do compressed. Start
-refuses what does not fit, and says how many would. The coordinator logs when four fifths of
-the room are used. If an assignment has become too large nothing moves any more, not even
-what was a crashed member's. Config.MaxAssignment is for a store that is set to take less.
+The assignment is one record. MaxAssignment, the room for it, is less than any store of this
+library takes by default. Kubernetes takes the least: 256 KiB for the annotations of one Lease.
+[Shards.Size] estimates an assignment. With 10 members it is 17 KB for 10,000 numbered shards,
+and 130 KB for 100,000. Names add their compressed size.
 
-# What it promises not
+Start refuses shards that do not fit, and says how many would. The coordinator logs when four
+fifths of the room are used. If an assignment has become too large, nothing moves any more, not
+even the shards of a crashed member. Set Config.MaxAssignment if your store takes less.
 
-After a crash the shards of a member are owned again after about TermLength + MaxClockSkew,
-on a store that must be polled up to two PollIntervals later, and a term later if it was the
-coordinator that crashed. While there is no coordinator, nothing moves; owners go on. A change
-of owner takes up to a second, since a seat's record is not written more often than that.
+# What is not promised
 
-A Store that hangs, or fails, for one name keeps nobody from the other records: views end as
-they would, owners go on, and Leave does not wait for it. But a coordinator does not see the
-members on that seat and beyond until it returns.
+How soon a shard has an owner again after a crash:
+
+  - The shards of a crashed member are owned again after about TermLength + MaxClockSkew. It
+    takes up to two PollIntervals more if the store must be polled, and a term more if the
+    crashed member was the coordinator.
+  - With Config.Lifeline it takes a few requests to the store, if only the process has died, and
+    the coordinator or the next one runs on its machine. If the store must be polled, it takes
+    as long as members need to read the assignment.
+  - While there is no coordinator, nothing moves. Owners go on.
+
+A change of owner takes up to a second, since a seat's record is written at most once a second.
+When a member has come, or has left in order, the coordinator waits for a fifteenth of a term:
+others may come or leave too, or the same member may come back.
+
+If Store hangs or fails for one name, the other records still work: views end as they would,
+owners go on, and Leave does not wait. But a coordinator does not see the members on that seat
+and on later seats until Store returns.
 */
 package shard

@@ -27,12 +27,13 @@ func ExampleConfig_Start() {
 	}
 	join := func(id string) *shard.Member {
 		m, err := shard.Config{
-			Store: store, MemberID: id, Shards: shard.Numbered(4), SharedClock: true, TermLength: time.Second,
-			OnOwned: func(ctx context.Context, o *shard.Owned) {
+			Store: store, MemberID: id, Shards: shard.Numbered(4), ClockPolicy: leaderelection.SharedClock, TermLength: time.Second,
+			OnOwned: func(ctx context.Context, o *shard.Owned) error {
 				for ctx.Err() == nil && o.ValueInFuture() {
 					// Work on the shard o.Name(), and send o.Token() along with each act.
 					time.Sleep(10 * time.Millisecond)
 				}
+				return nil
 			},
 		}.Start(context.Background())
 		if err != nil {

@@ -3,12 +3,14 @@ package shard
 import (
 	"bytes"
 	"context"
+	"slices"
+	"time"
 
 	"github.com/c8e606e4/leaderelection"
 )
 
-// facts are what is on record of the seats. What they say has ended has ended, and what
-// they say was let go was let go, for good, however old they are (rule 3).
+// facts are what is on record about the seats. If they say that a session has ended, or has let go
+// of a shard, that is true for ever, however old they are (rule 3).
 type facts struct{ seats map[int]*seat }
 
 func newFacts() *facts { return &facts{seats: map[int]*seat{}} }
@@ -16,12 +18,15 @@ func newFacts() *facts { return &facts{seats: map[int]*seat{}} }
 // seat is what is known of a seat's record.
 type seat struct {
 	entry   *leaderelection.RaceEntry     // the newest read; nil: none yet
-	told    *leaderelection.RaceEntry     // a newer one of the same session that was only told of, or nil
+	told    *leaderelection.RaceEntry     // a newer one of the same session that was only pushed, or nil
 	over    leaderelection.ElectionNumber // the greatest session that has ended for sure
 	info    *seatInfo                     // of its holder, or nil
-	broken  error                         // why it has none
-	lapsed  bool                          // its term has run out, it seems
+	broken  error                         // why there is no info
+	lapsed  bool                          // its term seems to have run out
+	since   time.Time                     // when its session was first known
+	renewed time.Time                     // when it was last seen to be extended
 	sealing context.CancelFunc            // not nil: it is being sealed
+	moving  *moving                       // of its watcher
 }
 
 // complete reports whether every seat that is watched has been read.
@@ -34,8 +39,8 @@ func (f *facts) complete() bool {
 	return true
 }
 
-// learn takes a record that was read, and reports whether it changes a fact. What was
-// told, and is newer, may have been undone.
+// learn takes in a record that was read, and reports whether it changes a fact. A newer record that
+// was pushed may have been undone.
 func (s *seat) learn(e *leaderelection.RaceEntry, lapsed bool) (matters bool) {
 	old := s.entry
 	if old != nil {
@@ -61,9 +66,9 @@ func (s *seat) learn(e *leaderelection.RaceEntry, lapsed bool) (matters bool) {
 	return s.holder(old, e) || matters
 }
 
-// hear takes a record that was told of, of the session that was read, and reports whether
-// it changes a fact. If it is undone, it is true nevertheless that the session has
-// released, or let go of something; that its term goes on is not a fact.
+// hear takes in a pushed record of the session that was read, and reports whether it changes a
+// fact. Even if the record is undone, it is true that the session has released its seat, or has let
+// go of a shard. That the session's term goes on is not a fact.
 func (s *seat) hear(e *leaderelection.RaceEntry) (matters bool) {
 	known := s.entry
 	if s.told != nil && s.told.Compare(known) > 0 {
@@ -82,8 +87,7 @@ func (s *seat) hear(e *leaderelection.RaceEntry) (matters bool) {
 	return s.holder(known, e) || matters
 }
 
-// holder takes from e, newer than old, who holds the seat, and reports whether that is
-// something new.
+// holder takes the seat's holder from e, which is newer than old. It reports whether that is news.
 func (s *seat) holder(old, e *leaderelection.RaceEntry) (matters bool) {
 	if s.sealing != nil && (e.Vacant() || len(e.ConnectionParams) > 0) {
 		s.sealing() // it is sealed, or a member has taken it
@@ -92,23 +96,76 @@ func (s *seat) holder(old, e *leaderelection.RaceEntry) (matters bool) {
 		return false
 	}
 	s.info, s.broken = nil, nil
-	if !e.Vacant() && len(e.ConnectionParams) > 0 { // one that is being sealed has none
+	if !e.Vacant() && len(e.ConnectionParams) > 0 { // a seat that is being sealed has none
 		s.info, s.broken = readSeat(e)
 	}
 	return true
 }
 
-// sameSession reports whether two records are of one leadership.
+// sameSession reports whether two records belong to one leadership.
 func sameSession(a, b *leaderelection.RaceEntry) bool {
 	return a.ElectionNumber == b.ElectionNumber && a.Incarnation == b.Incarnation
 }
 
-// alive returns who has the session now, or nil: it has ended, or seems to.
+// alive returns the holder of the session, or nil if the session has ended, or seems to have.
 func (f *facts) alive(id SessionID) *seatInfo {
 	if s := f.seats[id.Seat]; s != nil && s.entry != nil && s.entry.ElectionNumber == id.Number && s.over < id.Number && !s.lapsed {
 		return s.info
 	}
 	return nil
+}
+
+// succeeds reports whether a member seems to have begun the session after a restart, while the term
+// of its last session still runs: another session of the MemberID was known before, and has not
+// been extended since. (If it is extended, two processes have one MemberID.)
+func (f *facts) succeeds(id SessionID) bool {
+	s := f.seats[id.Seat]
+	for k, other := range f.seats {
+		if k == id.Seat || other.entry == nil || other.info == nil || other.info.Member != s.info.Member || other.info.Leaving ||
+			f.alive(SessionID{k, other.entry.ElectionNumber}) == nil {
+			continue
+		}
+		if other.since.Before(s.since) && !other.renewed.After(s.since) {
+			return true
+		}
+	}
+	return false
+}
+
+// twins returns the MemberIDs that several processes have.
+func (f *facts) twins() []string {
+	seen := map[string]int{}
+	var twins []string
+	for k, s := range f.seats {
+		if s.entry == nil || s.info == nil || s.info.Leaving || f.alive(SessionID{k, s.entry.ElectionNumber}) == nil || f.succeeds(SessionID{k, s.entry.ElectionNumber}) {
+			continue
+		}
+		if seen[s.info.Member]++; seen[s.info.Member] == 2 {
+			twins = append(twins, s.info.Member)
+		}
+	}
+	slices.Sort(twins)
+	return twins
+}
+
+// saw notes when a seat's newest record was known, if it is newer than old.
+func (s *seat) saw(old *leaderelection.RaceEntry, now time.Time) {
+	e := s.newest()
+	switch {
+	case e == nil || old != nil && e.Compare(old) <= 0:
+	case old == nil || !sameSession(e, old):
+		s.since, s.renewed = now, time.Time{}
+	default:
+		s.renewed = now
+	}
+}
+
+// newest returns the newest record that was read or pushed.
+func (s *seat) newest() *leaderelection.RaceEntry {
+	if s.told != nil && (s.entry == nil || s.told.Compare(s.entry) > 0) {
+		return s.told
+	}
+	return s.entry
 }
 
 // ended reports whether it is on record that the session has ended. It never becomes

@@ -3,6 +3,7 @@ package shard
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -74,7 +75,9 @@ func FuzzAssignment(f *testing.F) {
 // FuzzSeat reads seats of any bytes.
 func FuzzSeat(f *testing.F) {
 	m := &Member{cfg: Config{MemberID: "m", Zone: "z", Capacity: 3}.withDefaults()}
-	text, err := m.info(map[string]uint64{"a": 5})
+	info := m.info()
+	info.LetGo, info.Failed = map[string]uint64{"a": 5}, map[string]string{"a": "why"}
+	text, err := json.Marshal(info)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -88,6 +88,28 @@ func play(t *testing.T, f func(g *group)) {
 	})
 }
 
+// joinRefused has a member join whose Store refuses one record for good, for as long as it is true.
+func (g *group) joinRefused(id, record string) (refuses *atomic.Bool) {
+	refuses = new(atomic.Bool)
+	refuses.Store(true)
+	g.join(id, func(c *Config) {
+		store := c.Store
+		c.Store = func(name string) (leaderelection.RaceDecider, error) {
+			d, err := store(name)
+			if name == record {
+				d.(interface{ Inject(memory.Faults) }).Inject(func(memory.Op) memory.Fault {
+					if refuses.Load() {
+						return memory.Fault{Err: leaderelection.ErrPermanent}
+					}
+					return memory.Fault{}
+				})
+			}
+			return d, err
+		}
+	})
+	return refuses
+}
+
 func (g *group) all() []*player {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -156,6 +178,7 @@ func (g *group) join(id string, change ...func(*Config)) *player {
 			return &pushing{laggard{RaceDecider: d, lags: &p.lags}, d}, nil
 		},
 		MemberID: id, Shards: Numbered(12), OnOwned: p.own, TermLength: T, MaxClockSkew: S, HostPort: []string{id + ":80"},
+		Logger: slog.New(slog.DiscardHandler),
 	}
 	if os.Getenv("SHARD_LOG") != "" {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -210,7 +233,7 @@ func (p *player) leave() {
 }
 
 // own is OnOwned.
-func (p *player) own(ctx context.Context, o *Owned) {
+func (p *player) own(ctx context.Context, o *Owned) error {
 	g := p.g
 	g.mu.Lock()
 	if p.running[o.name]++; p.running[o.name] > 1 {
@@ -232,6 +255,7 @@ func (p *player) own(ctx context.Context, o *Owned) {
 	g.mu.Lock()
 	p.running[o.name]--
 	g.mu.Unlock()
+	return nil
 }
 
 // counts are how many shards each member may act on.
@@ -294,6 +318,18 @@ func (g *group) hide(p *player) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.members, p.id)
+}
+
+// dies is the end of a member's process: nothing of it is heard, and nothing that it has is acted on.
+func (g *group) dies(p *player) {
+	p.cut()
+	g.hide(p)
+	session := p.member.Session()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for name, list := range g.owned {
+		g.owned[name] = slices.DeleteFunc(list, func(o *Owned) bool { return o.session == session })
+	}
 }
 
 func (g *group) show(p *player) {

@@ -14,18 +14,19 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-// Pins returns which shards are pinned to which member, by MemberID: see [Operator.Pin].
+// Pins returns the MemberID of the member to which each pinned shard is pinned: see
+// [Operator.Pin].
 func (a *Assignment) Pins() map[string]string { return maps.Clone(a.a.pins) }
 
-// Cordons returns the MemberIDs of those that are to be emptied, in order: see
-// [Operator.Cordon].
+// Cordons returns the MemberIDs of the cordoned members, in order: see [Operator.Cordon].
 func (a *Assignment) Cordons() []string { return slices.Clone(a.a.cordons) }
 
-// Shards returns what the assignment divides, those included that are about to go.
+// Shards returns the shards of the assignment, including those that are about to go.
 func (a *Assignment) Shards() Shards { return a.a.shards }
 
-// Read reads the newest assignment once. Without one its error wraps [ErrNoGroup], and if
-// the record cannot be understood, [ErrForeign].
+// Read reads the newest assignment once. Use it to inspect a group; to follow it, use Watch. If
+// there is no assignment yet, the error wraps [ErrNoGroup]. If the record cannot be understood,
+// it wraps [ErrForeign].
 func (w WatchConfig) Read(ctx context.Context) (*Assignment, error) {
 	d, err := w.record(ctx, assignmentName)
 	if err != nil {
@@ -45,7 +46,7 @@ func (w WatchConfig) Read(ctx context.Context) (*Assignment, error) {
 	return a.public(), nil
 }
 
-// Coordinator reads who coordinates: the MemberID, or "" if nobody does.
+// Coordinator reads the MemberID of the coordinator, or "" if there is none.
 func (w WatchConfig) Coordinator(ctx context.Context) (string, error) {
 	d, err := w.record(ctx, coordinatorName)
 	if err != nil {
@@ -61,32 +62,31 @@ func (w WatchConfig) Coordinator(ctx context.Context) (string, error) {
 	return memberOf(e.LeaderID), nil
 }
 
-// Seat is what a seat's record says, at the time at which it was read.
+// Seat is the content of a seat's record when it was read.
 type Seat struct {
 	Session  SessionID
-	Member   string // its MemberID; empty: nobody has the seat
+	Member   string // its MemberID; empty if nobody has the seat
 	HostPort []string
 	Weight   int
 	Capacity int // 0: no limit
 	Zone     string
-	// Until is when the session ends unless it is extended, by the member's clock. It
-	// is zero if nobody has the seat, or if the clock is one that must not be compared.
+	// Until is when the session ends if it is not extended, by the member's clock. It is zero
+	// if nobody has the seat, or if the member is Unsynchronized.
 	Until time.Time
-	// Over: the session's time has run out, though nobody has released the seat.
+	// Over says that the session's time has run out, though nobody has released the seat.
 	Over bool
-	// Err is why the record cannot be read, or understood; then nothing else is known. Nil:
-	// it was read.
+	// Err says why the record cannot be read. Then only the seat's number is known.
 	Err error
 }
 
-// maxReads is how many records are read at a time.
+// maxReads is the number of records that are read at a time.
 const maxReads = 16
 
-// Seats reads the records of the group's seats, as many as there are, in their order. What
-// cannot be read is in that seat's Err; Seats fails only if that is so of all of them, or
-// ctx ends. A seat whose record is no member's has no Member.
+// Seats reads the records of all seats of the group, in their order. Use it to inspect a group. If
+// a record cannot be read, that seat has an Err. Seats fails only if no record can be read, or if
+// ctx ends. If a seat's record is not a member's, that seat has no Member.
 func (w WatchConfig) Seats(ctx context.Context, a *Assignment) ([]Seat, error) {
-	least := 0 // seats to read at once: those that the assignment names
+	least := 0 // the seats to read side by side: those that the assignment names
 	if a != nil {
 		for _, s := range a.a.sessions {
 			least = max(least, s.Seat+1)
@@ -126,7 +126,7 @@ func (w WatchConfig) Seats(ctx context.Context, a *Assignment) ([]Seat, error) {
 	return seats, nil
 }
 
-// seat reads one seat, and whether anybody ever had it, or may have had.
+// seat reads one seat, and reports whether a member ever had it or may have had it.
 func (w *WatchConfig) seat(ctx context.Context, k int) (seat Seat, used bool) {
 	seat.Session.Seat = k
 	d, err := w.record(ctx, seatName(k))
@@ -162,7 +162,7 @@ func (w *WatchConfig) record(ctx context.Context, name string) (leaderelection.R
 }
 
 func (w *WatchConfig) skew() time.Duration {
-	if w.MaxClockSkew == 0 && !w.SharedClock {
+	if w.MaxClockSkew == 0 && w.ClockPolicy != leaderelection.SharedClock {
 		return leaderelection.DefaultMaxClockSkew
 	}
 	return w.MaxClockSkew
@@ -175,7 +175,7 @@ func (w *WatchConfig) now() time.Time {
 	return time.Now()
 }
 
-// memberOf is the MemberID of a candidateID.
+// memberOf returns the MemberID of a candidateID.
 func memberOf(id string) string {
 	if i := strings.LastIndexByte(id, '#'); i >= 0 {
 		return id[:i]

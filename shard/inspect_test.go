@@ -4,6 +4,7 @@ package shard
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,7 +26,7 @@ func TestLookingOn(t *testing.T) {
 		for _, name := range []string{assignmentName, coordinatorName, seatName(0), seatName(1), seatName(2)} {
 			records[name] = memory.NewDecider()
 		}
-		info, err := (&Member{cfg: Config{MemberID: "b", Weight: 2, Capacity: 9, Zone: "z"}}).info(nil)
+		info, err := json.Marshal((&Member{cfg: Config{MemberID: "b", Weight: 2, Capacity: 9, Zone: "z"}}).info())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +37,7 @@ func TestLookingOn(t *testing.T) {
 		records[coordinatorName].Replace(held(4, 0, 10*time.Second))
 		w := WatchConfig{Store: func(name string) (leaderelection.RaceDecider, error) { return records[name], nil }}
 		shared := w
-		shared.SharedClock = true
+		shared.ClockPolicy = leaderelection.SharedClock
 		look := func(w WatchConfig) (coordinator string, over bool) {
 			t.Helper()
 			id, err := w.Coordinator(t.Context())

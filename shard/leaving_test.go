@@ -4,13 +4,11 @@ package shard
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
 // Rule 6: while a member leaves, each shard's view ends when its own OnOwned has returned,
@@ -19,7 +17,7 @@ func TestRule06EachShardEnds(t *testing.T) {
 	play(t, func(g *group) {
 		a := g.join("a", func(c *Config) {
 			c.Shards = Numbered(3)
-			c.OnOwned = func(ctx context.Context, o *Owned) {
+			c.OnOwned = func(ctx context.Context, o *Owned) error {
 				switch o.Name() {
 				case "1":
 					<-ctx.Done()
@@ -28,6 +26,7 @@ func TestRule06EachShardEnds(t *testing.T) {
 					<-ctx.Done()
 					time.Sleep(3 * time.Second)
 				}
+				return nil
 			}
 		})
 		g.settles(3, time.Minute)
@@ -100,23 +99,7 @@ func TestToldWhileReading(t *testing.T) {
 // when it does not any more.
 func TestCoordinatorsRecordRefuses(t *testing.T) {
 	play(t, func(g *group) {
-		var refuses atomic.Bool
-		refuses.Store(true)
-		g.join("a", func(c *Config) {
-			store := c.Store
-			c.Store = func(name string) (leaderelection.RaceDecider, error) {
-				d, err := store(name)
-				if name == coordinatorName {
-					d.(interface{ Inject(memory.Faults) }).Inject(func(memory.Op) memory.Fault {
-						if refuses.Load() {
-							return memory.Fault{Err: leaderelection.ErrPermanent}
-						}
-						return memory.Fault{}
-					})
-				}
-				return d, err
-			}
-		})
+		refuses := g.joinRefused("a", coordinatorName)
 		time.Sleep(2 * T)
 		if n := g.counts()["a"]; n != 0 {
 			g.t.Errorf("without a coordinator %d are owned", n)

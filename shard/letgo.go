@@ -1,19 +1,27 @@
 package shard
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 )
 
-// ended: a callback has returned.
+// ended takes in that a callback has returned.
 func (s *sitting) ended(o *Owned) {
 	o.running = false
-	delete(s.winding, o)
-	if s.owned[o.index] == o && !o.drainBy.IsZero() {
-		s.free(o.index, o)
+	delete(s.m.calls, o.name)
+	if s.owned[o.index] == o {
+		switch {
+		case !o.drainBy.IsZero():
+			s.free(o.index, o)
+		case o.err != nil:
+			s.fail(o.index, o, o.err)
+		}
 	}
 	s.m.mu.Lock()
 	next := s.m.owned[o.name]
@@ -23,12 +31,12 @@ func (s *sitting) ended(o *Owned) {
 	}
 }
 
-// endedToo takes in those that have returned as well, so that a member that lets go of a
-// thousand shards at once says so once.
+// endedToo takes in the other callbacks that have returned. So a member that lets go of a thousand
+// shards at once writes that once.
 func (s *sitting) endedToo() {
 	for {
 		select {
-		case o := <-s.returned:
+		case o := <-s.m.returned:
 			s.ended(o)
 		default:
 			return
@@ -36,16 +44,32 @@ func (s *sitting) endedToo() {
 	}
 }
 
-// free ends a shard's view. After that, say says on record that it was let go.
-func (s *sitting) free(i int, o *Owned) {
+// free ends a shard's view. After that, say puts on record that the shard was let go.
+func (s *sitting) free(i int, o *Owned) { s.give(i, o, s.cause()) }
+
+func (s *sitting) give(i int, o *Owned, cause error) {
 	delete(s.owned, i)
-	s.drop(o, ErrMoved)
+	s.drop(o, cause)
 	s.unsaid[o.name] = o.token
 }
 
-// say says on record what was let go since it was last called.
+// maxFailure is how many bytes of an error a record keeps.
+const maxFailure = 120
+
+// fail lets a shard go on which this member cannot work, so that it is tried elsewhere.
+func (s *sitting) fail(i int, o *Owned, err error) {
+	s.m.log(slog.LevelWarn, "OnOwned failed; the shard is let go for another member to try", "shard", o.name, "token", o.token, "err", err)
+	text := strings.ToValidUTF8(err.Error(), "\uFFFD")
+	if len(text) > maxFailure {
+		text = strings.ToValidUTF8(text[:maxFailure], "") + "…"
+	}
+	s.failed[o.name] = text
+	s.give(i, o, fmt.Errorf("%w: %w", ErrFailed, err))
+}
+
+// say puts on record which shards were let go since its last call.
 func (s *sitting) say() {
-	if len(s.unsaid) == 0 {
+	if len(s.unsaid) == 0 && !s.leaving {
 		return
 	}
 	letGo := maps.Clone(s.letGo)
@@ -54,27 +78,28 @@ func (s *sitting) say() {
 	s.announce(letGo)
 }
 
-// announce has the seat's record say what was let go, if it does not yet.
+// announce makes the seat's record list the shards that were let go, if it does not yet.
 func (s *sitting) announce(letGo map[string]uint64) {
-	if letGo = s.fitting(letGo); maps.Equal(letGo, s.letGo) {
-		return
-	}
-	s.letGo = letGo
-	info, err := s.m.info(letGo)
-	if err == nil {
-		err = s.tell(s.m.cfg.HostPort, info)
+	s.letGo = s.fitting(letGo)
+	maps.DeleteFunc(s.failed, func(name, _ string) bool { return s.letGo[name] == 0 })
+	info := s.m.info()
+	info.Leaving, info.LetGo, info.Failed = s.leaving, s.letGo, s.failed
+	text, err := json.Marshal(info)
+	if err == nil && !bytes.Equal(text, s.said) {
+		s.said = text
+		err = s.tell(s.m.cfg.HostPort, text)
 	}
 	if err != nil {
-		s.m.log(slog.LevelError, "what was let go cannot be said", "err", err)
+		s.m.log(slog.LevelError, "the shards that were let go cannot be put on record", "err", err)
 	}
 }
 
-// maxLetGo is how many bytes of a seat's record are for what was let go.
+// maxLetGo is how many bytes of a seat's record may list the shards that were let go.
 const maxLetGo = 64 << 10
 
-// fitting is as much of what was let go as a seat's record has room for, what it says
-// already before all else. When that is no more named by the assignment (rule 11), apply
-// says the rest.
+// fitting returns as many of the shards that were let go as a seat's record has room for. Those
+// that are on record already come first. When the assignment no longer names them (rule 11),
+// apply puts the rest on record.
 func (s *sitting) fitting(letGo map[string]uint64) map[string]uint64 {
 	room := min(maxLetGo, s.m.cfg.MaxAssignment/2)
 	names := slices.Sorted(maps.Keys(letGo))
@@ -84,7 +109,8 @@ func (s *sitting) fitting(letGo map[string]uint64) map[string]uint64 {
 	said := map[string]uint64{}
 	for _, name := range names {
 		text, _ := json.Marshal(name) // a string's never fails
-		if room -= len(text) + len(`:9223372036854775807,`); room < 0 && len(said) > 0 {
+		why, _ := json.Marshal(s.failed[name])
+		if room -= len(text) + len(`:9223372036854775807,`) + len(text) + len(why); room < 0 && len(said) > 0 {
 			break
 		}
 		said[name] = letGo[name]

@@ -3,21 +3,23 @@ package shard
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 )
 
-// Member is a running member, made by [Config.Start]. Its methods may be called by any
-// number of goroutines at once.
+// Member is a running member, made by [Config.Start]. Use it to find out what this process owns,
+// and to leave. Its methods may be called by any number of goroutines at once.
 type Member struct {
 	cfg    Config
 	stores *stores
@@ -26,18 +28,34 @@ type Member struct {
 	err    error
 
 	mu      sync.Mutex
-	session SessionID         // the one that is, or the zero value
-	owned   map[string]*Owned // its shards, those that are being let go included
-	newest  *assignment       // read last
-	changed chan struct{}     // it is newer than the last one that Changed was called with
+	session SessionID         // the current session, or the zero value
+	owned   map[string]*Owned // its shards, including those that are being let go
+	newest  *assignment       // the newest that was read
+	changed chan struct{}     // has an item if newest is newer than the last that Changed was called with
+
+	search seatSearch // of run
+
+	listing chan struct{} // one call of Shards' list at a time
+
+	// Used by the goroutine that runs the member, or by the session's loop while there is one:
+	calls    map[string]*Owned // shards whose OnOwned has not returned, by name; their session may be over
+	returned chan *Owned       // OnOwned has returned
 
 	tracer    *tracer
 	disagrees [2]string // how the newest assignment's shards differ from the Config's, as was logged; the session's loop only
 }
 
+func newMember(cfg Config, stores *stores) *Member {
+	return &Member{
+		cfg: cfg, stores: stores, done: make(chan struct{}), owned: map[string]*Owned{}, changed: make(chan struct{}, 1),
+		calls: map[string]*Owned{}, returned: make(chan *Owned), tracer: newTracer(), listing: make(chan struct{}, 1),
+	}
+}
+
 func start(ctx context.Context, cfg Config, stores *stores) *Member {
 	ctx, cancel := context.WithCancelCause(ctx)
-	m := &Member{cfg: cfg, stores: stores, cancel: cancel, done: make(chan struct{}), owned: map[string]*Owned{}, changed: make(chan struct{}, 1), tracer: newTracer()}
+	m := newMember(cfg, stores)
+	m.cancel = cancel
 	go m.tracer.run()
 	go func() {
 		defer close(m.done)
@@ -47,11 +65,26 @@ func start(ctx context.Context, cfg Config, stores *stores) *Member {
 			m.tell(ctx)
 		}()
 		m.err = m.run(ctx)
+		m.await()
 		m.tracer.end()
 		cancel(nil)
 		<-told
 	}()
 	return m
+}
+
+// await waits for every OnOwned that runs on though its session has ended.
+func (m *Member) await() {
+	timer := time.NewTimer(m.cfg.DrainTimeout)
+	defer timer.Stop()
+	for len(m.calls) > 0 {
+		select {
+		case o := <-m.returned:
+			delete(m.calls, o.name)
+		case <-timer.C:
+			m.log(slog.LevelWarn, "the member has left, and waits for OnOwned to return", "shards", slices.Sorted(maps.Keys(m.calls)))
+		}
+	}
 }
 
 // tell calls Changed, until ctx ends.
@@ -70,8 +103,8 @@ func (m *Member) tell(ctx context.Context) {
 
 var errLeft = errors.New("shard: the member has left")
 
-// Leave drains all shards, releases the seat, and returns when that is done: with nil,
-// or when ctx has ended with context.Cause(ctx), while the rest goes on without it.
+// Leave drains all shards, releases the seat, and then returns nil. Use it to stop a member in
+// order. If ctx ends first, Leave returns context.Cause(ctx), and the member goes on leaving.
 func (m *Member) Leave(ctx context.Context) error {
 	m.cancel(errLeft)
 	select {
@@ -82,10 +115,11 @@ func (m *Member) Leave(ctx context.Context) error {
 	}
 }
 
-// Done is closed when the member has left and every OnOwned has returned.
+// Done returns a channel that is closed when the member has left and every OnOwned has returned.
 func (m *Member) Done() <-chan struct{} { return m.done }
 
-// Wait waits for Done, and returns what Join would: nil after Leave.
+// Wait waits until the member has left and every OnOwned has returned. It returns nil after Leave,
+// and otherwise what Join would.
 func (m *Member) Wait() error {
 	<-m.done
 	if errors.Is(m.err, errLeft) {
@@ -94,8 +128,8 @@ func (m *Member) Wait() error {
 	return m.err
 }
 
-// Owned returns the shards that this member may act on now, in the order of their names.
-// Each says itself until when.
+// Owned returns the shards on which this member may act now, in the order of their names. Ask the
+// ValueInFuture of each before you act.
 func (m *Member) Owned() []*Owned {
 	m.mu.Lock()
 	owned, newest := slices.Collect(maps.Values(m.owned)), m.newest
@@ -107,15 +141,21 @@ func (m *Member) Owned() []*Owned {
 	return owned
 }
 
-// Shard returns the shard with a name, and whether this member may act on it now.
+// Shard returns the shard with the given name, which may be a [KeyName], and whether this member may
+// act on it now.
 func (m *Member) Shard(name string) (*Owned, bool) {
 	m.mu.Lock()
 	o := m.owned[name]
+	if number, _, qualified := strings.Cut(name, "/"); qualified && o == nil {
+		if o = m.owned[number]; o != nil && (o.of == 0 || unqualified(name, o.of) != number) {
+			o = nil
+		}
+	}
 	m.mu.Unlock()
 	return o, o != nil && o.ValueInFuture()
 }
 
-// Session returns this member's session, and the zero value while it has no seat.
+// Session returns this member's session, or the zero value while it has no seat.
 func (m *Member) Session() SessionID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,7 +169,7 @@ func (m *Member) Assignment() *Assignment {
 	return m.newest.public()
 }
 
-// run takes one seat after the other, until ctx ends. Each is a session.
+// run takes one seat after the other, until ctx ends. Each makes a session.
 func (m *Member) run(ctx context.Context) error {
 	pause := m.cfg.TermLength / 100
 	for worked := false; ; {
@@ -140,9 +180,12 @@ func (m *Member) run(ctx context.Context) error {
 		case errors.Is(err, leaderelection.ErrPermanent) && !worked:
 			return err
 		case sat:
+			m.search = seatSearch{}
 			pause = m.cfg.TermLength / 100
-		case !errors.Is(err, errTaken):
-			m.cfg.Logger.Warn("shard: no seat", "id", m.cfg.MemberID, "err", err)
+		case errors.Is(err, errTaken):
+			pause = m.search.lost(m.cfg.TermLength)
+		default:
+			m.cfg.Logger.Warn("shard: no seat; trying again", "id", m.cfg.MemberID, "err", err)
 			pause = min(2*pause, m.cfg.TermLength/2)
 		}
 		select {
@@ -157,17 +200,18 @@ var (
 	errSession = errors.New("shard: the session has ended")
 )
 
-// sit takes the first seat that is free, and returns when its session has ended and the
-// seat is released, with whether there was one.
+// sit takes the first free seat. It returns when the session has ended and the seat is released,
+// and reports whether there was a session.
 func (m *Member) sit(ctx context.Context) (sat bool, err error) {
 	seat, d, err := m.findSeat(ctx)
 	if err != nil {
+		m.search = seatSearch{}
 		return false, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	cfg := m.cfg.election(d)
-	if cfg.ConnectionParams, err = m.info(nil); err != nil {
+	if cfg.ConnectionParams, err = json.Marshal(m.info()); err != nil {
 		return false, err
 	}
 	campaigns := make(chan *leaderelection.Campaign, 1)
@@ -192,9 +236,9 @@ func (m *Member) sit(ctx context.Context) (sat bool, err error) {
 	return sat, err
 }
 
-// giveUp ends a campaign for a seat that another holds. LeaderChanged tells of that too,
-// but not if the record looked as if it was over then, and was extended after all, nor if
-// a feed had told of a newer one that was undone.
+// giveUp ends a campaign for a seat that another member holds. LeaderChanged does so too, but not
+// in two cases: the record looked over at that time and was extended after all, or a feed had
+// reported a newer record that was undone.
 func (m *Member) giveUp(ctx context.Context, campaign *leaderelection.Campaign, id, name string, d leaderelection.RaceDecider, cancel context.CancelCauseFunc) {
 	for {
 		select {
@@ -212,11 +256,30 @@ func (m *Member) giveUp(ctx context.Context, campaign *leaderelection.Campaign, 
 	}
 }
 
-// findSeat returns the first seat that nobody holds: one that was given up or is over, or
-// the one after the last.
+// seatSearch is the state of a member's search for a seat. Members that start at once all want the
+// same seat. A member that has lost it goes on from there after a random time, whose range grows
+// with each loss.
+type seatSearch struct {
+	next   int            // all seats before this one were held a moment ago
+	losses int            // the number of seats that another member was faster to take
+	held   map[string]int // the seats that are held, by Incarnation: a campaign is for one seat
+}
+
+// lost notes that another member was faster. It returns how long to wait before going on.
+func (s *seatSearch) lost(term time.Duration) time.Duration {
+	s.losses++
+	return rand.N(min(term/100<<min(s.losses, 6), term/2))
+}
+
+// findSeat returns the first seat that nobody holds: a seat that was given up or whose term is
+// over, or the seat after the last.
 func (m *Member) findSeat(ctx context.Context) (int, leaderelection.RaceDecider, error) {
-	seats := map[string]int{} // those that are held, by Incarnation: a campaign is for one seat
-	for k := 0; ; k++ {
+	if m.search.held == nil {
+		m.search.held = map[string]int{}
+	}
+	seats := m.search.held
+	for k := m.search.next; ; k++ {
+		m.search.next = k
 		d, err := m.stores.get(ctx, m.cfg.TermLength/4, seatName(k))
 		if err != nil {
 			return 0, nil, err
@@ -228,58 +291,64 @@ func (m *Member) findSeat(ctx context.Context) (int, leaderelection.RaceDecider,
 		if m.free(e) {
 			return k, d, nil
 		}
-		if other, twice := seats[e.Incarnation]; twice && e.Incarnation != "" {
+		if other, twice := seats[e.Incarnation]; twice && other != k && e.Incarnation != "" {
 			return 0, nil, fmt.Errorf("%w: %q and %q: %w", errOneRecord, seatName(other), seatName(k), leaderelection.ErrPermanent)
 		}
 		seats[e.Incarnation] = k
 	}
 }
 
-// free reports whether a seat's record says that nobody holds it: given up, or over. One
-// that is not compared with clocks is over when a coordinator has sealed it.
+// free reports whether a seat's record says that nobody holds it: it was given up, or its term is
+// over. An Unsynchronized record is over when a coordinator has sealed it.
 func (m *Member) free(e *leaderelection.RaceEntry) bool {
-	return e.Vacant() || !e.Unsynchronized && !m.cfg.Unsynchronized && m.cfg.Clock.Now().After(e.TermExpiry.Add(m.cfg.MaxClockSkew))
+	return e.Vacant() || !e.Unsynchronized && m.cfg.ClockPolicy != leaderelection.Unsynchronized && m.cfg.Clock.Now().After(e.TermExpiry.Add(m.cfg.MaxClockSkew))
 }
 
-// seatInfo is what a seat's record says of the member that holds it, in its
-// ConnectionParams.
+// seatInfo describes the member that holds a seat, in the ConnectionParams of the seat's record.
 type seatInfo struct {
 	Form     string `json:"form"`
 	Member   string `json:"member"`
 	Weight   int    `json:"weight"`
 	Capacity int    `json:"capacity,omitempty"`
 	Zone     string `json:"zone,omitempty"`
-	// LetGo are the tokens of shards that the session has let go, for as long as the
-	// assignment names them.
-	LetGo map[string]uint64 `json:"let_go,omitempty"`
+	// Numbered is the number of numbered shards that the member knows, or 0 if the shards have
+	// names. It gets shards of that numbering only.
+	Numbered int `json:"numbered,omitempty"`
+	// Leaving says that the member takes nothing new.
+	Leaving bool `json:"leaving,omitempty"`
+	// LetGo has the tokens of the shards that the session has let go, as long as the assignment
+	// names them. Failed has the error of those on which it could not work.
+	LetGo  map[string]uint64 `json:"let_go,omitempty"`
+	Failed map[string]string `json:"failed,omitempty"`
 }
 
 const seatForm = "seat/1"
 
-func (m *Member) info(letGo map[string]uint64) ([]byte, error) {
-	return json.Marshal(seatInfo{seatForm, m.cfg.MemberID, m.cfg.Weight, m.cfg.Capacity, m.cfg.Zone, letGo})
+// info returns the part of seatInfo that does not change in a session.
+func (m *Member) info() seatInfo {
+	return seatInfo{Form: seatForm, Member: m.cfg.MemberID, Weight: m.cfg.Weight, Capacity: m.cfg.Capacity, Zone: m.cfg.Zone, Numbered: m.cfg.Shards.numbered}
 }
 
-// readSeat returns what a held seat's record says.
+// readSeat returns the seatInfo of a held seat's record.
 func readSeat(e *leaderelection.RaceEntry) (*seatInfo, error) {
 	var s seatInfo
 	dec := json.NewDecoder(bytes.NewReader(e.ConnectionParams))
 	if err := dec.Decode(&s); err != nil {
 		return nil, fmt.Errorf("the seat of %q cannot be understood: %w: %w", e.LeaderID, err, ErrForeign)
 	}
-	if s.Form != seatForm || s.Member == "" || s.Weight < 1 || s.Capacity < 0 {
+	if s.Form != seatForm || s.Member == "" || s.Weight < 1 || s.Capacity < 0 || s.Numbered < 0 || s.Numbered > MaxShards {
 		return nil, fmt.Errorf("the seat of %q cannot be understood: form %q, member %q, weight %d: %w", e.LeaderID, s.Form, s.Member, s.Weight, ErrForeign)
 	}
 	return &s, nil
 }
 
-// candidateID is the LeaderID of one campaign: two members that share a MemberID by
-// mistake are two candidates.
-func candidateID(member string) string { return member + "#" + rand.Text()[:8] }
+// candidateID returns the LeaderID of one campaign. So two members that share a MemberID by mistake
+// are two candidates.
+func candidateID(member string) string { return member + "#" + crand.Text()[:8] }
 
-// call makes a call of the store for the record with a name, and returns when it is answered or d
-// has passed, also if the store does not heed its ctx. If it does so again and again, it is
-// not called: what hangs must not pile up.
+// call makes a store call for the record with a name. It returns when the call is answered or d has
+// passed, even if the store does not respect its ctx. If too many calls for that record hang,
+// call makes no more: hung calls must not pile up.
 func call[T any](ctx context.Context, s *stores, name string, d time.Duration, f func(context.Context) (T, error)) (T, error) {
 	if !s.begin(name) {
 		var none T

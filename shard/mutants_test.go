@@ -3,99 +3,85 @@
 package shard
 
 import (
-	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
+
+	"github.com/c8e606e4/leaderelection/internal/mutants"
 )
 
-// mutants are this package with one mistake in it each, and the test that must see it.
-var mutants = []struct{ name, file, old, new, caughtBy string }{
-	{"rule 1: a token that was let go is owned again", "session.go", "case p.token <= s.floor[name] || o", "case o", "^TestRule01"},
-	{"rule 1: shards of an earlier session are owned", "assignment.go", "return s.SessionID == id })", "return s.Seat == id.Seat })", "^TestRule01"},
-	{"rule 1: what is named no more is owned still", "session.go", "		s.drop(o, ErrMoved)\n	}\n	for _, i := range fresh", "		_ = o\n	}\n	for _, i := range fresh", "^TestRule01"},
-	{"rule 1: asked before it was owned, and owned then", "session.go", "			s.floor[name] = p.token\n			letGo", "			letGo", "^TestRule01"},
-	{"rule 1: a greater token is taken for the one that is owned", "session.go", "case o != nil && o.token == p.token:", "case o != nil && o.token <= p.token:", "^TestRule01"},
-	{"rule 1: a smaller token than the one that is owned is owned", "session.go", " || o != nil && p.token < o.token:", ":", "^TestRule01"},
-	{"rule 1: what was let go is forgotten over an older token", "session.go", "s.floor[o.name] = max(s.floor[o.name], o.token)", "s.floor[o.name] = o.token", "^TestRule01"},
-	{"told while it reads, and not read again", "session.go", "	if s.again && !s.reading {", "	s.again = s.again && !s.reading\n	if s.again {", "^TestToldWhile"},
-	{"rule 2: an older assignment is news", "session.go", "r.a.version < known.version || ", "", "^TestRule02"},
-	{"rule 3: a session that has lapsed is taken for ended", "facts.go", "return s != nil && s.over >= id.Number", "return s != nil && (s.over >= id.Number || s.lapsed)", "^TestRule03"},
-	{"rule 3: a session that has ended is alive again", "facts.go", "	}\n	s.over = max(s.over, over)\n", "	}\n	s.over = over\n", "^TestFacts"},
-	{"rule 3: letting go of an older token is enough", "facts.go", "s.info.LetGo[shard] >= token", "s.info.LetGo[shard] > 0", "^TestRule03"},
-	{"rule 3: whoever is asked has let go", "next.go", "if n.facts.ended(id) || n", "if p.releasing || n.facts.ended(id) || n", "^TestRule03"},
-	{"rule 3: pushed records of unknown sessions are facts", "watcher.go", "if w.last != nil && sameSession(e, w.last) {", "if true {", "^TestRule03Undone"},
-	{"rule 4: the token stays", "next.go", "placed{n.session[to], p.token + 1, false}", "placed{n.session[to], max(p.token, 1), false}", "^TestRule04|^TestShare"},
-	{"rule 4: tokens of shards that are gone are forgotten", "next.go", "a.retired = max(a.retired, p.token)", "", "^TestRule04"},
-	{"rule 4: a shard that is to go, goes though it is owned", "next.go", "if name := a.shards.Name(i); p.session != none && want", "if name := a.shards.Name(i); false && want", "^TestRule04"},
-	{"rule 5: said before the view has ended", "session.go", "\to.over.Store(true)\n\to.cancel(cause)\n", "\to.cancel(cause)\n", "^TestRule05|^TestShare"},
-	{"rule 5: not drained", "session.go", "o.drainBy = time.Now().Add(s.m.cfg.DrainTimeout)", "o.drainBy = time.Now()", "^TestRule05"},
-	{"rule 5: drained anew by each assignment", "session.go", "if p.releasing && o.drainBy.IsZero() {", "if p.releasing {", "^TestRule05"},
-	{"rule 6: no view to drain with", "session.go", "for _, o := range s.owned { // their ctx has ended with the session's\n", "for _, o := range s.owned {\n		o.over.Store(true)\n", "^TestRule06"},
-	{"rule 6: left while a callback runs", "session.go", "s.helpers > 0 || len(s.winding) > 0", "s.helpers > 0", "^TestOneCallback"},
-	{"rule 6: acted on when its callback has returned", "session.go", "		case o := <-s.returned:\n			o.over.Store(true)\n", "		case o := <-s.returned:\n", "^TestRule06"},
-	{"two callbacks of one shard", "session.go", "			return // never two callbacks of one shard: ended begins it\n", "			_ = w\n", "^TestOneCallback"},
-	{"rule 9: seats are not sealed", "coordinator.go", "if !s.lapsed || s.entry.Vacant() || s.sealing != nil {", "if true {", "^TestRule09"},
-	{"rule 9: a seat is sealed once and never again", "coordinator.go", "		s.sealing = nil\n", "", "^TestRule09"},
-	{"told of the same again, and alive again", "facts.go", "	if e.Compare(known) <= 0 {", "	if e.Compare(known) < 0 {", "^TestFacts"},
-	{"a term that is not compared with clocks seems over though extended", "watcher.go", "	if w.last == nil || w.last.Compare(e) != 0 {\n		w.since", "	if w.last == nil {\n		w.since", "^TestLapses"},
-	{"a watch that was refused is not taken up again", "watcher.go", "			w.c.rest(cfg.TermLength)\n", "			return\n", "^TestSeatsRecord"},
-	{"an assignment is written without its condition", "coordinator.go", "			next.token = c.empty\n", "", "^TestWritesAre"},
-	{"rule 11: what was let go is said for ever", "session.go", "\tletGo := map[string]uint64{}\n\tvar fresh", "\tletGo := s.letGo\n\tvar fresh", "^TestRule05"},
-	{"rule 11: more is said than fits", "letgo.go", "room < 0 && len(said) > 0", "room < 0 && len(said) < 0", "^TestRule11"},
-	{"a Store that has failed for a seat is not asked again", "coordinator.go", "			c.rest(c.m.cfg.TermLength / 2)\n", "			return\n", "^TestStoreFails"},
-	{"a Store that hangs is called again", "stores.go", "		s.opening[name] = o\n", "", "^TestStoreIsCalledOnce"},
-	{"rule 12: two contents of one version", "session.go", "case known != nil && r.a.version == known.version:", "case false:", "^TestRule12TwoContents"},
-	{"rule 12: what the store has lost is not written again", "coordinator.go", "restored.token, restored.restored = token, true", "restored = read", "^TestRule12SetBack"},
-	{"a reset forgets the tokens of shards", "reset.go", "token: max(p.token, r.after)}", "token: max(0*p.token, r.after)}", "^TestReset"},
-	{"a reset forgets the tokens of shards that are gone", "reset.go", "max(a.retired, r.after)", "a.retired", "^TestReset"},
-	{"a reset writes an older version", "reset.go", "max(e.ElectionNumber, leaderelection.ElectionNumber(time.Now().Unix()))+1", "e.ElectionNumber+1", "^TestReset"},
-	{"a reset while a member's term runs", "reset.go", "!used && k >= least {", "used || k >= least {", "^TestReset"},
-	{"a reset where seats were deleted under a member", "reset.go", "r.isFree(ctx, coordinatorName)", "r.isFree(ctx, seatName(0))", "^TestReset"},
-	{"a reset over an election's record", "reset.go", "case !e.Vacant():\n\t\treturn unclear", "case false:\n\t\treturn unclear", "^TestReset"},
-	{"the plan ignores who has what", "plan.go", "return keepsI\n", "return keepsJ\n", "^TestPlan"},
-	{"a full member is given more", "next.go", "return c > 0 && has >= c", "return c > 0 && has > c", "^TestCapacity"},
-	{"what waits for a full member for good is not homeless", "next.go", "		if moving[i] == 0 {", "		if false && moving[i] == 0 {", "^TestCapacity"},
-	{"calls that hang pile up", "stores.go", "if s.calls[name] >= maxCalls {", "if false {", "^TestHangingCalls"},
-	{"seats of one record have no end", "member.go", "twice && e.Incarnation != \"\"", "twice && false", "^TestOneRecord"},
-	{"the plan ignores capacity", "plan.go", "return c == 0 || q.load[i] < c", "return c == 0 || i >= 0", "^TestPlanLimits"},
-}
+var here = mutants.Package{Code: []string{"."}, Tests: []string{"."}}
 
-// TestMutants builds each mutant, and runs the test that must catch it.
-func TestMutants(t *testing.T) {
-	for _, m := range mutants {
-		t.Run(m.name, func(t *testing.T) {
-			source, err := os.ReadFile(m.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := strings.Count(string(source), m.old); n != 1 {
-				t.Fatalf("%s has %d places that read\n%s\nMove the mutant along with the code.", m.file, n, m.old)
-			}
-			dir := t.TempDir()
-			changed, bin := filepath.Join(dir, m.file), filepath.Join(dir, "mutant")
-			here, err := filepath.Abs(m.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{here: changed}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for name, text := range map[string]string{changed: strings.Replace(string(source), m.old, m.new, 1), filepath.Join(dir, "overlay"): string(overlay)} {
-				if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if out, err := exec.Command("go", "test", "-c", "-o", bin, "-overlay", filepath.Join(dir, "overlay"), ".").CombinedOutput(); err != nil {
-				t.Fatalf("it does not compile: %v\n%s", err, out)
-			}
-			out, err := exec.Command(bin, "-test.run", m.caughtBy, "-test.timeout", "2m").CombinedOutput()
-			if err == nil {
-				t.Errorf("it survives:\n%s", out)
-			}
-		})
-	}
+// TestMutants builds each mutant, and runs the test that must notice it.
+func TestMutants(t *testing.T) { here.Run(t, planted) }
+
+// TestEveryMutantHasItsPlace finds the mutants that were left behind when the code changed.
+func TestEveryMutantHasItsPlace(t *testing.T) { here.Check(t, planted) }
+
+type change = mutants.Edit
+
+// planted are this package with one mistake in it each, and the test that must see it.
+var planted = []mutants.Mutant{
+	{Name: "rule 1: a token that was let go is owned again", Edit: change{"case p.token <= s.floor[name] || o", "case o"}, CaughtBy: "TestRule01", Slow: true},
+	{Name: "rule 1: shards of an earlier session are owned", Edit: change{"return s.SessionID == id })", "return s.Seat == id.Seat })"}, CaughtBy: "TestRule01", Slow: true},
+	{Name: "rule 1: what is named no more is owned still", Edit: change{"		s.drop(o, ErrMoved)\n	}\n	for _, i := range fresh", "		_ = o\n	}\n	for _, i := range fresh"}, CaughtBy: "TestRule01", Slow: true},
+	{Name: "rule 1: asked before it was owned, and owned then", Edit: change{"			s.floor[name] = p.token\n			letGo", "			letGo"}, CaughtBy: "TestRule01", Slow: true},
+	{Name: "rule 1: a greater token is taken for the one that is owned", Edit: change{"case o != nil && o.token == p.token:", "case o != nil && o.token <= p.token:"}, CaughtBy: "TestRule01", Slow: true},
+	{Name: "rule 1: a smaller token than the one that is owned is owned", Edit: change{" || o != nil && p.token < o.token:", ":"}, CaughtBy: "TestRule01", Slow: true},
+	{Name: "rule 1: what was let go is forgotten over an older token", Edit: change{"s.floor[o.name] = max(s.floor[o.name], o.token)", "s.floor[o.name] = o.token"}, CaughtBy: "TestRule01", Slow: true},
+	{Name: "told while it reads, and not read again", Edit: change{"	if s.again && !s.reading {", "	s.again = s.again && !s.reading\n	if s.again {"}, CaughtBy: "TestToldWhile", Slow: true},
+	{Name: "rule 2: an older assignment is news", Edit: change{"r.a.version < known.version || ", ""}, CaughtBy: "TestRule02", Slow: true},
+	{Name: "rule 3: a session that has lapsed is taken for ended", Edit: change{"return s != nil && s.over >= id.Number", "return s != nil && (s.over >= id.Number || s.lapsed)"}, CaughtBy: "TestRule03", Slow: true},
+	{Name: "rule 3: a session that has ended is alive again", Edit: change{"	}\n	s.over = max(s.over, over)\n", "	}\n	s.over = over\n"}, CaughtBy: "TestFacts", Slow: true},
+	{Name: "rule 3: letting go of an older token is enough", Edit: change{"s.info.LetGo[shard] >= token", "s.info.LetGo[shard] > 0"}, CaughtBy: "TestRule03", Slow: true},
+	{Name: "rule 3: pushed records of unknown sessions are facts", Edit: change{"if w.last != nil && sameSession(e, w.last) {", "if true {"}, CaughtBy: "TestRule03Undone", Slow: true},
+	{Name: "rule 4: the token stays", Edit: change{"placed{n.session[to], p.token + 1, false}", "placed{n.session[to], max(p.token, 1), false}"}, CaughtBy: "TestRule04|TestShare", Slow: true},
+	{Name: "rule 5: said before the view has ended", Edit: change{"\to.over.Store(true)\n\to.cancel(cause)\n", "\to.cancel(cause)\n"}, CaughtBy: "TestRule05|TestShare", Slow: true},
+	{Name: "rule 5: not drained", Edit: change{"o.drainBy = time.Now().Add(s.m.cfg.DrainTimeout)", "o.drainBy = time.Now()"}, CaughtBy: "TestRule05", Slow: true},
+	{Name: "rule 5: drained anew by each assignment", Edit: change{"if p.releasing && o.drainBy.IsZero() {", "if p.releasing {"}, CaughtBy: "TestRule05", Slow: true},
+	{Name: "rule 9: seats are not sealed", Edit: change{"if !s.lapsed || s.entry.Vacant() || s.sealing != nil {", "if true {"}, CaughtBy: "TestRule09", Slow: true},
+	{Name: "rule 9: a seat is sealed once and never again", Edit: change{"		s.sealing = nil\n", ""}, CaughtBy: "TestRule09", Slow: true},
+	{Name: "told of the same again, and alive again", Edit: change{"	if e.Compare(known) <= 0 {", "	if e.Compare(known) < 0 {"}, CaughtBy: "TestFacts", Slow: true},
+	{Name: "a term that is not compared with clocks seems over though extended", Edit: change{"	if w.last == nil || w.last.Compare(e) != 0 {\n		w.since", "	if w.last == nil {\n		w.since"}, CaughtBy: "TestLapses", Slow: true},
+	{Name: "a watch that was refused is not taken up again", Edit: change{"			w.c.rest(cfg.TermLength)\n", "			return\n"}, CaughtBy: "TestSeatsRecord", Slow: true},
+	{Name: "an assignment is written without its condition", Edit: change{"			next.token = c.empty\n", ""}, CaughtBy: "TestWritesAre", Slow: true},
+	{Name: "rule 11: what was let go is said for ever", Edit: change{"\tletGo := map[string]uint64{}\n\tvar fresh", "\tletGo := s.letGo\n\tvar fresh"}, CaughtBy: "TestRule05", Slow: true},
+	{Name: "rule 11: more is said than fits", Edit: change{"room < 0 && len(said) > 0", "room < 0 && len(said) < 0"}, CaughtBy: "TestRule11", Slow: true},
+	{Name: "a Store that has failed for a seat is not asked again", Edit: change{"			c.rest(c.m.cfg.TermLength / 2)\n", "			return\n"}, CaughtBy: "TestStoreFails", Slow: true},
+	{Name: "a Store that hangs is called again", Edit: change{"		s.opening[name] = o\n", ""}, CaughtBy: "TestStoreIsCalledOnce", Slow: true},
+	{Name: "rule 12: two contents of one version", Edit: change{"case known != nil && r.a.version == known.version:", "case false:"}, CaughtBy: "TestRule12TwoContents", Slow: true},
+	{Name: "rule 12: what the store has lost is not written again", Edit: change{"restored.token, restored.restored = token, true", "restored = read"}, CaughtBy: "TestRule12SetBack", Slow: true},
+	{Name: "a reset forgets the tokens of shards", Edit: change{"token: max(p.token, r.after, born)}", "token: max(0*p.token, r.after, born)}"}, CaughtBy: "TestReset", Slow: true},
+	{Name: "a reset forgets the tokens of shards that are gone", Edit: change{"max(a.retired, r.after, born)", "max(a.retired, born)"}, CaughtBy: "TestReset", Slow: true},
+	{Name: "a reset writes an older version", Edit: change{"max(e.ElectionNumber, leaderelection.ElectionNumber(born))+1", "e.ElectionNumber+1"}, CaughtBy: "TestReset", Slow: true},
+	{Name: "a reset while a member's term runs", Edit: change{"!used && k >= least {", "used || k >= least {"}, CaughtBy: "TestReset", Slow: true},
+	{Name: "a reset where seats were deleted under a member", Edit: change{"r.isFree(ctx, coordinatorName)", "r.isFree(ctx, seatName(0))"}, CaughtBy: "TestReset", Slow: true},
+	{Name: "a reset over an election's record", Edit: change{"case !e.Vacant():\n\t\treturn unclear", "case false:\n\t\treturn unclear"}, CaughtBy: "TestReset", Slow: true},
+	{Name: "the plan ignores who has what", Edit: change{"return keepsI\n", "return keepsJ\n"}, CaughtBy: "TestPlan", Slow: true},
+	{Name: "a full member is given more", Edit: change{"return c > 0 && has >= c", "return c > 0 && has > c"}, CaughtBy: "TestCapacity", Slow: true},
+	{Name: "what waits for a full member for good is not homeless", Edit: change{"		if moving[i] == 0 {", "		if false && moving[i] == 0 {"}, CaughtBy: "TestCapacity", Slow: true},
+	{Name: "calls that hang pile up", Edit: change{"if s.calls[name] >= maxCalls {", "if false {"}, CaughtBy: "TestHangingCalls", Slow: true},
+	{Name: "seats of one record have no end", Edit: change{"twice && other != k", "twice && other < 0"}, CaughtBy: "TestOneRecord", Slow: true},
+	{Name: "the plan ignores capacity", Edit: change{"return c == 0 || q.load[i] < c", "return c == 0 || i >= 0"}, CaughtBy: "TestPlanLimits", Slow: true},
+	{Name: "rule 3: whoever is asked has let go", Edit: change{"case n.facts.ended(s.SessionID):", "case p.releasing || n.facts.ended(s.SessionID):"}, CaughtBy: "TestRule03", Slow: true},
+	{Name: "rule 4: tokens of shards that are gone are forgotten", Edit: change{"			} else {\n				a.retired = max(a.retired, p.token)", "			} else {"}, CaughtBy: "TestRule04", Slow: true},
+	{Name: "rule 4: the last token of those that are gone counts", Edit: change{"			} else {\n				a.retired = max(a.retired, p.token)", "			} else {\n				a.retired = p.token"}, CaughtBy: "TestRule04", Slow: true},
+	{Name: "rule 4: a shard that is to go, goes though it is owned", Edit: change{"if p.session != none {\n				held", "if false {\n				held"}, CaughtBy: "TestRule04", Slow: true},
+	{Name: "rule 4: tokens of a record that is not there begin at 1", Edit: change{"a = &assignment{retired: uint64(born)}", "a = &assignment{}"}, CaughtBy: "TestRule04", Slow: true},
+	{Name: "rule 6: no view to drain with", Edit: change{"for i, o := range s.owned { // their ctx has ended with the session's\n", "for i, o := range s.owned {\n		o.over.Store(true)\n"}, CaughtBy: "TestRule06", Slow: true},
+	{Name: "rule 6: left while a callback runs", Edit: change{"return s.leaving && (!s", "return s.leaving || (s.leaving && !s"}, CaughtBy: "TestRule06", Slow: true},
+	{Name: "rule 6: acted on when its callback has returned", Edit: change{"		case !o.drainBy.IsZero():\n			s.free(o.index, o)\n", "		case !o.drainBy.IsZero():\n"}, CaughtBy: "TestRule06", Slow: true},
+	{Name: "rule 6: what is given to a member that leaves is owned", Edit: change{"case p.releasing || s.leaving:", "case p.releasing:"}, CaughtBy: "TestRule06", Slow: true},
+	{Name: "rule 6: a member that leaves is given more", Edit: change{"info.Leaving || info.Numbered", "info.Numbered"}, CaughtBy: "TestRule06", Slow: true},
+	{Name: "rule 7: a session that has ended waits for its callbacks", Edit: change{"(!s.view.ValueInFuture() || len", "(len"}, CaughtBy: "TestStuck", Slow: true},
+	{Name: "rule 13: two numberings at a time", Edit: change{"		if n.renumber {\n			return\n		}\n", ""}, CaughtBy: "TestRule13", Slow: true},
+	{Name: "rule 13: tokens of another numbering are forgotten", Edit: change{"			n.renumber = n.renumber || p.session != none\n			a.retired = max(a.retired, p.token)\n", "			n.renumber = n.renumber || p.session != none\n"}, CaughtBy: "TestRule13", Slow: true},
+	{Name: "rule 13: given to a member that does not know the number", Edit: change{" || info.Numbered != n.next.shards.numbering()", ""}, CaughtBy: "TestRule13", Slow: true},
+	{Name: "two callbacks of one shard", Edit: change{"		return // never two callbacks of one shard: ended begins it\n", ""}, CaughtBy: "TestOneCallback", Slow: true},
+	{Name: "a member believes a read that lags", Edit: change{"uint64(version) < s.told.Load()", "uint64(version) < min(s.told.Load(), 0)"}, CaughtBy: "TestMembersRead", Slow: true},
+	{Name: "an observer believes a read that lags", Edit: change{"newest.Load() >= told.Load()", "told.Load() >= 0"}, CaughtBy: "TestWatchReadsUntil", Slow: true},
+	{Name: "a failure is none", Edit: change{"info.Failed[name] != \"\"", "false"}, CaughtBy: "TestFailed", Slow: true},
+	{Name: "a failure is for ever", Edit: change{"if wait := f.Until.Sub(n.now); wait > 0 {", "if wait := f.Until.Sub(n.now); true {"}, CaughtBy: "TestFailedShardsWait", Slow: true},
+	{Name: "shards move with the polls", Edit: change{"s.hurry = !pushes && r.a.moves()", "s.hurry = !pushes && r.a == nil"}, CaughtBy: "TestHurries", Slow: true},
+	{Name: "the coordinator polls as ever while shards move", Edit: change{"return hurried(cfg.TermLength) case", "return cfg.TermLength\n	case"}, CaughtBy: "TestMovesOn", Slow: true},
+	{Name: "a request for another numbering is served", Edit: change{"(o.of == 0 || unqualified(name, o.of) != number)", "false"}, CaughtBy: "TestKeyName"},
+	{Name: "what is over may be acted on", Edit: change{"return o, o != nil && o.ValueInFuture()", "return o, o != nil"}, CaughtBy: "TestOwnedIs", Slow: true},
 }

@@ -4,6 +4,7 @@ package shard
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -73,12 +74,12 @@ func TestTheLapsedAreNotAsked(t *testing.T) {
 // Shards that find no room are counted, and stay without an owner.
 func TestHomeless(t *testing.T) {
 	d := newDesk(t, 4)
-	info, err := (&Member{cfg: Config{MemberID: "a", Weight: 1, Capacity: 3}}).info(nil)
+	info, err := json.Marshal((&Member{cfg: Config{MemberID: "a", Weight: 1, Capacity: 3, Shards: d.cfg.Shards}}).info())
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.learn(0, &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, ConnectionParams: info}, false)
-	next, homeless := nextAssignment(nil, d.facts, &d.cfg)
+	next, homeless := decideAs(nil, d.facts, &d.cfg)
 	if homeless != 1 || next.places[3].session != none {
 		t.Errorf("%d homeless: %+v", homeless, next.places)
 	}
@@ -87,10 +88,11 @@ func TestHomeless(t *testing.T) {
 // A pin is for as long as the shard is one of the group's, or is on its way out.
 func TestPinsOfWhatIsGone(t *testing.T) {
 	d := newDesk(t, 3)
+	d.cfg.Shards = Named("0", "1", "2")
 	d.sits(0, 1, 0, nil)
 	d.next()
 	d.a.pins = map[string]string{"0": "x", "2": "x"}
-	d.cfg.Shards = Numbered(2)
+	d.cfg.Shards = Named("0", "1")
 	d.next()
 	if len(d.a.pins) != 2 || len(d.asked()) != 1 {
 		t.Errorf("while shard 2 is on its way out: pins %v, asked for %v", d.a.pins, d.asked())
@@ -109,7 +111,7 @@ func TestRule12WhatWasLostIsWrittenAgain(t *testing.T) {
 	d.sits(0, 1, 0, nil)
 	d.next()
 	known := d.a
-	if next, _ := nextAssignment(known, d.facts, &d.cfg); next != nil {
+	if next, _ := decideAs(known, d.facts, &d.cfg); next != nil {
 		t.Fatalf("there is need for %+v", next)
 	}
 	for name, read := range map[string]*assignment{"nothing": nil, "an older one": {version: known.version - 1, id: "x", shards: known.shards, places: []placed{{none, 1, false}, {none, 8, false}}}} {
@@ -119,8 +121,8 @@ func TestRule12WhatWasLostIsWrittenAgain(t *testing.T) {
 			t.Errorf("%s read: %+v", name, n)
 			continue
 		}
-		next, _ := nextAssignment(n, d.facts, &d.cfg)
-		if next == nil || next.version != known.version+1 || next.restored || next.token != token {
+		next, _ := decideAs(n, d.facts, &d.cfg)
+		if next == nil || next.version <= known.version || next.restored || next.token != token {
 			t.Errorf("%s read: next is %+v", name, next)
 		}
 	}
@@ -298,7 +300,10 @@ func TestOperatorWrites(t *testing.T) {
 
 // A wrong WatchConfig is refused with all its faults.
 func TestWatchRefuses(t *testing.T) {
-	err := WatchConfig{MaxClockSkew: -1}.Watch(t.Context(), nil)
+	err := WatchConfig{MaxClockSkew: -1, PollInterval: 5}.Watch(t.Context(), nil)
+	if err == nil || !strings.Contains(err.Error(), "PollInterval is 5ns: a bare number") {
+		t.Errorf("a duration without a unit: %v", err)
+	}
 	for _, says := range []string{"Store is nil", "callback given to Watch is nil", "must not be negative"} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v lacks %q", err, says)

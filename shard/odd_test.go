@@ -39,11 +39,9 @@ func TestRule01SmallerTokenIsLetGo(t *testing.T) {
 func (d *desk) sitsWith(k, capacity int, extension uint64, letGo map[string]uint64) {
 	d.t.Helper()
 	id := string(rune('a' + k))
-	info, err := (&Member{cfg: Config{MemberID: id, Weight: 1, Capacity: capacity}}).info(letGo)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.learn(k, &leaderelection.RaceEntry{LeaderID: id, ElectionNumber: 1, Extension: extension, ConnectionParams: info}, false)
+	info := (&Member{cfg: Config{MemberID: id, Weight: 1, Capacity: capacity, Shards: d.cfg.Shards}}).info()
+	info.LetGo = letGo
+	d.says(k, 1, extension, info)
 }
 
 func (d *desk) count(k int) (n int) {
@@ -68,7 +66,7 @@ func TestCapacityWhileShardsMove(t *testing.T) {
 	d.a.pins = map[string]string{"2": "a"}
 	d.next()
 	d.sitsWith(1, 0, 1, map[string]uint64{"2": 1})
-	next, homeless := nextAssignment(d.a, d.facts, &d.cfg)
+	next, homeless := decideAs(d.a, d.facts, &d.cfg)
 	if d.a = next; d.count(0) > 2 || d.owner(2) != none || homeless > 0 {
 		t.Fatalf("places: %+v, %d homeless", d.a.places, homeless)
 	}
@@ -81,7 +79,7 @@ func TestCapacityWhileShardsMove(t *testing.T) {
 	d.a.places[2] = placed{none, 9, false}
 	d.a.places[0], d.a.places[1] = placed{0, 9, false}, placed{0, 9, false}
 	d.vacant(1, 1)
-	next, homeless = nextAssignment(d.a, d.facts, &d.cfg)
+	next, homeless = decideAs(d.a, d.facts, &d.cfg)
 	if d.a = next; d.count(0) != 2 || homeless != 1 {
 		t.Errorf("places: %+v, %d homeless", d.a.places, homeless)
 	}
@@ -98,7 +96,7 @@ func TestReadsOfNothing(t *testing.T) {
 		store := func(string) (leaderelection.RaceDecider, error) { return &mute{memory.NewDecider()}, nil }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := Config{Store: store, MemberID: "a", Shards: Numbered(3), OnOwned: func(context.Context, *Owned) {}}.Join(ctx)
+		err := Config{Store: store, MemberID: "a", Shards: Numbered(3), OnOwned: func(context.Context, *Owned) error { return nil }}.Join(ctx)
 		_, read := WatchConfig{Store: store}.Read(ctx)
 		for what, err := range map[string]error{"Join": err, "Read": read, "Pin": Operator{Store: store}.Pin(ctx, "0", "a"), "Reset": Operator{Store: store}.Reset(ctx, 1, true)} {
 			if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "returned nil without an error") {
@@ -145,7 +143,7 @@ func TestHangingCallsDoNotPileUp(t *testing.T) {
 					return records[name].Handle().Polled(), nil
 				}
 				ctx, cancel := context.WithCancel(t.Context())
-				m, err := Config{Store: store, MemberID: "a", Shards: Numbered(1), OnOwned: func(_ context.Context, o *Owned) { owned <- o.Name() }}.Start(ctx)
+				m, err := Config{Store: store, MemberID: "a", Shards: Numbered(1), OnOwned: func(_ context.Context, o *Owned) error { owned <- o.Name(); return nil }}.Start(ctx)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -215,7 +213,7 @@ func TestOneRecordForAllSeats(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		cfg := Config{Store: store, MemberID: "a", Shards: Numbered(3), OnOwned: func(context.Context, *Owned) {}, Logger: said.logger()}
+		cfg := Config{Store: store, MemberID: "a", Shards: Numbered(3), OnOwned: func(context.Context, *Owned) error { return nil }, Logger: said.logger()}
 		m, err := cfg.Start(ctx)
 		if err != nil {
 			t.Fatal(err)

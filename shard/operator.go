@@ -12,23 +12,25 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-// ErrNoGroup is returned while there is no assignment yet.
+// ErrNoGroup means that there is no assignment yet.
 var ErrNoGroup = errors.New("shard: the group has no assignment yet: start its members first")
 
-// ErrNoShard is wrapped by the error about a shard that the group has not.
-var ErrNoShard = errors.New("the group has no shard")
+// ErrNoShard means that the group does not have the shard.
+var ErrNoShard = errors.New("shard: the group has no shard")
 
-// Operator changes a group's wishes from anywhere. Its methods return when the change is
-// on record, which is before it is carried out: the coordinator sees it at once on a store
-// that pushes, within a term elsewhere. Each may be called any number of times; what is so
-// already is not written again.
+// Operator asks a group for changes. Any process may use it.
+//
+// Its methods return when the change is on record. The coordinator carries it out later: it sees
+// the change at once on a store that pushes, and within a term on other stores. You may repeat
+// each call: if nothing changes, nothing is written.
 type Operator struct {
 	// Store is as in the members' Config. Required.
 	Store func(name string) (leaderelection.RaceDecider, error)
 }
 
-// Pin has a shard owned by the member with a MemberID, whatever the balance says, as
-// long as there is such a member that has room. It refuses a shard that the group has not.
+// Pin gives a shard to the member with the given MemberID, whatever the balance says, as long as
+// there is such a member and it has room. If the group does not have the shard, the error wraps
+// [ErrNoShard].
 func (o Operator) Pin(ctx context.Context, shard, member string) error {
 	if err := checkName("the member", member); err != nil {
 		return fmt.Errorf("shard: pinning %q: %w", shard, err)
@@ -45,8 +47,8 @@ func (o Operator) Pin(ctx context.Context, shard, member string) error {
 	})
 }
 
-// Unpin leaves a shard to the balance again. It refuses a shard that the group has not, and
-// that is pinned to nobody.
+// Unpin leaves a shard to the balance again. If the group does not have the shard, and the shard is
+// not pinned either, the error wraps [ErrNoShard].
 func (o Operator) Unpin(ctx context.Context, shard string) error {
 	return o.change(ctx, fmt.Sprintf("unpinning %q", shard), func(a *assignment) error {
 		if _, pinned := a.pins[shard]; !pinned && a.shards.index(shard) == none {
@@ -57,8 +59,9 @@ func (o Operator) Unpin(ctx context.Context, shard string) error {
 	})
 }
 
-// Cordon has the member with a MemberID emptied: it keeps what is pinned to it and what
-// nobody else has room for.
+// Cordon moves the shards of the member with the given MemberID to other members. Use it before
+// maintenance. The member keeps the shards that are pinned to it, and those for which no other
+// member has room.
 func (o Operator) Cordon(ctx context.Context, member string) error {
 	if err := checkName("the member", member); err != nil {
 		return fmt.Errorf("shard: cordon: %w", err)
@@ -71,7 +74,7 @@ func (o Operator) Cordon(ctx context.Context, member string) error {
 	})
 }
 
-// Uncordon lets the member take its share again.
+// Uncordon lets a cordoned member take its share again.
 func (o Operator) Uncordon(ctx context.Context, member string) error {
 	return o.change(ctx, fmt.Sprintf("uncordoning %q", member), func(a *assignment) error {
 		if i, found := slices.BinarySearch(a.cordons, member); found {
@@ -81,7 +84,7 @@ func (o Operator) Uncordon(ctx context.Context, member string) error {
 	})
 }
 
-// change writes a changed assignment, on the condition that nobody else has meanwhile.
+// change writes a changed assignment, on the condition that nobody else has changed it meanwhile.
 func (o Operator) change(ctx context.Context, what string, edit func(*assignment) error) error {
 	if o.Store == nil {
 		return errors.New("shard: the Operator's Store is nil")
@@ -91,7 +94,7 @@ func (o Operator) change(ctx context.Context, what string, edit func(*assignment
 	})
 }
 
-// change tries once until it has not lost a race.
+// change calls once again until it has not lost a race.
 func (s *stores) change(ctx context.Context, what string, once func(context.Context, leaderelection.RaceDecider) error) error {
 	d, err := s.get(ctx, math.MaxInt64, assignmentName)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/logtest"
 )
 
 // Operators pin, and empty a member, from anywhere.
@@ -88,7 +88,7 @@ func TestWatch(t *testing.T) {
 			g.t.Error(err)
 		}
 		o, ok := last.Owner("7")
-		if !ok || o.Member != "a" || o.Session != a.member.Session() || o.HostPort[0] != "a:80" || o.Token != 1 || last.Len() != 12 || len(last.Members()) != 1 {
+		if !ok || o.Member != "a" || o.Session != a.member.Session() || o.HostPort[0] != "a:80" || o.Token == 0 || last.Len() != 12 || len(last.Members()) != 1 {
 			g.t.Errorf("shard 7: %+v, %v", o, ok)
 		}
 		if _, ok := last.Owner("12"); ok {
@@ -103,7 +103,7 @@ func TestBadInput(t *testing.T) {
 	records := map[string]*memory.Decider{}
 	good := func() Config {
 		return Config{
-			MemberID: "a", Shards: Numbered(3), OnOwned: func(context.Context, *Owned) {},
+			MemberID: "a", Shards: Numbered(3), OnOwned: func(context.Context, *Owned) error { return nil },
 			Store: func(name string) (leaderelection.RaceDecider, error) {
 				if records[name] == nil {
 					records[name] = memory.NewDecider()
@@ -135,6 +135,7 @@ func TestBadInput(t *testing.T) {
 		"long":         {func(c *Config) { c.Shards = Named(long) }, "257 bytes"},
 		"too many":     {func(c *Config) { c.Shards = Numbered(MaxShards + 1) }, "more than a group may have"},
 		"negative":     {func(c *Config) { c.Shards = Numbered(-1) }, "cannot be"},
+		"no unit":      {func(c *Config) { c.DrainTimeout = 30 }, "DrainTimeout is 30ns: a bare number"},
 		"no OnOwned":   {func(c *Config) { c.OnOwned = nil }, "OnOwned is nil"},
 		"weight":       {func(c *Config) { c.Weight = -1 }, "Weight is -1"},
 		"term":         {func(c *Config) { c.TermLength = 5 }, "TermLength is 5ns"},
@@ -218,6 +219,39 @@ func TestOneMemberIDTwice(t *testing.T) {
 	})
 }
 
+// Two processes with one MemberID are reported, even if the program has no Logger: then by the
+// default one, which is told what is wrong and nothing else.
+func TestOneMemberIDTwiceIsLogged(t *testing.T) {
+	var own, others said
+	old := slog.Default()
+	slog.SetDefault(others.logger())
+	defer slog.SetDefault(old)
+	play(t, func(g *group) {
+		g.join("a", func(c *Config) { c.Logger = own.logger() })
+		g.settles(12, time.Minute)
+		if text := own.String(); strings.Contains(text, "stopped") || strings.Contains(text, "given up") {
+			t.Errorf("Start tells of a campaign that was tried only:\n%s", text)
+		}
+		g.join("b", func(c *Config) { c.MemberID, c.Logger = "a", nil })
+		g.settles(12, 2*time.Minute)
+		time.Sleep(2 * T)
+		if !own.has("several processes have one MemberID", "[a]") {
+			t.Errorf("logged:\n%s", &own)
+		}
+		if text := others.String(); strings.Contains(text, "level=INFO") {
+			t.Errorf("without a Logger:\n%s", text)
+		}
+		g.all()[0].leave() // who coordinates
+		time.Sleep(4 * T)
+		b := g.join("c", func(c *Config) { c.MemberID, c.Logger = "a", nil })
+		time.Sleep(4 * T)
+		if !others.has("level=WARN", "several processes have one MemberID") {
+			t.Errorf("without a Logger:\n%s", &others)
+		}
+		_ = b
+	})
+}
+
 // Shards that find no room stay without an owner, and the coordinator says how many.
 func TestCapacityTooSmall(t *testing.T) {
 	play(t, func(g *group) {
@@ -240,14 +274,17 @@ func TestCapacityTooSmall(t *testing.T) {
 	})
 }
 
-// A member whose shards are not the coordinator's says so, and goes by the coordinator's.
+// A member of which the group has other numbered shards says so, and is given none.
 func TestMembersThatDisagree(t *testing.T) {
 	play(t, func(g *group) {
 		var said said
 		g.join("a")
 		g.settles(12, time.Minute)
-		g.join("b", func(c *Config) { c.Shards, c.Logger = Numbered(5), said.logger() })
+		b := g.join("b", func(c *Config) { c.Shards, c.Logger = Numbered(5), said.logger() })
+		g.hide(b)
+		time.Sleep(time.Minute)
 		g.settles(12, time.Minute)
+		g.show(b)
 		if !said.has("the group's shards are not this member's", "shards=12", "own=5") {
 			t.Errorf("it was not said that the members disagree:\n%s", &said)
 		}
@@ -331,22 +368,7 @@ func TestDiffers(t *testing.T) {
 }
 
 // said is what was logged.
-type said struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
+type said struct{ logtest.Log }
 
 func (s *said) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
 

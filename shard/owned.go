@@ -10,20 +10,25 @@ import (
 	"github.com/c8e606e4/leaderelection/clocks"
 )
 
-// Why the ctx of a shard has ended, by context.Cause. When the session has ended it is the
-// cause of that: see the errors of package leaderelection.
+// Causes of the end of a shard's ctx, for context.Cause. If the session has ended, context.Cause
+// returns the cause of that end: see the errors of package leaderelection.
 var (
-	// ErrMoved: the shard is asked to go to another member, or is not one of the group's
-	// any more.
+	// ErrMoved means that the shard must go to another member, or is no longer one of the
+	// group's shards.
 	ErrMoved = errors.New("shard: the shard is to be let go")
-	// ErrSetBack: the store has lost what it had acknowledged.
+	// ErrSetBack means that the store has lost writes that it had acknowledged.
 	ErrSetBack = errors.New("shard: the store was set back")
+	// ErrFailed means that OnOwned has returned an error, which is wrapped as well. The shard
+	// is tried elsewhere.
+	ErrFailed = errors.New("shard: OnOwned failed")
 )
 
-// Owned is one shard of which this member is the owner, or was. Its methods may be called
-// by any number of goroutines at once.
+// Owned is one shard that this member owns, or has owned. OnOwned gets it: ask it before each act
+// on the shard. Its methods may be called by any number of goroutines at once. A zero Owned is
+// over.
 type Owned struct {
 	name    string
+	of      int // how many numbered shards there are; 0: they have names
 	token   uint64
 	session SessionID
 	view    *leaderelection.TimeView
@@ -34,6 +39,8 @@ type Owned struct {
 	index   int
 	cancel  context.CancelCauseFunc
 	begin   func()    // runs OnOwned; nil: it was called
+	beginBy time.Time // when it must have been possible to call it
+	err     error     // what OnOwned has returned
 	running bool      // OnOwned has not returned
 	asked   time.Time // when OnOwned was told to end, by the member's clock
 	drainBy time.Time // when it is given up; zero while it is not asked to end
@@ -42,8 +49,12 @@ type Owned struct {
 // Name returns the shard's name.
 func (o *Owned) Name() string { return o.name }
 
-// Token returns the shard's fencing token: greater than that of every owner before.
-// Tokens of different shards say nothing about each other.
+// Of returns the number of numbered shards in the group, or 0 if the shards have names. Pass it to
+// [ForKey] to find out which keys belong to this shard.
+func (o *Owned) Of() int { return o.of }
+
+// Token returns the shard's fencing token, greater than the token of every owner before. Send it
+// with each act. Tokens of different shards say nothing about each other.
 func (o *Owned) Token() leaderelection.ElectionNumber {
 	return leaderelection.ElectionNumber(o.token)
 }
@@ -51,13 +62,13 @@ func (o *Owned) Token() leaderelection.ElectionNumber {
 // Session returns the session that owns the shard.
 func (o *Owned) Session() SessionID { return o.session }
 
-// ValueInFuture reports whether this member may act on the shard at this moment. Ask it
-// immediately before each act. Of two owners of one shard, never both are told true at
-// the same instant. Once false, it stays false.
+// ValueInFuture reports whether this member may act on the shard now. Call it immediately before
+// each act. It is never true for two owners of one shard at the same instant. Once false, it
+// stays false.
 func (o *Owned) ValueInFuture() bool { return !o.over.Load() && o.view.ValueInFuture() }
 
-// Get returns until when the shard may be acted on unless the session is extended, by
-// the member's clock, or the zero time when that is over.
+// Get returns until when this member may act on the shard if the session is not extended, by the
+// member's clock. It returns the zero time once that is over.
 func (o *Owned) Get() time.Time {
 	if !o.ValueInFuture() {
 		return time.Time{}
@@ -65,12 +76,46 @@ func (o *Owned) Get() time.Time {
 	return o.view.Get()
 }
 
-// Context returns OnOwned's ctx: it ends when the shard is to be let go, while it may
-// still be acted on for as long as OnOwned takes to return. Begin nothing new then.
-func (o *Owned) Context() context.Context { return o.ctx }
+// Context returns OnOwned's ctx. It ends when the shard must be let go. Begin nothing new then. The
+// member may still act on the shard until OnOwned has returned, for at most DrainTimeout.
+func (o *Owned) Context() context.Context {
+	if o.ctx == nil {
+		return ended
+	}
+	return o.ctx
+}
 
-// Clock returns the clock that Get is by.
+// ended is the ctx of a zero Owned.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// Clock returns the clock by which Get counts.
 func (o *Owned) Clock() clocks.Clock { return o.view.Clock() }
+
+// Owners says which shards this process owns. Routers and guards ask it. A [*Member] is one.
+type Owners interface {
+	// Shard returns a shard, and whether this process may act on it now. The name may be a
+	// [KeyName]: then only if the group has that number of shards.
+	Shard(name string) (*Owned, bool)
+}
+
+type ownedKey struct{}
+
+// WithOwned returns a ctx that carries o, for [OwnedFrom]. OnOwned's ctx carries it already. So
+// does the ctx that a handler gets from lehttp.RequireOwner and from the interceptors of legrpc.
+func WithOwned(ctx context.Context, o *Owned) context.Context {
+	return context.WithValue(ctx, ownedKey{}, o)
+}
+
+// OwnedFrom returns the shard that ctx belongs to, or nil. Use its Token to fence writes to other
+// resources.
+func OwnedFrom(ctx context.Context) *Owned {
+	o, _ := ctx.Value(ownedKey{}).(*Owned)
+	return o
+}
 
 // start calls OnOwned, once.
 func (o *Owned) start() {

@@ -20,46 +20,68 @@ type planShard struct {
 	owner int    // the member that has it, or none
 	pin   int    // the member that it is pinned to, or none
 	zone  string // where it is best placed; "" is anywhere
+	// The members that have failed with it, and must not try it now; nil: none.
+	avoid map[int]bool
 }
 
-const none = -1
+// waits reports whether no member may try the shard now.
+func (s *planShard) waits(members int) bool { return s.avoid[s.pin] || len(s.avoid) == members }
+
+const (
+	none  = -1
+	later = -2 // none, until some member may try it again
+)
 
 // plan returns for each shard the member that should own it, or none. It is a pure
 // function: the same input gives the same output, on every machine.
 //
-// The loads are as even as the weights, the capacities and the pins allow. Of equal
-// weights without pins, they differ by one at most between members that are not full.
-// Among the plans with such loads this is one with the fewest moves of shards that
-// have an owner. Zones decide only which of the shards that must move goes to whom,
-// and which of a member's must.
+// The loads are as even as the weights, the capacities and the pins allow. With equal weights and
+// without pins, the loads of members that are not full differ by one at most. Among the plans with
+// such loads this is one with the fewest moves of shards that have an owner. Zones decide only
+// which of a member's shards must move, and which member gets a shard that must move.
 //
-// A pin to a member that is full of others is none: the shard would be nobody's.
+// A pin to a member without room for it does not count: otherwise nobody would have the shard.
+//
+// A shard that members have failed with goes to another member, even if that member then has more
+// than its share. If there is no such member, the shard waits (later).
 func plan(members []planMember, shards []planShard) []int {
-	shards = heeded(members, shards)
+	shards = withRoom(members, shards)
 	target := make([]int, len(shards))
 	load := loads(members, shards)
 	room := slices.Clone(load)
 	for i, s := range shards {
-		if target[i] = s.pin; s.pin != none {
+		switch {
+		case s.avoid != nil && s.waits(len(members)):
+			target[i] = later
+		case s.pin != none:
+			target[i] = s.pin
 			room[s.pin]--
+		default:
+			target[i] = none
 		}
 	}
-	// Each keeps what it has, as far as there is room: first what is in its zone.
-	for _, inZone := range []bool{true, false} {
+	// Each member keeps what it has, as far as there is room. First come the shards that others
+	// have failed with, then those in its zone.
+	for _, first := range []func(s *planShard) bool{
+		func(s *planShard) bool { return s.avoid != nil },
+		func(s *planShard) bool { return s.zone != "" && s.zone == members[s.owner].zone },
+		func(*planShard) bool { return true },
+	} {
 		for i, s := range shards {
-			if o := s.owner; target[i] == none && s.pin == none && o != none && room[o] > 0 && inZone == (s.zone != "" && s.zone == members[o].zone) {
+			if o := s.owner; target[i] == none && o != none && room[o] > 0 && !s.avoid[o] && first(&s) {
 				target[i] = o
 				room[o]--
 			}
 		}
 	}
+	elsewhere(members, shards, target, room)
 	place(members, shards, target, room)
 	return target
 }
 
-// heeded returns the shards without the pins that their members have no room for: of a
-// member's pins those count first of what it has.
-func heeded(members []planMember, shards []planShard) []planShard {
+// withRoom returns the shards without the pins for which the members have no room. Pins of shards
+// that the member already has count first.
+func withRoom(members []planMember, shards []planShard) []planShard {
 	shards = slices.Clone(shards)
 	pinned := make([]int, len(members))
 	for _, owned := range []bool{true, false} {
@@ -76,8 +98,37 @@ func heeded(members []planMember, shards []planShard) []planShard {
 	return shards
 }
 
-// place gives the shards that have no member yet to those that have room: first to one
-// in the shard's zone, then to the one with the most room.
+// elsewhere places the shards that some members have failed with. It gives each to that one of the
+// other members that has the most room, or is the least over its share.
+func elsewhere(members []planMember, shards []planShard, target, room []int) {
+	taken := make([]int, len(members))
+	for _, m := range target {
+		if m >= 0 {
+			taken[m]++
+		}
+	}
+	for i, s := range shards {
+		if s.avoid == nil || target[i] != none {
+			continue
+		}
+		best := none
+		for m := range members {
+			if c := members[m].capacity; !s.avoid[m] && !members[m].cordoned && (c == 0 || taken[m] < c) && (best == none || room[m] > room[best]) {
+				best = m
+			}
+		}
+		if best == none {
+			target[i] = later
+			continue
+		}
+		target[i] = best
+		taken[best]++
+		room[best]--
+	}
+}
+
+// place gives the shards that have no member yet to members with room: first to a member in the
+// shard's zone, then to any. Of several it takes the member with the most room.
 func place(members []planMember, shards []planShard, target, room []int) {
 	zones := map[string]*rooms{}
 	everywhere := &rooms{room: room}
@@ -109,7 +160,7 @@ func place(members []planMember, shards []planShard, target, room []int) {
 	}
 }
 
-// rooms finds the member with the most room. They are few, and are looked through.
+// rooms finds the member with the most room. Members are few, so it looks at all of them.
 type rooms struct {
 	members []int
 	room    []int
@@ -125,15 +176,15 @@ func (r *rooms) most() int {
 	return best
 }
 
-// loads returns how many shards each member should have. What is pinned to a member
-// is there first; then each shard goes to the member that has the least for its
-// weight, and among equals to one that has more now than it would get: that is what
-// makes the moves few.
+// loads returns how many shards each member should have. Pinned shards count first. Then each shard
+// goes to the member that has the least for its weight. Among equals it goes to a member that has
+// more now than it would get, which keeps the moves few.
 func loads(members []planMember, shards []planShard) []int {
 	q := &shares{members: members, load: make([]int, len(members)), now: make([]int, len(members))}
 	free := 0
 	for _, s := range shards {
 		switch p := s.pin; {
+		case s.avoid != nil && s.waits(len(members)):
 		case p == none:
 			free++
 			if s.owner != none {
@@ -166,7 +217,7 @@ func loads(members []planMember, shards []planShard) []int {
 type shares struct {
 	members   []planMember
 	order     []int
-	load, now []int // what each gets, and has
+	load, now []int // how many shards each member gets, and has now
 }
 
 func (q *shares) fits(i int) bool {

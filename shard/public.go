@@ -1,20 +1,25 @@
 package shard
 
-import "github.com/c8e606e4/leaderelection"
+import (
+	"time"
 
-// Assignment says which member owns which shard, as of one version. It is not changed
-// once it was handed out, and is a statement about the past: whether a shard may be acted
-// on is for [Owned.ValueInFuture] to say, and at the resource for its token.
-type Assignment struct{ a *assignment }
+	"github.com/c8e606e4/leaderelection"
+)
 
-// Owner is who owns a shard.
+// Assignment says which member owns which shard, in one version. Use it to route requests, and to
+// show the group. It does not change, so it is a statement about the past. Whether a member may
+// act on a shard, only [Owned.ValueInFuture] can say, and at the resource the token. A zero
+// Assignment has no shards.
+type Assignment struct{ a assignment }
+
+// Owner describes the owner of a shard.
 type Owner struct {
-	Member   string    // its MemberID; empty: nobody owns the shard
-	HostPort []string  // where clients reach it
-	Session  SessionID // the zero value: nobody owns the shard
-	// Token is the shard's newest token, also when nobody owns it.
+	Member   string    // its MemberID; empty if nobody owns the shard
+	HostPort []string  // the addresses at which clients reach it
+	Session  SessionID // zero if nobody owns the shard
+	// Token is the shard's newest token, even if nobody owns the shard.
 	Token leaderelection.ElectionNumber
-	// Moving: the member is asked to let the shard go.
+	// Moving says that the member has been asked to let the shard go.
 	Moving bool
 }
 
@@ -22,17 +27,21 @@ func (a *assignment) public() *Assignment {
 	if a == nil {
 		return nil
 	}
-	return &Assignment{a}
+	return &Assignment{*a}
 }
 
-// Version counts the assignments of the group.
+// Version returns the number of this assignment. It grows with each new assignment of the group.
 func (a *Assignment) Version() leaderelection.ElectionNumber { return a.a.version }
 
-// Len returns how many shards there are, those included that are about to go.
+// Len returns the number of shards, including those that are about to go.
 func (a *Assignment) Len() int { return a.a.shards.Len() }
 
-// Shard returns the name and the owner of shard i, from 0 to Len()-1, in the order of
-// their names (of numbers, if they are Numbered).
+// Of returns the number of numbered shards in the group, or 0 if the shards have names. A router
+// passes it to [KeyName]: with another number, a key leads to the wrong shard.
+func (a *Assignment) Of() int { return a.a.shards.numbered }
+
+// Shard returns the name and the owner of shard i, from 0 to Len()-1. The shards are in the order
+// of their names, or of their numbers if they are Numbered.
 func (a *Assignment) Shard(i int) (name string, owner Owner) {
 	p := a.a.places[i]
 	owner = Owner{Token: leaderelection.ElectionNumber(p.token), Moving: p.releasing}
@@ -43,7 +52,7 @@ func (a *Assignment) Shard(i int) (name string, owner Owner) {
 	return a.a.shards.Name(i), owner
 }
 
-// Owner returns who owns the shard with a name, and false if there is no such shard.
+// Owner returns the owner of the shard with the given name, and false if there is no such shard.
 func (a *Assignment) Owner(shard string) (Owner, bool) {
 	i := a.a.shards.index(shard)
 	if i == none {
@@ -53,8 +62,25 @@ func (a *Assignment) Owner(shard string) (Owner, bool) {
 	return owner, true
 }
 
-// Members returns the sessions that have a seat, or had one and still own something, in
-// the order of their seats.
+// Failure says that a member could not work on a shard: its OnOwned returned an error.
+type Failure struct {
+	Member string    // its MemberID
+	Count  int       // the number of failures without an hour in between
+	Until  time.Time // the shard is not tried there again before
+	Err    string    // the last error
+}
+
+// Failures returns the members that have failed with a shard within the last hour.
+func (a *Assignment) Failures(shard string) []Failure {
+	var all []Failure
+	for _, f := range a.a.failures[shard] {
+		all = append(all, Failure(f))
+	}
+	return all
+}
+
+// Members returns the sessions that have a seat, or had one and still own a shard, in the order
+// of their seats.
 func (a *Assignment) Members() []Owner {
 	var members []Owner
 	for _, s := range a.a.sessions {

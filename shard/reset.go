@@ -11,28 +11,30 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-// Reset puts an assignment that gives nobody anything in the place of one that the group
-// cannot go on from: a damaged one, or one that was deleted, or restored from a backup. It
-// keeps the count of the tokens: each shard's next is greater than after, and than what the
-// record has of it. So after must be the greatest token that any fence, log or backup has
-// seen. Pins, cordons and shards stay, if the record can be read.
+// Reset replaces an assignment from which the group cannot go on by one in which nobody owns a
+// shard. It is for an operator, if the assignment is damaged, was deleted or restored from a
+// backup. Stop all members before, and wait for a term.
 //
-// Stop all members before, and wait for a term. Unless it is forced, Reset refuses while the
-// coordinator's term or a seat's runs, or if that cannot be told. It also refuses a record that is no
-// assignment that this version understands; forced, it replaces that, too, but never an
-// election's that somebody leads.
+// Each shard's next token is greater than after, and greater than its token in the record. So after
+// must be the greatest token that any fence, log or backup has seen. Pins, cordons and shards
+// stay, if the record can be read.
 //
-// It writes on the condition that the record is what was judged, and returns nil when it is
+// Unless force is true, Reset refuses while the term of the coordinator or of a seat runs, or if
+// that cannot be told. It also refuses a record that is not an assignment that this version
+// understands. With force it replaces such a record, but never an election's record that
+// somebody leads.
+//
+// Reset writes only over the record that it has judged. It returns nil when the new assignment is
 // written.
-func (o Operator) Reset(ctx context.Context, after uint64, force bool) error {
+func (o Operator) Reset(ctx context.Context, after leaderelection.ElectionNumber, force bool) error {
 	const what = "resetting the assignment"
 	if o.Store == nil {
 		return errors.New("shard: the Operator's Store is nil")
 	}
-	if after == 0 || after >= uint64(leaderelection.MaxElectionNumber) {
+	if after == 0 || after >= leaderelection.MaxElectionNumber {
 		return fmt.Errorf("shard: %s: after is %d: it must be the greatest token that any fence has seen, from 1 to %d", what, after, leaderelection.MaxElectionNumber-1)
 	}
-	r := resetting{stores: newStores(o.Store), after: after, force: force}
+	r := resetting{stores: newStores(o.Store), after: uint64(after), force: force}
 	return r.stores.change(ctx, what, r.once)
 }
 
@@ -65,16 +67,18 @@ func (r *resetting) once(ctx context.Context, d leaderelection.RaceDecider) erro
 		return fmt.Errorf("it cannot be told what is there: make sure that it is this group's, stop all members, wait for a term, and force it: %w", unclear)
 	}
 	next := a.clone()
-	// More than any group has counted: whoever knows an older assignment takes it for newer.
-	next.version, next.id = max(e.ElectionNumber, leaderelection.ElectionNumber(time.Now().Unix()))+1, rand.Text()
-	next.token, next.sessions, next.retired = e.Token, nil, max(a.retired, r.after)
+	// More than any group has counted, so that members that know an older assignment take this
+	// one for newer.
+	born := uint64(max(time.Now().Unix(), 1))
+	next.version, next.id = max(e.ElectionNumber, leaderelection.ElectionNumber(born))+1, rand.Text()
+	next.token, next.sessions, next.failures, next.retired = e.Token, nil, nil, max(a.retired, r.after, born)
 	for i, p := range next.places {
-		next.places[i] = placed{session: none, token: max(p.token, r.after)}
+		next.places[i] = placed{session: none, token: max(p.token, r.after, born)}
 	}
 	return writeNext(ctx, d, next)
 }
 
-// read returns what is stored, and why it cannot be understood, if it is damaged.
+// read returns the stored record and, if it is damaged, why it cannot be understood.
 func (r *resetting) read(ctx context.Context, d leaderelection.RaceDecider) (e *leaderelection.RaceEntry, damaged, err error) {
 	e, err = current(d)(ctx)
 	var damage *leaderelection.DamagedRecordError
@@ -84,7 +88,7 @@ func (r *resetting) read(ctx context.Context, d leaderelection.RaceDecider) (e *
 	return e, nil, err
 }
 
-// seatsAreFree returns why some member may own shards, unless that does not matter.
+// seatsAreFree returns why some member may own shards, or nil. With force it returns nil.
 func (r *resetting) seatsAreFree(ctx context.Context, a *assignment) error {
 	if r.force {
 		return nil
@@ -93,19 +97,19 @@ func (r *resetting) seatsAreFree(ctx context.Context, a *assignment) error {
 	for _, s := range a.sessions {
 		least = max(least, s.Seat+1)
 	}
-	// The coordinator first: seats may have been deleted, too, and a group that lives has one.
+	// The coordinator first: a group that lives has one, even if its seats were deleted.
 	if _, err := r.isFree(ctx, coordinatorName); err != nil {
 		return err
 	}
 	for k := range MaxShards {
 		if used, err := r.isFree(ctx, seatName(k)); err != nil || !used && k >= least {
-			return err // or nobody ever had that one, or a later one
+			return err // nil: nobody ever had this seat or a later one
 		}
 	}
 	return nil
 }
 
-// isFree returns why somebody may hold a record, or nil; and whether anybody ever did.
+// isFree returns why somebody may hold a record, or nil. It also reports whether anybody ever did.
 func (r *resetting) isFree(ctx context.Context, name string) (used bool, err error) {
 	d, err := r.stores.get(ctx, math.MaxInt64, name)
 	if err != nil {

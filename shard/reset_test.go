@@ -45,7 +45,8 @@ func TestResetOfADeletedAssignment(t *testing.T) {
 		g.stopAll()
 		version := g.record(assignmentName).Entry().ElectionNumber
 		g.record(assignmentName).Replace(nil)
-		if err := g.operator().Reset(ctx, 1000, false); err != nil {
+		after := leaderelection.ElectionNumber(time.Now().Unix() + 1000)
+		if err := g.operator().Reset(ctx, after, false); err != nil {
 			g.t.Fatal(err)
 		}
 		if e := g.record(assignmentName).Entry(); e.ElectionNumber <= version {
@@ -57,7 +58,7 @@ func TestResetOfADeletedAssignment(t *testing.T) {
 		cancel()
 		<-watched
 		for i := range 12 {
-			if name, o := last.Shard(i); o.Token != 1001 || o.Member != "c" {
+			if name, o := last.Shard(i); o.Token != after+1 || o.Member != "c" {
 				g.t.Errorf("shard %s: an observer knows %+v", name, o)
 			}
 		}
@@ -80,24 +81,25 @@ func TestResetKeepsWhatCanBeRead(t *testing.T) {
 			g.t.Fatal(err)
 		}
 		known = known.clone()
-		known.places[3].token, known.retired, known.version, known.id = 2000, 1500, known.version+1, "restored"
+		now := uint64(time.Now().Unix())
+		known.places[3].token, known.retired, known.version, known.id = now+2000, now+1500, known.version+1, "restored"
 		if err := writeNext(ctx, g.record(assignmentName), known); err != nil {
 			g.t.Fatal(err)
 		}
-		if err := op.Reset(ctx, 1000, false); err != nil {
+		if err := op.Reset(ctx, leaderelection.ElectionNumber(now+1000), false); err != nil {
 			g.t.Fatal(err)
 		}
 		a, err := readAssignment(g.record(assignmentName).Entry())
 		if err != nil {
 			g.t.Fatal(err)
 		}
-		if a.version <= known.version || a.id == known.id || len(a.sessions) != 0 || a.retired != 1500 || a.pins["7"] != "c" || a.cordons[0] != "d" || a.shards.Len() != 12 {
+		if a.version <= known.version || a.id == known.id || len(a.sessions) != 0 || a.retired != now+1500 || a.pins["7"] != "c" || a.cordons[0] != "d" || a.shards.Len() != 12 {
 			g.t.Errorf("%+v", a)
 		}
 		for i, p := range a.places {
-			want := placed{none, 1000, false}
+			want := placed{none, now + 1000, false}
 			if i == 3 {
-				want.token = 2000
+				want.token = now + 2000
 			}
 			if p != want {
 				g.t.Errorf("shard %d: %+v", i, p)
@@ -111,7 +113,7 @@ func TestResetKeepsWhatCanBeRead(t *testing.T) {
 func TestResetRefuses(t *testing.T) {
 	play(t, func(g *group) {
 		ctx, op := context.Background(), g.operator()
-		refused := func(after uint64, force bool, words string) {
+		refused := func(after leaderelection.ElectionNumber, force bool, words string) {
 			g.t.Helper()
 			before := g.record(assignmentName).Entry()
 			if err := op.Reset(ctx, after, force); err == nil || !strings.Contains(err.Error(), words) {
@@ -122,7 +124,7 @@ func TestResetRefuses(t *testing.T) {
 			}
 		}
 		refused(0, true, "must be the greatest token")
-		refused(uint64(leaderelection.MaxElectionNumber), true, "must be the greatest token")
+		refused(leaderelection.MaxElectionNumber, true, "must be the greatest token")
 		a, b := g.join("a"), g.join("b")
 		g.settles(12, time.Minute)
 		refused(100, false, "is held by")
@@ -163,7 +165,7 @@ func TestResetRefuses(t *testing.T) {
 		if err := op.Reset(ctx, 100, true); err != nil {
 			g.t.Error(err)
 		}
-		if a, err := readAssignment(g.record(assignmentName).Entry()); err != nil || a.retired != 100 || a.version <= foreign.ElectionNumber {
+		if a, err := readAssignment(g.record(assignmentName).Entry()); err != nil || a.retired != uint64(time.Now().Unix()) || a.version <= foreign.ElectionNumber {
 			g.t.Errorf("%+v, %v", a, err)
 		}
 		if err := op.Reset(ctx, 200, false); err != nil {
@@ -212,11 +214,12 @@ func TestResetOfADamagedAssignment(t *testing.T) {
 			}}
 			version := g.record(assignmentName).Entry().ElectionNumber
 			ctx := context.Background()
-			err := op.Reset(ctx, 50, false)
+			after := leaderelection.ElectionNumber(time.Now().Unix() + 50)
+			err := op.Reset(ctx, after, false)
 			if err == nil || !strings.Contains(err.Error(), "it is not JSON") || !strings.Contains(err.Error(), "force") {
 				t.Errorf("%s is damaged: %v", damaged, err)
 			}
-			if err := op.Reset(ctx, 50, true); err != nil {
+			if err := op.Reset(ctx, after, true); err != nil {
 				t.Fatal(err)
 			}
 			if e := g.record(assignmentName).Entry(); e.ElectionNumber <= version {
@@ -224,7 +227,7 @@ func TestResetOfADamagedAssignment(t *testing.T) {
 			}
 			g.join("c")
 			g.settles(12, time.Minute)
-			if o := g.members["c"].member.Owned(); len(o) != 12 || o[0].Token() != 51 {
+			if o := g.members["c"].member.Owned(); len(o) != 12 || o[0].Token() != after+1 {
 				t.Errorf("%s was damaged: %d shards, %+v", damaged, len(o), o)
 			}
 		})

@@ -4,12 +4,14 @@ package shard
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 // desk is what a coordinator goes by: facts, and the newest assignment.
@@ -21,18 +23,32 @@ type desk struct {
 }
 
 func newDesk(t *testing.T, shards int) *desk {
-	return &desk{t: t, facts: newFacts(), cfg: Config{Shards: Numbered(shards), MaxMoving: 100}}
+	return &desk{t: t, facts: newFacts(), cfg: Config{Shards: Numbered(shards), MaxMoving: 100, TermLength: T}, a: &assignment{id: "none"}}
 }
 
 // sits puts a record of a session on a seat; change makes it another one.
 func (d *desk) sits(k int, number leaderelection.ElectionNumber, extension uint64, letGo map[string]uint64) {
 	d.t.Helper()
 	id := string(rune('a' + k))
-	info, err := (&Member{cfg: Config{MemberID: id, Weight: 1}}).info(letGo)
+	info := (&Member{cfg: Config{MemberID: id, Weight: 1, Shards: d.cfg.Shards}}).info()
+	info.LetGo = letGo
+	d.says(k, number, extension, info)
+}
+
+// says puts a record of a session on a seat.
+func (d *desk) says(k int, number leaderelection.ElectionNumber, extension uint64, info seatInfo) {
+	d.t.Helper()
+	text, err := json.Marshal(info)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.learn(k, &leaderelection.RaceEntry{LeaderID: id, ElectionNumber: number, Extension: extension, ConnectionParams: info}, false)
+	d.learn(k, &leaderelection.RaceEntry{LeaderID: info.Member, ElectionNumber: number, Extension: extension, ConnectionParams: text}, false)
+}
+
+// decideAs is the next assignment and how many shards find no room.
+func decideAs(a *assignment, f *facts, cfg *Config) (next *assignment, homeless int) {
+	d := decide(a, f, cfg, time.Now())
+	return d.next, d.homeless
 }
 
 func (d *desk) vacant(k int, number leaderelection.ElectionNumber) {
@@ -51,7 +67,7 @@ func (d *desk) learn(k int, e *leaderelection.RaceEntry, lapsed bool) {
 // next makes the next assignment, and returns whether there was need for one.
 func (d *desk) next() bool {
 	d.t.Helper()
-	next, _ := nextAssignment(d.a, d.facts, &d.cfg)
+	next := decide(d.a, d.facts, &d.cfg, time.Now()).next
 	if next == nil {
 		return false
 	}
@@ -75,16 +91,17 @@ func (d *desk) owner(i int) int {
 
 // seated is a session's loop, and what it would be told; nothing of it runs.
 func seated(t *testing.T) (*sitting, func(a *assignment)) {
-	m := &Member{stores: newStores(nil), cfg: Config{MemberID: "a", Weight: 1, OnOwned: func(ctx context.Context, _ *Owned) { <-ctx.Done() }}.withDefaults(), owned: map[string]*Owned{}, changed: make(chan struct{}, 1)}
-	view := leaderelection.NewTimeView(nil)
+	m := newMember(Config{MemberID: "a", Weight: 1, OnOwned: func(ctx context.Context, _ *Owned) error { <-ctx.Done(); return nil }}.withDefaults(), newStores(nil))
+	view := viewtest.New(nil, 0)
 	view.Set(time.Now().Add(time.Hour))
 	ctx, cancel := context.WithCancel(t.Context())
-	s := newSession(m, nil, 0, ctx, view)
+	s := newSession(m, nil, 0, ctx, view.TimeView)
 	s.id.Number = 3
 	s.tell = func([]string, []byte) error { return nil }
 	t.Cleanup(func() {
 		cancel()
 		s.end()
+		m.await()
 	})
 	return s, func(a *assignment) {
 		t.Helper()
@@ -125,7 +142,7 @@ func TestRule01OnlyWhatIsGivenToThisSession(t *testing.T) {
 		}
 		read(gives(3, 3, placed{0, 6, true}))
 		synctest.Wait()
-		s.ended(<-s.returned)
+		s.ended(<-s.m.returned)
 		s.say()
 		if s.letGo["0"] != 6 || s.owns() != 0 {
 			t.Fatalf("let go: %v, owns %d", s.letGo, s.owns())
@@ -159,13 +176,13 @@ func TestRule03Undone(t *testing.T) {
 	play(t, func(g *group) {
 		a := g.join("a")
 		g.settles(12, time.Minute)
-		info, err := a.member.info(nil)
+		info, err := json.Marshal(a.member.info())
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		told := &leaderelection.RaceEntry{
-			LeaderID: "b", Incarnation: "b", ElectionNumber: 5, ConnectionParams: info, TermLength: T, TermExpiry: time.Now().Add(T),
+			LeaderID: "b", Incarnation: "b", ElectionNumber: leaderelection.ElectionNumber(time.Now().Unix() + 1000), ConnectionParams: info, TermLength: T, TermExpiry: time.Now().Add(T),
 		}
 		seat := g.record(seatName(1))
 		seat.Tell(told)
@@ -176,7 +193,7 @@ func TestRule03Undone(t *testing.T) {
 		time.Sleep(time.Second)
 		g.polled = true // this one hears of nothing that is undone
 		b := g.join("b")
-		if g.settles(12, 2*time.Minute); b.member.Session() != (SessionID{1, 1}) {
+		if g.settles(12, 2*time.Minute); b.member.Session().Seat != 1 || b.member.Session().Number >= told.ElectionNumber {
 			t.Errorf("b has %v", b.member.Session())
 		}
 	})
@@ -198,8 +215,7 @@ func TestRule03ReleaseThatIsNoNews(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		vacant := seat.Entry()
 		vacant.LeaderID, vacant.Extension = "", vacant.Extension+1
-		b.cut() // dead, after it has released
-		g.hide(b)
+		g.dies(b) // after it has released
 		seat.Replace(vacant)
 		g.settles(12, 4*T)
 		g.show(b)
@@ -232,11 +248,11 @@ func TestRule09Seals(t *testing.T) {
 		g.join("a")
 		b := g.join("b")
 		g.settles(12, time.Minute)
-		seat := b.member.Session().Seat
+		seat, number := b.member.Session().Seat, b.member.Session().Number
 		b.cut()
 		g.hide(b)
 		g.settles(12, 4*T)
-		if e := g.record(seatName(seat)).Entry(); !e.Vacant() || e.ElectionNumber != 2 {
+		if e := g.record(seatName(seat)).Entry(); !e.Vacant() || e.ElectionNumber != number+1 {
 			t.Errorf("the seat of a member that is gone: %+v", e)
 		}
 		g.show(b)
@@ -297,32 +313,54 @@ func TestRule03LetGoOfThatVeryToken(t *testing.T) {
 	}
 }
 
-// Rule 4: a shard's token is never used again, also when the shard was gone.
+// Rule 4: a shard's token is never used again, also when the shard was gone: it begins again
+// after the greatest token of all that are gone.
 func TestRule04TokensGrow(t *testing.T) {
-	d := newDesk(t, 4)
+	d := newDesk(t, 1)
+	d.cfg.Shards = Named("a", "b", "c", "d")
 	d.sits(0, 1, 0, nil)
-	for n := leaderelection.ElectionNumber(2); n < 6; n++ {
-		d.next()
-		d.sits(0, n, 0, nil)
-	}
 	d.next()
-	last := d.a.places[3].token
-	d.cfg.Shards = Numbered(2)
+	d.a.places[2].token, d.a.places[3].token = 9, 5
+	d.cfg.Shards = Named("a", "b")
 	d.next()
 	if !d.a.places[3].releasing || len(d.a.places) != 4 {
 		t.Fatalf("a shard that is to go, and is owned: %+v", d.a.places)
 	}
-	d.sits(0, 5, 1, map[string]uint64{"2": last, "3": last})
+	d.sits(0, 1, 1, map[string]uint64{"c": 9})
 	d.next()
-	if len(d.a.places) != 2 || d.a.retired != last {
+	d.sits(0, 1, 2, map[string]uint64{"d": 5})
+	d.next()
+	if len(d.a.places) != 2 || d.a.retired != 9 {
 		t.Fatalf("gone: %+v, token %d remembered", d.a.places, d.a.retired)
 	}
-	d.cfg.Shards = Named("0", "1", "3", "new")
+	d.cfg.Shards = Named("a", "b", "d", "new")
 	d.next()
 	for i, p := range d.a.places {
-		if name := d.a.shards.Name(i); (name == "3" || name == "new") && p.token != last+1 || p.token < last {
-			t.Errorf("shard %s begins with token %d, after %d", name, p.token, last)
+		if name := d.a.shards.Name(i); (name == "d" || name == "new") != (p.token == 10) {
+			t.Errorf("shard %s has token %d, after 9 of one that is gone", name, p.token)
 		}
+	}
+}
+
+// Rule 4: where the record was deleted or made anew, tokens and versions begin with the time.
+func TestRule04BornWithTheTime(t *testing.T) {
+	d := newDesk(t, 2)
+	d.a = nil
+	d.sits(0, 1, 0, nil)
+	before := uint64(time.Now().Unix())
+	d.next()
+	for i, p := range d.a.places {
+		if p.token <= before || p.token > before+10 {
+			t.Errorf("shard %d begins with token %d at %d", i, p.token, before)
+		}
+	}
+	if v := uint64(d.a.version); v < before || v > before+10 {
+		t.Errorf("version %d at %d", v, before)
+	}
+	d.a.version = 7 // of a backup
+	d.sits(1, 1, 0, nil)
+	if d.next(); uint64(d.a.version) < before {
+		t.Errorf("version %d follows 7 at %d: who knows a newer one does not heed it", d.a.version, before)
 	}
 }
 

@@ -3,9 +3,13 @@ package shard
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -22,24 +26,29 @@ type sitting struct {
 
 	assignment leaderelection.RaceDecider
 	look       chan struct{}     // the assignment may have changed
-	returned   chan *Owned       // OnOwned has returned
-	reads      chan reading      // a read of the assignment
-	reading    bool              // one is under way
-	again      bool              // another is due
-	looked     time.Time         // when the last began
-	retryAt    time.Time         // a read has failed: when the next may begin
-	pause      time.Duration     // before it
+	reads      chan reading      // results of reads of the assignment
+	reading    bool              // a read is under way
+	again      bool              // another read is due
+	looked     time.Time         // when the last read began
+	retryAt    time.Time         // if a read has failed: when the next may begin
+	pause      time.Duration     // before that next read
+	told       atomic.Uint64     // the greatest version of the assignment that was reported
 	owned      map[int]*Owned    // by the shard's position in the assignment
-	winding    map[*Owned]bool   // those whose callbacks run on without being owned
-	letGo      map[string]uint64 // what the seat's record says
-	unsaid     map[string]uint64 // what it is to say besides
+	letGo      map[string]uint64 // the shards let go in the seat's record
+	unsaid     map[string]uint64 // further ones that are not on record yet
+	failed     map[string]string // of both: the errors of shards on which OnOwned failed
+	said       []byte            // the ConnectionParams last written to the seat's record
+	leaving    bool              // nothing new is owned
+	hurry      bool              // shards move, and the store must be polled
+	live       context.Context   // lasts until the session has ended; ctx ends when it should end
+	die        context.CancelFunc
 	floor      map[string]uint64 // the greatest token of each shard that was let go
 	background chan struct{}     // a helper goroutine has ended
 	helpers    int
 }
 
-// lookTerms is after how many terms the assignment is read though nothing has told of
-// another: a store that was set back to the same version tells nobody.
+// lookTerms is after how many terms the assignment is read although no news has come: a store that
+// was set back to the same version brings no news.
 const lookTerms = 4
 
 type reading struct {
@@ -48,14 +57,19 @@ type reading struct {
 }
 
 func newSession(m *Member, campaign *leaderelection.Campaign, seat int, ctx context.Context, view *leaderelection.TimeView) *sitting {
+	said, _ := json.Marshal(m.info()) // of texts and numbers: it never fails
+	live, die := context.WithCancel(context.WithoutCancel(ctx))
 	return &sitting{
+		live: live, die: die, said: said,
 		m: m, campaign: campaign, tell: campaign.Announce, id: SessionID{seat, view.ElectionNumber()}, ctx: ctx, view: view,
-		look: make(chan struct{}, 1), returned: make(chan *Owned), reads: make(chan reading, 1), background: make(chan struct{}),
-		owned: map[int]*Owned{}, winding: map[*Owned]bool{}, letGo: map[string]uint64{}, unsaid: map[string]uint64{}, floor: map[string]uint64{},
+		look: make(chan struct{}, 1), reads: make(chan reading, 1), background: make(chan struct{}),
+		owned: map[int]*Owned{}, letGo: map[string]uint64{}, unsaid: map[string]uint64{}, failed: map[string]string{}, floor: map[string]uint64{},
 	}
 }
 
-// run takes part until the session ends. It returns when nothing of it runs any more.
+// run takes part until the session ends. If the member leaves by choice, run returns when every
+// OnOwned has returned. Otherwise it returns when the view has ended, and the member waits for the
+// OnOwned that run on.
 func (s *sitting) run() {
 	s.m.mu.Lock()
 	s.m.session = s.id
@@ -64,7 +78,7 @@ func (s *sitting) run() {
 	defer s.end()
 	var err error
 	if s.assignment, err = s.m.stores.get(s.ctx, patience, assignmentName); err != nil {
-		s.m.log(slog.LevelError, "no assignment", "err", err)
+		s.m.log(slog.LevelError, "leaving the seat: the assignment cannot be opened", "err", err)
 		return
 	}
 	s.help(s.follow)
@@ -72,15 +86,18 @@ func (s *sitting) run() {
 	s.wake()
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
-	for s.ctx.Err() == nil {
+	asked := s.ctx.Done()
+	for !s.left() {
 		timer.Reset(s.step())
 		select {
-		case <-s.ctx.Done():
+		case <-asked:
+			asked = nil
+			s.leave()
 		case <-s.look:
 			s.again = true
 		case r := <-s.reads:
 			s.read(r)
-		case o := <-s.returned:
+		case o := <-s.m.returned:
 			s.ended(o)
 			s.endedToo()
 		case <-timer.C:
@@ -88,7 +105,35 @@ func (s *sitting) run() {
 	}
 }
 
-// help runs f beside the loop, until the session ends.
+// leave lets go of everything, each shard when its OnOwned has returned, and takes nothing new.
+// While a member leaves by choice, its session lasts, and so does the view of a shard whose OnOwned
+// has not returned.
+func (s *sitting) leave() {
+	s.leaving = true
+	for i, o := range s.owned { // their ctx has ended with the session's
+		if o.drainBy.IsZero() {
+			s.ask(o)
+		}
+		if !o.running {
+			s.free(i, o)
+		}
+	}
+}
+
+// left reports whether the session is over.
+func (s *sitting) left() bool {
+	return s.leaving && (!s.view.ValueInFuture() || len(s.m.calls) == 0)
+}
+
+// cause returns why a shard is let go.
+func (s *sitting) cause() error {
+	if s.leaving {
+		return cmp.Or(context.Cause(s.ctx), errSession)
+	}
+	return ErrMoved
+}
+
+// help runs f in a goroutine, until the session ends.
 func (s *sitting) help(f func()) {
 	s.helpers++
 	go func() {
@@ -97,35 +142,32 @@ func (s *sitting) help(f func()) {
 	}()
 }
 
-// end lets everything go, and waits for what still runs. While a member leaves by choice
-// its session lasts, and with it the view of a shard whose callback has not returned.
+// end lets everything go, and waits for the helpers. An OnOwned that still runs must not act on its
+// shard any more.
 func (s *sitting) end() {
-	for _, o := range s.owned { // their ctx has ended with the session's
-		if o.running {
-			s.winding[o] = true
-		} else {
-			o.over.Store(true)
-			s.m.tellLetGo(o, context.Cause(s.ctx))
-		}
-		o.cancel(cmp.Or(context.Cause(s.ctx), errSession)) // should that not have reached it yet
-	}
-	for s.helpers > 0 || len(s.winding) > 0 {
-		select {
-		case <-s.background:
-			s.helpers--
-		case o := <-s.returned:
-			o.over.Store(true)
-			if s.owned[o.index] == o {
-				s.m.tellLetGo(o, context.Cause(s.ctx))
-			}
-			delete(s.winding, o)
-		}
-	}
+	s.die()
 	s.m.mu.Lock()
 	s.m.session = SessionID{}
-	clear(s.m.owned)
 	s.m.mu.Unlock()
-	s.m.log(slog.LevelInfo, "has left its seat", "session", s.id, "cause", context.Cause(s.ctx))
+	cause := cmp.Or(context.Cause(s.ctx), errSession)
+	for i, o := range s.owned {
+		delete(s.owned, i)
+		s.drop(o, cause)
+	}
+	for ; s.helpers > 0; s.helpers-- {
+		<-s.background
+	}
+	if len(s.m.calls) > 0 {
+		s.m.log(slog.LevelWarn, "the session has ended, and OnOwned has not returned", "shards", slices.Sorted(maps.Keys(s.m.calls)))
+	}
+	s.m.log(slog.LevelInfo, "has left its seat", "session", s.id, "cause", cause)
+}
+
+// hear notes that a version of the assignment was reported. A read must show it.
+func (s *sitting) hear(version leaderelection.ElectionNumber) {
+	for told := s.told.Load(); uint64(version) > told && !s.told.CompareAndSwap(told, uint64(version)); told = s.told.Load() {
+	}
+	s.wake()
 }
 
 func (s *sitting) wake() {
@@ -135,25 +177,26 @@ func (s *sitting) wake() {
 	}
 }
 
-// follow wakes the session up when the assignment may have changed. A store that pushes
-// tells of it; elsewhere the coordinator's record, which each member reads anyhow as a
-// candidate, has the newest version in it (see coordinate).
+// follow wakes the session when the assignment may have changed, on a store that pushes. On other
+// stores the coordinator's record has the newest version, and each member reads it as a candidate
+// (see coordinate).
 func (s *sitting) follow() {
 	if _, pushes := s.assignment.(leaderelection.ChangeFeed); !pushes {
 		return
 	}
-	// It is a vacant record, which Watch reads every PollInterval, also if the feed is well.
-	// If the feed fails, the coordinator's record tells, and step looks now and then.
+	// The assignment is a vacant record, which Watch reads every PollInterval even if the feed
+	// works: so that is set long. If the feed fails, the coordinator's record brings news, and step
+	// reads now and then.
 	w := leaderelection.WatchConfig{
-		Decider: s.assignment, MaxClockSkew: s.m.cfg.MaxClockSkew, SharedClock: s.m.cfg.SharedClock,
+		Decider: s.assignment, MaxClockSkew: s.m.cfg.MaxClockSkew, ClockPolicy: s.m.cfg.ClockPolicy,
 		PollInterval: leaderelection.MaxTermLength, Clock: s.m.cfg.Clock,
 	}
-	for s.ctx.Err() == nil {
-		err := w.Watch(s.ctx, func(context.Context, leaderelection.RaceEntry) { s.wake() })
-		if s.ctx.Err() == nil { // refused for good: perhaps not for ever
+	for s.live.Err() == nil {
+		err := w.Watch(s.live, func(_ context.Context, e leaderelection.RaceEntry) { s.hear(e.ElectionNumber) })
+		if s.live.Err() == nil { // a permanent error, which may pass nevertheless
 			s.m.log(slog.LevelWarn, "the assignment cannot be followed", "err", err)
 			select {
-			case <-s.ctx.Done():
+			case <-s.live.Done():
 			case <-time.After(s.m.cfg.TermLength):
 			}
 		}
@@ -163,9 +206,13 @@ func (s *sitting) follow() {
 // step does what is due, and returns for how long nothing else can be.
 func (s *sitting) step() time.Duration {
 	now := time.Now()
-	next := s.looked.Add(lookTerms * s.m.cfg.TermLength).Sub(now)
+	every := lookTerms * s.m.cfg.TermLength
+	if s.hurry {
+		every = hurried(s.m.cfg.TermLength)
+	}
+	next := s.looked.Add(every).Sub(now)
 	if next <= 0 {
-		s.again, next = true, lookTerms*s.m.cfg.TermLength
+		s.again, next = true, every
 	}
 	if s.again && !s.reading {
 		if wait := s.retryAt.Sub(now); wait > 0 {
@@ -174,7 +221,7 @@ func (s *sitting) step() time.Duration {
 			s.reading, s.again, s.looked = true, false, now
 			go func() {
 				var r reading
-				e, err := call(s.ctx, s.m.stores, assignmentName, s.m.cfg.TermLength/4, current(s.assignment))
+				e, err := call(s.live, s.m.stores, assignmentName, s.m.cfg.TermLength/4, current(s.assignment))
 				if err == nil {
 					r.a, err = readAssignment(e)
 				}
@@ -184,21 +231,30 @@ func (s *sitting) step() time.Duration {
 		}
 	}
 	for i, o := range s.owned {
-		if o.drainBy.IsZero() {
-			continue
-		}
-		if wait := o.drainBy.Sub(now); wait > 0 {
-			next = min(next, wait)
-		} else {
-			s.m.log(slog.LevelWarn, "OnOwned has not returned within DrainTimeout; the shard is let go", "shard", o.name)
-			s.free(i, o)
+		switch {
+		case !o.drainBy.IsZero():
+			if wait := o.drainBy.Sub(now); wait > 0 {
+				next = min(next, wait)
+			} else {
+				s.m.log(slog.LevelWarn, "OnOwned has not returned within DrainTimeout; the shard is let go", "shard", o.name)
+				s.free(i, o)
+			}
+		case o.begin != nil: // an earlier OnOwned of this shard runs on
+			if wait := o.beginBy.Sub(now); wait > 0 {
+				next = min(next, wait)
+			} else {
+				s.fail(i, o, errors.New("the OnOwned of its last time here has not returned"))
+			}
 		}
 	}
 	s.say()
+	if s.leaving { // the view may end before the callbacks return
+		next = min(next, max(s.view.Clock().Until(s.view.Get()), 0)+time.Millisecond)
+	}
 	return next
 }
 
-// read takes what a read of the assignment has brought.
+// read takes in the result of a read of the assignment.
 func (s *sitting) read(r reading) {
 	s.reading = false
 	if r.err != nil {
@@ -207,22 +263,34 @@ func (s *sitting) read(r reading) {
 		s.m.log(slog.LevelWarn, "the assignment cannot be read", "err", r.err)
 		return
 	}
-	s.pause, s.retryAt = 0, time.Time{}
 	known := s.m.newestAssignment()
+	if version := max(known.number(), r.a.number()); uint64(version) < s.told.Load() {
+		// The read lags behind what was reported: only another read can show that.
+		s.pause = min(max(2*s.pause, s.m.cfg.TermLength/100), s.m.cfg.TermLength)
+		s.retryAt, s.again = time.Now().Add(s.pause), true
+	} else {
+		s.pause, s.retryAt = 0, time.Time{}
+	}
 	switch {
 	case r.a == nil || known != nil && (r.a.version < known.version || r.a.version == known.version && r.a.id == known.id):
 		return // rule 2: no news
 	case known != nil && r.a.version == known.version:
-		// Rule 12: one version, and two contents. What is owned may be another's.
+		// Rule 12: one version has two contents. Another session may own the shards of this session.
 		s.m.log(slog.LevelError, "the store was set back: all shards are let go", "version", r.a.version)
 		s.dropAll(ErrSetBack)
 		return
 	}
 	s.apply(r.a)
 	s.m.learn(r.a)
+	_, pushes := s.assignment.(leaderelection.ChangeFeed)
+	s.hurry = !pushes && r.a.moves()
 }
 
-// apply owns and lets go what a newer assignment says.
+// hurried returns how often a group's records are read while shards move, if the store does not
+// push: each move takes several reads, one after the other.
+func hurried(term time.Duration) time.Duration { return max(term/16, 10*time.Millisecond) }
+
+// apply takes and lets go of shards as a newer assignment says.
 func (s *sitting) apply(a *assignment) {
 	mine, named := a.names(s.id)
 	was := s.owned
@@ -247,19 +315,19 @@ func (s *sitting) apply(a *assignment) {
 				s.ask(o)
 			}
 		case p.token <= s.floor[name] || o != nil && p.token < o.token:
-			letGo[name] = p.token // it was let go already, or is older than the one that is owned
-		case p.releasing: // before it was ever owned here
+			letGo[name] = p.token // this token was let go already, or is older than the owned one
+		case p.releasing || s.leaving: // before it was ever owned here
 			s.floor[name] = p.token
 			letGo[name] = p.token
 		default:
 			fresh = append(fresh, i)
 		}
 	}
-	for _, o := range byName { // named by this assignment no more
+	for _, o := range byName { // no longer in this assignment
 		s.drop(o, ErrMoved)
 	}
 	for _, i := range fresh {
-		s.own(i, a.shards.Name(i), a.places[i].token)
+		s.own(i, a)
 	}
 	s.announce(letGo)
 	for i, o := range s.owned {
@@ -271,9 +339,11 @@ func (s *sitting) apply(a *assignment) {
 }
 
 // own begins to own a shard.
-func (s *sitting) own(i int, name string, token uint64) {
+func (s *sitting) own(i int, a *assignment) {
+	name, token := a.shards.Name(i), a.places[i].token
 	ctx, cancel := context.WithCancelCause(s.ctx)
-	o := &Owned{name: name, token: token, session: s.id, view: s.view, ctx: ctx, index: i, cancel: cancel}
+	o := &Owned{name: name, of: a.shards.numbered, token: token, session: s.id, view: s.view, index: i, cancel: cancel}
+	o.ctx = WithOwned(ctx, o)
 	s.owned[i] = o
 	s.m.mu.Lock()
 	s.m.owned[name] = o
@@ -282,36 +352,40 @@ func (s *sitting) own(i int, name string, token uint64) {
 	s.m.tellOwns(o)
 	o.begin = func() {
 		o.running = true
+		s.m.calls[name] = o
 		go func() {
-			defer func() { s.returned <- o }()
-			s.m.cfg.OnOwned(ctx, o)
+			o.err = errGoexit
+			defer func() { s.m.returned <- o }()
+			o.err = s.m.cfg.OnOwned(o.ctx, o)
 		}()
 	}
-	for w := range s.winding {
-		if w.name == name {
-			return // never two callbacks of one shard: ended begins it
-		}
+	if s.m.calls[name] != nil {
+		o.beginBy = time.Now().Add(s.m.cfg.DrainTimeout)
+		return // never two callbacks of one shard: ended begins it
 	}
 	o.start()
 }
 
-// ask begins to let a shard go: its callback is told, and has DrainTimeout.
+// errGoexit is the error of an OnOwned that has ended its goroutine.
+var errGoexit = errors.New("OnOwned ended its goroutine instead of returning")
+
+// ask begins to let a shard go: it cancels the shard's ctx, and its callback has DrainTimeout to
+// return.
 func (s *sitting) ask(o *Owned) {
 	o.drainBy = time.Now().Add(s.m.cfg.DrainTimeout)
 	o.asked = s.m.cfg.Clock.Now()
-	o.cancel(ErrMoved)
+	o.cancel(s.cause())
 }
 
-// drop ends a shard's view here and now, and its ctx.
+// drop ends a shard's view and ctx at once.
 func (s *sitting) drop(o *Owned, cause error) {
 	o.over.Store(true)
 	o.cancel(cause)
-	if o.running {
-		s.winding[o] = true
-	}
 	s.floor[o.name] = max(s.floor[o.name], o.token)
 	s.m.mu.Lock()
-	delete(s.m.owned, o.name)
+	if s.m.owned[o.name] == o {
+		delete(s.m.owned, o.name)
+	}
 	s.m.mu.Unlock()
 	s.m.log(slog.LevelInfo, "has let go", "shard", o.name, "token", o.token)
 	s.m.tellLetGo(o, cause)
@@ -331,7 +405,7 @@ func (s *sitting) dropAll(cause error) {
 func (s *sitting) coordinate() {
 	d, err := s.m.stores.get(s.ctx, patience, coordinatorName)
 	if err != nil {
-		s.m.log(slog.LevelError, "no coordinator", "err", err)
+		s.m.log(slog.LevelError, "this member cannot coordinate: the coordinator's record cannot be opened", "err", err)
 		return
 	}
 	cfg := s.m.cfg.election(d)
@@ -339,13 +413,13 @@ func (s *sitting) coordinate() {
 	cfg.OnElected = func(ctx context.Context, view *leaderelection.TimeView) {
 		c := <-campaigns
 		campaigns <- c
-		s.m.log(slog.LevelInfo, "coordinates", "election", view.ElectionNumber())
+		s.m.log(slog.LevelInfo, "coordinates", "token", view.ElectionNumber())
 		newCoordinator(s.m, ctx, view.ValueInFuture, c.Announce).run()
 	}
 	cfg.Trace = &leaderelection.Trace{News: func(e leaderelection.RaceEntry) {
 		if v, ok := coordinatorVersion(&e); ok {
-			if known := s.m.newestAssignment(); known == nil || v > known.version {
-				s.wake()
+			if v > s.m.newestAssignment().number() {
+				s.hear(v)
 			}
 		}
 	}}
@@ -357,7 +431,7 @@ func (s *sitting) coordinate() {
 			<-campaigns
 		}
 		if s.ctx.Err() == nil {
-			s.m.log(slog.LevelWarn, "cannot take part in the coordinator's election", "err", err)
+			s.m.log(slog.LevelWarn, "cannot campaign for coordinator; trying again", "err", err)
 			select {
 			case <-s.ctx.Done():
 			case <-time.After(s.m.cfg.TermLength):
@@ -385,16 +459,19 @@ func (m *Member) learn(a *assignment) {
 	m.mu.Unlock()
 	select {
 	case m.changed <- struct{}{}:
-	default: // it is about to be told anyhow
+	default: // Changed is about to be called anyway
 	}
 	m.tellAssignment(a)
+	if m.cfg.Shards.list != nil {
+		return
+	}
 	missing, unknown, going := a.differs(m.cfg.Shards)
 	switch disagrees := [2]string{missing, unknown}; {
 	case disagrees == [2]string{}:
 		m.disagrees = disagrees
 	case disagrees != m.disagrees && (missing != "" || !going):
 		m.disagrees = disagrees
-		m.log(slog.LevelWarn, "the group's shards are not this member's; the coordinator's hold",
+		m.log(slog.LevelWarn, "the group's shards are not this member's: the coordinator's apply",
 			"shards", a.shards.Len(), "own", m.cfg.Shards.Len(), "missing", missing, "unknown", unknown)
 	}
 }

@@ -23,9 +23,10 @@ func of(version leaderelection.ElectionNumber, shards Shards, places ...placed) 
 // called has OnOwned tell of its calls, and return when it is let.
 func called(s *sitting) (calls chan *Owned, leave chan struct{}) {
 	calls, leave = make(chan *Owned, 10), make(chan struct{})
-	s.m.cfg.OnOwned = func(_ context.Context, o *Owned) {
+	s.m.cfg.OnOwned = func(_ context.Context, o *Owned) error {
 		calls <- o
 		<-leave
+		return nil
 	}
 	return calls, leave
 }
@@ -79,7 +80,7 @@ func TestRule01GreaterTokenIsAnotherTime(t *testing.T) {
 			t.Errorf("token 5 may be acted with: %v (%v); owned is %d", first.ValueInFuture(), context.Cause(first.ctx), s.owns())
 		}
 		close(leave)
-		s.ended(<-s.returned)
+		s.ended(<-s.m.returned)
 		if again := <-calls; again.token != 8 {
 			t.Errorf("it is called with token %d", again.token)
 		}
@@ -143,7 +144,7 @@ func TestRule05DrainsThoughShardsChange(t *testing.T) {
 		read(of(1, Named("b"), placed{0, 5, false}))
 		read(of(2, Named("a", "b"), placed{none, 1, false}, placed{0, 5, true}))
 		synctest.Wait()
-		s.ended(<-s.returned)
+		s.ended(<-s.m.returned)
 		s.say()
 		if s.letGo["b"] != 5 || len(s.owned) > 0 {
 			t.Errorf("let go: %v, owned: %v", s.letGo, s.owned)
@@ -162,7 +163,7 @@ func TestRule11AllIsSaid(t *testing.T) {
 		tells := 0
 		tell := s.tell
 		s.tell = func(hostPort []string, params []byte) error { tells++; return tell(hostPort, params) }
-		s.ended(<-s.returned)
+		s.ended(<-s.m.returned)
 		s.endedToo()
 		s.say()
 		if tells != 1 {
@@ -175,7 +176,7 @@ func TestRule11AllIsSaid(t *testing.T) {
 }
 
 // A shard that comes back while the callback of its last time runs on has a callback when
-// that one has returned, and not before; and a session ends when all have.
+// that one has returned, and not before; and a member ends when all have.
 func TestOneCallbackOfAShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, read := seated(t)
@@ -189,7 +190,7 @@ func TestOneCallbackOfAShard(t *testing.T) {
 			t.Fatalf("owns %d, with %d more callbacks", s.owns(), len(calls))
 		}
 		leave <- struct{}{}
-		if o := <-s.returned; o != first {
+		if o := <-s.m.returned; o != first {
 			t.Fatal("another returned")
 		} else {
 			s.ended(o)
@@ -201,17 +202,17 @@ func TestOneCallbackOfAShard(t *testing.T) {
 		if again := <-calls; again.token != 8 {
 			t.Errorf("it is called with token %d", again.token)
 		}
+		s.end()
 		ended := make(chan struct{})
-		go func() { s.end(); close(ended) }()
+		go func() { s.m.await(); close(ended) }()
 		synctest.Wait()
 		select {
 		case <-ended:
-			t.Error("the session has ended while a callback runs")
+			t.Error("the member has ended while a callback runs")
 		default:
 		}
 		close(leave)
 		<-ended
-		clear(s.owned) // it has ended once
 	})
 }
 
@@ -223,7 +224,7 @@ func TestOwnedThoughTheCallbackReturns(t *testing.T) {
 		close(leave)
 		read(gives(1, 3, placed{0, 5, false}))
 		<-calls
-		s.ended(<-s.returned)
+		s.ended(<-s.m.returned)
 		s.say()
 		if s.owns() != 5 || len(s.letGo) > 0 {
 			t.Errorf("owns %d, let go: %v", s.owns(), s.letGo)
@@ -264,11 +265,12 @@ func TestRule06DrainsWithItsView(t *testing.T) {
 		acted := make(chan bool, 12)
 		cause := make(chan error, 12)
 		a := g.join("a", func(c *Config) {
-			c.OnOwned = func(ctx context.Context, o *Owned) {
+			c.OnOwned = func(ctx context.Context, o *Owned) error {
 				<-ctx.Done()
 				cause <- context.Cause(ctx)
 				time.Sleep(2 * time.Second)
 				acted <- o.ValueInFuture()
+				return nil
 			}
 		})
 		g.settles(12, time.Minute)

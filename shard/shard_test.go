@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 // Members share the shards evenly; one that joins gets what balance needs, and no shard
@@ -96,14 +96,14 @@ func TestCost(t *testing.T) {
 
 // A shard that is owned and idle costs nothing but its callback's goroutine.
 func BenchmarkOwnedValueInFuture(b *testing.B) {
-	view := leaderelection.NewTimeView(nil)
+	view := viewtest.New(nil, 0)
 	view.Set(time.Now().Add(time.Hour))
 	b.Run("view", func(b *testing.B) {
 		for b.Loop() {
 			view.ValueInFuture()
 		}
 	})
-	o := &Owned{view: view}
+	o := &Owned{view: view.TimeView}
 	b.Run("owned", func(b *testing.B) {
 		for b.Loop() {
 			o.ValueInFuture()

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,26 +12,36 @@ import (
 	"strings"
 )
 
-// Shards is the set of a group's shards: see [Numbered] and [Named]. Members of a
-// group must agree on it: the coordinator's holds, and others report that theirs differs.
+// Shards is the set of a group's shards. Make it by [Numbered], [Named] or [Listed]. The members of
+// a group must agree on it. The coordinator's set counts, and other members report that theirs
+// differs.
 type Shards struct {
 	numbered int
 	names    []string
+	list     func(ctx context.Context) ([]string, error)
 }
 
-// Numbered returns n shards with the names "0" to n-1. They take the least room in the
-// assignment, and [ForKey] maps keys to them.
+// Numbered returns n shards with the names "0" to n-1. Use it to divide keys: [ForKey] maps them to
+// these shards. They take the least room in the assignment.
 func Numbered(n int) Shards { return Shards{numbered: n} }
 
-// Named returns a shard for each name. The order has no meaning; a name that is there
-// twice is refused by Config.Join.
+// Named returns a shard for each name. Use it if the shards have names that seldom change. The
+// order has no meaning. Config.Join refuses a name that is there twice.
 func Named(names ...string) Shards {
 	names = slices.Clone(names)
 	slices.Sort(names)
 	return Shards{names: names}
 }
 
-// Len returns how many there are.
+// Listed returns the shards whose names the function list returns, in any order. Use it if shards
+// come and go, such as tenants: no member needs a restart.
+//
+// The coordinator calls list when it begins, and again once a term. An error, a name that is there
+// twice and an empty list are logged, and change nothing: no shard is let go for it. The ctx of
+// list ends after a term. list is not called again before it has returned.
+func Listed(list func(ctx context.Context) ([]string, error)) Shards { return Shards{list: list} }
+
+// Len returns the number of shards. For Listed shards it returns 0.
 func (s Shards) Len() int {
 	if s.names != nil {
 		return len(s.names)
@@ -46,7 +57,7 @@ func (s Shards) Name(i int) string {
 	return strconv.Itoa(i)
 }
 
-// index returns the position of a name, or none.
+// index returns the position of the shard with a name, or none.
 func (s Shards) index(name string) int {
 	if s.names != nil {
 		if i, ok := slices.BinarySearch(s.names, name); ok {
@@ -54,19 +65,35 @@ func (s Shards) index(name string) int {
 		}
 		return none
 	}
+	name = unqualified(name, s.numbered)
 	if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < s.numbered && strconv.Itoa(i) == name {
 		return i
 	}
 	return none
 }
 
+// unqualified is a numbered shard's name without the number of all shards, which [KeyName] adds, if
+// that is of. Else it is left as it is, and no shard has that name.
+func unqualified(name string, of int) string {
+	return strings.TrimSuffix(name, "/"+strconv.Itoa(of))
+}
+
+// numbering returns the number of numbered shards, which decides the shard of a key. It is 0 if
+// the shards have names.
+func (s Shards) numbering() int {
+	if s.names != nil {
+		return 0
+	}
+	return s.numbered
+}
+
 func (s Shards) equal(o Shards) bool {
 	return s.numbered == o.numbered && slices.Equal(s.names, o.names)
 }
 
-// differs returns which of want a has not, and which a has and want has not, the first of
-// them by name; and whether none of the latter is to stay, as it seems: a shard that is let
-// go may be about to move as well.
+// differs compares the shards of a with want. It returns the shards missing in a and those unknown
+// to want, as texts with the first few names. It also reports whether all of the unknown shards
+// seem to be going: a shard that is being let go may also be about to move.
 func (a *assignment) differs(want Shards) (missing, unknown string, going bool) {
 	if going = true; a.shards.equal(want) {
 		return "", "", going
@@ -86,7 +113,7 @@ func (a *assignment) differs(want Shards) (missing, unknown string, going bool) 
 	return some(more), some(others), going
 }
 
-// some is a few of many names.
+// some returns a text with the first few of many names.
 func some(names []string) string {
 	const few = 3
 	quoted := make([]string, min(len(names), few))
@@ -119,10 +146,15 @@ func (s Shards) check() error {
 	return errors.Join(faults...)
 }
 
-// ForKey returns which of n numbered shards a key belongs to: a number from 0 to n-1,
-// the same on every machine and in every version of this package. When n grows by
-// one, about one key in n moves, and only to the new shard. It panics if n is not
-// from 1 to 2^31.
+// KeyName names the shard of a key for routers and for [Owners]: "7/64" is shard 7 of 64. While the
+// group has another number of shards, nobody owns one of that name; the bare "7" would be
+// another shard, with other keys. It panics like [ForKey].
+func KeyName(key string, n int) string { return fmt.Sprintf("%d/%d", ForKey(key, n), n) }
+
+// ForKey returns the shard to which a key belongs, of n numbered shards: a number from 0 to n-1. Use
+// it to find a key's owner. The result is the same on every machine and in every version of this
+// package. When n grows by one, about one key in n moves, and only to the new shard. ForKey
+// panics if n is not from 1 to 2^31.
 //
 // The algorithm, for other languages: h is the 64-bit FNV-1a hash of the key's bytes,
 // mixed once by the finalizer of SplitMix64; the shard is Lamping and Veach's jump

@@ -8,14 +8,16 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-// usualMembers is how many members a group's assignment must have room for from the start.
+// usualMembers is the number of members for which an assignment must have room from the start.
 const usualMembers = 10
 
-// Size returns how many bytes the assignment of s takes in its record's ConnectionParams,
-// divided among members whose names have 16 bytes, after some hundred thousand moves. It
-// is about that: tokens grow with moves, and what is alike is compressed. If even that is
-// more than a record may have, or s is no set of shards, it returns an error; that a
-// record is too small wraps [ErrTooLarge].
+// Size estimates how many bytes the assignment of s takes in its record's ConnectionParams. Use it
+// to find out how many shards a store has room for. The estimate is for the given number of
+// members, whose names have 16 bytes, after some hundred thousand moves. The real size
+// differs, since tokens grow with moves, and similar names compress better.
+//
+// If the assignment is larger than a record may be, the error wraps [ErrTooLarge]. If s is not a
+// set of shards, Size returns another error.
 func (s Shards) Size(members int) (int, error) {
 	size, err := s.size(members, MaxAssignment)
 	if err != nil {
@@ -24,7 +26,7 @@ func (s Shards) Size(members int) (int, error) {
 	return size, nil
 }
 
-// size is Size, where a record has room for limit bytes.
+// size is Size for a record that has room for limit bytes.
 func (s Shards) size(members, limit int) (int, error) {
 	r := rand.New(rand.NewPCG(1, 2)) // the same each time
 	a := &assignment{id: "any", shards: s, places: make([]placed, max(s.Len(), 0))}
@@ -42,7 +44,7 @@ func (s Shards) size(members, limit int) (int, error) {
 	return len(e.ConnectionParams), nil
 }
 
-// fit is about how many of s fit into limit bytes, if not all do.
+// fit estimates how many shards of s fit into limit bytes.
 func (s Shards) fit(members, limit int) int {
 	return sort.Search(s.Len(), func(n int) bool {
 		first := Numbered(n + 1)

@@ -31,7 +31,7 @@ func TestHowManyShardsFit(t *testing.T) {
 		"numbers": {Numbered, 6000, 8 << 10},
 	} {
 		start := func(n int) error {
-			m, err := Config{MemberID: "a", Shards: c.shards(n), MaxAssignment: c.max, Store: good, OnOwned: func(context.Context, *Owned) {}}.Start(t.Context())
+			m, err := Config{MemberID: "a", Shards: c.shards(n), MaxAssignment: c.max, Store: good, OnOwned: func(context.Context, *Owned) error { return nil }}.Start(t.Context())
 			if err == nil {
 				err = m.Leave(t.Context())
 			}
@@ -162,35 +162,4 @@ func TestManyLongNamesMove(t *testing.T) {
 			t.Errorf("it says %.2000s", &said)
 		}
 	})
-}
-
-// While numbered shards become fewer, those that are still owned stay numbered: by names they
-// would take far more room.
-func TestFewerNumberedStayNumbered(t *testing.T) {
-	d := newDesk(t, 9)
-	d.sits(0, 1, 0, nil)
-	d.next()
-	d.cfg.Shards = Numbered(2)
-	d.next()
-	if d.a.shards.names != nil || d.a.shards.Len() != 9 || !d.a.places[8].releasing || d.a.places[1].releasing {
-		t.Fatalf("the shards are %+v, at %+v", d.a.shards, d.a.places)
-	}
-	d.sits(0, 1, 1, map[string]uint64{"8": 1, "7": 1, "3": 1})
-	d.next()
-	if d.a.shards.names != nil || d.a.shards.Len() != 7 || d.owner(3) != none || d.owner(6) != 0 {
-		t.Fatalf("the shards are %+v, at %+v", d.a.shards, d.a.places)
-	}
-	d.vacant(0, 1)
-	d.next()
-	if !d.a.shards.equal(Numbered(2)) {
-		t.Fatalf("the shards are %+v", d.a.shards)
-	}
-	d.cfg.Shards = Numbered(9)
-	d.sits(1, 1, 0, nil)
-	d.next()
-	for i, p := range d.a.places {
-		if p.token != 2 {
-			t.Errorf("shard %d comes back with token %d", i, p.token)
-		}
-	}
 }

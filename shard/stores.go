@@ -11,27 +11,28 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-// patience is how long whoever has no other bound than a ctx waits for Store.
+// patience is how long a caller without another bound than a ctx waits for Store.
 const patience = leaderelection.DefaultTermLength
 
-// stores keeps the decider of each name. Store is the user's, and may hang: so it is
-// called by a goroutine of its own, without a lock, once for all who want the name.
+// stores keeps the decider of each name. Store is user code and may hang. So it is called in its
+// own goroutine, without a lock, once for all callers that want the name.
 type stores struct {
 	open func(string) (leaderelection.RaceDecider, error)
 
 	mu       sync.Mutex
 	deciders map[string]leaderelection.RaceDecider
 	opening  map[string]*opening
-	calls    map[string]int // that have not returned
+	calls    map[string]int // the number of calls that have not returned
 }
 
-// maxCalls is how many calls for one record may be under way. No more than three are, unless the
-// store neither answers nor heeds its ctx.
+// maxCalls is how many calls for one record may be under way. There are at most three, unless the
+// store neither answers nor respects its ctx.
 const maxCalls = 8
 
 var errCallsHang = errors.New("the store neither answers nor heeds its ctx")
 
-// begin reports whether another call may be made for a record. If so, end says that it has returned.
+// begin reports whether another call may be made for a record. If so, call end when it has
+// returned.
 func (s *stores) begin(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,14 +62,14 @@ func newStores(open func(string) (leaderelection.RaceDecider, error)) *stores {
 	return &stores{open: open, deciders: map[string]leaderelection.RaceDecider{}, opening: map[string]*opening{}, calls: map[string]int{}}
 }
 
-// errOneRecord: each name must have a record of its own.
+// errOneRecord means that two names have one record: each must have its own.
 var errOneRecord = errors.New("the Store returned deciders of one record for two names")
 
 var errHangs = errors.New("it should not wait for anything that may hang")
 
-// get returns the decider of a name, and waits for it for d at most, and until ctx ends. A
-// call that hangs is not made again: whoever comes later waits for the same. One that has
-// failed is.
+// get returns the decider of a name. It waits for at most d, and until ctx ends. A call of Store
+// that hangs is not made again: later callers wait for the same call. A call that has failed is
+// made again.
 func (s *stores) get(ctx context.Context, d time.Duration, name string) (leaderelection.RaceDecider, error) {
 	s.mu.Lock()
 	if known, ok := s.deciders[name]; ok {
@@ -109,7 +110,7 @@ func (s *stores) ask(name string, o *opening) {
 	d, err = s.open(name)
 }
 
-// judge returns what is wrong with what Store has returned for a name, or nil. Under s.mu.
+// judge returns what is wrong with the result of Store for a name, or nil. The caller holds s.mu.
 func (s *stores) judge(name string, d leaderelection.RaceDecider, err error) error {
 	if err != nil {
 		return fmt.Errorf("Store(%q): %w", name, err)
@@ -126,7 +127,7 @@ func (s *stores) judge(name string, d leaderelection.RaceDecider, err error) err
 	return nil
 }
 
-// current is d.ReadCurrent, with a look at what no store's answer can be.
+// current is d.ReadCurrent with a check for nil, which no store's answer can be.
 func current(d leaderelection.RaceDecider) func(context.Context) (*leaderelection.RaceEntry, error) {
 	return func(ctx context.Context) (*leaderelection.RaceEntry, error) {
 		e, err := d.ReadCurrent(ctx)
@@ -137,10 +138,10 @@ func current(d leaderelection.RaceDecider) func(context.Context) (*leaderelectio
 	}
 }
 
-// distinct returns what is wrong with the records of these names; if ctx has ended before
-// that was known, its cause and nothing else.
+// distinct returns what is wrong with the records of these names. If ctx ends before that is known,
+// it returns the cause of ctx alone.
 func (s *stores) distinct(ctx context.Context, names ...string) error {
-	if ctx.Err() != nil { // whoever has such a ctx wants to know nothing but that
+	if ctx.Err() != nil { // the caller wants to know only what is wrong
 		ctx = context.WithoutCancel(ctx)
 	}
 	var faults []error

@@ -169,7 +169,7 @@ func TestStoreFailsForAWhile(t *testing.T) {
 		g.settles(12, time.Minute)
 		g.join("b")
 		time.Sleep(4 * T)
-		if n := g.counts(); n["a"] != 12 || !said.has("a seat cannot be looked at", "seat=1", "no more connections") {
+		if n := g.counts(); n["a"] != 12 || !said.has("a seat cannot be read", "seat=1", "no more connections") {
 			g.t.Errorf("owned are %v; it said:\n%s", n, &said)
 		}
 		mu.Lock()
@@ -185,7 +185,7 @@ func TestStoreHangsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := newGate(coordinatorName, assignmentName, seatName(0))
 		store := hangs.before(good)
-		cfg := Config{Store: store, MemberID: "a", Shards: Numbered(1), OnOwned: func(context.Context, *Owned) {}}
+		cfg := Config{Store: store, MemberID: "a", Shards: Numbered(1), OnOwned: func(context.Context, *Owned) error { return nil }}
 		begin := time.Now()
 		if _, err := cfg.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `Store("coordinator") has not returned within 15s`) || time.Since(begin) != patience {
 			t.Errorf("Start: %v, after %v", err, time.Since(begin))
@@ -233,7 +233,7 @@ func TestStoreIsJudgedThoughCtxHasEnded(t *testing.T) {
 		if err := (WatchConfig{Store: good}).Watch(ctx, nothing); err != context.Canceled {
 			t.Fatalf("a good one: %v", err)
 		}
-		m, err := Config{Store: good, MemberID: "a", Shards: Numbered(1), OnOwned: func(context.Context, *Owned) {}}.Start(ctx)
+		m, err := Config{Store: good, MemberID: "a", Shards: Numbered(1), OnOwned: func(context.Context, *Owned) error { return nil }}.Start(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

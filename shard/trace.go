@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Trace is told what a member does, for metrics, spans and tests. Every hook may be nil.
-// They are called one at a time, in order, by a goroutine that the member does not wait for:
-// a slow hook delays only later ones, and if one is stuck, the oldest of more than ten
-// thousand waiting events are dropped. See packages leotel and leprom.
+// Trace has hooks that a member calls. Use it for metrics, spans and tests; see packages leotel and
+// leprom. Every hook may be nil. Hooks are called one at a time, in order, by a goroutine that
+// the member does not wait for. A slow hook delays only later hooks. If a hook is stuck and more
+// than ten thousand events wait, the oldest are dropped.
 type Trace struct {
 	// Owns is called when the member has come to own a shard.
 	Owns func(Owns)
@@ -18,23 +18,50 @@ type Trace struct {
 	Assignment func(*Assignment)
 }
 
-// Owns is a shard that a member has come to own.
+// JoinTraces returns a Trace that calls the hooks of all traces, in their order. A nil Trace has no
+// hooks.
+func JoinTraces(traces ...*Trace) *Trace {
+	all := &Trace{}
+	for _, t := range traces {
+		if t == nil {
+			continue
+		}
+		all.Owns = inTurn(all.Owns, t.Owns)
+		all.LetGo = inTurn(all.LetGo, t.LetGo)
+		all.Assignment = inTurn(all.Assignment, t.Assignment)
+	}
+	return all
+}
+
+// inTurn returns a hook that calls one and then other. Either may be nil.
+func inTurn[E any](one, other func(E)) func(E) {
+	switch {
+	case one == nil:
+		return other
+	case other == nil:
+		return one
+	}
+	return func(e E) { one(e); other(e) }
+}
+
+// Owns describes a shard that a member has come to own, for Trace.Owns.
 type Owns struct {
 	Owned *Owned
 	Time  time.Time // by the member's clock
 }
 
-// LetGo is a shard that a member owns no more.
+// LetGo describes a shard that a member no longer owns, for Trace.LetGo.
 type LetGo struct {
 	Owned *Owned
-	// Cause is that of the shard's ctx: ErrMoved, ErrSetBack, or why the session has ended.
+	// Cause is the cause of the shard's ctx: ErrMoved, ErrSetBack, ErrFailed, or why the
+	// session has ended.
 	Cause error
-	// Asked is when OnOwned was told to end, and Time when the shard's view had ended, both
-	// by the member's clock. They are one if the session has ended.
+	// Asked is when OnOwned's ctx was cancelled, and Time when the shard's view had ended, both
+	// by the member's clock. They are equal if the session has ended.
 	Asked, Time time.Time
 }
 
-// maxEvents is how many events wait for a hook that is slow.
+// maxEvents is how many events may wait for a slow hook.
 const maxEvents = 10_000
 
 // tracer calls the hooks.
@@ -47,7 +74,7 @@ type tracer struct {
 
 func newTracer() *tracer { return &tracer{more: make(chan struct{}, 1)} }
 
-// post has f called, after those before.
+// post queues f, to be called after those before it.
 func (t *tracer) post(f func()) {
 	t.mu.Lock()
 	if len(t.waiting) == maxEvents {
@@ -65,7 +92,7 @@ func (t *tracer) wake() {
 	}
 }
 
-// end has run return when all was told.
+// end makes run return when all hooks have been called.
 func (t *tracer) end() {
 	t.mu.Lock()
 	t.ended = true
@@ -91,7 +118,7 @@ func (t *tracer) run() {
 	}
 }
 
-// tellOwns, tellLetGo and tellAssignment post what there is a hook for.
+// tellOwns, tellLetGo and tellAssignment call their hook, if there is one.
 func (m *Member) tellOwns(o *Owned) {
 	if t := m.cfg.ShardTrace; t != nil && t.Owns != nil {
 		e := Owns{o, m.cfg.Clock.Now()}

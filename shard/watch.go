@@ -10,29 +10,31 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/durations"
+	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
-// WatchConfig is an observer: it follows a group's assignment and takes no part. Routers
-// are.
+// WatchConfig describes an observer, which follows a group's assignment without taking part.
+// Routers use it. Set Store and call [WatchConfig.Watch] or [WatchConfig.Read].
 type WatchConfig struct {
 	// Store is as in the members' Config. Required.
 	Store func(name string) (leaderelection.RaceDecider, error)
 
-	// PollInterval is how often it is asked for a newer assignment, if the store does
+	// PollInterval is how often the observer asks for a newer assignment if the store does
 	// not push. Zero means 7.5 s.
 	PollInterval time.Duration
 
-	// MaxClockSkew, SharedClock, Clock and Logger are as in Config. All optional.
+	// MaxClockSkew, ClockPolicy, Clock and Logger are as in Config. All optional.
 	MaxClockSkew time.Duration
-	SharedClock  bool
+	ClockPolicy  leaderelection.ClockPolicy
 	Clock        clocks.Clock
 	Logger       *slog.Logger
 }
 
-// Watch follows the group until ctx ends, and calls cb with the first assignment found and
-// with each newer one, one call at a time and in order; those that come while cb runs are
-// merged. It returns context.Cause(ctx), or at once where the WatchConfig is wrong. What
-// cannot be read or understood is logged, and tried again.
+// Watch follows the group until ctx ends. It calls cb with the first assignment found and with each
+// newer one, one call at a time and in order. Assignments that come while cb runs are merged. If
+// the assignment cannot be read or understood, Watch logs that and tries again. It returns
+// context.Cause(ctx), or an error at once if the WatchConfig is wrong.
 func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, a *Assignment)) error {
 	var faults []error
 	if w.Store == nil {
@@ -41,9 +43,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, a *
 	if cb == nil {
 		faults = append(faults, errors.New("the callback given to Watch is nil"))
 	}
-	if w.PollInterval < 0 || w.MaxClockSkew < 0 {
-		faults = append(faults, fmt.Errorf("PollInterval is %v and MaxClockSkew %v, must not be negative", w.PollInterval, w.MaxClockSkew))
-	}
+	faults = append(faults, durations.Fault("PollInterval", w.PollInterval, durations.Least), durations.Fault("MaxClockSkew", w.MaxClockSkew, time.Microsecond))
 	if err := errors.Join(faults...); err != nil {
 		return fmt.Errorf("shard: wrong WatchConfig: %w", err)
 	}
@@ -60,24 +60,30 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, a *
 	return w.follow(ctx, s, s.deciders[assignmentName], s.deciders[coordinatorName], cb)
 }
 
-// follow looks at a small record where the store must be asked: the coordinator's.
+// follow calls cb for each newer assignment. If the store must be polled, it polls a small record,
+// the coordinator's.
 func (w *WatchConfig) follow(ctx context.Context, s *stores, d, coordinator leaderelection.RaceDecider, cb func(context.Context, *Assignment)) error {
 	hint := leaderelection.WatchConfig{
-		Decider: d, PollInterval: w.PollInterval, MaxClockSkew: w.MaxClockSkew, SharedClock: w.SharedClock, Clock: w.Clock,
+		Decider: d, PollInterval: w.PollInterval, MaxClockSkew: w.MaxClockSkew, ClockPolicy: w.ClockPolicy, Clock: w.Clock,
 	}
 	_, pushes := d.(leaderelection.ChangeFeed)
 	if !pushes {
 		hint.Decider = coordinator
 	}
-	var newest atomic.Uint64 // version known
+	var newest, told atomic.Uint64 // the version that is known, and the greatest that was reported
 	look := make(chan struct{}, 1)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		for ctx.Err() == nil {
 			err := hint.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) {
-				if v, says := coordinatorVersion(&e); says && !pushes && uint64(v) <= newest.Load() {
-					return // an extension
+				if v, says := coordinatorVersion(&e); says && !pushes {
+					if uint64(v) <= newest.Load() {
+						return // an extension
+					}
+					told.Store(max(told.Load(), uint64(v)))
+				} else if pushes {
+					told.Store(max(told.Load(), uint64(e.ElectionNumber)))
 				}
 				select {
 				case look <- struct{}{}:
@@ -92,24 +98,37 @@ func (w *WatchConfig) follow(ctx context.Context, s *stores, d, coordinator lead
 	}()
 	defer func() { <-watched }()
 	var known *assignment
-	for look <- struct{}{}; ; {
+	var pause time.Duration
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-look:
+		case <-again.C:
 		}
 		a, err := w.read(ctx, s, d)
 		switch {
 		case err != nil:
 			w.warn(err)
-			if sleep(ctx, w.PollInterval/4); len(look) == 0 {
-				look <- struct{}{}
-			}
 		case a != nil && (known == nil || a.version > known.version):
 			known = a
 			newest.Store(uint64(a.version))
 			cb(ctx, a.public())
 		}
+		// A read may lag behind what was reported: then only another read can show it.
+		if err == nil && newest.Load() >= told.Load() {
+			pause = 0
+			again.Stop()
+			continue
+		}
+		most := w.PollInterval
+		if err != nil {
+			most /= 4
+		}
+		pause = min(max(2*pause, w.PollInterval/64), most)
+		again.Reset(pause)
 	}
 }
 
@@ -122,9 +141,7 @@ func (w *WatchConfig) read(ctx context.Context, s *stores, d leaderelection.Race
 }
 
 func (w *WatchConfig) warn(err error) {
-	if w.Logger != nil {
-		w.Logger.Warn("shard: the assignment cannot be followed", "err", err)
-	}
+	warnings.Or(w.Logger).Warn("shard: the assignment cannot be followed", "err", err)
 }
 
 func sleep(ctx context.Context, d time.Duration) {

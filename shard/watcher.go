@@ -3,32 +3,38 @@ package shard
 import (
 	"context"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 )
 
-// watcher follows one seat for a coordinator. A feed may tell of what is undone, and then a
-// session that seemed to be over may begin only now: numbers may skip, and come back to one
-// that was skipped. So what is told of another session than the one that was read last is
-// read. Of that one itself a push is enough for a fact: it releases, and says what it has
-// let go, only when that is true, whatever becomes of the write. That it was extended is no
-// fact: when its term would be over, it is read.
+// watcher follows one seat for a coordinator.
+//
+// A feed may report what is undone. Then a session that seemed to be over may begin only now, since
+// numbers may be skipped and come back. So if a push is about another session than the one that was
+// read last, the watcher reads. If it is about that session itself, a push is enough for a fact: a
+// member writes that it has released, or let go, only when that is true, whatever becomes of the
+// write. That a session was extended is not a fact: when its term would be over, the watcher reads.
 type watcher struct {
 	c       *coordinator
 	seat    int
 	decider leaderelection.RaceDecider
 	last    *leaderelection.RaceEntry // read last; nil: never, or that failed
 	since   time.Time                 // when that state was first read
-	until   time.Time                 // when the term is over that it was extended to, read or told
-	open    *leaderelection.RaceEntry // told of, and not yet shown by a read; nil: nothing
-	tries   int                       // reads since, or reads that failed
+	until   time.Time                 // the end of the last term that was read or pushed
+	open    *leaderelection.RaceEntry // pushed, and not yet shown by a read; nil: nothing
+	tries   int                       // reads since open, or reads that failed
+	moving  *moving                   // whether the session is asked to let go of shards
+	dead    chan struct{}             // the process of the session that was read is proved dead
+	mourned string                    // the incarnation whose death dead reports
+	unwatch func()
 }
 
 func (w *watcher) run() {
 	cfg := &w.c.m.cfg
 	watch := leaderelection.WatchConfig{
-		Decider: w.decider, MaxClockSkew: cfg.MaxClockSkew, SharedClock: cfg.SharedClock, PollInterval: cfg.PollInterval, Clock: cfg.Clock,
+		Decider: w.decider, MaxClockSkew: cfg.MaxClockSkew, ClockPolicy: cfg.ClockPolicy, PollInterval: cfg.PollInterval, Clock: cfg.Clock,
 	}
 	news := make(chan *leaderelection.RaceEntry)
 	w.c.watchers.Add(1)
@@ -45,6 +51,8 @@ func (w *watcher) run() {
 			w.c.rest(cfg.TermLength)
 		}
 	}()
+	w.dead = make(chan struct{}, 1)
+	defer w.mourn(nil)
 	w.look()
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
@@ -55,13 +63,56 @@ func (w *watcher) run() {
 			return
 		case e := <-news:
 			w.told(e)
+		case <-w.moving.changed:
+		case <-w.dead:
+			w.look()
 		case <-timer.C:
 			w.look()
 		}
 	}
 }
 
-// told is what Watch has to say.
+// mourn arranges that w.dead reports when the process of the session e is proved dead. If e is nil,
+// it ends that.
+func (w *watcher) mourn(e *leaderelection.RaceEntry) {
+	line, of := w.c.m.cfg.Lifeline, ""
+	if line != nil && e != nil && !e.Vacant() {
+		of = e.Incarnation
+	}
+	if of == w.mourned {
+		return
+	}
+	if w.unwatch != nil {
+		w.unwatch()
+	}
+	w.mourned, w.unwatch = of, nil
+	if of != "" {
+		w.unwatch = line.OnDeath(of, func() {
+			select {
+			case w.dead <- struct{}{}:
+			default:
+			}
+		})
+	}
+}
+
+// moving says whether a seat's record is read often. It is if the store does not push, and the
+// session is asked to let go of shards, or nothing was given out yet and others may come.
+type moving struct {
+	now     atomic.Bool
+	changed chan struct{}
+}
+
+func (m *moving) set(now bool) {
+	if m.now.Swap(now) != now {
+		select {
+		case m.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// told takes in a record from Watch.
 func (w *watcher) told(e *leaderelection.RaceEntry) {
 	if w.last != nil && sameSession(e, w.last) {
 		w.c.post(seatEvent{seat: w.seat, entry: e, told: true})
@@ -70,8 +121,9 @@ func (w *watcher) told(e *leaderelection.RaceEntry) {
 			return
 		}
 	}
-	// A read may lag behind what was told; and what was told may be undone. Then Watch has
-	// seen a newer record than there is, and says nothing of that one: so reads do.
+	// A read may lag behind what was pushed, and what was pushed may be undone. In the second case
+	// Watch has seen a newer record than there is, and reports nothing about the real one. So
+	// reads must find it.
 	w.open, w.tries = e, 0
 	w.look()
 }
@@ -90,6 +142,7 @@ func (w *watcher) look() {
 		w.until = time.Time{}
 	}
 	w.last = e
+	w.mourn(e)
 	w.extended(e)
 	if w.open != nil && e.Compare(w.open) >= 0 {
 		w.open = nil
@@ -99,16 +152,19 @@ func (w *watcher) look() {
 	}
 }
 
-// extended notes to when a session says that its term goes on.
+// extended notes the end of a session's term.
 func (w *watcher) extended(e *leaderelection.RaceEntry) {
 	if e.TermExpiry.After(w.until) {
 		w.until = e.TermExpiry
 	}
 }
 
-// lapsed reports whether the term of e, read now, is over, it seems. To be sure of it is for
-// the election that seals the seat.
+// lapsed reports whether the term of e, read now, seems to be over, or its process is proved dead.
+// The election that seals the seat makes sure of it.
 func (w *watcher) lapsed(e *leaderelection.RaceEntry) bool {
+	if line := w.c.m.cfg.Lifeline; line != nil && !e.Vacant() && line.Dead(e.Incarnation) {
+		return true
+	}
 	if e.Vacant() || w.c.m.free(e) {
 		return !e.Vacant()
 	}
@@ -117,28 +173,34 @@ func (w *watcher) lapsed(e *leaderelection.RaceEntry) bool {
 
 // unsynchronized reports whether the term of e cannot be compared with a clock.
 func (w *watcher) unsynchronized(e *leaderelection.RaceEntry) bool {
-	return e.Unsynchronized || w.c.m.cfg.Unsynchronized
+	return e.Unsynchronized || w.c.m.cfg.ClockPolicy == leaderelection.Unsynchronized
 }
 
-// due is for how long nothing need be read.
+// due returns for how long nothing needs to be read.
 func (w *watcher) due() time.Duration {
 	cfg := &w.c.m.cfg
 	switch {
+	case w.last != nil && w.open == nil && w.moving != nil && w.moving.now.Load():
+		if w.last.Vacant() { // twice in the moment for which settle waits
+			return hurried(cfg.TermLength) / 2
+		}
+		return hurried(cfg.TermLength)
 	case w.last == nil || w.open != nil:
 		return cfg.TermLength / 8 * time.Duration(min(w.tries, 4))
 	case w.last.Vacant():
-		return math.MaxInt64 // Watch tells when there is another
+		return math.MaxInt64 // Watch reports the next session
 	case w.unsynchronized(w.last):
 		return cfg.TermLength
 	}
-	// Beyond that, once a term, until it is sealed.
+	// After the end of the term, once a term, until the seat is sealed.
 	if wait := cfg.Clock.Until(w.until.Add(cfg.MaxClockSkew)); wait > 0 {
 		return wait + time.Millisecond
 	}
 	return cfg.TermLength
 }
 
-// lookAt reads a seat's record, has that learned, and returns it; nil if that failed.
+// lookAt reads a seat's record, posts it to the coordinator, and returns it. It returns nil if that
+// failed.
 func (c *coordinator) lookAt(seat int, d leaderelection.RaceDecider, lapsed func(*leaderelection.RaceEntry) bool) *leaderelection.RaceEntry {
 	e, err := call(c.ctx, c.m.stores, seatName(seat), c.m.cfg.TermLength/4, current(d))
 	if err != nil {

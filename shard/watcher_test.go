@@ -6,13 +6,11 @@ import (
 	"context"
 	"errors"
 	"math"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
 // shown is a store that is read only.
@@ -58,7 +56,7 @@ func held(number leaderelection.ElectionNumber, extension uint64, expiry time.Du
 // that long, and for the skew.
 func TestLapsesUnsynchronized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, store, posted := watching(t, func(c *Config) { c.Unsynchronized = true })
+		w, store, posted := watching(t, func(c *Config) { c.ClockPolicy = leaderelection.Unsynchronized })
 		lapsed := func(after time.Duration) bool {
 			time.Sleep(after)
 			w.look()
@@ -131,23 +129,7 @@ func TestSeatsAreReadWhenDue(t *testing.T) {
 // A seat's record that refuses for good at first is followed when it does not any more.
 func TestSeatsRecordRefuses(t *testing.T) {
 	play(t, func(g *group) {
-		var refuses atomic.Bool
-		refuses.Store(true)
-		g.join("a", func(c *Config) {
-			store := c.Store
-			c.Store = func(name string) (leaderelection.RaceDecider, error) {
-				d, err := store(name)
-				if name == seatName(1) {
-					d.(interface{ Inject(memory.Faults) }).Inject(func(memory.Op) memory.Fault {
-						if refuses.Load() {
-							return memory.Fault{Err: leaderelection.ErrPermanent}
-						}
-						return memory.Fault{}
-					})
-				}
-				return d, err
-			}
-		})
+		refuses := g.joinRefused("a", seatName(1))
 		g.settles(12, time.Minute)
 		refuses.Store(false)
 		time.Sleep(2 * T)

@@ -35,7 +35,7 @@ func ExampleNewElector() {
 	_, err = scheduler.NewJob(gocron.DurationJob(10*time.Millisecond), gocron.NewTask(func() {
 		view := campaign.View()
 		select { // before each act: if view.ValueInFuture() ...
-		case billed <- fmt.Sprint("billing with fencing token ", view.ElectionNumber()):
+		case billed <- fmt.Sprint("billing with a fencing token: ", view.ElectionNumber() > 0):
 		default:
 		}
 	}))
@@ -51,5 +51,5 @@ func ExampleNewElector() {
 	cancel()
 	<-campaign.Done()
 	// Output:
-	// billing with fencing token 1
+	// billing with a fencing token: true
 }

@@ -35,7 +35,6 @@ package gocron
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/go-co-op/gocron/v2"
@@ -43,40 +42,26 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-// ErrNotLeading is what IsLeader's errors wrap.
-var ErrNotLeading = errors.New("leaderelection: this process does not lead")
-
-// Leadership says by which view this process may act. A *leaderelection.Campaign
-// is one.
-type Leadership interface {
-	// View is the view of the present leadership; never nil.
-	View() *leaderelection.TimeView
-	// Status reports whether leadership is being given up.
-	Status() leaderelection.Status
-	// Leader is the newest record known, for the error's text.
-	Leader() leaderelection.RaceEntry
-}
-
 // Elector is a gocron.Elector. It may be used by any number of schedulers and
 // goroutines at once.
-type Elector struct{ leads Leadership }
+type Elector struct{ candidate leaderelection.Candidate }
 
 var _ gocron.Elector = (*Elector)(nil)
 
 // NewElector returns the Elector of a campaign.
-func NewElector(l Leadership) *Elector { return &Elector{leads: l} }
+func NewElector(c leaderelection.Candidate) *Elector { return &Elector{c} }
 
 // IsLeader returns nil while this process leads by its view and is not giving
-// leadership up, else an error that wraps ErrNotLeading and names who leads, as far
+// leadership up, else an error that wraps leaderelection.ErrNotLeading and names who leads, as far
 // as is known. It asks nobody and does not wait, so it does not look at ctx.
 func (e *Elector) IsLeader(context.Context) error {
-	view := e.leads.View()
-	if e.leads.Status() == leaderelection.Leading && view.ValueInFuture() {
+	view := e.candidate.View()
+	if e.candidate.Status() == leaderelection.Leading && view.ValueInFuture() {
 		return nil
 	}
-	entry := e.leads.Leader()
+	entry := e.candidate.Leader()
 	if entry.Vacant() || entry.ElectionNumber == view.ElectionNumber() {
-		return ErrNotLeading
+		return leaderelection.ErrNotLeading
 	}
-	return fmt.Errorf("%w: the newest record is %q's, of election %d", ErrNotLeading, entry.LeaderID, entry.ElectionNumber)
+	return fmt.Errorf("%w: the newest record is %q's, with token %d", leaderelection.ErrNotLeading, entry.LeaderID, entry.ElectionNumber)
 }

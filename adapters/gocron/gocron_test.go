@@ -5,6 +5,7 @@ package gocron_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 	legocron "github.com/c8e606e4/leaderelection/adapters/gocron"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,6 +53,9 @@ func (l *ledger) len() int {
 	defer l.mu.Unlock()
 	return len(l.runs)
 }
+
+// born is the first number of an election that begins with its bubble, in 2000.
+const born le.ElectionNumber = 946684800
 
 type run struct {
 	by     string
@@ -96,7 +101,7 @@ func join(t *testing.T, ctx context.Context, l *ledger, store *memory.Decider, i
 		if !view.ValueInFuture() {
 			l.t.Errorf("a job of %s begins after its view has ended", id)
 		}
-		l.add(run{id, view.ElectionNumber()})
+		l.add(run{id, view.ElectionNumber() - born + 1})
 	}
 	if _, err := scheduler.NewJob(gocron.DurationJob(every), gocron.NewTask(job), gocron.WithSingletonMode(gocron.LimitModeReschedule)); err != nil {
 		t.Fatal(err)
@@ -129,7 +134,7 @@ func TestJobsRunOnTheLeader(t *testing.T) {
 		if n := len(l.at); n < 9 || n > 11 {
 			t.Errorf("runs at %d instants in 10 s, want one a second", n)
 		}
-		if err := b.elector.IsLeader(ctx); !errors.Is(err, legocron.ErrNotLeading) || !strings.Contains(err.Error(), `"a"'s, of election 1`) {
+		if err := b.elector.IsLeader(ctx); !errors.Is(err, le.ErrNotLeading) || !strings.Contains(err.Error(), fmt.Sprintf(`"a"'s, with token %d`, born)) {
 			t.Errorf("b: %v", err)
 		}
 		if err := a.elector.IsLeader(ctx); err != nil {
@@ -148,7 +153,7 @@ func TestJobsRunOnTheLeader(t *testing.T) {
 		b.store.Inject(memory.LoseRequests())
 		time.Sleep(3 * T)
 		expect(n, run{"b", 2}, run{"a", 3})
-		if err := b.elector.IsLeader(ctx); !errors.Is(err, legocron.ErrNotLeading) {
+		if err := b.elector.IsLeader(ctx); !errors.Is(err, le.ErrNotLeading) {
 			t.Errorf("b, cut off: %v", err)
 		}
 		cancel()
@@ -159,31 +164,31 @@ func TestJobsRunOnTheLeader(t *testing.T) {
 	})
 }
 
-// leads is a Leadership whose parts a test sets.
+// leads is a Candidate whose parts a test sets.
 type leads struct {
-	view   *le.TimeView
+	view   *viewtest.View
 	status le.Status
 	entry  le.RaceEntry
 }
 
-func (l *leads) View() *le.TimeView   { return l.view }
+func (l *leads) View() *le.TimeView   { return l.view.TimeView }
 func (l *leads) Status() le.Status    { return l.status }
 func (l *leads) Leader() le.RaceEntry { return l.entry }
 
 func TestIsLeader(t *testing.T) {
-	l := &leads{view: le.NewTimeView(nil), status: le.Leading}
+	l := &leads{view: viewtest.New(nil, 0), status: le.Leading}
 	e := legocron.NewElector(l)
 	l.view.Set(time.Now().Add(time.Hour))
 	if err := e.IsLeader(t.Context()); err != nil {
 		t.Error(err)
 	}
 	l.status = le.Draining
-	if err := e.IsLeader(t.Context()); !errors.Is(err, legocron.ErrNotLeading) {
+	if err := e.IsLeader(t.Context()); !errors.Is(err, le.ErrNotLeading) {
 		t.Errorf("while draining: %v", err)
 	}
 	l.status = le.Leading
 	l.view.Set(time.Now().Add(-time.Second))
-	if err := e.IsLeader(t.Context()); !errors.Is(err, legocron.ErrNotLeading) {
+	if err := e.IsLeader(t.Context()); !errors.Is(err, le.ErrNotLeading) {
 		t.Errorf("after the view: %v", err)
 	}
 }

@@ -44,10 +44,12 @@ from new.
 
 A manager starts once. When leadership is lost, Start ends with an error, and the
 process should, too, to be started again as a standby. The record is released before
-Start returns: leadership that is given up by choice (a signal, Transfer, StepDown,
-Healthy) is kept, and extended, until the manager has stopped, or its
-GracefulShutdownTimeout (30 s) or the Config's DrainTimeout (a term) is over; the
-Config's should be the longer one.
+Start returns. Leadership that is given up by choice (a signal, Transfer, StepDown,
+Healthy) is kept, and extended, until the manager has stopped: for its
+GracefulShutdownTimeout (30 s) at most. The Config's DrainTimeout is taken from there if it is
+zero; a shorter one is refused, and so is a manager that does not wait for its controllers
+(GracefulShutdownTimeout 0). If controllers still run after that time, nothing is released: the
+process ends, and the lease runs out.
 
 It is a module of its own, so that nobody who imports the election links Kubernetes.
 */

@@ -29,7 +29,6 @@ func Example() {
 		Decider:      lease.NewDecider(clients.CoordinationV1().RESTClient(), "orders", "orders-operator", nil),
 		LeaderID:     "orders-operator-7f9c",
 		MaxClockSkew: time.Second,
-		DrainTimeout: time.Minute, // longer than the manager's GracefulShutdownTimeout
 	})
 	mgr, err := ctrl.NewManager(restConfig, runner.Options(ctrl.Options{}))
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -14,6 +15,9 @@ import (
 
 // errStopped is why the campaign ends where the manager has stopped by itself.
 var errStopped = errors.New("leaderelection: the manager has stopped")
+
+// defaultGrace is the GracefulShutdownTimeout of a manager whose options have none.
+const defaultGrace = 30 * time.Second
 
 // Runner runs a manager as a candidate. Its methods may be called by any number of
 // goroutines at once.
@@ -24,19 +28,20 @@ type Runner struct {
 	// needs is whether controllers need leader election. That a manager's settings
 	// point to it shows that Options made them.
 	needs bool
+	grace time.Duration // the manager's GracefulShutdownTimeout
 	view  atomic.Pointer[leaderelection.TimeView]
 }
 
 // NewRunner returns a Runner for a candidate. OnElected must be nil: to lead is to
 // run what the manager runs then. What is wrong with cfg is told by Start.
 func NewRunner(cfg leaderelection.Config) *Runner {
-	return &Runner{cfg: cfg, gate: newGate(cfg.LeaderID), needs: true}
+	return &Runner{cfg: cfg, gate: newGate(cfg.LeaderID), needs: true, grace: defaultGrace}
 }
 
 // Options returns o for a manager of this Runner: with leader election, by this
 // Runner's gate. A manager that was made so waits until Start has begun the
 // campaign, and the campaign has won. Call it last: o.Controller.NeedLeaderElection
-// must stay as it is afterwards.
+// and o.GracefulShutdownTimeout must stay as they are afterwards.
 func (r *Runner) Options(o manager.Options) manager.Options {
 	o.LeaderElection = true
 	o.LeaderElectionResourceLockInterface = r.gate
@@ -45,7 +50,29 @@ func (r *Runner) Options(o manager.Options) manager.Options {
 		r.needs = *n
 	}
 	o.Controller.NeedLeaderElection = &r.needs
+	if g := o.GracefulShutdownTimeout; g != nil {
+		r.grace = *g
+	}
+	o.GracefulShutdownTimeout = &r.grace
 	return o
+}
+
+// drain is for how long the lease is kept while the manager stops: as long as the manager
+// waits for its controllers. If that is for ever (less than zero), as long as can be.
+func (r *Runner) drain() (time.Duration, error) {
+	grace, drain := r.grace, r.cfg.DrainTimeout
+	if grace < 0 {
+		grace = leaderelection.MaxTermLength
+	}
+	switch {
+	case grace == 0:
+		return 0, errors.New("leaderelection: GracefulShutdownTimeout is 0, so the manager does not wait for its controllers, and another would lead beside them: leave it nil, or set how long they take to stop")
+	case drain == 0:
+		return grace, nil
+	case drain < grace:
+		return 0, fmt.Errorf("leaderelection: DrainTimeout (%v) is shorter than the manager's GracefulShutdownTimeout (%v), so another would lead beside controllers that are still stopping: leave DrainTimeout out, or make it as long", drain, r.grace)
+	}
+	return drain, nil
 }
 
 // View returns the view of this process's leadership, or before there is one a view that
@@ -54,15 +81,19 @@ func (r *Runner) View() *leaderelection.TimeView {
 	if v := r.view.Load(); v != nil {
 		return v
 	}
-	return leaderelection.NewTimeView(r.cfg.Clock)
+	return &leaderelection.TimeView{}
 }
 
 // Start campaigns in the election, and runs a manager that was made with Options. It
 // returns when both have ended and what was led is released: with what mgr.Start
-// returned, which is nil where ctx has ended, joined with the cause where leadership
-// was lost; or at once where the Config is wrong, or mgr was made without Options, and
-// so would run its controllers on every standby; or with an ErrPermanent where the
-// store refused for good before anything had worked. A Runner starts once.
+// returned, which is nil if ctx has ended, joined with the cause if leadership
+// was lost. It returns at once if the Config is wrong, contradicts the manager's options, or
+// mgr was made without Options, and so would run its controllers on every standby. It returns
+// an ErrPermanent if the store refused for good before anything had worked. A Runner starts once.
+//
+// If controllers still run when the manager's GracefulShutdownTimeout is over, mgr.Start
+// gives them up, and Start returns its error with nothing released: end the process, and
+// the lease runs out. As long as the process lives the lease is kept, for DrainTimeout at most.
 func (r *Runner) Start(ctx context.Context, mgr manager.Manager) error {
 	if r.cfg.OnElected != nil {
 		return errors.New("leaderelection: wrong Config: OnElected must be nil for a Runner, which runs a manager in its place")
@@ -77,9 +108,13 @@ func (r *Runner) Start(ctx context.Context, mgr manager.Manager) error {
 	defer stopManager(nil)
 	campaigning, stopCampaign := context.WithCancelCause(ctx)
 	defer stopCampaign(nil)
-	stopped := make(chan struct{})
+	stopped, abandoned := make(chan struct{}), false
 
 	cfg := r.cfg
+	var err error
+	if cfg.DrainTimeout, err = r.drain(); err != nil {
+		return err
+	}
 	cfg.OnElected = func(leading context.Context, view *leaderelection.TimeView) {
 		if !r.view.CompareAndSwap(nil, view) {
 			return // the manager has had its leadership, and is on its way out
@@ -91,6 +126,9 @@ func (r *Runner) Start(ctx context.Context, mgr manager.Manager) error {
 			stopCampaign(context.Cause(leading)) // no second leadership: a manager starts once
 			<-stopped                            // until then the lease is kept, for DrainTimeout at most
 		case <-stopped:
+		}
+		for abandoned && view.ValueInFuture() {
+			view.Clock().SleepUntil(context.Background(), view.Get())
 		}
 	}
 	campaign, err := cfg.Start(campaigning)
@@ -105,9 +143,12 @@ func (r *Runner) Start(ctx context.Context, mgr manager.Manager) error {
 	if ctx.Err() == nil {
 		cause = context.Cause(running)
 	}
+	abandoned = errors.Is(err, context.DeadlineExceeded) // controllers run that the manager waits for no longer
 	close(stopped)
 	stopCampaign(errStopped)
-	over.Wait()
+	if !abandoned {
+		over.Wait()
+	}
 	if cause != nil {
 		return errors.Join(fmt.Errorf("leaderelection: the manager was stopped: %w", cause), err)
 	}

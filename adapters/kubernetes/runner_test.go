@@ -24,6 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	T = time.Second
 	S = 50 * time.Millisecond
+
+	grace = 5 * time.Second // the manager's GracefulShutdownTimeout: longer than terms
 )
 
 // operator is a replica: a candidate whose manager runs one controller, which
@@ -45,11 +47,15 @@ type always func(context.Context) error
 func (f always) Start(ctx context.Context) error { return f(ctx) }
 func (always) NeedLeaderElection() bool          { return false }
 
-func newOperator(t *testing.T, id string, store le.RaceDecider) *operator {
+func newOperator(t *testing.T, id string, store le.RaceDecider, change ...func(*le.Config)) *operator {
 	t.Helper()
 	o := &operator{id: id, warm: make(chan struct{}), led: make(chan le.ElectionNumber, 1), over: make(chan bool, 1), stopped: make(chan error, 1)}
-	o.runner = lekubernetes.NewRunner(le.Config{Decider: store, LeaderID: id, TermLength: T, MaxClockSkew: S})
-	grace := 5 * time.Second
+	cfg := le.Config{Decider: store, LeaderID: id, TermLength: T, MaxClockSkew: S}
+	for _, c := range change {
+		c(&cfg)
+	}
+	o.runner = lekubernetes.NewRunner(cfg)
+	grace := grace
 	// There is no API server: nothing here asks for one.
 	var err error
 	o.mgr, err = manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, o.runner.Options(manager.Options{
@@ -110,9 +116,11 @@ func TestHandover(t *testing.T) {
 	d := memory.NewDecider()
 	a := newOperator(t, "a", d.Handle())
 	a.linger = make(chan struct{})
+	born := le.ElectionNumber(time.Now().Unix())
 	a.start(ctx)
-	if n := within(t, "a leads", a.led); n != 1 {
-		t.Errorf("a's leadership is %d", n)
+	first := within(t, "a leads", a.led)
+	if first < born || first > le.ElectionNumber(time.Now().Unix()) {
+		t.Errorf("a's leadership is %d, not the time's", first)
 	}
 	within(t, "a's manager says so", a.mgr.Elected())
 	b := newOperator(t, "b", d.Handle())
@@ -136,7 +144,7 @@ func TestHandover(t *testing.T) {
 		not(t, "b leads while a's controller still runs", b.led)
 	}
 	close(a.linger)
-	if n := within(t, "b leads", b.led); n != 2 {
+	if n := within(t, "b leads", b.led); n != first+1 {
 		t.Errorf("b's leadership is %d", n)
 	}
 	if err := within(t, "a's Start returns", a.stopped); !errors.Is(err, le.ErrResigned) {
@@ -159,7 +167,7 @@ func TestCutOff(t *testing.T) {
 	mine := d.Handle()
 	a, b := newOperator(t, "a", mine), newOperator(t, "b", d.Handle())
 	a.start(ctx)
-	within(t, "a leads", a.led)
+	first := within(t, "a leads", a.led)
 	b.start(ctx)
 	within(t, "b is warm", b.warm)
 	cut := time.Now()
@@ -168,7 +176,7 @@ func TestCutOff(t *testing.T) {
 	if took := time.Since(cut); took > 5*T { // client-go's renewals would have been given 10 s
 		t.Errorf("a's controller was told to stop after %v", took)
 	}
-	if n := within(t, "b leads", b.led); n != 2 {
+	if n := within(t, "b leads", b.led); n != first+1 {
 		t.Errorf("b's leadership is %d", n)
 	}
 	if err := within(t, "a's Start returns", a.stopped); !errors.Is(err, le.ErrExpired) && !errors.Is(err, le.ErrOusted) {
@@ -196,7 +204,7 @@ func TestManagerFails(t *testing.T) {
 	if err := within(t, "Start returns", a.stopped); !errors.Is(err, broken) {
 		t.Errorf("Start: %v", err)
 	}
-	if e := d.Entry(); !e.Vacant() || e.ElectionNumber != 1 {
+	if e := d.Entry(); !e.Vacant() || e.ElectionNumber == le.NoElections {
 		t.Errorf("not released: %+v", e)
 	}
 }
@@ -270,3 +278,39 @@ func TestManagerWithoutOptions(t *testing.T) {
 		t.Error("NeedLeaderElection was changed")
 	}
 }
+
+// What contradicts the manager's options is refused before anything runs.
+func TestContradictions(t *testing.T) {
+	for name, c := range map[string]struct {
+		grace *time.Duration
+		drain time.Duration
+		want  string // of the error; empty: it is taken
+	}{
+		"the manager's default, and less": {nil, 29 * time.Second, "shorter than the manager's GracefulShutdownTimeout (30s)"},
+		"less than the manager waits":     {ref(time.Minute), 59 * time.Second, "leave DrainTimeout out"},
+		"for ever, and less":              {ref(-time.Second), time.Hour, "leave DrainTimeout out"},
+		"no waiting":                      {ref(time.Duration(0)), 0, "does not wait for its controllers"},
+		"as long":                         {ref(time.Minute), time.Minute, ""},
+		"as the manager waits":            {ref(time.Minute), 0, ""},
+		"for ever":                        {ref(-time.Second), 0, ""},
+		"the manager's default":           {nil, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runner := lekubernetes.NewRunner(le.Config{Decider: memory.NewDecider(), LeaderID: "a", TermLength: T, MaxClockSkew: S, DrainTimeout: c.drain})
+			mgr, err := manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, runner.Options(manager.Options{
+				Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", Logger: logr.Discard(), GracefulShutdownTimeout: c.grace,
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			err = runner.Start(ctx, mgr)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func ref[T any](v T) *T { return &v }

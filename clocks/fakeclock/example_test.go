@@ -45,5 +45,5 @@ func Example() {
 	// Output:
 	// leads until 00:00:14 and may act: true
 	// a minute later may act: false
-	// with token 2 may act: true
+	// with token 946684801 may act: true
 }

@@ -20,7 +20,7 @@
 // their own goroutines. A candidate that wakes extends its lease, for which it asks the
 // store; so let time pass in steps that are shorter than half a term, and wait in
 // between for what the test is about (a callback, a channel), or until all sleep again
-// ([Clock.AwaitSleepers]). One step past the end of a term is a process that was
+// ([Clock.AwaitSleepers]), or have it moved until something has ended ([Clock.AdvanceUntil]). One step past the end of a term is a process that was
 // stopped for as long: its view is over.
 //
 // [Clock.Set] moves the wall time alone, as an administrator or a time service does.
@@ -188,6 +188,32 @@ func (c *Clock) Next() (time.Duration, bool) {
 		}
 	}
 	return next, found
+}
+
+// AdvanceUntil lets time pass, from the waking of one sleeper to that of the next, until done is
+// closed, and returns nil; or context.Cause(ctx) as soon as ctx has ended. It is for what ends by
+// itself, and needs time for it: a campaign that stops while its store is away tries to release
+// its lease for a while, and nobody else moves the clock meanwhile:
+//
+//	cancel()
+//	err := clock.AdvanceUntil(ctx, campaign.Done())
+func (c *Clock) AdvanceUntil(ctx context.Context, done <-chan struct{}) error {
+	for {
+		before := c.rest()
+		pause := time.NewTimer(settled)
+		select {
+		case <-done:
+			pause.Stop()
+			return nil
+		case <-ctx.Done():
+			pause.Stop()
+			return context.Cause(ctx)
+		case <-pause.C:
+		}
+		if next, any := c.Next(); any && c.rest() == before {
+			c.Advance(max(next, 1))
+		}
+	}
 }
 
 // SleepFor returns true when Advance has let d pass, or false as soon as ctx has ended.

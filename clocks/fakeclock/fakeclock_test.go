@@ -152,6 +152,7 @@ func TestFailOver(t *testing.T) {
 	if id := <-elected; id != "a" {
 		t.Fatalf("%s leads first", id)
 	}
+	led := a.View().ElectionNumber()
 	_, b := start("b")
 	for range 60 { // five minutes, in which a extends its lease
 		asleep(t, clock, 2) // else one may work out by the old time for how long to sleep
@@ -163,7 +164,7 @@ func TestFailOver(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	if !a.View().ValueInFuture() || a.View().ElectionNumber() != 1 {
+	if !a.View().ValueInFuture() || a.View().ElectionNumber() != led {
 		t.Fatal("a has lost its lead")
 	}
 	storeOfA.Inject(memory.LoseRequests())
@@ -218,5 +219,36 @@ func TestStepsKeepTheLease(t *testing.T) {
 			t.Errorf("steps of %v: the lease was lost, %d times", step, len(elected))
 		}
 		_ = campaign
+	}
+}
+
+// A campaign that stops while its store is away needs time to give up its release.
+func TestAdvanceUntilACampaignHasStopped(t *testing.T) {
+	clock := fakeclock.New(time.Time{})
+	d := memory.New(&memory.Options{Clock: clock})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c, err := leaderelection.Config{Decider: d, LeaderID: "a", Clock: clock}.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := c.Lead(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Release()
+	d.Inject(memory.LoseRequests())
+	cancel()
+	began := clock.Now()
+	if err := clock.AdvanceUntil(soon(t), c.Done()); err != nil {
+		t.Fatal(err)
+	}
+	if took := clock.Now().Sub(began); took <= 0 || took > leaderelection.DefaultTermLength {
+		t.Errorf("it took %v", took)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := clock.AdvanceUntil(ended, make(chan struct{})); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

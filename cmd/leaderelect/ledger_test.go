@@ -54,7 +54,7 @@ func overlap(all []line) error {
 		case l.token > top.token:
 			top = l
 		case l.token < top.token:
-			return fmt.Errorf("line %d: process %d wrote %q for election %d at %v, when process %d had written %q for election %d at %v",
+			return fmt.Errorf("line %d: process %d wrote %q with token %d at %v, when process %d had written %q with token %d at %v",
 				i+1, l.pid, l.what, l.token, l.at, top.pid, top.what, top.token, top.at)
 		}
 	}
@@ -68,6 +68,6 @@ func TestOverlapIsFound(t *testing.T) {
 		t.Error(err)
 	}
 	if overlap(append(good, line{"beat", 1, 10, time.Time{}})) == nil {
-		t.Error("a beat of election 1 after the start of election 2 is not found")
+		t.Error("a beat with token 1 after the start of token 2 is not found")
 	}
 }

@@ -72,9 +72,9 @@ func TestNotify(t *testing.T) {
 	env := func(c *exec.Cmd) { c.Env = append(c.Env, "NOTIFY_SOCKET="+s.path, "WATCHDOG_USEC=200000") }
 	const note = `env >"$0"; exec sleep 600`
 	a := launch(t, env, "run", "--id", "a", url, "--", "sh", "-c", note)
-	has(t, a.ledger, "^LEADERELECT_ELECTION=1$")
+	has(t, a.ledger, `^LEADERELECT_TOKEN=\d{10}$`)
 	s.has(t, `^READY=1$`, 1)
-	s.has(t, `^STATUS=leading, election 1$`, 1)
+	s.has(t, `^STATUS=leading, token \d{10}$`, 1)
 	s.has(t, `^WATCHDOG=1$`, 3)
 	if text, err := os.ReadFile(a.ledger); err != nil || strings.Contains(string(text), "NOTIFY_SOCKET=") || strings.Contains(string(text), "WATCHDOG_") {
 		t.Errorf("%v; the command has\n%s", err, text)
@@ -82,7 +82,7 @@ func TestNotify(t *testing.T) {
 
 	other := newSystemd(t)
 	b := launch(t, func(c *exec.Cmd) { c.Env = append(c.Env, "NOTIFY_SOCKET="+other.path) }, "run", "--ready-when", "leading", "--id", "b", url, "--", "sh", "-c", note)
-	other.has(t, `^STATUS=standing by; a leads, election 1$`, 1)
+	other.has(t, `^STATUS=standing by; a leads, token \d{10}$`, 1)
 	if all := other.all(); strings.Contains(all, "READY") || strings.Contains(all, "WATCHDOG") {
 		t.Errorf("a standby has told\n%s", all)
 	}
@@ -100,7 +100,7 @@ func TestPassNotify(t *testing.T) {
 	c := launch(t, func(c *exec.Cmd) {
 		c.Env = append(c.Env, "NOTIFY_SOCKET="+s.path, "WATCHDOG_USEC=200000", "WATCHDOG_PID=1")
 	}, "run", "--pass-notify", "file://"+filepath.Join(t.TempDir(), "election.json"), "--", "sh", "-c", `env >"$0"; exec sleep 600`)
-	has(t, c.ledger, "^LEADERELECT_ELECTION=1$")
+	has(t, c.ledger, `^LEADERELECT_TOKEN=\d{10}$`)
 	text := has(t, c.ledger, "^WATCHDOG_USEC=200000$")
 	if !strings.Contains(text, "NOTIFY_SOCKET="+s.path) || strings.Contains(text, "WATCHDOG_PID") {
 		t.Errorf("the command has\n%s", text)

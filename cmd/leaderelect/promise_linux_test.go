@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 var (
@@ -30,7 +30,7 @@ var (
 //	go test -run TestPromise ./cmd/leaderelect -rounds 100
 func TestPromise(t *testing.T) {
 	t.Parallel()
-	server := natstest.Start(t)
+	server := stores.NATS(t)
 	const elections = 4
 	for i := range elections {
 		n := (*rounds + i) / elections
@@ -75,11 +75,11 @@ type slot struct {
 	below bool // its command has a grandchild
 }
 
-func newArena(t *testing.T, server *natstest.Server, r *rand.Rand, blind bool) *arena {
+func newArena(t *testing.T, server *stores.NATSServer, r *rand.Rand, blind bool) *arena {
 	a := &arena{dir: t.TempDir(), rand: r, blind: blind}
 	a.ledger = filepath.Join(a.dir, "ledger")
 	for i := range a.slots {
-		s := &slot{id: fmt.Sprintf("c%d", i), proxy: newProxy(t, server.Addr().String())}
+		s := &slot{id: fmt.Sprintf("c%d", i), proxy: newProxy(t, server.Addr)}
 		s.url = fmt.Sprintf("nats://%s/promise/%s?create=true&storage=memory", s.proxy.Addr, strings.ReplaceAll(t.Name(), "/", "-"))
 		a.slots[i] = s
 		a.start(t, s)
@@ -180,7 +180,7 @@ func (a *arena) leader(t *testing.T) (found *slot, last line, lines int) {
 		return false
 	}) {
 		a.logs(t)
-		t.Fatalf("no other command runs after one of election %d, within %v", a.number, patience)
+		t.Fatalf("no other command runs after one with token %d, within %v", a.number, patience)
 	}
 	return found, last, lines
 }
@@ -222,7 +222,7 @@ func (a *arena) round(t *testing.T, round int) {
 		{"kill the command, and stop the candidate", func() { _ = syscall.Kill(l.pid, syscall.SIGKILL); s.signal(syscall.SIGSTOP) }},
 	}
 	f := faults[a.rand.IntN(len(faults))]
-	t.Logf("round %d: election %d, %s: %s", round, l.token, s.id, f.name)
+	t.Logf("round %d: token %d, %s: %s", round, l.token, s.id, f.name)
 	a.seen, a.number = lines, l.token
 	f.do()
 	a.leader(t)

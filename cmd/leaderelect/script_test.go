@@ -19,7 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
-	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // patience is how long a script waits for what should happen soon.
@@ -28,17 +28,26 @@ const patience = 30 * time.Second
 // Each script runs on the file store and on NATS; $STORE is its election.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	server := natstest.Start(t)
+	server := stores.NATS(t)
+	// The scripts that most depend on the store run on one that pushes and is far away, too.
+	onServer := []string{"clock_skew", "handover", "hold", "hook", "lifeline", "plan", "reset", "run_once", "run_wait", "shards", "shards_ask", "shards_crash", "shards_lifeline", "shards_reset", "sidecar", "status", "wait", "watch"}
 	for name, url := range map[string]func(work string) string{
 		"file": func(work string) string { return "file://" + filepath.Join(work, "election.json") },
 		"nats": func(work string) string {
 			key := regexp.MustCompile(`[^a-zA-Z0-9]`).ReplaceAllString(work, "")
-			return server.ClientURL() + "/scripts/" + key + "?create=true&storage=memory"
+			return server.URL() + "/scripts/" + key + "?create=true&storage=memory"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			var files []string
+			for _, script := range onServer {
+				files = append(files, "testdata/script/"+script+".txtar")
+			}
+			if name == "file" {
+				files, _ = filepath.Glob("testdata/script/*.txtar")
+			}
 			testscript.Run(t, testscript.Params{
-				Dir:                "testdata/script",
+				Files:              files,
 				RequireUniqueNames: true,
 				Setup: func(e *testscript.Env) error {
 					e.Setenv("STORE", url(e.WorkDir))
@@ -58,7 +67,7 @@ func TestScripts(t *testing.T) {
 					return false, fmt.Errorf("unknown condition %q", cond)
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"bg": bg, "sig": sig, "ends": ends, "await": await, "exitcode": exitcode, "dead": dead, "gone": gone, "url": urlOf, "http": ask,
+					"bg": bg, "sig": sig, "ends": ends, "await": await, "exitcode": exitcode, "dead": dead, "gone": gone, "url": urlOf, "http": ask, "mem": memory,
 				},
 			})
 		})
@@ -112,6 +121,17 @@ func named(ts *testscript.TestScript, name string) *started {
 		ts.Fatalf("nothing called %s was started", name)
 	}
 	return s
+}
+
+// mem VARIABLE sets a variable to a new directory in memory.
+func memory(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: mem VARIABLE")
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "leaderelect-test-")
+	ts.Check(err)
+	ts.Defer(func() { os.RemoveAll(dir) })
+	ts.Setenv(args[0], dir)
 }
 
 // sig NAME SIGNAL sends a signal to what bg has started.

@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/stores"
-	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 // everyStore starts a store's server, and returns an election's URL and what its
@@ -24,7 +24,7 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 		return "file://" + filepath.Join(t.TempDir(), "election.json"), nil
 	},
 	"nats": func(t *testing.T) (string, []string) {
-		return natstest.Start(t).ClientURL() + "/elections/one?create=true", nil
+		return stores.NATS(t).URL() + "/elections/one?create=true", nil
 	},
 	"gs": func(t *testing.T) (string, []string) {
 		return "gs://elections/one?anonymous=true&endpoint=" + stores.FakeGCS(t, "elections"), nil
@@ -34,7 +34,7 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 			[]string{"AZURE_STORAGE_KEY=" + stores.AzuriteKey}
 	},
 	"dynamodb": func(t *testing.T) (string, []string) {
-		return "dynamodb://elections/one?region=eu-central-1&create=true&endpoint=" + stores.Dynalite(t), awsEnv("key", "secret")
+		return "dynamodb://elections/one?region=eu-central-1&create=true&endpoint=" + stores.Dynalite(t), stores.AWSEnv("key", "secret")
 	},
 	"s3": func(t *testing.T) (string, []string) {
 		endpoint := stores.Versitygw(t)
@@ -43,7 +43,7 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 		if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String("elections")}); err != nil {
 			t.Fatal(err)
 		}
-		return "s3://elections/one?region=us-east-1&path_style=true&endpoint=" + endpoint, awsEnv("root", "root-secret")
+		return "s3://elections/one?region=us-east-1&path_style=true&endpoint=" + endpoint, stores.AWSEnv("root", "root-secret")
 	},
 	"etcd": func(t *testing.T) (string, []string) {
 		return "etcd://" + stores.Etcd(t).Endpoint + "/elections/one", nil
@@ -78,10 +78,10 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 // durable is what doctor says of each store's settings as everyStore has them.
 var durable = map[string]string{
 	"file":       unexamined,
-	"gs":         unexamined,
-	"azblob":     unexamined,
-	"dynamodb":   unexamined,
-	"s3":         unexamined,
+	"gs":         examined,
+	"azblob":     examined,
+	"dynamodb":   examined,
+	"s3":         examined,
 	"nats":       "warning +the store's durability: the bucket has one replica",
 	"kubernetes": unexamined,
 	"etcd":       "warning +the store's durability: the cluster has one voting member",
@@ -91,13 +91,27 @@ var durable = map[string]string{
 	"mysql":      "warning +the store's durability: innodb_flush_log_at_trx_commit is 0",
 	"zookeeper":  "warning +the store's durability: there is one server that votes",
 	"consul":     "warning +the store's durability: there is one server",
-	"sqlite":     "ok +the store's durability: no setting that can be asked for",
+	"sqlite":     examined,
 }
+
+const examined = "ok +the store's durability: no setting that can be asked for"
 
 const unexamined = "not checked +the store's durability: leaderelect does not examine the settings"
 
-func awsEnv(key, secret string) []string {
-	return []string{"AWS_ACCESS_KEY_ID=" + key, "AWS_SECRET_ACCESS_KEY=" + secret, "AWS_EC2_METADATA_DISABLED=true"}
+// No store is forgotten, but for the one without a server here.
+func TestEveryStoreIsTried(t *testing.T) {
+	for _, form := range store.Forms {
+		name := store.Kind(form)
+		if name == "rethinkdb" {
+			continue
+		}
+		if everyStore[name] == nil {
+			t.Errorf("everyStore lacks %s", name)
+		}
+		if durable[name] == "" {
+			t.Errorf("durable lacks %s", name)
+		}
+	}
 }
 
 // A short election on every store: one leads and is killed, the other leads and
@@ -115,18 +129,23 @@ func TestEveryStore(t *testing.T) {
 					c.Env = append(c.Env, env...)
 				}, "run", "--id", id, "--term", "5s", "--skew", "100ms", url, "--", "child")
 			}
+			reset := exec.Command("leaderelect", "reset", "--after", "10", url) // numbers are born with the time
+			reset.Env = append(os.Environ(), env...)
+			if out, err := reset.CombinedOutput(); err != nil {
+				t.Fatalf("reset: %v\n%s", err, out)
+			}
 			a := start("a")
-			has(t, ledger, "^beat 1")
+			has(t, ledger, "^beat 11")
 			b := start("b")
 			_ = a.Process.Signal(syscall.SIGKILL)
-			has(t, ledger, "^beat 2")
+			has(t, ledger, "^beat 12")
 			c := start("c")
 			transfer := exec.Command("leaderelect", "transfer", "--force", "--timeout", "20s", url, "c")
 			transfer.Env = append(os.Environ(), env...)
-			if out, err := transfer.CombinedOutput(); err != nil || !strings.Contains(string(out), "c leads, with election 3") {
+			if out, err := transfer.CombinedOutput(); err != nil || !strings.Contains(string(out), "c leads, with token 13") {
 				t.Errorf("transfer: %v\n%s", err, out)
 			}
-			has(t, ledger, "^beat 3")
+			has(t, ledger, "^beat 13")
 			for _, x := range []*candidate{b, c} {
 				_ = x.Process.Signal(syscall.SIGTERM)
 				if code := x.code(t); code != 0 {

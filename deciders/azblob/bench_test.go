@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -18,7 +17,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
 )
@@ -32,6 +30,11 @@ const rec = `{"leaderelection":1,"leader_id":"worker-1.batch.example.com","host_
 func cannedServer(t testing.TB) (url string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("If-Match") == "0x0" || r.Header.Get("If-None-Match") == "*" {
+			w.Header().Set("x-ms-error-code", "ConditionNotMet")
+			w.WriteHeader(http.StatusPreconditionFailed)
+			return
+		}
 		w.Header().Set("ETag", `"0x1"`)
 		w.Header().Set("Last-Modified", "Sat, 21 Nov 2026 11:24:05 GMT")
 		content := []byte(rec)
@@ -50,8 +53,8 @@ func cannedServer(t testing.TB) (url string) {
 	return s.URL + "/account"
 }
 
-// pairs are a look and an extension, each made by the Decider and with nothing but
-// the SDK.
+// pairs are a look and an extension, each made by the Decider and by
+// the SDK alone.
 func pairs(t testing.TB) (read, write httpfault.Pair) {
 	c, ctx := client(t, cannedServer(t), nil), context.Background()
 	d := azblob.NewDecider(c, containerName, "one", nil)
@@ -93,10 +96,8 @@ func TestRecordSize(t *testing.T) {
 		r.Body = io.NopCloser(bytes.NewReader(got))
 		server.ServeHTTP(w, r)
 	}), nil), containerName, "one", nil)
-	e := &leaderelection.RaceEntry{
-		LeaderID: "worker-1.batch.example.com", HostPort: []string{"10.20.30.40:8443", "[fd00:1234:5678::40]:8443"},
-		TermExpiry: time.Now(), TermLength: 15 * time.Second, ElectionNumber: 1 << 40, Extension: 1 << 40, Incarnation: strings.Repeat("A", 26),
-	}
+	e := httpfault.Record()
+	e.ElectionNumber, e.Extension = 1<<40, 1<<40
 	if _, err := d.WriteEntry(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}

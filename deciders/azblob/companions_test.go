@@ -15,20 +15,20 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/azblob"
+	"github.com/c8e606e4/leaderelection/deciders/azblob/azlease"
 )
 
 // leaseEvents are what a decider has told of its leases. That a request took longer than
 // the decider allows, as it may on a busy machine, is left out, and so is the lease's return.
 type leaseEvents struct {
-	told chan azblob.LeaseEvent
+	told chan azlease.Event
 	late map[string]bool
 }
 
 // next are the next n, in the order of the lengths of the blobs' names.
-func (l leaseEvents) next(t *testing.T, n int) []azblob.LeaseEvent {
+func (l leaseEvents) next(t *testing.T, n int) []azlease.Event {
 	t.Helper()
-	var got []azblob.LeaseEvent
+	var got []azlease.Event
 	for len(got) < n {
 		select {
 		case e := <-l.told:
@@ -44,22 +44,22 @@ func (l leaseEvents) next(t *testing.T, n int) []azblob.LeaseEvent {
 			t.Fatalf("%d events, want %d: %+v", len(got), n, got)
 		}
 	}
-	slices.SortFunc(got, func(a, b azblob.LeaseEvent) int { return len(a.Blob) - len(b.Blob) })
+	slices.SortFunc(got, func(a, b azlease.Event) int { return len(a.Blob) - len(b.Blob) })
 	return got
 }
 
-// Companions are made where they are missing, judged each by itself, and may change; what
+// Companions are made if they are missing, judged each by itself, and may change; what
 // becomes of each lease is told.
 func TestNativeLeaseCompanions(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
-		events := leaseEvents{make(chan azblob.LeaseEvent, 100), map[string]bool{}}
-		d := azblob.NewDecider(c, containerName, recordBlob, &azblob.Options{NativeLease: &azblob.NativeLease{
-			Companions: []string{companion}, CreateCompanions: true, Changed: func(e azblob.LeaseEvent) { events.told <- e },
-		}})
+		events := leaseEvents{make(chan azlease.Event, 100), map[string]bool{}}
+		d := withLeases(c, &azlease.Options{
+			Companions: []string{companion}, CreateCompanions: true, Changed: func(e azlease.Event) { events.told <- e },
+		})
 		l := lead(t, d, 12*time.Second)
 		got := events.next(t, 2)
 		for i, name := range []string{recordBlob, companion} {
-			only, err := d.Leased(l.view, name)
+			only, err := d.Held(l.view, name)
 			if e := got[i]; err != nil || e.Blob != name || !e.Held || e.ID != *only.LeaseID || e.Err != nil || time.Until(e.Until) > 15*time.Second || time.Until(e.Until) < 10*time.Second {
 				t.Fatalf("%s: %+v, %v", name, e, err)
 			}
@@ -70,7 +70,7 @@ func TestNativeLeaseCompanions(t *testing.T) {
 		if id, other := d.LeaseID(l.view.ElectionNumber()), d.LeaseID(l.view.ElectionNumber()+1); id != got[0].ID || other != "" {
 			t.Errorf("the leases have the id %q, and those of another leadership %q", id, other)
 		}
-		if _, err := d.Leased(l.view, "nobody's"); err == nil {
+		if _, err := d.Held(l.view, "nobody's"); err == nil {
 			t.Error("a blob that is no companion is leased")
 		}
 
@@ -88,11 +88,11 @@ func TestNativeLeaseCompanions(t *testing.T) {
 		if e := events.next(t, 1)[0]; e.Blob != companion || e.Held || e.Err == nil {
 			t.Errorf("%+v, want that the lease was lost, and why", e)
 		}
-		if _, err := d.Leased(l.view, recordBlob); err != nil {
+		if _, err := d.Held(l.view, recordBlob); err != nil {
 			t.Errorf("the other lease is refused as well: %v", err)
 		}
 		for _, names := range [][]string{{companion}, {recordBlob, companion}, nil} {
-			if _, err := d.Leased(l.view, names...); err == nil || errors.Is(err, leaderelection.ErrExpired) {
+			if _, err := d.Held(l.view, names...); err == nil || errors.Is(err, leaderelection.ErrExpired) {
 				t.Errorf("Leased of %q says %v", names, err)
 			}
 		}
@@ -104,7 +104,7 @@ func TestNativeLeaseCompanions(t *testing.T) {
 		if e := events.next(t, 1)[0]; e.Blob != "another companion" || !e.Held {
 			t.Errorf("%+v, want that the new companion's lease was acquired", e)
 		}
-		if _, err := d.Leased(l.view); err != nil {
+		if _, err := d.Held(l.view); err != nil {
 			t.Errorf("with the new set: %v", err)
 		}
 		wantCode(t, "a stranger's write", overwrite(t, c, "another companion", nil), bloberror.LeaseIDMissing)
@@ -125,9 +125,6 @@ func TestNativeLeaseCompanions(t *testing.T) {
 			t.Errorf("a blob that is no companion any more is still leased: %v", err)
 		}
 	})
-	if err := azblob.NewDecider(inProcess(t, newFake(), nil), containerName, recordBlob, nil).SetCompanions("a"); !errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("without native leases: %v", err)
-	}
 }
 
 // Leases that nobody renews are told of when they run out, and not before; those who are
@@ -137,17 +134,17 @@ func TestNativeLeaseRunsOut(t *testing.T) {
 		c := inProcess(t, newFake(), nil)
 		begun := time.Now()
 		type heard struct {
-			azblob.LeaseEvent
+			azlease.Event
 			after time.Duration
 		}
 		events := make(chan heard, 10)
-		d := azblob.NewDecider(c, containerName, recordBlob, &azblob.Options{NativeLease: &azblob.NativeLease{
+		d := withLeases(c, &azlease.Options{
 			Duration: 30 * time.Second,
-			Changed: func(e azblob.LeaseEvent) {
+			Changed: func(e azlease.Event) {
 				events <- heard{e, time.Since(begun)}
 				time.Sleep(5 * time.Second)
 			},
-		}})
+		})
 		e := &leaderelection.RaceEntry{LeaderID: "a", Incarnation: "its", ElectionNumber: 1, TermLength: 15 * time.Second, TermExpiry: begun.Add(15 * time.Second)}
 		token, err := d.WriteEntry(t.Context(), e)
 		if err != nil || time.Since(begun) > time.Second {

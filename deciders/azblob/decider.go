@@ -23,23 +23,24 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/azblob/azlease"
 	"github.com/c8e606e4/leaderelection/deciders/azblob/internal/native"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // Options is what may be set of a Decider. The zero value is right for most.
 //
-// Each write makes the blob anew, so what is said here of the blob holds for the
+// Each write replaces the blob, so what is said here of the blob holds for the
 // record as the last candidate wrote it: give all candidates the same Options.
 type Options struct {
-	// CreateContainer makes the container, private, where there is none.
+	// CreateContainer makes the container, private, if there is none.
 	CreateContainer bool
-	// NativeLease makes the leader hold Azure's own lease on the record's blob
-	// and on others, see NativeLease. Nil: no native leases.
-	NativeLease *NativeLease
+	// Leases are Azure's own, which the leader then holds on the record's blob
+	// and on others: see package azlease. Nil: none.
+	Leases *azlease.Leases
 	// ContentType of the blob. Empty: application/json.
 	ContentType string
-	// Metadata of the blob, for whoever lists the container.
+	// Metadata of the blob, for people who list the container.
 	Metadata map[string]string
 	// Tier is the access tier to write the blob to. Empty: the account's
 	// default. Hot is the cheapest for a record that is written this often.
@@ -51,7 +52,7 @@ type Options struct {
 
 // Decider is one election, kept in one blob of a container. It is a
 // leaderelection.RaceDecider; all its methods may be called by several
-// goroutines at once. Make it by NewDecider or Open. With Options.NativeLease
+// goroutines at once. Make it by NewDecider or Open. With Options.Leases
 // each campaign needs a Decider of its own.
 type Decider struct {
 	b        *backend
@@ -138,19 +139,29 @@ func NewDecider(client *azblob.Client, containerName, blobName string, opts *Opt
 		b.opts.ContentType = "application/json"
 	}
 	wrong := checkNames(containerName, blobName)
-	if n := b.opts.NativeLease; n != nil {
-		var changed func(native.Event)
-		if n.Changed != nil {
-			changed = func(e native.Event) { n.Changed(LeaseEvent(e)) }
-		}
-		b.native = native.New(c, blobName, n.Companions, n.Duration, n.CreateCompanions, changed)
-		wrong = cmp.Or(wrong, native.Check(n.Companions, n.Duration))
+	at := place(client.URL(), containerName, blobName)
+	if b.native = (*native.Leases)(b.opts.Leases); b.native != nil {
+		wrong = cmp.Or(wrong, b.native.Bind(c, blobName, at))
 	}
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "azblob", Place: place(client.URL(), containerName, blobName), Wrong: wrong}}
+	never := &token{etag: "0x0"}
+	if ofAzure(client.URL()) {
+		never = nil
+	}
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "azblob", Place: at, Wrong: wrong, Never: never}}
 }
 
 // String names the place of the record: container and blob.
 func (d *Decider) String() string { return d.election.Place }
+
+// LeaseID returns the id of the native leases of a leadership of this Decider's campaign,
+// whether they are held or not; empty if there is none, or without Options.Leases.
+// It is what a program that writes companions for the leader needs.
+func (d *Decider) LeaseID(election leaderelection.ElectionNumber) string {
+	if d.b.native == nil {
+		return ""
+	}
+	return d.b.native.Of(election)
+}
 
 // ReadCurrent implements leaderelection.RaceDecider, by one request.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
@@ -158,7 +169,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 }
 
 // WriteEntry implements leaderelection.RaceDecider, by one request, plus with
-// Options.NativeLease those that keep the leases. Azure does not send the current
+// Options.Leases those that keep the leases. Azure does not send the current
 // record along with a refusal.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	return d.election.Write(ctx, entry)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
+	"github.com/c8e606e4/leaderelection/deciders/azblob/azlease"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
@@ -43,14 +44,14 @@ func TestConformance(t *testing.T) {
 	server := azurite(t)
 	for name, opts := range map[string]*azblob.Options{
 		"Plain":       nil,
-		"NativeLease": {NativeLease: &azblob.NativeLease{}},
+		"NativeLease": {Leases: azlease.New(nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var elections atomic.Int64
 			decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 				blob := fmt.Sprintf("some/path/%s %d", name, elections.Add(1))
 				return func() leaderelection.RaceDecider {
-					return azblob.NewDecider(client(t, server, nil), containerName, blob, opts)
+					return azblob.NewDecider(client(t, server, nil), containerName, blob, own(opts))
 				}
 			})
 		})

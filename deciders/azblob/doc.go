@@ -1,5 +1,5 @@
 // Package azblob keeps an election in one blob of an Azure storage account: a
-// store that whoever runs on Azure has, and that needs no server.
+// store that every user of Azure has, and that needs no server.
 //
 //	credential, err := azidentity.NewDefaultAzureCredential(nil)
 //	...
@@ -14,7 +14,13 @@
 // it. A blob at that name whose content is anything else is not ours, and is
 // refused rather than overwritten. Nothing is ever deleted: the record of an
 // election that nobody leads holds the fencing token's count. Nor restore an older
-// version of it while candidates run: numbers would be given out again.
+// version of it while candidates run: numbers would be given out again. A deleted blob
+// leaves no sign for a read; a blob of no bytes is damage, and left alone.
+//
+// Other servers speak Azure's API, such as Azurite. An imitation that takes no
+// notice of conditions would have everybody lead. So if the account's URL is not of one of Azure's clouds
+// the first write of a Decider counts only when the server has refused two that it must
+// refuse: they send the same content again on a condition that does not hold.
 //
 // # What the store promises
 //
@@ -23,8 +29,9 @@
 // (https://learn.microsoft.com/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations).
 // Reads see the last write. Every write makes a new ETag. Acknowledged writes are
 // on three devices of the primary region, in three zones with ZRS
-// (https://learn.microsoft.com/azure/storage/common/storage-redundancy). What puts
-// an election at risk:
+// (https://learn.microsoft.com/azure/storage/common/storage-redundancy). These
+// put an election at risk. The command leaderelect doctor asks for those that an answer
+// shows (Decider.Durability):
 //
 //   - With GRS or GZRS the second region lags behind. An account that fails over to
 //     it loses the last writes: the election is as it was some minutes before. Never
@@ -40,47 +47,8 @@
 //
 // # Native leases
 //
-// Azure knows leases of its own: for 15 to 60 s only requests that name the lease's
-// id may write or delete a blob
-// (https://learn.microsoft.com/rest/api/storageservices/lease-blob). They do not
-// decide this election, for they know neither a fencing token nor when it is safe
-// to act. But Azure enforces them against everybody, also against programs that
-// know nothing of elections, and that is what Options.NativeLease is for: the
-// leader leases the record's blob and the companions, the blobs that only the leader
-// may change, renews the leases with each extension, and gives them up with its
-// release.
-//
-//	d := azblob.NewDecider(client, "elections", "nightly", &azblob.Options{
-//		NativeLease: &azblob.NativeLease{Companions: []string{"nightly/report"}},
-//	})
-//	...
-//	OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-//		only, err := d.Leased(view, "nightly/report")
-//		...
-//		client.UploadBuffer(ctx, "elections", "nightly/report", report, &azblob.UploadBufferOptions{
-//			AccessConditions: &blob.AccessConditions{LeaseAccessConditions: only},
-//		})
-//	}
-//
-// The lease's id follows from the leadership: a request that a deposed leader sent, and
-// that arrives when its successor has taken over, names another id, and Azure
-// refuses it. A successor that has won the record breaks or releases the old
-// leader's leases and takes them itself; a companion that somebody else has leased
-// is waited for, and Leased returns an error for that blob until then. A lease that somebody
-// breaks is noticed by the next extension, and taken again when Azure allows it; until
-// then Azure itself refuses what names it. NativeLease.Changed hears of each lease that was
-// acquired or lost. Every writer of the record
-// works out the leader's id from the record and names it, so operators can ask for
-// a hand-over while a lease is held, also with a Decider that has no NativeLease.
-// That the record's own blob is leased keeps it from being deleted by mistake. The
-// leases come after the record, and trouble with them never costs the leader its
-// leadership.
-//
-// Single blobs are locked by Decider.AcquireLease, which takes the lease at once and has it renewed,
-// ReleaseLease, and BreakLease, for what somebody else has left leased.
-//
-// One renewal per blob is added to each extension: with two companions an extension
-// is four requests. A lease of another that is found on the record's blob is broken.
+// Azure knows leases of its own. They do not decide this election, but Azure enforces them
+// against everybody, and a leader may hold them besides: see package azlease.
 //
 // # What is believed
 //
@@ -103,7 +71,7 @@
 // Microsoft.Storage/storageAccounts/blobServices/containers/write. The role Storage
 // Blob Data Contributor on the container has them, Storage Blob Data Reader is
 // enough for an observer. A shared access signature needs read, create and write
-// (sp=rcw). The command leaderelect doctor writes a blob beside the record, whose name ends
+// (sp=rcw). The command leaderelect doctor writes a blob next to the record, whose name ends
 // in "-doctor": a signature for the one blob is not enough for that.
 //
 // # Costs

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"unicode/utf8"
 
@@ -18,7 +19,8 @@ import (
 // Judge implements store.Store.
 func (b *backend) Judge(err error) store.Verdict {
 	hint, lost := classify(err)
-	return store.Verdict{Advice: hint, Permanent: hint != "", Lost: lost}
+	denied := hint == noCredential || hint == notPermitted
+	return store.Verdict{Advice: hint, Permanent: hint != "" && !denied, Denied: denied, Lost: lost}
 }
 
 // The answers that no retry can cure, and what to do about them.
@@ -30,7 +32,7 @@ const (
 	notAllowed   = "the store does not allow that: check the names and options"
 )
 
-// classify says what err means: what to do about it where no retry can cure it,
+// classify says what err means: what to do about it if no retry can cure it,
 // and whether the blob is another version.
 func classify(err error) (hint string, lost bool) {
 	// The SDK's own time was up: whatever else err says is a consequence.
@@ -89,6 +91,21 @@ func ofAnswer(e *azcore.ResponseError) (hint string, lost bool) {
 func place(service, container, blob string) string {
 	u, _, _ := strings.Cut(service, "?")
 	return strings.TrimSuffix(redact.URL(u), "/") + "/" + container + "/" + blob
+}
+
+// ofAzure reports whether a service's URL is one of Azure's own clouds. Of a custom domain
+// it is not known.
+func ofAzure(service string) bool {
+	u, err := url.Parse(service)
+	if err != nil {
+		return false
+	}
+	for _, cloud := range []string{".core.windows.net", ".storage.azure.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net"} {
+		if strings.HasSuffix(u.Hostname(), cloud) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkNames says what the store will never allow. It leaves the finer points to

@@ -8,7 +8,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
@@ -34,28 +33,6 @@ func Example() {
 			return nil
 		}
 		return context.Cause(ctx)
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-}
-
-// With a native lease Azure itself keeps all but the leader from changing a blob.
-func ExampleDecider_Leased() {
-	var client *sdk.Client // as in the example of the package
-	d := azblob.NewDecider(client, "elections", "nightly", &azblob.Options{
-		NativeLease: &azblob.NativeLease{Companions: []string{"nightly/report"}},
-	})
-	config := leaderelection.Config{Decider: d, LeaderID: "worker-1"}
-	err := config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
-		only, err := d.Leased(view)
-		if err != nil {
-			return err
-		}
-		_, err = client.UploadBuffer(ctx, "elections", "nightly/report", []byte("all is well"), &sdk.UploadBufferOptions{
-			AccessConditions: &blob.AccessConditions{LeaseAccessConditions: only},
-		})
-		return err
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -19,31 +19,10 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
-
-// wantPermanent fails the test where err does not say that no retry helps, or
-// lacks one of these words.
-func wantPermanent(t testing.TB, err error, words ...string) {
-	t.Helper()
-	if !errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
-		t.Errorf("%v: want an ErrPermanent", err)
-	}
-	for _, w := range words {
-		if err == nil || !strings.Contains(err.Error(), w) {
-			t.Errorf("the error does not say %q: %v", w, err)
-		}
-	}
-}
-
-// both reads and writes, and returns the errors.
-func both(t testing.TB, d *azblob.Decider) []error {
-	t.Helper()
-	_, rerr := d.ReadCurrent(t.Context())
-	_, werr := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1})
-	return []error{rerr, werr}
-}
 
 // signature returns a shared access signature for the container.
 func signature(t testing.TB, account string, expired bool) string {
@@ -74,9 +53,7 @@ func withSignature(t testing.TB, account, signature string) *azblob.Decider {
 func TestBadPlaces(t *testing.T) {
 	server := azurite(t)
 	c := client(t, server, nil)
-	for _, err := range both(t, azblob.NewDecider(c, "no-such-container", "one", nil)) {
-		wantPermanent(t, err, server+"/no-such-container/one", "no such container")
-	}
+	feedtest.Refuses(t, azblob.NewDecider(c, "no-such-container", "one", nil), server+"/no-such-container/one", "no such container")
 	d := azblob.NewDecider(c, "made-by-reading", "one", &azblob.Options{CreateContainer: true})
 	if e, err := d.ReadCurrent(t.Context()); err != nil || !e.Vacant() {
 		t.Errorf("with CreateContainer: %+v, %v", e, err)
@@ -95,23 +72,19 @@ func TestBadPlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range both(t, azblob.NewDecider(c, containerName, "one", nil)) {
-		wantPermanent(t, err, server+"/elections/one", "not permitted") // the service itself says AuthenticationFailed
+	for _, err := range feedtest.Errors(t, azblob.NewDecider(c, containerName, "one", nil)) {
+		feedtest.Permanent(t, err, server+"/elections/one", "not permitted") // the service itself says AuthenticationFailed
 		if strings.Contains(err.Error(), key) {
 			t.Errorf("the error has the key: %v", err)
 		}
 	}
-	for _, err := range both(t, withSignature(t, server, signature(t, server, true))) {
-		wantPermanent(t, err, server+"/elections/one", "expired")
-	}
+	feedtest.Refuses(t, withSignature(t, server, signature(t, server, true)), server+"/elections/one", "expired")
 	other := strings.Replace(server, stores.AzuriteAccount, "anotheraccount", 1)
 	c, err = sdk.NewClientWithNoCredential(other+"/?"+signature(t, server, false), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range both(t, azblob.NewDecider(c, containerName, "one", nil)) {
-		wantPermanent(t, err, other+"/elections/one")
-	}
+	feedtest.Refuses(t, azblob.NewDecider(c, containerName, "one", nil), other+"/elections/one")
 }
 
 // A signature in the client's URL is nobody's business but the service's.
@@ -129,7 +102,7 @@ func TestSignatureStaysSecret(t *testing.T) {
 	defer cancel()
 	<-ctx.Done()
 	_, ended := d.ReadCurrent(ctx)
-	errs := append(both(t, withSignature(t, "http://127.0.0.1:1/account", secret)), lost, ended)
+	errs := append(feedtest.Errors(t, withSignature(t, "http://127.0.0.1:1/account", secret)), lost, ended)
 	for _, err := range errs {
 		if err == nil || strings.Contains(err.Error(), sig) || strings.Contains(err.Error(), "sig=") {
 			t.Errorf("%v", err)
@@ -140,29 +113,12 @@ func TestSignatureStaysSecret(t *testing.T) {
 // What is there and not ours is refused, and left alone.
 func TestForeignBlob(t *testing.T) {
 	c := client(t, azurite(t), nil)
-	good := `{"leaderelection":1,"leader_id":"a","term_expiry":"2026-11-21T11:24:05Z","term_length":"15s","election_number":7,"extension":0,"incarnation":"i"}`
-	for name, content := range map[string]string{
-		"empty":     "",
-		"text":      "hello",
-		"json":      `{"leader":"me"}`,
-		"list":      "[1,2]",
-		"truncated": good[:len(good)/2],
-		"edited":    strings.Replace(good, "7", "-7", 1),
-		"newer":     strings.Replace(good, `"leaderelection":1`, `"leaderelection":2`, 1),
-		"unknown":   strings.Replace(good, `"extension"`, `"must_understand":["colour"],"colour":"red","extension"`, 1),
-		"large":     good + strings.Repeat(" ", 300<<10),
-	} {
+	for name, content := range feedtest.NoRecords() {
 		t.Run(name, func(t *testing.T) {
 			if _, err := c.UploadBuffer(t.Context(), containerName, name, []byte(content), nil); err != nil {
 				t.Fatal(err)
 			}
-			d := azblob.NewDecider(c, containerName, name, nil)
-			_, err := d.ReadCurrent(t.Context())
-			wantPermanent(t, err, "/elections/"+name)
-			err = leaderelection.Config{Decider: d, LeaderID: "a", OnElected: func(context.Context, *leaderelection.TimeView) {
-				t.Error("elected")
-			}}.Acquire(t.Context())
-			wantPermanent(t, err)
+			feedtest.Foreign(t, azblob.NewDecider(c, containerName, name, nil), "/elections/"+name)
 			r, err := c.DownloadStream(t.Context(), containerName, name, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -181,9 +137,7 @@ func TestNamesThatCannotBe(t *testing.T) {
 		{"", "b"}, {"ab", "b"}, {"Elections", "b"}, {"a--b", "b"}, {"-ab", "b"}, {"ab-", "b"}, {"a_b", "b"}, {strings.Repeat("a", 64), "b"},
 		{"elections", ""}, {"elections", "\xff"}, {"elections", strings.Repeat("a", 1025)}, {"elections", "a."}, {"elections", "a/"},
 	} {
-		for _, err := range both(t, azblob.NewDecider(c, place[0], place[1], nil)) {
-			wantPermanent(t, err, "name")
-		}
+		feedtest.Refuses(t, azblob.NewDecider(c, place[0], place[1], nil), "name")
 	}
 }
 
@@ -214,11 +168,11 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(c.code, func(t *testing.T) {
 			d := azblob.NewDecider(inProcess(t, newFake(), func(*http.Request) httpfault.Fault { return refusal(c.status, c.code) }), containerName, "one", nil)
-			for _, err := range both(t, d) {
+			for _, err := range feedtest.Errors(t, d) {
 				if c.permanent {
-					wantPermanent(t, err, c.says, "/elections/one")
-				} else if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
-					t.Errorf("%v: want an error that may pass", err)
+					feedtest.Permanent(t, err, c.says, "/elections/one")
+				} else {
+					feedtest.Passing(t, err)
 				}
 			}
 		})
@@ -227,14 +181,9 @@ func TestRefusals(t *testing.T) {
 
 // What something on the way says of itself may pass.
 func TestAnswersOfOthers(t *testing.T) {
-	for _, status := range []int{301, 400, 401, 403, 404, 405, 409, 412, 500, 501, 502} {
-		for _, body := range []string{"", "<html>no", `{"message":"Forbidden"}`} {
-			f := httpfault.Fault{Status: status, Body: body}
-			for _, err := range both(t, azblob.NewDecider(inProcess(t, newFake(), func(*http.Request) httpfault.Fault { return f }), containerName, "one", nil)) {
-				if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
-					t.Errorf("%d %q: %v, want an error that may pass", status, body, err)
-				}
-			}
+	for _, f := range httpfault.OfOthers(409, 412) {
+		for _, err := range feedtest.Errors(t, azblob.NewDecider(inProcess(t, newFake(), func(*http.Request) httpfault.Fault { return f }), containerName, "one", nil)) {
+			feedtest.Passing(t, err)
 		}
 	}
 }
@@ -259,7 +208,7 @@ func TestOtherErrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, err := range both(t, azblob.NewDecider(sdkClient, containerName, "one", nil)) {
+			for _, err := range feedtest.Errors(t, azblob.NewDecider(sdkClient, containerName, "one", nil)) {
 				if err == nil || errors.Is(err, leaderelection.ErrPermanent) != c.permanent || !errors.Is(err, c.err) {
 					t.Errorf("%v; want permanent: %v", err, c.permanent)
 				}
@@ -278,12 +227,8 @@ func TestOpenRefuses(t *testing.T) {
 		"azblob://account/elections/one?native_lease=x", "azblob://account/elections/one?companion=x", "azblob://account/elections/one?create_companions=true", "azblob://account/elections/one?endpoint=here",
 		"azblob://account/elections/one?endpoint=https://a/?sig=secret", "azblob://account/Elections/one", "azblob://account/elections/one?%zz", "azblob://account/elections/one#here",
 	} {
-		u, err := url.Parse(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = azblob.Open(t.Context(), u)
-		wantPermanent(t, err)
+		_, err := feedtest.Open(t.Context(), azblob.Open, address)
+		feedtest.Permanent(t, err)
 	}
 }
 
@@ -291,7 +236,9 @@ func TestOpenRefuses(t *testing.T) {
 func TestOptionsAreWritten(t *testing.T) {
 	var got http.Header
 	d := azblob.NewDecider(inProcess(t, newFake(), func(r *http.Request) (f httpfault.Fault) {
-		got = r.Header
+		if got == nil { // what follows only tries the server
+			got = r.Header
+		}
 		return f
 	}), containerName, "one", &azblob.Options{ContentType: "text/plain", Metadata: map[string]string{"team": "reports"}, Tier: blob.AccessTierCool, EncryptionScope: "scope"})
 	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{}); err != nil {

@@ -51,7 +51,7 @@ func TestNativeLeaseIsProved(t *testing.T) {
 				d := native(over(t, &http.Client{Transport: liar}))
 				l := lead(t, d, 15*time.Second)
 				time.Sleep(time.Minute)
-				if only, err := d.Leased(l.view); err == nil {
+				if only, err := d.Held(l.view); err == nil {
 					t.Errorf("%v is believed to be held", only)
 				}
 				if !l.view.ValueInFuture() || liar.Told() == 0 {
@@ -61,4 +61,12 @@ func TestNativeLeaseIsProved(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An imitation that takes no notice of If-Match, or of If-None-Match, has nobody lead.
+func TestDeafNobodyLeads(t *testing.T) {
+	overhttp.DeafNobodyLeads(t, overHTTP(t, nil), map[string]func(*http.Request){
+		"IfMatch":     func(r *http.Request) { r.Header.Del("If-Match") },
+		"IfNoneMatch": func(r *http.Request) { r.Header.Del("If-None-Match") },
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 
+	"github.com/c8e606e4/leaderelection/deciders/azblob/azlease"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
@@ -26,9 +27,9 @@ import (
 // is optional:
 //
 //	create_container  true: Options.CreateContainer
-//	native_lease      true, or a duration such as 30s: Options.NativeLease
-//	companion         one blob of NativeLease.Companions; may be given several times
-//	create_companions true: NativeLease.CreateCompanions
+//	native_lease      true, or a duration such as 30s: Options.Leases
+//	companion         one blob of azlease.Options.Companions; may be given several times
+//	create_companions true: azlease.Options.CreateCompanions
 //	content_type      Options.ContentType
 //	metadata          one key=value of Options.Metadata; may be given several times
 //	tier              Options.Tier: Hot, Cool or Cold
@@ -144,7 +145,6 @@ func parse(u *url.URL) (*target, error) {
 	}
 	t.opts = Options{
 		CreateContainer: p.Bool("create_container"),
-		NativeLease:     nativeLease(p),
 		ContentType:     p.String("content_type"),
 		Metadata:        p.Pairs("metadata"),
 		// A record must be readable at once.
@@ -157,28 +157,25 @@ func parse(u *url.URL) (*target, error) {
 		}
 		t.endpoint = e.String()
 	}
-	if companions, create := p.Strings("companion"), p.Bool("create_companions"); t.opts.NativeLease != nil {
-		t.opts.NativeLease.Companions, t.opts.NativeLease.CreateCompanions = companions, create
-	} else if len(companions) > 0 || create {
+	leases := azlease.Options{Companions: p.Strings("companion"), CreateCompanions: p.Bool("create_companions")}
+	if on := nativeLease(p, &leases.Duration); on {
+		t.opts.Leases = azlease.New(&leases)
+	} else if len(leases.Companions) > 0 || leases.CreateCompanions {
 		p.Wrong("companion and create_companions are for native leases: give native_lease=true as well")
 	}
 	return t, p.Rest()
 }
 
-func nativeLease(p *store.Params) *NativeLease {
+// nativeLease reports whether leases are asked for, and for how long if that is said.
+func nativeLease(p *store.Params, length *time.Duration) bool {
 	v := p.String("native_lease")
-	if v == "" {
-		return nil
-	}
-	if on, err := strconv.ParseBool(v); err == nil {
-		if !on {
-			return nil
-		}
-		return &NativeLease{}
+	if on, err := strconv.ParseBool(v); err == nil || v == "" {
+		return on
 	}
 	d, err := time.ParseDuration(v)
 	if err != nil {
 		p.Wrong("the parameter %q is %q; want true, false or a duration such as 30s", "native_lease", v)
 	}
-	return &NativeLease{Duration: d}
+	*length = d
+	return true
 }

@@ -1,7 +1,6 @@
 package azblob_test
 
 import (
-	"context"
 	"errors"
 	"net/url"
 	"strings"
@@ -16,13 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
-		u, err := url.Parse(address)
-		if err != nil {
-			return nil, err
-		}
-		return azblob.Open(ctx, u)
-	})
+	proctest.Main(azblob.Open)
 	// Idle connections to servers that have ended linger.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }

@@ -22,37 +22,37 @@ func TestLeasesOfSingleBlobs(t *testing.T) {
 			}
 		}
 		d := native(c)
-		if _, err := d.AcquireLease(t.Context(), leaderelection.NewTimeView(nil), "a"); !errors.Is(err, leaderelection.ErrExpired) {
+		if _, err := d.Acquire(t.Context(), &leaderelection.TimeView{}, "a"); !errors.Is(err, leaderelection.ErrExpired) {
 			t.Errorf("by a view that is over: %v", err)
 		}
 		l := lead(t, d, 15*time.Second)
-		only, err := d.AcquireLease(t.Context(), l.view, "a")
+		only, err := d.Acquire(t.Context(), l.view, "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := d.AcquireLease(t.Context(), l.view, "a"); err != nil || *again.LeaseID != *only.LeaseID {
+		if again, err := d.Acquire(t.Context(), l.view, "a"); err != nil || *again.LeaseID != *only.LeaseID {
 			t.Errorf("once more: %v", err)
 		}
 		wantCode(t, "a stranger's write", overwrite(t, c, "a", nil), bloberror.LeaseIDMissing)
 		if err := overwrite(t, c, "a", only); err != nil {
 			t.Error(err)
 		}
-		if _, err := d.Leased(l.view); err != nil { // a companion like the others
+		if _, err := d.Held(l.view); err != nil { // a companion like the others
 			t.Error(err)
 		}
-		if err := d.ReleaseLease(t.Context(), l.view, "a"); err != nil {
+		if err := d.Release(t.Context(), l.view, "a"); err != nil {
 			t.Error(err)
 		}
 		if err := overwrite(t, c, "a", nil); err != nil {
 			t.Errorf("after the release: %v", err)
 		}
-		if _, err := d.Leased(l.view, "a"); err == nil {
+		if _, err := d.Held(l.view, "a"); err == nil {
 			t.Error("it is leased after the release")
 		}
-		if err := d.ReleaseLease(t.Context(), l.view, "a"); err == nil {
+		if err := d.Release(t.Context(), l.view, "a"); err == nil {
 			t.Error("it is released twice")
 		}
-		if err := d.ReleaseLease(t.Context(), l.view, recordBlob); err == nil {
+		if err := d.Release(t.Context(), l.view, recordBlob); err == nil {
 			t.Error("the record's lease is released")
 		}
 
@@ -63,32 +63,32 @@ func TestLeasesOfSingleBlobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = d.AcquireLease(t.Context(), l.view, "b")
+		_, err = d.Acquire(t.Context(), l.view, "b")
 		wantCode(t, "what a stranger has leased", err, bloberror.LeaseAlreadyPresent)
-		if _, err := d.Leased(l.view); err != nil {
+		if _, err := d.Held(l.view); err != nil {
 			t.Errorf("what could not be acquired is a companion: %v", err)
 		}
 		for range 2 { // the second finds none
-			if err := d.BreakLease(t.Context(), l.view, "b"); err != nil {
+			if err := d.Break(t.Context(), l.view, "b"); err != nil {
 				t.Error(err)
 			}
 		}
-		if only, err = d.AcquireLease(t.Context(), l.view, "b"); err != nil {
+		if only, err = d.Acquire(t.Context(), l.view, "b"); err != nil {
 			t.Fatal(err)
 		}
 		if err := overwrite(t, c, "b", only); err != nil {
 			t.Error(err)
 		}
-		_, err = d.AcquireLease(t.Context(), l.view, "missing")
+		_, err = d.Acquire(t.Context(), l.view, "missing")
 		wantCode(t, "what is not there", err, bloberror.BlobNotFound)
-		if _, err = d.AcquireLease(t.Context(), l.view, ""); err == nil {
+		if _, err = d.Acquire(t.Context(), l.view, ""); err == nil {
 			t.Error("a blob without a name is leased")
 		}
 		l.stop() // releases all of them
 		if err := overwrite(t, c, "b", nil); err != nil {
 			t.Errorf("after the leadership: %v", err)
 		}
-		for what, err := range map[string]error{"release": d.ReleaseLease(t.Context(), l.view, "b"), "break": d.BreakLease(t.Context(), l.view, "b")} {
+		for what, err := range map[string]error{"release": d.Release(t.Context(), l.view, "b"), "break": d.Break(t.Context(), l.view, "b")} {
 			if !errors.Is(err, leaderelection.ErrExpired) {
 				t.Errorf("%s after the leadership: %v", what, err)
 			}

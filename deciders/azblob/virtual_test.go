@@ -9,6 +9,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
+	"github.com/c8e606e4/leaderelection/deciders/azblob/azlease"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
 	"github.com/c8e606e4/leaderelection/internal/simtest/overhttp"
@@ -43,7 +44,7 @@ func overHTTP(t *testing.T, opts *azblob.Options) overhttp.Store {
 	return overhttp.Store{
 		Serve: func() http.Handler { return newFake() },
 		Decider: func(c *http.Client) leaderelection.RaceDecider {
-			return azblob.NewDecider(over(t, c), containerName, "one", opts)
+			return azblob.NewDecider(over(t, c), containerName, "one", own(opts))
 		},
 		Place:  "http://in-process/account/elections/one",
 		Writes: func(r *http.Request) bool { return r.Method == http.MethodPut },
@@ -64,5 +65,5 @@ func TestElections(t *testing.T) { overhttp.Elections(t, overHTTP(t, nil)) }
 func TestSeeds(t *testing.T) { overhttp.Seeds(t, overHTTP(t, nil), 50) }
 
 func TestSeedsWithNativeLease(t *testing.T) {
-	overhttp.Seeds(t, overHTTP(t, &azblob.Options{NativeLease: &azblob.NativeLease{}}), 50)
+	overhttp.Seeds(t, overHTTP(t, &azblob.Options{Leases: azlease.New(nil)}), 50)
 }

@@ -85,8 +85,13 @@ func NewDecider(client *http.Client, address, key string, opts *Options) *Decide
 		err = fmt.Errorf("the FeedWait is %v, and must be from a second to ten minutes", b.opts.FeedWait)
 	}
 	place := fmt.Sprintf("Consul key %q", key)
-	if b.opts.Datacenter != "" {
-		place += " of datacenter " + b.opts.Datacenter
+	for _, part := range [][2]string{{"datacenter", b.opts.Datacenter}, {"namespace", b.opts.Namespace}, {"partition", b.opts.Partition}} {
+		if part[1] != "" {
+			place += " of " + part[0] + " " + part[1]
+		}
+	}
+	if b.address != nil {
+		place += " at " + b.address.Host
 	}
 	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "consul", Place: place, Wrong: err}}
 }
@@ -142,7 +147,7 @@ type token struct {
 // CommitTS is zero: Consul does not say when it wrote.
 func (token) CommitTS() time.Time { return time.Time{} }
 
-// String names the place of the record: the key.
+// String names the place of the record: the key, and the agent that leads to it.
 func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider. It is a consistent read: the servers'

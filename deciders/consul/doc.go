@@ -20,8 +20,9 @@
 // nothing has no index of its own. They mean nothing else, and may be edited away.
 //
 // A key that holds no record is reported, and left alone. Nothing ever deletes the key; an
-// operator who does (consul kv delete) makes the election empty, and numbers begin at 1
-// again. The key must not begin or end with a slash, nor have empty names, "." or "..", "%",
+// operator who does (consul kv delete) makes the election empty, and two may lead for a
+// term: nothing shows that there was a record. A value of no bytes is damage, and left
+// alone. The key must not begin or end with a slash, nor have empty names, "." or "..", "%",
 // or letters that cannot be printed: Consul, or what is on the way, changes or refuses these.
 //
 // # What Consul promises

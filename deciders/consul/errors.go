@@ -49,7 +49,7 @@ func (b *backend) Judge(err error) store.Verdict {
 		return b.judgeAnswer(no)
 	case store.BadCertificate(err):
 		return store.Permanent("trust the authority of the agent's certificate (tls_ca in an address), and connect by a name that it has")
-	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"), strings.Contains(text, "first record does not look like a TLS handshake"):
 		return store.Permanent("the agent does not speak TLS on this port: its port for that is ports.https, usually 8501")
 	case strings.Contains(text, "remote error: tls: "):
 		return store.Permanent("show the agent a client certificate that it accepts (tls_cert and tls_key in an address)")
@@ -60,7 +60,7 @@ func (b *backend) Judge(err error) store.Verdict {
 func (b *backend) judgeAnswer(no *answerError) store.Verdict {
 	switch {
 	case no.says("Permission denied", "ACL not found"):
-		return store.Permanent(fmt.Sprintf("the token needs the rule key %q { policy = \"write\" }, an observer's \"read\"; "+
+		return store.Denied(fmt.Sprintf("the token needs the rule key %q { policy = \"write\" }, an observer's \"read\"; "+
 			"an address has it as a password (:TOKEN@host) or by token_file, else CONSUL_HTTP_TOKEN in the environment", b.key))
 	case no.says("Endpoint is blocked", "Access is restricted"):
 		return store.Permanent("the agent's configuration forbids it: http_config.block_endpoints must not have /v1/kv or /v1/txn, and allow_write_http_from must have this address")

@@ -13,7 +13,7 @@ import (
 
 // Changes implements leaderelection.ChangeFeed by blocking queries, one after the other. It
 // tells of what is committed only. It ends with an error if a query fails, or if the key
-// holds what is no record of ours.
+// holds something that is not our record.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return d.election.Follow(ctx, d.follow)
 }
@@ -25,7 +25,7 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// patience is how long an answer may take beside what the server was asked to wait.
+// patience is how long an answer may take in addition to what the server was asked to wait.
 const patience = 10 * time.Second
 
 // follow returns when yield has returned false, and else with an error.

@@ -260,7 +260,7 @@ func TestTransactionWithoutPermission(t *testing.T) {
 }
 
 // An index is never used again for as long as the servers live: what was deleted and made
-// anew is not taken for what was there.
+// again is not taken for what was there.
 func TestVersionsOfAnotherLife(t *testing.T) {
 	s := newImitation()
 	d := s.decider(nil)
@@ -292,13 +292,7 @@ func TestForeignKeys(t *testing.T) {
 	for _, data := range []string{"", "null", "[]", `{"leader":"a"}`, `{"leaderelection":1,"leader_id":7}`, `{"leaderelection":2}`, "\xff", strings.Repeat("x", 300<<10)} {
 		s := newImitation()
 		s.set("elections/one", data)
-		d := s.decider(nil)
-		_, err := d.ReadCurrent(t.Context())
-		feedtest.Permanent(t, err, "elections/one")
-		if _, err := d.WriteEntry(t.Context(), feedtest.State(1, nil)); !errors.Is(err, leaderelection.ErrLostRace) {
-			t.Errorf("WriteEntry: %v", err)
-		}
-		feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "elections/one")
+		feedtest.Foreign(t, s.decider(nil), "elections/one")
 		if left := s.keys["elections/one"]; string(left.Value) != data {
 			t.Errorf("what is left is %q", left.Value)
 		}
@@ -331,7 +325,7 @@ func TestToken(t *testing.T) {
 	}
 	for _, bad := range []string{"two\nlines", "a space", "\x7f"} {
 		d := c.decider(&consul.Options{Token: func() (string, error) { return bad, nil }})
-		if refused(t, d, "token"); len(c.asked) != 3 {
+		if feedtest.Refuses(t, d, "token"); len(c.asked) != 3 {
 			t.Error("it was sent")
 		}
 	}

@@ -27,7 +27,7 @@ type imitation struct {
 	mu      sync.Mutex
 	index   uint64 // of raft
 	keys    map[string]kv
-	changed chan struct{} // closed and made anew with each change
+	changed chan struct{} // closed and made again with each change
 	reads   int           // that do not wait
 	waits   int           // that do
 	writes  int

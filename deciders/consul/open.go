@@ -3,7 +3,6 @@ package consul
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -35,7 +34,7 @@ import (
 //	tls_cert=FILE     a client certificate, PEM
 //	tls_key=FILE      its key, PEM
 //
-// The files are read anew for each connection, so that renewed certificates are used
+// The files are read again for each connection, so that renewed certificates are used
 // without a restart. A token that is given in neither way comes from CONSUL_HTTP_TOKEN, or
 // from the file that CONSUL_HTTP_TOKEN_FILE names, as with the consul command. Proxies that
 // the environment names are not used. Any other parameter is an error, and so is whatever
@@ -64,7 +63,7 @@ func open(u *url.URL, getenv func(string) string) (*Decider, error) {
 	}
 	token := credentials(p, u, getenv)
 	opts := &Options{Token: token, Datacenter: p.String("datacenter"), Namespace: p.String("namespace"), Partition: p.String("partition"), FeedWait: p.Duration("feed_wait")}
-	secure, files := p.Bool("tls"), p.TLSFiles("tls_ca", "tls_cert", "tls_key")
+	secure, files := p.Bool("tls"), p.TLSFiles()
 	agent := u.Host
 	if agent == "" {
 		agent = cmp.Or(getenv("CONSUL_HTTP_ADDR"), "127.0.0.1")
@@ -130,14 +129,9 @@ func newTransport(files store.TLSFiles) *http.Transport {
 	return &http.Transport{
 		DialContext: dialer.DialContext,
 		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			config, err := files.Load()
-			if err != nil {
-				return nil, err
-			}
-			if config.ServerName, _, err = net.SplitHostPort(address); err != nil {
-				return nil, err
-			}
-			return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address)
+			ctx, cancel := context.WithTimeout(ctx, dialer.Timeout)
+			defer cancel()
+			return files.Dial(ctx, nil, network, address)
 		},
 		MaxIdleConnsPerHost: 4,
 		IdleConnTimeout:     90 * time.Second,

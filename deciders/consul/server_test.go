@@ -213,7 +213,7 @@ func TestPermissions(t *testing.T) {
 func TestTLS(t *testing.T) {
 	addr := stores.Consul(t, "").Address
 	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t)
-	port := serveTLS(t, a, addr)
+	_, port, _ := strings.Cut(serveTLS(t, a, addr).Listener.Addr().String(), ":")
 	at := func(host string, ca *feedtest.Authority) *consul.Decider {
 		q := url.Values{"tls": {"true"}, "tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
 		return opened(t, "consul://"+host+":"+port+"/e?"+q.Encode())
@@ -221,10 +221,24 @@ func TestTLS(t *testing.T) {
 	d := at("127.0.0.1", a)
 	feedtest.Write(t, d, 1, nil)
 	feedtest.Number(t, feedtest.Follow(t, at("localhost", a)), 1)
-	refused(t, at("127.0.0.1", other), "certificate", "tls_ca")
-	refused(t, opened(t, "consul://127.0.0.1:"+port+"/e?tls=true&tls_ca="+url.QueryEscape(a.Path("ca.pem"))), "tls_cert")
-	refused(t, opened(t, "consul://127.0.0.1:"+port+"/e"), "tls=true")
-	refused(t, opened(t, "consul://"+addr+"/e?tls=true"), "does not speak TLS")
+	feedtest.Refuses(t, at("127.0.0.1", other), "certificate", "tls_ca")
+	feedtest.Refuses(t, opened(t, "consul://127.0.0.1:"+port+"/e?tls=true&tls_ca="+url.QueryEscape(a.Path("ca.pem"))), "tls_cert")
+	feedtest.Refuses(t, opened(t, "consul://127.0.0.1:"+port+"/e"), "tls=true")
+	feedtest.Refuses(t, opened(t, "consul://"+addr+"/e?tls=true"), "does not speak TLS")
+}
+
+// Authority, certificate and key are replaced, and with them the agent's.
+func TestRenewedCertificates(t *testing.T) {
+	a := feedtest.NewAuthority(t, "server", "candidate")
+	server := serveTLS(t, a, stores.Consul(t, "").Address)
+	q := url.Values{"tls": {"true"}, "tls_ca": {a.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
+	d := opened(t, "consul://"+server.Listener.Addr().String()+"/e?"+q.Encode())
+	token := feedtest.Write(t, d, 1, nil)
+	a.Renew()
+	server.CloseClientConnections()
+	_, _ = d.ReadCurrent(t.Context()) // over a connection that it still took for open
+	feedtest.Write(t, d, 2, token)
+	feedtest.Number(t, feedtest.Follow(t, d), 2)
 }
 
 // A snapshot that is restored in place sets the record back. What is known of later
@@ -282,7 +296,7 @@ func TestServers(t *testing.T) {
 	elected := make(chan context.Context, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	campaign, err := leaderelection.Config{
-		Decider: opened(t, "consul://"+stays.Address+"/e"), LeaderID: "a", TermLength: term, SharedClock: true,
+		Decider: opened(t, "consul://"+stays.Address+"/e"), LeaderID: "a", TermLength: term, ClockPolicy: leaderelection.SharedClock,
 		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) { elected <- ctx },
 	}.Start(ctx)
 	if err != nil {
@@ -311,7 +325,7 @@ func TestServers(t *testing.T) {
 		t.Errorf("the leadership has ended: %v", context.Cause(leading))
 	}
 	t.Logf("two extensions within %v of the death of Consul's leader", time.Since(begun).Round(time.Millisecond))
-	if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
+	if e := feedtest.Read(t, d); e.ElectionNumber != first.ElectionNumber {
 		t.Errorf("%+v", e)
 	}
 
@@ -357,9 +371,8 @@ func leads(t *testing.T, servers []*stores.ConsulServer) int {
 	return 0
 }
 
-// serveTLS serves with TLS what is at addr, to those who have a certificate, and returns its
-// port.
-func serveTLS(t *testing.T, a *feedtest.Authority, addr string) string {
+// serveTLS serves with TLS what is at addr, to those who have a certificate.
+func serveTLS(t *testing.T, a *feedtest.Authority, addr string) *httptest.Server {
 	t.Helper()
 	tr := new(http.Transport)
 	silent := log.New(io.Discard, "", 0)
@@ -369,6 +382,5 @@ func serveTLS(t *testing.T, a *feedtest.Authority, addr string) string {
 	server.TLS, server.Config.ErrorLog = a.ServerTLS("server"), silent
 	server.StartTLS()
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close(); tr.CloseIdleConnections() })
-	_, port, _ := strings.Cut(server.Listener.Addr().String(), ":")
-	return port
+	return server
 }

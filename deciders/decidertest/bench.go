@@ -9,7 +9,7 @@ import (
 // Bench measures what a campaign does all day: Read is one ReadCurrent, Write is
 // one WriteEntry that extends a term, and WriteToNotify is the time from the
 // beginning of a WriteEntry until a feed on another handle has told of it; it is
-// skipped where the handles are no leaderelection.ChangeFeed. NewElection is as
+// skipped if the handles are not a leaderelection.ChangeFeed. NewElection is as
 // for Run.
 func Bench(b *testing.B, newElection func(t testing.TB) func() leaderelection.RaceDecider) {
 	b.Helper()

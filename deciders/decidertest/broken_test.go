@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -108,6 +110,9 @@ func brokenReads() []mutant {
 			first := d.Entry().Token
 			reads(func(e *entry) { e.Token = first })(d)
 		}, map[string]string{"ReadCurrent/TokenIsOfTheVersionRead": "lost the race"}},
+		{"blanks are trimmed", reads(func(e *entry) { e.Successor = strings.TrimSpace(e.Successor) }), map[string]string{fields: "another Successor"}},
+		{"blanks at the end are trimmed", reads(func(e *entry) { e.LeaderID = strings.TrimRight(e.LeaderID, " ") }), map[string]string{fields: "another LeaderID"}},
+		{"empty texts are left out", reads(func(e *entry) { e.HostPort = slices.DeleteFunc(e.HostPort, func(s string) bool { return s == "" }) }), map[string]string{fields: "another HostPort"}},
 		{"seconds only", reads(func(e *entry) { e.TermExpiry = e.TermExpiry.Truncate(time.Second) }), map[string]string{fields: "TermExpiry is off by -123.456789ms"}},
 		{"microseconds only", reads(func(e *entry) { e.TermExpiry = e.TermExpiry.Truncate(time.Microsecond) }), map[string]string{fields: "TermExpiry is off by -789ns"}},
 		{"zero time is 1970", reads(func(e *entry) {

@@ -94,6 +94,9 @@ func brokenFeeds() []mutant {
 				return e.Vacant() && e.ElectionNumber > 0 || yield(e, err)
 			})
 		}), map[string]string{later: "the feed yielded nothing"}},
+		{"has no room for what is long", feeds(func(_ context.Context, _ *decider, good feedSeq, yield yieldFunc) {
+			good(func(e *entry, err error) bool { return e != nil && len(e.ConnectionParams) > 8<<10 || yield(e, err) })
+		}), map[string]string{"Changes/LargeRecordArrives": "the feed yielded nothing"}},
 		{"has no tokens", yields(func(e *entry) { e.Token = nil }), map[string]string{tokens: "without a Token"}},
 		{"has tokens of its own", yields(func(e *entry) { e.Token = alien{} }), map[string]string{tokens: "another kind of store"}},
 		{"drops what it cannot hold", slowly(feeds(func(ctx context.Context, d *decider, _ feedSeq, yield yieldFunc) {

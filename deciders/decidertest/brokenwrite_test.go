@@ -70,7 +70,54 @@ func brokenWrites() []mutant {
 				return t
 			}
 			return old
-		}), map[string]string{next: "lost the race"}},
+		}), map[string]string{next: "of the version that it replaced"}},
+		{"token is read back after the write", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				if _, err := d.Decider.WriteEntry(ctx, e); err != nil {
+					return nil, err
+				}
+				pause()
+				return d.Entry().Token, nil
+			}
+		}, map[string]string{"Race/WinnersGoOn": "older record"}},
+		{"versions are counted in a byte", bytesCount(), map[string]string{"WriteEntry/VersionsDoNotRepeat": "succeeded with the token of the version 256 writes ago"}},
+		{"long records are refused", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				if len(e.ConnectionParams) > 64<<10 {
+					return nil, errBroken
+				}
+				return d.Decider.WriteEntry(ctx, e)
+			}
+		}, map[string]string{"WriteEntry/LargeRecord": "broken"}},
+		{"long records are cut off", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				e = e.Clone()
+				e.ConnectionParams = e.ConnectionParams[:min(len(e.ConnectionParams), 8<<10)]
+				return d.Decider.WriteEntry(ctx, e)
+			}
+		}, map[string]string{"WriteEntry/LargeRecord": "other ConnectionParams"}},
+		{"records have a time to live", func(d *decider) {
+			d.write = func(ctx context.Context, e *entry) (token, error) {
+				t, err := d.Decider.WriteEntry(ctx, e)
+				if err == nil {
+					expire := time.AfterFunc(100*time.Millisecond, func() {
+						if d.Entry().Token == t {
+							d.Replace(nil)
+						}
+					})
+					d.t.Cleanup(func() { expire.Stop() })
+				}
+				return t, err
+			}
+		}, map[string]string{"Pause/RecordIsStillThere": "older record"}},
+		{"vacant records are cleared away when they are over", func(d *decider) {
+			d.read = func(ctx context.Context) (*entry, error) {
+				if e := d.Entry(); e.Vacant() && e.ElectionNumber > 0 && time.Now().After(e.TermExpiry.Add(time.Second)) {
+					d.Replace(nil)
+				}
+				return d.Decider.ReadCurrent(ctx)
+			}
+		}, map[string]string{"Pause/RecordIsStillThere": "older record"}},
 		{"tokens of one handle only", func(d *decider) {
 			var mu sync.Mutex
 			mine := map[token]bool{}
@@ -193,9 +240,33 @@ func brokenWrites() []mutant {
 			}
 		}, map[string]string{"Context/CancelledWrite": "not done after"}},
 		{"version is the content but for Extension", contentHash(func(e *entry) { e.Extension = 0 }), map[string]string{
-			"WriteEntry/ExtensionAloneMakesAVersion": "differs in Extension alone", "WriteEntry/NoABA": "first of three versions",
+			"WriteEntry/ExtensionAloneMakesAVersion": "of the version that it replaced", "WriteEntry/NoABA": "first of three versions",
 		}},
 	}, sharedElection())
+}
+
+// byteToken is a version that comes back after 256 writes.
+type byteToken byte
+
+func (byteToken) CommitTS() (zero time.Time) { return zero }
+
+func bytesCount() func(d *decider) {
+	var mu sync.Mutex
+	now := byteToken(0)
+	return func(d *decider) {
+		d.write = func(_ context.Context, e *entry) (token, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Token == nil {
+				now = 0
+			} else if e.Token != now {
+				return nil, leaderelection.ErrLostRace
+			}
+			d.Replace(e)
+			now++
+			return now, nil
+		}
+	}
 }
 
 // sharedElection keeps all elections in one record.
@@ -211,8 +282,8 @@ type hashToken string
 
 func (hashToken) CommitTS() (zero time.Time) { return zero }
 
-// contentHash makes the content the version. That is good enough where every
-// write differs, and is not where Extension is left out.
+// contentHash makes the content the version. That is good enough if every
+// write differs, and is not if Extension is left out.
 func contentHash(leaveOut func(e *entry)) func(d *decider) {
 	hash := func(e *entry) hashToken {
 		c := e.Clone()

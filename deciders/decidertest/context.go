@@ -30,7 +30,7 @@ func expired(h *harness) context.Context {
 	return ctx
 }
 
-// saysEnded fails the test where err is not what a call whose ctx had ended may
+// saysEnded fails the test if err is not what a call whose ctx had ended may
 // return.
 func (h *harness) saysEnded(what string, ctx context.Context, err error) {
 	h.Helper()

@@ -1,6 +1,6 @@
 // Package decidertest holds a store to the contract of
 // leaderelection.RaceDecider and leaderelection.ChangeFeed, every sentence of
-// it, one named subtest each. Whoever writes a decider runs it:
+// it, one named subtest each. The author of a decider runs it:
 //
 //	func TestConformance(t *testing.T) {
 //		decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
@@ -13,12 +13,16 @@
 //
 // Each call of the outer function makes a fresh, empty election; each call of
 // the function it returns gives another handle on that election, as another
-// process would have. Let each handle have a client of its own, where a client
+// process would have. Let each handle have a client of its own, if a client
 // is cheap: what one client's connection puts in order, two do not.
 //
 // What matters most is tried hardest: that of many who write at once exactly one
 // wins. Passing is evidence for that, not proof. A store under test must be
 // healthy: faults are the campaign's business, and are not injected here.
+//
+// Two things it can try only with your help. Options.Address has other processes take part
+// in a race: what holds by a lock of the process does not hold there. Options.Proxy has
+// something on the way answer in place of the server. Use both if they fit your store.
 //
 // The suite registers no flags and waits by contexts and channels only, so it
 // runs in the time the store takes. Run it with the race detector.
@@ -31,7 +35,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-// Options adapts the suite to what a store, or its emulator, can bear. The zero
+// Options adapts the suite to what a store, or its emulator, tolerates. The zero
 // value is right for most.
 type Options struct {
 	// Rounds is how often a race is run, and how many records make a burst.
@@ -46,11 +50,24 @@ type Options struct {
 	// before that counts as a failure. A store that keeps the contract is
 	// never waited for that long. Zero: 30 s.
 	Patience time.Duration
+	// Pause is how long a record is left alone before the suite looks whether it is
+	// still there. The suite does the rest meanwhile. Make it longer than any time to live
+	// that the store might give to a record. Zero: 1 s, which finds a time to live that is
+	// taken from the record's term.
+	Pause time.Duration
+	// Address is where the election of d is, as Main's open takes it. With it child
+	// processes take part in a race, so that a check under a lock of the process is found
+	// out. Nil: there are no child processes.
+	Address func(d leaderelection.RaceDecider) string
+	// Proxy is for a store whose client takes an http.RoundTripper: give it to the client
+	// of each handle. The suite then has it answer in place of the server. Nil: nothing is
+	// answered in place of the server.
+	Proxy *Proxy
 }
 
 // Run runs the suite with the zero Options. Each subtest calls newElection for a
 // fresh, empty election, and then the function it returns for one handle after
-// another on that election. Where the handles are no leaderelection.ChangeFeed,
+// another on that election. If the handles are not a leaderelection.ChangeFeed,
 // there are no subtests of Changes, which is logged.
 func Run(t *testing.T, newElection func(t testing.TB) func() leaderelection.RaceDecider) {
 	t.Helper()
@@ -61,7 +78,8 @@ func Run(t *testing.T, newElection func(t testing.TB) func() leaderelection.Race
 func (o Options) Run(t *testing.T, newElection func(t testing.TB) func() leaderelection.RaceDecider) {
 	t.Helper()
 	o = o.withDefaults()
-	for _, g := range groups() {
+	look := leaveAlone(newHarness(t, o, newElection))
+	for _, g := range o.groups() {
 		t.Run(g.name, func(t *testing.T) {
 			if g.name == "Changes" {
 				d := newElection(t)()
@@ -75,6 +93,7 @@ func (o Options) Run(t *testing.T, newElection func(t testing.TB) func() leadere
 			}
 		})
 	}
+	t.Run("Pause/RecordIsStillThere", func(t *testing.T) { look(t) })
 }
 
 func (o Options) withDefaults() Options {
@@ -89,6 +108,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Patience <= 0 {
 		o.Patience = 30 * time.Second
+	}
+	if o.Pause <= 0 {
+		o.Pause = time.Second
 	}
 	return o
 }
@@ -105,13 +127,20 @@ type check struct {
 	run  func(h *harness)
 }
 
-// groups is the suite.
-func groups() []group {
-	return []group{
+// groups is the suite, but for what is looked at after a pause.
+func (o Options) groups() []group {
+	gs := []group{
 		{"ReadCurrent", readChecks()},
 		{"WriteEntry", writeChecks()},
 		{"Race", raceChecks()},
 		{"Context", contextChecks()},
 		{"Changes", feedChecks()},
 	}
+	if o.Address != nil {
+		gs = append(gs, group{"Processes", []check{{"NoUpdateIsLost", processes}}})
+	}
+	if o.Proxy != nil {
+		gs = append(gs, group{"Proxy", []check{{"IsNotBelieved", proxyNotBelieved}}})
+	}
+	return gs
 }

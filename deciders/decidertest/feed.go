@@ -14,6 +14,7 @@ func feedChecks() []check {
 		{"EmptyElectionFirst", emptyFirst},
 		{"LaterStatesFollow", laterStates},
 		{"TokensAreAcceptedByWriteEntry", feedTokensWrite},
+		{"LargeRecordArrives", largeArrives},
 		{"LastOfABurstArrives", burstArrives},
 		{"NothingMissedAfterTheFirst", nothingMissed},
 		{"SeveralFeedsAtOnce", severalFeeds},
@@ -47,7 +48,7 @@ func emptyFirst(h *harness) {
 	f.stop()
 }
 
-// Whoever writes, every state arrives, whole, where there is time for each.
+// Every state arrives, whole, if there is time for each, no matter which handle writes it.
 func laterStates(h *harness) {
 	writer, other := h.handle(), h.handle()
 	f := h.follow(h.handle())
@@ -77,6 +78,18 @@ func feedTokensWrite(h *harness) {
 	h.write(d, old, h.state(1, 6))
 	h.loses("with the token of an entry from a feed, when that was stale", d, old, h.state(9, 9))
 	f.until(h.state(1, 6))
+	f.stop()
+}
+
+// A record that is too long for a message arrives all the same.
+func largeArrives(h *harness) {
+	d := h.handle()
+	f := h.follow(h.handle())
+	f.next()
+	token := h.write(d, nil, h.large(1, 0))
+	f.until(h.large(1, 0))
+	h.write(d, token, h.state(1, 1))
+	f.until(h.state(1, 1))
 	f.stop()
 }
 

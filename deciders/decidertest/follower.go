@@ -44,7 +44,7 @@ func (h *harness) followUntil(ctx context.Context, cancel context.CancelFunc, d 
 	h.Helper()
 	feed := h.feed(d)
 	f := &follower{h: h, ctx: ctx, cancel: cancel, items: make(chan item), ended: make(chan struct{})}
-	over := make(chan struct{}) // where the test fails half way, nobody takes what comes
+	over := make(chan struct{}) // if the test fails half way, nobody takes what comes
 	h.Cleanup(func() {
 		cancel()
 		close(over)
@@ -63,7 +63,7 @@ func (h *harness) followUntil(ctx context.Context, cancel context.CancelFunc, d 
 	return f
 }
 
-// next returns the next entry, once it has come. It fails the test where that is
+// next returns the next entry, once it has come. It fails the test if that is
 // not what a feed may yield, or nothing comes, or the feed ends.
 func (f *follower) next() *leaderelection.RaceEntry {
 	f.h.Helper()
@@ -97,7 +97,7 @@ func (f *follower) until(want *leaderelection.RaceEntry) *leaderelection.RaceEnt
 	return e
 }
 
-// stop ends the feed's ctx, where it has not ended yet, and fails the test where
+// stop ends the feed's ctx, if it has not ended yet, and fails the test if
 // the feed does not end soon, or not silently.
 func (f *follower) stop() {
 	f.h.Helper()
@@ -135,5 +135,5 @@ func (f *follower) check(it item) {
 	if f.last != nil && it.entry.Compare(f.last) < 0 {
 		f.h.Fatalf("the feed went back\nfrom %s\nto   %s", show(f.last), show(it.entry))
 	}
-	f.last = it.entry.Clone() // the entry belongs to whoever asks for it next
+	f.last = it.entry.Clone() // the entry belongs to the next caller
 }

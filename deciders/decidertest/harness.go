@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func (h *harness) soon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(h.Context(), h.Patience)
 }
 
-// within runs f in a goroutine of its own, and fails the test where f has not
+// within runs f in a goroutine of its own, and fails the test if f has not
 // returned when the patience is at its end.
 func (h *harness) within(what string, f func()) {
 	h.Helper()
@@ -49,7 +50,7 @@ func (h *harness) within(what string, f func()) {
 	h.await(what, done)
 }
 
-// await fails the test where done is not closed before the patience ends.
+// await fails the test if done is not closed before the patience ends.
 func (h *harness) await(what string, done <-chan struct{}) {
 	h.Helper()
 	ctx, cancel := h.soon()
@@ -87,7 +88,7 @@ func with(token leaderelection.LeaderToken, e *leaderelection.RaceEntry) *leader
 	return c
 }
 
-// read reads once, and fails the test where that does not work.
+// read reads once, and fails the test if that does not work.
 func (h *harness) read(d leaderelection.RaceDecider) *leaderelection.RaceEntry {
 	h.Helper()
 	ctx, cancel := h.soon()
@@ -100,7 +101,7 @@ func (h *harness) read(d leaderelection.RaceDecider) *leaderelection.RaceEntry {
 	return e
 }
 
-// whole fails the test where e is not what every entry from a store must be.
+// whole fails the test if e is not what every entry from a store must be.
 func (h *harness) whole(what string, e *leaderelection.RaceEntry) {
 	h.Helper()
 	if e == nil {
@@ -111,7 +112,7 @@ func (h *harness) whole(what string, e *leaderelection.RaceEntry) {
 	}
 }
 
-// readBack reads until it sees want or something newer, and fails the test where
+// readBack reads until it sees want or something newer, and fails the test if
 // that is not want. It returns what it read.
 func (h *harness) readBack(d leaderelection.RaceDecider, want *leaderelection.RaceEntry) *leaderelection.RaceEntry {
 	h.Helper()
@@ -140,7 +141,7 @@ func (h *harness) readSince(d leaderelection.RaceDecider, want *leaderelection.R
 	}
 }
 
-// write writes e with token, and fails the test where that does not work.
+// write writes e with token, and fails the test if that does not work.
 func (h *harness) write(d leaderelection.RaceDecider, token leaderelection.LeaderToken, e *leaderelection.RaceEntry) leaderelection.LeaderToken {
 	h.Helper()
 	ctx, cancel := h.soon()
@@ -149,10 +150,20 @@ func (h *harness) write(d leaderelection.RaceDecider, token leaderelection.Leade
 	if err != nil {
 		h.Fatalf("WriteEntry with the stored version's token: %v\nentry %s", err, show(e))
 	}
-	if next == nil {
-		h.Fatalf("WriteEntry returned neither a token nor an error")
-	}
+	h.isNew(token, next)
 	return next
+}
+
+// isNew fails the test if the token that a write has returned is none, or the one
+// that was written over.
+func (h *harness) isNew(old, next leaderelection.LeaderToken) {
+	h.Helper()
+	switch {
+	case next == nil:
+		h.Fatalf("WriteEntry returned neither a token nor an error")
+	case old != nil && reflect.TypeOf(next).Comparable() && next == old:
+		h.Fatalf("WriteEntry returned the token %v of the version that it replaced", next)
+	}
 }
 
 // loses writes e with a token that is not the stored version's, and fails the
@@ -175,7 +186,7 @@ func (h *harness) loses(why string, d leaderelection.RaceDecider, token leaderel
 	return err
 }
 
-// same fails the test where got is not want, Token aside.
+// same fails the test if got is not want, Token aside.
 func (h *harness) same(what string, got, want *leaderelection.RaceEntry) {
 	h.Helper()
 	if d := differ(got, want); d != "" {

@@ -14,6 +14,7 @@ func raceChecks() []check {
 		{"OneUpdateWins", oneUpdateWins},
 		{"OneCreationWins", oneCreationWins},
 		{"NoUpdateIsLost", noUpdateIsLost},
+		{"WinnersGoOn", winnersGoOn},
 	}
 }
 
@@ -140,65 +141,101 @@ func (h *harness) racerEntry(number uint64) func(racer int) *leaderelection.Race
 
 // Each of many counts up by one, reading and writing until it has won; in the
 // end the count must be right. That tries tokens of all ages against each other.
-func noUpdateIsLost(h *harness) {
+func noUpdateIsLost(h *harness) { h.countUpTogether(1) }
+
+// So do these, who go on with the token that their write has returned, as a leader does. A
+// token that is not of the very version that was written replaces another's, unseen.
+func winnersGoOn(h *harness) { h.countUpTogether(2) }
+
+// countUpTogether has each of the racers win so many times.
+func (h *harness) countUpTogether(wins int) {
 	ds := h.handles(h.handle)
 	h.write(ds[0], nil, h.state(1, 0))
 	ctx, cancel := h.soon()
 	defer cancel()
-	var mu sync.Mutex
-	var open int
-	var failed error
-	var wg sync.WaitGroup
-	for i := range h.Writers {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			n, err := h.countUp(ctx, ds[i%len(ds)])
-			mu.Lock()
-			defer mu.Unlock()
-			open += n
-			failed = errors.Join(failed, err)
-		}()
+	c := h.countUp(ctx, ds, h.Writers, wins)
+	if c.failed != nil {
+		h.Fatal(c.failed)
 	}
-	wg.Wait()
-	if failed != nil {
-		h.Fatal(failed)
-	}
-	least, most := uint64(h.Writers), uint64(h.Writers+open)
-	e := h.readSince(ds[0], h.state(1, least))
+	h.judgeCount(ds[0], c)
+}
+
+// counted is what counting up has come to.
+type counted struct {
+	won, open int // writes that succeeded, and those whose outcome is not known
+	failed    error
+}
+
+// judgeCount fails the test if the record does not show as many writes.
+func (h *harness) judgeCount(d leaderelection.RaceDecider, c counted) {
+	h.Helper()
+	least, most := uint64(c.won), uint64(c.won+c.open)
+	e := h.readSince(d, h.state(1, least))
 	if e.Extension > most {
-		h.Errorf("%d racers have each counted up by one (and %d writes are open), and the count is %d", h.Writers, open, e.Extension)
+		h.Errorf("%d writes that count up by one have succeeded (and %d are open), and the count is %d", c.won, c.open, e.Extension)
 	}
 	if err := h.isState(e); err != nil {
 		h.Error(err)
 	}
 }
 
-// countUp returns when it has won once, with the number of writes whose outcome
-// it does not know.
-func (h *harness) countUp(ctx context.Context, d leaderelection.RaceDecider) (open int, err error) {
-	for {
-		e, err := d.ReadCurrent(ctx)
-		switch {
-		case err == nil:
-		case ctx.Err() != nil || errors.Is(err, leaderelection.ErrPermanent):
-			return open, fmt.Errorf("ReadCurrent: %w", err)
-		default: // a store that is pressed hard may fail
-			continue
-		}
-		if err := h.isState(e); err != nil {
-			return open, err
-		}
-		_, err = d.WriteEntry(ctx, with(e.Token, h.state(1, e.Extension+1)))
-		switch {
-		case err == nil:
-			return open, nil
-		case ctx.Err() != nil:
-			return open, fmt.Errorf("not won once in %v: %w", h.Patience, err)
-		case errors.Is(err, leaderelection.ErrPermanent):
-			return open, fmt.Errorf("WriteEntry: %w", err)
-		case !errors.Is(err, leaderelection.ErrLostRace):
-			open++
-		}
+// countUp has racers count up at once, each until it has won so many times.
+func (h *harness) countUp(ctx context.Context, ds []leaderelection.RaceDecider, racers, wins int) (all counted) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range racers {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			c := h.count(ctx, ds[i%len(ds)], wins)
+			mu.Lock()
+			defer mu.Unlock()
+			all.won, all.open, all.failed = all.won+c.won, all.open+c.open, errors.Join(all.failed, c.failed)
+		}()
 	}
+	wg.Wait()
+	return all
+}
+
+// count returns when it has won so many times. It reads when it has not just won.
+func (h *harness) count(ctx context.Context, d leaderelection.RaceDecider, wins int) (c counted) {
+	var e *leaderelection.RaceEntry
+	for c.won < wins {
+		if e == nil {
+			read, err := d.ReadCurrent(ctx)
+			switch {
+			case err == nil && read != nil && read.ElectionNumber == leaderelection.NoElections:
+				continue // stale: a record was there before the first of them read
+			case err == nil:
+				err = h.isState(read)
+			case ctx.Err() == nil && !errors.Is(err, leaderelection.ErrPermanent):
+				continue // a store that is pressed hard may fail
+			}
+			if err != nil {
+				c.failed = fmt.Errorf("ReadCurrent: %w", err)
+				return c
+			}
+			e = read
+		}
+		next, err := d.WriteEntry(ctx, with(e.Token, h.state(1, e.Extension+1)))
+		switch {
+		case err == nil && next == nil:
+			c.failed = errors.New("WriteEntry returned neither a token nor an error")
+			return c
+		case err == nil:
+			c.won++
+			e = with(next, h.state(1, e.Extension+1))
+			continue
+		case ctx.Err() != nil:
+			c.failed = fmt.Errorf("won %d times, not %d, in %v: %w", c.won, wins, h.Patience, err)
+			return c
+		case errors.Is(err, leaderelection.ErrPermanent):
+			c.failed = fmt.Errorf("WriteEntry: %w", err)
+			return c
+		case !errors.Is(err, leaderelection.ErrLostRace):
+			c.open++
+		}
+		e = nil
+	}
+	return c
 }

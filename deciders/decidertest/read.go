@@ -26,7 +26,7 @@ func readChecks() []check {
 	}
 }
 
-// Where nothing has been written yet: a vacant entry, never nil.
+// If nothing has been written yet: a vacant entry, never nil.
 func emptyIsVacant(h *harness) {
 	for range 2 {
 		h.same("an empty election", h.read(h.handle()), &leaderelection.RaceEntry{})
@@ -68,6 +68,11 @@ func everyField(h *harness) {
 		func(e *leaderelection.RaceEntry) { e.ConnectionParams = bytes.Repeat(everyByte(), 16) }, // 4 KiB
 		func(e *leaderelection.RaceEntry) { e.LeaderID, e.Incarnation, e.Successor = odd, odd+"i", odd+"s" },
 		func(e *leaderelection.RaceEntry) { e.LeaderID = strings.Repeat("ä", 500) },
+		func(e *leaderelection.RaceEntry) { // blanks and empty texts stay
+			e.LeaderID, e.Incarnation, e.Successor = " a\t", "\n i", "s  "
+			e.HostPort, e.ConnectionParams = []string{" a:1 ", "", "b:2\n"}, []byte(" \x00 params \n\x00")
+		},
+		func(e *leaderelection.RaceEntry) { e.LeaderID, e.ConnectionParams = " ", []byte(" ") },
 		func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Time{} },
 		func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Now() },
 		func(e *leaderelection.RaceEntry) { e.TermExpiry = e.TermExpiry.In(time.FixedZone("elsewhere", -5400)) },
@@ -83,11 +88,11 @@ func everyField(h *harness) {
 		func(e *leaderelection.RaceEntry) { e.Incarnation = "" },
 		func(e *leaderelection.RaceEntry) { *e = leaderelection.RaceEntry{ElectionNumber: e.ElectionNumber} },
 		func(e *leaderelection.RaceEntry) { e.ElectionNumber, e.Extension = 1<<53+1, 1<<53+3 }, // no float64 has these
-		func(e *leaderelection.RaceEntry) {
-			e.ElectionNumber, e.Extension = leaderelection.MaxElectionNumber, math.MaxInt64
-		},
 		func(e *leaderelection.RaceEntry) { // fields of a newer version
 			e.Extra = map[string]string{"colour": `{"of":["a",null,1e3]}`, "zone": `"é"`}
+		},
+		func(e *leaderelection.RaceEntry) { // the last: a stale read of it would be newer than any other
+			e.ElectionNumber, e.Extension = leaderelection.MaxElectionNumber, math.MaxInt64
 		},
 	} {
 		e := h.state(uint64(i+1), uint64(i))

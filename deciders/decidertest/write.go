@@ -1,6 +1,7 @@
 package decidertest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -17,6 +18,8 @@ func writeChecks() []check {
 		{"LostRaceErrorsCurrentIsTrue", lostRaceCurrent},
 		{"ExtensionAloneMakesAVersion", extensionMakesVersion},
 		{"NoABA", noABA},
+		{"VersionsDoNotRepeat", versionsDoNotRepeat},
+		{"LargeRecord", largeRecord},
 		{"EntryIsNotChanged", entryNotChanged},
 		{"EntryIsNotKept", entryNotKept},
 		{"ForeignTokenIsRefused", foreignToken},
@@ -123,6 +126,41 @@ func noABA(h *harness) {
 	h.loses("with the token of the first of three versions, the third like it but for Extension", d, first, h.state(9, 9))
 	h.loses("with the token of the second of three versions", d, second, h.state(9, 9))
 	h.readBack(d, a)
+}
+
+// A counter of eight bits comes back to where it was.
+func versionsDoNotRepeat(h *harness) {
+	const writes = 256
+	d := h.handle()
+	first := h.write(d, nil, h.state(1, 0))
+	second := h.write(d, first, h.state(1, 1))
+	next := second
+	for i := uint64(2); i <= writes+1; i++ {
+		next = h.write(d, next, h.state(1, i))
+		if i&(i-1) == 0 { // also after 2, 4, 8 and so on
+			h.loses(fmt.Sprintf("with the token of the version %d writes ago", i), d, first, h.state(9, 9))
+		}
+	}
+	h.loses(fmt.Sprintf("with the token of the version %d writes ago", writes), d, second, h.state(9, 9))
+	h.readBack(d, h.state(1, writes+1))
+}
+
+// large is a record of some 128 KiB, as stores keep it.
+func (h *harness) large(number, extension uint64) *leaderelection.RaceEntry {
+	e := h.state(number, extension)
+	e.ConnectionParams = bytes.Repeat(append(everyByte(), e.ConnectionParams...), 96<<10/256)[:96<<10]
+	return e
+}
+
+// What a leader tells its clients may be long. A record is kept whole, or refused.
+func largeRecord(h *harness) {
+	d := h.handle()
+	token := h.write(d, nil, h.large(1, 0))
+	h.readBack(h.handle(), h.large(1, 0))
+	token = h.write(d, token, h.large(1, 1)) // which differs in little
+	h.readBack(h.handle(), h.large(1, 1))
+	h.write(d, token, h.state(1, 2)) // nothing is left of the longer one
+	h.readBack(h.handle(), h.state(1, 2))
 }
 
 func entryNotChanged(h *harness) {

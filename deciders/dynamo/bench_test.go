@@ -8,31 +8,22 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/dynamo"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
 )
-
-// benchEntry is a record of ordinary size.
-func benchEntry() *leaderelection.RaceEntry {
-	return &leaderelection.RaceEntry{
-		LeaderID: "candidate-1", HostPort: []string{"10.0.0.1:443", "[fd00::1]:443"}, TermExpiry: time.Now().UTC(),
-		TermLength: 15 * time.Second, ElectionNumber: 7, Extension: 12, Incarnation: "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
-	}
-}
 
 // benchClient returns a client of a server on the loopback interface that says
 // what it has to without thinking, and the item that it returns.
 func benchClient(b testing.TB) (*dynamodb.Client, map[string]types.AttributeValue) {
 	store := newFake("key")
-	if _, err := dynamo.NewDecider(reach(b, store), "elections", "one", nil).WriteEntry(b.Context(), benchEntry()); err != nil {
+	if _, err := dynamo.NewDecider(reach(b, store), "elections", "one", nil).WriteEntry(b.Context(), httpfault.Record()); err != nil {
 		b.Fatal(err)
 	}
 	stored := store.tables["elections"].items["one"]
@@ -40,12 +31,20 @@ func benchClient(b testing.TB) (*dynamodb.Client, map[string]types.AttributeValu
 	if err != nil {
 		b.Fatal(err)
 	}
+	var made atomic.Bool
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var in struct{ ExpressionAttributeValues map[string]json.RawMessage }
+		var in struct {
+			ConditionExpression       string
+			ExpressionAttributeValues map[string]json.RawMessage
+		}
 		body, _ := io.ReadAll(r.Body)
 		answer := got
 		if strings.HasSuffix(r.Header.Get("X-Amz-Target"), "UpdateItem") {
 			_ = json.Unmarshal(body, &in)
+			if string(in.ExpressionAttributeValues[":was"]) == `{"S":"never"}` || strings.HasPrefix(in.ConditionExpression, "attribute_not_exists") && made.Swap(true) {
+				refuse(w, "ConditionalCheckFailedException", "The conditional request failed", nil)
+				return
+			}
 			answer = fmt.Appendf(nil, `{"Attributes":{"record":%s,"version":%s}}`, in.ExpressionAttributeValues[":r"], in.ExpressionAttributeValues[":v"])
 		}
 		for name, values := range proof(answer) {
@@ -74,15 +73,9 @@ func writers(b testing.TB) httpfault.Pair {
 		ReturnValues:                        types.ReturnValueUpdatedNew,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
-	d, e := dynamo.NewDecider(client, "elections", "one", nil), benchEntry()
 	return httpfault.Pair{
-		SDK: func() error { _, err := client.UpdateItem(ctx, in); return err },
-		Decider: func() error {
-			token, err := d.WriteEntry(ctx, e)
-			e.Token = token
-			e.Extension++
-			return err
-		},
+		SDK:     func() error { _, err := client.UpdateItem(ctx, in); return err },
+		Decider: httpfault.Extends(dynamo.NewDecider(client, "elections", "one", nil)),
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
-	"github.com/c8e606e4/leaderelection/internal/dynamoproof"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
-// The attributes of an election's item beside its key.
+// The attributes of an election's item, apart from its key.
 const (
 	recordAttribute  = "record"
 	versionAttribute = "version"
@@ -47,11 +47,11 @@ type Options struct {
 	// SortKey is the name of the table's sort key, a string attribute. Empty:
 	// the table has none.
 	SortKey string
-	// SortValue is the item's sort key, where there is a SortKey. Empty:
+	// SortValue is the item's sort key, if there is a SortKey. Empty:
 	// "leaderelection".
 	SortValue string
 	// CreateTable has the table created, with on-demand billing and the keys
-	// above, where it does not exist when it is first needed. DynamoDB takes
+	// above, if it does not exist when it is first needed. DynamoDB takes
 	// some seconds to do so; until then calls fail with errors that pass. Use
 	// it for trials: a table made with your own tools can have encryption,
 	// deletion protection and tags as you want them.
@@ -69,7 +69,7 @@ type Decider struct {
 type backend struct {
 	client Client
 	table  *string
-	pk, sk string // the names of the keys; sk is empty where there is none
+	pk, sk string // the names of the keys; sk is empty if there is none
 	key    map[string]types.AttributeValue
 	create bool
 	call   []func(*dynamodb.Options)
@@ -79,10 +79,10 @@ type backend struct {
 // *dynamodb.Client, whose region and credentials count; table is a table's name
 // or ARN. Options may be nil. It makes no request: a name that DynamoDB does not
 // allow is reported by the first call.
-func NewDecider(client Client, table, key string, options *Options) *Decider {
+func NewDecider(client Client, table, key string, opts *Options) *Decider {
 	var o Options
-	if options != nil {
-		o = *options
+	if opts != nil {
+		o = *opts
 	}
 	if o.PartitionKey == "" {
 		o.PartitionKey = "key"
@@ -97,19 +97,26 @@ func NewDecider(client Client, table, key string, options *Options) *Decider {
 		sk:     o.SortKey,
 		key:    map[string]types.AttributeValue{o.PartitionKey: text(key)},
 		create: o.CreateTable,
-		call:   []func(*dynamodb.Options){once, dynamoproof.Require},
+		call:   []func(*dynamodb.Options){once, proved},
 	}
 	place := fmt.Sprintf("DynamoDB table %q, key %q", table, key)
 	if o.SortKey != "" {
 		b.key[o.SortKey] = text(o.SortValue)
 		place += fmt.Sprintf(" and %q", o.SortValue)
 	}
+	never := &token{version: "never"}
 	if c, ok := client.(interface{ Options() dynamodb.Options }); ok {
-		if region := c.Options().Region; region != "" {
-			place += " in " + region
+		o := c.Options()
+		if o.Region != "" {
+			place += " in " + o.Region
+		}
+		if o.BaseEndpoint != nil {
+			place += " at " + redact.URL(*o.BaseEndpoint)
+		} else {
+			never = nil // it is Amazon's
 		}
 	}
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "dynamo", Place: place, Wrong: checkNames(table, key, &o)}}
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "dynamo", Place: place, Wrong: checkNames(table, key, &o), Never: never}}
 }
 
 // once switches the client's own retries off for one request.
@@ -121,7 +128,7 @@ func once(o *dynamodb.Options) {
 // String names the place: table, key and region.
 func (d *Decider) String() string { return d.election.Place }
 
-// token is a version of the item: the empty one where there is no item.
+// token is a version of the item: the empty one if there is no item.
 type token struct {
 	version string
 	commit  time.Time

@@ -8,16 +8,17 @@
 // # What is written where
 //
 // One item per election. Its partition key ("key", or what Options.PartitionKey
-// says) is the election's name; where the table has a sort key, Options.SortKey
+// says) is the election's name; if the table has a sort key, Options.SortKey
 // names it, so that a table that is there already can serve. Both keys must be
-// strings. Beside the key the item has two attributes, strings both:
+// strings. Apart from the key the item has two attributes, strings both:
 //
 //	record   the record, as JSON: the same in every store
 //	version  election number, extension and a random part; what writes are conditional on
 //
 // An item at that key with any other attribute is not ours, and is refused
-// rather than overwritten. The random part makes versions unique also where an
-// item is deleted and the election begins anew.
+// rather than overwritten; so is one without them. A deleted item leaves no sign. The random
+// part makes versions unique even if an
+// item is deleted and the election begins again.
 //
 // No attribute is an expiry: a lease must outlive the store's idea of tidiness,
 // because the record holds the fencing token's count. A table may have time to
@@ -38,15 +39,23 @@
 // no setting of a table in one region loses them, save restoring the table from
 // a backup.
 //
+// Other servers speak DynamoDB's API. An imitation that takes no
+// notice of conditions would have everybody lead. So if the client has an endpoint
+// the first write of a Decider counts only when the server has refused two that it must
+// refuse: they send the same content again on a condition that does not hold.
+//
 // Global tables are another matter. With eventual consistency between regions
 // (MREC, the default) each region decides conditions for itself and the last
 // writer wins afterwards: candidates in two regions would both lead. Use such a
-// table only where all candidates use the same region, for good; a failover of
+// table only if all candidates use the same region, for good; a failover of
 // the application to another region breaks the promise. With strong consistency
 // (MRSC) conditions hold in all regions
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html).
-// VerifyTable tells the two apart. A DAX cluster answers reads from its cache,
-// and adds nothing here: give NewDecider the plain client.
+// VerifyTable tells the two apart, and so does the command leaderelect doctor
+// (Decider.Durability), if it may describe the table. No answer to a read or a write
+// does. A DAX cluster passes on what is conditional or strongly consistent, and all
+// requests here are. So all that it adds is an answer that does not prove itself: give
+// NewDecider the plain client.
 //
 // # What is believed
 //
@@ -61,9 +70,9 @@
 // # Permissions
 //
 // On the table: dynamodb:GetItem and dynamodb:UpdateItem. With Options.CreateTable
-// also dynamodb:CreateTable and dynamodb:DescribeTable; VerifyTable needs
-// dynamodb:DescribeTable. An observer needs no dynamodb:UpdateItem. The command leaderelect
-// doctor writes an item beside the record, whose key ends in "-doctor". An IAM policy can
+// also dynamodb:CreateTable and dynamodb:DescribeTable; VerifyTable and
+// leaderelect doctor need dynamodb:DescribeTable. An observer needs no dynamodb:UpdateItem. The command leaderelect
+// doctor writes an item next to the record, whose key ends in "-doctor". An IAM policy can
 // hold candidates to their election by the condition key dynamodb:LeadingKeys:
 //
 //	{"Version": "2012-10-17", "Statement": [{
@@ -75,7 +84,7 @@
 //
 // A record of ordinary size is below 1 KB: each write is one write request unit,
 // and each read one read request unit (a strongly consistent read of up to 4
-// KB), also where the condition fails. At the defaults (a term of 15 s, a skew of
+// KB), even if the condition fails. At the defaults (a term of 15 s, a skew of
 // 1 s) a leader makes about 515 writes an hour and each standby 480 reads. At
 // on-demand prices of 0.625 USD per million writes and 0.125 USD per million
 // reads (us-east-1 in 2025) that is about 0.24 USD a month for the leader and

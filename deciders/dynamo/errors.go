@@ -72,17 +72,17 @@ func judge(err error) store.Verdict {
 	case "SerializationException", "UnknownOperationException", "ItemCollectionSizeLimitExceededException":
 		return store.Permanent("DynamoDB does not take the request as it is")
 	case "AccessDeniedException", "AccessDenied":
-		return store.Permanent("the credentials lack a permission: dynamodb:GetItem and dynamodb:UpdateItem are needed on the table (and the use of its KMS key)")
+		return store.Denied("the permissions dynamodb:GetItem and dynamodb:UpdateItem are needed on the table (and the use of its KMS key), and no policy may deny them")
 	case "ExpiredTokenException", "ExpiredToken":
-		return store.Permanent("the credentials have expired: renew them")
+		return store.Denied("the credentials have expired: renew them")
 	case "UnrecognizedClientException", "InvalidClientTokenId", "MissingAuthenticationTokenException", "MissingAuthenticationToken",
 		"IncompleteSignatureException", "IncompleteSignature", "OptInRequired", "SubscriptionRequiredException":
-		return store.Permanent("the credentials are not accepted in this region: correct them")
+		return store.Denied("the credentials are not accepted in this region: correct them")
 	case "InvalidSignatureException", "SignatureDoesNotMatch":
 		if strings.Contains(api.ErrorMessage(), "xpired") || strings.Contains(api.ErrorMessage(), "not yet current") {
 			return store.Passing("this machine's clock is off: correct it") // the client learns the offset, too
 		}
-		return store.Permanent("the secret key does not fit the access key: correct the credentials")
+		return store.Permanent("the secret key does not fit the access key, or something on the way changes requests")
 	case "RequestTimeTooSkewed", "RequestExpired", "RequestInTheFuture":
 		return store.Passing("this machine's clock is off: correct it")
 	case "InaccessibleEncryptionDateTimeException", "KMSAccessDeniedException", "KMSDisabledException", "KMSKeyNotFoundException":
@@ -92,7 +92,7 @@ func judge(err error) store.Verdict {
 	if errors.As(err, &answer) {
 		switch answer.HTTPStatusCode() {
 		case http.StatusUnauthorized, http.StatusForbidden:
-			return store.Permanent("access is refused")
+			return store.Denied("access is refused")
 		}
 	}
 	return store.Verdict{}

@@ -8,8 +8,6 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/dynamodb v1.73.0
 	github.com/aws/smithy-go v1.28.8
 	github.com/c8e606e4/leaderelection v0.0.0
-	github.com/c8e606e4/leaderelection/deciders/internal/awsurl v0.0.0
-	github.com/c8e606e4/leaderelection/internal/dynamoproof v0.0.0
 	go.uber.org/goleak v1.3.0
 )
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/dynamo"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
 )
 
@@ -69,15 +70,7 @@ func itemThatIsNotOurs(t *testing.T, endpoint string) {
 			if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: item}); err != nil {
 				t.Fatal(err)
 			}
-			d := dynamo.NewDecider(client, table, name, nil)
-			_, err := d.ReadCurrent(t.Context())
-			if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), table) || !strings.Contains(err.Error(), name) {
-				t.Errorf("ReadCurrent: %v, want an error that wraps ErrPermanent and names %s and %s", err, table, name)
-			}
-			if _, err := d.WriteEntry(t.Context(), &first); !errors.Is(err, leaderelection.ErrLostRace) && !errors.Is(err, leaderelection.ErrPermanent) {
-				t.Errorf("WriteEntry: %v, want a refusal", err)
-			}
-			httpfault.EndsCampaign(t, d)
+			feedtest.Foreign(t, dynamo.NewDecider(client, table, name, nil), table, name)
 			out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: attributes{"key": str(name)}})
 			if err != nil || !reflect.DeepEqual(out.Item, item) {
 				t.Errorf("the item is now %v, %v", out.Item, err)
@@ -93,9 +86,7 @@ func whatIsWritten(t *testing.T, endpoint string) {
 	table := "written"
 	makeTable(t, client, table, "PK:S", "SK:S")
 	d := dynamo.NewDecider(client, table, "one", &dynamo.Options{PartitionKey: "PK", SortKey: "SK"})
-	e := leaderelection.RaceEntry{LeaderID: "candidate-1", HostPort: []string{"10.0.0.1:443", "[fd00::1]:443"}, TermExpiry: time.Now(),
-		TermLength: 15 * time.Second, ElectionNumber: 7, Extension: 12, Incarnation: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
-	if _, err := d.WriteEntry(t.Context(), &e); err != nil {
+	if _, err := d.WriteEntry(t.Context(), httpfault.Record()); err != nil {
 		t.Fatal(err)
 	}
 	key := attributes{"PK": str("one"), "SK": str("leaderelection")}
@@ -123,15 +114,15 @@ func whatIsWritten(t *testing.T, endpoint string) {
 func wrongPlace(t *testing.T, endpoint string) {
 	client := newClient(t, endpoint)
 	missing := dynamo.NewDecider(client, "no-such-table", "one", nil)
-	httpfault.Refused(t, missing, `"no-such-table"`, `"one"`, "eu-central-1", "create it")
-	httpfault.EndsCampaign(t, missing)
+	feedtest.Refuses(t, missing, `"no-such-table"`, `"one"`, "eu-central-1", "create it")
+	feedtest.EndsCampaign(t, missing)
 
 	makeTable(t, client, "by-id", "id:S")
 	makeTable(t, client, "by-number", "key:N")
 	makeTable(t, client, "sorted", "key:S", "sort:S")
 	for _, table := range []string{"by-id", "by-number", "sorted"} {
 		d := dynamo.NewDecider(client, table, "one", nil)
-		httpfault.Refused(t, d, table, "PartitionKey", "SortKey")
+		feedtest.Refuses(t, d, table, "PartitionKey", "SortKey")
 		if err := d.VerifyTable(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), table) {
 			t.Errorf("VerifyTable of %s: %v", table, err)
 		}
@@ -140,7 +131,7 @@ func wrongPlace(t *testing.T, endpoint string) {
 	if _, err := d.ReadCurrent(t.Context()); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "SortKey") {
 		t.Errorf("ReadCurrent with a sort key that the table does not have: %v", err)
 	}
-	httpfault.EndsCampaign(t, d)
+	feedtest.EndsCampaign(t, d)
 	for _, fit := range []*dynamo.Decider{
 		dynamo.NewDecider(client, "by-id", "one", &dynamo.Options{PartitionKey: "id"}),
 		dynamo.NewDecider(client, "sorted", "one", &dynamo.Options{SortKey: "sort"}),
@@ -172,14 +163,14 @@ func TestWrongNames(t *testing.T) {
 		"OneNameTwice": {"elections", "one", dynamo.Options{SortKey: "key"}, "both"},
 		"OurName":      {"elections", "one", dynamo.Options{PartitionKey: "version"}, `"version"`},
 	} {
-		t.Run(what, func(t *testing.T) { httpfault.Refused(t, dynamo.NewDecider(client, c.table, c.key, &c.o), c.says) })
+		t.Run(what, func(t *testing.T) { feedtest.Refuses(t, dynamo.NewDecider(client, c.table, c.key, &c.o), c.says) })
 	}
 	arn := dynamo.NewDecider(client, "arn:aws:dynamodb:eu-central-1:123456789012:table/elections", "one", nil)
 	if _, err := arn.ReadCurrent(t.Context()); !strings.Contains(err.Error(), "create it") { // asked for, and not there
 		t.Errorf("a table's ARN: %v", err)
 	}
 	nowhere := dynamodb.New(dynamodb.Options{Credentials: newClient(t, "").Options().Credentials})
-	httpfault.Refused(t, dynamo.NewDecider(nowhere, "elections", "one", nil), "AWS_REGION")
+	feedtest.Refuses(t, dynamo.NewDecider(nowhere, "elections", "one", nil), "AWS_REGION")
 }
 
 // What the service answers, whatever the emulators do.
@@ -217,13 +208,11 @@ func TestAnswers(t *testing.T) {
 			code, _, _ := strings.Cut(code, " ")
 			d := answering(t, refusal(c.status, code))
 			if c.forGood {
-				httpfault.Refused(t, d, `"elections"`, `"one"`, c.advice, code)
+				feedtest.Refuses(t, d, `"elections"`, `"one"`, c.advice, code)
 				return
 			}
 			_, err := d.WriteEntry(t.Context(), &first)
-			if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) || !strings.Contains(err.Error(), c.advice) {
-				t.Errorf("%v, want an error that may pass and says %q", err, c.advice)
-			}
+			feedtest.Passing(t, err, c.advice)
 		})
 	}
 	expired := refusal(400, "InvalidSignatureException")
@@ -236,16 +225,16 @@ func TestAnswers(t *testing.T) {
 
 // What something on the way says of itself may pass.
 func TestAnswersOfOthers(t *testing.T) {
-	for _, status := range []int{301, 400, 401, 403, 404, 405, 412, 500, 502} {
-		for _, body := range []string{"", "<html>no", `{"message":"Forbidden"}`, refusal(400, "AccessDeniedException").Body, refusal(400, "ConditionalCheckFailedException").Body} {
-			d := answering(t, httpfault.Fault{Status: status, Body: body})
-			_, rerr := d.ReadCurrent(t.Context())
-			_, werr := d.WriteEntry(t.Context(), &first)
-			for _, err := range []error{rerr, werr, d.VerifyTable(t.Context())} {
-				if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) || !strings.Contains(err.Error(), "not from DynamoDB") {
-					t.Errorf("%d %q: %v, want an error that may pass and says who did not answer", status, body, err)
-				}
-			}
+	all := httpfault.OfOthers(412)
+	for _, f := range all {
+		for _, code := range []string{"AccessDeniedException", "ConditionalCheckFailedException"} { // without its proof
+			all = append(all, httpfault.Fault{Status: f.Status, Body: refusal(400, code).Body})
+		}
+	}
+	for _, f := range all {
+		d := answering(t, f)
+		for _, err := range append(feedtest.Errors(t, d), d.VerifyTable(t.Context())) {
+			feedtest.Passing(t, err, "not from DynamoDB")
 		}
 	}
 	empty := httpfault.Fault{Status: 200, Header: proof([]byte("{}")), Body: "{}"}
@@ -260,25 +249,9 @@ func answering(t *testing.T, f httpfault.Fault) *dynamo.Decider {
 	return dynamo.NewDecider(inProcess(t, &http.Client{Transport: tr}), "elections", "one", nil)
 }
 
-// An answer that was spoilt on its way is tried again, not taken for a record
-// that is not ours.
 func TestSpoiltAnswers(t *testing.T) {
-	var f httpfault.Fault
-	tr := &httpfault.Transport{Handler: newFake("key"), Fault: func(*http.Request) httpfault.Fault { return f }}
-	d := dynamo.NewDecider(inProcess(t, &http.Client{Transport: tr}), "elections", "one", nil)
-	if _, err := d.WriteEntry(t.Context(), &first); err != nil {
-		t.Fatal(err)
-	}
-	for name, spoil := range map[string]httpfault.Fault{
-		"Garbled":   {Garble: true},
-		"Truncated": {Truncate: true},
-		"Portal":    {Status: 200, Body: "<html>log in to the network"},
-	} {
-		f = spoil
-		if e, err := d.ReadCurrent(t.Context()); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
-			t.Errorf("%s: ReadCurrent: %+v, %v, want an error that may pass", name, e, err)
-		}
-	}
+	s := overHTTP(t)
+	httpfault.SpoiltAnswers(t, s.Serve(), s.Decider)
 }
 
 // Without credentials, which a role may yet bring, that is what is said.
@@ -288,7 +261,7 @@ func TestNoCredentials(t *testing.T) {
 		o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, none })
 	})
 	_, err := dynamo.NewDecider(client, "elections", "one", nil).ReadCurrent(t.Context())
-	if !errors.Is(err, none) || errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "AWS_ACCESS_KEY_ID") {
-		t.Errorf("%v, want an error that may pass, wraps %q and says what to do", err, none)
+	if feedtest.Passing(t, err, "AWS_ACCESS_KEY_ID"); !errors.Is(err, none) {
+		t.Errorf("%v does not wrap %q", err, none)
 	}
 }

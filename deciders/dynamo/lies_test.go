@@ -1,6 +1,7 @@
 package dynamo_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
@@ -13,3 +14,11 @@ func TestDisbelieves(t *testing.T) {
 }
 
 func TestNobodyLeads(t *testing.T) { overhttp.NobodyLeads(t, overHTTP(t)) }
+
+// An imitation that takes no notice of one of the conditions has nobody lead.
+func TestDeafNobodyLeads(t *testing.T) {
+	overhttp.DeafNobodyLeads(t, overHTTP(t), map[string]func(*http.Request){
+		"Version":   func(r *http.Request) { r.Header.Set(deafTo, "#v") },
+		"NotExists": func(r *http.Request) { r.Header.Set(deafTo, "attribute_not_exists") },
+	})
+}

@@ -2,9 +2,12 @@ package dynamo
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/awsurl"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
@@ -31,7 +34,7 @@ import (
 //
 // Credentials come from the SDK's usual chain (environment, shared files,
 // container or instance role), never from the URL. Any other parameter, and one
-// given twice, is an error. Errors wrap leaderelection.ErrPermanent where no
+// given twice, is an error. Errors wrap leaderelection.ErrPermanent if no
 // retry can help; without verify no request is made to DynamoDB.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, verify, err := open(ctx, u)
@@ -56,9 +59,15 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 		CreateTable:  in.Bool("create"),
 	}
 	verify = in.Bool("verify")
-	cfg, endpoint, err := in.Load(ctx)
+	region, profile, endpoint, err := in.Where()
 	if err != nil {
 		return nil, false, err
+	}
+	// The SDK would write to the standard error. That says nothing that the election
+	// needs, and is not for its caller to read.
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithSharedConfigProfile(profile), config.WithLogger(logging.Nop{}))
+	if err != nil {
+		return nil, false, fmt.Errorf("loading the AWS configuration: %w", err)
 	}
 	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
 		if endpoint != nil {

@@ -64,21 +64,29 @@ func (b *backend) createTable(ctx context.Context) error {
 // for set-up and for diagnosis, and needs the permission dynamodb:DescribeTable;
 // the calls of a RaceDecider do not need it.
 func (d *Decider) VerifyTable(ctx context.Context) error {
-	if err := d.election.Ready(ctx); err != nil {
-		return d.election.Failed(ctx, "verifying", err)
-	}
-	out, err := d.b.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: d.b.table}, d.b.call...)
-	switch {
-	case err != nil:
-	case out.Table == nil:
-		err = errors.New("the answer does not describe the table")
-	default:
-		err = d.b.unfit(out.Table)
+	table, err := d.b.describe(ctx, d.election.Ready(ctx))
+	if err == nil {
+		err = d.b.unfit(table)
 	}
 	if err != nil {
 		return d.election.Failed(ctx, "verifying", err)
 	}
 	return nil
+}
+
+// describe asks for the table, unless there is an error already.
+func (b *backend) describe(ctx context.Context, err error) (*types.TableDescription, error) {
+	if err != nil {
+		return nil, err
+	}
+	out, err := b.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: b.table}, b.call...)
+	switch {
+	case err != nil:
+		return nil, err
+	case out.Table == nil:
+		return nil, errors.New("the answer does not describe the table")
+	}
+	return out.Table, nil
 }
 
 // unfit says what makes the table unfit for an election.
@@ -99,8 +107,24 @@ func (b *backend) unfit(table *types.TableDescription) error {
 			return store.Wrong("the table's key attribute %q has the type %s, and must be a string (S): use another table", name, a.AttributeType)
 		}
 	}
-	if n := len(table.Replicas); n > 0 && table.MultiRegionConsistency != types.MultiRegionConsistencyStrong {
-		return store.Wrong("the table is a global table with %d replicas and eventual consistency, where candidates in two regions could both lead: use a table of one region, or one with multi-Region strong consistency", n)
+	if where := regions(table); where != "" {
+		return store.Wrong("%s, where candidates in two regions could both lead: %s", where, oneRegion)
 	}
 	return nil
+}
+
+const oneRegion = "use a table of one region, or one with multi-Region strong consistency"
+
+// regions says that the table is one of several regions that decide conditions each for itself;
+// empty: it is not. Of a table of the version 2017.11.29 only the version tells, and such a
+// table is never strongly consistent.
+func regions(table *types.TableDescription) string {
+	n, version := len(table.Replicas), aws.ToString(table.GlobalTableVersion)
+	switch {
+	case table.MultiRegionConsistency == types.MultiRegionConsistencyStrong, n == 0 && version == "":
+		return ""
+	case n == 0:
+		return "the table is a global table of the version " + version + " with eventual consistency"
+	}
+	return fmt.Sprintf("the table is a global table with %d replicas and eventual consistency", n)
 }

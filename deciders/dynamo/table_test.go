@@ -14,6 +14,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/dynamo"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
 )
 
@@ -68,19 +69,31 @@ func TestTableCannotBeCreated(t *testing.T) {
 		}
 		return httpfault.Fault{}
 	}}
-	httpfault.Refused(t, dynamo.NewDecider(inProcess(t, &http.Client{Transport: tr}), "new-elections", "one", &dynamo.Options{CreateTable: true}), "creating the table", "permission")
+	feedtest.Refuses(t, dynamo.NewDecider(inProcess(t, &http.Client{Transport: tr}), "new-elections", "one", &dynamo.Options{CreateTable: true}), "creating the table", "permission")
 }
 
-// A global table is fit only where its regions are strongly consistent.
+// A global table is fit only if its regions are strongly consistent; doctor hears of it, too.
 func TestGlobalTables(t *testing.T) {
-	for consistency, fit := range map[string]bool{"STRONG": true, "EVENTUAL": false, "": false} {
+	for more, fit := range map[string]bool{
+		``: true,
+		`,"Replicas":[{"RegionName":"eu-west-1"}],"GlobalTableVersion":"2019.11.21","MultiRegionConsistency":"STRONG"`:   true,
+		`,"Replicas":[{"RegionName":"eu-west-1"}],"GlobalTableVersion":"2019.11.21","MultiRegionConsistency":"EVENTUAL"`: false,
+		`,"Replicas":[{"RegionName":"eu-west-1"}]`: false,
+		`,"GlobalTableVersion":"2017.11.29"`:       false, // whose DescribeTable lists no replicas
+	} {
 		body := `{"Table":{"TableName":"elections","TableStatus":"ACTIVE",
-			"KeySchema":[{"AttributeName":"key","KeyType":"HASH"}],"AttributeDefinitions":[{"AttributeName":"key","AttributeType":"S"}],
-			"Replicas":[{"RegionName":"eu-west-1"}],"MultiRegionConsistency":"` + consistency + `"}}`
+			"KeySchema":[{"AttributeName":"key","KeyType":"HASH"}],"AttributeDefinitions":[{"AttributeName":"key","AttributeType":"S"}]` + more + `}}`
 		d := answering(t, httpfault.Fault{Status: 200, Header: proof([]byte(body)), Body: body})
 		err := d.VerifyTable(t.Context())
 		if fit != (err == nil) || !fit && (!errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "global table")) {
-			t.Errorf("%q: VerifyTable = %v", consistency, err)
+			t.Errorf("%q: VerifyTable = %v", more, err)
 		}
+		warnings, err := d.Durability(t.Context())
+		if err != nil || fit != (len(warnings) == 0) || !fit && !strings.Contains(warnings[0].String(), "another region leads as well") {
+			t.Errorf("%q: Durability = %v, %v", more, warnings, err)
+		}
+	}
+	if _, err := answering(t, refusal(http.StatusBadRequest, "AccessDeniedException")).Durability(t.Context()); err == nil || !strings.Contains(err.Error(), "examining") {
+		t.Errorf("Durability without the permission: %v", err)
 	}
 }

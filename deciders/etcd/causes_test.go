@@ -2,40 +2,22 @@ package etcd_test
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net/url"
 	"os"
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/etcd"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// says fails the test where a call without an answer does not say what it was, where,
-// and why, or takes long after its ctx has ended; and where the feed does not say it.
-func says(t *testing.T, what string, d *etcd.Decider, words ...string) {
+// says fails the test if a call without an answer does not say what it was, where,
+// and why, or takes long after its ctx has ended.
+func says(t *testing.T, d *etcd.Decider, words ...string) {
 	t.Helper()
-	calls := map[string]func(ctx context.Context) error{
-		"reading": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
-		"writing": func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(9, nil)); return err },
-	}
-	for doing, call := range calls {
-		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
-		begin := time.Now()
-		err := call(ctx)
-		cancel()
-		if took := time.Since(begin); took > 2*time.Second {
-			t.Errorf("%s: %s took %v", what, doing, took)
-		}
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
-			t.Errorf("%s: %s: %v", what, doing, err)
-		}
-		feedtest.Says(t, err, append(words, doing, d.Place())...)
-	}
+	feedtest.TimesOut(t, 700*time.Millisecond, d, nil, append(words, d.Place())...)
 }
 
 // saysFeed is says for the feed.
@@ -51,14 +33,12 @@ func TestTLS(t *testing.T) {
 	other := feedtest.NewAuthority(t, "client")
 	file := ca.Path
 	server := stores.Etcd(t, "-cert", file("server.pem"), "-key", file("server.key"), "-cacert", file("ca.pem"))
-	query := url.Values{"cacert": {file("ca.pem")}, "cert": {file("client.pem")}, "cert_key": {file("client.key")}}
+	query := url.Values{"tls_ca": {file("ca.pem")}, "tls_cert": {file("client.pem")}, "tls_key": {file("client.key")}}
 	at := "etcds://" + server.Endpoint + "/web?"
 	d := opened(t, at+query.Encode())
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	feed := feedtest.Follow(t, d)
-	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 {
-		t.Errorf("the feed yields %+v", n)
-	}
+	feedtest.Number(t, feed, 1)
 	query.Set("server_name", "localhost")
 	feedtest.Read(t, opened(t, at+query.Encode()))
 
@@ -67,38 +47,37 @@ func TestTLS(t *testing.T) {
 		words  []string
 	}{
 		"another name":        {url.Values{"server_name": {"elsewhere.example"}}, []string{"elsewhere.example", "server_name"}},
-		"no authority":        {url.Values{"cacert": nil}, []string{"unknown authority", "cacert"}},
-		"another's authority": {url.Values{"cacert": {other.Path("ca.pem")}}, []string{"unknown authority", "cacert"}},
-		"no certificate":      {url.Values{"cert": nil, "cert_key": nil}, []string{"cert_key"}},
-		"another's":           {url.Values{"cert": {other.Path("client.pem")}, "cert_key": {other.Path("client.key")}}, []string{"cert_key"}},
+		"no authority":        {url.Values{"tls_ca": nil}, []string{"unknown authority", "tls_ca"}},
+		"another's authority": {url.Values{"tls_ca": {other.Path("ca.pem")}}, []string{"unknown authority", "tls_ca"}},
+		"no certificate":      {url.Values{"tls_cert": nil, "tls_key": nil}, []string{"tls_key"}},
+		"another's":           {url.Values{"tls_cert": {other.Path("client.pem")}, "tls_key": {other.Path("client.key")}}, []string{"tls_key"}},
 	} {
-		q := maps.Clone(query)
-		for parameter, value := range c.change {
-			if q[parameter] = value; value == nil {
-				q.Del(parameter)
+		t.Run(name, func(t *testing.T) {
+			q := maps.Clone(query)
+			for parameter, value := range c.change {
+				if q[parameter] = value; value == nil {
+					q.Del(parameter)
+				}
 			}
-		}
-		d := opened(t, at+q.Encode())
-		says(t, name, d, c.words...)
-		saysFeed(t, d, c.words...)
+			d := opened(t, at+q.Encode())
+			says(t, d, c.words...)
+			saysFeed(t, d, c.words...)
 
-		// The same with a user, whom Open logs in.
-		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
-		_, err := open(ctx, "etcds://me:s3cret@"+server.Endpoint+"/web?"+q.Encode())
-		cancel()
-		feedtest.Passing(t, err, append(c.words, "logging in", `"web"`)...)
+			// The same with a user, whom Open logs in.
+			ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+			_, err := open(ctx, "etcds://me:s3cret@"+server.Endpoint+"/web?"+q.Encode())
+			cancel()
+			feedtest.Passing(t, err, append(c.words, "logging in", `"web"`)...)
+		})
 	}
-	says(t, "no TLS", opened(t, "etcd://"+server.Endpoint+"/web"), "etcds://")
-	says(t, "TLS where there is none", opened(t, "etcds://"+stores.Etcd(t).Endpoint+"/web"), "does not speak TLS")
+	says(t, opened(t, "etcd://"+server.Endpoint+"/web"), "etcds://")
+	says(t, opened(t, "etcds://"+stores.Etcd(t).Endpoint+"/web"), "does not speak TLS")
 }
 
-// Where nothing listens, and where nothing answers.
+// If nothing listens, and if nothing answers.
 func TestNoConnection(t *testing.T) {
-	for name, d := range map[string]*etcd.Decider{
-		"a client of Open's": opened(t, "etcd://127.0.0.1:1,127.0.0.1:2/k"),
-		"a caller's":         etcd.NewDecider(client(t, "127.0.0.1:1"), "k", nil),
-	} {
-		says(t, name, d, "connection refused", "endpoints")
+	for _, d := range []*etcd.Decider{opened(t, "etcd://127.0.0.1:1,127.0.0.1:2/k"), etcd.NewDecider(client(t, "127.0.0.1:1"), "k", nil)} {
+		says(t, d, "connection refused", "endpoints")
 		saysFeed(t, d, "connection refused", "endpoints")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
@@ -110,7 +89,7 @@ func TestNoConnection(t *testing.T) {
 	d := opened(t, "etcd://"+proxy.Addr+"/k")
 	feedtest.Read(t, d)
 	proxy.Hang()
-	says(t, "a server that hangs", d, "not answered in time")
+	says(t, d, "not answered in time")
 	proxy.Heal()
 }
 
@@ -120,7 +99,7 @@ func TestNoConnection(t *testing.T) {
 func TestRenewedCertificates(t *testing.T) {
 	ca, next := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t, "server", "client")
 	server := stores.Etcd(t, "-cert", ca.Path("server.pem"), "-key", ca.Path("server.key"), "-cacert", ca.Path("ca.pem"))
-	d := opened(t, "etcds://"+server.Endpoint+"/web?cacert="+ca.Path("ca.pem")+"&cert="+ca.Path("client.pem")+"&cert_key="+ca.Path("client.key"))
+	d := opened(t, "etcds://"+server.Endpoint+"/web?tls_ca="+ca.Path("ca.pem")+"&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key"))
 	token := feedtest.Write(t, d, 1, nil)
 
 	lost := ca.Path("client.key") + ".moved"
@@ -141,10 +120,10 @@ func TestRenewedCertificates(t *testing.T) {
 	feedtest.Write(t, d, 3, token)
 	feedtest.Number(t, feedtest.Follow(t, d), 3)
 
-	// What is wrong with the files is said, where the old ones do not do any more.
+	// What is wrong with the files is said, if the old ones do not do any more.
 	if err := os.WriteFile(ca.Path("ca.pem"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	server.Stop()
-	says(t, "the server is gone", d, "connection refused")
+	says(t, d, "connection refused")
 }

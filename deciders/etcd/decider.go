@@ -12,7 +12,8 @@
 // attached to an etcd lease: the term in the record is the lease, so an etcd that
 // is down, or that has lost its leader, forgets nothing, and a leader whose
 // keep-alives fail is not deposed by the store. Nothing ever deletes the key; an
-// operator who does makes the election empty, and numbers begin at 1 again.
+// operator who does makes the election empty, and two may lead for a term: nothing shows
+// that there was a record. A value of no bytes is damage, and left alone.
 //
 // # Permissions
 //
@@ -62,20 +63,20 @@
 // that nothing falls in between. The watch demands a raft leader
 // (clientv3.WithRequireLeader): with a member that is cut off from the others it
 // fails, where otherwise it would stay silent. A connection that breaks is taken
-// up again by etcd's client from the last revision seen; where that has been
+// up again by etcd's client from the last revision seen; if that has been
 // compacted meanwhile, the feed reads again. Where there is no connection for
 // longer than Options.FeedGrace the feed fails, so that candidates poll until it
 // is back.
 //
-// A network that swallows packets is noticed only where the client sends
+// A network that swallows packets is noticed only if the client sends
 // keep-alives: set clientv3.Config.DialKeepAliveTime (10 s is the least that gRPC
 // does) and DialKeepAliveTimeout (3 s). Open does. Without them a standby is
 // behind until the term runs out, when it always reads.
 //
 // # Certificates
 //
-// Open reads the files of the authority and of the client's certificate anew for each
-// connection, so that renewed ones need no restart. A client of one's own has what its
+// Open reads the files of the authority and of the client's certificate again for each
+// connection, so that renewed ones need no restart. A client that you make has what its
 // tls.Config has: set GetClientCertificate there to renew certificates.
 package etcd
 
@@ -83,6 +84,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -92,11 +94,12 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/durations"
 )
 
 // Options adjusts a Decider. The zero value is right for most.
 type Options struct {
-	// FeedGrace is how long the feed bears being without a connection before
+	// FeedGrace is how long the feed tolerates being without a connection before
 	// it fails, and candidates and observers poll. Shorter notices an outage
 	// earlier; longer spares the polling while a member restarts. Zero: 1 s.
 	FeedGrace time.Duration
@@ -111,7 +114,7 @@ const DefaultFeedGrace = time.Second
 type Decider struct {
 	b        *backend
 	election store.Election[version]
-	close    func() error // where the client is the Decider's own
+	close    func() error // if the client is the Decider's own
 }
 
 // backend is the store: one key.
@@ -137,7 +140,7 @@ var (
 )
 
 // version is a LeaderToken: the revision at which the key was last written, 0
-// where there is none. Revisions are the whole keyspace's, so a key that is
+// if there is none. Revisions are the whole keyspace's, so a key that is
 // deleted and made again does not come back to one.
 type version int64
 
@@ -149,14 +152,20 @@ func (version) CommitTS() time.Time { return time.Time{} }
 // may be nil. There is nothing to create beforehand.
 func NewDecider(client *clientv3.Client, key string, opts *Options) *Decider {
 	b := &backend{client: client, key: key, grace: DefaultFeedGrace}
-	if opts != nil && opts.FeedGrace > 0 {
-		b.grace = opts.FeedGrace
+	var wrong error
+	if opts != nil && opts.FeedGrace != 0 {
+		b.grace, wrong = opts.FeedGrace, durations.Fault("FeedGrace", opts.FeedGrace, durations.Least)
 	}
-	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "etcd", Place: fmt.Sprintf("etcd key %q", key)}}
-	if key == "" {
+	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "etcd", Place: place(key, client.Endpoints())}}
+	if d.election.Wrong = wrong; key == "" {
 		d.election.Wrong = errors.New("etcd has no empty key; give the election a name")
 	}
 	return d
+}
+
+// place names the key and the endpoints: the same key elsewhere is another election.
+func place(key string, endpoints []string) string {
+	return fmt.Sprintf("etcd key %q", key) + store.At(strings.Join(endpoints, ","))
 }
 
 // Close closes the client that Open has made. The client given to NewDecider is
@@ -168,7 +177,7 @@ func (d *Decider) Close() error {
 	return d.close()
 }
 
-// String names the place of the record: the key.
+// String names the place of the record: the key and the endpoints.
 func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider. It is linearizable: never
@@ -203,7 +212,7 @@ func (b *backend) read(ctx context.Context) (s store.Stored[version], at int64, 
 	return stored(answer.Kvs), answer.Header.GetRevision(), nil
 }
 
-// stored is what etcd says of the key: nothing where there is none.
+// stored is what etcd says of the key: nothing if there is none.
 func stored(kvs []*mvccpb.KeyValue) store.Stored[version] {
 	if len(kvs) == 0 {
 		return store.Stored[version]{None: true}

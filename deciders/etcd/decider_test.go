@@ -1,7 +1,6 @@
 package etcd_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -35,24 +34,13 @@ func TestLostRaceHasTheCurrentRecord(t *testing.T) {
 // What is at the key and no record of ours is reported, and left alone.
 func TestForeignValueIsLeftAlone(t *testing.T) {
 	c := client(t, stores.Etcd(t).Endpoint)
-	for name, value := range map[string]string{
-		"empty": "", "text": "hello", "object": `{"leader":"x"}`, "truncated": `{"leaderelection":1,"leader_id":"a"`,
-	} {
+	for name, value := range feedtest.NoRecords() {
 		t.Run(name, func(t *testing.T) {
 			key := feedtest.Unique()
 			if _, err := c.Put(t.Context(), key, value); err != nil {
 				t.Fatal(err)
 			}
-			d := etcd.NewDecider(c, key, nil)
-			_, err := d.ReadCurrent(t.Context())
-			feedtest.Permanent(t, err, key)
-			_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-			if !errors.Is(err, leaderelection.ErrLostRace) || errors.Is(err, leaderelection.ErrPermanent) {
-				t.Errorf("WriteEntry: %v", err)
-			}
-			if n := feedtest.Next(t, feedtest.Follow(t, d)); n.RaceEntry != nil || !errors.Is(n.Err, leaderelection.ErrPermanent) {
-				t.Errorf("the feed yields %+v", n)
-			}
+			feedtest.Foreign(t, etcd.NewDecider(c, key, nil), key)
 			if got, err := c.Get(t.Context(), key); err != nil || string(got.Kvs[0].Value) != value {
 				t.Errorf("the key holds %v, %v", got, err)
 			}
@@ -61,7 +49,7 @@ func TestForeignValueIsLeftAlone(t *testing.T) {
 }
 
 // A key that was deleted is an empty election; a token of its former life is void,
-// also when there is a record again.
+// even when there is a record again.
 func TestDeletedKey(t *testing.T) {
 	c := client(t, stores.Etcd(t).Endpoint)
 	d := etcd.NewDecider(c, "k", nil)
@@ -88,33 +76,14 @@ func TestDeletedKey(t *testing.T) {
 }
 
 func TestNoName(t *testing.T) {
-	d := etcd.NewDecider(client(t, "127.0.0.1:1"), "", nil)
-	_, err := d.ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "name")
-	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, "name")
+	feedtest.Refuses(t, etcd.NewDecider(client(t, "127.0.0.1:1"), "", nil), "name")
 }
 
 // With the server gone every call returns when its ctx ends, and says what may be
 // wrong.
 func TestNoServer(t *testing.T) {
 	d := etcd.NewDecider(client(t, "127.0.0.1:1"), "k", nil)
-	for what, call := range map[string]func(ctx context.Context) error{
-		"ReadCurrent": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
-		"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(1, nil)); return err },
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		begin := time.Now()
-		err := call(ctx)
-		cancel()
-		if took := time.Since(begin); took > time.Second {
-			t.Errorf("%s took %v", what, took)
-		}
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) {
-			t.Errorf("%s: %v", what, err)
-		}
-		feedtest.Says(t, err, `"k"`, "endpoints")
-	}
+	feedtest.TimesOut(t, 200*time.Millisecond, d, nil, `"k"`, "endpoints")
 	begin := time.Now()
 	n := feedtest.Next(t, feedtest.Follow(t, d))
 	if n.Err == nil || errors.Is(n.Err, leaderelection.ErrPermanent) {
@@ -141,4 +110,9 @@ func TestClosedClient(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Errorf("Close of a decider that owns nothing: %v", err)
 	}
+}
+
+// A bare number counts nanoseconds: nobody means so few.
+func TestBareNumbers(t *testing.T) {
+	feedtest.Refuses(t, etcd.NewDecider(client(t, "127.0.0.1:1"), "one", &etcd.Options{FeedGrace: 10}), "nanoseconds")
 }

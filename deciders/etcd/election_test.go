@@ -20,10 +20,3 @@ func TestProcesses(t *testing.T) {
 	server := stores.Etcd(t)
 	proctest.Run(t, proctest.Options{Address: "etcd://" + server.Endpoint + "/elections/processes", Upstream: server.Endpoint})
 }
-
-// Members of a group of package shard, in processes of their own, for as long as
-// PROCTEST_GROUP_FOR says. See proctest.RunGroup.
-func TestShards(t *testing.T) {
-	server := stores.Etcd(t)
-	proctest.RunGroup(t, proctest.GroupOptions{Address: "etcd://" + server.Endpoint + "/shards/{name}", Upstream: server.Endpoint})
-}

@@ -17,11 +17,11 @@ import (
 )
 
 var remedies = store.Remedies{
-	{Err: rpctypes.ErrPermissionDenied, Advice: "grant the user's role readwrite on this key (an observer's: read)"},
-	{Err: rpctypes.ErrUserEmpty, Advice: "this etcd demands authentication; give the client a user and password, or a client certificate"},
-	{Err: rpctypes.ErrUserNotFound, Advice: "etcd does not know the client's user"},
-	{Err: rpctypes.ErrAuthFailed, Advice: "the user or the password is wrong"},
-	{Err: rpctypes.ErrInvalidAuthToken, Advice: "the client's token is not valid, or has expired; make a new client"},
+	{Err: rpctypes.ErrPermissionDenied, Advice: "grant the user's role readwrite on this key (an observer's: read)", Denied: true},
+	{Err: rpctypes.ErrUserEmpty, Advice: "this etcd demands authentication; give the client a user and password, or a client certificate", Denied: true},
+	{Err: rpctypes.ErrUserNotFound, Advice: "etcd does not know the client's user", Denied: true},
+	{Err: rpctypes.ErrAuthFailed, Advice: "the user or the password is wrong", Denied: true},
+	{Err: rpctypes.ErrInvalidAuthToken, Advice: "the client's token is not valid, or has expired; make a new client", Denied: true},
 	{Err: rpctypes.ErrEmptyKey, Advice: "give the election a name"},
 	{Err: rpctypes.ErrRequestTooLarge, Advice: "keep ConnectionParams and HostPort short, or raise etcd's --max-request-bytes"},
 }
@@ -84,12 +84,12 @@ func connectionError(err error) error {
 	what := "are the endpoints right, and do both sides agree on TLS?"
 	const noTLS = "the server does not speak TLS on this port: write etcd:// in a URL, or give the client no TLS"
 	// A server that refuses a certificate hangs up, and what it says of that is often lost.
-	const hangsUp = "the server hangs up: does it speak TLS on this port (etcds:// in a URL), and does it want a client certificate, or another one (cert and cert_key)?"
+	const hangsUp = "the server hangs up: does it speak TLS on this port (etcds:// in a URL), and does it want a client certificate, or another one (tls_cert and tls_key)?"
 	for _, r := range []struct{ part, what string }{
-		{"failed to verify certificate", "trust the authority of the servers' certificates (cacert in a URL), and connect by a name that they have (or server_name)"},
+		{"failed to verify certificate", "trust the authority of the servers' certificates (tls_ca in a URL), and connect by a name that they have (or server_name)"},
 		{"first record does not look like a TLS handshake", noTLS},
 		{"authentication handshake failed: EOF", noTLS},
-		{"remote error: tls: ", "show the servers a client certificate that they accept and that has not expired (cert and cert_key in a URL)"},
+		{"remote error: tls: ", "show the servers a client certificate that they accept and that has not expired (tls_cert and tls_key in a URL)"},
 		{"broken pipe", hangsUp},
 		{"connection reset by peer", hangsUp},
 		{"error reading server preface", hangsUp},
@@ -104,7 +104,7 @@ func connectionError(err error) error {
 	return fmt.Errorf("%s: %s", said, what)
 }
 
-// connectionState is Ready where the client does not say.
+// connectionState is Ready if the client does not say.
 func (b *backend) connectionState() connectivity.State {
 	if conn := b.client.ActiveConnection(); conn != nil {
 		return conn.GetState()

@@ -71,7 +71,7 @@ func TestLeaderKeepsItsLeadership(t *testing.T) {
 			began := time.Now()
 			ctx, cancel := context.WithCancel(t.Context())
 			c, err := leaderelection.Config{
-				Decider: etcd.NewDecider(f.client(t, server.Endpoint), feedtest.Unique(), nil), LeaderID: "a", TermLength: 4 * time.Second, SharedClock: true,
+				Decider: etcd.NewDecider(f.client(t, server.Endpoint), feedtest.Unique(), nil), LeaderID: "a", TermLength: 4 * time.Second, ClockPolicy: leaderelection.SharedClock,
 				OnElected: func(ctx context.Context, _ *leaderelection.TimeView) { elected <- ctx },
 				Trace: &leaderelection.Trace{
 					StoreOp: func(op leaderelection.StoreOp) {

@@ -17,8 +17,8 @@ import (
 
 // Changes implements leaderelection.ChangeFeed by a watch. It yields every state
 // of the key, also that it was deleted (as an empty election). It ends with an
-// error where etcd ends the watch, where the connection is gone for longer than
-// Options.FeedGrace, or where the key holds what is no record of ours.
+// error if etcd ends the watch, if the connection is gone for longer than
+// Options.FeedGrace, or if the key holds something that is not our record.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return d.election.Follow(ctx, func(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
 		feed, cancel := context.WithCancelCause(ctx)
@@ -93,7 +93,7 @@ func (d *Decider) watch(ctx context.Context, from int64, yield func(*leaderelect
 	return 0, errFeedEnded
 }
 
-// guard ends the feed where the connection is gone for longer than the grace, and
+// guard ends the feed if the connection is gone for longer than the grace, and
 // until then does what it can to have it back. Etcd's client alone would wait for it,
 // silently, for as long as it takes.
 func (b *backend) guard(ctx context.Context, end context.CancelCauseFunc) {

@@ -2,7 +2,6 @@ package etcd_test
 
 import (
 	"context"
-	"net/url"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,13 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
-		u, err := url.Parse(address)
-		if err != nil {
-			return nil, err
-		}
-		return etcd.Open(ctx, u)
-	})
+	proctest.Main(etcd.Open)
 	goleak.VerifyTestMain(m)
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/etcd/internal/renewing"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/clients"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
@@ -39,13 +40,13 @@ const (
 // percent escapes decoded; for a key that begins with a slash write two. Query
 // parameters, all optional:
 //
-//	cacert=FILE       the authorities of the servers' certificates, PEM (else the system's)
-//	cert=FILE         a client certificate, PEM
-//	cert_key=FILE     its key, PEM
+//	tls_ca=FILE       the authorities of the servers' certificates, PEM (else the system's)
+//	tls_cert=FILE     a client certificate, PEM
+//	tls_key=FILE      its key, PEM
 //	server_name=NAME  the name to expect in the servers' certificates
 //	feed_grace=1s     Options.FeedGrace
 //
-// The files are read anew for each connection, so that renewed certificates are used
+// The files are read again for each connection, so that renewed certificates are used
 // without a restart.
 //
 // User and password are taken from ETCDCTL_USER (user, or user:password) and
@@ -57,6 +58,22 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if err != nil {
 		return nil, store.OpenError("etcd", u, err)
 	}
+	params := u.Query()
+	params.Del("feed_grace")
+	shared := fmt.Sprint(cfg.Endpoints, cfg.Username, cfg.Password, params.Encode())
+	client, done, err := clients.Open(ctx, shared, func(ctx context.Context) (*clientv3.Client, func() error, error) { return connect(ctx, cfg) })
+	if err != nil {
+		b := &backend{client: &clientv3.Client{}}
+		e := store.Election[version]{Store: b, Package: "etcd", Place: place(key, cfg.Endpoints)}
+		return nil, e.Failed(ctx, "logging in for", redact.Error(err, u.String()))
+	}
+	d := NewDecider(client, key, opts)
+	d.close = done
+	return d, nil
+}
+
+// connect makes the client, and logs in if there is a user. It gives up when ctx ends.
+func connect(ctx context.Context, cfg *clientv3.Config) (*clientv3.Client, func() error, error) {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cfg.Context = base
 	var login atomic.Pointer[error]
@@ -72,21 +89,18 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		d, doing := NewDecider(&clientv3.Client{}, key, nil), "logging in to "+strings.Join(cfg.Endpoints, ",")+" for"
 		if said := login.Load(); said != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
 			err = fmt.Errorf("%w: %w", err, connectionError(*said))
 		}
-		return nil, d.election.Failed(ctx, doing, redact.Error(err, u.String()))
+		return nil, nil, err
 	}
-	d := NewDecider(client, key, opts)
-	d.close = func() error {
+	return client, func() error {
 		defer cancel()
 		if err := client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("leaderelection/etcd: closing the client: %w", err)
 		}
 		return nil
-	}
-	return d, nil
+	}, nil
 }
 
 // noteLogin keeps what gRPC says of a login that fails: etcd's client says no more than
@@ -157,7 +171,7 @@ func parameters(cfg *clientv3.Config, u *url.URL) (*Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := p.TLSFiles("cacert", "cert", "cert_key")
+	files := p.TLSFiles()
 	name := p.String("server_name")
 	opts := &Options{FeedGrace: p.Duration("feed_grace")}
 	if err := p.Rest(); err != nil {
@@ -165,7 +179,7 @@ func parameters(cfg *clientv3.Config, u *url.URL) (*Options, error) {
 	}
 	if u.Scheme != "etcds" {
 		if !files.None() || name != "" {
-			return nil, errors.New("cacert, cert, cert_key and server_name are for TLS: write etcds://")
+			return nil, errors.New("tls_ca, tls_cert, tls_key and server_name are for TLS: write etcds://")
 		}
 		return opts, nil
 	}

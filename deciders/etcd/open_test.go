@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/etcd"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
@@ -33,7 +34,7 @@ func TestOpen(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	for address, words := range map[string]string{
+	feedtest.OpenRefuses(t, etcd.Open, map[string]string{
 		"https://h:2379/k":                       "scheme",
 		"etcd:///k":                              "host",
 		"etcd://h:2379":                          "key",
@@ -44,19 +45,13 @@ func TestOpenRefuses(t *testing.T) {
 		"etcd://h/k?feed_grace=soon":             "feed_grace",
 		"etcd://h/k?feed_grace=-1s":              "feed_grace",
 		"etcd://h/k?feed_grace=1s&feed_grace=2s": "feed_grace",
-		"etcd://h/k?cacert=/no/such/file":        "etcds://",
-		"etcds://h/k?cacert=/no/such/file":       "/no/such/file",
-		"etcds://h/k?cacert=/dev/null":           "PEM",
-		"etcds://h/k?cert=/no/such/file":         "cert",
+		"etcd://h/k?tls_ca=/no/such/file":        "etcds://",
+		"etcds://h/k?tls_ca=/no/such/file":       "/no/such/file",
+		"etcds://h/k?tls_ca=/dev/null":           "PEM",
+		"etcds://h/k?tls_cert=/no/such/file":     "cert",
 		"etcd://me:s3cret@h/k?frobnicate=1":      "xxxxx",
 		"etcd://me:s3cret@h/k?frobnicate=s3cret": "frobnicate",
-	} {
-		_, err := open(t.Context(), address)
-		feedtest.Permanent(t, err, words)
-		if err != nil && strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("a secret in the error: %v", err)
-		}
-	}
+	})
 }
 
 // A password makes Open log in, which obeys ctx.
@@ -107,16 +102,14 @@ func TestAuthentication(t *testing.T) {
 	feed := feedtest.Follow(t, observer)
 	feedtest.Next(t, feed)
 	feedtest.Write(t, candidate, 1, feedtest.Read(t, candidate).Token)
-	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 {
-		t.Errorf("the observer's feed yields %+v", n)
-	}
+	feedtest.Number(t, feed, 1)
 	warnings, err := candidate.Durability(ctx)
 	feedtest.Warns(t, warnings, "one voting member")
 	if err != nil {
 		t.Error(err)
 	}
 	_, err = observer.WriteEntry(ctx, feedtest.State(2, feedtest.Read(t, observer).Token))
-	feedtest.Permanent(t, err, "permission denied", "grant", `"web"`)
+	feedtest.Denied(t, err, "permission denied", "grant", `"web"`)
 
 	t.Setenv("ETCDCTL_USER", "candidate:pass/candidate")
 	feedtest.Write(t, opened(t, at("")), 2, feedtest.Read(t, candidate).Token)
@@ -126,17 +119,25 @@ func TestAuthentication(t *testing.T) {
 	t.Setenv("ETCDCTL_USER", "")
 
 	_, err = opened(t, at("")).ReadCurrent(ctx)
-	feedtest.Permanent(t, err, "user")
+	feedtest.Denied(t, err, "user")
 	if n := feedtest.Next(t, feedtest.Follow(t, opened(t, at("")))); !errors.Is(n.Err, leaderelection.ErrPermanent) {
 		t.Errorf("the feed of nobody in particular yields %+v", n)
 	}
 	nobody := url.URL{Scheme: "etcd", Host: server.Endpoint, Path: "/web", User: url.UserPassword("nobody", "n")}
 	_, err = opened(t, nobody.String()).ReadCurrent(ctx)
-	feedtest.Permanent(t, err, "permission denied")
+	feedtest.Denied(t, err, "permission denied")
 	nobody.User = url.UserPassword("nobody", "s3cret")
 	_, err = open(ctx, nobody.String())
-	feedtest.Permanent(t, err, "password")
+	feedtest.Denied(t, err, "password")
 	if strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("a secret in the error: %v", err)
+	}
+}
+
+// The same names on other servers are another election: String says where it is, and as whom nobody.
+func TestPlace(t *testing.T) {
+	const want = `etcd key "web" at a:1,b:2`
+	if d := opened(t, "etcds://a:1,b:2/web"); d.String() != want {
+		t.Errorf("%s, want %s", d, want)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/file"
 	"github.com/c8e606e4/leaderelection/deciders/record"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 )
 
 func whole(t testing.TB) string {
@@ -24,36 +25,6 @@ func whole(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return string(data)
-}
-
-// refused holds each call to an error that cannot be cured and says where and
-// why.
-func refused(t *testing.T, d *file.Decider, place, why string) {
-	t.Helper()
-	told := func(call string, err error) {
-		t.Helper()
-		if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), place) || !strings.Contains(err.Error(), why) {
-			t.Errorf("%s: %v; want ErrPermanent, %q and %q", call, err, place, why)
-		}
-	}
-	e, err := d.ReadCurrent(t.Context())
-	told("ReadCurrent", err)
-	if e != nil {
-		t.Errorf("ReadCurrent: %+v along with an error", e)
-	}
-	if _, err = d.WriteEntry(t.Context(), entry(1, 0, nil)); !errors.Is(err, leaderelection.ErrLostRace) {
-		told("WriteEntry", err)
-	}
-	n := 0
-	for e, err := range d.Changes(t.Context()) {
-		if n++; n > 1 || e != nil {
-			t.Errorf("Changes: %+v, %v", e, err)
-		}
-		told("Changes", err)
-	}
-	if n == 0 {
-		t.Error("Changes ended without an error")
-	}
 }
 
 // What is not a record is told, and left as it is.
@@ -77,7 +48,7 @@ func TestForeignContent(t *testing.T) {
 			if err := os.WriteFile(path, []byte(c.content), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			refused(t, file.NewDecider(path, nil), path, c.why)
+			feedtest.Foreign(t, file.NewDecider(path, nil), path, c.why)
 			if data, err := os.ReadFile(path); err != nil || string(data) != c.content {
 				t.Errorf("the file was changed to %q, %v", data, err)
 			}
@@ -143,13 +114,11 @@ func TestBadPlaces(t *testing.T) {
 		at(strings.Repeat("long", 100)): "cannot be an election's file",
 		at("nul\x00nul"):                "cannot be an election's file",
 	} {
-		t.Run(why, func(t *testing.T) { refused(t, file.NewDecider(path, nil), path, why) })
+		t.Run(why, func(t *testing.T) { feedtest.Foreign(t, file.NewDecider(path, nil), path, why) })
 	}
 	for lock, why := range map[string]string{"lock-link.json": "symbolic link", "lock-dir.json": "is a directory"} {
 		_, err := file.NewDecider(at(lock), nil).WriteEntry(t.Context(), entry(1, 0, nil))
-		if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), at(lock)+".lock") {
-			t.Errorf("%s: %v; want ErrPermanent, %q", lock, err, why)
-		}
+		feedtest.Permanent(t, err, why, at(lock)+".lock")
 	}
 	for name, want := range map[string]string{"target": record, "plain": "plain"} {
 		if data, err := os.ReadFile(at(name)); err != nil || string(data) != want {
@@ -165,7 +134,7 @@ func TestNetworkFileSystemIsRefused(t *testing.T) {
 	}
 	d := file.NewDecider(path, nil)
 	d.PretendNetwork("NFS")
-	refused(t, d, filepath.Dir(path), "on a file system of the kind NFS, which is or may be on another machine")
+	feedtest.Foreign(t, d, filepath.Dir(path), "on a file system of the kind NFS, which is or may be on another machine")
 	if there := names(t, filepath.Dir(path)); there != "" {
 		t.Errorf("left behind: %s", there)
 	}
@@ -174,7 +143,7 @@ func TestNetworkFileSystemIsRefused(t *testing.T) {
 	write(t, d, entry(1, 0, nil))
 }
 
-// Where the disk is full the record stays whole, and the next write, when there
+// If the disk is full the record stays whole, and the next write, when there
 // is room again, works. No error of these says that it is hopeless.
 func TestDiskFull(t *testing.T) {
 	inMounts(t, func(t *testing.T) {

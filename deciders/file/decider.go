@@ -1,19 +1,19 @@
 // Package file keeps an election in one JSON file on a local disk: for the
 // processes of one machine, with no server at all. A rename tells the others
 // within a millisecond, since the directory is watched: it is a
-// leaderelection.ChangeFeed, and standbys idle at no cost, also beside a log that
+// leaderelection.ChangeFeed, and standbys idle at no cost, even next to a log that
 // grows in the same directory.
 //
 //	d := file.NewDecider("/var/lib/myapp/election.json", nil)
 //
-// All candidates are on one machine and go by one clock: set Config.SharedClock, for all
+// All candidates are on one machine and go by one clock: set the ClockPolicy to SharedClock, for all
 // of them, and no time is kept for clocks that differ. Containers of one machine elect
 // among themselves where they share the directory (mount the directory, not the file: a
 // file that is a mount point cannot be replaced).
 //
 // # What is written where
 //
-// The record is the file itself, which jq and cat can show. Beside it lie two
+// The record is the file itself, which jq and cat can show. Next to it are two
 // more: "<file>.lock", empty, on which a writer holds an advisory lock (flock)
 // while it compares and replaces; and, during a write only, "<file>.tmp-" with 26
 // random letters and digits. The lock file must stay where it is as long as anybody
@@ -62,7 +62,7 @@
 // Two fsyncs a write, one write each 7 s at the default of 15 s terms, one fsync a
 // read, which a standby makes only while nobody leads or its feed is down, and
 // nothing else for standbys. Each feed takes one inotify instance (Linux allows a
-// user 128 by default, fs.inotify.max_user_instances); where there is none
+// user 128 by default, fs.inotify.max_user_instances); if there is none
 // left, candidates poll.
 //
 // The token's CommitTS is the file's modification time: the machine's own
@@ -78,11 +78,12 @@
 // Both promises are made for one machine and a local file system. Network file
 // systems (NFS, SMB, 9p, FUSE and others) keep locks on the client's side, serve
 // reads from caches that may be old, and report nothing that another machine
-// changed: they are refused where they can be told, unless Options.AllowNetwork
+// changed: they are refused if they can be told, unless Options.AllowNetwork
 // is set. Acknowledged writes can be lost by a disk that lies about flushing its
 // cache, and by whoever puts back a backup or a snapshot. A tmpfs (often /tmp,
-// always /run) forgets the record with the next boot, and the election numbers
-// start again from 1: keep it off where something is fenced by them.
+// always /run) forgets the record with the next boot, and the election is empty
+// then: keep it off if something is fenced by its numbers. A file that is removed leaves no
+// sign that there was one; a file of no bytes is damage, and left alone.
 //
 // Linux and macOS. On other systems every call fails with an error that wraps
 // leaderelection.ErrPermanent.
@@ -102,7 +103,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/file/internal/disk"
+	"github.com/c8e606e4/leaderelection/deciders/internal/disk"
 	"github.com/c8e606e4/leaderelection/deciders/internal/networkfs"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
@@ -110,7 +111,7 @@ import (
 
 // Options changes what is right for most. The zero value and nil are the same.
 type Options struct {
-	// CreateDir makes the directory of the file, with its parents, where it
+	// CreateDir makes the directory of the file, with its parents, if it
 	// is missing. Otherwise that is an error.
 	CreateDir bool
 	// Mode is the permissions of the files that are created, less the umask;
@@ -138,7 +139,7 @@ type Decider struct {
 type backend struct {
 	path string
 	opts Options
-	// networkFS names the kind of a directory's file system where that is on
+	// networkFS names the kind of a directory's file system if that is on
 	// the network. A field, since tests have only local ones.
 	networkFS func(dir string) (kind string, err error)
 	syncDir   func(dir string) error // a field, since no test can cut the power
@@ -239,7 +240,7 @@ type token struct {
 	written time.Time
 }
 
-// CommitTS is the modification time of the file; zero where there was none.
+// CommitTS is the modification time of the file; zero if there was none.
 func (t token) CommitTS() time.Time { return t.written }
 
 func (t token) same(o token) bool { return t.exists == o.exists && t.sum == o.sum }

@@ -17,16 +17,14 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/proctest"
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
-		u, err := url.Parse(address)
-		if err != nil {
-			return nil, err
-		}
-		return file.Open(ctx, u)
+	proctest.Main(file.Open)
+	decidertest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
+		return feedtest.Open(ctx, file.Open, address)
 	})
 	if role := os.Getenv(roleEnv); role != "" {
 		os.Exit(play(role))
@@ -39,7 +37,10 @@ func newElection(t testing.TB) func() leaderelection.RaceDecider {
 	return func() leaderelection.RaceDecider { return file.NewDecider(path, nil) }
 }
 
-func TestConformance(t *testing.T) { decidertest.Run(t, newElection) }
+func TestConformance(t *testing.T) {
+	o := decidertest.Options{Address: func(d leaderelection.RaceDecider) string { return "file://" + d.(*file.Decider).String() }}
+	o.Run(t, newElection)
+}
 
 func entry(number, extension uint64, token leaderelection.LeaderToken) *leaderelection.RaceEntry {
 	return &leaderelection.RaceEntry{
@@ -160,9 +161,7 @@ func TestOpen(t *testing.T) {
 		}
 		d, err := file.Open(t.Context(), u)
 		if err != nil {
-			if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v; want ErrPermanent and %q", address, err, want)
-			}
+			feedtest.Permanent(t, err, want)
 			continue
 		}
 		// Where it points is told by the place in its errors.

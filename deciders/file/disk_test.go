@@ -189,7 +189,7 @@ func TestNobodyLeadsByWhatIsNotOnTheDisk(t *testing.T) {
 	d.PretendSync(func(dir string) error { <-hangs; return real(dir) })
 	elected := make(chan struct{})
 	c, err := leaderelection.Config{
-		Decider: d, LeaderID: "a", TermLength: term, SharedClock: true,
+		Decider: d, LeaderID: "a", TermLength: term, ClockPolicy: leaderelection.SharedClock,
 		OnElected: func(context.Context, *leaderelection.TimeView) { close(elected) },
 	}.Start(t.Context())
 	if err != nil {

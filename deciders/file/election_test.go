@@ -24,7 +24,7 @@ type elected struct {
 func campaign(t testing.TB, path, id string, term time.Duration, leaderships chan<- elected) {
 	t.Helper()
 	c, err := leaderelection.Config{
-		Decider: file.NewDecider(path, nil), LeaderID: id, TermLength: term, SharedClock: true,
+		Decider: file.NewDecider(path, nil), LeaderID: id, TermLength: term, ClockPolicy: leaderelection.SharedClock,
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
 			leaderships <- elected{ctx, view}
 			<-ctx.Done()
@@ -81,7 +81,7 @@ func TestLockHeldUnderALeader(t *testing.T) {
 	unlock()
 	second := next(t, leaderships)
 	if second.view.ElectionNumber() <= first.view.ElectionNumber() {
-		t.Errorf("election %d after %d", second.view.ElectionNumber(), first.view.ElectionNumber())
+		t.Errorf("leadership %d after %d", second.view.ElectionNumber(), first.view.ElectionNumber())
 	}
 }
 

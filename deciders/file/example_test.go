@@ -26,11 +26,11 @@ func Example() {
 		LeaderID: fmt.Sprintf("process-%d", os.Getpid()),
 	}
 	err = config.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
-		fmt.Println("leading in election", view.ElectionNumber(), view.ValueInFuture())
+		fmt.Println("leading:", view.ElectionNumber() > 0, view.ValueInFuture())
 		return nil
 	})
 	fmt.Println(err)
 	// Output:
-	// leading in election 1 true
+	// leading: true true
 	// <nil>
 }

@@ -60,7 +60,7 @@ func (b *backend) watch() (*watch.Watch, error) {
 	return watch.New(dir, filepath.Base(b.path))
 }
 
-// makePlaceToWatch creates the directory where it may, and leaves it alone where
+// makePlaceToWatch creates the directory where it may, and leaves it alone if
 // it is there: observers need not be able to write.
 func (b *backend) makePlaceToWatch(dir string) error {
 	if _, err := os.Stat(dir); err == nil {

@@ -14,9 +14,3 @@ import (
 func TestProcesses(t *testing.T) {
 	proctest.Run(t, proctest.Options{Address: "file://" + filepath.Join(tempDir(t), "election.json")})
 }
-
-// Members of a group of package shard, in processes of their own, for as long as
-// PROCTEST_GROUP_FOR says. See proctest.RunGroup.
-func TestShards(t *testing.T) {
-	proctest.RunGroup(t, proctest.GroupOptions{Address: "file://" + filepath.Join(tempDir(t), "{name}.json")})
-}

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/file/internal/disk"
-	"github.com/c8e606e4/leaderelection/deciders/file/internal/lock"
+	"github.com/c8e606e4/leaderelection/deciders/internal/disk"
+	"github.com/c8e606e4/leaderelection/deciders/internal/lock"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
@@ -31,7 +31,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 }
 
 // WriteEntry implements leaderelection.RaceDecider. A refusal is a
-// leaderelection.LostRaceError with the current record. Where the file is not
+// leaderelection.LostRaceError with the current record. If the file is not
 // ours or cannot be read as a record, it is left alone.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	return d.election.Write(ctx, entry)
@@ -122,7 +122,7 @@ func newToken(data []byte, info fs.FileInfo) token {
 	return token{exists: true, sum: sha256.Sum256(data), written: info.ModTime().Round(0).Truncate(tick)}
 }
 
-// replace is the conditional write: it makes data the file's content where that
+// replace is the conditional write: it makes data the file's content if that
 // is still the version was. What takes time, bringing data on to the disk, is done
 // before and after the lock is held: whoever is stopped in the meantime keeps nobody
 // else from writing.
@@ -158,7 +158,7 @@ func (b *backend) replace(ctx context.Context, was token, data []byte) (token, e
 	return next, nil
 }
 
-// swap puts temp in the file's place, under the lock, where the file is still the
+// swap puts temp in the file's place, under the lock, if the file is still the
 // version was.
 func (b *backend) swap(ctx context.Context, was token, temp string) error {
 	held, err := lock.Wait(ctx, b.path+".lock", b.opts.Mode)

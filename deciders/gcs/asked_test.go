@@ -19,6 +19,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -74,7 +75,7 @@ func TestEncryptionKey(t *testing.T) {
 	}
 }
 
-// hidesKey fails the test where an error shows a key in any form.
+// hidesKey fails the test if an error shows a key in any form.
 func hidesKey(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && (strings.Contains(err.Error(), string(customerKey[:16])) || strings.Contains(err.Error(), base64.StdEncoding.EncodeToString(customerKey)[:20])) {
@@ -91,7 +92,7 @@ func TestOptionsRefused(t *testing.T) {
 	} {
 		_, err := gcs.NewDecider(client(t, "http://127.0.0.1:1"), bucket, "one", &o).ReadCurrent(t.Context())
 		hidesKey(t, err)
-		wantPermanent(t, err, says)
+		feedtest.Permanent(t, err, says)
 	}
 }
 
@@ -99,7 +100,7 @@ func TestOptionsRefused(t *testing.T) {
 func TestOpenAsks(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	var body, key string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(once(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		body, key = string(b), r.Header.Get("X-Goog-Encryption-Key")
 		_, _ = io.WriteString(w, inserted(r, b))
@@ -132,13 +133,13 @@ func TestOpenAsks(t *testing.T) {
 	} {
 		_, err := open(parameters)
 		hidesKey(t, err)
-		wantPermanent(t, err, says)
+		feedtest.Permanent(t, err, says)
 	}
 	if err := os.WriteFile(file, []byte("00112233445566778899"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := open("encryption_key_file=" + file)
-	if wantPermanent(t, err, "32 bytes"); strings.Contains(err.Error(), "00112233") {
+	if feedtest.Permanent(t, err, "32 bytes"); strings.Contains(err.Error(), "00112233") {
 		t.Errorf("the error shows the key: %v", err)
 	}
 }

@@ -3,17 +3,14 @@ package gcs_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"cloud.google.com/go/storage"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
 )
@@ -44,8 +41,8 @@ func cannedServer(t testing.TB) (url string, rec []byte) {
 	return s.URL, rec
 }
 
-// pairs are a look and an extension, each made by the Decider and with nothing but
-// the SDK.
+// pairs are a look and an extension, each made by the Decider and by
+// the SDK alone.
 func pairs(t testing.TB) (read, write httpfault.Pair) {
 	url, rec := cannedServer(t)
 	c, ctx := client(t, url), context.Background()
@@ -84,10 +81,8 @@ func BenchmarkWrite(b *testing.B) { _, write := pairs(b); write.Bench(b) }
 func TestRecordSize(t *testing.T) {
 	var got string
 	d := gcs.NewDecider(client(t, receive(t, &got, new(string))), bucket, "one", nil)
-	e := &leaderelection.RaceEntry{
-		LeaderID: "worker-1.batch.example.com", HostPort: []string{"10.20.30.40:8443", "[fd00:1234:5678::40]:8443"},
-		TermExpiry: time.Now(), TermLength: 15 * time.Second, ElectionNumber: 1 << 40, Extension: 1 << 40, Incarnation: fmt.Sprintf("%026d", 1),
-	}
+	e := httpfault.Record()
+	e.ElectionNumber, e.Extension = 1<<40, 1<<40
 	if _, err := d.WriteEntry(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}

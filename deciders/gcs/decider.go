@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -21,12 +22,12 @@ import (
 
 // Options is what may be set of a Decider. The zero value is right for most.
 //
-// Each write makes the object anew, so what is said here holds for the record as
+// Each write replaces the object, so what is said here holds for the record as
 // the last candidate wrote it: give all candidates the same Options.
 type Options struct {
 	// PredefinedACL is the name of a ready set of access rules for the object,
 	// such as "bucketOwnerFullControl". Empty: the bucket's default. For a
-	// bucket with uniform access, where objects have no rules of their own,
+	// bucket with uniform access, in which objects have no rules of their own,
 	// both this and ACL must be left out.
 	PredefinedACL string
 	// ACL is the object's access rules one by one, in place of PredefinedACL.
@@ -37,7 +38,7 @@ type Options struct {
 	// once, and Cloud KMS charges for that; a key that is disabled makes the
 	// election stand still.
 	KMSKeyName string
-	// EncryptionKey is a key of one's own, of 32 bytes, that Google is to encrypt the
+	// EncryptionKey is your own key, of 32 bytes, that Google is to encrypt the
 	// object with, and forgets. Each candidate and observer needs it: without it the
 	// record cannot be read. It does not go with KMSKeyName. Empty: none.
 	EncryptionKey []byte
@@ -51,7 +52,7 @@ type Options struct {
 	// makes a publicly readable object's reads stale: candidates and observers
 	// learn of changes later, though who leads is never decided by a read.
 	CacheControl string
-	// Metadata is custom metadata of the object, for whoever lists the bucket.
+	// Metadata is custom metadata of the object, for people who list the bucket.
 	Metadata map[string]string
 	// UserProject is billed for the requests, for a bucket whose requester pays.
 	UserProject string
@@ -83,9 +84,12 @@ type token struct {
 	commit     time.Time
 }
 
+// never is a generation that is centuries away.
+var never = token{generation: 1 << 62}
+
 // CommitTS is when Cloud Storage says that it wrote this generation: to the
 // millisecond or better where WriteEntry returned the token, in whole seconds
-// where ReadCurrent did.
+// if ReadCurrent did.
 func (t token) CommitTS() time.Time { return t.commit }
 
 // NewDecider returns the election that is kept in an object of a bucket. It asks
@@ -115,7 +119,11 @@ func NewDecider(client *storage.Client, bucket, object string, opts *Options) *D
 	if len(b.opts.EncryptionKey) > 0 {
 		b.handle = b.handle.Key(b.opts.EncryptionKey)
 	}
-	return &Decider{election: store.Election[token]{Store: b, Package: "gcs", Place: "gs://" + bucket + "/" + object, Wrong: cmp.Or(checkNames(bucket, object), b.opts.check())}}
+	d := &Decider{election: store.Election[token]{Store: b, Package: "gcs", Place: "gs://" + bucket + "/" + object, Wrong: cmp.Or(checkNames(bucket, object), b.opts.check())}}
+	if os.Getenv("STORAGE_EMULATOR_HOST") != "" {
+		d.election.Never = &never
+	}
+	return d
 }
 
 // String names the place of the record: bucket and object.
@@ -224,11 +232,11 @@ func (b *backend) Swap(ctx context.Context, at token, data []byte, _ *leaderelec
 func (b *backend) prepare(w *storage.Writer, data []byte) {
 	w.ContentType, w.CacheControl, w.Metadata = b.opts.ContentType, b.opts.CacheControl, b.opts.Metadata
 	w.ACL, w.PredefinedACL, w.KMSKeyName, w.StorageClass = b.opts.ACL, b.opts.PredefinedACL, b.opts.KMSKeyName, b.opts.StorageClass
-	// Google refuses the write where the bytes do not add up to this. The
+	// Google refuses the write if the bytes do not add up to this. The
 	// SDK's own check compares only afterwards, when the record is written.
 	w.CRC32C, w.SendCRC32C = crc32.Checksum(data, castagnoli), true
 	// A buffer lets the HTTP client send the request on another connection
-	// where an idle one had been closed meanwhile; the default of 16 MiB is
+	// if an idle one had been closed meanwhile; the default of 16 MiB is
 	// allocated for each write. What fills the buffer is sent in two requests.
 	const unit = 256 << 10
 	w.ChunkSize = unit

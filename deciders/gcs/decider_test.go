@@ -51,13 +51,29 @@ func TestConformance(t *testing.T) {
 // receive starts a server that takes in one write, and returns its URL.
 func receive(t testing.TB, body, query *string) string {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewServer(once(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		*body, *query = string(b), r.URL.RawQuery
 		_, _ = io.WriteString(w, inserted(r, b))
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
+}
+
+// once has a request of each three answered, and refuses the two that a decider makes after it to
+// see that conditions are honored.
+func once(answer http.HandlerFunc) http.Handler {
+	var n atomic.Int32
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1)%3 == 1 {
+			answer(w, r)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusPreconditionFailed)
+		_, _ = io.WriteString(w, jsonError("conditionNotMet"))
+	})
 }
 
 // inserted is how the service describes the object that a request with this body made.

@@ -12,7 +12,15 @@
 // object at that name whose content is anything else is not ours, and is refused
 // rather than overwritten. Nothing is ever deleted: the record of an election that
 // nobody leads holds the fencing token's count. Nor restore an older version of it
-// while candidates run: numbers would be given out again.
+// while candidates run: numbers would be given out again. A deleted object leaves no sign
+// for a read, also under soft delete; an object of no bytes is damage, and left alone.
+//
+// Other servers speak Cloud Storage's API, such as emulators. An imitation that takes no
+// notice of conditions would have everybody lead. So by Open with an endpoint, or with
+// STORAGE_EMULATOR_HOST set,
+// the first write of a Decider counts only when the server has refused two that it must
+// refuse: they send the same content again on a condition that does not hold. A client of your own that leads elsewhere does not say so: use Open
+// for it.
 //
 // # What the store promises
 //
@@ -29,7 +37,7 @@
 // content (https://cloud.google.com/storage/docs/availability-durability); where a
 // whole region burns down in that time, the last extensions go with it, and the
 // election is as it was a little earlier. No other setting loses them, but these
-// harm an election:
+// harm an election; the command leaderelect doctor asks for most (Decider.Durability):
 //
 //   - A lifecycle rule that deletes by age would one day delete the record of an
 //     election that stood still, and its count would begin anew. Exclude the
@@ -64,7 +72,7 @@
 // if there is no object yet, to tell an empty election from a bucket that does not exist.
 // Such a condition cannot grant it, since one lists a bucket and not an object: grant it
 // apart, or do without, and a missing bucket is noticed by the first write.
-// The command leaderelect doctor writes an object beside the record, whose name ends in
+// The command leaderelect doctor writes an object next to the record, whose name ends in
 // "-doctor". An observer that never writes needs Storage
 // Object Viewer (roles/storage.objectViewer). Setting Options.ACL or
 // Options.PredefinedACL needs storage.objects.setIamPolicy as well; with

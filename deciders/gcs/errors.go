@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -25,7 +26,11 @@ func (b *backend) Judge(err error) store.Verdict {
 	if k == lost {
 		return store.Lost
 	}
-	if hint := k.hint(err); hint != "" {
+	hint := k.hint(err)
+	switch {
+	case k == refused || k == unknown:
+		return store.Denied(hint)
+	case hint != "":
 		return store.Permanent(hint)
 	}
 	return store.Verdict{}
@@ -106,6 +111,9 @@ func classify(err error) kind {
 	return passing
 }
 
+// quota is rateLimitExceeded, userRateLimitExceeded, quotaExceeded, dailyLimitExceeded.
+var quota = regexp.MustCompile(`(?i)(limit|quota)exceeded$`)
+
 func ofHTTP(e *googleapi.Error) kind {
 	if len(reasons(e)) == 0 && e.Message == "" {
 		return passing // something on the way said it: Google's own errors have a reason
@@ -121,8 +129,7 @@ func ofHTTP(e *googleapi.Error) kind {
 	case http.StatusUnauthorized:
 		return unknown
 	case http.StatusForbidden:
-		// Some quotas say 403 where others say 429.
-		if slices.ContainsFunc(reasons(e), func(r string) bool { return strings.HasSuffix(strings.ToLower(r), "ratelimitexceeded") }) {
+		if slices.ContainsFunc(reasons(e), quota.MatchString) { // some say 403, others 429
 			return passing
 		}
 		return refused

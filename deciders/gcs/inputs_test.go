@@ -1,7 +1,6 @@
 package gcs_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -21,47 +20,20 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/httpfault"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// wantPermanent fails the test where err does not say that no retry helps, or
-// lacks one of these words.
-func wantPermanent(t testing.TB, err error, words ...string) {
-	t.Helper()
-	if !errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
-		t.Errorf("%v: want an ErrPermanent", err)
-	}
-	for _, w := range words {
-		if err == nil || !strings.Contains(err.Error(), w) {
-			t.Errorf("the error does not say %q: %v", w, err)
-		}
-	}
-}
-
 func TestMissingBucket(t *testing.T) {
 	c := client(t, stores.FakeGCS(t, bucket))
-	d := gcs.NewDecider(c, "no-such-bucket", "one", nil)
-	_, err := d.ReadCurrent(t.Context())
-	wantPermanent(t, err, "gs://no-such-bucket/one", "no such bucket")
-	_, err = d.WriteEntry(t.Context(), &leaderelection.RaceEntry{ElectionNumber: 1})
-	wantPermanent(t, err, "gs://no-such-bucket/one", "no such bucket")
+	feedtest.Refuses(t, gcs.NewDecider(c, "no-such-bucket", "one", nil), "gs://no-such-bucket/one", "no such bucket")
 }
 
 // What is there and not ours is refused, and left alone.
 func TestForeignObject(t *testing.T) {
 	c := client(t, stores.FakeGCS(t, bucket))
-	good := `{"leaderelection":1,"leader_id":"a","term_expiry":"2026-11-21T11:24:05Z","term_length":"15s","election_number":7,"extension":0,"incarnation":"i"}`
-	for name, content := range map[string]string{
-		"empty":     "",
-		"text":      "hello",
-		"json":      `{"leader":"me"}`,
-		"list":      "[1,2]",
-		"truncated": good[:len(good)/2],
-		"edited":    strings.Replace(good, "7", "-7", 1),
-		"newer":     strings.Replace(good, `"leaderelection":1`, `"leaderelection":2`, 1),
-		"unknown":   strings.Replace(good, `"extension"`, `"must_understand":["colour"],"colour":"red","extension"`, 1),
-		"large":     good + strings.Repeat(" ", 300<<10),
-	} {
+	for name, content := range feedtest.NoRecords() {
 		t.Run(name, func(t *testing.T) {
 			o := c.Bucket(bucket).Object(name)
 			w := o.NewWriter(t.Context())
@@ -71,12 +43,7 @@ func TestForeignObject(t *testing.T) {
 			if err := w.Close(); err != nil {
 				t.Fatal(err)
 			}
-			d := gcs.NewDecider(c, bucket, name, nil)
-			_, err := d.ReadCurrent(t.Context())
-			wantPermanent(t, err, "gs://elections/"+name)
-			if err := acquire(t, d); !errors.Is(err, leaderelection.ErrPermanent) {
-				t.Errorf("Acquire ended with %v", err)
-			}
+			feedtest.Foreign(t, gcs.NewDecider(c, bucket, name, nil), "gs://elections/"+name)
 			r, err := o.NewReader(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -89,24 +56,13 @@ func TestForeignObject(t *testing.T) {
 	}
 }
 
-// acquire campaigns until something ends that.
-func acquire(t testing.TB, d leaderelection.RaceDecider) error {
-	return leaderelection.Config{Decider: d, LeaderID: "a", OnElected: func(context.Context, *leaderelection.TimeView) {
-		t.Error("elected")
-	}}.Acquire(t.Context())
-}
-
 func TestNamesThatCannotBe(t *testing.T) {
 	c := client(t, "http://127.0.0.1:1")
 	for _, place := range [][2]string{
 		{"", "o"}, {"ab", "o"}, {"Elections", "o"}, {"a/b", "o"}, {strings.Repeat("a", 223), "o"},
 		{"elections", ""}, {"elections", "a\nb"}, {"elections", "\xff"}, {"elections", strings.Repeat("a", 1025)}, {"elections", ".."},
 	} {
-		d := gcs.NewDecider(c, place[0], place[1], nil)
-		_, err := d.ReadCurrent(t.Context())
-		wantPermanent(t, err, "name")
-		_, err = d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
-		wantPermanent(t, err, "name")
+		feedtest.Refuses(t, gcs.NewDecider(c, place[0], place[1], nil), "name")
 	}
 }
 
@@ -139,17 +95,10 @@ func jsonError(reason string) string {
 
 // What something on the way says of itself may pass, and is no empty election.
 func TestAnswersOfOthers(t *testing.T) {
-	for _, code := range []int{301, 400, 401, 403, 404, 405, 410, 500, 502} {
-		for _, body := range []string{"", "<html>no", `{"message":"Forbidden"}`, "<html><head><title>Code</title></head>"} {
-			for _, opts := range [][]option.ClientOption{nil, {storage.WithJSONReads()}} {
-				d := answering(t, code, body, opts...)
-				e, rerr := d.ReadCurrent(t.Context())
-				_, werr := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
-				for _, err := range []error{rerr, werr} {
-					if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
-						t.Errorf("%d %q: %+v, %v: want an error that may pass", code, body, e, err)
-					}
-				}
+	for _, f := range httpfault.OfOthers() {
+		for _, opts := range [][]option.ClientOption{nil, {storage.WithJSONReads()}} {
+			for _, err := range feedtest.Errors(t, answering(t, f.Status, f.Body, opts...)) {
+				feedtest.Passing(t, err)
 			}
 		}
 	}
@@ -215,6 +164,8 @@ func TestRefusals(t *testing.T) {
 		"billing":         {403, jsonError("accountDisabled"), true, "accountDisabled"},
 		"xml forbidden":   {403, "<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", true, "AccessDenied"},
 		"rate limit":      {429, jsonError("rateLimitExceeded"), false, ""},
+		"quota":           {403, jsonError("quotaExceeded"), false, ""},
+		"daily limit":     {403, jsonError("dailyLimitExceeded"), false, ""},
 		"user rate limit": {403, jsonError("userRateLimitExceeded"), false, ""},
 		"unavailable":     {503, jsonError("backendError"), false, ""},
 		"proxy":           {502, "<html>bad gateway", false, ""},
@@ -223,13 +174,11 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, opts := range [][]option.ClientOption{nil, {storage.WithJSONReads()}} {
 				d := answering(t, c.code, c.body, opts...)
-				_, rerr := d.ReadCurrent(t.Context())
-				_, werr := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
-				for _, err := range []error{rerr, werr} {
+				for _, err := range feedtest.Errors(t, d) {
 					if c.permanent {
-						wantPermanent(t, err, c.says, "gs://elections/one")
-					} else if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
-						t.Errorf("%v: want an error that may pass", err)
+						feedtest.Permanent(t, err, c.says, "gs://elections/one")
+					} else {
+						feedtest.Passing(t, err)
 					}
 				}
 			}
@@ -237,7 +186,7 @@ func TestRefusals(t *testing.T) {
 	}
 	d := answering(t, 412, strings.Replace(jsonError("conditionNotMet"), "said the service", "'us-east1' violates constraint 'constraints/gcp.resourceLocations'", 1))
 	_, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
-	wantPermanent(t, err, "constraint", "organisation")
+	feedtest.Permanent(t, err, "constraint", "organisation")
 	d = answering(t, 412, jsonError("conditionNotMet"))
 	_, err = d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
 	var lost *leaderelection.LostRaceError
@@ -248,13 +197,8 @@ func TestRefusals(t *testing.T) {
 
 // An answer of success that says too little leaves the question open.
 func TestAnswersWithoutGeneration(t *testing.T) {
-	d := answering(t, 200, "{}")
-	_, rerr := d.ReadCurrent(t.Context())
-	_, werr := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
-	for _, err := range []error{rerr, werr} {
-		if err == nil || errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "generation") {
-			t.Errorf("%v: want an error that may pass, about the generation", err)
-		}
+	for _, err := range feedtest.Errors(t, answering(t, 200, "{}")) {
+		feedtest.Passing(t, err, "generation")
 	}
 }
 
@@ -314,12 +258,8 @@ func TestOpenRefuses(t *testing.T) {
 		"gs://elections/one?bucket=x", "gs://elections/one?kms_key=a&kms_key=b", "gs://elections/one?acl=x", "gs://elections/one?metadata=x",
 		"gs://elections/one?anonymous=maybe", "gs://elections/one?endpoint=here", "gs://elections/one?%zz", "gs://elections/one#here",
 	} {
-		u, err := url.Parse(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = gcs.Open(t.Context(), u)
-		wantPermanent(t, err)
+		_, err := feedtest.Open(t.Context(), gcs.Open, address)
+		feedtest.Permanent(t, err)
 	}
 }
 

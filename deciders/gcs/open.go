@@ -64,6 +64,9 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	}
 	d := NewDecider(client, t.bucket, t.object, &t.opts)
 	d.owned = client
+	if t.endpoint != "" {
+		d.election.Never = &never
+	}
 	return d, nil
 }
 

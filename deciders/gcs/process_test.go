@@ -1,27 +1,18 @@
 package gcs_test
 
 import (
-	"context"
-	"net/url"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
 	"github.com/c8e606e4/leaderelection/internal/proctest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
-		u, err := url.Parse(address)
-		if err != nil {
-			return nil, err
-		}
-		return gcs.Open(ctx, u)
-	})
+	proctest.Main(gcs.Open)
 	// Idle connections to servers that have ended linger.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }

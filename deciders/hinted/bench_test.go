@@ -18,9 +18,9 @@ func BenchmarkDecider(b *testing.B) {
 		var signal hinted.Signal
 		election := memory.NewDecider()
 		return func() leaderelection.RaceDecider {
-			return hinted.Options{
+			return hinted.NewDecider(election.Handle().Polled(), signal.Hints, &hinted.Options{
 				MinInterval: time.Nanosecond, Announce: func(context.Context) { signal.Changed() },
-			}.New(election.Handle().Polled(), signal.Hints)
+			})
 		}
 	})
 }

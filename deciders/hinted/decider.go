@@ -2,13 +2,13 @@
 // have changed, the record is read, once. Candidates then learn of a release in the time
 // that the hint and a read take, instead of at their next poll.
 //
-//	decider := hinted.New(gcs.NewDecider(client, bucket, "elections/web", nil),
+//	decider := hinted.NewDecider(gcs.NewDecider(client, bucket, "elections/web", nil),
 //		func(ctx context.Context, changed func()) error {
 //			return subscription.Receive(ctx, func(_ context.Context, m *pubsub.Message) {
 //				m.Ack()
 //				changed()
 //			})
-//		})
+//		}, nil)
 //
 // # Where hints come from
 //
@@ -18,7 +18,7 @@
 // has written (Options.Announce) on a NATS subject, a Redis channel, by UDP. What a hint
 // says does not matter, and it is not looked at.
 //
-// A Hints listens for one feed. Where several feeds of one process share a source whose
+// A Hints listens for one feed. If several feeds of one process share a source whose
 // messages go to one listener each (a channel, an SQS queue, a webhook), let a Signal
 // hand them on to all. Each process needs a subscription of its own: one that is shared
 // by all of them tells each hint to one of them only.
@@ -28,8 +28,10 @@
 // All that a message may: get lost, come late, twice, or by the thousand. It is never
 // believed, only answered by a read, and the record decides.
 //
-//   - Lost or late: the feed also reads where nothing was read for a PollInterval. News
+//   - Lost or late: the feed also reads if nothing was read for a PollInterval. News
 //     is late by that much at most.
+//   - Early, where a read lags behind writes, as a replica's may: a hint whose read shows
+//     nothing new is answered by one more, a MinInterval later.
 //   - Repeated: hints that come while a read is due or under way cause one more read,
 //     however many they are.
 //   - A storm of them: a feed answers four at once, and after that reads once in a
@@ -50,7 +52,7 @@
 // A campaign whose feed is healthy does not poll while a term is running, so the feed's
 // own poll, Options.PollInterval, is the safety net for a lost hint. The PollInterval of
 // Config and WatchConfig applies while the feed is down, and while no term is running.
-// Both are half a term where they are zero, so that by default a lost hint makes news as
+// Both are half a term if they are zero, so that by default a lost hint makes news as
 // late as it would be without hints.
 //
 // # What it costs
@@ -61,22 +63,24 @@
 // while hints arrive there are next to no polls. Beside that there are the messages. It
 // buys time, not requests.
 //
-// Where reads cost too much, let only some messages through, such as those that tell
+// If reads cost too much, let only some messages through, such as those that tell
 // of a release, and the poll do the rest.
 package hinted
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/durations"
 )
 
 // Hints listens for hints until ctx ends, and calls changed for each. It returns soon
-// after ctx has ended; before that only where it has failed, with why. It is run anew for
-// each feed, and again, after a pause, where it has failed; so it subscribes when it is
+// after ctx has ended; before that only if it has failed, with why. It is run again for
+// each feed, and again, after a pause, if it has failed; so it subscribes when it is
 // called, and takes the subscription down before it returns.
 //
 // Changed never blocks, and may be called by several goroutines at once, also after Hints
@@ -87,7 +91,7 @@ type Hints func(ctx context.Context, changed func()) error
 // Options adjusts a Decider. The zero value is right for most.
 type Options struct {
 	// PollInterval is after how long without a read the feed reads without a
-	// hint: how late news is where its hint was lost. Make it longer where hints
+	// hint: how late news is if its hint was lost. Make it longer if hints
 	// are reliable and reads cost; a term at most, or standbys come to know of
 	// a lost release only when the term would have ended. Zero: half of the
 	// term that the record names (of 15 s while there is none).
@@ -103,7 +107,7 @@ type Options struct {
 	// at a time, and its ctx ends after a second. WriteEntry waits for it, so
 	// that a leader that stops announces its release before the process ends,
 	// but no longer than a tenth of a second: better it only hands the message
-	// to its client. Where it fails there is no announcement, which the poll
+	// to its client. If it fails there is no announcement, which the poll
 	// makes good.
 	Announce func(ctx context.Context)
 }
@@ -118,6 +122,7 @@ type Decider struct {
 	source  source
 	opts    Options
 	tell    announcer
+	wrong   error // with the options
 }
 
 var (
@@ -125,19 +130,17 @@ var (
 	_ leaderelection.ChangeFeed  = (*Decider)(nil)
 )
 
-// New returns decider with a feed that reads after each hint. Reads and writes are
-// decider's own. Where that is a ChangeFeed itself, its feed is not used: a store that
-// pushes needs no hints. It does no I/O; each call of Changes runs hints.
-func New(decider leaderelection.RaceDecider, hints Hints) *Decider {
-	return Options{}.New(decider, hints)
-}
-
-// New is the function New with these options.
-func (o Options) New(decider leaderelection.RaceDecider, hints Hints) *Decider {
-	if o.MinInterval <= 0 {
-		o.MinInterval = DefaultMinInterval
+// NewDecider returns decider with a feed that reads after each hint. Reads and writes are
+// decider's own. If decider is a ChangeFeed itself, its feed is not used: a store that
+// pushes needs no hints. Opts may be nil. It does no I/O; each call of Changes runs hints.
+func NewDecider(decider leaderelection.RaceDecider, hints Hints, opts *Options) *Decider {
+	var o Options
+	if opts != nil {
+		o = *opts
 	}
-	return &Decider{decider: decider, source: source{hints: hints}, opts: o, tell: announcer{announce: o.Announce}}
+	wrong := cmp.Or(durations.Fault("PollInterval", o.PollInterval, durations.Least), durations.Fault("MinInterval", o.MinInterval, durations.Least))
+	o.MinInterval = cmp.Or(o.MinInterval, DefaultMinInterval)
+	return &Decider{decider: decider, source: source{hints: hints}, opts: o, tell: announcer{announce: o.Announce}, wrong: wrong}
 }
 
 // ReadCurrent implements leaderelection.RaceDecider.
@@ -166,7 +169,9 @@ func (d *Decider) check() error {
 	case d.decider == nil:
 		return fmt.Errorf("leaderelection/hinted: the decider given to New is nil: %w", leaderelection.ErrPermanent)
 	case d.source.hints == nil:
-		return fmt.Errorf("leaderelection/hinted: the hints given to New are nil: leave out the package where there are none: %w", leaderelection.ErrPermanent)
+		return fmt.Errorf("leaderelection/hinted: the hints given to New are nil: leave out the package if there are none: %w", leaderelection.ErrPermanent)
+	case d.wrong != nil:
+		return fmt.Errorf("leaderelection/hinted: %w: %w", d.wrong, leaderelection.ErrPermanent)
 	}
 	return nil
 }

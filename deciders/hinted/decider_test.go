@@ -4,8 +4,6 @@ package hinted_test
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/hinted"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 )
 
 func TestConformance(t *testing.T) {
@@ -29,10 +28,10 @@ func TestConformance(t *testing.T) {
 				var signal hinted.Signal
 				election := memory.NewDecider()
 				return func() leaderelection.RaceDecider {
-					return hinted.Options{
+					return hinted.NewDecider(election.Handle().Polled(), c.hints(&signal), &hinted.Options{
 						PollInterval: c.poll, MinInterval: time.Millisecond,
 						Announce: func(context.Context) { signal.Changed() },
-					}.New(election.Handle().Polled(), c.hints(&signal))
+					})
 				}
 			})
 		})
@@ -41,21 +40,17 @@ func TestConformance(t *testing.T) {
 
 func TestNewWithoutDeciderOrHints(t *testing.T) {
 	for word, d := range map[string]*hinted.Decider{
-		"decider": hinted.New(nil, silent),
-		"hints":   hinted.New(memory.NewDecider(), nil),
+		"decider": hinted.NewDecider(nil, silent, nil),
+		"hints":   hinted.NewDecider(memory.NewDecider(), nil, nil),
 	} {
 		_, read := d.ReadCurrent(t.Context())
 		_, write := d.WriteEntry(t.Context(), entry(1, 0))
 		feed := <-follow(t.Context(), d)
 		for _, err := range []error{read, write, feed.err} {
-			if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), word) {
-				t.Errorf("without %s: %v", word, err)
-			}
+			feedtest.Permanent(t, err, word)
 		}
 		err := leaderelection.Config{Decider: d, LeaderID: "a", OnElected: func(context.Context, *leaderelection.TimeView) {}}.Acquire(t.Context())
-		if !errors.Is(err, leaderelection.ErrPermanent) {
-			t.Errorf("Acquire without %s: %v", word, err)
-		}
+		feedtest.Permanent(t, err)
 	}
 }
 
@@ -63,7 +58,7 @@ func TestNewWithoutDeciderOrHints(t *testing.T) {
 func TestAnnounce(t *testing.T) {
 	announced := 0
 	m := memory.NewDecider()
-	d := hinted.Options{Announce: func(context.Context) { announced++ }}.New(m, silent)
+	d := hinted.NewDecider(m, silent, &hinted.Options{Announce: func(context.Context) { announced++ }})
 	e := entry(1, 0)
 	for _, c := range []struct {
 		what   string
@@ -95,13 +90,13 @@ func TestAnnounceIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		announced := 0
 		stuck := make(chan struct{})
-		d := hinted.Options{Announce: func(ctx context.Context) {
+		d := hinted.NewDecider(memory.NewDecider(), silent, &hinted.Options{Announce: func(ctx context.Context) {
 			announced++
 			<-stuck
 			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > time.Second {
 				t.Errorf("its ctx ends at %v", deadline)
 			}
-		}}.New(memory.NewDecider(), silent)
+		}})
 		e := entry(1, 0)
 		for i := range 100 {
 			begin := time.Now()
@@ -152,4 +147,11 @@ func TestSignalTellsAll(t *testing.T) {
 		stop[0]()
 		stop[2]()
 	})
+}
+
+// A bare number counts nanoseconds: nobody means so few.
+func TestBareNumbers(t *testing.T) {
+	for _, o := range []hinted.Options{{PollInterval: 10}, {MinInterval: 10}} {
+		feedtest.Refuses(t, hinted.NewDecider(memory.NewDecider(), func(context.Context, func()) error { return nil }, &o), "nanoseconds")
+	}
 }

@@ -27,7 +27,7 @@ const (
 )
 
 // network is an election whose store is far away, and whose hints take their time, and
-// get lost where a test says so.
+// get lost when a test says so.
 type network struct {
 	t       *testing.T
 	store   *memory.Decider
@@ -55,7 +55,7 @@ func (n *network) handle(reads *counting) *hinted.Decider {
 			time.AfterFunc(hintTime, n.signal.Changed)
 		}
 	}
-	return hinted.Options{Announce: announce}.New(reads, n.signal.Hints)
+	return hinted.NewDecider(reads, n.signal.Hints, &hinted.Options{Announce: announce})
 }
 
 // candidate starts one, and returns what ends it.
@@ -79,7 +79,7 @@ func (n *network) candidate(id string, d leaderelection.RaceDecider) (leave func
 
 // From a leader's leaving to the next OnElected: the release's way to the store, the
 // answer, the hint, a read and a write, and perhaps a read that was under way before.
-// Where the hint of the release is lost, the poll instead.
+// If the hint of the release is lost, the poll instead.
 func TestHandover(t *testing.T) {
 	for _, c := range []struct {
 		lossy bool
@@ -206,7 +206,7 @@ func TestSourceFailsAndComesBack(t *testing.T) {
 		source.end()
 		leave := n.candidate("a", n.handle(&counting{}))
 		<-n.elected
-		stop := n.candidate("b", hinted.New(standby, source.listen))
+		stop := n.candidate("b", hinted.NewDecider(standby, source.listen, nil))
 		time.Sleep(5 * time.Minute)
 
 		source.begin()
@@ -225,7 +225,7 @@ func TestSourceFailsAndComesBack(t *testing.T) {
 		}
 
 		leave = stop
-		stop = n.candidate("c", hinted.New(n.handle(&counting{}), source.listen))
+		stop = n.candidate("c", hinted.NewDecider(n.handle(&counting{}), source.listen, nil))
 		time.Sleep(5 * time.Minute)
 		source.end()
 		time.Sleep(time.Minute + time.Second) // until it is tried again
@@ -281,5 +281,5 @@ func unreliable(p simtest.Params) *hinted.Decider {
 			}
 		})
 	}
-	return hinted.Options{Announce: func(context.Context) { signal.Changed() }}.New(memory.NewDecider().Polled(), hints)
+	return hinted.NewDecider(memory.NewDecider().Polled(), hints, &hinted.Options{Announce: func(context.Context) { signal.Changed() }})
 }

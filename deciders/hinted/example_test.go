@@ -18,9 +18,9 @@ import (
 func Example() {
 	var signal hinted.Signal
 	election := memory.NewDecider()
-	decider := hinted.Options{
+	decider := hinted.NewDecider(election.Polled(), signal.Hints, &hinted.Options{
 		Announce: func(context.Context) { signal.Changed() },
-	}.New(election.Polled(), signal.Hints)
+	})
 
 	leads := make(chan string)
 	start := func(id string) (leave func()) {
@@ -59,7 +59,7 @@ func ExampleSignal() {
 	defer webhook.Close()
 
 	election := memory.NewDecider()
-	decider := hinted.New(election.Polled(), signal.Hints)
+	decider := hinted.NewDecider(election.Polled(), signal.Hints, nil)
 	for e := range decider.Changes(context.Background()) {
 		if !e.Vacant() {
 			fmt.Println(e.LeaderID, "leads")

@@ -33,7 +33,7 @@ func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEnt
 	}
 }
 
-// follow returns nil where the loop was left.
+// follow returns nil if the loop was left.
 func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry, error) bool) error {
 	if err := d.check(); err != nil {
 		return err
@@ -43,20 +43,23 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 	p := pace{every: d.opts.MinInterval}
 	var last leaderelection.RaceEntry // without what belongs to the consumer
 	interval := d.interval(leaderelection.DefaultTermLength)
-	for first := true; ; first = false {
+	for first, hinted := true, false; ; first = false {
 		begun := time.Now()
 		e, err := d.read(ctx, interval)
 		if err != nil {
 			return err
 		}
 		interval = d.interval(e.TermLength)
-		if first || e.Compare(&last) > 0 {
+		look := begun.Add(interval)
+		if news := first || e.Compare(&last) > 0; news {
 			last.ElectionNumber, last.Extension = e.ElectionNumber, e.Extension
 			if !yield(e, nil) {
 				return nil
 			}
+		} else if again := begun.Add(d.opts.MinInterval); hinted && again.Before(look) {
+			look = again // the read may have lagged behind what it was hinted at
 		}
-		if err := l.wait(ctx, &p, begun.Add(interval)); err != nil {
+		if hinted, err = l.wait(ctx, &p, look); err != nil {
 			return err
 		}
 	}

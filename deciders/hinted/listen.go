@@ -12,11 +12,11 @@ const (
 	// stopTime is how long the end of a feed waits for its Hints to return.
 	stopTime = time.Second
 	// A source that fails is tried again after firstPause, then after twice that, up
-	// to lastPause; one that has lasted longer than that begins anew.
+	// to lastPause; one that has lasted longer than that begins again.
 	firstPause, lastPause = time.Second, time.Minute
 )
 
-// source is Hints, with pauses where it fails. The feeds of a Decider share them.
+// source is Hints, with pauses if it fails. The feeds of a Decider share them.
 type source struct {
 	hints Hints
 	mu    sync.Mutex
@@ -86,30 +86,31 @@ func listen(ctx context.Context, s *source) *listener {
 	return l
 }
 
-// wait returns nil when it is time to read: when poll has come, or there is a hint and
-// the pace allows for it.
-func (l *listener) wait(ctx context.Context, p *pace, poll time.Time) error {
+// wait returns when it is time to read: when poll has come, or there is a hint and the pace
+// allows for it. It reports whether there was one.
+func (l *listener) wait(ctx context.Context, p *pace, poll time.Time) (hinted bool, err error) {
 	timer := time.NewTimer(time.Until(poll))
 	defer timer.Stop()
 	hint := l.hint
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
 		case err := <-l.ended:
-			return err
+			return false, err
 		case <-hint:
 			now := time.Now()
 			if at := p.take(now); at.Before(poll) {
 				timer.Reset(at.Sub(now))
 			}
-			hint = nil
+			hint, hinted = nil, true
 		case <-timer.C:
 			select { // what came until now is answered by the read that begins
 			case <-l.hint:
+				hinted = true
 			default:
 			}
-			return nil
+			return hinted, nil
 		}
 	}
 }

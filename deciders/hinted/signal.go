@@ -12,7 +12,7 @@ import (
 //
 //	var signal hinted.Signal
 //	http.HandleFunc("POST /changed", func(http.ResponseWriter, *http.Request) { signal.Changed() })
-//	decider := hinted.New(polled, signal.Hints)
+//	decider := hinted.NewDecider(polled, signal.Hints, nil)
 //
 // The zero Signal is ready, and must not be copied. All its methods may be called by
 // several goroutines at once. A Signal cannot know that its source has failed: then only
@@ -64,7 +64,7 @@ type announcer struct {
 	again    bool
 }
 
-// written announces a write, and waits for that, but not for long, nor where an earlier
+// written announces a write, and waits for that, but not for long, nor if an earlier
 // one is still being announced.
 func (a *announcer) written() {
 	if a.announce == nil || !a.begin() {

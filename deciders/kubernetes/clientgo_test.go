@@ -65,6 +65,10 @@ func TestEditedWhileLed(t *testing.T) {
 			*spec = coordinationv1.LeaseSpec{HolderIdentity: spec.HolderIdentity}
 		},
 		"wiped": func(spec *coordinationv1.LeaseSpec) { *spec = coordinationv1.LeaseSpec{} },
+		// As electors of client-go leave it that have taken what one of theirs had released in
+		// its leader's place.
+		"taken and released": func(spec *coordinationv1.LeaseSpec) { *spec = bySpec("", 1, *spec.LeaseTransitions+1) },
+		"taken for a second": func(spec *coordinationv1.LeaseSpec) { *spec = bySpec("x", 1, *spec.LeaseTransitions+1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -16,8 +16,9 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// A leadership is handed over by two requests: the release, and the next one's update. An
-// extension is one, and a standby makes none.
+// A leadership is handed over by two requests: the release, and the next one's update. One who has
+// never read before reads it back once, to see whether the store tells the time. An extension is
+// one request, and a standby makes none.
 func TestRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newImitation()
@@ -29,7 +30,7 @@ func TestRequests(t *testing.T) {
 			}
 			return func() { cancel(); _ = c.Wait() }
 		}
-		grows := func(what string, writes int, do func()) {
+		grows := func(what string, writes, reads int, do func()) {
 			t.Helper()
 			synctest.Wait()
 			s.mu.Lock()
@@ -39,15 +40,15 @@ func TestRequests(t *testing.T) {
 			synctest.Wait()
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if s.writes-w != writes || s.gets != g || s.watches != n {
-				t.Errorf("%s: %d writes, %d reads and %d watches; want %d writes", what, s.writes-w, s.gets-g, s.watches-n, writes)
+			if s.writes-w != writes || s.gets-g != reads || s.watches != n {
+				t.Errorf("%s: %d writes, %d reads and %d watches; want %d and %d, and no watches", what, s.writes-w, s.gets-g, s.watches-n, writes, reads)
 			}
 		}
 		stopA := start("a")
 		synctest.Wait()
 		stopB := start("b")
-		grows("70 s", 10, func() { time.Sleep(70*time.Second + time.Millisecond) })
-		grows("a hand-over", 2, stopA)
+		grows("70 s", 10, 0, func() { time.Sleep(70*time.Second + time.Millisecond) })
+		grows("a hand-over", 2, 1, stopA)
 		if l := s.lease("one"); *l.Spec.HolderIdentity != "b" {
 			t.Errorf("%q leads", *l.Spec.HolderIdentity)
 		}
@@ -98,7 +99,7 @@ func TestThousandFeeds(t *testing.T) {
 	}
 	wait(1)
 	begun := func() bool { return requests.Load() >= 1+2*feeds }
-	eventually(t, "all watches", begun)
+	feedtest.Eventually(t, "all watches", begun)
 	t.Logf("%d feeds began with %d requests", feeds, requests.Load()-1)
 	before, in := requests.Load(), k.Etcd.Requests(t)
 	for number := 2; number < 2+writes; number++ {

@@ -32,12 +32,13 @@ type Options struct {
 type Decider struct {
 	b        *backend
 	election store.Election[version]
-	close    func() // where the client is the Decider's own
+	close    func() // if the client is the Decider's own
 }
 
 // backend is the store: one Lease.
 type backend struct {
-	client          rest.Interface
+	client          func() rest.Interface
+	distrusted      func() // told of each error that other certificates or credentials may cure
 	namespace, name string
 	labels          map[string]string
 	place           string
@@ -70,7 +71,7 @@ func (version) CommitTS() time.Time { return time.Time{} }
 // not the namespace. NewDecider does no I/O, and each call on a Decider that it cannot
 // make one of returns an error that says what is wrong.
 func NewDecider(client rest.Interface, namespace, name string, opts *Options) *Decider {
-	b := &backend{client: client, namespace: namespace, name: name, place: fmt.Sprintf("lease %s/%s", namespace, name)}
+	b := &backend{client: func() rest.Interface { return client }, distrusted: func() {}, namespace: namespace, name: name, place: fmt.Sprintf("lease %s/%s", namespace, name)}
 	if opts != nil {
 		b.labels = opts.Labels
 	}
@@ -79,17 +80,27 @@ func NewDecider(client rest.Interface, namespace, name string, opts *Options) *D
 		d.election.Wrong = errors.New("the client is nil; a fake clientset has none")
 	} else {
 		d.election.Wrong = checkNames(namespace, name)
+		if is {
+			d.election.Place += store.At(server(c))
+		}
 	}
 	return d
+}
+
+// server is the API server that a client asks. Several may have one host, and differ in the path.
+func server(c *rest.RESTClient) string {
+	u := c.Get().URL()
+	path, _, _ := strings.Cut(u.Path, "/apis")
+	return u.Host + strings.TrimSuffix(path, "/")
 }
 
 // checkNames says what is wrong with the Lease's names, or nil.
 func checkNames(namespace, name string) error {
 	if said := validation.IsDNS1123Label(namespace); len(said) > 0 {
-		return fmt.Errorf("%q is no name for a namespace: %s", namespace, strings.Join(said, "; "))
+		return fmt.Errorf("%q is not a valid namespace: %s", namespace, strings.Join(said, "; "))
 	}
 	if said := validation.IsDNS1123Subdomain(name); len(said) > 0 {
-		return fmt.Errorf("%q is no name for a Lease: %s", name, strings.Join(said, "; "))
+		return fmt.Errorf("%q is not a valid name of a Lease: %s", name, strings.Join(said, "; "))
 	}
 	return nil
 }
@@ -103,7 +114,7 @@ func (d *Decider) Close() error {
 	return nil
 }
 
-// String names the place of the record: the Lease.
+// String names the place of the record: the Lease and the API server.
 func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider. It is never stale: the API server
@@ -132,7 +143,7 @@ func (b *backend) leases() string {
 
 // Load implements store.Store.
 func (b *backend) Load(ctx context.Context) (store.Stored[version], error) {
-	l, err := b.do(ctx, b.client.Get().AbsPath(b.leases(), b.name))
+	l, err := b.do(ctx, b.client().Get().AbsPath(b.leases(), b.name))
 	if b.missing(err) {
 		return store.Stored[version]{None: true}, nil
 	}
@@ -164,9 +175,9 @@ func (b *backend) Swap(ctx context.Context, at version, data []byte, e *leaderel
 	if err != nil {
 		return version{}, err
 	}
-	r := b.client.Post().AbsPath(b.leases())
+	r := b.client().Post().AbsPath(b.leases())
 	if at.lease != nil {
-		r = b.client.Put().AbsPath(b.leases(), b.name)
+		r = b.client().Put().AbsPath(b.leases(), b.name)
 	}
 	got, err := b.do(ctx, r.Param("fieldManager", "leaderelection").SetHeader("Content-Type", "application/json").Body(body))
 	if err != nil {
@@ -194,7 +205,7 @@ func silent(ctx context.Context) context.Context { return klog.NewContext(ctx, l
 func (b *backend) do(ctx context.Context, r *rest.Request) (*coordinationv1.Lease, error) {
 	var status int
 	result := r.SetHeader("Accept", "application/json").MaxRetries(0).Do(silent(ctx)).StatusCode(&status)
-	if err := result.Error(); err != nil {
+	if err := b.noted(result.Error()); err != nil {
 		return nil, err
 	}
 	body, err := result.Raw()
@@ -217,6 +228,5 @@ func (b *backend) parse(data []byte) (*coordinationv1.Lease, error) {
 		l.UID == "" || number(l.ResourceVersion) == 0 {
 		return nil, errNotKubernetes
 	}
-	l.ManagedFields = nil // the server has them: they need not be sent back
 	return l, nil
 }

@@ -22,9 +22,14 @@
 // The record, as all stores of this library keep it, is the annotation
 // leaderelection/record; the annotation leaderelection/written says which spec goes with
 // it. All annotations of an object together may have 256 KiB. Other annotations, labels
-// and owners stay as they are. Nothing ever deletes the Lease. An operator who does makes
-// the election empty, and numbers begin at 1 again; and a leader that still leads learns of it
-// too late. To end a leadership delete the leader's pod, or use leaderelect stepdown.
+// and owners stay as they are. To end a leadership delete the leader's pod, or use leaderelect
+// stepdown.
+//
+// Nothing ever deletes the Lease, or empties it. If an operator does, a leader that is cut off
+// goes on until its view ends. So an empty Lease that may have been emptied (kubectl replace, helm
+// upgrade --force) is left alone for a term: one that metadata.managedFields show to be written
+// again after it was made, or that was made more than five minutes ago. A deletion shows nothing: let a term
+// pass before candidates start again.
 //
 // # Together with client-go
 //
@@ -35,9 +40,11 @@
 //   - A spec that another has written than this package is a leader of client-go. Its clock
 //     is not compared. It is contested when it has not been seen to change for its
 //     leaseDurationSeconds, by one's own monotonic clock, and MaxClockSkew more. That is
-//     client-go's own rule with a margin. If no transition was counted, somebody has edited the
-//     spec of a leader of ours (kubectl edit): then the duration that was written with the
-//     record holds, if it is longer. The leader hears of the edit, and leads no more.
+//     client-go's own rule with a margin.
+//   - Whatever a spec says, the term that the record in the annotation has is kept, and its Hold.
+//     The record's leader may be cut off, and act until its view ends. So a spec that
+//     client-go's candidates, or kubectl edit, have written over that record is contested only
+//     when the record's own term is over as well. The leader hears of the change, and leads no more.
 //   - Client-go's candidates wait for leaseDurationSeconds from when they saw the last change.
 //     By then a leader's view is over, which is shorter, and began before the change was
 //     written. Client-go compares renewTime by whole seconds, so each extension has another
@@ -45,7 +52,8 @@
 //   - The record stays in its annotation while client-go leads. A leadership of client-go
 //     has the number of the record and one for each transition since; its Incarnation is
 //     [ClientGo]. So the fencing token is greater than all before when one of ours leads again. It
-//     is greater than leaseTransitions as well, which holds even if the annotations are lost.
+//     is greater than leaseTransitions as well, which holds even if the annotations are lost. That is why
+//     leaseTransitions of a Lease which begins with this package is in the billions.
 //
 // What to know before:
 //
@@ -79,7 +87,7 @@
 // A candidate needs get, update and watch on the one Lease, and create, which Kubernetes
 // cannot limit to a name. If the Lease is made beforehand (kubectl apply of one with a name
 // only), create is not needed. An observer needs get and watch. The directory manifests has
-// all of that, with a Deployment, and a Service that follows the leader by a label.
+// all of that, with a Deployment, and a Service that follows the leader.
 // The command leaderelect doctor tries a Lease beside this one, whose name ends in -doctor: it
 // needs the same for that, and create.
 //
@@ -114,7 +122,7 @@
 // It reads the Lease, and watches from what the API server has in memory; what is older
 // than the read is left out. API servers end a watch after half an hour to an hour: it is
 // resumed from the last version that an event or a bookmark told of. If the server has
-// forgotten that version (410 Gone), the Lease is read anew. If the server cannot be
+// forgotten that version (410 Gone), the Lease is read again. If the server cannot be
 // reached the feed fails, so that candidates poll until it is back.
 //
 // A network that swallows packets is noticed by client-go's HTTP/2 pings after 45 s

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,8 +48,39 @@ func expired(err error) bool {
 	return s != nil && (s.Reason == metav1.StatusReasonExpired || s.Reason == metav1.StatusReasonGone)
 }
 
+// noted returns err, of a request. What a renewed certificate or token may cure has files read again.
+func (b *backend) noted(err error) error {
+	if err != nil && (store.BadCertificate(err) || badClientCertificate(err) || apierrors.IsUnauthorized(err)) {
+		b.distrusted()
+	}
+	return err
+}
+
+// badClientCertificate reports whether err is that the server does not take the client's
+// certificate.
+func badClientCertificate(err error) bool {
+	_, alert, found := strings.Cut(err.Error(), "remote error: tls: ")
+	return found && strings.Contains(alert, "certificate")
+}
+
+// forbids reports whether a Forbidden is for want of a permission on Leases, and no other
+// word of the server's, such as of a quota or an admission webhook.
+func forbids(s *metav1.Status) bool {
+	return strings.Contains(s.Message, " cannot ") && strings.Contains(s.Message, ` resource "leases"`)
+}
+
+// tooLong reports whether an Invalid is for the length of the annotations.
+func tooLong(s *metav1.Status) bool {
+	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Type == metav1.CauseTypeTooLong && c.Field == "metadata.annotations"
+	})
+}
+
 // Judge implements store.Store.
 func (b *backend) Judge(err error) store.Verdict {
+	if apierrors.IsTooManyRequests(err) { // its priority and fairness says so in plain text
+		return store.Passing("the API server is overloaded, or its priority and fairness settings leave too little for this user: see kubectl get flowschemas")
+	}
 	s := statusOf(err)
 	if s == nil {
 		return b.judgeOther(err)
@@ -64,20 +96,28 @@ func (b *backend) Judge(err error) store.Verdict {
 			return store.Permanent("create the namespace " + b.namespace)
 		}
 	case metav1.StatusReasonUnauthorized:
-		return store.Permanent("the API server does not accept the credentials: has the token expired, and is the kubeconfig for this cluster?")
+		return store.Denied("the API server does not accept the credentials: has the token expired, and is the kubeconfig for this cluster?")
 	case metav1.StatusReasonForbidden:
-		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		switch {
+		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return store.Permanent("the namespace " + b.namespace + " is being deleted")
+		case forbids(s):
+			return store.Denied(fmt.Sprintf("bind the candidate's service account to a Role in namespace %s that has the verbs get, update and watch on leases (apiGroup coordination.k8s.io) "+
+				"of the name %s, and create on leases without a name unless the Lease is made beforehand; an observer's needs get and watch", b.namespace, b.name))
 		}
-		return store.Permanent(fmt.Sprintf("bind the candidate's service account to a Role in namespace %s that has the verbs get, update and watch on leases (apiGroup coordination.k8s.io) "+
-			"of the name %s, and create on leases without a name unless the Lease is made beforehand; an observer's needs get and watch", b.namespace, b.name))
-	case metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge:
-		return store.Permanent("the API server refuses the Lease as invalid; if it is too long, keep ConnectionParams and HostPort short: all annotations together may have 256 KiB")
-	case metav1.StatusReasonTooManyRequests:
-		return store.Passing("the API server is overloaded, or its priority and fairness settings leave too little for this user: see kubectl get flowschemas")
+		return store.Denied("") // a quota, or a policy: the server says which
+	case metav1.StatusReasonRequestEntityTooLarge:
+		return store.Permanent(keepShort)
+	case metav1.StatusReasonInvalid:
+		if tooLong(s) {
+			return store.Permanent(keepShort)
+		}
+		return store.Permanent("")
 	}
 	return store.Verdict{}
 }
+
+const keepShort = "keep ConnectionParams and HostPort short: all annotations of the Lease together may have 256 KiB"
 
 // judgeOther judges what is not the API server's word.
 func (b *backend) judgeOther(err error) store.Verdict {
@@ -88,7 +128,7 @@ func (b *backend) judgeOther(err error) store.Verdict {
 		return store.Permanent("trust the authority of the API server's certificate (certificate-authority in the kubeconfig), and connect by a name that it has")
 	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
 		return store.Permanent("the server does not speak TLS on this port: is the kubeconfig's server right?")
-	case strings.Contains(text, "remote error: tls: "):
+	case badClientCertificate(err):
 		return store.Permanent("show the API server a client certificate that it accepts and that has not expired")
 	case errors.As(err, &unexpected):
 		return store.Passing(errNotKubernetes.Error())

@@ -1,10 +1,8 @@
 package kubernetes_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -38,18 +36,6 @@ func grant(t testing.TB, admin *clientset.Clientset, user string, rules ...rbacv
 	}
 }
 
-// eventually asks until ok: the API server takes a moment to learn of new permissions.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for end := time.Now().Add(30 * time.Second); !ok(); <-again.C {
-		if time.Now().After(end) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-	}
-}
-
 // leases is a rule for Leases, of this name if one is given.
 func leases(name string, verbs ...string) rbacv1.PolicyRule {
 	r := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs}
@@ -65,21 +51,17 @@ func TestPermissions(t *testing.T) {
 	k := stores.Kube(t)
 	admin := client(t, k, "admin")
 	d := decider(client(t, k, "candidate"), "one")
-	refused := func(what string, err error) {
+	refused := func(err error) {
 		t.Helper()
-		if !errors.Is(err, leaderelection.ErrPermanent) {
-			t.Errorf("%s: %v", what, err)
-			return
-		}
-		feedtest.Says(t, err, "lease default/one", "Role in namespace default", "create on leases")
+		feedtest.Permanent(t, err, "lease default/one", "Role in namespace default", "create on leases")
 	}
 	_, err := d.ReadCurrent(t.Context())
-	refused("reading, with no permission", err)
+	refused(err)
 
 	grant(t, admin, "candidate", leases("one", "get", "update", "watch"))
-	eventually(t, "a candidate may read", func() bool { _, err := d.ReadCurrent(t.Context()); return err == nil })
+	feedtest.Eventually(t, "a candidate may read", func() bool { _, err := d.ReadCurrent(t.Context()); return err == nil })
 	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	refused("creating, without create", err)
+	refused(err)
 
 	// Somebody makes the Lease beforehand: then create is not needed.
 	if _, err := admin.CoordinationV1().Leases("default").Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{}); err != nil {
@@ -91,33 +73,31 @@ func TestPermissions(t *testing.T) {
 		t.Fatalf("%+v", empty)
 	}
 	token := feedtest.Write(t, d, 1, empty.Token)
-	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 {
-		t.Errorf("the feed yields %+v", n)
-	}
+	feedtest.Number(t, feed, 1)
 
 	grant(t, admin, "candidate", leases("one", "get", "watch")) // an observer
-	eventually(t, "an observer may not write", func() bool { _, err := d.WriteEntry(t.Context(), feedtest.State(2, token)); return err != nil })
+	feedtest.Eventually(t, "an observer may not write", func() bool { _, err := d.WriteEntry(t.Context(), feedtest.State(2, token)); return err != nil })
 	_, err = d.WriteEntry(t.Context(), feedtest.State(3, feedtest.Read(t, d).Token))
-	refused("writing, without update", err)
+	refused(err)
 	if n := feedtest.Next(t, feedtest.Follow(t, d)); n.Err != nil {
 		t.Errorf("an observer's feed yields %+v", n)
 	}
 
 	grant(t, admin, "candidate", leases("one", "get", "update"))
-	eventually(t, "a candidate without watch may write", func() bool {
+	feedtest.Eventually(t, "a candidate without watch may write", func() bool {
 		_, err := d.WriteEntry(t.Context(), feedtest.State(4, feedtest.Read(t, d).Token))
 		return err == nil
 	})
 	feed = feedtest.Follow(t, d)
 	feedtest.Next(t, feed)
-	refused("following, without watch", feedtest.Next(t, feed).Err)
+	refused(feedtest.Next(t, feed).Err)
 
 	grant(t, admin, "candidate", leases("one", "get", "update", "watch"), leases("", "create"))
 	other := decider(client(t, k, "candidate"), "one")
 	if err := admin.CoordinationV1().Leases("default").Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a candidate may create", func() bool { _, err := other.WriteEntry(t.Context(), feedtest.State(1, nil)); return err == nil })
+	feedtest.Eventually(t, "a candidate may create", func() bool { _, err := other.WriteEntry(t.Context(), feedtest.State(1, nil)); return err == nil })
 }
 
 // What the API server refuses for other reasons.
@@ -140,23 +120,13 @@ func TestRefusals(t *testing.T) {
 	_, err = d.WriteEntry(t.Context(), huge)
 	feedtest.Permanent(t, err, "256 KiB")
 
-	for name, of := range map[string]*kubernetes.Decider{
+	for _, of := range map[string]*kubernetes.Decider{
 		"no name": decider(admin, ""), "a name with a slash": decider(admin, "a/b"), "capitals": decider(admin, "One"),
 		"no namespace": kubernetes.NewDecider(admin.CoordinationV1().RESTClient(), "", "one", nil),
 		"no client":    kubernetes.NewDecider(nil, "default", "one", nil),
 		"a nil client": kubernetes.NewDecider((*rest.RESTClient)(nil), "default", "one", nil),
 	} {
-		_, err := of.ReadCurrent(t.Context())
-		if !errors.Is(err, leaderelection.ErrPermanent) {
-			t.Errorf("%s: %v", name, err)
-		}
-		_, err = of.WriteEntry(t.Context(), feedtest.State(1, nil))
-		if !errors.Is(err, leaderelection.ErrPermanent) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if n := feedtest.Next(t, feedtest.Follow(t, of)); !errors.Is(n.Err, leaderelection.ErrPermanent) {
-			t.Errorf("%s: the feed yields %+v", name, n)
-		}
+		feedtest.Refuses(t, of)
 	}
 
 	plain := config(t, k, "admin")
@@ -165,7 +135,7 @@ func TestRefusals(t *testing.T) {
 	feedtest.Permanent(t, err, "certificate-authority")
 }
 
-// A Lease that was deleted is an empty election; a token of its former life is void, also
+// A Lease that was deleted is an empty election; a token of its former life is void, even
 // when there is one again.
 func TestDeletedLease(t *testing.T) {
 	k := stores.Kube(t)
@@ -190,9 +160,7 @@ func TestDeletedLease(t *testing.T) {
 		t.Errorf("the deleted version's token has written %+v", e)
 	}
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
-	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 {
-		t.Errorf("the feed yields %+v", n)
-	}
+	feedtest.Number(t, feed, 1)
 	if _, err := d.WriteEntry(t.Context(), feedtest.State(9, old)); !errors.Is(err, leaderelection.ErrLostRace) {
 		t.Errorf("with the deleted version's token, when there is a Lease again: %v", err)
 	}
@@ -207,15 +175,5 @@ func TestNoServer(t *testing.T) {
 	hang := &way{next: http.DefaultTransport, random: func(int) time.Duration { return time.Hour }}
 	hang.heal()
 	d = decider(imitationClient(t, hang), "one")
-	for what, call := range map[string]func(ctx context.Context) error{
-		"ReadCurrent": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
-		"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(1, nil)); return err },
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		err := call(ctx)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "lease default/one") {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
+	feedtest.TimesOut(t, 100*time.Millisecond, d, nil, "lease default/one")
 }

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strconv"
+	"sync/atomic"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -33,50 +35,40 @@ func Example() {
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
 			for ctx.Err() == nil && view.ValueInFuture() {
 				// act, with view.ElectionNumber() as the fencing token
+				view.Clock().SleepFor(ctx, time.Second)
 			}
 		},
 	}.Acquire(context.Background())
 	log.Fatal(err)
 }
 
-// leaderLabel is what the Service in manifests/leader-service.yaml selects by.
-const leaderLabel = "leaderelection/leader"
-
-// LabelLeader gives the label to this pod, and takes it from all others that match the
-// selector, such as a leader that has crashed. It goes on until view is over. Call it
-// when elected.
-func LabelLeader(ctx context.Context, clients clientset.Interface, namespace, selector, pod string, view *leaderelection.TimeView) error {
-	pods := clients.CoreV1().Pods(namespace)
-	if !view.ValueInFuture() {
-		return context.Cause(ctx)
-	}
-	if err := label(ctx, clients, namespace, pod, `"true"`); err != nil {
-		return err
-	}
-	others, err := pods.List(ctx, metav1.ListOptions{LabelSelector: selector + "," + leaderLabel})
+// PointHere has the Service of manifests/leader-service.yaml lead to this address alone, or
+// nowhere if it is empty. A write that a later leader has overtaken is refused: it is on the
+// version that was read, and notes the leadership's number. Call it when elected, and
+// again now and then.
+func PointHere(ctx context.Context, clients clientset.Interface, namespace, name, address string, number leaderelection.ElectionNumber) error {
+	const key = "leaderelection/token"
+	slices := clients.DiscoveryV1().EndpointSlices(namespace)
+	s, err := slices.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	for _, other := range others.Items {
-		if other.Name != pod && view.ValueInFuture() {
-			if err := label(ctx, clients, namespace, other.Name, "null"); err != nil {
-				return err
-			}
-		}
+	if by, _ := strconv.ParseUint(s.Annotations[key], 10, 64); by > uint64(number) || address == "" && by != uint64(number) {
+		return nil // another's
 	}
-	return nil
-}
-
-// label sets the label of a pod, or removes it if value is null.
-func label(ctx context.Context, clients clientset.Interface, namespace, pod, value string) error {
-	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, leaderLabel, value)
-	_, err := clients.CoreV1().Pods(namespace).Patch(ctx, pod, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, key, fmt.Sprint(number))
+	s.Endpoints = nil
+	if address != "" {
+		s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{address}}}
+	}
+	_, err = slices.Update(ctx, s, metav1.UpdateOptions{})
 	return err
 }
 
-// A Service follows the leader: it labels its pod when it is elected, and takes the label
-// away before it releases. See manifests/leader-service.yaml.
-func Example_leaderLabel() {
+// A Service follows the leader: it leads to the pod when that is elected, and nowhere before the
+// lease is released. See manifests/leader-service.yaml. The leaderelect command does the same by
+// --endpoint-slice.
+func Example_leaderService() {
 	config, err := rest.InClusterConfig()
 	if err != nil {
 		log.Fatal(err)
@@ -85,23 +77,25 @@ func Example_leaderLabel() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Fatal(labelled(clients, "default", "web", os.Getenv("POD_NAME")).Acquire(context.Background()))
+	log.Fatal(served(clients, "default", "web", os.Getenv("POD_NAME"), os.Getenv("POD_IP")).Acquire(context.Background()))
 }
 
-// labelled is a candidate whose pod has the label while it leads.
-func labelled(clients clientset.Interface, namespace, name, pod string) leaderelection.Config {
+// served is a candidate to whose pod the Service leads while it leads.
+func served(clients clientset.Interface, namespace, name, pod, address string) leaderelection.Config {
+	var number atomic.Uint64
 	return leaderelection.Config{
 		Decider:      kubernetes.NewDecider(clients.CoordinationV1().RESTClient(), namespace, name, nil),
 		LeaderID:     pod,
 		MaxClockSkew: time.Second,
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
-			for LabelLeader(ctx, clients, namespace, "app=web", pod, view) != nil && view.Clock().SleepFor(ctx, time.Second) {
+			number.Store(uint64(view.ElectionNumber()))
+			for view.ValueInFuture() && PointHere(ctx, clients, namespace, name+"-leader", address, view.ElectionNumber()) != nil && view.Clock().SleepFor(ctx, time.Second) {
 			}
 			// act
 		},
 		OnOusting: func(ctx context.Context) {
-			if err := label(ctx, clients, namespace, pod, "null"); err != nil {
-				log.Print("the next leader takes the label: ", err)
+			if err := PointHere(ctx, clients, namespace, name+"-leader", "", leaderelection.ElectionNumber(number.Load())); err != nil {
+				log.Print("the Service leads here until there is a next leader: ", err)
 			}
 		},
 	}

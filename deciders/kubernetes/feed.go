@@ -17,7 +17,7 @@ import (
 )
 
 // leastLife is for how long a watch must have lived to be taken up again at once, and how
-// long ago the Lease must have been read to be read anew. API servers end each watch after
+// long ago the Lease must have been read to be read again. API servers end each watch after
 // half an hour to an hour.
 const leastLife = time.Second
 
@@ -52,7 +52,7 @@ func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEnt
 			begun := time.Now()
 			err := w.watch(ctx)
 			if expired(err) && w.from != "0" && time.Since(read) >= leastLife {
-				break // what came after w.from is forgotten: read anew
+				break // what came after w.from is forgotten: read again
 			}
 			if err == nil && time.Since(begun) < leastLife {
 				err = errFeedEnded
@@ -93,11 +93,11 @@ func (w *watcher) tell(s store.Stored[version]) error {
 // watch follows one watch to its end: nil if the API server has ended it.
 func (w *watcher) watch(ctx context.Context) error {
 	b := w.d.b
-	stream, err := b.client.Get().AbsPath(b.leases()).
+	stream, err := b.client().Get().AbsPath(b.leases()).
 		Param("watch", "true").Param("allowWatchBookmarks", "true").
 		Param("fieldSelector", "metadata.name="+b.name).Param("resourceVersion", w.from).
 		SetHeader("Accept", "application/json").MaxRetries(0).Stream(silent(ctx))
-	if err != nil {
+	if b.noted(err) != nil {
 		return err
 	}
 	defer stream.Close()

@@ -177,8 +177,8 @@ func TestWatchThatLies(t *testing.T) {
 	})
 }
 
-// A watch that its server has ended is resumed where it was, by bookmarks as well; where
-// that is forgotten the Lease is read anew. Nothing is missed.
+// A watch that its server has ended is resumed where it was, by bookmarks as well; if
+// that is forgotten the Lease is read again. Nothing is missed.
 func TestWatchIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newImitation()
@@ -278,7 +278,7 @@ func TestRefusalsByOthers(t *testing.T) {
 		"conflict, by a proxy":  {says{code: 409, plain: true}, "proxy"},
 		"forbidden, by a proxy": {says{code: 403, plain: true}, "proxy"},
 		"too many requests":     {says{code: 429, reason: metav1.StatusReasonTooManyRequests}, "overloaded"},
-		"too many, in plain":    {says{code: 429, plain: true}, "proxy"},
+		"too many, in plain":    {says{code: 429, plain: true}, "overloaded"},
 		"unavailable":           {says{code: 503, reason: metav1.StatusReasonServiceUnavailable}, "imitated"},
 		"etcd was too slow":     {says{code: 504, reason: metav1.StatusReasonTimeout}, "imitated"},
 		"an error of its own":   {says{code: 500, reason: metav1.StatusReasonInternalError}, "imitated"},
@@ -300,3 +300,48 @@ func TestRefusalsByOthers(t *testing.T) {
 		})
 	}
 }
+
+// What the API server says of a refusal is told as it is; advice is given only if that is
+// the cause for sure.
+func TestAdviceOnlyWhereItIsCertain(t *testing.T) {
+	const role, short = "bind the candidate's service account", "keep ConnectionParams"
+	for name, c := range map[string]struct {
+		status metav1.Status
+		advice string
+	}{
+		"no permission": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden,
+			Message: `leases.coordination.k8s.io "one" is forbidden: User "u" cannot update resource "leases" in API group "coordination.k8s.io" in the namespace "default"`}, role},
+		"a quota": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden,
+			Message: `leases.coordination.k8s.io "one" is forbidden: exceeded quota: q, requested: count/leases.coordination.k8s.io=1, used: 5, limited: 5`}, ""},
+		"a webhook": {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "w.example" denied the request: no leases on Fridays`}, ""},
+		"a policy": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid,
+			Message: `leases.coordination.k8s.io "one" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: too few labels`}, ""},
+		"a wrong field": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid, Message: `spec.leaseDurationSeconds: must be greater than 0`,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.leaseDurationSeconds"}}}}, ""},
+		"too long": {metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid, Message: `metadata.annotations: Too long: may not be more than 262144 bytes`,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeTooLong, Field: "metadata.annotations"}}}}, short},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.status.TypeMeta, c.status.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, "Failure"
+			d := decider(imitationClient(t, roundTrip(func(r *http.Request) (*http.Response, error) {
+				data, err := json.Marshal(&c.status)
+				return response(r, int(c.status.Code), io.NopCloser(bytes.NewReader(data))), err
+			})), "one")
+			_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
+			feedtest.Permanent(t, err, c.status.Message, c.advice)
+			for _, advice := range []string{role, short} {
+				if advice != c.advice && strings.Contains(err.Error(), advice) {
+					t.Errorf("it advises to %q: %v", advice, err)
+				}
+			}
+			if strings.Index(err.Error(), c.status.Message) > strings.Index(err.Error(), c.advice) && c.advice != "" {
+				t.Errorf("the server's words come after the advice: %v", err)
+			}
+		})
+	}
+}
+
+// roundTrip is a transport.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -26,10 +26,10 @@ type imitation struct {
 	mu      sync.Mutex
 	rv      int
 	leases  map[string]*coordinationv1.Lease
-	changed chan struct{} // closed and made anew with each change
+	changed chan struct{} // closed and made again with each change
 	history []change
 	oldest  int           // what a watch may start after
-	marks   chan struct{} // closed and made anew for bookmarks
+	marks   chan struct{} // closed and made again for bookmarks
 	ends    chan struct{} // the same, for the end of all watches
 	gets    int
 	watches int

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -67,10 +68,10 @@ func (b *backend) stored(l *coordinationv1.Lease) (store.Stored[version], error)
 	transitions := value(spec.LeaseTransitions) // the API server lets none be negative
 	if !ours {
 		if value(spec.HolderIdentity) == "" && transitions == 0 && spec.RenewTime == nil && spec.AcquireTime == nil {
-			s.None = true // a Lease that was made beforehand
+			s.None, s.Emptied = true, changed(l) // a Lease that was made beforehand, or emptied
 			return s, nil
 		}
-		return b.foreign(l, leaderelection.ElectionNumber(transitions)+1, 0, nil)
+		return b.foreign(l, leaderelection.ElectionNumber(transitions)+1, &leaderelection.RaceEntry{})
 	}
 	var w written
 	if err := json.Unmarshal([]byte(l.Annotations[writtenKey]), &w); err != nil {
@@ -89,27 +90,48 @@ func (b *backend) stored(l *coordinationv1.Lease) (store.Stored[version], error)
 		return s, err
 	}
 	n := e.ElectionNumber + leaderelection.ElectionNumber(max(since, 1))
-	least := int32(0)
-	if since <= 0 {
-		least = value(w.Spec.LeaseDurationSeconds) // nobody has taken it over: an edit, during which the record's leader may lead
-	}
-	return b.foreign(l, max(n, leaderelection.ElectionNumber(transitions)+1), least, e.Extra)
+	return b.foreign(l, max(n, leaderelection.ElectionNumber(transitions)+1), e)
+}
+
+// young is the age of a Lease that nobody has led yet for sure, if nothing shows that it was
+// written again. One that is older may have been emptied: the API server need not note who has
+// only removed what was there.
+const young = 5 * time.Minute
+
+// changed reports whether an empty Lease may have had a record: whoever replaces one by its manifest
+// (kubectl replace, helm --force) leaves no more than that. To be wrong costs a term, once.
+func changed(l *coordinationv1.Lease) bool {
+	made := l.CreationTimestamp
+	later := func(m metav1.ManagedFieldsEntry) bool { return m.Time != nil && m.Time.After(made.Time) }
+	return !made.IsZero() && time.Since(made.Time) > young || l.Generation > 1 || slices.ContainsFunc(l.ManagedFields, later)
 }
 
 // foreign is the record that stands for a spec which client-go wrote. Its clock is not to
 // be compared: the term is over when the spec has not been seen to change for
-// leaseDurationSeconds, and for least seconds, as for client-go. A renewal has another renewTime, and so another
+// leaseDurationSeconds, as for client-go. A renewal has another renewTime, and so another
 // TermExpiry, which tells terms apart; the resourceVersion grows with each, whatever
 // clocks do, which tells newer from older.
-func (b *backend) foreign(l *coordinationv1.Lease, n leaderelection.ElectionNumber, least int32, extra map[string]string) (store.Stored[version], error) {
+//
+// Whatever the spec says, ours, the record in the annotation, keeps its time: its leader may
+// not know of the change, and lead on until its view ends. It has extended its term before the
+// spec was changed, so a whole TermLength since then is enough; of a vacancy the record's
+// own TermExpiry is known as well.
+func (b *backend) foreign(l *coordinationv1.Lease, n leaderelection.ElectionNumber, ours *leaderelection.RaceEntry) (store.Stored[version], error) {
 	e := &leaderelection.RaceEntry{
 		LeaderID: value(l.Spec.HolderIdentity), Incarnation: ClientGo, ElectionNumber: n, Extension: number(l.ResourceVersion),
-		TermExpiry: value(l.Spec.RenewTime).Time, Extra: extra,
+		TermExpiry: value(l.Spec.RenewTime).Time, Hold: min(ours.Hold, leaderelection.MaxTermLength), Extra: ours.Extra,
 	}
-	if !e.Vacant() {
+	left := time.Duration(0)
+	if !ours.Vacant() {
+		left = min(ours.TermLength, leaderelection.MaxTermLength)
+	}
+	switch {
+	case !e.Vacant():
 		e.Unsynchronized = true
-		e.TermLength = time.Duration(max(value(l.Spec.LeaseDurationSeconds), least)) * time.Second
+		e.TermLength = max(time.Duration(value(l.Spec.LeaseDurationSeconds))*time.Second, left)
 		e.TermExpiry = e.TermExpiry.Add(e.TermLength)
+	case e.Hold+left > 0:
+		e.TermExpiry, e.Hold, e.Unsynchronized = ours.TermExpiry.Add(-left), e.Hold+left, ours.Unsynchronized
 	}
 	if e.TermLength > leaderelection.MaxTermLength || value(l.Spec.LeaseDurationSeconds) < 0 {
 		return store.Stored[version]{}, b.unusable("leaseDurationSeconds is negative, or more than a year")
@@ -133,6 +155,7 @@ func (b *backend) next(at version, data []byte, e *leaderelection.RaceEntry) (*c
 		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: b.name, Labels: b.labels}}
 	}
 	l.APIVersion, l.Kind = coordinationv1.SchemeGroupVersion.String(), "Lease"
+	l.ManagedFields = nil // the server has them: they need not be sent back
 	was := l.Spec
 	transitions := nextTransitions(l, at, e)
 	renew := nextRenewTime(&was, at, e)
@@ -168,6 +191,11 @@ func leaseSeconds(term time.Duration) int32 {
 	return int32(min(max(seconds, 1), math.MaxInt32))
 }
 
+// room is how far below the greatest leaseTransitions there is a number that is written there:
+// client-go counts on, and does not look whether it can. A number that is born with the time is
+// below that until the end of 2035.
+const room = 1 << 26
+
 // nextTransitions counts a transition for each new leadership. It is one less than the
 // ElectionNumber at the least: so the number outlives the annotations, should anybody
 // drop them.
@@ -178,7 +206,7 @@ func nextTransitions(l *coordinationv1.Lease, at version, e *leaderelection.Race
 	if e.ElectionNumber > at.number && at.number > leaderelection.NoElections {
 		n = min(n, math.MaxInt32-2) + 1 // and leave one for client-go, which does not look
 	}
-	if least := e.ElectionNumber - 1; e.ElectionNumber > 0 && least < math.MaxInt32/2 {
+	if least := e.ElectionNumber - 1; e.ElectionNumber > 0 && least < math.MaxInt32-room {
 		n = max(n, int32(least))
 	}
 	return n

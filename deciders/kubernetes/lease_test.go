@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -39,11 +40,9 @@ func (s *imitation) change(name string, by func(l *coordinationv1.Lease)) {
 }
 
 // What client-go has written is understood, whether or not a record of ours is in the
-// Lease still: here that of leadership 7, held by "a", written with three transitions.
+// Lease still: here that of leadership 7, held by "a", whose term of 15 s is kept.
 func TestForeign(t *testing.T) {
 	const ours = -1 // the number, if the record in the annotation counts
-	// Where no transition is counted "a" may lead yet, for as long as was written with the record.
-	atLeast := map[string]int{"renewed by its name": 16, "taken by one elsewhere": 16}
 	for name, c := range map[string]struct {
 		fresh  bool // there was no record before
 		change func(l *coordinationv1.Lease)
@@ -54,6 +53,8 @@ func TestForeign(t *testing.T) {
 		"labelled":                            {false, func(l *coordinationv1.Lease) { l.Labels = map[string]string{"x": "y"} }, ours, "a"},
 		"taken":                               {false, func(l *coordinationv1.Lease) { l.Spec = bySpec("x", 15, 7) }, 8, "x"},
 		"taken twice":                         {false, func(l *coordinationv1.Lease) { l.Spec = bySpec("x", 15, 8) }, 9, "x"},
+		"taken for a second":                  {false, func(l *coordinationv1.Lease) { l.Spec = bySpec("x", 1, 7) }, 8, "x"},
+		"taken for a minute":                  {false, func(l *coordinationv1.Lease) { l.Spec = bySpec("x", 60, 7) }, 8, "x"},
 		"renewed by its name":                 {false, func(l *coordinationv1.Lease) { l.Spec = bySpec("a", 15, 6) }, 8, "a"},
 		"taken by one elsewhere":              {false, func(l *coordinationv1.Lease) { l.Spec = bySpec("x", 15, 0) }, 8, "x"},
 		"taken and released":                  {false, func(l *coordinationv1.Lease) { l.Spec = bySpec("", 1, 7) }, 8, ""},
@@ -71,7 +72,7 @@ func TestForeign(t *testing.T) {
 			if !c.fresh {
 				feedtest.Write(t, d, 7, nil)
 			}
-			before := s.lease("one")
+			before, led := s.lease("one"), feedtest.Read(t, d)
 			s.change("one", c.change)
 			l := s.lease("one")
 			e := feedtest.Read(t, d)
@@ -86,10 +87,16 @@ func TestForeign(t *testing.T) {
 					fmt.Sscan(l.ResourceVersion, &want.Extension)
 					want.TermExpiry = l.Spec.RenewTime.Time
 				}
+				kept := led.TermLength
+				if l.Annotations == nil {
+					kept = 0
+				}
 				if c.holder != "" {
 					want.Unsynchronized = true
-					want.TermLength = time.Duration(max(int(*l.Spec.LeaseDurationSeconds), atLeast[name])) * time.Second
+					want.TermLength = max(time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second, kept)
 					want.TermExpiry = l.Spec.RenewTime.Add(want.TermLength)
+				} else if kept > 0 {
+					want.TermExpiry, want.Hold = led.TermExpiry.Add(-kept), kept
 				}
 				got := *e
 				got.Token = nil
@@ -158,7 +165,7 @@ func TestUnusableLease(t *testing.T) {
 	}
 }
 
-// A damaged Lease that changes meanwhile is judged anew.
+// A damaged Lease that changes meanwhile is judged again.
 func TestResetOfWhatHasChanged(t *testing.T) {
 	s := newImitation()
 	d := decider(imitationClient(t, s), "one")
@@ -232,7 +239,7 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// A client-go candidate that leads cannot be asked to hand over; where one has released,
+// A client-go candidate that leads cannot be asked to hand over; if one has released,
 // the Lease can be reserved.
 func TestTransferAndClientGo(t *testing.T) {
 	s := newImitation()
@@ -253,14 +260,80 @@ func TestTransferAndClientGo(t *testing.T) {
 	}
 }
 
-// A token is greater than leaseTransitions, also if these have run ahead of the record.
+// A token is greater than leaseTransitions, even if these have run ahead of the record.
 func TestTokenIsAboveTransitions(t *testing.T) {
 	s := newImitation()
 	d := decider(imitationClient(t, s), "one")
 	s.change("one", func(l *coordinationv1.Lease) { l.Spec = bySpec("", 1, 30) })
-	feedtest.Write(t, d, 7, feedtest.Read(t, d).Token) // by somebody who counts anew
+	feedtest.Write(t, d, 7, feedtest.Read(t, d).Token) // by somebody who counts again
 	s.change("one", func(l *coordinationv1.Lease) { l.Spec = bySpec("x", 15, *l.Spec.LeaseTransitions+1) })
 	if e, l := feedtest.Read(t, d), s.lease("one"); e.ElectionNumber != leaderelection.ElectionNumber(*l.Spec.LeaseTransitions)+1 {
 		t.Errorf("number %d, after %d transitions", e.ElectionNumber, *l.Spec.LeaseTransitions)
+	}
+}
+
+// A number that was born with the time outlives the annotations as well, even if client-go has led
+// since: the next leader does not begin again at a small number, which every fence would refuse.
+func TestNumberBornWithTheTimeOutlivesTheAnnotations(t *testing.T) {
+	born := uint64(time.Now().Unix())
+	for taken := range int32(2) {
+		s := newImitation()
+		d := decider(imitationClient(t, s), "one")
+		feedtest.Write(t, d, born, nil)
+		feedtest.Write(t, d, born+1, feedtest.Read(t, d).Token)
+		s.change("one", func(l *coordinationv1.Lease) {
+			l.Annotations = nil
+			*l.Spec.LeaseTransitions += taken
+		})
+		if e := feedtest.Read(t, d); uint64(e.ElectionNumber) != born+1+uint64(taken) {
+			t.Errorf("after %d transitions of others it reads %d, want %d", taken, e.ElectionNumber, born+1+uint64(taken))
+		}
+	}
+	// A number that leaves client-go no room to count in is not written there.
+	s := newImitation()
+	d := decider(imitationClient(t, s), "one")
+	feedtest.Write(t, d, math.MaxInt32, nil)
+	if n := *s.lease("one").Spec.LeaseTransitions; n != 0 {
+		t.Errorf("leaseTransitions is %d", n)
+	}
+}
+
+// An empty Lease that was written again after it was made may have had a leader.
+func TestEmptied(t *testing.T) {
+	now := metav1.Now()
+	by := func(after time.Duration) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: "m", Time: ref(metav1.NewTime(now.Add(after)))}
+	}
+	for name, c := range map[string]struct {
+		meta    metav1.ObjectMeta
+		emptied bool
+	}{
+		"new":                      {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{by(0)}}, false},
+		"by nobody that is known":  {metav1.ObjectMeta{}, false},
+		"replaced":                 {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{by(time.Second)}}, true},
+		"written by somebody else": {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{by(0), by(time.Hour)}}, true},
+		"made long ago":            {metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}, true},
+		"of a later generation":    {metav1.ObjectMeta{Generation: 2, ManagedFields: []metav1.ManagedFieldsEntry{by(0)}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newImitation()
+			d := decider(imitationClient(t, s), "one")
+			s.change("one", func(l *coordinationv1.Lease) {
+				l.CreationTimestamp, l.Generation, l.ManagedFields = c.meta.CreationTimestamp, c.meta.Generation, c.meta.ManagedFields
+				if l.CreationTimestamp.IsZero() {
+					l.CreationTimestamp = now
+				}
+			})
+			if e := feedtest.Read(t, d); e.Emptied != c.emptied || e.ElectionNumber != leaderelection.NoElections {
+				t.Errorf("it reads %+v", e)
+			}
+			if n := feedtest.Next(t, feedtest.Follow(t, d)); n.Err != nil || n.Emptied != c.emptied {
+				t.Errorf("the feed yields %+v", n)
+			}
+			feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
+			if e := feedtest.Read(t, d); e.Emptied {
+				t.Errorf("with a record it reads %+v", e)
+			}
+		})
 	}
 }

@@ -21,13 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
-		u, err := url.Parse(address)
-		if err != nil {
-			return nil, err
-		}
-		return openBy(ctx, u)
-	})
+	proctest.Main(openBy)
 	goleak.VerifyTestMain(m)
 }
 
@@ -91,10 +85,6 @@ func elections(k *stores.KubeServer) func(t testing.TB) func() leaderelection.Ra
 		name := feedtest.Unique()
 		return func() leaderelection.RaceDecider { return decider(client(t, k, "admin"), name) }
 	}
-}
-
-func open(ctx context.Context, address string) (*kubernetes.Decider, error) {
-	return feedtest.Open(ctx, kubernetes.Open, address)
 }
 
 // opened returns the election at an address, closed at the end of the test.

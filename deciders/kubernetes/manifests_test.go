@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -29,6 +29,7 @@ var kinds = map[string]string{
 	"Role":           "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles",
 	"RoleBinding":    "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
 	"Deployment":     "/apis/apps/v1/namespaces/default/deployments",
+	"EndpointSlice":  "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
 }
 
 // create sends each object of the files to the API server, which looks at every field.
@@ -67,59 +68,60 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// With the manifests' permissions alone pods elect a leader and the label follows it, also
-// when the one that had it cannot take it away.
-func TestLeaderLabel(t *testing.T) {
+// With the manifests' permissions alone pods elect a leader and the Service follows it, even
+// when the one that it led to has crashed; and pods may not be touched.
+func TestLeaderService(t *testing.T) {
 	k := stores.Kube(t)
 	admin := client(t, k, "admin")
 	create(t, admin, false, "manifests/candidate.yaml", "manifests/leader-service.yaml")
-	var clients []*clientset.Clientset
-	for _, pod := range []string{"web-0", "web-1", "web-2"} {
-		labels := map[string]string{"app": "web"}
-		if pod == "web-2" {
-			labels[leaderLabel] = "true" // led once, and has crashed
-		}
-		if _, err := admin.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: pod, Labels: labels},
-			Spec:       corev1.PodSpec{ServiceAccountName: "web", Containers: []corev1.Container{{Name: "web", Image: "registry.example/web:1"}}},
-		}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		as := config(t, k, "admin")
-		as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:default:web", Groups: []string{"system:serviceaccounts:default"}}
-		clients = append(clients, clientOf(t, as))
-	}
-	eventually(t, "the service account may read", func() bool {
-		_, err := decider(clients[0], "web").ReadCurrent(t.Context())
+	as := config(t, k, "admin")
+	as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:default:web", Groups: []string{"system:serviceaccounts:default"}}
+	clients := clientOf(t, as)
+	feedtest.Eventually(t, "the service account may read", func() bool {
+		_, err := decider(clients, "web").ReadCurrent(t.Context())
 		return err == nil
 	})
-	selected := func() (names []string) {
-		pods, err := admin.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web," + leaderLabel + "=true"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range pods.Items {
-			names = append(names, p.Name)
-		}
-		return names
+	if _, err := clients.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("listing pods: %v", err)
 	}
+	leads := func() (addresses []string) {
+		all, err := admin.DiscoveryV1().EndpointSlices("default").List(t.Context(), metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web-leader"})
+		if err != nil || len(all.Items) != 1 {
+			t.Fatal(all, err)
+		}
+		for _, e := range all.Items[0].Endpoints {
+			addresses = append(addresses, e.Addresses...)
+		}
+		return addresses
+	}
+	if err := PointHere(t.Context(), admin, "default", "web-leader", "10.1.0.9", 0); err != nil { // led, and has crashed
+		t.Fatal(err)
+	}
+	var number leaderelection.ElectionNumber
 	for i := range 2 {
-		pod := fmt.Sprint("web-", i)
+		pod, address := fmt.Sprint("web-", i), fmt.Sprint("10.1.0.", i+1)
 		ctx, stop := context.WithCancel(t.Context())
-		cfg := labelled(clients[i], "default", "web", pod)
+		cfg := served(clients, "default", "web", pod, address)
 		cfg.TermLength, cfg.MaxClockSkew = 5*time.Second, 100*time.Millisecond
 		c, err := cfg.Start(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, pod+" alone has the label", func() bool { return slices.Equal(selected(), []string{pod}) })
-		if e := feedtest.Read(t, decider(admin, "web")); e.LeaderID != pod || e.ElectionNumber != leaderelection.ElectionNumber(i+1) {
+		feedtest.Eventually(t, "the Service leads to "+pod, func() bool { return slices.Equal(leads(), []string{address}) })
+		e := feedtest.Read(t, decider(admin, "web"))
+		if e.LeaderID != pod || e.ElectionNumber <= number {
 			t.Errorf("%+v", e)
 		}
+		if number > 0 {
+			if err := PointHere(t.Context(), clients, "default", "web-leader", "10.1.0.1", number); err != nil || !slices.Equal(leads(), []string{address}) {
+				t.Errorf("written late by the leader before, it leads to %q: %v", leads(), err)
+			}
+		}
+		number = e.ElectionNumber
 		stop()
 		_ = c.Wait()
-		if s := selected(); len(s) != 0 {
-			t.Errorf("released, and %v has the label", s)
+		if at := leads(); len(at) != 0 {
+			t.Errorf("released, and it leads to %q", at)
 		}
 	}
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
+	"os"
 	"strings"
+	"sync"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +33,9 @@ import (
 //	context=NAME      instead of the kubeconfig's current context
 //
 // As with kubectl, a kubeconfig comes first, and a pod that has none uses its service
-// account, whose token is read anew when it is renewed. The client bears no limit of
+// account, whose token is read again when it is renewed. Certificates, authorities and the
+// kubeconfig itself are read again when the API server, or the client, does not accept what they
+// said before. The client bears no limit of
 // requests a second of its own: a campaign keeps one. Any other parameter is an error, and
 // so is whatever makes a URL useless. Open reads files, and does no network I/O.
 func Open(_ context.Context, u *url.URL) (*Decider, error) {
@@ -70,31 +75,87 @@ func openURL(u *url.URL) (*Decider, error) {
 	if err := checkNames(namespace, name); err != nil {
 		return nil, err
 	}
-	cfg, err := loader.ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("there is no usable kubeconfig, nor a pod's service account: %w", err)
+	// A kubeconfig is read once, and once more each time that what it says is distrusted.
+	renewed := func() (*rest.Config, error) {
+		return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	}
-	return newOwn(cfg, namespace, name)
+	return newOwn(renewed, namespace, name)
+}
+
+// own is the client that Open makes. Certificates, authorities and tokens are renewed in
+// their files: after an error that renewed ones may cure, the next call reads the files
+// again. By itself client-go looks at an authority's file every five minutes, and at a
+// kubeconfig never.
+type own struct {
+	config func() (*rest.Config, error)
+
+	mu     sync.Mutex
+	client *rest.RESTClient
+	http   *http.Client
+	stale  bool
 }
 
 // newOwn is NewDecider with a client of its own.
-func newOwn(cfg *rest.Config, namespace, name string) (*Decider, error) {
+func newOwn(config func() (*rest.Config, error), namespace, name string) (*Decider, error) {
+	o := &own{config: config}
+	if err := o.open(); err != nil {
+		return nil, err
+	}
+	d := NewDecider(o.client, namespace, name, nil)
+	d.b.client, d.b.distrusted, d.close = o.current, o.distrusted, o.close
+	return d, nil
+}
+
+// current is the client. Files that cannot be read leave it as it was.
+func (o *own) current() rest.Interface {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.stale {
+		before := o.http
+		if o.open() == nil {
+			o.stale = false
+			utilnet.CloseIdleConnectionsFor(before.Transport)
+		}
+	}
+	return o.client
+}
+
+func (o *own) distrusted() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stale = true
+}
+
+func (o *own) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	utilnet.CloseIdleConnectionsFor(o.http.Transport)
+}
+
+// open makes the client, of what the files say now.
+func (o *own) open() error {
+	cfg, err := o.config()
+	if err != nil {
+		return fmt.Errorf("there is no usable kubeconfig, nor a pod's service account: %w", err)
+	}
+	if cfg.CAFile != "" && len(cfg.CAData) == 0 { // by its name client-go would take the transport that it has
+		if cfg.CAData, err = os.ReadFile(cfg.CAFile); err != nil {
+			return err
+		}
+	}
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // Status
-	cfg = rest.CopyConfig(cfg)
 	cfg.GroupVersion, cfg.APIPath = &coordinationv1.SchemeGroupVersion, "/apis"
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	cfg.QPS, cfg.UserAgent, cfg.WarningHandler = -1, "leaderelection", rest.NoWarnings{}
-	http, err := rest.HTTPClientFor(cfg)
+	web, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	client, err := rest.RESTClientForConfigAndClient(cfg, http)
-	if err != nil {
-		return nil, err
+	client, err := rest.RESTClientForConfigAndClient(cfg, web)
+	if err == nil {
+		o.client, o.http = client, web
 	}
-	d := NewDecider(client, namespace, name, nil)
-	d.close = func() { utilnet.CloseIdleConnectionsFor(http.Transport) }
-	return d, nil
+	return err
 }

@@ -1,7 +1,6 @@
 package kubernetes_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c8e606e4/leaderelection/deciders/kubernetes"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
@@ -23,8 +23,8 @@ func TestOpen(t *testing.T) {
 		"kubernetes:///d": "lease default/d", // the context's namespace
 	} {
 		d := opened(t, address)
-		if d.String() != place {
-			t.Errorf("%s is %s", address, d)
+		if at := k.Address; d.String() != place+" at "+at {
+			t.Errorf("%s is %s at %s", address, d, at)
 		}
 		feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 		namespace, name, _ := strings.Cut(strings.TrimPrefix(place, "lease "), "/")
@@ -42,7 +42,7 @@ func TestOpenRefuses(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for address, words := range map[string]string{
+	feedtest.OpenRefuses(t, kubernetes.Open, map[string]string{
 		"k8s://default/a":                                 "scheme",
 		"kubernetes://default":                            "no Lease is named",
 		"kubernetes://default/":                           "no Lease is named",
@@ -57,11 +57,5 @@ func TestOpenRefuses(t *testing.T) {
 		"kubernetes://default/a?kubeconfig=/no/such/file": "/no/such/file",
 		"kubernetes://default/a?kubeconfig=" + broken:     "kubeconfig",
 		"kubernetes://default/a":                          "service account",
-	} {
-		d, err := open(context.Background(), address)
-		feedtest.Permanent(t, err, words)
-		if d != nil || err != nil && strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s: %v, %v", address, d, err)
-		}
-	}
+	})
 }

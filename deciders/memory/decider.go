@@ -67,7 +67,7 @@ var (
 type election struct {
 	mu      sync.Mutex                // held for moments only, never while waiting
 	entry   *leaderelection.RaceEntry // without Token; nil: there is no record
-	token   *token                    // the version of entry, also where that is nil
+	token   *token                    // the version of entry, even if that is nil
 	rumour  *leaderelection.RaceEntry // what feeds tell of in place of entry; with its Token
 	changed chan struct{}             // closed by the next change; made for the first who waits
 	clock   clocks.Clock              // nil: the system's
@@ -97,10 +97,10 @@ type Options struct {
 func NewDecider() *Decider { return New(nil) }
 
 // New returns a handle on a new, empty election. Nil options are the zero Options.
-func New(o *Options) *Decider {
+func New(opts *Options) *Decider {
 	s := &election{}
-	if o != nil {
-		s.clock = o.Clock
+	if opts != nil {
+		s.clock = opts.Clock
 	}
 	s.token = &token{election: s}
 	return &Decider{election: s}
@@ -126,7 +126,7 @@ func (p polled) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry)
 }
 
 // Entry returns the stored record and its Token, past all faults: a vacant entry
-// where there is none yet. It belongs to the caller.
+// if there is none yet. It belongs to the caller.
 func (d *Decider) Entry() *leaderelection.RaceEntry {
 	d.election.mu.Lock()
 	defer d.election.mu.Unlock()
@@ -151,7 +151,8 @@ func (d *Decider) Tell(entry *leaderelection.RaceEntry) {
 
 // Replace stores entry, past all faults and whatever is stored now; entry's
 // Token does not matter. Nil removes the record, so that the election is empty
-// again. Feeds tell of it. To depose a leader, replace its record by a rival's:
+// again: nobody can tell that there was one. A zero RaceEntry empties the record, which is
+// still there: entries read from it are Emptied. Feeds tell of it. To depose a leader, replace its record by a rival's:
 //
 //	e := d.Entry()
 //	e.LeaderID, e.Incarnation = "rival", "rival's"
@@ -360,6 +361,7 @@ func (s *election) current() *leaderelection.RaceEntry {
 	e := &leaderelection.RaceEntry{}
 	if s.entry != nil {
 		e = s.entry.Clone()
+		e.Emptied = e.ElectionNumber == leaderelection.NoElections
 	}
 	e.Token = s.token
 	return e

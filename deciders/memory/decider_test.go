@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// write writes entry with token, and fails the test where that does not work.
+// write writes entry with token, and fails the test if that does not work.
 func write(t testing.TB, d leaderelection.RaceDecider, token leaderelection.LeaderToken, entry leaderelection.RaceEntry) leaderelection.LeaderToken {
 	t.Helper()
 	entry.Token = token

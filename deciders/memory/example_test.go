@@ -16,12 +16,12 @@ import (
 func Example() {
 	candidate := leaderelection.Config{Decider: memory.NewDecider(), LeaderID: "a"}
 	err := candidate.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
-		fmt.Println("leading:", view.ValueInFuture(), "fencing token:", view.ElectionNumber())
+		fmt.Println("leading:", view.ValueInFuture(), "fencing token:", view.ElectionNumber() > 0)
 		return nil
 	})
 	fmt.Println("error:", err)
 	// Output:
-	// leading: true fencing token: 1
+	// leading: true fencing token: true
 	// error: <nil>
 }
 

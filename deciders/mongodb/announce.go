@@ -25,7 +25,7 @@ const announceTimeout = 500 * time.Millisecond
 
 // CreateAnnouncements makes the capped collection that Options.Announcements names, with
 // a first announcement: MongoDB does not follow an empty one. It may be called by every
-// candidate at its start; where the collection is there it does nothing. It needs the
+// candidate at its start; if the collection is there it does nothing. It needs the
 // action createCollection (role readWrite has it).
 func (d *Decider) CreateAnnouncements(ctx context.Context) error {
 	if d.b.opts.Announcements == "" {
@@ -51,7 +51,7 @@ func (b *backend) announcements() *mongo.Collection {
 		SetWriteConcern(writeconcern.W1()).SetReadPreference(readpref.Primary()))
 }
 
-// announce says that entry has been written, where that may call somebody to act: a new
+// announce says that entry has been written, if that may call somebody to act: a new
 // leadership, a release, a request for another leader. Extensions are no news to those who read
 // every half term. That it fails is nobody's concern: the write has happened.
 func (b *backend) announce(ctx context.Context, entry *leaderelection.RaceEntry) {

@@ -1,6 +1,6 @@
 // Package mongodb keeps an election in MongoDB, as one document. An update on the
 // document's version decides who leads; a change stream tells candidates and
-// observers of it, where the deployment has change streams.
+// observers of it, if the deployment has change streams.
 //
 //	client, err := mongo.Connect(options.Client().ApplyURI(uri))
 //	...
@@ -23,8 +23,10 @@
 //	{_id: "web", version: ObjectId(...), record: "{...}", written: ISODate(...)}
 //
 // Record is the JSON that all stores keep. Each write gives the document a new
-// version, which no earlier one had, also where the document was deleted and made
-// again. Other fields are left alone. Nothing deletes the document. The database
+// version, which no earlier one had, even if the document was deleted and made
+// again. Other fields are left alone. Nothing deletes the document: nothing would show that
+// there was one. A document without a version, or with an empty record, is damage, and left
+// alone. The database
 // and the collection are made by the first write. A sharded collection must have
 // _id as its shard key.
 //
@@ -100,6 +102,7 @@
 package mongodb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,6 +118,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/durations"
 )
 
 // Options adjusts a Decider. The zero value is right for most.
@@ -147,7 +151,7 @@ const DefaultAwaitTime = 10 * time.Minute
 type Decider struct {
 	b        *backend
 	election store.Election[version]
-	owned    bool // the client is the Decider's own
+	close    func() error // the client is the Decider's own
 }
 
 // backend is the store: one document of a collection.
@@ -198,15 +202,14 @@ func NewDecider(client *mongo.Client, database, collection, election string, opt
 	if b.opts.Linearizable {
 		reads = readconcern.Linearizable()
 	}
-	if b.opts.AwaitTime <= 0 {
-		b.opts.AwaitTime = DefaultAwaitTime
-	}
+	wrong := durations.Fault("AwaitTime", b.opts.AwaitTime, durations.Least)
+	b.opts.AwaitTime = cmp.Or(b.opts.AwaitTime, DefaultAwaitTime)
 	b.coll = client.Database(database).Collection(collection, options.Collection().
 		SetWriteConcern(&writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journal}).
 		SetReadConcern(reads).
 		SetReadPreference(readpref.Primary()))
 	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "mongodb", Place: fmt.Sprintf("MongoDB %s.%s _id %q", database, collection, election)}}
-	if election == "" {
+	if d.election.Wrong = wrong; election == "" {
 		d.election.Wrong = errors.New("the election has no name; give it one")
 	}
 	return d
@@ -215,21 +218,26 @@ func NewDecider(client *mongo.Client, database, collection, election string, opt
 // Close disconnects the client that Open has made. The client given to NewDecider is
 // the caller's: there Close does nothing.
 func (d *Decider) Close() error {
-	if !d.owned {
+	if d.close == nil {
 		return nil
 	}
+	return d.close()
+}
+
+func disconnect(client *mongo.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	if err := d.b.client.Disconnect(ctx); err != nil && !errors.Is(err, mongo.ErrClientDisconnected) {
+	if err := client.Disconnect(ctx); err != nil && !errors.Is(err, mongo.ErrClientDisconnected) {
 		return fmt.Errorf("leaderelection/mongodb: disconnecting: %w", err)
 	}
 	return nil
 }
 
-// closeTimeout is how long Close may take where the server does not answer.
+// closeTimeout is how long Close may take if the server does not answer.
 const closeTimeout = 2 * time.Second
 
-// String names the place of the record: database, collection and document.
+// String names the place of the record: database, collection and document, and the servers
+// that Open was given (a client does not tell its own).
 func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider.
@@ -276,7 +284,7 @@ func (b *backend) Swap(ctx context.Context, at version, data []byte, e *leaderel
 	return next, err
 }
 
-// write replaces the document of that version. Where there is to be none it inserts one,
+// write replaces the document of that version. If there is to be none it inserts one,
 // since no document has the zero version; that there is one with this _id is a duplicate.
 func (b *backend) write(ctx context.Context, at version, data string) (next version, err error) {
 	next.id = bson.NewObjectID()

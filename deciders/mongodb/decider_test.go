@@ -49,15 +49,7 @@ func TestForeignDocumentIsLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.set(collection, "web", doc)
 			before := s.docs[collection]["web"].String()
-			_, err := d.ReadCurrent(t.Context())
-			feedtest.Permanent(t, err, "leaderelection_test.elections", `"web"`)
-			_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-			if !errors.Is(err, leaderelection.ErrLostRace) || errors.Is(err, leaderelection.ErrPermanent) {
-				t.Errorf("WriteEntry: %v", err)
-			}
-			if n := feedtest.Next(t, feedtest.Follow(t, d)); n.RaceEntry != nil || !errors.Is(n.Err, leaderelection.ErrPermanent) {
-				t.Errorf("the feed yields %+v", n)
-			}
+			feedtest.Foreign(t, d, "leaderelection_test.elections", `"web"`)
 			if after := s.docs[collection]["web"].String(); after != before {
 				t.Errorf("it was %s and is %s", before, after)
 			}
@@ -107,6 +99,9 @@ func TestServerErrors(t *testing.T) {
 				t.Errorf("code %d: %v", code, err)
 			case word != "":
 				feedtest.Permanent(t, err, word, `"web"`, "as injected")
+				if denied := errors.Is(err, leaderelection.ErrDenied); denied != (code == 13 || code == 18) {
+					t.Errorf("code %d: access denied: %v", code, denied)
+				}
 			case errors.Is(err, leaderelection.ErrPermanent):
 				t.Errorf("code %d: %v", code, err)
 			}
@@ -250,11 +245,7 @@ func TestLinearizableNeedsAReplicaSet(t *testing.T) {
 }
 
 func TestNoName(t *testing.T) {
-	d := mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "", nil)
-	_, err := d.ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "name")
-	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, "name")
+	feedtest.Refuses(t, mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "", nil), "name")
 }
 
 // With no server, or one that does not answer, every call returns when its ctx ends.
@@ -265,22 +256,7 @@ func TestNoAnswer(t *testing.T) {
 	s.inject(func(c string) *fault { return &fault{hang: c != "hello" && c != "isMaster"} })
 	defer s.inject(nil)
 	for _, d := range []*mongodb.Decider{hung, mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "web", nil)} {
-		for what, call := range map[string]func(ctx context.Context) error{
-			"ReadCurrent": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
-			"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(1, nil)); return err },
-		} {
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			begin := time.Now()
-			err := call(ctx)
-			cancel()
-			if took := time.Since(begin); took > time.Second {
-				t.Errorf("%s took %v", what, took)
-			}
-			if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) {
-				t.Errorf("%s: %v", what, err)
-			}
-			feedtest.Says(t, err, `"web"`)
-		}
+		feedtest.TimesOut(t, 200*time.Millisecond, d, nil, `"web"`)
 	}
 }
 
@@ -296,4 +272,10 @@ func TestDisconnectedClient(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Errorf("Close of a decider that owns nothing: %v", err)
 	}
+}
+
+// A bare number counts nanoseconds: nobody means so few.
+func TestBareNumbers(t *testing.T) {
+	d := mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "one", &mongodb.Options{AwaitTime: 10})
+	feedtest.Refuses(t, d, "nanoseconds")
 }

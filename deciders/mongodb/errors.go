@@ -27,15 +27,18 @@ var remediesByCode = map[int]string{
 // server, or why it has just closed the connections that others wait for.
 var remedies = store.Remedies{
 	{Err: mongo.ErrClientDisconnected, Advice: "keep the client connected as long as the Decider is in use"},
-	{Part: "failed to verify certificate", Advice: "trust the authority of the server's certificate (tlsCAFile), and connect by a name that it has"},
-	{Part: "remote error: tls:", Advice: "show the server a certificate that it accepts (tlsCertificateKeyFile)"},
-	{Part: "(AuthenticationFailed)", Advice: remediesByCode[18]},
+	{Part: "failed to verify certificate", Advice: "trust the authority of the server's certificate (tls_ca in a URL), and connect by a name that it has"},
+	{Part: "remote error: tls:", Advice: "show the server a certificate that it accepts (tls_cert and tls_key in a URL)"},
+	{Part: "(AuthenticationFailed)", Advice: remediesByCode[18], Denied: true},
 }
 
 // Judge implements store.Store.
 func (b *backend) Judge(err error) store.Verdict {
 	for _, code := range mongo.ErrorCodes(err) {
 		if what := remediesByCode[code]; what != "" {
+			if code == 13 || code == 18 || code == 8000 {
+				return store.Denied(what)
+			}
 			return store.Permanent(what)
 		}
 	}

@@ -18,13 +18,13 @@ import (
 // askAgain is after how long a server that had no change streams is asked again.
 const askAgain = time.Hour
 
-// errNoStreams is what the feed ends with where the server has none.
+// errNoStreams is what the feed ends with if the server has none.
 var errNoStreams = errors.New("this server has no change streams (they need a replica set): the record is polled")
 
 // Changes implements leaderelection.ChangeFeed by a change stream, or by following
 // Options.Announcements. It yields every state of the document that the stream
 // tells of, also that it was deleted (as an empty election). It ends with an error
-// where the stream ends.
+// if the stream ends.
 //
 // On a server without change streams it ends with an error the first time. Later
 // calls would only learn the same: for an hour they yield nothing and wait for the

@@ -15,7 +15,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// everyServer runs f on the imitation, and on a real one where there is one.
+// everyServer runs f on the imitation, and on a real one if there is one.
 func everyServer(t *testing.T, f func(t *testing.T, uri string)) {
 	t.Run("imitation", func(t *testing.T) { f(t, imitate(t).uri()) })
 	if mongod != "" {
@@ -111,9 +111,7 @@ func TestInvalidatedStream(t *testing.T) {
 	feed := feedtest.Follow(t, mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil))
 	feedtest.Number(t, feed, 0)
 	s.invalidate()
-	if n := feedtest.Next(t, feed); n.Err == nil || errors.Is(n.Err, leaderelection.ErrPermanent) || !strings.Contains(n.Err.Error(), "dropped") {
-		t.Errorf("the feed yields %+v", n)
-	}
+	feedtest.Passing(t, feedtest.Next(t, feed).Err, "dropped")
 }
 
 // A server without change streams is asked once, and says so once. FerretDB and a
@@ -124,9 +122,7 @@ func TestNoChangeStreams(t *testing.T) {
 	for name, uri := range map[string]string{"FerretDB": stores.FerretDB(t).URI, "standalone": "mongodb://" + standalone.addr} {
 		t.Run(name, func(t *testing.T) {
 			d := mongodb.NewDecider(client(t, uri), database, collection, feedtest.Unique(), nil)
-			if n := feedtest.Next(t, feedtest.Follow(t, d)); n.Err == nil || errors.Is(n.Err, leaderelection.ErrPermanent) || !strings.Contains(n.Err.Error(), "no change streams") {
-				t.Errorf("the feed yields %+v", n)
-			}
+			feedtest.Passing(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "no change streams")
 			for range 2 {
 				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 				for e, err := range d.Changes(ctx) {
@@ -251,8 +247,6 @@ func TestAnnouncementsOnFerretDB(t *testing.T) {
 	}
 	feed := feedtest.Follow(t, d)
 	feedtest.Number(t, feed, 0)
-	if n := feedtest.Next(t, feed); n.Err == nil || errors.Is(n.Err, leaderelection.ErrPermanent) || !strings.Contains(n.Err.Error(), "news") {
-		t.Errorf("the feed yields %+v", n)
-	}
+	feedtest.Passing(t, feedtest.Next(t, feed).Err, "news")
 	feedtest.Write(t, d, 1, nil)
 }

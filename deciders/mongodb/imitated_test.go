@@ -59,7 +59,7 @@ func (s *imitation) once(name string, r *request) bson.D {
 	return reply
 }
 
-// wants fails the test where a command lacks what it must have.
+// wants fails the test if a command lacks what it must have.
 func (s *imitation) wants(r *request, value string, path ...string) {
 	if v, err := r.body.LookupErr(path...); err != nil || v.String() != value {
 		s.t.Errorf("imitation: %v: %v is %v, want %s", r.body, path, v, value)

@@ -2,6 +2,7 @@ package mongodb_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -28,6 +29,7 @@ type imitation struct {
 
 	mu         sync.Mutex
 	l          net.Listener
+	tls        *tls.Config // nil: plain TCP
 	conns      map[net.Conn]bool
 	password   string // of the user app; empty: clients need not log in
 	standalone bool   // no replica set: no change streams
@@ -63,10 +65,12 @@ type cursor struct {
 	dead bool // invalidated
 }
 
-func imitate(t testing.TB) *imitation {
+func imitate(t testing.TB) *imitation { return imitateTLS(t, nil) }
+
+func imitateTLS(t testing.TB, secure *tls.Config) *imitation {
 	t.Helper()
 	s := &imitation{
-		t: t, docs: map[string]map[any]bson.Raw{}, capped: map[string][]bson.Raw{}, cursors: map[int64]*cursor{},
+		t: t, tls: secure, docs: map[string]map[any]bson.Raw{}, capped: map[string][]bson.Raw{}, cursors: map[int64]*cursor{},
 		replies: map[string]bson.D{}, commands: map[string]int{}, more: make(chan struct{}),
 	}
 	s.start(fmt.Sprintf("127.0.0.1:%d", stores.FreePort(t)))
@@ -76,11 +80,14 @@ func imitate(t testing.TB) *imitation {
 
 func (s *imitation) uri() string { return "mongodb://" + s.addr + "/?replicaSet=rs0" }
 
-// start listens, on the address that it had where it was stopped.
+// start listens, on the address that it had if it was stopped.
 func (s *imitation) start(addr string) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	if s.tls != nil {
+		l = tls.NewListener(l, s.tls)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

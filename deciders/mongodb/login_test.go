@@ -99,10 +99,8 @@ func TestAuthentication(t *testing.T) {
 		"a method it has none": {at + "&authMechanism=SCRAM-SHA-1", "authSource"},
 	} {
 		d := opened(t, c.address)
-		_, read := d.ReadCurrent(t.Context())
-		_, write := d.WriteEntry(t.Context(), feedtest.State(9, nil))
-		for _, err := range []error{read, write, feedtest.Next(t, feedtest.Follow(t, d)).Err} {
-			feedtest.Permanent(t, err, c.word, "ops.elections")
+		for _, err := range feedtest.Errors(t, d) {
+			feedtest.Denied(t, err, c.word, "ops.elections")
 			if err != nil && strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("%s: a secret in the error: %v", what, err)
 			}
@@ -115,15 +113,15 @@ func TestTLS(t *testing.T) {
 	ca, other := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t, "client")
 	server := stores.FerretDB(t, "-tls-cert", ca.Path("server.pem"), "-tls-key", ca.Path("server.key"), "-tls-ca", ca.Path("ca.pem"))
 	at := strings.TrimSuffix(server.URI, "/") + "/ops/elections/web?serverSelectionTimeoutMS=1000"
-	authority, own := "&tlsCAFile="+ca.Path("ca.pem"), "&tlsCertificateKeyFile="+ca.Path("client.both.pem")
+	authority, own := "&tls_ca="+ca.Path("ca.pem"), "&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key")
 	d := opened(t, at+"&tls=true"+authority+own)
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
 		t.Errorf("read %+v", e)
 	}
 	for what, c := range map[string]struct{ parameters, word string }{
-		"an authority that the system does not know": {"&tls=true" + own, "tlsCAFile"},
-		"another's authority":                        {"&tls=true&tlsCAFile=" + other.Path("ca.pem") + own, "tlsCAFile"},
+		"an authority that the system does not know": {"&tls=true" + own, "tls_ca"},
+		"another's authority":                        {"&tls=true&tls_ca=" + other.Path("ca.pem") + own, "tls_ca"},
 	} {
 		begin := time.Now()
 		_, err := opened(t, at+c.parameters).ReadCurrent(t.Context())
@@ -134,7 +132,7 @@ func TestTLS(t *testing.T) {
 	}
 	for what, parameters := range map[string]string{
 		"no certificate of one's own": "&tls=true" + authority,
-		"another's certificate":       "&tls=true" + authority + "&tlsCertificateKeyFile=" + other.Path("client.both.pem"),
+		"another's certificate":       "&tls=true" + authority + "&tls_cert=" + other.Path("client.pem") + "&tls_key=" + other.Path("client.key"),
 		"no TLS":                      "",
 	} {
 		// Mostly the driver only says that the connection was closed.

@@ -16,13 +16,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
-		return open(ctx, address)
-	})
+	proctest.Main(mongodb.Open)
 	goleak.VerifyTestMain(m)
 }
 
-// mongod is the URI of a real replica set to run the tests on as well, where one is to
+// mongod is the URI of a real replica set to run the tests on as well, if one is to
 // be had.
 var mongod = os.Getenv("LEADERELECTION_TEST_MONGODB_URI")
 

@@ -1,9 +1,12 @@
 package mongodb
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/clients"
 )
 
 // driverOptions are the connection string options that are handed to the driver as they
@@ -21,7 +25,7 @@ var driverOptions = []string{
 	"directConnection", "heartbeatFrequencyMS", "loadBalanced", "maxConnecting", "maxIdleTimeMS", "maxPoolSize",
 	"minPoolSize", "replicaSet", "retryReads", "retryWrites", "serverMonitoringMode", "serverSelectionTimeoutMS",
 	"srvMaxHosts", "srvServiceName", "ssl", "tls", "tlsAllowInvalidCertificates", "tlsAllowInvalidHostnames",
-	"tlsCAFile", "tlsCertificateKeyFile", "tlsCertificateKeyFilePassword", "tlsDisableOCSPEndpointCheck", "tlsInsecure",
+	"tlsDisableOCSPEndpointCheck", "tlsInsecure",
 	"zlibCompressionLevel", "zstdCompressionLevel",
 }
 
@@ -43,6 +47,12 @@ const minPoolSize = 2
 //	linearizable=true      Options.Linearizable
 //	await_time=10m         Options.AwaitTime
 //	announcements=NAME     Options.Announcements; the collection is made where it is missing
+//	tls_ca=FILE            connect with TLS; the authorities of the servers' certificates, PEM (else the system's)
+//	tls_cert=FILE          a client certificate, PEM
+//	tls_key=FILE           its key, PEM
+//
+// The files are read for each connection, so certificates may be renewed. They take the place of
+// tlsCAFile and tlsCertificateKeyFile, which the driver reads once.
 //
 // Open itself does no I/O, but to look up a +srv name and to make announcements. Any
 // other parameter is an error, and so is whatever makes a URL useless. Credentials are
@@ -57,16 +67,30 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		return nil, store.NotOpened("mongodb", u, err)
 	}
 	opts := options.Client().ApplyURI(p.uri)
-	// Not where u allows one connection only: the driver refuses less than the minimum.
+	// Not if u allows one connection only: the driver refuses less than the minimum.
 	if most := opts.MaxPoolSize; opts.MinPoolSize == nil && (most == nil || *most == 0 || *most >= minPoolSize) {
 		opts.SetMinPoolSize(minPoolSize)
 	}
-	client, err := mongo.Connect(opts)
+	if p.files.None() {
+		// The driver's own TLS, if any.
+	} else if _, err := p.files.Load(); err != nil {
+		return nil, store.OpenError("mongodb", u, err)
+	} else {
+		opts.SetDialer(dialer{p.files, cmp.Or(opts.TLSConfig, &tls.Config{MinVersion: tls.VersionTLS12})}).SetTLSConfig(nil)
+	}
+	client, done, err := clients.Open(ctx, fmt.Sprint(p.uri, p.files), func(context.Context) (*mongo.Client, func() error, error) {
+		client, err := mongo.Connect(opts)
+		if err != nil {
+			return nil, nil, err
+		}
+		return client, func() error { return disconnect(client) }, nil
+	})
 	if err != nil {
 		return nil, store.OpenError("mongodb", u, err)
 	}
 	d := NewDecider(client, p.database, p.collection, p.election, &p.opts)
-	d.owned = true
+	d.close = done
+	d.election.Place += store.At(u.Host)
 	if p.opts.Announcements != "" {
 		if err := d.CreateAnnouncements(ctx); err != nil {
 			_ = d.Close()
@@ -80,7 +104,19 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 type parsed struct {
 	uri                            string // the driver's
 	database, collection, election string
+	files                          store.TLSFiles
 	opts                           Options
+}
+
+// dialer connects by the files as they are then: the driver reads its own once.
+type dialer struct {
+	files store.TLSFiles
+	base  *tls.Config
+}
+
+// DialContext implements options.ContextDialer.
+func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return d.files.Dial(ctx, d.base, network, address)
 }
 
 func parse(u *url.URL) (*parsed, error) {
@@ -100,6 +136,7 @@ func parse(u *url.URL) (*parsed, error) {
 	driver := q.Take("MongoDB's "+strings.Join(driverOptions, ", ")+", whose others have no effect here", func(name string) bool {
 		return slices.ContainsFunc(driverOptions, func(o string) bool { return strings.EqualFold(o, name) })
 	})
+	p.files = q.TLSFiles()
 	p.opts = Options{Linearizable: q.Bool("linearizable"), AwaitTime: q.Duration("await_time"), Announcements: q.String("announcements")}
 	p.uri = (&url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: "/", RawQuery: driver.Encode()}).String()
 	return p, q.Rest()

@@ -57,7 +57,7 @@ func (k *backend) lookUp(ctx context.Context) (*binding, error) {
 	return &binding{kv: kv, stream: stream}, nil
 }
 
-// makeBucket creates the bucket; where another is quicker, theirs will do.
+// makeBucket creates the bucket; if another is quicker, theirs will do.
 func (k *backend) makeBucket(ctx context.Context) (*binding, error) {
 	if err := bucket.Wanted(k.create); err != nil {
 		return nil, store.Wrong("%w", err)

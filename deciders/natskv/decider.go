@@ -1,6 +1,7 @@
 package natskv
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ const maxCalls = 16
 type Decider struct {
 	k        *backend
 	election store.Election[token]
-	owned    *nats.Conn // made by Open; else nil
+	close    func() error // of the connection that Open made; else nil
 }
 
 // backend is the store: one key of a bucket.
@@ -50,9 +51,9 @@ var (
 // Options is what a Decider can be told besides its place. The zero value, and a
 // nil *Options, are right for a bucket that exists.
 type Options struct {
-	// Create makes the bucket, with this configuration, where there is none.
+	// Create makes the bucket, with this configuration, if there is none.
 	// Its Bucket is filled in; a bucket that exists is left as it is. Use file
-	// storage (the default) and Replicas: 3 where the cluster has three
+	// storage (the default) and Replicas: 3 if the cluster has three
 	// servers or more. A TTL, a Mirror or Sources are refused: see the package
 	// comment.
 	Create *jetstream.KeyValueConfig
@@ -66,22 +67,22 @@ type Options struct {
 // with [ConnectOptions], so that it never gives up: a connection that has is closed,
 // and can elect nobody. One connection, and one Decider, do for any number of
 // campaigns and observers.
-func NewDecider(js jetstream.JetStream, bucket, key string, o *Options) *Decider {
+func NewDecider(js jetstream.JetStream, bucket, key string, opts *Options) *Decider {
 	k := &backend{js: js, bucket: bucket, key: key, calls: make(within.Calls, maxCalls)}
-	if o != nil && o.Create != nil {
-		c := *o.Create
+	if opts != nil && opts.Create != nil {
+		c := *opts.Create
 		c.Bucket = bucket
 		k.create = &c
 	}
-	return &Decider{k: k, election: store.Election[token]{Store: k, Package: "natskv", Place: k.place()}}
+	return &Decider{k: k, election: store.Election[token]{Store: k, Package: "natskv", Place: k.place() + k.at()}}
 }
 
 // Close closes the connection that Open made. It does nothing, and need not be
 // called, on a Decider of NewDecider's. Call it when the campaign has ended: what
 // is under way fails.
 func (d *Decider) Close() error {
-	if d.owned != nil {
-		d.owned.Close()
+	if d.close != nil {
+		return d.close()
 	}
 	return nil
 }
@@ -97,14 +98,15 @@ type token struct {
 
 // CommitTS is when the server stored this version, by its own clock. It is known
 // of versions that were read or came by the feed; a write is acknowledged without
-// a time, so it is zero for the token that WriteEntry returns.
+// a time, so it is zero for the token that WriteEntry returns. So a campaign reads what
+// it has acquired before it leads, and compares its clock with the time of that.
 func (t token) CommitTS() time.Time { return t.created }
 
-// String names the place of the record: bucket and key.
+// String names the place of the record: bucket and key, the servers, and the JetStream domain.
 func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider. A deleted or purged key is
-// an empty election. On a bucket that allows direct reads, as all those made by
+// an empty election that was emptied (RaceEntry.Emptied), as its marker shows. On a bucket that allows direct reads, as all those made by
 // the usual tools do, any replica may answer, also a stale one.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	return d.election.Read(ctx)
@@ -129,7 +131,7 @@ func (k *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
 	return k.stored(m.Sequence, m.Time, m.Header, m.Data), nil
 }
 
-// last is the key's last message, or nil where it has none.
+// last is the key's last message, or nil if it has none.
 func (k *backend) last(ctx context.Context, b *binding) (*jetstream.RawStreamMsg, error) {
 	m, err := b.stream.GetLastMsgForSubject(ctx, k.subject())
 	switch {
@@ -161,7 +163,7 @@ func (k *backend) Swap(ctx context.Context, at token, data []byte, _ *leaderelec
 	return token{place: k.place(), rev: rev}, err
 }
 
-// replace is put, and asks again where a replicated bucket is busy: for a moment
+// replace is put, and asks again if a replicated bucket is busy: for a moment
 // after it has acknowledged a write it may refuse the next as it refuses a stale one.
 func (k *backend) replace(ctx context.Context, b *binding, data []byte, rev uint64) (uint64, error) {
 	for attempt := 1; ; attempt++ {
@@ -201,16 +203,17 @@ func (k *backend) put(ctx context.Context, data []byte, rev uint64) (uint64, err
 	case err != nil:
 		return 0, err
 	case ack.Stream != k.streamName() || ack.Sequence <= rev || ack.Duplicate:
-		return 0, fmt.Errorf("stream %q answers with sequence %d (duplicate: %v) to a write to stream %q that replaces sequence %d: that is no answer to it",
+		return 0, fmt.Errorf("stream %q answers with sequence %d (duplicate: %v) to a write to stream %q that replaces sequence %d: that is not a response to this write",
 			ack.Stream, ack.Sequence, ack.Duplicate, k.streamName(), rev)
 	}
 	return ack.Sequence, nil
 }
 
-// stored is what a message of the key's says. Where the key was deleted, its version
+// stored is what a message of the key's says. If the key was deleted, its version
 // is that of the marker that took its place, and the next create is conditional on it.
 func (k *backend) stored(rev uint64, created time.Time, header nats.Header, data []byte) store.Stored[token] {
-	return store.Stored[token]{Data: data, At: token{place: k.place(), rev: rev, created: created.UTC()}, None: marker(header)}
+	gone := marker(header)
+	return store.Stored[token]{Data: data, At: token{place: k.place(), rev: rev, created: created.UTC()}, None: gone, Emptied: gone}
 }
 
 // nothing is what is stored of a key that has no message.
@@ -237,4 +240,18 @@ func (k *backend) streamName() string { return "KV_" + k.bucket }
 // place names the record in errors.
 func (k *backend) place() string {
 	return fmt.Sprintf("NATS bucket %q, key %q", k.bucket, k.key)
+}
+
+// at names what the connection was told of the servers, and the JetStream domain: a bucket of the
+// same name elsewhere is another.
+func (k *backend) at() (where string) {
+	if nc := k.js.Conn(); nc != nil {
+		where = store.At(cmp.Or(strings.Join(nc.Opts.Servers, ","), nc.Opts.Url))
+	}
+	if o := k.js.Options(); o.Domain != "" {
+		where += ", JetStream domain " + o.Domain
+	} else if o.APIPrefix != "" {
+		where += ", JetStream API " + o.APIPrefix
+	}
+	return where
 }

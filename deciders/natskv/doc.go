@@ -10,13 +10,16 @@
 // The key's value is the record: one JSON object, which nats kv get BUCKET KEY
 // shows. A bucket is a JetStream stream called KV_BUCKET, and the key its subject
 // $KV.BUCKET.KEY. The key's revision is the record's version: a write names the
-// revision it replaces, and the server refuses it where the key has another. A
-// write is nothing but that: no lock, no TTL. Many elections, and other keys, may
+// revision it replaces, and the server refuses it if the key has another. A
+// write is only that: no lock, no TTL. Many elections, and other keys, may
 // share a bucket.
 //
 // Nothing here deletes the key, and nobody should: with it goes the election
 // number, the fencing token. A key that was deleted or purged is an empty
-// election; its next record is conditional on the marker that was left. To have
+// election; its next record is conditional on the marker that was left, and the marker shows
+// that there was a record, so that candidates wait a term (RaceEntry.Emptied). A key whose
+// stream was purged of the marker, too, shows nothing. A value of no bytes is damage, and
+// left alone. To have
 // another leader use leaderelection.StepDown or Transfer.
 //
 // # The bucket
@@ -41,7 +44,7 @@
 //
 // They are looked for when the bucket is first used. Do not change a bucket in
 // these ways while it is, and do not delete it, restore it from a backup or make
-// it anew under running candidates: revisions then start again, and an old one may
+// it again under running candidates: revisions then start again, and an old one may
 // come to be valid for another record.
 //
 // # What the store promises, and when it does not keep it
@@ -93,12 +96,12 @@
 //
 // Make it with ConnectOptions, as Open does. nats.go's own defaults close it for
 // good after sixty attempts, or when the user was refused twice: as while a password
-// is changed, or a user's JWT has expired. Such a candidate can only be started anew.
+// is changed, or a user's JWT has expired. Such a candidate can only be started again.
 // To end the program then, so that its supervisor does so, give nats.ClosedHandler.
 //
 // If the server answers neither a call nor a PING for two seconds, or the feed's
 // heartbeats stay away as long and the PING is not answered either, the decider makes
-// the connection reconnect, to another server where there are several. Also a
+// the connection reconnect, to another server if there are several. Also a
 // caller's, with whatever else is on it: nats.go by itself waits for six minutes, in
 // which candidates that hang on one silent server elect nobody.
 //
@@ -147,7 +150,7 @@
 // A bucket that does not allow direct reads takes $JS.API.STREAM.MSG.GET.KV_B in
 // place of the second. To create the bucket takes $JS.API.INFO and
 // $JS.API.STREAM.CREATE.KV_B as well. Give each user an inbox prefix of its own
-// (nats.CustomInboxPrefix) where users must not read each other's answers.
+// (nats.CustomInboxPrefix) if users must not read each other's answers.
 //
 // NATS does not answer a request that is not permitted, but tells the connection.
 // A decider looks there when an answer is late, so that a missing permission is an

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 	"github.com/c8e606e4/leaderelection/deciders/natskv/internal/dial"
@@ -52,14 +53,14 @@ func (k *backend) probe() {
 		}
 		now := nc.Stats()
 		if nc.IsConnected() && now.InMsgs == before.InMsgs && now.Reconnects == before.Reconnects {
-			_ = nc.ForceReconnect() // it fails where the connection is closed
+			_ = nc.ForceReconnect() // it fails if the connection is closed
 		}
 	}()
 }
 
-// ask is do, where it may take longer than ctx lasts. A permission that is missing
+// ask is do, if it may take longer than ctx lasts. A permission that is missing
 // is not an answer in NATS: the server says so to the connection, and the request
-// waits for nothing. So where an answer does not come, the connection's last error
+// waits for nothing. So if an answer does not come, the connection's last error
 // is looked at.
 func ask[T any](ctx context.Context, k *backend, call func(context.Context, *binding) (T, error)) (T, error) {
 	var none T
@@ -89,7 +90,7 @@ func ask[T any](ctx context.Context, k *backend, call func(context.Context, *bin
 		return v, err
 	}
 	if denied := k.denied(before); denied != nil {
-		return none, store.Wrong("%w: allow this user what the package comment of natskv lists", denied)
+		return none, fmt.Errorf("%w: %w: allow this user what the package comment of natskv lists", denied, leaderelection.ErrDenied)
 	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
 		k.bound.Store(nil) // it may have been deleted: the next call looks, and says so

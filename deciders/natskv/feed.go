@@ -26,7 +26,7 @@ var (
 )
 
 // Changes implements leaderelection.ChangeFeed with a consumer of the bucket's
-// stream, such as a key-value watch has. It ends with an error where two
+// stream, such as a key-value watch has. It ends with an error if two
 // heartbeats have failed to come, a message was missed, the server has removed
 // the consumer, or the connection is closed. A reconnect that is quicker than the
 // heartbeats, and misses nothing, goes unnoticed.

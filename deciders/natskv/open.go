@@ -8,6 +8,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/natskv/internal/dial"
+	"github.com/c8e606e4/leaderelection/internal/clients"
 )
 
 // Open connects to NATS and returns a Decider that owns the connection: Close it.
@@ -24,9 +25,9 @@ import (
 //	              not say itself; the host may then be left out: nats:///b/k?context=prod
 //	creds         a file with a user's JWT and seed
 //	nkey          a file with a user's nkey seed
-//	tlsca         a file with the authorities to trust in place of the system's
-//	tlscert       a file with this client's certificate, and
-//	tlskey        one with its key
+//	tls_ca        a file with the authorities to trust in place of the system's
+//	tls_cert      a file with this client's certificate, and
+//	tls_key       one with its key
 //	inbox_prefix  what the subjects of answers begin with, in place of _INBOX
 //	domain        the JetStream domain that has the bucket
 //	create        true: make the bucket where there is none, with
@@ -34,7 +35,7 @@ import (
 //	storage       file (default) or memory, and
 //	description   a text for it
 //
-// Open fails where no server can be reached before ctx ends, or refuses the user
+// Open fails if no server can be reached before ctx ends, or refuses the user
 // (an ErrPermanent); later the connection is restored whenever it is lost, also by a
 // server that refuses the user for a while. Its files are read again each time. What
 // is wrong with the bucket is said by the first call of the Decider.
@@ -51,17 +52,23 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if err != nil {
 		return nil, store.Wrong("%w", err)
 	}
-	nc, err := target.Connect(ctx)
+	nc, done, err := clients.Open(ctx, target.Connection(), func(ctx context.Context) (*nats.Conn, func() error, error) {
+		nc, err := target.Connect(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return nc, func() error { nc.Close(); return nil }, nil
+	})
 	if err != nil {
 		return nil, err
 	}
 	js, err := target.JetStream(nc)
 	if err != nil {
-		nc.Close()
+		_ = done()
 		return nil, store.Wrong("%w", err)
 	}
 	d := NewDecider(js, target.Bucket, target.Key, &Options{Create: target.Create})
-	d.owned = nc
+	d.close = done
 	return d, nil
 }
 

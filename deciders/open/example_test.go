@@ -15,7 +15,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/open"
 )
 
-// A program that keeps its election where it is told to.
+// A program that keeps its election if it is told to.
 func Example() {
 	stores := open.Stores{
 		"file": open.With(file.Open),
@@ -39,7 +39,7 @@ func Example() {
 
 	config := leaderelection.Config{Decider: decider, LeaderID: "web-1"}
 	err = config.Run(ctx, func(_ context.Context, view *leaderelection.TimeView) error {
-		fmt.Println("leading with token", view.ElectionNumber())
+		fmt.Println("leading with a token:", view.ElectionNumber() > 0)
 		return nil
 	})
 	fmt.Println(err)
@@ -47,9 +47,9 @@ func Example() {
 	_, err = stores.Open(ctx, "s3://bucket/key")
 	fmt.Println(err)
 	// Output:
-	// leading with token 1
+	// leading with a token: true
 	// <nil>
-	// leaderelection/open: the store's URL is wrong: no store of this program goes by "s3://bucket/key"; it can open file: leaderelection: no retry can help
+	// leaderelection/open: the store's URL is wrong: this program has no store for "s3://bucket/key"; it can open file: leaderelection: no retry can help
 }
 
 // A store of one's own, or one that needs more than a URL says.

@@ -52,8 +52,8 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
-// ErrURL is wrapped by the error of Open if the URL cannot be read, or if its scheme is
-// not among the Stores. Such an error wraps leaderelection.ErrPermanent as well.
+// ErrURL is wrapped by the error of Open if the URL cannot be read, if its scheme is
+// not among the Stores, or if a parameter of it is wrong. Such an error wraps leaderelection.ErrPermanent as well.
 var ErrURL = errors.New("leaderelection/open: the store's URL is wrong")
 
 // Opener opens the election that u names. If u is wrong, so that no retry can help, its
@@ -126,7 +126,7 @@ func (s Stores) find(rawURL string) (*url.URL, Opener, error) {
 	case u.Scheme == "":
 		return nil, nil, wrong("it has no scheme, such as the s3 of s3://bucket/key; " + s.linked())
 	case s[u.Scheme] == nil:
-		return nil, nil, wrong(fmt.Sprintf("no store of this program goes by %q; %s", redact.URL(rawURL), s.linked()))
+		return nil, nil, wrong(fmt.Sprintf("this program has no store for %q; %s", redact.URL(rawURL), s.linked()))
 	}
 	return u, s[u.Scheme], nil
 }

@@ -45,7 +45,7 @@ func TestTheSchemeDecides(t *testing.T) {
 		t.Errorf("file: %v, %v", d, err)
 	}
 	for in, says := range map[string]string{
-		"two://user:hush@host/x": `no store of this program goes by "two://xxxxx@host/x"; it can open file, one: `,
+		"two://user:hush@host/x": `this program has no store for "two://xxxxx@host/x"; it can open file, one: `,
 		"nil://host/x":           "it can open file, one: ",
 		"none://host/x":          "it can open file, one: ",
 		"host/x":                 "it has no scheme, such as the s3 of s3://bucket/key; it can open file, one: ",

@@ -25,7 +25,11 @@ func BenchmarkBare(b *testing.B) {
 	if _, err := postgres.NewDecider(p, "leaderelection", "e", create).WriteEntry(b.Context(), e); err != nil {
 		b.Fatal(err)
 	}
-	read, update := postgres.Statements("leaderelection")
+	d := postgres.NewDecider(p, "leaderelection", "e", create)
+	read, update, err := d.Statements(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
 	var version, channel, record string
 	var micros int64
 	look := func() {
@@ -48,7 +52,7 @@ func BenchmarkBare(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
 			was, now := versions[i%2], versions[(i+1)%2]
-			if err := p.QueryRow(b.Context(), update, pgx.QueryExecModeExec, "e", now, record, was, now+"\n"+record).Scan(&micros, nil, nil); err != nil {
+			if err := p.QueryRow(b.Context(), update, pgx.QueryExecModeExec, "e", now, record, was, now+"\n"+record).Scan(&micros, nil, nil, nil, nil); err != nil {
 				b.Fatal(err)
 			}
 		}

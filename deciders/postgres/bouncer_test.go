@@ -15,7 +15,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// Behind a pooler in transaction mode, where each statement may be another session's:
+// Behind a pooler in transaction mode, in which each statement may be another session's:
 // all of a decider's contract, its feed listening on a direct connection.
 func TestConformanceBehindAPooler(t *testing.T) {
 	server := stores.Postgres(t)
@@ -65,7 +65,7 @@ func TestDeafFeed(t *testing.T) {
 	}
 }
 
-// Where nobody can listen, candidates and observers poll.
+// If nobody can listen, candidates and observers poll.
 func TestElectionBehindAPooler(t *testing.T) {
 	server := stores.Postgres(t)
 	bouncer := stores.PgBouncer(t, server, 3)

@@ -108,7 +108,7 @@ func TestSharedConnection(t *testing.T) {
 			again := feedtest.Follow(t, deciders[0])
 			feedtest.Number(t, again, round+1)
 		})
-		eventually(t, "nobody listens any more", func() bool { return connections() <= most })
+		feedtest.Eventually(t, "nobody listens any more", func() bool { return connections() <= most })
 	}
 }
 
@@ -152,7 +152,7 @@ func TestSlowFollower(t *testing.T) {
 	}
 }
 
-// Where there is no way to a connection of its own the feed is silent, and ends with
+// If there is no way to a connection of its own the feed is silent, and ends with
 // its ctx.
 func TestNoWayToListen(t *testing.T) {
 	p := pool(t, stores.Postgres(t).Addr)
@@ -172,7 +172,7 @@ func TestNoWayToListen(t *testing.T) {
 	}
 }
 
-// A table that is dropped is made again, where it may be, and else reported.
+// A table that is dropped is made again, if it may be, and else reported.
 func TestTableDropped(t *testing.T) {
 	p := pool(t, stores.Postgres(t).Addr)
 	maker, other := postgres.NewDecider(p, "leaderelection", "e", create), postgres.NewDecider(p, "leaderelection", "e", nil)

@@ -1,9 +1,14 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +19,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/table"
+	"github.com/c8e606e4/leaderelection/internal/durations"
 )
 
 // DB is what a Decider needs of pgx: a *pgxpool.Pool has it. A single *pgx.Conn has
@@ -26,7 +32,7 @@ type DB interface {
 // Options adjusts a Decider. The zero value is right for a table that is there and a
 // pool of direct connections to the primary.
 type Options struct {
-	// CreateTable makes the table, as Schema prints it, where it is missing.
+	// CreateTable makes the table, as Schema prints it, if it is missing.
 	CreateTable bool
 	// Listen opens the connection that the feed listens on, and which the feed
 	// closes. It must lead to the primary, and not through a transaction pooler.
@@ -36,9 +42,9 @@ type Options struct {
 	// pooler only: the feed stays silent, and candidates and observers poll.
 	// Without it the feed finds out by itself, and says so once.
 	NoListen bool
-	// FeedSilence is how long the feed bears to hear nothing before it reads the
+	// FeedSilence is how long the feed tolerates hearing nothing before it reads the
 	// row, to see whether the server is there. A leader is heard of each half
-	// term, so more than that reads only where nobody leads. Zero: 30 s.
+	// term, so more than that reads only if nobody leads. Zero: 30 s.
 	FeedSilence time.Duration
 }
 
@@ -51,16 +57,19 @@ const DefaultFeedSilence = 30 * time.Second
 type Decider struct {
 	b        *backend
 	election store.Election[token]
-	close    func()
+	close    func() error
 }
 
 // backend is the store: one row of a table.
 type backend struct {
 	db       DB
+	key      DB  // as it was given
+	ear      any // of Open: what those have in common that listen on one connection
 	table    *table.Table
 	election string
 	opts     Options
 	deaf     atomic.Int64 // until when there is no use in listening, in Unix seconds
+	proves   atomic.Bool  // commit.Check has passed once
 	doubts   store.Doubts
 }
 
@@ -77,29 +86,33 @@ func Schema(name string) string { return table.Schema(name) }
 // NewDecider returns a handle on the election of that name in a table, whose name
 // may have its schema's before it ("ops.elections"); names are taken as they are, in
 // upper and lower case. The pool stays the caller's: it must be kept open while the
-// Decider is in use, and may serve others. Options may be nil. It does no I/O.
+// Decider is in use. Give it a configuration that went through Prepare. Best is a pool of the
+// election's own: an application that uses up a shared one costs the leadership. Options may
+// be nil. It does no I/O.
 func NewDecider(db DB, name, election string, opts *Options) *Decider {
-	b := &backend{db: db, election: election}
+	b := &backend{db: db, key: db, election: election}
+	if p, ok := db.(*pgxpool.Pool); ok {
+		b.db = lender{p}
+	}
 	if opts != nil {
 		b.opts = *opts
 	}
-	if b.opts.FeedSilence <= 0 {
-		b.opts.FeedSilence = DefaultFeedSilence
-	}
+	wrong := cmp.Or(table.Check(name, election), durations.Fault("FeedSilence", b.opts.FeedSilence, durations.Least))
+	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, DefaultFeedSilence)
 	mode := pgx.QueryExecModeExec
 	if p, ok := db.(pool); ok && p.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
 		mode = pgx.QueryExecModeSimpleProtocol // some poolers know no other
 	}
-	b.table = table.New(db, name, mode, b.opts.CreateTable)
-	place := fmt.Sprintf("postgres table %s, election %q", b.table.Quoted, election)
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "postgres", Place: place, Wrong: table.Check(name, election)}}
+	b.table = table.New(b.db, name, mode, b.opts.CreateTable)
+	place := b.place("", "table "+b.table.Quoted)
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "postgres", Place: place, Wrong: wrong}}
 }
 
 // Close closes the pool that Open has made. The pool given to NewDecider is the
 // caller's to close.
 func (d *Decider) Close() error {
 	if d.close != nil {
-		d.close()
+		return d.close()
 	}
 	return nil
 }
@@ -118,8 +131,34 @@ func (t token) CommitTS() time.Time {
 	return time.UnixMicro(t.micros).UTC()
 }
 
-// String names the place of the record: table and election.
-func (d *Decider) String() string { return d.election.Place }
+// String names the place of the record: host, database, schema, table and election. What
+// the connection and its search_path decide of that is known after the first call.
+func (d *Decider) String() string { return d.election.Where() }
+
+// Where implements store.Placed.
+func (b *backend) Where() string {
+	at := b.table.Found()
+	if at == nil {
+		return ""
+	}
+	return b.place(at.Server, at.String())
+}
+
+// place names the hosts that the pool connects to, or else the server.
+func (b *backend) place(server, table string) string {
+	if p, ok := b.db.(pool); ok {
+		c := p.Config().ConnConfig
+		hosts := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
+		for _, f := range c.Fallbacks {
+			hosts = append(hosts, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
+		}
+		server = strings.Join(slices.Compact(hosts), ",")
+	}
+	if server != "" {
+		server = " " + server + ","
+	}
+	return fmt.Sprintf("postgres%s %s, election %q", server, table, b.election)
+}
 
 // ReadCurrent implements leaderelection.RaceDecider. It is as fresh as the server
 // that the pool is connected to. A record whose write this handle has begun, and has
@@ -146,9 +185,6 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 
 // Load implements store.Store.
 func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
-	if _, err := b.table.Find(ctx); err != nil {
-		return s, err
-	}
 	s, _, err = b.read(ctx)
 	return s, err
 }
@@ -156,8 +192,12 @@ func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
 // read returns the row, and the channel of its notifications. Where there is no row
 // that is empty.
 func (b *backend) read(ctx context.Context) (s store.Stored[token], channel string, err error) {
+	at, err := b.table.Find(ctx)
+	if err != nil {
+		return s, "", err
+	}
 	var text string
-	err = b.db.QueryRow(ctx, b.table.Read, b.table.Mode, b.election).Scan(&s.At.version, &channel, &s.At.micros, &text)
+	err = b.db.QueryRow(ctx, at.Read, b.table.Mode, b.election).Scan(&s.At.version, &channel, &s.At.micros, &text)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return store.Stored[token]{None: true}, "", nil
 	}

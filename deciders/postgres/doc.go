@@ -2,24 +2,29 @@
 // conditional statement decides who leads and notifies the others: candidates and
 // observers learn of every change within about a millisecond.
 //
-//	pool, err := pgxpool.New(ctx, "postgres://app@db/app")
+//	config, err := pgxpool.ParseConfig("postgres://app@db/app")
+//	...
+//	postgres.Prepare(config)
+//	pool, err := pgxpool.NewWithConfig(ctx, config)
 //	...
 //	decider := postgres.NewDecider(pool, "leaderelection", "web", &postgres.Options{CreateTable: true})
 //
 // # What is written where
 //
 // One row a table and election: its name, a version that is never the same twice
-// (also when the row was deleted and made again, or a backup put back), the time of
+// (even when the row was deleted and made again, or a backup put back), the time of
 // the write, the record, and the channel of its notifications. The record's column
-// is json, which keeps it byte for byte, and not jsonb, which writes it anew; psql
+// is json, which keeps it byte for byte, and not jsonb, which rewrites it; psql
 // shows it and takes it apart:
 //
 //	select election, written, record->>'leader_id' from leaderelection;
 //
 // Schema prints the table for those who migrate by hand; Options.CreateTable makes
-// it where it is missing. A row changes in place about 515 times an hour: autovacuum
+// it if it is missing. The name is looked up by search_path once, and String names the
+// schema that was found: candidates with another search_path may find another table, and elect
+// another leader (leaderelect doctor warns of it). Name the schema if in doubt. A row changes in place about 515 times an hour: autovacuum
 // deals with that, and the table's fillfactor lets it. Nothing ever deletes a row; an
-// operator who does makes the election empty, and numbers begin at 1 again.
+// operator who does makes the election empty, and two may lead for a term.
 //
 // # Permissions
 //
@@ -51,12 +56,12 @@
 //     (https://www.postgresql.org/docs/current/runtime-config-wal.html);
 //   - a fail-over to a standby that had not received it: replication is asynchronous
 //     unless synchronous_standby_names says otherwise
-//     (https://www.postgresql.org/docs/current/warm-standby.html). So name them, or
-//     let a term pass before the new primary serves; and see to it that the old one
-//     does not serve any longer. A restored backup is the same;
-//   - a wait for a standby that an operator cancels (pg_cancel_backend), which
-//     PostgreSQL answers with a warning only, on a pool that has not gone through
-//     Prepare. Open's has;
+//     (https://www.postgresql.org/docs/current/warm-standby.html). With
+//     FIRST 2 (a, b) each write is on both, and either may be promoted. With ANY 1 (a, b),
+//     FIRST 1 (a, b) or * a write is on one of them: a fail-over must then promote the
+//     more advanced of the two. Or let a term pass before the new primary serves. In any
+//     case see to it that the old one does not serve any longer. A restored backup is the
+//     same;
 //   - an UNLOGGED table, which a crash empties
 //     (https://www.postgresql.org/docs/current/sql-createtable.html): it is refused,
 //     when a Decider first looks.
@@ -64,9 +69,16 @@
 // A session's synchronous_commit of off, local or remote_write does no harm: a write
 // raises it to on for itself.
 //
-// With synchronous_standby_names a write is answered, and seen by others, when the
-// standbys have it. While none answers nobody can extend a term, so nobody leads: name
-// more standbys than must answer (ANY 1 (a, b)). A wait that is cut short leaves the
+// A wait for a standby may be cancelled (pg_cancel_backend), which PostgreSQL tells by a
+// warning alone. So each write has the server say a notice as well, whatever the role's
+// client_min_messages is. If commits wait for standbys and the notice is not heard, the write
+// is not believed, and the error says so: on a pool without Prepare, and behind a proxy
+// that drops notices. Open's pool is prepared.
+//
+// With synchronous_standby_names a write is answered, and seen by others, when as many
+// standbys as must answer have it. While fewer do nobody can extend a term, so nobody
+// leads. More standbys than must answer (ANY 1 (a, b)) keep leadership available, and make
+// it the fail-over's business which of them it promotes. A wait that is cut short leaves the
 // write on the primary alone, for all to see: pgx has the server cancel when a ctx
 // ends, and a termination or a crash of the primary does the same. A candidate that
 // reads such a record of its own must not take it for confirmed. So ReadCurrent makes
@@ -83,13 +95,17 @@
 // records. A standby without a feed reads 480 times an hour. NOTIFY is done under a lock
 // of the whole server at commit, which matters where thousands a second notify, not here.
 //
+// Give an election a pool of its own: an application that uses up a shared one costs the
+// leadership. The error then says that a connection was waited for.
+//
 // The feeds of all Deciders that share a pool listen on one connection, beside the pool.
 // All else is done on the pool's, each for the time of one statement. So a process that
 // takes part in one election has two connections to the server or three, and one that
 // takes part in a hundred by one pool has one and those that the pool may open. Give the
 // pool two at least, or a statement that hangs keeps the next one waiting. Deciders of
-// Open's have a pool each, and so have two connections each; of Deciders with
-// Options.Listen each feed's handle has a connection of its own.
+// Open's have a pool each, and so have two connections each, but for those of a group that the
+// command leaderelect runs, which share one; of Deciders with Options.Listen each feed's handle has a
+// connection of its own.
 //
 // A pgxpool tries out a connection that was idle for a second before it lends it,
 // which makes two round trips of one; pgxpool.Config.ShouldPing says when. Give

@@ -3,8 +3,13 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
 
 	"github.com/c8e606e4/leaderelection/deciders/durability"
+	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/commit"
+	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/table"
 )
 
 var _ durability.Examiner = (*Decider)(nil)
@@ -12,21 +17,27 @@ var _ durability.Examiner = (*Decider)(nil)
 // settings asks for what may lose a write. Anybody may ask; synchronous_commit is not
 // among it, since a write raises it for itself.
 const settings = `SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
-	pg_catalog.pg_is_in_recovery(), (SELECT count(*) FROM pg_catalog.pg_stat_replication)`
+	pg_catalog.pg_is_in_recovery(), (SELECT count(*) FROM pg_catalog.pg_stat_replication),
+	(SELECT COALESCE(string_agg(DISTINCT n.nspname::text, ', '), '') FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+	WHERE c.relkind = 'r' AND c.relname = $1::text AND n.nspname <> $2::text AND n.nspname !~ '^pg_')`
 
 // Durability implements durability.Examiner: it asks the server what of "What can lose
 // one" in the package's documentation applies. An UNLOGGED table is an error, as it is
 // for each other call. It takes no permission beyond Permissions.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
-	var fsync, pages, names string
+	var fsync, pages, names, others string
 	var standby bool
 	var receivers int
+	var at *table.Place
 	err := d.election.Ready(ctx)
 	if err == nil {
-		_, err = d.b.table.Find(ctx)
+		at, err = d.b.table.Find(ctx)
 	}
 	if err == nil {
-		err = d.b.db.QueryRow(ctx, settings, d.b.table.Mode).Scan(&fsync, &pages, &names, &standby, &receivers)
+		err = commit.Run(ctx, d.b.db, commit.Check, []any{d.b.table.Mode})
+	}
+	if err == nil {
+		err = d.b.db.QueryRow(ctx, settings, d.b.table.Mode, at.Table, at.Schema).Scan(&fsync, &pages, &names, &standby, &receivers, &others)
 	}
 	if err != nil {
 		return nil, d.election.Failed(ctx, "examining the server of", err)
@@ -42,6 +53,44 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	warn(pages == "off", "full_page_writes is off: a crash of the machine may leave a torn page, and with it no record or an old one, so that two may lead", "set full_page_writes = on")
 	warn(!standby && names == "" && receivers > 0,
 		fmt.Sprintf(`synchronous_standby_names is "", and replication has %d receivers: a fail-over to one that lags forgets a confirmed write, and two may lead`, receivers),
-		"set synchronous_standby_names, such as ANY 1 (a, b), or let a term pass before a new primary serves")
+		"name there each standby that a fail-over may promote, all of which must answer, such as FIRST 2 (a, b); or let a term pass before a new primary serves")
+	must, of := quorum(names, receivers)
+	warn(!standby && names != "" && must < of,
+		fmt.Sprintf("synchronous_standby_names is %q: a write is confirmed when %d of %d standbys have it, and a fail-over to one that has it not forgets it, so that two may lead", names, must, of),
+		fmt.Sprintf("have a fail-over promote only the most advanced of at least %d of these standbys; or have all of them answer, and name more of them than one; or let a term pass before a new primary serves", of-must+1))
+	warn(!standby && names != "" && receivers > of,
+		fmt.Sprintf("synchronous_standby_names is %q, and replication has %d receivers: a fail-over to one that is not named forgets confirmed writes, and two may lead", names, receivers),
+		"never promote the others, or name them")
+	warn(others != "" && !d.b.table.Qualified(),
+		fmt.Sprintf("this is %s, and there are tables of that name in the schemas %s: a candidate with another search_path takes part in another election, and leads as well", at, others),
+		"name the schema, as in table="+at.Schema+"."+at.Table+", or drop the others")
 	return all, nil
+}
+
+// synchronous is the form of synchronous_standby_names that counts. Only an examination needs it, so
+// it is not compiled when a program starts.
+var synchronous = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?is)^\s*(?:(?:ANY|FIRST)\s+)?(\d+)\s*\((.*)\)\s*$`) })
+
+// quorum reads synchronous_standby_names: how many standbys must have a write, and out of how
+// many. A star is for all that there are.
+func quorum(names string, receivers int) (must, of int) {
+	must = 1
+	if m := synchronous().FindStringSubmatch(names); m != nil {
+		must, _ = strconv.Atoi(m[1])
+		names = m[2]
+	}
+	quotes := 0
+	of = 1
+	for _, c := range names {
+		switch {
+		case c == '"':
+			quotes++
+		case quotes%2 == 1:
+		case c == '*':
+			return must, max(receivers, must)
+		case c == ',':
+			of++
+		}
+	}
+	return must, of
 }

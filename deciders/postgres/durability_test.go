@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -34,7 +35,7 @@ func TestAsynchronousCommit(t *testing.T) {
 		}
 		d = postgres.NewDecider(again, "leaderelection", "e", nil)
 		if e := feedtest.Read(t, d); uint64(e.ElectionNumber) != number || e.Token != token {
-			t.Errorf("the crash took back the record of election %d: %+v", number, e)
+			t.Errorf("the crash took back the record of leadership %d: %+v", number, e)
 		}
 		p = again
 	}
@@ -58,9 +59,9 @@ func TestDurability(t *testing.T) {
 	}
 	set := func(setting, value string) {
 		t.Helper()
-		exec(t, p, "ALTER SYSTEM SET "+setting+" = "+value)
+		exec(t, p, "ALTER SYSTEM SET "+setting+" = '"+value+"'")
 		exec(t, p, "SELECT pg_reload_conf()")
-		eventually(t, setting+" is "+value, func() (ok bool) {
+		feedtest.Eventually(t, setting+" is "+value, func() (ok bool) {
 			err := p.QueryRow(t.Context(), "SELECT current_setting($1) = $2", setting, value).Scan(&ok)
 			return err == nil && ok
 		})
@@ -71,12 +72,25 @@ func TestDurability(t *testing.T) {
 	set("full_page_writes", "on")
 
 	standby := stores.PostgresStandby(t, server, "fsync=on")
-	eventually(t, "the standby receives", func() (ok bool) { // it serves before it does
+	feedtest.Eventually(t, "the standby receives", func() (ok bool) { // it serves before it does
 		err := p.QueryRow(t.Context(), "SELECT count(*) = 1 FROM pg_stat_replication").Scan(&ok)
 		return err == nil && ok
 	})
-	warns(p, "synchronous_standby_names is", "1 receivers", "ANY 1")
+	warns(p, "synchronous_standby_names is", "1 receivers", "FIRST 2 (a, b)")
 	warns(pool(t, standby.Addr), "pg_is_in_recovery", "name the primary")
+	set("synchronous_standby_names", "*") // the only one
+	warns(p)
+	set("synchronous_standby_names", "ANY 1 (walreceiver, b)")
+	warns(p, "when 1 of 2 standbys have it", "the most advanced of at least 2")
+	set("synchronous_standby_names", "FIRST 2 (walreceiver, b)")
+	warns(p)
+	// Who names several hosts means the primary.
+	set("synchronous_standby_names", "")
+	both := opened(t, "postgres://postgres@"+standby.Addr+","+server.Addr+"/postgres?sslmode=disable&election=e")
+	feedtest.Write(t, both, 1, nil)
+	if s := both.String(); !strings.Contains(s, standby.Addr+","+server.Addr) {
+		t.Error(s)
+	}
 
 	unsafe := pool(t, stores.Postgres(t, "fsync=off").Addr)
 	warns(unsafe, "fsync is off", "fsync = on")

@@ -22,11 +22,3 @@ func TestFaults(t *testing.T) {
 	leader := opened(t, "postgres://postgres@"+proxy.Addr+"/postgres?sslmode=disable&election=e&create=true")
 	proctest.Faults(t, leader, postgres.NewDecider(pool(t, addr), "leaderelection", "e", create), proxy)
 }
-
-// Members of a group of package shard, in processes of their own, for as long as
-// PROCTEST_GROUP_FOR says. See proctest.RunGroup.
-func TestShards(t *testing.T) {
-	// Each record's handle of each process has a connection for its feed, and one for its calls.
-	addr := stores.Postgres(t, "max_connections=400").Addr
-	proctest.RunGroup(t, proctest.GroupOptions{Address: "postgres://postgres@" + addr + "/postgres?sslmode=disable&election={name}&create=true", Upstream: addr})
-}

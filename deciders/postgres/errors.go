@@ -19,7 +19,7 @@ func (b *backend) Judge(err error) store.Verdict {
 	case errors.Is(err, puddle.ErrClosedPool):
 		return store.Permanent("keep the pool open while the election goes on")
 	case store.BadCertificate(err):
-		return store.Permanent("check the server's certificate, sslmode and sslrootcert")
+		return store.Permanent("check the server's certificate, sslmode and tls_ca")
 	case strings.Contains(err.Error(), "server refused TLS connection"):
 		return store.Permanent("switch TLS on at the server, or lower sslmode")
 	}

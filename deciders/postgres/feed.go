@@ -22,15 +22,15 @@ import (
 const (
 	// echoTime is how long the feed waits to hear itself.
 	echoTime = 2 * time.Second
-	// refusedTime is after how long the feed tries again where LISTEN was refused: a
+	// refusedTime is after how long the feed tries again if LISTEN was refused: a
 	// standby may have been promoted.
 	refusedTime = 15 * time.Second
-	// deafTime is the same where it has heard nothing of itself.
+	// deafTime is the same if it has heard nothing of itself.
 	deafTime = 10 * time.Minute
 )
 
 // Changes implements leaderelection.ChangeFeed, by LISTEN on a connection beside the pool.
-// It fails when that breaks, when the server does not answer after a silence, where it
+// It fails when that breaks, when the server does not answer after a silence, if it
 // does not hear itself, because a transaction pooler is in between, and where the server
 // refuses LISTEN, as a standby does. In the last two cases it fails once. Later feeds of
 // this handle stay silent until one can listen, so that the record is polled and nothing
@@ -89,7 +89,7 @@ func (b *backend) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// follow returns nil where the loop was left.
+// follow returns nil if the loop was left.
 func (d *Decider) follow(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
 	at, err := d.b.table.Find(ctx)
 	if err != nil {
@@ -113,10 +113,10 @@ type listener struct {
 	ear     *ear.Ear
 	inbox   *ear.Inbox
 	hello   string
-	channel string // the row's, empty where there is none
+	channel string // the row's, empty if there is none
 }
 
-// begin listens where rows are made, and makes sure that something is heard: by a
+// begin listens if rows are made, and makes sure that something is heard: by a
 // notification of its own, which goes through the pool.
 func (l *listener) begin(ctx context.Context) error {
 	select {
@@ -155,7 +155,7 @@ func (l *listener) begin(ctx context.Context) error {
 			return ctx.Err()
 		case <-patience.C:
 			l.d.b.deafen(deafTime)
-			return fmt.Errorf("nothing is heard on the connection that listens, as where a transaction pooler is in between: %w", errDeaf)
+			return fmt.Errorf("no notification arrives on the listening connection (a transaction pooler on the way loses them): %w", errDeaf)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (l *listener) begin(ctx context.Context) error {
 // deafen makes later feeds of this handle silent for a while.
 func (b *backend) deafen(during time.Duration) { b.deaf.Store(time.Now().Add(during).Unix()) }
 
-// errDeaf is what a feed fails with once where it cannot listen.
+// errDeaf is what a feed fails with once if it cannot listen.
 var errDeaf = errors.New("the record is polled: connect to the primary, give Options.Listen a direct connection to it (listen_url in an address), or set Options.NoListen (listen=false)")
 
 // read returns the row, having made sure that what happens to it later is heard. It
@@ -229,7 +229,7 @@ func (l *listener) next(ctx context.Context) (*leaderelection.RaceEntry, error) 
 	return e, nil
 }
 
-// pushed is the record in a notification, or nil where it is to be read: it is too
+// pushed is the record in a notification, or nil if it is to be read: it is too
 // long for that, or not the row's, or not in order.
 func (l *listener) pushed(n *pgconn.Notification) *leaderelection.RaceEntry {
 	if n == nil {
@@ -248,8 +248,11 @@ func (l *listener) pushed(n *pgconn.Notification) *leaderelection.RaceEntry {
 
 // earKey is what Deciders that share a connection have in common.
 func (b *backend) earKey() any {
-	if b.opts.Listen == nil && reflect.TypeOf(b.db).Kind() == reflect.Pointer {
-		return b.db
+	if b.ear != nil {
+		return b.ear
+	}
+	if b.opts.Listen == nil && reflect.TypeOf(b.key).Kind() == reflect.Pointer {
+		return b.key
 	}
 	return b
 }

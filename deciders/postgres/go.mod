@@ -1,6 +1,6 @@
 module github.com/c8e606e4/leaderelection/deciders/postgres
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/c8e606e4/leaderelection v0.0.0
@@ -13,6 +13,6 @@ require (
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	golang.org/x/sync v0.22.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 )

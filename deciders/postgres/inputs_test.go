@@ -17,25 +17,6 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// all calls each of a decider's methods, and returns their errors.
-func all(t *testing.T, d *postgres.Decider) map[string]error {
-	t.Helper()
-	_, reading := d.ReadCurrent(t.Context())
-	_, writing := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	return map[string]error{"ReadCurrent": reading, "WriteEntry": writing, "Changes": feedtest.Next(t, feedtest.Follow(t, d)).Err}
-}
-
-// refused fails the test where not all methods say that no retry helps, in these words.
-func refused(t *testing.T, d *postgres.Decider, words ...string) {
-	t.Helper()
-	for what, err := range all(t, d) {
-		if !errors.Is(err, leaderelection.ErrPermanent) {
-			t.Errorf("%s: %v does not wrap ErrPermanent", what, err)
-		}
-		feedtest.Says(t, err, words...)
-	}
-}
-
 // What is in the table and no record of ours is reported, and left alone.
 func TestForeignRecordIsLeftAlone(t *testing.T) {
 	p := pool(t, stores.Postgres(t).Addr)
@@ -51,13 +32,7 @@ func TestForeignRecordIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			exec(t, p, "INSERT INTO leaderelection VALUES ($1, 'v', now(), $2, 'c')", t.Name(), record)
-			d := postgres.NewDecider(p, "leaderelection", t.Name(), nil)
-			_, err := d.ReadCurrent(t.Context())
-			feedtest.Permanent(t, err, `"leaderelection"`, t.Name())
-			if _, err := d.WriteEntry(t.Context(), feedtest.State(1, nil)); !errors.Is(err, leaderelection.ErrLostRace) {
-				t.Errorf("WriteEntry: %v", err)
-			}
-			feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, t.Name())
+			feedtest.Foreign(t, postgres.NewDecider(p, "leaderelection", t.Name(), nil), `"leaderelection"`, t.Name())
 			var left string
 			if err := p.QueryRow(t.Context(), "SELECT record::text FROM leaderelection WHERE election = $1", t.Name()).Scan(&left); err != nil || left != record {
 				t.Errorf("what is left is %q (%v)", left, err)
@@ -83,7 +58,7 @@ func TestTablesThatWillNotDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			exec(t, p, "DROP SCHEMA IF EXISTS s CASCADE; CREATE SCHEMA s;"+strings.NewReplacer("TABLE t", "TABLE s.t", "VIEW t", "VIEW s.t").Replace(c.sql), pgx.QueryExecModeSimpleProtocol)
-			refused(t, postgres.NewDecider(p, "s.t", "e", nil), append(c.words, `"s"."t"`, `"e"`)...)
+			feedtest.Refuses(t, postgres.NewDecider(p, "s.t", "e", nil), append(c.words, `"s"."t"`, `"e"`)...)
 		})
 	}
 	exec(t, p, "DROP SCHEMA s CASCADE; CREATE SCHEMA s; CREATE TABLE s.t (election text PRIMARY KEY, version text, written timestamptz, record int, channel text)", pgx.QueryExecModeSimpleProtocol)
@@ -97,7 +72,7 @@ func TestBadNames(t *testing.T) {
 		{"", "e"}, {"t", ""}, {"a.b.c", "e"}, {".t", "e"}, {"t.", "e"}, {"t\x00", "e"}, {"t", "e\x00"},
 		{strings.Repeat("t", 64), "e"}, {"t", strings.Repeat("e", 1001)},
 	} {
-		refused(t, postgres.NewDecider(p, names[0], names[1], nil), "name must")
+		feedtest.Refuses(t, postgres.NewDecider(p, names[0], names[1], nil), "name must")
 	}
 }
 
@@ -110,9 +85,7 @@ func TestOddNames(t *testing.T) {
 			d := postgres.NewDecider(p, table, election, create)
 			feed := feedtest.Follow(t, d)
 			feedtest.Write(t, d, 1, feedtest.Next(t, feed).Token)
-			if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 {
-				t.Errorf("%s, %s: %+v", table, election, n)
-			}
+			feedtest.Number(t, feed, 1)
 		}
 	}
 }
@@ -158,19 +131,19 @@ func TestPermissions(t *testing.T) {
 	}
 	_, err := observer.WriteEntry(t.Context(), feedtest.State(3, feedtest.Read(t, observer).Token))
 	feedtest.Permanent(t, err, "permission denied", "GRANT SELECT, INSERT, UPDATE")
-	refused(t, as("nobody", ""), "permission denied", "GRANT")
-	refused(t, as("nobody", "&table=secret.t"), "permission denied")
-	refused(t, as("nobody", "&table=t&create=true"), "permission denied", "CREATE on its schema")
+	feedtest.Refuses(t, as("nobody", ""), "permission denied", "GRANT")
+	feedtest.Refuses(t, as("nobody", "&table=secret.t"), "permission denied")
+	feedtest.Refuses(t, as("nobody", "&table=t&create=true"), "permission denied", "CREATE on its schema")
 }
 
 // What is refused when connecting.
 func TestWrongServer(t *testing.T) {
 	server := stores.Postgres(t, "max_connections=12", "superuser_reserved_connections=2")
 	exec(t, pool(t, server.Addr), "CREATE ROLE app LOGIN")
-	refused(t, opened(t, "postgres://app@"+server.Addr+"/nowhere?sslmode=disable&election=e"), `"nowhere" does not exist`, "make the database")
-	refused(t, opened(t, "postgres://nobody@"+server.Addr+"/postgres?sslmode=disable&election=e"), `"nobody" does not exist`, "check user")
-	refused(t, opened(t, "postgres://app@"+server.Addr+"/postgres?sslmode=require&election=e"), "TLS")
-	refused(t, postgres.NewDecider(pool(t, server.Addr), "nowhere.t", "e", create), "make the schema")
+	feedtest.Refuses(t, opened(t, "postgres://app@"+server.Addr+"/nowhere?sslmode=disable&election=e"), `"nowhere" does not exist`, "make the database")
+	feedtest.Refuses(t, opened(t, "postgres://nobody@"+server.Addr+"/postgres?sslmode=disable&election=e"), `"nobody" does not exist`, "check user")
+	feedtest.Refuses(t, opened(t, "postgres://app@"+server.Addr+"/postgres?sslmode=require&election=e"), "TLS")
+	feedtest.Refuses(t, postgres.NewDecider(pool(t, server.Addr), "nowhere.t", "e", create), "make the schema")
 
 	crowd := pool(t, server.Addr, "pool_max_conns=20")
 	for range 10 {
@@ -180,10 +153,19 @@ func TestWrongServer(t *testing.T) {
 		}
 		defer c.Release()
 	}
-	for what, err := range all(t, opened(t, "postgres://app@"+server.Addr+"/postgres?sslmode=disable&election=e")) {
-		t.Log(what)
+	for _, err := range feedtest.Errors(t, opened(t, "postgres://app@"+server.Addr+"/postgres?sslmode=disable&election=e")) {
 		feedtest.Passing(t, err, "max_connections")
 	}
+}
+
+// Of several hosts the one that takes writes is meant, unless the URL says otherwise.
+func TestSeveralHosts(t *testing.T) {
+	primary := stores.Postgres(t)
+	standby := stores.PostgresStandby(t, primary)
+	at := "postgres://postgres@" + standby.Addr + "," + primary.Addr + "/postgres?sslmode=disable&election=e&create=true"
+	feedtest.Write(t, opened(t, at), 1, nil)
+	_, err := opened(t, at+"&target_session_attrs=any").WriteEntry(t.Context(), feedtest.State(2, nil))
+	feedtest.Passing(t, err, "connect to the primary")
 }
 
 // A standby serves reads, and nothing else until it is promoted. That may pass.
@@ -211,7 +193,7 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// A database in another encoding takes the record's bytes for its own letters, where
+// A database in another encoding takes the record's bytes for its own letters, if
 // they are any.
 func TestEncoding(t *testing.T) {
 	server := stores.Postgres(t)
@@ -244,6 +226,9 @@ func TestServerErrors(t *testing.T) {
 			feedtest.Passing(t, err, code, `"t"`, `"e"`)
 		} else {
 			feedtest.Permanent(t, err, code, `"t"`, `"e"`)
+			if denied := errors.Is(err, leaderelection.ErrDenied); denied != (strings.HasPrefix(code, "28") || code == "42501") {
+				t.Errorf("%s: access denied: %v", code, denied)
+			}
 		}
 	}
 }
@@ -285,4 +270,10 @@ func (d *refusingUpdates) QueryRow(ctx context.Context, sql string, args ...any)
 		return saying{&pgconn.PgError{Code: "40001", Message: "could not serialize access"}}
 	}
 	return d.DB.QueryRow(ctx, sql, args...)
+}
+
+// A bare number counts nanoseconds: nobody means so few.
+func TestBareNumbers(t *testing.T) {
+	p := pool(t, "127.0.0.1:1")
+	feedtest.Refuses(t, postgres.NewDecider(p, "leaderelection", "one", &postgres.Options{FeedSilence: 10}), "nanoseconds")
 }

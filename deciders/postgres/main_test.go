@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -15,9 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
-		return feedtest.Open(ctx, postgres.Open, address)
-	})
+	proctest.Main(postgres.Open)
 	goleak.VerifyTestMain(m)
 }
 
@@ -27,10 +24,15 @@ func opened(t testing.TB, address string) *postgres.Decider {
 	return feedtest.Opened(t, postgres.Open, address)
 }
 
-// pool returns a pool of its own, closed at the end of the test.
+// pool returns a pool of its own, prepared, closed at the end of the test.
 func pool(t testing.TB, addr string, more ...string) *pgxpool.Pool {
 	t.Helper()
-	p, err := pgxpool.New(t.Context(), "postgres://postgres@"+addr+"/postgres?sslmode=disable&pool_max_conns=4&"+strings.Join(more, "&"))
+	config, err := pgxpool.ParseConfig("postgres://postgres@" + addr + "/postgres?sslmode=disable&pool_max_conns=4&" + strings.Join(more, "&"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	postgres.Prepare(config)
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,9 +17,10 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/commit"
+	"github.com/c8e606e4/leaderelection/internal/clients"
 )
 
-// What Open sets where the address does not say otherwise, so that an outage keeps
+// What Open sets if the address does not say otherwise, so that an outage keeps
 // neither the connections nor a candidate busy for longer than it lasts.
 const (
 	connectTimeout = 5 * time.Second
@@ -35,13 +37,14 @@ const (
 //	postgres://user@host:5432/database?election=web
 //	postgresql://pooler:6432/database?election=web&listen_url=postgres%3A%2F%2Fdb%2Fdatabase
 //
-// The parameter election is required. Others are table ("leaderelection" where it is
+// The parameter election is required. Others are table ("leaderelection" if it is
 // left out), create=true for Options.CreateTable, feed_silence, listen_url for
 // Options.Listen, listen=false for Options.NoListen, and those of
-// pgxpool.ParseConfig, such as sslmode, sslrootcert, channel_binding or
+// pgxpool.ParseConfig, such as sslmode, channel_binding or
 // pool_max_conns. What the address leaves out is taken from PGHOST, PGUSER,
 // PGPASSWORD, ~/.pgpass and the others that libpq knows; connect_timeout is then 5 s
-// and pool_max_conns 10. It does not connect.
+// and pool_max_conns 10, and with several hosts target_session_attrs is read-write. A blank
+// in a value is %20. It does not connect.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {
@@ -54,7 +57,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 // other one for a setting of the session, and refuses it only when connecting.
 var known = map[string]bool{
 	"host": true, "port": true, "database": true, "user": true, "password": true, "passfile": true, "connect_timeout": true,
-	"sslmode": true, "sslkey": true, "sslcert": true, "sslcertmode": true, "sslrootcert": true, "sslpassword": true, "sslsni": true,
+	"sslmode": true, "sslcertmode": true, "sslpassword": true, "sslsni": true,
 	"sslnegotiation": true, "channel_binding": true, "require_auth": true, "krbspn": true, "krbsrvname": true,
 	"min_protocol_version": true, "max_protocol_version": true,
 	"target_session_attrs": true, "service": true, "servicefile": true, "application_name": true, "search_path": true, "options": true,
@@ -78,38 +81,67 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if election == "" {
 		p.Wrong("it lacks the parameter election: add ?election=name")
 	}
-	opts := options(p)
+	opts, listen := options(p)
+	files := p.TLSFiles()
 	theirs := p.Take("pgx's "+strings.Join(slices.Sorted(maps.Keys(known)), ", "), func(name string) bool { return known[name] })
 	if err := p.Rest(); err != nil {
 		return nil, err
 	}
+	for name, file := range map[string]string{"sslrootcert": files.CA, "sslcert": files.Cert, "sslkey": files.Key} {
+		if file != "" {
+			theirs.Set(name, file)
+		}
+	}
+	if files.CA != "" && !theirs.Has("sslmode") {
+		theirs.Set("sslmode", "verify-full")
+	}
 	rest := *u
-	rest.RawQuery = theirs.Encode()
-	pool, err := newPool(ctx, &rest, theirs.Has("pool_max_conns"))
+	// Who names several hosts means the one that takes writes.
+	if strings.Contains(cmp.Or(u.Host, theirs.Get("host"), os.Getenv("PGHOST")), ",") && !theirs.Has("target_session_attrs") && os.Getenv("PGTARGETSESSIONATTRS") == "" {
+		theirs.Set("target_session_attrs", "read-write")
+	}
+	// As libpq does, pgx takes a plus sign for one, and not for a blank.
+	rest.RawQuery = strings.ReplaceAll(theirs.Encode(), "+", "%20")
+	pool, done, err := clients.Open(ctx, rest.String(), func(ctx context.Context) (*pgxpool.Pool, func() error, error) {
+		pool, err := newPool(ctx, &rest, theirs.Has("pool_max_conns"))
+		if err != nil {
+			return nil, nil, err
+		}
+		return pool, func() error { pool.Close(); return nil }, nil
+	})
 	if err != nil {
 		return nil, err
 	}
 	d := NewDecider(pool, table, election, opts)
-	d.close = pool.Close
+	d.close = done
+	if opts.Listen != nil {
+		d.b.ear = line{pool, listen}
+	}
 	return d, nil
 }
 
-func options(p *store.Params) *Options {
-	opts := &Options{
+// line is what the feeds have in common that listen by one connection of a URL's own.
+type line struct {
+	pool *pgxpool.Pool
+	url  string
+}
+
+func options(p *store.Params) (opts *Options, listen string) {
+	opts = &Options{
 		CreateTable: p.Bool("create"),
 		NoListen:    p.OneOf("listen", "true", "false") == "false",
 		FeedSilence: p.Duration("feed_silence"),
 	}
-	if v := p.String("listen_url"); v != "" {
-		config, err := pgx.ParseConfig(v)
+	if listen = p.String("listen_url"); listen != "" {
+		config, err := pgx.ParseConfig(listen)
 		if err != nil {
 			p.Wrong("the parameter %q: %w", "listen_url", err)
-			return opts
+			return opts, listen
 		}
 		patient(config)
 		opts.Listen = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config) }
 	}
-	return opts
+	return opts, listen
 }
 
 func newPool(ctx context.Context, u *url.URL, sized bool) (*pgxpool.Pool, error) {
@@ -118,10 +150,27 @@ func newPool(ctx context.Context, u *url.URL, sized bool) (*pgxpool.Pool, error)
 		return nil, err
 	}
 	Prepare(config)
+	config.BeforeConnect = renew(u.String())
 	if !sized {
 		config.MaxConns = maxConns
 	}
 	return pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
+}
+
+// renew has a connection made by the certificates as they are in their files now: pgx reads them
+// once.
+func renew(address string) func(context.Context, *pgx.ConnConfig) error {
+	return func(_ context.Context, config *pgx.ConnConfig) error {
+		now, err := pgx.ParseConfig(address)
+		if err != nil {
+			return err
+		}
+		config.TLSConfig = now.TLSConfig
+		for i := range min(len(config.Fallbacks), len(now.Fallbacks)) {
+			config.Fallbacks[i].TLSConfig = now.Fallbacks[i].TLSConfig
+		}
+		return nil
+	}
 }
 
 // patient bounds how long a connection may take to be made, where the address or the
@@ -133,7 +182,7 @@ func patient(config *pgx.ConnConfig) {
 }
 
 // Prepare sets in a pool's configuration what Open sets in its own: ShouldPing, a
-// bound for the time that a connection may take to be made, where there is none, and
+// bound for the time that a connection may take to be made, if there is none, and
 // an OnNotice that hears of a cancelled wait for a standby (see the package comment),
 // and hands on to the one that was there.
 func Prepare(config *pgxpool.Config) {

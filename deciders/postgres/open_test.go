@@ -32,9 +32,7 @@ func TestOpen(t *testing.T) {
 	d := opened(t, "postgres://"+server.Addr+"/postgres?sslmode=disable&election=web&create=true&feed_silence=1m&listen=true&pool_max_conns=2&application_name=me&connect_timeout=3&listen_url="+direct)
 	feed := feedtest.Follow(t, d)
 	feedtest.Write(t, d, 3, feedtest.Next(t, feed).Token)
-	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 3 {
-		t.Errorf("%+v", n)
-	}
+	feedtest.Number(t, feed, 3)
 	for _, address := range []string{
 		"postgresql://" + server.Addr + "?election=web",
 		"postgres:///postgres?election=web&table=leaderelection&create=false",
@@ -52,7 +50,7 @@ func TestOpen(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	for address, want := range map[string]string{
+	feedtest.OpenRefuses(t, postgres.Open, map[string]string{
 		"mysql://localhost?election=e":                                                                   "scheme",
 		"postgres://localhost/db":                                                                        "?election=",
 		"postgres://localhost/db?election=":                                                              "?election=",
@@ -66,22 +64,12 @@ func TestOpenRefuses(t *testing.T) {
 		"postgres://localhost/db?election=e&feed_silence=5":                                              `"feed_silence"`,
 		"postgres://localhost/db?election=e&feed_silence=-5s":                                            `"feed_silence"`,
 		"postgres://localhost/db?election=e&sslmode=sometimes":                                           "sslmode",
-		"postgres://localhost/db?election=e&sslrootcert=/no/such/file":                                   "/no/such/file",
+		"postgres://localhost/db?election=e&tls_ca=/no/such/file":                                        "/no/such/file",
 		"postgres://localhost/db?election=e&pool_max_conns=many":                                         "pool_max_conns",
-		"postgres://localhost:door/db?election=e":                                                        "port",
-		"postgres://u:secret@localhost/db?election=e;x":                                                  "semicolon",
-		"postgres://u:secret@localhost/db?election=e&sslmode=x&password=secret":                          "sslmode",
-		"postgres://localhost/db?election=e&listen_url=postgres%3A%2F%2Fu%3Asecret%40h%2F%3Fsslmode%3Dx": `"listen_url"`,
-	} {
-		_, err := feedtest.Open(t.Context(), postgres.Open, address)
-		if err == nil {
-			t.Errorf("%s was opened", address)
-		} else if strings.Contains(err.Error(), "secret") {
-			t.Errorf("a password is in the error: %v", err)
-		} else if u, bad := url.Parse(address); bad == nil && u != nil {
-			feedtest.Permanent(t, err, want)
-		}
-	}
+		"postgres://u:s3cret@localhost/db?election=e;x":                                                  "semicolon",
+		"postgres://u:s3cret@localhost/db?election=e&sslmode=x&password=s3cret":                          "sslmode",
+		"postgres://localhost/db?election=e&listen_url=postgres%3A%2F%2Fu%3As3cret%40h%2F%3Fsslmode%3Dx": `"listen_url"`,
+	})
 }
 
 // A password by scram-sha-256, over TLS that checks the server's certificate, with a
@@ -114,14 +102,14 @@ func TestAccess(t *testing.T) {
 	at := func(user, more string) string {
 		return "postgres://" + user + "@" + server.Addr + "/postgres?election=e&create=true" + more
 	}
-	verify := "&sslmode=verify-full&sslrootcert=" + filepath.Join(dir, "ca.pem")
+	verify := "&sslmode=verify-full&tls_ca=" + filepath.Join(dir, "ca.pem")
 	d := opened(t, at("app:secret", verify+"&channel_binding=require"))
 	feed := feedtest.Follow(t, d)
 	token := feedtest.Write(t, d, 1, feedtest.Next(t, feed).Token)
 	if n := feedtest.Next(t, feed); n.Err != nil || n.Token != token {
 		t.Errorf("%+v", n)
 	}
-	own := "&sslcert=" + filepath.Join(dir, "candidate.pem") + "&sslkey=" + filepath.Join(dir, "candidate.key")
+	own := "&tls_cert=" + filepath.Join(dir, "candidate.pem") + "&tls_key=" + filepath.Join(dir, "candidate.key")
 	token = feedtest.Write(t, opened(t, at("candidate", verify+own)), 2, token)
 	if n := feedtest.Next(t, feed); n.Err != nil || n.Token != token {
 		t.Errorf("%+v", n)
@@ -132,16 +120,26 @@ func TestAccess(t *testing.T) {
 	}
 	t.Setenv("PGPASSWORD", "")
 
+	// The authority's certificate may be renewed: the file is read for each connection.
+	renewed := filepath.Join(t.TempDir(), "ca.pem")
+	copyFile(t, filepath.Join(other, "ca.pem"), renewed)
+	late := opened(t, at("app:secret", "&tls_ca="+renewed))
+	feedtest.Refuses(t, late, "certificate", "tls_ca")
+	copyFile(t, filepath.Join(dir, "ca.pem"), renewed)
+	if e := feedtest.Read(t, late); e.ElectionNumber != 2 {
+		t.Errorf("with the renewed authority: %+v", e)
+	}
+
 	for address, words := range map[string][]string{
 		at("app:wr0ng", verify): {"28P01", "check user, password"},
 		at("app", verify):       {"check user, password"},
 		at("candidate", verify): {"28000", "check user, password"},
-		at("app:secret", "&sslmode=verify-full&sslrootcert="+filepath.Join(other, "ca.pem")): {"certificate", "sslrootcert"},
-		at("app:secret", "&sslmode=disable"):                                                 {"28000", "pg_hba.conf"},
-		strings.Replace(at("app:secret", verify), "127.0.0.1", "localhost", 1):               {"certificate", "sslrootcert"},
+		at("app:secret", "&sslmode=verify-full&tls_ca="+filepath.Join(other, "ca.pem")): {"certificate", "tls_ca"},
+		at("app:secret", "&sslmode=disable"):                                            {"28000", "pg_hba.conf"},
+		strings.Replace(at("app:secret", verify), "127.0.0.1", "localhost", 1):          {"certificate", "tls_ca"},
 	} {
 		d := opened(t, address)
-		refused(t, d, words...)
+		feedtest.Refuses(t, d, words...)
 		_, err := d.ReadCurrent(t.Context())
 		if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "wr0ng") {
 			t.Errorf("a password is in the error: %v", err)
@@ -185,4 +183,15 @@ func certificate(t *testing.T, dir, name string, ca *authority) *authority {
 		}
 	}
 	return self
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -29,38 +29,27 @@ func newPair(t *testing.T, settings ...string) *pair {
 	primary := stores.Postgres(t, settings...)
 	between := stores.Toxiproxy(t, primary.Addr)[0]
 	standby := stores.PostgresStandby(t, &stores.PostgresServer{Addr: between.Addr})
-	p := pool(t, primary.Addr)
+	pr := &pair{primary, standby, between}
+	pr.sync(t, pool(t, primary.Addr))
+	return pr
+}
+
+// sync has commits wait for the standby from now on.
+func (pr *pair) sync(t *testing.T, p *pgxpool.Pool) {
+	t.Helper()
 	exec(t, p, "ALTER SYSTEM SET synchronous_standby_names = '*'")
 	exec(t, p, "SELECT pg_reload_conf()")
-	pr := &pair{primary, standby, between}
 	pr.inSync(t)
-	return pr
 }
 
 // inSync waits until commits wait for the standby, and get its answer.
 func (pr *pair) inSync(t *testing.T) {
 	t.Helper()
 	p := pool(t, pr.primary.Addr)
-	eventually(t, "the standby is synchronous", func() (ok bool) {
+	feedtest.Eventually(t, "the standby is synchronous", func() (ok bool) {
 		err := p.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming')").Scan(&ok)
 		return err == nil && ok
 	})
-}
-
-// eventually asks again and again until ok.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	patience := time.NewTimer(30 * time.Second)
-	defer patience.Stop()
-	for !ok() {
-		select {
-		case <-again.C:
-		case <-patience.C:
-			t.Fatalf("in vain awaited: %s", what)
-		}
-	}
 }
 
 // within is a ctx for a store call.
@@ -74,23 +63,26 @@ func within(t *testing.T, d time.Duration) context.Context {
 // the primary alone. It counts for nothing until the standby has it, however it ended.
 func TestUnreplicatedWrite(t *testing.T) {
 	t.Parallel()
-	for name, isolation := range map[string]string{"read committed": "", "serializable": "options=-c%20default_transaction_isolation%3Dserializable"} {
-		t.Run(name, func(t *testing.T) { t.Parallel(); unreplicated(t, isolation) })
+	for name, options := range map[string]string{
+		"read committed": "", "serializable": "options=-c%20default_transaction_isolation%3Dserializable", "quiet role": "options=-c%20client_min_messages%3Derror",
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); unreplicated(t, options) })
 	}
 }
 
-func unreplicated(t *testing.T, isolation string) {
+func unreplicated(t *testing.T, options string) {
 	pr := newPair(t)
 	observer := pool(t, pr.primary.Addr)
 	waiting := func(what string) func() {
 		return func() {
-			eventually(t, "a session waits for the standby", func() (ok bool) {
+			feedtest.Eventually(t, "a session waits for the standby", func() (ok bool) {
 				err := observer.QueryRow(t.Context(), "SELECT "+what+"(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'candidate'").Scan(&ok)
 				return err == nil && ok
 			})
 		}
 	}
-	polite := func(c *pgxpool.Config) { // unprepared; asks the server to cancel, and waits for what it says
+	polite := func(c *pgxpool.Config) { // asks the server to cancel, and waits for what it says
+		postgres.Prepare(c)
 		c.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 			return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: 10 * time.Second}
 		}
@@ -111,7 +103,7 @@ func unreplicated(t *testing.T, isolation string) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, err := pgxpool.ParseConfig("postgres://postgres@" + pr.primary.Addr + "/postgres?sslmode=disable&application_name=candidate&" + isolation)
+			config, err := pgxpool.ParseConfig("postgres://postgres@" + pr.primary.Addr + "/postgres?sslmode=disable&application_name=candidate&" + options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +127,7 @@ func unreplicated(t *testing.T, isolation string) {
 			feedtest.Passing(t, err, election)
 			other := postgres.NewDecider(observer, "leaderelection", election, nil)
 			var seen *leaderelection.RaceEntry
-			eventually(t, "the write is seen by others", func() bool {
+			feedtest.Eventually(t, "the write is seen by others", func() bool {
 				seen, err = other.ReadCurrent(t.Context())
 				return err == nil && seen.ElectionNumber == 2
 			})
@@ -148,6 +140,10 @@ func unreplicated(t *testing.T, isolation string) {
 				feedtest.Passing(t, err, election)
 			}
 			unconfirmed("after the write")
+			if name == "ctx ended" && options == "" { // it says what it waits for, within the time that the campaign has
+				_, err := d.ReadCurrent(within(t, time.Minute))
+				feedtest.Passing(t, err, "waits for a synchronous standby", `synchronous_standby_names is "*"`)
+			}
 			// A loser's answer must not tell of it either.
 			if _, err := d.WriteEntry(within(t, time.Second), feedtest.State(2, token)); err == nil {
 				t.Error("a stale write is taken")
@@ -170,6 +166,42 @@ func unreplicated(t *testing.T, isolation string) {
 		})
 	}
 }
+
+// A pool that does not hear how the wait for a standby has ended writes nothing, where
+// commits wait for one: from its first write on, or from when the server is told to wait.
+func TestUnheard(t *testing.T) {
+	t.Parallel()
+	server := stores.Postgres(t)
+	unprepared, err := pgxpool.New(t.Context(), "postgres://postgres@"+server.Addr+"/postgres?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unprepared.Close()
+	p := pool(t, server.Addr)
+	prepared := postgres.NewDecider(p, "leaderelection", "e", create)
+	before := postgres.NewDecider(unprepared, "leaderelection", "e", create)
+	token := feedtest.Write(t, before, 1, nil) // nothing waits, so there is nothing to hear
+	(&pair{primary: server, standby: stores.PostgresStandby(t, server)}).sync(t, p)
+	for name, d := range map[string]*postgres.Decider{
+		"a pool":         postgres.NewDecider(unprepared, "leaderelection", "e", nil),
+		"no connections": postgres.NewDecider(alone{p}, "leaderelection", "e", nil),
+	} {
+		_, err := d.WriteEntry(within(t, 20*time.Second), feedtest.State(2, token))
+		feedtest.Permanent(t, err, "postgres.Prepare", "synchronous_standby_names")
+		if e := feedtest.Read(t, prepared); e.ElectionNumber != 1 {
+			t.Errorf("%s: it has written %+v", name, e)
+		}
+	}
+	_, err = before.WriteEntry(within(t, 20*time.Second), feedtest.State(2, token))
+	feedtest.Permanent(t, err, "postgres.Prepare")
+	if e, err := before.ReadCurrent(within(t, 20*time.Second)); err == nil {
+		t.Errorf("it reads back what it cannot prove: %+v", e)
+	}
+	feedtest.Write(t, prepared, 3, feedtest.Read(t, prepared).Token)
+}
+
+// alone is a DB that has no Acquire.
+type alone struct{ postgres.DB }
 
 // Whatever the session's default is, an answered write is on the standby.
 func TestCommitLevels(t *testing.T) {
@@ -198,18 +230,7 @@ func TestFailOverToStandby(t *testing.T) {
 	const term, skew = 4 * time.Second, 200 * time.Millisecond
 	pr := newPair(t)
 	start := func(id, addr string) (*leaderelection.Campaign, <-chan struct{}) {
-		elected := make(chan struct{}, 1)
-		ctx, cancel := context.WithCancel(t.Context())
-		c, err := leaderelection.Config{
-			Decider:  opened(t, fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&create=true&listen=false&election=e", addr)),
-			LeaderID: id, TermLength: term, MaxClockSkew: skew, PollInterval: 100 * time.Millisecond,
-			OnElected: func(context.Context, *leaderelection.TimeView) { elected <- struct{}{} },
-		}.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { cancel(); _ = c.Wait() })
-		return c, elected
+		return feedtest.Campaign(t, opened(t, fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&create=true&listen=false&election=e", addr)), id, term, skew)
 	}
 	old, elected := start("old", pr.primary.Addr)
 	<-elected

@@ -20,15 +20,22 @@ func (b *backend) Swap(ctx context.Context, was token, data []byte, e *leaderele
 	if err != nil {
 		return none, err
 	}
+	// One who could not prove that it was elected does not keep others out for a term.
+	if !b.proves.Load() {
+		if err := commit.Run(ctx, b.db, commit.Check, []any{b.table.Mode}); err != nil {
+			return none, err
+		}
+		b.proves.Store(true)
+	}
 	for tries := 0; ; tries++ {
-		// Never the same twice, also when the row was deleted and made again.
+		// Never the same twice, even when the row was deleted and made again.
 		now := token{version: rand.Text()}
-		sql, more := b.table.Update, [2]string{was.version, table.Payload(now.version, data)}
+		sql, more := at.Update, [2]string{was.version, table.Payload(now.version, data)}
 		if was.version == "" {
-			sql, more = b.table.Insert, [2]string{table.NewChannel(), at.Hello(b.election)}
+			sql, more = at.Insert, [2]string{table.NewChannel(), at.Hello(b.election)}
 		}
 		number, lost := b.doubts.Begin(e.Incarnation)
-		err = commit.Run(ctx, b.db, sql, []any{b.table.Mode, b.election, now.version, string(data), more[0], more[1]}, &now.micros, nil, nil)
+		err = commit.Run(ctx, b.db, sql, []any{b.table.Mode, b.election, now.version, string(data), more[0], more[1]}, &now.micros, nil)
 		switch {
 		case err == nil:
 			b.doubts.Landed(number, now.version)
@@ -71,7 +78,11 @@ func (d *Decider) current(ctx context.Context) (*leaderelection.RaceEntry, error
 		if replaced[version] {
 			return nil, store.ErrLags
 		}
-		err = commit.Run(ctx, d.b.db, d.b.table.Touch, []any{d.b.table.Mode, d.b.election, version}, nil)
+		var at *table.Place
+		if at, err = d.b.table.Find(ctx); err != nil {
+			return nil, err
+		}
+		err = d.b.touch(ctx, at.Touch, []any{d.b.table.Mode, d.b.election, version})
 		switch {
 		case err == nil:
 			d.b.doubts.Settle(version)
@@ -83,6 +94,30 @@ func (d *Decider) current(ctx context.Context) (*leaderelection.RaceEntry, error
 		}
 	}
 }
+
+// touch makes sure of a record that is in doubt. It may be given up early without harm, since
+// it changes nothing, and then says what the server waits for.
+func (b *backend) touch(ctx context.Context, sql string, args []any) error {
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := commit.Run(within, b.db, sql, args)
+	if err == nil || within.Err() == nil || ctx.Err() != nil {
+		return err
+	}
+	asking, cancel := context.WithTimeout(ctx, patience/6)
+	defer cancel()
+	var names string
+	var streaming int
+	switch asked := b.db.QueryRow(asking, waitsFor, b.table.Mode).Scan(&names, &streaming); {
+	case asked != nil:
+		return fmt.Errorf("no answer within %v: %w", patience, err)
+	case names != "":
+		return fmt.Errorf("the server waits for a synchronous standby (synchronous_standby_names is %q, and replication has %d receivers): bring the standby back: %w", names, streaming, err)
+	}
+	return fmt.Errorf("no answer within %v: see who has a transaction open on the table (pg_stat_activity, pg_locks): %w", patience, err)
+}
+
+const waitsFor = `SELECT current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_catalog.pg_stat_replication)`
 
 // inDoubt reports whether a record that was read may be on this server alone. A session
 // that commits is seen by others when its standbys have the write, or when its wait for

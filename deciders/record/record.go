@@ -2,7 +2,8 @@
 // flat JSON object that the store's own tools can show and, in need, edit. A decider for
 // another store keeps what Marshal returns and gives what it finds to Unmarshal. Then
 // every program that knows the form can read the record, and the rules for upgrades
-// below hold for it, too.
+// below hold for it, too. For those who read or write records in another language
+// docs/record.md has the same form, with rules and test vectors.
 //
 //	{"leaderelection":1,
 //	 "leader_id":"web-1",
@@ -77,7 +78,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -116,6 +116,7 @@ type entryFields struct {
 const (
 	mustUnderstand = "must_understand"
 	hold           = "hold"
+	termExpiry     = "term_expiry"
 )
 
 // Marshal returns e as it is stored, without its Token and without a final
@@ -305,152 +306,6 @@ func marks(extra map[string]string) (names []string, err error) {
 	return names, nil
 }
 
-// object splits a JSON object into its fields. Unlike json.Unmarshal it tells
-// upper from lower case and refuses a name given twice.
-func object(data []byte) (map[string]json.RawMessage, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, notJSON(data, err)
-	}
-	raw := make(map[string]json.RawMessage, 10)
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return nil, notJSON(data, err)
-		}
-		name, _ := t.(string) // within an object a Decoder gives no other
-		if _, twice := raw[name]; twice {
-			return nil, fmt.Errorf("field %q is given twice; repair it, or replace it by Reset (leaderelect reset)", name)
-		}
-		var v json.RawMessage
-		if err := d.Decode(&v); err != nil {
-			return nil, notJSON(data, err)
-		}
-		raw[name] = v
-	}
-	if _, err := d.Token(); err != nil {
-		return nil, notJSON(data, err)
-	}
-	if rest := bytes.TrimSpace(data[d.InputOffset():]); len(rest) > 0 {
-		return nil, fmt.Errorf("%d bytes follow the JSON object; repair it, or replace it by Reset (leaderelect reset)", len(rest))
-	}
-	return raw, nil
-}
-
-func notJSON(data []byte, err error) error {
-	const most = 40
-	begin, more := data, ""
-	if len(begin) > most {
-		begin, more = begin[:most], "..."
-	}
-	if err == nil {
-		err = errors.New("no '{' at its beginning")
-	}
-	return fmt.Errorf("it is not one whole JSON object (%w), but begins %q%s; if it is another's, choose another place, and if it was cut short, replace it by Reset (leaderelect reset)", err, begin, more)
-}
-
-// fields are the fields of f by name, in their order, and whether a record must have
-// them.
-func fields(f *entryFields) []field {
-	return []field{
-		{formatField, &f.Format, true},
-		{"leader_id", &f.LeaderID, true},
-		{"host_port", &f.HostPort, false},
-		{"connection_params", &f.ConnectionParams, false},
-		{"term_expiry", &f.TermExpiry, true},
-		{"term_length", &f.TermLength, true},
-		{"election_number", &f.ElectionNumber, true},
-		{"extension", &f.Extension, true},
-		{"incarnation", &f.Incarnation, true},
-		{"successor", &f.Successor, false},
-		{"unsynchronized", &f.Unsynchronized, false},
-		{hold, &f.Hold, false},
-		{"priority", &f.Priority, false},
-	}
-}
-
-type field struct {
-	name     string
-	to       any
-	required bool
-}
-
-// fill moves the raw fields that are known into f, and leaves the others in raw.
-func fill(f *entryFields, raw map[string]json.RawMessage) error {
-	if _, ours := raw[formatField]; !ours {
-		return fmt.Errorf("it has no field %q; it is not a record of this library", formatField)
-	}
-	for _, field := range fields(f) {
-		v, there := raw[field.name]
-		delete(raw, field.name)
-		switch {
-		case !there && !field.required:
-			continue
-		case !there:
-			return fmt.Errorf("field %q is missing; repair it, or replace it by Reset (leaderelect reset)", field.name)
-		case string(v) == "null": // which json takes for "leave it as it is"
-			return fmt.Errorf("field %q is null; repair it, or replace it by Reset (leaderelect reset)", field.name)
-		}
-		if err := json.Unmarshal(v, field.to); err != nil {
-			return fmt.Errorf("field %q: %w; repair it, or replace it by Reset (leaderelect reset)", field.name, err)
-		}
-		if field.name == formatField && f.Format != Format {
-			return fmt.Errorf("its format is %d, and this program knows only %d; a newer version of the library may have written it: upgrade this program", f.Format, Format)
-		}
-	}
-	return nil
-}
-
-// known reports whether name is that of a field of this version.
-func known(name string) bool {
-	return slices.ContainsFunc(fields(&entryFields{}), func(f field) bool { return f.name == name })
-}
-
-// extra returns what is left in raw, to be handed on, unless one of it must be
-// understood, or is a slip of somebody's hand.
-func extra(raw map[string]json.RawMessage) (map[string]string, error) {
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	extra := make(map[string]string, len(raw))
-	for name, v := range raw {
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, v); err != nil {
-			return nil, fmt.Errorf("field %q: %w; repair it, or replace it by Reset (leaderelect reset)", name, err)
-		}
-		extra[name] = compact.String()
-	}
-	return extra, checkExtra(extra)
-}
-
-// checkExtra says what keeps the fields of extra from being handed on. Of several
-// faults it names the first by name, so that a record always gives the same error.
-func checkExtra(extra map[string]string) error {
-	if len(extra) == 0 {
-		return nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(extra)) {
-		switch value := extra[name]; {
-		case !utf8.ValidString(name) || !utf8.ValidString(value) || !json.Valid([]byte(value)):
-			return fmt.Errorf("field %q is not JSON in UTF-8: %q", name, value)
-		case known(name):
-			return fmt.Errorf("field %q is known, and cannot be among the unknown ones", name)
-		case slices.ContainsFunc(fields(&entryFields{}), func(f field) bool { return strings.EqualFold(f.name, name) }):
-			return fmt.Errorf("field %q differs from a known one by upper and lower case only; repair it, or replace it by Reset (leaderelect reset)", name)
-		}
-	}
-	names, err := marks(extra)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if !known(name) {
-			return fmt.Errorf("field %q must be understood, and is unknown; a newer version of the library has written it: upgrade this program", name)
-		}
-	}
-	return nil
-}
-
 func tooPreferred(priority int64) error {
 	return fmt.Errorf("field %q is %d, and must be from -2^31 to 2^31-1; repair it, or replace it by Reset (leaderelect reset)", "priority", priority)
 }
@@ -523,7 +378,7 @@ func check(e *leaderelection.RaceEntry) error {
 		return fmt.Errorf("field %q is %d, past the end of all counting (%d): repair the record", "extension", n, most)
 	}
 	if e.TermExpiry.Before(firstYear) || !e.TermExpiry.Before(endOfYears) {
-		return fmt.Errorf("field %q is in the year %d, which RFC 3339 cannot write", "term_expiry", e.TermExpiry.UTC().Year())
+		return fmt.Errorf("field %q is in the year %d, which RFC 3339 cannot write", termExpiry, e.TermExpiry.UTC().Year())
 	}
 	return checkExtra(e.Extra)
 }

@@ -12,7 +12,6 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
@@ -134,9 +133,7 @@ func TestDocumentedPermissions(t *testing.T) {
 				}
 				grant(t, server, slices.Delete(slices.Clone(c.rights), i, i+1))
 				err := work(t, server, c.candidate, c.opts)
-				if !errors.Is(err, leaderelection.ErrPermanent) {
-					t.Errorf("without %s: %v", word, err)
-				}
+				feedtest.Permanent(t, err)
 			}
 		})
 	}
@@ -151,7 +148,7 @@ func TestDocumentedPermissionsElsewhere(t *testing.T) {
 		d := opened(t, "redis://candidate:secret@"+server.Addr+"/3?key=k")
 		_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
 		if more == "" {
-			feedtest.Permanent(t, err, `"k"`, "ACL")
+			feedtest.Denied(t, err, `"k"`, "ACL")
 		} else if err != nil {
 			t.Error(err)
 		}
@@ -164,7 +161,7 @@ func TestDocumentedPermissionsElsewhere(t *testing.T) {
 		d := opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k&cluster=true", nodes[0].Addr))
 		_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
 		if more == "" {
-			feedtest.Permanent(t, err, `"k"`, "ACL")
+			feedtest.Denied(t, err, `"k"`, "ACL")
 		} else if err != nil {
 			t.Error(err)
 		}

@@ -3,8 +3,6 @@ package redis_test
 import (
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
@@ -38,8 +36,4 @@ func BenchmarkBare(b *testing.B) {
 			version = a[1].(string)
 		}
 	})
-}
-
-func BenchmarkMiniredis(b *testing.B) {
-	decidertest.Bench(b, elections(miniredis.RunT(b).Addr(), nil))
 }

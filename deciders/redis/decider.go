@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/redis/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/redis/internal/script"
+	"github.com/c8e606e4/leaderelection/internal/durations"
 )
 
 // Options adjusts a Decider. The zero value is right for a single server.
@@ -26,16 +28,17 @@ type Options struct {
 	Channel string
 	// WaitReplicas is how many replicas must have a write before it counts
 	// (WAIT). One that fewer have is an error, and its record is not taken for
-	// this candidate's own until that many have it. Choose one less than there
-	// are replicas, so that one may be away; and set min-replicas-to-write in the
-	// server. Zero: none; the master's word counts.
+	// this candidate's own until that many have it. Set it to the number of
+	// replicas, and set min-replicas-to-write in the server. With fewer, a fail-over
+	// to a replica that lacks a write forgets it, and two may lead; with all,
+	// nobody leads while one is away. Zero: none; the master's word counts.
 	WaitReplicas int
 	// WaitTimeout is how long to wait for them, at most. It must be shorter
 	// than the client's ReadTimeout (3 s by default). Zero: 500 ms.
 	WaitTimeout time.Duration
-	// FeedSilence is how long the feed bears to hear nothing before it asks
+	// FeedSilence is how long the feed tolerates hearing nothing before it asks
 	// the server whether it is there. A leader is heard of each half term, so
-	// more than that asks only where nobody leads. Zero: 30 s.
+	// more than that asks only if nobody leads. Zero: 30 s.
 	FeedSilence time.Duration
 	// Feeds is what elections share connections by, for a process that follows
 	// many: see its documentation. The FeedSilence of whoever makes the
@@ -65,7 +68,7 @@ type Feeds struct{ lines lines.Lines }
 type Decider struct {
 	b        *backend
 	election store.Election[version]
-	close    func() error // where the client is the Decider's own
+	close    func() error // if the client is the Decider's own
 }
 
 // backend is the store: one key.
@@ -97,18 +100,29 @@ func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decide
 	if b.opts.Feeds == nil {
 		b.opts.Feeds = new(Feeds)
 	}
-	if b.opts.WaitTimeout <= 0 {
-		b.opts.WaitTimeout = DefaultWaitTimeout
-	}
-	if b.opts.FeedSilence <= 0 {
-		b.opts.FeedSilence = DefaultFeedSilence
-	}
+	wrong := cmp.Or(durations.Fault("WaitTimeout", b.opts.WaitTimeout, durations.Least), durations.Fault("FeedSilence", b.opts.FeedSilence, durations.Least))
+	b.opts.WaitTimeout = cmp.Or(b.opts.WaitTimeout, DefaultWaitTimeout)
+	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, DefaultFeedSilence)
 	b.run = script.New(client, key, b.opts.WaitTimeout, maxCalls)
-	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "redis", Place: fmt.Sprintf("redis key %q", key)}}
-	if key == "" {
+	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "redis", Place: place(client, key)}}
+	if d.election.Wrong = wrong; key == "" {
 		d.election.Wrong = errors.New("the key is empty; give the election a name")
 	}
 	return d
+}
+
+// place names the key, and the server and database as the client was told them: a key of the same
+// name in another database is another election.
+func place(client redis.UniversalClient, key string) string {
+	p := fmt.Sprintf("redis key %q", key)
+	switch c := client.(type) {
+	case *redis.Client:
+		o := c.Options()
+		return fmt.Sprintf("%s at %s, database %d", p, cmp.Or(strings.TrimSuffix(o.Addr, "FailoverClient"), "the master that Sentinels know"), o.DB)
+	case *redis.ClusterClient:
+		return p + " at " + strings.Join(c.Options().Addrs, ",")
+	}
+	return p
 }
 
 // Close closes the client that Open has made. The client given to NewDecider is
@@ -121,7 +135,7 @@ func (d *Decider) Close() error {
 }
 
 // version is a LeaderToken: the version field, such as
-// "1763728000123456-K7QF3J2M5N6P7Q2R-17"; empty where there is no key.
+// "1763728000123456-K7QF3J2M5N6P7Q2R-17"; empty if there is no key.
 type version string
 
 // CommitTS is the time that begins it, by the server's clock.
@@ -134,7 +148,7 @@ func (v version) CommitTS() time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// String names the place of the record: the key.
+// String names the place of the record: server, database and key.
 func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider. It asks the master, and is
@@ -248,7 +262,7 @@ var errReplaced = errors.New("the record was replaced while replicas were asked 
 // enough reports whether as many replicas have a write as must.
 func (b *backend) enough(a script.Answer) error {
 	if a.Replicas < int64(b.opts.WaitReplicas) {
-		return fmt.Errorf("it is written, but only %d of %d replicas have it after %v (WAIT), so it does not count: see to the replicas, or lower Options.WaitReplicas",
+		return fmt.Errorf("it is written, but only %d of %d replicas have it after %v (WAIT), so it does not count: see to the replicas (to wait for fewer lets a fail-over forget writes)",
 			a.Replicas, b.opts.WaitReplicas, b.opts.WaitTimeout)
 	}
 	return nil

@@ -15,8 +15,10 @@
 // server's clock and a random number make unlike every version before, also after
 // the key was deleted, after FLUSHALL and on another server. HGETALL shows both.
 // The key never expires, and a write takes away an expiry that somebody has set.
-// Nothing deletes it; an operator who does makes the election empty, and numbers
-// begin at 1 again. Each write publishes version and record on a channel, by
+// Nothing deletes it; an operator who does makes the election empty, and two may lead for
+// a term: nothing shows that there was a record. A hash without a version, or with a record
+// of no bytes, is damage, and left alone. Each write publishes version and record on a
+// channel, by
 // default "leaderelection:" and the key.
 //
 // # What Redis can lose
@@ -35,14 +37,17 @@
 //   - a fail-over (by Sentinel, by Cluster, or of a managed service) to a replica
 //     that lagged behind, and a master that a partition has cut off, and that
 //     goes on answering until it is told. Options.WaitReplicas makes a write
-//     count only when so many replicas have it, which makes both unlikely, and
-//     not impossible: a replica without the write can still be promoted
-//     (https://redis.io/docs/latest/commands/wait/). Set one less than there are
-//     replicas. With as many as there are, nobody leads as soon as one of them is
-//     away (22 s in a fail-over of three servers, where one less took 4.3 s);
-//     with one less, one of them may lag unseen, and Sentinel promotes the
-//     replica that has most: in an hour of failures by design, with two replicas, one
-//     of 373 tokens was given out twice (RELIABILITY.md). In the server's configuration min-replicas-to-write
+//     count only when that many replicas have it (WAIT). Set it to the number of
+//     replicas: then whichever of them is promoted has every write that counted.
+//     The price is that nobody leads while one of them is away, until it is back or
+//     replaced (22 s in a fail-over of three servers). With one less, somebody leads
+//     again sooner (4.3 s), and the promise is gone: the replica that lacks the write
+//     may be the one that is promoted
+//     (https://redis.io/docs/latest/commands/wait/). In an hour of failures by design,
+//     with two replicas and a wait for one of them, 1 of 373 tokens was given out
+//     twice; with a wait for both none was (RELIABILITY.md). To survive the
+//     loss of a replica without a pause, take a store with a quorum.
+//     In the server's configuration min-replicas-to-write
 //     (with min-replicas-max-lag) makes a master that is cut off from its
 //     replicas refuse writes after some seconds: set it as well;
 //   - maxmemory with an eviction policy that may take keys without an expiry

@@ -96,21 +96,22 @@ func (s settings) replicas() (all []durability.Warning) {
 	if err != nil {
 		return nil
 	}
-	switch best := max(n-1, 1); {
+	advice := fmt.Sprintf("set wait_replicas=%d (Options.WaitReplicas) for all candidates", n)
+	switch {
 	case n > 0 && s.wait == 0:
 		all = append(all, durability.Warning{
 			Detail: fmt.Sprintf("wait_replicas is 0, and the master has %d: a fail-over to one that lags forgets a confirmed write, and two may lead", n),
-			Advice: fmt.Sprintf("set wait_replicas=%d (Options.WaitReplicas) for all candidates", best),
+			Advice: advice,
+		})
+	case s.wait < n:
+		all = append(all, durability.Warning{
+			Detail: fmt.Sprintf("wait_replicas is %d, and the master has %d: a fail-over to a replica that nobody waited for forgets a confirmed write, so that a token may be given out twice and two may lead", s.wait, n),
+			Advice: advice + "; nobody leads then while one of them is away",
 		})
 	case s.wait > n:
 		all = append(all, durability.Warning{
 			Detail: fmt.Sprintf("wait_replicas is %d, and the master has %d: no write counts, and nobody can lead", s.wait, n),
-			Advice: "see to the replicas, or lower wait_replicas (Options.WaitReplicas) to one less than there are",
-		})
-	case s.wait == n && n > 1:
-		all = append(all, durability.Warning{
-			Detail: fmt.Sprintf("wait_replicas is %d, and the master has as many: nobody can lead as soon as one is away", n),
-			Advice: fmt.Sprintf("set wait_replicas=%d (Options.WaitReplicas), or add a replica", best),
+			Advice: "see to the replicas; if these are all, set wait_replicas (Options.WaitReplicas) to as many",
 		})
 	}
 	if n+s.wait > 0 && s.config["min-replicas-to-write"] == "0" {

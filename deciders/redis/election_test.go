@@ -21,10 +21,3 @@ func TestFaults(t *testing.T) {
 	proxy := stores.Toxiproxy(t, addr)[0]
 	proctest.Faults(t, redis.NewDecider(client(t, proxy.Addr), "k", nil), redis.NewDecider(client(t, addr), "k", nil), proxy)
 }
-
-// Members of a group of package shard, in processes of their own, for as long as
-// PROCTEST_GROUP_FOR says. See proctest.RunGroup.
-func TestShards(t *testing.T) {
-	addr := stores.Redis(t).Addr
-	proctest.RunGroup(t, proctest.GroupOptions{Address: "redis://" + addr + "?key=shards:{name}", Upstream: addr})
-}

@@ -22,14 +22,14 @@ const (
 // text: a script's errors begin with other words in older servers.
 var remedies = store.Remedies{
 	{Part: "WRONGTYPE", Advice: "the key holds something else: name another, or delete it"},
-	{Part: "NOAUTH", Advice: "the server demands a password: give the client one"},
-	{Part: "WRONGPASS", Advice: unknownUser},
-	{Part: "invalid username-password pair", Advice: unknownUser},
-	{Part: "AUTH <password> called without", Advice: "the server has no password for this user: give the client none, or set one"},
-	{Part: "no password is set", Advice: noPassword},
-	{Part: "NOPERM", Advice: aclLacks},
-	{Part: "can't run this command or subcommand", Advice: aclLacks},
-	{Part: "can't access at least one of the keys", Advice: "the user's ACL lacks the key: see Permissions in the package's documentation"},
+	{Part: "NOAUTH", Advice: "the server demands a password: give the client one", Denied: true},
+	{Part: "WRONGPASS", Advice: unknownUser, Denied: true},
+	{Part: "invalid username-password pair", Advice: unknownUser, Denied: true},
+	{Part: "AUTH <password> called without", Advice: "the server has no password for this user: give the client none, or set one", Denied: true},
+	{Part: "no password is set", Advice: noPassword, Denied: true},
+	{Part: "NOPERM", Advice: aclLacks, Denied: true},
+	{Part: "can't run this command or subcommand", Advice: aclLacks, Denied: true},
+	{Part: "can't access at least one of the keys", Advice: "the user's ACL lacks the key: see Permissions in the package's documentation", Denied: true},
 	{Part: "MOVED ", Advice: "this is a Cluster: use redis.NewClusterClient (cluster=true in an address)"},
 	{Part: "DB index is out of range", Advice: "choose another database"},
 	{Part: "SELECT is not allowed in cluster mode", Advice: "a Cluster has database 0 only"},
@@ -51,7 +51,7 @@ func (b *backend) Judge(err error) store.Verdict {
 		return store.Verdict{}
 	}
 	v := remedies.Judge(server)
-	if !v.Permanent && strings.Contains(server.Error(), "READONLY") {
+	if v == (store.Verdict{}) && strings.Contains(server.Error(), "READONLY") {
 		return store.Passing("this is a replica, or has just become one: name the master, or use Sentinel or Cluster to find it")
 	}
 	return v

@@ -131,7 +131,7 @@ func within50ms(t *testing.T, call func(context.Context) error) error {
 	return call(ctx)
 }
 
-// worksAgain fails the test where calls do not come right soon: a few may fail on
+// worksAgain fails the test if calls do not come right soon: a few may fail on
 // what is left over in a connection.
 func worksAgain(t *testing.T, d *redis.Decider) *leaderelection.RaceEntry {
 	t.Helper()

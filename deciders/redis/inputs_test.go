@@ -2,14 +2,12 @@ package redis_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
@@ -36,18 +34,7 @@ func TestForeignValueIsLeftAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := c.Dump(t.Context(), key).Val()
-			d := redis.NewDecider(c, key, nil)
-			_, err := d.ReadCurrent(t.Context())
-			feedtest.Permanent(t, err, key)
-			_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-			if !errors.Is(err, leaderelection.ErrLostRace) {
-				feedtest.Permanent(t, err, key)
-			}
-			feed := feedtest.Follow(t, d)
-			feedtest.Permanent(t, feedtest.Next(t, feed).Err, key)
-			if n, more := <-feed; more {
-				t.Errorf("after its error the feed yields %+v", n)
-			}
+			feedtest.Foreign(t, redis.NewDecider(c, key, nil), key)
 			if after := c.Dump(t.Context(), key).Val(); after == "" || after != before {
 				t.Error("the value was changed")
 			}
@@ -58,10 +45,7 @@ func TestForeignValueIsLeftAlone(t *testing.T) {
 func TestEmptyKeyAndClosedClient(t *testing.T) {
 	c := client(t, stores.Redis(t).Addr)
 	d := redis.NewDecider(c, "", nil)
-	_, err := d.ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "the key is empty")
-	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, "the key is empty")
+	feedtest.Refuses(t, d, "the key is empty")
 
 	d = redis.NewDecider(c, "k", nil)
 	token := feedtest.Write(t, d, 1, nil)
@@ -70,7 +54,7 @@ func TestEmptyKeyAndClosedClient(t *testing.T) {
 	}
 	token = feedtest.Write(t, d, 2, token)
 	_ = c.Close()
-	_, err = d.WriteEntry(t.Context(), feedtest.State(3, token))
+	_, err := d.WriteEntry(t.Context(), feedtest.State(3, token))
 	feedtest.Permanent(t, err, "was closed")
 	feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "was closed")
 }
@@ -87,18 +71,14 @@ func TestAccess(t *testing.T) {
 	}
 	candidate, observer := as("candidate:secret"), as("observer:secret")
 	feed := feedtest.Follow(t, observer)
-	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 0 {
-		t.Fatalf("%+v", n)
-	}
+	feedtest.Number(t, feed, 0)
 	token := feedtest.Write(t, candidate, 1, nil)
-	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 {
-		t.Fatalf("%+v", n)
-	}
+	feedtest.Number(t, feed, 1)
 	if e := feedtest.Read(t, observer); e.ElectionNumber != 1 {
 		t.Errorf("%+v", e)
 	}
 	_, err := observer.WriteEntry(t.Context(), feedtest.State(2, token))
-	feedtest.Permanent(t, err, `"k"`, "ACL")
+	feedtest.Denied(t, err, `"k"`, "ACL")
 
 	for user, word := range map[string]string{
 		"candidate:wrong":  "does not know this user and password",
@@ -106,19 +86,17 @@ func TestAccess(t *testing.T) {
 		"default:password": "ACL lacks",
 	} {
 		d := as(user)
-		_, err := d.ReadCurrent(t.Context())
-		feedtest.Permanent(t, err, `"k"`, word)
-		_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-		feedtest.Permanent(t, err, `"k"`, word)
-		feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, `"k"`, word)
+		for _, err := range feedtest.Errors(t, d) {
+			feedtest.Denied(t, err, `"k"`, word)
+		}
 		if err != nil && (strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "password\"")) {
 			t.Errorf("a password is in the error: %v", err)
 		}
 	}
 	_, err = redis.NewDecider(client(t, server.Addr), "k", nil).ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, `"k"`, "NOAUTH")
+	feedtest.Denied(t, err, `"k"`, "NOAUTH")
 	_, err = opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=other", server.Addr)).ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, `"other"`, "ACL")
+	feedtest.Denied(t, err, `"other"`, "ACL")
 
 	t.Setenv("REDISCLI_AUTH", "secret")
 	if e := feedtest.Read(t, as("observer")); e.ElectionNumber != 1 {
@@ -179,4 +157,12 @@ func TestServerThatCannotWrite(t *testing.T) {
 	if _, err := open(context.Background(), "redis://"+server.Addr); err == nil {
 		t.Error("an address without a key was opened")
 	}
+}
+
+// A bare number counts nanoseconds: nobody means so few.
+func TestBareNumbers(t *testing.T) {
+	c := client(t, "127.0.0.1:1")
+	feedtest.Refuses(t, redis.NewDecider(c, "one", &redis.Options{FeedSilence: 10}), "nanoseconds")
+	feedtest.Refuses(t, redis.NewDecider(c, "one", &redis.Options{WaitTimeout: 10}), "nanoseconds")
+	feedtest.Refuses(t, redis.NewDecider(c, "one", &redis.Options{FeedSilence: -1}), "negative")
 }

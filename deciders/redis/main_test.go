@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/proctest"
@@ -15,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) {
 	goredis.SetLogger(silent{})
-	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
+	proctest.Main(redis.Open)
+	decidertest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
 		return open(ctx, address)
 	})
 	goleak.VerifyTestMain(m)

@@ -3,13 +3,18 @@ package redis
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"fmt"
 	"math"
+	"net"
 	"net/url"
 	"os"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/clients"
 )
 
 // Open returns a handle on the election that u names, with a client of its own,
@@ -31,15 +36,15 @@ import (
 // environment, as redis-cli does. Retries are off unless max_retries says
 // otherwise. It does no I/O but for reading the files named, which are read again
 // for each connection: certificates may be renewed without a restart.
-func Open(_ context.Context, u *url.URL) (*Decider, error) {
-	d, err := open(u)
+func Open(ctx context.Context, u *url.URL) (*Decider, error) {
+	d, err := open(ctx, u)
 	if err != nil {
 		return nil, store.OpenError("redis", u, err)
 	}
 	return d, nil
 }
 
-func open(u *url.URL) (*Decider, error) {
+func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	p, err := store.ParseParams(u)
 	if err != nil {
 		return nil, err
@@ -55,7 +60,7 @@ func open(u *url.URL) (*Decider, error) {
 		FeedSilence:  p.Duration("feed_silence"),
 	}
 	cluster, nodes := p.Bool("cluster"), p.Strings("addr")
-	files := p.TLSFiles("tls_ca", "tls_cert", "tls_key")
+	files := p.TLSFiles()
 	theirs := p.Take("go-redis's", func(string) bool { return true })
 	if err := p.Rest(); err != nil {
 		return nil, err
@@ -68,55 +73,51 @@ func open(u *url.URL) (*Decider, error) {
 	}
 	rest := *u
 	rest.RawQuery = theirs.Encode()
-	client, err := connect(&rest, cluster, files)
+	client, done, err := clients.Open(ctx, fmt.Sprint(rest.String(), cluster, files), func(context.Context) (redis.UniversalClient, func() error, error) {
+		client, err := connect(&rest, cluster, files)
+		if err != nil {
+			return nil, nil, err
+		}
+		return client, client.Close, nil
+	})
 	if err != nil {
 		return nil, err
 	}
 	d := NewDecider(client, key, opts)
-	d.close = client.Close
+	d.close = done
 	return d, nil
 }
 
 // connect makes the client. Its own retries are off: a candidate retries, and a
 // call must not outlive it.
 func connect(u *url.URL, cluster bool, files store.TLSFiles) (redis.UniversalClient, error) {
-	password := os.Getenv("REDISCLI_AUTH")
 	retries := u.Query().Has("max_retries")
+	ours := func(dial *func(context.Context, string, string) (net.Conn, error), config *tls.Config, timeout time.Duration, byCtx *bool, password *string, max *int) {
+		*dial, *byCtx, *password = dialer(files, config, timeout), true, cmp.Or(*password, os.Getenv("REDISCLI_AUTH"))
+		if !retries {
+			*max = -1
+		}
+	}
 	switch {
 	case cluster:
 		o, err := redis.ParseClusterURL(u.String())
 		if err != nil {
 			return nil, err
 		}
-		o.Dialer = dialer(files, o.TLSConfig, o.DialTimeout)
-		o.ContextTimeoutEnabled = true
-		o.Password = cmp.Or(o.Password, password)
-		if !retries {
-			o.MaxRetries = -1
-		}
+		ours(&o.Dialer, o.TLSConfig, o.DialTimeout, &o.ContextTimeoutEnabled, &o.Password, &o.MaxRetries)
 		return redis.NewClusterClient(o), nil
 	case u.Query().Has("master_name"):
 		o, err := redis.ParseFailoverURL(u.String())
 		if err != nil {
 			return nil, err
 		}
-		o.Dialer = dialer(files, o.TLSConfig, o.DialTimeout)
-		o.ContextTimeoutEnabled = true
-		o.Password = cmp.Or(o.Password, password)
-		if !retries {
-			o.MaxRetries = -1
-		}
+		ours(&o.Dialer, o.TLSConfig, o.DialTimeout, &o.ContextTimeoutEnabled, &o.Password, &o.MaxRetries)
 		return redis.NewFailoverClient(o), nil
 	}
 	o, err := redis.ParseURL(u.String())
 	if err != nil {
 		return nil, err
 	}
-	o.Dialer = dialer(files, o.TLSConfig, o.DialTimeout)
-	o.ContextTimeoutEnabled = true
-	o.Password = cmp.Or(o.Password, password)
-	if !retries {
-		o.MaxRetries = -1
-	}
+	ours(&o.Dialer, o.TLSConfig, o.DialTimeout, &o.ContextTimeoutEnabled, &o.Password, &o.MaxRetries)
 	return redis.NewClient(o), nil
 }

@@ -24,23 +24,18 @@ func checkFiles(u *url.URL, files store.TLSFiles) error {
 	return err
 }
 
-// dialer returns what makes each connection by the files as they are then, or nil,
-// for the client's own, where there are none.
+// dialer returns what makes each connection with TLS, by the files as they are then, or nil, for
+// the client's own, without.
 func dialer(files store.TLSFiles, base *tls.Config, timeout time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	if files.None() {
+	if files.None() && base == nil {
 		return nil
 	}
 	if timeout <= 0 {
 		timeout = lines.AnswerTime // as the client's own default
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c := base.Clone()
-		if err := files.Into(c); err != nil {
-			return nil, err
-		}
-		d := tls.Dialer{NetDialer: &net.Dialer{Timeout: timeout}, Config: c}
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		return d.DialContext(ctx, network, addr)
+		return files.Dial(ctx, base, network, addr)
 	}
 }

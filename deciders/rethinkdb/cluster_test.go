@@ -2,7 +2,6 @@ package rethinkdb_test
 
 import (
 	"maps"
-	"time"
 
 	p "gopkg.in/rethinkdb/rethinkdb-go.v6/ql2"
 )
@@ -25,7 +24,7 @@ type waiting struct {
 	answer func()
 }
 
-// cutOff cuts the server off from the others. A write is so stalled also while the
+// cutOff cuts the server off from the others. A write is so stalled even while the
 // primary and the Raft leader differ, and then goes on: see rejoin.
 func (s *imitation) cutOff() {
 	s.mu.Lock()
@@ -66,7 +65,7 @@ func (s *imitation) whenCommitted(c *peer, token uint64, lost string, answer fun
 	s.cut.waiting = append(s.cut.waiting, waiting{c, token, lost, answer})
 }
 
-// noTable is what queries for the table are told; nil where there is one.
+// noTable is what queries for the table are told; nil if there is one.
 func (s *imitation) noTable() *refusal {
 	switch {
 	case s.noDatabase:
@@ -77,36 +76,4 @@ func (s *imitation) noTable() *refusal {
 		return &refusal{p.Response_OP_FAILED, "Table `ops.elections` is ambiguous; there are multiple tables with that name."}
 	}
 	return nil
-}
-
-// create makes databases and tables. Between the moment that it looks for a table of the
-// name and the one that there is one, somebody else may make another.
-func (s *imitation) create(c *peer, token uint64, m creating) {
-	done := func() { c.answer(token, p.Response_SUCCESS_ATOM, map[string]any{"ready": 1}) }
-	switch {
-	case m.what == p.Term_WAIT && s.noTable() != nil:
-		c.refuse(token, s.noTable())
-	case m.what == p.Term_WAIT:
-		done()
-	case s.noConfig:
-		c.refuse(token, &refusal{p.Response_PERMISSION_ERROR, "User `x` does not have the required `config` permission."})
-	case m.what == p.Term_DB_CREATE && !s.noDatabase:
-		c.refuse(token, &refusal{p.Response_OP_FAILED, "Database `ops` already exists."})
-	case m.what == p.Term_DB_CREATE:
-		s.noDatabase = false
-		done()
-	case s.noDatabase:
-		c.refuse(token, s.noTable())
-	case s.tables > 0:
-		c.refuse(token, &refusal{p.Response_OP_FAILED, "Table `ops.elections` already exists."})
-	default:
-		go func() {
-			<-time.After(s.makeTable)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.tables++
-			s.created = append(s.created, m.replicas)
-			done()
-		}()
-	}
 }

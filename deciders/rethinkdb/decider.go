@@ -23,30 +23,35 @@
 //
 // Record is the JSON that all stores keep. Each write gives the row a new version,
 // random, which no earlier one had. Other fields are left alone. Nothing deletes the
-// row. Database and table must exist, and the table's primary key must be "id". A name has
-// at most 127 bytes.
+// row. Names are UTF-8, and the election's has at most 127 bytes. A row whose record is
+// empty is damage, and left alone; a row that was deleted is an empty election, of which
+// RethinkDB does not show that there was one.
 //
-// Create (create=true in a URL) makes database and table. Let one process do that, before
-// the others begin: RethinkDB lets two who make a table at once make two of one name, and
-// then refuses every query for either ("is ambiguous"). Create makes this unlikely, and says
-// so where it has happened.
+// Make database and table once, before the candidates begin, in RethinkDB's data explorer
+// or by its driver. The table's primary key must be "id":
+//
+//	r.dbCreate("ops")
+//	r.db("ops").tableCreate("elections", {replicas: 3, durability: "hard"})
+//
+// This package makes no tables: RethinkDB lets two processes that make one table at once
+// make two of one name, and then refuses every query for either ("is ambiguous").
 //
 // # Permissions
 //
-// Candidates need read and write on the table, observers read. To make a table Create
-// needs config on the database, and to make that config everywhere; for nothing to make it
-// needs nothing.
+// Candidates need read and write on the table, observers read. What leaderelect doctor asks
+// (Decider.Durability) needs config on the table.
 //
 // # What RethinkDB promises
 //
 // Writes to one row are atomic, so of two replaces of one version one finds the row
-// changed. Together with durability "hard" and read_mode "majority", which each query
-// here asks for, and the table's write_acks "majority", which is the default, they are
-// linearizable: see https://rethinkdb.com/docs/consistency/. A read in this mode is answered
-// when a majority has on disk what it read. Giving up a call changes nothing that such a
-// read shows: the server ends its waiting, and not the write.
+// changed. Each asks for durability "hard", and is read back in read_mode "majority"
+// before it counts. A read in this mode is answered when a majority has on disk what it
+// read: see https://rethinkdb.com/docs/consistency/. So a table whose write_acks is "single",
+// which acknowledges what a fail-over forgets, elects no leader by such a write. Giving
+// up a call changes nothing that such a read shows: the server ends its waiting, and not
+// the write.
 //
-// What can lose acknowledged writes: a table whose write_acks is "single"; emergency
+// What can lose writes that have counted: emergency
 // repair, which gives up the replicas that are out of reach; disks that lie about
 // fsync. A table with one replica is as durable as that server.
 //
@@ -55,7 +60,7 @@
 // # What it costs
 //
 // A leader writes about 515 times an hour at the default term of 15 s, with an fsync
-// each. Standbys and observers hold one changefeed and ask nothing while it is
+// each, and a read. Standbys and observers hold one changefeed and ask nothing while it is
 // healthy; without one they would read 480 times an hour. A row has at most 256 KiB
 // here.
 //
@@ -79,7 +84,7 @@
 // dereferences nil, and ends the process, when any server goes away.
 //
 // The driver waits for a server that does not answer for as long as its ReadTimeout
-// and WriteTimeout say, or for ever where one of them is zero, also when a context has
+// and WriteTimeout say, or for ever if one of them is zero, even when a context has
 // ended. A Decider's calls return at the end of their ctx all the same, but each leaves
 // a goroutine behind until the driver gives up: set both.
 package rethinkdb
@@ -90,10 +95,12 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/durability"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
@@ -107,7 +114,7 @@ type Options struct{}
 type Decider struct {
 	b        *backend
 	election store.Election[version]
-	close    func() error // where the sessions are the Decider's own
+	close    func() error // if the sessions are the Decider's own
 }
 
 // backend is the store: one row of a table.
@@ -122,6 +129,7 @@ type backend struct {
 var (
 	_ leaderelection.RaceDecider = (*Decider)(nil)
 	_ leaderelection.ChangeFeed  = (*Decider)(nil)
+	_ durability.Examiner        = (*Decider)(nil)
 )
 
 // sessions is where a Decider's queries run.
@@ -171,8 +179,11 @@ func newDecider(on sessions, database, table, election string) *Decider {
 	b := &backend{sessions: on, database: database, table: table, id: election,
 		calls: make(within.Calls, maxCalls), turns: make(chan struct{}, 1)}
 	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "rethinkdb", Place: fmt.Sprintf("RethinkDB %s.%s id %q", database, table, election)}}
-	if election == "" {
+	switch {
+	case election == "":
 		d.election.Wrong = errors.New("the election has no name; give it one")
+	case !utf8.ValidString(database + table + election):
+		d.election.Wrong = errors.New("a name is not UTF-8: RethinkDB would store another in its place")
 	}
 	return d
 }
@@ -186,7 +197,52 @@ func (d *Decider) Close() error {
 	return d.close()
 }
 
-// String names the place of the record: table and document.
+// Durability implements durability.Examiner: it asks for the table's configuration.
+func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
+	const doing = "examining the table of"
+	if err := d.election.Ready(ctx); err != nil {
+		return nil, d.election.Failed(ctx, doing, err)
+	}
+	c, err := query[*configuration](ctx, d.b, r.DB(d.b.database).Table(d.b.table).Config())
+	if err == nil && (c == nil || len(c.Shards) == 0) {
+		err = errors.New("the server's answer describes no table")
+	}
+	if err != nil {
+		return nil, d.election.Failed(ctx, doing, err)
+	}
+	return c.examine(d.b), nil
+}
+
+// configuration is what RethinkDB tells of a table.
+type configuration struct {
+	WriteAcks string `rethinkdb:"write_acks"`
+	Shards    []struct {
+		Replicas []string `rethinkdb:"replicas"`
+	} `rethinkdb:"shards"`
+}
+
+func (c *configuration) examine(b *backend) (all []durability.Warning) {
+	table := fmt.Sprintf("r.db(%q).table(%q)", b.database, b.table)
+	if c.WriteAcks != "majority" {
+		all = append(all, durability.Warning{
+			Detail: fmt.Sprintf("write_acks is %q: the server acknowledges what a fail-over forgets. Candidates read each write back from a majority, and do not lead by one that it lacks; other rows of the table may be lost", c.WriteAcks),
+			Advice: table + `.config().update({write_acks: "majority"})`,
+		})
+	}
+	for _, s := range c.Shards {
+		if len(s.Replicas) < 3 {
+			all = append(all, durability.Warning{
+				Detail: fmt.Sprintf("the table has %d replicas: nobody can lead while one of them is away, and what only one has is lost with its disk", len(s.Replicas)),
+				Advice: table + ".reconfigure({shards: 1, replicas: 3})",
+			})
+			break
+		}
+	}
+	return all
+}
+
+// String names the place of the record: table and document, and the servers that Open was
+// given (a session does not tell its own).
 func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider.
@@ -252,7 +308,7 @@ func (b *backend) Swap(ctx context.Context, at version, data []byte, _ *leaderel
 		now = answer.Changes[0].New
 	}
 	if now != nil && now.Version == next {
-		return version{next, now.Written.UTC()}, nil
+		return version{next, now.Written.UTC()}, b.kept(ctx, next)
 	}
 	if now != nil || answer.Skipped == 1 {
 		if s, err := b.stored(now); err == nil { // one that cannot be read is ReadCurrent's to report
@@ -260,6 +316,19 @@ func (b *backend) Swap(ctx context.Context, at version, data []byte, _ *leaderel
 		}
 	}
 	return none, &leaderelection.LostRaceError{}
+}
+
+// kept returns an error unless a majority of the replicas has the version on disk. The
+// answer to a write shows that only if the table's write_acks is "majority".
+func (b *backend) kept(ctx context.Context, version string) error {
+	s, err := b.Load(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the write was acknowledged, and whether a majority has it could not be read: %w", err)
+	case s.At.id != version:
+		return errors.New("the write was acknowledged, and is not what a majority has: it was undone, or written over")
+	}
+	return nil
 }
 
 // check reports whether the answer is one that decides the race.
@@ -305,7 +374,7 @@ func (b *backend) turn(ctx context.Context) (over func()) {
 	return func() {}
 }
 
-// query runs a query that has one result, which is T's zero where that is null. The
+// query runs a query that has one result, which is T's zero if that is null. The
 // driver does not obey ctx while the server is silent: query does, and leaves the
 // driver to itself.
 func query[T any](ctx context.Context, b *backend, term r.Term) (T, error) {

@@ -1,7 +1,6 @@
 package rethinkdb_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -33,15 +32,7 @@ func TestForeignRowIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.set("web", row)
-			_, err := d.ReadCurrent(t.Context())
-			feedtest.Permanent(t, err, "leaderelection_test.elections", `"web"`)
-			_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-			if err == nil {
-				t.Error("WriteEntry overwrote it")
-			}
-			if n := feedtest.Next(t, feedtest.Follow(t, d)); n.RaceEntry != nil || !errors.Is(n.Err, leaderelection.ErrPermanent) {
-				t.Errorf("the feed yields %+v", n)
-			}
+			feedtest.Foreign(t, d, "leaderelection_test.elections", `"web"`)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if now, _ := s.rows["web"].(map[string]any); len(now) != len(row) {
@@ -96,7 +87,7 @@ func TestServerErrors(t *testing.T) {
 	token := feedtest.Write(t, d, 1, nil)
 	for _, f := range []struct {
 		refusal
-		word string // of the advice, where no retry can help
+		word string // of the advice, if no retry can help
 	}{
 		{refusal{p.Response_OP_FAILED, "Table `ops.elections` does not exist."}, "create"},
 		{refusal{p.Response_OP_FAILED, "Database `ops` does not exist."}, "create"},
@@ -109,10 +100,7 @@ func TestServerErrors(t *testing.T) {
 		{refusal{p.Response_INTERNAL, "Server is shutting down"}, ""},
 	} {
 		s.inject(func(string) *fault { return &fault{refuse: &f.refusal} })
-		_, err1 := d.ReadCurrent(t.Context())
-		_, err2 := d.WriteEntry(t.Context(), feedtest.State(2, token))
-		err3 := feedtest.Next(t, feedtest.Follow(t, d)).Err
-		for _, err := range []error{err1, err2, err3} {
+		for _, err := range feedtest.Errors(t, d) {
 			switch {
 			case err == nil, errors.Is(err, leaderelection.ErrLostRace):
 				t.Errorf("%s: %v", f.text, err)
@@ -155,9 +143,7 @@ func TestLostAnswer(t *testing.T) {
 		return nil
 	})
 	_, err := d.WriteEntry(t.Context(), feedtest.State(3, token))
-	if err == nil || errors.Is(err, leaderelection.ErrLostRace) || errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("WriteEntry: %v", err)
-	}
+	feedtest.Passing(t, err)
 	if e := feedtest.Read(t, d); e.ElectionNumber != 3 {
 		t.Errorf("read %+v", e)
 	}
@@ -165,10 +151,7 @@ func TestLostAnswer(t *testing.T) {
 
 func TestNoName(t *testing.T) {
 	d := rethinkdb.NewDecider(connect(t, imitate(t).addr), database, table, "", nil)
-	_, err := d.ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "name")
-	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, "name")
+	feedtest.Refuses(t, d, "name")
 }
 
 // With a server that does not answer every call returns when its ctx ends, which the
@@ -178,24 +161,8 @@ func TestNoAnswer(t *testing.T) {
 	d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
 	token := feedtest.Write(t, d, 1, nil)
 	s.inject(func(string) *fault { return &fault{hang: true} })
-	call := map[string]func(ctx context.Context) error{
-		"ReadCurrent": func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err },
-		"WriteEntry":  func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(2, token)); return err },
-	}
 	for range 25 {
-		for what, call := range call {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-			begin := time.Now()
-			err := call(ctx)
-			cancel()
-			if took := time.Since(begin); took > time.Second {
-				t.Errorf("%s took %v", what, took)
-			}
-			if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leaderelection.ErrPermanent) {
-				t.Errorf("%s: %v", what, err)
-			}
-			feedtest.Says(t, err, `"web"`)
-		}
+		feedtest.TimesOut(t, 10*time.Millisecond, d, token, `"web"`)
 	}
 	s.inject(nil)
 	s.stop()

@@ -14,28 +14,28 @@ import (
 // from those that pass in words only: a table that does not exist and one whose
 // replicas are out of reach have the same code.
 var remedies = store.Remedies{
-	{Part: "does not exist", Advice: "create the table, for instance with Create"},
-	{Part: "does not have the required `config`", Advice: "let an administrator make the table, or grant the user config on the database (to make that, everywhere)"},
-	{Part: "does not have the required", Advice: "grant the user read and write on the table"},
+	{Part: "does not exist", Advice: "create database and table once, before the candidates begin: r.dbCreate(\"ops\"), r.db(\"ops\").tableCreate(\"elections\", {replicas: 3, durability: \"hard\"})"},
+	{Part: "does not have the required `config`", Advice: "only to examine the table takes this: grant the user config on it", Denied: true},
+	{Part: "does not have the required", Advice: "grant the user read and write on the table", Denied: true},
 	{Part: "Primary key too long", Advice: "give the election a name of at most 127 bytes"},
 	{Part: "Inserted object must have primary key", Advice: otherKey},
 	{Part: "Primary key `", Advice: otherKey},
 	{Part: "Expected type", Advice: otherKey},
 	{Part: "is ambiguous", Advice: "two processes have made it at once. Stop the candidates, give all but one of them other names (rethinkdb.table_config has a row for each), see which has the election's row, and drop the empty ones"},
-	{Part: "Wrong password", Advice: "user or password are wrong"},
-	{Part: "Unknown user", Advice: "user or password are wrong"},
-	{Part: "failed to verify certificate", Advice: "trust the authority of the server's certificate (cacert in a URL, TLSConfig.RootCAs), and connect by a name that it has"},
-	{Part: "remote error: tls:", Advice: "show the server a certificate that it accepts (cert and cert_key in a URL, TLSConfig.Certificates)"},
+	{Part: "Wrong password", Advice: "user or password are wrong", Denied: true},
+	{Part: "Unknown user", Advice: "user or password are wrong", Denied: true},
+	{Part: "failed to verify certificate", Advice: "trust the authority of the server's certificate (tls_ca in a URL, TLSConfig.RootCAs), and connect by a name that it has"},
+	{Part: "remote error: tls:", Advice: "show the server a certificate that it accepts (tls_cert and tls_key in a URL, TLSConfig.Certificates)"},
 	{Part: "first record does not look like a TLS handshake", Advice: "the server does not speak TLS on this port"},
 }
 
-const otherKey = "the table's primary key must be \"id\": give elections a table of their own, for instance with Create"
+const otherKey = "the table's primary key must be \"id\": give elections a table of their own"
 
 // Judge implements store.Store.
 func (b *backend) Judge(err error) store.Verdict { return judge(err) }
 
 func judge(err error) store.Verdict {
-	if v := remedies.Judge(brief{err}); v.Permanent {
+	if v := remedies.Judge(brief{err}); v != (store.Verdict{}) {
 		return v
 	}
 	var decode *encoding.DecodeTypeError

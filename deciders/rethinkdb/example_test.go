@@ -24,11 +24,6 @@ func ExampleNewDecider() {
 	}
 	defer session.Close()
 	decider := rethinkdb.NewDecider(session, "ops", "elections", "web", nil)
-	// Better once, by what installs the program, than by each candidate.
-	if err := decider.Create(context.Background(), 3); err != nil {
-		log.Fatal(err)
-	}
-
 	host, err := os.Hostname()
 	if err != nil {
 		log.Fatal(err)

@@ -23,7 +23,7 @@ type change struct {
 
 // Changes implements leaderelection.ChangeFeed by a changefeed on the row. It yields
 // every state of the row that the server tells of, also that it was deleted (as an
-// empty election). It ends with an error where the changefeed does.
+// empty election). It ends with an error if the changefeed does.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return d.election.Follow(ctx, d.follow)
 }

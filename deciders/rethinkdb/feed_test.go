@@ -18,7 +18,8 @@ func TestHandover(t *testing.T) {
 
 func TestIdle(t *testing.T) {
 	s := imitate(t)
-	feedtest.Idle(t, elections(s.addr), func() int { return s.count("get") + s.count("replace") + s.count("changes") })
+	// Each replace is read back, which is a get.
+	feedtest.Idle(t, elections(s.addr), func() int { return s.count("get") + s.count("changes") })
 }
 
 func TestNewsAfterCutConnection(t *testing.T) {
@@ -77,9 +78,7 @@ func TestFeedIsAborted(t *testing.T) {
 	feed := feedtest.Follow(t, d)
 	feedtest.Number(t, feed, 0)
 	s.abort("Changefeed aborted (unavailable).")
-	if n := feedtest.Next(t, feed); n.Err == nil || errors.Is(n.Err, leaderelection.ErrPermanent) {
-		t.Errorf("the feed yields %+v", n)
-	}
+	feedtest.Passing(t, feedtest.Next(t, feed).Err)
 }
 
 // A feed whose server has fallen silent ends with its ctx, for all that.

@@ -3,7 +3,6 @@ package rethinkdb_test
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 	"time"
 
@@ -54,7 +53,7 @@ func eventually(t *testing.T, d leaderelection.RaceDecider, number leaderelectio
 		cancel()
 		if err == nil {
 			if e.ElectionNumber != number {
-				t.Errorf("read %+v; want election %d", e, number)
+				t.Errorf("read %+v; want leadership %d", e, number)
 			}
 			return
 		}
@@ -82,17 +81,12 @@ func TestServersThatAreNoUse(t *testing.T) {
 
 // Authority, certificate and key are replaced, and with them the server's.
 func TestRenewedCertificates(t *testing.T) {
-	ca, next := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t, "server", "client")
+	ca := feedtest.NewAuthority(t, "server", "client")
 	s := imitateTLS(t, ca.ServerTLS("server"))
-	d := opened(t, "rethinkdb://"+s.addr+"/ops/elections/web?cacert="+ca.Path("ca.pem")+"&cert="+ca.Path("client.pem")+"&cert_key="+ca.Path("client.key"))
+	d := opened(t, "rethinkdb://"+s.addr+"/ops/elections/web?tls_ca="+ca.Path("ca.pem")+"&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key"))
 	feedtest.Write(t, d, 1, nil)
 	s.stop()
-	s.tls = next.ServerTLS("server")
-	for _, name := range []string{"ca.pem", "client.pem", "client.key"} {
-		if err := os.Rename(next.Path(name), ca.Path(name)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	ca.Renew()
 	s.start(t, s.addr)
 	eventually(t, d, 1)
 	feedtest.Number(t, feedtest.Follow(t, d), 1)

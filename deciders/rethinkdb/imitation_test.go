@@ -12,7 +12,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	p "gopkg.in/rethinkdb/rethinkdb-go.v6/ql2"
 
@@ -36,13 +35,12 @@ type imitation struct {
 
 	tls      *tls.Config // nil: plain TCP
 	password string      // of the user admin
-	created  []any       // the replicas of tables that were made
 
-	tables     int           // how many there are of the one name
-	noDatabase bool          // nor any table
-	makeTable  time.Duration // how long that takes: others may make it meanwhile
-	noConfig   bool          // the user may neither make databases nor tables
-	key        string        // the table's primary key
+	tables     int            // how many there are of the one name
+	noDatabase bool           // nor any table
+	key        string         // the table's primary key
+	singleAcks bool           // writes are acknowledged when the primary has them
+	config     map[string]any // the table's; nil: the user may not see it
 
 	cut *cut // not nil: this server is cut off from the others
 }
@@ -78,7 +76,7 @@ type peer struct {
 
 func imitate(t testing.TB) *imitation { return imitateTLS(t, nil) }
 
-// imitateTLS is one that speaks TLS, where cfg is not nil.
+// imitateTLS is one that speaks TLS, if cfg is not nil.
 func imitateTLS(t testing.TB, cfg *tls.Config) *imitation {
 	t.Helper()
 	s := &imitation{t: t, tls: cfg, rows: map[string]any{}, feeds: map[*feed]bool{}, queries: map[string]int{}, tables: 1, key: "id"}
@@ -87,7 +85,7 @@ func imitateTLS(t testing.TB, cfg *tls.Config) *imitation {
 	return s
 }
 
-// start listens, on the address it had where it was stopped.
+// start listens, on the address it had if it was stopped.
 func (s *imitation) start(t testing.TB, addr string) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -221,8 +219,12 @@ func (s *imitation) run(c *peer, token uint64, raw json.RawMessage) bool {
 	var term any
 	_ = json.Unmarshal(raw, &term)
 	v := s.eval(term, nil)
-	if made, is := v.(creating); is {
-		s.create(c, token, made)
+	if _, is := v.(configuring); is {
+		if s.config == nil {
+			c.refuse(token, &refusal{p.Response_PERMISSION_ERROR, "User `x` does not have the required `config` permission."})
+		} else {
+			c.answer(token, p.Response_SUCCESS_ATOM, s.config)
+		}
 		return true
 	}
 	kind := "get"
@@ -265,6 +267,8 @@ func (s *imitation) run(c *peer, token uint64, raw json.RawMessage) bool {
 		case f.hang:
 		case failed != nil:
 			c.refuse(token, failed)
+		case s.singleAcks:
+			c.answer(token, p.Response_SUCCESS_ATOM, result)
 		default:
 			s.whenCommitted(c, token, "The write may or may not have been performed.", func() { c.answer(token, p.Response_SUCCESS_ATOM, result) })
 		}

@@ -16,23 +16,26 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
-		return open(ctx, address)
-	})
-	// The driver leaves this behind by itself where it cannot connect.
+	proctest.Main(rethinkdb.Open)
+	// The driver leaves this behind by itself if it cannot connect.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/hailocab/go-hostpool.(*epsilonGreedyHostPool).epsilonGreedyDecay"))
 }
 
-// server is host:port of a real RethinkDB to run the tests on as well, where one is to
+// server is host:port of a real RethinkDB to run the tests on as well, if one is to
 // be had. They use the database leaderelection_test.
 var server = os.Getenv("LEADERELECTION_TEST_RETHINKDB")
 
-// everyServer runs f with the address of the imitation, and of a real server where there
+// everyServer runs f with the address of the imitation, and of a real server if there
 // is one.
 func everyServer(t *testing.T, f func(t *testing.T, addr string)) {
 	t.Run("imitation", func(t *testing.T) { f(t, imitate(t).addr) })
 	if server != "" {
-		opened(t, "rethinkdb://"+server+"/leaderelection_test/elections/x?create=true")
+		made := connect(t, server)
+		_, _ = r.DBCreate(database).RunWrite(made) // they may be there
+		_, _ = r.DB(database).TableCreate(table, r.TableCreateOpts{Durability: "hard"}).RunWrite(made)
+		if _, err := r.DB(database).Table(table).Wait().Run(made); err != nil {
+			t.Fatal(err)
+		}
 		t.Run("server", func(t *testing.T) { f(t, server) })
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/rethinkdb/internal/hosts"
+	"github.com/c8e606e4/leaderelection/internal/clients"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
@@ -29,15 +29,13 @@ const defaultTimeout = 5 * time.Second
 // slash in it is part of it. Query parameters, all optional:
 //
 //	tls=true          connect with TLS; the three below imply it
-//	cacert=FILE       the authorities of the servers' certificates, PEM (else the system's)
-//	cert=FILE         a client certificate, PEM
-//	cert_key=FILE     its key, PEM
+//	tls_ca=FILE       the authorities of the servers' certificates, PEM (else the system's)
+//	tls_cert=FILE     a client certificate, PEM
+//	tls_key=FILE      its key, PEM
 //	timeout=5s        how long to wait for a server to connect, or to say that it has stopped
-//	create=true       make the database and the table where they are missing
-//	replicas=3        of a table that is made; 1 unless it is given
 //
 // Name each server of a cluster. Queries go to one of them, and to the next when that one
-// fails; one that was down is used when it is back. The files are read anew for each
+// fails; one that was down is used when it is back. The files are read again for each
 // connection, so that renewed certificates are used without a restart.
 //
 // Open connects: it needs one server that answers before ctx ends. Any other parameter is
@@ -47,22 +45,28 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if err != nil {
 		return nil, store.OpenError("rethinkdb", u, err)
 	}
-	h := hosts.New(p.connect, p.hosts, p.tls, func(err error) bool { return judge(err).Permanent })
+	var files store.TLSFiles
+	if p.tls != nil {
+		files = *p.tls
+	}
+	h, done, err := clients.Open(ctx, fmt.Sprint(p.connect, p.hosts, p.tls != nil, files), func(context.Context) (*hosts.Hosts, func() error, error) {
+		h := hosts.New(p.connect, p.hosts, p.tls, func(err error) bool { v := judge(err); return v.Permanent || v.Denied })
+		return h, func() error {
+			if err := h.Close(); err != nil {
+				return fmt.Errorf("leaderelection/rethinkdb: closing the sessions: %w", err)
+			}
+			return nil
+		}, nil
+	})
+	if err != nil {
+		return nil, store.NotOpened("rethinkdb", u, err)
+	}
 	d := newDecider(h, p.database, p.table, p.election)
-	d.close = func() error {
-		if err := h.Close(); err != nil {
-			return fmt.Errorf("leaderelection/rethinkdb: closing the sessions: %w", err)
-		}
-		return nil
-	}
+	d.close = done
+	d.election.Place += store.At(strings.Join(p.hosts, ","))
 	if _, err := h.Use(ctx); err != nil {
+		_ = done()
 		return nil, d.election.Failed(ctx, "connecting for", redact.Error(err, u.String()))
-	}
-	if p.create {
-		if err := d.Create(ctx, p.replicas); err != nil {
-			_ = d.Close()
-			return nil, err
-		}
 	}
 	return d, nil
 }
@@ -73,8 +77,6 @@ type parsed struct {
 	hosts                     []string
 	tls                       *store.TLSFiles
 	database, table, election string
-	create                    bool
-	replicas                  int
 }
 
 func parse(u *url.URL) (*parsed, error) {
@@ -106,9 +108,8 @@ func (p *parsed) parameters(u *url.URL) error {
 		return err
 	}
 	secure := q.Bool("tls")
-	files := q.TLSFiles("cacert", "cert", "cert_key")
+	files := q.TLSFiles()
 	p.connect.Timeout = cmp.Or(q.Duration("timeout"), defaultTimeout)
-	p.create, p.replicas = q.Bool("create"), max(1, q.Int("replicas", 1, math.MaxInt32))
 	if q.Bool("discover") {
 		q.Wrong("discover: the driver's discovery ends the process when a server goes away: name each server in the URL instead")
 	}

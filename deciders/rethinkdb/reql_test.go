@@ -16,11 +16,8 @@ type (
 		id string
 		by []any // a FUNC
 	}
-	missing  struct{} // what a field is that is not there
-	creating struct {
-		what     p.Term_TermType
-		replicas any
-	}
+	missing     struct{} // what a field is that is not there
+	configuring struct{}
 )
 
 // eval computes a term. Vars are the arguments of the function around it.
@@ -83,15 +80,8 @@ func (s *imitation) eval(term any, vars map[float64]any) any {
 		merged := maps.Clone(arg(0).(map[string]any))
 		maps.Copy(merged, arg(1).(map[string]any))
 		return merged
-	case p.Term_DB_CREATE:
-		return creating{what: kind}
-	case p.Term_TABLE_CREATE:
-		s.wants(list, "durability", "hard")
-		s.wants(list, "primary_key", "id")
-		return creating{what: kind, replicas: list[2].(map[string]any)["replicas"]}
-	case p.Term_WAIT:
-		s.wants(list, "wait_for", "ready_for_writes")
-		return creating{what: kind}
+	case p.Term_CONFIG:
+		return configuring{}
 	case p.Term_NOW:
 		return map[string]any{"$reql_type$": "TIME", "epoch_time": float64(time.Now().UnixMilli()) / 1000, "timezone": "+00:00"}
 	}
@@ -99,7 +89,7 @@ func (s *imitation) eval(term any, vars map[float64]any) any {
 	return missing{}
 }
 
-// wants fails the test where a term lacks an option.
+// wants fails the test if a term lacks an option.
 func (s *imitation) wants(list []any, name string, value any) {
 	var opts map[string]any
 	if len(list) > 2 {

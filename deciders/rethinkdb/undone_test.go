@@ -33,7 +33,7 @@ func candidate(t *testing.T, addr, election string, leads chan<- elected, told c
 	t.Helper()
 	c, err := leaderelection.Config{
 		Decider:  tellingDecider{rethinkdb.NewDecider(connect(t, addr), database, table, election, nil), told},
-		LeaderID: "a", TermLength: time.Second, SharedClock: true,
+		LeaderID: "a", TermLength: time.Second, ClockPolicy: leaderelection.SharedClock,
 		Trace:     &leaderelection.Trace{StoreOp: func(op leaderelection.StoreOp) { t.Logf("%s took %v: %v", op.Kind, op.Duration, op.Err) }},
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) { leads <- elected{ctx, view} },
 	}.Start(t.Context())
@@ -96,7 +96,7 @@ func TestUncommittedAcquisition(t *testing.T) {
 	}
 }
 
-// The same of an extension: the view ends where it would have.
+// The same of an extension: the view ends if it would have.
 func TestUncommittedExtension(t *testing.T) {
 	s := imitate(t)
 	leads, told := make(chan elected, 10), make(chan leaderelection.RaceEntry, 1000)
@@ -126,7 +126,7 @@ func TestUncommittedExtension(t *testing.T) {
 	s.inject(nil)
 	s.undo()
 	if second := <-leads; second.view.ElectionNumber() <= first.view.ElectionNumber() {
-		t.Errorf("election %d after %d", second.view.ElectionNumber(), first.view.ElectionNumber())
+		t.Errorf("leadership %d after %d", second.view.ElectionNumber(), first.view.ElectionNumber())
 	}
 }
 

@@ -23,7 +23,9 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
@@ -79,12 +81,10 @@ func TestCustomerKey(t *testing.T) {
 	if _, err := d.WriteEntry(t.Context(), &first); err != nil {
 		t.Fatal(err)
 	}
-	for name, key := range map[string][]byte{"none": nil, "another": bytes.Repeat([]byte{8}, 32)} {
+	for _, key := range map[string][]byte{"none": nil, "another": bytes.Repeat([]byte{8}, 32)} {
 		_, err := s3.NewDecider(client, "elections", "one", &s3.Options{SSECustomerKey: key}).ReadCurrent(t.Context())
 		hidesKey(t, err)
-		if !errors.Is(err, leaderelection.ErrPermanent) {
-			t.Errorf("reading with %s: %v, want an error that no retry cures", name, err)
-		}
+		feedtest.Permanent(t, err)
 	}
 	// One that takes no notice of the key keeps the record in the clear.
 	deaf := s3.NewDecider(like(t, func(w http.ResponseWriter, r *http.Request, server http.Handler) {
@@ -102,7 +102,7 @@ func TestCustomerKey(t *testing.T) {
 	}
 }
 
-// hidesKey fails the test where an error shows the key in any form.
+// hidesKey fails the test if an error shows the key in any form.
 func hidesKey(t *testing.T, err error) {
 	t.Helper()
 	for _, key := range [][]byte{customerKey, customerKey[:16]} {
@@ -169,9 +169,7 @@ func TestOptionsRefused(t *testing.T) {
 		client := like(t, func(http.ResponseWriter, *http.Request, http.Handler) { t.Errorf("%s: a request was sent", says) })
 		_, err := s3.NewDecider(client, "elections", "one", &o).ReadCurrent(t.Context())
 		hidesKey(t, err)
-		if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v, want a permanent error that says %q", err, says)
-		}
+		feedtest.Permanent(t, err, says)
 	}
 	// A key does not go over a network in the clear.
 	for endpoint, refused := range map[string]bool{"http://192.0.2.1:9000": true, "http://s3.example": true, "https://s3.example": false, "http://127.0.0.1:1": false, "http://localhost:1": false} {
@@ -184,9 +182,7 @@ func TestOptionsRefused(t *testing.T) {
 		}
 	}
 	_, err := s3.NewDecider(like(t, nil), "arn:aws:s3::123456789012:accesspoint/m1.mrap", "one", nil).ReadCurrent(t.Context())
-	if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "multi-region") {
-		t.Errorf("a multi-region access point: %v", err)
-	}
+	feedtest.Permanent(t, err, "multi-region")
 }
 
 const arn = "arn:aws:s3:eu-central-1:123456789012:accesspoint/web"
@@ -207,7 +203,7 @@ func TestAccessPoint(t *testing.T) {
 	if host := sent.URL.Host; host != "web-123456789012.s3-accesspoint.eu-central-1.amazonaws.com" || sent.URL.Path != "/team/one" {
 		t.Errorf("host %s, path %s", host, sent.URL.Path)
 	}
-	alone(t)
+	stores.AWSAlone(t, "root", "root-secret")
 	t.Setenv("AWS_ENDPOINT_URL_S3", "")
 	for region, want := range map[string]string{"": "eu-central-1", "&region=eu-west-1": "eu-west-1"} {
 		d, err := open(t, "s3:///team/one?bucket="+arn+region)
@@ -219,7 +215,7 @@ func TestAccessPoint(t *testing.T) {
 
 // What a URL asks for is in the requests, with the key of a file.
 func TestOpenAsks(t *testing.T) {
-	alone(t)
+	stores.AWSAlone(t, "root", "root-secret")
 	var sent *http.Request
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent = r

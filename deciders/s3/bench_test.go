@@ -9,25 +9,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
 	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
-
-// benchEntry is a record of ordinary size.
-func benchEntry() *leaderelection.RaceEntry {
-	return &leaderelection.RaceEntry{
-		LeaderID: "candidate-1", HostPort: []string{"10.0.0.1:443", "[fd00::1]:443"}, TermExpiry: time.Now().UTC(),
-		TermLength: 15 * time.Second, ElectionNumber: 7, Extension: 12, Incarnation: "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
-	}
-}
 
 // A record with two addresses stays small.
 func TestSizeOfARecord(t *testing.T) {
@@ -44,7 +36,7 @@ func TestSizeOfARecord(t *testing.T) {
 func stored(t testing.TB, h http.Handler) []byte {
 	t.Helper()
 	client := reach(t, h)
-	if _, err := s3.NewDecider(client, "elections", "one", nil).WriteEntry(t.Context(), benchEntry()); err != nil {
+	if _, err := s3.NewDecider(client, "elections", "one", nil).WriteEntry(t.Context(), httpfault.Record()); err != nil {
 		t.Fatal(err)
 	}
 	out, err := client.GetObject(t.Context(), &awss3.GetObjectInput{Bucket: aws.String("elections"), Key: aws.String("one")})
@@ -65,8 +57,13 @@ func benchClient(b testing.TB) (client *awss3.Client, data []byte, etag string) 
 	createBucket(b, h, "elections")
 	data = stored(b, h)
 	etag = fmt.Sprintf(`"%x"`, md5.Sum(data))
+	made := new(once)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent, _ := io.ReadAll(r.Body)
+		if made.refuses(r) {
+			failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
+			return
+		}
 		w.Header().Set("ETag", etag)
 		if r.Method == http.MethodPut {
 			w.Header().Set("ETag", fmt.Sprintf(`"%x"`, md5.Sum(sent)))
@@ -82,24 +79,26 @@ func benchClient(b testing.TB) (client *awss3.Client, data []byte, etag string) 
 	return newClient(b, s.URL), data, etag
 }
 
+// once is what a server that does not think has to know of conditions: it refuses to make
+// the object a second time, and to replace the version that no object has.
+type once struct{ made atomic.Bool }
+
+func (o *once) refuses(r *http.Request) bool {
+	return r.Header.Get("If-None-Match") == "*" && o.made.Swap(true) || strings.Contains(r.Header.Get("If-Match"), "0123456789abcdef")
+}
+
 // writers return functions that write by the SDK alone and by the decider.
 func writers(b testing.TB) httpfault.Pair {
 	ctx := context.Background()
 	client, data, etag := benchClient(b)
 	in := &awss3.PutObjectInput{Bucket: aws.String("elections"), Key: aws.String("one"), ContentType: aws.String("application/json"), IfMatch: &etag}
-	d, e := s3.NewDecider(client, "elections", "one", nil), benchEntry()
 	return httpfault.Pair{
 		SDK: func() error {
 			in.Body = bytes.NewReader(data)
 			_, err := client.PutObject(ctx, in)
 			return err
 		},
-		Decider: func() error {
-			token, err := d.WriteEntry(ctx, e)
-			e.Token = token
-			e.Extension++
-			return err
-		},
+		Decider: httpfault.Extends(s3.NewDecider(client, "elections", "one", nil)),
 	}
 }
 

@@ -56,19 +56,23 @@ type backend struct {
 // Client is a *s3.Client of the AWS SDK, whose region, endpoint and credentials
 // count; bucket is a bucket's name or an access point's ARN. Options may be nil.
 // It makes no request: a name that cannot be is reported by the first call.
-func NewDecider(client Client, bucket, key string, options *Options) *Decider {
+func NewDecider(client Client, bucket, key string, opts *Options) *Decider {
 	b := &backend{client: client, bucket: bucket, key: key, call: []func(*s3.Options){once}}
-	if options != nil {
-		b.o = options.clone()
+	if opts != nil {
+		b.o = opts.clone()
 	}
 	b.customer = ssec.New(b.o.SSECustomerKey)
 	// Directory buckets have names of this form, and random ETags.
-	b.opaque = b.o.OpaqueETags || strings.HasSuffix(bucket, "--x-s3") || strings.HasSuffix(bucket, "--xa-s3")
+	b.opaque = b.o.OpaqueETags || isDirectory(bucket)
 	d := &Decider{b: b, election: store.Election[token]{Store: b, Package: "s3", Place: fmt.Sprintf("S3 bucket %q, object %q", bucket, key)}}
 	endpoint := ""
+	d.election.Never = &token{etag: "0123456789abcdef0123456789abcdef"}
 	if c, ok := client.(interface{ Options() s3.Options }); ok {
 		o := c.Options()
 		endpoint = aws.ToString(o.BaseEndpoint)
+		if endpoint == "" {
+			d.election.Never = nil // it is Amazon's
+		}
 		if o.BaseEndpoint != nil {
 			d.election.Place += " at " + redact.URL(*o.BaseEndpoint)
 		} else if o.Region != "" {
@@ -77,6 +81,11 @@ func NewDecider(client Client, bucket, key string, options *Options) *Decider {
 	}
 	d.election.Wrong = errors.Join(checkNames(bucket, key), b.o.check(endpoint))
 	return d
+}
+
+// isDirectory reports whether it is the name of a directory bucket, or of an access point of one.
+func isDirectory(bucket string) bool {
+	return strings.HasSuffix(bucket, "--x-s3") || strings.HasSuffix(bucket, "--xa-s3")
 }
 
 // checkNames says what cannot be of a bucket's and an object's name.
@@ -108,7 +117,7 @@ func once(o *s3.Options) {
 // String names the place: bucket, object, and endpoint or region.
 func (d *Decider) String() string { return d.election.Place }
 
-// token is a version of the object: its ETag, bare, or the empty one where there
+// token is a version of the object: its ETag, bare, or the empty one if there
 // is no object.
 type token struct {
 	etag   string
@@ -144,7 +153,7 @@ func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
 	data, t, err := b.read(ctx, b.key)
 	switch {
 	case answers.Missing(err):
-		return store.Stored[token]{None: true}, nil
+		return store.Stored[token]{None: true, Emptied: answers.Deleted(err)}, nil
 	case err != nil:
 		return s, err
 	}
@@ -190,11 +199,16 @@ func (b *backend) read(ctx context.Context, key string) (data []byte, t *token, 
 	return nil, nil, fmt.Errorf("%d answers in a row had a content that does not fit its ETag (the last %q): something on the way spoils them; if this server's ETags are no MD5s, set OpaqueETags", tries, t.etag)
 }
 
-// get returns an object's content and version.
-func (b *backend) get(ctx context.Context, key string) ([]byte, *token, error) {
+// ask asks for an object.
+func (b *backend) ask(ctx context.Context, key string) (*s3.GetObjectOutput, error) {
 	in := &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, RequestPayer: b.o.RequestPayer, ExpectedBucketOwner: given(b.o.ExpectedBucketOwner)}
 	in.SSECustomerAlgorithm, in.SSECustomerKey, in.SSECustomerKeyMD5 = b.customer.Headers()
-	out, err := b.client.GetObject(ctx, in, b.call...)
+	return b.client.GetObject(ctx, in, b.call...)
+}
+
+// get returns an object's content and version.
+func (b *backend) get(ctx context.Context, key string) ([]byte, *token, error) {
+	out, err := b.ask(ctx, key)
 	if err != nil {
 		return nil, nil, err
 	}

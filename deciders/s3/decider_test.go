@@ -64,7 +64,7 @@ func TestServers(t *testing.T) {
 		start func(testing.TB) string
 	}{
 		{"versitygw", stores.Versitygw},
-		{"gofakes3", fakes3.Serve},
+		{"in process", fakes3.Serve},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			endpoint := s.start(t)

@@ -12,15 +12,17 @@
 // objects is the MD5 of their content, so equal bytes have equal ETags; no two
 // records of an election are equal, because each write raises the pair of
 // election number and extension. Never delete the object: it holds the fencing
-// token's count. Exempt it from lifecycle rules that expire objects. Nor restore an
+// token's count. In a versioned bucket the delete marker shows that there was one, and
+// candidates wait a term (RaceEntry.Emptied); in others nothing does. An object of no bytes
+// is damage, and left alone. Exempt it from lifecycle rules that expire objects. Nor restore an
 // older version of it while candidates run: numbers would be given out again.
 //
 // # What the store promises
 //
-// A PutObject with If-None-Match: * creates the object only where there is none,
+// A PutObject with If-None-Match: * creates the object only if there is none,
 // and one with If-Match replaces it only while it has that ETag
 // (https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html);
-// of several at once one succeeds. A refusal is 412, or 404 where the object was
+// of several at once one succeeds. A refusal is 412, or 404 if the object was
 // deleted. 409 ConditionalRequestConflict says that another request was under way;
 // nothing was written, and Amazon's advice (fetch the ETag, try again) is what
 // follows on a lost race, so it is reported as one. Reads see what was written
@@ -29,17 +31,23 @@
 // An acknowledged write is stored in several zones (one, in the One Zone classes);
 // no setting loses it within the bucket. A replica of the bucket in another region
 // is another bucket: replication is asynchronous, so all candidates must use one
-// and the same. A multi-region access point is refused.
+// and the same. A multi-region access point is refused. Whether replication has written the
+// record here, or copies it from here, and whether a lifecycle rule deletes it, the answer to
+// a read says: the command leaderelect doctor asks (Decider.Durability).
 //
 // # Servers that only look like S3
 //
 // A server that ignores If-Match or If-None-Match answers every write with
-// success, and every candidate leads. That is the worst that can happen here, and
-// nothing in ordinary operation shows it. Call VerifyConditionalWrites before
+// success, and every candidate would lead. So if the client has an endpoint, the first write
+// of a Decider counts only when the server has then refused two that it must refuse: they
+// send the same content again, one on the condition that there is no object, one with an
+// ETag that no object has. A server that accepts one of them is refused for good.
+// This shows that conditions are honored, and not that the server decides and writes in one
+// step: call VerifyConditionalWrites before
 // trusting a server that is not Amazon's, and after each of its upgrades. Known
 // to matter (what was only read about is marked so):
 //
-//   - versitygw v1.8.0, gofakes3 v1.2.0: sound; this package's tests run on them.
+//   - versitygw v1.8.0: sound; this package's tests run on it.
 //     An answer of versitygw may have the ETag of one version and the content of
 //     the next.
 //   - MinIO (not tested): supports both conditions. A release of August 2025
@@ -52,7 +60,7 @@
 //     (https://developers.cloudflare.com/r2/platform/limits/): more are 429, and
 //     tried again; do not make the term shorter than four seconds. Its region is
 //     "auto".
-//   - Ceph RGW (not tested): answers 412, not 404, where the object is missing.
+//   - Ceph RGW (not tested): answers 412, not 404, if the object is missing.
 //     Whether a release decides and writes in one step, only a try can tell.
 //   - Amazon's directory buckets (S3 Express One Zone; not tested): support both
 //     conditions, keep everything in one zone, and need s3express:CreateSession.
@@ -75,7 +83,7 @@
 //   - An object counts as missing if the server's error says NoSuchKey. A bare 404 may
 //     be a proxy's. An error without a code of the server's own may pass.
 //
-// Where the answer says that SSE-KMS or SSE-C is in use, its ETag is something else.
+// If the answer says that SSE-KMS or SSE-C is in use, its ETag is something else.
 // Each write is read back then, and reads are taken as they come. The same holds for
 // directory buckets, and with Options.OpaqueETags for servers whose ETags are no MD5s,
 // save that their reads are asked for again until two in a row have the same ETag: the
@@ -93,14 +101,14 @@
 //
 // s3:PutObject and s3:GetObject on the object (a conditional write by ETag needs
 // both), and s3:ListBucket on the bucket: without it, S3 says 403 instead of 404
-// where the object does not exist yet. VerifyConditionalWrites writes, reads and
+// if the object does not exist yet. VerifyConditionalWrites writes, reads and
 // deletes objects whose keys begin with the election's key and ".verify-": it
 // needs s3:PutObject, s3:GetObject and, to leave nothing behind, s3:DeleteObject
 // on these. With SSE-KMS also kms:GenerateDataKey and kms:Decrypt on the key. A
 // bucket policy with the condition keys s3:if-match and s3:if-none-match can
 // refuse all unconditional writes. Options.Tags take s3:PutObjectTagging. Through an
 // access point its policy must allow the same as the bucket's. An observer needs no
-// s3:PutObject. The command leaderelect doctor writes an object beside the record, whose key
+// s3:PutObject. The command leaderelect doctor writes an object next to the record, whose key
 // ends in "-doctor". For candidates of all elections below elections/, and for doctor:
 //
 //	{"Version": "2012-10-17", "Statement": [

@@ -40,7 +40,7 @@ func ExampleNewDecider() {
 		Decider:  decider,
 		LeaderID: "web-1",
 		OnElected: func(ctx context.Context, expiry *leaderelection.TimeView) {
-			fmt.Println("leading with fencing token", expiry.ElectionNumber())
+			fmt.Println("leading with a fencing token:", expiry.ElectionNumber() > 0)
 			if expiry.ValueInFuture() {
 				fmt.Println("acting")
 			}
@@ -49,13 +49,13 @@ func ExampleNewDecider() {
 	}.Acquire(ctx)
 	fmt.Println(err)
 
-	// Its record stays, vacant: the next leader's number is 2.
+	// Its record stays, vacant: the next leader's number is one greater.
 	e, err := decider.ReadCurrent(context.Background())
-	fmt.Println(e.Vacant(), e.ElectionNumber, err)
+	fmt.Println(e.Vacant(), e.ElectionNumber > 0, err)
 
 	// Output:
-	// leading with fencing token 1
+	// leading with a fencing token: true
 	// acting
 	// context canceled
-	// true 1 <nil>
+	// true true <nil>
 }

@@ -16,41 +16,47 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
-	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
 // first is a record.
 var first = leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i"}
 
+// The delete marker of a versioned bucket shows that there was an object.
+func TestDeleteMarker(t *testing.T) {
+	for marked, client := range map[bool]*awss3.Client{
+		false: like(t, func(w http.ResponseWriter, r *http.Request, server http.Handler) { server.ServeHTTP(w, r) }),
+		true: like(t, func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if _, there := exists(r, server); !there && r.Method == http.MethodGet {
+				w.Header().Set("X-Amz-Delete-Marker", "true")
+			}
+			server.ServeHTTP(w, r)
+		}),
+	} {
+		d := s3.NewDecider(client, "elections", "one", nil)
+		e, err := d.ReadCurrent(t.Context())
+		if err != nil || !e.Vacant() || e.ElectionNumber != leaderelection.NoElections || e.Emptied != marked {
+			t.Errorf("%+v, %v; want Emptied %v", e, err, marked)
+		}
+		if _, err := d.WriteEntry(t.Context(), &first); err != nil {
+			t.Error(err)
+		}
+		if e, err := d.ReadCurrent(t.Context()); err != nil || e.Emptied || e.LeaderID != "a" {
+			t.Errorf("%+v, %v", e, err)
+		}
+	}
+}
+
 func objectThatIsNotOurs(t *testing.T, endpoint string) {
-	const whole = `{"leaderelection":1,"leader_id":"a","term_expiry":"2026-11-21T11:24:05Z","term_length":"15s","election_number":7,"extension":12,"incarnation":"i"}`
 	client := newClient(t, endpoint)
 	bucket := newBucket(t, client)
-	for name, content := range map[string]string{
-		"Empty":          "",
-		"Text":           "hello",
-		"OtherJSON":      `{"leader":"a"}`,
-		"Truncated":      whole[:len(whole)/2],
-		"NewerFormat":    strings.Replace(whole, `n":1`, `n":2`, 1),
-		"UnknownField":   strings.Replace(whole, "{", `{"must_understand":["lock"],"lock":true,`, 1),
-		"EditedToString": strings.Replace(whole, `:7`, `:"7"`, 1),
-		"Binary":         "\x00\xff\xfe",
-		"Huge":           strings.Repeat(whole, 4000),
-	} {
+	for name, content := range feedtest.NoRecords() {
 		t.Run(name, func(t *testing.T) {
 			if _, err := client.PutObject(t.Context(), &awss3.PutObjectInput{Bucket: &bucket, Key: &name, Body: strings.NewReader(content)}); err != nil {
 				t.Fatal(err)
 			}
-			d := s3.NewDecider(client, bucket, name, nil)
-			_, err := d.ReadCurrent(t.Context())
-			if !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), bucket) || !strings.Contains(err.Error(), name) {
-				t.Errorf("ReadCurrent: %v, want an error that wraps ErrPermanent and names %s and %s", err, bucket, name)
-			}
-			if _, err := d.WriteEntry(t.Context(), &first); !errors.Is(err, leaderelection.ErrLostRace) {
-				t.Errorf("WriteEntry: %v, want %v", err, leaderelection.ErrLostRace)
-			}
-			httpfault.EndsCampaign(t, d)
+			feedtest.Foreign(t, s3.NewDecider(client, bucket, name, nil), bucket, name)
 			if got := contentOf(t, client, bucket, name); got != content {
 				t.Errorf("the object is now %q", got)
 			}
@@ -127,15 +133,15 @@ func wrongPlace(t *testing.T, endpoint string) {
 	client := newClient(t, endpoint)
 	t.Run("NoSuchBucket", func(t *testing.T) {
 		d := s3.NewDecider(client, "no-such-bucket", "one", nil)
-		httpfault.Refused(t, d, `"no-such-bucket"`, `"one"`, endpoint, "create it")
-		httpfault.EndsCampaign(t, d)
+		feedtest.Refuses(t, d, `"no-such-bucket"`, `"one"`, endpoint, "create it")
+		feedtest.EndsCampaign(t, d)
 	})
 	t.Run("Names", func(t *testing.T) {
-		httpfault.Refused(t, s3.NewDecider(client, "", "one", nil), "bucket")
-		httpfault.Refused(t, s3.NewDecider(client, "b", "", nil), "1 to 1024")
-		httpfault.Refused(t, s3.NewDecider(client, "b", strings.Repeat("k", 1025), nil), "1025 bytes")
+		feedtest.Refuses(t, s3.NewDecider(client, "", "one", nil), "bucket")
+		feedtest.Refuses(t, s3.NewDecider(client, "b", "", nil), "1 to 1024")
+		feedtest.Refuses(t, s3.NewDecider(client, "b", strings.Repeat("k", 1025), nil), "1025 bytes")
 	})
-	httpfault.Refused(t, s3.NewDecider(newClient(t, "", func(o *awss3.Options) { o.BaseEndpoint, o.Region = nil, "" }), "bucket", "one", nil), "AWS_REGION")
+	feedtest.Refuses(t, s3.NewDecider(newClient(t, "", func(o *awss3.Options) { o.BaseEndpoint, o.Region = nil, "" }), "bucket", "one", nil), "AWS_REGION")
 }
 
 func wrongCredentials(t *testing.T, endpoint string) {
@@ -144,10 +150,10 @@ func wrongCredentials(t *testing.T, endpoint string) {
 		client := newClient(t, endpoint, append(change, func(o *awss3.Options) { o.Credentials = as(id) })...)
 		return s3.NewDecider(client, bucket, "one", nil)
 	}
-	httpfault.Refused(t, with("guest"), bucket, "s3:PutObject")
-	httpfault.Refused(t, with("nobody"), "credentials")
-	httpfault.Refused(t, with("root", func(o *awss3.Options) { o.Region = "eu-central-1" }), "region")
-	httpfault.EndsCampaign(t, with("guest"))
+	feedtest.Refuses(t, with("guest"), bucket, "s3:PutObject")
+	feedtest.Refuses(t, with("nobody"), "credentials")
+	feedtest.Refuses(t, with("root", func(o *awss3.Options) { o.Region = "eu-central-1" }), "region")
+	feedtest.EndsCampaign(t, with("guest"))
 	e, err := s3.NewDecider(newClient(t, endpoint), bucket, "one", nil).ReadCurrent(t.Context())
 	if err != nil || e.ElectionNumber != leaderelection.NoElections {
 		t.Errorf("something was written: %+v, %v", e, err)
@@ -199,29 +205,20 @@ func TestAnswers(t *testing.T) {
 			code, _, _ := strings.Cut(code, " ")
 			d := answering(t, refusal(c.status, code))
 			if c.forGood {
-				httpfault.Refused(t, d, `"elections"`, `"one"`, c.advice, code)
+				feedtest.Refuses(t, d, `"elections"`, `"one"`, c.advice, code)
 				return
 			}
 			_, err := d.WriteEntry(t.Context(), &first)
-			if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) || !strings.Contains(err.Error(), c.advice) {
-				t.Errorf("%v, want an error that may pass and says %q", err, c.advice)
-			}
+			feedtest.Passing(t, err, c.advice)
 		})
 	}
 }
 
 // What something on the way says of itself may pass.
 func TestAnswersOfOthers(t *testing.T) {
-	for _, status := range []int{301, 308, 400, 401, 403, 404, 405, 500, 501, 502} {
-		for _, body := range []string{"", "<html>no", "<html><body>no</body></html>", `{"message":"Forbidden"}`} {
-			d := answering(t, httpfault.Fault{Status: status, Body: body})
-			_, rerr := d.ReadCurrent(t.Context())
-			_, werr := d.WriteEntry(t.Context(), &first)
-			for _, err := range []error{rerr, werr} {
-				if err == nil || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
-					t.Errorf("%d %q: %v, want an error that may pass", status, body, err)
-				}
-			}
+	for _, f := range httpfault.OfOthers() {
+		for _, err := range feedtest.Errors(t, answering(t, f)) {
+			feedtest.Passing(t, err)
 		}
 	}
 }
@@ -253,38 +250,20 @@ func TestConflictsAreLostRaces(t *testing.T) {
 	}
 }
 
-// An answer that was spoilt on its way is tried again, not taken for a record
-// that is not ours.
 func TestSpoiltAnswers(t *testing.T) {
-	h := fakes3.Handler()
-	createBucket(t, h, "elections")
-	var f httpfault.Fault
-	tr := &httpfault.Transport{Handler: h, Fault: func(*http.Request) httpfault.Fault { return f }}
-	client := inProcess(t, &http.Client{Transport: tr})
-	d := s3.NewDecider(client, "elections", "one", nil)
-	if _, err := d.WriteEntry(t.Context(), &first); err != nil {
-		t.Fatal(err)
-	}
-	for name, spoil := range map[string]httpfault.Fault{
-		"Garbled":   {Garble: true},
-		"Truncated": {Truncate: true},
-		"Portal":    {Status: 200, Body: "<html>log in to the network"},
-	} {
-		f = spoil
-		if _, err := d.ReadCurrent(t.Context()); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
-			t.Errorf("%s: ReadCurrent: %v, want an error that may pass", name, err)
-		}
-	}
-	f = httpfault.Fault{Status: 200, Body: "<html>log in to the network"}
-	if token, err := d.WriteEntry(t.Context(), &first); err == nil || errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("WriteEntry = %v, %v, want an error that may pass", token, err)
-	}
+	s := overHTTP(t)
+	httpfault.SpoiltAnswers(t, s.Serve(), s.Decider)
 }
 
 // The options are in the request.
 func TestOptionsAreSent(t *testing.T) {
 	var sent *http.Request
+	made := new(once)
 	tr := &httpfault.Transport{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if made.refuses(r) {
+			failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")
+			return
+		}
 		sent = r
 		content, err := io.ReadAll(httputil.NewChunkedReader(r.Body)) // as the SDK sends what has a checksum
 		if err != nil && r.Method == http.MethodPut {
@@ -326,7 +305,7 @@ func TestNoCredentials(t *testing.T) {
 		o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, none })
 	})
 	_, err := s3.NewDecider(client, "elections", "one", nil).ReadCurrent(t.Context())
-	if !errors.Is(err, none) || errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), "AWS_ACCESS_KEY_ID") {
-		t.Errorf("%v, want an error that may pass, wraps %q and says what to do", err, none)
+	if feedtest.Passing(t, err, "AWS_ACCESS_KEY_ID"); !errors.Is(err, none) {
+		t.Errorf("%v does not wrap %q", err, none)
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
-// The servers here are gofakes3, made to differ from Amazon's as servers that
+// The servers here are made to differ from Amazon's as servers that
 // speak S3 do.
 
 // quirk puts a peculiarity in front of a server.
@@ -113,7 +113,7 @@ func TestLikesThatConform(t *testing.T) {
 		}, s3.Options{}},
 		// Older servers know no checksum trailers, and refuse them.
 		"NoTrailers": {noTrailers, s3.Options{}},
-		// Ceph says 412 where Amazon says 404.
+		// Ceph says 412, Amazon 404.
 		"MissingIs412": {func(w http.ResponseWriter, r *http.Request, server http.Handler) {
 			if _, there := exists(r, server); r.Header.Get("If-Match") != "" && !there {
 				failWith(w, http.StatusPreconditionFailed, "PreconditionFailed")

@@ -23,7 +23,7 @@ type Options struct {
 	StorageClass         types.StorageClass
 	ServerSideEncryption types.ServerSideEncryption
 	SSEKMSKeyID          string
-	// SSECustomerKey is a key of one's own, of 32 bytes, that the server is to encrypt
+	// SSECustomerKey is your own key, of 32 bytes, that the server is to encrypt
 	// the object with, and forgets (SSE-C). Each candidate and observer needs it: without
 	// it the record cannot be read. It goes with each request, so only by https. Each
 	// write is read back. Empty: none.

@@ -26,7 +26,7 @@ import (
 // It is for set-up and diagnosis: it makes some hundred requests, in a few
 // seconds. It leaves the election's own object alone and works on objects
 // beside it, whose keys begin with the election's key and ".verify-"; it deletes
-// them, where the credentials allow that. It may be called while the election is
+// them, if the credentials allow that. It may be called while the election is
 // going on.
 func (d *Decider) VerifyConditionalWrites(ctx context.Context) error {
 	const doing = "verifying conditional writes of"
@@ -195,7 +195,7 @@ func (v *verification) race(ctx context.Context, key string, at *token) (*token,
 	return now, nil
 }
 
-// patiently tries again, a few times, where the server is busy.
+// patiently tries again, a few times, if the server is busy.
 func patiently(ctx context.Context, try func() error) error {
 	const tries = 6
 	for n := 1; ; n++ {
@@ -203,7 +203,7 @@ func patiently(ctx context.Context, try func() error) error {
 		if err == nil || answers.Refused(err) || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, errNoETag) || n == tries {
 			return err
 		}
-		if answers.Judge(err).Permanent {
+		if v := answers.Judge(err); v.Permanent || v.Denied {
 			return err
 		}
 		again := time.NewTimer(100 * time.Millisecond << n)
@@ -216,7 +216,7 @@ func patiently(ctx context.Context, try func() error) error {
 	}
 }
 
-// clean deletes what was written, also where ctx has ended.
+// clean deletes what was written, even if ctx has ended.
 func (v *verification) clean(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()

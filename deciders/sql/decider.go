@@ -2,6 +2,7 @@ package sql
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -19,8 +20,8 @@ import (
 type Options struct {
 	// CreateTable makes the table, as Dialect.Schema prints it, if it is missing.
 	CreateTable bool
-	// CloseDB lets Decider.Close close the pool.
-	CloseDB bool
+	// Close is what Decider.Close calls, such as the pool's. Nil: nothing.
+	Close func() error
 }
 
 // Decider is one handle on an election in an SQL database. It is a
@@ -40,8 +41,11 @@ type backend struct {
 	election string
 	opts     Options
 	sql      statements
-	found    atomic.Bool  // the table was looked at, and will do
-	calls    within.Calls // a driver may ignore a ctx
+	found    atomic.Bool            // the table was looked at, and will do
+	at       atomic.Pointer[string] // where it was found
+	calls    within.Calls           // a driver may ignore a ctx
+	mark     string                 // in the text of each statement, if Dialect.Running asks for it
+	strayed  atomic.Bool            // some call was given up, and may still be running at the server
 	doubts   store.Doubts
 }
 
@@ -62,17 +66,20 @@ const (
 
 // NewDecider returns a handle on the election of that name in a table, whose name may
 // have its schema's before it ("ops.elections"). The pool stays the caller's, unless
-// Options.CloseDB is set: it must be open while the Decider is in use, and may serve
-// others, as long as none of them leaves a transaction open in a connection (sql.Tx does
-// not). Options may be nil. It does no I/O.
+// Options.Close closes it: it must be open while the Decider is in use. Best is a pool of the
+// election's own: an application that uses up a shared one costs the leadership. None of those
+// who share it may leave a transaction open in a connection (sql.Tx does not). Options may
+// be nil. It does no I/O.
 func NewDecider(db *sql.DB, dialect Dialect, table, election string, opts *Options) *Decider {
 	d := dialect.withDefaults()
 	b := &backend{db: db, dialect: d, table: table, election: election, sql: d.statements(table), calls: make(within.Calls, maxCalls)}
 	if opts != nil {
 		b.opts = *opts
 	}
-	place := fmt.Sprintf("%s table %s, election %q", d.Name, d.quoted(table), election)
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "sql", Place: place, Wrong: checkNames(table, election)}}
+	if d.Running != nil {
+		b.mark = "leaderelection " + rand.Text()
+	}
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "sql", Place: b.place(d.Name), Wrong: checkNames(table, election)}}
 }
 
 // checkNames says which names are not allowed.
@@ -89,10 +96,10 @@ func checkNames(table, election string) (wrong error) {
 	return wrong
 }
 
-// Close closes the pool if Options.CloseDB is set.
+// Close calls Options.Close.
 func (d *Decider) Close() error {
-	if d.b.opts.CloseDB {
-		return d.b.db.Close()
+	if d.b.opts.Close != nil {
+		return d.b.opts.Close()
 	}
 	return nil
 }
@@ -111,8 +118,21 @@ func (t token) CommitTS() time.Time {
 	return time.UnixMicro(t.micros).UTC()
 }
 
-// String names the place of the record: table and election.
-func (d *Decider) String() string { return d.election.Place }
+// String names the place of the record: server and database or file, table and election. What
+// the connection decides of that is known after the first call.
+func (d *Decider) String() string { return d.election.Where() }
+
+// Where implements store.Placed.
+func (b *backend) Where() string {
+	if at := b.at.Load(); at != nil {
+		return b.place(b.dialect.Name + " " + *at + ",")
+	}
+	return ""
+}
+
+func (b *backend) place(at string) string {
+	return fmt.Sprintf("%s table %s, election %q", at, b.dialect.quoted(b.table), b.election)
+}
 
 // ReadCurrent implements leaderelection.RaceDecider. It is as fresh as the server that
 // the pool is connected to. A record whose write this handle has begun, and has not seen
@@ -139,7 +159,7 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 		err = d.b.look(ctx)
 	}
 	if err == nil && d.b.dialect.Durability == nil {
-		err = fmt.Errorf("of %s nothing is known that could be asked", d.b.dialect.Name)
+		err = fmt.Errorf("there is no setting of %s that is known to matter", d.b.dialect.Name)
 	}
 	var all []durability.Warning
 	if err == nil {
@@ -189,11 +209,16 @@ func (b *backend) Load(ctx context.Context) (store.Stored[token], error) {
 	if err := b.look(ctx); err != nil {
 		return store.Stored[token]{}, err
 	}
-	return within.Do(ctx, b.calls, func() (store.Stored[token], error) { return b.load(ctx) })
+	return do(ctx, b, func() (store.Stored[token], error) { return b.load(ctx) })
 }
 
 func (b *backend) load(ctx context.Context) (s store.Stored[token], err error) {
-	rows, err := b.db.QueryContext(ctx, b.sql.read, b.election)
+	c, err := b.conn(ctx)
+	if err != nil {
+		return s, err
+	}
+	defer c.Close()
+	rows, err := c.QueryContext(ctx, b.marked(b.sql.read), b.election)
 	if err != nil {
 		return s, err
 	}
@@ -232,8 +257,8 @@ func (b *backend) look(ctx context.Context) error {
 	}
 	found, err := b.inspect(ctx)
 	if err == nil && !found && b.opts.CreateTable {
-		if _, err := within.Do(ctx, b.calls, func() (sql.Result, error) {
-			return b.db.ExecContext(ctx, b.dialect.Schema(b.table))
+		if _, err := do(ctx, b, func() (sql.Result, error) {
+			return b.db.ExecContext(ctx, b.marked(b.dialect.Schema(b.table)))
 		}); err != nil {
 			return fmt.Errorf("making the table: %w", err)
 		}
@@ -255,5 +280,9 @@ func (b *backend) inspect(ctx context.Context) (found bool, err error) {
 	if !two {
 		schema, table = "", b.table
 	}
-	return within.Do(ctx, b.calls, func() (bool, error) { return b.dialect.Inspect(ctx, b.db, schema, table) })
+	at, err := do(ctx, b, func() (string, error) { return b.dialect.Inspect(ctx, b, schema, table) })
+	if err == nil && at != "" {
+		b.at.Store(&at)
+	}
+	return at != "", err
 }

@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"database/sql"
+	"io"
 	"strconv"
 	"strings"
 
@@ -21,7 +22,7 @@ import (
 //	UPDATE t SET version = ?, written = Now, record = ? WHERE election = ? AND version = ?
 //	UPDATE t SET written = written + 1 WHERE election = ? AND version = ?
 //
-// All parameters are strings. A Dialect is not changed after it was given to NewDecider.
+// With Running each has a comment besides. All parameters are strings. A Dialect is not changed after it was given to NewDecider.
 type Dialect struct {
 	// Name is the database's, for errors: "MySQL".
 	Name string
@@ -51,12 +52,29 @@ type Dialect struct {
 	// Judge says what an error of the driver means. Nil: each may pass. The decider
 	// itself knows the errors of database/sql.
 	Judge func(err error) Fault
+	// Late is what a call that is given up may have waited for, for its error.
+	Late string
 	// Inspect looks at a table before its first use, in the schema of that name or, if
-	// it is empty, in the session's. Found is whether it is there. The error says why it
+	// it is empty, in the session's. Place says where it was found, for String and errors: the
+	// server and its database, or the file. Empty: it is not there. The error says why it
 	// will not do; wrap leaderelection.ErrPermanent. Nil: a table is not looked at.
-	Inspect func(ctx context.Context, db *sql.DB, schema, table string) (found bool, err error)
+	Inspect func(ctx context.Context, db Asker, schema, table string) (place string, err error)
+	// Lock, if it is not nil, is taken for the time of each write to the table at that
+	// place, and closed after it. It is for databases whose own locks may fail.
+	Lock func(ctx context.Context, place string) (io.Closer, error)
+	// Running returns, for each session of this user at the server that still runs a
+	// statement with mark in its text, what it waits for. To give up a call does not end it
+	// there, so no more calls are made while two that were given up are still running. Nil:
+	// the driver ends at the server what it gives up.
+	Running func(ctx context.Context, db Asker, mark string) (states []string, err error)
 	// Durability is that of durability.Examiner. Nil: nothing can be asked.
 	Durability func(ctx context.Context, db *sql.DB) ([]durability.Warning, error)
+}
+
+// Asker is what an Inspect needs of a *sql.DB.
+type Asker interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 // Kind is what an error means.
@@ -67,12 +85,18 @@ const (
 	Passing Kind = iota
 	// Permanent is one that no retry can help.
 	Permanent
+	// Denied is one that no retry can help, but that may pass by itself: credentials or a
+	// permission are refused. See leaderelection.ErrDenied.
+	Denied
 	// NoTable says that there is no such table.
 	NoTable
 	// NotAsDocumented says that the table has other columns than the documented ones.
 	NotAsDocumented
 	// Duplicate says that an INSERT found a row of that key.
 	Duplicate
+	// ReadOnly is an error that may pass: the session takes no writes. Its connection
+	// is left, since another may lead to a server that does.
+	ReadOnly
 )
 
 // Fault is what an error means, and what to do about it. The zero Fault is an error that

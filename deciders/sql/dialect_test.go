@@ -2,7 +2,6 @@ package sql_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,7 +42,7 @@ func TestOwnDialect(t *testing.T) {
 		t.Error(got)
 	}
 	_, err := decider.Durability(t.Context())
-	feedtest.Passing(t, err, "nothing is known that could be asked")
+	feedtest.Passing(t, err, "no setting of")
 }
 
 // Without Now nothing is said of times, whatever is in the column.
@@ -69,11 +68,8 @@ func TestBadNames(t *testing.T) {
 		{strings.Repeat("t", 65), "e"}, {"t", strings.Repeat("e", 256)},
 	} {
 		d := lesql.NewDecider(s.open(t), dialect(), names[0], names[1], nil)
-		_, err := d.ReadCurrent(t.Context())
-		feedtest.Permanent(t, err, "name must")
-		_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-		feedtest.Permanent(t, err, "name must")
-		_, err = d.Durability(t.Context())
+		feedtest.Refuses(t, d, "name must")
+		_, err := d.Durability(t.Context())
 		feedtest.Permanent(t, err, "name must")
 	}
 	if len(s.log) > 0 {
@@ -95,7 +91,7 @@ func TestForeignTokenAndClosedPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := feedtest.Write(t, d, 1, nil)
-	if err := lesql.NewDecider(db, dialect(), "t", "e", &lesql.Options{CloseDB: true}).Close(); err != nil {
+	if err := lesql.NewDecider(db, dialect(), "t", "e", &lesql.Options{Close: db.Close}).Close(); err != nil {
 		t.Fatal(err)
 	}
 	_, err = d.WriteEntry(t.Context(), feedtest.State(2, token))
@@ -124,6 +120,9 @@ func TestMySQLErrors(t *testing.T) {
 			if check := map[bool]func(testing.TB, error, ...string){true: feedtest.Passing, false: feedtest.Permanent}[c.passing]; check != nil {
 				check(t, err, c.words, "the driver's words", "`t`", `"e"`)
 			}
+			if denied := c.words == "user and password" || c.words == "hosts" || strings.HasPrefix(c.words, "GRANT"); denied != errors.Is(err, leaderelection.ErrDenied) {
+				t.Errorf("%v: access denied: %v", err, !denied)
+			}
 			if t.Failed() {
 				t.Fatalf("that was %d", c.number)
 			}
@@ -131,12 +130,17 @@ func TestMySQLErrors(t *testing.T) {
 	}
 }
 
-// A table that is missing is made, also if it goes missing later.
+// A table that is missing is made, even if it goes missing later.
 func TestCreateTable(t *testing.T) {
 	s := newServer()
 	missing := true
 	d := dialect()
-	d.Inspect = func(context.Context, *sql.DB, string, string) (bool, error) { return !missing, nil }
+	d.Inspect = func(context.Context, lesql.Asker, string, string) (string, error) {
+		if missing {
+			return "", nil
+		}
+		return `db1:3306, database "app"`, nil
+	}
 	s.before = func(q string) error {
 		if strings.HasPrefix(q, "CREATE") {
 			missing = false
@@ -147,6 +151,9 @@ func TestCreateTable(t *testing.T) {
 	}
 	decider := lesql.NewDecider(s.open(t), d, "t", "e", &lesql.Options{CreateTable: true})
 	token := feedtest.Write(t, decider, 1, nil)
+	if s := decider.String(); s != "mysql db1:3306, database \"app\", table `t`, election \"e\"" {
+		t.Error(s)
+	}
 	missing = true
 	_, err := decider.WriteEntry(t.Context(), feedtest.State(2, token))
 	feedtest.Passing(t, err, "made again")

@@ -15,7 +15,7 @@
 //
 // # What is written where
 //
-// One row a table and election: its name, a version that is never the same twice (also
+// One row a table and election: its name, a version that is never the same twice (even
 // when the row was deleted and made again, or a backup put back), the time of the write in
 // microseconds since 1970, and the record. Dialect.Schema prints the table for those who
 // migrate by hand; Options.CreateTable makes it if it is missing. In MySQL it is
@@ -33,8 +33,8 @@
 //	SELECT CONVERT(election USING utf8mb4), FROM_UNIXTIME(written / 1e6), CONVERT(record USING utf8mb4) FROM leaderelection;
 //	SELECT election, datetime(written / 1e6, 'unixepoch'), record ->> 'leader_id' FROM leaderelection; -- SQLite
 //
-// A row that is no record of ours is reported, and left alone. Nothing ever deletes a row;
-// an operator who does makes the election empty, and numbers begin at 1 again.
+// A row that is not our record is reported, and left alone. Nothing ever deletes a row;
+// an operator who does makes the election empty, and two may lead for a term.
 //
 // # How a write decides
 //
@@ -48,7 +48,7 @@
 // A write within an open transaction would be confirmed, and might be rolled back later. So
 // in MySQL the statement also asks that autocommit is on, in MariaDB that no transaction is
 // open, and that a binary log does not hold statements (binlog_format=STATEMENT), which a
-// replica would judge anew. Else it writes nothing, and the error says so.
+// replica would judge again. Else it writes nothing, and the error says so.
 //
 // No call retries. When a ctx ends, the connection is closed (MySQL), or the statement is
 // interrupted (SQLite), and whether a write has happened, or will, is not known: read. A
@@ -87,14 +87,23 @@
 //     crash at once with innodb_flush_log_at_trx_commit other than 1;
 //   - a restored backup.
 //
+// SQLite next to another SQLite library, or next to code that opens the database's files: the
+// kernel drops all locks that a process has on a file when any code of it closes that file, and
+// SQLite does not notice. So do not open the files otherwise, not to copy them either (use
+// VACUUM INTO). In one process let all use one pool of deciders/sql/sqlite, or give the pool
+// of your own driver to NewDecider with the Dialect SQLite. Each write takes a lock of its own
+// (the file with the suffix -leaderelection.lock), so that one candidate wins even then; the
+// application's own tables are not protected. On Linux a pool of deciders/sql/sqlite refuses to
+// write while something else of the process has the files open.
+//
 // SQLite: a connection with PRAGMA synchronous less than FULL in WAL mode, or than EXTRA in
 // DELETE mode, when the power fails. The driver's own default is FULL; pools of
 // deciders/sql/sqlite set EXTRA. All candidates must be on one machine, with the file on a
 // local disk: locks of network file systems are not to be trusted, and WAL mode does not work
 // between machines at all (https://www.sqlite.org/wal.html). Nobody may move, replace or
-// remove the file while a candidate runs, nor its -wal and -shm files. Pools of
-// deciders/sql/sqlite look before each use whether their file is still the one at its path,
-// and go on with the one that is: what was confirmed in the old one is lost. Other pools in
+// remove the file while a candidate runs, nor its -wal and -shm files, nor the lock file. Pools of
+// deciders/sql/sqlite look before each use, and after each write, whether their files are still
+// those at their paths, and go on with those that are: what was confirmed in the old one is lost. Other pools in
 // WAL mode go on with the old one, and two lead. All must reach the file by one path, in
 // one directory: mount the directory into containers, not the file. A database in memory is
 // refused.
@@ -103,7 +112,7 @@
 //
 // CommitTS is the server's UTC_TIMESTAMP(6) in MySQL, when the statement began. SQLite's is
 // the machine's own clock in milliseconds, and a write's answer has none. All candidates of a
-// SQLite database share a clock: set Config.SharedClock.
+// SQLite database share a clock: set the ClockPolicy to SharedClock.
 //
 // # Permissions
 //
@@ -122,6 +131,14 @@
 // PollInterval. deciders/hinted adds a push from elsewhere. In SQLite a write is one
 // fsync in WAL mode, and three or four in the others. A first use looks at the table, by one
 // statement in MySQL and three in SQLite.
+//
+// To give up a call does not end it at a MySQL server: a statement that waits for a row's lock
+// or for a replica keeps its session. So while two such statements are running, which
+// information_schema.processlist tells by a mark in their text, no more are begun, and the error
+// says what they wait for.
+//
+// Give an election a pool of its own: an application that uses up a shared one costs the
+// leadership. The error then says that a connection was waited for.
 //
 // One connection is mostly enough; give the pool two at least, or a statement that hangs
 // keeps the next one waiting. Give connections a bound for their making (Timeout), and a

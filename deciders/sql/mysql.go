@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
@@ -31,8 +32,10 @@ func MySQL(number func(err error) int) Dialect {
 		// MariaDB alone reads the comment, and has this variable. A replica that is given
 		// the statement, and not the row, would ask its own session.
 		Alone:      "@@autocommit = 1 AND (@@log_bin = 0 OR @@binlog_format <> 'STATEMENT') /*M! AND @@in_transaction = 0 */",
+		Late:       "given up before the server has answered: see whether somebody holds the row's lock (information_schema.innodb_trx)",
 		Judge:      func(err error) Fault { return judgeMySQL(number(err)) },
 		Inspect:    inspectMySQL,
+		Running:    runningMySQL,
 		Durability: durabilityMySQL,
 	}
 }
@@ -48,9 +51,9 @@ func judgeMySQL(number int) Fault {
 	case 1054, 1136, 1264, 1292, 1364, 1366, 1265, 1406, 1048, 1365, 3819, 4025, 1288, 1471, 3105:
 		return Fault{NotAsDocumented, ""}
 	case 1045, 1698, 1044, 1130, 1251, 1862, 3118, 4151:
-		return Fault{Permanent, "check user and password, and from which hosts the user may connect (mysql.user)"}
+		return Fault{Denied, "check user and password, and from which hosts the user may connect (mysql.user)"}
 	case 1142, 1143, 1227, 1370:
-		return Fault{Permanent, "candidates need GRANT SELECT, INSERT, UPDATE on the table, observers SELECT, whoever is to make it CREATE"}
+		return Fault{Denied, "candidates need GRANT SELECT, INSERT, UPDATE on the table, observers SELECT, whoever is to make it CREATE"}
 	case 1049:
 		return Fault{Permanent, "make the database, or name another"}
 	case 1046:
@@ -59,8 +62,10 @@ func judgeMySQL(number int) Fault {
 		return Fault{Permanent, "the server wants TLS: add tls=true"}
 	case 1064, 1193, 1305:
 		return Fault{Permanent, "the server must be MySQL from 5.7, or MariaDB from 10.3"}
-	case 1290, 1792, 1836, 3100:
-		return Fault{Passing, "this server takes no writes (read_only): connect to the primary"}
+	case 1290, 1836, 3100:
+		return Fault{ReadOnly, "this server takes no writes (read_only): connect to the primary"}
+	case 1792:
+		return Fault{ReadOnly, "this session is read-only (transaction_read_only, tx_read_only in MariaDB): set it to 0 at the server, in its init_connect and in the pool's configuration"}
 	case 1047, 1180:
 		return Fault{Passing, "this node of a Galera cluster has no quorum, or is not in step yet: connect to another"}
 	case 1205:
@@ -77,31 +82,49 @@ func judgeMySQL(number int) Fault {
 	return Fault{}
 }
 
+// runningMySQL asks for the user's own sessions, which takes no privilege.
+func runningMySQL(ctx context.Context, db Asker, mark string) (states []string, err error) {
+	rows, err := db.QueryContext(ctx, `SELECT COALESCE(NULLIF(state, ''), command) FROM information_schema.processlist
+WHERE info LIKE CONCAT('%', ?, '%') AND info NOT LIKE '%information_schema.processlist%'`, mark)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var state string
+		if err := rows.Scan(&state); err != nil {
+			return nil, err
+		}
+		states = append(states, state)
+	}
+	return states, rows.Err()
+}
+
 // inspectMySQL says why a table will not do. Whoever has any right on it may ask.
-func inspectMySQL(ctx context.Context, db *sql.DB, schema, table string) (bool, error) {
-	const query = `SELECT t.table_type, COALESCE(t.engine, ''), COALESCE((
+func inspectMySQL(ctx context.Context, db Asker, schema, table string) (string, error) {
+	const query = `SELECT CONCAT(@@hostname, ':', @@port), t.table_schema, t.table_type, COALESCE(t.engine, ''), COALESCE((
 	SELECT c.data_type FROM information_schema.columns c
 	WHERE c.table_schema = t.table_schema AND c.table_name = t.table_name AND c.column_name = 'election'), ''), EXISTS (
 	SELECT s.index_name FROM information_schema.statistics s
 	WHERE s.table_schema = t.table_schema AND s.table_name = t.table_name AND s.non_unique = 0
 	GROUP BY s.index_name HAVING COUNT(*) = 1 AND MAX(s.column_name) = 'election' AND MAX(s.sub_part) IS NULL)
 FROM information_schema.tables t WHERE t.table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND t.table_name = ?`
-	var kind, engine, column string
+	var server, database, kind, engine, column string
 	var unique bool
-	err := db.QueryRowContext(ctx, query, schema, table).Scan(&kind, &engine, &column, &unique)
+	err := db.QueryRowContext(ctx, query, schema, table).Scan(&server, &database, &kind, &engine, &column, &unique)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return false, nil
+		return "", nil
 	case err != nil:
-		return false, err
+		return "", err
 	case kind != "BASE TABLE":
-		return false, store.Wrong("it is no ordinary table but a %s: name another", kind)
+		return "", store.Wrong("it is no ordinary table but a %s: name another", kind)
 	case !strings.EqualFold(engine, "InnoDB") && !strings.EqualFold(engine, "ROCKSDB"):
-		return false, store.Wrong("the table's engine is %s, which may forget confirmed writes: ALTER TABLE ... ENGINE=InnoDB", engine)
+		return "", store.Wrong("the table's engine is %s, which may forget confirmed writes: ALTER TABLE ... ENGINE=InnoDB", engine)
 	case !strings.EqualFold(column, "varbinary") && !strings.EqualFold(column, "binary"):
-		return false, store.Wrong("the type of its column election is %q, which may take one name for another: it must be VARBINARY(255)", strings.ToUpper(column))
+		return "", store.Wrong("the type of its column election is %q, which may take one name for another: it must be VARBINARY(255)", strings.ToUpper(column))
 	case !unique:
-		return false, store.Wrong("it has no unique index on its column election alone: ALTER TABLE ... ADD UNIQUE (election)")
+		return "", store.Wrong("it has no unique index on its column election alone: ALTER TABLE ... ADD UNIQUE (election)")
 	}
-	return true, nil
+	return fmt.Sprintf("%s, database %q", server, database), nil
 }

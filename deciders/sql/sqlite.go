@@ -5,9 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 
 	"github.com/c8e606e4/leaderelection/deciders/durability"
+	"github.com/c8e606e4/leaderelection/deciders/internal/lock"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
@@ -27,7 +30,9 @@ func SQLite(code func(err error) int) Dialect {
 		// Milliseconds are what every version of SQLite has.
 		Now:        "CAST(strftime('%s', 'now') AS INTEGER) * 1000000 + CAST(substr(strftime('%f', 'now'), 4) AS INTEGER) * 1000",
 		Judge:      func(err error) Fault { return judgeSQLite(code(err), err) },
+		Late:       "given up while the database was not to be had, also sooner than busy_timeout: if somebody keeps it locked, end long transactions",
 		Inspect:    inspectSQLite,
+		Lock:       lockSQLite,
 		Durability: durabilitySQLite,
 	}
 }
@@ -68,8 +73,26 @@ func judgeSQLite(code int, err error) Fault {
 	return Fault{}
 }
 
+// LockSuffix is what the name of a SQLite database's lock file ends with.
+const LockSuffix = "-leaderelection.lock"
+
+// lockSQLite keeps other candidates from writing. SQLite's own locks are the process's: they
+// fall when any code of the process closes the file, and SQLite does not notice. This one is
+// of a file that nobody else opens, and of the open file itself.
+func lockSQLite(ctx context.Context, file string) (io.Closer, error) {
+	i, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	held, err := lock.Wait(ctx, file+LockSuffix, i.Mode().Perm())
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
 // inspectSQLite says why a table will not do.
-func inspectSQLite(ctx context.Context, db *sql.DB, schema, table string) (bool, error) {
+func inspectSQLite(ctx context.Context, db Asker, schema, table string) (string, error) {
 	if schema == "" {
 		schema = "main"
 	}
@@ -77,33 +100,33 @@ func inspectSQLite(ctx context.Context, db *sql.DB, schema, table string) (bool,
 	err := db.QueryRowContext(ctx, `SELECT file FROM pragma_database_list WHERE name = ?`, schema).Scan(&file)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return false, store.Wrong("there is no database %q in this connection", schema)
+		return "", store.Wrong("there is no database %q in this connection", schema)
 	case err != nil:
-		return false, err
+		return "", err
 	case file == "":
-		return false, store.Wrong("the database is in memory, and each connection has one of its own: name a file, or use deciders/memory")
+		return "", store.Wrong("the database is in memory, and each connection has one of its own: name a file, or use deciders/memory")
 	}
 	quoted := Dialect{}.withDefaults().Quote(schema)
 	var kind string
 	err = db.QueryRowContext(ctx, `SELECT type FROM `+quoted+`.sqlite_master WHERE name = ? COLLATE NOCASE`, table).Scan(&kind)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return false, nil
+		return "", nil
 	case err != nil:
-		return false, err
+		return "", err
 	case kind != "table":
-		return false, store.Wrong("it is no ordinary table but a %s: name another", kind)
+		return "", store.Wrong("it is no ordinary table but a %s: name another", kind)
 	}
 	var unique int
 	err = db.QueryRowContext(ctx, `SELECT COUNT(*) FROM pragma_index_list(?, ?) AS l WHERE l."unique" = 1 AND l.partial = 0
 	AND (SELECT COUNT(*) = 1 AND MAX(c.name) = 'election' AND MAX(c.coll) = 'BINARY' FROM pragma_index_xinfo(l.name, ?) AS c WHERE c.key = 1)`, table, schema, schema).Scan(&unique)
 	switch {
 	case err != nil:
-		return false, err
+		return "", err
 	case unique == 0:
-		return false, store.Wrong("it has no unique index on its column election alone that tells upper case from lower: make one")
+		return "", store.Wrong("it has no unique index on its column election alone that tells upper case from lower: make one")
 	}
-	return true, nil
+	return file, nil
 }
 
 // Values of PRAGMA synchronous.

@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
-	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
 // Swap implements store.Store.
@@ -20,7 +20,7 @@ func (b *backend) Swap(ctx context.Context, was token, data []byte, e *leaderele
 	if err := b.look(ctx); err != nil {
 		return none, err
 	}
-	// Never the same twice, also when the row was deleted and made again.
+	// Never the same twice, even when the row was deleted and made again.
 	next := token{version: rand.Text()}
 	query, args := b.sql.update, []any{next.version, string(data), b.election, was.version}
 	if was.version == "" {
@@ -49,8 +49,8 @@ func (b *backend) Swap(ctx context.Context, was token, data []byte, e *leaderele
 // the answer is one that the statement can have.
 func (b *backend) exec(ctx context.Context, query string, args ...any) (micros int64, changed bool, err error) {
 	type answer struct{ rows, id int64 }
-	a, err := within.Do(ctx, b.calls, func() (a answer, err error) {
-		r, err := b.db.ExecContext(ctx, query, args...)
+	a, err := do(ctx, b, func() (a answer, err error) {
+		r, err := b.write(ctx, query, args)
 		if err != nil {
 			return a, err
 		}
@@ -80,13 +80,13 @@ func (b *backend) alone(ctx context.Context) error {
 	if b.sql.alone == "" {
 		return nil
 	}
-	yes, err := within.Do(ctx, b.calls, func() (yes bool, err error) {
-		err = b.db.QueryRowContext(ctx, b.sql.alone).Scan(&yes)
+	yes, err := do(ctx, b, func() (yes bool, err error) {
+		err = b.QueryRowContext(ctx, b.sql.alone).Scan(&yes)
 		return yes, err
 	})
 	if err == nil && !yes {
 		return store.Wrong("a write by this session would be confirmed before it is committed, or be another one on a replica: "+
-			"give the pool sessions for which this holds: %s", b.dialect.Alone)
+			"this must hold in each session, by the pool's, the account's and the server's settings: %s", b.dialect.Alone)
 	}
 	return nil // what else is wrong the next call meets
 }
@@ -105,6 +105,8 @@ func (b *backend) Judge(err error) store.Verdict {
 		return store.Permanent("the table must be as in\n" + b.dialect.Schema(b.table))
 	case f.Kind == Permanent:
 		return store.Permanent(f.Advice)
+	case f.Kind == Denied:
+		return store.Denied(f.Advice)
 	case f.Advice != "":
 		return store.Passing(f.Advice)
 	case strings.Contains(err.Error(), "sql: database is closed"):
@@ -116,3 +118,6 @@ func (b *backend) Judge(err error) store.Verdict {
 	}
 	return store.Verdict{}
 }
+
+// WhyLate is said of a call whose ctx has ended.
+func (b *backend) WhyLate() string { return cmp.Or(b.dialect.Late, "the server has not answered") }

@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -11,7 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/c8e606e4/leaderelection/internal/durations"
 	"github.com/go-zookeeper/zk"
+
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
 // ConnectOptions adjusts Connect. The zero value and nil are the same.
@@ -34,13 +38,16 @@ type ConnectOptions struct {
 const DefaultSessionTimeout = 5 * time.Second
 
 // Connect makes a connection as elections need it, to servers given as "host:port"; the
-// port may be left out. Names are looked up anew for each attempt, and what comes from a
-// server that is no ZooKeeper ends the connection, and not the program. It returns at once,
+// port may be left out. Names are looked up again for each attempt, and what comes from a
+// server that is not ZooKeeper ends the connection, and not the program. It returns at once,
 // and connects in the background until it is closed.
 func Connect(servers []string, opts *ConnectOptions) (*zk.Conn, error) {
 	var o ConnectOptions
 	if opts != nil {
 		o = *opts
+	}
+	if err := durations.Fault("SessionTimeout", o.SessionTimeout, durations.Least); err != nil {
+		return nil, fmt.Errorf("leaderelection/zookeeper: %w", err)
 	}
 	if o.Logger == nil {
 		o.Logger = silent{}
@@ -92,7 +99,7 @@ func (h *hosts) Connected() {
 
 // dial is what the client makes a connection by.
 func (o *ConnectOptions) dial(address string, timeout time.Duration) (net.Conn, error) {
-	c, err := o.secure(address, &net.Dialer{Timeout: timeout})
+	c, err := o.secure(address, timeout)
 	if o.failed != nil {
 		o.failed(err)
 	}
@@ -104,15 +111,17 @@ func (o *ConnectOptions) dial(address string, timeout time.Duration) (net.Conn, 
 	return f, nil
 }
 
-func (o *ConnectOptions) secure(address string, d *net.Dialer) (net.Conn, error) {
+func (o *ConnectOptions) secure(address string, timeout time.Duration) (net.Conn, error) {
 	if o.TLS == nil {
-		return d.Dial("tcp", address)
+		return net.DialTimeout("tcp", address, timeout)
 	}
 	config, err := o.TLS(address)
 	if err != nil {
 		return nil, err
 	}
-	return (&tls.Dialer{NetDialer: d, Config: config}).Dial("tcp", address)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return store.DialTLS(ctx, config, "tcp", address)
 }
 
 // framed is a connection that looks at how long each packet says that it is. The client
@@ -179,7 +188,7 @@ func (f *framed) Close() error {
 	return f.Conn.Close()
 }
 
-var errNoPacket = errors.New("what answers is no ZooKeeper")
+var errNoPacket = errors.New("what answers is not ZooKeeper")
 
 // SetReadDeadline implements net.Conn.
 func (f *framed) SetReadDeadline(t time.Time) error {

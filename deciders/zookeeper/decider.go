@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
+	"github.com/c8e606e4/leaderelection/internal/durations"
 )
 
 // Conn is what a Decider needs of ZooKeeper's client: a *zk.Conn has it.
@@ -36,9 +38,9 @@ type Options struct {
 	ACL []zk.ACL
 	// CreateParents makes the parents of the znode that are missing, with the same ACL.
 	CreateParents bool
-	// FeedSilence is how long the feed bears to hear nothing before it reads the znode,
+	// FeedSilence is how long the feed tolerates hearing nothing before it reads the znode,
 	// to see whether its watch was lost. A leader is heard of each half term, so more
-	// than that reads only where nobody leads. Zero: 30 s.
+	// than that reads only if nobody leads. Zero: 30 s.
 	FeedSilence time.Duration
 }
 
@@ -51,7 +53,7 @@ const DefaultFeedSilence = 30 * time.Second
 type Decider struct {
 	b        *backend
 	election store.Election[token]
-	close    func()
+	close    func() error
 }
 
 // backend is the store: one znode.
@@ -102,10 +104,9 @@ func NewDecider(conn Conn, path string, opts *Options) *Decider {
 	if b.opts.ACL == nil {
 		b.opts.ACL = zk.WorldACL(zk.PermAll)
 	}
-	if b.opts.FeedSilence <= 0 {
-		b.opts.FeedSilence = DefaultFeedSilence
-	}
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "zookeeper", Place: "znode " + path, Wrong: checkPath(path)}}
+	wrong := cmp.Or(checkPath(path), durations.Fault("FeedSilence", b.opts.FeedSilence, durations.Least))
+	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, DefaultFeedSilence)
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "zookeeper", Place: "znode " + path, Wrong: wrong}}
 }
 
 // checkPath says what ZooKeeper would not allow.
@@ -134,7 +135,7 @@ func checkPath(path string) error {
 func (d *Decider) Close() error {
 	if d.close != nil {
 		d.b.gone.Store(true)
-		d.close()
+		return d.close()
 	}
 	return nil
 }
@@ -156,7 +157,8 @@ func (t token) CommitTS() time.Time {
 	return time.UnixMilli(t.millis).UTC()
 }
 
-// String names the place of the record: the znode.
+// String names the place of the record: the znode, and the servers that Open was given (a
+// connection tells only the one that it has just now).
 func (d *Decider) String() string { return d.election.Place }
 
 // ReadCurrent implements leaderelection.RaceDecider. The server that the client is

@@ -12,14 +12,15 @@
 // The record is the znode's data, for zkCli.sh get to show. The znode is persistent: a
 // leadership hangs on its term, and on no session, so a session that expires ends none. It
 // has one child, "guard-" and 26 letters and digits, with no data: a version belongs to a
-// znode, and begins again when that was deleted and made anew. So each write also checks
+// znode, and begins again when that was deleted and made again. So each write also checks
 // that the child is there that was made with the znode, in one transaction with it, and a
 // candidate that has slept through all of that has lost the race, whatever the versions.
 //
 // A znode that holds no record is reported, and left alone, and so is an ephemeral one. A
 // record that somebody has put there without a child is given one by the next write. Nothing
 // ever deletes the znode; an operator who does (deleteall) makes the election empty, and
-// numbers begin at 1 again.
+// two may lead for a term: nothing shows that there was a record. A znode of no bytes is
+// damage, and left alone, also one that was made in advance: let candidates make it.
 //
 // # What ZooKeeper promises
 //
@@ -60,7 +61,7 @@
 // # What it costs
 //
 // An extension is one transaction, about twice a term (515 an hour at 15 s): a round trip to
-// the leader and its majority. A notice of a watch bears no record, so each standby and
+// the leader and its majority. A notice of a watch contains no record, so each standby and
 // observer answers it by one read, from the server that it is connected to, and so reads as
 // often as the leader writes; else it asks nothing. ReadCurrent is two requests. A first read
 // of a znode lists its children once. A session sends a ping each third of its timeout.

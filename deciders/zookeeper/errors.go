@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	errNotZooKeeper = errors.New("the answer is none that ZooKeeper gives to this request")
+	errNotZooKeeper = errors.New("this is not how ZooKeeper responds to such a request: does something else answer?")
 	errReplaced     = errors.New("the znode was deleted and made again while it was read")
 	errClosed       = errors.New("the Decider was closed")
 	errCounted      = store.Wrong("the znode was written 2 to the 31 times, and its version counts no further: stop all candidates, delete the znode, " +
@@ -23,8 +23,8 @@ func (b *backend) permanent() store.Remedies {
 	return store.Remedies{
 		{Err: errClosed, Advice: "keep it open while the election goes on"},
 		{Err: zk.ErrNoAuth, Advice: "candidates need the permissions create (of the parent), read and write, by the znode's ACL (zkCli.sh getAcl); " +
-			"give the connection its credentials (user:password@ in an address)"},
-		{Err: zk.ErrAuthFailed, Advice: "check the credentials"},
+			"give the connection its credentials (user:password@ in an address)", Denied: true},
+		{Err: zk.ErrAuthFailed, Advice: "check the credentials", Denied: true},
 		{Err: zk.ErrInvalidACL, Advice: "an ACL for the owner needs a connection with credentials (user:password@ in an address)"},
 		{Err: zk.ErrNoChildrenForEphemerals, Advice: "the parent is an ephemeral znode, which can have no children: name another path"},
 		{Err: zk.ErrNoNode, Advice: fmt.Sprintf("the parent of %s is missing: make it, or set Options.CreateParents (create=true in an address)", b.path)},
@@ -33,7 +33,7 @@ func (b *backend) permanent() store.Remedies {
 
 // Judge implements store.Store.
 func (b *backend) Judge(err error) store.Verdict {
-	if v := b.permanent().Judge(err); v.Permanent {
+	if v := b.permanent().Judge(err); v != (store.Verdict{}) {
 		return v
 	}
 	switch {

@@ -15,8 +15,8 @@ import (
 
 // Changes implements leaderelection.ChangeFeed by a watch, each of whose notices is
 // answered by one read that sets the next. It tells of what is committed only. It goes on
-// when the client finds another server, and ends with an error where the session was lost,
-// or where the znode holds what is no record of ours.
+// when the client finds another server, and ends with an error if the session was lost,
+// or if the znode holds something that is not our record.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return d.election.Follow(ctx, d.follow)
 }

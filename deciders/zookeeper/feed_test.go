@@ -152,7 +152,7 @@ func TestEnsemble(t *testing.T) {
 	elected := make(chan context.Context, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	campaign, err := leaderelection.Config{
-		Decider: opened(t, "zookeeper://"+all+"/elections/e?create=true"), LeaderID: "a", TermLength: term, SharedClock: true,
+		Decider: opened(t, "zookeeper://"+all+"/elections/e?create=true"), LeaderID: "a", TermLength: term, ClockPolicy: leaderelection.SharedClock,
 		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) { elected <- ctx },
 	}.Start(ctx)
 	if err != nil {

@@ -19,15 +19,6 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// refused fails the test unless reads and writes fail for good, with these words.
-func refused(t *testing.T, d *zookeeper.Decider, words ...string) {
-	t.Helper()
-	_, err := d.ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, words...)
-	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, words...)
-}
-
 // makeNode makes a znode by hand.
 func makeNode(t *testing.T, c *zk.Conn, path, data string, flags int32) {
 	t.Helper()
@@ -48,8 +39,8 @@ func deleteAll(t *testing.T, c *zk.Conn, path string) {
 	}
 }
 
-// Versions begin again when a znode was deleted and made anew. A write by one that was read
-// before has lost the race, also if the new znode has just that version.
+// Versions begin again when a znode was deleted and made again. A write by one that was read
+// before has lost the race, even if the new znode has just that version.
 func TestVersionsOfAnotherLife(t *testing.T) {
 	c := client(t, stores.ZooKeeper(t).Addr)
 	late := zookeeper.NewDecider(c, "/e", nil) // knows only the first life
@@ -122,13 +113,7 @@ func TestForeignZnodes(t *testing.T) {
 	for i, data := range []string{"", "null", "[]", `{"leader":"a"}`, `{"leaderelection":1,"leader_id":7}`, `{"leaderelection":2}`, "\xff"} {
 		path := "/foreign-" + string(rune('a'+i))
 		makeNode(t, c, path, data, 0)
-		d := zookeeper.NewDecider(c, path, nil)
-		_, err := d.ReadCurrent(t.Context())
-		feedtest.Permanent(t, err, path)
-		if _, err := d.WriteEntry(t.Context(), feedtest.State(1, nil)); !errors.Is(err, leaderelection.ErrLostRace) {
-			t.Errorf("WriteEntry: %v", err)
-		}
-		feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, path)
+		feedtest.Foreign(t, zookeeper.NewDecider(c, path, nil), path)
 		if left, _, err := c.Get(path); err != nil || string(left) != data {
 			t.Errorf("what is left is %q (%v)", left, err)
 		}
@@ -164,9 +149,9 @@ func TestPermissions(t *testing.T) {
 	for _, who := range []string{"", "me:wr0ng@", "you:geheim%2F@"} {
 		stranger := as(who, "/secret/e")
 		_, err := stranger.ReadCurrent(t.Context())
-		feedtest.Permanent(t, err, "/secret/e", "permissions", "credentials")
+		feedtest.Denied(t, err, "/secret/e", "permissions", "credentials")
 		_, err = stranger.WriteEntry(t.Context(), feedtest.State(3, nil))
-		feedtest.Permanent(t, err, "permissions")
+		feedtest.Denied(t, err, "permissions")
 		if strings.Contains(err.Error(), "wr0ng") || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("a password is in the error: %v", err)
 		}
@@ -180,29 +165,74 @@ func TestPermissions(t *testing.T) {
 	}
 	feedtest.Number(t, feedtest.Follow(t, observer), 1)
 	_, err := observer.WriteEntry(t.Context(), feedtest.State(2, e.Token))
-	feedtest.Permanent(t, err, "permissions")
+	feedtest.Denied(t, err, "permissions")
 	_, err = zookeeper.NewDecider(client(t, addr), "/x", &zookeeper.Options{ACL: zk.AuthACL(zk.PermAll)}).WriteEntry(t.Context(), feedtest.State(1, nil))
 	feedtest.Permanent(t, err, "credentials")
 	owner.Close()
-	refused(t, owner, "closed", "keep it open")
+	feedtest.Refuses(t, owner, "closed", "keep it open")
 }
 
 // TLS that checks the server's certificate, with one of the client's own, through what a
 // server with a secure port does itself.
 func TestTLS(t *testing.T) {
-	addr := stores.ZooKeeper(t).Addr
 	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t)
+	addr, _ := serveTLS(t, a)
+	at := func(host string, ca *feedtest.Authority) *zookeeper.Decider {
+		q := url.Values{"tls": {"true"}, "tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
+		return opened(t, "zookeeper://"+strings.Replace(addr, "127.0.0.1", host, 1)+"/e?"+q.Encode())
+	}
+	feedtest.Write(t, at("127.0.0.1", a), 1, nil)
+	feedtest.Read(t, at("localhost", a))
+	feedtest.Refuses(t, at("127.0.0.1", other), "certificate", "tls_ca")
+}
+
+// Authority, certificate and key are replaced, and with them the server's.
+func TestRenewedCertificates(t *testing.T) {
+	a := feedtest.NewAuthority(t, "server", "candidate")
+	addr, breaks := serveTLS(t, a)
+	q := url.Values{"tls": {"true"}, "tls_ca": {a.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
+	d := opened(t, "zookeeper://"+addr+"/e?"+q.Encode())
+	token := feedtest.Write(t, d, 1, nil)
+	a.Renew()
+	breaks()
+	for range 10 { // while it takes notice
+		if _, err := d.ReadCurrent(t.Context()); err == nil {
+			break
+		}
+	}
+	feedtest.Write(t, d, 2, token)
+	feedtest.Number(t, feedtest.Follow(t, d), 2)
+}
+
+// serveTLS serves with TLS what a new server does, to those who have a certificate. Breaks ends
+// all connections.
+func serveTLS(t *testing.T, a *feedtest.Authority) (at string, breaks func()) {
+	t.Helper()
+	addr := stores.ZooKeeper(t).Addr
 	l, err := tls.Listen("tcp", "127.0.0.1:0", a.ServerTLS("server"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var serving sync.WaitGroup
+	var mu sync.Mutex
+	var open []net.Conn
+	breaks = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range open {
+			_ = c.Close()
+		}
+		open = nil
+	}
 	serving.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
+			mu.Lock()
+			open = append(open, c)
+			mu.Unlock()
 			serving.Go(func() {
 				defer c.Close()
 				to, err := net.Dial("tcp", addr)
@@ -216,24 +246,18 @@ func TestTLS(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { _ = l.Close(); serving.Wait() })
-	at := func(host string, ca *feedtest.Authority) *zookeeper.Decider {
-		q := url.Values{"tls": {"true"}, "tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
-		return opened(t, "zookeeper://"+strings.Replace(l.Addr().String(), "127.0.0.1", host, 1)+"/e?"+q.Encode())
-	}
-	feedtest.Write(t, at("127.0.0.1", a), 1, nil)
-	feedtest.Read(t, at("localhost", a))
-	refused(t, at("127.0.0.1", other), "certificate", "tls_ca")
+	return l.Addr().String(), breaks
 }
 
 func TestBadPaths(t *testing.T) {
 	c := client(t, "127.0.0.1:1") // nobody is asked
 	for _, path := range []string{"", "/", "e", "/e/", "//e", "/a//b", "/./e", "/a/..", "/a\x00", "/a\x1f", "/\ufff0", "/\xff", "/zookeeper/config", "/" + strings.Repeat("e", 1000)} {
-		refused(t, zookeeper.NewDecider(c, path, nil), "znode")
+		feedtest.Refuses(t, zookeeper.NewDecider(c, path, nil), "znode")
 	}
 }
 
 func TestOpenRefuses(t *testing.T) {
-	for address, want := range map[string]string{
+	feedtest.OpenRefuses(t, zookeeper.Open, map[string]string{
 		"zk://localhost/e":                         "scheme",
 		"zookeeper:/e":                             "name a host",
 		"zookeeper:///e":                           "name a host",
@@ -250,15 +274,7 @@ func TestOpenRefuses(t *testing.T) {
 		"zookeeper://a/e?tls_ca=/x":                "tls",
 		"zookeeper://a/e?tls=true&tls_ca=/no/file": "/no/file",
 		"zookeeper://a/e?election=x":               `no parameter "election"`,
-		"zookeeper://me:ge/heim@a/e":               "%2F",
-	} {
-		_, err := feedtest.Open(t.Context(), zookeeper.Open, address)
-		if err == nil {
-			t.Errorf("%s was opened", address)
-		} else if _, bad := url.Parse(address); bad == nil {
-			feedtest.Permanent(t, err, want)
-		}
-	}
+	})
 }
 
 func TestNoServer(t *testing.T) {
@@ -284,4 +300,19 @@ func TestDurability(t *testing.T) {
 	const lines = "server.1=a:1:2:participant\nserver.2=a:1:2:participant;2181\nserver.3=a:1:2:observer\nversion=0"
 	feedtest.Warns(t, zookeeper.Examine(lines), "2 servers that vote", "1 or 3")
 	feedtest.Warns(t, zookeeper.Examine(lines+"\nserver.4=a:1:2"))
+}
+
+// The same names on other servers are another election: String says where it is, and as whom nobody.
+func TestPlace(t *testing.T) {
+	const want = "znode /e at a:1,b:2"
+	if d := opened(t, "zookeeper://me:s3cret@a:1,b:2/e"); d.String() != want {
+		t.Errorf("%s, want %s", d, want)
+	}
+}
+
+// A bare number counts nanoseconds: nobody means so few.
+func TestBareNumbers(t *testing.T) {
+	feedtest.Refuses(t, zookeeper.NewDecider(nil, "/one", &zookeeper.Options{FeedSilence: 10}), "nanoseconds")
+	_, err := zookeeper.Connect([]string{"127.0.0.1:1"}, &zookeeper.ConnectOptions{SessionTimeout: 10})
+	feedtest.Says(t, err, "nanoseconds")
 }

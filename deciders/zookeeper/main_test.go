@@ -1,7 +1,6 @@
 package zookeeper_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -16,9 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
-		return feedtest.Open(ctx, zookeeper.Open, address)
-	})
+	proctest.Main(zookeeper.Open)
 	goleak.VerifyTestMain(m)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/clients"
 )
 
 // Open returns a handle on the election that u names, with a connection of its own, which
@@ -28,17 +29,17 @@ import (
 // Options.CreateParents; acl, of what is created: open (for all, if it is left out), owner
 // (for those credentials alone) or owner-write (others may read); session_timeout (5s);
 // feed_silence (30s); and tls=true, which checks the servers' certificates, with tls_ca,
-// tls_cert and tls_key for files in PEM form, read anew for each connection. It does not
+// tls_cert and tls_key for files in PEM form, read again for each connection. It does not
 // wait for the connection.
-func Open(_ context.Context, u *url.URL) (*Decider, error) {
-	d, err := open(u)
+func Open(ctx context.Context, u *url.URL) (*Decider, error) {
+	d, err := open(ctx, u)
 	if err != nil {
 		return nil, store.OpenError("zookeeper", u, err)
 	}
 	return d, nil
 }
 
-func open(u *url.URL) (*Decider, error) {
+func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if u.Scheme != "zookeeper" {
 		return nil, fmt.Errorf("the scheme is %q, and must be zookeeper", u.Scheme)
 	}
@@ -64,23 +65,37 @@ func open(u *url.URL) (*Decider, error) {
 		p.Wrong("credentials are user:password@")
 	}
 	opts := &Options{ACL: acl(p, credentials), CreateParents: p.Bool("create"), FeedSilence: p.Duration("feed_silence")}
-	connect := &ConnectOptions{SessionTimeout: p.Duration("session_timeout"), TLS: encrypted(p)}
+	connect := &ConnectOptions{SessionTimeout: p.Duration("session_timeout")}
+	var files store.TLSFiles
+	connect.TLS, files = encrypted(p)
 	if err := p.Rest(); err != nil {
 		return nil, err
 	}
 	if err := checkPath(u.Path); err != nil {
 		return nil, err
 	}
-	var why atomic.Pointer[error]
-	connect.failed = func(err error) { why.Store(&err) }
-	conn, err := Connect(servers, connect)
+	type shared struct {
+		*zk.Conn
+		why *atomic.Pointer[error]
+	}
+	key := fmt.Sprint(servers, u.User, connect.SessionTimeout, connect.TLS != nil, files)
+	conn, done, err := clients.Open(ctx, key, func(context.Context) (shared, func() error, error) {
+		var why atomic.Pointer[error]
+		connect.failed = func(err error) { why.Store(&err) }
+		conn, err := Connect(servers, connect)
+		if err != nil {
+			return shared{}, nil, err
+		}
+		return shared{conn, &why}, func() error { conn.Close(); return nil }, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	d := NewDecider(conn, u.Path, opts)
-	d.close = conn.Close
+	d := NewDecider(conn.Conn, u.Path, opts)
+	d.close = done
+	d.election.Place += store.At(u.Host)
 	d.b.why = func() error {
-		if err := why.Load(); err != nil {
+		if err := conn.why.Load(); err != nil {
 			return *err
 		}
 		return nil
@@ -105,8 +120,8 @@ func acl(p *store.Params, credentials bool) []zk.ACL {
 }
 
 // encrypted takes the parameters of TLS, and returns a ConnectOptions.TLS.
-func encrypted(p *store.Params) func(address string) (*tls.Config, error) {
-	on, files := p.Bool("tls"), p.TLSFiles("tls_ca", "tls_cert", "tls_key")
+func encrypted(p *store.Params) (func(address string) (*tls.Config, error), store.TLSFiles) {
+	on, files := p.Bool("tls"), p.TLSFiles()
 	switch _, err := files.Load(); {
 	case !on && !files.None():
 		p.Wrong("the parameters tls_ca, tls_cert and tls_key go with tls=true")
@@ -114,7 +129,7 @@ func encrypted(p *store.Params) func(address string) (*tls.Config, error) {
 		p.Wrong("%w", err)
 	}
 	if !on {
-		return nil
+		return nil, files
 	}
 	return func(address string) (*tls.Config, error) {
 		c, err := files.Load()
@@ -123,5 +138,5 @@ func encrypted(p *store.Params) func(address string) (*tls.Config, error) {
 		}
 		c.ServerName, _, err = net.SplitHostPort(address)
 		return c, err
-	}
+	}, files
 }

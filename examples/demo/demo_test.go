@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,7 @@ func leftNothing(t *testing.T, temp string) {
 
 // The whole demo, as it is run by a newcomer whose output is no terminal.
 func TestDemo(t *testing.T) {
+	before := time.Now()
 	cmd, out, temp := start(t)
 	begin := time.Now()
 	said, err := io.ReadAll(out)
@@ -56,16 +58,25 @@ func TestDemo(t *testing.T) {
 	if took := time.Since(begin); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
+	// The first token is the time's, and each of the others the next one.
+	token := func(int) string { return "no token" }
+	if first := regexp.MustCompile(`first election +\w+ +(\d+) `).FindSubmatch(said); first != nil {
+		n, err := strconv.Atoi(string(first[1]))
+		if err != nil || n < int(before.Unix()) || n > int(time.Now().Unix()) {
+			t.Errorf("the first token is %d, %v: not the time's", n, err)
+		}
+		token = func(i int) string { return strconv.Itoa(n + i) }
+	}
 	rows := []string{
-		`first election +\w+ +1 +\d+\.\d+ s`,
-		`kill -9 +(\w+) -> \w+ +1 -> 2 +\d+\.\d+ s`,
-		`freeze \(SIGSTOP\) +(\w+) -> \w+ +2 -> 3 +\d+\.\d+ s`,
-		`hand-over \(Transfer\) +\w+ -> \w+ +3 -> 4 +\d+\.\d+ s`,
+		`first election +\w+ +` + token(0) + ` +\d+\.\d+ s`,
+		`kill -9 +(\w+) -> \w+ +` + token(0) + ` -> ` + token(1) + ` +\d+\.\d+ s`,
+		`freeze \(SIGSTOP\) +(\w+) -> \w+ +` + token(1) + ` -> ` + token(2) + ` +\d+\.\d+ s`,
+		`hand-over \(Transfer\) +\w+ -> \w+ +` + token(2) + ` -> ` + token(3) + ` +\d+\.\d+ s`,
 		`\d\d+ acts in 4 leaderships, 1 late act fenced off`,
 		`0 overlapping leaderships`,
 	}
 	if !canFreeze {
-		rows[2], rows[3], rows[4] = "", `hand-over \(Transfer\) +\w+ -> \w+ +2 -> 3 +\d+\.\d+ s`, `acts in 3 leaderships, 0 late`
+		rows[2], rows[3], rows[4] = "", `hand-over \(Transfer\) +\w+ -> \w+ +`+token(1)+` -> `+token(2)+` +\d+\.\d+ s`, `acts in 3 leaderships, 0 late`
 	}
 	for _, row := range rows {
 		if !regexp.MustCompile(row).Match(said) {

@@ -29,17 +29,17 @@ func dsn(t *testing.T) string {
 }
 
 var scenario = regexp.MustCompile(`^PostgreSQL \S+.* \((the one given|started for this)\), schema fencing_[a-z2-7]{12}
-first   leads with token 1, has asked its view, and is told that it may write
+first   leads with token \d{10}, has asked its view, and is told that it may write
 first   is stopped at that very moment \(SIGSTOP\); its term is 2s
-second  leads with token 2, [0-9.]+ s later, and writes
+second  leads with token \d{10}, [0-9.]+ s later, and writes
           the fenced table:   accepted
           the unfenced table: accepted
 first   goes on \(SIGCONT\), and writes what it was about to write
-          the fenced table:   REFUSED: fence: stale token orders:1: 2 has been seen
+          the fenced table:   REFUSED: fence: stale token orders:\d{10}: \d{10} has been seen
           the unfenced table: accepted
 first   wants to write once more, by its write gate
-          the fenced table:   REFUSED: fence: not sent: this process does not lead any more \(election 1 of "orders"\)
-          the unfenced table: REFUSED: fence: not sent: this process does not lead any more \(election 1 of "orders"\)
+          the fenced table:   REFUSED: fence: not sent: leaderelection: this process does not lead \(token \d{10} of "orders"\)
+          the unfenced table: REFUSED: fence: not sent: leaderelection: this process does not lead \(token \d{10} of "orders"\)
 in PostgreSQL, the fenced table holds what second wrote, the unfenced one what first wrote
 the late write of a deposed leader was refused where there is a fence, and accepted where there is none
 $`)

@@ -61,7 +61,7 @@ func work(name string) error {
 	err = leaderelection.Config{
 		Decider:    postgres.NewDecider(pool, t.schema+".elections", election, nil),
 		LeaderID:   name,
-		TermLength: term, SharedClock: true, // one machine
+		TermLength: term, ClockPolicy: leaderelection.SharedClock, // one machine
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
 			defer cancel()
 			lead(ctx, t, name, fence.Gate{View: view, Election: election})

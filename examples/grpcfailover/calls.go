@@ -98,7 +98,7 @@ func (c *calls) take(before uint64, a answer, err error) {
 	}
 	c.answered++
 	if a.leadership < before {
-		c.stale = append(c.stale, fmt.Sprintf("%s in election %d answered a call made after an answer of election %d", a.by, a.leadership, before))
+		c.stale = append(c.stale, fmt.Sprintf("%s with token %d answered a call made after an answer with token %d", a.by, a.leadership, before))
 	}
 	if a.leadership > c.greatest {
 		c.greatest = a.leadership

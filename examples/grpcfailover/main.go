@@ -72,7 +72,7 @@ func show(ctx context.Context, out io.Writer) error {
 	}
 
 	// The client knows no address, only the election.
-	leader := legrpc.NewBuilder(le.WatchConfig{Decider: s.election.Handle(), MaxClockSkew: skew})
+	leader := legrpc.NewBuilder(le.WatchConfig{Decider: s.election.Handle(), MaxClockSkew: skew}, nil)
 	conn, err := grpc.NewClient("leaderelection:///example",
 		append(leader.DialOptions(nil), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *stage) next(ctx context.Context, what string) (answer, error) {
 	defer late.Stop()
 	select {
 	case a := <-s.calls.firsts:
-		fmt.Fprintf(s.out, "%s: %s answers, in election %d\n", what, a.by, a.leadership)
+		fmt.Fprintf(s.out, "%s: %s answers, with token %d\n", what, a.by, a.leadership)
 		return a, nil
 	case <-late.C:
 		return answer{}, fmt.Errorf("%s: no leader answers within %v", what, patience)

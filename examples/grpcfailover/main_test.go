@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -15,12 +16,13 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestShow(t *testing.T) {
+	begin := time.Now()
 	var out bytes.Buffer
 	if err := show(t.Context(), &out); err != nil {
 		t.Errorf("it failed: %v", err)
 	}
 	for _, row := range []string{
-		`(?m)^first election +\w+ +1 *$`,
+		`(?m)^first election +\w+ +(\d+) *$`,
 		`(?m)^hand-over +\w+ -> \w+ +\d+ +0\.\d{3} s$`,
 		`(?m)^cut off from the store +\w+ -> \w+ +\d+ +\d\.\d{3} s$`,
 		`(?m)^crash +\w+ -> \w+ +\d+ +\d\.\d{3} s$`,
@@ -29,6 +31,11 @@ func TestShow(t *testing.T) {
 	} {
 		if !regexp.MustCompile(row).Match(out.Bytes()) {
 			t.Errorf("it does not print %q", row)
+		}
+	}
+	if first := regexp.MustCompile(`(?m)^first election +\w+ +(\d+) *$`).FindSubmatch(out.Bytes()); first != nil {
+		if n, err := strconv.ParseInt(string(first[1]), 10, 64); err != nil || n < begin.Unix() || n > time.Now().Unix() {
+			t.Errorf("the first election's number is %s, %v: not the time's", first[1], err)
 		}
 	}
 	if t.Failed() {
@@ -50,7 +57,7 @@ func TestVerdict(t *testing.T) {
 		t.Errorf("an answer that was under way: %v", err)
 	}
 	err := verdict(func(c *calls) { c.take(c.before(), answer{leadership: 1, by: "ada"}, nil) })
-	if err == nil || !strings.Contains(err.Error(), "ada in election 1 answered a call made after an answer of election 2") {
+	if err == nil || !strings.Contains(err.Error(), "ada with token 1 answered a call made after an answer with token 2") {
 		t.Errorf("a stale answer: %v", err)
 	}
 	odd := errors.New("odd")

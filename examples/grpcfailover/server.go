@@ -62,8 +62,8 @@ func start(name string, store *memory.Decider) (*server, error) {
 }
 
 // who is the service's only method: it says who answers, in which leadership.
-func (s *server) who() *wrapperspb.StringValue {
-	return wrapperspb.String(fmt.Sprintln(uint64(s.campaign.View().ElectionNumber()), s.name))
+func (s *server) who(ctx context.Context) *wrapperspb.StringValue {
+	return wrapperspb.String(fmt.Sprintln(uint64(le.ViewFrom(ctx).ElectionNumber()), s.name))
 }
 
 // crash is what it does in place of dying: it says no more to anybody.
@@ -93,6 +93,6 @@ var service = grpc.ServiceDesc{
 			return nil, err
 		}
 		return intercept(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: method},
-			func(context.Context, any) (any, error) { return srv.(*server).who(), nil })
+			func(ctx context.Context, _ any) (any, error) { return srv.(*server).who(ctx), nil })
 	}}},
 }

@@ -42,5 +42,5 @@ func (e Election) Decider(client *storage.Client, nc *nats.Conn) *hinted.Decider
 		<-ctx.Done()
 		return nil
 	}
-	return hinted.Options{PollInterval: e.Poll, Announce: announce}.New(gcs.NewDecider(client, e.Bucket, e.Object, nil), listen)
+	return hinted.NewDecider(gcs.NewDecider(client, e.Bucket, e.Object, nil), listen, &hinted.Options{PollInterval: e.Poll, Announce: announce})
 }

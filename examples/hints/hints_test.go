@@ -17,7 +17,6 @@ import (
 	"github.com/c8e606e4/leaderelection/examples/hints"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
-	"github.com/c8e606e4/leaderelection/internal/stores/natstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,12 +25,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // other on a NATS subject, each over clients of its own.
 type onGCS struct {
 	url  string
-	nats *natstest.Server
+	nats *stores.NATSServer
 }
 
 func newOnGCS(t *testing.T) *onGCS {
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
-	return &onGCS{url: stores.FakeGCS(t, "elections"), nats: natstest.Start(t)}
+	return &onGCS{url: stores.FakeGCS(t, "elections"), nats: stores.NATS(t)}
 }
 
 func (s *onGCS) decider(t testing.TB, poll time.Duration) *hinted.Decider {
@@ -41,7 +40,7 @@ func (s *onGCS) decider(t testing.TB, poll time.Duration) *hinted.Decider {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	nc, err := nats.Connect(s.nats.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	nc, err := nats.Connect(s.nats.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,9 +54,9 @@ func serve(ctx context.Context, address string) error {
 		LeaderID:     address,
 		HostPort:     []string{address}, // where the router finds this instance when it leads
 		MaxClockSkew: time.Second,
-		Trace:        &leaderelection.Trace{News: router.News},
+		Trace:        router.Trace(),
 		Logger:       slog.Default(),
-		// The lease is kept until this returns, so who is being served is still answered.
+		// The lease is kept until this returns, so that requests in progress are finished under it.
 		OnOusting: func(context.Context) { working.Lock(); defer working.Unlock() },
 	}.Start(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func serve(ctx context.Context, address string) error {
 	app := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		working.RLock()
 		defer working.RUnlock()
-		fmt.Fprintln(w, r.URL.Path, "answered by", address, "with token", campaign.View().ElectionNumber())
+		fmt.Fprintln(w, r.URL.Path, "answered by", address, "with token", leaderelection.ViewFrom(r.Context()).ElectionNumber())
 	})
 	elsewhere := router.Proxy(&lehttp.ProxyOptions{LeaderID: address, Wait: 10 * time.Second})
 	defer elsewhere.Close()

@@ -131,7 +131,7 @@ func (l *load) take(method string, before uint64, a firstAnswer) {
 	c.answered++
 	l.counts[method] = c
 	if a.leadership < before {
-		l.stale = append(l.stale, fmt.Sprintf("%s in election %d answered a %s sent after an answer of election %d", a.by, a.leadership, method, before))
+		l.stale = append(l.stale, fmt.Sprintf("%s with token %d answered a %s sent after an answer with token %d", a.by, a.leadership, method, before))
 	}
 	if a.leadership > l.greatest {
 		l.greatest = a.leadership

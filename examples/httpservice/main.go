@@ -183,7 +183,7 @@ func (s *stage) next(ctx context.Context, e event, since time.Time) error {
 		e.from, e.to, e.took = s.leader, f, f.at.Sub(since)
 		s.events = append(s.events, e)
 		s.leader = f
-		fmt.Fprintf(s.out, "%s: %s answers, in election %d\n", e.what, f.by, f.leadership)
+		fmt.Fprintf(s.out, "%s: %s answers, with token %d\n", e.what, f.by, f.leadership)
 		return nil
 	case <-late.C:
 		return fmt.Errorf("%s: no leader answers within %v", e.what, patience)

@@ -63,7 +63,7 @@ func TestStaleAnswer(t *testing.T) {
 	}
 	late := s.load.before()
 	s.load.take("GET", late, firstAnswer{leadership: 1, by: "one", at: time.Now()})
-	if err := s.verdict(); err == nil || !strings.Contains(err.Error(), "one in election 1 answered a GET sent after an answer of election 2") {
+	if err := s.verdict(); err == nil || !strings.Contains(err.Error(), "one with token 1 answered a GET sent after an answer with token 2") {
 		t.Errorf("a stale answer: %v", err)
 	}
 	if got := s.load.counts["GET"]; got != (count{answered: 3}) {

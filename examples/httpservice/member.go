@@ -50,7 +50,7 @@ func serve(name string) int {
 	}
 	app := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		fmt.Fprintln(w, uint64(campaign.View().ElectionNumber()), name)
+		fmt.Fprintln(w, uint64(le.ViewFrom(r.Context()).ElectionNumber()), name)
 	})
 	// RequireLeader asks the view before the app is called, and again before its
 	// answer leaves. Without it, a member that was frozen or cut off from the

@@ -72,7 +72,7 @@ func show(ctx context.Context, out io.Writer, listen string, every time.Duration
 	fmt.Fprintf(out, "curl -s http://%s/metrics | grep ^leaderelection\n", listener.Addr())
 
 	// Or without OpenTelemetry: a collector, for all elections of a program.
-	metrics := leprom.New()
+	metrics := leprom.New(nil)
 	registry.MustRegister(metrics)
 
 	election := memory.NewDecider() // a real program uses a store that all can reach
@@ -85,12 +85,13 @@ func show(ctx context.Context, out io.Writer, listen string, every time.Duration
 		return err
 	}
 	defer func() { err = errors.Join(err, telemetry.Close()) }()
-	ada.Trace = telemetry.Trace(nil) // all that is needed of the candidate
-	measured, err := metrics.Candidate("example", &bob)
+	ada.Trace = telemetry.Trace() // all that is needed of the candidate
+	measured, err := metrics.Candidate("example", bob)
 	if err != nil {
 		return err
 	}
 	defer measured.Close()
+	bob.Trace = measured.Trace()
 	for _, c := range []leaderelection.Config{ada, bob} {
 		end, err := stand(ctx, c)
 		if err != nil {
@@ -109,7 +110,7 @@ func config(name string, store leaderelection.RaceDecider, out io.Writer) leader
 		TermLength:   2 * time.Second, // short, so that there is something to see; the default is 15 s
 		MaxClockSkew: 100 * time.Millisecond,
 		OnElected: func(_ context.Context, view *leaderelection.TimeView) {
-			fmt.Fprintf(out, "%s leads with election %d\n", name, view.ElectionNumber())
+			fmt.Fprintf(out, "%s leads with token %d\n", name, view.ElectionNumber())
 		},
 	}
 }

@@ -30,7 +30,7 @@ func TestShow(t *testing.T) {
 	said.Scan()
 	url := regexp.MustCompile(`http://[^ ]+/metrics`).FindString(said.Text())
 	for led := map[string]bool{}; len(led) < 2 && said.Scan(); {
-		name, _, _ := strings.Cut(said.Text(), " leads with election ")
+		name, _, _ := strings.Cut(said.Text(), " leads with token ")
 		led[name] = true
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
@@ -39,7 +39,7 @@ func TestShow(t *testing.T) {
 	client := &http.Client{Transport: transport}
 	for _, want := range []string{
 		`(?m)^leaderelection_is_leader\{leaderelection_candidate="(ada|bob)",leaderelection_election="example"\} [01]$`,
-		`(?m)^leaderelection_election_number\{.*\} \d+$`,
+		`(?m)^leaderelection_fencing_token\{.*\} [12](\.\d+)?e\+09$`, // the first is the seconds since 1970
 		`(?m)^leaderelection_transitions_total\{.*"ada".*"elected"\} \d+$`,
 		`(?m)^leaderelection_transitions_total\{.*"bob".*"elected"\} \d+$`,
 		`(?m)^leaderelection_leaderless_time_seconds_total\{.*\} .+$`,

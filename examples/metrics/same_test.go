@@ -24,10 +24,10 @@ import (
 // one set of alerts are for both.
 func TestLepromAndLeotelAreTheSame(t *testing.T) {
 	plain, otel := prometheus.NewRegistry(), prometheus.NewRegistry()
-	metrics := leprom.New()
+	metrics := leprom.New(nil)
 	plain.MustRegister(metrics)
-	config := leaderelection.Config{LeaderID: "a"}
-	if _, err := metrics.Candidate("orders", &config); err != nil {
+	candidate, err := metrics.Candidate("orders", leaderelection.Config{LeaderID: "a"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	exporter, err := otelprom.New(otelprom.WithRegisterer(otel), otelprom.WithoutScopeInfo(), otelprom.WithoutTargetInfo())
@@ -40,8 +40,8 @@ func TestLepromAndLeotelAreTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer telemetry.Close()
-	member := shard.Config{MemberID: "a"}
-	if _, err := metrics.Member("orders", &member); err != nil {
+	member, err := metrics.Member("orders", shard.Config{MemberID: "a"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	group, err := leotel.NewGroup(leotel.Options{Election: "orders", Candidate: "a", MeterProvider: provider})
@@ -49,11 +49,11 @@ func TestLepromAndLeotelAreTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer group.Close()
-	for _, h := range []*shard.Trace{member.ShardTrace, group.Trace(nil)} {
+	for _, h := range []*shard.Trace{member.Trace(), group.Trace()} {
 		h.Owns(shard.Owns{})
 		h.LetGo(shard.LetGo{Owned: new(shard.Owned), Cause: shard.ErrMoved})
 	}
-	for _, h := range []*leaderelection.Trace{config.Trace, telemetry.Trace(nil)} {
+	for _, h := range []*leaderelection.Trace{candidate.Trace(), telemetry.Trace()} {
 		h.News(leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermExpiry: time.Now()})
 		h.StatusChanged(leaderelection.StatusChange{To: leaderelection.Leading, Number: 1})
 		for _, err := range []error{nil, errors.New("no"), leaderelection.ErrLostRace} {

@@ -49,8 +49,10 @@ func run(ctx context.Context) error {
 	return leaderelection.Config{
 		Decider:  decider,
 		LeaderID: fmt.Sprint(host, "-", os.Getpid()),
-		Hold:     12 * time.Hour, // the job is due once a day
-	}.Once(ctx, 5*time.Second, importAll)
+	}.Once(ctx, leaderelection.OnceOptions{
+		Hold: 12 * time.Hour, // the job is due once a day
+		Wait: 5 * time.Second,
+	}, importAll)
 }
 
 // importAll is the job. When ctx has ended it begins nothing more; the view, which may be true for

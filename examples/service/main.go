@@ -53,11 +53,13 @@ func run(ctx context.Context) error {
 		OnElected: work,
 		Logger:    slog.Default(),
 	}
-	metrics := leprom.New()
+	metrics := leprom.New(nil)
 	prometheus.MustRegister(metrics)
-	if _, err := metrics.Candidate("service", &config); err != nil {
+	measured, err := metrics.Candidate("service", config)
+	if err != nil {
 		return err
 	}
+	config.Trace = measured.Trace()
 	campaign, err := config.Start(ctx)
 	if err != nil {
 		return err
@@ -68,8 +70,9 @@ func run(ctx context.Context) error {
 	return campaign.Wait()
 }
 
-// work does what only the leader may do. It is called for each leadership of this instance. The
-// lease is kept until it returns, so nothing that it has started may go on after that.
+// work does what only the leader may do. It is called for each leadership of this instance. When
+// the leadership ends the lease is kept until it returns, so nothing that it has started may go
+// on after that.
 func work(ctx context.Context, view *leaderelection.TimeView) {
 	beat := time.NewTicker(time.Second)
 	defer beat.Stop()

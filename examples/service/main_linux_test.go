@@ -3,6 +3,8 @@ package main
 import (
 	"io"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,14 +43,14 @@ func TestPage(t *testing.T) {
 		return answer.StatusCode, string(text)
 	}
 	one := page.Type(0)
-	one.Await("act token=1")
+	one.Await("act token=")
 	two := page.Type(1)
 	two.Await("leaderelection: another leads")
 	if code, _ := get("/election/leader"); code != http.StatusServiceUnavailable {
 		t.Errorf("a standby says %d", code)
 	}
 	one.CtrlC()
-	two.Await("act token=2")
+	two.Await("act token=")
 	page.Check(two.Log())
 	if code, _ := get("/election/leader"); code != http.StatusOK {
 		t.Errorf("the leader says %d", code)
@@ -60,4 +62,20 @@ func TestPage(t *testing.T) {
 	if log := two.Log(); !strings.Contains(log, "wound down") || !strings.Contains(log, "leaderelection: stopped") {
 		t.Errorf("it ends so:\n%s", log)
 	}
+	if first, second := token(t, one), token(t, two); first == 0 || second != first+1 {
+		t.Errorf("the tokens are %d, then %d", first, second)
+	}
+}
+
+// token is the one that all acts of a program had.
+func token(t *testing.T, program *terminals.Terminal) (n uint64) {
+	t.Helper()
+	for _, act := range regexp.MustCompile(`act token=(\d+)`).FindAllStringSubmatch(program.Log(), -1) {
+		of, err := strconv.ParseUint(act[1], 10, 64)
+		if err != nil || n != 0 && of != n {
+			t.Errorf("acts have the tokens %d and %s", n, act[1])
+		}
+		n = of
+	}
+	return n
 }

@@ -68,8 +68,8 @@ func (g *group) join(id string) (*member, error) {
 		MemberID:    id,
 		Shards:      shard.Numbered(g.shards),
 		TermLength:  g.term,
-		SharedClock: true, // one machine
-		OnOwned: func(ctx context.Context, o *shard.Owned) {
+		ClockPolicy: leaderelection.SharedClock, // one machine
+		OnOwned: func(ctx context.Context, o *shard.Owned) error {
 			// A real member works until it is told to end. This one acts as long as it may,
 			// also after it was told, so that the ledger would see an act too many.
 			done := ctx.Done()
@@ -77,10 +77,11 @@ func (g *group) join(id string) (*member, error) {
 				g.act(id, o)
 				select {
 				case <-done:
-					return
+					return nil
 				case <-time.After(20 * time.Millisecond):
 				}
 			}
+			return nil
 		},
 	}.Start(context.Background())
 	if err != nil {

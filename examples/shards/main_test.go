@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func TestLedger(t *testing.T) {
 		}
 	}
 	g.mu.Lock()
-	g.ledger["0"] = &entry{owner: "ben", token: 1000}
+	g.ledger["0"] = &entry{owner: "ben", token: math.MaxInt64}
 	g.mu.Unlock()
 	for {
 		if _, late, _ := g.counted(); late > 0 {

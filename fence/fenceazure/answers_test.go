@@ -16,7 +16,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fenceazure"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/fence/internal/object"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 )
 
 // scripted is a blob service that has one blob, if any, and fails as it is told.
@@ -155,5 +156,34 @@ func TestAdmitKeepsTheMetadata(t *testing.T) {
 	s.fail = func(int) (int, string) { s.metadata = nil; return http.StatusNotFound, "BlobNotFound" }
 	if err := fenceazure.Admit(t.Context(), s.blob(t), fencetest.Orders(3), nil); err == nil || !strings.Contains(err.Error(), "there is no such object") {
 		t.Errorf("a blob that goes: %v", err)
+	}
+}
+
+// Of a server that is not Azure's a refusal is seen before a fence is raised there: one that takes
+// no notice of conditions keeps nobody out.
+func TestImitation(t *testing.T) {
+	s := &scripted{metadata: http.Header{"X-Ms-Meta-Fencingtoken": {"orders:2"}}}
+	b, err := blockblob.NewClientWithNoCredential("https://storage.example/account/orders/k", &blockblob.ClientOptions{ClientOptions: policy.ClientOptions{
+		Transport: &http.Client{Transport: s}, Retry: policy.RetryOptions{MaxRetries: -1},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range []error{
+		fenceazure.Put(t.Context(), b, fencetest.Orders(3), strings.NewReader("x"), nil),
+		fenceazure.Admit(t.Context(), b, fencetest.Orders(3), nil),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "takes no notice of conditions") || len(s.puts) != 2 {
+			t.Fatalf("%d: %v, written %d times", i, err, len(s.puts))
+		}
+		if h := s.puts[i]; h.Get("If-Match") != object.NoETag || h.Get("X-Ms-Meta-Fencingtoken") != "orders:2" {
+			t.Errorf("%d: asked to refuse %v", i, h)
+		}
+	}
+	s.puts, s.fail = nil, func(put int) (int, string) {
+		return map[bool]int{true: http.StatusPreconditionFailed}[put == 1], "ConditionNotMet"
+	}
+	if err := fenceazure.Put(t.Context(), b, fencetest.Orders(3), strings.NewReader("x"), nil); err != nil || len(s.puts) != 2 {
+		t.Errorf("a sound one: %v, written %d times", err, len(s.puts))
 	}
 }

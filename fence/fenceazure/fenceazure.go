@@ -35,6 +35,19 @@ Every write, of metadata too, makes a new ETag, and reads see the last write. A
 refused write leaves the blob as it is. When another write comes between the look
 and the write, both are done again.
 
+A server that only speaks Azure's API, and takes no notice of conditions, would keep nobody
+out. So if the account's URL is not of one of Azure's clouds, a Put or [Admit] that raises the
+fence first makes a write that the server must refuse, with an ETag that no blob has; the Put that
+makes the blob makes it afterwards. A server that accepts it is an error, and the fence stays as it was.
+
+# What it needs of the account
+
+  - One writer's region: with GRS or GZRS an account that fails over is as it was some minutes
+    before, and so are its fences. After that let the leader in office write each blob first.
+  - Object replication copies blobs, and no fence: use one and the same container everywhere.
+  - No lifecycle rule that deletes: see above. An immutability policy keeps a blob, and its
+    fence, from being written at all.
+
 Anything may answer 200 or 201. A write counts as done only if the answer's Content-MD5
 is that of what was sent, or the blob is looked at, and has the write's own random text.
 Nothing in the answer to a look binds the ETag to the rest: let no cache stand before the
@@ -72,6 +85,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
@@ -155,7 +169,7 @@ func place(b *blockblob.Client) string {
 
 func fenced(b *blockblob.Client) object.Object {
 	return object.Object{
-		Package: "fenceazure", Place: place(b), Refused: refused,
+		Package: "fenceazure", Place: place(b), Refused: refused, Never: never(b),
 		Look: func(ctx context.Context) (object.Seen, error) {
 			p, err := b.GetProperties(ctx, nil)
 			if bloberror.HasCode(err, bloberror.BlobNotFound) {
@@ -170,6 +184,18 @@ func fenced(b *blockblob.Client) object.Object {
 			return object.Seen{Exists: true, ETag: string(*p.ETag), Metadata: plain(p.Metadata)}, nil
 		},
 	}
+}
+
+// never is a version that no blob has, or nil if the account is in one of Azure's own clouds.
+func never(b *blockblob.Client) *object.Seen {
+	if parts, err := blob.ParseURL(b.URL()); err == nil {
+		for _, cloud := range []string{".core.windows.net", ".storage.azure.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net"} {
+			if strings.HasSuffix(parts.Host, cloud) {
+				return nil
+			}
+		}
+	}
+	return &object.Seen{Exists: true, ETag: object.NoETag}
 }
 
 // only is the condition that the blob is as it was seen.

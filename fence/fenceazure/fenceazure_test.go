@@ -21,8 +21,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fenceazure"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/fence/internal/objecttest"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 

@@ -3,28 +3,40 @@ Package fencedynamo fences writes to DynamoDB: the check is the write's conditio
 expression, which DynamoDB decides together with the write.
 
 	input := &dynamodb.PutItemInput{TableName: &table, Item: item}
-	if err := fencedynamo.FencePut(input, token, "fence"); err != nil { ... }
-	_, err := client.PutItem(ctx, input, fencedynamo.Proved)
-	if err = fencedynamo.Stale(err, token); errors.Is(err, fence.ErrStale) { ... }
+	_, err := fencedynamo.Put(ctx, client, token, input, "fence")
+	if errors.Is(err, fence.ErrStale) { ... }
 
 The item keeps the greatest number seen in an attribute. Items fence themselves one
 by one: one that the new leader has not written yet takes an old leader's write.
-For a fence before several items write them in one transaction, which [FenceTransaction]
-puts behind an item that is the fence:
+For a fence before several items write them in one transaction, behind an item that is
+the fence:
 
 	input := &dynamodb.TransactWriteItemsInput{TransactItems: items}
-	if err := fencedynamo.FenceTransaction(input, token, "orders", fenceKey, "fence"); err != nil { ... }
-	_, err := client.TransactWriteItems(ctx, input, fencedynamo.Proved)
+	_, err := fencedynamo.Transact(ctx, client, token, input, "fence", &fencedynamo.Item{Table: "orders", Key: fenceKey})
 
 Transactions of one leader that share a fence item must not run at the same time: DynamoDB
 cancels all but one of those (TransactionConflict), which passes.
 
 The SDK takes any answer of status 200 for a success, also the empty one of something
-that stands before DynamoDB. [Proved] makes it an error.
+that stands before DynamoDB. Here it is an error, which leaves open whether anything was
+written: what lacks a request id or a checksum is not an answer of DynamoDB.
 
 A fenced write costs what the write costs; a refused one as well.
 
-A fence is in the item. One that is deleted (by [FenceDelete] or time to live, too) takes
+# What it needs of the table
+
+  - One region that decides. In a global table with eventual consistency each region decides
+    conditions for itself, so a deposed leader may write in another one.
+  - No time to live for fenced items: see below. The fence's own attribute must not be the one that
+    time to live goes by: numbers of elections look like times, and have long passed.
+  - A server that honors conditions. DynamoDB does; of another [Verify] finds out.
+
+[Verify] looks at all of this: call it at set-up, or when a leadership begins. Durability and isolation
+are DynamoDB's own: what it has acknowledged no setting of a table loses.
+
+# What becomes of fences
+
+A fence is in the item. One that is deleted (by [Delete] or time to live, too) takes
 its fence along: an old leader can then write such an item anew. Where that matters delete
 in a transaction behind a fence item, or mark items as deleted in place of that. A table that is restored brings older fences back: leaders deposed since then may
 write such items again. After either, let the leader in office write each item before
@@ -34,6 +46,7 @@ hears the answer: it happens as a whole or not at all, perhaps later.
 package fencedynamo
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -48,7 +61,6 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/internal/dynamoproof"
 )
 
 // The placeholders that this package adds to expressions.
@@ -58,95 +70,125 @@ const (
 	condition = "(attribute_not_exists(" + nameMark + ") OR " + nameMark + " <= " + valueMark + ")"
 )
 
-// FencePut makes in a write that is refused where token is stale, and that keeps
-// its number in attribute. A condition that in has already must hold as well.
-func FencePut(in *dynamodb.PutItemInput, token fence.Token, attribute string) error {
-	number, err := value(token, attribute)
-	if err != nil {
-		return err
-	}
-	in.Item = with(in.Item, attribute, number)
-	in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues =
-		fenced(in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues, attribute, number)
-	return nil
+// Client is what this package needs of a *dynamodb.Client of the AWS SDK.
+type Client interface {
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
+	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
 }
 
-// FenceUpdate is FencePut for an update: the number joins what in's UpdateExpression
-// sets, if it sets anything.
-func FenceUpdate(in *dynamodb.UpdateItemInput, token fence.Token, attribute string) error {
-	number, err := value(token, attribute)
+var _ Client = (*dynamodb.Client)(nil)
+
+// Put puts in's item, which keeps token's number in attribute, if token is admitted: else the
+// error is a *fence.StaleError. A condition that in has already must hold as well; if it does
+// not, the error wraps fence.ErrNotWritten. So it does for a stale token with an emulator that
+// does not return the item along with its refusal. In is not changed.
+func Put(ctx context.Context, client Client, token fence.Token, in *dynamodb.PutItemInput, attribute string) (*dynamodb.PutItemOutput, error) {
+	f, err := newFencing(token, attribute)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	in.UpdateExpression = aws.String(joined(aws.ToString(in.UpdateExpression)))
-	in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues =
-		fenced(in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues, attribute, number)
-	return nil
+	put := *in
+	put.Item = with(in.Item, attribute, f.number)
+	f.add(&put.ConditionExpression, &put.ExpressionAttributeNames, &put.ExpressionAttributeValues, &put.ReturnValuesOnConditionCheckFailure)
+	out, err := client.PutItem(ctx, &put, proved)
+	return out, f.stale(err)
 }
 
-// FenceDelete makes in a delete that is refused where token is stale. The fence goes
-// with the item: see the package's documentation. An item that is not there is no error.
-func FenceDelete(in *dynamodb.DeleteItemInput, token fence.Token, attribute string) error {
-	number, err := value(token, attribute)
+// Update is [Put] for an update: the number joins what in's UpdateExpression sets, if it
+// sets anything.
+func Update(ctx context.Context, client Client, token fence.Token, in *dynamodb.UpdateItemInput, attribute string) (*dynamodb.UpdateItemOutput, error) {
+	f, err := newFencing(token, attribute)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues =
-		fenced(in.ConditionExpression, in.ExpressionAttributeNames, in.ExpressionAttributeValues, attribute, number)
-	return nil
+	update := *in
+	update.UpdateExpression = joined(in.UpdateExpression)
+	f.add(&update.ConditionExpression, &update.ExpressionAttributeNames, &update.ExpressionAttributeValues, &update.ReturnValuesOnConditionCheckFailure)
+	out, err := client.UpdateItem(ctx, &update, proved)
+	return out, f.stale(err)
+}
+
+// Delete is [Put] for a delete. The fence goes with the item: see the package's
+// documentation. An item that is not there is no error.
+func Delete(ctx context.Context, client Client, token fence.Token, in *dynamodb.DeleteItemInput, attribute string) (*dynamodb.DeleteItemOutput, error) {
+	f, err := newFencing(token, attribute)
+	if err != nil {
+		return nil, err
+	}
+	del := *in
+	f.add(&del.ConditionExpression, &del.ExpressionAttributeNames, &del.ExpressionAttributeValues, &del.ReturnValuesOnConditionCheckFailure)
+	out, err := client.DeleteItem(ctx, &del, proved)
+	return out, f.stale(err)
+}
+
+// Item is the item that is the fence of a transaction, which does not write it otherwise. The
+// first transaction makes it.
+type Item struct {
+	Table string
+	Key   map[string]types.AttributeValue
 }
 
 // mostItems is how many DynamoDB takes in a transaction.
 const mostItems = 100
 
-// FenceTransaction puts all of in behind one fence: the item with this key, which in does
-// not write otherwise, keeps the greatest number in attribute. It is made by the first
-// transaction. It needs dynamodb:UpdateItem on that item.
-func FenceTransaction(in *dynamodb.TransactWriteItemsInput, token fence.Token, table string, key map[string]types.AttributeValue, attribute string) error {
-	switch {
-	case table == "" || len(key) == 0:
-		return errors.New("fencedynamo: the item that is to be the fence has no table, or no key")
-	case len(in.TransactItems) >= mostItems:
-		return fmt.Errorf("fencedynamo: the transaction has %d items, and DynamoDB takes %d with the fence: make it smaller", len(in.TransactItems), mostItems)
+// Transact makes a transaction if token is admitted. If behind is nil each item is fenced by
+// itself, as by [Put], [Update] and [Delete]; a ConditionCheck is, too, but keeps no number.
+// Else the item behind keeps the greatest number for all of them; that needs
+// dynamodb:UpdateItem on it. Errors are those of Put. In is not changed.
+func Transact(ctx context.Context, client Client, token fence.Token, in *dynamodb.TransactWriteItemsInput, attribute string, behind *Item) (*dynamodb.TransactWriteItemsOutput, error) {
+	f, err := newFencing(token, attribute)
+	if err != nil {
+		return nil, err
 	}
-	item := types.TransactWriteItem{Update: &types.Update{TableName: &table, Key: key}}
-	if err := FenceTransactItem(&item, token, attribute); err != nil {
-		return err
+	transaction := *in
+	if transaction.TransactItems, err = f.items(in.TransactItems, behind); err != nil {
+		return nil, err
 	}
-	in.TransactItems = append(slices.Clip(in.TransactItems), item)
-	return nil
+	out, err := client.TransactWriteItems(ctx, &transaction, proved)
+	return out, f.stale(err)
 }
 
-// FenceTransactItem fences one item of a transaction by itself, as FencePut, FenceUpdate
-// and FenceDelete do. A ConditionCheck it fences, too, but that keeps no number.
-func FenceTransactItem(item *types.TransactWriteItem, token fence.Token, attribute string) error {
-	number, err := value(token, attribute)
-	if err != nil {
-		return err
-	}
+// items is a transaction's items with the fence.
+func (f *fencing) items(was []types.TransactWriteItem, behind *Item) ([]types.TransactWriteItem, error) {
+	items := slices.Clone(was)
+	fenced := items
 	switch {
-	case item.Put != nil:
-		p := item.Put
-		p.Item = with(p.Item, attribute, number)
-		p.ConditionExpression, p.ExpressionAttributeNames, p.ExpressionAttributeValues =
-			fenced(p.ConditionExpression, p.ExpressionAttributeNames, p.ExpressionAttributeValues, attribute, number)
-	case item.Update != nil:
-		u := item.Update
-		u.UpdateExpression = aws.String(joined(aws.ToString(u.UpdateExpression)))
-		u.ConditionExpression, u.ExpressionAttributeNames, u.ExpressionAttributeValues =
-			fenced(u.ConditionExpression, u.ExpressionAttributeNames, u.ExpressionAttributeValues, attribute, number)
-	case item.Delete != nil:
-		d := item.Delete
-		d.ConditionExpression, d.ExpressionAttributeNames, d.ExpressionAttributeValues =
-			fenced(d.ConditionExpression, d.ExpressionAttributeNames, d.ExpressionAttributeValues, attribute, number)
-	case item.ConditionCheck != nil:
-		c := item.ConditionCheck
-		c.ConditionExpression, c.ExpressionAttributeNames, c.ExpressionAttributeValues =
-			fenced(c.ConditionExpression, c.ExpressionAttributeNames, c.ExpressionAttributeValues, attribute, number)
+	case behind == nil:
+	case behind.Table == "" || len(behind.Key) == 0:
+		return nil, errors.New("fencedynamo: the item that is to be the fence has no table, or no key")
+	case len(items) >= mostItems:
+		return nil, fmt.Errorf("fencedynamo: the transaction has %d items, and DynamoDB takes %d with the fence: make it smaller", len(items), mostItems)
 	default:
-		return errors.New("fencedynamo: the transaction's item is empty: give it a Put, Update, Delete or ConditionCheck")
+		items = append(items, types.TransactWriteItem{Update: &types.Update{TableName: &behind.Table, Key: behind.Key}})
+		fenced = items[len(items)-1:]
 	}
-	return nil
+	for i := range fenced {
+		switch item := &fenced[i]; {
+		case item.Put != nil:
+			p := *item.Put
+			p.Item = with(p.Item, f.attribute, f.number)
+			f.add(&p.ConditionExpression, &p.ExpressionAttributeNames, &p.ExpressionAttributeValues, &p.ReturnValuesOnConditionCheckFailure)
+			item.Put = &p
+		case item.Update != nil:
+			u := *item.Update
+			u.UpdateExpression = joined(u.UpdateExpression)
+			f.add(&u.ConditionExpression, &u.ExpressionAttributeNames, &u.ExpressionAttributeValues, &u.ReturnValuesOnConditionCheckFailure)
+			item.Update = &u
+		case item.Delete != nil:
+			d := *item.Delete
+			f.add(&d.ConditionExpression, &d.ExpressionAttributeNames, &d.ExpressionAttributeValues, &d.ReturnValuesOnConditionCheckFailure)
+			item.Delete = &d
+		case item.ConditionCheck != nil:
+			c := *item.ConditionCheck
+			f.add(&c.ConditionExpression, &c.ExpressionAttributeNames, &c.ExpressionAttributeValues, &c.ReturnValuesOnConditionCheckFailure)
+			item.ConditionCheck = &c
+		default:
+			return nil, errors.New("fencedynamo: the transaction's item is empty: give it a Put, Update, Delete or ConditionCheck")
+		}
+	}
+	return items, nil
 }
 
 // setClause finds the keyword of the SET clause, in either case. It is a reserved word:
@@ -155,33 +197,41 @@ var setClause = regexp.MustCompile(`(?i)(?:^|[^\w#:.])set\s`)
 
 // joined is an update expression that sets the number as well. There may be one SET
 // clause, wherever it is.
-func joined(expression string) string {
+func joined(was *string) *string {
 	const assignment = nameMark + " = " + valueMark
+	expression := aws.ToString(was)
 	if at := setClause.FindStringIndex(expression); at != nil {
-		return expression[:at[1]] + assignment + ", " + expression[at[1]:]
+		return aws.String(expression[:at[1]] + assignment + ", " + expression[at[1]:])
 	}
-	return strings.TrimSpace("SET " + assignment + " " + expression)
+	return aws.String(strings.TrimSpace("SET " + assignment + " " + expression))
 }
 
-// value is the token's number as an attribute.
-func value(token fence.Token, attribute string) (types.AttributeValue, error) {
+// fencing is what the fence adds to a request.
+type fencing struct {
+	token     fence.Token
+	attribute string
+	number    types.AttributeValue // the token's
+}
+
+func newFencing(token fence.Token, attribute string) (*fencing, error) {
 	if err := token.Check(token.Election); err != nil {
 		return nil, err
 	}
 	if attribute == "" {
 		return nil, errors.New("fencedynamo: the attribute that keeps the number has no name")
 	}
-	return &types.AttributeValueMemberN{Value: strconv.FormatUint(uint64(token.Number), 10)}, nil
+	return &fencing{token, attribute, &types.AttributeValueMemberN{Value: strconv.FormatUint(uint64(token.Number), 10)}}, nil
 }
 
-// fenced adds the fence to a condition and its placeholders, without changing the
-// caller's maps.
-func fenced(was *string, names map[string]string, values map[string]types.AttributeValue, attribute string, number types.AttributeValue) (*string, map[string]string, map[string]types.AttributeValue) {
+// add adds the fence to a condition and its placeholders, without changing the caller's
+// maps, and has DynamoDB return the item that fails it.
+func (f *fencing) add(was **string, names *map[string]string, values *map[string]types.AttributeValue, failed *types.ReturnValuesOnConditionCheckFailure) {
 	c := condition
-	if e := aws.ToString(was); e != "" {
+	if e := aws.ToString(*was); e != "" {
 		c += " AND (" + e + ")"
 	}
-	return &c, with(names, nameMark, attribute), with(values, valueMark, number)
+	*was, *names, *values = &c, with(*names, nameMark, f.attribute), with(*values, valueMark, f.number)
+	*failed = types.ReturnValuesOnConditionCheckFailureAllOld
 }
 
 func with[V any](m map[string]V, key string, v V) map[string]V {
@@ -191,25 +241,36 @@ func with[V any](m map[string]V, key string, v V) map[string]V {
 	return c
 }
 
-// Proved is an option for the request, or for the client: an answer that is not from
-// DynamoDB (it lacks a request id or a checksum) is an error, which leaves open whether
-// anything was written.
-func Proved(o *dynamodb.Options) { dynamoproof.Require(o) }
-
-// Stale returns err, as a *fence.StaleError where DynamoDB refused the condition: of a
-// write, or in a transaction. Only for writes, and transactions, that have no conditions
-// but fences: a refusal does not say which part of a condition failed.
-func Stale(err error, token fence.Token) error {
+// stale is err, with what it means if DynamoDB refused the condition of a write, or of one in
+// a transaction: if no item's number is greater than the token's, a condition of the caller's
+// own has failed.
+func (f *fencing) stale(err error) error {
 	var failed *types.ConditionalCheckFailedException
 	var cancelled *types.TransactionCanceledException
-	refused := errors.As(err, &failed)
-	if errors.As(err, &cancelled) {
-		refused = slices.ContainsFunc(cancelled.CancellationReasons, func(r types.CancellationReason) bool {
-			return aws.ToString(r.Code) == "ConditionalCheckFailed"
-		})
+	var items []map[string]types.AttributeValue
+	if errors.As(err, &failed) {
+		items = append(items, failed.Item)
 	}
-	if !refused {
+	if errors.As(err, &cancelled) {
+		for _, r := range cancelled.CancellationReasons {
+			if aws.ToString(r.Code) == "ConditionalCheckFailed" {
+				items = append(items, r.Item)
+			}
+		}
+	}
+	if len(items) == 0 {
 		return err
 	}
-	return fmt.Errorf("fencedynamo: %w (%w)", &fence.StaleError{Token: token, Greatest: leaderelection.NoElections}, err)
+	var greatest uint64
+	for _, item := range items {
+		if n, is := item[f.attribute].(*types.AttributeValueMemberN); is {
+			if seen, err := strconv.ParseUint(n.Value, 10, 64); err == nil {
+				greatest = max(greatest, seen)
+			}
+		}
+	}
+	if greatest > uint64(f.token.Number) {
+		return fmt.Errorf("fencedynamo: %w (%w)", &fence.StaleError{Token: f.token, Greatest: leaderelection.ElectionNumber(greatest)}, err)
+	}
+	return fmt.Errorf("fencedynamo: under %v: %w (%w)", f.token, fence.ErrNotWritten, err)
 }

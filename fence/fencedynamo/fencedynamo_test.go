@@ -16,18 +16,17 @@ import (
 
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fencedynamo"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 
-// newClient returns one that believes only DynamoDB.
 func newClient(endpoint string, rt http.RoundTripper) *dynamodb.Client {
 	return dynamodb.New(dynamodb.Options{
 		BaseEndpoint: &endpoint, Region: "eu-west-1", Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""), HTTPClient: &http.Client{Transport: rt},
-	}, fencedynamo.Proved)
+	})
 }
 
 func TestFence(t *testing.T) {
@@ -53,14 +52,14 @@ func fences(t *testing.T, endpoint string, local bool) {
 	if err := dynamodb.NewTableExistsWaiter(client, soon).Wait(t.Context(), &dynamodb.DescribeTableInput{TableName: table}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
+	if err := fencedynamo.Verify(t.Context(), client, *table, "fence"); err != nil {
+		t.Error(err)
+	}
 	key := map[string]types.AttributeValue{"id": text("7")}
 	put := func(token fence.Token, state string) error {
 		in := &dynamodb.PutItemInput{TableName: table, Item: map[string]types.AttributeValue{"id": text("7"), "state": text(state)}}
-		if err := fencedynamo.FencePut(in, token, "fence"); err != nil {
-			return err
-		}
-		_, err := client.PutItem(t.Context(), in)
-		return fencedynamo.Stale(err, token)
+		_, err := fencedynamo.Put(t.Context(), client, token, in, "fence")
+		return err
 	}
 	update := func(token fence.Token, state, expression string) error {
 		in := &dynamodb.UpdateItemInput{TableName: table, Key: key, UpdateExpression: &expression, ConditionExpression: aws.String("attribute_exists(id)"),
@@ -71,20 +70,17 @@ func fences(t *testing.T, endpoint string, local bool) {
 		if !strings.Contains(expression, "#s") {
 			in.ExpressionAttributeNames = nil
 		}
-		if err := fencedynamo.FenceUpdate(in, token, "fence"); err != nil {
-			return err
-		}
-		_, err := client.UpdateItem(t.Context(), in)
-		return fencedynamo.Stale(err, token)
+		_, err := fencedynamo.Update(t.Context(), client, token, in, "fence")
+		return err
 	}
 	for i, c := range []struct {
 		err  error
 		want error
 	}{
-		{put(fencetest.Orders(9), "a"), nil}, {put(fencetest.Orders(9), "b"), nil}, {put(fencetest.Orders(8), "c"), fence.ErrStale},
+		{put(fencetest.Orders(9), "a"), nil}, {put(fencetest.Orders(9), "b"), nil}, {put(fencetest.Orders(8), "c"), stale(local)},
 		{put(fencetest.Orders(10), "d"), nil}, {put(fencetest.Orders(0), "e"), fence.ErrNoToken},
-		{update(fencetest.Orders(9), "f", "SET #s = :s"), fence.ErrStale}, {update(fencetest.Orders(11), "g", "SET #s = :s"), nil},
-		{put(fencetest.Orders(10), "h"), fence.ErrStale}, {update(fencetest.Orders(12), "", "REMOVE #s"), nil}, {put(fencetest.Orders(11), "i"), fence.ErrStale},
+		{update(fencetest.Orders(9), "f", "SET #s = :s"), stale(local)}, {update(fencetest.Orders(11), "g", "SET #s = :s"), nil},
+		{put(fencetest.Orders(10), "h"), stale(local)}, {update(fencetest.Orders(12), "", "REMOVE #s"), nil}, {put(fencetest.Orders(11), "i"), stale(local)},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%d: %v, want %v", i, c.err, c.want)
@@ -104,7 +100,7 @@ func fences(t *testing.T, endpoint string, local bool) {
 		if err := update(token, expression, expression); err != nil {
 			t.Errorf("%q: %v", expression, err)
 		}
-		if err := update(fencetest.Orders(uint64(19+i)), "late", expression); !errors.Is(err, fence.ErrStale) {
+		if err := update(fencetest.Orders(uint64(19+i)), "late", expression); !errors.Is(err, stale(local)) {
 			t.Errorf("%q under an older token: %v", expression, err)
 		}
 	}
@@ -128,7 +124,7 @@ func fences(t *testing.T, endpoint string, local bool) {
 	if err := put(fencetest.Orders(98), "no lie"); err != nil {
 		t.Errorf("a lie was written: %v", err)
 	}
-	if err := fencedynamo.FencePut(&dynamodb.PutItemInput{}, fencetest.Orders(1), ""); err == nil {
+	if _, err := fencedynamo.Put(t.Context(), client, fencetest.Orders(1), &dynamodb.PutItemInput{}, ""); err == nil {
 		t.Error("an attribute without a name is taken")
 	}
 }
@@ -139,11 +135,8 @@ func transaction(t *testing.T, client *dynamodb.Client, table *string) {
 		in := &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
 			{Put: &types.Put{TableName: table, Item: map[string]types.AttributeValue{"id": text("one"), "state": text(state)}}},
 		}}
-		if err := fencedynamo.FenceTransaction(in, token, *table, map[string]types.AttributeValue{"id": text("the fence")}, "fence"); err != nil {
-			return err
-		}
-		_, err := client.TransactWriteItems(t.Context(), in)
-		return fencedynamo.Stale(err, token)
+		_, err := fencedynamo.Transact(t.Context(), client, token, in, "fence", &fencedynamo.Item{Table: *table, Key: map[string]types.AttributeValue{"id": text("the fence")}})
+		return err
 	}
 	for _, c := range []struct {
 		number uint64
@@ -155,6 +148,14 @@ func transaction(t *testing.T, client *dynamodb.Client, table *string) {
 	}
 }
 
+// stale is the error that a stale token gets: dynalite does not return the item that refuses it.
+func stale(local bool) error {
+	if local {
+		return fence.ErrStale
+	}
+	return fence.ErrNotWritten
+}
+
 // A delete under a fence, of items with a fence of their own, alone and in a transaction
 // with the other kinds of writes.
 func deletes(t *testing.T, client *dynamodb.Client, table *string, local bool) {
@@ -162,11 +163,7 @@ func deletes(t *testing.T, client *dynamodb.Client, table *string, local bool) {
 		return map[string]types.AttributeValue{"id": text(id)}
 	}
 	put := func(id string, number uint64) {
-		in := &dynamodb.PutItemInput{TableName: table, Item: key(id)}
-		if err := fencedynamo.FencePut(in, fencetest.Orders(number), "fence"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.PutItem(t.Context(), in); err != nil {
+		if _, err := fencedynamo.Put(t.Context(), client, fencetest.Orders(number), &dynamodb.PutItemInput{TableName: table, Item: key(id)}, "fence"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -182,13 +179,9 @@ func deletes(t *testing.T, client *dynamodb.Client, table *string, local bool) {
 		number uint64
 		want   error
 		there  bool
-	}{{4, fence.ErrStale, true}, {0, fence.ErrNoToken, true}, {5, nil, false}, {4, nil, false}} {
+	}{{4, stale(local), true}, {0, fence.ErrNoToken, true}, {5, nil, false}, {4, nil, false}} {
 		in := &dynamodb.DeleteItemInput{TableName: table, Key: key("gone"), ConditionExpression: aws.String("attribute_not_exists(kept)")}
-		err := fencedynamo.FenceDelete(in, fencetest.Orders(c.number), "fence")
-		if err == nil {
-			_, err = client.DeleteItem(t.Context(), in)
-		}
-		if err = fencedynamo.Stale(err, fencetest.Orders(c.number)); !errors.Is(err, c.want) || there("gone") != c.there {
+		if _, err := fencedynamo.Delete(t.Context(), client, fencetest.Orders(c.number), in, "fence"); !errors.Is(err, c.want) || there("gone") != c.there {
 			t.Errorf("deleting under %d: %v, and it is there: %v", c.number, err, there("gone"))
 		}
 	}
@@ -213,13 +206,8 @@ func deletes(t *testing.T, client *dynamodb.Client, table *string, local bool) {
 				{Delete: &types.Delete{TableName: table, Key: key("delete")}},
 				{ConditionCheck: &types.ConditionCheck{TableName: table, Key: key("check"), ConditionExpression: aws.String("attribute_exists(id)")}},
 			}
-			for i := range items {
-				if err := fencedynamo.FenceTransactItem(&items[i], fencetest.Orders(number), "fence"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			_, err := client.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: items})
-			if err = fencedynamo.Stale(err, fencetest.Orders(number)); !errors.Is(err, want) || there("delete") != (want != nil) {
+			in := &dynamodb.TransactWriteItemsInput{TransactItems: items}
+			if _, err := fencedynamo.Transact(t.Context(), client, fencetest.Orders(number), in, "fence", nil); !errors.Is(err, want) || there("delete") != (want != nil) {
 				t.Errorf("a transaction under %d, where %q has seen 8: %v", number, stale, err)
 			}
 		}
@@ -229,50 +217,68 @@ func deletes(t *testing.T, client *dynamodb.Client, table *string, local bool) {
 // What can be no transaction under a fence is refused, and left as it is.
 func TestTransactionRefused(t *testing.T) {
 	token, key := fencetest.Orders(1), map[string]types.AttributeValue{"id": text("f")}
-	full := &dynamodb.TransactWriteItemsInput{TransactItems: make([]types.TransactWriteItem, 100)}
+	transact := func(items int, attribute string, behind *fencedynamo.Item) error {
+		in := &dynamodb.TransactWriteItemsInput{TransactItems: make([]types.TransactWriteItem, items)}
+		_, err := fencedynamo.Transact(t.Context(), &recorder{}, token, in, attribute, behind)
+		return err
+	}
 	for says, err := range map[string]error{
-		"make it smaller": fencedynamo.FenceTransaction(full, token, "t", key, "fence"),
-		"no table":        fencedynamo.FenceTransaction(&dynamodb.TransactWriteItemsInput{}, token, "", key, "fence"),
-		"or no key":       fencedynamo.FenceTransaction(&dynamodb.TransactWriteItemsInput{}, token, "t", nil, "fence"),
-		"has no name":     fencedynamo.FenceTransaction(&dynamodb.TransactWriteItemsInput{}, token, "t", key, ""),
-		"is empty":        fencedynamo.FenceTransactItem(&types.TransactWriteItem{}, token, "fence"),
+		"make it smaller": transact(100, "fence", &fencedynamo.Item{Table: "t", Key: key}),
+		"no table":        transact(1, "fence", &fencedynamo.Item{Key: key}),
+		"or no key":       transact(1, "fence", &fencedynamo.Item{Table: "t"}),
+		"has no name":     transact(1, "", &fencedynamo.Item{Table: "t", Key: key}),
+		"is empty":        transact(1, "fence", nil),
 	} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want an error that says %q", err, says)
 		}
 	}
-	if len(full.TransactItems) != 100 {
-		t.Error("the transaction was changed")
-	}
-	if err := fencedynamo.FenceDelete(&dynamodb.DeleteItemInput{}, fencetest.Orders(0), "fence"); !errors.Is(err, fence.ErrNoToken) {
+	if _, err := fencedynamo.Delete(t.Context(), &recorder{}, fencetest.Orders(0), &dynamodb.DeleteItemInput{}, "fence"); !errors.Is(err, fence.ErrNoToken) {
 		t.Errorf("a delete without a token: %v", err)
 	}
 }
 
-// What cancels a transaction need not be a fence.
-func TestCancelledOtherwise(t *testing.T) {
-	token := fencetest.Orders(1)
-	for code, stale := range map[string]bool{"ConditionalCheckFailed": true, "TransactionConflict": false, "ThrottlingError": false, "None": false} {
-		err := fmt.Errorf("wrapped: %w", &types.TransactionCanceledException{CancellationReasons: []types.CancellationReason{{Code: aws.String("None")}, {}, {Code: &code}}})
-		if got := fencedynamo.Stale(err, token); errors.Is(got, fence.ErrStale) != stale || !errors.Is(got, err) {
-			t.Errorf("%s: %v", code, got)
+// Something else than a fence may cancel a transaction, or refuse a write.
+func TestRefusedOtherwise(t *testing.T) {
+	token := fencetest.Orders(7)
+	item := func(fence string) map[string]types.AttributeValue {
+		return map[string]types.AttributeValue{"id": text("1"), "fence": &types.AttributeValueMemberN{Value: fence}}
+	}
+	of := func(code string, item map[string]types.AttributeValue) error {
+		return fmt.Errorf("wrapped: %w", &types.TransactionCanceledException{CancellationReasons: []types.CancellationReason{{Code: aws.String("None")}, {}, {Code: &code, Item: item}}})
+	}
+	for name, c := range map[string]struct{ err, want error }{
+		"a fence of a transaction":            {of("ConditionalCheckFailed", item("8")), fence.ErrStale},
+		"a condition in a transaction":        {of("ConditionalCheckFailed", item("7")), fence.ErrNotWritten},
+		"a conflict":                          {of("TransactionConflict", item("8")), nil},
+		"too many":                            {of("ThrottlingError", nil), nil},
+		"nothing":                             {of("None", nil), nil},
+		"the fence":                           {&types.ConditionalCheckFailedException{Item: item("18446744073709551615")}, fence.ErrStale},
+		"a condition beside the fence":        {&types.ConditionalCheckFailedException{Item: item("6")}, fence.ErrNotWritten},
+		"an item that is not there":           {&types.ConditionalCheckFailedException{}, fence.ErrNotWritten},
+		"an item whose fence holds no number": {&types.ConditionalCheckFailedException{Item: item("x")}, fence.ErrNotWritten},
+		"something else that has gone wrong":  {errors.New("no route to host"), nil},
+	} {
+		_, got := fencedynamo.Put(t.Context(), &recorder{err: c.err}, token, &dynamodb.PutItemInput{}, "fence")
+		if errors.Is(got, fence.ErrStale) != (c.want == fence.ErrStale) || errors.Is(got, fence.ErrNotWritten) != (c.want == fence.ErrNotWritten) || !errors.Is(got, c.err) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }
 
 // Whatever an expression is, what it said is still there, and the number joins its SET
 // clause if there is one.
-func FuzzFenceUpdate(f *testing.F) {
+func FuzzUpdate(f *testing.F) {
 	for _, e := range []string{"", "SET a = b", "set #set = :set", "REMOVE #set, a.b", "ADD :set x SET y = z", "SETx = 1", "SET", "(set a = b)", "reset = 1"} {
 		f.Add(e)
 	}
 	clause := regexp.MustCompile(`(?i)(^|[^\w#:.])set\s`)
 	f.Fuzz(func(t *testing.T, e string) {
-		in := &dynamodb.UpdateItemInput{UpdateExpression: &e}
-		if err := fencedynamo.FenceUpdate(in, fencetest.Orders(1), "fence"); err != nil {
+		var sent recorder
+		if _, err := fencedynamo.Update(t.Context(), &sent, fencetest.Orders(1), &dynamodb.UpdateItemInput{UpdateExpression: &e}, "fence"); err != nil {
 			t.Fatal(err)
 		}
-		got, ours := *in.UpdateExpression, "#leaderelectionFence = :leaderelectionFence, "
+		got, ours := *sent.update.UpdateExpression, "#leaderelectionFence = :leaderelectionFence, "
 		if !clause.MatchString(e) {
 			ours = "SET #leaderelectionFence = :leaderelectionFence"
 		}

@@ -1,6 +1,7 @@
 package fencedynamo_test
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"testing"
@@ -10,8 +11,32 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/c8e606e4/leaderelection/fence/fencedynamo"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 )
+
+// recorder is a client that keeps what was sent.
+type recorder struct {
+	fencedynamo.Client
+	put         *dynamodb.PutItemInput
+	update      *dynamodb.UpdateItemInput
+	transaction *dynamodb.TransactWriteItemsInput
+	err         error
+}
+
+func (r *recorder) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	r.put = in
+	return nil, r.err
+}
+
+func (r *recorder) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	r.update = in
+	return nil, r.err
+}
+
+func (r *recorder) TransactWriteItems(_ context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	r.transaction = in
+	return nil, r.err
+}
 
 // The number joins the SET clause that there is, and no other word that looks like it.
 func TestTheNumberJoinsTheSetClause(t *testing.T) {
@@ -25,9 +50,10 @@ func TestTheNumberJoinsTheSetClause(t *testing.T) {
 		"ADD :set x":                 "SET " + ours + " ADD :set x",
 		"ADD reset :v":               "SET " + ours + " ADD reset :v",
 	} {
-		in := &dynamodb.UpdateItemInput{UpdateExpression: &was}
-		if err := fencedynamo.FenceUpdate(in, fencetest.Orders(1), "fence"); err != nil || *in.UpdateExpression != want {
-			t.Errorf("%q becomes %q, want %q; %v", was, *in.UpdateExpression, want, err)
+		var sent recorder
+		_, err := fencedynamo.Update(t.Context(), &sent, fencetest.Orders(1), &dynamodb.UpdateItemInput{UpdateExpression: &was}, "fence")
+		if err != nil || *sent.update.UpdateExpression != want {
+			t.Errorf("%q becomes %q, want %q; %v", was, *sent.update.UpdateExpression, want, err)
 		}
 	}
 }
@@ -40,44 +66,43 @@ func TestTransactionsKeepTheNumber(t *testing.T) {
 	item := map[string]types.AttributeValue{"id": text("1")}
 	names := map[string]string{"#a": "a"}
 	values := map[string]types.AttributeValue{":a": text("x")}
-	was := fmt.Sprint(item, names, values)
+	now := func() string { return fmt.Sprint(item, names, values) }
+	was := now()
 	own := "#a = :a OR #a = :a"
 	spare := make([]types.TransactWriteItem, 4, 9)
 	spare[0].Put = &types.Put{Item: item, ConditionExpression: &own, ExpressionAttributeNames: names, ExpressionAttributeValues: values}
 	spare[1].Update = &types.Update{Key: item, ConditionExpression: &own, ExpressionAttributeNames: names, ExpressionAttributeValues: values}
 	spare[2].Delete = &types.Delete{Key: item, ConditionExpression: &own, ExpressionAttributeNames: names, ExpressionAttributeValues: values}
 	spare[3].ConditionCheck = &types.ConditionCheck{Key: item, ConditionExpression: &own, ExpressionAttributeNames: names, ExpressionAttributeValues: values}
-	var conditions []*string
-	for i := range spare {
-		if err := fencedynamo.FenceTransactItem(&spare[i], fencetest.Orders(7), "fence"); err != nil {
-			t.Fatal(err)
-		}
+	in := &dynamodb.TransactWriteItemsInput{TransactItems: spare}
+	var sent recorder
+	if _, err := fencedynamo.Transact(t.Context(), &sent, fencetest.Orders(7), in, "fence", nil); err != nil {
+		t.Fatal(err)
 	}
-	conditions = append(conditions, spare[0].Put.ConditionExpression, spare[1].Update.ConditionExpression, spare[2].Delete.ConditionExpression, spare[3].ConditionCheck.ConditionExpression)
-	for i, c := range conditions {
+	got := sent.transaction.TransactItems
+	for i, c := range []*string{got[0].Put.ConditionExpression, got[1].Update.ConditionExpression, got[2].Delete.ConditionExpression, got[3].ConditionCheck.ConditionExpression} {
 		if want := fence + " AND (" + own + ")"; aws.ToString(c) != want {
 			t.Errorf("item %d: %q, want %q", i, aws.ToString(c), want)
 		}
 	}
-	if got := spare[0].Put.Item["fence"]; !reflect.DeepEqual(got, number) {
+	if got := got[0].Put.Item["fence"]; !reflect.DeepEqual(got, number) {
 		t.Errorf("a Put in a transaction keeps %v", got)
 	}
-	if got := aws.ToString(spare[1].Update.UpdateExpression); got != "SET #leaderelectionFence = :leaderelectionFence" {
+	if got := aws.ToString(got[1].Update.UpdateExpression); got != "SET #leaderelectionFence = :leaderelectionFence" {
 		t.Errorf("an Update in a transaction: %q", got)
 	}
 
 	put := &dynamodb.PutItemInput{Item: item, ExpressionAttributeNames: names, ExpressionAttributeValues: values}
-	if err := fencedynamo.FencePut(put, fencetest.Orders(7), "fence"); err != nil || !reflect.DeepEqual(put.Item["fence"], number) {
-		t.Errorf("%v, %v", put.Item, err)
+	if _, err := fencedynamo.Put(t.Context(), &sent, fencetest.Orders(7), put, "fence"); err != nil || !reflect.DeepEqual(sent.put.Item["fence"], number) {
+		t.Errorf("%v, %v", sent.put.Item, err)
 	}
-	in := &dynamodb.TransactWriteItemsInput{TransactItems: spare}
-	if err := fencedynamo.FenceTransaction(in, fencetest.Orders(7), "t", item, "fence"); err != nil || len(in.TransactItems) != 5 {
-		t.Errorf("%d items, %v", len(in.TransactItems), err)
+	if _, err := fencedynamo.Transact(t.Context(), &sent, fencetest.Orders(7), in, "fence", &fencedynamo.Item{Table: "t", Key: item}); err != nil || len(sent.transaction.TransactItems) != 5 {
+		t.Errorf("%d items, %v", len(sent.transaction.TransactItems), err)
 	}
-	if spare[:5][4].Update != nil {
-		t.Error("the caller's list has an item more, behind its end")
+	if spare[:5][4].Update != nil || spare[1].Update.UpdateExpression != nil || *spare[0].Put.ConditionExpression != own || put.ConditionExpression != nil {
+		t.Error("the caller's input was changed")
 	}
-	if now := fmt.Sprint(item, names, values); now != was {
-		t.Errorf("the caller's maps are %s, were %s", now, was)
+	if now() != was {
+		t.Errorf("the caller's maps are %s, were %s", now(), was)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fencegcs"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 )
 
 // scripted is Cloud Storage, that answers looks so, and fails writes as it is told.
@@ -129,5 +129,27 @@ func TestTheBufferFits(t *testing.T) {
 		if err != nil || len(s.writes) != 1 || chunk <= size || chunk > size+unit || chunk%unit != 0 {
 			t.Errorf("%d bytes: a buffer of %d, written %d times, %v", size, chunk, len(s.writes), err)
 		}
+	}
+}
+
+// Of an emulator a refusal is seen before a fence is raised there: one that takes no notice of
+// conditions keeps nobody out.
+func TestImitation(t *testing.T) {
+	t.Setenv("STORAGE_EMULATOR_HOST", "gcs.example")
+	s := &scripted{look: `{"name":"k","generation":"7","metageneration":"1","metadata":{"fencingtoken":"orders:2"}}`}
+	for i, err := range []error{
+		fencegcs.Put(t.Context(), s.object(t), fencetest.Orders(3), strings.NewReader("x"), nil),
+		fencegcs.Admit(t.Context(), s.object(t), fencetest.Orders(3)),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "takes no notice of conditions") || len(s.writes) != 2 {
+			t.Fatalf("%d: %v, written %d times", i, err, len(s.writes))
+		}
+		if w := s.writes[i]; !strings.Contains(w, `"fencingtoken":"orders:2"`) {
+			t.Errorf("%d: asked to refuse %s", i, w)
+		}
+	}
+	s.writes, s.fail = nil, func(write int) int { return map[bool]int{true: http.StatusPreconditionFailed}[write == 1] }
+	if err := fencegcs.Put(t.Context(), s.object(t), fencetest.Orders(3), strings.NewReader("x"), nil); err != nil || len(s.writes) != 2 {
+		t.Errorf("a sound one: %v, written %d times", err, len(s.writes))
 	}
 }

@@ -37,6 +37,20 @@ after writes are strongly consistent
 object as it is. When another write comes between the look and the write, both are
 done again.
 
+A server that only speaks Cloud Storage's API, and takes no notice of preconditions, would keep
+nobody out. So with STORAGE_EMULATOR_HOST set, a Put or [Admit] that raises the fence first makes a write
+that the server must refuse, with a version that no object has; the Put that makes the object
+makes it afterwards. A server that accepts it is an error, and the fence stays as it was. A handle does not
+tell of another endpoint that its client has: then nothing is asked.
+
+# What it needs of the bucket
+
+  - One bucket for all: a copy (Storage Transfer Service, for example) has fences of its own. A dual- or
+    multi-region is one bucket.
+  - No lifecycle rule that deletes: see above. A retention policy or a hold keeps an object, and
+    its fence, from being written at all.
+  - No cache before the service that keeps metadata.
+
 Anything may answer 200. A write counts as done only if the answer describes the object
 with the write's own random text, or the object is looked at, and has it.
 
@@ -72,6 +86,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 
 	"cloud.google.com/go/storage"
 	"google.golang.org/api/googleapi"
@@ -157,7 +172,7 @@ func place(o *storage.ObjectHandle) string { return "gs://" + o.BucketName() + "
 
 func fenced(o *storage.ObjectHandle) object.Object {
 	return object.Object{
-		Package: "fencegcs", Place: place(o), Refused: refused,
+		Package: "fencegcs", Place: place(o), Refused: refused, Never: never(),
 		Look: func(ctx context.Context) (object.Seen, error) {
 			a, err := o.Attrs(ctx)
 			if errors.Is(err, storage.ErrObjectNotExist) {
@@ -172,6 +187,15 @@ func fenced(o *storage.ObjectHandle) object.Object {
 			return object.Seen{Exists: true, Generation: a.Generation, Metageneration: a.Metageneration, Metadata: a.Metadata}, nil
 		},
 	}
+}
+
+// never is a version that no object has, or nil: then the server is Google's, as far as is known.
+// A handle does not tell of its client's endpoint.
+func never() *object.Seen {
+	if os.Getenv("STORAGE_EMULATOR_HOST") == "" {
+		return nil
+	}
+	return &object.Seen{Exists: true, Generation: 1, Metageneration: 1 << 40}
 }
 
 // only is the condition that the object is as it was seen. The generation alone

@@ -17,8 +17,8 @@ import (
 )
 
 // UnaryClientInterceptor stamps each call with the token of the leadership that its
-// ctx belongs to (see fence.NewContext), and refuses to send it once that
-// leadership's view has ended: with fence.ErrViewEnded, or fence.ErrNoGate where the
+// ctx belongs to (see fence.WithGate), and refuses to send it once that
+// leadership's view has ended: with leaderelection.ErrNotLeading, or fence.ErrNoGate where the
 // ctx belongs to none, errors of its own, not statuses. The view is asked when a
 // connection has been found, also each time that gRPC itself sends a call again, so
 // that one that waits for its server does not go out late. The ctx of a call that is
@@ -64,7 +64,7 @@ type call struct {
 var _ credentials.PerRPCCredentials = (*call)(nil)
 
 func begin(ctx context.Context, o []grpc.CallOption) (*call, []grpc.CallOption, error) {
-	c := &call{gate: fence.GateOf(ctx)}
+	c := &call{gate: fence.GateFrom(ctx)}
 	if _, err := c.gate.Token(); err != nil {
 		return nil, nil, err
 	}

@@ -41,12 +41,14 @@ func Example() {
 		return err
 	}
 
-	err = leaderelection.Config{Decider: memory.NewDecider(), LeaderID: "web-1"}.Run(context.Background(),
+	election := memory.NewDecider()
+	election.Replace(&leaderelection.RaceEntry{ElectionNumber: 41}) // others have led before
+	err = leaderelection.Config{Decider: election, LeaderID: "web-1"}.Run(context.Background(),
 		func(ctx context.Context, view *leaderelection.TimeView) error {
-			ctx = fence.NewContext(ctx, fence.Gate{View: view, Election: "orders"})
+			ctx = fence.WithGate(ctx, fence.Gate{View: view, Election: "orders"})
 			fmt.Println(call(ctx))
 			// Another leadership writes, of which this process has not heard yet.
-			if err := guard.Admit(fence.Token{Election: "orders", Number: 2}); err != nil {
+			if err := guard.Admit(fence.Token{Election: "orders", Number: 43}); err != nil {
 				return err
 			}
 			err := call(ctx)
@@ -56,6 +58,6 @@ func Example() {
 	fmt.Println(err)
 	// Output:
 	// <nil>
-	// rpc error: code = Aborted desc = fence: stale token orders:1: 2 has been seen
+	// rpc error: code = Aborted desc = fence: stale token orders:42: 43 has been seen
 	// fence: stale token
 }

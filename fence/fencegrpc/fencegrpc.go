@@ -9,7 +9,7 @@ belongs to, and does not send it once the view has ended:
 		grpc.WithChainUnaryInterceptor(fencegrpc.UnaryClientInterceptor()),
 		grpc.WithChainStreamInterceptor(fencegrpc.StreamClientInterceptor()))
 	...
-	ctx = fence.NewContext(ctx, fence.Gate{View: view, Election: "orders"})
+	ctx = fence.WithGate(ctx, fence.Gate{View: view, Election: "orders"})
 	client.Put(ctx, ...)
 
 The resource's server refuses what a [fence.Checker] does not admit:
@@ -110,10 +110,10 @@ func (o *ServerOptions) judge(c fence.Checker, method string) (j judge, needed b
 }
 
 // UnaryServerInterceptor lets only calls with an admitted token through. Handlers
-// find it by fence.TokenOf.
-func UnaryServerInterceptor(c fence.Checker, o *ServerOptions) grpc.UnaryServerInterceptor {
+// find it by fence.TokenFrom.
+func UnaryServerInterceptor(c fence.Checker, opts *ServerOptions) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		j, needed := o.judge(c, info.FullMethod)
+		j, needed := opts.judge(c, info.FullMethod)
 		ctx, _, err := j.admit(ctx, needed)
 		if err != nil {
 			return nil, err
@@ -125,9 +125,9 @@ func UnaryServerInterceptor(c fence.Checker, o *ServerOptions) grpc.UnaryServerI
 // StreamServerInterceptor is UnaryServerInterceptor for streams. The token is
 // judged again with each message that comes: a stream that was begun by a leader
 // since deposed ends.
-func StreamServerInterceptor(c fence.Checker, o *ServerOptions) grpc.StreamServerInterceptor {
+func StreamServerInterceptor(c fence.Checker, opts *ServerOptions) grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-		j, needed := o.judge(c, info.FullMethod)
+		j, needed := opts.judge(c, info.FullMethod)
 		ctx, judged, err := j.admit(ss.Context(), needed)
 		if err != nil {
 			return err
@@ -196,7 +196,7 @@ func (s *serverStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	t, _ := fence.TokenOf(s.ctx)
+	t, _ := fence.TokenFrom(s.ctx)
 	if err := s.judge(s.ctx, t); err != nil {
 		return refusal(err)
 	}

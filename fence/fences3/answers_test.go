@@ -23,7 +23,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fences3"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 )
 
 // scripted is a client that gives these answers to its looks, the last one again and again, and
@@ -53,6 +53,9 @@ func (c *scripted) PutObject(_ context.Context, in *s3.PutObjectInput, _ ...func
 	}
 	return &s3.PutObjectOutput{ETag: &etag}, nil
 }
+
+// Options has the server be Amazon's.
+func (c *scripted) Options() s3.Options { return s3.Options{} }
 
 // answered is an error that a server sent.
 func answered(status int, code string) error {

@@ -50,9 +50,21 @@ else fails with 412, or 404 where it was deleted; with If-None-Match: * only if 
 is none; 409 says that another request was under way
 (https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html).
 Reads see what was written before. A refused write leaves the object as it is. When
-another write comes between the look and the write, both are done again. A server
-that only looks like S3 and ignores the conditions lets everything pass: see
-VerifyConditionalWrites of deciders/s3.
+another write comes between the look and the write, both are done again.
+
+A server that only looks like S3, and takes no notice of the conditions, would keep nobody out.
+So if the client has an endpoint, a Put that raises the fence first makes a write that the
+server must refuse, with an ETag that no object has; the Put that makes the object makes it
+afterwards. A server that accepts it is an error, and the fence stays as it was. That shows that conditions are
+honored, and not that the server decides and writes in one step: see VerifyConditionalWrites of
+deciders/s3.
+
+# What it needs of the bucket
+
+  - One bucket for all. A replica in another region, or a multi-Region access point, has
+    fences of its own: use one and the same bucket everywhere.
+  - No expiry of current versions: see above.
+  - Durability is S3's own. A server of another kind must keep what it has acknowledged.
 
 The metadata of a look must be those of the version whose ETag came with them, else
 the token that is judged is not that of the version that is replaced. Such a server
@@ -78,8 +90,9 @@ leaves open whether it was written, or will be.
 s3:GetObject and s3:PutObject on the object, and s3:ListBucket on the bucket:
 without it S3 says 403 instead of 404 of an object that is not there yet. A fenced
 write is a HeadObject (priced as a GET) and a PutObject; a refused one is a
-HeadObject alone. Where the ETag is not the content's MD5 (SSE-KMS, SSE-C, directory
-buckets) each takes two HeadObjects, and a write two more to prove it.
+HeadObject alone. If the ETag is not the content's MD5 (SSE-KMS, SSE-C, directory
+buckets) each takes two HeadObjects, and a write two more to prove it. At a server that is not
+Amazon's the first write of a leadership sends the content twice.
 
 # What becomes of fences
 
@@ -153,10 +166,10 @@ type Options struct {
 // comment tells which of them leave open what was written. Put may be called by
 // any number of goroutines at once; of writes under one token one is the last,
 // whichever.
-func Put(ctx context.Context, client Client, token fence.Token, in *s3.PutObjectInput, options *Options) error {
+func Put(ctx context.Context, client Client, token fence.Token, in *s3.PutObjectInput, opts *Options) error {
 	var o Options
-	if options != nil {
-		o = *options
+	if opts != nil {
+		o = *opts
 	}
 	at := place(in)
 	body, hash, err := check(in, token, o)
@@ -250,9 +263,17 @@ func (o Options) opaque(in *s3.PutObjectInput) bool {
 
 func fenced(client Client, in *s3.PutObjectInput, at string, opaque bool) object.Object {
 	return object.Object{
-		Package: "fences3", Place: at, Refused: refused,
+		Package: "fences3", Place: at, Refused: refused, Never: never(client),
 		Look: func(ctx context.Context) (object.Seen, error) { return look(ctx, client, in, opaque) },
 	}
+}
+
+// never is a version that no object has, or nil if the client's server is Amazon's.
+func never(client Client) *object.Seen {
+	if c, ok := client.(interface{ Options() s3.Options }); ok && aws.ToString(c.Options().BaseEndpoint) == "" {
+		return nil
+	}
+	return &object.Seen{Exists: true, ETag: object.NoETag}
 }
 
 // sumName is the metadata that binds the others to the version's ETag.

@@ -20,8 +20,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fences3"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/fence/internal/objecttest"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
@@ -80,7 +80,7 @@ func (o one) Delete(ctx context.Context) error {
 }
 
 func TestServers(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) string{"versitygw": stores.Versitygw, "gofakes3": fakes3.Serve} {
+	for name, start := range map[string]func(testing.TB) string{"versitygw": stores.Versitygw, "in process": fakes3.Serve} {
 		t.Run(name, func(t *testing.T) {
 			url := start(t)
 			create(t, url)
@@ -97,6 +97,40 @@ func TestServers(t *testing.T) {
 			}
 			t.Run("no bucket", func(t *testing.T) { noBucket(t, url) })
 		})
+	}
+}
+
+// deaf has a server take no notice of conditions.
+type deaf struct{ http.RoundTripper }
+
+func (d deaf) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Del("If-Match")
+	r.Header.Del("If-None-Match")
+	return d.RoundTripper.RoundTrip(r)
+}
+
+// A server that takes no notice of conditions keeps nobody out: nobody raises a fence there.
+func TestImitation(t *testing.T) {
+	url := fakes3.Serve(t)
+	create(t, url)
+	sound := one{client(url, transport(t), quick()), "k", nil}
+	o := one{client(url, deaf{transport(t)}, quick()), "k", nil}
+	put := func(token fence.Token) {
+		t.Helper()
+		for range 2 {
+			if err := o.Put(t.Context(), token, "fencing("+token.String()+")"); err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), "takes no notice of conditions") {
+				t.Error(err)
+			}
+		}
+	}
+	put(fencetest.Orders(1))
+	if err := sound.Put(t.Context(), fencetest.Orders(2), "fencing(orders:2)"); err != nil {
+		t.Fatal(err)
+	}
+	put(fencetest.Orders(3))
+	if _, m, err := sound.Read(t.Context()); err != nil || m["fencingtoken"] != "orders:2" {
+		t.Errorf("the fence has risen: %v, %v", m, err)
 	}
 }
 

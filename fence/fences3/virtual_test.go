@@ -21,7 +21,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fences3"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
 	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )

@@ -1,11 +1,12 @@
 package fencesql
 
 import (
-	"crypto/sha256"
+	"context"
 	"database/sql"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -23,22 +24,24 @@ type Dialect struct {
 	unsure  bool                                             // whether the rows affected by that tell nothing
 	// enter is what a transaction begins with: alone is for the one that raises.
 	enter func(table string, idle time.Duration, alone bool) statement
+	// unfit says why the database or the table cannot keep a fence. Nil: nothing is asked.
+	unfit func(ctx context.Context, db *sql.DB, table string, oneWriter bool) error
 }
 
-// statement is SQL, and its parameters for an election. An empty one is none.
+// statement is SQL. An empty one is none.
 type statement struct {
-	text string
-	args func(election string) []any
+	text      string
+	announced bool // it has the parameter announced, and tells the number there
 }
 
 // The databases.
 var (
 	PostgreSQL = Dialect{name: "PostgreSQL", mark: func(i int) string { return "$" + strconv.Itoa(i) }, key: "VARCHAR(255)",
-		shared: " FOR SHARE", upsert: onConflict("$"), raising: sql.LevelReadCommitted, enter: enterPostgreSQL,
+		shared: " FOR SHARE", upsert: onConflict("$"), raising: sql.LevelReadCommitted, enter: enterPostgreSQL, unfit: unfitPostgreSQL,
 		alias: " AS f", replace: onConflictRow}
 	// MySQL is for MariaDB, too.
 	MySQL = Dialect{name: "MySQL", mark: question, key: "VARBINARY(255)", // any other type takes some names for one
-		shared: " LOCK IN SHARE MODE", raising: sql.LevelReadCommitted, enter: enterMySQL, replace: onDuplicateKeyRow, unsure: true,
+		shared: " LOCK IN SHARE MODE", raising: sql.LevelReadCommitted, enter: enterMySQL, unfit: unfitMySQL, replace: onDuplicateKeyRow, unsure: true,
 		upsert: "INSERT INTO %s (election, number) VALUES (?, ?) ON DUPLICATE KEY UPDATE number = GREATEST(number, VALUES(number))"}
 	// SQLite has one writer at a time and no row locks: begin its transactions
 	// as immediate ones (the driver's _txlock=immediate or the like), or two that
@@ -55,25 +58,29 @@ func onConflict(mark string) string {
 		" ON CONFLICT (election) DO UPDATE SET number = excluded.number WHERE f.number < excluded.number"
 }
 
-// enterPostgreSQL sets the limit, and passes a turnstile: those who lock a row FOR SHARE
-// overtake one who waits to update it, for as long as there are any. An advisory lock
-// queues fairly. It is no more than a queue: what decides is the row.
+// enterPostgreSQL sets the limit, and tells to which number the fence is about to be raised.
+// Transactions that lock a row FOR SHARE overtake one that waits to update it, for as long as
+// there are any. So a writer that raises the fence says so first, in the election's second row,
+// and writers of earlier leaderships are turned away from then on. That row is only a courtesy:
+// the fence decides.
 func enterPostgreSQL(table string, idle time.Duration, alone bool) statement {
 	const limit = "idle_in_transaction_session_timeout"
-	turnstile := "pg_catalog.pg_advisory_xact_lock_shared($1)"
-	if alone {
-		turnstile = "pg_catalog.pg_advisory_xact_lock($1)"
-	}
-	text := "SELECT " + turnstile
+	var all []string
 	if idle > 0 {
 		// The lesser of the session's own, if it has one, and this.
-		text = fmt.Sprintf("SELECT set_config('%s', (extract(epoch FROM LEAST(NULLIF(current_setting('%s')::interval, interval '0'), interval '%d ms')) * 1000)::int8::text, true), %s",
-			limit, limit, idle.Milliseconds(), turnstile)
+		all = append(all, fmt.Sprintf("set_config('%s', (extract(epoch FROM LEAST(NULLIF(current_setting('%s')::interval, interval '0'), interval '%d ms')) * 1000)::int8::text, true) IS NULL",
+			limit, limit, idle.Milliseconds()))
 	}
-	return statement{text, func(election string) []any {
-		sum := sha256.Sum256([]byte("leaderelection/fencesql\x00" + table + "\x00" + election))
-		return []any{int64(binary.BigEndian.Uint64(sum[:8]))}
-	}}
+	if alone {
+		all = append(all, "set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true) IS NULL")
+		return statement{text: "SELECT " + strings.Join(all, ", ")}
+	}
+	// A condition that is never true, so that one number is all that is returned.
+	text := "COALESCE((SELECT number FROM " + table + " WHERE election = $1), 0)"
+	if len(all) > 0 {
+		text = "CASE WHEN " + all[0] + " THEN 0 ELSE " + text + " END"
+	}
+	return statement{text: "SELECT " + text, announced: true}
 }
 
 // enterMySQL sets the limit. There is none for one transaction, so it stays with the
@@ -84,5 +91,73 @@ func enterMySQL(_ string, idle time.Duration, _ bool) statement {
 		return statement{}
 	}
 	seconds := max(1, (idle+time.Second-1)/time.Second)
-	return statement{fmt.Sprintf("SET SESSION wait_timeout = LEAST(@@SESSION.wait_timeout, %d)", seconds), func(string) []any { return nil }}
+	return statement{text: fmt.Sprintf("SET SESSION wait_timeout = LEAST(@@SESSION.wait_timeout, %d)", seconds)}
+}
+
+// unfitPostgreSQL refuses a table that a crash empties. One that is missing is the next
+// statement's to tell of.
+func unfitPostgreSQL(ctx context.Context, db *sql.DB, table string, _ bool) error {
+	var persistence string
+	err := db.QueryRowContext(ctx, "SELECT relpersistence::text FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass($1)", table).Scan(&persistence)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	case persistence != "p":
+		return errors.New("it is UNLOGGED or TEMPORARY, and a crash of the server would empty it: create it again, or ALTER TABLE ... SET LOGGED")
+	}
+	return nil
+}
+
+// unfitMySQL refuses a table without transactions, and a server that is one of several
+// writers.
+func unfitMySQL(ctx context.Context, db *sql.DB, table string, oneWriter bool) error {
+	schema, name, two := strings.Cut(table, ".")
+	if !two {
+		schema, name = "", table
+	}
+	var engine sql.NullString
+	err := db.QueryRowContext(ctx, "SELECT engine FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?", schema, name).Scan(&engine)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if err == nil && !strings.EqualFold(engine.String, "InnoDB") && !strings.EqualFold(engine.String, "ROCKSDB") {
+		return fmt.Errorf("its engine is %q, which has no transactions: ALTER TABLE ... ENGINE=InnoDB", engine.String)
+	}
+	if oneWriter {
+		return nil
+	}
+	is := map[string]string{}
+	for _, query := range []string{"SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_cluster_size'",
+		"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')"} {
+		if err := settings(ctx, db, query, is); err != nil {
+			return err
+		}
+	}
+	const advice = "a lock holds on one node only: write to one node and set Options.OneWriter, or use Condition or Upsert"
+	if size, _ := strconv.Atoi(is["wsrep_cluster_size"]); size > 1 && !strings.EqualFold(is["wsrep_on"], "OFF") {
+		return fmt.Errorf("the server is one of %d nodes of a Galera cluster, and %s", size, advice)
+	}
+	if strings.EqualFold(is["group_replication_single_primary_mode"], "OFF") && is["group_replication_group_name"] != "" {
+		return fmt.Errorf("the server is of a replication group with several primaries, and %s", advice)
+	}
+	return nil
+}
+
+// settings adds what a SHOW tells.
+func settings(ctx context.Context, db *sql.DB, query string, is map[string]string) error {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return err
+		}
+		is[strings.ToLower(name)] = value
+	}
+	return rows.Err()
 }

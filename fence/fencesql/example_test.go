@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"log"
 
-	_ "github.com/jackc/pgx/v5/stdlib"
-
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fencesql"
 )
@@ -35,7 +33,7 @@ func ExampleUpsert() {
 // examples/fencing is a program that does this, with a leader that comes too late.
 func ExampleTable_Do() {
 	ctx := context.Background()
-	db, err := sql.Open("pgx", "postgres://app@db.example/app")
+	db, err := sql.Open("pgx", "postgres://app@db.example/app") // with import _ "github.com/jackc/pgx/v5/stdlib"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -62,5 +60,5 @@ func ExampleNewTable() {
 	_, err := fencesql.NewTable(fencesql.MySQL, "fences; DROP TABLE orders", nil)
 	fmt.Println(err)
 	// Output:
-	// fencesql: "fences; DROP TABLE orders" is no name for a table: use letters, digits and underscores, with a schema before a dot if need be
+	// fencesql: "fences; DROP TABLE orders" is not a valid name of a table: use letters, digits and underscores, with a schema before a dot if need be
 }

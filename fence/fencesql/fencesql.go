@@ -7,8 +7,11 @@ column for the number, and write on condition. [Condition] is the text of it:
 
 	UPDATE accounts SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
 
-No row affected means that there is no such row, or that the token is stale. An [Upsert]
-makes the row as well, and tells the two apart. Rows
+No row affected means that there is no such row, or that the token is stale, or that a
+trigger has skipped the row. In MySQL it also means that the row was like that already, unless
+the driver counts the rows that were found (clientFoundRows=true): let each write change
+something, or read the row's number before you take a token for stale. An [Upsert] makes the row
+as well, and tells these apart: fence.ErrStale and fence.ErrNotWritten. Rows
 fence themselves one by one: one that the new leader has not written yet takes an
 old leader's write.
 
@@ -22,8 +25,8 @@ number seen, and each transaction checks and locks it first.
 
 Transactions of one leadership run side by side, under a shared lock. A new leader first
 raises the fence, in a short transaction of its own. That waits for those of the old
-leadership that are under way, and those that begin later queue behind it. Once it is
-raised, every one of the old leadership is refused with fence.ErrStale.
+leadership that are under way; those that begin later queue behind it, or are refused already.
+Once it is raised, every one of the old leadership is refused with fence.ErrStale.
 
 # Isolation levels
 
@@ -48,6 +51,20 @@ its pool: one that is not used for as long is closed, and the pool makes another
 A statement that runs is not idle. PostgreSQL's client_connection_check_interval, set
 on the server, ends one whose client is gone.
 
+# What a Table needs of its database
+
+  - One writer: all transactions go to one server, or one node of a cluster. Raise refuses
+    a Galera cluster of several nodes and group replication with several primaries, unless
+    Options.OneWriter is set. A Condition or an Upsert does without: there the row that is
+    written is its own fence, and such clusters let one of two writes of a row win.
+  - Transactions and durability: Raise refuses a MySQL table of an engine other than InnoDB
+    or MyRocks, and an UNLOGGED or TEMPORARY table of PostgreSQL, which a crash empties. It
+    raises the fence with synchronous_commit=on. What else loses confirmed writes
+    (fsync=off, innodb_flush_log_at_trx_commit other than 1, a fail-over to a replica that
+    lags) lets a deposed leader write until the fence is raised again: see the decider of
+    that database, and leaderelect doctor.
+  - Any isolation level, see above.
+
 # The table
 
 In PostgreSQL and SQLite it is
@@ -56,13 +73,14 @@ In PostgreSQL and SQLite it is
 
 and in MySQL the column election is VARBINARY(255): with the usual collations
 "orders", "Orders" and "orders " would be one fence, which is refused. Create makes it.
-Its user needs SELECT, INSERT and UPDATE on it (PostgreSQL asks for UPDATE for a shared
+In PostgreSQL each election has a second row, whose name ends in " (raising)": the number that its
+fence is being raised to. Its user needs SELECT, INSERT and UPDATE on it (PostgreSQL asks for UPDATE for a shared
 row lock as well). A check costs three short statements of the transaction.
 
 # When a record or a fence is lost
 
-Numbers must not go back. If an election's record is deleted, or restored from a
-backup, its numbers begin again at a lower one, and the fence refuses each leader with
+Numbers must not go back. If an election's record is restored from a backup, its numbers
+go on from a lower one (after a Reset to such a one as well), and the fence refuses each leader with
 fence.ErrStale until they have passed what it has seen. That is safe, and nobody can
 write. If the fence's row is deleted, or its database is restored, it has forgotten
 numbers: until the present leader raises it again, by Do or Raise, a deposed one can
@@ -70,7 +88,7 @@ write. A deposed one whose number is greater than that of all who come (after a 
 of both) could even shut them out. So stop all candidates before a restore. Then set
 the fence to the number in the record, or to 0 where there is no record:
 
-	UPDATE fences SET number = 0 WHERE election = 'orders'
+	UPDATE fences SET number = 0 WHERE election IN ('orders', 'orders (raising)')
 
 Tested on PostgreSQL, MariaDB, and SQLite (modernc.org/sqlite, with WAL and with rollback journals).
 */
@@ -83,6 +101,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -99,6 +118,11 @@ type Options struct {
 	// leader that has vanished holds up the next. Zero: 10 s. Negative: as long as
 	// the server allows. MySQL counts in seconds. A session's lower limit stays.
 	IdleTimeout time.Duration
+	// OneWriter says that all who use the table write to one node of their cluster. Else
+	// Raise refuses a MySQL server that is one of several that take writes (Galera, group
+	// replication with several primaries): there a lock holds on one node only, so that a
+	// deposed leader's transaction may commit after the new one's.
+	OneWriter bool
 }
 
 // ErrNotRaised says that a transaction under a token began before the fence was
@@ -110,6 +134,7 @@ var ErrNotRaised = errors.New("fencesql: the fence is not raised to the token's 
 type Table struct {
 	dialect                 Dialect
 	name                    string
+	oneWriter               bool
 	look, lock, upsert, ddl string
 	enter, enterAlone       statement
 }
@@ -120,7 +145,7 @@ var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-
 // digits and underscores, since it becomes a part of statements. Options may be nil.
 func NewTable(d Dialect, name string, opts *Options) (*Table, error) {
 	if !tableName.MatchString(name) {
-		return nil, fmt.Errorf("fencesql: %q is no name for a table: use letters, digits and underscores, with a schema before a dot if need be", name)
+		return nil, fmt.Errorf("fencesql: %q is not a valid name of a table: use letters, digits and underscores, with a schema before a dot if need be", name)
 	}
 	if d.mark == nil {
 		return nil, errors.New("fencesql: the zero Dialect is none: use PostgreSQL, MySQL or SQLite")
@@ -130,7 +155,7 @@ func NewTable(d Dialect, name string, opts *Options) (*Table, error) {
 		idle = opts.IdleTimeout
 	}
 	t := &Table{
-		dialect: d, name: name,
+		dialect: d, name: name, oneWriter: opts != nil && opts.OneWriter,
 		look:   "SELECT election, number FROM " + name + " WHERE election = " + d.mark(1),
 		upsert: fmt.Sprintf(d.upsert, name),
 		ddl:    "CREATE TABLE IF NOT EXISTS " + name + " (election " + d.key + " PRIMARY KEY, number BIGINT NOT NULL)",
@@ -204,6 +229,11 @@ func (t *Table) Raise(ctx context.Context, db *sql.DB, token fence.Token) error 
 	if err := check(token); err != nil {
 		return err
 	}
+	if t.dialect.unfit != nil {
+		if err := t.dialect.unfit(ctx, db, t.name, t.oneWriter); err != nil {
+			return fmt.Errorf("fencesql: table %s: %w", t.name, err)
+		}
+	}
 	seen, err := t.seen(ctx, db, t.look, token)
 	if err == nil && seen < token.Number {
 		if err = t.raise(ctx, db, token); err == nil {
@@ -222,24 +252,33 @@ func (t *Table) Raise(ctx context.Context, db *sql.DB, token fence.Token) error 
 }
 
 func (t *Table) raise(ctx context.Context, db *sql.DB, token fence.Token) error {
-	failed := func(err error) error {
+	var err error
+	if t.enter.announced {
+		err = t.set(ctx, db, token.Election+announced, token.Number)
+	}
+	if err == nil {
+		err = t.set(ctx, db, token.Election, token.Number)
+	}
+	if err != nil {
 		return fmt.Errorf("fencesql: raising the fence of %q in table %s to %d: %w", token.Election, t.name, token.Number, err)
 	}
+	return nil
+}
+
+// set raises the number of a row, in a transaction of its own.
+func (t *Table) set(ctx context.Context, db *sql.DB, name string, number leaderelection.ElectionNumber) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: t.dialect.raising})
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	defer tx.Rollback() // does nothing after a commit
-	if err := t.enterAlone.run(ctx, tx, token.Election); err != nil {
-		return failed(err)
+	if _, err := t.enterAlone.run(ctx, tx, name); err != nil {
+		return err
 	}
-	if _, err := tx.ExecContext(ctx, t.upsert, token.Election, int64(token.Number)); err != nil {
-		return failed(err)
+	if _, err := tx.ExecContext(ctx, t.upsert, name, int64(number)); err != nil {
+		return err
 	}
-	if err := tx.Commit(); err != nil {
-		return failed(err)
-	}
-	return nil
+	return tx.Commit()
 }
 
 // Admit checks token within tx: call it before anything else in the transaction. The
@@ -251,8 +290,12 @@ func (t *Table) Admit(ctx context.Context, tx *sql.Tx, token fence.Token) error 
 	if err := check(token); err != nil {
 		return err
 	}
-	if err := t.enter.run(ctx, tx, token.Election); err != nil {
+	coming, err := t.enter.run(ctx, tx, token.Election)
+	if err != nil {
 		return fmt.Errorf("fencesql: beginning a transaction under the fence of %q in table %s: %w", token.Election, t.name, err)
+	}
+	if coming > token.Number {
+		return &fence.StaleError{Token: token, Greatest: coming}
 	}
 	// First as this transaction sees the database, then as it is, under a lock.
 	seen, err := t.seen(ctx, tx, t.look, token)
@@ -271,22 +314,33 @@ func (t *Table) Admit(ctx context.Context, tx *sql.Tx, token fence.Token) error 
 	return nil
 }
 
-func (s statement) run(ctx context.Context, tx *sql.Tx, election string) error {
-	if s.text == "" {
-		return nil
+// announced is what the name of an election's second row ends in: the number that its fence is
+// about to be raised to.
+const announced = " (raising)"
+
+// run returns the number that the fence is about to be raised to, if the statement tells it.
+func (s statement) run(ctx context.Context, tx *sql.Tx, election string) (coming leaderelection.ElectionNumber, err error) {
+	if !s.announced {
+		if s.text != "" {
+			_, err = tx.ExecContext(ctx, s.text)
+		}
+		return 0, err
 	}
-	_, err := tx.ExecContext(ctx, s.text, s.args(election)...)
-	return err
+	var n int64
+	err = tx.QueryRowContext(ctx, s.text, election+announced).Scan(&n)
+	return leaderelection.ElectionNumber(max(n, 0)), err
 }
 
 // check reports whether token can be one.
 func check(token fence.Token) error {
-	const longest = 255 // what the column takes: a longer name might be cut there
+	const longest = 255 - len(announced) // what the column takes: a longer name might be cut there
 	switch err := token.Check(token.Election); {
 	case err != nil:
 		return err
 	case uint64(token.Number) > math.MaxInt64:
 		return fmt.Errorf("%w %v: the number is too great for a BIGINT", fence.ErrMalformed, token)
+	case strings.HasSuffix(token.Election, announced):
+		return fmt.Errorf("%w %v: no election's name may end in %q", fence.ErrMalformed, token, announced)
 	case len(token.Election) > longest:
 		return fmt.Errorf("%w %v: the election's name may have %d bytes", fence.ErrMalformed, token, longest)
 	}

@@ -44,13 +44,13 @@ func NewUpsert(d Dialect, table string, key, columns []string, fence string) (*U
 	case d.mark == nil:
 		return nil, errors.New("fencesql: the zero Dialect is none: use PostgreSQL, MySQL or SQLite")
 	case !tableName.MatchString(table):
-		return nil, fmt.Errorf("fencesql: %q is no name for a table: use letters, digits and underscores, with a schema before a dot if need be", table)
+		return nil, fmt.Errorf("fencesql: %q is not a valid name of a table: use letters, digits and underscores, with a schema before a dot if need be", table)
 	case len(key) == 0:
 		return nil, fmt.Errorf("fencesql: the upsert into table %s has no key: name the columns of its primary key", table)
 	}
 	for i, c := range all {
 		if !columnName.MatchString(c) {
-			return nil, fmt.Errorf("fencesql: %q is no name for a column: use letters, digits and underscores", c)
+			return nil, fmt.Errorf("fencesql: %q is not a valid name of a column: use letters, digits and underscores", c)
 		}
 		if slices.Contains(all[:i], c) {
 			return nil, fmt.Errorf("fencesql: the upsert into table %s has the column %s twice", table, c)
@@ -72,11 +72,12 @@ func NewUpsert(d Dialect, table string, key, columns []string, fence string) (*U
 
 // Text is the statement, for other drivers than those of database/sql. Its parameters are
 // the values of the key, of the columns, and the token's number. In PostgreSQL and SQLite
-// it affects no row if the token is stale. In MySQL the number of rows tells nothing.
+// it affects no row if the token is stale, or a trigger skips the row. In MySQL the number of rows tells nothing.
 func (u *Upsert) Text() string { return u.text }
 
 // Exec runs the statement with the values of the key and of the columns, in this order. It
-// returns nil, a *fence.StaleError, fence.ErrNoToken, or what the database says. Above READ
+// returns nil, a *fence.StaleError, fence.ErrNotWritten if the row was not written though no
+// newer leadership has it, fence.ErrNoToken, or what the database says. Above READ
 // COMMITTED the database may refuse it within a transaction of one's own, in words of its
 // own, if the row was written meanwhile. In MySQL a second statement tells whether the
 // token is stale; a row that a newer leadership has written between the two is reported
@@ -105,13 +106,14 @@ func (u *Upsert) Exec(ctx context.Context, db DB, token fence.Token, values ...a
 	var seen sql.NullInt64
 	err = db.QueryRowContext(ctx, u.look, values[:u.keys]...).Scan(&seen)
 	switch greatest := leaderelection.ElectionNumber(max(seen.Int64, 0)); {
-	case u.dialect.unsure && err != nil:
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
 		return failed("reading the fence of a row in", err)
+	case greatest > token.Number:
+		return &fence.StaleError{Token: token, Greatest: greatest}
 	case u.dialect.unsure && greatest == token.Number:
 		return nil
-	default:
-		return &fence.StaleError{Token: token, Greatest: greatest}
 	}
+	return fmt.Errorf("fencesql: upserting into table %s under %v: %w (its fence is %d): a trigger or a rule may have skipped the row", u.name, token, fence.ErrNotWritten, seen.Int64)
 }
 
 // onConflictRow is what the databases with this clause do about a row that is there.

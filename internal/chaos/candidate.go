@@ -24,6 +24,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 	"github.com/c8e606e4/leaderelection/deciders/sql/mysql"
 	"github.com/c8e606e4/leaderelection/deciders/zookeeper"
+	"github.com/c8e606e4/leaderelection/lifeline"
 )
 
 var stores = open.Stores{
@@ -57,12 +58,17 @@ func runCandidate(args []string) error {
 	f.DurationVar(&c.skew, "skew", 0, "")
 	f.DurationVar(&c.offset, "offset", 0, "")
 	path := f.String("ledger", "", "")
+	lifelines := f.String("lifeline", "", "")
 	blind := f.Bool("unconditional", false, "")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	var err error
 	if c.ledger, err = openLedger(*path); err != nil {
+		return err
+	}
+	line, err := lifeline.Dir(*lifelines)
+	if err != nil {
 		return err
 	}
 	ctx, leave := context.WithCancel(context.Background())
@@ -81,7 +87,7 @@ func runCandidate(args []string) error {
 	for {
 		begun := make(chan struct{})
 		campaign, err := leaderelection.Config{
-			Decider: c.decider, LeaderID: c.id, TermLength: c.term, MaxClockSkew: c.skew, Clock: c.clock,
+			Decider: c.decider, LeaderID: c.id, TermLength: c.term, MaxClockSkew: c.skew, Clock: c.clock, Lifeline: line,
 			Logger:    slog.New(slog.NewTextHandler(os.Stderr, nil)).With("life", c.life),
 			OnElected: func(ctx context.Context, view *leaderelection.TimeView) { <-begun; c.lead(ctx, view) },
 		}.Start(ctx)

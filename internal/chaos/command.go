@@ -62,9 +62,9 @@ func runLeaf(args []string) error {
 }
 
 func newWorker(args []string) (*worker, error) {
-	number, err := strconv.ParseUint(os.Getenv("LEADERELECT_ELECTION"), 10, 64)
+	number, err := strconv.ParseUint(os.Getenv("LEADERELECT_TOKEN"), 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("this is leaderelect's command: LEADERELECT_ELECTION: %w", err)
+		return nil, fmt.Errorf("this is leaderelect's command: LEADERELECT_TOKEN: %w", err)
 	}
 	ledger, err := openLedger(args[2])
 	return &worker{

@@ -5,6 +5,8 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,4 +206,13 @@ func names(faults map[string]int) string {
 	}
 	slices.Sort(all)
 	return strings.Join(all, ", ")
+}
+
+// proofs is how often a candidate says that it had proof of a leader's death.
+func (w *world) proofs() (n int) {
+	for _, p := range w.candidates {
+		text, _ := os.ReadFile(filepath.Join(w.dir, p.name+".log")) // without it there were none
+		n += strings.Count(string(text), "a process of this machine that held the record is dead")
+	}
+	return n
 }

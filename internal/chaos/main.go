@@ -103,6 +103,12 @@ func run(args []string) error {
 		defer os.RemoveAll(w.dir)
 	}
 	var err error
+	for i := range w.lifelines {
+		if w.lifelines[i], err = os.MkdirTemp("/dev/shm", "chaos"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(w.lifelines[i])
+	}
 	if w.dir, err = filepath.Abs(w.dir); err != nil {
 		return err
 	}
@@ -191,7 +197,7 @@ func (w *world) play() error {
 		if err != nil {
 			return err
 		}
-		p := &person{host: h, w: w, command: i >= w.people-w.commands, newer: i%2 == 1}
+		p := &person{host: h, w: w, command: i >= w.people-w.commands, newer: i%2 == 1, lifelines: w.lifelines[i/2%2]}
 		w.candidates = append(w.candidates, p)
 		if err := p.live(); err != nil {
 			return err
@@ -258,6 +264,7 @@ func (w *world) judge(calms []calm) error {
 		fmt.Printf("after trouble somebody acts in %v (median of %d), %v at the most; the promise is %v and the store's own time; longest gap in a calm after that %v\n",
 			took[len(took)/2].Round(time.Millisecond), len(took), took[len(took)-1].Round(time.Millisecond), w.promise(), gap(all, calms).Round(time.Millisecond))
 	}
+	fmt.Printf("candidates had proof %d times that a leader was dead\n", w.proofs())
 	fmt.Printf("the servers waited for their disks %d times\n", w.syncs())
 	fmt.Printf("faults: %s\nseed %d, term %v, skew %v, %d candidates\n", names(w.faults), w.seed, w.term, w.skew, w.people)
 	found = append(found, wrong...)

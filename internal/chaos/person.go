@@ -22,6 +22,8 @@ type person struct {
 	w       *world
 	command bool // it is a leaderelect that runs a command
 
+	lifelines string // the directory of its machine
+
 	mu    sync.Mutex
 	newer bool // the next life is one of the newer version
 	lives int
@@ -91,7 +93,7 @@ func (p *person) program() (*exec.Cmd, error) {
 	life := fmt.Sprintf("%s.%d%s", p.name, p.lives, p.kind())
 	if p.command {
 		c := exec.Command(filepath.Join(w.programs, leaderelectProgram), "run", "--id", p.name, "--term", w.term.String(), "--skew", w.skew.String(),
-			"--restart-delay", "100ms", "--on-failure", "stepdown", "--drain", "500ms", w.store.url,
+			"--restart-delay", "100ms", "--lifeline", p.lifelines, "--on-failure", "stepdown", "--drain", "500ms", w.store.url,
 			"--", self, "work", life, w.registers.addr, p.ledger())
 		c.Env = append(os.Environ(), "TMPDIR="+w.dir)
 		return c, nil
@@ -100,7 +102,7 @@ func (p *person) program() (*exec.Cmd, error) {
 		self = filepath.Join(w.programs, newerProgram)
 	}
 	return exec.Command(self, "candidate", "-id", p.name, "-life", life, "-url", w.store.url, "-registers", w.registers.addr,
-		"-term", w.term.String(), "-skew", w.skew.String(), "-offset", w.offset().String(), fmt.Sprintf("-unconditional=%v", w.blind), "-ledger", p.ledger()), nil
+		"-term", w.term.String(), "-skew", w.skew.String(), "-offset", w.offset().String(), fmt.Sprintf("-unconditional=%v", w.blind), "-ledger", p.ledger(), "-lifeline", p.lifelines), nil
 }
 
 // begin begins a life.

@@ -18,6 +18,7 @@ import (
 type world struct {
 	settings
 	dir        string
+	lifelines  [2]string  // the candidates are on two machines, as far as their kernels can tell
 	rand       *rand.Rand // of the schedule; one goroutine at a time
 	net        *network
 	registers  *host

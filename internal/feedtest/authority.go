@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -19,38 +20,51 @@ import (
 // Authority issues certificates for TLS on loopback. Its own is the file ca.pem; each that
 // it issues is name.pem with name.key, and both of these in name.both.pem.
 type Authority struct {
-	t    testing.TB
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	t     testing.TB
+	dir   string
+	names []string
+	cert  *x509.Certificate
+	key   *ecdsa.PrivateKey
 }
 
 // NewAuthority makes one, and certificates of these names: for servers at 127.0.0.1 and
 // localhost, and for clients whose user has the name.
 func NewAuthority(t testing.TB, names ...string) *Authority {
 	t.Helper()
-	a := &Authority{t: t, dir: t.TempDir()}
+	a := &Authority{t: t, dir: t.TempDir(), names: names}
+	a.Renew()
+	return a
+}
+
+// Renew replaces all files by those of a new authority: the old one's certificates are worth
+// nothing any more.
+func (a *Authority) Renew() {
+	a.t.Helper()
+	a.cert, a.key = nil, nil
 	a.issue("ca")
-	for _, name := range names {
+	for _, name := range a.names {
 		a.issue(name)
 	}
-	return a
 }
 
 // Path is where a file is.
 func (a *Authority) Path(file string) string { return filepath.Join(a.dir, file) }
 
 // ServerTLS is for a server that shows the certificate of this name, and demands one of
-// its clients.
+// its clients. It reads the files for each connection.
 func (a *Authority) ServerTLS(name string) *tls.Config {
-	a.t.Helper()
-	pair, err := tls.LoadX509KeyPair(a.Path(name+".pem"), a.Path(name+".key"))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	clients := x509.NewCertPool()
-	clients.AddCert(a.cert)
-	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients}
+	return &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		pair, err := tls.LoadX509KeyPair(a.Path(name+".pem"), a.Path(name+".key"))
+		if err != nil {
+			return nil, err
+		}
+		ca, err := os.ReadFile(a.Path("ca.pem"))
+		clients := x509.NewCertPool()
+		if err == nil && !clients.AppendCertsFromPEM(ca) {
+			err = fmt.Errorf("%s has no certificate", a.Path("ca.pem"))
+		}
+		return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients}, err
+	}}
 }
 
 // issue makes a certificate, the first one of itself.

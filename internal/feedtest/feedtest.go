@@ -3,7 +3,8 @@
 // those who wait ask the store nothing (Idle), news comes late at most by the poll
 // interval when the feed is in trouble (News), and an outage ends a leadership no sooner
 // than it must (Outage). It is for the tests of deciders; decidertest holds the
-// store itself to its contract.
+// store itself to its contract. The verbs (Write, Permanent, Foreign and others) are for
+// deciders without a feed, too.
 package feedtest
 
 import (
@@ -107,7 +108,13 @@ func await[T any](t testing.TB, what string, c <-chan T) T {
 	panic("unreachable")
 }
 
-// until looks again and again until ok.
+// Eventually looks again and again until ok.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	until(t, what, patience, ok)
+}
+
+// until is Eventually with another patience.
 func until(t testing.TB, what string, within time.Duration, ok func() bool) {
 	t.Helper()
 	timeout := time.NewTimer(within)

@@ -17,9 +17,9 @@ func Idle(t *testing.T, newElection NewElection, requests func() int) {
 	const term = time.Second
 	handle := newElection(t)
 	elected := make(chan leadership, 1)
-	leader := start(t, leaderelection.Config{Decider: handle(), LeaderID: "leader", TermLength: term, SharedClock: true}, elected)
+	leader := start(t, leaderelection.Config{Decider: handle(), LeaderID: "leader", TermLength: term, ClockPolicy: leaderelection.SharedClock}, elected)
 	await(t, "a leader", elected)
-	standby := start(t, leaderelection.Config{Decider: handle(), LeaderID: "standby", TermLength: term, SharedClock: true}, elected)
+	standby := start(t, leaderelection.Config{Decider: handle(), LeaderID: "standby", TermLength: term, ClockPolicy: leaderelection.SharedClock}, elected)
 	await(t, "the standby's feed", standby.feedUp)
 
 	var asked atomic.Int64 // by the observer

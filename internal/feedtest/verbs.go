@@ -126,17 +126,27 @@ func Number(t testing.TB, feed <-chan Item, want uint64) *leaderelection.RaceEnt
 	t.Helper()
 	n := Next(t, feed)
 	if n.Err != nil || uint64(n.ElectionNumber) != want {
-		t.Fatalf("the feed yields %+v, %v; want election %d", n.RaceEntry, n.Err, want)
+		t.Fatalf("the feed yields %+v, %v; want leadership %d", n.RaceEntry, n.Err, want)
 	}
 	return n.RaceEntry
 }
 
-// Permanent fails the test where err does not say that no retry helps, or lacks one of
-// these words.
+// Permanent fails the test where err does not say that no retry helps, or that a race was
+// lost, or lacks one of these words.
 func Permanent(t testing.TB, err error, words ...string) {
 	t.Helper()
-	if !errors.Is(err, leaderelection.ErrPermanent) {
-		t.Errorf("%v does not wrap ErrPermanent", err)
+	if !errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, leaderelection.ErrLostRace) {
+		t.Errorf("%v is not an error that no retry cures", err)
+	}
+	Says(t, err, words...)
+}
+
+// Denied fails the test where err does not say that access was denied, which may pass by itself, or
+// lacks one of these words.
+func Denied(t testing.TB, err error, words ...string) {
+	t.Helper()
+	if !errors.Is(err, leaderelection.ErrDenied) {
+		t.Errorf("%v does not wrap ErrDenied", err)
 	}
 	Says(t, err, words...)
 }

@@ -1,11 +1,32 @@
 package httpfault
 
 import (
+	"context"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/c8e606e4/leaderelection"
 )
+
+// Record is an ordinary one, of a candidate with two addresses.
+func Record() *leaderelection.RaceEntry {
+	return &leaderelection.RaceEntry{
+		LeaderID: "worker-1.batch.example.com", HostPort: []string{"10.20.30.40:8443", "[fd00:1234:5678::40]:8443"},
+		TermExpiry: time.Now().UTC(), TermLength: 15 * time.Second, ElectionNumber: 7, Extension: 12, Incarnation: "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+	}
+}
+
+// Extends returns what writes a record, and then extends it again and again.
+func Extends(d leaderelection.RaceDecider) func() error {
+	e := Record()
+	return func() (err error) {
+		e.Token, err = d.WriteEntry(context.Background(), e)
+		e.Extension++
+		return err
+	}
+}
 
 // Pair is one request, made by the store's client alone and by the decider: what
 // the decider itself costs is the difference.

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // Group is what a member of a group of package shard knows of it. Its methods may be called
-// by any number of goroutines at once.
+// by any number of goroutines at once. Nothing here has a type of that package, which is a
+// module of its own: the root's requires no other.
 type Group struct {
 	clock clocks.Clock
+	why   ShardErrors
 
 	mu   sync.Mutex
 	now  GroupSnapshot
@@ -25,17 +26,21 @@ type GroupSnapshot struct {
 	// By the newest assignment known: how many shards have an owner, have none, and are on
 	// the way from one to another.
 	Placed, Unowned, Moving int
+	Failing                 int // with how many some member has failed, within the last hour
 	Version                 uint64
 	Known                   bool          // there is an assignment
 	Without                 time.Duration // for how long shards had no owner, added up over all shards
 }
 
+// ShardErrors are package shard's errors of these names.
+type ShardErrors struct{ Moved, SetBack, Failed error }
+
 // NewGroup returns a Group of which nothing is known. A nil clock is the system's.
-func NewGroup(clock clocks.Clock) *Group {
+func NewGroup(clock clocks.Clock, why ShardErrors) *Group {
 	if clock == nil {
 		clock = clocks.System()
 	}
-	return &Group{clock: clock}
+	return &Group{clock: clock, why: why}
 }
 
 // Now returns what is known now.
@@ -56,59 +61,59 @@ func (g *Group) count() {
 }
 
 // Owns is Trace.Owns.
-func (g *Group) Owns(shard.Owns) {
+func (g *Group) Owns() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.now.Owned++
 }
 
-// LetGo is Trace.LetGo. It returns why, as one of GroupCauses.
-func (g *Group) LetGo(e shard.LetGo) (cause string) {
+// LetGo is Trace.LetGo. It returns the cause as one of GroupCauses.
+func (g *Group) LetGo(cause error) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.now.Owned--
 	switch {
-	case errors.Is(e.Cause, shard.ErrMoved):
+	case errors.Is(cause, g.why.Moved):
 		return "moved"
-	case errors.Is(e.Cause, shard.ErrSetBack):
+	case errors.Is(cause, g.why.SetBack):
 		return "set_back"
+	case errors.Is(cause, g.why.Failed):
+		return "failed"
 	}
-	return causeOf(e.Cause)
+	return causeOf(cause)
 }
 
 // GroupCauses are the words for why a shard was let go: it is to be another's, the store was
-// set back, or the session has ended, for one of Causes.
-func GroupCauses() []string { return append(Causes(), "moved", "set_back") }
+// set back, OnOwned failed, or the session has ended, for one of Causes.
+func GroupCauses() []string { return append(Causes(), "moved", "set_back", "failed") }
 
-// Assignment is Trace.Assignment.
-func (g *Group) Assignment(a *shard.Assignment) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.count()
-	g.now.Placed, g.now.Unowned, g.now.Moving = 0, 0, 0
-	g.now.Known, g.now.Version = true, uint64(a.Version())
-	for i := range a.Len() {
-		switch _, owner := a.Shard(i); {
-		case owner.Session == (shard.SessionID{}):
-			g.now.Unowned++
-		case owner.Moving:
-			g.now.Moving++
-		default:
-			g.now.Placed++
-		}
+// Assignment is what an assignment says of the group's shards.
+type Assignment struct {
+	Version uint64
+
+	placed, unowned, moving, failing int
+}
+
+// Count counts one shard.
+func (a *Assignment) Count(owned, moving, failing bool) {
+	if failing {
+		a.failing++
+	}
+	switch {
+	case !owned:
+		a.unowned++
+	case moving:
+		a.moving++
+	default:
+		a.placed++
 	}
 }
 
-// ShardTrace returns the hooks, each called before that of next, which may be nil. LetGo
-// is called with the cause as one of GroupCauses as well.
-func (g *Group) ShardTrace(owns func(shard.Owns), letGo func(e shard.LetGo, cause string), next *shard.Trace) *shard.Trace {
-	var n shard.Trace
-	if next != nil {
-		n = *next
-	}
-	return &shard.Trace{
-		Owns:       After(func(e shard.Owns) { g.Owns(e); owns(e) }, n.Owns),
-		LetGo:      After(func(e shard.LetGo) { letGo(e, g.LetGo(e)) }, n.LetGo),
-		Assignment: After(g.Assignment, n.Assignment),
-	}
+// Assignment is Trace.Assignment.
+func (g *Group) Assignment(a Assignment) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.count()
+	g.now.Placed, g.now.Unowned, g.now.Moving, g.now.Failing = a.placed, a.unowned, a.moving, a.failing
+	g.now.Known, g.now.Version = true, a.Version
 }

@@ -15,10 +15,10 @@ import (
 
 // Options are what is measured against. The zero value is the library's defaults.
 type Options struct {
-	Clock                       clocks.Clock  // nil: the system's
-	TermLength                  time.Duration // until a record names one; zero: 15 s
-	MaxClockSkew                time.Duration // zero: 1 s
-	SharedClock, Unsynchronized bool          // as in Config: then the clock's offset means nothing
+	Clock        clocks.Clock               // nil: the system's
+	TermLength   time.Duration              // until a record names one; zero: 15 s
+	MaxClockSkew time.Duration              // zero: 1 s
+	ClockPolicy  leaderelection.ClockPolicy // as in Config: then the clock's offset means nothing
 }
 
 // Election is what one process knows of one election. Its methods may be called by any
@@ -34,6 +34,7 @@ type Election struct {
 	own     leaderelection.ElectionNumber // of the last leadership of one's own
 	viewEnd time.Time
 	known   leaderelection.RaceEntry // without Token
+	longest time.Duration            // for how long at most known's leadership has kept others out, as for a job
 	ends    time.Time                // of known's term, by this clock
 	learned bool                     // a record has been learned
 	counted time.Time                // leaderless is complete up to here
@@ -61,11 +62,11 @@ func New(o Options) *Election {
 	if o.Clock == nil {
 		o.Clock = clocks.System()
 	}
-	e := &Election{clock: o.Clock, skew: o.MaxClockSkew, term: o.TermLength, compare: !o.SharedClock && !o.Unsynchronized}
+	e := &Election{clock: o.Clock, skew: o.MaxClockSkew, term: o.TermLength, compare: o.ClockPolicy <= leaderelection.SynchronizedWarnOnly}
 	if e.term == 0 {
 		e.term = leaderelection.DefaultTermLength
 	}
-	if e.skew == 0 && !o.SharedClock {
+	if e.skew == 0 && o.ClockPolicy != leaderelection.SharedClock {
 		e.skew = leaderelection.DefaultMaxClockSkew
 	}
 	e.lastLed = e.clock.Now().Round(0)
@@ -80,6 +81,7 @@ type Snapshot struct {
 	Without    time.Duration // for how long nobody has led, in all
 	Leaderless time.Duration // for how long nobody has led now; 0: somebody does
 	Term, Skew time.Duration
+	Hold       time.Duration // of a job's election: for how long a run of it keeps others out; 0: it is none
 
 	OffsetKnown         bool
 	Offset, Uncertainty time.Duration // of the clock
@@ -92,7 +94,7 @@ func (e *Election) Now() Snapshot {
 	defer e.mu.Unlock()
 	e.count(now)
 	s := Snapshot{
-		Number: e.known.ElectionNumber, Without: e.without, Leaderless: e.leaderless(now), Term: e.term, Skew: e.skew,
+		Number: e.known.ElectionNumber, Without: e.without, Leaderless: e.leaderless(now), Term: e.term, Skew: e.skew, Hold: e.longest,
 		OffsetKnown: e.offset.known, Offset: e.offset.value, Uncertainty: e.offset.uncertainty,
 	}
 	if e.status == leaderelection.Leading || e.status == leaderelection.Draining {
@@ -191,8 +193,25 @@ func (e *Election) News(r leaderelection.RaceEntry) (Handover, bool) {
 	defer e.mu.Unlock()
 	e.count(now)
 	e.lastLed = now.Add(-e.leaderless(now))
+	if e.learned && r.Vacant() && r.ElectionNumber > e.known.ElectionNumber {
+		// Somebody has led meanwhile, too shortly to be seen: until the record was released.
+		if led := r.TermExpiry; r.Unsynchronized || led.After(now) {
+			e.lastLed = now
+		} else if led.After(e.lastLed) {
+			e.lastLed = led
+		}
+	}
 	if r.TermLength > 0 {
 		e.term = r.TermLength
+	}
+	if r.ElectionNumber != e.known.ElectionNumber {
+		e.longest = 0
+	}
+	if keeps := r.Hold; keeps > 0 { // beyond the term
+		if !r.Vacant() {
+			keeps += e.term
+		}
+		e.longest = max(e.longest, keeps)
 	}
 	e.known, e.ends = r, r.TermExpiry
 	if r.Unsynchronized {
@@ -304,12 +323,4 @@ func FeedEvent(f leaderelection.FeedEvent) string {
 		return "failed"
 	}
 	return "started"
-}
-
-// After returns a hook that calls own, and then next, if there is one.
-func After[E any](own, next func(E)) func(E) {
-	if next == nil {
-		return own
-	}
-	return func(e E) { own(e); next(e) }
 }

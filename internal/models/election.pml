@@ -56,6 +56,9 @@
 #ifndef SETBACK
 #define SETBACK 0    /* by how much the wall clock of candidate 0, Unsynchronized, is set back once */
 #endif
+#ifndef DEATHS
+#define DEATHS 0     /* how many processes die, each at any moment; all others may have proof of it */
+#endif
 
 #ifndef T
 #define T 3
@@ -112,6 +115,8 @@ byte ops, losses, backs, lags, slow, setbacks;   /* what has gone wrong so far *
 #if LATCH
 bit seenOver[N];
 #endif
+bit gone[N];                     /* the process is dead */
+byte deaths;
 byte given;                      /* the greatest number by which anybody has led */
 byte reserved;                   /* for how long the record is reserved at least, in true time */
 
@@ -179,8 +184,17 @@ byte reserved;                   /* for how long the record is reserved at least
 #ifndef SHOWN
 #define SHOWN(k) w
 #endif
+#if DEATHS
+#ifdef M_proof_of_the_living
+#define PROVED(r) (WHO(r) != 0)
+#else
+#define PROVED(r) (WHO(r) != 0 && gone[WHO(r) - 1])
+#endif
+#else
+#define PROVED(r) false
+#endif
 /* May k take r, whose term it has seen for so long, when its wall clock shows w? */
-#define CLAIMABLE(k, r, since) (OWN(k, r) || FIRST(k, r) || (WHO(r) == 0 -> \
+#define CLAIMABLE(k, r, since) (OWN(k, r) || PROVED(r) || FIRST(k, r) || (WHO(r) == 0 -> \
 	(NEXT(r) == 0 || NEXT(r) == ANY || NEXT(r) == ME(k) || (BYMONO(k, r) -> since >= T : w >= EXP(r))) : \
 	(BYMONO(k, r) -> since >= WAIT : SHOWN(k) >= EXP(r) + MARGIN)))
 #ifdef M_only_what_was_read_is_waited_for
@@ -450,7 +464,7 @@ inline release(k) {
 	:: x <= EXTS + 1 ->
 		assert(c[k].does == IDLE);              /* no callback runs, and the view is over */
 		s = SLOT(k);
-		m = NEXT(c[k].base);
+		m = (WHO(c[k].base) == ME(k) -> NEXT(c[k].base) : 0);   /* for the dead: for no Successor */
 		e = (UNSYNC(k) -> 0 : w);
 		if
 		:: m == ANY || m == ME(k) -> m = 0
@@ -543,6 +557,27 @@ inline answered(k, i) {
 	:: d_step { REFUSED(k, i) -> c[k].q[i].st = 0; gaveUp(k, i) } \
 	:: d_step { c[k].q[i].live && losses < LOSSES -> losses++; gaveUp(k, i); refuse(k, i) } \
 	:: d_step { c[k].q[i].live && losses < LOSSES -> losses++; c[k].q[i].st = 0; gaveUp(k, i) }
+#define AFTERLIFE(i) \
+	:: d_step { SENT(k, i) -> c[k].q[i].st = 0; r = c[k].q[i].w; clear(k, i); land(r); r = 0 } \
+	:: d_step { c[k].q[i].st == 1 && losses < LOSSES -> losses++; c[k].q[i].st = 0; clear(k, i) }
+inline ends(k, i) { /* nobody waits for it any more */
+	c[k].q[i].live = 0;
+	if
+	:: c[k].q[i].st == 2 -> c[k].q[i].st = 0
+	:: else
+	fi;
+	forget(k, i); refuse(k, i)
+}
+inline die(k) {
+#ifndef M_view_outlives_its_process
+	c[k].does = IDLE; lay(k);
+#endif
+	c[k].base = 0; c[k].latest = 0; c[k].seen = 0; c[k].baseSeen = 0; c[k].unsure = 0;
+#if SLOTS > 1
+	ends(k, 1);
+#endif
+	ends(k, 0)
+}
 #define TELLS(j, i) (c[j].q[i].st == 1 && NEWER(c[j].q[i].w, c[k].latest))
 
 proctype candidate(byte k) {
@@ -561,7 +596,7 @@ proctype candidate(byte k) {
 #endif
 	:: atomic { MAYCAMPAIGN(k) && MAYWRITE(k) -> look(k); d_step { acquire(k) } }
 	:: atomic { c[k].does == LEADS && MAYWRITE(k) -> look(k); d_step { extend(k) } }
-	:: atomic { MAYRELEASE(k) && MAYWRITE(k) && WHO(c[k].base) == ME(k) -> look(k); d_step { release(k) } }
+	:: atomic { MAYRELEASE(k) && MAYWRITE(k) && (WHO(c[k].base) == ME(k) || PROVED(c[k].base)) -> look(k); d_step { release(k) } }
 #if LATCH
 	:: d_step { MAYBEOVER(k) && !seenOver[k] -> seenOver[k] = 1;
 #ifndef M_no_latch
@@ -577,7 +612,18 @@ proctype candidate(byte k) {
 #if SLOTS > 1
 	WRITES(1)
 #endif
+#if DEATHS
+	:: d_step { deaths < DEATHS -> deaths++; gone[k] = 1; die(k) }; break
+#endif
+	od;
+#if DEATHS
+	do      /* what it has sent may land, whenever it does */
+	AFTERLIFE(0)
+#if SLOTS > 1
+	AFTERLIFE(1)
+#endif
 	od
+#endif
 }
 
 /* ---- Time, and what else is not in a candidate's hands. */

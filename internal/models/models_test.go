@@ -31,6 +31,10 @@ var settings = []setting{
 	{"unsynchronized, the store is set back", lagging},
 	{"the first is unsynchronized", "-DUNS=1 -DLAGS=2"},
 	{"the second is unsynchronized", "-DUNS=2 -DLAGS=2"},
+	{"a process dies", death},
+	{"a process dies, and an answer is lost or late", death + " -DLOSSES=1"},
+	{"a process of three dies", "-DDEATHS=1 -DN=3 -DEXTS=0 -DEXTREMES=1"},
+	{"a process dies, unsynchronized", "-DDEATHS=1 -DNUMBERS=3 -DUNS=3 -DSLOW=2"},
 }
 
 const (
@@ -41,10 +45,11 @@ const (
 	suspended = "-DUNS=3 -DSETBACK=3 -DLAGS=3 -DLOSSES=1"
 	longer    = "-DUNS=3 -DT=5 -DEXTS=0 -DSETBACK=3 -DLAGS=3"
 	lagging   = "-DUNS=3 -DSTALE=1 -DBACK=1"
+	death     = "-DDEATHS=1 -DNUMBERS=3 -DEXTREMES=1"
 )
 
-// mutants break one rule each, named by the section of doc.go that has it, or one of the two
-// assumptions on which the promise rests.
+// mutants break one rule each, or one of the two assumptions on which the promise rests. Each is
+// named by the section of docs/design.md or doc.go that has it.
 var mutants = []mutant{
 	{"The promise", "challenger_without_margin", ""},
 	{"The promise", "view_not_cut", ""},
@@ -76,6 +81,8 @@ var mutants = []mutant{
 	{"Clocks", "set_back_hides_suspend", suspended},
 	{"Clocks", "suspend_forgotten", longer},
 	{"Clocks", "set_back_forgotten_in_attempts", suspended},
+	{"Lifelines", "proof_of_the_living", death},
+	{"Lifelines", "view_outlives_its_process", death},
 }
 
 var (

@@ -29,15 +29,23 @@ const operator = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 
 // settings of the chart, beside its own.
 var settings = map[string]string{
-	"as it comes":   "",
-	"with monitor":  "podMonitor: {enabled: true, labels: {release: prometheus}}",
-	"another store": `{election: {store: "s3://elections/web?region=eu-central-1", envFrom: [{secretRef: {name: aws}}]}, leaderService: {enabled: false}, serviceAccount: {create: false}}`,
-	"all settings": `{replicaCount: 5, app: {command: [/app], args: [--serve], env: [{name: A, value: b}], resources: {limits: {memory: 64Mi}},
-  readinessProbe: {httpGet: {path: /, port: http}}, livenessProbe: {httpGet: {path: /, port: http}}},
+	"as it comes":           "",
+	"with monitor":          "podMonitor: {enabled: true, labels: {release: prometheus}}",
+	"another store":         `{election: {store: "s3://elections/web?region=eu-central-1", envFrom: [{secretRef: {name: aws}}]}, leaderService: {enabled: false}, serviceAccount: {create: false}}`,
+	"undertaker":            `{undertaker: {enabled: true, stores: ["s3://elections/web?region=eu-central-1", "etcd://host/primary"], user: 1000680000, hostPath: /run/lifelines, pod: {tolerations: [{key: a, operator: Exists}]}}, election: {envFrom: [{secretRef: {name: aws}}]}}`,
+	"undertaker of its own": "{undertaker: {enabled: true}, deployment: {enabled: false}}",
+	"a Lease that is there": "{election: {lease: {name: old, create: false}}, serviceAccount: {create: false, name: other}, leaderService: {addressType: IPv6}}",
+	"all settings": `{nameOverride: app, fullnameOverride: shop, replicaCount: 5, deployment: {strategy: {type: Recreate}},
+  app: {imagePullPolicy: Always, command: [/app], args: [--serve], env: [{name: A, value: b}], envFrom: [{configMapRef: {name: a}}], resources: {limits: {memory: 64Mi}},
+    readinessProbe: {httpGet: {path: /, port: http}}, livenessProbe: {httpGet: {path: /, port: http}}, volumeMounts: [{name: tmp, mountPath: /tmp}],
+    lifecycle: {preStop: {exec: {command: [/bin/sleep, "5"]}}}, securityContext: {readOnlyRootFilesystem: true}},
   election: {image: {tag: v1}, args: [--log-format=json], env: [{name: GOMAXPROCS, value: "1"}]}, podMonitor: {enabled: true},
-  serviceAccount: {name: other, annotations: {a: b}}, imagePullSecrets: [{name: pull}], podAnnotations: {a: b}, podLabels: {a: b},
-  securityContext: {readOnlyRootFilesystem: true}, nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}],
-  affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}}`,
+  service: {annotations: {a: b}}, leaderService: {annotations: {a: b}}, podDisruptionBudget: {minAvailable: 1},
+  networkPolicy: {enabled: true, election: [{namespaceSelector: {matchLabels: {a: b}}}]},
+  serviceAccount: {name: other, annotations: {a: b}}, podAnnotations: {a: b}, podLabels: {a: b},
+  pod: {imagePullSecrets: [{name: pull}], nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}], priorityClassName: a, volumes: [{name: tmp, emptyDir: {}}],
+    initContainers: [{name: before, image: busybox}], affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}},
+    topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}}`,
 }
 
 // documented are the values that docs/kubernetes.md shows.
@@ -59,36 +67,57 @@ func documented(t *testing.T) string {
 // wrong settings, and what is said of each.
 var wrong = map[string]string{
 	"replicas: 2": "replicas", "election: {store: web}": "/election/store", "election: {term: 15}": "/election/term", "replicaCount: two": "/replicaCount",
+	"election: {skew: 20s}": "at least twice", "election: {term: 1m, skew: 0.6m}": "at least twice", "serviceAccount: {create: false}": "serviceAccount.name",
+	"podLabels: {app.kubernetes.io/name: x}": "/podLabels", "pod: {automountServiceAccountToken: true}": "/pod", "app: {image: x, port: 1, name: y}": "/app",
+	"undertaker: {enabled: true}": "the chart's sidecars have none", "undertaker: {user: 0}": "/undertaker/user", "undertaker: {stores: [web]}": "/undertaker/stores",
 }
 
-// charter renders the chart, after it was linted.
-type charter string
+// charter is Helm, with directories of its own and the cluster of a kubeconfig.
+type charter struct{ program, dir string }
+
+// chart is the chart's directory.
+func chart(t *testing.T) string { return filepath.Join(stores.Root(t), "deploy/helm/leaderelect") }
 
 func newCharter(t *testing.T) charter {
 	t.Helper()
-	helm := filepath.Join(t.TempDir(), "helm")
-	build := command(t, "go", "build", "-o", helm, ".")
+	c := charter{filepath.Join(t.TempDir(), "helm"), t.TempDir()}
+	build := command(t, "go", "build", "-o", c.program, "helm.sh/helm/v3/cmd/helm")
 	build.Dir, build.Env = filepath.Join(stores.Root(t), "internal/servers/helm"), append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building helm: %v\n%s", err, out)
 	}
-	return charter(helm)
+	return c
 }
 
+// run runs Helm with these values. Config is the file of a kubeconfig, if a cluster is needed.
+func (c charter) run(t *testing.T, config, values string, args ...string) (out, complaint string, err error) {
+	t.Helper()
+	if values != "" {
+		file := filepath.Join(t.TempDir(), "values.yaml")
+		write(t, file, values)
+		args = append(args, "--values", file)
+	}
+	cmd := command(t, append([]string{c.program}, args...)...)
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+c.dir, "HELM_CONFIG_HOME="+c.dir, "HELM_DATA_HOME="+c.dir, "KUBECONFIG="+config)
+	var said, failed strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &failed
+	err = cmd.Run()
+	return said.String(), failed.String(), err
+}
+
+// render returns what an installation as web would make, after the chart was linted.
 func (c charter) render(t *testing.T, values string) (objects []string, complaint string, err error) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "values.yaml")
-	write(t, file, values)
-	cmd := command(t, string(c), "-release", "web", "-namespace", "default", "-values", file, filepath.Join(stores.Root(t), "deploy/helm/leaderelect"))
-	var failed strings.Builder
-	cmd.Stderr = &failed
-	out, err := cmd.Output()
-	for _, object := range regexp.MustCompile(`(?m)^---$`).Split(string(out), -1) {
+	if found, failed, err := c.run(t, "", values, "lint", "--strict", chart(t)); err != nil {
+		return nil, found + failed, err
+	}
+	out, failed, err := c.run(t, "", values, "template", "web", chart(t), "--namespace", "default")
+	for _, object := range regexp.MustCompile(`(?m)^---$`).Split(out, -1) {
 		if strings.Contains(object, "\nkind:") {
 			objects = append(objects, object)
 		}
 	}
-	return objects, failed.String(), err
+	return objects, failed, err
 }
 
 // field is the first value of a field of a YAML document, at that depth.
@@ -232,7 +261,7 @@ func TestChart(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"Deployment", "Lease", "Role", "RoleBinding", "ServiceAccount", "Service", "PodDisruptionBudget", "PodMonitor"} {
+	for _, kind := range []string{"Deployment", "Lease", "Role", "RoleBinding", "ServiceAccount", "Service", "EndpointSlice", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor", "DaemonSet"} {
 		if !kinds[kind] {
 			t.Errorf("no setting makes a %s", kind)
 		}
@@ -276,42 +305,36 @@ func TestChartElects(t *testing.T) {
 	})
 	for _, no := range []struct{ method, path string }{
 		{http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/default/leases"}, {http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/default/leases/other"},
-		{http.MethodDelete, "/api/v1/namespaces/default/pods/web-0"}, {http.MethodGet, "/api/v1/namespaces/default/secrets"},
+		{http.MethodGet, "/api/v1/namespaces/default/pods"}, {http.MethodGet, "/api/v1/namespaces/default/secrets"},
+		{http.MethodPost, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"}, {http.MethodGet, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/other"},
 	} {
 		if err := kube.call(t, account, no.method, no.path, "{}", nil); err == nil || !strings.Contains(err.Error(), "403") {
 			t.Errorf("%s %s: %v, want 403", no.method, no.path, err)
 		}
 	}
-	selected := kube.selected(t, "web-leader")
 	var pods []*exec.Cmd
-	for _, pod := range []string{"web-0", "web-1"} {
-		labels := `"app.kubernetes.io/name":"leaderelect","app.kubernetes.io/instance":"web"`
-		if pod == "web-1" {
-			labels += `,"leaderelection/leader":"true"` // led once, and has crashed
+	for i, address := range []string{"10.1.0.1", "10.1.0.2"} {
+		p := command(t, filepath.Join(stores.Root(t), "bin/leaderelect"))
+		for _, arg := range args {
+			p.Args = append(p.Args, strings.ReplaceAll(arg, "--host-port=:8080", "--host-port="+address+":8080"))
 		}
-		body := fmt.Sprintf(`{"metadata":{"name":%q,"labels":{%s}},"spec":{"serviceAccountName":"web","containers":[{"name":"app","image":"registry.example/app:1"}]}}`, pod, labels)
-		if err := kube.call(t, "", http.MethodPost, "/api/v1/namespaces/default/pods", body, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, pod := range []string{"web-0", "web-1"} {
-		p := command(t, append([]string{filepath.Join(stores.Root(t), "bin/leaderelect")}, args...)...)
+		pod := fmt.Sprint("web-", i)
 		p.Env = []string{"LEADERELECT_ID=" + pod, "KUBECONFIG=" + config}
 		p.Stderr = logs(t, pod)
 		if err := p.Start(); err != nil {
 			t.Fatal(err)
 		}
 		pods = append(pods, p)
-		eventually(t, "web-0 is the leader's Service", func() bool { return selected() == "web-0" })
+		eventually(t, "the Service leads to web-0", func() bool { return kube.leads(t) == "10.1.0.1" })
 	}
-	for i, then := range []string{"web-1", ""} {
+	for i, then := range []string{"10.1.0.2", ""} {
 		if err := pods[i].Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 		if err := pods[i].Wait(); err != nil {
 			t.Errorf("web-%d: %v", i, err)
 		}
-		eventually(t, "the Service has "+then, func() bool { return selected() == then })
+		eventually(t, "the Service leads to "+then, func() bool { return kube.leads(t) == then })
 	}
 }
 
@@ -332,32 +355,177 @@ func sidecarArgs(t *testing.T, deployment string) (args []string) {
 	return args
 }
 
-// selected returns what a Service selects: names of pods.
-func (c *cluster) selected(t *testing.T, name string) func() string {
+// leads is the address that the Service web-leader leads to, or nothing.
+func (c *cluster) leads(t *testing.T) string {
 	t.Helper()
-	var service struct {
-		Spec struct{ Selector map[string]string }
+	var slice struct {
+		Endpoints []struct{ Addresses []string }
 	}
-	if err := c.call(t, "", http.MethodGet, "/api/v1/namespaces/default/services/"+name, "", &service); err != nil {
+	if err := c.call(t, "", http.MethodGet, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/web-leader", "", &slice); err != nil {
 		t.Fatal(err)
 	}
-	var selector []string
-	for k, v := range service.Spec.Selector {
-		selector = append(selector, k+"="+v)
+	var at []string
+	for _, e := range slice.Endpoints {
+		at = append(at, e.Addresses...)
 	}
-	query := url.Values{"labelSelector": {strings.Join(selector, ",")}}
-	return func() string {
-		var pods struct {
-			Items []struct{ Metadata struct{ Name string } }
+	return strings.Join(at, " ")
+}
+
+const leasesPath = "/apis/coordination.k8s.io/v1/namespaces/default/leases/"
+
+// lease is the version of a Lease, which grows with each write.
+func (c *cluster) lease(t *testing.T, name string) string {
+	t.Helper()
+	var l struct {
+		Metadata struct{ UID, ResourceVersion string }
+	}
+	if err := c.call(t, "", http.MethodGet, leasesPath+name, "", &l); err != nil {
+		t.Fatal(err)
+	}
+	return l.Metadata.UID + " " + l.Metadata.ResourceVersion
+}
+
+// Whatever is done to a release, by force, back, with another store between, or to the end: it works,
+// and nothing touches the Lease.
+func TestChartLives(t *testing.T) {
+	helm, kube := newCharter(t), newCluster(t)
+	config := kube.Config(t, "admin", "")
+	do := func(values string, args ...string) {
+		t.Helper()
+		if out, complaint, err := helm.run(t, config, values, args...); err != nil {
+			t.Fatalf("helm %s: %v\n%s%s", strings.Join(args, " "), err, out, complaint)
 		}
-		if err := c.call(t, "", http.MethodGet, "/api/v1/namespaces/default/pods?"+query.Encode(), "", &pods); err != nil {
+	}
+	const elsewhere = `{election: {store: "s3://elections/web?region=eu-central-1"}}`
+	do("", "install", "web", chart(t))
+	is := kube.lease(t, "web")
+	for _, step := range []struct {
+		values string
+		args   []string
+	}{
+		{"replicaCount: 2", []string{"upgrade", "web", chart(t)}},
+		{"replicaCount: 4", []string{"upgrade", "--force", "web", chart(t)}},
+		{"", []string{"rollback", "web", "1"}},
+		{"", []string{"rollback", "--force", "web", "2"}},
+		{elsewhere, []string{"upgrade", "web", chart(t)}},
+		{"", []string{"rollback", "web", "1"}},
+		{elsewhere, []string{"upgrade", "--force", "web", chart(t)}},
+		{"", []string{"upgrade", "web", chart(t)}},
+		{"", []string{"uninstall", "web"}},
+		{"", []string{"install", "web", chart(t)}},
+	} {
+		do(step.values, step.args...)
+		if now := kube.lease(t, "web"); now != is {
+			t.Fatalf("helm %s: the Lease is %s, was %s", strings.Join(step.args, " "), now, is)
+		}
+	}
+	// Another release beside it, and one whose Lease is there: client-go's.
+	do("", "install", "api", chart(t))
+	if err := kube.call(t, "", http.MethodPost, strings.TrimSuffix(leasesPath, "/"), `{"metadata":{"name":"old"},"spec":{"holderIdentity":"x","leaseDurationSeconds":15,"leaseTransitions":3}}`, nil); err != nil {
+		t.Fatal(err)
+	}
+	old, api := kube.lease(t, "old"), kube.lease(t, "api")
+	do("election: {lease: {name: old}}", "install", "moved", chart(t))
+	if kube.lease(t, "old") != old || kube.lease(t, "api") != api || kube.lease(t, "web") != is {
+		t.Error("a release has touched another's Lease")
+	}
+	if err := kube.call(t, "", http.MethodGet, leasesPath+"moved", "", nil); err == nil {
+		t.Error("it has made a Lease of its own")
+	}
+}
+
+// As a dependency the chart can be there twice, and bring its sidecar to a Deployment of the parent.
+func TestChartAsDependency(t *testing.T) {
+	helm, kube := newCharter(t), newCluster(t)
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "charts/leaderelect"), os.DirFS(chart(t))); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "Chart.yaml"), `{apiVersion: v2, name: shop, version: 1.0.0, dependencies: [
+  {name: leaderelect, version: 0.0.0, alias: orders}, {name: leaderelect, version: 0.0.0, alias: mails}, {name: leaderelect, version: 0.0.0, alias: own}]}`)
+	write(t, filepath.Join(dir, "values.yaml"), "own: {deployment: {enabled: false}, app: {port: 9000}}")
+	if err := os.Mkdir(filepath.Join(dir, "templates"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "templates/own.yaml"), `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: own}
+spec:
+  selector: {matchLabels: {app: own}}
+  template:
+    metadata: {labels: {app: own}}
+    spec:
+      serviceAccountName: {{ include "leaderelect.account" .Subcharts.own }}
+      automountServiceAccountToken: false
+      initContainers:
+        {{- include "leaderelect.sidecar" .Subcharts.own | nindent 8 }}
+      containers: [{name: app, image: registry.example/own:1}]
+      volumes:
+        {{- include "leaderelect.volumes" .Subcharts.own | nindent 8 }}
+`)
+	if out, complaint, err := helm.run(t, kube.Config(t, "admin", ""), "", "install", "x", dir); err != nil {
+		t.Fatal(err, out, complaint)
+	}
+	var all struct {
+		Items []struct{ Metadata struct{ Name string } }
+	}
+	if err := kube.call(t, "", http.MethodGet, "/apis/apps/v1/namespaces/default/deployments", "", &all); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range all.Items {
+		names = append(names, d.Metadata.Name)
+	}
+	if got := strings.Join(names, " "); got != "own x-mails x-orders" {
+		t.Errorf("the Deployments are %s", got)
+	}
+	for _, name := range []string{"x-own", "x-mails", "x-orders"} {
+		kube.lease(t, name)
+	}
+}
+
+// The chart's pods are what a namespace takes that enforces "restricted"; and no container but
+// the sidecar has a token.
+func TestChartIsRestricted(t *testing.T) {
+	helm, kube := newCharter(t), newCluster(t)
+	if err := kube.call(t, "", http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"tight","labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`, nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range map[string]string{"web": "", "web-s3": `{election: {store: "s3://elections/web?region=eu-central-1"}, leaderService: {enabled: false}}`} {
+		if out, complaint, err := helm.run(t, kube.Config(t, "admin", ""), values, "install", name, chart(t), "--namespace", "tight"); err != nil {
+			t.Fatal(err, out, complaint)
+		}
+		var d struct {
+			Spec struct {
+				Template struct {
+					Metadata map[string]any `json:"metadata"`
+					Spec     map[string]any `json:"spec"`
+				}
+			}
+		}
+		if err := kube.call(t, "", http.MethodGet, "/apis/apps/v1/namespaces/tight/deployments/"+name, "", &d); err != nil {
 			t.Fatal(err)
 		}
-		var names []string
-		for _, p := range pods.Items {
-			names = append(names, p.Metadata.Name)
+		pod := d.Spec.Template
+		pod.Metadata["name"] = name
+		body, err := json.Marshal(pod)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return strings.Join(names, " ")
+		var made struct {
+			Spec struct {
+				Containers, InitContainers []struct{ VolumeMounts []struct{ MountPath string } }
+			}
+		}
+		if err := kube.call(t, "", http.MethodPost, "/api/v1/namespaces/tight/pods", string(body), &made); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if n := len(made.Spec.Containers[0].VolumeMounts); n != 0 {
+			t.Errorf("%s: the application has %d volumes", name, n)
+		}
+		if n := len(made.Spec.InitContainers[0].VolumeMounts); (n == 1) != (name == "web") {
+			t.Errorf("%s: the sidecar has %d volumes", name, n)
+		}
 	}
 }
 

@@ -35,7 +35,8 @@ func debian(t *testing.T) string {
 }
 
 // The .deb is installed into a clean system: everything is where that system looks for it, the
-// unit is right, its command does what it is for, and nothing is left when it is removed.
+// unit is right, its command does what it is for, and nothing is left when it is removed. It and the .rpm are
+// upgraded there.
 func TestDeb(t *testing.T) {
 	needRoot(t)
 	root := debian(t)
@@ -50,8 +51,9 @@ func TestDeb(t *testing.T) {
 		t.Errorf("dpkg --verify: %s", said)
 	}
 	files := strings.Fields(in("dpkg", "-L", "leaderelect"))
-	want := []string{"/etc/leaderelect", "/usr/lib/systemd/system/leaderelect@.service", "/usr/share/zsh/vendor-completions/_leaderelect",
-		"/usr/share/fish/vendor_completions.d/leaderelect.fish", "/usr/share/doc/leaderelect/copyright"}
+	want := []string{"/etc/leaderelect", "/usr/lib/systemd/system/leaderelect@.service", "/usr/lib/systemd/system/leaderelect-undertake@.service",
+		"/usr/share/zsh/vendor-completions/_leaderelect",
+		"/usr/share/fish/vendor_completions.d/leaderelect.fish", "/usr/share/doc/leaderelect/copyright", "/usr/share/doc/leaderelect/third-party-notices.txt.gz"}
 	for _, page := range pages {
 		want = append(want, "/usr/share/man/man1/"+page+".1.gz")
 	}
@@ -74,9 +76,11 @@ func TestDeb(t *testing.T) {
 			t.Errorf("%s is there after it was removed (%v)", name, err)
 		}
 	}
+	lives(t, root, ".deb", []string{"dpkg", "--root=" + root, "--install"}, []string{"dpkg", "--root=" + root, "--purge", "leaderelect"}, "daemon-reload\n")
+	lives(t, root, ".rpm", []string{"rpm", "--root", root, "--upgrade", "--nodeps"}, []string{"rpm", "--root", root, "--erase", "leaderelect"}, "")
 }
 
-// verify has the installed systemd look at the unit, and at two that are wrong.
+// verify has the installed systemd look at the units, and at two that are wrong.
 func verify(t *testing.T, root string) {
 	t.Helper()
 	dir := filepath.Join(root, "usr/lib/systemd/system")
@@ -85,8 +89,15 @@ func verify(t *testing.T, root string) {
 		out, err := command(t, "chroot", root, "systemd-analyze", "--man=no", "verify", name).CombinedOutput()
 		return string(out), err
 	}
-	if out, err := check("leaderelect@report.service"); err != nil || strings.Contains(out, "leaderelect@") {
-		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	for _, name := range []string{"leaderelect@report.service", "leaderelect-undertake@report.service"} {
+		if out, err := check(name); err != nil || strings.Contains(out, "leaderelect@") || strings.Contains(out, "leaderelect-undertake@") {
+			t.Errorf("systemd-analyze verify %s: %v\n%s", name, err, out)
+		}
+		// 10 is a service that may do everything.
+		out, err := command(t, "chroot", root, "systemd-analyze", "security", "--offline=true", "--threshold=40", name).CombinedOutput()
+		if err != nil {
+			t.Errorf("systemd-analyze security %s: %v\n%s", name, err, out)
+		}
 	}
 	for old, wrong := range map[string]string{"/usr/bin/leaderelect run": "/usr/bin/leaderelected run", "WatchdogSec=": "WatchDogSec="} {
 		broken := strings.Replace(unit, old, wrong, 1)
@@ -97,11 +108,6 @@ func verify(t *testing.T, root string) {
 	}
 	if err := os.Remove(filepath.Join(dir, "broken@.service")); err != nil {
 		t.Fatal(err)
-	}
-	// 10 is a service that may do everything.
-	out, err := command(t, "chroot", root, "systemd-analyze", "security", "--offline=true", "--threshold=40", "leaderelect@report.service").CombinedOutput()
-	if err != nil {
-		t.Errorf("systemd-analyze security: %v\n%s", err, out)
 	}
 }
 
@@ -115,7 +121,7 @@ func serve(t *testing.T, root string) {
 	if start == nil {
 		t.Fatal("the unit has no ExecStart")
 	}
-	write(t, filepath.Join(root, "usr/local/bin/report"), "#!/bin/sh\nid -u >>ran; echo $LEADERELECT_ELECTION $1 >>ran; exec sleep 1000\n")
+	write(t, filepath.Join(root, "usr/local/bin/report"), "#!/bin/sh\nid -u >>ran; echo $LEADERELECT_TOKEN $1 >>ran; exec sleep 1000\n")
 	if err := os.Chmod(filepath.Join(root, "usr/local/bin/report"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +146,7 @@ func serve(t *testing.T, root string) {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the command runs", has(filepath.Join(dir, "ran"), "61234\n1 --verbose\n"))
+	eventually(t, "the command runs", has(filepath.Join(dir, "ran"), "61234\n\\d{10} --verbose\n"))
 	_ = socket.SetReadDeadline(time.Now().Add(time.Minute)) // a socket that is open has deadlines
 	for said := make([]byte, 4096); ; {
 		n, err := socket.Read(said)
@@ -172,8 +178,8 @@ func TestRPM(t *testing.T) {
 	output(t, "rpm", "--install", "--root", root, "--nodeps", "--noscripts", rpm)
 	_, version := made(t)
 	isVersion(t, output(t, filepath.Join(root, "usr/bin/leaderelect"), "version"), version)
-	for _, name := range []string{"usr/lib/systemd/system/leaderelect@.service", "usr/share/zsh/site-functions/_leaderelect",
-		"usr/share/bash-completion/completions/leaderelect", "usr/share/man/man1/leaderelect-run.1.gz", "etc/leaderelect"} {
+	for _, name := range []string{"usr/lib/systemd/system/leaderelect@.service", "usr/lib/systemd/system/leaderelect-undertake@.service", "usr/share/zsh/site-functions/_leaderelect",
+		"usr/share/bash-completion/completions/leaderelect", "usr/share/man/man1/leaderelect-run.1.gz", "usr/share/doc/leaderelect/third-party-notices.txt.gz", "etc/leaderelect"} {
 		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
 			t.Error(err)
 		}

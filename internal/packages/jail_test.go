@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -104,9 +105,10 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-func has(file, text string) func() bool {
+func has(file, pattern string) func() bool {
+	re := regexp.MustCompile(pattern)
 	return func() bool {
 		content, _ := os.ReadFile(file) // none: not yet
-		return strings.Contains(string(content), text)
+		return re.Match(content)
 	}
 }

@@ -146,7 +146,7 @@ func TestArchive(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"LICENSE", "README.md", "systemd/leaderelect@.service", "completions/leaderelect.bash", "completions/leaderelect.fish", "completions/_leaderelect"}
+	want := []string{"LICENSE", "README.md", "third-party-notices.txt.gz", "systemd/leaderelect@.service", "systemd/leaderelect-undertake@.service", "completions/leaderelect.bash", "completions/leaderelect.fish", "completions/_leaderelect"}
 	for _, page := range pages {
 		want = append(want, "man/man1/"+page+".1.gz")
 	}
@@ -160,7 +160,7 @@ func TestArchive(t *testing.T) {
 
 func isVersion(t *testing.T, said, version string) {
 	t.Helper()
-	if !strings.HasPrefix(said, "leaderelect v"+version+" (go") || !regexp.MustCompile(`-snapshot\.[0-9a-f]{7}`).MatchString(said) {
+	if !strings.HasPrefix(said, "leaderelect v"+version+" (commit ") || !regexp.MustCompile(`-snapshot\.[0-9a-f]{7,} \(commit [0-9a-f]{12}, go`).MatchString(said) {
 		t.Errorf("leaderelect version prints %q; want v%s, with the commit", said, version)
 	}
 }
@@ -212,6 +212,12 @@ func TestBillOfMaterials(t *testing.T) {
 	listed := map[string]string{}
 	for _, c := range bill.Components {
 		listed[c.Name] = c.Version
+	}
+	notices := output(t, "gzip", "-dc", "../../bin/share/third-party-notices.txt.gz")
+	for _, c := range bill.Components {
+		if c.Name != "std" && !strings.HasPrefix(c.Name, "github.com/c8e606e4/leaderelection") && !strings.Contains(notices, "\n== "+c.Name+" "+c.Version+"\n") {
+			t.Errorf("the license of %s %s does not go with it", c.Name, c.Version)
+		}
 	}
 	for _, name := range []string{"std", "k8s.io/client-go", "github.com/redis/go-redis/v9", "github.com/c8e606e4/leaderelection", "github.com/c8e606e4/leaderelection/deciders/s3"} {
 		if listed[name] == "" {

@@ -8,6 +8,7 @@
 //   - A block of crontab is run line by line.
 //   - A block of yaml is read strictly, by internal/snippets: as an object of Kubernetes, or as
 //     the chart's values, if <!-- values.yaml --> is above it.
+//   - A block of json is a record, as a store has it.
 //   - A block of console has what is typed where no test is, in a cluster: only the names in it
 //     are checked.
 package pages
@@ -39,7 +40,7 @@ func (b Block) String() string { return fmt.Sprintf("docs/%s:%d", b.Page, b.Line
 
 // Langs are the words that the fence of a block may have: of each a test says what becomes of
 // the block.
-func Langs() []string { return []string{"go", "sh", "text", "crontab", "yaml", "console"} }
+func Langs() []string { return []string{"go", "sh", "text", "crontab", "yaml", "console", "json"} }
 
 // All returns the pages below docs, by their file names, with their text. The root is that of
 // the repository. Pages in directories of docs have tests of their own.

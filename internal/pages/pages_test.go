@@ -1,11 +1,14 @@
 package pages
 
 import (
+	"bufio"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -96,22 +99,36 @@ var link = regexp.MustCompile(`\]\(([^)#:]*)(#[^):]*)?\)`)
 func TestLinks(t *testing.T) {
 	links := 0
 	for page, text := range pages(t) {
-		for _, m := range link.FindAllStringSubmatch(text, -1) {
-			links++
-			to := filepath.Join(root, "docs", filepath.FromSlash(m[1]))
-			if m[1] == "" {
-				to = filepath.Join(root, "docs", page)
-			}
-			if _, err := os.Stat(to); err != nil {
-				t.Errorf("docs/%s: %v", page, err)
-			} else if m[2] != "" && !slices.Contains(anchors(t, to), m[2]) {
-				t.Errorf("docs/%s: %s has no heading %s", page, m[1], m[2])
-			}
-		}
+		links += checkLinks(t, "docs/"+page, text)
+	}
+	files := []string{"bench/README.md", "cmd/leaderelect/README.md", "docs/migrate/README.md", "docs/migrate/client-go.md", "CONTRIBUTING.md", "RELIABILITY.md"}
+	for _, name := range []string{"run", "hook", "sidecar", "shards", "operators"} {
+		files = append(files, "cmd/leaderelect/docs/"+name+".md")
+	}
+	for _, page := range files {
+		links += checkLinks(t, page, read(t, page))
 	}
 	if links < 20 {
 		t.Errorf("%d links on all pages: are they still found?", links)
 	}
+}
+
+// checkLinks follows the links of a file of the repository, and returns how many it has.
+func checkLinks(t *testing.T, file, text string) int {
+	t.Helper()
+	all := link.FindAllStringSubmatch(text, -1)
+	for _, m := range all {
+		to := filepath.Join(root, filepath.Dir(file), filepath.FromSlash(m[1]))
+		if m[1] == "" {
+			to = filepath.Join(root, file)
+		}
+		if _, err := os.Stat(to); err != nil {
+			t.Errorf("%s: %v", file, err)
+		} else if m[2] != "" && !slices.Contains(anchors(t, to), m[2]) {
+			t.Errorf("%s: %s has no heading %s", file, m[1], m[2])
+		}
+	}
+	return len(all)
 }
 
 var (
@@ -146,6 +163,57 @@ func TestIndex(t *testing.T) {
 	}
 	if !strings.Contains(string(top), "(docs/README.md)") {
 		t.Error("README.md has no link to docs/README.md")
+	}
+}
+
+// The front page decides in a minute: it is short, its program works, and its links lead somewhere.
+func TestFrontPage(t *testing.T) {
+	text := read(t, "README.md")
+	if n := len(strings.Fields(text)); n > 500 {
+		t.Errorf("README.md has %d words, more than 500: move some to the page that they belong to", n)
+	}
+	if n := strings.Count(text, "!["); n != 1 {
+		t.Errorf("README.md has %d pictures, want one", n)
+	}
+	checkLinks(t, "README.md", text)
+	blocks, err := Blocks("README.md", text)
+	if err != nil || len(blocks) != 1 || blocks[0].Lang != "go" {
+		t.Fatalf("README.md has the blocks %v (%v), want one program", blocks, err)
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	if err := os.WriteFile(program+".go", []byte(blocks[0].Text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", program, program+".go")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("README.md: %v\n%s", err, out)
+	}
+	if runtime.GOOS == "windows" {
+		return // deciders/file refuses
+	}
+	cmd := exec.Command(program)
+	cmd.Dir = dir
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	printed := ""
+	for lines.Scan() {
+		if printed += lines.Text() + "\n"; strings.HasPrefix(lines.Text(), "leading") {
+			_ = cmd.Process.Signal(os.Interrupt)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if err := Prints("leading, fencing token …\n…\ndone: …", printed); err != nil {
+		t.Errorf("README.md: %v\n%s", err, printed)
 	}
 }
 

@@ -13,7 +13,7 @@ var (
 	ruleRow  = regexp.MustCompile(`(?m)^\| (\d+) \| .+ \| (.+) \|$`)
 	ruleTest = regexp.MustCompile("`(Test\\w+)`")
 	testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	numbered = regexp.MustCompile(`^TestRule(\d\d)`)
+	numbered = regexp.MustCompile(`^Test(?:Rule|Lifeline)(\d\d)`)
 )
 
 // testsOf are the names of a package's tests.
@@ -39,9 +39,18 @@ func testsOf(t *testing.T, pattern string) (all []string) {
 // a rule has one there.
 func TestRulesAreTested(t *testing.T) {
 	core, shards, _ := strings.Cut(pages(t)["rules.md"], "\n## A group's shards\n")
-	stores := testsOf(t, "deciders/*")
-	for dir, text := range map[string]string{".": core, "shard": shards} {
-		tests := append(testsOf(t, dir), stores...)
+	core, lifelines, _ := strings.Cut(core, "\n## Lifelines\n")
+	others := append(testsOf(t, "deciders/*"), testsOf(t, "lifeline")...)
+	for _, part := range []struct {
+		of, dir, prefix, text string
+		least                 int
+	}{
+		{"one election", "internal/electiontest", "TestRule", core, 23},
+		{"lifelines", "internal/electiontest", "TestLifeline", lifelines, 9},
+		{"a group's shards", "shard", "TestRule", shards, 13},
+	} {
+		dir, text := part.of, part.text
+		tests := append(testsOf(t, part.dir), others...)
 		has := func(prefix string) bool {
 			for _, name := range tests {
 				if name == prefix || numbered.MatchString(prefix) && strings.HasPrefix(name, prefix) {
@@ -51,7 +60,7 @@ func TestRulesAreTested(t *testing.T) {
 			return false
 		}
 		rows := ruleRow.FindAllStringSubmatch(text, -1)
-		if len(rows) < 12 {
+		if len(rows) < part.least {
 			t.Errorf("%d rules of %s: are they still found?", len(rows), dir)
 		}
 		for i, row := range rows {
@@ -68,12 +77,15 @@ func TestRulesAreTested(t *testing.T) {
 				}
 			}
 		}
-		for _, name := range testsOf(t, dir) {
+		for _, name := range testsOf(t, part.dir) {
+			if !strings.HasPrefix(name, part.prefix) {
+				continue
+			}
 			if n := numbered.FindStringSubmatch(name); n != nil {
 				if number, _ := strconv.Atoi(n[1]); number < 1 || number > len(rows) {
 					t.Errorf("%s is for no rule of %s", name, dir)
 				}
-			} else if strings.HasPrefix(name, "TestRule") && name[8] >= '0' && name[8] <= '9' {
+			} else if digit := strings.TrimPrefix(name, part.prefix)[0]; digit >= '0' && digit <= '9' {
 				t.Errorf("%s: a rule's test has its number in two digits", name)
 			}
 		}

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "draw the pictures anew")
 const (
 	term    = 15 * time.Second
 	skew    = time.Second
-	cut     = 17 * time.Second // when the leader is cut off from the store
+	cut     = 17 * time.Second // when something happens to the leader
 	length  = 40 * time.Second
 	between = 10 * time.Millisecond // of two looks at the views
 )
@@ -33,11 +33,45 @@ type seen struct {
 	token    leaderelection.ElectionNumber
 }
 
-// history is what became of an election of two candidates, whose first leader is cut off.
+// history is what became of an election of two candidates, whose first leader comes to an end.
 type history struct {
+	end    end
 	views  [2][]seen
 	expiry time.Duration // of the last term of the first leader, in true time: as its clock has it
 	writes []time.Duration
+}
+
+// end is what happens to the first leader.
+type end string
+
+const (
+	isCutOff end = "cut off" // from the store
+	stops    end = "stops"   // in order
+	dies     end = "kill -9" // with a lifeline, and the other candidate is on its machine
+)
+
+// machine is what the kernel knows of its processes' lifelines: the first candidate's life.
+type machine struct {
+	name string
+	dead atomic.Bool
+	tell func()
+}
+
+func (m *machine) Live(name string) error {
+	if m.name == "" {
+		m.name = name
+	}
+	return nil
+}
+func (m *machine) End(string) error      { return nil }
+func (m *machine) Dead(name string) bool { return name == m.name && m.dead.Load() }
+func (m *machine) Bury(string) error     { return nil }
+
+func (m *machine) OnDeath(name string, tell func()) (stop func()) {
+	if name == m.name {
+		m.tell = tell
+	}
+	return func() {}
 }
 
 // unstamped hides when the store says that it wrote: its clock is compared with nobody's. What is cut off hangs.
@@ -86,14 +120,17 @@ func (u unstamped) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) 
 	return token{next}, nil
 }
 
-// hold holds the election: the first candidate leads, and is cut off. Their clocks are
+// hold holds the election: the first candidate leads, and comes to an end. Their clocks are
 // off by what is given.
-func hold(t *testing.T, offsets [2]time.Duration) (h history) {
+func hold(t *testing.T, end end, offsets [2]time.Duration) (h history) {
+	h.end = end
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		record := memory.NewDecider()
 		var current [2]atomic.Pointer[leaderelection.TimeView]
 		var off atomic.Bool
+		var first context.CancelFunc
+		kernel := new(machine)
 		for i, offset := range offsets {
 			d := unstamped{record, new(atomic.Bool), func(e *leaderelection.RaceEntry) {
 				if i == 0 {
@@ -104,11 +141,20 @@ func hold(t *testing.T, offsets [2]time.Duration) (h history) {
 			if i == 0 {
 				d.cut = &off
 			}
-			c, err := leaderelection.Config{
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if i == 0 {
+				first = cancel
+			}
+			config := leaderelection.Config{
 				Decider: d, LeaderID: string(rune('A' + i)), TermLength: term, MaxClockSkew: skew, PollInterval: 250 * time.Millisecond,
 				Clock:     clocks.NewOffset(nil, offset),
 				OnElected: func(_ context.Context, view *leaderelection.TimeView) { current[i].Store(view) },
-			}.Start(t.Context())
+			}
+			if end == dies {
+				config.Lifeline = kernel
+			}
+			c, err := config.Start(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +164,15 @@ func hold(t *testing.T, offsets [2]time.Duration) (h history) {
 		}
 		for time.Since(begin) < length {
 			at := time.Since(begin)
-			off.Store(at >= cut && at < length-time.Second)
+			over := at >= cut
+			switch off.Store(end != stops && over && at < length-time.Second); {
+			case end == stops && over:
+				first()
+			case end == dies && over && !kernel.dead.Load():
+				current[0].Store(nil) // nobody is left to look at it
+				kernel.dead.Store(true)
+				kernel.tell()
+			}
 			for i := range current {
 				v := current[i].Load()
 				if v == nil || !v.ValueInFuture() {
@@ -146,11 +200,20 @@ func (h history) draw(title, caption string, notes [2]string) picture {
 		lease.marks = append(lease.marks, mark{w, "write"})
 	}
 	lease.spans = []span{{0, h.expiry, "wait", "A's lease"}}
-	one := lane{name: "A", note: notes[0], spans: []span{{a.from, a.to, "view", "A's view"}}, marks: []mark{{cut, "cut off"}}}
+	one := lane{name: "A", note: notes[0], spans: []span{{a.from, a.to, "view", "A's view"}}, marks: []mark{{cut, string(h.end)}}}
+	two := lane{name: "B", note: notes[1]}
+	if h.end != isCutOff { // the record is not A's any more when B leads
+		lease.note = "whose it is"
+		lease.spans = []span{{0, b.from, "wait", "A's lease"}, {b.from, b.to, "wait", "B's lease"}}
+		if h.end == stops {
+			lease.spans[0].to = a.to // it is vacant from then on
+		}
+		two.spans = []span{{0, b.from, "wait", "waits"}, {b.from, b.to, "view", "B's view"}}
+		return picture{title, caption, length, []lane{lease, one, two}}
+	}
 	if a.to < h.expiry {
 		one.spans = append(one.spans, span{a.to, h.expiry, "margin", "S"})
 	}
-	two := lane{name: "B", note: notes[1]}
 	switch {
 	case b.from < a.to:
 		two.spans = []span{{0, b.from, "wait", "waits"}, {b.from, a.to, "overlap", "both"}, {a.to, b.to, "view", "B's view"}}
@@ -165,18 +228,23 @@ func (h history) draw(title, caption string, notes [2]string) picture {
 func TestPictures(t *testing.T) {
 	for _, c := range []struct {
 		file, title, caption string
+		end                  end
 		offsets              [2]time.Duration
 		notes                [2]string
 		overlap, gap         time.Duration // what must be, to a poll's length
 	}{
-		{"crash.svg", "A leader that is cut off", "TermLength 15 s, MaxClockSkew (S) 1 s, clocks right. B leads 2 S after A's view has ended.",
+		{"crash.svg", "A leader that is cut off", "TermLength 15 s, MaxClockSkew (S) 1 s, clocks right. B leads 2 S after A's view has ended.", isCutOff,
 			[2]time.Duration{}, [2]string{"clock right", "clock right"}, 0, 2 * skew},
-		{"skew.svg", "The worst that clocks may be", "A's clock is S behind, B's is S ahead: the two margins are used up, and the views still do not overlap.",
+		{"skew.svg", "The worst that clocks may be", "A's clock is S behind, B's is S ahead: the two margins are used up, and the views still do not overlap.", isCutOff,
 			[2]time.Duration{-skew, skew}, [2]string{"clock 1 s behind", "clock 1 s ahead"}, 0, 0},
-		{"beyond.svg", "Clocks beyond MaxClockSkew", "A's clock is 4 S behind, on a store that stamps nothing, so nobody can notice: two views at once. It is what fencing is for.",
+		{"beyond.svg", "Clocks beyond MaxClockSkew", "A's clock is 4 S behind, on a store that stamps nothing, so nobody can notice: two views at once. It is what fencing is for.", isCutOff,
 			[2]time.Duration{-4 * skew, skew}, [2]string{"clock 4 s behind", "clock 1 s ahead"}, 3 * skew, 0},
+		{"handover.svg", "A leader that stops", "TermLength 15 s. A's view ends first, then A releases the record, and B leads from its next poll on: within 250 ms here.", stops,
+			[2]time.Duration{}, [2]string{"clock right", "clock right"}, 0, 0},
+		{"lifeline.svg", "A leader's process that dies, with a lifeline", "TermLength 15 s. B is on the same machine. Its kernel proves A's death, so B does not wait for the rest of A's term.", dies,
+			[2]time.Duration{}, [2]string{"with a lifeline", "with a lifeline"}, 0, 0},
 	} {
-		h := hold(t, c.offsets)
+		h := hold(t, c.end, c.offsets)
 		a, b := h.views[0][0], h.views[1][0]
 		if over := a.to - b.from; c.overlap > 0 && (over < c.overlap-300*time.Millisecond || over > c.overlap) || c.overlap == 0 && over >= 0 {
 			t.Errorf("%s: the views overlap by %v, want %v", c.file, over, c.overlap)

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 )
 
 // roleEnv makes a test binary a candidate; its value is a role in JSON.
@@ -27,8 +29,15 @@ type role struct {
 }
 
 // Main makes this process a candidate where it was started as one: then it does
-// not return. Call it first in TestMain.
-func Main(open Open) {
+// not return. Call it first in TestMain. Open opens the store, within a candidate's
+// process. Where what it returns is an io.Closer, it is closed at the end.
+func Main[D leaderelection.RaceDecider](open func(context.Context, *url.URL) (D, error)) {
+	MainGroup(open, nil)
+}
+
+// MainGroup is Main for tests of groups as well: member takes part in one until its ctx
+// ends. Package grouptest of internal/testsof calls it.
+func MainGroup[D leaderelection.RaceDecider](open func(context.Context, *url.URL) (D, error), member func(context.Context, Membership) error) {
 	env, ok := os.LookupEnv(roleEnv)
 	if !ok {
 		return
@@ -37,7 +46,9 @@ func Main(open Open) {
 	var r role
 	err := json.Unmarshal([]byte(env), &r)
 	if err == nil {
-		err = r.play(open, l)
+		err = r.play(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
+			return feedtest.Open(ctx, open, address)
+		}, member, l)
 	}
 	if err != nil {
 		l.print(line{Kind: failed, Why: err.Error()})
@@ -50,9 +61,12 @@ func Main(open Open) {
 // actEvery is how often a leader acts.
 const actEvery = 2 * time.Millisecond
 
+// opener opens the store at an address.
+type opener func(ctx context.Context, address string) (leaderelection.RaceDecider, error)
+
 // play campaigns in the election until standard input ends: with the parent's
 // death, or by its request.
-func (r role) play(open Open, l *logger) error {
+func (r role) play(open opener, member func(context.Context, Membership) error, l *logger) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
@@ -60,7 +74,7 @@ func (r role) play(open Open, l *logger) error {
 		cancel()
 	}()
 	if r.Group != nil {
-		return r.playGroup(ctx, open)
+		return r.playGroup(ctx, open, member)
 	}
 	decider, err := open(ctx, r.Address)
 	if err != nil {
@@ -71,7 +85,7 @@ func (r role) play(open Open, l *logger) error {
 	}
 	err = leaderelection.Config{
 		Decider: tell(decider, l), LeaderID: r.ID, HostPort: []string{"127.0.0.1:1"},
-		TermLength: r.Term, MaxClockSkew: r.Skew, SharedClock: r.Skew == 0, PollInterval: r.PollIn,
+		TermLength: r.Term, MaxClockSkew: r.Skew, ClockPolicy: clockPolicy(r.Skew), PollInterval: r.PollIn,
 		Clock:         clocks.NewOffset(nil, r.Offset),
 		Logger:        slog.New(slog.NewTextHandler(os.Stderr, nil)).With("candidate", r.ID),
 		OnElected:     func(ctx context.Context, view *leaderelection.TimeView) { r.lead(ctx, view, l) },
@@ -138,4 +152,12 @@ func (l *logger) print(p line) {
 
 func (l *logger) news(e leaderelection.RaceEntry) {
 	l.print(line{Kind: news, Number: uint64(e.ElectionNumber), Why: e.LeaderID})
+}
+
+// clockPolicy is that of processes whose clocks are apart by skew at most.
+func clockPolicy(skew time.Duration) leaderelection.ClockPolicy {
+	if skew == 0 {
+		return leaderelection.SharedClock
+	}
+	return leaderelection.Synchronized
 }

@@ -50,7 +50,7 @@ func leaderships(logs map[string][]line) []*leadership {
 }
 
 func (r *leadership) String() string {
-	return fmt.Sprintf("election %d of process %s", r.number, r.process)
+	return fmt.Sprintf("leadership %d of process %s", r.number, r.process)
 }
 
 // leaving is the cause of a leader's ctx when its process was asked to leave: the

@@ -35,7 +35,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"overlap": {map[string][]line{
 			"a": acts(1, 0, 120, 130),
 			"b": acts(2, 110, 200, 210),
-		}, "election 2 of process b overlaps election 1 of process a by"},
+		}, "leadership 2 of process b overlaps leadership 1 of process a by"},
 		"one act too many": {map[string][]line{
 			"a": join(acts(1, 0, 100, 200), acts(1, 150, 150, 200)),
 			"b": acts(2, 110, 200, 210),
@@ -44,7 +44,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 			"a": join(acts(1, 0, 100, 200), acts(1, 310, 310, 320)),
 			"b": acts(2, 110, 200, 210),
 			"c": acts(3, 300, 400, 410),
-		}, "election 3 of process c overlaps election 1 of process a"},
+		}, "leadership 3 of process c overlaps leadership 1 of process a"},
 		"a stopped act is no proof of overlap": {map[string][]line{
 			"a": join(acts(1, 0, 100, 200), []line{{Kind: act, Number: 1, Before: ms(102), After: ms(500), End: ms(200)}}),
 			"b": acts(2, 210, 300, 310),
@@ -98,7 +98,7 @@ func TestCtxEndsWithTheView(t *testing.T) {
 
 // What the processes wrote is judged by the specification: what it finds is tested there.
 func TestCheckWrites(t *testing.T) {
-	begin := time.Unix(1_000_000, 0)
+	begin := time.Unix(1, 0) // numbers are born with the time
 	write := func(id uint64, at time.Duration, who string, number leaderelection.ElectionNumber, ext uint64, sure bool) []line {
 		e := &leaderelection.RaceEntry{LeaderID: who, Incarnation: who, ElectionNumber: number, Extension: ext, TermLength: 10 * time.Second, TermExpiry: begin.Add(at + 10*time.Second)}
 		lines := []line{{Kind: writing, Write: id, Entry: e, Before: begin.Add(at).UnixNano()}}

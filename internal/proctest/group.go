@@ -2,10 +2,8 @@ package proctest
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // GroupOptions says where the store of a group of package shard is, and what befalls its
@@ -32,8 +29,8 @@ type GroupOptions struct {
 	// For is how long things go wrong before all is calm. Zero: 25 s, or what the
 	// environment says in PROCTEST_GROUP_FOR, as in 10m.
 	For time.Duration
-
-	patience time.Duration // for the calm; zero: 3 min
+	// Patience is for the calm. Zero: 3 min.
+	Patience time.Duration
 }
 
 // nameMark stands for a record's name in a group's Address.
@@ -45,8 +42,28 @@ type groupRole struct {
 	Ledger string // the file that it writes down its acts in
 }
 
+// Membership says how a member's process takes part. Package grouptest of internal/testsof makes
+// a shard.Config of it: package shard is a module of its own, which this one does not require.
+type Membership struct {
+	ID                       string
+	Shards                   int
+	Store                    func(name string) (leaderelection.RaceDecider, error)
+	Term, Skew, PollInterval time.Duration
+	Clock                    clocks.Clock
+	Logger                   *slog.Logger
+	// Begin has the process act on a shard that it owns, as long as its view lets it.
+	Begin func(Owned)
+}
+
+// Owned is a *shard.Owned.
+type Owned interface {
+	Name() string
+	Token() leaderelection.ElectionNumber
+	ValueInFuture() bool
+}
+
 // playGroup takes part in the group until ctx ends.
-func (r role) playGroup(ctx context.Context, open Open) error {
+func (r role) playGroup(ctx context.Context, open opener, member func(context.Context, Membership) error) error {
 	acts, err := newActs(r.Group.Ledger)
 	if err != nil {
 		return err
@@ -61,8 +78,11 @@ func (r role) playGroup(ctx context.Context, open Open) error {
 			}
 		}
 	}()
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("member", r.ID)
-	member, err := shard.Config{
+	return member(ctx, Membership{
+		ID: r.ID, Shards: r.Group.Shards, Term: r.Term, Skew: r.Skew, PollInterval: r.PollIn,
+		Clock:  clocks.NewOffset(nil, r.Offset),
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)).With("member", r.ID),
+		Begin:  acts.begin,
 		Store: func(name string) (leaderelection.RaceDecider, error) {
 			// It outlives ctx: the seat is released when that has ended.
 			d, err := open(context.WithoutCancel(ctx), strings.ReplaceAll(r.Address, nameMark, name))
@@ -73,24 +93,5 @@ func (r role) playGroup(ctx context.Context, open Open) error {
 			}
 			return d, err
 		},
-		MemberID: r.ID, Shards: shard.Numbered(r.Group.Shards), HostPort: []string{"127.0.0.1:1"},
-		TermLength: r.Term, MaxClockSkew: r.Skew, PollInterval: r.PollIn, DrainTimeout: r.Term / 2,
-		Clock: clocks.NewOffset(nil, r.Offset), Logger: logger,
-		OnOwned: func(ctx context.Context, o *shard.Owned) {
-			acts.begin(o)
-			<-ctx.Done()
-			linger := time.NewTimer(rand.N(20 * time.Millisecond))
-			defer linger.Stop()
-			<-linger.C
-		},
-	}.Start(context.WithoutCancel(ctx))
-	if err != nil {
-		return err
-	}
-	select {
-	case <-ctx.Done():
-		return member.Leave(context.WithoutCancel(ctx))
-	case <-member.Done():
-		return fmt.Errorf("the member has ended by itself: %w", member.Wait())
-	}
+	})
 }

@@ -3,6 +3,7 @@
 package proctest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -77,33 +78,19 @@ func RunGroup(t *testing.T, o GroupOptions) {
 
 func (o GroupOptions) withDefaults(t testing.TB) GroupOptions {
 	t.Helper()
-	if o.Members == 0 {
-		o.Members = 8
-	}
-	if o.Shards == 0 {
-		o.Shards = 200
-	}
-	if o.Term == 0 {
-		o.Term = 3 * time.Second
-	}
-	if o.Skew == 0 {
-		o.Skew = 200 * time.Millisecond
-	}
-	if o.PollInterval == 0 {
-		o.PollInterval = o.Term / 4
-	}
+	o.Members = cmp.Or(o.Members, 8)
+	o.Shards = cmp.Or(o.Shards, 200)
+	o.Term = cmp.Or(o.Term, 3*time.Second)
+	o.Skew = cmp.Or(o.Skew, 200*time.Millisecond)
+	o.PollInterval = cmp.Or(o.PollInterval, o.Term/4)
 	if text := os.Getenv("PROCTEST_GROUP_FOR"); o.For == 0 && text != "" {
 		var err error
 		if o.For, err = time.ParseDuration(text); err != nil {
 			t.Fatalf("proctest: PROCTEST_GROUP_FOR: %v", err)
 		}
 	}
-	if o.For == 0 {
-		o.For = 25 * time.Second
-	}
-	if o.patience == 0 {
-		o.patience = 3 * time.Minute
-	}
+	o.For = cmp.Or(o.For, 25*time.Second)
+	o.Patience = cmp.Or(o.Patience, 3*time.Minute)
 	return o
 }
 
@@ -263,7 +250,7 @@ func (g *group) leave(slot int) {
 
 func (g *group) await(what string, wanted func(lines map[string][]line) bool) {
 	g.Helper()
-	timeout := time.NewTimer(g.o.patience)
+	timeout := time.NewTimer(g.o.Patience)
 	defer timeout.Stop()
 	for {
 		ok := false
@@ -274,7 +261,7 @@ func (g *group) await(what string, wanted func(lines map[string][]line) bool) {
 		select {
 		case <-more:
 		case <-timeout.C:
-			g.Fatalf("proctest: %s: not within %v", what, g.o.patience)
+			g.Fatalf("proctest: %s: not within %v", what, g.o.Patience)
 		}
 	}
 }
@@ -293,9 +280,9 @@ func (g *group) settled(when string) {
 			g.Logf("%s: all is owned, evenly, after %v", when, now.Sub(begin).Round(time.Millisecond))
 			return
 		}
-		if time.Since(begin) > g.o.patience {
+		if time.Since(begin) > g.o.Patience {
 			maps.DeleteFunc(each, func(_ string, n int) bool { return n == 0 })
-			g.Fatalf("%s: %v after %v", when, err, g.o.patience)
+			g.Fatalf("%s: %v after %v", when, err, g.o.Patience)
 		}
 	}
 }

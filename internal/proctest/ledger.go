@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // ownership is what a process did with a shard under one token. It begins with an act: a
@@ -33,7 +31,7 @@ type acts struct {
 	ended chan struct{}
 
 	mu    sync.Mutex
-	owned map[*shard.Owned]int64 // where the ledger has it; -1: nowhere yet
+	owned map[Owned]int64 // its place in the ledger; -1: none yet
 	size  int64
 }
 
@@ -45,7 +43,7 @@ func newActs(path string) (*acts, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &acts{file: f, stop: make(chan struct{}), ended: make(chan struct{}), owned: map[*shard.Owned]int64{}}
+	a := &acts{file: f, stop: make(chan struct{}), ended: make(chan struct{}), owned: map[Owned]int64{}}
 	go func() {
 		defer close(a.ended)
 		tick := time.NewTicker(actAround)
@@ -69,7 +67,7 @@ func (a *acts) end() {
 }
 
 // begin acts on a shard for the first time.
-func (a *acts) begin(o *shard.Owned) {
+func (a *acts) begin(o Owned) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.owned[o] = -1
@@ -86,7 +84,7 @@ func (a *acts) around() {
 	}
 }
 
-func (a *acts) act(o *shard.Owned) {
+func (a *acts) act(o Owned) {
 	before := time.Now().UnixNano()
 	mayAct := o.ValueInFuture()
 	after := time.Now().UnixNano()

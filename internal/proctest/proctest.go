@@ -9,13 +9,7 @@
 // The candidates are the test binary itself, started again:
 //
 //	func TestMain(m *testing.M) {
-//		proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
-//			u, err := url.Parse(address)
-//			if err != nil {
-//				return nil, err
-//			}
-//			return mystore.Open(ctx, u)
-//		})
+//		proctest.Main(mystore.Open)
 //		goleak.VerifyTestMain(m) // or os.Exit(m.Run())
 //	}
 //
@@ -34,19 +28,15 @@
 package proctest
 
 import (
-	"context"
+	"cmp"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 )
 
-// Open opens the store at address, within a candidate's process. Where what it
-// returns is an io.Closer, it is closed at the end.
-type Open func(ctx context.Context, address string) (leaderelection.RaceDecider, error)
-
 // Options says where the store is. Only Address is required.
 type Options struct {
-	// Address is handed to Open in each process. The election must be empty.
+	// Address is the URL that Main's open opens in each process. The election must be empty.
 	Address string
 	// Upstream is the host and port of the store where it speaks TCP. Each
 	// candidate then reaches it through a proxy of its own, whose address
@@ -70,21 +60,11 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Term == 0 {
-		o.Term = 2 * time.Second
-	}
-	if o.Skew == 0 {
-		o.Skew = 200 * time.Millisecond
-	}
-	if o.PollInterval == 0 {
-		o.PollInterval = o.Term / 2
-	}
-	if o.Slack == 0 {
-		o.Slack = time.Second
-	}
-	if o.patience == 0 {
-		o.patience = 30 * time.Second
-	}
+	o.Term = cmp.Or(o.Term, 2*time.Second)
+	o.Skew = cmp.Or(o.Skew, 200*time.Millisecond)
+	o.PollInterval = cmp.Or(o.PollInterval, o.Term/2)
+	o.Slack = cmp.Or(o.Slack, time.Second)
+	o.patience = cmp.Or(o.patience, 30*time.Second)
 	return o
 }
 

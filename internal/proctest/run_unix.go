@@ -119,7 +119,7 @@ func has(lines []line, k kind) bool {
 // of its first act.
 func (r *run) leaderAfter(before leadershipOf, within time.Duration) (leader leadershipOf, since time.Time) {
 	r.Helper()
-	r.await(fmt.Sprintf("a leader after election %d", before.number), within, func(lines map[string][]line) bool {
+	r.await(fmt.Sprintf("a leader after leadership %d", before.number), within, func(lines map[string][]line) bool {
 		for _, p := range r.running {
 			if p == nil || p == before.process {
 				continue
@@ -250,7 +250,7 @@ func (r *run) leavesInOrder() {
 // follows waits until p has learned of a leadership.
 func (r *run) follows(p *process, of leadershipOf) {
 	r.Helper()
-	r.await(fmt.Sprintf("%s to learn of election %d", p.name, of.number), r.o.patience, func(lines map[string][]line) bool {
+	r.await(fmt.Sprintf("%s to learn of leadership %d", p.name, of.number), r.o.patience, func(lines map[string][]line) bool {
 		return slices.ContainsFunc(lines[p.name], func(l line) bool { return l.Kind == news && l.Number >= of.number })
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
 // Follower is a Table that is kept up to date by Watch.
@@ -34,7 +35,7 @@ func Follow(ctx context.Context, w leaderelection.WatchConfig, onError func(erro
 		return nil, err
 	}
 	f := &Follower{Table: NewTable(w.Clock, w.MaxClockSkew), done: make(chan struct{})}
-	w.Trace = f.listen(w.Trace, onError)
+	w.Trace = leaderelection.JoinTraces(w.Trace, f.listen(onError))
 	go f.run(ctx, w)
 	return f, nil
 }
@@ -47,26 +48,16 @@ func (f *Follower) run(ctx context.Context, w leaderelection.WatchConfig) {
 			return
 		}
 		f.failure.Store(&err)
-		if w.Logger != nil {
-			w.Logger.LogAttrs(ctx, slog.LevelError, "leaderelection: the election cannot be watched; trying again", slog.Duration("in", pause), slog.Any("err", err))
-		}
+		warnings.Or(w.Logger).LogAttrs(ctx, slog.LevelError, "leaderelection: the election cannot be watched; trying again", slog.Duration("in", pause), slog.Any("err", err))
 		if !f.clock.SleepFor(ctx, pause) {
 			return
 		}
 	}
 }
 
-// listen returns a copy of t that also notes whether reads work.
-func (f *Follower) listen(t *leaderelection.Trace, onError func(error)) *leaderelection.Trace {
-	var mine leaderelection.Trace
-	if t != nil {
-		mine = *t
-	}
-	theirs := mine.StoreOp
-	mine.StoreOp = func(op leaderelection.StoreOp) {
-		if theirs != nil {
-			theirs(op)
-		}
+// listen returns a hook that notes whether reads work.
+func (f *Follower) listen(onError func(error)) *leaderelection.Trace {
+	return &leaderelection.Trace{StoreOp: func(op leaderelection.StoreOp) {
 		if op.Err == nil {
 			f.failure.Store(nil)
 			return
@@ -75,8 +66,7 @@ func (f *Follower) listen(t *leaderelection.Trace, onError func(error)) *leadere
 		if onError != nil {
 			onError(op.Err)
 		}
-	}
-	return &mine
+	}}
 }
 
 // Failure is the error of the last read of the store, or nil where that worked.

@@ -175,7 +175,7 @@ func (s *State) Select(choose func(leaderelection.RaceEntry) []string) ([]string
 	e := s.Entry.Clone()
 	chosen := choose(*e)
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("leader %q of election %d has no address of the kind that is wanted: its HostPort is %q", e.LeaderID, e.ElectionNumber, e.HostPort)
+		return nil, fmt.Errorf("leader %q with token %d has no address of the kind that is wanted: its HostPort is %q", e.LeaderID, e.ElectionNumber, e.HostPort)
 	}
 	return good(&s.Entry, chosen)
 }
@@ -183,7 +183,7 @@ func (s *State) Select(choose func(leaderelection.RaceEntry) []string) ([]string
 // addresses returns what can be dialled of the leader's HostPorts.
 func addresses(e *leaderelection.RaceEntry) ([]string, error) {
 	if len(e.HostPort) == 0 {
-		return nil, fmt.Errorf("leader %q of election %d has no HostPort in its record: set Config.HostPort", e.LeaderID, e.ElectionNumber)
+		return nil, fmt.Errorf("leader %q with token %d has no HostPort in its record: set Config.HostPort", e.LeaderID, e.ElectionNumber)
 	}
 	return good(e, e.HostPort)
 }
@@ -194,7 +194,7 @@ func good(e *leaderelection.RaceEntry, all []string) (good []string, fault error
 	for _, hp := range all {
 		if err := CheckHostPort(hp); err != nil {
 			if fault == nil {
-				fault = fmt.Errorf("leader %q of election %d: %w", e.LeaderID, e.ElectionNumber, err)
+				fault = fmt.Errorf("leader %q with token %d: %w", e.LeaderID, e.ElectionNumber, err)
 			}
 			continue
 		}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // Why Shards has no Table.
@@ -17,87 +16,86 @@ var (
 	ErrNoShard      = errors.New("there is no such shard")
 )
 
+// assignment is a *shard.Assignment. It has no name here: package shard is a module of its
+// own, and the root's requires no other.
+type assignment interface {
+	comparable
+	Version() leaderelection.ElectionNumber
+}
+
 // Shards are the newest assignment of one group, as a Table for each shard. Its methods
 // may be called by any number of goroutines at once.
-type Shards struct {
-	clock clocks.Clock
-	known chan struct{} // closed by the first assignment
+type Shards[A assignment] struct {
+	clock  clocks.Clock
+	record func(a A, name string) (leaderelection.RaceEntry, bool)
+	known  chan struct{} // closed by the first assignment
 
 	mu     sync.Mutex
-	newest *shard.Assignment
+	newest A
 	tables map[string]*Table // of each shard that was asked for
 }
 
-// NewShards returns Shards that know of no assignment. A nil clock is the system's.
-func NewShards(clock clocks.Clock) *Shards {
-	return &Shards{clock: clock, known: make(chan struct{}), tables: map[string]*Table{}}
+// NewShards returns Shards that know of no assignment. A nil clock is the system's. Record
+// returns what an election's record would say of a shard: its owner is the leader, and its
+// token the number. It returns false if there is no such shard.
+func NewShards[A assignment](clock clocks.Clock, record func(a A, name string) (leaderelection.RaceEntry, bool)) *Shards[A] {
+	return &Shards[A]{clock: clock, record: record, known: make(chan struct{}), tables: map[string]*Table{}}
 }
 
-// FollowShards returns Shards that watch a group until ctx ends, and what is closed when
-// they have ended then. It refuses only a WatchConfig that is wrong.
-func FollowShards(ctx context.Context, w shard.WatchConfig) (*Shards, <-chan struct{}, error) {
+// Follow has s watch a group until ctx ends, and returns what is closed when it has ended
+// then. It refuses only a WatchConfig that is wrong, whose Watch this is.
+func (s *Shards[A]) Follow(ctx context.Context, watch func(context.Context, func(context.Context, A)) error) (<-chan struct{}, error) {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := w.Watch(over, func(context.Context, *shard.Assignment) {}); !errors.Is(err, context.Canceled) {
-		return nil, nil, err
+	if err := watch(over, func(context.Context, A) {}); !errors.Is(err, context.Canceled) {
+		return nil, err
 	}
-	s, done := NewShards(w.Clock), make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = w.Watch(ctx, func(_ context.Context, a *shard.Assignment) { s.News(a) }) // it ends with ctx
+		_ = watch(ctx, func(_ context.Context, a A) { s.News(a) }) // it ends with ctx
 	}()
-	return s, done, nil
+	return done, nil
 }
 
 // News takes in an assignment. One that is not newer than what is known is no news.
-func (s *Shards) News(a *shard.Assignment) {
+func (s *Shards[A]) News(a A) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var none A
 	switch {
-	case a == nil || s.newest != nil && a.Version() <= s.newest.Version():
+	case a == none || s.newest != none && a.Version() <= s.newest.Version():
 		return
-	case s.newest == nil:
+	case s.newest == none:
 		close(s.known)
 	}
 	s.newest = a
 	for name, table := range s.tables {
-		o, there := a.Owner(name)
+		e, there := s.entry(name)
 		if !there { // nobody owns it, by the number that was known last
-			o.Token = table.Load().Entry.ElectionNumber
+			e.ElectionNumber = table.Load().Entry.ElectionNumber
 		}
-		table.News(entryOf(a, o))
+		table.News(e)
 	}
 }
 
-// entryOf is what an election's record would say of a shard: its token is the number.
-func entryOf(a *shard.Assignment, o shard.Owner) leaderelection.RaceEntry {
-	return leaderelection.RaceEntry{LeaderID: o.Member, HostPort: o.HostPort, ElectionNumber: o.Token, Extension: uint64(a.Version())}
+// entry is the record of a shard, of the newest assignment. The caller holds s.mu.
+func (s *Shards[A]) entry(name string) (leaderelection.RaceEntry, bool) {
+	e, there := s.record(s.newest, name)
+	e.Extension = uint64(s.newest.Version())
+	return e, there
 }
 
-// Owner returns who owns a shard, and false if there is no such shard, or no assignment
-// is known yet.
-func (s *Shards) Owner(name string) (shard.Owner, bool) {
+// Newest returns the newest assignment, or nil if none is known yet.
+func (s *Shards[A]) Newest() A {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.newest == nil {
-		return shard.Owner{}, false
-	}
-	return s.newest.Owner(name)
-}
-
-// Members returns those that the newest assignment names.
-func (s *Shards) Members() []shard.Owner {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.newest == nil {
-		return nil
-	}
-	return s.newest.Members()
+	return s.newest
 }
 
 // Table returns the Table of one shard, in which its owner is the leader. It waits until
 // an assignment is known, for wait at most.
-func (s *Shards) Table(ctx context.Context, name string, wait time.Duration) (*Table, error) {
+func (s *Shards[A]) Table(ctx context.Context, name string, wait time.Duration) (*Table, error) {
 	if !s.awaits(ctx, wait) {
 		return nil, ErrNoAssignment
 	}
@@ -106,18 +104,18 @@ func (s *Shards) Table(ctx context.Context, name string, wait time.Duration) (*T
 	if table := s.tables[name]; table != nil {
 		return table, nil
 	}
-	o, there := s.newest.Owner(name)
+	e, there := s.entry(name)
 	if !there {
 		return nil, ErrNoShard
 	}
 	table := NewLastingTable(s.clock)
-	table.News(entryOf(s.newest, o))
+	table.News(e)
 	s.tables[name] = table
 	return table, nil
 }
 
 // awaits reports whether an assignment is known, after wait at the latest.
-func (s *Shards) awaits(ctx context.Context, wait time.Duration) bool {
+func (s *Shards[A]) awaits(ctx context.Context, wait time.Duration) bool {
 	select {
 	case <-s.known:
 		return true

@@ -45,9 +45,17 @@
 //     Transfer and StepDown come at any time, also from operators whose clock is
 //     off by hours, or who ask a dead leader again and again.
 //
+//   - The answer to a write does not tell the store's time, which only reads and feeds do (TestSkewed).
+//
+//   - In simulations of their own: others' tools delete the record, empty it, make it again or edit it,
+//     and feeds tell of what is undone, in whose place an operator's request comes.
+//
 //   - In simulations of their own: clocks that are hours off though they should be
 //     within MaxClockSkew, and clocks that nobody promised anything about
-//     (Config.Unsynchronized).
+//     (the ClockPolicy Unsynchronized).
+//
+//   - Most processes have a lifeline, on one of two machines: those that crash are proved
+//     dead there.
 //
 //   - Processes have a Hold, a Priority and an ExtendEvery of their own, other ones at each
 //     start.

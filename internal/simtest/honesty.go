@@ -28,6 +28,13 @@ func (r *recorder) uncertainty(g *leadership, w won) time.Duration {
 	k := g.attempt()
 	m := r.measured(g, k)
 	clock, now := g.p.actor.clock, r.now()
+	if r.quiet {
+		first := r.compared(g)
+		m = first
+		if clock.Stepped(first.asked-1, now) { // which it is told of by its next read
+			return 2*r.term + clock.SetBack(first.asked-1, now)
+		}
+	}
 	sum := m.known - m.happened + unit(g.p.stamps[k]) + unit(w.stamp) + r.drifted()
 	if clock.Stepped(m.asked-1, m.known) && clock.Stepped(m.known, now) {
 		sum += clock.SetBack(m.asked-1, now)
@@ -45,6 +52,26 @@ func (r *recorder) measured(g *leadership, k attempt) measurement {
 		happened: g.p.landed[k],
 		known:    g.p.actor.clock.Awake(g.p.confirmed[k]),
 	}
+}
+
+// compared is the measurement that a leadership begins by where only reads and feeds have stamps: that of
+// its acquisition, known when it was told along with its stamp. A feed may foretell it, with the stamp of
+// that time.
+func (r *recorder) compared(g *leadership) measurement {
+	w, clock := g.acquired(), g.p.actor.clock
+	m := measurement{happened: w.at}
+	if w.op != nil {
+		m.asked = clock.Drowsy(w.op.at)
+	}
+	for s, seen := range g.p.actor.told { // or of what an operator has put over it
+		if s.number == g.number && s.incarnation == g.p.incarnation && seen.dated > 0 && (m.known == 0 || seen.dated < m.known) {
+			m.known, m.happened = clock.Awake(seen.dated), w.at
+			if m.known < w.at {
+				m.happened = seen.stamp
+			}
+		}
+	}
+	return m
 }
 
 // drifted is how far a clock drifts in a term.
@@ -69,6 +96,13 @@ func (r *recorder) honest(g *leadership) {
 	}
 	k := g.attempt()
 	m := r.measured(g, k)
+	if r.quiet {
+		m = r.compared(g)
+		if m.known == 0 {
+			r.failf(g.p.name, "leads by election %d, of whose acquisition it does not know when it happened", g.number)
+			return
+		}
+	}
 	clock, now := g.p.actor.clock, r.now()
 	if clock.Stepped(m.asked-1, now) {
 		return
@@ -128,7 +162,7 @@ func (r *recorder) robs(o *op, p *process, g *leadership) {
 		r.counts["leaders that were suspended and set back in one term, and robbed"]++
 		return
 	case !r.lies:
-		r.failf(p.name, "wins while the view of election %d (%s) is alive", g.number, g.p.name)
+		r.failf(p.name, "wins while the view of leadership %d (%s) is alive", g.number, g.p.name)
 		return
 	case g.p.host.skewed:
 		return // its own clock may be the wrong one: overlap has its bound

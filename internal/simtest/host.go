@@ -57,7 +57,9 @@ func (h *host) theClock() clocks.Clock {
 func (h *host) crash() {
 	h.w.rec.note(h.proc.name, "crashes")
 	h.strike("crashed")
+	h.w.rec.dies(h.proc)
 	h.proc.actor.dead.Store(true)
+	h.w.kernels.died()
 	h.resume()
 	h.proc.cancel(errDead)
 	h.proc = nil

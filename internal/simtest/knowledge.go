@@ -32,6 +32,8 @@ type sighting struct {
 	first reading       // by its clock, when it was told for the first time
 	at    time.Duration // and in true time
 	asked reading       // when the last read that returned it began
+	dated time.Duration // in true time, when it was first told along with the store's stamp; 0: never
+	stamp time.Duration // this stamp, as true time: before the write happened, if a feed foretold it
 
 	expiry time.Time
 	over   *state // what it had been told of that was newer; nil: nothing
@@ -58,6 +60,9 @@ func (r *recorder) tell(a *actor, e *le.RaceEntry, o *op) {
 			over := stateOf(n)
 			s.over = &over
 		}
+	}
+	if s.dated == 0 && !stampOf(e).IsZero() {
+		s.dated, s.stamp = r.now(), stampOf(e).Sub(r.epoch.Round(0))
 	}
 	if o != nil && o.mono >= s.asked.mono {
 		s.asked = reading{o.wall, o.mono}

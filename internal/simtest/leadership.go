@@ -3,6 +3,7 @@ package simtest
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
@@ -67,7 +68,7 @@ func (r *recorder) elected(p *process, ctx context.Context, view *le.TimeView) *
 		r.failf(p.name, "OnElected %d while %d callbacks of an earlier leadership are running", g.number, p.running)
 	}
 	if g.number <= p.number {
-		r.failf(p.name, "OnElected %d after election %d", g.number, p.number)
+		r.failf(p.name, "OnElected %d after leadership %d", g.number, p.number)
 	}
 	p.running++
 	g.running++
@@ -76,7 +77,7 @@ func (r *recorder) elected(p *process, ctx context.Context, view *le.TimeView) *
 	p.current = g
 	for _, other := range r.leaderships {
 		if !r.wild && other.p != p && !other.done && !other.p.actor.dead.Load() && r.mustBeDone(other) {
-			r.failf(p.name, "OnElected %d while the leader's ctx of election %d (%s) is live", g.number, other.number, other.p.name)
+			r.failf(p.name, "OnElected %d while the leader's ctx of leadership %d (%s) is live", g.number, other.number, other.p.name)
 		}
 	}
 	r.leaderships = append(r.leaderships, g)
@@ -109,7 +110,7 @@ func (r *recorder) ctxDone(g *leadership) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	cause := context.Cause(g.ctx)
-	r.logf(g.p.name, "ctx of election %d: %v", g.number, cause)
+	r.logf(g.p.name, "ctx of leadership %d: %v", g.number, cause)
 	if g.p.actor.dead.Load() {
 		g.done = true
 		return
@@ -120,15 +121,15 @@ func (r *recorder) ctxDone(g *leadership) {
 	}
 	r.counts["ended: "+kind.Error()]++
 	if r.mustBeDone(g) {
-		r.failf(g.p.name, "the leader's ctx of election %d was cancelled %v after its view had ended", g.number, r.now()-g.overAt(r.now()))
+		r.failf(g.p.name, "the leader's ctx of leadership %d was cancelled %v after its view had ended", g.number, r.now()-g.overAt(r.now()))
 	}
 	g.done, g.doneAt = true, r.now()
 	if r.watched == g.p && !r.asked[g] {
-		r.failf(g.p.name, "election %d ends though nothing has happened to its leader: %v", g.number, cause)
+		r.failf(g.p.name, "leadership %d ends though nothing has happened to its leader: %v", g.number, cause)
 	}
 	r.check()
 	if errors.Is(cause, le.ErrOusted) && !g.over {
-		r.failf(g.p.name, "ousted from election %d, but its view is in the future", g.number)
+		r.failf(g.p.name, "ousted from leadership %d, but its view is in the future", g.number)
 	}
 }
 
@@ -198,16 +199,20 @@ func (r *recorder) changing(p *process, e *le.RaceEntry) {
 // newer reports whether e is news after told: newer, or one that the store has had by the same
 // order, in place of what was told of and was undone, or lost when the store was set back. With the lock.
 func (r *recorder) newer(e, told *le.RaceEntry) bool {
-	order := e.Compare(told)
-	if order != 0 || e.Incarnation == told.Incarnation {
+	if order := e.Compare(told); order != 0 || alike(e, told) {
 		return order > 0
 	}
 	for i := len(r.records) - 1; i > 0; i-- {
-		if r.records[i].Compare(e) == 0 && r.records[i].Incarnation == e.Incarnation {
+		if alike(&r.records[i], e) {
 			return true
 		}
 	}
 	return false
+}
+
+// alike reports whether a and b are one record: a record is identified by its content.
+func alike(a, b *le.RaceEntry) bool {
+	return a.Compare(b) == 0 && a.Incarnation == b.Incarnation && a.LeaderID == b.LeaderID && a.Successor == b.Successor && a.TermExpiry.Equal(b.TermExpiry) && maps.Equal(a.Extra, b.Extra)
 }
 
 // follows is newer without the lock.
@@ -227,7 +232,7 @@ func (r *recorder) changed(p *process) {
 func (r *recorder) extended(p *process, x le.ViewExtended) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.logf(p.name, "view of election %d extended to %.6f, %v were left", x.Number, x.Expiry.Sub(r.epoch.Round(0)).Seconds(), x.Remaining)
+	r.logf(p.name, "view of leadership %d extended to %.6f, %v were left", x.Number, x.Expiry.Sub(r.epoch.Round(0)).Seconds(), x.Remaining)
 	r.check()
 }
 
@@ -251,10 +256,10 @@ func (r *recorder) stopped(p *process, err error) {
 	}
 	for n, g := range p.leaderships {
 		if g.ousted != 1 || g.ctx.Err() == nil {
-			r.failf(p.name, "Wait has returned; of election %d OnOusting was called %d times, and its ctx ended with %v", n, g.ousted, context.Cause(g.ctx))
+			r.failf(p.name, "Wait has returned; of leadership %d OnOusting was called %d times, and its ctx ended with %v", n, g.ousted, context.Cause(g.ctx))
 		}
 		if g.inFuture() {
-			r.failf(p.name, "Wait has returned, but the view of election %d is in the future", n)
+			r.failf(p.name, "Wait has returned, but the view of leadership %d is in the future", n)
 		}
 	}
 }

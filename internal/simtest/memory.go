@@ -14,7 +14,8 @@ import (
 // goes wrong. What goes wrong is put on top, by Link; but for what no link can do, see
 // Foretell and SetBack.
 type Memory struct {
-	unit time.Duration // of the time that it stamps records with; 0: it does not say
+	unit  time.Duration // of the time that it stamps records with; 0: it does not say
+	quiet bool          // and not in the answers to writes
 
 	mu      sync.Mutex
 	current *le.RaceEntry
@@ -74,7 +75,11 @@ func (s *Memory) WriteEntry(_ context.Context, entry *le.RaceEntry) (le.LeaderTo
 	if v, _ := entry.Token.(version); v.n != s.version.n {
 		return nil, fmt.Errorf("simtest: version %d, now %d: %w", v.n, s.version.n, le.ErrLostRace)
 	}
-	return s.put(entry), nil
+	v := s.put(entry)
+	if s.quiet {
+		v.stamp = time.Time{}
+	}
+	return v, nil
 }
 
 // Foretell makes the feeds tell of a write that would happen now, as a store does that
@@ -123,7 +128,12 @@ func (s *Memory) next() version {
 func (s *Memory) SetBack(entry *le.RaceEntry) le.LeaderToken {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.put(entry)
+	v := s.put(entry)
+	if entry.ElectionNumber == le.NoElections && !entry.Emptied { // there is none: nothing says since when
+		v.stamp = time.Time{}
+		s.version = v
+	}
+	return v
 }
 
 func (s *Memory) put(entry *le.RaceEntry) version {

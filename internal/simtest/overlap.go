@@ -36,7 +36,7 @@ func (r *recorder) overlap(a, b *leadership) {
 		return
 	}
 	r.counts["overlaps"]++
-	r.failf(newer.p.name, "OVERLAP: the views of election %d (%s) and of election %d are both in the future, %v after the latter was won", older.number, older.p.name, newer.number, took)
+	r.failf(newer.p.name, "OVERLAP: the views of leadership %d (%s) and of leadership %d are both in the future, %v after the latter was won", older.number, older.p.name, newer.number, took)
 }
 
 // acquired is how the leadership was won.
@@ -85,7 +85,7 @@ func (r *recorder) erased(i, j int) bool {
 // another has led since, who did not know better.
 func (r *recorder) lost(g *leadership, by *actor, asked time.Duration, j int) bool {
 	i := r.indexOf(g)
-	if !r.erased(i, j) {
+	if !r.erased(i, j) || r.shown(i, j) {
 		return false
 	}
 	for _, m := range g.passed {

@@ -26,7 +26,10 @@ type Params struct {
 	Ranks int           // Priority is one of so many; 0: all are alike
 	Paced bool          // some processes have an ExtendEvery of their own
 
+	Lifelines bool // most processes have a lifeline, on one of two machines
+
 	Stamp   time.Duration // the unit of the store's own time, which is true; 0: it does not say
+	Quiet   bool          // the answer to a write does not say, only reads and feeds do
 	Backups bool          // the store is set back to an earlier record now and then
 	Lag     bool          // every second read comes from a replica that is stuck, also in calm weather
 	Nags    bool          // an operator asks dead leaders to hand over, again and again, also in calm weather
@@ -36,6 +39,8 @@ type Params struct {
 	Skewed  int           // so many hosts have clocks beyond their bound
 	Lies    time.Duration // by this much at most
 	Lenient bool          // WarnOnClockSkew
+
+	Strangers bool // others' tools change the record
 
 	Unsynchronized int           // so many hosts have Unsynchronized set
 	Apart          time.Duration // how far their clocks may be from true time
@@ -64,6 +69,8 @@ func DrawSkewed(seed uint64) Params {
 	p.Stamp, p.Backups, p.Twins, p.Astray = time.Microsecond, rng.IntN(4) == 0, false, false
 	p.Skewed = 1 + rng.IntN(p.Hosts-1)
 	p.Lies = []time.Duration{3 * p.Skew, p.Term, 10 * p.Term, 5 * time.Hour}[rng.IntN(4)]
+	// A shorter term has no time for what a leader's read from a replica that lags costs it: one write.
+	p.Quiet = rng.IntN(3) == 0 && p.Term >= 2*time.Second
 	return p
 }
 
@@ -84,8 +91,8 @@ func DrawUnsynchronized(seed uint64) Params {
 }
 
 func (p Params) String() string {
-	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v (mixed: %v), the store's time in units of %v, set back: %v, a replica lags: %v, operators nag: %v, and are astray: %v, bounded clocks: %v, skewed candidates: %d, unsynchronized candidates: %d, Hold up to %v, ranks: %d, paced: %v",
-		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Mixed, p.Stamp, p.Backups, p.Lag, p.Nags, p.Astray, p.Bounded, p.Skewed, p.Unsynchronized, p.Hold, p.Ranks, p.Paced)
+	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v (mixed: %v), the store's time in units of %v (by reads alone: %v), set back: %v, a replica lags: %v, operators nag: %v, and are astray: %v, bounded clocks: %v, skewed candidates: %d, unsynchronized candidates: %d, Hold up to %v, ranks: %d, paced: %v, lifelines: %v, strangers: %v",
+		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Mixed, p.Stamp, p.Quiet, p.Backups, p.Lag, p.Nags, p.Astray, p.Bounded, p.Skewed, p.Unsynchronized, p.Hold, p.Ranks, p.Paced, p.Lifelines, p.Strangers)
 }
 
 // Draw returns the simulation of a seed.
@@ -124,6 +131,7 @@ func Draw(seed uint64) Params {
 	p.Mixed = more.IntN(2) == 0
 	p.Lag, p.Nags, p.Astray, p.Bounded = more.IntN(5) == 0, more.IntN(3) == 0, more.IntN(4) == 0, more.IntN(4) == 0
 	p.drawWishes(rand.New(rand.NewPCG(seed, 8)))
+	p.Lifelines = rand.New(rand.NewPCG(seed, 10)).IntN(2) == 0
 	return p
 }
 
@@ -190,6 +198,9 @@ func (p *Params) leaderWithin() time.Duration {
 	}
 	if p.Lag {
 		rest += 2*backoff(term) + p.poll()
+	}
+	if p.Strangers { // an emptied record is waited for from when it is seen
+		rest += p.poll() + p.allowance()
 	}
 	if p.Unsynchronized > 0 {
 		wait := term + max(skew, term/100)

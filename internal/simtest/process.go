@@ -21,6 +21,9 @@ type process struct {
 
 	leader le.RaceEntry // as Leader last said
 
+	lifelined bool // it has a lifeline
+	lifeless  bool // which cannot prove its own death
+
 	// The recorder's, under its lock:
 	leaving     bool          // told to stop
 	over        bool          // has stopped
@@ -67,16 +70,20 @@ func (h *host) launch() {
 	h.proc, h.all = p, append(h.all, p)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p.cancel = cancel
+	runs := w.rng.IntN(8) == 0 && w.now() > 0 && !w.staged
+	if runs {
+		p.hold = 0
+	}
 	w.rec.note(p.name, "starts: TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v, Unsynchronized: %v, Hold %v, Priority %d, ExtendEvery %v", p.term, p.skew, p.poll, p.drain, p.unsynchronized, p.hold, p.priority, p.extend)
 	w.rec.starts(p)
-	if w.rng.IntN(8) == 0 && w.now() > 0 && !w.staged {
+	if runs {
 		p.run(ctx)
 		return
 	}
 	cfg := p.config()
 	cfg.OnElected = p.onElected
 	var err error
-	h.clock.Outside(func() { p.campaign, err = cfg.Start(ctx) })
+	h.clock.Outside(func() { p.campaign, err = cfg.StartHeld(ctx, p.hold) })
 	if err != nil {
 		panic(err)
 	}
@@ -94,20 +101,17 @@ func (p *process) config() le.Config {
 		LeaderID:     p.host.id,
 		TermLength:   p.term,
 		MaxClockSkew: p.skew,
-		SharedClock:  w.Skew == 0,
-
-		WarnOnClockSkew: w.Lenient,
-		Unsynchronized:  p.unsynchronized,
+		ClockPolicy:  clockPolicy(w.Skew, p.unsynchronized, w.Lenient),
 
 		PollInterval:  p.poll,
 		DrainTimeout:  p.drain,
-		Hold:          p.hold,
 		Priority:      p.priority,
 		ExtendEvery:   p.extend,
 		OnOusting:     p.onOusting,
 		LeaderChanged: p.leaderChanged,
 		Healthy:       p.healthy,
 		Clock:         p.host.theClock(),
+		Lifeline:      p.lifeline(w.lives),
 		Trace: &le.Trace{
 			StoreOp:       func(le.StoreOp) { p.stuck() },
 			Extended:      func(x le.ViewExtended) { w.rec.extended(p, x) },
@@ -117,6 +121,7 @@ func (p *process) config() le.Config {
 			Feed:          func(f le.FeedEvent) { w.rec.note(p.name, "feed: %v", f.Err) },
 		},
 	}
+	cfg.Logger = slog.New(slog.DiscardHandler)
 	if w.rng.IntN(2) == 0 {
 		cfg.Logger = slog.New(handler{slog.DiscardHandler, p})
 	}
@@ -223,6 +228,8 @@ func (p *process) onElected(ctx context.Context, view *le.TimeView) {
 		w.rec.returned(g, "OnElected")
 	}()
 	switch {
+	case w.staged: // a scenario says what happens
+		<-ctx.Done()
 	case manner.brief && (p.campaign != nil || manner.rough):
 		sleep(ctx, manner.work)
 	case manner.resigns:
@@ -245,6 +252,7 @@ func (p *process) onOusting(ctx context.Context) {
 	if p.actor.dead.Load() {
 		return
 	}
+	time.Sleep(time.Nanosecond) // OnElected was called, but a busy machine may not have come to its first statement
 	g := w.rec.ousting(p, ctx)
 	p.host.link.rest(p.host.link.habit().windDown)
 	p.actor.clock.Gate()
@@ -280,4 +288,17 @@ func (p *process) healthy(ctx context.Context) error {
 		return errSick
 	}
 	return ctx.Err()
+}
+
+// clockPolicy is that of a process whose machines' clocks are apart by skew at most.
+func clockPolicy(skew time.Duration, unsynchronized, lenient bool) le.ClockPolicy {
+	switch {
+	case unsynchronized:
+		return le.Unsynchronized
+	case skew == 0:
+		return le.SharedClock
+	case lenient:
+		return le.SynchronizedWarnOnly
+	}
+	return le.Synchronized
 }

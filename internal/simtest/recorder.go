@@ -58,6 +58,8 @@ type recorder struct {
 	drift               float64
 	lies                bool // clocks go beyond their bound, and are compared with the store's
 	lenient             bool // but that is not acted on
+	strangers           bool // others' tools change the record
+	quiet               bool // the answers to writes have no stamps
 	lines               []line
 	violations          []string
 	records             []le.RaceEntry          // all that were written, in order; the first is the empty one
@@ -92,7 +94,7 @@ const maxLines = 4000
 func newRecorder(epoch time.Time, store Store, p *Params) *recorder {
 	r := &recorder{
 		epoch: epoch, store: store, landing: make(chan struct{}, 1), term: p.longest(), wild: p.Wild > 0 || p.Lenient, drift: p.Drift,
-		lies: p.Skewed > 0, lenient: p.Lenient, counts: map[string]int{}, wroteUnsynchronized: map[string]bool{}, pairs: map[[2]*leadership]bool{}, asked: map[*leadership]bool{},
+		lies: p.Skewed > 0, lenient: p.Lenient, strangers: p.Strangers, quiet: p.Quiet, counts: map[string]int{}, wroteUnsynchronized: map[string]bool{}, pairs: map[[2]*leadership]bool{}, asked: map[*leadership]bool{},
 	}
 	first := le.RaceEntry{}
 	if e, err := store.Current(); err == nil {

@@ -13,6 +13,9 @@ func (r *recorder) writing(p *process, o *op) {
 		r.asking(p, o)
 		return
 	}
+	if e.Vacant() && e.Incarnation != p.incarnation && r.provedDead(p, e.Incarnation) {
+		return // for the dead: held to the rules when it lands
+	}
 	if p.incarnation == "" {
 		p.incarnation = e.Incarnation
 		r.wroteUnsynchronized[e.Incarnation] = p.unsynchronized
@@ -90,7 +93,7 @@ func (r *recorder) releasing(p *process, e *le.RaceEntry) {
 	}
 	for _, g := range r.leaderships {
 		if g.p == p && g.inFuture() {
-			r.failf(p.name, "releases (%v) while the view of election %d is alive", r.short(e), g.number)
+			r.failf(p.name, "releases (%v) while the view of leadership %d is alive", r.short(e), g.number)
 		}
 	}
 }
@@ -108,6 +111,8 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 	case asks(p, e):
 		r.requested(o, old, e)
 		r.preferred(p, old)
+	case e.Vacant() && e.Incarnation == old.Incarnation && e.Incarnation != p.incarnation:
+		r.buried(p, old, e)
 	case e.Vacant():
 		if old.Vacant() || old.Incarnation != p.incarnation || old.ElectionNumber != e.ElectionNumber {
 			r.failf(who, "releases what is not its own: %v over %v", r.short(e), r.short(old))
@@ -151,7 +156,7 @@ func (r *recorder) kept(p *process, old *le.RaceEntry) {
 		}
 		r.counts["leases taken too early, and released"]++
 		if g.acts() && g.inFuture() && r.blind(g) == 0 && r.now()-w.at > r.uncertainty(g, w) {
-			r.failf(p.name, "releases %v, which it had taken too early, while the view of election %d (%s) is alive", r.short(old), g.number, g.p.name)
+			r.failf(p.name, "releases %v, which it had taken too early, while the view of leadership %d (%s) is alive", r.short(old), g.number, g.p.name)
 		}
 	}
 }
@@ -176,7 +181,7 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 		r.failf(who, "extends a leadership over another's record: %v over %v", r.short(e), r.short(old))
 	}
 	for i := range r.records[:len(r.records)-1] {
-		if n := r.records[i].ElectionNumber; n >= e.ElectionNumber && (!r.erased(i, len(r.records)-1) || o.greatest >= e.ElectionNumber) {
+		if n := r.records[i].ElectionNumber; n >= e.ElectionNumber && (!r.erased(i, len(r.records)-1) || o.greatest >= e.ElectionNumber || r.repeats(o, old, i)) {
 			r.failf(who, "takes number %d though %d was given already", e.ElectionNumber, n)
 			break
 		}
@@ -204,6 +209,12 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 		}
 	}
 	p.won = append(p.won, w)
+	if r.proved(p, old) {
+		r.counts["acquisitions from the dead"]++
+	}
+	if old.Emptied {
+		r.counts["acquisitions over an emptied record"]++
+	}
 	r.onHold(o, old, e)
 	r.acquirable(o, old, e)
 }
@@ -227,7 +238,11 @@ func (r *recorder) acquirable(o *op, old, e *le.RaceEntry) {
 // early is how long it is from o until old may be taken by e.
 func (r *recorder) early(o *op, old, e *le.RaceEntry) time.Duration {
 	switch {
+	case old.Emptied:
+		return r.overEmptied(o)
 	case old.Incarnation == e.Incarnation && !old.Vacant():
+		return 0
+	case old.Hold == 0 && r.proved(o.actor.proc, old):
 		return 0
 	case old.Hold > 0:
 		return r.heldFor(o, old)
@@ -282,7 +297,7 @@ func (r *recorder) check() {
 			alive = g
 		case !g.over:
 			g.over, g.overSeen = true, now
-			r.logf(g.p.name, "view of election %d is over", g.number)
+			r.logf(g.p.name, "view of leadership %d is over", g.number)
 		}
 		if !g.over || g.running > 0 || !g.done || now-g.overSeen < 2*r.term {
 			kept = append(kept, g)
@@ -302,11 +317,11 @@ func (r *recorder) alive(g *leadership) {
 	p := g.p
 	wall, mono := p.actor.clock.Both()
 	if g.over {
-		r.failf(p.name, "the view of election %d has come back to life, %v after it was over", g.number, r.now()-g.overSeen)
+		r.failf(p.name, "the view of leadership %d has come back to life, %v after it was over", g.number, r.now()-g.overSeen)
 	}
 	landed, ok := p.expiry[g.number]
 	if !ok {
-		r.failf(p.name, "the view of election %d is in the future, but nothing of that leadership was ever written", g.number)
+		r.failf(p.name, "the view of leadership %d is in the future, but nothing of that leadership was ever written", g.number)
 		return
 	}
 	end := landed.Add(-p.skew)
@@ -314,14 +329,14 @@ func (r *recorder) alive(g *leadership) {
 		end = g.view.Get()
 		left := p.began[g.attempt()].mono + p.span() - mono
 		if more := end.Sub(wall) - left; more > p.allowance(p.term) {
-			r.failf(p.name, "the view of election %d is in the future by a clock that was set back: by the wall clock %v more are left than by the monotonic one", g.number, more)
+			r.failf(p.name, "the view of leadership %d is in the future by a clock that was set back: by the wall clock %v more are left than by the monotonic one", g.number, more)
 		}
 	}
 	if !wall.Before(end) {
-		r.failf(p.name, "the view of election %d is in the future %v after its end by the wall clock", g.number, wall.Sub(end))
+		r.failf(p.name, "the view of leadership %d is in the future %v after its end by the wall clock", g.number, wall.Sub(end))
 	}
 	if end := p.began[attempt{g.number, landed.UnixNano()}].mono + p.span(); mono >= end {
-		r.failf(p.name, "the view of election %d is in the future %v after its end by the monotonic clock", g.number, mono-end)
+		r.failf(p.name, "the view of leadership %d is in the future %v after its end by the monotonic clock", g.number, mono-end)
 	}
 	r.moved(g)
 	r.honest(g)
@@ -344,13 +359,13 @@ func (r *recorder) moved(g *leadership) {
 	k := g.attempt()
 	began, ok := g.p.began[k]
 	if !ok {
-		r.failf(g.p.name, "the view of election %d ends at %v, which is MaxClockSkew before no term that was asked for", g.number, end.Sub(r.epoch.Round(0)))
+		r.failf(g.p.name, "the view of leadership %d ends at %v, which is MaxClockSkew before no term that was asked for", g.number, end.Sub(r.epoch.Round(0)))
 	}
 	if n := len(g.moves); n > 0 && (end.Before(g.moves[n-1].wall) && !g.p.unsynchronized || began.mono+g.p.span() < g.moves[n-1].mono) {
-		r.failf(g.p.name, "the view of election %d moves back", g.number)
+		r.failf(g.p.name, "the view of leadership %d moves back", g.number)
 	}
 	if _, known := g.p.confirmed[k]; !known {
-		r.failf(g.p.name, "the view of election %d rests on a term that no answer to a write, and no read, has confirmed", g.number)
+		r.failf(g.p.name, "the view of leadership %d rests on a term that no answer to a write, and no read, has confirmed", g.number)
 	}
 	m := r.measured(g, k)
 	at := max(m.happened, m.known)

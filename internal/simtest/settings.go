@@ -23,6 +23,9 @@ func (w *world) settings(h *host) settings {
 	if w.Mixed {
 		w.mix(&s)
 	}
+	if s.unsynchronized && s.skew == 0 {
+		s.skew = time.Microsecond // zero would mean the default
+	}
 	w.wish(&s)
 	return s
 }

@@ -17,6 +17,7 @@ type world struct {
 	Params
 	rng      *rand.Rand
 	wishes   *rand.Rand // draws what processes ask for beyond a lease
+	lives    *rand.Rand // draws who has a lifeline
 	epoch    time.Time
 	store    Store
 	rec      *recorder
@@ -25,6 +26,8 @@ type world struct {
 	clear    time.Duration // true time at which the present storm is over
 	watching bool          // one leader is not to be disturbed
 	staged   bool          // nothing happens by chance
+
+	kernels kernels
 
 	surprises chan func()   // to be called by the simulation's own goroutine
 	over      chan struct{} // closed when it no longer does so
@@ -57,11 +60,13 @@ func Run(p Params, store Store) *Result {
 func newWorld(p Params, store Store) *world {
 	epoch := time.Now()
 	if store == nil {
-		store = NewMemory(p.Stamp)
+		m := NewMemory(p.Stamp)
+		m.quiet, store = p.Quiet, m
 	}
 	w := &world{
 		Params: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), wishes: rand.New(rand.NewPCG(p.Seed, 9)), epoch: epoch, store: store, rec: newRecorder(epoch, store, &p),
 		surprises: make(chan func()), over: make(chan struct{}),
+		kernels: kernels{files: map[string]*process{}, watches: map[*death]struct{}{}}, lives: rand.New(rand.NewPCG(p.Seed, 11)),
 	}
 	for i := range p.Hosts {
 		w.hosts = append(w.hosts, w.newHost(i))

@@ -121,6 +121,26 @@ func TestUnsynchronized(t *testing.T) {
 	}
 }
 
+// TestStrangers has a record that others' tools delete, empty, make again and edit, and feeds that tell of
+// what is undone, in whose place another record comes. Numbers are not given out again. Nobody takes an
+// emptied record while the view of a former leader may be alive. A candidate that has heard of
+// something else does not overwrite a request. There is a leader again in time.
+func TestStrangers(t *testing.T) {
+	counts := simulate(t, *seedCount/4, DrawStrangers)
+	for _, what := range []string{"deleted the record", "emptied the record", "made anew the record", "edited the record"} {
+		for _, when := range []string{"", " under a leader"} {
+			if counts["fault: a stranger "+what+when] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
+				t.Errorf("in no seed has a stranger %s%s", what, when)
+			}
+		}
+	}
+	for _, what := range []string{"fault: another record took the order of one that was undone", "acquisitions over an emptied record", "acquisitions", "extensions", "requests by preferred candidates"} {
+		if counts[what] == 0 && *oneSeed < 0 && *seedCount >= 1000 {
+			t.Errorf("in no seed has this happened: %s", what)
+		}
+	}
+}
+
 // simulate runs the simulations of a test.
 func simulate(t *testing.T, count int, draw func(seed uint64) Params) map[string]int {
 	test, first := t.Name(), *firstSeed

@@ -100,7 +100,7 @@ func TestStoreSetBack(t *testing.T) {
 			setBack(s, 3)
 			s.pass(3 * s.Term)
 			if n := first.proc.campaign.View().ElectionNumber(); n != number || first.leads() != leading {
-				t.Errorf("election %d ended when the store was set back", number)
+				t.Errorf("leadership %d ended when the store was set back", number)
 			}
 			first.crash()
 			crashed := s.now()

@@ -25,6 +25,9 @@ func (w *world) happen(until time.Duration, spare *host) {
 	if w.Backups && spare == nil && w.rng.IntN(12) == 0 {
 		w.restore()
 	}
+	if w.Strangers && spare == nil && w.rng.IntN(6) == 0 {
+		w.meddle()
+	}
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
 	if h == spare {
 		return

@@ -20,7 +20,11 @@ type hold struct {
 func (r *recorder) holding(p *process, o *op) {
 	e := o.write
 	if e.ElectionNumber > 0 && !e.Vacant() && e.Extension == 0 {
-		if want := max(p.hold-p.term, 0); e.Hold != want {
+		want := p.hold - p.term
+		if p.hold > 0 {
+			want = max(want, 1) // while it is on, the record says so
+		}
+		if want = max(want, 0); e.Hold != want {
 			r.failf(p.name, "claims %v with a hold of %v beyond its term, want %v", r.short(e), e.Hold, want)
 		}
 		return
@@ -51,7 +55,14 @@ func (r *recorder) holding(p *process, o *op) {
 		left := began + p.hold - shown.mono
 		least, most = min(least, left), max(most, left)
 	}
+	over := time.Duration(0) // what may be left when none is written
+	if p.hold > 0 {
+		over = -p.skew // the others wait for that after the hold
+	}
 	switch {
+	case e.Hold == 1 && most > over && (!e.Vacant() || least <= 0): // it is over within the term, or but for the skew
+	case e.Hold == 0 && least > over:
+		r.failf(p.name, "writes %v without the hold, of which %v are left", r.short(e), least)
 	case e.Hold > 0 && rest > most:
 		r.failf(p.name, "writes %v with a hold that ends %v too late", r.short(e), rest-most)
 	case rest < least:
@@ -92,7 +103,7 @@ func (r *recorder) onHold(o *op, old, e *le.RaceEntry) {
 		case early <= 0 || !led || r.wild || r.lies || r.erased(h.index, last):
 		case h.p == p && !old.Vacant() && old.Incarnation == e.Incarnation: // it has led on
 		default:
-			r.failf(p.name, "claims %v, which election %d (%s) holds for %v more", r.short(old), h.number, h.p.name, early)
+			r.failf(p.name, "claims %v, which leadership %d (%s) holds for %v more", r.short(old), h.number, h.p.name, early)
 		}
 	}
 	if old.Hold > 0 && !old.Vacant() {

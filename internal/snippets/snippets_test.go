@@ -16,8 +16,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -115,41 +113,5 @@ func TestEnvoy(t *testing.T) {
 		} else if _, err := envoy(broken); err == nil {
 			t.Errorf("with %q in place of %q it passes", now, old)
 		}
-	}
-}
-
-// kubernetes.yaml is what the API server takes with strict validation of fields, and its
-// probes, ports and labels fit together.
-func TestKubernetes(t *testing.T) {
-	service, deployment, found := strings.Cut(read(t, "kubernetes.yaml"), "\n---\n")
-	if !found {
-		t.Fatal("there are no two documents")
-	}
-	var s corev1.Service
-	if err := yaml.UnmarshalStrict([]byte(service), &s); err != nil || s.Kind != "Service" {
-		t.Fatalf("%s, %v", s.Kind, err)
-	}
-	var d appsv1.Deployment
-	if err := yaml.UnmarshalStrict([]byte(deployment), &d); err != nil || d.Kind != "Deployment" {
-		t.Fatalf("%s, %v", d.Kind, err)
-	}
-	pod := d.Spec.Template
-	for k, v := range s.Spec.Selector {
-		if pod.Labels[k] != v || d.Spec.Selector.MatchLabels[k] != v {
-			t.Errorf("%s=%s selects other pods", k, v)
-		}
-	}
-	c := pod.Spec.Containers[0]
-	port := c.Ports[0].Name
-	if s.Spec.Ports[0].TargetPort.StrVal != port {
-		t.Errorf("the Service leads to port %v", s.Spec.Ports[0].TargetPort)
-	}
-	for path, probe := range map[string]*corev1.Probe{"/election/leader": c.ReadinessProbe, "/election/livez": c.LivenessProbe} {
-		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != path || probe.HTTPGet.Port.StrVal != port {
-			t.Errorf("%s: %v", path, probe)
-		}
-	}
-	if d.Spec.Strategy.RollingUpdate.MaxUnavailable.StrVal != "100%" {
-		t.Error("a rollout would never end: one pod is ready at a time")
 	}
 }

@@ -33,9 +33,10 @@ type Record struct {
 	now      Entry
 	began    time.Time // the write that it is, or whose term it bears
 	greatest leaderelection.ElectionNumber
-	led      map[led]Entry // the last that each leadership wrote
-	held     map[led]span  // for how long each keeps the record
-	back     bool          // the store was set back: what leads may not be on record
+	led      map[led]Entry        // the last that each leadership wrote
+	held     map[led]span         // for how long each keeps the record
+	back     bool                 // the store was set back: what leads may not be on record
+	died     map[string]time.Time // when the processes of incarnations have died, of which there is proof
 }
 
 // span is a stretch of true time.
@@ -51,6 +52,21 @@ func (r *Record) SetBack(e *Entry) {
 	r.now, r.began, r.greatest, r.back = *e.Clone(), time.Time{}, e.ElectionNumber, true
 }
 
+// Died tells that the process of an incarnation has died, and that any writer may have proof of it.
+func (r *Record) Died(at time.Time, incarnation string) {
+	r.died = maps.Clone(r.died)
+	if r.died == nil {
+		r.died = map[string]time.Time{}
+	}
+	r.died[incarnation] = at.Round(0)
+}
+
+// ofTheDead reports whether who held the present record was dead when a write began.
+func (r *Record) ofTheDead(began time.Time) bool {
+	at, dead := r.died[r.now.Incarnation]
+	return dead && !r.now.Vacant() && !began.Before(at)
+}
+
 // Landed tells that a write which began at a true time has landed over the present record. It returns
 // what is wrong with it, and takes it in all the same.
 func (r *Record) Landed(began time.Time, e *Entry) error {
@@ -62,7 +78,7 @@ func (r *Record) Landed(began time.Time, e *Entry) error {
 	asked := e.TermExpiry.Equal(r.now.TermExpiry) && e.ElectionNumber == r.now.ElectionNumber && e.Incarnation == r.now.Incarnation
 	r.now, r.began = *e.Clone(), began
 	r.greatest = max(r.greatest, e.ElectionNumber)
-	if !e.Vacant() && e.Extension == 0 && e.Hold > 0 {
+	if !e.Vacant() && e.Extension == 0 && e.Hold > time.Nanosecond { // which is one that ends within the term
 		r.held = maps.Clone(r.held)
 		if r.held == nil {
 			r.held = map[led]span{}
@@ -134,10 +150,11 @@ func reservation(old, e *Entry) error {
 	return nil
 }
 
-// release: only of one's own, reserved for whom it was asked for.
+// release: only of the writer's own leadership, or for a leader that is dead. It is reserved for
+// the successor that was asked for, but a release for the dead may leave that out.
 func (r *Record) release(began time.Time, e *Entry, own bool) error {
 	old, reserve := &r.now, ""
-	if s := old.Successor; e.Hold == 0 && s != leaderelection.AnySuccessor && s != old.LeaderID {
+	if s := old.Successor; !(r.ofTheDead(began) && e.Successor == "") && e.Hold == 0 && s != leaderelection.AnySuccessor && s != old.LeaderID {
 		reserve = s
 	}
 	latest, earliest := began.Add(r.Skew), r.began.Add(-r.Skew)
@@ -194,6 +211,9 @@ func (r *Record) holdShort(began time.Time, e *Entry, n leaderelection.ElectionN
 		rest += e.TermLength
 	}
 	slack := time.Duration(float64(r.Drift) * float64(began.Sub(hold.from)) / float64(e.TermLength))
+	if r.ofTheDead(began) { // by the clocks of two
+		slack += 2 * r.Skew
+	}
 	return hold.until.Sub(began) - rest - slack
 }
 
@@ -201,6 +221,9 @@ func (r *Record) holdShort(began time.Time, e *Entry, n leaderelection.ElectionN
 // of the leadership before is the one to be kept, if that one's leader is the same and took its
 // own record.
 func (r *Record) releaseShort(began time.Time, e *Entry) time.Duration {
+	if r.ofTheDead(began) { // others do not know that it led to nothing
+		return r.holdShort(began, e, e.ElectionNumber)
+	}
 	before := func(n leaderelection.ElectionNumber) (last leaderelection.ElectionNumber) {
 		for l := range r.held {
 			if l.incarnation == e.Incarnation && l.number < n {
@@ -243,6 +266,8 @@ func (r *Record) acquisition(began time.Time, e *Entry) error {
 	switch {
 	case e.ElectionNumber <= r.greatest:
 		return fmt.Errorf("its number is not greater than %d", r.greatest)
+	case r.now.ElectionNumber == leaderelection.NoElections && !r.Untimed && !e.Unsynchronized && e.ElectionNumber < born(r.emptySince(began).Add(-r.Skew-time.Second)):
+		return fmt.Errorf("a first number that is less than the seconds since 1970, which are %d", born(r.emptySince(began)))
 	case e.LeaderID == leaderelection.AnySuccessor || e.Incarnation == "":
 		return errors.New("nobody may lead by that name")
 	case e.Successor != "":
@@ -254,6 +279,19 @@ func (r *Record) acquisition(began time.Time, e *Entry) error {
 		return fmt.Errorf("it is acquired %v too early", early)
 	}
 	return nil
+}
+
+// emptySince is when the present, empty record was written, if its store says so, and else began.
+func (r *Record) emptySince(began time.Time) time.Time {
+	if r.now.Token != nil && !r.now.Token.CommitTS().IsZero() && r.now.Token.CommitTS().Before(began) {
+		return r.now.Token.CommitTS()
+	}
+	return began
+}
+
+// born is the number of a time.
+func born(at time.Time) leaderelection.ElectionNumber {
+	return leaderelection.ElectionNumber(max(at.Unix(), 0))
 }
 
 // early is for how much longer the record is not e's to take. A challenger's clock shows at most began
@@ -276,7 +314,7 @@ func (r *Record) early(began time.Time, e *Entry) time.Duration {
 	switch {
 	case r.Untimed:
 		return 0
-	case old.Incarnation == e.Incarnation && !old.Vacant():
+	case old.Incarnation == e.Incarnation && !old.Vacant(), old.Hold == 0 && r.ofTheDead(began):
 		return 0
 	case old.Vacant() && old.Hold > 0 && (old.Unsynchronized || e.Unsynchronized):
 		return seen

@@ -9,7 +9,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/spec"
 )
 
-var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+var begin = time.Unix(1, 0).UTC() // numbers are born with the time
 
 const (
 	term = 10 * time.Second
@@ -83,6 +83,10 @@ func TestSteps(t *testing.T) {
 		fault  string // empty: it is allowed
 	}{
 		"the first":                         {nil, a, ""},
+		"the first, later":                  {nil, step{500, held("a", 501, 0, 510), false}, ""},
+		"the first, by a clock within skew": {nil, step{500, held("a", 499, 0, 510), false}, ""},
+		"the first, as if it were the one":  {nil, step{500, held("a", 1, 0, 510), false}, "seconds since 1970"},
+		"the first, marked":                 {nil, step{500, held("a", 1, 0, 510, unsynchronized), false}, ""},
 		"an extension":                      {[]step{a}, step{5, held("a", 1, 1, 15), false}, ""},
 		"an extension that does not grow":   {[]step{a}, step{5, held("a", 1, 0, 15), false}, "does not raise"},
 		"one that grows without a term":     {[]step{a}, step{5, held("a", 1, 1, 10), false}, ""},
@@ -161,6 +165,47 @@ func TestSteps(t *testing.T) {
 		"over what another may lead by":     {[]step{a, {10, held("b", 2, 0, 20), false}, {0, held("a", 1, 0, 13), true}}, step{12, held("b", 2, 1, 22), false}, "another may lead by"},
 	} {
 		err := run(spec.Record{Skew: skew}, append(c.before, c.last))
+		if c.fault == "" && err != nil || c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)) {
+			t.Errorf("%s: %v, want %q", name, err, c.fault)
+		}
+	}
+}
+
+// Others may take or release what a dead leader holds. The rest stands.
+func TestDead(t *testing.T) {
+	a := held("a", 1, 0, 10)
+	asked := held("a", 1, 1, 10, successor("b"))
+	onHold := held("a", 1, 0, 10, hold(10))
+	brief := held("a", 1, 0, 10, func(e *le.RaceEntry) { e.Hold = 1 })
+	for name, c := range map[string]struct {
+		before []le.RaceEntry
+		last   step
+		fault  string
+	}{
+		"taken at once":                    {[]le.RaceEntry{a}, step{2, held("b", 2, 0, 12), false}, ""},
+		"taken before it died":             {[]le.RaceEntry{a}, step{0.5, held("b", 2, 0, 10.5), false}, "too early"},
+		"taken from another":               {[]le.RaceEntry{a, held("a", 2, 0, 11, func(e *le.RaceEntry) { e.Incarnation = "other" })}, step{2, held("b", 3, 0, 12), false}, "too early"},
+		"taken with the same number":       {[]le.RaceEntry{a}, step{2, held("b", 1, 1, 12), false}, "not its own"},
+		"taken though it is on hold":       {[]le.RaceEntry{onHold}, step{12, held("b", 2, 0, 22), false}, "too early"},
+		"taken though a short hold is on":  {[]le.RaceEntry{brief}, step{2, held("b", 2, 0, 12), false}, "too early"},
+		"released for it":                  {[]le.RaceEntry{a}, step{2, vacant("a", 1, 1, 2), false}, ""},
+		"released for it, and for nobody":  {[]le.RaceEntry{a, asked}, step{2, vacant("a", 1, 2, 2), false}, ""},
+		"released for it without its hold": {[]le.RaceEntry{onHold}, step{2, vacant("a", 1, 1, 2), false}, "hold ends"},
+		"released for it with its hold":    {[]le.RaceEntry{onHold}, step{2, vacant("a", 1, 1, 2, hold(18)), false}, ""},
+		"released by another name":         {[]le.RaceEntry{a}, step{2, vacant("b", 1, 1, 2), false}, "not its own"},
+	} {
+		r := spec.Record{Skew: skew}
+		for i, e := range c.before {
+			if name != "taken from another" || i == 0 {
+				if err := r.Landed(at(0), &e); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				continue
+			}
+			_ = r.Landed(at(0), &e) // another incarnation has it by now, however it came by it
+		}
+		r.Died(at(1), "ia")
+		err := r.Landed(at(c.last.at), &c.last.entry)
 		if c.fault == "" && err != nil || c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)) {
 			t.Errorf("%s: %v, want %q", name, err, c.fault)
 		}

@@ -53,7 +53,7 @@ func TestRollingUpgrade(t *testing.T) {
 			t.Parallel()
 			e := begin(t, programs)
 			leader := e.start(order[0], "0-"+order[0])
-			leader.wait("leads ")
+			first := led(t, leader)
 			for i, version := range order[1:] {
 				e.extended(leader)
 				next := e.start(version, fmt.Sprintf("%d-%s", i+1, version))
@@ -76,8 +76,8 @@ func TestRollingUpgrade(t *testing.T) {
 			}
 			e.extended(leader)
 			leader.leave()
-			if last := e.until("is vacant", (*leaderelection.RaceEntry).Vacant); last.ElectionNumber < leaderelection.ElectionNumber(len(order)) {
-				t.Errorf("%d have led, and the record is %+v", len(order), last)
+			if last := e.until("is vacant", (*leaderelection.RaceEntry).Vacant); last.ElectionNumber < first+leaderelection.ElectionNumber(len(order)-1) {
+				t.Errorf("%d have led since %d, and the record is %+v", len(order), first, last)
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func mustUnderstand(t *testing.T, programs map[string]string) {
 	const why = `field "generation" must be understood, and is unknown; a newer version of the library has written it: upgrade this program`
 	e := begin(t, programs)
 	first := e.start("older", "first")
-	first.wait("leads ")
+	number := led(t, first)
 	standby := e.start("older", "standby")
 	standby.wait(`sees "first"`)
 	upgraded := e.start("newer", "upgraded", newer.Must+"=1")
@@ -108,12 +108,22 @@ func mustUnderstand(t *testing.T, programs map[string]string) {
 	first.leave()
 	upgraded.leave()
 	back := e.start("newer", "back")
-	if led := back.wait("leads "); led != "leads 3" { // after first and upgraded: nobody in between
-		t.Errorf("the newer version %s", led)
+	if now := led(t, back); now != number+2 { // after first and upgraded: nobody in between
+		t.Errorf("the newer version leads %d, the first led %d", now, number)
 	}
 	if _, err := e.decider.ReadCurrent(e.ctx); err == nil || !strings.Contains(err.Error(), why) {
 		t.Errorf("the test itself is of the older version, and reads the record: %v", err)
 	}
+}
+
+// led waits until c leads, and returns its number.
+func led(t *testing.T, c *candidate) (number leaderelection.ElectionNumber) {
+	t.Helper()
+	line := c.wait("leads ")
+	if _, err := fmt.Sscanf(line, "leads %d", &number); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	return number
 }
 
 // election is one with a file, which the test watches: as an observer of the older version.

@@ -39,8 +39,12 @@ type Context struct {
 // begun is the ctx that is handed out, once anybody has asked for it.
 type begun struct{ context.Context }
 
-// New returns a Context. Stop it when what is done under it is over.
+// New returns a Context, in which leaderelection.ViewFrom finds a view that is a TimeView.
+// Stop it when what is done under it is over.
 func New(parent context.Context, view View) *Context {
+	if v, ok := view.(*leaderelection.TimeView); ok {
+		parent = leaderelection.WithView(parent, v)
+	}
 	return &Context{Context: parent, view: view}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/viewctx"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,19 +25,19 @@ type key struct{}
 func TestContext(t *testing.T) {
 	own := errors.New("own")
 	for name, c := range map[string]struct {
-		end   func(v *le.TimeView, parent context.CancelCauseFunc, c *viewctx.Context)
+		end   func(v *viewtest.View, parent context.CancelCauseFunc, c *viewctx.Context)
 		after time.Duration // at most
 		cause error
 	}{
-		"the view's time":    {func(*le.TimeView, context.CancelCauseFunc, *viewctx.Context) {}, 10 * time.Second, le.ErrExpired},
-		"the view is cut":    {func(v *le.TimeView, _ context.CancelCauseFunc, _ *viewctx.Context) { v.Set(time.Now()) }, viewctx.CheckEvery, le.ErrExpired},
-		"the parent":         {func(_ *le.TimeView, cancel context.CancelCauseFunc, _ *viewctx.Context) { cancel(own) }, 0, own},
-		"stopped, by itself": {func(_ *le.TimeView, _ context.CancelCauseFunc, c *viewctx.Context) { c.Stop() }, 0, context.Canceled},
+		"the view's time":    {func(*viewtest.View, context.CancelCauseFunc, *viewctx.Context) {}, 10 * time.Second, le.ErrExpired},
+		"the view is cut":    {func(v *viewtest.View, _ context.CancelCauseFunc, _ *viewctx.Context) { v.Set(time.Now()) }, viewctx.CheckEvery, le.ErrExpired},
+		"the parent":         {func(_ *viewtest.View, cancel context.CancelCauseFunc, _ *viewctx.Context) { cancel(own) }, 0, own},
+		"stopped, by itself": {func(_ *viewtest.View, _ context.CancelCauseFunc, c *viewctx.Context) { c.Stop() }, 0, context.Canceled},
 	} {
 		for _, late := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					view := le.NewTimeView(nil)
+					view := viewtest.New(nil, 0)
 					view.Set(time.Now().Add(10 * time.Second))
 					parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
 					defer cancel(nil)
@@ -73,7 +74,7 @@ func TestContext(t *testing.T) {
 
 // Until somebody waits for it, a Context has no goroutine; Err looks at the view.
 func TestContextIsLazy(t *testing.T) {
-	view := le.NewTimeView(nil)
+	view := viewtest.New(nil, 0)
 	view.Set(time.Now().Add(time.Hour))
 	ctx := viewctx.New(t.Context(), view) // never stopped: goleak would tell
 	if ctx.Err() != nil {
@@ -86,7 +87,7 @@ func TestContextIsLazy(t *testing.T) {
 }
 
 func BenchmarkNew(b *testing.B) {
-	view := le.NewTimeView(nil)
+	view := viewtest.New(nil, 0)
 	view.Set(time.Now().Add(time.Hour))
 	b.ReportAllocs()
 	for b.Loop() {

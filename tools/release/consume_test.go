@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,12 +20,11 @@ import (
 // market is where a release of what is committed can be had, for one test.
 type market struct {
 	*Release
-	version string
-	env     []string
+	env []string
 }
 
-// open makes a release and serves it as files. Its version is of this run only, and taken out
-// of the machine's module cache at the end, which has the other modules for all runs.
+// open makes a release with two versions and serves it as files. The versions are of this run only, and
+// taken out of the machine's module cache at the end, which has the other modules for all runs.
 func open(t *testing.T) *market {
 	t.Helper()
 	root, err := repo.Find()
@@ -32,8 +32,8 @@ func open(t *testing.T) *market {
 		t.Fatal(err)
 	}
 	proxy := t.TempDir()
-	m := &market{version: fmt.Sprintf("v0.0.1-consume.%d", time.Now().UnixNano())}
-	if m.Release, err = Make(root, t.TempDir(), m.version, proxy); err != nil {
+	m, now := &market{}, time.Now().UnixNano()
+	if m.Release, err = Make(root, t.TempDir(), fmt.Sprintf("v1.2.0-consume.%d", now), fmt.Sprintf("v0.9.0-consume.%d", now), proxy); err != nil {
 		t.Fatal(err)
 	}
 	before := m.run(t, root, "go", "env", "GOPROXY")
@@ -43,15 +43,15 @@ func open(t *testing.T) *market {
 	return m
 }
 
-// forget removes this run's version from the module cache.
+// forget removes this run's versions from the module cache.
 func (m *market) forget(t *testing.T, cache string) {
 	for _, o := range m.Modules {
 		path, err := module.EscapePath(o.Path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, _ := filepath.Glob(filepath.Join(cache, "cache", "download", filepath.FromSlash(path), "@v", m.version+".*"))
-		for _, name := range append(found, filepath.Join(cache, filepath.FromSlash(path)+"@"+m.version)) {
+		found, _ := filepath.Glob(filepath.Join(cache, "cache", "download", filepath.FromSlash(path), "@v", m.Versions[o.Path]+".*"))
+		for _, name := range append(found, filepath.Join(cache, filepath.FromSlash(path)+"@"+m.Versions[o.Path])) {
 			if err := os.RemoveAll(name); err != nil {
 				t.Error(err)
 			}
@@ -92,7 +92,7 @@ func (m *market) consumer(t *testing.T, modules, packages, had []string) (dir st
 		m.run(t, dir, "go", "mod", "edit", "-require="+v)
 	}
 	for _, path := range modules {
-		m.run(t, dir, "go", "get", path+"@"+m.version)
+		m.run(t, dir, "go", "get", path+"@"+m.Versions[path])
 	}
 	return dir
 }
@@ -110,100 +110,126 @@ func (m *market) goVersion(t *testing.T, dir string) string {
 	return m.run(t, dir, "go", "list", "-m", "-f", "{{.GoVersion}}")
 }
 
-// The root brings nothing along but what deciders/file and its own tests need, and no newer Go.
-func TestConsumeRoot(t *testing.T) {
-	m := open(t)
-	packages := []string{m.Path}
-	for _, p := range []string{"clocks", "deciders/memory", "deciders/file", "deciders/hinted", "deciders/decidertest", "fence", "lehttp", "leslog"} {
-		packages = append(packages, m.Path+"/"+p)
+// brought is the modules that each module of ours brings along: the file is kept by hand,
+// and says for each what go list -m all tells a consumer. A line that stands at the edge is
+// the module's directory, with the Go that a consumer gets.
+func brought(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "brought"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	dir := m.consumer(t, []string{m.Path}, packages, nil)
-	m.run(t, dir, "go", "build", "-o", os.DevNull, ".")
-	all := m.modules(t, dir)
-	t.Log(all)
-	var got []string
-	for _, v := range all {
-		path, _, _ := strings.Cut(v, "@")
-		got = append(got, path)
-	}
-	want := []string{m.Path, "github.com/fsnotify/fsnotify", "go.uber.org/goleak", "golang.org/x/sys"}
-	if !slices.Equal(got, want) {
-		t.Errorf("the root brings along\n%v, want\n%v", got, want)
-	}
-	if v := m.goVersion(t, dir); v != "1.24.0" {
-		t.Errorf("the root needs Go %s", v)
-	}
-}
-
-// A program that has older versions of what stores use keeps them.
-func TestConsumeRootKeepsVersions(t *testing.T) {
-	m := open(t)
-	had := []string{"github.com/prometheus/client_golang@v1.20.0", "github.com/redis/go-redis/v9@v9.7.0", "go.opentelemetry.io/otel@v1.34.0", "google.golang.org/grpc@v1.70.0"}
-	dir := m.consumer(t, []string{m.Path}, []string{m.Path}, had)
-	all := m.modules(t, dir)
-	for _, v := range had {
-		if !slices.Contains(all, v) {
-			path, _, _ := strings.Cut(v, "@")
-			t.Errorf("%s was required, and now it is %v", v, slices.DeleteFunc(slices.Clone(all), func(s string) bool { return !strings.HasPrefix(s, path+"@") }))
+	all, of := map[string][]string{}, ""
+	for line := range strings.Lines(string(text)) {
+		switch name := strings.TrimSpace(line); {
+		case name == "" || strings.HasPrefix(name, "#"):
+		case line[0] != '\t':
+			of, _, _ = strings.Cut(name, ":")
+			all[of] = []string{strings.TrimPrefix(name, of+": ")}
+		default:
+			all[of] = append(all[of], name)
 		}
 	}
+	return all
 }
 
-// families is how to know an SDK, and what else only some modules may bring.
-var families = map[string][]string{
-	"amazon": {"github.com/aws/"}, "azure": {"github.com/Azure/"}, "etcd": {"go.etcd.io/"}, "google": {"cloud.google.com/", "google.golang.org/api"},
-	"grpc": {"google.golang.org/grpc"}, "kubernetes": {"k8s.io/", "sigs.k8s.io/"}, "mongodb": {"go.mongodb.org/"}, "mysql": {"github.com/go-sql-driver/"},
-	"nats": {"github.com/nats-io/"}, "otel": {"go.opentelemetry.io/"}, "postgres": {"github.com/jackc/"}, "prometheus": {"github.com/prometheus/client_golang"},
-	"redis": {"github.com/redis/", "github.com/alicebob/miniredis"}, "rethinkdb": {"gopkg.in/rethinkdb/"}, "gocron": {"github.com/go-co-op/"},
-	"sqlite": {"modernc.org/sqlite"}, "zookeeper": {"github.com/go-zookeeper/"}, "cobra": {"github.com/spf13/cobra"}, "s3 server": {"github.com/johannesboyne/"},
+// imports is what a consumer imports of a module: itself, but for the root, whose packages
+// need more than the one at its root.
+func imports(m *market, o repo.Module) []string {
+	if o.Dir != "." {
+		return []string{o.Path}
+	}
+	all := []string{m.Path}
+	for _, p := range []string{"clocks", "deciders/memory", "deciders/file", "deciders/hinted", "deciders/decidertest", "fence"} {
+		all = append(all, m.Path+"/"+p)
+	}
+	return all
 }
 
-// brings is the families that each module may name in its go.mod, or link. The servers in
-// process are for its tests: a consumer's list of modules has them, its program does not.
-// What an SDK's own go.mod names beyond that (grpc's has otel) is the SDK's matter.
-var brings = map[string][]string{
-	".":               nil,
-	"deciders/azblob": {"azure"}, "deciders/consul": nil, "deciders/dynamo": {"amazon"}, "deciders/etcd": {"etcd", "grpc"},
-	"deciders/gcs": {"google", "grpc", "otel"}, "deciders/kubernetes": {"kubernetes"}, "deciders/mongodb": {"mongodb"}, "deciders/natskv": {"nats"},
-	"deciders/postgres": {"postgres"}, "deciders/redis": {"redis"}, "deciders/rethinkdb": {"rethinkdb"}, "deciders/s3": {"amazon", "s3 server"},
-	"deciders/sql": nil, "deciders/sql/mysql": {"mysql"}, "deciders/sql/sqlite": {"sqlite"}, "deciders/zookeeper": {"zookeeper"},
-	"fence/fenceazure": {"azure"}, "fence/fencedynamo": {"amazon"}, "fence/fencegcs": {"google", "grpc", "otel"}, "fence/fencegrpc": {"grpc"},
-	"fence/fenceredis": {"redis"}, "fence/fences3": {"amazon", "s3 server"}, "fence/fencesql": {"postgres", "mysql"},
-	"legrpc": {"grpc"}, "leotel": {"otel", "prometheus"}, "leprom": {"prometheus"}, "adapters/gocron": {"gocron"}, "adapters/kubernetes": {"kubernetes", "otel", "prometheus"},
-}
-
-// Each module that a program imports can be had, and brings its own SDK and no other.
+// Each module that a program imports can be had, builds, and brings what its list has: no
+// test server, no exporter, no SDK of another.
 func TestConsumeEach(t *testing.T) {
 	m := open(t)
+	lists := brought(t)
 	for _, o := range m.Modules {
-		if !o.Released() || o.Dir == "examples" || o.Dir == "cmd/leaderelect" || strings.Contains("/"+o.Dir, "/internal/") {
+		if !o.Tagged || o.Dir == "cmd/leaderelect" || strings.Contains("/"+o.Dir, "/internal/") {
 			continue
 		}
+		want := lists[o.Dir]
+		delete(lists, o.Dir)
 		t.Run(o.Dir, func(t *testing.T) {
-			allowed, known := brings[o.Dir]
-			if !known {
-				t.Fatal("say in this test what it may bring along")
-			}
-			dir := m.consumer(t, []string{o.Path}, []string{o.Path}, nil)
-			linked := strings.Fields(m.run(t, dir, "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "."))
-			t.Logf("%d modules, Go %s", len(m.modules(t, dir)), m.goVersion(t, dir))
-			f, err := repo.Mod(filepath.Join(m.Root, filepath.FromSlash(o.Dir), "go.mod"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			all := linked
-			for _, q := range f.Require {
-				all = append(all, q.Mod.Path)
-			}
-			slices.Sort(all)
-			for family, prefixes := range families {
-				if slices.Contains(allowed, family) {
-					continue
+			dir := m.consumer(t, []string{o.Path}, imports(m, o), nil)
+			got := []string{"go " + m.goVersion(t, dir)}
+			for _, v := range m.modules(t, dir) {
+				if path, _, _ := strings.Cut(v, "@"); path != o.Path {
+					got = append(got, strings.TrimPrefix(path, m.Path+"/"))
 				}
-				for _, v := range slices.Compact(slices.Clone(all)) {
-					if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(v, p) }) {
-						t.Errorf("it brings %s, of %s", v, family)
-					}
+			}
+			slices.Sort(got[1:])
+			if !slices.Equal(got, want) {
+				t.Errorf("what it brings is not what testdata/brought says:\n%s: %s", o.Dir, strings.Join(got, "\n\t"))
+			}
+		})
+	}
+	for dir := range lists {
+		t.Errorf("testdata/brought has a list for %s, which is not tagged", dir)
+	}
+}
+
+// The root, the stores, the fences and the command are v1 while shard, what has its types and the adapters
+// are v0, and a program may use both.
+func TestConsumeYoung(t *testing.T) {
+	m := open(t)
+	young := []string{"adapters/gocron", "adapters/kubernetes", "legrpc", "lehttp", "leotel", "leprom", "leslog", "shard"}
+	var tags []string
+	for _, o := range m.Modules {
+		if o.Tagged && slices.Contains(young, o.Dir) != strings.HasPrefix(m.Versions[o.Path], "v0.9.0-") {
+			t.Errorf("%s is %s", o.Dir, m.Versions[o.Path])
+		}
+		if o.Tagged {
+			tags = append(tags, o.Tag(m.Versions[o.Path]))
+		}
+	}
+	if !slices.Equal(m.Tags, tags) || !slices.Contains(tags, m.Versions[m.Path]) || !slices.Contains(tags, "shard/"+m.Versions[m.Path+"/shard"]) {
+		t.Errorf("the tags are %q", m.Tags)
+	}
+	both := []string{m.Path, m.Path + "/shard", m.Path + "/lehttp"}
+	all := m.modules(t, m.consumer(t, both, both, nil))
+	for _, path := range both {
+		if v := path + "@" + m.Versions[path]; !slices.Contains(all, v) {
+			t.Errorf("%s is not in %q", v, all)
+		}
+	}
+}
+
+// Versions that the module paths are not for, and v1 for young modules, are refused.
+func TestRefused(t *testing.T) {
+	for _, v := range [][2]string{{"v2.0.0", "v0.9.0"}, {"1.0.0", "v0.9.0"}, {"v1.0.0", "v1.0.0"}, {"v1.0.0", "0.9.0"}} {
+		if _, err := Make(t.TempDir(), t.TempDir(), v[0], v[1], ""); err == nil || !strings.Contains(err.Error(), "is no version") {
+			t.Errorf("%v: %v", v, err)
+		}
+	}
+}
+
+// A program that has older versions of what only our tests and other modules use keeps them.
+func TestConsumeKeepsVersions(t *testing.T) {
+	m := open(t)
+	for dir, had := range map[string][]string{
+		".":                {"github.com/prometheus/client_golang@v1.20.0", "github.com/redis/go-redis/v9@v9.7.0", "go.opentelemetry.io/otel@v1.34.0", "google.golang.org/grpc@v1.70.0"},
+		"deciders/natskv":  {"github.com/nats-io/nats-server/v2@v2.10.0"},
+		"deciders/redis":   {"github.com/alicebob/miniredis/v2@v2.33.0"},
+		"deciders/s3":      {"github.com/johannesboyne/gofakes3@v0.0.0-20240217095638-c55a48f17be6"},
+		"fence/fenceredis": {"github.com/alicebob/miniredis/v2@v2.33.0"},
+		"fence/fencesql":   {"github.com/jackc/pgx/v5@v5.7.1", "github.com/go-sql-driver/mysql@v1.8.0"},
+		"leotel":           {"github.com/prometheus/client_golang@v1.20.0", "go.opentelemetry.io/otel/sdk@v1.34.0"},
+	} {
+		t.Run(dir, func(t *testing.T) {
+			path := strings.TrimSuffix(m.Path+"/"+dir, "/.")
+			all := m.modules(t, m.consumer(t, []string{path}, []string{path}, had))
+			for _, v := range had {
+				if !slices.Contains(all, v) {
+					of, _, _ := strings.Cut(v, "@")
+					t.Errorf("%s was required, and now it is %v", v, slices.DeleteFunc(slices.Clone(all), func(s string) bool { return !strings.HasPrefix(s, of+"@") }))
 				}
 			}
 		})
@@ -217,7 +243,7 @@ func TestConsumeBuild(t *testing.T) {
 	dir := m.consumer(t, both, both, nil)
 	m.run(t, dir, "go", "build", "-o", os.DevNull, ".")
 	linked := m.run(t, dir, "go", "list", "-deps", ".")
-	for _, p := range []string{"johannesboyne", "goleak", "fsnotify"} {
+	for _, p := range []string{"goleak", "fsnotify"} {
 		if strings.Contains(linked, p) {
 			t.Errorf("%s is linked", p)
 		}
@@ -229,8 +255,9 @@ func TestConsumeInstall(t *testing.T) {
 	m := open(t)
 	bin := t.TempDir()
 	m.env = append(m.env, "GOBIN="+bin)
-	m.run(t, t.TempDir(), "go", "install", m.Path+"/cmd/leaderelect@"+m.version)
-	if out := m.run(t, bin, filepath.Join(bin, "leaderelect"), "version"); !strings.Contains(out, m.version) {
+	path := m.Path + "/cmd/leaderelect"
+	m.run(t, t.TempDir(), "go", "install", path+"@"+m.Versions[path])
+	if out := m.run(t, bin, filepath.Join(bin, "leaderelect"), "version"); !strings.Contains(out, m.Versions[path]) {
 		t.Errorf("leaderelect version prints %q", out)
 	}
 }
@@ -243,17 +270,18 @@ func TestTags(t *testing.T) {
 	m.env = append(m.env, "GOPROXY=direct", "GOMODCACHE="+t.TempDir(), "GIT_CONFIG_COUNT=1",
 		"GIT_CONFIG_KEY_0=url.file://"+at+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+m.Path)
 	for _, o := range m.Modules {
-		if o.Dir != "." && o.Dir != "deciders/s3" && o.Dir != "cmd/leaderelect" {
+		if o.Dir != "." && o.Dir != "shard" && o.Dir != "deciders/s3" && o.Dir != "cmd/leaderelect" {
 			continue
 		}
 		var got struct{ Sum, GoModSum string }
-		if err := json.Unmarshal([]byte(m.run(t, t.TempDir(), "go", "mod", "download", "-json", o.Path+"@"+m.version)), &got); err != nil {
+		version := m.Versions[o.Path]
+		if err := json.Unmarshal([]byte(m.run(t, t.TempDir(), "go", "mod", "download", "-json", o.Path+"@"+version)), &got); err != nil {
 			t.Fatal(err)
 		}
 		want := strings.Join(m.sums[o.Path], "")
-		have := fmt.Sprintf("%s %s %s\n%s %s/go.mod %s\n", o.Path, m.version, got.Sum, o.Path, m.version, got.GoModSum)
+		have := fmt.Sprintf("%s %s %s\n%s %s/go.mod %s\n", o.Path, version, got.Sum, o.Path, version, got.GoModSum)
 		if have != want {
-			t.Errorf("the tag %s has\n%s, packed was\n%s", o.Tag(m.version), have, want)
+			t.Errorf("the tag %s has\n%s, packed was\n%s", o.Tag(version), have, want)
 		}
 	}
 }
@@ -265,8 +293,8 @@ func TestReleaseTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.Version != m.version {
-		t.Errorf("go.work is for %s", again.Version)
+	if !maps.Equal(again.Versions, m.Versions) {
+		t.Errorf("go.work is for %v", again.Versions)
 	}
 	m.env = append(m.env, "GOFLAGS=-mod=readonly -modcacherw")
 	for _, dir := range []string{"deciders/s3", "cmd/leaderelect"} {

@@ -21,8 +21,8 @@ import (
 // pack makes the module's zip file, as the go command makes it of a tag, and returns its two
 // lines of go.sum. If proxy is not empty it writes the module there, as GOPROXY's protocol
 // wants it (see go help goproxy).
-func pack(r *repo.Repo, m repo.Module, version, proxy string) ([]string, error) {
-	v := module.Version{Path: m.Path, Version: version}
+func pack(r *repo.Repo, m repo.Module, proxy string) ([]string, error) {
+	v := module.Version{Path: m.Path, Version: r.Versions[m.Path]}
 	files, err := contents(r, m)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func pack(r *repo.Repo, m repo.Module, version, proxy string) ([]string, error) 
 	if err != nil {
 		return nil, err
 	}
-	lines := []string{fmt.Sprintf("%s %s %s\n", m.Path, version, sum), fmt.Sprintf("%s %s/go.mod %s\n", m.Path, version, modSum)}
+	lines := []string{fmt.Sprintf("%s %s %s\n", v.Path, v.Version, sum), fmt.Sprintf("%s %s/go.mod %s\n", v.Path, v.Version, modSum)}
 	if proxy == "" {
 		return lines, nil
 	}

@@ -23,14 +23,18 @@ type Release struct {
 	sums       map[string][]string // the lines of go.sum about a module
 }
 
-// Make makes a release of what is committed at root, in dir, which is empty. If proxy is not
-// empty it also writes the modules to that directory.
-func Make(root, dir, version, proxy string) (*Release, error) {
+// Make makes a release of what is committed at root, in dir, which is empty: of the young
+// modules with the version young, and of all others with version. If proxy is not empty it also
+// writes the modules to that directory.
+func Make(root, dir, version, young, proxy string) (*Release, error) {
 	if semver.Canonical(version) != version || semver.Major(version) > "v1" {
 		return nil, fmt.Errorf("%q is no version like v0.1.0: the module paths are for v0 and v1", version)
 	}
-	if out, err := git(root, "tag", "--list", version); err != nil || out != "" {
-		return nil, fmt.Errorf("%s is released already: take the next version (%w)", version, err)
+	if semver.Canonical(young) != young || semver.Major(young) != "v0" {
+		return nil, fmt.Errorf("%q is no version for shard and the other young modules, which stay v0 (docs/stability.md): give theirs as well, as in %s v0.9.0", young, version)
+	}
+	if out, err := git(root, "tag", "--list", version, "shard/"+young); err != nil || out != "" {
+		return nil, fmt.Errorf("%s is released already: take the next version (%w)", out, err)
 	}
 	if _, err := git(root, "clone", "--quiet", "--no-tags", root, dir); err != nil {
 		return nil, err
@@ -43,7 +47,13 @@ func Make(root, dir, version, proxy string) (*Release, error) {
 	if _, err := git(dir, "checkout", "--quiet", "-b", r.Branch); err != nil {
 		return nil, err
 	}
-	if err := r.bump(version); err != nil {
+	for path := range r.Versions {
+		r.Versions[path] = version
+		if r.Young(path) {
+			r.Versions[path] = young
+		}
+	}
+	if err := r.bump(); err != nil {
 		return nil, err
 	}
 	for _, m := range r.Modules { // each after those whose sums it has
@@ -53,8 +63,8 @@ func Make(root, dir, version, proxy string) (*Release, error) {
 		if err := r.sum(m); err != nil {
 			return nil, err
 		}
-		if m.Released() {
-			if r.sums[m.Path], err = pack(r.Repo, m, version, proxy); err != nil {
+		if m.Tagged {
+			if r.sums[m.Path], err = pack(r.Repo, m, proxy); err != nil {
 				return nil, fmt.Errorf("%s: %w", m.Dir, err)
 			}
 		}
@@ -62,8 +72,8 @@ func Make(root, dir, version, proxy string) (*Release, error) {
 	return r, r.commit(root, version)
 }
 
-// bump makes all requirements of ours name the version, and go.work replace that one.
-func (r *Release) bump(version string) error {
+// bump makes all requirements of ours name the new versions, and go.work replace those.
+func (r *Release) bump() error {
 	for _, m := range r.Modules {
 		name := filepath.Join(r.Root, filepath.FromSlash(m.Dir), "go.mod")
 		f, err := repo.Mod(name)
@@ -71,7 +81,7 @@ func (r *Release) bump(version string) error {
 			return err
 		}
 		for _, path := range m.Needs {
-			if err := f.AddRequire(path, version); err != nil {
+			if err := f.AddRequire(path, r.Versions[path]); err != nil {
 				return err
 			}
 		}
@@ -92,20 +102,11 @@ func (r *Release) bump(version string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range slices.Clone(work.Replace) {
-		old, by := p.Old, p.New // dropping clears p
-		if !r.Ours(old.Path) {
-			continue
-		}
-		if err := work.DropReplace(old.Path, old.Version); err != nil {
-			return err
-		}
-		if err := work.AddReplace(old.Path, version, by.Path, ""); err != nil {
-			return err
+	for _, p := range work.Replace {
+		if i := slices.Index(p.Syntax.Token, p.Old.Version); i >= 0 && r.Ours(p.Old.Path) {
+			p.Syntax.Token[i] = r.Versions[p.Old.Path]
 		}
 	}
-	work.Cleanup()
-	work.SortBlocks()
 	return os.WriteFile(name, modfile.Format(work.Syntax), 0o644)
 }
 
@@ -142,10 +143,10 @@ func (r *Release) commit(root, version string) error {
 		return err
 	}
 	for _, m := range r.Modules {
-		if !m.Released() {
+		if !m.Tagged {
 			continue
 		}
-		tag := m.Tag(version)
+		tag := m.Tag(r.Versions[m.Path])
 		if _, err := git(r.Root, "-c", "tag.gpgSign=false", "tag", tag); err != nil {
 			return err
 		}

@@ -9,21 +9,25 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"runtime/debug"
 	"strings"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
+
+	"github.com/c8e606e4/leaderelection/tools/internal/repo"
 )
 
 func main() {
-	version := flag.String("version", "", "the program's version; also of the modules that it was built with in a workspace")
+	version := flag.String("version", "", "the program's version; also of the modules of this repository that have none in go.work")
 	out := flag.String("o", "", "the file to write")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: sbom [-version VERSION] -o FILE PROGRAM")
@@ -49,11 +53,15 @@ func run(program, version, out string) error {
 	if err != nil {
 		return err
 	}
+	versions, err := released(version)
+	if err != nil {
+		return err
+	}
 	f, err := os.Create(out)
 	if err != nil {
 		return err
 	}
-	bom := bill(info, version, sha256.Sum256(data))
+	bom := bill(info, version, versions, sha256.Sum256(data))
 	if err := cdx.NewBOMEncoder(f, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6); err != nil {
 		_ = f.Close()
 		return fmt.Errorf("writing %s: %w", out, err)
@@ -61,8 +69,26 @@ func run(program, version, out string) error {
 	return f.Close()
 }
 
+// released are the versions that go.work has of this repository's modules, once there is a release: of
+// programs that have a version, since only those are built in the workspace.
+func released(version string) (map[string]string, error) {
+	if version == "" {
+		return nil, nil
+	}
+	root, err := repo.Find()
+	if err != nil {
+		return nil, err
+	}
+	r, err := repo.Load(root)
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(r.Versions, func(_, v string) bool { return v == "v0.0.0" })
+	return r.Versions, nil
+}
+
 // bill is the bill of a program of which Go's linker says info, and with that checksum.
-func bill(info *buildinfo.BuildInfo, version string, sum [sha256.Size]byte) *cdx.BOM {
+func bill(info *buildinfo.BuildInfo, version string, versions map[string]string, sum [sha256.Size]byte) *cdx.BOM {
 	if version != "" {
 		info.Main.Version = version // Go's own is a pseudo-version, if no tag is there yet
 	}
@@ -86,7 +112,7 @@ func bill(info *buildinfo.BuildInfo, version string, sum [sha256.Size]byte) *cdx
 		if m.Replace != nil && !strings.HasPrefix(m.Replace.Path, ".") {
 			m = m.Replace
 		}
-		parts = append(parts, component(*m, version))
+		parts = append(parts, component(*m, cmp.Or(versions[m.Path], version)))
 	}
 	var refs []string
 	for _, c := range parts {
@@ -100,7 +126,7 @@ func bill(info *buildinfo.BuildInfo, version string, sum [sha256.Size]byte) *cdx
 }
 
 // component is a module. One of the workspace, which has no version of its own, has the one
-// given: all of them are released in step.
+// given.
 func component(m debug.Module, version string) cdx.Component {
 	if version != "" && (m.Version == "" || m.Version == "(devel)" || m.Version == "v0.0.0") {
 		m.Version, m.Sum = version, ""

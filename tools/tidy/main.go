@@ -127,7 +127,7 @@ func tidy(r *repo.Repo, m repo.Module, look bool) (changed bool, err error) {
 // which. It requires none that was not required: that would raise what others need.
 func replaceOurs(r *repo.Repo, m repo.Module, f *modfile.File) (added []string, err error) {
 	for _, o := range r.Modules {
-		if !o.Released() || o.Path == m.Path || slices.ContainsFunc(f.Replace, func(p *modfile.Replace) bool { return p.Old.Path == o.Path }) {
+		if !o.InWork || o.Path == m.Path || slices.ContainsFunc(f.Replace, func(p *modfile.Replace) bool { return p.Old.Path == o.Path }) {
 			continue
 		}
 		if err := f.AddReplace(o.Path, "", filepath.Join(r.Root, filepath.FromSlash(o.Dir)), ""); err != nil {
@@ -138,12 +138,12 @@ func replaceOurs(r *repo.Repo, m repo.Module, f *modfile.File) (added []string, 
 	return added, nil
 }
 
-// requirements returns a copy of those of f, with our version of our modules.
+// requirements returns a copy of those of f, with go.work's versions of our modules.
 func requirements(r *repo.Repo, f *modfile.File) []*modfile.Require {
 	var all []*modfile.Require
 	for _, q := range f.Require {
 		if r.Ours(q.Mod.Path) {
-			q.Mod.Version = r.Version
+			q.Mod.Version = r.Versions[q.Mod.Path]
 		}
 		all = append(all, &modfile.Require{Mod: q.Mod, Indirect: q.Indirect})
 	}

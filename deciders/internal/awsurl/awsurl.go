@@ -1,19 +1,12 @@
-// Package awsurl takes apart the URLs by which the stores of AWS are opened,
-// and loads the SDK's configuration for them.
+// Package awsurl takes apart the URLs by which the stores of AWS are opened.
 package awsurl
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/arn"
-	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/smithy-go/logging"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
@@ -50,42 +43,33 @@ func Parse(u *url.URL, scheme, parameter string) (*URL, error) {
 	if named == "" {
 		return in, nil
 	}
-	at, err := arn.Parse(named)
+	at := strings.SplitN(named, ":", 6) // arn, partition, service, region, account, resource
+	isARN := len(at) == 6 && at[0] == "arn"
 	switch {
 	case u.Host != "":
 		p.Wrong("the URL names %q, and the parameter %q names %q: leave one of them out (%s:///KEY?%s=ARN)", u.Host, parameter, named, scheme, parameter)
-	case err != nil || at.Service != scheme:
+	case !isARN || at[2] != scheme:
 		p.Wrong("the parameter %q is %q; want an ARN such as arn:aws:%s:REGION:ACCOUNT:... (a plain name goes before the key: %s://NAME/KEY)", parameter, named, scheme, scheme)
 	}
-	in.Name, in.region = named, at.Region
+	in.Name = named
+	if isARN {
+		in.region = at[3]
+	}
 	return in, nil
 }
 
-// Load takes the parameters region (else an ARN's), profile and endpoint, checks by Rest that
-// there is none left, and loads the SDK's configuration: credentials come from
-// its usual chain. The endpoint, nil where none is given, is for the client's
-// BaseEndpoint; in the configuration the environment would override it.
-func (u *URL) Load(ctx context.Context) (cfg aws.Config, endpoint *string, err error) {
-	var load []func(*config.LoadOptions) error
-	if v := cmp.Or(u.String("region"), u.region); v != "" {
-		load = append(load, config.WithRegion(v))
-	}
-	if v := u.String("profile"); v != "" {
-		load = append(load, config.WithSharedConfigProfile(v))
-	}
+// Where takes the parameters that are for the SDK's configuration. They are region (else an
+// ARN's), profile and endpoint. It checks by Rest that there is none left. What is not given is
+// empty. The endpoint, nil if none is given, is for the client's BaseEndpoint; in the configuration
+// the environment would override it.
+func (u *URL) Where() (region, profile string, endpoint *string, err error) {
+	region, profile = cmp.Or(u.String("region"), u.region), u.String("profile")
 	if e := u.Endpoint("endpoint"); e != nil {
 		at := e.String()
 		endpoint = &at
 	}
 	if err := u.Rest(); err != nil {
-		return cfg, nil, store.Wrong("%w", err)
+		return "", "", nil, store.Wrong("%w", err)
 	}
-	// What the SDK would write to the standard error says nothing that the election
-	// needs, and is not its caller's to read.
-	load = append(load, config.WithLogger(logging.Nop{}))
-	cfg, err = config.LoadDefaultConfig(ctx, load...)
-	if err != nil {
-		return cfg, nil, fmt.Errorf("loading the AWS configuration: %w", err)
-	}
-	return cfg, endpoint, nil
+	return region, profile, endpoint, nil
 }

@@ -30,7 +30,7 @@ var networkKinds = map[uint32]string{
 	0x7c7c6673: "Parallels shared folder",
 }
 
-// Kind names the kind of the file system that dir is on, where that is not
+// Kind names the kind of the file system that dir is on, if that is not
 // a local one.
 func Kind(dir string) (kind string, err error) {
 	var st syscall.Statfs_t

@@ -7,12 +7,14 @@ import (
 	"strings"
 )
 
-// Remedy is what to do about an error that no retry can cure: one that errors.Is says
+// Remedy is what to do about an error that no retry by itself can cure: one that errors.Is says
 // is Err, or whose text has Part, whichever is given.
 type Remedy struct {
 	Err    error
 	Part   string
 	Advice string
+	// Denied says that credentials or a permission are refused: see [Denied].
+	Denied bool
 }
 
 // Remedies are tried in their order.
@@ -23,7 +25,7 @@ func (rs Remedies) Judge(err error) Verdict {
 	text := err.Error()
 	for _, r := range rs {
 		if r.Err != nil && errors.Is(err, r.Err) || r.Part != "" && strings.Contains(text, r.Part) {
-			return Permanent(r.Advice)
+			return Verdict{Advice: r.Advice, Permanent: !r.Denied, Denied: r.Denied}
 		}
 	}
 	return Verdict{}

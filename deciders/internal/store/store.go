@@ -8,10 +8,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/record"
@@ -49,12 +51,23 @@ type Stored[V leaderelection.LeaderToken] struct {
 	Data []byte
 	At   V
 	None bool // there is no record: At is the version by which Swap makes one
+	// Emptied says, along with None, that the store shows that there was one. A value of no
+	// bytes is not None: it is a damaged record.
+	Emptied bool
 }
 
 // Versioner is a Store whose versions also have what the record itself says.
 type Versioner[V leaderelection.LeaderToken] interface {
 	// Of is the version at as that of the record e.
 	Of(e *leaderelection.RaceEntry, at V) V
+}
+
+// Placed is a Store that finds out by asking where exactly its record is: which host,
+// database, schema or file a name has led to. Different places are the commonest way to two
+// leaders, so what it found is in String and in each error.
+type Placed interface {
+	// Where is the place, empty while it is not known. It asks nobody.
+	Where() string
 }
 
 // Refusal is the error of a Swap whose version is another, from a store that shows the
@@ -71,11 +84,16 @@ func (*Refusal[V]) Error() string { return "the version is another" }
 type Verdict struct {
 	Advice    string // what to do about it; empty: nothing is known
 	Permanent bool   // no retry can help
+	Denied    bool   // nor this, but it may pass by itself: leaderelection.ErrDenied
 	Lost      bool   // of a write: the record's version is another
 }
 
 // Permanent is the verdict on what no retry can cure.
 func Permanent(advice string) Verdict { return Verdict{Advice: advice, Permanent: true} }
+
+// Denied is the verdict on credentials or a permission that are refused, by a server that may have
+// just begun.
+func Denied(advice string) Verdict { return Verdict{Advice: advice, Denied: true} }
 
 // Passing is the verdict on what may pass, with what to do about it.
 func Passing(advice string) Verdict { return Verdict{Advice: advice} }
@@ -87,10 +105,27 @@ var Lost = Verdict{Lost: true}
 type Election[V leaderelection.LeaderToken] struct {
 	Store   Store[V]
 	Package string // of the store, for errors: "gcs"
-	Place   string // where the record is: bucket and object, table and key
+	Place   string // where the record is, as given: bucket and object, table and key
 	// Wrong is what is known to be wrong with names or options, or nil. Each call
 	// fails with it, as one that no retry can cure.
 	Wrong error
+	// Never is a version that no record ever has, of a store whose server may be an
+	// imitation: one that takes no notice of conditions would let everybody lead. The first
+	// write of this Election then counts only when the server has refused two whose
+	// condition does not hold. Nil: the server is the vendor's own.
+	Never *V
+
+	proved    atomic.Bool           // it has refused them
+	owed      atomic.Bool           // a write was made before it has
+	imitation atomic.Pointer[error] // it has not
+}
+
+// Where is the place of the record, as far as it is known: for String.
+func (e *Election[V]) Where() string {
+	if p, is := e.Store.(Placed); is {
+		return cmp.Or(p.Where(), e.Place)
+	}
+	return e.Place
 }
 
 // Read is ReadCurrent.
@@ -111,15 +146,57 @@ func (e *Election[V]) Current(ctx context.Context) (*leaderelection.RaceEntry, e
 	if err != nil {
 		return nil, err
 	}
-	return e.Entry(s)
+	entry, err := e.Entry(s)
+	if err == nil && !s.None && e.owed.Load() {
+		// It may be this Election's first write, which has not been proved.
+		err = e.prove(ctx, s.Data, entry)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return entry, nil
+}
+
+// prove makes the two writes that must be refused. What they would write is there
+// already.
+func (e *Election[V]) prove(ctx context.Context, data []byte, entry *leaderelection.RaceEntry) error {
+	if e.Never == nil || e.proved.Load() {
+		return nil
+	}
+	var none V
+	for _, try := range []struct {
+		at V
+		on string
+	}{{none, "that there is no record"}, {*e.Never, "that the record has a version which it never had"}} {
+		_, err := e.Store.Swap(ctx, try.at, data, entry)
+		switch {
+		case err == nil:
+			err = Wrong("the server has accepted a write on the condition %s: it takes no notice of conditions, so that several would lead at once. Use another server, or a version of this one that honors conditional writes", try.on)
+			e.imitation.Store(&err)
+			return err
+		case !e.lost(ctx, err):
+			return fmt.Errorf("the server was asked to refuse a write whose condition does not hold, to see that it honors conditions: %w", err)
+		}
+	}
+	e.proved.Store(true)
+	e.owed.Store(false)
+	return nil
+}
+
+// lost reports whether err, of Swap, says that the version is another.
+func (e *Election[V]) lost(ctx context.Context, err error) bool {
+	if _, refused := err.(*Refusal[V]); refused || errors.Is(err, leaderelection.ErrLostRace) {
+		return true
+	}
+	return ctx.Err() == nil && e.Store.Judge(err).Lost
 }
 
 // Entry is the entry in what is stored. Its error needs no Failed.
 func (e *Election[V]) Entry(s Stored[V]) (*leaderelection.RaceEntry, error) {
 	if s.None {
-		return &leaderelection.RaceEntry{Token: s.At}, nil
+		return &leaderelection.RaceEntry{Token: s.At, Emptied: s.Emptied}, nil
 	}
-	entry, err := record.Unmarshal(e.Place, s.Data)
+	entry, err := record.Unmarshal(e.Where(), s.Data)
 	if err != nil {
 		return nil, &leaderelection.DamagedRecordError{Token: s.At, Err: complete{err}}
 	}
@@ -146,10 +223,18 @@ func (e *Election[V]) Write(ctx context.Context, entry *leaderelection.RaceEntry
 			return nil, e.Failed(ctx, Writing, Wrong("the entry's Token is a %T, of another kind of store", entry.Token))
 		}
 	}
+	if e.Never != nil && !e.proved.Load() {
+		e.owed.Store(true)
+	}
 	next, err := e.Store.Swap(ctx, at, data, entry)
+	if err == nil {
+		err = e.prove(ctx, data, entry)
+	}
 	if refused, is := err.(*Refusal[V]); is {
-		lost := &leaderelection.LostRaceError{Place: e.Place, Err: refused.Err}
-		lost.Current, _ = e.Entry(refused.Current) // one that cannot be read is ReadCurrent's to report
+		lost := &leaderelection.LostRaceError{Place: e.Where(), Err: refused.Err}
+		if !e.owed.Load() { // else it may be one's own, unproved
+			lost.Current, _ = e.Entry(refused.Current) // one that cannot be read is ReadCurrent's to report
+		}
 		return nil, lost
 	}
 	if err != nil {
@@ -198,6 +283,8 @@ func (e *Election[V]) Ready(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case e.imitation.Load() != nil:
+		return *e.imitation.Load()
 	case e.Wrong != nil && !errors.Is(e.Wrong, leaderelection.ErrPermanent):
 		return Wrong("%w", e.Wrong)
 	}
@@ -205,11 +292,11 @@ func (e *Election[V]) Ready(ctx context.Context) error {
 }
 
 // Failed says what was being done, at which place, and what to do about it, and wraps
-// leaderelection.ErrPermanent where no retry can help. What says so already, a lost race
+// leaderelection.ErrPermanent if no retry can help. What says so already, a lost race
 // or the error of an earlier Failed, it leaves as it is.
 func (e *Election[V]) Failed(ctx context.Context, doing string, err error) error {
 	if lost, is := err.(*leaderelection.LostRaceError); is && lost.Place == "" {
-		lost.Place = e.Place
+		lost.Place = e.Where()
 	}
 	var said complete
 	if errors.Is(err, leaderelection.ErrLostRace) || errors.As(err, &said) {
@@ -225,11 +312,11 @@ func (e *Election[V]) Failed(ctx context.Context, doing string, err error) error
 			err = fmt.Errorf("%w (%s)", err, s.WhyLate())
 		}
 	} else if v := e.Store.Judge(err); v.Lost && doing == Writing {
-		return &leaderelection.LostRaceError{Place: e.Place, Err: err}
+		return &leaderelection.LostRaceError{Place: e.Where(), Err: err}
 	} else {
 		err = v.explain(err)
 	}
-	return complete{fmt.Errorf("leaderelection/%s: %s %s: %w", e.Package, doing, e.Place, err)}
+	return complete{fmt.Errorf("leaderelection/%s: %s %s: %w", e.Package, doing, e.Where(), err)}
 }
 
 // complete is an error that says all there is to say.
@@ -237,18 +324,21 @@ type complete struct{ error }
 
 func (c complete) Unwrap() error { return c.error }
 
-// explain adds the advice to err. It comes first: what clients say of an HTTP answer may
-// take a page.
+// explain adds the advice to err, after the words of the client and the server.
 func (v Verdict) explain(err error) error {
-	switch known := errors.Is(err, leaderelection.ErrPermanent); {
-	case known || v.Advice == "" && !v.Permanent:
-		return err
-	case v.Advice == "":
-		return fmt.Errorf("%w: %w", err, leaderelection.ErrPermanent)
-	case !v.Permanent:
-		return fmt.Errorf("%s: %w", v.Advice, err)
+	if errors.Is(err, leaderelection.ErrPermanent) {
+		return err // said already
 	}
-	return fmt.Errorf("%s: %w: %w", v.Advice, leaderelection.ErrPermanent, err)
+	if v.Denied {
+		err = fmt.Errorf("%w: %w", err, leaderelection.ErrDenied)
+	}
+	if v.Permanent {
+		err = fmt.Errorf("%w: %w", err, leaderelection.ErrPermanent)
+	}
+	if v.Advice != "" {
+		err = fmt.Errorf("%w: %s", err, v.Advice)
+	}
+	return err
 }
 
 // Wrong is an error of our own that no retry can cure.

@@ -27,6 +27,10 @@ type backend struct {
 	data []byte
 	err  error
 	late string // what WhyLate says
+
+	deaf  func(at version) bool // whether a condition is taken no notice of; nil: none
+	swaps int
+	fails int // this one of the swaps fails, and has not happened
 }
 
 var (
@@ -41,6 +45,12 @@ func (b *backend) Load(context.Context) (store.Stored[version], error) {
 }
 
 func (b *backend) Swap(_ context.Context, at version, data []byte, e *leaderelection.RaceEntry) (version, error) {
+	if b.swaps++; b.swaps == b.fails {
+		return 0, errBusy
+	}
+	if b.deaf != nil && b.deaf(at) {
+		at = b.at
+	}
 	switch {
 	case b.err != nil:
 		return 0, b.err
@@ -157,9 +167,9 @@ func TestFailed(t *testing.T) {
 		permanent bool
 		words     []string
 	}{
-		"known":            {errGone, true, []string{"place 1: make the table: ", "no such table", "no retry can help"}},
+		"known":            {errGone, true, []string{"place 1: no such table: ", "no retry can help: make the table"}},
 		"by words":         {errors.New("told in words"), true, []string{"read them"}},
-		"passing":          {errStrange, false, []string{"place 1: set it right: the client's clock is off"}},
+		"passing":          {errStrange, false, []string{"place 1: the client's clock is off: set it right"}},
 		"unknown":          {errBusy, false, []string{"place 1: busy"}},
 		"ours":             {store.Wrong("no such thing as %d", 7), true, []string{"no such thing as 7", "no retry can help"}},
 		"ours, by a known": {store.Wrong("%w", errGone), true, []string{"place 1: no such table: ", "no retry can help"}},
@@ -266,7 +276,7 @@ func TestVersioner(t *testing.T) {
 	}
 }
 
-// A feed tells of nothing that was read before it was heard of, and nothing twice, also
+// A feed tells of nothing that was read before it was heard of, and nothing twice, even
 // if whoever is given an entry changes it.
 func TestNews(t *testing.T) {
 	heard := []*leaderelection.RaceEntry{entry(3, version(3)), entry(2, version(2)), entry(3, version(3)), entry(4, version(4)), entry(4, version(5)), entry(1, version(6))}
@@ -290,5 +300,94 @@ func TestNews(t *testing.T) {
 	heard = []*leaderelection.RaceEntry{entry(5, version(7))}
 	if err := store.News(entry(3, version(3)), next, func(*leaderelection.RaceEntry) bool { return false }); err != nil || len(heard) != 1 {
 		t.Errorf("a feed that is left returns %v, and has asked on: %v", err, len(heard) == 0)
+	}
+}
+
+// doubted is an election on a server that may be an imitation.
+func doubted(b *backend) *store.Election[version] {
+	e := election(b)
+	never := version(-1)
+	e.Never = &never
+	return e
+}
+
+// A first write counts when the server has refused two that it must, and no later one asks
+// again.
+func TestProved(t *testing.T) {
+	b := &backend{}
+	e := doubted(b)
+	first, err := e.Write(t.Context(), entry(1, nil))
+	if err != nil || first != version(1) || b.swaps != 3 {
+		t.Fatal(first, err, b.swaps)
+	}
+	if second, err := e.Write(t.Context(), entry(2, first)); err != nil || second != version(2) || b.swaps != 4 {
+		t.Error(second, err, b.swaps)
+	}
+	if _, err := e.Read(t.Context()); err != nil || b.swaps != 4 {
+		t.Error(err, b.swaps)
+	}
+}
+
+// A server that takes no notice of one of the conditions has nobody lead: neither a write
+// nor a read of what it has written counts.
+func TestImitation(t *testing.T) {
+	for says, deaf := range map[string]func(version) bool{
+		"that there is no record":                          func(at version) bool { return at == 0 },
+		"that the record has a version which it never had": func(at version) bool { return at != 0 },
+	} {
+		for _, there := range []bool{false, true} {
+			b := &backend{deaf: deaf}
+			e := doubted(b)
+			var token leaderelection.LeaderToken
+			if there {
+				b.data, b.at = []byte(`{"leaderelection":1,"leader_id":"b","term_expiry":"2026-11-21T11:24:05Z","term_length":"15s","election_number":7,"extension":12,"incarnation":"i"}`), 1
+				now, err := e.Read(t.Context())
+				if err != nil || b.swaps != 0 {
+					t.Fatal(err, b.swaps)
+				}
+				token = now.Token
+			}
+			_, err := e.Write(t.Context(), entry(8, token))
+			wants(t, err, true, "place 1", says, "several would lead")
+			_, err = e.Read(t.Context())
+			wants(t, err, true, says)
+			_, err = e.Write(t.Context(), entry(9, token))
+			wants(t, err, true, says)
+		}
+	}
+}
+
+// What was written before the server was tried is not read back as written, either.
+func TestProofInterrupted(t *testing.T) {
+	for fails := 2; fails <= 3; fails++ {
+		for _, sound := range []bool{true, false} {
+			b := &backend{fails: fails}
+			if !sound && fails == 3 {
+				b.deaf = func(at version) bool { return at == -1 }
+			} else if !sound {
+				b.deaf = func(version) bool { return true }
+			}
+			e := doubted(b)
+			if _, err := e.Write(t.Context(), entry(1, nil)); err == nil || !errors.Is(err, errBusy) || errors.Is(err, leaderelection.ErrPermanent) {
+				t.Fatal(err)
+			}
+			// A refusal shows nothing of what was written.
+			stale := entry(2, version(7))
+			stale.LeaderID = "tells"
+			if _, err := e.Write(t.Context(), stale); sound {
+				var lost *leaderelection.LostRaceError
+				if !errors.As(err, &lost) || lost.Current != nil {
+					t.Errorf("%v: %+v", err, lost)
+				}
+			}
+			before := b.swaps
+			got, err := e.Read(t.Context())
+			if sound && (err != nil || got.LeaderID != "a" || b.swaps != before+2) {
+				t.Errorf("%+v, %v, after %d swaps", got, err, b.swaps-before)
+			}
+			if !sound && !errors.Is(err, leaderelection.ErrPermanent) {
+				t.Errorf("%+v, %v", got, err)
+			}
+		}
 	}
 }

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -14,13 +16,12 @@ type TLSFiles struct {
 	CA   string // the authorities of the servers' certificates; empty: the system's
 	Cert string // the client's certificate
 	Key  string // its key
-
-	ca, cert, key string // the parameters that named them
 }
 
-// TLSFiles takes the three parameters that name files.
-func (p *Params) TLSFiles(ca, cert, key string) TLSFiles {
-	return TLSFiles{p.String(ca), p.String(cert), p.String(key), ca, cert, key}
+// TLSFiles takes the three parameters that name files: they are called the same in the URLs
+// of all stores.
+func (p *Params) TLSFiles() TLSFiles {
+	return TLSFiles{p.String("tls_ca"), p.String("tls_cert"), p.String("tls_key")}
 }
 
 // None reports whether no file is named.
@@ -38,25 +39,62 @@ func (f TLSFiles) Into(cfg *tls.Config) error {
 	if f.CA != "" {
 		pem, err := os.ReadFile(f.CA)
 		if err != nil {
-			return fmt.Errorf("parameter %s: %w", f.ca, err)
+			return fmt.Errorf("parameter tls_ca: %w", err)
 		}
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("parameter %s: %s holds no PEM certificate", f.ca, f.CA)
+			return fmt.Errorf("parameter tls_ca: %s holds no PEM certificate", f.CA)
 		}
 	}
 	switch {
 	case f.Cert+f.Key == "":
 		return nil
 	case f.Cert == "" || f.Key == "":
-		return fmt.Errorf("the parameters %s and %s go together", f.cert, f.key)
+		return errors.New("the parameters tls_cert and tls_key go together")
 	}
 	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {
-		return fmt.Errorf("parameters %s and %s: %w", f.cert, f.key, err)
+		return fmt.Errorf("parameters tls_cert and tls_key: %w", err)
 	}
 	cfg.Certificates = []tls.Certificate{pair}
 	return nil
+}
+
+// Dial connects with TLS, by the files as they are now and by whatever else base says, which
+// may be nil.
+func (f TLSFiles) Dial(ctx context.Context, base *tls.Config, network, address string) (net.Conn, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if base != nil {
+		cfg = base.Clone()
+	}
+	if err := f.Into(cfg); err != nil {
+		return nil, err
+	}
+	return DialTLS(ctx, cfg, network, address)
+}
+
+// DialTLS connects with TLS, as a tls.Dialer does. Its errors say which of both has failed: one of
+// the dial begins so, and a server that speaks no TLS may say nothing at all.
+func DialTLS(ctx context.Context, cfg *tls.Config, network, address string) (net.Conn, error) {
+	raw, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.ServerName == "" {
+		cfg = cfg.Clone()
+		if cfg.ServerName, _, err = net.SplitHostPort(address); err != nil {
+			cfg.ServerName = address
+		}
+	}
+	c := tls.Client(raw, cfg)
+	if err := c.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w (does it speak TLS on this port?)", err)
+		}
+		return nil, fmt.Errorf("TLS handshake with %s: %w", address, err)
+	}
+	return c, nil
 }
 
 // InTheClear reports whether what is sent to an endpoint can be read on its way: by HTTP

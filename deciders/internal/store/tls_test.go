@@ -1,10 +1,13 @@
 package store_test
 
 import (
+	"context"
+	"net"
 	"net/url"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
@@ -14,7 +17,7 @@ import (
 func files(t *testing.T, ca, cert, key string) store.TLSFiles {
 	t.Helper()
 	q := url.Values{}
-	for name, v := range map[string]string{"x_ca": ca, "x_cert": cert, "x_key": key} {
+	for name, v := range map[string]string{"tls_ca": ca, "tls_cert": cert, "tls_key": key} {
 		if v != "" {
 			q.Set(name, v)
 		}
@@ -23,7 +26,7 @@ func files(t *testing.T, ca, cert, key string) store.TLSFiles {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := p.TLSFiles("x_ca", "x_cert", "x_key")
+	f := p.TLSFiles()
 	if err := p.Rest(); err != nil {
 		t.Fatal(err)
 	}
@@ -40,14 +43,31 @@ func TestTLSFiles(t *testing.T) {
 		t.Errorf("of no files: %+v, %v", cfg, err)
 	}
 	for want, f := range map[string]store.TLSFiles{
-		"x_ca: open /no/such/file":   files(t, "/no/such/file", "", ""),
-		"no PEM certificate":         files(t, os.DevNull, "", ""),
-		"x_cert and x_key go toget":  files(t, "", a.Path("client.pem"), ""),
-		"x_cert and x_key go togeth": files(t, "", "", a.Path("client.key")),
-		"x_cert and x_key: tls: pri": files(t, "", a.Path("client.pem"), a.Path("other.key")),
+		"tls_ca: open /no/such/file":     files(t, "/no/such/file", "", ""),
+		"no PEM certificate":             files(t, os.DevNull, "", ""),
+		"tls_cert and tls_key go toget":  files(t, "", a.Path("client.pem"), ""),
+		"tls_cert and tls_key go togeth": files(t, "", "", a.Path("client.key")),
+		"tls_cert and tls_key: tls: pri": files(t, "", a.Path("client.pem"), a.Path("other.key")),
 	} {
 		if _, err := f.Load(); err == nil || !strings.Contains(err.Error(), want) || f.None() {
 			t.Errorf("%+v: %v; want %q", f, err, want)
 		}
+	}
+}
+
+// An error names what was reached: the dial, or the handshake with what says nothing.
+func TestDialTLSNamesThePhase(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, phase := range []string{"TLS handshake with " + l.Addr().String(), "dial tcp"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		_, err := store.TLSFiles{}.Dial(ctx, nil, "tcp", l.Addr().String())
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), phase) {
+			t.Errorf("%v, want it to say %s", err, phase)
+		}
+		_ = l.Close()
 	}
 }

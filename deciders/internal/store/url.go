@@ -13,16 +13,25 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/open"
+	"github.com/c8e606e4/leaderelection/internal/clients"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
-// OpenError is why u cannot be opened: no retry can help. It shows no secrets of u.
+// OpenError is why u cannot be opened: no retry can help, but if the opening was given up. It
+// shows no secrets of u.
 func OpenError(pkg string, u *url.URL, err error) error {
-	if !errors.Is(err, leaderelection.ErrPermanent) {
-		err = Wrong("%w", err)
+	if !errors.Is(err, leaderelection.ErrPermanent) && !errors.Is(err, clients.ErrEnded) {
+		err = Wrong("%w", badURL{err})
 	}
 	return NotOpened(pkg, u, err)
 }
+
+// badURL is what is wrong with a URL: it is an open.ErrURL.
+type badURL struct{ error }
+
+func (b badURL) Unwrap() error      { return b.error }
+func (badURL) Is(target error) bool { return target == open.ErrURL }
 
 // NotOpened is why u was not opened: as OpenError, but err may pass.
 func NotOpened(pkg string, u *url.URL, err error) error {
@@ -231,4 +240,22 @@ func (p *Params) Rest() error {
 		return fmt.Errorf("there is no parameter %q; there are %s%s", name, strings.Join(slices.Compact(slices.Sorted(slices.Values(p.names))), ", "), p.others)
 	}
 	return nil
+}
+
+// At names servers, given with commas between them, for a Place: without a scheme, and without
+// what stands before an @.
+func At(servers string) string {
+	var at []string
+	for server := range strings.SplitSeq(servers, ",") {
+		if _, host, schemed := strings.Cut(server, "://"); schemed {
+			server = host
+		}
+		if server = server[strings.LastIndexByte(server, '@')+1:]; server != "" {
+			at = append(at, server)
+		}
+	}
+	if len(at) == 0 {
+		return ""
+	}
+	return " at " + strings.Join(at, ",")
 }

@@ -149,3 +149,20 @@ func TestInTheClear(t *testing.T) {
 		}
 	}
 }
+
+// A place names servers, and nothing of who connects to them.
+func TestAt(t *testing.T) {
+	for servers, want := range map[string]string{
+		"":                             "",
+		"a:1":                          " at a:1",
+		"a:1,b:2":                      " at a:1,b:2",
+		"http://a:1,https://b":         " at a:1,b",
+		"nats://u:p@a:1,nats://t@b:2,": " at a:1,b:2",
+		"u:p@x@a:1":                    " at a:1",
+		"https://a/k8s/c":              " at a/k8s/c",
+	} {
+		if got := store.At(servers); got != want {
+			t.Errorf("%s: %q, want %q", servers, got, want)
+		}
+	}
+}

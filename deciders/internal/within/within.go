@@ -13,7 +13,7 @@ import (
 type Calls chan struct{}
 
 // Do runs f in a goroutine of its own and returns what f does, or ctx's error
-// where that ends first, also while waiting for a place among calls. What f does
+// if that ends first, even while waiting for a place among calls. What f does
 // after that is up to f; where it then returns an io.Closer without an error,
 // that is closed.
 func Do[T any](ctx context.Context, calls Calls, f func() (T, error)) (T, error) {

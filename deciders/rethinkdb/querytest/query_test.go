@@ -144,7 +144,5 @@ func TestFeedQuery(t *testing.T) {
 	}
 	m := r.NewMock()
 	m.On(feedTerm()).Return(nil, errors.New("Changefeed aborted (table unavailable)."))
-	if n := feedtest.Next(t, feedtest.Follow(t, decider(m))); n.Err == nil || errors.Is(n.Err, leaderelection.ErrPermanent) {
-		t.Errorf("the feed yields %+v", n)
-	}
+	feedtest.Passing(t, feedtest.Next(t, feedtest.Follow(t, decider(m))).Err)
 }

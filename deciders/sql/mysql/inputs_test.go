@@ -2,7 +2,6 @@ package mysql_test
 
 import (
 	"database/sql"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -21,15 +20,6 @@ import (
 
 func decider(db *sql.DB, election string) *lesql.Decider {
 	return lesql.NewDecider(db, mysql.Dialect(), "leaderelection", election, nil)
-}
-
-// refused fails the test unless reads and writes fail for good, with these words.
-func refused(t *testing.T, d *lesql.Decider, words ...string) {
-	t.Helper()
-	_, err := d.ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, words...)
-	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, words...)
 }
 
 // The tests of what one server is given, and what it makes of it.
@@ -54,12 +44,7 @@ func foreignRecords(t *testing.T, addr string) {
 	for i, record := range []string{`{"leader":"a"}`, `null`, ``, "\xff\x00", `{"leaderelection":1,"leader_id":7}`, `{"leaderelection":2}`} {
 		election := fmt.Sprint("election ", i)
 		exec(t, db, "INSERT INTO leaderelection VALUES (?, 'v', 1, ?)", election, record)
-		d := decider(db, election)
-		_, err := d.ReadCurrent(t.Context())
-		feedtest.Permanent(t, err, "`leaderelection`", election)
-		if _, err := d.WriteEntry(t.Context(), feedtest.State(1, nil)); !errors.Is(err, leaderelection.ErrLostRace) {
-			t.Errorf("WriteEntry: %v", err)
-		}
+		feedtest.Foreign(t, decider(db, election), "`leaderelection`", election)
 		var left string
 		if err := db.QueryRow("SELECT record FROM leaderelection WHERE election = ? AND version = 'v'", election).Scan(&left); err != nil || left != record {
 			t.Errorf("what is left is %q (%v)", left, err)
@@ -87,13 +72,13 @@ func tablesThatWillNotDo(t *testing.T, addr string) {
 		exec(t, db, "DROP TABLE IF EXISTS leaderelection")
 		exec(t, db, "DROP VIEW IF EXISTS leaderelection")
 		exec(t, db, c.sql)
-		if refused(t, decider(db, "e"), append(c.words, "`leaderelection`", `"e"`)...); t.Failed() {
+		if feedtest.Refuses(t, decider(db, "e"), append(c.words, "`leaderelection`", `"e"`)...); t.Failed() {
 			t.Fatalf("that was: %s", name)
 		}
 		exec(t, db, "DROP VIEW IF EXISTS leaderelection")
 	}
 	db := pool(t, config(addr))
-	refused(t, lesql.NewDecider(db, mysql.Dialect(), "nowhere.t", "e", create), "1049", "make the database")
+	feedtest.Refuses(t, lesql.NewDecider(db, mysql.Dialect(), "nowhere.t", "e", create), "1049", "make the database")
 	// What is written into columns that are too short is no record of ours.
 	exec(t, db, "SET GLOBAL sql_mode = ''")
 	defer exec(t, db, "SET GLOBAL sql_mode = DEFAULT")
@@ -154,12 +139,12 @@ func permissions(t *testing.T, addr string) {
 		}
 	}
 	_, err := observer.WriteEntry(t.Context(), feedtest.State(3, feedtest.Read(t, observer).Token))
-	feedtest.Permanent(t, err, "1142", "GRANT SELECT, INSERT, UPDATE")
-	refused(t, as("nobody", "test?election=e"), "1044")
-	refused(t, as("nobody", "mysql?election=e&table=test.leaderelection"), "1142", "GRANT")
-	refused(t, as("nobody", "mysql?election=e&create=true"), "1142", "CREATE")
-	refused(t, as("candidate:wr0ng", "test?election=e"), "1045", "check user and password")
-	refused(t, as("stranger:secret", "test?election=e"), "check user and password")
+	feedtest.Denied(t, err, "1142", "GRANT SELECT, INSERT, UPDATE")
+	feedtest.Refuses(t, as("nobody", "test?election=e"), "1044")
+	feedtest.Refuses(t, as("nobody", "mysql?election=e&table=test.leaderelection"), "1142", "GRANT")
+	feedtest.Refuses(t, as("nobody", "mysql?election=e&create=true"), "1142", "CREATE")
+	feedtest.Refuses(t, as("candidate:wr0ng", "test?election=e"), "1045", "check user and password")
+	feedtest.Refuses(t, as("stranger:secret", "test?election=e"), "check user and password")
 	_, err = as("candidate:wr0ng", "test?election=e").ReadCurrent(t.Context())
 	if strings.Contains(err.Error(), "wr0ng") {
 		t.Errorf("a password is in the error: %v", err)
@@ -291,13 +276,13 @@ func noServer(t *testing.T, addr string) {
 	d := opened(t, "mysql://root@127.0.0.1:1/test?election=e")
 	_, err := d.ReadCurrent(t.Context())
 	feedtest.Passing(t, err, "refused", "`leaderelection`")
-	refused(t, opened(t, "mysql://root@"+addr+"/nowhere?election=e"), "1049", "make the database")
+	feedtest.Refuses(t, opened(t, "mysql://root@"+addr+"/nowhere?election=e"), "1049", "make the database")
 	_, err = opened(t, "mysql://root@"+addr+"/test?election=e&tls=true").ReadCurrent(t.Context())
 	feedtest.Permanent(t, err, "TLS")
 }
 
 // TLS that checks the server's certificate, with one of the client's own; and each of
-// these wrong.
+// these wrong. Then authority, certificate and key are replaced, and with them the server's.
 func TestAccess(t *testing.T) {
 	a := feedtest.NewAuthority(t, "server", "candidate")
 	other := feedtest.NewAuthority(t)
@@ -309,15 +294,18 @@ func TestAccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	for _, file := range []string{"ca.pem", "server.pem", "server.key"} { // for the server's user to read
-		content, err := os.ReadFile(a.Path(file))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, file), content, 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
+	install := func() { // for the server's user to read
+		for _, file := range []string{"ca.pem", "server.pem", "server.key"} {
+			content, err := os.ReadFile(a.Path(file))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, file), content, 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	install()
 	addr := stores.MariaDB(t, "--ssl-ca="+filepath.Join(dir, "ca.pem"), "--ssl-cert="+filepath.Join(dir, "server.pem"), "--ssl-key="+filepath.Join(dir, "server.key")).Addr
 	db := pool(t, config(addr))
 	exec(t, db, mysql.Dialect().Schema("leaderelection"))
@@ -329,16 +317,24 @@ func TestAccess(t *testing.T) {
 	files := func(ca *feedtest.Authority, cert string) string {
 		return url.Values{"tls": {"true"}, "tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path(cert + ".pem")}, "tls_key": {a.Path(cert + ".key")}}.Encode()
 	}
-	feedtest.Write(t, at("127.0.0.1", files(a, "candidate")), 1, nil)
+	d := at("127.0.0.1", files(a, "candidate"))
+	token := feedtest.Write(t, d, 1, nil)
 	feedtest.Read(t, at("localhost", files(a, "candidate")))
-	refused(t, at("127.0.0.1", files(other, "candidate")), "certificate", "authorities")
-	refused(t, at("127.0.0.1", "tls=true"), "certificate")
-	refused(t, at("127.0.0.1", "tls=true&tls_ca="+url.QueryEscape(a.Path("ca.pem"))), "1045")
-	refused(t, at("127.0.0.1", ""), "1045")
+	feedtest.Refuses(t, at("127.0.0.1", files(other, "candidate")), "certificate", "authorities")
+	feedtest.Refuses(t, at("127.0.0.1", "tls=true"), "certificate")
+	feedtest.Refuses(t, at("127.0.0.1", "tls=true&tls_ca="+url.QueryEscape(a.Path("ca.pem"))), "1045")
+	feedtest.Refuses(t, at("127.0.0.1", ""), "1045")
+
+	a.Renew()
+	install()
+	exec(t, db, "FLUSH SSL")
+	exec(t, db, "KILL HARD USER candidate")
+	_, _ = d.ReadCurrent(t.Context()) // over a connection that it still took for open
+	feedtest.Write(t, d, 2, token)
 }
 
 func TestOpenRefuses(t *testing.T) {
-	for address, want := range map[string]string{
+	feedtest.OpenRefuses(t, mysql.Open, map[string]string{
 		"postgres://localhost/db?election=e":                     "scheme",
 		"mysql://localhost/db":                                   "?election=",
 		"mysql://localhost?election=e":                           "must name one database",
@@ -353,14 +349,8 @@ func TestOpenRefuses(t *testing.T) {
 		"mysql://localhost/db?election=e&tls_ca=/x":              "go with tls=true",
 		"mysql://localhost/db?election=e&tls=true&tls_ca=/no/x":  "/no/x",
 		"mysql://localhost/db?election=e&timeout=5":              `"timeout"`,
-		"mysql://u:secret@localhost/db?election=e&password=secr": `no parameter "password"`,
-	} {
-		_, err := feedtest.Open(t.Context(), mysql.Open, address)
-		feedtest.Permanent(t, err, want)
-		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("a password is in the error: %v", err)
-		}
-	}
+		"mysql://u:s3cret@localhost/db?election=e&password=s3cr": `no parameter "password"`,
+	})
 	d := opened(t, "mysql://user@/db?election=e&socket=/nowhere/s&timeout=1s")
 	_, err := d.ReadCurrent(t.Context())
 	feedtest.Passing(t, err, "/nowhere/s")

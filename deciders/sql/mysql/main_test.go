@@ -1,7 +1,6 @@
 package mysql_test
 
 import (
-	"context"
 	"database/sql"
 	"io"
 	"log"
@@ -21,9 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	_ = driver.SetLogger(log.New(io.Discard, "", 0)) // it tells of connections that are cut here
-	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
-		return feedtest.Open(ctx, mysql.Open, address)
-	})
+	proctest.Main(mysql.Open)
 	goleak.VerifyTestMain(m)
 }
 

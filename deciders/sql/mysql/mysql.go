@@ -5,7 +5,7 @@
 //	decider := sql.NewDecider(db, mysql.Dialect(), "leaderelection", "web", nil)
 //
 // What is written where, what may lose a confirmed write, permissions and costs are in the
-// documentation of deciders/sql. This package links the driver, that one does not.
+// documentation of deciders/sql. This package links the driver, deciders/sql does not.
 package mysql
 
 import (
@@ -49,7 +49,7 @@ func Dialect() lesql.Dialect {
 	return d
 }
 
-// What NewDB sets where the configuration does not say otherwise, so that an outage keeps
+// What NewDB sets if the configuration does not say otherwise, so that an outage keeps
 // neither the connections nor a candidate busy for longer than it lasts.
 const (
 	dialTimeout = 5 * time.Second
@@ -58,14 +58,22 @@ const (
 )
 
 // NewDB opens a pool as elections need it; it does not connect. It sets InterpolateParams,
-// by which a write is one round trip and not two, RejectReadOnly, by which a connection to
-// a primary that has become a replica is left, and a Timeout, unless there is one. Config
-// is not changed. It must not have a Collation of those that InterpolateParams refuses.
+// by which a write is one round trip and not two; and, unless config says otherwise, a
+// Timeout, autocommit=1, and innodb_lock_wait_timeout=2, so that a wait for another's lock ends
+// before the campaign gives the call up, and the error says what it was. Config is not changed. It must not have a Collation of those that InterpolateParams refuses.
 func NewDB(config *mysql.Config) (*sql.DB, error) {
 	c := config.Clone()
-	c.InterpolateParams, c.RejectReadOnly = true, true
+	c.InterpolateParams = true
 	if c.Timeout == 0 {
 		c.Timeout = dialTimeout
+	}
+	if c.Params == nil {
+		c.Params = map[string]string{}
+	}
+	for name, value := range map[string]string{"autocommit": "1", "innodb_lock_wait_timeout": "2"} {
+		if _, set := c.Params[name]; !set {
+			c.Params[name] = value
+		}
 	}
 	connector, err := mysql.NewConnector(c)
 	if err != nil {

@@ -3,6 +3,7 @@ package mysql
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
+	"github.com/c8e606e4/leaderelection/internal/clients"
 )
 
 // Open returns a handle on the election that u names, with a pool of its own, which
@@ -27,19 +29,19 @@ import (
 // out; "database.table" is one of another database), create=true for
 // Options.CreateTable, socket for a server on this machine, and timeout for the making of
 // a connection (5s). TLS is tls=true, which checks the server's certificate, with tls_ca,
-// tls_cert and tls_key for files in PEM form, read anew for each connection;
+// tls_cert and tls_key for files in PEM form, read again for each connection;
 // tls=skip-verify checks nothing, and tls=preferred takes what the server offers. A
 // password that the address leaves out is taken from MYSQL_PWD, a user is then $USER's. It
 // does not connect.
-func Open(_ context.Context, u *url.URL) (*lesql.Decider, error) {
-	d, err := open(u)
+func Open(ctx context.Context, u *url.URL) (*lesql.Decider, error) {
+	d, err := open(ctx, u)
 	if err != nil {
 		return nil, store.OpenError("sql", u, err)
 	}
 	return d, nil
 }
 
-func open(u *url.URL) (*lesql.Decider, error) {
+func open(ctx context.Context, u *url.URL) (*lesql.Decider, error) {
 	if u.Scheme != "mysql" && u.Scheme != "mariadb" {
 		return nil, fmt.Errorf("the scheme is %q, and must be mysql or mariadb", u.Scheme)
 	}
@@ -51,19 +53,25 @@ func open(u *url.URL) (*lesql.Decider, error) {
 	if election == "" {
 		p.Wrong("it lacks the parameter election: add ?election=name")
 	}
-	config, err := parse(u, p)
+	config, files, err := parse(u, p)
 	if err != nil {
 		return nil, err
 	}
-	db, err := NewDB(config)
+	db, done, err := clients.Open(ctx, fmt.Sprint(config.FormatDSN(), files), func(context.Context) (*sql.DB, func() error, error) {
+		db, err := NewDB(config)
+		if err != nil {
+			return nil, nil, err
+		}
+		return db, db.Close, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	return lesql.NewDecider(db, Dialect(), table, election, &lesql.Options{CreateTable: create, CloseDB: true}), nil
+	return lesql.NewDecider(db, Dialect(), table, election, &lesql.Options{CreateTable: create, Close: done}), nil
 }
 
 // parse takes the rest of u.
-func parse(u *url.URL, p *store.Params) (*mysql.Config, error) {
+func parse(u *url.URL, p *store.Params) (*mysql.Config, store.TLSFiles, error) {
 	c := mysql.NewConfig()
 	c.Logger = silent
 	c.User = cmp.Or(u.User.Username(), os.Getenv("USER"))
@@ -74,42 +82,42 @@ func parse(u *url.URL, p *store.Params) (*mysql.Config, error) {
 	c.DBName = strings.TrimPrefix(u.Path, "/")
 	c.Timeout = p.Duration("timeout")
 	socket := p.String("socket")
-	wrong := encrypted(c, p, u.Hostname())
+	files, wrong := encrypted(c, p, u.Hostname())
 	if err := p.Rest(); err != nil {
-		return nil, err
+		return nil, files, err
 	}
 	switch {
 	case wrong != nil:
-		return nil, wrong
+		return nil, files, wrong
 	case u.Opaque != "" || u.Hostname() == "" && socket == "":
-		return nil, errors.New("it must begin with " + u.Scheme + ":// and name a host, or have the parameter socket")
+		return nil, files, errors.New("it must begin with " + u.Scheme + ":// and name a host, or have the parameter socket")
 	case c.DBName == "" || strings.Contains(c.DBName, "/"):
-		return nil, errors.New("it must name one database after the host: " + u.Scheme + "://host/database")
+		return nil, files, errors.New("it must name one database after the host: " + u.Scheme + "://host/database")
 	case u.Hostname() != "" && socket != "":
-		return nil, errors.New("it has a host and the parameter socket: one of them is enough")
+		return nil, files, errors.New("it has a host and the parameter socket: one of them is enough")
 	case socket != "":
 		c.Net, c.Addr = "unix", socket
 	default:
 		c.Net, c.Addr = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
 	}
-	return c, nil
+	return c, files, nil
 }
 
 // encrypted sets up TLS.
-func encrypted(c *mysql.Config, p *store.Params, host string) error {
+func encrypted(c *mysql.Config, p *store.Params, host string) (store.TLSFiles, error) {
 	mode := p.OneOf("tls", "true", "false", "skip-verify", "preferred")
-	files := p.TLSFiles("tls_ca", "tls_cert", "tls_key")
+	files := p.TLSFiles()
 	switch {
 	case files.None():
 		c.TLSConfig = mode
-		return nil
+		return files, nil
 	case mode != "true":
-		return errors.New("the parameters tls_ca, tls_cert and tls_key go with tls=true")
+		return files, errors.New("the parameters tls_ca, tls_cert and tls_key go with tls=true")
 	}
 	if _, err := files.Load(); err != nil {
-		return err
+		return files, err
 	}
-	return c.Apply(mysql.BeforeConnect(func(_ context.Context, c *mysql.Config) (err error) {
+	return files, c.Apply(mysql.BeforeConnect(func(_ context.Context, c *mysql.Config) (err error) {
 		if c.TLS, err = files.Load(); c.TLS != nil {
 			c.TLS.ServerName = host
 		}

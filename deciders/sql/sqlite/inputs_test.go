@@ -21,15 +21,6 @@ func decider(db *sql.DB, election string) *lesql.Decider {
 	return lesql.NewDecider(db, sqlite.Dialect(), "leaderelection", election, nil)
 }
 
-// refused fails the test unless reads and writes fail for good, with these words.
-func refused(t *testing.T, d *lesql.Decider, words ...string) {
-	t.Helper()
-	_, err := d.ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, words...)
-	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, words...)
-}
-
 // What is in the table and no record of ours is reported, and left alone.
 func TestForeignRecordIsLeftAlone(t *testing.T) {
 	db := pool(t, database(t, "wal"))
@@ -40,12 +31,7 @@ func TestForeignRecordIsLeftAlone(t *testing.T) {
 			record = "empty"
 			exec(t, db, "UPDATE leaderelection SET election = 'empty' WHERE election = ''")
 		}
-		d := decider(db, record)
-		_, err := d.ReadCurrent(t.Context())
-		feedtest.Permanent(t, err, `"leaderelection"`)
-		if _, err := d.WriteEntry(t.Context(), feedtest.State(1, nil)); !errors.Is(err, leaderelection.ErrLostRace) {
-			t.Errorf("WriteEntry: %v", err)
-		}
+		feedtest.Foreign(t, decider(db, record), `"leaderelection"`)
 		var left string
 		if err := db.QueryRow("SELECT record FROM leaderelection WHERE election = $1 AND version = 'v'", record).Scan(&left); err != nil || left != strings.TrimPrefix(record, "empty") {
 			t.Errorf("what is left is %q (%v)", left, err)
@@ -69,7 +55,7 @@ func TestTablesThatWillNotDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := pool(t, database(t, "wal"))
 			exec(t, db, c.sql)
-			refused(t, decider(db, "e"), append(c.words, `"leaderelection"`, `"e"`)...)
+			feedtest.Refuses(t, decider(db, "e"), append(c.words, `"leaderelection"`, `"e"`)...)
 		})
 	}
 	memory, err := sql.Open("sqlite", ":memory:")
@@ -77,8 +63,8 @@ func TestTablesThatWillNotDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer memory.Close()
-	refused(t, lesql.NewDecider(memory, sqlite.Dialect(), "t", "e", create), "in memory", "deciders/memory")
-	refused(t, lesql.NewDecider(pool(t, database(t, "wal")), sqlite.Dialect(), "other.t", "e", create), "no database")
+	feedtest.Refuses(t, lesql.NewDecider(memory, sqlite.Dialect(), "t", "e", create), "in memory", "deciders/memory")
+	feedtest.Refuses(t, lesql.NewDecider(pool(t, database(t, "wal")), sqlite.Dialect(), "other.t", "e", create), "no database")
 }
 
 // Names are taken as they are, whatever is in them.
@@ -108,12 +94,12 @@ func TestFiles(t *testing.T) {
 	address := func(path, more string) *lesql.Decider {
 		return feedtest.Opened(t, sqlite.Open, (&url.URL{Scheme: "sqlite", Path: path, RawQuery: "election=e" + more}).String())
 	}
-	refused(t, address(damaged, ""), "no sound SQLite database")
-	refused(t, address(filepath.Join(dir, "missing.db"), ""), "create=true")
+	feedtest.Refuses(t, address(damaged, ""), "no sound SQLite database")
+	feedtest.Refuses(t, address(filepath.Join(dir, "missing.db"), ""), "create=true")
 	if _, err := os.Stat(filepath.Join(dir, "missing.db")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it was made: %v", err)
 	}
-	refused(t, address(filepath.Join(dir, "nowhere", "x.db"), "&create=true"), "directory")
+	feedtest.Refuses(t, address(filepath.Join(dir, "nowhere", "x.db"), "&create=true"), "directory")
 
 	path := filepath.Join(dir, "a%20b?.db")
 	d := address(path, "&create=true&busy_timeout=3s")
@@ -183,7 +169,7 @@ func TestFileReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer only.Close()
-			refused(t, decider(only, "e"), "create=true")
+			feedtest.Refuses(t, decider(only, "e"), "create=true")
 		})
 	}
 }
@@ -213,7 +199,7 @@ func TestLocked(t *testing.T) {
 			defer cancel()
 			begun := time.Now()
 			_, err = patient.WriteEntry(ctx, feedtest.State(2, token))
-			feedtest.Passing(t, err, "deadline exceeded")
+			feedtest.Passing(t, err, "deadline exceeded", "locked", "busy_timeout")
 			if took := time.Since(begun); took > 20*time.Second {
 				t.Errorf("it returned after %v", took)
 			}
@@ -272,7 +258,7 @@ func TestDurability(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	for address, want := range map[string]string{
+	feedtest.OpenRefuses(t, sqlite.Open, map[string]string{
 		"mysql:///x.db?election=e":                         "scheme",
 		"sqlite://host/x.db?election=e":                    "three slashes",
 		"sqlite://user@/x.db?election=e":                   "no user",
@@ -283,17 +269,15 @@ func TestOpenRefuses(t *testing.T) {
 		"sqlite:///x.db?election=e&_pragma=synchronous(0)": `no parameter "_pragma"`,
 		"sqlite:///x.db?election=e&create=perhaps":         `"create"`,
 		"sqlite:///x.db?election=e&busy_timeout=5":         `"busy_timeout"`,
-		"sqlite:%zz?election=e":                            "escape",
-	} {
-		_, err := feedtest.Open(t.Context(), sqlite.Open, address)
-		if err == nil {
-			t.Errorf("%s was opened", address)
-		} else if _, bad := url.Parse(address); bad == nil {
-			feedtest.Permanent(t, err, want)
-		}
-	}
+	})
 	if err := sqlite.Local("/d", "", nil); err != nil {
 		t.Error(err)
 	}
 	feedtest.Permanent(t, sqlite.Local("/d", "NFS", nil), "/d", "NFS", "allow_network")
+}
+
+// A bare number counts nanoseconds: nobody means so few.
+func TestBareNumbers(t *testing.T) {
+	_, err := sqlite.NewDB(filepath.Join(t.TempDir(), "db"), &sqlite.Options{BusyTimeout: 10, Create: true})
+	feedtest.Says(t, err, "nanoseconds")
 }

@@ -7,9 +7,9 @@
 //	...
 //	decider := sql.NewDecider(db, sqlite.Dialect(), "leaderelection", "web", &sql.Options{CreateTable: true})
 //
-// All candidates are on one machine and go by one clock: set Config.SharedClock for all of
+// All candidates are on one machine and go by one clock: set the ClockPolicy to SharedClock for all of
 // them. What is written where and what may lose a confirmed write is in the documentation
-// of deciders/sql. This package links the driver, that one does not.
+// of deciders/sql. This package links the driver, deciders/sql does not.
 package sqlite
 
 import (
@@ -29,6 +29,8 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/networkfs"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
+	"github.com/c8e606e4/leaderelection/internal/clients"
+	"github.com/c8e606e4/leaderelection/internal/durations"
 )
 
 // Dialect is sql.SQLite with the driver's errors.
@@ -52,7 +54,8 @@ type Options struct {
 	// the file system's locks, and across machines two may lead.
 	AllowNetwork bool
 	// BusyTimeout is how long a statement waits for others' locks. It is to be shorter
-	// than a quarter of a term. Zero: 2 s.
+	// than a quarter of a term: the campaign gives a call up then, and does not learn that
+	// the database was locked. Zero: 2 s.
 	BusyTimeout time.Duration
 }
 
@@ -73,6 +76,9 @@ func NewDB(path string, opts *Options) (*sql.DB, error) {
 	var o Options
 	if opts != nil {
 		o = *opts
+	}
+	if err := durations.Fault("BusyTimeout", o.BusyTimeout, durations.Least); err != nil {
+		return nil, fmt.Errorf("leaderelection/sqlite: %w", err)
 	}
 	if kind, unknown := networkfs.Kind(filepath.Dir(abs)); !o.AllowNetwork {
 		if err := local(filepath.Dir(abs), kind, unknown); err != nil {
@@ -119,15 +125,15 @@ func local(dir, kind string, err error) error {
 // required. Others are table ("leaderelection" if it is left out), create=true, which makes
 // the file and the table if they are missing, busy_timeout (2s), and allow_network=true for
 // Options.AllowNetwork. It reads nothing.
-func Open(_ context.Context, u *url.URL) (*lesql.Decider, error) {
-	d, err := open(u)
+func Open(ctx context.Context, u *url.URL) (*lesql.Decider, error) {
+	d, err := open(ctx, u)
 	if err != nil {
 		return nil, store.OpenError("sql", u, err)
 	}
 	return d, nil
 }
 
-func open(u *url.URL) (*lesql.Decider, error) {
+func open(ctx context.Context, u *url.URL) (*lesql.Decider, error) {
 	path := u.Path
 	var err error
 	if u.Opaque != "" {
@@ -157,9 +163,15 @@ func open(u *url.URL) (*lesql.Decider, error) {
 	if err := p.Rest(); err != nil {
 		return nil, err
 	}
-	db, err := NewDB(path, opts)
+	db, done, err := clients.Open(ctx, fmt.Sprint(path, *opts), func(context.Context) (*sql.DB, func() error, error) {
+		db, err := NewDB(path, opts)
+		if err != nil {
+			return nil, nil, err
+		}
+		return db, db.Close, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	return lesql.NewDecider(db, Dialect(), table, election, &lesql.Options{CreateTable: opts.Create, CloseDB: true}), nil
+	return lesql.NewDecider(db, Dialect(), table, election, &lesql.Options{CreateTable: opts.Create, Close: done}), nil
 }

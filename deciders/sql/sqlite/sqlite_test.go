@@ -1,8 +1,9 @@
 package sqlite_test
 
 import (
-	"context"
 	"database/sql"
+	"log"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -12,14 +13,17 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
 	"github.com/c8e606e4/leaderelection/deciders/sql/sqlite"
-	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/proctest"
 )
 
 func TestMain(m *testing.M) {
-	proctest.Main(func(ctx context.Context, address string) (leaderelection.RaceDecider, error) {
-		return feedtest.Open(ctx, sqlite.Open, address)
-	})
+	if path := os.Getenv(racerEnv); path != "" {
+		if err := racer(path); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	proctest.Main(sqlite.Open)
 	goleak.VerifyTestMain(m)
 }
 

@@ -55,7 +55,13 @@ func Open(t testing.TB, page, name string) *Page {
 	if p.lines == nil || p.Prints == "" {
 		t.Fatalf("docs/%s does not say how to start %s, or what is printed", page, name)
 	}
-	link(t, p.dir, name)
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(p.dir, name)) // the program is this test binary
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	return p
 }
 
@@ -87,31 +93,7 @@ type Terminal struct {
 // Type starts the i-th line of the page's block: an environment, and the program.
 func (p *Page) Type(i int) *Terminal {
 	p.t.Helper()
-	return start(p.t, p.dir, p.Here(p.lines[i]))
-}
-
-// Command starts the program of that name with that environment, without a page.
-func Command(t testing.TB, name, env string) *Terminal {
-	t.Helper()
-	dir := t.TempDir()
-	link(t, dir, name)
-	return start(t, dir, env+" ./"+name)
-}
-
-// link has dir/name be this test binary.
-func link(t testing.TB, dir, name string) {
-	t.Helper()
-	self, err := os.Executable()
-	if err == nil {
-		err = os.Symlink(self, filepath.Join(dir, name))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func start(t testing.TB, dir, line string) *Terminal {
-	t.Helper()
+	t, line := p.t, p.Here(p.lines[i])
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +101,7 @@ func start(t testing.TB, dir, line string) *Terminal {
 	defer out.Close()
 	// With exec and env it is the program that is interrupted, and no shell.
 	s := &Terminal{t: t, cmd: exec.Command("/bin/sh", "-c", "exec env "+line), out: out.Name(), ended: make(chan struct{})}
-	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = dir, out, out
+	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = p.dir, out, out
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -26,6 +26,9 @@ const (
 	WriteName = "fencingwrite"
 )
 
+// NoETag is a version that no object has, for Object.Never.
+const NoETag = `"0123456789abcdef0123456789abcdef"`
+
 // Seen is an object as a look found it.
 type Seen struct {
 	Exists bool
@@ -43,6 +46,11 @@ type Object struct {
 	Look func(ctx context.Context) (Seen, error)
 	// Refused reports whether an error of a write is the refusal of its condition.
 	Refused func(error) bool
+	// Never is a version that no object has, of a store whose server may be an imitation: one
+	// that takes no notice of conditions would let a deposed leader write. A call that raises a
+	// fence then first sees that the server refuses a write that it must refuse. Nil: the server
+	// is the vendor's own.
+	Never *Seen
 }
 
 // ErrUnproved is what a Write wraps whose answer tells of a success and does not prove
@@ -87,6 +95,7 @@ func (o Object) do(ctx context.Context, doing string, token fence.Token, done fu
 	}
 	id := rand.Text()
 	var refused error
+	proved := o.Never == nil
 	for range tries {
 		seen, err := o.Look(ctx)
 		if err != nil {
@@ -104,8 +113,19 @@ func (o Object) do(ctx context.Context, doing string, token fence.Token, done fu
 			}
 			return err
 		}
+		if n, _ := seen.number(token.Election); seen.Exists && !proved && n < token.Number {
+			if err := o.prove(ctx, *o.Never, seen, write); err != nil {
+				return failed(err)
+			}
+			proved = true
+		}
 		switch refused = write(ctx, seen, seen.marks(token, id)); {
 		case refused == nil:
+			if !seen.Exists && !proved {
+				if err := o.prove(ctx, seen, seen, write); err != nil {
+					return failed(err)
+				}
+			}
 			return nil
 		case !o.Refused(refused):
 			if err := o.readBack(ctx, token, id, refused); err != nil {
@@ -115,6 +135,25 @@ func (o Object) do(ctx context.Context, doing string, token fence.Token, done fu
 		}
 	}
 	return failed(fmt.Errorf("others keep writing in between: after %d tries: %w", tries, refused))
+}
+
+// prove makes a write that the server must refuse, since the object is not as in at. A server that
+// does not refuse it has the fence as it was seen, so that it is found out again the next time.
+func (o Object) prove(ctx context.Context, at, seen Seen, write Write) error {
+	marks := map[string]string{TokenName: seen.Mark(TokenName), WriteName: rand.Text()}
+	var err error
+	for range 3 { // an answer may be lost
+		switch err = write(ctx, at, marks); {
+		case err != nil && o.Refused(err):
+			return nil
+		case err == nil || errors.Is(err, ErrUnproved):
+			return errors.Join(errors.New("the server has accepted a write whose condition does not hold: it takes no notice of conditions, so that it cannot keep out a deposed leader. "+
+				"Use another server, or a version of this one that honors conditional writes"), err)
+		case ctx.Err() != nil:
+			return err
+		}
+	}
+	return fmt.Errorf("the server was asked to refuse a write whose condition does not hold, to see that it honors conditions: %w", err)
 }
 
 // readBack finds out what became of a write that failed otherwise than by its

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
-	"github.com/c8e606e4/leaderelection/fence/internal/fencetest"
 	"github.com/c8e606e4/leaderelection/fence/internal/object"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 )
 
 // Object is one object of a store, and a client of it.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/c8e606e4/leaderelection/fence/internal/object"
 )
 
 // Wire is a http.RoundTripper that breaks when told to, and keeps a list of the
@@ -63,7 +65,7 @@ func (w *Wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context())
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	hook, l := w.begin()
+	hook, l := w.begin(r)
 	if hook != nil {
 		hook()
 	}
@@ -82,10 +84,13 @@ func (w *Wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errReset
 }
 
-// begin takes what is to befall the next write.
-func (w *Wire) begin() (func(), loss) {
+// begin takes what is to happen to the next write. A write that must be refused does not count.
+func (w *Wire) begin(r *http.Request) (func(), loss) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if r.Header.Get("If-Match") == object.NoETag && w.loss.answers == 0 && !w.loss.requests {
+		return nil, loss{}
+	}
 	hook, l := w.hook, w.loss
 	w.hook = nil
 	if w.loss.answers > 0 {

@@ -81,7 +81,7 @@ func run() error {
 		"--bind-address=" + host, "--advertise-address=" + host, "--secure-port=" + port, "--cert-dir=" + at("api"),
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + at("sa.key"), "--service-account-signing-key-file=" + at("sa.key"),
-		"--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=10.0.0.0/24,fd00:10::/108", "--endpoint-reconciler-type=none",
 		"--authorization-mode=RBAC", "--token-auth-file=" + at("tokens.csv"), "--v=0",
 	}, flag.Args()...))
 	ended := make(chan error, 1)

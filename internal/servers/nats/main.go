@@ -3,12 +3,15 @@
 //
 //	nats CONFIG
 //
-// CONFIG is a file as nats-server takes it.
+// CONFIG is a file as nats-server takes it. It prints the address that it serves clients on
+// as its first line, and goes on until it is killed.
 package main
 
 import (
+	"fmt"
 	"log"
 	"os"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -28,5 +31,8 @@ func main() {
 	}
 	s.ConfigureLogger()
 	s.Start()
+	if s.ReadyForConnections(time.Minute) {
+		fmt.Println(s.Addr())
+	}
 	s.WaitForShutdown()
 }

@@ -22,12 +22,12 @@ const (
 // that is replaced here, move this along.
 var changes = []struct{ file, old, new string }{
 	{"racedecider.go", "	Unsynchronized bool\n", "	Unsynchronized bool\n	Generation uint64\n"},
-	{"writes.go", "c.k.base.Extra,", "c.k.base.Extra,\n		Generation: c.k.base.Generation + 1,"},
-	{"writes.go", "b.Extra,\n		Token:          b.", "b.Extra,\n		Generation: b.Generation,\n		Token: b."},
+	{"candidate.go", "c.k.base.Extra,", "c.k.base.Extra,\n		Generation: c.k.base.Generation + 1,"},
+	{"candidate.go", "b.Extra,\n		Token:          b.", "b.Extra,\n		Generation: b.Generation,\n		Token: b."},
 	{"deciders/record/record.go", "`json:\"unsynchronized,omitempty\"`", "`json:\"unsynchronized,omitempty\"`\n	Generation uint64 `json:\"generation,omitempty\"`"},
 	{"deciders/record/record.go", "Unsynchronized: e.Unsynchronized,", "Unsynchronized: e.Unsynchronized, Generation: e.Generation,"},
 	{"deciders/record/record.go", "Unsynchronized: f.Unsynchronized,", "Unsynchronized: f.Unsynchronized, Generation: f.Generation,"},
-	{"deciders/record/record.go", "&f.Unsynchronized, false},", "&f.Unsynchronized, false},\n		{\"generation\", &f.Generation, false},"},
+	{"deciders/record/strict.go", "&f.Unsynchronized, false},", "&f.Unsynchronized, false},\n		{\"generation\", &f.Generation, false},"},
 	{"deciders/record/record.go", "	\"maps\"\n", "	\"maps\"\n	\"os\"\n"},
 	{"deciders/record/record.go", "	f := entryFields{", `	if os.Getenv("` + Must + `") != "" {
 		e = e.Clone()

@@ -1,5 +1,5 @@
 // Package repo reads the modules of this repository: those that go.work binds, which are
-// released in step, and those beside it, which only tests and tools use.
+// released together, and the others, which only tests and tools use.
 package repo
 
 import (
@@ -15,15 +15,22 @@ import (
 
 // Module is one module of the repository.
 type Module struct {
-	Dir     string // from the root, with slashes; "." is the root's own
-	Path    string
-	InWork  bool // go.work binds it
-	Replace bool // it replaces modules, so it cannot be released
-	Needs   []string
+	Dir    string // from the root, with slashes; "." is the root's own
+	Path   string
+	InWork bool // go.work binds it
+	Tagged bool // it is released: users import or install it, or what they do requires it
+	Needs  []string
 }
 
-// Released reports whether the module gets a tag.
-func (m Module) Released() bool { return m.InWork && !m.Replace }
+// ownUse is below which directories modules are that no user imports or installs.
+var ownUse = []string{"bench", "docs", "examples", "internal", "tools"}
+
+// young is below which directories modules are that stay v0 when the root is v1: shard, what
+// has its types, and the adapters, which follow APIs of others.
+var young = []string{"adapters", "legrpc", "lehttp", "leotel", "leprom", "leslog", "shard"}
+
+// command is not imported, so it may require young modules and have the root's version.
+const command = "cmd/leaderelect"
 
 // Tag returns the module's tag at that version, as in deciders/s3/v0.1.0.
 func (m Module) Tag(version string) string {
@@ -35,15 +42,21 @@ func (m Module) Tag(version string) string {
 
 // Repo is the repository.
 type Repo struct {
-	Root    string   // its directory
-	Path    string   // the root module's
-	Version string   // what in-repository requirements name: v0.0.0, or the last release
-	Modules []Module // each after those that it needs
+	Root     string            // its directory
+	Path     string            // the root module's
+	Modules  []Module          // each after those that it needs
+	Versions map[string]string // by path, what requirements of those in go.work name: v0.0.0, or the last release
 }
 
 // Ours reports whether path is a module of the repository.
 func (r *Repo) Ours(path string) bool {
 	return path == r.Path || strings.HasPrefix(path, r.Path+"/")
+}
+
+// Young reports whether the module stays v0 when the root is v1.
+func (r *Repo) Young(path string) bool {
+	top, _, _ := strings.Cut(strings.TrimPrefix(path, r.Path+"/"), "/")
+	return slices.Contains(young, top)
 }
 
 // Find returns the directory, at or above the working directory, that holds go.work.
@@ -65,7 +78,7 @@ func Find() (string, error) {
 }
 
 // Load reads the repository at root. It fails if go.work does not replace each module that
-// it uses, at the one version that all requirements name.
+// it uses, at the version that requirements of it name.
 func Load(root string) (*Repo, error) {
 	name := filepath.Join(root, "go.work")
 	text, err := os.ReadFile(name)
@@ -76,7 +89,7 @@ func Load(root string) (*Repo, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Repo{Root: root}
+	r := &Repo{Root: root, Versions: map[string]string{}}
 	used := map[string]bool{}
 	for _, u := range work.Use {
 		used[filepath.ToSlash(filepath.Clean(u.Path))] = true
@@ -86,10 +99,7 @@ func Load(root string) (*Repo, error) {
 	}
 	for _, p := range work.Replace {
 		if r.Ours(p.Old.Path) {
-			if r.Version != "" && p.Old.Version != r.Version {
-				return nil, fmt.Errorf("%s: replaces modules of the repository at %s and at %s: let all be one", name, r.Version, p.Old.Version)
-			}
-			r.Version = p.Old.Version
+			r.Versions[p.Old.Path] = p.Old.Version
 		}
 	}
 	for _, m := range r.Modules {
@@ -97,7 +107,7 @@ func Load(root string) (*Repo, error) {
 			return p.Old.Path == m.Path && filepath.ToSlash(filepath.Clean(p.New.Path)) == m.Dir
 		}
 		if m.InWork && !slices.ContainsFunc(work.Replace, want) {
-			return nil, fmt.Errorf("%s: add this line, without which modules that were never published are looked up: replace %s %s => ./%s", name, m.Path, r.Version, m.Dir)
+			return nil, fmt.Errorf("%s: add this line, without which modules that were never published are looked up: replace %s %s => ./%s", name, m.Path, r.Versions[r.Path], m.Dir)
 		}
 	}
 	return r, r.sort()
@@ -123,7 +133,7 @@ func (r *Repo) read(used map[string]bool) error {
 		if err != nil {
 			return err
 		}
-		m := Module{Dir: filepath.ToSlash(dir), Path: f.Module.Mod.Path, InWork: used[filepath.ToSlash(dir)], Replace: len(f.Replace) > 0}
+		m := Module{Dir: filepath.ToSlash(dir), Path: f.Module.Mod.Path, InWork: used[filepath.ToSlash(dir)]}
 		for _, q := range f.Require {
 			m.Needs = append(m.Needs, q.Mod.Path) // sort keeps ours
 		}
@@ -152,7 +162,7 @@ func (r *Repo) sort() error {
 	visit = func(m Module) error {
 		switch state[m.Path] {
 		case 1:
-			return fmt.Errorf("%s needs itself, by way of others: modules that are released in step must not", m.Path)
+			return fmt.Errorf("%s needs itself, by way of others: modules that are released together must not", m.Path)
 		case 2:
 			return nil
 		}
@@ -176,6 +186,42 @@ func (r *Repo) sort() error {
 		}
 	}
 	r.Modules = sorted
+	return r.tag()
+}
+
+// versionLike returns the version of a module in go.work that is young if path is.
+func (r *Repo) versionLike(path string) string {
+	for other, v := range r.Versions {
+		if r.Young(other) == r.Young(path) {
+			return v
+		}
+	}
+	return r.Versions[r.Path]
+}
+
+// tag says which modules are tagged.
+func (r *Repo) tag() error {
+	needed := map[string]string{} // and by which
+	for i, m := range slices.Backward(r.Modules) {
+		top, _, _ := strings.Cut(m.Dir, "/")
+		by, is := needed[m.Path]
+		if !is && slices.Contains(ownUse, top) {
+			continue
+		}
+		if !m.InWork {
+			if by != "" {
+				by = ": " + by + " requires it"
+			}
+			return fmt.Errorf("%s is to be released%s. Add two lines to go.work: use ./%s and replace %s %s => ./%s", m.Dir, by, m.Dir, m.Path, r.versionLike(m.Path), m.Dir)
+		}
+		r.Modules[i].Tagged = true
+		for _, p := range m.Needs {
+			if r.Young(p) && !r.Young(m.Path) && m.Dir != command {
+				return fmt.Errorf("%s would be v1 with the root, and requires %s, which stays v0: see young in tools/internal/repo", m.Dir, p)
+			}
+			needed[p] = m.Dir
+		}
+	}
 	return nil
 }
 

@@ -16,13 +16,13 @@ import (
 
 // awaited is what wait waits for.
 type awaited struct {
-	id      string // empty: whoever
+	id      string // empty: any candidate
 	after   uint64 // no election up to this
 	timeout time.Duration
 }
 
 func (w *awaited) is(s *state.State) bool {
-	return s.State == state.Led && (w.id == "" || s.LeaderID == w.id) && s.Election > w.after
+	return s.State == state.Led && (w.id == "" || s.LeaderID == w.id) && s.Token > w.after
 }
 
 func (a *app) waitCommand() *cobra.Command {
@@ -31,12 +31,13 @@ func (a *app) waitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wait [URL]",
 		Short: "Wait until somebody leads",
-		Long: `Follow the election without taking part until somebody leads, and say who does, as status
-would. A store that cannot be reached yet is tried again.
+		Long: `Follow the election without campaigning until somebody leads, and print the leader as
+status does. Use it in a script that must not begin before there is a leader. If the store
+cannot be reached yet, wait tries again.
 
 Exit codes: 0 somebody leads; 1 nobody did within --timeout, or with --check-id or --after
-not who should; 2 error, also if the store did not answer within --timeout; 130, 143:
-interrupted.`,
+not the leadership that you wait for; 2 error, also if the store did not respond within
+--timeout; 130, 143 interrupted.`,
 		Example: `  leaderelect wait --timeout 1m s3://bucket/app && ./start-clients`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -57,8 +58,8 @@ interrupted.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().StringVar(&w.id, "check-id", "", "wait until this candidate leads")
-	c.Flags().Uint64Var(&w.after, "after", 0, "wait for an election after this number")
-	c.Flags().DurationVar(&w.timeout, "timeout", 0, "how long to wait (default without an end)")
+	c.Flags().Uint64Var(&w.after, "after", 0, "wait for a leadership with a fencing token greater than this")
+	c.Flags().DurationVar(&w.timeout, "timeout", 0, "how long to wait (default without limit)")
 	return c
 }
 
@@ -98,7 +99,7 @@ func (a *app) await(ctx context.Context, url string, w *awaited) (state.State, e
 		Feed:    func(f leaderelection.FeedEvent) { well(f.Err) },
 	}
 	err = leaderelection.WatchConfig{
-		Decider: d, MaxClockSkew: skew, SharedClock: skew == 0, PollInterval: a.common.poll, Logger: a.logger(), Trace: trace,
+		Decider: d, MaxClockSkew: skew, ClockPolicy: policyOf(skew), PollInterval: a.common.poll, Logger: a.logger(), Trace: trace,
 		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { take(f.Lapsed(&e, time.Now(), skew)) },
 	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { take(f.Changed(&e, time.Now(), skew)) })
 	if last != nil && w.is(last) {
@@ -119,7 +120,7 @@ func (w *awaited) verdict(err error, answered bool, last *state.State) error {
 	case last == nil && !answered:
 		return fmt.Errorf("the store did not answer within --timeout %v: %w", w.timeout, err)
 	case last != nil && last.State == state.Led:
-		return &exit{exitUnled, fmt.Errorf("within --timeout %v it was %s who led, election %d", w.timeout, state.Name(last.LeaderID), last.Election)}
+		return &exit{exitUnled, fmt.Errorf("%[2]s led, with token %[3]d, when --timeout %[1]v was over", w.timeout, state.Name(last.LeaderID), last.Token)}
 	}
 	return &exit{exitUnled, fmt.Errorf("nobody led within --timeout %v", w.timeout)}
 }

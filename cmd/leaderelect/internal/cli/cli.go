@@ -78,7 +78,7 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) int {
 			a.complain("%v", e.err)
 		}
 		return e.code
-	case !a.started || errors.Is(err, store.ErrURL):
+	case !a.started || store.Wrong(err):
 		try := "leaderelect help"
 		if c != root {
 			try += strings.TrimPrefix(c.CommandPath(), root.Name())
@@ -96,29 +96,29 @@ type app struct {
 	out, errOut io.Writer
 
 	common  common
-	started bool     // the arguments were right: what fails now is no usage error
+	started bool     // the arguments were right: what fails now is not a usage error
 	failure int      // the exit code of an error that names none
 	flaw    error    // a mistake in how the commands are declared
 	urls    []string // those given, whose secrets are not told
 }
 
-const about = `leaderelect makes any program a candidate of an election: of all that were
-started, on however many machines, one at a time leads and does its work. The
-election is one record in a store that you have already, named by a URL:
+const about = `leaderelect elects a leader: of all candidates that you start, on any number of
+machines, one at a time leads and does the work. leaderelect run makes any command a
+candidate. An election is one record in a store that you already have, named by a URL:
 
 %s
-With TLS, or by a socket (files are optional, a parameter for each; each decider's
-documentation has them all):
+With TLS, or over a socket. Each parameter for a file is optional, and each decider's
+documentation lists all parameters:
 
 %s
-How long a lease runs (--term), how far clocks may be off (--skew) and the store's
-URL must suit all candidates of an election; leaderelect plan shows what a choice
-means, and leaderelect doctor whether store and clock are up to it.
+Choose the store's URL, --term (how long a lease runs) and --skew (how far clocks may
+be off) to suit all candidates of an election. leaderelect plan shows what a choice
+means. leaderelect doctor checks whether store and clock are fit for it.
 
-Every flag can be set in the environment too (--host-port as LEADERELECT_HOST_PORT,
-the URL as LEADERELECT_STORE), and in a file named by --config, as lines of
-"host-port = value" and "store = URL". A flag wins over the environment, and that
-over the file. Spans of time are written as 500ms, 15s, 2m or 1h30m.`
+You can set every flag in the environment, too: --host-port as LEADERELECT_HOST_PORT,
+the URL as LEADERELECT_STORE. Or use a file that --config names, with lines such as
+"host-port = value" and "store = URL". A flag overrides the environment, and the
+environment overrides the file. Write durations as 500ms, 15s, 2m or 1h30m.`
 
 func (a *app) root() *cobra.Command {
 	list := func(forms []string) (s string) {
@@ -145,10 +145,13 @@ func (a *app) root() *cobra.Command {
 	a.common.flags(root.PersistentFlags())
 	a.choices(root, "log-format", "text", "json")
 	a.choices(root, "log-level", "debug", "info", "warn", "error")
-	root.AddCommand(a.runCommand(), a.holdCommand(), a.hookCommand(), a.sidecarCommand(), a.planCommand(), a.doctorCommand(), a.shardsCommand(), a.manCommand(), a.watchCommand(), a.statusCommand(), a.waitCommand(), a.transferCommand(), a.stepdownCommand(), a.resetCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.holdCommand(), a.hookCommand(), a.sidecarCommand(), a.undertakeCommand(), a.planCommand(), a.doctorCommand(), a.shardsCommand(), a.manCommand(), a.watchCommand(), a.statusCommand(), a.waitCommand(), a.transferCommand(), a.stepdownCommand(), a.resetCommand(), a.versionCommand())
 	root.SetHelpCommand(a.helpCommand())
 	help := root.HelpFunc()
-	root.SetHelpFunc(func(c *cobra.Command, args []string) { describe(c, func() { help(c, args) }) })
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		describe(c, func() { folded(c, func() { help(c, args) }) })
+	})
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", columns)))
 	return root
 }
 

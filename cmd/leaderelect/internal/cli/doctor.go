@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -21,13 +20,15 @@ import (
 func (a *app) doctorCommand() *cobra.Command {
 	var asJSON bool
 	var scratch string
+	var dir lifelineDir
 	c := &cobra.Command{
 		Use:   "doctor [URL]",
 		Short: "Check whether store and clock are fit for an election",
 		Long: `Check that the store can be reached, each operation that a candidate needs, that
 conditional writes are really enforced, latency, the feed of changes, this machine's
 clock against the store's and by the kernel's own account, whether --term and --skew
-fit, and which of the store's settings may lose a confirmed write; print each check with its verdict, and what to do.
+fit, which of the store's settings may lose a confirmed write, and which lifeline this
+user's candidates would take on this machine; print each check with its verdict, and what to do.
 
 The election's own record is only read. What is written goes to a scratch record
 beside it (the same name with "-doctor" added, or --scratch), which stays there,
@@ -49,17 +50,21 @@ Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 				return fmt.Errorf("--scratch: %w", err)
 			}
 			a.begun(exitError)
-			return a.doctor(c.Context(), url, scratch, asJSON)
+			return a.doctor(c.Context(), url, scratch, dir, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print each finding as a line of JSON")
 	c.Flags().StringVar(&scratch, "scratch", "", "the URL of a record to write to (default beside the election's)")
+	dir.flag(c, "look at this setting of run and shards run")
 	return c
 }
 
-func (a *app) doctor(ctx context.Context, url, scratch string, asJSON bool) error {
+func (a *app) doctor(ctx context.Context, url, scratch string, dir lifelineDir, asJSON bool) error {
 	return a.checkup(ctx, asJSON, func(ctx context.Context, tell func(doctor.Finding)) (well bool, err error) {
 		place, err := opening(tell, url, func() (leaderelection.RaceDecider, error) { return store.Open(ctx, url, openPatience) })
+		if err == nil {
+			tell(dir.finding())
+		}
 		if place == nil {
 			return false, err
 		}
@@ -80,7 +85,9 @@ func (a *app) checkup(ctx context.Context, asJSON bool, examine func(ctx context
 	defer cancel(nil)
 	defer a.signals(cancel, nil)()
 	var unwritten error
+	failed := false
 	tell := func(f doctor.Finding) {
+		failed = failed || f.Verdict == doctor.Fail
 		f.Detail, f.Advice = a.fit(f.Detail), a.fit(f.Advice)
 		switch {
 		case unwritten != nil:
@@ -100,7 +107,7 @@ func (a *app) checkup(ctx context.Context, asJSON bool, examine func(ctx context
 		return err
 	case unwritten != nil:
 		return fmt.Errorf("writing a finding: %w", unwritten)
-	case !well:
+	case failed, !well:
 		return &exit{exitError, nil}
 	}
 	return nil
@@ -113,7 +120,7 @@ func opening[T any](tell func(doctor.Finding), url string, open func() (T, error
 	begin := time.Now()
 	opened, err = open()
 	switch {
-	case errors.Is(err, store.ErrURL):
+	case store.Wrong(err):
 		return opened, err
 	case err != nil:
 		tell(doctor.Finding{Check: check, Verdict: doctor.Fail, Detail: err.Error(), Advice: "check the URL, the network and the credentials"})

@@ -24,16 +24,17 @@ func (a *app) transferCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "transfer [URL] ID",
 		Short: "Ask the leader to hand over to another candidate",
-		Long: `Ask the leader to wind down and hand over to the candidate ID, and wait until that
-one leads. On a vacant record ID is given the first claim, for one term.
+		Long: `Ask the leader to end its work and hand over to the candidate ID, and wait until ID leads.
+Use it to move the work to another machine, for example before maintenance. If the record
+is vacant, transfer reserves it for ID for one term.
 
-Standbys leave no trace in the store, so nobody can look up whether a candidate ID is
-running. If none is, nobody leads for a term after the leader has released. So this
-asks first, on a terminal; elsewhere it wants --force. So it does of a leader with a --hold:
-nobody else would be elected before that is over.
+If no candidate ID is running, nobody leads for a term after the leader has released. The
+store does not list standbys, so transfer cannot check this. On a terminal it asks you
+first; elsewhere it requires --force. It does not ask a leader with a --hold, not even
+with --force: nobody else would be elected before the hold is over.
 
-Exit codes: 0 ID leads; 1 it does not (within --timeout, or another does), or it was not
-asked for; 2 usage.`,
+Exit codes: 0 ID leads; 1 it does not (within --timeout, or another candidate does), or
+the leader was not asked; 2 usage.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			id := args[len(args)-1]
@@ -53,8 +54,8 @@ asked for; 2 usage.`,
 			return a.handOver(c.Context(), url, id, timeout, force)
 		},
 	}
-	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it has happened")
-	c.Flags().BoolVar(&force, "force", false, "do not ask whether a candidate ID is running; also if the leader runs a job with a --hold")
+	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the hand-over")
+	c.Flags().BoolVar(&force, "force", false, "ask the leader without asking you whether ID is running")
 	return c
 }
 
@@ -64,12 +65,13 @@ func (a *app) stepdownCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stepdown [URL]",
 		Short: "Ask the leader to step down",
-		Long: `Ask the leader to wind down, release, and cool down for one term, and wait until it has
-released. A leader with a --hold is not asked, unless with --force: nobody else would be
-elected before that is over.
+		Long: `Ask the leader to end its work, release the lease, and cool down for one term, and wait
+until it has released. Use it to have any other candidate lead. stepdown does not ask a
+leader with a --hold, except with --force: nobody else would be elected before the hold is
+over.
 
-Exit codes: 0 it has; 1 it has not within --timeout, or nobody leads, or it was not asked;
-2 usage.`,
+Exit codes: 0 the leader has released; 1 it has not within --timeout, or nobody leads, or
+it was not asked; 2 usage.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			url, _, err := a.url(args)
@@ -79,8 +81,8 @@ Exit codes: 0 it has; 1 it has not within --timeout, or nobody leads, or it was 
 			return a.handOver(c.Context(), url, leaderelection.AnySuccessor, timeout, force)
 		},
 	}
-	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it has happened")
-	c.Flags().BoolVar(&force, "force", false, "also if the leader runs a job with a --hold")
+	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the release")
+	c.Flags().BoolVar(&force, "force", false, "ask the leader even if it runs a job with a --hold")
 	return c
 }
 
@@ -131,11 +133,16 @@ func (a *app) handOver(ctx context.Context, url, successor string, timeout time.
 // that has died.
 func (a *app) mayHandOver(e *leaderelection.RaceEntry, successor string, force bool) error {
 	died := !e.Unsynchronized && time.Now().After(e.TermExpiry.Add(a.common.skew))
-	if force || e.Vacant() || e.Hold == 0 || e.LeaderID == successor || died {
+	switch job := fmt.Sprintf("%s runs a job with a --hold until %s", state.Name(e.LeaderID), said(heldUntil(e))); {
+	case e.Vacant() || e.Hold == 0 || e.LeaderID == successor || died:
 		return nil
+	case successor != leaderelection.AnySuccessor:
+		return fmt.Errorf("nothing was asked for: %s, before which %s cannot be elected. leaderelect stepdown --force ends the job", job, state.Name(successor))
+	case force:
+		return nil
+	default:
+		return fmt.Errorf("nothing was asked for: %s, before which nobody else is elected; it would be asked to end, and not be run again by then. To end it all the same: leaderelect stepdown --force", job)
 	}
-	return fmt.Errorf("nothing was asked for: %s runs a job with a --hold until %s, before which nobody else is elected; it would be asked to end, and not be run again by then. To end it all the same, give --force",
-		state.Name(e.LeaderID), said(heldUntil(e)))
 }
 
 // heldUntil is until when a record keeps others out.
@@ -184,7 +191,7 @@ func (a *app) awaitHandOver(ctx context.Context, d leaderelection.RaceDecider, w
 		poll = 500 * time.Millisecond
 	}
 	err := leaderelection.WatchConfig{
-		Decider: d, MaxClockSkew: a.common.skew, SharedClock: a.common.skew == 0, PollInterval: poll, Logger: a.logger(),
+		Decider: d, MaxClockSkew: a.common.skew, ClockPolicy: policyOf(a.common.skew), PollInterval: poll, Logger: a.logger(),
 		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { w.lapsed = true },
 	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { w.see(&e) })
 	switch {
@@ -218,13 +225,13 @@ func (w *handOverWait) see(e *leaderelection.RaceEntry) {
 	newLeadership := e.ElectionNumber > w.first.ElectionNumber && !e.Vacant()
 	switch anybody := w.successor == leaderelection.AnySuccessor; {
 	case anybody && newLeadership:
-		w.said = fmt.Sprintf("%s has stepped down; %s leads, with election %d", state.Name(w.first.LeaderID), state.Name(e.LeaderID), e.ElectionNumber)
+		w.said = fmt.Sprintf("%s has stepped down; %s leads, with token %d", state.Name(w.first.LeaderID), state.Name(e.LeaderID), e.ElectionNumber)
 	case anybody && e.Vacant():
-		w.said = fmt.Sprintf("%s has stepped down from election %d; nobody leads yet", state.Name(w.first.LeaderID), e.ElectionNumber)
+		w.said = fmt.Sprintf("%s has stepped down from the leadership with token %d; nobody leads yet", state.Name(w.first.LeaderID), e.ElectionNumber)
 	case !anybody && !e.Vacant() && e.LeaderID == w.successor:
-		w.said = fmt.Sprintf("%s leads, with election %d", state.Name(e.LeaderID), e.ElectionNumber)
+		w.said = fmt.Sprintf("%s leads, with token %d", state.Name(e.LeaderID), e.ElectionNumber)
 	case newLeadership:
-		w.said = fmt.Sprintf("%s leads, with election %d", state.Name(e.LeaderID), e.ElectionNumber)
+		w.said = fmt.Sprintf("%s leads, with token %d", state.Name(e.LeaderID), e.ElectionNumber)
 		w.failure = &exit{exitError, fmt.Errorf("%s was not there in time: is a candidate of that name running?", w.successor)}
 	default:
 		return
@@ -244,6 +251,6 @@ func (w *handOverWait) standing() string {
 	case e.Vacant():
 		return fmt.Sprintf("the record is vacant, and %s has not taken it: is a candidate of that name running?", w.successor)
 	default:
-		return fmt.Sprintf("%s still leads, with election %d, and winds down or has not seen the request yet", state.Name(e.LeaderID), e.ElectionNumber)
+		return fmt.Sprintf("%s still leads, with token %d, and winds down or has not seen the request yet", state.Name(e.LeaderID), e.ElectionNumber)
 	}
 }

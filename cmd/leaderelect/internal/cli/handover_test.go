@@ -19,7 +19,8 @@ func TestMayHandOver(t *testing.T) {
 	}{
 		"a job":                 {leaderelection.RaceEntry{LeaderID: "a", Hold: time.Hour}, "b", false, true},
 		"a job, and anybody":    {leaderelection.RaceEntry{LeaderID: "a", Hold: time.Hour}, leaderelection.AnySuccessor, false, true},
-		"a job, all the same":   {leaderelection.RaceEntry{LeaderID: "a", Hold: time.Hour}, "b", true, false},
+		"a job, all the same":   {leaderelection.RaceEntry{LeaderID: "a", Hold: time.Hour}, leaderelection.AnySuccessor, true, false},
+		"a job, by force":       {leaderelection.RaceEntry{LeaderID: "a", Hold: time.Hour}, "b", true, true},
 		"to who leads":          {leaderelection.RaceEntry{LeaderID: "a", Hold: time.Hour}, "a", false, false},
 		"no job":                {leaderelection.RaceEntry{LeaderID: "a"}, "b", false, false},
 		"done":                  {leaderelection.RaceEntry{Hold: time.Hour}, "b", false, false},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -11,7 +12,7 @@ import (
 func (a *app) helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
-		Short: "Say how a command is used",
+		Short: "Show how to use a command",
 		// Help needs no settings, which may be what help is needed with.
 		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
 		ValidArgsFunction: func(c *cobra.Command, _ []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
@@ -46,7 +47,7 @@ func reads(command, setting string) bool {
 		return true
 	case "watch", "wait", "status", "transfer", "stepdown", "move", "drain":
 		return slices.Contains(follower, setting)
-	case "doctor":
+	case "doctor", "undertake":
 		return slices.Contains(append(follower, "term", "unsynchronized"), setting)
 	case "plan":
 		return slices.Contains([]string{"term", "skew", "poll", "unsynchronized", "config"}, setting)
@@ -75,4 +76,46 @@ func describe(c *cobra.Command, tell func()) {
 	for _, f := range hidden {
 		f.Hidden = false
 	}
+}
+
+// columns is how wide help is.
+const columns = 80
+
+// fold breaks the lines of each paragraph again. What is indented stays as it is.
+func fold(text string) string {
+	var out, paragraph []string
+	flush := func() {
+		line := ""
+		for _, word := range paragraph {
+			if line != "" && len([]rune(line))+1+len([]rune(word)) > columns {
+				out, line = append(out, line), ""
+			}
+			if line != "" {
+				line += " "
+			}
+			line += word
+		}
+		if line != "" {
+			out = append(out, line)
+		}
+		paragraph = nil
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if line == "" || strings.HasPrefix(line, " ") {
+			flush()
+			out = append(out, line)
+			continue
+		}
+		paragraph = append(paragraph, strings.Fields(line)...)
+	}
+	flush()
+	return strings.Join(out, "\n")
+}
+
+// folded calls tell with a command's help within the columns.
+func folded(c *cobra.Command, tell func()) {
+	long := c.Long
+	defer func() { c.Long = long }()
+	c.Long = fold(long)
+	tell()
 }

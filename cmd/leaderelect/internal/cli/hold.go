@@ -27,32 +27,37 @@ func (a *app) holdCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "hold [URL]",
 		Short: "Lead without a command, for a script or another unit",
-		Long: `Campaign in the election, and lead without running anything. When elected, print the
-election number (the fencing token) as a line, and keep the lease until asked to end by
-INT or TERM, or until the pipe to which the line was printed is closed, as when the
-script that reads it has ended. The work is taken to be over then: the lease is released
-at once.
+		Long: `Campaign in the election, and lead without running anything. Use it if the work cannot be
+a child of leaderelect: a script, or another systemd unit.
 
-If it is to be handed over (leaderelect transfer, stepdown, a --priority), print the line
-"end", and keep the lease for --drain: end the work then, and this, and the lease is
-released to who was asked for. If that takes longer, or leadership is lost, or without
---drain what is printed goes to no pipe, this ends
-with code 125, --grace before the view ends at the latest: that is how long the work may
-take to end. The lease is not released then, but left to run out.
+When elected, hold prints the fencing token as a line. It keeps the lease until it gets
+INT or TERM, or until the pipe that it printed to is closed, for example because the
+script has ended. It takes the work to be over then, and releases the lease at once.
 
-Nobody ends that work but its owner: where it has to be dead when the lease is over, use
-leaderelect run. Until when it may act --expiry-file says, as for run.
+If another candidate is to lead (leaderelect transfer, stepdown, a --priority), hold
+prints the line "end" and keeps the lease for --drain. End the work then, and after it
+hold: the lease goes to the candidate that was asked for.
 
-A supervisor is told when it leads (--ready-when), by systemd's NOTIFY_SOCKET or by
+In these cases hold ends with code 125, and leaves the lease to run out:
+
+  - You did not end hold within --drain.
+  - It is to hand over, but its output is not a pipe and you gave no --drain.
+  - Leadership is being lost.
+
+It ends at the latest --grace before the view ends, which is the time that the work has
+to end. hold does not end the work itself: use leaderelect run if the work must be dead
+when the lease is over. --expiry-file says until when the work may act, as for run.
+
+hold tells a supervisor when it leads (--ready-when), by systemd's NOTIFY_SOCKET or by
 --ready-fd.
 
-Exit codes: 0 asked to end; 124, or --not-elected-code: not elected by --try or within
---wait, since another leads; 125: leadership was lost, or leaderelect itself failed; 2:
-the command line is wrong.`,
-		Example: `  coproc LEASE { exec leaderelect hold --try --not-elected-code 0 s3://bucket/nightly; }
+Exit codes: 0 ended by INT or TERM, or by its reader; 124, or --not-elected-code: not
+elected by --try or within --wait, because another candidate leads; 125 leadership was
+lost or handed over, or leaderelect failed; 2 the command line is wrong.`,
+		Example: `  coproc LEASE { exec leaderelect hold --try --not-elected-code 0 s3://a/b; }
   PID=$LEASE_PID
-  read -r ELECTION <&"${LEASE[0]}" || { wait "$PID"; exit; }  # 0: another leads
-  ./work --fence "$ELECTION"
+  read -r TOKEN <&"${LEASE[0]}" || { wait "$PID"; exit; }  # 0: another leads
+  ./work --fence "$TOKEN"
   kill "$PID"; wait "$PID"`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -60,9 +65,9 @@ the command line is wrong.`,
 			return a.hold(c.Context(), &f, args)
 		},
 	}
-	c.Flags().DurationVar(&f.grace, "grace", 0, "how long before the view ends unextended this ends (default a quarter of the term less the skew, 10s at most)")
-	c.Flags().DurationVar(&f.drain, "drain", 0, "how long to keep the lease when it is to be handed over (default a term)")
-	c.Flags().StringVar(&f.expiryFile, "expiry-file", "", "where to write until when the leader may act (default nowhere)")
+	c.Flags().DurationVar(&f.grace, "grace", 0, "how long before its view ends hold ends, if the lease could not be extended (default a quarter of the term less the skew, 10s at most)")
+	c.Flags().DurationVar(&f.drain, "drain", 0, "how long to keep the lease when another candidate is to lead (default a term)")
+	c.Flags().StringVar(&f.expiryFile, "expiry-file", "", "the file that says until when the leader may act (default none)")
 	f.entry.flags(c, "")
 	f.readiness.flags(a, c, whenLeading, false)
 	return c

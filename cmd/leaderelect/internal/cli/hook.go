@@ -25,49 +25,51 @@ func (a *app) hookCommand() *cobra.Command {
 	h := &f.Config
 	c := &cobra.Command{
 		Use:   "hook [URL] --begin COMMAND --end COMMAND",
-		Short: "Run one command when elected, and another when not leader any more",
-		Long: `Campaign in the election, and toggle a service: the begin command is run on election, the
-end command on loss. Both are given to sh -c, with LEADERELECT_ELECTION,
-LEADERELECT_LEADER_ID and LEADERELECT_STORE (unless the URL has a password: --pass-store)
-in their environment; what they leave running goes on.
+		Short: "Run one command when elected, and another when leading ends",
+		Long: `Campaign in the election, and run the begin command when elected, and the end command when
+no longer the leader. Use it for work that is not a process, such as an address or a mount.
 
-The end command is also run at the start, before the election, with
-LEADERELECT_ELECTION=0: for what was left on by a machine that crashed. So it should
-succeed if there is nothing to end. The begin command should succeed if it has been
-run already.
+Both commands are given to sh -c. Their environment has LEADERELECT_TOKEN,
+LEADERELECT_LEADER_ID and LEADERELECT_STORE (unless the URL has a password: see
+--pass-store). What they leave running continues.
 
-The end command is run again while it fails (--retries times, --retry-pause apart, for
---drain in all). If the begin command fails (the end command is run then, too), or the end
-command never succeeds, this candidate says so loudly and stands down for
---error-timeout, and for a term at least.
+Either may run when there is nothing to do, and should succeed then. The end command also
+runs at the start, before the election, with LEADERELECT_TOKEN=0: it removes what a crash
+of this machine left on.
 
-When leadership is given up by choice, the lease is kept until the end command has
-succeeded, for --drain at most; whoever does not want to wait asks once more (a second
-TERM or INT). When leadership is being lost, since the store cannot be reached, the end command
-begins --grace before the view ends, and should take less. A command that has to be
-interrupted is sent TERM, and is killed a quarter of --grace later.
+While the end command fails, hook runs it again: --retries times, --retry-pause apart, for
+at most --drain in all. If the begin command fails, hook runs the end command, too. If the
+begin command fails, or the end command never succeeds, hook logs an error, and stands
+down for --error-timeout and at least a term.
 
-Nobody runs the end command when leaderelect itself is killed: let its supervisor do that
-too (ExecStopPost= of systemd). A command that runs all the time is better off with
-leaderelect run.
+When leadership is given up by choice, hook keeps the lease until the end command has
+succeeded, for at most --drain. A second TERM or INT does not wait for it. When leadership
+is being lost, because the store cannot be reached, the end command begins --grace before
+the view ends, and should take less than that. If hook must interrupt a command, it sends
+TERM, and kills the command a quarter of --grace later.
 
-With console: in place of the URL there is no election: type LEADER, NOTLEADER and
-ERROR to try the commands.`,
-		Example: `  leaderelect hook s3://bucket/vip --begin 'ip addr replace 10.0.0.9/32 dev eth0' --end 'ip addr flush dev eth0 to 10.0.0.9/32'
+If leaderelect itself is killed, nobody runs the end command: let the supervisor run it,
+too (ExecStopPost= of systemd). For a command that runs all the time use leaderelect run.
+
+To try the commands without an election, write console: in place of the URL, and type
+LEADER, NOTLEADER and ERROR.`,
+		Example: `  leaderelect hook s3://bucket/vip \
+      --begin 'ip addr replace 10.0.0.9/32 dev eth0' \
+      --end 'ip addr flush dev eth0 to 10.0.0.9/32'
   leaderelect hook console: --begin ./up --end ./down`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return a.hook(c.Context(), &f, args) },
 	}
 	s := c.Flags()
-	s.StringVar(&h.Begin, "begin", "", "what to run on election")
-	s.StringVar(&h.End, "end", "", "what to run on loss")
-	s.IntVar(&h.Retries, "retries", 12, "how often to try the end command again")
-	s.DurationVar(&h.Pause, "retry-pause", 5*time.Second, "how long to wait before that")
-	s.DurationVar(&h.Timeout, "command-timeout", time.Minute, "how long either command may take, before it is killed and has failed")
+	s.StringVar(&h.Begin, "begin", "", "the command to run when elected")
+	s.StringVar(&h.End, "end", "", "the command to run when no longer the leader")
+	s.IntVar(&h.Retries, "retries", 12, "how often to run a failed end command again")
+	s.DurationVar(&h.Pause, "retry-pause", 5*time.Second, "how long to wait before running it again")
+	s.DurationVar(&h.Timeout, "command-timeout", time.Minute, "how long either command may take; then it is killed, and has failed")
 	s.DurationVar(&h.ErrorTimeout, "error-timeout", 30*time.Second, "how long to stand down after a failure")
-	s.DurationVar(&h.Grace, "grace", 0, "how long before the view ends unextended the end command begins (default a quarter of the term less the skew, 10s at most)")
-	s.DurationVar(&h.Drain, "drain", 80*time.Second, "how long the end command may take in all, while the lease is kept")
-	s.BoolVar(&f.atStart, "end-at-start", true, "run the end command before the election, for what a crash may have left on")
+	s.DurationVar(&h.Grace, "grace", 0, "how long before the view ends the end command begins, if the lease could not be extended (default a quarter of the term less the skew, 10s at most)")
+	s.DurationVar(&h.Drain, "drain", 80*time.Second, "how long the end command may take in all its runs; the lease is kept meanwhile")
+	s.BoolVar(&f.atStart, "end-at-start", true, "run the end command before the election, to remove what a crash left on")
 	f.pass.flag(s)
 	f.readiness.flags(a, c, whenStanding, false)
 	return c
@@ -98,7 +100,8 @@ func (a *app) hook(ctx context.Context, f *hookFlags, args []string) error {
 		return err
 	}
 	a.begun(exitError)
-	h.Grace, h.Span, h.Store, h.Leader, h.Logger = times.Grace, times.Span, f.pass.store(url), cfg.LeaderID, cfg.Logger
+	h.Grace, h.Span, h.Leader, h.Logger = times.Grace, times.Span, cfg.LeaderID, cfg.Logger
+	h.Store, h.Withheld = f.pass.of(url)
 	h.Stdout, h.Stderr = a.out, a.errOut
 	var campaign *leaderelection.Campaign
 	ready := make(chan struct{})
@@ -120,7 +123,7 @@ func (a *app) hook(ctx context.Context, f *hookFlags, args []string) error {
 	cfg.Trace = &leaderelection.Trace{}
 	tell.trace(cfg.Trace)
 	defer tell.start(ctx)()
-	d, err := a.openStore(ctx, url)
+	d, err := a.openElection(ctx, url, a.openStore)
 	if err != nil {
 		return ended(err)
 	}

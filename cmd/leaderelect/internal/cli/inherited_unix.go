@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inherited is a file that whoever started this program has left open for it. What it starts
+// inherited is a file that the parent process has left open for this program. What it starts
 // itself does not have it any more.
 func inherited(fd int) (*os.File, error) {
 	if fd < 3 {
@@ -17,7 +17,7 @@ func inherited(fd int) (*os.File, error) {
 	}
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	if err != nil || flags&unix.FD_CLOEXEC != 0 { // this process's own all have the flag
-		return nil, errors.New("it is not open: who starts leaderelect has to open it")
+		return nil, errors.New("it is not open: the program that starts leaderelect must open it")
 	}
 	unix.CloseOnExec(fd)
 	return os.NewFile(uintptr(fd), "ready"), nil

@@ -17,7 +17,7 @@ func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIRECTORY",
 		Short: "Write the manual pages into a directory",
-		Long: `Write a manual page for each command, made of its own help:
+		Long: `Write a manual page for each command, made from its help:
 
     leaderelect man /usr/local/share/man/man1`,
 		Args: cobra.ExactArgs(1),

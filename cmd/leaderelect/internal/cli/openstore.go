@@ -22,6 +22,24 @@ func (a *app) openStore(ctx context.Context, url string) (leaderelection.RaceDec
 	return patiently(ctx, a, func() (leaderelection.RaceDecider, error) { return a.openOnce(ctx, url) })
 }
 
+// openElection opens the store for a candidate, by open or openOnce, and says which one it is.
+func (a *app) openElection(ctx context.Context, url string, open func(context.Context, string) (leaderelection.RaceDecider, error)) (leaderelection.RaceDecider, error) {
+	d, err := open(ctx, url)
+	if err == nil {
+		a.logger().Info("the store is open", "place", placeOf(d))
+	}
+	return d, err
+}
+
+// placeOf is where the record is, as the store itself has resolved its URL: candidates whose
+// places differ are in different elections.
+func placeOf(d leaderelection.RaceDecider) string {
+	if s, says := d.(fmt.Stringer); says {
+		return s.String()
+	}
+	return ""
+}
+
 // openGroup opens a group, as openStore does a store.
 func (a *app) openGroup(ctx context.Context, url string) (*store.Group, error) {
 	return patiently(ctx, a, func() (*store.Group, error) { return a.openGroupOnce(ctx, url, openPatience) })
@@ -36,7 +54,7 @@ func patiently[T any](ctx context.Context, a *app, once func() (T, error)) (open
 		case err == nil:
 			time.AfterFunc(started, early.Over)
 			return opened, nil
-		case ctx.Err() != nil, errors.Is(err, leaderelection.ErrPermanent), errors.Is(err, store.ErrURL):
+		case ctx.Err() != nil, errors.Is(err, leaderelection.ErrPermanent), store.Wrong(err):
 			return opened, err
 		}
 		a.logger().Warn("the store cannot be opened; trying again", "in", pause, "err", err)
@@ -60,7 +78,7 @@ func (a *app) openGroupOnce(ctx context.Context, url string, patience time.Durat
 	return once(ctx, func() (*store.Group, error) { return store.OpenGroup(ctx, url, firstRecord, patience) })
 }
 
-// once calls open until ctx ends. A driver that does not heed its ctx is left behind.
+// once calls open until ctx ends. A driver that ignores its ctx is left behind.
 func once[T any](ctx context.Context, open func() (T, error)) (opened T, err error) {
 	type answer struct {
 		opened T

@@ -17,7 +17,7 @@ import (
 type passStore struct{ yes, no bool }
 
 func (p *passStore) flag(f *pflag.FlagSet) {
-	f.Var(p, "pass-store", "put the store's URL into the command's environment, as LEADERELECT_STORE (default: unless it has a password)")
+	f.Var(p, "pass-store", "give the command the store's URL (LEADERELECT_STORE) even if it has a password, and the variables that have the password, such as MYSQL_PWD (default: neither)")
 	f.Lookup("pass-store").NoOptDefVal = "true"
 }
 
@@ -52,13 +52,23 @@ func (p *passStore) store(raw string) string {
 	return raw
 }
 
+// of is what a command finds of the store's URL in its environment, and the variables of this
+// program's environment that it does not find: what a URL's password is kept in as well as in
+// the URL.
+func (p *passStore) of(raw string) (url string, withheld []string) {
+	if !p.yes {
+		withheld = store.Secrets(raw)
+	}
+	return p.store(raw), withheld
+}
+
 // hasSecret reports whether there is anything in a URL that is not for everybody.
 func hasSecret(raw string) bool {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return true
 	}
-	if _, password := u.User.Password(); !password && store.Kind(raw) != "nats" { // where a lone name may be a token
+	if _, password := u.User.Password(); !password && store.Kind(raw) != "nats" { // its lone name may be a token
 		u.User = nil
 	}
 	return strings.Contains(redact.URL(u.String()), redact.Hidden)

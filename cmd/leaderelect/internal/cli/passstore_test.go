@@ -24,16 +24,21 @@ func TestPassStore(t *testing.T) {
 		"%zz":                                                           false,
 	} {
 		var p passStore
-		if got := p.store(raw); (got != "") != pass || got != "" && got != raw {
+		if got, _ := p.of(raw); (got != "") != pass || got != "" && got != raw {
 			t.Errorf("%s: %q", raw, got)
 		}
 		for _, yes := range []bool{true, false} {
 			if err := p.Set(map[bool]string{true: "true", false: "0"}[yes]); err != nil {
 				t.Fatal(err)
 			}
-			if got := p.store(raw); (got == raw) != yes {
+			if got, _ := p.of(raw); (got == raw) != yes {
 				t.Errorf("%s, %v: %q", raw, yes, got)
 			}
+		}
+	}
+	for yes, want := range map[bool]int{false: 1, true: 0} {
+		if _, withheld := (&passStore{yes: yes}).of("mysql://host/database?election=x"); len(withheld) != want {
+			t.Errorf("--pass-store=%v withholds %q", yes, withheld)
 		}
 	}
 	if (&passStore{}).Set("perhaps") == nil {

@@ -32,13 +32,14 @@ func (a *app) planCommand() *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use:   "plan",
-		Short: "Say what a choice of --term, --skew and store means, before anyone runs it",
+		Short: "Say what a choice of --term, --skew and store means",
 		Long: `Work out how long nobody leads after a crash and after a leader has given up by choice,
 the longest outages of the store that no leader is lost to, the store operations of a
 month of 730 hours, and what is bad about the choice.
 
 The shortest and longest times are those with candidates' clocks as far apart as --skew
-allows. With --unsynchronized clocks are not compared. With --extend-every a leader extends
+allows. If only the leader's process crashes, and has a lifeline, a candidate on its machine
+leads at once. An undertaker there releases for it. With --unsynchronized clocks are not compared. With --extend-every a leader extends
 its lease more often: that bears longer outages, and costs writes.
 
 A command is asked to end --grace before the view is over, so that it would bear less: its
@@ -113,6 +114,7 @@ func (a *app) planJSON(f *planFlags, r *plan.Result) error {
 	}
 	all := map[string]any{
 		"crash_seconds": seconds(r.Crash), "hand_over_seconds": seconds(r.HandOver),
+		"lifeline_standby_seconds": seconds(r.Standby), "lifeline_undertaker_seconds": seconds(r.Undertaken),
 		"silent_outage_survived_seconds": r.Silent.Seconds(), "refusing_outage_survived_seconds": r.Refused.Seconds(),
 		"writes_per_month": math.Round(r.Writes), "reads_per_month": math.Round(r.Reads),
 		"warnings": append([]string{}, f.Warnings()...),
@@ -146,7 +148,11 @@ func (a *app) planText(f *planFlags, r *plan.Result) error {
 	row := func(name string, s plan.Span) {
 		p("%-34s %9v %9v %9v", name, short(s.Min), short(s.Median), short(s.Max))
 	}
-	row("after a crash", r.Crash)
+	row("after a crash of its machine", r.Crash)
+	p("after a crash of its process alone,")
+	row("  without a lifeline", r.Crash)
+	row("  a standby or a restart there", r.Standby)
+	row("  only an undertaker there", r.Undertaken)
 	row("when the leader goes by choice", r.HandOver)
 	p("")
 	p("outage of the store survived       %v if nothing answers, %v if each request fails at once", short(r.Silent), short(r.Refused))

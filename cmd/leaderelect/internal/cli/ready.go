@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/health"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/notify"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 )
@@ -29,11 +30,11 @@ type readiness struct {
 // flags declares them. Without a command there is nobody to pass the socket on to.
 func (r *readiness) flags(a *app, c *cobra.Command, when string, command bool) {
 	f := c.Flags()
-	f.IntVar(&r.fd, "ready-fd", 0, "write a line to this file descriptor when ready, and close it, as s6 wants it (3 or more)")
-	f.StringVar(&r.when, "ready-when", when, "when that is, also for systemd's READY: standing (as a candidate) or leading")
+	f.IntVar(&r.fd, "ready-fd", 0, "write a line to this file descriptor when ready, and close it, as s6 expects (3 or more)")
+	f.StringVar(&r.when, "ready-when", when, "when this process is ready, for --ready-fd and for systemd's READY: standing (as a candidate) or leading")
 	a.choices(c, "ready-when", whenStanding, whenLeading)
 	if command {
-		f.BoolVar(&r.pass, "pass-notify", false, "leave systemd's NOTIFY_SOCKET and WATCHDOG_USEC to the command (with NotifyAccess=all), and do not use them")
+		f.BoolVar(&r.pass, "pass-notify", false, "leave systemd's NOTIFY_SOCKET and WATCHDOG_USEC to the command, and do not use them (the unit needs NotifyAccess=all)")
 	}
 }
 
@@ -56,28 +57,38 @@ func (r *readiness) open(a *app, id string) (*supervisor, error) {
 	}
 	n, err := notify.Open(socket, line, os.Getenv)
 	if err != nil {
-		a.logger().Warn("the supervisor cannot be told how this process is", "err", err)
+		a.logger().Warn("nothing is reported to systemd", "err", err)
 	}
 	if !r.pass {
 		for _, name := range []string{notify.Socket, notify.WatchdogUsec, notify.WatchdogPID} {
 			_ = os.Unsetenv(name)
 		}
 	}
-	return &supervisor{n: n, id: id, when: r.when}, nil
+	s := newSupervisor(n, id, r.when)
+	s.line.Fit = a.fit
+	return s, nil
+}
+
+func newSupervisor(n *notify.Notifier, id, when string) *supervisor {
+	s := &supervisor{n: n, id: id, when: when}
+	s.line.Told, s.line.Answered = n.Status, s.answered
+	return s
 }
 
 // supervisor is told what a candidate does.
 type supervisor struct {
 	n        *notify.Notifier
 	id, when string
+	line     health.Line
 	campaign atomic.Pointer[leaderelection.Campaign]
+	observes bool // it is not a candidate
 	says     bool // the candidate calls leads by itself
 	overdue  bool // led by its own account at the last look, though its view was over
 }
 
 // start has the supervisor told until stop is called; ctx is the candidate's.
 func (s *supervisor) start(ctx context.Context) (stop func()) {
-	s.n.Status("opening the store")
+	s.line.Phase("starting")
 	unwatch := s.n.Watch(s.alive)
 	ending := context.AfterFunc(ctx, s.n.Stopping)
 	return func() {
@@ -87,7 +98,7 @@ func (s *supervisor) start(ctx context.Context) (stop func()) {
 }
 
 // alive reports whether the candidate does its work: one that says for two looks that it
-// leads, though its view is over, does not. A store that cannot be reached is no fault of it.
+// leads, though its view is over, does not. A store that cannot be reached is not its fault.
 func (s *supervisor) alive() bool {
 	c := s.campaign.Load()
 	return s.look(c != nil && c.Status() == leaderelection.Leading && !c.View().ValueInFuture())
@@ -100,14 +111,25 @@ func (s *supervisor) look(overdue bool) (alive bool) {
 }
 
 // begun is told of the campaign when it has begun.
-func (s *supervisor) begun(c *leaderelection.Campaign) {
-	s.campaign.Store(c)
+func (s *supervisor) begun(c *leaderelection.Campaign) { s.campaign.Store(c) }
+
+// idle is what this process does while it does not lead.
+func (s *supervisor) idle() string {
+	if s.observes {
+		return "observing"
+	}
+	return "standing by"
+}
+
+// answered is told that the store has answered: a client may have been made long before it
+// connects, and only from now on does this process do its work.
+func (s *supervisor) answered() {
 	if s.when == whenStanding {
 		s.n.Ready()
 	}
 }
 
-// leads is told that this candidate leads, and whoever should know does.
+// leads reports that this candidate leads.
 func (s *supervisor) leads() {
 	if s.when == whenLeading {
 		s.n.Ready()
@@ -116,6 +138,7 @@ func (s *supervisor) leads() {
 
 // trace has the supervisor told what tr is.
 func (s *supervisor) trace(tr *leaderelection.Trace) {
+	s.line.Trace(tr)
 	status, news := tr.StatusChanged, tr.News
 	tr.StatusChanged = func(c leaderelection.StatusChange) {
 		if status != nil {
@@ -134,23 +157,23 @@ func (s *supervisor) trace(tr *leaderelection.Trace) {
 func (s *supervisor) changed(c leaderelection.StatusChange) {
 	switch c.To {
 	case leaderelection.Following:
-		s.n.Status("standing by")
+		s.line.Phase(s.idle())
 	case leaderelection.Leading:
-		s.n.Status(fmt.Sprintf("leading, election %d", c.Number))
+		s.line.Phase(fmt.Sprintf("leading, token %d", c.Number))
 		if !s.says {
 			s.leads()
 		}
 	case leaderelection.Draining:
-		s.n.Status(fmt.Sprintf("giving up election %d", c.Number))
+		s.line.Phase(fmt.Sprintf("giving up leadership, token %d", c.Number))
 	}
 }
 
 func (s *supervisor) news(e *leaderelection.RaceEntry) {
 	switch {
-	case e.LeaderID == s.id: // changed tells
+	case e.LeaderID == s.id && !s.observes: // changed tells
 	case e.Vacant():
-		s.n.Status("standing by; nobody leads")
+		s.line.Phase(s.idle() + "; nobody leads")
 	default:
-		s.n.Status(fmt.Sprintf("standing by; %s leads, election %d", state.Name(e.LeaderID), e.ElectionNumber))
+		s.line.Phase(fmt.Sprintf("%s; %s leads, token %d", s.idle(), state.Name(e.LeaderID), e.ElectionNumber))
 	}
 }

@@ -18,19 +18,19 @@ func (a *app) resetCommand() *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "reset [URL] --after N",
-		Short: "Put a vacant record in the place of one that nobody can go on from",
-		Long: `Write a vacant record, whose next election is N+1, over one that the election cannot go on
-from: a damaged one, one whose term ends in 1,000 hours, or one that was deleted, or restored
-from a backup. N must be the greatest election number that any fence, log or backup has seen:
-fences refuse what is smaller. It may be greater.
+		Short: "Replace a record that the election cannot continue from",
+		Long: `Write a vacant record, whose next fencing token is N+1, over one that the election cannot
+continue from: a record that is damaged, deleted or restored from a backup, or whose term
+ends in 1,000 hours. N must not be less than the greatest fencing token that any fence,
+log or backup has seen, because fences refuse smaller tokens. It may be greater.
 
-Stop all candidates first, and wait for a term: then whoever led does not act any more.
+First stop all candidates, and wait for a term: then the last leader no longer acts.
 
-Without --force reset refuses while a leader's term runs, or a hold or a reservation, and
-if that cannot be told, as of a damaged record. A record that is missing it writes at once.
+Without --force, reset refuses while a term, a hold or a reservation runs, and if it
+cannot tell, as for a damaged record. It writes a missing record without --force.
 
 Exit codes: 0 the record is written; 1 it is not; 2 usage.`,
-		Example: `  leaderelect reset --after 1041 --force s3://bucket/app`,
+		Example: `  leaderelect reset --after 1795430400 --force s3://bucket/app`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			url, _, err := a.url(args)
@@ -40,13 +40,13 @@ Exit codes: 0 the record is written; 1 it is not; 2 usage.`,
 			case timeout <= 0:
 				return usage("--timeout is %v, must be positive", timeout)
 			case !c.Flags().Changed("after"):
-				return usage("--after is missing: the greatest election number that any fence, log or backup has seen")
+				return usage("--after is missing: the greatest fencing token that any fence, log or backup has seen")
 			}
 			return a.reset(c.Context(), url, after, force, timeout)
 		},
 	}
-	c.Flags().Uint64Var(&after, "after", 0, "the greatest election number that any fence, log or backup has seen: the next is one more")
-	c.Flags().BoolVar(&force, "force", false, "although a term may be running: only when all candidates are stopped, and have been for a term")
+	c.Flags().Uint64Var(&after, "after", 0, "the greatest fencing token that any fence, log or backup has seen; the next is one more")
+	c.Flags().BoolVar(&force, "force", false, "write even if a term may be running: only when all candidates have been stopped for a term")
 	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to try")
 	return c
 }
@@ -69,7 +69,7 @@ func (a *app) reset(ctx context.Context, url string, after uint64, force bool, t
 	if err := leaderelection.Reset(ctx, d, leaderelection.ElectionNumber(after), force); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(a.out, "the record is vacant, and the next election is %d\n", after+1); err != nil {
+	if _, err := fmt.Fprintf(a.out, "the record is vacant, and the next fencing token is %d\n", after+1); err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 	return nil

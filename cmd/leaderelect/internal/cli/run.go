@@ -24,6 +24,7 @@ type runFlags struct {
 	once, setuid              bool
 	onFailure, expiryFile     string
 	pass                      passStore
+	lifeline                  lifelineDir
 	readiness                 readiness
 }
 
@@ -32,15 +33,15 @@ const defaultDrain = 20 * time.Second
 
 func (r *runFlags) flags(a *app, c *cobra.Command) {
 	f := c.Flags()
-	f.DurationVar(&r.grace, "grace", 0, "how long the command may take to end when leadership is being lost, before it is killed; must fit into half a term (default a quarter of the term less the skew, 10s at most)")
-	f.DurationVar(&r.drain, "drain", defaultDrain, "how long it may take to end when leadership is given up by choice and the lease is kept meanwhile, before it is killed")
-	f.DurationVar(&r.delay, "restart-delay", time.Second, "how long to wait before a command that has ended is started again; doubles up to 60 times this, until it runs for 10 times this")
-	f.StringVar(&r.onFailure, "on-failure", string(runner.Restart), fmt.Sprintf("when the command fails: restart it (after %d failures in a row, each soon after a start, let another lead for a while), stepdown (at each failure), or exit with its code", runner.Attempts))
+	f.DurationVar(&r.grace, "grace", 0, "how long the command may take to end when leadership is being lost; then it is killed. It must fit into half a term (default a quarter of the term less the skew, 10s at most)")
+	f.DurationVar(&r.drain, "drain", defaultDrain, "how long the command may take to end when leadership is given up by choice; then it is killed. The lease is kept meanwhile")
+	f.DurationVar(&r.delay, "restart-delay", time.Second, "how long to wait before a command that has ended is started again. It doubles, up to 60 times this, until the command has run for 10 times this")
+	f.StringVar(&r.onFailure, "on-failure", string(runner.Restart), fmt.Sprintf("when the command fails: restart it (after %d failures in a row, each soon after a start, step down for a while), stepdown at each failure, or exit with its code", runner.Attempts))
 	a.choices(c, "on-failure", string(runner.Restart), string(runner.StepDown), string(runner.Exit))
-	f.BoolVar(&r.setuid, "allow-setuid", false, "let the command become another user, by sudo or another setuid program, though leaderelect may then not be able to end it (means nothing for root)")
+	f.BoolVar(&r.setuid, "allow-setuid", false, "let the command become another user, by sudo or another setuid program, although leaderelect may be unable to end it then (no effect for root)")
 	r.pass.flag(f)
 	r.readiness.flags(a, c, whenStanding, true)
-	f.StringVar(&r.expiryFile, "expiry-file", "", "where to write until when the command may act as leader (default a file of its own)")
+	f.StringVar(&r.expiryFile, "expiry-file", "", "the file that says until when the command may act as leader (default a new one)")
 }
 
 func (r *runFlags) check(c *common) (runner.Times, error) {
@@ -60,12 +61,12 @@ func (r *runFlags) check(c *common) (runner.Times, error) {
 	case r.delay < 10*time.Millisecond:
 		return times, usage("--restart-delay is %v, must be at least 10ms", r.delay)
 	case (r.entry.waits || r.hold > 0) && !r.once:
-		return times, usage("--wait and --hold are for --once; --try does without")
-	case r.hold > 0 && r.entry.wait > r.hold:
-		return times, usage("--wait is %v, must not be longer than --hold (%v): who still waits when that is over would run the command again", r.entry.wait, r.hold)
+		return times, usage("--wait and --hold are for --once; --try also works without it")
+	case r.hold > 0 && r.hold <= r.entry.wait+c.skew:
+		return times, usage("--hold is %v, must be longer than --wait and --skew together (%v + %v): a candidate that still waits when the hold is over would run the command again", r.hold, r.entry.wait, c.skew)
 	}
 	if c.unsynchronized && r.hold > 0 {
-		return times, usage("--hold is not for --unsynchronized: who has just started cannot tell by its own clock whether a hold is over")
+		return times, usage("--hold is not for --unsynchronized: a candidate that has just started cannot tell by its own clock whether a hold is over")
 	}
 	if err := r.entry.check(); err != nil {
 		return times, err
@@ -83,58 +84,71 @@ func (a *app) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [URL] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while this process leads",
-		Long: `Campaign in the election, and run COMMAND while leading. When leadership is lost the
-command's whole process group is sent SIGTERM, and killed after --grace, so early that it
-is dead before another candidate can be elected, also where the store cannot be
-reached, and where leaderelect itself is stopped or killed. When leadership is
-given up by choice (leaderelect is asked to end, or to hand over), the lease is kept until
-the command and all that it has started are dead, and released at once then.
+		Long: `Campaign in the election, and run COMMAND while this process leads. Use it for a program
+that must run in one place at a time.
 
-The command finds in its environment
+When leadership is lost, leaderelect sends SIGTERM to the command's whole process group,
+and kills the group after --grace. The command is dead before another candidate can be
+elected, even if the store cannot be reached, or leaderelect itself is frozen or killed.
+When leadership is given up by choice (leaderelect is to end, or to hand over), it keeps
+the lease until the command and all that the command has started are dead. It then
+releases the lease at once.
 
-    LEADERELECT_ELECTION     the number of the leadership, greater than all before: a
-                             fencing token, to send along with whatever it writes
+The command's environment has
+
+    LEADERELECT_TOKEN        the fencing token, greater in each leadership than
+                             in all before: send it along with each write
     LEADERELECT_LEADER_ID    this candidate's name
-    LEADERELECT_STORE        the store's URL, unless it has a password (--pass-store)
-    LEADERELECT_EXPIRY_FILE  a file, replaced with each extension of the lease: until
-                             when it may act as leader, in seconds since 1970, and
-                             on a second line as a date
-    LEADERELECT_LEASE_ID     with native_lease=true (azblob): the id of Azure's lease,
-                             without which the command cannot write the companions
+    LEADERELECT_STORE        the store's URL, unless it has a password: see
+                             --pass-store, also for MYSQL_PWD and the like
+    LEADERELECT_EXPIRY_FILE  a file that says until when the command may act as
+                             leader: in seconds since 1970, and on a second line
+                             as a date. Each extension of the lease replaces it
+    LEADERELECT_LEASE_ID     with native_lease=true (azblob): the id of Azure's
+                             lease, which the command needs to write the
+                             companions
 
-Run it in the foreground: what it leaves running when it ends is ended, too. Unless
-leaderelect is root, the command cannot become another user by sudo or another setuid
-program: that could not be ended (--allow-setuid).
+Run the command in the foreground: leaderelect ends the processes that it leaves behind.
+Unless leaderelect is root, the command cannot use sudo or another setuid program,
+because leaderelect could not end a process of another user (--allow-setuid).
 
-A command that ends is started again, after a pause that begins with --restart-delay
-and doubles. If it fails, --on-failure says what to do:
+When the command ends, leaderelect starts it again, after a pause that begins with
+--restart-delay and doubles. If the command failed, --on-failure decides:
 
-    restart   start it again; after 5 failures in a row, each soon after a start, step
-              down and stay out for the pause: another candidate may be able to run it
-    stepdown  do so at the first failure
-    exit      release, and exit with its code
+    restart   start it again. After 5 failures in a row, each soon after a
+              start, step down and stay out for the pause: another candidate
+              may be able to run it
+    stepdown  step down at the first failure
+    exit      release the lease, and exit with the command's code
 
-Signals (HUP, USR1, USR2, WINCH) are passed on; INT, TERM and QUIT end the command by
-the same signal, and then leaderelect; a second one kills it at once. HUP does, too,
-where a terminal was closed.
+INT, TERM and QUIT end the command by the same signal, and then leaderelect. So does HUP,
+if leaderelect belongs to a terminal. A second one kills the command at once. Otherwise
+HUP is passed to the command only, as USR1 and USR2 are. WINCH is passed to its process
+group.
 
-The command has the files that leaderelect was started with, also 3 and more (but for
---ready-fd), and no terminal of its own: it may read and write one, but not open
-/dev/tty, and Ctrl-C reaches it by way of leaderelect. NOTIFY_SOCKET, by which systemd
-is told READY, STATUS and WATCHDOG, is kept from it, but for --pass-notify.
+The command inherits the files that leaderelect was started with, even 3 and above,
+except --ready-fd. It may read and write a terminal, but has no controlling terminal: it
+cannot open /dev/tty, and Ctrl-C reaches it through leaderelect. It does not get systemd's
+NOTIFY_SOCKET (see --pass-notify). With a --lifeline it has one more file, from 100 on,
+which is locked. It should leave that file open: a process that has it counts as alive.
 
-With --try it is now or not: if another leads, leaderelect ends, and it never stands by,
-so that it ends, too, when leadership does.
+With --try leaderelect never waits. It ends if another candidate leads, and when its own
+leadership ends.
 
-With --once the exit code is the command's, and 143 or 130 if a TERM or INT came before it
-was run. Else it is 0 after INT or TERM, or 137 if the command had to be killed since it had
-not ended within --drain. 124, or --not-elected-code: not elected by --try or within --wait,
-since another leads, or a hold outlasts the wait; 125: leaderelect itself failed, the store
-did not answer within --wait, or leadership was lost before the command had ended; 126, 127:
-the command cannot be started, is not there; 2: the command line is wrong.`,
+Exit codes: the command's with --once, and if it failed with --on-failure exit. Otherwise
+
+    0         ended by INT or TERM, without --once
+    2         the command line is wrong
+    124       not elected by --try or within --wait, because another candidate
+              leads, or a hold outlasts the wait (--not-elected-code)
+    125       leaderelect failed, the store did not respond within --wait, or
+              leadership ended before the command of --once did
+    126, 127  the command cannot be started, or does not exist
+    130, 143  with --once: INT or TERM came before the command ran
+    137       the command had not ended within --drain, and was killed`,
 		Example: `  leaderelect run gs://bucket/nightly -- ./report.sh
-  leaderelect run --once --wait 20s --hold 40s nats://host/elections/cron -- ./job.sh
-  leaderelect run --priority 10 --id zone-a-1 etcd://host/db-primary -- ./primary.sh`,
+  leaderelect run --once --wait 20s --hold 40s nats://host/bucket/cron -- ./job
+  leaderelect run --priority 10 --id zone-a-1 etcd://host/primary -- ./primary`,
 		Args: commandAfterDash(true),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.entry.given(c)
@@ -142,14 +156,15 @@ the command cannot be started, is not there; 2: the command line is wrong.`,
 		},
 	}
 	f.flags(a, c)
-	c.Flags().BoolVar(&f.once, "once", false, "run the command once, release, and exit with its code; without --hold each candidate does so, one after the other")
+	f.lifeline.flag(c, "where to keep the lifeline, so that the next candidate on this machine need not wait for the term when this process, its guard and the command are all dead")
+	c.Flags().BoolVar(&f.once, "once", false, "run the command once, release the lease, and exit with the command's code. Without --hold each candidate does so, one after the other")
 	f.entry.flags(c, "with --once: ")
-	c.Flags().DurationVar(&f.hold, "hold", 0, "with --once: for so long after the election nobody is elected again, so that who comes late does not run the command a second time; it is in the record, and no process stays for it")
+	c.Flags().DurationVar(&f.hold, "hold", 0, "with --once: nobody is elected again for this long after the election, so that a late candidate does not run the command a second time. The hold is in the record: no process waits for it")
 	return c
 }
 
 // commandAfterDash wants at most one argument before --, and a command after it
-// where one is required.
+// if one is required.
 func commandAfterDash(required bool) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		dash := c.ArgsLenAtDash()
@@ -193,20 +208,27 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, args []
 	if _, err := proc.Find(command[0], f.setuid); err != nil {
 		return &exit{notStarted(err), err}
 	}
-	job := newJob(a, f, times, &cfg, url, command)
-	if job.flaw != nil {
-		return job.flaw
-	}
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1) // it mostly sleeps: one thread wakes up for a look at the clock, and no other to help it
 	}
-	job.runner.Prepare()
+	line, err := f.lifeline.forCandidate(a)
+	if err != nil {
+		return err
+	}
+	if line != nil {
+		defer line.Close()
+		cfg.Lifeline = line
+	}
+	job := newJob(a, f, times, &cfg, url, command)
 	defer job.runner.Close()
+	if job.flaw != nil {
+		return job.flaw
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.signals(cancel, job.runner)() // from here on a log that nobody reads ends nothing
 	if f.once && f.hold == 0 && !f.entry.try && !c.Flags().Changed("hold") {
-		cfg.Logger.Warn("each candidate will run the command, one after the other: give --hold if one of them is to; --hold 0s says that it is meant so")
+		cfg.Logger.Warn("each candidate will run the command, one after the other: give --hold to have only one run it, or --hold 0s if each should")
 	}
 	defer f.entry.begin(&cfg, job.runner.GiveUp, cancel)()
 	tell.trace(cfg.Trace)
@@ -226,9 +248,17 @@ func notStarted(err error) int { return proc.CodeOf(err) }
 type job struct {
 	f      *runFlags
 	runner *runner.Runner
-	resign func(context.Context)
 	flaw   error // why no command could be run
 	verdict
+
+	begun chan struct{}            // closed when the candidate stands
+	c     *leaderelection.Campaign // from then on
+}
+
+// candidate is the campaign, for its OnElected.
+func (j *job) candidate() *leaderelection.Campaign {
+	<-j.begun
+	return j.c
 }
 
 // verdict is how commands have ended for good.
@@ -264,11 +294,13 @@ func (v *verdict) given() (err error, given bool) {
 // errFinished ends a campaign whose command has ended for good.
 var errFinished = errors.New("the command has ended")
 
+// newJob returns one whose guard waits already, until its runner is closed.
 func newJob(a *app, f *runFlags, times runner.Times, cfg *leaderelection.Config, url string, command []string) *job {
-	j := &job{f: f}
-	j.runner = runner.New(runner.Config{
+	j := &job{f: f, begun: make(chan struct{})}
+	passed, withheld := f.pass.of(url)
+	c := runner.Config{
 		Args: command, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Store: f.pass.store(url), LeaderID: cfg.LeaderID, ExpiryFile: f.expiryFile, Setuid: f.setuid,
+		Store: passed, Withheld: withheld, LeaderID: cfg.LeaderID, ExpiryFile: f.expiryFile, Setuid: f.setuid,
 		Times: times, Drain: f.drain, Once: f.once, Single: f.entry.try, OnFailure: runner.Policy(f.onFailure), Delay: f.delay,
 		Logger: cfg.Logger,
 		LeaseID: func(n leaderelection.ElectionNumber) string {
@@ -279,16 +311,22 @@ func newJob(a *app, f *runFlags, times runner.Times, cfg *leaderelection.Config,
 			}
 			return ""
 		},
-		Resign: func(ctx context.Context) { j.resign(ctx) },
+		Resign: func(ctx context.Context) { _ = j.candidate().Resign(ctx) }, // with the leader's ctx: it does not wait
 		Finish: j.finish,
-	})
-	j.flaw = j.runner.Check()
+	}
+	if f.once {
+		c.DropHold = func() { j.candidate().DropHold() }
+	}
+	j.runner = runner.New(c)
+	if j.flaw = j.runner.Check(); j.flaw == nil {
+		j.flaw = j.runner.Prepare()
+	}
 	cfg.OnElected, cfg.Healthy = j.runner.Elected, j.runner.Healthy
 	cfg.Trace = &leaderelection.Trace{Extended: j.runner.Extended}
-	// The runner kills at the end of drain: more is needed only where that
+	// The runner kills at the end of drain: more is needed only if that
 	// does not work at once.
 	cfg.DrainTimeout = f.drain + cfg.TermLength
-	cfg.Hold = f.hold
+	f.entry.hold = f.hold
 	extendFor(times, cfg)
 	return j
 }
@@ -304,23 +342,14 @@ func extendFor(times runner.Times, cfg *leaderelection.Config) {
 // campaign campaigns in the election until ctx ends, and returns the cause. Begun is
 // told of it.
 func (j *job) campaign(ctx context.Context, cancel context.CancelCauseFunc, cfg leaderelection.Config, begun func(*leaderelection.Campaign)) error {
-	if j.flaw != nil {
-		return j.flaw
-	}
 	j.ended = cancel
-	ready := make(chan struct{})
-	var campaign *leaderelection.Campaign
-	j.resign = func(ctx context.Context) {
-		<-ready
-		_ = campaign.Resign(ctx) // with the leader's ctx: it does not wait
-	}
-	campaign, err := cfg.Start(ctx)
-	if err != nil {
+	var err error
+	if j.c, err = cfg.StartHeld(ctx, j.f.hold); err != nil {
 		return err
 	}
-	begun(campaign)
-	close(ready)
-	return campaign.Wait()
+	begun(j.c)
+	close(j.begun)
+	return j.c.Wait()
 }
 
 // outcome is the exit code, and what to say with it.

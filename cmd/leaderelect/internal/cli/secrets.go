@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 	"github.com/c8e606e4/leaderelection/internal/redact"
@@ -32,16 +34,45 @@ func seemsURL(arg string) bool {
 	return strings.Contains(arg, "://") || at && strings.Contains(user, ":")
 }
 
-// fit is s as it may be printed: without secrets, and without what a terminal would
-// take for commands.
-func (a *app) fit(s string) string { return state.Printable(redact.Text(s, a.urls...)) }
+// fit is s as it may be printed: without secrets, without what a terminal would
+// take for commands, and with a URL's parameters alone for what Go programs set otherwise.
+func (a *app) fit(s string) string {
+	return state.Printable(atTheCommandLine(redact.Text(s, a.urls...)))
+}
+
+// Advice of a store names a Go program's option and the URL's parameter, in one of two forms:
+// "set Options.Create (create=true in an address)" and "wait_replicas=2 (Options.WaitReplicas)".
+// They are compiled when there is something to say.
+var (
+	optionFirst = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?:let )?(?:\w+\.)?(?:Options|TLSConfig)\.\w+(?: do so)? \((\w+=\w+|\w+)(?: in an address| in a URL)?\)`)
+	})
+	optionAfter = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?: in a URL, | \()(?:\w+\.)?(?:Options|TLSConfig)\.\w+\)`)
+	})
+)
+
+// atTheCommandLine is advice without the names of a Go program's options.
+func atTheCommandLine(s string) string {
+	s = optionFirst().ReplaceAllString(s, "$1 in the URL")
+	return optionAfter().ReplaceAllStringFunc(s, func(m string) string {
+		if strings.HasPrefix(m, " in a URL") {
+			return " in the URL)"
+		}
+		return ""
+	})
+}
 
 // complain prints an error.
 func (a *app) complain(format string, args ...any) {
-	fmt.Fprintf(a.errOut, "leaderelect: %s\n", a.fit(fmt.Sprintf(format, args...)))
+	prefix := ""
+	if journalled(a.errOut) {
+		prefix = priorityError
+	}
+	fmt.Fprintf(a.errOut, "%sleaderelect: %s\n", prefix, a.fit(fmt.Sprintf(format, args...)))
 }
 
-// attr is at as it may be logged. The handlers escape what is no text.
+// attr is at as it may be logged. The handlers escape what is not text.
 func (a *app) attr(_ []string, at slog.Attr) slog.Attr {
 	var s string
 	switch v := at.Value.Any().(type) {
@@ -54,7 +85,7 @@ func (a *app) attr(_ []string, at slog.Attr) slog.Attr {
 	default:
 		return at
 	}
-	if hidden := redact.Text(s, a.urls...); hidden != s {
+	if hidden := atTheCommandLine(redact.Text(s, a.urls...)); hidden != s {
 		return slog.String(at.Key, hidden)
 	}
 	return at

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -41,22 +42,22 @@ type common struct {
 	warnOnSkew     bool
 	kernelClock    bool
 
-	store string // from the environment or the file: the URL where none is given
+	store string // from the environment or the file: the URL if none is given
 }
 
 func (c *common) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.id, "id", "", "this candidate's name, unique in the election (default host name, pid and a random part)")
-	f.DurationVar(&c.term, "term", leaderelection.DefaultTermLength, "how long a lease runs unless it is extended, which happens about twice in it")
-	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time; 0: all share one clock")
-	f.BoolVar(&c.unsynchronized, "unsynchronized", false, "compare no wall clock with another machine's: for machines whose clocks nobody keeps right; for all candidates of an election, or none")
-	f.IntVar(&c.priority, "priority", 0, "be preferred to candidates whose priority is less: after a term of standing by, ask one that has led for four terms to hand over")
-	f.DurationVar(&c.extendEvery, "extend-every", 0, "how often a leader extends its lease: cut off from the store it leads on for --term less --skew less this (default half of what a command has: --term less --skew and --grace; half of --term less --skew without one)")
-	f.BoolVar(&c.warnOnSkew, "warn-on-clock-skew", false, "lead although this machine's clock is proved to be off by more than --skew: for a store whose clock is the wrong one")
-	f.BoolVar(&c.kernelClock, "kernel-clock", false, "do not lead while the kernel itself holds its clock to be off by more than --skew, or nothing to keep it right (Linux; the NTP client has to tell the kernel, as chrony does with rtcsync)")
-	f.DurationVar(&c.poll, "poll", 0, "how often to read where the store cannot push changes (default half a term)")
-	f.StringSliceVar(&c.hostPort, "host-port", nil, "where clients reach this candidate when it leads; may be repeated; \":PORT\" stands for this machine's addresses")
-	f.StringVar(&c.params, "params", "", "what else clients are told about the leader; \"@FILE\" reads it from a file")
-	f.StringVar(&c.logFormat, "log-format", "text", "text or json, to standard error")
+	f.DurationVar(&c.term, "term", leaderelection.DefaultTermLength, "how long a lease runs; the leader extends it about twice a term")
+	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time; 0 if all share one clock")
+	f.BoolVar(&c.unsynchronized, "unsynchronized", false, "do not compare the clocks of machines, because nobody synchronizes them: for all candidates of an election, or none")
+	f.IntVar(&c.priority, "priority", 0, "after standing by for a term, ask a leader whose priority is less to hand over, if it has led for four terms")
+	f.DurationVar(&c.extendEvery, "extend-every", 0, "how often a leader extends its lease. If the store fails, it leads on for at least --term less --skew less this (default half of --term less --skew, with a command half of --term less --skew and --grace)")
+	f.BoolVar(&c.warnOnSkew, "warn-on-clock-skew", false, "lead even if the store's time proves this clock to be off by more than --skew: for a store whose own clock is wrong")
+	f.BoolVar(&c.kernelClock, "kernel-clock", false, "refuse to lead while the kernel reports a clock error above --skew, or no time synchronization (Linux; the NTP client must tell the kernel, as chrony does with rtcsync)")
+	f.DurationVar(&c.poll, "poll", 0, "how often to read the record if the store cannot push changes (default half a term)")
+	f.StringSliceVar(&c.hostPort, "host-port", nil, "where clients reach this candidate when it leads; \":PORT\" stands for this machine's addresses; may be repeated")
+	f.StringVar(&c.params, "params", "", "what else clients should know about the leader; \"@FILE\" reads it from a file")
+	f.StringVar(&c.logFormat, "log-format", "text", "text or json; the log goes to standard error")
 	f.StringVar(&c.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&c.config, "config", "", "a file of settings, one \"name = value\" a line")
 }
@@ -85,7 +86,24 @@ func (a *app) settle(cmd *cobra.Command) error {
 	}
 	store.LogDrivers(a.logger())
 	a.warnOfMistyped(cmd.Root())
+	if err := checkSpans(cmd); err != nil {
+		return err
+	}
 	return c.checkTimes()
+}
+
+// checkSpans refuses spans of time that nobody means: what is in nanoseconds was a bare number to
+// whoever made the setting.
+func checkSpans(cmd *cobra.Command) (fault error) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Value.Type() != "duration" || !f.Changed || fault != nil {
+			return
+		}
+		if d, err := time.ParseDuration(f.Value.String()); err == nil && d > 0 && d < time.Millisecond {
+			fault = usage("--%s is %v: want 1ms or more, with its unit, as in 500ms, 15s or 2m", f.Name, d)
+		}
+	})
+	return fault
 }
 
 func (c *common) checkTimes() error {
@@ -110,9 +128,9 @@ func (c *common) checkTimes() error {
 
 // fromEnvironment sets the flags that were not given and are in the environment.
 func fromEnvironment(cmd *cobra.Command) error {
-	// Within the command of another leaderelect the expiry file is that one's: to
+	// Within the command of another leaderelect the expiry file belongs to the outer one: to
 	// write there, too, would tell its command a wrong time.
-	_, within := os.LookupEnv(envPrefix + "ELECTION")
+	_, within := os.LookupEnv(envPrefix + "TOKEN")
 	inherited := map[string]bool{envPrefix + "EXPIRY_FILE": within}
 	var fault error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -129,7 +147,7 @@ func fromEnvironment(cmd *cobra.Command) error {
 }
 
 // told are the variables that the command of run finds, and its guard.
-var told = []string{"ELECTION", "LEADER_ID", "STORE", "EXPIRY_FILE", "GUARD", "SHARD"}
+var told = []string{"TOKEN", "LEADER_ID", "STORE", "EXPIRY_FILE", "GUARD", "SHARD"}
 
 // warnOfMistyped warns of variables that no command reads. It refuses none: Kubernetes
 // makes such names of a service that is called leaderelect.
@@ -140,7 +158,7 @@ func (a *app) warnOfMistyped(root *cobra.Command) {
 		if !ours || slices.Contains(told, short) || anyCommandHas(root, strings.ToLower(strings.ReplaceAll(short, "_", "-"))) {
 			continue
 		}
-		a.logger().Warn("the environment has a variable that no setting goes by: is it mistyped?", "variable", name)
+		a.logger().Warn("this variable in the environment is not a setting: is it mistyped?", "variable", name)
 	}
 }
 
@@ -218,10 +236,16 @@ func (a *app) logger() *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(a.common.logLevel)) // checked by settle
 	o := &slog.HandlerOptions{Level: level, ReplaceAttr: a.attr}
-	if a.common.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(a.errOut, o))
+	handler := func(out io.Writer) slog.Handler {
+		if a.common.logFormat == "json" {
+			return slog.NewJSONHandler(out, o)
+		}
+		return slog.NewTextHandler(out, o)
 	}
-	return slog.New(slog.NewTextHandler(a.errOut, o))
+	if journalled(a.errOut) {
+		return slog.New(journal(a.errOut, handler))
+	}
+	return slog.New(handler(a.errOut))
 }
 
 // url is the store's URL: the first argument, or where there is none the one
@@ -236,6 +260,15 @@ func (a *app) url(args []string) (string, []string, error) {
 	return "", nil, usage("no store: give its URL, or set %sSTORE", envPrefix)
 }
 
+// policyOf is the ClockPolicy that --skew says: its default is not zero, so no skew at all
+// means one clock for all.
+func policyOf(skew time.Duration) leaderelection.ClockPolicy {
+	if skew == 0 {
+		return leaderelection.SharedClock
+	}
+	return leaderelection.Synchronized
+}
+
 // candidate is the part of a Config that flags say.
 func (a *app) candidate() (leaderelection.Config, error) {
 	c := &a.common
@@ -243,14 +276,19 @@ func (a *app) candidate() (leaderelection.Config, error) {
 		LeaderID:     c.id,
 		TermLength:   c.term,
 		MaxClockSkew: c.skew,
-		SharedClock:  c.skew == 0, // said so: the flag's default is not zero
+		ClockPolicy:  policyOf(c.skew),
 		PollInterval: c.poll,
 		Logger:       a.logger(),
 
-		Unsynchronized:  c.unsynchronized,
-		Priority:        c.priority,
-		ExtendEvery:     c.extendEvery,
-		WarnOnClockSkew: c.warnOnSkew,
+		Priority:    c.priority,
+		ExtendEvery: c.extendEvery,
+	}
+	switch {
+	case c.unsynchronized:
+		cfg.ClockPolicy = leaderelection.Unsynchronized
+		cfg.MaxClockSkew = max(c.skew, time.Microsecond) // zero would mean the default
+	case c.warnOnSkew && c.skew > 0:
+		cfg.ClockPolicy = leaderelection.SynchronizedWarnOnly
 	}
 	if c.kernelClock {
 		if _, err := (clocks.KernelClock{}).ErrorBound(); err != nil {
@@ -268,7 +306,7 @@ func (a *app) candidate() (leaderelection.Config, error) {
 		hp = strings.TrimSpace(hp)
 		if port, short := strings.CutPrefix(hp, ":"); short {
 			if _, err := net.LookupPort("tcp", port); err != nil || port == "" {
-				return cfg, usage("--host-port %s: %q is no port", hp, port)
+				return cfg, usage("--host-port %s: %q is not a port", hp, port)
 			}
 			own, err := leaderelection.SelfHostPorts(port)
 			if err != nil {
@@ -300,7 +338,7 @@ func checkHostPort(s string) error {
 		return errors.New("want HOST:PORT, [IPv6]:PORT, or :PORT for this machine's addresses")
 	}
 	if _, err := net.LookupPort("tcp", port); err != nil || port == "" || port == "0" {
-		return fmt.Errorf("%q is no port", port)
+		return fmt.Errorf("%q is not a port", port)
 	}
 	return nil
 }

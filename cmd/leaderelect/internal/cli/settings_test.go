@@ -5,11 +5,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/c8e606e4/leaderelection"
 )
 
 // command is leaderelect with a command "probe" that has some of run's flags, and
@@ -95,7 +99,7 @@ func TestInheritedExpiryFile(t *testing.T) {
 	if _, f, code, errOut := probe(t, env, ""); code != 0 || f.expiryFile != "/run/theirs" {
 		t.Errorf("set by somebody: %d %s %q", code, errOut, f.expiryFile)
 	}
-	env["LEADERELECT_ELECTION"] = "7"
+	env["LEADERELECT_TOKEN"] = "7"
 	if _, f, code, errOut := probe(t, env, ""); code != 0 || f.expiryFile != "" {
 		t.Errorf("inherited: %d %s %q", code, errOut, f.expiryFile)
 	}
@@ -120,10 +124,10 @@ func TestBadValues(t *testing.T) {
 		{args: "--id *", want: "reserved"},
 		{args: "--log-format xml", want: `--log-format is "xml", want text or json`},
 		{args: "--log-level loud", want: `--log-level is "loud", want debug, info, warn or error`},
-		{args: "--host-port :", want: `--host-port :: "" is no port`},
-		{args: "--host-port :no-such-service", want: "is no port"},
+		{args: "--host-port :", want: `--host-port :: "" is not a port`},
+		{args: "--host-port :no-such-service", want: "is not a port"},
 		{args: "--host-port host", want: "want HOST:PORT"},
-		{args: "--host-port host:no-such-service", want: `"no-such-service" is no port`},
+		{args: "--host-port host:no-such-service", want: `"no-such-service" is not a port`},
 		{args: "--host-port http://host:80", want: "want HOST:PORT"},
 		{args: "--params @/no/such/file", want: "--params: open /no/such/file"},
 		{args: "--grace -1s", want: "--grace is -1s, must not be negative"},
@@ -131,8 +135,14 @@ func TestBadValues(t *testing.T) {
 		{args: "--drain -1s", want: "--drain is -1s"},
 		{args: "--once --wait -1s", want: "--wait is -1s"},
 		{args: "--once --hold -1s", want: "--hold is -1s"},
-		{args: "--once --wait 1m --hold 59s", want: "--wait is 1m0s, must not be longer than --hold (59s)"},
+		{args: "--once --wait 1m --hold 59s", want: "--hold is 59s, must be longer than --wait and --skew together (1m0s + 1s)"},
+		{args: "--once --wait 1m --hold 61s", want: "--hold is 1m1s, must be longer"},
 		{args: "--wait 1s", want: "for --once"},
+		{args: "--once --hold 12", want: "missing unit"},
+		{args: "--once --hold 12ns", want: "--hold is 12ns: want 1ms or more, with its unit"},
+		{args: "--term 15000ns", want: "--term is 15µs: want 1ms or more"},
+		{file: "drain = 30ns", want: "--drain is 30ns"},
+		{env: map[string]string{"LEADERELECT_POLL": "5ns"}, want: "--poll is 5ns"},
 		{args: "--restart-delay 1ms", want: "--restart-delay is 1ms, must be at least 10ms"},
 		{args: "--on-failure shrug", want: `--on-failure is "shrug", want restart, stepdown or exit`},
 		{args: "--unsynchronized --warn-on-clock-skew", want: "take one of them away"},
@@ -169,16 +179,48 @@ func TestCandidate(t *testing.T) {
 	}
 	a := &app{errOut: io.Discard, common: common{term: time.Minute, skew: time.Second, hostPort: []string{"a:1"}, params: "@" + params, warnOnSkew: true}}
 	cfg, err := a.candidate()
-	if err != nil || string(cfg.ConnectionParams) != "\x00\x01" || cfg.HostPort[0] != "a:1" || cfg.TermLength != time.Minute || !cfg.WarnOnClockSkew || cfg.Unsynchronized {
+	if err != nil || string(cfg.ConnectionParams) != "\x00\x01" || cfg.HostPort[0] != "a:1" || cfg.TermLength != time.Minute || cfg.ClockPolicy != leaderelection.SynchronizedWarnOnly {
 		t.Errorf("%+v, %v", cfg, err)
 	}
 	other, _ := a.candidate() // checked above
 	if host, _ := os.Hostname(); cfg.LeaderID == other.LeaderID || !strings.HasPrefix(cfg.LeaderID, host+"-") {
 		t.Errorf("names %q and %q", cfg.LeaderID, other.LeaderID)
 	}
-	// A short form stands for this machine's addresses; where it has none, that is said.
+	// A short form stands for this machine's addresses; if it has none, that is said.
 	a.common.hostPort = []string{":80"}
 	if cfg, err := a.candidate(); err == nil && (len(cfg.HostPort) == 0 || !strings.HasSuffix(cfg.HostPort[0], ":80")) {
 		t.Errorf("addresses %q", cfg.HostPort)
+	}
+}
+
+// Each setting of a Config is a flag, or is set elsewhere. A group of shards has the same setting, or
+// refuses the flag.
+func TestEverySettingIsTaken(t *testing.T) {
+	elsewhere := []string{"Decider", "OnElected", "OnOusting", "LeaderChanged", "DrainTimeout", "Lifeline", "Healthy", "Clock", "Trace"}
+	notOfGroups := []string{"LeaderID", "ConnectionParams", "ExtendEvery", "Priority"} // a member has a MemberID
+	a := &app{errOut: io.Discard, common: common{
+		id: "a", term: time.Minute, skew: time.Second, poll: time.Second, hostPort: []string{"a:1"}, params: "x",
+		priority: 1, extendEvery: 10 * time.Second, warnOnSkew: true,
+	}}
+	cfg, err := a.candidate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	member, err := (&memberFlags{divided: divided{shards: 3}}).config(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, ofMember := reflect.ValueOf(cfg), reflect.ValueOf(member)
+	for _, f := range reflect.VisibleFields(of.Type()) {
+		if slices.Contains(elsewhere, f.Name) {
+			continue
+		}
+		if of.FieldByIndex(f.Index).IsZero() {
+			t.Errorf("no flag sets Config.%s: add one to common, set it in candidate and give it a value in this test, or name the field in elsewhere", f.Name)
+			continue
+		}
+		if v := ofMember.FieldByName(f.Name); !slices.Contains(notOfGroups, f.Name) && (!v.IsValid() || v.IsZero()) {
+			t.Errorf("leaderelect shards run ignores Config.%s: add it to shard.Config and to memberFlags.config, or refuse its flag (memberFlags.check, ofElections) and name the field in notOfGroups", f.Name)
+		}
 	}
 }

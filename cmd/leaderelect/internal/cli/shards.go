@@ -19,15 +19,14 @@ type commands interface {
 	Kill()
 }
 
-const aboutShards = `Divide shards among any number of members: each shard is owned by one at a time, with a
-fencing token of its own, at a cost to the store that grows with the members and not with
-the shards.
+const aboutShards = `Divide shards among any number of members: one member at a time owns each shard, with
+the shard's own fencing token. Use it for work in many parts, such as the partitions of a
+queue. The cost for the store grows with the members, and not with the shards.
 
-A group has several records, and URL names the first part of what they are called:
-etcd://host/orders has orders-coordinator, orders-assignment and orders-seat-0,
-orders-seat-1 and so on. Where they are to be called otherwise, put {name} where those
-names belong, as in s3://bucket/orders/{name}. Each store that leaderelect knows will do;
-leaderelect shards doctor says whether a URL does.`
+A group has several records, whose names begin with the URL: etcd://host/orders has
+orders-coordinator, orders-assignment, orders-seat-0, orders-seat-1 and so on. For other
+names put {name} into the URL, as in s3://bucket/orders/{name}. Any store will do:
+leaderelect shards doctor checks a URL.`
 
 func (a *app) shardsCommand() *cobra.Command {
 	c := &cobra.Command{
@@ -51,7 +50,7 @@ const firstRecord = "coordinator"
 // observer follows a group.
 func (a *app) observer(g *store.Group) shard.WatchConfig {
 	return shard.WatchConfig{
-		Store: g.Store, PollInterval: a.common.poll, MaxClockSkew: a.common.skew, SharedClock: a.common.skew == 0, Logger: a.logger(),
+		Store: g.Store, PollInterval: a.common.poll, MaxClockSkew: a.common.skew, ClockPolicy: policyOf(a.common.skew), Logger: a.logger(),
 	}
 }
 
@@ -62,8 +61,8 @@ type divided struct {
 }
 
 func (d *divided) flags(c *cobra.Command) {
-	c.Flags().IntVar(&d.shards, "shards", 0, "how many numbered shards the group divides, called 0 to N-1; alike at all members")
-	c.Flags().StringSliceVar(&d.names, "names", nil, "what the shards are called, in place of numbers; \"@FILE\" reads a name from each line of a file")
+	c.Flags().IntVar(&d.shards, "shards", 0, "how many numbered shards the group has, called 0 to N-1; the same for all members")
+	c.Flags().StringSliceVar(&d.names, "names", nil, "the names of the shards, instead of numbers; \"@FILE\" reads a name from each line of a file, again once a term")
 }
 
 func (d *divided) given() bool { return d.shards != 0 || len(d.names) > 0 }

@@ -71,7 +71,7 @@ func (a *app) operator(c *cobra.Command, do func(ctx context.Context, q *asked, 
 		}
 		return late(ctx, err)
 	}
-	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it has happened")
+	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for it to happen")
 	return c
 }
 
@@ -112,7 +112,7 @@ func unless(force bool, why string) error {
 	return fmt.Errorf("%s; nothing was asked for (--force asks all the same)", why)
 }
 
-const aboutForce = "ask for it also if it cannot happen now: it is on record for when it can"
+const aboutForce = "ask even if it cannot happen now: the request stays until it can"
 
 func (q *asked) say(format string, args ...any) error {
 	_, err := fmt.Fprintf(q.out, format+"\n", args...)
@@ -123,10 +123,10 @@ func (a *app) shardsMoveCommand() *cobra.Command {
 	var force bool
 	c := a.operator(&cobra.Command{
 		Use:   "move",
-		Short: "Give a shard to a member, whatever the balance says",
-		Long: `Pin a shard to the member of that name (its --id), and wait until that one owns it. The
-pin stays: the shard comes back to the member whenever there is one of that name that has
-room, until leaderelect shards unpin.
+		Short: "Pin a shard to a member",
+		Long: `Pin a shard to the member of that name (its --id), and wait until the member owns it. The
+pin stays until leaderelect shards unpin: when a member of that name has room, the shard
+goes to it again.
 
 Exit codes: 0 MEMBER owns it; 1 it does not within --timeout (the pin stays), or nothing
 was asked for: there is no such shard, no such member, or it has no room; 2 usage.`,
@@ -164,9 +164,9 @@ func (q *asked) move(ctx context.Context, name, to string, force bool) error {
 func (a *app) shardsUnpinCommand() *cobra.Command {
 	return a.operator(&cobra.Command{
 		Use:   "unpin",
-		Short: "Leave a shard that was moved to the balance again",
-		Long: `Take back what leaderelect shards move has asked for: who owns the shard is for the balance
-to say again. It does not move unless that calls for it.
+		Short: "Remove the pin of a shard",
+		Long: `Remove the pin of leaderelect shards move: the group decides again who owns the shard. The
+shard moves only if the balance needs it.
 
 Exit codes: 0 it is on record; 1 there is no such shard, or another error; 2 usage.`,
 	}, func(ctx context.Context, q *asked, args []string) error {
@@ -181,10 +181,11 @@ func (a *app) shardsDrainCommand() *cobra.Command {
 	var force, wait bool
 	c := a.operator(&cobra.Command{
 		Use:   "drain",
-		Short: "Have a member's shards moved to the others",
-		Long: `Have the member of that name emptied, and wait until it owns nothing but what is pinned to
-it. It stays in the group, and gets no shard until leaderelect shards undrain, also when it
-is started again under its name. What nobody else has room for it keeps.
+		Short: "Move a member's shards to the others",
+		Long: `Move a member's shards to the other members, and wait until it owns only what is pinned to
+it. Use it before maintenance. The member stays in the group. It gets no shard until
+leaderelect shards undrain, even if it is started again under its name. It keeps the
+shards that no other member has room for.
 
 Exit codes: 0 it is empty; 1 it is not within --timeout (the request stays), or nothing was
 asked for: there is no such member, or no other one that takes shards; 2 usage.`,
@@ -228,8 +229,8 @@ func held(as *shard.Assignment, id string) (n int) {
 func (a *app) shardsUndrainCommand() *cobra.Command {
 	return a.operator(&cobra.Command{
 		Use:   "undrain",
-		Short: "Let a drained member have its share again",
-		Long: `Take back what leaderelect shards drain has asked for: the member gets its share again.
+		Short: "Give a drained member its share again",
+		Long: `End the drain of leaderelect shards drain: the member gets its share again.
 
 Exit codes: 0 it is on record; 1 there is no such member, or another error; 2 usage.`,
 	}, func(ctx context.Context, q *asked, args []string) error {
@@ -253,30 +254,30 @@ func (a *app) shardsResetCommand() *cobra.Command {
 	var force bool
 	c := a.operator(&cobra.Command{
 		Use:   "reset",
-		Short: "Begin a group's assignment anew, with greater tokens",
-		Long: `Write an assignment in which nobody owns anything, over one that the group cannot go on
-from: a damaged one, or one that was deleted, or restored from a backup. Each shard's next
-token is greater than N, which must be the greatest that any fence, log or backup has seen:
-fences refuse what is smaller. Pins, drained members and the shards stay, if they can be
-read.
+		Short: "Replace an assignment that the group cannot continue from",
+		Long: `Write an assignment in which nobody owns a shard, over one that the group cannot continue
+from: one that is damaged, deleted or restored from a backup. Each shard's next token is
+greater than N. N must not be less than the greatest token that any fence, log or backup
+has seen, because fences refuse smaller tokens. Pins, drained members and the shards stay,
+if they can be read.
 
-Stop all members first, and wait for a term. Without --force nothing is written while a
-member's term runs, or if it cannot be told what is there. A damaged seat is mended as an
-election's record, by leaderelect reset.
+First stop all members, and wait for a term. Without --force, nothing is written while a
+member's term runs, or if the records cannot be read. For a damaged seat use leaderelect
+reset, as for an election's record.
 
 Exit codes: 0 it is written; 1 it is not; 2 usage.`,
-		Example: `  leaderelect shards reset --after 1041 s3://bucket/orders/{name}`,
+		Example: `  leaderelect shards reset --after 1795430400 s3://bucket/orders/{name}`,
 	}, func(ctx context.Context, q *asked, _ []string) error {
 		if after == 0 {
 			return usage("--after is missing, or 0: name the greatest token of any shard that any fence, log or backup has seen")
 		}
-		if err := q.op.Reset(ctx, after, force); err != nil {
+		if err := q.op.Reset(ctx, leaderelection.ElectionNumber(after), force); err != nil {
 			return err
 		}
 		return q.say("nobody owns any shard, and each one's next token is greater than %d", after)
 	})
 	c.Flags().Uint64Var(&after, "after", 0, "the greatest token of any shard that any fence, log or backup has seen")
-	c.Flags().BoolVar(&force, "force", false, "although members may run: only when all are stopped, and have been for a term")
+	c.Flags().BoolVar(&force, "force", false, "write even if members may run: only when all have been stopped for a term")
 	return c
 }
 

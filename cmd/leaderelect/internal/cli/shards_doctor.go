@@ -17,16 +17,17 @@ func (a *app) shardsDoctorCommand() *cobra.Command {
 	var asJSON bool
 	var d divided
 	var members int
+	var dir lifelineDir
 	c := &cobra.Command{
 		Use:   "doctor [URL]",
 		Short: "Check whether store and clock are fit for a group",
-		Long: `Make the checks of leaderelect doctor, and those that a group of shards needs besides: that
-the store tells the records of two names apart, that it keeps a record as large as the
-assignment of so many shards and names, and how many shards would fit.
+		Long: `Make the checks of leaderelect doctor, and those that only a group needs: that the store
+keeps records of different names apart, that it stores a record as large as the assignment
+of so many shards and names, and how many shards would fit.
 
-The group's own records are only read. What is written goes to two scratch records beside
-them, called doctor and doctor-2 as the others are called coordinator and assignment. They
-stay there, vacant, and may be deleted.
+The group's own records are only read. The checks write to two scratch records called
+doctor and doctor-2, as the group's are called coordinator and assignment. They stay
+there, vacant, and you may delete them.
 
 Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 		Args: cobra.MaximumNArgs(1),
@@ -49,19 +50,23 @@ Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 			}
 			a.begun(exitError)
 			return a.checkup(c.Context(), asJSON, func(ctx context.Context, tell func(doctor.Finding)) (bool, error) {
-				return a.examineGroup(ctx, url, set, members, tell)
+				return a.examineGroup(ctx, url, set, members, dir, tell)
 			})
 		},
 	}
 	d.flags(c)
-	c.Flags().IntVar(&members, "members", 10, "how many members the group has, for how large its assignment is")
+	c.Flags().IntVar(&members, "members", 10, "how many members the group has, which adds to the size of the assignment")
 	c.Flags().BoolVar(&asJSON, "json", false, "print each finding as a line of JSON")
+	dir.flag(c, "look at this setting of run and shards run")
 	return c
 }
 
 // examineGroup makes all checks.
-func (a *app) examineGroup(ctx context.Context, url string, set shard.Shards, members int, tell func(doctor.Finding)) (well bool, err error) {
+func (a *app) examineGroup(ctx context.Context, url string, set shard.Shards, members int, dir lifelineDir, tell func(doctor.Finding)) (well bool, err error) {
 	g, err := opening(tell, url, func() (*store.Group, error) { return a.openGroupOnce(ctx, url, openPatience) })
+	if err == nil {
+		tell(dir.finding())
+	}
 	if g == nil {
 		return false, err
 	}

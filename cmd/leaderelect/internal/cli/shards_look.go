@@ -18,12 +18,12 @@ func (a *app) shardsStatusCommand() *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "status [URL]",
-		Short: "Say who owns which shard",
-		Long: `Read a group's records once, and say which members it has, how many shards each owns, and
-which shards nobody owns, are on the move, or are pinned; with --each (and with --json)
+		Short: "Show who owns which shard",
+		Long: `Read a group's records once. Print its members, how many shards each owns, and the shards
+that nobody owns, that are moving, or that are pinned. With --each (and with --json) print
 every shard, with its owner and its token.
 
-Exit codes: 0 every shard has an owner that is there; 1 some have none, or a member's
+Exit codes: 0 every shard has an owner that is alive; 1 some have none, or a member's
 record cannot be read, or there is no group yet; 2 error.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -70,7 +70,7 @@ func (a *app) lookAt(ctx context.Context, url string, timeout time.Duration) (sh
 	return s, nil
 }
 
-// errMembers is what went wrong where the assignment could be read.
+// errMembers is what went wrong after the assignment could be read.
 var errMembers = errors.New("reading the members")
 
 // lookOnce reads assignment, seats and coordinator.
@@ -96,11 +96,11 @@ func (a *app) shardsWatchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch [URL]",
 		Short: "Print each change of owner",
-		Long: `Follow a group without taking part, and print a line for each shard that is asked to move,
-gets an owner, has none or is gone, and for each member that joins or leaves, until
-interrupted, or until nobody reads on. The first line says what there is at the start.
+		Long: `Follow a group without joining it, and print a line for each shard that is asked to move,
+gets an owner, has none or is removed, and for each member that joins or leaves. The first
+line is the present state. watch ends when it is interrupted, or when its reader is gone.
 
-Exit codes: 0 interrupted, or nobody reads on; 1 error; 2 usage.`,
+Exit codes: 0 interrupted, or its reader is gone; 1 error; 2 usage.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			url, _, err := a.url(args)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,24 +30,25 @@ type memberFlags struct {
 	prefer                      []string
 	setuid                      bool
 	pass                        passStore
+	lifeline                    lifelineDir
 	readiness                   readiness
 }
 
 func (m *memberFlags) flags(a *app, c *cobra.Command) {
 	m.divided.flags(c)
 	f := c.Flags()
-	f.IntVar(&m.weight, "weight", 1, "this member's share of the shards, beside the others'")
-	f.IntVar(&m.capacity, "capacity", 0, "the most shards that this member takes; 0: any number")
-	f.StringVar(&m.zone, "zone", "", "where this member runs: shards that prefer that zone go to it first")
-	f.StringSliceVar(&m.prefer, "prefer", nil, "SHARD=ZONE: where a shard is best placed, if balance allows; may be repeated; \"@FILE\" reads one from each line of a file")
-	f.IntVar(&m.maxMoving, "max-moving", shard.DefaultMaxMoving, "how many shards of one member may be on the move at a time")
-	f.IntVar(&m.room, "max-assignment", 0, "how many bytes the record that says who owns what may take, where the store is set to refuse larger ones; alike at all members (default 184320; leaderelect shards doctor finds out)")
-	f.DurationVar(&m.grace, "grace", 0, "how long a command may take to end when the session is being lost, before it is killed; must fit into half a term (default a quarter of the term less the skew, 10s at most)")
-	f.DurationVar(&m.drain, "drain", defaultDrain, "how long it may take to end when its shard moves, or this member leaves, before it is killed")
-	f.DurationVar(&m.delay, "restart-delay", time.Second, "how long to wait before a command that has ended is started again; doubles up to 60 times this, until it runs for 10 times this")
-	f.StringVar(&m.onFailure, "on-failure", string(runner.Restart), "when a command fails: restart it, or exit with its code, leaving all shards to others")
-	a.choices(c, "on-failure", string(runner.Restart), string(runner.Exit))
-	f.BoolVar(&m.setuid, "allow-setuid", false, "let commands become another user, by sudo or another setuid program, though leaderelect may then not be able to end them (means nothing for root)")
+	f.IntVar(&m.weight, "weight", 1, "this member's share of the shards, relative to the others' weights")
+	f.IntVar(&m.capacity, "capacity", 0, "the most shards that this member takes; 0 is any number")
+	f.StringVar(&m.zone, "zone", "", "the zone of this member: shards that prefer the zone go to it first")
+	f.StringSliceVar(&m.prefer, "prefer", nil, "SHARD=ZONE: the best zone for a shard, if the balance allows it; \"@FILE\" reads one from each line of a file; may be repeated")
+	f.IntVar(&m.maxMoving, "max-moving", shard.DefaultMaxMoving, "how many shards of one member may move at a time")
+	f.IntVar(&m.room, "max-assignment", 0, "the largest assignment record in bytes, for a store that refuses larger ones; the same for all members (default 184320; leaderelect shards doctor tells you what fits)")
+	f.DurationVar(&m.grace, "grace", 0, "how long a command may take to end when this member's session is being lost; then it is killed. It must fit into half a term (default a quarter of the term less the skew, 10s at most)")
+	f.DurationVar(&m.drain, "drain", defaultDrain, "how long a command may take to end when its shard moves, or this member leaves; then it is killed")
+	f.DurationVar(&m.delay, "restart-delay", time.Second, "how long to wait before a command that has ended is started again. It doubles, up to 60 times this, until the command has run for 10 times this")
+	f.StringVar(&m.onFailure, "on-failure", string(runner.Restart), "when a command fails: restart it, and let another member try the shard after 5 quick failures in a row; or stepdown, which lets another member try it at once")
+	a.choices(c, "on-failure", string(runner.Restart), string(runner.StepDown))
+	f.BoolVar(&m.setuid, "allow-setuid", false, "let commands become another user, by sudo or another setuid program, although leaderelect may be unable to end them then (no effect for root)")
 	m.pass.flag(f)
 	m.readiness.flags(a, c, whenStanding, true)
 }
@@ -70,10 +72,10 @@ func (m *memberFlags) check(c *common) (runner.Times, error) {
 		return times, usage("--priority, --extend-every and --params are for elections: a group knows --weight, and --host-port for its clients")
 	}
 	switch runner.Policy(m.onFailure) {
-	case runner.Restart, runner.Exit:
+	case runner.Restart, runner.StepDown:
 		return times, nil
 	}
-	return times, usage("--on-failure is %q, want restart or exit", m.onFailure)
+	return times, usage("--on-failure is %q, want restart or stepdown", m.onFailure)
 }
 
 // config is the member's, but for the store and what it does with a shard.
@@ -84,14 +86,20 @@ func (m *memberFlags) config(a *app) (shard.Config, error) {
 	}
 	s := shard.Config{
 		MemberID: cfg.LeaderID, HostPort: cfg.HostPort, Weight: m.weight, Capacity: m.capacity, Zone: m.zone, MaxMoving: m.maxMoving, MaxAssignment: m.room,
-		TermLength: cfg.TermLength, MaxClockSkew: cfg.MaxClockSkew, SharedClock: cfg.SharedClock, Unsynchronized: cfg.Unsynchronized,
-		WarnOnClockSkew: cfg.WarnOnClockSkew, PollInterval: cfg.PollInterval, Clock: cfg.Clock, Logger: cfg.Logger,
-		// The runner kills at the end of drain: more is needed only where that does
+		TermLength: cfg.TermLength, MaxClockSkew: cfg.MaxClockSkew, ClockPolicy: cfg.ClockPolicy,
+		PollInterval: cfg.PollInterval, Clock: cfg.Clock, Logger: cfg.Logger,
+		// The runner kills at the end of drain: more is needed only if that does
 		// not work at once.
 		DrainTimeout: m.drain + cfg.TermLength,
 	}
 	if s.Shards, err = m.of(); err != nil {
 		return s, err
+	}
+	if slices.ContainsFunc(m.names, func(v string) bool { return strings.HasPrefix(v, "@") }) {
+		if _, err := s.Shards.Size(1); err != nil { // said at once, as of names that are given
+			return s, err
+		}
+		s.Shards = shard.Listed(func(context.Context) ([]string, error) { return listed("--names", m.names) })
 	}
 	zones, err := m.zones()
 	if len(zones) > 0 {
@@ -122,44 +130,53 @@ func (a *app) shardsRunCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [URL] --shards N -- COMMAND [ARGUMENT...]",
 		Short: "Run a command for each shard that this member owns",
-		Long: `Be a member of a group, and run COMMAND once for each shard that this member owns, with
+		Long: `Be a member of a group, and run COMMAND once for each shard that this member owns. It has
 the promise of leaderelect run: before another member can own the shard, the command and
-all that it has started are dead, also where the store cannot be reached, and where
-leaderelect itself is stopped or killed.
+all that it has started are dead, even if the store cannot be reached, or leaderelect
+itself is frozen or killed.
 
-In COMMAND and its arguments {shard} stands for the shard's name. It finds in its
-environment
+{shard} in COMMAND and its arguments stands for the shard's name. The command's
+environment has
 
     LEADERELECT_SHARD        the shard's name
-    LEADERELECT_ELECTION     the shard's fencing token, greater than that of each owner
-                             before, to send along with whatever it writes
+    LEADERELECT_SHARDS       how many numbered shards there are, which
+                             determines a shard's keys; not set for names
+    LEADERELECT_TOKEN        the shard's fencing token, greater for each owner
+                             than for all before: send it along with each write
     LEADERELECT_LEADER_ID    this member's name (--id)
-    LEADERELECT_STORE        the store's URL, unless it has a password (--pass-store)
-    LEADERELECT_EXPIRY_FILE  a file, replaced with each extension: until when it may act
-                             on the shard, in seconds since 1970, and on a second line as
-                             a date
+    LEADERELECT_STORE        the store's URL, unless it has a password: see
+                             --pass-store, also for MYSQL_PWD and the like
+    LEADERELECT_EXPIRY_FILE  a file that says until when the command may act on
+                             the shard: in seconds since 1970, and on a second
+                             line as a date. Each extension replaces it
 
-It reads nothing from standard input. When its shard moves to another member it is sent
-SIGTERM, and killed after --drain; the shard moves when it is dead. A command that ends is
-started again, after a pause that begins with --restart-delay and doubles; if it fails,
---on-failure can have this member leave instead.
+The command reads nothing from standard input. When its shard moves to another member,
+leaderelect sends it SIGTERM, and kills it after --drain. The shard moves when the command
+is dead.
 
-Who has how many shards is worked out from --weight and --capacity, and kept even as
-members come and go. Give members an --id that outlives a restart if shards are moved to
-them, or they are drained.
+When a command ends, leaderelect starts it again, after a pause that begins with
+--restart-delay and doubles. After 5 failures in a row, each soon after a start (with
+--on-failure stepdown after the first), another member tries the shard. This member tries
+it again after a term, then two, and so on. leaderelect shards status shows the failures.
 
-Signals (HUP, USR1, USR2, WINCH) are passed on to all commands; INT, TERM and QUIT end
-them by the same signal, and then leaderelect; a second one kills them at once.
+--weight and --capacity set how many shards a member owns. The shards stay balanced when
+members come and go. If you move shards to a member, or drain it, give it an --id that is
+the same after a restart.
 
-Exit codes: 0 after INT or TERM; 137 if a command had to be killed since it had not ended
-within --drain; with --on-failure exit the command's; 125: leaderelect itself failed;
-126, 127: the command cannot be started, is not there; 2: the command line is wrong.`,
+HUP, USR1, USR2 and WINCH are passed to all commands. INT, TERM and QUIT end the commands
+by the same signal, and then leaderelect. A second one kills the commands at once.
+
+Exit codes: 0 ended by INT or TERM; 2 the command line is wrong; 125 leaderelect failed;
+126, 127 the command cannot be started, or does not exist; 137 a command had not ended
+within --drain, and was killed.`,
 		Example: `  leaderelect shards run --shards 16 etcd://host/orders -- worker {shard}
-  leaderelect shards run --names @tenants.txt --capacity 50 s3://bucket/tenants/{name} -- ./serve`,
+  leaderelect shards run --names @tenants.txt --capacity 50 \
+      s3://bucket/tenants/{name} -- ./serve`,
 		Args: commandAfterDash(true),
 		RunE: func(c *cobra.Command, args []string) error { return a.shardsRun(c.Context(), &f, c, args) },
 	}
 	f.flags(a, c)
+	f.lifeline.flag(c, "where to keep the lifeline, so that others on this machine need not wait for the term when this process, its guards and the commands are all dead")
 	return c
 }
 
@@ -172,6 +189,14 @@ func (a *app) shardsRun(ctx context.Context, f *memberFlags, c *cobra.Command, a
 	m, err := a.newMember(f, url, command)
 	if err != nil {
 		return err
+	}
+	line, err := f.lifeline.forCandidate(a)
+	if err != nil {
+		return err
+	}
+	if line != nil {
+		defer line.Close()
+		m.cfg.Lifeline = line
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -207,8 +232,9 @@ func (a *app) newMember(f *memberFlags, url string, command []string) (*member, 
 	if m.tell, err = f.readiness.open(a, m.cfg.MemberID); err != nil {
 		return nil, err
 	}
+	passed, withheld := f.pass.of(url)
 	m.commands = shards.NewCommands(runner.Config{
-		Args: command, Stdout: os.Stdout, Stderr: os.Stderr, Store: f.pass.store(url), LeaderID: m.cfg.MemberID, Setuid: f.setuid,
+		Args: command, Stdout: os.Stdout, Stderr: os.Stderr, Store: passed, Withheld: withheld, LeaderID: m.cfg.MemberID, Setuid: f.setuid,
 		Times: times, Drain: f.drain, OnFailure: runner.Policy(f.onFailure), Delay: f.delay, Logger: m.cfg.Logger, Finish: m.finish,
 	})
 	m.cfg.OnOwned = m.own
@@ -247,11 +273,11 @@ func (m *member) run(ctx context.Context, cancel context.CancelCauseFunc) error 
 }
 
 // own is the member's OnOwned.
-func (m *member) own(ctx context.Context, o *shard.Owned) {
+func (m *member) own(ctx context.Context, o *shard.Owned) error {
 	m.count(1)
 	defer m.count(-1)
 	m.tell.leads()
-	m.commands.Owned(ctx, o)
+	return m.commands.Owned(ctx, o)
 }
 
 // count tells the supervisor how many shards there are.

@@ -23,24 +23,27 @@ func (a *app) shardsSidecarCommand() *cobra.Command {
 	var f shardsSidecarFlags
 	c := &cobra.Command{
 		Use:   "sidecar [URL] [--shards N -- COMMAND [ARGUMENT...]]",
-		Short: "Follow a group, or be a member of it, and serve what is known over HTTP",
-		Long: `Follow a group without taking part, or with a COMMAND be a member of it as by leaderelect
-shards run, and serve over HTTP:
+		Short: "Follow or join a group, and serve over HTTP who owns which shard",
+		Long: `Follow a group, and serve over HTTP who owns which shard. With a COMMAND also be a member
+that runs it for each shard, as leaderelect shards run does.
 
-    GET  /shards         members and shards, as JSON; with ?wait=30s&after=VERSION not
-                         before there is a later assignment, or the time is over
-    GET  /shards/NAME    who owns a shard, and where; with ?wait=30s&after=TOKEN not
-                         before somebody owns it by a greater token
-    GET  /events         server-sent events: state (once), owned, moving, unowned,
-                         removed, joined, left
-    GET  /self           what this process owns, with tokens and the time left
-    GET  /readyz         200 only while this process owns a shard
-    GET  /healthz        200 while this process does its work
+    GET  /shards      members and shards, as JSON. With ?wait=30s&after=VERSION
+                      the answer waits for a later assignment, or for the
+                      time to be over
+    GET  /shards/NAME who owns a shard, and at which address. With
+                      ?wait=30s&after=TOKEN the answer waits for an owner
+                      with a greater token
+    GET  /events      server-sent events: state (once), owned, moving, unowned,
+                      removed, joined, left
+    GET  /self        what this process owns, with tokens and the time left
+    GET  /readyz      200 only while this process owns a shard
+    GET  /healthz     200 while this process does its work
     POST /move?shard=NAME&to=MEMBER, /unpin?shard=NAME
     POST /drain?member=MEMBER, /undrain?member=MEMBER
-    GET  /               a page for people
+    GET  /            a page for people
 
-Who may ask, and by which names, is as for leaderelect sidecar.`,
+--secret-file, --read-only, --allow-host and --max-connections are as for leaderelect
+sidecar.`,
 		Example: `  leaderelect shards sidecar --listen :4040 s3://bucket/orders
   curl 'http://127.0.0.1:4040/shards/7?wait=30s&after=3'`,
 		Args: commandAfterDash(false),
@@ -64,7 +67,7 @@ func (a *app) shardsSidecar(ctx context.Context, f *shardsSidecarFlags, c *cobra
 		return err
 	}
 	s := &shardsServed{a: a, f: f, url: url, hub: sidecar.NewShardHub(), stopped: make(chan struct{})}
-	if s.token, err = f.served.check(); err != nil {
+	if s.secret, err = f.served.check(); err != nil {
 		return err
 	}
 	if len(command) > 0 {
@@ -81,7 +84,7 @@ type shardsServed struct {
 	a       *app
 	f       *shardsSidecarFlags
 	url     string
-	token   string
+	secret  string
 	member  *member // nil: an observer
 	hub     *sidecar.ShardHub
 	joined  atomic.Pointer[shard.Member]
@@ -131,7 +134,7 @@ func (s *shardsServed) ask(do func(shard.Operator) error) error {
 // serve serves HTTP until the function that it returns is called.
 func (s *shardsServed) serve(l net.Listener) (stop func()) {
 	return s.f.serve(l, s.a.logger(), s.stopped, func(c sidecar.Config) http.Handler {
-		c.Token, c.Fit = s.token, s.a.fit
+		c.Secret, c.Fit = s.secret, s.a.fit
 		if s.member != nil {
 			c.ID = s.member.cfg.MemberID
 		}

@@ -16,46 +16,47 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/podlabel"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/leaderslice"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/sidecar"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/leprom"
 )
 
 type sidecarFlags struct {
 	runFlags
 	served
 	electionName string
-	labelPods    string
+	slice        string
 	observe      bool
 }
 
 // served are the flags of what serves HTTP.
 type served struct {
-	listen, tokenFile string
-	readOnly          bool
-	allowHost         []string
-	maxConnections    int
+	listen, secretFile string
+	readOnly           bool
+	allowHost          []string
+	maxConnections     int
 }
 
 func (s *served) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&s.listen, "listen", "127.0.0.1:4040", "where to serve HTTP; port 0 takes a free one")
-	f.StringVar(&s.tokenFile, "token-file", "", "a file with the token without which nobody may ask for anything by POST, not even from this machine")
-	f.BoolVar(&s.readOnly, "read-only", false, "answer no POST")
-	f.StringSliceVar(&s.allowHost, "allow-host", nil, "a further name to be asked by, as in a request's Host; may be repeated; * is any")
-	f.IntVar(&s.maxConnections, "max-connections", 0, "how many connections to have open at once (default a quarter of the files this process may open, 256 at most)")
+	f.StringVar(&s.listen, "listen", "127.0.0.1:4040", "the address to serve HTTP on; port 0 is any free port")
+	f.StringVar(&s.secretFile, "secret-file", "", "a file with the secret that every POST must have, even from this machine")
+	f.BoolVar(&s.readOnly, "read-only", false, "refuse every POST")
+	f.StringSliceVar(&s.allowHost, "allow-host", nil, "another name to allow as a request's Host; * allows any; may be repeated")
+	f.IntVar(&s.maxConnections, "max-connections", 0, "how many connections may be open at once (default a quarter of the files that this process may open, 256 at most)")
 }
 
-// check returns the token, or what is wrong.
-func (s *served) check() (token string, err error) {
+// check returns the secret, or what is wrong.
+func (s *served) check() (secret string, err error) {
 	switch {
-	case s.readOnly && s.tokenFile != "":
-		return "", usage("--read-only answers no POST: there is nothing for the token of --token-file to allow")
+	case s.readOnly && s.secretFile != "":
+		return "", usage("--read-only answers no POST: there is nothing for --secret-file to allow")
 	case s.maxConnections < 0 || s.maxConnections == 1:
-		return "", usage("--max-connections is %d, want 2 at least", s.maxConnections)
+		return "", usage("--max-connections is %d, want at least 2", s.maxConnections)
 	}
-	return readToken(s.tokenFile)
+	return readSecret(s.secretFile)
 }
 
 // serve serves HTTP by what handle makes of the flags until the function that it returns is
@@ -76,7 +77,7 @@ func (s *served) serve(l net.Listener, log *slog.Logger, stopped chan struct{}, 
 	go func() {
 		defer close(done)
 		if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("HTTP is not served any more", "err", err)
+			log.Error("the HTTP server has failed: nothing is served from now on", "err", err)
 		}
 	}()
 	return func() {
@@ -94,35 +95,42 @@ func (a *app) sidecarCommand() *cobra.Command {
 	var f sidecarFlags
 	c := &cobra.Command{
 		Use:   "sidecar [URL] [-- COMMAND [ARGUMENT...]]",
-		Short: "Be a candidate, or an observer, and serve what is known over HTTP",
-		Long: `Campaign in the election (with --observe only follow it), and serve over HTTP:
+		Short: "Be a candidate or an observer, and serve over HTTP who leads",
+		Long: `Campaign in the election (with --observe only follow it), and serve over HTTP who leads.
+Use it for an application that asks whether it leads. With a COMMAND, sidecar also runs
+the command while it leads, as leaderelect run does.
 
-    GET  /leader      who leads, as JSON; with ?wait=30s&after=TOKEN not before a leadership
-                      after that election number has begun, or the time is over
-    GET  /events      server-sent events: state (once), elected, vacancy, lapse, extension
+    GET  /leader      who leads, as JSON. With ?wait=30s&after=TOKEN the answer
+                      waits for a leadership with a greater token, or for the
+                      time to be over
+    GET  /events      server-sent events: state (once), elected, vacancy, lapse,
+                      extension
     GET  /readyz      200 only while this process leads, by its view
-    GET  /standby     200 only while it stands by to lead
-    GET  /livez       200 unless only a new process helps: the campaign, or the watch, is stuck
+    GET  /standby     200 only while this process stands by to lead
+    GET  /livez       200 unless only a new process helps: the campaign, or the
+                      watch, is stuck
     GET  /healthz     200 while this process does its work
     GET  /metrics     for Prometheus
-    GET  /leaderships      the leaderships seen; /self: what this process is doing
+    GET  /leaderships the leaderships that this process has seen
+    GET  /self        what this process is doing
     POST /stepdown    ask the leader to step down
-    POST /transfer?to=ID  ask it to hand over; with &force=true also to a candidate that
-                      this process has not seen lead
+    POST /transfer?to=ID
+                      ask the leader to hand over to ID; with &force=true even
+                      to a candidate that this process has not seen lead
     GET  /            a page for people
 
-The POSTs are answered only for this machine; with --token-file only for those who give
-its token as "Authorization: Bearer TOKEN", from wherever; with --read-only for nobody.
-By which names it may be asked (the Host of a request) --allow-host says: any
-address, names without a dot, .localhost, .svc and .svc.cluster.local always may.
-Connections are limited (--max-connections), so that whoever opens them takes no file
-descriptors that the lease needs: one too many takes the place of one that is idle.
+POST is for programs on this machine. With --secret-file it is for everybody who sends the
+secret as "Authorization: Bearer SECRET", from any machine, and for nobody else. With
+--read-only it is for nobody.
 
-In a pod of Kubernetes, --label-pods app=web has the label leaderelection/leader follow the
-leader: it gives it to its own pod, whose name --id must be, and takes it from all others
-that app=web selects. A Service that selects by it, too, has the leader alone.
+A request's Host may be any address, a name without a dot, and a name that ends in
+.localhost, .svc or .svc.cluster.local. --allow-host adds others. --max-connections limits
+connections, so that they leave file descriptors for the lease: a new one above the limit
+replaces an idle one.
 
-With a COMMAND it is run while leading, as by leaderelect run.`,
+In a Kubernetes pod, --endpoint-slice web-leader makes a Service lead to the leader only.
+The leader writes the address of its --host-port into that EndpointSlice, which belongs to
+a Service without a selector. It removes the address before it releases the lease.`,
 		Example: `  leaderelect sidecar --listen :4040 s3://bucket/app
   curl 'http://127.0.0.1:4040/leader?wait=30s&after=7'`,
 		Args: commandAfterDash(false),
@@ -130,9 +138,9 @@ With a COMMAND it is run while leading, as by leaderelect run.`,
 	}
 	f.runFlags.flags(a, c)
 	f.served.flags(c)
-	c.Flags().BoolVar(&f.observe, "observe", false, "only follow the election")
-	c.Flags().StringVar(&f.electionName, "election-name", "", "what the election is called in the metrics, alike at all candidates (default the store's URL, without credentials)")
-	c.Flags().StringVar(&f.labelPods, "label-pods", "", "in Kubernetes: the selector of the election's pods, such as app=web, of which the leader's gets the label "+podlabel.Label)
+	c.Flags().BoolVar(&f.observe, "observe", false, "follow the election, and do not campaign")
+	c.Flags().StringVar(&f.electionName, "election-name", "", "the election's name in the metrics, the same for all candidates (default the store's URL, without credentials)")
+	c.Flags().StringVar(&f.slice, "endpoint-slice", "", "in Kubernetes: the EndpointSlice of the Service that is to lead to the leader's --host-port")
 	return c
 }
 
@@ -150,10 +158,10 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, ar
 		return usage("an observer never leads: --observe and --ready-when leading do not go together")
 	case f.observe && len(command) > 0:
 		return usage("an observer never leads: --observe and a COMMAND do not go together")
-	case f.observe && f.labelPods != "":
-		return usage("an observer never leads: --observe and --label-pods do not go together")
+	case f.observe && f.slice != "":
+		return usage("an observer never leads: --observe and --endpoint-slice do not go together")
 	}
-	token, err := f.served.check()
+	secret, err := f.served.check()
 	if err != nil {
 		return err
 	}
@@ -166,41 +174,39 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, ar
 	if err != nil {
 		return err
 	}
-	s := &sidecarRun{a: a, f: f, cfg: cfg, tell: tell, hub: sidecar.NewHub(a.common.skew), token: token, stopped: make(chan struct{})}
+	s := &sidecarRun{a: a, f: f, cfg: cfg, tell: tell, hub: sidecar.NewHub(a.common.skew), secret: secret, stopped: make(chan struct{})}
 	defer s.hub.Close()
 	if len(command) > 0 {
 		if _, err := proc.Find(command[0], f.setuid); err != nil {
 			return &exit{notStarted(err), err}
 		}
 		s.job = newJob(a, &f.runFlags, times, &s.cfg, url, command)
-		if s.job.flaw == nil {
-			s.job.runner.Prepare()
-			defer s.job.runner.Close()
+		defer s.job.runner.Close()
+		if s.job.flaw != nil {
+			return s.job.flaw
 		}
 	}
-	if f.labelPods != "" {
-		pods, err := podlabel.Open(f.labelPods)
-		if err != nil {
-			return fmt.Errorf("--label-pods: %w", err)
+	if f.slice != "" {
+		if s.slice, err = leaderslice.Open(f.slice, cfg.HostPort); err != nil {
+			return fmt.Errorf("--endpoint-slice: %w", err)
 		}
-		s.pods = pods
 	}
 	return s.run(ctx, url)
 }
 
-func readToken(path string) (string, error) {
+func readSecret(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return "", usage("--token-file: %v", err)
+		return "", usage("--secret-file: %v", err)
 	}
-	token := strings.TrimSpace(string(data))
-	if len(token) < 16 {
-		return "", usage("--token-file: %s has a token of %d characters, want 16 at least", path, len(token))
+	secret := strings.TrimSpace(string(data))
+	if len(secret) < 16 {
+		return "", usage("--secret-file: %s has %d characters, want at least 16", path, len(secret))
 	}
-	return token, nil
+	return secret, nil
 }
 
 // sidecarRun is a running sidecar.
@@ -209,10 +215,10 @@ type sidecarRun struct {
 	f        *sidecarFlags
 	cfg      leaderelection.Config
 	tell     *supervisor
-	job      *job          // nil: no command
-	pods     podlabel.Pods // nil: none is labelled
+	job      *job              // nil: no command
+	slice    leaderslice.Slice // nil: no Service is to lead here
 	hub      *sidecar.Hub
-	token    string
+	secret   string
 	decider  atomic.Pointer[leaderelection.RaceDecider]
 	campaign atomic.Pointer[leaderelection.Campaign]
 	stopped  chan struct{}
@@ -235,20 +241,21 @@ func (s *sidecarRun) run(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	if !s.f.observe {
+	if s.tell.observes = s.f.observe; s.f.observe {
+		s.tell.trace(watch.Trace)
+	} else {
 		s.tell.trace(s.cfg.Trace)
 	}
 	defer s.tell.start(ctx)()
 	defer s.serve(listener, metrics)()
-	d, err := s.a.openStore(ctx, url)
+	d, err := s.a.openElection(ctx, url, s.a.openStore)
 	if err != nil {
 		return s.outcome(err)
 	}
 	defer store.Close(d)
 	s.decider.Store(&d)
 	if s.f.observe {
-		s.tell.n.Ready()
-		s.tell.n.Status("observing")
+		s.tell.line.Phase(s.tell.idle())
 		watch.Decider = d
 		return s.outcome(watch.Watch(ctx, func(context.Context, leaderelection.RaceEntry) {}))
 	}
@@ -258,32 +265,29 @@ func (s *sidecarRun) run(ctx context.Context, url string) error {
 // measure lets hub and metrics know what the candidate does, or the observer that it
 // returns.
 func (s *sidecarRun) measure(metrics *sidecar.Metrics, url string) (watch leaderelection.WatchConfig, err error) {
-	var trace leaderelection.Trace
-	if s.cfg.Trace != nil {
-		trace = *s.cfg.Trace
-	}
-	trace.News = s.hub.Record
-	op := trace.StoreOp
-	trace.StoreOp = func(o leaderelection.StoreOp) {
-		s.hub.Looked()
-		if op != nil {
-			op(o)
-		}
-	}
-	s.cfg.Trace = &trace
+	trace := leaderelection.JoinTraces(s.cfg.Trace, &leaderelection.Trace{
+		News:    s.hub.Record,
+		StoreOp: func(leaderelection.StoreOp) { s.hub.Looked() },
+	})
+	var measured *leprom.Election
 	name := s.f.electionName
 	if name == "" {
 		name = sidecar.ElectionName(url)
 	}
 	if s.f.observe {
 		watch = leaderelection.WatchConfig{
-			MaxClockSkew: s.cfg.MaxClockSkew, SharedClock: s.cfg.SharedClock, PollInterval: s.cfg.PollInterval, Logger: s.cfg.Logger, Trace: s.cfg.Trace,
+			MaxClockSkew: s.cfg.MaxClockSkew, ClockPolicy: s.cfg.ClockPolicy, PollInterval: s.cfg.PollInterval, Logger: s.cfg.Logger,
 		}
-		_, err = metrics.Observer(name, &watch)
+		measured, err = metrics.Observer(name, watch)
 	} else {
-		_, err = metrics.Candidate(name, &s.cfg)
+		measured, err = metrics.Candidate(name, s.cfg)
 	}
-	return watch, err
+	if err != nil {
+		return watch, err
+	}
+	s.cfg.Trace = leaderelection.JoinTraces(measured.Trace(), trace)
+	watch.Trace = s.cfg.Trace
+	return watch, nil
 }
 
 // lead campaigns in the election until ctx ends.
@@ -292,8 +296,8 @@ func (s *sidecarRun) lead(ctx context.Context, cancel context.CancelCauseFunc, d
 	if s.job == nil {
 		s.cfg.OnElected = func(ctx context.Context, _ *leaderelection.TimeView) { <-ctx.Done() }
 	}
-	if s.pods != nil {
-		podlabel.Follow(&s.cfg, s.pods, s.cfg.LeaderID, s.cfg.Logger)
+	if s.slice != nil {
+		leaderslice.Follow(&s.cfg, s.slice, s.cfg.Logger)
 	}
 	if s.job != nil {
 		return s.job.campaign(ctx, cancel, s.cfg, s.begun)
@@ -334,7 +338,8 @@ func (s *sidecarRun) serve(l net.Listener, m *sidecar.Metrics) (stop func()) {
 		return do(*d)
 	}
 	return s.f.serve(l, s.cfg.Logger, s.stopped, func(c sidecar.Config) http.Handler {
-		c.Hub, c.Campaign, c.ID, c.Skew, c.Metrics, c.Token, c.Fit = s.hub, s.campaign.Load, id, s.cfg.MaxClockSkew, m.Handler(), s.token, s.a.fit
+		c.Hub, c.Campaign, c.ID, c.Skew, c.Metrics, c.Secret, c.Fit = s.hub, s.campaign.Load, id, s.cfg.MaxClockSkew, m.Handler(), s.secret, s.a.fit
+		c.Health = s.tell.line.Account
 		c.StepDown = func(ctx context.Context) error {
 			return ask(func(d leaderelection.RaceDecider) error { return leaderelection.StepDown(ctx, d) })
 		}

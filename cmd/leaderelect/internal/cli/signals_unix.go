@@ -37,13 +37,14 @@ func (a *app) signals(cancel context.CancelCauseFunc, r commands) (stop func()) 
 func (a *app) signalsTo(cancel context.CancelCauseFunc, r commands, kill func()) (stop func()) {
 	reaped := proc.Reap()
 	c := make(chan os.Signal, 16)
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGXFSZ} {
-		if !signal.Ignored(s) { // as nohup(1) has it
+	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGXFSZ}
+	if r != nil {
+		all = append(all, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT)
+	}
+	for _, s := range all {
+		if !signal.Ignored(s) { // as nohup(1) has it; Go tells it of HUP and INT alone
 			signal.Notify(c, s)
 		}
-	}
-	if r != nil {
-		signal.Notify(c, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT)
 	}
 	attended := hasTerminal()
 	done := make(chan struct{})

@@ -14,7 +14,7 @@ import (
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
 
-// exitUnled is what status exits with where nobody leads, or not who should.
+// exitUnled is what status exits with if nobody leads, or not who should.
 const exitUnled = 1
 
 func (a *app) statusCommand() *cobra.Command {
@@ -23,21 +23,20 @@ func (a *app) statusCommand() *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "status [URL]",
-		Short: "Say who leads",
-		Long: `Read the record once, and say who leads, since about when, with which election number
-(the fencing token), how much of the term is left, and at which addresses.
+		Short: "Show who leads",
+		Long: `Read the record once, and print who leads, since about when, with which fencing token, at
+which addresses, and how much of the term is left. Use it to look, and in probes. For work
+that only the leader may do, use the leader's own view and fencing: a moment later the
+answer may be wrong.
 
-Since when is reckoned by the number of extensions, one in each half of the term less the skew.
-Give --extend-every if the leader's are more frequent, as those of run are: see plan.
+The start is estimated from the number of extensions, two in each term less the skew.
+Give --extend-every if the leader extends more often, as run does: see leaderelect plan.
 
-Of an election that is held --unsynchronized one look does not tell whether the term
-still runs: then this looks on until it is extended, which takes half a term, or until
-it must have run out, which takes a whole one.
+In an election that is held --unsynchronized, one look does not tell whether the term
+still runs. status then looks on until the leader extends its lease, which takes half a
+term, or until the term must have run out, which takes a whole one.
 
-Exit codes: 0 somebody leads; 1 nobody does, or with --check-id somebody else; 2 error.
-
-The answer is as of now: for what only a leader may do, a moment later it may be
-wrong. That is what the leader's own view, and fencing, are for.`,
+Exit codes: 0 somebody leads; 1 nobody does, or with --check-id another candidate; 2 error.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			url, _, err := a.url(args)
@@ -53,8 +52,8 @@ wrong. That is what the leader's own view, and fencing, are for.`,
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().StringVar(&checkID, "check-id", "", "exit with 0 only if this candidate leads: for probes")
-	c.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the store, and where it is given, for all of it")
+	c.Flags().StringVar(&checkID, "check-id", "", "exit with 0 only if this candidate leads, for probes")
+	c.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the store; if given, also the limit of the whole look")
 	return c
 }
 
@@ -118,6 +117,7 @@ func (l *look) look(ctx context.Context) (state.State, error) {
 	}
 	s := state.OfPaced(e, time.Now(), l.skew, l.every)
 	if s.State != state.Held {
+		s.Place = placeOf(d)
 		return s, nil
 	}
 	poll := l.poll
@@ -128,10 +128,12 @@ func (l *look) look(ctx context.Context) (state.State, error) {
 	if !l.firm {
 		limit.Reset(l.took + l.timeout)
 	}
-	return l.lookOn(ctx, d, poll)
+	s, err = l.lookOn(ctx, d, poll)
+	s.Place = placeOf(d)
+	return s, err
 }
 
-// late says why ctx has ended, where that is why err is.
+// late says why ctx has ended, if that is why err is.
 func late(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
@@ -152,7 +154,7 @@ func (l *look) lookOn(ctx context.Context, d leaderelection.RaceDecider, poll ti
 			cancel(errTold)
 		}
 	}
-	err := leaderelection.WatchConfig{Decider: d, MaxClockSkew: l.skew, SharedClock: l.skew == 0, PollInterval: poll,
+	err := leaderelection.WatchConfig{Decider: d, MaxClockSkew: l.skew, ClockPolicy: policyOf(l.skew), PollInterval: poll,
 		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { take(f.Lapsed(&e, time.Now(), l.skew)) },
 	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { take(f.Changed(&e, time.Now(), l.skew)) })
 	if s.State != "" {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -51,7 +52,7 @@ func hearing(t *testing.T) (n *notify.Notifier, hears func(want ...string)) {
 // does, and not by the record, which says that it leads while it gives up.
 func TestSupervisorIsToldWhoLeads(t *testing.T) {
 	n, hears := hearing(t)
-	s := &supervisor{n: n, id: "me", when: whenLeading}
+	s := newSupervisor(n, "me", whenLeading)
 	var before []string
 	tr := &leaderelection.Trace{
 		StatusChanged: func(leaderelection.StatusChange) { before = append(before, "status") },
@@ -61,15 +62,15 @@ func TestSupervisorIsToldWhoLeads(t *testing.T) {
 	tr.StatusChanged(leaderelection.StatusChange{To: leaderelection.Following})
 	hears("STATUS=standing by")
 	tr.News(leaderelection.RaceEntry{LeaderID: "other\nREADY=1", ElectionNumber: 4})
-	hears(`STATUS=standing by; "other\nREADY=1" leads, election 4`)
+	hears(`STATUS=standing by; "other\nREADY=1" leads, token 4`)
 	tr.News(leaderelection.RaceEntry{ElectionNumber: 4})
 	hears("STATUS=standing by; nobody leads")
 	tr.News(leaderelection.RaceEntry{LeaderID: "me", ElectionNumber: 5})
 	hears()
 	tr.StatusChanged(leaderelection.StatusChange{To: leaderelection.Leading, Number: 5})
-	hears("STATUS=leading, election 5", "READY=1")
+	hears("STATUS=leading, token 5", "READY=1")
 	tr.StatusChanged(leaderelection.StatusChange{To: leaderelection.Draining, Number: 5})
-	hears("STATUS=giving up election 5")
+	hears("STATUS=giving up leadership, token 5")
 	tr.StatusChanged(leaderelection.StatusChange{To: leaderelection.Stopped})
 	hears()
 	if len(before) != 7 {
@@ -83,7 +84,7 @@ func TestSupervisorIsToldWhenReady(t *testing.T) {
 	for _, c := range []struct {
 		when           string
 		says           bool
-		begun, elected []string // what is told
+		first, elected []string // what is told
 		leads          []string
 	}{
 		{whenStanding, false, []string{"READY=1"}, nil, nil},
@@ -91,11 +92,16 @@ func TestSupervisorIsToldWhenReady(t *testing.T) {
 		{whenLeading, true, nil, nil, []string{"READY=1"}},
 	} {
 		n, hears := hearing(t)
-		s := &supervisor{n: n, id: "me", when: c.when, says: c.says}
+		s := newSupervisor(n, "me", c.when)
+		s.says = c.says
 		s.begun(nil)
-		hears(c.begun...)
+		s.line.Phase("starting")
+		s.line.Called(errors.New("refused")) // a client that connects only now
+		hears("STATUS=starting", "STATUS=starting; the store has not answered yet: refused")
+		s.line.Called(nil)
+		hears(append([]string{"STATUS=starting"}, c.first...)...)
 		s.changed(leaderelection.StatusChange{To: leaderelection.Leading, Number: 1})
-		hears(append([]string{"STATUS=leading, election 1"}, c.elected...)...)
+		hears(append([]string{"STATUS=leading, token 1"}, c.elected...)...)
 		s.leads()
 		hears(c.leads...)
 	}
@@ -104,22 +110,22 @@ func TestSupervisorIsToldWhenReady(t *testing.T) {
 // The end is told when the candidate is to end, and not if it was over before.
 func TestSupervisorIsToldOfTheEnd(t *testing.T) {
 	n, hears := hearing(t)
-	s := &supervisor{n: n, id: "me", when: whenLeading}
+	s := newSupervisor(n, "me", whenLeading)
 	ctx, cancel := context.WithCancel(t.Context())
 	stop := s.start(ctx)
 	cancel()
-	hears("STATUS=opening the store", "STOPPING=1")
+	hears("STATUS=starting", "STOPPING=1")
 	stop()
 	ctx, cancel = context.WithCancel(t.Context())
-	s.start(ctx)()
+	newSupervisor(n, "me", whenLeading).start(ctx)()
 	cancel()
-	hears("STATUS=opening the store")
+	hears("STATUS=starting")
 }
 
 // How many shards a member owns is told as it changes.
 func TestSupervisorIsToldHowManyShards(t *testing.T) {
 	n, hears := hearing(t)
-	m := &member{tell: &supervisor{n: n}}
+	m := &member{tell: newSupervisor(n, "", "")}
 	for _, c := range []struct {
 		more int
 		want string

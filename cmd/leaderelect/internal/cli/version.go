@@ -26,23 +26,46 @@ func (a *app) versionCommand() *cobra.Command {
 
 // versionLine is what version prints.
 func versionLine() string {
-	return fmt.Sprintf("leaderelect %s (%s, %s/%s)\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	commit := ""
+	if c := builtFrom(); c != "" {
+		commit = "commit " + c + ", "
+	}
+	return fmt.Sprintf("leaderelect %s (%s%s, %s/%s)\n", buildVersion(), commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// buildVersion is what the linker, the module or the checkout says.
+// buildVersion is what the linker or the module says.
 func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	switch {
-	case version != "":
+	if version != "" {
 		return version
-	case ok && info.Main.Version != "" && info.Main.Version != "(devel)":
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
-	case ok:
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return "devel " + s.Value[:min(12, len(s.Value))]
-			}
-		}
 	}
 	return "devel"
+}
+
+// builtFrom is the commit of the checkout that this program was built from; empty if it was
+// built from none, as by go install, whose versions name it.
+func builtFrom() (commit string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	return commitOf(info.Settings)
+}
+
+func commitOf(settings []debug.BuildSetting) (commit string) {
+	modified := ""
+	for _, s := range settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = " with changes"
+		}
+	}
+	if commit == "" {
+		return ""
+	}
+	return commit + modified
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ const exitNotElected = 124
 
 // entry is how a candidate enters the election, and when it gives up.
 type entry struct {
+	hold  time.Duration // of the job that is run once elected; 0: none
 	try   bool
 	wait  time.Duration
 	waits bool // --wait was given
@@ -29,9 +31,9 @@ type entry struct {
 // flags declares them; with says what --wait needs.
 func (e *entry) flags(c *cobra.Command, with string) {
 	f := c.Flags()
-	f.BoolVar(&e.try, "try", false, "now or not: end if another leads, and do not stand by when leadership is over")
-	f.DurationVar(&e.wait, "wait", 0, with+"give up when not elected within this time, the opening of the store included; 0s tries once (default: never)")
-	f.IntVar(&e.code, "not-elected-code", exitNotElected, "what to exit with when not elected by --try or within --wait, since another leads; 0 says nothing about it either")
+	f.BoolVar(&e.try, "try", false, "do not wait: end if another candidate leads, and when leadership is over")
+	f.DurationVar(&e.wait, "wait", 0, with+"give up if not elected within this time, which includes opening the store; 0s tries once (default: never)")
+	f.IntVar(&e.code, "not-elected-code", exitNotElected, "the exit code if not elected by --try or within --wait, because another candidate leads; with 0 nothing is printed either")
 }
 
 // given notes what the command line says.
@@ -42,7 +44,7 @@ func (e *entry) check() error {
 	case e.wait < 0:
 		return usage("--wait is %v, must not be negative", e.wait)
 	case e.try && e.waits:
-		return usage("--try and --wait do not go together: one does not wait at all")
+		return usage("--try and --wait do not go together: --try does not wait at all")
 	case e.code < 0 || e.code > 255:
 		return usage("--not-elected-code is %d, want 0 to 255", e.code)
 	}
@@ -61,15 +63,15 @@ func (e *entry) begin(cfg *leaderelection.Config, giveUp func() bool, cancel con
 	if e.try {
 		flag = "--try"
 	}
-	return newWait(e.wait, flag, cfg, giveUp, cancel).begin()
+	return newWait(e.wait, e.hold, flag, cfg, giveUp, cancel).begin()
 }
 
 // open opens the store.
 func (e *entry) open(ctx context.Context, a *app, url string) (leaderelection.RaceDecider, error) {
 	if e.limited() && e.wait == 0 {
-		return a.openOnce(ctx, url)
+		return a.openElection(ctx, url, a.openOnce)
 	}
-	return a.openStore(ctx, url)
+	return a.openElection(ctx, url, a.openStore)
 }
 
 // notElected is err, which says that another led, as an exit code.
@@ -89,6 +91,8 @@ type wait struct {
 	id     string
 	term   time.Duration
 	skew   time.Duration
+	hold   time.Duration // of the job; 0: none
+	log    *slog.Logger
 	blind  bool        // no clocks are compared: nothing that is held is known to be over
 	giveUp func() bool // false: elected already
 	cancel context.CancelCauseFunc
@@ -101,8 +105,8 @@ type wait struct {
 }
 
 // newWait has cfg tell it what it learns. It begins with begin.
-func newWait(limit time.Duration, flag string, cfg *leaderelection.Config, giveUp func() bool, cancel context.CancelCauseFunc) *wait {
-	w := &wait{limit: limit, flag: flag, id: cfg.LeaderID, term: cfg.TermLength, skew: cfg.MaxClockSkew, blind: cfg.Unsynchronized,
+func newWait(limit, hold time.Duration, flag string, cfg *leaderelection.Config, giveUp func() bool, cancel context.CancelCauseFunc) *wait {
+	w := &wait{limit: limit, flag: flag, id: cfg.LeaderID, term: cfg.TermLength, skew: cfg.MaxClockSkew, hold: hold, log: cfg.Logger, blind: cfg.ClockPolicy == leaderelection.Unsynchronized,
 		giveUp: giveUp, cancel: cancel, trouble: make(map[leaderelection.OpKind]error)}
 	cfg.Trace.StoreOp, cfg.Trace.News = w.op, w.news
 	return w
@@ -161,13 +165,19 @@ func (w *wait) outlasts(e leaderelection.RaceEntry) bool {
 	return e.Vacant() && e.Hold > 0 && !w.blind && heldUntil(&e).Add(w.skew).After(w.end)
 }
 
-// taken reports whether a record has to be waited for.
+// taken reports whether a record has to be waited for. One of this candidate's name may be its own
+// acquisition, so that of an earlier process of the name is waited for as long as one try takes.
 func (w *wait) taken(e leaderelection.RaceEntry) bool {
 	who, until := e.LeaderID, heldUntil(&e).Add(w.skew)
 	if e.Vacant() {
 		who = e.Successor // "" is nobody: it is free
 	}
 	return (who != "" || e.Hold > 0) && who != w.id && (w.blind || time.Now().Before(until))
+}
+
+// overruns reports whether e is led by a job that has outlasted its hold: one of an earlier period.
+func (w *wait) overruns(e *leaderelection.RaceEntry) bool {
+	return w.hold > w.term && !e.Vacant() && e.Hold <= 0 && !w.blind && time.Now().Before(e.TermExpiry.Add(w.skew))
 }
 
 // verdict is why the candidate was not elected.
@@ -184,6 +194,9 @@ func (w *wait) verdict() error {
 	if !w.answered {
 		return fmt.Errorf("not elected within %s, since the store did not answer", w.flag)
 	}
+	if e := &w.newest; w.overruns(e) {
+		w.log.Warn("the last run of the job has not ended, though its hold is over: the job is not run this time", "leader", e.LeaderID, "token", uint64(e.ElectionNumber))
+	}
 	return fmt.Errorf("%w (%s)%s", runner.ErrNotElected, w.flag, w.who(&w.newest))
 }
 
@@ -193,13 +206,13 @@ func (w *wait) who(e *leaderelection.RaceEntry) string {
 	switch {
 	case !e.Vacant() && !w.blind && time.Now().After(e.TermExpiry.Add(w.skew)):
 		if e.Hold > 0 {
-			return fmt.Sprintf(": %s, elected with election %d, does not extend its term any more, and the election is held by its --hold until %s", state.Name(e.LeaderID), e.ElectionNumber, until)
+			return fmt.Sprintf(": %s, elected with token %d, does not extend its term any more, and the record is held by its --hold until %s", state.Name(e.LeaderID), e.ElectionNumber, until)
 		}
-		return fmt.Sprintf(": %s, elected with election %d, does not extend its term any more", state.Name(e.LeaderID), e.ElectionNumber)
+		return fmt.Sprintf(": %s, elected with token %d, does not extend its term any more", state.Name(e.LeaderID), e.ElectionNumber)
 	case !e.Vacant():
-		return fmt.Sprintf(": %s leads, with election %d", state.Name(e.LeaderID), e.ElectionNumber)
+		return fmt.Sprintf(": %s leads, with token %d", state.Name(e.LeaderID), e.ElectionNumber)
 	case e.Hold > 0:
-		return fmt.Sprintf(": election %d is over, and held by its --hold until %s", e.ElectionNumber, until)
+		return fmt.Sprintf(": the leadership with token %d is over, and held by its --hold until %s", e.ElectionNumber, until)
 	case e.Successor != "":
 		return fmt.Sprintf(": it is reserved for %s until %s", state.Name(e.Successor), until)
 	}

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -20,13 +22,13 @@ func TestWhoHasTheElection(t *testing.T) {
 		return e
 	}
 	for want, e := range map[string]*leaderelection.RaceEntry{
-		": a leads, with election 7":                                      record(func(e *leaderelection.RaceEntry) {}),
-		": a, elected with election 7, does not extend its term any more": record(func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Now().Add(-time.Minute) }),
-		": a, elected with election 7, does not extend its term any more, and the election is held by its --hold until 20": record(func(e *leaderelection.RaceEntry) {
+		": a leads, with token 7":                                      record(func(e *leaderelection.RaceEntry) {}),
+		": a, elected with token 7, does not extend its term any more": record(func(e *leaderelection.RaceEntry) { e.TermExpiry = time.Now().Add(-time.Minute) }),
+		": a, elected with token 7, does not extend its term any more, and the record is held by its --hold until 20": record(func(e *leaderelection.RaceEntry) {
 			e.TermExpiry, e.Hold = time.Now().Add(-time.Minute), time.Hour
 		}),
-		": election 7 is over, and held by its --hold until 20": record(func(e *leaderelection.RaceEntry) { e.LeaderID, e.Hold = "", time.Hour }),
-		": it is reserved for b until 20":                       record(func(e *leaderelection.RaceEntry) { e.LeaderID, e.Successor = "", "b" }),
+		": the leadership with token 7 is over, and held by its --hold until 20": record(func(e *leaderelection.RaceEntry) { e.LeaderID, e.Hold = "", time.Hour }),
+		": it is reserved for b until 20":                                        record(func(e *leaderelection.RaceEntry) { e.LeaderID, e.Successor = "", "b" }),
 	} {
 		w := wait{skew: skew}
 		if got := w.who(e); !strings.HasPrefix(got, want) || !strings.HasSuffix(want, "20") && got != want {
@@ -34,7 +36,7 @@ func TestWhoHasTheElection(t *testing.T) {
 		}
 	}
 	lapsed := record(func(e *leaderelection.RaceEntry) { e.TermExpiry, e.Unsynchronized = time.Now().Add(-time.Minute), true })
-	if got := (&wait{skew: skew, blind: true}).who(lapsed); got != ": a leads, with election 7" {
+	if got := (&wait{skew: skew, blind: true}).who(lapsed); got != ": a leads, with token 7" {
 		t.Errorf("without clocks: %q", got)
 	}
 }
@@ -58,8 +60,11 @@ func TestWaitEndsWithAHoldThatOutlastsIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			cfg := leaderelection.Config{LeaderID: "b", TermLength: 15 * time.Second, MaxClockSkew: 2 * time.Minute, Unsynchronized: c.blind, Trace: &leaderelection.Trace{}}
-			w := newWait(limit, "--wait 1h", &cfg, func() bool { return true }, cancel)
+			cfg := leaderelection.Config{LeaderID: "b", TermLength: 15 * time.Second, MaxClockSkew: 2 * time.Minute, Trace: &leaderelection.Trace{}}
+			if c.blind {
+				cfg.ClockPolicy = leaderelection.Unsynchronized
+			}
+			w := newWait(limit, 0, "--wait 1h", &cfg, func() bool { return true }, cancel)
 			defer w.begin()()
 			c.record.ElectionNumber, c.record.TermExpiry = 3, time.Now()
 			cfg.Trace.News(c.record)
@@ -70,5 +75,38 @@ func TestWaitEndsWithAHoldThatOutlastsIt(t *testing.T) {
 				t.Errorf("it says %v", cause)
 			}
 		})
+	}
+}
+
+// One try ends with a record that is another's, and not with the acquisition itself.
+func TestTryEndsIfAnotherHasIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		record leaderelection.RaceEntry
+		ends   bool
+	}{
+		"another's":       {leaderelection.RaceEntry{LeaderID: "a"}, true},
+		"acquired":        {leaderelection.RaceEntry{LeaderID: "b"}, false},
+		"free":            {leaderelection.RaceEntry{}, false},
+		"held for nobody": {leaderelection.RaceEntry{Hold: time.Hour}, true},
+		"reserved":        {leaderelection.RaceEntry{Successor: "a"}, true},
+		"reserved for it": {leaderelection.RaceEntry{Successor: "b"}, false},
+		"another's, held": {leaderelection.RaceEntry{LeaderID: "c", Hold: time.Hour}, true},
+	} {
+		var log bytes.Buffer
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cfg := leaderelection.Config{LeaderID: "b", TermLength: 15 * time.Second, MaxClockSkew: time.Second, Trace: &leaderelection.Trace{}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		w := newWait(0, time.Hour, "--wait 0s", &cfg, func() bool { return true }, cancel)
+		stop := w.begin()
+		c.record.ElectionNumber, c.record.TermExpiry = 3, time.Now().Add(time.Minute)
+		cfg.Trace.News(c.record)
+		if ended := ctx.Err() != nil; ended != c.ends {
+			t.Errorf("%s: ended: %v (%v)", name, ended, context.Cause(ctx))
+		}
+		// A leader without a hold any more is a job of an earlier period, which is said.
+		if said := strings.Contains(log.String(), "the last run of the job has not ended"); said != (c.record.LeaderID == "a") {
+			t.Errorf("%s: logged %q", name, log.String())
+		}
+		stop()
+		cancel(nil)
 	}
 }

@@ -22,12 +22,12 @@ func (a *app) watchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch [URL]",
 		Short: "Print each new leadership, vacancy and lapse",
-		Long: `Follow an election without taking part, and print a line for each new leadership, each
-vacancy (a leader has given up), and each lapse (a term ran out unextended), until
-interrupted, or until nobody reads on, as in leaderelect watch URL | head -1. What is
-there at the start is printed first.
+		Long: `Follow an election without campaigning, and print a line for each new leadership, each
+vacancy (the leader has given up), and each lapse (a term ran out unextended). The first
+line is the present state. watch ends when it is interrupted, or when its reader is gone,
+as in leaderelect watch URL | head -1.
 
-Exit codes: 0 interrupted, or nobody reads on; 1 error; 2 usage.`,
+Exit codes: 0 interrupted, or its reader is gone; 1 error; 2 usage.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			url, _, err := a.url(args)
@@ -39,7 +39,7 @@ Exit codes: 0 interrupted, or nobody reads on; 1 error; 2 usage.`,
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print each event as a line of JSON")
-	c.Flags().BoolVar(&extensions, "extensions", false, "print each extension of a term, too")
+	c.Flags().BoolVar(&extensions, "extensions", false, "also print each extension of a term")
 	return c
 }
 
@@ -61,7 +61,7 @@ func (a *app) watch(ctx context.Context, url string, asJSON, extensions bool) er
 		}
 	}
 	err = leaderelection.WatchConfig{
-		Decider: d, MaxClockSkew: a.common.skew, SharedClock: a.common.skew == 0, PollInterval: a.common.poll, Logger: a.logger(),
+		Decider: d, MaxClockSkew: a.common.skew, ClockPolicy: policyOf(a.common.skew), PollInterval: a.common.poll, Logger: a.logger(),
 		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { say(f.Lapsed(&e, time.Now(), a.common.skew)) },
 	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { say(f.Changed(&e, time.Now(), a.common.skew)) })
 	return ended(err)
@@ -90,10 +90,10 @@ func (a *app) printer(asJSON bool, cancel context.CancelCauseFunc) func(event in
 	}
 }
 
-// errNoReader is the cause of an end that the one who reads the output asked for, by closing it.
+// errNoReader is the cause of an end if the reader of the output has closed it.
 var errNoReader = fmt.Errorf("%w: nobody reads on", runner.ErrStopped)
 
-// ended is nil where somebody asked for the end.
+// ended is nil if somebody asked for the end.
 func ended(err error) error {
 	var s *signalled
 	if errors.As(err, &s) || errors.Is(err, context.Canceled) || errors.Is(err, errNoReader) {

@@ -104,7 +104,7 @@ func (s *session) read() bool {
 	took := time.Since(begin)
 	var damage *leaderelection.DamagedRecordError
 	if errors.As(err, &damage) {
-		s.tell("reading the record", Fail, err.Error(), "if it is this election's: stop all candidates, wait for a term, and run leaderelect reset --force --after N; N is the greatest election number that any fence, log or backup has seen")
+		s.tell("reading the record", Fail, err.Error(), "if it is this election's: stop all candidates, wait for a term, and run leaderelect reset --force --after N; N is the greatest fencing token that any fence, log or backup has seen")
 		return false
 	}
 	if err != nil {
@@ -115,11 +115,11 @@ func (s *session) read() bool {
 	switch {
 	case e.ElectionNumber == leaderelection.NoElections:
 	case e.Vacant():
-		detail = fmt.Sprintf("in %s: vacant after election %d", Took(took), e.ElectionNumber)
+		detail = fmt.Sprintf("in %s: vacant after token %d", Took(took), e.ElectionNumber)
 	case e.Unsynchronized:
-		detail = fmt.Sprintf("in %s: held by %s, election %d", Took(took), state.Name(e.LeaderID), e.ElectionNumber)
+		detail = fmt.Sprintf("in %s: held by %s, token %d", Took(took), state.Name(e.LeaderID), e.ElectionNumber)
 	default:
-		detail = fmt.Sprintf("in %s: %s, election %d, until %s", Took(took), state.Name(e.LeaderID), e.ElectionNumber, e.TermExpiry.Format(time.RFC3339))
+		detail = fmt.Sprintf("in %s: %s, token %d, until %s", Took(took), state.Name(e.LeaderID), e.ElectionNumber, e.TermExpiry.Format(time.RFC3339))
 	}
 	s.tell("reading the record", OK, detail, "")
 	if e.TermLength > 0 && e.TermLength != s.Term {

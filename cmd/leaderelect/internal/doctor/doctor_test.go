@@ -332,7 +332,7 @@ func TestUnsynchronized(t *testing.T) {
 			if well := x.Run(t.Context()); well != given {
 				t.Errorf("well %v: %+v", well, found)
 			}
-			if got := found["reading the record"].Detail; !strings.Contains(got, "held by a, election 1") {
+			if got := found["reading the record"].Detail; !strings.Contains(got, "held by a, token 1") {
 				t.Error(got)
 			}
 			if f, told := found["the term"]; told == given || told && !strings.Contains(f.Detail, "with --unsynchronized") {

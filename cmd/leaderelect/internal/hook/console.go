@@ -42,10 +42,10 @@ func (h *Hook) Console(ctx context.Context, in io.Reader, out io.Writer) error {
 
 // console is an election that somebody types.
 type console struct {
-	h        *Hook
-	out      io.Writer
-	leading  bool
-	election uint64
+	h       *Hook
+	out     io.Writer
+	leading bool
+	token   uint64
 }
 
 func (c *console) obey(ctx context.Context, word string) {
@@ -76,9 +76,9 @@ func (c *console) obey(ctx context.Context, word string) {
 }
 
 func (c *console) lead(ctx context.Context) {
-	c.election++
+	c.token++
 	began := time.Now()
-	err := c.h.Begin(ctx, c.election)
+	err := c.h.Begin(ctx, c.token)
 	c.leading = true
 	if err == nil {
 		fmt.Fprintf(c.out, "begun, after %v\n", time.Since(began).Round(time.Millisecond))
@@ -90,14 +90,14 @@ func (c *console) lead(ctx context.Context) {
 	}
 }
 
-// lose runs the end command, where something was begun.
+// lose runs the end command, if something was begun.
 func (c *console) lose(ctx context.Context) error {
 	if !c.leading {
 		return nil
 	}
 	c.leading = false
 	began := time.Now()
-	err := c.h.End(ctx, c.election)
+	err := c.h.End(ctx, c.token)
 	if err != nil {
 		fmt.Fprintln(c.out, "failed:", err)
 		c.h.standDown(err)

@@ -30,7 +30,8 @@ type Config struct {
 	ErrorTimeout  time.Duration // out of the election after a failure
 	Stdout        io.Writer
 	Stderr        io.Writer
-	Store, Leader string // for the environment; an empty Store is not in it
+	Store, Leader string   // for the environment; an empty Store is not in it
+	Withheld      []string // variables that the commands do not find
 	Logger        *slog.Logger
 
 	// Resign gives up leadership, but not the campaign.
@@ -91,16 +92,16 @@ func (h *Hook) standDown(err error) {
 // Reset runs the end command once, before the election: what a candidate that was
 // killed, or a machine that was, has left on is ended.
 func (h *Hook) Reset(ctx context.Context) {
-	h.c.Logger.Info("running the end command, for what an earlier run may have left on")
+	h.c.Logger.Info("running the end command, to remove what an earlier run may have left on")
 	if err := h.run(ctx, "end", h.c.End, 0); err != nil && ctx.Err() == nil {
-		h.c.Logger.Error("the end command failed at the start, so the service may be on while another leads; it should succeed also if there is nothing to end", "err", err)
+		h.c.Logger.Error("the end command failed at the start, so the service may be on while another leads; it should succeed even if there is nothing to end", "err", err)
 	}
 }
 
 // Elected is one leadership: the begin command, the time of leading, and the end
 // command. It returns when that has succeeded or was given up.
 func (h *Hook) Elected(ctx context.Context, view *leaderelection.TimeView) {
-	log := h.c.Logger.With("election", uint64(view.ElectionNumber()))
+	log := h.c.Logger.With("token", uint64(view.ElectionNumber()))
 	safe, stop := h.whileSafe(ctx, view)
 	defer stop()
 	begun := h.Begin(safe, uint64(view.ElectionNumber()))
@@ -109,7 +110,7 @@ func (h *Hook) Elected(ctx context.Context, view *leaderelection.TimeView) {
 	}
 	switch {
 	case ctx.Err() != nil:
-		log.Info("running the end command, and keeping the lease meanwhile if it can be", "cause", context.Cause(ctx), "patience", h.c.Drain)
+		log.Info("running the end command; the lease is kept meanwhile if possible", "cause", context.Cause(ctx), "patience", h.c.Drain)
 	case safe.Err() != nil:
 		log.Warn("ending: the lease was not extended in time", "cause", context.Cause(safe))
 	default:
@@ -118,7 +119,7 @@ func (h *Hook) Elected(ctx context.Context, view *leaderelection.TimeView) {
 	// What was begun is ended in any case, also after leadership.
 	ended := h.End(context.WithoutCancel(ctx), uint64(view.ElectionNumber()))
 	if !view.ValueInFuture() {
-		log.Warn("the end command was not over when the view was: another may have begun already")
+		log.Warn("the end command took longer than the view: another candidate may have begun already")
 	}
 	switch {
 	case ended != nil:
@@ -135,7 +136,7 @@ func (h *Hook) Elected(ctx context.Context, view *leaderelection.TimeView) {
 var errUnsafe = errors.New("the view is about to end")
 
 // whileSafe is a ctx that ends with ctx, or Grace before the view does. It waits
-// for nothing but time.
+// only for time.
 func (h *Hook) whileSafe(ctx context.Context, view *leaderelection.TimeView) (context.Context, context.CancelFunc) {
 	safe, cancel := context.WithCancelCause(ctx)
 	alarm, err := proc.NewAlarm()
@@ -164,14 +165,14 @@ func (h *Hook) whileSafe(ctx context.Context, view *leaderelection.TimeView) (co
 
 // Begin runs the begin command, once. It is asked to end when ctx does, and killed a
 // little later.
-func (h *Hook) Begin(ctx context.Context, election uint64) error {
-	h.c.Logger.Info("running the begin command", "election", election)
-	return h.run(ctx, "begin", h.c.Begin, election)
+func (h *Hook) Begin(ctx context.Context, token uint64) error {
+	h.c.Logger.Info("running the begin command", "token", token)
+	return h.run(ctx, "begin", h.c.Begin, token)
 }
 
 // End runs the end command until it succeeds, has been tried often or long enough, or
 // was interrupted.
-func (h *Hook) End(ctx context.Context, election uint64) error {
+func (h *Hook) End(ctx context.Context, token uint64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.c.Drain, fmt.Errorf("not over after %v in all", h.c.Drain))
 	defer cancel()
 	ctx, interrupt := context.WithCancelCause(ctx)
@@ -191,8 +192,8 @@ func (h *Hook) End(ctx context.Context, election uint64) error {
 				break
 			}
 		}
-		h.c.Logger.Info("running the end command", "election", election)
-		if err = h.run(ctx, "end", h.c.End, election); err == nil {
+		h.c.Logger.Info("running the end command", "token", token)
+		if err = h.run(ctx, "end", h.c.End, token); err == nil {
 			return h.ended(nil)
 		}
 		if ctx.Err() != nil {
@@ -212,14 +213,14 @@ func (h *Hook) ended(err error) error {
 
 // run runs a command in a process group of its own, which is asked to end if it takes
 // too long, and killed if that does not help.
-func (h *Hook) run(ctx context.Context, what, command string, election uint64) error {
+func (h *Hook) run(ctx context.Context, what, command string, token uint64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.c.Timeout, fmt.Errorf("not over after %v", h.c.Timeout))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = h.c.Stdout, h.c.Stderr
 	cmd.WaitDelay = h.c.polite()
 	group(cmd)
-	cmd.Env = runner.Environment(leaderelection.ElectionNumber(election), h.c.Leader, h.c.Store)
+	cmd.Env = runner.Environment(leaderelection.ElectionNumber(token), h.c.Leader, h.c.Store, h.c.Withheld)
 	err := cmd.Run()
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = errors.Join(err, cause)

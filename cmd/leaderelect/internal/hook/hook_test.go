@@ -12,36 +12,18 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/aside"
+	"github.com/c8e606e4/leaderelection/internal/logtest"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
-// notes is what hooks have said, in order.
-type notes struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (n *notes) Write(p []byte) (int, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.text.Write(p)
-}
-
-func (n *notes) String() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.text.String()
-}
-
-// newHook returns a hook whose commands write to notes.
-func newHook(begin, end string, change func(*Config)) (*Hook, *notes) {
-	n := &notes{}
+// newHook returns a hook whose commands write to the log.
+func newHook(begin, end string, change func(*Config)) (*Hook, *logtest.Log) {
+	n := &logtest.Log{}
 	c := Config{Begin: begin, End: end, Retries: 3, Pause: time.Millisecond, Timeout: 30 * time.Second, Grace: time.Second, Span: 24 * time.Hour, Drain: time.Hour, ErrorTimeout: time.Hour,
 		Stdout: n, Stderr: io.Discard, Store: "file:x", Leader: "me", Logger: slog.New(slog.DiscardHandler), Resign: func(context.Context) { _, _ = n.Write([]byte("resigned\n")) }}
 	if change != nil {
@@ -52,13 +34,13 @@ func newHook(begin, end string, change func(*Config)) (*Hook, *notes) {
 
 // leadership runs one leadership, which goes on until the function is called.
 func leadership(t *testing.T, h *Hook, left time.Duration) (end func()) {
-	view := leaderelection.NewTimeView(nil)
+	view := viewtest.New(nil, 0)
 	view.Set(time.Now().Add(left))
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		h.Elected(ctx, view)
+		h.Elected(ctx, view.TimeView)
 	}()
 	return func() {
 		cancel()
@@ -66,7 +48,7 @@ func leadership(t *testing.T, h *Hook, left time.Duration) (end func()) {
 	}
 }
 
-func await(t *testing.T, n *notes, want string) {
+func await(t *testing.T, n *logtest.Log, want string) {
 	t.Helper()
 	limit := time.Now().Add(30 * time.Second)
 	for !strings.Contains(n.String(), want) {
@@ -80,9 +62,9 @@ func await(t *testing.T, n *notes, want string) {
 // Begin on election, end on loss, each with what it needs to know, and nothing of an
 // outer leaderelect's.
 func TestLeadership(t *testing.T) {
-	t.Setenv("LEADERELECT_ELECTION", "99")
+	t.Setenv("LEADERELECT_TOKEN", "99")
 	t.Setenv("LEADERELECT_STORE", "theirs")
-	h, n := newHook(`echo begin $LEADERELECT_ELECTION $LEADERELECT_LEADER_ID $LEADERELECT_STORE; env | grep -c '^LEADERELECT_ELECTION='`, "echo end $LEADERELECT_ELECTION", nil)
+	h, n := newHook(`echo begin $LEADERELECT_TOKEN $LEADERELECT_LEADER_ID $LEADERELECT_STORE; env | grep -c '^LEADERELECT_TOKEN='`, "echo end $LEADERELECT_TOKEN", nil)
 	end := leadership(t, h, time.Hour)
 	await(t, n, "\n1\n")
 	end()
@@ -94,7 +76,7 @@ func TestLeadership(t *testing.T) {
 	}
 }
 
-// Where the begin command fails the end command is run, and the candidate steps
+// If the begin command fails the end command is run, and the candidate steps
 // aside.
 func TestBeginFails(t *testing.T) {
 	h, n := newHook("echo begin; exit 1", "echo end", nil)
@@ -206,7 +188,7 @@ func TestConsole(t *testing.T) {
 		"LEADER\nERROR\nLEADER\n":             "up 1,down 1,not elected: standing down after a failure: an error of the election was typed",
 		"LEADER\nNOTLEADER\nNOTLEADER\nERROR": "up 1,down 1,not leading",
 	} {
-		h, n := newHook("echo up $LEADERELECT_ELECTION", "echo down $LEADERELECT_ELECTION", nil)
+		h, n := newHook("echo up $LEADERELECT_TOKEN", "echo down $LEADERELECT_TOKEN", nil)
 		if err := h.Console(t.Context(), strings.NewReader(typed), n); err != nil {
 			t.Errorf("%q: %v", typed, err)
 		}
@@ -298,10 +280,10 @@ func TestEndGivenUp(t *testing.T) {
 
 // At the start the end command is run once, and a failure is told and no more.
 func TestReset(t *testing.T) {
-	h, n := newHook("true", "echo end $LEADERELECT_ELECTION; exit 1", nil)
+	h, n := newHook("true", "echo end $LEADERELECT_TOKEN; exit 1", nil)
 	h.c.Logger = slog.New(slog.NewTextHandler(n, nil))
 	h.Reset(t.Context())
-	if got := n.String(); strings.Count(got, "end 0\n") != 1 || !strings.Contains(got, "it should succeed also if there is nothing to end") {
+	if got := n.String(); strings.Count(got, "end 0\n") != 1 || !strings.Contains(got, "it should succeed even if there is nothing to end") {
 		t.Errorf("%q", got)
 	}
 	if err := errors.Join(h.Healthy(t.Context()), h.Failed()); err != nil {

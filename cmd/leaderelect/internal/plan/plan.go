@@ -25,8 +25,13 @@ type Span struct {
 
 // Result is what a choice means. Requests are taken to need Store.Latency each.
 type Result struct {
-	// Crash is how long nobody leads after the leader has died.
+	// Crash is how long nobody leads after the leader's machine has died, or its process
+	// without a lifeline.
 	Crash Span
+	// Standby and Undertaken are how long nobody leads after the process of a leader with a
+	// lifeline has died: if a standby is on that machine or the process itself is started
+	// again, not counting its start, and if only an undertaker is there.
+	Standby, Undertaken Span
 	// HandOver is how long nobody leads after a leader has given up by choice.
 	HandOver Span
 	// Silent and Refused are the longest outages of the store that no leader is lost
@@ -57,6 +62,7 @@ func (c Choice) poll() time.Duration {
 // Work applies the formulas.
 func (c Choice) Work() *Result {
 	r := &Result{Crash: c.crash(), HandOver: c.handOver()}
+	r.Standby, r.Undertaken = c.proved()
 	r.Silent, r.Refused = c.outages()
 	r.Writes = month.Seconds() / c.Extend().Seconds()
 	switch others := float64(c.Candidates - 1 + c.Observers); {
@@ -103,6 +109,17 @@ func (c Choice) handOver() Span {
 	}
 	least := 2 * c.Store.Latency
 	return Span{least, least + c.poll()/2, least + c.poll() + c.Store.Latency}
+}
+
+// proved: the process that has the proof reads, and acquires or releases. After a release it goes on as
+// after any other. On a store that is polled the record may be known from a read already, or
+// just be read for the last time before the death.
+func (c Choice) proved() (standby, undertaken Span) {
+	l, gone := c.Store.Latency, c.handOver()
+	if c.Store.Pushes {
+		return Span{2 * l, 2 * l, 2 * l}, Span{gone.Min + l, gone.Median + l, gone.Max + l}
+	}
+	return Span{l, 2 * l, 3 * l}, Span{gone.Min, gone.Median + l, gone.Max + 2*l}
 }
 
 // outages: at worst, one begins just before an extension is due, when the leader's

@@ -35,18 +35,25 @@ type trial struct {
 type actor struct {
 	store *memory.Decider
 	fault atomic.Pointer[memory.Fault] // what meets each call from now on
+	line  *line                        // nil: none
 	stop  context.CancelFunc
 	done  <-chan struct{}
 }
 
 // start starts all candidates, and returns when one leads.
 func (c Choice) start(t *testing.T, seed uint64, off time.Duration, run func(*trial, *actor)) {
+	c.try(t, seed, off, func(t *testing.T, x *trial, store *memory.Decider) {
+		for i := range c.Candidates {
+			x.join(t, i, store, nil, nil)
+		}
+	}, run)
+}
+
+// try has candidates join, and runs what is tried when one leads.
+func (c Choice) try(t *testing.T, seed uint64, off time.Duration, join func(*testing.T, *trial, *memory.Decider), run func(*trial, *actor)) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &trial{c: c, off: off, rand: rand.New(rand.NewPCG(1, seed)), gone: make(chan struct{}), elected: make(chan *actor, 9)}
-		store := memory.NewDecider()
-		for i := range c.Candidates {
-			x.join(t, i, store)
-		}
+		join(t, x, memory.NewDecider())
 		run(x, <-x.elected)
 		close(x.gone)
 		for _, a := range x.actors {
@@ -59,8 +66,8 @@ func (c Choice) start(t *testing.T, seed uint64, off time.Duration, run func(*tr
 	})
 }
 
-func (x *trial) join(t *testing.T, i int, store *memory.Decider) {
-	c, a := x.c, &actor{store: store.Handle()}
+func (x *trial) join(t *testing.T, i int, store *memory.Decider, l *line, healthy func(context.Context) error) {
+	c, a := x.c, &actor{store: store.Handle(), line: l}
 	off := x.off * time.Duration(2*x.rand.IntN(2)-1)
 	if c.Unsynchronized {
 		off *= 1000
@@ -83,15 +90,20 @@ func (x *trial) join(t *testing.T, i int, store *memory.Decider) {
 		d = polled{d}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	campaign, err := leaderelection.Config{
-		Decider: d, LeaderID: fmt.Sprint("c", i), TermLength: c.Term, MaxClockSkew: c.Skew, SharedClock: c.Skew == 0,
-		PollInterval: c.Poll, ExtendEvery: c.Every, Unsynchronized: c.Unsynchronized, Clock: clocks.NewOffset(clocks.System(), off),
+	cfg := leaderelection.Config{
+		Decider: d, LeaderID: fmt.Sprint("c", i), TermLength: c.Term, MaxClockSkew: c.Skew,
+		PollInterval: c.Poll, ExtendEvery: c.Every, ClockPolicy: c.policy(), Clock: clocks.NewOffset(clocks.System(), off),
 		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) {
 			x.elected <- a
 			<-ctx.Done()
 			x.lost.Store(true)
 		},
-	}.Start(ctx)
+		Healthy: healthy,
+	}
+	if l != nil {
+		cfg.Lifeline = l
+	}
+	campaign, err := cfg.Start(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,4 +271,15 @@ func TestWarnings(t *testing.T) {
 			t.Errorf("%+v: %q, want one with %q", c, got, want)
 		}
 	}
+}
+
+// policy is the ClockPolicy of a candidate with the choice's settings.
+func (c Choice) policy() leaderelection.ClockPolicy {
+	switch {
+	case c.Unsynchronized:
+		return leaderelection.Unsynchronized
+	case c.Skew == 0:
+		return leaderelection.SharedClock
+	}
+	return leaderelection.Synchronized
 }

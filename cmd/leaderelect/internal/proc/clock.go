@@ -42,7 +42,7 @@ func (l Deadline) Left() time.Duration {
 }
 
 // steady is the time since boot, on Linux including suspensions. It cannot fail
-// where Check has not.
+// if Check has not.
 func steady() int64 {
 	t, _ := clockGettime(steadyClock)
 	return t

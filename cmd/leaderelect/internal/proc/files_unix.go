@@ -12,7 +12,7 @@ import (
 // open for the command, as a shell does for 3>FILE.
 const mostInherited = 256
 
-// none is no file, for the system's list of those that a process is to have.
+// none is not a file, for the system's list of those that a process is to have.
 const none = ^uintptr(0)
 
 // inherited are the files from 3 on that a process which this one starts has anyway: they are

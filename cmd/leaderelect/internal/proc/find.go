@@ -11,11 +11,14 @@ import (
 	"syscall"
 )
 
-// Find is where the command name is, or why it cannot be run. A setuid program is
-// one of these unless setuid says to accept it, if this process could not end what
+// Find is where the command name is, or why it cannot be run, as far as can be seen. A setuid
+// program cannot unless setuid says to accept it, if this process could not end what
 // it becomes.
 func Find(name string, setuid bool) (string, error) {
 	path, err := lookPath(name)
+	if err == nil {
+		err = interpreted(path)
+	}
 	if err != nil || setuid || !confined() {
 		return path, err
 	}
@@ -64,8 +67,57 @@ func executable(path string) error {
 		return err
 	case info.IsDir():
 		return &os.PathError{Op: "executing", Path: path, Err: syscall.EISDIR}
-	case info.Mode()&0o111 == 0:
+	case info.Mode()&0o111 == 0, syscall.Access(path, mayExecute) != nil:
 		return &os.PathError{Op: "executing", Path: path, Err: fs.ErrPermission}
+	}
+	return nil
+}
+
+// mayExecute is access(2)'s X_OK.
+const mayExecute = 1
+
+// longestLine is how much of a script's first line the kernel reads.
+const longestLine = 256
+
+// interpreted reports what a script's first line names that is not there: its interpreter, or
+// the one that env(1) is to look for. A file that is not a script, or cannot be read, passes.
+func interpreted(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil //nolint:nilerr // who may execute it need not be able to read it
+	}
+	defer file.Close()
+	head := make([]byte, longestLine)
+	n, _ := file.Read(head)
+	line, script := strings.CutPrefix(string(head[:n]), "#!")
+	line, _, _ = strings.Cut(line, "\n")
+	words := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
+	if !script || len(words) == 0 {
+		return nil
+	}
+	wrong := func(name string, why error) error {
+		if strings.HasSuffix(name, "\r") {
+			why = errors.New("the line ends with a carriage return, as on Windows: remove it")
+		}
+		return fmt.Errorf("%s cannot be run: its first line names %q: %v", path, name, why)
+	}
+	if err := executable(words[0]); err != nil {
+		return wrong(words[0], err)
+	}
+	if !strings.HasSuffix(words[0], "/env") {
+		return nil
+	}
+	for _, word := range words[1:] {
+		switch {
+		case word == "-S", strings.Contains(word, "="):
+		case strings.HasPrefix(word, "-"):
+			return nil // it may be anything
+		default:
+			if _, err := lookPath(word); errors.Is(err, errNotFound) || strings.Contains(word, "/") && err != nil {
+				return wrong(word, err)
+			}
+			return nil
+		}
 	}
 	return nil
 }

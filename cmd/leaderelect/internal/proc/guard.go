@@ -135,11 +135,11 @@ func deaf() {
 	}()
 }
 
-func (g *guard) report(r report) { _ = g.reports.Encode(r) } // where nobody listens, orders has ended
+func (g *guard) report(r report) { _ = g.reports.Encode(r) } // if nobody listens, orders has ended
 
 func (g *guard) failed(code int, err error) int {
 	letGo(g.life)
-	g.report(report{Exited: &Status{Code: code, Failure: err.Error()}, Gone: true})
+	g.report(report{Exited: &Status{Code: code, Failure: err.Error(), Unstarted: true}, Gone: true})
 	return 1
 }
 
@@ -167,11 +167,15 @@ func (g *guard) start() (code int, err error) {
 			return CodeFailed, err
 		}
 	}
+	g.report(report{Starting: true})
 	p, err := os.StartProcess(path, args, &os.ProcAttr{
 		Env:   env,
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys:   ownGroup(),
 	})
+	if errors.Is(err, syscall.ENOEXEC) {
+		err = fmt.Errorf("%w: it is not a program of this system; the first line of a script must name its interpreter, such as #!/bin/sh", err)
+	}
 	if err != nil {
 		return CodeOf(err), err
 	}
@@ -310,8 +314,20 @@ func (g *guard) obey(o order) {
 	case o.Stop != 0:
 		g.end(syscall.Signal(o.Stop), o.Grace)
 	case o.Signal != 0 && g.status == nil:
-		_ = syscall.Kill(-g.pid, syscall.Signal(o.Signal))
+		g.pass(syscall.Signal(o.Signal))
 	}
+}
+
+// pass passes a signal on to the command: what a terminal tells all of a group to the group, and
+// any other, as one that asks for a reload, to the command alone, as a service manager does. Its
+// helpers may not expect it, and would be ended.
+func (g *guard) pass(s syscall.Signal) {
+	to := g.pid
+	switch s {
+	case syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT:
+		to = -g.pid
+	}
+	_ = syscall.Kill(to, s)
 }
 
 // check ends the command when its time has come, and kills it when that is over.
@@ -365,7 +381,7 @@ func (g *guard) exited(w syscall.WaitStatus) {
 
 // signal reaches the command's group, and what has left the group. Once the
 // command has been reaped, the group's number may in theory be another's: then
-// its members are looked up one by one, where that can be done. So they are when
+// its members are looked up one by one, if that can be done. So they are when
 // they are killed, to find out which of them may not be.
 func (g *guard) signal(s syscall.Signal) {
 	below := descendants()

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,34 +13,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/c8e606e4/leaderelection/internal/logtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // lines is a log to look at while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
+type lines struct{ logtest.Log }
 
 // has waits for a text.
 func (l *lines) has(t *testing.T, want string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%q in the log", want), func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return strings.Contains(l.text.String(), want)
-	})
+	eventually(t, fmt.Sprintf("%q in the log", want), func() bool { return strings.Contains(l.String(), want) })
 }
 
 func eventually(t *testing.T, what string, is func() bool) {
@@ -71,7 +57,7 @@ func TestGuardGoesByAnotherName(t *testing.T) {
 	}
 }
 
-// What the guard leaves behind is found also if it is in a session of its own, and
+// What the guard leaves behind is found even if it is in a session of its own, and
 // has nothing of its environment left.
 func TestOrphans(t *testing.T) {
 	p, pids := script(t, nil, `env -i N=$NOTES setsid sh -c 'sh -c "echo \$\$ >>$N; exec sleep 600" &'; echo $$ >>$NOTES; exec sleep 600`)
@@ -110,7 +96,7 @@ func TestOrphansAreTheGuardsOwn(t *testing.T) {
 	}
 }
 
-// The same as the first process of a PID namespace, as in a container; also where
+// The same as the first process of a PID namespace, as in a container; even if
 // /proc is that of another one, as after unshare --pid --fork.
 func TestFirstProcess(t *testing.T) {
 	const tests = "-test.run=^(TestKillAll|TestLeftBehind|TestOrphans|TestOrphansAreTheGuardsOwn|TestGuardKilled|TestGuardStopped|TestReap)$"

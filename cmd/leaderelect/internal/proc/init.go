@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// settled is how long a child is left to whoever has started it, before it is taken
+// settled is how long a child is left to the code that has started it, before it is taken
 // for nobody's: os/exec awaits its own at once.
 const settled = time.Second
 
-// Reap awaits orphans where this is the first process of a container, which every
+// Reap awaits orphans if this is the first process of a container, which every
 // orphan becomes a child of: else the dead would fill its table of processes. It
 // goes on until stop is called.
 func Reap() (stop func()) {
@@ -47,7 +47,7 @@ func reapAll() (stop func()) {
 				if !slices.Contains(before, pid) {
 					left = append(left, pid)
 				} else {
-					_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // whoever has awaited it meanwhile
+					_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // other code may have awaited it meanwhile
 				}
 			}
 			if before = left; len(left) > 0 {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -129,16 +130,21 @@ func TestStatus(t *testing.T) {
 	if err := os.WriteFile(plain, []byte("no program"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	garbage := filepath.Join(t.TempDir(), "garbage")
+	if err := os.WriteFile(garbage, []byte("no program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args []string
 		want Status
 		fail bool
 	}{
+		{[]string{garbage}, Status{Code: CodeCannotStart, Unstarted: true}, true},
 		{[]string{"true"}, Status{}, false},
 		{[]string{"sh", "-c", "exit 3"}, Status{Code: 3}, false},
 		{[]string{"sh", "-c", "kill -9 $$"}, Status{Code: 137, Signal: 9}, false},
-		{[]string{"no-such-command"}, Status{Code: CodeNotFound}, true},
-		{[]string{plain}, Status{Code: CodeCannotStart}, true},
+		{[]string{"no-such-command"}, Status{Code: CodeNotFound, Unstarted: true}, true},
+		{[]string{plain}, Status{Code: CodeCannotStart, Unstarted: true}, true},
 	} {
 		// A busy machine may take long to find that nothing is left running.
 		got := end(t, start(t, func(s *Spec) { s.Grace = patience }, c.args...))
@@ -151,11 +157,11 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Where no time is left, the command is not even started.
+// If no time is left, the command is not even started.
 func TestNoTimeLeft(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	p := start(t, func(s *Spec) { s.Grace = 2 * time.Minute }, "touch", ran) // more than there is
-	if s := end(t, p); s.Code != CodeFailed || !s.Expired || !strings.Contains(s.Failure, "no time was left") {
+	if s := end(t, p); s.Code != CodeFailed || !s.Expired || !s.Unstarted || !strings.Contains(s.Failure, "no time was left") {
 		t.Errorf("%+v", s)
 	}
 	if _, err := os.Stat(ran); err == nil {
@@ -227,7 +233,54 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// Signal is passed on, to all of the group.
+// A signal that asks for a reload is the command's alone: its helpers may not expect it. One of a
+// terminal's is for the whole group.
+func TestSignalIsTheCommandsAlone(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		s     syscall.Signal
+		alone bool
+	}{{"HUP", syscall.SIGHUP, true}, {"USR1", syscall.SIGUSR1, true}, {"USR2", syscall.SIGUSR2, true}, {"WINCH", syscall.SIGWINCH, false}} {
+		// The helper says -1, the command -2 and then -3: it has had time to be told by then.
+		text := `sh -c "trap \"echo -1 >>$NOTES\" ` + c.name + `; echo 1 >>$NOTES; while :; do sleep 0.02; done" & ` +
+			`trap "echo -2 >>$NOTES" ` + c.name + `; trap "echo -3 >>$NOTES" ALRM; echo 2 >>$NOTES; while :; do sleep 0.02; done`
+		p, pids := script(t, nil, text)
+		noted(t, pids, 2)
+		p.Signal(c.s)
+		noted(t, pids, 3)
+		if !c.alone {
+			noted(t, pids, 4)
+		}
+		p.Signal(syscall.SIGALRM)
+		for !slices.Contains(noted(t, pids, 4), -3) {
+			<-time.After(5 * time.Millisecond)
+		}
+		if got := slices.Contains(pids(), -1); got == c.alone || !slices.Contains(pids(), -2) {
+			t.Errorf("%s: the helper got it: %v: %v", c.name, got, pids())
+		}
+	}
+}
+
+// Of a command whose guard has died nothing has run for certain only if the guard had not yet begun to
+// start it.
+func TestUnstartedByADeadGuard(t *testing.T) {
+	p := &Process{logger: discard{}}
+	if s := p.Status(); !s.Unstarted {
+		t.Errorf("%+v", s)
+	}
+	p.take(report{Starting: true})
+	if s := p.Status(); s.Unstarted {
+		t.Errorf("it may have run: %+v", s)
+	}
+	q, pids := script(t, nil, `echo $$ >>$NOTES; exec sleep 600`)
+	noted(t, pids, 1)
+	_ = q.guard.Kill()
+	if s := end(t, q); s.Unstarted || s.Failure == "" {
+		t.Errorf("it has run: %+v", s)
+	}
+}
+
+// Signal is passed on.
 func TestSignal(t *testing.T) {
 	p, pids := script(t, nil, `trap "exit 4" HUP; echo $$ >>$NOTES; while :; do sleep 0.05; done`)
 	pid := noted(t, pids, 1)[0]
@@ -240,7 +293,7 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// Where the guard is killed, what it guarded is dead, too, before Done is closed.
+// If the guard is killed, what it guarded is dead, too, before Done is closed.
 func TestGuardKilled(t *testing.T) {
 	if !canList {
 		return // nothing is promised but for the group

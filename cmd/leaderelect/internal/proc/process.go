@@ -76,9 +76,8 @@ type Process struct {
 	stopped bool
 	pid     int
 	status  *Status
-	expired bool
-	killed  bool
-	gone    bool
+	// The guard has said so:
+	starting, expired, killed, gone bool
 }
 
 // Start starts a command under a guard. What keeps the command itself from being
@@ -198,11 +197,12 @@ func (p *Process) send(o order) {
 	})
 }
 
-// Extend moves the deadline. Where the command was asked to end already, it still
+// Extend moves the deadline. If the command was asked to end already, it still
 // has to.
 func (p *Process) Extend(until Deadline) { p.order(order{Until: &until}) }
 
-// Signal passes s on to the command's process group.
+// Signal passes s on to the command; to its whole process group if it is one of a terminal's
+// (WINCH, TSTP, CONT).
 func (p *Process) Signal(s syscall.Signal) { p.order(order{Signal: int(s)}) }
 
 // Stop asks the command to end by s, and kills it after grace, or at its deadline
@@ -229,7 +229,7 @@ func (p *Process) Pid() int {
 func (p *Process) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Status{Code: CodeFailed, Failure: "its guard was killed"}
+	s := Status{Code: CodeFailed, Failure: "its guard was killed", Unstarted: !p.starting}
 	if p.status != nil {
 		s = *p.status
 	}
@@ -280,6 +280,8 @@ func (p *Process) take(r report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
+	case r.Starting:
+		p.starting = true
 	case r.Started != 0:
 		p.pid = r.Started
 	case r.Exited != nil:

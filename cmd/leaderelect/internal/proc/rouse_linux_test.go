@@ -127,7 +127,7 @@ func stoppable(t *testing.T, life, late time.Duration, grace string) (candidate 
 		}
 		return all
 	}, 2)
-	t.Cleanup(func() { // where the test has failed, nobody else ends them
+	t.Cleanup(func() { // if the test has failed, nobody else ends them
 		for _, pid := range alive(all) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -200,7 +200,7 @@ func TestStoppedGuardThatIsAlone(t *testing.T) {
 
 // The same, but a debugger holds the guard, which has begun to end the command: it has its five
 // seconds, and then the kernel kills it, and by that the command. What has left the command's
-// group nobody ends. Where debugging is forbidden, the guard is stopped again and again.
+// group nobody ends. If debugging is forbidden, the guard is stopped again and again.
 func TestHeldGuardThatIsAlone(t *testing.T) {
 	const life, grace = 4 * time.Second, 3 * time.Second
 	c, guard, all, until := stoppable(t, life, time.Nanosecond, grace.String())

@@ -9,7 +9,7 @@ import (
 
 const steadyClock = clockBoottime
 
-// self is this program, also where its file was replaced since it started.
+// self is this program, even if its file was replaced since it started.
 func self() (string, error) { return "/proc/self/exe", nil }
 
 // rename gives this process a name of its own, in place of "exe".

@@ -10,7 +10,7 @@ const GuardCommand = "guard"
 // name: who kills one of these by name is not to kill the guard as well.
 const guardName = "election-guard"
 
-// What a guard has open when it starts, beside the command's files: from a number on that it
+// What a guard has open when it starts, apart from the command's files: from a number on that it
 // is told, since the command may have files from 3 on.
 const (
 	fileOrders  = iota
@@ -41,24 +41,27 @@ type task struct {
 
 // report is what a guard tells its candidate, as a line of JSON.
 type report struct {
-	Started int     `json:"started,omitempty"` // the command's pid
-	Exited  *Status `json:"exited,omitempty"`  // the command's, though not yet of all it has started
-	Ending  string  `json:"ending,omitempty"`  // the guard ends the command by itself, and why
-	Killed  bool    `json:"killed,omitempty"`  // the time that was given for a stop is over; what is left is killed
-	Denied  string  `json:"denied,omitempty"`  // a process that the guard may not signal
-	Gone    bool    `json:"gone,omitempty"`    // everything is dead
+	Starting bool    `json:"starting,omitempty"` // the command is about to be started: before this nothing of it has run
+	Started  int     `json:"started,omitempty"`  // the command's pid
+	Exited   *Status `json:"exited,omitempty"`   // the command's, though not yet of all it has started
+	Ending   string  `json:"ending,omitempty"`   // the guard ends the command by itself, and why
+	Killed   bool    `json:"killed,omitempty"`   // the time that was given for a stop is over; what is left is killed
+	Denied   string  `json:"denied,omitempty"`   // a process that the guard may not signal
+	Gone     bool    `json:"gone,omitempty"`     // everything is dead
 }
 
 // Status is how a command ended.
 type Status struct {
 	// Code is its exit code; 128 and the signal's number where a signal killed
-	// it, 127 where it was not found, 126 where it could not be started, as
+	// it, 127 if it was not found, 126 if it could not be started, as
 	// shells have it.
 	Code int `json:"code"`
 	// Signal is the number of the signal that killed it, or 0.
 	Signal int `json:"signal,omitempty"`
 	// Failure is why it was not started, or why its end is not known.
 	Failure string `json:"failure,omitempty"`
+	// Unstarted: it is certain that nothing of it has run.
+	Unstarted bool `json:"unstarted,omitempty"`
 	// Expired: it was not ended by the candidate's request, nor by itself, but by
 	// its guard, since its time had run out.
 	Expired bool `json:"expired,omitempty"`

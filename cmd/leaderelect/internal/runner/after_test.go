@@ -86,8 +86,8 @@ func TestWhatFollows(t *testing.T) {
 	}
 }
 
-// The pause doubles with each quick end, up to its most, and begins anew after a run that was not
-// quick. Where nobody can be let lead, the command is started for ever.
+// The pause doubles with each quick end, up to its most, and begins again after a run that was not
+// quick. If nobody can be let lead, the command is started for ever.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = time.Second
@@ -163,7 +163,7 @@ func TestOverBeforeItRan(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			cancel(c.cause)
 			r := newTrial(t, c.change, "false")
-			r.Elected(ctx, r.view)
+			r.Elected(ctx, r.view.TimeView)
 			if got := strings.Join(r.finished, ", "); got != c.finished || slices.Contains(r.lines, "the command is started") {
 				t.Errorf("finished %q, want %q; %q", got, c.finished, r.lines)
 			}
@@ -171,7 +171,7 @@ func TestOverBeforeItRan(t *testing.T) {
 	}
 }
 
-// A command is started only where it can run for a while, end in its grace, and be dead by the end
+// A command is started only if it can run for a while, end in its grace, and be dead by the end
 // of a view that is not over.
 func TestRoomForACommand(t *testing.T) {
 	times := Times{Span: 100 * time.Hour, Margin: time.Hour, Grace: 10 * time.Hour}
@@ -195,7 +195,7 @@ func TestRoomForACommand(t *testing.T) {
 				if left, want := l.deadline().Left(), c.left-times.Margin; left > want || left < want-time.Minute {
 					t.Errorf("%v until the command is killed, want %v", left, want)
 				}
-				time.AfterFunc(time.Second, cancel) // which is all that ends it where there is no room
+				time.AfterFunc(time.Second, cancel) // which is all that ends it if there is no room
 				if got := l.room(); got != c.want {
 					t.Errorf("room: %v, want %v", got, c.want)
 				}
@@ -223,7 +223,9 @@ func TestNoGuardIsKeptForNothing(t *testing.T) {
 			for _, cause := range []error{leaderelection.ErrOusted, errTest} {
 				r := newTrial(t, c.change, "sleep", "600")
 				defer r.Close()
-				r.Prepare()
+				if err := r.Prepare(); err != nil {
+					t.Fatal(err)
+				}
 				r.begin(t)
 				r.until(t, "a start", func() bool { return slices.Contains(r.lines, "the command is started") })
 				r.cancel(cause)
@@ -249,9 +251,12 @@ func TestOneGuardWaits(t *testing.T) {
 	if r.ready != nil {
 		t.Error("a guard waits that nobody has asked for")
 	}
-	r.Prepare()
+	err := r.Prepare()
 	first := r.ready
-	r.Prepare()
+	err = errors.Join(err, r.Prepare())
+	if err != nil {
+		t.Error(err)
+	}
 	if r.again(); first == nil || r.ready != first {
 		t.Error("more than one guard waits, or none")
 	}
@@ -261,7 +266,7 @@ func TestOneGuardWaits(t *testing.T) {
 	}
 }
 
-// Where the lease is kept meanwhile, a command has Drain to end in, and not only the grace.
+// If the lease is kept meanwhile, a command has Drain to end in, and not only the grace.
 func TestDrainIsLongerThanGrace(t *testing.T) {
 	t.Parallel()
 	up := filepath.Join(t.TempDir(), "up")

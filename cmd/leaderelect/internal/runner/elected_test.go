@@ -18,6 +18,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 // The test binary is the guard, too.
@@ -35,7 +36,7 @@ const patience = 30 * time.Second
 // trial is one leadership of a runner, and what came of it.
 type trial struct {
 	*Runner
-	view   *leaderelection.TimeView
+	view   *viewtest.View
 	cancel context.CancelCauseFunc
 	over   chan struct{} // Elected has returned
 
@@ -71,7 +72,7 @@ func newTrial(t *testing.T, change func(*Config), args ...string) *trial {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &trial{view: leaderelection.NewTimeView(nil), over: make(chan struct{})}
+	r := &trial{view: viewtest.New(nil, 0), over: make(chan struct{})}
 	r.view.Set(time.Now().Add(time.Minute))
 	c := Config{Args: args, Store: "file:x", LeaderID: "me", Times: times, Drain: patience, OnFailure: Restart, Delay: 10 * time.Millisecond,
 		ExpiryFile: filepath.Join(t.TempDir(), "expiry"), Logger: slog.New(r),
@@ -95,7 +96,7 @@ func (r *trial) begin(t *testing.T) *trial {
 	r.cancel = cancel
 	go func() {
 		defer close(r.over)
-		r.Elected(ctx, r.view)
+		r.Elected(ctx, r.view.TimeView)
 	}()
 	t.Cleanup(func() {
 		r.cancel(ErrStopped)
@@ -203,17 +204,18 @@ func TestGiveUp(t *testing.T) {
 // The command's environment, in which what an outer leaderelect has set is replaced;
 // and the file that follows the view.
 func TestEnvironment(t *testing.T) {
-	t.Setenv("LEADERELECT_ELECTION", "99")
+	t.Setenv("LEADERELECT_TOKEN", "99")
 	t.Setenv("LEADERELECT_EXPIRY_FILE", "/run/theirs")
 	t.Setenv("LEADERELECT_LEASE_ID", "theirs")
 	t.Setenv("OTHER", "kept")
+	t.Setenv("MYSQL_PWD", "theirs, too")
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
 	r := newTrial(t, func(c *Config) {
-		c.Stdout = out
+		c.Stdout, c.Withheld = out, []string{"MYSQL_PWD"}
 		c.LeaseID = func(n leaderelection.ElectionNumber) string { return fmt.Sprintf("lease-%d", n) }
 	}, "sh", "-c", "env; echo complete; exec sleep 600").begin(t)
 	var text string
@@ -222,7 +224,7 @@ func TestEnvironment(t *testing.T) {
 		text = string(data)
 		return strings.Contains(text, "complete")
 	})
-	for _, want := range []string{"LEADERELECT_ELECTION=0", "LEADERELECT_LEADER_ID=me", "LEADERELECT_STORE=file:x", "LEADERELECT_EXPIRY_FILE=" + r.c.ExpiryFile, "LEADERELECT_LEASE_ID=lease-0", "OTHER=kept"} {
+	for _, want := range []string{"LEADERELECT_TOKEN=0", "LEADERELECT_LEADER_ID=me", "LEADERELECT_STORE=file:x", "LEADERELECT_EXPIRY_FILE=" + r.c.ExpiryFile, "LEADERELECT_LEASE_ID=lease-0", "OTHER=kept"} {
 		if strings.Count(text, want+"\n") != 1 {
 			t.Errorf("no one %s in\n%s", want, text)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // expiryFile tells a command until when it may act as leader. It is replaced as a
-// whole, so that a reader never finds half of it. Where it cannot be written, the
+// whole, so that a reader never finds half of it. If it cannot be written, the
 // old one stays, which names an earlier time: that is safe.
 //
 //	1790000000
@@ -53,7 +53,7 @@ func tryExpiryFile(path string) error {
 		defer os.Remove(f.own)
 	}
 	if info, err := os.Stat(f.path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("the expiry file: %s is there, and is no file", f.path)
+		return fmt.Errorf("the expiry file: %s exists, and is not a file", f.path)
 	}
 	const advice = "have TMPDIR name a directory that can be written to and has room, or give --expiry-file"
 	try, err := os.CreateTemp(filepath.Dir(f.path), "."+filepath.Base(f.path)+"-")

@@ -31,7 +31,7 @@ func TestCheck(t *testing.T) {
 		"none, and none needed":         {missing, filepath.Join(t.TempDir(), "expiry"), ""},
 		"a file that is there":          {t.TempDir(), there, ""},
 		"a directory that is not":       {t.TempDir(), filepath.Join(missing, "expiry"), "the expiry file: "},
-		"a directory in a file's place": {t.TempDir(), t.TempDir(), "is there, and is no file"},
+		"a directory in a file's place": {t.TempDir(), t.TempDir(), "exists, and is not a file"},
 	} {
 		t.Setenv("TMPDIR", c.tmp)
 		err := New(Config{ExpiryFile: c.expiry}).Check()
@@ -133,9 +133,49 @@ func TestDrainIsOver(t *testing.T) {
 // this program's.
 func TestEnvironmentWithoutStore(t *testing.T) {
 	t.Setenv("LEADERELECT_STORE", "redis://:password@host")
-	for _, e := range Environment(7, "me", "") {
+	for _, e := range Environment(7, "me", "", nil) {
 		if strings.Contains(e, "password") || strings.HasPrefix(e, "LEADERELECT_STORE=") {
 			t.Errorf("%s", e)
 		}
+	}
+}
+
+// A job of which nothing was begun leaves the night to others; one that may have begun does not.
+func TestHoldIsDroppedForWhatWasNotBegun(t *testing.T) {
+	t.Parallel()
+	garbage := filepath.Join(t.TempDir(), "garbage")
+	if err := os.WriteFile(garbage, []byte("no program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change  func(r *trial)
+		args    []string
+		dropped bool
+	}{
+		"it has run":              {nil, []string{"true"}, false},
+		"it has failed":           {nil, []string{"sh", "-c", "exit 126"}, false},
+		"no program":              {nil, []string{garbage}, true},
+		"no expiry file":          {func(r *trial) { r.c.ExpiryFile = "/no/such/dir/expiry" }, []string{"true"}, true},
+		"no time left":            {func(r *trial) { r.c.Times.Margin = 2 * time.Minute; r.view.Set(time.Now()) }, []string{"true"}, true},
+		"given up when elected":   {func(r *trial) { r.GiveUp() }, []string{"true"}, true},
+		"begun by an earlier one": {func(r *trial) { r.claimed.Store(true); r.begun.Store(true) }, []string{"true"}, false},
+		"too long an argument":    {nil, []string{"true", strings.Repeat("x", 1<<22)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dropped := 0
+			r := newTrial(t, func(c *Config) { c.Once = true; c.DropHold = func() { dropped++ } }, c.args...)
+			if c.change != nil {
+				c.change(r)
+			}
+			r.begin(t)
+			if name == "no time left" {
+				r.cancel(errTest)
+			}
+			r.ends(t)
+			if (dropped == 1) != c.dropped || dropped > 1 {
+				t.Errorf("dropped %d times; finished %q: %q", dropped, r.finished, r.lines)
+			}
+		})
 	}
 }

@@ -16,7 +16,7 @@ import (
 type HolderConfig struct {
 	Times      Times
 	ExpiryFile string    // empty: none
-	Out        io.Writer // is told the election number
+	Out        io.Writer // gets the fencing token
 	Logger     *slog.Logger
 	Begun      func()          // it leads, and has said so
 	Failed     func(error)     // it could not say so: the lease is released
@@ -25,7 +25,7 @@ type HolderConfig struct {
 	Lost       func(error)     // it does not lead any more, though nobody asked this program to end
 }
 
-// Holder leads for one leadership, for whoever has started this program. Elected is its
+// Holder leads for one leadership, for the program that has started this one. Elected is its
 // OnElected.
 type Holder struct {
 	c       HolderConfig
@@ -105,7 +105,7 @@ func (h *Holder) begin(number leaderelection.ElectionNumber, end time.Time) (ala
 }
 
 // EndLine is printed when the leader is asked to hand over, or is not to lead any more: the work is
-// to be ended, and then this program. It is for who reads what this program prints.
+// to be ended, and then this program. It is for the reader of what this program prints.
 const EndLine = "end"
 
 // hold keeps on until this program is asked to end: nil. Else until less than the grace is left of
@@ -117,7 +117,7 @@ func (h *Holder) hold(ctx context.Context, view *leaderelection.TimeView, end ti
 			end = next
 			if file != nil {
 				if err := file.write(end); err != nil {
-					h.c.Logger.Warn("the expiry file cannot be written, and names an earlier time than the true one", "err", err)
+					h.c.Logger.Warn("the expiry file cannot be written: the time in it is too early", "err", err)
 				}
 			}
 		}
@@ -131,7 +131,7 @@ func (h *Holder) hold(ctx context.Context, view *leaderelection.TimeView, end ti
 			return fmt.Errorf("leadership is over: %w", cause)
 		case cause != nil && ended != nil:
 			ended = nil
-			h.c.Logger.Warn("leadership is to be given up: end the work, and then this program, for the lease to be released", "cause", cause)
+			h.c.Logger.Warn("leadership is to be given up: end the work and then this program, so that it releases the lease", "cause", cause)
 			_, _ = fmt.Fprintln(h.c.Out, EndLine) // who does not read it finds out by the end of this program
 		case cause != nil && due.Left() <= 0:
 			return fmt.Errorf("leadership is over, and this program was not asked to end in time: %w", cause)

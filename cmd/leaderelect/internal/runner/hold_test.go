@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
 // held is one leadership of a Holder, and what came of it.
 type held struct {
 	*Holder
-	view   *leaderelection.TimeView
+	view   *viewtest.View
 	out    bytes.Buffer // until begun
 	cancel context.CancelCauseFunc
 	begun  chan struct{}
@@ -31,7 +32,7 @@ type held struct {
 // newHeld returns one whose view lasts a minute, and that has not begun.
 func newHeld(t *testing.T, change func(*HolderConfig)) *held {
 	t.Helper()
-	h := &held{view: leaderelection.NewTimeViewOf(nil, 7), begun: make(chan struct{}), failed: make(chan error, 1), lost: make(chan error, 1), over: make(chan struct{})}
+	h := &held{view: viewtest.New(nil, 7), begun: make(chan struct{}), failed: make(chan error, 1), lost: make(chan error, 1), over: make(chan struct{})}
 	h.view.Set(time.Now().Add(time.Minute))
 	stopped, stop := context.WithCancel(t.Context())
 	h.stop = stop
@@ -53,7 +54,7 @@ func (h *held) begin(t *testing.T) *held {
 	h.cancel = cancel
 	go func() {
 		defer close(h.over)
-		h.Elected(ctx, h.view)
+		h.Elected(ctx, h.view.TimeView)
 	}()
 	return h
 }

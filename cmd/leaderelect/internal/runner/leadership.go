@@ -27,10 +27,16 @@ func (r *Runner) Elected(ctx context.Context, view *leaderelection.TimeView) { r
 
 // Run runs the command for as long as view lasts, and ctx, and returns when it is dead.
 func (r *Runner) Run(ctx context.Context, view View) {
+	defer func() {
+		if r.c.DropHold != nil && !r.begun.Load() {
+			r.c.Logger.Warn("the command was not started: the lease is released without its hold")
+			r.c.DropHold()
+		}
+	}()
 	if !r.claimed.CompareAndSwap(false, true) && (r.c.Once || r.c.Single) {
 		return // it ran already, or has given up
 	}
-	l := &leadership{Runner: r, ctx: ctx, view: view, log: r.c.Logger.With("election", uint64(view.ElectionNumber()))}
+	l := &leadership{Runner: r, ctx: ctx, view: view, log: r.c.Logger.With("token", uint64(view.ElectionNumber()))}
 	defer func() {
 		if l.file != nil {
 			l.file.remove()
@@ -46,6 +52,9 @@ func (r *Runner) Run(ctx context.Context, view View) {
 		}
 		began := time.Now()
 		status, forced := l.run()
+		if !status.Unstarted {
+			l.begun.Store(true)
+		}
 		if status.Failure != "" {
 			l.log.Error("the command did not run", "err", status.Failure)
 		}
@@ -145,7 +154,7 @@ func (l *leadership) room() bool {
 	return false
 }
 
-// prepare makes what a command needs beside itself.
+// prepare makes what a command needs apart from itself.
 func (l *leadership) prepare() (err error) {
 	if l.alarm == nil {
 		if l.alarm, err = proc.NewAlarm(); err != nil {
@@ -165,7 +174,7 @@ func (l *leadership) prepare() (err error) {
 func (l *leadership) run() (proc.Status, bool) {
 	end := l.view.Get()
 	if err := l.prepare(); err != nil {
-		return proc.Status{Code: proc.CodeFailed, Failure: err.Error()}, false
+		return proc.Status{Code: proc.CodeFailed, Failure: err.Error(), Unstarted: true}, false
 	}
 	p, err := proc.Start(proc.Spec{
 		Args: l.c.Args, Env: l.environment(),
@@ -174,7 +183,7 @@ func (l *leadership) run() (proc.Status, bool) {
 		Setuid: l.c.Setuid, Remove: l.file.all(), Logger: l.log, Ready: l.take(),
 	})
 	if err != nil {
-		return proc.Status{Code: proc.CodeFailed, Failure: err.Error()}, false
+		return proc.Status{Code: proc.CodeFailed, Failure: err.Error(), Unstarted: true}, false
 	}
 	l.log.Info("the command is started", "command", l.c.Args[0])
 	l.runs(p)
@@ -196,7 +205,7 @@ func (l *leadership) run() (proc.Status, bool) {
 const drainLook = 100 * time.Millisecond
 
 // tend moves the command's deadline on with the view, and ends the command when
-// leadership ends; it reports whether it did. It waits for nothing but time and the
+// leadership ends; it reports whether it did. It waits only for time and the
 // command's end, and while all is well for that alone.
 func (l *leadership) tend(p *proc.Process, end time.Time) (forced bool) {
 	ended := l.ctx.Done()
@@ -222,7 +231,7 @@ func (l *leadership) tend(p *proc.Process, end time.Time) (forced bool) {
 			end = next
 			p.Extend(l.deadline())
 			if err := l.file.write(end); err != nil {
-				l.log.Warn("the expiry file cannot be written, and names an earlier time than the true one", "err", err)
+				l.log.Warn("the expiry file cannot be written: the time in it is too early", "err", err)
 			}
 		}
 		look := proc.At(end, l.c.Times.Span)
@@ -262,10 +271,13 @@ func (l *leadership) environment() []string {
 	if l.c.Shard != "" {
 		more = append(more, "LEADERELECT_SHARD="+l.c.Shard)
 	}
+	if l.c.Shards > 0 {
+		more = append(more, fmt.Sprintf("LEADERELECT_SHARDS=%d", l.c.Shards))
+	}
 	if l.c.LeaseID != nil {
 		if id := l.c.LeaseID(l.view.ElectionNumber()); id != "" {
 			more = append(more, "LEADERELECT_LEASE_ID="+id)
 		}
 	}
-	return Environment(l.view.ElectionNumber(), l.c.LeaderID, l.c.Store, more...)
+	return Environment(l.view.ElectionNumber(), l.c.LeaderID, l.c.Store, l.c.Withheld, more...)
 }

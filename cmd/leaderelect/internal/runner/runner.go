@@ -39,14 +39,16 @@ const mostDelays = 60
 type Config struct {
 	Args                  []string
 	Stdin, Stdout, Stderr *os.File
-	Store                 string // for the command's environment; empty: not to be there
+	Store                 string   // for the command's environment; empty: not to be there
+	Withheld              []string // variables that the command does not find
 	LeaderID              string
 	Shard                 string                                     // the one that is owned; empty: an election is led
+	Shards                int                                        // how many numbered ones there are; 0: they have names
 	LeaseID               func(leaderelection.ElectionNumber) string // of the store's own lease, for the command's environment; nil: none
 	ExpiryFile            string                                     // empty: one is made
 	Setuid                bool                                       // the command may become another user
 	Times                 Times
-	Drain                 time.Duration // between asking to end and killing where the lease is kept meanwhile
+	Drain                 time.Duration // between asking to end and killing if the lease is kept meanwhile
 	Once                  bool
 	Single                bool // one leadership only: Finish when it is over
 	OnFailure             Policy
@@ -56,6 +58,9 @@ type Config struct {
 	// Resign gives up leadership, but not the campaign. Nil: that cannot be done, and a
 	// command that fails is started again and again.
 	Resign func(ctx context.Context)
+	// DropHold is called if nothing of the command was begun in the one leadership of Once: others may run it. Nil:
+	// there is no hold.
+	DropHold func()
 	// Finish ends the campaign, and the program with code.
 	Finish func(code int, why error)
 }
@@ -72,6 +77,7 @@ type Runner struct {
 	c       Config
 	nudge   chan struct{}
 	claimed atomic.Bool // by the first leadership, or by GiveUp
+	begun   atomic.Bool // a command may have run
 	aside   aside.Box
 
 	mu   sync.Mutex
@@ -92,30 +98,30 @@ func New(c Config) *Runner {
 }
 
 // Prepare has a guard wait for the next command, so that an election is followed by it at once;
-// another one when that has ended; until Close. Without one it is started then.
-func (r *Runner) Prepare() {
+// another one when that has ended; until Close. It reports why there can be none: then no
+// command could be run either.
+func (r *Runner) Prepare() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keeps = true
-	r.prepare()
+	return r.prepare()
 }
 
 // prepare has one wait, if that is wanted. R.mu is locked.
-func (r *Runner) prepare() {
-	if !r.keeps || r.ready != nil {
-		return
+func (r *Runner) prepare() (err error) {
+	if r.keeps && r.ready == nil {
+		r.ready, err = proc.Prepare(r.c.Stdin, r.c.Stdout, r.c.Stderr)
 	}
-	var err error
-	if r.ready, err = proc.Prepare(r.c.Stdin, r.c.Stdout, r.c.Stderr); err != nil {
-		r.c.Logger.Debug("no guard waits for the command", "err", err)
-	}
+	return err
 }
 
-// again has another guard wait.
+// again has another guard wait. Without one it is started with the next command.
 func (r *Runner) again() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.prepare()
+	if err := r.prepare(); err != nil {
+		r.c.Logger.Debug("no guard waits for the command", "err", err)
+	}
 }
 
 // take is the guard that waits, if one does.
@@ -153,7 +159,7 @@ func (r *Runner) Extended(leaderelection.ViewExtended) {
 	}
 }
 
-// Signal passes a signal on, where a command runs.
+// Signal passes a signal on, if a command runs.
 func (r *Runner) Signal(s syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,7 +195,7 @@ func (r *Runner) Pid() int {
 }
 
 // GiveUp says that no leadership may begin any more, and whether that was in time:
-// false where one has.
+// false if one has.
 func (r *Runner) GiveUp() bool { return r.claimed.CompareAndSwap(false, true) }
 
 // wait waits for d, or until ctx ends.
@@ -208,7 +214,7 @@ func wait(ctx context.Context, d time.Duration) {
 var (
 	// ErrNotElected is why a command that was to run once did not.
 	ErrNotElected = errors.New("not elected in time")
-	// ErrStopped is wrapped by the cause of a campaign's end where somebody
+	// ErrStopped is wrapped by the cause of a campaign's end if somebody
 	// asked this program to end.
 	ErrStopped = errors.New("asked to end")
 )

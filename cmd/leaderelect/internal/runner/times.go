@@ -21,7 +21,7 @@ type Times struct {
 	Grace time.Duration
 }
 
-// Extend is how often the lease is extended where nothing else is asked for: after half of what a
+// Extend is how often the lease is extended if nothing else is asked for: after half of what a
 // command has of a view until it is asked to end. After half of the view itself an outage of
 // some seconds would end commands that the lease outlives. The grace leaves it more than a seventh
 // of a term, so that it is within what a Config takes.

@@ -1,10 +1,12 @@
-// Package shards is what leaderelect shards does beside the command line: it runs a command
+// Package shards is what leaderelect shards does apart from the command line: it runs a command
 // for each shard that a member owns, and says what a group's records mean to people and to
 // programs that are not written in Go.
 package shards
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -43,9 +45,12 @@ type owned struct{ *shard.Owned }
 // ElectionNumber is the shard's token.
 func (o owned) ElectionNumber() leaderelection.ElectionNumber { return o.Token() }
 
-// Owned is a shard.Config's OnOwned: it returns when the shard's command is dead.
-func (c *Commands) Owned(ctx context.Context, o *shard.Owned) {
-	r := runner.New(c.of(o.Name()))
+// Owned is a shard.Config's OnOwned: it returns when the shard's command is dead, with an error
+// if the command has failed so that another member is to try it.
+func (c *Commands) Owned(ctx context.Context, o *shard.Owned) error {
+	own, failed := c.of(o), false
+	own.Resign = func(context.Context) { failed = true }
+	r := runner.New(own)
 	c.mu.Lock()
 	c.running[r] = struct{}{}
 	if c.stop != 0 {
@@ -58,12 +63,18 @@ func (c *Commands) Owned(ctx context.Context, o *shard.Owned) {
 		delete(c.running, r)
 	}()
 	r.Run(ctx, owned{o})
+	if failed {
+		return cmp.Or(r.Healthy(ctx), errFailed)
+	}
+	return nil
 }
 
+var errFailed = errors.New("the command failed")
+
 // of is what to run for a shard.
-func (c *Commands) of(name string) runner.Config {
-	own := c.c
-	own.Shard, own.Resign = name, nil
+func (c *Commands) of(o *shard.Owned) runner.Config {
+	own, name := c.c, o.Name()
+	own.Shard, own.Shards = name, o.Of()
 	own.Args = make([]string, len(c.c.Args))
 	for i, arg := range c.c.Args {
 		own.Args[i] = strings.ReplaceAll(arg, Placeholder, name)

@@ -4,33 +4,23 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/shards"
-	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/memgroup"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // What a group goes through, as an observer tells of it, and what it is in the end.
 func TestEventsAndState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		records := map[string]*memory.Decider{}
-		store := func(name string) (leaderelection.RaceDecider, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if records[name] == nil {
-				records[name] = memory.NewDecider()
-			}
-			return records[name].Handle(), nil
-		}
+		var records memgroup.Records
 		join := func(id string, set shard.Shards) *shard.Member {
-			m, err := shard.Config{Store: store, MemberID: id, Shards: set, SharedClock: true, Weight: 2, Capacity: 9, Zone: "z",
-				HostPort: []string{id + ":80"}, OnOwned: func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() }}.Start(t.Context())
+			m, err := shard.Config{Store: records.Store, MemberID: id, Shards: set, ClockPolicy: leaderelection.SharedClock, Weight: 2, Capacity: 9, Zone: "z",
+				HostPort: []string{id + ":80"}, OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil }}.Start(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +37,7 @@ func TestEventsAndState(t *testing.T) {
 		seen := map[string]int{}
 		var follow shards.Follower
 		watched := make(chan struct{})
-		w := shard.WatchConfig{Store: store, SharedClock: true}
+		w := shard.WatchConfig{Store: records.Store, ClockPolicy: leaderelection.SharedClock}
 		go func() {
 			defer close(watched)
 			_ = w.Watch(ctx, func(_ context.Context, a *shard.Assignment) {
@@ -61,7 +51,7 @@ func TestEventsAndState(t *testing.T) {
 		}()
 		a := join("a", shard.Named("one", "two", "three\x1b[2J"))
 		b := join("b", shard.Named("one", "two", "three\x1b[2J"))
-		o := shard.Operator{Store: store}
+		o := shard.Operator{Store: records.Store}
 		if err := o.Pin(t.Context(), "one", "b"); err != nil {
 			t.Error(err)
 		}
@@ -82,13 +72,14 @@ func TestEventsAndState(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		for i, want := range []shards.Member{
-			{ID: "a", Seat: 0, Session: 1, State: shards.Alive, HostPort: []string{"a:80"}, Cordoned: true, Weight: 2, Capacity: 9, Zone: "z"},
-			{ID: "b", Seat: 1, Session: 1, State: shards.Alive, HostPort: []string{"b:80"}, Owned: 3, Weight: 2, Capacity: 9, Zone: "z"},
+			{ID: "a", Seat: 0, State: shards.Alive, HostPort: []string{"a:80"}, Cordoned: true, Weight: 2, Capacity: 9, Zone: "z"},
+			{ID: "b", Seat: 1, State: shards.Alive, HostPort: []string{"b:80"}, Owned: 3, Weight: 2, Capacity: 9, Zone: "z"},
 		} {
 			got := s.Members[i]
 			if got.Left <= 0 {
 				t.Errorf("%s has %v s left", got.ID, got.Left)
 			}
+			want.Session = uint64([]*shard.Member{a, b}[i].Session().Number)
 			if got.Left = 0; fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%+v, want %+v", got, want)
 			}

@@ -64,14 +64,31 @@ const (
 
 // Shard is one shard, as JSON.
 type Shard struct {
-	Name     string   `json:"shard"`
-	Owner    string   `json:"owner"` // empty: nobody
-	Token    uint64   `json:"token"` // the newest
-	Moving   bool     `json:"moving,omitempty"`
-	Pinned   string   `json:"pinned_to,omitempty"`
-	Seat     int      `json:"seat"` // -1: nobody
-	Session  uint64   `json:"session,omitempty"`
-	HostPort []string `json:"host_port,omitempty"`
+	Name     string    `json:"shard"`
+	Owner    string    `json:"owner"` // empty: nobody
+	Token    uint64    `json:"token"` // the newest
+	Moving   bool      `json:"moving,omitempty"`
+	Pinned   string    `json:"pinned_to,omitempty"`
+	Seat     int       `json:"seat"` // -1: nobody
+	Session  uint64    `json:"session,omitempty"`
+	HostPort []string  `json:"host_port,omitempty"`
+	Failures []Failure `json:"failures,omitempty"`
+}
+
+// Failure is that a member could not work on a shard, as JSON.
+type Failure struct {
+	Member string    `json:"member"`
+	Count  int       `json:"count"`
+	Until  time.Time `json:"until"` // it is not tried there again before
+	Error  string    `json:"error"`
+}
+
+// failures are those of a shard.
+func failures(a *shard.Assignment, name string) (all []Failure) {
+	for _, f := range a.Failures(name) {
+		all = append(all, Failure{f.Member, f.Count, f.Until, f.Err})
+	}
+	return all
 }
 
 // Of is what an assignment means, which may be nil, with what is known of seats, or nil.
@@ -134,7 +151,7 @@ func Of(a *shard.Assignment, seats []shard.Seat, now time.Time) State {
 func (s *State) place(a *shard.Assignment, members map[shard.SessionID]*Member, unknown map[int]bool) {
 	for i := range s.Shards {
 		name, o := a.Shard(i)
-		one := Shard{Name: name, Owner: o.Member, Token: uint64(o.Token), Moving: o.Moving, Pinned: s.Pins[name], Seat: -1}
+		one := Shard{Name: name, Owner: o.Member, Token: uint64(o.Token), Moving: o.Moving, Pinned: s.Pins[name], Seat: -1, Failures: failures(a, name)}
 		if o.Member == "" {
 			s.Unowned++
 			s.Assigned = append(s.Assigned, one)
@@ -160,7 +177,7 @@ func (s *State) place(a *shard.Assignment, members map[shard.SessionID]*Member, 
 
 // OfOne is what an assignment says of one shard.
 func OfOne(a *shard.Assignment, name string, o shard.Owner) Shard {
-	one := Shard{Name: name, Owner: o.Member, Token: uint64(o.Token), Moving: o.Moving, Pinned: a.Pins()[name], Seat: -1}
+	one := Shard{Name: name, Owner: o.Member, Token: uint64(o.Token), Moving: o.Moving, Pinned: a.Pins()[name], Seat: -1, Failures: failures(a, name)}
 	if o.Member != "" {
 		one.Seat, one.Session, one.HostPort = o.Session.Seat, uint64(o.Session.Number), o.HostPort
 	}
@@ -256,6 +273,9 @@ func (s *State) list(each bool) string {
 		}
 		if one.Pinned != "" {
 			is += ", pinned to " + state.Name(one.Pinned)
+		}
+		for _, f := range one.Failures {
+			is += fmt.Sprintf(", failed at %s (%d times, not again before %s): %s", state.Name(f.Member), f.Count, f.Until.UTC().Format("15:04:05Z"), state.Name(f.Error))
 		}
 		if each || is != "owned" {
 			fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", state.Name(one.Name), orDash(state.Name(one.Owner)), one.Token, is)

@@ -49,7 +49,7 @@ func (s *server) fit(err error) string {
 	return s.Fit(err.Error())
 }
 
-// refusal says why r may not ask for a hand-over; empty: it may. With a token, that
+// refusal says why r may not ask for a hand-over; empty: it may. With a secret, that
 // alone counts: what comes from this machine may have come through a proxy here.
 // Without one, it must come from this machine, and by one of its own names: another
 // was made to point here.
@@ -57,14 +57,14 @@ func (s *server) refusal(r *http.Request) string {
 	if s.ReadOnly {
 		return "this sidecar is read-only"
 	}
-	if s.Token != "" {
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok || subtle.ConstantTimeCompare([]byte(token), []byte(s.Token)) != 1 {
-			return "only with the token of --token-file, as Authorization: Bearer"
+	if s.Secret != "" {
+		secret, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok || subtle.ConstantTimeCompare([]byte(secret), []byte(s.Secret)) != 1 {
+			return "only with the secret of --secret-file, as Authorization: Bearer"
 		}
 		return ""
 	}
-	const local = "only from this machine, or, where the sidecar is given a --token-file, with its token as Authorization: Bearer"
+	const local = "only from this machine, or, where the sidecar is given a --secret-file, with its secret as Authorization: Bearer"
 	if r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
 		return local // through a proxy of this machine, from wherever
 	}

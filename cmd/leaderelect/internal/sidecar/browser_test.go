@@ -18,6 +18,7 @@ import (
 
 // browser is a headless Chromium, spoken to by its DevTools protocol over a pipe.
 type browser struct {
+	width   int // of the window
 	t       *testing.T
 	to      *os.File
 	from    *bufio.Reader
@@ -115,6 +116,7 @@ func (b *browser) open(url string) { b.call("Page.navigate", map[string]any{"url
 
 // look sets the size of the window, and light or dark.
 func (b *browser) look(width, height int, scheme string) {
+	b.width = width
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
 	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
@@ -147,14 +149,18 @@ func (b *browser) until(expression, want string) {
 	}
 }
 
-// picture writes a screenshot where PICTURES says, to be looked at.
+// picture writes a screenshot to the directory in PICTURES, to be looked at. docs/pictures/sidecar.png is
+// the one that is called light.
 func (b *browser) picture(name string) {
 	dir := os.Getenv("PICTURES")
 	if dir == "" {
 		return
 	}
 	var shot struct{ Data string }
-	b.call("Page.captureScreenshot", map[string]any{"format": "png"}, &shot)
+	var r struct{ Result struct{ Value float64 } }
+	b.call("Runtime.evaluate", map[string]any{"expression": "document.body.getBoundingClientRect().bottom + 16", "returnByValue": true}, &r)
+	clip := map[string]any{"x": 0, "y": 0, "width": b.width, "height": r.Result.Value, "scale": 1}
+	b.call("Page.captureScreenshot", map[string]any{"format": "png", "clip": clip}, &shot)
 	data, err := base64.StdEncoding.DecodeString(shot.Data)
 	if err != nil {
 		b.t.Fatal(err)

@@ -55,7 +55,7 @@ func FuzzHandler(f *testing.F) {
 		ended := make(chan struct{})
 		close(ended)
 		h := sidecar.Handler(sidecar.Config{
-			Hub: hub, Campaign: none, Skew: time.Second, Metrics: sidecar.NewMetrics().Handler(), Ended: ended, Token: token, ReadOnly: readOnly,
+			Hub: hub, Campaign: none, Skew: time.Second, Metrics: sidecar.NewMetrics().Handler(), Ended: ended, Secret: token, ReadOnly: readOnly,
 			StepDown: func(context.Context) error { asked++; return nil },
 			Transfer: func(_ context.Context, id string) error {
 				if id == "" || id == "*" {

@@ -25,7 +25,7 @@ type Event struct {
 
 // Leadership is one that was seen, for the timeline.
 type Leadership struct {
-	Election uint64    `json:"election"`
+	Token    uint64    `json:"token"`
 	LeaderID string    `json:"leader_id"`
 	From     time.Time `json:"from"` // when it was first seen, or about when it began
 	To       time.Time `json:"to,omitzero"`
@@ -74,7 +74,7 @@ func (h *Hub) Record(e leaderelection.RaceEntry) {
 	h.add(event)
 }
 
-// lapsed notes that the term of e has run out, where e is still the newest.
+// lapsed notes that the term of e has run out, if e is still the newest.
 func (h *Hub) lapsed(e *leaderelection.RaceEntry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,7 +141,7 @@ func (h *Hub) remember(e state.Event) {
 	case state.Lapse:
 		end(state.Lapse)
 	case state.Elected:
-		if last != nil && last.Election == e.Election {
+		if last != nil && last.Token == e.Token {
 			last.To, last.End = time.Time{}, "" // it is back
 			return
 		}
@@ -150,7 +150,7 @@ func (h *Hub) remember(e state.Event) {
 		if last == nil && !e.Since.IsZero() && e.Since.Before(from) {
 			from = e.Since
 		}
-		h.leaderships = append(h.leaderships, Leadership{Election: e.Election, LeaderID: e.LeaderID, From: from})
+		h.leaderships = append(h.leaderships, Leadership{Token: e.Token, LeaderID: e.LeaderID, From: from})
 		if len(h.leaderships) > maxLeaderships {
 			h.leaderships = h.leaderships[1:]
 		}

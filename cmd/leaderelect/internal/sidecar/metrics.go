@@ -20,7 +20,7 @@ type Metrics struct {
 
 // NewMetrics returns metrics that know of no election yet.
 func NewMetrics() *Metrics {
-	m := &Metrics{Metrics: leprom.New(), registry: prometheus.NewRegistry()}
+	m := &Metrics{Metrics: leprom.New(nil), registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(m.Metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

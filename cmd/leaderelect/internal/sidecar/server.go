@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/health"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
@@ -25,15 +26,17 @@ type Config struct {
 	ID       string // the candidate's; empty for an observer
 	Skew     time.Duration
 	Metrics  http.Handler
+	// Health is how this process does. Optional.
+	Health func() health.Account
 	// StepDown and Transfer put a request on record.
 	StepDown func(ctx context.Context) error
 	Transfer func(ctx context.Context, id string) error
-	// Token is what those must know who ask for a hand-over. Empty: whoever asks
-	// from this machine may.
-	Token string
+	// Secret must come with each request for a hand-over. If it is empty, programs on
+	// this machine may ask.
+	Secret string
 	// ReadOnly refuses all hand-overs.
 	ReadOnly bool
-	// Hosts are the names to answer to, beside addresses and names that nobody
+	// Hosts are the names to answer to, apart from addresses and names that nobody
 	// outside can give. "*" is any.
 	Hosts []string
 	// MaxWaiting is how many requests may wait for news at once. Zero: any number.
@@ -61,8 +64,8 @@ func Handler(c Config) http.Handler {
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.HandleFunc("GET /healthz", s.health)
-	mux.HandleFunc("/livez", s.probe(func(l lehttp.Leadership) http.Handler { return lehttp.Live(l, nil) }, http.StatusOK))
-	mux.HandleFunc("/standby", s.probe(lehttp.Standby, http.StatusServiceUnavailable))
+	mux.HandleFunc("/livez", s.probe(func(c *leaderelection.Campaign) http.Handler { return lehttp.Live(c, nil) }, http.StatusOK))
+	mux.HandleFunc("/standby", s.probe(func(c *leaderelection.Campaign) http.Handler { return lehttp.Standby(c) }, http.StatusServiceUnavailable))
 	mux.Handle("GET /metrics", c.Metrics)
 	mux.Handle("POST /stepdown", s.guarded(func(ctx context.Context, _ *http.Request) error { return c.StepDown(ctx) }))
 	mux.Handle("POST /transfer", s.guarded(func(ctx context.Context, r *http.Request) error {
@@ -92,7 +95,7 @@ func newServer(c Config) *server {
 
 type server struct {
 	Config
-	now     func() any    // what is told to who has asked for something
+	now     func() any    // the answer to a request for something
 	waiting chan struct{} // has one for each request that waits for news; nil: no limit
 }
 
@@ -143,19 +146,25 @@ func answer(w http.ResponseWriter, code int, v any) {
 
 // Self is what this process is doing.
 type Self struct {
-	ID       string  `json:"id"`
-	Role     string  `json:"role"`   // candidate or observer
-	Status   string  `json:"status"` // as in leaderelection.Status
-	Leading  bool    `json:"leading"`
-	Left     float64 `json:"view_seconds_left"`
-	Election uint64  `json:"election,omitempty"` // while leading
-	Skew     float64 `json:"skew_seconds"`
+	ID      string  `json:"id"`
+	Role    string  `json:"role"`   // candidate or observer
+	Status  string  `json:"status"` // as in leaderelection.Status
+	Leading bool    `json:"leading"`
+	Left    float64 `json:"view_seconds_left"`
+	Token   uint64  `json:"token,omitempty"` // while leading
+	Skew    float64 `json:"skew_seconds"`
+	// Health is what it does in words, and when the store last answered or failed.
+	Health *health.Account `json:"health,omitempty"`
 }
 
 func (s *server) self() Self {
 	self := Self{ID: s.ID, Role: "observer", Status: "observing", Skew: s.Skew.Seconds()}
 	if s.ID != "" {
 		self.Role, self.Status = "candidate", "starting"
+	}
+	if s.Health != nil {
+		account := s.Health()
+		self.Health = &account
 	}
 	c := s.Campaign()
 	if c == nil {
@@ -164,7 +173,7 @@ func (s *server) self() Self {
 	view, status := c.View(), c.Status()
 	self.Status = status.String()
 	if self.Leading = view.ValueInFuture() && status == leaderelection.Leading; self.Leading {
-		self.Election = uint64(view.ElectionNumber())
+		self.Token = uint64(view.ElectionNumber())
 		self.Left = state.Seconds(time.Until(view.Get()))
 	}
 	return self
@@ -176,7 +185,7 @@ func (s *server) leader(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	after, err := strconv.ParseUint(orZero(q.Get("after")), 10, 64)
 	if err != nil {
-		answer(w, http.StatusBadRequest, fault("after must be an election number"))
+		answer(w, http.StatusBadRequest, fault("after must be a fencing token"))
 		return
 	}
 	wait, err := duration(q.Get("wait"))
@@ -196,7 +205,7 @@ func (s *server) leader(w http.ResponseWriter, r *http.Request) {
 	for {
 		_, _, changed := s.Hub.After(0)
 		now := s.Hub.Now()
-		if now.State == state.Led && now.Election > after || wait == 0 {
+		if now.State == state.Led && now.Token > after || wait == 0 {
 			answer(w, http.StatusOK, now)
 			return
 		}
@@ -219,17 +228,14 @@ func orZero(s string) string {
 	return s
 }
 
-// duration is a number of seconds, or a duration as Go writes it.
+// duration is a span of time with its unit, as a setting is; empty is none.
 func duration(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
 	}
 	d, err := time.ParseDuration(s)
-	if seconds, e := strconv.ParseFloat(s, 64); e == nil {
-		d, err = time.Duration(seconds*float64(time.Second)), nil
-	}
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("wait is %q, want seconds, or a duration such as 30s", s)
+		return 0, fmt.Errorf("wait is %q, want a span of time with its unit, such as 500ms, 30s or 2m", s)
 	}
 	return d, nil
 }
@@ -315,7 +321,7 @@ func (s *server) ready(w http.ResponseWriter, _ *http.Request) {
 
 // probe is what makes says of the campaign; and without one, code: that there is none is
 // no reason to restart an observer.
-func (s *server) probe(makes func(lehttp.Leadership) http.Handler, code int) http.HandlerFunc {
+func (s *server) probe(makes func(*leaderelection.Campaign) http.Handler, code int) http.HandlerFunc {
 	var made atomic.Pointer[http.Handler]
 	return func(w http.ResponseWriter, r *http.Request) {
 		if made.Load() == nil {
@@ -335,7 +341,7 @@ func (s *server) probe(makes func(lehttp.Leadership) http.Handler, code int) htt
 	}
 }
 
-// health says 200 while the process does its work, also where the store does not.
+// health says 200 while the process does its work, even if the store does not.
 func (s *server) health(w http.ResponseWriter, _ *http.Request) {
 	self := s.self()
 	code := http.StatusOK

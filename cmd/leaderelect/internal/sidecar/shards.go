@@ -15,7 +15,7 @@ import (
 )
 
 // ShardsConfig is what a sidecar of a group of shards serves. What it has in common with
-// that of an election is Config's: Token, ReadOnly, Hosts, MaxWaiting, Fit and Ended.
+// that of an election is Config's: Secret, ReadOnly, Hosts, MaxWaiting, Fit and Ended.
 type ShardsConfig struct {
 	Config
 	Group *ShardHub
@@ -49,7 +49,7 @@ const maxShardEvents = 4096
 // NewShardHub returns a hub that knows of no assignment.
 func NewShardHub() *ShardHub { return &ShardHub{next: 1, changed: make(chan struct{})} }
 
-// News takes in an assignment. One that is not newer than what is known is no news.
+// News takes in an assignment. One that is not newer than what is known is ignored.
 func (h *ShardHub) News(a *shard.Assignment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

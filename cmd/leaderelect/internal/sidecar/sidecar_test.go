@@ -99,15 +99,15 @@ func TestLeaderAndLongPoll(t *testing.T) {
 	if get(t, s.URL+"/leader", &now); now.State != state.Led || now.LeaderID != "a" || now.Left < 5 {
 		t.Errorf("%+v", now)
 	}
-	get(t, s.URL+"/leader?wait=0.01&after=1", &now)
-	if now.Election != 1 {
+	get(t, s.URL+"/leader?wait=10ms&after=1", &now)
+	if now.Token != 1 {
 		t.Errorf("after the wait: %+v", now)
 	}
 	s.hub.Record(led("b", 2, 0, 10*time.Second))
-	if after := <-answered; after.Election != 2 || after.LeaderID != "b" {
+	if after := <-answered; after.Token != 2 || after.LeaderID != "b" {
 		t.Errorf("the long poll was answered %+v", after)
 	}
-	for _, query := range []string{"?after=x", "?wait=soon", "?wait=-1s", "?after=-1"} {
+	for _, query := range []string{"?after=x", "?wait=soon", "?wait=-1s", "?wait=30", "?after=-1"} {
 		if code := get(t, s.URL+"/leader"+query, nil); code != http.StatusBadRequest {
 			t.Errorf("%s: %d", query, code)
 		}
@@ -127,7 +127,7 @@ func TestUnsynchronized(t *testing.T) {
 	}
 	e.Extension++
 	s.hub.Record(e)
-	if get(t, s.URL+"/leader?wait=10", &now); now.State != state.Led || now.Left <= 0 || now.Left > 0.3 {
+	if get(t, s.URL+"/leader?wait=10s", &now); now.State != state.Led || now.Left <= 0 || now.Left > 0.3 {
 		t.Errorf("when it was seen to change: %+v", now)
 	}
 	_, last, changed := s.hub.After(0)
@@ -193,7 +193,7 @@ func TestEvents(t *testing.T) {
 	var ids []string
 	for _, want := range []string{state.Elected, state.Extension, state.Lapse} {
 		id, event, now := next(t, lines)
-		if ids = append(ids, id); event != want || now.Election != 1 || (event == state.Lapse) != (now.State == state.Lapsed) {
+		if ids = append(ids, id); event != want || now.Token != 1 || (event == state.Lapse) != (now.State == state.Lapsed) {
 			t.Errorf("event %s %+v, want %s", event, now, want)
 		}
 	}
@@ -225,22 +225,22 @@ func TestReadyOnlyWhileLeading(t *testing.T) {
 		}
 	}
 	probes("observer", serve(t, nil).URL, map[string]int{"/readyz": 503, "/standby": 503, "/livez": 200})
-	elected, release := make(chan struct{}), make(chan struct{})
+	elected, release := make(chan leaderelection.ElectionNumber), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	campaign, err := leaderelection.Config{Decider: memory.NewDecider(), LeaderID: "me", TermLength: time.Minute,
-		OnElected: func(context.Context, *leaderelection.TimeView) { close(elected); <-release }}.Start(ctx)
+		OnElected: func(_ context.Context, view *leaderelection.TimeView) { elected <- view.ElectionNumber(); <-release }}.Start(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := serve(t, campaign)
-	<-elected
+	number := <-elected
 	for campaign.Status() != leaderelection.Leading {
 		<-time.After(time.Millisecond) // it is about to be published
 	}
 	probes("leading", s.URL, map[string]int{"/standby": 503, "/livez": 200})
 	var self sidecar.Self
-	if code := get(t, s.URL+"/readyz", &self); code != 200 || !self.Leading || self.Left <= 0 || self.Election != 1 {
-		t.Errorf("leading: %d %+v", code, self)
+	if code := get(t, s.URL+"/readyz", &self); code != 200 || !self.Leading || self.Left <= 0 || self.Token != uint64(number) {
+		t.Errorf("leading with token %d: %d %+v", number, code, self)
 	}
 	cancel()
 	for campaign.Status() == leaderelection.Leading {
@@ -265,7 +265,7 @@ func TestReadyOnlyWhileLeading(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	metrics := sidecar.NewMetrics()
 	s := serve(t, nil, func(c *sidecar.Config) { c.Metrics = metrics.Handler() })
-	if _, err := metrics.Candidate(sidecar.ElectionName("memory://x/y"), &leaderelection.Config{LeaderID: "me"}); err != nil {
+	if _, err := metrics.Candidate(sidecar.ElectionName("memory://x/y"), leaderelection.Config{LeaderID: "me"}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := http.Get(s.URL + "/metrics")
@@ -296,7 +296,7 @@ func TestElectionName(t *testing.T) {
 
 func TestWhoMayAsk(t *testing.T) {
 	s := serve(t, nil)
-	guarded := serve(t, nil, func(c *sidecar.Config) { c.Token = "a secret of some length" })
+	guarded := serve(t, nil, func(c *sidecar.Config) { c.Secret = "a secret of some length" })
 	readOnly := serve(t, nil, func(c *sidecar.Config) { c.ReadOnly = true })
 	for _, s := range []*served{s, guarded, readOnly} {
 		s.hub.Record(led("b", 1, 0, 10*time.Second))

@@ -31,20 +31,20 @@ func (e *Event) Text() string {
 	}
 	switch e.Event {
 	case Elected:
-		s := fmt.Sprintf("%s election %d: %s leads, %s", at, e.Election, Name(e.LeaderID), until)
+		s := fmt.Sprintf("%s token %d: %s leads, %s", at, e.Token, Name(e.LeaderID), until)
 		if e.State.State == Held {
-			s = fmt.Sprintf("%s election %d: held by %s; %s", at, e.Election, Name(e.LeaderID), untold)
+			s = fmt.Sprintf("%s token %d: held by %s; %s", at, e.Token, Name(e.LeaderID), untold)
 		}
 		if len(e.HostPort) > 0 {
 			s += ", at " + names(e.HostPort)
 		}
 		return s
 	case Vacancy:
-		return fmt.Sprintf("%s election %d: over, %s", at, e.Election, e.vacancy())
+		return fmt.Sprintf("%s token %d: over, %s", at, e.Token, e.vacancy())
 	case Lapse:
-		return fmt.Sprintf("%s election %d: lapsed, %s has not extended its term", at, e.Election, Name(e.LeaderID))
+		return fmt.Sprintf("%s token %d: lapsed, %s has not extended its term", at, e.Token, Name(e.LeaderID))
 	}
-	s := fmt.Sprintf("%s election %d: %s extended %s", at, e.Election, Name(e.LeaderID), until)
+	s := fmt.Sprintf("%s token %d: %s extended %s", at, e.Token, Name(e.LeaderID), until)
 	if e.Successor != "" {
 		s += ", asked to " + Request(e.Successor)
 	}

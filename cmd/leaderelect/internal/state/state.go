@@ -27,10 +27,10 @@ const (
 type State struct {
 	State    string   `json:"state"`
 	LeaderID string   `json:"leader_id"`
-	Election uint64   `json:"election"` // the fencing token
+	Token    uint64   `json:"token"` // the fencing token
 	HostPort []string `json:"host_port,omitempty"`
-	Params   string   `json:"params,omitempty"`        // where they are text
-	Binary   []byte   `json:"params_base64,omitempty"` // where they are not
+	Params   string   `json:"params,omitempty"`        // if they are text
+	Binary   []byte   `json:"params_base64,omitempty"` // if they are not
 	// TermExpiry is when the term of LeaderID ends, or has ended.
 	TermExpiry time.Time `json:"term_expiry,omitzero"`
 	// ReservedUntil is until when a vacant record is kept for Successor.
@@ -38,7 +38,7 @@ type State struct {
 	// ReleasedAt is when a vacant record was given up that is kept for nobody.
 	ReleasedAt time.Time `json:"released_at,omitzero"`
 	Term       float64   `json:"term_seconds,omitempty"`
-	Left       float64   `json:"seconds_left"` // of the term; 0 where it is over
+	Left       float64   `json:"seconds_left"` // of the term; 0 if it is over
 	Extension  uint64    `json:"extension"`
 	// HoldUntil is until when nobody else may lead, whether it is led or vacant.
 	HoldUntil time.Time `json:"hold_until,omitzero"`
@@ -51,6 +51,9 @@ type State struct {
 	// so there is no TermExpiry. Left is counted from when the record was seen to
 	// change, and so is more than what is left in truth.
 	Unsynchronized bool `json:"unsynchronized,omitempty"`
+	// Place is where the record is, as the store has resolved its URL. Only who has just opened
+	// it says so.
+	Place string `json:"place,omitempty"`
 }
 
 // Of is what e means at the wall time now, for clocks that are within skew.
@@ -61,7 +64,7 @@ func Of(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) State {
 // OfPaced is Of, if leaders extend their lease after every; zero: after half of the term less skew.
 func OfPaced(e *leaderelection.RaceEntry, now time.Time, skew, every time.Duration) State {
 	s := State{
-		LeaderID: e.LeaderID, Election: uint64(e.ElectionNumber), HostPort: e.HostPort, TermExpiry: e.TermExpiry,
+		LeaderID: e.LeaderID, Token: uint64(e.ElectionNumber), HostPort: e.HostPort, TermExpiry: e.TermExpiry,
 		Term: e.TermLength.Seconds(), Extension: e.Extension, Successor: e.Successor, Unsynchronized: e.Unsynchronized,
 	}
 	if e.Hold > 0 && !e.Unsynchronized {
@@ -109,13 +112,21 @@ func OfPaced(e *leaderelection.RaceEntry, now time.Time, skew, every time.Durati
 	return s
 }
 
-// Seconds is d in whole milliseconds, for JSON; nothing where it is over.
+// Seconds is d in whole milliseconds, for JSON; nothing if it is over.
 func Seconds(d time.Duration) float64 {
 	return float64(max(d, 0).Round(time.Millisecond).Milliseconds()) / 1000
 }
 
 // Text is s in words, one fact a line.
 func (s *State) Text() string {
+	text := s.facts()
+	if s.Place != "" {
+		text += fmt.Sprintf("%-10s %s\n", "place", Name(s.Place))
+	}
+	return text
+}
+
+func (s *State) facts() string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-10s %s\n", name, fmt.Sprintf(format, args...))
@@ -132,7 +143,7 @@ func (s *State) Text() string {
 		return b.String()
 	case Vacant:
 		line("state", "vacant: %s", s.vacancy())
-		line("election", "%d", s.Election)
+		line("token", "%d", s.Token)
 		hold()
 		return b.String()
 	case Lapsed:
@@ -147,7 +158,7 @@ func (s *State) Text() string {
 		line("state", "led")
 	}
 	line("leader", "%s", Name(s.LeaderID))
-	line("election", "%d", s.Election)
+	line("token", "%d", s.Token)
 	switch {
 	case s.State == Led && s.Unsynchronized:
 		line("since", "%d extensions", s.Extension)

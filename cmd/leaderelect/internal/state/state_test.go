@@ -17,7 +17,7 @@ const (
 
 var now = time.Date(2026, 9, 21, 13, 46, 40, 0, time.UTC)
 
-// held is a record of election 3, extended n times, the last time at the time now.
+// held is a record with token 3, extended n times, the last time at the time now.
 func held(n uint64) *leaderelection.RaceEntry {
 	return &leaderelection.RaceEntry{LeaderID: "a", TermExpiry: now.Add(term), TermLength: term, ElectionNumber: 3, Extension: n}
 }
@@ -86,11 +86,11 @@ func TestJSON(t *testing.T) {
 		entry *leaderelection.RaceEntry
 		want  string
 	}{
-		{e, `{"state":"led","leader_id":"a","election":3,"host_port":["10.0.0.1:80"],"params":"x","term_expiry":"2026-09-21T13:46:50Z",` +
+		{e, `{"state":"led","leader_id":"a","token":3,"host_port":["10.0.0.1:80"],"params":"x","term_expiry":"2026-09-21T13:46:50Z",` +
 			`"term_seconds":10,"seconds_left":10,"extension":1,"since_about":"2026-09-21T13:46:40Z","successor":"b"}`},
-		{vacant("b"), `{"state":"vacant","leader_id":"","election":3,"reserved_until":"2026-09-21T13:46:40Z","term_seconds":10,"seconds_left":0,"extension":9,"successor":"b"}`},
-		{unsynchronized(1), `{"state":"held","leader_id":"a","election":3,"term_seconds":10,"seconds_left":0,"extension":1,"unsynchronized":true}`},
-		{&leaderelection.RaceEntry{ConnectionParams: []byte{0xff}}, `{"state":"none","leader_id":"","election":0,"params_base64":"/w==","seconds_left":0,"extension":0}`},
+		{vacant("b"), `{"state":"vacant","leader_id":"","token":3,"reserved_until":"2026-09-21T13:46:40Z","term_seconds":10,"seconds_left":0,"extension":9,"successor":"b"}`},
+		{unsynchronized(1), `{"state":"held","leader_id":"a","token":3,"term_seconds":10,"seconds_left":0,"extension":1,"unsynchronized":true}`},
+		{&leaderelection.RaceEntry{ConnectionParams: []byte{0xff}}, `{"state":"none","leader_id":"","token":0,"params_base64":"/w==","seconds_left":0,"extension":0}`},
 	} {
 		if got, err := json.Marshal(state.Of(c.entry, now, skew)); err != nil || string(got) != c.want {
 			t.Errorf("%v\n got %s\nwant %s", err, got, c.want)
@@ -102,7 +102,7 @@ func TestText(t *testing.T) {
 	e := held(2)
 	e.HostPort, e.ConnectionParams, e.Successor = []string{"a:1", "b:2"}, []byte{0xff, 0xfe}, leaderelection.AnySuccessor
 	s := state.Of(e, now, skew)
-	for _, want := range []string{"leader     a\n", "election   3\n", "(2 extensions)", "addresses  a:1 b:2\n", "params     2 bytes that are no text\n", "asked      to step down\n"} {
+	for _, want := range []string{"leader     a\n", "token      3\n", "(2 extensions)", "addresses  a:1 b:2\n", "params     2 bytes that are no text\n", "asked      to step down\n"} {
 		if !strings.Contains(s.Text(), want) {
 			t.Errorf("no %q in\n%s", want, s.Text())
 		}
@@ -123,13 +123,13 @@ func TestFollower(t *testing.T) {
 		state string
 		text  string
 	}{
-		{held(0), state.Elected, state.Led, "election 3: a leads, until 13:46:50.000Z"},
-		{held(1), state.Extension, state.Led, "election 3: a extended until 13:46:50.000Z"},
-		{nil, state.Lapse, state.Lapsed, "election 3: lapsed, a has not extended its term"},
-		{held(2), state.Elected, state.Led, "election 3: a leads"},
-		{vacant("b"), state.Vacancy, state.Vacant, "election 3: over, reserved for b until"},
-		{&next, state.Elected, state.Led, "election 4: b leads"},
-		{held(3), state.Elected, state.Led, "election 3: a leads"}, // of a store that was set back
+		{held(0), state.Elected, state.Led, "token 3: a leads, until 13:46:50.000Z"},
+		{held(1), state.Extension, state.Led, "token 3: a extended until 13:46:50.000Z"},
+		{nil, state.Lapse, state.Lapsed, "token 3: lapsed, a has not extended its term"},
+		{held(2), state.Elected, state.Led, "token 3: a leads"},
+		{vacant("b"), state.Vacancy, state.Vacant, "token 3: over, reserved for b until"},
+		{&next, state.Elected, state.Led, "token 4: b leads"},
+		{held(3), state.Elected, state.Led, "token 3: a leads"}, // of a store that was set back
 	} {
 		var e state.Event
 		if c.entry == nil {
@@ -172,7 +172,7 @@ func TestFollowerUnsynchronized(t *testing.T) {
 	}
 	f.Lapsed(unsynchronized(6), now, skew)
 	known(0, state.Lapsed, 0)
-	if e = f.Changed(unsynchronized(7), now, skew); e.Event != state.Elected || !strings.HasSuffix(e.Text(), "election 3: a leads, for 10s") {
+	if e = f.Changed(unsynchronized(7), now, skew); e.Event != state.Elected || !strings.HasSuffix(e.Text(), "token 3: a leads, for 10s") {
 		t.Errorf("back after a lapse: %+v: %s", e, e.Text())
 	}
 	gone := vacant("b")

@@ -2,16 +2,22 @@ package store
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/c8e606e4/leaderelection"
 )
 
-// Schemes are those of all stores, also of such as this build has not.
-func Schemes() []string { return append(slices.Sorted(maps.Keys(tags)), "file") }
+// Kinds are all stores, also such as this build has not.
+var Kinds = kinds
 
-// ByItself is Open by the store alone, so that what it makes without I/O is there also
+// Schemes are those of all stores.
+func Schemes() (all []string) {
+	for _, k := range kinds {
+		all = append(all, k.Schemes...)
+	}
+	return all
+}
+
+// ByItself is Open by the store alone, so that what it makes without I/O is there even
 // if ctx has ended.
 func ByItself(ctx context.Context, raw string) (leaderelection.RaceDecider, error) {
 	u, err := Parse(raw)

@@ -12,24 +12,18 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/clients"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // Placeholder stands for the name of a record in a group's URL.
 const Placeholder = "{name}"
 
-// escaped is Placeholder in a URL that some program has written anew.
+// escaped is Placeholder in a URL that some program has rewritten.
 var escaped = regexp.MustCompile("(?i)%7Bname%7D")
-
-// named are the parameters that name an election, for the stores in whose URLs the path
-// names something larger.
-var named = map[string]string{"redis": "key", "postgres": "election", "mysql": "election", "sqlite": "election"}
 
 // larger are further parameters that say where a record is.
 var larger = []string{"table", "bucket", "sort_value"}
-
-// hosted are the stores in whose URLs no server stands for the host, but a part of the
-// record's place.
-var hosted = map[string]bool{"gs": true, "s3": true, "azblob": true, "dynamodb": true, "kubernetes": true}
 
 // InGroup is the URL of one record of a group of shards: raw with name in place of
 // Placeholder, or without one raw's own record with "-" and name added to its name.
@@ -50,7 +44,7 @@ func InGroup(raw, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if named[Kind(raw)] == "" && (strings.HasSuffix(u.Path, "/") || strings.HasSuffix(u.Opaque, "/")) {
+	if kindOf(raw).Parameter == "" && (strings.HasSuffix(u.Path, "/") || strings.HasSuffix(u.Opaque, "/")) {
 		return "", fmt.Errorf("%w: a group's name cannot end with a slash: leave it out, or write %s after it", ErrURL, Placeholder)
 	}
 	beside(u, "-"+name)
@@ -72,7 +66,7 @@ func parseGroup(raw string) (*url.URL, error) {
 			return nil, fmt.Errorf("%w: %s is of an election's leader, and a group of shards has one in each of its records: leave it out", ErrURL, p)
 		}
 	}
-	switch p := named[Kind(raw)]; {
+	switch p := kindOf(raw).Parameter; {
 	case p != "" && q.Get(p) == "":
 		return nil, fmt.Errorf("%w: it does not say by %s= what the group is called", ErrURL, p)
 	case p == "" && u.Opaque == "" && strings.Trim(u.Path, "/") == "":
@@ -84,13 +78,13 @@ func parseGroup(raw string) (*url.URL, error) {
 // apart returns what keeps the URLs of two records from being of two places, or nil.
 func apart(one, other *url.URL) error {
 	q, r := one.Query(), other.Query()
-	param, hosts := named[Kind(one.Scheme)], one.Host != other.Host
+	k, hosts := kindOf(one.Scheme), one.Host != other.Host
 	differs := one.Path != other.Path || one.Opaque != other.Opaque || hosts
-	for _, p := range append(larger, param) {
+	for _, p := range append(larger, k.Parameter) {
 		differs = differs || q.Get(p) != r.Get(p)
 	}
 	switch {
-	case !differs, hosts && !hosted[Kind(one.Scheme)], one.Scheme != other.Scheme, one.User.String() != other.User.String():
+	case !differs, hosts && !k.Hosted, one.Scheme != other.Scheme, one.User.String() != other.User.String():
 		return fmt.Errorf("%w: %s stands where it names no record. Put it into the name, and nowhere else, or leave it out", ErrURL, Placeholder)
 	case q.Has(channel) && q.Get(channel) == r.Get(channel):
 		return fmt.Errorf("%w: the records of a group cannot share a %s: put %s into that, too, or leave it out", ErrURL, channel, Placeholder)
@@ -98,19 +92,21 @@ func apart(one, other *url.URL) error {
 	return nil
 }
 
-// idle is for how long a record's connection is kept that nobody uses: a member looks at
-// each seat when it joins, and later at its own alone.
+// idle is for how long a record is kept open that nobody uses: a member looks at each seat when
+// it joins, and later at its own alone.
 const idle = time.Minute
 
 // Group opens the records of a group of shards: each when it is first used, and again
-// when it is used after it was left alone for a while. Its methods may be called by
-// several goroutines at once.
+// when it is used after it was left alone for a while. They share one client, for as long as
+// one of them is open. Its methods may be called by several goroutines at once.
 type Group struct {
 	raw      string
 	patience time.Duration
 	idle     time.Duration
 	pushes   bool
 	open     func(ctx context.Context, raw string, patience time.Duration) (leaderelection.RaceDecider, error)
+
+	clients clients.Set
 
 	mu      sync.Mutex
 	records map[string]*record
@@ -237,7 +233,7 @@ func (r *record) use(ctx context.Context) (d leaderelection.RaceDecider, done fu
 	if d, err = r.take(); d != nil || err != nil {
 		return d, r.done, err
 	}
-	if d, err = r.group.open(ctx, r.url, r.group.patience); err != nil {
+	if d, err = r.group.open(r.group.clients.In(ctx), r.url, r.group.patience); err != nil {
 		return nil, nil, err
 	}
 	r.group.mu.Lock()
@@ -276,6 +272,9 @@ func (r *record) left() {
 	r.group.mu.Unlock()
 	Close(d)
 }
+
+// String implements fmt.Stringer: it may not be open.
+func (r *record) String() string { return redact.URL(r.url) }
 
 // ReadCurrent implements leaderelection.RaceDecider.
 func (r *record) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -29,7 +30,7 @@ func TestInGroup(t *testing.T) {
 		"dynamodb:///orders?table=arn:aws:dynamodb:x:1:table/t":         "dynamodb:///orders-seat-0?table=arn%3Aaws%3Adynamodb%3Ax%3A1%3Atable%2Ft",
 		"nats://host:4222/bucket/orders?create=true":                    "nats://host:4222/bucket/orders-seat-0?create=true",
 		"tls://host:4222/bucket/{name}":                                 "tls://host:4222/bucket/seat-0",
-		"etcds://a:2379,b:2379/orders?cacert=ca.pem":                    "etcds://a:2379,b:2379/orders-seat-0?cacert=ca.pem",
+		"etcds://a:2379,b:2379/orders?tls_ca=ca.pem":                    "etcds://a:2379,b:2379/orders-seat-0?tls_ca=ca.pem",
 		"redis://host:6379/0?key=orders":                                "redis://host:6379/0?key=orders-seat-0",
 		"redis://host:6379/0?key={name}:orders":                         "redis://host:6379/0?key=seat-0:orders",
 		"unix:///run/redis.sock?key=orders":                             "unix:///run/redis.sock?key=orders-seat-0",
@@ -147,6 +148,9 @@ func TestGroupOpensWhatIsUsed(t *testing.T) {
 		if err != nil || o.now() != 1 {
 			t.Fatalf("%v; %d are open, want the first alone", err, o.now())
 		}
+		if is := fmt.Sprint(d); !strings.HasPrefix(is, "etcd://host/orders") || !strings.HasSuffix(is, "seat-3") {
+			t.Errorf("its place is %s", is)
+		}
 		e, err := d.ReadCurrent(t.Context())
 		if err != nil || o.now() != 2 {
 			t.Fatalf("%v; %d are open", err, o.now())
@@ -234,8 +238,8 @@ func TestGroupOfMembers(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer g.Close()
-			m, err := shard.Config{Store: g.Store, MemberID: fmt.Sprint("m", i), Shards: shard.Numbered(40), SharedClock: true,
-				OnOwned: func(ctx context.Context, _ *shard.Owned) { <-ctx.Done() }}.Start(t.Context())
+			m, err := shard.Config{Store: g.Store, MemberID: fmt.Sprint("m", i), Shards: shard.Numbered(40), ClockPolicy: leaderelection.SharedClock,
+				OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil }}.Start(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

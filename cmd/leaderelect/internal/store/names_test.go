@@ -69,7 +69,7 @@ func TestEveryStoreTakesAGroup(t *testing.T) {
 	for _, scheme := range store.Schemes() {
 		raw, listed := all[scheme]
 		if !listed {
-			t.Errorf("%s: it has no group here", scheme)
+			t.Errorf("groups in names_test.go lacks %s", scheme)
 		}
 		if raw == "" {
 			continue
@@ -122,7 +122,7 @@ func place(t *testing.T, raw string) (at string, err error) {
 func TestNamesThatAStoreDoesNotTake(t *testing.T) {
 	all := groups(t)
 	for raw, says := range map[string]string{
-		strings.Replace(all["kubernetes"], "orders", "Orders", 1):                     "no name for a Lease",
+		strings.Replace(all["kubernetes"], "orders", "Orders", 1):                     "not a valid name of a Lease",
 		strings.Replace(all["zookeeper"], "orders", "../orders", 1):                   "must not have",
 		strings.Replace(all["consul"], "orders", "a//orders", 1):                      "must not have",
 		strings.Replace(all["mysql"], "orders", strings.Repeat("x", 250), 1):          "must have 1 to",

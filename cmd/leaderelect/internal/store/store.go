@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,62 +17,12 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
-// Forms are the URLs that Open takes, one for each store, for help texts.
-var Forms = []string{
-	"file:///var/lib/app/election.json",
-	"gs://bucket/object",
-	"s3://bucket/key?region=eu-central-1",
-	"azblob://account/container/blob",
-	"dynamodb://table/key?region=eu-central-1",
-	"nats://host:4222/bucket/key",
-	"etcd://host:2379/key",
-	"redis://host:6379/0?key=election",
-	"postgres://user@host:5432/database?election=name",
-	"mysql://user@host:3306/database?election=name",
-	"sqlite:///var/lib/app/app.db?election=name",
-	"mongodb://host:27017/database/collection/election",
-	"rethinkdb://host:28015/database/table/election",
-	"kubernetes://namespace/lease",
-	"zookeeper://host:2181,host:2181/path",
-	"consul://host:8500/key",
-}
-
-// TLS are the forms for connections with TLS, and by a socket, for help texts.
-var TLS = []string{
-	"etcds://host:2379/key?cacert=ca.pem&cert=me.pem&cert_key=me-key.pem",
-	"rediss://host:6379/0?key=election&tls_ca=ca.pem&tls_cert=me.pem&tls_key=me-key.pem",
-	"unix:///run/redis.sock?key=election",
-	"tls://host:4222/bucket/key?tlsca=ca.pem&tlscert=me.pem&tlskey=me-key.pem",
-	"postgres://user@host/database?election=name&sslmode=verify-full&sslrootcert=ca.pem",
-	"mysql://user@host/database?election=name&tls=true&tls_ca=ca.pem",
-	"mongodb://host/database/collection/election?tls=true&tlsCAFile=ca.pem",
-	"rethinkdb://host/database/table/election?cacert=ca.pem",
-	"zookeeper://host:2281/path?tls=true&tls_ca=ca.pem",
-	"consul://host:8501/key?tls=true&tls_ca=ca.pem",
-}
-
 // ErrURL is what a URL that names no store is refused with.
 var ErrURL = errors.New("the store's URL is wrong")
 
-// tags are the build tag for each scheme that leaves its store out of the program. The
-// store of files, which needs no client, is always there.
-var tags = map[string]string{
-	"azblob":   "no_azblob",
-	"consul":   "no_consul",
-	"dynamodb": "no_dynamodb",
-	"etcd":     "no_etcd", "etcds": "no_etcd",
-	"gs":         "no_gcs",
-	"kubernetes": "no_kubernetes",
-	"mongodb":    "no_mongodb", "mongodb+srv": "no_mongodb",
-	"mysql": "no_mysql", "mariadb": "no_mysql",
-	"nats": "no_nats", "tls": "no_nats",
-	"postgres": "no_postgres", "postgresql": "no_postgres",
-	"redis": "no_redis", "rediss": "no_redis", "unix": "no_redis",
-	"rethinkdb": "no_rethinkdb",
-	"s3":        "no_s3",
-	"sqlite":    "no_sqlite",
-	"zookeeper": "no_zookeeper",
-}
+// Wrong reports whether err is that the URL is wrong, be it its scheme or a parameter: so the
+// command line is.
+func Wrong(err error) bool { return errors.Is(err, ErrURL) || errors.Is(err, open.ErrURL) }
 
 // builtIn are the stores of this build, by their tags. Each has a file of its own, which its
 // tag leaves out: hence init.
@@ -94,9 +43,11 @@ func LogDrivers(log *slog.Logger) {
 // stores are what this build can open, by scheme.
 func stores() open.Stores {
 	all := open.Stores{"file": open.With(file.Open)}
-	for scheme, tag := range tags {
-		if o := builtIn[tag]; o != nil {
-			all[scheme] = o
+	for _, k := range kinds {
+		for _, scheme := range k.Schemes {
+			if o := builtIn[k.Tag]; o != nil {
+				all[scheme] = o
+			}
 		}
 	}
 	return all
@@ -104,15 +55,12 @@ func stores() open.Stores {
 
 // unknown is why no store of this build goes by u.
 func unknown(u *url.URL) error {
-	if tag, known := tags[u.Scheme]; known {
+	if tag := kindOf(u.Scheme).Tag; tag != "" {
 		return fmt.Errorf("%w: this build of leaderelect was made without %s, which %s:// URLs need: take one that was built without the tag %s (it has %s)",
 			ErrURL, strings.TrimPrefix(tag, "no_"), u.Scheme, tag, strings.Join(BuiltIn(), ", "))
 	}
-	return fmt.Errorf("%w: no store goes by %q; known are:\n  %s", ErrURL, redact.URL(u.String()), strings.Join(Forms, "\n  "))
+	return fmt.Errorf("%w: no store has the scheme of %q; known are:\n  %s", ErrURL, redact.URL(u.String()), strings.Join(Forms, "\n  "))
 }
-
-// Tags are the build tags that leave a store out of the program, one for each.
-func Tags() []string { return slices.Compact(slices.Sorted(maps.Values(tags))) }
 
 // BuiltIn are the stores that this build has, as their build tags name them.
 func BuiltIn() []string {
@@ -152,23 +100,7 @@ func Open(ctx context.Context, raw string, patience time.Duration) (leaderelecti
 	return all.Open(ctx, raw)
 }
 
-// kinds are the schemes that are another name of a store's first one.
-var kinds = map[string]string{
-	"tls": "nats", "etcds": "etcd", "rediss": "redis", "unix": "redis", "mongodb+srv": "mongodb", "postgresql": "postgres",
-	"mariadb": "mysql",
-}
-
-// Kind is which store a URL, or its scheme alone, names: one word for each.
-func Kind(raw string) string {
-	scheme, _, _ := strings.Cut(raw, ":")
-	scheme = strings.ToLower(scheme)
-	if k, other := kinds[scheme]; other {
-		return k
-	}
-	return scheme
-}
-
-// Scratch is the URL of a record beside the one that raw names.
+// Scratch is the URL of a record next to the one that raw names.
 func Scratch(raw string) (string, error) {
 	u, err := Parse(raw)
 	if err != nil {

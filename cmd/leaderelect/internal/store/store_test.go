@@ -3,12 +3,17 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/plan"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 func TestScratch(t *testing.T) {
@@ -60,27 +65,65 @@ func TestFormsAreKnown(t *testing.T) {
 	}
 }
 
-// The documentation of deciders/open lists every scheme.
-func TestSchemesAreListed(t *testing.T) {
-	source, err := os.ReadFile("../../../../deciders/open/open.go")
-	if err != nil {
-		t.Fatal(err)
+// A store that the command opens is listed wherever a reader, or another part of the command,
+// looks for it. Each error names the place.
+func TestEveryStoreIsListed(t *testing.T) {
+	const root = "../../../../"
+	read := func(name string) string {
+		text, err := os.ReadFile(root + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
 	}
-	listed := map[string]bool{}
-	for line := range strings.Lines(string(source)) {
+	packages := map[string]string{} // by scheme
+	for line := range strings.Lines(read("deciders/open/open.go")) {
 		if row, is := strings.CutPrefix(line, "//\tdeciders/"); is {
-			for _, scheme := range strings.FieldsFunc(row, func(r rune) bool { return strings.ContainsRune(", \n", r) })[1:] {
-				listed[scheme] = true
+			words := strings.FieldsFunc(row, func(r rune) bool { return strings.ContainsRune(", \n", r) })
+			for _, scheme := range words[1:] {
+				packages[scheme] = "deciders/" + words[0]
 			}
 		}
 	}
-	for _, scheme := range store.Schemes() {
-		if !listed[scheme] {
-			t.Errorf("deciders/open does not list %s", scheme)
+	has := func(place, text, what string) {
+		if !strings.Contains(text, what) {
+			t.Errorf("%s lacks %s", place, what)
 		}
-		delete(listed, scheme)
 	}
-	for scheme := range listed {
-		t.Errorf("deciders/open lists %s, which no store takes", scheme)
+	has("README.md", read("README.md"), fmt.Sprintf("one of %d stores", len(store.Kinds)))
+	choosing, building, shards := read("docs/choosing.md"), read("docs/building.md"), read("cmd/leaderelect/docs/shards.md")
+	for _, k := range store.Kinds {
+		name := k.Schemes[0]
+		for _, scheme := range k.Schemes {
+			if packages[scheme] == "" {
+				t.Errorf("the list of schemes in deciders/open/open.go lacks %s", scheme)
+			} else {
+				has("the table of stores in docs/choosing.md", choosing, "`"+packages[scheme]+"` |")
+			}
+			delete(packages, scheme)
+			if !strings.HasPrefix(redact.URL(scheme+":x"), scheme+":") {
+				t.Errorf("known in internal/redact/redact.go lacks %s", scheme)
+			}
+		}
+		if k.Tag != "" {
+			has("the list of build tags in docs/building.md", building, "`"+k.Tag+"`")
+		}
+		if !regexp.MustCompile(`(?m)^\| [a-z0-9, ]*\b` + name + `\b[a-z0-9, ]* \|`).MatchString(shards) {
+			t.Errorf("the table of stores in cmd/leaderelect/docs/shards.md lacks %s", name)
+		}
+		if plan.Lookup(name) == nil {
+			t.Errorf("Stores in cmd/leaderelect/internal/plan/stores.go lacks %s", name)
+		}
+		if !slices.ContainsFunc(places, func(p string) bool { return strings.HasPrefix(p, name+"://") }) {
+			t.Errorf("places in secrets_test.go lacks %s", name)
+		}
+	}
+	for scheme := range packages {
+		t.Errorf("deciders/open/open.go lists %s, which kinds.go lacks", scheme)
+	}
+	for _, s := range plan.Stores {
+		if store.Kind(s.Name) != s.Name || !slices.Contains(store.Schemes(), s.Name) {
+			t.Errorf("plan.Stores has %s, which is no store's name in kinds.go", s.Name)
+		}
 	}
 }

@@ -32,40 +32,41 @@ const (
 
 // Leases are the native leases of the campaign that uses a Decider. They never
 // stand in the way of the election: the record is written first, and what
-// becomes of the leases then is for Leased to say.
+// becomes of the leases then is for Held to say.
 type Leases struct {
-	c       *container.Client
+	c       *container.Client // nil until Bind, as place
+	place   string
 	length  time.Duration // 0: as the term
 	create  bool          // companions that are missing
 	changed func(Event)   // may be nil
+	wrong   error         // what Azure would not allow, for Bind
 
 	mu      sync.Mutex
 	id      string // of the leadership that this Decider wrote the acquisition of
 	since   leaderelection.ElectionNumber
 	term    time.Duration // of the campaign, by its last write
 	blobs   []*target     // the record's first
-	leaving []*target     // are no companions any more, and still to be released
+	leaving []*target     // are not companions any more, and still to be released
 	queue   []Event
 	telling bool
 }
 
-// New returns the leases on the record's blob, of this name, and on its companions. They
+// New returns the leases on the record's blob and on its companions, for Bind. They
 // last for length, or if that is 0 as the campaign's term. Create makes companions that
 // are missing. Changed may be nil.
-func New(c *container.Client, name string, companions []string, length time.Duration, create bool, changed func(Event)) *Leases {
-	l := &Leases{c: c, length: length, create: create, changed: changed}
-	l.blobs = []*target{l.target(name)}
-	l.Set(companions)
+func New(companions []string, length time.Duration, create bool, changed func(Event)) *Leases {
+	l := &Leases{length: length, create: create, changed: changed, wrong: check(companions, length)}
+	l.set(companions)
 	return l
 }
 
-// Check says what Azure would not allow of companions and length.
-func Check(companions []string, length time.Duration) error {
+// check says what Azure would not allow of companions and length.
+func check(companions []string, length time.Duration) error {
 	if length != 0 && (length < minLease || length > maxLease || length%time.Second != 0) {
-		return fmt.Errorf("NativeLease.Duration is %v, must be 15 to 60 whole seconds: %w", length, leaderelection.ErrPermanent)
+		return fmt.Errorf("the leases' Duration is %v, must be 15 to 60 whole seconds: %w", length, leaderelection.ErrPermanent)
 	}
 	if slices.Contains(companions, "") {
-		return fmt.Errorf("NativeLease.Companions has an empty name: %w", leaderelection.ErrPermanent)
+		return fmt.Errorf("one of the Companions has no name: %w", leaderelection.ErrPermanent)
 	}
 	return nil
 }
@@ -77,7 +78,7 @@ func (l *Leases) duration(term time.Duration) (time.Duration, error) {
 		d = max(minLease, (min(term, maxLease) + time.Second - 1).Truncate(time.Second))
 	}
 	if d < term {
-		return 0, fmt.Errorf("TermLength is %v, and a native lease of %v would run out within the term: shorten the term, or lengthen NativeLease.Duration (60 s at most)", term, d)
+		return 0, fmt.Errorf("TermLength is %v, and a native lease of %v would run out within the term: shorten the term, or lengthen the leases' Duration (60 s at most)", term, d)
 	}
 	return d, nil
 }
@@ -90,7 +91,7 @@ type At struct {
 
 // ID is the id of the native lease of a leadership. All can work it out from the
 // record, so that an operator's request and a successor's claim can name the lease
-// of the leader that they write over. It is no secret: leases fence off programs
+// of the leader that they write over. It is not a secret: leases fence off programs
 // that do not know of the election, not ones that mean harm.
 func ID(number leaderelection.ElectionNumber, incarnation string) string {
 	h := sha256.Sum256([]byte(strconv.FormatUint(uint64(number), 10) + " " + incarnation))
@@ -191,7 +192,7 @@ func (l *Leases) take(ctx context.Context, t *target, record bool, next, old At,
 	case record:
 		err = Break(ctx, b, next.ETag)
 	default:
-		// Whoever else holds a companion is waited for, 60 s at most. The
+		// If somebody else holds a companion, wait for that, 60 s at most. The
 		// predecessor's view is over: its lease can go at once.
 		err = release(ctx, b, old.ID)
 	}
@@ -202,7 +203,7 @@ func (l *Leases) take(ctx context.Context, t *target, record bool, next, old At,
 	return l.taken(next, r.LeaseID, err)
 }
 
-// make makes an empty companion. That another has made it is no error.
+// make makes an empty companion. If another has made it, that is not an error.
 func (l *Leases) make(ctx context.Context, name string) error {
 	_, err := l.c.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(strings.NewReader("")),
 		&blockblob.UploadOptions{AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: IfMatch("")}})
@@ -227,7 +228,7 @@ var noLeaseOfOurs = []bloberror.Code{
 	bloberror.LeaseIsBrokenAndCannotBeRenewed, bloberror.LeaseLost,
 }
 
-// release gives up the lease with this id where there is one.
+// release gives up the lease with this id if there is one.
 func release(ctx context.Context, b *blob.Client, id string) error {
 	c, err := leaseClient(b, id)
 	if err == nil {

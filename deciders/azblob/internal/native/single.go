@@ -13,9 +13,9 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
-// Acquire takes the lease on a blob now, for the leadership of this number, and makes the blob a
+// acquireFor takes the lease on a blob now, for the leadership of this number, and makes the blob a
 // companion, so that the lease is renewed with each extension. It returns the lease's id.
-func (l *Leases) Acquire(ctx context.Context, number leaderelection.ElectionNumber, name string) (string, error) {
+func (l *Leases) acquireFor(ctx context.Context, number leaderelection.ElectionNumber, name string) (string, error) {
 	l.mu.Lock()
 	id, term := l.id, l.term
 	err := l.leads(number)
@@ -65,15 +65,15 @@ func (l *Leases) acquire(ctx context.Context, t *target, next At, length time.Du
 	return l.taken(next, r.LeaseID, err)
 }
 
-// Release gives up the lease on a blob now, which is no companion any more. If it cannot be
-// released now, it is with the next write.
-func (l *Leases) Release(ctx context.Context, number leaderelection.ElectionNumber, name string) error {
+// releaseFor gives up the lease on a blob now, which is no longer a companion. If the lease cannot
+// be released now, the next write releases it.
+func (l *Leases) releaseFor(ctx context.Context, number leaderelection.ElectionNumber, name string) error {
 	l.mu.Lock()
 	err := l.leads(number)
 	id := l.id
 	i := slices.IndexFunc(l.blobs, func(t *target) bool { return t.name == name })
 	if err == nil && i <= 0 {
-		err = fmt.Errorf("%s is no companion", name)
+		err = fmt.Errorf("%s is not a companion", name)
 	}
 	if err != nil {
 		l.mu.Unlock()
@@ -94,8 +94,8 @@ func (l *Leases) Release(ctx context.Context, number leaderelection.ElectionNumb
 	return nil
 }
 
-// Break ends whatever lease is on a blob, at once, while the leadership of this number lasts.
-func (l *Leases) Break(ctx context.Context, number leaderelection.ElectionNumber, name string) error {
+// breakFor ends whatever lease is on a blob, at once, while the leadership of this number lasts.
+func (l *Leases) breakFor(ctx context.Context, number leaderelection.ElectionNumber, name string) error {
 	l.mu.Lock()
 	err := l.leads(number)
 	l.mu.Unlock()
@@ -116,7 +116,7 @@ func (l *Leases) Break(ctx context.Context, number leaderelection.ElectionNumber
 // nil. L.mu is locked.
 func (l *Leases) leads(number leaderelection.ElectionNumber) error {
 	if number == leaderelection.NoElections || number != l.since {
-		return fmt.Errorf("election %d is not led by this Decider's campaign: %w", number, leaderelection.ErrExpired)
+		return fmt.Errorf("the leadership with token %d is not of this Decider's campaign: %w", number, leaderelection.ErrExpired)
 	}
 	return nil
 }

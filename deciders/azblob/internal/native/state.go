@@ -35,18 +35,25 @@ var (
 	errNotYet   = errors.New("it has not been taken yet")
 	errRanOut   = errors.New("it has run out")
 	errReleased = errors.New("it was released")
-	errLeft     = errors.New("it is no companion any more")
+	errLeft     = errors.New("it is not a companion any more")
 )
 
 func (l *Leases) target(name string) *target {
-	return &target{Client: l.c.NewBlobClient(name), name: name, err: errNotYet}
+	t := &target{name: name, err: errNotYet}
+	if l.c != nil { // else Bind does it
+		t.Client = l.c.NewBlobClient(name)
+	}
+	return t
 }
 
-// Set makes these the companions. Those that are new are taken, and those that were
+// set makes these the companions. Those that are new are taken, and those that were
 // companions are released, with the next write of the leader.
-func (l *Leases) Set(companions []string) {
+func (l *Leases) set(companions []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.blobs) == 0 {
+		l.blobs = []*target{l.target("")} // the record's, which Bind names
+	}
 	was := l.blobs[1:]
 	l.blobs = slices.Clone(l.blobs[:1])
 	for _, name := range companions {
@@ -142,9 +149,9 @@ func (l *Leases) tell(e Event) {
 	}()
 }
 
-// Held returns the id of the leases of a leadership, if those on the blobs of these names
+// held returns the id of the leases of a leadership, if those on the blobs of these names
 // are held; without any, all of them.
-func (l *Leases) Held(number leaderelection.ElectionNumber, names ...string) (string, error) {
+func (l *Leases) held(number leaderelection.ElectionNumber, names ...string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.leads(number); err != nil {
@@ -162,7 +169,7 @@ func (l *Leases) Held(number leaderelection.ElectionNumber, names ...string) (st
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(l.blobs, func(t *target) bool { return t.name == name }) {
-			errs = append(errs, fmt.Errorf("%s is no companion: see NativeLease.Companions", name))
+			errs = append(errs, fmt.Errorf("%s is not a companion: see Companions", name))
 		}
 	}
 	if len(errs) > 0 {

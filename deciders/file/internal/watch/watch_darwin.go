@@ -9,7 +9,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/c8e606e4/leaderelection/deciders/file/internal/disk"
+	"github.com/c8e606e4/leaderelection/deciders/internal/disk"
 )
 
 // lookAgain is how often a feed reads the file without notice: what kqueue tells

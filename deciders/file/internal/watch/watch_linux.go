@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/deciders/file/internal/disk"
+	"github.com/c8e606e4/leaderelection/deciders/internal/disk"
 )
 
 // Watch is an inotify instance that watches the file in a directory. The library for it,

@@ -66,7 +66,7 @@ func (l *login) options() ([]nats.Option, error) {
 		o = append(o, nats.RootCAs(l.ca))
 	}
 	if (l.cert == "") != (l.certKey == "") {
-		return nil, errors.New("tlscert and tlskey go together")
+		return nil, errors.New("tls_cert and tls_key go together")
 	}
 	if l.cert != "" {
 		o = append(o, nats.ClientCert(l.cert, l.certKey))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzContext reads any file as a saved context of the nats command line: what is read has nothing but
+// FuzzContext reads any file as a saved context of the nats command line: what is read has only
 // what this package knows, and the error tells nothing of a password.
 func FuzzContext(f *testing.F) {
 	f.Add([]byte(`{"url": "nats://a,nats://b", "user": "u", "password": "p", "inbox_prefix": "_I"}`))

@@ -46,7 +46,8 @@ func Parse(u *url.URL) (*Target, error) {
 		t.servers = append(t.servers, u.Scheme+"://"+host)
 	}
 	t.creds, t.nkey = p.String("creds"), p.String("nkey")
-	t.ca, t.cert, t.certKey = p.String("tlsca"), p.String("tlscert"), p.String("tlskey")
+	files := p.TLSFiles()
+	t.ca, t.cert, t.certKey = files.CA, files.Cert, files.Key
 	t.inboxPrefix, t.domain = p.String("inbox_prefix"), p.String("domain")
 	if password, both := u.User.Password(); both {
 		t.user, t.password = u.User.Username(), password
@@ -68,6 +69,9 @@ func Parse(u *url.URL) (*Target, error) {
 	}
 	return t, nil
 }
+
+// Connection is what those have in common that can share a connection.
+func (t *Target) Connection() string { return fmt.Sprint(t.servers, t.login) }
 
 // bucketParameters reads those that say how to make the bucket.
 func (t *Target) bucketParameters(p *store.Params) {

@@ -6,23 +6,41 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
+
+// Proof is what a statement of Run returns last. It raises synchronous_commit to on for
+// the statement's transaction, and lowers client_min_messages to notice, because a role may
+// have both otherwise. Then it makes the server say something harmless (that a text-search
+// query is empty, which no permission can forbid and no default logs): a cancelled wait for a
+// standby is told by a warning alone, on the same way, and only a client that hears the one
+// would have heard the other. Its last column says whether commits wait for standbys.
+const Proof = `CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN pg_catalog.set_config('synchronous_commit', 'on', true) END,
+pg_catalog.left(pg_catalog.set_config('client_min_messages', 'notice', true), 0)::pg_catalog.tsquery IS NULL,
+pg_catalog.current_setting('synchronous_standby_names') <> ''`
+
+// Check is a statement for Run that writes nothing, and shows whether a write could be
+// proved.
+const Check = "SELECT " + Proof
 
 // DB is what runs a statement; of a *pgxpool.Pool one connection is used.
 type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Run runs a statement that writes and answers with a row. It returns nil only if
-// the answer proves that nobody has cut short the wait for the standbys: a server that
-// is asked to cancel then answers as if all were well. A pool that Notice has not prepared
-// shows that by the time of the answer alone.
+// Run runs a statement that writes and answers with a row, which ends with Proof. Dest is
+// for what is before that. It returns nil only if the answer proves that nobody has cut
+// short the wait for the standbys: a server that is asked to cancel answers as if all were
+// well, but for a warning. If commits wait for standbys, and this connection does not hear
+// the server's notices, nothing is proved.
 func Run(ctx context.Context, db DB, sql string, args []any, dest ...any) error {
-	var session *pgconn.PgConn
+	var heard map[string]any
 	if p, ok := db.(interface {
 		Acquire(context.Context) (*pgxpool.Conn, error)
 	}); ok {
@@ -31,33 +49,45 @@ func Run(ctx context.Context, db DB, sql string, args []any, dest ...any) error 
 			return err
 		}
 		defer c.Release()
-		db, session = c, c.Conn().PgConn()
-		delete(session.CustomData(), cutShort)
+		db, heard = c, c.Conn().PgConn().CustomData()
+		delete(heard, cutShort)
+		delete(heard, hears)
 	}
-	if err := db.QueryRow(ctx, sql, args...).Scan(dest...); err != nil {
+	var waits bool
+	if err := db.QueryRow(ctx, sql, args...).Scan(slices.Concat(dest, []any{nil, nil, &waits})...); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("answered too late: %w", err) // it may be the answer to a cancellation
-	}
-	if session != nil && session.CustomData()[cutShort] != nil {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("answered too late: %w", ctx.Err()) // it may be the answer to a cancellation
+	case heard[cutShort] != nil:
 		return errors.New("somebody has cancelled the wait for the standbys, so it does not count yet")
+	case waits && heard[hears] == nil:
+		return store.Wrong("synchronous_standby_names is set, and this pool does not hear the server's notices, which alone tell of a cancelled wait for a standby: " +
+			"give the pool's configuration to postgres.Prepare before pgxpool.NewWithConfig, and let no proxy in between drop notices")
 	}
 	return nil
 }
 
-// cutShort is the key under which a session has noted that the server gave up the wait
-// for its standbys.
-const cutShort = "leaderelection: wait for standbys cut short"
+// The keys under which a session has noted that it hears the server, and that the server
+// gave up the wait for its standbys.
+const (
+	hears    = "leaderelection: hears notices"
+	cutShort = "leaderelection: wait for standbys cut short"
+)
 
-// Notice has the connections made by config hear of a cancelled wait for a standby. It
-// hands on each notice to whoever heard it before.
+// Notice has the connections made by config hear the notice of a Proof, and of a cancelled
+// wait for a standby. It hands on each other notice to whoever heard it before.
 func Notice(config *pgxpool.Config) {
 	next := config.ConnConfig.OnNotice
 	config.ConnConfig.OnNotice = func(c *pgconn.PgConn, n *pgconn.Notice) {
 		// Known by the server's source file: the words are in the server's language,
-		// and the code is that of any warning.
-		if n.File == "syncrep.c" && n.SeverityUnlocalized == "WARNING" {
+		// and the code is that of any notice.
+		switch {
+		case n.File == "tsquery.c" && n.SeverityUnlocalized == "NOTICE":
+			c.CustomData()[hears] = true
+			return
+		case n.File == "syncrep.c" && n.SeverityUnlocalized == "WARNING":
 			c.CustomData()[cutShort] = true
 		}
 		if next != nil {

@@ -47,7 +47,7 @@ type Ear struct {
 	mu    sync.Mutex
 	feeds map[string]map[*Inbox]bool // by channel
 	queue []command
-	wake  context.CancelFunc // ends the wait for a notification, where there is one
+	wake  context.CancelFunc // ends the wait for a notification, if there is one
 }
 
 // command is SQL, and what became of it.
@@ -96,7 +96,7 @@ func (e *Ear) Leave(in *Inbox) {
 	}
 }
 
-// forget makes whoever comes next connect anew. Ears is locked.
+// forget makes the next user connect again. Ears is locked.
 func (e *Ear) forget() {
 	if ears.of[e.key] == e {
 		delete(ears.of, e.key)
@@ -218,7 +218,7 @@ func (e *Ear) Subscribe(ctx context.Context, in *Inbox, channels ...string) erro
 			e.feeds[c] = map[*Inbox]bool{}
 		}
 		e.feeds[c][in] = true
-		sql.WriteString("LISTEN " + pgx.Identifier{c}.Sanitize() + ";") // also where another has: its LISTEN may be on its way
+		sql.WriteString("LISTEN " + pgx.Identifier{c}.Sanitize() + ";") // even if another has: its LISTEN may be on its way
 	}
 	done := e.put(sql.String())
 	e.mu.Unlock()

@@ -40,11 +40,11 @@ func (t *Table) Judge(code string) store.Verdict {
 		}
 		return store.Permanent(t.makeIt())
 	case "28P01", "28000":
-		return store.Permanent("check user, password and pg_hba.conf")
+		return store.Denied("check user, password and pg_hba.conf")
 	case "3D000":
 		return store.Permanent("make the database, or name another")
 	case "42501":
-		return store.Permanent(fmt.Sprintf("candidates need GRANT SELECT, INSERT, UPDATE ON %s, observers SELECT, whoever is to create it CREATE on its schema", t.Quoted))
+		return store.Denied(fmt.Sprintf("candidates need GRANT SELECT, INSERT, UPDATE ON %s, observers SELECT, whoever is to create it CREATE on its schema, and no row-level security may stand in the way", t.Quoted))
 	case "3F000":
 		return store.Permanent("make the schema, or name another")
 	case "22P05", "22021":
@@ -56,7 +56,7 @@ func (t *Table) Judge(code string) store.Verdict {
 	case "53300":
 		return store.Passing("raise max_connections, or let the clients have fewer")
 	case "54000":
-		return store.Passing("a session that listens has been in one transaction for very long: see pg_notification_queue_usage()")
+		return store.Passing("if the NOTIFY queue is full, a session that listens has been in one transaction for very long: see pg_notification_queue_usage()")
 	}
 	return store.Verdict{}
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/commit"
 )
 
 // Statements are the SQL for a row. A time is in microseconds since 1970: the same in all
 // time zones and date styles. A write answers with its time, or with no row, and
-// notifies within its transaction. It waits until it is safe, on the standbys that are
-// to have it as well, whatever the session's default is.
+// notifies within its transaction. It ends with commit.Proof, and waits until it is safe, on
+// the standbys that are to have it as well, whatever the session's default is.
 type Statements struct {
 	Read   string // $1 election
 	Update string // $1 election, $2 new version, $3 record, $4 version, $5 Payload
@@ -20,18 +22,15 @@ type Statements struct {
 }
 
 func statements(quoted string) (s Statements) {
-	const (
-		micros = `(extract(epoch from written) * 1000000)::int8`
-		safe   = `CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN set_config('synchronous_commit', 'on', true) END`
-	)
+	const micros = `(extract(epoch from written) * 1000000)::int8`
 	s.Read = fmt.Sprintf(`SELECT version, channel, `+micros+`, record::text FROM %s WHERE election = $1::text`, quoted)
 	s.Update = fmt.Sprintf(`UPDATE %s SET version = $2::text, written = clock_timestamp(), record = $3::json
 WHERE election = $1::text AND version = $4::text
-RETURNING `+micros+`, `+safe+`, pg_catalog.pg_notify(channel, `+micros+` || ' ' || $5::text)`, quoted)
+RETURNING `+micros+`, pg_catalog.pg_notify(channel, `+micros+` || ' ' || $5::text), `+commit.Proof, quoted)
 	s.Insert = fmt.Sprintf(`INSERT INTO %s (election, version, written, record, channel)
 VALUES ($1::text, $2::text, clock_timestamp(), $3::json, $4::text) ON CONFLICT (election) DO NOTHING
-RETURNING `+micros+`, `+safe+`, pg_catalog.pg_notify($5::text, '')`, quoted)
-	s.Touch = fmt.Sprintf(`UPDATE %s SET version = version WHERE election = $1::text AND version = $2::text RETURNING `+safe, quoted)
+RETURNING `+micros+`, pg_catalog.pg_notify($5::text, ''), `+commit.Proof, quoted)
+	s.Touch = fmt.Sprintf(`UPDATE %s SET version = version WHERE election = $1::text AND version = $2::text RETURNING `+commit.Proof, quoted)
 	return s
 }
 

@@ -23,9 +23,8 @@ type DB interface {
 
 // Table is one table. All its methods may be called by several goroutines at once.
 type Table struct {
-	Quoted string // its name as SQL takes it
+	Quoted string // its name as given, as SQL takes it
 	Mode   pgx.QueryExecMode
-	Statements
 
 	db     DB
 	name   string // as given
@@ -36,8 +35,7 @@ type Table struct {
 // New returns the table of this name, perhaps with its schema's before it. It does no
 // I/O. Create has it made by the first Find that does not find it.
 func New(db DB, name string, mode pgx.QueryExecMode, create bool) *Table {
-	q := quoted(name)
-	return &Table{Quoted: q, Mode: mode, Statements: statements(q), db: db, name: name, create: create}
+	return &Table{Quoted: quoted(name), Mode: mode, db: db, name: name, create: create}
 }
 
 // Check says what PostgreSQL would not allow of a table's and an election's name.
@@ -70,15 +68,23 @@ func Schema(table string) string {
 // quoted is a table's name, perhaps with its schema's, as SQL takes it.
 func quoted(table string) string { return pgx.Identifier(strings.Split(table, ".")).Sanitize() }
 
-// Place is what is found out about the table once.
+// Place is what is found out about the table once. Its statements name the schema: another
+// session of the pool may have another search_path.
 type Place struct {
-	Schema, Table string
+	Server                  string // host and port, as the server knows itself; empty on a socket
+	Database, Schema, Table string
+	Statements
+}
+
+// String names the place without the server.
+func (p *Place) String() string {
+	return fmt.Sprintf("database %q, table %s", p.Database, pgx.Identifier{p.Schema, p.Table}.Sanitize())
 }
 
 // look is the query for a table's place and nature. The name is looked up as any
 // statement would, by search_path.
 const look = `
-SELECT n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, EXISTS (
+SELECT COALESCE(pg_catalog.host(pg_catalog.inet_server_addr()) || ':' || pg_catalog.inet_server_port(), ''), pg_catalog.current_database()::text, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, EXISTS (
 	SELECT FROM pg_catalog.pg_index i
 	JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 	WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
@@ -112,7 +118,7 @@ func (t *Table) look(ctx context.Context) (*Place, error) {
 	var p Place
 	var kind, persistence string
 	var unique bool
-	err := t.db.QueryRow(ctx, look, t.Mode, t.Quoted).Scan(&p.Schema, &p.Table, &kind, &persistence, &unique)
+	err := t.db.QueryRow(ctx, look, t.Mode, t.Quoted).Scan(&p.Server, &p.Database, &p.Schema, &p.Table, &kind, &persistence, &unique)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, store.Wrong("%w: %s", errNoTable, t.makeIt())
@@ -127,10 +133,17 @@ func (t *Table) look(ctx context.Context) (*Place, error) {
 	case !unique:
 		return nil, store.Wrong("the table has no unique index on its column election; it must be as in\n%s", Schema(t.name))
 	}
+	p.Statements = statements(pgx.Identifier{p.Schema, p.Table}.Sanitize())
 	return &p, nil
 }
 
-// makeIt is what to do where there is no table.
+// Qualified reports whether the name was given with its schema's.
+func (t *Table) Qualified() bool { return strings.Contains(t.name, ".") }
+
+// Found is what Find has found last, or nil.
+func (t *Table) Found() *Place { return t.found.Load() }
+
+// makeIt is what to do if there is no table.
 func (t *Table) makeIt() string {
 	return "make it, or set Options.CreateTable (create=true in an address):\n" + Schema(t.name)
 }

@@ -90,7 +90,7 @@ func (f *Lines) Subscribe(ctx context.Context, client redis.UniversalClient, nam
 }
 
 // join adds a subscription to the line to a server. It makes the line where there
-// is none, and asks for the channel where nobody has it yet.
+// is none, and asks for the channel if nobody has it yet.
 func (f *Lines) join(client redis.UniversalClient, name string, silence time.Duration) (s *Subscription, confirmed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,7 +158,7 @@ func (l *line) send(tell func(context.Context, ...string) error, name string) {
 	})
 }
 
-// Close ends the subscription, and the line with its goroutine where it was the
+// Close ends the subscription, and the line with its goroutine if it was the
 // last. A second call does nothing.
 func (s *Subscription) Close() error {
 	l, f := s.line, s.line.feeds
@@ -276,7 +276,7 @@ func (l *line) take(message any) error {
 	return nil
 }
 
-// Next returns the next message; an empty one where some were lost for want of room.
+// Next returns the next message; an empty one if some were lost for want of room.
 func (s *Subscription) Next(ctx context.Context) (string, error) {
 	s.line.feeds.mu.Lock()
 	missed := s.missed

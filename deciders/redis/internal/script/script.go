@@ -30,7 +30,7 @@ const (
 // request has: an answer to another request, as a proxy may mix them up, is none.
 
 // Read reads. It is a script, and not HMGET, so that it goes to the master
-// also where the client sends its reads to replicas: a feed's read must not be
+// even if the client sends its reads to replicas: a feed's read must not be
 // older than its subscription.
 const Read = `
 local r = redis.call('HMGET', KEYS[1], 'version', 'record')
@@ -38,7 +38,7 @@ if r[1] or r[2] then return {1, r[1] or '', r[2] or '', ARGV[1]} end
 if redis.call('EXISTS', KEYS[1]) == 1 then return {-2, '', '', ARGV[1]} end
 return {-1, '', '', ARGV[1]}`
 
-// Write writes where the version is ARGV[1] (empty: where there is no key).
+// Write writes if the version is ARGV[1] (empty: if there is no key).
 // ARGV[2] is the record, ARGV[3] the channel. The new version is the time and
 // ARGV[4], which is never the same twice.
 const Write = `
@@ -69,7 +69,7 @@ type Answer struct {
 	Status   Status
 	Version  string
 	Record   string
-	Replicas int64 // that have it, where WAIT was asked
+	Replicas int64 // that have it, if WAIT was asked
 }
 
 // command is an EVAL that the client does not retry on its own: a write that had
@@ -108,7 +108,7 @@ func Do[T any](ctx context.Context, r *Runner, f func() (T, error)) (T, error) {
 }
 
 // Eval runs a script on the key, in one round trip: EVAL, and not EVALSHA, which
-// takes two where the server has forgotten the script. Replicas is how many to
+// takes two if the server has forgotten the script. Replicas is how many to
 // wait for.
 func (r *Runner) Eval(ctx context.Context, script string, replicas int, args ...any) (Answer, error) {
 	return within.Do(ctx, r.calls, func() (Answer, error) {

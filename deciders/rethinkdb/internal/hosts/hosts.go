@@ -106,7 +106,7 @@ type session struct{ *r.Session }
 func (s session) Close() error { return s.Session.Close() }
 
 // Ended is told how a query on a session has ended. After an error that may be the server's own the next one is
-// used; a session whose connection has failed is made anew when it is needed again.
+// used; a session whose connection has failed is made again when it is needed again.
 func (h *Hosts) Ended(on r.QueryExecutor, err error) {
 	next, broken := h.outcome(err)
 	if !next {
@@ -135,7 +135,7 @@ func (h *Hosts) outcome(err error) (next, broken bool) {
 	var failed r.RQLOpFailedError
 	var unknown r.RQLOpIndeterminateError
 	switch {
-	case errors.As(err, &connection): // also if the server refuses what the files had at first
+	case errors.As(err, &connection): // even if the server refuses what the files had at first
 		return true, true
 	case err == nil, errors.Is(err, r.ErrEmptyResult), errors.Is(err, context.Canceled), h.final(err):
 		return false, false

@@ -22,6 +22,13 @@ func Missing(err error) bool {
 	return code == "NoSuchKey"
 }
 
+// Deleted reports whether the answer says that the object has been deleted: a versioned
+// bucket keeps a delete marker in its place.
+func Deleted(err error) bool {
+	var answer *awshttp.ResponseError
+	return errors.As(err, &answer) && answer.HTTPResponse() != nil && answer.HTTPResponse().Header.Get("X-Amz-Delete-Marker") == "true"
+}
+
 // Refused reports whether a conditional write was refused because of its
 // condition.
 func Refused(err error) bool {
@@ -84,13 +91,13 @@ func Judge(err error) store.Verdict {
 	case "InvalidBucketName", "InvalidBucketNameException", "InvalidArgument", "InvalidURI", "KeyTooLongError", "XMinioInvalidObjectName":
 		return store.Permanent("the server does not allow this name or option")
 	case "AccessDenied", "AllAccessDisabled", "AccountProblem", "NotSignedUp", "MethodNotAllowed":
-		return store.Permanent("the credentials lack a permission: s3:GetObject and s3:PutObject on the object are needed, s3:ListBucket on the bucket (else a missing object is refused, too), and the use of its KMS key")
+		return store.Denied("the permissions s3:GetObject and s3:PutObject on the object are needed, s3:ListBucket on the bucket (else a missing object is refused, too), and the use of its KMS key; and no policy may deny them")
 	case "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired", "UnrecognizedClientException", "InvalidSecurity", "CredentialsNotSupported":
-		return store.Permanent("the server does not know these credentials: correct them")
+		return store.Denied("the server does not know these credentials: correct them")
 	case "SignatureDoesNotMatch":
-		return store.Permanent("the secret key does not fit the access key: correct the credentials")
+		return store.Permanent("the secret key does not fit the access key, or something on the way changes requests")
 	case "ExpiredToken", "ExpiredTokenException":
-		return store.Permanent("the credentials have expired: renew them")
+		return store.Denied("the credentials have expired: renew them")
 	case "RequestTimeTooSkewed", "RequestExpired":
 		return store.Passing("this machine's clock is off: correct it") // the client learns the offset, too
 	case "PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "IncorrectEndpoint", "InvalidRegion":
@@ -107,7 +114,7 @@ func Judge(err error) store.Verdict {
 	case slices.Contains(keyUnusable, code):
 		return store.Permanent("the KMS key cannot be used")
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return store.Permanent("access is refused")
+		return store.Denied("access is refused")
 	case status == http.StatusMovedPermanently:
 		return store.Permanent("the bucket is in another region: set the client's region to it")
 	}

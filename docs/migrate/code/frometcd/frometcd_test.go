@@ -74,12 +74,17 @@ func TestAfter(t *testing.T) {
 	told := make(chan string, 100)
 	go func() { _ = AfterObserve(t.Context(), c, func(id string) { told <- id }) }()
 	var heard []string
+	var first leaderelection.ElectionNumber
 	for i, host := range []string{"a", "b"} {
 		p := start(t, func(ctx context.Context, work func(context.Context, *leaderelection.TimeView)) error {
 			return After(ctx, c, host, work)
 		})
-		if n := within(t, host+" leads", p.began); n != leaderelection.ElectionNumber(i+1) {
-			t.Errorf("%s leads with number %d, want %d", host, n, i+1)
+		n := within(t, host+" leads", p.began)
+		if i == 0 {
+			first = n
+		}
+		if want := first + leaderelection.ElectionNumber(i); n == 0 || n != want {
+			t.Errorf("%s leads with number %d, want %d", host, n, want)
 		}
 		p.stop()
 		within(t, host+" has stopped", p.ended)
@@ -121,8 +126,8 @@ func TestBridge(t *testing.T) {
 	}
 	old.stop()
 	within(t, "old has stopped", old.ended)
-	if n := within(t, "the bridge works", bridge.began); n != 1 {
-		t.Errorf("the bridge works with number %d, want 1", n)
+	if n := within(t, "the bridge works", bridge.began); n == 0 {
+		t.Error("the bridge works without a number")
 	}
 	again := start(t, before(c, "old again")) // rolled back
 	bridge.stop()
@@ -148,7 +153,7 @@ func TestCountsOn(t *testing.T) {
 			}
 			err := leaderelection.Config{Decider: d, LeaderID: "a"}.Run(t.Context(), func(_ context.Context, view *leaderelection.TimeView) error {
 				if n := view.ElectionNumber(); n != 4712 {
-					t.Errorf("the first leader has number %d, want 4712", n)
+					t.Errorf("the first leader has token %d, want 4712", n)
 				}
 				return nil
 			})

@@ -24,7 +24,7 @@ function show() {
   $("leader").textContent = s.state === "led" || s.state === "held" ? s.leader_id : s.state === "lapsed" ? "Nobody (was " + s.leader_id + ")" : "Nobody";
   document.title = { led: s.leader_id + " leads", held: "Held by " + s.leader_id }[s.state] || "Nobody leads";
   $("facts").replaceChildren();
-  if (s.election) fact("Election number", s.election);
+  if (s.token) fact("Fencing token", s.token);
   if (s.host_port) fact("Addresses", s.host_port.join(", "));
   if (s.params) fact("Params", s.params);
   if (s.state === "led" || s.state === "held") fact("Extensions", s.extension);
@@ -71,13 +71,13 @@ function timeline() {
     bar.style.left = 100 * (from - first) / span + "%";
     bar.style.width = 100 * (to - from) / span + "%";
     bar.style.background = colour(r.leader_id);
-    bar.title = "election " +  r.election + ": " + r.leader_id;
+    bar.title = "token " + r.token + ": " + r.leader_id;
     return bar;
   }));
   $("leaderships").replaceChildren(...leaderships.slice(-20).reverse().map((r) => {
     const row = document.createElement("tr"), key = document.createElement("span");
     const ends = { vacancy: "given up", lapse: "lapsed", superseded: "superseded" };
-    for (const text of [r.election, "", moment(r.from),
+    for (const text of [r.token, "", moment(r.from),
       lasted((r.to ? Date.parse(r.to) : now) - Date.parse(r.from)), r.to ? ends[r.end] : "goes on"]) {
       row.insertCell().textContent = text;
     }

@@ -1,0 +1,111 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// machine knows which processes are dead, as a kernel does.
+type machine struct {
+	mu   sync.Mutex
+	dead map[string]bool
+	told map[string][]func()
+}
+
+// line is the lifeline of a process.
+type line struct {
+	*machine
+	names []string
+}
+
+func (l *line) Live(name string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Contains(l.names, name) {
+		l.names = append(l.names, name)
+	}
+	return nil
+}
+
+func (*line) End(string) error  { return nil }
+func (*line) Bury(string) error { return nil }
+
+func (m *machine) Dead(name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dead[name]
+}
+
+func (m *machine) OnDeath(name string, tell func()) (stop func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.told[name] = append(m.told[name], tell)
+	return func() {}
+}
+
+func (l *line) die() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range l.names {
+		l.dead[name] = true
+		for _, tell := range l.told[name] {
+			go tell()
+		}
+	}
+}
+
+// The campaign does what the formulas say of a process that has a lifeline, if a standby is on
+// its machine, and if only an undertaker is.
+func TestLifelines(t *testing.T) {
+	for name, c := range choices() {
+		t.Run(name, func(t *testing.T) {
+			r := c.Work()
+			for _, undertaken := range []bool{false, true} {
+				var took []time.Duration
+				for i := range uint64(120) {
+					took = append(took, c.died(t, i, undertaken))
+				}
+				slices.Sort(took)
+				want := map[bool]Span{false: r.Standby, true: r.Undertaken}[undertaken]
+				got := Span{took[0], took[len(took)/2], took[len(took)-1]}
+				near := want.Max - want.Min // each of the few requests is one more or less
+				if undertaken {
+					near = near/4 + time.Millisecond
+				}
+				if got.Min < want.Min || got.Min > want.Min+near || got.Max > want.Max || got.Max < want.Max-near || (got.Median-want.Median).Abs() > near {
+					t.Errorf("undertaken: %v: %v, planned %v", undertaken, got, want)
+				}
+			}
+		})
+	}
+}
+
+// died is how long nobody leads after the leader's process has died.
+func (c Choice) died(t *testing.T, seed uint64, undertaken bool) (took time.Duration) {
+	m := &machine{dead: make(map[string]bool), told: make(map[string][]func())}
+	join := func(t *testing.T, x *trial, store *memory.Decider) {
+		x.join(t, 0, store, &line{machine: m}, nil)
+		x.elected <- <-x.elected // it leads before the others come
+		if !undertaken {
+			x.join(t, 1, store, &line{machine: m}, nil)
+			return
+		}
+		x.join(t, 1, store, nil, nil)
+		x.join(t, 2, store, &line{machine: m}, func(context.Context) error { return errors.New("an undertaker") })
+	}
+	c.try(t, seed, 0, join, func(x *trial, leader *actor) {
+		time.Sleep(c.Term + time.Duration(x.rand.Float64()*float64(12*c.Term)))
+		begin := time.Now()
+		leader.fault.Store(&memory.Fault{Hang: x.gone, Err: errors.New("gone")})
+		leader.line.die()
+		<-x.elected
+		took = time.Since(begin)
+	})
+	return took
+}

@@ -1,0 +1,164 @@
+package decidertest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// childEnv is what tells a process that it is a child of the suite, and what to do.
+const childEnv = "LEADERELECTION_DECIDERTEST_CHILD"
+
+// order is what a child is told.
+type order struct {
+	Address      string
+	Racers, Wins int
+	Patience     time.Duration
+	Base         time.Time
+}
+
+// report is what a child says in the end.
+type report struct {
+	Won, Open int
+	Failed    string
+}
+
+// Main is for TestMain of a test that uses Options.Address: call it first. In a process
+// that the suite has started it opens the handle at an address, takes part in the race,
+// and ends the process. In any other it does nothing.
+func Main(open func(ctx context.Context, address string) (leaderelection.RaceDecider, error)) {
+	if text := os.Getenv(childEnv); text != "" {
+		if err := child(text, open); err != nil {
+			fmt.Fprintln(os.Stderr, "decidertest:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+}
+
+func child(text string, open func(ctx context.Context, address string) (leaderelection.RaceDecider, error)) error {
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	ctx := context.Background() // the parent ends the process if it takes too long
+	d, err := open(ctx, o.Address)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", o.Address, err)
+	}
+	if _, err := d.ReadCurrent(ctx); err != nil { // so that connections are there
+		return err
+	}
+	fmt.Println(ready)
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Patience)
+	defer cancel()
+	h := &harness{Options: Options{Patience: o.Patience}, base: o.Base}
+	c := h.countUp(ctx, []leaderelection.RaceDecider{d}, o.Racers, o.Wins)
+	r := report{Won: c.won, Open: c.open}
+	if c.failed != nil {
+		r.Failed = c.failed.Error()
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// ready is what a child says when it has its handle.
+const ready = "ready"
+
+// Handles of other processes take part. Between these there is no lock but the store's.
+func processes(h *harness) {
+	const children, racers = 2, 2
+	wins := 1 + h.Rounds/2
+	ds := h.handles(h.handle)
+	h.write(ds[0], nil, h.state(1, 0))
+	text, err := json.Marshal(order{h.Address(ds[0]), racers, wins, h.Patience, h.base})
+	if err != nil {
+		h.Fatal(err)
+	}
+	running, cancel := context.WithCancel(h.Context())
+	defer cancel()
+	starts, reports := make(chan io.WriteCloser, children), make(chan counted, children)
+	for range children {
+		go func() { reports <- runChild(running, string(text), starts) }()
+	}
+	var gates []io.WriteCloser
+	for len(gates) < children {
+		select {
+		case gate := <-starts:
+			gates = append(gates, gate)
+		case c := <-reports:
+			h.Fatalf("a child process: %v", c.failed)
+		}
+	}
+	for _, gate := range gates {
+		_, _ = io.WriteString(gate, "go\n")
+	}
+	ctx, over := h.soon()
+	defer over()
+	all := h.countUp(ctx, ds, racers, wins)
+	for range children {
+		c := <-reports
+		all.won, all.open, all.failed = all.won+c.won, all.open+c.open, errors.Join(all.failed, c.failed)
+	}
+	if all.failed != nil {
+		h.Fatal(all.failed)
+	}
+	h.judgeCount(ds[0], all)
+}
+
+// runChild runs a child, and hands over what starts it when it is ready.
+func runChild(ctx context.Context, text string, starts chan<- io.WriteCloser) counted {
+	failed := func(err error) counted { return counted{failed: fmt.Errorf("a child process: %w", err)} }
+	self, err := os.Executable()
+	if err != nil {
+		return failed(err)
+	}
+	cmd := exec.CommandContext(ctx, self, "-test.run=^$") // nothing, if TestMain does not call Main
+	cmd.Env = append(os.Environ(), childEnv+"="+text)
+	var said strings.Builder
+	cmd.Stderr = &said
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return failed(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return failed(err)
+	}
+	if err := cmd.Start(); err != nil {
+		return failed(err)
+	}
+	lines := bufio.NewReader(out)
+	var r report
+	line, err := lines.ReadString('\n')
+	switch {
+	case err == nil && strings.TrimSpace(line) == ready:
+		starts <- in
+		err = json.NewDecoder(lines).Decode(&r)
+	case err == nil:
+		err = fmt.Errorf("it said %q: call decidertest.Main first in TestMain", strings.TrimSpace(line))
+	}
+	_ = in.Close()
+	_, _ = io.Copy(io.Discard, lines)
+	if waited := cmd.Wait(); waited != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %s", waited, said.String()))
+	}
+	if err != nil {
+		return failed(err)
+	}
+	if r.Failed != "" {
+		return failed(errors.New(r.Failed))
+	}
+	return counted{won: r.Won, open: r.Open}
+}

@@ -1,0 +1,68 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// patience is how long a connection of the pool, and a standby's confirmation of what is
+// there already, is waited for: less than a quarter of the usual term, after which the
+// campaign gives the call up, and would not hear why.
+const patience = 3 * time.Second
+
+// lender is a pool that says so if it has no connection to lend. The server is not to blame
+// for that.
+type lender struct{ *pgxpool.Pool }
+
+// Acquire lends a connection, to be released.
+func (l lender) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	begun := time.Now()
+	c, err := l.Pool.Acquire(within)
+	if s := l.Stat(); err != nil && within.Err() != nil && s.AcquiredConns() >= s.MaxConns() {
+		return nil, fmt.Errorf("waited for a connection of the pool for %v: all %d are in use. Give the election a pool of its own, or this one more connections (pool_max_conns): %w",
+			time.Since(begun).Round(time.Millisecond), s.MaxConns(), err)
+	}
+	return c, err
+}
+
+// QueryRow is that of the pool.
+func (l lender) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	c, err := l.Acquire(ctx)
+	if err != nil {
+		return lent{err: err}
+	}
+	return lent{c, c.QueryRow(ctx, sql, args...), nil}
+}
+
+// Exec is that of the pool.
+func (l lender) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	c, err := l.Acquire(ctx)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	defer c.Release()
+	return c.Exec(ctx, sql, args...)
+}
+
+// lent is a row, and the connection to give back after it.
+type lent struct {
+	c   *pgxpool.Conn
+	row pgx.Row
+	err error
+}
+
+// Scan implements pgx.Row.
+func (r lent) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.c.Release()
+	return r.row.Scan(dest...)
+}

@@ -1,0 +1,301 @@
+//go:build go1.25
+
+package electiontest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// Lifelines, rule 3: an acquisition from the dead is early on purpose. If it shows that the clock is
+// wrong, the candidate gives it up at once, and does not keep it for a leader that may live. It keeps
+// what was taken from the living.
+func TestLifeline03EarlyOnPurpose(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d, k := memory.NewDecider(), newKernel()
+		of := k.process()
+		a := join(t, d, "a", lifelined(of))
+		sleep(time.Minute)
+		of.kill(a)
+		b := join(t, d, "b", lifelined(k.process()), ahead())
+		sleep(S)
+		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != first+1 || b.count() > 0 {
+			t.Errorf("the record is %+v, want it acquired by b and released", e)
+		}
+	})
+}
+
+func TestLifeline03KeptForTheLiving(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d, k := memory.NewDecider(), newKernel()
+		_, b, view := robbed(t, d, lifelined(k.process()))
+		c := join(t, d, "c", polled, lifelined(k.process()), func(c *config) { c.PollInterval = time.Second })
+		neverBoth(t, T+S-100*time.Millisecond, view, b, c)
+		if e := d.Entry(); e.LeaderID != "b" || b.count()+c.count() > 0 {
+			t.Fatalf("the record is %+v, want it kept by b, who does not lead", e)
+		}
+	})
+}
+
+// Lifelines, rule 4: a process is not dead while it asks.
+func TestLifeline04OwnProcessLives(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, k := memory.NewDecider(), newKernel()
+		of := k.process()
+		a := join(t, d, "a", lifelined(of))
+		sleep(time.Second)
+		b := join(t, d, "b", lifelined(of))
+		until := d.Entry().TermExpiry
+		a.store.Inject(func(memory.Op) memory.Fault { return memory.Fault{Err: memory.ErrLost} })
+		sleep(time.Until(until))
+		b.follows(t)
+		sleep(2 * T)
+		b.leads(t)
+	})
+}
+
+// Lifelines, rule 5: who is not to lead releases for the dead, without a Successor, and with
+// what is left of the Hold.
+func TestLifeline05ReleasesForTheDead(t *testing.T) {
+	for _, hold := range []time.Duration{0, 2 * time.Minute} {
+		for name, style := range lifelineStyles {
+			t.Run(name+" "+hold.String(), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					d, k := memory.NewDecider(), newKernel()
+					of := k.process()
+					a := join(t, d, "a", style, lifelined(of), func(c *config) { c.Hold = hold })
+					sleep(time.Second)
+					begun := a.leadership(t, 0).from
+					sick := func(c *config) { c.Healthy = func(context.Context) error { return errors.New("sick") } }
+					b := join(t, d, "b", style, sick, lifelined(k.process()))
+					far := join(t, d, "far", func(c *config) { style(c); c.PollInterval = time.Second })
+					sleep(70 * time.Second)
+					a.leads(t)
+					// Asked by an operator, it dies before it has released.
+					a.store.Inject(func(op memory.Op) (f memory.Fault) {
+						if op.Kind == memory.Write {
+							f.Err = memory.ErrLost
+						}
+						return f
+					})
+					if hold == 0 {
+						if err := le.Transfer(t.Context(), d, "nobody"); err != nil {
+							t.Fatal(err)
+						}
+					}
+					was := d.Entry()
+					of.kill(a)
+					died := time.Now()
+					sleep(20 * time.Millisecond)
+					for range 100 { // Healthy is asked before
+						if d.Entry().Vacant() {
+							break
+						}
+						sleep(100 * time.Millisecond)
+					}
+					e := d.Entry()
+					if e.Vacant() && e.Successor != "" {
+						t.Errorf("reserved for %q", e.Successor)
+					}
+					if hold > 0 {
+						if !e.Vacant() {
+							t.Fatalf("not released for the dead: %+v", e)
+						}
+						left := e.TermExpiry.Add(e.Hold).Sub(begun)
+						if left < hold || left > hold+T+2*S {
+							t.Errorf("held for %v from the beginning, want %v", left, hold)
+						}
+						sleep(time.Until(begun.Add(hold)) - time.Millisecond)
+						far.follows(t)
+						sleep(2 * T)
+						far.leads(t)
+						return
+					}
+					sleep(3 * time.Second)
+					far.leads(t)
+					if took := far.leadership(t, 0).from.Sub(died); took > 12*time.Second {
+						t.Errorf("took %v", took)
+					}
+					if n := far.View().ElectionNumber(); n != was.ElectionNumber+1 {
+						t.Errorf("token %d after %d", n, was.ElectionNumber)
+					}
+					b.follows(t)
+				})
+			})
+		}
+	}
+}
+
+// The Hold of a dead leader is kept, whatever the time of its TermExpiry: no difference overflows.
+func TestLifeline05HoldOfTheFuture(t *testing.T) {
+	for _, year := range []int{2250, 2400, 9999} {
+		t.Run(fmt.Sprint(year), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d, k := memory.NewDecider(), newKernel()
+				of := k.process()
+				if err := of.Live("x"); err != nil {
+					t.Fatal(err)
+				}
+				of.die()
+				d.Replace(&le.RaceEntry{LeaderID: "x", Incarnation: "x", ElectionNumber: 7, TermLength: T, TermExpiry: time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), Hold: time.Hour})
+				join(t, d, "b", lifelined(k.process()), func(c *config) { c.Healthy = func(context.Context) error { return errors.New("sick") } })
+				sleep(3 * T)
+				if e := d.Entry(); !e.Vacant() || e.Hold < time.Hour {
+					t.Errorf("vacant %v, held for %v, want an hour at least", e.Vacant(), e.Hold)
+				}
+			})
+		})
+	}
+}
+
+// A candidate that cools down releases for the dead, and does not cool down longer because of it.
+func TestLifeline05CoolsDownNoLonger(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, a, b, of, k := pair(t)
+		next := join(t, b.store, "c", lifelined(k.process()))
+		_ = a.Resign(t.Context())
+		sleep(time.Second)
+		leads, other := b, next
+		if !b.View().ValueInFuture() {
+			leads, other = next, b
+		}
+		other.quit()
+		leads.leads(t)
+		resigned := time.Now()
+		sleep(T - 4*time.Second)
+		// The machine that is left is a's, which cools down for three seconds more.
+		k.mu.Lock()
+		k.files[leads.Leader().Incarnation] = &process{k: k}
+		dies := k.files[leads.Leader().Incarnation]
+		k.mu.Unlock()
+		dies.kill(leads)
+		sleep(time.Second)
+		a.follows(t)
+		sleep(4 * time.Second)
+		a.leads(t)
+		_, _ = resigned, of
+	})
+}
+
+// A clock that is proved wrong does not tell how much of a Hold is left: who has it does nothing
+// for the dead.
+func TestLifeline05WrongClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d, k := memory.NewDecider(), newKernel()
+		of := k.process()
+		a := join(t, d, "a", lifelined(of), func(c *config) { c.Hold = 10 * time.Minute })
+		sleep(time.Second)
+		b := join(t, d, "b", lifelined(k.process()), on(clocks.NewOffset(nil, -time.Minute)))
+		sleep(time.Minute)
+		of.kill(a)
+		sleep(time.Minute)
+		if e := d.Entry(); e.LeaderID != "a" || len(b.opsSince(time.Time{}, le.OpRelease)) > 0 {
+			t.Errorf("the record is %+v", e)
+		}
+	})
+}
+
+// A vacancy for the dead has the time of the clock that wrote it. If that is Unsynchronized, the
+// vacancy says so, and those whose clocks agree wait for what is left of the Hold all the same.
+func TestLifeline05UnsynchronizedClock(t *testing.T) {
+	for _, off := range []time.Duration{-4 * time.Hour, 4 * time.Hour} {
+		bubble(t, func(t *testing.T) {
+			const hold = 10 * time.Minute
+			d, k := memory.NewDecider(), newKernel()
+			of := k.process()
+			a := join(t, d, "a", lifelined(of), func(c *config) { c.Hold = hold })
+			sleep(time.Second)
+			begun := a.leadership(t, 0).from
+			b := join(t, d, "b", lifelined(k.process()), on(clocks.NewOffset(nil, off)), func(c *config) {
+				c.ClockPolicy = le.Unsynchronized
+				c.Healthy = func(context.Context) error { return errors.New("sick") }
+			})
+			far := join(t, d, "far")
+			sleep(time.Minute)
+			of.kill(a)
+			sleep(time.Minute)
+			if e := d.Entry(); !e.Vacant() || !e.Unsynchronized || len(b.opsSince(time.Time{}, le.OpRelease)) == 0 {
+				t.Errorf("the record is %+v, want it released, by an unsynchronized clock", e)
+			}
+			sleep(time.Until(begun.Add(hold)) - time.Millisecond)
+			far.follows(t)
+			sleep(2*T + hold/10)
+			far.leads(t)
+		})
+	}
+}
+
+// Lifelines, rule 7: before each write of the lease it is looked whether this process's own death
+// can be proved. If not, nothing of it is left that could prove it falsely.
+func TestLifeline07LostDescriptor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, a, b, of, k := pair(t)
+		k.mu.Lock()
+		of.lost = errors.New("closed by somebody else")
+		k.mu.Unlock()
+		sleep(T)
+		a.leads(t)
+		until := d.Entry().TermExpiry.Add(S)
+		of.kill(a)
+		sleep(time.Until(until) - time.Millisecond)
+		b.follows(t)
+		sleep(time.Second)
+		b.leads(t)
+	})
+}
+
+// Lifelines, rule 9: in calm the store is asked nothing more.
+func TestLifeline09Calm(t *testing.T) {
+	count := func(line bool) (ops int) {
+		bubble(t, func(t *testing.T) {
+			d, k := memory.NewDecider(), newKernel()
+			with := func(c *config) {
+				if line {
+					c.Lifeline = k.process()
+				}
+			}
+			a := join(t, d, "a", polled, with)
+			sleep(time.Second)
+			b := join(t, d, "b", polled, with)
+			sleep(time.Hour)
+			ops = len(a.opsSince(time.Time{})) + len(b.opsSince(time.Time{}))
+		})
+		return ops
+	}
+	if with, without := count(true), count(false); with != without {
+		t.Errorf("%d operations in an hour, %d without", with, without)
+	}
+}
+
+// A campaign that ends in order leaves no name behind.
+func TestLifelineEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, a, _, _, k := pair(t)
+		of := a.Leader().Incarnation
+		a.quit()
+		if !slices.Contains(k.ended, of) {
+			t.Errorf("%q has not ended: %v", of, k.ended)
+		}
+	})
+}
+
+// A nil pointer counts as no lifeline.
+func TestLifelineNil(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var none *process
+		a := join(t, memory.NewDecider(), "a", lifelined(none))
+		sleep(time.Second)
+		a.leads(t)
+	})
+}

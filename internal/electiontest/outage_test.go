@@ -1,0 +1,78 @@
+//go:build go1.25
+
+package electiontest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// leadsOn returns for how long a leader leads on that is cut off from its store just before
+// an extension is due. Before is done a while before that.
+func leadsOn(t *testing.T, every, due time.Duration, before func(*member)) (left time.Duration) {
+	t.Helper()
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.ExtendEvery = every })
+		sleep(2 * T)
+		if before != nil {
+			before(a)
+		}
+		a.awaitExtension()
+		sleep(due - 50*time.Millisecond)
+		a.store.Inject(memory.LoseRequests())
+		cut := time.Now()
+		<-a.leadership(t, 0).ctx.Done()
+		left = time.Since(cut)
+	})
+	return left
+}
+
+func (m *member) awaitExtension() {
+	extended := func() (n int) { m.note(func() { n = len(m.ext) }); return n }
+	for n := extended(); extended() == n; {
+		sleep(10 * time.Millisecond)
+	}
+}
+
+// Rule 11: a leader that is cut off leads on for T - S - ExtendEvery at the least.
+func TestRule11CutOff(t *testing.T) {
+	near(t, "the default", leadsOn(t, 0, (T-S)/2, nil), (T-S)/2, 100*time.Millisecond)
+	near(t, "extending every 4 s", leadsOn(t, 4*time.Second, 4*time.Second, nil), T-S-4*time.Second, 100*time.Millisecond)
+}
+
+// A call that failed, or was slow, a while before the outage brings forward the next extension.
+func TestRule11CutOffWithNotice(t *testing.T) {
+	for name, faults := range map[string]memory.Faults{
+		"failed": memory.LoseRequests().On(memory.Write).Times(1),
+		"slow":   memory.Slow(2500 * time.Millisecond).On(memory.Write).Times(1),
+	} {
+		left := leadsOn(t, 0, (T-S)/2, func(a *member) {
+			a.store.Inject(faults)
+			a.awaitExtension()
+		})
+		near(t, name, left, T-S-(T-S)/4, 100*time.Millisecond)
+	}
+}
+
+// In fair weather ExtendEvery costs what it says, and a store that has recovered costs
+// no more than before.
+func TestRule11WritesInATerm(t *testing.T) {
+	for every, most := range map[time.Duration]float64{0: 2.2, 4 * time.Second: 3.8} {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "a", func(c *config) { c.ExtendEvery = every })
+			sleep(T)
+			a.store.Inject(memory.LoseRequests().Times(1))
+			sleep(5 * T)
+			a.store.Inject(nil)
+			began := time.Now()
+			sleep(100 * T)
+			if n := float64(len(a.opsSince(began))) / 100; n > most {
+				t.Errorf("extending every %v: %.2f operations a term", every, n)
+			}
+		})
+	}
+}

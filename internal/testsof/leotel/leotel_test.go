@@ -1,0 +1,313 @@
+package leotel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.uber.org/goleak"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/leotel"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	T = 15 * time.Second
+	S = time.Second
+)
+
+// rig is a Telemetry whose metrics and spans a test can look at.
+type rig struct {
+	*leotel.Telemetry
+	reader *metric.ManualReader
+	spans  *tracetest.SpanRecorder
+}
+
+func newRig(t *testing.T, candidate string, clock clocks.Clock) *rig {
+	t.Helper()
+	r := &rig{reader: metric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
+	var err error
+	r.Telemetry, err = leotel.New(leotel.Options{
+		Election: "orders", Candidate: candidate, Clock: clock,
+		MeterProvider:  metric.NewMeterProvider(metric.WithReader(r.reader)),
+		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// read returns each point as "name{attributes that are not constants}" and its
+// value; of a histogram the count, and as name_sum the sum.
+func (r *rig) read(t *testing.T) map[string]float64 {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := r.reader.Collect(context.Background(), &all); err != nil {
+		t.Fatal(err)
+	}
+	points := map[string]float64{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			add := func(suffix string, set attribute.Set, v float64) {
+				var more []string
+				for _, kv := range set.ToSlice() {
+					if kv.Key != "leaderelection.election" && kv.Key != "leaderelection.candidate" {
+						more = append(more, kv.Value.String())
+					}
+				}
+				name := strings.TrimPrefix(m.Name, "leaderelection.") + suffix
+				if len(more) > 0 {
+					name += "{" + strings.Join(more, ",") + "}"
+				}
+				points[name] = v
+			}
+			switch d := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range d.DataPoints {
+					add("", p.Attributes, float64(p.Value))
+				}
+			case metricdata.Sum[float64]:
+				for _, p := range d.DataPoints {
+					add("", p.Attributes, p.Value)
+				}
+			case metricdata.Gauge[int64]:
+				for _, p := range d.DataPoints {
+					add("", p.Attributes, float64(p.Value))
+				}
+			case metricdata.Gauge[float64]:
+				for _, p := range d.DataPoints {
+					add("", p.Attributes, p.Value)
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range d.DataPoints {
+					add("", p.Attributes, float64(p.Count))
+					add("_sum", p.Attributes, p.Sum)
+				}
+			default:
+				t.Fatalf("%s is a %T", m.Name, d)
+			}
+		}
+	}
+	return points
+}
+
+// expect checks points, to a millisecond where they are times.
+func (r *rig) expect(t *testing.T, want map[string]float64) {
+	t.Helper()
+	got := r.read(t)
+	for name, v := range want {
+		if g, ok := got[name]; !ok || math.Abs(g-v) > 1e-3 {
+			t.Errorf("%s is %v (%v), want %v", name, g, ok, v)
+		}
+	}
+	if t.Failed() {
+		t.Log(got)
+	}
+}
+
+// names returns the spans that have ended.
+func (r *rig) names() []string {
+	var all []string
+	for _, s := range r.spans.Ended() {
+		all = append(all, strings.TrimPrefix(s.Name(), "leaderelection."))
+	}
+	return all
+}
+
+// A whole life: elected, extended, the store gone, expired, elected again,
+// resigned, and another takes over.
+func TestMetricsAndSpans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		first := float64(time.Now().Unix()) // the number of a record that is new
+		r := newRig(t, "a", nil)
+		store := d.Handle()
+		var hooked int
+		ctx, cancel := context.WithCancel(t.Context())
+		campaign, err := le.Config{
+			Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S,
+			OnElected: func(ctx context.Context, _ *le.TimeView) { <-ctx.Done() },
+			Trace:     le.JoinTraces(r.Trace(), &le.Trace{StoreOp: func(le.StoreOp) { hooked++ }}),
+		}.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		r.expect(t, map[string]float64{
+			"is_leader": 1, "fencing_token": first, "view.remaining": 14, "transitions{won,elected}": 1, "transitions{expired,ended}": 0, "transitions{ousted,ended}": 0,
+			"store.operations{acquire,ok}": 1, "clock.offset": -0.5, "clock.offset.uncertainty": 0.5,
+		})
+		time.Sleep(20 * time.Second) // extensions at 7 and 14 s
+		synctest.Wait()
+		r.expect(t, map[string]float64{
+			"view.remaining": 8, "store.operations{extend,ok}": 2, "extension.duration": 2, "extension.reserve": 2, "extension.reserve_sum": 14, "leaderless.time": 0,
+		})
+
+		store.Inject(memory.LoseRequests())
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		got := r.read(t)
+		r.expect(t, map[string]float64{"is_leader": 0, "view.remaining": 0, "transitions{expired,ended}": 1, "leaderless.time": 50 - 29})
+		if got["extension.failures{_OTHER}"] < 1 || got["store.operations{extend,error}"] < 1 || got["store.operations{read,error}"] < 1 {
+			t.Errorf("failures: %v", got)
+		}
+
+		store.Inject(nil)
+		time.Sleep(10 * time.Second)
+		r.expect(t, map[string]float64{"is_leader": 1, "fencing_token": first + 1, "transitions{won,elected}": 2})
+		other, err := le.Config{
+			Decider: d.Handle(), LeaderID: "b", TermLength: T, MaxClockSkew: S, OnElected: func(context.Context, *le.TimeView) {},
+		}.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := campaign.Resign(ctx); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		r.expect(t, map[string]float64{"is_leader": 0, "fencing_token": first + 2, "transitions{resigned,ended}": 1, "store.operations{release,ok}": 1})
+		cancel()
+		<-campaign.Done()
+		<-other.Done()
+		names := r.names()
+		for _, want := range []string{"acquire", "extend", "release", "handover"} {
+			if !slices.Contains(names, want) {
+				t.Errorf("no span %q in %v", want, names)
+			}
+		}
+		for _, s := range r.spans.Ended() {
+			if s.Name() == "leaderelection.extend" && s.Status().Code.String() == "Unset" && s.EndTime().Before(s.StartTime()) {
+				t.Errorf("span %v", s)
+			}
+		}
+		if hooked == 0 {
+			t.Error("the caller's own hooks were not called")
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, still := r.read(t)["is_leader"]; still {
+			t.Error("gauges are reported after Close")
+		}
+	})
+}
+
+// Each cause is one word, and so is each outcome: attributes are bounded.
+func TestAttributesAreBounded(t *testing.T) {
+	r := newRig(t, "a", nil)
+	hooks := r.Trace()
+	for i, c := range []struct {
+		cause error
+		word  string
+	}{
+		{le.ErrOusted, "ousted"}, {le.ErrExpired, "expired"}, {le.ErrResigned, "resigned"}, {le.ErrUnhealthy, "unhealthy"},
+		{le.ErrClockSkew, "clock_skew"}, {nil, "unknown"}, {errors.New("anything"), "shutdown"}, {fmt.Errorf("wrapped: %w", le.ErrUnhealthy), "unhealthy"},
+	} {
+		n := le.ElectionNumber(i + 1)
+		before := r.read(t)["transitions{"+c.word+",ended}"]
+		hooks.StatusChanged(le.StatusChange{To: le.Leading, Number: n})
+		hooks.Extended(le.ViewExtended{Number: n, Expiry: time.Now()})
+		hooks.StatusChanged(le.StatusChange{From: le.Leading, To: le.Draining, Cause: c.cause, Number: n})
+		hooks.StatusChanged(le.StatusChange{From: le.Draining, To: le.Following, Cause: c.cause, Number: n})
+		r.expect(t, map[string]float64{"transitions{" + c.word + ",ended}": before + 1})
+	}
+	for _, c := range []struct {
+		err       error
+		abandoned bool
+		outcome   string
+		word      string
+	}{
+		{nil, false, "ok", ""}, {&le.LostRaceError{Place: "x"}, false, "lost_race", "lost_race"}, {context.DeadlineExceeded, true, "abandoned", "timeout"},
+		{context.Canceled, false, "error", "canceled"}, {fmt.Errorf("%w: no bucket", le.ErrPermanent), false, "error", "permanent"}, {errors.New("what?"), false, "error", "_OTHER"},
+	} {
+		before := r.read(t)
+		hooks.StoreOp(le.StoreOp{Kind: le.OpExtend, Err: c.err, Abandoned: c.abandoned, Duration: time.Second})
+		want := map[string]float64{"store.operations{extend," + c.outcome + "}": before["store.operations{extend,"+c.outcome+"}"] + 1}
+		if c.word != "" {
+			want["extension.failures{"+c.word+"}"] = before["extension.failures{"+c.word+"}"] + 1
+		}
+		r.expect(t, want)
+	}
+}
+
+// The clock's offset is found to within its uncertainty, whichever way it is off
+// and whatever the store's precision.
+func TestClockOffset(t *testing.T) {
+	for _, off := range []time.Duration{-time.Minute, -300 * time.Millisecond, 0, 2 * time.Second} {
+		for _, whole := range []bool{false, true} {
+			r := newRig(t, "a", nil)
+			start := time.Unix(1e9, 123456789)
+			took := 400 * time.Millisecond
+			for _, at := range []time.Duration{0, 100 * time.Millisecond, took} {
+				commit := start.Add(at).Add(-off)
+				if whole {
+					commit = commit.Truncate(time.Second)
+				}
+				r.Trace().StoreOp(le.StoreOp{Kind: le.OpExtend, Start: start, Duration: took, CommitTS: commit})
+				got := r.read(t)
+				if err := math.Abs(got["clock.offset"] - off.Seconds()); err > got["clock.offset.uncertainty"]+1e-6 || got["clock.offset.uncertainty"] > 0.71 {
+					t.Errorf("off by %v: found %v, uncertain by %v", off, got["clock.offset"], got["clock.offset.uncertainty"])
+				}
+			}
+		}
+	}
+	r := newRig(t, "a", nil)
+	r.Trace().StoreOp(le.StoreOp{Kind: le.OpRead, Start: time.Now(), CommitTS: time.Unix(1, 0)})
+	r.Trace().StoreOp(le.StoreOp{Kind: le.OpExtend, Start: time.Now()})
+	if _, known := r.read(t)["clock.offset"]; known {
+		t.Error("an offset was made of a read, or of nothing")
+	}
+}
+
+// An observer has no LeaderID, and knows how long nobody led.
+func TestObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		r := newRig(t, "", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Trace: r.Trace()}.Watch(ctx, func(context.Context, le.RaceEntry) {})
+		}()
+		e := &le.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermLength: T, TermExpiry: time.Now().Add(T)}
+		d.Replace(e)
+		time.Sleep(20 * time.Second)
+		r.expect(t, map[string]float64{"leaderless.time": 5, "fencing_token": 1, "is_leader": 0})
+		e.LeaderID, e.Extension = "", 1
+		d.Replace(e)
+		time.Sleep(3 * time.Second)
+		r.expect(t, map[string]float64{"leaderless.time": 8})
+		d.Replace(&le.RaceEntry{LeaderID: "b", ElectionNumber: 2, TermLength: T, TermExpiry: time.Now().Add(T)})
+		time.Sleep(2 * time.Second)
+		r.expect(t, map[string]float64{"leaderless.time": 8, "fencing_token": 2})
+		cancel()
+		<-done
+		var handovers []sdktrace.ReadOnlySpan
+		for _, s := range r.spans.Ended() {
+			if s.Name() == "leaderelection.handover" {
+				handovers = append(handovers, s)
+			}
+		}
+		if len(handovers) != 1 || handovers[0].EndTime().Sub(handovers[0].StartTime()) != 3*time.Second {
+			t.Errorf("hand-overs: %v", handovers)
+		}
+	})
+}

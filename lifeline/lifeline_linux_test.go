@@ -1,0 +1,459 @@
+package lifeline
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestDeathIsProved(t *testing.T) {
+	ends := map[string]func(t *testing.T, p *process){
+		"live":  func(_ *testing.T, p *process) { _ = p.Process.Kill() },
+		"busy":  func(_ *testing.T, p *process) { _ = p.Process.Kill() },
+		"panic": func(_ *testing.T, p *process) { _ = p.stdin.Close() },
+		"abort": func(_ *testing.T, p *process) { _ = p.Process.Signal(syscall.SIGABRT) },
+		"exits": func(_ *testing.T, p *process) { _ = p.stdin.Close() },
+		"exec":  func(*testing.T, *process) {}, // its memory, and the view in it, is gone
+	}
+	if limit, limited := scarce(t); limited {
+		ends["oom"] = func(t *testing.T, p *process) { limit(t, p); _ = p.stdin.Close() }
+	}
+	for role, end := range ends {
+		t.Run(role, func(t *testing.T) {
+			dir := memory(t)
+			l := open(t, dir)
+			p := begin(t, role, dir, "A", "B").start(t)
+			if role != "exec" {
+				alive(t, l, "A")
+			}
+			death, other := onDeath(t, l, "A"), onDeath(t, l, "B")
+			end(t, p)
+			told(t, death)
+			told(t, other)
+			if !l.Dead("A") || !l.Dead("B") {
+				t.Error("told of a death that is not proved")
+			}
+			if err := l.Bury("A"); err != nil || l.Dead("A") || !l.Dead("B") {
+				t.Errorf("after A was buried: %v, A %v, B %v", err, l.Dead("A"), l.Dead("B"))
+			}
+			if len(death)+len(other) != 0 {
+				t.Error("told twice")
+			}
+		})
+	}
+}
+
+// scarce returns what limits a process's memory, so that the kernel kills it when it takes more.
+// It reports false if this machine does not let the test do that.
+func scarce(t *testing.T) (limit func(t *testing.T, p *process), limited bool) {
+	const bytes = 128 << 20
+	for parent, file := range map[string]string{"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max"} {
+		group, err := os.MkdirTemp(parent, "leaderelection-test-")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = os.Remove(group) })
+		if os.WriteFile(filepath.Join(group, file), []byte(strconv.Itoa(bytes)), 0) != nil {
+			continue
+		}
+		return func(t *testing.T, p *process) {
+			if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(p.Process.Pid)), 0); err != nil {
+				t.Fatal(err)
+			}
+		}, true
+	}
+	t.Log("no group of processes with a limit of memory can be made here: a death by lack of it is not tried")
+	return nil, false
+}
+
+func TestDeathIsToldWithoutInotify(t *testing.T) {
+	inotifyInit = func(int) (int, error) { return -1, syscall.EMFILE }
+	defer func() { inotifyInit = syscall.InotifyInit1 }()
+	dir := memory(t)
+	l := open(t, dir)
+	p := begin(t, "live", dir, "A").start(t)
+	death := onDeath(t, l, "A")
+	_ = p.Process.Kill()
+	told(t, death)
+}
+
+// Whoever begins to watch the dead is told at once, and who has stopped is told nothing.
+func TestWatchBeginsAndEnds(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	p := begin(t, "live", dir, "A").start(t)
+	stopped := make(chan struct{}, 1)
+	l.OnDeath("A", func() { stopped <- struct{}{} })()
+	first := onDeath(t, l, "A")
+	_ = p.Process.Kill()
+	told(t, first)
+	told(t, onDeath(t, l, "A"))
+	if len(stopped) != 0 {
+		t.Error("told after the watch had been stopped")
+	}
+}
+
+// A process that is stopped, or debugged, is alive, however long it says nothing.
+func TestStoppedIsAlive(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	p := begin(t, "busy", dir, "A").start(t)
+	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	death := onDeath(t, l, "A")
+	stays(t, l, "A", death)
+	_ = p.Process.Kill() // a stopped process can be killed
+	told(t, death)
+}
+
+func TestInTheHandsOfADebugger(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	p := begin(t, "live", dir, "A")
+	p.SysProcAttr.Ptrace = true
+	runtime.LockOSThread() // the debugger is a thread
+	defer runtime.UnlockOSThread()
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(p.Process.Pid, &status, 0, nil); err != nil || !status.Stopped() {
+		t.Fatal(err, status)
+	}
+	if err := syscall.PtraceDetach(p.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	p.until(t, "alive")
+	if err := syscall.PtraceAttach(p.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := syscall.Wait4(p.Process.Pid, &status, syscall.WALL, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		alive(t, l, "A")
+	}
+	_ = syscall.PtraceDetach(p.Process.Pid)
+	death := onDeath(t, l, "A")
+	_ = p.Process.Kill()
+	told(t, death)
+	_ = p.Wait()
+}
+
+// Who has the file from the process belongs to it.
+func TestChildThatActsForIt(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	p := begin(t, "child", dir, "A")
+	p.SysProcAttr = nil // the child of the process outlives it here
+	feed := p.startFed(t)
+	if err := p.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	death := onDeath(t, l, "A")
+	stays(t, l, "A", death)
+	feed.Close() // the child ends
+	told(t, death)
+}
+
+// Who was not given the file does not keep the process alive.
+func TestChildThatActsForItself(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	p := begin(t, "forgetful", dir, "A")
+	feed := p.startFed(t)
+	defer feed.Close()
+	_ = p.Process.Kill()
+	told(t, onDeath(t, l, "A"))
+}
+
+// A program that closes what is not its own is alive, and writes nothing into whatever has the
+// descriptor's number now.
+func TestDescriptorClosedByOthers(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	p := begin(t, "closer", dir, "A", "B").start(t)
+	death := onDeath(t, l, "A")
+	for range 1000 {
+		alive(t, l, "A")
+	}
+	_ = p.Process.Kill()
+	told(t, death)
+}
+
+func TestDescriptorOfAnother(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	if err := l.Live("A"); err != nil {
+		t.Fatal(err)
+	}
+	victim := filepath.Join(memory(t), "victim")
+	other, err := os.Create(victim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := syscall.Dup3(int(other.Fd()), int(l.file.Fd()), syscall.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Live("B"); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a name for a file that is not open: %v", err)
+	}
+	alive(t, open(t, dir), "A")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(victim); err != nil || len(b) != 0 {
+		t.Errorf("another's file was written to: %q, %v", b, err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("names that are left: %v", left)
+	}
+	l.file.Close()
+}
+
+// What is no proof.
+func TestForgedDeaths(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	dead := begin(t, "live", dir, "DEAD").start(t)
+	_ = dead.Process.Kill()
+	told(t, onDeath(t, l, "DEAD"))
+	begin(t, "live", dir, "LIVE").start(t)
+	live := filepath.Join(dir, "LIVE")
+	content, err := os.ReadFile(live)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := os.ReadFile(filepath.Join(dir, "DEAD"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forge := func(what string, how func() error) {
+		t.Helper()
+		if err := os.RemoveAll(live); err != nil {
+			t.Fatal(err)
+		}
+		alive(t, l, "LIVE") // whose name is gone
+		if err := how(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if l.Dead("LIVE") {
+			t.Errorf("%s is taken for a proof", what)
+		}
+		l.OnDeath("LIVE", func() { t.Errorf("%s: told of a death", what) })()
+	}
+	forge("a copy", func() error { return os.WriteFile(live, content, 0o600) })
+	forge("a link to the file of another who is dead", func() error { return os.Link(filepath.Join(dir, "DEAD"), live) })
+	forge("a symbolic link to it", func() error { return os.Symlink(filepath.Join(dir, "DEAD"), live) })
+	forge("the content of another who is dead", func() error { return os.WriteFile(live, old, 0o600) })
+	forge("an empty file", func() error { return os.WriteFile(live, nil, 0o600) })
+	forge("a directory", func() error { return os.Mkdir(live, 0o700) })
+	forge("a pipe", func() error { return syscall.Mkfifo(live, 0o600) })
+	forge("a device", func() error { return os.Symlink("/dev/zero", live) })
+	for _, name := range []string{"", ".", "..", "../" + filepath.Base(dir) + "/DEAD", "/dev/null", "DEAD\x00", "DEAD/", strings.Repeat("A", maxName+1), "\xff"} {
+		if l.Dead(name) {
+			t.Errorf("%q is taken for a name", name)
+		}
+		l.OnDeath(name, func() { t.Errorf("told of %q", name) })()
+		if err := l.Live(name); err == nil {
+			t.Errorf("the name %q is given", name)
+		}
+	}
+	if !l.Dead("DEAD") {
+		t.Error("the proof of the other is gone")
+	}
+}
+
+// A file that was made before the machine was started anew is of nobody that is known.
+func TestOtherBoot(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	p := begin(t, "live", dir, "A").start(t)
+	_ = p.Process.Kill()
+	told(t, onDeath(t, l, "A"))
+	later := open(t, dir)
+	later.boot = "7f6b2c1e-0000-0000-0000-000000000000"
+	alive(t, later, "A")
+}
+
+// A process is no proof of its own death, nor are two Lifelines of one process of each other's.
+func TestOwnProcessIsAlive(t *testing.T) {
+	dir := memory(t)
+	l, other := open(t, dir), open(t, dir)
+	if err := errors.Join(l.Live("A"), l.Live("B"), l.Live("A")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"A", "B"} {
+		alive(t, l, name)
+		alive(t, other, name)
+	}
+	if err := l.End("A"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "A")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("A after its end: %v", err)
+	}
+	if err := errors.Join(l.End("A"), l.Bury("B")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "B")); err != nil {
+		t.Errorf("one who lives was buried: %v", err)
+	}
+	// What stands there under a name of its own is another's.
+	if err := errors.Join(l.Live("C"), os.Remove(filepath.Join(dir, "C")), os.WriteFile(filepath.Join(dir, "C"), nil, 0o600), l.End("C")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "C")); err != nil {
+		t.Errorf("the file of another was removed: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("names that are left: %v", left)
+	}
+}
+
+func TestThousandCampaigns(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprint("N", i)
+	}
+	p := begin(t, "live", dir, names...).start(t)
+	var told sync.WaitGroup
+	for _, n := range names {
+		told.Add(1)
+		t.Cleanup(l.OnDeath(n, told.Done))
+	}
+	if n := len(l.watches.all); n != len(names) {
+		t.Errorf("%d are watched", n)
+	}
+	_ = p.Process.Kill()
+	told.Wait()
+}
+
+// A directory is refused where others could forge a death, or where what is in it is not this
+// machine's alone.
+func TestDirRefuses(t *testing.T) {
+	shm := memory(t)
+	open := filepath.Join(shm, "open")
+	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	group := filepath.Join(shm, "group")
+	if err := errors.Join(os.Mkdir(group, 0o700), os.Chmod(group, 0o770)); err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct{ dir, says string }{
+		"a disk":               {t.TempDir(), "not in memory"},
+		"who may write: all":   {open, "chmod 0755"},
+		"who may write: group": {group, "chmod 0755"},
+	} {
+		if what == "a disk" {
+			var fs syscall.Statfs_t
+			if err := syscall.Statfs(c.dir, &fs); err != nil || uint32(fs.Type) == tmpfsMagic {
+				t.Logf("%s is in memory: a disk is not tried", c.dir)
+				continue
+			}
+		}
+		if l, err := Dir(c.dir); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), c.dir) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, %v", what, l, err)
+		}
+	}
+	file := filepath.Join(shm, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{file, filepath.Join(shm, "a", "b")} {
+		if l, err := Dir(dir); err == nil {
+			t.Errorf("%s: %v", dir, l)
+		}
+	}
+	if os.Geteuid() == 0 {
+		others := filepath.Join(shm, "others")
+		if err := errors.Join(os.Mkdir(others, 0o700), os.Chown(others, 65534, 65534)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Dir(others); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "65534") {
+			t.Errorf("another's: %v", err)
+		}
+	} else {
+		t.Log("another user's directory is not tried: that needs root")
+	}
+}
+
+func TestDirIsMade(t *testing.T) {
+	dir := filepath.Join(memory(t), "new")
+	l := open(t, dir)
+	if st, err := os.Stat(dir); err != nil || st.Mode().Perm()&0o022 != 0 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	if l.String() != dir {
+		t.Errorf("%s", l)
+	}
+}
+
+// A directory that is moved, or mounted over, is still the one that was opened.
+func TestDirIsMoved(t *testing.T) {
+	shm := memory(t)
+	dir := filepath.Join(shm, "here")
+	l := open(t, dir)
+	p := begin(t, "live", dir, "A").start(t)
+	if err := errors.Join(os.Rename(dir, filepath.Join(shm, "there")), os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "A"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	alive(t, l, "A")
+	_ = p.Process.Kill()
+	told(t, onDeath(t, l, "A"))
+}
+
+func TestClosedTellsNothing(t *testing.T) {
+	t.Run("while it looks", func(t *testing.T) {
+		dir := memory(t)
+		l := open(t, dir)
+		p := begin(t, "live", dir, "A").start(t)
+		l.OnDeath("A", func() { t.Error("told after Close") })
+		looks, goOn := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		hold := func() { once.Do(func() { close(looks) }); <-goOn }
+		whileLooking.Store(&hold)
+		defer whileLooking.Store(nil)
+		_ = p.Process.Kill()
+		_ = p.Wait()
+		told(t, looks)
+		closed := make(chan struct{})
+		go func() { defer close(closed); _ = l.Close() }()
+		for closing := false; !closing; time.Sleep(time.Millisecond) {
+			l.watches.mu.Lock()
+			closing = l.watches.closing
+			l.watches.mu.Unlock()
+		}
+		close(goOn)
+		told(t, closed)
+	})
+	dir := memory(t)
+	l := open(t, dir)
+	p := begin(t, "live", dir, "A").start(t)
+	l.OnDeath("A", func() { t.Error("told after Close") })
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Process.Kill()
+	_ = p.Wait()
+	l.OnDeath("A", func() { t.Error("told after Close") })()
+	if err := l.Live("B"); err == nil {
+		t.Error("a name after Close")
+	}
+}

@@ -1,0 +1,437 @@
+package lifeline
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// inNamespace starts a process in namespaces of its own, in which it is root.
+func (p *process) inNamespace(flags uintptr) *process {
+	p.SysProcAttr.Cloneflags = flags | syscall.CLONE_NEWUSER
+	p.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+	p.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	return p
+}
+
+// A directory that is mounted twice is one: who sees it by one path has proof of who sees it by the
+// other. What is mounted over it is another.
+func TestMountedTwiceAndOver(t *testing.T) {
+	dir := memory(t)
+	t.Cleanup(func() { os.Remove(dir + "-again") })
+	l := open(t, dir)
+	p := begin(t, "bound", dir, "A").inNamespace(syscall.CLONE_NEWNS).start(t)
+	over := begin(t, "covered", dir, "A").inNamespace(syscall.CLONE_NEWNS).start(t)
+	for range 1000 {
+		alive(t, l, "A")
+	}
+	if over.ask(t) {
+		t.Fatal("proved by another file system")
+	}
+	death := onDeath(t, l, "A")
+	_ = p.Process.Kill()
+	told(t, death)
+	if over.ask(t) {
+		t.Error("proved by another file system")
+	}
+}
+
+func TestFullMemory(t *testing.T) {
+	begin(t, "full", memory(t), "A").inNamespace(syscall.CLONE_NEWNS).start(t)
+}
+
+// No watches of inotify are left: the files are polled.
+func TestNoWatchesLeft(t *testing.T) {
+	dir := memory(t)
+	p := begin(t, "live", dir, "A").start(t)
+	watcher := begin(t, "unwatched", dir, "A").inNamespace(0).start(t)
+	_ = p.Process.Kill()
+	watcher.until(t, "told")
+}
+
+// A child that has not become another program is the process still.
+func TestForkedAndNotYetAnotherProgram(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	p := begin(t, "fork", dir, "A")
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var child int
+	if _, err := fmt.Sscan(strings.TrimPrefix(p.until(t, "child"), "child"), &child); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) })
+	death := onDeath(t, l, "A")
+	_ = p.Process.Kill()
+	_, _ = p.Process.Wait()
+	stays(t, l, "A", death)
+	_ = syscall.Kill(child, syscall.SIGKILL)
+	told(t, death)
+}
+
+// A process whose first thread has ended is alive while others run.
+func TestThreadsThatEndLast(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	p := begin(t, "threads", dir, "A").start(t)
+	for state := ""; state != "Z"; time.Sleep(time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		state = rest[:1]
+	}
+	death := onDeath(t, l, "A")
+	stays(t, l, "A", death)
+	_ = p.Process.Kill()
+	told(t, death)
+}
+
+// A process that was killed in a system call which nothing interrupts may go on in it: it is alive.
+func TestKilledAndNotDead(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("needs root: a file system is frozen")
+		return
+	}
+	dir, disk := memory(t), t.TempDir()
+	image, frozen := filepath.Join(disk, "image"), filepath.Join(disk, "frozen")
+	for _, c := range [][]string{
+		{"truncate", "-s", "4M", image}, {"mkfs.ext4", "-q", image}, {"mkdir", frozen},
+		{"mount", "-o", "loop", image, frozen}, {"fsfreeze", "-f", frozen},
+	} {
+		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", c, err, out)
+		}
+		switch c[0] {
+		case "mount":
+			t.Cleanup(func() { _ = exec.Command("umount", "-l", frozen).Run() })
+		case "fsfreeze":
+			t.Cleanup(func() { _ = exec.Command("fsfreeze", "-u", frozen).Run() })
+		}
+	}
+	l := open(t, dir)
+	p := begin(t, "stuck", dir, "A")
+	p.Env = append(p.Env, "LIFELINE_FROZEN="+filepath.Join(frozen, "file"))
+	p.start(t)
+	death := onDeath(t, l, "A")
+	stuck := func() bool {
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Process.Pid))
+		for _, task := range tasks {
+			if stat, err := os.ReadFile(task); err == nil && strings.Contains(string(stat), ") D ") {
+				return true
+			}
+		}
+		return false
+	}
+	for !stuck() {
+		time.Sleep(time.Millisecond)
+	}
+	_ = p.Process.Kill()
+	for range 10_000 {
+		alive(t, l, "A")
+	}
+	if !stuck() || len(death) != 0 {
+		t.Errorf("told %d times of the death of a process that is stuck: %v", len(death), stuck())
+	}
+	if out, err := exec.Command("fsfreeze", "-u", frozen).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	told(t, death)
+}
+
+// A user that may not read the file has no proof.
+func TestUserWhoMayNotRead(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("needs root: another user looks")
+		return
+	}
+	shm := memory(t)
+	dir := filepath.Join(shm, "theirs")
+	if err := errors.Join(os.Chmod(shm, 0o755), os.Mkdir(dir, 0o755), os.Chown(dir, 65533, 65533)); err != nil {
+		t.Fatal(err)
+	}
+	program := forAll(t, os.Args[0])
+	user := func(role, name string) *process {
+		p := begin(t, role, dir, name)
+		p.Path, p.SysProcAttr.Credential = program, &syscall.Credential{Uid: 65533, Gid: 65533}
+		return p.start(t)
+	}
+	hidden, shown := user("unreadable", "A"), user("live", "B")
+	_ = hidden.Process.Kill()
+	_ = shown.Process.Kill()
+	_, _ = hidden.Wait(), shown.Wait()
+	for name, dead := range map[string]bool{"A": false, "B": true} {
+		if user("prover", name).ask(t) != dead {
+			t.Errorf("the proof of the death of %s is %v", name, !dead)
+		}
+	}
+}
+
+// forAll returns a copy of a program that any user may run.
+func forAll(t *testing.T, program string) string {
+	t.Helper()
+	b, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := memory(t)
+	path := filepath.Join(dir, "program")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, b, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// In a user namespace that lacks users, a directory of anybody may seem to be this user's.
+func TestOwnerWhoIsNotKnown(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("needs root: the directory is another user's")
+		return
+	}
+	shm := memory(t)
+	dir := filepath.Join(shm, "others")
+	if err := errors.Join(os.Chmod(shm, 0o755), os.Mkdir(dir, 0o755), os.Chown(dir, 1234, 1234)); err != nil {
+		t.Fatal(err)
+	}
+	p := begin(t, "prover", dir, "A")
+	p.Path = forAll(t, os.Args[0])
+	p.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
+	p.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: overflowUID, HostID: overflowUID, Size: 1}}
+	p.SysProcAttr.GidMappings = p.SysProcAttr.UidMappings
+	p.SysProcAttr.Credential = &syscall.Credential{Uid: overflowUID, Gid: overflowUID, NoSetGroups: true}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Process.Kill(); _ = p.Wait() }()
+	if !p.said.Scan() || !strings.Contains(p.said.Text(), "may be anybody") {
+		t.Errorf("it says %q", p.said.Text())
+	}
+}
+
+// If a descriptor was passed on, and the process that has it unlocks it, that does not count as a death.
+func TestDescriptorThatIsUnlocked(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	p := begin(t, "unlocker", dir, "A").start(t)
+	death := onDeath(t, l, "A")
+	stays(t, l, "A", death)
+	_ = p.Process.Kill()
+	told(t, death)
+}
+
+// It is locked again before the next write of the lease: for the children.
+func TestDescriptorIsLockedAgain(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	p := begin(t, "relocked", dir, "A")
+	feed := p.startFed(t)
+	death := onDeath(t, l, "A")
+	_ = p.Process.Kill()
+	_, _ = p.Process.Wait()
+	for range 1000 {
+		alive(t, l, "A")
+	}
+	feed.Close()
+	told(t, death)
+}
+
+// A process that has become another user, and can remove its names no more, is not proved dead by
+// the end of its Lifeline.
+func TestNamesThatCannotBeRemoved(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("needs root: a process becomes another user")
+		return
+	}
+	for role, proved := range map[string]bool{"humbled": false, "humbled closer": true} {
+		t.Run(role, func(t *testing.T) {
+			dir := memory(t)
+			l := open(t, dir)
+			p := begin(t, role, dir, "A", "B").start(t)
+			death := onDeath(t, l, "A")
+			for range 1000 {
+				alive(t, l, "A")
+				alive(t, l, "B")
+			}
+			_ = p.Process.Kill()
+			if proved {
+				told(t, death)
+			} else if _ = p.Wait(); l.Dead("A") || l.Dead("B") {
+				t.Error("a name that was unsaid is a proof")
+			}
+		})
+	}
+}
+
+// A name that comes to stand for another file while it is looked at proves nothing: that of a process
+// that was dead is taken over by one that lives, which may not be proved dead by the lock of the old.
+func TestNameThatIsReplaced(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	p := begin(t, "live", dir, "A").start(t)
+	_ = p.Process.Kill()
+	told(t, onDeath(t, l, "A"))
+	living := open(t, dir)
+	if err := living.Live("B"); err != nil {
+		t.Fatal(err)
+	}
+	a, b, aside := filepath.Join(dir, "A"), filepath.Join(dir, "B"), filepath.Join(dir, "aside")
+	replace := func() {
+		if err := errors.Join(os.Rename(a, aside), os.Link(b, a)); err != nil {
+			t.Error(err)
+		}
+	}
+	whileLooking.Store(&replace)
+	defer whileLooking.Store(nil)
+	alive(t, l, "A")
+}
+
+// No name is ever seen whose lock is free while its process lives: two look for what a thousand
+// others make.
+func TestLockedBeforeItHasAName(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	done := make(chan struct{})
+	var lookers sync.WaitGroup
+	for range 2 {
+		lookers.Add(1)
+		go func() {
+			defer lookers.Done()
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				entries, _ := os.ReadDir(dir)
+				for _, e := range entries {
+					if l.Dead(e.Name()) {
+						t.Errorf("%s is said to be dead", e.Name())
+						return
+					}
+				}
+			}
+		}()
+	}
+	for i := range 1000 {
+		if t.Failed() {
+			break
+		}
+		of, err := Dir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(of.Live(fmt.Sprint("N", i)), of.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(done)
+	lookers.Wait()
+}
+
+// Of those who live there is no proof, whatever they do, and whatever is done in the directory by
+// others who may write there: in 10,000 tries for each, on a machine that is busy.
+func TestNeverEarly(t *testing.T) {
+	dir := memory(t)
+	l := open(t, dir)
+	roles := []string{"busy", "spawner", "churn", "live", "unlocker", "threads"}
+	var names []string
+	var all []*process
+	for _, role := range roles {
+		names, all = append(names, role), append(all, begin(t, role, dir, role).start(t))
+	}
+	watcher := open(t, dir)
+	var deaths []<-chan struct{}
+	for _, n := range names {
+		deaths = append(deaths, onDeath(t, watcher, n))
+	}
+	done := make(chan struct{})
+	var others sync.WaitGroup
+	for _, do := range []func(){
+		func() { // stopped, and let go on
+			for _, p := range all {
+				_ = p.Process.Signal(syscall.SIGSTOP)
+				time.Sleep(time.Millisecond)
+				_ = p.Process.Signal(syscall.SIGCONT)
+			}
+		},
+		func() { // links to their files, and copies
+			for _, n := range names[1:] {
+				was, link := filepath.Join(dir, n), filepath.Join(dir, "L"+n)
+				_ = os.Link(was, link)
+				if b, err := os.ReadFile(was); err == nil {
+					_ = os.WriteFile(filepath.Join(dir, "W"+n), b, 0o600)
+				}
+				_ = l.Dead("L" + n)
+				_ = os.Rename(link, was) // of one file: nothing happens
+				_ = os.Remove(link)
+			}
+		},
+		func() { // names that are taken away, replaced by a copy, and put back
+			was, aside := filepath.Join(dir, names[0]), filepath.Join(dir, "aside")
+			if b, err := os.ReadFile(was); err == nil {
+				_ = os.Rename(was, aside)
+				_ = os.WriteFile(was, b, 0o600)
+				time.Sleep(time.Millisecond)
+				_ = os.Rename(aside, was)
+			}
+		},
+		func() { // opened for writing, and closed: the watchers are told
+			for _, n := range names {
+				if f, err := os.OpenFile(filepath.Join(dir, n), os.O_WRONLY, 0); err == nil {
+					f.Close()
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		},
+	} {
+		others.Add(1)
+		go func() {
+			defer others.Done()
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					do()
+				}
+			}
+		}()
+	}
+	var tries sync.WaitGroup
+	for range 4 {
+		prover := open(t, dir)
+		tries.Add(1)
+		go func() {
+			defer tries.Done()
+			for range 2500 {
+				for _, n := range names {
+					if prover.Dead(n) {
+						t.Errorf("%s is said to be dead", n)
+						return
+					}
+				}
+			}
+		}()
+	}
+	tries.Wait()
+	close(done)
+	others.Wait()
+	for i, death := range deaths {
+		if len(death) != 0 {
+			t.Errorf("told of the death of %s, who lives", names[i])
+		}
+	}
+	for i, p := range all {
+		_ = p.Process.Kill()
+		told(t, deaths[i])
+	}
+}
