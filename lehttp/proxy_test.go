@@ -402,16 +402,16 @@ func TestProxyClientGoesAway(t *testing.T) {
 	p := r.Proxy(&lehttp.ProxyOptions{Wait: time.Hour})
 	defer p.Close()
 	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
 	front := server(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		defer close(ended)
+		cancel()
 		p.ServeHTTP(w, req)
 	}))
-	ctx, cancel := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, front.URL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(10*time.Millisecond, cancel)
 	if res, err := client(t).Do(req); err == nil {
 		_ = res.Body.Close()
 		t.Error(res.Status)

@@ -4,7 +4,7 @@ package azblob_test
 
 import "testing"
 
-// The Decider allocates at most a tenth more than the SDK does by itself.
+// The Decider allocates at most a fifth more than the SDK does by itself.
 func TestOwnBytes(t *testing.T) {
 	read, write := pairs(t)
 	t.Run("read", func(t *testing.T) { read.Bytes(t) })

@@ -45,7 +45,7 @@ func (r *rumours) apply(f func(e *le.RaceEntry) error) { r.applied.Store(&f) }
 
 func (r *rumours) tell(e *le.RaceEntry) {
 	e = e.Clone()
-	e.Token = stamped{r.Entry().Token, time.Now()}
+	e.Token = stamped{e.Token, time.Now()}
 	r.told <- e
 }
 

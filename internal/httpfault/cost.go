@@ -2,6 +2,7 @@ package httpfault
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"slices"
 	"testing"
@@ -72,30 +73,33 @@ func (p Pair) overhead(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // of the pair: no use
 }
 
-// Bytes fails where the decider allocates more than a tenth more than the client
+// Bytes fails where the decider allocates more than a fifth more than the client
 // by itself. Not under the race detector, which allocates too.
 func (p Pair) Bytes(t *testing.T) {
 	t.Helper()
 	sdk, decider := allocated(t, p.SDK), allocated(t, p.Decider)
 	t.Logf("%d bytes, of which the client's %d: %.1f%% more", decider, sdk, 100*float64(decider-sdk)/float64(sdk))
-	if decider > sdk+sdk/10 {
+	if decider > sdk+sdk/5 {
 		t.Errorf("%d bytes, the client alone takes %d", decider, sdk)
 	}
 }
 
-// allocated returns the bytes that a call allocates, server and all.
+// allocated returns the bytes that a call allocates, server and all: the least of five means, since
+// whatever else runs only adds to them. The first one warms up.
 func allocated(t *testing.T, call func() error) int64 {
 	t.Helper()
 	const n = 300
-	var before, after runtime.MemStats
-	for i := range 2 * n {
-		if i == n {
-			runtime.ReadMemStats(&before)
+	least := int64(math.MaxInt64)
+	for range 6 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range n {
+			if err := call(); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := call(); err != nil {
-			t.Fatal(err)
-		}
+		runtime.ReadMemStats(&after)
+		least = min(least, int64(after.TotalAlloc-before.TotalAlloc)/n)
 	}
-	runtime.ReadMemStats(&after)
-	return int64(after.TotalAlloc-before.TotalAlloc) / n
+	return least
 }

@@ -23,7 +23,7 @@ var block = regexp.MustCompile("(?ms)(?:^<!-- ([^\\n]+) -->\\n)?^```(yaml|consol
 // setting is the first cell of a row of a table, and word what may be a value of the chart in it.
 var (
 	setting = regexp.MustCompile("(?m)^\\| (`[^|]+) \\| ")
-	word    = regexp.MustCompile("`([a-z]\\w+(?:\\.\\w+)*)`")
+	word    = regexp.MustCompile("`([a-z]\\w+(?:\\.[a-z]\\w*)*)`")
 )
 
 // has reports whether the chart has a setting of that name.
