@@ -1,5 +1,7 @@
-# make test: what needs no server but one in process: the root module, in virtual time
-# mostly, and NATS. Three minutes on two cores. Needs Go and nothing else.
+# make check, test and test-short are what a change must pass (.ci/run): linters, the tests that need
+# no server, the short ones that do. make nightly is all the rest; each of its parts is a target here.
+# make test: the root module and small ones, mostly in virtual time. Three minutes on two cores. Needs Go and nothing else.
+# make test-short: the other modules' tests, without those that wait for the wall clock.
 # make test-stores: everything on real servers, the routers, the command and the examples;
 # STORE=x for one store. What a test needs it installs where it can, and a test that cannot
 # run says so by name.
@@ -8,12 +10,11 @@
 # make models: the protocol's model, in all its states (see internal/models).
 # make soak: many more seeds of the simulation, and the command's promise again and again.
 # make soak-shards: real members of groups of package shard on real stores, for minutes.
-# SINCE=commit, for test-modules, test-command and mutants: only what a change since that commit
-# can affect, by what imports what it changes (tools/affected).
-# make nightly: all of it, in one command. make check: the linters as well. make bench: what the library itself costs (bench/README.md).
+# make bench: what the library itself costs (bench/README.md).
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
 # make packages: archives, .deb, .rpm, image and chart, made and tried; as root.
 # make fuzz, make vuln, make benchstat, make snapshot: what CI does once a night or a week.
+# make prose: turns of phrase that people read twice, on the lines that a change adds.
 
 GO     ?= go
 TESTFLAGS ?=
@@ -29,15 +30,29 @@ ALONE   = GOWORK=off $(GO)
 SMALL   = lehttp leslog shard
 BARE    = ./... $(SMALL:%=./%/...)
 
-.PHONY: leaderelect test test-stores test-modules test-store test-cost test-nested chaos models mutants check fmt vet staticcheck tidy mod consume bench benchstat soak soak-shards fuzz vuln jobs lint oldest npm
+.PHONY: leaderelect test test-short test-stores test-modules test-store test-cost test-nested chaos models mutants check fmt vet staticcheck tidy mod consume bench benchstat soak soak-shards fuzz vuln jobs lint oldest npm
 
+# SHORT= also runs the tests that make nightly is for.
+SHORT   ?= -short
+GOTEST  ?= $(GO) test
 # SIM is how many seeds each of simtest's runs takes here; make soak takes more.
 SIM     ?= 150
 SERVERS = ./internal/stores
 test:
-	$(GO) test -race -p 2 -timeout 10m -skip '^Test(Mutants|Cost)$$' $(TESTFLAGS) $$($(GO) list $(BARE) | grep -vE '/internal/(simtest|stores)$$')
-	$(GO) test -race -timeout 10m $(TESTFLAGS) ./internal/simtest -seeds $(SIM)
-	$(GO) test -race -timeout 10m -run '^TestConformance$$' $(TESTFLAGS) ./internal/testsof/natskv
+	$(GOTEST) $(SHORT) -race -p 2 -timeout 20m $(TESTFLAGS) $$($(GO) list $(BARE) | grep -vE '/internal/(simtest|stores)$$')
+	$(GOTEST) $(SHORT) -race -timeout 10m $(TESTFLAGS) ./internal/simtest -seeds $(SIM)
+
+# What fails here is run once more, alone, since servers go by the wall clock. It is named in bin/rerun.short
+# even if it passes then. Nothing with a data race is run again, nor anything if more than five fail. make test has no
+# such mercy.
+RERUN = --rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-abort-on-data-race --rerun-fails-run-root-test --rerun-fails-report=bin/rerun.short
+test-short: npm bin/gotestsum
+	bin/gotestsum --format pkgname $(RERUN) --packages "$$({ $(GO) list $(SERVERS); $(OTHERS) | grep -vE '/(bench|chaos)$$'; } | tr '\n' ' ')" -- -short -race -p $(P) -timeout 10m $(TESTFLAGS)
+OTHERS = $(GO) list work | grep -vxF "$$($(GO) list $(BARE))"
+
+.PHONY: bin/gotestsum
+bin/gotestsum:
+	$(ALONE) -C tools build -o ../bin/gotestsum gotest.tools/gotestsum
 
 # The command's real processes come last and by themselves: they go by the clock.
 STORE   ?=
@@ -52,35 +67,13 @@ endif
 kube consul:
 	cd internal/servers/$@ && $(ALONE) run . -h 2>/dev/null
 
-SINCE    ?=
-AFFECTED = $(if $(SINCE),| bin/affected -since $(SINCE))
-test-modules test-command mutants: SHELL = bash
-test-modules test-command mutants: .SHELLFLAGS = -eo pipefail -c
-test-modules test-command mutants: $(if $(SINCE),bin/affected)
-
-.PHONY: bin/affected bin/gotestsum
-bin/affected:
-	$(ALONE) -C tools build -o ../bin/affected ./affected
-bin/gotestsum:
-	$(ALONE) -C tools build -o ../bin/gotestsum gotest.tools/gotestsum
-
-# RERUNS=1: what has failed here is run once more, alone. It is named in bin/rerun.*, and a bug
-# of the test even if it passes then. Nothing with a data race is run again, nor anything if more than
-# five fail. make test has no such mercy.
-RERUNS ?= 0
-TEST    = xargs -r sh -c 'bin/gotestsum --format standard-$(if $(TESTFLAGS),verbose,quiet) --hide-summary skipped --rerun-fails=$(RERUNS) --rerun-fails-max-failures 5 \
-	--rerun-fails-abort-on-data-race --rerun-fails-report bin/rerun.$@ $(WHOLE) --packages "$$*" -- $(1) $(TESTFLAGS)' _
-WHOLE   = --rerun-fails-run-root-test
-mutants: WHOLE =
-test-modules test-command mutants: bin/gotestsum
-
-test-modules test-store: export GORACE = suppressions=$(CURDIR)/internal/stores/race.suppressions
-test-modules: kube consul
-	{ $(GO) list $(SERVERS); $(GO) list work | grep -v /cmd/ | grep -vxF "$$($(GO) list $(BARE))"; } $(AFFECTED) | $(call TEST,-race -p $(P) -timeout 20m)
+test-short test-modules test-store: export GORACE = suppressions=$(CURDIR)/internal/stores/race.suppressions
+test-modules: npm kube consul
+	$(GOTEST) -race -p $(P) -timeout 20m $(TESTFLAGS) $(SERVERS) $$($(OTHERS) | grep -v /cmd/)
 
 .PHONY: test-command
-test-command:
-	$(GO) list ./cmd/leaderelect/... $(AFFECTED) | $(call TEST,-race -p 1 -timeout 20m)
+test-command: npm
+	$(GOTEST) -race -p 1 -timeout 20m $(TESTFLAGS) ./cmd/leaderelect/...
 
 # What belongs to a store's decider: its fence, and tests that are in a module of their own.
 WITH_azblob   = ./fence/fenceazure
@@ -95,7 +88,7 @@ WITH_s3       = ./internal/testsof/s3 ./fence/fences3
 WITH_sql      = ./internal/testsof/fencesql
 test-store: $(if $(filter kubernetes,$(STORE)),kube) $(filter consul,$(STORE))
 	@[ -d deciders/$(STORE) ] || { echo "there is no store $(STORE): STORE is the name of a directory of deciders"; exit 1; }
-	$(GO) test -race -p $(P) -timeout 20m $(TESTFLAGS) ./deciders/$(STORE)/... $(WITH_$(STORE))
+	$(GOTEST) -race -p $(P) -timeout 20m $(TESTFLAGS) ./deciders/$(STORE)/... $(WITH_$(STORE))
 
 # Each store's servers for MINUTES, CHAOS_P stores at a time, as root; and one run that must
 # find what is broken on purpose.
@@ -115,14 +108,14 @@ models:
 
 # Each builds the package anew, so the race detector would cost more than it tells.
 mutants:
-	$(GO) list ./internal/electiontest ./shard ./lifeline $(AFFECTED) | $(call TEST,-timeout 40m -run "^TestMutants$$")
+	$(GOTEST) -timeout 40m -run '^TestMutants$$' $(TESTFLAGS) ./internal/electiontest ./shard ./lifeline
 
 # What the deciders allocate, and how often the command wakes up, which the race
 # detector would add to.
 test-cost:
-	$(GO) test -run 'Sleeps|^TestStart$$' $(TESTFLAGS) ./cmd/leaderelect
-	$(GO) test -run '^TestCost$$' $(TESTFLAGS) ./shard
-	$(GO) test -run OwnBytes $(TESTFLAGS) ./deciders/azblob ./deciders/dynamo ./deciders/gcs ./deciders/s3
+	$(GOTEST) -run 'Sleeps|^TestStart$$' $(TESTFLAGS) ./cmd/leaderelect
+	$(GOTEST) -run '^TestCost$$' $(TESTFLAGS) ./shard
+	$(GOTEST) -run OwnBytes $(TESTFLAGS) ./deciders/azblob ./deciders/dynamo ./deciders/gcs ./deciders/s3
 
 test-nested:
 	@set -e; for m in $(NESTED); do echo "== $$m"; \
@@ -136,7 +129,7 @@ npm:
 			cd $(NPM_DIR) && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules; fi; \
 	else echo "npm is not installed: the tests on Azurite and dynalite will be skipped, by name"; fi
 
-check: fmt vet staticcheck tidy jobs prose
+check: fmt vet staticcheck tidy jobs
 
 # Turns of phrase that people read twice: none on lines that a change adds, against origin/main
 # or, on that branch itself, the commit before. A clone without history only gets the totals.
@@ -152,18 +145,21 @@ fmt:
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not gofmt'd:"; echo "$$out"; exit 1; fi
 
 # With -race, so that what vet compiles is what the tests link, and nothing is compiled twice.
-# What needs little but Go is vetted for other systems, too.
+# The core is vetted for other systems, too.
 vet:
 	$(GO) vet -race work
 	$(GO) vet -race -tags packages ./internal/packages
-	GOARCH=386 $(GO) vet $(BARE)
-	GOOS=darwin $(GO) vet $(BARE)
-	GOOS=windows $(GO) vet $(BARE)
+	GOARCH=386 $(GO) vet $(ELSEWHERE)
+	GOOS=darwin $(GO) vet $(ELSEWHERE)
+	GOOS=windows $(GO) vet $(ELSEWHERE)
+ELSEWHERE = . ./clocks/... ./deciders/memory ./deciders/file/...
 
 # Every SDK is compiled anew for each system, and every test server: a quarter of an hour.
 .PHONY: vet-all
 vet-all: vet
 	GOARCH=386 $(GO) vet $$($(GO) list work | grep -vE '/(adapters|bench|docs)(/|$$)')
+	GOOS=darwin $(GO) vet $(BARE)
+	GOOS=windows $(GO) vet $(BARE)
 	GOOS=darwin $(GO) vet ./examples/... ./cmd/leaderelect/...
 	GOOS=windows $(GO) vet ./examples/... ./cmd/leaderelect/...
 	@set -e; for m in tools $(NESTED); do echo "$(ALONE) -C $$m vet ./..."; $(ALONE) -C $$m vet ./...; done
@@ -196,15 +192,15 @@ tidy mod:
 	$(ALONE) -C tools build -o ../bin/tidy ./tidy
 	bin/tidy $(if $(filter tidy,$@),-diff)
 
-# All that is too long for each change on one machine: what .ci/run leaves out when time is short.
+# All that is too long for each change on one machine, past failures, with a table at the end.
 .PHONY: nightly
-nightly: check vet-all test test-stores consume mutants chaos models packages
-	$(MAKE) soak SEEDS=5000 ROUNDS=5
+nightly:
+	.ci/nightly
 
-# Each store has its job in CI.
+# Each store has its job in the nightly workflow.
 jobs:
 	@for s in $(filter-out decidertest durability internal memory open record,$(notdir $(patsubst %/,%,$(wildcard deciders/*/)))); do \
-		grep -qE "store: \[(.*, )?$$s(,.*)?\]" .github/workflows/ci.yml || { echo "deciders/$$s has no job in .github/workflows/ci.yml"; exit 1; }; done
+		grep -qE "store: \[(.*, )?$$s(,.*)?\]" .github/workflows/nightly.yml || { echo "deciders/$$s has no job in .github/workflows/nightly.yml"; exit 1; }; done
 
 # The command line as it is released, in bin/: no symbols, no paths of this machine, and of
 # gRPC in Google's storage client only what it cannot do without. LEAVE_OUT="no_gcs no_s3"

@@ -20,6 +20,9 @@ import (
 // A leader that is silent when the next one is there is left: what can be sent again
 // goes to the next, and nobody waits for the rest.
 func TestProxyLeavesAHungLeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	t.Run("asked", func(t *testing.T) {
 		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPost} {
 			t.Run(method, func(t *testing.T) {

@@ -89,6 +89,9 @@ func child(t *testing.T, record, dir string) *exec.Cmd {
 // A leader's process is killed, with a term of ten minutes: the standby on its machine leads, and so
 // does a process that is started after it. One that is stopped is waited for.
 func TestStandbyLeadsWhenTheProcessDies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	dir, err := os.MkdirTemp("/dev/shm", "lifeline-test-")
 	if err != nil {
 		t.Fatal(err)

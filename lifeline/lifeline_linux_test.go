@@ -325,6 +325,9 @@ func TestOwnProcessIsAlive(t *testing.T) {
 }
 
 func TestThousandCampaigns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	dir := memory(t)
 	l := open(t, dir)
 	names := make([]string, 1000)

@@ -340,6 +340,9 @@ func TestLockedBeforeItHasAName(t *testing.T) {
 // Of those who live there is no proof, whatever they do, and whatever is done in the directory by
 // others who may write there: in 10,000 tries for each, on a machine that is busy.
 func TestNeverEarly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	dir := memory(t)
 	l := open(t, dir)
 	roles := []string{"busy", "spawner", "churn", "live", "unlocker", "threads"}

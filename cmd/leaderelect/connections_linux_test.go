@@ -20,6 +20,9 @@ var connections = map[string]int64{"postgres": 11, "redis": 10, "mysql": 8, "etc
 
 // All records of a group share what the process has of connections.
 func TestConnectionsOfAGroup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes by the wall clock")
+	}
 	t.Parallel()
 	for name, most := range connections {
 		t.Run(name, func(t *testing.T) {

@@ -115,6 +115,9 @@ func place(t *testing.T, server *stores.NATSServer, addr string) (string, *natsk
 // A command that ignores SIGTERM is dead when the view ends, whatever has happened
 // to the store and to who watches it: not a moment later.
 func TestDeadWhenTheViewEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes by the wall clock")
+	}
 	server := stores.NATS(t)
 	const skew = 500 * time.Millisecond
 	for name, fault := range map[string]func(*candidate, *proxy){
@@ -185,6 +188,9 @@ func TestDeadWhenTheViewEnds(t *testing.T) {
 // If the guard is killed the kernel kills the command at once, leaderelect what
 // it has started, and the same leader starts it again.
 func TestGuardKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes by the wall clock")
+	}
 	t.Parallel()
 	server := stores.NATS(t)
 	u, _ := place(t, server, server.Addr)
@@ -211,6 +217,9 @@ func TestGuardKilled(t *testing.T) {
 // Who kills by the command's words kills the command and leaderelect, whose arguments
 // they are, and not the guard: it ends the rest, and leaves nothing in the temp directory.
 func TestKilledByName(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes by the wall clock")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	c := launch(t, nil, "run", "--grace", "200ms", "file://"+filepath.Join(dir, "election.json"), "--", "child", "stubborn", "escapes")
@@ -243,6 +252,9 @@ func TestKilledByName(t *testing.T) {
 // As the first process of a PID namespace, as in a container, whatever is killed: the
 // guard, of which leaderelect finds what it has left.
 func TestFirstProcess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes by the wall clock")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	c := launch(t, func(cmd *exec.Cmd) {
@@ -277,6 +289,9 @@ func TestFirstProcess(t *testing.T) {
 
 // A terminal that is closed ends leaderelect in good order.
 func TestClosedTerminal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes by the wall clock")
+	}
 	t.Parallel()
 	server := stores.NATS(t)
 	u, d := place(t, server, server.Addr)
@@ -327,6 +342,9 @@ func pty(t *testing.T) (ptmx, tty *os.File) {
 // If nothing can be written, neither the log nor the expiry file, the command
 // goes on while the lease does, and the file names a time before the true one.
 func TestFullDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes by the wall clock")
+	}
 	t.Parallel()
 	server := stores.NATS(t)
 	u, d := place(t, server, server.Addr)
@@ -373,6 +391,9 @@ func TestFullDisk(t *testing.T) {
 // A full disk from the start: the command is not run without the file it counts on,
 // and the election is left to others.
 func TestNoRoomForTheExpiryFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes by the wall clock")
+	}
 	t.Parallel()
 	server := stores.NATS(t)
 	u, d := place(t, server, server.Addr)
@@ -392,6 +413,9 @@ func TestNoRoomForTheExpiryFile(t *testing.T) {
 
 // A log that nobody reads any more, or that has no room, ends nothing.
 func TestLogNowhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes by the wall clock")
+	}
 	t.Parallel()
 	server := stores.NATS(t)
 	u, _ := place(t, server, server.Addr)
@@ -418,6 +442,9 @@ func TestLogNowhere(t *testing.T) {
 
 // A hook whose store is gone runs the end command in time, and steps aside.
 func TestHookEndsInTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes by the wall clock")
+	}
 	t.Parallel()
 	server := stores.NATS(t)
 	p := newProxy(t, server.Addr)

@@ -43,7 +43,10 @@ func TestScripts(t *testing.T) {
 			for _, script := range onServer {
 				files = append(files, "testdata/script/"+script+".txtar")
 			}
-			if name == "file" {
+			switch {
+			case testing.Short():
+				files, _ = filepath.Glob("testdata/script/*_usage.txtar") // the others wait for leaders
+			case name == "file":
 				files, _ = filepath.Glob("testdata/script/*.txtar")
 			}
 			testscript.Run(t, testscript.Params{

@@ -51,6 +51,9 @@ func (l leaseEvents) next(t *testing.T, n int) []azlease.Event {
 // Companions are made if they are missing, judged each by itself, and may change; what
 // becomes of each lease is told.
 func TestNativeLeaseCompanions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: leases of a minute by the wall clock")
+	}
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
 		events := leaseEvents{make(chan azlease.Event, 100), map[string]bool{}}
 		d := withLeases(c, &azlease.Options{

@@ -47,6 +47,9 @@ func TestConformance(t *testing.T) {
 		"NativeLease": {Leases: azlease.New(nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "Plain" {
+				t.Skip("nightly: the suite once more")
+			}
 			var elections atomic.Int64
 			decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 				blob := fmt.Sprintf("some/path/%s %d", name, elections.Add(1))

@@ -127,6 +127,9 @@ func leased(t testing.TB, d holder, view *leaderelection.TimeView) *blob.LeaseAc
 
 // The leader writes its companions; nobody else does, while it leads.
 func TestNativeLeaseFencesOthersOff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: leases of a minute by the wall clock")
+	}
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
 		if err := overwrite(t, c, companion, nil); err != nil {
 			t.Fatal(err)
@@ -177,6 +180,9 @@ func dead(t testing.TB, c *sdk.Client) {
 
 // A successor takes the leases over at once, however long they had to run.
 func TestNativeLeaseIsTakenOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: leases of a minute by the wall clock")
+	}
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
 		if err := overwrite(t, c, companion, nil); err != nil {
 			t.Fatal(err)
@@ -198,6 +204,9 @@ func TestNativeLeaseIsTakenOver(t *testing.T) {
 // A candidate without native leases campaigns, and an operator's request is granted,
 // while the leader's leases run.
 func TestNativeLeaseDoesNotHinderOthersOfUs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: leases of a minute by the wall clock")
+	}
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
 		if err := overwrite(t, c, companion, nil); err != nil {
 			t.Fatal(err)

@@ -97,6 +97,9 @@ func (s *shelf) WriteEntry(ctx context.Context, e *entry) (token, error) {
 
 // A check under a lock of the process holds nobody back in another.
 func TestProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes and disks")
+	}
 	for kind, says := range map[string]string{"locks": "", "trusts": "older record", "nowhere": "there is no such place"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel() // one waits for its patience to end

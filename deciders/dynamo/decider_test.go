@@ -69,6 +69,9 @@ func TestEmulators(t *testing.T) {
 		{"DynamoDBLocal", stores.DynamoDBLocal},
 	} {
 		t.Run(e.name, func(t *testing.T) {
+			if testing.Short() && e.name != "dynalite" {
+				t.Skip("nightly: the suite once more")
+			}
 			endpoint := e.start(t)
 			for _, test := range []struct {
 				name string

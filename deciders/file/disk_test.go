@@ -181,6 +181,9 @@ func TestMadeDirectoriesAreOnTheDisk(t *testing.T) {
 
 // A candidate does not lead by what its feed tells of and the disk does not have yet.
 func TestNobodyLeadsByWhatIsNotOnTheDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes and disks")
+	}
 	const term = time.Second
 	path := filepath.Join(tempDir(t), "election.json")
 	d := file.NewDecider(path, nil)

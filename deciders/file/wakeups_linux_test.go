@@ -17,6 +17,9 @@ import (
 // that follows the election: the kernel counts how often it slept. What it does wake
 // for is told all the same.
 func TestOthersWritesWakeNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it counts wake-ups")
+	}
 	if !isolated() { // alone in a process, whose switches of context are counted
 		if err := isolate(t, &syscall.SysProcAttr{}); err != nil {
 			t.Fatal(err)

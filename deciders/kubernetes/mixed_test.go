@@ -25,9 +25,6 @@ import (
 	"github.com/c8e606e4/leaderelection/clocks"
 )
 
-// seeds is how many mixed fleets are tried.
-const seeds = 40
-
 // fleet is candidates of client-go, with its usual settings, and of this library, on one
 // Lease, and a judge of who says that it leads.
 type fleet struct {
@@ -321,7 +318,10 @@ func newFleet(t *testing.T, seed uint64, faults bool) *fleet {
 // slow and lose answers, and whose members crash and are replaced by the other kind; its
 // tokens only grow; and when all is well somebody leads.
 func TestMixedFleet(t *testing.T) {
-	clientgos, ours := 0, 0
+	clientgos, ours, seeds := 0, 0, 40
+	if testing.Short() {
+		seeds = 8
+	}
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -75,6 +75,9 @@ func bareETag(etag string) string { return strings.Trim(etag, `"`) }
 
 // Servers that honour conditions in their own way.
 func TestLikesThatConform(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: the suite once more")
+	}
 	for name, c := range map[string]struct {
 		q quirk
 		o s3.Options

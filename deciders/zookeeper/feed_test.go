@@ -17,6 +17,9 @@ import (
 )
 
 func TestHandover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it measures hand-overs")
+	}
 	feedtest.Handover(t, elections(stores.ZooKeeper(t).Addr))
 }
 
@@ -24,6 +27,9 @@ func TestHandover(t *testing.T) {
 const pause = time.Second
 
 func TestNewsAfterCutConnection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it cuts connections and waits")
+	}
 	t.Parallel()
 	server := stores.ZooKeeper(t)
 	proxy := stores.Toxiproxy(t, server.Addr)[0]
@@ -32,6 +38,9 @@ func TestNewsAfterCutConnection(t *testing.T) {
 }
 
 func TestNewsAfterRestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it breaks the store and waits")
+	}
 	t.Parallel()
 	server := stores.ZooKeeper(t)
 	handle := elections(server.Addr)(t)
@@ -40,6 +49,9 @@ func TestNewsAfterRestart(t *testing.T) {
 
 // A session that the server has forgotten meanwhile ends the feed; the next one goes on.
 func TestLostSession(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it cuts connections and waits")
+	}
 	t.Parallel()
 	server := stores.ZooKeeper(t)
 	proxy := stores.Toxiproxy(t, server.Addr)[0]
@@ -86,6 +98,9 @@ func (d *deaf) GetW(path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
 
 // A watch that was lost is found out after a silence.
 func TestSilentWatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it waits for the server or the client to give up")
+	}
 	t.Parallel()
 	c := client(t, stores.ZooKeeper(t).Addr)
 	writer := zookeeper.NewDecider(c, "/e", nil)

@@ -45,6 +45,9 @@ func leftNothing(t *testing.T, temp string) {
 
 // The whole demo, as it is run by a newcomer whose output is no terminal.
 func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	before := time.Now()
 	cmd, out, temp := start(t)
 	begin := time.Now()

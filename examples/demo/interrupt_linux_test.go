@@ -15,6 +15,9 @@ import (
 
 // Ctrl-C in the middle, here while a leader is frozen: nothing is left.
 func TestInterrupt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	all, temp, err := interrupted(t, "FREEZE", os.Interrupt)
 	var exit *exec.ExitError
 	if errors.As(err, &exit); exit.ExitCode() != 130 {
@@ -27,6 +30,9 @@ func TestInterrupt(t *testing.T) {
 // Killed so that it can clean up nothing, it leaves no process all the same, not
 // even the frozen one.
 func TestKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	all, _, _ := interrupted(t, "FREEZE", syscall.SIGKILL)
 	allGone(t, all)
 }

@@ -45,6 +45,9 @@ the late write of a deposed leader was refused where there is a fence, and accep
 $`)
 
 func TestGivenServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	dsn := dsn(t)
 	var out, errs bytes.Buffer
 	if status := run(t.Context(), []string{"-dsn", dsn}, &out, &errs); status != 0 || !scenario.Match(out.Bytes()) {
@@ -69,6 +72,9 @@ func leavesNothing(t *testing.T, dsn string) {
 }
 
 func TestOwnServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	if _, err := program("initdb"); err != nil {
 		stores.Missing(t, err.Error())
 	}
@@ -99,6 +105,9 @@ func tempDir(t *testing.T) string {
 // Where the late write does get through, that is seen: here the fence forgets
 // what it has seen.
 func TestBrokenFence(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	var out bytes.Buffer
 	err := show(t.Context(), &out, dsn(t), func(tables *tables) {
 		if _, err := tables.db.ExecContext(t.Context(), "DELETE FROM "+tables.schema+".fences"); err != nil {
@@ -112,6 +121,9 @@ func TestBrokenFence(t *testing.T) {
 
 // Broken off in the middle, it leaves nothing behind, its frozen worker neither.
 func TestBrokenOff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	dsn := dsn(t)
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())

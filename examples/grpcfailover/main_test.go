@@ -16,6 +16,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestShow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	begin := time.Now()
 	var out bytes.Buffer
 	if err := show(t.Context(), &out); err != nil {

@@ -16,6 +16,9 @@ func TestMain(m *testing.M) {
 
 // docs/request-router.md, followed word by word.
 func TestPage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	page := terminals.Open(t, "request-router.md", "hotstandby")
 	one := page.Type(0)
 	one.Await("leaderelection: leading")

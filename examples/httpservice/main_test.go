@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 
 // The whole show, with real processes.
 func TestShow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	var out bytes.Buffer

@@ -13,6 +13,9 @@ func TestMain(m *testing.M) {
 
 // docs/batch-job.md, followed word by word: the job is done once.
 func TestPage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	page := terminals.Open(t, "batch-job.md", "nightly")
 	one := page.Type(0)
 	one.Ends()

@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 
 // docs/go-service.md, followed word by word.
 func TestPage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	page := terminals.Open(t, "go-service.md", "service")
 	get := func(path string) (int, string) {
 		var answer *http.Response

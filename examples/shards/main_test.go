@@ -17,6 +17,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The whole of it, with shorter terms, for an output that is no terminal.
 func TestShards(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	var out bytes.Buffer
 	if err := show(t.Context(), &out, time.Second, 12); err != nil {
 		t.Error(err)

@@ -31,7 +31,12 @@ func newClient(endpoint string, rt http.RoundTripper) *dynamodb.Client {
 
 func TestFence(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) string{"dynalite": stores.Dynalite, "DynamoDBLocal": stores.DynamoDBLocal} {
-		t.Run(name, func(t *testing.T) { fences(t, start(t), name == "DynamoDBLocal") })
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "dynalite" {
+				t.Skip("nightly: the same once more")
+			}
+			fences(t, start(t), name == "DynamoDBLocal")
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 const (
@@ -25,6 +26,7 @@ const (
 // the same run, by turns; or above 50 ms.
 func Handover(t *testing.T, newElection NewElection) {
 	t.Helper()
+	stores.Nightly(t, "it measures hand-overs")
 	for try := 1; ; try++ {
 		write, notify, got := measure(t, newElection)
 		bound := min(3*notify+write, ceiling)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // Idle fails t where a standby or an observer makes any request over ten terms
@@ -14,6 +15,7 @@ import (
 // everybody: it may grow by the leader's own writes only.
 func Idle(t *testing.T, newElection NewElection, requests func() int) {
 	t.Helper()
+	stores.Nightly(t, "it counts requests for ten terms")
 	const term = time.Second
 	handle := newElection(t)
 	elected := make(chan leadership, 1)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // Trouble is something that befalls a store, or the way to it.
@@ -22,6 +23,7 @@ type Trouble struct {
 // observer's handle, writer another one.
 func News(t *testing.T, writer, victim leaderelection.RaceDecider, trouble Trouble) {
 	t.Helper()
+	stores.Nightly(t, "it breaks the store and waits")
 	const (
 		poll  = 500 * time.Millisecond
 		slack = 1500 * time.Millisecond // for a busy machine
@@ -101,6 +103,7 @@ func wait(d time.Duration) { <-time.After(d) }
 // or outlives its view in a longer one, or where nobody leads soon after that.
 func Outage(t *testing.T, newElection NewElection, trouble Trouble) {
 	t.Helper()
+	stores.Nightly(t, "it breaks the store and waits")
 	const (
 		term = 8 * time.Second // a busy machine takes two seconds to start a server again
 		skew = 100 * time.Millisecond

@@ -46,6 +46,9 @@ type Package struct {
 
 // Run builds each mutant, and runs the tests that must notice it. The code itself is not touched.
 func (p Package) Run(t *testing.T, list []Mutant) {
+	if testing.Short() {
+		t.Skip("nightly: each mutant is built and tested")
+	}
 	running := make(chan struct{}, 2)
 	for _, m := range list {
 		t.Run(m.Name, func(t *testing.T) {

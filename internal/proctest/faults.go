@@ -25,6 +25,7 @@ const (
 // with the handle leader; another waits beside it, with the handle standby.
 func Faults(t *testing.T, leader, standby leaderelection.RaceDecider, proxy *stores.Proxy) {
 	t.Helper()
+	stores.Nightly(t, "it cuts connections and waits")
 	l := start(t, "leader", leader)
 	r := l.elected(t)
 	start(t, "standby", standby)

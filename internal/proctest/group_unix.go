@@ -46,6 +46,7 @@ type healing struct {
 // tokens grow. When all is calm again, all shards must be owned, evenly.
 func RunGroup(t *testing.T, o GroupOptions) {
 	t.Helper()
+	stores.Nightly(t, "real processes elect by the wall clock")
 	g := &group{TB: t, o: o.withDefaults(t), j: newJournal(), dir: t.TempDir(), ledgers: map[string]string{}, told: map[string]int{}}
 	seed := rand.Uint64()
 	g.rng = rand.New(rand.NewPCG(seed, 14))

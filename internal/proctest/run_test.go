@@ -49,6 +49,9 @@ func again(t *testing.T, test, env string) *exec.Cmd {
 
 // A store that lets several win is found out by Run itself.
 func TestRunFindsABlindStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes")
+	}
 	const env = "PROCTEST_BLIND"
 	if path := os.Getenv(env); path != "" {
 		Run(t, Options{Address: "blind:" + path, patience: 3 * time.Second})

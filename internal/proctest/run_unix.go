@@ -20,6 +20,7 @@ const candidates = 3
 // ten terms.
 func Run(t *testing.T, o Options) {
 	t.Helper()
+	stores.Nightly(t, "real processes elect by the wall clock")
 	o = o.withDefaults()
 	r := &run{TB: t, o: o, j: newJournal()}
 	if o.Upstream != "" {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // switches is how often the threads of a process have been switched to: what
@@ -36,6 +38,7 @@ func switches(t testing.TB, pid int) (n int) {
 // time to tidy up after the start of a program; with the race detector it never rests.
 func Sleeps(t testing.TB, what string, pid, perSecond int) {
 	t.Helper()
+	stores.Nightly(t, "it counts wake-ups for some seconds")
 	const seconds = 4
 	for limit := time.Now().Add(time.Minute); ; {
 		before := switches(t, pid)

@@ -25,6 +25,7 @@ type ConsulServer struct {
 // empty. To build it takes minutes: make consul does that before any test's time runs.
 func Consul(t testing.TB, config string) *ConsulServer {
 	t.Helper()
+	Nightly(t, "it starts Consul")
 	s := newConsul(t, config)
 	s.Start(t)
 	s.Await(t)
@@ -35,6 +36,7 @@ func Consul(t testing.TB, config string) *ConsulServer {
 // returns when they have a leader that each of them knows.
 func ConsulCluster(t testing.TB, servers int, config string) []*ConsulServer {
 	t.Helper()
+	Nightly(t, "it starts Consul")
 	all := make([]*ConsulServer, servers)
 	var gossip []string
 	for i := range all {

@@ -37,6 +37,7 @@ func Etcd(t testing.TB, args ...string) *EtcdMember {
 // them serve.
 func EtcdCluster(t testing.TB, members int) []*EtcdMember {
 	t.Helper()
+	Nightly(t, "it starts a cluster")
 	var cluster []string
 	ms := make([]*EtcdMember, members)
 	for i := range ms {

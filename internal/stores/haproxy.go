@@ -11,6 +11,7 @@ import (
 // 127.0.0.1.
 func HAProxy(t testing.TB, config func(port int) string) *Process {
 	t.Helper()
+	Nightly(t, "it starts HAProxy")
 	path := haproxy(t)
 	dir := t.TempDir()
 	return Start(t, Program{Name: "haproxy", Dir: dir, Command: func(port int) []string {

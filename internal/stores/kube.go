@@ -27,12 +27,14 @@ type KubeServer struct {
 // takes minutes: make kube does that before any test's time runs.
 func Kube(t testing.TB, args ...string) *KubeServer {
 	t.Helper()
+	Nightly(t, "it starts a kube-apiserver")
 	return KubeOn(t, Etcd(t), args...)
 }
 
 // KubeOn starts a kube-apiserver on an etcd, which several may share.
 func KubeOn(t testing.TB, etcd *EtcdMember, args ...string) *KubeServer {
 	t.Helper()
+	Nightly(t, "it starts a kube-apiserver")
 	k := &KubeServer{Etcd: etcd, Address: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), dir: t.TempDir(), args: args}
 	k.Start(t)
 	return k

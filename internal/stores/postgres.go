@@ -44,6 +44,7 @@ func Postgres(t testing.TB, settings ...string) *PostgresServer {
 // SQL function pg_promote makes a primary of it.
 func PostgresStandby(t testing.TB, primary *PostgresServer, settings ...string) *PostgresServer {
 	t.Helper()
+	Nightly(t, "it starts a standby")
 	dir := serverDir(t, "postgres")
 	p := &PostgresServer{Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), data: filepath.Join(dir, "data")}
 	host, port, err := net.SplitHostPort(primary.Addr)

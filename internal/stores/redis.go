@@ -158,6 +158,7 @@ func (r *RedisServer) wait(t testing.TB, command string, lacking func(answer str
 // RedisReplica starts a replica of a server, and returns when it is in step.
 func RedisReplica(t testing.TB, of *RedisServer, args ...string) *RedisServer {
 	t.Helper()
+	Nightly(t, "it starts a replica")
 	host, port, err := net.SplitHostPort(of.Addr)
 	if err != nil {
 		t.Fatal(err)
@@ -194,6 +195,7 @@ func RedisReplica(t testing.TB, of *RedisServer, args ...string) *RedisServer {
 // them serve all slots.
 func RedisCluster(t testing.TB, masters int) []*RedisServer {
 	t.Helper()
+	Nightly(t, "it starts a cluster")
 	const slots = 16384
 	nodes := make([]*RedisServer, masters)
 	for i := range nodes {
@@ -221,6 +223,7 @@ func RedisCluster(t testing.TB, masters int) []*RedisServer {
 // it knows of the replicas.
 func RedisSentinel(t testing.TB, master *RedisServer, replicas int) *RedisServer {
 	t.Helper()
+	Nightly(t, "it starts a cluster")
 	host, port, err := net.SplitHostPort(master.Addr)
 	if err != nil {
 		t.Fatal(err)

@@ -33,6 +33,15 @@ func Missing(t testing.TB, reason string) {
 	t.Skipf("missing: %s", reason)
 }
 
+// Nightly leaves the test to make nightly under go test -short: it waits for the wall clock, or
+// needs what takes minutes to build. Say in the reason what that is.
+func Nightly(t testing.TB, reason string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("nightly: " + reason)
+	}
+}
+
 // Need returns the path of the program called name, or ends the test by Missing
 // where there is none.
 func Need(t testing.TB, name string) string {

@@ -22,6 +22,7 @@ type Proxy struct {
 // one.
 func Toxiproxy(t testing.TB, upstreams ...string) []*Proxy {
 	t.Helper()
+	Nightly(t, "it cuts connections and waits")
 	var addrs []string
 	for _, upstream := range upstreams {
 		addrs = append(addrs, fmt.Sprintf("127.0.0.1:%d", FreePort(t)), upstream)

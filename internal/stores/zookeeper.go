@@ -38,6 +38,7 @@ func ZooKeeper(t testing.TB, config ...string) *ZooKeeperServer {
 // says that it leads or follows.
 func ZooKeeperCluster(t testing.TB, members int, config ...string) []*ZooKeeperServer {
 	t.Helper()
+	Nightly(t, "it starts a cluster")
 	lines := append([]string{"initLimit=10", "syncLimit=4"}, config...)
 	for i := range members {
 		lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, FreePort(t), FreePort(t)))

@@ -44,6 +44,9 @@ func build(t *testing.T) map[string]string {
 // back: each leads in its turn and is followed by the other, the number only grows, and
 // what only the newer knows survives the older's writes.
 func TestRollingUpgrade(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it builds older programs")
+	}
 	programs := build(t)
 	for _, order := range [][]string{
 		{"older", "newer", "older", "newer"},

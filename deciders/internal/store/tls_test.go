@@ -57,6 +57,9 @@ func TestTLSFiles(t *testing.T) {
 
 // An error names what was reached: the dial, or the handshake with what says nothing.
 func TestDialTLSNamesThePhase(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -79,6 +79,9 @@ func racer(path string) error {
 
 // Three candidates whose SQLite has lost all its locks: of each race one wins.
 func TestWithoutLocks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it waits for the server or the client to give up")
+	}
 	const racers, rounds = 3, 25
 	for _, journal := range journals[:2] {
 		t.Run(journal, func(t *testing.T) {

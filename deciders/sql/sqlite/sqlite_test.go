@@ -61,6 +61,9 @@ func exec(t testing.TB, db *sql.DB, query string, args ...any) {
 func TestConformance(t *testing.T) {
 	for _, journal := range journals {
 		t.Run(journal, func(t *testing.T) {
+			if testing.Short() && journal != journals[0] {
+				t.Skip("nightly: the suite once more")
+			}
 			decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 				path := database(t, journal)
 				return func() leaderelection.RaceDecider {

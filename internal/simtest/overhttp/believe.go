@@ -109,6 +109,9 @@ func (s *Store) judgeRead(t *testing.T, lie *httpfault.Lie, honest leaderelectio
 // NobodyLeads holds whole campaigns to the same, in virtual time: a candidate whose
 // requests, or whose writes alone, are answered by something else never leads.
 func NobodyLeads(t *testing.T, s Store) {
+	if testing.Short() {
+		t.Skip("nightly: an election for each lie; Disbelieves is the short form")
+	}
 	for _, lie := range httpfault.Lies() {
 		for what, about := range map[string]func(*http.Request) bool{"All": nil, "Writes": s.Writes} {
 			t.Run(lie.Name+what, func(t *testing.T) {

@@ -18,6 +18,9 @@ import (
 
 // The contract holds on three servers as on one.
 func TestConformanceOfCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: a cluster, and what its clients wait for")
+	}
 	c := natstest.Cluster(t, 3)
 	js := func(t testing.TB) jetstream.JetStream { return c.JetStream(t) }
 	newElection := elections(js, bucket, &natskv.Options{Create: &jetstream.KeyValueConfig{Replicas: 3}})
@@ -49,6 +52,9 @@ type servers struct {
 // to 9 s where it was killed; nobody can write meanwhile. A leadership that outlasts
 // that goes on; else there is a new one when it is over.
 func TestClusterLosesItsLeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: a cluster, and what its clients wait for")
+	}
 	t.Run("stopped", func(t *testing.T) {
 		c := natstest.Cluster(t, 3)
 		clusterLosesItsLeader(t, servers{

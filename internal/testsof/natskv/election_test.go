@@ -174,6 +174,9 @@ func deciders(t testing.TB, connect func() jetstream.JetStream) []leaderelection
 // started again with what it had on disk: there is a new leader soon after, and
 // no number comes again.
 func TestServerRestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: a cluster, and what its clients wait for")
+	}
 	s := natstest.Start(t)
 	makeBucket(t, s.JetStream(t))
 	tr := newTrial(t, deciders(t, func() jetstream.JetStream { return s.JetStream(t) })...)
@@ -200,6 +203,9 @@ func TestServerRestart(t *testing.T) {
 // Killed at any moment, a server has on disk what it has acknowledged, as long as
 // its machine lives: no number comes again.
 func TestServerKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: a cluster, and what its clients wait for")
+	}
 	s := natstest.Processes(t, 1)[0]
 	makeBucket(t, s.JetStream(t))
 	tr := newTrial(t, deciders(t, func() jetstream.JetStream { return s.JetStream(t) })...)

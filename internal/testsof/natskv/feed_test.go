@@ -127,6 +127,9 @@ func TestWriteDropsTheKeysTTL(t *testing.T) {
 
 // A feed ends with an error, and soon, when it can bring no more news.
 func TestFeedNoticesItsDeath(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: a cluster, and what its clients wait for")
+	}
 	for name, kill := range map[string]func(t *testing.T, s *natstest.Server, js jetstream.JetStream){
 		"server gone": func(_ *testing.T, s *natstest.Server, _ jetstream.JetStream) { s.Stop() },
 		"consumer deleted": func(t *testing.T, _ *natstest.Server, js jetstream.JetStream) {

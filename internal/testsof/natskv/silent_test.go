@@ -21,6 +21,9 @@ import (
 // within seconds, also on a connection of the caller's, which by itself would wait
 // for six minutes.
 func TestSilentServerIsLeft(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: a cluster, and what its clients wait for")
+	}
 	s := natstest.Start(t)
 	makeBucket(t, s.JetStream(t))
 	k := newLink(t, s)
@@ -100,6 +103,9 @@ func pause(t *testing.T) {
 // asked on, and served by as soon as it lets the user in. The error says meanwhile
 // what it is about.
 func TestRefusedForAWhile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: a cluster, and what its clients wait for")
+	}
 	accounts := func(password string) func(*server.Options) {
 		return configured(t, `accounts { main { jetstream: enabled, users: [{user: u, password: `+password+`}] } }`)
 	}

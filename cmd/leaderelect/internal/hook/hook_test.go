@@ -135,6 +135,9 @@ func TestErrorTimeout(t *testing.T) {
 
 // A command that takes too long is killed, with all of its group.
 func TestTimeout(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes by the wall clock")
+	}
 	pid := filepath.Join(t.TempDir(), "pid")
 	h, _ := newHook("sleep 600 & echo $! >"+pid+"; wait", "true", func(c *Config) { c.Timeout = 300 * time.Millisecond })
 	err := h.Begin(t.Context(), 1)

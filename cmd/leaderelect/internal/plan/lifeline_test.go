@@ -63,6 +63,9 @@ func (l *line) die() {
 // The campaign does what the formulas say of a process that has a lifeline, if a standby is on
 // its machine, and if only an undertaker is.
 func TestLifelines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: half a minute of simulation for each setting")
+	}
 	for name, c := range choices() {
 		t.Run(name, func(t *testing.T) {
 			r := c.Work()

@@ -141,6 +141,9 @@ func choices() map[string]Choice {
 // What the formulas say is what the campaign does, whenever a leader dies or goes: in the
 // middle with clocks that are right, at the ends with clocks that are off by all of Skew.
 func TestFailOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: half a minute of simulation for each setting")
+	}
 	for name, c := range choices() {
 		t.Run(name, func(t *testing.T) {
 			r := c.Work()

@@ -137,6 +137,9 @@ func (r *trial) until(t *testing.T, what string, is func() bool) {
 // A command that fails again and again is started again after pauses that double; one
 // that has run for a while, after the first of them.
 func TestBackoff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes by the wall clock")
+	}
 	t.Parallel()
 	const delay = 200 * time.Millisecond
 	r := newTrial(t, func(c *Config) { c.Delay = delay }, "false").begin(t)
@@ -337,6 +340,9 @@ func TestRoom(t *testing.T) {
 // A command that ends well is started again, under each policy, and however often; and who is
 // to lead once only, and has given up, runs nothing.
 func TestEndsWellAgainAndAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: real processes by the wall clock")
+	}
 	t.Parallel()
 	for _, policy := range []Policy{Restart, StepDown, Exit} {
 		r := newTrial(t, func(c *Config) { c.OnFailure, c.Delay = policy, time.Millisecond }, "true").begin(t)

@@ -373,6 +373,9 @@ func TestWhoMayAsk(t *testing.T) {
 
 // The page, in a browser: who leads, the bar, the timeline; light, dark, on a phone.
 func TestPage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it starts a browser")
+	}
 	s := serve(t, nil)
 	b := newBrowser(t)
 	b.look(900, 800, "light")

@@ -225,6 +225,9 @@ func TestGroupFailures(t *testing.T) {
 // A group of ten members runs on it, and keeps open what it uses: a member its seat, the
 // assignment and the coordinator's record, and the coordinator all seats.
 func TestGroupOfMembers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		const members = 10
 		var stores []*opened

@@ -70,6 +70,9 @@ func within[E any](t *testing.T, what string, c <-chan E) (e E) {
 
 // One after the other leads, and an observer is told of each, and of nobody between.
 func TestAfter(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	c := client(t)
 	told := make(chan string, 100)
 	go func() { _ = AfterObserve(t.Context(), c, func(id string) { told <- id }) }()
@@ -102,6 +105,9 @@ func TestAfter(t *testing.T) {
 // A bridging process works only when an old one does not, and an old one only when no
 // bridging one does.
 func TestBridge(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	c := client(t)
 	old := start(t, before(c, "old"))
 	within(t, "old works", old.began)
@@ -139,6 +145,9 @@ func TestBridge(t *testing.T) {
 
 // The new election counts on from where the old one was.
 func TestCountsOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	c := client(t)
 	for name, d := range map[string]leaderelection.RaceDecider{
 		"memory": memory.NewDecider(),

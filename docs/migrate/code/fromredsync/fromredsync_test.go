@@ -114,6 +114,9 @@ func TestAfter(t *testing.T) {
 
 // A bridging process works only when an old one does not, and holds the old lock then.
 func TestBridge(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	s, client := server(t)
 	old, bridge, older := newJob(), newJob(), newJob()
 	go func() { old.result <- Before(t.Context(), client, old.work) }()
