@@ -147,7 +147,7 @@ func TestJudge(t *testing.T) {
 		t.Errorf("%+v\nwant %+v", r, want)
 	}
 	if r.waited() != "5.0" {
-		t.Errorf("to win anew took %s", r.waited())
+		t.Errorf("to win again took %s", r.waited())
 	}
 	p[2] = made(4, join(0, 60, 61), join(3, 130, 0))
 	r = &failover{elections: 3}

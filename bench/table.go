@@ -50,7 +50,7 @@ func legend(p plan, stores map[string]string) {
 
 // storeTable prints what became of leaders when their store failed over within itself.
 func storeTable(results []*failover) {
-	head("", "store", "the store has no leader, s", "leaderships lost", "nobody leads, s (median / max)", "to win anew, s (max)", "overlap, ms (signal / predicate)")
+	head("", "store", "the store has no leader, s", "leaderships lost", "nobody leads, s (median / max)", "to win again, s (max)", "overlap, ms (signal / predicate)")
 	for i, r := range results {
 		if r == nil || r.err != nil {
 			continue

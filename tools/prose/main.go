@@ -6,8 +6,8 @@
 //
 // It prints each find as file:line: pattern: text, and then a total for each pattern. Without
 // files it looks at all that git knows, or at all below the working directory if there is no git.
-// With -since it prints only what is on lines that were added since REV, and fails if that is
-// anything, but for what is often right.
+// With -since it prints only what is on lines that were added since REV. With -since or with files
+// it fails if that is anything, but for what is often right.
 package main
 
 import (
@@ -34,8 +34,8 @@ func main() {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "prose:", err)
 		os.Exit(2)
-	case *since != "" && bad > 0:
-		fmt.Fprintf(os.Stderr, "prose: %d turns of phrase that people read twice are new: see above what to write instead\n", bad)
+	case (*since != "" || flag.NArg() > 0) && bad > 0:
+		fmt.Fprintf(os.Stderr, "prose: %d turns of phrase that people read twice: see above what to write instead\n", bad)
 		os.Exit(1)
 	}
 }
