@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -77,7 +76,7 @@ type backend struct {
 	run  *script.Runner
 
 	confirmed   atomic.Pointer[version] // the last of one's own that the replicas have
-	leaderships sync.Map                // the Incarnations for which this handle has claimed the record
+	leaderships store.Recent            // the Incarnations for which this handle has claimed the record
 }
 
 var (
@@ -200,7 +199,7 @@ func (b *backend) Load(ctx context.Context) (s store.Stored[version], err error)
 // Swap implements store.Store.
 func (b *backend) Swap(ctx context.Context, at version, data []byte, e *leaderelection.RaceEntry) (none version, err error) {
 	if e.Extension == 0 && !e.Vacant() && b.opts.WaitReplicas > 0 {
-		b.leaderships.Store(e.Incarnation, true)
+		b.leaderships.Add(e.Incarnation)
 	}
 	a, err := b.run.Eval(ctx, script.Write, b.opts.WaitReplicas, string(at), data, b.opts.Channel)
 	switch {
@@ -231,8 +230,7 @@ func (b *backend) doubtful(e *leaderelection.RaceEntry) bool {
 	if c := b.confirmed.Load(); c != nil && *c == v {
 		return false
 	}
-	_, claimed := b.leaderships.Load(e.Incarnation)
-	return claimed || b.run.Wrote(string(v))
+	return b.leaderships.Has(e.Incarnation) || b.run.Wrote(string(v))
 }
 
 // confirm returns nil when an entry that was read may count. A campaign

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 )
 
@@ -24,6 +26,35 @@ type Doubts struct {
 	settled string            // the last version that is known to be safe
 }
 
+// remembered is how many Incarnations are remembered. Each acquisition has its own, and a campaign
+// that cannot write goes on trying. It forgets its older attempts itself: a record of one of these is
+// another's to it.
+const remembered = 64
+
+// Recent is the set of the last Incarnations that were added. The zero Recent has none. Its methods may
+// be called concurrently.
+type Recent struct {
+	mu   sync.Mutex
+	last []string
+}
+
+// Add adds an Incarnation.
+func (r *Recent) Add(incarnation string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.last) == remembered {
+		r.last = r.last[1:]
+	}
+	r.last = append(r.last, incarnation)
+}
+
+// Has reports whether the Incarnation was added, and is still remembered.
+func (r *Recent) Has(incarnation string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.last, incarnation)
+}
+
 // Begin notes a write of an Incarnation. Lost takes the note back, of a write that is
 // known not to have happened.
 func (d *Doubts) Begin(incarnation string) (number uint64, lost func()) {
@@ -33,6 +64,10 @@ func (d *Doubts) Begin(incarnation string) (number uint64, lost func()) {
 		d.open = map[string]uint64{}
 	}
 	before := d.open[incarnation]
+	if before == 0 && len(d.open) == remembered {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(d.open)), func(a, b string) int { return cmp.Compare(d.open[a], d.open[b]) })
+		delete(d.open, oldest)
+	}
 	d.writes++
 	number = d.writes
 	d.open[incarnation] = number

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
@@ -37,5 +38,22 @@ func TestDoubts(t *testing.T) {
 	about("b", "2", true)
 	if first >= second || second >= third || third >= other {
 		t.Error(first, second, third, other)
+	}
+}
+
+// A campaign that cannot write, and makes up an Incarnation for each try, fills no memory. What it wrote
+// last stays in doubt.
+func TestDoubtsForgetTheOldest(t *testing.T) {
+	const remembered = 64
+	var d store.Doubts
+	var r store.Recent
+	for i := range 10 * remembered {
+		d.Begin(fmt.Sprint(i))
+		r.Add(fmt.Sprint(i))
+	}
+	for i, want := range map[int]bool{9*remembered - 1: false, 9 * remembered: true, 10*remembered - 1: true} {
+		if about, has := d.About(fmt.Sprint(i), "v"), r.Has(fmt.Sprint(i)); about != want || has != want {
+			t.Errorf("%d: in doubt %t, remembered %t, want %t", i, about, has, want)
+		}
 	}
 }
