@@ -20,13 +20,12 @@ type Campaign struct {
 	// a time. Then it computes again what is due, does it, and sleeps until the next moment
 	// at which something can be due. It never waits for the store or for user code.
 
-	cfg         Config
-	incarnation string
-	start       context.Context
-	single      *single       // nil: it leads as often as it wins
-	heldFor     time.Duration // nobody else acquires the record for so long from its acquisition: see StartHeld
-	f           follower
-	k           knowledge
+	cfg     Config
+	start   context.Context
+	single  *single       // nil: it leads as often as it wins
+	heldFor time.Duration // nobody else acquires the record for so long from its acquisition: see StartHeld
+	f       follower
+	k       knowledge
 
 	view   atomic.Pointer[TimeView] // of the newest leadership
 	leader atomic.Pointer[RaceEntry]
@@ -64,18 +63,18 @@ type Campaign struct {
 
 // newCampaign returns a campaign, which begins with its loop. cfg is valid and has its defaults.
 func newCampaign(ctx context.Context, cfg Config, hold time.Duration, s *single) *Campaign {
-	c := &Campaign{cfg: cfg, incarnation: newIncarnation(), start: ctx, single: s, heldFor: min(hold, MaxTermLength), done: make(chan struct{})}
+	c := &Campaign{cfg: cfg, start: ctx, single: s, heldFor: min(hold, MaxTermLength), done: make(chan struct{})}
 	f := &c.f
 	f.init(ctx, cfg.Clock, cfg.Decider, cfg.LeaderID, cfg.TermLength)
 	f.poll, f.logger, f.trace = cfg.PollInterval, cfg.Logger, cfg.Trace
 	c.k = knowledge{skew: cfg.MaxClockSkew, term: cfg.TermLength, unsynchronized: cfg.unsynchronized()}
-	c.attempts.incarnation = c.incarnation
-	c.diagnosis = diagnosis{f: f, id: cfg.LeaderID, incarnation: c.incarnation, held: hold > 0}
+	c.diagnosis = diagnosis{f: f, id: cfg.LeaderID, held: hold > 0}
 	c.health = health{f: f, of: cfg.Healthy, every: cfg.PollInterval}
-	c.proofs = proofs{f: f, line: cfg.Lifeline, id: cfg.LeaderID, incarnation: c.incarnation}
+	c.proofs = proofs{f: f, line: cfg.Lifeline, id: cfg.LeaderID}
 	f.reads.within(f.poll)
 	c.clock = clockCheck{f: f, id: cfg.LeaderID, policy: cfg.ClockPolicy, skew: cfg.MaxClockSkew, check: skew.New(cfg.MaxClockSkew, proofTerms*cfg.TermLength, f.epoch)}
 	c.clock.bounded, _ = cfg.Clock.(clocks.Bounded)
+	c.clock.marks = hold == 0 && hasMonotonic(cfg.Clock)
 	_, c.writes = backoffs(cfg.LeaderID, cfg.TermLength)
 	c.changed = deliveries{ctx: context.WithoutCancel(ctx), call: cfg.LeaderChanged, idle: f.events.idle}
 	c.view.Store(newView(f.timekeeper, NoElections))
@@ -300,7 +299,7 @@ func (c *Campaign) handle(e event, now instant) {
 // both its clocks after each. Timers do not notice that the machine was suspended or the clock
 // was stepped, so less of d may be left.
 func (c *Campaign) sleep(begin instant, d time.Duration) {
-	if c.leadership == nil && !(c.cfg.unsynchronized() && c.attempts.acquiring()) {
+	if c.leadership == nil && !c.attempts.measured() {
 		c.f.mailbox.sleep(c.cfg.Clock, d)
 		return
 	}
@@ -325,11 +324,10 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	if c.f.failure != nil && !c.stopping {
 		c.stop(now, c.f.failure)
 	}
-	if c.cfg.unsynchronized() {
-		c.tighten(now)
-	}
+	c.tighten(now)
 	c.changed.look(now)
-	c.endWrong(now, c.clock.tend(&wake))
+	c.clock.tend(&wake)
+	c.endWrong(now)
 	c.tendLeadership(&wake)
 	if late := c.f.giveUpCall(now); late != nil {
 		c.answered(late, now)

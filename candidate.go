@@ -49,7 +49,7 @@ func (c *Campaign) hold(wake *alarm, r *leadership) {
 		return
 	}
 	due := r.confirmed + c.extendEvery(wake.now)
-	if !c.announces(c.k.base) {
+	if !c.announces(c.k.base) || !r.measured && c.clock.disputed(wake.now) {
 		due = min(due, r.confirmed+announceEvery)
 	}
 	due = max(due, c.writes.notBefore)
@@ -101,7 +101,8 @@ func (c *Campaign) campaign(wake *alarm) {
 		return
 	}
 	at := c.acquirableAt()
-	if due, polling := c.f.pollDue(wake, &c.k); polling {
+	// If reads take longer than PollInterval, another is always due.
+	if due, polling := c.f.pollDue(wake, &c.k); polling && !c.contests(at, wake.now) {
 		if wake.now.mono >= max(due, c.f.reads.notBefore) {
 			c.f.read(wake, due)
 			return
@@ -117,8 +118,13 @@ func (c *Campaign) campaign(wake *alarm) {
 		return
 	}
 	if !c.fresh(at) {
-		// The record must be read again after it has become acquirable.
-		c.f.read(wake, 0)
+		// The record must be read again after it has become acquirable. For a write that must
+		// wait, a read is too soon: a clock that is ahead would lead to one for each extension.
+		due := c.writes.notBefore
+		if c.k.unsure {
+			due = 0
+		}
+		c.f.read(wake, due)
 		return
 	}
 	if !c.wants(wake.now) && wake.now.mono < c.cooldown {
@@ -134,6 +140,12 @@ func (c *Campaign) campaign(wake *alarm) {
 	if c.health.allows(wake) {
 		c.write(wake, OpAcquire, c.acquisition(wake.now))
 	}
+}
+
+// contests reports whether nothing but its health keeps this candidate from acquiring the record now.
+// At is when the record became acquirable.
+func (c *Campaign) contests(at deadline, now instant) bool {
+	return c.k.base != nil && at.reached(now) && c.fresh(at) && c.wants(now) && c.leadership == nil && !c.lags() && now.mono >= c.writes.notBefore
 }
 
 // fresh reports whether the record was learned after at, when it became acquirable. For a held
@@ -165,10 +177,26 @@ func (c *Campaign) claimableAt(e *RaceEntry) deadline {
 		return deadline{}
 	case e.Vacant():
 		return c.k.reservedUntil(e) // for another
-	case e.Incarnation == c.incarnation, c.proofs.died(e) && e.Hold == 0:
+	case c.attempts.wrote(e), c.proofs.died(e) && e.Hold == 0:
 		return deadline{}
 	}
-	return c.clock.late(c.k.heldUntil(e))
+	at := c.clock.late(c.k.heldUntil(e))
+	if !e.Vacant() && !c.clock.marks {
+		at.sooner = 0 // what is acquired from a disproved term would have to be marked
+	}
+	return at
+}
+
+// marks reports whether an acquisition that begins now must be marked Unsynchronized. It must if the
+// store's clock contradicts this one, or if the term that it takes is over only because its
+// TermExpiry is disproved.
+func (c *Campaign) marks(now instant) bool {
+	early := func(e *RaceEntry) bool {
+		at := c.k.over(e)
+		at.sooner = 0
+		return c.k.disproved(e) && !at.reached(now)
+	}
+	return c.cfg.unsynchronized() || c.clock.disputed(now) || early(c.k.latest) || early(c.k.base)
 }
 
 // holds reports whether the record is this campaign's own and its term has not run out, so that it
@@ -179,7 +207,7 @@ func (c *Campaign) holds(now instant) bool {
 
 // holdsBy is holds for one state of the record. A wrong clock cannot tell whether the term is over.
 func (c *Campaign) holdsBy(now instant, e *RaceEntry) bool {
-	return e != nil && !e.Vacant() && e.Incarnation == c.incarnation && (!c.k.ends(e).reached(now) || c.clock.fault(now) != nil)
+	return e != nil && c.attempts.wrote(e) && (!c.k.ends(e).reached(now) || c.clock.fault(now) != nil)
 }
 
 // release writes the vacancy, when no callback of the leadership is running. It writes only over a
@@ -190,7 +218,7 @@ func (c *Campaign) release(wake *alarm) {
 	switch b := c.k.base; {
 	case c.k.unsure:
 		c.f.read(wake, 0)
-	case b.Vacant() || b.Incarnation != c.incarnation:
+	case !c.attempts.wrote(b):
 		c.f.read(wake, c.f.lastRead+c.f.reads.base)
 	case wake.now.mono < c.writes.notBefore:
 		wake.at(c.writes.notBefore)
@@ -214,10 +242,10 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 		c.cooldown = 0 // over, or ended by an operator; a Resign from now on sets it again
 	}
 	if kind == OpAcquire || kind == OpExtend {
-		c.proofs.live()
-		a := attempt{kind: kind, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, begun: wake.now, start: wake.now.mono}
+		c.proofs.live(e.Incarnation)
+		a := attempt{kind: kind, incarnation: e.Incarnation, measured: e.Unsynchronized, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, begun: wake.now, start: wake.now.mono}
 		a.end = endAfter(wake.now, c.cfg.TermLength-c.cfg.MaxClockSkew, e.TermExpiry.Add(-c.cfg.MaxClockSkew))
-		if c.cfg.unsynchronized() {
+		if a.measured {
 			// Its own clocks alone, as they are now.
 			span := c.cfg.TermLength - c.cfg.MaxClockSkew
 			a.end = endAfter(wake.now, span, wake.now.wall.Add(span))
@@ -228,7 +256,7 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 			if e.TermExpiry.Equal(r.expiry) {
 				a.end = r.end
 			}
-			r.expiry, r.end = a.expiry, a.end
+			r.expiry, r.end, r.measured = a.expiry, a.end, a.measured
 		}
 		if kind == OpAcquire {
 			a.taken = c.takes(wake.now)
@@ -239,18 +267,28 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 	wake.at(c.f.call.deadline)
 }
 
-// acquisition returns the record that begins a leadership of this campaign.
+// acquisition returns the record that begins a leadership of this campaign. Its Incarnation is made up
+// now: two processes may have been restored from one snapshot of a machine, so what was made up
+// before need not be this process's alone. A record of this campaign's own keeps its Incarnation,
+// which shows everybody why nobody waited for its term.
 func (c *Campaign) acquisition(now instant) *RaceEntry {
+	e := c.lease(now)
+	e.ElectionNumber, e.Incarnation, e.Unsynchronized = c.nextNumber(now), newIncarnation(), c.marks(now)
+	if b := c.k.base; c.attempts.wrote(b) {
+		e.Incarnation = b.Incarnation
+	}
+	e.Hold = beyond(c.heldFor, c.cfg.TermLength)
+	return e
+}
+
+// lease returns what an acquisition and an extension have in common.
+func (c *Campaign) lease(now instant) *RaceEntry {
 	return &RaceEntry{
 		LeaderID:         c.cfg.LeaderID,
 		HostPort:         c.cfg.HostPort,
 		ConnectionParams: c.cfg.ConnectionParams,
 		TermExpiry:       now.wall.Add(c.cfg.TermLength).UTC(),
 		TermLength:       c.cfg.TermLength,
-		ElectionNumber:   c.nextNumber(now),
-		Incarnation:      c.incarnation,
-		Unsynchronized:   c.cfg.unsynchronized(),
-		Hold:             beyond(c.heldFor, c.cfg.TermLength),
 		Priority:         c.cfg.Priority,
 		Extra:            c.k.base.Extra,
 		Token:            c.k.base.Token,
@@ -298,14 +336,14 @@ func (c *Campaign) nextNumber(now instant) ElectionNumber {
 
 // extension returns the record that extends the leadership r.
 func (c *Campaign) extension(now instant, r *leadership) *RaceEntry {
-	e := c.acquisition(now)
-	e.ElectionNumber = r.number
+	e := c.lease(now)
+	e.ElectionNumber, e.Incarnation, e.Unsynchronized = r.number, r.incarnation, r.measured || c.clock.disputed(now)
 	e.Extension = c.nextExtension(r.number)
 	e.Hold = beyond(c.holdLeft(r, now), c.cfg.TermLength)
 	if e.TermExpiry.Before(r.expiry) {
 		e.TermExpiry = r.expiry
 	}
-	if c.cfg.unsynchronized() && e.TermExpiry.Equal(r.expiry) {
+	if e.Unsynchronized && e.TermExpiry.Equal(r.expiry) {
 		e.TermExpiry = r.expiry.Add(1) // it says which write this is, not more
 	}
 	if s := c.k.base.Successor; s != c.cfg.LeaderID && c.own(c.k.base) {
@@ -322,8 +360,8 @@ func (c *Campaign) vacancy(now instant) *RaceEntry {
 		TermLength:     c.cfg.TermLength,
 		ElectionNumber: b.ElectionNumber,
 		Extension:      c.nextExtension(b.ElectionNumber),
-		Incarnation:    c.incarnation,
-		Unsynchronized: c.cfg.unsynchronized(),
+		Incarnation:    b.Incarnation,
+		Unsynchronized: b.Unsynchronized || c.cfg.unsynchronized(),
 		Extra:          b.Extra,
 		Token:          b.Token,
 	}
@@ -352,7 +390,7 @@ func (c *Campaign) nextExtension(number ElectionNumber) uint64 {
 // own reports whether e belongs to the current leadership.
 func (c *Campaign) own(e *RaceEntry) bool {
 	r := c.leadership
-	return r != nil && !e.Vacant() && e.Incarnation == c.incarnation && e.ElectionNumber == r.number
+	return r != nil && e.ElectionNumber == r.number && c.attempts.wrote(e)
 }
 
 // extendable reports whether an extension may overwrite the record that a read returned. It may if
@@ -361,7 +399,7 @@ func (c *Campaign) own(e *RaceEntry) bool {
 // anybody could claim.
 func (c *Campaign) extendable(now instant) bool {
 	b := c.k.base
-	return b.Vacant() || b.Incarnation == c.incarnation || c.claimableAt(b).reached(now)
+	return b.Vacant() || c.attempts.wrote(b) || c.claimableAt(b).reached(now)
 }
 
 // standing says since when this candidate, preferred to the leader, has stood by with nothing

@@ -26,15 +26,16 @@ type ClockSkewError struct {
 // Error says by how much the clock is off, and what to do.
 func (e *ClockSkewError) Error() string {
 	const advice = "repair this machine's time service, or raise MaxClockSkew for all candidates"
+	const either = "; if the store's clock is the wrong one, repair that; clocks.Kernel as the Clock tells which"
 	switch {
 	case e.Bound && e.Offset == clocks.Unbounded:
 		return fmt.Sprintf("%v of %v: the kernel says that nothing keeps it right: %s", ErrClockSkew, e.MaxClockSkew, advice)
 	case e.Bound:
 		return fmt.Sprintf("%v of %v: by its own bound it may be off by %v: %s", ErrClockSkew, e.MaxClockSkew, e.Offset, advice)
 	case e.Offset < 0:
-		return fmt.Sprintf("%v of %v: it is at least %v behind the store's: %s", ErrClockSkew, e.MaxClockSkew, -e.Offset, advice)
+		return fmt.Sprintf("%v of %v: it is at least %v behind the store's: %s%s", ErrClockSkew, e.MaxClockSkew, -e.Offset, advice, either)
 	}
-	return fmt.Sprintf("%v of %v: it is at least %v ahead of the store's: %s", ErrClockSkew, e.MaxClockSkew, e.Offset, advice)
+	return fmt.Sprintf("%v of %v: it is at least %v ahead of the store's: %s%s", ErrClockSkew, e.MaxClockSkew, e.Offset, advice, either)
 }
 
 // Is reports whether target is ErrClockSkew.
@@ -49,11 +50,13 @@ type clockCheck struct {
 
 	check   skew.Check
 	bounded clocks.Bounded // nil: the Clock does not know its own error
+	marks   bool           // a leadership may be marked Unsynchronized: it has no hold, and the Clock is monotonic
 	asked   bool
 	askNext time.Duration
 	mute    bool // it was logged that the Clock cannot tell
 
-	told      bool          // it was logged that the clock is wrong
+	told      bool          // it was logged that the clock is wrong, or the store's
+	doubted   bool          // it was logged that one of the two may be
 	lead      time.Duration // how far the clock seems to be ahead
 	keepUntil time.Duration // until then a record that was taken too early is kept unused
 
@@ -80,7 +83,7 @@ type taken struct {
 // and by the newest one known, which may differ if the store was set back.
 func (c *Campaign) takes(now instant) (t taken) {
 	for _, e := range []*RaceEntry{c.k.latest, c.k.base} {
-		if e.Vacant() || e.Incarnation == c.incarnation || e.Unsynchronized || c.proofs.died(e) {
+		if e.Vacant() || c.attempts.wrote(e) || e.Unsynchronized || c.proofs.died(e) {
 			continue // nobody leads by it, or its clock is not compared
 		}
 		if e.TermExpiry.After(t.until) {
@@ -176,14 +179,25 @@ func (k *clockCheck) fault(now instant) *ClockSkewError {
 
 // wrong reports whether the clock is proved wrong, and that counts.
 func (k *clockCheck) wrong(now instant) bool {
-	return k.decides() && k.fault(now) != nil
+	f := k.fault(now)
+	return f != nil && k.decides() && !k.vouched(f)
 }
 
-// tend asks a Clock that knows its own error, four times a term. It returns how far the clock is
-// proved wrong, or nil.
-func (k *clockCheck) tend(wake *alarm) *ClockSkewError {
+// vouched reports whether there is a second witness against the fault f: the Clock knows that it is
+// within MaxClockSkew. Then the store's clock is the wrong one.
+func (k *clockCheck) vouched(f *ClockSkewError) bool {
+	return f != nil && !f.Bound && k.marks && k.check.Vouches()
+}
+
+// disputed reports whether the store's clock and the Clock contradict each other, so that nobody can
+// know for sure which is wrong. A leadership then rests on monotonic clocks alone: it is marked
+// Unsynchronized.
+func (k *clockCheck) disputed(now instant) bool { return k.decides() && k.vouched(k.fault(now)) }
+
+// tend asks a Clock that knows its own error, four times a term, and logs what is known.
+func (k *clockCheck) tend(wake *alarm) {
 	if !k.compares() {
-		return nil
+		return
 	}
 	if k.keepUntil > wake.now.mono {
 		wake.at(k.keepUntil)
@@ -204,19 +218,29 @@ func (k *clockCheck) tend(wake *alarm) *ClockSkewError {
 			k.told = false
 			k.f.log(slog.LevelInfo, "the clock is no longer proved wrong", "id", k.id)
 		}
-		return nil
+		doubted := k.check.Doubted(wake.now.reading())
+		if doubted && !k.doubted {
+			k.f.log(slog.LevelWarn, "the store has stamped the record later than this clock shows: one of the two is wrong, or was when the record was written; the next write of this candidate decides", "id", k.id)
+		}
+		k.doubted = doubted
+		return
 	}
 	if at, any := k.check.Expires(wake.now.reading()); any {
 		wake.at(at)
 	}
-	if !k.told {
+	switch {
+	case k.told:
+	case k.vouched(fault):
+		k.told = true
+		k.f.log(slog.LevelError, "the store's clock is wrong, or the kernel is wrong about this one: set the store's clock right; until then this candidate leads Unsynchronized",
+			"id", k.id, "store_ahead", -fault.Offset, "place", k.f.knownPlace(), "max_clock_skew", k.skew, "goes_on", true)
+	default:
 		k.told = true
 		k.f.log(slog.LevelError, "the clock is wrong", "id", k.id, "err", fault, "goes_on", !k.decides())
 		if t := k.f.trace; t != nil && t.ClockSkew != nil {
 			k.f.events.add(func() { t.ClockSkew(*fault) })
 		}
 	}
-	return fault
 }
 
 func (k *clockCheck) askBound(now instant) {
@@ -234,8 +258,8 @@ func (k *clockCheck) askBound(now instant) {
 }
 
 // endWrong ends the leadership of a leader whose clock is proved to be wrong.
-func (c *Campaign) endWrong(now instant, fault *ClockSkewError) {
-	if r := c.leadership; r != nil && !r.over && fault != nil && c.clock.decides() {
-		c.endLeadership(now, fault)
+func (c *Campaign) endWrong(now instant) {
+	if r := c.leadership; r != nil && !r.over && c.clock.wrong(now) {
+		c.endLeadership(now, c.clock.fault(now))
 	}
 }

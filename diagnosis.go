@@ -8,23 +8,22 @@ import (
 
 // diagnosis logs the faults of others that records show. It decides nothing. It belongs to the loop.
 type diagnosis struct {
-	f           *follower
-	id          string // the campaign's LeaderID, and
-	incarnation string // empty for an observer
-	held        bool   // the campaign's leaderships have a hold
+	f    *follower
+	id   string // the campaign's LeaderID; empty for an observer
+	held bool   // the campaign's leaderships have a hold
 
 	setBack  setBack
 	any      bool           // a record was seen
 	reported ElectionNumber // the last one that another process won under this LeaderID
 }
 
-// look takes in a record that was learned.
-func (d *diagnosis) look(e *RaceEntry, k *knowledge, now instant, news bool, how source) {
+// look takes in a record that was learned. If it is the campaign's own, the campaign wrote it.
+func (d *diagnosis) look(e *RaceEntry, k *knowledge, now instant, news bool, how source, own bool) {
 	d.checkSetBack(e, k, now, how)
 	if !news {
 		return
 	}
-	d.checkDouble(e)
+	d.checkDouble(e, own)
 	if err := tooFar(e, now.wall, k.skew); err != nil && !k.unsynchronized {
 		d.f.log(slog.LevelWarn, "clocks disagree", "err", err)
 	}
@@ -65,10 +64,10 @@ func (d *diagnosis) checkSetBack(e *RaceEntry, k *knowledge, now instant, how so
 
 // checkDouble reports another live process under this candidate's LeaderID. The first record that a
 // campaign finds may come from its own former process. A record that is newer than that does not.
-func (d *diagnosis) checkDouble(e *RaceEntry) {
+func (d *diagnosis) checkDouble(e *RaceEntry, own bool) {
 	first := !d.any
 	d.any = true
-	if d.incarnation == "" || e.LeaderID != d.id || e.Incarnation == d.incarnation || first || d.reported == e.ElectionNumber {
+	if e.Vacant() || e.LeaderID != d.id || own || first || d.reported == e.ElectionNumber {
 		return
 	}
 	if d.held {

@@ -25,8 +25,8 @@ below deciders; deciders/memory is for unit tests.
   - An election is the contest for one record in one store.
   - The record names the leader. Without one it is vacant, as after a release. The library
     never deletes it, because it remembers the fencing token.
-  - A candidate takes part: it campaigns. Each Start makes up a random id, the incarnation,
-    by which a campaign recognizes its own writes.
+  - A candidate takes part: it campaigns. Each acquisition makes up a random id, the
+    incarnation, by which a campaign recognizes its own writes.
   - The leader is the candidate that holds the record. A leadership lasts from winning it to
     losing it.
   - A lease is the right to the record for a term (T, [Config].TermLength). The leader extends
@@ -100,9 +100,12 @@ That clocks are within MaxClockSkew is an assumption. It is checked against the 
 timestamps, if any, and the error that the Clock knows of itself (clocks.Kernel). A candidate
 whose clock is proved wrong does not campaign. A leader steps down at once, with
 [ErrClockSkew]. The check is as precise as the request's round trip plus the resolution of
-the timestamp: views can overlap by at most that much. If the store's own clock is wrong, the
-ClockPolicy [SynchronizedWarnOnly] makes it a warning. If no clock can be trusted, use
-[Unsynchronized]: candidates then measure the term by their monotonic clocks.
+the timestamp: views can overlap by at most that much. If the store's own clock is wrong, and
+the Clock is clocks.Kernel, which says that this machine's is right, the leadership is marked
+Unsynchronized and goes on. Without that, the ClockPolicy [SynchronizedWarnOnly] makes it a
+warning. If no clock can be trusted, use [Unsynchronized]: candidates then measure the term by
+their monotonic clocks. A TermExpiry that no right clock could have written does not keep an
+election waiting: docs/design.md has the rule.
 
 # What is not promised
 
@@ -117,6 +120,9 @@ view ends. After a crash that no lifeline proves, nobody leads for the time said
 
 That clocks are right. Beyond MaxClockSkew the promise is void, except for two cases: the
 monotonic end catches a leader's clock that is set back, and a store's stamps show some errors.
+
+That a leader is not copied. If a process is cloned while it leads, as part of a virtual
+machine, both have its view until their next extension. Clone standbys, or stop it first.
 
 That a store keeps what it acknowledged. Each decider's package says under which settings its
 store may lose a confirmed write. That may mean two leaders, and repeated fencing tokens.

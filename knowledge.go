@@ -59,6 +59,9 @@ func (k *knowledge) learn(e *RaceEntry, at, now instant, how source) (newer bool
 	if newer || how == wasRead {
 		k.terms.sight(e, now.mono, newer)
 	}
+	if s := k.terms.find(e); how == wasRead && s != nil && !k.measures(e) && tooFar(e, now.wall, k.skew) != nil {
+		s.disproved = true
+	}
 	if how == wasRead {
 		k.readAt, k.again, k.unsure = at, same(e, k.base), false
 	}
@@ -105,15 +108,34 @@ func (k *knowledge) ends(e *RaceEntry) deadline {
 func (k *knowledge) measures(e *RaceEntry) bool { return k.unsynchronized || e.Unsynchronized }
 
 // over returns when the term of e has run out for every clock within bounds. That is later than
-// ends by MaxClockSkew, or by the drift that two monotonic clocks may have in a term.
+// ends by MaxClockSkew, or by the drift that two monotonic clocks may have in a term. If its
+// TermExpiry is disproved, that is two terms after it was first seen, if the wall clock does not
+// show it sooner.
 func (k *knowledge) over(e *RaceEntry) deadline {
 	h := k.ends(e)
 	if k.measures(e) {
 		h.mono += k.drift(e)
-	} else {
-		h.wall = h.wall.Add(k.skew)
+		return h
+	}
+	h.wall = h.wall.Add(k.skew)
+	if k.disproved(e) {
+		h.sooner = k.firstSeen(e) + disprovedTerms*k.termOf(e)
 	}
 	return h
+}
+
+// disprovedTerms is after how many terms without a sign of life a term is over whose TermExpiry is
+// disproved. Its leader's view has ended after one by the leader's own monotonic clock. The second
+// allows for what a time service may do to both of the clocks in question.
+const disprovedTerms = 2
+
+// disproved reports whether a read has proved that the TermExpiry of e is wrong, or this machine's
+// clock is: it was later than any clock within MaxClockSkew could have written by then. Nobody knows
+// which of the two, so who acquires such a record marks its own as Unsynchronized. With right clocks
+// this never applies. A Hold is not waited for like a term: it ends by the wall clock alone.
+func (k *knowledge) disproved(e *RaceEntry) bool {
+	s := k.terms.find(e)
+	return s != nil && s.disproved && !e.Vacant() && e.Hold == 0 && !k.measures(e)
 }
 
 // reservedUntil returns when the reservation of the vacant record e is over: at its TermExpiry, and
@@ -166,8 +188,11 @@ func (k *knowledge) termOf(e *RaceEntry) time.Duration {
 func (k *knowledge) drift(e *RaceEntry) time.Duration { return drift(k.termOf(e), k.skew) }
 
 // drift returns how much longer than a term a challenger waits if it cannot compare wall clocks:
-// MaxClockSkew, and at least a hundredth of the term. Crystals are exact to a ten-thousandth, and
-// the kernel lets NTP adjust a clock's rate by a two-thousandth.
+// MaxClockSkew, and at least a hundredth of the term. Crystals are exact to a ten-thousandth, but a
+// time service turns the monotonic clock along with the wall clock: ntpd by a two-thousandth at most,
+// chrony by its maxslewrate, a twelfth by default. If the leader's clock is slowed by the rate r and the
+// challenger's is sped up by it, the view lasts (T - S) / (1 - r), and the wait (T + S) / (1 + r). So r may
+// be S / T at most, as the page of the ClockPolicy Unsynchronized says.
 func drift(term, skew time.Duration) time.Duration { return max(skew, term/100) }
 
 // sightings say when terms were first seen.
@@ -178,8 +203,9 @@ type sightings struct {
 }
 
 type sighting struct {
-	of *RaceEntry
-	at time.Duration
+	of        *RaceEntry
+	at        time.Duration
+	disproved bool // see knowledge.disproved: for this term, not for the next
 }
 
 // maxSightings is how many older states of the record are told apart. Lagging replicas show few.
@@ -193,14 +219,14 @@ const maxSightings = 8
 func (s *sightings) sight(e *RaceEntry, now time.Duration, newer bool) {
 	switch {
 	case s.newest.of == nil || newer && !oneTerm(e, s.newest.of):
-		s.newest, s.older = sighting{e, now}, nil
+		s.newest, s.older = sighting{of: e, at: now}, nil
 	case oneTerm(e, s.newest.of):
 		s.newest.of = e
 	case s.find(e) == nil:
 		if len(s.older) == maxSightings {
 			s.older = s.older[1:]
 		}
-		s.older = append(s.older, sighting{e, now})
+		s.older = append(s.older, sighting{of: e, at: now})
 	}
 }
 
@@ -244,40 +270,54 @@ func sameVersion(a, b LeaderToken) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// attempt is a write of the lease whose outcome may still be open. A record of this Incarnation
-// with its TermExpiry shows that it happened.
+// attempt is a write of the lease whose outcome may still be open. A record of its Incarnation with
+// its TermExpiry shows that it happened.
 type attempt struct {
-	kind   OpKind
-	number ElectionNumber
-	ext    uint64
-	expiry time.Time
-	begun  instant
-	start  time.Duration
-	end    *viewState // the view's end, once the write is confirmed
-	taken  taken      // what an acquisition takes from others
-	late   bool       // it can no longer begin a leadership
+	kind        OpKind
+	incarnation string
+	number      ElectionNumber
+	ext         uint64
+	expiry      time.Time
+	begun       instant
+	start       time.Duration
+	end         *viewState // the view's end, once the write is confirmed
+	taken       taken      // what an acquisition takes from others
+	measured    bool       // its record is Unsynchronized
+	late        bool       // it is not waited for: it can no longer begin a leadership
 }
 
-// led reports whether a record of this Incarnation came from a: it is what a wrote, perhaps with an
-// operator's request added since.
+// led reports whether the record e came from a: it is what a wrote, perhaps with an operator's
+// request added since.
 func (a *attempt) led(e *RaceEntry) bool {
-	return a.number == e.ElectionNumber && a.ext <= e.Extension && a.expiry.Equal(e.TermExpiry)
+	return !e.Vacant() && a.incarnation == e.Incarnation && a.number == e.ElectionNumber && a.ext <= e.Extension && a.expiry.Equal(e.TermExpiry)
 }
 
 // attempts are a campaign's open writes of the lease, in their order. A write is open while its
 // outcome is unknown.
 type attempts struct {
-	incarnation string
-	open        []attempt
-	last        attempt // the last write that is known to have happened
+	open []attempt
+	last attempt // the last write that is known to have happened
+}
+
+// wrote reports whether this campaign has written the record e. Its Incarnation alone does not show
+// that: another process may have been restored from the same snapshot of a machine as this one, and
+// goes on with what this one had made up. A record that is older than the last write known to have
+// happened can only be of the time before the two were two.
+func (l *attempts) wrote(e *RaceEntry) bool {
+	a := &l.last
+	return l.origin(e) != nil || !e.Vacant() && e.Incarnation == a.incarnation &&
+		(e.ElectionNumber < a.number || e.ElectionNumber == a.number && e.Extension < a.ext)
+}
+
+// has reports whether this campaign has made up the Incarnation for a write that may still count.
+func (l *attempts) has(incarnation string) bool {
+	has := func(a attempt) bool { return a.incarnation == incarnation }
+	return incarnation != "" && (has(l.last) || slices.ContainsFunc(l.open, has))
 }
 
 // match returns the open write that e shows, or nil. If several writes asked for the same term, it
 // is the first of them, which began before e was written in any case.
 func (l *attempts) match(e *RaceEntry) *attempt {
-	if e.Vacant() || e.Incarnation != l.incarnation {
-		return nil
-	}
 	for i := range l.open {
 		if a := &l.open[i]; a.led(e) {
 			return a
@@ -290,7 +330,7 @@ func (l *attempts) match(e *RaceEntry) *attempt {
 // write that is known to have happened: if the store stamps only what is read, the stamp comes
 // after the answer.
 func (l *attempts) origin(e *RaceEntry) *attempt {
-	if !e.Vacant() && e.Incarnation == l.incarnation && l.last.led(e) {
+	if l.last.led(e) {
 		return &l.last
 	}
 	return l.match(e)
@@ -313,8 +353,12 @@ func (l *attempts) settle(e *RaceEntry) {
 // won forgets all open writes. It keeps a, which has happened, since its stamp may still come.
 func (l *attempts) won(a *attempt) { l.last, l.open = *a, nil }
 
-// clear forgets all open writes.
-func (l *attempts) clear() { l.open = nil }
+// giveUp stops waiting for the open writes. If one still lands, it is known.
+func (l *attempts) giveUp() {
+	for i := range l.open {
+		l.open[i].late = true
+	}
+}
 
 // acquiring reports whether there is an open acquisition that could begin a leadership.
 func (l *attempts) acquiring() bool {
@@ -326,12 +370,17 @@ func (l *attempts) acquiring() bool {
 	return false
 }
 
+// measured reports whether there is such an acquisition, of a record that is Unsynchronized.
+func (l *attempts) measured() bool {
+	return slices.ContainsFunc(l.open, func(a attempt) bool { return a.kind == OpAcquire && !a.late && a.measured })
+}
+
 // pending reports whether there is an open write by which the record may be this campaign's now.
 // That is an acquisition that could begin a leadership, or an extension of a leadership that has
 // ended, for a term.
 func (l *attempts) pending(wake *alarm, term time.Duration) bool {
 	for i := range l.open {
-		if a := &l.open[i]; a.kind == OpExtend && wake.now.mono < a.start+term {
+		if a := &l.open[i]; a.kind == OpExtend && !a.late && wake.now.mono < a.start+term {
 			wake.at(a.start + term)
 			return true
 		}
@@ -339,19 +388,28 @@ func (l *attempts) pending(wake *alarm, term time.Duration) bool {
 	return l.acquiring()
 }
 
-// forgetOld drops the acquisitions that can no longer begin a leadership, once the view of the
-// leader from which they would have taken the record is over. If one of them still lands, the
-// record is this campaign's own, and is released like any other.
+// maxLate is how many acquisitions are remembered that can no longer begin a leadership. If one of
+// them still lands, the record is this campaign's own, and is released like any other.
+const maxLate = 8
+
+// forgetOld drops the oldest of the acquisitions that can no longer begin a leadership, once the
+// view of the leader from which they would have taken the record is over.
 func (l *attempts) forgetOld(wake *alarm, term time.Duration) {
-	kept := l.open[:0]
-	for _, a := range l.open {
-		if a.kind == OpAcquire {
-			over := a.start + term
-			if a.late = wake.now.mono >= over; !a.late {
+	kept, late := l.open[:0], 0
+	for i := range l.open {
+		if a := &l.open[i]; a.kind == OpAcquire {
+			if over := a.start + term; wake.now.mono < over {
 				wake.at(over)
-			} else if wake.now.mono >= a.taken.alive {
-				continue
+			} else {
+				a.late = true
+				late++
 			}
+		}
+	}
+	for _, a := range l.open {
+		if late > maxLate && a.late && wake.now.mono >= a.taken.alive {
+			late--
+			continue
 		}
 		kept = append(kept, a)
 	}

@@ -106,12 +106,12 @@ func TestKnowledgeKnowsWhenTermsEnd(t *testing.T) {
 func TestAttemptsMatch(t *testing.T) {
 	write := func(ext uint64, kind OpKind) attempt {
 		e := entry("a", 1, ext)
-		return attempt{kind: kind, number: 1, ext: ext, expiry: e.TermExpiry}
+		return attempt{kind: kind, incarnation: "a", number: 1, ext: ext, expiry: e.TermExpiry}
 	}
 	asked := entry("a", 1, 1)
 	asked.Extension, asked.Successor = 2, "b" // an operator's request over the first extension
 	fresh := func() *attempts {
-		return &attempts{incarnation: "a", open: []attempt{write(0, OpAcquire), write(1, OpExtend), write(3, OpExtend)}}
+		return &attempts{open: []attempt{write(0, OpAcquire), write(1, OpExtend), write(3, OpExtend)}}
 	}
 	for name, c := range map[string]struct {
 		e      *RaceEntry
@@ -145,7 +145,13 @@ func TestAttemptsMatch(t *testing.T) {
 	if !l.acquiring() || l.greatest(1) != 3 || l.greatest(2) != 0 {
 		t.Errorf("acquiring %t, greatest %d and %d", l.acquiring(), l.greatest(1), l.greatest(2))
 	}
-	if l.forgetOld(&alarm{now: at(10)}, 10*time.Second); l.acquiring() || len(l.open) != 2 {
+	if l.forgetOld(&alarm{now: at(10)}, 10*time.Second); l.acquiring() || len(l.open) != 3 || !l.wrote(entry("a", 1, 0)) {
 		t.Errorf("after a term %+v are open", l.open)
+	}
+	for range maxLate {
+		l.open = append(l.open, write(4, OpAcquire))
+	}
+	if l.forgetOld(&alarm{now: at(10)}, 10*time.Second); len(l.open) != 2+maxLate || l.wrote(entry("a", 1, 0)) {
+		t.Errorf("after a term %d are open, want the extensions and the newest %d acquisitions", len(l.open), maxLate)
 	}
 }

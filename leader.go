@@ -12,22 +12,24 @@ import (
 // leadership lasts from the acquisition until its callbacks have returned. It belongs to the
 // campaign's loop.
 type leadership struct {
-	f          *follower
-	number     ElectionNumber
-	held       time.Duration // until then at least, nobody else acquires the record
-	view       *TimeView
-	ctx        context.Context
-	cancel     context.CancelCauseFunc
-	confirmed  time.Duration // when the last confirmed write of the lease began
-	expiry     time.Time     // the last TermExpiry that was asked for, and the greatest
-	end        *viewState    // the view's end that goes with expiry
-	running    map[work]int  // work that has not returned
-	begun      chan struct{} // closed when OnElected is about to be called
-	cause      error         // why it ended or is ending; nil while leading
-	over       bool          // the view has ended
-	overrun    bool          // it was logged that work runs on past DrainTimeout
-	drainUntil time.Duration
-	ousting    context.CancelFunc // ends OnOusting's ctx
+	f           *follower
+	number      ElectionNumber
+	incarnation string
+	measured    bool          // by monotonic clocks alone: its record is Unsynchronized
+	held        time.Duration // until then at least, nobody else acquires the record
+	view        *TimeView
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	confirmed   time.Duration // when the last confirmed write of the lease began
+	expiry      time.Time     // the last TermExpiry that was asked for, and the greatest
+	end         *viewState    // the view's end that goes with expiry
+	running     map[work]int  // work that has not returned
+	begun       chan struct{} // closed when OnElected is about to be called
+	cause       error         // why it ended or is ending; nil while leading
+	over        bool          // the view has ended
+	overrun     bool          // it was logged that work runs on past DrainTimeout
+	drainUntil  time.Duration
+	ousting     context.CancelFunc // ends OnOusting's ctx
 }
 
 // work names a kind of work for which the lease is kept.
@@ -41,7 +43,7 @@ const (
 
 // beginLeadership starts leading by the acquisition a.
 func (c *Campaign) beginLeadership(now instant, a *attempt) {
-	r := &leadership{f: &c.f, number: a.number, view: newView(c.f.timekeeper, a.number), confirmed: a.start, expiry: a.expiry, end: a.end,
+	r := &leadership{f: &c.f, number: a.number, incarnation: a.incarnation, measured: a.measured, view: newView(c.f.timekeeper, a.number), confirmed: a.start, expiry: a.expiry, end: a.end,
 		running: map[work]int{}, begun: make(chan struct{})}
 	if c.heldFor > 0 {
 		r.held = a.start + c.heldFor
@@ -159,16 +161,17 @@ func (c *Campaign) tendLeadership(wake *alarm) {
 }
 
 // tighten brings forward the end of the view, and those of open writes that may still begin or
-// move it.
+// move it, if wall clocks must not be compared.
 func (c *Campaign) tighten(now instant) {
-	if r := c.leadership; r != nil {
+	if r := c.leadership; r != nil && r.measured {
 		s := r.view.state.Load()
 		r.view.replace(s, tighten(s, now))
 		r.end = tighten(r.end, now)
 	}
 	for i := range c.attempts.open {
-		a := &c.attempts.open[i]
-		a.end = tighten(a.end, now)
+		if a := &c.attempts.open[i]; a.measured {
+			a.end = tighten(a.end, now)
+		}
 	}
 }
 

@@ -181,11 +181,13 @@ const (
 	// it steps down at once with ErrClockSkew. The proof is a store's timestamp
 	// (LeaderToken.CommitTS) that lies outside of the time during which the request was out,
 	// by more than MaxClockSkew. Or it is the Clock's own error bound, if the Clock is a
-	// clocks.Bounded, such as clocks.Kernel().
+	// clocks.Bounded, such as clocks.Kernel(). If that bound is within MaxClockSkew, and the
+	// store's timestamp says otherwise, the store's clock is the wrong one: then the candidate
+	// leads, and its record is marked Unsynchronized.
 	Synchronized ClockPolicy = iota
 
 	// SynchronizedWarnOnly is Synchronized, but such a proof is only logged. Use it if the
-	// store's own clock is wrong.
+	// store's own clock is wrong, and clocks.Kernel cannot tell that this machine's is right.
 	SynchronizedWarnOnly
 
 	// SharedClock means that all candidates read the same clock, as the processes of one machine
@@ -202,7 +204,11 @@ const (
 	// waits, by its monotonic clock, until it has not seen the term change for a whole term
 	// plus an allowance for drift: MaxClockSkew, or a hundredth of the term if that is more.
 	// So clocks may be hours apart, but in one term no two of them may run apart by more
-	// than the allowance.
+	// than the allowance. A time service turns the monotonic clock along with the wall clock:
+	// ntpd and systemd-timesyncd by at most a two-thousandth, chrony by its maxslewrate, which is
+	// 83,333 parts in a million (a twelfth) by default. It must be at most MaxClockSkew divided
+	// by TermLength: set maxslewrate to 50000 with the default 1 s and 15 s, or MaxClockSkew to
+	// a twelfth of TermLength.
 	//
 	// The view also ends when the leader's wall clock jumps ahead, as after a suspend, or
 	// back by more than the allowance, which could hide a suspend. A wall clock that is set

@@ -12,7 +12,7 @@ func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 	if news {
 		c.f.tellNews(e)
 	}
-	c.diagnosis.look(e, &c.k, now, news, how)
+	c.diagnosis.look(e, &c.k, now, news, how, c.attempts.wrote(e))
 	if how == wasRead {
 		c.refused.check(e, &c.diagnosis)
 	}
@@ -27,16 +27,16 @@ func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 		c.k.unsure = true
 		c.f.reads.hurry()
 	}
-	if news && (how != wasPushed || e.Incarnation != c.incarnation) {
+	if news && (how != wasPushed || !c.attempts.has(e.Incarnation)) {
 		// A newer record explains the failed write: it landed after all, or lost against
 		// this record. There is no reason to pause.
 		c.writes.worked()
 	}
 	c.clock.observe(e, c.attempts.origin(e), now)
-	c.endWrong(now, c.clock.fault(now))
+	c.endWrong(now)
 	if r := c.leadership; r != nil && !r.over {
 		c.observeLeading(now, r, e, news, how)
-	} else if e.Incarnation == c.incarnation && !e.Vacant() && (e.Compare(c.k.latest) >= 0 || oneTerm(e, c.k.latest)) {
+	} else if c.attempts.wrote(e) && (e.Compare(c.k.latest) >= 0 || oneTerm(e, c.k.latest)) {
 		c.observeOwn(now, e, how)
 	}
 	if how != wasPushed {
@@ -64,7 +64,7 @@ func (c *Campaign) observeLeading(now instant, r *leadership, e *RaceEntry, news
 			}
 			c.giveUp(now, ErrResigned)
 		}
-	case news, e.ElectionNumber == r.number && e.Incarnation != c.incarnation:
+	case news, e.ElectionNumber == r.number && !(e.Vacant() && e.Incarnation == r.incarnation):
 		// A newer record of another candidate, or a record with the same number.
 		c.endLeadership(now, ErrOusted)
 	}
@@ -129,7 +129,7 @@ func (c *Campaign) readAnswered(a *answer, now instant) {
 	c.f.feedCheck(&c.k, a.got, now)
 	c.learn(a.got, a.start, now, wasRead)
 	if c.leadership == nil && c.stopping && c.f.hanging == 0 {
-		c.attempts.clear() // a write that has not happened by now is no longer awaited
+		c.attempts.giveUp() // a write that has not happened by now is no longer awaited
 	}
 }
 
@@ -142,7 +142,7 @@ func (c *Campaign) wrote(a *answer, now instant) {
 	}
 	e := a.entry // nobody else keeps it: it is the record now
 	e.Token = a.token
-	if a.kind == OpRelease && e.Incarnation == c.incarnation && c.cooldown > now.mono {
+	if a.kind == OpRelease && !c.proofs.died(a.over) && c.cooldown > now.mono {
 		c.cooldown = now.mono + c.cfg.TermLength
 	}
 	c.learn(e, a.start, now, wasWritten)
@@ -189,7 +189,7 @@ func (c *Campaign) tellChange(e *RaceEntry) {
 			args = append(args, "hold_until", e.TermExpiry.Add(min(e.Hold, MaxTermLength)))
 		}
 		c.f.log(slog.LevelInfo, "vacant", args...)
-	case e.Incarnation != c.incarnation:
+	case !c.attempts.wrote(e):
 		c.f.log(slog.LevelInfo, "another leads", "id", c.cfg.LeaderID, "leader", e.LeaderID, "token", uint64(e.ElectionNumber), "until", e.TermExpiry)
 	}
 	if c.cfg.LeaderChanged != nil {

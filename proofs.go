@@ -30,8 +30,8 @@ type Lifeline interface {
 type proofs struct {
 	f           *follower
 	line        Lifeline // nil: none
-	id          string   // the campaign's own LeaderID, and
-	incarnation string
+	id          string   // the campaign's own LeaderID
+	incarnation string   // the newest one whose death is made provable
 
 	watched string // the incarnation whose death is awaited
 	unwatch func()
@@ -110,10 +110,14 @@ func (p *proofs) bury(k *knowledge) {
 	}
 }
 
-// live makes this process's death provable, before a write of the lease.
-func (p *proofs) live() {
+// live makes this process's death provable, before a write of the lease with this incarnation.
+func (p *proofs) live(incarnation string) {
 	if p.line == nil {
 		return
+	}
+	if p.incarnation != incarnation {
+		_ = p.line.End(p.incarnation) // or the name stays until this process ends
+		p.incarnation = incarnation
 	}
 	err := p.line.Live(p.incarnation)
 	if err != nil && !p.lost {
@@ -127,7 +131,7 @@ func (p *proofs) live() {
 // it does not acquire the record itself now.
 func (c *Campaign) undertakes(now instant) bool {
 	b := c.k.base
-	return c.proofs.died(b) && same(b, c.k.latest) && c.leadership == nil && !c.stopping && !c.clock.wrong(now) && !(c.wants(now) && c.acquirableAt().reached(now))
+	return c.proofs.died(b) && same(b, c.k.latest) && c.leadership == nil && !c.stopping && !c.clock.wrong(now) && !c.clock.check.Doubted(now.reading()) && !(c.wants(now) && c.acquirableAt().reached(now))
 }
 
 // legacy returns the vacancy that the dead holder would have left. It names no Successor: a

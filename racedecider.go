@@ -62,16 +62,16 @@ type RaceEntry struct {
 	// Extension counts the writes within a leadership. The pair
 	// (ElectionNumber, Extension) grows with every write, so it orders records.
 	Extension uint64
-	// Incarnation is a random id that every Start makes up. It identifies the campaign that
-	// claimed the leadership, or that gave it up if the record is vacant. It tells apart
-	// two processes that were given the same LeaderID by mistake.
+	// Incarnation is a random id that every acquisition makes up. It identifies the leadership,
+	// and stays in the record when the leadership is given up. It tells apart two processes
+	// that were given the same LeaderID by mistake.
 	Incarnation string
 	// Successor names the candidate that is to lead next: a LeaderID, or AnySuccessor. In a
 	// held record it asks the leader to hand over. In a vacant record it reserves the
 	// record for that candidate until TermExpiry.
 	Successor string
-	// Unsynchronized says that the writer's wall clock must not be compared with others
-	// (see ClockPolicy). TermExpiry then says nothing. The term is over when the reader
+	// Unsynchronized says that the writer's wall clock must not be compared with others: its
+	// ClockPolicy says so, or one of two clocks is proved wrong and nobody knows which. TermExpiry then says nothing. The term is over when the reader
 	// has not seen the record change for a whole TermLength and an allowance for drift, by
 	// its own monotonic clock.
 	Unsynchronized bool

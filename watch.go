@@ -231,7 +231,7 @@ func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
 		return
 	}
 	news := o.k.learn(e, at, now, how)
-	o.diagnosis.look(e, &o.k, now, news, how)
+	o.diagnosis.look(e, &o.k, now, news, how, false)
 	if !news {
 		return
 	}

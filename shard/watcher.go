@@ -171,9 +171,12 @@ func (w *watcher) lapsed(e *leaderelection.RaceEntry) bool {
 	return w.unsynchronized(e) && w.last != nil && w.last.Compare(e) == 0 && time.Since(w.since) > w.c.m.cfg.TermLength+w.c.m.cfg.MaxClockSkew
 }
 
-// unsynchronized reports whether the term of e cannot be compared with a clock.
+// unsynchronized reports whether the term of e cannot be compared with a clock: nobody's can, or its
+// TermExpiry lies so far ahead that one of two clocks is wrong.
 func (w *watcher) unsynchronized(e *leaderelection.RaceEntry) bool {
-	return e.Unsynchronized || w.c.m.cfg.ClockPolicy == leaderelection.Unsynchronized
+	cfg := &w.c.m.cfg
+	latest := cfg.Clock.Now().Add(e.TermLength + 2*cfg.MaxClockSkew)
+	return e.Unsynchronized || cfg.ClockPolicy == leaderelection.Unsynchronized || e.TermExpiry.After(latest)
 }
 
 // due returns for how long nothing needs to be read.

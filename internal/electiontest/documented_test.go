@@ -215,8 +215,8 @@ func TestClockSkewByRoundedStamps(t *testing.T) {
 	for ahead, wrong := range map[time.Duration]bool{-S - unit + us: false, -S - unit - us: true} {
 		c, now := skew.New(S, time.Hour, epoch), skew.Reading{Wall: stamp.Add(ahead), Mono: 10 * time.Second}
 		c.Observe(stamp, nil, now)
-		if _, is := c.Fault(now); is != wrong {
-			t.Errorf("a clock that shows %v more than a stamp of whole milliseconds is proved wrong: %v", ahead, is)
+		if is := c.Doubted(now); is != wrong {
+			t.Errorf("a clock that shows %v more than a stamp of whole milliseconds is doubted: %v", ahead, is)
 		}
 	}
 	c := skew.New(S, time.Hour, epoch)

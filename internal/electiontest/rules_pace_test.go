@@ -480,3 +480,15 @@ func refusedAndLost(*memory.Decider) memory.Faults {
 		return memory.Fault{Err: le.ErrLostRace}
 	}).On(memory.Write)
 }
+
+// A candidate whose reads take longer than its PollInterval contests all the same.
+func TestPollsFasterThanItReads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(3))
+		a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
+		a.store.Inject(memory.Slow(3 * time.Second).On(memory.Read))
+		sleep(T + S + 10*time.Second)
+		a.leads(t)
+	})
+}

@@ -61,7 +61,7 @@ func (h *host) doubt(well bool) {
 // quarter of a term more at most, after which it is asked. With the lock.
 func (r *recorder) owns(g *leadership) {
 	h, now := g.p.host, r.now()
-	if h.badSince == 0 || g.p.unsynchronized || r.lenient {
+	if h.badSince == 0 || g.p.measures(g.number) || r.lenient {
 		return
 	}
 	since := max(h.badSince, h.clock.Disturbed())

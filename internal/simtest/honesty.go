@@ -64,7 +64,7 @@ func (r *recorder) compared(g *leadership) measurement {
 		m.asked = clock.Drowsy(w.op.at)
 	}
 	for s, seen := range g.p.actor.told { // or of what an operator has put over it
-		if s.number == g.number && s.incarnation == g.p.incarnation && seen.dated > 0 && (m.known == 0 || seen.dated < m.known) {
+		if s.number == g.number && g.p.incarnations[s.incarnation] && seen.dated > 0 && (m.known == 0 || seen.dated < m.known) {
 			m.known, m.happened = clock.Awake(seen.dated), w.at
 			if m.known < w.at {
 				m.happened = seen.stamp
@@ -130,7 +130,7 @@ func (r *recorder) accused(p *process, x le.ClockSkewError) {
 // robbed is the leadership that the record e belongs to, where its view is alive.
 func (r *recorder) robbed(e *le.RaceEntry) *leadership {
 	for _, g := range r.leaderships {
-		if !e.Vacant() && g.p.incarnation == e.Incarnation && g.number == e.ElectionNumber && g.acts() && g.inFuture() {
+		if !e.Vacant() && g.p.incarnations[e.Incarnation] && g.number == e.ElectionNumber && g.acts() && g.inFuture() {
 			return g
 		}
 	}
@@ -145,7 +145,7 @@ func (r *recorder) foretold(a *actor, e *le.RaceEntry) {
 	if w := r.watched; w != nil && a.proc != nil && a.proc != w && asks(a.proc, e) && w.current != nil && e.ElectionNumber == w.current.number {
 		r.asked[w.current] = true
 	}
-	if w := r.watched; w != nil && r.lies && !e.Vacant() && a.proc != nil && a.proc != w && e.Incarnation != w.incarnation {
+	if w := r.watched; w != nil && r.lies && !e.Vacant() && a.proc != nil && a.proc != w && !w.incarnations[e.Incarnation] {
 		r.watched = nil
 	}
 }
@@ -211,7 +211,7 @@ func (w *world) overdue() time.Duration {
 	}
 	for _, h := range w.hosts {
 		for _, p := range h.all {
-			if p.incarnation == e.Incarnation && !p.actor.dead.Load() && !p.over && !p.leaving && !h.clock.Stepped(at, w.now()) {
+			if p.incarnations[e.Incarnation] && !p.actor.dead.Load() && !p.over && !p.leaving && !h.clock.Stepped(at, w.now()) {
 				return lost
 			}
 		}

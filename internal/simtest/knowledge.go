@@ -74,7 +74,7 @@ func (r *recorder) tell(a *actor, e *le.RaceEntry, o *op) {
 // its own write, which e bears, has happened. A feed shows nothing. With the lock.
 func (r *recorder) confirm(a *actor, e *le.RaceEntry, o *op) {
 	r.tell(a, e, o)
-	if p := a.proc; p != nil && !e.Vacant() && e.Incarnation == p.incarnation {
+	if p := a.proc; p != nil && !e.Vacant() && p.incarnations[e.Incarnation] {
 		k := attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}
 		if _, known := p.confirmed[k]; !known {
 			p.confirmed[k] = r.now()

@@ -116,8 +116,10 @@ func (p *process) lifeline(rng *rand.Rand) le.Lifeline {
 func (r *recorder) dies(p *process) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p.lifelined && !p.lifeless && p.incarnation != "" {
-		r.spec.Died(r.epoch.Add(r.now()), p.incarnation)
+	for i := range p.incarnations {
+		if p.lifelined && !p.lifeless {
+			r.spec.Died(r.epoch.Add(r.now()), i)
+		}
 	}
 }
 
@@ -132,7 +134,7 @@ func (r *recorder) provedDead(p *process, incarnation string) bool {
 	}
 	for _, h := range p.host.w.hosts {
 		for _, of := range h.all {
-			if of.incarnation == incarnation && of != p {
+			if of.incarnations[incarnation] && of != p {
 				return of.actor.dead.Load() && of.lifelined && !of.lifeless && of.machine() == p.machine()
 			}
 		}

@@ -101,8 +101,11 @@ func (o *observer) lapse(_ context.Context, e le.RaceEntry) {
 	defer o.w.rec.mu.Unlock()
 	seen := o.actor.told[stateOf(&e)]
 	early := seen.asked.wall.Before(e.TermExpiry.Add(o.w.Skew))
-	if e.Unsynchronized {
-		early = seen.asked.mono < o.actor.terms[termOf(&e)].mono+e.TermLength+max(o.w.Skew, e.TermLength/100)
+	switch first := o.actor.terms[termOf(&e)].mono; {
+	case e.Unsynchronized:
+		early = seen.asked.mono < first+e.TermLength+max(o.w.Skew, e.TermLength/100)
+	case (o.w.rec.wild || o.w.rec.lies) && e.Hold == 0: // its TermExpiry may be disproved
+		early = early && seen.asked.mono < first+2*e.TermLength
 	}
 	if early {
 		o.w.rec.failf("observer", "is told that %v has lapsed, but has not read it again since", o.w.rec.short(&e))

@@ -85,7 +85,7 @@ func (w *world) deadHolds() bool {
 	e := &w.rec.records[len(w.rec.records)-1]
 	for _, h := range w.hosts {
 		for _, p := range h.all {
-			if p.incarnation == e.Incarnation && (p.actor.dead.Load() || p.over) {
+			if p.incarnations[e.Incarnation] && (p.actor.dead.Load() || p.over) {
 				return !e.Vacant()
 			}
 		}

@@ -94,7 +94,7 @@ func (r *recorder) lost(g *leadership, by *actor, asked time.Duration, j int) bo
 		}
 	}
 	for s, seen := range by.told {
-		if s.incarnation != g.p.incarnation || s.number != g.number || seen.at > asked || seen.expiry.UnixNano() < g.attempt().expiry {
+		if !g.p.incarnations[s.incarnation] || s.number != g.number || seen.at > asked || seen.expiry.UnixNano() < g.attempt().expiry {
 			continue
 		}
 		if seen.over == nil || r.stood(*seen.over, i) {
@@ -120,8 +120,8 @@ func (g *leadership) attempt() attempt { return g.p.attempt(g.number, g.view.Get
 
 // attempt is the one by which a view of the leadership ends at end.
 func (p *process) attempt(number le.ElectionNumber, end time.Time) attempt {
-	if p.unsynchronized {
-		return p.ends[attempt{number, end.UnixNano()}]
+	if a, known := p.ends[attempt{number, end.UnixNano()}]; known || p.unsynchronized {
+		return a
 	}
 	return attempt{number, end.Add(p.skew).UnixNano()}
 }

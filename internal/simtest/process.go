@@ -25,30 +25,31 @@ type process struct {
 	lifeless  bool // which cannot prove its own death
 
 	// The recorder's, under its lock:
-	leaving     bool          // told to stop
-	over        bool          // has stopped
-	barred      bool          // by itself, at an answer that no retry can help, before anything had worked
-	since       time.Duration // monotonic: it started, or its last leadership ended
-	well        bool          // Healthy was asked since the last write, and the answer was nil
-	cooldown    time.Duration // monotonic: it has resigned, and is not to campaign before this
-	incarnation string
-	asked       map[le.ElectionNumber]time.Time // the last TermExpiry asked for
-	began       map[attempt]beginning           // the first call that asked for it
-	ends        map[attempt]attempt             // an unsynchronized candidate's: the attempts by when a view ends that rests on them
-	confirmed   map[attempt]time.Duration       // true time at which it was first told that it has it
-	expiry      map[le.ElectionNumber]time.Time // the last TermExpiry that was written
-	landed      map[attempt]time.Duration       // true time at which it was written
-	index       map[attempt]int                 // as which record
-	stamps      map[attempt]time.Time           // and by the store's time
-	won         []won
-	robberies   int // leases taken from leaders whose views were alive, since its clock was last set
-	leaderships map[le.ElectionNumber]*leadership
-	current     *leadership
-	number      le.ElectionNumber // of the last leadership
-	running     int               // callbacks
-	changing    bool
-	windDown    time.Duration // of OnElected, at least
-	told        *le.RaceEntry
+	leaving      bool                            // told to stop
+	over         bool                            // has stopped
+	barred       bool                            // by itself, at an answer that no retry can help, before anything had worked
+	since        time.Duration                   // monotonic: it started, or its last leadership ended
+	well         bool                            // Healthy was asked since the last write, and the answer was nil
+	cooldown     time.Duration                   // monotonic: it has resigned, and is not to campaign before this
+	incarnations map[string]bool                 // that it has made up
+	marked       map[le.ElectionNumber]bool      // its leaderships that are Unsynchronized, though it is not
+	asked        map[le.ElectionNumber]time.Time // the last TermExpiry asked for
+	began        map[attempt]beginning           // the first call that asked for it
+	ends         map[attempt]attempt             // an unsynchronized candidate's: the attempts by when a view ends that rests on them
+	confirmed    map[attempt]time.Duration       // true time at which it was first told that it has it
+	expiry       map[le.ElectionNumber]time.Time // the last TermExpiry that was written
+	landed       map[attempt]time.Duration       // true time at which it was written
+	index        map[attempt]int                 // as which record
+	stamps       map[attempt]time.Time           // and by the store's time
+	won          []won
+	robberies    int // leases taken from leaders whose views were alive, since its clock was last set
+	leaderships  map[le.ElectionNumber]*leadership
+	current      *leadership
+	number       le.ElectionNumber // of the last leadership
+	running      int               // callbacks
+	changing     bool
+	windDown     time.Duration // of OnElected, at least
+	told         *le.RaceEntry
 }
 
 // errLeft is why a simulated candidate stops.
@@ -60,8 +61,8 @@ func (h *host) launch() {
 	h.gen++
 	p := &process{
 		settings: w.settings(h), host: h, name: h.id + "." + string(rune('0'+h.gen%10)), done: make(chan struct{}),
-		asked: map[le.ElectionNumber]time.Time{},
-		began: map[attempt]beginning{}, confirmed: map[attempt]time.Duration{}, ends: map[attempt]attempt{},
+		asked:        map[le.ElectionNumber]time.Time{},
+		incarnations: map[string]bool{}, marked: map[le.ElectionNumber]bool{}, began: map[attempt]beginning{}, confirmed: map[attempt]time.Duration{}, ends: map[attempt]attempt{},
 		expiry: map[le.ElectionNumber]time.Time{},
 		landed: map[attempt]time.Duration{}, index: map[attempt]int{}, stamps: map[attempt]time.Time{},
 		leaderships: map[le.ElectionNumber]*leadership{},

@@ -13,15 +13,15 @@ func (r *recorder) writing(p *process, o *op) {
 		r.asking(p, o)
 		return
 	}
-	if e.Vacant() && e.Incarnation != p.incarnation && r.provedDead(p, e.Incarnation) {
+	if e.Vacant() && !p.incarnations[e.Incarnation] && r.provedDead(p, e.Incarnation) {
 		return // for the dead: held to the rules when it lands
 	}
-	if p.incarnation == "" {
-		p.incarnation = e.Incarnation
+	if _, used := r.wroteUnsynchronized[e.Incarnation]; !used && !e.Vacant() && e.Extension == 0 && e.Incarnation != "" {
+		p.incarnations[e.Incarnation] = true
 		r.wroteUnsynchronized[e.Incarnation] = p.unsynchronized
 	}
-	if e.Incarnation != p.incarnation || e.Incarnation == "" {
-		r.failf(p.name, "writes %v with incarnation %q, had %q", r.short(e), e.Incarnation, p.incarnation)
+	if !p.incarnations[e.Incarnation] {
+		r.failf(p.name, "writes %v with incarnation %q, which it has not made up for an acquisition", r.short(e), e.Incarnation)
 	}
 	r.holding(p, o)
 	if e.Vacant() {
@@ -35,10 +35,11 @@ func (r *recorder) writing(p *process, o *op) {
 	if e.Extension > 0 && e.TermExpiry.Before(last) {
 		r.failf(p.name, "asks for a term that ends %v earlier than it asked for before: %v", last.Sub(e.TermExpiry), r.short(e))
 	}
-	if e.Unsynchronized && !p.unsynchronized { // what comes of a mark that is missing shows by itself
-		r.failf(p.name, "says in %v that its clock may not be compared", r.short(e))
+	p.marked[e.ElectionNumber] = e.Unsynchronized
+	if e.Unsynchronized && !p.unsynchronized && !r.wild && !r.lies { // what comes of a mark that is missing shows by itself
+		r.failf(p.name, "says in %v that its clock may not be compared, though all are within bounds", r.short(e))
 	}
-	if p.unsynchronized {
+	if p.measures(e.ElectionNumber) {
 		last = last.Add(1) // it only names the write
 		for _, shown := range p.actor.clock.Shown() {
 			end := attempt{e.ElectionNumber, shown.wall.Add(p.span()).UnixNano()}
@@ -111,10 +112,10 @@ func (r *recorder) landed(o *op, old, e *le.RaceEntry) {
 	case asks(p, e):
 		r.requested(o, old, e)
 		r.preferred(p, old)
-	case e.Vacant() && e.Incarnation == old.Incarnation && e.Incarnation != p.incarnation:
+	case e.Vacant() && e.Incarnation == old.Incarnation && !p.incarnations[e.Incarnation]:
 		r.buried(p, old, e)
 	case e.Vacant():
-		if old.Vacant() || old.Incarnation != p.incarnation || old.ElectionNumber != e.ElectionNumber {
+		if old.Vacant() || !p.incarnations[old.Incarnation] || old.ElectionNumber != e.ElectionNumber {
 			r.failf(who, "releases what is not its own: %v over %v", r.short(e), r.short(old))
 		}
 		r.kept(p, old)
@@ -189,6 +190,14 @@ func (r *recorder) acquired(o *op, p *process, old, e *le.RaceEntry) {
 	if e.Successor != "" {
 		r.failf(who, "an acquisition keeps a request: %v", r.short(e))
 	}
+	if old.Vacant() || old.Incarnation != e.Incarnation {
+		for i := range r.records[:len(r.records)-1] {
+			if r.records[i].Incarnation == e.Incarnation {
+				r.failf(who, "takes another's record with an incarnation that it has used before: %v", r.short(e))
+				break
+			}
+		}
+	}
 	if o.mono < p.cooldown && !(old.Vacant() && old.Successor == e.LeaderID) {
 		r.failf(who, "claims %v, though it is to cool down for %v more", r.short(e), p.cooldown-o.mono)
 	}
@@ -253,7 +262,11 @@ func (r *recorder) early(o *op, old, e *le.RaceEntry) time.Duration {
 	case old.Vacant():
 		return min(old.TermExpiry.Sub(o.wall), r.reserved(o, old))
 	}
-	return old.TermExpiry.Add(o.actor.proc.skew).Sub(o.wall)
+	wait := old.TermExpiry.Add(o.actor.proc.skew).Sub(o.wall)
+	if (r.wild || r.lies) && e.Unsynchronized { // by a TermExpiry that is disproved
+		wait = min(wait, r.since(o, old)+2*old.TermLength)
+	}
+	return wait
 }
 
 // lostSince reports whether the store was set back after p's last write of a leadership,
@@ -325,7 +338,7 @@ func (r *recorder) alive(g *leadership) {
 		return
 	}
 	end := landed.Add(-p.skew)
-	if p.unsynchronized {
+	if p.measures(g.number) {
 		end = g.view.Get()
 		left := p.began[g.attempt()].mono + p.span() - mono
 		if more := end.Sub(wall) - left; more > p.allowance(p.term) {
@@ -361,7 +374,7 @@ func (r *recorder) moved(g *leadership) {
 	if !ok {
 		r.failf(g.p.name, "the view of leadership %d ends at %v, which is MaxClockSkew before no term that was asked for", g.number, end.Sub(r.epoch.Round(0)))
 	}
-	if n := len(g.moves); n > 0 && (end.Before(g.moves[n-1].wall) && !g.p.unsynchronized || began.mono+g.p.span() < g.moves[n-1].mono) {
+	if n := len(g.moves); n > 0 && (end.Before(g.moves[n-1].wall) && !g.p.measures(g.number) || began.mono+g.p.span() < g.moves[n-1].mono) {
 		r.failf(g.p.name, "the view of leadership %d moves back", g.number)
 	}
 	if _, known := g.p.confirmed[k]; !known {

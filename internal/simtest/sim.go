@@ -310,7 +310,7 @@ func (w *world) watch() {
 		return // its clock may yet be proved wrong
 	}
 	if leader != nil && w.Skewed > 0 {
-		if e := &w.rec.records[len(w.rec.records)-1]; e.Vacant() || e.Incarnation != leader.p.incarnation {
+		if e := &w.rec.records[len(w.rec.records)-1]; e.Vacant() || !leader.p.incarnations[e.Incarnation] {
 			w.rec.mu.Unlock()
 			return // it was robbed, and does not know yet
 		}
@@ -406,7 +406,7 @@ func (w *world) finish() {
 		for _, p := range h.all {
 			before, began := calls[p]
 			gaveUp := began && p.actor.calls == before
-			if wall, mono := h.clock.Both(); !p.actor.dead.Load() && !gaveUp && !last.Vacant() && last.Incarnation == p.incarnation && w.runs(p, last, reading{wall, mono}) {
+			if wall, mono := h.clock.Both(); !p.actor.dead.Load() && !gaveUp && !last.Vacant() && p.incarnations[last.Incarnation] && w.runs(p, last, reading{wall, mono}) {
 				w.rec.failf(p.name, "has stopped in calm weather, and has not released %v", w.rec.short(last))
 			}
 		}

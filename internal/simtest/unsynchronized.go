@@ -12,6 +12,11 @@ func (r *recorder) noCommonClock(a *actor, e *le.RaceEntry) bool {
 	return a.proc != nil && a.proc.unsynchronized || e.Unsynchronized || r.wroteUnsynchronized[e.Incarnation]
 }
 
+// measures reports whether p's leadership rests on monotonic clocks alone.
+func (p *process) measures(number le.ElectionNumber) bool {
+	return p.unsynchronized || p.marked[number]
+}
+
 // wait is how long it is until old may be taken by one who cannot compare clocks: held,
 // when it has seen no sign of life for a term and the allowance, by its own monotonic
 // clock, counted from when it was told; reserved for another, for a term.
@@ -42,7 +47,7 @@ func (r *recorder) since(o *op, old *le.RaceEntry) time.Duration {
 // runs reports whether the term of p's own record e, which nobody has changed since,
 // is not over for p, so that it was to be released.
 func (w *world) runs(p *process, e *le.RaceEntry, now reading) bool {
-	if p.unsynchronized {
+	if p.measures(e.ElectionNumber) {
 		return now.mono < p.actor.terms[termOf(e)].mono+e.TermLength
 	}
 	return now.wall.Before(e.TermExpiry)
@@ -52,7 +57,7 @@ func (w *world) runs(p *process, e *le.RaceEntry, now reading) bool {
 // as long as the machine was suspended and its wall clock, which should have told, was
 // set back before anybody looked at it again.
 func (r *recorder) blind(g *leadership) time.Duration {
-	if !g.p.unsynchronized {
+	if !g.p.measures(g.number) {
 		return 0
 	}
 	return g.p.actor.clock.Hidden(r.measured(g, g.attempt()).asked, r.now())

@@ -135,7 +135,7 @@ func (r *recorder) heldFor(o *op, old *le.RaceEntry) time.Duration {
 // asks reports whether a candidate's write is the request of one that is preferred: it is over
 // another's leadership.
 func asks(p *process, e *le.RaceEntry) bool {
-	return !e.Vacant() && e.Successor != "" && e.Incarnation != p.incarnation && e.Extension > 0
+	return !e.Vacant() && e.Successor != "" && !p.incarnations[e.Incarnation] && e.Extension > 0
 }
 
 // asking holds a preferred candidate to what makes it one, before it asks a leader to go.
@@ -176,7 +176,7 @@ func (r *recorder) preferred(p *process, old *le.RaceEntry) {
 		r.failf(p.name, "asks for %v, which somebody has asked for already", r.short(old))
 	}
 	for _, g := range r.leaderships {
-		if g.p.incarnation == old.Incarnation && g.number == old.ElectionNumber {
+		if g.p.incarnations[old.Incarnation] && g.number == old.ElectionNumber {
 			r.asked[g] = true
 		}
 	}

@@ -10,7 +10,9 @@
 //
 // and the clock is proved to be ahead if the lower end is above the bound, and behind if
 // the upper end is below minus the bound. Of what another wrote only the second is
-// known. The store's clock is taken for the true one.
+// known, and it is no proof: the store's clock may have been wrong at that time, and
+// right since. It is a doubt, which the stamp of one's own next write decides. The
+// store's clock is taken for the true one at the time of that write.
 package skew
 
 import "time"
@@ -34,7 +36,8 @@ type Check struct {
 	memory time.Duration
 	epoch  time.Time
 
-	ahead, behind proof
+	ahead, behind proof // by one's own writes
+	doubt         proof // behind, by what others wrote
 	own           time.Duration
 }
 
@@ -74,8 +77,12 @@ func (c *Check) Observe(stamp time.Time, begun *Reading, now Reading) {
 	}
 	unit := precision(stamp)
 	highest := now.Wall.Sub(stamp) + unit
-	if highest < -c.bound {
-		c.behind = c.prove(highest, now, now)
+	switch shown := c.prove(highest, now, now); {
+	case highest >= -c.bound:
+	case begun == nil:
+		c.doubt = shown
+	default:
+		c.behind = shown
 	}
 	if highest < c.Ahead(now, 0) { // it was slewed back
 		c.ahead.offset, c.ahead.step, c.ahead.at = highest, c.stepped(now), now.Mono
@@ -87,7 +94,10 @@ func (c *Check) Observe(stamp time.Time, begun *Reading, now Reading) {
 	case lowest > c.bound:
 		c.ahead = c.prove(max(lowest, c.Ahead(*begun, 0)), *begun, now) // a slow write shows less than a quick one
 	case lowest+min(c.stepped(now)-c.stepped(*begun), 0) >= -c.bound: // nor was it set back since
-		c.behind = proof{}
+		c.behind, c.doubt = proof{}, proof{}
+	case highest >= -c.bound && c.Doubted(now): // too slow to disprove it
+		c.behind = c.doubt
+		c.behind.until = now.Mono + c.memory
 	}
 }
 
@@ -121,16 +131,29 @@ func (c *Check) Fault(now Reading) (f Fault, wrong bool) {
 			return Fault{Offset: off}, true
 		}
 	}
-	if p := c.behind; p.offset < 0 && now.Mono < p.until {
-		if off := p.offset + max(c.stepped(now)-p.step, 0); off < -c.bound {
-			return Fault{Offset: off}, true
-		}
+	if off := c.short(c.behind, now); off < -c.bound {
+		return Fault{Offset: off}, true
 	}
 	if c.own > c.bound {
 		return Fault{Offset: c.own, Own: true}, true
 	}
 	return Fault{}, false
 }
+
+// short is how far p shows the clock to be behind now, as a negative offset, or zero.
+func (c *Check) short(p proof, now Reading) time.Duration {
+	if p.offset >= 0 || now.Mono >= p.until {
+		return 0
+	}
+	return p.offset + max(c.stepped(now)-p.step, 0)
+}
+
+// Doubted reports whether a record of another's shows the clock to be behind by more than
+// its bound, or the store's clock to have been ahead when it was written.
+func (c *Check) Doubted(now Reading) bool { return c.short(c.doubt, now) < -c.bound }
+
+// Vouches reports whether the clock itself says that it is within its bound.
+func (c *Check) Vouches() bool { return c.own > 0 && c.own <= c.bound }
 
 // Expires is when, by monotonic time, the next proof grows old, or false if there is none.
 func (c *Check) Expires(now Reading) (at time.Duration, any bool) {

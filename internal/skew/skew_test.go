@@ -31,18 +31,22 @@ func TestFault(t *testing.T) {
 		at, off time.Duration // when it is asked for the fault
 		want    time.Duration // 0: none
 	}{
-		"right":                          {[]look{{1, 0, 2, 0}}, 3, 0, 0},
-		"ahead, at the bound":            {[]look{{0, 0, 2, bound}}, 3, bound, 0},
-		"ahead":                          {[]look{{0, 0, 2, 5 * time.Second}}, 3, 5 * time.Second, 5 * time.Second},
-		"ahead, but the request was out": {[]look{{time.Second, 0, 2 * time.Second, bound + time.Second}}, 3, bound + time.Second, 0},
-		"ahead, by another's record":     {[]look{{0, -1, 2, time.Hour}}, 3, time.Hour, 0},
-		"behind, by another's record":    {[]look{{time.Second, -1, time.Second, -5 * time.Second}}, time.Second, -5 * time.Second, -5 * time.Second},
-		"set right since":                {[]look{{0, 0, 2, 5 * time.Second}}, 3, 0, 0},
-		"set further ahead since":        {[]look{{0, 0, 2, 5 * time.Second}}, 3, time.Hour, 5 * time.Second},
-		"grown old":                      {[]look{{0, 0, 2, 5 * time.Second}}, memory + 3, 5 * time.Second, 0},
-		"a slow write shows less":        {[]look{{0, 0, 2, 5 * time.Second}, {time.Second + 2*time.Second, time.Second, 4 * time.Second, 5 * time.Second}}, 5 * time.Second, 5 * time.Second, 5 * time.Second},
-		"disproved by a later record":    {[]look{{0, 0, 2, 5 * time.Second}, {time.Second, -1, time.Second, 5*time.Second - 4900*time.Millisecond}}, time.Second, 100 * time.Millisecond, 0},
-		"no clock made such a stamp":     {[]look{{-200 * 365 * 24 * time.Hour, 0, 2, 0}}, 3, 0, 0},
+		"right":                                 {[]look{{1, 0, 2, 0}}, 3, 0, 0},
+		"ahead, at the bound":                   {[]look{{0, 0, 2, bound}}, 3, bound, 0},
+		"ahead":                                 {[]look{{0, 0, 2, 5 * time.Second}}, 3, 5 * time.Second, 5 * time.Second},
+		"ahead, but the request was out":        {[]look{{time.Second, 0, 2 * time.Second, bound + time.Second}}, 3, bound + time.Second, 0},
+		"ahead, by another's record":            {[]look{{0, -1, 2, time.Hour}}, 3, time.Hour, 0},
+		"behind, by another's record":           {[]look{{time.Second, -1, time.Second, -5 * time.Second}}, time.Second, -5 * time.Second, 0},
+		"behind, by a write of its own":         {[]look{{1, 0, 2, -5 * time.Second}}, 3, -5 * time.Second, -5 * time.Second},
+		"a doubt that a slow write leaves open": {[]look{{time.Second, -1, time.Second, -5 * time.Second}, {time.Second + 1, time.Second, 6 * time.Second, -5 * time.Second}}, 6 * time.Second, -5 * time.Second, -5 * time.Second},
+		"a doubt that is disproved":             {[]look{{time.Hour, -1, 1, 0}, {2, 1, 3, 0}}, 4, 0, 0},
+		"a stamp of one's own, read again":      {[]look{{time.Hour, 0, 1, 0}, {time.Hour, -1, memory / 2, 0}}, memory + 2, 0, 0},
+		"set right since":                       {[]look{{0, 0, 2, 5 * time.Second}}, 3, 0, 0},
+		"set further ahead since":               {[]look{{0, 0, 2, 5 * time.Second}}, 3, time.Hour, 5 * time.Second},
+		"grown old":                             {[]look{{0, 0, 2, 5 * time.Second}}, memory + 3, 5 * time.Second, 0},
+		"a slow write shows less":               {[]look{{0, 0, 2, 5 * time.Second}, {time.Second + 2*time.Second, time.Second, 4 * time.Second, 5 * time.Second}}, 5 * time.Second, 5 * time.Second, 5 * time.Second},
+		"disproved by a later record":           {[]look{{0, 0, 2, 5 * time.Second}, {time.Second, -1, time.Second, 5*time.Second - 4900*time.Millisecond}}, time.Second, 100 * time.Millisecond, 0},
+		"no clock made such a stamp":            {[]look{{-200 * 365 * 24 * time.Hour, 0, 2, 0}}, 3, 0, 0},
 	} {
 		k := skew.New(bound, memory, begin)
 		for _, l := range c.looks {

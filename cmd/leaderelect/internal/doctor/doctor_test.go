@@ -277,6 +277,28 @@ func TestClockInWords(t *testing.T) {
 	}
 }
 
+// Two clocks that disagree: which of them is wrong, the kernel may know.
+func TestWhoseClockIsWrong(t *testing.T) {
+	for bound, want := range map[time.Duration]string{50 * time.Millisecond: "the store's clock is wrong", 0: "is 3s to 3s ahead of this machine's", clocks.Unbounded: "is 3s to 3s ahead of this machine's"} {
+		virtual(t, bound.String(), func(t *testing.T) {
+			time.Sleep(123456 * time.Microsecond)
+			d := memory.NewDecider().Polled()
+			var found doctor.Finding
+			x := doctor.Exam{Place: d, Scratch: &broken{RaceDecider: d, write: shifted(d, 3*time.Second)}, Term: time.Minute, Skew: time.Second,
+				Bound: func() (time.Duration, error) { return bound, nil },
+				Tell: func(f doctor.Finding) {
+					if f.Check == "the clock, against the store's" {
+						found = f
+					}
+				}}
+			x.Run(t.Context())
+			if !strings.HasSuffix(found.Detail, want) || found.Verdict != doctor.Fail || !strings.Contains(found.Advice, "store's") && !strings.Contains(found.Advice, "of the store") {
+				t.Errorf("%+v, want %q", found, want)
+			}
+		})
+	}
+}
+
 // If all candidates share one clock, it is compared with nothing: a stamp that is cut to
 // milliseconds, and is a little early for that, proves nothing.
 func TestOneClockForAll(t *testing.T) {

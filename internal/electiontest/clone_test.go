@@ -1,0 +1,137 @@
+//go:build go1.26
+
+package electiontest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+)
+
+// Two processes may be restored from one snapshot of a machine (Lambda SnapStart, a VM that was cloned
+// while it ran, CRIU). They have one LeaderID, one memory, and the same random numbers ahead of them.
+
+// TestCloneOfAStandby: nothing that a standby makes up before it acquires is taken for its own mark.
+func TestCloneOfAStandby(t *testing.T) {
+	for _, polled := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			adjust := func(c *config) {
+				if polled {
+					c.Decider = c.Decider.(*memory.Decider).Polled()
+				}
+			}
+			cryptotest.SetGlobalRandom(t, 7)
+			a := join(t, d, "worker", adjust)
+			synctest.Wait()
+			cryptotest.SetGlobalRandom(t, 7)
+			b := join(t, d, "worker", adjust)
+			for range 60 * 10 {
+				time.Sleep(100 * time.Millisecond)
+				if a.View().ValueInFuture() && b.View().ValueInFuture() {
+					t.Fatalf("polled %t: two views are true at once, with tokens %d and %d", polled, a.View().ElectionNumber(), b.View().ElectionNumber())
+				}
+			}
+			if a.count()+b.count() != 1 {
+				t.Errorf("polled %t: %d and %d leaderships in a minute, want one", polled, a.count(), b.count())
+			}
+			if len(a.double)+len(b.double) == 0 {
+				t.Errorf("polled %t: nobody was told of the other process", polled)
+			}
+		})
+	}
+}
+
+// TestCloneMakesUpTheSame: even if a clone makes up the same Incarnation for its acquisition, its
+// record is another's. It is waited for, and it ousts.
+func TestCloneMakesUpTheSame(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		cryptotest.SetGlobalRandom(t, 7)
+		a := join(t, d, "worker")
+		synctest.Wait()
+		led := d.Entry()
+		a.store.Inject(func(memory.Op) memory.Fault { return memory.Fault{Err: errors.New("cut off")} })
+		cryptotest.SetGlobalRandom(t, 7)
+		b := join(t, d, "worker")
+		time.Sleep(T + 2*S)
+		if e := d.Entry(); b.Status() != le.Leading || e.Incarnation != led.Incarnation || e.ElectionNumber <= led.ElectionNumber {
+			t.Fatalf("the test is wrong: %v, record %+v", b.Status(), e)
+		}
+		a.store.Inject(nil)
+		for range 60 * 10 {
+			time.Sleep(100 * time.Millisecond)
+			if a.View().ValueInFuture() {
+				t.Fatalf("a leads with token %d beside b, with %d", a.View().ElectionNumber(), b.View().ElectionNumber())
+			}
+		}
+		if b.count() != 1 || b.Status() != le.Leading {
+			t.Errorf("b has had %d leaderships, and is %v", b.count(), b.Status())
+		}
+		if len(a.double) == 0 {
+			t.Error("a was not told of the other process")
+		}
+	})
+}
+
+// TestCloneOfALeader: a leader that finds its own leadership extended, and not by itself, is ousted.
+func TestCloneOfALeader(t *testing.T) {
+	for _, polled := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "worker", func(c *config) {
+				if polled {
+					c.Decider = c.Decider.(*memory.Decider).Polled()
+				}
+			})
+			synctest.Wait()
+			r := a.leadership(t, 0)
+			time.Sleep(T / 8)
+			e := d.Entry()
+			e.Extension++
+			e.TermExpiry = e.TermExpiry.Add(T / 8)
+			if _, err := d.Handle().WriteEntry(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			for range 100 {
+				time.Sleep(T / 200)
+				if r.view.ValueInFuture() && !polled {
+					t.Fatal("the view is true though another process extends the leadership")
+				}
+			}
+			if cause := context.Cause(r.ctx); !errors.Is(cause, le.ErrOusted) || r.view.ValueInFuture() {
+				t.Errorf("polled %t: the leadership ended with %v, view %t, want ErrOusted", polled, cause, r.view.ValueInFuture())
+			}
+			if len(a.double) != 1 {
+				t.Errorf("polled %t: told %d times of the other process, want once", polled, len(a.double))
+			}
+			time.Sleep(T / 4)
+			if now := d.Entry(); now.ElectionNumber != e.ElectionNumber {
+				t.Errorf("polled %t: the record was taken before its term was over: %+v", polled, now)
+			}
+		})
+	}
+}
+
+// TestIncarnationOfEachLeadership: a process that leads twice has two.
+func TestIncarnationOfEachLeadership(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a")
+		synctest.Wait()
+		before := d.Entry()
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * T)
+		if after := d.Entry(); a.count() != 2 || after.Incarnation == before.Incarnation || after.Incarnation == "" {
+			t.Errorf("%d leaderships, incarnations %q and %q", a.count(), before.Incarnation, after.Incarnation)
+		}
+	})
+}
