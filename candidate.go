@@ -142,7 +142,7 @@ func (c *Campaign) campaign(wake *alarm) {
 	}
 }
 
-// contests reports whether nothing but its health keeps this candidate from acquiring the record now.
+// contests reports whether only its health can keep this candidate from acquiring the record now.
 // At is when the record became acquirable.
 func (c *Campaign) contests(at deadline, now instant) bool {
 	return c.k.base != nil && at.reached(now) && c.fresh(at) && c.wants(now) && c.leadership == nil && !c.lags() && now.mono >= c.writes.notBefore

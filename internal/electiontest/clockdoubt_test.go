@@ -80,7 +80,7 @@ func TestClockSkewOfTheStoreForAMomentOnce(t *testing.T) {
 	})
 }
 
-// A doubt is told of, once.
+// The log has a doubt, once.
 func TestClockSkewDoubtIsLogged(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		unround()
@@ -354,7 +354,7 @@ func TestClockSkewOfTheStore(t *testing.T) {
 	}
 }
 
-// Who knows of the contradiction marks the record that it acquires, and the vacancy that it leaves.
+// A candidate that knows of the contradiction marks the record that it acquires, and the vacancy that it leaves.
 func TestClockSkewOfTheStoreIsRemembered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		unround()

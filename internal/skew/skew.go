@@ -10,8 +10,8 @@
 //
 // and the clock is proved to be ahead if the lower end is above the bound, and behind if
 // the upper end is below minus the bound. Of what another wrote only the second is
-// known, and it is no proof: the store's clock may have been wrong at that time, and
-// right since. It is a doubt, which the stamp of one's own next write decides. The
+// known, and it proves nothing: the store's clock may have been wrong at that time, and
+// right since. It is a doubt, which the stamp of this machine's next write decides. The
 // store's clock is taken for the true one at the time of that write.
 package skew
 
@@ -36,7 +36,7 @@ type Check struct {
 	memory time.Duration
 	epoch  time.Time
 
-	ahead, behind proof // by one's own writes
+	ahead, behind proof // by this machine's writes
 	doubt         proof // behind, by what others wrote
 	own           time.Duration
 }
