@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,10 +39,10 @@ type ConnectOptions struct {
 // DefaultSessionTimeout is what a SessionTimeout of zero means.
 const DefaultSessionTimeout = 5 * time.Second
 
-// Connect makes a connection as elections need it, to servers given as "host:port"; the
-// port may be left out. Names are looked up again for each attempt, and what comes from a
-// server that is not ZooKeeper ends the connection, and not the program. It returns at once,
-// and connects in the background until it is closed.
+// Connect makes a connection as elections need it, to servers given as "host:port". A port that is
+// left out is 2181. An IPv6 address is in brackets. Names are looked up again for each attempt,
+// and what comes from a server that is not ZooKeeper ends the connection, and not the program. It
+// returns at once, and connects in the background until it is closed.
 func Connect(servers []string, opts *ConnectOptions) (*zk.Conn, error) {
 	var o ConnectOptions
 	if opts != nil {
@@ -51,6 +53,10 @@ func Connect(servers []string, opts *ConnectOptions) (*zk.Conn, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = silent{}
+	}
+	servers, err := store.Hosts(&url.URL{Host: strings.Join(servers, ",")}, "2181")
+	if err != nil {
+		return nil, fmt.Errorf("leaderelection/zookeeper: %w", err)
 	}
 	o.SessionTimeout = cmp.Or(o.SessionTimeout, DefaultSessionTimeout)
 	o.watched = new(atomic.Bool)

@@ -267,7 +267,7 @@ func TestOpenRefuses(t *testing.T) {
 		"zk://localhost/e":                         "scheme",
 		"zookeeper:/e":                             "name a host",
 		"zookeeper:///e":                           "name a host",
-		"zookeeper://a,,b/e":                       "comma",
+		"zookeeper://a,,b/e":                       "has no name",
 		"zookeeper://a":                            "path",
 		"zookeeper://a/":                           "path",
 		"zookeeper://a/e/":                         "/ at its end",

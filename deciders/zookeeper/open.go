@@ -24,8 +24,8 @@ import (
 //	zookeeper://a:2181,b:2181,c:2181/elections/web?create=true
 //	zookeeper://user:password@a,b,c/elections/web?acl=owner&tls=true&tls_ca=ca.pem
 //
-// The path is the znode's, from the root: one who has a chroot writes that as well. User and
-// password are credentials of the digest scheme. The parameters are create=true for
+// A port that is left out is 2181. The path is the znode's, from the root: one who has a chroot
+// writes that as well. User and password are credentials of the digest scheme. The parameters are create=true for
 // Options.CreateParents; acl, of what is created: open (for all, if it is left out), owner
 // (for those credentials alone) or owner-write (others may read); session_timeout (5s);
 // feed_silence (30s); and tls=true, which checks the servers' certificates, with tls_ca,
@@ -49,12 +49,9 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if strings.Contains(u.EscapedPath(), "@") {
 		return nil, errors.New("a / in a password must be written %2F, and an @ in a path %40") // else parts of it would be shown
 	}
-	var servers []string
-	for server := range strings.SplitSeq(u.Host, ",") {
-		if server == "" {
-			return nil, errors.New("it has a comma where no host follows")
-		}
-		servers = append(servers, server)
+	servers, err := store.Hosts(u, "2181")
+	if err != nil {
+		return nil, err
 	}
 	p, err := store.ParseParams(u)
 	if err != nil {

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
+	"strings"
 	"sync"
 
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
@@ -78,11 +81,27 @@ func (h *Hosts) Use(ctx context.Context) (r.QueryExecutor, error) {
 	return nil, errors.Join(failures...)
 }
 
+// nowhere is an address that cannot be dialed. The driver cuts an address at its first colon, and so
+// could not reach an IPv6 address. It takes a Host as it is, but only in a session that it has made:
+// along with the error of the first attempt it returns one, which is then told its Host.
+const nowhere = "["
+
 // connect connects to one server, for no longer than ctx or the timeout last: the driver
 // knows no ctx here.
 func (h *Hosts) connect(ctx context.Context, addr string) (*r.Session, error) {
+	name, digits, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.Atoi(digits)
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(name, ":") {
+		name = "[" + name + "]"
+	}
 	opts := h.opts
-	opts.Addresses = []string{addr}
+	opts.Addresses = []string{nowhere}
 	if h.tls != nil {
 		cfg, err := h.tls.Load()
 		if err != nil {
@@ -93,8 +112,9 @@ func (h *Hosts) connect(ctx context.Context, addr string) (*r.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeout)
 	defer cancel()
 	c, err := within.Do(ctx, make(within.Calls, 1), func() (session, error) {
-		s, err := r.Connect(opts)
-		return session{s}, err
+		s, _ := r.Connect(opts)
+		s.SetHosts([]r.Host{r.NewHost(name, port)})
+		return session{s}, s.Reconnect()
 	})
 	return c.Session, err
 }
