@@ -118,7 +118,8 @@ means. leaderelect doctor checks whether store and clock are fit for it.
 You can set every flag in the environment, too: --host-port as LEADERELECT_HOST_PORT,
 the URL as LEADERELECT_STORE. Or use a file that --config names, with lines such as
 "host-port = value" and "store = URL". A flag overrides the environment, and the
-environment overrides the file. Write durations as 500ms, 15s, 2m or 1h30m.`
+environment overrides the file. A variable that is empty counts as not set. Write
+durations as 500ms, 15s, 2m or 1h30m.`
 
 func (a *app) root() *cobra.Command {
 	list := func(forms []string) (s string) {

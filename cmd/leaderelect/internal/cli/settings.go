@@ -126,17 +126,18 @@ func (c *common) checkTimes() error {
 	return nil
 }
 
-// fromEnvironment sets the flags that were not given and are in the environment.
+// fromEnvironment sets the flags that were not given and are in the environment. A variable that
+// is empty counts as not set: "VAR=" in a unit, and "${VAR:-}" in a compose file, mean that.
 func fromEnvironment(cmd *cobra.Command) error {
 	// Within the command of another leaderelect the expiry file belongs to the outer one: to
 	// write there, too, would tell its command a wrong time.
-	_, within := os.LookupEnv(envPrefix + "TOKEN")
+	within := os.Getenv(envPrefix+"TOKEN") != ""
 	inherited := map[string]bool{envPrefix + "EXPIRY_FILE": within}
 	var fault error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		name := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		value, there := os.LookupEnv(name)
-		if f.Changed || !there || fault != nil || f.Name == "help" || f.Name == "version" || inherited[name] {
+		value := os.Getenv(name)
+		if f.Changed || value == "" || fault != nil || f.Name == "help" || f.Name == "version" || inherited[name] {
 			return
 		}
 		if err := cmd.Flags().Set(f.Name, value); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/c8e606e4/leaderelection"
 )
@@ -89,6 +90,42 @@ func TestConfigFromEnvironment(t *testing.T) {
 	a, f, code, errOut := probe(t, map[string]string{"LEADERELECT_CONFIG": path, "LEADERELECT_ONCE": "true"}, "")
 	if code != 0 || !a.common.unsynchronized || !f.once || a.common.store != "file:x" {
 		t.Errorf("%d %s %+v %+v", code, errOut, a.common, f)
+	}
+}
+
+// A variable that is set and empty is as one that is not set, for each setting of each command: so a
+// unit or a compose file names what it leaves open.
+func TestEmptyVariables(t *testing.T) {
+	all := 0
+	var look func(c *cobra.Command)
+	look = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+		if err := c.ParseFlags(nil); err != nil {
+			t.Fatal(err)
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			t.Setenv(envPrefix+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")), "")
+			all++
+		})
+		if err := fromEnvironment(c); err != nil {
+			t.Errorf("%s: %v", c.CommandPath(), err)
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Changed {
+				t.Errorf("%s: --%s was set", c.CommandPath(), f.Name)
+			}
+		})
+	}
+	look((&app{errOut: io.Discard}).root())
+	if all < 200 {
+		t.Errorf("only %d settings were looked at", all)
+	}
+	// Whoever is not within another's command writes the expiry file that is named.
+	env := map[string]string{"LEADERELECT_EXPIRY_FILE": "/run/ours", "LEADERELECT_STORE": "file:x", "LEADERELECT_TOKEN": "", "LEADERELECT_TERM": ""}
+	if _, f, code, errOut := probe(t, env, ""); code != 0 || f.expiryFile != "/run/ours" {
+		t.Errorf("%d %s %q", code, errOut, f.expiryFile)
 	}
 }
 

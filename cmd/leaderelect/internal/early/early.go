@@ -18,7 +18,7 @@ const usual = 100
 var postponed = postpone()
 
 func postpone() bool {
-	if _, set := os.LookupEnv("GOGC"); set {
+	if os.Getenv("GOGC") != "" {
 		return false
 	}
 	debug.SetGCPercent(percent)
