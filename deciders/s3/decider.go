@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/md5"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -241,7 +242,7 @@ func (b *backend) Judge(err error) store.Verdict {
 	if answers.Refused(err) {
 		return store.Lost
 	}
-	return answers.Judge(err)
+	return answers.Judge(err, b.o.ChecksumAlgorithm != "")
 }
 
 // write is put, and proves that what was written is there: by the ETag of the answer,
@@ -282,6 +283,10 @@ func (b *backend) put(ctx context.Context, key string, data []byte, at *token) (
 		Tagging:              b.o.tagging(),
 	}
 	in.SSECustomerAlgorithm, in.SSECustomerKey, in.SSECustomerKeyMD5 = b.customer.Headers()
+	if b.o.ChecksumAlgorithm == "" && !isDirectory(b.bucket) { // which know no Content-MD5
+		sum := md5.Sum(data)
+		in.ContentMD5 = aws.String(base64.StdEncoding.EncodeToString(sum[:]))
+	}
 	switch {
 	case at == nil || at.etag == "":
 		in.IfNoneMatch = &anyETag

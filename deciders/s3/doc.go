@@ -94,8 +94,8 @@
 // ETags are compared without their quotes, those of reads also without a weak prefix,
 // and sent in quotes; Options.UnquotedETag is for servers that want them bare. The
 // SDK's default of adding a CRC32 trailer to uploads, which many servers refuse, is
-// switched off for these requests unless Options.ChecksumAlgorithm asks for one: over
-// https TLS protects the few hundred bytes, over http the signature covers them.
+// switched off for these requests unless Options.ChecksumAlgorithm asks for one. Uploads
+// have a Content-MD5 in its place, which is older and which these servers know.
 //
 // # Permissions
 //
@@ -139,8 +139,8 @@
 //
 // In a bucket with Object Lock and a default retention, each write leaves a version
 // that nothing can delete until its retention is over: 4.4 million of them a year. New
-// versions can be written all the same, if Options.ChecksumAlgorithm is set. Prefer a
-// bucket without.
+// versions can be written all the same: uploads have the Content-MD5 that such a bucket
+// demands. Prefer a bucket without.
 //
 // # Limits
 //

@@ -41,9 +41,9 @@ type Options struct {
 	// ExpectedBucketOwner is the account that must own the bucket: a bucket of
 	// that name in another account is refused with 403. Empty: any.
 	ExpectedBucketOwner string
-	// ChecksumAlgorithm has the SDK add a checksum to each upload, which
-	// buckets with Object Lock's default retention require. Empty: none, which
-	// suits the servers that know no checksum trailers.
+	// ChecksumAlgorithm has the SDK add a checksum of this kind to each upload. Empty: uploads
+	// have a Content-MD5, which each server knows, and which Object Lock accepts. Directory
+	// buckets do not know it, so uploads to them have none then.
 	ChecksumAlgorithm types.ChecksumAlgorithm
 	// OpaqueETags says that this server's ETags are not the MD5 of the content, nor
 	// are meant to be. Without it they must be, as with Amazon and most servers, in

@@ -203,7 +203,7 @@ func patiently(ctx context.Context, try func() error) error {
 		if err == nil || answers.Refused(err) || errors.Is(err, leaderelection.ErrPermanent) || errors.Is(err, errNoETag) || n == tries {
 			return err
 		}
-		if v := answers.Judge(err); v.Permanent || v.Denied {
+		if v := answers.Judge(err, false); v.Permanent || v.Denied {
 			return err
 		}
 		again := time.NewTimer(100 * time.Millisecond << n)

@@ -4,6 +4,7 @@ package answers
 import (
 	"errors"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -69,9 +70,15 @@ var keyUnusable = []string{
 	"KMS.KMSInvalidKeyUsageException", "KMS.KMSInvalidStateException", "KMS.NotFoundException",
 }
 
+// ofChecksum is in what servers say that do not know the checksum of an upload. R2 names the header
+// x-amz-checksum-crc32, B2 x-amz-sdk-checksum-algorithm; others name the trailer that has it, or its
+// encoding.
+var ofChecksum = regexp.MustCompile(`(?i)checksum|trailer|aws-chunked`)
+
 // Judge says what to do about an error of the client, and whether no retry can
-// cure it. What it does not know may pass.
-func Judge(err error) store.Verdict {
+// cure it. What it does not know may pass. Checksum is whether the client was told to add a
+// checksum to what it wrote.
+func Judge(err error, checksum bool) store.Verdict {
 	if strings.Contains(err.Error(), "endpoint rule error") { // which has no type of its own
 		return store.Permanent("bucket, region and endpoint do not fit together: correct the bucket's name, or set AWS_REGION")
 	}
@@ -84,6 +91,9 @@ func Judge(err error) store.Verdict {
 	}
 	if retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err) == aws.TrueTernary {
 		return store.Verdict{}
+	}
+	if unknown := ofChecksum.MatchString(err.Error()); code == "NotImplemented" && (unknown || checksum) || code == "InvalidArgument" && unknown {
+		return store.Permanent("the server does not implement the checksum of the upload: leave out Options.ChecksumAlgorithm (checksum in an address). If it refuses without one, too, it does not implement conditional writes")
 	}
 	switch code {
 	case "NoSuchBucket":
