@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
@@ -43,7 +45,8 @@ import (
 // signature, or AZURE_STORAGE_CONNECTION_STRING either of them and the endpoint, for the
 // account that the URL names. The first of the three that is set is used; where none is,
 // they are those of azidentity.NewDefaultAzureCredential (environment,
-// workload identity, managed identity, az login and others). Open makes no request of
+// workload identity, managed identity, az login and others). If they give no token their files are
+// read again, so a renewed certificate is used without a restart. Open makes no request of
 // the store; whether it can be used is said by the first call of the Decider.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(u)
@@ -92,11 +95,28 @@ func (t *target) client() (*azblob.Client, error) {
 	if all := os.Getenv(connectionString); all != "" {
 		return t.connect(all)
 	}
-	c, err := azidentity.NewDefaultAzureCredential(nil)
+	identify := func(context.Context) (azcore.TokenCredential, error) {
+		return azidentity.NewDefaultAzureCredential(nil)
+	}
+	c, err := identify(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	return azblob.NewClient(service, c, nil)
+	return azblob.NewClient(service, identity{store.NewRenewed(c, identify)}, nil)
+}
+
+// identity is a credential that reads a certificate's file once. It is made again after it has failed.
+type identity struct {
+	*store.Renewed[azcore.TokenCredential]
+}
+
+// GetToken implements azcore.TokenCredential.
+func (i identity) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	token, err := i.Get(ctx).GetToken(ctx, o)
+	if err != nil {
+		i.Distrust()
+	}
+	return token, err
 }
 
 const connectionString = "AZURE_STORAGE_CONNECTION_STRING"

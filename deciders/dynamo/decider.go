@@ -73,6 +73,8 @@ type backend struct {
 	key    map[string]types.AttributeValue
 	create bool
 	call   []func(*dynamodb.Options)
+
+	distrusted func() // told of each refusal that other credentials may cure
 }
 
 // NewDecider returns a decider for the election called key in table. Client is a
@@ -98,6 +100,8 @@ func NewDecider(client Client, table, key string, opts *Options) *Decider {
 		key:    map[string]types.AttributeValue{o.PartitionKey: text(key)},
 		create: o.CreateTable,
 		call:   []func(*dynamodb.Options){once, proved},
+
+		distrusted: func() {},
 	}
 	place := fmt.Sprintf("DynamoDB table %q, key %q", table, key)
 	if o.SortKey != "" {

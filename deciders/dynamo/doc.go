@@ -5,6 +5,9 @@
 //	...
 //	d := dynamo.NewDecider(dynamodb.NewFromConfig(cfg), "elections", "reports/nightly", nil)
 //
+// The SDK reads static credentials of the shared files once. If yours are renewed there, give the client
+// a provider of your own that reads them again. Open does so.
+//
 // # What is written where
 //
 // One item per election. Its partition key ("key", or what Options.PartitionKey

@@ -43,7 +43,13 @@ func (b *backend) refused(err error) error {
 }
 
 // Judge implements store.Store.
-func (b *backend) Judge(err error) store.Verdict { return judge(err) }
+func (b *backend) Judge(err error) store.Verdict {
+	v := judge(err)
+	if v.Denied || v.Permanent { // a key and its secret may have been written one after the other
+		b.distrusted()
+	}
+	return v
+}
 
 // judge says what to do about an error of the client, and whether no retry can
 // cure it. What it does not know may pass.

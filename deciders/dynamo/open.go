@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/smithy-go/logging"
@@ -33,7 +34,8 @@ import (
 //	verify         true: VerifyTable must find nothing
 //
 // Credentials come from the SDK's usual chain (environment, shared files,
-// container or instance role), never from the URL. Any other parameter, and one
+// container or instance role), never from the URL. After an answer that refuses them the shared files
+// are read again, so renewed credentials are used without a restart. Any other parameter, and one
 // given twice, is an error. Errors wrap leaderelection.ErrPermanent if no
 // retry can help; without verify no request is made to DynamoDB.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
@@ -65,15 +67,24 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 	}
 	// The SDK would write to the standard error. That says nothing that the election
 	// needs, and is not for its caller to read.
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithSharedConfigProfile(profile), config.WithLogger(logging.Nop{}))
+	load := func(ctx context.Context) (aws.Config, error) {
+		return config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithSharedConfigProfile(profile), config.WithLogger(logging.Nop{}))
+	}
+	cfg, err := load(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("loading the AWS configuration: %w", err)
 	}
+	credentials := awsurl.Credentials[aws.Credentials]{Renewed: store.NewRenewed(awsurl.Chain[aws.Credentials](cfg.Credentials), func(ctx context.Context) (awsurl.Chain[aws.Credentials], error) {
+		cfg, err := load(ctx)
+		return cfg.Credentials, err
+	})}
+	cfg.Credentials = credentials
 	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
 		if endpoint != nil {
 			o.BaseEndpoint = endpoint
 		}
 	})
 	d = NewDecider(client, in.Name, in.Key, o)
+	d.b.distrusted = credentials.Distrust
 	return d, verify, d.election.Ready(ctx)
 }

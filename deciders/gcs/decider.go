@@ -63,19 +63,20 @@ type Options struct {
 // goroutines at once. Make it by NewDecider or Open.
 type Decider struct {
 	election store.Election[token]
-	owned    *storage.Client // made by Open
+	owned    *store.Renewed[*storage.Client] // made by Open
 }
 
 var _ leaderelection.RaceDecider = (*Decider)(nil)
 
 // backend is the store: one object of a bucket.
 type backend struct {
-	bucket *storage.BucketHandle
-	handle *storage.ObjectHandle
-	name   string
-	opts   Options
-	found  atomic.Bool // the bucket: it is known to exist
-	there  atomic.Bool // the object: it was, when last looked for
+	client     func(context.Context) *storage.Client
+	distrusted func() // told of each refusal that other credentials may cure
+	in         string // the bucket
+	name       string
+	opts       Options
+	found      atomic.Bool // the bucket: it is known to exist
+	there      atomic.Bool // the object: it was, when last looked for
 }
 
 // token is a generation of the object; 0 stands for no object at all.
@@ -98,7 +99,7 @@ func (t token) CommitTS() time.Time { return t.commit }
 // longer used, and may be shared; its own retries do not apply to the Decider's
 // requests. Opts may be nil.
 func NewDecider(client *storage.Client, bucket, object string, opts *Options) *Decider {
-	b := &backend{name: object}
+	b := &backend{in: bucket, name: object, client: func(context.Context) *storage.Client { return client }, distrusted: func() {}}
 	if opts != nil {
 		b.opts = *opts
 		b.opts.ACL = slices.Clone(opts.ACL)
@@ -111,19 +112,29 @@ func NewDecider(client *storage.Client, bucket, object string, opts *Options) *D
 	if b.opts.CacheControl == "" {
 		b.opts.CacheControl = "no-store"
 	}
-	b.bucket = client.Bucket(bucket).Retryer(storage.WithPolicy(storage.RetryNever))
-	if b.opts.UserProject != "" {
-		b.bucket = b.bucket.UserProject(b.opts.UserProject)
-	}
-	b.handle = b.bucket.Object(object)
-	if len(b.opts.EncryptionKey) > 0 {
-		b.handle = b.handle.Key(b.opts.EncryptionKey)
-	}
 	d := &Decider{election: store.Election[token]{Store: b, Package: "gcs", Place: "gs://" + bucket + "/" + object, Wrong: cmp.Or(checkNames(bucket, object), b.opts.check())}}
 	if os.Getenv("STORAGE_EMULATOR_HOST") != "" {
 		d.election.Never = &never
 	}
 	return d
+}
+
+// bucket is the client's handle of the bucket.
+func (b *backend) bucket(ctx context.Context) *storage.BucketHandle {
+	h := b.client(ctx).Bucket(b.in).Retryer(storage.WithPolicy(storage.RetryNever))
+	if b.opts.UserProject != "" {
+		h = h.UserProject(b.opts.UserProject)
+	}
+	return h
+}
+
+// handle is the client's handle of the object.
+func (b *backend) handle(ctx context.Context) *storage.ObjectHandle {
+	h := b.bucket(ctx).Object(b.name)
+	if len(b.opts.EncryptionKey) > 0 {
+		h = h.Key(b.opts.EncryptionKey)
+	}
+	return h
 }
 
 // String names the place of the record: bucket and object.
@@ -151,7 +162,7 @@ func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
 		}
 		b.there.Store(false) // or so it seems: the SDK does not say who answered 404
 	}
-	switch _, err := b.handle.Attrs(ctx); {
+	switch _, err := b.handle(ctx).Attrs(ctx); {
 	case isAbsent(err):
 		return store.Stored[token]{None: true}, b.findBucket(ctx)
 	case err != nil:
@@ -167,7 +178,7 @@ func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
 
 // download reads the object.
 func (b *backend) download(ctx context.Context) (s store.Stored[token], err error) {
-	r, err := b.handle.NewReader(ctx)
+	r, err := b.handle(ctx).NewReader(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -194,7 +205,7 @@ func (b *backend) findBucket(ctx context.Context) error {
 	if b.found.Load() {
 		return nil
 	}
-	it := b.bucket.Objects(ctx, &storage.Query{Prefix: b.name, Projection: storage.ProjectionNoACL})
+	it := b.bucket(ctx).Objects(ctx, &storage.Query{Prefix: b.name, Projection: storage.ProjectionNoACL})
 	it.PageInfo().MaxSize = 1
 	if _, err := it.Next(); err != nil && !errors.Is(err, iterator.Done) && classify(err) != refused {
 		return fmt.Errorf("looking for the bucket: %w", err)
@@ -209,7 +220,7 @@ func (b *backend) Swap(ctx context.Context, at token, data []byte, _ *leaderelec
 	if at.generation == 0 {
 		only = storage.Conditions{DoesNotExist: true}
 	}
-	w := b.handle.If(only).NewWriter(ctx)
+	w := b.handle(ctx).If(only).NewWriter(ctx)
 	b.prepare(w, data)
 	_, err = w.Write(data)
 	if closed := w.Close(); closed != nil {
@@ -253,5 +264,5 @@ func (d *Decider) Close() error {
 	if d.owned == nil {
 		return nil
 	}
-	return d.owned.Close()
+	return d.owned.Get(context.Background()).Close()
 }

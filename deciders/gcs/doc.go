@@ -5,6 +5,8 @@
 //	...
 //	d := gcs.NewDecider(client, "my-bucket", "elections/nightly", nil)
 //
+// The client reads a key's file once, so a key that is renewed takes a new client. Open makes one.
+//
 // # What is written where
 //
 // One object per election, at the name that NewDecider is given. Its content is

@@ -24,7 +24,7 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	var bucket *storage.BucketAttrs
 	b := d.election.Store.(*backend)
 	if err == nil {
-		bucket, err = b.bucket.Attrs(ctx)
+		bucket, err = b.bucket(ctx).Attrs(ctx)
 	}
 	var answer *googleapi.Error
 	if errors.As(err, &answer) && answer.Code == http.StatusForbidden {

@@ -29,6 +29,7 @@ func (b *backend) Judge(err error) store.Verdict {
 	hint := k.hint(err)
 	switch {
 	case k == refused || k == unknown:
+		b.distrusted()
 		return store.Denied(hint)
 	case hint != "":
 		return store.Permanent(hint)

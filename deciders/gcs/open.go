@@ -40,7 +40,8 @@ import (
 //
 // Credentials are Google's application default ones: the file that
 // GOOGLE_APPLICATION_CREDENTIALS names, gcloud's login, or the service account of
-// the machine. The client is made with ctx's values but outlives it. Open makes
+// the machine. After an answer that refuses them the file is read again, so a renewed key is used
+// without a restart. The client is made with ctx's values but outlives it. Open makes
 // no request of the store; whether it can be used is said by the first call of
 // the Decider.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
@@ -58,12 +59,17 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if t.anonymous {
 		with = append(with, option.WithoutAuthentication())
 	}
-	client, err := storage.NewClient(context.WithoutCancel(ctx), with...)
+	connect := func(ctx context.Context) (*storage.Client, error) {
+		return storage.NewClient(context.WithoutCancel(ctx), with...)
+	}
+	client, err := connect(ctx)
 	if err != nil {
 		return nil, store.NotOpened("gcs", u, fmt.Errorf("making a client: %w", err))
 	}
 	d := NewDecider(client, t.bucket, t.object, &t.opts)
-	d.owned = client
+	d.owned = store.NewRenewed(client, connect)
+	b := d.election.Store.(*backend)
+	b.client, b.distrusted = d.owned.Get, d.owned.Distrust
 	if t.endpoint != "" {
 		d.election.Never = &never
 	}

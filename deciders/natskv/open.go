@@ -37,8 +37,9 @@ import (
 //
 // Open fails if no server can be reached before ctx ends, or refuses the user
 // (an ErrPermanent); later the connection is restored whenever it is lost, also by a
-// server that refuses the user for a while. Its files are read again each time. What
-// is wrong with the bucket is said by the first call of the Decider.
+// server that refuses the user for a while. Its files are read again each time, and of a context the
+// user, the password and the token. Nats.go keeps the public key of an nkey: another one takes a
+// restart. The first call of the Decider says what is wrong with the bucket.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {

@@ -9,6 +9,9 @@
 //	...
 //	decider := postgres.NewDecider(pool, "leaderelection", "web", &postgres.Options{CreateTable: true})
 //
+// ParseConfig reads the password file, the service file and certificates once. If yours are renewed, set
+// config.BeforeConnect to a function that reads them again. Open does so.
+//
 // # What is written where
 //
 // One row a table and election: its name, a version that is never the same twice

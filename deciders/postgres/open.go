@@ -44,7 +44,8 @@ const (
 // pool_max_conns. What the address leaves out is taken from PGHOST, PGUSER,
 // PGPASSWORD, ~/.pgpass and the others that libpq knows; connect_timeout is then 5 s
 // and pool_max_conns 10, and with several hosts target_session_attrs is read-write. A blank
-// in a value is %20. It does not connect.
+// in a value is %20. Files are read again for each connection: the password file, the service file
+// and certificates may be renewed without a restart. It does not connect.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {
@@ -133,13 +134,18 @@ func options(p *store.Params) (opts *Options, listen string) {
 		FeedSilence: p.Duration("feed_silence"),
 	}
 	if listen = p.String("listen_url"); listen != "" {
-		config, err := pgx.ParseConfig(listen)
-		if err != nil {
+		if _, err := pgx.ParseConfig(listen); err != nil {
 			p.Wrong("the parameter %q: %w", "listen_url", err)
 			return opts, listen
 		}
-		patient(config)
-		opts.Listen = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config) }
+		opts.Listen = func(ctx context.Context) (*pgx.Conn, error) {
+			config, err := pgx.ParseConfig(listen) // of the files as they are now
+			if err != nil {
+				return nil, err
+			}
+			patient(config)
+			return pgx.ConnectConfig(ctx, config)
+		}
 	}
 	return opts, listen
 }
@@ -157,18 +163,16 @@ func newPool(ctx context.Context, u *url.URL, sized bool) (*pgxpool.Pool, error)
 	return pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 }
 
-// renew has a connection made by the certificates as they are in their files now: pgx reads them
-// once.
+// renew has a connection made by what the files say now: certificates, the password file, the service
+// file. Pgx reads them once.
 func renew(address string) func(context.Context, *pgx.ConnConfig) error {
 	return func(_ context.Context, config *pgx.ConnConfig) error {
 		now, err := pgx.ParseConfig(address)
 		if err != nil {
 			return err
 		}
-		config.TLSConfig = now.TLSConfig
-		for i := range min(len(config.Fallbacks), len(now.Fallbacks)) {
-			config.Fallbacks[i].TLSConfig = now.Fallbacks[i].TLSConfig
-		}
+		config.User, config.Password = now.User, now.Password
+		config.Host, config.Port, config.TLSConfig, config.Fallbacks = now.Host, now.Port, now.TLSConfig, now.Fallbacks
 		return nil
 	}
 }

@@ -51,6 +51,7 @@ type backend struct {
 	customer    ssec.Key
 	opaque      bool // whether ETags tell nothing of the content
 	call        []func(*s3.Options)
+	distrusted  func() // told of each refusal that other credentials may cure
 }
 
 // NewDecider returns a decider for the election in the object key of bucket.
@@ -58,7 +59,7 @@ type backend struct {
 // count; bucket is a bucket's name or an access point's ARN. Options may be nil.
 // It makes no request: a name that cannot be is reported by the first call.
 func NewDecider(client Client, bucket, key string, opts *Options) *Decider {
-	b := &backend{client: client, bucket: bucket, key: key, call: []func(*s3.Options){once}}
+	b := &backend{client: client, bucket: bucket, key: key, call: []func(*s3.Options){once}, distrusted: func() {}}
 	if opts != nil {
 		b.o = opts.clone()
 	}
@@ -242,7 +243,11 @@ func (b *backend) Judge(err error) store.Verdict {
 	if answers.Refused(err) {
 		return store.Lost
 	}
-	return answers.Judge(err, b.o.ChecksumAlgorithm != "")
+	v := answers.Judge(err, b.o.ChecksumAlgorithm != "")
+	if v.Denied || v.Permanent { // a key and its secret may have been written one after the other
+		b.distrusted()
+	}
+	return v
 }
 
 // write is put, and proves that what was written is there: by the ETag of the answer,

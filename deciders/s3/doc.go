@@ -5,6 +5,9 @@
 //	...
 //	d := s3.NewDecider(awss3.NewFromConfig(cfg), "my-bucket", "elections/nightly", nil)
 //
+// The SDK reads static credentials of the shared files once. If yours are renewed there, give the client
+// a provider of your own that reads them again. Open does so.
+//
 // # What is written where
 //
 // One object per election: the record as JSON, the same in every store, with the

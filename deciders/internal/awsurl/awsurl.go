@@ -3,6 +3,7 @@ package awsurl
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -72,4 +73,23 @@ func (u *URL) Where() (region, profile string, endpoint *string, err error) {
 		return "", "", nil, store.Wrong("%w", err)
 	}
 	return region, profile, endpoint, nil
+}
+
+// Chain is where the SDK finds credentials: an aws.CredentialsProvider, for C its aws.Credentials. This
+// package does not import the SDK.
+type Chain[C any] interface {
+	Retrieve(context.Context) (C, error)
+}
+
+// Credentials are those of the SDK's chain. The chain reads the shared files once, so it is made again
+// after it has failed, and after Distrust, which is for each refusal of the server.
+type Credentials[C any] struct{ *store.Renewed[Chain[C]] }
+
+// Retrieve implements Chain.
+func (c Credentials[C]) Retrieve(ctx context.Context) (C, error) {
+	found, err := c.Get(ctx).Retrieve(ctx)
+	if err != nil {
+		c.Distrust()
+	}
+	return found, err
 }

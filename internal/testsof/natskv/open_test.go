@@ -191,6 +191,52 @@ func TestOpenWithCreds(t *testing.T) {
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 }
 
+// The password, or the token, is renewed in the context and at the server, which then starts again.
+func TestRenewedContext(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: the client connects again after a second")
+	}
+	for _, user := range []bool{true, false} {
+		dir := t.TempDir()
+		t.Setenv("XDG_CONFIG_HOME", dir)
+		path := filepath.Join(dir, "nats", "context")
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		secret := "first"
+		var options *server.Options
+		renew := func() {
+			if user {
+				options.Username, options.Password = "u", secret
+			} else {
+				options.Authorization = secret
+			}
+			saved := map[string]string{"token": secret}
+			if user {
+				saved = map[string]string{"user": "u", "password": secret}
+			}
+			data, err := json.Marshal(saved)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(path, "mine.json"), data, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := natstest.Start(t, func(o *server.Options) { options = o; renew() })
+		d := opened(t, at(t, s, nil, "/b/k?create=true&context=mine"))
+		feedtest.Read(t, d)
+		secret = "second"
+		s.Stop()
+		renew()
+		s.Start(t)
+		feedtest.Eventually(t, "it is read", func() bool {
+			_, err := d.ReadCurrent(t.Context())
+			return err == nil
+		})
+	}
+}
+
 // A context of the nats command line fills in what the URL leaves out.
 func TestOpenByContext(t *testing.T) {
 	s := natstest.Start(t, configured(t, `accounts { main { jetstream: enabled, users: [{user: u, password: p}] } }`))

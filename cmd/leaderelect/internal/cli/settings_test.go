@@ -122,7 +122,7 @@ func TestEmptyVariables(t *testing.T) {
 	if all < 200 {
 		t.Errorf("only %d settings were looked at", all)
 	}
-	// Whoever is not within another's command writes the expiry file that is named.
+	// With an empty token it is not within the command of another, so the expiry file is its own.
 	env := map[string]string{"LEADERELECT_EXPIRY_FILE": "/run/ours", "LEADERELECT_STORE": "file:x", "LEADERELECT_TOKEN": "", "LEADERELECT_TERM": ""}
 	if _, f, code, errOut := probe(t, env, ""); code != 0 || f.expiryFile != "/run/ours" {
 		t.Errorf("%d %s %q", code, errOut, f.expiryFile)

@@ -84,7 +84,7 @@ type shardsServed struct {
 	a       *app
 	f       *shardsSidecarFlags
 	url     string
-	secret  string
+	secret  func() (string, error)
 	member  *member // nil: an observer
 	hub     *sidecar.ShardHub
 	joined  atomic.Pointer[shard.Member]

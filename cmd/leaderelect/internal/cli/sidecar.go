@@ -48,15 +48,20 @@ func (s *served) flags(c *cobra.Command) {
 	f.IntVar(&s.maxConnections, "max-connections", 0, "how many connections may be open at once (default a quarter of the files that this process may open, 256 at most)")
 }
 
-// check returns the secret, or what is wrong.
-func (s *served) check() (secret string, err error) {
+// check returns what reads the secret, or what is wrong.
+func (s *served) check() (secret func() (string, error), err error) {
 	switch {
 	case s.readOnly && s.secretFile != "":
-		return "", usage("--read-only answers no POST: there is nothing for --secret-file to allow")
+		return nil, usage("--read-only answers no POST: there is nothing for --secret-file to allow")
 	case s.maxConnections < 0 || s.maxConnections == 1:
-		return "", usage("--max-connections is %d, want at least 2", s.maxConnections)
+		return nil, usage("--max-connections is %d, want at least 2", s.maxConnections)
 	}
-	return readSecret(s.secretFile)
+	if s.secretFile == "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	secret = func() (string, error) { return readSecret(s.secretFile) } // for each request: it may be renewed
+	_, err = secret()
+	return secret, err
 }
 
 // serve serves HTTP by what handle makes of the flags until the function that it returns is
@@ -195,9 +200,6 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, ar
 }
 
 func readSecret(path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return "", usage("--secret-file: %v", err)
@@ -218,7 +220,7 @@ type sidecarRun struct {
 	job      *job              // nil: no command
 	slice    leaderslice.Slice // nil: no Service is to lead here
 	hub      *sidecar.Hub
-	secret   string
+	secret   func() (string, error)
 	decider  atomic.Pointer[leaderelection.RaceDecider]
 	campaign atomic.Pointer[leaderelection.Campaign]
 	stopped  chan struct{}

@@ -57,9 +57,11 @@ func (s *server) refusal(r *http.Request) string {
 	if s.ReadOnly {
 		return "this sidecar is read-only"
 	}
-	if s.Secret != "" {
+	if s.Secret != nil {
 		secret, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok || subtle.ConstantTimeCompare([]byte(secret), []byte(s.Secret)) != 1 {
+		if want, err := s.Secret(); err != nil {
+			return "the secret of --secret-file cannot be read"
+		} else if !ok || subtle.ConstantTimeCompare([]byte(secret), []byte(want)) != 1 {
 			return "only with the secret of --secret-file, as Authorization: Bearer"
 		}
 		return ""

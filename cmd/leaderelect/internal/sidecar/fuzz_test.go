@@ -49,13 +49,17 @@ func FuzzHandler(f *testing.F) {
 		if flags&1 != 0 {
 			token = "secret"
 		}
+		var secret func() (string, error)
+		if token != "" {
+			secret = func() (string, error) { return token, nil }
+		}
 		asked := 0
 		hub := sidecar.NewHub(time.Second)
 		defer hub.Close()
 		ended := make(chan struct{})
 		close(ended)
 		h := sidecar.Handler(sidecar.Config{
-			Hub: hub, Campaign: none, Skew: time.Second, Metrics: sidecar.NewMetrics().Handler(), Ended: ended, Secret: token, ReadOnly: readOnly,
+			Hub: hub, Campaign: none, Skew: time.Second, Metrics: sidecar.NewMetrics().Handler(), Ended: ended, Secret: secret, ReadOnly: readOnly,
 			StepDown: func(context.Context) error { asked++; return nil },
 			Transfer: func(_ context.Context, id string) error {
 				if id == "" || id == "*" {

@@ -31,9 +31,9 @@ type Config struct {
 	// StepDown and Transfer put a request on record.
 	StepDown func(ctx context.Context) error
 	Transfer func(ctx context.Context, id string) error
-	// Secret must come with each request for a hand-over. If it is empty, programs on
+	// Secret returns what must come with each request for a hand-over. If it is nil, programs on
 	// this machine may ask.
-	Secret string
+	Secret func() (string, error)
 	// ReadOnly refuses all hand-overs.
 	ReadOnly bool
 	// Hosts are the names to answer to, apart from addresses and names that nobody

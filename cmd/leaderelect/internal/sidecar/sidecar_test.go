@@ -294,9 +294,41 @@ func TestElectionName(t *testing.T) {
 	}
 }
 
+func secretOf(s string) func() (string, error) {
+	return func() (string, error) { return s, nil }
+}
+
+// A secret that is renewed counts at once, and one that cannot be read lets nobody in.
+func TestRenewedSecret(t *testing.T) {
+	now, unread := "the first of two secrets", error(nil)
+	s := serve(t, nil, func(c *sidecar.Config) { c.Secret = func() (string, error) { return now, unread } })
+	s.hub.Record(led("b", 1, 0, 10*time.Second))
+	post := func(secret string) int {
+		r, err := http.NewRequest("POST", s.URL+"/stepdown", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+secret)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
+	}
+	before := post(now)
+	now = "the second of two secrets"
+	if old, renewed := post("the first of two secrets"), post(now); before != http.StatusAccepted || old != http.StatusForbidden || renewed != http.StatusAccepted {
+		t.Errorf("before %d; then the old one %d, the new one %d", before, old, renewed)
+	}
+	if now, unread = "", errors.New("no such file"); post("") != http.StatusForbidden {
+		t.Error("without a secret, somebody may ask")
+	}
+}
+
 func TestWhoMayAsk(t *testing.T) {
 	s := serve(t, nil)
-	guarded := serve(t, nil, func(c *sidecar.Config) { c.Secret = "a secret of some length" })
+	guarded := serve(t, nil, func(c *sidecar.Config) { c.Secret = secretOf("a secret of some length") })
 	readOnly := serve(t, nil, func(c *sidecar.Config) { c.ReadOnly = true })
 	for _, s := range []*served{s, guarded, readOnly} {
 		s.hub.Record(led("b", 1, 0, 10*time.Second))

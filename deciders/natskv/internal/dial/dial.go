@@ -38,8 +38,20 @@ type login struct {
 	user, password, token                       string
 }
 
+// now is the login as a context says it now, which may have another password. One that cannot be read
+// leaves it as it was: somebody may be about to write it.
+func (t *Target) now() login {
+	if t.again != nil {
+		if now, err := t.again(); err == nil {
+			return now.login
+		}
+	}
+	return t.login
+}
+
 // options is the login as nats.go takes it.
-func (l *login) options() ([]nats.Option, error) {
+func (t *Target) options() ([]nats.Option, error) {
+	l := &t.login
 	o := append(Options(),
 		nats.Name("leaderelection"),
 		// What goes wrong is said by the calls that it befalls.
@@ -72,10 +84,10 @@ func (l *login) options() ([]nats.Option, error) {
 		o = append(o, nats.ClientCert(l.cert, l.certKey))
 	}
 	if l.user != "" {
-		o = append(o, nats.UserInfo(l.user, l.password))
+		o = append(o, nats.UserInfoHandler(func() (string, string) { l := t.now(); return l.user, l.password }))
 	}
 	if l.token != "" {
-		o = append(o, nats.Token(l.token))
+		o = append(o, nats.TokenHandler(func() string { return t.now().token }))
 	}
 	if l.inboxPrefix != "" {
 		o = append(o, nats.CustomInboxPrefix(l.inboxPrefix))

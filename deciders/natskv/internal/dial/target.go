@@ -19,6 +19,8 @@ type Target struct {
 	servers []string
 	login
 	domain, apiPrefix string
+
+	again func() (*Target, error) // reads the context again; nil: there is none
 }
 
 // Parse reads a URL, as natskv.Open has it. It does no I/O but for the files that it
@@ -60,9 +62,12 @@ func Parse(u *url.URL) (*Target, error) {
 		return nil, err
 	}
 	if saved != "" {
-		if err := t.fromContext(saved); err != nil {
+		said := *t
+		again := func() (*Target, error) { t := said; return &t, t.fromContext(saved) }
+		if t, err = again(); err != nil {
 			return nil, err
 		}
+		t.again = again
 	}
 	if len(t.servers) == 0 {
 		return nil, errors.New("no host: name one, or a context")
