@@ -1,0 +1,49 @@
+package feedtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
+
+// Abandons has swallow let the connections of a decider die without a word, and gives up a call on
+// them, as campaigns do. It fails the test if the next call is not answered: what is given up must take its
+// connection with it.
+func Abandons(t testing.TB, d leaderelection.RaceDecider, swallow func()) {
+	t.Helper()
+	Read(t, d)
+	swallow()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := d.ReadCurrent(ctx)
+		ended <- err
+	}()
+	giveUp := time.NewTimer(abandonAfter)
+	defer giveUp.Stop()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Fatal("ReadCurrent was answered: its connection has not died")
+		}
+		t.Logf("ReadCurrent has failed by itself: %v", err)
+	case <-giveUp.C:
+	}
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(abandonAfter / 2): // some clients know no end of a ctx
+	}
+	next, cancel := context.WithTimeout(t.Context(), nextWithin)
+	defer cancel()
+	if _, err := d.ReadCurrent(next); err != nil {
+		t.Errorf("ReadCurrent after one that was given up: %v; a new connection would have worked", err)
+	}
+}
+
+// A campaign with a term of 2 s gives calls up after half a second. The next call has time to
+// connect, and less than the pings of clients take.
+const abandonAfter, nextWithin = 500 * time.Millisecond, 1500 * time.Millisecond
