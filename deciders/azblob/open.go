@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/azblob/azlease"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/internal/web"
 )
 
 // Open makes a client and returns a Decider that uses it. The URL is
@@ -87,10 +89,10 @@ func (t *target) client() (*azblob.Client, error) {
 		if err != nil {
 			return nil, errors.New("AZURE_STORAGE_KEY is not a storage account's key: want base64") // err might show it
 		}
-		return azblob.NewClientWithSharedKeyCredential(service, c, nil)
+		return azblob.NewClientWithSharedKeyCredential(service, c, options())
 	}
 	if sas := os.Getenv("AZURE_STORAGE_SAS_TOKEN"); sas != "" {
-		return azblob.NewClientWithNoCredential(service+"?"+strings.TrimPrefix(sas, "?"), nil)
+		return azblob.NewClientWithNoCredential(service+"?"+strings.TrimPrefix(sas, "?"), options())
 	}
 	if all := os.Getenv(connectionString); all != "" {
 		return t.connect(all)
@@ -102,7 +104,7 @@ func (t *target) client() (*azblob.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return azblob.NewClient(service, identity{store.NewRenewed(c, identify)}, nil)
+	return azblob.NewClient(service, identity{store.NewRenewed(c, identify)}, options())
 }
 
 // identity is a credential that reads a certificate's file once. It is made again after it has failed.
@@ -119,12 +121,17 @@ func (i identity) GetToken(ctx context.Context, o policy.TokenRequestOptions) (a
 	return token, err
 }
 
+// options are those of a client with a transport of our own: that of the SDK uses HTTP/2.
+func options() *azblob.ClientOptions {
+	return &azblob.ClientOptions{ClientOptions: policy.ClientOptions{Transport: &http.Client{Transport: web.NewTransport()}}}
+}
+
 const connectionString = "AZURE_STORAGE_CONNECTION_STRING"
 
 // connect makes a client by a connection string, which has secrets: errors show
 // nothing of it but the account.
 func (t *target) connect(all string) (*azblob.Client, error) {
-	c, err := azblob.NewClientFromConnectionString(all, nil)
+	c, err := azblob.NewClientFromConnectionString(all, options())
 	if err != nil {
 		return nil, errors.New(connectionString + " is not one: it needs AccountName=...;AccountKey=... or BlobEndpoint=...;SharedAccessSignature=... in it")
 	}

@@ -6,12 +6,14 @@ import (
 	"net/url"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/awsurl"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/internal/web"
 )
 
 // Open returns a decider for an election given as a URL, for programs that take
@@ -68,7 +70,8 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 	// The SDK would write to the standard error. That says nothing that the election
 	// needs, and is not for its caller to read.
 	load := func(ctx context.Context) (aws.Config, error) {
-		return config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithSharedConfigProfile(profile), config.WithLogger(logging.Nop{}))
+		return config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithSharedConfigProfile(profile), config.WithLogger(logging.Nop{}),
+			config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(web.OneCall)))
 	}
 	cfg, err := load(ctx)
 	if err != nil {

@@ -5,13 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	"cloud.google.com/go/storage"
 	"google.golang.org/api/option"
+	htransport "google.golang.org/api/transport/http"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/internal/web"
 )
 
 // Open makes a client and returns a Decider that owns it: Close it. The URL is
@@ -60,7 +64,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		with = append(with, option.WithoutAuthentication())
 	}
 	connect := func(ctx context.Context) (*storage.Client, error) {
-		return storage.NewClient(context.WithoutCancel(ctx), with...)
+		return newClient(context.WithoutCancel(ctx), with)
 	}
 	client, err := connect(ctx)
 	if err != nil {
@@ -74,6 +78,20 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		d.election.Never = &never
 	}
 	return d, nil
+}
+
+// newClient is storage.NewClient with a transport of our own: that of the SDK uses HTTP/2, and
+// cannot be adjusted.
+func newClient(ctx context.Context, with []option.ClientOption) (*storage.Client, error) {
+	auth := []option.ClientOption{option.WithScopes(storage.ScopeFullControl, "https://www.googleapis.com/auth/cloud-platform")} // as there
+	if os.Getenv("STORAGE_EMULATOR_HOST") != "" {
+		auth = append(auth, option.WithoutAuthentication()) // as there
+	}
+	way, err := htransport.NewTransport(ctx, web.NewTransport(), append(auth, with...)...)
+	if err != nil {
+		return nil, err
+	}
+	return storage.NewClient(ctx, append(with, option.WithHTTPClient(&http.Client{Transport: way}))...)
 }
 
 // target is what a URL says.

@@ -111,7 +111,7 @@
 // TestThousandFeeds): 2,000 requests to begin with, then for five extensions five requests to the
 // API server and five messages to etcd, and all thousand had heard of each within 0.4 s. After a
 // release the next leads after one update more; nobody reads.
-// Candidates of one process can share a client, and then share its connection.
+// Candidates of one process can share a client, and then share its connections.
 //
 // The client must not hold requests back: clientset.NewForConfig with a QPS of 0 allows
 // five a second for all that use it, which is enough for one candidate, and not for one
@@ -125,7 +125,15 @@
 // forgotten that version (410 Gone), the Lease is read again. If the server cannot be
 // reached the feed fails, so that candidates poll until it is back.
 //
-// A network that swallows packets is noticed by client-go's HTTP/2 pings after 45 s
-// (HTTP2_READ_IDLE_TIMEOUT_SECONDS and HTTP2_PING_TIMEOUT_SECONDS in the environment). Until
-// then a standby is behind; when the leader's term should be over it always reads.
+// A watch that has died silently is replaced when the leader's term should be over: then a standby
+// always reads. Until then it is behind.
+//
+// # Connections that die silently
+//
+// A NAT, a firewall or a load balancer may forget a connection without telling anyone. The client
+// of Open uses HTTP/1, where a call that is given up closes its connection, and the next call
+// connects anew. Each watch then has a connection of its own. With HTTP/2, which client-go uses by
+// default, calls and watches share one connection, and client-go's pings take 45 s to notice. So in
+// a rest.Config of yours, set NextProtos to "http/1.1", or set
+// HTTP2_READ_IDLE_TIMEOUT_SECONDS and HTTP2_PING_TIMEOUT_SECONDS in the environment to 2.
 package kubernetes

@@ -148,6 +148,7 @@ func (o *own) open() error {
 	cfg.GroupVersion, cfg.APIPath = &coordinationv1.SchemeGroupVersion, "/apis"
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	cfg.NextProtos = []string{"http/1.1"} // a call that is given up closes its connection, see package web
 	cfg.QPS, cfg.UserAgent, cfg.WarningHandler = -1, "leaderelection", rest.NoWarnings{}
 	web, err := rest.HTTPClientFor(cfg)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/awsurl"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
+	"github.com/c8e606e4/leaderelection/deciders/internal/web"
 )
 
 // Open returns a decider for an election given as a URL, for programs that take
@@ -88,7 +90,8 @@ func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) 
 	// The SDK would write to the standard error. That says nothing that the election
 	// needs, and is not for its caller to read.
 	load := func(ctx context.Context) (aws.Config, error) {
-		return config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithSharedConfigProfile(profile), config.WithLogger(logging.Nop{}))
+		return config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithSharedConfigProfile(profile), config.WithLogger(logging.Nop{}),
+			config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(web.OneCall)))
 	}
 	cfg, err := load(ctx)
 	if err != nil {

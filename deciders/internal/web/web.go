@@ -1,0 +1,36 @@
+// Package web has the HTTP connections of the clients that stores' Open makes.
+//
+// A NAT, a firewall or a load balancer may forget a connection without telling anyone. With HTTP/2
+// all requests share one connection, and go on to be sent on it, until a ping is not answered: how
+// often to ping depends on the term, which Open does not know. With HTTP/1 a request that is
+// given up closes its connection, and the next one connects anew.
+package web
+
+import (
+	"net"
+	"net/http"
+	"time"
+)
+
+// OneCall has a transport use HTTP/1, so that each connection carries one call at a time. It
+// keeps one idle connection: of several that have died, each would cost a call.
+func OneCall(t *http.Transport) {
+	t.Protocols = new(http.Protocols)
+	t.Protocols.SetHTTP1(true)
+	t.MaxIdleConnsPerHost = 1
+	if t.TLSClientConfig != nil {
+		t.TLSClientConfig.NextProtos = nil // a clone may have those of HTTP/2
+	}
+}
+
+// NewTransport returns a transport with OneCall, for SDKs whose own transport cannot be adjusted.
+func NewTransport() *http.Transport {
+	t := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 5 * time.Second,
+		IdleConnTimeout:     90 * time.Second,
+	}
+	OneCall(t)
+	return t
+}
