@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -14,15 +15,19 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/c8e606e4/leaderelection/deciders/etcd/internal/renewing"
+	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/clients"
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
 // What Open sets: a dead peer is noticed within 13 s (10 s is the least that gRPC
-// does), and a lost connection is tried again every 2 s at most.
+// does), or when a call is given up, and a lost connection is tried
+// again every 2 s at most.
 const (
 	dialTimeout      = 5 * time.Second
 	keepAliveTime    = 10 * time.Second
@@ -54,22 +59,54 @@ const (
 // logs in, for at most 5 s and no longer than ctx; otherwise it does no I/O. Any
 // other parameter is an error, and so is whatever makes a URL useless.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
-	cfg, key, opts, err := parse(u, os.Getenv)
+	l := &lines.Lines{}
+	cfg, key, opts, err := parse(u, os.Getenv, l)
 	if err != nil {
 		return nil, store.OpenError("etcd", u, err)
 	}
 	params := u.Query()
 	params.Del("feed_grace")
 	shared := fmt.Sprint(cfg.Endpoints, cfg.Username, cfg.Password, params.Encode())
-	client, done, err := clients.Open(ctx, shared, func(ctx context.Context) (*clientv3.Client, func() error, error) { return connect(ctx, cfg) })
+	client, done, err := clients.Open(ctx, shared, func(ctx context.Context) (own, func() error, error) {
+		client, done, err := connect(ctx, cfg)
+		return own{client, l}, done, err
+	})
 	if err != nil {
 		b := &backend{client: &clientv3.Client{}}
 		e := store.Election[version]{Store: b, Package: "etcd", Place: place(key, cfg.Endpoints)}
 		return nil, e.Failed(ctx, "logging in for", redact.Error(err, u.String()))
 	}
-	d := NewDecider(client, key, opts)
-	d.close = done
+	d := NewDecider(client.Client, key, opts)
+	d.close, d.election.Drop = done, client.Drop
 	return d, nil
+}
+
+// own is a client that Open has made.
+type own struct {
+	*clientv3.Client
+	*lines.Lines
+}
+
+// listed are credentials that list the connections that they secure: a dialer would do without
+// proxies.
+type listed struct {
+	credentials.TransportCredentials
+	lines *lines.Lines
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (l listed) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn = l.lines.Add(conn)
+	secured, info, err := l.TransportCredentials.ClientHandshake(ctx, authority, conn)
+	if err != nil {
+		_ = conn.Close()
+	}
+	return secured, info, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (l listed) Clone() credentials.TransportCredentials {
+	return listed{l.TransportCredentials.Clone(), l.lines}
 }
 
 // connect makes the client, and logs in if there is a user. It gives up when ctx ends.
@@ -116,7 +153,7 @@ func noteLogin(said *atomic.Pointer[error]) grpc.UnaryClientInterceptor {
 }
 
 // parse reads u. Errors hold no secrets.
-func parse(u *url.URL, getenv func(string) string) (*clientv3.Config, string, *Options, error) {
+func parse(u *url.URL, getenv func(string) string, l *lines.Lines) (*clientv3.Config, string, *Options, error) {
 	cfg := &clientv3.Config{
 		DialTimeout:          dialTimeout,
 		DialKeepAliveTime:    keepAliveTime,
@@ -145,7 +182,7 @@ func parse(u *url.URL, getenv func(string) string) (*clientv3.Config, string, *O
 		cfg.Endpoints = append(cfg.Endpoints, scheme+host)
 	}
 	setUser(cfg, u, getenv)
-	opts, err := parameters(cfg, u)
+	opts, err := parameters(cfg, u, l)
 	return cfg, key, opts, err
 }
 
@@ -166,7 +203,7 @@ func setUser(cfg *clientv3.Config, u *url.URL, getenv func(string) string) {
 }
 
 // parameters reads the query.
-func parameters(cfg *clientv3.Config, u *url.URL) (*Options, error) {
+func parameters(cfg *clientv3.Config, u *url.URL, l *lines.Lines) (*Options, error) {
 	p, err := store.ParseParams(u)
 	if err != nil {
 		return nil, err
@@ -181,6 +218,7 @@ func parameters(cfg *clientv3.Config, u *url.URL) (*Options, error) {
 		if !files.None() || name != "" {
 			return nil, errors.New("tls_ca, tls_cert, tls_key and server_name are for TLS: write etcds://")
 		}
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(listed{insecure.NewCredentials(), l}))
 		return opts, nil
 	}
 	if name != "" {
@@ -192,6 +230,6 @@ func parameters(cfg *clientv3.Config, u *url.URL) (*Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(creds))
+	cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(listed{creds, l}))
 	return opts, nil
 }

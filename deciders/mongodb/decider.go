@@ -85,6 +85,14 @@
 // than their number. A
 // document has at most 16 MiB; a record here 256 KiB.
 //
+// # Connections that die silently
+//
+// A NAT, a firewall or a load balancer may forget a client's connections without telling anyone.
+// When a call is given up, Open's client closes all connections on which nothing was heard since the
+// call began. A client of yours closes the connection of that call, and notices the others by its
+// monitoring, within the sum of connectTimeoutMS and heartbeatFrequencyMS: 40 s, unless you set them
+// to a few seconds.
+//
 // # How the feed works
 //
 // The change stream is opened first, and then the document is read, so that

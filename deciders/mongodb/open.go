@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/clients"
 )
@@ -71,25 +72,28 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if most := opts.MaxPoolSize; opts.MinPoolSize == nil && (most == nil || *most == 0 || *most >= minPoolSize) {
 		opts.SetMinPoolSize(minPoolSize)
 	}
+	dial := dialer{lines: &lines.Lines{}, files: p.files}
 	if p.files.None() {
 		// The driver's own TLS, if any.
 	} else if _, err := p.files.Load(); err != nil {
 		return nil, store.OpenError("mongodb", u, err)
 	} else {
-		opts.SetDialer(dialer{p.files, cmp.Or(opts.TLSConfig, &tls.Config{MinVersion: tls.VersionTLS12})}).SetTLSConfig(nil)
+		dial.base = cmp.Or(opts.TLSConfig, &tls.Config{MinVersion: tls.VersionTLS12})
+		opts.SetTLSConfig(nil)
 	}
-	client, done, err := clients.Open(ctx, fmt.Sprint(p.uri, p.files), func(context.Context) (*mongo.Client, func() error, error) {
+	opts.SetDialer(dial)
+	client, done, err := clients.Open(ctx, fmt.Sprint(p.uri, p.files), func(context.Context) (own, func() error, error) {
 		client, err := mongo.Connect(opts)
 		if err != nil {
-			return nil, nil, err
+			return own{}, nil, err
 		}
-		return client, func() error { return disconnect(client) }, nil
+		return own{client, dial.lines}, func() error { return disconnect(client) }, nil
 	})
 	if err != nil {
 		return nil, store.OpenError("mongodb", u, err)
 	}
-	d := NewDecider(client, p.database, p.collection, p.election, &p.opts)
-	d.close = done
+	d := NewDecider(client.Client, p.database, p.collection, p.election, &p.opts)
+	d.close, d.election.Drop = done, client.Drop
 	d.election.Place += store.At(u.Host)
 	if p.opts.Announcements != "" {
 		if err := d.CreateAnnouncements(ctx); err != nil {
@@ -108,15 +112,32 @@ type parsed struct {
 	opts                           Options
 }
 
-// dialer connects by the files as they are then: the driver reads its own once.
+// own is a client that Open has made. It keeps several connections, each of which may have died
+// silently.
+type own struct {
+	*mongo.Client
+	*lines.Lines
+}
+
+// dialer lists the connections. Unless base is nil it connects with TLS, by the files as they are
+// then: the driver reads its own once.
 type dialer struct {
+	lines *lines.Lines
 	files store.TLSFiles
 	base  *tls.Config
 }
 
 // DialContext implements options.ContextDialer.
-func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	return d.files.Dial(ctx, d.base, network, address)
+func (d dialer) DialContext(ctx context.Context, network, address string) (c net.Conn, err error) {
+	if d.base == nil {
+		c, err = (&net.Dialer{}).DialContext(ctx, network, address)
+	} else {
+		c, err = d.files.Dial(ctx, d.base, network, address)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.lines.Add(c), nil
 }
 
 func parse(u *url.URL) (*parsed, error) {

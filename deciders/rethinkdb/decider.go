@@ -87,6 +87,11 @@
 // and WriteTimeout say, or for ever if one of them is zero, even when a context has
 // ended. A Decider's calls return at the end of their ctx all the same, but each leaves
 // a goroutine behind until the driver gives up: set both.
+//
+// The driver sends all queries over one connection, and goes on with one that has died silently, as
+// when a NAT forgets it, until the system gives it up after minutes. Open's session is replaced when a
+// call is given up and nothing was answered since it began. For a session of yours, call its
+// Reconnect if calls keep failing.
 package rethinkdb
 
 import (

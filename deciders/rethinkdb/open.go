@@ -62,7 +62,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 		return nil, store.NotOpened("rethinkdb", u, err)
 	}
 	d := newDecider(h, p.database, p.table, p.election)
-	d.close = done
+	d.close, d.election.Drop = done, h.Drop
 	d.election.Place += store.At(strings.Join(p.hosts, ","))
 	if _, err := h.Use(ctx); err != nil {
 		_ = done()

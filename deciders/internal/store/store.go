@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"iter"
 	"sync/atomic"
+	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/record"
@@ -114,6 +115,10 @@ type Election[V leaderelection.LeaderToken] struct {
 	// write of this Election then counts only when the server has refused two whose
 	// condition does not hold. Nil: the server is the vendor's own.
 	Never *V
+	// Drop closes those of the client's connections on which nothing has been heard since then. It is
+	// called after a call that was given up. It is for clients that would use such a connection
+	// again: it may have died silently. Nil: a call that is given up closes its own connection.
+	Drop func(since time.Time)
 
 	proved    atomic.Bool           // it has refused them
 	owed      atomic.Bool           // a write was made before it has
@@ -128,8 +133,19 @@ func (e *Election[V]) Where() string {
 	return e.Place
 }
 
+// patience is how long a call lasts at least before its end says anything about connections.
+const patience = 200 * time.Millisecond
+
+// ended is for the end of a call that was begun then.
+func (e *Election[V]) ended(ctx context.Context, begun time.Time) {
+	if e.Drop != nil && ctx.Err() != nil && time.Since(begun) >= patience {
+		e.Drop(begun)
+	}
+}
+
 // Read is ReadCurrent.
 func (e *Election[V]) Read(ctx context.Context) (*leaderelection.RaceEntry, error) {
+	defer e.ended(ctx, time.Now())
 	entry, err := e.Current(ctx)
 	if err != nil {
 		return nil, e.Failed(ctx, Reading, err)
@@ -209,6 +225,7 @@ func (e *Election[V]) Entry(s Stored[V]) (*leaderelection.RaceEntry, error) {
 
 // Write is WriteEntry.
 func (e *Election[V]) Write(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	defer e.ended(ctx, time.Now())
 	if err := e.Ready(ctx); err != nil {
 		return nil, e.Failed(ctx, Writing, err)
 	}

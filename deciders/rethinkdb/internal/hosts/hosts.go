@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
@@ -29,6 +30,7 @@ type Hosts struct {
 	mu       sync.Mutex
 	at       int          // the server to use
 	sessions []*r.Session // by server; nil: none yet
+	heard    []time.Time  // by server, when it last answered
 	closed   bool
 	turn     chan struct{} // one connects at a time
 }
@@ -36,7 +38,7 @@ type Hosts struct {
 // New returns what connects to these servers, by opts and, unless it is nil, by TLS. Final
 // says of a query's error that no server would do better.
 func New(opts r.ConnectOpts, addrs []string, tls *store.TLSFiles, final func(error) bool) *Hosts {
-	return &Hosts{opts: opts, addrs: addrs, tls: tls, final: final, sessions: make([]*r.Session, len(addrs)), turn: make(chan struct{}, 1)}
+	return &Hosts{opts: opts, addrs: addrs, tls: tls, final: final, sessions: make([]*r.Session, len(addrs)), heard: make([]time.Time, len(addrs)), turn: make(chan struct{}, 1)}
 }
 
 var errClosed = fmt.Errorf("the Decider is closed: %w", leaderelection.ErrPermanent)
@@ -67,7 +69,7 @@ func (h *Hosts) Use(ctx context.Context) (r.QueryExecutor, error) {
 		case h.closed:
 			err = errors.Join(errClosed, s.Close())
 		default:
-			h.sessions[at] = s
+			h.sessions[at], h.heard[at] = s, time.Now()
 		}
 		h.mu.Unlock()
 		if err == nil {
@@ -129,21 +131,39 @@ func (s session) Close() error { return s.Session.Close() }
 // used; a session whose connection has failed is made again when it is needed again.
 func (h *Hosts) Ended(on r.QueryExecutor, err error) {
 	next, broken := h.outcome(err)
-	if !next {
-		return
-	}
+	unanswered := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, r.ErrQueryTimeout)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, s := range h.sessions {
 		if s == nil || r.QueryExecutor(s) != on {
 			continue
 		}
-		if h.at == i {
-			h.at = (i + 1) % len(h.addrs)
+		if !unanswered {
+			h.heard[i] = time.Now()
 		}
-		if broken {
-			h.sessions[i] = nil
-			go func() { _ = s.Close() }()
+		h.leave(i, next, broken)
+	}
+}
+
+// leave leaves a server for the next one, and its session for another one.
+func (h *Hosts) leave(i int, next, broken bool) {
+	if next && h.at == i {
+		h.at = (i + 1) % len(h.addrs)
+	}
+	if s := h.sessions[i]; broken {
+		h.sessions[i] = nil
+		go func() { _ = s.Close() }()
+	}
+}
+
+// Drop closes the sessions in which no query was answered since then. All queries of a session go
+// over one connection, and the driver goes on with one that has died silently.
+func (h *Hosts) Drop(since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, s := range h.sessions {
+		if s != nil && h.heard[i].Before(since) {
+			h.leave(i, true, true)
 		}
 	}
 }

@@ -1,0 +1,14 @@
+package etcd_test
+
+import (
+	"testing"
+
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// The client that Open makes leaves a connection that has died without a word.
+func TestAbandonedConnection(t *testing.T) {
+	relay := stores.NewRelay(t, stores.Etcd(t).Endpoint)
+	feedtest.Abandons(t, opened(t, "etcd://"+relay.Addr+"/k"), relay.Swallow)
+}

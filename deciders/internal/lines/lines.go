@@ -1,0 +1,52 @@
+// Package lines closes connections that have died silently, for clients that would go on using
+// them: those that send all calls over one connection, or that keep several.
+package lines
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Lines are a client's connections. The zero value has none. Its methods may be called concurrently.
+type Lines struct{ open sync.Map }
+
+// Add has a connection among the client's, until it is closed.
+func (l *Lines) Add(c net.Conn) net.Conn {
+	x := &line{Conn: c, of: l}
+	x.heard.Store(time.Now().UnixNano())
+	l.open.Store(x, nil)
+	return x
+}
+
+// Drop closes the connections on which nothing has been heard since then.
+func (l *Lines) Drop(since time.Time) {
+	for x := range l.open.Range {
+		if c := x.(*line); c.heard.Load() < since.UnixNano() {
+			_ = c.Close()
+		}
+	}
+}
+
+// line is a connection that knows when something was last heard on it.
+type line struct {
+	net.Conn
+	of    *Lines
+	heard atomic.Int64 // in Unix nanoseconds
+}
+
+// Read implements net.Conn.
+func (c *line) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.heard.Store(time.Now().UnixNano())
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *line) Close() error {
+	c.of.open.Delete(c)
+	return c.Conn.Close()
+}
