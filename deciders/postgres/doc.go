@@ -126,6 +126,13 @@
 // candidates poll, and take it up again. What happens to the row by other means (a
 // DELETE, an UPDATE by hand) is not notified.
 //
+// # Fail-over
+//
+// A connection on which the server says that it takes no writes (25006: a hot standby, or
+// default_transaction_read_only) leaves the pool, also yours. The next call connects anew, and
+// reaches the new primary behind a name or an address that stays. A call that is given up closes
+// its connection as well.
+//
 // # Behind a transaction pooler
 //
 // Reads and writes use unnamed statements and no session state, so they work through

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/commit"
 )
 
 // patience is how long a connection of the pool, and a standby's confirmation of what is
@@ -47,8 +49,9 @@ func (l lender) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comma
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	defer c.Release()
-	return c.Exec(ctx, sql, args...)
+	tag, err := c.Exec(ctx, sql, args...)
+	commit.Release(c, err)
+	return tag, err
 }
 
 // lent is a row, and the connection to give back after it.
@@ -63,6 +66,7 @@ func (r lent) Scan(dest ...any) error {
 	if r.err != nil {
 		return r.err
 	}
-	defer r.c.Release()
-	return r.row.Scan(dest...)
+	err := r.row.Scan(dest...)
+	commit.Release(r.c, err)
+	return err
 }

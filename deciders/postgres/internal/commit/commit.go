@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -39,16 +40,16 @@ type DB interface {
 // short the wait for the standbys: a server that is asked to cancel answers as if all were
 // well, but for a warning. If commits wait for standbys, and this connection does not hear
 // the server's notices, nothing is proved.
-func Run(ctx context.Context, db DB, sql string, args []any, dest ...any) error {
+func Run(ctx context.Context, db DB, sql string, args []any, dest ...any) (err error) {
 	var heard map[string]any
 	if p, ok := db.(interface {
 		Acquire(context.Context) (*pgxpool.Conn, error)
 	}); ok {
-		c, err := p.Acquire(ctx)
-		if err != nil {
-			return err
+		c, none := p.Acquire(ctx)
+		if none != nil {
+			return none
 		}
-		defer c.Release()
+		defer func() { Release(c, err) }()
 		db, heard = c, c.Conn().PgConn().CustomData()
 		delete(heard, cutShort)
 		delete(heard, hears)
@@ -68,6 +69,23 @@ func Run(ctx context.Context, db DB, sql string, args []any, dest ...any) error 
 	}
 	return nil
 }
+
+// Release gives a connection back after err. One that takes no writes is closed: after a fail-over
+// behind an address that stays, only a new connection leads to the new primary.
+func Release(c *pgxpool.Conn, err error) {
+	var server *pgconn.PgError
+	if errors.As(err, &server) && server.Code == readOnly {
+		ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+		defer cancel()
+		_ = c.Conn().Close(ctx)
+	}
+	c.Release()
+}
+
+const (
+	readOnly = "25006" // read_only_sql_transaction, which a hot standby says as well
+	goodbye  = 100 * time.Millisecond
+)
 
 // The keys under which a session has noted that it hears the server, and that the server
 // gave up the wait for its standbys.
