@@ -121,8 +121,8 @@
 // # Connections that die silently
 //
 // A NAT, a firewall or a load balancer may forget a connection without telling anyone. The client
-// of Open uses HTTP/1, where a call that is given up closes its connection, and the next call
-// connects anew. With HTTP/2 all calls share one connection, and the next call is lost as well. So in
+// of Open uses HTTP/1: a call that is given up closes its connection, and the next call
+// makes a new one. With HTTP/2 all calls share one connection, and the next call is lost as well. So in
 // a client of yours, ping: set the http.Transport's HTTP2.SendPingTimeout and
 // HTTP2.PingTimeout to one or two seconds. The way to the transport is
 // WithTransportOptions of the SDK's awshttp.BuildableClient.

@@ -25,9 +25,8 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
-// What Open sets: a dead peer is noticed within 13 s (10 s is the least that gRPC
-// does), or when a call is given up, and a lost connection is tried
-// again every 2 s at most.
+// What Open sets. A dead peer is noticed within 13 s, since gRPC pings after 10 s at the earliest, or
+// when a call is given up. A lost connection is tried again every 2 s at most.
 const (
 	dialTimeout      = 5 * time.Second
 	keepAliveTime    = 10 * time.Second

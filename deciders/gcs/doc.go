@@ -131,8 +131,8 @@
 // # Connections that die silently
 //
 // A NAT, a firewall or a load balancer may forget a connection without telling anyone. The client
-// of Open uses HTTP/1, where a call that is given up closes its connection, and the next call
-// connects anew. With HTTP/2 all calls share one connection, and the next call is lost as well. So in
+// of Open uses HTTP/1: a call that is given up closes its connection, and the next call
+// makes a new one. With HTTP/2 all calls share one connection, and the next call is lost as well. So in
 // a client of yours, give option.WithHTTPClient a client on a transport of yours
 // (NewTransport of google.golang.org/api/transport/http adds the credentials), and set the
 // http.Transport's HTTP2.SendPingTimeout and HTTP2.PingTimeout to one or two seconds. With gRPC use option.WithGRPCDialOption and grpc.WithKeepaliveParams; gRPC pings every

@@ -131,8 +131,8 @@
 // # Connections that die silently
 //
 // A NAT, a firewall or a load balancer may forget a connection without telling anyone. The client
-// of Open uses HTTP/1, where a call that is given up closes its connection, and the next call
-// connects anew. Each watch then has a connection of its own. With HTTP/2, which client-go uses by
+// of Open uses HTTP/1: a call that is given up closes its connection, and the next call
+// makes a new one. Each watch then has a connection of its own. With HTTP/2, which client-go uses by
 // default, calls and watches share one connection, and client-go's pings take 45 s to notice. So in
 // a rest.Config of yours, set NextProtos to "http/1.1", or set
 // HTTP2_READ_IDLE_TIMEOUT_SECONDS and HTTP2_PING_TIMEOUT_SECONDS in the environment to 2.

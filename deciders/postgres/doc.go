@@ -129,7 +129,7 @@
 // # Fail-over
 //
 // A connection on which the server says that it takes no writes (25006: a hot standby, or
-// default_transaction_read_only) leaves the pool, also yours. The next call connects anew, and
+// default_transaction_read_only) leaves the pool, also yours. The next call makes a new one, and
 // reaches the new primary behind a name or an address that stays. A call that is given up closes
 // its connection as well.
 //

@@ -136,7 +136,7 @@ func (x *relayed) pass(to, from net.Conn) {
 	}
 }
 
-// HTTP2 serves a handler with TLS and HTTP/2, and HTTP/1 for who asks for that, as load balancers
+// HTTP2 serves a handler with TLS and HTTP/2, and HTTP/1 for clients that ask for it, as load balancers
 // do. It returns the address. The AWS SDK trusts it, and so does all that goes by the system's
 // authorities, if no test of the process has used these before.
 func HTTP2(t testing.TB, h http.Handler) string {

@@ -3,7 +3,7 @@
 // A NAT, a firewall or a load balancer may forget a connection without telling anyone. With HTTP/2
 // all requests share one connection, and go on to be sent on it, until a ping is not answered: how
 // often to ping depends on the term, which Open does not know. With HTTP/1 a request that is
-// given up closes its connection, and the next one connects anew.
+// given up closes its connection, and the next one makes a new one.
 package web
 
 import (
