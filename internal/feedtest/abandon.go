@@ -45,5 +45,5 @@ func Abandons(t testing.TB, d leaderelection.RaceDecider, swallow func()) {
 }
 
 // A campaign with a term of 2 s gives calls up after half a second. The next call has time to
-// connect, and less than the pings of clients take.
-const abandonAfter, nextWithin = 500 * time.Millisecond, 1500 * time.Millisecond
+// connect, and less than the pings of clients take: 13 s and more.
+const abandonAfter, nextWithin = 500 * time.Millisecond, 5 * time.Second
