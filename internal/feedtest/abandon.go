@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // Abandons has swallow let the connections of a decider die without a word, and gives up a call on
@@ -13,6 +14,7 @@ import (
 // connection with it.
 func Abandons(t testing.TB, d leaderelection.RaceDecider, swallow func()) {
 	t.Helper()
+	stores.Nightly(t, "gives calls up by the wall clock")
 	Read(t, d)
 	swallow()
 	ctx, cancel := context.WithCancel(t.Context())
