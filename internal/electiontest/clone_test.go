@@ -41,7 +41,7 @@ func TestCloneOfAStandby(t *testing.T) {
 			if a.count()+b.count() != 1 {
 				t.Errorf("polled %t: %d and %d leaderships in a minute, want one", polled, a.count(), b.count())
 			}
-			if len(a.double)+len(b.double) == 0 {
+			if len(a.doubles())+len(b.doubles()) == 0 {
 				t.Errorf("polled %t: nobody was told of the other process", polled)
 			}
 		})
@@ -74,7 +74,7 @@ func TestCloneMakesUpTheSame(t *testing.T) {
 		if b.count() != 1 || b.Status() != le.Leading {
 			t.Errorf("b has had %d leaderships, and is %v", b.count(), b.Status())
 		}
-		if len(a.double) == 0 {
+		if len(a.doubles()) == 0 {
 			t.Error("a was not told of the other process")
 		}
 	})
@@ -108,8 +108,8 @@ func TestCloneOfALeader(t *testing.T) {
 			if cause := context.Cause(r.ctx); !errors.Is(cause, le.ErrOusted) || r.view.ValueInFuture() {
 				t.Errorf("polled %t: the leadership ended with %v, view %t, want ErrOusted", polled, cause, r.view.ValueInFuture())
 			}
-			if len(a.double) != 1 {
-				t.Errorf("polled %t: told %d times of the other process, want once", polled, len(a.double))
+			if len(a.doubles()) != 1 {
+				t.Errorf("polled %t: told %d times of the other process, want once", polled, len(a.doubles()))
 			}
 			time.Sleep(T / 4)
 			if now := d.Entry(); now.ElectionNumber != e.ElectionNumber {

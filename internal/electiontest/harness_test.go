@@ -133,6 +133,13 @@ func join(t *testing.T, d *memory.Decider, id string, adjust ...func(*config)) *
 	return m
 }
 
+// doubles returns the records of other processes under this LeaderID.
+func (m *member) doubles() []le.RaceEntry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.double)
+}
+
 func (m *member) note(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
