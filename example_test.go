@@ -77,6 +77,35 @@ func ExampleConfig_TryAcquire() {
 	// node-a leads
 }
 
+// A candidate that is not healthy only after three failed checks in a row.
+func ExampleConfig_failuresInARow() {
+	check := func(context.Context) error { return errors.New("the database does not answer") } // the program's own
+	failures := 0
+	config := leaderelection.Config{Decider: memory.NewDecider(), LeaderID: "node-a"}
+	config.Healthy = func(ctx context.Context) error {
+		err := check(ctx)
+		if err == nil {
+			failures = 0
+		} else if failures++; failures < 3 {
+			err = nil
+		}
+		return err
+	}
+	for range 3 {
+		ctx, stop := context.WithCancel(context.Background())
+		campaign, err := config.TryAcquire(ctx)
+		fmt.Println("leads:", err == nil)
+		stop()
+		if err == nil {
+			<-campaign.Done()
+		}
+	}
+	// Output:
+	// leads: true
+	// leads: true
+	// leads: false
+}
+
 // A service that leads for as long as it can, and stands by otherwise.
 func ExampleConfig_Acquire() {
 	ctx, shutDown := context.WithCancel(context.Background())

@@ -156,7 +156,8 @@ type Config struct {
 	// Healthy reports whether this candidate is fit to lead. It is asked before each
 	// acquisition and each extension. While it returns an error, or does not return within a
 	// quarter of a term, this candidate does not campaign, and gives up leadership. Its ctx
-	// ends after that time, or with the campaign. Wait waits for it to return. Optional.
+	// ends after that time, or with the campaign. Wait waits for it to return. Calls come one
+	// at a time, so it may count, to report only a number of failures in a row. Optional.
 	Healthy func(ctx context.Context) error
 
 	// Clock is the candidate's clock. Nil means the system's.

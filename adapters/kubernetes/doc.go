@@ -42,9 +42,9 @@ that is its own affair, as everywhere: a reconciler asks [Runner.View] immediate
 before it writes, and sends the fencing token along where the other end can tell old
 from new.
 
-A manager starts once. When leadership is lost, Start ends with an error, and the
-process should, too, to be started again as a standby. The record is released before
-Start returns. Leadership that is given up by choice (a signal, Transfer, StepDown,
+A manager starts once. When leadership is lost, Start ends at once with the cause, and the
+process must, too, to be started again as a standby: controllers that do not stop may still
+run, while another leads. If all have stopped, the record is released before Start returns. Leadership that is given up by choice (a signal, Transfer, StepDown,
 Healthy) is kept, and extended, until the manager has stopped: for its
 GracefulShutdownTimeout (30 s) at most. The Config's DrainTimeout is taken from there if it is
 zero; a shorter one is refused, and so is a manager that does not wait for its controllers

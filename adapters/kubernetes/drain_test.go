@@ -72,3 +72,38 @@ func TestAbandonedControllers(t *testing.T) {
 		within(t, "b's Start returns", b.stopped)
 	})
 }
+
+// A leader that has lost the record does not wait for its controllers: Start returns the cause at once, so
+// that the process ends, as with controller-runtime's own election. That the manager would wait for
+// ever makes no difference.
+func TestLostLeadershipEndsStart(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"a while": grace, "for ever": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				d := memory.NewDecider()
+				a := newOperatorThatWaits(t, "a", d.Handle(), wait)
+				a.linger = make(chan struct{})
+				a.start(ctx)
+				within(t, "a leads", a.led)
+				e := d.Entry()
+				e.LeaderID, e.Incarnation, e.ElectionNumber, e.Extension = "another", "another's", e.ElectionNumber+1, 0
+				e.TermExpiry = time.Now().Add(T)
+				d.Replace(e)
+				took := time.Now()
+				if err := within(t, "a's Start returns", a.stopped); !errors.Is(err, le.ErrOusted) {
+					t.Errorf("a's Start: %v", err)
+				}
+				if took := time.Since(took); took > time.Second {
+					t.Errorf("a's Start has returned after %v", took)
+				}
+				close(a.linger)
+				cancel()
+				synctest.Wait()
+				if e := d.Entry(); e.LeaderID != "another" {
+					t.Errorf("the record is %+v", e)
+				}
+			})
+		})
+	}
+}

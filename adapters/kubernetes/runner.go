@@ -91,9 +91,12 @@ func (r *Runner) View() *leaderelection.TimeView {
 // mgr was made without Options, and so would run its controllers on every standby. It returns
 // an ErrPermanent if the store refused for good before anything had worked. A Runner starts once.
 //
-// If controllers still run when the manager's GracefulShutdownTimeout is over, mgr.Start
-// gives them up, and Start returns its error with nothing released: end the process, and
-// the lease runs out. As long as the process lives the lease is kept, for DrainTimeout at most.
+// If leadership was lost, or the lease could be kept no longer, Start returns the cause at once, as
+// controller-runtime's own election does. It does not wait for controllers that are still
+// stopping: another candidate may lead already. If controllers still run when the manager's
+// GracefulShutdownTimeout is over, mgr.Start gives them up, and Start returns its error with nothing
+// released. In both cases end the process: its controllers end with it, and the lease runs out. As
+// long as the process lives the lease is kept, for DrainTimeout at most.
 func (r *Runner) Start(ctx context.Context, mgr manager.Manager) error {
 	if r.cfg.OnElected != nil {
 		return errors.New("leaderelection: wrong Config: OnElected must be nil for a Runner, which runs a manager in its place")
@@ -108,13 +111,14 @@ func (r *Runner) Start(ctx context.Context, mgr manager.Manager) error {
 	defer stopManager(nil)
 	campaigning, stopCampaign := context.WithCancelCause(ctx)
 	defer stopCampaign(nil)
-	stopped, abandoned := make(chan struct{}), false
 
 	cfg := r.cfg
 	var err error
 	if cfg.DrainTimeout, err = r.drain(); err != nil {
 		return err
 	}
+	stopping, stopped := context.WithCancel(context.Background()) // ends when the manager has stopped
+	lost, abandoned := make(chan struct{}), false
 	cfg.OnElected = func(leading context.Context, view *leaderelection.TimeView) {
 		if !r.view.CompareAndSwap(nil, view) {
 			return // the manager has had its leadership, and is on its way out
@@ -124,8 +128,14 @@ func (r *Runner) Start(ctx context.Context, mgr manager.Manager) error {
 		case <-leading.Done():
 			stopManager(context.Cause(leading))
 			stopCampaign(context.Cause(leading)) // no second leadership: a manager starts once
-			<-stopped                            // until then the lease is kept, for DrainTimeout at most
-		case <-stopped:
+			// Until the manager has stopped the lease is kept, for DrainTimeout at most.
+			for view.ValueInFuture() && view.Clock().SleepFor(stopping, min(view.Clock().Until(view.Get()), time.Second)) {
+			}
+			if stopping.Err() == nil {
+				close(lost)
+				<-stopping.Done()
+			}
+		case <-stopping.Done():
 		}
 		for abandoned && view.ValueInFuture() {
 			view.Clock().SleepUntil(context.Background(), view.Get())
@@ -133,18 +143,28 @@ func (r *Runner) Start(ctx context.Context, mgr manager.Manager) error {
 	}
 	campaign, err := cfg.Start(campaigning)
 	if err != nil {
+		stopped()
 		return err
 	}
 	var over sync.WaitGroup
 	over.Go(func() { stopManager(campaign.Wait()) }) // a store that refuses for good
 
-	err = mgr.Start(running)
+	ended := make(chan error, 1)
+	go func() {
+		err := mgr.Start(running)
+		abandoned = errors.Is(err, context.DeadlineExceeded) // controllers run that the manager waits for no longer
+		stopped()
+		ended <- err
+	}()
+	select {
+	case err = <-ended:
+	case <-lost: // others may lead by now, whatever the manager still waits for
+		return fmt.Errorf("leaderelection: the manager was stopped, and has controllers that still run: %w", context.Cause(running))
+	}
 	var cause error
 	if ctx.Err() == nil {
 		cause = context.Cause(running)
 	}
-	abandoned = errors.Is(err, context.DeadlineExceeded) // controllers run that the manager waits for no longer
-	close(stopped)
 	stopCampaign(errStopped)
 	if !abandoned {
 		over.Wait()

@@ -49,13 +49,18 @@ func (always) NeedLeaderElection() bool          { return false }
 
 func newOperator(t *testing.T, id string, store le.RaceDecider, change ...func(*le.Config)) *operator {
 	t.Helper()
+	return newOperatorThatWaits(t, id, store, grace, change...)
+}
+
+// newOperatorThatWaits is newOperator with another GracefulShutdownTimeout.
+func newOperatorThatWaits(t *testing.T, id string, store le.RaceDecider, grace time.Duration, change ...func(*le.Config)) *operator {
+	t.Helper()
 	o := &operator{id: id, warm: make(chan struct{}), led: make(chan le.ElectionNumber, 1), over: make(chan bool, 1), stopped: make(chan error, 1)}
 	cfg := le.Config{Decider: store, LeaderID: id, TermLength: T, MaxClockSkew: S}
 	for _, c := range change {
 		c(&cfg)
 	}
 	o.runner = lekubernetes.NewRunner(cfg)
-	grace := grace
 	// There is no API server: nothing here asks for one.
 	var err error
 	o.mgr, err = manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, o.runner.Options(manager.Options{
