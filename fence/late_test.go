@@ -145,12 +145,15 @@ func TestNothingIsSentThatWaitedForItsTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
+	wrote := make(chan struct{}) // closed after Transport's own hook: the server may be quicker than that
+	sent := &httptrace.ClientTrace{WroteHeaders: func() { close(wrote) }}
 	wg.Go(func() {
-		if err := r.do(ctx, http.MethodDelete, nil); err != nil { // sent in time: its answer is waited for
+		if err := r.do(httptrace.WithClientTrace(ctx, sent), http.MethodDelete, nil); err != nil { // sent in time: its answer is waited for
 			t.Error(err)
 		}
 	})
 	<-busy
+	<-wrote
 	late, waits := make(chan error), make(chan struct{})
 	said := sync.OnceFunc(func() { close(waits) })
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { said() }}
