@@ -80,6 +80,27 @@ func TestLapsesUnsynchronized(t *testing.T) {
 	})
 }
 
+// A term that ends later than right clocks can have written is not waited for: it seems over when the
+// record has stayed as it is, as if no clocks were compared.
+func TestLapsesThoughItsExpiryLiesAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, store, posted := watching(t, func(*Config) {})
+		lapsed := func(after time.Duration) bool {
+			time.Sleep(after)
+			w.look()
+			return posted().lapsed
+		}
+		store.entry = held(1, 0, time.Hour)
+		if lapsed(0) || lapsed(T+S) || !lapsed(1) || w.due() != T {
+			t.Error("it does not seem over after a term and the skew, but before, or not at all")
+		}
+		store.entry = held(1, 1, T+2*S)
+		if lapsed(0) || lapsed(T+S+1) {
+			t.Error("its leader's clock may be right, and it seems over before its TermExpiry")
+		}
+	})
+}
+
 // A held seat is read when its term would be over, and the skew: by the extensions that are
 // told too, which are not read. A vacant one is left to Watch.
 func TestSeatsAreReadWhenDue(t *testing.T) {

@@ -15,15 +15,20 @@ type Lines struct{ open sync.Map }
 // Add has a connection among the client's, until it is closed.
 func (l *Lines) Add(c net.Conn) net.Conn {
 	x := &line{Conn: c, of: l}
-	x.heard.Store(time.Now().UnixNano())
+	x.heard.Store(elapsed(time.Now()))
 	l.open.Store(x, nil)
 	return x
 }
 
+// elapsed counts by the monotonic clock: the wall clock may be set.
+func elapsed(at time.Time) int64 { return int64(at.Sub(epoch)) }
+
+var epoch = time.Now()
+
 // Drop closes the connections on which nothing has been heard since then.
 func (l *Lines) Drop(since time.Time) {
 	for x := range l.open.Range {
-		if c := x.(*line); c.heard.Load() < since.UnixNano() {
+		if c := x.(*line); c.heard.Load() < elapsed(since) {
 			_ = c.Close()
 		}
 	}
@@ -33,14 +38,14 @@ func (l *Lines) Drop(since time.Time) {
 type line struct {
 	net.Conn
 	of    *Lines
-	heard atomic.Int64 // in Unix nanoseconds
+	heard atomic.Int64 // see elapsed
 }
 
 // Read implements net.Conn.
 func (c *line) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.heard.Store(time.Now().UnixNano())
+		c.heard.Store(elapsed(time.Now()))
 	}
 	return n, err
 }
