@@ -34,10 +34,16 @@ func Example() {
 	view := <-views
 	fmt.Println("leads until", view.Get().Format(time.TimeOnly), "and may act:", view.ValueInFuture())
 
+	_ = clock.AwaitSleepers(ctx, 1) // until it rests: what falls asleep after Advance sleeps on
 	clock.Advance(time.Minute)
 	fmt.Println("a minute later may act:", view.ValueInFuture())
 
-	view = <-views // it has won again
+	again := make(chan struct{})
+	go func() {
+		defer close(again)
+		view = <-views
+	}()
+	_ = clock.AdvanceUntil(ctx, again) // it has won again
 	fmt.Println("with token", view.ElectionNumber(), "may act:", view.ValueInFuture())
 
 	cancel()
