@@ -1,14 +1,28 @@
 package mongodb_test
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// The client that Open makes leaves a connection that has died without a word.
+// The client that Open makes leaves all connections of its pool that have died without a word, and
+// not only that of the call.
 func TestAbandonedConnection(t *testing.T) {
 	relay := stores.NewRelay(t, imitate(t).addr)
-	feedtest.Abandons(t, opened(t, "mongodb://"+relay.Addr+"/"+database+"/"+collection+"/web?directConnection=true"), relay.Swallow)
+	d := opened(t, "mongodb://"+relay.Addr+"/"+database+"/"+collection+"/web?directConnection=true&minPoolSize=4")
+	var readers sync.WaitGroup
+	for range 16 { // so that the pool has several connections
+		readers.Go(func() {
+			for range 20 {
+				if _, err := d.ReadCurrent(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	readers.Wait()
+	feedtest.Abandons(t, d, relay.Swallow)
 }
