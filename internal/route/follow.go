@@ -36,6 +36,13 @@ func Follow(ctx context.Context, w leaderelection.WatchConfig, onError func(erro
 	}
 	f := &Follower{Table: NewTable(w.Clock, w.MaxClockSkew), done: make(chan struct{})}
 	w.Trace = leaderelection.JoinTraces(w.Trace, f.listen(onError))
+	lapsed := w.Lapsed
+	w.Lapsed = func(ctx context.Context, e leaderelection.RaceEntry) {
+		f.Lapsed(e)
+		if lapsed != nil {
+			lapsed(ctx, e)
+		}
+	}
 	go f.run(ctx, w)
 	return f, nil
 }

@@ -26,7 +26,7 @@ type Table struct {
 	clock   clocks.Clock
 	skew    time.Duration
 	lasting bool       // who holds a record does so until a newer one
-	mu      sync.Mutex // orders News
+	mu      sync.Mutex // orders News and Lapsed
 	state   atomic.Pointer[State]
 }
 
@@ -104,6 +104,21 @@ func (t *Table) News(e leaderelection.RaceEntry) {
 	if later {
 		old.leadership.end()
 	}
+}
+
+// Lapsed takes in that the term of e is over, which Watch may know sooner than its expiry tells:
+// where that lies ahead of what any clock within bounds can have written.
+func (t *Table) Lapsed(e leaderelection.RaceEntry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old, now := t.state.Load(), t.clock.Now().Round(0)
+	if e.Compare(&old.Entry) != 0 || !now.Before(old.gone) {
+		return
+	}
+	next := *old
+	next.gone, next.changed = now, make(chan struct{})
+	t.state.Store(&next)
+	close(old.changed)
 }
 
 // goneAt is when the term of e is over for sure, by the table's clock. The expiry

@@ -3,12 +3,15 @@
 package route_test
 
 import (
+	"context"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
@@ -49,6 +52,47 @@ func TestLed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A leader whose expiry lies hours ahead is known for two terms, as candidates wait for it. Then
+// nobody leads, and the next one is found.
+func TestTermThatLiesAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const term, skew = 15 * time.Second, time.Second
+		d := memory.NewDecider()
+		e := leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i", TermLength: term, TermExpiry: time.Now().Add(2 * time.Hour)}
+		d.Replace(&e)
+		ctx, cancel := context.WithCancel(t.Context())
+		var told atomic.Int32
+		f, err := route.Follow(ctx, leaderelection.WatchConfig{Decider: d.Handle(), MaxClockSkew: skew, Logger: slog.New(slog.DiscardHandler),
+			Lapsed: func(context.Context, leaderelection.RaceEntry) { told.Add(1) },
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(term)
+		before := f.Load()
+		if !before.Led() {
+			t.Error("not led after a term")
+		}
+		time.Sleep(2 * term)
+		if s := f.Load(); s.Led() || s.UntilNext() != 0 || s.Entry.LeaderID != "a" || told.Load() != 1 {
+			t.Errorf("after three terms led: %v, until the next %v, told %d times", s.Led(), s.UntilNext(), told.Load())
+		}
+		select {
+		case <-before.Changed():
+		default:
+			t.Error("nobody who waits learns of it")
+		}
+		e.LeaderID, e.ElectionNumber, e.TermExpiry = "b", 2, time.Now().Add(term)
+		d.Replace(&e)
+		time.Sleep(term / 2)
+		if s := f.Load(); !s.Led() || s.Entry.LeaderID != "b" {
+			t.Errorf("%+v", s.Entry)
+		}
+		cancel()
+		<-f.Done()
+	})
 }
 
 // The routers' own rule about addresses.
