@@ -1,18 +1,23 @@
 package leaderelection
 
 import (
+	"errors"
 	"hash/fnv"
 	"time"
 )
 
-// retry spaces attempts at something that fails. The pause doubles from base to limit. It is
-// measured from the start of one attempt to the start of the next. It is lengthened by up to a
-// quarter, so that candidates do not all try at the same time.
+// retry spaces attempts at something that fails. If it is urgent, the pause doubles from base to
+// limit. If not, the first pause is base, the next is poll, and all others are twice that: so
+// standbys that fail do not ask more often than standbys that work. A pause is measured from the
+// start of one attempt to the start of the next. It is lengthened by up to a quarter, so that
+// candidates do not all try at the same time.
 type retry struct {
 	base, limit time.Duration
+	poll        time.Duration
 	seed        uint64 // it and the number of failures decide the jitter, so that a run can be repeated
 	fails       uint64
 	notBefore   time.Duration
+	wary        int // after how many more successes polls are as frequent as ever
 
 	recent [maxFailures]time.Duration // when the last failures began, as a ring
 	count  int                        // the number of all failures
@@ -23,36 +28,38 @@ type retry struct {
 // found out, between them.
 const maxFailures = 4
 
-// backoffs returns how a candidate spaces its failing reads and writes. Pauses are short at first,
-// since little may be left of a view. There are never more than four of each in a second: a read
-// follows each write that failed.
-func backoffs(name string, term time.Duration) (reads, writes retry) {
+// backoffs returns how a candidate spaces its failing reads and writes. Urgent attempts have short
+// pauses at first, since little may be left of a view. There are never more than four of each in a
+// second: a read follows each write that failed.
+func backoffs(name string, poll, term time.Duration) (reads, writes retry) {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	base := min(max(term/32, minPause), time.Second)
 	limit := min(max(term/8, base), 30*time.Second)
 	reads = retry{base: base, limit: limit, seed: h.Sum64()}
 	writes = retry{base: base, limit: max(limit, 4*base), seed: h.Sum64() + 1}
+	reads.standBy(poll, term)
+	writes.standBy(poll, term)
 	return reads, writes
 }
 
-// within keeps the pauses, with their jitter, below a PollInterval. So what happens in an outage is
-// noticed no later than at other times. There are still at most four attempts in a second.
-func (r *retry) within(poll time.Duration) {
-	r.limit = min(r.limit, max(poll*4/5, minPause))
-	r.base = min(r.base, r.limit)
-}
+// standBy sets the pauses of what is not urgent. A standby that works reads at least once a term.
+func (r *retry) standBy(poll, term time.Duration) { r.poll = max(min(poll, term), minPause) }
 
 // minPause is the shortest pause between two attempts at something that fails.
 const minPause = 250 * time.Millisecond
 
 // failed notes that the attempt that began at start has failed.
-func (r *retry) failed(start time.Duration) {
-	pause := r.limit
-	if r.fails < 16 {
-		pause = min(r.base<<r.fails, r.limit)
+func (r *retry) failed(start time.Duration, urgent bool) {
+	pause := min(r.base<<min(r.fails, 16), r.limit)
+	if !urgent {
+		pause = min(r.base, r.poll)
+		if r.fails > 0 {
+			pause = r.poll << min(r.fails-1, 1)
+		}
 	}
 	r.fails++
+	r.wary = wariness
 	x := (r.seed + r.fails) * 0x9E3779B97F4A7C15
 	x ^= x >> 29
 	pause += time.Duration(x%1024) * pause / 4096
@@ -64,7 +71,69 @@ func (r *retry) failed(start time.Duration) {
 }
 
 // worked ends the pauses: the next failure is the first.
-func (r *retry) worked() { r.fails, r.notBefore = 0, r.floor }
+func (r *retry) worked() {
+	r.fails, r.notBefore = 0, r.floor
+	r.wary = max(r.wary-1, 0)
+}
+
+// wariness is for how many polls after a failure a standby polls half as often. So many standbys
+// find the pace that a store with a limit of requests allows, and what it refuses is little.
+const wariness = 4
 
 // hurry ends the current pause.
 func (r *retry) hurry() { r.notBefore = r.floor }
+
+// urgency says how much depends on the next store call of a candidate. For an observer, which has
+// no record to keep, nothing is urgent.
+type urgency struct {
+	owns  bool          // the record is this candidate's: to keep, to give back, or to take again
+	stake time.Duration // until then it has a view, may have won one, or gives back its record
+	asked time.Duration // when the store last asked for a pause
+	pause time.Duration // for how long
+}
+
+// maxAsked is the longest pause that a store may ask for. A longer one may be a mistake, or
+// somebody's outage page, and nobody would lead for that long.
+const maxAsked = time.Minute
+
+// respect takes in the error of a call: the store may have asked for a pause.
+func (u *urgency) respect(now instant, err error) {
+	var asked *RetryAfterError
+	if errors.As(err, &asked) {
+		u.asked, u.pause = now.mono, min(max(asked.After, 0), maxAsked)
+	}
+}
+
+// notBefore returns when the next call may begin, as the store has asked: at half of the time until
+// the stake, at the latest.
+func (u *urgency) notBefore() time.Duration {
+	if u.stake > u.asked {
+		return u.asked + min(u.pause, (u.stake-u.asked)/2)
+	}
+	return u.asked + u.pause
+}
+
+// urgent reports whether a read is urgent that fails now.
+func (u *urgency) urgent(now instant) bool { return u.owns || now.mono < u.stake }
+
+// weigh notes how much depends on the next call.
+//
+// The candidate that led last has the record until another takes it. So it asks as often as a
+// leader, and is the first to be back after an outage. Its requests are few, since it is one.
+func (c *Campaign) weigh(now instant) {
+	u := &c.f.urgency
+	u.owns, u.stake = true, 0
+	switch r := c.leadership; {
+	case r != nil && !r.over:
+		u.stake = r.view.state.Load().mono
+	case c.stopping || c.releasing(now):
+		u.stake = max(c.stopAt, c.idleSince) + leaveTime
+	default:
+		u.owns = c.k.base != nil && c.attempts.wrote(c.k.base)
+		for _, a := range c.attempts.open {
+			if a.kind == OpAcquire {
+				u.stake = max(u.stake, a.end.mono)
+			}
+		}
+	}
+}

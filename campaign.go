@@ -65,17 +65,16 @@ type Campaign struct {
 func newCampaign(ctx context.Context, cfg Config, hold time.Duration, s *single) *Campaign {
 	c := &Campaign{cfg: cfg, start: ctx, single: s, heldFor: min(hold, MaxTermLength), done: make(chan struct{})}
 	f := &c.f
-	f.init(ctx, cfg.Clock, cfg.Decider, cfg.LeaderID, cfg.TermLength)
-	f.poll, f.logger, f.trace = cfg.PollInterval, cfg.Logger, cfg.Trace
+	f.init(ctx, cfg.Clock, cfg.Decider, cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
+	f.logger, f.trace = cfg.Logger, cfg.Trace
 	c.k = knowledge{skew: cfg.MaxClockSkew, term: cfg.TermLength, unsynchronized: cfg.unsynchronized()}
 	c.diagnosis = diagnosis{f: f, id: cfg.LeaderID, held: hold > 0}
 	c.health = health{f: f, of: cfg.Healthy, every: cfg.PollInterval}
 	c.proofs = proofs{f: f, line: cfg.Lifeline, id: cfg.LeaderID}
-	f.reads.within(f.poll)
 	c.clock = clockCheck{f: f, id: cfg.LeaderID, policy: cfg.ClockPolicy, skew: cfg.MaxClockSkew, check: skew.New(cfg.MaxClockSkew, proofTerms*cfg.TermLength, f.epoch)}
 	c.clock.bounded, _ = cfg.Clock.(clocks.Bounded)
 	c.clock.marks = hold == 0 && hasMonotonic(cfg.Clock)
-	_, c.writes = backoffs(cfg.LeaderID, cfg.TermLength)
+	_, c.writes = backoffs(cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
 	c.changed = deliveries{ctx: context.WithoutCancel(ctx), call: cfg.LeaderChanged, idle: f.events.idle}
 	c.view.Store(newView(f.timekeeper, NoElections))
 	f.log(slog.LevelInfo, "campaign started", "id", cfg.LeaderID, "place", firstPlace{f}, "term", cfg.TermLength, "skew", cfg.MaxClockSkew, "pushed", f.feed != nil)
@@ -425,6 +424,7 @@ func (c *Campaign) end(wake *alarm) (time.Duration, bool) {
 
 // act makes the one store call that is due, if any.
 func (c *Campaign) act(wake *alarm) {
+	c.weigh(wake.now)
 	if !c.f.mayCall(wake) {
 		return
 	}

@@ -95,6 +95,25 @@ func (e *LostRaceError) Is(target error) bool { return target == ErrLostRace }
 // Unwrap returns Err.
 func (e *LostRaceError) Unwrap() error { return e.Err }
 
+// RetryAfterError is the error of a store that has asked for a pause, as HTTP's Retry-After does. A
+// RaceDecider returns it, or wraps it, if its store's answer says so. The candidates and observers
+// that stand by send nothing before the pause is over. A leader waits too, but for no longer than
+// half of what is left of its view. More than a minute counts as a minute.
+type RetryAfterError struct {
+	// After is the pause, from when the answer was received.
+	After time.Duration
+	// Err is the error of the store's client.
+	Err error
+}
+
+// Error is Err's text, with the pause.
+func (e *RetryAfterError) Error() string {
+	return fmt.Sprintf("%v (the store asks for a pause of %v)", e.Err, e.After)
+}
+
+// Unwrap returns Err.
+func (e *RetryAfterError) Unwrap() error { return e.Err }
+
 // NotElectedError is an ErrNotElected with facts. TryAcquire and Once return it.
 type NotElectedError struct {
 	// Leader is the record as it was found last, without its Token. It names the leader, and

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/outage"
 )
 
 // maxAbandoned is how many abandoned calls that ignore the end of their ctx may hang. Further calls
@@ -21,6 +22,7 @@ const maxAbandoned = 4
 type follower struct {
 	*timekeeper
 	mailbox
+	urgency
 	decider  RaceDecider
 	place    atomic.Pointer[string] // see askPlace
 	poll     time.Duration
@@ -42,6 +44,7 @@ type follower struct {
 	lastErr   atomic.Pointer[error] // of the last call, if it failed
 	denied    time.Duration         // since when all calls have ended with an ErrPermanent
 	isDenied  bool
+	calls     outage.Log
 	reads     retry
 	lastRead  time.Duration // when the last read began
 	everAsked bool
@@ -50,9 +53,9 @@ type follower struct {
 	feedUp      bool       // it has delivered, and not failed since
 	feedSession *session
 	feedRunning bool
-	feedMissed  bool          // it has failed since it last delivered
 	heard       time.Duration // when it last delivered
-	outrun      int           // reads in a row that were newer than what the feed had delivered
+	feedFails   outage.Log
+	outrun      int // reads in a row that were newer than what the feed had delivered
 	feeds       retry
 }
 
@@ -77,13 +80,16 @@ type answer struct {
 	err     error
 }
 
-// init prepares a follower. Its jitter depends on name, and the pauses of its retries on term.
-func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, name string, term time.Duration) {
+// init prepares a follower. Its jitter depends on name, and the pauses of its retries on poll and
+// term.
+func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, name string, poll, term time.Duration) {
 	f.timekeeper = newTimekeeper(clock)
 	f.decider = d
 	f.feed, _ = d.(ChangeFeed)
-	f.timeout, f.patience = max(term/4, minInterval), term
-	f.reads, _ = backoffs(name, term)
+	f.poll, f.timeout, f.patience = poll, max(term/4, minInterval), term
+	f.reads, _ = backoffs(name, poll, term)
+	f.calls.To, f.calls.Over = f.log, "the store is back"
+	f.feedFails.To, f.feedFails.Over, f.feedFails.Once = f.log, "the feed delivers", true // a store that cannot push is polled for good
 	f.feeds = f.reads
 	f.feeds.limit = max(f.feeds.limit, term)
 	f.ctx = context.WithoutCancel(ctx)
@@ -159,6 +165,7 @@ func (f *follower) settle(a *answer, now instant) {
 		f.call = nil
 		f.traceCall(a, now)
 	}
+	f.respect(now, a.err)
 	worked := &f.wrote
 	if a.kind == OpRead {
 		worked = &f.worked
@@ -182,7 +189,7 @@ func (f *follower) settle(a *answer, now instant) {
 	switch {
 	case a.kind != OpRead || a.abandoned:
 	case a.err != nil:
-		f.reads.failed(a.start.mono)
+		f.reads.failed(a.start.mono, f.urgent(now))
 	default:
 		f.reads.worked()
 	}
@@ -206,7 +213,7 @@ func (f *follower) giveUpCall(now instant) *answer {
 	f.isDenied = false
 	f.traceCall(late, now)
 	if k.kind == OpRead {
-		f.reads.failed(k.start.mono)
+		f.reads.failed(k.start.mono, f.urgent(now))
 	}
 	return late
 }
@@ -216,7 +223,7 @@ func (f *follower) tellLate(a *answer, now instant) {
 	if a.err == nil || f.winding || errors.Is(a.err, ErrLostRace) {
 		return
 	}
-	f.log(slog.LevelWarn, "the store operation that was given up has failed", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
+	f.calls.Explain(now.mono, "the store operation that was given up has failed", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
 	why := fmt.Errorf("%w: %w", *a.told, a.err)
 	f.lastErr.CompareAndSwap(a.told, &why)
 }
@@ -247,6 +254,10 @@ func (f *follower) because(cause error) error {
 func (f *follower) mayCall(wake *alarm) bool {
 	if f.call != nil {
 		wake.at(f.call.deadline)
+		return false
+	}
+	if until := f.notBefore(); wake.now.mono < until {
+		wake.at(until)
 		return false
 	}
 	return f.hanging < maxAbandoned // a call that returns wakes the loop
@@ -282,7 +293,7 @@ func (f *follower) pollDue(wake *alarm, k *knowledge) (due time.Duration, pollin
 	case k.base == nil && f.reads.fails > 0:
 		return 0, true // nothing is known yet: only the back-off spaces the reads
 	case f.everAsked:
-		return f.lastRead + f.poll, true
+		return f.lastRead + f.poll<<min(f.reads.wary, 1), true
 	case f.feed != nil && f.feedRunning:
 		return f.timeout, true // the feed's first record is on its way
 	}
@@ -309,18 +320,30 @@ func (f *follower) traceCall(a *answer, now instant) {
 		}
 		f.events.add(func() { f.trace.StoreOp(op) })
 	}
+	took := now.mono - a.start.mono
 	switch {
 	case a.err == nil:
-		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", now.mono-a.start.mono)
+		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", took)
+		f.calls.Worked(now.mono, a.kind.does())
 	case errors.Is(a.err, ErrLostRace):
-		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
+		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", took, "err", a.err)
+		f.calls.Worked(now.mono, a.kind.does())
 	case f.winding && errors.Is(a.err, context.Canceled):
-		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", now.mono-a.start.mono, "err", "not awaited, because the campaign or the watch has ended")
+		f.log(slog.LevelDebug, "store operation", "op", string(a.kind), "took", took, "err", "not awaited, because the campaign or the watch has ended")
 	case errors.Is(a.err, ErrPermanent): // whether it is tried again depends on what has worked before
-		f.log(slog.LevelWarn, "a store operation failed", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
+		f.calls.Failed(now.mono, a.kind.does(), "a store operation failed", "op", string(a.kind), "took", took, "err", a.err)
 	default:
-		f.log(slog.LevelWarn, "a store operation failed; it will be tried again", "op", string(a.kind), "took", now.mono-a.start.mono, "err", a.err)
+		f.calls.Failed(now.mono, a.kind.does(), "a store operation failed; it will be tried again", "op", string(a.kind), "took", took, "err", a.err)
 	}
+}
+
+// does says whether an operation reads or writes. That one of the two works does not show that the
+// other does.
+func (k OpKind) does() string {
+	if k == OpRead {
+		return "read"
+	}
+	return "write"
 }
 
 func commitTS(t LeaderToken) time.Time {
@@ -385,8 +408,8 @@ func (f *follower) tendFeed(wake *alarm) {
 		}
 		return
 	}
-	if wake.now.mono < f.feeds.notBefore {
-		wake.at(f.feeds.notBefore)
+	if due := max(f.feeds.notBefore, f.notBefore()); wake.now.mono < due {
+		wake.at(due)
 		return
 	}
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -423,9 +446,12 @@ func (f *follower) delivered(p pushed, latest *RaceEntry, now instant) {
 		f.feedUp, f.worked = true, true
 		f.tellPlace()
 		f.feeds.worked()
-		f.feedEvent(nil)
+		f.feedEvent(nil, now)
 	}
 	f.heard = now.mono
+	if latest == nil || p.entry.Compare(latest) > 0 {
+		f.calls.Worked(now.mono, OpRead.does()) // while the feed delivers, there may be no read for long
+	}
 	if latest == nil || p.entry.Compare(latest) >= 0 {
 		f.outrun = 0
 	}
@@ -441,8 +467,9 @@ func (f *follower) feedGone(end feedEnded, now instant) {
 	if err == nil {
 		err = errors.New("leaderelection: the feed ended")
 	}
-	f.feeds.failed(max(end.of.begun, now.mono-f.feeds.base/2))
-	f.feedEvent(err) // an ErrPermanent as well: what cannot be pushed can be polled
+	f.respect(now, err)
+	f.feeds.failed(max(end.of.begun, now.mono-f.feeds.base/2), true)
+	f.feedEvent(err, now) // an ErrPermanent as well: what cannot be pushed can be polled
 }
 
 // feedCheck starts the feed again if a read shows that the feed has withheld something that it had
@@ -461,23 +488,17 @@ func (f *follower) feedCheck(k *knowledge, read *RaceEntry, now instant) {
 		f.feedUp = false
 		f.feedSession.cancel()
 		f.feedSession = nil
-		f.log(slog.LevelWarn, "the feed withheld news; starting it again", "known", e.Extension, "read", read.Extension)
+		f.feedFails.Failed(now.mono, "", "the feed withheld news; starting it again", "known", e.Extension, "read", read.Extension)
 	}
 }
 
-func (f *follower) feedEvent(err error) {
+func (f *follower) feedEvent(err error, now instant) {
 	if t := f.trace; t != nil && t.Feed != nil {
 		f.events.add(func() { t.Feed(FeedEvent{Err: err}) })
 	}
-	level, msg := slog.LevelDebug, "the feed delivers"
 	if err != nil {
-		msg = "the feed failed; polling until it is back"
-		if !f.feedMissed { // warn once: a store that cannot push is polled for good
-			level = slog.LevelWarn
-		}
-	} else if f.feedMissed {
-		level = slog.LevelInfo
+		f.feedFails.Failed(now.mono, "", "the feed failed; polling until it is back", "err", err)
+	} else if !f.feedFails.Worked(now.mono, "") {
+		f.log(slog.LevelDebug, "the feed delivers")
 	}
-	f.feedMissed = err != nil
-	f.log(level, msg, "err", err)
 }

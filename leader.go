@@ -52,7 +52,7 @@ func (c *Campaign) beginLeadership(now instant, a *attempt) {
 	if !r.view.ValueInFuture() {
 		// Won, but too late to act on it. It counts as a failed write. Otherwise a store
 		// that is slower than the view would lead to a hot loop.
-		c.writes.failed(now.mono)
+		c.writes.failed(now.mono, false)
 		return
 	}
 	r.ctx, r.cancel = context.WithCancelCause(WithView(context.WithoutCancel(c.start), r.view))

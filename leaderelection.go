@@ -125,6 +125,8 @@ type Config struct {
 	// or its feed has failed. It is also how often Healthy is asked while the candidate is
 	// not healthy. Zero means half a term: two reads a term. With a shorter interval a
 	// standby notices a release sooner. The fail-over after a crash does not depend on it.
+	// After an outage of the store, a standby asks again within two and a half PollIntervals, and
+	// the last leader sooner.
 	// Less than 10 ms counts as 10 ms, more than a year as a year.
 	PollInterval time.Duration
 

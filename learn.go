@@ -31,6 +31,7 @@ func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 		// A newer record explains the failed write: it landed after all, or lost against
 		// this record. There is no reason to pause.
 		c.writes.worked()
+		c.f.calls.Worked(now.mono, OpAcquire.does())
 	}
 	c.clock.observe(e, c.attempts.origin(e), now)
 	c.endWrong(now)
@@ -154,19 +155,24 @@ func (c *Campaign) wrote(a *answer, now instant) {
 // writeFailed takes in that the outcome of a write is open. A read must settle that before any
 // other write. A lost race may bring the current record along, which settles it.
 func (c *Campaign) writeFailed(a *answer, now instant) {
+	lostRace := errors.Is(a.err, ErrLostRace) // the store works
 	c.k.unsure = true
-	c.writes.failed(a.start.mono)
+	c.writes.failed(a.start.mono, c.f.owns || lostRace)
 	c.single.failed(a.err)
-	if !errors.Is(a.err, ErrLostRace) {
+	if !lostRace {
 		c.refused.over = nil
-		c.f.reads.notBefore = max(c.f.reads.notBefore, c.writes.notBefore)
+		asks := c.writes.notBefore
+		if !c.f.owns { // what became of the write does not wait as long as the next one
+			asks = min(asks, a.start.mono+2*c.writes.base)
+		}
+		c.f.reads.notBefore = max(c.f.reads.notBefore, asks)
 		return
 	}
 	c.refused.over, c.refused.void = a.over, a.over
 	var lost *LostRaceError
 	if errors.As(a.err, &lost) && lost.Current != nil {
 		if err := lost.Current.damaged(); err != nil {
-			c.f.log(slog.LevelError, "the record that refused a write cannot be used", "err", err)
+			c.f.calls.Failed(now.mono, a.kind.does(), "the record that refused a write cannot be used", "err", err)
 			return
 		}
 		c.learn(lost.Current, a.start, now, wasRead)

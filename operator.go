@@ -57,7 +57,7 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 	}
 	var first *RaceEntry
 	clock := clocks.System()
-	pause, _ := backoffs(clock.Now().String(), DefaultTermLength)
+	pause, _ := backoffs(clock.Now().String(), DefaultTermLength/2, DefaultTermLength)
 	began := newTimekeeper(clock)
 	for {
 		start := began.now()
@@ -81,7 +81,7 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 		if errors.Is(err, ErrPermanent) {
 			return fmt.Errorf("leaderelection: asking for a hand-over to %q: %w", successor, err)
 		}
-		pause.failed(start.mono)
+		pause.failed(start.mono, true)
 		if !clock.SleepFor(ctx, pause.notBefore-began.now().mono) {
 			return fmt.Errorf("leaderelection: asking for a hand-over to %q: %w (last: %w)", successor, context.Cause(ctx), err)
 		}

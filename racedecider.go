@@ -154,6 +154,8 @@ func (e *RaceEntry) Clone() *RaceEntry {
 // client. If no retry can help (no such bucket, no permission, a record that is not ours or
 // cannot be read), the error wraps [ErrPermanent].
 //
+// If the store has asked for a pause, the error is or wraps a [RetryAfterError].
+//
 // A RaceDecider may be a fmt.Stringer. String then names the place, for the error of a call
 // that the campaign has given up.
 type RaceDecider interface {

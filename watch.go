@@ -69,7 +69,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	w.MaxClockSkew = min(w.ClockPolicy.skew(w.MaxClockSkew), MaxTermLength)
 	o := &observer{cfg: w, parent: ctx, cb: cb}
 	f := &o.f
-	f.init(ctx, w.Clock, w.Decider, w.Clock.Now().String(), DefaultTermLength)
+	f.init(ctx, w.Clock, w.Decider, w.Clock.Now().String(), DefaultTermLength/2, DefaultTermLength)
 	f.logger, f.trace = w.Logger, w.Trace
 	o.k = knowledge{skew: w.MaxClockSkew, term: DefaultTermLength}
 	o.diagnosis = diagnosis{f: f}
@@ -255,5 +255,5 @@ func (o *observer) setPoll(term time.Duration) {
 	}
 	// Even if a read hangs, look as often as the PollInterval asks.
 	o.f.timeout = min(o.f.timeout, max(o.f.poll, time.Second))
-	o.f.reads.within(o.f.poll)
+	o.f.reads.standBy(o.f.poll, term)
 }

@@ -94,9 +94,10 @@ func (c *coordinator) run() {
 			c.pause = min(max(2*c.pause, c.m.cfg.TermLength/100), c.m.cfg.TermLength/4)
 			wait, c.known = c.pause, nil
 			if !errors.Is(err, leaderelection.ErrLostRace) {
-				c.m.log(slog.LevelWarn, "the assignment stays as it is; trying again", "err", err)
+				c.m.rounds.Failed(c.m.elapsed(), "", "the assignment stays as it is; trying again", "err", err)
 			}
 		} else {
+			c.m.rounds.Worked(c.m.elapsed(), "")
 			c.pause = 0
 		}
 		timer.Reset(wait)

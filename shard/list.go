@@ -3,7 +3,6 @@ package shard
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 )
 
@@ -27,9 +26,10 @@ func (c *coordinator) list() {
 			err = errors.New("it lists none, which is taken for an error")
 		}
 		if err == nil {
+			c.m.lists.Worked(c.m.elapsed(), "")
 			c.post(seatEvent{listed: &shards})
 		} else if c.ctx.Err() == nil {
-			c.m.log(slog.LevelWarn, "the shards cannot be listed, and stay as they are", "err", err)
+			c.m.lists.Failed(c.m.elapsed(), "", "the shards cannot be listed, and stay as they are", "err", err)
 		}
 		every := c.m.cfg.TermLength
 		if err != nil {

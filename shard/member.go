@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/outage"
 )
 
 // Member is a running member, made by [Config.Start]. Use it to find out what this process owns,
@@ -42,15 +43,29 @@ type Member struct {
 	returned chan *Owned       // OnOwned has returned
 
 	tracer    *tracer
-	disagrees [2]string // how the newest assignment's shards differ from the Config's, as was logged; the session's loop only
+	began     time.Time
+	sits      outage.Log // failures to sit
+	reads     outage.Log // of the assignment
+	rounds    outage.Log // of the coordinator
+	lists     outage.Log // of the shards
+	disagrees [2]string  // how the newest assignment's shards differ from the Config's, as was logged; the session's loop only
 }
 
 func newMember(cfg Config, stores *stores) *Member {
-	return &Member{
+	m := &Member{
 		cfg: cfg, stores: stores, done: make(chan struct{}), owned: map[string]*Owned{}, changed: make(chan struct{}, 1),
-		calls: map[string]*Owned{}, returned: make(chan *Owned), tracer: newTracer(), listing: make(chan struct{}, 1),
+		calls: map[string]*Owned{}, returned: make(chan *Owned), tracer: newTracer(), listing: make(chan struct{}, 1), began: time.Now(),
 	}
+	for over, fails := range map[string]*outage.Log{
+		"has a seat again": &m.sits, "the assignment is read again": &m.reads, "the assignment is kept up to date again": &m.rounds, "the shards are listed again": &m.lists,
+	} {
+		fails.To, fails.Over = m.log, over
+	}
+	return m
 }
+
+// elapsed is the time for an outage.Log.
+func (m *Member) elapsed() time.Duration { return time.Since(m.began) }
 
 func start(ctx context.Context, cfg Config, stores *stores) *Member {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -180,12 +195,13 @@ func (m *Member) run(ctx context.Context) error {
 		case errors.Is(err, leaderelection.ErrPermanent) && !worked:
 			return err
 		case sat:
+			m.sits.Worked(m.elapsed(), "")
 			m.search = seatSearch{}
 			pause = m.cfg.TermLength / 100
 		case errors.Is(err, errTaken):
 			pause = m.search.lost(m.cfg.TermLength)
 		default:
-			m.cfg.Logger.Warn("shard: no seat; trying again", "id", m.cfg.MemberID, "err", err)
+			m.sits.Failed(m.elapsed(), "", "no seat; trying again", "err", err)
 			pause = min(2*pause, m.cfg.TermLength/2)
 		}
 		select {

@@ -260,9 +260,10 @@ func (s *sitting) read(r reading) {
 	if r.err != nil {
 		s.pause = min(max(2*s.pause, s.m.cfg.TermLength/100), s.m.cfg.TermLength/4)
 		s.retryAt, s.again = time.Now().Add(s.pause), true
-		s.m.log(slog.LevelWarn, "the assignment cannot be read", "err", r.err)
+		s.m.reads.Failed(s.m.elapsed(), "", "the assignment cannot be read", "err", r.err)
 		return
 	}
+	s.m.reads.Worked(s.m.elapsed(), "")
 	known := s.m.newestAssignment()
 	if version := max(known.number(), r.a.number()); uint64(version) < s.told.Load() {
 		// The read lags behind what was reported: only another read can show that.

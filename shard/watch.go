@@ -11,6 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/durations"
+	"github.com/c8e606e4/leaderelection/internal/outage"
 	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
@@ -70,6 +71,11 @@ func (w *WatchConfig) follow(ctx context.Context, s *stores, d, coordinator lead
 	if !pushes {
 		hint.Decider = coordinator
 	}
+	began := time.Now()
+	fails := outage.Log{Over: "the assignment is followed again", To: func(level slog.Level, msg string, args ...any) {
+		warnings.Or(w.Logger).Log(ctx, level, "shard: "+msg, args...)
+	}}
+	const cannotFollow = "the assignment cannot be followed"
 	var newest, told atomic.Uint64 // the version that is known, and the greatest that was reported
 	look := make(chan struct{}, 1)
 	watched := make(chan struct{})
@@ -91,7 +97,7 @@ func (w *WatchConfig) follow(ctx context.Context, s *stores, d, coordinator lead
 				}
 			})
 			if ctx.Err() == nil {
-				w.warn(err)
+				fails.Failed(time.Since(began), "watching", cannotFollow, "err", err)
 				sleep(ctx, w.PollInterval)
 			}
 		}
@@ -111,13 +117,16 @@ func (w *WatchConfig) follow(ctx context.Context, s *stores, d, coordinator lead
 		a, err := w.read(ctx, s, d)
 		switch {
 		case err != nil:
-			w.warn(err)
+			fails.Failed(time.Since(began), "reading", cannotFollow, "err", err)
 		case a != nil && (known == nil || a.version > known.version):
 			known = a
 			newest.Store(uint64(a.version))
 			cb(ctx, a.public())
 		}
 		// A read may lag behind what was reported: then only another read can show it.
+		if err == nil {
+			fails.Worked(time.Since(began), "reading")
+		}
 		if err == nil && newest.Load() >= told.Load() {
 			pause = 0
 			again.Stop()
@@ -138,10 +147,6 @@ func (w *WatchConfig) read(ctx context.Context, s *stores, d leaderelection.Race
 		return nil, err
 	}
 	return readAssignment(e)
-}
-
-func (w *WatchConfig) warn(err error) {
-	warnings.Or(w.Logger).Warn("shard: the assignment cannot be followed", "err", err)
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -20,7 +20,11 @@ import (
 func (b *backend) Judge(err error) store.Verdict {
 	hint, lost := classify(err)
 	denied := hint == noCredential || hint == notPermitted
-	return store.Verdict{Advice: hint, Permanent: hint != "" && !denied, Denied: denied, Lost: lost}
+	v := store.Verdict{Advice: hint, Permanent: hint != "" && !denied, Denied: denied, Lost: lost}
+	if e := (*azcore.ResponseError)(nil); errors.As(err, &e) && e.RawResponse != nil {
+		v.After = store.RetryAfter(e.RawResponse.Header.Get("Retry-After"))
+	}
+	return v
 }
 
 // The answers that no retry can cure, and what to do about them.

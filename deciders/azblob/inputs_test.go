@@ -253,3 +253,14 @@ func TestOptionsAreWritten(t *testing.T) {
 		}
 	}
 }
+
+// A pause that the service asks for is handed on.
+func TestRetryAfter(t *testing.T) {
+	busy := refusal(503, "ServerBusy")
+	busy.Header.Set("Retry-After", "7")
+	d := azblob.NewDecider(inProcess(t, newFake(), func(*http.Request) httpfault.Fault { return busy }), containerName, "one", nil)
+	for _, err := range feedtest.Errors(t, d) {
+		feedtest.Passing(t, err)
+		feedtest.Pauses(t, err, 7*time.Second)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
@@ -21,6 +22,7 @@ var (
 type answerError struct {
 	status int
 	text   string
+	after  time.Duration // see store.RetryAfter
 }
 
 // Error implements error.
@@ -46,7 +48,9 @@ func (b *backend) Judge(err error) store.Verdict {
 	var no *answerError
 	switch text := err.Error(); {
 	case errors.As(err, &no):
-		return b.judgeAnswer(no)
+		v := b.judgeAnswer(no)
+		v.After = no.after
+		return v
 	case store.BadCertificate(err):
 		return store.Permanent("trust the authority of the agent's certificate (tls_ca in an address), and connect by a name that it has")
 	case strings.Contains(text, "server gave HTTP response to HTTPS client"), strings.Contains(text, "first record does not look like a TLS handshake"):

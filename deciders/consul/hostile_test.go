@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/consul"
@@ -377,5 +378,22 @@ func TestRequests(t *testing.T) {
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
 		t.Errorf("%+v", e)
+	}
+}
+
+// A pause that the agent, or something on the way, asks for is handed on.
+func TestRetryAfter(t *testing.T) {
+	c := &changed{s: newImitation()}
+	c.read = func(a *reply) {
+		a.says(429, "rate limit reached")
+		a.header.Set("Retry-After", "7")
+	}
+	c.write = c.read
+	d := c.decider(nil)
+	_, read := d.ReadCurrent(t.Context())
+	_, wrote := d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	for _, err := range []error{read, wrote, feedtest.Next(t, feedtest.Follow(t, d)).Err} {
+		feedtest.Passing(t, err)
+		feedtest.Pauses(t, err, 7*time.Second)
 	}
 }

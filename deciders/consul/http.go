@@ -105,5 +105,5 @@ func (a *answer) refusal(words string) error {
 	if a.secret != "" {
 		words = strings.ReplaceAll(words, a.secret, redact.Hidden)
 	}
-	return &answerError{a.status, words}
+	return &answerError{a.status, words, store.RetryAfter(a.header.Get("Retry-After"))}
 }

@@ -34,7 +34,11 @@ func (b *backend) Judge(err error) store.Verdict {
 	case hint != "":
 		return store.Permanent(hint)
 	}
-	return store.Verdict{}
+	var v store.Verdict
+	if e := (*googleapi.Error)(nil); errors.As(err, &e) {
+		v.After = store.RetryAfter(e.Header.Get("Retry-After"))
+	}
+	return v
 }
 
 // kind is what an answer of the store means.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"cloud.google.com/go/auth"
 	"cloud.google.com/go/storage"
@@ -294,6 +295,20 @@ func TestOptionsAreWritten(t *testing.T) {
 			if !strings.Contains(got, `"metadata":{"team":"a=b","x":"y"}`) {
 				t.Errorf("%s: written %s", address, got)
 			}
+		}
+	}
+}
+
+// A pause that the service, or something on the way, asks for is handed on.
+func TestRetryAfter(t *testing.T) {
+	for _, opts := range [][]option.ClientOption{nil, {storage.WithJSONReads()}} {
+		d := through(t, func(r *http.Request) (*http.Response, error) {
+			h := http.Header{"Content-Type": {"application/json"}, "Retry-After": {"7"}}
+			return &http.Response{StatusCode: 429, Header: h, Body: io.NopCloser(strings.NewReader(jsonError("rateLimitExceeded"))), Request: r}, nil
+		}, opts...)
+		for _, err := range feedtest.Errors(t, d) {
+			feedtest.Passing(t, err)
+			feedtest.Pauses(t, err, 7*time.Second)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,6 +79,14 @@ func tooLong(s *metav1.Status) bool {
 
 // Judge implements store.Store.
 func (b *backend) Judge(err error) store.Verdict {
+	v := b.judge(err)
+	if seconds, asked := apierrors.SuggestsClientDelay(err); asked { // of the header Retry-After, or of the Status
+		v.After = time.Duration(max(seconds, 0)) * time.Second
+	}
+	return v
+}
+
+func (b *backend) judge(err error) store.Verdict {
 	if apierrors.IsTooManyRequests(err) { // its priority and fairness says so in plain text
 		return store.Passing("the API server is overloaded, or its priority and fairness settings leave too little for this user: see kubectl get flowschemas")
 	}

@@ -254,6 +254,9 @@ type says struct {
 func (s says) RoundTrip(r *http.Request) (*http.Response, error) {
 	*s.asked++
 	code, status := refusal(s.code, s.reason, s.name)
+	if code == 429 {
+		status.(*metav1.Status).Details.RetryAfterSeconds = 1 // as NewTooManyRequests does; with a Status, client-go ignores the header
+	}
 	data, err := json.Marshal(status)
 	if s.plain {
 		data = []byte("<html>no</html>")
@@ -279,6 +282,7 @@ func TestRefusalsByOthers(t *testing.T) {
 		"forbidden, by a proxy": {says{code: 403, plain: true}, "proxy"},
 		"too many requests":     {says{code: 429, reason: metav1.StatusReasonTooManyRequests}, "overloaded"},
 		"too many, in plain":    {says{code: 429, plain: true}, "overloaded"},
+		"away, in plain":        {says{code: 503, plain: true}, "proxy"},
 		"unavailable":           {says{code: 503, reason: metav1.StatusReasonServiceUnavailable}, "imitated"},
 		"etcd was too slow":     {says{code: 504, reason: metav1.StatusReasonTimeout}, "imitated"},
 		"an error of its own":   {says{code: 500, reason: metav1.StatusReasonInternalError}, "imitated"},
@@ -294,6 +298,9 @@ func TestRefusalsByOthers(t *testing.T) {
 			}
 			_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
 			feedtest.Passing(t, err, c.words, "writing lease default/one")
+			if c.code == 429 || c.code == 503 && c.plain {
+				feedtest.Pauses(t, err, time.Second)
+			}
 			if asked != 2 {
 				t.Errorf("%d requests for two calls", asked)
 			}

@@ -255,7 +255,7 @@ func TestContractGoexitElsewhere(t *testing.T) {
 			d := memory.NewDecider()
 			g := &goexits{Decider: d, left: 8}
 			a := join(t, d, "a", func(c *config) { c.Decider = g })
-			sleep(time.Minute)
+			sleep(3 * time.Minute)
 			a.leads(t)
 			if g.left > 0 {
 				t.Errorf("%d were not used", g.left)

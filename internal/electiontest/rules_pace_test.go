@@ -138,17 +138,17 @@ func TestRule11ReadsDoNotResetTheBackOffOfWrites(t *testing.T) {
 		a := join(t, d, "a", func(c *config) {
 			c.Decider.(*memory.Decider).Inject(memory.LoseRequests().On(memory.Write))
 		})
-		sleep(time.Minute)
+		sleep(5 * time.Minute)
 		ops := a.opsSince(time.Time{}, le.OpAcquire)
-		if len(ops) < 5 {
-			t.Fatalf("only %d attempts in a minute", len(ops))
+		if len(ops) < 15 {
+			t.Fatalf("only %d attempts in five minutes", len(ops))
 		}
 		for i := range ops[1:] {
 			gap := ops[i+1].Start.Sub(ops[i].Start)
-			if i < 2 && gap > 2*time.Second {
+			if i < 1 && gap > 2*time.Second {
 				t.Errorf("attempt %d came %v after the one before, want a quick retry", i+1, gap)
 			}
-			if i > 4 && gap < T/8 {
+			if i > 1 && gap < T {
 				t.Errorf("attempt %d came %v after the one before: the back-off was reset", i+1, gap)
 			}
 		}
@@ -292,15 +292,15 @@ func TestRule17OnlyPermanentErrorsEndACampaign(t *testing.T) {
 	}
 }
 
-// Rule 11: however long the store was out of reach, what happened meanwhile is
-// noticed within a PollInterval of its return, also by an observer.
+// Rule 11: however long the store was out of reach, what happened meanwhile is noticed within two
+// and a half PollIntervals of its return, also by an observer.
 func TestRule11NewsAfterAnOutage(t *testing.T) {
 	for _, poll := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 0} {
 		t.Run(poll.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				limit := poll
+				limit := 5 * poll / 2
 				if poll == 0 {
-					limit = T / 2
+					limit = 5 * T / 4
 				}
 				d := memory.NewDecider()
 				d.Replace(rival(3))

@@ -190,7 +190,7 @@ func TestRule08AcquisitionAnsweredTooLate(t *testing.T) {
 			t.Fatalf("the late write did not land: %+v", e)
 		}
 		a.store.Inject(nil)
-		sleep(5 * time.Second)
+		sleep(5 * T / 4)
 		a.leads(t)
 		if got := a.View().ElectionNumber(); got != first+1 {
 			t.Fatalf("number %d, want the next: one's own record acquired anew", got)

@@ -116,3 +116,12 @@ func TimesOut(t testing.TB, within time.Duration, d leaderelection.RaceDecider, 
 		}
 	}
 }
+
+// Pauses fails unless err asks for a pause of this length.
+func Pauses(t testing.TB, err error, want time.Duration) {
+	t.Helper()
+	var asked *leaderelection.RetryAfterError
+	if !errors.As(err, &asked) || asked.After != want {
+		t.Errorf("%v: want it to ask for a pause of %v", err, want)
+	}
+}

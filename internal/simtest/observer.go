@@ -128,8 +128,8 @@ func (o *observer) upToDate() {
 		i--
 	}
 	then := &o.w.rec.records[i]
-	if last == nil && 2*o.w.leaderWithin() < le.DefaultTermLength {
-		return // it knows nothing of the term yet, and takes it for the default
+	if last == nil && 2*o.w.leaderWithin() < 5*le.DefaultTermLength/4 {
+		return // it knows nothing of the term yet, and takes it for the default: this is its standoff
 	}
 	if then.ElectionNumber != le.NoElections && (last == nil || last.ElectionNumber < then.ElectionNumber) {
 		o.w.rec.failf("observer", "knows of %v, long after %v", o.w.rec.short(last), o.w.rec.short(then))

@@ -146,12 +146,18 @@ func (p *Params) drawWishes(rng *rand.Rand) {
 	p.Paced = rng.IntN(2) == 0
 }
 
-// backoff is the longest pause between two attempts at what fails: the greater
+// backoff is a leader's longest pause between two attempts at what fails: the greater
 // of an eighth of a term and half a second (twice a base of a quarter to one
 // second), half a minute at most, and a quarter more for the jitter.
 func backoff(term time.Duration) time.Duration {
 	base := min(max(term/32, 250*time.Millisecond), time.Second)
 	return max(min(term/8, 30*time.Second), 2*base) * 5 / 4
+}
+
+// standoff is a standby's longest pause: twice PollInterval, or twice a term if that is shorter,
+// and a quarter more for the jitter.
+func (p *Params) standoff() time.Duration {
+	return max(min(p.poll(), p.longest()), 250*time.Millisecond) * 5 / 2
 }
 
 // poll is the longest time between two polls of a standby.
@@ -173,44 +179,46 @@ func (p *Params) poll() time.Duration {
 //   - or, where that is longer, the Hold of the last that led, which counts from when it began
 //     to: where clocks are not compared, or one was wrong, from when its vacancy was first seen,
 //     and with the allowance for each term of it;
-//   - or, where that is longer, PollInterval, after which they ask again who know
-//     of no record yet, or are sick;
+//   - or, if that is longer, PollInterval, after which those ask again that are sick, or
+//     the standoff of those whose last calls have failed: the pauses after a failed read and
+//     a failed write both began before the last fault ended;
 //   - an operation that was under way when the faults ended, and a check of
 //     health, may be answered never, and are given up after TermLength/4 each;
-//   - a read, and a write, may each wait for their longest back-off;
+//   - a leader's read, and its write, may each wait for their longest back-off;
 //   - a leader that has been frozen looks at its clocks within a second, and a
 //     few answers take the calm latency each.
 //
 // Where clocks were out of bounds, a record may end later by as much as one was.
 // A reservation by an operator whose clock was counts for a term from when it was first
-// seen, after a poll. A clock that knows its bound is asked four times a term. If every
+// seen, after a standoff. A clock that knows its bound is read four times a term. If every
 // second read is a stale one, a write may fail by that, and a poll see nothing.
 //
-// Where clocks are not compared, what counts is when a challenger has seen the
-// record change: after a poll; or where a feed has fallen silent and all seems
+// If clocks are not compared, what counts is when a challenger has seen the
+// record change: after a standoff; or if a feed has fallen silent and all seems
 // well, after the whole of a wait, which is TermLength and the allowance. Then it
 // waits that long, once more or for the first time; all by its own clock.
 func (p *Params) leaderWithin() time.Duration {
 	term, skew := p.longest(), p.mostSkew()
+	poll := max(p.poll(), p.standoff())
 	rest := 2*(term/4) + 2*backoff(term) + time.Second + 20*p.Calm
 	if p.Bounded {
 		rest += term / 4
 	}
 	if p.Lag {
-		rest += 2*backoff(term) + p.poll()
+		rest += 3 * p.standoff()
 	}
 	if p.Strangers { // an emptied record is waited for from when it is seen
-		rest += p.poll() + p.allowance()
+		rest += poll + p.allowance()
 	}
 	if p.Unsynchronized > 0 {
 		wait := term + max(skew, term/100)
-		all := max(wait, p.poll()) + max(wait, term+3*skew) + p.mostHold(term) + rest
+		all := max(wait, poll) + max(wait, term+3*skew) + p.mostHold(term) + rest
 		return time.Duration(float64(all) / (1 - p.uneven()))
 	}
 	if p.Astray {
-		rest += p.poll()
+		rest += poll
 	}
-	return max(term+3*skew+p.Wild, p.poll()) + p.mostHold(term) + rest
+	return max(term+3*skew+p.Wild, poll) + p.mostHold(term) + rest
 }
 
 // keep is for how long a candidate keeps what it took too early by a clock that is

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -87,6 +88,8 @@ type Verdict struct {
 	Permanent bool   // no retry can help
 	Denied    bool   // nor this, but it may pass by itself: leaderelection.ErrDenied
 	Lost      bool   // of a write: the record's version is another
+
+	After time.Duration // the pause that the store asks for: see RetryAfter
 }
 
 // Permanent is the verdict on what no retry can cure.
@@ -355,7 +358,23 @@ func (v Verdict) explain(err error) error {
 	if v.Advice != "" {
 		err = fmt.Errorf("%w: %s", err, v.Advice)
 	}
+	if v.After > 0 {
+		err = &leaderelection.RetryAfterError{After: v.After, Err: err}
+	}
 	return err
+}
+
+// RetryAfter is the pause that the header Retry-After of an HTTP answer asks for: a number of
+// seconds, or a date. It is zero if the header has neither.
+func RetryAfter(header string) time.Duration {
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := time.Parse("Mon, 02 Jan 2006 15:04:05 GMT", header)
+	if err != nil {
+		return 0
+	}
+	return max(time.Until(at), 0)
 }
 
 // Wrong is an error of our own that no retry can cure.

@@ -38,6 +38,7 @@ var (
 	errGone    = errors.New("no such table")
 	errStrange = errors.New("the client's clock is off")
 	errBusy    = errors.New("busy")
+	errTooMany = errors.New("too many requests")
 )
 
 func (b *backend) Load(context.Context) (store.Stored[version], error) {
@@ -69,6 +70,8 @@ func (b *backend) Judge(err error) store.Verdict {
 	switch {
 	case errors.Is(err, errOther):
 		return store.Lost
+	case errors.Is(err, errTooMany):
+		return store.Verdict{Advice: "ask less often", After: store.RetryAfter("7")}
 	case errors.Is(err, errStrange):
 		return store.Passing("set it right")
 	}
@@ -389,5 +392,24 @@ func TestProofInterrupted(t *testing.T) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		}
+	}
+}
+
+// A pause that the store asks for is a number of seconds, or a date.
+func TestRetryAfter(t *testing.T) {
+	for header, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "0": 0, "-1": 0, "soon": 0, "1.5": 0, "99999999999999": 0, "Wed, 21 Oct 2015 07:28:00 GMT": 0,
+	} {
+		if got := store.RetryAfter(header); got != want {
+			t.Errorf("%q: %v, want %v", header, got, want)
+		}
+	}
+	if got := store.RetryAfter(time.Now().Add(time.Hour).UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT")); got < 59*time.Minute || got > time.Hour {
+		t.Errorf("a date in an hour: %v", got)
+	}
+	_, err := election(&backend{err: errTooMany}).Read(t.Context())
+	var asked *leaderelection.RetryAfterError
+	if !errors.As(err, &asked) || asked.After != 7*time.Second || !errors.Is(err, errTooMany) || !strings.Contains(err.Error(), "ask less often") || !strings.Contains(err.Error(), "7s") {
+		t.Errorf("%v", err)
 	}
 }

@@ -146,7 +146,7 @@ var kinds = map[string]func(s *Store, rng *rand.Rand, long time.Duration) httpfa
 	"something on the way refuses": func(_ *Store, rng *rand.Rand, _ time.Duration) httpfault.Fault {
 		return httpfault.Fault{
 			Status: []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable}[rng.IntN(4)],
-			Header: http.Header{"Retry-After": {"60"}}, Body: "<html>not now",
+			Header: http.Header{"Retry-After": {"1"}}, Body: "<html>not now",
 		}
 	},
 }

@@ -149,7 +149,7 @@ func TestSeedsFindMistakes(t *testing.T) {
 		"Hopeful":       {mistakes{hopeful: true}, "nothing of that leadership was ever written|after its end by|OVERLAP"},
 		"Trusting":      {mistakes{trusting: true}, "becomes one for|nothing of that leadership was ever written|after its end by|OVERLAP"},
 		"Retries":       {mistakes{retries: true}, "campaigns|does not grow|wins while the view|OVERLAP|not its own"},
-		"EmptyHanded":   {mistakes{emptyHanded: true}, "does not grow|wins while the view|was given already|OVERLAP"},
+		"EmptyHanded":   {mistakes{emptyHanded: true}, "campaigns|does not grow|wins while the view|was given already|OVERLAP"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && name != "Unconditional" && name != "EmptyHanded" {

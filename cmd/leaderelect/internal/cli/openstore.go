@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/early"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/outage"
 )
 
 // openPatience is how long one attempt to open a store may take.
@@ -48,16 +50,19 @@ func (a *app) openGroup(ctx context.Context, url string) (*store.Group, error) {
 // patiently opens a store that cannot be reached yet again and again. It returns as soon as
 // ctx has ended.
 func patiently[T any](ctx context.Context, a *app, once func() (T, error)) (opened T, err error) {
+	began := time.Now()
+	fails := outage.Log{Over: "the store is open", To: func(level slog.Level, msg string, args ...any) { a.logger().Log(ctx, level, msg, args...) }}
 	for pause := time.Second; ; pause = min(2*pause, 15*time.Second) {
 		opened, err = once()
 		switch {
 		case err == nil:
+			fails.Worked(time.Since(began), "")
 			time.AfterFunc(started, early.Over)
 			return opened, nil
 		case ctx.Err() != nil, errors.Is(err, leaderelection.ErrPermanent), store.Wrong(err):
 			return opened, err
 		}
-		a.logger().Warn("the store cannot be opened; trying again", "in", pause, "err", err)
+		fails.Failed(time.Since(began), "", "the store cannot be opened; trying again", "in", pause, "err", err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
