@@ -75,7 +75,7 @@ func newCampaign(ctx context.Context, cfg Config, hold time.Duration, s *single)
 	c.clock.bounded, _ = cfg.Clock.(clocks.Bounded)
 	c.clock.marks = hold == 0 && hasMonotonic(cfg.Clock)
 	_, c.writes = backoffs(cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
-	c.changed = deliveries{ctx: context.WithoutCancel(ctx), call: cfg.LeaderChanged, idle: f.events.idle}
+	c.changed = deliveries{userCalls: userCalls{limit: maxWaiting, idle: f.events.idle}, ctx: context.WithoutCancel(ctx)}
 	c.view.Store(newView(f.timekeeper, NoElections))
 	f.log(slog.LevelInfo, "campaign started", "id", cfg.LeaderID, "place", firstPlace{f}, "term", cfg.TermLength, "skew", cfg.MaxClockSkew, "pushed", f.feed != nil)
 	return c

@@ -223,7 +223,7 @@ func (c *Campaign) release(wake *alarm) {
 	case wake.now.mono < c.writes.notBefore:
 		wake.at(c.writes.notBefore)
 	default:
-		c.write(wake, OpRelease, c.vacancy(wake.now))
+		c.write(wake, OpRelease, c.departure(wake.now))
 	}
 }
 
@@ -352,19 +352,24 @@ func (c *Campaign) extension(now instant, r *leadership) *RaceEntry {
 	return e
 }
 
-// vacancy returns the record that releases this campaign's own.
+// vacancy returns the record that releases the base.
 func (c *Campaign) vacancy(now instant) *RaceEntry {
 	b := c.k.base
-	e := &RaceEntry{
+	return &RaceEntry{
 		TermExpiry:     now.wall.Add(-c.clock.check.Ahead(now.reading(), 0)).UTC(),
-		TermLength:     c.cfg.TermLength,
+		TermLength:     b.TermLength,
 		ElectionNumber: b.ElectionNumber,
 		Extension:      c.nextExtension(b.ElectionNumber),
 		Incarnation:    b.Incarnation,
-		Unsynchronized: b.Unsynchronized || c.cfg.unsynchronized(),
+		Unsynchronized: b.Unsynchronized || c.cfg.unsynchronized(), // its TermExpiry is of this clock
 		Extra:          b.Extra,
 		Token:          b.Token,
 	}
+}
+
+// departure returns the vacancy that releases this campaign's own record.
+func (c *Campaign) departure(now instant) *RaceEntry {
+	b, e := c.k.base, c.vacancy(now)
 	if r := c.last; r != nil { // of a record that began none, too
 		e.Hold = c.holdLeft(r, now)
 	}

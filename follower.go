@@ -30,7 +30,7 @@ type follower struct {
 	patience time.Duration // how long an ErrDenied may last before it counts
 	logger   *slog.Logger
 	trace    *Trace
-	events   events
+	events   userCalls
 
 	ctx     context.Context // of store calls and feeds: the caller's values, without its end
 	winding bool            // calls and feed are told to end
@@ -93,7 +93,7 @@ func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, 
 	f.feeds = f.reads
 	f.feeds.limit = max(f.feeds.limit, term)
 	f.ctx = context.WithoutCancel(ctx)
-	f.events.idle = func() { f.post(lookAgain{}) }
+	f.events.limit, f.events.idle = maxEvents, func() { f.post(lookAgain{}) }
 }
 
 // begin makes a store call, in its own goroutine. A write puts entry over over, which its answer

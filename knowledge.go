@@ -309,12 +309,6 @@ func (l *attempts) wrote(e *RaceEntry) bool {
 		(e.ElectionNumber < a.number || e.ElectionNumber == a.number && e.Extension < a.ext)
 }
 
-// has reports whether this campaign has made up the Incarnation for a write that may still count.
-func (l *attempts) has(incarnation string) bool {
-	has := func(a attempt) bool { return a.incarnation == incarnation }
-	return incarnation != "" && (has(l.last) || slices.ContainsFunc(l.open, has))
-}
-
 // match returns the open write that e shows, or nil. If several writes asked for the same term, it
 // is the first of them, which began before e was written in any case.
 func (l *attempts) match(e *RaceEntry) *attempt {

@@ -20,14 +20,15 @@ func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 	if how == wasWritten && c.clock.readsBack(e, c.attempts.match(e)) {
 		c.k.unsure, how = true, wasPushed // it begins no more than what a feed tells of
 	}
-	if how == wasPushed && news && c.attempts.match(e) != nil {
+	switch {
+	case !news:
+	case how == wasPushed && c.attempts.match(e) != nil:
 		// A feed may report what its store has not committed and will undo, so a pushed
 		// record decides nothing. If it shows an open write of this campaign, that is a
 		// reason to read at once, without the pause after the last failure.
 		c.k.unsure = true
 		c.f.reads.hurry()
-	}
-	if news && (how != wasPushed || !c.attempts.has(e.Incarnation)) {
+	default:
 		// A newer record explains the failed write: it landed after all, or lost against
 		// this record. There is no reason to pause.
 		c.writes.worked()
@@ -199,6 +200,6 @@ func (c *Campaign) tellChange(e *RaceEntry) {
 		c.f.log(slog.LevelInfo, "another leads", "id", c.cfg.LeaderID, "leader", e.LeaderID, "token", uint64(e.ElectionNumber), "until", e.TermExpiry)
 	}
 	if c.cfg.LeaderChanged != nil {
-		c.changed.add(delivery{entry: e, call: c.cfg.LeaderChanged})
+		c.changed.deliver(delivery{entry: e, call: c.cfg.LeaderChanged})
 	}
 }

@@ -8,81 +8,93 @@ import (
 	"github.com/c8e606e4/leaderelection/clocks"
 )
 
-// events makes the calls of user code for which the election does not wait (Trace, Logger): one at
-// a time, in order, in a goroutine that exists only while there are calls to make.
-type events struct {
+// userCalls makes calls of user code for which the election does not wait: one at a time, in order, in
+// a goroutine that exists only while there are calls to make.
+type userCalls struct {
+	limit int    // how many may wait for one that is stuck
+	idle  func() // called, without the lock, when none is left
+
 	mu      sync.Mutex
 	queue   []func()
 	running bool
-	idle    func() // called, without the lock, when the queue has run empty
+	done    int // how many have returned
 }
 
-// maxEvents is how many events may wait for a Trace or Logger that is stuck.
-const maxEvents = 1024
+// add queues a call. If too many wait, the oldest is dropped.
+func (q *userCalls) add(f func()) { q.put(f, false) }
 
-// add queues f. If too many wait, the oldest is dropped.
-func (e *events) add(f func()) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.queue) >= maxEvents {
-		e.queue = e.queue[1:]
+// put is add. If it replaces, it takes the place of the call that was added last and still waits.
+func (q *userCalls) put(f func(), replaces bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch n := len(q.queue); {
+	case replaces && n > 0:
+		q.queue = q.queue[:n-1]
+	case n >= q.limit:
+		q.queue = q.queue[1:]
 	}
-	e.queue = append(e.queue, f)
-	if !e.running {
-		e.running = true
-		go e.run()
+	q.queue = append(q.queue, f)
+	if !q.running {
+		q.running = true
+		go q.run()
 	}
 }
 
-func (e *events) run() {
+func (q *userCalls) run() {
 	defer func() {
-		// This runs even if a hook ended its goroutine, as t.FailNow does.
-		e.mu.Lock()
-		again := len(e.queue) > 0
-		e.running = again
-		e.mu.Unlock()
+		// This runs even if a call ended its goroutine, as t.FailNow does.
+		q.mu.Lock()
+		again := len(q.queue) > 0
+		q.running = again
+		q.mu.Unlock()
 		if again {
-			go e.run()
+			go q.run()
 			return
 		}
-		e.idle()
+		q.idle()
 	}()
 	for {
-		e.mu.Lock()
-		if len(e.queue) == 0 {
-			e.queue = nil
-			e.mu.Unlock()
+		q.mu.Lock()
+		if len(q.queue) == 0 {
+			q.queue = nil
+			q.mu.Unlock()
 			return
 		}
-		f := e.queue[0]
-		e.queue = e.queue[1:]
-		e.mu.Unlock()
+		f := q.queue[0]
+		q.queue = q.queue[1:]
+		q.mu.Unlock()
 		f()
+		q.mu.Lock()
+		q.done++
+		q.mu.Unlock()
 	}
 }
 
 // busy reports whether a call is being made, or waits to be.
-func (e *events) busy() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.running
+func (q *userCalls) busy() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.running
 }
 
-// maxWaiting is how many records may wait for a callback that is stuck.
-const maxWaiting = 128
+// drop drops the calls that wait.
+func (q *userCalls) drop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queue = nil
+}
 
-// deliveries calls a user's callback with records, one at a time and in order, in a goroutine that
-// exists only while there are records.
+// maxEvents is how many calls may wait for a Trace or Logger that is stuck, maxWaiting how many
+// records for another callback.
+const maxEvents, maxWaiting = 1024, 128
+
+// deliveries calls a user's callback with records.
 type deliveries struct {
-	ctx     context.Context
-	call    func(context.Context, RaceEntry)
-	idle    func()
-	mu      sync.Mutex
-	done    int
-	queue   []delivery
-	running bool
+	userCalls
+	ctx  context.Context
+	last delivery // the one that was added last
 
-	// The loop's own, of when it looked last:
+	// Of when the loop looked last:
 	seen    int           // done
 	calling bool          // running
 	since   time.Duration // when that call was seen first
@@ -94,63 +106,15 @@ type delivery struct {
 	merge bool // may be replaced by a later extension of the same leadership
 }
 
-// add queues a delivery. A later extension replaces one of the same leadership that still waits. If
-// too many wait, the oldest is dropped.
-func (d *deliveries) add(next delivery) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if n := len(d.queue); n > 0 && next.merge && d.queue[n-1].merge &&
-		d.queue[n-1].entry.ElectionNumber == next.entry.ElectionNumber {
-		d.queue[n-1] = next
-		return
-	}
-	if len(d.queue) >= maxWaiting {
-		d.queue = d.queue[1:]
-	}
-	d.queue = append(d.queue, next)
-	if !d.running {
-		d.running = true
-		go d.run()
-	}
-}
-
-func (d *deliveries) run() {
-	defer func() {
-		// This runs even if a callback ended its goroutine, as t.FailNow does.
-		d.mu.Lock()
-		again := len(d.queue) > 0
-		d.running = again
-		d.mu.Unlock()
-		if again {
-			go d.run()
-			return
-		}
-		d.idle()
-	}()
-	for {
-		d.mu.Lock()
-		if len(d.queue) == 0 {
-			d.queue = nil
-			d.mu.Unlock()
-			return
-		}
-		next := d.queue[0]
-		d.queue = d.queue[1:]
-		d.mu.Unlock()
+// deliver queues a delivery. A later extension replaces one of the same leadership that still waits.
+func (d *deliveries) deliver(next delivery) {
+	last := d.last
+	d.last = next
+	d.put(func() {
 		entry := next.entry.Clone()
 		entry.Token = nil
 		next.call(d.ctx, *entry)
-		d.mu.Lock()
-		d.done++
-		d.mu.Unlock()
-	}
-}
-
-// drop drops the records that wait.
-func (d *deliveries) drop() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.queue = nil
+	}, next.merge && last.merge && last.entry.ElectionNumber == next.entry.ElectionNumber)
 }
 
 // look returns whether a callback is running or waits to, and since when it has been seen running.
@@ -162,13 +126,6 @@ func (d *deliveries) look(now instant) (since time.Duration, running bool) {
 	}
 	d.calling = d.running
 	return d.since, d.calling
-}
-
-// busy reports whether a callback is running or waits to.
-func (d *deliveries) busy() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.running
 }
 
 // event says what has happened outside of a loop. It is an *answer, or of one of the types below.

@@ -1,6 +1,9 @@
 package leaderelection
 
-import "log/slog"
+import (
+	"log/slog"
+	"slices"
+)
 
 // Lifeline reports which leaders' processes are dead, by what the kernel of their machine knows.
 // Set Config.Lifeline to the *Lifeline of package [lifeline]. It is an interface so that tests
@@ -45,15 +48,7 @@ const maxDead = 8
 
 // died reports whether the holder of the record e is proved dead.
 func (p *proofs) died(e *RaceEntry) bool {
-	if e == nil || e.Vacant() || e.Emptied {
-		return false
-	}
-	for _, d := range p.dead {
-		if d == e.Incarnation {
-			return true
-		}
-	}
-	return false
+	return e != nil && !e.Vacant() && !e.Emptied && slices.Contains(p.dead, e.Incarnation)
 }
 
 // watch asks whether the holder of the record e is dead, and for a report when it dies.
@@ -137,17 +132,7 @@ func (c *Campaign) undertakes(now instant) bool {
 // legacy returns the vacancy that the dead holder would have left. It names no Successor: a
 // request to hand over ended with the holder.
 func (c *Campaign) legacy(now instant) *RaceEntry {
-	b := c.k.base
-	e := &RaceEntry{
-		TermExpiry:     now.wall.Add(-c.clock.check.Ahead(now.reading(), 0)).UTC(),
-		TermLength:     b.TermLength,
-		ElectionNumber: b.ElectionNumber,
-		Extension:      c.nextExtension(b.ElectionNumber),
-		Incarnation:    b.Incarnation,
-		Unsynchronized: b.Unsynchronized || c.cfg.unsynchronized(), // its TermExpiry is of this clock
-		Extra:          b.Extra,
-		Token:          b.Token,
-	}
+	b, e := c.k.base, c.vacancy(now)
 	if b.Hold > 0 {
 		left := min(b.TermExpiry.Sub(e.TermExpiry), MaxTermLength) + min(b.Hold, MaxTermLength)
 		if c.k.measures(b) {

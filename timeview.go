@@ -122,13 +122,17 @@ func (t *TimeView) ValueInFuture() bool {
 		if t.before(s) {
 			return true
 		}
-		// Make it over for ever, unless the end was moved on since it was loaded.
-		end := *s
-		end.over = true
-		if t.state.CompareAndSwap(s, &end) {
+		if t.latch(s) {
 			return false
 		}
 	}
+}
+
+// latch makes the view over for ever, unless its end was moved on since s was loaded.
+func (t *TimeView) latch(s *viewState) bool {
+	end := *s
+	end.over = true
+	return t.state.CompareAndSwap(s, &end)
 }
 
 // latched reports whether somebody has seen the view over. It does not look at the clock.
@@ -192,13 +196,7 @@ func (s *viewState) later(o *viewState) bool {
 // end ends the view now, for ever.
 func (t *TimeView) end() {
 	for {
-		s := t.state.Load()
-		if s.over {
-			return
-		}
-		end := *s
-		end.over = true
-		if t.state.CompareAndSwap(s, &end) {
+		if s := t.state.Load(); s.over || t.latch(s) {
 			return
 		}
 	}

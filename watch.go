@@ -74,7 +74,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	o.k = knowledge{skew: w.MaxClockSkew, term: DefaultTermLength}
 	o.diagnosis = diagnosis{f: f}
 	o.setPoll(DefaultTermLength)
-	o.out = deliveries{ctx: ctx, idle: f.events.idle}
+	o.out = deliveries{userCalls: userCalls{limit: maxWaiting, idle: f.events.idle}, ctx: ctx}
 	return o.loop()
 }
 
@@ -195,7 +195,7 @@ func (o *observer) act(wake *alarm) {
 	if pending && lapse.reached(o.k.ofLatest.read) {
 		o.lapsed, pending = o.k.latest, false
 		if o.cfg.Lapsed != nil {
-			o.out.add(delivery{entry: o.k.latest, call: o.cfg.Lapsed})
+			o.out.deliver(delivery{entry: o.k.latest, call: o.cfg.Lapsed})
 		}
 	}
 	if !f.mayCall(wake) {
@@ -242,7 +242,7 @@ func (o *observer) learn(e *RaceEntry, at, now instant, how source) {
 	if e.TermLength > 0 {
 		o.setPoll(e.TermLength)
 	}
-	o.out.add(delivery{entry: e, call: o.cb, merge: !e.Vacant()})
+	o.out.deliver(delivery{entry: e, call: o.cb, merge: !e.Vacant()})
 }
 
 // setPoll fits the observer's pace to the candidates' term.

@@ -8,7 +8,7 @@ import "github.com/c8e606e4/leaderelection/internal/mutants"
 // passed all tests.
 var documented = []mutants.Mutant{
 	{Name: "a refused release loops", Hangs: true,
-		Edit: change{"case wake.now.mono < c.writes.notBefore:\n wake.at(c.writes.notBefore)\n default:\n c.write(wake, OpRelease, c.vacancy", "default:\n		c.write(wake, OpRelease, c.vacancy"}, CaughtBy: "TestRule11RefusedReleases"},
+		Edit: change{"case wake.now.mono < c.writes.notBefore:\n wake.at(c.writes.notBefore)\n default:\n c.write(wake, OpRelease, c.departure", "default:\n		c.write(wake, OpRelease, c.departure"}, CaughtBy: "TestRule11RefusedReleases"},
 	{Name: "nobody wakes when DrainTimeout is over",
 		Edit: change{"} else {\n wake.at(r.drainUntil)\n }", "}"}, CaughtBy: "TestRule13OnOustingEnds"},
 	{Name: "OnOusting comes before OnElected",
@@ -20,7 +20,7 @@ var documented = []mutants.Mutant{
 	{Name: "Transfer to a leader who was asked to go says nil",
 		Edit: change{"case e.LeaderID == successor && e.Successor != \"\" && e.Successor != successor:", "case false:"}, CaughtBy: "TestRule18NilMeans"},
 	{Name: "Watch merges two leaderships",
-		Edit: change{"d.queue[n-1].merge && d.queue[n-1].entry.ElectionNumber == next.entry.ElectionNumber {", "d.queue[n-1].merge {"}, CaughtBy: "TestWatchMergesNo"},
+		Edit: change{"last.merge && last.entry.ElectionNumber == next.entry.ElectionNumber)", "last.merge)"}, CaughtBy: "TestWatchMergesNo"},
 	{Name: "a store that has judged a write has not worked",
 		Edit: change{"case a.err == nil || errors.Is(a.err, ErrLostRace):", "case a.err == nil:"}, CaughtBy: "TestRule17AJudged"},
 	{Name: "LeaderChanged tells of no other incarnation",
