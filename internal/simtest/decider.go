@@ -133,7 +133,7 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 	replies := make(chan reply, 2)
 	go func() {
 		if f.early {
-			replies <- reply{err: errLost}
+			replies <- reply{err: d.actor.link.lost(errLost)}
 		}
 		d.actor.link.rest(f.request)
 		lost := f.loseRequest
@@ -155,7 +155,7 @@ func exchange[T any](ctx context.Context, d *Decider, f fault, do func(context.C
 		case !lost:
 			replies <- r
 		case !f.silent:
-			replies <- reply{err: errLost}
+			replies <- reply{err: d.actor.link.lost(errLost)}
 		}
 	}()
 	d.actor.link.rest(f.hang)
@@ -261,7 +261,7 @@ func (p Pushed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
 		}
 		d.actor.clock.Gate()
 		if ctx.Err() == nil {
-			yield(nil, errFeed)
+			yield(nil, link.lost(errFeed))
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	le "github.com/c8e606e4/leaderelection"
 )
 
 // errLost is what a caller is told when a request or an answer was lost.
@@ -70,6 +72,8 @@ type Link struct {
 	clock *Clock
 	calm  time.Duration // the greatest latency each way in calm weather
 
+	pauses time.Duration // see Params
+
 	mu       sync.Mutex
 	rng      *rand.Rand
 	weather  Weather
@@ -105,6 +109,20 @@ func (l *Link) rest(d time.Duration) {
 	left := max(l.left(), l.calm)
 	l.mu.Unlock()
 	time.Sleep(min(d, left))
+}
+
+// lost returns the error of a request, an answer or a feed that was lost: cause, which may
+// ask for a pause.
+func (l *Link) lost(cause error) error {
+	if l.pauses == 0 {
+		return cause
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rng.IntN(2) == 0 {
+		return cause
+	}
+	return &le.RetryAfterError{After: l.upTo(l.pauses), Err: cause}
 }
 
 func (l *Link) chance(p float64) bool { return p > 0 && l.rng.Float64() < p }

@@ -28,6 +28,7 @@ func (w *world) observe() *observer {
 	clock := NewClock(w.epoch, w.Skew, w.offset(), (w.rng.Float64()*2-1)*w.Drift, 1+(w.rng.Float64()*2-1)*w.Drift)
 	clock.spun = func() { go w.rec.fail("observer", "hot loop: the clock was read %d times at one moment", maxReadings) }
 	a := &actor{name: "observer", clock: clock, link: NewLink(clock, w.Calm, w.Seed, 99)}
+	a.link.pauses = w.Pauses
 	o := &observer{w: w, actor: a, done: make(chan struct{})}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o.cancel = cancel

@@ -42,6 +42,8 @@ type Params struct {
 
 	Strangers bool // others' tools change the record
 
+	Pauses time.Duration // the store asks for pauses of this length at most, when calls fail; 0: it does not
+
 	Unsynchronized int           // so many hosts have Unsynchronized set
 	Apart          time.Duration // how far their clocks may be from true time
 }
@@ -91,8 +93,8 @@ func DrawUnsynchronized(seed uint64) Params {
 }
 
 func (p Params) String() string {
-	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v (mixed: %v), the store's time in units of %v (by reads alone: %v), set back: %v, a replica lags: %v, operators nag: %v, and are astray: %v, bounded clocks: %v, skewed candidates: %d, unsynchronized candidates: %d, Hold up to %v, ranks: %d, paced: %v, lifelines: %v, strangers: %v",
-		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Mixed, p.Stamp, p.Quiet, p.Backups, p.Lag, p.Nags, p.Astray, p.Bounded, p.Skewed, p.Unsynchronized, p.Hold, p.Ranks, p.Paced, p.Lifelines, p.Strangers)
+	return fmt.Sprintf("seed %d: %d candidates (twins: %v), feed: %v, TermLength %v, MaxClockSkew %v, PollInterval %v, DrainTimeout %v (mixed: %v), the store's time in units of %v (by reads alone: %v), set back: %v, a replica lags: %v, operators nag: %v, and are astray: %v, bounded clocks: %v, skewed candidates: %d, unsynchronized candidates: %d, Hold up to %v, ranks: %d, paced: %v, lifelines: %v, strangers: %v, pauses up to %v",
+		p.Seed, p.Hosts, p.Twins, p.Feed, p.Term, p.Skew, p.Poll, p.Drain, p.Mixed, p.Stamp, p.Quiet, p.Backups, p.Lag, p.Nags, p.Astray, p.Bounded, p.Skewed, p.Unsynchronized, p.Hold, p.Ranks, p.Paced, p.Lifelines, p.Strangers, p.Pauses)
 }
 
 // Draw returns the simulation of a seed.
@@ -132,6 +134,9 @@ func Draw(seed uint64) Params {
 	p.Lag, p.Nags, p.Astray, p.Bounded = more.IntN(5) == 0, more.IntN(3) == 0, more.IntN(4) == 0, more.IntN(4) == 0
 	p.drawWishes(rand.New(rand.NewPCG(seed, 8)))
 	p.Lifelines = rand.New(rand.NewPCG(seed, 10)).IntN(2) == 0
+	if rng := rand.New(rand.NewPCG(seed, 11)); rng.IntN(4) == 0 {
+		p.Pauses = []time.Duration{p.Term / 4, 2 * p.Term, 2 * time.Minute, 24 * time.Hour}[rng.IntN(4)]
+	}
 	return p
 }
 
@@ -180,8 +185,8 @@ func (p *Params) poll() time.Duration {
 //     to: where clocks are not compared, or one was wrong, from when its vacancy was first seen,
 //     and with the allowance for each term of it;
 //   - or, if that is longer, PollInterval, after which those ask again that are sick, or
-//     the standoff of those whose last calls have failed: the pauses after a failed read and
-//     a failed write both began before the last fault ended;
+//     the standoff of those whose last calls have failed, or the pause that the store has then
+//     asked for, a minute at most: all these began before the last fault ended;
 //   - an operation that was under way when the faults ended, and a check of
 //     health, may be answered never, and are given up after TermLength/4 each;
 //   - a leader's read, and its write, may each wait for their longest back-off;
@@ -199,7 +204,7 @@ func (p *Params) poll() time.Duration {
 // waits that long, once more or for the first time; all by its own clock.
 func (p *Params) leaderWithin() time.Duration {
 	term, skew := p.longest(), p.mostSkew()
-	poll := max(p.poll(), p.standoff())
+	poll := max(p.poll(), p.standoff(), min(p.Pauses, time.Minute))
 	rest := 2*(term/4) + 2*backoff(term) + time.Second + 20*p.Calm
 	if p.Bounded {
 		rest += term / 4

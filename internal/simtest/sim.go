@@ -104,6 +104,7 @@ func (w *world) newHost(i int) *host {
 	h.clock = NewClock(w.epoch, bound, offset, rate, pace)
 	h.clock.spun = func() { go w.rec.fail(h.id, "hot loop: the clock was read %d times at one moment", maxReadings) }
 	h.link = NewLink(h.clock, w.Calm, w.Seed, uint64(100+i))
+	h.link.pauses = w.Pauses
 	return h
 }
 
