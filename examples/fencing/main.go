@@ -1,149 +1,194 @@
-//go:build unix
-
-// Fencing shows what no lease can prevent, and how a database prevents it: a leader
-// that is stopped between asking its view and writing, and writes when another one
-// leads already.
+// Fencing shows what no lease can prevent, and how a database prevents it: a leader that
+// stands still between asking its view and writing, and writes when another one leads
+// already.
 //
 //	go run ./examples/fencing
-//	go run ./examples/fencing -dsn postgres://user@host/database
 //
-// Two workers, each a process of its own, campaign an election. The first leader asks
-// its view, is told that it may write, and is stopped there and then (SIGSTOP) for
-// longer than its term. The second takes over and writes. Then the first is let go
-// on (SIGCONT), and does what it was about to do, to two tables. One is fenced: the
-// first's fencing token is smaller than one that was seen, and the write is refused.
-// The other is not, and there it undoes the new leader's work. What the first tries
-// after that does not even leave the process: its view has ended.
+// The first leader asks its view, is told that it may write, and stands still there and
+// then, for longer than its term. The second takes over and writes. Then the first goes
+// on, and does what it was about to do, to two tables. One is fenced: the first's fencing
+// token is smaller than one that was seen, and the write is refused. The other is not, and
+// there it undoes the new leader's work. What the first tries after that does not even
+// reach the database: its view has ended.
 //
-// Without -dsn it starts a PostgreSQL of its own, if one is installed, and stops it
-// at the end. With -dsn it works in a schema of its own, which it drops at the end;
-// the user needs the right to make one. At last it looks what the tables hold. It
-// ends with status 1 where the fenced one holds the late write, or the other does
-// not, and with 2 where it could not find out.
+// The election is kept in memory and the tables in SQLite, so that there is nothing to
+// install. On PostgreSQL or MySQL only the dialect and the driver are others. The program
+// fails if the fenced table holds the late write, or the other one does not.
 package main
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
+	"path/filepath"
 	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/fence/fencesql"
+)
+
+const (
+	election = "orders"
+	term     = 2 * time.Second // short, so that there is little to wait for; the default is 15 s
 )
 
 func main() {
-	if name, ok := os.LookupEnv(workerEnv); ok {
-		os.Exit(workMain(name))
+	if err := show(context.Background(), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "fencing:", err)
+		os.Exit(1)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(status)
 }
 
-// run plays the scene and returns the exit status.
-func run(ctx context.Context, args []string, out, errs io.Writer) int {
-	flags := flag.NewFlagSet("fencing", flag.ContinueOnError)
-	flags.SetOutput(errs)
-	dsn := flags.String("dsn", "", "the PostgreSQL `database` to write to, such as postgres://user@host/database (default: one that is started for this)")
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	case flags.NArg() > 0:
-		fmt.Fprintf(errs, "fencing: unexpected argument %q\n", flags.Arg(0))
-		return 2
-	}
-	const patience = 2 * time.Minute
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done within %v", patience))
-	defer cancel()
-	err := show(ctx, out, *dsn, nil)
-	if err == nil {
-		return 0
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause // whatever it made of the end
-	}
-	fmt.Fprintln(errs, "fencing:", err)
-	if errors.Is(err, errProof) {
-		return 1
-	}
-	return 2
-}
-
-// errProof: the tables do not hold what they are to.
-var errProof = errors.New("the proof failed")
-
-// show plays the scene. Meanwhile may be nil; it is called while the first leader
-// is stopped and the second has written.
-func show(ctx context.Context, out io.Writer, dsn string, meanwhile func(*tables)) (err error) {
-	s := &scene{out: out}
-	defer func() { err = errors.Join(err, s.end()) }()
-	if err := s.prepare(ctx, dsn); err != nil {
-		return err
-	}
-	first, err := s.start(ctx, "first")
+// show plays the scene, and checks what the tables hold at its end.
+func show(ctx context.Context, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "leaderelection-fencing")
 	if err != nil {
 		return err
 	}
-	if err := first.elected(); err != nil {
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	orders, err := open(ctx, filepath.Join(dir, "orders.db"))
+	if err != nil {
 		return err
 	}
-	s.say("first   leads with token %d, has asked its view, and is told that it may write", first.token)
-	if err := first.freeze(); err != nil {
+	defer orders.db.Close()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel() // both campaigns end, too
+	say := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+	write := func(token fence.Token, name string) {
+		say("          the fenced table:   %s", outcome(orders.writeFenced(ctx, token, name)))
+		say("          the unfenced table: %s", outcome(orders.writeUnfenced(ctx, name)))
+	}
+	record := memory.NewDecider() // a real program uses a store that all can reach
+
+	connection := record.Handle()
+	first, err := lead(ctx, connection, "first")
+	if err != nil {
 		return err
 	}
+	late, err := first.Token()
+	if err != nil {
+		return err
+	}
+	say("first   leads with token %d, has asked its view, and is told that it may write", late.Number)
+	connection.Inject(memory.LoseRequests()) // who stands still does not renew
 	begin := time.Now()
-	s.say("first   is stopped at that very moment (SIGSTOP); its term is %v", term)
+	say("first   stands still at that very moment; its term is %v", term)
 
-	second, err := s.start(ctx, "second")
+	second, err := lead(ctx, record.Handle(), "second")
 	if err != nil {
 		return err
 	}
-	if err := second.elected(); err != nil {
+	token, err := second.Token()
+	if err != nil {
 		return err
 	}
-	s.say("second  leads with token %d, %.1f s later, and writes", second.token, time.Since(begin).Seconds())
-	if err := s.turn(second); err != nil {
-		return err
-	}
-	if meanwhile != nil {
-		meanwhile(s.tables)
-	}
+	say("second  leads with token %d, %.1f s later, and writes", token.Number, time.Since(begin).Seconds())
+	write(token, "second")
 
-	s.say("first   goes on (SIGCONT), and writes what it was about to write")
-	if err := s.turn(first); err != nil {
-		return err
-	}
-	s.say("first   wants to write once more, by its write gate")
-	if err := s.turn(first); err != nil {
-		return err
-	}
-	return s.proof(ctx)
+	// A program would pass the leader's ctx, which by now has been cancelled, and would
+	// mostly be spared. But a write can be on its way when that happens, as this one is.
+	say("first   goes on, and writes what it was about to write")
+	write(late, "first")
+	say("first   wants to write once more, and asks its view right before")
+	_, err = first.Token()
+	say("          %s", outcome(err))
+
+	fenced, err1 := orders.writer(ctx, "fenced")
+	unfenced, err2 := orders.writer(ctx, "unfenced")
+	say("the fenced table holds what %s wrote, the unfenced one what %s wrote", fenced, unfenced)
+	return cmp.Or(err1, err2, proof(fenced, unfenced))
 }
 
-// proof looks what the tables hold.
-func (s *scene) proof(ctx context.Context) error {
-	fenced, err := s.tables.holds(ctx, "fenced")
+// lead campaigns until ctx ends, and returns when it leads.
+func lead(ctx context.Context, record *memory.Decider, name string) (fence.Gate, error) {
+	campaign, err := leaderelection.Config{
+		Decider:    record,
+		LeaderID:   name,
+		TermLength: term, ClockPolicy: leaderelection.SharedClock, // one machine
+		Logger: slog.New(slog.DiscardHandler), // the scene tells it; leave it out in a program of yours
+	}.Start(ctx)
 	if err != nil {
-		return err
+		return fence.Gate{}, err
 	}
-	unfenced, err := s.tables.holds(ctx, "unfenced")
+	l, err := campaign.Lead(ctx)
 	if err != nil {
-		return err
+		return fence.Gate{}, err
 	}
-	s.say("in PostgreSQL, the fenced table holds what %s wrote, the unfenced one what %s wrote", fenced, unfenced)
+	context.AfterFunc(ctx, l.Release)
+	return fence.Gate{View: l.View(), Election: election}, nil
+}
+
+func outcome(err error) string {
+	if err == nil {
+		return "accepted"
+	}
+	return "REFUSED: " + err.Error()
+}
+
+// proof is what the scene is to show.
+func proof(fenced, unfenced string) error {
 	switch {
 	case fenced != "second":
-		return fmt.Errorf("%w: the deposed leader's late write was accepted, in spite of the fence", errProof)
+		return errors.New("the late write of a deposed leader was accepted, in spite of the fence")
 	case unfenced != "first":
-		return fmt.Errorf("%w: the late write was not accepted without a fence either: it shows nothing", errProof)
+		return errors.New("the late write was not accepted without a fence either: it shows nothing")
 	}
-	s.say("the late write of a deposed leader was refused where there is a fence, and accepted where there is none")
 	return nil
+}
+
+// tables are what the leaders write to: two of one row each, which says who wrote it last,
+// and one of fences.
+type tables struct {
+	db     *sql.DB
+	fences *fencesql.Table
+}
+
+// open makes them in a new database.
+func open(ctx context.Context, file string) (*tables, error) {
+	fences, err := fencesql.NewTable(fencesql.SQLite, "fences", nil)
+	if err != nil {
+		return nil, err
+	}
+	// Of SQLite, fencesql wants transactions that begin as immediate ones.
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(file)+"?_txlock=immediate&_pragma=busy_timeout(10000)")
+	if err != nil {
+		return nil, err
+	}
+	_, err = db.ExecContext(ctx, `
+		CREATE TABLE fenced   (writer TEXT NOT NULL); INSERT INTO fenced   VALUES ('nobody');
+		CREATE TABLE unfenced (writer TEXT NOT NULL); INSERT INTO unfenced VALUES ('nobody')`)
+	if err := cmp.Or(err, fences.Create(ctx, db)); err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	return &tables{db, fences}, nil
+}
+
+// writeFenced writes under a token: the check is part of the transaction.
+func (t *tables) writeFenced(ctx context.Context, token fence.Token, name string) error {
+	return t.fences.Do(ctx, t.db, token, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE fenced SET writer = ?", name)
+		return err
+	})
+}
+
+// writeUnfenced is the same without a fence.
+func (t *tables) writeUnfenced(ctx context.Context, name string) error {
+	_, err := t.db.ExecContext(ctx, "UPDATE unfenced SET writer = ?", name)
+	return err
+}
+
+// writer returns who wrote a table last.
+func (t *tables) writer(ctx context.Context, table string) (name string, err error) {
+	err = t.db.QueryRowContext(ctx, "SELECT writer FROM "+table).Scan(&name)
+	return name, err
 }
