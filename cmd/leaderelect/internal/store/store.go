@@ -28,7 +28,9 @@ func Wrong(err error) bool { return errors.Is(err, ErrURL) || errors.Is(err, ope
 // tag leaves out: hence init.
 var builtIn = map[string]open.Opener{}
 
-func has(tag string, o open.Opener) { builtIn[tag] = o }
+func has[D leaderelection.RaceDecider](tag string, o func(context.Context, *url.URL) (D, error)) {
+	builtIn[tag] = open.With(o)
+}
 
 // loggers give a logger to drivers that would write to stderr otherwise.
 var loggers []func(*slog.Logger)

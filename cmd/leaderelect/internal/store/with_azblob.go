@@ -2,9 +2,6 @@
 
 package store
 
-import (
-	"github.com/c8e606e4/leaderelection/deciders/azblob"
-	"github.com/c8e606e4/leaderelection/deciders/open"
-)
+import "github.com/c8e606e4/leaderelection/deciders/azblob"
 
-func init() { has("no_azblob", open.With(azblob.Open)) }
+func init() { has("no_azblob", azblob.Open) }

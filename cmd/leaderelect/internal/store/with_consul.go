@@ -2,9 +2,6 @@
 
 package store
 
-import (
-	"github.com/c8e606e4/leaderelection/deciders/consul"
-	"github.com/c8e606e4/leaderelection/deciders/open"
-)
+import "github.com/c8e606e4/leaderelection/deciders/consul"
 
-func init() { has("no_consul", open.With(consul.Open)) }
+func init() { has("no_consul", consul.Open) }

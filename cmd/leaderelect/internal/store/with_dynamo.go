@@ -2,9 +2,6 @@
 
 package store
 
-import (
-	"github.com/c8e606e4/leaderelection/deciders/dynamo"
-	"github.com/c8e606e4/leaderelection/deciders/open"
-)
+import "github.com/c8e606e4/leaderelection/deciders/dynamo"
 
-func init() { has("no_dynamodb", open.With(dynamo.Open)) }
+func init() { has("no_dynamodb", dynamo.Open) }

@@ -2,9 +2,6 @@
 
 package store
 
-import (
-	"github.com/c8e606e4/leaderelection/deciders/etcd"
-	"github.com/c8e606e4/leaderelection/deciders/open"
-)
+import "github.com/c8e606e4/leaderelection/deciders/etcd"
 
-func init() { has("no_etcd", open.With(etcd.Open)) }
+func init() { has("no_etcd", etcd.Open) }

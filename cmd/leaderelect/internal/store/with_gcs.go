@@ -2,9 +2,6 @@
 
 package store
 
-import (
-	"github.com/c8e606e4/leaderelection/deciders/gcs"
-	"github.com/c8e606e4/leaderelection/deciders/open"
-)
+import "github.com/c8e606e4/leaderelection/deciders/gcs"
 
-func init() { has("no_gcs", open.With(gcs.Open)) }
+func init() { has("no_gcs", gcs.Open) }

@@ -2,9 +2,6 @@
 
 package store
 
-import (
-	"github.com/c8e606e4/leaderelection/deciders/kubernetes"
-	"github.com/c8e606e4/leaderelection/deciders/open"
-)
+import "github.com/c8e606e4/leaderelection/deciders/kubernetes"
 
-func init() { has("no_kubernetes", open.With(kubernetes.Open)) }
+func init() { has("no_kubernetes", kubernetes.Open) }

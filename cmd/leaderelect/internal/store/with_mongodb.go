@@ -2,9 +2,6 @@
 
 package store
 
-import (
-	"github.com/c8e606e4/leaderelection/deciders/mongodb"
-	"github.com/c8e606e4/leaderelection/deciders/open"
-)
+import "github.com/c8e606e4/leaderelection/deciders/mongodb"
 
-func init() { has("no_mongodb", open.With(mongodb.Open)) }
+func init() { has("no_mongodb", mongodb.Open) }

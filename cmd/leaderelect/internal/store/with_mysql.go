@@ -2,9 +2,6 @@
 
 package store
 
-import (
-	"github.com/c8e606e4/leaderelection/deciders/open"
-	"github.com/c8e606e4/leaderelection/deciders/sql/mysql"
-)
+import "github.com/c8e606e4/leaderelection/deciders/sql/mysql"
 
-func init() { has("no_mysql", open.With(mysql.Open)) }
+func init() { has("no_mysql", mysql.Open) }

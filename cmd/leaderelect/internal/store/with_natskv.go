@@ -2,9 +2,6 @@
 
 package store
 
-import (
-	"github.com/c8e606e4/leaderelection/deciders/natskv"
-	"github.com/c8e606e4/leaderelection/deciders/open"
-)
+import "github.com/c8e606e4/leaderelection/deciders/natskv"
 
-func init() { has("no_nats", open.With(natskv.Open)) }
+func init() { has("no_nats", natskv.Open) }

@@ -2,9 +2,6 @@
 
 package store
 
-import (
-	"github.com/c8e606e4/leaderelection/deciders/open"
-	"github.com/c8e606e4/leaderelection/deciders/postgres"
-)
+import "github.com/c8e606e4/leaderelection/deciders/postgres"
 
-func init() { has("no_postgres", open.With(postgres.Open)) }
+func init() { has("no_postgres", postgres.Open) }

@@ -9,12 +9,11 @@ import (
 
 	client "github.com/redis/go-redis/v9"
 
-	"github.com/c8e606e4/leaderelection/deciders/open"
 	"github.com/c8e606e4/leaderelection/deciders/redis"
 )
 
 func init() {
-	has("no_redis", open.With(redis.Open))
+	has("no_redis", redis.Open)
 	loggers = append(loggers, func(log *slog.Logger) { client.SetLogger(driver{log}) })
 }
 

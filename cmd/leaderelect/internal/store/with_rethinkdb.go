@@ -2,9 +2,6 @@
 
 package store
 
-import (
-	"github.com/c8e606e4/leaderelection/deciders/open"
-	"github.com/c8e606e4/leaderelection/deciders/rethinkdb"
-)
+import "github.com/c8e606e4/leaderelection/deciders/rethinkdb"
 
-func init() { has("no_rethinkdb", open.With(rethinkdb.Open)) }
+func init() { has("no_rethinkdb", rethinkdb.Open) }

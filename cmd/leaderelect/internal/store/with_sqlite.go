@@ -2,9 +2,6 @@
 
 package store
 
-import (
-	"github.com/c8e606e4/leaderelection/deciders/open"
-	"github.com/c8e606e4/leaderelection/deciders/sql/sqlite"
-)
+import "github.com/c8e606e4/leaderelection/deciders/sql/sqlite"
 
-func init() { has("no_sqlite", open.With(sqlite.Open)) }
+func init() { has("no_sqlite", sqlite.Open) }

@@ -2,9 +2,6 @@
 
 package store
 
-import (
-	"github.com/c8e606e4/leaderelection/deciders/open"
-	"github.com/c8e606e4/leaderelection/deciders/zookeeper"
-)
+import "github.com/c8e606e4/leaderelection/deciders/zookeeper"
 
-func init() { has("no_zookeeper", open.With(zookeeper.Open)) }
+func init() { has("no_zookeeper", zookeeper.Open) }
