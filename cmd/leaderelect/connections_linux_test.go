@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
@@ -20,9 +21,7 @@ var connections = map[string]int64{"postgres": 11, "redis": 10, "mysql": 8, "etc
 
 // All records of a group share what the process has of connections.
 func TestConnectionsOfAGroup(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	for name, most := range connections {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/internal/proctest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // build builds the program, and returns where it is.
@@ -31,9 +32,7 @@ func build(t testing.TB) string {
 //
 //	GODEBUG=inittrace=1,gctrace=1 leaderelect version
 func TestStart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	c := exec.Command(build(t), "version")
 	c.Env = append(os.Environ(), "GODEBUG=inittrace=1,gctrace=1")
 	var out strings.Builder
@@ -75,9 +74,7 @@ func TestStart(t *testing.T) {
 //
 //	go test -run Sleeps ./cmd/leaderelect
 func TestLeaderSleeps(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	dir := t.TempDir()
 	up := filepath.Join(dir, "up")
 	program := build(t) // the test binary has servers in it, which wake up

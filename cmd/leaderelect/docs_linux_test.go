@@ -18,9 +18,7 @@ import (
 // The pages of docs are followed as they stand, one after the other: what their blocks of sh
 // print is what they say. The blocks of a program in Go are run by that program's tests.
 func TestDocs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	all, err := pages.All(stores.Root(t))
 	if err != nil {

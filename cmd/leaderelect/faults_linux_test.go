@@ -115,9 +115,7 @@ func place(t *testing.T, server *stores.NATSServer, addr string) (string, *natsk
 // A command that ignores SIGTERM is dead when the view ends, whatever has happened
 // to the store and to who watches it: not a moment later.
 func TestDeadWhenTheViewEnds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	server := stores.NATS(t)
 	const skew = 500 * time.Millisecond
 	for name, fault := range map[string]func(*candidate, *proxy){
@@ -188,9 +186,7 @@ func TestDeadWhenTheViewEnds(t *testing.T) {
 // If the guard is killed the kernel kills the command at once, leaderelect what
 // it has started, and the same leader starts it again.
 func TestGuardKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	server := stores.NATS(t)
 	u, _ := place(t, server, server.Addr)
@@ -217,9 +213,7 @@ func TestGuardKilled(t *testing.T) {
 // Who kills by the command's words kills the command and leaderelect, whose arguments
 // they are, and not the guard: it ends the rest, and leaves nothing in the temp directory.
 func TestKilledByName(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	dir := t.TempDir()
 	c := launch(t, nil, "run", "--grace", "200ms", "file://"+filepath.Join(dir, "election.json"), "--", "child", "stubborn", "escapes")
@@ -252,9 +246,7 @@ func TestKilledByName(t *testing.T) {
 // As the first process of a PID namespace, as in a container, whatever is killed: the
 // guard, of which leaderelect finds what it has left.
 func TestFirstProcess(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	dir := t.TempDir()
 	c := launch(t, func(cmd *exec.Cmd) {
@@ -289,9 +281,7 @@ func TestFirstProcess(t *testing.T) {
 
 // A terminal that is closed ends leaderelect in good order.
 func TestClosedTerminal(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	server := stores.NATS(t)
 	u, d := place(t, server, server.Addr)
@@ -342,9 +332,7 @@ func pty(t *testing.T) (ptmx, tty *os.File) {
 // If nothing can be written, neither the log nor the expiry file, the command
 // goes on while the lease does, and the file names a time before the true one.
 func TestFullDisk(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	server := stores.NATS(t)
 	u, d := place(t, server, server.Addr)
@@ -391,9 +379,7 @@ func TestFullDisk(t *testing.T) {
 // A full disk from the start: the command is not run without the file it counts on,
 // and the election is left to others.
 func TestNoRoomForTheExpiryFile(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	server := stores.NATS(t)
 	u, d := place(t, server, server.Addr)
@@ -413,9 +399,7 @@ func TestNoRoomForTheExpiryFile(t *testing.T) {
 
 // A log that nobody reads any more, or that has no room, ends nothing.
 func TestLogNowhere(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	server := stores.NATS(t)
 	u, _ := place(t, server, server.Addr)
@@ -442,9 +426,7 @@ func TestLogNowhere(t *testing.T) {
 
 // A hook whose store is gone runs the end command in time, and steps aside.
 func TestHookEndsInTime(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	server := stores.NATS(t)
 	p := newProxy(t, server.Addr)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // systemd is a socket that is told how a service is.
@@ -66,9 +68,7 @@ func (s *systemd) has(t *testing.T, pattern string, count int) {
 // systemd is told READY, STATUS, WATCHDOG and STOPPING, and the command has none of its
 // variables.
 func TestNotify(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	s := newSystemd(t)
 	url := "file://" + filepath.Join(t.TempDir(), "election.json")
@@ -98,9 +98,7 @@ func TestNotify(t *testing.T) {
 
 // With --pass-notify they are the command's.
 func TestPassNotify(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	s := newSystemd(t)
 	c := launch(t, func(c *exec.Cmd) {

@@ -29,9 +29,7 @@ var (
 //
 //	go test -run TestPromise ./cmd/leaderelect -rounds 100
 func TestPromise(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	server := stores.NATS(t)
 	const elections = 4

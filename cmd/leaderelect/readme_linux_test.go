@@ -67,9 +67,7 @@ func elsewhere(dir, command string, replace ...string) string {
 
 // The crontab line of the README.
 func TestReadmeCrontab(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	testCrontab(t, readme(t, `(?m)^    15 3 \* \* \* (.*)$`))
 }
@@ -117,9 +115,7 @@ func testCrontab(t *testing.T, line string) {
 // The command of the systemd unit starts, and ends in order as KillMode=mixed asks
 // for: SIGTERM to the main process.
 func TestReadmeSystemd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	dir := t.TempDir()
 	line := readme(t, `(?m)^    ExecStart=(.*leaderelect run .*)$`)
@@ -154,9 +150,7 @@ func TestReadmeSystemd(t *testing.T) {
 
 // The sidecar's arguments, as the pod gives them.
 func TestReadmeSidecar(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	dir := t.TempDir()
 	list := strings.Replace(readme(t, `(?m)^      args: \[(.*)\]$`), inCluster, "", 1)
@@ -184,9 +178,7 @@ func TestReadmeSidecar(t *testing.T) {
 
 // The address that moves: both commands may be run again, and the unit is right.
 func TestReadmeAddress(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	ip, err := exec.LookPath("ip")
 	if err != nil {

@@ -25,9 +25,7 @@ var groupStores = []string{"etcd", "redis", "mysql"}
 // A group on real servers: shards are divided, moved and drained, and when the member that
 // coordinates is killed the other has them all. No two commands ever ran at once for a shard.
 func TestShardsOnStores(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	for _, name := range groupStores {
 		t.Run(name, func(t *testing.T) {
@@ -122,9 +120,7 @@ func shareOut(a *shard.Assignment, want map[string]int) bool {
 // A user with the permissions that the README names may do all that a group needs, and one
 // who may write a single record is told what is missing.
 func TestGroupPermissions(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	server := stores.Redis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})

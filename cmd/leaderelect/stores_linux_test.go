@@ -117,9 +117,7 @@ func TestEveryStoreIsTried(t *testing.T) {
 // A short election on every store: one leads and is killed, the other leads and
 // hands over to one that came later, and no two commands ever ran at once.
 func TestEveryStore(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	for name, start := range everyStore {
 		t.Run(name, func(t *testing.T) {

@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // A build without any store but files works with those, and says of each other one that it
 // was left out, and by which tag.
 func TestStoresLeftOut(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	dir := t.TempDir()
 	program := filepath.Join(dir, "leaderelect")
 	out, err := exec.Command("go", "build", "-tags", strings.Join(store.Tags(), ","), "-o", program, ".").CombinedOutput()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/aside"
 	"github.com/c8e606e4/leaderelection/internal/logtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
@@ -135,9 +136,7 @@ func TestErrorTimeout(t *testing.T) {
 
 // A command that takes too long is killed, with all of its group.
 func TestTimeout(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	pid := filepath.Join(t.TempDir(), "pid")
 	h, _ := newHook("sleep 600 & echo $! >"+pid+"; wait", "true", func(c *Config) { c.Timeout = 300 * time.Millisecond })
 	err := h.Begin(t.Context(), 1)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // machine knows which processes are dead, as a kernel does.
@@ -63,9 +64,7 @@ func (l *line) die() {
 // The campaign does what the formulas say of a process that has a lifeline, if a standby is on
 // its machine, and if only an undertaker is.
 func TestLifelines(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: half a minute of simulation for each setting")
-	}
+	stores.Nightly(t, "half a minute of simulation for each setting")
 	for name, c := range choices() {
 		t.Run(name, func(t *testing.T) {
 			r := c.Work()

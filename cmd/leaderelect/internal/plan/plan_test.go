@@ -15,6 +15,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // trial is the real campaign of a Choice, in virtual time, on a store that answers
@@ -141,9 +142,7 @@ func choices() map[string]Choice {
 // What the formulas say is what the campaign does, whenever a leader dies or goes: in the
 // middle with clocks that are right, at the ends with clocks that are off by all of Skew.
 func TestFailOver(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: half a minute of simulation for each setting")
-	}
+	stores.Nightly(t, "half a minute of simulation for each setting")
 	for name, c := range choices() {
 		t.Run(name, func(t *testing.T) {
 			r := c.Work()

@@ -99,9 +99,7 @@ func TestOrphansAreTheGuardsOwn(t *testing.T) {
 // The same as the first process of a PID namespace, as in a container; even if
 // /proc is that of another one, as after unshare --pid --fork.
 func TestFirstProcess(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	const tests = "-test.run=^(TestKillAll|TestLeftBehind|TestOrphans|TestOrphansAreTheGuardsOwn|TestGuardKilled|TestGuardStopped|TestReap)$"
 	for name, command := range map[string][]string{
 		"another /proc": {exe(t), tests},
@@ -130,9 +128,7 @@ func exe(t *testing.T) string {
 
 // Orphans are awaited; what os/exec awaits is left to it.
 func TestReap(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	if err := adopt(); err != nil {
 		t.Fatal(err)
 	}
@@ -187,9 +183,7 @@ func becomeRoot() {
 // A command must not become another user, whom the guard may not signal: neither by
 // itself nor further down. If that is allowed, it is said what it means.
 func TestAnotherUser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	if path := os.Getenv("BECOME_ROOT"); path != "" {
 		asNobody(t, path)
 		return

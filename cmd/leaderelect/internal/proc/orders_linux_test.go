@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // fill stops the guard, and orders signals that do nothing until the pipe takes no more: what is
@@ -47,9 +49,7 @@ func inTime(t *testing.T, run func(t *testing.T, life time.Duration) bool) {
 // An order to end that does not reach the guard is waited for no longer than the guard may take
 // to carry it out: then it is killed, with what it guards. The deadline is far.
 func TestLostOrderToEnd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	const grace = 200 * time.Millisecond
 	for name, order := range map[string]func(p *Process){
 		"kill":                 func(p *Process) { p.Kill() },
@@ -84,9 +84,7 @@ func TestLostOrderToEnd(t *testing.T) {
 // An extension that does not reach the guard does not extend: the guard ends the command by the
 // deadline that it knows.
 func TestLostExtension(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	inTime(t, func(t *testing.T, life time.Duration) bool {
 		p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(life), time.Hour }, stubborn)
 		until := p.until
@@ -115,9 +113,7 @@ func TestLostExtension(t *testing.T) {
 // The next extension makes up for one that was lost; and orders are taken after the deadline
 // that the command had first, as before.
 func TestExtensionAfterALostOne(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	const text = `trap "echo -1 >>$NOTES" USR1; trap "echo -2 >>$NOTES" USR2; trap "echo -3 >>$NOTES" HUP; trap "" TERM; echo $$ >>$NOTES; while :; do sleep 0.02; done`
 	inTime(t, func(t *testing.T, life time.Duration) bool {
 		p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(life), time.Hour }, text)

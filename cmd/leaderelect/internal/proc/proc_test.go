@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // The test binary is the guard, too.
@@ -203,9 +205,7 @@ func TestLeftBehind(t *testing.T) {
 
 // A command that ignores SIGTERM is dead at its deadline, which may be moved on.
 func TestDeadline(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	p, pids := script(t, func(s *Spec) { s.Until = in(time.Second) }, `trap "" TERM; echo $$ >>$NOTES; while :; do sleep 0.1; done`)
 	all := noted(t, pids, 1)
 	until := in(1500 * time.Millisecond)

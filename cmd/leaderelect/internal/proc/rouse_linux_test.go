@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 const stubborn = `trap "echo TERM >>$NOTES" TERM; setsid sh -c 'trap "" TERM; echo $$ >>$NOTES; while :; do sleep 0.05; done' & echo $$ >>$NOTES; while :; do sleep 0.05; done`
@@ -17,9 +19,7 @@ const stubborn = `trap "echo TERM >>$NOTES" TERM; setsid sh -c 'trap "" TERM; ec
 // A guard that is stopped goes on by itself when it has something to do, without its
 // candidate: here that would act an hour later.
 func TestStoppedGuardGoesOn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(2*time.Second), time.Hour }, stubborn)
 	all := noted(t, pids, 2)
 	until := p.until
@@ -37,9 +37,7 @@ func TestStoppedGuardGoesOn(t *testing.T) {
 
 // Its time was moved on meanwhile: it finds that before it judges by the old one.
 func TestExtendedWhileStopped(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(2*time.Second), time.Hour }, stubborn)
 	all := noted(t, pids, 2)
 	old := p.until
@@ -57,9 +55,7 @@ func TestExtendedWhileStopped(t *testing.T) {
 // One that is stopped again and again is killed by the kernel, which kills the command;
 // what that had started is the candidate's to end.
 func TestGuardStoppedForGood(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	p, pids := script(t, func(s *Spec) { s.Until, s.Late = in(2*time.Second), 200*time.Millisecond }, stubborn)
 	all := noted(t, pids, 2)
 	p.mu.Lock()
@@ -116,9 +112,7 @@ const shortGrace = "100ms"
 // stoppable is a candidate that is stopped, its guard, and what that guards.
 func stoppable(t *testing.T, life, late time.Duration, grace string) (candidate *exec.Cmd, guard int, all []int, until Deadline) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	notes := filepath.Join(t.TempDir(), "pids")
 	c := exec.Command(exe(t), life.String(), late.String(), grace)
 	c.Env = append(os.Environ(), "BECOME=candidate", "NOTES="+notes)

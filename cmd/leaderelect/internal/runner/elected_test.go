@@ -18,6 +18,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
@@ -137,9 +138,7 @@ func (r *trial) until(t *testing.T, what string, is func() bool) {
 // A command that fails again and again is started again after pauses that double; one
 // that has run for a while, after the first of them.
 func TestBackoff(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	const delay = 200 * time.Millisecond
 	r := newTrial(t, func(c *Config) { c.Delay = delay }, "false").begin(t)
@@ -340,9 +339,7 @@ func TestRoom(t *testing.T) {
 // A command that ends well is started again, under each policy, and however often; and who is
 // to lead once only, and has given up, runs nothing.
 func TestEndsWellAgainAndAgain(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	for _, policy := range []Policy{Restart, StepDown, Exit} {
 		r := newTrial(t, func(c *Config) { c.OnFailure, c.Delay = policy, time.Millisecond }, "true").begin(t)

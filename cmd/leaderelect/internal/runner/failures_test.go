@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/aside"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // What would keep a leader from running its command is known before the election.
@@ -70,9 +71,7 @@ func TestTempDirectoryGoes(t *testing.T) {
 // lead, and stays out for the pause that it would have made. So it does at once if
 // the command fails in the next leadership, until one has run for a while.
 func TestQuickFailures(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	ran := filepath.Join(t.TempDir(), "ran")
 	const delay = 200 * time.Millisecond
@@ -110,9 +109,7 @@ func TestQuickFailures(t *testing.T) {
 
 // A command that ends well soon after its start is no failure.
 func TestQuickEnds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes by the wall clock")
-	}
+	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	r := newTrial(t, func(c *Config) { c.Delay = time.Millisecond }, "true").begin(t)
 	r.until(t, "many starts", func() bool { return len(r.pauses) > 2*Attempts })

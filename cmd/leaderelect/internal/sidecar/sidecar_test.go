@@ -20,6 +20,7 @@ import (
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/sidecar"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -405,9 +406,7 @@ func TestWhoMayAsk(t *testing.T) {
 
 // The page, in a browser: who leads, the bar, the timeline; light, dark, on a phone.
 func TestPage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it starts a browser")
-	}
+	stores.Nightly(t, "it starts a browser")
 	s := serve(t, nil)
 	b := newBrowser(t)
 	b.look(900, 800, "light")
