@@ -13,47 +13,14 @@ import (
 // Supported reports whether commands can be run on this system.
 const Supported = false
 
-// Deadline is a moment on two clocks, of which the earlier counts: wall time can be
-// set, and steady time cannot.
-type Deadline struct{ wall, steady time.Time }
+// steadyClock is the process's own.
+const steadyClock = 0
 
-// At is the deadline at the wall time t, but not later than limit from now by the
-// steady clock.
-func At(t time.Time, limit time.Duration) Deadline {
-	now := time.Now()
-	return Deadline{wall: t.Round(0), steady: now.Add(min(t.Round(0).Sub(now.Round(0)), limit))}
-}
+var begun = time.Now()
 
-// Sub is the deadline d earlier.
-func (l Deadline) Sub(d time.Duration) Deadline {
-	return Deadline{wall: l.wall.Add(-d), steady: l.steady.Add(-d)}
-}
+func clockGettime(int) (nanoseconds int64, err error) { return int64(time.Since(begun)), nil }
 
-// Left is how long it is until the deadline; negative once it is past.
-func (l Deadline) Left() time.Duration {
-	now := time.Now()
-	return min(l.wall.Sub(now.Round(0)), l.steady.Sub(now))
-}
-
-// Spec says what to run.
-type Spec struct {
-	Args                  []string
-	Env                   []string
-	Stdin, Stdout, Stderr *os.File
-	Grace                 time.Duration
-	Until                 Deadline
-	Late                  time.Duration
-	Setuid                bool
-	Ready                 *Ready
-	Remove                []string
-	Logger                Logger
-}
-
-// Logger is what is needed of a *slog.Logger.
-type Logger interface {
-	Warn(msg string, args ...any)
-	Error(msg string, args ...any)
-}
+func checkSystem() error { return ErrUnsupported }
 
 // Ready is never made on this system.
 type Ready struct{}
@@ -79,11 +46,11 @@ func Guard() int {
 	return 2
 }
 
-// Check fails.
-func Check() error { return ErrUnsupported }
-
 // Find fails.
 func Find(string, bool) (string, error) { return "", ErrUnsupported }
+
+// PassOn is never called on this system.
+func PassOn(*os.File) error { return ErrUnsupported }
 
 // CodeOf is the exit code for a command that Find does not find.
 func CodeOf(error) int { return CodeCannotStart }

@@ -15,42 +15,6 @@ import (
 // Supported reports whether commands can be run on this system.
 const Supported = true
 
-// Spec says what to run.
-type Spec struct {
-	// Args is the command and its arguments.
-	Args []string
-	// Env is its whole environment, each "name=value".
-	Env []string
-	// Stdin, Stdout and Stderr are what it reads and writes; nil is nothing.
-	Stdin, Stdout, Stderr *os.File
-	// Grace is how long it may take to end once it was asked to.
-	Grace time.Duration
-	// Until is when it must be dead: it is asked to end Grace before, and
-	// killed then. Extend moves it.
-	Until Deadline
-	// Late is how long after Until the guard is held to be stuck, and what it
-	// guards is killed from here.
-	Late time.Duration
-	// Ready is a guard that waits for this command, with these files; nil: one is started now.
-	// Start has used it up, or closed it.
-	Ready *Ready
-	// Setuid lets the command become another user, by sudo(8) or another setuid
-	// program, though what it becomes could then not be ended.
-	Setuid bool
-	// Remove are files and empty directories to remove at the end if this
-	// process is not there any more to do it.
-	Remove []string
-	// Logger is told what is out of the ordinary; nil: nobody is.
-	Logger Logger
-}
-
-// Logger is what is needed of a *slog.Logger. To import that would have a guard begin later:
-// see start_unix.go.
-type Logger interface {
-	Warn(msg string, args ...any)
-	Error(msg string, args ...any)
-}
-
 // discard logs nothing.
 type discard struct{}
 

@@ -69,10 +69,7 @@ type sigevent struct {
 func (t *posixTimer) create(clock int, s syscall.Signal) error {
 	e := sigevent{signal: int32(s)}
 	_, _, errno := syscall.Syscall(syscall.SYS_TIMER_CREATE, uintptr(clock), uintptr(unsafe.Pointer(&e)), uintptr(unsafe.Pointer(t)))
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return errnoOf(errno)
 }
 
 // set sets it; 0 disarms it.

@@ -5,6 +5,7 @@ package proc
 import (
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,3 +43,15 @@ func orphans(int64) ([]int, bool) { return nil, false }
 func zombies() []int { return nil }
 
 func owner(int) string { return "" }
+
+// rouser does nothing here: a process that is stopped stays so.
+type rouser struct{}
+
+func newRouser() (*rouser, error) { return &rouser{}, nil }
+
+func (*rouser) set(Deadline, time.Duration) {}
+
+// lifeline: nothing wakes a stopped process here.
+func lifeline() (life, end *os.File, err error) { return nil, nil, nil }
+
+func letGo(int) {}

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package proc
-
-import "os"
-
-// PassOn is never called on this system.
-func PassOn(*os.File) error { return ErrUnsupported }
