@@ -40,21 +40,14 @@ not the leadership that you wait for; 2 error, also if the store did not respond
 --timeout; 130, 143 interrupted.`,
 		Example: `  leaderelect wait --timeout 1m s3://bucket/app && ./start-clients`,
 		Args:    cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			url, _, err := a.url(args)
-			if err != nil {
-				return err
-			}
-			if w.timeout < 0 || w.timeout == 0 && c.Flags().Changed("timeout") {
-				return usage("--timeout is %v, must be positive", w.timeout)
-			}
+		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			a.begun(exitUsage) // errors are 2 here, as for status
 			s, err := a.await(c.Context(), url, &w)
 			if err != nil {
 				return err
 			}
 			return a.answer(asJSON, s, s.Text)
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().StringVar(&w.id, "check-id", "", "wait until this candidate leads")
@@ -77,7 +70,6 @@ func (a *app) await(ctx context.Context, url string, w *awaited) (state.State, e
 		return state.State{}, w.verdict(err, false, nil)
 	}
 	defer store.Close(d)
-	f := state.Follower{Every: a.common.extendEvery}
 	var last *state.State
 	var answered atomic.Bool
 	take := func(e state.Event) {
@@ -85,23 +77,20 @@ func (a *app) await(ctx context.Context, url string, w *awaited) (state.State, e
 			return
 		}
 		if last = &e.State; w.is(last) {
-			cancel(errTold)
+			cancel(errHappened)
 		}
 	}
-	skew := a.common.skew
 	well := func(err error) {
 		if err == nil {
 			answered.Store(true)
 		}
 	}
-	trace := &leaderelection.Trace{
+	watch := a.watching(d)
+	watch.Trace = &leaderelection.Trace{
 		StoreOp: func(o leaderelection.StoreOp) { well(o.Err) },
 		Feed:    func(f leaderelection.FeedEvent) { well(f.Err) },
 	}
-	err = leaderelection.WatchConfig{
-		Decider: d, MaxClockSkew: skew, ClockPolicy: policyOf(skew), PollInterval: a.common.poll, Logger: a.logger(), Trace: trace,
-		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { take(f.Lapsed(&e, time.Now(), skew)) },
-	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { take(f.Changed(&e, time.Now(), skew)) })
+	err = a.follow(ctx, watch, take)
 	if last != nil && w.is(last) {
 		return *last, nil
 	}

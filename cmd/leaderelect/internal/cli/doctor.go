@@ -36,12 +36,9 @@ vacant, and may be deleted.
 
 Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			url, _, err := a.url(args)
-			if err != nil {
-				return err
-			}
+		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			if scratch == "" {
+				var err error
 				if scratch, err = store.Scratch(url); err != nil {
 					return err
 				}
@@ -51,7 +48,7 @@ Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 			}
 			a.begun(exitError)
 			return a.doctor(c.Context(), url, scratch, dir, asJSON)
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print each finding as a line of JSON")
 	c.Flags().StringVar(&scratch, "scratch", "", "the URL of a record to write to (default beside the election's)")
@@ -60,27 +57,28 @@ Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 }
 
 func (a *app) doctor(ctx context.Context, url, scratch string, dir lifelineDir, asJSON bool) error {
-	return a.checkup(ctx, asJSON, func(ctx context.Context, tell func(doctor.Finding)) (well bool, err error) {
+	return a.checkup(ctx, asJSON, func(ctx context.Context, tell func(doctor.Finding)) error {
 		place, err := opening(tell, url, func() (leaderelection.RaceDecider, error) { return store.Open(ctx, url, openPatience) })
 		if err == nil {
 			tell(dir.finding())
 		}
 		if place == nil {
-			return false, err
+			return err
 		}
 		defer store.Close(place)
 		beside, err := store.Open(ctx, scratch, openPatience)
 		if err != nil {
 			tell(doctor.Finding{Check: "opening the scratch record", Verdict: doctor.Fail, Detail: err.Error(), Advice: "name another place by --scratch"})
-			return false, nil
+			return nil
 		}
 		defer store.Close(beside)
-		return a.examine(ctx, place, beside, url, "; where only the election's own record may be written, name another place by --scratch", tell), nil
+		a.examine(ctx, place, beside, url, "; where only the election's own record may be written, name another place by --scratch", tell)
+		return nil
 	})
 }
 
 // checkup prints what examine finds, until it has ended or nobody reads on.
-func (a *app) checkup(ctx context.Context, asJSON bool, examine func(ctx context.Context, tell func(doctor.Finding)) (well bool, err error)) error {
+func (a *app) checkup(ctx context.Context, asJSON bool, examine func(ctx context.Context, tell func(doctor.Finding)) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.signals(cancel, nil)()
@@ -101,13 +99,12 @@ func (a *app) checkup(ctx context.Context, asJSON bool, examine func(ctx context
 			cancel(unwritten) // nobody reads on
 		}
 	}
-	well, err := examine(ctx, tell)
-	switch {
+	switch err := examine(ctx, tell); {
 	case err != nil:
 		return err
 	case unwritten != nil:
 		return fmt.Errorf("writing a finding: %w", unwritten)
-	case failed, !well:
+	case failed:
 		return &exit{exitError, nil}
 	}
 	return nil

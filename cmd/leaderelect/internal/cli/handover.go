@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ the leader was not asked; 2 usage.`,
 			case strings.Contains(id, "://"):
 				return usage("ID is missing, the name of the candidate that is to lead: leaderelect transfer URL ID")
 			}
-			url, _, err := a.url(args[:len(args)-1])
+			url, err := a.url(args[:len(args)-1])
 			if err != nil {
 				return err
 			}
@@ -73,13 +74,9 @@ over.
 Exit codes: 0 the leader has released; 1 it has not within --timeout, or nobody leads, or
 it was not asked; 2 usage.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			url, _, err := a.url(args)
-			if err != nil {
-				return err
-			}
+		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			return a.handOver(c.Context(), url, leaderelection.AnySuccessor, timeout, force)
-		},
+		}),
 	}
 	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the release")
 	c.Flags().BoolVar(&force, "force", false, "ask the leader even if it runs a job with a --hold")
@@ -88,9 +85,6 @@ it was not asked; 2 usage.`,
 
 // handOver asks, waits until it has happened, and says what has.
 func (a *app) handOver(ctx context.Context, url, successor string, timeout time.Duration, force bool) error {
-	if timeout <= 0 {
-		return usage("--timeout is %v, must be positive", timeout)
-	}
 	a.begun(exitError)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -180,20 +174,11 @@ func (a *app) confirm(ctx context.Context, e *leaderelection.RaceEntry, successo
 	return errors.New("nothing was asked for")
 }
 
-var (
-	errTimeout  = errors.New("not within --timeout")
-	errHappened = errors.New("it has happened")
-)
-
 func (a *app) awaitHandOver(ctx context.Context, d leaderelection.RaceDecider, w *handOverWait, timeout time.Duration) error {
-	poll := a.common.poll
-	if poll == 0 {
-		poll = 500 * time.Millisecond
-	}
-	err := leaderelection.WatchConfig{
-		Decider: d, MaxClockSkew: a.common.skew, ClockPolicy: policyOf(a.common.skew), PollInterval: poll, Logger: a.logger(),
-		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { w.lapsed = true },
-	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { w.see(&e) })
+	watch := a.watching(d)
+	watch.PollInterval = cmp.Or(watch.PollInterval, 500*time.Millisecond)
+	watch.Lapsed = func(context.Context, leaderelection.RaceEntry) { w.lapsed = true }
+	err := watch.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { w.see(&e) })
 	switch {
 	case errors.Is(err, errHappened):
 		fmt.Fprintln(a.out, w.said)

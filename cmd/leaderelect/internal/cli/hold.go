@@ -60,10 +60,10 @@ lost or handed over, or leaderelect failed; 2 the command line is wrong.`,
   ./work --fence "$TOKEN"
   kill "$PID"; wait "$PID"`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
+		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			f.entry.given(c)
-			return a.hold(c.Context(), &f, args)
-		},
+			return a.hold(c.Context(), &f, url)
+		}),
 	}
 	c.Flags().DurationVar(&f.grace, "grace", 0, "how long before its view ends hold ends, if the lease could not be extended (default a quarter of the term less the skew, 10s at most)")
 	c.Flags().DurationVar(&f.drain, "drain", 0, "how long to keep the lease when another candidate is to lead (default a term)")
@@ -73,11 +73,7 @@ lost or handed over, or leaderelect failed; 2 the command line is wrong.`,
 	return c
 }
 
-func (a *app) hold(ctx context.Context, f *holdFlags, args []string) error {
-	url, _, err := a.url(args)
-	if err != nil {
-		return err
-	}
+func (a *app) hold(ctx context.Context, f *holdFlags, url string) error {
 	times, err := runner.TimesFor(a.common.term, a.common.skew, f.grace)
 	if err != nil {
 		return &exit{exitUsage, err}

@@ -58,7 +58,7 @@ LEADER, NOTLEADER and ERROR.`,
       --end 'ip addr flush dev eth0 to 10.0.0.9/32'
   leaderelect hook console: --begin ./up --end ./down`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return a.hook(c.Context(), &f, args) },
+		RunE: a.onURL(func(c *cobra.Command, url string) error { return a.hook(c.Context(), &f, url) }),
 	}
 	s := c.Flags()
 	s.StringVar(&h.Begin, "begin", "", "the command to run when elected")
@@ -75,12 +75,8 @@ LEADER, NOTLEADER and ERROR.`,
 	return c
 }
 
-func (a *app) hook(ctx context.Context, f *hookFlags, args []string) error {
+func (a *app) hook(ctx context.Context, f *hookFlags, url string) error {
 	h := f.Config
-	url, _, err := a.url(args)
-	if err != nil {
-		return err
-	}
 	times, err := runner.TimesFor(a.common.term, a.common.skew, h.Grace)
 	switch {
 	case err != nil:

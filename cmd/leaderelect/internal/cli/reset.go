@@ -32,18 +32,12 @@ cannot tell, as for a damaged record. It writes a missing record without --force
 Exit codes: 0 the record is written; 1 it is not; 2 usage.`,
 		Example: `  leaderelect reset --after 1795430400 --force s3://bucket/app`,
 		Args:    cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			url, _, err := a.url(args)
-			switch {
-			case err != nil:
-				return err
-			case timeout <= 0:
-				return usage("--timeout is %v, must be positive", timeout)
-			case !c.Flags().Changed("after"):
+		RunE: a.onURL(func(c *cobra.Command, url string) error {
+			if !c.Flags().Changed("after") {
 				return usage("--after is missing: the greatest fencing token that any fence, log or backup has seen")
 			}
 			return a.reset(c.Context(), url, after, force, timeout)
-		},
+		}),
 	}
 	c.Flags().Uint64Var(&after, "after", 0, "the greatest fencing token that any fence, log or backup has seen; the next is one more")
 	c.Flags().BoolVar(&force, "force", false, "write even if a term may be running: only when all candidates have been stopped for a term")

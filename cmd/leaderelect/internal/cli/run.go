@@ -19,64 +19,37 @@ import (
 
 // runFlags are those of commands that run a command as leader.
 type runFlags struct {
-	grace, drain, hold, delay time.Duration
-	entry                     entry
-	once, setuid              bool
-	onFailure, expiryFile     string
-	pass                      passStore
-	lifeline                  lifelineDir
-	readiness                 readiness
+	commandFlags
+	hold       time.Duration
+	entry      entry
+	once       bool
+	expiryFile string
 }
-
-// defaultDrain fits into the 30 s that Kubernetes gives a pod to end.
-const defaultDrain = 20 * time.Second
 
 func (r *runFlags) flags(a *app, c *cobra.Command) {
-	f := c.Flags()
-	f.DurationVar(&r.grace, "grace", 0, "how long the command may take to end when leadership is being lost; then it is killed. It must fit into half a term (default a quarter of the term less the skew, 10s at most)")
-	f.DurationVar(&r.drain, "drain", defaultDrain, "how long the command may take to end when leadership is given up by choice; then it is killed. The lease is kept meanwhile")
-	f.DurationVar(&r.delay, "restart-delay", time.Second, "how long to wait before a command that has ended is started again. It doubles, up to 60 times this, until the command has run for 10 times this")
-	f.StringVar(&r.onFailure, "on-failure", string(runner.Restart), fmt.Sprintf("when the command fails: restart it (after %d failures in a row, each soon after a start, step down for a while), stepdown at each failure, or exit with its code", runner.Attempts))
-	a.choices(c, "on-failure", string(runner.Restart), string(runner.StepDown), string(runner.Exit))
-	f.BoolVar(&r.setuid, "allow-setuid", false, "let the command become another user, by sudo or another setuid program, although leaderelect may be unable to end it then (no effect for root)")
-	r.pass.flag(f)
-	r.readiness.flags(a, c, whenStanding, true)
-	f.StringVar(&r.expiryFile, "expiry-file", "", "the file that says until when the command may act as leader (default a new one)")
+	r.commandFlags.flags(a, c, "how long the command may take to end when leadership is being lost",
+		"how long the command may take to end when leadership is given up by choice; then it is killed. The lease is kept meanwhile",
+		fmt.Sprintf("when the command fails: restart it (after %d failures in a row, each soon after a start, step down for a while), stepdown at each failure, or exit with its code", runner.Attempts),
+		"let the command become another user, by sudo or another setuid program, although leaderelect may be unable to end it then",
+		runner.Restart, runner.StepDown, runner.Exit)
+	c.Flags().StringVar(&r.expiryFile, "expiry-file", "", "the file that says until when the command may act as leader (default a new one)")
 }
 
-func (r *runFlags) check(c *common) (runner.Times, error) {
-	times, err := runner.TimesFor(c.term, c.skew, r.grace)
-	if err != nil {
-		return times, &exit{exitUsage, err}
-	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{{"--drain", r.drain}, {"--hold", r.hold}} {
-		if d.value < 0 {
-			return times, usage("%s is %v, must not be negative", d.name, d.value)
-		}
+func (r *runFlags) check(c *common) error {
+	if err := r.commandFlags.check(c); err != nil {
+		return err
 	}
 	switch {
-	case r.delay < 10*time.Millisecond:
-		return times, usage("--restart-delay is %v, must be at least 10ms", r.delay)
+	case r.hold < 0:
+		return usage("--hold is %v, must not be negative", r.hold)
 	case (r.entry.waits || r.hold > 0) && !r.once:
-		return times, usage("--wait and --hold are for --once; --try also works without it")
+		return usage("--wait and --hold are for --once; --try also works without it")
 	case r.hold > 0 && r.hold <= r.entry.wait+c.skew:
-		return times, usage("--hold is %v, must be longer than --wait and --skew together (%v + %v): a candidate that still waits when the hold is over would run the command again", r.hold, r.entry.wait, c.skew)
+		return usage("--hold is %v, must be longer than --wait and --skew together (%v + %v): a candidate that still waits when the hold is over would run the command again", r.hold, r.entry.wait, c.skew)
+	case r.hold > 0 && c.unsynchronized:
+		return usage("--hold is not for --unsynchronized: a candidate that has just started cannot tell by its own clock whether a hold is over")
 	}
-	if c.unsynchronized && r.hold > 0 {
-		return times, usage("--hold is not for --unsynchronized: a candidate that has just started cannot tell by its own clock whether a hold is over")
-	}
-	if err := r.entry.check(); err != nil {
-		return times, err
-	}
-	switch runner.Policy(r.onFailure) {
-	case runner.Restart, runner.StepDown, runner.Exit:
-	default:
-		return times, usage("--on-failure is %q, want restart, stepdown or exit", r.onFailure)
-	}
-	return times, nil
+	return r.entry.check()
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -150,10 +123,10 @@ Exit codes: the command's with --once, and if it failed with --on-failure exit. 
   leaderelect run --once --wait 20s --hold 40s nats://host/bucket/cron -- ./job
   leaderelect run --priority 10 --id zone-a-1 etcd://host/primary -- ./primary`,
 		Args: commandAfterDash(true),
-		RunE: func(c *cobra.Command, args []string) error {
+		RunE: a.onURLAndCommand(func(c *cobra.Command, url string, command []string) error {
 			f.entry.given(c)
-			return a.runRun(c.Context(), &f, c, args)
-		},
+			return a.runRun(c.Context(), &f, c, url, command)
+		}),
 	}
 	f.flags(a, c)
 	f.lifeline.flag(c, "where to keep the lifeline, so that the next candidate on this machine need not wait for the term when this process, its guard and the command are all dead")
@@ -178,22 +151,19 @@ func commandAfterDash(required bool) cobra.PositionalArgs {
 	}
 }
 
-// splitDash is what stands before -- and what after it.
-func splitDash(c *cobra.Command, args []string) (before, after []string) {
-	if dash := c.ArgsLenAtDash(); dash >= 0 {
-		return args[:dash], args[dash:]
+// onURLAndCommand runs a command whose arguments are the store's URL and, after --, a command.
+func (a *app) onURLAndCommand(do func(c *cobra.Command, url string, command []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		var command []string
+		if dash := c.ArgsLenAtDash(); dash >= 0 {
+			args, command = args[:dash], args[dash:]
+		}
+		return a.onURL(func(c *cobra.Command, url string) error { return do(c, url, command) })(c, args)
 	}
-	return args, nil
 }
 
-func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, args []string) error {
-	before, command := splitDash(c, args)
-	url, _, err := a.url(before)
-	if err != nil {
-		return err
-	}
-	times, err := f.check(&a.common)
-	if err != nil {
+func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, url string, command []string) error {
+	if err := f.check(&a.common); err != nil {
 		return err
 	}
 	cfg, err := a.candidate()
@@ -205,8 +175,8 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, args []
 		return err
 	}
 	a.begun(proc.CodeFailed)
-	if _, err := proc.Find(command[0], f.setuid); err != nil {
-		return &exit{notStarted(err), err}
+	if err := f.find(command[0]); err != nil {
+		return err
 	}
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1) // it mostly sleeps: one thread wakes up for a look at the clock, and no other to help it
@@ -219,11 +189,11 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, args []
 		defer line.Close()
 		cfg.Lifeline = line
 	}
-	job := newJob(a, f, times, &cfg, url, command)
-	defer job.runner.Close()
-	if job.flaw != nil {
-		return job.flaw
+	job, err := newJob(f, &cfg, url, command)
+	if err != nil {
+		return err
 	}
+	defer job.runner.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.signals(cancel, job.runner)() // from here on a log that nobody reads ends nothing
@@ -242,13 +212,10 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, args []
 	return job.outcome(job.campaign(ctx, cancel, cfg, tell.begun))
 }
 
-func notStarted(err error) int { return proc.CodeOf(err) }
-
 // job is one candidate that runs a command.
 type job struct {
 	f      *runFlags
 	runner *runner.Runner
-	flaw   error // why no command could be run
 	verdict
 
 	begun chan struct{}            // closed when the candidate stands
@@ -291,35 +258,30 @@ func (v *verdict) given() (err error, given bool) {
 	return nil, v.finished
 }
 
-// errFinished ends a campaign whose command has ended for good.
-var errFinished = errors.New("the command has ended")
-
-// newJob returns one whose guard waits already, until its runner is closed.
-func newJob(a *app, f *runFlags, times runner.Times, cfg *leaderelection.Config, url string, command []string) *job {
+// newJob returns one whose guard waits already, until its runner is closed, or why no command
+// could be run.
+func newJob(f *runFlags, cfg *leaderelection.Config, url string, command []string) (*job, error) {
 	j := &job{f: f, begun: make(chan struct{})}
-	passed, withheld := f.pass.of(url)
-	c := runner.Config{
-		Args: command, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Store: passed, Withheld: withheld, LeaderID: cfg.LeaderID, ExpiryFile: f.expiryFile, Setuid: f.setuid,
-		Times: times, Drain: f.drain, Once: f.once, Single: f.entry.try, OnFailure: runner.Policy(f.onFailure), Delay: f.delay,
-		Logger: cfg.Logger,
-		LeaseID: func(n leaderelection.ElectionNumber) string {
-			if d, leases := cfg.Decider.(interface {
-				LeaseID(leaderelection.ElectionNumber) string
-			}); leases {
-				return d.LeaseID(n)
-			}
-			return ""
-		},
-		Resign: func(ctx context.Context) { _ = j.candidate().Resign(ctx) }, // with the leader's ctx: it does not wait
-		Finish: j.finish,
+	c := f.config(url, cfg.LeaderID, command, cfg.Logger)
+	c.Stdin, c.ExpiryFile, c.Once, c.Single, c.Finish = os.Stdin, f.expiryFile, f.once, f.entry.try, j.finish
+	c.LeaseID = func(n leaderelection.ElectionNumber) string {
+		if d, leases := cfg.Decider.(interface {
+			LeaseID(leaderelection.ElectionNumber) string
+		}); leases {
+			return d.LeaseID(n)
+		}
+		return ""
 	}
+	c.Resign = func(ctx context.Context) { _ = j.candidate().Resign(ctx) } // with the leader's ctx: it does not wait
 	if f.once {
 		c.DropHold = func() { j.candidate().DropHold() }
 	}
 	j.runner = runner.New(c)
-	if j.flaw = j.runner.Check(); j.flaw == nil {
-		j.flaw = j.runner.Prepare()
+	if err := j.runner.Check(); err != nil {
+		return nil, err
+	}
+	if err := j.runner.Prepare(); err != nil {
+		return nil, err
 	}
 	cfg.OnElected, cfg.Healthy = j.runner.Elected, j.runner.Healthy
 	cfg.Trace = &leaderelection.Trace{Extended: j.runner.Extended}
@@ -327,8 +289,8 @@ func newJob(a *app, f *runFlags, times runner.Times, cfg *leaderelection.Config,
 	// does not work at once.
 	cfg.DrainTimeout = f.drain + cfg.TermLength
 	f.entry.hold = f.hold
-	extendFor(times, cfg)
-	return j
+	extendFor(f.times, cfg)
+	return j, nil
 }
 
 // extendFor has the lease of a command extended as often as its times want, unless
@@ -363,10 +325,6 @@ func (j *job) outcome(err error) error {
 		return j.f.entry.notElected(err)
 	case errors.As(err, &s) && j.f.once:
 		return &exit{128 + int(s.signal), nil}
-	case errors.As(err, &s):
-		return nil
-	case errors.Is(err, context.Canceled):
-		return nil
 	}
-	return err
+	return ended(err)
 }

@@ -93,14 +93,18 @@ func (a *app) settle(cmd *cobra.Command) error {
 }
 
 // checkSpans refuses spans of time that nobody means: what is in nanoseconds was a bare number to
-// whoever made the setting.
+// whoever made the setting, and no time at all is enough to wait in.
 func checkSpans(cmd *cobra.Command) (fault error) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Value.Type() != "duration" || !f.Changed || fault != nil {
 			return
 		}
-		if d, err := time.ParseDuration(f.Value.String()); err == nil && d > 0 && d < time.Millisecond {
+		switch d, err := time.ParseDuration(f.Value.String()); {
+		case err != nil:
+		case d > 0 && d < time.Millisecond:
 			fault = usage("--%s is %v: want 1ms or more, with its unit, as in 500ms, 15s or 2m", f.Name, d)
+		case d <= 0 && f.Name == "timeout":
+			fault = usage("--timeout is %v, must be positive", d)
 		}
 	})
 	return fault
@@ -249,16 +253,27 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(handler(a.errOut))
 }
 
-// url is the store's URL: the first argument, or where there is none the one
-// from the environment or the file. It returns the other arguments, too.
-func (a *app) url(args []string) (string, []string, error) {
+// url is the store's URL: the argument, or where there is none the one from the environment
+// or the file.
+func (a *app) url(args []string) (string, error) {
 	switch {
 	case len(args) > 0:
-		return args[0], args[1:], nil
+		return args[0], nil
 	case a.common.store != "":
-		return a.common.store, nil, nil
+		return a.common.store, nil
 	}
-	return "", nil, usage("no store: give its URL, or set %sSTORE", envPrefix)
+	return "", usage("no store: give its URL, or set %sSTORE", envPrefix)
+}
+
+// onURL runs a command whose one argument is the store's URL.
+func (a *app) onURL(do func(c *cobra.Command, url string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		url, err := a.url(args)
+		if err != nil {
+			return err
+		}
+		return do(c, url)
+	}
 }
 
 // policyOf is the ClockPolicy that --skew says: its default is not zero, so no skew at all

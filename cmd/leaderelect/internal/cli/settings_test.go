@@ -37,9 +37,9 @@ func probe(t *testing.T, env map[string]string, file string, args ...string) (a 
 	root := a.root()
 	c := &cobra.Command{Use: "probe", Args: cobra.MaximumNArgs(1), RunE: func(c *cobra.Command, args []string) error {
 		f.entry.given(c)
-		_, _, err := a.url(args)
+		_, err := a.url(args)
 		if err == nil {
-			_, err = f.check(&a.common)
+			err = f.check(&a.common)
 		}
 		if err == nil {
 			_, err = a.candidate()
@@ -243,7 +243,7 @@ func TestEverySettingIsTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	member, err := (&memberFlags{divided: divided{shards: 3}}).config(a)
+	member, err := (&memberFlags{divided: divided{shards: 3}}).member(a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestEverySettingIsTaken(t *testing.T) {
 			continue
 		}
 		if v := ofMember.FieldByName(f.Name); !slices.Contains(notOfGroups, f.Name) && (!v.IsValid() || v.IsZero()) {
-			t.Errorf("leaderelect shards run ignores Config.%s: add it to shard.Config and to memberFlags.config, or refuse its flag (memberFlags.check, ofElections) and name the field in notOfGroups", f.Name)
+			t.Errorf("leaderelect shards run ignores Config.%s: add it to shard.Config and to memberFlags.member, or refuse its flag (memberFlags.check, ofElections) and name the field in notOfGroups", f.Name)
 		}
 	}
 }

@@ -4,20 +4,12 @@ import (
 	"bufio"
 	"os"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 	"github.com/c8e606e4/leaderelection/shard"
 )
-
-// commands are what signals reach.
-type commands interface {
-	Signal(syscall.Signal) // passes it on
-	StopBy(syscall.Signal) // sets by which one they will be asked to end
-	Kill()
-}
 
 const aboutShards = `Divide shards among any number of members: one member at a time owns each shard, with
 the shard's own fencing token. Use it for work in many parts, such as the partitions of a

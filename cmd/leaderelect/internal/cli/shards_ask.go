@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,15 +44,12 @@ func (a *app) operator(c *cobra.Command, do func(ctx context.Context, q *asked, 
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		n := len(args) - len(names)
-		url, _, err := a.url(args[:n])
+		url, err := a.url(args[:n])
 		switch {
 		case err != nil && n == 0 && len(names) > 0:
 			return usage("%w; it stands before %s", err, strings.Join(names, " and "))
 		case err != nil:
 			return err
-		}
-		if timeout <= 0 {
-			return usage("--timeout is %v, must be positive", timeout)
 		}
 		a.begun(exitError)
 		ctx, cancel := context.WithCancelCause(c.Context())
@@ -288,9 +286,7 @@ func (q *asked) until(ctx context.Context, is func(*shard.Assignment) (done bool
 	defer cancel(nil)
 	now := "the assignment could not be read"
 	w := q.observer(q.group)
-	if w.PollInterval == 0 {
-		w.PollInterval = 500 * time.Millisecond
-	}
+	w.PollInterval = cmp.Or(w.PollInterval, 500*time.Millisecond)
 	err := w.Watch(ctx, func(_ context.Context, as *shard.Assignment) {
 		var done bool
 		if done, now = is(as); done {

@@ -26,14 +26,7 @@ every shard, with its owner and its token.
 Exit codes: 0 every shard has an owner that is alive; 1 some have none, or a member's
 record cannot be read, or there is no group yet; 2 error.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			url, _, err := a.url(args)
-			if err != nil {
-				return err
-			}
-			if timeout <= 0 {
-				return usage("--timeout is %v, must be positive", timeout)
-			}
+		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			a.begun(exitUsage) // errors are 2 here, too
 			s, err := a.lookAt(c.Context(), url, timeout)
 			if err != nil {
@@ -46,7 +39,7 @@ record cannot be read, or there is no group yet; 2 error.`,
 				return &exit{exitUnled, nil}
 			}
 			return nil
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().BoolVar(&each, "each", false, "list all shards")
@@ -102,40 +95,31 @@ line is the present state. watch ends when it is interrupted, or when its reader
 
 Exit codes: 0 interrupted, or its reader is gone; 1 error; 2 usage.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			url, _, err := a.url(args)
-			if err != nil {
-				return err
-			}
-			a.begun(exitError)
-			return a.watchShards(c.Context(), url, asJSON)
-		},
+		RunE: a.onURL(func(c *cobra.Command, url string) error {
+			return a.printEvents(c.Context(), asJSON, func(ctx context.Context, tell printer) error { return a.watchShards(ctx, url, tell) })
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print each event as a line of JSON")
 	return c
 }
 
-// watchShards prints each event until a signal, or who reads it, ends it.
-func (a *app) watchShards(ctx context.Context, url string, asJSON bool) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer a.signals(cancel, nil)()
+// watchShards tells of each event of a group until ctx ends.
+func (a *app) watchShards(ctx context.Context, url string, tell printer) error {
 	g, err := a.openGroup(ctx, url)
 	if err != nil {
-		return ended(err)
+		return err
 	}
 	defer g.Close()
-	tell := a.printer(asJSON, cancel)
 	w := a.observer(g)
 	if _, err := w.Read(ctx); errors.Is(err, shard.ErrNoGroup) {
 		a.logger().Info("there is no group yet; waiting for its first member", "group", redact.URL(url))
 	}
 	var f shards.Follower
-	return ended(w.Watch(ctx, func(_ context.Context, as *shard.Assignment) {
+	return w.Watch(ctx, func(_ context.Context, as *shard.Assignment) {
 		for _, e := range f.Changed(as, time.Now()) {
 			if !tell(&e) {
 				return
 			}
 		}
-	}))
+	})
 }

@@ -2,13 +2,10 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,16 +19,12 @@ import (
 
 // memberFlags are those of a member of a group that runs a command for each shard.
 type memberFlags struct {
+	commandFlags
 	divided
-	grace, drain, delay         time.Duration
 	weight, capacity, maxMoving int
 	room                        int
-	zone, onFailure             string
+	zone                        string
 	prefer                      []string
-	setuid                      bool
-	pass                        passStore
-	lifeline                    lifelineDir
-	readiness                   readiness
 }
 
 func (m *memberFlags) flags(a *app, c *cobra.Command) {
@@ -43,43 +36,32 @@ func (m *memberFlags) flags(a *app, c *cobra.Command) {
 	f.StringSliceVar(&m.prefer, "prefer", nil, "SHARD=ZONE: the best zone for a shard, if the balance allows it; \"@FILE\" reads one from each line of a file; may be repeated")
 	f.IntVar(&m.maxMoving, "max-moving", shard.DefaultMaxMoving, "how many shards of one member may move at a time")
 	f.IntVar(&m.room, "max-assignment", 0, "the largest assignment record in bytes, for a store that refuses larger ones; the same for all members (default 184320; leaderelect shards doctor tells you what fits)")
-	f.DurationVar(&m.grace, "grace", 0, "how long a command may take to end when this member's session is being lost; then it is killed. It must fit into half a term (default a quarter of the term less the skew, 10s at most)")
-	f.DurationVar(&m.drain, "drain", defaultDrain, "how long a command may take to end when its shard moves, or this member leaves; then it is killed")
-	f.DurationVar(&m.delay, "restart-delay", time.Second, "how long to wait before a command that has ended is started again. It doubles, up to 60 times this, until the command has run for 10 times this")
-	f.StringVar(&m.onFailure, "on-failure", string(runner.Restart), "when a command fails: restart it, and let another member try the shard after 5 quick failures in a row; or stepdown, which lets another member try it at once")
-	a.choices(c, "on-failure", string(runner.Restart), string(runner.StepDown))
-	f.BoolVar(&m.setuid, "allow-setuid", false, "let commands become another user, by sudo or another setuid program, although leaderelect may be unable to end them then (no effect for root)")
-	m.pass.flag(f)
-	m.readiness.flags(a, c, whenStanding, true)
+	m.commandFlags.flags(a, c, "how long a command may take to end when this member's session is being lost",
+		"how long a command may take to end when its shard moves, or this member leaves; then it is killed",
+		"when a command fails: restart it, and let another member try the shard after 5 quick failures in a row; or stepdown, which lets another member try it at once",
+		"let commands become another user, by sudo or another setuid program, although leaderelect may be unable to end them then",
+		runner.Restart, runner.StepDown)
 }
 
-func (m *memberFlags) check(c *common) (runner.Times, error) {
-	times, err := runner.TimesFor(c.term, c.skew, m.grace)
+func (m *memberFlags) check(c *common) error {
+	if err := m.commandFlags.check(c); err != nil {
+		return err
+	}
 	switch {
-	case err != nil:
-		return times, &exit{exitUsage, err}
-	case m.drain < 0:
-		return times, usage("--drain is %v, must not be negative", m.drain)
-	case m.delay < 10*time.Millisecond:
-		return times, usage("--restart-delay is %v, must be at least 10ms", m.delay)
 	case m.weight < 1:
-		return times, usage("--weight is %d, must be at least 1", m.weight)
+		return usage("--weight is %d, must be at least 1", m.weight)
 	case m.capacity < 0 || m.maxMoving < 1:
-		return times, usage("--capacity is %d and --max-moving %d, must be at least 0 and 1", m.capacity, m.maxMoving)
+		return usage("--capacity is %d and --max-moving %d, must be at least 0 and 1", m.capacity, m.maxMoving)
 	case m.room < 0 || m.room > shard.MaxAssignment:
-		return times, usage("--max-assignment is %d, must be from 1 to %d", m.room, shard.MaxAssignment)
+		return usage("--max-assignment is %d, must be from 1 to %d", m.room, shard.MaxAssignment)
 	case c.priority != 0 || c.extendEvery != 0 || c.params != "":
-		return times, usage("--priority, --extend-every and --params are for elections: a group knows --weight, and --host-port for its clients")
+		return usage("--priority, --extend-every and --params are for elections: a group knows --weight, and --host-port for its clients")
 	}
-	switch runner.Policy(m.onFailure) {
-	case runner.Restart, runner.StepDown:
-		return times, nil
-	}
-	return times, usage("--on-failure is %q, want restart or stepdown", m.onFailure)
+	return nil
 }
 
-// config is the member's, but for the store and what it does with a shard.
-func (m *memberFlags) config(a *app) (shard.Config, error) {
+// member is a member's config, but for the store and what it does with a shard.
+func (m *memberFlags) member(a *app) (shard.Config, error) {
 	cfg, err := a.candidate()
 	if err != nil {
 		return shard.Config{}, err
@@ -173,19 +155,16 @@ within --drain, and was killed.`,
   leaderelect shards run --names @tenants.txt --capacity 50 \
       s3://bucket/tenants/{name} -- ./serve`,
 		Args: commandAfterDash(true),
-		RunE: func(c *cobra.Command, args []string) error { return a.shardsRun(c.Context(), &f, c, args) },
+		RunE: a.onURLAndCommand(func(c *cobra.Command, url string, command []string) error {
+			return a.shardsRun(c.Context(), &f, url, command)
+		}),
 	}
 	f.flags(a, c)
 	f.lifeline.flag(c, "where to keep the lifeline, so that others on this machine need not wait for the term when this process, its guards and the commands are all dead")
 	return c
 }
 
-func (a *app) shardsRun(ctx context.Context, f *memberFlags, c *cobra.Command, args []string) error {
-	before, command := splitDash(c, args)
-	url, _, err := a.url(before)
-	if err != nil {
-		return err
-	}
+func (a *app) shardsRun(ctx context.Context, f *memberFlags, url string, command []string) error {
 	m, err := a.newMember(f, url, command)
 	if err != nil {
 		return err
@@ -207,7 +186,6 @@ func (a *app) shardsRun(ctx context.Context, f *memberFlags, c *cobra.Command, a
 // member is one member of a group that runs commands.
 type member struct {
 	a        *app
-	f        *memberFlags
 	url      string
 	cfg      shard.Config
 	tell     *supervisor
@@ -221,28 +199,26 @@ type member struct {
 
 // newMember returns a member that has not begun, or what is wrong with the flags.
 func (a *app) newMember(f *memberFlags, url string, command []string) (*member, error) {
-	times, err := f.check(&a.common)
+	err := f.check(&a.common)
 	if err != nil {
 		return nil, err
 	}
-	m := &member{a: a, f: f, url: url}
-	if m.cfg, err = f.config(a); err != nil {
+	m := &member{a: a, url: url}
+	if m.cfg, err = f.member(a); err != nil {
 		return nil, err
 	}
 	if m.tell, err = f.readiness.open(a, m.cfg.MemberID); err != nil {
 		return nil, err
 	}
-	passed, withheld := f.pass.of(url)
-	m.commands = shards.NewCommands(runner.Config{
-		Args: command, Stdout: os.Stdout, Stderr: os.Stderr, Store: passed, Withheld: withheld, LeaderID: m.cfg.MemberID, Setuid: f.setuid,
-		Times: times, Drain: f.drain, OnFailure: runner.Policy(f.onFailure), Delay: f.delay, Logger: m.cfg.Logger, Finish: m.finish,
-	})
+	c := f.config(url, m.cfg.MemberID, command, m.cfg.Logger)
+	c.Finish = m.finish
+	m.commands = shards.NewCommands(c)
 	m.cfg.OnOwned = m.own
 	m.cfg.Trace = &leaderelection.Trace{Extended: m.commands.Extended}
 	a.begun(proc.CodeFailed)
 	if !strings.Contains(command[0], shards.Placeholder) {
-		if _, err := proc.Find(command[0], f.setuid); err != nil {
-			return nil, &exit{notStarted(err), err}
+		if err := f.find(command[0]); err != nil {
+			return nil, err
 		}
 	}
 	return m, m.commands.Check()
@@ -299,9 +275,6 @@ func (m *member) count(more int) {
 func (m *member) outcome(err error) error {
 	if verdict, given := m.given(); given {
 		return verdict
-	}
-	if errors.Is(err, runner.ErrStopped) {
-		return nil
 	}
 	return ended(err)
 }

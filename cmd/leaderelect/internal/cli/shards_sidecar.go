@@ -47,19 +47,16 @@ sidecar.`,
 		Example: `  leaderelect shards sidecar --listen :4040 s3://bucket/orders
   curl 'http://127.0.0.1:4040/shards/7?wait=30s&after=3'`,
 		Args: commandAfterDash(false),
-		RunE: func(c *cobra.Command, args []string) error { return a.shardsSidecar(c.Context(), &f, c, args) },
+		RunE: a.onURLAndCommand(func(c *cobra.Command, url string, command []string) error {
+			return a.shardsSidecar(c.Context(), &f, url, command)
+		}),
 	}
 	f.memberFlags.flags(a, c)
 	f.served.flags(c)
 	return c
 }
 
-func (a *app) shardsSidecar(ctx context.Context, f *shardsSidecarFlags, c *cobra.Command, args []string) error {
-	before, command := splitDash(c, args)
-	url, _, err := a.url(before)
-	if err != nil {
-		return err
-	}
+func (a *app) shardsSidecar(ctx context.Context, f *shardsSidecarFlags, url string, command []string) error {
 	if len(command) == 0 && f.given() {
 		return usage("--shards and --names are for a member, which runs a COMMAND: write it after --")
 	}
@@ -67,6 +64,7 @@ func (a *app) shardsSidecar(ctx context.Context, f *shardsSidecarFlags, c *cobra
 		return err
 	}
 	s := &shardsServed{a: a, f: f, url: url, hub: sidecar.NewShardHub(), stopped: make(chan struct{})}
+	var err error
 	if s.secret, err = f.served.check(); err != nil {
 		return err
 	}

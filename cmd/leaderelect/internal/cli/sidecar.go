@@ -17,7 +17,6 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/leaderslice"
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/sidecar"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 	"github.com/c8e606e4/leaderelection/leprom"
@@ -139,7 +138,9 @@ a Service without a selector. It removes the address before it releases the leas
 		Example: `  leaderelect sidecar --listen :4040 s3://bucket/app
   curl 'http://127.0.0.1:4040/leader?wait=30s&after=7'`,
 		Args: commandAfterDash(false),
-		RunE: func(c *cobra.Command, args []string) error { return a.sidecar(c.Context(), &f, c, args) },
+		RunE: a.onURLAndCommand(func(c *cobra.Command, url string, command []string) error {
+			return a.sidecar(c.Context(), &f, url, command)
+		}),
 	}
 	f.runFlags.flags(a, c)
 	f.served.flags(c)
@@ -149,14 +150,8 @@ a Service without a selector. It removes the address before it releases the leas
 	return c
 }
 
-func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, args []string) error {
-	before, command := splitDash(c, args)
-	url, _, err := a.url(before)
-	if err != nil {
-		return err
-	}
-	times, err := f.runFlags.check(&a.common)
-	switch {
+func (a *app) sidecar(ctx context.Context, f *sidecarFlags, url string, command []string) error {
+	switch err := f.runFlags.check(&a.common); {
 	case err != nil && len(command) > 0:
 		return err
 	case f.observe && f.readiness.when == whenLeading:
@@ -182,14 +177,13 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, c *cobra.Command, ar
 	s := &sidecarRun{a: a, f: f, cfg: cfg, tell: tell, hub: sidecar.NewHub(a.common.skew), secret: secret, stopped: make(chan struct{})}
 	defer s.hub.Close()
 	if len(command) > 0 {
-		if _, err := proc.Find(command[0], f.setuid); err != nil {
-			return &exit{notStarted(err), err}
+		if err := f.find(command[0]); err != nil {
+			return err
 		}
-		s.job = newJob(a, &f.runFlags, times, &s.cfg, url, command)
+		if s.job, err = newJob(&f.runFlags, &s.cfg, url, command); err != nil {
+			return err
+		}
 		defer s.job.runner.Close()
-		if s.job.flaw != nil {
-			return s.job.flaw
-		}
 	}
 	if f.slice != "" {
 		if s.slice, err = leaderslice.Open(f.slice, cfg.HostPort); err != nil {

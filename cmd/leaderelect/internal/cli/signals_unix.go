@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -12,26 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 )
-
-// signalled is the cause of an end that a signal asked for.
-type signalled struct{ signal syscall.Signal }
-
-func (s *signalled) Error() string {
-	return fmt.Sprintf("%v by a signal: %v", runner.ErrStopped, s.signal)
-}
-func (s *signalled) Unwrap() error { return runner.ErrStopped }
-
-// signals has signals end the program by cancel, or reach the command of r, which
-// may be nil. It returns how to stop that.
-func (a *app) signals(cancel context.CancelCauseFunc, r commands) (stop func()) {
-	return a.signalsTo(cancel, r, func() {
-		if r != nil {
-			r.Kill()
-		}
-	})
-}
 
 // signalsTo is signals with what is done by the second one that asks for the end.
 func (a *app) signalsTo(cancel context.CancelCauseFunc, r commands, kill func()) (stop func()) {
@@ -98,13 +78,4 @@ func hasTerminal() bool {
 	}
 	_ = unix.Close(fd)
 	return true
-}
-
-// openFiles is how many files this process may have open.
-func openFiles() int {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 1024
-	}
-	return int(min(uint64(limit.Cur), 1<<20))
 }

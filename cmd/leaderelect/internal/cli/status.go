@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -38,18 +38,11 @@ term, or until the term must have run out, which takes a whole one.
 
 Exit codes: 0 somebody leads; 1 nobody does, or with --check-id another candidate; 2 error.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			url, _, err := a.url(args)
-			if err != nil {
-				return err
-			}
-			if timeout <= 0 {
-				return usage("--timeout is %v, must be positive", timeout)
-			}
+		RunE: a.onURL(func(c *cobra.Command, url string) error {
 			a.begun(exitUsage) // errors are 2 here, too
-			l := look{url: url, timeout: timeout, firm: c.Flags().Changed("timeout"), poll: a.common.poll, skew: a.common.skew, every: a.common.extendEvery}
+			l := look{app: a, url: url, timeout: timeout, firm: c.Flags().Changed("timeout")}
 			return a.status(c.Context(), &l, asJSON, checkID)
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().StringVar(&checkID, "check-id", "", "exit with 0 only if this candidate leads, for probes")
@@ -90,13 +83,11 @@ func (a *app) answer(asJSON bool, v any, text func() string) (err error) {
 
 // look is a look at an election.
 type look struct {
-	url        string
-	timeout    time.Duration // for the store to answer in
-	firm       bool          // it is for everything
-	poll, skew time.Duration
-	every      time.Duration // how often leaders extend their lease
-
-	took time.Duration // what a verdict takes at most
+	*app
+	url     string
+	timeout time.Duration // for the store to answer in
+	firm    bool          // it is for everything
+	took    time.Duration // what a verdict takes at most
 }
 
 // look says what one look tells, or where that does not tell whether anybody leads,
@@ -115,16 +106,13 @@ func (l *look) look(ctx context.Context) (state.State, error) {
 	if err != nil {
 		return state.State{}, late(ctx, err)
 	}
-	s := state.OfPaced(e, time.Now(), l.skew, l.every)
+	s := state.OfPaced(e, time.Now(), l.common.skew, l.common.extendEvery)
 	if s.State != state.Held {
 		s.Place = placeOf(d)
 		return s, nil
 	}
-	poll := l.poll
-	if poll == 0 {
-		poll = max(e.TermLength/10, 50*time.Millisecond)
-	}
-	l.took = state.Unseen(e, l.skew) + poll
+	poll := cmp.Or(l.common.poll, max(e.TermLength/10, 50*time.Millisecond))
+	l.took = state.Unseen(e, l.common.skew) + poll
 	if !l.firm {
 		limit.Reset(l.took + l.timeout)
 	}
@@ -133,30 +121,18 @@ func (l *look) look(ctx context.Context) (state.State, error) {
 	return s, err
 }
 
-// late says why ctx has ended, if that is why err is.
-func late(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-		return fmt.Errorf("%w: %w", cause, err)
-	}
-	return err
-}
-
-var errTold = errors.New("it is told")
-
 // lookOn looks until it is known whether anybody leads, or until ctx ends.
 func (l *look) lookOn(ctx context.Context, d leaderelection.RaceDecider, poll time.Duration) (state.State, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f := state.Follower{Every: l.every}
+	watch := l.watching(d)
+	watch.PollInterval, watch.Logger = poll, nil
 	var s state.State
-	take := func(e state.Event) {
+	err := l.follow(ctx, watch, func(e state.Event) {
 		if s = e.State; s.State != state.Held {
-			cancel(errTold)
+			cancel(errHappened)
 		}
-	}
-	err := leaderelection.WatchConfig{Decider: d, MaxClockSkew: l.skew, ClockPolicy: policyOf(l.skew), PollInterval: poll,
-		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { take(f.Lapsed(&e, time.Now(), l.skew)) },
-	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { take(f.Changed(&e, time.Now(), l.skew)) })
+	})
 	if s.State != "" {
 		err = nil // the limit has passed: what is known is told
 	}

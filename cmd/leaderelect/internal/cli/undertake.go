@@ -34,7 +34,7 @@ Exit codes: 0 after INT or TERM; 1 error; 2 usage.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				url, _, err := a.url(nil)
+				url, err := a.url(nil)
 				if err != nil {
 					return err
 				}

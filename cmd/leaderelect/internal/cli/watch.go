@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/state"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
@@ -29,47 +28,55 @@ as in leaderelect watch URL | head -1.
 
 Exit codes: 0 interrupted, or its reader is gone; 1 error; 2 usage.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			url, _, err := a.url(args)
-			if err != nil {
-				return err
-			}
-			a.begun(exitError)
-			return a.watch(c.Context(), url, asJSON, extensions)
-		},
+		RunE: a.onURL(func(c *cobra.Command, url string) error {
+			return a.printEvents(c.Context(), asJSON, func(ctx context.Context, tell printer) error {
+				d, err := a.openStore(ctx, url)
+				if err != nil {
+					return err
+				}
+				defer store.Close(d)
+				return a.follow(ctx, a.watching(d), func(e state.Event) {
+					if e.Event != state.Extension || extensions {
+						tell(&e)
+					}
+				})
+			})
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print each event as a line of JSON")
 	c.Flags().BoolVar(&extensions, "extensions", false, "also print each extension of a term")
 	return c
 }
 
-// watch prints each event until a signal, or who reads it, ends it.
-func (a *app) watch(ctx context.Context, url string, asJSON, extensions bool) error {
+// watching is how all commands watch an election.
+func (a *app) watching(d leaderelection.RaceDecider) leaderelection.WatchConfig {
+	return leaderelection.WatchConfig{
+		Decider: d, MaxClockSkew: a.common.skew, ClockPolicy: policyOf(a.common.skew), PollInterval: a.common.poll, Logger: a.logger(),
+	}
+}
+
+// follow calls take with each event of an election until ctx ends.
+func (a *app) follow(ctx context.Context, w leaderelection.WatchConfig, take func(state.Event)) error {
+	f := state.Follower{Every: a.common.extendEvery}
+	w.Lapsed = func(_ context.Context, e leaderelection.RaceEntry) { take(f.Lapsed(&e, time.Now(), w.MaxClockSkew)) }
+	return w.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { take(f.Changed(&e, time.Now(), w.MaxClockSkew)) })
+}
+
+// printEvents has follow print events until a signal, or who reads them, ends it.
+func (a *app) printEvents(ctx context.Context, asJSON bool, follow func(ctx context.Context, tell printer) error) error {
+	a.begun(exitError)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.signals(cancel, nil)()
-	d, err := a.openStore(ctx, url)
-	if err != nil {
-		return ended(err)
-	}
-	defer store.Close(d)
-	tell := a.printer(asJSON, cancel)
-	f := state.Follower{Every: a.common.extendEvery}
-	say := func(e state.Event) {
-		if e.Event != state.Extension || extensions {
-			tell(&e)
-		}
-	}
-	err = leaderelection.WatchConfig{
-		Decider: d, MaxClockSkew: a.common.skew, ClockPolicy: policyOf(a.common.skew), PollInterval: a.common.poll, Logger: a.logger(),
-		Lapsed: func(_ context.Context, e leaderelection.RaceEntry) { say(f.Lapsed(&e, time.Now(), a.common.skew)) },
-	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { say(f.Changed(&e, time.Now(), a.common.skew)) })
-	return ended(err)
+	return ended(follow(ctx, a.printer(asJSON, cancel)))
 }
 
-// printer returns what prints an event, as JSON or as its text, and reports whether there is
-// any use in printing another one. It calls cancel when nobody reads on.
-func (a *app) printer(asJSON bool, cancel context.CancelCauseFunc) func(event interface{ Text() string }) bool {
+// printer prints an event, as JSON or as its text, and reports whether there is any use in
+// printing another one.
+type printer func(event interface{ Text() string }) bool
+
+// printer returns one that calls cancel when nobody reads on.
+func (a *app) printer(asJSON bool, cancel context.CancelCauseFunc) printer {
 	if out, ok := a.out.(*os.File); ok {
 		readerGone(out, func() { cancel(errNoReader) })
 	}
@@ -88,16 +95,4 @@ func (a *app) printer(asJSON bool, cancel context.CancelCauseFunc) func(event in
 		}
 		return err == nil
 	}
-}
-
-// errNoReader is the cause of an end if the reader of the output has closed it.
-var errNoReader = fmt.Errorf("%w: nobody reads on", runner.ErrStopped)
-
-// ended is nil if somebody asked for the end.
-func ended(err error) error {
-	var s *signalled
-	if errors.As(err, &s) || errors.Is(err, context.Canceled) || errors.Is(err, errNoReader) {
-		return nil
-	}
-	return err
 }

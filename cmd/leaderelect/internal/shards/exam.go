@@ -165,25 +165,24 @@ func advice(err error) string {
 	return "check the permission to read it"
 }
 
-// Group looks at the group that there is, if there is one, and reports whether that can be
-// understood.
-func (x *Exam) Group(ctx context.Context, w shard.WatchConfig) bool {
+// Group looks at the group that there is, if there is one.
+func (x *Exam) Group(ctx context.Context, w shard.WatchConfig) {
 	const check = "the group's own records"
 	ctx, cancel := context.WithTimeout(ctx, 4*x.Patience)
 	defer cancel()
 	a, err := w.Read(ctx)
 	if errors.Is(err, shard.ErrNoGroup) {
 		x.tell(check, doctor.OK, "there is no assignment yet", "")
-		return true
+		return
 	}
 	if err != nil {
 		x.tell(check, doctor.Fail, err.Error(), advice(err))
-		return false
+		return
 	}
 	seats, err := w.Seats(ctx, a)
 	if err != nil {
 		x.tell(check, doctor.Fail, err.Error(), "check the permission to read it")
-		return false
+		return
 	}
 	s := Of(a, seats, time.Now())
 	detail := fmt.Sprintf("version %d, %d shards, %d members", s.Version, s.Shards, len(s.Members))
@@ -198,7 +197,6 @@ func (x *Exam) Group(ctx context.Context, w shard.WatchConfig) bool {
 	case len(s.Unreadable) > 0:
 		x.tell(check, doctor.Fail, fmt.Sprintf("%s; seat %d: %s", detail, s.Unreadable[0].Seat, s.Unreadable[0].Error),
 			"check the permission to read it; a damaged one leaderelect reset mends, as an election's record")
-		return false
 	case len(twice) > 0:
 		x.tell(check, doctor.Warn, detail+"; more than one member is called "+strings.Join(twice, ", "), "give each an --id of its own: a pin to that name means all of them")
 	case n > 0 && n != s.Shards:
@@ -208,5 +206,4 @@ func (x *Exam) Group(ctx context.Context, w shard.WatchConfig) bool {
 	default:
 		x.tell(check, doctor.OK, detail, "")
 	}
-	return true
 }
