@@ -116,7 +116,7 @@ func (a *app) hold(ctx context.Context, f *holdFlags, url string) error {
 	cfg.OnElected, cfg.Trace = h.Elected, &leaderelection.Trace{Extended: h.Extended}
 	defer a.signals(cancel, nil)()
 	defer f.entry.begin(&cfg, h.GiveUp, cancel)()
-	tell.trace(cfg.Trace)
+	cfg.Trace = tell.traced(cfg.Trace)
 	defer tell.start(ctx)()
 	d, err := f.entry.open(ctx, a, url)
 	if err != nil {

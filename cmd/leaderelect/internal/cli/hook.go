@@ -116,8 +116,7 @@ func (a *app) hook(ctx context.Context, f *hookFlags, url string) error {
 		toggle.Reset(ctx)
 	}
 	cfg.OnElected, cfg.Healthy, cfg.DrainTimeout = toggle.Elected, toggle.Healthy, h.DrainTimeout()
-	cfg.Trace = &leaderelection.Trace{}
-	tell.trace(cfg.Trace)
+	cfg.Trace = tell.traced(nil)
 	defer tell.start(ctx)()
 	d, err := a.openElection(ctx, url, a.openStore)
 	if err != nil {

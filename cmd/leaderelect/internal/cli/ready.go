@@ -136,22 +136,9 @@ func (s *supervisor) leads() {
 	}
 }
 
-// trace has the supervisor told what tr is.
-func (s *supervisor) trace(tr *leaderelection.Trace) {
-	s.line.Trace(tr)
-	status, news := tr.StatusChanged, tr.News
-	tr.StatusChanged = func(c leaderelection.StatusChange) {
-		if status != nil {
-			status(c)
-		}
-		s.changed(c)
-	}
-	tr.News = func(e leaderelection.RaceEntry) {
-		if news != nil {
-			news(e)
-		}
-		s.news(&e)
-	}
+// traced is tr, with the supervisor told, too.
+func (s *supervisor) traced(tr *leaderelection.Trace) *leaderelection.Trace {
+	return leaderelection.JoinTraces(tr, s.line.Trace(), &leaderelection.Trace{StatusChanged: s.changed, News: s.news})
 }
 
 func (s *supervisor) changed(c leaderelection.StatusChange) {
@@ -168,7 +155,7 @@ func (s *supervisor) changed(c leaderelection.StatusChange) {
 	}
 }
 
-func (s *supervisor) news(e *leaderelection.RaceEntry) {
+func (s *supervisor) news(e leaderelection.RaceEntry) {
 	switch {
 	case e.LeaderID == s.id && !s.observes: // changed tells
 	case e.Vacant():

@@ -201,7 +201,7 @@ func (a *app) runRun(ctx context.Context, f *runFlags, c *cobra.Command, url str
 		cfg.Logger.Warn("each candidate will run the command, one after the other: give --hold to have only one run it, or --hold 0s if each should")
 	}
 	defer f.entry.begin(&cfg, job.runner.GiveUp, cancel)()
-	tell.trace(cfg.Trace)
+	cfg.Trace = tell.traced(cfg.Trace)
 	defer tell.start(ctx)()
 	d, err := f.entry.open(ctx, a, url)
 	if err != nil {

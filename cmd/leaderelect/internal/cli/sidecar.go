@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -233,14 +234,10 @@ func (s *sidecarRun) run(ctx context.Context, url string) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	metrics := sidecar.NewMetrics()
+	s.tell.observes = s.f.observe
 	watch, err := s.measure(metrics, url)
 	if err != nil {
 		return err
-	}
-	if s.tell.observes = s.f.observe; s.f.observe {
-		s.tell.trace(watch.Trace)
-	} else {
-		s.tell.trace(s.cfg.Trace)
 	}
 	defer s.tell.start(ctx)()
 	defer s.serve(listener, metrics)()
@@ -258,18 +255,11 @@ func (s *sidecarRun) run(ctx context.Context, url string) error {
 	return s.outcome(s.lead(ctx, cancel, d))
 }
 
-// measure lets hub and metrics know what the candidate does, or the observer that it
-// returns.
+// measure lets hub, metrics and supervisor know what the candidate does, or the observer that
+// it returns.
 func (s *sidecarRun) measure(metrics *sidecar.Metrics, url string) (watch leaderelection.WatchConfig, err error) {
-	trace := leaderelection.JoinTraces(s.cfg.Trace, &leaderelection.Trace{
-		News:    s.hub.Record,
-		StoreOp: func(leaderelection.StoreOp) { s.hub.Looked() },
-	})
 	var measured *leprom.Election
-	name := s.f.electionName
-	if name == "" {
-		name = sidecar.ElectionName(url)
-	}
+	name := cmp.Or(s.f.electionName, sidecar.ElectionName(url))
 	if s.f.observe {
 		watch = leaderelection.WatchConfig{
 			MaxClockSkew: s.cfg.MaxClockSkew, ClockPolicy: s.cfg.ClockPolicy, PollInterval: s.cfg.PollInterval, Logger: s.cfg.Logger,
@@ -281,7 +271,8 @@ func (s *sidecarRun) measure(metrics *sidecar.Metrics, url string) (watch leader
 	if err != nil {
 		return watch, err
 	}
-	s.cfg.Trace = leaderelection.JoinTraces(measured.Trace(), trace)
+	hub := &leaderelection.Trace{News: s.hub.Record, StoreOp: func(leaderelection.StoreOp) { s.hub.Looked() }}
+	s.cfg.Trace = s.tell.traced(leaderelection.JoinTraces(measured.Trace(), s.cfg.Trace, hub))
 	watch.Trace = s.cfg.Trace
 	return watch, nil
 }

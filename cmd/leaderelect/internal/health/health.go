@@ -84,13 +84,6 @@ func (l *Line) text() string {
 	return fmt.Sprintf("%s; the store does not answer since %s: %s", l.now.Phase, l.since.UTC().Format(time.RFC3339), l.now.LastError)
 }
 
-// Text is the account in a line, for people.
-func (l *Line) Text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text()
-}
-
 // Account is what is known now.
 func (l *Line) Account() Account {
 	l.mu.Lock()
@@ -98,19 +91,10 @@ func (l *Line) Account() Account {
 	return l.now
 }
 
-// Trace has l told of each call, and each feed, that tr is told of.
-func (l *Line) Trace(tr *leaderelection.Trace) {
-	op, feed := tr.StoreOp, tr.Feed
-	tr.StoreOp = func(o leaderelection.StoreOp) {
-		if op != nil {
-			op(o)
-		}
-		l.Called(o.Err)
-	}
-	tr.Feed = func(f leaderelection.FeedEvent) {
-		if feed != nil {
-			feed(f)
-		}
-		l.Called(f.Err)
+// Trace has l told of each call, and each feed.
+func (l *Line) Trace() *leaderelection.Trace {
+	return &leaderelection.Trace{
+		StoreOp: func(o leaderelection.StoreOp) { l.Called(o.Err) },
+		Feed:    func(f leaderelection.FeedEvent) { l.Called(f.Err) },
 	}
 }

@@ -19,9 +19,7 @@ func TestLine(t *testing.T) {
 		var told []string
 		answered := 0
 		l := Line{Told: func(s string) { told = append(told, s) }, Answered: func() { answered++ }, Fit: func(s string) string { return strings.ReplaceAll(s, "hush", "xxxxx") }}
-		var theirs int
-		tr := &leaderelection.Trace{StoreOp: func(leaderelection.StoreOp) { theirs++ }, Feed: func(leaderelection.FeedEvent) { theirs++ }}
-		l.Trace(tr)
+		tr := l.Trace()
 		call := func(err error) {
 			time.Sleep(time.Second)
 			tr.StoreOp(leaderelection.StoreOp{Err: err})
@@ -47,15 +45,15 @@ func TestLine(t *testing.T) {
 			"leading, token 7; the store does not answer since 2000-01-01T00:00:04Z: gone",
 			"leading, token 7",
 		}
-		if !slices.Equal(told, want) || answered != 1 || theirs != 7 {
-			t.Errorf("told %q, want %q; answered %d times; passed on %d", told, want, answered, theirs)
+		if !slices.Equal(told, want) || answered != 1 {
+			t.Errorf("told %q, want %q; answered %d times", told, want, answered)
 		}
 		start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 		if at := lost.LastErrorAt.Sub(start); !lost.Failing || lost.LastError != "gone" || at != 5*time.Second || lost.LastSuccess.Sub(start) != 4*time.Second {
 			t.Errorf("%+v", lost)
 		}
-		if now := l.Account(); now.Failing || now.LastError != "gone" || l.Text() != "leading, token 7" {
-			t.Errorf("%+v, %s", now, l.Text())
+		if now := l.Account(); now.Failing || now.LastError != "gone" {
+			t.Errorf("%+v", now)
 		}
 	})
 }
