@@ -17,12 +17,6 @@ const (
 	maxLeaderships = 100
 )
 
-// Event is a state.Event with its number, for those who come back.
-type Event struct {
-	ID uint64
-	state.Event
-}
-
 // Leadership is one that was seen, for the timeline.
 type Leadership struct {
 	Token    uint64    `json:"token"`
@@ -40,10 +34,8 @@ type Hub struct {
 	mu          sync.Mutex
 	follow      state.Follower
 	entry       *leaderelection.RaceEntry
-	events      []Event
-	next        uint64
+	news        news[state.Event]
 	leaderships []Leadership
-	changed     chan struct{} // closed by the next event
 	lapse       *time.Timer
 	lapsedAt    time.Time // when the term of entry ran out, as far as is known here; zero: it has not
 	looked      time.Time // when the watch last heard from the store, or that it cannot
@@ -52,7 +44,7 @@ type Hub struct {
 
 // NewHub returns a hub for clocks that are within skew.
 func NewHub(skew time.Duration) *Hub {
-	return &Hub{skew: skew, next: 1, changed: make(chan struct{})}
+	return &Hub{skew: skew, news: newNews[state.Event](maxEvents)}
 }
 
 // Record takes in a record that is newer than all before.
@@ -114,14 +106,8 @@ func (h *Hub) Stuck() bool {
 
 // add remembers an event, and wakes who waits for one.
 func (h *Hub) add(e state.Event) {
-	h.events = append(h.events, Event{h.next, e})
-	h.next++
-	if len(h.events) > maxEvents {
-		h.events = h.events[1:]
-	}
 	h.remember(e)
-	close(h.changed)
-	h.changed = make(chan struct{})
+	h.news.add(e)
 }
 
 // remember keeps the timeline.
@@ -181,16 +167,10 @@ func (h *Hub) Leaderships() []Leadership {
 
 // After returns the events after the one numbered last (those remembered), the
 // number of the newest, and a channel that the next one closes.
-func (h *Hub) After(last uint64) ([]Event, uint64, <-chan struct{}) {
+func (h *Hub) After(last uint64) ([]Told[state.Event], uint64, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var news []Event
-	for _, e := range h.events {
-		if e.ID > last {
-			news = append(news, e)
-		}
-	}
-	return news, h.next - 1, h.changed
+	return h.news.after(last)
 }
 
 // Close stops the hub's timer.

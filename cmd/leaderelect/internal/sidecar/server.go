@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -182,32 +183,50 @@ func (s *server) self() Self {
 // leader answers at once, or with after=TOKEN when a leadership after that one has
 // begun, or when wait is over.
 func (s *server) leader(w http.ResponseWriter, r *http.Request) {
+	wait, after, done, ok := s.asks(w, r, "a fencing token")
+	if !ok {
+		return
+	}
+	defer done()
+	var now state.State
+	if s.until(r, wait, func() (<-chan struct{}, bool) {
+		_, _, changed := s.Hub.After(0)
+		now = s.Hub.Now()
+		return changed, now.State == state.Led && now.Token > after
+	}) {
+		answer(w, http.StatusOK, now)
+	}
+}
+
+// asks reads wait and after of a request, where after is such a number, and whether the request
+// may wait. Call done in the end.
+func (s *server) asks(w http.ResponseWriter, r *http.Request, number string) (wait time.Duration, after uint64, done func(), ok bool) {
 	q := r.URL.Query()
-	after, err := strconv.ParseUint(orZero(q.Get("after")), 10, 64)
+	after, err := strconv.ParseUint(cmp.Or(q.Get("after"), "0"), 10, 64)
 	if err != nil {
-		answer(w, http.StatusBadRequest, fault("after must be a fencing token"))
-		return
+		answer(w, http.StatusBadRequest, fault("after must be "+number))
+		return 0, 0, nil, false
 	}
-	wait, err := duration(q.Get("wait"))
-	if err != nil {
+	if wait, err = duration(q.Get("wait")); err != nil {
 		answer(w, http.StatusBadRequest, fault(err.Error()))
-		return
+		return 0, 0, nil, false
 	}
+	done, ok = func() {}, true
 	if wait > 0 {
-		done, ok := s.mayWait(w)
-		if !ok {
-			return
-		}
-		defer done()
+		done, ok = s.mayWait(w)
 	}
-	limit := time.NewTimer(min(wait, maxWait))
+	return min(wait, maxWait), after, done, ok
+}
+
+// until calls is at once and with each change, until it reports that what is known will do, or
+// the time is over: whether the client is there still.
+func (s *server) until(r *http.Request, wait time.Duration, is func() (changed <-chan struct{}, enough bool)) bool {
+	limit := time.NewTimer(wait)
 	defer limit.Stop()
 	for {
-		_, _, changed := s.Hub.After(0)
-		now := s.Hub.Now()
-		if now.State == state.Led && now.Token > after || wait == 0 {
-			answer(w, http.StatusOK, now)
-			return
+		changed, enough := is()
+		if enough || wait == 0 {
+			return true
 		}
 		select {
 		case <-changed:
@@ -216,16 +235,9 @@ func (s *server) leader(w http.ResponseWriter, r *http.Request) {
 		case <-s.Ended:
 			wait = 0
 		case <-r.Context().Done():
-			return
+			return false
 		}
 	}
-}
-
-func orZero(s string) string {
-	if s == "" {
-		return "0"
-	}
-	return s
 }
 
 // duration is a span of time with its unit, as a setting is; empty is none.
@@ -248,13 +260,13 @@ func fault(s string) failure { return failure{s} }
 
 // events are server-sent.
 func (s *server) events(w http.ResponseWriter, r *http.Request) {
-	stream(s, w, r, func() any { return s.Hub.Now() }, s.Hub.After, func(e Event) (uint64, string, any) { return e.ID, e.Event.Event, e.Event })
+	stream(s, w, r, func() any { return s.Hub.Now() }, s.Hub.After, func(e state.Event) string { return e.Event })
 }
 
 // stream sends events until the client is gone, or the server goes down: first the state
-// and what is remembered after Last-Event-ID, then each event. After is as Hub's; parts are
-// an event's number, its kind and what is sent of it, and one without a kind is not sent.
-func stream[E any](s *server, w http.ResponseWriter, r *http.Request, state func() any, after func(last uint64) ([]E, uint64, <-chan struct{}), parts func(E) (id uint64, kind string, v any)) {
+// and what is remembered after Last-Event-ID, then each event. After is as Hub's, and an event
+// without a kind is not sent.
+func stream[E any](s *server, w http.ResponseWriter, r *http.Request, state func() any, after func(last uint64) ([]Told[E], uint64, <-chan struct{}), kindOf func(E) string) {
 	done, ok := s.mayWait(w)
 	if !ok {
 		return
@@ -277,9 +289,8 @@ func stream[E any](s *server, w http.ResponseWriter, r *http.Request, state func
 	for {
 		news, _, changed := after(last)
 		for _, e := range news {
-			id, kind, v := parts(e)
-			last = id
-			if kind != "" && !send(w, out, id, kind, v) {
+			last = e.ID
+			if kind := kindOf(e.Event); kind != "" && !send(w, out, e.ID, kind, e.Event) {
 				return
 			}
 		}

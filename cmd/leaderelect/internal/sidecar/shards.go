@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,24 +30,17 @@ type ShardsConfig struct {
 // ShardHub keeps what is known of a group, and wakes those who wait for news. Its methods
 // may be called by several goroutines at once.
 type ShardHub struct {
-	mu      sync.Mutex
-	follow  shards.Follower
-	newest  *shard.Assignment
-	events  []shardEvent
-	next    uint64
-	changed chan struct{} // closed by the next assignment
-}
-
-type shardEvent struct {
-	id uint64
-	shards.Event
+	mu     sync.Mutex
+	follow shards.Follower
+	newest *shard.Assignment
+	news   news[shards.Event]
 }
 
 // maxShardEvents is how many events are remembered.
 const maxShardEvents = 4096
 
 // NewShardHub returns a hub that knows of no assignment.
-func NewShardHub() *ShardHub { return &ShardHub{next: 1, changed: make(chan struct{})} }
+func NewShardHub() *ShardHub { return &ShardHub{news: newNews[shards.Event](maxShardEvents)} }
 
 // News takes in an assignment. One that is not newer than what is known is ignored.
 func (h *ShardHub) News(a *shard.Assignment) {
@@ -57,22 +50,14 @@ func (h *ShardHub) News(a *shard.Assignment) {
 		return
 	}
 	h.newest = a
-	for _, e := range h.follow.Changed(a, time.Now()) {
-		h.events = append(h.events, shardEvent{h.next, e})
-		h.next++
-	}
-	if n := len(h.events) - maxShardEvents; n > 0 {
-		h.events = append([]shardEvent(nil), h.events[n:]...)
-	}
-	close(h.changed)
-	h.changed = make(chan struct{})
+	h.news.add(h.follow.Changed(a, time.Now())...)
 }
 
 // now is the newest assignment, or nil, and what the next one closes.
 func (h *ShardHub) now() (*shard.Assignment, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.newest, h.changed
+	return h.newest, h.news.changed
 }
 
 // State is what is known.
@@ -81,17 +66,10 @@ func (h *ShardHub) State() shards.State {
 	return shards.Of(a, nil, time.Now())
 }
 
-// after are the events after the one numbered last (those remembered), the number of the
-// newest, and what the next one closes.
-func (h *ShardHub) after(last uint64) (news []shardEvent, newest uint64, changed <-chan struct{}) {
+func (h *ShardHub) after(last uint64) ([]Told[shards.Event], uint64, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, e := range h.events {
-		if e.id > last {
-			news = append(news, e)
-		}
-	}
-	return news, h.next - 1, h.changed
+	return h.news.after(last)
 }
 
 // ShardsHandler is the sidecar's of a group.
@@ -156,12 +134,7 @@ func (s *shardServer) isMember(id string) bool {
 	if a == nil {
 		return false
 	}
-	for _, m := range a.Members() {
-		if m.Member == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.Members(), func(m shard.Owner) bool { return m.Member == id })
 }
 
 // summary is the state without each single shard.
@@ -219,52 +192,18 @@ func (s *shardServer) ready(w http.ResponseWriter, _ *http.Request) {
 	answer(w, code, self)
 }
 
-// asks reads wait and after of a request, and whether it may wait. Call done in the end.
-func (s *shardServer) asks(w http.ResponseWriter, r *http.Request) (wait time.Duration, after uint64, done func(), ok bool) {
-	done = func() {}
-	after, err := strconv.ParseUint(orZero(r.URL.Query().Get("after")), 10, 64)
-	if err != nil {
-		answer(w, http.StatusBadRequest, fault("after must be a number"))
-		return 0, 0, done, false
-	}
-	if wait, err = duration(r.URL.Query().Get("wait")); err != nil {
-		answer(w, http.StatusBadRequest, fault(err.Error()))
-		return 0, 0, done, false
-	}
-	if wait > 0 {
-		if done, ok = s.mayWait(w); !ok {
-			return 0, 0, func() {}, false
-		}
-	}
-	return min(wait, maxWait), after, done, true
-}
-
-// until calls is with each assignment until that reports that it will do, or the time is
-// over: whether the client is there still.
+// until is the server's, with each assignment that is known.
 func (s *shardServer) until(r *http.Request, wait time.Duration, is func(*shard.Assignment) bool) bool {
-	limit := time.NewTimer(wait)
-	defer limit.Stop()
-	for {
+	return s.server.until(r, wait, func() (<-chan struct{}, bool) {
 		a, changed := s.c.Group.now()
-		if wait == 0 || a != nil && is(a) {
-			return true
-		}
-		select {
-		case <-changed:
-		case <-limit.C:
-			wait = 0
-		case <-s.Ended:
-			wait = 0
-		case <-r.Context().Done():
-			return false
-		}
-	}
+		return changed, a != nil && is(a)
+	})
 }
 
 // all answers at once, or with after=VERSION when there is a later assignment, or when wait
 // is over.
 func (s *shardServer) all(w http.ResponseWriter, r *http.Request) {
-	wait, after, done, ok := s.asks(w, r)
+	wait, after, done, ok := s.asks(w, r, "a number")
 	if !ok {
 		return
 	}
@@ -277,7 +216,7 @@ func (s *shardServer) all(w http.ResponseWriter, r *http.Request) {
 // one answers at once, or with after=TOKEN when somebody owns the shard by a greater
 // token, or when wait is over.
 func (s *shardServer) one(w http.ResponseWriter, r *http.Request) {
-	wait, after, done, ok := s.asks(w, r)
+	wait, after, done, ok := s.asks(w, r, "a number")
 	if !ok {
 		return
 	}
@@ -304,10 +243,10 @@ func (s *shardServer) one(w http.ResponseWriter, r *http.Request) {
 
 // events are server-sent: the first is a summary.
 func (s *shardServer) events(w http.ResponseWriter, r *http.Request) {
-	stream(s.server, w, r, func() any { return s.summary() }, s.c.Group.after, func(e shardEvent) (id uint64, kind string, v any) {
-		if kind = e.Event.Event; kind == shards.Began {
-			kind = "" // as the summary has it
+	stream(s.server, w, r, func() any { return s.summary() }, s.c.Group.after, func(e shards.Event) string {
+		if e.Event == shards.Began {
+			return "" // as the summary has it
 		}
-		return e.id, kind, e.Event
+		return e.Event
 	})
 }
