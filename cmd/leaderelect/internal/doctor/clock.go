@@ -8,22 +8,26 @@ import (
 )
 
 const (
-	setClock   = "set this machine's clock by NTP; --skew must cover how far any candidate's clock is from true time"
-	uncompared = "of no importance: --unsynchronized compares no clocks"
-	shared     = "of no importance: with --skew 0 all candidates share one clock"
-	askClient  = "see how far this machine's is off by chronyc tracking, or timedatectl timesync-status"
+	setClock  = "set this machine's clock by NTP; --skew must cover how far any candidate's clock is from true time"
+	askClient = "see how far this machine's is off by chronyc tracking, or timedatectl timesync-status"
 )
+
+// unimportant tells of a check that has nothing to compare.
+func (s *session) unimportant(check string) bool {
+	switch {
+	case s.Unsynchronized:
+		s.tell(check, OK, "of no importance: --unsynchronized compares no clocks", "")
+	case s.Skew == 0:
+		s.tell(check, OK, "of no importance: with --skew 0 all candidates share one clock", "")
+	}
+	return s.Unsynchronized || s.Skew == 0
+}
 
 // bound looks how far this machine's clock may be off, as the kernel knows from the
 // NTP client.
 func (s *session) bound() {
 	const check = "the clock, by the kernel's account"
-	if s.Unsynchronized {
-		s.tell(check, OK, uncompared, "")
-		return
-	}
-	if s.Skew == 0 {
-		s.tell(check, OK, shared, "")
+	if s.unimportant(check) {
 		return
 	}
 	switch off, err := s.Bound(); {
@@ -44,12 +48,7 @@ func (s *session) bound() {
 // clock compares this machine's clock with the store's.
 func (s *session) clock() {
 	const check = "the clock, against the store's"
-	if s.Unsynchronized {
-		s.tell(check, OK, uncompared, "")
-		return
-	}
-	if s.Skew == 0 {
-		s.tell(check, OK, shared, "")
+	if s.unimportant(check) {
 		return
 	}
 	if err := s.put(s.last.Token); err != nil {

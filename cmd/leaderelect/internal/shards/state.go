@@ -83,14 +83,6 @@ type Failure struct {
 	Error  string    `json:"error"`
 }
 
-// failures are those of a shard.
-func failures(a *shard.Assignment, name string) (all []Failure) {
-	for _, f := range a.Failures(name) {
-		all = append(all, Failure{f.Member, f.Count, f.Until, f.Err})
-	}
-	return all
-}
-
 // Of is what an assignment means, which may be nil, with what is known of seats, or nil.
 func Of(a *shard.Assignment, seats []shard.Seat, now time.Time) State {
 	s := State{Members: []Member{}, Assigned: []Shard{}}
@@ -151,14 +143,11 @@ func Of(a *shard.Assignment, seats []shard.Seat, now time.Time) State {
 func (s *State) place(a *shard.Assignment, members map[shard.SessionID]*Member, unknown map[int]bool) {
 	for i := range s.Shards {
 		name, o := a.Shard(i)
-		one := Shard{Name: name, Owner: o.Member, Token: uint64(o.Token), Moving: o.Moving, Pinned: s.Pins[name], Seat: -1, Failures: failures(a, name)}
+		s.Assigned = append(s.Assigned, one(a, name, o, s.Pins))
 		if o.Member == "" {
 			s.Unowned++
-			s.Assigned = append(s.Assigned, one)
 			continue
 		}
-		one.Seat, one.Session, one.HostPort = o.Session.Seat, uint64(o.Session.Number), o.HostPort
-		s.Assigned = append(s.Assigned, one)
 		s.Owned++
 		m := members[o.Session]
 		m.Owned++
@@ -176,12 +165,17 @@ func (s *State) place(a *shard.Assignment, members map[shard.SessionID]*Member, 
 }
 
 // OfOne is what an assignment says of one shard.
-func OfOne(a *shard.Assignment, name string, o shard.Owner) Shard {
-	one := Shard{Name: name, Owner: o.Member, Token: uint64(o.Token), Moving: o.Moving, Pinned: a.Pins()[name], Seat: -1, Failures: failures(a, name)}
+func OfOne(a *shard.Assignment, name string, o shard.Owner) Shard { return one(a, name, o, a.Pins()) }
+
+func one(a *shard.Assignment, name string, o shard.Owner, pins map[string]string) Shard {
+	s := Shard{Name: name, Owner: o.Member, Token: uint64(o.Token), Moving: o.Moving, Pinned: pins[name], Seat: -1}
 	if o.Member != "" {
-		one.Seat, one.Session, one.HostPort = o.Session.Seat, uint64(o.Session.Number), o.HostPort
+		s.Seat, s.Session, s.HostPort = o.Session.Seat, uint64(o.Session.Number), o.HostPort
 	}
-	return one
+	for _, f := range a.Failures(name) {
+		s.Failures = append(s.Failures, Failure{f.Member, f.Count, f.Until, f.Err})
+	}
+	return s
 }
 
 // Calm reports whether every shard has an owner that is there, as far as all can be told.
@@ -205,12 +199,7 @@ func (s *State) Text(each bool) string {
 		line("shards", "%d: %d owned, %d unowned, %d moving%s%s", s.Shards, s.Owned-s.Lost-s.Unknown, s.Unowned, s.Moving,
 			some(s.Lost, "members that are gone"), some(s.Unknown, "members whose seat cannot be read"))
 	}
-	switch s.Coordinator {
-	case "":
-		line("coordinator", "nobody")
-	default:
-		line("coordinator", "%s", state.Name(s.Coordinator))
-	}
+	line("coordinator", "%s", cmp.Or(state.Name(s.Coordinator), "nobody"))
 	for _, u := range s.Unreadable {
 		line(fmt.Sprintf("seat %d", u.Seat), "cannot be read: %s", u.Error)
 	}
@@ -241,7 +230,7 @@ func (s *State) table() string {
 			is = strings.TrimPrefix(is+", draining", ", ")
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", state.Name(m.ID), m.Seat, m.Session, orDash(is), m.Owned, m.Moving,
-			orDash(number(m.Weight)), orDash(number(m.Capacity)), orDash(state.Name(m.Zone)), orDash(addresses(m.HostPort)))
+			orDash(number(m.Weight)), orDash(number(m.Capacity)), orDash(state.Name(m.Zone)), orDash(state.Names(m.HostPort)))
 	}
 	_ = w.Flush()
 	return b.String()
@@ -296,11 +285,3 @@ func number(n int) string {
 }
 
 func orDash(s string) string { return cmp.Or(s, "-") }
-
-func addresses(all []string) string {
-	shown := make([]string, len(all))
-	for i, s := range all {
-		shown[i] = state.Name(s)
-	}
-	return strings.Join(shown, " ")
-}

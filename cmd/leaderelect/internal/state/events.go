@@ -36,7 +36,7 @@ func (e *Event) Text() string {
 			s = fmt.Sprintf("%s token %d: held by %s; %s", at, e.Token, Name(e.LeaderID), untold)
 		}
 		if len(e.HostPort) > 0 {
-			s += ", at " + names(e.HostPort)
+			s += ", at " + Names(e.HostPort)
 		}
 		return s
 	case Vacancy:

@@ -21,8 +21,8 @@ func Name(s string) string {
 	return s
 }
 
-// names are several, in a line.
-func names(all []string) string {
+// Names are several, in a line.
+func Names(all []string) string {
 	shown := make([]string, len(all))
 	for i, s := range all {
 		shown[i] = Name(s)

@@ -168,7 +168,7 @@ func (s *State) facts() string {
 		line("time left", "%.1fs of %gs, unless it is extended", s.Left, s.Term)
 	}
 	if len(s.HostPort) > 0 {
-		line("addresses", "%s", names(s.HostPort))
+		line("addresses", "%s", Names(s.HostPort))
 	}
 	switch {
 	case s.Params != "":
