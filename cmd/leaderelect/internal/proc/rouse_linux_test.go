@@ -86,17 +86,12 @@ func TestGuardStoppedForGood(t *testing.T) {
 // becomeCandidate is what this test binary does as one that a test can stop: it runs a
 // script until it is dead.
 func becomeCandidate() {
-	life, err := time.ParseDuration(os.Args[1])
-	if err != nil {
-		panic(err)
-	}
-	late, err := time.ParseDuration(os.Args[2])
-	if err != nil {
-		panic(err)
-	}
-	grace, err := time.ParseDuration(os.Args[3])
-	if err != nil {
-		panic(err)
+	var life, late, grace time.Duration
+	for i, d := range []*time.Duration{&life, &late, &grace} {
+		var err error
+		if *d, err = time.ParseDuration(os.Args[i+1]); err != nil {
+			panic(err)
+		}
 	}
 	_ = os.Unsetenv("BECOME") // the guard's is not this
 	p, err := Start(Spec{Args: []string{"sh", "-c", stubborn}, Env: os.Environ(), Grace: grace, Until: in(life), Late: late})
@@ -124,15 +119,7 @@ func stoppable(t *testing.T, life, late time.Duration, grace string) (candidate 
 		_ = c.Process.Kill()
 		_ = c.Wait()
 	})
-	all = noted(t, func() (all []int) {
-		text, _ := os.ReadFile(notes) // not there yet
-		for f := range strings.FieldsSeq(string(text)) {
-			if pid, err := strconv.Atoi(f); err == nil {
-				all = append(all, pid)
-			}
-		}
-		return all
-	}, 2)
+	all = noted(t, func() []int { return pidsIn(notes) }, 2)
 	t.Cleanup(func() { // if the test has failed, nobody else ends them
 		for _, pid := range alive(all) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)

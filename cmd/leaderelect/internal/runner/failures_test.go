@@ -107,17 +107,6 @@ func TestQuickFailures(t *testing.T) {
 	}
 }
 
-// A command that ends well soon after its start is no failure.
-func TestQuickEnds(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	r := newTrial(t, func(c *Config) { c.Delay = time.Millisecond }, "true").begin(t)
-	r.until(t, "many starts", func() bool { return len(r.pauses) > 2*Attempts })
-	if r.resigned > 0 || r.Healthy(t.Context()) != nil {
-		t.Errorf("resigned %d times", r.resigned)
-	}
-}
-
 // A command that has to be killed when its time is over is said to have been, and
 // does not look like a good end.
 func TestDrainIsOver(t *testing.T) {
