@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"io"
-	"net"
 	"net/url"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +13,7 @@ import (
 
 // connections is how many connections a member has at most, as the README says, that coordinates a
 // group: it follows all of the group's records.
-var connections = map[string]int64{"postgres": 11, "redis": 10, "mysql": 8, "etcd": 1, "nats": 1, "zookeeper": 1}
+var connections = map[string]int{"postgres": 11, "redis": 10, "mysql": 8, "etcd": 1, "nats": 1, "zookeeper": 1}
 
 // All records of a group share what the process has of connections.
 func TestConnectionsOfAGroup(t *testing.T) {
@@ -31,16 +27,16 @@ func TestConnectionsOfAGroup(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			between := forward(t, u.Host)
-			u.Host = between.addr
-			own := between.member(t, u.String(), "a")
-			between.member(t, u.String(), "b")
-			between.member(t, u.String(), "c")
+			between := newProxy(t, u.Host)
+			u.Host = between.Addr
+			own := member(t, u.String(), "a")
+			member(t, u.String(), "b")
+			member(t, u.String(), "c")
 			if !eventually(func() bool { return len(own.Owned()) == 3 }) {
 				t.Fatalf("it owns %d", len(own.Owned()))
 			}
 			time.Sleep(2 * time.Second)
-			if n := between.open.Load(); n > 3*most {
+			if n := between.connections(); n > 3*most {
 				t.Errorf("three members of one group have %d connections, want %d at most each", n, most)
 			} else {
 				t.Logf("%d connections of three members", n)
@@ -49,45 +45,8 @@ func TestConnectionsOfAGroup(t *testing.T) {
 	}
 }
 
-// forwarder counts the connections that it forwards.
-type forwarder struct {
-	addr string
-	open atomic.Int64
-}
-
-func forward(t *testing.T, to string) *forwarder {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &forwarder{addr: l.Addr().String()}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() {
-				defer c.Close()
-				server, err := net.Dial("tcp", to)
-				if err != nil {
-					return
-				}
-				f.open.Add(1)
-				defer f.open.Add(-1)
-				all.Go(func() { _, _ = io.Copy(c, server); _ = c.Close() })
-				_, _ = io.Copy(server, c)
-				_ = server.Close()
-			})
-		}
-	})
-	t.Cleanup(func() { _ = l.Close(); all.Wait() })
-	return f
-}
-
 // member takes part in a group as a process does.
-func (f *forwarder) member(t *testing.T, raw, id string) *shard.Member {
+func member(t *testing.T, raw, id string) *shard.Member {
 	g, err := store.OpenGroup(t.Context(), raw, "coordinator", patience)
 	if err != nil {
 		t.Fatal(err)

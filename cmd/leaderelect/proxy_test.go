@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// proxy is one candidate's way to the store, which can be cut: then nothing comes
+// proxy is a way to the store, which can be cut: then nothing comes
 // through, and connections stay open, as on a network that loses packets.
 type proxy struct {
 	Addr string
@@ -90,6 +90,13 @@ func (p *proxy) copy(to, from net.Conn) {
 			return
 		}
 	}
+}
+
+// connections is how many there are to the store.
+func (p *proxy) connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns) / 2
 }
 
 func (p *proxy) gate() <-chan struct{} {

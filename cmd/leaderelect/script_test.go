@@ -69,12 +69,41 @@ func TestScripts(t *testing.T) {
 					}
 					return false, fmt.Errorf("unknown condition %q", cond)
 				},
-				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"bg": bg, "sig": sig, "ends": ends, "await": await, "exitcode": exitcode, "dead": dead, "gone": gone, "url": urlOf, "http": ask, "mem": memory,
-				},
+				Cmds: commands(),
 			})
 		})
 	}
+}
+
+// commands are those that scripts have besides testscript's own.
+func commands() map[string]func(*testscript.TestScript, bool, []string) {
+	const many = 1000
+	all := map[string]func(*testscript.TestScript, bool, []string){}
+	for _, c := range []struct {
+		usage       string
+		least, most int // arguments
+		do          func(*testscript.TestScript, []string)
+	}{
+		{"bg NAME PROGRAM ARGS...", 2, many, bg},
+		{"sig NAME SIGNAL", 2, 2, sig},
+		{"ends NAME CODE", 2, 2, ends},
+		{"await FILE REGEXP [COUNT]", 2, 3, await},
+		{"exitcode CODE PROGRAM ARGS...", 2, many, exitcode},
+		{"dead LEDGER", 1, 1, dead},
+		{"gone LEDGER", 1, 1, gone},
+		{"url NAME VARIABLE", 2, 2, urlOf},
+		{"http CODE METHOD URL", 3, 3, ask},
+		{"mem VARIABLE", 1, 1, memory},
+	} {
+		name, _, _ := strings.Cut(c.usage, " ")
+		all[name] = func(ts *testscript.TestScript, neg bool, args []string) {
+			if neg || len(args) < c.least || len(args) > c.most {
+				ts.Fatalf("usage: %s", c.usage)
+			}
+			c.do(ts, args)
+		}
+	}
+	return all
 }
 
 // background is the key of what runs in the background, by name.
@@ -86,10 +115,7 @@ type started struct {
 }
 
 // bg NAME PROGRAM ARGS... starts a program, with NAME.out and NAME.err.
-func bg(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: bg NAME PROGRAM ARGS...")
-	}
+func bg(ts *testscript.TestScript, args []string) {
 	out, err := os.Create(ts.MkAbs(args[0] + ".out"))
 	ts.Check(err)
 	errOut, err := os.Create(ts.MkAbs(args[0] + ".err"))
@@ -127,10 +153,7 @@ func named(ts *testscript.TestScript, name string) *started {
 }
 
 // mem VARIABLE sets a variable to a new directory in memory.
-func memory(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: mem VARIABLE")
-	}
+func memory(ts *testscript.TestScript, args []string) {
 	dir, err := os.MkdirTemp("/dev/shm", "leaderelect-test-")
 	ts.Check(err)
 	ts.Defer(func() { os.RemoveAll(dir) })
@@ -138,10 +161,7 @@ func memory(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // sig NAME SIGNAL sends a signal to what bg has started.
-func sig(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: sig NAME SIGNAL")
-	}
+func sig(ts *testscript.TestScript, args []string) {
 	s := unix.SignalNum("SIG" + args[1])
 	if s == 0 {
 		ts.Fatalf("no signal %s", args[1])
@@ -151,10 +171,7 @@ func sig(ts *testscript.TestScript, neg bool, args []string) {
 
 // ends NAME CODE waits for the end of what bg has started, with that exit code
 // (-1: by a signal).
-func ends(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: ends NAME CODE")
-	}
+func ends(ts *testscript.TestScript, args []string) {
 	s := named(ts, args[0])
 	select {
 	case <-s.ended:
@@ -167,10 +184,7 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // await FILE REGEXP [COUNT] waits until FILE has COUNT matches (1).
-func await(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 || len(args) > 3 {
-		ts.Fatalf("usage: await FILE REGEXP [COUNT]")
-	}
+func await(ts *testscript.TestScript, args []string) {
 	want := 1
 	if len(args) == 3 {
 		n, err := strconv.Atoi(args[2])
@@ -206,10 +220,7 @@ func eventually(is func() bool) bool {
 
 // exitcode CODE PROGRAM ARGS... runs a program to its end; its output is in stdout
 // and stderr of the script.
-func exitcode(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exitcode CODE PROGRAM ARGS...")
-	}
+func exitcode(ts *testscript.TestScript, args []string) {
 	err := ts.Exec(args[1], args[2:]...)
 	code := 0
 	if failed, ok := err.(*exec.ExitError); ok {
@@ -224,20 +235,14 @@ func exitcode(ts *testscript.TestScript, neg bool, args []string) {
 
 // dead LEDGER checks that all processes named in a ledger are dead: now, without
 // waiting.
-func dead(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: dead LEDGER")
-	}
+func dead(ts *testscript.TestScript, args []string) {
 	if alive := living(ts.ReadFile(args[0])); len(alive) > 0 {
 		ts.Fatalf("processes of %s are alive: %v", args[0], alive)
 	}
 }
 
 // gone LEDGER waits until all processes named in a ledger are dead.
-func gone(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: gone LEDGER")
-	}
+func gone(ts *testscript.TestScript, args []string) {
 	text := ts.ReadFile(args[0])
 	if !eventually(func() bool { return len(living(text)) == 0 }) {
 		ts.Fatalf("processes of %s are alive after %v: %v", args[0], patience, living(text))
@@ -259,10 +264,7 @@ func living(ledger string) (pids []int) {
 }
 
 // url NAME VARIABLE waits until NAME serves HTTP, and sets VARIABLE to where.
-func urlOf(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: url NAME VARIABLE")
-	}
+func urlOf(ts *testscript.TestScript, args []string) {
 	var found []string
 	re := regexp.MustCompile(`msg=serving url=(http://\S+)`)
 	if !eventually(func() bool {
@@ -276,10 +278,7 @@ func urlOf(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // http CODE METHOD URL makes a request; the answer is in stdout.
-func ask(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 3 {
-		ts.Fatalf("usage: http CODE METHOD URL")
-	}
+func ask(ts *testscript.TestScript, args []string) {
 	r, err := http.NewRequest(args[1], args[2], nil)
 	ts.Check(err)
 	client := http.Client{Timeout: patience}

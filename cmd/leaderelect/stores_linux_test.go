@@ -130,9 +130,13 @@ func TestEveryStore(t *testing.T) {
 					c.Env = append(c.Env, env...)
 				}, "run", "--id", id, "--term", "5s", "--skew", "100ms", url, "--", "child")
 			}
-			reset := exec.Command("leaderelect", "reset", "--after", "10", url) // numbers are born with the time
-			reset.Env = append(os.Environ(), env...)
-			if out, err := reset.CombinedOutput(); err != nil {
+			says := func(args ...string) (string, error) {
+				c := exec.Command("leaderelect", args...)
+				c.Env = append(os.Environ(), env...)
+				out, err := c.CombinedOutput()
+				return string(out), err
+			}
+			if out, err := says("reset", "--after", "10", url); err != nil { // numbers are born with the time
 				t.Fatalf("reset: %v\n%s", err, out)
 			}
 			a := start("a")
@@ -141,9 +145,7 @@ func TestEveryStore(t *testing.T) {
 			_ = a.Process.Signal(syscall.SIGKILL)
 			has(t, ledger, "^beat 12")
 			c := start("c")
-			transfer := exec.Command("leaderelect", "transfer", "--force", "--timeout", "20s", url, "c")
-			transfer.Env = append(os.Environ(), env...)
-			if out, err := transfer.CombinedOutput(); err != nil || !strings.Contains(string(out), "c leads, with token 13") {
+			if out, err := says("transfer", "--force", "--timeout", "20s", url, "c"); err != nil || !strings.Contains(out, "c leads, with token 13") {
 				t.Errorf("transfer: %v\n%s", err, out)
 			}
 			has(t, ledger, "^beat 13")
@@ -156,10 +158,8 @@ func TestEveryStore(t *testing.T) {
 			if err := overlap(readLedger(t, ledger)); err != nil {
 				t.Error(err)
 			}
-			doctor := exec.Command("leaderelect", "doctor", url)
-			doctor.Env = append(os.Environ(), env...)
-			out, err := doctor.CombinedOutput()
-			if want := regexp.MustCompile("(?m)^" + durable[name]); err != nil || durable[name] == "" || !want.Match(out) {
+			out, err := says("doctor", url)
+			if want := regexp.MustCompile("(?m)^" + durable[name]); err != nil || durable[name] == "" || !want.MatchString(out) {
 				t.Errorf("doctor: %v; want %q in:\n%s", err, want, out)
 			} else {
 				t.Logf("doctor:\n%s", out)

@@ -118,21 +118,12 @@ func TestHosts(t *testing.T) {
 		"election.default.svc.cluster.local:4040": 200, "allowed.example": 200, "Allowed.Example.:4040": 200,
 	} {
 		for _, path := range []string{"/leader", "/events", "/self", "/", "/metrics", "/stepdown"} {
-			r, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Host = host
-			answer, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			answer.Body.Close()
+			got := ask(t, "GET", s.URL+path, func(r *http.Request) { r.Host = host })
 			if path == "/stepdown" && want == 200 {
 				continue // not by GET
 			}
-			if answer.StatusCode != want {
-				t.Errorf("Host %s, %s: %d, want %d", host, path, answer.StatusCode, want)
+			if got != want {
+				t.Errorf("Host %s, %s: %d, want %d", host, path, got, want)
 			}
 		}
 	}

@@ -84,6 +84,24 @@ func get(t *testing.T, url string, into any) int {
 	return r.StatusCode
 }
 
+// ask makes a request, and returns the code of its answer, whose end it does not wait for.
+func ask(t *testing.T, method, url string, change func(*http.Request)) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(r)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode
+}
+
 func TestLeaderAndLongPoll(t *testing.T) {
 	s := serve(t, nil)
 	var now state.State
@@ -305,17 +323,7 @@ func TestRenewedSecret(t *testing.T) {
 	s := serve(t, nil, func(c *sidecar.Config) { c.Secret = func() (string, error) { return now, unread } })
 	s.hub.Record(led("b", 1, 0, 10*time.Second))
 	post := func(secret string) int {
-		r, err := http.NewRequest("POST", s.URL+"/stepdown", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+secret)
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = answer.Body.Close()
-		return answer.StatusCode
+		return ask(t, "POST", s.URL+"/stepdown", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+secret) })
 	}
 	before := post(now)
 	now = "the second of two secrets"
@@ -334,22 +342,7 @@ func TestWhoMayAsk(t *testing.T) {
 	for _, s := range []*served{s, guarded, readOnly} {
 		s.hub.Record(led("b", 1, 0, 10*time.Second))
 	}
-	post := func(path string, change func(*http.Request)) int {
-		r, err := http.NewRequest("POST", path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if change != nil {
-			change(r)
-		}
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		_, _ = io.Copy(io.Discard, answer.Body)
-		return answer.StatusCode
-	}
+	post := func(path string, change func(*http.Request)) int { return ask(t, "POST", path, change) }
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}

@@ -17,21 +17,7 @@ import (
 // Every store that connects does so by an IPv6 address: with a port, and by its own one if the URL has
 // none. What listens there says nothing.
 func TestIPv6(t *testing.T) {
-	for name, value := range map[string]string{
-		"AWS_EC2_METADATA_DISABLED": "true", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AZURE_STORAGE_KEY": "a2V5",
-	} {
-		t.Setenv(name, value)
-	}
-	store.LogDrivers(slog.New(slog.DiscardHandler))
-	kubeconfig := func(at string) string {
-		file := filepath.Join(t.TempDir(), "kubeconfig")
-		text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "http://%s"}}],
-			contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: x}}]}`, at)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
+	withKeys(t)
 	endpoint := func(at string) string { return url.QueryEscape("http://" + at) }
 	for name, c := range map[string]struct {
 		port string // empty: the URL names an endpoint, whose port is HTTP's
@@ -57,7 +43,7 @@ func TestIPv6(t *testing.T) {
 		"dynamodb":       {"", func(at string) string { return "dynamodb://table/e?region=x&endpoint=" + endpoint(at) }},
 		"gs":             {"", func(at string) string { return "gs://bucket/e?anonymous=true&endpoint=" + endpoint(at) }},
 		"azblob":         {"", func(at string) string { return "azblob://account/container/e?endpoint=" + endpoint(at+"/account") }},
-		"kubernetes":     {"", func(at string) string { return "kubernetes://namespace/e?kubeconfig=" + kubeconfig(at) }},
+		"kubernetes":     {"", func(at string) string { return "kubernetes://namespace/e?kubeconfig=" + kubeconfig(t, at) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "[::1]:0")
@@ -74,6 +60,27 @@ func TestIPv6(t *testing.T) {
 			connects(t, l, c.url("[::1]"))
 		})
 	}
+}
+
+// withKeys gives the stores' clients what they would look for on the network, and keeps them quiet.
+func withKeys(t *testing.T) {
+	for name, value := range map[string]string{
+		"AWS_EC2_METADATA_DISABLED": "true", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AZURE_STORAGE_KEY": "a2V5",
+	} {
+		t.Setenv(name, value)
+	}
+	store.LogDrivers(slog.New(slog.DiscardHandler))
+}
+
+// kubeconfig is a file that leads to an API server.
+func kubeconfig(t *testing.T, at string) string {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "http://%s"}}],
+		contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: x}}]}`, at)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // connects opens and reads the record of a URL until somebody connects to l.

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,16 +15,6 @@ import (
 // groups are groups of each store: nothing of theirs can be reached.
 func groups(t *testing.T) map[string]string {
 	dir := t.TempDir()
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(`apiVersion: v1
-kind: Config
-current-context: c
-clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-users: [{name: u, user: {}}]
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	const at = "127.0.0.1:1"
 	return map[string]string{
 		"file":        "file://" + dir + "/orders",
@@ -50,7 +37,7 @@ users: [{name: u, user: {}}]
 		"mongodb":     "mongodb://" + at + "/database/collection/orders",
 		"mongodb+srv": "", // looks a name up
 		"rethinkdb":   "rethinkdb://" + at + "/database/table/orders",
-		"kubernetes":  "kubernetes://namespace/orders?kubeconfig=" + kubeconfig,
+		"kubernetes":  "kubernetes://namespace/orders?kubeconfig=" + kubeconfig(t, at),
 		"zookeeper":   "zookeeper://" + at + "/elections/orders?create=true",
 		"consul":      "consul://" + at + "/elections/orders",
 	}
@@ -59,12 +46,7 @@ users: [{name: u, user: {}}]
 // Every store takes the names of a group's records, and keeps them apart: from each other,
 // and from an election that is called like the group.
 func TestEveryStoreTakesAGroup(t *testing.T) {
-	for name, value := range map[string]string{
-		"AWS_EC2_METADATA_DISABLED": "true", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AZURE_STORAGE_KEY": "a2V5",
-	} {
-		t.Setenv(name, value)
-	}
-	store.LogDrivers(slog.New(slog.DiscardHandler))
+	withKeys(t)
 	all := groups(t)
 	for _, scheme := range store.Schemes() {
 		raw, listed := all[scheme]
