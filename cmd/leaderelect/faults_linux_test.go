@@ -76,6 +76,15 @@ func (c *candidate) code(t *testing.T) int {
 	return c.ProcessState.ExitCode()
 }
 
+// stops asks it to end, and wants it to do so with that exit code.
+func (c *candidate) stops(t *testing.T, want int) {
+	t.Helper()
+	_ = c.Process.Signal(syscall.SIGTERM)
+	if code := c.code(t); code != want {
+		t.Errorf("exit code %d, want %d", code, want)
+	}
+}
+
 // has waits until a file has a match.
 func has(t *testing.T, path, pattern string) string {
 	t.Helper()
@@ -201,10 +210,7 @@ func TestGuardKilled(t *testing.T) {
 		t.Errorf("alive: %v", living(string(before)))
 	}
 	has(t, c.ledger, `(?s)start 1\d{9} .*start 1\d{9} .*start 1\d{9} `)
-	_ = c.Process.Signal(syscall.SIGTERM)
-	if code := c.code(t); code != 137 { // it had to be killed
-		t.Errorf("exit code %d", code)
-	}
+	c.stops(t, 137) // it had to be killed
 	if text, _ := os.ReadFile(c.ledger); len(living(string(text))) > 0 {
 		t.Errorf("alive after the end: %v", living(string(text)))
 	}
@@ -273,10 +279,7 @@ func TestFirstProcess(t *testing.T) {
 		t.Errorf("there was only %v", below)
 	}
 	has(t, c.ledger, `(?s)(start 1\d{9} .*){4}`)
-	_ = c.Process.Signal(syscall.SIGTERM)
-	if code := c.code(t); code != 137 {
-		t.Errorf("exit code %d", code)
-	}
+	c.stops(t, 137)
 }
 
 // A terminal that is closed ends leaderelect in good order.
@@ -417,10 +420,7 @@ func TestLogNowhere(t *testing.T) {
 	for _, log := range []*os.File{full, broken} {
 		c := launch(t, func(cmd *exec.Cmd) { cmd.Stdout, cmd.Stderr = log, log }, "run", "--once", u, "--", "child")
 		has(t, c.ledger, "^beat")
-		_ = c.Process.Signal(syscall.SIGTERM)
-		if code := c.code(t); code != 7 {
-			t.Errorf("exit code %d", code)
-		}
+		c.stops(t, 7)
 	}
 }
 

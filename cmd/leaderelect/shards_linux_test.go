@@ -67,10 +67,7 @@ func TestShardsOnStores(t *testing.T) {
 			settles(map[string]int{"b": shards})
 			does("8: 8 owned, 0 unowned", "status")
 			does("ok           two names are two records", "doctor", "--shards", fmt.Sprint(shards))
-			_ = b.Process.Signal(syscall.SIGTERM)
-			if code := b.code(t); code != 0 {
-				t.Errorf("exit code %d", code)
-			}
+			b.stops(t, 0)
 			for i := range shards {
 				if err := overlap(readLedger(t, filepath.Join(dir, fmt.Sprint(i)))); err != nil {
 					t.Errorf("shard %d: %v", i, err)

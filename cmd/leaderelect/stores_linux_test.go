@@ -150,10 +150,7 @@ func TestEveryStore(t *testing.T) {
 			}
 			has(t, ledger, "^beat 13")
 			for _, x := range []*candidate{b, c} {
-				_ = x.Process.Signal(syscall.SIGTERM)
-				if code := x.code(t); code != 0 {
-					t.Errorf("exit code %d", code)
-				}
+				x.stops(t, 0)
 			}
 			if err := overlap(readLedger(t, ledger)); err != nil {
 				t.Error(err)

@@ -106,7 +106,7 @@ func (l *look) look(ctx context.Context) (state.State, error) {
 	if err != nil {
 		return state.State{}, late(ctx, err)
 	}
-	s := state.OfPaced(e, time.Now(), l.common.skew, l.common.extendEvery)
+	s := state.Of(e, time.Now(), l.common.skew, l.common.extendEvery)
 	if s.State != state.Held {
 		s.Place = placeOf(d)
 		return s, nil

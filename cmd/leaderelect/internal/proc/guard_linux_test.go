@@ -66,9 +66,7 @@ func TestOrphans(t *testing.T) {
 	if s := end(t, p); s.Code != CodeFailed || s.Failure != "its guard was killed" {
 		t.Errorf("%+v", s)
 	}
-	if left := alive(all); len(left) > 0 {
-		t.Errorf("alive: %v", left)
-	}
+	allDead(t, all)
 	if left, more := orphans(p.begun.Steady); len(left) > 0 || more {
 		t.Errorf("left behind: %v, %v", left, more)
 	}
@@ -242,9 +240,7 @@ func asNobody(t *testing.T, program string) {
 	}
 	p.Kill()
 	end(t, p)
-	if left := alive([]int{pid}); len(left) > 0 {
-		t.Errorf("alive: %v", left)
-	}
+	allDead(t, []int{pid})
 
 	for _, fault := range []func(p *Process){
 		func(p *Process) { p.Kill() },

@@ -73,9 +73,7 @@ func TestLostOrderToEnd(t *testing.T) {
 			if s := end(t, p); s.Code != CodeFailed || s.Failure != "its guard was killed" {
 				t.Errorf("%+v", s)
 			}
-			if left := alive(all); len(left) > 0 {
-				t.Errorf("alive: %v", left)
-			}
+			allDead(t, all)
 			log.has(t, "the guard does not end the command in time; killing both")
 		})
 	}
@@ -103,9 +101,7 @@ func TestLostExtension(t *testing.T) {
 		if left := until.Left(); left > 0 {
 			t.Errorf("it ended with %v left", left)
 		}
-		if left := alive(all); len(left) > 0 {
-			t.Errorf("alive: %v", left)
-		}
+		allDead(t, all)
 		return true
 	})
 }

@@ -118,6 +118,13 @@ func alive(pids []int) (left []int) {
 	return left
 }
 
+func allDead(t *testing.T, pids []int) {
+	t.Helper()
+	if left := alive(pids); len(left) > 0 {
+		t.Errorf("alive: %v", left)
+	}
+}
+
 func zombie(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -188,9 +195,7 @@ func TestKillAll(t *testing.T) {
 	if s := end(t, p); s.Code != 137 {
 		t.Errorf("%+v", s)
 	}
-	if left := alive(all); len(left) > 0 {
-		t.Errorf("alive when all was to be dead: %v", left)
-	}
+	allDead(t, all)
 }
 
 // What a command leaves running is ended before it counts as ended.
@@ -199,9 +204,7 @@ func TestLeftBehind(t *testing.T) {
 	if s := end(t, p); s.Code != 5 {
 		t.Errorf("%+v", s)
 	}
-	if left := alive(pids()); len(left) > 0 {
-		t.Errorf("alive: %v", left)
-	}
+	allDead(t, pids())
 }
 
 // A command that ignores SIGTERM is dead at its deadline, which may be moved on.
@@ -304,9 +307,7 @@ func TestGuardStopped(t *testing.T) {
 	all := noted(t, pids, 1)
 	_ = p.guard.Signal(syscall.SIGSTOP)
 	end(t, p)
-	if left := alive(all); len(left) > 0 {
-		t.Errorf("alive: %v", left)
-	}
+	allDead(t, all)
 }
 
 // The command has its standard files, and none of the guard's own.

@@ -30,9 +30,7 @@ func TestStoppedGuardGoesOn(t *testing.T) {
 	if left := until.Left(); left > 0 || left < -900*time.Millisecond {
 		t.Errorf("it ended with %v left", left)
 	}
-	if left := alive(all); len(left) > 0 {
-		t.Errorf("alive: %v", left)
-	}
+	allDead(t, all)
 }
 
 // Its time was moved on meanwhile: it finds that before it judges by the old one.
@@ -78,9 +76,7 @@ func TestGuardStoppedForGood(t *testing.T) {
 	if left := until.Left(); left > 0 || left < -900*time.Millisecond {
 		t.Errorf("it ended with %v left", left)
 	}
-	if left := alive(all); len(left) > 0 {
-		t.Errorf("alive: %v", left)
-	}
+	allDead(t, all)
 }
 
 // becomeCandidate is what this test binary does as one that a test can stop: it runs a

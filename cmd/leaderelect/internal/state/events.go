@@ -54,7 +54,7 @@ func (e *Event) Text() string {
 // Follower turns what an observer is told into events. It belongs to one
 // goroutine.
 type Follower struct {
-	// Every is how often leaders extend their lease; zero: see OfPaced.
+	// Every is how often leaders extend their lease; zero: see Of.
 	Every time.Duration
 
 	last   *leaderelection.RaceEntry
@@ -81,7 +81,7 @@ func (f *Follower) Changed(e *leaderelection.RaceEntry, now time.Time, skew time
 // Lapsed is the event that a term has run out unextended.
 func (f *Follower) Lapsed(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) Event {
 	f.lapsed = true
-	event := Event{Time: now, Event: Lapse, State: OfPaced(e, now, skew, f.Every)}
+	event := Event{Time: now, Event: Lapse, State: Of(e, now, skew, f.Every)}
 	event.State.State, event.State.Left = Lapsed, 0
 	return event
 }
@@ -92,7 +92,7 @@ func (f *Follower) Now(now time.Time, skew time.Duration) State {
 	if f.last == nil {
 		return State{State: None}
 	}
-	s := OfPaced(f.last, now, skew, f.Every)
+	s := Of(f.last, now, skew, f.Every)
 	switch {
 	case s.State != Held:
 	case f.lapsed || f.LapseIn(now, skew) <= 0:

@@ -56,13 +56,9 @@ type State struct {
 	Place string `json:"place,omitempty"`
 }
 
-// Of is what e means at the wall time now, for clocks that are within skew.
-func Of(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) State {
-	return OfPaced(e, now, skew, 0)
-}
-
-// OfPaced is Of, if leaders extend their lease after every; zero: after half of the term less skew.
-func OfPaced(e *leaderelection.RaceEntry, now time.Time, skew, every time.Duration) State {
+// Of is what e means at the wall time now, for clocks that are within skew, and leaders that extend
+// their lease after every; zero: after half of the term less skew.
+func Of(e *leaderelection.RaceEntry, now time.Time, skew, every time.Duration) State {
 	s := State{
 		LeaderID: e.LeaderID, Token: uint64(e.ElectionNumber), HostPort: e.HostPort, TermExpiry: e.TermExpiry,
 		Term: e.TermLength.Seconds(), Extension: e.Extension, Successor: e.Successor, Unsynchronized: e.Unsynchronized,

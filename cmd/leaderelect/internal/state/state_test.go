@@ -51,7 +51,7 @@ func TestOf(t *testing.T) {
 		"reserved":               {vacant("b"), 0, state.Vacant, 0, "vacant: reserved for b until 2026-09-21T13:46:40Z"},
 		"unsynchronized":         {unsynchronized(4), 0, state.Held, 0, "held, when it was last written: its clock is not compared"},
 	} {
-		s := state.Of(c.entry, now.Add(c.at), skew)
+		s := state.Of(c.entry, now.Add(c.at), skew, 0)
 		if s.State != c.state || s.Left != c.left || !strings.Contains(s.Text(), c.text) {
 			t.Errorf("%s: %+v\n%s", name, s, s.Text())
 		}
@@ -62,14 +62,14 @@ func TestOf(t *testing.T) {
 // as one, is left out.
 func TestSince(t *testing.T) {
 	e := held(6)
-	if s := state.Of(e, now, skew); !s.Since.Equal(now.Add(-27 * time.Second)) {
+	if s := state.Of(e, now, skew, 0); !s.Since.Equal(now.Add(-27 * time.Second)) {
 		t.Errorf("6 extensions, each 4.5s: since %v", s.Since)
 	}
 	e.Extension, e.Successor = 7, "b"
-	if s := state.Of(e, now, skew); !s.Since.Equal(now.Add(-27 * time.Second)) {
+	if s := state.Of(e, now, skew, 0); !s.Since.Equal(now.Add(-27 * time.Second)) {
 		t.Errorf("asked to hand over: since %v", s.Since)
 	}
-	if s := state.OfPaced(e, now, skew, 2*time.Second); !s.Since.Equal(now.Add(-12 * time.Second)) {
+	if s := state.Of(e, now, skew, 2*time.Second); !s.Since.Equal(now.Add(-12 * time.Second)) {
 		t.Errorf("6 extensions, each 2s: since %v", s.Since)
 	}
 	f := state.Follower{Every: 2 * time.Second}
@@ -92,7 +92,7 @@ func TestJSON(t *testing.T) {
 		{unsynchronized(1), `{"state":"held","leader_id":"a","token":3,"term_seconds":10,"seconds_left":0,"extension":1,"unsynchronized":true}`},
 		{&leaderelection.RaceEntry{ConnectionParams: []byte{0xff}}, `{"state":"none","leader_id":"","token":0,"params_base64":"/w==","seconds_left":0,"extension":0}`},
 	} {
-		if got, err := json.Marshal(state.Of(c.entry, now, skew)); err != nil || string(got) != c.want {
+		if got, err := json.Marshal(state.Of(c.entry, now, skew, 0)); err != nil || string(got) != c.want {
 			t.Errorf("%v\n got %s\nwant %s", err, got, c.want)
 		}
 	}
@@ -101,7 +101,7 @@ func TestJSON(t *testing.T) {
 func TestText(t *testing.T) {
 	e := held(2)
 	e.HostPort, e.ConnectionParams, e.Successor = []string{"a:1", "b:2"}, []byte{0xff, 0xfe}, leaderelection.AnySuccessor
-	s := state.Of(e, now, skew)
+	s := state.Of(e, now, skew, 0)
 	for _, want := range []string{"leader     a\n", "token      3\n", "(2 extensions)", "addresses  a:1 b:2\n", "params     2 bytes that are no text\n", "asked      to step down\n"} {
 		if !strings.Contains(s.Text(), want) {
 			t.Errorf("no %q in\n%s", want, s.Text())

@@ -41,7 +41,7 @@ func TestVectors(t *testing.T) {
 		if e.Unsynchronized && !e.Vacant() {
 			want = state.Held
 		}
-		if got := state.Of(e, time.Unix(0, now), time.Duration(skew)).State; got != want {
+		if got := state.Of(e, time.Unix(0, now), time.Duration(skew), 0).State; got != want {
 			t.Errorf("%s: it is %s, want %s", v.Name, got, want)
 		}
 	}
