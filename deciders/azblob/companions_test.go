@@ -16,6 +16,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/azblob/azlease"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // leaseEvents are what a decider has told of its leases. That a request took longer than
@@ -51,9 +52,7 @@ func (l leaseEvents) next(t *testing.T, n int) []azlease.Event {
 // Companions are made if they are missing, judged each by itself, and may change; what
 // becomes of each lease is told.
 func TestNativeLeaseCompanions(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: leases of a minute by the wall clock")
-	}
+	stores.Nightly(t, "leases of a minute by the wall clock")
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
 		events := leaseEvents{make(chan azlease.Event, 100), map[string]bool{}}
 		d := withLeases(c, &azlease.Options{

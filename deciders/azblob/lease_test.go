@@ -18,6 +18,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/azblob"
 	"github.com/c8e606e4/leaderelection/deciders/azblob/azlease"
 	"github.com/c8e606e4/leaderelection/internal/httpfault"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 const (
@@ -127,9 +128,7 @@ func leased(t testing.TB, d holder, view *leaderelection.TimeView) *blob.LeaseAc
 
 // The leader writes its companions; nobody else does, while it leads.
 func TestNativeLeaseFencesOthersOff(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: leases of a minute by the wall clock")
-	}
+	stores.Nightly(t, "leases of a minute by the wall clock")
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
 		if err := overwrite(t, c, companion, nil); err != nil {
 			t.Fatal(err)
@@ -180,9 +179,7 @@ func dead(t testing.TB, c *sdk.Client) {
 
 // A successor takes the leases over at once, however long they had to run.
 func TestNativeLeaseIsTakenOver(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: leases of a minute by the wall clock")
-	}
+	stores.Nightly(t, "leases of a minute by the wall clock")
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
 		if err := overwrite(t, c, companion, nil); err != nil {
 			t.Fatal(err)
@@ -204,9 +201,7 @@ func TestNativeLeaseIsTakenOver(t *testing.T) {
 // A candidate without native leases campaigns, and an operator's request is granted,
 // while the leader's leases run.
 func TestNativeLeaseDoesNotHinderOthersOfUs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: leases of a minute by the wall clock")
-	}
+	stores.Nightly(t, "leases of a minute by the wall clock")
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
 		if err := overwrite(t, c, companion, nil); err != nil {
 			t.Fatal(err)

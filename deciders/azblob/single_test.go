@@ -10,14 +10,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // A leader locks one blob after another as people who lock blobs do: acquire, write, release; and
 // break what a stranger has left.
 func TestLeasesOfSingleBlobs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: leases of a minute by the wall clock")
-	}
+	stores.Nightly(t, "leases of a minute by the wall clock")
 	onBoth(t, func(t *testing.T, c *sdk.Client) {
 		for _, name := range []string{companion, "a", "b"} {
 			if err := overwrite(t, c, name, nil); err != nil {

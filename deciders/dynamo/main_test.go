@@ -19,9 +19,7 @@ func TestMain(m *testing.M) {
 // Three processes on one emulator: one leader is killed, one is stopped past its
 // term, one is cut off.
 func TestProcesses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes elect by the wall clock")
-	}
+	stores.Nightly(t, "real processes elect by the wall clock")
 	endpoint := stores.DynamoDBLocal(t)
 	makeTable(t, newClient(t, endpoint), "elections", "key:S")
 	proctest.Run(t, proctest.Options{

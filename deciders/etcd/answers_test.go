@@ -73,9 +73,7 @@ func (c *compacting) RecvMsg(m any) error {
 // A server that says of each watch that what it begins at is compacted is not asked again and
 // again: the feed ends, and the campaign begins the next one after a pause.
 func TestCompactedForEver(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it waits for the client to give up")
-	}
+	stores.Nightly(t, "it waits for the client to give up")
 	endpoint := stores.Etcd(t).Endpoint
 	feedtest.Write(t, etcd.NewDecider(client(t, endpoint), "k", nil), 1, nil)
 	for _, revision := range []int64{1, math.MaxInt64} {

@@ -29,9 +29,7 @@ func saysFeed(t *testing.T, d *etcd.Decider, words ...string) {
 
 // With TLS both ways, each thing that can be wrong is said: by calls, and by the feed.
 func TestTLS(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it waits for the client to give up")
-	}
+	stores.Nightly(t, "it waits for the client to give up")
 	ca := feedtest.NewAuthority(t, "server", "client")
 	other := feedtest.NewAuthority(t, "client")
 	file := ca.Path
@@ -79,9 +77,7 @@ func TestTLS(t *testing.T) {
 
 // If nothing listens, and if nothing answers.
 func TestNoConnection(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	for _, d := range []*etcd.Decider{opened(t, "etcd://127.0.0.1:1,127.0.0.1:2/k"), etcd.NewDecider(client(t, "127.0.0.1:1"), "k", nil)} {
 		says(t, d, "connection refused", "endpoints")
 		saysFeed(t, d, "connection refused", "endpoints")
@@ -103,9 +99,7 @@ func TestNoConnection(t *testing.T) {
 // was opened before goes on without a restart. Files that cannot be read for a moment
 // cost nothing.
 func TestRenewedCertificates(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it waits for the client to give up")
-	}
+	stores.Nightly(t, "it waits for the client to give up")
 	ca, next := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t, "server", "client")
 	server := stores.Etcd(t, "-cert", ca.Path("server.pem"), "-key", ca.Path("server.key"), "-cacert", ca.Path("ca.pem"))
 	d := opened(t, "etcds://"+server.Endpoint+"/web?tls_ca="+ca.Path("ca.pem")+"&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key"))

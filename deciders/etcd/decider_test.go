@@ -95,9 +95,7 @@ func TestNoServer(t *testing.T) {
 }
 
 func TestClosedClient(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it waits for the client to give up")
-	}
+	stores.Nightly(t, "it waits for the client to give up")
 	c := client(t, stores.Etcd(t).Endpoint)
 	d := etcd.NewDecider(c, "k", nil)
 	feed := feedtest.Follow(t, d)

@@ -32,9 +32,7 @@ func TestDurability(t *testing.T) {
 
 // An even number of voters is warned of, and a member that has never started.
 func TestDurabilityOfMembers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: three processes as members")
-	}
+	stores.Nightly(t, "three processes as members")
 	endpoint := stores.Etcd(t).Endpoint
 	up, idle, learner := &etcdserverpb.Member{Name: "m"}, &etcdserverpb.Member{ID: 0xabc}, &etcdserverpb.Member{IsLearner: true}
 	for name, c := range map[string]struct {

@@ -10,9 +10,7 @@ import (
 
 // The server is killed, and started again with what it had on disk.
 func TestOutage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it breaks the store and waits")
-	}
+	stores.Nightly(t, "it breaks the store and waits")
 	server := stores.Etcd(t)
 	feedtest.Outage(t, elections(server.Endpoint), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
 }
@@ -20,9 +18,7 @@ func TestOutage(t *testing.T) {
 // Three candidates in processes of their own: one is killed, one stopped past its
 // term, one cut off. See proctest for what is checked.
 func TestProcesses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes elect by the wall clock")
-	}
+	stores.Nightly(t, "real processes elect by the wall clock")
 	server := stores.Etcd(t)
 	proctest.Run(t, proctest.Options{Address: "etcd://" + server.Endpoint + "/elections/processes", Upstream: server.Endpoint})
 }

@@ -38,9 +38,7 @@ func (f *faulty) client(t testing.TB, endpoint string) *clientv3.Client {
 // A leader whose writes go wrong, each in the same way for a while, but not for as
 // long as its view lasts, keeps its leadership: it never takes its own write for another's.
 func TestLeaderKeepsItsLeadership(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it waits for the client to give up")
-	}
+	stores.Nightly(t, "it waits for the client to give up")
 	server := stores.Etcd(t)
 	for name, h := range map[string]happening{
 		"answers lost": func(_ context.Context, call func() error) error {

@@ -17,24 +17,18 @@ import (
 
 // The store is measured as it is in use: it waits for its disk.
 func TestHandover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it measures hand-overs")
-	}
+	stores.Nightly(t, "it measures hand-overs")
 	feedtest.Handover(t, elections(stores.Etcd(t, "-fsync").Endpoint))
 }
 
 func TestIdle(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it counts requests for ten terms")
-	}
+	stores.Nightly(t, "it counts requests for ten terms")
 	server := stores.Etcd(t)
 	feedtest.Idle(t, elections(server.Endpoint), func() int { return server.Requests(t) })
 }
 
 func TestNewsAfterCutConnection(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	server := stores.Etcd(t)
 	proxy := stores.Toxiproxy(t, server.Endpoint)[0]
 	writer, victim := etcd.NewDecider(client(t, server.Endpoint), "k", nil), etcd.NewDecider(client(t, proxy.Addr), "k", nil)
@@ -42,9 +36,7 @@ func TestNewsAfterCutConnection(t *testing.T) {
 }
 
 func TestNewsAfterRestart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it breaks the store and waits")
-	}
+	stores.Nightly(t, "it breaks the store and waits")
 	server := stores.Etcd(t)
 	handle := elections(server.Endpoint)(t)
 	feedtest.News(t, handle(), handle(), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
@@ -52,9 +44,7 @@ func TestNewsAfterRestart(t *testing.T) {
 
 // Open's keep-alives notice within 13 s that nothing comes through any more.
 func TestHungConnectionIsNoticed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	proxy := stores.Toxiproxy(t, stores.Etcd(t).Endpoint)[0]
 	victim := opened(t, "etcd://"+proxy.Addr+"/k")
 	feed := feedtest.Follow(t, victim)
@@ -78,9 +68,7 @@ func TestHungConnectionIsNoticed(t *testing.T) {
 // A feed whose connection was lost for a moment goes on by itself, and has missed
 // nothing, even if what it had seen last was compacted meanwhile.
 func TestFeedOverCompaction(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	server := stores.Etcd(t)
 	c := client(t, server.Endpoint)
 	proxy := stores.Toxiproxy(t, server.Endpoint)[0]

@@ -16,6 +16,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // What a writer that died has left does not stand in the way, wherever it points, and
@@ -181,9 +182,7 @@ func TestMadeDirectoriesAreOnTheDisk(t *testing.T) {
 
 // A candidate does not lead by what its feed tells of and the disk does not have yet.
 func TestNobodyLeadsByWhatIsNotOnTheDisk(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes and disks")
-	}
+	stores.Nightly(t, "real processes and disks")
 	const term = time.Second
 	path := filepath.Join(tempDir(t), "election.json")
 	d := file.NewDecider(path, nil)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // roleEnv makes this test binary one of several writers; its value is the file.
@@ -62,9 +63,7 @@ func counter(t *testing.T, path string) *exec.Cmd {
 
 // Several processes count up at once: not one count is lost, or made twice.
 func TestProcessesRace(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes and disks")
-	}
+	stores.Nightly(t, "real processes and disks")
 	path := filepath.Join(tempDir(t), "election.json")
 	const processes = 4
 	var wg sync.WaitGroup
@@ -86,9 +85,7 @@ func TestProcessesRace(t *testing.T) {
 // Writers are killed at any moment: the file is a whole record always, it never
 // goes back, and the next writer goes on.
 func TestKilledWriters(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes and disks")
-	}
+	stores.Nightly(t, "real processes and disks")
 	path := filepath.Join(tempDir(t), "election.json")
 	d := file.NewDecider(path, nil)
 	ctx, cancel := context.WithCancel(t.Context())

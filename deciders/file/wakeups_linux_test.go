@@ -11,15 +11,14 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/deciders/file"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // A log that grows beside the record, and files that come there, do not wake a process
 // that follows the election: the kernel counts how often it slept. What it does wake
 // for is told all the same.
 func TestOthersWritesWakeNobody(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it counts wake-ups")
-	}
+	stores.Nightly(t, "it counts wake-ups")
 	if !isolated() { // alone in a process, whose switches of context are counted
 		if err := isolate(t, &syscall.SysProcAttr{}); err != nil {
 			t.Fatal(err)

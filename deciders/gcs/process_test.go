@@ -20,9 +20,7 @@ func TestMain(m *testing.M) {
 // Three processes on the emulator: one leader killed, one stopped past its term,
 // one cut off. See proctest for what is checked.
 func TestProcesses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes elect by the wall clock")
-	}
+	stores.Nightly(t, "real processes elect by the wall clock")
 	server := stores.FakeGCS(t, bucket)
 	proctest.Run(t, proctest.Options{
 		Address:  "gs://" + bucket + "/processes?anonymous=true&endpoint=" + server,

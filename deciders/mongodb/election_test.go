@@ -11,9 +11,7 @@ import (
 
 // The server is killed, and started again with what it had on disk.
 func TestOutage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it breaks the store and waits")
-	}
+	stores.Nightly(t, "it breaks the store and waits")
 	server := stores.FerretDB(t)
 	feedtest.Outage(t, elections(server.URI, nil), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
 }
@@ -21,9 +19,7 @@ func TestOutage(t *testing.T) {
 // Three candidates in processes of their own: one is killed, one stopped past its term,
 // one cut off. See proctest for what is checked.
 func TestProcesses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes elect by the wall clock")
-	}
+	stores.Nightly(t, "real processes elect by the wall clock")
 	host := strings.Trim(strings.TrimPrefix(stores.FerretDB(t).URI, "mongodb:"), "/")
 	proctest.Run(t, proctest.Options{Address: "mongodb://" + host + "/leaderelection_test/elections/processes", Upstream: host})
 }

@@ -18,9 +18,7 @@ import (
 // Behind a pooler in transaction mode, in which each statement may be another session's:
 // all of a decider's contract, its feed listening on a direct connection.
 func TestConformanceBehindAPooler(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: the suite once more")
-	}
+	stores.Nightly(t, "the suite once more")
 	server := stores.Postgres(t)
 	bouncer := stores.PgBouncer(t, server, 3)
 	config, err := pgx.ParseConfig("postgres://postgres@" + server.Addr + "/postgres?sslmode=disable")
@@ -42,9 +40,7 @@ func TestConformanceBehindAPooler(t *testing.T) {
 // standby that it cannot listen: it says so once, and is silent from then on. It leaves
 // no session listening.
 func TestDeafFeed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it starts a standby")
-	}
+	stores.Nightly(t, "it starts a standby")
 	t.Parallel()
 	server := stores.Postgres(t)
 	d := postgres.NewDecider(pool(t, server.Addr), "leaderelection", "e", create)

@@ -47,9 +47,7 @@ func TestAsynchronousCommit(t *testing.T) {
 // Each setting by which a server forgets what it has confirmed is warned of, and a
 // server without one is not.
 func TestDurability(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it starts a standby")
-	}
+	stores.Nightly(t, "it starts a standby")
 	server := stores.Postgres(t, "fsync=on")
 	p := pool(t, server.Addr)
 	warns := func(p *pgxpool.Pool, words ...string) {

@@ -18,9 +18,7 @@ import (
 // hand-over goes to and fro. Without that it is the machine: to end a session, as the
 // one that leaves does with its feed's, costs PostgreSQL more than to write.
 func TestHandover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	proxy := stores.Toxiproxy(t, stores.Postgres(t).Addr)[0]
 	proxy.Slow(2 * time.Millisecond)
 	feedtest.Handover(t, elections(proxy.Addr))
@@ -28,9 +26,7 @@ func TestHandover(t *testing.T) {
 
 // A statement is a request, be it LISTEN or whatever.
 func TestIdle(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it counts requests for ten terms")
-	}
+	stores.Nightly(t, "it counts requests for ten terms")
 	t.Parallel()
 	server := stores.Postgres(t, "shared_preload_libraries=pg_stat_statements")
 	p := pool(t, server.Addr)
@@ -54,9 +50,7 @@ func killer(t *testing.T, p *pgxpool.Pool, victim string) func() {
 // The observer's connection is cut, its connections killed by the server, the server
 // killed and started again.
 func TestNews(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	t.Parallel()
 	server := stores.Postgres(t)
 	proxy := stores.Toxiproxy(t, server.Addr)[0]
@@ -79,9 +73,7 @@ func TestNews(t *testing.T) {
 
 // The server is killed in the middle of a leadership, and started again.
 func TestOutage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it breaks the store and waits")
-	}
+	stores.Nightly(t, "it breaks the store and waits")
 	t.Parallel()
 	server := stores.Postgres(t)
 	feedtest.Outage(t, elections(server.Addr), feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }})
@@ -90,9 +82,7 @@ func TestOutage(t *testing.T) {
 // A feed through which nothing comes any more ends, though its connection stands;
 // one that is merely quiet does not.
 func TestSilence(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	t.Parallel()
 	const silence = time.Second
 	server := stores.Postgres(t)

@@ -160,9 +160,7 @@ func TestWrongServer(t *testing.T) {
 
 // Of several hosts the one that takes writes is meant, unless the URL says otherwise.
 func TestSeveralHosts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it starts a standby")
-	}
+	stores.Nightly(t, "it starts a standby")
 	primary := stores.Postgres(t)
 	standby := stores.PostgresStandby(t, primary)
 	at := "postgres://postgres@" + standby.Addr + "," + primary.Addr + "/postgres?sslmode=disable&election=e&create=true"
@@ -173,9 +171,7 @@ func TestSeveralHosts(t *testing.T) {
 
 // A standby serves reads, and nothing else until it is promoted. That may pass.
 func TestStandby(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it starts a standby")
-	}
+	stores.Nightly(t, "it starts a standby")
 	primary := stores.Postgres(t)
 	onPrimary := postgres.NewDecider(pool(t, primary.Addr), "leaderelection", "e", create)
 	token := feedtest.Write(t, onPrimary, 1, nil)

@@ -170,9 +170,7 @@ func unreplicated(t *testing.T, options string) {
 // A pool that does not hear how the wait for a standby has ended writes nothing, where
 // commits wait for one: from its first write on, or from when the server is told to wait.
 func TestUnheard(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it starts a standby")
-	}
+	stores.Nightly(t, "it starts a standby")
 	t.Parallel()
 	server := stores.Postgres(t)
 	unprepared, err := pgxpool.New(t.Context(), "postgres://postgres@"+server.Addr+"/postgres?sslmode=disable")
@@ -208,9 +206,7 @@ type alone struct{ postgres.DB }
 
 // Whatever the session's default is, an answered write is on the standby.
 func TestCommitLevels(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	t.Parallel()
 	pr := newPair(t)
 	decider := func(level string) *postgres.Decider {
@@ -232,9 +228,7 @@ func TestCommitLevels(t *testing.T) {
 // Primary and leader are cut off from the standby, and then the primary dies: the
 // standby's new leader does not lead before the old one's view has ended.
 func TestFailOverToStandby(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	t.Parallel()
 	const term, skew = 4 * time.Second, 200 * time.Millisecond
 	pr := newPair(t)

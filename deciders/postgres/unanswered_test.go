@@ -40,9 +40,7 @@ func (h *hanging) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 // A server that falls silent just when the feed asks it something ends the feed, too,
 // not only one that falls silent in between.
 func TestServerHangsWhileItIsAsked(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it waits for the server or the client to give up")
-	}
+	stores.Nightly(t, "it waits for the server or the client to give up")
 	t.Parallel()
 	p := pool(t, stores.Postgres(t).Addr)
 	writer := postgres.NewDecider(p, "leaderelection", "e", create)

@@ -20,6 +20,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/s3"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 	"github.com/c8e606e4/leaderelection/internal/stores/fakes3"
 )
 
@@ -75,9 +76,7 @@ func bareETag(etag string) string { return strings.Trim(etag, `"`) }
 
 // Servers that honour conditions in their own way.
 func TestLikesThatConform(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: the suite once more")
-	}
+	stores.Nightly(t, "the suite once more")
 	for name, c := range map[string]struct {
 		q quirk
 		o s3.Options

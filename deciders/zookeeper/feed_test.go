@@ -17,9 +17,7 @@ import (
 )
 
 func TestHandover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it measures hand-overs")
-	}
+	stores.Nightly(t, "it measures hand-overs")
 	feedtest.Handover(t, elections(stores.ZooKeeper(t).Addr))
 }
 
@@ -27,9 +25,7 @@ func TestHandover(t *testing.T) {
 const pause = time.Second
 
 func TestNewsAfterCutConnection(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	t.Parallel()
 	server := stores.ZooKeeper(t)
 	proxy := stores.Toxiproxy(t, server.Addr)[0]
@@ -38,9 +34,7 @@ func TestNewsAfterCutConnection(t *testing.T) {
 }
 
 func TestNewsAfterRestart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it breaks the store and waits")
-	}
+	stores.Nightly(t, "it breaks the store and waits")
 	t.Parallel()
 	server := stores.ZooKeeper(t)
 	handle := elections(server.Addr)(t)
@@ -49,9 +43,7 @@ func TestNewsAfterRestart(t *testing.T) {
 
 // A session that the server has forgotten meanwhile ends the feed; the next one goes on.
 func TestLostSession(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	t.Parallel()
 	server := stores.ZooKeeper(t)
 	proxy := stores.Toxiproxy(t, server.Addr)[0]
@@ -98,9 +90,7 @@ func (d *deaf) GetW(path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
 
 // A watch that was lost is found out after a silence.
 func TestSilentWatch(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it waits for the server or the client to give up")
-	}
+	stores.Nightly(t, "it waits for the server or the client to give up")
 	t.Parallel()
 	c := client(t, stores.ZooKeeper(t).Addr)
 	writer := zookeeper.NewDecider(c, "/e", nil)

@@ -175,9 +175,7 @@ func TestPermissions(t *testing.T) {
 // TLS that checks the server's certificate, with one of the client's own, through what a
 // server with a secure port does itself.
 func TestTLS(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it waits for the server or the client to give up")
-	}
+	stores.Nightly(t, "it waits for the server or the client to give up")
 	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t)
 	addr, _ := serveTLS(t, a)
 	at := func(host string, ca *feedtest.Authority) *zookeeper.Decider {
@@ -191,9 +189,7 @@ func TestTLS(t *testing.T) {
 
 // Authority, certificate and key are replaced, and with them the server's.
 func TestRenewedCertificates(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it waits for the server or the client to give up")
-	}
+	stores.Nightly(t, "it waits for the server or the client to give up")
 	a := feedtest.NewAuthority(t, "server", "candidate")
 	addr, breaks := serveTLS(t, a)
 	q := url.Values{"tls": {"true"}, "tls_ca": {a.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
@@ -294,9 +290,7 @@ func TestNoServer(t *testing.T) {
 
 // The number of servers is warned of if it is one, or even.
 func TestDurability(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it starts a cluster")
-	}
+	stores.Nightly(t, "it starts a cluster")
 	w, err := zookeeper.NewDecider(client(t, stores.ZooKeeper(t).Addr), "/e", nil).Durability(t.Context())
 	if feedtest.Warns(t, w, "one server that votes"); err != nil {
 		t.Error(err)

@@ -15,9 +15,7 @@ import (
 // and however many calls are given up meanwhile, few sessions of a candidate run at the server.
 // As many calls as a term of 15 s has in ten minutes.
 func TestSessionsAreBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	const calls, most = 160, 3
 	p := newPair(t, "AFTER_COMMIT")
 	sessions := func() (n int) {

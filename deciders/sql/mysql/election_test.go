@@ -10,18 +10,14 @@ import (
 // Three candidates in processes of their own: one is killed, one stopped past its
 // term, one cut off. See proctest for what is checked.
 func TestProcesses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: real processes elect by the wall clock")
-	}
+	stores.Nightly(t, "real processes elect by the wall clock")
 	addr := stores.MariaDB(t).Addr
 	proctest.Run(t, proctest.Options{Address: "mysql://root@" + addr + "/test?election=e&create=true", Upstream: addr})
 }
 
 // Whatever befalls the leader's connections for a while, it keeps its leadership.
 func TestFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	addr := stores.MariaDB(t).Addr
 	proxy := stores.Toxiproxy(t, addr)[0]
 	const rest = "/test?election=e&create=true"

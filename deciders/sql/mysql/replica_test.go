@@ -67,9 +67,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 // A write whose answer was not awaited, while the replica lacks it, counts for nothing
 // until the replica has it, even if the primary shows it to all before.
 func TestUnreplicatedWrite(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it waits for the server or the client to give up")
-	}
+	stores.Nightly(t, "it waits for the server or the client to give up")
 	for _, point := range []string{"AFTER_COMMIT", "AFTER_SYNC"} {
 		t.Run(point, func(t *testing.T) {
 			p := newPair(t, point)
@@ -106,9 +104,7 @@ func TestUnreplicatedWrite(t *testing.T) {
 // Primary and leader are cut off from the replica, and then the primary dies: the
 // replica's new leader does not lead before the old one's view has ended.
 func TestFailOverToReplica(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	const term, skew = 4 * time.Second, 200 * time.Millisecond
 	p := newPair(t, "AFTER_COMMIT")
 	start := func(id, addr string) (*leaderelection.Campaign, <-chan struct{}) {
@@ -140,9 +136,7 @@ func TestFailOverToReplica(t *testing.T) {
 // Each setting by which a server forgets what it has confirmed is warned of, and a
 // server without one is not.
 func TestDurability(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it cuts connections and waits")
-	}
+	stores.Nightly(t, "it cuts connections and waits")
 	p := newPair(t, "AFTER_SYNC")
 	warns := func(words ...string) {
 		t.Helper()

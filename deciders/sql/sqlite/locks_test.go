@@ -15,6 +15,7 @@ import (
 	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
 	"github.com/c8e606e4/leaderelection/deciders/sql/sqlite"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // racerEnv has the database's path, in a process that is a racer.
@@ -79,9 +80,7 @@ func racer(path string) error {
 
 // Three candidates whose SQLite has lost all its locks: of each race one wins.
 func TestWithoutLocks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nightly: it waits for the server or the client to give up")
-	}
+	stores.Nightly(t, "it waits for the server or the client to give up")
 	const racers, rounds = 3, 25
 	for _, journal := range journals[:2] {
 		t.Run(journal, func(t *testing.T) {
