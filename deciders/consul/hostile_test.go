@@ -119,15 +119,11 @@ func TestFalseAnswersToWrites(t *testing.T) {
 			c := &changed{s: newImitation()}
 			d := c.decider(nil)
 			c.write = lie
-			_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-			feedtest.Passing(t, err, "elections/one")
+			feedtest.Passing(t, feedtest.WriteError(t, d, 1, nil), "elections/one")
 			token := feedtest.Read(t, d).Token // it had happened
-			_, err = d.WriteEntry(t.Context(), feedtest.State(2, token))
-			feedtest.Passing(t, err, "elections/one")
+			feedtest.Passing(t, feedtest.WriteError(t, d, 2, token), "elections/one")
 			c.write = nil
-			if e := feedtest.Read(t, d); e.ElectionNumber != 2 {
-				t.Errorf("%+v", e)
-			}
+			feedtest.Reads(t, d, 2)
 		})
 	}
 }
@@ -143,13 +139,10 @@ func TestAnswersToOtherWrites(t *testing.T) {
 		c.write = func(a *reply) { said = *a }
 		next := feedtest.Write(t, d, number+1, token)
 		c.write = func(a *reply) { *a = said }
-		_, err := d.WriteEntry(t.Context(), feedtest.State(9, token))
-		feedtest.Passing(t, err, "elections/one")
+		feedtest.Passing(t, feedtest.WriteError(t, d, 9, token), "elections/one")
 		token = next
 	}
-	if e := feedtest.Read(t, d); e.ElectionNumber != 3 {
-		t.Errorf("%+v", e)
-	}
+	feedtest.Reads(t, d, 3)
 }
 
 func TestFalseAnswersToReads(t *testing.T) {
@@ -268,7 +261,7 @@ func TestVersionsOfAnotherLife(t *testing.T) {
 	token := feedtest.Write(t, d, 2, feedtest.Write(t, d, 1, nil))
 	lost := func(what string, token leaderelection.LeaderToken) {
 		t.Helper()
-		if _, err := d.WriteEntry(t.Context(), feedtest.State(9, token)); !errors.Is(err, leaderelection.ErrLostRace) {
+		if err := feedtest.WriteError(t, d, 9, token); !errors.Is(err, leaderelection.ErrLostRace) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -276,9 +269,7 @@ func TestVersionsOfAnotherLife(t *testing.T) {
 	later := feedtest.Write(t, d, 3, token)
 	s.remove("elections/one")
 	lost("over a key that is gone", later)
-	if e := feedtest.Read(t, d); e.ElectionNumber != 0 {
-		t.Errorf("%+v", e)
-	}
+	feedtest.Reads(t, d, 0)
 	anew := feedtest.Write(t, d, 10, feedtest.Read(t, d).Token)
 	lost("over another key", later)
 	lost("as if there were none", nil)
@@ -301,11 +292,8 @@ func TestForeignKeys(t *testing.T) {
 	s := newImitation()
 	token := feedtest.Write(t, s.decider(nil), 1, nil)
 	s.put(kv{Key: "elections/one", Value: s.keys["elections/one"].Value, Session: "5f1c", LockIndex: 1})
-	_, err := s.decider(nil).ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "session (5f1c)", "lock")
-	if _, err := s.decider(nil).WriteEntry(t.Context(), feedtest.State(2, token)); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Error(err)
-	}
+	feedtest.Permanent(t, feedtest.ReadError(t, s.decider(nil)), "session (5f1c)", "lock")
+	feedtest.Lost(t, feedtest.WriteError(t, s.decider(nil), 2, token))
 }
 
 // The token goes with each request, as it is then, and nowhere else.
@@ -356,8 +344,7 @@ func TestRequests(t *testing.T) {
 		&consul.Options{Datacenter: "dc 2", Namespace: "team", Partition: "part"})
 	_, err := d.ReadCurrent(t.Context()) // its path has a prefix, which the imitation does not know
 	feedtest.Passing(t, err, "dc 2", "proxy")
-	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Passing(t, err, "dc 2")
+	feedtest.Passing(t, feedtest.WriteError(t, d, 1, nil), "dc 2")
 	read, write := c.asked[0], c.asked[1]
 	if got := read.URL.RequestURI(); got != "/consul/v1/kv/a%20b/%3F%23&+:@%C3%BC%22%27%5C=?consistent=&dc=dc+2&ns=team&partition=part" {
 		t.Error(got)
@@ -376,9 +363,7 @@ func TestRequests(t *testing.T) {
 	s := newImitation()
 	d = consul.NewDecider(&http.Client{Transport: s.transport()}, "http://imitation.invalid", key, nil)
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
-	if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
-		t.Errorf("%+v", e)
-	}
+	feedtest.Reads(t, d, 1)
 }
 
 // A pause that the agent, or something on the way, asks for is handed on.

@@ -166,15 +166,10 @@ func TestServersOwnRefusals(t *testing.T) {
 	if got := server.Ask(t, "PUT", "/v1/kv/e?acquire="+id, "", record); !strings.Contains(got, "true") {
 		t.Fatal(got)
 	}
-	_, err = d.ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, id, "lock")
-	if _, err := d.WriteEntry(t.Context(), feedtest.State(2, token)); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Error(err)
-	}
-	_, err = opened(t, "consul://"+server.Address+"/e?namespace=x").ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "Namespace")
-	_, err = opened(t, "consul://"+server.Address+"/e?datacenter=elsewhere").ReadCurrent(t.Context())
-	feedtest.Passing(t, err, "elsewhere", "is its name right?")
+	feedtest.Permanent(t, feedtest.ReadError(t, d), id, "lock")
+	feedtest.Lost(t, feedtest.WriteError(t, d, 2, token))
+	feedtest.Permanent(t, feedtest.ReadError(t, opened(t, "consul://"+server.Address+"/e?namespace=x")), "Namespace")
+	feedtest.Passing(t, feedtest.ReadError(t, opened(t, "consul://"+server.Address+"/e?datacenter=elsewhere")), "elsewhere", "is its name right?")
 }
 
 // Who may do what, by the rules of the token.
@@ -195,12 +190,10 @@ func TestPermissions(t *testing.T) {
 	}
 	watching := as(observer)
 	feedtest.Number(t, feedtest.Follow(t, watching), 2)
-	_, err := watching.WriteEntry(t.Context(), feedtest.State(3, token))
-	feedtest.Permanent(t, err, "key:write", `key "e" { policy = "write" }`)
+	feedtest.Permanent(t, feedtest.WriteError(t, watching, 3, token), "key:write", `key "e" { policy = "write" }`)
 	for who, d := range map[string]*consul.Decider{"of another key": as(other), "unknown": as("55555555-0000-0000-0000-000000000000"), "none": opened(t, "consul://"+server.Address+"/e")} {
-		_, err := d.ReadCurrent(t.Context())
-		feedtest.Permanent(t, err, "token", `policy = "write"`)
-		_, err = d.WriteEntry(t.Context(), feedtest.State(3, token))
+		feedtest.Permanent(t, feedtest.ReadError(t, d), "token", `policy = "write"`)
+		_, err := d.WriteEntry(t.Context(), feedtest.State(3, token))
 		feedtest.Permanent(t, err, `policy = "write"`)
 		if errors.Is(err, leaderelection.ErrLostRace) || strings.Contains(err.Error(), other) {
 			t.Errorf("%s: %v", who, err)
@@ -253,14 +246,10 @@ func TestSnapshot(t *testing.T) {
 	feedtest.Number(t, feed, 3)
 	server.Ask(t, "PUT", "/v1/snapshot", "", snapshot)
 	feedtest.Number(t, feed, 1)
-	if _, err := d.WriteEntry(t.Context(), feedtest.State(4, later)); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Error(err)
-	}
+	feedtest.Lost(t, feedtest.WriteError(t, d, 4, later))
 	next := feedtest.Write(t, d, 5, feedtest.Read(t, d).Token)
 	feedtest.Number(t, feed, 5)
-	if _, err := d.WriteEntry(t.Context(), feedtest.State(6, later)); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Error(err)
-	}
+	feedtest.Lost(t, feedtest.WriteError(t, d, 6, later))
 	feedtest.Write(t, d, 6, next)
 }
 
@@ -270,16 +259,13 @@ func TestDurability(t *testing.T) {
 	feedtest.Warns(t, consul.Examine(4), "4 servers", "loss of 1,", "no more than 3", "3 or 5")
 	feedtest.Warns(t, consul.Examine(3))
 	c := &changed{s: newImitation()}
-	w, err := c.decider(nil).Durability(t.Context())
-	if feedtest.Warns(t, w, "one server"); err != nil {
-		t.Error(err)
-	}
+	feedtest.Examines(t, c.decider(nil), "one server")
 	for _, body := range []string{"", "[]", "null", "{}", "<html>"} {
 		c.read = func(a *reply) { a.says(200, body) }
 		_, err := c.decider(nil).Durability(t.Context())
 		feedtest.Passing(t, err, "examining the servers of", "elections/one")
 	}
-	_, err = consul.NewDecider(nil, "http://127.0.0.1:1", "/", nil).Durability(t.Context())
+	_, err := consul.NewDecider(nil, "http://127.0.0.1:1", "/", nil).Durability(t.Context())
 	feedtest.Permanent(t, err, "slash")
 }
 

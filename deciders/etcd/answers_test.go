@@ -45,8 +45,7 @@ func TestAnswersThatSayNothing(t *testing.T) {
 			if e != nil {
 				t.Errorf("ReadCurrent: %+v", e)
 			}
-			_, err = sink.WriteEntry(t.Context(), feedtest.State(2, token))
-			feedtest.Passing(t, err, "proxy", "writing", d.Place())
+			feedtest.Passing(t, feedtest.WriteError(t, sink, 2, token), "proxy", "writing", d.Place())
 			feedtest.Passing(t, feedtest.Next(t, feedtest.Follow(t, sink)).Err, "proxy")
 		})
 	}

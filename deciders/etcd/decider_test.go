@@ -70,9 +70,7 @@ func TestDeletedKey(t *testing.T) {
 		t.Errorf("with the deleted version's token: %v", err)
 	}
 	feedtest.Write(t, d, 1, lost.Current.Token)
-	if _, err := d.WriteEntry(t.Context(), feedtest.State(9, old)); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Errorf("with the deleted version's token, when there is a record again: %v", err)
-	}
+	feedtest.Lost(t, feedtest.WriteError(t, d, 9, old))
 }
 
 func TestNoName(t *testing.T) {

@@ -23,11 +23,7 @@ func intercepted(t *testing.T, endpoint string, by grpc.UnaryClientInterceptor) 
 
 // A cluster that bears the loss of a member is not warned of.
 func TestDurability(t *testing.T) {
-	w, err := etcd.NewDecider(client(t, stores.EtcdCluster(t, 3)[0].Endpoint), "k", nil).Durability(t.Context())
-	feedtest.Warns(t, w)
-	if err != nil {
-		t.Error(err)
-	}
+	feedtest.Examines(t, etcd.NewDecider(client(t, stores.EtcdCluster(t, 3)[0].Endpoint), "k", nil))
 }
 
 // An even number of voters is warned of, and a member that has never started.
@@ -53,11 +49,7 @@ func TestDurabilityOfMembers(t *testing.T) {
 				}
 				return err
 			})
-			w, err := d.Durability(t.Context())
-			feedtest.Warns(t, w, c.want...)
-			if err != nil {
-				t.Error(err)
-			}
+			feedtest.Examines(t, d, c.want...)
 		})
 	}
 }

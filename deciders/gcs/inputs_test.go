@@ -186,10 +186,9 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	d := answering(t, 412, strings.Replace(jsonError("conditionNotMet"), "said the service", "'us-east1' violates constraint 'constraints/gcp.resourceLocations'", 1))
-	_, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
-	feedtest.Permanent(t, err, "constraint", "organisation")
+	feedtest.Permanent(t, feedtest.WriteError(t, d, 1, nil), "constraint", "organisation")
 	d = answering(t, 412, jsonError("conditionNotMet"))
-	_, err = d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
+	_, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{})
 	var lost *leaderelection.LostRaceError
 	if !errors.As(err, &lost) || lost.Place != "gs://elections/one" {
 		t.Errorf("412: %v", err)

@@ -67,8 +67,7 @@ func TestRenewedKey(t *testing.T) {
 	d := feedtest.Opened(t, gcs.Open, "gs://bucket/e?endpoint="+url.QueryEscape(server.URL))
 	feedtest.Read(t, d)
 	valid = "/second"
-	_, err = d.ReadCurrent(t.Context())
-	feedtest.Denied(t, err, "not accepted")
+	feedtest.Denied(t, feedtest.ReadError(t, d), "not accepted")
 	renew()
 	if _, err := d.ReadCurrent(t.Context()); err != nil {
 		t.Errorf("with the new key in the file: %v", err)

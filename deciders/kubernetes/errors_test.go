@@ -1,7 +1,6 @@
 package kubernetes_test
 
 import (
-	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -104,20 +103,18 @@ func TestPermissions(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	k := stores.Kube(t)
 	admin := client(t, k, "admin")
-	_, err := decider(client(t, k, "wrong"), "one").ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "credentials")
+	feedtest.Permanent(t, feedtest.ReadError(t, decider(client(t, k, "wrong"), "one")), "credentials")
 
 	nowhere := kubernetes.NewDecider(admin.CoordinationV1().RESTClient(), "nowhere", "one", nil)
 	if e := feedtest.Read(t, nowhere); !e.Vacant() {
 		t.Errorf("%+v", e)
 	}
-	_, err = nowhere.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, "create the namespace nowhere")
+	feedtest.Permanent(t, feedtest.WriteError(t, nowhere, 1, nil), "create the namespace nowhere")
 
 	d := decider(admin, "one")
 	huge := feedtest.State(1, nil)
 	huge.ConnectionParams = make([]byte, 196_300) // of which base64 makes almost all that a record may have
-	_, err = d.WriteEntry(t.Context(), huge)
+	_, err := d.WriteEntry(t.Context(), huge)
 	feedtest.Permanent(t, err, "256 KiB")
 
 	for _, of := range map[string]*kubernetes.Decider{
@@ -131,8 +128,7 @@ func TestRefusals(t *testing.T) {
 
 	plain := config(t, k, "admin")
 	plain.Insecure, plain.CAData, plain.CAFile = false, nil, ""
-	_, err = decider(clientOf(t, plain), "one").ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "certificate-authority")
+	feedtest.Permanent(t, feedtest.ReadError(t, decider(clientOf(t, plain), "one")), "certificate-authority")
 }
 
 // A Lease that was deleted is an empty election; a token of its former life is void, even
@@ -153,24 +149,17 @@ func TestDeletedLease(t *testing.T) {
 			t.Errorf("%s after the deletion: %+v", what, e)
 		}
 	}
-	if _, err := d.WriteEntry(t.Context(), feedtest.State(9, old)); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Errorf("with the deleted version's token: %v", err)
-	}
-	if e := feedtest.Read(t, d); e.ElectionNumber != 0 {
-		t.Errorf("the deleted version's token has written %+v", e)
-	}
+	feedtest.Lost(t, feedtest.WriteError(t, d, 9, old))
+	feedtest.Reads(t, d, 0)
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	feedtest.Number(t, feed, 1)
-	if _, err := d.WriteEntry(t.Context(), feedtest.State(9, old)); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Errorf("with the deleted version's token, when there is a Lease again: %v", err)
-	}
+	feedtest.Lost(t, feedtest.WriteError(t, d, 9, old))
 }
 
 // With the server gone every call returns when its ctx ends.
 func TestNoServer(t *testing.T) {
 	d := decider(clientOf(t, &rest.Config{Host: "https://127.0.0.1:1"}), "one")
-	_, err := d.ReadCurrent(t.Context())
-	feedtest.Passing(t, err, "connection refused", "lease default/one")
+	feedtest.Passing(t, feedtest.ReadError(t, d), "connection refused", "lease default/one")
 
 	hang := &way{next: http.DefaultTransport, random: func(int) time.Duration { return time.Hour }}
 	hang.heal()

@@ -43,11 +43,7 @@ func TestDurability(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := imitate(t)
 			s.config = c.config
-			w, err := mongodb.NewDecider(client(t, s.uri()), database, collection, "e", nil).Durability(t.Context())
-			feedtest.Warns(t, w, c.want...)
-			if err != nil {
-				t.Error(err)
-			}
+			feedtest.Examines(t, mongodb.NewDecider(client(t, s.uri()), database, collection, "e", nil), c.want...)
 		})
 	}
 }
@@ -86,15 +82,11 @@ func TestDurabilityOutsideReplicaSets(t *testing.T) {
 	s := imitate(t)
 	s.standalone = true
 	d := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "e", nil)
-	w, err := d.Durability(t.Context())
-	feedtest.Warns(t, w, "no member of a replica set", "candidates poll", "three members")
-	if err != nil {
-		t.Error(err)
-	}
+	feedtest.Examines(t, d, "no member of a replica set", "candidates poll", "three members")
 	s.mu.Lock()
 	s.said = bson.D{{Key: "msg", Value: "isdbgrid"}}
 	s.mu.Unlock()
-	w, err = d.Durability(t.Context())
+	w, err := d.Durability(t.Context())
 	feedtest.Warns(t, w)
 	feedtest.Passing(t, err, "mongos", "shards", `"e"`)
 }

@@ -24,8 +24,7 @@ func TestOpen(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	_, err := d.ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "ops.elections", "disconnected")
+	feedtest.Permanent(t, feedtest.ReadError(t, d), "ops.elections", "disconnected")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

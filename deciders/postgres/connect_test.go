@@ -57,9 +57,7 @@ func TestFeedConnectsAsThePoolDoes(t *testing.T) {
 			feedtest.Number(t, feed, 1)
 		}
 	})
-	if e := feedtest.Read(t, postgres.NewDecider(pool(t, server.Addr), "app.leaderelection", "e", nil)); e.ElectionNumber != 1 {
-		t.Errorf("%+v", e)
-	}
+	feedtest.Reads(t, postgres.NewDecider(pool(t, server.Addr), "app.leaderelection", "e", nil), 1)
 
 	fails.Store(true)
 	if n := feedtest.Next(t, feedtest.Follow(t, d)); !errors.Is(n.Err, failure) {
@@ -179,12 +177,8 @@ func TestTableDropped(t *testing.T) {
 	token := feedtest.Write(t, maker, 1, nil)
 	feedtest.Read(t, other)
 	exec(t, p, "DROP TABLE leaderelection")
-	_, err := other.WriteEntry(t.Context(), feedtest.State(2, token))
-	feedtest.Permanent(t, err, "42P01", "CREATE TABLE")
-	_, err = maker.ReadCurrent(t.Context())
-	feedtest.Passing(t, err, "42P01", "made again")
+	feedtest.Permanent(t, feedtest.WriteError(t, other, 2, token), "42P01", "CREATE TABLE")
+	feedtest.Passing(t, feedtest.ReadError(t, maker), "42P01", "made again")
 	feedtest.Write(t, maker, 2, feedtest.Read(t, maker).Token)
-	if e := feedtest.Read(t, other); e.ElectionNumber != 2 {
-		t.Errorf("%+v", e)
-	}
+	feedtest.Reads(t, other, 2)
 }

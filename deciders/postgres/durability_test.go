@@ -52,11 +52,7 @@ func TestDurability(t *testing.T) {
 	p := pool(t, server.Addr)
 	warns := func(p *pgxpool.Pool, words ...string) {
 		t.Helper()
-		w, err := postgres.NewDecider(p, "leaderelection", "e", create).Durability(t.Context())
-		feedtest.Warns(t, w, words...)
-		if err != nil {
-			t.Error(err)
-		}
+		feedtest.Examines(t, postgres.NewDecider(p, "leaderelection", "e", create), words...)
 	}
 	set := func(setting, value string) {
 		t.Helper()

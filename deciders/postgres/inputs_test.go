@@ -62,8 +62,7 @@ func TestTablesThatWillNotDo(t *testing.T) {
 		})
 	}
 	exec(t, p, "DROP SCHEMA s CASCADE; CREATE SCHEMA s; CREATE TABLE s.t (election text PRIMARY KEY, version text, written timestamptz, record int, channel text)", pgx.QueryExecModeSimpleProtocol)
-	_, err := postgres.NewDecider(p, "s.t", "e", nil).WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, "of type integer", "CREATE TABLE")
+	feedtest.Permanent(t, feedtest.WriteError(t, postgres.NewDecider(p, "s.t", "e", nil), 1, nil), "of type integer", "CREATE TABLE")
 }
 
 func TestBadNames(t *testing.T) {
@@ -101,8 +100,7 @@ func TestForeignTokenAndClosedPool(t *testing.T) {
 	}
 	token = feedtest.Write(t, d, 2, token)
 	p.Close()
-	_, err = d.WriteEntry(t.Context(), feedtest.State(3, token))
-	feedtest.Permanent(t, err, "closed pool", "keep the pool open")
+	feedtest.Permanent(t, feedtest.WriteError(t, d, 3, token), "closed pool", "keep the pool open")
 	feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "closed pool")
 }
 
@@ -129,8 +127,7 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("the observer's feed yields %+v", n)
 		}
 	}
-	_, err := observer.WriteEntry(t.Context(), feedtest.State(3, feedtest.Read(t, observer).Token))
-	feedtest.Permanent(t, err, "permission denied", "GRANT SELECT, INSERT, UPDATE")
+	feedtest.Permanent(t, feedtest.WriteError(t, observer, 3, feedtest.Read(t, observer).Token), "permission denied", "GRANT SELECT, INSERT, UPDATE")
 	feedtest.Refuses(t, as("nobody", ""), "permission denied", "GRANT")
 	feedtest.Refuses(t, as("nobody", "&table=secret.t"), "permission denied")
 	feedtest.Refuses(t, as("nobody", "&table=t&create=true"), "permission denied", "CREATE on its schema")
@@ -165,8 +162,7 @@ func TestSeveralHosts(t *testing.T) {
 	standby := stores.PostgresStandby(t, primary)
 	at := "postgres://postgres@" + standby.Addr + "," + primary.Addr + "/postgres?sslmode=disable&election=e&create=true"
 	feedtest.Write(t, opened(t, at), 1, nil)
-	_, err := opened(t, at+"&target_session_attrs=any").WriteEntry(t.Context(), feedtest.State(2, nil))
-	feedtest.Passing(t, err, "connect to the primary")
+	feedtest.Passing(t, feedtest.WriteError(t, opened(t, at+"&target_session_attrs=any"), 2, nil), "connect to the primary")
 }
 
 // A standby serves reads, and nothing else until it is promoted. That may pass.
@@ -181,8 +177,7 @@ func TestStandby(t *testing.T) {
 	if e := feedtest.Read(t, d); e.ElectionNumber != 1 || e.Token != token {
 		t.Errorf("on the standby: %+v", e)
 	}
-	_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
-	feedtest.Passing(t, err, "25006", "connect to the primary")
+	feedtest.Passing(t, feedtest.WriteError(t, d, 2, token), "25006", "connect to the primary")
 	feedtest.Passing(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "connect to the primary")
 
 	primary.Stop()
@@ -251,10 +246,9 @@ func TestSuspectedConflict(t *testing.T) {
 	d := postgres.NewDecider(p, "leaderelection", "e", create)
 	first := feedtest.Write(t, d, 1, nil)
 	suspicious := postgres.NewDecider(&refusingUpdates{p, 1000}, "leaderelection", "e", nil)
-	_, err := suspicious.WriteEntry(t.Context(), feedtest.State(2, first))
-	feedtest.Passing(t, err, "40001")
+	feedtest.Passing(t, feedtest.WriteError(t, suspicious, 2, first), "40001")
 	feedtest.Write(t, postgres.NewDecider(&refusingUpdates{p, 3}, "leaderelection", "e", nil), 2, first)
-	_, err = suspicious.WriteEntry(t.Context(), feedtest.State(2, first))
+	_, err := suspicious.WriteEntry(t.Context(), feedtest.State(2, first))
 	var lost *leaderelection.LostRaceError
 	if !errors.As(err, &lost) || lost.Current == nil || lost.Current.ElectionNumber != 2 {
 		t.Errorf("WriteEntry: %v", err)

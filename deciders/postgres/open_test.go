@@ -38,15 +38,12 @@ func TestOpen(t *testing.T) {
 		"postgres:///postgres?election=web&table=leaderelection&create=false",
 		"postgres:///?election=web&table=public.leaderelection&listen=false",
 	} {
-		if e := feedtest.Read(t, opened(t, address)); e.ElectionNumber != 3 {
-			t.Errorf("%s: %+v", address, e)
-		}
+		feedtest.Reads(t, opened(t, address), 3)
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "closed pool")
+	feedtest.Permanent(t, feedtest.ReadError(t, d), "closed pool")
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -115,9 +112,7 @@ func TestAccess(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	t.Setenv("PGPASSWORD", "secret")
-	if e := feedtest.Read(t, opened(t, at("app", "&sslmode=require"))); e.ElectionNumber != 2 {
-		t.Errorf("with the password from the environment: %+v", e)
-	}
+	feedtest.Reads(t, opened(t, at("app", "&sslmode=require")), 2)
 	t.Setenv("PGPASSWORD", "")
 
 	// The authority's certificate may be renewed: the file is read for each connection.
@@ -126,9 +121,7 @@ func TestAccess(t *testing.T) {
 	late := opened(t, at("app:secret", "&tls_ca="+renewed))
 	feedtest.Refuses(t, late, "certificate", "tls_ca")
 	copyFile(t, filepath.Join(dir, "ca.pem"), renewed)
-	if e := feedtest.Read(t, late); e.ElectionNumber != 2 {
-		t.Errorf("with the renewed authority: %+v", e)
-	}
+	feedtest.Reads(t, late, 2)
 
 	for address, words := range map[string][]string{
 		at("app:wr0ng", verify): {"28P01", "check user, password"},

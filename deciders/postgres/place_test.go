@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/postgres"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
@@ -35,17 +34,10 @@ func TestPlace(t *testing.T) {
 	if s := other.String(); s != strings.Replace(want, `"app"`, `"public"`, 1) {
 		t.Errorf("%s", s)
 	}
-	_, err := app.WriteEntry(t.Context(), feedtest.State(2, foreign{}))
-	feedtest.Permanent(t, err, want)
-	w, err := other.Durability(t.Context())
-	if feedtest.Warns(t, w, `"public"."leaderelection"`, "schemas app", "table=public.leaderelection"); err != nil {
-		t.Error(err)
-	}
+	feedtest.Permanent(t, feedtest.WriteError(t, app, 2, foreign{}), want)
+	feedtest.Examines(t, other, `"public"."leaderelection"`, "schemas app", "table=public.leaderelection")
 	named := postgres.NewDecider(p, "public.leaderelection", "e", nil)
-	w, err = named.Durability(t.Context())
-	if feedtest.Warns(t, w); err != nil {
-		t.Error(err)
-	}
+	feedtest.Examines(t, named)
 
 	// Somebody leaves another search_path in a connection of the pool.
 	shared := pool(t, server.Addr, "pool_max_conns=1")
@@ -53,10 +45,8 @@ func TestPlace(t *testing.T) {
 	token := feedtest.Read(t, d).Token
 	exec(t, shared, "SET search_path = app")
 	feedtest.Write(t, d, 2, token)
-	for at, number := range map[*postgres.Decider]leaderelection.ElectionNumber{app: 1, named: 2} {
-		if e := feedtest.Read(t, at); e.ElectionNumber != number {
-			t.Errorf("%v has %d, want %d", at, e.ElectionNumber, number)
-		}
+	for at, number := range map[*postgres.Decider]uint64{app: 1, named: 2} {
+		feedtest.Reads(t, at, number)
 	}
 }
 

@@ -109,7 +109,7 @@ func TestOldVersionsStayVoid(t *testing.T) {
 				}
 				now := feedtest.Write(t, d, number, e.Token)
 				for _, token := range old {
-					if _, err := d.WriteEntry(t.Context(), feedtest.State(99, token)); !errors.Is(err, leaderelection.ErrLostRace) {
+					if err := feedtest.WriteError(t, d, 99, token); !errors.Is(err, leaderelection.ErrLostRace) {
 						t.Errorf("with the token %v, where %v is stored: %v", token, now, err)
 					}
 				}

@@ -29,11 +29,7 @@ func TestDurability(t *testing.T) {
 			for _, set := range append([]string{"maxmemory 0", "maxmemory-policy noeviction"}, c.config...) {
 				server.Ask(t, "CONFIG SET "+set)
 			}
-			w, err := redis.NewDecider(client(t, server.Addr), "k", nil).Durability(t.Context())
-			feedtest.Warns(t, w, c.want...)
-			if err != nil {
-				t.Error(err)
-			}
+			feedtest.Examines(t, redis.NewDecider(client(t, server.Addr), "k", nil), c.want...)
 		})
 	}
 }
@@ -46,11 +42,7 @@ func TestDurabilityOfReplicas(t *testing.T) {
 	stores.RedisReplica(t, server)
 	warns := func(wait int, words ...string) {
 		t.Helper()
-		w, err := redis.NewDecider(client(t, server.Addr), "k", &redis.Options{WaitReplicas: wait}).Durability(t.Context())
-		feedtest.Warns(t, w, words...)
-		if err != nil {
-			t.Error(err)
-		}
+		feedtest.Examines(t, redis.NewDecider(client(t, server.Addr), "k", &redis.Options{WaitReplicas: wait}), words...)
 	}
 	warns(0, "wait_replicas is 0", "has 2", "wait_replicas=2")
 	warns(1, "wait_replicas is 1", "has 2", "given out twice", "wait_replicas=2")
@@ -75,11 +67,7 @@ func TestDurabilityOfManagedServer(t *testing.T) {
 
 	// What the documentation calls optional is enough.
 	grant(t, server, append(documented(t), "+info", "+config|get"))
-	w, err = opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)).Durability(t.Context())
-	feedtest.Warns(t, w, "appendonly is no")
-	if err != nil {
-		t.Error(err)
-	}
+	feedtest.Examines(t, opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k", server.Addr)), "appendonly is no")
 }
 
 // In a Cluster the key's own master is asked.

@@ -54,8 +54,7 @@ func TestEmptyKeyAndClosedClient(t *testing.T) {
 	}
 	token = feedtest.Write(t, d, 2, token)
 	_ = c.Close()
-	_, err := d.WriteEntry(t.Context(), feedtest.State(3, token))
-	feedtest.Permanent(t, err, "was closed")
+	feedtest.Permanent(t, feedtest.WriteError(t, d, 3, token), "was closed")
 	feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, "was closed")
 }
 
@@ -74,9 +73,7 @@ func TestAccess(t *testing.T) {
 	feedtest.Number(t, feed, 0)
 	token := feedtest.Write(t, candidate, 1, nil)
 	feedtest.Number(t, feed, 1)
-	if e := feedtest.Read(t, observer); e.ElectionNumber != 1 {
-		t.Errorf("%+v", e)
-	}
+	feedtest.Reads(t, observer, 1)
 	_, err := observer.WriteEntry(t.Context(), feedtest.State(2, token))
 	feedtest.Denied(t, err, `"k"`, "ACL")
 
@@ -93,15 +90,11 @@ func TestAccess(t *testing.T) {
 			t.Errorf("a password is in the error: %v", err)
 		}
 	}
-	_, err = redis.NewDecider(client(t, server.Addr), "k", nil).ReadCurrent(t.Context())
-	feedtest.Denied(t, err, `"k"`, "NOAUTH")
-	_, err = opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=other", server.Addr)).ReadCurrent(t.Context())
-	feedtest.Denied(t, err, `"other"`, "ACL")
+	feedtest.Denied(t, feedtest.ReadError(t, redis.NewDecider(client(t, server.Addr), "k", nil)), `"k"`, "NOAUTH")
+	feedtest.Denied(t, feedtest.ReadError(t, opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=other", server.Addr))), `"other"`, "ACL")
 
 	t.Setenv("REDISCLI_AUTH", "secret")
-	if e := feedtest.Read(t, as("observer")); e.ElectionNumber != 1 {
-		t.Errorf("with the password from the environment: %+v", e)
-	}
+	feedtest.Reads(t, as("observer"), 1)
 }
 
 // A client that is not made for what the server is.
@@ -117,8 +110,7 @@ func TestWrongServer(t *testing.T) {
 
 	c := goredis.NewClient(&goredis.Options{Addr: nodes[0].Addr, DB: 3, MaxRetries: -1})
 	defer c.Close()
-	_, err := redis.NewDecider(c, "k", nil).ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "a Cluster has database 0 only")
+	feedtest.Permanent(t, feedtest.ReadError(t, redis.NewDecider(c, "k", nil)), "a Cluster has database 0 only")
 
 	master := stores.Redis(t)
 	replica := stores.RedisReplica(t, master)
@@ -126,13 +118,12 @@ func TestWrongServer(t *testing.T) {
 	if e := feedtest.Read(t, d); !e.Vacant() {
 		t.Errorf("%+v", e)
 	}
-	_, err = d.WriteEntry(t.Context(), feedtest.State(1, nil))
+	_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
 	feedtest.Passing(t, err, "this is a replica") // it may be promoted
 
 	old := goredis.NewClient(&goredis.Options{Addr: master.Addr, DB: 99, MaxRetries: -1})
 	defer old.Close()
-	_, err = redis.NewDecider(old, "k", nil).ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "choose another database")
+	feedtest.Permanent(t, feedtest.ReadError(t, redis.NewDecider(old, "k", nil)), "choose another database")
 }
 
 // What the server says while it cannot write may pass.
@@ -148,9 +139,7 @@ func TestServerThatCannotWrite(t *testing.T) {
 		_, err := d.WriteEntry(t.Context(), feedtest.State(9, token))
 		t.Logf("%s: %v", name, err)
 		feedtest.Passing(t, err, `"k"`)
-		if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
-			t.Errorf("%s: %+v", name, e)
-		}
+		feedtest.Reads(t, d, 1)
 		server.Ask(t, c.unset)
 	}
 	feedtest.Write(t, d, 2, token)

@@ -20,14 +20,11 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	feedtest.Write(t, d, 3, nil)
-	if e := feedtest.Read(t, opened(t, "redis://"+server.Addr+"?db=2&key=election:web")); e.ElectionNumber != 3 {
-		t.Errorf("%+v", e)
-	}
+	feedtest.Reads(t, opened(t, "redis://"+server.Addr+"?db=2&key=election:web"), 3)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "was closed")
+	feedtest.Permanent(t, feedtest.ReadError(t, d), "was closed")
 
 	cluster := stores.RedisCluster(t, 2)
 	d = opened(t, "redis://"+cluster[0].Addr+"?cluster=true&key=election:web&addr="+cluster[1].Addr)
@@ -92,16 +89,13 @@ func TestTLS(t *testing.T) {
 	feedtest.Next(t, feed)
 	feedtest.Write(t, d, 1, nil)
 	feedtest.Number(t, feed, 1)
-	if e := feedtest.Read(t, opened(t, at+"&skip_verify=true"+own)); e.ElectionNumber != 1 {
-		t.Errorf("%+v", e)
-	}
+	feedtest.Reads(t, opened(t, at+"&skip_verify=true"+own), 1)
 	for address, words := range map[string][]string{
 		at + own: {"certificate", "TLSConfig"},
 		at + "&tls_ca=" + other.Path("ca.pem") + own: {"certificate", "TLSConfig"},
 	} {
 		d := opened(t, address)
-		_, err := d.ReadCurrent(t.Context())
-		feedtest.Permanent(t, err, words...)
+		feedtest.Permanent(t, feedtest.ReadError(t, d), words...)
 		feedtest.Permanent(t, feedtest.Next(t, feedtest.Follow(t, d)).Err, words...)
 	}
 	_, err := opened(t, at+"&tls_ca="+ca.Path("ca.pem")).ReadCurrent(t.Context())

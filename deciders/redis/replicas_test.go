@@ -29,12 +29,10 @@ func TestWaitReplicas(t *testing.T) {
 	if n := feedtest.Next(t, feed); n.Err != nil || n.ElectionNumber != 1 { // that one it had
 		t.Fatalf("%+v", n)
 	}
-	_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
-	feedtest.Passing(t, err, `"k"`, "0 of 1 replicas")
+	feedtest.Passing(t, feedtest.WriteError(t, d, 2, token), `"k"`, "0 of 1 replicas")
 	feedtest.Passing(t, feedtest.Next(t, feed).Err, "0 of 1 replicas")
-	_, err = d.ReadCurrent(t.Context())
-	feedtest.Passing(t, err, "0 of 1 replicas")
-	_, err = d.WriteEntry(t.Context(), feedtest.State(3, token))
+	feedtest.Passing(t, feedtest.ReadError(t, d), "0 of 1 replicas")
+	_, err := d.WriteEntry(t.Context(), feedtest.State(3, token))
 	var lost *leaderelection.LostRaceError
 	if !errors.As(err, &lost) || lost.Current != nil {
 		t.Errorf("a write that the first of two had beaten: %v, with %+v", err, lost.Current)
@@ -42,9 +40,7 @@ func TestWaitReplicas(t *testing.T) {
 	// For others it is a record like any other: it is the leader that must not
 	// trust in it.
 	other := redis.NewDecider(c, "k", opts)
-	if e := feedtest.Read(t, other); e.ElectionNumber != 2 {
-		t.Errorf("%+v", e)
-	}
+	feedtest.Reads(t, other, 2)
 
 	replica.Start(t)
 	e := readWhenItWorks(t, d)
@@ -82,8 +78,7 @@ func TestWaitReplicasAfterTransfer(t *testing.T) {
 	if err := leaderelection.Transfer(t.Context(), redis.NewDecider(c, "k", nil), "b"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = leader.ReadCurrent(t.Context())
-	feedtest.Passing(t, err, "0 of 1 replicas")
+	feedtest.Passing(t, feedtest.ReadError(t, leader), "0 of 1 replicas")
 	feedtest.Passing(t, feedtest.Next(t, feed).Err, "0 of 1 replicas")
 	_, err = leader.WriteEntry(t.Context(), feedtest.State(2, token))
 	var lost *leaderelection.LostRaceError
@@ -123,8 +118,7 @@ func TestWaitNotPermitted(t *testing.T) {
 	server := stores.Redis(t)
 	server.Ask(t, "ACL SETUSER candidate on >secret ~k &* +@all -wait")
 	d := opened(t, fmt.Sprintf("redis://candidate:secret@%s?key=k&wait_replicas=1", server.Addr))
-	_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, `"k"`, "WAIT", "ACL")
+	feedtest.Permanent(t, feedtest.WriteError(t, d, 1, nil), `"k"`, "WAIT", "ACL")
 }
 
 // The master dies, Sentinel promotes the replica, and the election goes on there
@@ -169,8 +163,7 @@ func TestClusterWithReplica(t *testing.T) {
 			t.Fatalf("%+v", n)
 		}
 		waits := redis.NewDecider(c, key, &redis.Options{WaitReplicas: 1, WaitTimeout: time.Millisecond})
-		_, err := waits.WriteEntry(t.Context(), feedtest.State(2, token))
-		feedtest.Passing(t, err, "0 of 1 replicas")
+		feedtest.Passing(t, feedtest.WriteError(t, waits, 2, token), "0 of 1 replicas")
 		feedtest.Number(t, feed, 2)
 	}
 }

@@ -142,11 +142,8 @@ func TestLostAnswer(t *testing.T) {
 		}
 		return nil
 	})
-	_, err := d.WriteEntry(t.Context(), feedtest.State(3, token))
-	feedtest.Passing(t, err)
-	if e := feedtest.Read(t, d); e.ElectionNumber != 3 {
-		t.Errorf("read %+v", e)
-	}
+	feedtest.Passing(t, feedtest.WriteError(t, d, 3, token))
+	feedtest.Reads(t, d, 3)
 }
 
 func TestNoName(t *testing.T) {

@@ -26,8 +26,7 @@ func TestOtherPrimaryKey(t *testing.T) {
 		s := imitate(t)
 		s.key = key
 		d := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
-		_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-		feedtest.Permanent(t, err, "primary key must be", `"web"`)
+		feedtest.Permanent(t, feedtest.WriteError(t, d, 1, nil), "primary key must be", `"web"`)
 		ours := imitate(t)
 		feedtest.Write(t, rethinkdb.NewDecider(connect(t, ours.addr), database, table, "web", nil), 1, nil)
 		row := ours.rows["web"].(map[string]any)
@@ -95,8 +94,7 @@ func TestSingleAcks(t *testing.T) {
 		}
 		return nil
 	})
-	_, err := d.WriteEntry(t.Context(), feedtest.State(4, third))
-	feedtest.Passing(t, err, "acknowledged", "written over")
+	feedtest.Passing(t, feedtest.WriteError(t, d, 4, third), "acknowledged", "written over")
 }
 
 // What doctor is told of the table.
@@ -115,11 +113,7 @@ func TestDurability(t *testing.T) {
 		s.mu.Lock()
 		s.config = map[string]any{"write_acks": c.acks, "shards": []any{map[string]any{"replicas": c.replicas}}}
 		s.mu.Unlock()
-		w, err := d.Durability(t.Context())
-		feedtest.Warns(t, w, c.want...)
-		if err != nil {
-			t.Error(err)
-		}
+		feedtest.Examines(t, d, c.want...)
 	}
 	s.mu.Lock()
 	s.config = nil // which a user without the right is refused

@@ -24,12 +24,10 @@ func TestOwnDialect(t *testing.T) {
 	decider := lesql.NewDecider(s.open(t), d, `a"b.t`, "e", nil)
 	token := feedtest.Write(t, newServer().decider(t, nil), 1, nil) // any will do
 	for range 2 {
-		_, err := decider.ReadCurrent(t.Context())
-		feedtest.Passing(t, err, `other table "a""b"."t", election "e": no`)
+		feedtest.Passing(t, feedtest.ReadError(t, decider), `other table "a""b"."t", election "e": no`)
 	}
 	for _, at := range []leaderelection.LeaderToken{nil, token} {
-		_, err := decider.WriteEntry(t.Context(), feedtest.State(1, at))
-		feedtest.Passing(t, err, "no")
+		feedtest.Passing(t, feedtest.WriteError(t, decider, 1, at), "no")
 	}
 	read := `SELECT election, version, written, record FROM "a""b"."t" WHERE election = $1`
 	want := []string{read, read,
@@ -94,8 +92,7 @@ func TestForeignTokenAndClosedPool(t *testing.T) {
 	if err := lesql.NewDecider(db, dialect(), "t", "e", &lesql.Options{Close: db.Close}).Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.WriteEntry(t.Context(), feedtest.State(2, token))
-	feedtest.Permanent(t, err, "database is closed", "keep the pool open")
+	feedtest.Permanent(t, feedtest.WriteError(t, d, 2, token), "database is closed", "keep the pool open")
 }
 
 // What the server refuses, by its number, and what to do.
@@ -155,10 +152,8 @@ func TestCreateTable(t *testing.T) {
 		t.Error(s)
 	}
 	missing = true
-	_, err := decider.WriteEntry(t.Context(), feedtest.State(2, token))
-	feedtest.Passing(t, err, "made again")
+	feedtest.Passing(t, feedtest.WriteError(t, decider, 2, token), "made again")
 	feedtest.Read(t, decider)
 	missing = true
-	_, err = lesql.NewDecider(s.open(t), d, "t", "e", nil).ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "CREATE TABLE IF NOT EXISTS `t`", "create=true")
+	feedtest.Permanent(t, feedtest.ReadError(t, lesql.NewDecider(s.open(t), d, "t", "e", nil)), "CREATE TABLE IF NOT EXISTS `t`", "create=true")
 }

@@ -32,8 +32,7 @@ func TestFalseResults(t *testing.T) {
 			d := s.decider(t, nil)
 			for _, token := range []leaderelection.LeaderToken{nil, feedtest.Write(t, d, 1, nil)} {
 				s.write = func(string, result, error) (result, error) { return lie, nil }
-				_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
-				feedtest.Passing(t, err, `table `+"`t`", `"e"`)
+				feedtest.Passing(t, feedtest.WriteError(t, d, 2, token), `table `+"`t`", `"e"`)
 				s.write = nil
 			}
 		})
@@ -47,9 +46,7 @@ func TestDeniedSuccess(t *testing.T) {
 	d := s.decider(t, nil)
 	token := feedtest.Write(t, d, 1, nil)
 	s.write = func(string, result, error) (result, error) { return result{}, nil }
-	if _, err := d.WriteEntry(t.Context(), feedtest.State(2, token)); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Error(err)
-	}
+	feedtest.Lost(t, feedtest.WriteError(t, d, 2, token))
 	s.write = nil
 	if e := feedtest.Read(t, d); e.ElectionNumber != 2 || s.count("written + 1") != 1 {
 		t.Errorf("%+v, after %d touches", e, s.count("written + 1"))
@@ -78,8 +75,7 @@ func TestFalseRows(t *testing.T) {
 			feedtest.Write(t, d, 1, nil)
 			before := s.rows["e"]
 			s.read = func(rows [][]driver.Value, err error) ([][]driver.Value, error) { return c.rows(rows[0]), err }
-			_, err := d.ReadCurrent(t.Context())
-			feedtest.Permanent(t, err, c.words, `election "e"`)
+			feedtest.Permanent(t, feedtest.ReadError(t, d), c.words, `election "e"`)
 			if s.rows["e"] != before {
 				t.Error("the row was changed")
 			}
@@ -89,8 +85,7 @@ func TestFalseRows(t *testing.T) {
 	d := s.decider(t, nil)
 	feedtest.Write(t, d, 1, nil)
 	s.read = func([][]driver.Value, error) ([][]driver.Value, error) { return nil, errors.New("gone") }
-	_, err := d.ReadCurrent(t.Context())
-	feedtest.Passing(t, err, "gone", `election "e"`)
+	feedtest.Passing(t, feedtest.ReadError(t, d), "gone", `election "e"`)
 }
 
 // A record of one's own that is read while a write of one's own was not answered counts
@@ -104,13 +99,9 @@ func TestRecordInDoubt(t *testing.T) {
 	}
 	lost := errors.New("the connection broke")
 	s.write = func(_ string, r result, _ error) (result, error) { return r, lost }
-	_, err := d.WriteEntry(t.Context(), feedtest.State(2, token))
-	feedtest.Passing(t, err, "the connection broke")
-	_, err = d.ReadCurrent(t.Context())
-	feedtest.Passing(t, err, "making sure", "the connection broke")
-	if e := feedtest.Read(t, other); e.ElectionNumber != 2 {
-		t.Errorf("who has not written reads %+v", e)
-	}
+	feedtest.Passing(t, feedtest.WriteError(t, d, 2, token), "the connection broke")
+	feedtest.Passing(t, feedtest.ReadError(t, d), "making sure", "the connection broke")
+	feedtest.Reads(t, other, 2)
 	s.write = nil
 	touches := s.count("written + 1")
 	if e := feedtest.Read(t, d); e.ElectionNumber != 2 || s.count("written + 1") != touches+1 {
@@ -121,8 +112,7 @@ func TestRecordInDoubt(t *testing.T) {
 	}
 	// It is replaced while it is made sure of: what replaced it is read.
 	s.write = func(_ string, r result, _ error) (result, error) { return r, lost }
-	_, err = d.WriteEntry(t.Context(), feedtest.State(3, feedtest.Read(t, other).Token))
-	feedtest.Passing(t, err)
+	feedtest.Passing(t, feedtest.WriteError(t, d, 3, feedtest.Read(t, other).Token))
 	s.write = nil
 	var once atomic.Bool
 	s.mu.Lock()
@@ -136,9 +126,7 @@ func TestRecordInDoubt(t *testing.T) {
 		return nil
 	}
 	s.mu.Unlock()
-	if e := feedtest.Read(t, d); e.ElectionNumber != 4 {
-		t.Errorf("%+v", e)
-	}
+	feedtest.Reads(t, d, 4)
 }
 
 // A record of one's own that is in doubt, and that only a replica still has, is not made
@@ -148,14 +136,12 @@ func TestDoubtAndLaggingReads(t *testing.T) {
 	d, other := s.decider(t, nil), s.decider(t, nil)
 	lost := errors.New("the connection broke")
 	s.write = func(_ string, r result, _ error) (result, error) { return r, lost }
-	_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Passing(t, err)
+	feedtest.Passing(t, feedtest.WriteError(t, d, 1, nil))
 	replica, err := s.query([]driver.NamedValue{{Value: "e"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.WriteEntry(t.Context(), feedtest.State(2, feedtest.Read(t, other).Token))
-	feedtest.Passing(t, err)
+	feedtest.Passing(t, feedtest.WriteError(t, d, 2, feedtest.Read(t, other).Token))
 	s.write = nil
 	s.read = func([][]driver.Value, error) ([][]driver.Value, error) { return slices.Clone(replica), nil }
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -166,9 +152,7 @@ func TestDoubtAndLaggingReads(t *testing.T) {
 		t.Errorf("it was touched %d times", n)
 	}
 	s.read = nil
-	if e := feedtest.Read(t, d); e.ElectionNumber != 2 {
-		t.Errorf("%+v", e)
-	}
+	feedtest.Reads(t, d, 2)
 }
 
 // A session whose writes do not commit by themselves writes nothing, and says why.
@@ -185,8 +169,7 @@ func TestNotAlone(t *testing.T) {
 		return rows, err
 	}
 	s.rows["other"] = row{}
-	_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, "@@autocommit = 1")
+	feedtest.Permanent(t, feedtest.WriteError(t, d, 1, nil), "@@autocommit = 1")
 	if !slices.ContainsFunc(s.log, func(q string) bool {
 		return strings.HasPrefix(q, "INSERT INTO `t` (election, version, written, record) SELECT ?, ?, "+with.Now+", ? FROM DUAL WHERE @@autocommit = 1 /* leaderelection ")
 	}) {

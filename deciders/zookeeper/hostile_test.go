@@ -91,13 +91,11 @@ func TestFalseAnswersToWrites(t *testing.T) {
 			path := "/" + feedtest.Unique()
 			d := zookeeper.NewDecider(l, path, nil)
 			l.multi = lie
-			_, err := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-			feedtest.Passing(t, err, path)
+			feedtest.Passing(t, feedtest.WriteError(t, d, 1, nil), path)
 			l.multi = nil
 			token := feedtest.Read(t, d).Token // it had happened
 			l.multi = lie
-			_, err = d.WriteEntry(t.Context(), feedtest.State(2, token))
-			feedtest.Passing(t, err, path)
+			feedtest.Passing(t, feedtest.WriteError(t, d, 2, token), path)
 		})
 	}
 }
@@ -123,8 +121,7 @@ func TestFalseAnswersToReads(t *testing.T) {
 		}
 	}
 	for _, change := range []func(*zk.Stat){func(s *zk.Stat) { s.EphemeralOwner = 7 }, func(s *zk.Stat) { s.Version = -1 }} {
-		_, err := zookeeper.NewDecider(&lying{Conn: c, get: stat(change)}, "/e", nil).ReadCurrent(t.Context())
-		feedtest.Permanent(t, err, "/e")
+		feedtest.Permanent(t, feedtest.ReadError(t, zookeeper.NewDecider(&lying{Conn: c, get: stat(change)}, "/e", nil)), "/e")
 	}
 }
 
@@ -176,8 +173,7 @@ func TestLastVersion(t *testing.T) {
 		return nil, nil
 	}
 	d := zookeeper.NewDecider(l, "/e", nil)
-	_, err := d.WriteEntry(t.Context(), feedtest.State(2, feedtest.Read(t, d).Token))
-	feedtest.Permanent(t, err, "/e", "2 to the 31")
+	feedtest.Permanent(t, feedtest.WriteError(t, d, 2, feedtest.Read(t, d).Token), "/e", "2 to the 31")
 }
 
 // A client that hangs keeps nobody for longer than a ctx, nor many goroutines.

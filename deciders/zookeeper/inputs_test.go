@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/zookeeper"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
@@ -51,9 +50,7 @@ func TestVersionsOfAnotherLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	deleteAll(t, c, "/e")
-	if _, err := late.WriteEntry(t.Context(), feedtest.State(3, token)); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Errorf("over a znode that is gone: %v", err)
-	}
+	feedtest.Lost(t, feedtest.WriteError(t, late, 3, token))
 	again := zookeeper.NewDecider(c, "/e", nil)
 	now := feedtest.Write(t, again, 10, nil)
 	now = feedtest.Write(t, again, 11, now)
@@ -61,13 +58,9 @@ func TestVersionsOfAnotherLife(t *testing.T) {
 	if err != nil || second.Version != first.Version {
 		t.Fatalf("nothing is shown: versions %d and %d, %v", first.Version, second.Version, err)
 	}
-	if _, err := late.WriteEntry(t.Context(), feedtest.State(3, token)); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Errorf("over another znode of the same version: %v", err)
-	}
+	feedtest.Lost(t, feedtest.WriteError(t, late, 3, token))
 	feedtest.Write(t, again, 12, now)
-	if e := feedtest.Read(t, late); e.ElectionNumber != 12 {
-		t.Errorf("%+v", e)
-	}
+	feedtest.Reads(t, late, 12)
 	feedtest.Write(t, late, 13, feedtest.Read(t, late).Token)
 }
 
@@ -84,9 +77,7 @@ func TestRecordWithoutGuard(t *testing.T) {
 	makeNode(t, c, "/e", string(data), 0)
 	stale := feedtest.Read(t, d).Token
 	feedtest.Write(t, d, 8, stale)
-	if _, err := d.WriteEntry(t.Context(), feedtest.State(9, stale)); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Error(err)
-	}
+	feedtest.Lost(t, feedtest.WriteError(t, d, 9, stale))
 	names, _, err := c.Children("/e")
 	if err != nil || len(names) != 1 || !strings.HasPrefix(names[0], "guard-") {
 		t.Fatalf("%v, %v", names, err)
@@ -100,9 +91,7 @@ func TestRecordWithoutGuard(t *testing.T) {
 	if err := c.Delete("/e/"+names[0], -1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.WriteEntry(t.Context(), feedtest.State(9, token)); !errors.Is(err, leaderelection.ErrLostRace) {
-		t.Error(err)
-	}
+	feedtest.Lost(t, feedtest.WriteError(t, d, 9, token))
 	feedtest.Write(t, d, 9, feedtest.Read(t, d).Token)
 	feedtest.Write(t, d, 10, feedtest.Read(t, d).Token)
 }
@@ -119,18 +108,15 @@ func TestForeignZnodes(t *testing.T) {
 		}
 	}
 	makeNode(t, c, "/ephemeral", "", zk.FlagEphemeral)
-	_, err := zookeeper.NewDecider(c, "/ephemeral", nil).ReadCurrent(t.Context())
-	feedtest.Permanent(t, err, "/ephemeral", "ephemeral")
-	_, err = zookeeper.NewDecider(c, "/ephemeral/e", nil).WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, "the parent is an ephemeral znode")
+	feedtest.Permanent(t, feedtest.ReadError(t, zookeeper.NewDecider(c, "/ephemeral", nil)), "/ephemeral", "ephemeral")
+	feedtest.Permanent(t, feedtest.WriteError(t, zookeeper.NewDecider(c, "/ephemeral/e", nil), 1, nil), "the parent is an ephemeral znode")
 }
 
 func TestParents(t *testing.T) {
 	c := client(t, stores.ZooKeeper(t).Addr)
 	d := zookeeper.NewDecider(c, "/a/b/c", nil)
 	e := feedtest.Read(t, d)
-	_, err := d.WriteEntry(t.Context(), feedtest.State(1, e.Token))
-	feedtest.Permanent(t, err, "the parent of /a/b/c is missing", "create=true")
+	feedtest.Permanent(t, feedtest.WriteError(t, d, 1, e.Token), "the parent of /a/b/c is missing", "create=true")
 	feed := feedtest.Follow(t, d) // watches for the znode's coming
 	feedtest.Number(t, feed, 0)
 	feedtest.Write(t, zookeeper.NewDecider(c, "/a/b/c", create), 1, e.Token)
@@ -148,9 +134,8 @@ func TestPermissions(t *testing.T) {
 	feedtest.Number(t, feedtest.Follow(t, as("me:geheim%2F@", "/secret/e")), 2)
 	for _, who := range []string{"", "me:wr0ng@", "you:geheim%2F@"} {
 		stranger := as(who, "/secret/e")
-		_, err := stranger.ReadCurrent(t.Context())
-		feedtest.Denied(t, err, "/secret/e", "permissions", "credentials")
-		_, err = stranger.WriteEntry(t.Context(), feedtest.State(3, nil))
+		feedtest.Denied(t, feedtest.ReadError(t, stranger), "/secret/e", "permissions", "credentials")
+		_, err := stranger.WriteEntry(t.Context(), feedtest.State(3, nil))
 		feedtest.Denied(t, err, "permissions")
 		if strings.Contains(err.Error(), "wr0ng") || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("a password is in the error: %v", err)
@@ -164,10 +149,8 @@ func TestPermissions(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	feedtest.Number(t, feedtest.Follow(t, observer), 1)
-	_, err := observer.WriteEntry(t.Context(), feedtest.State(2, e.Token))
-	feedtest.Denied(t, err, "permissions")
-	_, err = zookeeper.NewDecider(client(t, addr), "/x", &zookeeper.Options{ACL: zk.AuthACL(zk.PermAll)}).WriteEntry(t.Context(), feedtest.State(1, nil))
-	feedtest.Permanent(t, err, "credentials")
+	feedtest.Denied(t, feedtest.WriteError(t, observer, 2, e.Token), "permissions")
+	feedtest.Permanent(t, feedtest.WriteError(t, zookeeper.NewDecider(client(t, addr), "/x", &zookeeper.Options{ACL: zk.AuthACL(zk.PermAll)}), 1, nil), "credentials")
 	owner.Close()
 	feedtest.Refuses(t, owner, "closed", "keep it open")
 }
@@ -281,8 +264,7 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestNoServer(t *testing.T) {
 	begun := time.Now()
-	_, err := opened(t, "zookeeper://127.0.0.1:1,127.0.0.1:2/e").ReadCurrent(t.Context())
-	feedtest.Passing(t, err, "no server answers", "connection refused")
+	feedtest.Passing(t, feedtest.ReadError(t, opened(t, "zookeeper://127.0.0.1:1,127.0.0.1:2/e")), "no server answers", "connection refused")
 	if took := time.Since(begun); took > 10*time.Second {
 		t.Errorf("after %v", took)
 	}
@@ -291,15 +273,9 @@ func TestNoServer(t *testing.T) {
 // The number of servers is warned of if it is one, or even.
 func TestDurability(t *testing.T) {
 	stores.Nightly(t, "it starts a cluster")
-	w, err := zookeeper.NewDecider(client(t, stores.ZooKeeper(t).Addr), "/e", nil).Durability(t.Context())
-	if feedtest.Warns(t, w, "one server that votes"); err != nil {
-		t.Error(err)
-	}
+	feedtest.Examines(t, zookeeper.NewDecider(client(t, stores.ZooKeeper(t).Addr), "/e", nil), "one server that votes")
 	servers := stores.ZooKeeperCluster(t, 3)
-	w, err = zookeeper.NewDecider(client(t, servers[0].Addr), "/e", nil).Durability(t.Context())
-	if feedtest.Warns(t, w); err != nil {
-		t.Error(err)
-	}
+	feedtest.Examines(t, zookeeper.NewDecider(client(t, servers[0].Addr), "/e", nil))
 	const lines = "server.1=a:1:2:participant\nserver.2=a:1:2:participant;2181\nserver.3=a:1:2:observer\nversion=0"
 	feedtest.Warns(t, zookeeper.Examine(lines), "2 servers that vote", "1 or 3")
 	feedtest.Warns(t, zookeeper.Examine(lines+"\nserver.4=a:1:2"))

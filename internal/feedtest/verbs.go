@@ -78,6 +78,26 @@ func Read(t testing.TB, d leaderelection.RaceDecider) *leaderelection.RaceEntry 
 	return e
 }
 
+// Reads fails the test where the record is not of this election number.
+func Reads(t testing.TB, d leaderelection.RaceDecider, want uint64) {
+	t.Helper()
+	if e := Read(t, d); uint64(e.ElectionNumber) != want {
+		t.Errorf("%v: read %+v; want leadership %d", d, e, want)
+	}
+}
+
+// ReadError returns the error of reading the record.
+func ReadError(t testing.TB, d leaderelection.RaceDecider) error {
+	_, err := d.ReadCurrent(t.Context())
+	return err
+}
+
+// WriteError returns the error of writing State number.
+func WriteError(t testing.TB, d leaderelection.RaceDecider, number uint64, token leaderelection.LeaderToken) error {
+	_, err := d.WriteEntry(t.Context(), State(number, token))
+	return err
+}
+
 // Item is what a feed yields.
 type Item struct {
 	*leaderelection.RaceEntry
@@ -161,6 +181,14 @@ func Passing(t testing.TB, err error, words ...string) {
 	Says(t, err, words...)
 }
 
+// Lost fails the test where err does not say that a race was lost.
+func Lost(t testing.TB, err error) {
+	t.Helper()
+	if !errors.Is(err, leaderelection.ErrLostRace) {
+		t.Errorf("%v does not wrap ErrLostRace", err)
+	}
+}
+
 // Says fails the test where err lacks one of these words.
 func Says(t testing.TB, err error, words ...string) {
 	t.Helper()
@@ -186,5 +214,17 @@ func Warns(t testing.TB, warnings []durability.Warning, words ...string) {
 		if !strings.Contains(warnings[0].String(), w) {
 			t.Errorf("the warning does not say %q: %v", w, warnings[0])
 		}
+	}
+}
+
+// Examines fails the test unless the store can be examined, and is warned of in these words, as for
+// Warns.
+func Examines(t testing.TB, d interface {
+	Durability(context.Context) ([]durability.Warning, error)
+}, words ...string) {
+	t.Helper()
+	w, err := d.Durability(t.Context())
+	if Warns(t, w, words...); err != nil {
+		t.Errorf("Durability: %v", err)
 	}
 }

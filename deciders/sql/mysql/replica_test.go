@@ -140,10 +140,7 @@ func TestDurability(t *testing.T) {
 	p := newPair(t, "AFTER_SYNC")
 	warns := func(words ...string) {
 		t.Helper()
-		w, err := lesql.NewDecider(p.db, mysql.Dialect(), "leaderelection", "e", create).Durability(t.Context())
-		if feedtest.Warns(t, w, words...); err != nil {
-			t.Error(err)
-		}
+		feedtest.Examines(t, lesql.NewDecider(p.db, mysql.Dialect(), "leaderelection", "e", create), words...)
 	}
 	warns()
 	set := func(setting, bad, good string, words ...string) {
@@ -161,10 +158,7 @@ func TestDurability(t *testing.T) {
 	warns()
 	c := config(p.primary.Addr)
 	c.Params = map[string]string{"tx_isolation": "'READ-UNCOMMITTED'"}
-	w, err := decider(pool(t, c), "e").Durability(t.Context())
-	if feedtest.Warns(t, w, "READ UNCOMMITTED"); err != nil {
-		t.Error(err)
-	}
+	feedtest.Examines(t, decider(pool(t, c), "e"), "READ UNCOMMITTED")
 	exec(t, p.db, "SET GLOBAL rpl_semi_sync_master_timeout = 1")
 	p.between.Cut()
 	exec(t, p.db, "INSERT INTO leaderelection VALUES ('other', 'v', 1, '')")

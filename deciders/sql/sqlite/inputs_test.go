@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection"
 	lesql "github.com/c8e606e4/leaderelection/deciders/sql"
 	"github.com/c8e606e4/leaderelection/deciders/sql/sqlite"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
@@ -73,13 +72,9 @@ func TestOddNames(t *testing.T) {
 	for _, table := range []string{"Elections", "select", `a"b`, "t; DROP TABLE x", "main.t", strings.Repeat("t", 64)} {
 		for _, election := range []string{"e", "E", "e ", "it's", `"\`, strings.Repeat("e", 255), "?1", "élection"} {
 			d := lesql.NewDecider(db, sqlite.Dialect(), table, election, create)
-			if e := feedtest.Read(t, d); e.ElectionNumber != 0 {
-				t.Fatalf("%s, %s: %+v", table, election, e)
-			}
+			feedtest.Reads(t, d, 0)
 			feedtest.Write(t, d, 1, nil)
-			if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
-				t.Errorf("%s, %s: %+v", table, election, e)
-			}
+			feedtest.Reads(t, d, 1)
 		}
 	}
 }
@@ -118,8 +113,7 @@ func TestFiles(t *testing.T) {
 	}
 	defer reading.Close()
 	observer := decider(reading, "e")
-	_, err = observer.WriteEntry(t.Context(), feedtest.State(2, feedtest.Read(t, observer).Token))
-	feedtest.Permanent(t, err, "write permission")
+	feedtest.Permanent(t, feedtest.WriteError(t, observer, 2, feedtest.Read(t, observer).Token), "write permission")
 }
 
 // When the file was moved, removed or replaced, nobody leads on in the old one.
@@ -141,28 +135,19 @@ func TestFileReplaced(t *testing.T) {
 			move(".old")
 			other := lesql.NewDecider(pool(t, path), sqlite.Dialect(), "leaderelection", "e", create)
 			feedtest.Write(t, other, 1, nil)
-			if _, err := d.WriteEntry(t.Context(), feedtest.State(9, token)); !errors.Is(err, leaderelection.ErrLostRace) {
-				t.Errorf("over a file that is not there any more: %v", err)
-			}
-			if e := feedtest.Read(t, d); e.ElectionNumber != 1 {
-				t.Errorf("%+v", e)
-			}
+			feedtest.Lost(t, feedtest.WriteError(t, d, 9, token))
+			feedtest.Reads(t, d, 1)
 			// The old one is put back.
 			move(".new")
 			if err := os.Rename(path+".old", path); err != nil {
 				t.Fatal(err)
 			}
 			_ = os.Rename(path+".old-wal", path+"-wal")
-			if e := feedtest.Read(t, d); e.ElectionNumber != 8 {
-				t.Errorf("%+v", e)
-			}
+			feedtest.Reads(t, d, 8)
 			// It is removed: a pool that may make it makes an empty one.
 			move(".gone")
-			_, err := d.ReadCurrent(t.Context())
-			feedtest.Passing(t, err, "no such table", "made again")
-			if e := feedtest.Read(t, d); e.ElectionNumber != 0 {
-				t.Errorf("%+v", e)
-			}
+			feedtest.Passing(t, feedtest.ReadError(t, d), "no such table", "made again")
+			feedtest.Reads(t, d, 0)
 			move(".gone")
 			only, err := sqlite.NewDB(path, nil)
 			if err != nil {
@@ -193,8 +178,7 @@ func TestLocked(t *testing.T) {
 			if _, err := c.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
 				t.Fatal(err)
 			}
-			_, err = d.WriteEntry(t.Context(), feedtest.State(2, token))
-			feedtest.Passing(t, err, "locked", "busy_timeout")
+			feedtest.Passing(t, feedtest.WriteError(t, d, 2, token), "locked", "busy_timeout")
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			begun := time.Now()
@@ -241,10 +225,7 @@ func TestDurability(t *testing.T) {
 		_ = db.Close()
 	}
 	for _, journal := range journals {
-		w, err := lesql.NewDecider(pool(t, database(t, journal)), sqlite.Dialect(), "t", "e", create).Durability(t.Context())
-		if feedtest.Warns(t, w); err != nil {
-			t.Error(err)
-		}
+		feedtest.Examines(t, lesql.NewDecider(pool(t, database(t, journal)), sqlite.Dialect(), "t", "e", create))
 	}
 	plain, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "x.db"))
 	if err != nil {
