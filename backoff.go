@@ -113,7 +113,8 @@ func (u *urgency) notBefore() time.Duration {
 	return u.asked + u.pause
 }
 
-// urgent reports whether a read is urgent that fails now.
+// urgent reports whether a read is urgent that fails now, by what was weighed when it could still
+// succeed: the end of the step before.
 func (u *urgency) urgent(now instant) bool { return u.owns || now.mono < u.stake }
 
 // weigh notes how much depends on the next call.
