@@ -36,13 +36,13 @@ func tables(t *testing.T, s server) {
 		t.Errorf("making it again: %v", err)
 	}
 	account(t, db)
-	t.Run("in turn", func(t *testing.T) { inTurn(t, db, table) })
+	t.Run("in turn", func(t *testing.T) { inTurn(t, db, table, "s.fences") })
 	t.Run("the late one waits, then is refused", func(t *testing.T) { late(t, s, table) })
 	t.Run("at once", func(t *testing.T) { atOnce(t, db, table) })
 	t.Run("condition", func(t *testing.T) { condition(t, s, db) })
 }
 
-func inTurn(t *testing.T, db *sql.DB, table *fencesql.Table) {
+func inTurn(t *testing.T, db *sql.DB, table *fencesql.Table, name string) {
 	long := strings.Repeat("e", 246)
 	for _, c := range []struct {
 		token fence.Token
@@ -73,15 +73,15 @@ func inTurn(t *testing.T, db *sql.DB, table *fencesql.Table) {
 		t.Errorf("%d writes", n)
 	}
 	// A fence that is deleted is made again.
-	exec1(t, db, "DELETE FROM s.fences WHERE election = 'orders'")
+	exec1(t, db, "DELETE FROM "+name+" WHERE election = 'orders'")
 	if err := add(t.Context(), db, table, fencetest.Orders(5), "1"); err != nil {
 		t.Error(err)
 	}
-	exec1(t, db, "UPDATE s.fences SET number = -1 WHERE election = 'orders'")
+	exec1(t, db, "UPDATE "+name+" SET number = -1 WHERE election = 'orders'")
 	if err := add(t.Context(), db, table, fencetest.Orders(5), "1"); err == nil || !strings.Contains(err.Error(), "-1") {
 		t.Errorf("with a fence of -1: %v", err)
 	}
-	exec1(t, db, "DELETE FROM s.fences")
+	exec1(t, db, "DELETE FROM "+name)
 }
 
 // A transaction of the old leadership is under way when the new leader comes: the new
@@ -179,7 +179,7 @@ func condition(t *testing.T, s server, db *sql.DB) {
 	exec1(t, db, "CREATE TABLE accounts (id BIGINT PRIMARY KEY, balance BIGINT, fence BIGINT)")
 	exec1(t, db, "INSERT INTO accounts VALUES (1, 0, NULL)")
 	marks := []string{"$1", "$2"}
-	if s.driver == "mysql" {
+	if s.driver != "pgx" {
 		marks = []string{"?", "?"}
 	}
 	update := "UPDATE accounts SET balance = balance + 1, fence = " + marks[0] + " WHERE id = 1 AND " + fencesql.Condition("fence", marks[1])
@@ -309,6 +309,6 @@ func TestBehindAPooler(t *testing.T) {
 	exec1(t, db, "CREATE SCHEMA s")
 	table := s.table(t, "s.fences", nil)
 	account(t, db)
-	inTurn(t, db, table)
+	inTurn(t, db, table, "s.fences")
 	atOnce(t, db, table)
 }

@@ -1,4 +1,4 @@
-package main
+package leotel_test
 
 import (
 	"errors"
