@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/gcs"
+	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -94,6 +96,36 @@ func inserted(r *http.Request, body []byte) string {
 // sum is a checksum in the form of the service.
 func sum(content []byte) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli))))
+}
+
+// An object that soft delete has kept, and somebody restores, is a new generation of old content.
+// What is known of later ones is refused, and the record goes on from what there is.
+func TestSoftDeletedIsRestored(t *testing.T) {
+	c := client(t, stores.FakeGCS(t, bucket))
+	d, object := gcs.NewDecider(c, bucket, "restored", nil), c.Bucket(bucket).Object("restored")
+	first := feedtest.Write(t, d, 1, nil)
+	r, err := object.NewReader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := feedtest.Write(t, d, 3, feedtest.Write(t, d, 2, first))
+	w := object.NewWriter(t.Context())
+	_, err = w.Write(old)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, known := range []leaderelection.LeaderToken{first, later} {
+		feedtest.Lost(t, feedtest.WriteError(t, d, 4, known))
+	}
+	e := feedtest.Read(t, d)
+	if e.ElectionNumber != 1 {
+		t.Errorf("number %d is read, 1 was restored", e.ElectionNumber)
+	}
+	feedtest.Write(t, d, 4, e.Token)
 }
 
 // The tokens of one version, as written and as read, tell the same time, the one
