@@ -75,11 +75,42 @@ func TestKnowledgeLearns(t *testing.T) {
 	}
 }
 
+// Of two records of one order that a feed tells of, a read decides, whichever it shows.
+func TestKnowledgeOfTwoIsDisputed(t *testing.T) {
+	one, two := entry("a", 1, 2), entry("b", 1, 2)
+	type told struct {
+		e   *RaceEntry
+		how source
+	}
+	for name, c := range map[string]struct {
+		all  []told
+		want bool
+	}{
+		"one":                   {[]told{{one, wasPushed}, {one, wasPushed}}, false},
+		"two":                   {[]told{{one, wasPushed}, {two, wasPushed}}, true},
+		"the first again":       {[]told{{one, wasPushed}, {two, wasPushed}, {one, wasPushed}}, true},
+		"the first is read":     {[]told{{one, wasPushed}, {two, wasPushed}, {one, wasRead}}, false},
+		"the second is read":    {[]told{{one, wasPushed}, {two, wasPushed}, {two, wasRead}}, false},
+		"another than was read": {[]told{{one, wasRead}, {two, wasPushed}}, false},
+		"a newer one":           {[]told{{one, wasPushed}, {two, wasPushed}, {entry("a", 1, 3), wasPushed}}, false},
+	} {
+		k := knowledge{skew: time.Second, term: time.Minute}
+		for i, s := range c.all {
+			k.learn(s.e, at(i), at(i), s.how)
+		}
+		if k.disputed != c.want {
+			t.Errorf("%s: disputed %v", name, k.disputed)
+		}
+	}
+}
+
 // When a term ends, by which clock.
 func TestKnowledgeKnowsWhenTermsEnd(t *testing.T) {
 	held := entry("a", 1, 0)
 	marked := entry("a", 1, 0)
 	marked.Unsynchronized = true
+	ahead := entry("a", 1, 0)
+	ahead.TermExpiry = at(3600).wall
 	reserved := entry("", 1, 0)
 	reserved.Successor = "b"
 	for name, c := range map[string]struct {
@@ -90,6 +121,7 @@ func TestKnowledgeKnowsWhenTermsEnd(t *testing.T) {
 	}{
 		"its writer's clock":   {held, false, (*knowledge).ends, deadline{wall: held.TermExpiry}},
 		"everybody's clock":    {held, false, (*knowledge).over, deadline{wall: held.TermExpiry.Add(time.Second)}},
+		"disproved, two terms": {ahead, false, (*knowledge).over, deadline{wall: ahead.TermExpiry.Add(time.Second), sooner: 2*time.Second + 2*10*time.Second}},
 		"no clock is compared": {held, true, (*knowledge).over, deadline{mono: 2*time.Second + 11*time.Second}},
 		"its mark counts":      {marked, false, (*knowledge).ends, deadline{mono: 2*time.Second + 10*time.Second}},
 		"a reservation":        {reserved, false, (*knowledge).reservedUntil, deadline{wall: held.TermExpiry, sooner: 13 * time.Second}},
@@ -99,6 +131,20 @@ func TestKnowledgeKnowsWhenTermsEnd(t *testing.T) {
 		if got := c.of(&k, c.e); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
+	}
+}
+
+// If two open writes ask for the same term, an operator's request over the first looks like the second.
+// The view is that of the first.
+func TestAttemptsOfOneTerm(t *testing.T) {
+	asked := entry("a", 1, 1)
+	write := func(ext uint64) attempt {
+		return attempt{kind: OpExtend, incarnation: "a", number: 1, ext: ext, expiry: asked.TermExpiry}
+	}
+	asked.Extension, asked.Successor = 2, "b"
+	l := &attempts{open: []attempt{write(1), write(2)}}
+	if a := l.match(asked); a == nil || a.ext != 1 {
+		t.Errorf("it matches %+v", a)
 	}
 }
 

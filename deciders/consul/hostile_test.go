@@ -368,17 +368,19 @@ func TestRequests(t *testing.T) {
 
 // A pause that the agent, or something on the way, asks for is handed on.
 func TestRetryAfter(t *testing.T) {
-	c := &changed{s: newImitation()}
-	c.read = func(a *reply) {
-		a.says(429, "rate limit reached")
-		a.header.Set("Retry-After", "7")
-	}
-	c.write = c.read
-	d := c.decider(nil)
-	_, read := d.ReadCurrent(t.Context())
-	_, wrote := d.WriteEntry(t.Context(), feedtest.State(1, nil))
-	for _, err := range []error{read, wrote, feedtest.Next(t, feedtest.Follow(t, d)).Err} {
-		feedtest.Passing(t, err)
-		feedtest.Pauses(t, err, 7*time.Second)
+	for code, text := range map[int]string{429: "rate limit reached", 503: "busy"} {
+		c := &changed{s: newImitation()}
+		c.read = func(a *reply) {
+			a.says(code, text)
+			a.header.Set("Retry-After", "7")
+		}
+		c.write = c.read
+		d := c.decider(nil)
+		_, read := d.ReadCurrent(t.Context())
+		_, wrote := d.WriteEntry(t.Context(), feedtest.State(1, nil))
+		for _, err := range []error{read, wrote, feedtest.Next(t, feedtest.Follow(t, d)).Err} {
+			feedtest.Passing(t, err)
+			feedtest.Pauses(t, err, 7*time.Second)
+		}
 	}
 }

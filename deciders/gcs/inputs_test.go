@@ -300,14 +300,16 @@ func TestOptionsAreWritten(t *testing.T) {
 
 // A pause that the service, or something on the way, asks for is handed on.
 func TestRetryAfter(t *testing.T) {
-	for _, opts := range [][]option.ClientOption{nil, {storage.WithJSONReads()}} {
-		d := through(t, func(r *http.Request) (*http.Response, error) {
-			h := http.Header{"Content-Type": {"application/json"}, "Retry-After": {"7"}}
-			return &http.Response{StatusCode: 429, Header: h, Body: io.NopCloser(strings.NewReader(jsonError("rateLimitExceeded"))), Request: r}, nil
-		}, opts...)
-		for _, err := range feedtest.Errors(t, d) {
-			feedtest.Passing(t, err)
-			feedtest.Pauses(t, err, 7*time.Second)
+	for code, reason := range map[int]string{429: "rateLimitExceeded", 503: "backendError"} {
+		for _, opts := range [][]option.ClientOption{nil, {storage.WithJSONReads()}} {
+			d := through(t, func(r *http.Request) (*http.Response, error) {
+				h := http.Header{"Content-Type": {"application/json"}, "Retry-After": {"7"}}
+				return &http.Response{StatusCode: code, Header: h, Body: io.NopCloser(strings.NewReader(jsonError(reason))), Request: r}, nil
+			}, opts...)
+			for _, err := range feedtest.Errors(t, d) {
+				feedtest.Passing(t, err)
+				feedtest.Pauses(t, err, 7*time.Second)
+			}
 		}
 	}
 }

@@ -184,6 +184,22 @@ func TestRule18RequestsSurviveTheStore(t *testing.T) {
 	})
 }
 
+// Rule 18: the vacancy of a leader that was asked to step down is reserved for nobody.
+func TestRule18StepDownReservesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		join(t, d, "a")
+		sleep(time.Second)
+		if err := le.StepDown(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		sleep(time.Second)
+		if e := d.Entry(); !e.Vacant() || e.Successor != "" || e.TermExpiry.After(time.Now()) {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
 // Asking for what is so already is no error; asking for nonsense is.
 func TestRule18Arguments(t *testing.T) {
 	d := memory.NewDecider()

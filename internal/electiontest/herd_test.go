@@ -193,7 +193,7 @@ func testHerd(t *testing.T, n int, rate float64) {
 // Rule 11: a standby that fails asks once more soon, and then less often than one that works. So
 // does an observer.
 func TestRule11AFailingStandby(t *testing.T) {
-	for _, poll := range []time.Duration{0, time.Second, 2 * T} {
+	for _, poll := range []time.Duration{0, 10 * time.Millisecond, time.Second, 2 * T} {
 		bubble(t, func(t *testing.T) {
 			d := memory.NewDecider()
 			join(t, d, "a")
@@ -216,7 +216,7 @@ func TestRule11AFailingStandby(t *testing.T) {
 			if poll == 0 {
 				poll = T / 2
 			}
-			pace := min(poll, T)
+			pace := max(min(poll, T), 250*time.Millisecond)
 			var ours []time.Time
 			for _, op := range b.opsSince(cut) {
 				ours = append(ours, op.Start)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"testing"
 	"time"
@@ -169,4 +170,58 @@ func TestEachOutageIsLogged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A write that lost a race, and news by which a write that failed is over, show that the store takes
+// writes again. So a standby, which writes no more for long, does not leave an outage of writes open.
+func TestOutageOfWritesIsOverWithoutAWrite(t *testing.T) {
+	for name, then := range map[string]func(d *memory.Decider) memory.Fault{
+		"lost race": func(*memory.Decider) memory.Fault { return memory.Fault{Err: le.ErrLostRace} },
+		"news": func(d *memory.Decider) memory.Fault {
+			d.Replace(rival(first + 5))
+			return memory.Fault{Err: errRefused}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var l lines
+				d := memory.NewDecider()
+				d.Replace(rival(first))
+				writes := 0
+				join(t, d, "a", logged(&l), func(c *config) {
+					c.Decider.(*memory.Decider).Inject(memory.Faults(func(memory.Op) memory.Fault {
+						if writes++; writes == 1 {
+							return memory.Fault{Err: errRefused}
+						}
+						return then(d)
+					}).On(memory.Write))
+				}, polled)
+				sleep(2*T + T/2)
+				if writes < 2 || l.count("the store is back") != 1 {
+					t.Errorf("after %d writes:\n%s", writes, &l.text)
+				}
+			})
+		})
+	}
+}
+
+// noFeed is a store that can push, by its type, and never does.
+type noFeed struct{ le.RaceDecider }
+
+func (noFeed) Changes(context.Context) iter.Seq2[*le.RaceEntry, error] {
+	return func(yield func(*le.RaceEntry, error) bool) { yield(nil, errRefused) }
+}
+
+// A store that cannot push is polled for good. One line says so.
+func TestFeedThatNeverWorksIsLoggedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var l lines
+		join(t, memory.NewDecider(), "a", logged(&l), func(c *config) {
+			c.Decider = noFeed{c.Decider.(*memory.Decider).Polled()}
+		})
+		sleep(time.Hour)
+		if n := l.count("the feed failed"); n != 1 || l.count("level=WARN") != 1 {
+			t.Errorf("logged:\n%s", &l.text)
+		}
+	})
 }

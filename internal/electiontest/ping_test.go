@@ -85,3 +85,21 @@ func TestPing(t *testing.T) {
 		}
 	})
 }
+
+// A LeaderChanged that is always busy, with one call after another, is not stuck.
+func TestPingOfABusyCallback(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(1))
+		a := join(t, d, "a", func(c *config) {
+			c.LeaderChanged = func(context.Context, le.RaceEntry) { time.Sleep(T / 2) }
+		})
+		for i := range 30 {
+			d.Replace(rival(le.ElectionNumber(i + 2)))
+			sleep(T / 3)
+			if err := a.Ping(t.Context()); err != nil {
+				t.Fatalf("after %d records: %v", i, err)
+			}
+		}
+	})
+}

@@ -95,6 +95,27 @@ func TestTermThatLiesAhead(t *testing.T) {
 	})
 }
 
+// That an older record's term is over says nothing of the newest one's.
+func TestOlderTermLapses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i", TermExpiry: time.Now().Add(time.Minute)}
+		table := route.NewTable(nil, time.Second)
+		table.News(old)
+		e := old
+		e.Extension++
+		table.News(e)
+		s := table.Load()
+		table.Lapsed(old)
+		if !table.Load().Led() || table.Load() != s {
+			t.Error("the older one's end has counted")
+		}
+		table.Lapsed(e)
+		if table.Load().Led() {
+			t.Error("the newest one's has not")
+		}
+	})
+}
+
 // The routers' own rule about addresses.
 func TestCheckAddress(t *testing.T) {
 	for _, good := range []string{"10.0.0.1:80", "127.0.0.1:80", "[::1]:80", "192.0.2.7:80", "[fd00::1]:80", "[2001:db8::1]:80", "leader.example:80", "localhost:80"} {

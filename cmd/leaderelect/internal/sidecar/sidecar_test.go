@@ -457,3 +457,21 @@ func TestPage(t *testing.T) {
 	s.Listener.Close()
 	b.until(`document.getElementById("lost").hidden`, "false")
 }
+
+// Of more events than are remembered, the newest are.
+func TestNewestEventsAreRemembered(t *testing.T) {
+	hub := sidecar.NewHub(100 * time.Millisecond)
+	defer hub.Close()
+	e := led("a", 1, 7, time.Minute)
+	for range 300 {
+		e.Extension++
+		hub.Record(e)
+	}
+	events, last, _ := hub.After(0)
+	if len(events) != 256 || last != 300 || events[0].ID != 45 || events[255].ID != 300 {
+		t.Errorf("%d events, up to %d: the first is %d", len(events), last, events[0].ID)
+	}
+	if events, _, _ := hub.After(299); len(events) != 1 || events[0].ID != 300 {
+		t.Errorf("after the last but one: %+v", events)
+	}
+}
