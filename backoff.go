@@ -96,11 +96,22 @@ type urgency struct {
 // somebody's outage page, and nobody would lead for that long.
 const maxAsked = time.Minute
 
-// respect takes in the error of a call: the store may have asked for a pause.
-func (u *urgency) respect(now instant, err error) {
+// asksFor returns the pause that the store asks for by err.
+func asksFor(err error) time.Duration {
 	var asked *RetryAfterError
-	if errors.As(err, &asked) {
-		u.asked, u.pause = now.mono, min(max(asked.After, 0), maxAsked)
+	if !errors.As(err, &asked) {
+		return 0
+	}
+	return min(max(asked.After, 0), maxAsked)
+}
+
+// respect takes in the answer to a call: the store may have asked for a pause. A write that is
+// answered shows that the store serves again.
+func (u *urgency) respect(a *answer, now instant) {
+	if pause := asksFor(a.err); pause > 0 {
+		u.asked, u.pause = now.mono, pause
+	} else if a.kind != OpRead && (a.err == nil || errors.Is(a.err, ErrLostRace)) {
+		u.pause = 0
 	}
 }
 
@@ -128,11 +139,11 @@ func (c *Campaign) weigh(now instant) {
 	case r != nil && !r.over:
 		u.stake = r.view.state.Load().mono
 	case c.stopping || c.releasing(now):
-		u.stake = max(c.stopAt, c.idleSince) + leaveTime
+		u.stake = max(c.stopAt, c.idleSince) + min(c.cfg.TermLength/2, leaveTime)
 	default:
 		u.owns = c.k.base != nil && c.attempts.wrote(c.k.base)
 		for _, a := range c.attempts.open {
-			if a.kind == OpAcquire {
+			if a.kind == OpAcquire && c.k.unsure {
 				u.stake = max(u.stake, a.end.mono)
 			}
 		}

@@ -149,8 +149,9 @@ func (c *Campaign) Resign(ctx context.Context) error {
 //
 // Ping returns an error if LeaderChanged has not returned for four terms. It also returns one
 // if the store has answered every call with an ErrPermanent for as long: the process's
-// certificate or token for the store may have been renewed since it started. Ping says
-// nothing else of the store.
+// certificate or token for the store may have been renewed since it started. So it does if
+// calls that ignore the end of their ctx have kept the candidate from asking for as long. Ping
+// says nothing else of the store.
 func (c *Campaign) Ping(ctx context.Context) error {
 	noticed := make(chan error, 1)
 	c.f.post(pinged{noticed})
@@ -172,6 +173,9 @@ func (c *Campaign) stuck(now instant) error {
 	limit := now.mono - stuckTerms*c.cfg.TermLength
 	if since, running := c.changed.look(now); running && since < limit {
 		return fmt.Errorf("leaderelection: LeaderChanged has not returned for %v", (now.mono - since).Round(time.Second))
+	}
+	if c.f.hanging >= maxAbandoned && c.f.lastCall < limit {
+		return fmt.Errorf("leaderelection: for %v no call to the store has returned, though their ctx has ended: the RaceDecider must return then", (now.mono - c.f.lastCall).Round(time.Second))
 	}
 	if c.f.isDenied && c.f.denied < limit {
 		return fmt.Errorf("leaderelection: for %v the store has refused every call: %w", (now.mono - c.f.denied).Round(time.Second), c.f.lastError())
@@ -322,6 +326,9 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	}
 	if c.f.failure != nil && !c.stopping {
 		c.stop(now, c.f.failure)
+	}
+	if c.stopping {
+		c.dismiss()
 	}
 	c.tighten(now)
 	c.changed.look(now)

@@ -86,7 +86,7 @@ func (c *Campaign) noteTrouble(a *answer, now instant) {
 // campaign follows the record, and claims it when that is allowed.
 func (c *Campaign) campaign(wake *alarm) {
 	if c.k.disputed {
-		c.f.read(wake, 0)
+		c.f.read(wake, c.f.lastRead+c.f.reads.base)
 		return
 	}
 	if c.undertakes(wake.now) {

@@ -104,8 +104,8 @@ the timestamp: views can overlap by at most that much. If the store's own clock 
 the Clock is clocks.Kernel, which says that this machine's is right, the leadership is marked
 Unsynchronized and goes on. Without that, the ClockPolicy [SynchronizedWarnOnly] makes it a
 warning. If no clock can be trusted, use [Unsynchronized]: candidates then measure the term by
-their monotonic clocks. A TermExpiry that no right clock could have written does not keep an
-election waiting: docs/design.md has the rule.
+their monotonic clocks. A TermExpiry that no right clock could have written keeps an election
+waiting for two terms, if its record has no Hold: docs/design.md has the rule.
 
 # What is not promised
 
@@ -118,11 +118,15 @@ smaller than the greatest it has seen. (Martin Kleppmann, "How to do distributed
 That there is a leader. While the store is out of reach nobody can be elected, and a leader's
 view ends. After a crash that no lifeline proves, nobody leads for the time said above.
 
-That clocks are right. Beyond MaxClockSkew the promise is void, except for two cases: the
-monotonic end catches a leader's clock that is set back, and a store's stamps show some errors.
+That clocks are right. Beyond MaxClockSkew the promise is void, except for two cases: a view
+ends in time though the leader's clock is set back, and a store's stamps show some errors. What
+a clock that is behind writes after that says too early when the term is over.
 
 That a leader is not copied. If a process is cloned while it leads, as part of a virtual
-machine, both have its view until their next extension. Clone standbys, or stop it first.
+machine, both have its view until their next extension. So have two clones of the process that
+led last. Clocks tell their writes apart: on a clock with coarse ticks, as that of Windows, clones
+that write in the same tick may go on together. Clone standbys that have not led, or stop the
+process first.
 
 That a store keeps what it acknowledged. Each decider's package says under which settings its
 store may lose a confirmed write. That may mean two leaders, and repeated fencing tokens.

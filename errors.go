@@ -98,7 +98,9 @@ func (e *LostRaceError) Unwrap() error { return e.Err }
 // RetryAfterError is the error of a store that has asked for a pause, as HTTP's Retry-After does. A
 // RaceDecider returns it, or wraps it, if its store's answer says so. The candidates and observers
 // that stand by send nothing before the pause is over. A leader waits too, but for no longer than
-// half of what is left of its view. More than a minute counts as a minute.
+// half of what is left of its view; one that leaves, or whose acquisition may have happened, for
+// half of the time that it has. If a ChangeFeed returns it, the feed alone waits. More than a
+// minute counts as a minute.
 type RetryAfterError struct {
 	// After is the pause, from when the answer was received.
 	After time.Duration

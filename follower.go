@@ -46,8 +46,11 @@ type follower struct {
 	isDenied  bool
 	calls     outage.Log
 	reads     retry
-	lastRead  time.Duration // when the last read began
+	lastCall  time.Duration // when the last call began
+	lastRead  time.Duration // and the last read
 	everAsked bool
+
+	sayBlocked time.Duration // when to say next that calls hang
 
 	feed        ChangeFeed // nil: poll
 	feedUp      bool       // it has delivered, and not failed since
@@ -101,7 +104,7 @@ func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, 
 func (f *follower) begin(now instant, kind OpKind, entry, over *RaceEntry) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	k := &call{kind: kind, entry: entry, over: over, start: now, deadline: now.mono + f.timeout, cancel: cancel}
-	f.call = k
+	f.call, f.lastCall = k, now.mono
 	if kind == OpRead {
 		f.lastRead, f.everAsked = now.mono, true
 	}
@@ -165,7 +168,7 @@ func (f *follower) settle(a *answer, now instant) {
 		f.call = nil
 		f.traceCall(a, now)
 	}
-	f.respect(now, a.err)
+	f.respect(a, now)
 	worked := &f.wrote
 	if a.kind == OpRead {
 		worked = &f.worked
@@ -260,7 +263,15 @@ func (f *follower) mayCall(wake *alarm) bool {
 		wake.at(until)
 		return false
 	}
-	return f.hanging < maxAbandoned // a call that returns wakes the loop
+	if f.hanging < maxAbandoned {
+		return true
+	}
+	if wake.now.mono >= f.sayBlocked {
+		f.sayBlocked = wake.now.mono + time.Minute
+		f.log(slog.LevelWarn, "calls to the store do not return, though their ctx has ended; none is made before one returns", "hanging", f.hanging, "for", wake.now.mono-f.lastCall)
+	}
+	wake.at(f.sayBlocked) // a call that returns wakes the loop
+	return false
 }
 
 // read makes a read at the elapsed time due, or as soon after it as earlier failures allow.
@@ -467,8 +478,8 @@ func (f *follower) feedGone(end feedEnded, now instant) {
 	if err == nil {
 		err = errors.New("leaderelection: the feed ended")
 	}
-	f.respect(now, err)
 	f.feeds.failed(max(end.of.begun, now.mono-f.feeds.base/2), true)
+	f.feeds.notBefore = max(f.feeds.notBefore, now.mono+asksFor(err))
 	f.feedEvent(err, now) // an ErrPermanent as well: what cannot be pushed can be polled
 }
 

@@ -247,7 +247,7 @@ func (l *Leadership) Release() {
 //
 // Any number of goroutines may call Lead. Each gets its own Leadership, and the lease is kept
 // until all of them are released. Lead does not return a Leadership that is being given up. It
-// returns context.Cause(ctx) when ctx ends, and the error of Wait when the campaign has stopped.
+// returns context.Cause(ctx) when ctx ends, and why the campaign stops when it does.
 func (c *Campaign) Lead(ctx context.Context) (*Leadership, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -257,7 +257,7 @@ func (c *Campaign) Lead(ctx context.Context) (*Leadership, error) {
 	var err error
 	select {
 	case l := <-ask.answer:
-		return l, nil
+		return l, ask.err
 	case <-c.done:
 		err = c.err
 	case <-ctx.Done():
@@ -266,13 +266,14 @@ func (c *Campaign) Lead(ctx context.Context) (*Leadership, error) {
 	if ask.settled.CompareAndSwap(false, true) {
 		return nil, err
 	}
-	return <-ask.answer, nil // it leads since this moment
+	return <-ask.answer, ask.err // it leads since this moment
 }
 
 // leadAsked is the event that Lead was called. Either the loop settles it, by an answer, or the
 // caller does, who has gone.
 type leadAsked struct {
 	answer  chan *Leadership
+	err     error // instead of a Leadership
 	settled atomic.Bool
 }
 
@@ -286,4 +287,15 @@ func (c *Campaign) hand(ask *leadAsked) {
 	if ask.settled.CompareAndSwap(false, true) {
 		ask.answer <- &Leadership{ctx: r.ctx, view: r.view, release: r.begins(fromLead)}
 	}
+}
+
+// dismiss answers those who wait in Lead: a campaign that stops leads no more.
+func (c *Campaign) dismiss() {
+	for _, ask := range c.asks {
+		if ask.settled.CompareAndSwap(false, true) {
+			ask.err = c.err
+			ask.answer <- nil
+		}
+	}
+	c.asks = nil
 }

@@ -193,7 +193,7 @@ func (c Config) TryAcquire(ctx context.Context) (*Campaign, error) {
 	// Not with ctx: when that ends the campaign has still to clean up.
 	l, err := campaign.Lead(context.WithoutCancel(ctx))
 	if err != nil {
-		return nil, err
+		return nil, campaign.Wait()
 	}
 	l.Release()
 	return campaign, nil

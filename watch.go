@@ -202,7 +202,7 @@ func (o *observer) act(wake *alarm) {
 		return
 	}
 	if o.k.disputed {
-		f.read(wake, 0)
+		f.read(wake, f.lastRead+f.reads.base)
 	} else if due, polling := f.pollDue(wake, &o.k); polling {
 		f.read(wake, due)
 	}

@@ -195,7 +195,6 @@ func (m *Member) run(ctx context.Context) error {
 		case errors.Is(err, leaderelection.ErrPermanent) && !worked:
 			return err
 		case sat:
-			m.sits.Worked(m.elapsed(), "")
 			m.search = seatSearch{}
 			pause = m.cfg.TermLength / 100
 		case errors.Is(err, errTaken):

@@ -64,7 +64,7 @@ func TestOutageIsLogged(t *testing.T) {
 			time.Sleep(50 * time.Second)
 			a.heal()
 			time.Sleep(time.Minute)
-			log.wants(g.t, "no seat; trying again", "the assignment cannot be read", "the assignment is read again", "the assignment stays as it is", "the assignment is kept up to date again")
+			log.wants(g.t, "no seat; trying again", "has a seat again", "the assignment cannot be read", "the assignment is read again", "the assignment stays as it is", "the assignment is kept up to date again")
 		}
 	})
 }

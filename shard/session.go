@@ -74,6 +74,7 @@ func (s *sitting) run() {
 	s.m.mu.Lock()
 	s.m.session = s.id
 	s.m.mu.Unlock()
+	s.m.sits.Worked(s.m.elapsed(), "")
 	s.m.log(slog.LevelInfo, "has a seat", "session", s.id)
 	defer s.end()
 	var err error

@@ -297,3 +297,25 @@ func TestLeadershipAndStatusAgreeAlways(t *testing.T) {
 		}
 	})
 }
+
+// Who waits in Lead is told that the campaign stops, also if Lead was called where the campaign waits
+// for its end.
+func TestLeadEndsWhenTheCampaignStops(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(first))
+		told, started := make(chan error, 1), make(chan *member, 1)
+		a := join(t, d, "b", func(c *config) {
+			c.LeaderChanged = func(ctx context.Context, _ le.RaceEntry) {
+				_, err := (<-started).Lead(ctx)
+				told <- err
+			}
+		})
+		started <- a
+		sleep(time.Second)
+		a.quit()
+		if err := <-told; !errors.Is(err, context.Canceled) {
+			t.Errorf("Lead returns %v", err)
+		}
+	})
+}

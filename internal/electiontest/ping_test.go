@@ -5,6 +5,7 @@ package electiontest
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -83,6 +84,36 @@ func TestPing(t *testing.T) {
 		if err := ping(); err != nil {
 			t.Errorf("one that has stopped: %v", err)
 		}
+	})
+}
+
+// A store whose calls do not return, though their ctx has ended, is asked no more. This is said once a
+// minute, and by Ping, since a new process would ask again.
+func TestPingOfCallsThatHang(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var l lines
+		a := join(t, memory.NewDecider(), "a", logged(&l))
+		sleep(T)
+		release := make(chan struct{})
+		a.store.Inject(memory.Hang(release))
+		sleep(4 * T)
+		if err := a.Ping(t.Context()); err != nil {
+			t.Errorf("too soon: %v", err)
+		}
+		sleep(time.Hour)
+		if err := a.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "no call to the store has returned") {
+			t.Errorf("Ping returns %v", err)
+		}
+		if n := l.count("none is made before one returns"); n < 58 || n > 62 {
+			t.Errorf("it was said %d times in an hour", n)
+		}
+		a.store.Inject(nil)
+		close(release)
+		sleep(2 * T)
+		if err := a.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		a.leads(t)
 	})
 }
 

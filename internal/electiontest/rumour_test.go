@@ -80,6 +80,25 @@ func TestUndoneAcquisitionIsReadByAStandby(t *testing.T) {
 	})
 }
 
+// A feed that tells of two in turns, again and again, is no reason to read in a hot loop.
+func TestRule11DisputesAreReadNowAndThen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(other(4))
+		a := join(t, d, "a")
+		sleep(time.Second)
+		for n := range 1000 {
+			d.Tell(other(5 + le.ElectionNumber(n/2)))
+			sleep(time.Millisecond)
+			d.Tell(rival(5 + le.ElectionNumber(n/2)))
+			sleep(time.Millisecond)
+		}
+		if n := len(a.opsSince(time.Time{})); n > 2+2*4 {
+			t.Errorf("%d reads in two seconds", n)
+		}
+	})
+}
+
 // The same where the other is this candidate: all are told that it leads when it does. What a feed
 // tells then by that number is no news.
 func TestUndoneAcquisitionIsReplacedByOnesOwn(t *testing.T) {

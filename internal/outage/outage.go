@@ -8,9 +8,9 @@ import (
 )
 
 // Log logs what fails again and again: a warning when it begins, one a minute with the number of
-// failures while it goes on, and a line when it is over. If failures and successes take turns, that
-// is one outage for the log. Its methods may be called by any number of goroutines. Times are
-// elapsed times of any clock, always the same one.
+// failures while it goes on, and a line when it is over. If failures and successes take turns, it
+// warns once a minute too, and then says when that is over. Its methods may be called by any number
+// of goroutines. Times are elapsed times of any clock, always the same one.
 type Log struct {
 	To   func(level slog.Level, msg string, args ...any)
 	Over string // the line at the end
