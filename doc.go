@@ -119,8 +119,8 @@ That there is a leader. While the store is out of reach nobody can be elected, a
 view ends. After a crash that no lifeline proves, nobody leads for the time said above.
 
 That clocks are right. Beyond MaxClockSkew the promise is void, except for two cases: a view
-ends in time though the leader's clock is set back, and a store's stamps show some errors. What
-a clock that is behind writes after that says too early when the term is over.
+ends in time though the leader's clock is set back, and a store's stamps show some errors. The
+next extension by a clock that is behind says too early when the term is over.
 
 That a leader is not copied. If a process is cloned while it leads, as part of a virtual
 machine, both have its view until their next extension. So have two clones of the process that

@@ -50,7 +50,7 @@ func (l *lines) clear() {
 func (l *lines) log(c *Config) { c.Logger = slog.New(slog.NewTextHandler(l, nil)) }
 
 // A member that cannot read or write the assignment in an outage says so, and says when it can again. A
-// second outage is told of anew.
+// second outage has its own lines.
 func TestOutageIsLogged(t *testing.T) {
 	play(t, func(g *group) {
 		g.polled = true
@@ -100,7 +100,7 @@ func TestOutageOfAnObserverIsLogged(t *testing.T) {
 	})
 }
 
-// A list of the shards that fails, and one that works again, are told of.
+// A list of the shards that fails, and one that works again, are logged.
 func TestFailingListIsLogged(t *testing.T) {
 	play(t, func(g *group) {
 		var log lines

@@ -99,7 +99,7 @@ func sum(content []byte) string {
 }
 
 // An object that soft delete has kept, and somebody restores, is a new generation of old content.
-// What is known of later ones is refused, and the record goes on from what there is.
+// A write over a later version is refused, and the record goes on from the restored one.
 func TestSoftDeletedIsRestored(t *testing.T) {
 	c := client(t, stores.FakeGCS(t, bucket))
 	d, object := gcs.NewDecider(c, bucket, "restored", nil), c.Bucket(bucket).Object("restored")

@@ -298,8 +298,8 @@ func TestLeadershipAndStatusAgreeAlways(t *testing.T) {
 	})
 }
 
-// Who waits in Lead is told that the campaign stops, also if Lead was called where the campaign waits
-// for its end.
+// Lead returns an error when the campaign stops, even if LeaderChanged called it, which the campaign
+// waits for.
 func TestLeadEndsWhenTheCampaignStops(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()

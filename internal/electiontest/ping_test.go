@@ -87,8 +87,8 @@ func TestPing(t *testing.T) {
 	})
 }
 
-// A store whose calls do not return, though their ctx has ended, is asked no more. This is said once a
-// minute, and by Ping, since a new process would ask again.
+// If calls do not return though their ctx has ended, a candidate makes no more of them. It says so once a
+// minute, and Ping says so, since a new process would ask again.
 func TestPingOfCallsThatHang(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var l lines

@@ -65,7 +65,7 @@ func TestLinesCount(t *testing.T) {
 }
 
 // Short outages that begin within a minute of the last line are one for the log. They are over
-// silently, and counted by the next line. After a minute without any the count begins anew.
+// silently, and counted by the next line. After a minute without any the count begins again.
 func TestShortOutagesAreOne(t *testing.T) {
 	b := newBook()
 	b.fails(70 * s)

@@ -89,7 +89,7 @@ func TestSQLiteHasOneWriter(t *testing.T) {
 	})
 }
 
-// A transaction of one's own. There are never two at once.
+// A transaction that the caller begins. There are never two at once.
 func TestAdmitOnSQLite(t *testing.T) {
 	onSQLite(t, func(t *testing.T, s server) {
 		db, table := s.open(t), s.table(t, "fences", nil)
