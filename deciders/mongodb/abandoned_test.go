@@ -1,7 +1,6 @@
 package mongodb_test
 
 import (
-	"sync"
 	"testing"
 
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
@@ -13,16 +12,6 @@ import (
 func TestAbandonedConnection(t *testing.T) {
 	relay := stores.NewRelay(t, imitate(t).addr)
 	d := opened(t, "mongodb://"+relay.Addr+"/"+database+"/"+collection+"/web?directConnection=true&minPoolSize=4")
-	var readers sync.WaitGroup
-	for range 16 { // so that the pool has several connections
-		readers.Go(func() {
-			for range 20 {
-				if _, err := d.ReadCurrent(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	readers.Wait()
+	feedtest.Fill(t, d)
 	feedtest.Abandons(t, d, relay.Swallow)
 }

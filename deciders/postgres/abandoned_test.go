@@ -9,10 +9,14 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// A pool leaves a connection that has died without a word.
+// The pool that Open makes leaves all its connections that have died without a word, and not only
+// that of the call.
 func TestAbandonedConnection(t *testing.T) {
 	relay := stores.NewRelay(t, stores.Postgres(t).Addr)
-	feedtest.Abandons(t, opened(t, "postgres://postgres@"+relay.Addr+"/postgres?sslmode=disable&election=e&create=true"), relay.Swallow)
+	d := opened(t, "postgres://postgres@"+relay.Addr+"/postgres?sslmode=disable&pool_min_conns=3&election=e&create=true")
+	feedtest.Read(t, d) // makes the table
+	feedtest.Fill(t, d)
+	feedtest.Abandons(t, d, relay.Swallow)
 }
 
 // After a fail-over behind an address that stays, the old primary answers on the connections that

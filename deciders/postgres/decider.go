@@ -63,8 +63,9 @@ type Decider struct {
 // backend is the store: one row of a table.
 type backend struct {
 	db       DB
-	key      DB  // as it was given
-	ear      any // of Open: what those have in common that listen on one connection
+	key      DB            // as it was given
+	own      *pgxpool.Pool // of Open; nil: the pool is the caller's
+	ear      any           // of Open: what those have in common that listen on one connection
 	table    *table.Table
 	election string
 	opts     Options
@@ -167,6 +168,7 @@ func (b *backend) place(server, table string) string {
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	e, err := d.current(ctx)
 	if err != nil {
+		d.b.unheard(ctx, err)
 		return nil, d.election.Failed(ctx, store.Reading, err)
 	}
 	return e, nil
@@ -175,6 +177,7 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 // WriteEntry implements leaderelection.RaceDecider, in one statement.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	t, err := d.election.Write(ctx, entry)
+	d.b.unheard(ctx, err)
 	// A record in doubt would pass for a write of one's own that worked.
 	var lost *leaderelection.LostRaceError
 	if errors.As(err, &lost) && lost.Current != nil && d.b.inDoubt(lost.Current) {

@@ -131,7 +131,8 @@
 // A connection on which the server says that it takes no writes (25006: a hot standby, or
 // default_transaction_read_only) leaves the pool, also yours. The next call makes a new one, and
 // reaches the new primary behind a name or an address that stays. A call that is given up closes
-// its connection as well.
+// its connection as well, and all idle connections of a pool that Open made: they may have died
+// together, without a word. In a pool of yours each dead connection costs one call.
 //
 // # Behind a transaction pooler
 //

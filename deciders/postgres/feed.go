@@ -193,6 +193,7 @@ func (l *listener) read(ctx context.Context, patience time.Duration) (*leaderele
 
 // unanswered says of an error that the server was waited for in vain, where it was.
 func (l *listener) unanswered(ctx, asking context.Context, err error) error {
+	l.d.b.unheard(asking, err)
 	if err != nil && asking.Err() != nil && ctx.Err() == nil {
 		return fmt.Errorf("the server does not answer: %w", err)
 	}

@@ -25,7 +25,7 @@ import (
 const (
 	connectTimeout = 5 * time.Second
 	pingTimeout    = 5 * time.Second
-	maxConns       = 10 // of which mostly one is open; those that broke count until they are closed
+	maxConns       = 10 // one is mostly in use; those that broke count until they are closed
 	// pingAfter is how long a connection was idle before it is tried out first,
 	// which costs a round trip: a leader extends more often than that.
 	pingAfter = 30 * time.Second
@@ -114,7 +114,7 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 		return nil, err
 	}
 	d := NewDecider(pool, table, election, opts)
-	d.close = done
+	d.close, d.b.own = done, pool
 	if opts.Listen != nil {
 		d.b.ear = line{pool, listen}
 	}

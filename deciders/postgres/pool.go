@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,6 +53,15 @@ func (l lender) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comma
 	tag, err := c.Exec(ctx, sql, args...)
 	commit.Release(c, err)
 	return tag, err
+}
+
+// unheard closes the idle connections of a pool of Open's if err is that the server was not heard in
+// time. What loses one connection without a word (a NAT, a firewall) mostly loses all, and each
+// would cost another call. Those in use are closed when they are given back.
+func (b *backend) unheard(ctx context.Context, err error) {
+	if b.own != nil && err != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
+		b.own.Reset()
+	}
 }
 
 // lent is a row, and the connection to give back after it.

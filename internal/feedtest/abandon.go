@@ -2,6 +2,7 @@ package feedtest
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,6 +52,24 @@ func Abandons(t testing.TB, d leaderelection.RaceDecider, swallow func()) {
 		}
 		time.Sleep(abandonAfter / 2) // it failed at once, as a campaign's next read need not
 	}
+}
+
+// Fill reads the record many times at once, so that the pool of a decider has several connections.
+func Fill(t testing.TB, d leaderelection.RaceDecider) {
+	t.Helper()
+	var readers sync.WaitGroup
+	for range 16 {
+		readers.Add(1)
+		go func() {
+			defer readers.Done()
+			for range 20 {
+				if _, err := d.ReadCurrent(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	readers.Wait()
 }
 
 // A campaign with a term of 2 s gives calls up after half a second. The next call has time to
