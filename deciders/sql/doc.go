@@ -141,8 +141,10 @@
 // leadership. The error then says that a connection was waited for.
 //
 // One connection is mostly enough; give the pool two at least, or a statement that hangs
-// keeps the next one waiting. Give connections a bound for their making (Timeout), and a
-// lifetime (SetConnMaxLifetime), so that a fail-over by DNS is followed. mysql.NewDB does.
+// keeps the next one waiting. Let no more than one be idle (SetMaxIdleConns): of several that
+// die without a word, each costs a call. Give connections a bound for their making (Timeout), and
+// a lifetime (SetConnMaxLifetime), so that a fail-over by DNS is followed. mysql.NewDB does all
+// that.
 //
 // # A fence
 //

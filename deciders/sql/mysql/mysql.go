@@ -53,7 +53,8 @@ func Dialect() lesql.Dialect {
 // neither the connections nor a candidate busy for longer than it lasts.
 const (
 	dialTimeout = 5 * time.Second
-	maxConns    = 8               // of which mostly one is open
+	maxConns    = 8               // one is mostly in use
+	maxIdle     = 1               // of several that die without a word, each would cost a call
 	maxLifetime = 3 * time.Minute // so that a fail-over by DNS is followed
 )
 
@@ -81,7 +82,7 @@ func NewDB(config *mysql.Config) (*sql.DB, error) {
 	}
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(maxConns)
-	db.SetMaxIdleConns(2)
+	db.SetMaxIdleConns(maxIdle)
 	db.SetConnMaxLifetime(maxLifetime)
 	return db, nil
 }
