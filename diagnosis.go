@@ -15,7 +15,12 @@ type diagnosis struct {
 	setBack  setBack
 	any      bool           // a record was seen
 	reported ElectionNumber // the last one that another process won under this LeaderID
+	far      string         // the leader by whose record clocks disagree
+	farAgain time.Duration  // until then it is not logged again of this leader
 }
+
+// disagreeEvery is how often it is logged that a leader's clock and this one disagree.
+const disagreeEvery = time.Minute
 
 // look takes in a record that was learned. If it is the campaign's own, the campaign wrote it.
 func (d *diagnosis) look(e *RaceEntry, k *knowledge, now instant, news bool, how source, own bool) {
@@ -24,7 +29,8 @@ func (d *diagnosis) look(e *RaceEntry, k *knowledge, now instant, news bool, how
 		return
 	}
 	d.checkDouble(e, own)
-	if err := tooFar(e, now.wall, k.skew); err != nil && !k.unsynchronized {
+	if err := tooFar(e, now.wall, k.skew); err != nil && !k.unsynchronized && (e.LeaderID != d.far || now.mono >= d.farAgain) {
+		d.far, d.farAgain = e.LeaderID, now.mono+disagreeEvery
 		d.f.log(slog.LevelWarn, "clocks disagree", "err", err)
 	}
 }

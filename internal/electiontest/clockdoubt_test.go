@@ -3,7 +3,9 @@
 package electiontest
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -289,6 +291,41 @@ func TestDisprovedTermLapses(t *testing.T) {
 		if got := o.list(); len(got) != 2 || got[1] != "lapsed 3" {
 			t.Errorf("after two terms: %q", got)
 		}
+	})
+}
+
+// A leader whose clock is ahead by more than twice MaxClockSkew is called so once a minute by each of
+// the others, though every record of it shows that. Another such leader is called so at once.
+func TestClocksDisagreeIsLoggedBriefly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		laptop := disproved(t, d)
+		var standby, observer lines
+		join(t, d, "a", mutePolled, logged(&standby))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S, Logger: slog.New(slog.NewTextHandler(&observer, nil))}.Watch(ctx,
+				func(context.Context, le.RaceEntry) {})
+		}()
+		sleep(time.Hour)
+		const line = "clocks disagree"
+		for name, l := range map[string]*lines{"standby": &standby, "observer": &observer} {
+			if n := l.count(line); n < 50 || n > 61 {
+				t.Errorf("the %s logged %d lines in an hour, want about one a minute", name, n)
+			}
+		}
+		before := observer.count(line)
+		laptop.quit()
+		e := rival(d.Entry().ElectionNumber + 1)
+		e.TermExpiry = time.Now().Add(time.Hour)
+		d.Replace(e)
+		sleep(time.Second)
+		if n := observer.count(line); n != before+1 {
+			t.Errorf("%d lines about another leader, want 1", n-before)
+		}
+		cancel()
+		<-done
 	})
 }
 
