@@ -55,7 +55,7 @@ type clockCheck struct {
 	askNext time.Duration
 	mute    bool // it was logged that the Clock cannot tell
 
-	told      bool          // it was logged that the clock is wrong, or the store's
+	told      whose         // the clock that was logged to be wrong
 	doubted   bool          // it was logged that one of the two may be
 	lead      time.Duration // how far the clock seems to be ahead
 	keepUntil time.Duration // until then a record that was taken too early is kept unused
@@ -63,6 +63,15 @@ type clockCheck struct {
 	blind    bool          // the last record that was read had no stamp: a read shows nothing of the clock
 	compared time.Duration // just after the start of the newest own write whose stamp is known
 }
+
+// whose says which clock is wrong.
+type whose int
+
+const (
+	nobodys whose = iota
+	thisClock
+	storesClock
+)
 
 // proofTerms is for how many terms a proof counts unless it is disproved. After that the clock is
 // tested again, so late after the terms of others that the test takes nothing from them (see
@@ -214,10 +223,13 @@ func (k *clockCheck) tend(wake *alarm) {
 	}
 	fault := k.fault(wake.now)
 	if fault == nil {
-		if k.told {
-			k.told = false
+		switch k.told {
+		case thisClock:
 			k.f.log(slog.LevelInfo, "the clock is no longer proved wrong", "id", k.id)
+		case storesClock:
+			k.f.log(slog.LevelInfo, "the store's clock is no longer proved wrong; a leadership that is marked Unsynchronized stays so until it ends", "id", k.id)
 		}
+		k.told = nobodys
 		doubted := k.check.Doubted(wake.now.reading())
 		if doubted && !k.doubted {
 			k.f.log(slog.LevelWarn, "the store has stamped the record later than this clock shows: one of the two is wrong, or was when the record was written; the next write of this candidate decides", "id", k.id)
@@ -228,14 +240,16 @@ func (k *clockCheck) tend(wake *alarm) {
 	if at, any := k.check.Expires(wake.now.reading()); any {
 		wake.at(at)
 	}
-	switch {
-	case k.told:
-	case k.vouched(fault):
-		k.told = true
-		k.f.log(slog.LevelError, "the store's clock is wrong, or the kernel is wrong about this one: set the store's clock right; until then this candidate leads Unsynchronized",
-			"id", k.id, "store_ahead", -fault.Offset, "place", k.f.knownPlace(), "max_clock_skew", k.skew, "goes_on", true)
-	default:
-		k.told = true
+	switch vouched := k.vouched(fault); {
+	case vouched && k.told != storesClock:
+		k.told = storesClock
+		msg := "the store's clock is wrong, or the kernel is wrong about this one: set the store's clock right"
+		if k.decides() {
+			msg += "; until then leaderships are marked Unsynchronized, each until it ends"
+		}
+		k.f.log(slog.LevelError, msg, "id", k.id, "store_ahead", -fault.Offset, "place", k.f.knownPlace(), "max_clock_skew", k.skew, "goes_on", true)
+	case !vouched && k.told != thisClock:
+		k.told = thisClock
 		k.f.log(slog.LevelError, "the clock is wrong", "id", k.id, "err", fault, "goes_on", !k.decides())
 		if t := k.f.trace; t != nil && t.ClockSkew != nil {
 			k.f.events.add(func() { t.ClockSkew(*fault) })

@@ -417,6 +417,58 @@ func TestClockSkewOfTheStoreIsRemembered(t *testing.T) {
 	})
 }
 
+// The log names the clock that was wrong when it is right again. The leadership that is under way stays
+// marked until it ends.
+func TestClockSkewOfTheStoreIsRepaired(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		clock := clocks.NewOffset(nil, time.Hour)
+		d := memory.New(&memory.Options{Clock: clock})
+		vouches := &boundedClock{}
+		vouches.bound.Store(int64(50 * time.Millisecond))
+		var l lines
+		a := join(t, d, "a", on(vouches), logged(&l))
+		sleep(time.Minute)
+		clock.Set(0)
+		sleep(time.Hour)
+		if a.leads(t); !d.Entry().Unsynchronized {
+			t.Errorf("an hour after the repair, the record is %+v, want it marked still", d.Entry())
+		}
+		for line, want := range map[string]int{"the store's clock is no longer proved wrong": 1, "stays so until it ends": 1, "the clock is no longer proved wrong": 0} {
+			if n := l.count(line); n != want {
+				t.Errorf("%d times %q, want %d: %s", n, line, want, &l.text)
+			}
+		}
+		if err := a.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		sleep(T + S)
+		if a.leads(t); d.Entry().Unsynchronized {
+			t.Errorf("the next leadership's record is %+v, want no mark", d.Entry())
+		}
+	})
+}
+
+// Once the Clock no longer vouches for itself, the log and the Trace say that this clock may be the wrong one.
+func TestClockSkewOfTheStoreNoLongerVouchedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d := memory.New(&memory.Options{Clock: clocks.NewOffset(nil, time.Hour)})
+		vouches := &boundedClock{}
+		vouches.bound.Store(int64(50 * time.Millisecond))
+		var l lines
+		var p proved
+		a := join(t, d, "a", on(vouches), logged(&l), p.hook)
+		sleep(time.Minute)
+		a.leads(t)
+		vouches.bound.Store(0)
+		sleep(T)
+		if a.follows(t); l.count("the clock is wrong") != 1 || len(p.all()) != 1 {
+			t.Errorf("told of %v: %s", p.all(), &l.text)
+		}
+	})
+}
+
 // If the Clock does not vouch for itself, the candidate does not lead, and the error names both clocks.
 func TestClockSkewWithoutASecondWitness(t *testing.T) {
 	for name, bound := range map[string]time.Duration{"it cannot tell": 0, "nothing keeps it right": clocks.Unbounded} {
