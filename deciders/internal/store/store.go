@@ -13,7 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"regexp"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -364,17 +366,31 @@ func (v Verdict) explain(err error) error {
 	return err
 }
 
+// seconds is what the header Retry-After has if it is not a date. HTTP has no fractions here, but some
+// servers send one.
+var seconds = regexp.MustCompile(`^([0-9]+)(\.[0-9]+)?$`)
+
+// longest is the longest pause, in seconds: a number of 32 bits, as Kubernetes has it.
+const longest = 1 << 30
+
 // RetryAfter is the pause that the header Retry-After of an HTTP answer asks for: a number of
-// seconds, or a date. It is zero if the header has neither.
+// seconds, rounded up, or a date. It is zero if the header has neither.
 func RetryAfter(header string) time.Duration {
-	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
+	if m := seconds.FindStringSubmatch(header); m != nil {
+		n, err := strconv.ParseUint(m[1], 10, 30)
+		switch {
+		case err != nil:
+			n = longest
+		case strings.Trim(m[2], ".0") != "":
+			n++
+		}
+		return time.Duration(n) * time.Second
 	}
 	at, err := time.Parse("Mon, 02 Jan 2006 15:04:05 GMT", header)
 	if err != nil {
 		return 0
 	}
-	return max(time.Until(at), 0)
+	return min(max(time.Until(at), 0), longest*time.Second)
 }
 
 // Wrong is an error of our own that no retry can cure.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -395,13 +396,20 @@ func TestProofInterrupted(t *testing.T) {
 	}
 }
 
-// A pause that the store asks for is a number of seconds, or a date.
+// A pause that the store asks for is a number of seconds, or a date. However long it is, its seconds
+// fit in 32 bits, as those of a Kubernetes server must.
 func TestRetryAfter(t *testing.T) {
 	for header, want := range map[string]time.Duration{
-		"": 0, "7": 7 * time.Second, "0": 0, "-1": 0, "soon": 0, "1.5": 0, "99999999999999": 0, "Wed, 21 Oct 2015 07:28:00 GMT": 0,
+		"": 0, "7": 7 * time.Second, "0": 0, "-1": 0, "soon": 0, "1.5s": 0, "1.": 0, ".5": 0, "1e3": 0, "inf": 0, "Wed, 21 Oct 2015 07:28:00 GMT": 0,
+		"20.5": 21 * time.Second, "20.0": 20 * time.Second, "0.001": time.Second, "0.0": 0,
 	} {
 		if got := store.RetryAfter(header); got != want {
 			t.Errorf("%q: %v, want %v", header, got, want)
+		}
+	}
+	for _, header := range []string{"99999999999999", "99999999999999999999", "99999999999999999999.5", "Fri, 31 Dec 9999 23:59:59 GMT"} {
+		if got := store.RetryAfter(header); got < 365*24*time.Hour || got/time.Second > math.MaxInt32 {
+			t.Errorf("%q: %v, want years", header, got)
 		}
 	}
 	if got := store.RetryAfter(time.Now().Add(time.Hour).UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT")); got < 59*time.Minute || got > time.Hour {
