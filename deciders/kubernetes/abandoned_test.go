@@ -1,11 +1,8 @@
 package kubernetes_test
 
 import (
-	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
@@ -26,11 +23,5 @@ func TestAbandonedConnection(t *testing.T) {
 		w.WriteHeader(a.StatusCode)
 		_, _ = io.Copy(w, a.Body)
 	})))
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"https://%s","insecure-skip-tls-verify":true}}],
-"users":[{"name":"u","user":{"token":"x"}}],"contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}],"current-context":"x"}`, relay.Addr)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	feedtest.Abandons(t, opened(t, "kubernetes://default/x?kubeconfig="+file), relay.Swallow)
+	feedtest.Abandons(t, opened(t, "kubernetes://default/x?kubeconfig="+kubeconfig(t, "https://"+relay.Addr)), relay.Swallow)
 }

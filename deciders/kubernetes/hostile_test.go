@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -302,6 +304,38 @@ func TestRefusalsByOthers(t *testing.T) {
 				t.Errorf("%d requests for two calls", asked)
 			}
 		})
+	}
+}
+
+// What a server asks for in Retry-After, of which client-go knows whole seconds alone, is a pause
+// if it is a date, a fraction, or very much, too.
+func TestPauseThatClientGoDoesNotKnow(t *testing.T) {
+	var header string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", header)
+		http.Error(w, "too many", http.StatusTooManyRequests)
+	}))
+	t.Cleanup(server.Close)
+	d := opened(t, "kubernetes://default/x?kubeconfig="+kubeconfig(t, server.URL))
+	for _, c := range []struct {
+		header      string
+		least, most time.Duration
+	}{
+		{"20", 20 * time.Second, 20 * time.Second},
+		{"20.5", 21 * time.Second, 21 * time.Second},
+		{"99999999999999999999", 365 * 24 * time.Hour, math.MaxInt64},
+		{time.Now().Add(time.Hour).UTC().Format(http.TimeFormat), 59 * time.Minute, time.Hour},
+	} {
+		header = c.header
+		err := feedtest.ReadError(t, d)
+		var asked *leaderelection.RetryAfterError
+		if !errors.As(err, &asked) || asked.After < c.least || asked.After > c.most {
+			t.Errorf("Retry-After: %s: %v", header, err)
+		}
+	}
+	header = "soon"
+	if err, asked := feedtest.ReadError(t, d), (*leaderelection.RetryAfterError)(nil); errors.As(err, &asked) {
+		t.Errorf("Retry-After: %s: %v", header, err)
 	}
 }
 

@@ -2,7 +2,10 @@ package kubernetes_test
 
 import (
 	"context"
+	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,6 +47,18 @@ func openBy(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error)
 	q.Del("server")
 	u.RawQuery = q.Encode()
 	return kubernetes.Open(ctx, u)
+}
+
+// kubeconfig writes one for the API server at a URL, whose certificate is not looked at.
+func kubeconfig(t testing.TB, server string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],
+"users":[{"name":"u","user":{"token":"x"}}],"contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}],"current-context":"x"}`, server)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // config is that of a client for the user with this token.

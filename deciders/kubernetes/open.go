@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -150,6 +152,7 @@ func (o *own) open() error {
 	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	cfg.NextProtos = []string{"http/1.1"} // a call that is given up closes its connection, see package web
 	cfg.QPS, cfg.UserAgent, cfg.WarningHandler = -1, "leaderelection", rest.NoWarnings{}
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return inSeconds{next} })
 	web, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return err
@@ -160,3 +163,21 @@ func (o *own) open() error {
 	}
 	return err
 }
+
+// inSeconds puts each Retry-After in whole seconds. Client-go understands nothing else, no dates and
+// no fractions, and its errors do not have the header.
+type inSeconds struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (s inSeconds) RoundTrip(r *http.Request) (*http.Response, error) {
+	a, err := s.RoundTripper.RoundTrip(r)
+	if err == nil {
+		if after := store.RetryAfter(a.Header.Get("Retry-After")); after > 0 {
+			a.Header.Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
+		}
+	}
+	return a, err
+}
+
+// WrappedRoundTripper lets the connections be found that are to be closed.
+func (s inSeconds) WrappedRoundTripper() http.RoundTripper { return s.RoundTripper }
