@@ -227,7 +227,7 @@ func (k *clockCheck) tend(wake *alarm) {
 		case thisClock:
 			k.f.log(slog.LevelInfo, "the clock is no longer proved wrong", "id", k.id)
 		case storesClock:
-			k.f.log(slog.LevelInfo, "the store's clock is no longer proved wrong; a leadership that is marked Unsynchronized stays so until it ends", "id", k.id)
+			k.f.log(slog.LevelInfo, "the store's clock is no longer proved wrong: a leadership that is marked Unsynchronized stays so until it ends", "id", k.id)
 		}
 		k.told = nobodys
 		doubted := k.check.Doubted(wake.now.reading())
