@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -243,7 +244,7 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 	}
 	if kind == OpAcquire || kind == OpExtend {
 		c.proofs.live(e.Incarnation)
-		a := attempt{kind: kind, incarnation: e.Incarnation, measured: e.Unsynchronized, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, begun: wake.now, start: wake.now.mono}
+		a := attempt{kind: kind, incarnation: e.Incarnation, id: e.WriteID, measured: e.Unsynchronized, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, begun: wake.now, start: wake.now.mono}
 		a.end = endAfter(wake.now, c.cfg.TermLength-c.cfg.MaxClockSkew, e.TermExpiry.Add(-c.cfg.MaxClockSkew))
 		if a.measured {
 			// Its own clocks alone, as they are now.
@@ -289,6 +290,7 @@ func (c *Campaign) lease(now instant) *RaceEntry {
 		ConnectionParams: c.cfg.ConnectionParams,
 		TermExpiry:       now.wall.Add(c.cfg.TermLength).UTC(),
 		TermLength:       c.cfg.TermLength,
+		WriteID:          rand.Text()[:13], // 65 bits
 		Priority:         c.cfg.Priority,
 		Extra:            c.k.base.Extra,
 		Token:            c.k.base.Token,

@@ -123,10 +123,7 @@ ends in time though the leader's clock is set back, and a store's stamps show so
 next extension by a clock that is behind says too early when the term is over.
 
 That a leader is not copied. If a process is cloned while it leads, as part of a virtual
-machine, both have its view until their next extension. So have two clones of the process that
-led last. Clocks tell their writes apart: on a clock with coarse ticks, as that of Windows, clones
-that write in the same tick may go on together. Clone standbys that have not led, or stop the
-process first.
+machine, both have its view until their next extension. Clone standbys, or stop it first.
 
 That a store keeps what it acknowledged. Each decider's package says under which settings its
 store may lose a confirmed write. That may mean two leaders, and repeated fencing tokens.

@@ -88,7 +88,7 @@ func (k *knowledge) learn(e *RaceEntry, at, now instant, how source) (newer bool
 // for the Token. Order and Incarnation are not enough. A feed may report a state that is undone,
 // and then another state of the same order may be written.
 func same(e, o *RaceEntry) bool {
-	return o != nil && e.Compare(o) == 0 && e.Incarnation == o.Incarnation && e.LeaderID == o.LeaderID &&
+	return o != nil && e.Compare(o) == 0 && e.Incarnation == o.Incarnation && e.WriteID == o.WriteID && e.LeaderID == o.LeaderID &&
 		e.Successor == o.Successor && e.TermExpiry.Equal(o.TermExpiry) && e.TermLength == o.TermLength &&
 		e.Hold == o.Hold && e.Priority == o.Priority && e.Unsynchronized == o.Unsynchronized && e.Emptied == o.Emptied &&
 		slices.Equal(e.HostPort, o.HostPort) && bytes.Equal(e.ConnectionParams, o.ConnectionParams) && maps.Equal(e.Extra, o.Extra)
@@ -256,7 +256,7 @@ func (k *knowledge) firstSeen(e *RaceEntry) time.Duration {
 // operator's request is not a leader's sign of life, and changes only Extension and Successor. If a
 // record was emptied again, its Token shows that: another version.
 func oneTerm(e, o *RaceEntry) bool {
-	return e.ElectionNumber == o.ElectionNumber && e.Incarnation == o.Incarnation &&
+	return e.ElectionNumber == o.ElectionNumber && e.Incarnation == o.Incarnation && e.WriteID == o.WriteID &&
 		e.LeaderID == o.LeaderID && e.TermExpiry.Equal(o.TermExpiry) &&
 		e.Emptied == o.Emptied && (!e.Emptied || sameVersion(e.Token, o.Token))
 }
@@ -270,11 +270,12 @@ func sameVersion(a, b LeaderToken) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// attempt is a write of the lease whose outcome may still be open. A record of its Incarnation with
-// its TermExpiry shows that it happened.
+// attempt is a write of the lease whose outcome may still be open. A record that it led to shows that
+// it happened.
 type attempt struct {
 	kind        OpKind
 	incarnation string
+	id          string // its WriteID
 	number      ElectionNumber
 	ext         uint64
 	expiry      time.Time
@@ -287,9 +288,11 @@ type attempt struct {
 }
 
 // led reports whether the record e came from a: it is what a wrote, perhaps with an operator's
-// request added since.
+// request added since. Its WriteID is not enough: clones of a machine may draw the same random
+// numbers, until its kernel learns that it was cloned.
 func (a *attempt) led(e *RaceEntry) bool {
-	return !e.Vacant() && a.incarnation == e.Incarnation && a.number == e.ElectionNumber && a.ext <= e.Extension && a.expiry.Equal(e.TermExpiry)
+	return !e.Vacant() && e.Incarnation == a.incarnation && e.ElectionNumber == a.number && e.Extension >= a.ext &&
+		e.WriteID == a.id && e.TermExpiry.Equal(a.expiry)
 }
 
 // attempts are a campaign's open writes of the lease, in their order. A write is open while its
@@ -309,8 +312,7 @@ func (l *attempts) wrote(e *RaceEntry) bool {
 		(e.ElectionNumber < a.number || e.ElectionNumber == a.number && e.Extension < a.ext)
 }
 
-// match returns the open write that e shows, or nil. If several writes asked for the same term, it
-// is the first of them, which began before e was written in any case.
+// match returns the open write that e shows, or nil.
 func (l *attempts) match(e *RaceEntry) *attempt {
 	for i := range l.open {
 		if a := &l.open[i]; a.led(e) {

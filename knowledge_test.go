@@ -3,6 +3,7 @@
 package leaderelection
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -17,6 +18,7 @@ func at(s int) instant {
 func entry(who string, number ElectionNumber, ext uint64) *RaceEntry {
 	e := &RaceEntry{LeaderID: who, Incarnation: who, ElectionNumber: number, Extension: ext, TermLength: 10 * time.Second}
 	e.TermExpiry = at(int(10*number) + int(ext)).wall
+	e.WriteID = fmt.Sprint(who, number, ext)
 	return e
 }
 
@@ -134,25 +136,11 @@ func TestKnowledgeKnowsWhenTermsEnd(t *testing.T) {
 	}
 }
 
-// If two open writes ask for the same term, an operator's request over the first looks like the second.
-// The view is that of the first.
-func TestAttemptsOfOneTerm(t *testing.T) {
-	asked := entry("a", 1, 1)
-	write := func(ext uint64) attempt {
-		return attempt{kind: OpExtend, incarnation: "a", number: 1, ext: ext, expiry: asked.TermExpiry}
-	}
-	asked.Extension, asked.Successor = 2, "b"
-	l := &attempts{open: []attempt{write(1), write(2)}}
-	if a := l.match(asked); a == nil || a.ext != 1 {
-		t.Errorf("it matches %+v", a)
-	}
-}
-
 // Which open write a record bears.
 func TestAttemptsMatch(t *testing.T) {
 	write := func(ext uint64, kind OpKind) attempt {
 		e := entry("a", 1, ext)
-		return attempt{kind: kind, incarnation: "a", number: 1, ext: ext, expiry: e.TermExpiry}
+		return attempt{kind: kind, incarnation: "a", id: e.WriteID, number: 1, ext: ext, expiry: e.TermExpiry}
 	}
 	asked := entry("a", 1, 1)
 	asked.Extension, asked.Successor = 2, "b" // an operator's request over the first extension

@@ -66,6 +66,10 @@ type RaceEntry struct {
 	// and stays in the record when the leadership is given up. It tells apart two processes
 	// that were given the same LeaderID by mistake.
 	Incarnation string
+	// WriteID is a random id that every acquisition and extension makes up. An operator's
+	// request keeps it. It tells apart the writes of two processes that were restored from one
+	// snapshot of a machine. It is empty in a vacant record.
+	WriteID string
 	// Successor names the candidate that is to lead next: a LeaderID, or AnySuccessor. In a
 	// held record it asks the leader to hand over. In a vacant record it reserves the
 	// record for that candidate until TermExpiry.

@@ -75,6 +75,7 @@ func (h *harness) state(number, extension uint64) *leaderelection.RaceEntry {
 		ElectionNumber:   leaderelection.ElectionNumber(number),
 		Extension:        extension,
 		Incarnation:      fmt.Sprintf("incarnation-%d", number),
+		WriteID:          fmt.Sprintf("write-%d-%d", number, extension),
 		Successor:        fmt.Sprintf("successor-%d-%d", number, extension),
 		Hold:             time.Hour + time.Duration(extension%1000),
 		Priority:         int(number%1000) - 500,
@@ -218,6 +219,8 @@ func differ(got, want *leaderelection.RaceEntry) string {
 		return "another Priority"
 	case got.Incarnation != want.Incarnation:
 		return "another Incarnation"
+	case got.WriteID != want.WriteID:
+		return "another WriteID"
 	case got.Successor != want.Successor:
 		return "another Successor"
 	case got.Unsynchronized != want.Unsynchronized:
@@ -236,8 +239,8 @@ func show(e *leaderelection.RaceEntry) string {
 	if len(params) > 32 {
 		params, more = params[:32], fmt.Sprintf("... (%d bytes)", len(e.ConnectionParams))
 	}
-	return fmt.Sprintf("{LeaderID:%q HostPort:%q ConnectionParams:%q%s TermExpiry:%s TermLength:%v ElectionNumber:%d Extension:%d Incarnation:%q Successor:%q Unsynchronized:%t}",
-		e.LeaderID, e.HostPort, params, more, e.TermExpiry.Format(time.RFC3339Nano), e.TermLength, e.ElectionNumber, e.Extension, e.Incarnation, e.Successor, e.Unsynchronized)
+	return fmt.Sprintf("{LeaderID:%q HostPort:%q ConnectionParams:%q%s TermExpiry:%s TermLength:%v ElectionNumber:%d Extension:%d Incarnation:%q WriteID:%q Successor:%q Unsynchronized:%t}",
+		e.LeaderID, e.HostPort, params, more, e.TermExpiry.Format(time.RFC3339Nano), e.TermLength, e.ElectionNumber, e.Extension, e.Incarnation, e.WriteID, e.Successor, e.Unsynchronized)
 }
 
 // scribble changes everything that the caller of a decider owns.

@@ -33,6 +33,7 @@
 //	election_number    number  whole, 0 to 2^63-1                       never
 //	extension          number  whole, 0 to 2^63-1                       never
 //	incarnation        string                                           never
+//	write_id           string                                           it is empty
 //	successor          string  "*" stands for anybody                   it is empty
 //	unsynchronized     bool                                             it is false
 //	hold               string  as time.Duration, more than 0; listed    it is 0
@@ -106,6 +107,7 @@ type entryFields struct {
 	ElectionNumber   uint64    `json:"election_number"`
 	Extension        uint64    `json:"extension"`
 	Incarnation      string    `json:"incarnation"`
+	WriteID          string    `json:"write_id,omitempty"`
 	Successor        string    `json:"successor,omitempty"`
 	Unsynchronized   bool      `json:"unsynchronized,omitempty"`
 	Hold             *string   `json:"hold,omitempty"`
@@ -131,7 +133,7 @@ func Marshal(e *leaderelection.RaceEntry) ([]byte, error) {
 	}
 	f := entryFields{
 		Format: Format, LeaderID: e.LeaderID, ConnectionParams: e.ConnectionParams, TermExpiry: e.TermExpiry.UTC(), TermLength: e.TermLength.String(),
-		ElectionNumber: uint64(e.ElectionNumber), Extension: e.Extension, Incarnation: e.Incarnation, Successor: e.Successor,
+		ElectionNumber: uint64(e.ElectionNumber), Extension: e.Extension, Incarnation: e.Incarnation, WriteID: e.WriteID, Successor: e.Successor,
 		Unsynchronized: e.Unsynchronized, Priority: int64(e.Priority),
 	}
 	if e.Hold > 0 {
@@ -322,6 +324,7 @@ func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
 		ElectionNumber: leaderelection.ElectionNumber(f.ElectionNumber),
 		Extension:      f.Extension,
 		Incarnation:    f.Incarnation,
+		WriteID:        f.WriteID,
 		Successor:      f.Successor,
 		Unsynchronized: f.Unsynchronized,
 		Priority:       int(f.Priority),
@@ -348,7 +351,7 @@ func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
 
 // check says what keeps e from being stored and read back as it is.
 func check(e *leaderelection.RaceEntry) error {
-	for _, text := range [...][2]string{{"leader_id", e.LeaderID}, {"incarnation", e.Incarnation}, {"successor", e.Successor}} {
+	for _, text := range [...][2]string{{"leader_id", e.LeaderID}, {"incarnation", e.Incarnation}, {"write_id", e.WriteID}, {"successor", e.Successor}} {
 		if !utf8.ValidString(text[1]) {
 			return fmt.Errorf("field %q is not UTF-8 text: %q", text[0], text[1])
 		}

@@ -69,6 +69,7 @@ func fields(f *entryFields) []field {
 		{"election_number", &f.ElectionNumber, true},
 		{"extension", &f.Extension, true},
 		{"incarnation", &f.Incarnation, true},
+		{"write_id", &f.WriteID, false},
 		{"successor", &f.Successor, false},
 		{"unsynchronized", &f.Unsynchronized, false},
 		{hold, &f.Hold, false},

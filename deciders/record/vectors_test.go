@@ -78,6 +78,7 @@ type decoded struct {
 	ElectionNumber   string            `json:"election_number"`
 	Extension        string            `json:"extension"`
 	Incarnation      string            `json:"incarnation"`
+	WriteID          string            `json:"write_id"`
 	Successor        string            `json:"successor"`
 	Unsynchronized   bool              `json:"unsynchronized"`
 	Hold             nanos             `json:"hold"`
@@ -88,7 +89,7 @@ type decoded struct {
 func decode(e *leaderelection.RaceEntry) decoded {
 	d := decoded{
 		e.LeaderID, slices.Clone(e.HostPort), e.ConnectionParams, since1970(e.TermExpiry), nanos(strconv.FormatInt(int64(e.TermLength), 10)),
-		strconv.FormatUint(uint64(e.ElectionNumber), 10), strconv.FormatUint(e.Extension, 10), e.Incarnation, e.Successor, e.Unsynchronized,
+		strconv.FormatUint(uint64(e.ElectionNumber), 10), strconv.FormatUint(e.Extension, 10), e.Incarnation, e.WriteID, e.Successor, e.Unsynchronized,
 		nanos(strconv.FormatInt(int64(e.Hold), 10)), e.Priority, maps.Clone(e.Extra),
 	}
 	if d.HostPort == nil {

@@ -3,7 +3,7 @@ const fs = require("node:fs");
 const UNITS = { ns: 1n, us: 10n ** 3n, µs: 10n ** 3n, μs: 10n ** 3n, ms: 10n ** 6n, s: 10n ** 9n, m: 60n * 10n ** 9n, h: 3600n * 10n ** 9n };
 const NEEDED = { leaderelection: "whole", leader_id: "string", term_expiry: "string", term_length: "string",
   election_number: "whole", extension: "whole", incarnation: "string" };
-const FIELDS = { ...NEEDED, host_port: "texts", connection_params: "string", successor: "string", unsynchronized: "boolean", hold: "string", priority: "whole" };
+const FIELDS = { ...NEEDED, host_port: "texts", connection_params: "string", write_id: "string", successor: "string", unsynchronized: "boolean", hold: "string", priority: "whole" };
 const TOKEN = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|[{}[\]:]/g;
 const kind = (v, exact) => Array.isArray(v) && v.every((x) => typeof x === "string") ? "texts" : typeof v !== "number" ? typeof v : /^-?\d+$/.test(exact) ? "whole" : "number";
 const refuse = (why) => { throw new Error(why); };

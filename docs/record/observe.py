@@ -4,7 +4,7 @@ UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10*
 PART = r"(\d+)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)"
 NEEDED = {"leaderelection": int, "leader_id": str, "term_expiry": str, "term_length": str,
           "election_number": int, "extension": int, "incarnation": str}
-FIELDS = NEEDED | {"host_port": list, "connection_params": str, "successor": str, "unsynchronized": bool, "hold": str, "priority": int}
+FIELDS = NEEDED | {"host_port": list, "connection_params": str, "write_id": str, "successor": str, "unsynchronized": bool, "hold": str, "priority": int}
 def refuse(why): raise ValueError(why)
 def instant(text):  # in nanoseconds since 1970
     m = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:[0-5]\d)(?:\.(\d+))?(?:Z|([+-])([01]\d|2[0-3]):([0-5]\d))", text, re.A) or refuse("no time: " + text)

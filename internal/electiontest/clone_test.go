@@ -48,7 +48,7 @@ func TestCloneOfAStandby(t *testing.T) {
 	}
 }
 
-// TestCloneMakesUpTheSame: even if a clone makes up the same Incarnation for its acquisition, its
+// TestCloneMakesUpTheSame: even if a clone draws the same random numbers for its acquisition, its
 // record is another's. It is waited for, and it ousts.
 func TestCloneMakesUpTheSame(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -58,10 +58,11 @@ func TestCloneMakesUpTheSame(t *testing.T) {
 		synctest.Wait()
 		led := d.Entry()
 		a.store.Inject(func(memory.Op) memory.Fault { return memory.Fault{Err: errors.New("cut off")} })
-		cryptotest.SetGlobalRandom(t, 7)
 		b := join(t, d, "worker")
-		time.Sleep(T + 2*S)
-		if e := d.Entry(); b.Status() != le.Leading || e.Incarnation != led.Incarnation || e.ElectionNumber <= led.ElectionNumber {
+		time.Sleep(T)
+		cryptotest.SetGlobalRandom(t, 7)
+		time.Sleep(2 * S)
+		if e := d.Entry(); b.Status() != le.Leading || e.Incarnation != led.Incarnation || e.WriteID != led.WriteID || e.ElectionNumber <= led.ElectionNumber {
 			t.Fatalf("the test is wrong: %v, record %+v", b.Status(), e)
 		}
 		a.store.Inject(nil)
@@ -114,6 +115,42 @@ func TestCloneOfALeader(t *testing.T) {
 			time.Sleep(T / 4)
 			if now := d.Entry(); now.ElectionNumber != e.ElectionNumber {
 				t.Errorf("polled %t: the record was taken before its term was over: %+v", polled, now)
+			}
+		})
+	}
+}
+
+// TestCloneInTheSameTick: two clones of a leader, or of the process that led last, write in the same
+// tick of their clocks. Only the WriteID tells which of the two writes has happened.
+func TestCloneInTheSameTick(t *testing.T) {
+	for _, outage := range []time.Duration{0, 2 * T} {
+		bubble(t, func(t *testing.T) {
+			d := memory.NewDecider()
+			a := join(t, d, "worker")
+			synctest.Wait()
+			if outage > 0 { // its view ends, and its record stays its own
+				a.store.Inject(memory.LoseRequests())
+				sleep(outage)
+			}
+			cloned := false
+			a.store.Inject(memory.Faults(func(op memory.Op) memory.Fault {
+				e := op.Entry
+				e.WriteID, e.Token = "the clone's", nil
+				d.Replace(e)
+				cloned = true
+				return memory.Fault{}
+			}).On(memory.Write).Times(1))
+			for !cloned {
+				sleep(T / 100)
+			}
+			end := d.Entry().TermExpiry
+			for ; time.Now().Before(end); sleep(T / 100) {
+				if a.View().ValueInFuture() {
+					t.Fatalf("after an outage of %v: the view is true, by the write of another", outage)
+				}
+			}
+			if len(a.doubles()) == 0 {
+				t.Errorf("after an outage of %v: it was not told of the other process", outage)
 			}
 		})
 	}

@@ -156,6 +156,7 @@ func TestWatchSlowCallback(t *testing.T) {
 			a := join(t, d, "a")
 			sleep(40 * time.Second)
 			a.quit()
+			synctest.Wait() // or the feed may show the next leader's record only
 		}
 		sleep(10 * time.Minute)
 		var kinds []string

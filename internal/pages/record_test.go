@@ -56,7 +56,7 @@ func TestRecordBlocks(t *testing.T) {
 // docs/record.md has each field of the record, and no other, and says what may be left out.
 func TestRecordFields(t *testing.T) {
 	data, err := record.Marshal(&leaderelection.RaceEntry{
-		LeaderID: "a", HostPort: []string{"b"}, ConnectionParams: []byte("c"), TermLength: time.Second, Successor: "d",
+		LeaderID: "a", HostPort: []string{"b"}, ConnectionParams: []byte("c"), TermLength: time.Second, WriteID: "w", Successor: "d",
 		Unsynchronized: true, Hold: time.Second, Priority: 1,
 	})
 	if err != nil {

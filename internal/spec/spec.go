@@ -75,7 +75,7 @@ func (r *Record) Landed(began time.Time, e *Entry) error {
 		fault = fmt.Errorf("%s over %s: %w", describe(e), describe(&r.now), fault)
 	}
 	// An operator's request leaves the term as it is. If it is lost, the leader may never have seen it.
-	asked := e.TermExpiry.Equal(r.now.TermExpiry) && e.ElectionNumber == r.now.ElectionNumber && e.Incarnation == r.now.Incarnation
+	asked := e.TermExpiry.Equal(r.now.TermExpiry) && e.ElectionNumber == r.now.ElectionNumber && e.Incarnation == r.now.Incarnation && e.WriteID == r.now.WriteID
 	r.now, r.began = *e.Clone(), began
 	r.greatest = max(r.greatest, e.ElectionNumber)
 	if !e.Vacant() && e.Extension == 0 && e.Hold > time.Nanosecond { // which is one that ends within the term
@@ -106,8 +106,10 @@ func (r *Record) step(began time.Time, e *Entry) (time.Time, error) {
 		return began, fmt.Errorf("its TermLength is %v", e.TermLength)
 	case !maps.Equal(e.Extra, old.Extra):
 		return began, errors.New("unknown fields are not handed on")
-	case sameLeadership && !e.Vacant() && e.TermExpiry.Equal(old.TermExpiry) && e.Successor != old.Successor:
+	case sameLeadership && !e.Vacant() && e.TermExpiry.Equal(old.TermExpiry) && e.WriteID == old.WriteID && e.Successor != old.Successor:
 		return r.began, request(old, e)
+	case e.Vacant() != (e.WriteID == "") || !e.Vacant() && e.WriteID == old.WriteID:
+		return began, fmt.Errorf("its WriteID is %q", e.WriteID)
 	case e.Vacant() && old.Vacant():
 		return began, reservation(old, e)
 	case e.Vacant():
@@ -334,7 +336,7 @@ func (r *Record) early(began time.Time, e *Entry) time.Duration {
 
 // equal reports whether all that is stored of a and b is the same.
 func equal(a, b *Entry) bool {
-	return a.Compare(b) == 0 && a.LeaderID == b.LeaderID && a.Incarnation == b.Incarnation && a.Successor == b.Successor &&
+	return a.Compare(b) == 0 && a.LeaderID == b.LeaderID && a.Incarnation == b.Incarnation && a.WriteID == b.WriteID && a.Successor == b.Successor &&
 		a.TermExpiry.Equal(b.TermExpiry) && a.TermLength == b.TermLength && a.Unsynchronized == b.Unsynchronized && a.Hold == b.Hold &&
 		a.Priority == b.Priority && slices.Equal(a.HostPort, b.HostPort) && slices.Equal(a.ConnectionParams, b.ConnectionParams) &&
 		maps.Equal(a.Extra, b.Extra)

@@ -1,6 +1,7 @@
 package spec_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func at(s float64) time.Time { return begin.Add(time.Duration(s * float64(time.S
 func held(who string, number, ext int, until float64, change ...func(*le.RaceEntry)) le.RaceEntry {
 	e := le.RaceEntry{
 		LeaderID: who, Incarnation: "i" + who, TermLength: term, TermExpiry: at(until),
-		ElectionNumber: le.ElectionNumber(number), Extension: uint64(ext),
+		ElectionNumber: le.ElectionNumber(number), Extension: uint64(ext), WriteID: fmt.Sprint(who, number, until),
 	}
 	for _, c := range change {
 		c(&e)
@@ -37,7 +38,7 @@ func held(who string, number, ext int, until float64, change ...func(*le.RaceEnt
 }
 
 func vacant(by string, number, ext int, until float64, change ...func(*le.RaceEntry)) le.RaceEntry {
-	return held(by, number, ext, until, append(change, func(e *le.RaceEntry) { e.LeaderID = "" })...)
+	return held(by, number, ext, until, append(change, func(e *le.RaceEntry) { e.LeaderID, e.WriteID = "", "" })...)
 }
 
 func successor(id string) func(*le.RaceEntry) {
@@ -45,6 +46,9 @@ func successor(id string) func(*le.RaceEntry) {
 }
 func hold(s float64) func(*le.RaceEntry) {
 	return func(e *le.RaceEntry) { e.Hold = time.Duration(s * float64(time.Second)) }
+}
+func write(id string) func(*le.RaceEntry) {
+	return func(e *le.RaceEntry) { e.WriteID = id }
 }
 func unsynchronized(e *le.RaceEntry) { e.Unsynchronized = true }
 func unknown(e *le.RaceEntry)        { e.Extra = map[string]string{"color": `"red"`} }
@@ -89,7 +93,9 @@ func TestSteps(t *testing.T) {
 		"the first, marked":                 {nil, step{500, held("a", 1, 0, 510, unsynchronized), false}, ""},
 		"an extension":                      {[]step{a}, step{5, held("a", 1, 1, 15), false}, ""},
 		"an extension that does not grow":   {[]step{a}, step{5, held("a", 1, 0, 15), false}, "does not raise"},
-		"one that grows without a term":     {[]step{a}, step{5, held("a", 1, 1, 10), false}, ""},
+		"one that grows without a term":     {[]step{a}, step{5, held("a", 1, 1, 10, write("2")), false}, ""},
+		"one that is no write of its own":   {[]step{a}, step{5, held("a", 1, 1, 15, write("a1 10")), false}, "WriteID"},
+		"one that is not told apart":        {[]step{a}, step{5, held("a", 1, 1, 15, write("")), false}, "WriteID"},
 		"a term that shrinks":               {[]step{a}, step{5, held("a", 1, 1, 9.9), false}, "shrinks"},
 		"a term within the skew":            {nil, step{0, held("a", 1, 0, 11), false}, ""},
 		"a term beyond the skew":            {nil, step{0, held("a", 1, 0, 11.001), false}, "too late"},
