@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/outage"
 	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
@@ -34,32 +35,54 @@ func Follow(ctx context.Context, w leaderelection.WatchConfig, onError func(erro
 	if err := w.Watch(over, func(context.Context, leaderelection.RaceEntry) {}); !errors.Is(err, context.Canceled) {
 		return nil, err
 	}
-	f := &Follower{Table: NewTable(w.Clock, w.MaxClockSkew), done: make(chan struct{})}
-	w.Trace = leaderelection.JoinTraces(w.Trace, f.listen(onError))
-	lapsed := w.Lapsed
-	w.Lapsed = func(ctx context.Context, e leaderelection.RaceEntry) {
-		f.Lapsed(e)
-		if lapsed != nil {
-			lapsed(ctx, e)
-		}
+	skew := w.MaxClockSkew
+	if skew == 0 && w.ClockPolicy != leaderelection.SharedClock {
+		skew = leaderelection.DefaultMaxClockSkew
 	}
+	f := &Follower{Table: NewTable(w.Clock, skew), done: make(chan struct{})}
+	w.Trace = leaderelection.JoinTraces(w.Trace, f.listen(onError))
 	go f.run(ctx, w)
 	return f, nil
 }
 
+// run watches. If the store refuses for good, it asks now and then, and logs so in few lines: each
+// Watch would begin to count anew.
 func (f *Follower) run(ctx context.Context, w leaderelection.WatchConfig) {
 	defer close(f.done)
-	for pause := firstPause; ; pause = min(2*pause, longPause) {
-		err := w.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { f.News(e) })
-		if ctx.Err() != nil {
-			return
+	log, begun := warnings.Or(w.Logger), f.clock.Now()
+	fails := outage.Log{Over: "leaderelection: the election is watched again", To: func(level slog.Level, msg string, args ...any) {
+		log.Log(ctx, level, msg, args...)
+	}}
+	pause := firstPause
+	for ctx.Err() == nil {
+		for err := f.watch(ctx, w); err != nil && ctx.Err() == nil; err = f.probe(ctx, w) {
+			f.failure.Store(&err)
+			fails.Failed(f.clock.Now().Sub(begun), "", "leaderelection: the election cannot be watched; trying again", "err", err)
+			f.clock.SleepFor(ctx, pause)
+			pause = min(2*pause, longPause)
 		}
-		f.failure.Store(&err)
-		warnings.Or(w.Logger).LogAttrs(ctx, slog.LevelError, "leaderelection: the election cannot be watched; trying again", slog.Duration("in", pause), slog.Any("err", err))
-		if !f.clock.SleepFor(ctx, pause) {
-			return
-		}
+		fails.Worked(f.clock.Now().Sub(begun), "")
 	}
+}
+
+func (f *Follower) watch(ctx context.Context, w leaderelection.WatchConfig) error {
+	return w.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) { f.News(e) })
+}
+
+// probe watches until a call has worked, without a log. It returns an error if none has.
+func (f *Follower) probe(ctx context.Context, w leaderelection.WatchConfig) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w.Logger = slog.New(slog.DiscardHandler)
+	w.Trace = leaderelection.JoinTraces(w.Trace, &leaderelection.Trace{StoreOp: func(op leaderelection.StoreOp) {
+		if op.Err == nil {
+			cancel()
+		}
+	}})
+	if err := f.watch(ctx, w); ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // listen returns a hook that notes whether reads work.

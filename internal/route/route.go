@@ -24,9 +24,10 @@ import (
 // number of goroutines at once.
 type Table struct {
 	clock   clocks.Clock
+	epoch   time.Time
 	skew    time.Duration
 	lasting bool       // who holds a record does so until a newer one
-	mu      sync.Mutex // orders News and Lapsed
+	mu      sync.Mutex // orders News
 	state   atomic.Pointer[State]
 }
 
@@ -41,7 +42,8 @@ type State struct {
 	Fault error
 
 	table      *Table
-	gone       time.Time // by the table's clock: the leader's term is over for every clock within bounds
+	gone       time.Time     // by the table's wall clock: the leader's term is over for every clock within bounds
+	until      time.Duration // the elapsed time until which it may last, whatever its expiry says
 	changed    chan struct{}
 	leadership *leadership
 }
@@ -63,7 +65,7 @@ func NewTable(clock clocks.Clock, skew time.Duration) *Table {
 	if clock == nil {
 		clock = clocks.System()
 	}
-	t := &Table{clock: clock, skew: skew}
+	t := &Table{clock: clock, epoch: clock.Now(), skew: skew}
 	t.state.Store(&State{table: t, changed: make(chan struct{}), leadership: newLeadership()})
 	return t
 }
@@ -90,8 +92,9 @@ func (t *Table) News(e leaderelection.RaceEntry) {
 	if e.ElectionNumber == leaderelection.NoElections || e.Compare(&old.Entry) <= 0 {
 		return
 	}
-	next := &State{Entry: *e.Clone(), table: t, gone: t.goneAt(&e), changed: make(chan struct{}), leadership: old.leadership}
+	next := &State{Entry: *e.Clone(), table: t, changed: make(chan struct{}), leadership: old.leadership}
 	next.Entry.Token = nil
+	next.ends()
 	if !e.Vacant() {
 		next.Addresses, next.Fault = addresses(&next.Entry)
 	}
@@ -106,29 +109,26 @@ func (t *Table) News(e leaderelection.RaceEntry) {
 	}
 }
 
-// Lapsed takes in that the term of e is over, which Watch may know sooner than its expiry tells:
-// where that lies ahead of what any clock within bounds can have written.
-func (t *Table) Lapsed(e leaderelection.RaceEntry) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	old, now := t.state.Load(), t.clock.Now().Round(0)
-	if e.Compare(&old.Entry) != 0 || !now.Before(old.gone) {
-		return
+// ends works out when the term is over for every clock within bounds. None of them can have written
+// an expiry that is later than now by more than a term and twice the skew. An Unsynchronized record's
+// expiry tells nothing: its term counts from now.
+func (s *State) ends() {
+	t, e := s.table, &s.Entry
+	lasts := e.TermLength + 3*t.skew
+	s.gone = e.TermExpiry.Add(t.skew)
+	if e.Unsynchronized {
+		lasts = e.TermLength + max(t.skew, e.TermLength/100)
+		s.gone = t.clock.Now().Round(0).Add(lasts)
 	}
-	next := *old
-	next.gone, next.changed = now, make(chan struct{})
-	t.state.Store(&next)
-	close(old.changed)
+	s.until = t.elapsed() + lasts
 }
 
-// goneAt is when the term of e is over for sure, by the table's clock. The expiry
-// of a candidate whose clock means nothing here tells nothing: its term is counted
-// from now, when it is seen.
-func (t *Table) goneAt(e *leaderelection.RaceEntry) time.Time {
-	if e.Unsynchronized {
-		return t.clock.Now().Round(0).Add(e.TermLength + max(t.skew, e.TermLength/100))
+// elapsed is the time that passes whatever the wall clock is set to.
+func (t *Table) elapsed() time.Duration {
+	if m, ok := t.clock.(clocks.Monotonic); ok {
+		return m.Monotonic()
 	}
-	return e.TermExpiry.Add(t.skew)
+	return t.clock.Now().Sub(t.epoch)
 }
 
 // Known reports whether anything has been learned.
@@ -137,11 +137,11 @@ func (s *State) Known() bool { return s.Entry.ElectionNumber != leaderelection.N
 // Led reports whether there is a leader, as far as is known: the record is held,
 // and its term has not run out for sure.
 func (s *State) Led() bool {
-	return s.Known() && !s.Entry.Vacant() && (s.table.lasting || s.table.clock.Now().Round(0).Before(s.gone))
+	return s.Known() && !s.Entry.Vacant() && (s.table.lasting || s.UntilNext() > 0)
 }
 
 // Gone is when the leader's term is over by the table's clock, for every clock
-// within bounds, if it is not extended; the zero time where nobody leads, or nobody knows.
+// within bounds, if it is not extended and its expiry is right; the zero time where nobody leads, or nobody knows.
 func (s *State) Gone() time.Time {
 	if !s.Known() || s.Entry.Vacant() || s.table.lasting {
 		return time.Time{}
@@ -156,7 +156,7 @@ func (s *State) UntilNext() time.Duration {
 	if gone.IsZero() {
 		return 0
 	}
-	return max(0, gone.Sub(s.table.clock.Now().Round(0)))
+	return max(0, min(gone.Sub(s.table.clock.Now().Round(0)), s.until-s.table.elapsed()))
 }
 
 // Changed is closed when there is a newer State.

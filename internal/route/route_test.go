@@ -3,14 +3,17 @@
 package route_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
@@ -54,8 +57,8 @@ func TestLed(t *testing.T) {
 	}
 }
 
-// A leader whose expiry lies hours ahead is known for two terms, as candidates wait for it. Then
-// nobody leads, and the next one is found.
+// A leader whose expiry lies hours ahead is known for as long as a right clock could have written
+// it. Then nobody leads, and the next one is found, whether the store is there or not.
 func TestTermThatLiesAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const term, skew = 15 * time.Second, time.Second
@@ -63,27 +66,22 @@ func TestTermThatLiesAhead(t *testing.T) {
 		e := leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i", TermLength: term, TermExpiry: time.Now().Add(2 * time.Hour)}
 		d.Replace(&e)
 		ctx, cancel := context.WithCancel(t.Context())
-		var told atomic.Int32
-		f, err := route.Follow(ctx, leaderelection.WatchConfig{Decider: d.Handle(), MaxClockSkew: skew, Logger: slog.New(slog.DiscardHandler),
-			Lapsed: func(context.Context, leaderelection.RaceEntry) { told.Add(1) },
-		}, nil)
+		store := d.Handle()
+		f, err := route.Follow(ctx, leaderelection.WatchConfig{Decider: store, MaxClockSkew: skew, Logger: slog.New(slog.DiscardHandler)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(time.Second)
+		store.Inject(memory.LoseRequests())
 		time.Sleep(term)
-		before := f.Load()
-		if !before.Led() {
+		if !f.Load().Led() {
 			t.Error("not led after a term")
 		}
-		time.Sleep(2 * term)
-		if s := f.Load(); s.Led() || s.UntilNext() != 0 || s.Entry.LeaderID != "a" || told.Load() != 1 {
-			t.Errorf("after three terms led: %v, until the next %v, told %d times", s.Led(), s.UntilNext(), told.Load())
+		time.Sleep(3 * skew)
+		if s := f.Load(); s.Led() || s.UntilNext() != 0 || s.Entry.LeaderID != "a" {
+			t.Errorf("led: %v, until the next %v", s.Led(), s.UntilNext())
 		}
-		select {
-		case <-before.Changed():
-		default:
-			t.Error("nobody who waits learns of it")
-		}
+		store.Inject(nil)
 		e.LeaderID, e.ElectionNumber, e.TermExpiry = "b", 2, time.Now().Add(term)
 		d.Replace(&e)
 		time.Sleep(term / 2)
@@ -95,25 +93,63 @@ func TestTermThatLiesAhead(t *testing.T) {
 	})
 }
 
-// That an older record's term is over says nothing of the newest one's.
-func TestOlderTermLapses(t *testing.T) {
+// A router whose own clock was hours ahead when it learned of a leader, and is set right, does not know
+// that leader for hours.
+func TestOwnClockWasAhead(t *testing.T) {
+	const term, skew = 15 * time.Second, time.Second
 	synctest.Test(t, func(t *testing.T) {
-		old := leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i", TermExpiry: time.Now().Add(time.Minute)}
-		table := route.NewTable(nil, time.Second)
-		table.News(old)
-		e := old
-		e.Extension++
-		table.News(e)
-		s := table.Load()
-		table.Lapsed(old)
-		if !table.Load().Led() || table.Load() != s {
-			t.Error("the older one's end has counted")
+		clock := clocks.NewOffset(nil, 2*time.Hour)
+		table := route.NewTable(clock, skew)
+		table.News(leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i", TermLength: term, TermExpiry: time.Now().Add(2*time.Hour + term)})
+		clock.Set(0)
+		time.Sleep(term)
+		if !table.Load().Led() {
+			t.Error("not led for a term")
 		}
-		table.Lapsed(e)
-		if table.Load().Led() {
-			t.Error("the newest one's has not")
+		time.Sleep(3 * skew)
+		if s := table.Load(); s.Led() || s.UntilNext() != 0 {
+			t.Errorf("led: %v, until the next %v", s.Led(), s.UntilNext())
 		}
 	})
+}
+
+// A router whose store refuses for good logs few lines, and one more when the election is watched.
+func TestRefusedForGoodIsLoggedBriefly(t *testing.T) {
+	for _, err := range []error{leaderelection.ErrPermanent, leaderelection.ErrDenied} {
+		for _, polled := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				var w leaderelection.WatchConfig
+				store := d.Handle()
+				store.Inject(memory.Fail(err))
+				w.Decider = store
+				if polled {
+					w.Decider = store.Polled()
+				}
+				var text bytes.Buffer
+				w.Logger = slog.New(slog.NewTextHandler(&text, nil))
+				ctx, cancel := context.WithCancel(t.Context())
+				f, err := route.Follow(ctx, w, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if n := strings.Count(text.String(), "\n"); n < 20 || n > 65 {
+					t.Errorf("%d lines in an hour", n)
+				}
+				text.Reset()
+				store.Inject(nil)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if n := strings.Count(text.String(), "the election is watched again"); n != 1 || f.Failure() != nil {
+					t.Errorf("it was said %d times that the election is watched again, and the failure is %v", n, f.Failure())
+				}
+				cancel()
+				<-f.Done()
+			})
+		}
+	}
 }
 
 // The routers' own rule about addresses.

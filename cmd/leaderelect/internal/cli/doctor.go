@@ -141,7 +141,7 @@ func (a *app) examine(ctx context.Context, place, scratch leaderelection.RaceDec
 		tell(doctor.Finding{Check: "term and skew", Verdict: doctor.Warn, Detail: w, Advice: "see leaderelect plan"})
 	}
 	if len(warnings) == 0 {
-		tell(doctor.Finding{Check: "term and skew", Verdict: doctor.OK, Detail: fmt.Sprintf("%v and %v fit each other and the store", a.common.term, a.common.skew)})
+		tell(doctor.Finding{Check: "term and skew", Verdict: doctor.OK, Detail: fmt.Sprintf("%v and %v fit each other and a store of this kind", a.common.term, a.common.skew)})
 	}
 	return well
 }

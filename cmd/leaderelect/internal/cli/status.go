@@ -34,7 +34,8 @@ Give --extend-every if the leader extends more often, as run does: see leaderele
 
 In an election that is held --unsynchronized, one look does not tell whether the term
 still runs. status then looks on until the leader extends its lease, which takes half a
-term, or until the term must have run out, which takes a whole one.
+term, or until the term must have run out, which takes a whole one. So it does if the term
+ends later than a right clock can have written; then two terms tell that nobody leads.
 
 Exit codes: 0 somebody leads; 1 nobody does, or with --check-id another candidate; 2 error.`,
 		Args: cobra.MaximumNArgs(1),
@@ -113,6 +114,9 @@ func (l *look) look(ctx context.Context) (state.State, error) {
 	}
 	poll := cmp.Or(l.common.poll, max(e.TermLength/10, 50*time.Millisecond))
 	l.took = state.Unseen(e, l.common.skew) + poll
+	if !e.Unsynchronized {
+		l.took += e.TermLength // the clock is wrong, and Lapsed comes after two terms
+	}
 	if !l.firm {
 		limit.Reset(l.took + l.timeout)
 	}
@@ -126,7 +130,7 @@ func (l *look) lookOn(ctx context.Context, d leaderelection.RaceDecider, poll ti
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := l.watching(d)
-	watch.PollInterval, watch.Logger = poll, nil
+	watch.PollInterval = poll
 	var s state.State
 	err := l.follow(ctx, watch, func(e state.Event) {
 		if s = e.State; s.State != state.Held {

@@ -108,7 +108,7 @@ func (s *session) read() bool {
 		return false
 	}
 	if err != nil {
-		s.tell("reading the record", Fail, err.Error(), "check the URL, that the place exists, and the permission to read it")
+		s.tell("reading the record", Fail, err.Error(), "check the URL, that the store answers and has the place, and the permission to read it")
 		return false
 	}
 	detail := fmt.Sprintf("in %s: nobody has led yet", Took(took))
@@ -122,6 +122,10 @@ func (s *session) read() bool {
 		detail = fmt.Sprintf("in %s: %s, token %d, until %s", Took(took), state.Name(e.LeaderID), e.ElectionNumber, e.TermExpiry.Format(time.RFC3339))
 	}
 	s.tell("reading the record", OK, detail, "")
+	if state.Ahead(e, time.Now(), s.Skew) {
+		s.tell("the clocks", Warn, "the term ends later than a right clock can have written: the leader's clock is wrong, or this machine's",
+			"set the clocks right; leaderelect status tells within two terms whether that leader lives")
+	}
 	if e.TermLength > 0 && e.TermLength != s.Term {
 		s.tell("the term", Warn, fmt.Sprintf("the record was written with a term of %v, and --term is %v", e.TermLength, s.Term),
 			"give all candidates the same --term and --skew")

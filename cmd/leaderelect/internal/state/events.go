@@ -33,7 +33,7 @@ func (e *Event) Text() string {
 	case Elected:
 		s := fmt.Sprintf("%s token %d: %s leads, %s", at, e.Token, Name(e.LeaderID), until)
 		if e.State.State == Held {
-			s = fmt.Sprintf("%s token %d: held by %s; %s", at, e.Token, Name(e.LeaderID), untold)
+			s = fmt.Sprintf("%s token %d: held by %s; %s", at, e.Token, Name(e.LeaderID), e.untold())
 		}
 		if len(e.HostPort) > 0 {
 			s += ", at " + Names(e.HostPort)
@@ -104,13 +104,14 @@ func (f *Follower) Now(now time.Time, skew time.Duration) State {
 }
 
 // LapseIn is how long it is until the term that is known has run out for all
-// clocks within bounds, should it not be extended.
+// clocks within bounds, should it not be extended. None of them writes an expiry
+// that is Ahead.
 func (f *Follower) LapseIn(now time.Time, skew time.Duration) time.Duration {
-	e := f.last
+	e, since := f.last, now.Sub(f.seen)
 	if !e.Unsynchronized {
-		return e.TermExpiry.Add(skew).Sub(now)
+		return min(e.TermExpiry.Sub(now), e.TermLength+2*skew-since) + skew
 	}
-	return Unseen(e, skew) - now.Sub(f.seen)
+	return Unseen(e, skew) - since
 }
 
 // Unseen is for how long an unsynchronized record must not have changed for its

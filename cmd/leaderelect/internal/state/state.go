@@ -18,8 +18,8 @@ const (
 	Lapsed = "lapsed" // nobody does: the term ran out unextended
 	None   = "none"   // nobody ever has
 	// Held: somebody held the record when it was last written. Its clock must not
-	// be compared with others, so whether that term still runs is seen only by
-	// looking for a while.
+	// be compared with others, or is wrong (see Ahead), so whether that term still
+	// runs is seen only by looking for a while.
 	Held = "held"
 )
 
@@ -54,6 +54,8 @@ type State struct {
 	// Place is where the record is, as the store has resolved its URL. Only who has just opened
 	// it says so.
 	Place string `json:"place,omitempty"`
+
+	ahead bool // TermExpiry is Ahead
 }
 
 // Of is what e means at the wall time now, for clocks that are within skew, and leaders that extend
@@ -88,8 +90,8 @@ func Of(e *leaderelection.RaceEntry, now time.Time, skew, every time.Duration) S
 		}
 		s.TermExpiry = time.Time{}
 		return s
-	case e.Unsynchronized:
-		s.State = Held
+	case e.Unsynchronized, Ahead(e, now, skew):
+		s.State, s.ahead = Held, !e.Unsynchronized
 		return s
 	case left <= -skew:
 		s.State = Lapsed
@@ -106,6 +108,12 @@ func Of(e *leaderelection.RaceEntry, now time.Time, skew, every time.Duration) S
 	}
 	s.Since = e.TermExpiry.Add(-e.TermLength - time.Duration(extended)*every).Truncate(time.Second)
 	return s
+}
+
+// Ahead reports whether the term of e ends later than any clock within skew can have written by now:
+// the leader's clock is wrong, or the one that says now.
+func Ahead(e *leaderelection.RaceEntry, now time.Time, skew time.Duration) bool {
+	return !e.Vacant() && !e.Unsynchronized && e.Hold == 0 && e.TermExpiry.Sub(now) > e.TermLength+2*skew
 }
 
 // Seconds is d in whole milliseconds, for JSON; nothing if it is over.
@@ -143,20 +151,20 @@ func (s *State) facts() string {
 		hold()
 		return b.String()
 	case Lapsed:
-		if s.Unsynchronized {
+		if s.Unsynchronized || s.ahead {
 			line("state", "lapsed: %s has not extended its term", Name(s.LeaderID))
 			break
 		}
 		line("state", "lapsed: the term of %s ran out at %s", Name(s.LeaderID), s.TermExpiry.Format(clock))
 	case Held:
-		line("state", "held, when it was last written: %s", untold)
+		line("state", "held, when it was last written: %s", s.untold())
 	default:
 		line("state", "led")
 	}
 	line("leader", "%s", Name(s.LeaderID))
 	line("token", "%d", s.Token)
 	switch {
-	case s.State == Led && s.Unsynchronized:
+	case s.State == Led && s.Since.IsZero():
 		line("since", "%d extensions", s.Extension)
 		line("time left", "%.1fs of %gs at most, unless it is extended", s.Left, s.Term)
 	case s.State == Led:
@@ -179,8 +187,14 @@ func (s *State) facts() string {
 	return b.String()
 }
 
-// untold is what a look at an unsynchronized record leaves open.
-const untold = "its clock is not compared, so only time tells whether the term still runs"
+// untold is what a look at a record that is Held leaves open.
+func (s *State) untold() string {
+	why := "its clock is not compared"
+	if !s.Unsynchronized {
+		why = fmt.Sprintf("its term ends at %s, so its leader's clock is wrong, or this one", s.TermExpiry.Format(time.RFC3339))
+	}
+	return why + ", so only time tells whether the term still runs"
+}
 
 func (s *State) reserved() bool {
 	return s.Successor != "" && s.Successor != leaderelection.AnySuccessor

@@ -29,6 +29,12 @@ func unsynchronized(n uint64) *leaderelection.RaceEntry {
 	return e
 }
 
+func ahead() *leaderelection.RaceEntry {
+	e := held(0)
+	e.TermExpiry = now.Add(2 * time.Hour)
+	return e
+}
+
 func vacant(successor string) *leaderelection.RaceEntry {
 	return &leaderelection.RaceEntry{TermExpiry: now, TermLength: term, ElectionNumber: 3, Extension: 9, Successor: successor}
 }
@@ -49,6 +55,7 @@ func TestOf(t *testing.T) {
 		"given up":               {vacant(""), 0, state.Vacant, 0, "vacant: given up at 2026-09-21T13:46:40Z"},
 		"given up for anybody":   {vacant("*"), 0, state.Vacant, 0, "vacant: given up at"},
 		"reserved":               {vacant("b"), 0, state.Vacant, 0, "vacant: reserved for b until 2026-09-21T13:46:40Z"},
+		"hours ahead":            {ahead(), 0, state.Held, 0, "its term ends at 2026-09-21T15:46:40Z, so its leader's clock is wrong, or this one"},
 		"unsynchronized":         {unsynchronized(4), 0, state.Held, 0, "held, when it was last written: its clock is not compared"},
 	} {
 		s := state.Of(c.entry, now.Add(c.at), skew, 0)
@@ -184,4 +191,24 @@ func TestFollowerUnsynchronized(t *testing.T) {
 	if e = f.Changed(gone, now, skew); !strings.HasSuffix(e.Text(), "over, given up") {
 		t.Error(e.Text())
 	}
+}
+
+// So is a record whose term ends later than a right clock can have written.
+func TestFollowerAhead(t *testing.T) {
+	var f state.Follower
+	known := func(after time.Duration, want string, left float64) {
+		t.Helper()
+		if s := f.Now(now.Add(after), skew); s.State != want || s.Left != left || !s.Since.IsZero() || strings.Contains(s.Text(), "since      about") {
+			t.Errorf("after %v: %+v, want %s, %gs left:\n%s", after, s, want, left, s.Text())
+		}
+	}
+	f.Changed(ahead(), now, skew)
+	known(term+3*skew-1, state.Held, 0)
+	known(term+3*skew, state.Lapsed, 0)
+	next := ahead()
+	next.Extension++
+	f.Changed(next, now, skew)
+	known(0, state.Led, 10)
+	known(4*time.Second, state.Led, 6)
+	known(term+3*skew, state.Lapsed, 0)
 }
