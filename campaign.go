@@ -327,9 +327,6 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	if c.f.failure != nil && !c.stopping {
 		c.stop(now, c.f.failure)
 	}
-	if c.stopping {
-		c.dismiss()
-	}
 	c.tighten(now)
 	c.changed.look(now)
 	c.clock.tend(&wake)
@@ -351,12 +348,16 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 	c.act(&wake)
 	c.answerResigners(&wake)
 	c.report(now)
-	if c.stopping && c.finished(&wake) {
-		c.ending, c.endBy = true, now.mono+100*time.Millisecond
-		c.report(now)
-		return c.end(&wake)
+	if !c.stopping {
+		return wake.in, false
 	}
-	return wake.in, false
+	c.dismiss()
+	if !c.finished(&wake) {
+		return wake.in, false
+	}
+	c.ending, c.endBy = true, now.mono+100*time.Millisecond
+	c.report(now)
+	return c.end(&wake)
 }
 
 // leaveTime is for how long a campaign that ends tries to release its record, or to learn

@@ -298,6 +298,33 @@ func TestLeadershipAndStatusAgreeAlways(t *testing.T) {
 	})
 }
 
+// A campaign that has had its only leadership ends at once, though LeaderChanged asks for another, and
+// the campaign waits for it.
+func TestLeadEndsWithTheOnlyLeadership(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		started := make(chan *le.Campaign)
+		d := memory.NewDecider()
+		c, err := le.Config{Decider: d, LeaderID: "a", TermLength: T, MaxClockSkew: S,
+			OnOusting: func(context.Context) { time.Sleep(2 * time.Second) },
+			LeaderChanged: func(ctx context.Context, _ le.RaceEntry) {
+				if c := <-started; c != nil {
+					c.Lead(ctx)
+				}
+			},
+		}.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		d.Replace(rival(first + 1))
+		sleep(time.Second)
+		started <- c
+		close(started)
+		_ = c.Wait()
+		near(t, "the campaign", time.Since(began), 2*time.Second, 3*time.Second)
+	})
+}
+
 // Lead returns an error when the campaign stops, even if LeaderChanged called it, which the campaign
 // waits for.
 func TestLeadEndsWhenTheCampaignStops(t *testing.T) {

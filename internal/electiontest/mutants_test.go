@@ -228,7 +228,7 @@ var planted = []mutants.Mutant{
 	{Name: "a disproved term is waited for by one's own term",
 		Edit: change{"disprovedTerms*k.termOf(e)", "disprovedTerms*k.term"}, CaughtBy: "TestKnowledgeKnowsWhenTermsEnd"},
 	{Name: "who waits in Lead is not told of the end", Hangs: true,
-		Edit: change{"	if c.stopping {\n		c.dismiss()\n	}\n", ""}, CaughtBy: "TestLeadEndsWhenTheCampaignStops"},
+		Edit: change{"	c.dismiss()\n", ""}, CaughtBy: "TestLeadEndsWhenTheCampaignStops"},
 	{Name: "no back-off", Hangs: true,
 		Edit: change{"r.notBefore = max(r.notBefore, start+pause, r.floor)", "_ = pause"}, CaughtBy: "TestRule11Outages",
 		Simulation: "TestSeeds", Says: "hot loop"},

@@ -45,8 +45,8 @@ func Follow(ctx context.Context, w leaderelection.WatchConfig, onError func(erro
 	return f, nil
 }
 
-// run watches. If the store refuses for good, it asks now and then, and logs so in few lines: each
-// Watch would begin to count anew.
+// run watches. If the store refuses for good, it asks now and then, and logs so in few lines. Each
+// Watch by itself would log the refusal once more.
 func (f *Follower) run(ctx context.Context, w leaderelection.WatchConfig) {
 	defer close(f.done)
 	log, begun := warnings.Or(w.Logger), f.clock.Now()

@@ -141,7 +141,7 @@ func (s *State) Led() bool {
 }
 
 // Gone is when the leader's term is over by the table's clock, for every clock
-// within bounds, if it is not extended and its expiry is right; the zero time where nobody leads, or nobody knows.
+// within bounds, if it is not extended and its expiry is right; the zero time if nobody leads, or nobody knows.
 func (s *State) Gone() time.Time {
 	if !s.Known() || s.Entry.Vacant() || s.table.lasting {
 		return time.Time{}
