@@ -5,32 +5,43 @@ package electiontest
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
 // Two processes may be restored from one snapshot of a machine (Lambda SnapStart, a VM that was cloned
 // while it ran, CRIU). They have one LeaderID, one memory, and the same random numbers ahead of them.
 
+// draw has the campaigns of that clock draw the same random numbers again, from their next look at it on.
+func draw(t *testing.T, clock *clocks.Offset) {
+	t.Helper()
+	synctest.Wait()
+	cryptotest.SetGlobalRandom(t, 7)
+	clock.Set(0)
+}
+
 // TestCloneOfAStandby: nothing that a standby makes up before it acquires is taken for its own mark.
 func TestCloneOfAStandby(t *testing.T) {
 	for _, polled := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			d := memory.NewDecider()
+			clock := clocks.NewOffset(nil, 0)
 			adjust := func(c *config) {
+				c.Clock = clock
 				if polled {
 					c.Decider = c.Decider.(*memory.Decider).Polled()
 				}
 			}
-			cryptotest.SetGlobalRandom(t, 7)
+			draw(t, clock)
 			a := join(t, d, "worker", adjust)
-			synctest.Wait()
-			cryptotest.SetGlobalRandom(t, 7)
+			draw(t, clock)
 			b := join(t, d, "worker", adjust)
 			for range 60 * 10 {
 				time.Sleep(100 * time.Millisecond)
@@ -53,14 +64,15 @@ func TestCloneOfAStandby(t *testing.T) {
 func TestCloneMakesUpTheSame(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
-		cryptotest.SetGlobalRandom(t, 7)
-		a := join(t, d, "worker")
+		clock := clocks.NewOffset(nil, 0)
+		draw(t, clock)
+		a := join(t, d, "worker", func(c *config) { c.Clock = clock })
 		synctest.Wait()
 		led := d.Entry()
 		a.store.Inject(func(memory.Op) memory.Fault { return memory.Fault{Err: errors.New("cut off")} })
-		b := join(t, d, "worker")
+		b := join(t, d, "worker", func(c *config) { c.Clock = clock })
 		time.Sleep(T)
-		cryptotest.SetGlobalRandom(t, 7)
+		draw(t, clock)
 		time.Sleep(2 * S)
 		if e := d.Entry(); b.Status() != le.Leading || e.Incarnation != led.Incarnation || e.WriteID != led.WriteID || e.ElectionNumber <= led.ElectionNumber {
 			t.Fatalf("the test is wrong: %v, record %+v", b.Status(), e)
@@ -132,15 +144,15 @@ func TestCloneInTheSameTick(t *testing.T) {
 				a.store.Inject(memory.LoseRequests())
 				sleep(outage)
 			}
-			cloned := false
+			var cloned atomic.Bool
 			a.store.Inject(memory.Faults(func(op memory.Op) memory.Fault {
 				e := op.Entry
 				e.WriteID, e.Token = "the clone's", nil
 				d.Replace(e)
-				cloned = true
+				cloned.Store(true)
 				return memory.Fault{}
 			}).On(memory.Write).Times(1))
-			for !cloned {
+			for !cloned.Load() {
 				sleep(T / 100)
 			}
 			end := d.Entry().TermExpiry

@@ -1,6 +1,7 @@
 package proctest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -100,7 +101,7 @@ func TestCtxEndsWithTheView(t *testing.T) {
 func TestCheckWrites(t *testing.T) {
 	begin := time.Unix(1, 0) // numbers are born with the time
 	write := func(id uint64, at time.Duration, who string, number leaderelection.ElectionNumber, ext uint64, sure bool) []line {
-		e := &leaderelection.RaceEntry{LeaderID: who, Incarnation: who, ElectionNumber: number, Extension: ext, TermLength: 10 * time.Second, TermExpiry: begin.Add(at + 10*time.Second)}
+		e := &leaderelection.RaceEntry{LeaderID: who, Incarnation: who, ElectionNumber: number, Extension: ext, WriteID: fmt.Sprint(who, id), TermLength: 10 * time.Second, TermExpiry: begin.Add(at + 10*time.Second)}
 		lines := []line{{Kind: writing, Write: id, Entry: e, Before: begin.Add(at).UnixNano()}}
 		if sure {
 			lines = append(lines, line{Kind: landed, Write: id})
