@@ -30,9 +30,12 @@ func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 		c.f.reads.hurry()
 	default:
 		// A newer record explains the failed write: it landed after all, or lost against
-		// this record. There is no reason to pause.
+		// this record. There is no reason to pause. That this candidate may write is shown
+		// only by a record of its own.
 		c.writes.worked()
-		c.f.calls.Worked(now.mono, OpAcquire.does())
+		if c.attempts.wrote(e) {
+			c.f.calls.Worked(now.mono, OpAcquire.does())
+		}
 	}
 	c.clock.observe(e, c.attempts.origin(e), now)
 	c.endWrong(now)

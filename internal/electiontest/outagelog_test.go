@@ -172,13 +172,36 @@ func TestEachOutageIsLogged(t *testing.T) {
 	}
 }
 
-// A write that lost a race, and news by which a write that failed is over, show that the store takes
-// writes again. So a standby, which writes no more for long, does not leave an outage of writes open.
+// That others' writes work does not say so of a candidate that alone may not write.
+func TestWhoMayNotWriteHearsOfNoEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var l lines
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled, logged(&l))
+		sleep(time.Minute)
+		a.store.Inject(memory.Fail(errRefused).On(memory.Write))
+		n := d.Entry().ElectionNumber
+		for range 60 {
+			n++
+			d.Replace(rival(n))
+			sleep(T + 30*time.Second)
+		}
+		if n := l.count("the store is back"); n > 0 || l.count("level=WARN") == 0 {
+			t.Errorf("it is back %d times while its writes fail:\n%s", n, &l.text)
+		}
+	})
+}
+
+// A write that lost a race shows that the store takes writes again. If another's record shows that a
+// write that failed is over, the outage is over when no other has failed for a minute. So a standby,
+// which writes no more for long, does not leave an outage of writes open.
 func TestOutageOfWritesIsOverWithoutAWrite(t *testing.T) {
 	for name, then := range map[string]func(d *memory.Decider) memory.Fault{
 		"lost race": func(*memory.Decider) memory.Fault { return memory.Fault{Err: le.ErrLostRace} },
 		"news": func(d *memory.Decider) memory.Fault {
-			d.Replace(rival(first + 5))
+			e := rival(first + 5)
+			e.TermLength, e.TermExpiry = time.Hour, time.Now().Add(time.Hour)
+			d.Replace(e)
 			return memory.Fault{Err: errRefused}
 		},
 	} {
@@ -196,7 +219,7 @@ func TestOutageOfWritesIsOverWithoutAWrite(t *testing.T) {
 						return then(d)
 					}).On(memory.Write))
 				}, polled)
-				sleep(2*T + T/2)
+				sleep(2*T + T/2 + time.Minute)
 				if writes < 2 || l.count("the store is back") != 1 {
 					t.Errorf("after %d writes:\n%s", writes, &l.text)
 				}
