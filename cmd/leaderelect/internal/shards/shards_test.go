@@ -3,6 +3,7 @@ package shards_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -47,6 +48,9 @@ func TestEventsAndState(t *testing.T) {
 						t.Errorf("%q", text)
 					}
 				}
+				if again := follow.Changed(a, time.Now()); len(again) != 0 {
+					t.Errorf("no change has the events %+v", again)
+				}
 			})
 		}()
 		a := join("a", shard.Named("one", "two", "three\x1b[2J"))
@@ -70,6 +74,13 @@ func TestEventsAndState(t *testing.T) {
 		s := shards.Of(as, seats, time.Now())
 		if s.Owned != 3 || s.Unowned != 0 || s.Lost != 0 || len(s.Members) != 2 || !s.Calm() {
 			t.Errorf("%+v", s)
+		}
+		another := slices.Clone(seats)
+		for i := range another {
+			another[i].Session.Number++
+		}
+		if s := shards.Of(as, another, time.Now()); s.Calm() || s.Lost != 3 {
+			t.Errorf("the seats are other sessions' by now: %+v", s)
 		}
 		for i, want := range []shards.Member{
 			{ID: "a", Seat: 0, State: shards.Alive, HostPort: []string{"a:80"}, Cordoned: true, Weight: 2, Capacity: 9, Zone: "z"},
