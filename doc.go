@@ -124,6 +124,9 @@ next extension by a clock that is behind says too early when the term is over.
 
 That a leader is not copied. If a process is cloned while it leads, as part of a virtual
 machine, both have its view until their next extension. Clone standbys, or stop it first.
+Even standbys need a kernel that draws new random numbers after the copy, as Linux does if
+the hypervisor gives it a VM generation id. Clones that draw the same numbers, and write in the
+same tick of a coarse clock, are one to everybody.
 
 That a store keeps what it acknowledged. Each decider's package says under which settings its
 store may lose a confirmed write. That may mean two leaders, and repeated fencing tokens.
