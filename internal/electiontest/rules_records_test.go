@@ -375,9 +375,10 @@ func TestRule07ReleaseLeavesAVacantRecord(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", func(c *config) { c.HostPort = []string{"h:1"} })
 		sleep(10 * time.Second)
+		of := d.Entry().Incarnation
 		a.quit()
 		e := d.Entry()
-		if !e.Vacant() || e.ElectionNumber != first || e.Extension != 2 || e.Successor != "" || len(e.HostPort) != 0 || !e.TermExpiry.Equal(time.Now()) {
+		if !e.Vacant() || e.ElectionNumber != first || e.Extension != 2 || e.Incarnation != of || e.WriteID != "" || e.Successor != "" || len(e.HostPort) != 0 || !e.TermExpiry.Equal(time.Now()) {
 			t.Fatalf("released record %+v", e)
 		}
 		if kinds := a.opsSince(time.Now(), le.OpRelease); len(kinds) != 1 {
