@@ -3,6 +3,7 @@ package fakeclock_test
 import (
 	"context"
 	"errors"
+	"runtime/metrics"
 	"testing"
 	"time"
 
@@ -219,6 +220,44 @@ func TestStepsKeepTheLease(t *testing.T) {
 			t.Errorf("steps of %v: the lease was lost, %d times", step, len(elected))
 		}
 		_ = campaign
+	}
+}
+
+// working is a store whose writes keep a processor busy for a while, as one does whose goroutine waits
+// for a processor on a machine with other load.
+type working struct{ leaderelection.RaceDecider }
+
+func (w working) WriteEntry(ctx context.Context, e *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
+	for begun := time.Now(); time.Since(begun) < 30*time.Millisecond; {
+	}
+	return w.RaceDecider.WriteEntry(ctx, e)
+}
+
+// AwaitSleepers waits for goroutines that are at work.
+func TestAwaitSleepersWaitsForWork(t *testing.T) {
+	told := []metrics.Sample{{Name: "/sched/goroutines/running:goroutines"}}
+	if metrics.Read(told); told[0].Value.Kind() == metrics.KindBad {
+		t.Skip("the runtime does not tell which goroutines run")
+	}
+	clock := fakeclock.New(time.Time{})
+	c, err := leaderelection.Config{
+		Decider: working{memory.New(&memory.Options{Clock: clock}).Polled()}, LeaderID: "a", Clock: clock,
+	}.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := c.Lead(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 12 {
+		if err := clock.AwaitSleepers(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		clock.Advance(5 * time.Second)
+	}
+	if !l.View().ValueInFuture() {
+		t.Error("the lease was lost")
 	}
 }
 
