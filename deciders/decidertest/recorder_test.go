@@ -1,3 +1,5 @@
+//go:build go1.25
+
 package decidertest
 
 import (
@@ -9,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -143,12 +146,14 @@ func (m mutant) newElection(t testing.TB) func() leaderelection.RaceDecider {
 
 func (m mutant) test(t *testing.T) {
 	for check, says := range m.fails {
-		got := failuresOf(t, 200*time.Millisecond, check, m.newElection)
-		if len(got) == 0 {
-			t.Errorf("%s passes", check)
-		} else if all := strings.Join(got, "\n"); !strings.Contains(all, says) {
-			t.Errorf("%s fails, but does not say %q:\n%s", check, says, all)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			got := failuresOf(t, 200*time.Millisecond, check, m.newElection)
+			if len(got) == 0 {
+				t.Errorf("%s passes", check)
+			} else if all := strings.Join(got, "\n"); !strings.Contains(all, says) {
+				t.Errorf("%s fails, but does not say %q:\n%s", check, says, all)
+			}
+		})
 	}
 }
 
@@ -157,7 +162,6 @@ func (m mutant) test(t *testing.T) {
 func TestBrokenDecidersFail(t *testing.T) {
 	for _, m := range append(append(brokenReads(), brokenWrites()...), brokenFeeds()...) {
 		t.Run(m.name, func(t *testing.T) {
-			t.Parallel() // some must be waited for
 			m.test(t)
 		})
 	}
@@ -178,9 +182,11 @@ func TestUnbrokenDecidersPass(t *testing.T) {
 				if g.name == "Processes" || g.name == "Proxy" {
 					continue // which memory cannot take part in
 				}
-				if got := failuresOf(t, 10*time.Second, g.name+"/"+c.name, m.newElection); len(got) > 0 {
-					t.Errorf("%s: %s/%s: %q", name, g.name, c.name, got)
-				}
+				synctest.Test(t, func(t *testing.T) {
+					if got := failuresOf(t, 10*time.Second, g.name+"/"+c.name, m.newElection); len(got) > 0 {
+						t.Errorf("%s: %s/%s: %q", name, g.name, c.name, got)
+					}
+				})
 			}
 		}
 	}
