@@ -41,7 +41,7 @@ type viewState struct {
 }
 
 // init lets package viewtest make views whose end a test sets.
-func init() {
+func init() { //nolint:gochecknoinits // package viewtest may not be imported here, and what it needs is not exported
 	viewhook.Make = func(clock clocks.Clock, number uint64) (any, func(time.Time)) {
 		v := newView(newTimekeeper(clock), ElectionNumber(number))
 		return v, v.set

@@ -92,7 +92,7 @@ func (p *proxy) forward(to, from net.Conn) {
 	go func() {
 		var err error
 		for c := range chunks {
-			time.Sleep(time.Until(c.due)) //nolint:forbidigo // the wire's delay
+			time.Sleep(time.Until(c.due)) // the wire's delay
 			switch {
 			case c.data == nil:
 				_ = to.Close()

@@ -419,7 +419,7 @@ func link(f *os.File, dir int, name string) error {
 
 func ignoringEINTR(f func() error) error {
 	for {
-		if err := f(); err != syscall.EINTR {
+		if err := f(); !errors.Is(err, syscall.EINTR) {
 			return err
 		}
 	}

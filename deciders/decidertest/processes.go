@@ -58,7 +58,7 @@ func child(text string, open func(ctx context.Context, address string) (leaderel
 	if _, err := d.ReadCurrent(ctx); err != nil { // so that connections are there
 		return err
 	}
-	fmt.Println(ready)
+	fmt.Fprintln(os.Stdout, ready)
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}

@@ -118,15 +118,16 @@ func (o *ConnectOptions) dial(address string, timeout time.Duration) (net.Conn, 
 }
 
 func (o *ConnectOptions) secure(address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
 	if o.TLS == nil {
-		return net.DialTimeout("tcp", address, timeout)
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", address)
 	}
 	config, err := o.TLS(address)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
 	return store.DialTLS(ctx, config, "tcp", address)
 }
 

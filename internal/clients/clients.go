@@ -88,10 +88,10 @@ func (s *Set) leave(key string, c *shared) error {
 		delete(s.open, key)
 	}
 	s.mu.Unlock()
-	if !last || c.err != nil || c.close == nil {
-		return nil
+	if last && c.err == nil && c.close != nil {
+		return c.close()
 	}
-	return c.close()
+	return nil
 }
 
 // make makes it.
