@@ -71,6 +71,9 @@ func (b *backend) whyNoConnection() error {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(false))
+	if err == nil {
+		return errors.New("it is back by now")
+	}
 	return connectionError(err)
 }
 

@@ -48,7 +48,7 @@ func TestLeaderKeepsItsLeadership(t *testing.T) {
 		"answers after the attempt's time": func(ctx context.Context, call func() error) error {
 			err := call()
 			<-ctx.Done()
-			return fmt.Errorf("%w (%w)", ctx.Err(), err)
+			return fmt.Errorf("%w (%v)", ctx.Err(), err)
 		},
 		"requests lost": func(ctx context.Context, _ func() error) error {
 			<-ctx.Done()
