@@ -41,11 +41,12 @@ func TestServersComeAndGo(t *testing.T) {
 	feedtest.Passing(t, feedtest.ReadError(t, d), first.addr, second.addr, "refused", `"web"`)
 }
 
-// eventually reads until that works, which it does at the third time at the latest.
+// eventually reads until that works: at the third time at the latest, and later only on a machine that
+// takes most of the ctx's time to compute a login.
 func eventually(t *testing.T, d leaderelection.RaceDecider, number leaderelection.ElectionNumber) {
 	t.Helper()
 	var failures []error
-	for range 3 {
+	for range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
 		e, err := d.ReadCurrent(ctx)
 		cancel()
