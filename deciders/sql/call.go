@@ -66,11 +66,15 @@ func (b *backend) conn(ctx context.Context) (*sql.Conn, error) {
 	defer cancel()
 	begun := time.Now()
 	c, err := b.db.Conn(within)
-	if s := b.db.Stats(); err != nil && within.Err() != nil && s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
-		return nil, fmt.Errorf("waited for a connection of the pool for %v: all %d are in use. Give the election a pool of its own, or this one more connections (SetMaxOpenConns): %w",
-			time.Since(begun).Round(time.Millisecond), s.MaxOpenConnections, err)
+	if err == nil || within.Err() == nil {
+		return c, err
 	}
-	return c, err
+	took := time.Since(begun).Round(time.Millisecond)
+	if s := b.db.Stats(); s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
+		return nil, fmt.Errorf("waited for a connection of the pool for %v: all %d are in use. Give the election a pool of its own, or this one more connections (SetMaxOpenConns): %w",
+			took, s.MaxOpenConnections, err)
+	}
+	return nil, fmt.Errorf("no connection was made within %v: %w", took, err)
 }
 
 // QueryContext implements Asker.
