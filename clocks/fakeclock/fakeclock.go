@@ -144,8 +144,8 @@ func (c *Clock) AwaitSleepers(ctx context.Context, n int) error {
 	}
 }
 
-// mostTries is how often a Clock finds that nobody has woken, but that goroutines are at work, before
-// it takes their work for something else than what it has woken.
+// mostTries is how often a Clock looks whether all is still, before it takes the work of goroutines for
+// something else than what it has woken.
 const mostTries = 100
 
 // still reports whether nobody has woken or fallen asleep since before, and no goroutine but the

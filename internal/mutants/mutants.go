@@ -168,12 +168,13 @@ func build(t *testing.T, dir, overlay string, race bool) string {
 	return bin
 }
 
-// run runs a program of tests where they expect to be.
+// run runs a program of tests where they expect to be. It has a time limit of its own, since it outlives
+// the test if go test ends that by the package's limit.
 func run(t *testing.T, dir, bin string, patience time.Duration, args ...string) (out []byte, late bool, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	child := exec.CommandContext(ctx, bin, args...)
+	child := exec.CommandContext(ctx, bin, append(args, "-test.timeout="+(2*patience).String())...)
 	child.Dir = dir
 	out, err = child.CombinedOutput()
 	return out, ctx.Err() != nil, err
