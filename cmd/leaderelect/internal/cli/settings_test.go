@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 )
 
 // command is leaderelect with a command "probe" that has some of run's flags, and
@@ -227,6 +228,17 @@ func TestCandidate(t *testing.T) {
 	a.common.hostPort = []string{":80"}
 	if cfg, err := a.candidate(); err == nil && (len(cfg.HostPort) == 0 || !strings.HasSuffix(cfg.HostPort[0], ":80")) {
 		t.Errorf("addresses %q", cfg.HostPort)
+	}
+}
+
+// A command's lease is extended as often as its times want, and as --extend-every says where it is given.
+func TestExtendEveryIsHeeded(t *testing.T) {
+	times := runner.Times{Span: 14 * time.Second, Margin: time.Second, Grace: 3 * time.Second}
+	for given, want := range map[time.Duration]time.Duration{0: 5 * time.Second, 2 * time.Second: 2 * time.Second} {
+		cfg := leaderelection.Config{ExtendEvery: given}
+		if extendFor(times, &cfg); cfg.ExtendEvery != want {
+			t.Errorf("--extend-every %v: extended every %v, want %v", given, cfg.ExtendEvery, want)
+		}
 	}
 }
 
