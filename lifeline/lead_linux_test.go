@@ -44,12 +44,21 @@ func stand(record, dir string) error {
 	if err != nil {
 		return err
 	}
-	campaign, err := c.Start(context.Background())
-	if err != nil {
-		return err
-	}
-	if _, err := campaign.Lead(context.Background()); err != nil {
-		return err
+	before, leave := context.WithCancel(context.Background())
+	for _, ctx := range []context.Context{before, context.Background()} { // its second campaign is as provable as its first
+		campaign, err := c.Start(ctx)
+		if err != nil {
+			return err
+		}
+		l, err := campaign.Lead(ctx)
+		if err != nil {
+			return err
+		}
+		if ctx == before {
+			l.Release()
+			leave()
+			<-campaign.Done()
+		}
 	}
 	fmt.Println("leads")
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the test has ended
@@ -131,6 +140,9 @@ func TestStandbyLeadsWhenTheProcessDies(t *testing.T) {
 	l.Release()
 	cancel()
 	<-standby.Done()
+	if err := c.Lifeline.(*lifeline.Lifeline).Close(); err != nil {
+		t.Error(err)
+	}
 
 	second := child(t, record, dir) // the record is vacant now
 	_ = second.Process.Kill()

@@ -4,8 +4,8 @@
 //	line, err := lifeline.Dir("/run/myapp")
 //
 // A lifeline is a file in memory that a process holds locked for as long as it lives. The
-// kernel, and nobody else, unlocks it when the process ends, however it ends. Each campaign of
-// the process gives that file a name, its incarnation. The election's record has the
+// kernel, and nobody else, unlocks it when the process ends, however it ends. Before a campaign of
+// the process leads, it gives that file a name, its incarnation. The election's record has the
 // incarnation too. So a process that reads the record on the same machine can ask the kernel
 // whether the leader's process is gone. The answer takes about a millisecond.
 //

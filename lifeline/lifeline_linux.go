@@ -27,6 +27,7 @@ type Lifeline struct {
 	file   *os.File // locked; it is passed on to others
 	id     id
 	names  []string // the file's, in order of their making
+	ended  string   // the last name, if its campaign has ended
 	closed bool
 
 	// The file is open a second time, with a lock of another kind. This one is passed on to
@@ -186,6 +187,9 @@ func (l *Lifeline) Live(name string) error {
 	}
 	_ = flock(int(l.file.Fd()), syscall.LOCK_EX) // again, if one to whom it was passed on has unlocked it
 	if slices.Contains(l.names, name) {
+		if l.ended == name {
+			l.ended = ""
+		}
 		return nil
 	}
 	names := append(slices.Clone(l.names), name)
@@ -196,6 +200,10 @@ func (l *Lifeline) Live(name string) error {
 		return fmt.Errorf("lifeline: linking %s in %s: %w", name, l.path, err)
 	}
 	l.names = names
+	if l.ended != "" {
+		_ = l.unname(l.ended) // or the name stays until this process ends
+		l.ended = ""
+	}
 	return nil
 }
 
@@ -212,11 +220,17 @@ func (l *Lifeline) write(names []string) error {
 	return l.file.Truncate(int64(len(content)))
 }
 
-// End removes the name of a campaign that has ended in order and released its record.
+// End removes the name of a campaign that has ended in order and released its record. The file
+// keeps its last name until it has another one, or until Close: once it has had names and has none
+// any more, the kernel gives it no other.
 func (l *Lifeline) End(name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !slices.Contains(l.names, name) {
+		return nil
+	}
+	if len(l.names) == 1 && l.isOpen() == nil {
+		l.ended = name
 		return nil
 	}
 	return l.unname(name)

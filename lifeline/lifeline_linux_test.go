@@ -324,6 +324,41 @@ func TestOwnProcessIsAlive(t *testing.T) {
 	}
 }
 
+// A process may lead again and again, and campaign again after all of its campaigns have ended. It has
+// one file for all of that, whose names of before are removed.
+func TestNamesOneAfterTheOther(t *testing.T) {
+	dir := memory(t)
+	l, other := open(t, dir), open(t, dir)
+	for _, name := range []string{"A", "B", "C"} {
+		if err := l.Live(name); err != nil {
+			t.Fatal(err)
+		}
+		alive(t, other, name)
+		if err := l.End(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Live("C"); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(l.Live("D"), l.End("D")); err != nil {
+		t.Error(err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 || left[0].Name() != "C" {
+		t.Errorf("names %v, want C: %v", left, err)
+	}
+	if err := l.End("C"); err != nil {
+		t.Error(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("after Close there are %v: %v", left, err)
+	}
+}
+
 func TestThousandCampaigns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nightly: it goes by the wall clock")
@@ -340,9 +375,11 @@ func TestThousandCampaigns(t *testing.T) {
 		told.Add(1)
 		t.Cleanup(l.OnDeath(n, told.Done))
 	}
+	l.watches.mu.Lock()
 	if n := len(l.watches.all); n != len(names) {
 		t.Errorf("%d are watched", n)
 	}
+	l.watches.mu.Unlock()
 	_ = p.Process.Kill()
 	told.Wait()
 }
