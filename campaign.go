@@ -374,8 +374,11 @@ func (c *Campaign) stop(now instant, cause error) {
 	if k := c.f.call; k != nil {
 		k.deadline = min(k.deadline, now.mono+c.f.timeout)
 	}
-	if c.leadership != nil {
+	switch {
+	case c.leadership != nil:
 		c.giveUp(now, cause)
+	case len(c.attempts.open) > 0:
+		c.k.unsure = true // one more read shows whether something is to be released
 	}
 }
 

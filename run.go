@@ -232,9 +232,6 @@ func (s *single) tend(c *Campaign, wake *alarm) {
 		wake.at(s.wait)
 	case s.wait > 0 || s.hasTried(c, wake.now):
 		c.stop(wake.now, s.whyNot(c, wake.now))
-		if c.attempts.acquiring() {
-			c.k.unsure = true // a read shows whether something is to be released
-		}
 	}
 }
 

@@ -451,6 +451,8 @@ var planted = []mutants.Mutant{
 		Edit: change{"a.kind == OpExtend && !a.late && wake.now.mono < a.start+term", "a.kind == OpExtend && false && term > 0"}, CaughtBy: "TestRule13ReleasesWhat"},
 	{Name: "who waits for an extension in doubt does not read",
 		Edit: change{"if r == nil && c.attempts.pending(wake, c.cfg.TermLength) && c.k.unsure {", "if r == nil && c.attempts.acquiring() && c.k.unsure {"}, CaughtBy: "TestRule13ReleasesWhat"},
+	{Name: "a stop does not read what was refused",
+		Edit: change{"	case len(c.attempts.open) > 0:\n", "	case false:\n"}, CaughtBy: "TestRule14Refused"},
 	{Name: "Resign waits for what is too late to begin a leadership", Hangs: true,
 		Edit: change{"a.kind == OpAcquire && !a.late {", "a.kind == OpAcquire {"}, CaughtBy: "TestContractResignAwaits"},
 	{Name: "a call that hangs keeps the release",

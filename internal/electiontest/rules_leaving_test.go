@@ -326,6 +326,24 @@ func TestRule14StopsWithAnAcquisitionInFlight(t *testing.T) {
 	}
 }
 
+// Rule 14: an acquisition that was refused, and read back since, holds up no stop.
+func TestRule14RefusedAcquisitionHoldsUpNoStop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{Err: le.ErrDenied}).On(memory.Write))
+			polled(c)
+		})
+		sleep(T / 4)
+		begin := time.Now()
+		a.stop()
+		<-a.Done()
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("stopping took %v", took)
+		}
+	})
+}
+
 // Rule 14: it is remembered as long as a call hangs that may still land.
 func TestRule14StoppingRemembersWhatHangs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
