@@ -3,12 +3,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 )
 
 // setups start a store's servers, each on a host of its own.
@@ -22,6 +26,7 @@ var setups = map[string]func(*world) (*cluster, error){
 	"postgres":    postgresPair,
 	"mariadb":     mariaDBPair,
 	"kubernetes":  kubernetesServer,
+	"rethinkdb":   rethinkDBCluster,
 }
 
 func storeNames() []string { return slices.Sorted(maps.Keys(setups)) }
@@ -212,4 +217,50 @@ func kubernetesServer(w *world) (*cluster, error) {
 	}
 	s.url = "kubernetes://default/one?kubeconfig=" + config
 	return s, s.startAll()
+}
+
+// rethinkDBCluster is three servers, each of which has the table, which elect its primary among
+// themselves. No registry has the program: the rethinkdb on the PATH is used.
+func rethinkDBCluster(w *world) (*cluster, error) {
+	s, err := w.servers(3)
+	if err != nil {
+		return nil, err
+	}
+	s.start = func(h *host) error {
+		args := []string{"rethinkdb", "--directory", w.data(h), "--bind", "all", "--canonical-address", h.addr, "--no-http-admin", "--no-update-check", "--cache-size", "64"}
+		for _, peer := range s.nodes {
+			if peer != h {
+				args = append(args, "--join", peer.addr+":29015")
+			}
+		}
+		return w.server(h, args...)
+	}
+	s.url = "rethinkdb://" + s.each(",", func(h *host) string { return h.addr + ":28015" }) + "/chaos/elections/one"
+	if err := s.startAll(); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return s, until("making the table", func() error { return w.registers.run(exec.Command(self, "table", s.nodes[0].addr)) })
+}
+
+// makeTable is the process that makes the table, once all servers have found one another.
+func makeTable(addr string) error {
+	session, err := r.Connect(r.ConnectOpts{Address: addr + ":28015"})
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	var names []string
+	if err := r.DB("rethinkdb").Table("server_status").Field("name").ReadAll(&names, session); err != nil {
+		return err
+	}
+	if len(names) < 3 {
+		return fmt.Errorf("of three servers there are %d", len(names))
+	}
+	return errors.Join(
+		r.DBCreate("chaos").Exec(session),
+		r.DB("chaos").TableCreate("elections", r.TableCreateOpts{Replicas: 3, Durability: "hard"}).Exec(session))
 }
