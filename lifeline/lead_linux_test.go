@@ -45,6 +45,7 @@ func stand(record, dir string) error {
 		return err
 	}
 	before, leave := context.WithCancel(context.Background())
+	defer leave()
 	for _, ctx := range []context.Context{before, context.Background()} { // its second campaign is as provable as its first
 		campaign, err := c.Start(ctx)
 		if err != nil {
