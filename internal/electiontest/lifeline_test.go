@@ -28,8 +28,9 @@ type kernel struct {
 type process struct {
 	k     *kernel
 	dead  bool
-	lost  error // its descriptor was closed
-	asked int   // how often Dead was
+	last  string // a name that has ended and is kept until there is another: a file without a name gets none
+	lost  error  // its descriptor was closed
+	asked int    // how often Dead was
 }
 
 func newKernel() *kernel { return &kernel{files: map[string]*process{}} }
@@ -39,19 +40,31 @@ func (k *kernel) process() *process { return &process{k: k} }
 func (p *process) Live(name string) error {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
-	if p.lost == nil {
-		p.k.files[name] = p
+	if p.lost != nil {
+		return p.lost
 	}
-	return p.lost
+	p.k.files[name] = p
+	if p.last != name {
+		delete(p.k.files, p.last)
+	}
+	p.last = ""
+	return nil
 }
 
 func (p *process) End(name string) error {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
-	if p.k.files[name] == p {
-		delete(p.k.files, name)
-		p.k.ended = append(p.k.ended, name)
+	if p.k.files[name] != p {
+		return nil
 	}
+	p.k.ended = append(p.k.ended, name)
+	for other, of := range p.k.files {
+		if of == p && other != name || p.lost != nil {
+			delete(p.k.files, name)
+			return nil
+		}
+	}
+	p.last = name
 	return nil
 }
 
@@ -205,7 +218,9 @@ func TestLifeline01NoProof(t *testing.T) {
 			m.store.Inject(func(memory.Op) memory.Fault { return memory.Fault{Err: memory.ErrLost} })
 		}},
 		"its name is gone": {(*kernel).process, func(p *process, m *member) {
-			_ = p.End(m.Leader().Incarnation)
+			p.k.mu.Lock()
+			delete(p.k.files, m.Leader().Incarnation)
+			p.k.mu.Unlock()
 			p.kill(m)
 		}},
 	} {
