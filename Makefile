@@ -95,9 +95,9 @@ test-store: $(if $(filter kubernetes,$(STORE)),kube) $(filter consul,$(STORE))
 # Each store's servers for MINUTES, CHAOS_P stores at a time, as root; and one run that must
 # find what is broken on purpose.
 MINUTES ?= 2
-CHAOS   ?= etcd nats zookeeper redis postgres mariadb kubernetes
-CHAOS_P ?= 7
-chaos: kube
+CHAOS   ?= etcd nats zookeeper redis postgres mariadb kubernetes consul
+CHAOS_P ?= 8
+chaos: kube consul
 	$(GO) test -count=1 -tags chaos -timeout 5m ./internal/chaos
 	$(GO) build -o bin/chaos ./internal/chaos
 	bin/chaos build bin/chaos.programs

@@ -16,6 +16,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/deciders/consul"
 	"github.com/c8e606e4/leaderelection/deciders/etcd"
 	"github.com/c8e606e4/leaderelection/deciders/kubernetes"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
@@ -31,7 +32,7 @@ import (
 var stores = open.Stores{
 	"etcd": open.With(etcd.Open), "nats": open.With(natskv.Open), "postgres": open.With(postgres.Open),
 	"redis": open.With(redis.Open), "zookeeper": open.With(zookeeper.Open), "mysql": open.With(mysql.Open),
-	"kubernetes": open.With(kubernetes.Open), "rethinkdb": open.With(rethinkdb.Open),
+	"kubernetes": open.With(kubernetes.Open), "rethinkdb": open.With(rethinkdb.Open), "consul": open.With(consul.Open),
 }
 
 // keys are the registers that leaders work on.

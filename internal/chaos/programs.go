@@ -12,7 +12,7 @@ import (
 )
 
 // leave has leaderelect built without the stores that no run is on.
-const leave = "no_azblob,no_consul,no_dynamodb,no_gcs,no_mongodb,no_s3,no_sqlite,disable_grpc_modules"
+const leave = "no_azblob,no_dynamodb,no_gcs,no_mongodb,no_s3,no_sqlite,disable_grpc_modules"
 
 // Programs that are built into a directory, beside this one.
 const (

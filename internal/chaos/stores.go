@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -26,6 +25,7 @@ var setups = map[string]func(*world) (*cluster, error){
 	"postgres":    postgresPair,
 	"mariadb":     mariaDBPair,
 	"kubernetes":  kubernetesServer,
+	"consul":      consulCluster,
 	"rethinkdb":   rethinkDBCluster,
 }
 
@@ -219,6 +219,29 @@ func kubernetesServer(w *world) (*cluster, error) {
 	return s, s.startAll()
 }
 
+// consulCluster is three servers, which elect their leader among themselves. All candidates ask the
+// first one, as an agent is asked, and it asks the leader.
+func consulCluster(w *world) (*cluster, error) {
+	program, err := w.build("consul")
+	if err != nil {
+		return nil, err
+	}
+	s, err := w.servers(3)
+	if err != nil {
+		return nil, err
+	}
+	all := s.each(",", func(h *host) string { return h.addr + ":8301" })
+	s.start = func(h *host) error {
+		if err := os.MkdirAll(w.data(h), 0o755); err != nil {
+			return err
+		}
+		return w.server(h, program, "-data", w.data(h), "-name", h.name, "-http", h.addr+":8500", "-server", h.addr+":8300", "-serf", h.addr+":8301",
+			"-expect", "3", "-join", all, "-config", fmt.Sprintf(`{"bind_addr":%q,"client_addr":%[1]q}`, h.addr))
+	}
+	s.url = "consul://" + s.nodes[0].addr + ":8500/elections/one"
+	return s, s.startAll()
+}
+
 // rethinkDBCluster is three servers, each of which has the table, which elect its primary among
 // themselves. No registry has the program: the rethinkdb on the PATH is used.
 func rethinkDBCluster(w *world) (*cluster, error) {
@@ -235,7 +258,7 @@ func rethinkDBCluster(w *world) (*cluster, error) {
 		}
 		return w.server(h, args...)
 	}
-	s.url = "rethinkdb://" + s.each(",", func(h *host) string { return h.addr + ":28015" }) + "/chaos/elections/one"
+	s.url = "rethinkdb://" + s.each(",", func(h *host) string { return h.addr + ":28015" }) + "/test/elections/one"
 	if err := s.startAll(); err != nil {
 		return nil, err
 	}
@@ -260,7 +283,5 @@ func makeTable(addr string) error {
 	if len(names) < 3 {
 		return fmt.Errorf("of three servers there are %d", len(names))
 	}
-	return errors.Join(
-		r.DBCreate("chaos").Exec(session),
-		r.DB("chaos").TableCreate("elections", r.TableCreateOpts{Replicas: 3, Durability: "hard"}).Exec(session))
+	return r.DB("test").TableCreate("elections", r.TableCreateOpts{Replicas: 3, Durability: "hard"}).Exec(session) // each cluster begins with this database
 }
