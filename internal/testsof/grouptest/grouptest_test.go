@@ -25,8 +25,11 @@ func TestMain(m *testing.M) {
 func TestRunGroupFindsABlindStore(t *testing.T) {
 	const env = "PROCTEST_BLIND_GROUP"
 	if dir := os.Getenv(env); dir != "" {
-		proctest.RunGroup(t, proctest.GroupOptions{Address: "file://" + filepath.Join(dir, "{name}"), Members: 4, Shards: 8, For: time.Second, Patience: 10 * time.Second})
+		proctest.RunGroup(t, proctest.GroupOptions{Address: "file://" + filepath.Join(dir, "{name}"), Members: 4, Shards: 8, For: 10 * time.Second, Patience: 10 * time.Second})
 		return
+	}
+	if testing.Short() {
+		t.Skip("nightly: real processes, until two of them own one shard")
 	}
 	exe, err := os.Executable()
 	if err != nil {
