@@ -41,7 +41,7 @@ func TestDoKeepsTheNextOut(t *testing.T) {
 		if err := g.Do(t.Context(), old, func(context.Context) error { return nil }); err != nil {
 			t.Errorf("when nobody waits any more: %v", err)
 		}
-		go func() { admitted <- g.Admit(next) }()
+		go func() { admitted <- g.Check(t.Context(), next) }()
 		synctest.Wait()
 		impatient(func(ctx context.Context) error {
 			return g.Do(ctx, old, func(context.Context) error { return errors.New("it was called") })
@@ -76,7 +76,7 @@ func TestActsWithinAnAct(t *testing.T) {
 		admitted := make(chan error, 1)
 		inner := 0
 		err := g.Do(t.Context(), old, func(ctx context.Context) error {
-			go func() { admitted <- g.Admit(next) }()
+			go func() { admitted <- g.Check(t.Context(), next) }()
 			synctest.Wait()
 			if err := g.Check(ctx, next); err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), "inside an act") {
 				t.Errorf("a greater token within: %v", err)
@@ -98,7 +98,7 @@ func TestActsWithinAnAct(t *testing.T) {
 			defer func() { _ = recover() }()
 			_ = g.Do(t.Context(), next, func(context.Context) error { panic("act") })
 		}()
-		if err := g.Admit(fence.Token{Number: 8}); err != nil {
+		if err := g.Check(t.Context(), fence.Token{Number: 8}); err != nil {
 			t.Errorf("after an act that panicked: %v", err)
 		}
 	})
@@ -116,9 +116,9 @@ func TestConfirmedTooLate(t *testing.T) {
 		return nil
 	}
 	late := make(chan error)
-	go func() { late <- g.Admit(fence.Token{Number: 5}) }()
+	go func() { late <- g.Check(t.Context(), fence.Token{Number: 5}) }()
 	<-confirming
-	if err := g.Admit(fence.Token{Number: 7}); err != nil {
+	if err := g.Check(t.Context(), fence.Token{Number: 7}); err != nil {
 		t.Fatal(err)
 	}
 	close(leave)
@@ -130,10 +130,10 @@ func TestConfirmedTooLate(t *testing.T) {
 // The token of nobody is none, also before there was any; and the present one may read.
 func TestGuardsEdges(t *testing.T) {
 	var g fence.Guard
-	if err := g.Admit(fence.Token{}); !errors.Is(err, fence.ErrNoToken) {
+	if err := g.Check(t.Context(), fence.Token{}); !errors.Is(err, fence.ErrNoToken) {
 		t.Errorf("no token: %v", err)
 	}
-	if err := g.Admit(fence.Token{Number: 3}); err != nil {
+	if err := g.Check(t.Context(), fence.Token{Number: 3}); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Peek(t.Context(), fence.Token{Number: 3}); err != nil {

@@ -69,7 +69,7 @@ without remembering them. Numbers from 2^63 are not tokens.
 
 The first write of a new leader shuts out the old leader. Until the resource has seen the new
 token, it accepts the old one. So a leader that must not be disturbed first makes a write, or
-calls [Guard.Admit], and only then reads the data that it relies on. And a token says which
+calls [Guard.Check], and only then reads the data that it relies on. And a token says which
 leadership may write, not that a write happens once: a request that is sent twice is admitted
 twice.
 */

@@ -67,7 +67,7 @@ func TestGuard(t *testing.T) {
 		{fencetest.Orders(2), fence.ErrStale}, {fencetest.Orders(3), nil}, {fencetest.Orders(3), nil}, {fencetest.Orders(5), nil}, {fencetest.Orders(4), fence.ErrStale}, {fencetest.Orders(5), nil},
 		{fencetest.Orders(0), fence.ErrNoToken}, {fence.Token{Election: "other", Number: 9}, fence.ErrOtherElection}, {fence.Token{Number: 5}, fence.ErrOtherElection},
 	} {
-		if err := g.Admit(c.token); !errors.Is(err, c.want) {
+		if err := g.Check(t.Context(), c.token); !errors.Is(err, c.want) {
 			t.Errorf("%v: %v, want %v", c.token, err, c.want)
 		}
 		err := g.Do(t.Context(), c.token, func(context.Context) error { return nil })
@@ -76,17 +76,17 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	var stale *fence.StaleError
-	if err := g.Admit(fencetest.Orders(4)); !errors.As(err, &stale) || stale.Greatest != 5 || stale.Token != fencetest.Orders(4) {
+	if err := g.Check(t.Context(), fencetest.Orders(4)); !errors.As(err, &stale) || stale.Greatest != 5 || stale.Token != fencetest.Orders(4) {
 		t.Errorf("%v", err)
 	}
 	if g.Greatest() != 5 {
 		t.Error(g.Greatest())
 	}
 	var zero fence.Guard
-	if err := zero.Admit(fence.Token{Number: 1}); err != nil {
+	if err := zero.Check(t.Context(), fence.Token{Number: 1}); err != nil {
 		t.Error(err)
 	}
-	if err := zero.Admit(fence.Token{}); !errors.Is(err, fence.ErrNoToken) {
+	if err := zero.Check(t.Context(), fence.Token{}); !errors.Is(err, fence.ErrNoToken) {
 		t.Error(err)
 	}
 }
@@ -204,7 +204,8 @@ func (f closerFunc) Close() error               { return f() }
 // broken cannot decide.
 type broken struct{}
 
-func (broken) Check(context.Context, fence.Token) error { return errors.New("the database is gone") }
+func (broken) Check(context.Context, fence.Token) error        { return errors.New("the database is gone") }
+func (b broken) Peek(ctx context.Context, t fence.Token) error { return b.Check(ctx, t) }
 
 func TestRequire(t *testing.T) {
 	for _, c := range []struct {
@@ -228,6 +229,7 @@ func TestRequire(t *testing.T) {
 		{"two", nil, "PUT", []string{"orders:5", "orders:6"}, nil, 400, fence.ErrMalformed},
 		{"another election's", nil, "PUT", []string{"users:9"}, nil, 400, fence.ErrOtherElection},
 		{"no decision", broken{}, "PUT", []string{"orders:5"}, nil, 503, nil},
+		{"no decision on a read", broken{}, "GET", []string{"orders:5"}, nil, 503, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.checker == nil {
@@ -260,7 +262,7 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-func BenchmarkAdmit(b *testing.B) {
+func BenchmarkCheck(b *testing.B) {
 	g := fence.NewGuard("orders", 5)
 	token, err := fence.ParseToken("orders:5")
 	if err != nil {
@@ -268,18 +270,18 @@ func BenchmarkAdmit(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if g.Admit(token) != nil {
+		if g.Check(b.Context(), token) != nil {
 			b.Fatal("refused")
 		}
 	}
 }
 
-func BenchmarkAdmitParallel(b *testing.B) {
+func BenchmarkCheckParallel(b *testing.B) {
 	g := fence.NewGuard("orders", 5)
 	token, _ := fence.ParseToken("orders:5")
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if g.Admit(token) != nil {
+			if g.Check(b.Context(), token) != nil {
 				b.Fatal("refused")
 			}
 		}

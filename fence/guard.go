@@ -14,7 +14,7 @@ import (
 // methods may be called by any number of goroutines at once.
 type Guard struct {
 	// Confirm is called before a token is admitted that is greater than all before: about once
-	// for each leadership. If it returns an error, the token is kept out, and Admit returns
+	// for each leadership. If it returns an error, the token is kept out, and Check returns
 	// that error. [ConfirmBy] asks the election itself. Optional, but without it anybody
 	// who reaches the guard can shut out every leader, with a token that is great enough.
 	// Then only authenticated writers may reach the guard. Set it before the first use.
@@ -29,10 +29,7 @@ type Guard struct {
 	changed chan struct{} // closed when one of these has changed; nil: nobody waits
 }
 
-var (
-	_ Checker = (*Guard)(nil)
-	_ Peeker  = (*Guard)(nil)
-)
+var _ Checker = (*Guard)(nil)
 
 // NewGuard returns a Guard for an election. Its greatest number is seen: the number remembered
 // from before a restart, or zero.
@@ -47,17 +44,12 @@ func (g *Guard) Greatest() leaderelection.ElectionNumber {
 	return leaderelection.ElectionNumber(g.greatest.Load())
 }
 
-// Admit returns nil if t is not smaller than the greatest token seen, and remembers t. Otherwise it
+// Check returns nil if t is not smaller than the greatest token seen, and remembers t. Otherwise it
 // returns a *StaleError, ErrNoToken, the error of Confirm, or an error that wraps
 // ErrOtherElection.
 //
 // For a token seen before this takes a few nanoseconds. The first token of a leadership waits
-// for Confirm, and for acts of earlier leaderships inside Do, however long that takes. Use Check
-// to bound the wait.
-func (g *Guard) Admit(t Token) error { return g.Check(context.Background(), t) }
-
-// Check is Admit with a ctx, and makes a Guard a [Checker]. It waits until ctx ends at most.
-// Confirm gets the ctx, too.
+// for Confirm, which gets ctx, and for acts of earlier leaderships inside Do, until ctx ends.
 func (g *Guard) Check(ctx context.Context, t Token) error {
 	if uint64(t.Number) == g.greatest.Load() && t.Election == g.election && t.Number != leaderelection.NoElections {
 		return nil
@@ -196,14 +188,11 @@ type actKey struct{ g *Guard }
 func inside(ctx context.Context, g *Guard) bool { return ctx.Value(actKey{g}) != nil }
 
 // Checker decides whether a token is admitted. A [Guard] is one. Implement it to remember the
-// greatest token in a store. Its errors are those of Guard.Admit, or others if it cannot decide.
+// greatest token in a store. Its errors are those of Guard.Check, or others if it cannot decide.
 type Checker interface {
+	// Check judges t. One that is admitted is remembered, and keeps smaller ones out from then on.
 	Check(ctx context.Context, t Token) error
-}
-
-// Peeker is a Checker that can also judge a token without remembering it. [Require] uses it for
-// requests that only read, since a read must not be able to shut out a leader.
-type Peeker interface {
-	Checker
+	// Peek judges t as Check does and remembers nothing. It is used for requests that only
+	// read, since a read must not be able to shut out a leader.
 	Peek(ctx context.Context, t Token) error
 }

@@ -13,8 +13,7 @@ const refusedHeader = "Fencing-Refused"
 type Options struct {
 	// Reads says that requests with a safe method (GET, HEAD, OPTIONS, TRACE) need a token as
 	// well. If it is false they pass without a token, and a token that they have is judged.
-	// A [Peeker] does not remember the tokens of safe requests. If the Checker is not a
-	// Peeker, these tokens are ignored, unless Reads is true.
+	// The tokens of safe requests are not remembered.
 	Reads bool
 }
 
@@ -52,14 +51,11 @@ func Require(c Checker, opts *Options) func(http.Handler) http.Handler {
 			values := r.Header[Header]
 			judge := c.Check
 			if safe(r.Method) {
-				peeker, ok := c.(Peeker)
-				if !o.Reads && (len(values) == 0 || !ok) {
+				if !o.Reads && len(values) == 0 {
 					next.ServeHTTP(w, r)
 					return
 				}
-				if ok {
-					judge = peeker.Peek
-				}
+				judge = c.Peek
 			}
 			t, err := parseOne(values)
 			if err == nil {

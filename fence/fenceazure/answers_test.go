@@ -141,12 +141,12 @@ func TestTheContentIsWhole(t *testing.T) {
 
 // Raising a fence leaves the rest of the metadata, which it replaces as a whole; it needs a blob,
 // also if that is deleted in between.
-func TestAdmitKeepsTheMetadata(t *testing.T) {
+func TestRaiseKeepsTheMetadata(t *testing.T) {
 	there := func() http.Header {
 		return http.Header{"X-Ms-Meta-Team": {"a"}, "X-Ms-Meta-Fencingtoken": {"orders:2"}}
 	}
 	s := &scripted{metadata: there()}
-	if err := fenceazure.Admit(t.Context(), s.blob(t), fencetest.Orders(3), nil); err != nil || len(s.puts) != 1 {
+	if err := fenceazure.Raise(t.Context(), s.blob(t), fencetest.Orders(3), nil); err != nil || len(s.puts) != 1 {
 		t.Fatalf("%v, written %d times", err, len(s.puts))
 	}
 	if h := s.puts[0]; h.Get("X-Ms-Meta-Team") != "a" || strings.Join(h.Values("X-Ms-Meta-Fencingtoken"), ",") != "orders:3" || h.Get("If-Match") != `"seen"` {
@@ -154,7 +154,7 @@ func TestAdmitKeepsTheMetadata(t *testing.T) {
 	}
 	s = &scripted{metadata: there()}
 	s.fail = func(int) (int, string) { s.metadata = nil; return http.StatusNotFound, "BlobNotFound" }
-	if err := fenceazure.Admit(t.Context(), s.blob(t), fencetest.Orders(3), nil); err == nil || !strings.Contains(err.Error(), "there is no such object") {
+	if err := fenceazure.Raise(t.Context(), s.blob(t), fencetest.Orders(3), nil); err == nil || !strings.Contains(err.Error(), "there is no such object") {
 		t.Errorf("a blob that goes: %v", err)
 	}
 }
@@ -171,7 +171,7 @@ func TestImitation(t *testing.T) {
 	}
 	for i, err := range []error{
 		fenceazure.Put(t.Context(), b, fencetest.Orders(3), strings.NewReader("x"), nil),
-		fenceazure.Admit(t.Context(), b, fencetest.Orders(3), nil),
+		fenceazure.Raise(t.Context(), b, fencetest.Orders(3), nil),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "takes no notice of conditions") || len(s.puts) != 2 {
 			t.Fatalf("%d: %v, written %d times", i, err, len(s.puts))

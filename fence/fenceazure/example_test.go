@@ -33,7 +33,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		if err := fenceazure.Admit(ctx, state, token, nil); err != nil {
+		if err := fenceazure.Raise(ctx, state, token, nil); err != nil {
 			return err // also where there is no such blob yet
 		}
 		// ... read the state, and work ...

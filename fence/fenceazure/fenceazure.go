@@ -8,7 +8,7 @@ version whose token was judged.
 	if errors.Is(err, fence.ErrStale) { ... } // another one leads: the blob is as it was
 
 Blobs fence themselves one by one: one that the new leader has not written yet
-takes an old leader's write. Let a new leader write, or call [Admit], for every blob
+takes an old leader's write. Let a new leader write, or call [Raise], for every blob
 that it answers for, before it reads what it will go by.
 
 # What is written where
@@ -36,7 +36,7 @@ refused write leaves the blob as it is. When another write comes between the loo
 and the write, both are done again.
 
 A server that only speaks Azure's API, and takes no notice of conditions, would keep nobody
-out. So if the account's URL is not of one of Azure's clouds, a Put or [Admit] that raises the
+out. So if the account's URL is not of one of Azure's clouds, a Put or [Raise] that raises the
 fence first makes a write that the server must refuse, with an ETag that no blob has; the Put that
 makes the blob makes it afterwards. A server that accepts it is an error, and the fence stays as it was.
 
@@ -65,14 +65,14 @@ The role Storage Blob Data Contributor, or its data actions
 Microsoft.Storage/storageAccounts/blobServices/containers/blobs/read, /write and,
 to make blobs, /add/action; of a shared access signature r, w and c. A fenced write
 is one "other" operation (the look, Get Blob Properties) and one write; a refused
-one is the look alone. [Admit] looks twice. The content is read twice, for its MD5.
+one is the look alone. [Raise] looks twice. The content is read twice, for its MD5.
 
 # What becomes of fences
 
 A fence is in the blob. One that is deleted takes its fence along, and an older version
 that is restored (from soft deletion, versioning, a snapshot or a point in time) brings
 the older fence back: leaders deposed since then may write it again. After either, let
-the leader in office write the blob, or call [Admit], before anything relies on it.
+the leader in office write the blob, or call [Raise], before anything relies on it.
 Giving up a Put changes nothing at Azure but that nobody hears the answer: it happens as
 a whole or not at all, perhaps later.
 */
@@ -142,12 +142,12 @@ func Put(ctx context.Context, b *blockblob.Client, token fence.Token, content io
 	})
 }
 
-// Admit raises the fence of a blob that there is, and leaves its content as it is:
+// Raise raises the fence of a blob that there is, and leaves its content as it is:
 // from then on, writes under smaller tokens are refused. It does nothing where the
 // blob has the token already. Lease may be nil; it is for a blob under one of
 // Azure's own leases. Errors are those of Put.
-func Admit(ctx context.Context, b *blockblob.Client, token fence.Token, lease *blob.LeaseAccessConditions) error {
-	return fenced(b).Admit(ctx, token, func(ctx context.Context, seen object.Seen, marks map[string]string) error {
+func Raise(ctx context.Context, b *blockblob.Client, token fence.Token, lease *blob.LeaseAccessConditions) error {
+	return fenced(b).Raise(ctx, token, func(ctx context.Context, seen object.Seen, marks map[string]string) error {
 		_, err := b.SetMetadata(ctx, pointers(object.With(seen.Metadata, marks)), &blob.SetMetadataOptions{
 			AccessConditions: &blob.AccessConditions{LeaseAccessConditions: lease, ModifiedAccessConditions: only(seen)},
 		})
@@ -209,7 +209,7 @@ func only(seen object.Seen) *blob.ModifiedAccessConditions {
 }
 
 // refused reports whether the blob is not as it was seen: 412, 409 where it was made
-// since, or Admit's blob is gone.
+// since, or Raise's blob is gone.
 func refused(err error) bool {
 	return bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobAlreadyExists, bloberror.BlobNotFound)
 }

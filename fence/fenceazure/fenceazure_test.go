@@ -68,8 +68,8 @@ func (o one) Put(ctx context.Context, token fence.Token, content string) error {
 
 func (o one) Blind() string { return "an answer to Get Blob Properties has no content to compare with" }
 
-func (o one) Admit(ctx context.Context, token fence.Token) error {
-	return fenceazure.Admit(ctx, o.Client, token, nil)
+func (o one) Raise(ctx context.Context, token fence.Token) error {
+	return fenceazure.Raise(ctx, o.Client, token, nil)
 }
 
 func (o one) Plain(ctx context.Context, content string, metadata map[string]string) error {
@@ -146,9 +146,9 @@ func TestLeased(t *testing.T) {
 			t.Errorf("Put %d with a lease %v: %v", c.number, c.lease, err)
 		}
 		token.Number++
-		err = fenceazure.Admit(t.Context(), b, token, c.lease)
+		err = fenceazure.Raise(t.Context(), b, token, c.lease)
 		if (err == nil) != c.ok || errors.Is(err, fence.ErrStale) != (c.number == 1) {
-			t.Errorf("Admit %d with a lease %v: %v", c.number+1, c.lease, err)
+			t.Errorf("Raise %d with a lease %v: %v", c.number+1, c.lease, err)
 		}
 	}
 }

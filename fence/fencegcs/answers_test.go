@@ -103,10 +103,10 @@ func TestNothingIsWrittenBlindly(t *testing.T) {
 
 // Raising a fence keeps the rest of the metadata; it needs an object, also if that is deleted in
 // between.
-func TestAdmitKeepsTheMetadata(t *testing.T) {
+func TestRaiseKeepsTheMetadata(t *testing.T) {
 	const there = `{"name":"k","generation":"7","metageneration":"1","metadata":{"team":"a","fencingtoken":"orders:2"}}`
 	s := &scripted{look: there}
-	if err := fencegcs.Admit(t.Context(), s.object(t), fencetest.Orders(3)); err != nil || len(s.writes) != 1 {
+	if err := fencegcs.Raise(t.Context(), s.object(t), fencetest.Orders(3)); err != nil || len(s.writes) != 1 {
 		t.Fatalf("%v, written %d times", err, len(s.writes))
 	}
 	if w := s.writes[0]; !strings.Contains(w, `"team":"a"`) || !strings.Contains(w, `"fencingtoken":"orders:3"`) {
@@ -114,7 +114,7 @@ func TestAdmitKeepsTheMetadata(t *testing.T) {
 	}
 	s = &scripted{look: there}
 	s.fail = func(int) int { s.look = ""; return http.StatusNotFound }
-	if err := fencegcs.Admit(t.Context(), s.object(t), fencetest.Orders(3)); err == nil || !strings.Contains(err.Error(), "there is no such object") {
+	if err := fencegcs.Raise(t.Context(), s.object(t), fencetest.Orders(3)); err == nil || !strings.Contains(err.Error(), "there is no such object") {
 		t.Errorf("an object that goes: %v", err)
 	}
 }
@@ -139,7 +139,7 @@ func TestImitation(t *testing.T) {
 	s := &scripted{look: `{"name":"k","generation":"7","metageneration":"1","metadata":{"fencingtoken":"orders:2"}}`}
 	for i, err := range []error{
 		fencegcs.Put(t.Context(), s.object(t), fencetest.Orders(3), strings.NewReader("x"), nil),
-		fencegcs.Admit(t.Context(), s.object(t), fencetest.Orders(3)),
+		fencegcs.Raise(t.Context(), s.object(t), fencetest.Orders(3)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "takes no notice of conditions") || len(s.writes) != 2 {
 			t.Fatalf("%d: %v, written %d times", i, err, len(s.writes))

@@ -32,7 +32,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		if err := fencegcs.Admit(ctx, state, token); err != nil {
+		if err := fencegcs.Raise(ctx, state, token); err != nil {
 			return err // also where there is no such object yet
 		}
 		// ... read the state, and work ...

@@ -8,7 +8,7 @@ very version whose token was judged.
 	if errors.Is(err, fence.ErrStale) { ... } // another one leads: the object is as it was
 
 Objects fence themselves one by one: one that the new leader has not written yet
-takes an old leader's write. Let a new leader write, or call [Admit], for every
+takes an old leader's write. Let a new leader write, or call [Raise], for every
 object that it answers for, before it reads what it will go by.
 
 # What is written where
@@ -38,7 +38,7 @@ object as it is. When another write comes between the look and the write, both a
 done again.
 
 A server that only speaks Cloud Storage's API, and takes no notice of preconditions, would keep
-nobody out. So with STORAGE_EMULATOR_HOST set, a Put or [Admit] that raises the fence first makes a write
+nobody out. So with STORAGE_EMULATOR_HOST set, a Put or [Raise] that raises the fence first makes a write
 that the server must refuse, with a version that no object has; the Put that makes the object
 makes it afterwards. A server that accepts it is an error, and the fence stays as it was. A handle does not
 tell of another endpoint that its client has: then nothing is asked.
@@ -63,7 +63,7 @@ not. Any other error of the store leaves open whether it was written, or will be
 # Permissions and costs
 
 storage.objects.get, storage.objects.create and storage.objects.delete (replacing
-an object deletes it) for Put, storage.objects.update for Admit: all of them are in
+an object deletes it) for Put, storage.objects.update for Raise: all of them are in
 the role Storage Object User (roles/storage.objectUser). A fenced write is a class B
 operation (the look) and a class A one (the write); a refused one is a class B
 operation alone. An object takes about one write a second
@@ -74,7 +74,7 @@ operation alone. An object takes about one write a second
 A fence is in the object. One that is deleted takes its fence along, and an older
 version that is restored (from soft deletion, versioning or a backup) brings the older
 fence back: leaders deposed since then may write it again. After either, let the leader
-in office write the object, or call [Admit], before anything relies on it. Giving up a
+in office write the object, or call [Raise], before anything relies on it. Giving up a
 Put changes nothing at Google but that nobody hears the answer: it happens as a whole or
 not at all, perhaps later.
 */
@@ -155,11 +155,11 @@ func proved(o *storage.ObjectHandle, a *storage.ObjectAttrs, marks map[string]st
 	return nil
 }
 
-// Admit raises the fence of an object that there is, and leaves its content as it
+// Raise raises the fence of an object that there is, and leaves its content as it
 // is: from then on, writes under smaller tokens are refused. It does nothing where
 // the object has the token already. Errors are those of Put.
-func Admit(ctx context.Context, o *storage.ObjectHandle, token fence.Token) error {
-	return fenced(o).Admit(ctx, token, func(ctx context.Context, seen object.Seen, marks map[string]string) error {
+func Raise(ctx context.Context, o *storage.ObjectHandle, token fence.Token) error {
+	return fenced(o).Raise(ctx, token, func(ctx context.Context, seen object.Seen, marks map[string]string) error {
 		a, err := o.If(only(seen)).Update(ctx, storage.ObjectAttrsToUpdate{Metadata: object.With(seen.Metadata, marks)})
 		if err != nil {
 			return err
@@ -199,7 +199,7 @@ func never() *object.Seen {
 }
 
 // only is the condition that the object is as it was seen. The generation alone
-// would miss that Admit has raised the fence since.
+// would miss that Raise has raised the fence since.
 func only(seen object.Seen) storage.Conditions {
 	if !seen.Exists {
 		return storage.Conditions{DoesNotExist: true}
@@ -208,7 +208,7 @@ func only(seen object.Seen) storage.Conditions {
 }
 
 // refused reports whether the object is not as it was seen: 412, or 409 where
-// another request was under way, or what they are with gRPC; or Admit's object is
+// another request was under way, or what they are with gRPC; or Raise's object is
 // gone.
 func refused(err error) bool {
 	var answer *googleapi.Error

@@ -56,8 +56,8 @@ func (o one) Put(ctx context.Context, token fence.Token, content string) error {
 	})
 }
 
-func (o one) Admit(ctx context.Context, token fence.Token) error {
-	return fencegcs.Admit(ctx, o.ObjectHandle, token)
+func (o one) Raise(ctx context.Context, token fence.Token) error {
+	return fencegcs.Raise(ctx, o.ObjectHandle, token)
 }
 
 func (o one) Plain(ctx context.Context, content string, metadata map[string]string) error {

@@ -48,7 +48,7 @@ func Example() {
 			ctx = fence.WithGate(ctx, fence.Gate{View: view, Election: "orders"})
 			fmt.Println(call(ctx))
 			// Another leadership writes, of which this process has not heard yet.
-			if err := guard.Admit(fence.Token{Election: "orders", Number: 43}); err != nil {
+			if err := guard.Check(ctx, fence.Token{Election: "orders", Number: 43}); err != nil {
 				return err
 			}
 			err := call(ctx)

@@ -89,7 +89,7 @@ type ServerOptions struct {
 	Exempt func(fullMethod string) bool
 	// ReadOnly says which methods only read: they need no token, and one that they
 	// have is judged and not remembered, so that what reads cannot shut a leader out.
-	// With a Checker that is no fence.Peeker their tokens are ignored. Nil: none.
+	// Nil: none.
 	ReadOnly func(fullMethod string) bool
 }
 
@@ -101,10 +101,7 @@ func (o *ServerOptions) judge(c fence.Checker, method string) (j judge, needed b
 	case o != nil && o.Exempt != nil && o.Exempt(method):
 		return nil, false
 	case o != nil && o.ReadOnly != nil && o.ReadOnly(method):
-		if p, ok := c.(fence.Peeker); ok {
-			return p.Peek, false
-		}
-		return nil, false
+		return c.Peek, false
 	}
 	return c.Check, true
 }

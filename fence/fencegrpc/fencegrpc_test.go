@@ -87,7 +87,8 @@ func say(ctx context.Context, conn *grpc.ClientConn) (string, error) {
 
 type broken struct{}
 
-func (broken) Check(context.Context, fence.Token) error { return errors.New("the database is gone") }
+func (broken) Check(context.Context, fence.Token) error        { return errors.New("the database is gone") }
+func (b broken) Peek(ctx context.Context, t fence.Token) error { return b.Check(ctx, t) }
 
 func TestServer(t *testing.T) {
 	conn := serve(t, fence.NewGuard("orders", 5))
@@ -160,7 +161,7 @@ func TestClientAndServer(t *testing.T) {
 	}
 
 	// Another leadership writes: the stream of this one ends with its next message.
-	if err := guard.Admit(fence.Token{Election: "orders", Number: 3}); err != nil {
+	if err := guard.Check(t.Context(), fence.Token{Election: "orders", Number: 3}); err != nil {
 		t.Fatal(err)
 	}
 	if err := echo(deposed); !errors.Is(fencegrpc.Refused(err), fence.ErrStale) {

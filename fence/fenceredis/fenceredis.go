@@ -140,7 +140,7 @@ func (g *Guard) Check(ctx context.Context, t fence.Token) error {
 	return err
 }
 
-// Peek implements fence.Peeker: it judges t and remembers nothing.
+// Peek judges t and remembers nothing.
 func (g *Guard) Peek(ctx context.Context, t fence.Token) error {
 	if err := t.Check(g.Election); err != nil {
 		return err
@@ -149,4 +149,4 @@ func (g *Guard) Peek(ctx context.Context, t fence.Token) error {
 	return err
 }
 
-var _ fence.Peeker = (*Guard)(nil)
+var _ fence.Checker = (*Guard)(nil)

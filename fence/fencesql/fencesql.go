@@ -35,7 +35,7 @@ READ in MySQL). What such a transaction reads may be as old as its beginning. It
 admitted only if it sees the fence raised to its own number, so it sees all that
 earlier leaders have committed.
 
-For the same reason [Table.Admit], for transactions of one's own, does not raise the
+For the same reason [Table.Check], for transactions of one's own, does not raise the
 fence. Call [Table.Raise] when the leadership begins, and then begin them.
 
 # A leader that vanishes
@@ -210,7 +210,7 @@ func (t *Table) try(ctx context.Context, db *sql.DB, token fence.Token, act func
 		return false, fmt.Errorf("fencesql: beginning a transaction for %v: %w", token, err)
 	}
 	defer tx.Rollback() // does nothing after a commit
-	if err := t.Admit(ctx, tx, token); err != nil {
+	if err := t.Check(ctx, tx, token); err != nil {
 		return false, err
 	}
 	if err := act(tx); err != nil {
@@ -281,12 +281,12 @@ func (t *Table) set(ctx context.Context, db *sql.DB, name string, number leadere
 	return tx.Commit()
 }
 
-// Admit checks token within tx: call it before anything else in the transaction. The
+// Check checks token within tx: call it before anything else in the transaction. The
 // fence must have been raised before tx began, see [Table.Raise], else it returns
 // ErrNotRaised. Tx may have any isolation level. The check holds until tx ends. It
 // returns nil, ErrNotRaised, a *fence.StaleError, fence.ErrNoToken, or what the
 // database says; then roll back.
-func (t *Table) Admit(ctx context.Context, tx *sql.Tx, token fence.Token) error {
+func (t *Table) Check(ctx context.Context, tx *sql.Tx, token fence.Token) error {
 	if err := check(token); err != nil {
 		return err
 	}

@@ -73,9 +73,9 @@ func (o Object) Put(ctx context.Context, token fence.Token, write Write) error {
 	return o.do(ctx, "writing", token, func(Seen) (bool, error) { return false, nil }, write)
 }
 
-// Admit raises the fence of an object that there is, and leaves its content alone.
+// Raise raises the fence of an object that there is, and leaves its content alone.
 // Its errors are those of Put.
-func (o Object) Admit(ctx context.Context, token fence.Token, write Write) error {
+func (o Object) Raise(ctx context.Context, token fence.Token, write Write) error {
 	raised := func(s Seen) (bool, error) {
 		if !s.Exists {
 			return false, errors.New("there is no such object: the first write makes it, and its fence")

@@ -72,7 +72,7 @@ func TestImitation(t *testing.T) {
 			s.seen = object.Seen{Exists: true, ETag: "x", Metadata: map[string]string{object.TokenName: "orders:1"}}
 			for range 2 {
 				check("the next leader", c.raised, o.Put(t.Context(), fencetest.Orders(2), s.write))
-				check("the next leader's Admit", c.raised, o.Admit(t.Context(), fencetest.Orders(2), s.write))
+				check("the next leader's Raise", c.raised, o.Raise(t.Context(), fencetest.Orders(2), s.write))
 			}
 			if got := s.seen.Mark(object.TokenName); (got == "orders:2") != c.raised {
 				t.Errorf("the fence is %s", got)

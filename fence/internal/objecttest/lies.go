@@ -30,9 +30,9 @@ func lies(t *testing.T, s *suite) {
 			if err := o.Put(t.Context(), fencetest.Orders(n), text(fencetest.Orders(n), "true")); err != nil {
 				t.Fatal(err)
 			}
-			if a, ok := o.(Admitter); ok {
+			if a, ok := o.(Raiser); ok {
 				n++
-				if err := a.Admit(t.Context(), fencetest.Orders(n)); err != nil {
+				if err := a.Raise(t.Context(), fencetest.Orders(n)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -72,8 +72,8 @@ func lied(t *testing.T, o Object, token fence.Token, late bool, what string) {
 	if err := o.Put(ctx, token, text(token, "lie")); err == nil {
 		t.Errorf("%s: it is said to be written", what)
 	}
-	if a, ok := o.(Admitter); ok {
-		if err := a.Admit(ctx, token); err == nil && !late {
+	if a, ok := o.(Raiser); ok {
+		if err := a.Raise(ctx, token); err == nil && !late {
 			t.Errorf("%s: the fence is said to be raised", what)
 		}
 	}

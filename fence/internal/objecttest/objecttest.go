@@ -30,9 +30,9 @@ type Object interface {
 	Delete(ctx context.Context) error
 }
 
-// Admitter is an Object whose fence can be raised without a write.
-type Admitter interface {
-	Admit(ctx context.Context, token fence.Token) error
+// Raiser is an Object whose fence can be raised without a write.
+type Raiser interface {
+	Raise(ctx context.Context, token fence.Token) error
 }
 
 // Make returns the object of that name, by a client that sends its requests
@@ -56,7 +56,7 @@ func Run(t *testing.T, mk Make) {
 		{"RequestLost", requestLost},
 		{"CtxEnded", ctxEnded},
 		{"AtOnce", atOnce},
-		{"Admit", admit},
+		{"Raise", admit},
 		{"Lies", lies},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -306,24 +306,24 @@ func atOnce(t *testing.T, s *suite) {
 
 // admit is for objects whose fence can be raised without a write.
 func admit(t *testing.T, s *suite) {
-	a, ok := s.Object.(Admitter)
+	a, ok := s.Object.(Raiser)
 	if !ok {
 		if err := s.Put(t.Context(), fencetest.Orders(1), text(fencetest.Orders(1), "first")); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if err := a.Admit(t.Context(), fencetest.Orders(1)); err == nil || errors.Is(err, fence.ErrStale) {
+	if err := a.Raise(t.Context(), fencetest.Orders(1)); err == nil || errors.Is(err, fence.ErrStale) {
 		t.Fatalf("of no object: %v", err)
 	}
 	s.put(t, fencetest.Orders(1), "first", nil)
 	for range 2 {
-		if err := a.Admit(t.Context(), fencetest.Orders(3)); err != nil {
+		if err := a.Raise(t.Context(), fencetest.Orders(3)); err != nil {
 			t.Fatal(err)
 		}
 		s.holds(t, text(fencetest.Orders(1), "first"))
 	}
-	if err := a.Admit(t.Context(), fencetest.Orders(2)); !errors.Is(err, fence.ErrStale) {
+	if err := a.Raise(t.Context(), fencetest.Orders(2)); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("a smaller one: %v", err)
 	}
 	s.put(t, fencetest.Orders(2), "late", fence.ErrStale)
@@ -333,7 +333,7 @@ func admit(t *testing.T, s *suite) {
 	}
 	// Raised between the look and the write, it refuses the write.
 	s.wire.beforeWrite(func() {
-		if err := s.other.(Admitter).Admit(t.Context(), fencetest.Orders(5)); err != nil {
+		if err := s.other.(Raiser).Raise(t.Context(), fencetest.Orders(5)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -344,7 +344,7 @@ func admit(t *testing.T, s *suite) {
 			t.Error(err)
 		}
 	})
-	if err := a.Admit(t.Context(), fencetest.Orders(6)); !errors.Is(err, fence.ErrStale) {
+	if err := a.Raise(t.Context(), fencetest.Orders(6)); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("another wrote in between: %v", err)
 	}
 	s.holds(t, text(fencetest.Orders(7), "seventh"))

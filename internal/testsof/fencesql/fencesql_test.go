@@ -209,13 +209,13 @@ func admit(t *testing.T, s server) {
 			t.Fatal(err)
 		}
 	}
-	if err := table.Admit(t.Context(), begin(), fencetest.Orders(10)); !errors.Is(err, fencesql.ErrNotRaised) {
+	if err := table.Check(t.Context(), begin(), fencetest.Orders(10)); !errors.Is(err, fencesql.ErrNotRaised) {
 		t.Errorf("before it was raised: %v", err)
 	}
 	raise(10)
 	raise(10)
 	old := begin()
-	if err := table.Admit(t.Context(), old, fencetest.Orders(10)); err != nil {
+	if err := table.Check(t.Context(), old, fencetest.Orders(10)); err != nil {
 		t.Fatal(err)
 	}
 	// One of the new leader's looks round too early.
@@ -238,7 +238,7 @@ func admit(t *testing.T, s server) {
 		t.Fatal(err)
 	}
 	raise(11)
-	switch err := table.Admit(t.Context(), early, fencetest.Orders(11)); {
+	switch err := table.Check(t.Context(), early, fencetest.Orders(11)); {
 	case err == nil:
 		if n := balance(t.Context(), early); n != 100 {
 			t.Errorf("admitted, it reads %d, where the old leader has left 100", n)
@@ -248,13 +248,13 @@ func admit(t *testing.T, s server) {
 	}
 	_ = early.Rollback()
 	tx := begin()
-	if err := table.Admit(t.Context(), tx, fencetest.Orders(11)); err != nil {
+	if err := table.Check(t.Context(), tx, fencetest.Orders(11)); err != nil {
 		t.Error(err)
 	}
 	if n := balance(t.Context(), tx); n != 100 {
 		t.Errorf("it reads %d, where the old leader has left 100", n)
 	}
-	if err := table.Admit(t.Context(), begin(), fencetest.Orders(10)); !errors.Is(err, fence.ErrStale) {
+	if err := table.Check(t.Context(), begin(), fencetest.Orders(10)); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("the old leader: %v", err)
 	}
 }

@@ -90,7 +90,7 @@ func TestSQLiteHasOneWriter(t *testing.T) {
 }
 
 // A transaction that the caller begins. There are never two at once.
-func TestAdmitOnSQLite(t *testing.T) {
+func TestCheckOnSQLite(t *testing.T) {
 	onSQLite(t, func(t *testing.T, s server) {
 		db, table := s.open(t), s.table(t, "fences", nil)
 		in := func(n uint64) error {
@@ -99,7 +99,7 @@ func TestAdmitOnSQLite(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer tx.Rollback()
-			return table.Admit(t.Context(), tx, fencetest.Orders(n))
+			return table.Check(t.Context(), tx, fencetest.Orders(n))
 		}
 		if err := in(10); !errors.Is(err, fencesql.ErrNotRaised) {
 			t.Errorf("before it was raised: %v", err)

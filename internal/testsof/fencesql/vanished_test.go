@@ -30,7 +30,7 @@ func vanishedLeader(t *testing.T, s server) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	if err := table.Admit(t.Context(), tx, fencetest.Orders(1)); err != nil {
+	if err := table.Check(t.Context(), tx, fencetest.Orders(1)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tx.ExecContext(t.Context(), "UPDATE account SET balance = 100"); err != nil {
