@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -11,8 +12,8 @@ import (
 // and its address when it is stopped and started again.
 type NATSServer struct {
 	*Process
-	// Addr is where it serves clients: host and port.
-	Addr string
+	// Name is the server's name, and Addr where it serves clients: host and port.
+	Name, Addr string
 
 	config string
 }
@@ -20,18 +21,35 @@ type NATSServer struct {
 // NATS starts a nats-server, without a cluster and without accounts.
 func NATS(t testing.TB) *NATSServer {
 	t.Helper()
+	return NATSCluster(t, 1)[0]
+}
+
+// NATSCluster starts n servers that replicate JetStream among themselves, once they have found one another.
+func NATSCluster(t testing.TB, n int) (all []*NATSServer) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "nats") // t.TempDir fails if the server writes a last file meanwhile
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := &NATSServer{Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), config: filepath.Join(dir, "config")}
-	text := fmt.Sprintf("listen: %q\njetstream { store_dir: %q }\n", s.Addr, dir)
-	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	var members []string
+	for range n {
+		members = append(members, fmt.Sprintf("127.0.0.1:%d", FreePort(t)))
 	}
-	s.Start(t)
-	return s
+	for i, member := range members {
+		s := &NATSServer{Name: fmt.Sprintf("n%d", i+1), Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t))}
+		s.config = filepath.Join(dir, s.Name+".conf")
+		text := fmt.Sprintf("server_name: %s\nlisten: %q\njetstream { store_dir: %q }\n", s.Name, s.Addr, filepath.Join(dir, s.Name))
+		if n > 1 {
+			text += fmt.Sprintf("cluster { name: test, listen: %q, routes: [\"nats://%s\"] }\n", member, strings.Join(members, `", "nats://`))
+		}
+		if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.Start(t)
+		all = append(all, s)
+	}
+	return all
 }
 
 // Start starts a server that was stopped.

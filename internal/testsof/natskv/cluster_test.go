@@ -3,6 +3,8 @@ package natskv_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 	"github.com/c8e606e4/leaderelection/internal/testsof/natstest"
 )
 
@@ -63,11 +66,14 @@ func TestClusterLosesItsLeader(t *testing.T) {
 		})
 	})
 	t.Run("killed", func(t *testing.T) {
-		c := natstest.Processes(t, 3)
-		clusterLosesItsLeader(t, servers{
-			js:  func() jetstream.JetStream { return c.JetStream(t) },
-			end: func(name string) { c.Named(t, name).Kill() },
-		})
+		c := stores.NATSCluster(t, 3)
+		js := func() jetstream.JetStream {
+			return natstest.JetStream(t, strings.Join([]string{c[0].URL(), c[1].URL(), c[2].URL()}, ","))
+		}
+		natstest.Ready(t, js(), 3)
+		clusterLosesItsLeader(t, servers{js: js, end: func(name string) {
+			c[slices.IndexFunc(c, func(s *stores.NATSServer) bool { return s.Name == name })].Stop()
+		}})
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 	"github.com/c8e606e4/leaderelection/internal/testsof/natstest"
 )
 
@@ -206,17 +207,18 @@ func TestServerKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("nightly: a cluster, and what its clients wait for")
 	}
-	s := natstest.Processes(t, 1)[0]
-	makeBucket(t, s.JetStream(t))
-	tr := newTrial(t, deciders(t, func() jetstream.JetStream { return s.JetStream(t) })...)
+	s := stores.NATS(t)
+	js := func() jetstream.JetStream { return natstest.JetStream(t, s.URL()) }
+	makeBucket(t, js())
+	tr := newTrial(t, deciders(t, js)...)
 	var number leaderelection.ElectionNumber
 	for range 3 {
 		number, _ = tr.after(number, 10*time.Second)
-		s.Kill()
+		s.Stop()
 		before := tr.view()
 		tr.over(before, term)
 		s.Start(t)
-		if e := feedtest.Read(t, natskv.NewDecider(s.JetStream(t), bucket, key, nil)); e.ElectionNumber < number || e.ElectionNumber == number && e.TermExpiry.Before(before.Get().Add(skew)) {
+		if e := feedtest.Read(t, natskv.NewDecider(js(), bucket, key, nil)); e.ElectionNumber < number || e.ElectionNumber == number && e.TermExpiry.Before(before.Get().Add(skew)) {
 			t.Errorf("leadership %d with a view to %v was acknowledged; the record is back at %+v", number, before.Get(), e)
 		}
 	}

@@ -13,11 +13,9 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 	"github.com/c8e606e4/leaderelection/internal/testsof/grouptest"
-	"github.com/c8e606e4/leaderelection/internal/testsof/natstest"
 )
 
 func TestMain(m *testing.M) {
-	natstest.Main()
 	grouptest.Main(m, func(ctx context.Context, u *url.URL) (*natskv.Decider, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // it connects at once, or not
 		defer cancel()

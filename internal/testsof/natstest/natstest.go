@@ -1,4 +1,4 @@
-// Package natstest starts NATS servers, in process and as processes, for tests.
+// Package natstest starts NATS servers in the test's process. Package stores starts them as processes.
 package natstest
 
 import (
@@ -103,7 +103,13 @@ func connect(t testing.TB, url string, o ...nats.Option) *nats.Conn {
 // JetStream is Connect's client for JetStream.
 func (s *Server) JetStream(t testing.TB, o ...nats.Option) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(s.Connect(t, o...))
+	return JetStream(t, s.ClientURL(), o...)
+}
+
+// JetStream is JetStream of a client of the servers that url names, with commas between them.
+func JetStream(t testing.TB, url string, o ...nats.Option) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(connect(t, url, o...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +144,7 @@ func Cluster(t testing.TB, n int) Servers {
 		s.Start(t)
 		c = append(c, s)
 	}
-	ready(t, c.JetStream(t), n)
+	Ready(t, c.JetStream(t), n)
 	return c
 }
 
@@ -157,11 +163,7 @@ func (c Servers) URL() string {
 // JetStream returns a client that knows all servers.
 func (c Servers) JetStream(t testing.TB, o ...nats.Option) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(connect(t, c.URL(), o...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	return JetStream(t, c.URL(), o...)
 }
 
 // Named returns the server of that name, as in ClusterInfo.Leader.
@@ -203,5 +205,18 @@ func await(t testing.TB, what string, patience time.Duration, f func() error) {
 		case <-deadline:
 			t.Fatalf("natstest: %s: not within %v: %v", what, patience, err)
 		}
+	}
+}
+
+// Ready waits until a bucket can be made that is replicated to n servers.
+func Ready(t testing.TB, js jetstream.JetStream, n int) {
+	t.Helper()
+	kv := jetstream.KeyValueConfig{Bucket: "ready", Replicas: n}
+	await(t, "JetStream", time.Minute, func() error {
+		_, err := js.CreateKeyValue(t.Context(), kv)
+		return err
+	})
+	if err := js.DeleteKeyValue(t.Context(), kv.Bucket); err != nil {
+		t.Fatalf("natstest: %v", err)
 	}
 }
