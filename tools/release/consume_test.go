@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -110,16 +111,27 @@ func (m *market) goVersion(t *testing.T, dir string) string {
 	return m.run(t, dir, "go", "list", "-m", "-f", "{{.GoVersion}}")
 }
 
-// brought is the modules that each module of ours brings along: the file is kept by hand,
-// and says for each what go list -m all tells a consumer. A line that stands at the edge is
-// the module's directory, with the Go that a consumer gets.
-func brought(t *testing.T) map[string][]string {
+// brought is the Go and the modules that each module of ours brings along, by its directory.
+func brought(t *testing.T, m *market) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "brought"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	all, of := map[string][]string{}, ""
+	var with func(dir string) []string
+	with = func(dir string) (names []string) {
+		for _, name := range all[dir][1:] {
+			if other, ours := strings.CutPrefix(name, "= "); ours {
+				names = append(names, strings.TrimPrefix(path.Join(m.Path, other), m.Path+"/"))
+				names = append(names, with(other)...)
+			} else {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
 	for line := range strings.Lines(string(text)) {
 		switch name := strings.TrimSpace(line); {
 		case name == "" || strings.HasPrefix(name, "#"):
@@ -130,7 +142,11 @@ func brought(t *testing.T) map[string][]string {
 			all[of] = append(all[of], name)
 		}
 	}
-	return all
+	full := map[string][]string{}
+	for dir := range all {
+		full[dir] = append(all[dir][:1:1], with(dir)...)
+	}
+	return full
 }
 
 // imports is what a consumer imports of a module: itself, but for the root, whose packages
@@ -150,7 +166,7 @@ func imports(m *market, o repo.Module) []string {
 // test server, no exporter, no SDK of another.
 func TestConsumeEach(t *testing.T) {
 	m := open(t)
-	lists := brought(t)
+	lists := brought(t, m)
 	for _, o := range m.Modules {
 		if !o.Tagged || o.Dir == "cmd/leaderelect" || strings.Contains("/"+o.Dir, "/internal/") {
 			continue
@@ -161,8 +177,8 @@ func TestConsumeEach(t *testing.T) {
 			dir := m.consumer(t, []string{o.Path}, imports(m, o), nil)
 			got := []string{"go " + m.goVersion(t, dir)}
 			for _, v := range m.modules(t, dir) {
-				if path, _, _ := strings.Cut(v, "@"); path != o.Path {
-					got = append(got, strings.TrimPrefix(path, m.Path+"/"))
+				if name, _, _ := strings.Cut(v, "@"); name != o.Path {
+					got = append(got, strings.TrimPrefix(name, m.Path+"/"))
 				}
 			}
 			slices.Sort(got[1:])
