@@ -110,9 +110,10 @@ func TestAuthentication(t *testing.T) {
 
 // TLS both ways, on FerretDB: the server shows a certificate, and demands one.
 func TestTLS(t *testing.T) {
+	stores.Nightly(t, "the client tries again for some seconds before it says what is wrong")
 	ca, other := feedtest.NewAuthority(t, "server", "client"), feedtest.NewAuthority(t, "client")
 	server := stores.FerretDB(t, "-tls-cert", ca.Path("server.pem"), "-tls-key", ca.Path("server.key"), "-tls-ca", ca.Path("ca.pem"))
-	at := strings.TrimSuffix(server.URI, "/") + "/ops/elections/web?serverSelectionTimeoutMS=1000"
+	at := strings.TrimSuffix(server.URI, "/") + "/ops/elections/web?serverSelectionTimeoutMS=5000"
 	authority, own := "&tls_ca="+ca.Path("ca.pem"), "&tls_cert="+ca.Path("client.pem")+"&tls_key="+ca.Path("client.key")
 	d := opened(t, at+"&tls=true"+authority+own)
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
