@@ -9,11 +9,10 @@
 # make chaos: real clusters whose servers, disks, links and clocks fail (see internal/chaos).
 # make models: the protocol's model, in all its states (see internal/models).
 # make soak: many more seeds of the simulation, and the command's promise again and again.
-# make soak-shards: real members of groups of package shard on real stores, for minutes.
 # make bench: what the library itself costs (bench/README.md).
 # make lint: golangci-lint, which is built first. make oldest: with the oldest Go.
 # make packages: archives, .deb, .rpm, image and chart, made and tried; as root.
-# make fuzz, make vuln, make benchstat, make snapshot: what CI does once a night or a week.
+# make fuzz, make vuln, make snapshot: what CI does once a night or a week.
 # make prose: turns of phrase that people read twice, on the lines that a change adds.
 
 GO     ?= go
@@ -30,7 +29,7 @@ ALONE   = GOWORK=off $(GO)
 SMALL   = lehttp leslog shard
 BARE    = ./... $(SMALL:%=./%/...)
 
-.PHONY: leaderelect test test-short test-stores test-modules test-store test-cost test-nested chaos models mutants check fmt vet staticcheck tidy mod consume bench benchstat soak soak-shards fuzz vuln jobs lint oldest npm
+.PHONY: leaderelect test test-short test-stores test-modules test-store test-cost test-nested chaos models mutants check fmt vet staticcheck tidy mod consume bench soak fuzz vuln jobs lint oldest npm
 
 # SHORT= also runs the tests that make nightly is for.
 SHORT   ?= -short
@@ -80,13 +79,11 @@ test-command: npm
 # What belongs to a store's decider: its fence, and tests that are in a module of their own.
 WITH_azblob   = ./fence/fenceazure
 WITH_dynamo   = ./fence/fencedynamo
-WITH_etcd     = ./internal/testsof/etcd
-WITH_file     = ./internal/testsof/file
 WITH_gcs      = ./fence/fencegcs
 WITH_natskv   = ./internal/testsof/natskv
-WITH_postgres = ./internal/testsof/postgres ./internal/testsof/fencesql
-WITH_redis    = ./internal/testsof/redis ./fence/fenceredis
-WITH_s3       = ./internal/testsof/s3 ./fence/fences3
+WITH_postgres = ./internal/testsof/fencesql
+WITH_redis    = ./fence/fenceredis
+WITH_s3       = ./fence/fences3
 WITH_sql      = ./internal/testsof/fencesql
 test-store: $(if $(filter kubernetes,$(STORE)),kube) $(filter consul,$(STORE))
 	@[ -d deciders/$(STORE) ] || { echo "there is no store $(STORE): STORE is the name of a directory of deciders"; exit 1; }
@@ -300,13 +297,6 @@ soak:
 	$(GO) test -race -timeout 1h -run '^TestGroups$$' $(TESTFLAGS) ./shard -seeds $(GROUPS)
 	$(GO) test -race -timeout 1h -run TestPromise $(TESTFLAGS) ./cmd/leaderelect -rounds $(ROUNDS)
 
-# Members of groups of package shard as real processes on real stores, for FOR each; in
-# test-stores they run for half a minute.
-FOR    ?= 5m
-SHARDS ?= $(addprefix internal/testsof/,file etcd natskv redis postgres s3)
-soak-shards:
-	PROCTEST_GROUP_FOR=$(FOR) $(GO) test -v -p 1 -timeout 10h -run '^TestShards$$' $(TESTFLAGS) $(SHARDS:%=./%)
-
 # Each fuzz test in turn, for FUZZTIME.
 FUZZTIME ?= 30s
 fuzz:
@@ -322,15 +312,3 @@ vuln:
 	@set -e; root=$$PWD; for m in $$(git ls-files '*go.mod' | grep -vE '^(internal|bench|tools|docs)/'); do \
 		echo "== $$(dirname $$m)"; (cd $$(dirname $$m) && $$root/bin/govulncheck ./...); done
 
-# What asking the view costs, against BASE: a tag or a commit, by default the last release.
-BASE  ?=
-COUNT ?= 10
-benchstat:
-	@set -e; base="$(BASE)"; [ -n "$$base" ] || base=$$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null) || \
-		{ echo "nothing is released yet, so there is nothing to compare with: give BASE=COMMIT"; exit 0; }; \
-	$(ALONE) -C tools build -o ../bin/benchstat golang.org/x/perf/cmd/benchstat; \
-	dir=$$(mktemp -d); trap 'git -C "$(CURDIR)" worktree remove --force "$$dir/base" 2>/dev/null; rm -rf "$$dir"' EXIT; \
-	git worktree add --quiet --detach "$$dir/base" "$$base"; \
-	(cd "$$dir/base" && $(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count $(COUNT) -cpu 1 ./internal/electiontest) >"$$dir/$$(echo $$base | tr / _)"; \
-	$(GO) test -run '^$$' -bench 'Now|ValueInFuture' -count $(COUNT) -cpu 1 ./internal/electiontest >"$$dir/now"; \
-	cd "$$dir" && "$(CURDIR)/bin/benchstat" "$$(echo $$base | tr / _)" now

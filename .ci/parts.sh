@@ -13,6 +13,18 @@ need() { # need COMMAND PACKAGE [FILE]: install PACKAGE unless COMMAND or FILE i
 	fi
 }
 
+# What tests of both need.
+need redis-server redis-server
+need initdb postgresql "$(compgen -G '/usr/lib/postgresql/*/bin/initdb' | tail -n 1)"
+need pgbouncer pgbouncer /usr/sbin/pgbouncer
+need mariadbd mariadb-server /usr/sbin/mariadbd
+need zookeeper zookeeper /usr/share/zookeeper/bin/zkServer.sh
+need java default-jre-headless
+need gcc gcc
+need setpriv util-linux
+need python3 python3
+need node nodejs
+
 part() { # part NAME COMMAND...
 	local begin=$SECONDS result=passed
 	echo "== $1"

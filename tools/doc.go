@@ -1,3 +1,3 @@
-// Package tools pins, in its go.mod, the programs that make check, make vuln and make
-// benchstat build. It has no code. Make lint builds its linter from outside of it.
+// Package tools pins, in its go.mod, the programs that make check and make vuln build. It has no
+// code. Make lint builds its linter from outside of it.
 package tools

@@ -26,8 +26,7 @@ type GroupOptions struct {
 	Members, Shards int
 	// Term, Skew and PollInterval are the members'. Zero: 3 s, 200 ms, a quarter of Term.
 	Term, Skew, PollInterval time.Duration
-	// For is how long things go wrong before all is calm. Zero: 25 s, or what the
-	// environment says in PROCTEST_GROUP_FOR, as in 10m.
+	// For is how long things go wrong before all is calm. Zero: 25 s.
 	For time.Duration
 	// Patience is for the calm. Zero: 3 min.
 	Patience time.Duration

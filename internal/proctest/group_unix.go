@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,7 +46,7 @@ type healing struct {
 func RunGroup(t *testing.T, o GroupOptions) {
 	t.Helper()
 	stores.Nightly(t, "real processes elect by the wall clock")
-	g := &group{TB: t, o: o.withDefaults(t), j: newJournal(), dir: t.TempDir(), ledgers: map[string]string{}, told: map[string]int{}}
+	g := &group{TB: t, o: o.withDefaults(), j: newJournal(), dir: t.TempDir(), ledgers: map[string]string{}, told: map[string]int{}}
 	seed := rand.Uint64()
 	g.rng = rand.New(rand.NewPCG(seed, 14))
 	t.Logf("seed %d", seed) // of what befalls them: when that is, the machine has a say in
@@ -77,19 +76,12 @@ func RunGroup(t *testing.T, o GroupOptions) {
 	}
 }
 
-func (o GroupOptions) withDefaults(t testing.TB) GroupOptions {
-	t.Helper()
+func (o GroupOptions) withDefaults() GroupOptions {
 	o.Members = cmp.Or(o.Members, 8)
 	o.Shards = cmp.Or(o.Shards, 200)
 	o.Term = cmp.Or(o.Term, 3*time.Second)
 	o.Skew = cmp.Or(o.Skew, 200*time.Millisecond)
 	o.PollInterval = cmp.Or(o.PollInterval, o.Term/4)
-	if text := os.Getenv("PROCTEST_GROUP_FOR"); o.For == 0 && text != "" {
-		var err error
-		if o.For, err = time.ParseDuration(text); err != nil {
-			t.Fatalf("proctest: PROCTEST_GROUP_FOR: %v", err)
-		}
-	}
 	o.For = cmp.Or(o.For, 25*time.Second)
 	o.Patience = cmp.Or(o.Patience, 3*time.Minute)
 	return o

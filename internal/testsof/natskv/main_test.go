@@ -1,27 +1,17 @@
 package natskv_test
 
 import (
-	"context"
 	"errors"
-	"net/url"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/deciders/natskv"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
-	"github.com/c8e606e4/leaderelection/internal/testsof/grouptest"
 )
 
-func TestMain(m *testing.M) {
-	grouptest.Main(m, func(ctx context.Context, u *url.URL) (*natskv.Decider, error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // it connects at once, or not
-		defer cancel()
-		return natskv.Open(ctx, u)
-	})
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	bucket = "elections"
