@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/proctest"
 )
 
 // process is a candidate process, as its parent sees it: this program, started
@@ -61,7 +63,7 @@ func startProcess(ctx context.Context, t testing.TB, r role, store string, delay
 	}
 	p.cmd = exec.Command(exe)
 	p.cmd.Env = append(p.cmd.Environ(), roleEnv+"="+string(text))
-	p.cmd.SysProcAttr = withParent(&syscall.SysProcAttr{Setpgid: true})
+	p.cmd.SysProcAttr = proctest.DieWithParent(&syscall.SysProcAttr{Setpgid: true})
 	p.cmd.Stderr = &p.stderr
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {

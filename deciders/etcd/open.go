@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/c8e606e4/leaderelection/deciders/etcd/internal/renewing"
 	"github.com/c8e606e4/leaderelection/deciders/internal/lines"
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/clients"
@@ -225,7 +224,7 @@ func parameters(cfg *clientv3.Config, u *url.URL, l *lines.Lines) (*Options, err
 		// endpoint's own host.
 		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(name))
 	}
-	creds, err := renewing.New(files)
+	creds, err := newRenewing(files)
 	if err != nil {
 		return nil, err
 	}

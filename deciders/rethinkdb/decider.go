@@ -291,8 +291,6 @@ func (b *backend) stored(found *row) (s store.Stored[version], err error) {
 type written struct {
 	Errors     int    `rethinkdb:"errors"`
 	FirstError string `rethinkdb:"first_error"`
-	Inserted   int    `rethinkdb:"inserted"`
-	Replaced   int    `rethinkdb:"replaced"`
 	Skipped    int    `rethinkdb:"skipped"`
 	Changes    []struct {
 		New *row `rethinkdb:"new_val"`

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/c8e606e4/leaderelection/deciders/durability"
@@ -119,9 +118,6 @@ func (d Dialect) withDefaults() Dialect {
 	}
 	return d
 }
-
-// Dollar is a Mark for databases that count their parameters: $1, $2.
-func Dollar(i int) string { return "$" + strconv.Itoa(i) }
 
 // Schema returns the statement that makes the table, for those who migrate by hand. Table
 // is as for NewDecider.

@@ -20,7 +20,7 @@ func TestOwnDialect(t *testing.T) {
 	s := newServer()
 	var said []string
 	s.before = func(q string) error { said = append(said, q); return errors.New("no") }
-	d := lesql.Dialect{Name: "other", Mark: lesql.Dollar, Table: "CREATE TABLE %s (...)", Alone: "alone()"}
+	d := lesql.Dialect{Name: "other", Mark: func(i int) string { return fmt.Sprint("$", i) }, Table: "CREATE TABLE %s (...)", Alone: "alone()"}
 	decider := lesql.NewDecider(s.open(t), d, `a"b.t`, "e", nil)
 	token := feedtest.Write(t, newServer().decider(t, nil), 1, nil) // any will do
 	for range 2 {

@@ -4,6 +4,6 @@ package proctest
 
 import "syscall"
 
-// dieWithParent can do nothing here: standard input ends with the parent, and an
+// DieWithParent can do nothing here: standard input ends with the parent, and an
 // orphaned group that is stopped gets SIGHUP.
-func dieWithParent(a *syscall.SysProcAttr) *syscall.SysProcAttr { return a }
+func DieWithParent(a *syscall.SysProcAttr) *syscall.SysProcAttr { return a }

@@ -69,7 +69,7 @@ func (j *journal) start(t testing.TB, name string, r role, env []string) *proces
 	p := &process{name: name, ended: make(chan struct{})}
 	p.cmd = exec.Command(exe, "-test.run=^$") // no test, where TestMain does not call Main
 	p.cmd.Env = append(append(p.cmd.Environ(), env...), roleEnv+"="+string(told))
-	p.cmd.SysProcAttr = dieWithParent(&syscall.SysProcAttr{Setpgid: true})
+	p.cmd.SysProcAttr = DieWithParent(&syscall.SysProcAttr{Setpgid: true})
 	stdin, err1 := p.cmd.StdinPipe()
 	stdout, err2 := p.cmd.StdoutPipe()
 	stderr, err3 := p.cmd.StderrPipe()

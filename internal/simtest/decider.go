@@ -32,12 +32,11 @@ type op struct {
 	mono  time.Duration
 	ctx   context.Context
 
-	readAt    reading           // by the caller's clock: when its last answered read began
-	greatest  le.ElectionNumber // that it had been told of
-	callbacks int               // of the caller that were running
-	landed    bool              // it has changed the record
-	worked    bool              // some call of the caller's had, before
-	wrote     bool              // some write had
+	readAt   reading           // by the caller's clock: when its last answered read began
+	greatest le.ElectionNumber // that it had been told of
+	landed   bool              // it has changed the record
+	worked   bool              // some call of the caller's had, before
+	wrote    bool              // some write had
 }
 
 // ReadCurrent reads the record, or what the Link makes of it.

@@ -217,7 +217,6 @@ func (r *recorder) calling(ctx context.Context, a *actor, write *le.RaceEntry) *
 		r.failf(a.name, "writes %v though the outcome of its last write is open and it has not read since", r.short(write))
 	}
 	if a.proc != nil {
-		o.callbacks = a.proc.running
 		r.writing(a.proc, o)
 	}
 	return o

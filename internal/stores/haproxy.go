@@ -2,7 +2,6 @@ package stores
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -12,7 +11,7 @@ import (
 func HAProxy(t testing.TB, config func(port int) string) *Process {
 	t.Helper()
 	Nightly(t, "it starts HAProxy")
-	path := haproxy(t)
+	path := Need(t, "haproxy")
 	dir := t.TempDir()
 	return Start(t, Program{Name: "haproxy", Dir: dir, Command: func(port int) []string {
 		file := filepath.Join(dir, "haproxy.cfg")
@@ -21,16 +20,4 @@ func HAProxy(t testing.TB, config func(port int) string) *Process {
 		}
 		return []string{path, "-db", "-f", file}
 	}})
-}
-
-// haproxy finds the server, which Debian keeps where only root's PATH leads.
-func haproxy(t testing.TB) string {
-	t.Helper()
-	for _, name := range []string{"haproxy", "/usr/sbin/haproxy"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	Missing(t, "haproxy is neither in PATH nor in /usr/sbin: apt-get install haproxy")
-	return ""
 }

@@ -16,7 +16,7 @@ import (
 // defaults are those of the server, which are MySQL's where it matters here.
 func MariaDB(t testing.TB, options ...string) *Process {
 	t.Helper()
-	server := mariadbd(t)
+	server := Need(t, "mariadbd")
 	dir := serverDir(t, "mariadb")
 	data, first := filepath.Join(dir, "data"), filepath.Join(dir, "first.sql")
 	if err := os.WriteFile(first, []byte("CREATE DATABASE IF NOT EXISTS test;\n"), 0o644); err != nil {
@@ -35,18 +35,6 @@ func MariaDB(t testing.TB, options ...string) *Process {
 			"--init-file=" + first, "--tmpdir=" + dir, "--skip-name-resolve", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M",
 			"--innodb-flush-log-at-trx-commit=0", "--performance-schema=OFF"}, options)
 	}})
-}
-
-// mariadbd finds the server, which Debian keeps where only root's PATH leads.
-func mariadbd(t testing.TB) string {
-	t.Helper()
-	for _, name := range []string{"mariadbd", "/usr/sbin/mariadbd"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	Missing(t, "MariaDB's mariadbd is neither in PATH nor in /usr/sbin: apt-get install mariadb-server")
-	return ""
 }
 
 // acceptsMariaDB is a Ready: the server greets who connects, by a packet whose fifth

@@ -41,7 +41,7 @@ func (r *RedisServer) Start(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.run(t, append([]string{redisServer(t), "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"}, r.args...))
+	r.run(t, append([]string{Need(t, "redis-server"), "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"}, r.args...))
 }
 
 // Stop kills the server; Start starts it again. It is a method of its own, so that
@@ -56,11 +56,6 @@ func (r *RedisServer) run(t testing.TB, command []string) {
 	if err := r.await(t.Context(), p); err != nil {
 		t.Fatalf("stores: redis-server: %v\n%s", err, r.Log())
 	}
-}
-
-func redisServer(t testing.TB) string {
-	t.Helper()
-	return Need(t, "redis-server") // Debian: apt-get install redis-server
 }
 
 // answersRedis is a Ready for a server that answers commands, if only with the
@@ -235,7 +230,7 @@ func RedisSentinel(t testing.TB, master *RedisServer, replicas int) *RedisServer
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.run(t, []string{redisServer(t), conf, "--sentinel"})
+	s.run(t, []string{Need(t, "redis-server"), conf, "--sentinel"})
 	s.until(t, "INFO sentinel", fmt.Sprintf("slaves=%d", replicas), "status=ok")
 	return s
 }

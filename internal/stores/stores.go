@@ -42,13 +42,16 @@ func Nightly(t testing.TB, reason string) {
 	}
 }
 
-// Need returns the path of the program called name, or ends the test by Missing
-// where there is none.
+// Need returns the path of the program called name, also if it is in /usr/sbin, or ends the test
+// by Missing where there is none.
 func Need(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		Missing(t, "the program "+name+" is not in PATH ("+err.Error()+")")
+		if path, err := exec.LookPath("/usr/sbin/" + name); err == nil {
+			return path
+		}
+		Missing(t, "the program "+name+" is neither in PATH nor in /usr/sbin ("+err.Error()+")")
 	}
 	return path
 }

@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// Supported reports whether commands can be run on this system.
-const Supported = false
-
 // steadyClock is the process's own.
 const steadyClock = 0
 

@@ -12,9 +12,6 @@ import (
 	"time"
 )
 
-// Supported reports whether commands can be run on this system.
-const Supported = true
-
 // discard logs nothing.
 type discard struct{}
 

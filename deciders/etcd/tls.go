@@ -1,5 +1,4 @@
-// Package renewing is gRPC's TLS by files that may be renewed.
-package renewing
+package etcd
 
 import (
 	"context"
@@ -20,8 +19,8 @@ type renewing struct {
 	latest                           *atomic.Pointer[credentials.TransportCredentials]
 }
 
-// New returns credentials by these files, which it reads now and for each connection.
-func New(files store.TLSFiles) (credentials.TransportCredentials, error) {
+// newRenewing returns credentials by these files, which it reads now and for each connection.
+func newRenewing(files store.TLSFiles) (credentials.TransportCredentials, error) {
 	cfg, err := files.Load()
 	if err != nil {
 		return nil, err
