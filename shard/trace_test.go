@@ -5,6 +5,8 @@ package shard
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,5 +73,23 @@ func TestTrace(t *testing.T) {
 		}
 		g.hide(stuck)
 		close(free)
+	})
+}
+
+// A hook that ends its goroutine, as t.FailNow does, takes no other call with it.
+func TestTraceSurvivesGoexit(t *testing.T) {
+	play(t, func(g *group) {
+		var owns, assignments atomic.Int32
+		g.join("a", func(c *Config) {
+			c.ShardTrace = &Trace{
+				Owns:       func(Owns) { owns.Add(1); runtime.Goexit() },
+				Assignment: func(*Assignment) { assignments.Add(1) },
+			}
+		})
+		g.settles(12, time.Minute)
+		synctest.Wait()
+		if owns.Load() != 12 || assignments.Load() == 0 {
+			t.Errorf("%d of 12 Owns, and %d assignments", owns.Load(), assignments.Load())
+		}
 	})
 }
