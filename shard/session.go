@@ -389,8 +389,12 @@ func (s *sitting) drop(o *Owned, cause error) {
 		delete(s.m.owned, o.name)
 	}
 	s.m.mu.Unlock()
-	s.m.log(slog.LevelInfo, "has let go", "shard", o.name, "token", o.token)
-	s.m.tellLetGo(o, cause)
+	e := LetGo{Owned: o, Cause: cause, Asked: o.asked, Time: s.m.cfg.Clock.Now()}
+	if e.Asked.IsZero() {
+		e.Asked = e.Time
+	}
+	s.m.log(slog.LevelInfo, "has let go", "shard", o.name, "token", o.token, "cause", cause, "took", e.Time.Sub(e.Asked))
+	s.m.tellLetGo(e)
 }
 
 // dropAll ends every view and the session.

@@ -62,13 +62,8 @@ func (m *Member) tellOwns(o *Owned) {
 	}
 }
 
-func (m *Member) tellLetGo(o *Owned, cause error) {
+func (m *Member) tellLetGo(e LetGo) {
 	if t := m.cfg.ShardTrace; t != nil && t.LetGo != nil {
-		now := m.cfg.Clock.Now()
-		e := LetGo{o, cause, o.asked, now}
-		if e.Asked.IsZero() {
-			e.Asked = now
-		}
 		m.hooks.Add(func() { t.LetGo(e) })
 	}
 }
