@@ -202,10 +202,7 @@ func (m *Member) run(ctx context.Context) error {
 			m.sits.Failed(m.elapsed(), "", "no seat; trying again", "err", err)
 			pause = min(2*pause, m.cfg.TermLength/2)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		sleep(ctx, pause)
 	}
 }
 
@@ -255,12 +252,8 @@ func (m *Member) sit(ctx context.Context) (sat bool, err error) {
 // reported a newer record that was undone.
 func (m *Member) giveUp(ctx context.Context, campaign *leaderelection.Campaign, id, name string, d leaderelection.RaceDecider, cancel context.CancelCauseFunc) {
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(m.cfg.TermLength / 2):
-		}
-		if campaign.Status() != leaderelection.Following {
+		sleep(ctx, m.cfg.TermLength/2)
+		if ctx.Err() != nil || campaign.Status() != leaderelection.Following {
 			return // run looks after it
 		}
 		e, err := call(ctx, m.stores, name, m.cfg.TermLength/4, current(d))

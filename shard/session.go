@@ -196,10 +196,7 @@ func (s *sitting) follow() {
 		err := w.Watch(s.live, func(_ context.Context, e leaderelection.RaceEntry) { s.hear(e.ElectionNumber) })
 		if s.live.Err() == nil { // a permanent error, which may pass nevertheless
 			s.m.log(slog.LevelWarn, "the assignment cannot be followed", "err", err)
-			select {
-			case <-s.live.Done():
-			case <-time.After(s.m.cfg.TermLength):
-			}
+			sleep(s.live, s.m.cfg.TermLength)
 		}
 	}
 }
@@ -438,10 +435,7 @@ func (s *sitting) coordinate() {
 		}
 		if s.ctx.Err() == nil {
 			s.m.log(slog.LevelWarn, "cannot campaign for coordinator; trying again", "err", err)
-			select {
-			case <-s.ctx.Done():
-			case <-time.After(s.m.cfg.TermLength):
-			}
+			sleep(s.ctx, s.m.cfg.TermLength)
 		}
 	}
 }
