@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/hooks"
 	"github.com/c8e606e4/leaderelection/internal/skew"
 )
 
@@ -75,7 +76,7 @@ func newCampaign(ctx context.Context, cfg Config, hold time.Duration, s *single)
 	c.clock.bounded, _ = cfg.Clock.(clocks.Bounded)
 	c.clock.marks = hold == 0 && hasMonotonic(cfg.Clock)
 	_, c.writes = backoffs(cfg.LeaderID, cfg.PollInterval, cfg.TermLength)
-	c.changed = deliveries{userCalls: userCalls{limit: maxWaiting, idle: f.events.idle}, ctx: context.WithoutCancel(ctx)}
+	c.changed = deliveries{Calls: hooks.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: context.WithoutCancel(ctx)}
 	c.view.Store(newView(f.timekeeper, NoElections))
 	f.log(slog.LevelInfo, "campaign started", "id", cfg.LeaderID, "place", firstPlace{f}, "term", cfg.TermLength, "skew", cfg.MaxClockSkew, "pushed", f.feed != nil)
 	return c
@@ -394,7 +395,7 @@ func (c *Campaign) finished(wake *alarm) bool {
 	if c.leadership != nil { // DrainTimeout bounds it
 		return false
 	}
-	if c.changed.busy() {
+	if c.changed.Busy() {
 		c.waits(wake, "LeaderChanged")
 		return false
 	}
@@ -477,7 +478,7 @@ func (c *Campaign) report(now instant) {
 	c.status.Store(int32(status))
 	if t := c.cfg.Trace; t != nil && t.StatusChanged != nil {
 		change := StatusChange{From: from, To: status, Cause: cause, Number: number, Time: now.wall}
-		c.f.events.add(func() { t.StatusChanged(change) })
+		c.f.events.Add(func() { t.StatusChanged(change) })
 	}
 	level := slog.LevelInfo
 	if errors.Is(cause, ErrOusted) || errors.Is(cause, ErrExpired) {

@@ -83,7 +83,7 @@ func (d *diagnosis) checkDouble(e *RaceEntry, own bool) {
 	d.f.log(slog.LevelError, "another process uses this candidate's LeaderID, or the record was edited: give each its own", "id", d.id, "token", uint64(e.ElectionNumber), "incarnation", e.Incarnation)
 	if t := d.f.trace; t != nil && t.DuplicateID != nil {
 		entry := e.Clone()
-		d.f.events.add(func() { t.DuplicateID(*entry) })
+		d.f.events.Add(func() { t.DuplicateID(*entry) })
 	}
 }
 

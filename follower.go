@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/hooks"
 	"github.com/c8e606e4/leaderelection/internal/outage"
 )
 
@@ -30,7 +31,7 @@ type follower struct {
 	patience time.Duration // how long an ErrDenied may last before it counts
 	logger   *slog.Logger
 	trace    *Trace
-	events   userCalls
+	events   hooks.Calls
 
 	ctx     context.Context // of store calls and feeds: the caller's values, without its end
 	winding bool            // calls and feed are told to end
@@ -96,7 +97,7 @@ func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, 
 	f.feeds = f.reads
 	f.feeds.limit = max(f.feeds.limit, term)
 	f.ctx = context.WithoutCancel(ctx)
-	f.events.limit, f.events.idle = maxEvents, func() { f.post(lookAgain{}) }
+	f.events.Limit, f.events.Idle = maxEvents, func() { f.post(lookAgain{}) }
 }
 
 // begin makes a store call, in its own goroutine. A write puts entry over over, which its answer
@@ -315,7 +316,7 @@ func (f *follower) pollDue(wake *alarm, k *knowledge) (due time.Duration, pollin
 func (f *follower) tellNews(e *RaceEntry) {
 	if t := f.trace; t != nil && t.News != nil {
 		entry := e.Clone()
-		f.events.add(func() { t.News(*entry) })
+		f.events.Add(func() { t.News(*entry) })
 	}
 }
 
@@ -329,7 +330,7 @@ func (f *follower) traceCall(a *answer, now instant) {
 			op.Number = a.entry.ElectionNumber
 			op.CommitTS = commitTS(a.token)
 		}
-		f.events.add(func() { f.trace.StoreOp(op) })
+		f.events.Add(func() { f.trace.StoreOp(op) })
 	}
 	took := now.mono - a.start.mono
 	switch {
@@ -373,7 +374,7 @@ func (f *follower) log(level slog.Level, msg string, args ...any) {
 		}
 		l = slog.Default()
 	}
-	f.events.add(func() {
+	f.events.Add(func() {
 		if !l.Enabled(f.ctx, level) {
 			return
 		}
@@ -393,7 +394,7 @@ func (f *follower) wind() bool {
 	if f.feedSession != nil {
 		f.feedSession.cancel()
 	}
-	return f.call == nil && f.hanging == 0 && !f.feedRunning && !f.events.busy()
+	return f.call == nil && f.hanging == 0 && !f.feedRunning && !f.events.Busy()
 }
 
 // session is one run of a ChangeFeed.
@@ -505,7 +506,7 @@ func (f *follower) feedCheck(k *knowledge, read *RaceEntry, now instant) {
 
 func (f *follower) feedEvent(err error, now instant) {
 	if t := f.trace; t != nil && t.Feed != nil {
-		f.events.add(func() { t.Feed(FeedEvent{Err: err}) })
+		f.events.Add(func() { t.Feed(FeedEvent{Err: err}) })
 	}
 	if err != nil {
 		f.feedFails.Failed(now.mono, "", "the feed failed; polling until it is back", "err", err)

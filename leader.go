@@ -118,7 +118,7 @@ func (r *leadership) extended(extension uint64, left time.Duration) {
 		return
 	}
 	e := ViewExtended{Number: r.number, Extension: extension, Remaining: left, Expiry: r.view.Get()}
-	r.f.events.add(func() { t.Extended(e) })
+	r.f.events.Add(func() { t.Extended(e) })
 }
 
 // tendLeadership ends the view, the drain and the leadership when their time has come.

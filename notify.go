@@ -6,83 +6,8 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/internal/hooks"
 )
-
-// userCalls makes calls of user code for which the election does not wait: one at a time, in order, in
-// a goroutine that exists only while there are calls to make.
-type userCalls struct {
-	limit int    // how many may wait for one that is stuck
-	idle  func() // called, without the lock, when none is left
-
-	mu      sync.Mutex
-	queue   []func()
-	running bool
-	done    int // how many have returned
-}
-
-// add queues a call. If too many wait, the oldest is dropped.
-func (q *userCalls) add(f func()) { q.put(f, false) }
-
-// put is add. If it replaces, it takes the place of the call that was added last and still waits.
-func (q *userCalls) put(f func(), replaces bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch n := len(q.queue); {
-	case replaces && n > 0:
-		q.queue = q.queue[:n-1]
-	case n >= q.limit:
-		q.queue = q.queue[1:]
-	}
-	q.queue = append(q.queue, f)
-	if !q.running {
-		q.running = true
-		go q.run()
-	}
-}
-
-func (q *userCalls) run() {
-	defer func() {
-		// This runs even if a call ended its goroutine, as t.FailNow does.
-		q.mu.Lock()
-		again := len(q.queue) > 0
-		q.running = again
-		q.mu.Unlock()
-		if again {
-			go q.run()
-			return
-		}
-		q.idle()
-	}()
-	for {
-		q.mu.Lock()
-		if len(q.queue) == 0 {
-			q.queue = nil
-			q.mu.Unlock()
-			return
-		}
-		f := q.queue[0]
-		q.queue = q.queue[1:]
-		q.mu.Unlock()
-		f()
-		q.mu.Lock()
-		q.done++
-		q.mu.Unlock()
-	}
-}
-
-// busy reports whether a call is being made, or waits to be.
-func (q *userCalls) busy() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.running
-}
-
-// drop drops the calls that wait.
-func (q *userCalls) drop() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.queue = nil
-}
 
 // maxEvents is how many calls may wait for a Trace or Logger that is stuck, maxWaiting how many
 // records for another callback.
@@ -90,13 +15,13 @@ const maxEvents, maxWaiting = 1024, 128
 
 // deliveries calls a user's callback with records.
 type deliveries struct {
-	userCalls
+	hooks.Calls
 	ctx  context.Context
 	last delivery // the one that was added last
 
 	// Of when the loop looked last:
-	seen    int           // done
-	calling bool          // running
+	seen    int           // how many calls had returned
+	calling bool          // a callback was running or waited to
 	since   time.Duration // when that call was seen first
 }
 
@@ -110,7 +35,7 @@ type delivery struct {
 func (d *deliveries) deliver(next delivery) {
 	last := d.last
 	d.last = next
-	d.put(func() {
+	d.Put(func() {
 		entry := next.entry.Clone()
 		entry.Token = nil
 		next.call(d.ctx, *entry)
@@ -119,12 +44,11 @@ func (d *deliveries) deliver(next delivery) {
 
 // look returns whether a callback is running or waits to, and since when it has been seen running.
 func (d *deliveries) look(now instant) (since time.Duration, running bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.running || !d.calling || d.done != d.seen {
-		d.seen, d.since = d.done, now.mono
+	done, running := d.Progress()
+	if !running || !d.calling || done != d.seen {
+		d.seen, d.since = done, now.mono
 	}
-	d.calling = d.running
+	d.calling = running
 	return d.since, d.calling
 }
 

@@ -30,7 +30,7 @@ func (f *follower) tellPlace() {
 		return
 	}
 	f.answered = true
-	f.events.add(func() {
+	f.events.Add(func() {
 		f.askPlace()
 		if found := placeOf(f.decider); found != f.knownPlace() {
 			f.place.Store(&found)

@@ -1,6 +1,10 @@
 package leaderelection
 
-import "time"
+import (
+	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/hooks"
+)
 
 // Trace has hooks that a campaign or an observer calls. Use it for metrics, tracing and tests.
 //
@@ -40,26 +44,15 @@ func JoinTraces(traces ...*Trace) *Trace {
 		if t == nil {
 			continue
 		}
-		all.StoreOp = inTurn(all.StoreOp, t.StoreOp)
-		all.StatusChanged = inTurn(all.StatusChanged, t.StatusChanged)
-		all.Extended = inTurn(all.Extended, t.Extended)
-		all.Feed = inTurn(all.Feed, t.Feed)
-		all.News = inTurn(all.News, t.News)
-		all.ClockSkew = inTurn(all.ClockSkew, t.ClockSkew)
-		all.DuplicateID = inTurn(all.DuplicateID, t.DuplicateID)
+		all.StoreOp = hooks.InTurn(all.StoreOp, t.StoreOp)
+		all.StatusChanged = hooks.InTurn(all.StatusChanged, t.StatusChanged)
+		all.Extended = hooks.InTurn(all.Extended, t.Extended)
+		all.Feed = hooks.InTurn(all.Feed, t.Feed)
+		all.News = hooks.InTurn(all.News, t.News)
+		all.ClockSkew = hooks.InTurn(all.ClockSkew, t.ClockSkew)
+		all.DuplicateID = hooks.InTurn(all.DuplicateID, t.DuplicateID)
 	}
 	return all
-}
-
-// inTurn returns a hook that calls one and then other. Either may be nil.
-func inTurn[E any](one, other func(E)) func(E) {
-	switch {
-	case one == nil:
-		return other
-	case other == nil:
-		return one
-	}
-	return func(e E) { one(e); other(e) }
 }
 
 // OpKind is the purpose of a store operation.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/durations"
+	"github.com/c8e606e4/leaderelection/internal/hooks"
 )
 
 // WatchConfig describes an observer, which follows an election without taking part. Set
@@ -74,7 +75,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, ent
 	o.k = knowledge{skew: w.MaxClockSkew, term: DefaultTermLength}
 	o.diagnosis = diagnosis{f: f}
 	o.setPoll(DefaultTermLength)
-	o.out = deliveries{userCalls: userCalls{limit: maxWaiting, idle: f.events.idle}, ctx: ctx}
+	o.out = deliveries{Calls: hooks.Calls{Limit: maxWaiting, Idle: f.events.Idle}, ctx: ctx}
 	return o.loop()
 }
 
@@ -169,7 +170,7 @@ func (o *observer) step(now instant) (time.Duration, bool) {
 	}
 	if o.ending {
 		gone := f.wind()
-		if !o.out.busy() && (gone || now.mono >= o.endBy) {
+		if !o.out.Busy() && (gone || now.mono >= o.endBy) {
 			return 0, true
 		}
 		if now.mono < o.endBy {
@@ -185,7 +186,7 @@ func (o *observer) step(now instant) (time.Duration, bool) {
 // end begins the observer's end. Records that still wait for a callback are dropped.
 func (o *observer) end(now instant, err error) {
 	o.ending, o.err, o.endBy = true, err, now.mono+100*time.Millisecond
-	o.out.drop()
+	o.out.Drop()
 }
 
 // act reads the record if that is due, and reports a lapse.

@@ -6,20 +6,18 @@ Package leslog puts what a candidate is into its log lines, for log/slog.
 
 	{"level":"INFO","msg":"billed","order":7,"election":{"status":"leading","token":12,"leader":"worker-7","left":8200000000}}
 
-What happens to the election itself is told to Config.Logger, which needs none of
-this.
+Without this package, Config.Logger tells what happens to the election itself, and which shards
+a member comes to own and lets go.
 
 For package shard, [NewShardHandler] puts a shard's name and token into the lines of its
-OnOwned, and [ShardTrace] logs which shards a member comes to own and lets go:
+OnOwned:
 
-	config.ShardTrace = leslog.ShardTrace(log)
 	config.OnOwned = func(ctx context.Context, o *shard.Owned) error {
 		log := slog.New(leslog.NewShardHandler(log.Handler(), o))
 		...
 		return nil
 	}
 
-	{"level":"INFO","msg":"shard owned","shard":{"name":"7","token":12},"session":"seat 3, session 17"}
 	{"level":"INFO","msg":"billed","order":7,"shard":{"name":"7","token":12,"left":8200000000}}
 */
 package leslog

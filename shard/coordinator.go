@@ -321,17 +321,9 @@ func (c *coordinator) watch(k int) {
 				return
 			}
 			c.post(seatEvent{seat: k, err: err})
-			c.rest(c.m.cfg.TermLength / 2)
+			sleep(c.ctx, c.m.cfg.TermLength/2)
 		}
 	}()
-}
-
-// rest sleeps for d, at most until the coordinator's time is over.
-func (c *coordinator) rest(d time.Duration) {
-	select {
-	case <-c.ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 func (c *coordinator) post(e seatEvent) {
@@ -419,7 +411,7 @@ func (c *coordinator) seal() {
 			}
 			// Read the result, whether the watcher sees it or not, and do not try again at once.
 			c.lookAt(k, d, func(e *leaderelection.RaceEntry) bool { return !e.Vacant() && c.m.free(e) })
-			c.rest(c.m.cfg.TermLength / 4)
+			sleep(c.ctx, c.m.cfg.TermLength/4)
 			c.post(seatEvent{seat: k, sealed: true})
 		}()
 	}

@@ -184,27 +184,6 @@ func TestClonesShareNothing(t *testing.T) {
 	}
 }
 
-// If hooks are stuck, the oldest events are dropped, and the newest are told.
-func TestTraceDropsTheOldest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newTracer()
-		var told []int
-		stuck := make(chan struct{})
-		go r.run()
-		r.post(func() { <-stuck })
-		synctest.Wait()
-		for i := range maxEvents + 3 {
-			r.post(func() { told = append(told, i) })
-		}
-		close(stuck)
-		r.end()
-		synctest.Wait()
-		if len(told) != maxEvents || told[0] != 3 || told[maxEvents-1] != maxEvents+2 || !slices.IsSorted(told) {
-			t.Errorf("told of %d events, the first is %d", len(told), told[0])
-		}
-	})
-}
-
 // An observer is told of newer assignments only, and of the newest though reading it fails at
 // first, or the record refuses for good at first.
 func TestWatchTellsOfNewerOnly(t *testing.T) {

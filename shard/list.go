@@ -35,7 +35,7 @@ func (c *coordinator) list() {
 		if err != nil {
 			every /= 4
 		}
-		c.rest(every - time.Since(begun))
+		sleep(c.ctx, every-time.Since(begun))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/hooks"
 	"github.com/c8e606e4/leaderelection/internal/outage"
 )
 
@@ -42,7 +43,7 @@ type Member struct {
 	calls    map[string]*Owned // shards whose OnOwned has not returned, by name; their session may be over
 	returned chan *Owned       // OnOwned has returned
 
-	tracer    *tracer
+	hooks     hooks.Calls // ShardTrace's
 	began     time.Time
 	sits      outage.Log // failures to sit
 	reads     outage.Log // of the assignment
@@ -54,7 +55,7 @@ type Member struct {
 func newMember(cfg Config, stores *stores) *Member {
 	m := &Member{
 		cfg: cfg, stores: stores, done: make(chan struct{}), owned: map[string]*Owned{}, changed: make(chan struct{}, 1),
-		calls: map[string]*Owned{}, returned: make(chan *Owned), tracer: newTracer(), listing: make(chan struct{}, 1), began: time.Now(),
+		calls: map[string]*Owned{}, returned: make(chan *Owned), hooks: hooks.Calls{Limit: maxEvents}, listing: make(chan struct{}, 1), began: time.Now(),
 	}
 	for over, fails := range map[string]*outage.Log{
 		"has a seat again": &m.sits, "the assignment is read again": &m.reads, "the assignment is kept up to date again": &m.rounds, "the shards are listed again": &m.lists,
@@ -71,7 +72,6 @@ func start(ctx context.Context, cfg Config, stores *stores) *Member {
 	ctx, cancel := context.WithCancelCause(ctx)
 	m := newMember(cfg, stores)
 	m.cancel = cancel
-	go m.tracer.run()
 	go func() {
 		defer close(m.done)
 		told := make(chan struct{})
@@ -81,7 +81,6 @@ func start(ctx context.Context, cfg Config, stores *stores) *Member {
 		}()
 		m.err = m.run(ctx)
 		m.await()
-		m.tracer.end()
 		cancel(nil)
 		<-told
 	}()
@@ -203,10 +202,7 @@ func (m *Member) run(ctx context.Context) error {
 			m.sits.Failed(m.elapsed(), "", "no seat; trying again", "err", err)
 			pause = min(2*pause, m.cfg.TermLength/2)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		sleep(ctx, pause)
 	}
 }
 
@@ -256,12 +252,8 @@ func (m *Member) sit(ctx context.Context) (sat bool, err error) {
 // reported a newer record that was undone.
 func (m *Member) giveUp(ctx context.Context, campaign *leaderelection.Campaign, id, name string, d leaderelection.RaceDecider, cancel context.CancelCauseFunc) {
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(m.cfg.TermLength / 2):
-		}
-		if campaign.Status() != leaderelection.Following {
+		sleep(ctx, m.cfg.TermLength/2)
+		if ctx.Err() != nil || campaign.Status() != leaderelection.Following {
 			return // run looks after it
 		}
 		e, err := call(ctx, m.stores, name, m.cfg.TermLength/4, current(d))

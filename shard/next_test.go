@@ -309,4 +309,16 @@ func TestWatchRefuses(t *testing.T) {
 			t.Errorf("%v lacks %q", err, says)
 		}
 	}
+	for says, w := range map[string]WatchConfig{
+		"SharedClock says that there is no skew": {ClockPolicy: leaderelection.SharedClock, MaxClockSkew: time.Second},
+		"ClockPolicy is 9":                       {ClockPolicy: 9},
+		"a bare number":                          {MaxClockSkew: 5},
+	} {
+		w.Store = func(string) (leaderelection.RaceDecider, error) { return memory.NewDecider(), nil }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if err := w.Watch(ctx, func(context.Context, *Assignment) {}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+		cancel()
+	}
 }

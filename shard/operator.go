@@ -36,13 +36,14 @@ func (o Operator) Pin(ctx context.Context, shard, member string) error {
 		return fmt.Errorf("shard: pinning %q: %w", shard, err)
 	}
 	return o.change(ctx, fmt.Sprintf("pinning %q to %q", shard, member), func(a *assignment) error {
-		if a.shards.index(shard) == none {
+		i := a.shards.index(shard)
+		if i == none {
 			return fmt.Errorf("%w %q", ErrNoShard, shard)
 		}
 		if a.pins == nil {
 			a.pins = map[string]string{}
 		}
-		a.pins[shard] = member
+		a.pins[a.shards.Name(i)] = member
 		return nil
 	})
 }
@@ -51,10 +52,11 @@ func (o Operator) Pin(ctx context.Context, shard, member string) error {
 // not pinned either, the error wraps [ErrNoShard].
 func (o Operator) Unpin(ctx context.Context, shard string) error {
 	return o.change(ctx, fmt.Sprintf("unpinning %q", shard), func(a *assignment) error {
-		if _, pinned := a.pins[shard]; !pinned && a.shards.index(shard) == none {
+		name := a.shards.canonical(shard)
+		if _, pinned := a.pins[name]; !pinned && a.shards.index(name) == none {
 			return fmt.Errorf("%w %q", ErrNoShard, shard)
 		}
-		delete(a.pins, shard)
+		delete(a.pins, name)
 		return nil
 	})
 }

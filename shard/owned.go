@@ -85,7 +85,7 @@ func (o *Owned) Context() context.Context {
 	return o.ctx
 }
 
-// ended is the ctx of a zero Owned.
+// ended is a ctx that has ended, such as that of a zero Owned.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

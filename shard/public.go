@@ -73,7 +73,7 @@ type Failure struct {
 // Failures returns the members that have failed with a shard within the last hour.
 func (a *Assignment) Failures(shard string) []Failure {
 	var all []Failure
-	for _, f := range a.a.failures[shard] {
+	for _, f := range a.a.failures[a.a.shards.canonical(shard)] {
 		all = append(all, Failure(f))
 	}
 	return all

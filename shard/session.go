@@ -196,10 +196,7 @@ func (s *sitting) follow() {
 		err := w.Watch(s.live, func(_ context.Context, e leaderelection.RaceEntry) { s.hear(e.ElectionNumber) })
 		if s.live.Err() == nil { // a permanent error, which may pass nevertheless
 			s.m.log(slog.LevelWarn, "the assignment cannot be followed", "err", err)
-			select {
-			case <-s.live.Done():
-			case <-time.After(s.m.cfg.TermLength):
-			}
+			sleep(s.live, s.m.cfg.TermLength)
 		}
 	}
 }
@@ -389,8 +386,12 @@ func (s *sitting) drop(o *Owned, cause error) {
 		delete(s.m.owned, o.name)
 	}
 	s.m.mu.Unlock()
-	s.m.log(slog.LevelInfo, "has let go", "shard", o.name, "token", o.token)
-	s.m.tellLetGo(o, cause)
+	e := LetGo{Owned: o, Cause: cause, Asked: o.asked, Time: s.m.cfg.Clock.Now()}
+	if e.Asked.IsZero() {
+		e.Asked = e.Time
+	}
+	s.m.log(slog.LevelInfo, "has let go", "shard", o.name, "token", o.token, "cause", cause, "took", e.Time.Sub(e.Asked))
+	s.m.tellLetGo(e)
 }
 
 // dropAll ends every view and the session.
@@ -434,10 +435,7 @@ func (s *sitting) coordinate() {
 		}
 		if s.ctx.Err() == nil {
 			s.m.log(slog.LevelWarn, "cannot campaign for coordinator; trying again", "err", err)
-			select {
-			case <-s.ctx.Done():
-			case <-time.After(s.m.cfg.TermLength):
-			}
+			sleep(s.ctx, s.m.cfg.TermLength)
 		}
 	}
 }

@@ -72,6 +72,15 @@ func (s Shards) index(name string) int {
 	return none
 }
 
+// canonical returns the name that a shard has in the assignment, if name may be its [KeyName]. It
+// returns name itself if there is no such shard.
+func (s Shards) canonical(name string) string {
+	if i := s.index(name); i != none {
+		return s.Name(i)
+	}
+	return name
+}
+
 // unqualified is a numbered shard's name without the number of all shards, which [KeyName] adds, if
 // that is of. Else it is left as it is, and no shard has that name.
 func unqualified(name string, of int) string {

@@ -1,8 +1,9 @@
 package shard
 
 import (
-	"sync"
 	"time"
+
+	"github.com/c8e606e4/leaderelection/internal/hooks"
 )
 
 // Trace has hooks that a member calls. Use it for metrics, spans and tests; see packages leotel and
@@ -26,22 +27,11 @@ func JoinTraces(traces ...*Trace) *Trace {
 		if t == nil {
 			continue
 		}
-		all.Owns = inTurn(all.Owns, t.Owns)
-		all.LetGo = inTurn(all.LetGo, t.LetGo)
-		all.Assignment = inTurn(all.Assignment, t.Assignment)
+		all.Owns = hooks.InTurn(all.Owns, t.Owns)
+		all.LetGo = hooks.InTurn(all.LetGo, t.LetGo)
+		all.Assignment = hooks.InTurn(all.Assignment, t.Assignment)
 	}
 	return all
-}
-
-// inTurn returns a hook that calls one and then other. Either may be nil.
-func inTurn[E any](one, other func(E)) func(E) {
-	switch {
-	case one == nil:
-		return other
-	case other == nil:
-		return one
-	}
-	return func(e E) { one(e); other(e) }
 }
 
 // Owns describes a shard that a member has come to own, for Trace.Owns.
@@ -64,81 +54,22 @@ type LetGo struct {
 // maxEvents is how many events may wait for a slow hook.
 const maxEvents = 10_000
 
-// tracer calls the hooks.
-type tracer struct {
-	mu      sync.Mutex
-	waiting []func()
-	ended   bool
-	more    chan struct{}
-}
-
-func newTracer() *tracer { return &tracer{more: make(chan struct{}, 1)} }
-
-// post queues f, to be called after those before it.
-func (t *tracer) post(f func()) {
-	t.mu.Lock()
-	if len(t.waiting) == maxEvents {
-		t.waiting = t.waiting[1:]
-	}
-	t.waiting = append(t.waiting, f)
-	t.mu.Unlock()
-	t.wake()
-}
-
-func (t *tracer) wake() {
-	select {
-	case t.more <- struct{}{}:
-	default:
-	}
-}
-
-// end makes run return when all hooks have been called.
-func (t *tracer) end() {
-	t.mu.Lock()
-	t.ended = true
-	t.mu.Unlock()
-	t.wake()
-}
-
-func (t *tracer) run() {
-	for {
-		t.mu.Lock()
-		todo, ended := t.waiting, t.ended
-		t.waiting = nil
-		t.mu.Unlock()
-		for _, f := range todo {
-			f()
-		}
-		if len(todo) == 0 && ended {
-			return
-		}
-		if len(todo) == 0 {
-			<-t.more
-		}
-	}
-}
-
 // tellOwns, tellLetGo and tellAssignment call their hook, if there is one.
 func (m *Member) tellOwns(o *Owned) {
 	if t := m.cfg.ShardTrace; t != nil && t.Owns != nil {
 		e := Owns{o, m.cfg.Clock.Now()}
-		m.tracer.post(func() { t.Owns(e) })
+		m.hooks.Add(func() { t.Owns(e) })
 	}
 }
 
-func (m *Member) tellLetGo(o *Owned, cause error) {
+func (m *Member) tellLetGo(e LetGo) {
 	if t := m.cfg.ShardTrace; t != nil && t.LetGo != nil {
-		now := m.cfg.Clock.Now()
-		e := LetGo{o, cause, o.asked, now}
-		if e.Asked.IsZero() {
-			e.Asked = now
-		}
-		m.tracer.post(func() { t.LetGo(e) })
+		m.hooks.Add(func() { t.LetGo(e) })
 	}
 }
 
 func (m *Member) tellAssignment(a *assignment) {
 	if t := m.cfg.ShardTrace; t != nil && t.Assignment != nil {
-		m.tracer.post(func() { t.Assignment(a.public()) })
+		m.hooks.Add(func() { t.Assignment(a.public()) })
 	}
 }

@@ -5,9 +5,13 @@ package shard
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/c8e606e4/leaderelection"
 )
 
 // The hooks tell of each shard that is owned and let go, with the cause, and of each
@@ -71,5 +75,44 @@ func TestTrace(t *testing.T) {
 		}
 		g.hide(stuck)
 		close(free)
+	})
+}
+
+// A hook that ends its goroutine, as t.FailNow does, takes no other call with it.
+func TestTraceSurvivesGoexit(t *testing.T) {
+	play(t, func(g *group) {
+		var owns, assignments atomic.Int32
+		g.join("a", func(c *Config) {
+			c.ShardTrace = &Trace{
+				Owns:       func(Owns) { owns.Add(1); runtime.Goexit() },
+				Assignment: func(*Assignment) { assignments.Add(1) },
+			}
+		})
+		g.settles(12, time.Minute)
+		synctest.Wait()
+		if owns.Load() != 12 || assignments.Load() == 0 {
+			t.Errorf("%d of 12 Owns, and %d assignments", owns.Load(), assignments.Load())
+		}
+	})
+}
+
+// The log has why each shard was let go, and how long that took.
+func TestLetGoIsLogged(t *testing.T) {
+	play(t, func(g *group) {
+		var said said
+		a := g.join("a", func(c *Config) { c.Logger = said.logger() })
+		a.linger.Store(int64(3 * time.Second))
+		g.settles(12, time.Minute)
+		b := g.join("b")
+		g.settles(12, time.Minute)
+		if time.Sleep(T); !said.has("has let go", "shard=", "token=", "cause=\""+ErrMoved.Error(), "took=3") {
+			t.Errorf("it is not said that a shard has moved:\n%s", &said)
+		}
+		a.cut()
+		if time.Sleep(2 * T); !said.has("has let go", "cause=\""+leaderelection.ErrExpired.Error(), "took=0s") {
+			t.Errorf("it is not said that the session has ended:\n%s", &said)
+		}
+		a.heal()
+		b.leave()
 	})
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/internal/durations"
 	"github.com/c8e606e4/leaderelection/internal/outage"
 	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
@@ -44,7 +43,11 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, a *
 	if cb == nil {
 		faults = append(faults, errors.New("the callback given to Watch is nil"))
 	}
-	faults = append(faults, durations.Fault("PollInterval", w.PollInterval, durations.Least), durations.Fault("MaxClockSkew", w.MaxClockSkew, time.Microsecond))
+	// What the election's Watch refuses. It does nothing else: its ctx has ended.
+	err := w.hint(struct{ leaderelection.RaceDecider }{}).Watch(ended, func(context.Context, leaderelection.RaceEntry) {})
+	if !errors.Is(err, context.Canceled) {
+		faults = append(faults, err)
+	}
 	if err := errors.Join(faults...); err != nil {
 		return fmt.Errorf("shard: wrong WatchConfig: %w", err)
 	}
@@ -61,12 +64,15 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, a *
 	return w.follow(ctx, s, s.deciders[assignmentName], s.deciders[coordinatorName], cb)
 }
 
+// hint returns the observer of the record that tells of newer assignments.
+func (w *WatchConfig) hint(d leaderelection.RaceDecider) leaderelection.WatchConfig {
+	return leaderelection.WatchConfig{Decider: d, PollInterval: w.PollInterval, MaxClockSkew: w.MaxClockSkew, ClockPolicy: w.ClockPolicy, Clock: w.Clock}
+}
+
 // follow calls cb for each newer assignment. If the store must be polled, it polls a small record,
 // the coordinator's.
 func (w *WatchConfig) follow(ctx context.Context, s *stores, d, coordinator leaderelection.RaceDecider, cb func(context.Context, *Assignment)) error {
-	hint := leaderelection.WatchConfig{
-		Decider: d, PollInterval: w.PollInterval, MaxClockSkew: w.MaxClockSkew, ClockPolicy: w.ClockPolicy, Clock: w.Clock,
-	}
+	hint := w.hint(d)
 	_, pushes := d.(leaderelection.ChangeFeed)
 	if !pushes {
 		hint.Decider = coordinator

@@ -48,7 +48,7 @@ func (w *watcher) run() {
 				}
 			})
 			w.c.post(seatEvent{seat: w.seat, err: err})
-			w.c.rest(cfg.TermLength)
+			sleep(w.c.ctx, cfg.TermLength)
 		}
 	}()
 	w.dead = make(chan struct{}, 1)

@@ -1,0 +1,99 @@
+// Package hooks makes calls of user code for which nobody waits, such as the hooks of a Trace.
+package hooks
+
+import "sync"
+
+// Calls makes calls one at a time, in order, in a goroutine that exists only while there are calls
+// to make. Its methods may be called by any number of goroutines.
+type Calls struct {
+	Limit int    // how many may wait for one that is stuck
+	Idle  func() // called, without the lock, when none is left; may be nil
+
+	mu      sync.Mutex
+	queue   []func()
+	running bool
+	done    int // how many have returned
+}
+
+// Add queues a call. If too many wait, the oldest is dropped.
+func (q *Calls) Add(f func()) { q.Put(f, false) }
+
+// Put is Add. If it replaces, it takes the place of the call that was added last and still waits.
+func (q *Calls) Put(f func(), replaces bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch n := len(q.queue); {
+	case replaces && n > 0:
+		q.queue = q.queue[:n-1]
+	case n >= q.Limit:
+		q.queue = q.queue[1:]
+	}
+	q.queue = append(q.queue, f)
+	if !q.running {
+		q.running = true
+		go q.run()
+	}
+}
+
+func (q *Calls) run() {
+	defer func() {
+		// This runs even if a call ended its goroutine, as t.FailNow does.
+		q.mu.Lock()
+		again := len(q.queue) > 0
+		q.running = again
+		q.mu.Unlock()
+		if again {
+			go q.run()
+			return
+		}
+		if q.Idle != nil {
+			q.Idle()
+		}
+	}()
+	for {
+		q.mu.Lock()
+		if len(q.queue) == 0 {
+			q.queue = nil
+			q.mu.Unlock()
+			return
+		}
+		f := q.queue[0]
+		q.queue = q.queue[1:]
+		q.mu.Unlock()
+		f()
+		q.mu.Lock()
+		q.done++
+		q.mu.Unlock()
+	}
+}
+
+// Progress returns how many calls have returned, and whether one is being made or waits to be.
+func (q *Calls) Progress() (done int, running bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.done, q.running
+}
+
+// Busy reports whether a call is being made, or waits to be.
+func (q *Calls) Busy() bool {
+	_, running := q.Progress()
+	return running
+}
+
+// Drop drops the calls that wait.
+func (q *Calls) Drop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queue = nil
+}
+
+// InTurn returns a hook that calls one and then other. Either may be nil.
+func InTurn[E any](one, other func(E)) func(E) {
+	switch {
+	case one == nil:
+		return other
+	case other == nil:
+		return one
+	}
+	return func(e E) { one(e); other(e) }
+}
