@@ -53,19 +53,9 @@ func (g *Group) Trace() *shard.Trace {
 			g.spans.span("leaderelection.shard.let_go", e.Asked, e.Time, nil, why,
 				attribute.String("leaderelection.shard", e.Owned.Name()), attribute.Int64("leaderelection.shard.fencing_token", int64(e.Owned.Token())))
 		},
-		Assignment: func(a *shard.Assignment) { g.state.Assignment(counted(a)) },
+		Assignment: func(a *shard.Assignment) { g.state.Assignment(a) },
 	}
 }
 
-// shardErrors and counted give package measure, which knows nothing of package shard, what it
-// measures.
+// shardErrors are for package measure, which knows nothing of package shard.
 var shardErrors = measure.ShardErrors{Moved: shard.ErrMoved, SetBack: shard.ErrSetBack, Failed: shard.ErrFailed}
-
-func counted(a *shard.Assignment) measure.Assignment {
-	all := measure.Assignment{Version: uint64(a.Version())}
-	for i := range a.Len() {
-		name, owner := a.Shard(i)
-		all.Count(owner.Session != (shard.SessionID{}), owner.Moving, len(a.Failures(name)) > 0)
-	}
-	return all
-}

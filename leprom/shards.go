@@ -45,7 +45,7 @@ func (g *Group) Trace() *shard.Trace {
 			g.count(g.metrics.groupIn.Taken)
 		},
 		LetGo:      func(e shard.LetGo) { g.count(g.metrics.groupIn.LetGo, g.state.LetGo(e.Cause)) },
-		Assignment: func(a *shard.Assignment) { g.state.Assignment(counted(a)) },
+		Assignment: func(a *shard.Assignment) { g.state.Assignment(a) },
 	}
 }
 
@@ -61,18 +61,8 @@ func (g *Group) Close() {
 	g.metrics.groupVectors.forget(g.names)
 }
 
-// shardErrors and counted give package measure, which knows nothing of package shard, what it
-// measures.
+// shardErrors are for package measure, which knows nothing of package shard.
 var shardErrors = measure.ShardErrors{Moved: shard.ErrMoved, SetBack: shard.ErrSetBack, Failed: shard.ErrFailed}
-
-func counted(a *shard.Assignment) measure.Assignment {
-	all := measure.Assignment{Version: uint64(a.Version())}
-	for i := range a.Len() {
-		name, owner := a.Shard(i)
-		all.Count(owner.Session != (shard.SessionID{}), owner.Moving, len(a.Failures(name)) > 0)
-	}
-	return all
-}
 
 // count counts, while g is not closed.
 func (g *Group) count(v *prometheus.CounterVec, more ...string) {

@@ -75,7 +75,7 @@ func ShardTrace(log *slog.Logger) *shard.Trace {
 			slog.String("cause", cause), slog.Duration("drained", e.Time.Sub(e.Asked).Round(time.Millisecond)))
 	}
 	assignment := func(a *shard.Assignment) {
-		state.Assignment(counted(a))
+		state.Assignment(a)
 		now, level := state.Now(), slog.LevelDebug
 		if now.Unowned != unowned {
 			level, unowned = slog.LevelInfo, now.Unowned
@@ -86,15 +86,5 @@ func ShardTrace(log *slog.Logger) *shard.Trace {
 	return &shard.Trace{Owns: owns, LetGo: letGo, Assignment: assignment}
 }
 
-// shardErrors and counted give package measure, which knows nothing of package shard, what it
-// measures.
+// shardErrors are for package measure, which knows nothing of package shard.
 var shardErrors = measure.ShardErrors{Moved: shard.ErrMoved, SetBack: shard.ErrSetBack, Failed: shard.ErrFailed}
-
-func counted(a *shard.Assignment) measure.Assignment {
-	all := measure.Assignment{Version: uint64(a.Version())}
-	for i := range a.Len() {
-		name, owner := a.Shard(i)
-		all.Count(owner.Session != (shard.SessionID{}), owner.Moving, len(a.Failures(name)) > 0)
-	}
-	return all
-}
