@@ -120,33 +120,35 @@ type Telemetry struct {
 	election *measure.Election
 	common   []attribute.KeyValue
 	tracer   trace.Tracer
-	in       instruments
+	in       measure.Instruments[metric.Int64Counter, metric.Float64Histogram]
 	callback metric.Registration
 }
 
 // New returns a Telemetry, or what the MeterProvider has against its instruments.
 // Close it when the campaign is over.
 func New(o Options) (*Telemetry, error) {
-	t, meter := provided(o)
+	t, m := provided(o)
 	t.election = measure.New(measure.Options{
 		Clock: o.Clock, TermLength: o.TermLength, MaxClockSkew: o.MaxClockSkew, ClockPolicy: o.ClockPolicy,
 	})
-	if err := t.in.create(meter); err != nil {
+	t.in = measure.NewInstruments(m.counter, m.histogram)
+	var err error
+	t.callback, err = m.observe(func() []measure.Gauge { return t.election.Now().Gauges() }, t.with())
+	if err != nil {
 		return nil, err
 	}
-	var err error
-	t.callback, err = meter.RegisterCallback(t.observe, t.in.observed()...)
 	for _, event := range measure.FeedEvents() {
 		t.feedEvent(0, event)
 	}
 	if o.Candidate != "" {
 		t.begin()
 	}
-	return t, err
+	return t, nil
 }
 
-// provided returns a Telemetry that makes spans with o's names and nothing else, and the meter.
-func provided(o Options) (*Telemetry, metric.Meter) {
+// provided returns a Telemetry that makes spans with o's names and nothing else, and the maker
+// of its instruments.
+func provided(o Options) (*Telemetry, *maker) {
 	if o.MeterProvider == nil {
 		o.MeterProvider = otel.GetMeterProvider()
 	}
@@ -157,7 +159,7 @@ func provided(o Options) (*Telemetry, metric.Meter) {
 	if o.Candidate != "" {
 		t.common = append(t.common, attribute.String("leaderelection.candidate", o.Candidate))
 	}
-	return t, o.MeterProvider.Meter(scope)
+	return t, &maker{Meter: o.MeterProvider.Meter(scope)}
 }
 
 // begin makes the series of counters: one that is born at 1 has no increase that a rate
@@ -167,12 +169,12 @@ func (t *Telemetry) begin() {
 	for _, cause := range measure.Causes() {
 		t.transition(0, measure.Transition{What: "ended", Cause: cause})
 	}
-	t.in.clockSkews.Add(context.Background(), 0, t.with())
-	t.in.duplicates.Add(context.Background(), 0, t.with())
+	t.in.ClockSkews.Add(context.Background(), 0, t.with())
+	t.in.Duplicates.Add(context.Background(), 0, t.with())
 }
 
 func (t *Telemetry) transition(n int64, what measure.Transition) {
-	t.in.transitions.Add(context.Background(), n, t.with(attribute.String("leaderelection.transition", what.What), attribute.String("leaderelection.cause", what.Cause)))
+	t.in.Transitions.Add(context.Background(), n, t.with(attribute.String("leaderelection.transition", what.What), attribute.String("leaderelection.cause", what.Cause)))
 }
 
 // Close takes back what New registered: the gauges are not reported any more.
@@ -201,13 +203,13 @@ func (t *Telemetry) storeOp(op leaderelection.StoreOp) {
 	ctx := context.Background()
 	t.election.StoreOp(op)
 	outcome := t.with(attribute.String("leaderelection.operation", string(op.Kind)), attribute.String("leaderelection.outcome", measure.Outcome(op)))
-	t.in.operations.Add(ctx, 1, outcome)
-	t.in.operationDuration.Record(ctx, op.Duration.Seconds(), outcome)
+	t.in.Operations.Add(ctx, 1, outcome)
+	t.in.OperationDuration.Record(ctx, op.Duration.Seconds(), outcome)
 	if op.Kind == leaderelection.OpExtend {
 		if op.Err == nil {
-			t.in.extensionDuration.Record(ctx, op.Duration.Seconds(), t.with())
+			t.in.ExtensionDuration.Record(ctx, op.Duration.Seconds(), t.with())
 		} else {
-			t.in.extensionFailures.Add(ctx, 1, t.with(attribute.String("error.type", measure.ErrorType(op.Err))))
+			t.in.ExtensionFailures.Add(ctx, 1, t.with(attribute.String("error.type", measure.ErrorType(op.Err))))
 		}
 	}
 	if op.Kind == leaderelection.OpRead {
@@ -226,10 +228,10 @@ func (t *Telemetry) statusChanged(c leaderelection.StatusChange) {
 func (t *Telemetry) extended(e leaderelection.ViewExtended) {
 	share, known := t.election.Extended(e)
 	if e.Extension > 0 {
-		t.in.extensionReserve.Record(context.Background(), e.Remaining.Seconds(), t.with())
+		t.in.ExtensionReserve.Record(context.Background(), e.Remaining.Seconds(), t.with())
 	}
 	if known {
-		t.in.reserveRatio.Record(context.Background(), share, t.with())
+		t.in.ReserveRatio.Record(context.Background(), share, t.with())
 	}
 }
 
@@ -247,13 +249,13 @@ func (t *Telemetry) feed(f leaderelection.FeedEvent) {
 }
 
 func (t *Telemetry) feedEvent(n int64, event string) {
-	t.in.feedEvents.Add(context.Background(), n, t.with(attribute.String("leaderelection.event", event)))
+	t.in.FeedEvents.Add(context.Background(), n, t.with(attribute.String("leaderelection.event", event)))
 }
 
 func (t *Telemetry) clockSkew(leaderelection.ClockSkewError) {
-	t.in.clockSkews.Add(context.Background(), 1, t.with())
+	t.in.ClockSkews.Add(context.Background(), 1, t.with())
 }
 
 func (t *Telemetry) duplicate(leaderelection.RaceEntry) {
-	t.in.duplicates.Add(context.Background(), 1, t.with())
+	t.in.Duplicates.Add(context.Background(), 1, t.with())
 }

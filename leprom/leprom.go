@@ -73,6 +73,8 @@ package leprom
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -85,8 +87,10 @@ import (
 // Metrics are those of all elections of a process: a prometheus.Collector, to be
 // registered once. Its methods may be called by any number of goroutines at once.
 type Metrics struct {
-	vectors
-	groupVectors
+	in      measure.Instruments[*prometheus.CounterVec, *prometheus.HistogramVec]
+	groupIn measure.GroupInstruments[*prometheus.CounterVec]
+
+	vectors, groupVectors vectors // what in and groupIn hold
 
 	mu        sync.Mutex
 	elections map[names]*Election
@@ -111,7 +115,14 @@ func New(opts *Options) *Metrics {
 	if opts == nil {
 		opts = &Options{}
 	}
-	return &Metrics{vectors: newVectors(*opts), groupVectors: newGroupVectors(), elections: map[names]*Election{}, groups: map[names]*Group{}}
+	m := &Metrics{elections: map[names]*Election{}, groups: map[names]*Group{}}
+	histogram := m.vectors.histogram
+	if opts.NoHistograms {
+		histogram = func([]float64, string, string, string, ...string) *prometheus.HistogramVec { return nil }
+	}
+	m.in = measure.NewInstruments(m.vectors.counter, histogram)
+	m.groupIn = measure.NewGroupInstruments(m.groupVectors.counter)
+	return m
 }
 
 // Election is what is measured of one candidate, or observer, of an election.
@@ -136,8 +147,20 @@ func (m *Metrics) Candidate(election string, config leaderelection.Config) (*Ele
 	if err != nil {
 		return nil, err
 	}
-	m.begin(e.names)
+	e.begin()
 	return e, nil
+}
+
+// begin makes a candidate's series of counters: one that is born at 1 has no increase
+// that a rate could see.
+func (e *Election) begin() {
+	in := &e.metrics.in
+	in.Transitions.WithLabelValues(e.election, e.candidate, measure.Elected.What, measure.Elected.Cause)
+	for _, cause := range measure.Causes() {
+		in.Transitions.WithLabelValues(e.election, e.candidate, "ended", cause)
+	}
+	in.ClockSkews.WithLabelValues(e.election, e.candidate)
+	in.Duplicates.WithLabelValues(e.election, e.candidate)
 }
 
 // Observer is Candidate for a process that follows the election, with Watch or a
@@ -159,7 +182,7 @@ func (m *Metrics) add(n names, o measure.Options) (*Election, error) {
 	e := &Election{metrics: m, names: n, state: measure.New(o)}
 	m.elections[n] = e
 	for _, event := range measure.FeedEvents() {
-		m.feedEvents.WithLabelValues(n.election, n.candidate, event)
+		m.in.FeedEvents.WithLabelValues(n.election, n.candidate, event)
 	}
 	return e, nil
 }
@@ -173,7 +196,7 @@ func (e *Election) Close() {
 		return
 	}
 	e.closed = true
-	e.metrics.forget(e.names)
+	e.metrics.vectors.forget(e.names)
 	e.metrics.mu.Lock()
 	delete(e.metrics.elections, e.names)
 	e.metrics.mu.Unlock()
@@ -181,52 +204,41 @@ func (e *Election) Close() {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, v := range m.all() {
+	for _, v := range slices.Concat(m.vectors, m.groupVectors) {
 		v.Describe(to)
 	}
-	for _, g := range gauges {
-		to <- g.desc
-	}
-	m.taken.Describe(to)
-	m.letGo.Describe(to)
-	for _, g := range groupGauges {
-		to <- g.desc
+	for _, desc := range slices.Concat(gauges, groupGauges) {
+		to <- desc
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
-	for _, v := range m.all() {
+	for _, v := range slices.Concat(m.vectors, m.groupVectors) {
 		v.Collect(to)
 	}
-	m.collectGroups(to)
 	m.mu.Lock()
-	var all []*Election
-	for _, e := range m.elections {
-		all = append(all, e)
-	}
+	elections, groups := slices.Collect(maps.Values(m.elections)), slices.Collect(maps.Values(m.groups))
 	m.mu.Unlock()
-	for _, e := range all {
-		now := e.state.Now()
-		for _, g := range gauges {
-			if value, known := g.value(&now); known {
-				to <- prometheus.MustNewConstMetric(g.desc, g.kind, value, e.election, e.candidate)
-			}
-		}
+	for _, e := range elections {
+		e.collect(to, gauges, e.state.Now().Gauges())
+	}
+	for _, g := range groups {
+		g.collect(to, groupGauges, g.state.Now().Gauges())
 	}
 }
 
 // Trace returns the hooks, for Config.Trace or WatchConfig.Trace.
 func (e *Election) Trace() *leaderelection.Trace {
-	m := e.metrics
+	in := &e.metrics.in
 	return &leaderelection.Trace{
 		StoreOp:       hook(e, e.storeOp),
 		StatusChanged: hook(e, e.statusChanged),
 		Extended:      hook(e, e.extended),
 		News:          hook(e, func(r leaderelection.RaceEntry) { e.state.News(r) }),
-		Feed:          hook(e, func(f leaderelection.FeedEvent) { e.count(m.feedEvents, measure.FeedEvent(f)) }),
-		ClockSkew:     hook(e, func(leaderelection.ClockSkewError) { e.count(m.clockSkews) }),
-		DuplicateID:   hook(e, func(leaderelection.RaceEntry) { e.count(m.duplicates) }),
+		Feed:          hook(e, func(f leaderelection.FeedEvent) { e.count(in.FeedEvents, measure.FeedEvent(f)) }),
+		ClockSkew:     hook(e, func(leaderelection.ClockSkewError) { e.count(in.ClockSkews) }),
+		DuplicateID:   hook(e, func(leaderelection.RaceEntry) { e.count(in.Duplicates) }),
 	}
 }
 
@@ -242,33 +254,33 @@ func hook[E any](e *Election, own func(E)) func(E) {
 }
 
 func (e *Election) storeOp(op leaderelection.StoreOp) {
-	m := e.metrics
+	in := &e.metrics.in
 	e.state.StoreOp(op)
 	kind, outcome, took := string(op.Kind), measure.Outcome(op), op.Duration.Seconds()
-	e.count(m.operations, kind, outcome)
-	e.observe(m.operationDuration, took, kind, outcome)
+	e.count(in.Operations, kind, outcome)
+	e.observe(in.OperationDuration, took, kind, outcome)
 	switch {
 	case op.Kind != leaderelection.OpExtend:
 	case op.Err == nil:
-		e.observe(m.extensionDuration, took)
+		e.observe(in.ExtensionDuration, took)
 	default:
-		e.count(m.extensionFailures, measure.ErrorType(op.Err))
+		e.count(in.ExtensionFailures, measure.ErrorType(op.Err))
 	}
 }
 
 func (e *Election) statusChanged(c leaderelection.StatusChange) {
 	if what, is := e.state.StatusChanged(c); is {
-		e.count(e.metrics.transitions, what.What, what.Cause)
+		e.count(e.metrics.in.Transitions, what.What, what.Cause)
 	}
 }
 
 func (e *Election) extended(x leaderelection.ViewExtended) {
 	share, known := e.state.Extended(x)
 	if x.Extension > 0 {
-		e.observe(e.metrics.extensionReserve, x.Remaining.Seconds())
+		e.observe(e.metrics.in.ExtensionReserve, x.Remaining.Seconds())
 	}
 	if known {
-		e.observe(e.metrics.reserveRatio, share)
+		e.observe(e.metrics.in.ReserveRatio, share)
 	}
 }
 

@@ -53,7 +53,8 @@ func TestFailedShardsAreTriedElsewhere(t *testing.T) {
 				g.t.Errorf("%+v after %d tries", f, tries[f.Member])
 			}
 		}
-		if len(failures) != len(tries) || len(failures) == 0 {
+		_, _, failing := g.all()[0].member.Assignment().Totals()
+		if len(failures) != len(tries) || len(failures) == 0 || failing != 1 {
 			g.t.Errorf("%+v of %v", failures, tries)
 		}
 	})

@@ -79,6 +79,24 @@ func (a *Assignment) Failures(shard string) []Failure {
 	return all
 }
 
+// Totals returns the number of shards that nobody owns, the number of those whose owner has been
+// asked to let them go, and the number of those with which a member has failed within the last
+// hour.
+func (a *Assignment) Totals() (unowned, moving, failing int) {
+	for i, p := range a.a.places {
+		switch {
+		case p.session == none:
+			unowned++
+		case p.releasing:
+			moving++
+		}
+		if len(a.a.failures[a.a.shards.Name(i)]) > 0 {
+			failing++
+		}
+	}
+	return unowned, moving, failing
+}
+
 // Members returns the sessions that have a seat, or had one and still own a shard, in the order
 // of their seats.
 func (a *Assignment) Members() []Owner {

@@ -5,6 +5,9 @@ import "testing"
 // Zero values answer, and own nothing.
 func TestZeroValues(t *testing.T) {
 	var a Assignment
+	if unowned, moving, failing := a.Totals(); unowned+moving+failing != 0 {
+		t.Errorf("%d unowned, %d moving, %d failing", unowned, moving, failing)
+	}
 	if owner, is := a.Owner("1"); a.Version() != 0 || a.Len() != 0 || is || owner.Member != "" || len(a.Members())+len(a.Pins())+len(a.Cordons())+len(a.Failures("1")) != 0 || a.Shards().Len() != 0 {
 		t.Errorf("%+v", a)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 )
 
@@ -87,33 +88,16 @@ func (g *Group) LetGo(cause error) string {
 // set back, OnOwned failed, or the session has ended, for one of Causes.
 func GroupCauses() []string { return append(Causes(), "moved", "set_back", "failed") }
 
-// Assignment is what an assignment says of the group's shards.
-type Assignment struct {
-	Version uint64
-
-	placed, unowned, moving, failing int
-}
-
-// Count counts one shard.
-func (a *Assignment) Count(owned, moving, failing bool) {
-	if failing {
-		a.failing++
-	}
-	switch {
-	case !owned:
-		a.unowned++
-	case moving:
-		a.moving++
-	default:
-		a.placed++
-	}
-}
-
-// Assignment is Trace.Assignment.
-func (g *Group) Assignment(a Assignment) {
+// Assignment is Trace.Assignment. A *shard.Assignment is one.
+func (g *Group) Assignment(a interface {
+	Version() leaderelection.ElectionNumber
+	Len() int
+	Totals() (unowned, moving, failing int)
+}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.count()
-	g.now.Placed, g.now.Unowned, g.now.Moving, g.now.Failing = a.placed, a.unowned, a.moving, a.failing
-	g.now.Known, g.now.Version = true, a.Version
+	g.now.Unowned, g.now.Moving, g.now.Failing = a.Totals()
+	g.now.Placed = a.Len() - g.now.Unowned - g.now.Moving
+	g.now.Known, g.now.Version = true, uint64(a.Version())
 }
