@@ -25,7 +25,7 @@ func Example_fence() {
 			token, err := fence.ForShard("orders", o).Token()
 			if err == nil {
 				fmt.Println("writes by the token of", token.Election)
-				err = guard.Admit(token)
+				err = guard.Check(ctx, token)
 			}
 			written <- err
 			return nil
