@@ -73,11 +73,12 @@ var _ grpc.ClientConnInterface = (*ShardConn)(nil)
 // A call goes to the owner of its shard, by the newest assignment known. The shard's name goes
 // along as metadata. If the owner refuses the call before anybody has worked on it, since the shard
 // is moving, the call is sent again to the next owner, once that is known. A call under way ends
-// with Unavailable if another owner has been known for a second: it may have taken effect.
+// with Unavailable if another owner has been known for a second, or the shard is gone for as long:
+// the call may have taken effect.
 //
 // While nobody owns the shard, a call waits for ShardOptions.Wait, or until its ctx ends if it is
 // wait-for-ready. A call without [WithShard] ends with InvalidArgument. If the group does not have
-// the shard, the call ends with NotFound.
+// the shard, or no longer has it, the call ends with NotFound, even if it waits.
 func FollowShards(w shard.WatchConfig, opts *ShardOptions) (*ShardConn, error) {
 	s := &ShardConn{shards: route.NewShards(w.Clock, recordOf), conns: map[string]*grpc.ClientConn{}}
 	if opts != nil {
@@ -197,14 +198,14 @@ func (s *ShardConn) call(ctx context.Context) (context.Context, string, *client,
 // attempt is one attempt of a call, at one owner.
 type attempt struct {
 	conn   *grpc.ClientConn
-	ctx    context.Context // ends when another owner has been known for a while
+	ctx    context.Context // ends when another owner has been known, or the shard gone, for a while
 	cancel context.CancelCauseFunc
 	stop   func()
 	once   sync.Once
 }
 
 // errOvertaken is the reason to give up an attempt.
-var errOvertaken = errors.New("legrpc: the shard has another owner by now, and the one that was asked has not answered; the call may have taken effect")
+var errOvertaken = errors.New("legrpc: the shard has another owner by now, or is gone, and the one that was asked has not answered; the call may have taken effect")
 
 func (a *attempt) over() {
 	a.once.Do(func() {
@@ -233,7 +234,7 @@ func (s *ShardConn) attempt(ctx context.Context, name string, o []grpc.CallOptio
 	table, err := s.shards.Table(ctx, name, wait)
 	switch {
 	case errors.Is(err, route.ErrNoShard):
-		return nil, status.Errorf(codes.NotFound, "legrpc: shard %q: %v", name, err)
+		return nil, noShard(name)
 	case ctx.Err() != nil:
 		return nil, status.FromContextError(ctx.Err()).Err()
 	case err != nil:
@@ -251,6 +252,9 @@ func (s *ShardConn) attempt(ctx context.Context, name string, o []grpc.CallOptio
 			a.stop = now.Overdue(grace, func() { a.cancel(errOvertaken) })
 			return a, nil
 		}
+		if now.Removed() {
+			return nil, noShard(name)
+		}
 		timer := time.NewTimer(max(0, wait-time.Since(begun)))
 		select {
 		case <-now.Changed():
@@ -262,6 +266,11 @@ func (s *ShardConn) attempt(ctx context.Context, name string, o []grpc.CallOptio
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
 	}
+}
+
+// noShard returns the error of a call to a shard that the group does not have, or no longer has.
+func noShard(name string) error {
+	return status.Errorf(codes.NotFound, "legrpc: shard %q: %v", name, route.ErrNoShard)
 }
 
 // conn returns the channel to the owner of a shard. Members are few, and each has one.

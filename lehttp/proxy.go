@@ -236,7 +236,7 @@ func (p *Proxy) Close() {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.seen(r) {
 		s := p.router.table.Load()
-		p.router.complain(p.o.Logger, s, "a request has come back to the proxy that sent it: the leader's HostPort names a proxy")
+		complain(p.o.Logger, s, "a request has come back to the proxy that sent it: the leader's HostPort names a proxy")
 		loopRefusal(&s.Entry).answer(w)
 		return
 	}

@@ -70,12 +70,12 @@ func (r *Router) away(s *route.State, req *http.Request, o *RedirectOptions) (st
 			continue
 		}
 		if sameHost(address, req.Host, o.scheme(req)) {
-			r.complain(o.Logger, s, "a client of the leader's HostPort came to a redirector: it names what routes to the leader")
+			complain(o.Logger, s, "a client of the leader's HostPort came to a redirector: it names what routes to the leader")
 			return "", loopRefusal(&s.Entry)
 		}
 		return address, nil
 	}
-	r.complain(o.Logger, s, fault.Error())
+	complain(o.Logger, s, fault.Error())
 	return "", &refusal{status: http.StatusServiceUnavailable, why: "the leader cannot be reached", retry: s.UntilNext()}
 }
 

@@ -187,7 +187,7 @@ func (p *patience) forLeadership(ctx context.Context, wait time.Duration, r *Rou
 			return true
 		}
 		left := p.left(wait)
-		if left <= 0 || !sleep(ctx, now, left) {
+		if left <= 0 || now.Removed() || !sleep(ctx, now, left) {
 			return false
 		}
 	}

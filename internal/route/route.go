@@ -29,6 +29,8 @@ type Table struct {
 	lasting bool       // who holds a record does so until a newer one
 	mu      sync.Mutex // orders News
 	state   atomic.Pointer[State]
+	there   context.Context // ends when what the records are about is gone
+	remove  context.CancelFunc
 }
 
 // State is one state of a Table; immutable.
@@ -51,13 +53,14 @@ type State struct {
 // leadership is what the States of one leadership have in common: ctx ends when a later
 // one is known.
 type leadership struct {
-	ctx context.Context
-	end context.CancelFunc
+	ctx   context.Context
+	end   context.CancelFunc
+	noted atomic.Bool // by First
 }
 
 func newLeadership() *leadership {
 	ctx, end := context.WithCancel(context.Background())
-	return &leadership{ctx, end}
+	return &leadership{ctx: ctx, end: end}
 }
 
 // NewTable returns an empty Table. A nil clock is the system's.
@@ -66,6 +69,7 @@ func NewTable(clock clocks.Clock, skew time.Duration) *Table {
 		clock = clocks.System()
 	}
 	t := &Table{clock: clock, epoch: clock.Now(), skew: skew}
+	t.there, t.remove = context.WithCancel(context.Background())
 	t.state.Store(&State{table: t, changed: make(chan struct{}), leadership: newLeadership()})
 	return t
 }
@@ -98,7 +102,11 @@ func (t *Table) News(e leaderelection.RaceEntry) {
 	if !e.Vacant() {
 		next.Addresses, next.Fault = addresses(&next.Entry)
 	}
-	later := e.ElectionNumber != old.Entry.ElectionNumber
+	t.follow(old, next, e.ElectionNumber != old.Entry.ElectionNumber)
+}
+
+// follow has next follow old, as a later leadership's or not. The caller holds t.mu.
+func (t *Table) follow(old, next *State, later bool) {
 	if later {
 		next.leadership = newLeadership()
 	}
@@ -108,6 +116,18 @@ func (t *Table) News(e leaderelection.RaceEntry) {
 		old.leadership.end()
 	}
 }
+
+// Remove says that what the records are about is gone, and its leadership over. There must be no
+// News after it.
+func (t *Table) Remove() {
+	t.remove()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.follow(t.state.Load(), &State{table: t, changed: make(chan struct{})}, true)
+}
+
+// AfterRemove calls f, in a goroutine of its own, after Remove.
+func (t *Table) AfterRemove(f func()) { context.AfterFunc(t.there, f) }
 
 // ends works out when the term is over for every clock within bounds. None of them can have written
 // an expiry that is later than now by more than a term and twice the skew. An Unsynchronized record's
@@ -133,6 +153,12 @@ func (t *Table) elapsed() time.Duration {
 
 // Known reports whether anything has been learned.
 func (s *State) Known() bool { return s.Entry.ElectionNumber != leaderelection.NoElections }
+
+// Removed reports whether what the records are about is gone.
+func (s *State) Removed() bool { return s.table.there.Err() != nil }
+
+// First reports whether it is called for the first time in this leadership.
+func (s *State) First() bool { return !s.leadership.noted.Swap(true) }
 
 // Led reports whether there is a leader, as far as is known: the record is held,
 // and its term has not run out for sure.
