@@ -275,9 +275,9 @@ func noShard(name string) error {
 
 // conn returns the channel to the owner of a shard. Members are few, and each has one.
 func (s *ShardConn) conn(owner *route.State) (*grpc.ClientConn, error) {
-	allowed, fault := s.allowed(owner.Addresses)
+	allowed, fault := route.Addresses(&owner.Entry, nil, s.o.CheckAddress)
 	if len(allowed) == 0 {
-		return nil, fmt.Errorf("member %q cannot be reached: %w", owner.Entry.LeaderID, errors.Join(owner.Fault, fault))
+		return nil, fmt.Errorf("member %q cannot be reached: %w", owner.Entry.LeaderID, fault)
 	}
 	key := fmt.Sprint(allowed)
 	s.mu.Lock()
@@ -297,24 +297,12 @@ func (s *ShardConn) conn(owner *route.State) (*grpc.ClientConn, error) {
 	return conn, err
 }
 
-// allowed returns the addresses to which calls may be sent, and what is wrong with the others.
-func (s *ShardConn) allowed(addresses []string) (allowed []string, fault error) {
-	for _, address := range addresses {
-		if err := s.o.CheckAddress(address); err != nil {
-			fault = errors.Join(fault, err)
-			continue
-		}
-		allowed = append(allowed, address)
-	}
-	return allowed, fault
-}
-
 // prune closes the channels to members that are gone: other members own their shards by now. It
 // keeps key, whose channel is about to be made. The caller holds s.mu.
 func (s *ShardConn) prune(key string) {
 	there := map[string]bool{key: true}
 	for _, m := range s.shards.Newest().Members() {
-		allowed, _ := s.allowed(m.HostPort)
+		allowed, _ := route.Addresses(&leaderelection.RaceEntry{HostPort: m.HostPort}, nil, s.o.CheckAddress)
 		there[fmt.Sprint(allowed)] = true
 	}
 	for k, conn := range s.conns {

@@ -6,6 +6,7 @@ package route
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -38,10 +39,6 @@ type State struct {
 	// Entry is the newest record, without its Token; zero while nothing has
 	// been learned.
 	Entry leaderelection.RaceEntry
-	// Addresses are the leader's HostPorts that can be dialled, in its order.
-	Addresses []string
-	// Fault says what is wrong with those that cannot; nil if all can.
-	Fault error
 
 	table      *Table
 	gone       time.Time     // by the table's wall clock: the leader's term is over for every clock within bounds
@@ -99,9 +96,6 @@ func (t *Table) News(e leaderelection.RaceEntry) {
 	next := &State{Entry: *e.Clone(), table: t, changed: make(chan struct{}), leadership: old.leadership}
 	next.Entry.Token = nil
 	next.ends()
-	if !e.Vacant() {
-		next.Addresses, next.Fault = addresses(&next.Entry)
-	}
 	t.follow(old, next, e.ElectionNumber != old.Entry.ElectionNumber)
 }
 
@@ -207,36 +201,27 @@ func (s *State) Overdue(grace time.Duration, f func()) (stop func()) {
 	}
 }
 
-// Select returns what can be dialled of the addresses that choose has for the leader, and
-// what is wrong with the others. Nil chooses the HostPorts.
-func (s *State) Select(choose func(leaderelection.RaceEntry) []string) ([]string, error) {
-	if choose == nil || s.Entry.Vacant() {
-		return s.Addresses, s.Fault
+// Addresses returns those of a leader's addresses that can be dialled and pass check, and what is
+// wrong with the others. Choose returns the addresses of a leader; nil chooses the HostPorts.
+func Addresses(e *leaderelection.RaceEntry, choose func(leaderelection.RaceEntry) []string, check func(hostPort string) error) (good []string, fault error) {
+	all := e.HostPort
+	if choose != nil {
+		all = choose(*e.Clone())
 	}
-	e := s.Entry.Clone()
-	chosen := choose(*e)
-	if len(chosen) == 0 {
-		return nil, fmt.Errorf("leader %q with token %d has no address of the kind that is wanted: its HostPort is %q", e.LeaderID, e.ElectionNumber, e.HostPort)
+	switch {
+	case len(all) > 0:
+	case choose == nil:
+		fault = errors.New("the leader has no HostPort in its record: set Config.HostPort")
+	default:
+		fault = fmt.Errorf("the leader has no address of the kind that is wanted: its HostPort is %q", e.HostPort)
 	}
-	return good(&s.Entry, chosen)
-}
-
-// addresses returns what can be dialled of the leader's HostPorts.
-func addresses(e *leaderelection.RaceEntry) ([]string, error) {
-	if len(e.HostPort) == 0 {
-		return nil, fmt.Errorf("leader %q with token %d has no HostPort in its record: set Config.HostPort", e.LeaderID, e.ElectionNumber)
-	}
-	return good(e, e.HostPort)
-}
-
-// good returns those of the addresses all that can be dialled, and what is wrong with the
-// first of the others.
-func good(e *leaderelection.RaceEntry, all []string) (good []string, fault error) {
 	for _, hp := range all {
-		if err := CheckHostPort(hp); err != nil {
-			if fault == nil {
-				fault = fmt.Errorf("leader %q with token %d: %w", e.LeaderID, e.ElectionNumber, err)
-			}
+		err := CheckHostPort(hp)
+		if err == nil {
+			err = check(hp)
+		}
+		if err != nil {
+			fault = errors.Join(fault, err)
 			continue
 		}
 		good = append(good, hp)
