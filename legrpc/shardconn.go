@@ -114,23 +114,8 @@ func recordOf(a *shard.Assignment, name string) (leaderelection.RaceEntry, bool)
 	return leaderelection.RaceEntry{LeaderID: o.Member, HostPort: o.HostPort, ElectionNumber: o.Token}, there
 }
 
-// Owner returns the owner of a shard, by the newest assignment known. It returns false if that
-// assignment has no such shard, or if none is known yet.
-func (s *ShardConn) Owner(name string) (shard.Owner, bool) {
-	if a := s.shards.Newest(); a != nil {
-		return a.Owner(name)
-	}
-	return shard.Owner{}, false
-}
-
-// Of returns the number of numbered shards in the group, by the newest assignment known. Pass it to
-// shard.KeyName. It is 0 if the shards have names, or if no assignment is known yet.
-func (s *ShardConn) Of() int {
-	if a := s.shards.Newest(); a != nil {
-		return a.Of()
-	}
-	return 0
-}
+// Assignment returns the newest assignment known, or nil. Its Of is the number for shard.KeyName.
+func (s *ShardConn) Assignment() *shard.Assignment { return s.shards.Newest() }
 
 // Close ends the watch and closes the channels. Call it when the ShardConn is not used any more.
 func (s *ShardConn) Close() error {

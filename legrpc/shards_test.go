@@ -151,7 +151,7 @@ func TestShardConn(t *testing.T) {
 			if want := fmt.Sprintf("%s %s %d hello", id, name, token); got != want || err != nil {
 				t.Errorf("shard %s: %q, %v, want %q", name, got, err, want)
 			}
-			if o, _ := conn.Owner(name); o.Member != id || o.Token != token {
+			if o, _ := conn.Assignment().Owner(name); o.Member != id || o.Token != token {
 				t.Errorf("shard %s is owned by %+v, it says", name, o)
 			}
 			if id == "b" {
@@ -236,7 +236,7 @@ func TestShardThatIsGone(t *testing.T) {
 		}
 		m := serveShards(t, &r, l, fmt.Sprint("m", i), &worked, shards...)
 		token := l.await(fmt.Sprint("m", i), len(shards))["blue"]
-		for o, _ := conn.Owner("blue"); o.Token != token && ctx.Err() == nil; o, _ = conn.Owner("blue") {
+		for o, _ := conn.Assignment().Owner("blue"); o.Token != token && ctx.Err() == nil; o, _ = conn.Assignment().Owner("blue") {
 			time.Sleep(time.Millisecond)
 		}
 		wg.Wait()

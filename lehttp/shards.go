@@ -60,23 +60,9 @@ func NewShardRouter(clock clocks.Clock) *ShardRouter {
 // ignored.
 func (r *ShardRouter) News(a *shard.Assignment) { r.shards.News(a) }
 
-// Owner returns the owner of a shard, by the newest assignment known. It returns false if that
-// assignment has no such shard, or if none is known yet.
-func (r *ShardRouter) Owner(name string) (shard.Owner, bool) {
-	if a := r.shards.Newest(); a != nil {
-		return a.Owner(name)
-	}
-	return shard.Owner{}, false
-}
-
-// Of returns the number of numbered shards in the group, by the newest assignment known. Pass it to
-// shard.KeyName. It is 0 if the shards have names, or if no assignment is known yet.
-func (r *ShardRouter) Of() int {
-	if a := r.shards.Newest(); a != nil {
-		return a.Of()
-	}
-	return 0
-}
+// Assignment returns the newest assignment known, or nil. Use it to show the owners, or to route by
+// other means.
+func (r *ShardRouter) Assignment() *shard.Assignment { return r.shards.Newest() }
 
 // Done returns a channel that is closed when a ShardRouter made by FollowShards has ended, after
 // its ctx. For a ShardRouter made by NewShardRouter it is closed from the start.

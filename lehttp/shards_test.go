@@ -140,7 +140,7 @@ func TestShardsAreRouted(t *testing.T) {
 		owns(b, 2)
 		time.Sleep(10 * time.Second)
 		for _, name := range []string{"0", "1", "2", "3"} {
-			o, _ := router.Owner(name)
+			o, _ := router.Assignment().Owner(name)
 			id := o.Member
 			if w := through(proxy, "GET", name); w.Code != http.StatusOK || w.Body.String() != fmt.Sprintf("%s %s %d", id, name, o.Token) {
 				t.Errorf("shard %s of %s: %d %q", name, id, w.Code, w.Body)
@@ -316,13 +316,13 @@ func TestRouterSaysHowManyShards(t *testing.T) {
 		g := newGroup(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		router := g.router(ctx)
-		if n := router.Of(); n != 0 {
+		if n := router.Assignment().Of(); n != 0 {
 			t.Errorf("%d shards before any is known", n)
 		}
 		m := g.member("a", func(*shard.Member) http.Handler { return http.NotFoundHandler() })
 		owns(m, 4)
 		time.Sleep(time.Minute)
-		if n := router.Of(); n != 4 {
+		if n := router.Assignment().Of(); n != 4 {
 			t.Errorf("%d shards, want 4", n)
 		}
 		leave(t, m)
