@@ -43,11 +43,11 @@ func recordOf(a *shard.Assignment, name string) (leaderelection.RaceEntry, bool)
 	return leaderelection.RaceEntry{LeaderID: o.Member, HostPort: o.HostPort, ElectionNumber: o.Token}, there
 }
 
-// NewShardRouter returns a ShardRouter that learns of assignments only by News. Use it in a member,
-// which reads them anyway.
+// NewShardRouter returns a ShardRouter that learns of assignments only by Trace or News. Use it in a
+// member, which reads them anyway.
 //
 //	router := lehttp.NewShardRouter(nil)
-//	config.Changed = func(_ context.Context, a *shard.Assignment) { router.News(a) }
+//	config.ShardTrace = router.Trace()
 //
 // A nil clock means the system's.
 func NewShardRouter(clock clocks.Clock) *ShardRouter {
@@ -55,6 +55,10 @@ func NewShardRouter(clock clocks.Clock) *ShardRouter {
 	close(done)
 	return &ShardRouter{shards: route.NewShards(clock, recordOf), done: done}
 }
+
+// Trace returns a Trace by which a member tells the ShardRouter of assignments. Set
+// Config.ShardTrace to it. If others need hooks too, see shard.JoinTraces.
+func (r *ShardRouter) Trace() *shard.Trace { return &shard.Trace{Assignment: r.News} }
 
 // News tells the ShardRouter of an assignment. An assignment older than the one that it knows is
 // ignored.

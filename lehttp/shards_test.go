@@ -265,7 +265,7 @@ func TestRequireOwnerComesHome(t *testing.T) {
 		m := g.member("a", func(m *shard.Member) http.Handler {
 			elsewhere := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g, LeaderID: "a", Wait: time.Minute})
 			return lehttp.RequireOwner(m, byHeader, &lehttp.OwnerOptions{Otherwise: elsewhere})(answersAs("a", &worked))
-		}, func(c *shard.Config) { c.Changed = func(_ context.Context, a *shard.Assignment) { router.News(a) } })
+		}, func(c *shard.Config) { c.ShardTrace = router.Trace() })
 		w := through(g.hosts["a:80"], "POST", "2")
 		owned, _ := m.Shard("2")
 		if want := fmt.Sprint("a 2 ", uint64(owned.Token())); w.Code != 200 || w.Body.String() != want {
