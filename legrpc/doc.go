@@ -101,8 +101,7 @@ default link-local, multicast and unspecified addresses are refused. Use Builder
 to allow only the addresses that your candidates can have. TLS with the service's certificate keeps
 out everybody else.
 
-A refusal names nobody, unless ServerOptions.NameLeader allows callers to know the leader and its
-address.
+A refusal names nobody: callers may be outsiders.
 
 # Readiness
 

@@ -102,7 +102,7 @@ var description = grpc.ServiceDesc{
 // its address.
 func serve(t testing.TB, l le.Candidate, s *service) string {
 	t.Helper()
-	return serveWith(t, l, s, &legrpc.ServerOptions{NameLeader: true})
+	return serveWith(t, l, s, nil)
 }
 
 func serveWith(t testing.TB, l le.Candidate, s *service, o *legrpc.ServerOptions) string {

@@ -219,7 +219,10 @@ func (r *following) tell(s *route.State, last *told) (until time.Time, refused <
 	var fault error
 	if next.led {
 		var allowed []string
-		allowed, fault = r.allowed(s, news)
+		allowed, fault = route.Addresses(&s.Entry, r.o.Addresses, r.o.CheckAddress)
+		if fault != nil && news {
+			r.warn(s, fault)
+		}
 		r.links.leads(next.number, allowed)
 		next.addresses, until, refused = r.links.offer(allowed)
 	}
@@ -236,24 +239,6 @@ func (r *following) tell(s *route.State, last *told) (until time.Time, refused <
 		r.update(s, next.addresses)
 	}
 	return until, refused
-}
-
-// allowed returns the addresses of the leader to which calls may be sent, and what is wrong with
-// the others.
-func (r *following) allowed(s *route.State, warn bool) ([]string, error) {
-	chosen, fault := s.Select(r.o.Addresses)
-	var allowed []string
-	for _, a := range chosen {
-		if err := r.o.CheckAddress(a); err != nil {
-			fault = errors.Join(fault, err)
-			continue
-		}
-		allowed = append(allowed, a)
-	}
-	if fault != nil && warn {
-		r.warn(s, fault)
-	}
-	return allowed, fault
 }
 
 // update hands addresses to gRPC.

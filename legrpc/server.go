@@ -2,7 +2,6 @@ package legrpc
 
 import (
 	"context"
-	"strconv"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -25,9 +24,6 @@ type ServerOptions struct {
 	// refusals of its own election. Set it if calls pass through services of several
 	// elections.
 	Election string
-	// NameLeader lets refusals name the leader and its addresses. Set it if callers may know
-	// the candidates' names and addresses.
-	NameLeader bool
 }
 
 // Refusal describes why a server behind the interceptors has not answered a call. It is in the
@@ -38,22 +34,14 @@ type Refusal struct {
 	Processed bool
 	// Election is the server's ServerOptions.Election.
 	Election string
-	// Leader, Addresses and Number describe the leader that the server knows. They are empty
-	// if it knows no other leader, or does not name it (see ServerOptions.NameLeader).
-	Leader    string
-	Addresses []string
-	Number    leaderelection.ElectionNumber
 }
 
 // Contents of the ErrorInfo.
 const (
-	domain       = "leaderelection"
-	reasonNot    = "NOT_LEADER"
-	reasonLost   = "LEADERSHIP_LOST"
-	keyLeader    = "leader"
-	keyAddresses = "addresses"
-	keyNumber    = "token"
-	keyElection  = "election"
+	domain      = "leaderelection"
+	reasonNot   = "NOT_LEADER"
+	reasonLost  = "LEADERSHIP_LOST"
+	keyElection = "election"
 )
 
 // RefusalOf returns the Refusal in err, and whether there is one. Use it to decide whether to send
@@ -64,18 +52,9 @@ func RefusalOf(err error) (Refusal, bool) {
 		return Refusal{}, false
 	}
 	for _, d := range s.Details() {
-		info, ok := d.(*errdetails.ErrorInfo)
-		if !ok || !isMark(info) {
-			continue
+		if info, ok := d.(*errdetails.ErrorInfo); ok && isMark(info) {
+			return Refusal{Processed: info.Reason == reasonLost, Election: info.Metadata[keyElection]}, true
 		}
-		r := Refusal{Processed: info.Reason == reasonLost, Election: info.Metadata[keyElection], Leader: info.Metadata[keyLeader]}
-		if a := info.Metadata[keyAddresses]; a != "" {
-			r.Addresses = strings.Split(a, ",")
-		}
-		if n, err := strconv.ParseUint(info.Metadata[keyNumber], 10, 64); err == nil {
-			r.Number = leaderelection.ElectionNumber(n)
-		}
-		return r, true
 	}
 	return Refusal{}, false
 }
@@ -105,12 +84,11 @@ func unmarked(err error) error {
 
 // server is shared by both interceptors.
 type server struct {
-	candidate  leaderelection.Candidate // nil at the owner of a shard
-	exempt     func(string) bool
-	election   string
-	nameLeader bool
-	not        string // why a call is refused
-	ceased     string // why its answer was thrown away
+	candidate leaderelection.Candidate // nil at the owner of a shard
+	exempt    func(string) bool
+	election  string
+	not       string // why a call is refused
+	ceased    string // why its answer was thrown away
 }
 
 // The messages to clients about calls that are not served.
@@ -124,7 +102,7 @@ const (
 func newServer(c leaderelection.Candidate, o *ServerOptions) *server {
 	s := &server{candidate: c, exempt: alwaysServed, not: notLeader, ceased: ceasedToLead}
 	if o != nil {
-		s.election, s.nameLeader = o.Election, o.NameLeader
+		s.election = o.Election
 		if o.Exempt != nil {
 			s.exempt = o.Exempt
 		}
@@ -234,15 +212,7 @@ func (s *server) refusal(code codes.Code, reason string) error {
 	if s.election != "" {
 		info.Metadata[keyElection] = s.election
 	}
-	if s.nameLeader {
-		if e := s.candidate.Leader(); !e.Vacant() && e.ElectionNumber != s.candidate.View().ElectionNumber() {
-			info.Metadata[keyLeader] = e.LeaderID
-			info.Metadata[keyAddresses] = strings.Join(e.HostPort, ",")
-			info.Metadata[keyNumber] = strconv.FormatUint(uint64(e.ElectionNumber), 10)
-			why += "; the leader is " + strconv.Quote(e.LeaderID) + " at " + strings.Join(e.HostPort, ", ")
-		}
-	}
-	st := status.New(code, strings.ToValidUTF8(why, "?"))
+	st := status.New(code, why)
 	if with, err := st.WithDetails(info); err == nil { // it fails on text that is not UTF-8
 		st = with
 	}

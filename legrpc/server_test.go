@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -49,27 +48,21 @@ func TestUnaryInterceptor(t *testing.T) {
 
 	// It leads no more.
 	called = false
-	l.set(func() { l.status, l.entry = le.Following, *record(7, "b", "10.0.0.2:1", "[::1]:2") })
-	_, err := say(t.Context(), conn, "x")
-	want := legrpc.Refusal{Leader: "b", Addresses: []string{"10.0.0.2:1", "[::1]:2"}, Number: 7}
-	if r, _ := legrpc.RefusalOf(fmt.Errorf("wrapped: %w", err)); status.Code(err) != codes.FailedPrecondition || !reflect.DeepEqual(r, want) || called {
-		t.Errorf("%v, %+v, called: %v", err, r, called)
-	}
-	// It is giving up, and names nobody: it is still the leader on record.
-	l.set(func() { l.view, l.status = leading().view, le.Leading })
-	l.set(func() { l.status, l.entry = le.Draining, *record(0, "a") })
-	_, err = say(t.Context(), conn, "x")
-	if r, is := legrpc.RefusalOf(err); status.Code(err) != codes.FailedPrecondition || !is || r.Leader != "" || called {
-		t.Errorf("draining: %v, %+v, called: %v", err, r, called)
+	for _, s := range []le.Status{le.Following, le.Draining} {
+		l.set(func() { l.view, l.status = leading().view, s })
+		_, err := say(t.Context(), conn, "x")
+		r, is := legrpc.RefusalOf(fmt.Errorf("wrapped: %w", err))
+		if status.Code(err) != codes.FailedPrecondition || !is || r != (legrpc.Refusal{}) || called {
+			t.Errorf("%v: %v, %+v, called: %v", s, err, r, called)
+		}
 	}
 }
 
-// A record that is not UTF-8, which gRPC would refuse to send, is no excuse.
-func TestRefusalOfAStrangeLeader(t *testing.T) {
+// An election's name that is not UTF-8, which gRPC would refuse to send, is no excuse.
+func TestRefusalOfAStrangeElection(t *testing.T) {
 	l := leading()
 	l.over()
-	l.set(func() { l.entry = *record(7, "\xff", "\xfe:1") })
-	if _, err := say(t.Context(), dial(t, serve(t, l, echo("a"))), "x"); status.Code(err) != codes.FailedPrecondition {
+	if _, err := say(t.Context(), dial(t, serveWith(t, l, echo("a"), &legrpc.ServerOptions{Election: "\xff"})), "x"); status.Code(err) != codes.FailedPrecondition {
 		t.Error(err)
 	}
 }

@@ -73,11 +73,12 @@ var _ grpc.ClientConnInterface = (*ShardConn)(nil)
 // A call goes to the owner of its shard, by the newest assignment known. The shard's name goes
 // along as metadata. If the owner refuses the call before anybody has worked on it, since the shard
 // is moving, the call is sent again to the next owner, once that is known. A call under way ends
-// with Unavailable if another owner has been known for a second: it may have taken effect.
+// with Unavailable if another owner has been known for a second, or the shard is gone for as long:
+// the call may have taken effect.
 //
 // While nobody owns the shard, a call waits for ShardOptions.Wait, or until its ctx ends if it is
 // wait-for-ready. A call without [WithShard] ends with InvalidArgument. If the group does not have
-// the shard, the call ends with NotFound.
+// the shard, or no longer has it, the call ends with NotFound, even if it waits.
 func FollowShards(w shard.WatchConfig, opts *ShardOptions) (*ShardConn, error) {
 	s := &ShardConn{shards: route.NewShards(w.Clock, recordOf), conns: map[string]*grpc.ClientConn{}}
 	if opts != nil {
@@ -113,23 +114,8 @@ func recordOf(a *shard.Assignment, name string) (leaderelection.RaceEntry, bool)
 	return leaderelection.RaceEntry{LeaderID: o.Member, HostPort: o.HostPort, ElectionNumber: o.Token}, there
 }
 
-// Owner returns the owner of a shard, by the newest assignment known. It returns false if that
-// assignment has no such shard, or if none is known yet.
-func (s *ShardConn) Owner(name string) (shard.Owner, bool) {
-	if a := s.shards.Newest(); a != nil {
-		return a.Owner(name)
-	}
-	return shard.Owner{}, false
-}
-
-// Of returns the number of numbered shards in the group, by the newest assignment known. Pass it to
-// shard.KeyName. It is 0 if the shards have names, or if no assignment is known yet.
-func (s *ShardConn) Of() int {
-	if a := s.shards.Newest(); a != nil {
-		return a.Of()
-	}
-	return 0
-}
+// Assignment returns the newest assignment known, or nil. Its Of is the number for shard.KeyName.
+func (s *ShardConn) Assignment() *shard.Assignment { return s.shards.Newest() }
 
 // Close ends the watch and closes the channels. Call it when the ShardConn is not used any more.
 func (s *ShardConn) Close() error {
@@ -197,14 +183,14 @@ func (s *ShardConn) call(ctx context.Context) (context.Context, string, *client,
 // attempt is one attempt of a call, at one owner.
 type attempt struct {
 	conn   *grpc.ClientConn
-	ctx    context.Context // ends when another owner has been known for a while
+	ctx    context.Context // ends when another owner has been known, or the shard gone, for a while
 	cancel context.CancelCauseFunc
 	stop   func()
 	once   sync.Once
 }
 
 // errOvertaken is the reason to give up an attempt.
-var errOvertaken = errors.New("legrpc: the shard has another owner by now, and the one that was asked has not answered; the call may have taken effect")
+var errOvertaken = errors.New("legrpc: the shard has another owner by now, or is gone, and the one that was asked has not answered; the call may have taken effect")
 
 func (a *attempt) over() {
 	a.once.Do(func() {
@@ -233,7 +219,7 @@ func (s *ShardConn) attempt(ctx context.Context, name string, o []grpc.CallOptio
 	table, err := s.shards.Table(ctx, name, wait)
 	switch {
 	case errors.Is(err, route.ErrNoShard):
-		return nil, status.Errorf(codes.NotFound, "legrpc: shard %q: %v", name, err)
+		return nil, noShard(name)
 	case ctx.Err() != nil:
 		return nil, status.FromContextError(ctx.Err()).Err()
 	case err != nil:
@@ -251,6 +237,9 @@ func (s *ShardConn) attempt(ctx context.Context, name string, o []grpc.CallOptio
 			a.stop = now.Overdue(grace, func() { a.cancel(errOvertaken) })
 			return a, nil
 		}
+		if now.Removed() {
+			return nil, noShard(name)
+		}
 		timer := time.NewTimer(max(0, wait-time.Since(begun)))
 		select {
 		case <-now.Changed():
@@ -264,11 +253,16 @@ func (s *ShardConn) attempt(ctx context.Context, name string, o []grpc.CallOptio
 	}
 }
 
+// noShard returns the error of a call to a shard that the group does not have, or no longer has.
+func noShard(name string) error {
+	return status.Errorf(codes.NotFound, "legrpc: shard %q: %v", name, route.ErrNoShard)
+}
+
 // conn returns the channel to the owner of a shard. Members are few, and each has one.
 func (s *ShardConn) conn(owner *route.State) (*grpc.ClientConn, error) {
-	allowed, fault := s.allowed(owner.Addresses)
+	allowed, fault := route.Addresses(&owner.Entry, nil, s.o.CheckAddress)
 	if len(allowed) == 0 {
-		return nil, fmt.Errorf("member %q cannot be reached: %w", owner.Entry.LeaderID, errors.Join(owner.Fault, fault))
+		return nil, fmt.Errorf("member %q cannot be reached: %w", owner.Entry.LeaderID, fault)
 	}
 	key := fmt.Sprint(allowed)
 	s.mu.Lock()
@@ -288,24 +282,12 @@ func (s *ShardConn) conn(owner *route.State) (*grpc.ClientConn, error) {
 	return conn, err
 }
 
-// allowed returns the addresses to which calls may be sent, and what is wrong with the others.
-func (s *ShardConn) allowed(addresses []string) (allowed []string, fault error) {
-	for _, address := range addresses {
-		if err := s.o.CheckAddress(address); err != nil {
-			fault = errors.Join(fault, err)
-			continue
-		}
-		allowed = append(allowed, address)
-	}
-	return allowed, fault
-}
-
 // prune closes the channels to members that are gone: other members own their shards by now. It
 // keeps key, whose channel is about to be made. The caller holds s.mu.
 func (s *ShardConn) prune(key string) {
 	there := map[string]bool{key: true}
 	for _, m := range s.shards.Newest().Members() {
-		allowed, _ := s.allowed(m.HostPort)
+		allowed, _ := route.Addresses(&leaderelection.RaceEntry{HostPort: m.HostPort}, nil, s.o.CheckAddress)
 		there[fmt.Sprint(allowed)] = true
 	}
 	for k, conn := range s.conns {

@@ -73,14 +73,18 @@ func (l *ledger) await(id string, n int) map[string]le.ElectionNumber {
 }
 
 // serveShards starts a server on the loopback whose member joins the group.
-func serveShards(t *testing.T, r *memgroup.Records, l *ledger, id string, worked *atomic.Int64) *shard.Member {
+func serveShards(t *testing.T, r *memgroup.Records, l *ledger, id string, worked *atomic.Int64, shards ...string) *shard.Member {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	set := shard.Numbered(4)
+	if len(shards) > 0 {
+		set = shard.Named(shards...)
+	}
 	m, err := shard.Config{
-		Store: r.Store, MemberID: id, Shards: shard.Numbered(4), ClockPolicy: le.SharedClock, HostPort: []string{listener.Addr().String()}, ShardTrace: l.trace(id),
+		Store: r.Store, MemberID: id, Shards: set, ClockPolicy: le.SharedClock, HostPort: []string{listener.Addr().String()}, ShardTrace: l.trace(id),
 		OnOwned: func(ctx context.Context, _ *shard.Owned) error { <-ctx.Done(); return nil },
 	}.Start(context.Background())
 	if err != nil {
@@ -147,7 +151,7 @@ func TestShardConn(t *testing.T) {
 			if want := fmt.Sprintf("%s %s %d hello", id, name, token); got != want || err != nil {
 				t.Errorf("shard %s: %q, %v, want %q", name, got, err, want)
 			}
-			if o, _ := conn.Owner(name); o.Member != id || o.Token != token {
+			if o, _ := conn.Assignment().Owner(name); o.Member != id || o.Token != token {
 				t.Errorf("shard %s is owned by %+v, it says", name, o)
 			}
 			if id == "b" {
@@ -199,6 +203,49 @@ func TestShardConn(t *testing.T) {
 	wg.Wait()
 	if n := int(worked.Load()); n != calls {
 		t.Errorf("%d calls were worked on %d times", calls, n)
+	}
+}
+
+// A shard that is the group's no more is one that it never had, even to a call that waits for an
+// owner. When it is back, it has an owner again.
+func TestShardThatIsGone(t *testing.T) {
+	var r memgroup.Records
+	var worked atomic.Int64
+	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: r.Store, ClockPolicy: le.SharedClock}, &legrpc.ShardOptions{
+		Wait: time.Minute, Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	l := newLedger()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	at := func(name string, want codes.Code, o ...grpc.CallOption) {
+		t.Helper()
+		if _, err := sayTo(legrpc.WithShard(ctx, name), conn, "x", o...); status.Code(err) != want {
+			t.Errorf("shard %s: %v, want %v", name, err, want)
+		}
+	}
+	for i, shards := range [][]string{{"blue", "red"}, {"blue"}, {"blue", "red"}} {
+		want := []codes.Code{codes.OK, codes.NotFound}[i%2]
+		var wg sync.WaitGroup
+		if want == codes.NotFound { // nobody is there, and the shard is still known
+			wg.Go(func() { at("red", want, grpc.WaitForReady(true)) })
+			time.Sleep(10 * time.Millisecond)
+		}
+		m := serveShards(t, &r, l, fmt.Sprint("m", i), &worked, shards...)
+		token := l.await(fmt.Sprint("m", i), len(shards))["blue"]
+		for o, _ := conn.Assignment().Owner("blue"); o.Token != token && ctx.Err() == nil; o, _ = conn.Assignment().Owner("blue") {
+			time.Sleep(time.Millisecond)
+		}
+		wg.Wait()
+		at("blue", codes.OK)
+		at("red", want)
+		at("red", want, grpc.WaitForReady(true))
+		if err := m.Leave(ctx); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package lehttp_test
 import (
 	"context"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,15 +15,28 @@ import (
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
-// A shard that is the group's no more has no owner; when it is back, it has one again.
+// A shard that is the group's no more is one that it never had, even to a request that waits for an
+// owner. When it is back, it has an owner again.
 func TestShardThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		var worked atomic.Int64
 		router := g.router(ctx)
-		proxy := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g})
-		for i, want := range []int{200, 503, 200} {
+		proxy := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g, Wait: time.Hour})
+		redirect := router.Redirect(byHeader, nil)
+		at := func(h http.Handler, name string, want int) {
+			t.Helper()
+			if w := through(h, "GET", name); w.Code != want {
+				t.Errorf("shard %s: %d %s, want %d", name, w.Code, w.Body, want)
+			}
+		}
+		for i, want := range []int{200, 404, 200} {
+			var wg sync.WaitGroup
+			if want == 404 { // nobody is there, and the shard is still known
+				wg.Go(func() { at(proxy, "3", 404) })
+				time.Sleep(10 * time.Second)
+			}
 			shards := shard.Numbered(4 - i%2*2)
 			m := g.member("a", func(m *shard.Member) http.Handler {
 				return lehttp.RequireOwner(m, byHeader, nil)(answersAs("a", &worked))
@@ -30,11 +44,17 @@ func TestShardThatIsGone(t *testing.T) {
 				func(c *shard.Config) { c.Shards = shards })
 			owns(m, shards.Len())
 			time.Sleep(10 * time.Second)
-			if w := through(proxy, "GET", "3"); w.Code != want {
-				t.Errorf("with %d shards: %d %s, want %d", shards.Len(), w.Code, w.Body, want)
+			began := time.Now()
+			wg.Wait()
+			at(proxy, "3", want)
+			at(proxy, "1", 200)
+			at(redirect, "1", 307)
+			at(redirect, "3", map[int]int{200: 307, 404: 404}[want])
+			if waited := time.Since(began); waited > 0 {
+				t.Errorf("with %d shards: after %v", shards.Len(), waited)
 			}
-			if w := through(proxy, "GET", "1"); w.Code != 200 {
-				t.Errorf("with %d shards: %d %s", shards.Len(), w.Code, w.Body)
+			if n := map[int]int{200: 2, 404: 1}[want]; proxy.Known() != n {
+				t.Errorf("with %d shards: %d proxies, want %d", shards.Len(), proxy.Known(), n)
 			}
 			leave(t, m)
 		}

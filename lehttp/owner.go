@@ -11,7 +11,8 @@ import (
 // ShardKey returns a function that names the shard of a request, one of n numbered shards, by the
 // request's key. A key is, for example, a customer in the path or in a header. See shard.KeyName:
 // while the group has another number of shards, its requests are refused. If the number may
-// change while the group runs, call shard.KeyName with what ShardRouter.Of returns instead.
+// change while the group runs, call shard.KeyName with the Of of ShardRouter.Assignment instead. It
+// is 0 until an assignment is known.
 func ShardKey(n int, key func(r *http.Request) string) func(r *http.Request) string {
 	return func(r *http.Request) string { return shard.KeyName(key(r), n) }
 }

@@ -71,9 +71,9 @@ type ProxyOptions struct {
 	// CheckAddress returns an error for an address to which no request may be sent. Anybody who
 	// can write the election's record directs the requests, with their cookies and
 	// credentials. So allow only addresses that your candidates can have, such as an address
-	// range. It is called for each HostPort of each leader, as the record has it. Nil means
-	// that link-local, multicast and unspecified addresses are refused. The Proxy's own
-	// Transport then also refuses names that resolve to one of these.
+	// range. It is called for each address of each new record. Nil means that link-local,
+	// multicast and unspecified addresses are refused. The Proxy's own Transport then also
+	// refuses names that resolve to one of these.
 	CheckAddress func(hostPort string) error
 
 	// TrustForwarded reports whether to believe the Forwarded and X-Forwarded-* headers of a
@@ -236,7 +236,7 @@ func (p *Proxy) Close() {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.seen(r) {
 		s := p.router.table.Load()
-		p.router.complain(p.o.Logger, s, "a request has come back to the proxy that sent it: the leader's HostPort names a proxy")
+		complain(p.o.Logger, s, "a request has come back to the proxy that sent it: the leader's HostPort names a proxy")
 		loopRefusal(&s.Entry).answer(w)
 		return
 	}

@@ -1,7 +1,6 @@
 package lehttp
 
 import (
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -63,20 +62,16 @@ func (r *Router) away(s *route.State, req *http.Request, o *RedirectOptions) (st
 	if no := unled(s, o.LeaderID); no != nil {
 		return "", no
 	}
-	addresses, fault := s.Select(o.Addresses)
-	for _, address := range addresses {
-		if err := o.CheckAddress(address); err != nil {
-			fault = errors.Join(fault, err)
-			continue
-		}
-		if sameHost(address, req.Host, o.scheme(req)) {
-			r.complain(o.Logger, s, "a client of the leader's HostPort came to a redirector: it names what routes to the leader")
-			return "", loopRefusal(&s.Entry)
-		}
-		return address, nil
+	addresses, fault := route.Addresses(&s.Entry, o.Addresses, o.CheckAddress)
+	switch {
+	case len(addresses) == 0:
+		complain(o.Logger, s, fault.Error())
+		return "", &refusal{status: http.StatusServiceUnavailable, why: "the leader cannot be reached", retry: s.UntilNext()}
+	case sameHost(addresses[0], req.Host, o.scheme(req)):
+		complain(o.Logger, s, "a client of the leader's HostPort came to a redirector: it names what routes to the leader")
+		return "", loopRefusal(&s.Entry)
 	}
-	r.complain(o.Logger, s, fault.Error())
-	return "", &refusal{status: http.StatusServiceUnavailable, why: "the leader cannot be reached", retry: s.UntilNext()}
+	return addresses[0], nil
 }
 
 // sameHost reports whether two hosts are the same for a client of the scheme. Either may lack the

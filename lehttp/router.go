@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -25,7 +24,6 @@ import (
 type Router struct {
 	table *route.Table
 	done  <-chan struct{}
-	last  atomic.Uint64 // the leadership about which it complained last
 }
 
 // Follow returns a Router that watches an election until ctx ends. Use it in a process that is not
@@ -103,6 +101,8 @@ func unled(s *route.State, self string) *refusal {
 		return &refusal{status: http.StatusServiceUnavailable, why: why, detail: fmt.Sprintf(format, args...), retry: s.UntilNext(), untouched: true}
 	}
 	switch {
+	case s.Removed():
+		return noSuchShard
 	case !s.Known():
 		return no("the leader is not known yet", "the election's record has not been read yet")
 	case s.Entry.Vacant():
@@ -140,11 +140,8 @@ func seconds(d time.Duration) string {
 }
 
 // complain logs what is wrong with a leadership's record, once for each leadership.
-func (r *Router) complain(logger *slog.Logger, s *route.State, why string) {
-	if logger == nil {
-		return
-	}
-	if n := uint64(s.Entry.ElectionNumber); r.last.Swap(n) != n {
-		logger.Warn("leaderelection: "+why, "leader", s.Entry.LeaderID, "token", n, "hostPort", s.Entry.HostPort)
+func complain(logger *slog.Logger, s *route.State, why string) {
+	if logger != nil && s.First() {
+		logger.Warn("leaderelection: "+why, "leader", s.Entry.LeaderID, "token", uint64(s.Entry.ElectionNumber), "hostPort", s.Entry.HostPort)
 	}
 }

@@ -87,13 +87,13 @@ func (t *sender) try(out *http.Request, body *kept, s *route.State) (*http.Respo
 	addresses, trip, allowed, err := t.way.begin(s, t)
 	if len(addresses) > 0 {
 		if err != nil {
-			t.router.complain(t.o.Logger, s, err.Error())
+			complain(t.o.Logger, s, err.Error())
 		}
 		return t.attempt(out, body, s, addresses, trip)
 	}
 	no := t.unreachable(s, err)
 	if !allowed {
-		t.router.complain(t.o.Logger, s, err.Error())
+		complain(t.o.Logger, s, err.Error())
 		no.status, no.final = http.StatusServiceUnavailable, true
 	}
 	return nil, untouched, no
@@ -247,7 +247,7 @@ func (t *sender) fateOf(res *http.Response, s *route.State) fate {
 	case res.StatusCode == http.StatusServiceUnavailable && mark == t.marks.lost:
 		return uncertain
 	}
-	t.router.complain(t.o.Logger, s, fmt.Sprintf("an answer has the mark %q of another election's RequireLeader: where it is this one's, set Election alike in RequireOptions and ProxyOptions", mark))
+	complain(t.o.Logger, s, fmt.Sprintf("an answer has the mark %q of another election's RequireLeader: where it is this one's, set Election alike in RequireOptions and ProxyOptions", mark))
 	res.Header.Del(notLeading)
 	return answered
 }

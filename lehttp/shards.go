@@ -24,9 +24,6 @@ import (
 type ShardRouter struct {
 	shards *route.Shards[*shard.Assignment]
 	done   <-chan struct{}
-
-	mu      sync.Mutex
-	routers map[string]*Router // of each shard that was asked for
 }
 
 // FollowShards returns a ShardRouter that watches a group until ctx ends. Use it in a process that
@@ -37,7 +34,7 @@ func FollowShards(ctx context.Context, w shard.WatchConfig) (*ShardRouter, error
 	if err != nil {
 		return nil, err
 	}
-	return &ShardRouter{shards: shards, done: done, routers: map[string]*Router{}}, nil
+	return &ShardRouter{shards: shards, done: done}, nil
 }
 
 // recordOf is what an election's record would say of a shard.
@@ -46,40 +43,30 @@ func recordOf(a *shard.Assignment, name string) (leaderelection.RaceEntry, bool)
 	return leaderelection.RaceEntry{LeaderID: o.Member, HostPort: o.HostPort, ElectionNumber: o.Token}, there
 }
 
-// NewShardRouter returns a ShardRouter that learns of assignments only by News. Use it in a member,
-// which reads them anyway.
+// NewShardRouter returns a ShardRouter that learns of assignments only by Trace or News. Use it in a
+// member, which reads them anyway.
 //
 //	router := lehttp.NewShardRouter(nil)
-//	config.Changed = func(_ context.Context, a *shard.Assignment) { router.News(a) }
+//	config.ShardTrace = router.Trace()
 //
 // A nil clock means the system's.
 func NewShardRouter(clock clocks.Clock) *ShardRouter {
 	done := make(chan struct{})
 	close(done)
-	return &ShardRouter{shards: route.NewShards(clock, recordOf), done: done, routers: map[string]*Router{}}
+	return &ShardRouter{shards: route.NewShards(clock, recordOf), done: done}
 }
+
+// Trace returns a Trace by which a member tells the ShardRouter of assignments. Set
+// Config.ShardTrace to it. If others need hooks too, see shard.JoinTraces.
+func (r *ShardRouter) Trace() *shard.Trace { return &shard.Trace{Assignment: r.News} }
 
 // News tells the ShardRouter of an assignment. An assignment older than the one that it knows is
 // ignored.
 func (r *ShardRouter) News(a *shard.Assignment) { r.shards.News(a) }
 
-// Owner returns the owner of a shard, by the newest assignment known. It returns false if that
-// assignment has no such shard, or if none is known yet.
-func (r *ShardRouter) Owner(name string) (shard.Owner, bool) {
-	if a := r.shards.Newest(); a != nil {
-		return a.Owner(name)
-	}
-	return shard.Owner{}, false
-}
-
-// Of returns the number of numbered shards in the group, by the newest assignment known. Pass it to
-// shard.KeyName. It is 0 if the shards have names, or if no assignment is known yet.
-func (r *ShardRouter) Of() int {
-	if a := r.shards.Newest(); a != nil {
-		return a.Of()
-	}
-	return 0
-}
+// Assignment returns the newest assignment known, or nil. Use it to show the owners, or to route by
+// other means.
+func (r *ShardRouter) Assignment() *shard.Assignment { return r.shards.Newest() }
 
 // Done returns a channel that is closed when a ShardRouter made by FollowShards has ended, after
 // its ctx. For a ShardRouter made by NewShardRouter it is closed from the start.
@@ -93,17 +80,15 @@ func (r *ShardRouter) router(ctx context.Context, name string, wait time.Duratio
 	table, err := r.shards.Table(ctx, name, wait)
 	switch {
 	case errors.Is(err, route.ErrNoShard):
-		return nil, &refusal{status: http.StatusNotFound, why: err.Error()}
+		return nil, noSuchShard
 	case err != nil:
 		return nil, &refusal{status: http.StatusServiceUnavailable, why: "the shard's owner is not known yet", detail: err.Error()}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.routers[name] == nil {
-		r.routers[name] = &Router{table: table, done: r.done}
-	}
-	return r.routers[name], nil
+	return &Router{table: table, done: r.done}, nil
 }
+
+// noSuchShard answers a request for a shard that the group does not have, or no longer has.
+var noSuchShard = &refusal{status: http.StatusNotFound, why: route.ErrNoShard.Error(), final: true}
 
 // Redirect returns a handler that sends clients to the owner of their request's shard, which
 // shardOf names. It works as [Router.Redirect] does for the leader. Nil options mean the zero
@@ -128,7 +113,7 @@ type ShardProxy struct {
 	own     *http.Transport
 
 	mu      sync.Mutex
-	proxies map[string]*Proxy
+	proxies map[*route.Table]*Proxy // of the shards that were asked for and are there
 }
 
 // Proxy returns a handler that sends each request to the owner of its shard, which shardOf names.
@@ -143,13 +128,13 @@ type ShardProxy struct {
 //   - Addresses and TLSFor get a record with the MemberID, the HostPorts and the shard's token,
 //     and no ConnectionParams.
 //
-// A request that names no shard is answered 400. If the group does not have the shard, the answer
-// is 404.
+// A request that names no shard is answered 400. If the group does not have the shard, or no longer
+// has it, the answer is 404, even to a request that waits.
 //
 // Use the ShardProxy as the Transport of an http.Client to do the same for that client's requests.
 // The host in their URLs is ignored.
 func (r *ShardRouter) Proxy(shardOf func(r *http.Request) string, opts *ProxyOptions) *ShardProxy {
-	p := &ShardProxy{router: r, shardOf: shardOf, proxies: map[string]*Proxy{}}
+	p := &ShardProxy{router: r, shardOf: shardOf, proxies: map[*route.Table]*Proxy{}}
 	if opts != nil {
 		p.o = *opts
 	}
@@ -175,14 +160,23 @@ func (p *ShardProxy) of(r *http.Request, present bool) (*Proxy, *refusal) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	proxy := p.proxies[name]
+	proxy := p.proxies[router.table]
 	if proxy == nil {
 		o := p.o
 		o.Election = shardElection(p.o.Election, name)
 		proxy = router.Proxy(&o)
-		p.proxies[name] = proxy
+		p.proxies[router.table] = proxy
+		router.table.AfterRemove(func() { p.forget(router.table) })
 	}
 	return proxy, nil
+}
+
+// forget closes the Proxy of a shard that is gone.
+func (p *ShardProxy) forget(t *route.Table) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.proxies[t].Close()
+	delete(p.proxies, t)
 }
 
 // ServeHTTP sends the request to the owner of its shard.

@@ -140,7 +140,7 @@ func TestShardsAreRouted(t *testing.T) {
 		owns(b, 2)
 		time.Sleep(10 * time.Second)
 		for _, name := range []string{"0", "1", "2", "3"} {
-			o, _ := router.Owner(name)
+			o, _ := router.Assignment().Owner(name)
 			id := o.Member
 			if w := through(proxy, "GET", name); w.Code != http.StatusOK || w.Body.String() != fmt.Sprintf("%s %s %d", id, name, o.Token) {
 				t.Errorf("shard %s of %s: %d %q", name, id, w.Code, w.Body)
@@ -265,7 +265,7 @@ func TestRequireOwnerComesHome(t *testing.T) {
 		m := g.member("a", func(m *shard.Member) http.Handler {
 			elsewhere := router.Proxy(byHeader, &lehttp.ProxyOptions{Transport: g, LeaderID: "a", Wait: time.Minute})
 			return lehttp.RequireOwner(m, byHeader, &lehttp.OwnerOptions{Otherwise: elsewhere})(answersAs("a", &worked))
-		}, func(c *shard.Config) { c.Changed = func(_ context.Context, a *shard.Assignment) { router.News(a) } })
+		}, func(c *shard.Config) { c.ShardTrace = router.Trace() })
 		w := through(g.hosts["a:80"], "POST", "2")
 		owned, _ := m.Shard("2")
 		if want := fmt.Sprint("a 2 ", uint64(owned.Token())); w.Code != 200 || w.Body.String() != want {
@@ -316,13 +316,13 @@ func TestRouterSaysHowManyShards(t *testing.T) {
 		g := newGroup(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		router := g.router(ctx)
-		if n := router.Of(); n != 0 {
+		if n := router.Assignment().Of(); n != 0 {
 			t.Errorf("%d shards before any is known", n)
 		}
 		m := g.member("a", func(*shard.Member) http.Handler { return http.NotFoundHandler() })
 		owns(m, 4)
 		time.Sleep(time.Minute)
-		if n := router.Of(); n != 4 {
+		if n := router.Assignment().Of(); n != 4 {
 			t.Errorf("%d shards, want 4", n)
 		}
 		leave(t, m)

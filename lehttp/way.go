@@ -18,9 +18,9 @@ import (
 type way struct {
 	mu        sync.Mutex
 	state     *route.State  // the state from which the rest was worked out
-	known     []string      // its addresses, as chosen
-	addresses []string      // the allowed addresses; first the one that answered last
-	refusal   error         // why some are not allowed
+	known     []string      // its allowed addresses
+	addresses []string      // the same; first the one that answered last
+	refusal   error         // why others are not allowed
 	fault     error         // why the last dial failed; nil: it did not
 	next      time.Time     // if it failed: when the leader may be dialled again
 	pause     time.Duration // if it failed: how long other requests wait after that
@@ -54,20 +54,13 @@ func (w *way) look(s *route.State, t *sender) error {
 	case w.state != nil && s.Entry.Compare(&w.state.Entry) < 0:
 		return errMovedOn
 	}
-	chosen, fault := s.Select(t.o.Addresses)
+	allowed, refusal := route.Addresses(&s.Entry, t.o.Addresses, t.o.CheckAddress)
 	same := w.number() == s.Entry.ElectionNumber && w.trip != nil
-	w.state = s
-	if same && slices.Equal(chosen, w.known) {
+	w.state, w.refusal = s, refusal
+	if same && slices.Equal(allowed, w.known) {
 		return nil // an extension
 	}
-	w.fault, w.refusal, w.addresses, w.known = nil, fault, nil, chosen
-	for _, a := range chosen {
-		if err := t.o.CheckAddress(a); err != nil {
-			w.refusal = errors.Join(w.refusal, err)
-		} else {
-			w.addresses = append(w.addresses, a)
-		}
-	}
+	w.fault, w.addresses, w.known = nil, allowed, allowed
 	if !same {
 		if err := w.dress(s, t); err != nil {
 			w.refusal, w.addresses = errors.Join(w.refusal, err), nil
@@ -187,7 +180,7 @@ func (p *patience) forLeadership(ctx context.Context, wait time.Duration, r *Rou
 			return true
 		}
 		left := p.left(wait)
-		if left <= 0 || !sleep(ctx, now, left) {
+		if left <= 0 || now.Removed() || !sleep(ctx, now, left) {
 			return false
 		}
 	}

@@ -63,10 +63,6 @@ type Config struct {
 	// fails again, and so on.
 	OnOwned func(ctx context.Context, o *Owned) error
 
-	// Changed is called with each newer assignment that this member has read, one call at a
-	// time and in order. Assignments that come while it runs are merged. Optional.
-	Changed func(ctx context.Context, a *Assignment)
-
 	// HostPort lists the addresses at which clients reach this member's shards. Optional.
 	HostPort []string
 
@@ -114,8 +110,8 @@ type Config struct {
 	Logger       *slog.Logger
 	Trace        *leaderelection.Trace // the seat's
 
-	// ShardTrace has hooks for the shards that this member owns and lets go, for metrics and
-	// tracing. Optional.
+	// ShardTrace has hooks for the shards that this member owns and lets go, and for the
+	// assignments that it reads: for metrics, tracing and routers. Optional.
 	ShardTrace *Trace
 }
 

@@ -16,13 +16,13 @@ import (
 
 // Pins returns the MemberID of the member to which each pinned shard is pinned: see
 // [Operator.Pin].
-func (a *Assignment) Pins() map[string]string { return maps.Clone(a.a.pins) }
+func (a *Assignment) Pins() map[string]string { return maps.Clone(a.in().pins) }
 
 // Cordons returns the MemberIDs of the cordoned members, in order: see [Operator.Cordon].
-func (a *Assignment) Cordons() []string { return slices.Clone(a.a.cordons) }
+func (a *Assignment) Cordons() []string { return slices.Clone(a.in().cordons) }
 
 // Shards returns the shards of the assignment, including those that are about to go.
-func (a *Assignment) Shards() Shards { return a.a.shards }
+func (a *Assignment) Shards() Shards { return a.in().shards }
 
 // Read reads the newest assignment once. Use it to inspect a group; to follow it, use Watch. If
 // there is no assignment yet, the error wraps [ErrNoGroup]. If the record cannot be understood,
@@ -87,10 +87,8 @@ const maxReads = 16
 // ctx ends. If a seat's record is not a member's, that seat has no Member.
 func (w WatchConfig) Seats(ctx context.Context, a *Assignment) ([]Seat, error) {
 	least := 0 // the seats to read side by side: those that the assignment names
-	if a != nil {
-		for _, s := range a.a.sessions {
-			least = max(least, s.Seat+1)
-		}
+	for _, s := range a.in().sessions {
+		least = max(least, s.Seat+1)
 	}
 	least = min(least, MaxShards)
 	seats := make([]Seat, least)

@@ -33,7 +33,6 @@ type Member struct {
 	session SessionID         // the current session, or the zero value
 	owned   map[string]*Owned // its shards, including those that are being let go
 	newest  *assignment       // the newest that was read
-	changed chan struct{}     // has an item if newest is newer than the last that Changed was called with
 
 	search seatSearch // of run
 
@@ -54,7 +53,7 @@ type Member struct {
 
 func newMember(cfg Config, stores *stores) *Member {
 	m := &Member{
-		cfg: cfg, stores: stores, done: make(chan struct{}), owned: map[string]*Owned{}, changed: make(chan struct{}, 1),
+		cfg: cfg, stores: stores, done: make(chan struct{}), owned: map[string]*Owned{},
 		calls: map[string]*Owned{}, returned: make(chan *Owned), hooks: hooks.Calls{Limit: maxEvents}, listing: make(chan struct{}, 1), began: time.Now(),
 	}
 	for over, fails := range map[string]*outage.Log{
@@ -74,15 +73,9 @@ func start(ctx context.Context, cfg Config, stores *stores) *Member {
 	m.cancel = cancel
 	go func() {
 		defer close(m.done)
-		told := make(chan struct{})
-		go func() {
-			defer close(told)
-			m.tell(ctx)
-		}()
 		m.err = m.run(ctx)
 		m.await()
 		cancel(nil)
-		<-told
 	}()
 	return m
 }
@@ -97,20 +90,6 @@ func (m *Member) await() {
 			delete(m.calls, o.name)
 		case <-timer.C:
 			m.log(slog.LevelWarn, "the member has left, and waits for OnOwned to return", "shards", slices.Sorted(maps.Keys(m.calls)))
-		}
-	}
-}
-
-// tell calls Changed, until ctx ends.
-func (m *Member) tell(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-m.changed:
-		}
-		if a := m.Assignment(); a != nil && m.cfg.Changed != nil {
-			m.cfg.Changed(ctx, a)
 		}
 	}
 }

@@ -3,12 +3,10 @@
 package shard
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,27 +137,6 @@ func TestSeatThatIsExtendedAfterAll(t *testing.T) {
 		time.Sleep(T)
 		if s := a.member.Session(); s.Seat != 1 {
 			t.Errorf("it has %v", s)
-		}
-	})
-}
-
-// Done is closed when Changed has returned, too.
-func TestDoneAwaitsChanged(t *testing.T) {
-	play(t, func(g *group) {
-		var running atomic.Int32
-		a := g.join("a", func(c *Config) {
-			c.Changed = func(context.Context, *Assignment) {
-				running.Add(1)
-				time.Sleep(T)
-				running.Add(-1)
-			}
-		})
-		g.settles(12, time.Minute)
-		if running.Load() == 0 {
-			t.Fatal("Changed has not been called")
-		}
-		if a.leave(); running.Load() > 0 {
-			t.Error("Leave has returned, and Changed runs")
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 
 // Assignment says which member owns which shard, in one version. Use it to route requests, and to
 // show the group. It does not change, so it is a statement about the past. Whether a member may
-// act on a shard, only [Owned.ValueInFuture] can say, and at the resource the token. A zero
+// act on a shard, only [Owned.ValueInFuture] can say, and at the resource the token. A nil or zero
 // Assignment has no shards.
 type Assignment struct{ a assignment }
 
@@ -30,15 +30,23 @@ func (a *assignment) public() *Assignment {
 	return &Assignment{*a}
 }
 
+// in returns what is in a, which may be nil.
+func (a *Assignment) in() *assignment {
+	if a == nil {
+		return &assignment{}
+	}
+	return &a.a
+}
+
 // Version returns the number of this assignment. It grows with each new assignment of the group.
-func (a *Assignment) Version() leaderelection.ElectionNumber { return a.a.version }
+func (a *Assignment) Version() leaderelection.ElectionNumber { return a.in().version }
 
 // Len returns the number of shards, including those that are about to go.
-func (a *Assignment) Len() int { return a.a.shards.Len() }
+func (a *Assignment) Len() int { return a.in().shards.Len() }
 
 // Of returns the number of numbered shards in the group, or 0 if the shards have names. A router
 // passes it to [KeyName]: with another number, a key leads to the wrong shard.
-func (a *Assignment) Of() int { return a.a.shards.numbered }
+func (a *Assignment) Of() int { return a.in().shards.numbered }
 
 // Shard returns the name and the owner of shard i, from 0 to Len()-1. The shards are in the order
 // of their names, or of their numbers if they are Numbered.
@@ -54,7 +62,7 @@ func (a *Assignment) Shard(i int) (name string, owner Owner) {
 
 // Owner returns the owner of the shard with the given name, and false if there is no such shard.
 func (a *Assignment) Owner(shard string) (Owner, bool) {
-	i := a.a.shards.index(shard)
+	i := a.in().shards.index(shard)
 	if i == none {
 		return Owner{}, false
 	}
@@ -73,7 +81,7 @@ type Failure struct {
 // Failures returns the members that have failed with a shard within the last hour.
 func (a *Assignment) Failures(shard string) []Failure {
 	var all []Failure
-	for _, f := range a.a.failures[a.a.shards.canonical(shard)] {
+	for _, f := range a.in().failures[a.in().shards.canonical(shard)] {
 		all = append(all, Failure(f))
 	}
 	return all
@@ -83,14 +91,15 @@ func (a *Assignment) Failures(shard string) []Failure {
 // asked to let them go, and the number of those with which a member has failed within the last
 // hour.
 func (a *Assignment) Totals() (unowned, moving, failing int) {
-	for i, p := range a.a.places {
+	all := a.in()
+	for i, p := range all.places {
 		switch {
 		case p.session == none:
 			unowned++
 		case p.releasing:
 			moving++
 		}
-		if len(a.a.failures[a.a.shards.Name(i)]) > 0 {
+		if len(all.failures[all.shards.Name(i)]) > 0 {
 			failing++
 		}
 	}
@@ -101,7 +110,7 @@ func (a *Assignment) Totals() (unowned, moving, failing int) {
 // of their seats.
 func (a *Assignment) Members() []Owner {
 	var members []Owner
-	for _, s := range a.a.sessions {
+	for _, s := range a.in().sessions {
 		members = append(members, Owner{Member: s.Member, HostPort: s.HostPort, Session: s.SessionID})
 	}
 	return members

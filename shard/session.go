@@ -457,10 +457,6 @@ func (m *Member) learn(a *assignment) {
 	m.mu.Lock()
 	m.newest = a
 	m.mu.Unlock()
-	select {
-	case m.changed <- struct{}{}:
-	default: // Changed is about to be called anyway
-	}
 	m.tellAssignment(a)
 	if m.cfg.Shards.list != nil {
 		return

@@ -290,25 +290,6 @@ func TestRule06DrainsWithItsView(t *testing.T) {
 	})
 }
 
-// Changed is called with each newer assignment, in order, and once all is calm with the newest.
-func TestChanged(t *testing.T) {
-	both(t, func(g *group) {
-		var versions []leaderelection.ElectionNumber
-		a := g.join("a", func(c *Config) {
-			c.Changed = func(_ context.Context, a *Assignment) { versions = append(versions, a.Version()) }
-		})
-		g.settles(12, time.Minute)
-		g.join("b")
-		g.settles(12, time.Minute)
-		time.Sleep(2 * T)
-		a.leave()
-		last := g.record(assignmentName).Entry().ElectionNumber
-		if !slices.IsSorted(versions) || len(slices.Compact(slices.Clone(versions))) != len(versions) || len(versions) < 3 || versions[len(versions)-1] > last {
-			g.t.Errorf("told of versions %v", versions)
-		}
-	})
-}
-
 // A store that refuses for good before anything has worked ends Join; later nothing does, and
 // a member that cannot have a seat asks for one with pauses.
 func TestRefusedForGood(t *testing.T) {

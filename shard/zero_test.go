@@ -4,15 +4,16 @@ import "testing"
 
 // Zero values answer, and own nothing.
 func TestZeroValues(t *testing.T) {
-	var a Assignment
-	if unowned, moving, failing := a.Totals(); unowned+moving+failing != 0 {
-		t.Errorf("%d unowned, %d moving, %d failing", unowned, moving, failing)
-	}
-	if owner, is := a.Owner("1"); a.Version() != 0 || a.Len() != 0 || is || owner.Member != "" || len(a.Members())+len(a.Pins())+len(a.Cordons())+len(a.Failures("1")) != 0 || a.Shards().Len() != 0 {
-		t.Errorf("%+v", a)
+	for _, a := range []*Assignment{nil, {}} {
+		if owner, is := a.Owner("1"); a.Version() != 0 || a.Len() != 0 || a.Of() != 0 || is || owner.Member != "" || len(a.Members())+len(a.Pins())+len(a.Cordons())+len(a.Failures("1")) != 0 || a.Shards().Len() != 0 {
+			t.Errorf("%+v", a)
+		}
+		if unowned, moving, failing := a.Totals(); unowned+moving+failing != 0 {
+			t.Errorf("%d unowned, %d moving, %d failing", unowned, moving, failing)
+		}
 	}
 	var o Owned
-	if o.ValueInFuture() || !o.Get().IsZero() || o.Token() != 0 || o.Name() != "" || o.Context().Err() == nil || o.Clock() == nil || o.Session() != (SessionID{}) || o.Of() != 0 || (&Assignment{}).Of() != 0 {
+	if o.ValueInFuture() || !o.Get().IsZero() || o.Token() != 0 || o.Name() != "" || o.Context().Err() == nil || o.Clock() == nil || o.Session() != (SessionID{}) || o.Of() != 0 {
 		t.Errorf("%+v", o.Name())
 	}
 }

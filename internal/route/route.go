@@ -6,6 +6,7 @@ package route
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -29,6 +30,8 @@ type Table struct {
 	lasting bool       // who holds a record does so until a newer one
 	mu      sync.Mutex // orders News
 	state   atomic.Pointer[State]
+	there   context.Context // ends when what the records are about is gone
+	remove  context.CancelFunc
 }
 
 // State is one state of a Table; immutable.
@@ -36,10 +39,6 @@ type State struct {
 	// Entry is the newest record, without its Token; zero while nothing has
 	// been learned.
 	Entry leaderelection.RaceEntry
-	// Addresses are the leader's HostPorts that can be dialled, in its order.
-	Addresses []string
-	// Fault says what is wrong with those that cannot; nil if all can.
-	Fault error
 
 	table      *Table
 	gone       time.Time     // by the table's wall clock: the leader's term is over for every clock within bounds
@@ -51,13 +50,14 @@ type State struct {
 // leadership is what the States of one leadership have in common: ctx ends when a later
 // one is known.
 type leadership struct {
-	ctx context.Context
-	end context.CancelFunc
+	ctx   context.Context
+	end   context.CancelFunc
+	noted atomic.Bool // by First
 }
 
 func newLeadership() *leadership {
 	ctx, end := context.WithCancel(context.Background())
-	return &leadership{ctx, end}
+	return &leadership{ctx: ctx, end: end}
 }
 
 // NewTable returns an empty Table. A nil clock is the system's.
@@ -66,6 +66,7 @@ func NewTable(clock clocks.Clock, skew time.Duration) *Table {
 		clock = clocks.System()
 	}
 	t := &Table{clock: clock, epoch: clock.Now(), skew: skew}
+	t.there, t.remove = context.WithCancel(context.Background())
 	t.state.Store(&State{table: t, changed: make(chan struct{}), leadership: newLeadership()})
 	return t
 }
@@ -95,10 +96,11 @@ func (t *Table) News(e leaderelection.RaceEntry) {
 	next := &State{Entry: *e.Clone(), table: t, changed: make(chan struct{}), leadership: old.leadership}
 	next.Entry.Token = nil
 	next.ends()
-	if !e.Vacant() {
-		next.Addresses, next.Fault = addresses(&next.Entry)
-	}
-	later := e.ElectionNumber != old.Entry.ElectionNumber
+	t.follow(old, next, e.ElectionNumber != old.Entry.ElectionNumber)
+}
+
+// follow has next follow old, as a later leadership's or not. The caller holds t.mu.
+func (t *Table) follow(old, next *State, later bool) {
 	if later {
 		next.leadership = newLeadership()
 	}
@@ -108,6 +110,18 @@ func (t *Table) News(e leaderelection.RaceEntry) {
 		old.leadership.end()
 	}
 }
+
+// Remove says that what the records are about is gone, and its leadership over. There must be no
+// News after it.
+func (t *Table) Remove() {
+	t.remove()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.follow(t.state.Load(), &State{table: t, changed: make(chan struct{})}, true)
+}
+
+// AfterRemove calls f, in a goroutine of its own, after Remove.
+func (t *Table) AfterRemove(f func()) { context.AfterFunc(t.there, f) }
 
 // ends works out when the term is over for every clock within bounds. None of them can have written
 // an expiry that is later than now by more than a term and twice the skew. An Unsynchronized record's
@@ -133,6 +147,12 @@ func (t *Table) elapsed() time.Duration {
 
 // Known reports whether anything has been learned.
 func (s *State) Known() bool { return s.Entry.ElectionNumber != leaderelection.NoElections }
+
+// Removed reports whether what the records are about is gone.
+func (s *State) Removed() bool { return s.table.there.Err() != nil }
+
+// First reports whether it is called for the first time in this leadership.
+func (s *State) First() bool { return !s.leadership.noted.Swap(true) }
 
 // Led reports whether there is a leader, as far as is known: the record is held,
 // and its term has not run out for sure.
@@ -181,36 +201,27 @@ func (s *State) Overdue(grace time.Duration, f func()) (stop func()) {
 	}
 }
 
-// Select returns what can be dialled of the addresses that choose has for the leader, and
-// what is wrong with the others. Nil chooses the HostPorts.
-func (s *State) Select(choose func(leaderelection.RaceEntry) []string) ([]string, error) {
-	if choose == nil || s.Entry.Vacant() {
-		return s.Addresses, s.Fault
+// Addresses returns those of a leader's addresses that can be dialled and pass check, and what is
+// wrong with the others. Choose returns the addresses of a leader; nil chooses the HostPorts.
+func Addresses(e *leaderelection.RaceEntry, choose func(leaderelection.RaceEntry) []string, check func(hostPort string) error) (good []string, fault error) {
+	all := e.HostPort
+	if choose != nil {
+		all = choose(*e.Clone())
 	}
-	e := s.Entry.Clone()
-	chosen := choose(*e)
-	if len(chosen) == 0 {
-		return nil, fmt.Errorf("leader %q with token %d has no address of the kind that is wanted: its HostPort is %q", e.LeaderID, e.ElectionNumber, e.HostPort)
+	switch {
+	case len(all) > 0:
+	case choose == nil:
+		fault = errors.New("the leader has no HostPort in its record: set Config.HostPort")
+	default:
+		fault = fmt.Errorf("the leader has no address of the kind that is wanted: its HostPort is %q", e.HostPort)
 	}
-	return good(&s.Entry, chosen)
-}
-
-// addresses returns what can be dialled of the leader's HostPorts.
-func addresses(e *leaderelection.RaceEntry) ([]string, error) {
-	if len(e.HostPort) == 0 {
-		return nil, fmt.Errorf("leader %q with token %d has no HostPort in its record: set Config.HostPort", e.LeaderID, e.ElectionNumber)
-	}
-	return good(e, e.HostPort)
-}
-
-// good returns those of the addresses all that can be dialled, and what is wrong with the
-// first of the others.
-func good(e *leaderelection.RaceEntry, all []string) (good []string, fault error) {
 	for _, hp := range all {
-		if err := CheckHostPort(hp); err != nil {
-			if fault == nil {
-				fault = fmt.Errorf("leader %q with token %d: %w", e.LeaderID, e.ElectionNumber, err)
-			}
+		err := CheckHostPort(hp)
+		if err == nil {
+			err = check(hp)
+		}
+		if err != nil {
+			fault = errors.Join(fault, err)
 			continue
 		}
 		good = append(good, hp)

@@ -32,7 +32,7 @@ type Shards[A assignment] struct {
 
 	mu     sync.Mutex
 	newest A
-	tables map[string]*Table // of each shard that was asked for
+	tables map[string]*Table // of each shard that was asked for and is there
 }
 
 // NewShards returns Shards that know of no assignment. A nil clock is the system's. Record
@@ -71,11 +71,12 @@ func (s *Shards[A]) News(a A) {
 	}
 	s.newest = a
 	for name, table := range s.tables {
-		e, there := s.entry(name)
-		if !there { // nobody owns it, by the number that was known last
-			e.ElectionNumber = table.Load().Entry.ElectionNumber
+		if e, there := s.entry(name); there {
+			table.News(e)
+		} else { // if it comes back, it gets another Table
+			delete(s.tables, name)
+			table.Remove()
 		}
-		table.News(e)
 	}
 }
 

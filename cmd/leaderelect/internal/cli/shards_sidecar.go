@@ -112,7 +112,7 @@ func (s *shardsServed) run(ctx context.Context) error {
 		s.group.Store(g)
 		return ended(s.a.observer(g).Watch(ctx, func(_ context.Context, a *shard.Assignment) { s.hub.News(a) }))
 	}
-	s.member.cfg.Changed = func(_ context.Context, a *shard.Assignment) { s.hub.News(a) }
+	s.member.cfg.ShardTrace = &shard.Trace{Assignment: s.hub.News}
 	s.member.begun = func(g *store.Group, m *shard.Member) {
 		s.group.Store(g)
 		s.joined.Store(m)
