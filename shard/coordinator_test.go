@@ -136,6 +136,19 @@ func TestRule09EachTime(t *testing.T) {
 	})
 }
 
+// A feed may merge "leaving" and the release into one. A restarted member is waited for then, too.
+func TestReleaseThatIsAllThatIsHeardSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, 1)
+		c := bench(t, d, nil)
+		d.sits(0, 1, 0, nil)
+		time.Sleep(T)
+		if matters := c.learn(seatEvent{seat: 0, told: true, entry: &leaderelection.RaceEntry{ElectionNumber: 1, Extension: 1}}); !matters || time.Until(c.settled) != T/15 {
+			t.Errorf("%v, settled in %v", matters, time.Until(c.settled))
+		}
+	})
+}
+
 // Rule 9: what is being sealed is not sealed a second time beside that.
 func TestRule09OneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

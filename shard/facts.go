@@ -81,6 +81,7 @@ func (s *seat) hear(e *leaderelection.RaceEntry) (matters bool) {
 	if e.Vacant() {
 		matters = s.over < e.ElectionNumber
 		s.over = max(s.over, e.ElectionNumber)
+		s.info, s.broken = nil, nil
 		return matters
 	}
 	matters, s.lapsed = s.lapsed, false

@@ -30,6 +30,7 @@ var planted = []mutants.Mutant{
 	{Name: "told while it reads, and not read again", Edit: change{"	if s.again && !s.reading {", "	s.again = s.again && !s.reading\n	if s.again {"}, CaughtBy: "TestToldWhile", Slow: true},
 	{Name: "rule 2: an older assignment is news", Edit: change{"r.a.version < known.version || ", ""}, CaughtBy: "TestRule02", Slow: true},
 	{Name: "rule 3: a session that has lapsed is taken for ended", Edit: change{"return s != nil && s.over >= id.Number", "return s != nil && (s.over >= id.Number || s.lapsed)"}, CaughtBy: "TestRule03", Slow: true},
+	{Name: "a release that is heard without what came before it is not waited after", Edit: change{"		s.info, s.broken = nil, nil\n		return matters\n", "		return matters\n"}, CaughtBy: "TestReleaseThatIs", Slow: true},
 	{Name: "rule 3: a session that has ended is alive again", Edit: change{"	}\n	s.over = max(s.over, over)\n", "	}\n	s.over = over\n"}, CaughtBy: "TestFacts", Slow: true},
 	{Name: "rule 3: letting go of an older token is enough", Edit: change{"s.info.LetGo[shard] >= token", "s.info.LetGo[shard] > 0"}, CaughtBy: "TestRule03", Slow: true},
 	{Name: "rule 3: pushed records of unknown sessions are facts", Edit: change{"if w.last != nil && sameSession(e, w.last) {", "if true {"}, CaughtBy: "TestRule03Undone", Slow: true},
