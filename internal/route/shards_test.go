@@ -25,8 +25,7 @@ func (o *owners) record(name string) (leaderelection.RaceEntry, bool) {
 	return leaderelection.RaceEntry{LeaderID: "a", HostPort: []string{"127.0.0.1:1"}, ElectionNumber: token}, there
 }
 
-// A shard that is gone is forgotten, and whoever watches it is told. If it comes back, it is another,
-// whatever its number.
+// A shard that is gone is forgotten, and who watches it hears of that. If it comes back, it is another, whatever its number.
 func TestShardsForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewShards(nil, (*owners).record)

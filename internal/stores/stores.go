@@ -42,8 +42,8 @@ func Nightly(t testing.TB, reason string) {
 	}
 }
 
-// Need returns the path of the program called name, also if it is in /usr/sbin, or ends the test
-// by Missing where there is none.
+// Need returns the path of the program called name, from PATH or /usr/sbin, or ends the test
+// by Missing if there is none.
 func Need(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
