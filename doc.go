@@ -62,10 +62,10 @@ clocks are each off by S, that is up to 2 S less or more: at most T + 3 S. The s
 latency is added. With Config.Lifeline, proof of a leader's death ends the wait for its term.
 
 Leading. An extension begins when (T - S)/2, or Config.ExtendEvery, has passed since the last
-confirmed one began. Only a confirmed write moves the view. The view ends by the wall clock
-or the monotonic clock, whichever comes first: neither a clock that is set back nor a
-suspended machine lengthens it. Once seen over, it stays over. Work left over from an
-earlier leadership stays fenced off when the same process is elected again.
+confirmed one began. The view moves only when the very write that moves it is confirmed. It
+ends by the wall clock or the monotonic clock, whichever comes first: neither a clock that is
+set back nor a suspended machine lengthens it. Once seen over, it stays over. Work left over
+from an earlier leadership stays fenced off when the same process is elected again.
 
 Losing. A lost response alone ends no healthy leadership: the record shows whether the write
 happened. A newer record of another incarnation ends view and ctx at once.
@@ -74,25 +74,28 @@ Leaving by choice. When the ctx given to Start ends, Healthy fails, or [Campaign
 StepDown or Transfer ask for it, the leader drains. Its ctx is cancelled. The lease is kept
 until the callbacks have returned, for at most DrainTimeout. Then the view ends, then the
 record is released: never while leader's work may still be running. If callbacks overrun
-DrainTimeout, the term runs out by itself.
+DrainTimeout, the term runs out by itself. A campaign that ends gives up a release that
+cannot be written within 10 s.
 
 # Callbacks
 
 OnElected runs once for each leadership, in its own goroutine, never while an earlier
 OnElected or OnOusting of that campaign runs. If it returns while leading, the lease is kept.
-OnOusting runs once for each OnElected, as soon as the leader's ctx is cancelled.
-LeaderChanged runs for each new leadership and vacancy that is seen, in order. Acquire, Wait
-and Run return after every callback has, and never wait for a store call that hangs.
+OnOusting runs once for each OnElected, as soon as the leader's ctx is cancelled, without
+waiting for OnElected. Its own ctx lives for DrainTimeout. LeaderChanged runs for each new
+leadership and vacancy that is seen, one call at a time and in order. A slow call delays only
+the next. Acquire, Wait and Run return after every callback has, and never wait for a store
+call that hangs. A callback that panics ends the process.
 
 No callback is required: [Campaign.Lead] returns a [Leadership] with the same ctx and view,
 for which the lease is kept until it is released.
 
 The view is the hard promise, ctx the convenient one. The leader's ctx is cancelled when the
-view ends, without waiting for store or user code; after a suspend or a clock step, within a
-second. While callbacks wind down, the view outlives ctx on purpose: ctx says "begin nothing
-more", the view "you may still act". So a loop asks both. context.Cause says why ctx ended:
-[ErrOusted], [ErrExpired], [ErrResigned], [ErrUnhealthy], [ErrClockSkew], or the cause of
-Start's ctx.
+view ends, without waiting for store or user code. After a suspend or a clock step this takes
+up to a second: the view is already over, and context.Cause still nil. While callbacks wind
+down, the view outlives ctx on purpose: ctx says "begin nothing more", the view "you may still
+act". So a loop asks both. context.Cause says why ctx ended: [ErrOusted], [ErrExpired],
+[ErrResigned], [ErrUnhealthy], [ErrClockSkew], or the cause of Start's ctx.
 
 # Clocks
 
@@ -122,14 +125,17 @@ That clocks are right. Beyond MaxClockSkew the promise is void, except for two c
 ends in time though the leader's clock is set back, and a store's stamps show some errors. The
 next extension by a clock that is behind says too early when the term is over.
 
-That a leader is not copied. If a process is cloned while it leads, as part of a virtual
-machine, both have its view until their next extension. Clone standbys, or stop it first.
+That a leader is not copied. If a process is cloned while it leads or acquires, as part of a
+virtual machine, both have its view until their next extension, and one of the two extensions
+fails. Clone standbys, or stop it first.
 Even standbys need a kernel that draws new random numbers after the copy, as Linux does if
 the hypervisor gives it a VM generation id. Clones that draw the same numbers, and write in the
 same tick of a coarse clock, are one to everybody.
 
 That a store keeps what it acknowledged. Each decider's package says under which settings its
 store may lose a confirmed write. That may mean two leaders, and repeated fencing tokens.
+Candidates and observers that know a newer record log a warning when reads have returned an
+older one for more than a term.
 
 More: docs/design.md, docs/rules.md.
 */
