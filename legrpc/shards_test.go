@@ -209,6 +209,9 @@ func TestShardConn(t *testing.T) {
 // A shard that is the group's no more is one that it never had, even to a call that waits for an
 // owner. When it is back, it has an owner again.
 func TestShardThatIsGone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nightly: it goes by the wall clock")
+	}
 	var r memgroup.Records
 	var worked atomic.Int64
 	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: r.Store, ClockPolicy: le.SharedClock}, &legrpc.ShardOptions{
