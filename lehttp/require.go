@@ -9,6 +9,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/viewctx"
+	"github.com/c8e606e4/leaderelection/shard"
 )
 
 // notLeading is the header by which RequireLeader tells a Proxy what became of a request.
@@ -21,6 +22,8 @@ const sentBy = "Leaderelection-Sent-By"
 
 // marks are the values of these headers, for one election.
 type marks struct {
+	election string // as ProxyOptions.Election names it
+
 	refused string // the handler was not called
 	lost    string // it was called; its answer was thrown away
 	sent    string // by a Proxy
@@ -31,7 +34,7 @@ func marksOf(election string) marks {
 	if election != "" {
 		of = "; election=" + url.PathEscape(election)
 	}
-	return marks{refused: "refused" + of, lost: "lost" + of, sent: "proxy" + of}
+	return marks{election: election, refused: "refused" + of, lost: "lost" + of, sent: "proxy" + of}
 }
 
 // RequireOptions are the settings of [RequireLeader]. The zero value is right for most.
@@ -76,97 +79,101 @@ type RequireOptions struct {
 // Once leadership is being given up, RequireLeader serves no new requests, so that the requests
 // under way end while the lease is still kept.
 func RequireLeader(c leaderelection.Candidate, opts *RequireOptions) func(http.Handler) http.Handler {
-	g := &gate{candidate: c}
+	l := &leaders{candidate: c}
 	if opts != nil {
-		g.o = *opts
+		l.o = *opts
 	}
-	g.marks = marksOf(g.o.Election)
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next) })
-	}
+	l.marks = marksOf(l.o.Election)
+	return gate(l.admit).middleware(l.o.Otherwise)
 }
 
-// gate is a RequireLeader.
-type gate struct {
-	candidate leaderelection.Candidate
-	o         RequireOptions
-	marks
-	last atomic.Pointer[leadership]
-}
+// gate is a RequireLeader or a RequireOwner. It returns what a request is served or refused under,
+// and whether it may be served now. Nil means that the request names no shard.
+type gate func(r *http.Request) (l *leadership, may bool)
 
 // leadership has what the answers of one leadership share.
 type leadership struct {
 	view    viewctx.View
 	marks   *marks
 	refusal func() *refusal
-	ceased  string // told to a client whose answer was thrown away
+	ceased  string       // told to a client whose answer was thrown away
+	owned   *shard.Owned // nil with RequireLeader
 }
 
-const ceasedToLead = "this process has ceased to lead while it worked on the request, which may have taken effect"
-
-// under returns the leadership of view.
-func (g *gate) under(view *leaderelection.TimeView) *leadership {
-	r := g.last.Load()
-	if r == nil || r.view != view {
-		r = &leadership{view: view, marks: &g.marks, refusal: g.refusal, ceased: ceasedToLead}
-		g.last.Store(r)
+func (g gate) middleware(otherwise http.Handler) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next, otherwise) })
 	}
-	return r
 }
 
-func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	view := g.candidate.View()
-	if !g.admits(view, r.Method) {
-		if g.o.Otherwise == nil || r.Header.Get(sentBy) == g.sent {
-			g.refuse(w)
-			return
-		}
-		h := &home{host: g, next: next, r: r}
-		g.o.Otherwise.ServeHTTP(&relayed{w, g.refused}, r.WithContext(context.WithValue(r.Context(), homeKey{}, h)))
-		return
+func (g gate) serve(w http.ResponseWriter, r *http.Request, next, otherwise http.Handler) {
+	l, may := g(r)
+	switch {
+	case l == nil:
+		noShard.answer(w)
+	case may:
+		l.serve(w, r, next)
+	case otherwise == nil || r.Header.Get(sentBy) == l.marks.sent: // nobody works on it
+		w.Header().Set(notLeading, l.marks.refused)
+		l.refusal().answer(w)
+	default:
+		h := &home{gate: g, next: next, r: r}
+		otherwise.ServeHTTP(&relayed{w, l.marks.refused}, r.WithContext(context.WithValue(r.Context(), homeKey{}, h)))
 	}
-	g.lead(w, r, next, view)
 }
 
-// refuse answers a request that nobody works on.
-func (g *gate) refuse(w http.ResponseWriter) {
-	w.Header().Set(notLeading, g.refused)
-	g.refusal().answer(w)
-}
-
-// lead lets next serve a request under view.
-func (g *gate) lead(w http.ResponseWriter, r *http.Request, next http.Handler, view *leaderelection.TimeView) {
-	a := newAnswer(w, g.under(view))
+// serve lets next serve a request.
+func (l *leadership) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	a := newAnswer(w, l)
 	if h := w.Header(); len(h) > 0 {
 		a.work.before = h.Clone()
 	}
 	delete(r.Header, sentBy) // it is for this process, not for a server to which the handler passes the request
-	ctx := viewctx.New(r.Context(), view)
+	parent := r.Context()
+	if l.owned != nil {
+		parent = shard.WithOwned(parent, l.owned)
+	}
+	ctx := viewctx.New(parent, l.view)
 	defer ctx.Stop()
 	next.ServeHTTP(a, r.WithContext(ctx))
 	a.finish()
 }
 
-// admits reports whether a request may be served under view.
-func (g *gate) admits(view *leaderelection.TimeView, method string) bool {
-	if g.candidate.Status() != leaderelection.Leading {
-		return false
+// leaders are the leaderships of one candidate.
+type leaders struct {
+	candidate leaderelection.Candidate
+	o         RequireOptions
+	marks
+	last atomic.Pointer[leadership]
+}
+
+// admit is the gate of RequireLeader.
+func (l *leaders) admit(r *http.Request) (*leadership, bool) {
+	view := l.candidate.View()
+	last := l.last.Load()
+	if last == nil || last.view != view {
+		last = &leadership{view: view, marks: &l.marks, refusal: l.refusal,
+			ceased: "this process has ceased to lead while it worked on the request, which may have taken effect"}
+		l.last.Store(last)
 	}
-	switch method {
+	if l.candidate.Status() != leaderelection.Leading {
+		return last, false
+	}
+	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return true
+		return last, true
 	}
-	return view.ValueInFuture()
+	return last, view.ValueInFuture()
 }
 
 // refusal returns why a request is not served.
-func (g *gate) refusal() *refusal {
+func (l *leaders) refusal() *refusal {
 	no := &refusal{status: http.StatusServiceUnavailable, why: "this process does not lead"}
-	e, view := g.candidate.Leader(), g.candidate.View()
+	e, view := l.candidate.Leader(), l.candidate.View()
 	if e.Vacant() || view.ElectionNumber() != e.ElectionNumber {
 		return no // another leads, or may at once
 	}
 	// This process's own leadership, which is over or is ending.
-	no.retry = e.TermExpiry.Add(g.o.MaxClockSkew).Sub(view.Clock().Now().Round(0))
+	no.retry = e.TermExpiry.Add(l.o.MaxClockSkew).Sub(view.Clock().Now().Round(0))
 	return no
 }
