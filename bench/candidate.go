@@ -183,11 +183,7 @@ func (c *candidate) stopAll() {
 }
 
 func (c *candidate) contest(ctx context.Context, i int) {
-	wait := time.NewTimer(time.Duration(i) * c.Stagger)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-	case <-ctx.Done():
+	if !clocks.System().SleepFor(ctx, time.Duration(i)*c.Stagger) {
 		return
 	}
 	c.event(event{Election: i, What: joined})

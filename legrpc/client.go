@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
+
+	"github.com/c8e606e4/leaderelection/clocks"
 )
 
 // ClientOptions are the settings of the client's interceptors and of [Builder.DialOptions]. The
@@ -120,15 +122,9 @@ func (r *retry) again(ctx context.Context, c *client, err error, at *peer.Peer) 
 	if left <= 0 {
 		return false
 	}
-	timer := time.NewTimer(min(left, r.pause/2+rand.N(r.pause/2)))
-	defer timer.Stop()
+	pause := min(left, r.pause/2+rand.N(r.pause/2))
 	r.pause = min(2*r.pause, longPause)
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return clocks.System().SleepFor(ctx, pause)
 }
 
 // oneMessage is a stream that can be begun again until something has been received.

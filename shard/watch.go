@@ -155,9 +155,4 @@ func (w *WatchConfig) read(ctx context.Context, s *stores, d leaderelection.Race
 	return readAssignment(e)
 }
 
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
+func sleep(ctx context.Context, d time.Duration) { clocks.System().SleepFor(ctx, d) }

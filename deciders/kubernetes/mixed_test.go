@@ -92,7 +92,7 @@ func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, context.Cause(ctx)
 	}
-	if !pause(ctx, w.random(200)) {
+	if !clocks.System().SleepFor(ctx, w.random(200)) {
 		return fail()
 	}
 	var err error
@@ -104,7 +104,7 @@ func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
 	if answer, err = w.next.RoundTrip(r.WithContext(ctx)); err != nil {
 		return nil, err
 	}
-	if !pause(ctx, w.random(200)) {
+	if !clocks.System().SleepFor(ctx, w.random(200)) {
 		return fail()
 	}
 	if w.faults && w.random(100) < 3*time.Millisecond {
@@ -125,17 +125,6 @@ func (w *way) shift(r *http.Request) error {
 	data, err := json.Marshal(&l)
 	r.Body = io.NopCloser(bytes.NewReader(data))
 	return err
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // draw is a number below n.

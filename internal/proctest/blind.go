@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 )
 
 // Blind overwrites whatever is there: every candidate wins. It is for tests of these tests.
@@ -12,11 +13,7 @@ type Blind struct{ leaderelection.RaceDecider }
 
 // WriteEntry writes, and loses no race.
 func (b Blind) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
-	later := time.NewTimer(300 * time.Millisecond) // others read meanwhile
-	defer later.Stop()
-	select {
-	case <-later.C:
-	case <-ctx.Done():
+	if !clocks.System().SleepFor(ctx, 300*time.Millisecond) { // others read meanwhile
 		return nil, ctx.Err()
 	}
 	now, err := b.ReadCurrent(ctx)

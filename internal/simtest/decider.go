@@ -8,6 +8,7 @@ import (
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 )
 
 // Decider puts the faults of a Link on top of a Store's client, and shows the
@@ -287,19 +288,4 @@ func deliver(e, old *le.RaceEntry, repeat bool, yield func(*le.RaceEntry, error)
 }
 
 // sleep returns true after d of true time, or false as soon as ctx has ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	if d <= 0 {
-		return true
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func sleep(ctx context.Context, d time.Duration) bool { return clocks.System().SleepFor(ctx, d) }

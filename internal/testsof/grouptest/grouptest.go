@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/proctest"
 	"github.com/c8e606e4/leaderelection/shard"
 )
@@ -33,9 +34,7 @@ func Member(ctx context.Context, m proctest.Membership) error {
 		OnOwned: func(ctx context.Context, o *shard.Owned) error {
 			m.Begin(o)
 			<-ctx.Done()
-			linger := time.NewTimer(rand.N(20 * time.Millisecond))
-			defer linger.Stop()
-			<-linger.C
+			clocks.System().SleepFor(context.Background(), rand.N(20*time.Millisecond)) // it lingers
 			return nil
 		},
 	}.Start(context.WithoutCancel(ctx))

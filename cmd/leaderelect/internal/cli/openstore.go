@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/early"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 	"github.com/c8e606e4/leaderelection/internal/outage"
@@ -63,11 +64,7 @@ func patiently[T any](ctx context.Context, a *app, once func() (T, error)) (open
 			return opened, err
 		}
 		fails.Failed(time.Since(began), "", "the store cannot be opened; trying again", "in", pause, "err", err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !clocks.System().SleepFor(ctx, pause) {
 			return opened, fmt.Errorf("%w: the store could not be opened: %w", context.Cause(ctx), err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/aside"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
@@ -181,14 +182,8 @@ func (h *Hook) End(ctx context.Context, token uint64) error {
 	for try := range h.c.Retries + 1 {
 		if try > 0 {
 			h.c.Logger.Error("the end command failed; trying again", "try", try, "of", h.c.Retries, "in", h.c.Pause, "err", err)
-			timer := time.NewTimer(h.c.Pause)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
+			if !clocks.System().SleepFor(ctx, h.c.Pause) {
 				err = errors.Join(err, context.Cause(ctx))
-			}
-			if ctx.Err() != nil {
 				break
 			}
 		}

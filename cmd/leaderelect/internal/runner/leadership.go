@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 )
 
@@ -117,7 +118,7 @@ func (l *leadership) retry(status proc.Status, took time.Duration) (over bool) {
 		return true
 	}
 	l.log.Info("starting the command again", "in", pause)
-	wait(l.ctx, pause)
+	clocks.System().SleepFor(l.ctx, pause)
 	return false
 }
 

@@ -198,19 +198,6 @@ func (r *Runner) Pid() int {
 // false if one has.
 func (r *Runner) GiveUp() bool { return r.claimed.CompareAndSwap(false, true) }
 
-// wait waits for d, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
 var (
 	// ErrNotElected is why a command that was to run once did not.
 	ErrNotElected = errors.New("not elected in time")

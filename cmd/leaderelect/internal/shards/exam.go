@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/doctor"
 	"github.com/c8e606e4/leaderelection/shard"
 )
@@ -43,10 +44,8 @@ func (x *Exam) Run(ctx context.Context) bool {
 
 // write replaces a scratch record by one with payload, and returns what is read back.
 func (x *Exam) write(ctx context.Context, d leaderelection.RaceDecider, payload []byte) (*leaderelection.RaceEntry, error) {
-	select {
-	case <-ctx.Done():
+	if !clocks.System().SleepFor(ctx, x.Pause) {
 		return nil, context.Cause(ctx)
-	case <-time.After(x.Pause):
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, x.Patience, fmt.Errorf("no answer within %v", x.Patience))
 	defer cancel()
