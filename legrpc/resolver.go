@@ -15,9 +15,6 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
-// DefaultScheme is the scheme of a Builder's targets.
-const DefaultScheme = "leaderelection"
-
 // Builder is a resolver.Builder whose targets resolve to the leader of an election. Pass its
 // [Builder.DialOptions] to grpc.NewClient, and dial "leaderelection:///name". The name is not
 // looked up: gRPC uses it as the :authority and, for TLS, as the name in the leader's certificate.
@@ -51,7 +48,7 @@ type BuilderOptions struct {
 	// is nil or returns "", the target's name counts.
 	ServerName func(leader leaderelection.RaceEntry) string
 	// Scheme is the scheme of the targets, in lower case. Set it if a program dials the leaders
-	// of several elections. Empty means [DefaultScheme].
+	// of several elections. Empty means "leaderelection".
 	Scheme string
 }
 
@@ -71,7 +68,7 @@ func (b *Builder) With(opts *BuilderOptions) *Builder {
 	if c.ownRule = c.o.CheckAddress == nil; c.ownRule {
 		c.o.CheckAddress = route.CheckAddress
 	}
-	c.o.Scheme = cmp.Or(c.o.Scheme, DefaultScheme)
+	c.o.Scheme = cmp.Or(c.o.Scheme, "leaderelection")
 	return c
 }
 

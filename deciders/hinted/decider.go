@@ -112,9 +112,6 @@ type Options struct {
 	Announce func(ctx context.Context)
 }
 
-// DefaultMinInterval is what a zero MinInterval means.
-const DefaultMinInterval = time.Second
-
 // Decider is a RaceDecider with a feed made of hints and reads. All its methods may be
 // called by several goroutines at once.
 type Decider struct {
@@ -139,7 +136,7 @@ func NewDecider(decider leaderelection.RaceDecider, hints Hints, opts *Options) 
 		o = *opts
 	}
 	wrong := cmp.Or(durations.Fault("PollInterval", o.PollInterval, durations.Least), durations.Fault("MinInterval", o.MinInterval, durations.Least))
-	o.MinInterval = cmp.Or(o.MinInterval, DefaultMinInterval)
+	o.MinInterval = cmp.Or(o.MinInterval, time.Second)
 	return &Decider{decider: decider, source: source{hints: hints}, opts: o, tell: announcer{announce: o.Announce}, wrong: wrong}
 }
 

@@ -108,9 +108,6 @@ import (
 	"github.com/c8e606e4/leaderelection/fence"
 )
 
-// DefaultIdleTimeout is what an IdleTimeout of zero means.
-const DefaultIdleTimeout = 10 * time.Second
-
 // Options adjusts a Table. The zero value is right for most.
 type Options struct {
 	// IdleTimeout is for how long a transaction under the fence may do nothing
@@ -150,7 +147,7 @@ func NewTable(d Dialect, name string, opts *Options) (*Table, error) {
 	if d.mark == nil {
 		return nil, errors.New("fencesql: the zero Dialect is none: use PostgreSQL, MySQL or SQLite")
 	}
-	idle := DefaultIdleTimeout
+	idle := 10 * time.Second
 	if opts != nil && opts.IdleTimeout != 0 {
 		idle = opts.IdleTimeout
 	}

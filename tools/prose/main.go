@@ -15,7 +15,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,26 +86,16 @@ func run(out io.Writer, since string, quiet bool, files []string) (bad int, err 
 
 // all are the files to look at, from the working directory.
 func all() (files []string, err error) {
-	if list, err := exec.Command("git", "ls-files", "-z", "*.go", "*.md").Output(); err == nil {
-		for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
-			if name != "" && !strings.Contains("/"+name, "/testdata/") {
-				files = append(files, name)
-			}
-		}
-		return files, nil
+	list, err := exec.Command("git", "ls-files", "-z", "*.go", "*.md").Output()
+	if err != nil {
+		return nil, fmt.Errorf("git ls-files: %w", err)
 	}
-	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		switch name := d.Name(); {
-		case err != nil:
-			return err
-		case d.IsDir() && path != "." && (strings.HasPrefix(name, ".") || name == "node_modules" || name == "testdata"):
-			return filepath.SkipDir
-		case !d.IsDir() && (strings.HasSuffix(name, ".go") || strings.HasSuffix(name, ".md")):
-			files = append(files, path)
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+		if name != "" && !strings.Contains("/"+name, "/testdata/") {
+			files = append(files, name)
 		}
-		return nil
-	})
-	return files, err
+	}
+	return files, nil
 }
 
 var hunk = regexp.MustCompile(`^@@ -\S+ \+(\d+)(?:,(\d+))? @@`)

@@ -93,21 +93,3 @@ func TestSince(t *testing.T) {
 		t.Error("a revision that is not there passes")
 	}
 }
-
-// Without git all files below the directory are read.
-func TestWithoutGit(t *testing.T) {
-	t.Chdir(t.TempDir())
-	t.Setenv("GIT_CEILING_DIRECTORIES", "/")
-	t.Setenv("GIT_DIR", "/nonexistent")
-	for _, name := range []string{"page.md", "a/page.md", "testdata/page.md", ".b/page.md"} {
-		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte("Mend it.\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n, err := run(&bytes.Buffer{}, "", true, nil); n != 2 || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
-}
