@@ -21,11 +21,18 @@ var ErrNoGate = errors.New("fence: not sent: the request's ctx has no Gate: use 
 // work left over from an earlier leadership must not pass with the token of a later one.
 type Gate struct {
 	// View is the leadership's view, as OnElected gets it.
-	View *leaderelection.TimeView
+	View View
 	// Election names the election, as for the resource's Guard.
 	Election string
-	// Shard takes the place of View for a shard of package shard. See ForShard.
-	Shard Shard
+}
+
+// View says until when a leadership lasts, and which it is: a *leaderelection.TimeView. Its methods
+// may be called by several goroutines at once.
+type View interface {
+	ValueInFuture() bool
+	Get() time.Time
+	Clock() clocks.Clock
+	ElectionNumber() leaderelection.ElectionNumber
 }
 
 // Shard is a shard that this process owns: a *shard.Owned.
@@ -41,43 +48,26 @@ type Shard interface {
 // package shard. Each shard has its own tokens, so it is fenced under its own name, which
 // ShardName returns: the resource has a Guard, or a row, for each.
 func ForShard(group string, s Shard) Gate {
-	return Gate{Election: ShardName(group, s.Name()), Shard: s}
+	return Gate{View: shardView{s}, Election: ShardName(group, s.Name())}
 }
+
+type shardView struct{ Shard }
+
+func (v shardView) ElectionNumber() leaderelection.ElectionNumber { return v.Token() }
 
 // ShardName returns the name under which the shard of a group is fenced: the group's name, a
 // slash, and the shard's name.
 func ShardName(group, shard string) string { return group + "/" + shard }
 
-// Ends returns the view that says until when the Gate is open. Use it to carry tokens by another
-// protocol. For a zero Gate it is over.
-func (g Gate) Ends() interface {
-	ValueInFuture() bool
-	Get() time.Time
-	Clock() clocks.Clock
-} {
-	switch {
-	case g.Shard != nil:
-		return g.Shard
-	case g.View != nil:
-		return g.View
-	}
-	return &leaderelection.TimeView{}
-}
-
 // Token returns the leadership's token. Once the view has ended it returns an error that wraps
-// leaderelection.ErrNotLeading. If the Gate has neither View nor Shard, it returns ErrNoGate.
+// leaderelection.ErrNotLeading. If the Gate has no View, it returns ErrNoGate.
 func (g Gate) Token() (Token, error) {
-	var number leaderelection.ElectionNumber
-	switch {
-	case g.Shard != nil:
-		number = g.Shard.Token()
-	case g.View != nil:
-		number = g.View.ElectionNumber()
-	default:
+	if g.View == nil {
 		return Token{}, ErrNoGate
 	}
+	number := g.View.ElectionNumber()
 	switch {
-	case !g.Ends().ValueInFuture():
+	case !g.View.ValueInFuture():
 		return Token{}, fmt.Errorf("fence: not sent: %w (token %d of %q)", leaderelection.ErrNotLeading, number, g.Election)
 	case number == leaderelection.NoElections:
 		return Token{}, fmt.Errorf("%w: the Gate's View belongs to no leadership", ErrNoToken)

@@ -86,7 +86,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // untilSent returns the ctx of a request. It calls cancel if the view ends before the request's
 // header has been sent, or sent was called.
 func (g Gate) untilSent(ctx context.Context, cancel context.CancelCauseFunc) (watched context.Context, sent func()) {
-	watch := viewctx.New(ctx, g.Ends())
+	watch := viewctx.New(ctx, g.View)
 	forget := context.AfterFunc(watch, func() {
 		if errors.Is(context.Cause(watch), leaderelection.ErrExpired) {
 			_, err := g.Token()

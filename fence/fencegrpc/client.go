@@ -68,7 +68,7 @@ func begin(ctx context.Context, o []grpc.CallOption) (*call, []grpc.CallOption, 
 	if _, err := c.gate.Token(); err != nil {
 		return nil, nil, err
 	}
-	c.ctx = viewctx.New(ctx, c.gate.Ends())
+	c.ctx = viewctx.New(ctx, c.gate.View)
 	for _, option := range o {
 		if p, ok := option.(grpc.PerRPCCredsCallOption); ok {
 			c.own = p.Creds // the last one holds, as in gRPC
