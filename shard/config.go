@@ -130,7 +130,8 @@ func (c Config) Join(ctx context.Context) error {
 // Start begins to take part in the group, in the background. Use it if the program does other
 // things meanwhile, or asks the [Member]. It does not ask the store anything, and fails only if
 // the Config is wrong: the error names all faults. A Config is also wrong if its Store hangs:
-// Start waits for it for at most 15 s. If ctx ends meanwhile, it returns context.Cause(ctx).
+// Start waits for it for at most 15 s. The error wraps
+// leaderelection.ErrConfig. If ctx ends meanwhile, it returns context.Cause(ctx).
 func (c Config) Start(ctx context.Context) (*Member, error) {
 	stores, err := c.validate(ctx)
 	if err != nil {
@@ -183,23 +184,27 @@ func (c *Config) validate(ctx context.Context) (*stores, error) {
 		}
 		faults = append(faults, err)
 	}
-	err := errors.Join(faults...)
+	// What the election itself refuses: durations, clocks. It asks nothing: its ctx has ended.
+	cfg := c.election(struct{ leaderelection.RaceDecider }{})
+	cfg.LeaderID = coordinatorName // the MemberID was checked
+	cfg.OnElected = func(context.Context, *leaderelection.TimeView) {}
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	campaign, err := cfg.Start(ended)
 	if err == nil {
-		// What the election itself refuses: durations, clocks.
-		cfg := c.election(s.deciders[coordinatorName])
-		cfg.OnElected = func(context.Context, *leaderelection.TimeView) {}
-		cfg.Logger = slog.New(slog.DiscardHandler) // it only tries the Config
-		refused, cancel := context.WithCancel(context.Background())
-		cancel()
-		var campaign *leaderelection.Campaign
-		if campaign, err = cfg.Start(refused); err == nil {
-			_ = campaign.Wait() // its ctx had ended: it has asked nothing
-		}
+		_ = campaign.Wait()
 	}
-	if err != nil {
-		return nil, fmt.Errorf("shard: wrong Config: %w", err)
+	if err := errors.Join(append(faults, err)...); err != nil {
+		return nil, wrong(err)
 	}
 	return s, nil
+}
+
+// wrong returns the error of a Config that has faults.
+func wrong(faults error) error {
+	if errors.Is(faults, leaderelection.ErrConfig) { // the election's own
+		return fmt.Errorf("shard: %w", faults)
+	}
+	return fmt.Errorf("shard: %w: %w", leaderelection.ErrConfig, faults)
 }
 
 func (c Config) withDefaults() Config {

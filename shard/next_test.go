@@ -301,7 +301,7 @@ func TestOperatorWrites(t *testing.T) {
 // A wrong WatchConfig is refused with all its faults.
 func TestWatchRefuses(t *testing.T) {
 	err := WatchConfig{MaxClockSkew: -1, PollInterval: 5}.Watch(t.Context(), nil)
-	if err == nil || !strings.Contains(err.Error(), "PollInterval is 5ns: a bare number") {
+	if !errors.Is(err, leaderelection.ErrConfig) || !strings.Contains(err.Error(), "PollInterval is 5ns: a bare number") {
 		t.Errorf("a duration without a unit: %v", err)
 	}
 	for _, says := range []string{"Store is nil", "callback given to Watch is nil", "must not be negative"} {

@@ -144,7 +144,8 @@ func TestBadInput(t *testing.T) {
 	} {
 		cfg := good()
 		c.change(&cfg)
-		if _, err := cfg.Start(t.Context()); err == nil || !strings.Contains(err.Error(), c.says) {
+		cfg.ClockPolicy = 9 // which the election refuses: the error names all faults
+		if _, err := cfg.Start(t.Context()); !errors.Is(err, leaderelection.ErrConfig) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "ClockPolicy is 9") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -3,7 +3,6 @@ package shard
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -49,7 +48,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, a *
 		faults = append(faults, err)
 	}
 	if err := errors.Join(faults...); err != nil {
-		return fmt.Errorf("shard: wrong WatchConfig: %w", err)
+		return wrong(err)
 	}
 	if w.PollInterval == 0 {
 		w.PollInterval = leaderelection.DefaultTermLength / 2
@@ -59,7 +58,7 @@ func (w WatchConfig) Watch(ctx context.Context, cb func(ctx context.Context, a *
 		if errors.Is(err, context.Cause(ctx)) {
 			return err
 		}
-		return fmt.Errorf("shard: wrong WatchConfig: %w", err)
+		return wrong(err)
 	}
 	return w.follow(ctx, s, s.deciders[assignmentName], s.deciders[coordinatorName], cb)
 }

@@ -99,7 +99,7 @@ func (r *Runner) View() *leaderelection.TimeView {
 // long as the process lives the lease is kept, for DrainTimeout at most.
 func (r *Runner) Start(ctx context.Context, mgr manager.Manager) error {
 	if r.cfg.OnElected != nil {
-		return errors.New("leaderelection: wrong Config: OnElected must be nil for a Runner, which runs a manager in its place")
+		return fmt.Errorf("%w: OnElected must be nil for a Runner, which runs a manager in its place", leaderelection.ErrConfig)
 	}
 	if mgr != nil && mgr.GetControllerOptions().NeedLeaderElection != &r.needs { // a Config that is wrong is told of first
 		return errors.New("leaderelection: this manager was not made with the Options of this Runner, and would run its controllers while another leads: make it by manager.New(config, runner.Options(options))")

@@ -233,7 +233,7 @@ func TestStandbyStops(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	d := memory.NewDecider()
 	wrong := lekubernetes.NewRunner(le.Config{Decider: d, LeaderID: "a", OnElected: func(context.Context, *le.TimeView) {}})
-	if err := wrong.Start(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "OnElected must be nil") {
+	if err := wrong.Start(t.Context(), nil); !errors.Is(err, le.ErrConfig) || !strings.Contains(err.Error(), "OnElected must be nil") {
 		t.Errorf("with OnElected: %v", err)
 	}
 	if err := lekubernetes.NewRunner(le.Config{LeaderID: "a"}).Start(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "Decider is nil") {
