@@ -79,11 +79,11 @@ type Config struct {
 
 	// OnElected is called once for each leadership, in its own goroutine. Do the leader's work
 	// in it, or start it there. A campaign cancels ctx, with a cause, when the leadership has
-	// ended or is about to be given up. Ask expiry, the leadership's view, before each act;
+	// ended or is about to be given up. Ask view before each act;
 	// it has the fencing token. If OnElected returns while leading, the lease is kept. A
 	// panic in a callback ends the process, as in any goroutine. Optional: Campaign.Lead
 	// does without it. For Run and Once it must be nil, since they take a job instead.
-	OnElected func(ctx context.Context, expiry *TimeView)
+	OnElected func(ctx context.Context, view *TimeView)
 
 	// OnOusting is called once for each OnElected, as soon as the leader's ctx is cancelled,
 	// even if OnElected has not returned. Its own ctx is live, and ends after DrainTimeout.
@@ -289,6 +289,14 @@ func (c Config) Start(ctx context.Context) (*Campaign, error) {
 	return c.StartHeld(ctx, 0)
 }
 
+// wrong returns an ErrConfig of those faults that are not nil, or nil.
+func wrong(faults []error) error {
+	if err := errors.Join(faults...); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return nil
+}
+
 // validate returns all faults of c, along with those that the caller has found.
 func (c *Config) validate(faults ...error) error {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -305,9 +313,7 @@ func (c *Config) validate(faults ...error) error {
 			fault("LeaderID %q is not UTF-8 text, which is all that a record can keep", c.LeaderID)
 		}
 	}
-	for _, err := range checkAnnouncement(c.HostPort, c.ConnectionParams) {
-		fault("%w", err)
-	}
+	faults = append(faults, checkAnnouncement(c.HostPort, c.ConnectionParams)...)
 	for _, d := range []struct {
 		name         string
 		value, least time.Duration
@@ -315,16 +321,12 @@ func (c *Config) validate(faults ...error) error {
 		{"TermLength", c.TermLength, 0}, {"MaxClockSkew", c.MaxClockSkew, leastSkew},
 		{"PollInterval", c.PollInterval, durations.Least}, {"DrainTimeout", c.DrainTimeout, durations.Least},
 	} {
-		if err := durations.Fault(d.name, d.value, d.least); err != nil {
-			fault("%w", err)
-		}
+		faults = append(faults, durations.Fault(d.name, d.value, d.least))
 	}
 	if low, most := c.termLength()/20, (c.termLength()-c.skew())/2; c.ExtendEvery != 0 && (c.ExtendEvery < low || c.ExtendEvery > most) {
 		fault("ExtendEvery is %v, must be from %v (a twentieth of TermLength) to %v (half of TermLength less MaxClockSkew)", c.ExtendEvery, low, most)
 	}
-	if err := c.ClockPolicy.fault(c.MaxClockSkew); err != nil {
-		fault("%w", err)
-	}
+	faults = append(faults, c.ClockPolicy.fault(c.MaxClockSkew))
 	switch term, skew := c.termLength(), c.skew(); {
 	case term < 0: // said already
 	case term < MinTermLength:
@@ -342,10 +344,7 @@ func (c *Config) validate(faults ...error) error {
 	if c.unsynchronized() && !hasMonotonic(c.Clock) {
 		fault("Unsynchronized needs a monotonic clock, and the Clock (%T) has none: implement clocks.Monotonic", c.Clock)
 	}
-	if len(faults) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(faults...))
+	return wrong(faults)
 }
 
 func (c *Config) termLength() time.Duration {

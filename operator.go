@@ -29,6 +29,8 @@ import (
 //   - an error that says until when, if the leader has a Hold: nobody could lead before that;
 //   - an error, if leaderID leads, but was asked to hand over to another candidate;
 //   - ErrPermanent. Other errors of the store are retried until ctx ends.
+//
+// Whether a term has run out, it tells by the system clock.
 func Transfer(ctx context.Context, d RaceDecider, leaderID string) error {
 	switch leaderID {
 	case "":
@@ -166,7 +168,8 @@ func (e *DamagedRecordError) Unwrap() error { return e.Err }
 // nobody has led yet, Reset sets the first number, which is otherwise the seconds since 1970.
 //
 // Reset writes only over the record that it has judged. If the record has changed, it judges
-// again. It returns nil when the vacant record is written. Other errors are the store's.
+// again. It returns nil when the vacant record is written. Other errors are the store's. It goes by
+// the system clock.
 func Reset(ctx context.Context, d RaceDecider, after ElectionNumber, force bool) error {
 	if d == nil {
 		return errors.New("leaderelection: Reset: the RaceDecider is nil")

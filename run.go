@@ -72,12 +72,7 @@ type OnceOptions struct {
 // The ClockPolicy must not be Unsynchronized: a candidate that has just started cannot tell by
 // its own clock whether a hold is over.
 func (c Config) Once(ctx context.Context, o OnceOptions, job func(context.Context, *TimeView) error) error {
-	var faults []error
-	for _, err := range []error{durations.Fault("Hold", o.Hold, durations.Least), durations.Fault("Wait", o.Wait, durations.Least)} {
-		if err != nil {
-			faults = append(faults, err)
-		}
-	}
+	faults := []error{durations.Fault("Hold", o.Hold, durations.Least), durations.Fault("Wait", o.Wait, durations.Least)}
 	if o.Hold == 0 {
 		faults = append(faults, errors.New("the Hold is 0, must be positive: without it a machine that is late runs the job a second time"))
 	}
@@ -93,14 +88,9 @@ func (c Config) Once(ctx context.Context, o OnceOptions, job func(context.Contex
 // StartHeld is [Config.Start] with a hold. From the beginning of each leadership, nobody else
 // acquires the record for the time of hold, whether the leader has released it, has died, or
 // leads on. Use it for a program that runs a job in its own way; all others call [Config.Once].
-// OnceOptions.Hold says how to choose the hold. Zero means no hold. Older builds of the library
-// refuse a record with a hold.
+// OnceOptions.Hold says how to choose the hold. Zero means no hold.
 func (c Config) StartHeld(ctx context.Context, hold time.Duration) (*Campaign, error) {
-	var faults []error
-	if err := durations.Fault("Hold", hold, durations.Least); err != nil {
-		faults = append(faults, err)
-	}
-	if err := c.validate(faults...); err != nil {
+	if err := c.validate(durations.Fault("Hold", hold, durations.Least)); err != nil {
 		return nil, err
 	}
 	campaign := newCampaign(ctx, c.withDefaults(), hold, nil)

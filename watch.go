@@ -3,7 +3,6 @@ package leaderelection
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -87,17 +86,7 @@ func (w *WatchConfig) validate(cb func(context.Context, RaceEntry)) error {
 	if cb == nil {
 		faults = append(faults, errors.New("the callback given to Watch is nil"))
 	}
-	for _, err := range []error{
-		durations.Fault("MaxClockSkew", w.MaxClockSkew, leastSkew), durations.Fault("PollInterval", w.PollInterval, durations.Least), w.ClockPolicy.fault(w.MaxClockSkew),
-	} {
-		if err != nil {
-			faults = append(faults, err)
-		}
-	}
-	if len(faults) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(faults...))
+	return wrong(append(faults, durations.Fault("MaxClockSkew", w.MaxClockSkew, leastSkew), durations.Fault("PollInterval", w.PollInterval, durations.Least), w.ClockPolicy.fault(w.MaxClockSkew)))
 }
 
 // observer is a running Watch.

@@ -25,8 +25,7 @@ func seatName(k int) string { return fmt.Sprintf("seat-%d", k) }
 // DefaultMaxMoving is used if Config.MaxMoving is zero.
 const DefaultMaxMoving = 16
 
-// Config describes a member of a group. Set Store, MemberID, Shards, OnOwned and MaxClockSkew,
-// then call [Config.Join] or [Config.Start]. They do not change the Config.
+// Config describes a member of a group. Set Store, MemberID, Shards and OnOwned, then call [Config.Join] or [Config.Start]. They do not change the Config.
 type Config struct {
 	// Store returns the decider of one record of the group, such as a bucket and a prefix, a
 	// table and a key, or a subject. Required. It is called with the names "coordinator",
@@ -106,7 +105,7 @@ type Config struct {
 	DrainTimeout time.Duration
 	Healthy      func(ctx context.Context) error
 	Lifeline     leaderelection.Lifeline // no wait for a dead process's term, if the coordinator or the next one is on its machine
-	Clock        clocks.Clock
+	Clock        clocks.Clock // of views and terms; DrainTimeout and the pauses between retries go by the system's
 	Logger       *slog.Logger
 	Trace        *leaderelection.Trace // the seat's
 

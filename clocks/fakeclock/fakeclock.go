@@ -10,7 +10,8 @@
 //	candidate := leaderelection.Config{Decider: election, Clock: clock, ...}
 //
 // A store that stamps its records by another clock proves that the candidates' is
-// wrong, and they never lead. For clocks that are apart, wrap one in
+// wrong, and they never lead. Transfer, StepDown and Reset go by the system clock: if a test calls
+// them, begin with New(time.Now()). For clocks that are apart, wrap one in
 // [github.com/c8e606e4/leaderelection/clocks.NewOffset].
 //
 // # Moving it
