@@ -84,10 +84,6 @@ func pairs(t testing.TB) (read, write httpfault.Pair) {
 	return read, write
 }
 
-// The Decider's own cost.
-func BenchmarkRead(b *testing.B)  { read, _ := pairs(b); read.Bench(b) }
-func BenchmarkWrite(b *testing.B) { _, write := pairs(b); write.Bench(b) }
-
 // A record of a candidate with two addresses is short.
 func TestRecordSize(t *testing.T) {
 	server, got := newFake(), []byte(nil)

@@ -90,7 +90,3 @@ func readers(b testing.TB) httpfault.Pair {
 		Decider: func() error { _, err := d.ReadCurrent(ctx); return err },
 	}
 }
-
-// The decider's own cost.
-func BenchmarkWrite(b *testing.B) { writers(b).Bench(b) }
-func BenchmarkRead(b *testing.B)  { readers(b).Bench(b) }

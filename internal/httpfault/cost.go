@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
@@ -32,46 +31,6 @@ func Extends(d leaderelection.RaceDecider) func() error {
 // Pair is one request, made by the store's client alone and by the decider: what
 // the decider itself costs is the difference.
 type Pair struct{ SDK, Decider func() error }
-
-// Bench measures both, and the overhead: by turns, so that a busy machine slows
-// both, and by their medians.
-func (p Pair) Bench(b *testing.B) {
-	for _, who := range []struct {
-		name string
-		call func() error
-	}{{"SDK", p.SDK}, {"Decider", p.Decider}} {
-		b.Run(who.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := who.call(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-	b.Run("Overhead", p.overhead)
-}
-
-func (p Pair) overhead(b *testing.B) {
-	var took [2][]time.Duration
-	for i := 0; b.Loop(); i++ {
-		for j := range 2 {
-			j = (i + j) % 2 // neither always comes first
-			began := time.Now()
-			if err := [2]func() error{p.SDK, p.Decider}[j](); err != nil {
-				b.Fatal(err)
-			}
-			took[j] = append(took[j], time.Since(began))
-		}
-	}
-	slices.Sort(took[0])
-	slices.Sort(took[1])
-	sdk, decider := float64(took[0][len(took[0])/2]), float64(took[1][len(took[1])/2])
-	b.ReportMetric(sdk, "ns/SDK")
-	b.ReportMetric(decider, "ns/decider")
-	b.ReportMetric(100*(decider-sdk)/sdk, "%overhead")
-	b.ReportMetric(0, "ns/op") // of the pair: no use
-}
 
 // Bytes fails where the decider allocates more than a fifth more than the client
 // by itself. Not under the race detector, which allocates too.

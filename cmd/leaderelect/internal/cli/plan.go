@@ -16,12 +16,10 @@ import (
 
 type planFlags struct {
 	plan.Choice
-	store       string
-	latency     time.Duration
-	grace       time.Duration
-	write, read float64 // prices
-	priced      bool
-	asJSON      bool
+	store   string
+	latency time.Duration
+	grace   time.Duration
+	asJSON  bool
 }
 
 func (a *app) planCommand() *cobra.Command {
@@ -44,17 +42,10 @@ its lease more often: that bears longer outages, and costs writes.
 
 A command is asked to end --grace before the view is over, so that it would bear less: its
 lease is extended more often. What is lost for good is borne for less long than an answer
-that is late.
-
-What a month costs is said if you name the prices: --price-write and --price-read, of a
-million operations of each, as your vendor's page has them.`,
-		Example: `  leaderelect plan --term 10s --skew 100ms --candidates 5 --store dynamodb
-  leaderelect plan --store s3 --price-write 5 --price-read 0.4`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			f.priced = c.Flags().Changed("price-write") || c.Flags().Changed("price-read")
-			return a.plan(&f, names)
-		},
+that is late.`,
+		Example: `  leaderelect plan --term 10s --skew 100ms --candidates 5 --store dynamodb`,
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return a.plan(&f, names) },
 	}
 	c.Flags().StringVar(&f.store, "store", "gs", "one of "+strings.Join(names, ", ")+", or a URL")
 	a.choices(c, "store", names...)
@@ -62,15 +53,12 @@ million operations of each, as your vendor's page has them.`,
 	c.Flags().IntVar(&f.Observers, "observers", 0, "how many only follow it")
 	c.Flags().DurationVar(&f.latency, "latency", 0, "of a store request (default a rule of thumb for the store)")
 	c.Flags().DurationVar(&f.grace, "grace", 0, "of run, for a command to end in (default a quarter of the term less the skew, 10s at most)")
-	c.Flags().Float64Var(&f.write, "price-write", 0, "of a million writes, in whatever money")
-	c.Flags().Float64Var(&f.read, "price-read", 0, "of a million reads, in the same money")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
 }
 
 func (a *app) plan(f *planFlags, names []string) error {
 	kind := plan.Lookup(store.Kind(f.store))
-	wrong := func(price float64) bool { return price < 0 || math.IsNaN(price) || math.IsInf(price, 0) }
 	switch {
 	case kind == nil:
 		return usage("--store is %q, want one of %s", f.store, strings.Join(names, ", "))
@@ -78,8 +66,6 @@ func (a *app) plan(f *planFlags, names []string) error {
 		return usage("--candidates is %d, want 2 at least: one alone has nobody to take over", f.Candidates)
 	case f.Observers < 0, f.latency < 0:
 		return usage("--observers and --latency must not be negative")
-	case wrong(f.write), wrong(f.read):
-		return usage("--price-write and --price-read must be numbers, and not negative")
 	}
 	a.begun(exitError)
 	f.Store, f.Term, f.Skew, f.Poll = *kind, a.common.term, a.common.skew, a.common.poll
@@ -125,9 +111,6 @@ func (a *app) planJSON(f *planFlags, r *plan.Result) error {
 			"grace_seconds": t.Grace.Seconds(), "extend_every_seconds": c.Extend().Seconds(), "writes_per_month": math.Round(r.Writes), "silent_outage_survived_seconds": r.Silent.Seconds(), "refusing_outage_survived_seconds": r.Refused.Seconds(),
 		}
 	}
-	if f.priced {
-		all["bill_per_month"] = r.Bill(f.write, f.read)
-	}
 	return json.NewEncoder(a.out).Encode(all)
 }
 
@@ -161,9 +144,6 @@ func (a *app) planText(f *planFlags, r *plan.Result) error {
 		p("  by a command                     %v, %v; grace %v, an extension each %v, %.0f writes a month", short(r.Silent), short(r.Refused), short(t.Grace), short(c.Extend()), r.Writes)
 	}
 	p("store operations a month           %.0f writes, %.0f reads", r.Writes, r.Reads)
-	if f.priced {
-		p("bill a month                       %.2f (%v for a million writes, %v for a million reads)", r.Bill(f.write, f.read), f.write, f.read)
-	}
 	for _, w := range f.Warnings() {
 		p("\nwarning: %s", w)
 	}

@@ -139,7 +139,3 @@ func (c Choice) outages() (silent, refused time.Duration) {
 	pause := max(min(c.Term/8, 30*time.Second), 4*base)
 	return silent, max(left-5*pause/4, silent, 0)
 }
-
-// Bill is what a month's operations cost, by the price of a million of each, in
-// whatever money that is.
-func (r *Result) Bill(write, read float64) float64 { return (r.Writes*write + r.Reads*read) / 1e6 }

@@ -245,10 +245,6 @@ func TestOperations(t *testing.T) {
 			}
 		})
 	}
-	r := &Result{Writes: 2e6, Reads: 3e6}
-	if got := r.Bill(5, 0.5); got != 11.5 {
-		t.Errorf("a bill of %v, want 11.5", got)
-	}
 }
 
 // What is bad about a choice is said, and nothing of a good one.
