@@ -29,7 +29,7 @@ ALONE   = GOWORK=off $(GO)
 SMALL   = lehttp leslog shard
 BARE    = ./... $(SMALL:%=./%/...)
 
-.PHONY: leaderelect test test-short test-stores test-modules test-store test-cost test-nested chaos models mutants check fmt vet staticcheck tidy mod consume bench soak fuzz vuln jobs lint oldest npm
+.PHONY: leaderelect test test-short test-stores test-modules test-store test-cost test-nested chaos models mutants check fmt vet staticcheck tidy mod consume bench soak fuzz vuln lint oldest npm
 
 # SHORT= also runs the tests that make nightly is for.
 SHORT   ?= -short
@@ -128,7 +128,7 @@ npm:
 			cd $(NPM_DIR) && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules; fi; \
 	else echo "npm is not installed: the tests on Azurite and dynalite will be skipped, by name"; fi
 
-check: fmt vet staticcheck tidy jobs pages
+check: fmt vet staticcheck tidy pages
 
 # Turns of phrase that people read twice: none on a page.
 .PHONY: pages prose
@@ -199,11 +199,6 @@ tidy mod:
 .PHONY: nightly
 nightly:
 	.ci/nightly
-
-# Each store has its job in the nightly workflow.
-jobs:
-	@for s in $(filter-out decidertest durability internal memory open record,$(notdir $(patsubst %/,%,$(wildcard deciders/*/)))); do \
-		grep -qE "store: \[(.*, )?$$s(,.*)?\]" .github/workflows/nightly.yml || { echo "deciders/$$s has no job in .github/workflows/nightly.yml"; exit 1; }; done
 
 # The command line as it is released, in bin/: no symbols, no paths of this machine, and of
 # gRPC in Google's storage client only what it cannot do without. LEAVE_OUT="no_gcs no_s3"
