@@ -37,13 +37,12 @@ that runs it for each shard, as leaderelect shards run does.
                       removed, joined, left
     GET  /self        what this process owns, with tokens and the time left
     GET  /readyz      200 only while this process owns a shard
-    GET  /healthz     200 while this process does its work
+    GET  /livez       200 while this process does its work
     POST /move?shard=NAME&to=MEMBER, /unpin?shard=NAME
     POST /drain?member=MEMBER, /undrain?member=MEMBER
     GET  /            a page for people
 
---secret-file, --read-only, --allow-host and --max-connections are as for leaderelect
-sidecar.`,
+--secret-file, --read-only and --allow-host are as for leaderelect sidecar.`,
 		Example: `  leaderelect shards sidecar --listen :4040 s3://bucket/orders
   curl 'http://127.0.0.1:4040/shards/7?wait=30s&after=3'`,
 		Args: commandAfterDash(false),

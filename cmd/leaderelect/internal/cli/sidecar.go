@@ -36,7 +36,6 @@ type served struct {
 	listen, secretFile string
 	readOnly           bool
 	allowHost          []string
-	maxConnections     int
 }
 
 func (s *served) flags(c *cobra.Command) {
@@ -45,16 +44,12 @@ func (s *served) flags(c *cobra.Command) {
 	f.StringVar(&s.secretFile, "secret-file", "", "a file with the secret that every POST must have, even from this machine")
 	f.BoolVar(&s.readOnly, "read-only", false, "refuse every POST")
 	f.StringSliceVar(&s.allowHost, "allow-host", nil, "another name to allow as a request's Host; * allows any; may be repeated")
-	f.IntVar(&s.maxConnections, "max-connections", 0, "how many connections may be open at once (default a quarter of the files that this process may open, 256 at most)")
 }
 
 // check returns what reads the secret, or what is wrong.
 func (s *served) check() (secret func() (string, error), err error) {
-	switch {
-	case s.readOnly && s.secretFile != "":
+	if s.readOnly && s.secretFile != "" {
 		return nil, usage("--read-only answers no POST: there is nothing for --secret-file to allow")
-	case s.maxConnections < 0 || s.maxConnections == 1:
-		return nil, usage("--max-connections is %d, want at least 2", s.maxConnections)
 	}
 	if s.secretFile == "" {
 		return nil, nil //nolint:nilnil // there is none
@@ -67,10 +62,7 @@ func (s *served) check() (secret func() (string, error), err error) {
 // serve serves HTTP by what handle makes of the flags until the function that it returns is
 // called, which closes stopped.
 func (s *served) serve(l net.Listener, log *slog.Logger, stopped chan struct{}, handle func(sidecar.Config) http.Handler) (stop func()) {
-	most := s.maxConnections
-	if most == 0 {
-		most = max(2, min(256, openFiles()/4))
-	}
+	most := max(2, min(256, openFiles()/4))
 	limited := sidecar.Limit(l, most)
 	c := sidecar.Config{ReadOnly: s.readOnly, MaxWaiting: most - most/4, Ended: stopped}
 	for _, host := range s.allowHost {
@@ -114,7 +106,6 @@ the command while it leads, as leaderelect run does.
     GET  /standby     200 only while this process stands by to lead
     GET  /livez       200 unless only a new process helps: the campaign, or the
                       watch, is stuck
-    GET  /healthz     200 while this process does its work
     GET  /metrics     for Prometheus
     GET  /leaderships the leaderships that this process has seen
     GET  /self        what this process is doing
@@ -129,9 +120,9 @@ secret as "Authorization: Bearer SECRET", from any machine, and for nobody else.
 --read-only it is for nobody.
 
 A request's Host may be any address, a name without a dot, and a name that ends in
-.localhost, .svc or .svc.cluster.local. --allow-host adds others. --max-connections limits
-connections, so that they leave file descriptors for the lease: a new one above the limit
-replaces an idle one.
+.localhost, .svc or .svc.cluster.local. --allow-host adds others. At most a quarter of the files that
+this process may open, and 256 at most, are connections, so that they leave descriptors for the
+lease: a new one above the limit replaces an idle one.
 
 In a Kubernetes pod, --endpoint-slice web-leader makes a Service lead to the leader only.
 The leader writes the address of its --host-port into that EndpointSlice, which belongs to

@@ -65,7 +65,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 		idle = append(idle, dial(t, l.Addr().String(), ""))
 	}
 	// Whoever asks is answered, and the oldest idle one is closed for it.
-	if s := status(dial(t, l.Addr().String(), "/healthz")); s != "HTTP/1.1 200 OK" {
+	if s := status(dial(t, l.Addr().String(), "/livez")); s != "HTTP/1.1 200 OK" {
 		t.Errorf("a probe is answered %q", s)
 	}
 	closed := 0
@@ -94,7 +94,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	for range 3 * most {
 		dial(t, l.Addr().String(), "")
 	}
-	if s := status(dial(t, l.Addr().String(), "/healthz")); s != "HTTP/1.1 200 OK" {
+	if s := status(dial(t, l.Addr().String(), "/livez")); s != "HTTP/1.1 200 OK" {
 		t.Errorf("a probe is answered %q", s)
 	}
 	// Who waits is not idle: the stream goes on.

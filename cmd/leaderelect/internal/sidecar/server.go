@@ -64,7 +64,6 @@ func Handler(c Config) http.Handler {
 	mux.HandleFunc("GET /self", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.self()) })
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /readyz", s.ready)
-	mux.HandleFunc("GET /healthz", s.health)
 	mux.HandleFunc("/livez", s.probe(func(c *leaderelection.Campaign) http.Handler { return lehttp.Live(c, nil) }, http.StatusOK))
 	mux.HandleFunc("/standby", s.probe(func(c *leaderelection.Campaign) http.Handler { return lehttp.Standby(c) }, http.StatusServiceUnavailable))
 	mux.Handle("GET /metrics", c.Metrics)
@@ -350,14 +349,4 @@ func (s *server) probe(makes func(*leaderelection.Campaign) http.Handler, code i
 		}
 		(*made.Load()).ServeHTTP(w, r)
 	}
-}
-
-// health says 200 while the process does its work, even if the store does not.
-func (s *server) health(w http.ResponseWriter, _ *http.Request) {
-	self := s.self()
-	code := http.StatusOK
-	if self.Status == leaderelection.Stopped.String() {
-		code = http.StatusServiceUnavailable
-	}
-	answer(w, code, self)
 }

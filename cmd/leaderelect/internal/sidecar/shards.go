@@ -82,10 +82,7 @@ func ShardsHandler(c ShardsConfig) http.Handler {
 	mux.HandleFunc("GET /self", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.self()) })
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /readyz", s.ready)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.self()) })
-	if c.Metrics != nil {
-		mux.Handle("GET /metrics", c.Metrics)
-	}
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.self()) })
 	named := func(do func(context.Context, string) error, key string) http.Handler {
 		return s.guarded(func(ctx context.Context, r *http.Request) error {
 			if r.FormValue(key) == "" {
