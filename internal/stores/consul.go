@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 // ConsulServer is one server of Consul: a process of its own, which keeps its data and its
@@ -73,10 +72,7 @@ func (s *ConsulServer) Start(t testing.TB) {
 // Await returns when the server knows a leader that answers consistent reads.
 func (s *ConsulServer) Await(t testing.TB) {
 	t.Helper()
-	p := Program{Name: "consul", Patience: time.Minute, Ready: consulServes}
-	if err := s.await(t.Context(), p); err != nil {
-		t.Fatalf("stores: Consul at %s: %v\n%s", s.Address, err, s.Log())
-	}
+	s.serves(t, consulServes)
 }
 
 // consulServes asks for a key that is not there, and that nobody may read without a token where

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // EtcdMember is one member of an etcd cluster: a process of its own, which keeps
@@ -70,10 +69,7 @@ func (m *EtcdMember) Start(t testing.TB) {
 // leader. It is for members without TLS.
 func (m *EtcdMember) Await(t testing.TB) {
 	t.Helper()
-	p := Program{Name: "etcd", Patience: time.Minute, Ready: etcdHealthy}
-	if err := m.await(t.Context(), p); err != nil {
-		t.Fatalf("stores: etcd member %s: %v\n%s", m.Endpoint, err, m.Log())
-	}
+	m.serves(t, etcdHealthy)
 }
 
 func etcdHealthy(ctx context.Context, addr string) error {

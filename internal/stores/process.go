@@ -198,6 +198,14 @@ func (s *Process) await(ctx context.Context, p Program) error {
 	}
 }
 
+// serves awaits for a minute that the server is ready, or fails the test with what it said last.
+func (s *Process) serves(t testing.TB, ready func(ctx context.Context, addr string) error) {
+	t.Helper()
+	if err := s.await(t.Context(), Program{Ready: ready, Patience: time.Minute}); err != nil {
+		t.Fatalf("stores: %s at %s: %v\n%s", s.name, s.Addr, err, s.Log())
+	}
+}
+
 // Accepts returns nil if something accepts connections at addr.
 func Accepts(ctx context.Context, addr string) error {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
