@@ -107,6 +107,23 @@ func Server(t testing.TB, name string, args ...string) *Process {
 	return s
 }
 
+// nested is a Server that keeps its address, and its data, when it is stopped and started again.
+type nested struct {
+	*Process
+	server string // its module in internal/servers
+	args   []string
+}
+
+// Start starts the server if it was stopped.
+func (s *nested) Start(t testing.TB) {
+	t.Helper()
+	s.Process = Server(t, s.server, s.args...)
+}
+
+// Stop kills the server; Start starts it again. It is a method of its own, so that
+// the method value s.Stop stops the process that runs when it is called.
+func (s *nested) Stop() { s.Process.Stop() }
+
 // start runs command with a keeper.
 func (p Program) start(t testing.TB, command []string) *Process {
 	t.Helper()
