@@ -3,10 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"encoding/json"
-	"io"
-	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -139,59 +136,6 @@ func TestAPIServerRefusesStaleUpdates(t *testing.T) {
 		if code, answer := send(step.method, step.url, step.body); code != step.code || answer != step.answer {
 			t.Errorf("%s %s %s: %d %s, want %d %s", step.method, step.url, step.body, code, answer, step.code, step.answer)
 		}
-	}
-}
-
-// A frozen proxy lets nothing through, and closes nothing.
-func TestProxyFreezes(t *testing.T) {
-	echo, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer echo.Close()
-	arrived := make(chan string, 10)
-	go func() {
-		for {
-			c, err := echo.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				b := make([]byte, 10)
-				for n, err := c.Read(b); err == nil; n, err = c.Read(b) {
-					arrived <- string(b[:n])
-					_, _ = c.Write(b[:n])
-				}
-			}()
-		}
-	}()
-	p, err := newProxy(t, echo.Addr().String(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := net.Dial("tcp", p.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	b := make([]byte, 2)
-	if _, err := c.Write([]byte("hi")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(c, b); err != nil || string(b) != "hi" || <-arrived != "hi" {
-		t.Fatalf("%s came back: %v", b, err)
-	}
-	p.freeze()
-	if _, err := c.Write([]byte("yo")); err != nil {
-		t.Fatal(err)
-	}
-	_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-	if n, err := c.Read(b); n > 0 || !os.IsTimeout(err) {
-		t.Errorf("after the freeze %q arrived, and %v", b[:n], err)
-	}
-	if len(arrived) > 0 {
-		t.Errorf("%q went through a frozen proxy", <-arrived)
 	}
 }
 

@@ -251,7 +251,7 @@ func (m measurement) freeze(ctx context.Context, r *result) error {
 	if err != nil {
 		return err
 	}
-	a.proxy.freeze()
+	a.proxy.Cut()
 	cut := time.Now()
 	if err := m.leads(ctx, b); err != nil {
 		return fmt.Errorf("with the leader cut off: %w", err)

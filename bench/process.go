@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection/internal/proctest"
+	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
 // process is a candidate process, as its parent sees it: this program, started
@@ -24,7 +25,7 @@ type process struct {
 	role
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	proxy  *proxy
+	proxy  *stores.Relay
 	ended  chan struct{}
 	killed time.Time // zero: it was not
 	stderr strings.Builder
@@ -45,12 +46,10 @@ func startProcess(ctx context.Context, t testing.TB, r role, store string, delay
 	starting <- struct{}{}
 	defer func() { <-starting }()
 	p := &process{ended: make(chan struct{}), changed: make(chan struct{})}
-	var err error
 	if r.Addr == "" {
-		if p.proxy, err = newProxy(t, store, delay); err != nil {
-			return nil, err
-		}
-		r.Addr = p.proxy.addr()
+		p.proxy = stores.NewRelay(t, store)
+		p.proxy.Delay(delay)
+		r.Addr = p.proxy.Addr
 	}
 	p.role = r
 	text, err := json.Marshal(r)

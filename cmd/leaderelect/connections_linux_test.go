@@ -27,7 +27,7 @@ func TestConnectionsOfAGroup(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			between := newProxy(t, u.Host)
+			between := stores.NewRelay(t, u.Host)
 			u.Host = between.Addr
 			own := member(t, u.String(), "a")
 			member(t, u.String(), "b")
@@ -36,7 +36,7 @@ func TestConnectionsOfAGroup(t *testing.T) {
 				t.Fatalf("it owns %d", len(own.Owned()))
 			}
 			time.Sleep(2 * time.Second)
-			if n := between.connections(); n > 3*most {
+			if n := between.Connections(); n > 3*most {
 				t.Errorf("three members of one group have %d connections, want %d at most each", n, most)
 			} else {
 				t.Logf("%d connections of three members", n)

@@ -127,23 +127,23 @@ func TestDeadWhenTheViewEnds(t *testing.T) {
 	stores.Nightly(t, "real processes by the wall clock")
 	server := stores.NATS(t)
 	const skew = 500 * time.Millisecond
-	for name, fault := range map[string]func(*candidate, *proxy){
-		"the store is cut off":     func(_ *candidate, p *proxy) { p.cut() },
-		"the candidate is stopped": func(c *candidate, _ *proxy) { _ = c.Process.Signal(syscall.SIGSTOP) },
-		"the candidate is killed":  func(c *candidate, _ *proxy) { _ = c.Process.Kill() },
-		"the guard is stopped and the store cut off": func(c *candidate, p *proxy) {
+	for name, fault := range map[string]func(*candidate, *stores.Relay){
+		"the store is cut off":     func(_ *candidate, p *stores.Relay) { p.Cut() },
+		"the candidate is stopped": func(c *candidate, _ *stores.Relay) { _ = c.Process.Signal(syscall.SIGSTOP) },
+		"the candidate is killed":  func(c *candidate, _ *stores.Relay) { _ = c.Process.Kill() },
+		"the guard is stopped and the store cut off": func(c *candidate, p *stores.Relay) {
 			for _, guard := range children(c.Process.Pid) {
 				_ = syscall.Kill(guard, syscall.SIGSTOP)
 			}
-			p.cut()
+			p.Cut()
 		},
-		"the guard and the candidate are stopped": func(c *candidate, _ *proxy) {
+		"the guard and the candidate are stopped": func(c *candidate, _ *stores.Relay) {
 			for _, guard := range children(c.Process.Pid) {
 				_ = syscall.Kill(guard, syscall.SIGSTOP)
 			}
 			_ = c.Process.Signal(syscall.SIGSTOP)
 		},
-		"the candidate is stopped, and the guard again and again": func(c *candidate, _ *proxy) {
+		"the candidate is stopped, and the guard again and again": func(c *candidate, _ *stores.Relay) {
 			guards := children(c.Process.Pid)
 			_ = c.Process.Signal(syscall.SIGSTOP)
 			go func() {
@@ -154,22 +154,22 @@ func TestDeadWhenTheViewEnds(t *testing.T) {
 				}
 			}()
 		},
-		"the candidate is stopped, and the guard killed": func(c *candidate, p *proxy) {
-			p.cut() // it goes on, and would extend the lease
+		"the candidate is stopped, and the guard killed": func(c *candidate, p *stores.Relay) {
+			p.Cut() // it goes on, and would extend the lease
 			guards := children(c.Process.Pid)
 			_ = c.Process.Signal(syscall.SIGSTOP)
 			for _, guard := range guards {
 				_ = syscall.Kill(guard, syscall.SIGKILL)
 			}
 		},
-		"asked to end, and the store cut off": func(c *candidate, p *proxy) {
-			p.cut()
+		"asked to end, and the store cut off": func(c *candidate, p *stores.Relay) {
+			p.Cut()
 			_ = c.Process.Signal(syscall.SIGTERM)
 		},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			p := newProxy(t, server.Addr)
+			p := stores.NewRelay(t, server.Addr)
 			u, d := place(t, server, p.Addr)
 			c := launch(t, nil, "run", "--id", "a", "--term", "6s", "--skew", skew.String(), "--drain", "1h", u, "--", "child", "stubborn", "escapes")
 			has(t, c.ledger, "^beat")
@@ -429,14 +429,14 @@ func TestHookEndsInTime(t *testing.T) {
 	stores.Nightly(t, "real processes by the wall clock")
 	t.Parallel()
 	server := stores.NATS(t)
-	p := newProxy(t, server.Addr)
+	p := stores.NewRelay(t, server.Addr)
 	u, d := place(t, server, p.Addr)
 	const skew = 200 * time.Millisecond
 	// The ledger, which launch gives last, is the end command: it fails, and is
 	// tried again.
 	c := launch(t, nil, "hook", "--end-at-start=false", "--id", "a", "--term", "2s", "--skew", skew.String(), "--begin", "true", u, "--end")
 	has(t, c.log, "running the begin command")
-	p.cut()
+	p.Cut()
 	has(t, c.log, "running the end command")
 	e, err := d.ReadCurrent(t.Context())
 	if err != nil {

@@ -69,7 +69,7 @@ type arena struct {
 // slot is one candidate, and its successors.
 type slot struct {
 	id    string
-	proxy *proxy
+	proxy *stores.Relay
 	url   string
 	cmd   *exec.Cmd
 	ended chan struct{}
@@ -80,7 +80,7 @@ func newArena(t *testing.T, server *stores.NATSServer, r *rand.Rand, blind bool)
 	a := &arena{dir: t.TempDir(), rand: r, blind: blind}
 	a.ledger = filepath.Join(a.dir, "ledger")
 	for i := range a.slots {
-		s := &slot{id: fmt.Sprintf("c%d", i), proxy: newProxy(t, server.Addr)}
+		s := &slot{id: fmt.Sprintf("c%d", i), proxy: stores.NewRelay(t, server.Addr)}
 		s.url = fmt.Sprintf("nats://%s/promise/%s?create=true&storage=memory", s.proxy.Addr, strings.ReplaceAll(t.Name(), "/", "-"))
 		a.slots[i] = s
 		a.start(t, s)
@@ -202,10 +202,10 @@ func (a *arena) round(t *testing.T, round int) {
 		{"stop the guard and the candidate", func() { _ = syscall.Kill(guard, syscall.SIGSTOP); s.signal(syscall.SIGSTOP) }},
 		{"stop the candidate, kill its guard, and cut it off", func() { // it goes on, and would lead further
 			s.signal(syscall.SIGSTOP)
-			s.proxy.cut()
+			s.proxy.Cut()
 			_ = syscall.Kill(guard, syscall.SIGKILL)
 		}},
-		{"cut it off", func() { s.proxy.cut() }},
+		{"cut it off", func() { s.proxy.Cut() }},
 		{"kill the candidate and its guard", func() {
 			// The kernel kills the command then, but nobody what that has
 			// started: the one thing that run does not promise.
@@ -217,8 +217,8 @@ func (a *arena) round(t *testing.T, round int) {
 		{"kill the guard, and ask the candidate to end", func() { _ = syscall.Kill(guard, syscall.SIGKILL); s.signal(syscall.SIGTERM) }},
 		{"stop the guard, and ask the candidate to end", func() { _ = syscall.Kill(guard, syscall.SIGSTOP); s.signal(syscall.SIGTERM) }},
 		{"ask it to end", func() { s.signal(syscall.SIGTERM) }},
-		{"ask it to end, and cut it off", func() { s.signal(syscall.SIGTERM); s.proxy.cut() }},
-		{"stop the guard, and cut it off", func() { _ = syscall.Kill(guard, syscall.SIGSTOP); s.proxy.cut() }},
+		{"ask it to end, and cut it off", func() { s.signal(syscall.SIGTERM); s.proxy.Cut() }},
+		{"stop the guard, and cut it off", func() { _ = syscall.Kill(guard, syscall.SIGSTOP); s.proxy.Cut() }},
 		{"stop the command, and then the candidate", func() { _ = syscall.Kill(-l.pid, syscall.SIGSTOP); s.signal(syscall.SIGSTOP) }},
 		{"kill the command, and stop the candidate", func() { _ = syscall.Kill(l.pid, syscall.SIGKILL); s.signal(syscall.SIGSTOP) }},
 	}
@@ -227,7 +227,7 @@ func (a *arena) round(t *testing.T, round int) {
 	a.seen, a.number = lines, l.token
 	f.do()
 	a.leader(t)
-	s.proxy.heal()
+	s.proxy.Heal()
 	s.signal(syscall.SIGCONT)
 	select {
 	case <-s.ended:

@@ -7,18 +7,17 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 // ConsulServer is one server of Consul: a process of its own, which keeps its data and its
-// addresses when it is stopped and started again.
+// addresses when it is stopped and started again. One that has others serves when it has found
+// them: see Await.
 type ConsulServer struct {
-	*Process
+	nested
 	// Address is where it serves HTTP: host and port.
 	Address string
 
-	server string // where the others reach it
-	args   []string
+	peer string // where the others reach it
 }
 
 // Consul starts one server by itself. Config is more of its configuration, as JSON, or is
@@ -55,28 +54,18 @@ func ConsulCluster(t testing.TB, servers int, config string) []*ConsulServer {
 
 func newConsul(t testing.TB, config string) *ConsulServer {
 	t.Helper()
-	s := &ConsulServer{Address: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), server: fmt.Sprintf("127.0.0.1:%d", FreePort(t))}
-	s.args = []string{"-data", t.TempDir(), "-http", s.Address, "-server", s.server}
+	s := &ConsulServer{Address: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), peer: fmt.Sprintf("127.0.0.1:%d", FreePort(t))}
+	s.nested = nested{server: "consul", args: []string{"-data", t.TempDir(), "-http", s.Address, "-server", s.peer}}
 	if config != "" {
 		s.args = append(s.args, "-config", config)
 	}
 	return s
 }
 
-// Start starts a server that was stopped. One that has others serves when it has found
-// them: see Await.
-func (s *ConsulServer) Start(t testing.TB) {
-	t.Helper()
-	s.Process = Server(t, "consul", s.args...)
-}
-
 // Await returns when the server knows a leader that answers consistent reads.
 func (s *ConsulServer) Await(t testing.TB) {
 	t.Helper()
-	p := Program{Name: "consul", Patience: time.Minute, Ready: consulServes}
-	if err := s.await(t.Context(), p); err != nil {
-		t.Fatalf("stores: Consul at %s: %v\n%s", s.Address, err, s.Log())
-	}
+	s.serves(t, consulServes)
 }
 
 // consulServes asks for a key that is not there, and that nobody may read without a token where
@@ -96,7 +85,7 @@ func consulServes(ctx context.Context, addr string) error {
 func (s *ConsulServer) Leads(t testing.TB) bool {
 	t.Helper()
 	leader, err := get(t.Context(), "http://"+s.Address+"/v1/status/leader")
-	return err == nil && strings.Contains(leader, s.server)
+	return err == nil && strings.Contains(leader, s.peer)
 }
 
 // Ask makes a request of Consul's API, with a token or none, and returns the answer's body.
@@ -115,6 +104,3 @@ func (s *ConsulServer) Ask(t testing.TB, method, path, token, body string) strin
 	}
 	return answer
 }
-
-// Stop kills the server. Start starts it again.
-func (s *ConsulServer) Stop() { s.Process.Stop() }

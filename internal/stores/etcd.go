@@ -9,17 +9,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // EtcdMember is one member of an etcd cluster: a process of its own, which keeps
-// its data and its address when it is stopped and started again.
+// its data and its address when it is stopped and started again. One that has
+// others serves when it has found them: see Await.
 type EtcdMember struct {
-	*Process
+	nested
 	// Endpoint is where it serves clients: host and port.
 	Endpoint string
-
-	args []string
 }
 
 // Etcd starts etcd, a cluster of one member, with the arguments that
@@ -27,10 +25,14 @@ type EtcdMember struct {
 // which other tests may keep busy for a second, unless "-fsync" is among them.
 func Etcd(t testing.TB, args ...string) *EtcdMember {
 	t.Helper()
-	endpoint := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
-	m := &EtcdMember{Endpoint: endpoint, args: append([]string{"-data", t.TempDir(), "-client", endpoint}, args...)}
+	m := newEtcd(t, args...)
 	m.Start(t)
 	return m
+}
+
+func newEtcd(t testing.TB, args ...string) *EtcdMember {
+	endpoint := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
+	return &EtcdMember{nested{server: "etcd", args: append([]string{"-data", t.TempDir(), "-client", endpoint}, args...)}, endpoint}
 }
 
 // EtcdCluster starts an etcd cluster of several members, and returns when all of
@@ -43,11 +45,7 @@ func EtcdCluster(t testing.TB, members int) []*EtcdMember {
 	for i := range ms {
 		name, peer := fmt.Sprint("m", i), fmt.Sprintf("127.0.0.1:%d", FreePort(t))
 		cluster = append(cluster, name+"=http://"+peer)
-		ms[i] = &EtcdMember{
-			Endpoint: fmt.Sprintf("127.0.0.1:%d", FreePort(t)),
-			args:     []string{"-data", t.TempDir(), "-name", name, "-peer", peer},
-		}
-		ms[i].args = append(ms[i].args, "-client", ms[i].Endpoint)
+		ms[i] = newEtcd(t, "-name", name, "-peer", peer)
 	}
 	for _, m := range ms {
 		m.args = append(m.args, "-cluster", strings.Join(cluster, ","))
@@ -59,21 +57,11 @@ func EtcdCluster(t testing.TB, members int) []*EtcdMember {
 	return ms
 }
 
-// Start starts a member that was stopped. One that has others serves when it has
-// found them: see Await.
-func (m *EtcdMember) Start(t testing.TB) {
-	t.Helper()
-	m.Process = Server(t, "etcd", m.args...)
-}
-
 // Await returns when the member says that it is healthy: it is served by a raft
 // leader. It is for members without TLS.
 func (m *EtcdMember) Await(t testing.TB) {
 	t.Helper()
-	p := Program{Name: "etcd", Patience: time.Minute, Ready: etcdHealthy}
-	if err := m.await(t.Context(), p); err != nil {
-		t.Fatalf("stores: etcd member %s: %v\n%s", m.Endpoint, err, m.Log())
-	}
+	m.serves(t, etcdHealthy)
 }
 
 func etcdHealthy(ctx context.Context, addr string) error {
@@ -140,6 +128,3 @@ func (m *EtcdMember) Requests(t testing.TB) int {
 	}
 	return n
 }
-
-// Stop kills the member. Start starts it again.
-func (m *EtcdMember) Stop() { m.Process.Stop() }

@@ -8,11 +8,9 @@ import (
 // FerretDBServer is a FerretDB: a process that keeps its data and its address when
 // it is stopped and started again.
 type FerretDBServer struct {
-	*Process
+	nested
 	// URI is what a MongoDB client connects to.
 	URI string
-
-	args []string
 }
 
 // FerretDB starts FerretDB, which speaks MongoDB's protocol, empty. Commands are
@@ -21,16 +19,8 @@ type FerretDBServer struct {
 func FerretDB(t testing.TB, args ...string) *FerretDBServer {
 	t.Helper()
 	listen := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
-	f := &FerretDBServer{URI: "mongodb://" + listen + "/", args: append([]string{"-data", t.TempDir(), "-listen", listen}, args...)}
+	args = append([]string{"-data", t.TempDir(), "-listen", listen}, args...)
+	f := &FerretDBServer{nested{server: "ferretdb", args: args}, "mongodb://" + listen + "/"}
 	f.Start(t)
 	return f
 }
-
-// Start starts a server that was stopped.
-func (f *FerretDBServer) Start(t testing.TB) {
-	t.Helper()
-	f.Process = Server(t, "ferretdb", f.args...)
-}
-
-// Stop kills the server. Start starts it again.
-func (f *FerretDBServer) Stop() { f.Process.Stop() }

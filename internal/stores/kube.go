@@ -12,14 +12,13 @@ import (
 // KubeServer is a kube-apiserver: a process of its own, with an etcd of its own. It keeps
 // its data and its address when it is stopped and started again.
 type KubeServer struct {
-	*Process
-	// Etcd keeps its objects.
+	nested
+	// Etcd keeps its objects, and goes on when this is stopped.
 	Etcd *EtcdMember
 	// Address is where it serves, with TLS: host and port.
 	Address string
 
-	dir  string
-	args []string
+	dir string
 }
 
 // Kube starts a kube-apiserver, with more arguments for it. There are the users "admin", who
@@ -35,19 +34,11 @@ func Kube(t testing.TB, args ...string) *KubeServer {
 func KubeOn(t testing.TB, etcd *EtcdMember, args ...string) *KubeServer {
 	t.Helper()
 	Nightly(t, "it starts a kube-apiserver")
-	k := &KubeServer{Etcd: etcd, Address: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), dir: t.TempDir(), args: args}
+	k := &KubeServer{Etcd: etcd, Address: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), dir: t.TempDir()}
+	k.nested = nested{server: "kube", args: append([]string{"-data", k.dir, "-etcd", etcd.Endpoint, "-address", k.Address, "--"}, args...)}
 	k.Start(t)
 	return k
 }
-
-// Start starts the API server if it was stopped, and returns when it serves.
-func (k *KubeServer) Start(t testing.TB) {
-	t.Helper()
-	k.Process = Server(t, "kube", append([]string{"-data", k.dir, "-etcd", k.Etcd.Endpoint, "-address", k.Address, "--"}, k.args...)...)
-}
-
-// Stop kills the API server, and leaves etcd be. Start starts it again.
-func (k *KubeServer) Stop() { k.Process.Stop() }
 
 // CA is the file of the authority of its certificate.
 func (k *KubeServer) CA() string { return filepath.Join(k.dir, "api", "apiserver.crt") }

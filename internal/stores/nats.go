@@ -11,11 +11,9 @@ import (
 // NATSServer is a nats-server with JetStream in a process of its own, which keeps its data
 // and its address when it is stopped and started again.
 type NATSServer struct {
-	*Process
+	nested
 	// Name is the server's name, and Addr where it serves clients: host and port.
 	Name, Addr string
-
-	config string
 }
 
 // NATS starts a nats-server, without a cluster and without accounts.
@@ -38,12 +36,13 @@ func NATSCluster(t testing.TB, n int) (all []*NATSServer) {
 	}
 	for i, member := range members {
 		s := &NATSServer{Name: fmt.Sprintf("n%d", i+1), Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t))}
-		s.config = filepath.Join(dir, s.Name+".conf")
+		config := filepath.Join(dir, s.Name+".conf")
+		s.nested = nested{server: "nats", args: []string{config}}
 		text := fmt.Sprintf("server_name: %s\nlisten: %q\njetstream { store_dir: %q }\n", s.Name, s.Addr, filepath.Join(dir, s.Name))
 		if n > 1 {
 			text += fmt.Sprintf("cluster { name: test, listen: %q, routes: [\"nats://%s\"] }\n", member, strings.Join(members, `", "nats://`))
 		}
-		if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		s.Start(t)
@@ -51,16 +50,6 @@ func NATSCluster(t testing.TB, n int) (all []*NATSServer) {
 	}
 	return all
 }
-
-// Start starts a server that was stopped.
-func (s *NATSServer) Start(t testing.TB) {
-	t.Helper()
-	s.Process = Server(t, "nats", s.config)
-}
-
-// Stop kills the server; Start starts it again. It is a method of its own, so that
-// the method value s.Stop stops the process that runs when it is called.
-func (s *NATSServer) Stop() { s.Process.Stop() }
 
 // URL is the server's, as clients take it.
 func (s *NATSServer) URL() string { return "nats://" + s.Addr }

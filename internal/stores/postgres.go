@@ -74,12 +74,10 @@ func (p *PostgresServer) Start(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	prog := Program{Name: "postgres", Dir: filepath.Dir(p.data), Ready: acceptsPostgres, Patience: time.Minute}
+	prog := Program{Name: "postgres", Dir: filepath.Dir(p.data)}
 	p.Process = prog.start(t, slices.Concat(asServer(t), []string{program(t, "postgres"), "-D", p.data, "-p", port}, p.args))
 	p.Process.Addr = p.Addr
-	if err := p.await(t.Context(), prog); err != nil {
-		t.Fatalf("stores: postgres: %v\n%s", err, p.Log())
-	}
+	p.serves(t, acceptsPostgres)
 }
 
 // Stop ends the server and all its processes at once, as a crash would, and waits

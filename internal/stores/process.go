@@ -107,6 +107,23 @@ func Server(t testing.TB, name string, args ...string) *Process {
 	return s
 }
 
+// nested is a Server that keeps its address, and its data, when it is stopped and started again.
+type nested struct {
+	*Process
+	server string // its module in internal/servers
+	args   []string
+}
+
+// Start starts the server if it was stopped.
+func (s *nested) Start(t testing.TB) {
+	t.Helper()
+	s.Process = Server(t, s.server, s.args...)
+}
+
+// Stop kills the server; Start starts it again. It is a method of its own, so that
+// the method value s.Stop stops the process that runs when it is called.
+func (s *nested) Stop() { s.Process.Stop() }
+
 // start runs command with a keeper.
 func (p Program) start(t testing.TB, command []string) *Process {
 	t.Helper()
@@ -195,6 +212,14 @@ func (s *Process) await(ctx context.Context, p Program) error {
 		case <-ctx.Done():
 			return fmt.Errorf("not ready after %v: %w", p.Patience, err)
 		}
+	}
+}
+
+// serves awaits for a minute that the server is ready, or fails the test with what it said last.
+func (s *Process) serves(t testing.TB, ready func(ctx context.Context, addr string) error) {
+	t.Helper()
+	if err := s.await(t.Context(), Program{Ready: ready, Patience: time.Minute}); err != nil {
+		t.Fatalf("stores: %s at %s: %v\n%s", s.name, s.Addr, err, s.Log())
 	}
 }
 

@@ -50,12 +50,9 @@ func (r *RedisServer) Stop() { r.Process.Stop() }
 
 func (r *RedisServer) run(t testing.TB, command []string) {
 	t.Helper()
-	p := Program{Name: "redis-server", Dir: r.dir, Ready: answersRedis, Patience: time.Minute}
-	r.Process = p.start(t, command)
+	r.Process = Program{Name: "redis-server", Dir: r.dir}.start(t, command)
 	r.Process.Addr = r.Addr
-	if err := r.await(t.Context(), p); err != nil {
-		t.Fatalf("stores: redis-server: %v\n%s", err, r.Log())
-	}
+	r.serves(t, answersRedis)
 }
 
 // answersRedis is a Ready for a server that answers commands, if only with the

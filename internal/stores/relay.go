@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"bytes"
 	"encoding/pem"
 	"net"
 	"net/http"
@@ -12,23 +13,27 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
-// Relay is a TCP proxy in front of a server, in this process, whose old connections and new ones
-// may fare differently: what Toxiproxy does, it does to all.
+// Relay is a TCP proxy in front of a server, in this process. Unlike Toxiproxy it needs no program,
+// can lose the old connections and keep the new ones, and passes on later what it held while it was cut.
 type Relay struct {
 	// Addr is where it listens: host and port.
 	Addr string
 
-	mu    sync.Mutex
-	to    string
-	conns []*relayed
+	mu     sync.Mutex
+	to     string // empty at the end of the test
+	delay  time.Duration
+	cut    bool
+	healed sync.Cond // says that it is not cut any more
+	conns  map[*relayed]bool
 }
 
-// relayed is a connection of a client, and the one that goes with it.
+// relayed is a connection of a client, and the one to the server that goes with it.
 type relayed struct {
-	ends [2]net.Conn
-	dead atomic.Bool
+	near, far net.Conn
+	dead      atomic.Bool
 }
 
 // NewRelay starts a relay to the server that listens on this address.
@@ -38,7 +43,8 @@ func NewRelay(t testing.TB, to string) *Relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Relay{Addr: l.Addr().String(), to: to}
+	r := &Relay{Addr: l.Addr().String(), to: to, conns: make(map[*relayed]bool)}
+	r.healed.L = &r.mu
 	var all sync.WaitGroup
 	all.Add(1)
 	go func() {
@@ -58,11 +64,12 @@ func NewRelay(t testing.TB, to string) *Relay {
 	t.Cleanup(func() {
 		_ = l.Close()
 		r.mu.Lock()
-		for _, c := range r.conns {
-			c.close()
+		for x := range r.conns {
+			x.close()
 		}
 		r.to = "" // for those that are being made
 		r.mu.Unlock()
+		r.Heal() // what was held finds the connections closed
 		all.Wait()
 	})
 	return r
@@ -73,8 +80,8 @@ func NewRelay(t testing.TB, to string) *Relay {
 func (r *Relay) Swallow() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, c := range r.conns {
-		c.dead.Store(true)
+	for x := range r.conns {
+		x.dead.Store(true)
 	}
 }
 
@@ -86,20 +93,54 @@ func (r *Relay) Lead(to string) {
 	r.to = to
 }
 
-func (r *Relay) serve(c net.Conn) {
+// Delay has what comes from one side, from now on, arrive so much later at the other.
+func (r *Relay) Delay(by time.Duration) {
 	r.mu.Lock()
-	to := r.to
-	r.mu.Unlock()
-	u, err := net.Dial("tcp", to)
+	defer r.mu.Unlock()
+	r.delay = by
+}
+
+// Cut holds all that comes, and new connections too, until Heal. Everything stays open, as when a cable is cut.
+func (r *Relay) Cut() { r.setCut(true) }
+
+// Heal passes on what Cut has held. Without a Cut it does nothing.
+func (r *Relay) Heal() { r.setCut(false) }
+
+func (r *Relay) setCut(cut bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = cut
+	r.healed.Broadcast()
+}
+
+// Connections is how many there are to the server.
+func (r *Relay) Connections() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.conns)
+}
+
+// way returns where new connections go, when the relay is not cut.
+func (r *Relay) way() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.cut {
+		r.healed.Wait()
+	}
+	return r.to
+}
+
+func (r *Relay) serve(near net.Conn) {
+	defer near.Close()
+	far, err := net.Dial("tcp", r.way())
 	if err != nil {
-		_ = c.Close()
 		return
 	}
-	x := &relayed{ends: [2]net.Conn{c, u}}
+	x := &relayed{near: near, far: far}
 	defer x.close()
 	r.mu.Lock()
 	gone := r.to == ""
-	r.conns = append(r.conns, x)
+	r.conns[x] = true
 	r.mu.Unlock()
 	if gone {
 		return
@@ -107,32 +148,50 @@ func (r *Relay) serve(c net.Conn) {
 	back := make(chan struct{})
 	go func() {
 		defer close(back)
-		x.pass(c, u)
+		r.pass(x, near, far)
 	}()
-	x.pass(u, c)
+	r.pass(x, far, near)
 	<-back
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, x)
 }
 
 func (x *relayed) close() {
-	_ = x.ends[0].Close()
-	_ = x.ends[1].Close()
+	_ = x.near.Close()
+	_ = x.far.Close()
 }
 
-// pass hands on what comes. When one side ends so does the other, unless that is lost as well.
-func (x *relayed) pass(to, from net.Conn) {
-	b := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(b)
-		dead := x.dead.Load()
-		if !dead && n > 0 {
-			_, _ = to.Write(b[:n])
-		}
-		if err != nil {
-			if !dead {
-				_ = to.Close()
+// pass hands on what comes, and when one side ends, the end. Both can be delayed, held and lost.
+func (r *Relay) pass(x *relayed, to, from net.Conn) {
+	type piece struct {
+		data []byte
+		due  time.Time
+	}
+	wire := make(chan piece, 1024) // it is read on while earlier pieces are delayed
+	go func() {
+		defer close(wire)
+		b := make([]byte, 32<<10)
+		for {
+			n, err := from.Read(b)
+			r.mu.Lock()
+			due := time.Now().Add(r.delay)
+			r.mu.Unlock()
+			wire <- piece{bytes.Clone(b[:n]), due} // without data if this is only the end
+			if err != nil {
+				return
 			}
-			return
 		}
+	}()
+	for p := range wire {
+		time.Sleep(time.Until(p.due))
+		r.way()
+		if !x.dead.Load() {
+			_, _ = to.Write(p.data)
+		}
+	}
+	if !x.dead.Load() {
+		_ = to.Close()
 	}
 }
 

@@ -1,8 +1,8 @@
 package stores
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -63,20 +63,11 @@ func (p *Proxy) Heal() { p.ask(http.MethodPost, "/heal") }
 
 func (p *Proxy) ask(method, path string) string {
 	p.t.Helper()
-	tr := &http.Transport{DisableKeepAlives: true}
-	defer tr.CloseIdleConnections()
-	r, err := http.NewRequest(method, p.control+path, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	answer, err := ask(ctx, method, p.control+path, "")
 	if err != nil {
-		p.t.Fatal(err)
+		p.t.Fatalf("stores: toxiproxy: %s %s: %v", method, path, err)
 	}
-	answer, err := (&http.Client{Transport: tr, Timeout: 30 * time.Second}).Do(r)
-	if err != nil {
-		p.t.Fatalf("stores: toxiproxy: %v", err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		p.t.Fatalf("stores: toxiproxy: %s %s: %s %s %v", method, path, answer.Status, body, err)
-	}
-	return string(body)
+	return answer
 }

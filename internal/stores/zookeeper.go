@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // ZooKeeperServer is one server of ZooKeeper, which keeps its data and its address when it
@@ -88,21 +87,19 @@ func (s *ZooKeeperServer) launch(t testing.TB) {
 	s.Process = p.start(t, []string{s.java, "-Xmx256m", "-cp", strings.Join(zooKeeperJars, ":"), "-Dzookeeper.admin.enableServer=false",
 		"-Dzookeeper.forceSync=no", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.dir, "zoo.cfg")})
+	s.Process.Addr = s.Addr
 }
 
 // Await returns when the server serves clients: alone, or as one of a quorum.
 func (s *ZooKeeperServer) Await(t testing.TB) {
 	t.Helper()
-	p := Program{Name: "zookeeper", Patience: time.Minute, Ready: func(ctx context.Context, _ string) error {
-		answer, err := askZooKeeper(ctx, s.Addr, "srvr")
+	s.serves(t, func(ctx context.Context, addr string) error {
+		answer, err := askZooKeeper(ctx, addr, "srvr")
 		if err == nil && !strings.Contains(answer, "Mode: ") {
 			err = fmt.Errorf("it says %q", answer)
 		}
 		return err
-	}}
-	if err := s.await(t.Context(), p); err != nil {
-		t.Fatalf("stores: ZooKeeper at %s: %v\n%s", s.Addr, err, s.Log())
-	}
+	})
 }
 
 // Ask sends one of ZooKeeper's words of four letters, such as "srvr".

@@ -1,0 +1,89 @@
+package stores_test
+
+import (
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/c8e606e4/leaderelection/internal/stores"
+)
+
+// A relay that is cut lets nothing through, closes nothing, and loses nothing.
+func TestRelay(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+	echo, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { echo.Close() })
+	go func() {
+		for {
+			c, err := echo.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+	r := stores.NewRelay(t, echo.Addr().String())
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", r.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	send := func(c net.Conn, text string) {
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	arrives := func(c net.Conn, text string) {
+		t.Helper()
+		b := make([]byte, len(text))
+		if _, err := io.ReadFull(c, b); err != nil || string(b) != text {
+			t.Fatalf("%q came back for %q: %v", b, text, err)
+		}
+	}
+	c := dial()
+	send(c, "hi")
+	arrives(c, "hi")
+	r.Cut()
+	late := dial()
+	for _, c := range []net.Conn{c, late} {
+		send(c, "yo")
+		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		if n, err := c.Read(make([]byte, 2)); n > 0 || !os.IsTimeout(err) {
+			t.Errorf("%d bytes came through a relay that is cut, and %v", n, err)
+		}
+		_ = c.SetReadDeadline(time.Time{})
+	}
+	if n := r.Connections(); n != 1 {
+		t.Errorf("%d connections to the server, want one", n)
+	}
+	r.Heal()
+	arrives(c, "yo")
+	arrives(late, "yo")
+	if n := r.Connections(); n != 2 {
+		t.Errorf("%d connections to the server, want two", n)
+	}
+	r.Delay(50 * time.Millisecond)
+	begun := time.Now()
+	send(c, "hi")
+	arrives(c, "hi")
+	if took := time.Since(begun); took < 100*time.Millisecond {
+		t.Errorf("with a delay of 50 ms there and back an answer took %v", took)
+	}
+	r.Cut() // the end of the test closes what is held
+	send(c, "yo")
+	dial()
+}
