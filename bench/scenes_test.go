@@ -16,6 +16,7 @@ import (
 // not overlap, and it wins each new election in the end. How soon is measured, not tested: on a machine
 // that gives its servers no time, calls end after a quarter of a term, and nothing may be won for long.
 func TestStoreFailsOver(t *testing.T) {
+	stores.Nightly(t, "it starts clusters")
 	p := plan{elections: 3, term: 5 * time.Second}
 	results := measureFailover(t, p)
 	for i, c := range contestants {
