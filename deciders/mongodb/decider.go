@@ -150,9 +150,6 @@ type Options struct {
 	Announcements string
 }
 
-// DefaultAwaitTime is what an AwaitTime of zero means.
-const DefaultAwaitTime = 10 * time.Minute
-
 // Decider is an election in MongoDB. It is a leaderelection.RaceDecider and a
 // leaderelection.ChangeFeed; all its methods may be called by several goroutines
 // at once.
@@ -211,7 +208,7 @@ func NewDecider(client *mongo.Client, database, collection, election string, opt
 		reads = readconcern.Linearizable()
 	}
 	wrong := durations.Fault("AwaitTime", b.opts.AwaitTime, durations.Least)
-	b.opts.AwaitTime = cmp.Or(b.opts.AwaitTime, DefaultAwaitTime)
+	b.opts.AwaitTime = cmp.Or(b.opts.AwaitTime, 10*time.Minute)
 	b.coll = client.Database(database).Collection(collection, options.Collection().
 		SetWriteConcern(&writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journal}).
 		SetReadConcern(reads).
