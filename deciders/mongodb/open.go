@@ -46,7 +46,7 @@ const minPoolSize = 2
 // not name it here, and minPoolSize is 2, see the package comment), and
 //
 //	linearizable=true      Options.Linearizable
-//	await_time=10m         Options.AwaitTime
+//	feed_wait=10m          Options.FeedWait
 //	announcements=NAME     Options.Announcements; the collection is made where it is missing
 //	tls_ca=FILE            connect with TLS; the authorities of the servers' certificates, PEM (else the system's)
 //	tls_cert=FILE          a client certificate, PEM
@@ -158,7 +158,7 @@ func parse(u *url.URL) (*parsed, error) {
 		return slices.ContainsFunc(driverOptions, func(o string) bool { return strings.EqualFold(o, name) })
 	})
 	p.files = q.TLSFiles()
-	p.opts = Options{Linearizable: q.Bool("linearizable"), AwaitTime: q.Duration("await_time"), Announcements: q.String("announcements")}
+	p.opts = Options{Linearizable: q.Bool("linearizable"), FeedWait: q.Duration("feed_wait"), Announcements: q.String("announcements")}
 	p.uri = (&url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: "/", RawQuery: driver.Encode()}).String()
 	return p, q.Rest()
 }
