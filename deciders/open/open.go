@@ -15,8 +15,9 @@
 // code, a test may use other Stores, and there is no order of initialisation to think of.
 // So this package itself needs the standard library and the root module only.
 //
-// What a store's URL looks like, and its parameters, says its Open function. These are
-// the schemes that each takes:
+// What a store's URL looks like, and its parameters, says its Open function. Those of TLS name
+// their files by tls_ca, tls_cert and tls_key, in PEM form. Any of these files implies TLS, whatever the
+// scheme. These are the schemes that each takes:
 //
 //	deciders/azblob     azblob
 //	deciders/consul     consul

@@ -53,7 +53,7 @@ var kinds = []kind{
 	},
 	{
 		Schemes: []string{"mysql", "mariadb"}, Tag: "no_mysql", Form: "mysql://user@host:3306/database?election=name",
-		Secure:  []string{"mysql://user@host/database?election=name&tls=true&tls_ca=ca.pem"},
+		Secure:  []string{"mysql://user@host/database?election=name&tls_ca=ca.pem"},
 		Secrets: []string{"MYSQL_PWD"}, Parameter: "election",
 	},
 	{Schemes: []string{"sqlite"}, Tag: "no_sqlite", Form: "sqlite:///var/lib/app/app.db?election=name", Parameter: "election"},
@@ -68,11 +68,11 @@ var kinds = []kind{
 	{Schemes: []string{"kubernetes"}, Tag: "no_kubernetes", Form: "kubernetes://namespace/lease", Hosted: true},
 	{
 		Schemes: []string{"zookeeper"}, Tag: "no_zookeeper", Form: "zookeeper://host:2181,host:2181/path",
-		Secure: []string{"zookeeper://host:2281/path?tls=true&tls_ca=ca.pem"},
+		Secure: []string{"zookeeper://host:2281/path?tls_ca=ca.pem"},
 	},
 	{
 		Schemes: []string{"consul"}, Tag: "no_consul", Form: "consul://host:8500/key",
-		Secure:  []string{"consul://host:8501/key?tls=true&tls_ca=ca.pem"},
+		Secure:  []string{"consul://host:8501/key?tls_ca=ca.pem"},
 		Secrets: []string{"CONSUL_HTTP_TOKEN", "CONSUL_HTTP_AUTH"},
 	},
 }
