@@ -27,9 +27,9 @@
 //	deciders/gcs        gs
 //	deciders/kubernetes kubernetes
 //	deciders/mongodb    mongodb, mongodb+srv
-//	deciders/natskv     nats, tls
+//	deciders/natskv     nats
 //	deciders/postgres   postgres, postgresql
-//	deciders/redis      redis, rediss, unix
+//	deciders/redis      redis, rediss, redis+unix
 //	deciders/rethinkdb  rethinkdb
 //	deciders/s3         s3
 //	deciders/sql/mysql  mysql, mariadb

@@ -24,7 +24,7 @@ import (
 //	rediss://cache.example.com?key=election:web&tls_ca=ca.pem
 //	redis://node-1:6379?key=election:web&cluster=true&addr=node-2:6379
 //	redis://sentinel-1:26379/0?key=election:web&master_name=main&addr=sentinel-2:26379
-//	unix:///run/redis.sock?key=election:web
+//	redis+unix:///run/redis.sock?key=election:web
 //
 // The parameter key is required. Others are channel, wait_replicas, wait_timeout
 // and feed_silence (Options); cluster=true for a Cluster, master_name for a

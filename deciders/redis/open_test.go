@@ -36,7 +36,7 @@ func TestOpen(t *testing.T) {
 func TestPlace(t *testing.T) {
 	for address, want := range map[string]string{
 		"redis://:secret@r:1/2?key=k":                        `redis key "k" at r:1, database 2`,
-		"unix:///run/redis.sock?key=k":                       `redis key "k" at /run/redis.sock, database 0`,
+		"redis+unix:///run/redis.sock?key=k":                 `redis key "k" at /run/redis.sock, database 0`,
 		"redis://a:1?cluster=true&key=k&addr=b:2":            `redis key "k" at a:1,b:2`,
 		"redis://s:26379/3?key=k&master_name=m&addr=t:26379": `redis key "k" at the master that Sentinels know, database 3`,
 	} {
@@ -65,7 +65,8 @@ func TestOpenRefuses(t *testing.T) {
 		"redis://localhost/zero?key=k":                                          "zero",
 		"http://localhost?key=k":                                                "scheme",
 		"redis://localhost?key=k&tls_ca=" + none:                                "no such file",
-		"unix:///run/redis.sock?key=k&tls_ca=" + none:                           "socket",
+		"redis+unix:///run/redis.sock?key=k&tls_ca=" + none:                     "socket",
+		"unix:///run/redis.sock?key=k":                                          "redis+unix",
 		"rediss://localhost?key=k&tls_ca=" + none:                               "no such file",
 		"rediss://localhost?key=k&tls_ca=" + empty:                              "no PEM certificate",
 		"rediss://localhost?key=k&tls_cert=" + none:                             "go together",

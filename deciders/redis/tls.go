@@ -15,13 +15,15 @@ import (
 
 // schemeOf is the scheme that go-redis gets for u, with TLS if there are files.
 func schemeOf(u *url.URL, files store.TLSFiles) (string, error) {
-	switch {
-	case u.Scheme != "redis" && u.Scheme != "rediss" && u.Scheme != "unix":
-		return "", fmt.Errorf("the scheme is %q; want redis, rediss for TLS, or unix for a socket", u.Scheme)
+	switch socket := u.Scheme == "redis+unix"; {
+	case u.Scheme != "redis" && u.Scheme != "rediss" && !socket:
+		return "", fmt.Errorf("the scheme is %q; want redis, rediss for TLS, or redis+unix for a socket", u.Scheme)
+	case socket && !files.None():
+		return "", errors.New("tls_ca, tls_cert and tls_key imply TLS, which a socket does not have")
+	case socket:
+		return "unix", nil
 	case files.None():
 		return u.Scheme, nil
-	case u.Scheme == "unix":
-		return "", errors.New("tls_ca, tls_cert and tls_key imply TLS, which a socket does not have")
 	}
 	_, err := files.Load()
 	return "rediss", err

@@ -83,7 +83,7 @@ func harmless(scheme, name string) bool {
 var addresses = set("endpoint addr server listen_url")
 
 // known are the schemes of stores.
-var known = set("file gs s3 azblob dynamodb nats tls etcd etcds redis rediss unix postgres postgresql mongodb mongodb+srv rethinkdb mysql mariadb sqlite kubernetes zookeeper consul")
+var known = set("file gs s3 azblob dynamodb nats etcd etcds redis rediss redis+unix postgres postgresql mongodb mongodb+srv rethinkdb mysql mariadb sqlite kubernetes zookeeper consul")
 
 // keyless are the schemes of URLs that hold no credentials, so that an @ in a path
 // is what it seems to be, unless there is a colon or another @ before it.

@@ -30,8 +30,8 @@ var kinds = []kind{
 	{Schemes: []string{"azblob"}, Tag: "no_azblob", Form: "azblob://account/container/blob", Hosted: true},
 	{Schemes: []string{"dynamodb"}, Tag: "no_dynamodb", Form: "dynamodb://table/key?region=eu-central-1", Hosted: true},
 	{
-		Schemes: []string{"nats", "tls"}, Tag: "no_nats", Form: "nats://host:4222/bucket/key",
-		Secure: []string{"tls://host:4222/bucket/key?tls_ca=ca.pem&tls_cert=me.pem&tls_key=me-key.pem"},
+		Schemes: []string{"nats"}, Tag: "no_nats", Form: "nats://host:4222/bucket/key",
+		Secure: []string{"nats://host:4222/bucket/key?tls_ca=ca.pem&tls_cert=me.pem&tls_key=me-key.pem"},
 	},
 	{
 		Schemes: []string{"etcd", "etcds"}, Tag: "no_etcd", Form: "etcd://host:2379/key",
@@ -39,10 +39,10 @@ var kinds = []kind{
 		Secrets: []string{"ETCDCTL_USER", "ETCDCTL_PASSWORD"},
 	},
 	{
-		Schemes: []string{"redis", "rediss", "unix"}, Tag: "no_redis", Form: "redis://host:6379/0?key=election",
+		Schemes: []string{"redis", "rediss", "redis+unix"}, Tag: "no_redis", Form: "redis://host:6379/0?key=election",
 		Secure: []string{
 			"rediss://host:6379/0?key=election&tls_ca=ca.pem&tls_cert=me.pem&tls_key=me-key.pem",
-			"unix:///run/redis.sock?key=election",
+			"redis+unix:///run/redis.sock?key=election",
 		},
 		Secrets: []string{"REDISCLI_AUTH"}, Parameter: "key",
 	},
