@@ -30,7 +30,7 @@ var everyStore = map[string]func(t *testing.T) (url string, env []string){
 		return "gs://elections/one?anonymous=true&endpoint=" + stores.FakeGCS(t, "elections"), nil
 	},
 	"azblob": func(t *testing.T) (string, []string) {
-		return "azblob://" + stores.AzuriteAccount + "/elections/one?create_container=true&endpoint=" + stores.Azurite(t),
+		return "azblob://" + stores.AzuriteAccount + "/elections/one?create=true&endpoint=" + stores.Azurite(t),
 			[]string{"AZURE_STORAGE_KEY=" + stores.AzuriteKey}
 	},
 	"dynamodb": func(t *testing.T) (string, []string) {

@@ -29,7 +29,7 @@ func (b *backend) Judge(err error) store.Verdict {
 
 // The answers that no retry can cure, and what to do about them.
 const (
-	noContainer  = "there is no such container: make it, correct its name, or set CreateContainer (create_container=true in an address)"
+	noContainer  = "there is no such container: make it, correct its name, or set CreateContainer (create=true in an address)"
 	notPermitted = "not permitted: the role Storage Blob Data Contributor on the container is needed, or a shared access signature with the permissions rcw that has not expired; is the account's firewall open to this machine?"
 	noCredential = "the credentials are not accepted: they are missing, wrong or expired, or this machine's clock is off"
 	notReplaced  = "the blob cannot be replaced, as it must be every few seconds: use a container without an immutability policy or legal hold, and a block blob in an online tier"

@@ -41,7 +41,7 @@ func Example() {
 
 // A URL names the election. Opening it asks nothing of the store yet.
 func ExampleOpen() {
-	u, err := url.Parse("azblob://account/elections/nightly?native_lease=30s&companion=nightly/report&create_container=true")
+	u, err := url.Parse("azblob://account/elections/nightly?native_lease=30s&companion=nightly/report&create=true")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -55,5 +55,5 @@ func ExampleOpen() {
 	fmt.Println(err)
 	// Output:
 	// ready
-	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=xxxxx: there is no parameter "native_leese"; there are companion, content_type, create_companions, create_container, encryption_scope, endpoint, metadata, native_lease, tier: leaderelection: no retry can help
+	// leaderelection/azblob: opening azblob://account/elections/nightly?native_leese=xxxxx: there is no parameter "native_leese"; there are companion, content_type, create, create_companions, encryption_scope, endpoint, metadata, native_lease, tier: leaderelection: no retry can help
 }

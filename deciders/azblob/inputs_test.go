@@ -223,7 +223,7 @@ func TestOpenRefuses(t *testing.T) {
 		"gs://account/elections/one", "azblob://account/elections", "azblob://account/elections/", "azblob:///elections/one",
 		"azblob://user@account/elections/one", "azblob://account:1/elections/one", "azblob://account.blob.core.windows.net/elections/one",
 		"azblob://account/elections/one?container=x", "azblob://account/elections/one?tier=Hot&tier=Cool", "azblob://account/elections/one?tier=Archive",
-		"azblob://account/elections/one?metadata=x", "azblob://account/elections/one?create_container=maybe", "azblob://account/elections/one?native_lease=10s",
+		"azblob://account/elections/one?metadata=x", "azblob://account/elections/one?create=maybe", "azblob://account/elections/one?native_lease=10s",
 		"azblob://account/elections/one?native_lease=x", "azblob://account/elections/one?companion=x", "azblob://account/elections/one?create_companions=true", "azblob://account/elections/one?endpoint=here",
 		"azblob://account/elections/one?endpoint=https://a/?sig=secret", "azblob://account/Elections/one", "azblob://account/elections/one?%zz", "azblob://account/elections/one#here",
 	} {

@@ -30,7 +30,7 @@ import (
 // unknown parameter, and one given twice that may be given once, is an error; each
 // is optional:
 //
-//	create_container  true: Options.CreateContainer
+//	create            true: Options.CreateContainer
 //	native_lease      true, or a duration such as 30s: Options.Leases
 //	companion         one blob of azlease.Options.Companions; may be given several times
 //	create_companions true: azlease.Options.CreateCompanions
@@ -171,7 +171,7 @@ func parse(u *url.URL) (*target, error) {
 		return nil, err
 	}
 	t.opts = Options{
-		CreateContainer: p.Bool("create_container"),
+		CreateContainer: p.Bool("create"),
 		ContentType:     p.String("content_type"),
 		Metadata:        p.Pairs("metadata"),
 		// A record must be readable at once.

@@ -31,7 +31,7 @@ func TestProcesses(t *testing.T) {
 				t.Fatal(err)
 			}
 			proctest.Run(t, proctest.Options{
-				Address:  "azblob://" + stores.AzuriteAccount + "/" + containerName + "/processes?create_container=true&endpoint=" + server + more,
+				Address:  "azblob://" + stores.AzuriteAccount + "/" + containerName + "/processes?create=true&endpoint=" + server + more,
 				Upstream: u.Host,
 				Env:      []string{"AZURE_STORAGE_KEY=" + stores.AzuriteKey},
 			})

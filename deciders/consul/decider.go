@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,9 +35,6 @@ type Options struct {
 	// a proxy gives up requests. Zero: 50 s.
 	FeedWait time.Duration
 }
-
-// DefaultFeedWait is what a FeedWait of zero means.
-const DefaultFeedWait = 50 * time.Second
 
 // Decider is one handle on an election in Consul. It is a leaderelection.RaceDecider, a
 // leaderelection.ChangeFeed and a durability.Examiner; all its methods may be called by
@@ -74,9 +72,7 @@ func NewDecider(client *http.Client, address, key string, opts *Options) *Decide
 	if opts != nil {
 		b.opts = *opts
 	}
-	if b.opts.FeedWait == 0 {
-		b.opts.FeedWait = DefaultFeedWait
-	}
+	b.opts.FeedWait = cmp.Or(b.opts.FeedWait, 50*time.Second)
 	var err error
 	if b.address, err = parseAddress(address); err == nil {
 		err = checkKey(key)

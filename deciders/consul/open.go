@@ -20,7 +20,7 @@ import (
 //
 //	consul://127.0.0.1:8500/elections/web
 //	consul:///elections/web                  the agent of CONSUL_HTTP_ADDR, or that of this machine
-//	consul://:TOKEN@host/elections/web?tls=true&tls_ca=ca.pem
+//	consul://:TOKEN@host/elections/web?tls_ca=ca.pem
 //
 // A port that is left out is 8500, with TLS 8501. Query parameters, all optional:
 //
@@ -29,7 +29,7 @@ import (
 //	partition=NAME    Options.Partition
 //	token_file=FILE   the ACL token, read anew for each request
 //	feed_wait=50s     Options.FeedWait
-//	tls=true          with TLS, which checks the agent's certificate
+//	tls=true          with TLS, which checks the agent's certificate; the three below imply it
 //	tls_ca=FILE       the authorities of that certificate, PEM (else the system's)
 //	tls_cert=FILE     a client certificate, PEM
 //	tls_key=FILE      its key, PEM
@@ -63,7 +63,7 @@ func open(u *url.URL, getenv func(string) string) (*Decider, error) {
 	}
 	token := credentials(p, u, getenv)
 	opts := &Options{Token: token, Datacenter: p.String("datacenter"), Namespace: p.String("namespace"), Partition: p.String("partition"), FeedWait: p.Duration("feed_wait")}
-	secure, files := p.Bool("tls"), p.TLSFiles()
+	secure, files := p.TLS()
 	agent := u.Host
 	if agent == "" {
 		agent = cmp.Or(getenv("CONSUL_HTTP_ADDR"), "127.0.0.1")
@@ -80,12 +80,6 @@ func open(u *url.URL, getenv func(string) string) (*Decider, error) {
 	}
 	if address.Port() == "" {
 		address.Host = strings.TrimSuffix(address.Host, ":") + map[string]string{"http": ":8500", "https": ":8501"}[address.Scheme]
-	}
-	switch _, err := files.Load(); {
-	case address.Scheme == "http" && !files.None():
-		p.Wrong("the parameters tls_ca, tls_cert and tls_key go with tls=true")
-	case err != nil:
-		p.Wrong("%w", err)
 	}
 	if err := p.Rest(); err != nil {
 		return nil, err

@@ -208,7 +208,7 @@ func TestTLS(t *testing.T) {
 	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t)
 	_, port, _ := strings.Cut(serveTLS(t, a, addr).Listener.Addr().String(), ":")
 	at := func(host string, ca *feedtest.Authority) *consul.Decider {
-		q := url.Values{"tls": {"true"}, "tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
+		q := url.Values{"tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
 		return opened(t, "consul://"+host+":"+port+"/e?"+q.Encode())
 	}
 	d := at("127.0.0.1", a)

@@ -35,7 +35,7 @@ func TestTLS(t *testing.T) {
 	file := ca.Path
 	server := stores.Etcd(t, "-cert", file("server.pem"), "-key", file("server.key"), "-cacert", file("ca.pem"))
 	query := url.Values{"tls_ca": {file("ca.pem")}, "tls_cert": {file("client.pem")}, "tls_key": {file("client.key")}}
-	at := "etcds://" + server.Endpoint + "/web?"
+	at := "etcd://" + server.Endpoint + "/web?" // the files imply etcds
 	d := opened(t, at+query.Encode())
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	feed := feedtest.Follow(t, d)

@@ -110,9 +110,6 @@ type Options struct {
 	FeedGrace time.Duration
 }
 
-// DefaultFeedGrace is what a FeedGrace of zero means.
-const DefaultFeedGrace = time.Second
-
 // Decider is an election in etcd. It is a leaderelection.RaceDecider and a
 // leaderelection.ChangeFeed; all its methods may be called by several goroutines
 // at once.
@@ -156,7 +153,7 @@ func (version) CommitTS() time.Time { return time.Time{} }
 // must be kept open while the Decider is in use, and may serve several. Options
 // may be nil. There is nothing to create beforehand.
 func NewDecider(client *clientv3.Client, key string, opts *Options) *Decider {
-	b := &backend{client: client, key: key, grace: DefaultFeedGrace}
+	b := &backend{client: client, key: key, grace: time.Second}
 	var wrong error
 	if opts != nil && opts.FeedGrace != 0 {
 		b.grace, wrong = opts.FeedGrace, durations.Fault("FeedGrace", opts.FeedGrace, durations.Least)

@@ -36,7 +36,7 @@ const (
 // Open returns the election that u names, with a client of its own, which Close
 // closes:
 //
-//	etcd://host:2379,host:2379/key      in the clear
+//	etcd://host:2379,host:2379/key      in the clear, unless a TLS file is named
 //	etcds://host:2379,host:2379/key     with TLS
 //
 // A port that is left out is 2379. The key is what follows the first slash, with
@@ -49,8 +49,8 @@ const (
 //	server_name=NAME  the name to expect in the servers' certificates
 //	feed_grace=1s     Options.FeedGrace
 //
-// The files are read again for each connection, so that renewed certificates are used
-// without a restart.
+// Each of the three files implies TLS. They are read again for each connection, so that renewed
+// certificates are used without a restart.
 //
 // User and password are taken from ETCDCTL_USER (user, or user:password) and
 // ETCDCTL_PASSWORD in the environment, as etcdctl does, or from u. With them Open
@@ -162,10 +162,9 @@ func parse(u *url.URL, getenv func(string) string, l *lines.Lines) (*clientv3.Co
 			MinConnectTimeout: dialTimeout,
 		})},
 	}
-	scheme := map[string]string{"etcd": "http://", "etcds": "https://"}[u.Scheme]
 	key := strings.TrimPrefix(u.Path, "/")
 	switch {
-	case scheme == "":
+	case u.Scheme != "etcd" && u.Scheme != "etcds":
 		return nil, "", nil, fmt.Errorf("the scheme is %q; want etcd://host:2379/key, or etcds for TLS", u.Scheme)
 	case u.Host == "":
 		return nil, "", nil, errors.New("no host is named: etcd://host:2379/key")
@@ -176,12 +175,19 @@ func parse(u *url.URL, getenv func(string) string, l *lines.Lines) (*clientv3.Co
 	if err != nil {
 		return nil, "", nil, err
 	}
+	setUser(cfg, u, getenv)
+	opts, secure, err := parameters(cfg, u, l)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	scheme := "http://"
+	if secure {
+		scheme = "https://"
+	}
 	for _, host := range hosts {
 		cfg.Endpoints = append(cfg.Endpoints, scheme+host)
 	}
-	setUser(cfg, u, getenv)
-	opts, err := parameters(cfg, u, l)
-	return cfg, key, opts, err
+	return cfg, key, opts, nil
 }
 
 func setUser(cfg *clientv3.Config, u *url.URL, getenv func(string) string) {
@@ -200,24 +206,25 @@ func setUser(cfg *clientv3.Config, u *url.URL, getenv func(string) string) {
 	}
 }
 
-// parameters reads the query.
-func parameters(cfg *clientv3.Config, u *url.URL, l *lines.Lines) (*Options, error) {
+// parameters reads the query. Secure says whether to connect with TLS.
+func parameters(cfg *clientv3.Config, u *url.URL, l *lines.Lines) (opts *Options, secure bool, err error) {
 	p, err := store.ParseParams(u)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	files := p.TLSFiles()
 	name := p.String("server_name")
-	opts := &Options{FeedGrace: p.Duration("feed_grace")}
-	if err := p.Rest(); err != nil {
-		return nil, err
+	opts = &Options{FeedGrace: p.Duration("feed_grace")}
+	secure = u.Scheme == "etcds" || !files.None()
+	if name != "" && !secure {
+		p.Wrong("server_name is for TLS: write etcds://")
 	}
-	if u.Scheme != "etcds" {
-		if !files.None() || name != "" {
-			return nil, errors.New("tls_ca, tls_cert, tls_key and server_name are for TLS: write etcds://")
-		}
+	if err := p.Rest(); err != nil {
+		return nil, false, err
+	}
+	if !secure {
 		cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(listed{insecure.NewCredentials(), l}))
-		return opts, nil
+		return opts, false, nil
 	}
 	if name != "" {
 		// In tls.Config it would have no effect: etcd's client sets each
@@ -226,8 +233,8 @@ func parameters(cfg *clientv3.Config, u *url.URL, l *lines.Lines) (*Options, err
 	}
 	creds, err := newRenewing(files)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(listed{creds, l}))
-	return opts, nil
+	return opts, true, nil
 }

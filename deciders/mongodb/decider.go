@@ -75,7 +75,7 @@
 //
 // A leader writes about 515 times an hour at the default term of 15 s. A standby
 // with a change stream waits in a getMore that the server answers when there is
-// news, or after Options.AwaitTime; without one it reads 480 times an hour. The
+// news, or after Options.FeedWait; without one it reads 480 times an hour. The
 // client's own monitoring of each server (a hello, held for 10 s) comes on top. The
 // getMore keeps a connection for itself: with a client of your own set minPoolSize to 2,
 // as Open does, or a standby that is to lead first connects, with TLS and log-in. So a
@@ -137,11 +137,11 @@ type Options struct {
 	// for safety, which rests on writes; it costs a standby that polls more
 	// than it gives. A standalone server refuses it.
 	Linearizable bool
-	// AwaitTime is how long the server may hold the feed's getMore before it
+	// FeedWait is how long the server may hold the feed's getMore before it
 	// answers that there is nothing new. Longer means fewer requests of idle
 	// standbys; where something between cuts connections that are silent for
 	// long, stay below that. Zero: 10 minutes.
-	AwaitTime time.Duration
+	FeedWait time.Duration
 	// Announcements names a capped collection in the same database, for
 	// servers that have no change streams: each write is announced there, and
 	// the feed follows it with a tailable cursor. Empty: none; the record is
@@ -149,9 +149,6 @@ type Options struct {
 	// CreateAnnouncements.
 	Announcements string
 }
-
-// DefaultAwaitTime is what an AwaitTime of zero means.
-const DefaultAwaitTime = 10 * time.Minute
 
 // Decider is an election in MongoDB. It is a leaderelection.RaceDecider and a
 // leaderelection.ChangeFeed; all its methods may be called by several goroutines
@@ -210,8 +207,8 @@ func NewDecider(client *mongo.Client, database, collection, election string, opt
 	if b.opts.Linearizable {
 		reads = readconcern.Linearizable()
 	}
-	wrong := durations.Fault("AwaitTime", b.opts.AwaitTime, durations.Least)
-	b.opts.AwaitTime = cmp.Or(b.opts.AwaitTime, DefaultAwaitTime)
+	wrong := durations.Fault("FeedWait", b.opts.FeedWait, durations.Least)
+	b.opts.FeedWait = cmp.Or(b.opts.FeedWait, 10*time.Minute)
 	b.coll = client.Database(database).Collection(collection, options.Collection().
 		SetWriteConcern(&writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journal}).
 		SetReadConcern(reads).

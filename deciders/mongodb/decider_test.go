@@ -273,6 +273,6 @@ func TestDisconnectedClient(t *testing.T) {
 
 // A bare number counts nanoseconds: nobody means so few.
 func TestBareNumbers(t *testing.T) {
-	d := mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "one", &mongodb.Options{AwaitTime: 10})
+	d := mongodb.NewDecider(client(t, "mongodb://127.0.0.1:1"), database, collection, "one", &mongodb.Options{FeedWait: 10})
 	feedtest.Refuses(t, d, "nanoseconds")
 }

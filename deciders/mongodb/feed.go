@@ -54,7 +54,7 @@ func (d *Decider) stream(ctx context.Context, yield func(*leaderelection.RaceEnt
 	}
 	changes, err := d.b.coll.Watch(ctx,
 		mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "documentKey._id", Value: d.b.id}}}}},
-		options.ChangeStream().SetMaxAwaitTime(d.b.opts.AwaitTime))
+		options.ChangeStream().SetMaxAwaitTime(d.b.opts.FeedWait))
 	if noStreams(err) {
 		d.b.probeAt.Store(time.Now().Add(askAgain).Unix())
 		return fmt.Errorf("%w: %w", errNoStreams, err)

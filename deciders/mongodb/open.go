@@ -46,14 +46,14 @@ const minPoolSize = 2
 // not name it here, and minPoolSize is 2, see the package comment), and
 //
 //	linearizable=true      Options.Linearizable
-//	await_time=10m         Options.AwaitTime
+//	feed_wait=10m          Options.FeedWait
 //	announcements=NAME     Options.Announcements; the collection is made where it is missing
-//	tls_ca=FILE            connect with TLS; the authorities of the servers' certificates, PEM (else the system's)
+//	tls_ca=FILE            the authorities of the servers' certificates, PEM (else the system's)
 //	tls_cert=FILE          a client certificate, PEM
 //	tls_key=FILE           its key, PEM
 //
-// The files are read for each connection, so certificates may be renewed. They take the place of
-// tlsCAFile and tlsCertificateKeyFile, which the driver reads once.
+// Each of the three files implies tls=true. They are read for each connection, so certificates may be
+// renewed. They take the place of tlsCAFile and tlsCertificateKeyFile, which the driver reads once.
 //
 // Open itself does no I/O, but to look up a +srv name and to make announcements. Any
 // other parameter is an error, and so is whatever makes a URL useless. Credentials are
@@ -158,7 +158,12 @@ func parse(u *url.URL) (*parsed, error) {
 		return slices.ContainsFunc(driverOptions, func(o string) bool { return strings.EqualFold(o, name) })
 	})
 	p.files = q.TLSFiles()
-	p.opts = Options{Linearizable: q.Bool("linearizable"), AwaitTime: q.Duration("await_time"), Announcements: q.String("announcements")}
+	for name, values := range driver {
+		if (strings.EqualFold(name, "tls") || strings.EqualFold(name, "ssl")) && values[0] == "false" {
+			p.files.Exclude(q, name+"=false")
+		}
+	}
+	p.opts = Options{Linearizable: q.Bool("linearizable"), FeedWait: q.Duration("feed_wait"), Announcements: q.String("announcements")}
 	p.uri = (&url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host, Path: "/", RawQuery: driver.Encode()}).String()
 	return p, q.Rest()
 }

@@ -16,7 +16,7 @@ import (
 
 func TestOpen(t *testing.T) {
 	s := imitate(t)
-	d := opened(t, "mongodb://"+s.addr+"/ops/elections/a%20b/c?replicaSet=rs0&appName=x&retryWrites=true&linearizable=true&await_time=1m")
+	d := opened(t, "mongodb://"+s.addr+"/ops/elections/a%20b/c?replicaSet=rs0&appName=x&retryWrites=true&linearizable=true&feed_wait=1m")
 	feedtest.Write(t, d, 1, feedtest.Read(t, d).Token)
 	if s.docs["elections"]["a b/c"] == nil {
 		t.Errorf("there are %v", s.docs)
@@ -80,10 +80,12 @@ func TestOpenRefuses(t *testing.T) {
 		"mongodb://h/d/c/e?readPreference=secondary":             "no effect",
 		"mongodb://h/d/c/e?frobnicate=1":                         "frobnicate",
 		"mongodb://h/d/c/e?linearizable=perhaps":                 "linearizable",
-		"mongodb://h/d/c/e?await_time=soon":                      "await_time",
-		"mongodb://h/d/c/e?await_time=-1s":                       "await_time",
+		"mongodb://h/d/c/e?feed_wait=soon":                       "feed_wait",
+		"mongodb://h/d/c/e?feed_wait=-1s":                        "feed_wait",
 		"mongodb://h/d/c/e?appName=a&appName=b":                  "appName",
 		"mongodb://h/d/c/e?tls=perhaps":                          "tls",
+		"mongodb://h/d/c/e?tls=false&tls_ca=/x":                  "leave out tls=false",
+		"mongodb://h/d/c/e?SSL=false&tls_cert=/x":                "leave out SSL",
 		"mongodb://h/d/c/e?tls=true&tls_ca=/no/such/file":        "/no/such/file",
 		"mongodb://h/d/c/e?tls=true&tlsCAFile=/no/such/file":     "tls_ca",
 		"mongodb://me:s3cret@h/d/c/e?frobnicate=1":               "xxxxx",

@@ -16,8 +16,7 @@ import (
 //
 //	nats://[user:password@|token@]host[:port]/bucket/key?parameter=value&...
 //
-// with tls:// in place of nats:// for a connection that must be encrypted. The
-// key may have slashes. An unknown parameter, and one given twice, is an error;
+// The key may have slashes. An unknown parameter, and one given twice, is an error;
 // each is optional:
 //
 //	server        a further server's host:port; may be given several times
@@ -25,6 +24,7 @@ import (
 //	              not say itself; the host may then be left out: nats:///b/k?context=prod
 //	creds         a file with a user's JWT and seed
 //	nkey          a file with a user's nkey seed
+//	tls           true: the connection must be encrypted; the three below imply it
 //	tls_ca        a file with the authorities to trust in place of the system's
 //	tls_cert      a file with this client's certificate, and
 //	tls_key       one with its key

@@ -15,8 +15,9 @@
 // code, a test may use other Stores, and there is no order of initialisation to think of.
 // So this package itself needs the standard library and the root module only.
 //
-// What a store's URL looks like, and its parameters, says its Open function. These are
-// the schemes that each takes:
+// What a store's URL looks like, and its parameters, says its Open function. Those of TLS name
+// their files by tls_ca, tls_cert and tls_key, in PEM form. Any of these files implies TLS, whatever the
+// scheme. These are the schemes that each takes:
 //
 //	deciders/azblob     azblob
 //	deciders/consul     consul
@@ -26,9 +27,9 @@
 //	deciders/gcs        gs
 //	deciders/kubernetes kubernetes
 //	deciders/mongodb    mongodb, mongodb+srv
-//	deciders/natskv     nats, tls
+//	deciders/natskv     nats
 //	deciders/postgres   postgres, postgresql
-//	deciders/redis      redis, rediss, unix
+//	deciders/redis      redis, rediss, redis+unix
 //	deciders/rethinkdb  rethinkdb
 //	deciders/s3         s3
 //	deciders/sql/mysql  mysql, mariadb

@@ -48,9 +48,6 @@ type Options struct {
 	FeedSilence time.Duration
 }
 
-// DefaultFeedSilence is what a FeedSilence of zero means.
-const DefaultFeedSilence = 30 * time.Second
-
 // Decider is one handle on an election in PostgreSQL. It is a
 // leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods may be
 // called by several goroutines at once.
@@ -99,7 +96,7 @@ func NewDecider(db DB, name, election string, opts *Options) *Decider {
 		b.opts = *opts
 	}
 	wrong := cmp.Or(table.Check(name, election), durations.Fault("FeedSilence", b.opts.FeedSilence, durations.Least))
-	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, DefaultFeedSilence)
+	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, 30*time.Second)
 	mode := pgx.QueryExecModeExec
 	if p, ok := db.(pool); ok && p.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
 		mode = pgx.QueryExecModeSimpleProtocol // some poolers know no other

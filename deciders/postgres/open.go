@@ -41,7 +41,8 @@ const (
 // left out), create=true for Options.CreateTable, feed_silence, listen_url for
 // Options.Listen, listen=false for Options.NoListen, and those of
 // pgxpool.ParseConfig, such as sslmode, channel_binding or
-// pool_max_conns. What the address leaves out is taken from PGHOST, PGUSER,
+// pool_max_conns. The parameters tls_ca, tls_cert and tls_key name files in PEM form. They imply
+// TLS: sslmode is then verify-full, unless it is require or verify-ca. What the address leaves out is taken from PGHOST, PGUSER,
 // PGPASSWORD, ~/.pgpass and the others that libpq knows; connect_timeout is then 5 s
 // and pool_max_conns 10, and with several hosts target_session_attrs is read-write. A blank
 // in a value is %20. Files are read again for each connection: the password file, the service file
@@ -85,6 +86,12 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	opts, listen := options(p)
 	files := p.TLSFiles()
 	theirs := p.Take("pgx's "+strings.Join(slices.Sorted(maps.Keys(known)), ", "), func(name string) bool { return known[name] })
+	switch mode := theirs.Get("sslmode"); {
+	case mode == "disable" || mode == "allow" || mode == "prefer":
+		files.Exclude(p, "sslmode="+mode)
+	case mode == "" && !files.None():
+		theirs.Set("sslmode", "verify-full")
+	}
 	if err := p.Rest(); err != nil {
 		return nil, err
 	}
@@ -92,9 +99,6 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 		if file != "" {
 			theirs.Set(name, file)
 		}
-	}
-	if files.CA != "" && !theirs.Has("sslmode") {
-		theirs.Set("sslmode", "verify-full")
 	}
 	rest := *u
 	// Who names several hosts means the one that takes writes.

@@ -61,6 +61,8 @@ func TestOpenRefuses(t *testing.T) {
 		"postgres://localhost/db?election=e&feed_silence=5":                                              `"feed_silence"`,
 		"postgres://localhost/db?election=e&feed_silence=-5s":                                            `"feed_silence"`,
 		"postgres://localhost/db?election=e&sslmode=sometimes":                                           "sslmode",
+		"postgres://localhost/db?election=e&sslmode=disable&tls_ca=/x":                                   "leave out sslmode=disable",
+		"postgres://localhost/db?election=e&sslmode=prefer&tls_cert=/x&tls_key=/y":                       "leave out sslmode=prefer",
 		"postgres://localhost/db?election=e&tls_ca=/no/such/file":                                        "/no/such/file",
 		"postgres://localhost/db?election=e&pool_max_conns=many":                                         "pool_max_conns",
 		"postgres://u:s3cret@localhost/db?election=e;x":                                                  "semicolon",
@@ -128,8 +130,9 @@ func TestAccess(t *testing.T) {
 		at("app", verify):       {"check user, password"},
 		at("candidate", verify): {"28000", "check user, password"},
 		at("app:secret", "&sslmode=verify-full&tls_ca="+filepath.Join(other, "ca.pem")): {"certificate", "tls_ca"},
-		at("app:secret", "&sslmode=disable"):                                            {"28000", "pg_hba.conf"},
-		strings.Replace(at("app:secret", verify), "127.0.0.1", "localhost", 1):          {"certificate", "tls_ca"},
+		at("candidate", own):                 {"certificate", "tls_ca"},
+		at("app:secret", "&sslmode=disable"): {"28000", "pg_hba.conf"},
+		strings.Replace(at("app:secret", verify), "127.0.0.1", "localhost", 1): {"certificate", "tls_ca"},
 	} {
 		d := opened(t, address)
 		feedtest.Refuses(t, d, words...)

@@ -45,12 +45,6 @@ type Options struct {
 	Feeds *Feeds
 }
 
-// What zero values of Options mean.
-const (
-	DefaultWaitTimeout = 500 * time.Millisecond
-	DefaultFeedSilence = 30 * time.Second
-)
-
 // maxCalls is how many calls of one handle may be under way, those included that
 // were given up: a call of go-redis cannot be interrupted, and ends by the
 // client's own timeouts.
@@ -100,8 +94,8 @@ func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decide
 		b.opts.Feeds = new(Feeds)
 	}
 	wrong := cmp.Or(durations.Fault("WaitTimeout", b.opts.WaitTimeout, durations.Least), durations.Fault("FeedSilence", b.opts.FeedSilence, durations.Least))
-	b.opts.WaitTimeout = cmp.Or(b.opts.WaitTimeout, DefaultWaitTimeout)
-	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, DefaultFeedSilence)
+	b.opts.WaitTimeout = cmp.Or(b.opts.WaitTimeout, 500*time.Millisecond)
+	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, 30*time.Second)
 	b.run = script.New(client, key, b.opts.WaitTimeout, maxCalls)
 	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "redis", Place: place(client, key)}}
 	if d.election.Wrong = wrong; key == "" {

@@ -24,12 +24,12 @@ import (
 //	rediss://cache.example.com?key=election:web&tls_ca=ca.pem
 //	redis://node-1:6379?key=election:web&cluster=true&addr=node-2:6379
 //	redis://sentinel-1:26379/0?key=election:web&master_name=main&addr=sentinel-2:26379
-//	unix:///run/redis.sock?key=election:web
+//	redis+unix:///run/redis.sock?key=election:web
 //
 // The parameter key is required. Others are channel, wait_replicas, wait_timeout
 // and feed_silence (Options); cluster=true for a Cluster, master_name for a
 // master that Sentinels know, addr for further nodes of either; tls_ca, tls_cert
-// and tls_key for PEM files; and those of go-redis's ParseURL, ParseClusterURL and
+// and tls_key for PEM files, which imply rediss; and those of go-redis's ParseURL, ParseClusterURL and
 // ParseFailoverURL, such as dial_timeout or skip_verify.
 //
 // A password that the address lacks is taken from REDISCLI_AUTH in the
@@ -65,14 +65,15 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	if err := p.Rest(); err != nil {
 		return nil, err
 	}
-	if err := checkFiles(u, files); err != nil {
+	scheme, err := schemeOf(u, files)
+	if err != nil {
 		return nil, err
 	}
 	if len(nodes) > 0 {
 		theirs["addr"] = nodes
 	}
 	rest := *u
-	rest.RawQuery = theirs.Encode()
+	rest.Scheme, rest.RawQuery = scheme, theirs.Encode()
 	client, done, err := clients.Open(ctx, fmt.Sprint(rest.String(), cluster, files), func(context.Context) (redis.UniversalClient, func() error, error) {
 		client, err := connect(&rest, cluster, files)
 		if err != nil {

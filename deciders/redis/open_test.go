@@ -36,7 +36,7 @@ func TestOpen(t *testing.T) {
 func TestPlace(t *testing.T) {
 	for address, want := range map[string]string{
 		"redis://:secret@r:1/2?key=k":                        `redis key "k" at r:1, database 2`,
-		"unix:///run/redis.sock?key=k":                       `redis key "k" at /run/redis.sock, database 0`,
+		"redis+unix:///run/redis.sock?key=k":                 `redis key "k" at /run/redis.sock, database 0`,
 		"redis://a:1?cluster=true&key=k&addr=b:2":            `redis key "k" at a:1,b:2`,
 		"redis://s:26379/3?key=k&master_name=m&addr=t:26379": `redis key "k" at the master that Sentinels know, database 3`,
 	} {
@@ -64,7 +64,9 @@ func TestOpenRefuses(t *testing.T) {
 		"redis://localhost?key=k&cluster=perhaps":                               `"perhaps"`,
 		"redis://localhost/zero?key=k":                                          "zero",
 		"http://localhost?key=k":                                                "scheme",
-		"redis://localhost?key=k&tls_ca=" + none:                                "rediss",
+		"redis://localhost?key=k&tls_ca=" + none:                                "no such file",
+		"redis+unix:///run/redis.sock?key=k&tls_ca=" + none:                     "socket",
+		"unix:///run/redis.sock?key=k":                                          "redis+unix",
 		"rediss://localhost?key=k&tls_ca=" + none:                               "no such file",
 		"rediss://localhost?key=k&tls_ca=" + empty:                              "no PEM certificate",
 		"rediss://localhost?key=k&tls_cert=" + none:                             "go together",
@@ -81,7 +83,7 @@ func TestTLS(t *testing.T) {
 	port := stores.FreePort(t)
 	stores.Redis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", ca.Path("server.pem"), "--tls-key-file", ca.Path("server.key"),
 		"--tls-ca-cert-file", ca.Path("ca.pem"), "--tls-auth-clients", "yes")
-	at := fmt.Sprintf("rediss://127.0.0.1:%d?key=k", port)
+	at := fmt.Sprintf("redis://127.0.0.1:%d?key=k", port) // the files imply rediss
 	own := "&tls_cert=" + ca.Path("client.pem") + "&tls_key=" + ca.Path("client.key")
 
 	d := opened(t, at+"&tls_ca="+ca.Path("ca.pem")+own)

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -12,16 +13,20 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/redis/internal/lines"
 )
 
-// checkFiles says what is wrong with the files that u names.
-func checkFiles(u *url.URL, files store.TLSFiles) error {
-	switch {
+// schemeOf is the scheme that go-redis gets for u, with TLS if there are files.
+func schemeOf(u *url.URL, files store.TLSFiles) (string, error) {
+	switch socket := u.Scheme == "redis+unix"; {
+	case u.Scheme != "redis" && u.Scheme != "rediss" && !socket:
+		return "", fmt.Errorf("the scheme is %q; want redis, rediss for TLS, or redis+unix for a socket", u.Scheme)
+	case socket && !files.None():
+		return "", errors.New("tls_ca, tls_cert and tls_key imply TLS, which a socket does not have")
+	case socket:
+		return "unix", nil
 	case files.None():
-		return nil
-	case u.Scheme != "rediss":
-		return fmt.Errorf("the scheme is %q, and tls_ca, tls_cert and tls_key go with rediss", u.Scheme)
+		return u.Scheme, nil
 	}
 	_, err := files.Load()
-	return err
+	return "rediss", err
 }
 
 // dialer returns what makes each connection with TLS, by the files as they are then, or nil, for

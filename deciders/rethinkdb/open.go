@@ -107,16 +107,13 @@ func (p *parsed) parameters(u *url.URL) error {
 	if err != nil {
 		return err
 	}
-	secure := q.Bool("tls")
-	files := q.TLSFiles()
+	secure, files := q.TLS()
 	p.connect.Timeout = cmp.Or(q.Duration("timeout"), defaultTimeout)
 	if q.Bool("discover") {
 		q.Wrong("discover: the driver's discovery ends the process when a server goes away: name each server in the URL instead")
 	}
-	if err := q.Rest(); err != nil || !secure && files.None() {
-		return err
+	if secure {
+		p.tls = &files
 	}
-	p.tls = &files
-	_, err = files.Load() // what is wrong with them is said at once
-	return err
+	return q.Rest()
 }

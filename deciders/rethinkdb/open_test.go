@@ -127,6 +127,7 @@ func TestOpenRefuses(t *testing.T) {
 		"rethinkdb://h/d/t/e?timeout=soon":                "timeout",
 		"rethinkdb://h/d/t/e?create=true":                 "create",
 		"rethinkdb://h/d/t/e?tls_ca=/no/such/file":        "/no/such/file",
+		"rethinkdb://h/d/t/e?tls=false&tls_ca=/dev/null":  "leave out tls=false",
 		"rethinkdb://h/d/t/e?tls_ca=/dev/null":            "PEM",
 		"rethinkdb://h/d/t/e?tls_cert=/no/such/file":      "cert",
 		"rethinkdb://me:s3cret@h/d/t/e?frobnicate=s3cret": "xxxxx",

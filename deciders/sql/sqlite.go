@@ -73,9 +73,6 @@ func judgeSQLite(code int, err error) Fault {
 	return Fault{}
 }
 
-// LockSuffix is what the name of a SQLite database's lock file ends with.
-const LockSuffix = "-leaderelection.lock"
-
 // lockSQLite keeps other candidates from writing. SQLite's own locks are the process's: they
 // fall when any code of the process closes the file, and SQLite does not notice. This one is
 // of a file that nobody else opens, and of the open file itself.
@@ -84,7 +81,7 @@ func lockSQLite(ctx context.Context, file string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, err := lock.Wait(ctx, file+LockSuffix, i.Mode().Perm())
+	held, err := lock.Wait(ctx, file+"-leaderelection.lock", i.Mode().Perm())
 	if err != nil {
 		return nil, err
 	}

@@ -36,9 +36,6 @@ type ConnectOptions struct {
 	watched *atomic.Bool // some connection of this client has asked for a watch
 }
 
-// DefaultSessionTimeout is what a SessionTimeout of zero means.
-const DefaultSessionTimeout = 5 * time.Second
-
 // Connect makes a connection as elections need it, to servers given as "host:port". A port that is
 // left out is 2181. An IPv6 address is in brackets. Names are looked up again for each attempt,
 // and what comes from a server that is not ZooKeeper ends the connection, and not the program. It
@@ -58,7 +55,7 @@ func Connect(servers []string, opts *ConnectOptions) (*zk.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection/zookeeper: %w", err)
 	}
-	o.SessionTimeout = cmp.Or(o.SessionTimeout, DefaultSessionTimeout)
+	o.SessionTimeout = cmp.Or(o.SessionTimeout, 5*time.Second)
 	o.watched = new(atomic.Bool)
 	conn, _, err := zk.Connect(servers, o.SessionTimeout, zk.WithLogger(o.Logger), zk.WithLogInfo(false),
 		zk.WithHostProvider(&hosts{}), zk.WithDialer(func(_, address string, timeout time.Duration) (net.Conn, error) { return o.dial(address, timeout) }))

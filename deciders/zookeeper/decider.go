@@ -44,9 +44,6 @@ type Options struct {
 	FeedSilence time.Duration
 }
 
-// DefaultFeedSilence is what a FeedSilence of zero means.
-const DefaultFeedSilence = 30 * time.Second
-
 // Decider is one handle on an election in ZooKeeper. It is a leaderelection.RaceDecider, a
 // leaderelection.ChangeFeed and a durability.Examiner; all its methods may be called by
 // several goroutines at once.
@@ -105,7 +102,7 @@ func NewDecider(conn Conn, path string, opts *Options) *Decider {
 		b.opts.ACL = zk.WorldACL(zk.PermAll)
 	}
 	wrong := cmp.Or(checkPath(path), durations.Fault("FeedSilence", b.opts.FeedSilence, durations.Least))
-	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, DefaultFeedSilence)
+	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, 30*time.Second)
 	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "zookeeper", Place: "znode " + path, Wrong: wrong}}
 }
 

@@ -162,7 +162,7 @@ func TestTLS(t *testing.T) {
 	a, other := feedtest.NewAuthority(t, "server", "candidate"), feedtest.NewAuthority(t)
 	addr, _ := serveTLS(t, a)
 	at := func(host string, ca *feedtest.Authority) *zookeeper.Decider {
-		q := url.Values{"tls": {"true"}, "tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
+		q := url.Values{"tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
 		return opened(t, "zookeeper://"+strings.Replace(addr, "127.0.0.1", host, 1)+"/e?"+q.Encode())
 	}
 	feedtest.Write(t, at("127.0.0.1", a), 1, nil)
@@ -256,7 +256,8 @@ func TestOpenRefuses(t *testing.T) {
 		"zookeeper://a/e?create=perhaps":           `"create"`,
 		"zookeeper://a/e?session_timeout=5":        `"session_timeout"`,
 		"zookeeper://a/e?feed_silence=-1s":         `"feed_silence"`,
-		"zookeeper://a/e?tls_ca=/x":                "tls",
+		"zookeeper://a/e?tls=0&tls_ca=/x":          "leave out tls=0",
+		"zookeeper://a/e?tls_ca=/no/file":          "/no/file",
 		"zookeeper://a/e?tls=true&tls_ca=/no/file": "/no/file",
 		"zookeeper://a/e?election=x":               `no parameter "election"`,
 	})

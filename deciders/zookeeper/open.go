@@ -22,15 +22,15 @@ import (
 //
 //	zookeeper://host:2181/elections/web
 //	zookeeper://a:2181,b:2181,c:2181/elections/web?create=true
-//	zookeeper://user:password@a,b,c/elections/web?acl=owner&tls=true&tls_ca=ca.pem
+//	zookeeper://user:password@a,b,c/elections/web?acl=owner&tls_ca=ca.pem
 //
 // A port that is left out is 2181. The path is the znode's, from the root: one who has a chroot
 // writes that as well. User and password are credentials of the digest scheme. The parameters are create=true for
 // Options.CreateParents; acl, of what is created: open (for all, if it is left out), owner
 // (for those credentials alone) or owner-write (others may read); session_timeout (5s);
-// feed_silence (30s); and tls=true, which checks the servers' certificates, with tls_ca,
-// tls_cert and tls_key for files in PEM form, read again for each connection. It does not
-// wait for the connection.
+// feed_silence (30s); and tls=true, which checks the servers' certificates. The parameters tls_ca,
+// tls_cert and tls_key imply it. They name files in PEM form, read again for each connection. Open
+// does not wait for the connection.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {
@@ -118,13 +118,7 @@ func acl(p *store.Params, credentials bool) []zk.ACL {
 
 // encrypted takes the parameters of TLS, and returns a ConnectOptions.TLS.
 func encrypted(p *store.Params) (func(address string) (*tls.Config, error), store.TLSFiles) {
-	on, files := p.Bool("tls"), p.TLSFiles()
-	switch _, err := files.Load(); {
-	case !on && !files.None():
-		p.Wrong("the parameters tls_ca, tls_cert and tls_key go with tls=true")
-	case err != nil:
-		p.Wrong("%w", err)
-	}
+	on, files := p.TLS()
 	if !on {
 		return nil, files
 	}

@@ -154,7 +154,7 @@ type tables struct {
 
 // open makes them in a new database.
 func open(ctx context.Context, file string) (*tables, error) {
-	fences, err := fencesql.NewTable(fencesql.SQLite, "fences", nil)
+	fences, err := fencesql.NewTable(fencesql.SQLite(), "fences", nil)
 	if err != nil {
 		return nil, err
 	}

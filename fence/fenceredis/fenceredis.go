@@ -26,6 +26,7 @@ package fenceredis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -125,28 +126,34 @@ func Set(ctx context.Context, client redis.Scripter, token fence.Token, key stri
 }
 
 // Guard is a fence.Checker that remembers in Redis: for what is not in Redis
-// itself. Between its check and the act there is a gap.
+// itself. Between its check and the act there is a gap. Make it by NewGuard: the zero
+// Guard has no client, and admits nothing.
 type Guard struct {
-	Client   redis.Scripter
-	Election string
-}
-
-// Check implements fence.Checker.
-func (g *Guard) Check(ctx context.Context, t fence.Token) error {
-	if err := t.Check(g.Election); err != nil {
-		return err
-	}
-	_, err := Do(ctx, g.Client, t, nil)
-	return err
-}
-
-// Peek judges t and remembers nothing.
-func (g *Guard) Peek(ctx context.Context, t fence.Token) error {
-	if err := t.Check(g.Election); err != nil {
-		return err
-	}
-	_, err := run(ctx, g.Client, peek, t, nil)
-	return err
+	client   redis.Scripter
+	election string
 }
 
 var _ fence.Checker = (*Guard)(nil)
+
+// NewGuard returns the Guard of an election. Its methods may be called by any number of
+// goroutines at once.
+func NewGuard(client redis.Scripter, election string) *Guard {
+	return &Guard{client: client, election: election}
+}
+
+// Check implements fence.Checker.
+func (g *Guard) Check(ctx context.Context, t fence.Token) error { return g.run(ctx, script, t) }
+
+// Peek judges t and remembers nothing.
+func (g *Guard) Peek(ctx context.Context, t fence.Token) error { return g.run(ctx, peek, t) }
+
+func (g *Guard) run(ctx context.Context, script *redis.Script, t fence.Token) error {
+	if err := t.Check(g.election); err != nil {
+		return err
+	}
+	if g.client == nil {
+		return errors.New("fenceredis: the Guard has no client: make it by NewGuard")
+	}
+	_, err := run(ctx, g.client, script, t, nil)
+	return err
+}

@@ -113,7 +113,7 @@ func TestEviction(t *testing.T) {
 	c.Del(t.Context(), fenceredis.Key("orders")) // as an eviction does
 	refused("a deposed leader, when the fence was evicted", write(1))
 	refused("its leader", write(2))
-	g := fenceredis.Guard{Client: c, Election: "orders"}
+	g := fenceredis.NewGuard(c, "orders")
 	refused("Check", g.Check(t.Context(), fencetest.Orders(2)))
 	refused("Peek", g.Peek(t.Context(), fencetest.Orders(2)))
 	for _, policy := range []string{"noeviction", "volatile-lru"} {
@@ -135,7 +135,7 @@ func TestEviction(t *testing.T) {
 
 func TestGuardAtOnce(t *testing.T) {
 	c := client(t)
-	var g fence.Checker = &fenceredis.Guard{Client: c, Election: "orders"}
+	var g fence.Checker = fenceredis.NewGuard(c, "orders")
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -220,7 +220,7 @@ func TestAnswersOfSomethingElse(t *testing.T) {
 // A token that only reads is judged, and shuts nobody out.
 func TestPeekRaisesNothing(t *testing.T) {
 	c := client(t)
-	g := &fenceredis.Guard{Client: c, Election: "orders"}
+	g := fenceredis.NewGuard(c, "orders")
 	if err := g.Check(t.Context(), fencetest.Orders(7)); err != nil {
 		t.Fatal(err)
 	}
@@ -244,5 +244,17 @@ func TestPeekRaisesNothing(t *testing.T) {
 func TestKeyHasAHashTag(t *testing.T) {
 	if key := fenceredis.Key("orders"); key != "{orders}:fence" {
 		t.Errorf("%q", key)
+	}
+}
+
+// A Guard without a client admits nothing, and does not panic.
+func TestZeroGuard(t *testing.T) {
+	token := fence.Token{Number: 1}
+	for _, g := range []*fenceredis.Guard{{}, fenceredis.NewGuard(nil, "")} {
+		for _, judge := range []func(context.Context, fence.Token) error{g.Check, g.Peek} {
+			if err := judge(t.Context(), token); err == nil || !strings.Contains(err.Error(), "NewGuard") {
+				t.Error(err)
+			}
+		}
 	}
 }

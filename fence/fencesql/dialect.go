@@ -34,21 +34,27 @@ type statement struct {
 	announced bool // it has the parameter announced, and tells the number there
 }
 
-// The databases.
-var (
-	PostgreSQL = Dialect{name: "PostgreSQL", mark: func(i int) string { return "$" + strconv.Itoa(i) }, key: "VARCHAR(255)",
+// PostgreSQL is the dialect of PostgreSQL.
+func PostgreSQL() Dialect {
+	return Dialect{name: "PostgreSQL", mark: func(i int) string { return "$" + strconv.Itoa(i) }, key: "VARCHAR(255)",
 		shared: " FOR SHARE", upsert: onConflict("$"), raising: sql.LevelReadCommitted, enter: enterPostgreSQL, unfit: unfitPostgreSQL,
 		alias: " AS f", replace: onConflictRow}
-	// MySQL is for MariaDB, too.
-	MySQL = Dialect{name: "MySQL", mark: question, key: "VARBINARY(255)", // any other type takes some names for one
+}
+
+// MySQL is the dialect of MySQL and MariaDB.
+func MySQL() Dialect {
+	return Dialect{name: "MySQL", mark: question, key: "VARBINARY(255)", // any other type takes some names for one
 		shared: " LOCK IN SHARE MODE", raising: sql.LevelReadCommitted, enter: enterMySQL, unfit: unfitMySQL, replace: onDuplicateKeyRow, unsure: true,
 		upsert: "INSERT INTO %s (election, number) VALUES (?, ?) ON DUPLICATE KEY UPDATE number = GREATEST(number, VALUES(number))"}
-	// SQLite has one writer at a time and no row locks: begin its transactions
-	// as immediate ones (the driver's _txlock=immediate or the like), or two that
-	// check before they write end in SQLITE_BUSY.
-	SQLite = Dialect{name: "SQLite", mark: question, key: "VARCHAR(255)", upsert: onConflict("?"),
+}
+
+// SQLite is the dialect of SQLite, which has one writer at a time and no row locks. Begin
+// its transactions as immediate ones (the driver's _txlock=immediate or the like). Otherwise two
+// that check before they write end in SQLITE_BUSY.
+func SQLite() Dialect {
+	return Dialect{name: "SQLite", mark: question, key: "VARCHAR(255)", upsert: onConflict("?"),
 		alias: " AS f", replace: onConflictRow}
-)
+}
 
 func question(int) string { return "?" }
 

@@ -19,7 +19,7 @@ func ExampleCondition() {
 
 // A row that is its own fence: made, replaced, or left to a newer leadership.
 func ExampleUpsert() {
-	u, err := fencesql.NewUpsert(fencesql.PostgreSQL, "orders", []string{"id"}, []string{"state"}, "fence")
+	u, err := fencesql.NewUpsert(fencesql.PostgreSQL(), "orders", []string{"id"}, []string{"state"}, "fence")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func ExampleTable_Do() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	fences, err := fencesql.NewTable(fencesql.PostgreSQL, "fences", nil)
+	fences, err := fencesql.NewTable(fencesql.PostgreSQL(), "fences", nil)
 	if err == nil {
 		err = fences.Create(ctx, db)
 	}
@@ -57,7 +57,7 @@ func ExampleTable_Do() {
 
 // What cannot be the name of a table never becomes part of a statement.
 func ExampleNewTable() {
-	_, err := fencesql.NewTable(fencesql.MySQL, "fences; DROP TABLE orders", nil)
+	_, err := fencesql.NewTable(fencesql.MySQL(), "fences; DROP TABLE orders", nil)
 	fmt.Println(err)
 	// Output:
 	// fencesql: "fences; DROP TABLE orders" is not a valid name of a table: use letters, digits and underscores, with a schema before a dot if need be

@@ -60,9 +60,9 @@ func (r *redacted) Unwrap() error { return r.err }
 // ours are the parameters of stores' URLs whose values are shown: they name an
 // election, or say how the store is used.
 var ours = set(`parameter key election table create replicas storage domain channel mode allow_network region profile path_style
-	create_container native_lease companion create_companions content_type tier encryption_scope anonymous predefined_acl user_project kms_key
+	native_lease companion create_companions content_type tier encryption_scope anonymous predefined_acl user_project kms_key
 	acl storage_class sse sse_kms_key_id bucket bucket_owner checksum request_payer sse_c_key_file encryption_key_file opaque_etags unquoted_etag verify partition_key sort_key sort_value
-	feed_grace feed_silence feed_wait server_name cluster master_name wait_replicas wait_timeout listen linearizable await_time
+	feed_grace feed_silence feed_wait server_name cluster master_name wait_replicas wait_timeout listen linearizable
 	announcements timeout discover tls sslmode tls_ca tls_cert
 	datacenter namespace partition token_file context kubeconfig creds nkey tls_key passfile service servicefile inbox_prefix description cache_control
 	pool_max_conns pool_min_conns connect_timeout channel_binding application_name target_session_attrs search_path
@@ -83,7 +83,7 @@ func harmless(scheme, name string) bool {
 var addresses = set("endpoint addr server listen_url")
 
 // known are the schemes of stores.
-var known = set("file gs s3 azblob dynamodb nats tls etcd etcds redis rediss unix postgres postgresql mongodb mongodb+srv rethinkdb mysql mariadb sqlite kubernetes zookeeper consul")
+var known = set("file gs s3 azblob dynamodb nats etcd etcds redis rediss redis+unix postgres postgresql mongodb mongodb+srv rethinkdb mysql mariadb sqlite kubernetes zookeeper consul")
 
 // keyless are the schemes of URLs that hold no credentials, so that an @ in a path
 // is what it seems to be, unless there is a colon or another @ before it.

@@ -24,6 +24,28 @@ func (p *Params) TLSFiles() TLSFiles {
 	return TLSFiles{p.String("tls_ca"), p.String("tls_cert"), p.String("tls_key")}
 }
 
+// TLS takes the parameter tls, and those of the files, which imply it. It reports whether to
+// connect with TLS. What is wrong with the files Rest says at once.
+func (p *Params) TLS() (on bool, files TLSFiles) {
+	said := p.values["tls"]
+	on, files = p.Bool("tls"), p.TLSFiles()
+	if len(said) > 0 && !on {
+		files.Exclude(p, "tls="+said[0])
+	}
+	if _, err := files.Load(); err != nil {
+		p.Wrong("%w", err)
+	}
+	return on || !files.None(), files
+}
+
+// Exclude notes that a setting, which allows connections in the clear or does not check the
+// server, is wrong if a file is named.
+func (f TLSFiles) Exclude(p *Params, setting string) {
+	if !f.None() {
+		p.Wrong("the parameters tls_ca, tls_cert and tls_key imply TLS that checks the server's certificate: leave out %s", setting)
+	}
+}
+
 // None reports whether no file is named.
 func (f TLSFiles) None() bool { return f.CA+f.Cert+f.Key == "" }
 

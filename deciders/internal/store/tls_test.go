@@ -55,6 +55,36 @@ func TestTLSFiles(t *testing.T) {
 	}
 }
 
+// A file implies TLS, and contradicts tls=false.
+func TestTLSParameters(t *testing.T) {
+	a := feedtest.NewAuthority(t)
+	ca := "&tls_ca=" + url.QueryEscape(a.Path("ca.pem"))
+	for query, want := range map[string]struct {
+		on   bool
+		says string
+	}{
+		"":                {},
+		"tls=false":       {},
+		"tls=true":        {on: true},
+		ca:                {on: true},
+		"tls=true" + ca:   {on: true},
+		"tls=false" + ca:  {on: true, says: "leave out tls=false"},
+		"tls=maybe" + ca:  {on: true, says: "true or false"},
+		"tls_ca=/no/file": {on: true, says: "/no/file"},
+		"tls_cert=/a":     {on: true, says: "go together"},
+	} {
+		p, err := store.ParseParams(&url.URL{RawQuery: query})
+		if err != nil {
+			t.Fatal(err)
+		}
+		on, files := p.TLS()
+		err = p.Rest()
+		if on != want.on || on == files.None() && query != "tls=true" || (err == nil) != (want.says == "") || err != nil && !strings.Contains(err.Error(), want.says) {
+			t.Errorf("%s: %v, %+v, %v; want %+v", query, on, files, err, want)
+		}
+	}
+}
+
 // An error names what was reached: the dial, or the handshake with what says nothing.
 func TestDialTLSNamesThePhase(t *testing.T) {
 	if testing.Short() {

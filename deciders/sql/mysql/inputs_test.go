@@ -300,7 +300,7 @@ func TestAccess(t *testing.T) {
 		return opened(t, "mariadb://candidate:secret@"+strings.Replace(addr, "127.0.0.1", host, 1)+"/test?election=e&"+more)
 	}
 	files := func(ca *feedtest.Authority, cert string) string {
-		return url.Values{"tls": {"true"}, "tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path(cert + ".pem")}, "tls_key": {a.Path(cert + ".key")}}.Encode()
+		return url.Values{"tls_ca": {ca.Path("ca.pem")}, "tls_cert": {a.Path(cert + ".pem")}, "tls_key": {a.Path(cert + ".key")}}.Encode()
 	}
 	d := at("127.0.0.1", files(a, "candidate"))
 	token := feedtest.Write(t, d, 1, nil)
@@ -331,7 +331,9 @@ func TestOpenRefuses(t *testing.T) {
 		"mysql://localhost/db?election=e&autocommit=0":           `no parameter "autocommit"`,
 		"mysql://localhost/db?election=e&create=perhaps":         `"create"`,
 		"mysql://localhost/db?election=e&tls=maybe":              `"tls"`,
-		"mysql://localhost/db?election=e&tls_ca=/x":              "go with tls=true",
+		"mysql://localhost/db?election=e&tls_ca=/no/y":           "/no/y",
+		"mysql://u@h/db?election=e&tls=preferred&tls_ca=/no/x":   "leave out tls=preferred",
+		"mysql://u@h/db?election=e&tls=false&tls_ca=/no/x":       "leave out tls=false",
 		"mysql://localhost/db?election=e&tls=true&tls_ca=/no/x":  "/no/x",
 		"mysql://localhost/db?election=e&timeout=5":              `"timeout"`,
 		"mysql://u:s3cret@localhost/db?election=e&password=s3cr": `no parameter "password"`,

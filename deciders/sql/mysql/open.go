@@ -22,15 +22,15 @@ import (
 // Close closes:
 //
 //	mysql://user@host:3306/database?election=web
-//	mariadb://user@host/database?election=web&create=true&tls=true&tls_ca=ca.pem
+//	mariadb://user@host/database?election=web&create=true&tls_ca=ca.pem
 //	mysql://user@/database?election=web&socket=/run/mysqld/mysqld.sock
 //
 // The parameter election is required. Others are table ("leaderelection" if it is left
 // out; "database.table" is one of another database), create=true for
 // Options.CreateTable, socket for a server on this machine, and timeout for the making of
-// a connection (5s). TLS is tls=true, which checks the server's certificate, with tls_ca,
-// tls_cert and tls_key for files in PEM form, read again for each connection;
-// tls=skip-verify checks nothing, and tls=preferred takes what the server offers. A
+// a connection (5s). TLS is tls=true, which checks the server's certificate. The parameters
+// tls_ca, tls_cert and tls_key imply it. They name files in PEM form, read again for each connection.
+// Without them, tls=skip-verify checks nothing, and tls=preferred takes what the server offers. A
 // password that the address leaves out is taken from MYSQL_PWD, a user is then $USER's. It
 // does not connect.
 func Open(ctx context.Context, u *url.URL) (*lesql.Decider, error) {
@@ -107,12 +107,12 @@ func parse(u *url.URL, p *store.Params) (*mysql.Config, store.TLSFiles, error) {
 func encrypted(c *mysql.Config, p *store.Params, host string) (store.TLSFiles, error) {
 	mode := p.OneOf("tls", "true", "false", "skip-verify", "preferred")
 	files := p.TLSFiles()
-	switch {
-	case files.None():
+	if files.None() {
 		c.TLSConfig = mode
 		return files, nil
-	case mode != "true":
-		return files, errors.New("the parameters tls_ca, tls_cert and tls_key go with tls=true")
+	}
+	if mode != "" && mode != "true" {
+		files.Exclude(p, "tls="+mode)
 	}
 	if _, err := files.Load(); err != nil {
 		return files, err

@@ -59,9 +59,6 @@ type Options struct {
 	BusyTimeout time.Duration
 }
 
-// DefaultBusyTimeout is what a BusyTimeout of zero means.
-const DefaultBusyTimeout = 2 * time.Second
-
 // maxConns is how many connections a pool may have: mostly one is open.
 const maxConns = 8
 
@@ -86,7 +83,7 @@ func NewDB(path string, opts *Options) (*sql.DB, error) {
 		}
 	}
 	query := url.Values{"mode": {"rw"}, "_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", cmp.Or(o.BusyTimeout, DefaultBusyTimeout).Milliseconds()), "synchronous(EXTRA)",
+		fmt.Sprintf("busy_timeout(%d)", cmp.Or(o.BusyTimeout, 2*time.Second).Milliseconds()), "synchronous(EXTRA)",
 	}}
 	if o.Create {
 		query.Set("mode", "rwc")

@@ -290,7 +290,7 @@ func names(t *testing.T, s server) {
 
 func TestNewTableRefuses(t *testing.T) {
 	for _, name := range []string{"", "a b", "a;drop table x", "1a", "a.b.c", `"a"`, "ä"} {
-		if _, err := fencesql.NewTable(fencesql.PostgreSQL, name, nil); err == nil {
+		if _, err := fencesql.NewTable(fencesql.PostgreSQL(), name, nil); err == nil {
 			t.Errorf("%q is taken for a table", name)
 		}
 	}
@@ -303,7 +303,7 @@ func TestNewTableRefuses(t *testing.T) {
 func TestBehindAPooler(t *testing.T) {
 	t.Parallel()
 	bouncer := stores.PgBouncer(t, stores.Postgres(t), 3)
-	s := server{dialect: fencesql.PostgreSQL, driver: "pgx", address: "postgres://postgres@" + bouncer.Addr + "/postgres?sslmode=disable&default_query_exec_mode=exec"}
+	s := server{dialect: fencesql.PostgreSQL(), driver: "pgx", address: "postgres://postgres@" + bouncer.Addr + "/postgres?sslmode=disable&default_query_exec_mode=exec"}
 	db := s.open(t)
 	db.SetMaxOpenConns(8)
 	exec1(t, db, "CREATE SCHEMA s")

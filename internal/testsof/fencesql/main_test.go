@@ -40,7 +40,7 @@ func TestFences(t *testing.T) {
 		"PostgreSQL": func(t *testing.T) func(database, level string) server {
 			addr := stores.Postgres(t).Addr
 			return func(database, level string) server {
-				return server{fencesql.PostgreSQL, "pgx", "postgres://postgres@" + addr + "/" + database + "?sslmode=disable&default_transaction_isolation=" + url.PathEscape(level),
+				return server{fencesql.PostgreSQL(), "pgx", "postgres://postgres@" + addr + "/" + database + "?sslmode=disable&default_transaction_isolation=" + url.PathEscape(level),
 					"SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT granted AND datname = current_database()"}
 			}
 		},
@@ -50,7 +50,7 @@ func TestFences(t *testing.T) {
 				c := mysql.NewConfig()
 				c.User, c.Net, c.Addr, c.DBName = "root", "tcp", addr, database
 				c.Params = map[string]string{"tx_isolation": "'" + strings.ToUpper(strings.ReplaceAll(level, " ", "-")) + "'"}
-				return server{fencesql.MySQL, "mysql", c.FormatDSN(),
+				return server{fencesql.MySQL(), "mysql", c.FormatDSN(),
 					"SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_row_lock_current_waits'"}
 			}
 		},

@@ -21,7 +21,7 @@ func onSQLite(t *testing.T, test func(t *testing.T, s server)) {
 	for _, journal := range []string{"wal", "delete"} {
 		t.Run(journal, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "db")
-			test(t, server{dialect: fencesql.SQLite, driver: "sqlite", address: "file:" + file + "?_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=journal_mode(" + journal + ")"})
+			test(t, server{dialect: fencesql.SQLite(), driver: "sqlite", address: "file:" + file + "?_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=journal_mode(" + journal + ")"})
 		})
 	}
 }

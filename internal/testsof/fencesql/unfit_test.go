@@ -67,7 +67,7 @@ func TestSeveralWriters(t *testing.T) {
 		{settings: [][]driver.Value{{"other", ""}, {"group_replication_group_name", "g"}, {"group_replication_single_primary_mode", "ON"}}},
 	} {
 		db := sql.OpenDB(cluster{c.settings})
-		table, err := fencesql.NewTable(fencesql.MySQL, "fences", &fencesql.Options{OneWriter: c.oneWriter})
+		table, err := fencesql.NewTable(fencesql.MySQL(), "fences", &fencesql.Options{OneWriter: c.oneWriter})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -168,15 +168,19 @@ func TestNewUpsertRefuses(t *testing.T) {
 			return fencesql.NewUpsert(fencesql.Dialect{}, "t", id, state, "fence")
 		},
 		"not a valid name of a table": func() (*fencesql.Upsert, error) {
-			return fencesql.NewUpsert(fencesql.SQLite, "t; DROP TABLE t", id, state, "fence")
+			return fencesql.NewUpsert(fencesql.SQLite(), "t; DROP TABLE t", id, state, "fence")
 		},
-		"no key": func() (*fencesql.Upsert, error) { return fencesql.NewUpsert(fencesql.SQLite, "t", nil, state, "fence") },
+		"no key": func() (*fencesql.Upsert, error) {
+			return fencesql.NewUpsert(fencesql.SQLite(), "t", nil, state, "fence")
+		},
 		"not a valid name of a column": func() (*fencesql.Upsert, error) {
-			return fencesql.NewUpsert(fencesql.SQLite, "t", id, []string{"a = 1"}, "fence")
+			return fencesql.NewUpsert(fencesql.SQLite(), "t", id, []string{"a = 1"}, "fence")
 		},
-		"id twice":               func() (*fencesql.Upsert, error) { return fencesql.NewUpsert(fencesql.SQLite, "t", id, id, "fence") },
-		"state twice":            func() (*fencesql.Upsert, error) { return fencesql.NewUpsert(fencesql.SQLite, "t", id, state, "state") },
-		`"" is not a valid name`: func() (*fencesql.Upsert, error) { return fencesql.NewUpsert(fencesql.SQLite, "t", id, state, "") },
+		"id twice": func() (*fencesql.Upsert, error) { return fencesql.NewUpsert(fencesql.SQLite(), "t", id, id, "fence") },
+		"state twice": func() (*fencesql.Upsert, error) {
+			return fencesql.NewUpsert(fencesql.SQLite(), "t", id, state, "state")
+		},
+		`"" is not a valid name`: func() (*fencesql.Upsert, error) { return fencesql.NewUpsert(fencesql.SQLite(), "t", id, state, "") },
 	} {
 		if _, err := new(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want an error that says %q", err, says)
@@ -184,7 +188,7 @@ func TestNewUpsertRefuses(t *testing.T) {
 	}
 	// What it was given it does not change.
 	key := append(make([]string, 0, 9), "id")
-	if _, err := fencesql.NewUpsert(fencesql.SQLite, "t", key, state, "fence"); err != nil || slices.Contains(key[:2], "state") {
+	if _, err := fencesql.NewUpsert(fencesql.SQLite(), "t", key, state, "fence"); err != nil || slices.Contains(key[:2], "state") {
 		t.Errorf("%v, and the key became %q", err, key[:2])
 	}
 }

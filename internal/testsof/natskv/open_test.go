@@ -30,7 +30,7 @@ func at(t *testing.T, s *natstest.Server, user *url.Userinfo, path string) *url.
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.User = user
+	u.Scheme, u.User = "nats", user // the server itself says tls if it demands that
 	return u
 }
 
@@ -113,6 +113,8 @@ func TestOpenRefusesAWrongURL(t *testing.T) {
 		"nats://127.0.0.1/b/k?creds=/no/such/file":      "/no/such/file",
 		"nats://127.0.0.1/b/k?nkey=/no/such/file":       "/no/such/file",
 		"nats://127.0.0.1/b/k?tls_ca=/no/such/file":     "/no/such/file",
+		"nats://127.0.0.1/b/k?tls=false&tls_ca=/x":      "leave out tls=false",
+		"tls://127.0.0.1/b/k":                           "scheme",
 		"nats://127.0.0.1/b/k?context=no-such-context":  "no-such-context",
 		"nats://127.0.0.1/b/k?context=../x":             "no name of a context",
 	})
@@ -145,6 +147,18 @@ func TestOpenAsAUser(t *testing.T) {
 		feedtest.Permanent(t, err)
 		if strings.Contains(err.Error(), "wrong-secret") {
 			t.Errorf("the error tells the secret: %v", err)
+		}
+	}
+}
+
+// tls=true demands TLS, of the server and of its certificate.
+func TestOpenWithTLS(t *testing.T) {
+	a := feedtest.NewAuthority(t, "server")
+	plain := natstest.Start(t)
+	secure := natstest.Start(t, func(o *server.Options) { o.TLS, o.TLSConfig, o.TLSTimeout = true, a.ServerTLS("server"), 5 })
+	for want, s := range map[string]*natstest.Server{"secure connection not available": plain, "certificate": secure} {
+		if _, err := natskv.Open(t.Context(), at(t, s, nil, "/b/k?tls=true")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want it to say %s", err, want)
 		}
 	}
 }
@@ -328,9 +342,7 @@ func TestRenewedCertificates(t *testing.T) {
 	a := feedtest.NewAuthority(t, "server", "candidate")
 	s := natstest.Start(t, func(o *server.Options) { o.TLS, o.TLSConfig, o.TLSTimeout = true, a.ServerTLS("server"), 5 })
 	q := url.Values{"create": {"true"}, "tls_ca": {a.Path("ca.pem")}, "tls_cert": {a.Path("candidate.pem")}, "tls_key": {a.Path("candidate.key")}}
-	u := at(t, s, nil, "/made/web?"+q.Encode())
-	u.Scheme = "tls"
-	d := opened(t, u)
+	d := opened(t, at(t, s, nil, "/made/web?"+q.Encode()))
 	token := feedtest.Write(t, d, 1, nil)
 	a.Renew()
 	s.Stop()

@@ -30,8 +30,8 @@ var kinds = []kind{
 	{Schemes: []string{"azblob"}, Tag: "no_azblob", Form: "azblob://account/container/blob", Hosted: true},
 	{Schemes: []string{"dynamodb"}, Tag: "no_dynamodb", Form: "dynamodb://table/key?region=eu-central-1", Hosted: true},
 	{
-		Schemes: []string{"nats", "tls"}, Tag: "no_nats", Form: "nats://host:4222/bucket/key",
-		Secure: []string{"tls://host:4222/bucket/key?tls_ca=ca.pem&tls_cert=me.pem&tls_key=me-key.pem"},
+		Schemes: []string{"nats"}, Tag: "no_nats", Form: "nats://host:4222/bucket/key",
+		Secure: []string{"nats://host:4222/bucket/key?tls_ca=ca.pem&tls_cert=me.pem&tls_key=me-key.pem"},
 	},
 	{
 		Schemes: []string{"etcd", "etcds"}, Tag: "no_etcd", Form: "etcd://host:2379/key",
@@ -39,10 +39,10 @@ var kinds = []kind{
 		Secrets: []string{"ETCDCTL_USER", "ETCDCTL_PASSWORD"},
 	},
 	{
-		Schemes: []string{"redis", "rediss", "unix"}, Tag: "no_redis", Form: "redis://host:6379/0?key=election",
+		Schemes: []string{"redis", "rediss", "redis+unix"}, Tag: "no_redis", Form: "redis://host:6379/0?key=election",
 		Secure: []string{
 			"rediss://host:6379/0?key=election&tls_ca=ca.pem&tls_cert=me.pem&tls_key=me-key.pem",
-			"unix:///run/redis.sock?key=election",
+			"redis+unix:///run/redis.sock?key=election",
 		},
 		Secrets: []string{"REDISCLI_AUTH"}, Parameter: "key",
 	},
@@ -53,7 +53,7 @@ var kinds = []kind{
 	},
 	{
 		Schemes: []string{"mysql", "mariadb"}, Tag: "no_mysql", Form: "mysql://user@host:3306/database?election=name",
-		Secure:  []string{"mysql://user@host/database?election=name&tls=true&tls_ca=ca.pem"},
+		Secure:  []string{"mysql://user@host/database?election=name&tls_ca=ca.pem"},
 		Secrets: []string{"MYSQL_PWD"}, Parameter: "election",
 	},
 	{Schemes: []string{"sqlite"}, Tag: "no_sqlite", Form: "sqlite:///var/lib/app/app.db?election=name", Parameter: "election"},
@@ -68,11 +68,11 @@ var kinds = []kind{
 	{Schemes: []string{"kubernetes"}, Tag: "no_kubernetes", Form: "kubernetes://namespace/lease", Hosted: true},
 	{
 		Schemes: []string{"zookeeper"}, Tag: "no_zookeeper", Form: "zookeeper://host:2181,host:2181/path",
-		Secure: []string{"zookeeper://host:2281/path?tls=true&tls_ca=ca.pem"},
+		Secure: []string{"zookeeper://host:2281/path?tls_ca=ca.pem"},
 	},
 	{
 		Schemes: []string{"consul"}, Tag: "no_consul", Form: "consul://host:8500/key",
-		Secure:  []string{"consul://host:8501/key?tls=true&tls_ca=ca.pem"},
+		Secure:  []string{"consul://host:8501/key?tls_ca=ca.pem"},
 		Secrets: []string{"CONSUL_HTTP_TOKEN", "CONSUL_HTTP_AUTH"},
 	},
 }

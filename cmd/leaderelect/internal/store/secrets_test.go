@@ -24,7 +24,7 @@ var places = []string{
 	"dynamodb://id:%s@t/k", "dynamodb://t/k?secret=%s", "dynamodb://t/k?endpoint=id:%s@host",
 	"nats://id:%s@127.0.0.1:1/b/k", "nats://%s@127.0.0.1:1/b/k", "nats://127.0.0.1:1/b/k?server=id:%s@127.0.0.1:1", "nats://127.0.0.1:1/b/k?password=%s",
 	"etcd://id:%s@127.0.0.1:1/k", "etcds://id:%s@127.0.0.1:1/k", "etcd://127.0.0.1:1/k?password=%s",
-	"redis://id:%s@127.0.0.1:1/0?key=a", "redis://:%s@127.0.0.1:1/x?key=a", "redis://127.0.0.1:1/0?password=%s", "unix://id:%s@/run/x?key=a",
+	"redis://id:%s@127.0.0.1:1/0?key=a", "redis://:%s@127.0.0.1:1/x?key=a", "redis://127.0.0.1:1/0?password=%s", "redis+unix://id:%s@/run/x?key=a",
 	"redis://127.0.0.1:1/0?key=a&cluster=true&addr=id:%s@127.0.0.1:1", "redis://127.0.0.1:1/0?key=a&master_name=m&password=%s&bad=1",
 	"postgres://id:%s@127.0.0.1:1/db?election=a&sslmode=no", "postgres://127.0.0.1:1/db?election=a&password=%s&sslmode=no", "postgres://127.0.0.1:1/db?election=a&listen_url=postgres://id:%s@h/d",
 	"mongodb://id:%s@127.0.0.1:1/d/c/e?w=0", "mongodb://127.0.0.1:1/d/c/e?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:%s,x", "mongodb://id:%s@127.0.0.1:1/d",

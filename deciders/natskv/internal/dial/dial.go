@@ -4,6 +4,7 @@ package dial
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -63,6 +64,9 @@ func (t *Target) options() ([]nats.Option, error) {
 		if _, err := os.Stat(file); err != nil {
 			return nil, err
 		}
+	}
+	if t.secure {
+		o = append(o, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12}))
 	}
 	if l.creds != "" {
 		o = append(o, nats.UserCredentials(l.creds))

@@ -18,6 +18,7 @@ type Target struct {
 
 	servers []string
 	login
+	secure            bool // the connection must be encrypted
 	domain, apiPrefix string
 
 	again func() (*Target, error) // reads the context again; nil: there is none
@@ -26,8 +27,8 @@ type Target struct {
 // Parse reads a URL, as natskv.Open has it. It does no I/O but for the files that it
 // names.
 func Parse(u *url.URL) (*Target, error) {
-	if u.Scheme != "nats" && u.Scheme != "tls" {
-		return nil, fmt.Errorf("the scheme is %q, want nats or tls", u.Scheme)
+	if u.Scheme != "nats" {
+		return nil, fmt.Errorf("the scheme is %q, want nats", u.Scheme)
 	}
 	if u.Opaque != "" {
 		return nil, errors.New("want nats://host:port/bucket/key?parameter=value")
@@ -42,13 +43,14 @@ func Parse(u *url.URL) (*Target, error) {
 		return nil, err
 	}
 	if u.Host != "" {
-		t.servers = append(t.servers, u.Scheme+"://"+u.Host)
+		t.servers = append(t.servers, "nats://"+u.Host)
 	}
 	for _, host := range p.Strings("server") {
-		t.servers = append(t.servers, u.Scheme+"://"+host)
+		t.servers = append(t.servers, "nats://"+host)
 	}
 	t.creds, t.nkey = p.String("creds"), p.String("nkey")
-	files := p.TLSFiles()
+	var files store.TLSFiles
+	t.secure, files = p.TLS()
 	t.ca, t.cert, t.certKey = files.CA, files.Cert, files.Key
 	t.inboxPrefix, t.domain = p.String("inbox_prefix"), p.String("domain")
 	if password, both := u.User.Password(); both {
@@ -76,7 +78,7 @@ func Parse(u *url.URL) (*Target, error) {
 }
 
 // Connection is what those have in common that can share a connection.
-func (t *Target) Connection() string { return fmt.Sprint(t.servers, t.login) }
+func (t *Target) Connection() string { return fmt.Sprint(t.servers, t.secure, t.login) }
 
 // bucketParameters reads those that say how to make the bucket.
 func (t *Target) bucketParameters(p *store.Params) {
