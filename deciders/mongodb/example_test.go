@@ -29,9 +29,9 @@ func ExampleNewDecider() {
 		Decider:      mongodb.NewDecider(client, "ops", "elections", "web", nil),
 		LeaderID:     host,
 		MaxClockSkew: time.Second,
-		OnElected: func(ctx context.Context, expiry *leaderelection.TimeView) {
-			for expiry.ValueInFuture() {
-				fmt.Println("acting with fencing token", expiry.ElectionNumber())
+		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
+			for view.ValueInFuture() {
+				fmt.Println("acting with fencing token", view.ElectionNumber())
 				select {
 				case <-ctx.Done():
 					return

@@ -39,9 +39,9 @@ func ExampleNewDecider() {
 	err = leaderelection.Config{
 		Decider:  decider,
 		LeaderID: "web-1",
-		OnElected: func(ctx context.Context, expiry *leaderelection.TimeView) {
-			fmt.Println("leading with a fencing token:", expiry.ElectionNumber() > 0)
-			if expiry.ValueInFuture() {
+		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
+			fmt.Println("leading with a fencing token:", view.ElectionNumber() > 0)
+			if view.ValueInFuture() {
 				fmt.Println("acting")
 			}
 			cancel() // a real one leads on
