@@ -190,6 +190,17 @@ oldest:
 		echo "use ..$$m"; sed -nE "s,.*(github.*leaderelection$$m v.* => ).*,replace \1..$$m,p" go.work; done; } >bin/oldest.work
 	GOWORK=$(CURDIR)/bin/oldest.work $(GO) vet $(BARE)
 
+# The last release's modules build on this root. A program that updates the root alone has both, and they use the
+# root's internal packages.
+.PHONY: earlier
+earlier:
+	@tag=$$(git describe --tags --abbrev=0 --match 'v[0-9]*' HEAD~1 2>/dev/null) || { echo "nothing is released yet: no earlier modules"; exit 0; }; set -e; \
+	rm -rf bin/earlier && mkdir -p bin/earlier && git archive "$$tag" | tar -x -C bin/earlier; cd bin/earlier; \
+	sed -i 's,^\t\.$$,\t../..,; s,=> \./$$,=> ../..,' go.work; \
+	echo "the modules of $$tag on this root"; \
+	GOWORK=$$PWD/go.work $(GO) build $$(GOWORK=$$PWD/go.work $(GO) list -m -f '{{.Dir}}/...' | grep "^$$PWD/" | grep -vE "^$$PWD/(bench|docs|examples|internal|tools)/"); \
+	cd ../.. && rm -rf bin/earlier
+
 # go mod tidy must find nothing to do, in every module; make mod does what it finds.
 tidy mod:
 	$(ALONE) -C tools build -o ../bin/tidy ./tidy
