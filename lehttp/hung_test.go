@@ -137,7 +137,7 @@ func TestNothingLingersWhenLeadershipIsLost(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			l.over()
 			<-r.Context().Done()
-			if cause := context.Cause(r.Context()); !errors.Is(cause, le.ErrExpired) {
+			if cause := context.Cause(r.Context()); !errors.Is(cause, le.ErrNotLeading) {
 				t.Errorf("the cause is %v", cause)
 			}
 		})))

@@ -62,7 +62,7 @@ type RequireOptions struct {
 // closed at most a second after the view has ended.
 //
 // The request's ctx ends with the view, at most a second later, with the cause
-// leaderelection.ErrExpired. So work that waits for the ctx, such as a stream of events, does not
+// leaderelection.ErrNotLeading. So work that waits for the ctx, such as a stream of events, does not
 // linger at a process that does not lead.
 //
 // A request with a safe method (GET, HEAD, OPTIONS, TRACE) has no effect but its answer. It is
