@@ -142,7 +142,7 @@ func seconds(d time.Duration) string {
 
 // complain logs what is wrong with a leadership's record, once for each leadership.
 func complain(logger *slog.Logger, s *route.State, why string) {
-	if logger != nil && s.First() {
+	if s.First() {
 		logger.Warn("leaderelection: "+why, "leader", s.Entry.LeaderID, "token", uint64(s.Entry.ElectionNumber), "hostPort", s.Entry.HostPort)
 	}
 }

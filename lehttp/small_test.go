@@ -115,3 +115,28 @@ func TestProxyComplainsOnce(t *testing.T) {
 		t.Errorf("%d calls, %d %q %v", calls, res.StatusCode, body, res.Header)
 	}
 }
+
+// Without a Logger the warnings go to slog's default, as those of a Config do.
+func TestWarningsWithoutALogger(t *testing.T) {
+	var log logtest.Log
+	old := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(old)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
+	token := uint64(0)
+	for name, c := range map[string]struct {
+		h    http.Handler
+		want string
+	}{
+		"a Proxy":    {r.Proxy(&lehttp.ProxyOptions{Wait: -1}), "a request was not answered by a leader"},
+		"a Redirect": {r.Redirect(nil), "169.254.169.254 is refused"},
+	} {
+		token++
+		r.News(record(token, "a", "169.254.169.254:80")) // another leadership: each is complained of once
+		log.Take()
+		c.h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+		if got := log.Take(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, c.want) {
+			t.Errorf("%s logs %q", name, got)
+		}
+	}
+}
