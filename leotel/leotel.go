@@ -49,7 +49,7 @@ constants of the process. The others take few values each:
 
 	leaderelection.transition  elected, ended
 	leaderelection.cause       won; ousted, expired, resigned, unhealthy, clock_skew, shutdown, unknown
-	leaderelection.operation   read, acquire, extend, release
+	leaderelection.operation   read, acquire, extend, release, request
 	leaderelection.outcome     ok, lost_race, abandoned, error
 	leaderelection.event       started, failed
 	error.type                 lost_race, timeout, canceled, permanent, _OTHER
@@ -66,8 +66,9 @@ names.
 
 # Spans
 
-leaderelection.acquire, leaderelection.extend and leaderelection.release are the
-store's operations of those kinds. A leaderelection.handover reaches from the
+leaderelection.acquire, leaderelection.extend, leaderelection.release and
+leaderelection.request are the store's operations of those kinds: all but reads. A
+leaderelection.handover reaches from the
 moment in which this process began to give up leadership, or saw the record vacant,
 to the next leader's record. A leaderelection.shard.let_go reaches from the moment in which a
 member was asked for a shard to the end of the shard's view. They are roots, made when they have ended, with the
