@@ -14,7 +14,8 @@ var (
 	ErrConfig = errors.New("leaderelection: the configuration is wrong")
 
 	// ErrNotLeading means that this process does not lead, or leads no more. Routers, fences
-	// and adapters return it for work that only the leader may do.
+	// and adapters return it for work that only the leader may do. It is also the cause with
+	// which the ctx of a request let in by lehttp or legrpc ends when the view does.
 	ErrNotLeading = errors.New("leaderelection: this process does not lead")
 
 	// ErrLostRace means that the stored version is not the version at which the entry was

@@ -27,7 +27,8 @@ import (
 // No sender can prevent all late requests. The process may be stopped between the question and
 // the sending, and the network may delay the request. (On HTTP/2, a request may also wait up to
 // a second for its turn on a connection, if the view is lost before its time.) That is why the
-// resource judges the token.
+// resource judges the token. If the request's ctx itself ends with ErrNotLeading, as that of a request
+// let in by lehttp does, a request that was sent may fail with that error, too.
 type Transport struct {
 	// Base sends the requests. Nil means http.DefaultTransport. Base must report its
 	// connections to an httptrace.ClientTrace, as http.Transport does. If it does not, the
@@ -88,7 +89,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 func (g Gate) untilSent(ctx context.Context, cancel context.CancelCauseFunc) (watched context.Context, sent func()) {
 	watch := viewctx.New(ctx, g.View)
 	forget := context.AfterFunc(watch, func() {
-		if errors.Is(context.Cause(watch), leaderelection.ErrExpired) {
+		if errors.Is(context.Cause(watch), leaderelection.ErrNotLeading) {
 			_, err := g.Token()
 			cancel(err)
 		}

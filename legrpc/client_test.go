@@ -174,7 +174,7 @@ func TestUnaryHandlerEndsWithTheView(t *testing.T) {
 	conn := dial(t, serve(t, l, &service{say: func(ctx context.Context, _ string) (string, error) {
 		l.over()
 		<-ctx.Done()
-		if cause := context.Cause(ctx); !errors.Is(cause, le.ErrExpired) {
+		if cause := context.Cause(ctx); !errors.Is(cause, le.ErrNotLeading) {
 			t.Errorf("the cause is %v", cause)
 		}
 		return "", ctx.Err()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/route"
+	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
 // Builder is a resolver.Builder whose targets resolve to the leader of an election. Pass its
@@ -53,7 +54,8 @@ type BuilderOptions struct {
 }
 
 // NewBuilder returns a Builder for the election that w watches. Options may be nil. If w is wrong,
-// Build returns the error, and so does grpc.NewClient or the channel's first call.
+// Build returns the error, and so does grpc.NewClient or the channel's first call. The Builder's
+// warnings go to w.Logger. If that is nil, they go to slog.Default(), as the watch's do.
 func NewBuilder(w leaderelection.WatchConfig, opts *BuilderOptions) *Builder {
 	return (&Builder{watcher: &watcher{config: w, users: map[*following]struct{}{}}}).With(opts)
 }
@@ -288,7 +290,5 @@ func (r *following) serviceConfig(s *route.State) *serviceconfig.ParseResult {
 }
 
 func (r *following) warn(s *route.State, err error) {
-	if logger := r.watcher.config.Logger; logger != nil {
-		logger.Warn("leaderelection: legrpc", "leader", s.Entry.LeaderID, "token", uint64(s.Entry.ElectionNumber), "err", err)
-	}
+	warnings.Or(r.watcher.config.Logger).Warn("leaderelection: legrpc", "leader", s.Entry.LeaderID, "token", uint64(s.Entry.ElectionNumber), "err", err)
 }

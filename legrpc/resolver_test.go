@@ -102,6 +102,26 @@ func expect(t *testing.T, cc *told, addresses string, updates int) {
 	}
 }
 
+// Without a Logger the warnings go to slog's default, as the watch's do.
+func TestWarningsWithoutALogger(t *testing.T) {
+	var log bytes.Buffer
+	old := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(old)
+	synctest.Test(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		cc, r := build(t, le.WatchConfig{Decider: d.Handle(), MaxClockSkew: S})
+		defer r.Close()
+		e := record(1, "a", "10.0.0.1:1")
+		e.ConnectionParams = []byte("nonsense")
+		d.Replace(e)
+		expect(t, cc, "10.0.0.1:1", 1)
+	})
+	if got := log.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "the leader's ConnectionParams") {
+		t.Errorf("logged: %s", got)
+	}
+}
+
 func TestResolverFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

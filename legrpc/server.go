@@ -122,7 +122,7 @@ func alwaysServed(method string) bool {
 // since it may have taken effect. That is so even if another leadership of this process has begun.
 //
 // The handler's ctx ends with the view, at most a second later, with the cause
-// leaderelection.ErrExpired. [leaderelection.ViewFrom] returns the view from that ctx. Take the
+// leaderelection.ErrNotLeading. [leaderelection.ViewFrom] returns the view from that ctx. Take the
 // fencing token from that view, not from Campaign.View, which may belong to a later leadership.
 //
 // Once leadership is being given up, no new calls are served, so that the calls under way end while
@@ -134,7 +134,7 @@ func UnaryServerInterceptor(c leaderelection.Candidate, opts *ServerOptions) grp
 
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams. Once the view has ended, nothing
 // more is sent. The stream's ctx is cancelled within a second of that, with the cause
-// leaderelection.ErrExpired, so that no stream idles at a process that does not lead.
+// leaderelection.ErrNotLeading, so that no stream idles at a process that does not lead.
 func StreamServerInterceptor(c leaderelection.Candidate, opts *ServerOptions) grpc.StreamServerInterceptor {
 	s := newServer(c, opts)
 	return streaming(s.exempt, s.admit)

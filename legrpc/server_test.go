@@ -97,7 +97,7 @@ func TestStreamInterceptor(t *testing.T) {
 		"waiting": {func(l *leads, s grpc.ServerStream) error {
 			l.over()
 			<-s.Context().Done()
-			if cause := context.Cause(s.Context()); !errors.Is(cause, le.ErrExpired) {
+			if cause := context.Cause(s.Context()); !errors.Is(cause, le.ErrNotLeading) {
 				t.Errorf("cause %v", cause)
 			}
 			return nil

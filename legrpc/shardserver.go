@@ -84,7 +84,7 @@ func UnaryOwnerInterceptor(owners shard.Owners, opts *OwnerOptions) grpc.UnarySe
 
 // StreamOwnerInterceptor is [UnaryOwnerInterceptor] for streams. Once this process no longer owns
 // the shard, nothing more is sent. The stream's ctx is cancelled within a second of that, with the
-// cause leaderelection.ErrExpired.
+// cause leaderelection.ErrNotLeading.
 func StreamOwnerInterceptor(owners shard.Owners, opts *OwnerOptions) grpc.StreamServerInterceptor {
 	w := newOwner(owners, opts)
 	return streaming(w.o.Exempt, w.admit)

@@ -36,7 +36,7 @@ func TestAddresses(t *testing.T) {
 	}
 	e := record(1, "a", address(app), address(admin))
 	e.ConnectionParams = []byte(`{"x": 1, "addresses": {"admin": ["` + address(admin) + `"], "bad": ["169.254.169.254:80"], "worse": ["x/y?:80"], "none": []}}`)
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(e)
 	for _, c := range []struct {
 		name   string
@@ -76,7 +76,7 @@ func TestAddresses(t *testing.T) {
 // What a leader announces while it leads is followed, and what was known of the way with it.
 func TestAddressesThatChangeWhileLeading(t *testing.T) {
 	old, now := server(t, says("old")), server(t, says("new"))
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	e := record(1, "a", address(old))
 	r.News(e)
 	front := proxy(t, r, nil)
@@ -150,7 +150,7 @@ func TestTLSForEachLeader(t *testing.T) {
 	ca := newAuthority(t)
 	a, b := ca.serve(t, "a"), ca.serve(t, "b")
 	at := func(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "https://") }
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	asked := 0
 	fault := error(nil)
 	each := proxy(t, r, &lehttp.ProxyOptions{Wait: -1, TLSFor: func(e le.RaceEntry) (*tls.Config, error) {

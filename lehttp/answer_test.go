@@ -194,7 +194,7 @@ func TestTheRequestsContextEndsWithIt(t *testing.T) {
 			t.Error("it has ended already")
 		}
 	})
-	if !errors.Is(kept.Err(), context.Canceled) || errors.Is(context.Cause(kept), le.ErrExpired) {
+	if !errors.Is(kept.Err(), context.Canceled) || errors.Is(context.Cause(kept), le.ErrNotLeading) {
 		t.Errorf("after the request: %v, %v", kept.Err(), context.Cause(kept))
 	}
 }

@@ -93,7 +93,7 @@ func BenchmarkProxy(b *testing.B) {
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 128, DisableCompression: true}
 	b.Cleanup(transport.CloseIdleConnections)
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	e := record(1, "a", address(leader))
 	e.TermExpiry = time.Now().Add(time.Hour)
 	r.News(e)

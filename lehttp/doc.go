@@ -27,7 +27,7 @@ admitted, by [leaderelection.ViewFrom]:
 
 Both sides together make a service of hot standbys. Clients may ask any of them:
 
-	router := lehttp.NewRouter(nil, config.MaxClockSkew)
+	router := lehttp.NewRouter(config)
 	config.Trace = router.Trace()
 	campaign, err := config.Start(ctx)
 	...

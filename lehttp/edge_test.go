@@ -58,7 +58,7 @@ func TestKeptRequestIsServedByTheStandbyThatWins(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			me := &standing{l: &leads{view: viewtest.New(nil, 0), status: le.Following}}
-			r := lehttp.NewRouter(nil, S)
+			r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 			r.News(vacant(1))
 			p := r.Proxy(&lehttp.ProxyOptions{LeaderID: "me", Wait: time.Minute})
 			defer p.Close()
@@ -90,7 +90,7 @@ func TestKeptRequestIsServedByTheStandbyThatWins(t *testing.T) {
 // One that comes home when leadership is lost again is refused, and not kept anew.
 func TestKeptRequestComesHomeOnce(t *testing.T) {
 	gate := &secondTime{lead: leading(), not: &leads{view: viewtest.New(nil, 0)}}
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "me", nobody(t)))
 	p := r.Proxy(&lehttp.ProxyOptions{LeaderID: "me", Wait: time.Minute})
 	defer p.Close()
@@ -133,7 +133,7 @@ func TestProxyTriesTheNextAddressWhenRefused(t *testing.T) {
 		lehttp.RequireLeader(wrong, nil)(says("wrong")).ServeHTTP(w, req)
 	}))
 	b := server(t, lehttp.RequireLeader(leading(), nil)(says("right")))
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "b", address(a), address(b)))
 	front := proxy(t, r, &lehttp.ProxyOptions{Wait: time.Minute})
 	for _, payload := range []string{"", "payload", "again"} {
@@ -154,7 +154,7 @@ func TestProxyDialsACrashedLeaderSparingly(t *testing.T) {
 		dials.Add(1)
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	}}
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "leader-7", "127.0.0.1:1"))
 	front := proxy(t, r, &lehttp.ProxyOptions{Wait: time.Second, Transport: transport})
 	warm := client(t)
@@ -178,7 +178,7 @@ func TestProxyDialTimeout(t *testing.T) {
 	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return (&net.Dialer{Deadline: time.Now().Add(-time.Second)}).DialContext(ctx, network, addr)
 	}}
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", "127.0.0.1:1"))
 	front := proxy(t, r, &lehttp.ProxyOptions{Wait: -1, Transport: transport})
 	if res, body := ask(t, client(t), http.MethodGet, front.URL, nil); res.StatusCode != http.StatusBadGateway {
@@ -202,7 +202,7 @@ func (f proxyTransport) RoundTrip(r *http.Request) (*http.Response, error) { ret
 
 // A client whose body is too large, or breaks off, is told so.
 func TestProxyBodyThatCannotBeRead(t *testing.T) {
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", address(server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 	})))))
@@ -239,7 +239,7 @@ func (iotestErr) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 // What a query means is the leader's to say.
 func TestProxyLeavesTheQueryAlone(t *testing.T) {
 	var got string
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", address(server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r.URL.RawQuery })))))
 	front := proxy(t, r, nil)
 	for _, q := range []string{"a;b=1&c=%zz", "a=1;b=2", "x=y"} {

@@ -134,7 +134,7 @@ func ExampleProbes() {
 func ExampleNamed() {
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the leader's administration") }))
 	defer admin.Close()
-	router := lehttp.NewRouter(nil, time.Second)
+	router := lehttp.NewRouter(leaderelection.Config{})
 	router.News(leaderelection.RaceEntry{ // what a candidate's Config puts on record
 		LeaderID: "a", ElectionNumber: 1, TermExpiry: time.Now().Add(15 * time.Second), HostPort: []string{"10.0.0.1:8080"},
 		ConnectionParams: fmt.Appendf(nil, `{"addresses": {"admin": [%q]}}`, admin.Listener.Addr()),

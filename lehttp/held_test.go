@@ -41,12 +41,12 @@ func TestOnlyTheFirstProxyWaits(t *testing.T) {
 			t.Run(name+", "+size, func(t *testing.T) {
 				var worked atomic.Int32
 				next := server(t, counting(&worked))
-				inner := lehttp.NewRouter(nil, S)
+				inner := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 				inner.News(vacant(1))
 				p := inner.Proxy(&lehttp.ProxyOptions{Election: "orders", Wait: time.Minute})
 				t.Cleanup(p.Close)
 				second := server(t, between(p))
-				outer := lehttp.NewRouter(nil, S)
+				outer := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 				outer.News(record(1, "b", address(second)))
 				front := proxy(t, outer, &lehttp.ProxyOptions{Election: "orders", Wait: 50 * time.Millisecond})
 				res, text := ask(t, client(t), http.MethodPost, front.URL, strings.NewReader(body))
@@ -69,7 +69,7 @@ func TestAProxyBehindAProxy(t *testing.T) {
 	leader := server(t, says("hello"))
 	for _, election := range []string{"orders", "users"} {
 		t.Run(election, func(t *testing.T) {
-			inner := lehttp.NewRouter(nil, S)
+			inner := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 			inner.News(vacant(1))
 			p := inner.Proxy(&lehttp.ProxyOptions{Election: election, Wait: time.Minute})
 			t.Cleanup(p.Close)
@@ -85,7 +85,7 @@ func TestAProxyBehindAProxy(t *testing.T) {
 				}
 				p.ServeHTTP(w, r)
 			}))
-			outer := lehttp.NewRouter(nil, S)
+			outer := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 			outer.News(record(1, "b", address(second)))
 			front := proxy(t, outer, &lehttp.ProxyOptions{Election: "orders", Wait: time.Minute})
 			if res, text := ask(t, client(t), http.MethodPost, front.URL, strings.NewReader("x")); text != "hello" {
@@ -111,7 +111,7 @@ func TestWhoHasGoneIsNotServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var worked atomic.Int32
 			next := server(t, counting(&worked))
-			r := lehttp.NewRouter(nil, S)
+			r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 			r.News(vacant(1))
 			p := r.Proxy(&lehttp.ProxyOptions{Wait: time.Minute})
 			t.Cleanup(p.Close)
@@ -192,7 +192,7 @@ func TestTheProxysWordEndsAtTheLeader(t *testing.T) {
 	h := lehttp.RequireLeader(leading(), nil)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		said = r.Header.Get("Leaderelection-Sent-By")
 	}))
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", address(server(t, h))))
 	ask(t, client(t), http.MethodGet, proxy(t, r, nil).URL, nil)
 	if said != "" {

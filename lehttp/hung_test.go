@@ -27,7 +27,7 @@ func TestProxyLeavesAHungLeader(t *testing.T) {
 		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPost} {
 			t.Run(method, func(t *testing.T) {
 				t.Parallel()
-				r := lehttp.NewRouter(nil, S)
+				r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 				next := server(t, says("from b"))
 				hung := server(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 					_, _ = io.Copy(io.Discard, req.Body)
@@ -49,7 +49,7 @@ func TestProxyLeavesAHungLeader(t *testing.T) {
 	})
 	t.Run("streaming", func(t *testing.T) {
 		t.Parallel()
-		r := lehttp.NewRouter(nil, S)
+		r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 		hung := server(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(w, "data: 1\n\n")
@@ -73,7 +73,7 @@ func TestProxyLeavesAHungLeader(t *testing.T) {
 	})
 	t.Run("upgraded", func(t *testing.T) {
 		t.Parallel()
-		r := lehttp.NewRouter(nil, S)
+		r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 		hung := server(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			conn, rw, err := http.NewResponseController(w).Hijack()
 			if err != nil {
@@ -106,7 +106,7 @@ func TestProxyLeavesAHungLeader(t *testing.T) {
 // An answer that was sent by its leader arrives whole, however slowly the client
 // takes it, and whoever leads by then.
 func TestProxyPassesOnWhatIsUnderWay(t *testing.T) {
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	long := strings.Repeat("0123456789", 1<<17)
 	leader := server(t, says(long))
 	r.News(record(1, "a", address(leader)))
@@ -137,7 +137,7 @@ func TestNothingLingersWhenLeadershipIsLost(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			l.over()
 			<-r.Context().Done()
-			if cause := context.Cause(r.Context()); !errors.Is(cause, le.ErrExpired) {
+			if cause := context.Cause(r.Context()); !errors.Is(cause, le.ErrNotLeading) {
 				t.Errorf("the cause is %v", cause)
 			}
 		})))

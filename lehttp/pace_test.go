@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
 
@@ -42,7 +43,7 @@ type attempts struct {
 }
 
 func attempting(wait time.Duration, do func(n int, r *http.Request) (*http.Response, error)) *attempts {
-	a, begun := &attempts{Router: lehttp.NewRouter(nil, S)}, time.Now()
+	a, begun := &attempts{Router: lehttp.NewRouter(le.Config{MaxClockSkew: S})}, time.Now()
 	a.proxy = a.Proxy(&lehttp.ProxyOptions{Wait: wait, KeepBody: 7, Transport: proxyTransport(func(r *http.Request) (*http.Response, error) {
 		a.mu.Lock()
 		a.at, a.hosts = append(a.at, time.Since(begun)), append(a.hosts, r.URL.Host)

@@ -2,11 +2,15 @@ package lehttp
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
 // Probes returns a handler with all probes of a candidate: /livez ([Live]), /leader ([Ready]) and
@@ -68,6 +72,10 @@ type LiveOptions struct {
 	// Timeout is how soon the campaign must answer. Zero means 500 ms, half of the time that
 	// Kubernetes gives a probe by default.
 	Timeout time.Duration
+	// Logger gets the reason if the campaign says that it is stuck. The reason may name the store,
+	// so the client gets a fixed text. It is logged once, when the probe begins to fail. Nil means
+	// slog.Default() from Warn on, as in Config.
+	Logger *slog.Logger
 }
 
 // Live returns a handler for a liveness probe. It answers 503 if only a new process helps, and 200
@@ -91,6 +99,8 @@ func Live(c Pinged, opts *LiveOptions) http.Handler {
 	if p.o.Timeout == 0 {
 		p.o.Timeout = 500 * time.Millisecond
 	}
+	p.o.Logger = warnings.Or(p.o.Logger)
+	p.silent = fmt.Errorf("the campaign does not answer within %v", p.o.Timeout)
 	return probe(p.alive)
 }
 
@@ -98,7 +108,9 @@ func Live(c Pinged, opts *LiveOptions) http.Handler {
 type liveness struct {
 	campaign Pinged
 	o        LiveOptions
+	silent   error         // the campaign does not answer
 	turn     chan struct{} // has one while the campaign is asked
+	told     atomic.Bool   // the Logger has why the campaign is stuck
 }
 
 func (p *liveness) alive(r *http.Request) (bool, string) {
@@ -110,10 +122,16 @@ func (p *liveness) alive(r *http.Request) (bool, string) {
 			return false, fmt.Sprintf("leadership was over %v ago, and its work has not ended", late.Round(time.Millisecond))
 		}
 	}
-	if err := p.ping(r.Context()); err != nil {
-		return false, err.Error()
+	switch err := p.ping(r.Context()); {
+	case err == nil:
+		p.told.Store(false)
+		return true, "alive"
+	case errors.Is(err, p.silent):
+		return false, p.silent.Error()
+	case r.Context().Err() == nil && !p.told.Swap(true):
+		p.o.Logger.Warn("leaderelection: the liveness probe fails", "err", err)
 	}
-	return true, "alive"
+	return false, "the campaign is stuck: the log says why"
 }
 
 // late returns how long the view has been over, or zero if it is not.
@@ -137,17 +155,16 @@ func (p *liveness) grace() time.Duration {
 
 // ping asks the campaign, which must answer in time.
 func (p *liveness) ping(ctx context.Context) error {
-	silent := fmt.Errorf("the campaign does not answer within %v", p.o.Timeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, p.o.Timeout, silent)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.o.Timeout, p.silent)
 	defer cancel()
 	select {
 	case p.turn <- struct{}{}:
 		defer func() { <-p.turn }()
 	case <-ctx.Done():
-		return silent
+		return p.silent
 	}
 	if ctx.Err() != nil {
-		return silent
+		return p.silent
 	}
 	return p.campaign.Ping(ctx)
 }

@@ -3,7 +3,10 @@
 package lehttp_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -125,6 +128,47 @@ func TestLiveOfALoopThatDoesNotMove(t *testing.T) {
 		}
 		c.answer = func(context.Context) error { return nil }
 		expectProbes(t, "it moves", h, true, true, false)
+	})
+}
+
+// Why a campaign is stuck is for the log: the store's error names a place, and anybody may ask. It is
+// logged when the probe begins to fail, not with each request.
+func TestLiveTellsNoNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const T, place = 15 * time.Second, "arn:aws:dynamodb:eu-west-1:123456789012:table/elections"
+		store := memory.NewDecider().Handle()
+		ctx, cancel := context.WithCancel(t.Context())
+		campaign, err := le.Config{
+			Decider: store, LeaderID: "a", TermLength: T, MaxClockSkew: S,
+			OnElected: func(context.Context, *le.TimeView) {}, Logger: slog.New(slog.DiscardHandler),
+		}.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text bytes.Buffer
+		h := lehttp.Live(campaign, &lehttp.LiveOptions{Logger: slog.New(slog.NewTextHandler(&text, nil))})
+		synctest.Wait()
+		for range 2 {
+			text.Reset()
+			store.Inject(memory.Fail(fmt.Errorf("%s: %w", place, le.ErrPermanent)))
+			time.Sleep(6 * T)
+			for range 3 {
+				code, why := probed(h, "GET", "/")
+				if code != http.StatusServiceUnavailable || strings.Contains(why, "arn") || !strings.Contains(why, "log") {
+					t.Errorf("%d %s", code, why)
+				}
+			}
+			if n := strings.Count(text.String(), "\n"); n != 1 || !strings.Contains(text.String(), place) {
+				t.Errorf("%d lines are logged:\n%s", n, text.String())
+			}
+			store.Inject(nil)
+			time.Sleep(2 * T)
+			if code, why := probed(h, "GET", "/"); code != http.StatusOK {
+				t.Errorf("the store answers again: %d %s", code, why)
+			}
+		}
+		cancel()
+		<-campaign.Done()
 	})
 }
 

@@ -6,8 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
-	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,6 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/internal/route"
+	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
 // ProxyOptions are the settings of [Router.Proxy]. The zero value is right for most.
@@ -108,7 +107,8 @@ type ProxyOptions struct {
 	Rewrite func(*httputil.ProxyRequest)
 
 	// Logger gets leaders with useless addresses, loops, and requests that could not be
-	// answered. Nil means silence.
+	// answered. Nil means slog.Default() from Warn on, as in Config. For silence, set
+	// slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 }
 
@@ -175,16 +175,14 @@ func (r *Router) Proxy(opts *ProxyOptions) *Proxy {
 	if p.o.CheckAddress == nil {
 		p.o.CheckAddress = route.CheckAddress
 	}
+	p.o.Logger = warnings.Or(p.o.Logger)
 	p.marks = marksOf(p.o.Election)
 	p.forward = httputil.ReverseProxy{
 		Rewrite:      p.rewrite,
 		Transport:    (*sender)(p),
 		ErrorHandler: p.failed,
 		BufferPool:   &buffers{},
-		ErrorLog:     log.New(io.Discard, "", 0),
-	}
-	if p.o.Logger != nil {
-		p.forward.ErrorLog = slog.NewLogLogger(p.o.Logger.Handler(), slog.LevelWarn)
+		ErrorLog:     slog.NewLogLogger(p.o.Logger.Handler(), slog.LevelWarn),
 	}
 	return p
 }
@@ -316,7 +314,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		no = &refusal{status: http.StatusBadGateway, why: "the leader broke off"}
 	}
-	if p.o.Logger != nil && r.Context().Err() == nil {
+	if r.Context().Err() == nil {
 		p.o.Logger.Warn("leaderelection: a request was not answered by a leader", "method", r.Method, "path", r.URL.Path, "status", no.status, "err", err)
 	}
 	if no.untouched && r.Header.Get(sentBy) == p.marks.sent {

@@ -35,7 +35,7 @@ func TestProxySendsToTheLeader(t *testing.T) {
 		_, _ = io.WriteString(w, "made")
 		w.Header().Set("Sum", "42")
 	}))
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", address(leader)))
 	front := proxy(t, r, &lehttp.ProxyOptions{Rewrite: func(p *httputil.ProxyRequest) { p.Out.Header.Set("X-Extra", "1") }})
 	for _, payload := range []string{"", "short", strings.Repeat("long", 100_000)} {
@@ -74,7 +74,7 @@ func TestProxyWithoutALeader(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var log logtest.Log
-			r := lehttp.NewRouter(nil, S)
+			r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 			r.News(c.entry)
 			front := proxy(t, r, &lehttp.ProxyOptions{LeaderID: "me", Wait: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			res, body := ask(t, client(t), http.MethodGet, front.URL, nil)
@@ -99,7 +99,7 @@ func TestProxyWithoutALeader(t *testing.T) {
 
 // Requests that cannot be answered in time are not kept waiting.
 func TestProxyDoesNotWaitInVain(t *testing.T) {
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	dead := record(1, "a", "nonsense")
 	r.News(dead)
 	front := proxy(t, r, &lehttp.ProxyOptions{Wait: time.Hour})
@@ -111,7 +111,7 @@ func TestProxyDoesNotWaitInVain(t *testing.T) {
 
 func TestProxyWaitsForALeader(t *testing.T) {
 	leader := server(t, says("hello"))
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(vacant(1))
 	front := proxy(t, r, &lehttp.ProxyOptions{Wait: time.Minute})
 	var wg sync.WaitGroup
@@ -158,7 +158,7 @@ func TestProxySendsAgainAcrossAHandover(t *testing.T) {
 				got = string(b)
 				_, _ = io.WriteString(w, "from b")
 			}))
-			r := lehttp.NewRouter(nil, S)
+			r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 			r.News(record(1, "a", breaking(t, func() { r.News(record(2, "b", address(next))) })))
 			front := proxy(t, r, &lehttp.ProxyOptions{Wait: time.Minute})
 			req, err := http.NewRequestWithContext(t.Context(), c.method, front.URL, c.body)
@@ -186,7 +186,7 @@ func TestProxySendsAgainAcrossAHandover(t *testing.T) {
 
 // Once means once: a second leader that breaks off too is told to the client.
 func TestProxySendsAgainOnlyOnce(t *testing.T) {
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	var calls atomic.Int32
 	third := server(t, says("from c"))
 	second := breaking(t, func() { calls.Add(1); r.News(record(3, "c", address(third))) })
@@ -204,7 +204,7 @@ func TestProxySendsAgainOnlyOnce(t *testing.T) {
 func TestProxyGoesOnWhenRefused(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		t.Run(method, func(t *testing.T) {
-			r := lehttp.NewRouter(nil, S)
+			r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 			old, young := leading(), &late{after: 3}
 			b := server(t, lehttp.RequireLeader(young, nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(w, r.Body)
@@ -253,7 +253,7 @@ func TestProxyRefusedToTheEnd(t *testing.T) {
 	l := leading()
 	l.status = le.Draining
 	a := server(t, lehttp.RequireLeader(l, nil)(says("from a")))
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", address(a)))
 	front := proxy(t, r, &lehttp.ProxyOptions{Wait: 30 * time.Millisecond})
 	res, body := ask(t, client(t), http.MethodGet, front.URL, nil)
@@ -270,7 +270,7 @@ func TestProxyTriesTheLeadersOtherAddresses(t *testing.T) {
 	closed := l.Addr().String()
 	_ = l.Close()
 	leader := server(t, says("hello"))
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", "nonsense", closed, address(leader)))
 	front := proxy(t, r, nil)
 	for range 3 {
@@ -287,9 +287,9 @@ func TestProxyTriesTheLeadersOtherAddresses(t *testing.T) {
 
 func TestProxyLoop(t *testing.T) {
 	var log bytes.Buffer
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	front := proxy(t, r, &lehttp.ProxyOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	other := lehttp.NewRouter(nil, S)
+	other := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	behind := proxy(t, other, nil)
 	other.News(record(1, "a", address(front)))
 	for i, c := range []struct{ name, address string }{{"itself", address(front)}, {"another that points back", address(behind)}} {
@@ -319,7 +319,7 @@ func TestProxyStreams(t *testing.T) {
 			_ = rc.Flush()
 		}
 	})))
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", address(leader)))
 	front := proxy(t, r, &lehttp.ProxyOptions{FullDuplex: true})
 	up, send := io.Pipe()
@@ -370,7 +370,7 @@ func TestProxyWebSocket(t *testing.T) {
 		}
 	})
 	leader := server(t, lehttp.RequireLeader(l, nil)(echo))
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", address(leader)))
 	front := proxy(t, r, nil)
 	c, err := net.Dial("tcp", address(front))
@@ -398,7 +398,7 @@ func TestProxyWebSocket(t *testing.T) {
 
 // A client that goes away does not leave anything waiting.
 func TestProxyClientGoesAway(t *testing.T) {
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	p := r.Proxy(&lehttp.ProxyOptions{Wait: time.Hour})
 	defer p.Close()
 	ended := make(chan struct{})

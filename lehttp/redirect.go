@@ -8,6 +8,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/route"
+	"github.com/c8e606e4/leaderelection/internal/warnings"
 )
 
 // RedirectOptions are the settings of [Router.Redirect]. The zero value is right for most.
@@ -25,7 +26,8 @@ type RedirectOptions struct {
 	// ProxyOptions. It is called for each request. Nil means that link-local, multicast and
 	// unspecified addresses are refused.
 	CheckAddress func(hostPort string) error
-	// Logger gets leaders with useless addresses, and loops. Nil means silence.
+	// Logger gets leaders with useless addresses, and loops. Nil means slog.Default() from Warn
+	// on, as in Config.
 	Logger *slog.Logger
 }
 
@@ -44,6 +46,7 @@ func (r *Router) Redirect(opts *RedirectOptions) http.Handler {
 	if o.CheckAddress == nil {
 		o.CheckAddress = route.CheckAddress
 	}
+	o.Logger = warnings.Or(o.Logger)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		s := r.table.Load()
 		address, no := r.away(s, req, &o)

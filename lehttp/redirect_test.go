@@ -8,11 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
 
 func TestRedirect(t *testing.T) {
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	front := server(t, r.Redirect(&lehttp.RedirectOptions{LeaderID: "me"}))
 	get := func(method string) *http.Response {
 		t.Helper()
@@ -62,7 +63,7 @@ func TestRedirectKnowsDefaultPorts(t *testing.T) {
 		{"app.example:8080", "app.example:80", "", false},
 		{"other.example", "app.example:80", "", false},
 	} {
-		r := lehttp.NewRouter(nil, S)
+		r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 		r.News(record(1, "a", c.leader))
 		req := httptest.NewRequest(http.MethodGet, "/", nil)
 		req.Host = c.host

@@ -54,7 +54,7 @@ func TestProxyDoesNotRepeatWhatARelayRefused(t *testing.T) {
 			if c.guarded {
 				h = lehttp.RequireLeader(leading(), &lehttp.RequireOptions{Election: c.election})(h)
 			}
-			r := lehttp.NewRouter(nil, S)
+			r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 			r.News(record(1, "a", address(server(t, h))))
 			front := proxy(t, r, &lehttp.ProxyOptions{Wait: 200 * time.Millisecond, Election: c.election})
 			res, body := ask(t, client(t), http.MethodPost, front.URL, strings.NewReader("payload"))
@@ -69,7 +69,7 @@ func TestProxyDoesNotRepeatWhatARelayRefused(t *testing.T) {
 func TestProxyKnowsTheRefusalsOfItsElection(t *testing.T) {
 	young := &late{after: 3}
 	b := server(t, lehttp.RequireLeader(young, &lehttp.RequireOptions{Election: "a b/ü"})(says("hello")))
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "b", address(b)))
 	front := proxy(t, r, &lehttp.ProxyOptions{Wait: time.Minute, Election: "a b/ü"})
 	if res, body := ask(t, client(t), http.MethodPost, front.URL, strings.NewReader("x")); body != "hello" {
@@ -154,7 +154,7 @@ func TestTrailersArriveOnce(t *testing.T) {
 	})
 	guard := lehttp.RequireLeader(leading(), nil)
 	to := func(h http.Handler) http.Handler {
-		r := lehttp.NewRouter(nil, S)
+		r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 		r.News(record(1, "a", address(server(t, h))))
 		p := r.Proxy(nil)
 		t.Cleanup(p.Close)

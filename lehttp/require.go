@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"sync/atomic"
-	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/viewctx"
@@ -43,8 +42,6 @@ type RequireOptions struct {
 	// Proxy or Redirect, with its LeaderID set. Nil means the answer 503. Such a request is
 	// also answered 503 if a Proxy of this election has sent it: that Proxy keeps it itself.
 	Otherwise http.Handler
-	// MaxClockSkew is that of the Config. It is used for Retry-After.
-	MaxClockSkew time.Duration
 	// Election names the election, as ProxyOptions.Election does: a Proxy believes only the
 	// refusals of its own election. Set it if requests pass through services of several
 	// elections.
@@ -62,7 +59,7 @@ type RequireOptions struct {
 // closed at most a second after the view has ended.
 //
 // The request's ctx ends with the view, at most a second later, with the cause
-// leaderelection.ErrExpired. So work that waits for the ctx, such as a stream of events, does not
+// leaderelection.ErrNotLeading. So work that waits for the ctx, such as a stream of events, does not
 // linger at a process that does not lead.
 //
 // A request with a safe method (GET, HEAD, OPTIONS, TRACE) has no effect but its answer. It is
@@ -174,6 +171,6 @@ func (l *leaders) refusal() *refusal {
 		return no // another leads, or may at once
 	}
 	// This process's own leadership, which is over or is ending.
-	no.retry = e.TermExpiry.Add(l.o.MaxClockSkew).Sub(view.Clock().Now().Round(0))
+	no.retry = e.TermExpiry.Add(leaderelection.DefaultMaxClockSkew).Sub(view.Clock().Now().Round(0))
 	return no
 }

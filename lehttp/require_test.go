@@ -264,11 +264,11 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 		{record(1, "other"), "1"}, // it leads, or soon will
 		{vacant(1), "1"},
 		{le.RaceEntry{TermExpiry: time.Now().Add(3500 * time.Millisecond)}, "1"},                 // its own, and given up
-		{le.RaceEntry{LeaderID: "me", TermExpiry: time.Now().Add(3500 * time.Millisecond)}, "5"}, // its own leadership: to TermExpiry + S
+		{le.RaceEntry{LeaderID: "me", TermExpiry: time.Now().Add(3500 * time.Millisecond)}, "5"}, // its own leadership: to TermExpiry + the default skew
 	} {
 		l.entry = c.entry
 		w := httptest.NewRecorder()
-		lehttp.RequireLeader(l, &lehttp.RequireOptions{MaxClockSkew: S})(says("")).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		lehttp.RequireLeader(l, nil)(says("")).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 		if got := w.Header().Get("Retry-After"); got != c.want {
 			t.Errorf("%+v: Retry-After %q, want %q", c.entry, got, c.want)
 		}

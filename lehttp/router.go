@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
@@ -40,14 +39,16 @@ func Follow(ctx context.Context, w leaderelection.WatchConfig) (*Router, error) 
 // NewRouter returns a Router that learns of records only by Trace or News. Use it in a candidate,
 // which reads the store anyway.
 //
-//	router := lehttp.NewRouter(nil, time.Second)
+//	router := lehttp.NewRouter(config)
 //	config.Trace = router.Trace()
+//	campaign, err := config.Start(ctx)
 //
-// Clock and maxClockSkew are those of the candidate's Config. A nil clock means the system's.
-func NewRouter(clock clocks.Clock, maxClockSkew time.Duration) *Router {
+// Config is the candidate's. NewRouter takes the Clock, the ClockPolicy and the MaxClockSkew from it,
+// with their defaults.
+func NewRouter(config leaderelection.Config) *Router {
 	done := make(chan struct{})
 	close(done)
-	return &Router{table: route.NewTable(clock, maxClockSkew), done: done}
+	return &Router{table: route.NewTable(config.Clock, config.MaxClockSkew, config.ClockPolicy), done: done}
 }
 
 // Trace returns a Trace by which a campaign or an observer tells the Router of records. Set
@@ -141,7 +142,7 @@ func seconds(d time.Duration) string {
 
 // complain logs what is wrong with a leadership's record, once for each leadership.
 func complain(logger *slog.Logger, s *route.State, why string) {
-	if logger != nil && s.First() {
+	if s.First() {
 		logger.Warn("leaderelection: "+why, "leader", s.Entry.LeaderID, "token", uint64(s.Entry.ElectionNumber), "hostPort", s.Entry.HostPort)
 	}
 }

@@ -21,7 +21,7 @@ import (
 // A redirect keeps the scheme that the client came by, names the root for what has no path,
 // is kept by no cache, and knows its own name in any case.
 func TestRedirectSaysWhere(t *testing.T) {
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", "Leader.example:80"))
 	for name, c := range map[string]struct {
 		method, url, host string
@@ -50,7 +50,7 @@ func TestRedirectSaysWhere(t *testing.T) {
 // Without TrustForwarded nobody's word on where a request comes from is taken.
 func TestProxyTrustsNobodyByDefault(t *testing.T) {
 	var got http.Header
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", address(server(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header })))))
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, proxy(t, r, nil).URL, nil)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestProxyTrustsNobodyByDefault(t *testing.T) {
 func TestTLSForChecksWhatANameResolvesTo(t *testing.T) {
 	routetest.Resolve(t, [4]byte{169, 254, 169, 254})
 	var log logtest.Log
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", "leader.example:443"))
 	front := proxy(t, r, &lehttp.ProxyOptions{
 		Wait: -1, Logger: slog.New(slog.NewTextHandler(&log, nil)),
@@ -92,7 +92,7 @@ func TestTLSForChecksWhatANameResolvesTo(t *testing.T) {
 // of a refusal counts with its status alone, and does not reach the client.
 func TestProxyComplainsOnce(t *testing.T) {
 	var log logtest.Log
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	front := proxy(t, r, &lehttp.ProxyOptions{Wait: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	for n := range uint64(2) {
 		r.News(record(n+1, "a", "169.254.169.254:80"))
@@ -113,5 +113,30 @@ func TestProxyComplainsOnce(t *testing.T) {
 	res, body := ask(t, client(t), http.MethodPost, front.URL, strings.NewReader("x"))
 	if calls != 1 || body != "done" || res.Header.Get("Leaderelection-Not-Leading") != "" {
 		t.Errorf("%d calls, %d %q %v", calls, res.StatusCode, body, res.Header)
+	}
+}
+
+// Without a Logger the warnings go to slog's default, as those of a Config do.
+func TestWarningsWithoutALogger(t *testing.T) {
+	var log logtest.Log
+	old := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(old)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
+	token := uint64(0)
+	for name, c := range map[string]struct {
+		h    http.Handler
+		want string
+	}{
+		"a Proxy":    {r.Proxy(&lehttp.ProxyOptions{Wait: -1}), "a request was not answered by a leader"},
+		"a Redirect": {r.Redirect(nil), "169.254.169.254 is refused"},
+	} {
+		token++
+		r.News(record(token, "a", "169.254.169.254:80")) // another leadership: each is complained of once
+		log.Take()
+		c.h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+		if got := log.Take(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, c.want) {
+			t.Errorf("%s logs %q", name, got)
+		}
 	}
 }

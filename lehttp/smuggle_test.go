@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
 
@@ -89,7 +90,7 @@ func TestNoPartOfABodyIsARequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			leader := &early{status: c.status}
-			r := lehttp.NewRouter(nil, S)
+			r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 			r.News(record(1, "a", address(server(t, leader))))
 			p := r.Proxy(&lehttp.ProxyOptions{FullDuplex: c.duplex})
 			t.Cleanup(p.Close)
@@ -152,7 +153,7 @@ func TestNoPartOfABodyIsARequest(t *testing.T) {
 // A connection goes on if the body was read, however it streams.
 func TestAConnectionGoesOnAfterAStream(t *testing.T) {
 	leader := server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", address(leader)))
 	conn := dial(t, proxy(t, r, &lehttp.ProxyOptions{FullDuplex: true}))
 	for range 3 {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/internal/logtest"
 	"github.com/c8e606e4/leaderelection/internal/route/routetest"
@@ -50,7 +51,7 @@ func TestProxyAndRedirectCheckAddresses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var log logtest.Log
 			logger := slog.New(slog.NewTextHandler(&log, nil))
-			r := lehttp.NewRouter(nil, S)
+			r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 			r.News(record(1, "a", c.hostPort...))
 			dialled = ""
 			front := proxy(t, r, &lehttp.ProxyOptions{CheckAddress: c.check, Transport: spy, Wait: time.Hour, Logger: logger})
@@ -68,7 +69,7 @@ func TestProxyAndRedirectCheckAddresses(t *testing.T) {
 			}
 		})
 	}
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", net.JoinHostPort("localhost", port)))
 	if res, body := ask(t, client(t), http.MethodGet, proxy(t, r, nil).URL, nil); body != "hello" {
 		t.Errorf("localhost: %d %q", res.StatusCode, body)
@@ -79,7 +80,7 @@ func TestProxyAndRedirectCheckAddresses(t *testing.T) {
 func TestProxyChecksWhatANameResolvesTo(t *testing.T) {
 	routetest.Resolve(t, [4]byte{169, 254, 169, 254})
 	var log logtest.Log
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", "leader.example:80"))
 	front := proxy(t, r, &lehttp.ProxyOptions{Wait: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	res, body := ask(t, client(t), http.MethodGet, front.URL, nil)
@@ -92,7 +93,7 @@ func TestProxyChecksWhatANameResolvesTo(t *testing.T) {
 // pass, unless the proxy's owner says so.
 func TestProxyHeadersFromOutside(t *testing.T) {
 	var got http.Header
-	r := lehttp.NewRouter(nil, S)
+	r := lehttp.NewRouter(le.Config{MaxClockSkew: S})
 	r.News(record(1, "a", address(server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r.Header })))))
 	trust := func(r *http.Request) bool { return r.Header.Get("From-Ours") != "" }
 	fenced := func(p *httputil.ProxyRequest) {

@@ -12,16 +12,17 @@ import (
 // A candidate with metrics, for the program's MeterProvider and TracerProvider: see
 // examples/metrics for one that Prometheus reads.
 func Example() {
-	telemetry, err := leotel.New(leotel.Options{Election: "orders", Candidate: "worker-7"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer telemetry.Close()
-	err = leaderelection.Config{
+	telemetry := leotel.New(nil) // one for all elections of the process
+	config := leaderelection.Config{
 		Decider:   memory.NewDecider(), // a real program uses a store that all can reach
 		LeaderID:  "worker-7",
 		OnElected: func(context.Context, *leaderelection.TimeView) {},
-		Trace:     telemetry.Trace(),
-	}.Acquire(context.Background())
-	log.Print(err)
+	}
+	election, err := telemetry.Candidate("orders", config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer election.Close()
+	config.Trace = election.Trace()
+	log.Print(config.Acquire(context.Background()))
 }

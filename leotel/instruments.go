@@ -69,9 +69,9 @@ func (m *maker) observe(now func() []measure.Gauge, with metric.MeasurementOptio
 }
 
 // span makes one of what has passed.
-func (t *Telemetry) span(name string, from, to time.Time, err error, more ...attribute.KeyValue) {
-	_, span := t.tracer.Start(context.Background(), name, trace.WithNewRoot(), trace.WithTimestamp(from),
-		trace.WithSpanKind(kindOf(name)), trace.WithAttributes(append(more, t.common...)...))
+func (n named) span(name string, from, to time.Time, err error, more ...attribute.KeyValue) {
+	_, span := n.tracer.Start(context.Background(), name, trace.WithNewRoot(), trace.WithTimestamp(from),
+		trace.WithSpanKind(kindOf(name)), trace.WithAttributes(append(more, n.common...)...))
 	if err != nil {
 		span.SetAttributes(attribute.String("error.type", measure.ErrorType(err)))
 		span.SetStatus(codes.Error, err.Error())

@@ -2,13 +2,17 @@
 Package leotel makes OpenTelemetry metrics and spans of what an election's
 candidates and observers do.
 
-	telemetry, err := leotel.New(leotel.Options{Election: "orders", Candidate: "worker-7"})
+	telemetry := leotel.New(nil)
 	...
-	defer telemetry.Close()
-	config.Trace = telemetry.Trace()
+	election, err := telemetry.Candidate("orders", config)
+	defer election.Close()
+	config.Trace = election.Trace()
+	campaign, err := config.Start(ctx)
 
-It takes what it tells from [leaderelection.Trace], which the election does not
-wait for: telemetry that is slow or stuck delays nothing.
+One Telemetry is for all elections of a process. [Telemetry.Candidate] takes what it needs
+to know of a candidate from its Config (LeaderID, term, clock and skew). What it tells, it
+takes from [leaderelection.Trace], which the election does not wait for: telemetry that is
+slow or stuck delays nothing.
 
 # Metrics
 
@@ -33,7 +37,7 @@ wait for: telemetry that is slow or stuck delays nothing.
 	leaderelection.feed.events               counter, by leaderelection.event
 	leaderelection.duplicate_ids             counter: leaderships of another process under this candidate's LeaderID
 
-and, by [NewGroup], for a member of a group of package shard (what they mean says leprom):
+and, by [Telemetry.Member], for a member of a group of package shard (what they mean says leprom):
 
 	leaderelection.shards.owned, .placed, .unowned, .moving, .failing, .assignment.version   gauges
 	leaderelection.shards.unowned.time                                             counter, s
@@ -45,7 +49,7 @@ constants of the process. The others take few values each:
 
 	leaderelection.transition  elected, ended
 	leaderelection.cause       won; ousted, expired, resigned, unhealthy, clock_skew, shutdown, unknown
-	leaderelection.operation   read, acquire, extend, release
+	leaderelection.operation   read, acquire, extend, release, request
 	leaderelection.outcome     ok, lost_race, abandoned, error
 	leaderelection.event       started, failed
 	error.type                 lost_race, timeout, canceled, permanent, _OTHER
@@ -55,15 +59,16 @@ write; its uncertainty is half the time that the write took, and more where the
 store counts in whole seconds. It is left out if clocks are not compared
 (the ClockPolicy SharedClock or Unsynchronized). Nobody is known to lead from when the record was left
 vacant, or its term ran out, until there is another; until a record has been read,
-since New.
+since Candidate or Observer was called.
 
 Without OpenTelemetry, package leprom gives Prometheus the same metrics by the same
 names.
 
 # Spans
 
-leaderelection.acquire, leaderelection.extend and leaderelection.release are the
-store's operations of those kinds. A leaderelection.handover reaches from the
+leaderelection.acquire, leaderelection.extend, leaderelection.release and
+leaderelection.request are the store's operations of those kinds: all but reads. A
+leaderelection.handover reaches from the
 moment in which this process began to give up leadership, or saw the record vacant,
 to the next leader's record. A leaderelection.shard.let_go reaches from the moment in which a
 member was asked for a shard to the end of the shard's view. They are roots, made when they have ended, with the
@@ -80,7 +85,6 @@ package leotel
 
 import (
 	"context"
-	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -88,174 +92,197 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/internal/measure"
 )
 
 // scope is the instrumentation's name.
 const scope = "github.com/c8e606e4/leaderelection/leotel"
 
-// Options say whose telemetry it is. The zero value is valid.
+// Telemetry makes the telemetry of all elections of a process. Its methods may be called
+// by any number of goroutines at once.
+type Telemetry struct {
+	meter  metric.Meter
+	tracer trace.Tracer
+}
+
+// Options are for [New]. The zero value is right for most.
 type Options struct {
-	// Election names the election, and Candidate this process: its LeaderID.
-	// Both become attributes of everything, and must be few in number.
-	// Candidate is left out where empty, as for an observer.
-	Election, Candidate string
 	// MeterProvider and TracerProvider take the metrics and spans. Nil: the
 	// global ones.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
-	// TermLength, MaxClockSkew and ClockPolicy are the Config's: the
-	// gauges of term and skew, by which the alerts judge. TermLength counts only until
-	// a record names one. Zero: the Config's own defaults, 15 s and 1 s.
-	TermLength, MaxClockSkew time.Duration
-	ClockPolicy              leaderelection.ClockPolicy
-	// Clock is the Config's or WatchConfig's. Nil: the system's.
-	Clock clocks.Clock
 }
 
-// Telemetry is the telemetry of one campaign or one Watch. Its methods may be
-// called by any number of goroutines at once.
-type Telemetry struct {
-	election *measure.Election
-	common   []attribute.KeyValue
-	tracer   trace.Tracer
-	in       measure.Instruments[metric.Int64Counter, metric.Float64Histogram]
-	callback metric.Registration
-}
-
-// New returns a Telemetry, or what the MeterProvider has against its instruments.
-// Close it when the campaign is over.
-func New(o Options) (*Telemetry, error) {
-	t, m := provided(o)
-	t.election = measure.New(measure.Options{
-		Clock: o.Clock, TermLength: o.TermLength, MaxClockSkew: o.MaxClockSkew, ClockPolicy: o.ClockPolicy,
-	})
-	t.in = measure.NewInstruments(m.counter, m.histogram)
-	var err error
-	t.callback, err = m.observe(func() []measure.Gauge { return t.election.Now().Gauges() }, t.with())
-	if err != nil {
-		return nil, err
+// New returns a Telemetry of no election.
+func New(opts *Options) *Telemetry {
+	var o Options
+	if opts != nil {
+		o = *opts
 	}
-	for _, event := range measure.FeedEvents() {
-		t.feedEvent(0, event)
-	}
-	if o.Candidate != "" {
-		t.begin()
-	}
-	return t, nil
-}
-
-// provided returns a Telemetry that makes spans with o's names and nothing else, and the maker
-// of its instruments.
-func provided(o Options) (*Telemetry, *maker) {
 	if o.MeterProvider == nil {
 		o.MeterProvider = otel.GetMeterProvider()
 	}
 	if o.TracerProvider == nil {
 		o.TracerProvider = otel.GetTracerProvider()
 	}
-	t := &Telemetry{tracer: o.TracerProvider.Tracer(scope), common: []attribute.KeyValue{attribute.String("leaderelection.election", o.Election)}}
-	if o.Candidate != "" {
-		t.common = append(t.common, attribute.String("leaderelection.candidate", o.Candidate))
+	return &Telemetry{meter: o.MeterProvider.Meter(scope), tracer: o.TracerProvider.Tracer(scope)}
+}
+
+// Election is the telemetry of one candidate, or observer, of an election. Its methods may
+// be called by any number of goroutines at once.
+type Election struct {
+	named
+	state    *measure.Election
+	in       measure.Instruments[metric.Int64Counter, metric.Float64Histogram]
+	callback metric.Registration
+}
+
+// Candidate returns the telemetry of the candidate that config describes, in the election
+// of that name, or what the MeterProvider has against its instruments. Give its Trace to the
+// campaign, by Config.Trace, and close it when the campaign is over. The election's name and
+// the LeaderID become attributes of everything, and must be few in number.
+func (t *Telemetry) Candidate(election string, config leaderelection.Config) (*Election, error) {
+	e, err := t.add(election, config.LeaderID, measure.Options{
+		Clock: config.Clock, TermLength: config.TermLength, MaxClockSkew: config.MaxClockSkew,
+		ClockPolicy: config.ClockPolicy,
+	})
+	if err != nil {
+		return nil, err
 	}
-	return t, &maker{Meter: o.MeterProvider.Meter(scope)}
+	e.begin()
+	return e, nil
+}
+
+// Observer is Candidate for a process that follows the election, with Watch or a router. It
+// has no leaderelection.candidate.
+func (t *Telemetry) Observer(election string, watch leaderelection.WatchConfig) (*Election, error) {
+	return t.add(election, "", measure.Options{
+		Clock: watch.Clock, MaxClockSkew: watch.MaxClockSkew, ClockPolicy: watch.ClockPolicy,
+	})
+}
+
+func (t *Telemetry) add(election, candidate string, o measure.Options) (*Election, error) {
+	e, m := &Election{named: t.named(election, candidate), state: measure.New(o)}, &maker{Meter: t.meter}
+	e.in = measure.NewInstruments(m.counter, m.histogram)
+	var err error
+	e.callback, err = m.observe(func() []measure.Gauge { return e.state.Now().Gauges() }, e.with())
+	if err != nil {
+		return nil, err
+	}
+	for _, event := range measure.FeedEvents() {
+		e.feedEvent(0, event)
+	}
+	return e, nil
+}
+
+// named makes spans, and the attributes that all telemetry of one candidate has.
+type named struct {
+	tracer trace.Tracer
+	common []attribute.KeyValue
+}
+
+func (t *Telemetry) named(election, candidate string) named {
+	n := named{tracer: t.tracer, common: []attribute.KeyValue{attribute.String("leaderelection.election", election)}}
+	if candidate != "" {
+		n.common = append(n.common, attribute.String("leaderelection.candidate", candidate))
+	}
+	return n
 }
 
 // begin makes the series of counters: one that is born at 1 has no increase that a rate
 // could see.
-func (t *Telemetry) begin() {
-	t.transition(0, measure.Elected)
+func (e *Election) begin() {
+	e.transition(0, measure.Elected)
 	for _, cause := range measure.Causes() {
-		t.transition(0, measure.Transition{What: "ended", Cause: cause})
+		e.transition(0, measure.Transition{What: "ended", Cause: cause})
 	}
-	t.in.ClockSkews.Add(context.Background(), 0, t.with())
-	t.in.Duplicates.Add(context.Background(), 0, t.with())
+	e.in.ClockSkews.Add(context.Background(), 0, e.with())
+	e.in.Duplicates.Add(context.Background(), 0, e.with())
 }
 
-func (t *Telemetry) transition(n int64, what measure.Transition) {
-	t.in.Transitions.Add(context.Background(), n, t.with(attribute.String("leaderelection.transition", what.What), attribute.String("leaderelection.cause", what.Cause)))
+func (e *Election) transition(n int64, what measure.Transition) {
+	e.in.Transitions.Add(context.Background(), n, e.with(attribute.String("leaderelection.transition", what.What), attribute.String("leaderelection.cause", what.Cause)))
 }
 
-// Close takes back what New registered: the gauges are not reported any more.
-func (t *Telemetry) Close() error { return t.callback.Unregister() }
+// Close takes back what Candidate or Observer registered: the gauges are not reported any more.
+func (e *Election) Close() error { return e.callback.Unregister() }
 
 // Trace returns the hooks, for Config.Trace or WatchConfig.Trace. See
 // leaderelection.JoinTraces if others want hooks too.
-func (t *Telemetry) Trace() *leaderelection.Trace {
+func (e *Election) Trace() *leaderelection.Trace {
 	return &leaderelection.Trace{
-		StoreOp:       t.storeOp,
-		StatusChanged: t.statusChanged,
-		Extended:      t.extended,
-		News:          t.news,
-		Feed:          t.feed,
-		ClockSkew:     t.clockSkew,
-		DuplicateID:   t.duplicate,
+		StoreOp:       e.storeOp,
+		StatusChanged: e.statusChanged,
+		Extended:      e.extended,
+		News:          e.news,
+		Feed:          e.feed,
+		ClockSkew:     e.clockSkew,
+		DuplicateID:   e.duplicate,
 	}
 }
 
 // with is the attributes that a measurement has.
-func (t *Telemetry) with(more ...attribute.KeyValue) metric.MeasurementOption {
-	return metric.WithAttributes(append(more, t.common...)...)
+func (n named) with(more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributes(append(more, n.common...)...)
 }
 
-func (t *Telemetry) storeOp(op leaderelection.StoreOp) {
+func (e *Election) storeOp(op leaderelection.StoreOp) {
 	ctx := context.Background()
-	t.election.StoreOp(op)
-	outcome := t.with(attribute.String("leaderelection.operation", string(op.Kind)), attribute.String("leaderelection.outcome", measure.Outcome(op)))
-	t.in.Operations.Add(ctx, 1, outcome)
-	t.in.OperationDuration.Record(ctx, op.Duration.Seconds(), outcome)
+	e.state.StoreOp(op)
+	outcome := e.with(attribute.String("leaderelection.operation", string(op.Kind)), attribute.String("leaderelection.outcome", measure.Outcome(op)))
+	e.in.Operations.Add(ctx, 1, outcome)
+	e.in.OperationDuration.Record(ctx, op.Duration.Seconds(), outcome)
 	if op.Kind == leaderelection.OpExtend {
 		if op.Err == nil {
-			t.in.ExtensionDuration.Record(ctx, op.Duration.Seconds(), t.with())
+			e.in.ExtensionDuration.Record(ctx, op.Duration.Seconds(), e.with())
 		} else {
-			t.in.ExtensionFailures.Add(ctx, 1, t.with(attribute.String("error.type", measure.ErrorType(op.Err))))
+			e.in.ExtensionFailures.Add(ctx, 1, e.with(attribute.String("error.type", measure.ErrorType(op.Err))))
 		}
 	}
 	if op.Kind == leaderelection.OpRead {
 		return // not worth a span
 	}
-	t.span("leaderelection."+string(op.Kind), op.Start, op.Start.Add(op.Duration), op.Err,
+	e.span("leaderelection."+string(op.Kind), op.Start, op.Start.Add(op.Duration), op.Err,
 		attribute.Int64("leaderelection.fencing_token", int64(op.Number)))
 }
 
-func (t *Telemetry) statusChanged(c leaderelection.StatusChange) {
-	if what, is := t.election.StatusChanged(c); is {
-		t.transition(1, what)
+func (e *Election) statusChanged(c leaderelection.StatusChange) {
+	if what, is := e.state.StatusChanged(c); is {
+		e.transition(1, what)
 	}
 }
 
-func (t *Telemetry) extended(e leaderelection.ViewExtended) {
-	share, known := t.election.Extended(e)
-	if e.Extension > 0 {
-		t.in.ExtensionReserve.Record(context.Background(), e.Remaining.Seconds(), t.with())
+func (e *Election) extended(x leaderelection.ViewExtended) {
+	share, known := e.state.Extended(x)
+	if x.Extension > 0 {
+		e.in.ExtensionReserve.Record(context.Background(), x.Remaining.Seconds(), e.with())
 	}
 	if known {
-		t.in.ReserveRatio.Record(context.Background(), share, t.with())
+		e.in.ReserveRatio.Record(context.Background(), share, e.with())
 	}
 }
 
-func (t *Telemetry) news(e leaderelection.RaceEntry) {
-	if h, over := t.election.News(e); over {
-		t.span("leaderelection.handover", h.From, h.To, nil,
+func (e *Election) news(r leaderelection.RaceEntry) {
+	if h, over := e.state.News(r); over {
+		e.span("leaderelection.handover", h.From, h.To, nil,
 			attribute.Int64("leaderelection.fencing_token", int64(h.Number)),
 			attribute.Int64("leaderelection.previous_fencing_token", int64(h.Previous)),
 			attribute.String("leaderelection.cause", h.Cause))
 	}
 }
 
-func (t *Telemetry) feed(f leaderelection.FeedEvent) {
-	t.feedEvent(1, measure.FeedEvent(f))
+func (e *Election) feed(f leaderelection.FeedEvent) {
+	e.feedEvent(1, measure.FeedEvent(f))
 }
 
-func (t *Telemetry) feedEvent(n int64, event string) {
-	t.in.FeedEvents.Add(context.Background(), n, t.with(attribute.String("leaderelection.event", event)))
+func (e *Election) feedEvent(n int64, event string) {
+	e.in.FeedEvents.Add(context.Background(), n, e.with(attribute.String("leaderelection.event", event)))
 }
 
-func (t *Telemetry) clockSkew(leaderelection.ClockSkewError) {
-	t.in.ClockSkews.Add(context.Background(), 1, t.with())
+func (e *Election) clockSkew(leaderelection.ClockSkewError) {
+	e.in.ClockSkews.Add(context.Background(), 1, e.with())
 }
 
-func (t *Telemetry) duplicate(leaderelection.RaceEntry) {
-	t.in.Duplicates.Add(context.Background(), 1, t.with())
+func (e *Election) duplicate(leaderelection.RaceEntry) {
+	e.in.Duplicates.Add(context.Background(), 1, e.with())
 }

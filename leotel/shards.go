@@ -13,31 +13,32 @@ import (
 // Group is the telemetry of one member of a group of package shard. Its methods may be
 // called by any number of goroutines at once.
 type Group struct {
+	named
 	state    *measure.Group
-	spans    *Telemetry // its attributes and its tracer only
 	in       measure.GroupInstruments[metric.Int64Counter]
 	callback metric.Registration
 }
 
-// NewGroup returns the telemetry of a member, or what the MeterProvider has against its
-// instruments. Of the Options it takes Election, the group's name, Candidate, the MemberID,
-// the providers and the Clock. Close it when the member is done.
-func NewGroup(o Options) (*Group, error) {
-	spans, m := provided(o)
-	g := &Group{state: measure.NewGroup(o.Clock, shardErrors), spans: spans, in: measure.NewGroupInstruments(m.counter)}
+// Member returns the telemetry of the member that config describes, in the group of that
+// name, or what the MeterProvider has against its instruments. Give its Trace to the member,
+// by Config.ShardTrace, and close it when the member is done. Attributes are those of a
+// candidate: the group is the election, and the MemberID the candidate.
+func (t *Telemetry) Member(group string, config shard.Config) (*Group, error) {
+	g, m := &Group{named: t.named(group, config.MemberID), state: measure.NewGroup(config.Clock, shardErrors)}, &maker{Meter: t.meter}
+	g.in = measure.NewGroupInstruments(m.counter)
 	var err error
-	g.callback, err = m.observe(func() []measure.Gauge { return g.state.Now().Gauges() }, g.spans.with())
+	g.callback, err = m.observe(func() []measure.Gauge { return g.state.Now().Gauges() }, g.with())
 	if err != nil {
 		return nil, err
 	}
-	g.in.Taken.Add(context.Background(), 0, g.spans.with())
+	g.in.Taken.Add(context.Background(), 0, g.with())
 	for _, cause := range measure.GroupCauses() {
-		g.in.LetGo.Add(context.Background(), 0, g.spans.with(attribute.String("leaderelection.cause", cause)))
+		g.in.LetGo.Add(context.Background(), 0, g.with(attribute.String("leaderelection.cause", cause)))
 	}
 	return g, nil
 }
 
-// Close takes back what NewGroup registered: the gauges are not reported any more.
+// Close takes back what Member registered: the gauges are not reported any more.
 func (g *Group) Close() error { return g.callback.Unregister() }
 
 // Trace returns the hooks, for Config.ShardTrace.
@@ -45,12 +46,12 @@ func (g *Group) Trace() *shard.Trace {
 	return &shard.Trace{
 		Owns: func(shard.Owns) {
 			g.state.Owns()
-			g.in.Taken.Add(context.Background(), 1, g.spans.with())
+			g.in.Taken.Add(context.Background(), 1, g.with())
 		},
 		LetGo: func(e shard.LetGo) {
 			why := attribute.String("leaderelection.cause", g.state.LetGo(e.Cause))
-			g.in.LetGo.Add(context.Background(), 1, g.spans.with(why))
-			g.spans.span("leaderelection.shard.let_go", e.Asked, e.Time, nil, why,
+			g.in.LetGo.Add(context.Background(), 1, g.with(why))
+			g.span("leaderelection.shard.let_go", e.Asked, e.Time, nil, why,
 				attribute.String("leaderelection.shard", e.Owned.Name()), attribute.Int64("leaderelection.shard.fencing_token", int64(e.Owned.Token())))
 		},
 		Assignment: func(a *shard.Assignment) { g.state.Assignment(a) },

@@ -94,7 +94,7 @@ func TestNativeLeaseCompanions(t *testing.T) {
 			t.Errorf("the other lease is refused as well: %v", err)
 		}
 		for _, names := range [][]string{{companion}, {recordBlob, companion}, nil} {
-			if _, err := d.Held(l.view, names...); err == nil || errors.Is(err, leaderelection.ErrExpired) {
+			if _, err := d.Held(l.view, names...); err == nil || errors.Is(err, leaderelection.ErrNotLeading) {
 				t.Errorf("Leased of %q says %v", names, err)
 			}
 		}

@@ -152,7 +152,7 @@ func TestNativeLeaseFencesOthersOff(t *testing.T) {
 			}
 		}
 		l.stop()
-		if _, err := d.Held(l.view); !errors.Is(err, leaderelection.ErrExpired) {
+		if _, err := d.Held(l.view); !errors.Is(err, leaderelection.ErrNotLeading) {
 			t.Errorf("after the release Leased says %v", err)
 		}
 		wantCode(t, "the former leader's write", overwrite(t, c, companion, only), bloberror.LeaseNotPresentWithBlobOperation)
@@ -262,7 +262,7 @@ func TestNativeLeaseWaitsForACompanion(t *testing.T) {
 		d := native(c)
 		l := lead(t, d, 15*time.Second)
 		for range 59 {
-			if _, err := d.Held(l.view); err == nil || errors.Is(err, leaderelection.ErrExpired) {
+			if _, err := d.Held(l.view); err == nil || errors.Is(err, leaderelection.ErrNotLeading) {
 				t.Fatalf("Leased says %v", err)
 			}
 			time.Sleep(time.Second)
@@ -339,7 +339,7 @@ func TestNativeLeaseTroubleCostsNoLeadership(t *testing.T) {
 				synctest.Wait()
 				troubled.Store(true)
 				time.Sleep(2 * time.Minute)
-				if _, err := d.Held(l.view); err == nil || errors.Is(err, leaderelection.ErrExpired) {
+				if _, err := d.Held(l.view); err == nil || errors.Is(err, leaderelection.ErrNotLeading) {
 					t.Errorf("Leased says %v", err)
 				}
 				synctest.Wait()
@@ -372,7 +372,7 @@ func TestNativeLeaseOptions(t *testing.T) {
 		}
 	}
 	for name, l := range map[string]*azlease.Leases{"unbound": azlease.New(nil), "zero": {}} {
-		if _, err := l.Held(nil); !errors.Is(err, leaderelection.ErrExpired) {
+		if _, err := l.Held(nil); !errors.Is(err, leaderelection.ErrNotLeading) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -24,7 +24,7 @@ func TestLeasesOfSingleBlobs(t *testing.T) {
 			}
 		}
 		d := native(c)
-		if _, err := d.Acquire(t.Context(), &leaderelection.TimeView{}, "a"); !errors.Is(err, leaderelection.ErrExpired) {
+		if _, err := d.Acquire(t.Context(), &leaderelection.TimeView{}, "a"); !errors.Is(err, leaderelection.ErrNotLeading) {
 			t.Errorf("by a view that is over: %v", err)
 		}
 		l := lead(t, d, 15*time.Second)
@@ -91,7 +91,7 @@ func TestLeasesOfSingleBlobs(t *testing.T) {
 			t.Errorf("after the leadership: %v", err)
 		}
 		for what, err := range map[string]error{"release": d.Release(t.Context(), l.view, "b"), "break": d.Break(t.Context(), l.view, "b")} {
-			if !errors.Is(err, leaderelection.ErrExpired) {
+			if !errors.Is(err, leaderelection.ErrNotLeading) {
 				t.Errorf("%s after the leadership: %v", what, err)
 			}
 		}

@@ -7,8 +7,8 @@ import (
 )
 
 // Signal hands each hint on to all feeds of a process, where the source of hints would
-// tell one listener only. Its Hints goes to New; whoever learns of a change calls Changed:
-// the handler of a webhook, a loop over a channel or over the messages of a queue.
+// tell one listener only. Give its Hints to NewDecider, and call Changed for each change: in the
+// handler of a webhook, or a loop over a channel or over the messages of a queue.
 //
 //	var signal hinted.Signal
 //	http.HandleFunc("POST /changed", func(http.ResponseWriter, *http.Request) { signal.Changed() })

@@ -166,7 +166,11 @@ func TestVectorsJudged(t *testing.T) {
 			}
 			now := time.Unix(0, int64(v.Now.duration(t)))
 			clock := fakeclock.New(now.Add(-v.Unchanged.duration(t)))
-			table := route.NewTable(clock, v.Skew.duration(t))
+			skew, policy := v.Skew.duration(t), leaderelection.Synchronized
+			if skew == 0 {
+				policy = leaderelection.SharedClock
+			}
+			table := route.NewTable(clock, skew, policy)
 			table.News(*e)
 			clock.Advance(v.Unchanged.duration(t))
 			s := table.Load()

@@ -47,18 +47,19 @@ func serve(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	router := lehttp.NewRouter(nil, time.Second)
 	var working sync.RWMutex // held for reading by each request that is worked on here
-	campaign, err := leaderelection.Config{
+	config := leaderelection.Config{
 		Decider:      decider,
 		LeaderID:     address,
 		HostPort:     []string{address}, // where the router finds this instance when it leads
 		MaxClockSkew: time.Second,
-		Trace:        router.Trace(),
 		Logger:       slog.Default(),
 		// The lease is kept until this returns, so that requests in progress are finished under it.
 		OnOusting: func(context.Context) { working.Lock(); defer working.Unlock() },
-	}.Start(ctx)
+	}
+	router := lehttp.NewRouter(config)
+	config.Trace = router.Trace()
+	campaign, err := config.Start(ctx)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func serve(name string) int {
 	// RequireLeader asks the view before the app is called, and again before its
 	// answer leaves. Without it, a member that was frozen or cut off from the
 	// record would go on answering.
-	guarded := lehttp.RequireLeader(campaign, &lehttp.RequireOptions{MaxClockSkew: skew})(app)
+	guarded := lehttp.RequireLeader(campaign, nil)(app)
 	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		working.RLock()
 		defer working.RUnlock()

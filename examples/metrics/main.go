@@ -77,10 +77,7 @@ func show(ctx context.Context, out io.Writer, listen string, every time.Duration
 
 	election := memory.NewDecider() // a real program uses a store that all can reach
 	ada, bob := config("ada", election.Handle(), out), config("bob", election.Handle(), out)
-	telemetry, err := leotel.New(leotel.Options{
-		Election: "example", Candidate: ada.LeaderID, MeterProvider: provider,
-		TermLength: ada.TermLength, MaxClockSkew: ada.MaxClockSkew,
-	})
+	telemetry, err := leotel.New(&leotel.Options{MeterProvider: provider}).Candidate("example", ada)
 	if err != nil {
 		return err
 	}

@@ -118,12 +118,13 @@ func (c *call) explain(err error) error {
 		return nil
 	}
 	_, ended := c.gate.Token()
+	cause := context.Cause(c.ctx)
 	switch {
 	case ended == nil:
 		return err
 	case !c.sent.Load():
 		return ended
-	case errors.Is(context.Cause(c.ctx), leaderelection.ErrExpired):
+	case errors.Is(cause, leaderelection.ErrNotLeading), errors.Is(cause, leaderelection.ErrExpired): // of the view, or of the leader's ctx
 		return fmt.Errorf("fencegrpc: this process ceased to lead during the call, which may have arrived: %w", err)
 	}
 	return err

@@ -35,11 +35,7 @@ func Follow(ctx context.Context, w leaderelection.WatchConfig, onError func(erro
 	if err := w.Watch(over, func(context.Context, leaderelection.RaceEntry) {}); !errors.Is(err, context.Canceled) {
 		return nil, err
 	}
-	skew := w.MaxClockSkew
-	if skew == 0 && w.ClockPolicy != leaderelection.SharedClock {
-		skew = leaderelection.DefaultMaxClockSkew
-	}
-	f := &Follower{Table: NewTable(w.Clock, skew), done: make(chan struct{})}
+	f := &Follower{Table: NewTable(w.Clock, w.MaxClockSkew, w.ClockPolicy), done: make(chan struct{})}
 	w.Trace = leaderelection.JoinTraces(w.Trace, f.listen(onError))
 	go f.run(ctx, w)
 	return f, nil

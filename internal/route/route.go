@@ -60,10 +60,14 @@ func newLeadership() *leadership {
 	return &leadership{ctx: ctx, end: end}
 }
 
-// NewTable returns an empty Table. A nil clock is the system's.
-func NewTable(clock clocks.Clock, skew time.Duration) *Table {
+// NewTable returns an empty Table. Clock, skew and policy are those of a Config or a WatchConfig, with
+// the same defaults.
+func NewTable(clock clocks.Clock, skew time.Duration, policy leaderelection.ClockPolicy) *Table {
 	if clock == nil {
 		clock = clocks.System()
+	}
+	if skew == 0 && policy != leaderelection.SharedClock {
+		skew = leaderelection.DefaultMaxClockSkew
 	}
 	t := &Table{clock: clock, epoch: clock.Now(), skew: skew}
 	t.there, t.remove = context.WithCancel(context.Background())
@@ -74,7 +78,7 @@ func NewTable(clock clocks.Clock, skew time.Duration) *Table {
 // NewLastingTable returns an empty Table of records that say nothing of a term: whoever
 // holds one is known as the leader until there is a newer one.
 func NewLastingTable(clock clocks.Clock) *Table {
-	t := NewTable(clock, 0)
+	t := NewTable(clock, 0, leaderelection.SharedClock)
 	t.lasting = true
 	return t
 }

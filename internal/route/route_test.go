@@ -35,7 +35,7 @@ func TestLed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				table := route.NewTable(nil, skew)
+				table := route.NewTable(nil, skew, leaderelection.Synchronized)
 				table.News(leaderelection.RaceEntry{
 					LeaderID: "a", HostPort: []string{"127.0.0.1:1"}, ElectionNumber: 1, Unsynchronized: c.unsynchronized,
 					TermLength: term, TermExpiry: time.Now().Add(term + c.ahead),
@@ -53,6 +53,22 @@ func TestLed(t *testing.T) {
 					t.Errorf("led: %v, until the next %v", s.Led(), s.UntilNext())
 				}
 			})
+		})
+	}
+}
+
+// No MaxClockSkew means the default, as in a Config, except to those that share one clock.
+func TestSkewOfAConfig(t *testing.T) {
+	for policy, want := range map[leaderelection.ClockPolicy]time.Duration{
+		leaderelection.Synchronized: leaderelection.DefaultMaxClockSkew, leaderelection.SharedClock: 0,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			const term = 15 * time.Second
+			table := route.NewTable(nil, 0, policy)
+			table.News(leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermLength: term, TermExpiry: time.Now().Add(term)})
+			if got := table.Load().UntilNext(); got != term+want {
+				t.Errorf("%v: until the next %v, want %v", policy, got, term+want)
+			}
 		})
 	}
 }
@@ -99,7 +115,7 @@ func TestOwnClockWasAhead(t *testing.T) {
 	const term, skew = 15 * time.Second, time.Second
 	synctest.Test(t, func(t *testing.T) {
 		clock := clocks.NewOffset(nil, 2*time.Hour)
-		table := route.NewTable(clock, skew)
+		table := route.NewTable(clock, skew, leaderelection.Synchronized)
 		table.News(leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, Incarnation: "i", TermLength: term, TermExpiry: time.Now().Add(2*time.Hour + term)})
 		clock.Set(0)
 		time.Sleep(term)
@@ -180,7 +196,7 @@ func TestCheckAddress(t *testing.T) {
 func TestOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := leaderelection.RaceEntry{LeaderID: "a", HostPort: []string{"127.0.0.1:1"}, ElectionNumber: 1, TermExpiry: time.Now().Add(time.Hour)}
-		table := route.NewTable(nil, time.Second)
+		table := route.NewTable(nil, time.Second, leaderelection.Synchronized)
 		table.News(e)
 		var calls atomic.Int32
 		s := table.Load()

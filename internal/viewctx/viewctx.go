@@ -25,7 +25,7 @@ type View interface {
 }
 
 // Context is its parent, and ends with a view as well, with the cause
-// leaderelection.ErrExpired. It costs next to nothing until somebody waits for it.
+// leaderelection.ErrNotLeading. It costs next to nothing until somebody waits for it.
 type Context struct {
 	context.Context // the parent
 	view            View
@@ -98,7 +98,7 @@ func (c *Context) begin() *begun {
 	case c.stopped:
 		cancel(nil)
 	case !c.view.ValueInFuture():
-		cancel(leaderelection.ErrExpired)
+		cancel(leaderelection.ErrNotLeading)
 	default:
 		go c.follow(ctx)
 	}
@@ -114,5 +114,5 @@ func (c *Context) follow(ctx context.Context) {
 			return
 		}
 	}
-	c.cancel(leaderelection.ErrExpired)
+	c.cancel(leaderelection.ErrNotLeading)
 }

@@ -29,8 +29,8 @@ func TestContext(t *testing.T) {
 		after time.Duration // at most
 		cause error
 	}{
-		"the view's time":    {func(*viewtest.View, context.CancelCauseFunc, *viewctx.Context) {}, 10 * time.Second, le.ErrExpired},
-		"the view is cut":    {func(v *viewtest.View, _ context.CancelCauseFunc, _ *viewctx.Context) { v.Set(time.Now()) }, viewctx.CheckEvery, le.ErrExpired},
+		"the view's time":    {func(*viewtest.View, context.CancelCauseFunc, *viewctx.Context) {}, 10 * time.Second, le.ErrNotLeading},
+		"the view is cut":    {func(v *viewtest.View, _ context.CancelCauseFunc, _ *viewctx.Context) { v.Set(time.Now()) }, viewctx.CheckEvery, le.ErrNotLeading},
 		"the parent":         {func(_ *viewtest.View, cancel context.CancelCauseFunc, _ *viewctx.Context) { cancel(own) }, 0, own},
 		"stopped, by itself": {func(_ *viewtest.View, _ context.CancelCauseFunc, c *viewctx.Context) { c.Stop() }, 0, context.Canceled},
 	} {
@@ -81,7 +81,7 @@ func TestContextIsLazy(t *testing.T) {
 		t.Error(ctx.Err())
 	}
 	view.Set(time.Now())
-	if !errors.Is(ctx.Err(), context.Canceled) || !errors.Is(context.Cause(ctx), le.ErrExpired) {
+	if !errors.Is(ctx.Err(), context.Canceled) || !errors.Is(context.Cause(ctx), le.ErrNotLeading) {
 		t.Error(ctx.Err(), context.Cause(ctx))
 	}
 }

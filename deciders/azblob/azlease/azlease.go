@@ -115,7 +115,7 @@ func (l *Leases) SetCompanions(names ...string) error { return (*native.Leases)(
 // Name the blobs that it is for, by their names in the container: each is judged by
 // itself. Without names all must be held, the record's and every companion's.
 //
-// It returns an error that wraps leaderelection.ErrExpired if the view is over
+// It returns an error that wraps leaderelection.ErrNotLeading if the view is over
 // or belongs to no leadership of this campaign, and another one if the
 // leases are not, or no longer, held: each extension tries again to take
 // what is missing.
@@ -130,7 +130,7 @@ func (l *Leases) Held(tv *leaderelection.TimeView, blobs ...string) (*blob.Lease
 //
 // If another holds the blob's lease, Acquire leaves that lease alone: the error is then Azure's
 // LeaseAlreadyPresent, and Break ends that lease. It returns an error that wraps
-// leaderelection.ErrExpired if the view is over, or belongs to no leadership of this campaign.
+// leaderelection.ErrNotLeading if the view is over, or belongs to no leadership of this campaign.
 func (l *Leases) Acquire(ctx context.Context, tv *leaderelection.TimeView, name string) (*blob.LeaseAccessConditions, error) {
 	return conditions((*native.Leases)(l).Acquire(ctx, tv, name))
 }

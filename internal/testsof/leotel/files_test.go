@@ -26,7 +26,7 @@ func exported(t *testing.T) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	telemetry, err := leotel.New(leotel.Options{Election: "orders", Candidate: "a", MeterProvider: metric.NewMeterProvider(metric.WithReader(exporter))})
+	telemetry, err := leotel.New(&leotel.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(exporter))}).Candidate("orders", le.Config{LeaderID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}

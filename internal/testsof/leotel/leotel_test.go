@@ -31,9 +31,9 @@ const (
 	S = time.Second
 )
 
-// rig is a Telemetry whose metrics and spans a test can look at.
+// rig is an Election whose metrics and spans a test can look at.
 type rig struct {
-	*leotel.Telemetry
+	*leotel.Election
 	reader *metric.ManualReader
 	spans  *tracetest.SpanRecorder
 }
@@ -42,15 +42,42 @@ func newRig(t *testing.T, candidate string, clock clocks.Clock) *rig {
 	t.Helper()
 	r := &rig{reader: metric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
 	var err error
-	r.Telemetry, err = leotel.New(leotel.Options{
-		Election: "orders", Candidate: candidate, Clock: clock,
-		MeterProvider:  metric.NewMeterProvider(metric.WithReader(r.reader)),
-		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans)),
-	})
+	if candidate == "" {
+		r.Election, err = r.telemetry().Observer("orders", le.WatchConfig{Clock: clock})
+	} else {
+		r.Election, err = r.telemetry().Candidate("orders", le.Config{LeaderID: candidate, Clock: clock})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+func (r *rig) telemetry() *leotel.Telemetry {
+	return leotel.New(&leotel.Options{
+		MeterProvider:  metric.NewMeterProvider(metric.WithReader(r.reader)),
+		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans)),
+	})
+}
+
+// Term and skew, by which the alerts judge, are the Config's or its defaults.
+func TestTakesTheConfigs(t *testing.T) {
+	for _, c := range []struct {
+		config     le.Config
+		term, skew float64
+	}{
+		{le.Config{}, 15, 1},
+		{le.Config{TermLength: 2 * time.Second, MaxClockSkew: 100 * time.Millisecond}, 2, 0.1},
+		{le.Config{ClockPolicy: le.SharedClock}, 15, 0},
+	} {
+		r := &rig{reader: metric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
+		var err error
+		if r.Election, err = r.telemetry().Candidate("orders", c.config); err != nil {
+			t.Fatal(err)
+		}
+		r.expect(t, map[string]float64{"term.length": c.term, "clock.max_skew": c.skew})
+		_ = r.Close()
+	}
 }
 
 // read returns each point as "name{attributes that are not constants}" and its

@@ -35,16 +35,17 @@ func TestLepromAndLeotelAreTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	provider := metric.NewMeterProvider(metric.WithReader(exporter))
-	telemetry, err := leotel.New(leotel.Options{Election: "orders", Candidate: "a", MeterProvider: provider})
+	telemetry := leotel.New(&leotel.Options{MeterProvider: provider})
+	election, err := telemetry.Candidate("orders", leaderelection.Config{LeaderID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer telemetry.Close()
+	defer election.Close()
 	member, err := metrics.Member("orders", shard.Config{MemberID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	group, err := leotel.NewGroup(leotel.Options{Election: "orders", Candidate: "a", MeterProvider: provider})
+	group, err := telemetry.Member("orders", shard.Config{MemberID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func TestLepromAndLeotelAreTheSame(t *testing.T) {
 		h.Owns(shard.Owns{})
 		h.LetGo(shard.LetGo{Owned: new(shard.Owned), Cause: shard.ErrMoved})
 	}
-	for _, h := range []*leaderelection.Trace{candidate.Trace(), telemetry.Trace()} {
+	for _, h := range []*leaderelection.Trace{candidate.Trace(), election.Trace()} {
 		h.News(leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermExpiry: time.Now()})
 		h.StatusChanged(leaderelection.StatusChange{To: leaderelection.Leading, Number: 1})
 		for _, err := range []error{nil, errors.New("no"), leaderelection.ErrLostRace} {

@@ -7,11 +7,9 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/sdk/metric"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/c8e606e4/leaderelection/internal/memgroup"
-	"github.com/c8e606e4/leaderelection/leotel"
 	"github.com/c8e606e4/leaderelection/shard"
 )
 
@@ -20,11 +18,7 @@ import (
 func TestGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{reader: metric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
-		g, err := leotel.NewGroup(leotel.Options{
-			Election: "orders", Candidate: "a",
-			MeterProvider:  metric.NewMeterProvider(metric.WithReader(r.reader)),
-			TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans)),
-		})
+		g, err := r.telemetry().Member("orders", shard.Config{MemberID: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -64,7 +64,7 @@ func (s *served) check() (secret func() (string, error), err error) {
 func (s *served) serve(l net.Listener, log *slog.Logger, stopped chan struct{}, handle func(sidecar.Config) http.Handler) (stop func()) {
 	most := max(2, min(256, openFiles()/4))
 	limited := sidecar.Limit(l, most)
-	c := sidecar.Config{ReadOnly: s.readOnly, MaxWaiting: most - most/4, Ended: stopped}
+	c := sidecar.Config{ReadOnly: s.readOnly, MaxWaiting: most - most/4, Logger: log, Ended: stopped}
 	for _, host := range s.allowHost {
 		c.Hosts = append(c.Hosts, strings.ToLower(host))
 	}

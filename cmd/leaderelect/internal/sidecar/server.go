@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -44,6 +45,8 @@ type Config struct {
 	MaxWaiting int
 	// Fit takes out of an error what strangers must not read. Optional.
 	Fit func(string) string
+	// Logger gets why /livez fails. Nil: slog's default.
+	Logger *slog.Logger
 	// Ended is closed when the server goes down: what waits returns.
 	Ended <-chan struct{}
 }
@@ -64,7 +67,9 @@ func Handler(c Config) http.Handler {
 	mux.HandleFunc("GET /self", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.self()) })
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /readyz", s.ready)
-	mux.HandleFunc("/livez", s.probe(func(c *leaderelection.Campaign) http.Handler { return lehttp.Live(c, nil) }, http.StatusOK))
+	mux.HandleFunc("/livez", s.probe(func(c *leaderelection.Campaign) http.Handler {
+		return lehttp.Live(c, &lehttp.LiveOptions{Logger: s.Logger})
+	}, http.StatusOK))
 	mux.HandleFunc("/standby", s.probe(func(c *leaderelection.Campaign) http.Handler { return lehttp.Standby(c) }, http.StatusServiceUnavailable))
 	mux.Handle("GET /metrics", c.Metrics)
 	mux.Handle("POST /stepdown", s.guarded(func(ctx context.Context, _ *http.Request) error { return c.StepDown(ctx) }))

@@ -3,14 +3,20 @@
 package sidecar_test
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/sidecar"
+	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
 // An observer whose watch does not look when a term has run out is not alive; one that looks is,
@@ -62,6 +68,34 @@ func TestLivezOfAWatchThatIsStuck(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Anybody may ask /livez: why a campaign is stuck, which may name the store, is for the log.
+func TestLivezTellsNoNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const term, place = 10 * time.Second, "arn:aws:s3:::bucket"
+		store := memory.NewDecider().Handle()
+		ctx, cancel := context.WithCancel(t.Context())
+		campaign, err := leaderelection.Config{Decider: store, LeaderID: "me", TermLength: term, Logger: slog.New(slog.DiscardHandler),
+			OnElected: func(context.Context, *leaderelection.TimeView) {}}.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hub := sidecar.NewHub(time.Second)
+		defer hub.Close()
+		synctest.Wait()
+		store.Inject(memory.Fail(fmt.Errorf("%s: %w", place, leaderelection.ErrPermanent)))
+		time.Sleep(6 * term)
+		var log bytes.Buffer
+		w := httptest.NewRecorder()
+		sidecar.Handler(sidecar.Config{Hub: hub, Campaign: func() *leaderelection.Campaign { return campaign }, Metrics: http.NotFoundHandler(),
+			Logger: slog.New(slog.NewTextHandler(&log, nil))}).ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/livez", nil))
+		if w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "arn") || !strings.Contains(log.String(), place) {
+			t.Errorf("%d %s, and it is logged: %s", w.Code, w.Body, log.String())
+		}
+		cancel()
+		<-campaign.Done()
+	})
 }
 
 // leads is a record of a leadership that has just begun.

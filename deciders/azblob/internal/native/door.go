@@ -76,7 +76,7 @@ func (l *Leases) Break(ctx context.Context, tv *leaderelection.TimeView, name st
 // may returns why the leader whose view is tv has no leases, or nil.
 func (l *Leases) may(tv *leaderelection.TimeView) error {
 	if tv == nil || !tv.ValueInFuture() {
-		return fmt.Errorf("leaderelection/azlease: the native leases of %s: %w", l.at(), leaderelection.ErrExpired)
+		return fmt.Errorf("leaderelection/azlease: the native leases of %s: %w", l.at(), leaderelection.ErrNotLeading)
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func (l *Leases) breakFor(ctx context.Context, number leaderelection.ElectionNum
 // nil. L.mu is locked.
 func (l *Leases) leads(number leaderelection.ElectionNumber) error {
 	if number == leaderelection.NoElections || number != l.since {
-		return fmt.Errorf("the leadership with token %d is not of this Decider's campaign: %w", number, leaderelection.ErrExpired)
+		return fmt.Errorf("the leadership with token %d is not of this Decider's campaign: %w", number, leaderelection.ErrNotLeading)
 	}
 	return nil
 }
