@@ -105,7 +105,7 @@ type Config struct {
 	DrainTimeout time.Duration
 	Healthy      func(ctx context.Context) error
 	Lifeline     leaderelection.Lifeline // no wait for a dead process's term, if the coordinator or the next one is on its machine
-	Clock        clocks.Clock // of views and terms; DrainTimeout and the pauses between retries go by the system's
+	Clock        clocks.Clock            // of views and terms; DrainTimeout and the pauses between retries go by the system's
 	Logger       *slog.Logger
 	Trace        *leaderelection.Trace // the seat's
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -307,4 +308,12 @@ func TestNoCredentials(t *testing.T) {
 	if feedtest.Passing(t, err, "AWS_ACCESS_KEY_ID"); !errors.Is(err, none) {
 		t.Errorf("%v does not wrap %q", err, none)
 	}
+}
+
+// once is what a server that does not think has to know of conditions: it refuses to make
+// the object a second time, and to replace the version that no object has.
+type once struct{ made atomic.Bool }
+
+func (o *once) refuses(r *http.Request) bool {
+	return r.Header.Get("If-None-Match") == "*" && o.made.Swap(true) || strings.Contains(r.Header.Get("If-Match"), "0123456789abcdef")
 }
