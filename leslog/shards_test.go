@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -86,6 +85,6 @@ func ExampleNewShardHandler() {
 		// Store: of the group's records
 	}
 	_, err := cfg.Start(context.Background())
-	fmt.Println(errors.Unwrap(err))
-	// Output: Store is nil: it returns the decider of each record
+	fmt.Println(err)
+	// Output: shard: leaderelection: the configuration is wrong: Store is nil: it returns the decider of each record
 }

@@ -15,7 +15,7 @@
 // code, a test may use other Stores, and there is no order of initialisation to think of.
 // So this package itself needs the standard library and the root module only.
 //
-// What a store's URL looks like, and its parameters, says its Open function. Those of TLS name
+// Each store's Open function documents its URL and the parameters. Those of TLS name
 // their files by tls_ca, tls_cert and tls_key, in PEM form. Any of these files implies TLS, whatever the
 // scheme. These are the schemes that each takes:
 //

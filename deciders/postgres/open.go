@@ -42,8 +42,8 @@ const (
 // Options.Listen, listen=false for Options.NoListen, and those of
 // pgxpool.ParseConfig, such as sslmode, channel_binding or
 // pool_max_conns. The parameters tls_ca, tls_cert and tls_key name files in PEM form. They imply
-// TLS: sslmode is then verify-full, unless it is require or verify-ca. What the address leaves out is taken from PGHOST, PGUSER,
-// PGPASSWORD, ~/.pgpass and the others that libpq knows; connect_timeout is then 5 s
+// TLS: sslmode is then verify-full, unless it is require or verify-ca. PGHOST, PGUSER, PGPASSWORD,
+// ~/.pgpass and the others that libpq knows complete the address; connect_timeout is then 5 s
 // and pool_max_conns 10, and with several hosts target_session_attrs is read-write. A blank
 // in a value is %20. Files are read again for each connection: the password file, the service file
 // and certificates may be renewed without a restart. It does not connect.

@@ -25,7 +25,7 @@ func (p *Params) TLSFiles() TLSFiles {
 }
 
 // TLS takes the parameter tls, and those of the files, which imply it. It reports whether to
-// connect with TLS. What is wrong with the files Rest says at once.
+// connect with TLS. Faults of the files are in the error of Rest.
 func (p *Params) TLS() (on bool, files TLSFiles) {
 	said := p.values["tls"]
 	on, files = p.Bool("tls"), p.TLSFiles()
