@@ -51,12 +51,12 @@ TERM, and kills the command a quarter of --grace later.
 If leaderelect itself is killed, nobody runs the end command: let the supervisor run it,
 too (ExecStopPost= of systemd). For a command that runs all the time use leaderelect run.
 
-To try the commands without an election, write console: in place of the URL, and type
-LEADER, NOTLEADER and ERROR.`,
+To try the commands, elect yourself with a file of your own, as in the second example:
+Ctrl-C runs the end command.`,
 		Example: `  leaderelect hook s3://bucket/vip \
       --begin 'ip addr replace 10.0.0.9/32 dev eth0' \
       --end 'ip addr flush dev eth0 to 10.0.0.9/32'
-  leaderelect hook console: --begin ./up --end ./down`,
+  leaderelect hook file:///tmp/try --begin ./up --end ./down`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: a.onURL(func(c *cobra.Command, url string) error { return a.hook(c.Context(), &f, url) }),
 	}
@@ -109,9 +109,6 @@ func (a *app) hook(ctx context.Context, f *hookFlags, url string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.signalsTo(cancel, nil, toggle.Interrupt)()
-	if url == "console:" {
-		return toggle.Console(ctx, a.in, a.out)
-	}
 	if f.atStart {
 		toggle.Reset(ctx)
 	}

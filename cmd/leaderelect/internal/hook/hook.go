@@ -105,7 +105,7 @@ func (h *Hook) Elected(ctx context.Context, view *leaderelection.TimeView) {
 	log := h.c.Logger.With("token", uint64(view.ElectionNumber()))
 	safe, stop := h.whileSafe(ctx, view)
 	defer stop()
-	begun := h.Begin(safe, uint64(view.ElectionNumber()))
+	begun := h.begin(safe, uint64(view.ElectionNumber()))
 	if begun == nil {
 		<-safe.Done()
 	}
@@ -118,7 +118,7 @@ func (h *Hook) Elected(ctx context.Context, view *leaderelection.TimeView) {
 		log.Error("the begin command failed; running the end command", "err", begun)
 	}
 	// What was begun is ended in any case, also after leadership.
-	ended := h.End(context.WithoutCancel(ctx), uint64(view.ElectionNumber()))
+	ended := h.end(context.WithoutCancel(ctx), uint64(view.ElectionNumber()))
 	if !view.ValueInFuture() {
 		log.Warn("the end command took longer than the view: another candidate may have begun already")
 	}
@@ -164,16 +164,16 @@ func (h *Hook) whileSafe(ctx context.Context, view *leaderelection.TimeView) (co
 	return safe, func() { cancel(nil) }
 }
 
-// Begin runs the begin command, once. It is asked to end when ctx does, and killed a
+// begin runs the begin command, once. It is asked to end when ctx does, and killed a
 // little later.
-func (h *Hook) Begin(ctx context.Context, token uint64) error {
+func (h *Hook) begin(ctx context.Context, token uint64) error {
 	h.c.Logger.Info("running the begin command", "token", token)
 	return h.run(ctx, "begin", h.c.Begin, token)
 }
 
-// End runs the end command until it succeeds, has been tried often or long enough, or
+// end runs the end command until it succeeds, has been tried often or long enough, or
 // was interrupted.
-func (h *Hook) End(ctx context.Context, token uint64) error {
+func (h *Hook) end(ctx context.Context, token uint64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.c.Drain, fmt.Errorf("not over after %v in all", h.c.Drain))
 	defer cancel()
 	ctx, interrupt := context.WithCancelCause(ctx)

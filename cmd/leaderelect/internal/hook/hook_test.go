@@ -3,7 +3,6 @@
 package hook
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -108,7 +107,7 @@ func TestEndFails(t *testing.T) {
 		t.Errorf("%v, healthy %v", err, h.Healthy(t.Context()))
 	}
 	h.c.End = "true"
-	if err := h.End(t.Context(), 1); err != nil || h.Failed() != nil {
+	if err := h.end(t.Context(), 1); err != nil || h.Failed() != nil {
 		t.Errorf("%v, %v", err, h.Failed())
 	}
 
@@ -139,7 +138,7 @@ func TestTimeout(t *testing.T) {
 	stores.Nightly(t, "real processes by the wall clock")
 	pid := filepath.Join(t.TempDir(), "pid")
 	h, _ := newHook("sleep 600 & echo $! >"+pid+"; wait", "true", func(c *Config) { c.Timeout = 300 * time.Millisecond })
-	err := h.Begin(t.Context(), 1)
+	err := h.begin(t.Context(), 1)
 	if err == nil || !strings.Contains(err.Error(), "the begin command: ") || !strings.Contains(err.Error(), "not over after 300ms") {
 		t.Errorf("%v", err)
 	}
@@ -180,50 +179,6 @@ func TestDrainTimeout(t *testing.T) {
 	}
 }
 
-// The console does what an election would.
-func TestConsole(t *testing.T) {
-	for typed, want := range map[string]string{
-		"":                                    "",
-		"LEADER\n":                            "up 1,down 1",
-		"notleader\nleader\nLEADER\nWHAT\n\n": "not leading,up 1,leading already,\"WHAT\" is none of LEADER, NOTLEADER and ERROR,down 1",
-		"LEADER\nNOTLEADER\nLEADER\n":         "up 1,down 1,up 2,down 2",
-		"LEADER\nERROR\nLEADER\n":             "up 1,down 1,not elected: standing down after a failure: an error of the election was typed",
-		"LEADER\nNOTLEADER\nNOTLEADER\nERROR": "up 1,down 1,not leading",
-	} {
-		h, n := newHook("echo up $LEADERELECT_TOKEN", "echo down $LEADERELECT_TOKEN", nil)
-		if err := h.Console(t.Context(), strings.NewReader(typed), n); err != nil {
-			t.Errorf("%q: %v", typed, err)
-		}
-		var got []string
-		for line := range strings.Lines(n.String()) {
-			if line = strings.TrimSpace(line); !strings.HasPrefix(line, "Type ") && !strings.HasPrefix(line, "begun, after") && !strings.HasPrefix(line, "ended, after") {
-				got = append(got, line)
-			}
-		}
-		if strings.Join(got, ",") != want {
-			t.Errorf("%q: %q, want %q", typed, strings.Join(got, ","), want)
-		}
-	}
-}
-
-// A console that is interrupted runs the end command, and says where that failed.
-func TestConsoleInterrupted(t *testing.T) {
-	h, n := newHook("echo up", "echo down; exit 1", func(c *Config) { c.Retries = 0 })
-	ctx, cancel := context.WithCancel(t.Context())
-	in, typed := io.Pipe()
-	defer typed.Close()
-	over := make(chan error, 1)
-	go func() { over <- h.Console(ctx, in, n) }()
-	if _, err := io.Copy(typed, bytes.NewBufferString("LEADER\n")); err != nil {
-		t.Fatal(err)
-	}
-	await(t, n, "begun")
-	cancel()
-	if err := <-over; err == nil || !strings.Contains(err.Error(), "may still be on") || !strings.Contains(n.String(), "down") {
-		t.Errorf("%v, %q", err, n.String())
-	}
-}
-
 // A begin command that is interrupted is asked to end first, with all of its group,
 // and then killed; the end command follows.
 func TestBeginInterrupted(t *testing.T) {
@@ -261,7 +216,7 @@ func TestEndGivenUp(t *testing.T) {
 	} {
 		h, n := newHook("true", c.end, c.change)
 		over := make(chan error, 1)
-		go func() { over <- h.End(t.Context(), 1) }()
+		go func() { over <- h.end(t.Context(), 1) }()
 		await(t, n, "up")
 		if c.ask {
 			h.Interrupt()
