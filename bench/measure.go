@@ -91,7 +91,7 @@ func (m measurement) start(ctx context.Context, scene, id string, over time.Dura
 	r.Contestant, r.Prefix, r.ID = m.contestant, fmt.Sprint("bench-", scene, m.contestant), id
 	r.Elections, r.Term, r.Stagger = m.elections, m.term, over/time.Duration(m.elections)
 	r.Sample = r.Sample || scene == sceneFreeze || scene == scenePause
-	return startProcess(ctx, m.t, r, m.store, m.rtt/2)
+	return startProcess(ctx, m.t, r, m.store, m.rtt)
 }
 
 // The scenes, each of which has candidates and elections of its own.

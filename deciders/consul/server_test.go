@@ -53,8 +53,9 @@ func TestProcesses(t *testing.T) {
 
 // Whatever befalls the leader's connections for a while, it keeps its leadership.
 func TestFaults(t *testing.T) {
+	stores.Nightly(t, "it cuts connections and waits")
 	addr := stores.Consul(t, "").Address
-	proxy := stores.Toxiproxy(t, addr)[0]
+	proxy := stores.NewRelay(t, addr)
 	proctest.Faults(t, opened(t, "consul://"+proxy.Addr+"/e"), opened(t, "consul://"+addr+"/e"), proxy)
 }
 
@@ -63,9 +64,10 @@ func TestHandover(t *testing.T) {
 }
 
 func TestNewsAfterCutConnection(t *testing.T) {
+	stores.Nightly(t, "it cuts connections and waits")
 	addr := stores.Consul(t, "").Address
-	proxy := stores.Toxiproxy(t, addr)[0]
-	feedtest.News(t, opened(t, "consul://"+addr+"/e"), opened(t, "consul://"+proxy.Addr+"/e"), feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal})
+	proxy := stores.NewRelay(t, addr)
+	feedtest.News(t, opened(t, "consul://"+addr+"/e"), opened(t, "consul://"+proxy.Addr+"/e"), feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal})
 }
 
 func TestNewsAfterRestart(t *testing.T) {

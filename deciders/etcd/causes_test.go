@@ -87,10 +87,10 @@ func TestNoConnection(t *testing.T) {
 	_, err := open(ctx, "etcd://me:s3cret@127.0.0.1:1/k")
 	feedtest.Passing(t, err, "connection refused", "endpoints", "logging in")
 
-	proxy := stores.Toxiproxy(t, stores.Etcd(t).Endpoint)[0]
+	proxy := stores.NewRelay(t, stores.Etcd(t).Endpoint)
 	d := opened(t, "etcd://"+proxy.Addr+"/k")
 	feedtest.Read(t, d)
-	proxy.Hang()
+	proxy.Cut()
 	ctx, cancel = context.WithTimeout(t.Context(), 700*time.Millisecond)
 	defer cancel()
 	_, err = d.ReadCurrent(ctx)

@@ -30,9 +30,9 @@ func TestIdle(t *testing.T) {
 func TestNewsAfterCutConnection(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	server := stores.Etcd(t)
-	proxy := stores.Toxiproxy(t, server.Endpoint)[0]
+	proxy := stores.NewRelay(t, server.Endpoint)
 	writer, victim := etcd.NewDecider(client(t, server.Endpoint), "k", nil), etcd.NewDecider(client(t, proxy.Addr), "k", nil)
-	feedtest.News(t, writer, victim, feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal})
+	feedtest.News(t, writer, victim, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal})
 }
 
 func TestNewsAfterRestart(t *testing.T) {
@@ -45,14 +45,14 @@ func TestNewsAfterRestart(t *testing.T) {
 // Open's keep-alives notice within 13 s that nothing comes through any more.
 func TestHungConnectionIsNoticed(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
-	proxy := stores.Toxiproxy(t, stores.Etcd(t).Endpoint)[0]
+	proxy := stores.NewRelay(t, stores.Etcd(t).Endpoint)
 	victim := opened(t, "etcd://"+proxy.Addr+"/k")
 	feed := feedtest.Follow(t, victim)
 	if n := feedtest.Next(t, feed); n.Err != nil {
 		t.Fatal(n.Err)
 	}
 	begin := time.Now()
-	proxy.Hang()
+	proxy.Cut()
 	if n := feedtest.Next(t, feed); n.Err == nil {
 		t.Errorf("the feed yields %+v", n)
 	}
@@ -71,7 +71,7 @@ func TestFeedOverCompaction(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	server := stores.Etcd(t)
 	c := client(t, server.Endpoint)
-	proxy := stores.Toxiproxy(t, server.Endpoint)[0]
+	proxy := stores.NewRelay(t, server.Endpoint)
 	victim := etcd.NewDecider(client(t, proxy.Addr), "k", &etcd.Options{FeedGrace: time.Minute})
 	writer := etcd.NewDecider(c, "k", nil)
 	feed := feedtest.Follow(t, victim)
@@ -79,7 +79,7 @@ func TestFeedOverCompaction(t *testing.T) {
 	token := feedtest.Write(t, writer, 1, nil)
 	feedtest.Number(t, feed, 1)
 	for last := uint64(11); last <= 31; last += 10 {
-		proxy.Cut()
+		proxy.Refuse()
 		for number := last - 9; number <= last; number++ {
 			token = feedtest.Write(t, writer, number, token)
 		}

@@ -43,8 +43,9 @@ func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // The way to the API server is cut: it itself takes longer to start than a leader may wait.
 func TestOutage(t *testing.T) {
+	stores.Nightly(t, "it cuts connections and waits")
 	k := stores.Kube(t)
-	proxy := stores.Toxiproxy(t, k.Address)[0]
+	proxy := stores.NewRelay(t, k.Address)
 	feedtest.Outage(t, func(t testing.TB) func() leaderelection.RaceDecider {
 		name := feedtest.Unique()
 		return func() leaderelection.RaceDecider {
@@ -52,7 +53,7 @@ func TestOutage(t *testing.T) {
 			cfg.Host = "https://" + proxy.Addr
 			return decider(clientOf(t, cfg), name)
 		}
-	}, feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal})
+	}, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal})
 }
 
 func TestNewsAfterRestart(t *testing.T) {

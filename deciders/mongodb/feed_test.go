@@ -35,12 +35,13 @@ func TestIdle(t *testing.T) {
 }
 
 func TestNewsAfterCutConnection(t *testing.T) {
+	stores.Nightly(t, "it cuts connections and waits")
 	s := imitate(t)
-	proxy := stores.Toxiproxy(t, s.addr)[0]
+	proxy := stores.NewRelay(t, s.addr)
 	// Through the proxy the driver must not look for the other members.
 	victim := mongodb.NewDecider(client(t, "mongodb://"+proxy.Addr+"/?directConnection=true"), database, collection, "web", nil)
 	writer := mongodb.NewDecider(client(t, s.uri()), database, collection, "web", nil)
-	feedtest.News(t, writer, victim, feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal})
+	feedtest.News(t, writer, victim, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal})
 }
 
 func TestNewsAfterRestart(t *testing.T) {

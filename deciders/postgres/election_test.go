@@ -20,7 +20,7 @@ func TestProcesses(t *testing.T) {
 func TestFaults(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	addr := stores.Postgres(t).Addr
-	proxy := stores.Toxiproxy(t, addr)[0]
+	proxy := stores.NewRelay(t, addr)
 	leader := opened(t, "postgres://postgres@"+proxy.Addr+"/postgres?sslmode=disable&election=e&create=true")
 	proctest.Faults(t, leader, postgres.NewDecider(pool(t, addr), "leaderelection", "e", create), proxy)
 }

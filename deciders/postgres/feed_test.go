@@ -19,8 +19,8 @@ import (
 // one that leaves does with its feed's, costs PostgreSQL more than to write.
 func TestHandover(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
-	proxy := stores.Toxiproxy(t, stores.Postgres(t).Addr)[0]
-	proxy.Slow(2 * time.Millisecond)
+	proxy := stores.NewRelay(t, stores.Postgres(t).Addr)
+	proxy.Delay(2 * time.Millisecond)
 	feedtest.Handover(t, elections(proxy.Addr))
 }
 
@@ -53,13 +53,13 @@ func TestNews(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	t.Parallel()
 	server := stores.Postgres(t)
-	proxy := stores.Toxiproxy(t, server.Addr)[0]
+	proxy := stores.NewRelay(t, server.Addr)
 	kill := killer(t, pool(t, server.Addr), "victim")
 	for name, c := range map[string]struct {
 		victim  string
 		trouble feedtest.Trouble
 	}{
-		"cut":           {proxy.Addr, feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal}},
+		"cut":           {proxy.Addr, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal}},
 		"feed killed":   {server.Addr, feedtest.Trouble{Break: kill, Heal: kill}},
 		"server killed": {server.Addr, feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }}},
 	} {
@@ -86,7 +86,7 @@ func TestSilence(t *testing.T) {
 	t.Parallel()
 	const silence = time.Second
 	server := stores.Postgres(t)
-	proxy := stores.Toxiproxy(t, server.Addr)[0]
+	proxy := stores.NewRelay(t, server.Addr)
 	d := postgres.NewDecider(pool(t, proxy.Addr), "leaderelection", "e", &postgres.Options{CreateTable: true, FeedSilence: silence})
 	feed := feedtest.Follow(t, d)
 	feedtest.Next(t, feed)
@@ -100,7 +100,7 @@ func TestSilence(t *testing.T) {
 		t.Fatalf("%+v", n)
 	}
 	hung := time.Now()
-	proxy.Hang()
+	proxy.Cut()
 	feedtest.Passing(t, feedtest.Next(t, feed).Err, `"e"`, "the server does not answer")
 	if took := time.Since(hung); took > 10*silence {
 		t.Errorf("noticed after %v", took)

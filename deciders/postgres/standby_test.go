@@ -21,13 +21,13 @@ import (
 // pair is a primary whose commits wait for a standby, which can be cut off.
 type pair struct {
 	primary, standby *stores.PostgresServer
-	between          *stores.Proxy
+	between          *stores.Relay
 }
 
 func newPair(t *testing.T, settings ...string) *pair {
 	t.Helper()
 	primary := stores.Postgres(t, settings...)
-	between := stores.Toxiproxy(t, primary.Addr)[0]
+	between := stores.NewRelay(t, primary.Addr)
 	standby := stores.PostgresStandby(t, &stores.PostgresServer{Addr: between.Addr})
 	pr := &pair{primary, standby, between}
 	pr.sync(t, pool(t, primary.Addr))
@@ -117,7 +117,7 @@ func unreplicated(t *testing.T, options string) {
 			d := postgres.NewDecider(p, "leaderelection", election, create)
 			token := feedtest.Write(t, d, 1, nil)
 
-			pr.between.Cut()
+			pr.between.Refuse()
 			go func() {
 				if c.end != nil {
 					c.end()
@@ -215,7 +215,7 @@ func TestCommitLevels(t *testing.T) {
 	for _, level := range levels {
 		tokens[level] = feedtest.Write(t, decider(level), 1, nil)
 	}
-	pr.between.Cut()
+	pr.between.Refuse()
 	for _, level := range levels {
 		if _, err := decider(level).WriteEntry(within(t, 300*time.Millisecond), feedtest.State(2, tokens[level])); err == nil {
 			t.Errorf("with synchronous_commit=%s a write is answered that the standby lacks", level)
@@ -235,7 +235,7 @@ func TestFailOverToStandby(t *testing.T) {
 	}
 	old, elected := start("old", pr.primary.Addr)
 	<-elected
-	pr.between.Cut()
+	pr.between.Refuse()
 	cut := time.Now()
 	_, elected = start("new", pr.standby.Addr)
 	again := time.NewTicker(10 * time.Millisecond)

@@ -186,13 +186,14 @@ func TestOneRequestEach(t *testing.T) {
 // The client obeys ctx at once, whatever it is doing, even if its own options
 // would have it wait.
 func TestCtxIsObeyed(t *testing.T) {
+	stores.Nightly(t, "it cuts connections and waits")
 	server := stores.Redis(t)
-	proxy := stores.Toxiproxy(t, server.Addr)[0]
+	proxy := stores.NewRelay(t, server.Addr)
 	c := goredis.NewClient(&goredis.Options{Addr: proxy.Addr, ReadTimeout: 2 * time.Second}) // as most have it
 	defer c.Close()
 	d := redis.NewDecider(c, "k", nil)
 	token := feedtest.Write(t, d, 1, nil)
-	proxy.Hang()
+	proxy.Cut()
 	feedtest.TimesOut(t, 50*time.Millisecond, d, token, `"k"`)
 	proxy.Heal()
 }

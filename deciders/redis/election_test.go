@@ -17,7 +17,8 @@ func TestProcesses(t *testing.T) {
 
 // Whatever befalls the leader's connection for a while, it keeps its leadership.
 func TestFaults(t *testing.T) {
+	stores.Nightly(t, "it cuts connections and waits")
 	addr := stores.Redis(t).Addr
-	proxy := stores.Toxiproxy(t, addr)[0]
+	proxy := stores.NewRelay(t, addr)
 	proctest.Faults(t, redis.NewDecider(client(t, proxy.Addr), "k", nil), redis.NewDecider(client(t, addr), "k", nil), proxy)
 }

@@ -23,13 +23,14 @@ func TestIdle(t *testing.T) {
 // The observer's connection is cut, its subscription killed by the server, the
 // server killed and started again.
 func TestNews(t *testing.T) {
+	stores.Nightly(t, "it cuts connections and waits")
 	server := stores.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-	proxy := stores.Toxiproxy(t, server.Addr)[0]
+	proxy := stores.NewRelay(t, server.Addr)
 	for name, c := range map[string]struct {
 		victim  string
 		trouble feedtest.Trouble
 	}{
-		"cut": {proxy.Addr, feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal}},
+		"cut": {proxy.Addr, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal}},
 		"feed killed": {server.Addr, feedtest.Trouble{
 			Break: func() { server.Ask(t, "CLIENT KILL TYPE pubsub") }, Heal: func() { server.Ask(t, "CLIENT KILL TYPE pubsub") }}},
 		"server killed": {server.Addr, feedtest.Trouble{Break: server.Stop, Heal: func() { server.Start(t) }}},
@@ -50,9 +51,10 @@ func TestOutage(t *testing.T) {
 // A feed through which nothing comes any more ends, though its connection stands;
 // one that is merely quiet does not.
 func TestSilence(t *testing.T) {
+	stores.Nightly(t, "it cuts connections and waits")
 	const silence = time.Second
 	server := stores.Redis(t)
-	proxy := stores.Toxiproxy(t, server.Addr)[0]
+	proxy := stores.NewRelay(t, server.Addr)
 	d := redis.NewDecider(client(t, proxy.Addr), "k", &redis.Options{FeedSilence: silence})
 	feed := feedtest.Follow(t, d)
 	feedtest.Next(t, feed)
@@ -69,7 +71,7 @@ func TestSilence(t *testing.T) {
 		t.Fatalf("%+v", n)
 	}
 	hung := time.Now()
-	proxy.Hang()
+	proxy.Cut()
 	feedtest.Passing(t, feedtest.Next(t, feed).Err, `"k"`, "PING")
 	if took := time.Since(hung); took > 10*silence {
 		t.Errorf("noticed after %v", took)

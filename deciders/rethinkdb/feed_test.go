@@ -23,11 +23,12 @@ func TestIdle(t *testing.T) {
 }
 
 func TestNewsAfterCutConnection(t *testing.T) {
+	stores.Nightly(t, "it cuts connections and waits")
 	s := imitate(t)
-	proxy := stores.Toxiproxy(t, s.addr)[0]
+	proxy := stores.NewRelay(t, s.addr)
 	writer := rethinkdb.NewDecider(connect(t, s.addr), database, table, "web", nil)
 	victim := rethinkdb.NewDecider(connect(t, proxy.Addr), database, table, "web", nil)
-	feedtest.News(t, writer, victim, feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal})
+	feedtest.News(t, writer, victim, feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal})
 }
 
 func TestNewsAfterRestart(t *testing.T) {
@@ -83,14 +84,15 @@ func TestFeedIsAborted(t *testing.T) {
 
 // A feed whose server has fallen silent ends with its ctx, for all that.
 func TestFeedEndsThoughTheServerIsSilent(t *testing.T) {
+	stores.Nightly(t, "it cuts connections and waits")
 	s := imitate(t)
-	proxy := stores.Toxiproxy(t, s.addr)[0]
+	proxy := stores.NewRelay(t, s.addr)
 	d := rethinkdb.NewDecider(connect(t, proxy.Addr), database, table, "web", nil)
 	var ended time.Duration
 	func() {
 		begin := time.Now()
 		for range d.Changes(t.Context()) {
-			proxy.Hang()
+			proxy.Cut()
 			break
 		}
 		ended = time.Since(begin)

@@ -64,11 +64,12 @@ func eventually(t *testing.T, d leaderelection.RaceDecider, number leaderelectio
 // A server that does not answer, and one that cannot do anything without the others, are
 // left for the next one.
 func TestServersThatAreNoUse(t *testing.T) {
+	stores.Nightly(t, "it cuts connections and waits")
 	first, second := imitate(t), imitate(t)
-	proxy := stores.Toxiproxy(t, first.addr)[0]
+	proxy := stores.NewRelay(t, first.addr)
 	d := opened(t, "rethinkdb://"+proxy.Addr+","+second.addr+"/leaderelection_test/elections/web?timeout=1s")
 	feedtest.Write(t, d, 1, nil)
-	proxy.Hang()
+	proxy.Cut()
 	eventually(t, d, 0)
 	feedtest.Write(t, d, 2, nil)
 	proxy.Heal()

@@ -28,9 +28,9 @@ func TestNewsAfterCutConnection(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	t.Parallel()
 	server := stores.ZooKeeper(t)
-	proxy := stores.Toxiproxy(t, server.Addr)[0]
+	proxy := stores.NewRelay(t, server.Addr)
 	feedtest.News(t, zookeeper.NewDecider(client(t, server.Addr), "/e", nil), zookeeper.NewDecider(client(t, proxy.Addr), "/e", nil),
-		feedtest.Trouble{Break: proxy.Cut, Heal: proxy.Heal, Pause: pause})
+		feedtest.Trouble{Break: proxy.Refuse, Heal: proxy.Heal, Pause: pause})
 }
 
 func TestNewsAfterRestart(t *testing.T) {
@@ -46,13 +46,13 @@ func TestLostSession(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	t.Parallel()
 	server := stores.ZooKeeper(t)
-	proxy := stores.Toxiproxy(t, server.Addr)[0]
+	proxy := stores.NewRelay(t, server.Addr)
 	victim := opened(t, "zookeeper://"+proxy.Addr+"/e?session_timeout=1s")
 	writer := zookeeper.NewDecider(client(t, server.Addr), "/e", nil)
 	token := feedtest.Write(t, writer, 1, nil)
 	feed := feedtest.Follow(t, victim)
 	feedtest.Number(t, feed, 1)
-	proxy.Cut()
+	proxy.Refuse()
 	others := strings.Count(server.Ask(t, "dump"), "0x")
 	for lost := time.Now(); strings.Count(server.Ask(t, "dump"), "0x") == others; {
 		if time.Since(lost) > 30*time.Second {

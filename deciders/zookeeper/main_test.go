@@ -75,6 +75,6 @@ func TestProcesses(t *testing.T) {
 func TestFaults(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	addr := stores.ZooKeeper(t).Addr
-	proxy := stores.Toxiproxy(t, addr)[0]
+	proxy := stores.NewRelay(t, addr)
 	proctest.Faults(t, opened(t, "zookeeper://"+proxy.Addr+"/e"), zookeeper.NewDecider(client(t, addr), "/e", nil), proxy)
 }

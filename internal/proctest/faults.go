@@ -23,7 +23,7 @@ const (
 // request cut off half way, a connection closed. A leader with time left keeps its
 // leadership through each, and extends it when the fault is over. It leads through proxy,
 // with the handle leader; another waits beside it, with the handle standby.
-func Faults(t *testing.T, leader, standby leaderelection.RaceDecider, proxy *stores.Proxy) {
+func Faults(t *testing.T, leader, standby leaderelection.RaceDecider, proxy *stores.Relay) {
 	t.Helper()
 	stores.Nightly(t, "it cuts connections and waits")
 	l := start(t, "leader", leader)
@@ -33,16 +33,17 @@ func Faults(t *testing.T, leader, standby leaderelection.RaceDecider, proxy *sto
 		name  string
 		begin func()
 	}{
-		{"answers lost", proxy.Mute},
+		{"no answers", proxy.Mute},
 		{"requests cut off half way", func() { proxy.Sever(60) }},
-		{"answers later than the attempt", func() { proxy.Slow(attempt + attempt/2) }},
-		{"connections closed", proxy.Cut},
-		{"nothing comes through", proxy.Hang},
+		{"answers later than the attempt", func() { proxy.Delay(attempt + attempt/2) }},
+		{"connections closed and refused", proxy.Refuse},
+		{"nothing comes through", proxy.Cut},
 	} {
 		l.extended(t, r)
 		end := r.view.Get()
 		err := l.extensionFails(t, fault.begin)
 		proxy.Heal()
+		proxy.Delay(0)
 		t.Logf("%s: healed with %v left", fault.name, time.Until(end))
 		l.extended(t, r)
 		if !r.view.ValueInFuture() {

@@ -24,7 +24,7 @@ type group struct {
 	j       *journal
 	dir     string
 	rng     *rand.Rand
-	proxies []*stores.Proxy
+	proxies []*stores.Relay
 	running []*process // by slot; nil: nobody
 	ledgers map[string]string
 	healing []healing
@@ -51,7 +51,9 @@ func RunGroup(t *testing.T, o GroupOptions) {
 	g.rng = rand.New(rand.NewPCG(seed, 14))
 	t.Logf("seed %d", seed) // of what befalls them: when that is, the machine has a say in
 	if o.Upstream != "" {
-		g.proxies = stores.Toxiproxy(t, slices.Repeat([]string{o.Upstream}, g.o.Members+1)...)
+		for range g.o.Members + 1 {
+			g.proxies = append(g.proxies, stores.NewRelay(t, o.Upstream))
+		}
 	}
 	defer g.check() // also if the test ends half way
 	g.running = make([]*process, g.o.Members+1)
@@ -205,9 +207,8 @@ func (g *group) befall(kind string) {
 		p.signal(g, syscall.SIGSTOP)
 		g.healing = append(g.healing, healing{slot, later, func() { p.signal(g, syscall.SIGCONT) }})
 	case "cut off":
-		hang := g.rng.IntN(2) == 0
-		if hang {
-			g.proxies[slot].Hang()
+		if g.rng.IntN(2) == 0 {
+			g.proxies[slot].Cut()
 		} else {
 			g.proxies[slot].Mute() // what it asks is done, and it is not told
 		}

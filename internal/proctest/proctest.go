@@ -2,7 +2,7 @@
 // candidates, each a process of its own with a clock that is off by as much as
 // is allowed. One leader is killed (SIGKILL), the next is stopped past its term
 // and let go on (SIGSTOP, SIGCONT), the next is cut off from the store
-// (toxiproxy), the last leaves in order. From what each process logged it is
+// (a relay), the last leaves in order. From what each process logged it is
 // checked that no two leaderships overlap, that fencing tokens only grow, that a
 // leader is back in time, and that every write was one that the rules allow (internal/spec).
 //

@@ -24,7 +24,9 @@ func Run(t *testing.T, o Options) {
 	o = o.withDefaults()
 	r := &run{TB: t, o: o, j: newJournal()}
 	if o.Upstream != "" {
-		r.proxies = stores.Toxiproxy(t, slices.Repeat([]string{o.Upstream}, candidates)...)
+		for range candidates {
+			r.proxies = append(r.proxies, stores.NewRelay(t, o.Upstream))
+		}
 	}
 	defer r.check() // also where the test ends half way
 	for slot := range candidates {
@@ -47,7 +49,7 @@ type run struct {
 	testing.TB
 	o       Options
 	j       *journal
-	proxies []*stores.Proxy
+	proxies []*stores.Relay
 	running [candidates]*process
 	begun   int // processes, ever
 }
@@ -220,7 +222,7 @@ func (r *run) cutOff() {
 	r.Helper()
 	leader := r.extended(0)
 	at := time.Now()
-	r.proxies[leader.slot].Hang()
+	r.proxies[leader.slot].Cut()
 	next := r.succeeded("cut off", leader, at)
 	r.ctxEnded(leader, true)
 	r.proxies[leader.slot].Heal()

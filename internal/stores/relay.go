@@ -3,6 +3,7 @@ package stores
 import (
 	"bytes"
 	"encoding/pem"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,63 +17,135 @@ import (
 	"time"
 )
 
-// Relay is a TCP proxy in front of a server, in this process. Unlike Toxiproxy it needs no program,
-// can lose the old connections and keep the new ones, and passes on later what it held while it was cut.
+// Relay is a TCP proxy in front of a server, in this process.
 type Relay struct {
 	// Addr is where it listens: host and port.
 	Addr string
 
-	mu     sync.Mutex
-	to     string // empty at the end of the test
-	delay  time.Duration
-	cut    bool
-	healed sync.Cond // says that it is not cut any more
-	conns  map[*relayed]bool
+	t        testing.TB
+	serving  sync.WaitGroup
+	mu       sync.Mutex
+	listener net.Listener // nil while it refuses
+	to       string       // empty at the end of the test
+	delay    time.Duration
+	asks     direction // from clients to the server
+	answers  direction
+	limit    int // bytes to the server after which a connection is closed; 0 is without limit
+	conns    map[*relayed]bool
+}
+
+// direction is the way that bytes go, of all connections.
+type direction struct {
+	held  bool
+	freed sync.Cond // says that they are not held any more
 }
 
 // relayed is a connection of a client, and the one to the server that goes with it.
 type relayed struct {
 	near, far net.Conn
 	dead      atomic.Bool
+	asked     int // bytes to the server since there is a limit, under the relay's mu
 }
 
 // NewRelay starts a relay to the server that listens on this address.
 func NewRelay(t testing.TB, to string) *Relay {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	r := &Relay{Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), t: t, to: to, conns: make(map[*relayed]bool)}
+	r.asks.freed.L, r.answers.freed.L = &r.mu, &r.mu
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listen()
+	t.Cleanup(func() {
+		r.mu.Lock()
+		r.refuse()
+		r.to = "" // for those that are being made
+		r.hold(false, false)
+		r.mu.Unlock()
+		r.serving.Wait()
+	})
+	return r
+}
+
+func (r *Relay) listen() {
+	l, err := net.Listen("tcp", r.Addr)
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatalf("stores: a relay: %v", err)
 	}
-	r := &Relay{Addr: l.Addr().String(), to: to, conns: make(map[*relayed]bool)}
-	r.healed.L = &r.mu
-	var all sync.WaitGroup
-	all.Add(1)
+	r.listener = l
+	r.serving.Add(1)
 	go func() {
-		defer all.Done()
+		defer r.serving.Done()
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			all.Add(1)
+			r.serving.Add(1)
 			go func() {
-				defer all.Done()
+				defer r.serving.Done()
 				r.serve(c)
 			}()
 		}
 	}()
-	t.Cleanup(func() {
-		_ = l.Close()
-		r.mu.Lock()
-		for x := range r.conns {
-			x.close()
-		}
-		r.to = "" // for those that are being made
-		r.mu.Unlock()
-		r.Heal() // what was held finds the connections closed
-		all.Wait()
-	})
-	return r
+}
+
+// Refuse closes all connections, and has new ones refused, until Heal: as when the server is down.
+func (r *Relay) Refuse() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refuse()
+}
+
+func (r *Relay) refuse() {
+	if r.listener != nil {
+		_ = r.listener.Close()
+		r.listener = nil
+	}
+	for x := range r.conns {
+		x.close()
+	}
+}
+
+// Cut holds all that comes, and new connections too, until Heal. Everything stays open, as when a cable is cut.
+func (r *Relay) Cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold(true, true)
+}
+
+// Mute lets requests through, and holds the answers, until Heal: what was asked is done, and nobody is told.
+func (r *Relay) Mute() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold(false, true)
+}
+
+func (r *Relay) hold(asks, answers bool) {
+	r.asks.held, r.answers.held = asks, answers
+	r.asks.freed.Broadcast()
+	r.answers.freed.Broadcast()
+}
+
+// Sever closes each connection when so many more bytes have gone to the server, until Heal: in the
+// middle of a request, if it is longer.
+func (r *Relay) Sever(bytes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limit = bytes
+	for x := range r.conns {
+		x.asked = 0
+	}
+}
+
+// Heal ends what Refuse, Cut, Mute and Sever have begun, and passes on what was held.
+func (r *Relay) Heal() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limit = 0
+	r.hold(false, false)
+	if r.listener == nil {
+		r.listen()
+	}
 }
 
 // Swallow loses, without a word, all that the connections of now carry, as a NAT or a firewall does
@@ -93,24 +166,11 @@ func (r *Relay) Lead(to string) {
 	r.to = to
 }
 
-// Delay has what comes from one side, from now on, arrive so much later at the other.
+// Delay has what the server says from now on arrive so much later. Heal does not end it.
 func (r *Relay) Delay(by time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.delay = by
-}
-
-// Cut holds all that comes, and new connections too, until Heal. Everything stays open, as when a cable is cut.
-func (r *Relay) Cut() { r.setCut(true) }
-
-// Heal passes on what Cut has held. Without a Cut it does nothing.
-func (r *Relay) Heal() { r.setCut(false) }
-
-func (r *Relay) setCut(cut bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cut = cut
-	r.healed.Broadcast()
 }
 
 // Connections is how many there are to the server.
@@ -120,38 +180,37 @@ func (r *Relay) Connections() int {
 	return len(r.conns)
 }
 
-// way returns where new connections go, when the relay is not cut.
-func (r *Relay) way() string {
+// way returns where new connections go, when nothing is held in this direction.
+func (r *Relay) way(d *direction) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.cut {
-		r.healed.Wait()
+	for d.held {
+		d.freed.Wait()
 	}
 	return r.to
 }
 
 func (r *Relay) serve(near net.Conn) {
 	defer near.Close()
-	far, err := net.Dial("tcp", r.way())
+	far, err := net.Dial("tcp", r.way(&r.asks))
 	if err != nil {
 		return
 	}
 	x := &relayed{near: near, far: far}
 	defer x.close()
 	r.mu.Lock()
-	gone := r.to == ""
+	gone := r.listener == nil
 	r.conns[x] = true
 	r.mu.Unlock()
-	if gone {
-		return
+	if !gone {
+		back := make(chan struct{})
+		go func() {
+			defer close(back)
+			r.pass(x, near, far, &r.answers)
+		}()
+		r.pass(x, far, near, &r.asks)
+		<-back
 	}
-	back := make(chan struct{})
-	go func() {
-		defer close(back)
-		r.pass(x, near, far)
-	}()
-	r.pass(x, far, near)
-	<-back
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, x)
@@ -163,7 +222,7 @@ func (x *relayed) close() {
 }
 
 // pass hands on what comes, and when one side ends, the end. Both can be delayed, held and lost.
-func (r *Relay) pass(x *relayed, to, from net.Conn) {
+func (r *Relay) pass(x *relayed, to, from net.Conn, d *direction) {
 	type piece struct {
 		data []byte
 		due  time.Time
@@ -174,10 +233,13 @@ func (r *Relay) pass(x *relayed, to, from net.Conn) {
 		b := make([]byte, 32<<10)
 		for {
 			n, err := from.Read(b)
-			r.mu.Lock()
-			due := time.Now().Add(r.delay)
-			r.mu.Unlock()
-			wire <- piece{bytes.Clone(b[:n]), due} // without data if this is only the end
+			p := piece{bytes.Clone(b[:n]), time.Now()} // without data if this is only the end
+			if d == &r.answers {
+				r.mu.Lock()
+				p.due = p.due.Add(r.delay)
+				r.mu.Unlock()
+			}
+			wire <- p
 			if err != nil {
 				return
 			}
@@ -185,14 +247,34 @@ func (r *Relay) pass(x *relayed, to, from net.Conn) {
 	}()
 	for p := range wire {
 		time.Sleep(time.Until(p.due))
-		r.way()
-		if !x.dead.Load() {
-			_, _ = to.Write(p.data)
+		r.way(d)
+		if x.dead.Load() {
+			continue
+		}
+		most, severed := len(p.data), false
+		if d == &r.asks {
+			most, severed = r.allow(x, most)
+		}
+		_, _ = to.Write(p.data[:most])
+		if severed {
+			x.close()
 		}
 	}
 	if !x.dead.Load() {
 		_ = to.Close()
 	}
+}
+
+// allow returns how many of n bytes may go to the server, and whether they are the last.
+func (r *Relay) allow(x *relayed, n int) (most int, severed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.limit == 0 {
+		return n, false
+	}
+	most = min(n, r.limit-x.asked)
+	x.asked += most
+	return most, x.asked == r.limit
 }
 
 // HTTP2 serves a handler with TLS and HTTP/2, and HTTP/1 for clients that ask for it, as load balancers

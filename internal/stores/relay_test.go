@@ -12,7 +12,8 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
-// A relay that is cut lets nothing through, closes nothing, and loses nothing.
+// A relay that is cut lets nothing through, closes nothing, and loses nothing. One that refuses closes,
+// one that severs closes in the middle of a request, and one that is mute holds answers alone.
 func TestRelay(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
@@ -54,6 +55,20 @@ func TestRelay(t *testing.T) {
 			t.Fatalf("%q came back for %q: %v", b, text, err)
 		}
 	}
+	quiet := func(c net.Conn) {
+		t.Helper()
+		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		if n, err := c.Read(make([]byte, 2)); n > 0 || !os.IsTimeout(err) {
+			t.Errorf("%d bytes came through, and %v", n, err)
+		}
+		_ = c.SetReadDeadline(time.Time{})
+	}
+	ends := func(c net.Conn) {
+		t.Helper()
+		if got, err := io.ReadAll(c); os.IsTimeout(err) || len(got) > 1 {
+			t.Errorf("%q came through, and %v", got, err)
+		}
+	}
 	c := dial()
 	send(c, "hi")
 	arrives(c, "hi")
@@ -61,11 +76,7 @@ func TestRelay(t *testing.T) {
 	late := dial()
 	for _, c := range []net.Conn{c, late} {
 		send(c, "yo")
-		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-		if n, err := c.Read(make([]byte, 2)); n > 0 || !os.IsTimeout(err) {
-			t.Errorf("%d bytes came through a relay that is cut, and %v", n, err)
-		}
-		_ = c.SetReadDeadline(time.Time{})
+		quiet(c)
 	}
 	if n := r.Connections(); n != 1 {
 		t.Errorf("%d connections to the server, want one", n)
@@ -80,9 +91,35 @@ func TestRelay(t *testing.T) {
 	begun := time.Now()
 	send(c, "hi")
 	arrives(c, "hi")
-	if took := time.Since(begun); took < 100*time.Millisecond {
-		t.Errorf("with a delay of 50 ms there and back an answer took %v", took)
+	if took := time.Since(begun); took < 50*time.Millisecond {
+		t.Errorf("with a delay of 50 ms an answer took %v", took)
 	}
+	r.Delay(0)
+
+	r.Mute()
+	send(c, "yo")
+	quiet(c)
+	r.Heal()
+	arrives(c, "yo")
+
+	r.Sever(3)
+	send(c, "hi")
+	arrives(c, "hi")
+	send(c, "yo")
+	ends(c)
+	r.Heal()
+
+	r.Refuse()
+	ends(late)
+	if c, err := net.Dial("tcp", r.Addr); err == nil {
+		c.Close()
+		t.Error("a relay that refuses was reached")
+	}
+	r.Heal()
+	c = dial()
+	send(c, "hi")
+	arrives(c, "hi")
+
 	r.Cut() // the end of the test closes what is held
 	send(c, "yo")
 	dial()

@@ -19,7 +19,7 @@ func TestProcesses(t *testing.T) {
 func TestFaults(t *testing.T) {
 	stores.Nightly(t, "it cuts connections and waits")
 	addr := stores.MariaDB(t).Addr
-	proxy := stores.Toxiproxy(t, addr)[0]
+	proxy := stores.NewRelay(t, addr)
 	const rest = "/test?election=e&create=true"
 	proctest.Faults(t, opened(t, "mysql://root@"+proxy.Addr+rest), opened(t, "mariadb://root@"+addr+rest), proxy)
 }

@@ -18,7 +18,7 @@ import (
 // pair is a primary whose writes wait for a replica, which can be cut off.
 type pair struct {
 	primary, replica *stores.Process
-	between          *stores.Proxy
+	between          *stores.Relay
 	db               *sql.DB // of the primary
 }
 
@@ -29,7 +29,7 @@ func newPair(t *testing.T, waitPoint string) *pair {
 			"--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1"),
 		replica: stores.MariaDB(t, "--server-id=2", "--rpl-semi-sync-slave-enabled=1", "--slave-net-timeout=2"),
 	}
-	p.between = stores.Toxiproxy(t, p.primary.Addr)[0]
+	p.between = stores.NewRelay(t, p.primary.Addr)
 	_, port, err := net.SplitHostPort(p.between.Addr)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestUnreplicatedWrite(t *testing.T) {
 			p := newPair(t, point)
 			d := lesql.NewDecider(pool(t, config(p.primary.Addr)), mysql.Dialect(), "leaderelection", "e", create)
 			token := feedtest.Write(t, d, 1, nil)
-			p.between.Cut()
+			p.between.Refuse()
 			_, err := d.WriteEntry(within(t, time.Second), feedtest.State(2, token))
 			feedtest.Passing(t, err, "deadline exceeded", `"e"`)
 			other := decider(p.db, "e")
@@ -119,7 +119,7 @@ func TestFailOverToReplica(t *testing.T) {
 		return err == nil && e.LeaderID == "old"
 	})
 	exec(t, replica, "SET GLOBAL read_only = 1")
-	p.between.Cut()
+	p.between.Refuse()
 	cut := time.Now()
 	exec(t, replica, "STOP SLAVE")
 	exec(t, replica, "RESET SLAVE ALL")
@@ -160,7 +160,7 @@ func TestDurability(t *testing.T) {
 	c.Params = map[string]string{"tx_isolation": "'READ-UNCOMMITTED'"}
 	feedtest.Examines(t, decider(pool(t, c), "e"), "READ UNCOMMITTED")
 	exec(t, p.db, "SET GLOBAL rpl_semi_sync_master_timeout = 1")
-	p.between.Cut()
+	p.between.Refuse()
 	exec(t, p.db, "INSERT INTO leaderelection VALUES ('other', 'v', 1, '')")
 	feedtest.Eventually(t, "it has given up waiting", func() bool { return status(t, p.db, "Rpl_semi_sync_master_status") == "OFF" })
 	warns("has given up waiting")
