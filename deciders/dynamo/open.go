@@ -54,7 +54,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) {
 	in, err := awsurl.Parse(u, "dynamodb", "table")
 	if err != nil {
-		return nil, false, store.Wrong("%w", err)
+		return nil, false, store.WrongURL(err)
 	}
 	o := &Options{
 		PartitionKey: in.String("partition_key"),

@@ -51,7 +51,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	target, err := dial.Parse(u)
 	if err != nil {
-		return nil, store.Wrong("%w", err)
+		return nil, store.WrongURL(err)
 	}
 	nc, done, err := clients.Open(ctx, target.Connection(), func(ctx context.Context) (*nats.Conn, func() error, error) {
 		nc, err := target.Connect(ctx)
@@ -66,7 +66,7 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	js, err := target.JetStream(nc)
 	if err != nil {
 		_ = done()
-		return nil, store.Wrong("%w", err)
+		return nil, store.WrongURL(err)
 	}
 	d := NewDecider(js, target.Bucket, target.Key, &Options{Create: target.Create})
 	d.close = done

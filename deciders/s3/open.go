@@ -65,7 +65,7 @@ func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 func open(ctx context.Context, u *url.URL) (d *Decider, verify bool, err error) {
 	in, err := awsurl.Parse(u, "s3", "bucket")
 	if err != nil {
-		return nil, false, store.Wrong("%w", err)
+		return nil, false, store.WrongURL(err)
 	}
 	o := &Options{
 		ACL:                  types.ObjectCannedACL(in.String("acl")),

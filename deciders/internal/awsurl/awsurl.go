@@ -70,7 +70,7 @@ func (u *URL) Where() (region, profile string, endpoint *string, err error) {
 		endpoint = &at
 	}
 	if err := u.Rest(); err != nil {
-		return "", "", nil, store.Wrong("%w", err)
+		return "", "", nil, store.WrongURL(err)
 	}
 	return region, profile, endpoint, nil
 }

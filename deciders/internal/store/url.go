@@ -22,12 +22,14 @@ import (
 // shows no secrets of u.
 func OpenError(pkg string, u *url.URL, err error) error {
 	if !errors.Is(err, leaderelection.ErrPermanent) && !errors.Is(err, clients.ErrEnded) {
-		err = Wrong("%w", badURL{err})
+		err = WrongURL(err)
 	}
 	return NotOpened(pkg, u, err)
 }
 
-// badURL is what is wrong with a URL: it is an open.ErrURL.
+// WrongURL is an error for what is wrong with a URL: it wraps open.ErrURL.
+func WrongURL(err error) error { return Wrong("%w", badURL{err}) }
+
 type badURL struct{ error }
 
 func (b badURL) Unwrap() error      { return b.error }

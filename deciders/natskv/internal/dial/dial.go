@@ -103,7 +103,7 @@ func (t *Target) options() ([]nats.Option, error) {
 func (t *Target) Connect(ctx context.Context) (*nats.Conn, error) {
 	o, err := t.options()
 	if err != nil {
-		return nil, store.Wrong("%w", err)
+		return nil, store.WrongURL(err)
 	}
 	c, err := within.Do(ctx, make(within.Calls, 1), func() (connection, error) {
 		nc, err := nats.Connect(strings.Join(t.servers, ","), o...)
