@@ -159,8 +159,13 @@ func parse(u *url.URL) (*parsed, error) {
 	})
 	p.files = q.TLSFiles()
 	for name, values := range driver {
-		if (strings.EqualFold(name, "tls") || strings.EqualFold(name, "ssl")) && values[0] == "false" {
-			p.files.Exclude(q, name+"=false")
+		switch strings.ToLower(name) {
+		case "tls", "ssl":
+			if slices.Contains(values, "false") {
+				p.files.Exclude(q, name+"=false")
+			}
+		case "tlsinsecure":
+			p.files.Exclude(q, name)
 		}
 	}
 	p.opts = Options{Linearizable: q.Bool("linearizable"), FeedWait: q.Duration("feed_wait"), Announcements: q.String("announcements")}

@@ -86,6 +86,7 @@ func TestOpenRefuses(t *testing.T) {
 		"mongodb://h/d/c/e?tls=perhaps":                          "tls",
 		"mongodb://h/d/c/e?tls=false&tls_ca=/x":                  "leave out tls=false",
 		"mongodb://h/d/c/e?SSL=false&tls_cert=/x":                "leave out SSL",
+		"mongodb://h/d/c/e?tlsInsecure=true&tls_ca=/x":           "leave out tlsInsecure",
 		"mongodb://h/d/c/e?tls=true&tls_ca=/no/such/file":        "/no/such/file",
 		"mongodb://h/d/c/e?tls=true&tlsCAFile=/no/such/file":     "tls_ca",
 		"mongodb://me:s3cret@h/d/c/e?frobnicate=1":               "xxxxx",

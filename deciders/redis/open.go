@@ -62,6 +62,9 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	cluster, nodes := p.Bool("cluster"), p.Strings("addr")
 	files := p.TLSFiles()
 	theirs := p.Take("go-redis's", func(string) bool { return true })
+	if theirs.Has("skip_verify") {
+		files.Exclude(p, "skip_verify")
+	}
 	if err := p.Rest(); err != nil {
 		return nil, err
 	}
