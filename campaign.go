@@ -123,15 +123,26 @@ func (c *Campaign) Wait() error {
 // released. The campaign goes on. If this candidate does not lead, it only stays out for its
 // term.
 //
-// Resign returns nil after the release. When ctx ends first, it returns context.Cause(ctx), and
+// Resign returns nil when this candidate holds nothing: after the release or, if the store cannot be
+// reached, when its term has run out. When ctx ends first, it returns context.Cause(ctx), and
 // the resignation goes on. So if OnElected calls Resign with the leader's ctx, it does not wait
 // for itself. With another ctx it would wait for itself: then Resign returns an error when the
 // view has ended, after DrainTimeout.
 func (c *Campaign) Resign(ctx context.Context) error {
 	released := make(chan error, 1)
-	c.f.post(resignAsked{released})
+	return c.ask(ctx, resignAsked{released}, released)
+}
+
+// ask posts a message to the loop, and waits for the answer to it, or until the campaign has stopped.
+func (c *Campaign) ask(ctx context.Context, m event, answer <-chan error) error {
 	select {
-	case err := <-released:
+	case <-c.done:
+		return nil
+	default:
+	}
+	c.f.post(m)
+	select {
+	case err := <-answer:
 		return err
 	case <-c.done:
 		return nil
@@ -155,15 +166,7 @@ func (c *Campaign) Resign(ctx context.Context) error {
 // says nothing else of the store.
 func (c *Campaign) Ping(ctx context.Context) error {
 	noticed := make(chan error, 1)
-	c.f.post(pinged{noticed})
-	select {
-	case err := <-noticed:
-		return err
-	case <-c.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return c.ask(ctx, pinged{noticed}, noticed)
 }
 
 // stuckTerms is for how many terms a fault may last that should pass by itself.

@@ -46,6 +46,10 @@ var (
 	// ErrNoLeader means that there is nobody to ask: nobody has led yet, the term has run out,
 	// or the record is on hold. Transfer and StepDown return it.
 	ErrNoLeader = errors.New("leaderelection: there is no leader to ask")
+
+	// ErrRefused means that an operator's request would do harm now, and nothing was written. The
+	// text says why, until when, and what can be forced. Transfer, StepDown and Reset return it.
+	ErrRefused = errors.New("leaderelection: refused")
 )
 
 // Causes of the end of a leader's ctx: context.Cause returns one of them. If the ctx given to

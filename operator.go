@@ -26,8 +26,8 @@ import (
 //   - ErrNoLeader, if nobody can be asked, because nobody has led yet, the term has run out, or
 //     the record is vacant and on hold (OnceOptions.Hold): then the election finds the next
 //     leader by itself;
-//   - an error that says until when, if the leader has a Hold: nobody could lead before that;
-//   - an error, if leaderID leads, but was asked to hand over to another candidate;
+//   - ErrRefused, if the leader has a Hold (OnceOptions.Hold): nobody else could lead before that;
+//   - ErrRefused, if leaderID leads, but was asked to hand over to another candidate;
 //   - ErrPermanent. Other errors of the store are retried until ctx ends.
 //
 // Whether a term has run out, it tells by the system clock.
@@ -38,7 +38,7 @@ func Transfer(ctx context.Context, d RaceDecider, leaderID string) error {
 	case AnySuccessor:
 		return fmt.Errorf("leaderelection: Transfer: %q is reserved for AnySuccessor: use StepDown", leaderID)
 	}
-	return handOver(ctx, d, leaderID)
+	return handOver(ctx, d, leaderID, false)
 }
 
 // StepDown asks the leader to wind down and release the record, and to stay out for one term.
@@ -47,13 +47,14 @@ func Transfer(ctx context.Context, d RaceDecider, leaderID string) error {
 //
 //   - If the record is vacant, there is nobody to ask: it returns an ErrNoLeader.
 //   - If the leadership that it first read has ended meanwhile, it returns nil.
-//   - A Hold of the leader does not stop it.
-func StepDown(ctx context.Context, d RaceDecider) error {
-	return handOver(ctx, d, AnySuccessor)
+//   - With force it asks a leader with a Hold, too. Its job ends, and nobody runs it before the
+//     Hold is over.
+func StepDown(ctx context.Context, d RaceDecider, force bool) error {
+	return handOver(ctx, d, AnySuccessor, force)
 }
 
-// handOver puts the request for a hand-over on record.
-func handOver(ctx context.Context, d RaceDecider, successor string) error {
+// handOver puts the request for a hand-over on record. With force it is for a leader with a Hold, too.
+func handOver(ctx context.Context, d RaceDecider, successor string, force bool) error {
 	if d == nil {
 		return errors.New("leaderelection: hand-over: the RaceDecider is nil")
 	}
@@ -69,7 +70,7 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 				first = e
 			}
 			var request *RaceEntry
-			request, err = requestFor(first, e, successor, start.wall)
+			request, err = requestFor(first, e, successor, force, start.wall)
 			switch {
 			case request == nil:
 				return err // nil: on record already
@@ -92,7 +93,7 @@ func handOver(ctx context.Context, d RaceDecider, successor string) error {
 
 // requestFor returns the record that adds the request to e. It returns nil if the request is on
 // record already, and nil with an error if it cannot be put there.
-func requestFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntry, error) {
+func requestFor(first, e *RaceEntry, successor string, force bool, now time.Time) (*RaceEntry, error) {
 	request := e.Clone()
 	request.Extension++
 	request.Successor = successor
@@ -100,7 +101,7 @@ func requestFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntr
 	case e.ElectionNumber == NoElections:
 		return nil, fmt.Errorf("%w: nobody has led yet", ErrNoLeader)
 	case e.LeaderID == successor && e.Successor != "" && e.Successor != successor:
-		return nil, fmt.Errorf("leaderelection: %q leads, but was asked to hand over to %q already: wait until it has", e.LeaderID, e.Successor)
+		return nil, fmt.Errorf("%w: %q leads, but was asked to hand over to %q already: wait until it has", ErrRefused, e.LeaderID, e.Successor)
 	case e.LeaderID == successor:
 		return nil, nil
 	case successor == AnySuccessor && !first.Vacant() && (e.Vacant() || e.ElectionNumber != first.ElectionNumber):
@@ -124,9 +125,9 @@ func requestFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntr
 		return request, nil
 	case !now.Before(e.TermExpiry) && !e.Unsynchronized: // of an Unsynchronized term one look tells nothing
 		return nil, fmt.Errorf("%w: the term of %q ran out at %v", ErrNoLeader, e.LeaderID, e.TermExpiry.Format(time.RFC3339))
-	case e.Hold > 0 && successor != AnySuccessor: // the leader would go, and nobody could follow
-		return nil, fmt.Errorf("leaderelection: %q leads with token %d, whose Hold keeps the record until %v: %q can lead no sooner, so it is not asked to hand over; StepDown ends its work",
-			e.LeaderID, e.ElectionNumber, e.TermExpiry.Add(min(e.Hold, MaxTermLength)).Format(time.RFC3339), successor)
+	case e.Hold > 0 && !force: // the leader would go, and nobody could follow
+		return nil, fmt.Errorf("%w: %q leads with token %d, whose Hold keeps the record until %v: nobody else can lead sooner, so it is not asked to hand over; a StepDown with force ends its job all the same",
+			ErrRefused, e.LeaderID, e.ElectionNumber, e.TermExpiry.Add(min(e.Hold, MaxTermLength)).Format(time.RFC3339))
 	case e.Successor == successor:
 		return nil, nil
 	}
@@ -134,7 +135,7 @@ func requestFor(first, e *RaceEntry, successor string, now time.Time) (*RaceEntr
 }
 
 // DamagedRecordError means that the store has something in the record's place that is not a record.
-// A decider's ReadCurrent returns it. Err must wrap ErrPermanent. No candidate overwrites the
+// A decider's ReadCurrent returns it. It is an ErrPermanent. No candidate overwrites the
 // damage; [Reset] does.
 type DamagedRecordError struct {
 	// Token is the version of what is stored.
@@ -144,10 +145,18 @@ type DamagedRecordError struct {
 }
 
 // Error returns the text of Err.
-func (e *DamagedRecordError) Error() string { return e.Err.Error() }
+func (e *DamagedRecordError) Error() string {
+	if e.Err == nil {
+		return "leaderelection: the record is damaged"
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns Err.
 func (e *DamagedRecordError) Unwrap() error { return e.Err }
+
+// Is reports whether target is ErrPermanent.
+func (e *DamagedRecordError) Is(target error) bool { return target == ErrPermanent }
 
 // Reset replaces a record from which the election cannot go on by a vacant one. It is for an
 // operator, if the record is damaged, was deleted or restored from a backup, or has a term that
@@ -157,8 +166,8 @@ func (e *DamagedRecordError) Unwrap() error { return e.Err }
 // fence, log or backup has seen. It may be greater. If the record can be read, after must not be
 // smaller than the record's number.
 //
-// Unless force is true, Reset refuses while the term of a leader, a hold or a reservation runs.
-// It also refuses if that cannot be told, because the record is damaged or Unsynchronized.
+// Unless force is true, Reset refuses (ErrRefused) while the term of a leader, a hold or a reservation
+// runs. It also refuses if that cannot be told, because the record is damaged or Unsynchronized.
 // Force it only when all candidates have been stopped, or have not reached the store for a
 // term. A candidate that is paused or cut off acts until its view ends, and another may lead by
 // then.
@@ -211,13 +220,13 @@ func resetOf(ctx context.Context, d RaceDecider, after ElectionNumber, force boo
 	}
 	switch {
 	case err != nil && !force:
-		return nil, fmt.Errorf("whether anybody leads cannot be told: stop all candidates, wait for a term, and force it: %w", err)
+		return nil, fmt.Errorf("%w: whether anybody leads cannot be told: stop all candidates, wait for a term, and force it: %w", ErrRefused, err)
 	case err == nil && after < e.ElectionNumber:
 		return nil, fmt.Errorf("after is %d, and the record is at token %d already: pass that at least, and what the fences have seen", after, e.ElectionNumber)
 	case err == nil && e.Extension >= uint64(MaxElectionNumber) && after == e.ElectionNumber:
 		return nil, fmt.Errorf("the leadership with token %d cannot be extended any more: pass a greater token", after)
 	case err == nil && !force && e.busy(now):
-		return nil, fmt.Errorf("the record is %s until %v: %s; to reset it all the same, stop all candidates, wait for a term, and force it",
+		return nil, fmt.Errorf("%w: the record is %s until %v: %s; to reset it all the same, stop all candidates, wait for a term, and force it", ErrRefused,
 			e.whose(now), e.TermExpiry.Add(min(e.Hold, MaxTermLength)).Format(time.RFC3339), e.instead(now))
 	}
 	reset.Token = e.Token

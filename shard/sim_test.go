@@ -139,7 +139,7 @@ func (g *group) befall(rng *rand.Rand, names int, join func(int)) {
 			name = seatName(s.Seat)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		_ = leaderelection.StepDown(ctx, g.record(name).Handle()) // there may be nobody to ask
+		_ = leaderelection.StepDown(ctx, g.record(name).Handle(), false) // there may be nobody to ask
 		cancel()
 	default:
 		p.suffer(faults[rng.IntN(len(faults))])

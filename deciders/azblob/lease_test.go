@@ -214,7 +214,7 @@ func TestNativeLeaseDoesNotHinderOthersOfUs(t *testing.T) {
 		d := withLeases(c, nil)
 		l = lead(t, d, 2*time.Second)
 		leased(t, d, l.view)
-		if err := leaderelection.StepDown(t.Context(), plain); err != nil {
+		if err := leaderelection.StepDown(t.Context(), plain, false); err != nil {
 			t.Fatal(err)
 		}
 		<-l.ctx.Done()

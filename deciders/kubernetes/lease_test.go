@@ -248,7 +248,7 @@ func TestTransferAndClientGo(t *testing.T) {
 	if err := leaderelection.Transfer(t.Context(), d, "b"); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), `"x"`) || !strings.Contains(err.Error(), "client-go") {
 		t.Errorf("Transfer: %v", err)
 	}
-	if err := leaderelection.StepDown(t.Context(), d); !errors.Is(err, leaderelection.ErrPermanent) {
+	if err := leaderelection.StepDown(t.Context(), d, false); !errors.Is(err, leaderelection.ErrPermanent) {
 		t.Errorf("StepDown: %v", err)
 	}
 	s.change("one", func(l *coordinationv1.Lease) { l.Spec = bySpec("", 1, 3) })

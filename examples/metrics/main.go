@@ -136,7 +136,7 @@ func unrest(ctx context.Context, election leaderelection.RaceDecider, every time
 			return nil
 		case <-again.C:
 		}
-		if err := leaderelection.StepDown(ctx, election); err != nil && ctx.Err() == nil && !errors.Is(err, leaderelection.ErrNoLeader) {
+		if err := leaderelection.StepDown(ctx, election, false); err != nil && ctx.Err() == nil && !errors.Is(err, leaderelection.ErrNoLeader) {
 			return err
 		}
 	}

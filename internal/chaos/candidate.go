@@ -119,7 +119,7 @@ func (c *candidate) obey(leave func()) {
 		case "transfer":
 			err = leaderelection.Transfer(ctx, c.decider, arg)
 		case "stepdown":
-			err = leaderelection.StepDown(ctx, c.decider)
+			err = leaderelection.StepDown(ctx, c.decider, false)
 		case "reset": // of an election that is well: to be refused while a term runs
 			var after uint64
 			_, _ = fmt.Sscan(arg, &after)

@@ -105,7 +105,7 @@ func TestContractOneCauseOneOusting(t *testing.T) {
 			c.OnElected = func(ctx context.Context, v *le.TimeView) { inner(ctx, v); time.Sleep(10 * time.Second) }
 		})
 		sleep(time.Second)
-		if err := le.StepDown(t.Context(), d); err != nil {
+		if err := le.StepDown(t.Context(), d, false); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -105,7 +105,7 @@ func TestRule18NobodyToAsk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := memory.NewDecider()
 			d.Replace(e)
-			for _, err := range []error{le.Transfer(t.Context(), d, "b"), le.StepDown(t.Context(), d)} {
+			for _, err := range []error{le.Transfer(t.Context(), d, "b"), le.StepDown(t.Context(), d, false)} {
 				if !errors.Is(err, le.ErrNoLeader) {
 					t.Errorf("got %v, want ErrNoLeader", err)
 				}
@@ -117,7 +117,7 @@ func TestRule18NobodyToAsk(t *testing.T) {
 	}
 	d := memory.NewDecider()
 	d.Replace(&le.RaceEntry{ElectionNumber: 5, TermExpiry: time.Now()})
-	if err := le.StepDown(t.Context(), d); !errors.Is(err, le.ErrNoLeader) {
+	if err := le.StepDown(t.Context(), d, false); !errors.Is(err, le.ErrNoLeader) {
 		t.Errorf("StepDown of a vacant record: %v, want ErrNoLeader", err)
 	}
 }
@@ -164,7 +164,7 @@ func TestRule18RequestsSurviveTheStore(t *testing.T) {
 		b.leads(t)
 		sleep(2 * T)
 		operator.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
-		if err := le.StepDown(t.Context(), operator); err != nil {
+		if err := le.StepDown(t.Context(), operator, false); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -172,12 +172,12 @@ func TestRule18RequestsSurviveTheStore(t *testing.T) {
 		operator.Inject(memory.LoseRequests())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := le.StepDown(ctx, operator); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, memory.ErrLost) {
+		if err := le.StepDown(ctx, operator, false); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, memory.ErrLost) {
 			t.Fatalf("got %v, want the deadline and what the store said", err)
 		}
 		refused := fmt.Errorf("denied: %w", le.ErrPermanent)
 		operator.Inject(memory.Fail(refused))
-		if err := le.StepDown(t.Context(), operator); !errors.Is(err, le.ErrPermanent) {
+		if err := le.StepDown(t.Context(), operator, false); !errors.Is(err, le.ErrPermanent) {
 			t.Fatalf("got %v, want ErrPermanent", err)
 		}
 		a.leads(t)
@@ -190,7 +190,7 @@ func TestRule18StepDownReservesNothing(t *testing.T) {
 		d := memory.NewDecider()
 		join(t, d, "a")
 		sleep(time.Second)
-		if err := le.StepDown(t.Context(), d); err != nil {
+		if err := le.StepDown(t.Context(), d, false); err != nil {
 			t.Fatal(err)
 		}
 		sleep(time.Second)
@@ -212,7 +212,7 @@ func TestRule18Arguments(t *testing.T) {
 			t.Errorf("Transfer to %q was taken", id)
 		}
 	}
-	if err := le.StepDown(t.Context(), nil); err == nil {
+	if err := le.StepDown(t.Context(), nil, false); err == nil {
 		t.Error("a nil decider was taken")
 	}
 }

@@ -272,23 +272,24 @@ func TestHoldOutlivesWhatBeganNothing(t *testing.T) {
 	})
 }
 
-// Transfer refuses while the leader has a Hold: the leader would go, and nobody could follow. StepDown
-// ends its work all the same.
+// Transfer and StepDown refuse while the leader has a Hold: the leader would go, and nobody could follow.
+// StepDown with force ends its job all the same.
 func TestTransferDuringAHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		a := join(t, d, "a", func(c *config) { c.Hold = time.Hour })
 		sleep(time.Second)
 		before := *d.Entry()
-		err := le.Transfer(t.Context(), d, "b")
-		if err == nil || !strings.Contains(err.Error(), before.TermExpiry.Add(before.Hold).Format(time.RFC3339)) {
-			t.Errorf("Transfer: %v, want it to say until when the record is held", err)
+		for asked, err := range map[string]error{"Transfer": le.Transfer(t.Context(), d, "b"), "StepDown": le.StepDown(t.Context(), d, false)} {
+			if !errors.Is(err, le.ErrRefused) || !strings.Contains(err.Error(), before.TermExpiry.Add(before.Hold).Format(time.RFC3339)) {
+				t.Errorf("%s: %v, want it to say until when the record is held", asked, err)
+			}
 		}
 		if e := d.Entry(); e.Successor != "" || e.Extension != before.Extension {
 			t.Errorf("the record is %+v, want it untouched", e)
 		}
 		a.leads(t)
-		if err := le.StepDown(t.Context(), d); err != nil {
+		if err := le.StepDown(t.Context(), d, true); err != nil {
 			t.Error(err)
 		}
 		sleep(time.Second)

@@ -104,7 +104,7 @@ func lead(t *testing.T, m *member) *le.Leadership {
 func TestLeadKeepsTheLeaseUntilRelease(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *member, *memory.Decider){
 		"StepDown": func(t *testing.T, _ *member, d *memory.Decider) {
-			if err := le.StepDown(t.Context(), d); err != nil {
+			if err := le.StepDown(t.Context(), d, false); err != nil {
 				t.Error(err)
 			}
 		},

@@ -551,7 +551,7 @@ var planted = []mutants.Mutant{
 	{Name: "Once forgets the skew", Hangs: true,
 		Edit: change{"o.Hold <= o.Wait+skew {", "o.Hold <= o.Wait {"}, CaughtBy: "TestOnceRefuses"},
 	{Name: "a leader with a Hold is asked to hand over to nobody",
-		Edit: change{"case e.Hold > 0 && successor != AnySuccessor:", "case false:"}, CaughtBy: "TestTransferDuringAHold"},
+		Edit: change{"case e.Hold > 0 && !force:", "case false:"}, CaughtBy: "TestTransferDuringAHold"},
 	{Name: "a candidate asks itself",
 		Edit: change{" && e.LeaderID != c.cfg.LeaderID && // a", " && // a"}, CaughtBy: "TestPriorityAsksNobodyOfItsOwnName"},
 	{Name: "Lead returns what is being given up", Hangs: true,

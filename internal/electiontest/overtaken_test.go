@@ -157,7 +157,7 @@ func TestRule18RequestOvertakesTheAnswer(t *testing.T) {
 // released to whom the operator asked for, and not claimed again.
 func TestRule18RequestAfterTheView(t *testing.T) {
 	for name, ask := range map[string]func(context.Context, le.RaceDecider) error{
-		"StepDown": le.StepDown,
+		"StepDown": func(ctx context.Context, d le.RaceDecider) error { return le.StepDown(ctx, d, false) },
 		"Transfer": func(ctx context.Context, d le.RaceDecider) error { return le.Transfer(ctx, d, "c") },
 	} {
 		t.Run(name, func(t *testing.T) {

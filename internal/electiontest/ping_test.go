@@ -81,8 +81,10 @@ func TestPing(t *testing.T) {
 		close(release)
 		cancel()
 		<-c.Done()
-		if err := ping(); err != nil {
-			t.Errorf("one that has stopped: %v", err)
+		for range 20 { // ctx has ended as well
+			if err := errors.Join(ping(), c.Ping(ctx), c.Resign(ctx)); err != nil {
+				t.Errorf("one that has stopped: %v", err)
+			}
 		}
 	})
 }

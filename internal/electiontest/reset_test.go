@@ -34,7 +34,7 @@ func TestResetRefusesWhileATermRuns(t *testing.T) {
 				e := rival(7)
 				spoil(e)
 				d.Replace(e)
-				if err := le.Reset(t.Context(), d, 9, false); err == nil || !strings.Contains(err.Error(), "force it") {
+				if err := le.Reset(t.Context(), d, 9, false); !errors.Is(err, le.ErrRefused) || !strings.Contains(err.Error(), "force it") {
 					t.Fatalf("not forced: %v", err)
 				}
 				if err := le.Reset(t.Context(), d, 9, true); err != nil {
@@ -92,6 +92,15 @@ func TestResetRefusesNumbers(t *testing.T) {
 	}
 	if err := le.Reset(t.Context(), nil, 1, true); err == nil {
 		t.Error("a nil decider was taken")
+	}
+}
+
+// The error is permanent by itself, and its text does not depend on what a decider has put into it.
+func TestDamagedRecordError(t *testing.T) {
+	for _, e := range []error{&le.DamagedRecordError{}, &le.DamagedRecordError{Err: errors.New("not JSON")}} {
+		if !errors.Is(e, le.ErrPermanent) || e.Error() == "" {
+			t.Errorf("%v", e)
+		}
 	}
 }
 

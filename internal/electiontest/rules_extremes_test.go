@@ -57,7 +57,7 @@ func TestRule20NumbersPastTheirEnd(t *testing.T) {
 					}
 				}
 				for what, err := range map[string]error{
-					"Transfer": le.Transfer(t.Context(), d, "b"), "StepDown": le.StepDown(t.Context(), d),
+					"Transfer": le.Transfer(t.Context(), d, "b"), "StepDown": le.StepDown(t.Context(), d, false),
 					"Watch": le.WatchConfig{Decider: d}.Watch(t.Context(), func(context.Context, le.RaceEntry) {}),
 				} {
 					if !errors.Is(err, le.ErrPermanent) {

@@ -53,7 +53,7 @@ func TestRule13DrainsBeforeItReleases(t *testing.T) {
 				case "Resign":
 					go m.Resign(ctx)
 				case "StepDown":
-					if err := le.StepDown(t.Context(), d); err != nil {
+					if err := le.StepDown(t.Context(), d, false); err != nil {
 						t.Fatal(err)
 					}
 				case "Transfer":
@@ -422,7 +422,7 @@ func TestRule15SitsOutOneTerm(t *testing.T) {
 				if how == "Resign" {
 					err = a.Resign(t.Context())
 				} else {
-					err = le.StepDown(t.Context(), d)
+					err = le.StepDown(t.Context(), d, false)
 				}
 				if err != nil {
 					t.Fatal(err)

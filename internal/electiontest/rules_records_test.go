@@ -40,7 +40,7 @@ func TestRule07EveryWriteRaisesTheOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		sleep(30 * time.Second)
-		if err := le.StepDown(t.Context(), d); err != nil {
+		if err := le.StepDown(t.Context(), d, false); err != nil {
 			t.Fatal(err)
 		}
 		sleep(30 * time.Second)

@@ -215,7 +215,7 @@ func TestTryAcquireHearsOfRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		sleep(time.Second)
-		if err := le.StepDown(t.Context(), d); err != nil {
+		if err := le.StepDown(t.Context(), d, false); err != nil {
 			t.Fatal(err)
 		}
 		asked := time.Now()

@@ -43,7 +43,7 @@ func (w *world) request(ctx context.Context, a *actor, to string) {
 	d := le.RaceDecider(displaced{w.decider(a), a.ahead})
 	var err error
 	if to == le.AnySuccessor {
-		err = le.StepDown(ctx, d)
+		err = le.StepDown(ctx, d, true)
 	} else {
 		err = le.Transfer(ctx, d, to)
 	}

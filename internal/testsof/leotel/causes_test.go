@@ -34,7 +34,7 @@ func TestCausesAfterOnElectedHasReturned(t *testing.T) {
 			}
 		}},
 		{"resigned", func(t *testing.T, store *memory.Decider, _ *le.Campaign) {
-			if err := le.StepDown(t.Context(), store.Handle()); err != nil {
+			if err := le.StepDown(t.Context(), store.Handle(), false); err != nil {
 				t.Error(err)
 			}
 		}},

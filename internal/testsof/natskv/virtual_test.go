@@ -69,7 +69,7 @@ func TestVirtualTime(t *testing.T) {
 			t.Errorf("%s leads %v after the term's end and the allowance for skew, want at once", other, late)
 		}
 
-		if err := leaderelection.StepDown(t.Context(), natskv.NewDecider(connect(), bucket, key, nil)); err != nil {
+		if err := leaderelection.StepDown(t.Context(), natskv.NewDecider(connect(), bucket, key, nil), false); err != nil {
 			t.Fatal(err)
 		}
 		if _, third := tr.after(next, term); third == other || third == leader {

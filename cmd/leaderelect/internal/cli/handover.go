@@ -100,9 +100,6 @@ func (a *app) handOver(ctx context.Context, url, successor string, timeout time.
 	if err != nil {
 		return err
 	}
-	if err := a.mayHandOver(first, successor, force); err != nil {
-		return err
-	}
 	if !force && successor != leaderelection.AnySuccessor {
 		late.Stop() // people take their time
 		if err := a.confirm(ctx, first, successor); err != nil {
@@ -111,7 +108,7 @@ func (a *app) handOver(ctx context.Context, url, successor string, timeout time.
 		late.Reset(timeout)
 	}
 	if successor == leaderelection.AnySuccessor {
-		err = leaderelection.StepDown(ctx, d)
+		err = leaderelection.StepDown(ctx, d, force)
 	} else {
 		err = leaderelection.Transfer(ctx, d, successor)
 	}
@@ -120,23 +117,6 @@ func (a *app) handOver(ctx context.Context, url, successor string, timeout time.
 	}
 	w := &handOverWait{first: first, successor: successor, stop: cancel}
 	return a.awaitHandOver(ctx, d, w, timeout)
-}
-
-// mayHandOver refuses to interrupt a job that runs once in a while: nobody would be elected in
-// its place before its Hold is over. What is refused anyway it leaves alone, as for a leader
-// that has died.
-func (a *app) mayHandOver(e *leaderelection.RaceEntry, successor string, force bool) error {
-	died := !e.Unsynchronized && time.Now().After(e.TermExpiry.Add(a.common.skew))
-	switch job := fmt.Sprintf("%s runs a job with a --hold until %s", state.Name(e.LeaderID), said(heldUntil(e))); {
-	case e.Vacant() || e.Hold == 0 || e.LeaderID == successor || died:
-		return nil
-	case successor != leaderelection.AnySuccessor:
-		return fmt.Errorf("nothing was asked for: %s, before which %s cannot be elected. leaderelect stepdown --force ends the job", job, state.Name(successor))
-	case force:
-		return nil
-	default:
-		return fmt.Errorf("nothing was asked for: %s, before which nobody else is elected; it would be asked to end, and not be run again by then. To end it all the same: leaderelect stepdown --force", job)
-	}
 }
 
 // heldUntil is until when a record keeps others out.

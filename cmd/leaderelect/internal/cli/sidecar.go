@@ -318,8 +318,8 @@ func (s *sidecarRun) serve(l net.Listener, m *sidecar.Metrics) (stop func()) {
 	return s.f.serve(l, s.cfg.Logger, s.stopped, func(c sidecar.Config) http.Handler {
 		c.Hub, c.Campaign, c.ID, c.Skew, c.Metrics, c.Secret, c.Fit = s.hub, s.campaign.Load, id, s.cfg.MaxClockSkew, m.Handler(), s.secret, s.a.fit
 		c.Health = s.tell.line.Account
-		c.StepDown = func(ctx context.Context) error {
-			return ask(func(d leaderelection.RaceDecider) error { return leaderelection.StepDown(ctx, d) })
+		c.StepDown = func(ctx context.Context, force bool) error {
+			return ask(func(d leaderelection.RaceDecider) error { return leaderelection.StepDown(ctx, d, force) })
 		}
 		c.Transfer = func(ctx context.Context, to string) error {
 			return ask(func(d leaderelection.RaceDecider) error { return leaderelection.Transfer(ctx, d, to) })

@@ -31,7 +31,7 @@ func (s *server) guarded(do func(context.Context, *http.Request) error) http.Han
 			answer(w, http.StatusAccepted, s.now())
 		case errors.Is(err, errNoID):
 			answer(w, http.StatusBadRequest, fault(err.Error()))
-		case errors.Is(err, leaderelection.ErrNoLeader), errors.Is(err, leaderelection.ErrLostRace), errors.Is(err, errUnknown), errors.Is(err, errNoMember), errors.Is(err, shard.ErrNoGroup), errors.Is(err, shard.ErrNoShard):
+		case errors.Is(err, leaderelection.ErrNoLeader), errors.Is(err, leaderelection.ErrRefused), errors.Is(err, leaderelection.ErrLostRace), errors.Is(err, errUnknown), errors.Is(err, errNoMember), errors.Is(err, shard.ErrNoGroup), errors.Is(err, shard.ErrNoShard):
 			answer(w, http.StatusConflict, fault(s.fit(err)))
 		default:
 			answer(w, http.StatusBadGateway, fault(s.fit(err)))

@@ -60,7 +60,7 @@ func FuzzHandler(f *testing.F) {
 		close(ended)
 		h := sidecar.Handler(sidecar.Config{
 			Hub: hub, Campaign: none, Skew: time.Second, Metrics: sidecar.NewMetrics().Handler(), Ended: ended, Secret: secret, ReadOnly: readOnly,
-			StepDown: func(context.Context) error { asked++; return nil },
+			StepDown: func(context.Context, bool) error { asked++; return nil },
 			Transfer: func(_ context.Context, id string) error {
 				if id == "" || id == "*" {
 					t.Errorf("asked to hand over to %q", id)

@@ -31,7 +31,7 @@ type Config struct {
 	// Health is how this process does. Optional.
 	Health func() health.Account
 	// StepDown and Transfer put a request on record.
-	StepDown func(ctx context.Context) error
+	StepDown func(ctx context.Context, force bool) error
 	Transfer func(ctx context.Context, id string) error
 	// Secret returns what must come with each request for a hand-over. If it is nil, programs on
 	// this machine may ask.
@@ -72,7 +72,9 @@ func Handler(c Config) http.Handler {
 	}, http.StatusOK))
 	mux.HandleFunc("/standby", s.probe(func(c *leaderelection.Campaign) http.Handler { return lehttp.Standby(c) }, http.StatusServiceUnavailable))
 	mux.Handle("GET /metrics", c.Metrics)
-	mux.Handle("POST /stepdown", s.guarded(func(ctx context.Context, _ *http.Request) error { return c.StepDown(ctx) }))
+	mux.Handle("POST /stepdown", s.guarded(func(ctx context.Context, r *http.Request) error {
+		return c.StepDown(ctx, r.FormValue("force") == "true")
+	}))
 	mux.Handle("POST /transfer", s.guarded(func(ctx context.Context, r *http.Request) error {
 		id := r.FormValue("to")
 		if id == "" || id == leaderelection.AnySuccessor {

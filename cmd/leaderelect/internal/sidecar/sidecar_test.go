@@ -47,7 +47,10 @@ func serve(t *testing.T, campaign *leaderelection.Campaign, change ...func(*side
 	c := sidecar.Config{
 		Hub: s.hub, Campaign: get, ID: id, Skew: 100 * time.Millisecond, Metrics: sidecar.NewMetrics().Handler(),
 		Ended: ended, Hosts: []string{"allowed.example"},
-		StepDown: func(context.Context) error { s.asked = append(s.asked, "*"); return s.answer },
+		StepDown: func(_ context.Context, force bool) error {
+			s.asked = append(s.asked, map[bool]string{false: "*", true: "**"}[force])
+			return s.answer
+		},
 		Transfer: func(_ context.Context, id string) error { s.asked = append(s.asked, id); return s.answer },
 	}
 	for _, f := range change {
@@ -378,9 +381,10 @@ func TestWhoMayAsk(t *testing.T) {
 	if want := "* b c"; strings.Join(s.asked, " ") != want {
 		t.Errorf("asked %q, want %q", s.asked, want)
 	}
-	s.answer = leaderelection.ErrNoLeader
-	if got := post(s.URL+"/stepdown", nil); got != http.StatusConflict {
-		t.Errorf("nobody to ask: %d", got)
+	for _, s.answer = range []error{leaderelection.ErrNoLeader, leaderelection.ErrRefused} {
+		if got := post(s.URL+"/stepdown?force=true", nil); got != http.StatusConflict || s.asked[len(s.asked)-1] != "**" {
+			t.Errorf("%v: %d, asked %q", s.answer, got, s.asked)
+		}
 	}
 	s.answer = errors.New("the store is gone")
 	if got := post(s.URL+"/stepdown", nil); got != http.StatusBadGateway {
