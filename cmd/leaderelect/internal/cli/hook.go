@@ -37,8 +37,8 @@ Either may run when there is nothing to do, and should succeed then. The end com
 runs at the start, before the election, with LEADERELECT_TOKEN=0: it removes what a crash
 of this machine left on.
 
-While the end command fails, hook runs it again: --retries times, --retry-pause apart, for
-at most --drain in all. If the begin command fails, hook runs the end command, too. If the
+While the end command fails, hook runs it again, --retry-pause apart, for at most --drain in
+all. The lease is kept meanwhile, so that nobody else begins. If the begin command fails, hook runs the end command, too. If the
 begin command fails, or the end command never succeeds, hook logs an error, and stands
 down for --error-timeout and at least a term.
 
@@ -63,7 +63,6 @@ Ctrl-C runs the end command.`,
 	s := c.Flags()
 	s.StringVar(&h.Begin, "begin", "", "the command to run when elected")
 	s.StringVar(&h.End, "end", "", "the command to run when no longer the leader")
-	s.IntVar(&h.Retries, "retries", 12, "how often to run a failed end command again")
 	s.DurationVar(&h.Pause, "retry-pause", 5*time.Second, "how long to wait before running it again")
 	s.DurationVar(&h.Timeout, "command-timeout", time.Minute, "how long either command may take; then it is killed, and has failed")
 	s.DurationVar(&h.ErrorTimeout, "error-timeout", 30*time.Second, "how long to stand down after a failure")
@@ -83,8 +82,8 @@ func (a *app) hook(ctx context.Context, f *hookFlags, url string) error {
 		return &exit{exitUsage, err}
 	case h.Begin == "" || h.End == "":
 		return usage("--begin and --end are both needed")
-	case h.Retries < 0, h.Pause < 0, h.Timeout <= 0, h.Drain <= 0, h.ErrorTimeout < 0:
-		return usage("--retries, --retry-pause and --error-timeout must not be negative, --command-timeout and --drain must be positive")
+	case h.Pause <= 0, h.Timeout <= 0, h.Drain <= 0, h.ErrorTimeout < 0:
+		return usage("--error-timeout must not be negative, --retry-pause, --command-timeout and --drain must be positive")
 	}
 	cfg, err := a.candidate()
 	if err != nil {

@@ -19,11 +19,10 @@ import (
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 )
 
-// Config is what to run, and how often to try.
+// Config is what to run, and for how long to try.
 type Config struct {
 	Begin, End    string        // for the shell
-	Retries       int           // of End, after the first attempt
-	Pause         time.Duration // between two attempts
+	Pause         time.Duration // between two attempts of End
 	Timeout       time.Duration // of one attempt of either command
 	Drain         time.Duration // of all attempts of End
 	Grace         time.Duration // before the view's end, End begins
@@ -171,17 +170,17 @@ func (h *Hook) begin(ctx context.Context, token uint64) error {
 	return h.run(ctx, "begin", h.c.Begin, token)
 }
 
-// end runs the end command until it succeeds, has been tried often or long enough, or
-// was interrupted.
+// end runs the end command until it succeeds, Drain is over, or it was interrupted. The lease is kept
+// meanwhile: nobody else begins while the service may be on.
 func (h *Hook) end(ctx context.Context, token uint64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.c.Drain, fmt.Errorf("not over after %v in all", h.c.Drain))
 	defer cancel()
 	ctx, interrupt := context.WithCancelCause(ctx)
 	defer context.AfterFunc(h.impatient, func() { interrupt(context.Cause(h.impatient)) })()
 	var err error
-	for try := range h.c.Retries + 1 {
+	for try := 0; ; try++ {
 		if try > 0 {
-			h.c.Logger.Error("the end command failed; trying again", "try", try, "of", h.c.Retries, "in", h.c.Pause, "err", err)
+			h.c.Logger.Error("the end command failed; trying again", "try", try, "in", h.c.Pause, "err", err)
 			if !clocks.System().SleepFor(ctx, h.c.Pause) {
 				err = errors.Join(err, context.Cause(ctx))
 				break
