@@ -79,6 +79,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -189,12 +190,28 @@ func Check(e *leaderelection.RaceEntry) error {
 	return nil
 }
 
+// ErrForeign means that data is no record of this library, and was none before: it has bytes, and among
+// them is not the name of the field that tells a record from anything else. leaderelection.Reset
+// does not overwrite it, so a mistyped place loses nothing.
+var ErrForeign = errors.New("it was never a record, so Reset does not overwrite it: choose another place, or remove it first")
+
+// foreign reports whether data was never a record. Zeros, and its beginning, are what a crash may leave
+// of one.
+func foreign(data []byte) bool {
+	const name = `"` + formatField + `"`
+	return !bytes.Contains(data, []byte(name)) && !strings.HasPrefix("{"+name, string(bytes.TrimRight(data, "\x00 \t\r\n")))
+}
+
 // Unmarshal returns the entry in data, without a Token, its time in UTC. Place
 // says where data was read (bucket and object, table and key), for the error. An
 // error wraps leaderelection.ErrPermanent: reading the same bytes again will not
-// help. The entry shares no memory with data.
+// help. It wraps ErrForeign if data is something else than a damaged record. The entry shares no
+// memory with data.
 func Unmarshal(place string, data []byte) (*leaderelection.RaceEntry, error) {
 	e, err := parse(data)
+	if err != nil && foreign(data) {
+		err = fmt.Errorf("%w (%w)", err, ErrForeign)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection: the record at %s cannot be used: %w: %w", place, err, leaderelection.ErrPermanent)
 	}

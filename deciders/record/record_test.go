@@ -321,3 +321,26 @@ func same(a, b *leaderelection.RaceEntry) bool {
 		a.Incarnation == b.Incarnation && a.Successor == b.Successor && a.Unsynchronized == b.Unsynchronized &&
 		a.Hold == b.Hold && a.Priority == b.Priority
 }
+
+// What was never a record is told from what may be left of one: only that is for Reset to overwrite.
+func TestForeign(t *testing.T) {
+	for data, foreign := range map[string]bool{
+		"":                                false,
+		"\x00\x00\x00":                    false,
+		" \n":                             false,
+		"{":                               false,
+		`{"leader`:                        false,
+		"{\"lead\x00\x00\x00":             false,
+		`{"leaderelection":1,"leader`:     false,
+		`{"leaderelection":2}`:            false,
+		`{"name":"package"}`:              true,
+		`{"leader":"a"}`:                  true,
+		"root:x:0:0:root:/root:/bin/sh\n": true,
+		"\xff\xfe":                        true,
+		"[1]":                             true,
+	} {
+		if _, err := record.Unmarshal("here", []byte(data)); errors.Is(err, record.ErrForeign) != foreign || !errors.Is(err, leaderelection.ErrPermanent) {
+			t.Errorf("%q: %v, want foreign %v", data, err, foreign)
+		}
+	}
+}

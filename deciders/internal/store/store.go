@@ -218,7 +218,10 @@ func (e *Election[V]) Entry(s Stored[V]) (*leaderelection.RaceEntry, error) {
 		return &leaderelection.RaceEntry{Token: s.At, Emptied: s.Emptied}, nil
 	}
 	entry, err := record.Unmarshal(e.Where(), s.Data)
-	if err != nil {
+	switch {
+	case errors.Is(err, record.ErrForeign):
+		return nil, complete{err}
+	case err != nil:
 		return nil, &leaderelection.DamagedRecordError{Token: s.At, Err: complete{err}}
 	}
 	if v, is := e.Store.(Versioner[V]); is {
