@@ -18,6 +18,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
 
@@ -155,16 +156,13 @@ func fromEnvironment(cmd *cobra.Command) error {
 	return fault
 }
 
-// told are the variables that the command of run finds, and its guard.
-var told = []string{"TOKEN", "LEADER_ID", "STORE", "EXPIRY_FILE", "GUARD", "SHARD"}
-
 // warnOfMistyped warns of variables that no command reads. It refuses none: Kubernetes
 // makes such names of a service that is called leaderelect.
 func (a *app) warnOfMistyped(root *cobra.Command) {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		short, ours := strings.CutPrefix(name, envPrefix)
-		if !ours || slices.Contains(told, short) || anyCommandHas(root, strings.ToLower(strings.ReplaceAll(short, "_", "-"))) {
+		if !ours || slices.Contains(runner.Told, name) || anyCommandHas(root, strings.ToLower(strings.ReplaceAll(short, "_", "-"))) {
 			continue
 		}
 		a.logger().Warn("this variable in the environment is not a setting: is it mistyped?", "variable", name)
