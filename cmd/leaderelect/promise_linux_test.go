@@ -41,7 +41,7 @@ func TestPromise(t *testing.T) {
 			if s == 0 {
 				s = rand.Uint64()
 			}
-			a := newArena(t, server, rand.New(rand.NewPCG(s, uint64(i))), i%2 == 1)
+			a := newArena(t, server, rand.New(rand.NewPCG(s, uint64(i))), [...]string{"synchronized", "unsynchronized"}[i%2])
 			t.Cleanup(func() {
 				if t.Failed() {
 					t.Logf("to do the same again: -seed %d", s)
@@ -63,7 +63,7 @@ type arena struct {
 	slots  [3]*slot
 	seen   int    // lines of the ledger that there were when the last round began
 	number uint64 // of the leadership that it began with
-	blind  bool   // no clocks are compared
+	clocks string // of all candidates
 }
 
 // slot is one candidate, and its successors.
@@ -76,8 +76,8 @@ type slot struct {
 	below bool // its command has a grandchild
 }
 
-func newArena(t *testing.T, server *stores.NATSServer, r *rand.Rand, blind bool) *arena {
-	a := &arena{dir: t.TempDir(), rand: r, blind: blind}
+func newArena(t *testing.T, server *stores.NATSServer, r *rand.Rand, clocks string) *arena {
+	a := &arena{dir: t.TempDir(), rand: r, clocks: clocks}
 	a.ledger = filepath.Join(a.dir, "ledger")
 	for i := range a.slots {
 		s := &slot{id: fmt.Sprintf("c%d", i), proxy: stores.NewRelay(t, server.Addr)}
@@ -99,7 +99,7 @@ func (a *arena) start(t *testing.T, s *slot) {
 	if s.below = a.rand.IntN(2) == 0; s.below {
 		command = append(command, "escapes")
 	}
-	args := []string{"run", "--id", s.id, "--term", "2s", "--skew", "200ms", "--restart-delay", "20ms", fmt.Sprint("--unsynchronized=", a.blind), s.url, "--"}
+	args := []string{"run", "--id", s.id, "--term", "2s", "--skew", "200ms", "--restart-delay", "20ms", "--clocks", a.clocks, s.url, "--"}
 	args = append(args, command...)
 	s.cmd = exec.Command("leaderelect", append(args, a.ledger)...)
 	s.cmd.Env = append(os.Environ(), "TMPDIR="+a.dir)

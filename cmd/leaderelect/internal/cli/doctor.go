@@ -129,14 +129,14 @@ func opening[T any](tell func(doctor.Finding), url string, open func() (T, error
 
 // examine makes the checks that need the store, and those that do not.
 func (a *app) examine(ctx context.Context, place, scratch leaderelection.RaceDecider, url, elsewhere string, tell func(doctor.Finding)) bool {
-	x := &doctor.Exam{Place: place, Scratch: scratch, Term: a.common.term, Skew: a.common.skew, Unsynchronized: a.common.unsynchronized, Tell: tell, Elsewhere: elsewhere, Bound: clocks.KernelClock{}.ErrorBound}
+	x := &doctor.Exam{Place: place, Scratch: scratch, Term: a.common.term, Skew: a.common.skew, Clocks: a.common.clocks, Tell: tell, Elsewhere: elsewhere, Bound: clocks.KernelClock{}.ErrorBound}
 	x.Pause = pauseOf(url)
 	well := x.Run(ctx)
 	kind := plan.Lookup(store.Kind(url))
 	if kind == nil {
 		return well
 	}
-	warnings := plan.Choice{Term: a.common.term, Skew: a.common.skew, Poll: a.common.poll, Unsynchronized: a.common.unsynchronized, Candidates: 2, Store: *kind}.Warnings()
+	warnings := plan.Choice{Term: a.common.term, Skew: a.common.skew, Poll: a.common.poll, Clocks: a.common.clocks, Candidates: 2, Store: *kind}.Warnings()
 	for _, w := range warnings {
 		tell(doctor.Finding{Check: "term and skew", Verdict: doctor.Warn, Detail: w, Advice: "see leaderelect plan"})
 	}

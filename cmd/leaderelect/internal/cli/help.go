@@ -41,18 +41,18 @@ func (a *app) helpCommand() *cobra.Command {
 // reads reports whether a command reads a setting that all of them accept, since one file
 // of settings is for all. Candidates read each.
 func reads(command, setting string) bool {
-	follower := []string{"skew", "poll", "log-format", "log-level", "config"}
+	follower := []string{"skew", "clocks", "poll", "log-format", "log-level", "config"}
 	switch command {
 	case "leaderelect", "run", "hold", "hook", "sidecar":
 		return true
 	case "watch", "wait", "status", "transfer", "stepdown", "move", "drain":
 		return slices.Contains(follower, setting)
 	case "doctor", "undertake":
-		return slices.Contains(append(follower, "term", "unsynchronized"), setting)
+		return slices.Contains(append(follower, "term"), setting)
 	case "plan":
-		return slices.Contains([]string{"term", "skew", "poll", "unsynchronized", "config"}, setting)
+		return slices.Contains([]string{"term", "skew", "clocks", "poll", "config"}, setting)
 	case "reset", "unpin", "undrain":
-		return slices.Contains(follower[2:], setting)
+		return slices.Contains(follower[3:], setting)
 	}
 	return false
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/plan"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
@@ -37,7 +38,7 @@ month of 730 hours, and what is bad about the choice.
 
 The shortest and longest times are those with candidates' clocks as far apart as --skew
 allows. If only the leader's process crashes, and has a lifeline, a candidate on its machine
-leads at once. An undertaker there releases for it. With --unsynchronized clocks are not compared. With --extend-every a leader extends
+leads at once. An undertaker there releases for it. With --clocks unsynchronized no clocks are compared. With --extend-every a leader extends
 its lease more often: that bears longer outages, and costs writes.
 
 A command is asked to end --grace before the view is over, so that it would bear less: its
@@ -69,7 +70,7 @@ func (a *app) plan(f *planFlags, names []string) error {
 	}
 	a.begun(exitError)
 	f.Store, f.Term, f.Skew, f.Poll = *kind, a.common.term, a.common.skew, a.common.poll
-	f.Unsynchronized, f.Every = a.common.unsynchronized, a.common.extendEvery
+	f.Clocks, f.Every = a.common.clocks, a.common.extendEvery
 	if f.latency > 0 {
 		f.Store.Latency = f.latency
 	}
@@ -122,7 +123,10 @@ func (a *app) planText(f *planFlags, r *plan.Result) error {
 		how = "pushes changes"
 	}
 	skew := fmt.Sprintf("skew %v", f.Skew)
-	if f.Unsynchronized {
+	switch f.Clocks {
+	case leaderelection.SharedClock:
+		skew = "one clock for all"
+	case leaderelection.Unsynchronized:
 		skew = fmt.Sprintf("unsynchronized clocks that run apart by %v a term at most", max(f.Skew, f.Term/100))
 	}
 	p("term %v, %s, %d candidates, %d observers, on %s (%s, %v a request)", f.Term, skew, f.Candidates, f.Observers, f.Store.Name, how, f.Store.Latency)

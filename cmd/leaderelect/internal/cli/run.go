@@ -46,8 +46,8 @@ func (r *runFlags) check(c *common) error {
 		return usage("--wait and --hold are for --once; --try also works without it")
 	case r.hold > 0 && r.hold <= r.entry.wait+c.skew:
 		return usage("--hold is %v, must be longer than --wait and --skew together (%v + %v): a candidate that still waits when the hold is over would run the command again", r.hold, r.entry.wait, c.skew)
-	case r.hold > 0 && c.unsynchronized:
-		return usage("--hold is not for --unsynchronized: a candidate that has just started cannot tell by its own clock whether a hold is over")
+	case r.hold > 0 && c.clocks == leaderelection.Unsynchronized:
+		return usage("--hold is not for --clocks unsynchronized: a candidate that has just started cannot tell by its own clock whether a hold is over")
 	}
 	return r.entry.check()
 }

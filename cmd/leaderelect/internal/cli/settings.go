@@ -18,6 +18,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
 
@@ -36,11 +37,10 @@ type common struct {
 	logLevel  string
 	config    string
 
-	unsynchronized bool
-	priority       int
-	extendEvery    time.Duration
-	warnOnSkew     bool
-	kernelClock    bool
+	clocks      leaderelection.ClockPolicy
+	priority    int
+	extendEvery time.Duration
+	kernelClock bool
 
 	store string // from the environment or the file: the URL if none is given
 }
@@ -48,11 +48,10 @@ type common struct {
 func (c *common) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.id, "id", "", "this candidate's name, unique in the election (default host name, pid and a random part)")
 	f.DurationVar(&c.term, "term", leaderelection.DefaultTermLength, "how long a lease runs; the leader extends it about twice a term")
-	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time; 0 if all share one clock")
-	f.BoolVar(&c.unsynchronized, "unsynchronized", false, "do not compare the clocks of machines, because nobody synchronizes them: for all candidates of an election, or none")
+	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time")
+	f.Var((*policy)(&c.clocks), "clocks", "how far clocks are trusted: synchronized (to --skew; a candidate whose clock is proved wrong by the store's time does not lead), warn-only (it leads, for a store whose own clock is wrong), shared (all candidates are on one machine: there is no --skew), or unsynchronized (no two clocks are compared; in a term they run apart by --skew at most)")
 	f.IntVar(&c.priority, "priority", 0, "after standing by for a term, ask a leader whose priority is less to hand over, if it has led for four terms")
 	f.DurationVar(&c.extendEvery, "extend-every", 0, "how often a leader extends its lease. If the store fails, it leads on for at least --term less --skew less this (default half of --term less --skew, with a command half of --term less --skew and --grace)")
-	f.BoolVar(&c.warnOnSkew, "warn-on-clock-skew", false, "lead even if the store's time proves this clock to be off by more than --skew: for a store whose own clock is wrong")
 	f.BoolVar(&c.kernelClock, "kernel-clock", false, "refuse to lead while the kernel reports a clock error above --skew, or no time synchronization (Linux; the NTP client must tell the kernel, as chrony does with rtcsync)")
 	f.DurationVar(&c.poll, "poll", 0, "how often to read the record if the store cannot push changes (default half a term)")
 	f.StringSliceVar(&c.hostPort, "host-port", nil, "where clients reach this candidate when it leads; \":PORT\" stands for this machine's addresses; may be repeated")
@@ -89,6 +88,12 @@ func (a *app) settle(cmd *cobra.Command) error {
 	if err := checkSpans(cmd); err != nil {
 		return err
 	}
+	if c.clocks == leaderelection.SharedClock {
+		if cmd.Flags().Changed("skew") {
+			return usage("--skew means nothing with --clocks shared: take one of them away")
+		}
+		c.skew = 0
+	}
 	return c.checkTimes()
 }
 
@@ -116,16 +121,16 @@ func (c *common) checkTimes() error {
 		return usage("--term is %v, must be positive", c.term)
 	case c.skew < 0:
 		return usage("--skew is %v, must not be negative", c.skew)
+	case c.skew == 0 && c.clocks != leaderelection.SharedClock:
+		return usage("--skew is 0, must be positive: if all candidates share one clock, say --clocks shared instead")
 	case c.skew > c.term/2:
 		return usage("--term is %v, must be at least twice --skew (2 x %v): less leaves a leader no time to act", c.term, c.skew)
 	case c.extendEvery != 0 && (c.extendEvery < c.term/20 || c.extendEvery > (c.term-c.skew)/2):
 		return usage("--extend-every is %v, must be from %v (a twentieth of --term) to %v (half of --term less --skew)", c.extendEvery, c.term/20, (c.term-c.skew)/2)
 	case c.poll < 0:
 		return usage("--poll is %v, must not be negative", c.poll)
-	case c.unsynchronized && c.warnOnSkew:
-		return usage("--warn-on-clock-skew means nothing with --unsynchronized, which compares no clocks: take one of them away")
-	case c.kernelClock && (c.unsynchronized || c.skew == 0):
-		return usage("--kernel-clock needs a --skew to compare with: it means nothing with --unsynchronized or --skew 0")
+	case c.kernelClock && (c.clocks == leaderelection.SharedClock || c.clocks == leaderelection.Unsynchronized):
+		return usage("--kernel-clock means nothing with --clocks %v, which compares no two machines' clocks: take one of them away", (*policy)(&c.clocks))
 	}
 	return nil
 }
@@ -151,16 +156,13 @@ func fromEnvironment(cmd *cobra.Command) error {
 	return fault
 }
 
-// told are the variables that the command of run finds, and its guard.
-var told = []string{"TOKEN", "LEADER_ID", "STORE", "EXPIRY_FILE", "GUARD", "SHARD"}
-
 // warnOfMistyped warns of variables that no command reads. It refuses none: Kubernetes
 // makes such names of a service that is called leaderelect.
 func (a *app) warnOfMistyped(root *cobra.Command) {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		short, ours := strings.CutPrefix(name, envPrefix)
-		if !ours || slices.Contains(told, short) || anyCommandHas(root, strings.ToLower(strings.ReplaceAll(short, "_", "-"))) {
+		if !ours || slices.Contains(runner.Told, name) || anyCommandHas(root, strings.ToLower(strings.ReplaceAll(short, "_", "-"))) {
 			continue
 		}
 		a.logger().Warn("this variable in the environment is not a setting: is it mistyped?", "variable", name)
@@ -276,13 +278,23 @@ func (a *app) onURL(do func(c *cobra.Command, url string) error) func(*cobra.Com
 	}
 }
 
-// policyOf is the ClockPolicy that --skew says: its default is not zero, so no skew at all
-// means one clock for all.
-func policyOf(skew time.Duration) leaderelection.ClockPolicy {
-	if skew == 0 {
-		return leaderelection.SharedClock
+// policies are the values of --clocks, each at the index of its ClockPolicy.
+var policies = []string{"synchronized", "warn-only", "shared", "unsynchronized"}
+
+// policy is --clocks as a flag's value.
+type policy leaderelection.ClockPolicy
+
+func (p *policy) String() string { return policies[*p] }
+
+func (p *policy) Type() string { return "string" }
+
+func (p *policy) Set(s string) error {
+	i := slices.Index(policies, s)
+	if i < 0 {
+		return fmt.Errorf("want %s", strings.Join(policies, ", "))
 	}
-	return leaderelection.Synchronized
+	*p = policy(i)
+	return nil
 }
 
 // candidate is the part of a Config that flags say.
@@ -292,19 +304,12 @@ func (a *app) candidate() (leaderelection.Config, error) {
 		LeaderID:     c.id,
 		TermLength:   c.term,
 		MaxClockSkew: c.skew,
-		ClockPolicy:  policyOf(c.skew),
+		ClockPolicy:  c.clocks,
 		PollInterval: c.poll,
 		Logger:       a.logger(),
 
 		Priority:    c.priority,
 		ExtendEvery: c.extendEvery,
-	}
-	switch {
-	case c.unsynchronized:
-		cfg.ClockPolicy = leaderelection.Unsynchronized
-		cfg.MaxClockSkew = max(c.skew, time.Microsecond) // zero would mean the default
-	case c.warnOnSkew && c.skew > 0:
-		cfg.ClockPolicy = leaderelection.SynchronizedWarnOnly
 	}
 	if c.kernelClock {
 		if _, err := (clocks.KernelClock{}).ErrorBound(); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
 )
 
 // command is leaderelect with a command "probe" that has some of run's flags, and
@@ -74,7 +75,7 @@ func TestPrecedence(t *testing.T) {
 		"the environment's on-failure": f.onFailure == "stepdown",
 		"the default restart-delay":    f.delay == time.Second,
 		"a list of addresses":          len(c.hostPort) == 2,
-		"no warn-on-clock-skew":        !c.warnOnSkew,
+		"the default clocks":           c.clocks == leaderelection.Synchronized,
 	} {
 		if !is {
 			t.Errorf("%s was not taken: %+v %+v", what, c, f)
@@ -85,11 +86,11 @@ func TestPrecedence(t *testing.T) {
 // The name of the file may come from the environment, too, and a switch as true.
 func TestConfigFromEnvironment(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "settings")
-	if err := os.WriteFile(path, []byte("# ours\n\n unsynchronized = true \nstore=file:x\n"), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte("# ours\n\n clocks = unsynchronized \nstore=file:x\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	a, f, code, errOut := probe(t, map[string]string{"LEADERELECT_CONFIG": path, "LEADERELECT_ONCE": "true"}, "")
-	if code != 0 || !a.common.unsynchronized || !f.once || a.common.store != "file:x" {
+	if code != 0 || a.common.clocks != leaderelection.Unsynchronized || !f.once || a.common.store != "file:x" {
 		t.Errorf("%d %s %+v %+v", code, errOut, a.common, f)
 	}
 }
@@ -183,7 +184,16 @@ func TestBadValues(t *testing.T) {
 		{env: map[string]string{"LEADERELECT_POLL": "5ns"}, want: "--poll is 5ns"},
 		{args: "--restart-delay 1ms", want: "--restart-delay is 1ms, must be at least 10ms"},
 		{args: "--on-failure shrug", want: `--on-failure is "shrug", want restart, stepdown or exit`},
-		{args: "--unsynchronized --warn-on-clock-skew", want: "take one of them away"},
+		{args: "--skew 0", want: "say --clocks shared instead"},
+		{args: "--clocks unsynchronized --skew 0", want: "--skew is 0, must be positive"},
+		{args: "--clocks shared --skew 1s", want: "--skew means nothing with --clocks shared"},
+		{args: "--clocks shared", env: map[string]string{"LEADERELECT_SKEW": "1s"}, want: "--skew means nothing with --clocks shared"},
+		{args: "--clocks=shared --kernel-clock", want: "--kernel-clock means nothing with --clocks shared"},
+		{args: "--clocks=unsynchronized --kernel-clock", want: "--kernel-clock means nothing with --clocks unsynchronized"},
+		{args: "--clocks right", want: "want synchronized, warn-only, shared, unsynchronized"},
+		{env: map[string]string{"LEADERELECT_CLOCKS": "right"}, want: `LEADERELECT_CLOCKS="right" in the environment`},
+		{file: "clocks = right", want: "settings:1: clocks: "},
+		{args: "--once --hold 5m --clocks unsynchronized", want: "--hold is not for --clocks unsynchronized"},
 		{args: "--config /no/such/file", want: "--config: open /no/such/file"},
 		{args: "--nonsense", want: "unknown flag"},
 		{args: "a b", want: "accepts at most 1 arg"},
@@ -210,12 +220,38 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
+// Each value of --clocks is a ClockPolicy, with the skew that it has.
+func TestClocks(t *testing.T) {
+	for args, want := range map[string]leaderelection.Config{
+		"":                                  {ClockPolicy: leaderelection.Synchronized, MaxClockSkew: time.Second},
+		"--clocks synchronized":             {ClockPolicy: leaderelection.Synchronized, MaxClockSkew: time.Second},
+		"--clocks warn-only --skew 10ms":    {ClockPolicy: leaderelection.SynchronizedWarnOnly, MaxClockSkew: 10 * time.Millisecond},
+		"--clocks shared":                   {ClockPolicy: leaderelection.SharedClock},
+		"--clocks unsynchronized":           {ClockPolicy: leaderelection.Unsynchronized, MaxClockSkew: time.Second},
+		"--skew 2s --clocks unsynchronized": {ClockPolicy: leaderelection.Unsynchronized, MaxClockSkew: 2 * time.Second},
+	} {
+		a, _, code, errOut := probe(t, nil, "store = file:x\n", strings.Fields(args)...)
+		if code != 0 {
+			t.Errorf("%s: %s", args, errOut)
+		}
+		cfg, err := a.candidate()
+		group, watch := a.observer(&store.Group{}), a.watching(nil)
+		for of, got := range map[string]leaderelection.Config{
+			"a candidate": cfg, "a watch": {ClockPolicy: watch.ClockPolicy, MaxClockSkew: watch.MaxClockSkew}, "a group": {ClockPolicy: group.ClockPolicy, MaxClockSkew: group.MaxClockSkew},
+		} {
+			if err != nil || got.ClockPolicy != want.ClockPolicy || got.MaxClockSkew != want.MaxClockSkew {
+				t.Errorf("%s: %s has %v and %v, %v", args, of, got.ClockPolicy, got.MaxClockSkew, err)
+			}
+		}
+	}
+}
+
 func TestCandidate(t *testing.T) {
 	params := filepath.Join(t.TempDir(), "params")
 	if err := os.WriteFile(params, []byte{0, 1}, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	a := &app{errOut: io.Discard, common: common{term: time.Minute, skew: time.Second, hostPort: []string{"a:1"}, params: "@" + params, warnOnSkew: true}}
+	a := &app{errOut: io.Discard, common: common{term: time.Minute, skew: time.Second, hostPort: []string{"a:1"}, params: "@" + params, clocks: leaderelection.SynchronizedWarnOnly}}
 	cfg, err := a.candidate()
 	if err != nil || string(cfg.ConnectionParams) != "\x00\x01" || cfg.HostPort[0] != "a:1" || cfg.TermLength != time.Minute || cfg.ClockPolicy != leaderelection.SynchronizedWarnOnly {
 		t.Errorf("%+v, %v", cfg, err)
@@ -249,7 +285,7 @@ func TestEverySettingIsTaken(t *testing.T) {
 	notOfGroups := []string{"LeaderID", "ConnectionParams", "ExtendEvery", "Priority"} // a member has a MemberID
 	a := &app{errOut: io.Discard, common: common{
 		id: "a", term: time.Minute, skew: time.Second, poll: time.Second, hostPort: []string{"a:1"}, params: "x",
-		priority: 1, extendEvery: 10 * time.Second, warnOnSkew: true,
+		priority: 1, extendEvery: 10 * time.Second, clocks: leaderelection.SynchronizedWarnOnly,
 	}}
 	cfg, err := a.candidate()
 	if err != nil {

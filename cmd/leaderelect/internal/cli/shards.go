@@ -42,7 +42,7 @@ const firstRecord = "coordinator"
 // observer follows a group.
 func (a *app) observer(g *store.Group) shard.WatchConfig {
 	return shard.WatchConfig{
-		Store: g.Store, PollInterval: a.common.poll, MaxClockSkew: a.common.skew, ClockPolicy: policyOf(a.common.skew), Logger: a.logger(),
+		Store: g.Store, PollInterval: a.common.poll, MaxClockSkew: a.common.skew, ClockPolicy: a.common.clocks, Logger: a.logger(),
 	}
 }
 

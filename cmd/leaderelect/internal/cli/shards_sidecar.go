@@ -36,7 +36,7 @@ that runs it for each shard, as leaderelect shards run does.
     GET  /events      server-sent events: state (once), owned, moving, unowned,
                       removed, joined, left
     GET  /self        what this process owns, with tokens and the time left
-    GET  /readyz      200 only while this process owns a shard
+    GET  /owner       200 only while this process owns a shard
     GET  /livez       200 while this process does its work
     POST /move?shard=NAME&to=MEMBER, /unpin?shard=NAME
     POST /drain?member=MEMBER, /undrain?member=MEMBER

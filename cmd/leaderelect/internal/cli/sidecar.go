@@ -97,12 +97,12 @@ func (a *app) sidecarCommand() *cobra.Command {
 Use it for an application that asks whether it leads. With a COMMAND, sidecar also runs
 the command while it leads, as leaderelect run does.
 
-    GET  /leader      who leads, as JSON. With ?wait=30s&after=TOKEN the answer
+    GET  /election    who leads, as JSON. With ?wait=30s&after=TOKEN the answer
                       waits for a leadership with a greater token, or for the
                       time to be over
     GET  /events      server-sent events: state (once), elected, vacancy, lapse,
                       extension
-    GET  /readyz      200 only while this process leads, by its view
+    GET  /leader      200 only while this process leads, by its view
     GET  /standby     200 only while this process stands by to lead
     GET  /livez       200 unless only a new process helps: the campaign, or the
                       watch, is stuck
@@ -128,7 +128,7 @@ In a Kubernetes pod, --endpoint-slice web-leader makes a Service lead to the lea
 The leader writes the address of its --host-port into that EndpointSlice, which belongs to
 a Service without a selector. It removes the address before it releases the lease.`,
 		Example: `  leaderelect sidecar --listen :4040 s3://bucket/app
-  curl 'http://127.0.0.1:4040/leader?wait=30s&after=7'`,
+  curl 'http://127.0.0.1:4040/election?wait=30s&after=7'`,
 		Args: commandAfterDash(false),
 		RunE: a.onURLAndCommand(func(c *cobra.Command, url string, command []string) error {
 			return a.sidecar(c.Context(), &f, url, command)

@@ -32,7 +32,7 @@ answer may be wrong.
 The start is estimated from the number of extensions, two in each term less the skew.
 Give --extend-every if the leader extends more often, as run does: see leaderelect plan.
 
-In an election that is held --unsynchronized, one look does not tell whether the term
+In an election that is held with --clocks unsynchronized, one look does not tell whether the term
 still runs. status then looks on until the leader extends its lease, which takes half a
 term, or until the term must have run out, which takes a whole one. So it does if the term
 ends later than a right clock can have written; then two terms tell that nobody leads.

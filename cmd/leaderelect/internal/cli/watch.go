@@ -51,7 +51,7 @@ Exit codes: 0 interrupted, or its reader is gone; 1 error; 2 usage.`,
 // watching is how all commands watch an election.
 func (a *app) watching(d leaderelection.RaceDecider) leaderelection.WatchConfig {
 	return leaderelection.WatchConfig{
-		Decider: d, MaxClockSkew: a.common.skew, ClockPolicy: policyOf(a.common.skew), PollInterval: a.common.poll, Logger: a.logger(),
+		Decider: d, MaxClockSkew: a.common.skew, ClockPolicy: a.common.clocks, PollInterval: a.common.poll, Logger: a.logger(),
 	}
 }
 

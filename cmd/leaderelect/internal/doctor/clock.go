@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 )
 
@@ -14,13 +15,15 @@ const (
 
 // unimportant tells of a check that has nothing to compare.
 func (s *session) unimportant(check string) bool {
-	switch {
-	case s.Unsynchronized:
-		s.tell(check, OK, "of no importance: --unsynchronized compares no clocks", "")
-	case s.Skew == 0:
-		s.tell(check, OK, "of no importance: with --skew 0 all candidates share one clock", "")
+	switch s.Clocks {
+	case leaderelection.Unsynchronized:
+		s.tell(check, OK, "of no importance: --clocks unsynchronized compares none", "")
+	case leaderelection.SharedClock:
+		s.tell(check, OK, "of no importance: with --clocks shared all candidates have the same", "")
+	default:
+		return false
 	}
-	return s.Unsynchronized || s.Skew == 0
+	return true
 }
 
 // bound looks how far this machine's clock may be off, as the kernel knows from the

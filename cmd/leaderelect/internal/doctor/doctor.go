@@ -40,10 +40,9 @@ type Exam struct {
 	Place      leaderelection.RaceDecider // only read
 	Scratch    leaderelection.RaceDecider // written to
 	Term, Skew time.Duration
-	// Unsynchronized: no clocks are compared, so they are not examined.
-	Unsynchronized bool
-	Pause          time.Duration // between two writes, where the store limits their rate
-	Tell           func(Finding) // told of each finding as it comes
+	Clocks     leaderelection.ClockPolicy
+	Pause      time.Duration // between two writes, where the store limits their rate
+	Tell       func(Finding) // told of each finding as it comes
 	// Elsewhere is what else to do if the scratch record cannot be written.
 	Elsewhere string
 	// Bound is how far this machine's clock may be off by its own account, as
@@ -130,12 +129,12 @@ func (s *session) read() bool {
 		s.tell("the term", Warn, fmt.Sprintf("the record was written with a term of %v, and --term is %v", e.TermLength, s.Term),
 			"give all candidates the same --term and --skew")
 	}
-	if e.ElectionNumber > leaderelection.NoElections && e.Unsynchronized != s.Unsynchronized {
+	if e.ElectionNumber > leaderelection.NoElections && e.Unsynchronized != (s.Clocks == leaderelection.Unsynchronized) {
 		word := "without"
 		if e.Unsynchronized {
 			word = "with"
 		}
-		s.tell("the term", Warn, "the record was written "+word+" --unsynchronized", "give it to all candidates, or to none")
+		s.tell("the term", Warn, "the record was written "+word+" --clocks unsynchronized", "give it to all candidates, or to none")
 	}
 	return true
 }

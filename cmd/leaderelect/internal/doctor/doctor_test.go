@@ -3,7 +3,6 @@ package doctor_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -304,7 +303,7 @@ func TestWhoseClockIsWrong(t *testing.T) {
 func TestOneClockForAll(t *testing.T) {
 	virtual(t, "", func(t *testing.T) {
 		d := memory.NewDecider().Polled()
-		x := doctor.Exam{Place: d, Scratch: &broken{RaceDecider: d, write: shifted(d, -time.Millisecond)}, Term: time.Minute,
+		x := doctor.Exam{Place: d, Scratch: &broken{RaceDecider: d, write: shifted(d, -time.Millisecond)}, Term: time.Minute, Clocks: leaderelection.SharedClock,
 			Bound: func() (time.Duration, error) { return clocks.Unbounded, nil },
 			Tell: func(f doctor.Finding) {
 				if strings.Contains(f.Check, "clock") && f.Verdict != doctor.OK {
@@ -346,10 +345,10 @@ func TestUnsynchronized(t *testing.T) {
 	if _, err := d.WriteEntry(t.Context(), &leaderelection.RaceEntry{LeaderID: "a", ElectionNumber: 1, TermLength: time.Minute, Unsynchronized: true, Incarnation: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, given := range []bool{true, false} {
-		virtual(t, fmt.Sprint(given), func(t *testing.T) {
+	for policy, given := range map[leaderelection.ClockPolicy]bool{leaderelection.Unsynchronized: true, leaderelection.Synchronized: false} {
+		virtual(t, policy.String(), func(t *testing.T) {
 			found := make(map[string]doctor.Finding)
-			x := doctor.Exam{Place: d, Scratch: memory.NewDecider().Polled(), Term: time.Minute, Skew: time.Second, Unsynchronized: given,
+			x := doctor.Exam{Place: d, Scratch: memory.NewDecider().Polled(), Term: time.Minute, Skew: time.Second, Clocks: policy,
 				Bound: func() (time.Duration, error) { return time.Hour, nil }, Tell: func(f doctor.Finding) { found[f.Check] = f }}
 			if well := x.Run(t.Context()); well != given {
 				t.Errorf("well %v: %+v", well, found)
@@ -357,7 +356,7 @@ func TestUnsynchronized(t *testing.T) {
 			if got := found["reading the record"].Detail; !strings.Contains(got, "held by a, token 1") {
 				t.Error(got)
 			}
-			if f, told := found["the term"]; told == given || told && !strings.Contains(f.Detail, "with --unsynchronized") {
+			if f, told := found["the term"]; told == given || told && !strings.Contains(f.Detail, "with --clocks unsynchronized") {
 				t.Errorf("%+v", f)
 			}
 			if f := found["the clock, against the store's"]; given != strings.Contains(f.Detail, "of no importance") {

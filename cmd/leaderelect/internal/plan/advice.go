@@ -3,23 +3,21 @@ package plan
 import (
 	"fmt"
 	"time"
+
+	"github.com/c8e606e4/leaderelection"
 )
 
 // Warnings are what is bad about a choice, worst first.
 func (c Choice) Warnings() (all []string) {
 	warn := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	s, extend := &c.Store, c.Extend()
-	if c.Unsynchronized {
-		if s.OneMachine {
-			warn("all candidates of a %s store share one clock: --unsynchronized only makes fail-overs slower", s.Name)
-		}
-	} else if c.Skew == 0 && !s.OneMachine {
-		warn("the skew is 0: two machines' clocks are never that equal, and two leaders would be possible; 1s is ample with NTP, 100ms for most clouds' own time service")
-	} else if c.Skew < 50*time.Millisecond && !s.OneMachine {
+	switch shared := c.Clocks == leaderelection.SharedClock; {
+	case s.OneMachine && !shared:
+		warn("all candidates of a %s store share one clock: --clocks shared shortens every fail-over by %v and more", s.Name, c.Skew)
+	case shared && !s.OneMachine:
+		warn("--clocks shared is for candidates on one machine: two machines' clocks are never that equal, and two leaders would be possible; a skew of 1s is ample with NTP, 100ms for most clouds' own time service")
+	case c.Skew < 50*time.Millisecond && !s.OneMachine && c.Clocks != leaderelection.Unsynchronized:
 		warn("a skew of %v is less than most machines' clocks can promise: see chronyc tracking", c.Skew)
-	}
-	if s.OneMachine && c.Skew > 0 && !c.Unsynchronized {
-		warn("all candidates of a %s store share one clock: a skew of 0 will do, and shortens every fail-over by %v and more", s.Name, c.Skew)
 	}
 	if c.Term/4 < 5*s.Latency {
 		warn("a store call is given up after a quarter of the term, %v, and %s takes about %v: slow answers will cost leaderships; take a term of %v at least",

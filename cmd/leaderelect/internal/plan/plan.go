@@ -3,15 +3,19 @@
 // campaign in virtual time.
 package plan
 
-import "time"
+import (
+	"time"
+
+	"github.com/c8e606e4/leaderelection"
+)
 
 // Choice is what is planned.
 type Choice struct {
 	Term, Skew            time.Duration
-	Poll                  time.Duration // zero: half a term
-	Every                 time.Duration // between extensions; zero: half of the term less the skew
-	Before                time.Duration // how long before the view's end the leader begins to end; zero: it does not
-	Unsynchronized        bool
+	Poll                  time.Duration              // zero: half a term
+	Every                 time.Duration              // between extensions; zero: half of the term less the skew
+	Before                time.Duration              // how long before the view's end the leader begins to end; zero: it does not
+	Clocks                leaderelection.ClockPolicy // with SharedClock, Skew is zero
 	Candidates, Observers int
 	Store                 Store
 }
@@ -86,7 +90,7 @@ func (c Choice) Work() *Result {
 // interval later.
 func (c Choice) crash() Span {
 	extend, takeOver := c.Extend(), 2*c.Store.Latency
-	if c.Unsynchronized {
+	if c.Clocks == leaderelection.Unsynchronized {
 		wait := c.Term + max(c.Skew, c.Term/100)
 		seen := c.Store.Latency // at the latest, since the extension began
 		if !c.Store.Pushes {

@@ -70,7 +70,7 @@ func (c Choice) try(t *testing.T, seed uint64, off time.Duration, join func(*tes
 func (x *trial) join(t *testing.T, i int, store *memory.Decider, l *line, healthy func(context.Context) error) {
 	c, a := x.c, &actor{store: store.Handle(), line: l}
 	off := x.off * time.Duration(2*x.rand.IntN(2)-1)
-	if c.Unsynchronized {
+	if c.Clocks == leaderelection.Unsynchronized {
 		off *= 1000
 	}
 	a.store.Inject(func(op memory.Op) memory.Fault {
@@ -93,7 +93,7 @@ func (x *trial) join(t *testing.T, i int, store *memory.Decider, l *line, health
 	ctx, cancel := context.WithCancel(t.Context())
 	cfg := leaderelection.Config{
 		Decider: d, LeaderID: fmt.Sprint("c", i), TermLength: c.Term, MaxClockSkew: c.Skew,
-		PollInterval: c.Poll, ExtendEvery: c.Every, ClockPolicy: c.policy(), Clock: clocks.NewOffset(clocks.System(), off),
+		PollInterval: c.Poll, ExtendEvery: c.Every, ClockPolicy: c.Clocks, Clock: clocks.NewOffset(clocks.System(), off),
 		OnElected: func(ctx context.Context, _ *leaderelection.TimeView) {
 			x.elected <- a
 			<-ctx.Done()
@@ -121,7 +121,7 @@ func choices() map[string]Choice {
 	}
 	all := map[string]Choice{"polled": of("gs"), "pushed": of("nats")}
 	c := of("file")
-	c.Skew, c.Term, c.Candidates = 0, 4*time.Second, 2
+	c.Skew, c.Clocks, c.Term, c.Candidates = 0, leaderelection.SharedClock, 4*time.Second, 2
 	all["one machine"] = c
 	c = of("gs")
 	c.Skew, c.Poll = 100*time.Millisecond, 2*time.Second
@@ -133,7 +133,7 @@ func choices() map[string]Choice {
 	}
 	for _, s := range []string{"gs", "nats"} {
 		c := of(s)
-		c.Unsynchronized = true
+		c.Clocks = leaderelection.Unsynchronized
 		all["unsynchronized on "+s] = c
 	}
 	return all
@@ -252,10 +252,10 @@ func TestWarnings(t *testing.T) {
 	good := Choice{Term: 15 * time.Second, Skew: time.Second, Candidates: 3, Store: *Lookup("gs")}
 	for want, change := range map[string]func(*Choice){
 		"":                              func(*Choice) {},
-		"the skew is 0":                 func(c *Choice) { c.Skew = 0 },
+		"for candidates on one machine": func(c *Choice) { c.Clocks, c.Skew = leaderelection.SharedClock, 0 },
 		"less than most machines":       func(c *Choice) { c.Skew = time.Millisecond },
-		"will do, and shortens":         func(c *Choice) { c.Store = *Lookup("file") },
-		"only makes fail-overs":         func(c *Choice) { c.Store, c.Unsynchronized = *Lookup("file"), true },
+		"--clocks shared shortens":      func(c *Choice) { c.Store = *Lookup("file") },
+		"shortens every fail-over":      func(c *Choice) { c.Store, c.Clocks = *Lookup("file"), leaderelection.Unsynchronized },
 		"slow answers will cost":        func(c *Choice) { c.Store.Latency = time.Second },
 		"is near what gs allows":        func(c *Choice) { c.Term, c.Skew = 3*time.Second, 500*time.Millisecond },
 		"more than a quarter":           func(c *Choice) { c.Skew = 4 * time.Second },
@@ -269,15 +269,4 @@ func TestWarnings(t *testing.T) {
 			t.Errorf("%+v: %q, want one with %q", c, got, want)
 		}
 	}
-}
-
-// policy is the ClockPolicy of a candidate with the choice's settings.
-func (c Choice) policy() leaderelection.ClockPolicy {
-	switch {
-	case c.Unsynchronized:
-		return leaderelection.Unsynchronized
-	case c.Skew == 0:
-		return leaderelection.SharedClock
-	}
-	return leaderelection.Synchronized
 }

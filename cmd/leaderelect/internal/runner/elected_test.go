@@ -188,9 +188,9 @@ func TestGiveUp(t *testing.T) {
 // The command's environment, in which what an outer leaderelect has set is replaced;
 // and the file that follows the view.
 func TestEnvironment(t *testing.T) {
-	t.Setenv("LEADERELECT_TOKEN", "99")
-	t.Setenv("LEADERELECT_EXPIRY_FILE", "/run/theirs")
-	t.Setenv("LEADERELECT_LEASE_ID", "theirs")
+	for _, name := range Told {
+		t.Setenv(name, "theirs")
+	}
 	t.Setenv("OTHER", "kept")
 	t.Setenv("MYSQL_PWD", "theirs, too")
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
@@ -199,7 +199,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	defer out.Close()
 	r := newTrial(t, func(c *Config) {
-		c.Stdout, c.Withheld = out, []string{"MYSQL_PWD"}
+		c.Stdout, c.Withheld, c.Shard, c.Shards = out, []string{"MYSQL_PWD"}, "orders", 3
 		c.LeaseID = func(n leaderelection.ElectionNumber) string { return fmt.Sprintf("lease-%d", n) }
 	}, "sh", "-c", "env; echo complete; exec sleep 600").begin(t)
 	var text string
@@ -208,12 +208,17 @@ func TestEnvironment(t *testing.T) {
 		text = string(data)
 		return strings.Contains(text, "complete")
 	})
-	for _, want := range []string{"LEADERELECT_TOKEN=0", "LEADERELECT_LEADER_ID=me", "LEADERELECT_STORE=file:x", "LEADERELECT_EXPIRY_FILE=" + r.c.ExpiryFile, "LEADERELECT_LEASE_ID=lease-0", "OTHER=kept"} {
+	for _, want := range []string{"LEADERELECT_TOKEN=0", "LEADERELECT_LEADER_ID=me", "LEADERELECT_STORE=file:x", "LEADERELECT_EXPIRY_FILE=" + r.c.ExpiryFile, "LEADERELECT_LEASE_ID=lease-0", "LEADERELECT_SHARD=orders", "LEADERELECT_SHARDS=3", "OTHER=kept"} {
 		if strings.Count(text, want+"\n") != 1 {
 			t.Errorf("no one %s in\n%s", want, text)
 		}
 	}
-	if strings.Contains(text, "=99\n") || strings.Contains(text, "theirs") {
+	for line := range strings.SplitSeq(text, "\n") {
+		if name, _, _ := strings.Cut(line, "="); strings.HasPrefix(name, "LEADERELECT_") && !slices.Contains(Told, name) {
+			t.Errorf("Told lacks %s", name)
+		}
+	}
+	if strings.Contains(text, "theirs") {
 		t.Errorf("of another leader:\n%s", text)
 	}
 

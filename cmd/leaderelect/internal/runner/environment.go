@@ -9,6 +9,9 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
+// Told are the variables that a command finds, apart from what this program's own environment has.
+var Told = []string{"LEADERELECT_TOKEN", "LEADERELECT_LEADER_ID", "LEADERELECT_STORE", "LEADERELECT_EXPIRY_FILE", "LEADERELECT_LEASE_ID", "LEADERELECT_SHARD", "LEADERELECT_SHARDS"}
+
 // Environment is a command's: this program's, and what a leader must know. What
 // another leaderelect, whose command this is, had to say is not in it; nor is the
 // store if that is empty, nor what is withheld.
@@ -19,11 +22,7 @@ func Environment(token leaderelection.ElectionNumber, leader, store string, with
 	}
 	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
-		switch name {
-		case "LEADERELECT_TOKEN", "LEADERELECT_LEADER_ID", "LEADERELECT_STORE", "LEADERELECT_EXPIRY_FILE", "LEADERELECT_LEASE_ID", "LEADERELECT_SHARD", "LEADERELECT_SHARDS":
-			return true
-		}
-		return slices.Contains(withheld, name)
+		return slices.Contains(Told, name) || slices.Contains(withheld, name)
 	})
 	return append(env, own...)
 }

@@ -21,9 +21,9 @@ import (
 // answered in a form that goes with its status, and a hand-over is asked for only by who may.
 func FuzzHandler(f *testing.F) {
 	for _, seed := range []struct{ method, target, host, from, authorization, via, last, body string }{
-		{"GET", "/leader?after=3&wait=1.5", "127.0.0.1:80", "127.0.0.1:999", "", "", "", ""},
-		{"GET", "/leader?after=-1&wait=NaN", "[::1]", "[::1]:9", "", "", "", ""},
-		{"GET", "/leader?wait=1e300", "localhost", "10.0.0.1:1", "", "", "", ""},
+		{"GET", "/election?after=3&wait=1.5", "127.0.0.1:80", "127.0.0.1:999", "", "", "", ""},
+		{"GET", "/election?after=-1&wait=NaN", "[::1]", "[::1]:9", "", "", "", ""},
+		{"GET", "/election?wait=1e300", "localhost", "10.0.0.1:1", "", "", "", ""},
 		{"GET", "/events", "web.default.svc", "10.0.0.1:1", "", "", "18446744073709551615", ""},
 		{"GET", "/self", "evil.example", "127.0.0.1:1", "", "", "", ""},
 		{"GET", "/leaderships", "", "", "", "", "", ""},
@@ -34,7 +34,7 @@ func FuzzHandler(f *testing.F) {
 		{"POST", "/stepdown", "localhost:80", "127.0.0.1:1", "", "1.2.3.4", "", ""},
 		{"POST", "/transfer", "127.0.0.1", "[::ffff:127.0.0.1]:1", "Bearer secret", "", "", "to=b&force=true"},
 		{"POST", "/transfer?to=*", "127.0.0.1", "10.0.0.1:1", "bearer secret", "", "", "to=%zz"},
-		{"DELETE", "/%2e%2e/leader//", "localhost", "", "", "", "", ""},
+		{"DELETE", "/%2e%2e/election//", "localhost", "", "", "", "", ""},
 	} {
 		for flags := range byte(4) {
 			f.Add(seed.method, seed.target, seed.host, seed.from, seed.authorization, seed.via, seed.last, seed.body, flags)

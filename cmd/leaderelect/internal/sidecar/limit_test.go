@@ -86,7 +86,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 		}
 		waiting = append(waiting, c)
 	}
-	for _, path := range []string{"/events", "/leader?wait=10s"} {
+	for _, path := range []string{"/events", "/election?wait=10s"} {
 		if s := status(dial(t, l.Addr().String(), path)); s != "HTTP/1.1 503 Service Unavailable" {
 			t.Errorf("%s by one too many is answered %q", path, s)
 		}
@@ -117,7 +117,7 @@ func TestHosts(t *testing.T) {
 		"localhost": 200, "127.0.0.1:4040": 200, "[::1]:4040": 200, "10.1.2.3": 200, "election": 200, "App.Localhost:1": 200, "election.default.svc": 200,
 		"election.default.svc.cluster.local:4040": 200, "allowed.example": 200, "Allowed.Example.:4040": 200,
 	} {
-		for _, path := range []string{"/leader", "/events", "/self", "/", "/metrics", "/stepdown"} {
+		for _, path := range []string{"/election", "/events", "/self", "/", "/metrics", "/stepdown"} {
 			got := ask(t, "GET", s.URL+path, func(r *http.Request) { r.Host = host })
 			if path == "/stepdown" && want == 200 {
 				continue // not by GET

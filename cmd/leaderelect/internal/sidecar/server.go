@@ -62,11 +62,11 @@ func Handler(c Config) http.Handler {
 	s := newServer(c)
 	s.now = func() any { return s.Hub.Now() }
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /leader", s.leader)
+	mux.HandleFunc("GET /election", s.election)
 	mux.HandleFunc("GET /leaderships", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.Hub.Leaderships()) })
 	mux.HandleFunc("GET /self", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.self()) })
 	mux.HandleFunc("GET /events", s.events)
-	mux.HandleFunc("GET /readyz", s.ready)
+	mux.HandleFunc("/leader", s.leader)
 	mux.HandleFunc("/livez", s.probe(func(c *leaderelection.Campaign) http.Handler {
 		return lehttp.Live(c, &lehttp.LiveOptions{Logger: s.Logger})
 	}, http.StatusOK))
@@ -186,9 +186,9 @@ func (s *server) self() Self {
 	return self
 }
 
-// leader answers at once, or with after=TOKEN when a leadership after that one has
+// election answers at once, or with after=TOKEN when a leadership after that one has
 // begun, or when wait is over.
-func (s *server) leader(w http.ResponseWriter, r *http.Request) {
+func (s *server) election(w http.ResponseWriter, r *http.Request) {
 	wait, after, done, ok := s.asks(w, r, "a fencing token")
 	if !ok {
 		return
@@ -326,8 +326,8 @@ func send(w http.ResponseWriter, out *http.ResponseController, id uint64, event 
 	return err == nil && out.Flush() == nil
 }
 
-// ready says 200 only while this process leads.
-func (s *server) ready(w http.ResponseWriter, _ *http.Request) {
+// leader says 200 only while this process leads.
+func (s *server) leader(w http.ResponseWriter, _ *http.Request) {
 	self := s.self()
 	code := http.StatusServiceUnavailable
 	if self.Leading {

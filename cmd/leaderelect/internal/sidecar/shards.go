@@ -81,7 +81,7 @@ func ShardsHandler(c ShardsConfig) http.Handler {
 	mux.HandleFunc("GET /shards/{name...}", s.one)
 	mux.HandleFunc("GET /self", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.self()) })
 	mux.HandleFunc("GET /events", s.events)
-	mux.HandleFunc("GET /readyz", s.ready)
+	mux.HandleFunc("/owner", s.owner)
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.self()) })
 	named := func(do func(context.Context, string) error, key string) http.Handler {
 		return s.guarded(func(ctx context.Context, r *http.Request) error {
@@ -180,8 +180,8 @@ func (s *shardServer) self() ShardSelf {
 	return self
 }
 
-// ready says 200 only while this process owns a shard.
-func (s *shardServer) ready(w http.ResponseWriter, _ *http.Request) {
+// owner says 200 only while this process owns a shard.
+func (s *shardServer) owner(w http.ResponseWriter, _ *http.Request) {
 	self, code := s.self(), http.StatusServiceUnavailable
 	if len(self.Owned) > 0 {
 		code = http.StatusOK

@@ -105,23 +105,23 @@ func ask(t *testing.T, method, url string, change func(*http.Request)) int {
 	return answer.StatusCode
 }
 
-func TestLeaderAndLongPoll(t *testing.T) {
+func TestElectionAndLongPoll(t *testing.T) {
 	s := serve(t, nil)
 	var now state.State
-	if code := get(t, s.URL+"/leader", &now); code != 200 || now.State != state.None {
+	if code := get(t, s.URL+"/election", &now); code != 200 || now.State != state.None {
 		t.Errorf("%d %+v", code, now)
 	}
 	answered := make(chan state.State)
 	go func() {
 		var after state.State
-		get(t, s.URL+"/leader?wait=1m&after=1", &after)
+		get(t, s.URL+"/election?wait=1m&after=1", &after)
 		answered <- after
 	}()
 	s.hub.Record(led("a", 1, 0, 10*time.Second))
-	if get(t, s.URL+"/leader", &now); now.State != state.Led || now.LeaderID != "a" || now.Left < 5 {
+	if get(t, s.URL+"/election", &now); now.State != state.Led || now.LeaderID != "a" || now.Left < 5 {
 		t.Errorf("%+v", now)
 	}
-	get(t, s.URL+"/leader?wait=10ms&after=1", &now)
+	get(t, s.URL+"/election?wait=10ms&after=1", &now)
 	if now.Token != 1 {
 		t.Errorf("after the wait: %+v", now)
 	}
@@ -130,7 +130,7 @@ func TestLeaderAndLongPoll(t *testing.T) {
 		t.Errorf("the long poll was answered %+v", after)
 	}
 	for _, query := range []string{"?after=x", "?wait=soon", "?wait=-1s", "?wait=30", "?after=-1"} {
-		if code := get(t, s.URL+"/leader"+query, nil); code != http.StatusBadRequest {
+		if code := get(t, s.URL+"/election"+query, nil); code != http.StatusBadRequest {
 			t.Errorf("%s: %d", query, code)
 		}
 	}
@@ -144,12 +144,12 @@ func TestUnsynchronized(t *testing.T) {
 	e.Unsynchronized, e.TermLength = true, 300*time.Millisecond
 	var now state.State
 	s.hub.Record(e)
-	if get(t, s.URL+"/leader", &now); now.State != state.Held || now.LeaderID != "a" || !now.TermExpiry.IsZero() {
+	if get(t, s.URL+"/election", &now); now.State != state.Held || now.LeaderID != "a" || !now.TermExpiry.IsZero() {
 		t.Errorf("at first: %+v", now)
 	}
 	e.Extension++
 	s.hub.Record(e)
-	if get(t, s.URL+"/leader?wait=10s", &now); now.State != state.Led || now.Left <= 0 || now.Left > 0.3 {
+	if get(t, s.URL+"/election?wait=10s", &now); now.State != state.Led || now.Left <= 0 || now.Left > 0.3 {
 		t.Errorf("when it was seen to change: %+v", now)
 	}
 	_, last, changed := s.hub.After(0)
@@ -237,7 +237,9 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-func TestReadyOnlyWhileLeading(t *testing.T) {
+// A load balancer may ask for /leader by any method, as that of lehttp.Probes: it is 200 nowhere else
+// than on the leader, though all know who leads.
+func TestLeaderOnlyWhileLeading(t *testing.T) {
 	probes := func(when, url string, want map[string]int) {
 		t.Helper()
 		for path, code := range want {
@@ -246,7 +248,12 @@ func TestReadyOnlyWhileLeading(t *testing.T) {
 			}
 		}
 	}
-	probes("observer", serve(t, nil).URL, map[string]int{"/readyz": 503, "/standby": 503, "/livez": 200})
+	observer := serve(t, nil)
+	observer.hub.Record(led("another", 1, 0, time.Minute))
+	if r, err := http.Post(observer.URL+"/leader", "", nil); err != nil || r.Body.Close() != nil || r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("POST: %+v, %v", r, err)
+	}
+	probes("observer", observer.URL, map[string]int{"/election": 200, "/leader": 503, "/standby": 503, "/livez": 200})
 	elected, release := make(chan leaderelection.ElectionNumber), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	campaign, err := leaderelection.Config{Decider: memory.NewDecider(), LeaderID: "me", TermLength: time.Minute,
@@ -259,9 +266,9 @@ func TestReadyOnlyWhileLeading(t *testing.T) {
 	for campaign.Status() != leaderelection.Leading {
 		<-time.After(time.Millisecond) // it is about to be published
 	}
-	probes("leading", s.URL, map[string]int{"/standby": 503, "/livez": 200})
+	probes("leading", s.URL, map[string]int{"/election": 200, "/standby": 503, "/livez": 200})
 	var self sidecar.Self
-	if code := get(t, s.URL+"/readyz", &self); code != 200 || !self.Leading || self.Left <= 0 || self.Token != uint64(number) {
+	if code := get(t, s.URL+"/leader", &self); code != 200 || !self.Leading || self.Left <= 0 || self.Token != uint64(number) {
 		t.Errorf("leading with token %d: %d %+v", number, code, self)
 	}
 	cancel()
@@ -269,7 +276,7 @@ func TestReadyOnlyWhileLeading(t *testing.T) {
 		<-time.After(time.Millisecond)
 	}
 	// The view is still in the future, but what is led is being given up.
-	if code := get(t, s.URL+"/readyz", &self); code != http.StatusServiceUnavailable {
+	if code := get(t, s.URL+"/leader", &self); code != http.StatusServiceUnavailable {
 		t.Errorf("draining: %d", code)
 	}
 	close(release)
