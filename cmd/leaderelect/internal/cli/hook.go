@@ -52,7 +52,10 @@ If leaderelect itself is killed, nobody runs the end command: let the supervisor
 too (ExecStopPost= of systemd). For a command that runs all the time use leaderelect run.
 
 To try the commands, elect yourself with a file of your own, as in the second example:
-Ctrl-C runs the end command.`,
+Ctrl-C runs the end command.
+
+Exit codes: 0 ended by INT or TERM; 1 the end command never succeeded, the store could not
+be opened, or another error; 2 usage.`,
 		Example: `  leaderelect hook s3://bucket/vip \
       --begin 'ip addr replace 10.0.0.9/32 dev eth0' \
       --end 'ip addr flush dev eth0 to 10.0.0.9/32'

@@ -66,8 +66,15 @@ func (a *app) reset(ctx context.Context, url string, after uint64, force bool, t
 	if _, err := fmt.Fprintf(a.out, "the record is vacant, and the next fencing token is %d\n", after+1); err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
+	if after < firstTokens {
+		fmt.Fprintf(a.errOut, "leaderelect: if nobody has reset this election before, its tokens were the seconds since 1970 or more, and a fence that has seen one refuses %d\n", after+1)
+	}
 	return nil
 }
+
+// firstTokens is less than the token that any election began with which was not reset: those are the
+// seconds since 1970.
+const firstTokens = 1_700_000_000
 
 // noAssignment refuses the record that says who owns which shard: its tokens would be
 // forgotten.

@@ -42,6 +42,8 @@ func (r *runFlags) check(c *common) error {
 	switch {
 	case r.hold < 0:
 		return usage("--hold is %v, must not be negative", r.hold)
+	case r.once && r.onFailure != string(runner.Restart):
+		return usage("--on-failure is not for --once: the command runs once, and its exit code is this program's")
 	case (r.entry.waits || r.hold > 0) && !r.once:
 		return usage("--wait and --hold are for --once; --try also works without it")
 	case r.hold > 0 && r.hold <= r.entry.wait+c.skew:

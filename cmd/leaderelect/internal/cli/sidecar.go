@@ -48,6 +48,9 @@ func (s *served) flags(c *cobra.Command) {
 
 // check returns what reads the secret, or what is wrong.
 func (s *served) check() (secret func() (string, error), err error) {
+	if _, _, err := net.SplitHostPort(s.listen); err != nil {
+		return nil, usage("--listen: %v: want HOST:PORT, or :PORT for every address of this machine", err)
+	}
 	if s.readOnly && s.secretFile != "" {
 		return nil, usage("--read-only answers no POST: there is nothing for --secret-file to allow")
 	}
@@ -109,7 +112,8 @@ the command while it leads, as leaderelect run does.
     GET  /metrics     for Prometheus
     GET  /leaderships the leaderships that this process has seen
     GET  /self        what this process is doing
-    POST /stepdown    ask the leader to step down
+    POST /stepdown    ask the leader to step down; with ?force=true even if its
+                      job has a --hold
     POST /transfer?to=ID
                       ask the leader to hand over to ID; with &force=true even
                       to a candidate that this process has not seen lead
@@ -126,7 +130,10 @@ lease: a new one above the limit replaces an idle one.
 
 In a Kubernetes pod, --endpoint-slice web-leader makes a Service lead to the leader only.
 The leader writes the address of its --host-port into that EndpointSlice, which belongs to
-a Service without a selector. It removes the address before it releases the lease.`,
+a Service without a selector. It removes the address before it releases the lease.
+
+Exit codes: with a COMMAND as for run. Otherwise 0 ended by INT or TERM; 1 the store could
+not be opened, or another error; 2 usage.`,
 		Example: `  leaderelect sidecar --listen :4040 s3://bucket/app
   curl 'http://127.0.0.1:4040/election?wait=30s&after=7'`,
 		Args: commandAfterDash(false),
@@ -179,6 +186,9 @@ func (a *app) sidecar(ctx context.Context, f *sidecarFlags, url string, command 
 	}
 	if f.slice != "" {
 		if s.slice, err = leaderslice.Open(f.slice, cfg.HostPort); err != nil {
+			if errors.Is(err, leaderslice.ErrHostPort) {
+				return usage("--endpoint-slice: %v", err)
+			}
 			return fmt.Errorf("--endpoint-slice: %w", err)
 		}
 	}

@@ -36,11 +36,11 @@ type object struct {
 func Open(name string, hostPorts []string) (Slice, error) {
 	for _, hp := range hostPorts {
 		if _, err := netip.ParseAddrPort(hp); err != nil {
-			return nil, fmt.Errorf("an EndpointSlice leads to addresses, and %q is none: set --host-port to a port alone, or to addresses", hp)
+			return nil, fmt.Errorf("%w, and %q is none: set --host-port to a port alone, or to addresses", ErrHostPort, hp)
 		}
 	}
 	if len(hostPorts) == 0 {
-		return nil, fmt.Errorf("an EndpointSlice leads to an address, and there is none: set --host-port")
+		return nil, fmt.Errorf("%w, and there is none: set --host-port", ErrHostPort)
 	}
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{})
 	cfg, err := loader.ClientConfig()

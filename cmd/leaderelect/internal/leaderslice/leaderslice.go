@@ -4,12 +4,16 @@ package leaderslice
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
 )
+
+// ErrHostPort means that the candidate's addresses are none that a Service can lead to.
+var ErrHostPort = errors.New("an EndpointSlice leads to addresses")
 
 // How often a leader looks whether the slice is right. What has failed is tried again soon,
 // and then ever less often, down to that.
