@@ -24,8 +24,8 @@ that has waited for a connection, and no more of a body that is under way. The r
 	guard := fence.NewGuard("orders", 0)
 	http.Handle("/orders/", fence.Require(guard, nil)(handler))
 
-A shard of package shard is fenced under its own name: [ForShard] makes the Gate of the
-shard's owner, and the resource has a Guard, or a row, for each [ShardName].
+A shard of package shard is fenced under its own name, such as "orders/7". Its owner gets the
+Gate from shard.Owned, and the resource has a Guard, or a row, for each shard.
 
 # A guard must be as durable as what it guards
 

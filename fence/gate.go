@@ -27,37 +27,13 @@ type Gate struct {
 }
 
 // View says until when a leadership lasts, and which it is: a *leaderelection.TimeView. Its methods
-// may be called by several goroutines at once.
+// may be called by several goroutines at once. The owner of a shard gets its Gate from shard.Owned.
 type View interface {
 	ValueInFuture() bool
 	Get() time.Time
 	Clock() clocks.Clock
 	ElectionNumber() leaderelection.ElectionNumber
 }
-
-// Shard is a shard that this process owns: a *shard.Owned.
-type Shard interface {
-	Name() string
-	Token() leaderelection.ElectionNumber
-	ValueInFuture() bool
-	Get() time.Time
-	Clock() clocks.Clock
-}
-
-// ForShard returns the Gate of a shard's owner, in the group of that name. Use it in OnOwned of
-// package shard. Each shard has its own tokens, so it is fenced under its own name, which
-// ShardName returns: the resource has a Guard, or a row, for each.
-func ForShard(group string, s Shard) Gate {
-	return Gate{View: shardView{s}, Election: ShardName(group, s.Name())}
-}
-
-type shardView struct{ Shard }
-
-func (v shardView) ElectionNumber() leaderelection.ElectionNumber { return v.Token() }
-
-// ShardName returns the name under which the shard of a group is fenced: the group's name, a
-// slash, and the shard's name.
-func ShardName(group, shard string) string { return group + "/" + shard }
 
 // Token returns the leadership's token. Once the view has ended it returns an error that wraps
 // leaderelection.ErrNotLeading. If the Gate has no View, it returns ErrNoGate.
