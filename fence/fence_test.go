@@ -213,7 +213,7 @@ func TestRequire(t *testing.T) {
 		checker fence.Checker
 		method  string
 		tokens  []string
-		options *fence.Options
+		options *fence.RequireOptions
 		status  int
 		refused error
 	}{
@@ -224,7 +224,7 @@ func TestRequire(t *testing.T) {
 		{"missing", nil, "PUT", nil, nil, 428, fence.ErrNoToken},
 		{"empty", nil, "PUT", []string{""}, nil, 428, fence.ErrNoToken},
 		{"a read without", nil, "GET", nil, nil, 200, nil},
-		{"a read without, where it needs one", nil, "GET", nil, &fence.Options{Reads: true}, 428, fence.ErrNoToken},
+		{"a read without, where it needs one", nil, "GET", nil, &fence.RequireOptions{Reads: true}, 428, fence.ErrNoToken},
 		{"malformed", nil, "PUT", []string{"five"}, nil, 400, fence.ErrMalformed},
 		{"two", nil, "PUT", []string{"orders:5", "orders:6"}, nil, 400, fence.ErrMalformed},
 		{"another election's", nil, "PUT", []string{"users:9"}, nil, 400, fence.ErrOtherElection},
@@ -259,6 +259,9 @@ func TestRequire(t *testing.T) {
 	}
 	if err := fence.Refused(&http.Response{StatusCode: http.StatusConflict, Header: http.Header{}}); err != nil {
 		t.Errorf("the application's own 409: %v", err)
+	}
+	if err := fence.Refused(nil); err != nil {
+		t.Errorf("no answer: %v", err)
 	}
 }
 
