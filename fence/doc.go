@@ -63,7 +63,8 @@ leader, until somebody sets the fence back by hand. Therefore:
     passes on; make your own proxies do the same.
 
 Reads raise nothing: Require judges the tokens of safe methods (GET, HEAD, OPTIONS, TRACE)
-without remembering them. Numbers from 2^63 are not tokens.
+without remembering them. A number from 2^63 is not a token, nor is one
+without its election's name: no fence admits them.
 
 # What fencing does not do
 

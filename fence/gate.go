@@ -22,7 +22,7 @@ var ErrNoGate = errors.New("fence: not sent: the request's ctx has no Gate: use 
 type Gate struct {
 	// View is the leadership's view, as OnElected gets it.
 	View View
-	// Election names the election, as for the resource's Guard.
+	// Election names the election, as for the resource's Guard. A Gate without it makes no token.
 	Election string
 }
 
@@ -36,19 +36,20 @@ type View interface {
 }
 
 // Token returns the leadership's token. Once the view has ended it returns an error that wraps
-// leaderelection.ErrNotLeading. If the Gate has no View, it returns ErrNoGate.
+// leaderelection.ErrNotLeading. If the Gate has no View, it returns ErrNoGate. If it has no Election,
+// the error wraps ErrMalformed.
 func (g Gate) Token() (Token, error) {
 	if g.View == nil {
 		return Token{}, ErrNoGate
 	}
-	number := g.View.ElectionNumber()
-	switch {
-	case !g.View.ValueInFuture():
-		return Token{}, fmt.Errorf("fence: not sent: %w (token %d of %q)", leaderelection.ErrNotLeading, number, g.Election)
-	case number == leaderelection.NoElections:
-		return Token{}, fmt.Errorf("%w: the Gate's View belongs to no leadership", ErrNoToken)
+	t := Token{Election: g.Election, Number: g.View.ElectionNumber()}
+	if !g.View.ValueInFuture() {
+		return Token{}, fmt.Errorf("fence: not sent: %w (token %d of %q)", leaderelection.ErrNotLeading, t.Number, t.Election)
 	}
-	return Token{Election: g.Election, Number: number}, nil
+	if err := t.Check(t.Election); err != nil {
+		return Token{}, fmt.Errorf("fence: not sent: the Gate's View and Election make no token: %w", err)
+	}
+	return t, nil
 }
 
 type (

@@ -102,7 +102,7 @@ import (
 // Upload (HTTPHeaders, Metadata, a lease's id, ...), but for conditions on the
 // version, which are the fence's.
 //
-// Errors are a *fence.StaleError, fence.ErrNoToken, or wrap fence.ErrMalformed or
+// Errors are a *fence.StaleError, the error of token.Check, or wrap fence.ErrMalformed or
 // fence.ErrOtherElection for what the metadata holds, which is left alone; or they
 // are what the store says, or content. The package comment tells which of them
 // leave open what was written. Put may be called by any number of goroutines at

@@ -243,6 +243,21 @@ func TestTransactionRefused(t *testing.T) {
 	}
 }
 
+// Nothing is sent under what is not a token.
+func TestNotTokens(t *testing.T) {
+	for _, bad := range fencetest.NotTokens() {
+		var sent recorder
+		_, put := fencedynamo.Put(t.Context(), &sent, bad, &dynamodb.PutItemInput{}, "fence")
+		_, update := fencedynamo.Update(t.Context(), &sent, bad, &dynamodb.UpdateItemInput{}, "fence")
+		_, transact := fencedynamo.Transact(t.Context(), &sent, bad, &dynamodb.TransactWriteItemsInput{}, "fence", nil)
+		for name, err := range map[string]error{"Put": put, "Update": update, "Transact": transact} {
+			if !errors.Is(err, fence.ErrMalformed) || sent != (recorder{}) {
+				t.Errorf("%s under %v: %v", name, bad, err)
+			}
+		}
+	}
+}
+
 // Something else than a fence may cancel a transaction, or refuse a write.
 func TestRefusedOtherwise(t *testing.T) {
 	token := fencetest.Orders(7)

@@ -36,8 +36,8 @@ import (
 	"github.com/c8e606e4/leaderelection/fence"
 )
 
-// Check is Lua that begins a script of one's own: it goes on where the token in
-// ARGV[1] (its number, in decimal) is admitted by the fence in KEYS[1], which it
+// Check is Lua that begins a script of one's own, for a token that fence.Token.Check
+// takes: it goes on where the token in ARGV[1] (its number, in decimal) is admitted by the fence in KEYS[1], which it
 // raises, and else ends the script with {0, greatest}. Numbers are compared as
 // text, since Lua's are exact to 2^53 only. A fence that holds something else than a
 // number is an error, and left alone.
@@ -85,7 +85,7 @@ const maxCommand = 7900
 // Do runs one command (its name, then its arguments) if token is admitted, and
 // returns what it answers. The keys that it names are to be listed in keys, for
 // clusters. The command has at most 7,900 words. The error is a *fence.StaleError,
-// fence.ErrNoToken, or what Redis says; if the answer was lost, the command may have run.
+// the error of token.Check, or what Redis says; if the answer was lost, the command may have run.
 func Do(ctx context.Context, client redis.Scripter, token fence.Token, keys []string, command ...any) (any, error) {
 	return run(ctx, client, script, token, keys, command...)
 }
@@ -148,11 +148,11 @@ func (g *Guard) Check(ctx context.Context, t fence.Token) error { return g.run(c
 func (g *Guard) Peek(ctx context.Context, t fence.Token) error { return g.run(ctx, peek, t) }
 
 func (g *Guard) run(ctx context.Context, script *redis.Script, t fence.Token) error {
-	if err := t.Check(g.election); err != nil {
-		return err
-	}
 	if g.client == nil {
 		return errors.New("fenceredis: the Guard has no client: make it by NewGuard")
+	}
+	if err := t.Check(g.election); err != nil {
+		return err
 	}
 	_, err := run(ctx, g.client, script, t, nil)
 	return err

@@ -32,7 +32,7 @@ func TestSet(t *testing.T) {
 		want  error
 	}{
 		{fencetest.Orders(9), nil}, {fencetest.Orders(9), nil}, {fencetest.Orders(8), fence.ErrStale}, {fencetest.Orders(10), nil}, {fencetest.Orders(9), fence.ErrStale}, {fencetest.Orders(0), fence.ErrNoToken},
-		{fencetest.Orders(1<<53 + 1), nil}, {fencetest.Orders(1 << 53), fence.ErrStale}, {fencetest.Orders(math.MaxUint64), nil}, {fencetest.Orders(math.MaxUint64 - 1), fence.ErrStale},
+		{fencetest.Orders(1<<53 + 1), nil}, {fencetest.Orders(1 << 53), fence.ErrStale}, {fencetest.Orders(math.MaxInt64), nil}, {fencetest.Orders(math.MaxInt64 - 1), fence.ErrStale},
 		{fence.Token{Election: "users", Number: 1}, nil},
 	} {
 		before := c.Get(t.Context(), "k").Val()
@@ -48,17 +48,28 @@ func TestSet(t *testing.T) {
 			t.Errorf("%v: the key is %q, want %q", s.token, got, want)
 		}
 	}
+	for _, bad := range fencetest.NotTokens() {
+		if err := fenceredis.Set(t.Context(), c, bad, "k", "x"); !errors.Is(err, fence.ErrMalformed) {
+			t.Errorf("%v: %v", bad, err)
+		}
+		if err := fenceredis.NewGuard(c, bad.Election).Check(t.Context(), bad); !errors.Is(err, fence.ErrMalformed) {
+			t.Errorf("a Guard, %v: %v", bad, err)
+		}
+		if n := c.Exists(t.Context(), fenceredis.Key("")).Val(); n != 0 || c.Get(t.Context(), "k").Val() != "users:1" {
+			t.Errorf("%v has written", bad)
+		}
+	}
 	var stale *fence.StaleError
-	if err := fenceredis.Set(t.Context(), c, fencetest.Orders(7), "k", "x"); !errors.As(err, &stale) || stale.Greatest != math.MaxUint64 {
+	if err := fenceredis.Set(t.Context(), c, fencetest.Orders(7), "k", "x"); !errors.As(err, &stale) || stale.Greatest != math.MaxInt64 {
 		t.Error(err)
 	}
-	if got, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxUint64), []string{"n"}, "INCRBY", "n", 5); got != int64(5) || err != nil {
+	if got, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxInt64), []string{"n"}, "INCRBY", "n", 5); got != int64(5) || err != nil {
 		t.Error(got, err)
 	}
-	if got, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxUint64), []string{"none"}, "GET", "none"); got != nil || err != nil {
+	if got, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxInt64), []string{"none"}, "GET", "none"); got != nil || err != nil {
 		t.Error(got, err)
 	}
-	if _, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxUint64), []string{"n"}, "NOSUCH", "n"); err == nil || errors.Is(err, fence.ErrStale) {
+	if _, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxInt64), []string{"n"}, "NOSUCH", "n"); err == nil || errors.Is(err, fence.ErrStale) {
 		t.Error(err)
 	}
 }
@@ -249,8 +260,8 @@ func TestKeyHasAHashTag(t *testing.T) {
 
 // A Guard without a client admits nothing, and does not panic.
 func TestZeroGuard(t *testing.T) {
-	token := fence.Token{Number: 1}
-	for _, g := range []*fenceredis.Guard{{}, fenceredis.NewGuard(nil, "")} {
+	token := fencetest.Orders(1)
+	for _, g := range []*fenceredis.Guard{{}, fenceredis.NewGuard(nil, "orders")} {
 		for _, judge := range []func(context.Context, fence.Token) error{g.Check, g.Peek} {
 			if err := judge(t.Context(), token); err == nil || !strings.Contains(err.Error(), "NewGuard") {
 				t.Error(err)
