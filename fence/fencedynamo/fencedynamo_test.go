@@ -140,7 +140,7 @@ func transaction(t *testing.T, client *dynamodb.Client, table *string) {
 		in := &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
 			{Put: &types.Put{TableName: table, Item: map[string]types.AttributeValue{"id": text("one"), "state": text(state)}}},
 		}}
-		_, err := fencedynamo.Transact(t.Context(), client, token, in, "fence", &fencedynamo.Item{Table: *table, Key: map[string]types.AttributeValue{"id": text("the fence")}})
+		_, err := fencedynamo.Transact(t.Context(), client, token, in, "fence", &fencedynamo.TransactOptions{FenceTable: *table, FenceKey: map[string]types.AttributeValue{"id": text("the fence")}})
 		return err
 	}
 	for _, c := range []struct {
@@ -222,16 +222,16 @@ func deletes(t *testing.T, client *dynamodb.Client, table *string, local bool) {
 // What can be no transaction under a fence is refused, and left as it is.
 func TestTransactionRefused(t *testing.T) {
 	token, key := fencetest.Orders(1), map[string]types.AttributeValue{"id": text("f")}
-	transact := func(items int, attribute string, behind *fencedynamo.Item) error {
+	transact := func(items int, attribute string, opts *fencedynamo.TransactOptions) error {
 		in := &dynamodb.TransactWriteItemsInput{TransactItems: make([]types.TransactWriteItem, items)}
-		_, err := fencedynamo.Transact(t.Context(), &recorder{}, token, in, attribute, behind)
+		_, err := fencedynamo.Transact(t.Context(), &recorder{}, token, in, attribute, opts)
 		return err
 	}
 	for says, err := range map[string]error{
-		"make it smaller": transact(100, "fence", &fencedynamo.Item{Table: "t", Key: key}),
-		"no table":        transact(1, "fence", &fencedynamo.Item{Key: key}),
-		"or no key":       transact(1, "fence", &fencedynamo.Item{Table: "t"}),
-		"has no name":     transact(1, "", &fencedynamo.Item{Table: "t", Key: key}),
+		"make it smaller": transact(100, "fence", &fencedynamo.TransactOptions{FenceTable: "t", FenceKey: key}),
+		"no table":        transact(1, "fence", &fencedynamo.TransactOptions{FenceKey: key}),
+		"or no key":       transact(1, "fence", &fencedynamo.TransactOptions{FenceTable: "t"}),
+		"has no name":     transact(1, "", &fencedynamo.TransactOptions{FenceTable: "t", FenceKey: key}),
 		"is empty":        transact(1, "fence", nil),
 	} {
 		if err == nil || !strings.Contains(err.Error(), says) {

@@ -64,8 +64,8 @@ end
 if #seen > #ARGV[1] or (#seen == #ARGV[1] and seen > ARGV[1]) then return {0, seen} end
 `
 
-// peek judges, and raises nothing.
-var peek = redis.NewScript(judge + "return {1, ARGV[1]}")
+// peek judges, and raises nothing. It answers what the fence holds, too.
+var peek = redis.NewScript(judge + "return {1, ARGV[1], seen}")
 
 // script checks, and runs one command. Its answer repeats the token's number, so that
 // no other answer passes for it.
@@ -129,6 +129,9 @@ func Set(ctx context.Context, client redis.Scripter, token fence.Token, key stri
 // itself. Between its check and the act there is a gap. Make it by NewGuard: the zero
 // Guard has no client, and admits nothing.
 type Guard struct {
+	// Confirm is that of a fence.Guard. Optional. Set it before the first use.
+	Confirm func(ctx context.Context, t fence.Token) error
+
 	client   redis.Scripter
 	election string
 }
@@ -142,18 +145,32 @@ func NewGuard(client redis.Scripter, election string) *Guard {
 }
 
 // Check implements fence.Checker.
-func (g *Guard) Check(ctx context.Context, t fence.Token) error { return g.run(ctx, script, t) }
+func (g *Guard) Check(ctx context.Context, t fence.Token) error {
+	if g.Confirm != nil {
+		seen, err := g.run(ctx, peek, t)
+		if err != nil || seen == strconv.FormatUint(uint64(t.Number), 10) {
+			return err
+		}
+		if err := g.Confirm(ctx, t); err != nil {
+			return err
+		}
+	}
+	_, err := g.run(ctx, script, t)
+	return err
+}
 
-// Peek judges t and remembers nothing.
-func (g *Guard) Peek(ctx context.Context, t fence.Token) error { return g.run(ctx, peek, t) }
+// Peek judges t as Check does, but remembers nothing and does not call Confirm.
+func (g *Guard) Peek(ctx context.Context, t fence.Token) error {
+	_, err := g.run(ctx, peek, t)
+	return err
+}
 
-func (g *Guard) run(ctx context.Context, script *redis.Script, t fence.Token) error {
+func (g *Guard) run(ctx context.Context, script *redis.Script, t fence.Token) (any, error) {
 	if g.client == nil {
-		return errors.New("fenceredis: the Guard has no client: make it by NewGuard")
+		return nil, errors.New("fenceredis: the Guard has no client: make it by NewGuard")
 	}
 	if err := t.Check(g.election); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := run(ctx, g.client, script, t, nil)
-	return err
+	return run(ctx, g.client, script, t, nil)
 }

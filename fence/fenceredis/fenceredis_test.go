@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fenceredis"
 	"github.com/c8e606e4/leaderelection/internal/fencetest"
@@ -247,6 +249,33 @@ func TestPeekRaisesNothing(t *testing.T) {
 	other := fence.Token{Election: "users", Number: 1 << 62}
 	if err := g.Peek(t.Context(), other); !errors.Is(err, fence.ErrOtherElection) {
 		t.Errorf("another election's token: %v", err)
+	}
+}
+
+// Confirm is asked for tokens that would raise the fence, and keeps out what it does not know.
+func TestGuardConfirm(t *testing.T) {
+	g := fenceredis.NewGuard(client(t), "orders")
+	forged := errors.New("forged")
+	var asked []leaderelection.ElectionNumber
+	g.Confirm = func(_ context.Context, token fence.Token) error {
+		if asked = append(asked, token.Number); token.Number > 7 {
+			return forged
+		}
+		return nil
+	}
+	for _, c := range []struct {
+		number uint64
+		want   error
+	}{{8, forged}, {5, nil}, {5, nil}, {7, nil}, {8, forged}, {7, nil}, {6, fence.ErrStale}} {
+		if err := g.Check(t.Context(), fencetest.Orders(c.number)); !errors.Is(err, c.want) {
+			t.Errorf("%d: %v, want %v", c.number, err, c.want)
+		}
+	}
+	if err := g.Peek(t.Context(), fencetest.Orders(8)); err != nil {
+		t.Errorf("Peek: %v", err)
+	}
+	if want := []leaderelection.ElectionNumber{8, 5, 7, 8}; !slices.Equal(asked, want) {
+		t.Errorf("it was asked for %v, want %v", asked, want)
 	}
 }
 
