@@ -88,8 +88,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// What is not a token is never admitted: not by the Guard that has seen it, nor by one without an
-// election's name.
+// A Token that is not a token is never admitted: not by the Guard that has seen it, nor by one
+// without an election's name.
 func TestNotTokens(t *testing.T) {
 	for _, bad := range fencetest.NotTokens() {
 		if got, err := fence.ParseToken(bad.String()); !errors.Is(err, fence.ErrMalformed) || got != (fence.Token{}) {

@@ -3,7 +3,6 @@ package fence
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -17,8 +16,8 @@ type Token struct {
 	// Election names the election, so that the resource can tell it from others. Writers and
 	// resource must use the same name. A Token without a name is not a token.
 	Election string
-	// Number is the leadership's number. A Token with NoElections, or a number from 2^63, is
-	// not a token.
+	// Number is the leadership's number. A Token with NoElections, or with more than
+	// MaxElectionNumber, is not a token.
 	Number leaderelection.ElectionNumber
 }
 
@@ -97,14 +96,14 @@ func ParseToken(s string) (Token, error) {
 }
 
 // Check reports whether t is a token of election. All fences call it: do so in your own guard. It
-// returns ErrNoToken if the number is NoElections, an error that wraps ErrMalformed if t has a
-// number from 2^63 or no election's name, one that wraps ErrOtherElection if it is another
+// returns ErrNoToken if the number is NoElections, an error that wraps ErrMalformed if it is greater than
+// leaderelection.MaxElectionNumber or t has no election's name, one that wraps ErrOtherElection if it is another
 // election's, and nil otherwise.
 func (t Token) Check(election string) error {
 	switch {
 	case t.Number == leaderelection.NoElections:
 		return ErrNoToken
-	case t.Number > math.MaxInt64: // damage, as in an election's record; and no leadership could come after
+	case t.Number > leaderelection.MaxElectionNumber: // damage; and no leadership could come after
 		return fmt.Errorf("%w %v: its number is not below 2^63", ErrMalformed, t)
 	case t.Election == "": // it would pass for a token of any election that was not named
 		return fmt.Errorf("%w %v: it names no election: set Gate.Election", ErrMalformed, t)

@@ -140,7 +140,7 @@ func Put(ctx context.Context, b *blockblob.Client, token fence.Token, content io
 }
 
 // Raise raises the fence of a blob that there is, and leaves its content as it is:
-// from then on, writes under smaller tokens are refused. It does nothing where the
+// from then on, writes under smaller tokens are refused. It does nothing if the
 // blob has the token already. Options may be nil; they are those of the SDK's
 // SetMetadata (a lease's id, ...), but for conditions on the version, which are the
 // fence's. Errors are those of Put.

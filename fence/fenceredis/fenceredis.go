@@ -36,7 +36,7 @@ import (
 	"github.com/c8e606e4/leaderelection/fence"
 )
 
-// Check is Lua that begins a script of one's own, for a token that fence.Token.Check
+// Check is Lua that begins your script, for a token that fence.Token.Check
 // takes: it goes on where the token in ARGV[1] (its number, in decimal) is admitted by the fence in KEYS[1], which it
 // raises, and else ends the script with {0, greatest}. Numbers are compared as
 // text, since Lua's are exact to 2^53 only. A fence that holds something else than a

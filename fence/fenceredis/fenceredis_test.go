@@ -252,7 +252,7 @@ func TestPeekRaisesNothing(t *testing.T) {
 	}
 }
 
-// Confirm is asked for tokens that would raise the fence, and keeps out what it does not know.
+// A Guard asks Confirm about tokens that would raise the fence, and keeps out those that it refuses.
 func TestGuardConfirm(t *testing.T) {
 	g := fenceredis.NewGuard(client(t), "orders")
 	forged := errors.New("forged")
