@@ -14,14 +14,15 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 	"github.com/c8e606e4/leaderelection/fence"
+	"github.com/c8e606e4/leaderelection/internal/fencetest"
 )
 
 // A greater token is admitted when no act of a smaller one is under way any more, and an act
 // whose turn comes after that is refused. Nobody waits longer than their ctx.
 func TestDoKeepsTheNextOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := fence.NewGuard("", 5)
-		old, next := fence.Token{Number: 5}, fence.Token{Number: 7}
+		g := fence.NewGuard("orders", 5)
+		old, next := fencetest.Orders(5), fencetest.Orders(7)
 		leave, gone := make(chan struct{}), errors.New("gone")
 		first, admitted, second := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 		go func() {
@@ -71,8 +72,8 @@ func TestDoKeepsTheNextOut(t *testing.T) {
 // vain for what would wait for it.
 func TestActsWithinAnAct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, other := fence.NewGuard("", 5), fence.NewGuard("", 1)
-		old, next := fence.Token{Number: 5}, fence.Token{Number: 7}
+		g, other := fence.NewGuard("orders", 5), fence.NewGuard("orders", 1)
+		old, next := fencetest.Orders(5), fencetest.Orders(7)
 		admitted := make(chan error, 1)
 		inner := 0
 		err := g.Do(t.Context(), old, func(ctx context.Context) error {
@@ -98,7 +99,7 @@ func TestActsWithinAnAct(t *testing.T) {
 			defer func() { _ = recover() }()
 			_ = g.Do(t.Context(), next, func(context.Context) error { panic("act") })
 		}()
-		if err := g.Check(t.Context(), fence.Token{Number: 8}); err != nil {
+		if err := g.Check(t.Context(), fencetest.Orders(8)); err != nil {
 			t.Errorf("after an act that panicked: %v", err)
 		}
 	})
@@ -106,7 +107,7 @@ func TestActsWithinAnAct(t *testing.T) {
 
 // What a guard has seen does not go back, also if a smaller token was being confirmed meanwhile.
 func TestConfirmedTooLate(t *testing.T) {
-	g := fence.NewGuard("", 0)
+	g := fence.NewGuard("orders", 0)
 	confirming, leave := make(chan struct{}), make(chan struct{})
 	g.Confirm = func(_ context.Context, t fence.Token) error {
 		if t.Number == 5 {
@@ -116,9 +117,9 @@ func TestConfirmedTooLate(t *testing.T) {
 		return nil
 	}
 	late := make(chan error)
-	go func() { late <- g.Check(t.Context(), fence.Token{Number: 5}) }()
+	go func() { late <- g.Check(t.Context(), fencetest.Orders(5)) }()
 	<-confirming
-	if err := g.Check(t.Context(), fence.Token{Number: 7}); err != nil {
+	if err := g.Check(t.Context(), fencetest.Orders(7)); err != nil {
 		t.Fatal(err)
 	}
 	close(leave)
@@ -129,14 +130,14 @@ func TestConfirmedTooLate(t *testing.T) {
 
 // The token of nobody is none, also before there was any; and the present one may read.
 func TestGuardsEdges(t *testing.T) {
-	var g fence.Guard
-	if err := g.Check(t.Context(), fence.Token{}); !errors.Is(err, fence.ErrNoToken) {
+	g := fence.NewGuard("orders", 0)
+	if err := g.Check(t.Context(), fencetest.Orders(0)); !errors.Is(err, fence.ErrNoToken) {
 		t.Errorf("no token: %v", err)
 	}
-	if err := g.Check(t.Context(), fence.Token{Number: 3}); err != nil {
+	if err := g.Check(t.Context(), fencetest.Orders(3)); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Peek(t.Context(), fence.Token{Number: 3}); err != nil {
+	if err := g.Peek(t.Context(), fencetest.Orders(3)); err != nil {
 		t.Errorf("the token that was admitted last, reading: %v", err)
 	}
 	for _, text := range []string{"a:0", "a:+1", "a:-1", "a:01", "a:"} {
@@ -157,9 +158,9 @@ func TestConfirmByRemembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memory.NewDecider()
 		confirm := fence.ConfirmBy(d)
-		ask := func(n le.ElectionNumber) error {
+		ask := func(n uint64) error {
 			time.Sleep(2 * time.Second) // it reads once a second
-			return confirm(t.Context(), fence.Token{Number: n})
+			return confirm(t.Context(), fencetest.Orders(n))
 		}
 		d.Inject(memory.Fail(memory.ErrLost))
 		if err := ask(7); !errors.Is(err, memory.ErrLost) {
@@ -188,7 +189,7 @@ func TestConfirmByRemembers(t *testing.T) {
 		gone := errors.New("gone")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, gone)
 		defer cancel()
-		if err := confirm(ctx, fence.Token{Number: 8}); !errors.Is(err, gone) {
+		if err := confirm(ctx, fencetest.Orders(8)); !errors.Is(err, gone) {
 			t.Errorf("while another reads: %v", err)
 		}
 		close(hang)
@@ -199,7 +200,7 @@ func TestConfirmByRemembers(t *testing.T) {
 		ctx, cancel = context.WithTimeoutCause(t.Context(), time.Second, gone)
 		defer cancel()
 		begin := time.Now()
-		if err := confirm(ctx, fence.Token{Number: 10}); !errors.Is(err, gone) || time.Since(begin) != time.Second {
+		if err := confirm(ctx, fencetest.Orders(10)); !errors.Is(err, gone) || time.Since(begin) != time.Second {
 			t.Errorf("while it reads itself: %v after %v", err, time.Since(begin))
 		}
 		close(hang)

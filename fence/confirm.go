@@ -16,7 +16,7 @@ const (
 
 // ConfirmBy returns a function for [Guard.Confirm] that asks the election. It confirms a token if
 // the record has reached the token's number. Use it if the resource can read the record. The
-// function may be called concurrently.
+// function may be called concurrently. Without a decider it confirms nothing.
 //
 // It reads at most once a second, so that forged tokens do not load the store. So for up to a
 // second a new leader's first request may be refused: send it again.
@@ -24,6 +24,11 @@ const (
 // The record does not prove that the request comes from the leader, only that there has been
 // such a leadership. An outsider can use a token as great as the leader's, and no greater.
 func ConfirmBy(d leaderelection.RaceDecider) func(ctx context.Context, t Token) error {
+	if d == nil {
+		return func(_ context.Context, t Token) error {
+			return fmt.Errorf("fence: %v is not confirmed: ConfirmBy has no decider", t)
+		}
+	}
 	c := &confirmer{decider: d, turn: make(chan struct{}, 1)}
 	return c.confirm
 }

@@ -24,8 +24,8 @@ that has waited for a connection, and no more of a body that is under way. The r
 	guard := fence.NewGuard("orders", 0)
 	http.Handle("/orders/", fence.Require(guard, nil)(handler))
 
-A shard of package shard is fenced under its own name: [ForShard] makes the Gate of the
-shard's owner, and the resource has a Guard, or a row, for each [ShardName].
+A shard of package shard is fenced under its own name, such as "orders/7". Its owner gets the
+Gate from shard.Owned, and the resource has a Guard, or a row, for each shard.
 
 # A guard must be as durable as what it guards
 
@@ -63,7 +63,8 @@ leader, until somebody sets the fence back by hand. Therefore:
     passes on; make your own proxies do the same.
 
 Reads raise nothing: Require judges the tokens of safe methods (GET, HEAD, OPTIONS, TRACE)
-without remembering them. Numbers from 2^63 are not tokens.
+without remembering them. A number from 2^63 is not a token, nor is one
+without its election's name: no fence admits them.
 
 # What fencing does not do
 

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestToken(t *testing.T) {
 	for _, want := range []fence.Token{
-		fencetest.Orders(1), {Election: "", Number: 7}, {Election: "s3://bucket/key?x=y", Number: 1 << 62}, {Election: "schön:12", Number: 1<<63 - 1},
+		fencetest.Orders(1), {Election: "s3://bucket/key?x=y", Number: 1 << 62}, {Election: "schön:12", Number: 1<<63 - 1},
 	} {
 		if got, err := fence.ParseToken(want.String()); got != want || err != nil {
 			t.Errorf("%v: %v, %v", want, got, err)
@@ -37,7 +37,7 @@ func TestToken(t *testing.T) {
 		t.Error(err)
 	}
 	for _, bad := range []string{"orders", "12", "orders:", "orders:0", "orders:-1", "orders:+1", "orders:01", "orders: 1", "orders:1 ", "orders:0x1",
-		"orders:18446744073709551616", "orders:18446744073709551615", "orders:9223372036854775808", "%zz:1", ":", "orders:1,orders:2", strings.Repeat("x", 2000) + ":1"} {
+		"orders:18446744073709551616", "orders:18446744073709551615", "orders:9223372036854775808", "%zz:1", ":", ":7", "orders:1,orders:2", strings.Repeat("x", 2000) + ":1"} {
 		if got, err := fence.ParseToken(bad); !errors.Is(err, fence.ErrMalformed) || got != (fence.Token{}) {
 			t.Errorf("%.20q: %v, %v", bad, got, err)
 		}
@@ -65,7 +65,7 @@ func TestGuard(t *testing.T) {
 		want  error
 	}{
 		{fencetest.Orders(2), fence.ErrStale}, {fencetest.Orders(3), nil}, {fencetest.Orders(3), nil}, {fencetest.Orders(5), nil}, {fencetest.Orders(4), fence.ErrStale}, {fencetest.Orders(5), nil},
-		{fencetest.Orders(0), fence.ErrNoToken}, {fence.Token{Election: "other", Number: 9}, fence.ErrOtherElection}, {fence.Token{Number: 5}, fence.ErrOtherElection},
+		{fencetest.Orders(0), fence.ErrNoToken}, {fence.Token{Election: "other", Number: 9}, fence.ErrOtherElection},
 	} {
 		if err := g.Check(t.Context(), c.token); !errors.Is(err, c.want) {
 			t.Errorf("%v: %v, want %v", c.token, err, c.want)
@@ -83,11 +83,38 @@ func TestGuard(t *testing.T) {
 		t.Error(g.Greatest())
 	}
 	var zero fence.Guard
-	if err := zero.Check(t.Context(), fence.Token{Number: 1}); err != nil {
+	if err := zero.Check(t.Context(), fencetest.Orders(1)); !errors.Is(err, fence.ErrOtherElection) {
 		t.Error(err)
 	}
-	if err := zero.Check(t.Context(), fence.Token{}); !errors.Is(err, fence.ErrNoToken) {
-		t.Error(err)
+}
+
+// A Token that is not a token is never admitted: not by the Guard that has seen it, nor by one
+// without an election's name.
+func TestNotTokens(t *testing.T) {
+	for _, bad := range fencetest.NotTokens() {
+		if got, err := fence.ParseToken(bad.String()); !errors.Is(err, fence.ErrMalformed) || got != (fence.Token{}) {
+			t.Errorf("ParseToken %v: %v, %v", bad, got, err)
+		}
+		for _, g := range []*fence.Guard{{}, fence.NewGuard("orders", 0), fence.NewGuard(bad.Election, bad.Number)} {
+			was := g.Greatest()
+			for name, judge := range map[string]func(context.Context, fence.Token) error{"Check": g.Check, "Peek": g.Peek, "Do": func(ctx context.Context, token fence.Token) error {
+				return g.Do(ctx, token, func(context.Context) error { return errors.New("it was called") })
+			}} {
+				if err := judge(t.Context(), bad); !errors.Is(err, fence.ErrMalformed) || g.Greatest() != was {
+					t.Errorf("%s %v: %v, and the greatest is %d", name, bad, err, g.Greatest())
+				}
+			}
+		}
+		view := viewtest.New(nil, bad.Number)
+		view.Set(time.Now().Add(time.Hour))
+		if got, err := (fence.Gate{View: view.TimeView, Election: bad.Election}).Token(); !errors.Is(err, fence.ErrMalformed) || got != (fence.Token{}) {
+			t.Errorf("a Gate's %v: %v, %v", bad, got, err)
+		}
+	}
+	gate, _ := fencetest.Lead(t)
+	gate.Election = ""
+	if _, err := gate.Token(); err == nil || !strings.Contains(err.Error(), "set Gate.Election") {
+		t.Errorf("a Gate without an election's name: %v", err)
 	}
 }
 
@@ -213,7 +240,7 @@ func TestRequire(t *testing.T) {
 		checker fence.Checker
 		method  string
 		tokens  []string
-		options *fence.Options
+		options *fence.RequireOptions
 		status  int
 		refused error
 	}{
@@ -224,7 +251,7 @@ func TestRequire(t *testing.T) {
 		{"missing", nil, "PUT", nil, nil, 428, fence.ErrNoToken},
 		{"empty", nil, "PUT", []string{""}, nil, 428, fence.ErrNoToken},
 		{"a read without", nil, "GET", nil, nil, 200, nil},
-		{"a read without, where it needs one", nil, "GET", nil, &fence.Options{Reads: true}, 428, fence.ErrNoToken},
+		{"a read without, where it needs one", nil, "GET", nil, &fence.RequireOptions{Reads: true}, 428, fence.ErrNoToken},
 		{"malformed", nil, "PUT", []string{"five"}, nil, 400, fence.ErrMalformed},
 		{"two", nil, "PUT", []string{"orders:5", "orders:6"}, nil, 400, fence.ErrMalformed},
 		{"another election's", nil, "PUT", []string{"users:9"}, nil, 400, fence.ErrOtherElection},
@@ -259,6 +286,9 @@ func TestRequire(t *testing.T) {
 	}
 	if err := fence.Refused(&http.Response{StatusCode: http.StatusConflict, Header: http.Header{}}); err != nil {
 		t.Errorf("the application's own 409: %v", err)
+	}
+	if err := fence.Refused(nil); err != nil {
+		t.Errorf("no answer: %v", err)
 	}
 }
 

@@ -41,7 +41,7 @@ func FuzzRequire(f *testing.F) {
 		reached := false
 		guard := fence.NewGuard("orders", leaderelection.ElectionNumber(seen))
 		w := httptest.NewRecorder()
-		fence.Require(guard, &fence.Options{Reads: reads})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		fence.Require(guard, &fence.RequireOptions{Reads: reads})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			reached = true
 			if token, ok := fence.TokenFrom(r.Context()); ok != (len(values) == 1) || ok && uint64(token.Number) < seen {
 				t.Errorf("let in with %v, after %d", token, seen)

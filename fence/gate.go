@@ -22,12 +22,12 @@ var ErrNoGate = errors.New("fence: not sent: the request's ctx has no Gate: use 
 type Gate struct {
 	// View is the leadership's view, as OnElected gets it.
 	View View
-	// Election names the election, as for the resource's Guard.
+	// Election names the election, as for the resource's Guard. A Gate without it makes no token.
 	Election string
 }
 
 // View says until when a leadership lasts, and which it is: a *leaderelection.TimeView. Its methods
-// may be called by several goroutines at once.
+// may be called by several goroutines at once. The owner of a shard gets its Gate from shard.Owned.
 type View interface {
 	ValueInFuture() bool
 	Get() time.Time
@@ -35,44 +35,21 @@ type View interface {
 	ElectionNumber() leaderelection.ElectionNumber
 }
 
-// Shard is a shard that this process owns: a *shard.Owned.
-type Shard interface {
-	Name() string
-	Token() leaderelection.ElectionNumber
-	ValueInFuture() bool
-	Get() time.Time
-	Clock() clocks.Clock
-}
-
-// ForShard returns the Gate of a shard's owner, in the group of that name. Use it in OnOwned of
-// package shard. Each shard has its own tokens, so it is fenced under its own name, which
-// ShardName returns: the resource has a Guard, or a row, for each.
-func ForShard(group string, s Shard) Gate {
-	return Gate{View: shardView{s}, Election: ShardName(group, s.Name())}
-}
-
-type shardView struct{ Shard }
-
-func (v shardView) ElectionNumber() leaderelection.ElectionNumber { return v.Token() }
-
-// ShardName returns the name under which the shard of a group is fenced: the group's name, a
-// slash, and the shard's name.
-func ShardName(group, shard string) string { return group + "/" + shard }
-
 // Token returns the leadership's token. Once the view has ended it returns an error that wraps
-// leaderelection.ErrNotLeading. If the Gate has no View, it returns ErrNoGate.
+// leaderelection.ErrNotLeading. If the Gate has no View, it returns ErrNoGate. If it has no Election,
+// the error wraps ErrMalformed.
 func (g Gate) Token() (Token, error) {
 	if g.View == nil {
 		return Token{}, ErrNoGate
 	}
-	number := g.View.ElectionNumber()
-	switch {
-	case !g.View.ValueInFuture():
-		return Token{}, fmt.Errorf("fence: not sent: %w (token %d of %q)", leaderelection.ErrNotLeading, number, g.Election)
-	case number == leaderelection.NoElections:
-		return Token{}, fmt.Errorf("%w: the Gate's View belongs to no leadership", ErrNoToken)
+	t := Token{Election: g.Election, Number: g.View.ElectionNumber()}
+	if !g.View.ValueInFuture() {
+		return Token{}, fmt.Errorf("fence: not sent: %w (token %d of %q)", leaderelection.ErrNotLeading, t.Number, t.Election)
 	}
-	return Token{Election: g.Election, Number: number}, nil
+	if err := t.Check(t.Election); err != nil {
+		return Token{}, fmt.Errorf("fence: not sent: the Gate's View and Election make no token: %w", err)
+	}
+	return t, nil
 }
 
 type (

@@ -10,7 +10,7 @@ import (
 )
 
 // Guard admits a token only if it is not smaller than the greatest it has seen. Put it in front of
-// a resource that lives in this process. The zero Guard is for the election named "". All
+// a resource that lives in this process. The zero Guard admits nothing: make it by NewGuard. All
 // methods may be called by any number of goroutines at once.
 type Guard struct {
 	// Confirm is called before a token is admitted that is greater than all before: about once
@@ -45,13 +45,15 @@ func (g *Guard) Greatest() leaderelection.ElectionNumber {
 }
 
 // Check returns nil if t is not smaller than the greatest token seen, and remembers t. Otherwise it
-// returns a *StaleError, ErrNoToken, the error of Confirm, or an error that wraps
-// ErrOtherElection.
+// returns a *StaleError, the error of Token.Check, or that of Confirm.
 //
 // For a token seen before this takes a few nanoseconds. The first token of a leadership waits
 // for Confirm, which gets ctx, and for acts of earlier leaderships inside Do, until ctx ends.
 func (g *Guard) Check(ctx context.Context, t Token) error {
-	if uint64(t.Number) == g.greatest.Load() && t.Election == g.election && t.Number != leaderelection.NoElections {
+	if err := t.Check(g.election); err != nil {
+		return err
+	}
+	if uint64(t.Number) == g.greatest.Load() {
 		return nil
 	}
 	return g.admit(ctx, t)
@@ -68,7 +70,7 @@ func (g *Guard) Peek(_ context.Context, t Token) error {
 
 // admit is Check for all but the greatest token: it runs about once in a leadership.
 func (g *Guard) admit(ctx context.Context, t Token) error {
-	if err := g.Peek(ctx, t); err != nil {
+	if err := g.stale(t); err != nil {
 		return err
 	}
 	if g.Confirm != nil && uint64(t.Number) > g.greatest.Load() {

@@ -9,8 +9,8 @@ import (
 // refusedHeader tells the writer that a refusal is the fence's, and which.
 const refusedHeader = "Fencing-Refused"
 
-// Options are the settings of [Require]. The zero value is right for most.
-type Options struct {
+// RequireOptions are the settings of [Require]. The zero value is right for most.
+type RequireOptions struct {
 	// Reads says that requests with a safe method (GET, HEAD, OPTIONS, TRACE) need a token as
 	// well. If it is false they pass without a token, and a token that they have is judged.
 	// The tokens of safe requests are not remembered.
@@ -41,8 +41,8 @@ var refusals = []struct {
 //
 // A token does not prove who has sent it: put authentication in front of Require. See the
 // package's documentation.
-func Require(c Checker, opts *Options) func(http.Handler) http.Handler {
-	var o Options
+func Require(c Checker, opts *RequireOptions) func(http.Handler) http.Handler {
+	var o RequireOptions
 	if opts != nil {
 		o = *opts
 	}
@@ -103,11 +103,10 @@ func refuse(w http.ResponseWriter, err error) {
 
 // Refused returns why [Require] has refused the token of a request: ErrStale, ErrNoToken,
 // ErrMalformed or ErrOtherElection. Call it with the answer to the request. For any other answer
-// it returns nil, also for a 409 of the application's own.
+// it returns nil, also for a 409 of the application's own, and for a nil answer.
 func Refused(res *http.Response) error {
-	word := res.Header.Get(refusedHeader)
 	for _, r := range refusals {
-		if word == r.word && res.StatusCode == r.status {
+		if res != nil && res.StatusCode == r.status && res.Header.Get(refusedHeader) == r.word {
 			return r.err
 		}
 	}

@@ -21,7 +21,7 @@ import (
 
 // A request that only reads shuts nobody out, whatever token it has.
 func TestSafeMethodsRaiseNothing(t *testing.T) {
-	for name, options := range map[string]*fence.Options{"reads are free": nil, "reads need a token": {Reads: true}} {
+	for name, options := range map[string]*fence.RequireOptions{"reads are free": nil, "reads need a token": {Reads: true}} {
 		t.Run(name, func(t *testing.T) {
 			guard := fence.NewGuard("orders", 5)
 			h := fence.Require(guard, options)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -75,6 +75,10 @@ func TestGuardConfirm(t *testing.T) {
 	}
 	if asked != 3 {
 		t.Errorf("Confirm was asked %d times, want 3", asked)
+	}
+	guard.Confirm = fence.ConfirmBy(nil)
+	if err := guard.Check(t.Context(), fencetest.Orders(8)); err == nil || errors.Is(err, fence.ErrStale) || guard.Greatest() != 7 {
+		t.Errorf("without a decider: %v, and %d is the greatest", err, guard.Greatest())
 	}
 }
 

@@ -14,9 +14,10 @@ import (
 // different elections cannot be compared.
 type Token struct {
 	// Election names the election, so that the resource can tell it from others. Writers and
-	// resource must use the same name.
+	// resource must use the same name. A Token without a name is not a token.
 	Election string
-	// Number is the leadership's number. A Token with NoElections is not a token.
+	// Number is the leadership's number. A Token with NoElections, or with more than
+	// MaxElectionNumber, is not a token.
 	Number leaderelection.ElectionNumber
 }
 
@@ -29,7 +30,7 @@ var (
 	ErrNotWritten = errors.New("fence: not written, and not because of a newer leadership")
 	// ErrNoToken means that there is no token.
 	ErrNoToken = errors.New("fence: no token")
-	// ErrMalformed means that the text is not a token.
+	// ErrMalformed means that the text or the Token is not a token.
 	ErrMalformed = errors.New("fence: malformed token")
 	// ErrOtherElection means that the token is another election's.
 	ErrOtherElection = errors.New("fence: token of another election")
@@ -79,24 +80,33 @@ func ParseToken(s string) (Token, error) {
 		return malformed("it is to be an election, a colon and a number")
 	}
 	escaped, digits := s[:colon], s[colon+1:]
-	n, err := strconv.ParseUint(digits, 10, 63) // a greater number is damage, as in an election's record
-	if err != nil || digits[0] == '0' {         // ParseUint refuses a sign, too
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || digits[0] == '0' { // ParseUint refuses a sign, too
 		return malformed("the number is to be a positive one below 2^63, in decimal")
 	}
 	election, err := url.PathUnescape(escaped)
 	if err != nil || strings.ContainsAny(escaped, ",; \t") { // a comma would be a list of them
 		return malformed("the election is not escaped as in a URL's path")
 	}
-	return Token{Election: election, Number: leaderelection.ElectionNumber(n)}, nil
+	t := Token{Election: election, Number: leaderelection.ElectionNumber(n)}
+	if err := t.Check(election); err != nil {
+		return Token{}, err
+	}
+	return t, nil
 }
 
-// Check reports whether t is a token of election. Use it to write your own guard. It returns
-// ErrNoToken if t is not a token, an error that wraps ErrOtherElection if it is another
+// Check reports whether t is a token of election. All fences call it: do so in your own guard. It
+// returns ErrNoToken if the number is NoElections, an error that wraps ErrMalformed if it is greater than
+// leaderelection.MaxElectionNumber or t has no election's name, one that wraps ErrOtherElection if it is another
 // election's, and nil otherwise.
 func (t Token) Check(election string) error {
 	switch {
 	case t.Number == leaderelection.NoElections:
 		return ErrNoToken
+	case t.Number > leaderelection.MaxElectionNumber: // damage; and no leadership could come after
+		return fmt.Errorf("%w %v: its number is not below 2^63", ErrMalformed, t)
+	case t.Election == "": // it would pass for a token of any election that was not named
+		return fmt.Errorf("%w %v: it names no election: set Gate.Election", ErrMalformed, t)
 	case t.Election != election:
 		return fmt.Errorf("%w: %v, and this is %q", ErrOtherElection, t, election)
 	}

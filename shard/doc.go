@@ -24,7 +24,8 @@ The package is new, and may change.
 Two owners of one shard never both see [Owned.ValueInFuture] true at the same instant, and the
 tokens of a shard grow with each change of owner. That rests on the conditions of package
 leaderelection only. It needs neither fresh reads nor a single coordinator. If a request was
-under way when its shard moved, its token stops it at the resource: see package fence.
+under way when its shard moved, its token stops it at the resource: see [Owned.Gate] and package
+fence.
 
 # How it works
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
+	"github.com/c8e606e4/leaderelection/fence"
 )
 
 // Causes of the end of a shard's ctx, for context.Cause. If the session has ended, context.Cause
@@ -95,6 +96,19 @@ var ended = func() context.Context {
 // Clock returns the clock by which Get counts.
 func (o *Owned) Clock() clocks.Clock { return o.view.Clock() }
 
+// Gate returns the right to write of the shard's owner, for fence.WithGate. Group is the group's
+// name, as the resource knows it. Each shard has its own tokens, so it is fenced under its own
+// name: the group's name, a slash, and the shard's name. The resource has a Guard, or a row, for
+// each, such as fence.NewGuard("orders/7", 0).
+func (o *Owned) Gate(group string) fence.Gate {
+	return fence.Gate{View: ownedView{o}, Election: group + "/" + o.name}
+}
+
+// ownedView is an Owned as the view of a Gate.
+type ownedView struct{ *Owned }
+
+func (v ownedView) ElectionNumber() leaderelection.ElectionNumber { return v.Token() }
+
 // Owners says which shards this process owns. Routers and guards ask it. A [*Member] is one.
 type Owners interface {
 	// Shard returns a shard, and whether this process may act on it now. The name may be a
@@ -110,7 +124,7 @@ func WithOwned(ctx context.Context, o *Owned) context.Context {
 	return context.WithValue(ctx, ownedKey{}, o)
 }
 
-// OwnedFrom returns the shard that ctx belongs to, or nil. Use its Token to fence writes to other
+// OwnedFrom returns the shard that ctx belongs to, or nil. Use its Gate to fence writes to other
 // resources.
 func OwnedFrom(ctx context.Context) *Owned {
 	o, _ := ctx.Value(ownedKey{}).(*Owned)

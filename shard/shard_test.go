@@ -3,11 +3,14 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/c8e606e4/leaderelection"
+	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/viewtest"
 )
 
@@ -109,6 +112,29 @@ func BenchmarkOwnedValueInFuture(b *testing.B) {
 			o.ValueInFuture()
 		}
 	})
+}
+
+// A shard's gate has the shard's token under the shard's own name, and not that of the seat. It
+// closes with the shard's view, and when the shard is let go before.
+func TestOwnedGate(t *testing.T) {
+	view := viewtest.New(nil, 3)
+	view.Set(time.Now().Add(time.Hour))
+	o := &Owned{name: "7", token: 12, view: view.TimeView}
+	gate := o.Gate("orders")
+	token, err := gate.Token()
+	if err != nil || token.String() != "orders%2F7:12" {
+		t.Errorf("%v, %v", token, err)
+	}
+	if back, err := fence.ParseToken(token.String()); err != nil || back != token {
+		t.Errorf("read back: %v, %v", back, err)
+	}
+	o.over.Store(true)
+	if _, err := gate.Token(); !errors.Is(err, leaderelection.ErrNotLeading) {
+		t.Errorf("after the shard was let go: %v", err)
+	}
+	if _, err := new(Owned).Gate("orders").Token(); !errors.Is(err, leaderelection.ErrNotLeading) {
+		t.Errorf("of a zero Owned: %v", err)
+	}
 }
 
 // The same key is of the same shard for ever, in every language; when one shard more is

@@ -102,26 +102,23 @@ import (
 // Upload (HTTPHeaders, Metadata, a lease's id, ...), but for conditions on the
 // version, which are the fence's.
 //
-// Errors are a *fence.StaleError, fence.ErrNoToken, or wrap fence.ErrMalformed or
+// Errors are a *fence.StaleError, the error of token.Check, or wrap fence.ErrMalformed or
 // fence.ErrOtherElection for what the metadata holds, which is left alone; or they
 // are what the store says, or content. The package comment tells which of them
 // leave open what was written. Put may be called by any number of goroutines at
 // once; of writes under one token one is the last, whichever.
 func Put(ctx context.Context, b *blockblob.Client, token fence.Token, content io.ReadSeeker, options *blockblob.UploadOptions) error {
 	var o blockblob.UploadOptions
-	var access blob.AccessConditions
 	if options != nil {
 		o = *options
 	}
-	if o.AccessConditions != nil {
-		access = *o.AccessConditions
-	}
-	if access.ModifiedAccessConditions != nil {
-		return fmt.Errorf("fenceazure: writing %s: leave ModifiedAccessConditions out: the fence has its own", place(b))
+	access, err := conditions(b, o.AccessConditions)
+	if err != nil {
+		return err
 	}
 	own := plain(o.Metadata)
 	hash := md5.New()
-	_, err := content.Seek(0, io.SeekStart)
+	_, err = content.Seek(0, io.SeekStart)
 	if err == nil {
 		_, err = io.Copy(hash, content)
 	}
@@ -143,19 +140,38 @@ func Put(ctx context.Context, b *blockblob.Client, token fence.Token, content io
 }
 
 // Raise raises the fence of a blob that there is, and leaves its content as it is:
-// from then on, writes under smaller tokens are refused. It does nothing where the
-// blob has the token already. Lease may be nil; it is for a blob under one of
-// Azure's own leases. Errors are those of Put.
-func Raise(ctx context.Context, b *blockblob.Client, token fence.Token, lease *blob.LeaseAccessConditions) error {
+// from then on, writes under smaller tokens are refused. It does nothing if the
+// blob has the token already. Options may be nil; they are those of the SDK's
+// SetMetadata (a lease's id, ...), but for conditions on the version, which are the
+// fence's. Errors are those of Put.
+func Raise(ctx context.Context, b *blockblob.Client, token fence.Token, options *blob.SetMetadataOptions) error {
+	var o blob.SetMetadataOptions
+	if options != nil {
+		o = *options
+	}
+	access, err := conditions(b, o.AccessConditions)
+	if err != nil {
+		return err
+	}
 	return fenced(b).Raise(ctx, token, func(ctx context.Context, seen object.Seen, marks map[string]string) error {
-		_, err := b.SetMetadata(ctx, pointers(object.With(seen.Metadata, marks)), &blob.SetMetadataOptions{
-			AccessConditions: &blob.AccessConditions{LeaseAccessConditions: lease, ModifiedAccessConditions: only(seen)},
-		})
+		o.AccessConditions, access.ModifiedAccessConditions = &access, only(seen)
+		_, err := b.SetMetadata(ctx, pointers(object.With(seen.Metadata, marks)), &o)
 		if err == nil {
 			err = object.ErrUnproved // nothing in the answer would
 		}
 		return err
 	})
+}
+
+// conditions are a copy of the caller's, which leave the version to the fence.
+func conditions(b *blockblob.Client, own *blob.AccessConditions) (blob.AccessConditions, error) {
+	if own == nil {
+		return blob.AccessConditions{}, nil
+	}
+	if own.ModifiedAccessConditions != nil {
+		return blob.AccessConditions{}, fmt.Errorf("fenceazure: writing %s: leave ModifiedAccessConditions out: the fence has its own", place(b))
+	}
+	return *own, nil
 }
 
 // place is the blob's URL without what gives access to it.

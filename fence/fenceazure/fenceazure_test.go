@@ -140,29 +140,32 @@ func TestLeased(t *testing.T) {
 		lease  *blob.LeaseAccessConditions
 		ok     bool
 	}{{2, nil, false}, {2, id, true}, {1, id, false}} {
-		token := fencetest.Orders(c.number)
-		err := fenceazure.Put(t.Context(), b, token, strings.NewReader("x"), &blockblob.UploadOptions{AccessConditions: &blob.AccessConditions{LeaseAccessConditions: c.lease}})
+		token, access := fencetest.Orders(c.number), &blob.AccessConditions{LeaseAccessConditions: c.lease}
+		err := fenceazure.Put(t.Context(), b, token, strings.NewReader("x"), &blockblob.UploadOptions{AccessConditions: access})
 		if (err == nil) != c.ok || errors.Is(err, fence.ErrStale) != (c.number == 1) {
 			t.Errorf("Put %d with a lease %v: %v", c.number, c.lease, err)
 		}
 		token.Number++
-		err = fenceazure.Raise(t.Context(), b, token, c.lease)
+		err = fenceazure.Raise(t.Context(), b, token, &blob.SetMetadataOptions{AccessConditions: access})
 		if (err == nil) != c.ok || errors.Is(err, fence.ErrStale) != (c.number == 1) {
 			t.Errorf("Raise %d with a lease %v: %v", c.number+1, c.lease, err)
 		}
 	}
 }
 
-func TestPutRefusesConditions(t *testing.T) {
+func TestConditionsAreRefused(t *testing.T) {
 	b, err := blockblob.NewClientWithNoCredential("https://account.blob.core.windows.net/orders/a/k?sig=secret", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = fenceazure.Put(t.Context(), b, fencetest.Orders(1), strings.NewReader("x"), &blockblob.UploadOptions{
-		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{}},
-	})
-	if err == nil || !strings.Contains(err.Error(), "https://account.blob.core.windows.net/orders/a/k:") || strings.Contains(err.Error(), "secret") {
-		t.Error(err)
+	access := &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{}}
+	for _, err := range []error{
+		fenceazure.Put(t.Context(), b, fencetest.Orders(1), strings.NewReader("x"), &blockblob.UploadOptions{AccessConditions: access}),
+		fenceazure.Raise(t.Context(), b, fencetest.Orders(1), &blob.SetMetadataOptions{AccessConditions: access}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "https://account.blob.core.windows.net/orders/a/k: leave") || strings.Contains(err.Error(), "secret") {
+			t.Error(err)
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ For a fence before several items write them in one transaction, behind an item t
 the fence:
 
 	input := &dynamodb.TransactWriteItemsInput{TransactItems: items}
-	_, err := fencedynamo.Transact(ctx, client, token, input, "fence", &fencedynamo.Item{Table: "orders", Key: fenceKey})
+	_, err := fencedynamo.Transact(ctx, client, token, input, "fence", &fencedynamo.TransactOptions{FenceTable: "orders", FenceKey: fenceKey})
 
 Transactions of one leader that share a fence item must not run at the same time: DynamoDB
 cancels all but one of those (TransactionConflict), which passes.
@@ -123,27 +123,32 @@ func Delete(ctx context.Context, client Client, token fence.Token, in *dynamodb.
 	return out, f.stale(err)
 }
 
-// Item is the item that is the fence of a transaction, which does not write it otherwise. The
-// first transaction makes it.
-type Item struct {
-	Table string
-	Key   map[string]types.AttributeValue
+// TransactOptions are for [Transact]. The zero value fences each item by itself.
+type TransactOptions struct {
+	// FenceTable and FenceKey name an item that keeps the greatest number for all items of the
+	// transaction, which does not write it otherwise. The first transaction makes it. That needs
+	// dynamodb:UpdateItem on it.
+	FenceTable string
+	FenceKey   map[string]types.AttributeValue
 }
 
 // mostItems is how many DynamoDB takes in a transaction.
 const mostItems = 100
 
-// Transact makes a transaction if token is admitted. If behind is nil each item is fenced by
-// itself, as by [Put], [Update] and [Delete]; a ConditionCheck is, too, but keeps no number.
-// Else the item behind keeps the greatest number for all of them; that needs
-// dynamodb:UpdateItem on it. Errors are those of Put. In is not changed.
-func Transact(ctx context.Context, client Client, token fence.Token, in *dynamodb.TransactWriteItemsInput, attribute string, behind *Item) (*dynamodb.TransactWriteItemsOutput, error) {
+// Transact makes a transaction if token is admitted. Each item is fenced by itself, as by [Put],
+// [Update] and [Delete], unless opts name another item that is the fence of all. A ConditionCheck
+// is fenced, too, but keeps no number. Opts may be nil. Errors are those of Put. In is not changed.
+func Transact(ctx context.Context, client Client, token fence.Token, in *dynamodb.TransactWriteItemsInput, attribute string, opts *TransactOptions) (*dynamodb.TransactWriteItemsOutput, error) {
 	f, err := newFencing(token, attribute)
 	if err != nil {
 		return nil, err
 	}
+	var o TransactOptions
+	if opts != nil {
+		o = *opts
+	}
 	transaction := *in
-	if transaction.TransactItems, err = f.items(in.TransactItems, behind); err != nil {
+	if transaction.TransactItems, err = f.items(in.TransactItems, o); err != nil {
 		return nil, err
 	}
 	out, err := client.TransactWriteItems(ctx, &transaction, proved)
@@ -151,17 +156,17 @@ func Transact(ctx context.Context, client Client, token fence.Token, in *dynamod
 }
 
 // items is a transaction's items with the fence.
-func (f *fencing) items(was []types.TransactWriteItem, behind *Item) ([]types.TransactWriteItem, error) {
+func (f *fencing) items(was []types.TransactWriteItem, o TransactOptions) ([]types.TransactWriteItem, error) {
 	items := slices.Clone(was)
 	fenced := items
 	switch {
-	case behind == nil:
-	case behind.Table == "" || len(behind.Key) == 0:
+	case o.FenceTable == "" && len(o.FenceKey) == 0:
+	case o.FenceTable == "" || len(o.FenceKey) == 0:
 		return nil, errors.New("fencedynamo: the item that is to be the fence has no table, or no key")
 	case len(items) >= mostItems:
 		return nil, fmt.Errorf("fencedynamo: the transaction has %d items, and DynamoDB takes %d with the fence: make it smaller", len(items), mostItems)
 	default:
-		items = append(items, types.TransactWriteItem{Update: &types.Update{TableName: &behind.Table, Key: behind.Key}})
+		items = append(items, types.TransactWriteItem{Update: &types.Update{TableName: &o.FenceTable, Key: o.FenceKey}})
 		fenced = items[len(items)-1:]
 	}
 	for i := range fenced {

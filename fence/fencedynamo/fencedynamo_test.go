@@ -140,7 +140,7 @@ func transaction(t *testing.T, client *dynamodb.Client, table *string) {
 		in := &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
 			{Put: &types.Put{TableName: table, Item: map[string]types.AttributeValue{"id": text("one"), "state": text(state)}}},
 		}}
-		_, err := fencedynamo.Transact(t.Context(), client, token, in, "fence", &fencedynamo.Item{Table: *table, Key: map[string]types.AttributeValue{"id": text("the fence")}})
+		_, err := fencedynamo.Transact(t.Context(), client, token, in, "fence", &fencedynamo.TransactOptions{FenceTable: *table, FenceKey: map[string]types.AttributeValue{"id": text("the fence")}})
 		return err
 	}
 	for _, c := range []struct {
@@ -222,16 +222,16 @@ func deletes(t *testing.T, client *dynamodb.Client, table *string, local bool) {
 // What can be no transaction under a fence is refused, and left as it is.
 func TestTransactionRefused(t *testing.T) {
 	token, key := fencetest.Orders(1), map[string]types.AttributeValue{"id": text("f")}
-	transact := func(items int, attribute string, behind *fencedynamo.Item) error {
+	transact := func(items int, attribute string, opts *fencedynamo.TransactOptions) error {
 		in := &dynamodb.TransactWriteItemsInput{TransactItems: make([]types.TransactWriteItem, items)}
-		_, err := fencedynamo.Transact(t.Context(), &recorder{}, token, in, attribute, behind)
+		_, err := fencedynamo.Transact(t.Context(), &recorder{}, token, in, attribute, opts)
 		return err
 	}
 	for says, err := range map[string]error{
-		"make it smaller": transact(100, "fence", &fencedynamo.Item{Table: "t", Key: key}),
-		"no table":        transact(1, "fence", &fencedynamo.Item{Key: key}),
-		"or no key":       transact(1, "fence", &fencedynamo.Item{Table: "t"}),
-		"has no name":     transact(1, "", &fencedynamo.Item{Table: "t", Key: key}),
+		"make it smaller": transact(100, "fence", &fencedynamo.TransactOptions{FenceTable: "t", FenceKey: key}),
+		"no table":        transact(1, "fence", &fencedynamo.TransactOptions{FenceKey: key}),
+		"or no key":       transact(1, "fence", &fencedynamo.TransactOptions{FenceTable: "t"}),
+		"has no name":     transact(1, "", &fencedynamo.TransactOptions{FenceTable: "t", FenceKey: key}),
 		"is empty":        transact(1, "fence", nil),
 	} {
 		if err == nil || !strings.Contains(err.Error(), says) {
@@ -240,6 +240,21 @@ func TestTransactionRefused(t *testing.T) {
 	}
 	if _, err := fencedynamo.Delete(t.Context(), &recorder{}, fencetest.Orders(0), &dynamodb.DeleteItemInput{}, "fence"); !errors.Is(err, fence.ErrNoToken) {
 		t.Errorf("a delete without a token: %v", err)
+	}
+}
+
+// Nothing is sent under what is not a token.
+func TestNotTokens(t *testing.T) {
+	for _, bad := range fencetest.NotTokens() {
+		var sent recorder
+		_, put := fencedynamo.Put(t.Context(), &sent, bad, &dynamodb.PutItemInput{}, "fence")
+		_, update := fencedynamo.Update(t.Context(), &sent, bad, &dynamodb.UpdateItemInput{}, "fence")
+		_, transact := fencedynamo.Transact(t.Context(), &sent, bad, &dynamodb.TransactWriteItemsInput{}, "fence", nil)
+		for name, err := range map[string]error{"Put": put, "Update": update, "Transact": transact} {
+			if !errors.Is(err, fence.ErrMalformed) || sent != (recorder{}) {
+				t.Errorf("%s under %v: %v", name, bad, err)
+			}
+		}
 	}
 }
 

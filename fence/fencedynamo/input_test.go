@@ -96,7 +96,7 @@ func TestTransactionsKeepTheNumber(t *testing.T) {
 	if _, err := fencedynamo.Put(t.Context(), &sent, fencetest.Orders(7), put, "fence"); err != nil || !reflect.DeepEqual(sent.put.Item["fence"], number) {
 		t.Errorf("%v, %v", sent.put.Item, err)
 	}
-	if _, err := fencedynamo.Transact(t.Context(), &sent, fencetest.Orders(7), in, "fence", &fencedynamo.Item{Table: "t", Key: item}); err != nil || len(sent.transaction.TransactItems) != 5 {
+	if _, err := fencedynamo.Transact(t.Context(), &sent, fencetest.Orders(7), in, "fence", &fencedynamo.TransactOptions{FenceTable: "t", FenceKey: item}); err != nil || len(sent.transaction.TransactItems) != 5 {
 		t.Errorf("%d items, %v", len(sent.transaction.TransactItems), err)
 	}
 	if spare[:5][4].Update != nil || spare[1].Update.UpdateExpression != nil || *spare[0].Put.ConditionExpression != own || put.ConditionExpression != nil {

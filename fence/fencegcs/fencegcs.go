@@ -103,7 +103,7 @@ import (
 // Metadata, ...) and is called for each attempt. By default the Writer's ChunkSize
 // is just as large as content needs.
 //
-// Errors are a *fence.StaleError, fence.ErrNoToken, or wrap fence.ErrMalformed or
+// Errors are a *fence.StaleError, the error of token.Check, or wrap fence.ErrMalformed or
 // fence.ErrOtherElection for what the metadata holds, which is left alone; or they
 // are what the store says, or content. The package comment tells which of them
 // leave open what was written. Put may be called by any number of goroutines at

@@ -101,6 +101,8 @@ func TestServer(t *testing.T) {
 		{[]string{"orders:4"}, codes.Aborted, fence.ErrStale},
 		{nil, codes.FailedPrecondition, fence.ErrNoToken},
 		{[]string{"five"}, codes.InvalidArgument, fence.ErrMalformed},
+		{[]string{"orders:9223372036854775808"}, codes.InvalidArgument, fence.ErrMalformed},
+		{[]string{":7"}, codes.InvalidArgument, fence.ErrMalformed},
 		{[]string{"orders:5", "orders:6"}, codes.InvalidArgument, fence.ErrMalformed},
 		{[]string{"users:9"}, codes.InvalidArgument, fence.ErrOtherElection},
 	} {

@@ -36,8 +36,8 @@ import (
 	"github.com/c8e606e4/leaderelection/fence"
 )
 
-// Check is Lua that begins a script of one's own: it goes on where the token in
-// ARGV[1] (its number, in decimal) is admitted by the fence in KEYS[1], which it
+// Check is Lua that begins your script, for a token that fence.Token.Check
+// takes: it goes on where the token in ARGV[1] (its number, in decimal) is admitted by the fence in KEYS[1], which it
 // raises, and else ends the script with {0, greatest}. Numbers are compared as
 // text, since Lua's are exact to 2^53 only. A fence that holds something else than a
 // number is an error, and left alone.
@@ -64,8 +64,8 @@ end
 if #seen > #ARGV[1] or (#seen == #ARGV[1] and seen > ARGV[1]) then return {0, seen} end
 `
 
-// peek judges, and raises nothing.
-var peek = redis.NewScript(judge + "return {1, ARGV[1]}")
+// peek judges, and raises nothing. It answers what the fence holds, too.
+var peek = redis.NewScript(judge + "return {1, ARGV[1], seen}")
 
 // script checks, and runs one command. Its answer repeats the token's number, so that
 // no other answer passes for it.
@@ -85,7 +85,7 @@ const maxCommand = 7900
 // Do runs one command (its name, then its arguments) if token is admitted, and
 // returns what it answers. The keys that it names are to be listed in keys, for
 // clusters. The command has at most 7,900 words. The error is a *fence.StaleError,
-// fence.ErrNoToken, or what Redis says; if the answer was lost, the command may have run.
+// the error of token.Check, or what Redis says; if the answer was lost, the command may have run.
 func Do(ctx context.Context, client redis.Scripter, token fence.Token, keys []string, command ...any) (any, error) {
 	return run(ctx, client, script, token, keys, command...)
 }
@@ -129,6 +129,9 @@ func Set(ctx context.Context, client redis.Scripter, token fence.Token, key stri
 // itself. Between its check and the act there is a gap. Make it by NewGuard: the zero
 // Guard has no client, and admits nothing.
 type Guard struct {
+	// Confirm is that of a fence.Guard. Optional. Set it before the first use.
+	Confirm func(ctx context.Context, t fence.Token) error
+
 	client   redis.Scripter
 	election string
 }
@@ -142,18 +145,32 @@ func NewGuard(client redis.Scripter, election string) *Guard {
 }
 
 // Check implements fence.Checker.
-func (g *Guard) Check(ctx context.Context, t fence.Token) error { return g.run(ctx, script, t) }
-
-// Peek judges t and remembers nothing.
-func (g *Guard) Peek(ctx context.Context, t fence.Token) error { return g.run(ctx, peek, t) }
-
-func (g *Guard) run(ctx context.Context, script *redis.Script, t fence.Token) error {
-	if err := t.Check(g.election); err != nil {
-		return err
+func (g *Guard) Check(ctx context.Context, t fence.Token) error {
+	if g.Confirm != nil {
+		seen, err := g.run(ctx, peek, t)
+		if err != nil || seen == strconv.FormatUint(uint64(t.Number), 10) {
+			return err
+		}
+		if err := g.Confirm(ctx, t); err != nil {
+			return err
+		}
 	}
-	if g.client == nil {
-		return errors.New("fenceredis: the Guard has no client: make it by NewGuard")
-	}
-	_, err := run(ctx, g.client, script, t, nil)
+	_, err := g.run(ctx, script, t)
 	return err
+}
+
+// Peek judges t as Check does, but remembers nothing and does not call Confirm.
+func (g *Guard) Peek(ctx context.Context, t fence.Token) error {
+	_, err := g.run(ctx, peek, t)
+	return err
+}
+
+func (g *Guard) run(ctx context.Context, script *redis.Script, t fence.Token) (any, error) {
+	if g.client == nil {
+		return nil, errors.New("fenceredis: the Guard has no client: make it by NewGuard")
+	}
+	if err := t.Check(g.election); err != nil {
+		return nil, err
+	}
+	return run(ctx, g.client, script, t, nil)
 }

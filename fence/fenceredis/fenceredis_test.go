@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/fence"
 	"github.com/c8e606e4/leaderelection/fence/fenceredis"
 	"github.com/c8e606e4/leaderelection/internal/fencetest"
@@ -32,7 +34,7 @@ func TestSet(t *testing.T) {
 		want  error
 	}{
 		{fencetest.Orders(9), nil}, {fencetest.Orders(9), nil}, {fencetest.Orders(8), fence.ErrStale}, {fencetest.Orders(10), nil}, {fencetest.Orders(9), fence.ErrStale}, {fencetest.Orders(0), fence.ErrNoToken},
-		{fencetest.Orders(1<<53 + 1), nil}, {fencetest.Orders(1 << 53), fence.ErrStale}, {fencetest.Orders(math.MaxUint64), nil}, {fencetest.Orders(math.MaxUint64 - 1), fence.ErrStale},
+		{fencetest.Orders(1<<53 + 1), nil}, {fencetest.Orders(1 << 53), fence.ErrStale}, {fencetest.Orders(math.MaxInt64), nil}, {fencetest.Orders(math.MaxInt64 - 1), fence.ErrStale},
 		{fence.Token{Election: "users", Number: 1}, nil},
 	} {
 		before := c.Get(t.Context(), "k").Val()
@@ -48,17 +50,28 @@ func TestSet(t *testing.T) {
 			t.Errorf("%v: the key is %q, want %q", s.token, got, want)
 		}
 	}
+	for _, bad := range fencetest.NotTokens() {
+		if err := fenceredis.Set(t.Context(), c, bad, "k", "x"); !errors.Is(err, fence.ErrMalformed) {
+			t.Errorf("%v: %v", bad, err)
+		}
+		if err := fenceredis.NewGuard(c, bad.Election).Check(t.Context(), bad); !errors.Is(err, fence.ErrMalformed) {
+			t.Errorf("a Guard, %v: %v", bad, err)
+		}
+		if n := c.Exists(t.Context(), fenceredis.Key("")).Val(); n != 0 || c.Get(t.Context(), "k").Val() != "users:1" {
+			t.Errorf("%v has written", bad)
+		}
+	}
 	var stale *fence.StaleError
-	if err := fenceredis.Set(t.Context(), c, fencetest.Orders(7), "k", "x"); !errors.As(err, &stale) || stale.Greatest != math.MaxUint64 {
+	if err := fenceredis.Set(t.Context(), c, fencetest.Orders(7), "k", "x"); !errors.As(err, &stale) || stale.Greatest != math.MaxInt64 {
 		t.Error(err)
 	}
-	if got, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxUint64), []string{"n"}, "INCRBY", "n", 5); got != int64(5) || err != nil {
+	if got, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxInt64), []string{"n"}, "INCRBY", "n", 5); got != int64(5) || err != nil {
 		t.Error(got, err)
 	}
-	if got, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxUint64), []string{"none"}, "GET", "none"); got != nil || err != nil {
+	if got, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxInt64), []string{"none"}, "GET", "none"); got != nil || err != nil {
 		t.Error(got, err)
 	}
-	if _, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxUint64), []string{"n"}, "NOSUCH", "n"); err == nil || errors.Is(err, fence.ErrStale) {
+	if _, err := fenceredis.Do(t.Context(), c, fencetest.Orders(math.MaxInt64), []string{"n"}, "NOSUCH", "n"); err == nil || errors.Is(err, fence.ErrStale) {
 		t.Error(err)
 	}
 }
@@ -239,6 +252,33 @@ func TestPeekRaisesNothing(t *testing.T) {
 	}
 }
 
+// A Guard asks Confirm about tokens that would raise the fence, and keeps out those that it refuses.
+func TestGuardConfirm(t *testing.T) {
+	g := fenceredis.NewGuard(client(t), "orders")
+	forged := errors.New("forged")
+	var asked []leaderelection.ElectionNumber
+	g.Confirm = func(_ context.Context, token fence.Token) error {
+		if asked = append(asked, token.Number); token.Number > 7 {
+			return forged
+		}
+		return nil
+	}
+	for _, c := range []struct {
+		number uint64
+		want   error
+	}{{8, forged}, {5, nil}, {5, nil}, {7, nil}, {8, forged}, {7, nil}, {6, fence.ErrStale}} {
+		if err := g.Check(t.Context(), fencetest.Orders(c.number)); !errors.Is(err, c.want) {
+			t.Errorf("%d: %v, want %v", c.number, err, c.want)
+		}
+	}
+	if err := g.Peek(t.Context(), fencetest.Orders(8)); err != nil {
+		t.Errorf("Peek: %v", err)
+	}
+	if want := []leaderelection.ElectionNumber{8, 5, 7, 8}; !slices.Equal(asked, want) {
+		t.Errorf("it was asked for %v, want %v", asked, want)
+	}
+}
+
 // In a cluster, a fence is in the slot of the election's name alone, as keys can be that are tagged
 // with it.
 func TestKeyHasAHashTag(t *testing.T) {
@@ -249,8 +289,8 @@ func TestKeyHasAHashTag(t *testing.T) {
 
 // A Guard without a client admits nothing, and does not panic.
 func TestZeroGuard(t *testing.T) {
-	token := fence.Token{Number: 1}
-	for _, g := range []*fenceredis.Guard{{}, fenceredis.NewGuard(nil, "")} {
+	token := fencetest.Orders(1)
+	for _, g := range []*fenceredis.Guard{{}, fenceredis.NewGuard(nil, "orders")} {
 		for _, judge := range []func(context.Context, fence.Token) error{g.Check, g.Peek} {
 			if err := judge(t.Context(), token); err == nil || !strings.Contains(err.Error(), "NewGuard") {
 				t.Error(err)

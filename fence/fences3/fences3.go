@@ -160,7 +160,7 @@ type Options struct {
 // between, and carry its Mark. All else of in is the caller's, but for IfMatch and
 // IfNoneMatch, which are the fence's; in is not changed. Options may be nil.
 //
-// Errors are a *fence.StaleError, fence.ErrNoToken, or wrap fence.ErrMalformed or
+// Errors are a *fence.StaleError, the error of token.Check, or wrap fence.ErrMalformed or
 // fence.ErrOtherElection for what the metadata holds, which is left alone, or say
 // what is wrong with in; or they are what the store says, or the Body. The package
 // comment tells which of them leave open what was written. Put may be called by

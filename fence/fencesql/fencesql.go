@@ -99,7 +99,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"strings"
 	"time"
@@ -174,7 +173,7 @@ func (t *Table) Create(ctx context.Context, db *sql.DB) error {
 
 // Do runs act in a transaction that begins with a check of token, and commits it
 // where act returns nil. Before the first of a leadership it raises the fence. It returns
-// act's error, a *fence.StaleError, fence.ErrNoToken, or what the database says.
+// act's error, a *fence.StaleError, the error of token.Check, or what the database says.
 func (t *Table) Do(ctx context.Context, db *sql.DB, token fence.Token, act func(tx *sql.Tx) error) error {
 	if err := check(token); err != nil {
 		return err
@@ -221,7 +220,7 @@ func (t *Table) try(ctx context.Context, db *sql.DB, token fence.Token, act func
 
 // Raise raises the fence to token's number, in a transaction of its own, which waits
 // for those of earlier leaderships to end. A fence that is there already it leaves alone. It
-// returns nil, a *fence.StaleError, fence.ErrNoToken, or what the database says.
+// returns nil, a *fence.StaleError, the error of token.Check, or what the database says.
 func (t *Table) Raise(ctx context.Context, db *sql.DB, token fence.Token) error {
 	if err := check(token); err != nil {
 		return err
@@ -281,7 +280,7 @@ func (t *Table) set(ctx context.Context, db *sql.DB, name string, number leadere
 // Check checks token within tx: call it before anything else in the transaction. The
 // fence must have been raised before tx began, see [Table.Raise], else it returns
 // ErrNotRaised. Tx may have any isolation level. The check holds until tx ends. It
-// returns nil, ErrNotRaised, a *fence.StaleError, fence.ErrNoToken, or what the
+// returns nil, ErrNotRaised, a *fence.StaleError, the error of token.Check, or what the
 // database says; then roll back.
 func (t *Table) Check(ctx context.Context, tx *sql.Tx, token fence.Token) error {
 	if err := check(token); err != nil {
@@ -334,8 +333,6 @@ func check(token fence.Token) error {
 	switch err := token.Check(token.Election); {
 	case err != nil:
 		return err
-	case uint64(token.Number) > math.MaxInt64:
-		return fmt.Errorf("%w %v: the number is too great for a BIGINT", fence.ErrMalformed, token)
 	case strings.HasSuffix(token.Election, announced):
 		return fmt.Errorf("%w %v: no election's name may end in %q", fence.ErrMalformed, token, announced)
 	case len(token.Election) > longest:

@@ -77,7 +77,7 @@ func (u *Upsert) Text() string { return u.text }
 
 // Exec runs the statement with the values of the key and of the columns, in this order. It
 // returns nil, a *fence.StaleError, fence.ErrNotWritten if the row was not written though no
-// newer leadership has it, fence.ErrNoToken, or what the database says. Above READ
+// newer leadership has it, the error of token.Check, or what the database says. Above READ
 // COMMITTED the database may refuse it within a transaction of one's own, in words of its
 // own, if the row was written meanwhile. In MySQL a second statement tells whether the
 // token is stale; a row that a newer leadership has written between the two is reported

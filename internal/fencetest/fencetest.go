@@ -16,6 +16,11 @@ func Orders(n uint64) fence.Token {
 	return fence.Token{Election: "orders", Number: leaderelection.ElectionNumber(n)}
 }
 
+// NotTokens are what every fence refuses with fence.ErrMalformed.
+func NotTokens() []fence.Token {
+	return []fence.Token{Orders(1 << 63), Orders(1<<64 - 1), {Number: 7}}
+}
+
 // Lead wins the election "orders", whose number is 2 then: a record that is new would make
 // it the time's. It returns the leadership's gate and what ends the leadership, at the
 // latest with the test.

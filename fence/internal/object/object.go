@@ -66,7 +66,7 @@ type Write func(ctx context.Context, seen Seen, marks map[string]string) error
 // many concurrent writers of one leadership finish all the same.
 const tries = 16
 
-// Put writes under a token. It returns a *fence.StaleError, fence.ErrNoToken,
+// Put writes under a token. It returns a *fence.StaleError, the error of token.Check,
 // errors that wrap fence.ErrMalformed or fence.ErrOtherElection for what the
 // object holds, or what the store says.
 func (o Object) Put(ctx context.Context, token fence.Token, write Write) error {

@@ -120,6 +120,11 @@ func inTurn(t *testing.T, s *suite) {
 	if err := s.Put(t.Context(), fence.Token{Election: "orders"}, text(fencetest.Orders(10), "none")); !errors.Is(err, fence.ErrNoToken) || s.wire.sent() != before {
 		t.Errorf("without a token: %v, and %d requests", err, s.wire.sent()-before)
 	}
+	for _, bad := range fencetest.NotTokens() {
+		if err := s.Put(t.Context(), bad, text(bad, "none")); !errors.Is(err, fence.ErrMalformed) || s.wire.sent() != before {
+			t.Errorf("%v: %v, and %d requests", bad, err, s.wire.sent()-before)
+		}
+	}
 }
 
 // An object from before there was a fence takes any token, and has one then.

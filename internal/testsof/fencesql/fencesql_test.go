@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -49,7 +48,7 @@ func inTurn(t *testing.T, db *sql.DB, table *fencesql.Table, name string) {
 		want  error
 	}{
 		{fencetest.Orders(2), nil}, {fencetest.Orders(2), nil}, {fencetest.Orders(1), fence.ErrStale}, {fencetest.Orders(5), nil}, {fencetest.Orders(4), fence.ErrStale}, {fencetest.Orders(5), nil},
-		{fencetest.Orders(0), fence.ErrNoToken}, {fencetest.Orders(math.MaxInt64 + 1), fence.ErrMalformed}, {fence.Token{Election: "o'ther", Number: 1}, nil},
+		{fencetest.Orders(0), fence.ErrNoToken}, {fencetest.Orders(1 << 63), fence.ErrMalformed}, {fence.Token{Number: 7}, fence.ErrMalformed}, {fence.Token{Election: "o'ther", Number: 1}, nil},
 		{fence.Token{Election: long, Number: 1}, fence.ErrMalformed}, {fence.Token{Election: long[1:], Number: 1}, nil},
 	} {
 		if err := add(t.Context(), db, table, c.token, "1"); !errors.Is(err, c.want) {
