@@ -252,7 +252,7 @@ func (k *clockCheck) tend(wake *alarm) {
 		k.told = thisClock
 		k.f.log(slog.LevelError, "the clock is wrong", "id", k.id, "err", fault, "goes_on", !k.decides())
 		if t := k.f.trace; t != nil && t.ClockSkew != nil {
-			k.f.events.Add(func() { t.ClockSkew(*fault) })
+			k.f.events.Add(func() { t.ClockSkew(fault) })
 		}
 	}
 }

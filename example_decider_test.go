@@ -143,11 +143,11 @@ func TestExampleDecider(t *testing.T) {
 	server := httptest.NewServer(newWebStore())
 	defer server.Close()
 	n := 0
-	decidertest.Options{Rounds: 3, Writers: 8, CreateRounds: 3}.Run(t, func(testing.TB) func() leaderelection.RaceDecider {
+	decidertest.Run(t, func(testing.TB) func() leaderelection.RaceDecider {
 		n++
 		url := fmt.Sprintf("%s/%d", server.URL, n)
 		return func() leaderelection.RaceDecider { return webDecider{server.Client(), url} }
-	})
+	}, &decidertest.Options{Rounds: 3, Writers: 8, CreateRounds: 3})
 }
 
 // A page that does not come from the store proves nothing.

@@ -29,7 +29,7 @@ type Trace struct {
 	// ClockSkew is called when this machine's clock has been proved to be off by more than
 	// MaxClockSkew. It is called again only after the clock was no longer proved wrong. It
 	// is called even if the ClockPolicy is SynchronizedWarnOnly.
-	ClockSkew func(ClockSkewError)
+	ClockSkew func(*ClockSkewError)
 	// DuplicateID is called when another live process leads under this candidate's LeaderID,
 	// once for each of its leaderships. The two never lead at once, but their clients
 	// cannot tell them apart.

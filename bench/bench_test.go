@@ -82,7 +82,7 @@ func works(t *testing.T, p plan, r *result) {
 func TestLeases(t *testing.T) {
 	addr := kubernetesServer(t)
 	var n atomic.Int64
-	decidertest.Options{Rounds: 3, Writers: 8, CreateRounds: 3}.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 		key := "lease-" + time.Duration(n.Add(1)).String()
 		return func() leaderelection.RaceDecider {
 			d, _, err := leaseDecider(seat{Addr: addr, Key: key, Ops: new(atomic.Int64)})
@@ -91,7 +91,7 @@ func TestLeases(t *testing.T) {
 			}
 			return d
 		}
-	})
+	}, &decidertest.Options{Rounds: 3, Writers: 8, CreateRounds: 3})
 }
 
 // An update that names an old resourceVersion is refused as Kubernetes does.

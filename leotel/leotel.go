@@ -279,7 +279,7 @@ func (e *Election) feedEvent(n int64, event string) {
 	e.in.FeedEvents.Add(context.Background(), n, e.with(attribute.String("leaderelection.event", event)))
 }
 
-func (e *Election) clockSkew(leaderelection.ClockSkewError) {
+func (e *Election) clockSkew(*leaderelection.ClockSkewError) {
 	e.in.ClockSkews.Add(context.Background(), 1, e.with())
 }
 

@@ -238,7 +238,7 @@ func (e *Election) Trace() *leaderelection.Trace {
 		Extended:      hook(e, e.extended),
 		News:          hook(e, func(r leaderelection.RaceEntry) { e.state.News(r) }),
 		Feed:          hook(e, func(f leaderelection.FeedEvent) { e.count(in.FeedEvents, measure.FeedEvent(f)) }),
-		ClockSkew:     hook(e, func(leaderelection.ClockSkewError) { e.count(in.ClockSkews) }),
+		ClockSkew:     hook(e, func(*leaderelection.ClockSkewError) { e.count(in.ClockSkews) }),
 		DuplicateID:   hook(e, func(leaderelection.RaceEntry) { e.count(in.Duplicates) }),
 	}
 }

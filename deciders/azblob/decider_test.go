@@ -56,7 +56,7 @@ func TestConformance(t *testing.T) {
 				return func() leaderelection.RaceDecider {
 					return azblob.NewDecider(client(t, server, nil), containerName, blob, own(opts))
 				}
-			})
+			}, nil)
 		})
 	}
 }

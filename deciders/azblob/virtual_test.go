@@ -36,7 +36,7 @@ func TestFakeIsLikeTheService(t *testing.T) {
 		return func() leaderelection.RaceDecider {
 			return azblob.NewDecider(inProcess(t, server, nil), containerName, "one", nil)
 		}
-	})
+	}, nil)
 }
 
 // overHTTP is the real client over an imitation.

@@ -254,7 +254,7 @@ func TestImitation(t *testing.T) {
 		s := newImitation()
 		t.Cleanup(func() { close(s.gone) })
 		return func() leaderelection.RaceDecider { return s.decider(nil) }
-	})
+	}, nil)
 }
 
 // polled is a Decider without its feed.

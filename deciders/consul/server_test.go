@@ -41,7 +41,7 @@ func elections(servers ...*stores.ConsulServer) func(t testing.TB) func() leader
 }
 
 func TestConformance(t *testing.T) {
-	decidertest.Run(t, elections(stores.Consul(t, "")))
+	decidertest.Run(t, elections(stores.Consul(t, "")), nil)
 }
 
 // Three candidates in processes of their own: one is killed, one stopped past its

@@ -8,7 +8,7 @@
 //			return func() leaderelection.RaceDecider {
 //				return mystore.NewDecider(newClient(t), bucket, "election", nil)
 //			}
-//		})
+//		}, nil)
 //	}
 //
 // Each call of the outer function makes a fresh, empty election; each call of
@@ -65,18 +65,16 @@ type Options struct {
 	Proxy *Proxy
 }
 
-// Run runs the suite with the zero Options. Each subtest calls newElection for a
+// Run runs the suite. Each subtest calls newElection for a
 // fresh, empty election, and then the function it returns for one handle after
 // another on that election. If the handles are not a leaderelection.ChangeFeed,
-// there are no subtests of Changes, which is logged.
-func Run(t *testing.T, newElection func(t testing.TB) func() leaderelection.RaceDecider) {
+// there are no subtests of Changes, which is logged. Opts may be nil.
+func Run(t *testing.T, newElection func(t testing.TB) func() leaderelection.RaceDecider, opts *Options) {
 	t.Helper()
-	Options{}.Run(t, newElection)
-}
-
-// Run is the function Run with these options.
-func (o Options) Run(t *testing.T, newElection func(t testing.TB) func() leaderelection.RaceDecider) {
-	t.Helper()
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
 	o = o.withDefaults()
 	look := leaveAlone(newHarness(t, o, newElection))
 	for _, g := range o.groups() {

@@ -22,15 +22,15 @@ func newPolled(testing.TB) func() leaderelection.RaceDecider {
 
 func TestMemory(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // nor does the suite leave anything behind
-	decidertest.Run(t, newMemory)
+	decidertest.Run(t, newMemory, nil)
 }
 
 // A decider without a feed passes.
-func TestPolled(t *testing.T) { decidertest.Run(t, newPolled) }
+func TestPolled(t *testing.T) { decidertest.Run(t, newPolled, nil) }
 
 // The smallest Options that make sense are enough for a good decider.
 func TestFewRounds(t *testing.T) {
-	decidertest.Options{Rounds: 1, Writers: 2, CreateRounds: 1}.Run(t, newMemory)
+	decidertest.Run(t, newMemory, &decidertest.Options{Rounds: 1, Writers: 2, CreateRounds: 1})
 }
 
 func BenchmarkMemory(b *testing.B) { decidertest.Bench(b, newMemory) }

@@ -215,7 +215,7 @@ func TestRunFailsTheTest(t *testing.T) {
 	const key = "DECIDERTEST_RUN_BROKEN"
 	if os.Getenv(key) != "" {
 		lastWriterWins := mutant{breaks: func(d *decider) { d.write = d.overwrite }}
-		Options{Patience: time.Second}.Run(t, lastWriterWins.newElection)
+		Run(t, lastWriterWins.newElection, &Options{Patience: time.Second})
 		return
 	}
 	self, err := os.Executable()

@@ -99,7 +99,7 @@ func TestConformanceOfTheFake(t *testing.T) {
 				return func() leaderelection.RaceDecider {
 					return dynamo.NewDecider(reach(t, server), "elections", "one", nil)
 				}
-			})
+			}, nil)
 		})
 	}
 }
@@ -119,7 +119,7 @@ func conformance(t *testing.T, endpoint string) {
 				return func() leaderelection.RaceDecider {
 					return dynamo.NewDecider(newClient(t, endpoint), fmt.Sprintf("conformance-%d", i), key, &l.o)
 				}
-			})
+			}, nil)
 		})
 	}
 }

@@ -85,5 +85,5 @@ func TestThroughDAX(t *testing.T) {
 		return func() leaderelection.RaceDecider {
 			return dynamo.NewDecider(dax{inProcess(t, h), t}, "elections", "one", nil)
 		}
-	})
+	}, nil)
 }

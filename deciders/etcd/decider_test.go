@@ -14,7 +14,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	decidertest.Run(t, elections(stores.Etcd(t).Endpoint))
+	decidertest.Run(t, elections(stores.Etcd(t).Endpoint), nil)
 }
 
 // A refusal tells who stood in the way, which saves the loser a read.

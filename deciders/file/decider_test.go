@@ -39,7 +39,7 @@ func newElection(t testing.TB) func() leaderelection.RaceDecider {
 
 func TestConformance(t *testing.T) {
 	o := decidertest.Options{Address: func(d leaderelection.RaceDecider) string { return "file://" + d.(*file.Decider).String() }}
-	o.Run(t, newElection)
+	decidertest.Run(t, newElection, &o)
 }
 
 func entry(number, extension uint64, token leaderelection.LeaderToken) *leaderelection.RaceEntry {

@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 		object := fmt.Sprintf("some/path/%d", elections.Add(1))
 		return func() leaderelection.RaceDecider { return gcs.NewDecider(client(t, server), bucket, object, nil) }
-	})
+	}, nil)
 }
 
 // receive starts a server that takes in one write, and returns its URL.

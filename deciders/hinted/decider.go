@@ -72,6 +72,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
@@ -160,15 +161,23 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	return token, err
 }
 
-// check finds what New was not given.
+// check finds what NewDecider was not given.
 func (d *Decider) check() error {
 	switch {
 	case d.decider == nil:
-		return fmt.Errorf("leaderelection/hinted: the decider given to New is nil: %w", leaderelection.ErrPermanent)
+		return fmt.Errorf("leaderelection/hinted: the decider given to NewDecider is nil: %w", leaderelection.ErrPermanent)
 	case d.source.hints == nil:
-		return fmt.Errorf("leaderelection/hinted: the hints given to New are nil: leave out the package if there are none: %w", leaderelection.ErrPermanent)
+		return fmt.Errorf("leaderelection/hinted: the hints given to NewDecider are nil: leave out the package if there are none: %w", leaderelection.ErrPermanent)
 	case d.wrong != nil:
 		return fmt.Errorf("leaderelection/hinted: %w: %w", d.wrong, leaderelection.ErrPermanent)
+	}
+	return nil
+}
+
+// Close closes the decider to which hints are added, if it can be closed.
+func (d *Decider) Close() error {
+	if c, ok := d.decider.(io.Closer); ok {
+		return c.Close()
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/decidertest"
 	"github.com/c8e606e4/leaderelection/deciders/hinted"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/deciders/open"
 	"github.com/c8e606e4/leaderelection/internal/feedtest"
 )
 
@@ -33,7 +34,7 @@ func TestConformance(t *testing.T) {
 						Announce: func(context.Context) { signal.Changed() },
 					})
 				}
-			})
+			}, nil)
 		})
 	}
 }
@@ -155,3 +156,22 @@ func TestBareNumbers(t *testing.T) {
 		feedtest.Refuses(t, hinted.NewDecider(memory.NewDecider(), func(context.Context, func()) error { return nil }, &o), "nanoseconds")
 	}
 }
+
+// What Open has returned is closed along with the hints that were added to it.
+func TestClose(t *testing.T) {
+	closed := 0
+	d := hinted.NewDecider(&closing{memory.NewDecider(), &closed}, func(context.Context, func()) error { return nil }, nil)
+	if err := open.Close(d); err != nil || closed != 1 {
+		t.Errorf("%v, closed %d times", err, closed)
+	}
+	if err := hinted.NewDecider(memory.NewDecider(), nil, nil).Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+type closing struct {
+	leaderelection.RaceDecider
+	times *int
+}
+
+func (c *closing) Close() error { *c.times++; return nil }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	decidertest.Run(t, elections(stores.Kube(t)))
+	decidertest.Run(t, elections(stores.Kube(t)), nil)
 }
 
 // What stands in for the API server in virtual time keeps the contract as well.
@@ -18,5 +18,5 @@ func TestImitation(t *testing.T) {
 	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 		s := newImitation()
 		return func() leaderelection.RaceDecider { return decider(imitationClient(t, s), "one") }
-	})
+	}, nil)
 }

@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 	decidertest.Run(t, func(testing.TB) func() leaderelection.RaceDecider {
 		election := memory.NewDecider()
 		return func() leaderelection.RaceDecider { return election.Handle() }
-	})
+	}, nil)
 }
 
 // write writes entry with token, and fails the test if that does not work.

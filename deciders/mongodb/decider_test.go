@@ -17,17 +17,17 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Run("FerretDB", func(t *testing.T) {
-		decidertest.Run(t, withoutFeed(elections(stores.FerretDB(t).URI, nil)))
+		decidertest.Run(t, withoutFeed(elections(stores.FerretDB(t).URI, nil)), nil)
 	})
 	t.Run("imitation", func(t *testing.T) {
-		decidertest.Run(t, elections(imitate(t).uri(), nil))
+		decidertest.Run(t, elections(imitate(t).uri(), nil), nil)
 	})
 	t.Run("imitation linearizable", func(t *testing.T) {
-		decidertest.Run(t, elections(imitate(t).uri(), &mongodb.Options{Linearizable: true}))
+		decidertest.Run(t, elections(imitate(t).uri(), &mongodb.Options{Linearizable: true}), nil)
 	})
 	if mongod != "" {
 		t.Run("mongod", func(t *testing.T) {
-			decidertest.Run(t, elections(mongod, nil))
+			decidertest.Run(t, elections(mongod, nil), nil)
 		})
 	}
 }

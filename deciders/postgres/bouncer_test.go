@@ -33,7 +33,7 @@ func TestConformanceBehindAPooler(t *testing.T) {
 				Listen:      func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config) },
 			})
 		}
-	})
+	}, nil)
 }
 
 // A feed that listens through such a pooler finds out that it is deaf, and one on a

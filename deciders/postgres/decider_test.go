@@ -17,7 +17,7 @@ func TestConformance(t *testing.T) {
 		"simple protocol": "default_query_exec_mode=simple_protocol",
 		"serializable":    "options=-c%20default_transaction_isolation%3Dserializable",
 	} {
-		t.Run(name, func(t *testing.T) { decidertest.Run(t, elections(server.Addr, more)) })
+		t.Run(name, func(t *testing.T) { decidertest.Run(t, elections(server.Addr, more), nil) })
 	}
 }
 

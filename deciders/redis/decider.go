@@ -98,7 +98,10 @@ func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decide
 	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, 30*time.Second)
 	b.run = script.New(client, key, b.opts.WaitTimeout, maxCalls)
 	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "redis", Place: place(client, key)}}
-	if d.election.Wrong = wrong; key == "" {
+	switch d.election.Wrong = wrong; {
+	case client == nil:
+		d.election.Wrong = errors.New("the client is nil")
+	case key == "":
 		d.election.Wrong = errors.New("the key is empty; give the election a name")
 	}
 	return d

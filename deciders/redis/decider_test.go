@@ -24,14 +24,14 @@ func TestConformance(t *testing.T) {
 		_, _ = fmt.Sscanf(d.(*redis.Decider).String(), "redis key %q", &key)
 		return "redis://" + addr + "?key=" + key
 	}}
-	o.Run(t, elections(addr, nil))
+	decidertest.Run(t, elections(addr, nil), &o)
 }
 
 // With an answer from a replica for each write.
 func TestConformanceWaitingForAReplica(t *testing.T) {
 	server := stores.Redis(t)
 	stores.RedisReplica(t, server)
-	decidertest.Run(t, elections(server.Addr, &redis.Options{WaitReplicas: 1, WaitTimeout: 2 * time.Second}))
+	decidertest.Run(t, elections(server.Addr, &redis.Options{WaitReplicas: 1, WaitTimeout: 2 * time.Second}), nil)
 }
 
 // Each key is on one of three masters, and the clients know of one of them only.
@@ -44,7 +44,7 @@ func TestConformanceCluster(t *testing.T) {
 			t.Cleanup(func() { _ = c.Close() })
 			return redis.NewDecider(c, key, nil)
 		}
-	})
+	}, nil)
 }
 
 // What an operator sees.
@@ -196,4 +196,9 @@ func TestCtxIsObeyed(t *testing.T) {
 	proxy.Cut()
 	feedtest.TimesOut(t, 50*time.Millisecond, d, token, `"k"`)
 	proxy.Heal()
+}
+
+// Without a client every call says so.
+func TestNilClient(t *testing.T) {
+	feedtest.Permanent(t, feedtest.ReadError(t, redis.NewDecider(nil, "k", nil)), "the client is nil")
 }

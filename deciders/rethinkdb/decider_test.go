@@ -14,7 +14,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	everyServer(t, func(t *testing.T, addr string) { decidertest.Run(t, elections(addr)) })
+	everyServer(t, func(t *testing.T, addr string) { decidertest.Run(t, elections(addr), nil) })
 }
 
 // A row that is none of ours is reported, and left alone.

@@ -69,10 +69,10 @@ func withCustomerKeys() quirk {
 // An election under a key of the customer's, and what those see who have another or none.
 func TestCustomerKey(t *testing.T) {
 	o := s3.Options{SSECustomerKey: customerKey}
-	decidertest.Options{Rounds: 5, CreateRounds: 1}.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 		client := like(t, withCustomerKeys())
 		return func() leaderelection.RaceDecider { return s3.NewDecider(client, "elections", "one", &o) }
-	})
+	}, &decidertest.Options{Rounds: 5, CreateRounds: 1})
 	client := like(t, withCustomerKeys())
 	d := s3.NewDecider(client, "elections", "one", &o)
 	if err := d.VerifyConditionalWrites(t.Context()); err != nil {

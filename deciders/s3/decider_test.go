@@ -114,7 +114,7 @@ func conforms(t *testing.T, endpoint, bucket string, o *s3.Options) {
 		return func() leaderelection.RaceDecider {
 			return s3.NewDecider(newClient(t, endpoint), bucket, key, o)
 		}
-	})
+	}, nil)
 }
 
 func verifies(t *testing.T, endpoint string) {

@@ -142,9 +142,9 @@ func TestDirectoryBucket(t *testing.T) {
 	if _, err := d.WriteEntry(t.Context(), &next); err == nil {
 		t.Error("a session that was ended has written")
 	}
-	decidertest.Options{Rounds: 3, CreateRounds: 1}.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 		_, client := newBucket(t)
 		key := string(rune('a' + elections.Add(1)))
 		return func() leaderelection.RaceDecider { return s3.NewDecider(client, bucketOfDirectory, key, nil) }
-	})
+	}, &decidertest.Options{Rounds: 3, CreateRounds: 1})
 }

@@ -129,10 +129,10 @@ func TestLikesThatConform(t *testing.T) {
 				t.Error(err)
 			}
 			var elections atomic.Int64
-			decidertest.Options{Rounds: 5, CreateRounds: 1}.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
+			decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 				client, key := like(t, c.q), string(rune('a'+elections.Add(1)))
 				return func() leaderelection.RaceDecider { return s3.NewDecider(client, "elections", key, &c.o) }
-			})
+			}, &decidertest.Options{Rounds: 5, CreateRounds: 1})
 		})
 	}
 }

@@ -211,5 +211,5 @@ func TestConformance(t *testing.T) {
 	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 		s := newServer()
 		return func() leaderelection.RaceDecider { return s.decider(t, nil) }
-	})
+	}, nil)
 }

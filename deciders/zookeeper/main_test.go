@@ -51,7 +51,7 @@ func elections(addrs ...string) func(t testing.TB) func() leaderelection.RaceDec
 }
 
 func TestConformance(t *testing.T) {
-	decidertest.Run(t, elections(stores.ZooKeeper(t).Addr))
+	decidertest.Run(t, elections(stores.ZooKeeper(t).Addr), nil)
 }
 
 // Handles that are connected to different servers, of which some lag behind others.
@@ -60,7 +60,7 @@ func TestConformanceOfEnsemble(t *testing.T) {
 	for _, s := range stores.ZooKeeperCluster(t, 3) {
 		addrs = append(addrs, s.Addr)
 	}
-	decidertest.Run(t, elections(addrs...))
+	decidertest.Run(t, elections(addrs...), nil)
 }
 
 // Three candidates in processes of their own: one is killed, one stopped past its
@@ -77,4 +77,9 @@ func TestFaults(t *testing.T) {
 	addr := stores.ZooKeeper(t).Addr
 	proxy := stores.NewRelay(t, addr)
 	proctest.Faults(t, opened(t, "zookeeper://"+proxy.Addr+"/e"), zookeeper.NewDecider(client(t, addr), "/e", nil), proxy)
+}
+
+// Without a connection every call says so.
+func TestNilConnection(t *testing.T) {
+	feedtest.Permanent(t, feedtest.ReadError(t, zookeeper.NewDecider(nil, "/e", nil)), "the connection is nil")
 }

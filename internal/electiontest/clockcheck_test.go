@@ -25,21 +25,21 @@ func unround() { time.Sleep(123456789) }
 // proved collects what Trace.ClockSkew is told.
 type proved struct {
 	mu    sync.Mutex
-	found []le.ClockSkewError
+	found []*le.ClockSkewError
 }
 
 func (p *proved) hook(c *config) {
-	c.Trace.ClockSkew = func(e le.ClockSkewError) {
+	c.Trace.ClockSkew = func(e *le.ClockSkewError) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.found = append(p.found, e)
 	}
 }
 
-func (p *proved) all() []le.ClockSkewError {
+func (p *proved) all() []*le.ClockSkewError {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]le.ClockSkewError(nil), p.found...)
+	return append([]*le.ClockSkewError(nil), p.found...)
 }
 
 func on(clock clocks.Clock) func(*config) { return func(c *config) { c.Clock = clock } }

@@ -117,7 +117,7 @@ func (r *recorder) honest(g *leadership) {
 }
 
 // accused is told that a candidate takes its clock for proved wrong.
-func (r *recorder) accused(p *process, x le.ClockSkewError) {
+func (r *recorder) accused(p *process, x *le.ClockSkewError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.logf(p.name, "its clock is said to be wrong: %v", &x)

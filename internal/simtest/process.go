@@ -118,7 +118,7 @@ func (p *process) config() le.Config {
 			Extended:      func(x le.ViewExtended) { w.rec.extended(p, x) },
 			StatusChanged: func(c le.StatusChange) { w.rec.note(p.name, "%v -> %v %v", c.From, c.To, c.Cause) },
 			DuplicateID:   func(le.RaceEntry) { w.rec.count("fault: two processes had one LeaderID") },
-			ClockSkew:     func(x le.ClockSkewError) { w.rec.accused(p, x) },
+			ClockSkew:     func(x *le.ClockSkewError) { w.rec.accused(p, x) },
 			Feed:          func(f le.FeedEvent) { w.rec.note(p.name, "feed: %v", f.Err) },
 		},
 	}

@@ -78,7 +78,7 @@ func TestConformance(t *testing.T) {
 					adjust(c)
 					return lesql.NewDecider(pool(t, c), mysql.Dialect(), "leaderelection", election, create)
 				}
-			})
+			}, nil)
 		})
 	}
 }

@@ -69,7 +69,7 @@ func TestConformance(t *testing.T) {
 				return func() leaderelection.RaceDecider {
 					return lesql.NewDecider(pool(t, path), sqlite.Dialect(), "leaderelection", "e", create)
 				}
-			})
+			}, nil)
 		})
 	}
 }

@@ -62,7 +62,7 @@ func TestLepromAndLeotelAreTheSame(t *testing.T) {
 		}
 		h.Extended(leaderelection.ViewExtended{Number: 1, Extension: 1, Expiry: time.Now(), Remaining: time.Second})
 		h.Feed(leaderelection.FeedEvent{})
-		h.ClockSkew(leaderelection.ClockSkewError{})
+		h.ClockSkew(&leaderelection.ClockSkewError{})
 		h.DuplicateID(leaderelection.RaceEntry{})
 	}
 	one, other := shape(t, plain), shape(t, otel)

@@ -41,7 +41,7 @@ func TestConformanceOfCluster(t *testing.T) {
 			}
 		}
 	}
-	decidertest.Options{Rounds: 10, CreateRounds: 2}.Run(t, newElection)
+	decidertest.Run(t, newElection, &decidertest.Options{Rounds: 10, CreateRounds: 2})
 }
 
 // servers is a cluster whose servers can be ended.

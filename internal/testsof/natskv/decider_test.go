@@ -25,7 +25,7 @@ func elections(js func(t testing.TB) jetstream.JetStream, bucket string, o *nats
 func TestConformance(t *testing.T) {
 	s := natstest.Start(t)
 	js := func(t testing.TB) jetstream.JetStream { return s.JetStream(t) }
-	decidertest.Run(t, elections(js, "elections", &natskv.Options{Create: &jetstream.KeyValueConfig{}}))
+	decidertest.Run(t, elections(js, "elections", &natskv.Options{Create: &jetstream.KeyValueConfig{}}), nil)
 }
 
 func BenchmarkNATS(b *testing.B) {

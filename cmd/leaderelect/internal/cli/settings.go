@@ -139,9 +139,9 @@ func (c *common) checkTimes() error {
 // is empty counts as not set: "VAR=" in a unit, and "${VAR:-}" in a compose file, mean that.
 func fromEnvironment(cmd *cobra.Command) error {
 	// Within the command of another leaderelect the expiry file belongs to the outer one: to
-	// write there, too, would tell its command a wrong time.
+	// write there, too, would tell its command a wrong time. So does the number of shards.
 	within := os.Getenv(envPrefix+"TOKEN") != ""
-	inherited := map[string]bool{envPrefix + "EXPIRY_FILE": within}
+	inherited := map[string]bool{envPrefix + "EXPIRY_FILE": within, envPrefix + "SHARDS": within}
 	var fault error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		name := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))

@@ -147,6 +147,19 @@ func TestInheritedExpiryFile(t *testing.T) {
 	}
 }
 
+// Nor is the number of an outer group's shards that of a group within.
+func TestInheritedShards(t *testing.T) {
+	t.Setenv("LEADERELECT_SHARDS", "3")
+	for token, want := range map[string]int{"": 3, "7": 0} {
+		t.Setenv("LEADERELECT_TOKEN", token)
+		c := &cobra.Command{}
+		n := c.Flags().Int("shards", 0, "")
+		if err := fromEnvironment(c); err != nil || *n != want {
+			t.Errorf("with the token %q: %d shards, %v, want %d", token, *n, err, want)
+		}
+	}
+}
+
 // Each bad value is a usage error that names it.
 func TestBadValues(t *testing.T) {
 	for _, c := range []struct {
