@@ -20,7 +20,7 @@ const Hidden = "xxxxx"
 
 // ErrUnreadable is what a URL that cannot be parsed is refused with. What net/url
 // says repeats parts of it, which may be parts of a password.
-var ErrUnreadable = errors.New("it cannot be read as a URL: in user names, passwords and names write / as %2F, # as %23, ? as %3F, @ as %40 and % as %25")
+var ErrUnreadable = errors.New("it cannot be read as a URL: a port is a number, and in user names, passwords and names write / as %2F, # as %23, ? as %3F, @ as %40 and % as %25")
 
 // URL is raw without what may be secret.
 func URL(raw string) string { return look(raw).shown }

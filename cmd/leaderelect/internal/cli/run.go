@@ -29,7 +29,7 @@ type runFlags struct {
 func (r *runFlags) flags(a *app, c *cobra.Command) {
 	r.commandFlags.flags(a, c, "how long the command may take to end when leadership is being lost",
 		"how long the command may take to end when leadership is given up by choice; then it is killed. The lease is kept meanwhile",
-		fmt.Sprintf("when the command fails: restart it (after %d failures in a row, each soon after a start, step down for a while), stepdown at each failure, or exit with its code", runner.Attempts),
+		fmt.Sprintf("when the command fails, without --once: restart it (after %d failures in a row, each soon after a start, step down for a while), stepdown at each failure, or exit with its code", runner.Attempts),
 		"let the command become another user, by sudo or another setuid program, although leaderelect may be unable to end it then",
 		runner.Restart, runner.StepDown, runner.Exit)
 	c.Flags().StringVar(&r.expiryFile, "expiry-file", "", "the file that says until when the command may act as leader (default a new one)")
@@ -42,8 +42,6 @@ func (r *runFlags) check(c *common) error {
 	switch {
 	case r.hold < 0:
 		return usage("--hold is %v, must not be negative", r.hold)
-	case r.once && r.onFailure != string(runner.Restart):
-		return usage("--on-failure is not for --once: the command runs once, and its exit code is this program's")
 	case (r.entry.waits || r.hold > 0) && !r.once:
 		return usage("--wait and --hold are for --once; --try also works without it")
 	case r.hold > 0 && r.hold <= r.entry.wait+c.skew:

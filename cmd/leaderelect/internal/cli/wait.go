@@ -25,7 +25,6 @@ type entry struct {
 	try   bool
 	wait  time.Duration
 	waits bool // --wait was given
-	coded bool // --not-elected-code was
 	code  int
 }
 
@@ -38,9 +37,7 @@ func (e *entry) flags(c *cobra.Command, with string) {
 }
 
 // given notes what the command line says.
-func (e *entry) given(c *cobra.Command) {
-	e.waits, e.coded = c.Flags().Changed("wait"), c.Flags().Changed("not-elected-code")
-}
+func (e *entry) given(c *cobra.Command) { e.waits = c.Flags().Changed("wait") }
 
 func (e *entry) check() error {
 	switch {
@@ -50,8 +47,6 @@ func (e *entry) check() error {
 		return usage("--try and --wait do not go together: --try does not wait at all")
 	case e.code < 0 || e.code > 255:
 		return usage("--not-elected-code is %d, want 0 to 255", e.code)
-	case e.coded && !e.limited():
-		return usage("--not-elected-code is for --try and --wait: without them it never gives up")
 	}
 	return nil
 }

@@ -22,9 +22,9 @@ func (a *app) watchCommand() *cobra.Command {
 		Use:   "watch [URL]",
 		Short: "Print each new leadership, vacancy and lapse",
 		Long: `Follow an election without campaigning, and print a line for each new leadership, each
-vacancy (the leader has given up), and each lapse (a term ran out unextended). The first
-line is the present state. watch ends when it is interrupted, or when its reader is gone,
-as in leaderelect watch URL | head -1.
+vacancy (the leader has given up), and each lapse (a term ran out unextended, as seen while
+the store answered). The first line is the present state. watch ends when it is
+interrupted, or when its reader is gone, as in leaderelect watch URL | head -1.
 
 Exit codes: 0 interrupted, or its reader is gone; 1 error; 2 usage.`,
 		Args: cobra.MaximumNArgs(1),

@@ -55,7 +55,10 @@ func tryExpiryFile(path string) error {
 	if info, err := os.Stat(f.path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("the expiry file: %s exists, and is not a file", f.path)
 	}
-	const advice = "have TMPDIR name a directory that can be written to and has room, or give --expiry-file"
+	advice := "have TMPDIR name a directory that can be written to and has room, or give --expiry-file"
+	if f.own == "" {
+		advice = "give --expiry-file a name in a directory that can be written to and has room"
+	}
 	try, err := os.CreateTemp(filepath.Dir(f.path), "."+filepath.Base(f.path)+"-")
 	if err != nil {
 		return fmt.Errorf("the expiry file: %w; %s", err, advice)
