@@ -40,8 +40,8 @@ type process struct {
 var starting = make(chan struct{}, runtime.NumCPU())
 
 // startProcess starts a candidate process that reaches its store through a proxy of
-// its own, unless its role says where the store is, and returns when it runs. What the
-// store says through the proxy arrives after delay. The process dies with the test, and with this process.
+// its own, unless its role says where the store is, and returns when it runs. The
+// store's answers arrive after delay. The process dies with the test, and with this process.
 func startProcess(ctx context.Context, t testing.TB, r role, store string, delay time.Duration) (*process, error) {
 	starting <- struct{}{}
 	defer func() { <-starting }()

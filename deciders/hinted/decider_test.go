@@ -157,7 +157,7 @@ func TestBareNumbers(t *testing.T) {
 	}
 }
 
-// What Open has returned is closed along with the hints that were added to it.
+// Close closes the decider that Open has returned, too.
 func TestClose(t *testing.T) {
 	closed := 0
 	d := hinted.NewDecider(&closing{memory.NewDecider(), &closed}, func(context.Context, func()) error { return nil }, nil)

@@ -190,9 +190,9 @@ func Check(e *leaderelection.RaceEntry) error {
 	return nil
 }
 
-// ErrForeign means that data is no record of this library, and was none before: it has bytes, and among
-// them is not the name of the field that tells a record from anything else. leaderelection.Reset
-// does not overwrite it, so a mistyped place loses nothing.
+// ErrForeign means that data was never a record of this library: it has bytes, and the name of the field
+// that every record has is not among them. leaderelection.Reset does not overwrite it, so a mistyped
+// place loses nothing.
 var ErrForeign = errors.New("it was never a record, so Reset does not overwrite it: choose another place, or remove it first")
 
 // foreign reports whether data was never a record. Zeros, and its beginning, are what a crash may leave

@@ -322,7 +322,7 @@ func same(a, b *leaderelection.RaceEntry) bool {
 		a.Hold == b.Hold && a.Priority == b.Priority
 }
 
-// What was never a record is told from what may be left of one: only that is for Reset to overwrite.
+// Reset may overwrite only data that may be left of a record.
 func TestForeign(t *testing.T) {
 	for data, foreign := range map[string]bool{
 		"":                                false,

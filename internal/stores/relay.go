@@ -113,7 +113,7 @@ func (r *Relay) Cut() {
 	r.hold(true, true)
 }
 
-// Mute lets requests through, and holds the answers, until Heal: what was asked is done, and nobody is told.
+// Mute lets requests through, and holds the answers, until Heal: the server does its work, and the client does not know.
 func (r *Relay) Mute() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
