@@ -130,11 +130,11 @@ func (s *session) read() bool {
 			"give all candidates the same --term and --skew")
 	}
 	if e.ElectionNumber > leaderelection.NoElections && e.Unsynchronized != (s.Clocks == leaderelection.Unsynchronized) {
-		word := "without"
+		word, advice := "without", "give it to all candidates, or to none"
 		if e.Unsynchronized {
-			word = "with"
+			word, advice = "as with", advice+"; a leader that doubts the clocks also writes so, and logs why"
 		}
-		s.tell("the term", Warn, "the record was written "+word+" --clocks unsynchronized", "give it to all candidates, or to none")
+		s.tell("the term", Warn, "the record was written "+word+" --clocks unsynchronized", advice)
 	}
 	return true
 }
