@@ -193,7 +193,13 @@ func Check(e *leaderelection.RaceEntry) error {
 // ErrForeign means that data was never a record of this library: it has bytes, and the name of the field
 // that every record has is not among them. leaderelection.Reset does not overwrite it, so a mistyped
 // place loses nothing.
-var ErrForeign = errors.New("it was never a record, so Reset does not overwrite it: choose another place, or remove it first")
+var ErrForeign = errors.New("leaderelection: it was never a record")
+
+// foreignError is an ErrForeign, with the reader's own words.
+type foreignError struct{ error }
+
+func (e foreignError) Unwrap() error      { return e.error }
+func (foreignError) Is(target error) bool { return target == ErrForeign }
 
 // foreign reports whether data was never a record. Zeros, and its beginning, are what a crash may leave
 // of one.
@@ -210,7 +216,7 @@ func foreign(data []byte) bool {
 func Unmarshal(place string, data []byte) (*leaderelection.RaceEntry, error) {
 	e, err := parse(data)
 	if err != nil && foreign(data) {
-		err = fmt.Errorf("%w (%w)", err, ErrForeign)
+		err = foreignError{err}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection: the record at %s cannot be used: %w: %w", place, err, leaderelection.ErrPermanent)

@@ -104,7 +104,7 @@ func NewDecider(conn Conn, path string, opts *Options) *Decider {
 	wrong := cmp.Or(checkPath(path), durations.Fault("FeedSilence", b.opts.FeedSilence, durations.Least))
 	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, 30*time.Second)
 	if conn == nil {
-		wrong = errors.New("the connection is nil")
+		wrong = cmp.Or(wrong, errors.New("the connection is nil"))
 	}
 	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "zookeeper", Place: "znode " + path, Wrong: wrong}}
 }

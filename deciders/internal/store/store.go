@@ -58,6 +58,9 @@ type Stored[V leaderelection.LeaderToken] struct {
 	// Emptied says, along with None, that the store shows that there was one. A value of no
 	// bytes is not None: it is a damaged record.
 	Emptied bool
+	// Ours says that the data is under a name that only this library uses. So whatever it is, it is a
+	// damaged record, and not another's data.
+	Ours bool
 }
 
 // Versioner is a Store whose versions also have what the record itself says.
@@ -219,8 +222,8 @@ func (e *Election[V]) Entry(s Stored[V]) (*leaderelection.RaceEntry, error) {
 	}
 	entry, err := record.Unmarshal(e.Where(), s.Data)
 	switch {
-	case errors.Is(err, record.ErrForeign):
-		return nil, complete{err}
+	case errors.Is(err, record.ErrForeign) && !s.Ours:
+		return nil, complete{fmt.Errorf("%w; Reset does not overwrite it, since it was never a record: choose another place, or remove it first", err)}
 	case err != nil:
 		return nil, &leaderelection.DamagedRecordError{Token: s.At, Err: complete{err}}
 	}
