@@ -485,14 +485,14 @@ const announceEvery = time.Second
 // worst case. Stores keep a quarter of a MiB.
 const maxAnnouncement = 192 << 10
 
-// Announce replaces the HostPort and the ConnectionParams of this candidate, both: nil removes them. Use it when the address
-// of a candidate changes while it leads: its leadership goes on. A leader makes one extension
-// for it, at once or a second after its last extension, whichever is later. Observers then see
-// the change. The change also applies to later leaderships. If Announce is called again before the
-// extension, only the newest call counts.
+// Announce replaces the HostPort and the ConnectionParams of this candidate, both: nil removes
+// them. Use it when the address of a candidate changes while it leads: its leadership goes on. A
+// leader makes one extension for it, at once or a second after its last extension, whichever is
+// later. Observers then see the change. The change also applies to later leaderships. If Announce
+// is called again before the extension, only the newest call counts.
 //
-// Announce refuses what Config refuses, with an ErrConfig, and then changes nothing. It does not wait for the
-// store: nil means that the campaign will write the change if it still leads.
+// Announce refuses what Config refuses, with an ErrConfig, and then changes nothing. It does not
+// wait for the store: nil means that the campaign will write the change if it still leads.
 func (c *Campaign) Announce(hostPort []string, params []byte) error {
 	if faults := checkAnnouncement(hostPort, params); faults != nil {
 		return fmt.Errorf("leaderelection: Announce: %w", wrong(faults))

@@ -120,7 +120,7 @@ func NewDecider(client Client, table, key string, opts *Options) *Decider {
 			never = nil // it is Amazon's
 		}
 	}
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "dynamo", Place: place, Wrong: checkNames(table, key, &o), Never: never}}
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "dynamo", Ours: true, Place: place, Wrong: checkNames(table, key, &o), Never: never}}
 }
 
 // once switches the client's own retries off for one request.

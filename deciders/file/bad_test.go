@@ -32,7 +32,7 @@ func TestForeignContent(t *testing.T) {
 	good := whole(t)
 	for name, c := range map[string]struct{ content, why string }{
 		"empty":           {"", "empty"},
-		"not JSON":        {"leader=a\n", "another's"},
+		"not JSON":        {"leader=a\n", "not a record of this library"},
 		"other JSON":      {`{"leader":"a"}`, "not a record of this library"},
 		"cut short":       {good[:len(good)/2], "cut short"},
 		"two records":     {good + good, "follow the JSON object"},

@@ -75,7 +75,7 @@ func NewDecider(client rest.Interface, namespace, name string, opts *Options) *D
 	if opts != nil {
 		b.labels = opts.Labels
 	}
-	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "kubernetes", Place: b.place}}
+	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "kubernetes", Ours: true, Place: b.place}}
 	if c, is := client.(*rest.RESTClient); client == nil || is && c == nil {
 		d.election.Wrong = errors.New("the client is nil; a fake clientset has none")
 	} else {

@@ -82,7 +82,7 @@ func (b *backend) stored(l *coordinationv1.Lease) (store.Stored[version], error)
 	if sameSpec(spec, &w.Spec) || vacated && since <= 0 {
 		// Whoever takes a Lease over counts a transition. So one that was vacated without
 		// was vacated by somebody who did not hold it: the record's leader may lead.
-		s.Data, s.Ours = []byte(text), true
+		s.Data = []byte(text)
 		return s, nil
 	}
 	e, err := record.Unmarshal(b.place, []byte(text))

@@ -213,7 +213,7 @@ func NewDecider(client *mongo.Client, database, collection, election string, opt
 		SetWriteConcern(&writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journal}).
 		SetReadConcern(reads).
 		SetReadPreference(readpref.Primary()))
-	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "mongodb", Place: fmt.Sprintf("MongoDB %s.%s _id %q", database, collection, election)}}
+	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "mongodb", Ours: true, Place: fmt.Sprintf("MongoDB %s.%s _id %q", database, collection, election)}}
 	if d.election.Wrong = wrong; election == "" {
 		d.election.Wrong = errors.New("the election has no name; give it one")
 	}

@@ -103,7 +103,7 @@ func NewDecider(db DB, name, election string, opts *Options) *Decider {
 	}
 	b.table = table.New(b.db, name, mode, b.opts.CreateTable)
 	place := b.place("", "table "+b.table.Quoted)
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "postgres", Place: place, Wrong: wrong}}
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "postgres", Ours: true, Place: place, Wrong: wrong}}
 }
 
 // Close closes the pool that Open has made. The pool given to NewDecider is the

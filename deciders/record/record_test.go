@@ -114,7 +114,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 	cases := map[string]struct{ data, says string }{
 		"empty":              {"", "is empty"},
 		"no JSON":            {"hello", `"hello"`},
-		"array":              {"[1]", "not one whole JSON object (no '{' at its beginning), but begins \"[1]\"; if it is another's, choose another place, and if it was cut short, replace it by Reset"},
+		"array":              {"[1]", "not one whole JSON object (no '{' at its beginning), but begins \"[1]\"; it is not a record of this library"},
 		"null":               {"null", "not one whole JSON object"},
 		"cut short":          {sampleJSON[:100], "cut short"},
 		"cut by one":         {sampleJSON[:len(sampleJSON)-1], "cut short"},
@@ -154,7 +154,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 		"term without unit":  {edit(`"15s"`, `"15"`), `"term_length"`},
 		"term too long":      {edit(`"15s"`, `"9999999h"`), `"term_length"`},
 		"too large":          {edit(`6b1f0c`, strings.Repeat("x", record.MaxSize)), "bytes"},
-		"deep":               {strings.Repeat(`{"a":`, 20000), "cut short"},
+		"deep":               {strings.Repeat(`{"a":`, 20000), "max depth"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

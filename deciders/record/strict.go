@@ -53,7 +53,11 @@ func notJSON(data []byte, err error) error {
 	if err == nil {
 		err = errors.New("no '{' at its beginning")
 	}
-	return fmt.Errorf("it is not one whole JSON object (%w), but begins %q%s; if it is another's, choose another place, and if it was cut short, replace it by Reset (leaderelect reset)", err, begin, more)
+	advice := "it was cut short, or edited: repair it, or replace it by Reset (leaderelect reset)"
+	if foreign(data) {
+		advice = "it is not a record of this library"
+	}
+	return fmt.Errorf("it is not one whole JSON object (%w), but begins %q%s; %s", err, begin, more, advice)
 }
 
 // fields are the fields of f by name, in their order, and whether a record must have

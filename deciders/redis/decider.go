@@ -97,7 +97,7 @@ func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decide
 	b.opts.WaitTimeout = cmp.Or(b.opts.WaitTimeout, 500*time.Millisecond)
 	b.opts.FeedSilence = cmp.Or(b.opts.FeedSilence, 30*time.Second)
 	b.run = script.New(client, key, b.opts.WaitTimeout, maxCalls)
-	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "redis", Place: place(client, key)}}
+	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "redis", Ours: true, Place: place(client, key)}}
 	switch d.election.Wrong = wrong; {
 	case client == nil:
 		d.election.Wrong = errors.New("the client is nil")

@@ -184,7 +184,7 @@ func NewDecider(session r.QueryExecutor, database, table, election string, _ *Op
 func newDecider(on sessions, database, table, election string) *Decider {
 	b := &backend{sessions: on, database: database, table: table, id: election,
 		calls: make(within.Calls, maxCalls), turns: make(chan struct{}, 1)}
-	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "rethinkdb", Place: fmt.Sprintf("RethinkDB %s.%s id %q", database, table, election)}}
+	d := &Decider{b: b, election: store.Election[version]{Store: b, Package: "rethinkdb", Ours: true, Place: fmt.Sprintf("RethinkDB %s.%s id %q", database, table, election)}}
 	switch {
 	case election == "":
 		d.election.Wrong = errors.New("the election has no name; give it one")

@@ -79,7 +79,7 @@ func NewDecider(db *sql.DB, dialect Dialect, table, election string, opts *Optio
 	if d.Running != nil {
 		b.mark = "leaderelection " + rand.Text()
 	}
-	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "sql", Place: b.place(d.Name), Wrong: checkNames(table, election)}}
+	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "sql", Ours: true, Place: b.place(d.Name), Wrong: checkNames(table, election)}}
 }
 
 // checkNames says which names are not allowed.

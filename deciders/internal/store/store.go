@@ -58,9 +58,6 @@ type Stored[V leaderelection.LeaderToken] struct {
 	// Emptied says, along with None, that the store shows that there was one. A value of no
 	// bytes is not None: it is a damaged record.
 	Emptied bool
-	// Ours says that the data is under a name that only this library uses. So whatever it is, it is a
-	// damaged record, and not another's data.
-	Ours bool
 }
 
 // Versioner is a Store whose versions also have what the record itself says.
@@ -118,6 +115,9 @@ type Election[V leaderelection.LeaderToken] struct {
 	// Wrong is what is known to be wrong with names or options, or nil. Each call
 	// fails with it, as one that no retry can cure.
 	Wrong error
+	// Ours says that the store keeps the record under a name that only this library uses: a column, a
+	// field, an annotation. So what is there is a record, damaged or not, and never another's data.
+	Ours bool
 	// Never is a version that no record ever has, of a store whose server may be an
 	// imitation: one that takes no notice of conditions would let everybody lead. The first
 	// write of this Election then counts only when the server has refused two whose
@@ -222,7 +222,7 @@ func (e *Election[V]) Entry(s Stored[V]) (*leaderelection.RaceEntry, error) {
 	}
 	entry, err := record.Unmarshal(e.Where(), s.Data)
 	switch {
-	case errors.Is(err, record.ErrForeign) && !s.Ours:
+	case errors.Is(err, record.ErrForeign) && !e.Ours:
 		return nil, complete{fmt.Errorf("%w; Reset does not overwrite it, since it was never a record: choose another place, or remove it first", err)}
 	case err != nil:
 		return nil, &leaderelection.DamagedRecordError{Token: s.At, Err: complete{err}}

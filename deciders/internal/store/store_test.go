@@ -421,3 +421,15 @@ func TestRetryAfter(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// What was never a record is damage only where nothing but a record can be: Reset overwrites damage.
+func TestForeign(t *testing.T) {
+	for _, ours := range []bool{true, false} {
+		e := &store.Election[version]{Store: &backend{at: 7, data: []byte("hello")}, Package: "fake", Place: "place 1", Ours: ours}
+		_, err := e.Read(t.Context())
+		var damage *leaderelection.DamagedRecordError
+		if !errors.Is(err, leaderelection.ErrPermanent) || errors.As(err, &damage) != ours || strings.Contains(err.Error(), "Reset does not overwrite it") == ours {
+			t.Errorf("ours %v: %v", ours, err)
+		}
+	}
+}

@@ -38,9 +38,9 @@ runs at the start, before the election, with LEADERELECT_TOKEN=0: it removes wha
 of this machine left on.
 
 While the end command fails, hook runs it again, --retry-pause apart, for at most --drain in
-all. The lease is kept meanwhile, so that nobody else begins. If the begin command fails, hook runs the end command, too. If the
-begin command fails, or the end command never succeeds, hook logs an error, and stands
-down for --error-timeout and at least a term.
+all. The lease is kept meanwhile, so that nobody else begins. If the begin command fails,
+hook runs the end command, too. If the begin command fails, or the end command never
+succeeds, hook logs an error, and stands down for --error-timeout and at least a term.
 
 When leadership is given up by choice, hook keeps the lease until the end command has
 succeeded, for at most --drain. A second TERM or INT does not wait for it. When leadership
