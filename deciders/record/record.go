@@ -198,8 +198,12 @@ var ErrForeign = errors.New("leaderelection: it was never a record")
 // foreignError is an ErrForeign, with the reader's own words.
 type foreignError struct{ error }
 
+func (e foreignError) Error() string      { return e.error.Error() + "; it is not a record of this library" }
 func (e foreignError) Unwrap() error      { return e.error }
 func (foreignError) Is(target error) bool { return target == ErrForeign }
+
+// errUpgrade means that a record is sound, and this version must not touch it.
+var errUpgrade = errors.New("upgrade this program")
 
 // foreign reports whether data was never a record. Zeros, and its beginning, are what a crash may leave
 // of one.
@@ -215,13 +219,15 @@ func foreign(data []byte) bool {
 // memory with data.
 func Unmarshal(place string, data []byte) (*leaderelection.RaceEntry, error) {
 	e, err := parse(data)
-	if err != nil && foreign(data) {
+	switch {
+	case err == nil:
+		return e, nil
+	case foreign(data):
 		err = foreignError{err}
+	case !errors.Is(err, errUpgrade):
+		err = fmt.Errorf("%w; repair it, or replace it by Reset (leaderelect reset)", err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("leaderelection: the record at %s cannot be used: %w: %w", place, err, leaderelection.ErrPermanent)
-	}
-	return e, nil
+	return nil, fmt.Errorf("leaderelection: the record at %s cannot be used: %w: %w", place, err, leaderelection.ErrPermanent)
 }
 
 func refused(why string) error {
@@ -235,11 +241,11 @@ func tooLarge(size int) error {
 func parse(data []byte) (*leaderelection.RaceEntry, error) {
 	switch {
 	case len(data) == 0:
-		return nil, errors.New("it is empty; remove it if no election was ever held here, or replace it by Reset (leaderelect reset)")
+		return nil, errors.New("it is empty: remove it if no election was ever held here")
 	case len(data) > MaxSize:
-		return nil, fmt.Errorf("it has %d bytes, and %d are allowed; it is not a record of this library", len(data), MaxSize)
+		return nil, fmt.Errorf("it has %d bytes, and %d are allowed", len(data), MaxSize)
 	case !utf8.Valid(data):
-		return nil, errors.New("it is not UTF-8 text; it is not a record of this library")
+		return nil, errors.New("it is not UTF-8 text")
 	}
 	if e := own(data); e != nil {
 		return e, nil
@@ -326,19 +332,19 @@ func marks(extra map[string]string) (names []string, err error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal([]byte(list), &names); err != nil || list == "null" {
-		return nil, fmt.Errorf("field %q is %s, not a list of names; repair it, or replace it by Reset (leaderelect reset)", mustUnderstand, list)
+		return nil, fmt.Errorf("field %q is %s, not a list of names", mustUnderstand, list)
 	}
 	return names, nil
 }
 
 func tooPreferred(priority int64) error {
-	return fmt.Errorf("field %q is %d, and must be from -2^31 to 2^31-1; repair it, or replace it by Reset (leaderelect reset)", "priority", priority)
+	return fmt.Errorf("field %q is %d, and must be from -2^31 to 2^31-1", "priority", priority)
 }
 
 func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
 	length, err := time.ParseDuration(f.TermLength)
 	if err != nil {
-		return nil, fmt.Errorf("field %q: %w; repair it, or replace it by Reset (leaderelect reset)", "term_length", err)
+		return nil, fmt.Errorf("field %q: %w", "term_length", err)
 	}
 	e := &leaderelection.RaceEntry{
 		LeaderID:       f.LeaderID,
@@ -357,7 +363,7 @@ func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
 	}
 	if f.Hold != nil {
 		if e.Hold, err = time.ParseDuration(*f.Hold); err != nil || e.Hold <= 0 {
-			return nil, fmt.Errorf("field %q is %q, not a duration of more than 0; repair it, or replace it by Reset (leaderelect reset)", hold, *f.Hold)
+			return nil, fmt.Errorf("field %q is %q, not a duration of more than 0", hold, *f.Hold)
 		}
 	}
 	if len(f.ConnectionParams) > 0 {
@@ -365,7 +371,7 @@ func entry(f *entryFields) (*leaderelection.RaceEntry, error) {
 	}
 	for i, hp := range f.HostPort {
 		if hp == nil {
-			return nil, fmt.Errorf("field %q: element %d is null; repair it, or replace it by Reset (leaderelect reset)", "host_port", i)
+			return nil, fmt.Errorf("field %q: element %d is null", "host_port", i)
 		}
 		e.HostPort = append(e.HostPort, *hp)
 	}

@@ -116,8 +116,8 @@ func TestUnmarshalRefuses(t *testing.T) {
 		"no JSON":            {"hello", `"hello"`},
 		"array":              {"[1]", "not one whole JSON object (no '{' at its beginning), but begins \"[1]\"; it is not a record of this library"},
 		"null":               {"null", "not one whole JSON object"},
-		"cut short":          {sampleJSON[:100], "cut short"},
-		"cut by one":         {sampleJSON[:len(sampleJSON)-1], "cut short"},
+		"cut short":          {sampleJSON[:100], "not one whole JSON object"},
+		"cut by one":         {sampleJSON[:len(sampleJSON)-1], "not one whole JSON object"},
 		"not ours":           {`{"kind":"Lease"}`, `no field "leaderelection"`},
 		"newer format":       {edit(`"leaderelection":1`, `"leaderelection":2,"what":0`), "upgrade this program"},
 		"format as text":     {edit(`"leaderelection":1`, `"leaderelection":"1"`), `"leaderelection"`},
@@ -172,6 +172,13 @@ func TestUnmarshalRefuses(t *testing.T) {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%q does not say %q", err, want)
 				}
+			}
+			advice := 0
+			for _, one := range []string{"replace it by Reset", "not a record of this library", "upgrade this program"} {
+				advice += strings.Count(err.Error(), one)
+			}
+			if advice != 1 {
+				t.Errorf("%q gives %d pieces of advice", err, advice)
 			}
 			if len(err.Error()) > 500 {
 				t.Errorf("the error has %d bytes", len(err.Error()))

@@ -27,7 +27,7 @@ func object(data []byte) (map[string]json.RawMessage, error) {
 		}
 		name, _ := t.(string) // within an object a Decoder gives no other
 		if _, twice := raw[name]; twice {
-			return nil, fmt.Errorf("field %q is given twice; repair it, or replace it by Reset (leaderelect reset)", name)
+			return nil, fmt.Errorf("field %q is given twice", name)
 		}
 		var v json.RawMessage
 		if err := d.Decode(&v); err != nil {
@@ -39,7 +39,7 @@ func object(data []byte) (map[string]json.RawMessage, error) {
 		return nil, notJSON(data, err)
 	}
 	if rest := bytes.TrimSpace(data[d.InputOffset():]); len(rest) > 0 {
-		return nil, fmt.Errorf("%d bytes follow the JSON object; repair it, or replace it by Reset (leaderelect reset)", len(rest))
+		return nil, fmt.Errorf("%d bytes follow the JSON object", len(rest))
 	}
 	return raw, nil
 }
@@ -53,11 +53,7 @@ func notJSON(data []byte, err error) error {
 	if err == nil {
 		err = errors.New("no '{' at its beginning")
 	}
-	advice := "it was cut short, or edited: repair it, or replace it by Reset (leaderelect reset)"
-	if foreign(data) {
-		advice = "it is not a record of this library"
-	}
-	return fmt.Errorf("it is not one whole JSON object (%w), but begins %q%s; %s", err, begin, more, advice)
+	return fmt.Errorf("it is not one whole JSON object (%w), but begins %q%s", err, begin, more)
 }
 
 // fields are the fields of f by name, in their order, and whether a record must have
@@ -94,7 +90,7 @@ var rfc3339 = regexp.MustCompile(`^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-
 // fill moves the raw fields that are known into f, and leaves the others in raw.
 func fill(f *entryFields, raw map[string]json.RawMessage) error {
 	if _, ours := raw[formatField]; !ours {
-		return fmt.Errorf("it has no field %q; it is not a record of this library", formatField)
+		return fmt.Errorf("it has no field %q", formatField)
 	}
 	for _, field := range fields(f) {
 		v, there := raw[field.name]
@@ -103,18 +99,18 @@ func fill(f *entryFields, raw map[string]json.RawMessage) error {
 		case !there && !field.required:
 			continue
 		case !there:
-			return fmt.Errorf("field %q is missing; repair it, or replace it by Reset (leaderelect reset)", field.name)
+			return fmt.Errorf("field %q is missing", field.name)
 		case string(v) == "null": // which json takes for "leave it as it is"
-			return fmt.Errorf("field %q is null; repair it, or replace it by Reset (leaderelect reset)", field.name)
+			return fmt.Errorf("field %q is null", field.name)
 		}
 		if err := json.Unmarshal(v, field.to); err != nil {
-			return fmt.Errorf("field %q: %w; repair it, or replace it by Reset (leaderelect reset)", field.name, err)
+			return fmt.Errorf("field %q: %w", field.name, err)
 		}
 		if field.name == termExpiry && !rfc3339.Match(v) { // which package time takes for more than it is
-			return fmt.Errorf("field %q is %s, not a time as RFC 3339 has it; repair it, or replace it by Reset (leaderelect reset)", termExpiry, v)
+			return fmt.Errorf("field %q is %s, not a time as RFC 3339 has it", termExpiry, v)
 		}
 		if field.name == formatField && f.Format != Format {
-			return fmt.Errorf("its format is %d, and this program knows only %d; a newer version of the library may have written it: upgrade this program", f.Format, Format)
+			return fmt.Errorf("its format is %d, and this program knows only %d; a newer version of the library may have written it: %w", f.Format, Format, errUpgrade)
 		}
 	}
 	return nil
@@ -135,7 +131,7 @@ func extra(raw map[string]json.RawMessage) (map[string]string, error) {
 	for name, v := range raw {
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, v); err != nil {
-			return nil, fmt.Errorf("field %q: %w; repair it, or replace it by Reset (leaderelect reset)", name, err)
+			return nil, fmt.Errorf("field %q: %w", name, err)
 		}
 		extra[name] = compact.String()
 	}
@@ -155,7 +151,7 @@ func checkExtra(extra map[string]string) error {
 		case known(name):
 			return fmt.Errorf("field %q is known, and cannot be among the unknown ones", name)
 		case slices.ContainsFunc(fields(&entryFields{}), func(f field) bool { return strings.EqualFold(f.name, name) }):
-			return fmt.Errorf("field %q differs from a known one by upper and lower case only; repair it, or replace it by Reset (leaderelect reset)", name)
+			return fmt.Errorf("field %q differs from a known one by upper and lower case only", name)
 		}
 	}
 	names, err := marks(extra)
@@ -164,7 +160,7 @@ func checkExtra(extra map[string]string) error {
 	}
 	for _, name := range names {
 		if !known(name) {
-			return fmt.Errorf("field %q must be understood, and is unknown; a newer version of the library has written it: upgrade this program", name)
+			return fmt.Errorf("field %q must be understood, and is unknown; a newer version of the library has written it: %w", name, errUpgrade)
 		}
 	}
 	return nil
