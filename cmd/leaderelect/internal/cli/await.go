@@ -107,7 +107,7 @@ func (w *awaited) verdict(err error, answered bool, last *state.State) error {
 	case !errors.Is(err, errTimeout):
 		return err
 	case last == nil && !answered:
-		return fmt.Errorf("the store did not answer within --timeout %v: %w", w.timeout, err)
+		return fmt.Errorf("the store did not answer: %w", err)
 	case last != nil && last.State == state.Led:
 		return &exit{exitUnled, fmt.Errorf("%[2]s led, with token %[3]d, when --timeout %[1]v was over", w.timeout, state.Name(last.LeaderID), last.Token)}
 	}

@@ -38,7 +38,7 @@ func (s *signalled) Unwrap() error { return runner.ErrStopped }
 var (
 	errNoReader = fmt.Errorf("%w: nobody reads on", runner.ErrStopped) // the reader of the output has closed it
 	errFinished = errors.New("the command has ended")                  // for good
-	errTimeout  = errors.New("not within --timeout")
+	errTimeout  = errors.New("--timeout is over")
 	errHappened = errors.New("it has happened")
 )
 
