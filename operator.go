@@ -227,7 +227,7 @@ func resetOf(ctx context.Context, d RaceDecider, after ElectionNumber, force boo
 		return nil, fmt.Errorf("the leadership with token %d cannot be extended any more: pass a greater token", after)
 	case err == nil && !force && e.busy(now):
 		return nil, fmt.Errorf("%w: the record is %s until %v: %s; to reset it all the same, stop all candidates, wait for a term, and force it", ErrRefused,
-			e.whose(now), e.TermExpiry.Add(min(e.Hold, MaxTermLength)).Format(time.RFC3339), e.instead(now))
+			e.whose(now), e.busyUntil().Format(time.RFC3339), e.instead(now))
 	}
 	reset.Token = e.Token
 	if err == nil {
@@ -242,13 +242,16 @@ func resetOf(ctx context.Context, d RaceDecider, after ElectionNumber, force boo
 	return reset, nil
 }
 
-// busy reports whether somebody may lead by e, or may be about to. It waits a term longer than
-// e says: this clock and the leader's are each off by MaxClockSkew at most, and twice that is
-// at most a term.
+// busy reports whether somebody may lead by e, or may be about to.
 func (e *RaceEntry) busy(now time.Time) bool {
 	free := e.Vacant() && e.Hold == 0 && (e.Successor == "" || e.Successor == AnySuccessor)
-	until := e.TermExpiry.Add(min(max(e.Hold, 0), MaxTermLength)).Add(min(e.TermLength, MaxTermLength))
-	return !free && (e.Unsynchronized || now.Before(until))
+	return !free && (e.Unsynchronized || now.Before(e.busyUntil()))
+}
+
+// busyUntil is a term later than e says: this clock and the leader's are each off by MaxClockSkew
+// at most, and twice that is at most a term.
+func (e *RaceEntry) busyUntil() time.Time {
+	return e.TermExpiry.Add(min(max(e.Hold, 0), MaxTermLength)).Add(min(e.TermLength, MaxTermLength))
 }
 
 // instead says what to do instead of resetting a record that is busy.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,36 @@ func TestResetRefusesWhileATermRuns(t *testing.T) {
 				sleep(time.Second)
 				if a.leads(t); a.View().ElectionNumber() != 10 {
 					t.Errorf("the next leadership is %d", a.View().ElectionNumber())
+				}
+			})
+		})
+	}
+}
+
+// From the time that a refusal names on, Reset needs no force.
+func TestResetSaysUntilWhen(t *testing.T) {
+	until := regexp.MustCompile(`until (\S+):`)
+	for name, e := range map[string]*le.RaceEntry{
+		"held":     {LeaderID: "a", ElectionNumber: 7, TermLength: T},
+		"on hold":  {ElectionNumber: 7, TermLength: T, Hold: time.Minute},
+		"reserved": {ElectionNumber: 7, TermLength: T, Successor: "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				e.TermExpiry = time.Now().Add(T / 2)
+				d.Replace(e)
+				err := le.Reset(t.Context(), d, 9, false)
+				if !errors.Is(err, le.ErrRefused) || !until.MatchString(err.Error()) {
+					t.Fatal(err)
+				}
+				at, err := time.Parse(time.RFC3339, until.FindStringSubmatch(err.Error())[1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				sleep(time.Until(at) + time.Second)
+				if err := le.Reset(t.Context(), d, 9, false); err != nil {
+					t.Error(err)
 				}
 			})
 		})
