@@ -64,8 +64,8 @@ latency is added. With Config.Lifeline, proof of a leader's death ends the wait 
 Leading. An extension begins when (T - S)/2, or Config.ExtendEvery, has passed since the last
 confirmed one began. The view moves only when the very write that moves it is confirmed. It
 ends by the wall clock or the monotonic clock, whichever comes first: neither a clock that is
-set back nor a suspended machine lengthens it. Once seen over, it stays over. Work left over
-from an earlier leadership stays fenced off when the same process is elected again.
+set back nor a suspended machine lengthens it. Once seen over, it stays over, even if the same
+process is elected again.
 
 Losing. A lost response alone ends no healthy leadership: the record shows whether the write
 happened. A newer record of another incarnation ends view and ctx at once.
@@ -75,7 +75,7 @@ StepDown or Transfer ask for it, the leader drains. Its ctx is cancelled. The le
 until the callbacks have returned, for at most DrainTimeout. Then the view ends, then the
 record is released: never while leader's work may still be running. If callbacks overrun
 DrainTimeout, the term runs out by itself. A campaign that ends gives up a release that
-cannot be written within 10 s.
+cannot be written within 10 s, or within a term if that is shorter.
 
 # Callbacks
 
@@ -103,9 +103,9 @@ That clocks are within MaxClockSkew is an assumption. It is checked against the 
 timestamps, if any, and the error that the Clock knows of itself (clocks.Kernel). A candidate
 whose clock is proved wrong does not campaign. A leader steps down at once, with
 [ErrClockSkew]. The check is as precise as the request's round trip plus the resolution of
-the timestamp: views can overlap by at most that much. If the store's own clock is wrong, and
-the Clock is clocks.Kernel, which says that this machine's is right, the leadership is marked
-Unsynchronized and goes on. Without that, the ClockPolicy [SynchronizedWarnOnly] makes it a
+the timestamp: views can overlap by at most that much. If clocks.Kernel vouches for this
+machine's clock, the store's clock is the wrong one: the leadership goes on, and its record is
+marked Unsynchronized. Without it, the ClockPolicy [SynchronizedWarnOnly] makes the proof a
 warning. If no clock can be trusted, use [Unsynchronized]: candidates then measure the term by
 their monotonic clocks. A TermExpiry that no right clock could have written keeps an election
 waiting for two terms, if its record has no Hold: docs/design.md has the rule.
@@ -130,7 +130,7 @@ virtual machine, both have its view until their next extension, and one of the t
 fails. Clone standbys, or stop it first.
 Even standbys need a kernel that draws new random numbers after the copy, as Linux does if
 the hypervisor gives it a VM generation id. Clones that draw the same numbers, and write in the
-same tick of a coarse clock, are one to everybody.
+same tick of a coarse clock, cannot be told apart by anybody.
 
 That a store keeps what it acknowledged. Each decider's package says under which settings its
 store may lose a confirmed write. That may mean two leaders, and repeated fencing tokens.

@@ -28,13 +28,11 @@ func Probes(c Pinged, opts *LiveOptions) http.Handler {
 }
 
 // Ready returns a handler that answers 200 while this process leads and has not begun to give that
-// up, and otherwise 503. Use it as the readiness probe of a load balancer or orchestrator if
-// traffic must reach only the leader. It makes no calls, and costs no more than reading the
-// clock.
+// up, and otherwise 503. Use it for a load balancer's health check if traffic must reach only the
+// leader. It makes no calls, and costs no more than reading the clock.
 //
-// Do not use it as a liveness probe: a standby is healthy, and must not be restarted. As a
-// readiness probe it stalls rollouts with maxUnavailable: 0, since only one process is ever
-// ready: see the package's documentation.
+// Do not use it as a liveness probe: a standby is healthy, and must not be restarted. As the
+// readiness probe of a Deployment it stalls rollouts: see the package's documentation.
 func Ready(c leaderelection.Candidate) http.Handler {
 	return probe(func(*http.Request) (bool, string) {
 		if c.Status() == leaderelection.Leading && c.View().ValueInFuture() {

@@ -10,9 +10,9 @@ candidates and observers do.
 	campaign, err := config.Start(ctx)
 
 One Telemetry is for all elections of a process. [Telemetry.Candidate] takes what it needs
-to know of a candidate from its Config (LeaderID, term, clock and skew). What it tells, it
-takes from [leaderelection.Trace], which the election does not wait for: telemetry that is
-slow or stuck delays nothing.
+to know of a candidate from its Config (LeaderID, term, clock and skew). Its hooks are a
+[leaderelection.Trace], which the election does not wait for: telemetry that is slow or stuck
+delays nothing.
 
 # Metrics
 
@@ -37,7 +37,7 @@ slow or stuck delays nothing.
 	leaderelection.feed.events               counter, by leaderelection.event
 	leaderelection.duplicate_ids             counter: leaderships of another process under this candidate's LeaderID
 
-and, by [Telemetry.Member], for a member of a group of package shard (what they mean says leprom):
+and, by [Telemetry.Member], for a member of a group of package shard (leprom's documentation says what they mean):
 
 	leaderelection.shards.owned, .placed, .unowned, .moving, .failing, .assignment.version   gauges
 	leaderelection.shards.unowned.time                                             counter, s
@@ -76,9 +76,9 @@ times at which they began and ended by the campaign's clock.
 
 # Dashboard and alerts
 
-Beside this file: dashboard.json, for Grafana on a Prometheus data source, and
-alerts.yaml, seven Prometheus rules with the reason for each: they judge by the gauges of
-term and skew, so they fit every election. internal/alertstest runs them with
+The package's directory has dashboard.json, for Grafana on a Prometheus data source, and
+alerts.yaml, seven Prometheus rules with the reason for each. The rules compare with the gauges
+of term and skew, so they fit every election. internal/alertstest runs them with
 Prometheus' own rule engine.
 */
 package leotel

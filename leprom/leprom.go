@@ -12,8 +12,8 @@ Package leprom gives Prometheus an election's metrics, without OpenTelemetry.
 One Metrics, registered once, is for all elections of a process. [Metrics.Candidate]
 takes what it needs to know of a candidate from its Config (LeaderID, term, clock and
 skew). Its hooks are a [leaderelection.Trace], which the election does not wait for. If
-others want hooks too, leaderelection.JoinTraces makes one of all. Of what a candidate was, nothing is left once its Election
-is closed.
+others want hooks too, leaderelection.JoinTraces makes one of all. Close removes a candidate's
+series.
 
 # Metrics
 

@@ -7,27 +7,25 @@ election only.
 	scheduler, err := gocron.NewScheduler(
 		gocron.WithDistributedElector(legocron.NewElector(campaign)))
 
-The scheduler runs on every candidate, and asks before each run of a job whether it
-is to be done here. So a new leader's first run comes when its own schedule says so;
-nothing is caught up on.
+The scheduler runs on every candidate, and asks before each run of a job whether this
+candidate leads. So a new leader's first run comes when its own schedule says so. It does not
+make up for runs that were missed.
 
 # What it promises
 
-A run begins only where the view of this process is in the future: never on two
-candidates at once. How a run goes on is the job's affair, as gocron neither stops
-one nor asks again. A job that takes longer than a moment asks the view before each
-of its acts, and sends the fencing token along:
+A run begins only while this process's view is true: never on two candidates at once. gocron
+neither stops a run nor asks again. So a job takes the view once, when it begins, asks it
+before each act, and sends its fencing token along:
 
-	view := campaign.View()
+	view := campaign.View() // not again in this run: a later leadership has another view
 	...
 	if !view.ValueInFuture() {
 		return errors.New("another candidate may have begun")
 	}
 	orders.Bill(ctx, view.ElectionNumber())
 
-A leader that gives up leadership by choice begins no runs from the moment its ctx
-is cancelled. Where runs under way are to end before the lease is released, shut the
-scheduler's jobs down, or wait for them, in OnOusting.
+A leader that gives up leadership by choice begins no runs from the moment its ctx is
+cancelled. If runs must end before the release, wait for them in OnOusting.
 
 It is a module of its own, so that nobody who imports the election links gocron.
 */

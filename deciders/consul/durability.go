@@ -45,7 +45,7 @@ func examine(servers int) []durability.Warning {
 		}}
 	case servers%2 == 0:
 		return []durability.Warning{{
-			Detail: fmt.Sprintf("there are %d servers, which bear the loss of %d, no more than %d would", servers, servers/2-1, servers-1),
+			Detail: fmt.Sprintf("there are %d servers, which survive the loss of %d, no more than %d would", servers, servers/2-1, servers-1),
 			Advice: fmt.Sprintf("run %d or %d", servers-1, servers+1),
 		}}
 	}

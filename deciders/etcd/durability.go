@@ -80,7 +80,7 @@ func examineMembers(members []*etcdserverpb.Member) (all []durability.Warning) {
 		})
 	case voters%2 == 0:
 		all = append(all, durability.Warning{
-			Detail: fmt.Sprintf("the cluster has %d voting members, which bear the loss of %d, no more than %d would", voters, voters/2-1, voters-1),
+			Detail: fmt.Sprintf("the cluster has %d voting members, which survive the loss of %d, no more than %d would", voters, voters/2-1, voters-1),
 			Advice: fmt.Sprintf("run %d or %d members", voters-1, voters+1),
 		})
 	}

@@ -35,10 +35,10 @@ func TestDurabilityOfMembers(t *testing.T) {
 		members []*etcdserverpb.Member
 		want    []string
 	}{
-		"two":                 {[]*etcdserverpb.Member{up, up}, []string{"2 voting members", "bear the loss of 0, no more than 1 would", "run 1 or 3"}},
+		"two":                 {[]*etcdserverpb.Member{up, up}, []string{"2 voting members", "survive the loss of 0, no more than 1 would", "run 1 or 3"}},
 		"three":               {[]*etcdserverpb.Member{up, up, up}, nil},
 		"three and a learner": {[]*etcdserverpb.Member{up, up, up, learner}, nil},
-		"four":                {[]*etcdserverpb.Member{up, up, up, up}, []string{"4 voting members", "bear the loss of 1, no more than 3 would", "run 3 or 5"}},
+		"four":                {[]*etcdserverpb.Member{up, up, up, up}, []string{"4 voting members", "survive the loss of 1, no more than 3 would", "run 3 or 5"}},
 		"one not started":     {[]*etcdserverpb.Member{up, up, idle}, []string{"member abc", "never started", "member remove"}},
 	} {
 		t.Run(name, func(t *testing.T) {

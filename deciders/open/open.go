@@ -8,7 +8,7 @@
 //		"rediss": open.With(redis.Open),
 //	}
 //
-//	decider, err := stores.Open(ctx, os.Getenv("ELECTION"))
+//	decider, err := stores.Open(ctx, os.Getenv("STORE"))
 //
 // A program can open the stores that it names in its Stores, and links no other store's
 // client. Nothing is registered by being imported: what a program can open is in its own

@@ -235,7 +235,7 @@ func (b *backend) load(ctx context.Context) (s store.Stored[token], err error) {
 	case election.String != b.election:
 		return s, b.otherTable(fmt.Errorf("it takes %q for %q", election.String, b.election))
 	case version.String == "":
-		return s, store.Wrong("the row has no version: mend or delete it, when no candidate runs")
+		return s, store.Wrong("the row has no version: repair or delete it while no candidate runs")
 	case rows.Next():
 		return s, b.otherTable(errors.New("there are two rows of this election"))
 	}

@@ -48,7 +48,7 @@ func examine(config string) []durability.Warning {
 		}}
 	case voters%2 == 0:
 		return []durability.Warning{{
-			Detail: fmt.Sprintf("there are %d servers that vote, which bear the loss of %d, no more than %d would", voters, voters/2-1, voters-1),
+			Detail: fmt.Sprintf("there are %d servers that vote, which survive the loss of %d, no more than %d would", voters, voters/2-1, voters-1),
 			Advice: fmt.Sprintf("run %d or %d", voters-1, voters+1),
 		}}
 	}

@@ -1,7 +1,7 @@
 // Hotstandby is an HTTP service of which any instance may be asked, and the leader answers: the
 // example of docs/request-router.md.
 //
-//	ELECTION=file:///tmp/hotstandby.json LISTEN=127.0.0.1:8081 go run ./examples/hotstandby
+//	STORE=file:///tmp/hotstandby.json LISTEN=127.0.0.1:8081 go run ./examples/hotstandby
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/c8e606e4/leaderelection/lehttp"
 )
 
-// The stores that ELECTION may name.
+// The stores that STORE may name.
 var stores = open.Stores{"file": open.With(file.Open), "nats": open.With(natskv.Open)}
 
 func main() {
@@ -38,7 +38,7 @@ func main() {
 
 // serve serves at an address that the other instances can reach.
 func serve(ctx context.Context, address string) error {
-	decider, err := stores.Open(ctx, os.Getenv("ELECTION"))
+	decider, err := stores.Open(ctx, os.Getenv("STORE"))
 	if err != nil {
 		return err
 	}

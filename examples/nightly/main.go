@@ -1,7 +1,7 @@
 // Nightly is a job that is started on every machine, and done by one of them: the example of
 // docs/batch-job.md.
 //
-//	ELECTION=file:///tmp/nightly.json go run ./examples/nightly
+//	STORE=file:///tmp/nightly.json go run ./examples/nightly
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/open"
 )
 
-// The stores that ELECTION may name.
+// The stores that STORE may name.
 var stores = open.Stores{"file": open.With(file.Open), "nats": open.With(natskv.Open)}
 
 func main() {
@@ -37,7 +37,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	decider, err := stores.Open(ctx, os.Getenv("ELECTION"))
+	decider, err := stores.Open(ctx, os.Getenv("STORE"))
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Service is a program of which one instance works, and the others stand by: the example of
 // docs/go-service.md.
 //
-//	ELECTION=file:///tmp/service.json go run ./examples/service
+//	STORE=file:///tmp/service.json go run ./examples/service
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/c8e606e4/leaderelection/leprom"
 )
 
-// The stores that ELECTION may name.
+// The stores that STORE may name.
 var stores = open.Stores{"file": open.With(file.Open), "nats": open.With(natskv.Open)}
 
 func main() {
@@ -38,7 +38,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	decider, err := stores.Open(ctx, os.Getenv("ELECTION"))
+	decider, err := stores.Open(ctx, os.Getenv("STORE"))
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ fit, which of the store's settings may lose a confirmed write, and which lifelin
 user's candidates would take on this machine; print each check with its verdict, and what to do.
 
 The election's own record is only read. What is written goes to a scratch record
-beside it (the same name with "-doctor" added, or --scratch), which stays there,
+next to it (the same name with "-doctor" added, or --scratch), which stays there,
 vacant, and may be deleted.
 
 Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
@@ -51,7 +51,7 @@ Exit codes: 0 nothing failed; 1 something did; 2 usage.`,
 		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print each finding as a line of JSON")
-	c.Flags().StringVar(&scratch, "scratch", "", "the URL of a record to write to (default beside the election's)")
+	c.Flags().StringVar(&scratch, "scratch", "", "the URL of a record to write to (default next to the election's)")
 	dir.flag(c, "look at this setting of run and shards run")
 	return c
 }

@@ -45,12 +45,14 @@ func reads(command, setting string) bool {
 	switch command {
 	case "leaderelect", "run", "hold", "hook", "sidecar":
 		return true
-	case "watch", "wait", "status", "transfer", "stepdown", "move", "drain":
+	case "watch", "status":
+		return slices.Contains(append(follower, "extend-every"), setting)
+	case "wait", "transfer", "stepdown", "move", "drain":
 		return slices.Contains(follower, setting)
 	case "doctor", "undertake":
 		return slices.Contains(append(follower, "term"), setting)
 	case "plan":
-		return slices.Contains([]string{"term", "skew", "clocks", "poll", "config"}, setting)
+		return slices.Contains([]string{"term", "skew", "clocks", "poll", "config", "extend-every"}, setting)
 	case "reset", "unpin", "undrain":
 		return slices.Contains(follower[3:], setting)
 	}

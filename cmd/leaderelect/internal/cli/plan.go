@@ -38,12 +38,12 @@ month of 730 hours, and what is bad about the choice.
 
 The shortest and longest times are those with candidates' clocks as far apart as --skew
 allows. If only the leader's process crashes, and has a lifeline, a candidate on its machine
-leads at once. An undertaker there releases for it. With --clocks unsynchronized no clocks are compared. With --extend-every a leader extends
-its lease more often: that bears longer outages, and costs writes.
+leads at once. An undertaker there releases for it. With --clocks unsynchronized no clocks
+are compared. With --extend-every a leader extends its lease more often, to survive longer
+outages. That costs writes.
 
-A command is asked to end --grace before the view is over, so that it would bear less: its
-lease is extended more often. What is lost for good is borne for less long than an answer
-that is late.`,
+A command must end before the view does, by --grace. So its lease is extended more often. A
+leader survives shorter outages if requests are lost than if the responses are late.`,
 		Example: `  leaderelect plan --term 10s --skew 100ms --candidates 5 --store dynamodb`,
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return a.plan(&f, names) },

@@ -51,7 +51,7 @@ func (c *common) flags(f *pflag.FlagSet) {
 	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time")
 	f.Var((*policy)(&c.clocks), "clocks", "how far clocks are trusted: synchronized (to --skew; a candidate whose clock is proved wrong by the store's time does not lead), warn-only (it leads, for a store whose own clock is wrong), shared (all candidates are on one machine: there is no --skew), or unsynchronized (no two clocks are compared; in a term they run apart by --skew at most)")
 	f.IntVar(&c.priority, "priority", 0, "after standing by for a term, ask a leader whose priority is less to hand over, if it has led for four terms")
-	f.DurationVar(&c.extendEvery, "extend-every", 0, "how often a leader extends its lease. If the store fails, it leads on for at least --term less --skew less this (default half of --term less --skew, with a command half of --term less --skew and --grace)")
+	f.DurationVar(&c.extendEvery, "extend-every", 0, "how often a leader extends its lease. If the store fails, it leads on for at least --term less --skew less this (default half of what --skew leaves of --term; with a command half of what --skew, --grace and a margin leave)")
 	f.BoolVar(&c.kernelClock, "kernel-clock", false, "refuse to lead while the kernel reports a clock error above --skew, or no time synchronization (Linux; the NTP client must tell the kernel, as chrony does with rtcsync)")
 	f.DurationVar(&c.poll, "poll", 0, "how often to read the record if the store cannot push changes (default half a term)")
 	f.StringSliceVar(&c.hostPort, "host-port", nil, "where clients reach this candidate when it leads; \":PORT\" stands for this machine's addresses; may be repeated")

@@ -16,16 +16,15 @@ func (a *app) undertakeCommand() *cobra.Command {
 	var dir lifelineDir
 	c := &cobra.Command{
 		Use:   "undertake URL...",
-		Short: "Release for this machine's dead leaders",
-		Long: `Stand for no election, and watch the lifelines of this machine: when the process of a
-leader is dead, release what it held, so that candidates on other machines need not wait
-for its term. On a store that pushes they lead at once.
+		Short: "Release the records of this machine's dead leaders",
+		Long: `Watch the lifelines of this machine. When a leader's process is dead, release its record, so
+that candidates on other machines need not wait for its term. On a store that pushes they
+lead at once. undertake does not campaign.
 
-One for each machine will do, for all elections that have candidates there: as a service,
-or in Kubernetes as a DaemonSet. It needs the directory that the candidates have as
---lifeline, and may be stopped, killed or forgotten: then the others wait, as ever. It
-writes to a record only if the kernel has proved that the process which holds it is gone;
-a hold is kept.
+Run one on each machine, for all elections that have candidates there: as a service, or in
+Kubernetes as a DaemonSet. It needs the directory that the candidates have as --lifeline.
+While no undertaker runs, the others wait for the term as usual. It writes to a record only
+if the kernel has proved that the process which holds it is gone. It keeps a hold.
 
 Exit codes: 0 after INT or TERM; 1 error; 2 usage.`,
 		Example: `  leaderelect undertake etcd://host/primary s3://bucket/nightly`,

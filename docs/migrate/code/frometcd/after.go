@@ -20,14 +20,3 @@ func After(ctx context.Context, client *clientv3.Client, host string, work func(
 		OnElected:    work,
 	}.Acquire(ctx)
 }
-
-// AfterObserve tells of each leader: the new Observe, and the new Leader.
-func AfterObserve(ctx context.Context, client *clientv3.Client, leader func(id string)) error {
-	return leaderelection.WatchConfig{
-		Decider:      etcd.NewDecider(client, "elections/report", nil),
-		MaxClockSkew: time.Second,
-		Lapsed:       func(context.Context, leaderelection.RaceEntry) { leader("") },
-	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) {
-		leader(e.LeaderID) // empty: nobody leads
-	})
-}

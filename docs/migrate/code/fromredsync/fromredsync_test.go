@@ -92,9 +92,6 @@ func TestAfter(t *testing.T) {
 	go func() { first.result <- After(t.Context(), client, "a", first.workAsLeader) }()
 	within(t, "the first job", first.began)
 	go func() { second.result <- After(t.Context(), client, "b", second.workAsLeader) }()
-	if err := AfterTry(t.Context(), client, "c", 100*time.Millisecond, newJob().workAsLeader); !errors.Is(err, ErrBusy) {
-		t.Errorf("AfterTry while another leads: %v", err)
-	}
 	second.waits(t, "the first")
 	close(first.end)
 	if err := within(t, "the first job's end", first.result); err != nil {
@@ -104,11 +101,6 @@ func TestAfter(t *testing.T) {
 	close(second.end)
 	if err := within(t, "the second job's end", second.result); err != nil {
 		t.Error(err)
-	}
-	third := newJob()
-	close(third.end)
-	if err := AfterTry(t.Context(), client, "c", time.Minute, third.workAsLeader); err != nil {
-		t.Errorf("AfterTry while nobody leads: %v", err)
 	}
 }
 

@@ -29,14 +29,3 @@ func After(ctx context.Context, decider leaderelection.RaceDecider, host string,
 		},
 	}.Acquire(ctx)
 }
-
-// AfterWatch tells route where the leader is, without standing for election.
-func AfterWatch(ctx context.Context, decider leaderelection.RaceDecider, route func(hostPorts []string)) error {
-	return leaderelection.WatchConfig{
-		Decider:      decider,
-		MaxClockSkew: time.Second,
-		Lapsed:       func(context.Context, leaderelection.RaceEntry) { route(nil) },
-	}.Watch(ctx, func(_ context.Context, e leaderelection.RaceEntry) {
-		route(e.HostPort) // none: nobody leads
-	})
-}

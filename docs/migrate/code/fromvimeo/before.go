@@ -29,10 +29,3 @@ func Before(ctx context.Context, client *storage.Client, host string, hostPorts 
 		LeaderChanged: func(_ context.Context, e entry.RaceEntry) { route(e.HostPort) },
 	}.Acquire(ctx)
 }
-
-// BeforeWatch tells route where the leader is, without standing for election.
-func BeforeWatch(ctx context.Context, client *storage.Client, route func(hostPorts []string)) error {
-	return leaderelection.WatchConfig{
-		Decider: gcs.NewDecider(client, "my-bucket", "report"),
-	}.Watch(ctx, func(_ context.Context, e entry.RaceEntry) { route(e.HostPort) })
-}
