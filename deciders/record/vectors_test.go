@@ -179,7 +179,7 @@ func TestVectorsJudged(t *testing.T) {
 			case !s.Known():
 				state = "none"
 			case s.Led() && e.Unsynchronized:
-				state = "held"
+				state = "unknown"
 			case s.Led():
 				state = "led"
 			case !e.Vacant():

@@ -38,7 +38,7 @@ function parse(data) { // returns the record in these bytes; an error says why a
 function judge(r, now, skew, unchanged) { // what a read says that began at now; unchanged: how long the term has been seen, by a monotonic clock
   if (r.election_number === 0n || r.leader_id === "") return [r.election_number === 0n ? "none" : "vacant", null];
   const drift = skew > r.term_length / 100n ? skew : r.term_length / 100n, over = r.term_expiry + skew;
-  return r.unsynchronized ? [unchanged >= r.term_length + drift ? "lapsed" : "held", null] : [now >= over || unchanged >= r.term_length + 3n * skew ? "lapsed" : "led", over];
+  return r.unsynchronized ? [unchanged >= r.term_length + drift ? "lapsed" : "unknown", null] : [now >= over || unchanged >= r.term_length + 3n * skew ? "lapsed" : "led", over];
 }
 async function follow(place, skew = 1, every = 1) {
   for (let said = "", latest = [0n, 0n], term = "", since = 0n; ; await new Promise((done) => setTimeout(done, every * 1000))) {

@@ -36,7 +36,7 @@ def judge(r, now, skew, unchanged):
     if r["election_number"] == 0 or r["leader_id"] == "":
         return "none" if r["election_number"] == 0 else "vacant", None
     if r.get("unsynchronized"):
-        return "lapsed" if unchanged >= r["term_length"] + max(skew, r["term_length"] // 100) else "held", None
+        return "lapsed" if unchanged >= r["term_length"] + max(skew, r["term_length"] // 100) else "unknown", None
     return "lapsed" if now >= r["term_expiry"] + skew or unchanged >= r["term_length"] + 3 * skew else "led", r["term_expiry"] + skew
 
 def follow(place, skew=1, every=1, said="", latest=(0, 0), term=None, since=0):

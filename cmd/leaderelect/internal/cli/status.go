@@ -61,7 +61,7 @@ func (a *app) status(ctx context.Context, l *look, asJSON bool, checkID string) 
 		return err
 	case checkID != "" && s.LeaderID != checkID:
 		return &exit{exitUnled, nil}
-	case s.State == state.Held:
+	case s.State == state.Unknown:
 		return fmt.Errorf("within --timeout %v it could not be told whether the term still runs; that takes %v at most", l.timeout, l.took)
 	case s.State != state.Led:
 		return &exit{exitUnled, nil}
@@ -108,7 +108,7 @@ func (l *look) look(ctx context.Context) (state.State, error) {
 		return state.State{}, late(ctx, err)
 	}
 	s := state.Of(e, time.Now(), l.common.skew, l.common.extendEvery)
-	if s.State != state.Held {
+	if s.State != state.Unknown {
 		s.Place = placeOf(d)
 		return s, nil
 	}
@@ -133,7 +133,7 @@ func (l *look) lookOn(ctx context.Context, d leaderelection.RaceDecider, poll ti
 	watch.PollInterval = poll
 	var s state.State
 	err := l.follow(ctx, watch, func(e state.Event) {
-		if s = e.State; s.State != state.Held {
+		if s = e.State; s.State != state.Unknown {
 			cancel(errHappened)
 		}
 	})

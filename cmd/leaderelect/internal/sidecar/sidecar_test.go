@@ -144,7 +144,7 @@ func TestUnsynchronized(t *testing.T) {
 	e.Unsynchronized, e.TermLength = true, 300*time.Millisecond
 	var now state.State
 	s.hub.Record(e)
-	if get(t, s.URL+"/election", &now); now.State != state.Held || now.LeaderID != "a" || !now.TermExpiry.IsZero() {
+	if get(t, s.URL+"/election", &now); now.State != state.Unknown || now.LeaderID != "a" || !now.TermExpiry.IsZero() {
 		t.Errorf("at first: %+v", now)
 	}
 	e.Extension++
@@ -414,10 +414,10 @@ func TestPage(t *testing.T) {
 	blind.Unsynchronized = true
 	u.hub.Record(blind)
 	b.open(u.URL + "/")
-	b.until(`document.getElementById("state").textContent`, "held")
+	b.until(`document.getElementById("state").textContent`, "unknown")
 	b.until(`document.getElementById("leader").textContent`, "echo")
 	b.until(`document.getElementById("left").textContent.startsWith("whether its term still runs")`, "true")
-	b.picture("held")
+	b.picture("unknown")
 	blind.Extension++
 	u.hub.Record(blind)
 	b.until(`document.getElementById("state").textContent`, "leads")

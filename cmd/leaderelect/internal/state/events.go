@@ -32,7 +32,7 @@ func (e *Event) Text() string {
 	switch e.Event {
 	case Elected:
 		s := fmt.Sprintf("%s token %d: %s leads, %s", at, e.Token, Name(e.LeaderID), until)
-		if e.State.State == Held {
+		if e.State.State == Unknown {
 			s = fmt.Sprintf("%s token %d: held by %s; %s", at, e.Token, Name(e.LeaderID), e.untold())
 		}
 		if len(e.HostPort) > 0 {
@@ -94,7 +94,7 @@ func (f *Follower) Now(now time.Time, skew time.Duration) State {
 	}
 	s := Of(f.last, now, skew, f.Every)
 	switch {
-	case s.State != Held:
+	case s.State != Unknown:
 	case f.lapsed || f.LapseIn(now, skew) <= 0:
 		s.State = Lapsed
 	case f.moved:

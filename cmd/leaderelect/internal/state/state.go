@@ -17,10 +17,10 @@ const (
 	Vacant = "vacant" // nobody does: it was given up
 	Lapsed = "lapsed" // nobody does: the term ran out unextended
 	None   = "none"   // nobody ever has
-	// Held: somebody held the record when it was last written. Its clock must not
+	// Unknown: somebody held the record when it was last written. Its clock must not
 	// be compared with others, or is wrong (see Ahead), so whether that term still
 	// runs is seen only by looking for a while.
-	Held = "held"
+	Unknown = "unknown"
 )
 
 // State is a record, as JSON.
@@ -91,7 +91,7 @@ func Of(e *leaderelection.RaceEntry, now time.Time, skew, every time.Duration) S
 		s.TermExpiry = time.Time{}
 		return s
 	case e.Unsynchronized, Ahead(e, now, skew):
-		s.State, s.ahead = Held, !e.Unsynchronized
+		s.State, s.ahead = Unknown, !e.Unsynchronized
 		return s
 	case left <= -skew:
 		s.State = Lapsed
@@ -156,8 +156,8 @@ func (s *State) facts() string {
 			break
 		}
 		line("state", "lapsed: the term of %s ran out at %s", Name(s.LeaderID), s.TermExpiry.Format(clock))
-	case Held:
-		line("state", "held, when it was last written: %s", s.untold())
+	case Unknown:
+		line("state", "unknown: %s", s.untold())
 	default:
 		line("state", "led")
 	}
@@ -187,7 +187,7 @@ func (s *State) facts() string {
 	return b.String()
 }
 
-// untold is what a look at a record that is Held leaves open.
+// untold is what a look at a record that is Unknown leaves open.
 func (s *State) untold() string {
 	why := "its clock is not compared"
 	if !s.Unsynchronized {

@@ -55,8 +55,8 @@ func TestOf(t *testing.T) {
 		"given up":               {vacant(""), 0, state.Vacant, 0, "vacant: given up at 2026-09-21T13:46:40Z"},
 		"given up for anybody":   {vacant("*"), 0, state.Vacant, 0, "vacant: given up at"},
 		"reserved":               {vacant("b"), 0, state.Vacant, 0, "vacant: reserved for b until 2026-09-21T13:46:40Z"},
-		"hours ahead":            {ahead(), 0, state.Held, 0, "its term ends at 2026-09-21T15:46:40Z, so its leader's clock is wrong, or this one"},
-		"unsynchronized":         {unsynchronized(4), 0, state.Held, 0, "held, when it was last written: its clock is not compared"},
+		"hours ahead":            {ahead(), 0, state.Unknown, 0, "its term ends at 2026-09-21T15:46:40Z, so its leader's clock is wrong, or this one"},
+		"unsynchronized":         {unsynchronized(4), 0, state.Unknown, 0, "unknown: its clock is not compared"},
 	} {
 		s := state.Of(c.entry, now.Add(c.at), skew, 0)
 		if s.State != c.state || s.Left != c.left || !strings.Contains(s.Text(), c.text) {
@@ -96,7 +96,7 @@ func TestJSON(t *testing.T) {
 		{e, `{"state":"led","leader_id":"a","token":3,"host_port":["10.0.0.1:80"],"params":"x","term_expiry":"2026-09-21T13:46:50Z",` +
 			`"term_seconds":10,"seconds_left":10,"extension":1,"since_about":"2026-09-21T13:46:40Z","successor":"b"}`},
 		{vacant("b"), `{"state":"vacant","leader_id":"","token":3,"reserved_until":"2026-09-21T13:46:40Z","term_seconds":10,"seconds_left":0,"extension":9,"successor":"b"}`},
-		{unsynchronized(1), `{"state":"held","leader_id":"a","token":3,"term_seconds":10,"seconds_left":0,"extension":1,"unsynchronized":true}`},
+		{unsynchronized(1), `{"state":"unknown","leader_id":"a","token":3,"term_seconds":10,"seconds_left":0,"extension":1,"unsynchronized":true}`},
 		{&leaderelection.RaceEntry{ConnectionParams: []byte{0xff}}, `{"state":"none","leader_id":"","token":0,"params_base64":"/w==","seconds_left":0,"extension":0}`},
 	} {
 		if got, err := json.Marshal(state.Of(c.entry, now, skew, 0)); err != nil || string(got) != c.want {
@@ -164,7 +164,7 @@ func TestFollowerUnsynchronized(t *testing.T) {
 	if e.Event != state.Elected || !strings.Contains(e.Text(), "held by a; its clock is not compared") {
 		t.Errorf("%+v: %s", e, e.Text())
 	}
-	known(term+skew-1, state.Held, 0)
+	known(term+skew-1, state.Unknown, 0)
 	known(term+skew, state.Lapsed, 0)
 	e = f.Changed(unsynchronized(6), now, skew)
 	if e.Event != state.Extension || !strings.HasSuffix(e.Text(), "a extended for 10s") {
@@ -203,7 +203,7 @@ func TestFollowerAhead(t *testing.T) {
 		}
 	}
 	f.Changed(ahead(), now, skew)
-	known(term+3*skew-1, state.Held, 0)
+	known(term+3*skew-1, state.Unknown, 0)
 	known(term+3*skew, state.Lapsed, 0)
 	next := ahead()
 	next.Extension++

@@ -39,7 +39,7 @@ func TestVectors(t *testing.T) {
 		}
 		want := v.State
 		if e.Unsynchronized && !e.Vacant() || state.Ahead(e, time.Unix(0, now), time.Duration(skew)) {
-			want = state.Held
+			want = state.Unknown
 		}
 		if got := state.Of(e, time.Unix(0, now), time.Duration(skew), 0).State; got != want {
 			t.Errorf("%s: it is %s, want %s", v.Name, got, want)

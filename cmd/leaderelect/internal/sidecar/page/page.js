@@ -19,15 +19,15 @@ function fact(name, value) {
 
 function show() {
   const s = state;
-  $("state").textContent = { led: "leads", vacant: "vacant", lapsed: "lapsed", held: "held", none: "no election yet" }[s.state];
+  $("state").textContent = { led: "leads", vacant: "vacant", lapsed: "lapsed", unknown: "unknown", none: "no election yet" }[s.state];
   $("state").className = "badge " + s.state;
-  $("leader").textContent = s.state === "led" || s.state === "held" ? s.leader_id : s.state === "lapsed" ? "Nobody (was " + s.leader_id + ")" : "Nobody";
-  document.title = { led: s.leader_id + " leads", held: "Held by " + s.leader_id }[s.state] || "Nobody leads";
+  $("leader").textContent = s.state === "led" || s.state === "unknown" ? s.leader_id : s.state === "lapsed" ? "Nobody (was " + s.leader_id + ")" : "Nobody";
+  document.title = { led: s.leader_id + " leads", unknown: "Unknown whether " + s.leader_id + " leads" }[s.state] || "Nobody leads";
   $("facts").replaceChildren();
   if (s.token) fact("Fencing token", s.token);
   if (s.host_port) fact("Addresses", s.host_port.join(", "));
   if (s.params) fact("Params", s.params);
-  if (s.state === "led" || s.state === "held") fact("Extensions", s.extension);
+  if (s.state === "led" || s.state === "unknown") fact("Extensions", s.extension);
   if (s.successor) fact(s.state === "led" ? "Asked to" : "Reserved for", s.successor === "*" ? "step down" : s.successor);
 }
 
@@ -41,7 +41,7 @@ function tick() {
   $("fill").className = percent < 25 ? "low" : "";
   $("bar").setAttribute("aria-valuenow", Math.round(percent));
   const most = state.unsynchronized ? " s at most left of the view, unless it is extended" : " s left of the view, unless it is extended";
-  $("left").textContent = state.state === "held" ? "whether its term still runs shows within a term: its clock is not compared" :
+  $("left").textContent = state.state === "unknown" ? "whether its term still runs shows within a term: its clock is not compared" :
     state.state !== "led" ? "\u00a0" :
     left > 0 ? left.toFixed(1) + most : "the view is over; the term has not been extended";
 }
