@@ -77,7 +77,7 @@ type assignment struct {
 	places   []placed          // of each shard, in the order of shards
 	retired  uint64            // the greatest token of the shards that are gone, and of earlier records
 	pins     map[string]string // shard to MemberID
-	cordons  []string          // MemberIDs, in order
+	drained  []string          // MemberIDs, in order
 	failures map[string][]failure
 
 	token    leaderelection.LeaderToken // the version in the store
@@ -105,7 +105,7 @@ type assignmentJSON struct {
 	Places   []placed          `json:"places"`
 	Retired  uint64            `json:"retired,omitempty"`
 	Pins     map[string]string `json:"pins,omitempty"`
-	Cordons  []string          `json:"cordons,omitempty"`
+	Drained  []string          `json:"drained,omitempty"`
 
 	Failures map[string][]failure `json:"failures,omitempty"`
 }
@@ -148,7 +148,7 @@ func (a *assignment) entry(limit int) (*leaderelection.RaceEntry, error) {
 	}
 	j := assignmentJSON{
 		Form: assignmentForm, Numbered: a.shards.numbered, Named: a.shards.names, Sessions: a.sessions,
-		Places: slices.Clone(a.places), Retired: a.retired, Pins: a.pins, Cordons: a.cordons, Failures: a.failures,
+		Places: slices.Clone(a.places), Retired: a.retired, Pins: a.pins, Drained: a.drained, Failures: a.failures,
 	}
 	// Tokens begin with the time, so only their ends differ.
 	if len(j.Places) > 0 {
@@ -224,7 +224,7 @@ func parseAssignment(e *leaderelection.RaceEntry) (*assignment, error) {
 	}
 	a := &assignment{
 		version: e.ElectionNumber, id: e.Incarnation, sessions: j.Sessions, places: j.Places,
-		shards: Shards{numbered: j.Numbered, names: j.Named}, retired: j.Retired, pins: j.Pins, cordons: j.Cordons, token: e.Token,
+		shards: Shards{numbered: j.Numbered, names: j.Named}, retired: j.Retired, pins: j.Pins, drained: j.Drained, token: e.Token,
 		failures: j.Failures,
 	}
 	for i := range a.places {
@@ -278,7 +278,7 @@ func (a *assignment) moves() bool {
 // clone returns a copy of a, from which to make the next version.
 func (a *assignment) clone() *assignment {
 	b := *a
-	b.sessions, b.places, b.cordons, b.pins = slices.Clone(a.sessions), slices.Clone(a.places), slices.Clone(a.cordons), maps.Clone(a.pins)
+	b.sessions, b.places, b.drained, b.pins = slices.Clone(a.sessions), slices.Clone(a.places), slices.Clone(a.drained), maps.Clone(a.pins)
 	b.failures = maps.Clone(a.failures) // nobody changes its lists
 	return &b
 }

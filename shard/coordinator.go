@@ -84,7 +84,7 @@ func (c *coordinator) run() {
 			continue
 		case <-timer.C:
 		}
-		if !pushes { // only reads show an operator's pins and cordons
+		if !pushes { // only reads show an operator's pins and drained members
 			c.known = nil
 		} else if newest := c.m.newestAssignment(); c.known != nil && newest != nil && newest.version > c.known.version {
 			c.known = newest

@@ -13,7 +13,7 @@ import (
 // FuzzAssignment reads assignments of any bytes. What can be read is written, and read, as the same.
 func FuzzAssignment(f *testing.F) {
 	full := &assignment{
-		version: 7, id: "id", shards: Named("a", "b"), retired: 9, pins: map[string]string{"b": "m"}, cordons: []string{"n"},
+		version: 7, id: "id", shards: Named("a", "b"), retired: 9, pins: map[string]string{"b": "m"}, drained: []string{"n"},
 		sessions: []session{{SessionID: SessionID{0, 3}, Member: "m"}, {SessionID: SessionID{4, 1}, Member: "n"}},
 		places:   []placed{{0, 5, true}, {none, 1, false}},
 	}

@@ -18,8 +18,8 @@ import (
 // [Operator.Pin].
 func (a *Assignment) Pins() map[string]string { return maps.Clone(a.in().pins) }
 
-// Cordons returns the MemberIDs of the cordoned members, in order: see [Operator.Cordon].
-func (a *Assignment) Cordons() []string { return slices.Clone(a.in().cordons) }
+// Drained returns the MemberIDs of the drained members, in order: see [Operator.Drain].
+func (a *Assignment) Drained() []string { return slices.Clone(a.in().drained) }
 
 // Shards returns the shards of the assignment, including those that are about to go.
 func (a *Assignment) Shards() Shards { return a.in().shards }

@@ -176,10 +176,10 @@ func TestForeignAssignments(t *testing.T) {
 // A change is made to a copy: who holds the assignment before sees nothing of it.
 func TestClonesShareNothing(t *testing.T) {
 	a := of(1, Numbered(1), placed{0, 1, false})
-	a.pins, a.cordons = map[string]string{"0": "a"}, []string{"x"}
+	a.pins, a.drained = map[string]string{"0": "a"}, []string{"x"}
 	b := a.clone()
-	b.sessions[0].Member, b.places[0].token, b.cordons[0], b.pins["0"] = "b", 2, "y", "b"
-	if a.sessions[0].Member != "a" || a.places[0].token != 1 || a.cordons[0] != "x" || a.pins["0"] != "a" {
+	b.sessions[0].Member, b.places[0].token, b.drained[0], b.pins["0"] = "b", 2, "y", "b"
+	if a.sessions[0].Member != "a" || a.places[0].token != 1 || a.drained[0] != "x" || a.pins["0"] != "a" {
 		t.Errorf("%+v", a)
 	}
 }

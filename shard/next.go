@@ -216,7 +216,7 @@ func (n *transition) members() {
 		n.session = append(n.session, i)
 		n.plan = append(n.plan, planMember{
 			id: s.Member + " " + s.String(), weight: info.Weight, capacity: info.Capacity, zone: info.Zone,
-			cordoned: slices.Contains(n.next.cordons, s.Member),
+			drained: slices.Contains(n.next.drained, s.Member),
 		})
 	}
 }
@@ -360,7 +360,7 @@ func (a *assignment) same(b *assignment) bool {
 	return a.shards.equal(b.shards) && a.retired == b.retired && slices.Equal(a.places, b.places) &&
 		slices.EqualFunc(a.sessions, b.sessions, func(x, y session) bool {
 			return x.SessionID == y.SessionID && x.Member == y.Member && slices.Equal(x.HostPort, y.HostPort)
-		}) && maps.Equal(a.pins, b.pins) && slices.Equal(a.cordons, b.cordons) &&
+		}) && maps.Equal(a.pins, b.pins) && slices.Equal(a.drained, b.drained) &&
 		maps.EqualFunc(a.failures, b.failures, func(x, y []failure) bool { return slices.EqualFunc(x, y, sameFailure) })
 }
 

@@ -254,11 +254,11 @@ func TestOperatorWrites(t *testing.T) {
 			do     func() error
 			writes bool
 		}{
-			{func() error { return op.Cordon(ctx, "b") }, true}, {func() error { return op.Cordon(ctx, "b") }, false},
+			{func() error { return op.Drain(ctx, "b") }, true}, {func() error { return op.Drain(ctx, "b") }, false},
 			{func() error { return op.Pin(ctx, "1", "b") }, true}, {func() error { return op.Pin(ctx, "1", "b") }, false},
 			{func() error { return op.Pin(ctx, "1", "c") }, true}, {func() error { return op.Unpin(ctx, "1") }, true},
-			{func() error { return op.Unpin(ctx, "1") }, false}, {func() error { return op.Uncordon(ctx, "x") }, false},
-			{func() error { return op.Uncordon(ctx, "b") }, true}, {func() error { return op.Uncordon(ctx, "b") }, false},
+			{func() error { return op.Unpin(ctx, "1") }, false}, {func() error { return op.Undrain(ctx, "x") }, false},
+			{func() error { return op.Undrain(ctx, "b") }, true}, {func() error { return op.Undrain(ctx, "b") }, false},
 		} {
 			before := d.Entry()
 			if err := c.do(); err != nil {
@@ -273,26 +273,26 @@ func TestOperatorWrites(t *testing.T) {
 			}
 		}
 		for says, err := range map[string]error{
-			`no shard "2"`: op.Pin(ctx, "2", "b"), "the member is empty": op.Pin(ctx, "1", ""), "cordon: the member": op.Cordon(ctx, ""),
-			"Store is nil": Operator{}.Cordon(ctx, "b"),
+			`no shard "2"`: op.Pin(ctx, "2", "b"), "the member is empty": op.Pin(ctx, "1", ""), "drain: the member": op.Drain(ctx, ""),
+			"Store is nil": Operator{}.Drain(ctx, "b"),
 		} {
 			if err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("%v, want %q", err, says)
 			}
 		}
 		h.Inject(memory.Fail(leaderelection.ErrLostRace).On(memory.Write).Times(3))
-		if err := op.Cordon(ctx, "b"); err != nil {
+		if err := op.Drain(ctx, "b"); err != nil {
 			t.Errorf("after lost races: %v", err)
 		}
 		h.Inject(memory.Fail(memory.ErrLost).On(memory.Write))
-		if err := op.Uncordon(ctx, "b"); !errors.Is(err, memory.ErrLost) {
+		if err := op.Undrain(ctx, "b"); !errors.Is(err, memory.ErrLost) {
 			t.Errorf("a write that failed: %v", err)
 		}
 		h.Inject(memory.Fail(leaderelection.ErrLostRace).On(memory.Write))
 		late := errors.New("too late")
 		short, cancel := context.WithTimeoutCause(ctx, time.Minute+time.Millisecond, late)
 		defer cancel()
-		if err := op.Uncordon(short, "b"); !errors.Is(err, late) {
+		if err := op.Undrain(short, "b"); !errors.Is(err, late) {
 			t.Errorf("lost for good: %v", err)
 		}
 	})

@@ -61,26 +61,26 @@ func (o Operator) Unpin(ctx context.Context, shard string) error {
 	})
 }
 
-// Cordon moves the shards of the member with the given MemberID to other members. Use it before
+// Drain moves the shards of the member with the given MemberID to other members. Use it before
 // maintenance. The member keeps the shards that are pinned to it, and those for which no other
 // member has room.
-func (o Operator) Cordon(ctx context.Context, member string) error {
+func (o Operator) Drain(ctx context.Context, member string) error {
 	if err := checkName("the member", member); err != nil {
-		return fmt.Errorf("shard: cordon: %w", err)
+		return fmt.Errorf("shard: drain: %w", err)
 	}
-	return o.change(ctx, fmt.Sprintf("cordoning %q", member), func(a *assignment) error {
-		if i, found := slices.BinarySearch(a.cordons, member); !found {
-			a.cordons = slices.Insert(a.cordons, i, member)
+	return o.change(ctx, fmt.Sprintf("draining %q", member), func(a *assignment) error {
+		if i, found := slices.BinarySearch(a.drained, member); !found {
+			a.drained = slices.Insert(a.drained, i, member)
 		}
 		return nil
 	})
 }
 
-// Uncordon lets a cordoned member take its share again.
-func (o Operator) Uncordon(ctx context.Context, member string) error {
-	return o.change(ctx, fmt.Sprintf("uncordoning %q", member), func(a *assignment) error {
-		if i, found := slices.BinarySearch(a.cordons, member); found {
-			a.cordons = slices.Delete(a.cordons, i, i+1)
+// Undrain lets a drained member take its share again.
+func (o Operator) Undrain(ctx context.Context, member string) error {
+	return o.change(ctx, fmt.Sprintf("ending the draining of %q", member), func(a *assignment) error {
+		if i, found := slices.BinarySearch(a.drained, member); found {
+			a.drained = slices.Delete(a.drained, i, i+1)
 		}
 		return nil
 	})

@@ -27,20 +27,20 @@ func TestOperators(t *testing.T) {
 		g.settles(12, time.Minute)
 		op := Operator{Store: func(name string) (leaderelection.RaceDecider, error) { return g.record(name).Handle(), nil }}
 		ctx := context.Background()
-		for _, err := range []error{op.Cordon(ctx, "b"), op.Cordon(ctx, "b"), op.Pin(ctx, "3", "b"), op.Pin(ctx, "3", "b")} {
+		for _, err := range []error{op.Drain(ctx, "b"), op.Drain(ctx, "b"), op.Pin(ctx, "3", "b"), op.Pin(ctx, "3", "b")} {
 			if err != nil {
 				g.t.Fatal(err)
 			}
 		}
 		time.Sleep(4 * T)
 		if n := g.counts(); n["b"] != 1 || n["a"]+n["c"] != 11 {
-			g.t.Errorf("b is cordoned, and shard 3 pinned to it: %v", n)
+			g.t.Errorf("b is drained, and shard 3 pinned to it: %v", n)
 		}
 		version := g.record(assignmentName).Entry().ElectionNumber
 		if time.Sleep(time.Minute); g.record(assignmentName).Entry().ElectionNumber != version {
 			g.t.Error("the assignment is written again and again")
 		}
-		if err := errors.Join(op.Uncordon(ctx, "b"), op.Unpin(ctx, "3")); err != nil {
+		if err := errors.Join(op.Undrain(ctx, "b"), op.Unpin(ctx, "3")); err != nil {
 			g.t.Fatal(err)
 		}
 		g.settles(12, 8*T)
@@ -54,7 +54,7 @@ func TestOperators(t *testing.T) {
 			g.t.Errorf("unpinning a shard that is not pinned: %v", err)
 		}
 	})
-	err := Operator{Store: func(string) (leaderelection.RaceDecider, error) { return memory.NewDecider(), nil }}.Cordon(t.Context(), "a")
+	err := Operator{Store: func(string) (leaderelection.RaceDecider, error) { return memory.NewDecider(), nil }}.Drain(t.Context(), "a")
 	if !errors.Is(err, ErrNoGroup) {
 		t.Errorf("no group: %v", err)
 	}

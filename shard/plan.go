@@ -11,7 +11,7 @@ type planMember struct {
 	id       string // the order of ties
 	weight   int    // its share, at least 1
 	capacity int    // the most shards that it takes; 0: no limit
-	cordoned bool   // takes nothing but what is pinned to it
+	drained  bool   // takes nothing but what is pinned to it
 	zone     string
 }
 
@@ -113,7 +113,7 @@ func elsewhere(members []planMember, shards []planShard, target, room []int) {
 		}
 		best := none
 		for m := range members {
-			if c := members[m].capacity; !s.avoid[m] && !members[m].cordoned && (c == 0 || taken[m] < c) && (best == none || room[m] > room[best]) {
+			if c := members[m].capacity; !s.avoid[m] && !members[m].drained && (c == 0 || taken[m] < c) && (best == none || room[m] > room[best]) {
 				best = m
 			}
 		}
@@ -196,7 +196,7 @@ func loads(members []planMember, shards []planShard) []int {
 		}
 	}
 	for i, m := range members {
-		if !m.cordoned && q.fits(i) {
+		if !m.drained && q.fits(i) {
 			q.order = append(q.order, i)
 		}
 	}

@@ -92,14 +92,14 @@ func TestPlanJoinAndLeave(t *testing.T) {
 			shards[i].owner = none
 		}
 	}
-	joined[3].cordoned = true
+	joined[3].drained = true
 	if got := moves(shards, plan(joined, shards)); got != 0 {
 		t.Errorf("%d moves of others' shards when one has gone", got)
 	}
 }
 
-// Whatever the weights, capacities, cordons, pins and zones: no member has more than
-// its capacity, a cordoned one no more than its pins, a pinned shard is elsewhere
+// Whatever the weights, capacities, drained members, pins and zones: no member has more than
+// its capacity, a drained one no more than its pins, a pinned shard is elsewhere
 // only if its member is full of pins, nothing waits for room that is there, the shares follow the weights, and a plan that
 // was carried out is not changed again.
 func TestPlanLimits(t *testing.T) {
@@ -109,7 +109,7 @@ func TestPlanLimits(t *testing.T) {
 		m := 1 + rng.IntN(6)
 		members, shards := draw(rng, m, rng.IntN(40))
 		for i := range members {
-			members[i].weight, members[i].cordoned, members[i].zone = 1+rng.IntN(4), rng.IntN(5) == 0, zones[rng.IntN(3)]
+			members[i].weight, members[i].drained, members[i].zone = 1+rng.IntN(4), rng.IntN(5) == 0, zones[rng.IntN(3)]
 			if rng.IntN(3) == 0 {
 				members[i].capacity = 1 + rng.IntN(10)
 			}
@@ -151,14 +151,14 @@ func checkLimits(t *testing.T, members []planMember, shards []planShard, target 
 		switch {
 		case m.capacity > 0 && has[i] > m.capacity:
 			t.Fatalf("%+v gets %d", m, has[i])
-		case m.cordoned && has[i] > pinned[i]:
+		case m.drained && has[i] > pinned[i]:
 			t.Fatalf("%+v gets %d, %d pinned", m, has[i], pinned[i])
-		case waiting && !m.cordoned && !full:
+		case waiting && !m.drained && !full:
 			t.Fatalf("a shard waits, and %+v with %d has room", m, has[i])
 		}
 		for j, o := range members {
 			// To take one from i and give it to j would not be fairer.
-			if j != i && !o.cordoned && (o.capacity == 0 || has[j] < o.capacity) && has[i] > pinned[i] && has[i]*o.weight > (has[j]+1)*m.weight {
+			if j != i && !o.drained && (o.capacity == 0 || has[j] < o.capacity) && has[i] > pinned[i] && has[i]*o.weight > (has[j]+1)*m.weight {
 				t.Fatalf("%+v has %d, %+v has %d", m, has[i], o, has[j])
 			}
 		}
@@ -196,7 +196,7 @@ func FuzzPlan(f *testing.F) {
 		}
 		var members []planMember
 		for i, b := range m {
-			members = append(members, planMember{id: fmt.Sprint(i), weight: 1 + int(b&3), capacity: int(b >> 4), cordoned: b&4 != 0, zone: string("ab"[b>>3&1])})
+			members = append(members, planMember{id: fmt.Sprint(i), weight: 1 + int(b&3), capacity: int(b >> 4), drained: b&4 != 0, zone: string("ab"[b>>3&1])})
 		}
 		var shards []planShard
 		for i, b := range s {

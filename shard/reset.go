@@ -16,7 +16,7 @@ import (
 // backup. Stop all members before, and wait for a term.
 //
 // Each shard's next token is greater than after, and greater than its token in the record. So after
-// must be the greatest token that any fence, log or backup has seen. Pins, cordons and shards
+// must be the greatest token that any fence, log or backup has seen. Pins, drained members and shards
 // stay, if the record can be read.
 //
 // Unless force is true, Reset refuses while the term of the coordinator or of a seat runs, or if

@@ -71,7 +71,7 @@ func TestResetKeepsWhatCanBeRead(t *testing.T) {
 		ctx, op := context.Background(), g.operator()
 		g.join("a")
 		g.settles(12, time.Minute)
-		if err := errors.Join(op.Pin(ctx, "7", "c"), op.Cordon(ctx, "d")); err != nil {
+		if err := errors.Join(op.Pin(ctx, "7", "c"), op.Drain(ctx, "d")); err != nil {
 			g.t.Fatal(err)
 		}
 		g.stopAll()
@@ -93,7 +93,7 @@ func TestResetKeepsWhatCanBeRead(t *testing.T) {
 		if err != nil {
 			g.t.Fatal(err)
 		}
-		if a.version <= known.version || a.id == known.id || len(a.sessions) != 0 || a.retired != now+1500 || a.pins["7"] != "c" || a.cordons[0] != "d" || a.shards.Len() != 12 {
+		if a.version <= known.version || a.id == known.id || len(a.sessions) != 0 || a.retired != now+1500 || a.pins["7"] != "c" || a.drained[0] != "d" || a.shards.Len() != 12 {
 			g.t.Errorf("%+v", a)
 		}
 		for i, p := range a.places {

@@ -201,7 +201,7 @@ func (q *asked) drain(ctx context.Context, id string, force, wait bool) error {
 	if err := unless(force, s.CannotDrain(id)); err != nil {
 		return err
 	}
-	if err := q.op.Cordon(ctx, id); err != nil {
+	if err := q.op.Drain(ctx, id); err != nil {
 		return err
 	}
 	if !wait {
@@ -237,10 +237,10 @@ Exit codes: 0 it is on record; 1 there is no such member, or another error; 2 us
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(as.Cordons(), id) && !slices.ContainsFunc(as.Members(), func(o shard.Owner) bool { return o.Member == id }) {
+		if !slices.Contains(as.Drained(), id) && !slices.ContainsFunc(as.Members(), func(o shard.Owner) bool { return o.Member == id }) {
 			return fmt.Errorf("the group has no member %s, and none of that name is drained: leaderelect shards status lists them", state.Name(id))
 		}
-		if err := q.op.Uncordon(ctx, id); err != nil {
+		if err := q.op.Undrain(ctx, id); err != nil {
 			return err
 		}
 		return q.say("%s gets its share", state.Name(id))

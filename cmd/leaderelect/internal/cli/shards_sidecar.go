@@ -141,8 +141,8 @@ func (s *shardsServed) serve(l net.Listener) (stop func()) {
 				return s.ask(func(o shard.Operator) error { return o.Pin(ctx, name, to) })
 			},
 			Unpin:   s.asks(shard.Operator.Unpin),
-			Drain:   s.asks(shard.Operator.Cordon),
-			Undrain: s.asks(shard.Operator.Uncordon),
+			Drain:   s.asks(shard.Operator.Drain),
+			Undrain: s.asks(shard.Operator.Undrain),
 		})
 	})
 }

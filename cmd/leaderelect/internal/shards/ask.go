@@ -48,7 +48,7 @@ func (s *State) room(members []Member) (n int) {
 // takers are the members that get shards if id is emptied.
 func (s *State) takers(id string) (all []Member) {
 	for _, m := range s.Members {
-		if m.ID != id && m.State == Alive && !m.Cordoned {
+		if m.ID != id && m.State == Alive && !m.Drained {
 			all = append(all, m)
 		}
 	}

@@ -14,7 +14,7 @@ func TestWhatCannotHappen(t *testing.T) {
 	}
 	gone := shards.Member{ID: "gone", State: shards.Over, Owned: 1}
 	drained := member("drained", 0, 0)
-	drained.Cordoned = true
+	drained.Drained = true
 	pins := map[string]string{"1": "a", "2": "a", "3": "b"}
 	for name, c := range map[string]struct {
 		members                 []shards.Member

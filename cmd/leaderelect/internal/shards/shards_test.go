@@ -59,7 +59,7 @@ func TestEventsAndState(t *testing.T) {
 		if err := o.Pin(t.Context(), "one", "b"); err != nil {
 			t.Error(err)
 		}
-		if err := o.Cordon(t.Context(), "a"); err != nil {
+		if err := o.Drain(t.Context(), "a"); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(20 * time.Second)
@@ -83,7 +83,7 @@ func TestEventsAndState(t *testing.T) {
 			t.Errorf("the seats are other sessions' by now: %+v", s)
 		}
 		for i, want := range []shards.Member{
-			{ID: "a", Seat: 0, State: shards.Alive, HostPort: []string{"a:80"}, Cordoned: true, Weight: 2, Capacity: 9, Zone: "z"},
+			{ID: "a", Seat: 0, State: shards.Alive, HostPort: []string{"a:80"}, Drained: true, Weight: 2, Capacity: 9, Zone: "z"},
 			{ID: "b", Seat: 1, State: shards.Alive, HostPort: []string{"b:80"}, Owned: 3, Weight: 2, Capacity: 9, Zone: "z"},
 		} {
 			got := s.Members[i]

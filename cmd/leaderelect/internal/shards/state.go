@@ -24,7 +24,7 @@ type State struct {
 	Unknown  int               `json:"unknown,omitempty"` // those of members whose seat cannot be read
 	Members  []Member          `json:"members"`
 	Pins     map[string]string `json:"pins,omitempty"`    // shard to member
-	Cordons  []string          `json:"cordons,omitempty"` // members that are to be emptied
+	Drained  []string          `json:"drained,omitempty"` // members that are to be emptied
 	Assigned []Shard           `json:"assignment,omitempty"`
 	// Coordinator is who decides; empty: nobody, or it was not looked at.
 	Coordinator string `json:"coordinator,omitempty"`
@@ -49,7 +49,7 @@ type Member struct {
 	HostPort []string `json:"host_port,omitempty"`
 	Owned    int      `json:"owned"`
 	Moving   int      `json:"moving"`
-	Cordoned bool     `json:"cordoned,omitempty"`
+	Drained  bool     `json:"drained,omitempty"`
 	Weight   int      `json:"weight,omitempty"`
 	Capacity int      `json:"capacity,omitempty"`
 	Zone     string   `json:"zone,omitempty"`
@@ -87,11 +87,11 @@ type Failure struct {
 func Of(a *shard.Assignment, seats []shard.Seat, now time.Time) State {
 	s := State{Members: []Member{}, Assigned: []Shard{}}
 	members := map[shard.SessionID]*Member{}
-	cordoned := map[string]bool{}
+	drained := map[string]bool{}
 	if a != nil {
-		s.Version, s.Shards, s.Pins, s.Cordons = uint64(a.Version()), a.Len(), a.Pins(), a.Cordons()
-		for _, id := range s.Cordons {
-			cordoned[id] = true
+		s.Version, s.Shards, s.Pins, s.Drained = uint64(a.Version()), a.Len(), a.Pins(), a.Drained()
+		for _, id := range s.Drained {
+			drained[id] = true
 		}
 		for _, o := range a.Members() {
 			members[o.Session] = &Member{ID: o.Member, Seat: o.Session.Seat, Session: uint64(o.Session.Number), HostPort: o.HostPort}
@@ -130,7 +130,7 @@ func Of(a *shard.Assignment, seats []shard.Seat, now time.Time) State {
 	}
 	s.place(a, members, unknown)
 	for _, m := range members {
-		m.Cordoned = cordoned[m.ID]
+		m.Drained = drained[m.ID]
 		s.Members = append(s.Members, *m)
 	}
 	slices.SortFunc(s.Members, func(x, y Member) int {
@@ -226,7 +226,7 @@ func (s *State) table() string {
 	fmt.Fprintln(w, "MEMBER\tSEAT\tSESSION\tSTATE\tSHARDS\tMOVING\tWEIGHT\tCAPACITY\tZONE\tADDRESSES")
 	for _, m := range s.Members {
 		is := m.State
-		if m.Cordoned {
+		if m.Drained {
 			is = strings.TrimPrefix(is+", draining", ", ")
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", state.Name(m.ID), m.Seat, m.Session, orDash(is), m.Owned, m.Moving,

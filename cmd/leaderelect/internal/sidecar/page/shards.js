@@ -25,7 +25,7 @@ function show(s) {
   document.title = s.unowned ? `${s.unowned} unowned` : `${s.shards} shards`;
   $("summary").textContent = s.version ? `version ${s.version}: ${s.owned} owned, ${s.unowned} unowned, ${s.moving} moving` : "\u00a0";
   $("members").replaceChildren(...s.members.map((m) => row(
-    [m.id + (m.cordoned ? " (draining)" : ""), m.owned, m.moving, m.seat, m.session, (m.host_port || []).join(", ")], m.id)));
+    [m.id + (m.drained ? " (draining)" : ""), m.owned, m.moving, m.seat, m.session, (m.host_port || []).join(", ")], m.id)));
   $("map").replaceChildren(...s.assignment.map((one) => {
     const cell = document.createElement("span");
     cell.title = `${one.shard}: ${one.owner || "nobody"}, token ${one.token}${one.moving ? ", moving" : ""}`;
