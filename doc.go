@@ -6,7 +6,6 @@ it may still act.
 	err := leaderelection.Config{
 		Decider:      decider, // the record: an object, an item, a key, a row, a file
 		LeaderID:     "worker-7",
-		MaxClockSkew: time.Second,
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
 			for ctx.Err() == nil && view.ValueInFuture() {
 				actOnce(view.ElectionNumber())

@@ -16,9 +16,8 @@ import (
 // releases the record.
 func ExampleConfig_Run() {
 	candidate := leaderelection.Config{
-		Decider:      memory.NewDecider(), // in earnest: a store that all machines share
-		LeaderID:     "worker-7",
-		MaxClockSkew: time.Second,
+		Decider:  memory.NewDecider(), // in earnest: a store that all machines share
+		LeaderID: "worker-7",
 	}
 	due := []string{"A-1", "A-2"} // in earnest: what a table says is not sent yet
 	err := candidate.Run(context.Background(), func(ctx context.Context, view *leaderelection.TimeView) error {
@@ -188,7 +187,7 @@ func ExampleWatchConfig_Watch() {
 		TermLength: 15 * time.Second, TermExpiry: time.Now().Add(15 * time.Second),
 	})
 	ctx, stop := context.WithCancel(context.Background())
-	_ = leaderelection.WatchConfig{Decider: election, MaxClockSkew: time.Second}.Watch(ctx,
+	_ = leaderelection.WatchConfig{Decider: election}.Watch(ctx,
 		func(_ context.Context, e leaderelection.RaceEntry) {
 			fmt.Println("token", e.ElectionNumber, "is at", e.HostPort)
 			stop()

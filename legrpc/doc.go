@@ -8,7 +8,7 @@ listens. Without an address no client finds it.
 A client dials the election instead of an address. The resolver watches the election, and moves
 the channel's connection when leadership moves:
 
-	leader := legrpc.NewBuilder(leaderelection.WatchConfig{Decider: decider, MaxClockSkew: time.Second}, nil)
+	leader := legrpc.NewBuilder(leaderelection.WatchConfig{Decider: decider}, nil)
 	conn, err := grpc.NewClient("leaderelection:///orders.example.com",
 		append(leader.DialOptions(nil), grpc.WithTransportCredentials(creds))...)
 

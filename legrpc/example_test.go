@@ -31,7 +31,7 @@ func Example() {
 		return
 	}
 	campaign, err := leaderelection.Config{
-		Decider: election, LeaderID: "a", HostPort: []string{listener.Addr().String()}, MaxClockSkew: time.Second,
+		Decider: election, LeaderID: "a", HostPort: []string{listener.Addr().String()},
 		OnElected: func(context.Context, *leaderelection.TimeView) {},
 	}.Start(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func Example() {
 	go server.Serve(listener)
 
 	decider := election.Handle() // the election, as this process sees it
-	leader := legrpc.NewBuilder(leaderelection.WatchConfig{Decider: decider, MaxClockSkew: time.Second}, nil)
+	leader := legrpc.NewBuilder(leaderelection.WatchConfig{Decider: decider}, nil)
 	conn, err := grpc.NewClient("leaderelection:///orders",
 		append(leader.DialOptions(nil), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {

@@ -16,7 +16,7 @@ The process that sends a request must find the leader. A [Router] follows the el
 [Router.Proxy] is a handler that passes requests on, [Router.Redirect] one that sends clients to
 the leader with 307.
 
-	router, err := lehttp.Follow(ctx, leaderelection.WatchConfig{Decider: decider, MaxClockSkew: time.Second})
+	router, err := lehttp.Follow(ctx, leaderelection.WatchConfig{Decider: decider})
 	...
 	http.ListenAndServe(":8080", router.Proxy(nil))
 

@@ -29,7 +29,7 @@ func Example() {
 	candidate := httptest.NewServer(app)
 	defer candidate.Close()
 	campaign, err := leaderelection.Config{
-		Decider: election, LeaderID: "a", HostPort: []string{candidate.Listener.Addr().String()}, MaxClockSkew: time.Second,
+		Decider: election, LeaderID: "a", HostPort: []string{candidate.Listener.Addr().String()},
 		OnElected: func(context.Context, *leaderelection.TimeView) {},
 	}.Start(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func Example() {
 
 	// The proxy, anywhere. It keeps requests until there is a leader.
 	decider := election.Handle() // the election, as this process sees it
-	router, err := lehttp.Follow(ctx, leaderelection.WatchConfig{Decider: decider, MaxClockSkew: time.Second})
+	router, err := lehttp.Follow(ctx, leaderelection.WatchConfig{Decider: decider})
 	if err != nil {
 		fmt.Println(err)
 		return

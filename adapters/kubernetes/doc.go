@@ -5,7 +5,7 @@ Lease of controller-runtime's own election (deciders/kubernetes) replicas of bot
 campaign together, while you move an operator from one to the other.
 
 	runner := lekubernetes.NewRunner(leaderelection.Config{
-		Decider: decider, LeaderID: podName, MaxClockSkew: time.Second,
+		Decider: decider, LeaderID: podName,
 	})
 	mgr, err := ctrl.NewManager(restConfig, runner.Options(ctrl.Options{}))
 	...

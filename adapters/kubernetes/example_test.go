@@ -2,7 +2,6 @@ package kubernetes_test
 
 import (
 	"log"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -26,9 +25,8 @@ func Example() {
 	}
 	runner := lekubernetes.NewRunner(leaderelection.Config{
 		// The Lease that was LeaderElectionID, in its namespace; or any other store.
-		Decider:      lease.NewDecider(clients.CoordinationV1().RESTClient(), "orders", "orders-operator", nil),
-		LeaderID:     "orders-operator-7f9c",
-		MaxClockSkew: time.Second,
+		Decider:  lease.NewDecider(clients.CoordinationV1().RESTClient(), "orders", "orders-operator", nil),
+		LeaderID: "orders-operator-7f9c",
 	})
 	mgr, err := ctrl.NewManager(restConfig, runner.Options(ctrl.Options{}))
 	if err != nil {

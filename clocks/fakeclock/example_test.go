@@ -19,10 +19,9 @@ func Example() {
 
 	views := make(chan *leaderelection.TimeView)
 	campaign, err := leaderelection.Config{
-		Decider:      election,
-		LeaderID:     "a",
-		MaxClockSkew: time.Second,
-		Clock:        clock,
+		Decider:  election,
+		LeaderID: "a",
+		Clock:    clock,
 		OnElected: func(_ context.Context, view *leaderelection.TimeView) {
 			views <- view
 		},

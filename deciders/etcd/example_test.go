@@ -29,9 +29,8 @@ func ExampleNewDecider() {
 		log.Fatal(err)
 	}
 	err = leaderelection.Config{
-		Decider:      etcd.NewDecider(client, "elections/web", nil),
-		LeaderID:     host,
-		MaxClockSkew: time.Second,
+		Decider:  etcd.NewDecider(client, "elections/web", nil),
+		LeaderID: host,
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
 			for view.ValueInFuture() {
 				fmt.Println("acting with fencing token", view.ElectionNumber())

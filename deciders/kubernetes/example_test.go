@@ -29,9 +29,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	err = leaderelection.Config{
-		Decider:      kubernetes.NewDecider(clients.CoordinationV1().RESTClient(), "default", "web", nil),
-		LeaderID:     os.Getenv("POD_NAME"),
-		MaxClockSkew: time.Second,
+		Decider:  kubernetes.NewDecider(clients.CoordinationV1().RESTClient(), "default", "web", nil),
+		LeaderID: os.Getenv("POD_NAME"),
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
 			for ctx.Err() == nil && view.ValueInFuture() {
 				// act, with view.ElectionNumber() as the fencing token
@@ -84,9 +83,8 @@ func Example_leaderService() {
 func served(clients clientset.Interface, namespace, name, pod, address string) leaderelection.Config {
 	var number atomic.Uint64
 	return leaderelection.Config{
-		Decider:      kubernetes.NewDecider(clients.CoordinationV1().RESTClient(), namespace, name, nil),
-		LeaderID:     pod,
-		MaxClockSkew: time.Second,
+		Decider:  kubernetes.NewDecider(clients.CoordinationV1().RESTClient(), namespace, name, nil),
+		LeaderID: pod,
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
 			number.Store(uint64(view.ElectionNumber()))
 			for view.ValueInFuture() && PointHere(ctx, clients, namespace, name+"-leader", address, view.ElectionNumber()) != nil && view.Clock().SleepFor(ctx, time.Second) {

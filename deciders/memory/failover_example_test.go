@@ -52,11 +52,10 @@ func testFailOver(t *testing.T) {
 		start := func(id string) (*memory.Decider, *leaderelection.Campaign) {
 			store := election.Handle() // its own way to the store, to be cut
 			campaign, err := leaderelection.Config{
-				Decider:      store,
-				LeaderID:     id,
-				TermLength:   15 * time.Second,
-				MaxClockSkew: time.Second,
-				OnElected:    job.lead(id),
+				Decider:    store,
+				LeaderID:   id,
+				TermLength: 15 * time.Second,
+				OnElected:  job.lead(id),
 			}.Start(ctx)
 			if err != nil {
 				t.Fatal(err)

@@ -26,9 +26,8 @@ func ExampleNewDecider() {
 		log.Fatal(err)
 	}
 	err = leaderelection.Config{
-		Decider:      mongodb.NewDecider(client, "ops", "elections", "web", nil),
-		LeaderID:     host,
-		MaxClockSkew: time.Second,
+		Decider:  mongodb.NewDecider(client, "ops", "elections", "web", nil),
+		LeaderID: host,
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
 			for view.ValueInFuture() {
 				fmt.Println("acting with fencing token", view.ElectionNumber())

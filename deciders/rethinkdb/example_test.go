@@ -29,9 +29,8 @@ func ExampleNewDecider() {
 		log.Fatal(err)
 	}
 	err = leaderelection.Config{
-		Decider:      decider,
-		LeaderID:     host,
-		MaxClockSkew: time.Second,
+		Decider:  decider,
+		LeaderID: host,
 		OnElected: func(ctx context.Context, view *leaderelection.TimeView) {
 			for view.ValueInFuture() {
 				fmt.Println("acting with fencing token", view.ElectionNumber())

@@ -49,11 +49,10 @@ func serve(ctx context.Context, address string) error {
 	}
 	var working sync.RWMutex // held for reading by each request that is worked on here
 	config := leaderelection.Config{
-		Decider:      decider,
-		LeaderID:     address,
-		HostPort:     []string{address}, // where the router finds this instance when it leads
-		MaxClockSkew: time.Second,
-		Logger:       slog.Default(),
+		Decider:  decider,
+		LeaderID: address,
+		HostPort: []string{address}, // where the router finds this instance when it leads
+		Logger:   slog.Default(),
 		// The lease is kept until this returns, so that requests in progress are finished under it.
 		OnOusting: func(context.Context) { working.Lock(); defer working.Unlock() },
 	}

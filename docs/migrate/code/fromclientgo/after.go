@@ -11,11 +11,10 @@ import (
 // After runs work in the pod that leads, as often as it leads.
 func After(ctx context.Context, decider leaderelection.RaceDecider, pod string, work func(context.Context, *leaderelection.TimeView)) error {
 	return leaderelection.Config{
-		Decider:      decider,
-		LeaderID:     pod,
-		TermLength:   15 * time.Second,
-		MaxClockSkew: time.Second,
-		OnElected:    work,
+		Decider:    decider,
+		LeaderID:   pod,
+		TermLength: 15 * time.Second,
+		OnElected:  work,
 		LeaderChanged: func(_ context.Context, e leaderelection.RaceEntry) {
 			log.Printf("leader: %q", e.LeaderID) // empty: nobody leads
 		},
@@ -26,9 +25,8 @@ func After(ctx context.Context, decider leaderelection.RaceDecider, pod string, 
 // lease is released. The caller may exit then.
 func AfterOnce(ctx context.Context, decider leaderelection.RaceDecider, pod string, work func(context.Context, *leaderelection.TimeView) error) error {
 	return leaderelection.Config{
-		Decider:      decider,
-		LeaderID:     pod,
-		TermLength:   15 * time.Second,
-		MaxClockSkew: time.Second,
+		Decider:    decider,
+		LeaderID:   pod,
+		TermLength: 15 * time.Second,
 	}.Run(ctx, work)
 }

@@ -17,10 +17,9 @@ import (
 func Bridge(ctx context.Context, decider leaderelection.RaceDecider, client coordination.LeasesGetter, pod string,
 	work func(context.Context, *leaderelection.TimeView)) error {
 	return leaderelection.Config{
-		Decider:      decider,
-		LeaderID:     pod,
-		TermLength:   15 * time.Second,
-		MaxClockSkew: time.Second,
+		Decider:    decider,
+		LeaderID:   pod,
+		TermLength: 15 * time.Second,
 		OnElected: func(leading context.Context, view *leaderelection.TimeView) {
 			for leading.Err() == nil {
 				underOldLease(leading, client, pod, func(ctx context.Context) { work(ctx, view) })

@@ -13,10 +13,9 @@ import (
 // After runs work whenever host leads.
 func After(ctx context.Context, client *clientv3.Client, host string, work func(context.Context, *leaderelection.TimeView)) error {
 	return leaderelection.Config{
-		Decider:      etcd.NewDecider(client, "elections/report", nil),
-		LeaderID:     host,
-		TermLength:   15 * time.Second,
-		MaxClockSkew: time.Second,
-		OnElected:    work,
+		Decider:    etcd.NewDecider(client, "elections/report", nil),
+		LeaderID:   host,
+		TermLength: 15 * time.Second,
+		OnElected:  work,
 	}.Acquire(ctx)
 }

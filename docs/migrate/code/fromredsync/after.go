@@ -13,9 +13,8 @@ import (
 // After runs job as leader. It waits for its turn for as long as ctx lasts.
 func After(ctx context.Context, client goredis.UniversalClient, host string, job func(context.Context, *leaderelection.TimeView) error) error {
 	return leaderelection.Config{
-		Decider:      redis.NewDecider(client, "election:report", nil),
-		LeaderID:     host,
-		TermLength:   15 * time.Second,
-		MaxClockSkew: time.Second,
+		Decider:    redis.NewDecider(client, "election:report", nil),
+		LeaderID:   host,
+		TermLength: 15 * time.Second,
 	}.Run(ctx, job)
 }

@@ -13,13 +13,12 @@ import (
 func After(ctx context.Context, decider leaderelection.RaceDecider, host string, hostPorts []string,
 	work func(context.Context, *leaderelection.TimeView), route func(hostPorts []string)) error {
 	return leaderelection.Config{
-		Decider:      decider,
-		LeaderID:     host,
-		HostPort:     hostPorts,
-		TermLength:   15 * time.Second,
-		MaxClockSkew: time.Second,
-		OnElected:    work,
-		OnOusting:    func(context.Context) { log.Print("no longer the leader") },
+		Decider:    decider,
+		LeaderID:   host,
+		HostPort:   hostPorts,
+		TermLength: 15 * time.Second,
+		OnElected:  work,
+		OnOusting:  func(context.Context) { log.Print("no longer the leader") },
 		LeaderChanged: func(_ context.Context, e leaderelection.RaceEntry) {
 			if e.Vacant() {
 				route(nil) // nobody leads

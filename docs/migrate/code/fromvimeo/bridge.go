@@ -18,11 +18,10 @@ import (
 func Bridge(ctx context.Context, decider leaderelection.RaceDecider, old vimeo.Config,
 	work func(context.Context, *leaderelection.TimeView)) error {
 	return leaderelection.Config{
-		Decider:      decider,
-		LeaderID:     old.LeaderID,
-		HostPort:     old.HostPort,
-		TermLength:   15 * time.Second,
-		MaxClockSkew: time.Second,
+		Decider:    decider,
+		LeaderID:   old.LeaderID,
+		HostPort:   old.HostPort,
+		TermLength: 15 * time.Second,
 		OnElected: func(leading context.Context, view *leaderelection.TimeView) {
 			old.OnElected = func(ctx context.Context, _ *vimeo.TimeView) { work(ctx, view) }
 			for leading.Err() == nil {
