@@ -145,7 +145,7 @@ func (a *app) root() *cobra.Command {
 	root.SetVersionTemplate(versionLine())
 	a.common.flags(root.PersistentFlags())
 	a.choices(root, "log-format", "text", "json")
-	a.choices(root, "clocks", policies...)
+	a.choices(root, "clocks", trusts...)
 	a.choices(root, "log-level", "debug", "info", "warn", "error")
 	root.AddCommand(a.runCommand(), a.holdCommand(), a.hookCommand(), a.sidecarCommand(), a.undertakeCommand(), a.planCommand(), a.doctorCommand(), a.shardsCommand(), a.manCommand(), a.watchCommand(), a.statusCommand(), a.waitCommand(), a.transferCommand(), a.stepdownCommand(), a.resetCommand(), a.versionCommand())
 	root.SetHelpCommand(a.helpCommand())

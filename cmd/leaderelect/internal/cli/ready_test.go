@@ -27,7 +27,7 @@ func TestKernelClock(t *testing.T) {
 		t.Errorf("the clock is %T, %v", cfg.Clock, err)
 	}
 	_, told := clocks.KernelClock{}.ErrorBound()
-	a, _, code, errOut = probe(t, nil, "store = file:x\n", "--kernel-clock")
+	a, _, code, errOut = probe(t, nil, "store = file:x\n", "--clocks", "kernel")
 	if told != nil { // this kernel may not be asked
 		if code != exitUsage {
 			t.Errorf("exit code %d, %s", code, errOut)

@@ -49,10 +49,9 @@ func (c *common) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.id, "id", "", "this candidate's name, unique in the election (default host name, pid and a random part)")
 	f.DurationVar(&c.term, "term", leaderelection.DefaultTermLength, "how long a lease runs; the leader extends it about twice a term")
 	f.DurationVar(&c.skew, "skew", time.Second, "how far any candidate's clock may be from true time")
-	f.Var((*policy)(&c.clocks), "clocks", "how far clocks are trusted: synchronized (to --skew; a candidate whose clock is proved wrong by the store's time does not lead), warn-only (it leads, for a store whose own clock is wrong), shared (all candidates are on one machine: there is no --skew), or unsynchronized (no two clocks are compared; in a term they run apart by --skew at most)")
+	f.Var((*clocksFlag)(c), "clocks", "how far clocks are trusted: synchronized (to --skew; a candidate whose clock is proved wrong by the store's time does not lead), kernel (the same, and it does not lead while the kernel reports a clock error above --skew, or no time synchronization; for Linux, and the NTP client must tell the kernel, as chrony does with rtcsync), warn-only (it leads, for a store whose own clock is wrong), shared (all candidates are on one machine: there is no --skew), or unsynchronized (no two clocks are compared; in a term they run apart by --skew at most)")
 	f.IntVar(&c.priority, "priority", 0, "after standing by for a term, ask a leader whose priority is less to hand over, if it has led for four terms")
 	f.DurationVar(&c.extendEvery, "extend-every", 0, "how often a leader extends its lease. If the store fails, it leads on for at least --term less --skew less this (default half of what --skew leaves of --term; with a command half of what --skew, --grace and a margin leave)")
-	f.BoolVar(&c.kernelClock, "kernel-clock", false, "refuse to lead while the kernel reports a clock error above --skew, or no time synchronization (Linux; the NTP client must tell the kernel, as chrony does with rtcsync)")
 	f.DurationVar(&c.poll, "poll", 0, "how often to read the record if the store cannot push changes (default half a term)")
 	f.StringSliceVar(&c.hostPort, "host-port", nil, "where clients reach this candidate when it leads; \":PORT\" stands for this machine's addresses; may be repeated")
 	f.StringVar(&c.params, "params", "", "what else clients should know about the leader; \"@FILE\" reads it from a file")
@@ -129,8 +128,6 @@ func (c *common) checkTimes() error {
 		return usage("--extend-every is %v, must be from %v (a twentieth of --term) to %v (half of --term less --skew)", c.extendEvery, c.term/20, (c.term-c.skew)/2)
 	case c.poll < 0:
 		return usage("--poll is %v, must not be negative", c.poll)
-	case c.kernelClock && (c.clocks == leaderelection.SharedClock || c.clocks == leaderelection.Unsynchronized):
-		return usage("--kernel-clock means nothing with --clocks %v, which compares no two machines' clocks: take one of them away", (*policy)(&c.clocks))
 	}
 	return nil
 }
@@ -278,22 +275,31 @@ func (a *app) onURL(do func(c *cobra.Command, url string) error) func(*cobra.Com
 	}
 }
 
-// policies are the values of --clocks, each at the index of its ClockPolicy.
-var policies = []string{"synchronized", "warn-only", "shared", "unsynchronized"}
+// trusts are the values of --clocks: each ClockPolicy at its index, and one more for
+// clocks.Kernel.
+var trusts = []string{"synchronized", "warn-only", "shared", "unsynchronized", "kernel"}
 
-// policy is --clocks as a flag's value.
-type policy leaderelection.ClockPolicy
+// clocksFlag is --clocks as a flag's value.
+type clocksFlag common
 
-func (p *policy) String() string { return policies[*p] }
-
-func (p *policy) Type() string { return "string" }
-
-func (p *policy) Set(s string) error {
-	i := slices.Index(policies, s)
-	if i < 0 {
-		return fmt.Errorf("want %s", strings.Join(policies, ", "))
+func (f *clocksFlag) String() string {
+	if f.kernelClock {
+		return "kernel"
 	}
-	*p = policy(i)
+	return trusts[f.clocks]
+}
+
+func (f *clocksFlag) Type() string { return "string" }
+
+func (f *clocksFlag) Set(s string) error {
+	i := slices.Index(trusts, s)
+	if i < 0 {
+		return fmt.Errorf("want %s", strings.Join(trusts, ", "))
+	}
+	if f.kernelClock = s == "kernel"; f.kernelClock {
+		i = int(leaderelection.Synchronized)
+	}
+	f.clocks = leaderelection.ClockPolicy(i)
 	return nil
 }
 
@@ -313,7 +319,7 @@ func (a *app) candidate() (leaderelection.Config, error) {
 	}
 	if c.kernelClock {
 		if _, err := (clocks.KernelClock{}).ErrorBound(); err != nil {
-			return cfg, usage("--kernel-clock: %v", err)
+			return cfg, usage("--clocks kernel: %v", err)
 		}
 		cfg.Clock = clocks.Kernel()
 	}

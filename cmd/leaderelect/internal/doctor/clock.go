@@ -93,7 +93,7 @@ func (s *session) clock() {
 	switch bound, err := s.Bound(); {
 	case off.Abs() > s.Skew && err == nil && bound > 0 && bound <= s.Skew:
 		s.tell(check, Fail, fmt.Sprintf("%s, which is at most %s off by the kernel's account: the store's clock is wrong", detail, Took(bound)),
-			"set the clock of the store's server by NTP; until then run the candidates with --kernel-clock, and they lead Unsynchronized")
+			"set the clock of the store's server by NTP; until then run the candidates with --clocks kernel, and they lead Unsynchronized")
 	case off.Abs() > s.Skew:
 		s.tell(check, Fail, detail, setClock+". If it is right, the store's is wrong: set that")
 	case off.Abs() > s.Skew/2:
