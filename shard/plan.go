@@ -11,7 +11,7 @@ type planMember struct {
 	id       string // the order of ties
 	weight   int    // its share, at least 1
 	capacity int    // the most shards that it takes; 0: no limit
-	drained  bool   // takes nothing but what is pinned to it
+	drained  bool   // takes only what is pinned to it
 	zone     string
 }
 

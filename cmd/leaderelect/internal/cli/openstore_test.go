@@ -10,7 +10,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/logtest"
 )
 
-// A store that cannot be reached at first is told of once, and once more when it is open.
+// The log tells of a store that cannot be reached at first once, and once more when it is open.
 func TestOpensPatiently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Log
