@@ -52,7 +52,7 @@ func TestReadmesAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pattern := range []string{`(?m)^ +(ExecStart=.*leaderelect run .*)$`, `(?m)^ +(args: \[.*\])$`, `(?m)^ +(15 3 \* .*)$`} {
+	for _, pattern := range []string{`(?m)^ +(ExecStart=.*leaderelect run .*)$`, `(?m)^ +(args: \[.*\])$`} {
 		if line := strings.Replace(readme(t, pattern), inCluster, "", 1); !strings.Contains(string(page), "\n    "+line+"\n") {
 			t.Errorf("docs/without-go.md does not have\n%s", line)
 		}
@@ -63,13 +63,6 @@ func TestReadmesAgree(t *testing.T) {
 func elsewhere(dir, command string, replace ...string) string {
 	command = regexp.MustCompile(`s3://\S*?eu-central-1`).ReplaceAllString(command, "file://"+filepath.Join(dir, "election.json"))
 	return strings.NewReplacer(replace...).Replace(command)
-}
-
-// The crontab line of the README.
-func TestReadmeCrontab(t *testing.T) {
-	stores.Nightly(t, "real processes by the wall clock")
-	t.Parallel()
-	testCrontab(t, readme(t, `(?m)^    15 3 \* \* \* (.*)$`))
 }
 
 // testCrontab fires a line at the same time on three machines, and a little later on one:
