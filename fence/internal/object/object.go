@@ -53,10 +53,9 @@ type Object struct {
 	Never *Seen
 }
 
-// ErrUnproved is what a Write wraps whose answer tells of a success and does not prove
-// it: anything may answer 200. The object is looked at then, and the write counts if it
-// has the text of WriteName that was sent.
-var ErrUnproved = errors.New("the answer tells of a success, and does not prove it: something else than the store may have answered")
+// ErrUnproved is what a Write wraps if the response reports a success but does not prove it. The
+// object is then read, and the write counts if it has the text of WriteName that was sent.
+var ErrUnproved = errors.New("the response reports a success but does not prove it: it may not be from the store")
 
 // Write writes on condition that the object is still as seen, with metadata that
 // has at least marks.
@@ -78,7 +77,7 @@ func (o Object) Put(ctx context.Context, token fence.Token, write Write) error {
 func (o Object) Raise(ctx context.Context, token fence.Token, write Write) error {
 	raised := func(s Seen) (bool, error) {
 		if !s.Exists {
-			return false, errors.New("there is no such object: the first write makes it, and its fence")
+			return false, errors.New("there is no such object: the first write makes it and its fence")
 		}
 		n, err := s.number(token.Election)
 		return n == token.Number, err
@@ -147,13 +146,13 @@ func (o Object) prove(ctx context.Context, at, seen Seen, write Write) error {
 		case err != nil && o.Refused(err):
 			return nil
 		case err == nil || errors.Is(err, ErrUnproved):
-			return errors.Join(errors.New("the server has accepted a write whose condition does not hold: it takes no notice of conditions, so that it cannot keep out a deposed leader. "+
+			return errors.Join(errors.New("the server has accepted a write whose condition does not hold: it takes no notice of conditions, so it cannot keep out a deposed leader. "+
 				"Use another server, or a version of this one that honors conditional writes"), err)
 		case ctx.Err() != nil:
 			return err
 		}
 	}
-	return fmt.Errorf("the server was asked to refuse a write whose condition does not hold, to see that it honors conditions: %w", err)
+	return fmt.Errorf("testing that the server refuses a write whose condition does not hold: %w", err)
 }
 
 // readBack finds out what became of a write that failed otherwise than by its
@@ -198,7 +197,7 @@ func (s Seen) number(election string) (leaderelection.ElectionNumber, error) {
 		err = t.Check(election)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("its metadata %s: %w: it is left alone: correct it, or remove it", TokenName, err)
+		return 0, fmt.Errorf("its metadata %s: %w: correct it, or remove it", TokenName, err)
 	}
 	return t.Number, nil
 }
