@@ -24,7 +24,7 @@ overwrite it.
 So the contents of different leaderships must differ. They do if they carry the token, since nobody
 knows a leadership's number before it begins. [Put] refuses a content that does not have [Mark]
 somewhere in its bytes. Most formats have a place for it: a field of JSON, XML or Protobuf, a
-comment of YAML, gzip or ZIP, the metadata of Parquet. For buckets whose ETags are no hashes there
+comment of YAML, gzip or ZIP, the metadata of Parquet. For buckets whose ETags are not hashes there
 is [Options.UniqueETags].
 
 # What is written where

@@ -10,7 +10,7 @@ import (
 
 // ErrLags is the error of a read that finds again what is in doubt, and what an attempt to
 // make sure of it has found to be replaced. No two versions are alike.
-var ErrLags = errors.New("a write of one's own was not answered, and reads show a record that writes do not find: " +
+var ErrLags = errors.New("an earlier write had no response, and reads show a record that writes do not find: " +
 	"they come from a replica that lags. Have candidates read from the primary (a proxy may send reads elsewhere)")
 
 // Doubts knows which records may be in a store that has not made them safe yet. Some

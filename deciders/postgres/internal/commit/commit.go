@@ -64,7 +64,7 @@ func Run(ctx context.Context, db DB, sql string, args []any, dest ...any) (err e
 	case heard[cutShort] != nil:
 		return errors.New("somebody has cancelled the wait for the standbys, so it does not count yet")
 	case waits && heard[hears] == nil:
-		return store.Wrong("synchronous_standby_names is set, and this pool does not hear the server's notices, which alone tell of a cancelled wait for a standby: " +
+		return store.Wrong("synchronous_standby_names is set, and this pool does not hear the server's notices, which alone report a cancelled wait for a standby: " +
 			"give the pool's configuration to postgres.Prepare before pgxpool.NewWithConfig, and let no proxy in between drop notices")
 	}
 	return nil

@@ -43,7 +43,7 @@ func Check(table, election string) (wrong error) {
 	parts := strings.Split(table, ".")
 	for _, p := range parts {
 		if p == "" || len(p) > 63 || len(parts) > 2 || strings.ContainsRune(p, 0) {
-			wrong = errors.New("the table's name must be one or two names with a point between, each of 1 to 63 bytes")
+			wrong = errors.New("the table's name must be one or two names with a dot between, each of 1 to 63 bytes")
 		}
 	}
 	if election == "" || len(election) > 1000 || strings.ContainsRune(election, 0) {
@@ -125,7 +125,7 @@ func (t *Table) look(ctx context.Context) (*Place, error) {
 	case err != nil:
 		return nil, err
 	case kind != "r":
-		return nil, store.Wrong("it is no ordinary table (relkind %q): name another", kind)
+		return nil, store.Wrong("it is not an ordinary table (relkind %q): name another", kind)
 	case persistence == "u":
 		return nil, store.Wrong("the table is UNLOGGED, and a crash of the server would empty it: ALTER TABLE %s SET LOGGED", t.Quoted)
 	case persistence == "t":
