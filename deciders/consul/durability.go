@@ -11,8 +11,8 @@ import (
 
 var _ durability.Examiner = (*Decider)(nil)
 
-// Durability implements durability.Examiner: it asks for the list of servers, for which no
-// permission is needed.
+// Durability implements durability.Examiner. It asks for the list of servers, which needs no
+// permission.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	var peers []string
 	err := d.election.Ready(ctx)
@@ -45,7 +45,7 @@ func examine(servers int) []durability.Warning {
 		}}
 	case servers%2 == 0:
 		return []durability.Warning{{
-			Detail: fmt.Sprintf("there are %d servers, which bear the loss of %d, no more than %d would", servers, servers/2-1, servers-1),
+			Detail: fmt.Sprintf("there are %d servers, which survive the loss of %d, no more than %d would", servers, servers/2-1, servers-1),
 			Advice: fmt.Sprintf("run %d or %d", servers-1, servers+1),
 		}}
 	}

@@ -35,10 +35,10 @@ func TestDurabilityOfMembers(t *testing.T) {
 		members []*etcdserverpb.Member
 		want    []string
 	}{
-		"two":                 {[]*etcdserverpb.Member{up, up}, []string{"2 voting members", "bear the loss of 0, no more than 1 would", "run 1 or 3"}},
+		"two":                 {[]*etcdserverpb.Member{up, up}, []string{"2 voting members", "survive the loss of 0, no more than 1 would", "run 1 or 3"}},
 		"three":               {[]*etcdserverpb.Member{up, up, up}, nil},
 		"three and a learner": {[]*etcdserverpb.Member{up, up, up, learner}, nil},
-		"four":                {[]*etcdserverpb.Member{up, up, up, up}, []string{"4 voting members", "bear the loss of 1, no more than 3 would", "run 3 or 5"}},
+		"four":                {[]*etcdserverpb.Member{up, up, up, up}, []string{"4 voting members", "survive the loss of 1, no more than 3 would", "run 3 or 5"}},
 		"one not started":     {[]*etcdserverpb.Member{up, up, idle}, []string{"member abc", "never started", "member remove"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestDurabilityOfOneMember(t *testing.T) {
 	if _, err := c.MemberAddAsLearner(t.Context(), []string{"http://127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
-	if detail := look(); detail != "the cluster has one voting member beside 1 learning: its disk is the only one that has what was confirmed, and nobody can lead while it is away" {
+	if detail := look(); detail != "the cluster has one voting member and 1 learning: its disk is the only one that has what was confirmed, and nobody can lead while it is away" {
 		t.Error(detail)
 	}
 }

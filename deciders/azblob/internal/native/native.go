@@ -216,7 +216,7 @@ func (l *Leases) make(ctx context.Context, name string) error {
 // taken is err, or one of its own unless the answer names the lease, as Azure's do.
 func (l *Leases) taken(next At, id *string, err error) error {
 	if err == nil && (id == nil || *id != next.ID) {
-		err = errors.New("the answer does not name the lease: something else than the store answered")
+		err = errors.New("the response does not name the lease: it is not from the store")
 	}
 	return err
 }
