@@ -13,9 +13,8 @@ var _ durability.Examiner = (*Decider)(nil)
 // configuration is the znode in which an ensemble tells of its servers.
 const configuration = "/zookeeper/config"
 
-// Durability implements durability.Examiner: it reads the ensemble's list of servers, which
-// everybody may unless its ACL was changed. A server that runs with forceSync=no does not
-// tell clients so.
+// Durability implements durability.Examiner. It reads the ensemble's list of servers, which
+// everybody may read unless its ACL was changed. It cannot see forceSync=no.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	err := d.election.Ready(ctx)
 	var data []byte
@@ -48,7 +47,7 @@ func examine(config string) []durability.Warning {
 		}}
 	case voters%2 == 0:
 		return []durability.Warning{{
-			Detail: fmt.Sprintf("there are %d servers that vote, which bear the loss of %d, no more than %d would", voters, voters/2-1, voters-1),
+			Detail: fmt.Sprintf("there are %d servers that vote, which survive the loss of %d, no more than %d would", voters, voters/2-1, voters-1),
 			Advice: fmt.Sprintf("run %d or %d", voters-1, voters+1),
 		}}
 	}
