@@ -107,8 +107,8 @@
 // (which may take 40 s), however you configured the client: the campaign retries, and finds out
 // what became of a write whose response was lost.
 //
-// A request that is given up still happens as a whole or not at all, perhaps later. What a
-// consistent read shows is stored for good: no read shows a write that is undone afterwards.
+// A request that is given up still happens as a whole or not at all, perhaps later. A record
+// that a consistent read shows is stored for good: no read shows a write that is undone afterwards.
 //
 // # Connections that die silently
 //

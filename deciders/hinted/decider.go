@@ -80,7 +80,7 @@ import (
 // before it returns.
 //
 // Changed never blocks. Several goroutines may call it at once, even after Hints has returned. If
-// subscribing takes time, call it also when the subscription is ready, to find what was written in
+// subscribing takes time, call it once more when the subscription is ready, to find what was written in
 // the meantime.
 type Hints func(ctx context.Context, changed func()) error
 

@@ -34,7 +34,7 @@ import (
 //	kubeconfig=FILE   instead of $KUBECONFIG or ~/.kube/config
 //	context=NAME      instead of the kubeconfig's current context
 //
-// As with kubectl, a kubeconfig comes first, and a pod that has none uses its service account, whose
+// As with kubectl, a kubeconfig comes first, and a pod without one uses its service account, whose
 // token is read again when it is renewed. Certificates, authorities and the kubeconfig are read
 // again when the API server, or the client, rejects what they said before. The client does not
 // limit requests a second: a campaign does. Other parameters are errors. Open reads files, and does

@@ -194,8 +194,8 @@ func Undo(after time.Duration) Faults {
 	return Always(Fault{Foretold: after, Err: ErrLost}).On(Write)
 }
 
-// Hang holds each call until release is closed, whatever becomes of its ctx: a store, or its client,
-// that neither answers nor lets go. After that the call goes on as though nothing had happened.
+// Hang holds each call until release is closed, whatever becomes of its ctx: a store or client that
+// neither answers nor lets go. After that the call goes on as though nothing had happened.
 func Hang(release <-chan struct{}) Faults { return Always(Fault{Hang: release}) }
 
 // On limits f to calls of these kinds.

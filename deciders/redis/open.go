@@ -32,7 +32,8 @@ import (
 //   - cluster=true for a Cluster, master_name for a master that Sentinels know, and addr for
 //     further nodes of either;
 //   - tls_ca, tls_cert and tls_key, PEM files, which imply rediss;
-//   - those of go-redis's ParseURL, ParseClusterURL and ParseFailoverURL, such as dial_timeout.
+//   - those of go-redis's ParseURL, ParseClusterURL and ParseFailoverURL, such as dial_timeout or
+//     skip_verify.
 //
 // A missing password comes from REDISCLI_AUTH in the environment, as with redis-cli. Retries are
 // off unless max_retries says otherwise. Open only reads the files. They are read again for each

@@ -9,7 +9,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/durability"
 )
 
-// Dialect is what differs between databases and their drivers. MySQL and SQLite return one each. For
+// Dialect is what differs between databases and their drivers. MySQL and SQLite return one. For
 // another database, fill one in, and test it by decidertest.Run. The database must decide a
 // conditional UPDATE atomically, and must have made a write safe when it confirms it.
 //

@@ -32,7 +32,7 @@
 //
 // The server that you are connected to answers reads, and may lag. ReadCurrent makes it catch up
 // with the leader first (sync). That is for speed: the write decides, and a write by an old version
-// is refused. What the feed reads is as new as the notice that it answers.
+// is refused. A read of the feed is as new as the notice that it answers.
 //
 // These can lose a confirmed write, so that two may lead for up to a term:
 //
@@ -56,7 +56,7 @@
 // read and write on both znodes. Observers need read. Nobody needs admin or delete.
 //
 // By default, what is created is open to everybody who reaches the servers (world:anyone:cdrwa).
-// Whoever can write or delete the record decides who leads. So give Options.ACL, or acl=owner with
+// Anybody who can write or delete the record decides who leads. So give Options.ACL, or acl=owner with
 // credentials in an address. The digest scheme sends user and password in the clear: use TLS.
 //
 // # What it costs

@@ -107,8 +107,7 @@ func (c *call) GetRequestMetadata(ctx context.Context, uri ...string) (map[strin
 	return all, nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials: a token is no
-// secret.
+// RequireTransportSecurity implements credentials.PerRPCCredentials. A token is not a secret.
 func (c *call) RequireTransportSecurity() bool {
 	return c.own != nil && c.own.RequireTransportSecurity()
 }

@@ -1,4 +1,4 @@
-// Package ssec is S3's encryption with a key of the customer's (SSE-C).
+// Package ssec is S3's encryption with customer-provided keys (SSE-C).
 package ssec
 
 import (
@@ -15,7 +15,7 @@ import (
 // size is that of AES-256, the one algorithm of SSE-C.
 const size = 32
 
-// Key is a customer's key as requests have it; the zero Key is none.
+// Key is a customer's key as requests have it. The zero Key is none.
 type Key struct{ key, sum string }
 
 // New returns the key of these bytes; without any it is none.
