@@ -13,11 +13,11 @@ import (
 // a resource that lives in this process. The zero Guard admits nothing: make it by NewGuard. All
 // methods may be called by any number of goroutines at once.
 type Guard struct {
-	// Confirm is called before a token is admitted that is greater than all before: about once
-	// for each leadership. If it returns an error, the token is kept out, and Check returns
-	// that error. [ConfirmBy] asks the election itself. Optional, but without it anybody
-	// who reaches the guard can shut out every leader, with a token that is great enough.
-	// Then only authenticated writers may reach the guard. Set it before the first use.
+	// Confirm is called before the guard admits a token greater than all before: about once for
+	// each leadership. If it returns an error, the guard refuses the token, and Check returns
+	// that error. [ConfirmBy] asks the election itself. Optional, but without it anybody who
+	// reaches the guard can shut out every leader, with a token that is great enough. Then only
+	// authenticated writers may reach the guard. Set it before the first use.
 	Confirm func(ctx context.Context, t Token) error
 
 	election string
@@ -192,9 +192,9 @@ func inside(ctx context.Context, g *Guard) bool { return ctx.Value(actKey{g}) !=
 // Checker decides whether a token is admitted. A [Guard] is one. Implement it to remember the
 // greatest token in a store. Its errors are those of Guard.Check, or others if it cannot decide.
 type Checker interface {
-	// Check judges t. One that is admitted is remembered, and keeps smaller ones out from then on.
+	// Check judges t. If it admits t, it remembers t, and refuses smaller tokens from then on.
 	Check(ctx context.Context, t Token) error
-	// Peek judges t as Check does and remembers nothing. It is used for requests that only
-	// read, since a read must not be able to shut out a leader.
+	// Peek judges t as Check does but remembers nothing. It is for requests that only read,
+	// since a read must not be able to shut out a leader.
 	Peek(ctx context.Context, t Token) error
 }

@@ -102,8 +102,8 @@ func refuse(w http.ResponseWriter, err error) {
 }
 
 // Refused returns why [Require] has refused the token of a request: ErrStale, ErrNoToken,
-// ErrMalformed or ErrOtherElection. Call it with the answer to the request. For any other answer
-// it returns nil, also for a 409 of the application's own, and for a nil answer.
+// ErrMalformed or ErrOtherElection. Call it with the response to the request. For any other
+// response it returns nil, even for the application's own 409, and for nil.
 func Refused(res *http.Response) error {
 	for _, r := range refusals {
 		if res != nil && res.StatusCode == r.status && res.Header.Get(refusedHeader) == r.word {

@@ -77,12 +77,12 @@ func ParseToken(s string) (Token, error) {
 	}
 	colon := strings.LastIndexByte(s, ':') // elections may have colons: URLs have
 	if colon < 0 {
-		return malformed("it is to be an election, a colon and a number")
+		return malformed("it must be an election, a colon and a number")
 	}
 	escaped, digits := s[:colon], s[colon+1:]
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || digits[0] == '0' { // ParseUint refuses a sign, too
-		return malformed("the number is to be a positive one below 2^63, in decimal")
+		return malformed("the number must be positive, below 2^63, and in decimal")
 	}
 	election, err := url.PathUnescape(escaped)
 	if err != nil || strings.ContainsAny(escaped, ",; \t") { // a comma would be a list of them
@@ -96,9 +96,13 @@ func ParseToken(s string) (Token, error) {
 }
 
 // Check reports whether t is a token of election. All fences call it: do so in your own guard. It
-// returns ErrNoToken if the number is NoElections, an error that wraps ErrMalformed if it is greater than
-// leaderelection.MaxElectionNumber or t has no election's name, one that wraps ErrOtherElection if it is another
-// election's, and nil otherwise.
+// returns:
+//
+//   - ErrNoToken if the number is NoElections;
+//   - an error that wraps ErrMalformed if the number is greater than
+//     leaderelection.MaxElectionNumber, or t has no election's name;
+//   - an error that wraps ErrOtherElection if t is another election's;
+//   - nil otherwise.
 func (t Token) Check(election string) error {
 	switch {
 	case t.Number == leaderelection.NoElections:

@@ -20,7 +20,7 @@
 //
 // Everything else proves nothing: a name that does not exist, a file that cannot be read, an
 // error. If a leader's death is not proved, the others wait for its term, as without a lifeline.
-// So a lifeline makes nothing later. A proof is for ever, since no incarnation is used twice.
+// A proof is final, since no incarnation is used twice.
 //
 // # What it needs
 //

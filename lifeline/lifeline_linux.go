@@ -220,9 +220,9 @@ func (l *Lifeline) write(names []string) error {
 	return l.file.Truncate(int64(len(content)))
 }
 
-// End removes the name of a campaign that has ended in order and released its record. The file
-// keeps its last name until it has another one, or until Close: once it has had names and has none
-// any more, the kernel gives it no other.
+// End removes the name of a campaign that has ended in order and released its record. If it is the
+// file's only name, the file keeps it until it has another, or until Close: a file that has lost
+// all its names can get no new one from the kernel.
 func (l *Lifeline) End(name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

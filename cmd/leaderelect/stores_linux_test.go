@@ -86,7 +86,7 @@ var durable = map[string]string{
 	"kubernetes": unexamined,
 	"etcd":       "warning +the store's durability: the cluster has one voting member",
 	"redis":      "warning +the store's durability: appendonly is no",
-	"mongodb":    "warning +the store's durability: this is no member of a replica set",
+	"mongodb":    "warning +the store's durability: this server is not a member of a replica set",
 	"postgres":   "warning +the store's durability: fsync is off",
 	"mysql":      "warning +the store's durability: innodb_flush_log_at_trx_commit is 0",
 	"zookeeper":  "warning +the store's durability: there is one server that votes",

@@ -28,32 +28,29 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// Options is what may be set of a Decider. The zero value is right for most.
-//
-// Each write replaces the blob, so what is said here of the blob holds for the
-// record as the last candidate wrote it: give all candidates the same Options.
+// Options are the settings of a Decider. The zero value is right for most. Each write replaces the
+// blob, so the settings of the last writer apply: give all candidates the same Options.
 type Options struct {
-	// CreateContainer makes the container, private, if there is none.
+	// CreateContainer makes the container, private, if it is missing.
 	CreateContainer bool
-	// Leases are Azure's own, which the leader then holds on the record's blob
-	// and on others: see package azlease. Nil: none.
+	// Leases are Azure's own, which the leader then holds on the record's blob and on others:
+	// see package azlease. Nil: none.
 	Leases *azlease.Leases
 	// ContentType of the blob. Empty: application/json.
 	ContentType string
 	// Metadata of the blob, for people who list the container.
 	Metadata map[string]string
-	// Tier is the access tier to write the blob to. Empty: the account's
-	// default. Hot is the cheapest for a record that is written this often.
+	// Tier is the blob's access tier. Empty: the account's default. Hot is the cheapest for a
+	// record that is written this often.
 	Tier blob.AccessTier
-	// EncryptionScope is the scope to encrypt the blob with. Empty: the
-	// container's or the account's default.
+	// EncryptionScope is the scope that encrypts the blob. Empty: the container's or the
+	// account's default.
 	EncryptionScope string
 }
 
-// Decider is one election, kept in one blob of a container. It is a
-// leaderelection.RaceDecider; all its methods may be called by several
-// goroutines at once. Make it by NewDecider or Open. With Options.Leases
-// each campaign needs a Decider of its own.
+// Decider is one election, kept in one blob of a container. It is a leaderelection.RaceDecider. Its
+// methods may be called by several goroutines at once. Make it by NewDecider or Open. With
+// Options.Leases each campaign needs a Decider of its own.
 type Decider struct {
 	b        *backend
 	election store.Election[token]
@@ -90,8 +87,8 @@ func (t token) lease() native.At {
 	return native.At{ETag: t.etag, ID: native.ID(t.number, t.incarnation)}
 }
 
-// CommitTS is the Last-Modified header of the answer: when Azure says that it
-// wrote this version, in whole seconds.
+// CommitTS is the response's Last-Modified header: when Azure says that it wrote this version, in
+// whole seconds.
 func (t token) CommitTS() time.Time { return t.commit }
 
 // newToken is the version that an answer tells of. It lacks what only the record says.
@@ -117,17 +114,16 @@ func proved(data []byte, etag *azcore.ETag, sum []byte) error {
 	own := md5.Sum(data)
 	switch {
 	case etag == nil || *etag == "" || len(sum) == 0:
-		return errors.New("the answer lacks an ETag or Content-MD5: something else than the store answered (or the blob was written by blocks: write it anew by Put Blob)")
+		return errors.New("the response lacks an ETag or Content-MD5: it is not from the store, or the blob was written by blocks (then write it again by Put Blob)")
 	case !bytes.Equal(own[:], sum):
-		return errors.New("the answer's Content-MD5 is not that of the content: something on the way spoilt it, or answered in place of the store")
+		return errors.New("the response's Content-MD5 is not that of its content: something on the way changed it, or it is not from the store")
 	}
 	return nil
 }
 
-// NewDecider returns the election that is kept in a blob of a container. It asks
-// nothing of the store yet; a name or an option that cannot be is reported by
-// each call of the Decider. The client stays the caller's and may be shared; its
-// own retries do not apply to the Decider's requests. Opts may be nil.
+// NewDecider returns the election that is kept in a blob of a container. It makes no request. If a
+// name or an option cannot be right, each call of the Decider says so. Others may use the client,
+// too. Its own retries do not apply to the Decider's requests. Opts may be nil.
 func NewDecider(client *azblob.Client, containerName, blobName string, opts *Options) *Decider {
 	c := client.ServiceClient().NewContainerClient(containerName)
 	b := &backend{container: c, blob: c.NewBlockBlobClient(blobName)}
@@ -153,9 +149,9 @@ func NewDecider(client *azblob.Client, containerName, blobName string, opts *Opt
 // String names the place of the record: container and blob.
 func (d *Decider) String() string { return d.election.Place }
 
-// LeaseID returns the id of the native leases of a leadership of this Decider's campaign,
-// whether they are held or not; empty if there is none, or without Options.Leases.
-// It is what a program that writes companions for the leader needs.
+// LeaseID returns the id of the native leases of a leadership of this Decider's campaign, even if
+// they are not held. Programs that write companions for the leader need it. It is empty if there is
+// no such leadership, or without Options.Leases.
 func (d *Decider) LeaseID(election leaderelection.ElectionNumber) string {
 	if d.b.native == nil {
 		return ""
@@ -168,9 +164,8 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 	return d.election.Read(ctx)
 }
 
-// WriteEntry implements leaderelection.RaceDecider, by one request, plus with
-// Options.Leases those that keep the leases. Azure does not send the current
-// record along with a refusal.
+// WriteEntry implements leaderelection.RaceDecider, by one request. With Options.Leases it also
+// makes those that keep the leases. A refusal does not have the current record.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	return d.election.Write(ctx, entry)
 }

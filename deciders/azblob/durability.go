@@ -14,9 +14,9 @@ import (
 
 var _ durability.Examiner = (*Decider)(nil)
 
-// Durability implements durability.Examiner by what the answer about the record's blob says: what keeps
-// it from being replaced, when it expires, and whether it is a copy. It needs no permission
-// beyond that to read. Of lifecycle rules and of the account's redundancy no answer tells.
+// Durability implements durability.Examiner. It reads the record's blob, and looks for what
+// prevents replacing it, for an expiry, and for replication. It needs only the permission to read.
+// No response shows lifecycle rules or the account's redundancy.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	var is blob.GetPropertiesResponse
 	err := d.election.Ready(ctx)
@@ -24,7 +24,7 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 		is, err = d.b.blob.GetProperties(once(ctx), nil)
 	}
 	if bloberror.HasCode(err, bloberror.BlobNotFound) {
-		err = errors.New("there is no record yet, whose answer would tell of leases, holds and policies: ask again when somebody has led")
+		err = errors.New("leases, holds and policies are not known, since there is no record yet: ask again after somebody has led")
 	}
 	if err != nil {
 		return nil, d.election.Failed(ctx, "examining", err)
@@ -57,7 +57,7 @@ func examine(is *blob.GetPropertiesResponse, native bool) (warnings []durability
 	switch {
 	case is.ObjectReplicationPolicyID != nil:
 		warn("have all candidates name one and the same account, and no policy replicate into it",
-			"object replication has written this record: it is a copy of another account's, whose candidates lead as well, and replication asks no conditions")
+			"object replication has written this record: it is a copy from another account, whose candidates lead as well, and replication ignores conditions")
 	case len(is.ObjectReplicationRules) > 0:
 		warn("start no candidate on the copy; after a fail-over to it, reset the record there when all candidates here have been stopped for a term",
 			"the record is replicated to another account, and the copy lags behind")

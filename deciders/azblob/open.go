@@ -26,9 +26,8 @@ import (
 //
 //	azblob://account/container/blob?parameter=value&...
 //
-// The blob's name may have slashes; what a URL cannot hold is percent-encoded. An
-// unknown parameter, and one given twice that may be given once, is an error; each
-// is optional:
+// The blob's name may have slashes. Percent-encode what a URL cannot hold. All parameters are
+// optional. Unknown parameters are errors, and so are repeated ones unless the list allows it:
 //
 //	create            true: Options.CreateContainer
 //	native_lease      true, or a duration such as 30s: Options.Leases
@@ -42,14 +41,16 @@ import (
 //	                  domains and emulators, such as http://127.0.0.1:10000/account;
 //	                  without it https://account.blob.core.windows.net
 //
-// Credentials come from the environment, by variables of the az command:
-// AZURE_STORAGE_KEY has the account's key, or AZURE_STORAGE_SAS_TOKEN a shared access
-// signature, or AZURE_STORAGE_CONNECTION_STRING either of them and the endpoint, for the
-// account that the URL names. The first of the three that is set is used; where none is,
-// they are those of azidentity.NewDefaultAzureCredential (environment,
-// workload identity, managed identity, az login and others). If they give no token their files are
-// read again, so a renewed certificate is used without a restart. Open makes no request of
-// the store; whether it can be used is said by the first call of the Decider.
+// Credentials come from variables of the az command. Open uses the first that is set:
+//
+//   - AZURE_STORAGE_KEY, the account's key;
+//   - AZURE_STORAGE_SAS_TOKEN, a shared access signature;
+//   - AZURE_STORAGE_CONNECTION_STRING, either of them and the endpoint, for the URL's account.
+//
+// If none is set, they are those of azidentity.NewDefaultAzureCredential (environment, workload
+// identity, managed identity, az login and others). If these give no token, their files are read
+// again, so a renewed certificate needs no restart. Open makes no request: the Decider's first call
+// shows whether the store can be used.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(u)
 	if err != nil {

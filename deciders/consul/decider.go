@@ -18,12 +18,12 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// Options adjusts a Decider. The zero value is right for an agent without ACLs, in the
-// datacenter of that agent.
+// Options adjusts a Decider. The zero value is right for an agent without ACLs, in its own
+// datacenter.
 type Options struct {
-	// Token returns the ACL token. It is called for each request, so that a token that
-	// was renewed is used, by several goroutines at once. Nil: no token is sent, and
-	// the agent uses its own (acl.tokens.default), or the anonymous one.
+	// Token returns the ACL token. It is called for each request, by several goroutines at
+	// once, so a renewed token is used. Nil: no token is sent, and the agent uses its own
+	// (acl.tokens.default), or the anonymous one.
 	Token func() (string, error)
 	// Datacenter is where the key is. Empty: the agent's. Each datacenter has keys of its
 	// own: all candidates must name the same.
@@ -37,8 +37,8 @@ type Options struct {
 }
 
 // Decider is one handle on an election in Consul. It is a leaderelection.RaceDecider, a
-// leaderelection.ChangeFeed and a durability.Examiner; all its methods may be called by
-// several goroutines at once.
+// leaderelection.ChangeFeed and a durability.Examiner. Its methods may be called by several
+// goroutines at once.
 type Decider struct {
 	b        *backend
 	election store.Election[token]
@@ -58,11 +58,10 @@ var (
 	_ leaderelection.ChangeFeed  = (*Decider)(nil)
 )
 
-// NewDecider returns a handle on the election in the key ("elections/web") of the Consul
-// that the agent at address ("http://127.0.0.1:8500") belongs to. The client stays the
-// caller's, and may serve others; nil: one with Go's default transport. Its Timeout and its
-// CheckRedirect are not used: each request has a deadline, and none is redirected. Options
-// may be nil. It does no I/O.
+// NewDecider returns a handle on the election in the key ("elections/web") of the Consul that the
+// agent at address ("http://127.0.0.1:8500") belongs to. Client may be shared. Nil means one with
+// Go's default transport. Its Timeout and CheckRedirect are not used: each request has a deadline,
+// and redirects are not followed. Options may be nil. NewDecider does no I/O.
 func NewDecider(client *http.Client, address, key string, opts *Options) *Decider {
 	b := &backend{http: &http.Client{}, key: key}
 	if client != nil {
@@ -125,8 +124,8 @@ func checkKey(key string) error {
 	return nil
 }
 
-// Close closes the connections that Open has made. Those of a client given to NewDecider
-// are the caller's to close.
+// Close closes the connections that Open has made. Those of a client given to NewDecider are yours
+// to close.
 func (d *Decider) Close() error {
 	if d.close != nil {
 		d.close()
@@ -146,8 +145,8 @@ func (token) CommitTS() time.Time { return time.Time{} }
 // String names the place of the record: the key, and the agent that leads to it.
 func (d *Decider) String() string { return d.election.Place }
 
-// ReadCurrent implements leaderelection.RaceDecider. It is a consistent read: the servers'
-// leader first makes sure, by a majority, that it still leads.
+// ReadCurrent implements leaderelection.RaceDecider. It is a consistent read: the servers' leader
+// first makes sure, by a majority, that it still leads.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	return d.election.Read(ctx)
 }

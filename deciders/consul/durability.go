@@ -11,8 +11,8 @@ import (
 
 var _ durability.Examiner = (*Decider)(nil)
 
-// Durability implements durability.Examiner: it asks for the list of servers, for which no
-// permission is needed.
+// Durability implements durability.Examiner. It asks for the list of servers, which needs no
+// permission.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	var peers []string
 	err := d.election.Ready(ctx)

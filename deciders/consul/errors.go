@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	errNotConsul = errors.New("the answer lacks what Consul's answers have: is there a proxy, or something else, at that address?")
-	errNotLeader = errors.New("the answer does not come from the leader of the servers: there is none just now, or something on the way changes the request")
-	errTooLong   = errors.New("the answer is longer than that with a record")
+	errNotConsul = errors.New("the response lacks what Consul's responses have: is there a proxy, or something else, at that address?")
+	errNotLeader = errors.New("the response is not from the servers' leader: there is no leader at the moment, or something on the way changes the request")
+	errTooLong   = errors.New("the response is longer than one with a record")
 	errSilent    = errors.New("a query of the feed was not answered in time")
 )
 

@@ -11,9 +11,9 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// Changes implements leaderelection.ChangeFeed by blocking queries, one after the other. It
-// tells of what is committed only. It ends with an error if a query fails, or if the key
-// holds something that is not our record.
+// Changes implements leaderelection.ChangeFeed by blocking queries, one after the other. It shows
+// only what is committed. It ends with an error if a query fails, or if the key holds something
+// that is not our record.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return d.election.Follow(ctx, d.follow)
 }

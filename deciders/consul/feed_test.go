@@ -351,7 +351,7 @@ func TestFeedWithoutLeader(t *testing.T) {
 		s.change() // as one that was deposed does when it hears of the new leader's writes
 		s.put(s.keys["elections/one"])
 		s.mu.Unlock()
-		feedtest.Passing(t, next(t, feed).Err, "leader of the servers")
+		feedtest.Passing(t, next(t, feed).Err, "not from the servers' leader")
 		feedtest.Passing(t, feedtest.ReadError(t, s.decider(nil)), "no leader just now")
 	})
 }

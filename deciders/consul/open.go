@@ -22,23 +22,22 @@ import (
 //	consul:///elections/web                  the agent of CONSUL_HTTP_ADDR, or that of this machine
 //	consul://:TOKEN@host/elections/web?tls_ca=ca.pem
 //
-// A port that is left out is 8500, with TLS 8501. Query parameters, all optional:
+// The default port is 8500, with TLS 8501. Query parameters, all optional:
 //
 //	datacenter=NAME   Options.Datacenter
 //	namespace=NAME    Options.Namespace
 //	partition=NAME    Options.Partition
-//	token_file=FILE   the ACL token, read anew for each request
+//	token_file=FILE   the ACL token, read again for each request
 //	feed_wait=50s     Options.FeedWait
 //	tls=true          with TLS, which checks the agent's certificate; the three below imply it
 //	tls_ca=FILE       the authorities of that certificate, PEM (else the system's)
 //	tls_cert=FILE     a client certificate, PEM
 //	tls_key=FILE      its key, PEM
 //
-// The files are read again for each connection, so that renewed certificates are used
-// without a restart. A token that is given in neither way comes from CONSUL_HTTP_TOKEN, or
-// from the file that CONSUL_HTTP_TOKEN_FILE names, as with the consul command. Proxies that
-// the environment names are not used. Any other parameter is an error, and so is whatever
-// makes a URL useless. Open does no network I/O.
+// The files are read again for each connection, so renewed certificates need no restart. Without a
+// token in the URL, it comes from CONSUL_HTTP_TOKEN, or from the file that CONSUL_HTTP_TOKEN_FILE
+// names, as with the consul command. Proxies that the environment names are not used. Other
+// parameters are errors. Open does no network I/O.
 func Open(_ context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(u, os.Getenv)
 	if err != nil {

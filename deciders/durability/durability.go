@@ -1,5 +1,5 @@
-// Package durability is how a store says what in its settings may lose a write that it
-// has confirmed. A confirmed write that is lost is two leaders, for up to a term:
+// Package durability lets a store say which of its settings may lose a confirmed write. If a
+// confirmed write is lost, two may lead for up to a term.
 //
 //	warnings, err := decider.Durability(ctx)
 //
@@ -8,7 +8,7 @@ package durability
 
 import "context"
 
-// Warning is one setting that may lose a confirmed write, or may keep all from writing.
+// Warning is one setting that may lose a confirmed write, or may prevent all writes.
 type Warning struct {
 	Detail string // the setting, its value, and what may happen
 	Advice string // what to set
@@ -19,9 +19,8 @@ func (w Warning) String() string { return w.Detail + ": " + w.Advice }
 
 // Examiner is a leaderelection.RaceDecider that can ask its store for such settings.
 type Examiner interface {
-	// Durability asks the store, and writes nothing. No warning and no error mean
-	// that all is well with what can be asked for. The error says what could not be
-	// examined, as where a managed service refuses the question. The warnings hold
-	// with an error, too.
+	// Durability asks the store, and writes nothing. No warning and no error mean that all is
+	// well with what it can ask for. The error says what it could not examine, for example
+	// because a managed service refuses the question. The warnings hold even with an error.
 	Durability(ctx context.Context) ([]Warning, error)
 }

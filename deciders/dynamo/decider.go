@@ -38,8 +38,8 @@ var (
 	_ leaderelection.RaceDecider = (*Decider)(nil)
 )
 
-// Options says how the table is laid out. The zero value is right for a table
-// that the decider creates, or that was made for it.
+// Options describes the table. The zero value is right for a table that the decider creates, or
+// that was made for it.
 type Options struct {
 	// PartitionKey is the name of the table's partition key, a string
 	// attribute. Empty: "key".
@@ -50,16 +50,15 @@ type Options struct {
 	// SortValue is the item's sort key, if there is a SortKey. Empty:
 	// "leaderelection".
 	SortValue string
-	// CreateTable has the table created, with on-demand billing and the keys
-	// above, if it does not exist when it is first needed. DynamoDB takes
-	// some seconds to do so; until then calls fail with errors that pass. Use
-	// it for trials: a table made with your own tools can have encryption,
-	// deletion protection and tags as you want them.
+	// CreateTable makes the first call that needs the table create it if it is missing, with
+	// on-demand billing and the keys above. DynamoDB takes some seconds: until then calls fail
+	// with temporary errors. Use it for trials: with your own tools you can give a table
+	// encryption, deletion protection and tags.
 	CreateTable bool
 }
 
-// Decider keeps one election in one item of a table. Its methods may be called
-// by several goroutines at once.
+// Decider keeps one election in one item of a table. Its methods may be called by several
+// goroutines at once.
 type Decider struct {
 	b        *backend
 	election store.Election[token]
@@ -77,10 +76,9 @@ type backend struct {
 	distrusted func() // told of each refusal that other credentials may cure
 }
 
-// NewDecider returns a decider for the election called key in table. Client is a
-// *dynamodb.Client, whose region and credentials count; table is a table's name
-// or ARN. Options may be nil. It makes no request: a name that DynamoDB does not
-// allow is reported by the first call.
+// NewDecider returns a decider for the election called key in table, which is a table's name or
+// ARN. Client is a *dynamodb.Client. It brings region and credentials. Options may be nil.
+// NewDecider makes no request: the first call reports a name that DynamoDB does not allow.
 func NewDecider(client Client, table, key string, opts *Options) *Decider {
 	var o Options
 	if opts != nil {
@@ -138,8 +136,8 @@ type token struct {
 	commit  time.Time
 }
 
-// CommitTS is the Date of the answer to the write, in whole seconds, or the zero
-// time for a version that was read.
+// CommitTS is the Date of the response to the write, in whole seconds, or the zero time for a
+// version that was read.
 func (t token) CommitTS() time.Time { return t.commit }
 
 // ReadCurrent implements leaderelection.RaceDecider with a strongly consistent
@@ -148,10 +146,9 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 	return d.election.Read(ctx)
 }
 
-// WriteEntry implements leaderelection.RaceDecider with an UpdateItem that is
-// conditional on the version. A refusal is a leaderelection.LostRaceError, with
-// the current record where the service returns it (DynamoDB and DynamoDB Local
-// do).
+// WriteEntry implements leaderelection.RaceDecider with an UpdateItem that is conditional on the
+// version. A refusal is a leaderelection.LostRaceError, with the current record if the service
+// returns it (DynamoDB and DynamoDB Local do).
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	return d.election.Write(ctx, entry)
 }

@@ -8,7 +8,7 @@ import (
 
 var _ durability.Examiner = (*Decider)(nil)
 
-// Durability implements durability.Examiner: it asks whether the table is a global one whose
+// Durability implements durability.Examiner. It asks whether the table is a global one whose
 // regions overwrite each other. It needs the permission dynamodb:DescribeTable.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	table, err := d.b.describe(ctx, d.election.Ready(ctx))

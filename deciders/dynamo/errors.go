@@ -20,11 +20,11 @@ import (
 
 // notOurs refuses an item.
 func notOurs(format string, args ...any) error {
-	return store.Wrong("the item is no record of this library: %w; move it, or use another key", fmt.Errorf(format, args...))
+	return store.Wrong("the item is not a record of this library: %w; move it, or use another key", fmt.Errorf(format, args...))
 }
 
 // errNotWritten may pass, if something on the way to DynamoDB answered.
-var errNotWritten = errors.New("the answer does not repeat the version that was sent, so that it proves no write: correct the endpoint, or see what stands before it")
+var errNotWritten = errors.New("the response does not repeat the version that was sent, so it does not prove the write: correct the endpoint, or check what is in front of it")
 
 // refused is what Swap returns for what UpdateItem returned.
 func (b *backend) refused(err error) error {
@@ -78,7 +78,7 @@ func judge(err error) store.Verdict {
 	case "SerializationException", "UnknownOperationException", "ItemCollectionSizeLimitExceededException":
 		return store.Permanent("DynamoDB does not take the request as it is")
 	case "AccessDeniedException", "AccessDenied":
-		return store.Denied("the permissions dynamodb:GetItem and dynamodb:UpdateItem are needed on the table (and the use of its KMS key), and no policy may deny them")
+		return store.Denied("candidates need the permissions dynamodb:GetItem and dynamodb:UpdateItem on the table (and the use of its KMS key), and no policy may deny them")
 	case "ExpiredTokenException", "ExpiredToken":
 		return store.Denied("the credentials have expired: renew them")
 	case "UnrecognizedClientException", "InvalidClientTokenId", "MissingAuthenticationTokenException", "MissingAuthenticationToken",
@@ -118,7 +118,7 @@ func isTable(name string) bool {
 func checkNames(name, key string, o *Options) error {
 	switch {
 	case !isTable(name):
-		return store.Wrong("%q is no table name: it must have 3 to 255 of the characters a-z, A-Z, 0-9, '_', '-', '.', or be a table's ARN", name)
+		return store.Wrong("%q is not a table name: it must have 3 to 255 of the characters a-z, A-Z, 0-9, '_', '-', '.', or be a table's ARN", name)
 	case key == "" || len(key) > 2048:
 		return store.Wrong("the key has %d bytes: it must have 1 to 2048", len(key))
 	case len(o.SortValue) > 1024:

@@ -93,8 +93,8 @@ func TestTableARN(t *testing.T) {
 		"dynamodb:///one?table=elections":                                          "an ARN such as arn:aws:dynamodb:",
 		"dynamodb:///one?table=arn:aws:s3:eu-central-1:123456789012:table/x":       "an ARN such as arn:aws:dynamodb:",
 		"dynamodb://elections/one?table=" + arn:                                    "leave one of them out",
-		"dynamodb:///one?table=arn:aws:dynamodb:eu-central-1:123456789012:index/x": "no table name",
-		"dynamodb:///one?region=eu-central-1":                                      "no table name",
+		"dynamodb:///one?table=arn:aws:dynamodb:eu-central-1:123456789012:index/x": "not a table name",
+		"dynamodb:///one?region=eu-central-1":                                      "not a table name",
 	} {
 		if _, err := open(t, address); !errors.Is(err, leaderelection.ErrPermanent) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want a permanent error that says %q", address, err, says)

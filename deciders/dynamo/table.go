@@ -57,12 +57,11 @@ func (b *backend) createTable(ctx context.Context) error {
 	}
 }
 
-// VerifyTable reports, with an error that wraps leaderelection.ErrPermanent,
-// what makes the table unfit for an election: it does not exist, its key is not
-// what the options say, or it is a global table whose regions are only
-// eventually consistent, where candidates in two regions could both lead. It is
-// for set-up and for diagnosis, and needs the permission dynamodb:DescribeTable;
-// the calls of a RaceDecider do not need it.
+// VerifyTable returns an error that wraps leaderelection.ErrPermanent if the table is unfit for an
+// election: it does not exist, its key is not what the options say, or it is a global table whose
+// regions are only eventually consistent, so that candidates in two regions could both lead. It is
+// for set-up and diagnosis, and needs the permission dynamodb:DescribeTable. A RaceDecider's calls
+// do not need it.
 func (d *Decider) VerifyTable(ctx context.Context) error {
 	table, err := d.b.describe(ctx, d.election.Ready(ctx))
 	if err == nil {
@@ -84,7 +83,7 @@ func (b *backend) describe(ctx context.Context, err error) (*types.TableDescript
 	case err != nil:
 		return nil, err
 	case out.Table == nil:
-		return nil, errors.New("the answer does not describe the table")
+		return nil, errors.New("the response does not describe the table")
 	}
 	return out.Table, nil
 }

@@ -1,6 +1,5 @@
-// Package etcd keeps an election in etcd, as one key. A transaction on the key's
-// revision decides who leads, and a watch tells candidates and observers of every
-// change within about a millisecond.
+// Package etcd keeps an election in etcd, as one key. A transaction on the key's revision decides
+// who leads, and a watch tells candidates and observers of every change within about a millisecond.
 //
 //	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints})
 //	...
@@ -8,81 +7,77 @@
 //
 // # What is written where
 //
-// One key, which holds the record as JSON (etcdctl get shows it). It is not
-// attached to an etcd lease: the term in the record is the lease, so an etcd that
-// is down, or that has lost its leader, forgets nothing, and a leader whose
-// keep-alives fail is not deposed by the store. Nothing ever deletes the key; an
-// operator who does makes the election empty, and two may lead for a term: nothing shows
-// that there was a record. A value of no bytes is damage, and left alone.
+// One key holds the record as JSON (etcdctl get shows it). It is not attached to an etcd lease: the
+// term in the record is the lease. So an etcd that is down, or that has lost its leader, forgets
+// nothing. A leader whose keep-alives fail is not deposed by the store.
+//
+// Never delete the key: the election is then empty, nothing shows that there was a record, and two
+// may lead for a term. A value of no bytes is damage, and is left alone.
 //
 // # Permissions
 //
-// With etcd's authentication on, candidates need readwrite on the key, observers
-// read (which includes watch):
+// With etcd's authentication on, candidates need readwrite on the key, observers read (which
+// includes watch):
 //
 //	etcdctl role grant-permission candidate readwrite elections/web
 //	etcdctl role grant-permission observer  read      elections/web
 //
 // # What etcd promises
 //
-// A transaction is atomic, and the keyspace is strictly serialisable: of two
-// writes conditional on one revision one wins. An answered write is in the log of
-// a majority of the members and on their disks. Reads here are linearizable, which
-// costs a round of the members' quorum; none is ever served from a single member
-// that may lag. See https://etcd.io/docs/v3.6/learning/api_guarantees/.
+// A transaction is atomic, and the keyspace is strictly serializable: of two writes conditional on
+// one revision one wins. A confirmed write is in the log of a majority of the members and on their
+// disks. Reads here are linearizable: each costs a round of the members' quorum, and none comes
+// from a single member that may lag. See https://etcd.io/docs/v3.6/learning/api_guarantees/.
 //
-// What can lose acknowledged writes: members run with --unsafe-no-fsync; a
-// cluster of one member before etcd 3.4.21 and 3.5.5, which answered before the disk
-// did (https://github.com/etcd-io/etcd/issues/14370); a majority of the data
-// directories lost at once; and a cluster restored from a snapshot, whose revisions go back to the snapshot's as well. Restore with
-// etcdutl snapshot restore --bump-revision --mark-compacted, so that no revision
-// that a candidate remembers comes up again; and let a whole term pass between
-// the end of the old cluster and the start of the new one. Compaction is harmless.
+// These can lose confirmed writes:
 //
-// The command leaderelect doctor asks the cluster for its members and their alarms
-// (Decider.Durability). Of --unsafe-no-fsync no client is told.
+//   - members with --unsafe-no-fsync. No client can see this setting;
+//   - a cluster of one member before etcd 3.4.21 and 3.5.5, which answered before the data was on
+//     disk (https://github.com/etcd-io/etcd/issues/14370);
+//   - the loss of a majority of the data directories at once;
+//   - a restore from a snapshot, whose revisions also go back. Restore with etcdutl snapshot
+//     restore --bump-revision --mark-compacted, so that no revision that a candidate remembers
+//     comes up again. Let a whole term pass between the end of the old cluster and the start of the
+//     new one.
 //
-// Giving up a call changes nothing that others see: a transaction that has reached the
-// log goes its way, and no read shows it before a majority has it.
+// Compaction is harmless. The command leaderelect doctor asks the cluster for its members and their
+// alarms (Decider.Durability).
 //
-// The store has no clock: CommitTS is always zero.
+// A transaction that is given up goes on once it has reached the log. No read shows it before a
+// majority has it. The store has no clock: CommitTS is always zero.
 //
 // # What it costs
 //
-// A leader writes about 515 times an hour at the default term of 15 s (one
-// transaction each 7 s, some 0.5 KB). Standbys and observers hold one watch and
-// ask nothing while it is healthy; all watches of one client share one gRPC
-// stream. A standby without a feed would read 480 times an hour. Every write adds
-// a revision of the key, which stays until it is compacted: run etcd with
-// --auto-compaction-retention, as for any other use. A record has at most 256 KiB
-// here; etcd's own limit is 1.5 MiB (--max-request-bytes).
+// A leader writes about 515 times an hour at the default term of 15 s (one transaction each 7 s,
+// some 0.5 KB). Standbys and observers hold one watch and ask nothing while it is healthy. All
+// watches of one client share one gRPC stream. A standby without a feed would read 480 times an
+// hour. Every write adds a revision of the key, which stays until it is compacted: run etcd with
+// --auto-compaction-retention, as for any other use. A record has at most 256 KiB here. etcd's own
+// limit is 1.5 MiB (--max-request-bytes).
 //
 // # How the feed works
 //
-// It reads the key, and watches from the revision after the one of that read, so
-// that nothing falls in between. The watch demands a raft leader
-// (clientv3.WithRequireLeader): with a member that is cut off from the others it
-// fails, where otherwise it would stay silent. A connection that breaks is taken
-// up again by etcd's client from the last revision seen; if that has been
-// compacted meanwhile, the feed reads again. Where there is no connection for
-// longer than Options.FeedGrace the feed fails, so that candidates poll until it
-// is back.
+// It reads the key, and watches from the next revision, so that it misses nothing. The watch
+// demands a raft leader (clientv3.WithRequireLeader): with a member that is cut off from the others
+// it fails instead of staying silent. After a broken connection etcd's client goes on from the last
+// revision seen. If that has been compacted meanwhile, the feed reads again. If there is no
+// connection for longer than Options.FeedGrace the feed fails, and candidates poll until it is
+// back.
 //
-// A network that swallows packets is noticed only if the client sends
-// keep-alives: set clientv3.Config.DialKeepAliveTime (10 s is the least that gRPC
-// does) and DialKeepAliveTimeout (3 s). Open does. Without them a standby is
-// behind until the term runs out, when it always reads, and a leader's calls are lost
-// until the system gives the connection up, after minutes.
+// A client notices a network that swallows packets only if it sends keep-alives. Set
+// clientv3.Config.DialKeepAliveTime (10 s is the least that gRPC does) and DialKeepAliveTimeout (3
+// s), as Open does. Without them a standby is behind until the term runs out, when it always reads.
+// A leader's calls are lost until the system gives the connection up, after minutes.
 //
 // Open's client also closes a connection when a call on it is given up, if nothing was heard on the
 // connection since the call began. So a connection that dies silently costs one call. With a client
-// of yours it costs the calls of up to 13 s, which a term of 20 s outlasts.
+// of yours it costs the calls of up to 13 s. A term of 20 s survives that.
 //
 // # Certificates
 //
-// Open reads the files of the authority and of the client's certificate again for each
-// connection, so that renewed ones need no restart. A client that you make has what its
-// tls.Config has: set GetClientCertificate there to renew certificates.
+// Open reads the files of the authority and of the client's certificate again for each connection,
+// so renewed files need no restart. A client that you make uses its tls.Config: set
+// GetClientCertificate there to renew certificates.
 package etcd
 
 import (
@@ -104,15 +99,14 @@ import (
 
 // Options adjusts a Decider. The zero value is right for most.
 type Options struct {
-	// FeedGrace is how long the feed tolerates being without a connection before
-	// it fails, and candidates and observers poll. Shorter notices an outage
-	// earlier; longer spares the polling while a member restarts. Zero: 1 s.
+	// FeedGrace is how long the feed tolerates being without a connection before it fails, and
+	// candidates and observers poll. A shorter time notices an outage earlier. A longer time
+	// avoids polls while a member restarts. Zero: 1 s.
 	FeedGrace time.Duration
 }
 
 // Decider is an election in etcd. It is a leaderelection.RaceDecider and a
-// leaderelection.ChangeFeed; all its methods may be called by several goroutines
-// at once.
+// leaderelection.ChangeFeed. Its methods may be called by several goroutines at once.
 type Decider struct {
 	b        *backend
 	election store.Election[version]
@@ -149,9 +143,8 @@ type version int64
 // CommitTS is the zero time: etcd keeps no time of writes.
 func (version) CommitTS() time.Time { return time.Time{} }
 
-// NewDecider returns the election kept in key. The client stays the caller's: it
-// must be kept open while the Decider is in use, and may serve several. Options
-// may be nil. There is nothing to create beforehand.
+// NewDecider returns the election kept in key. Keep the client open while you use the Decider, and
+// close it yourself. Others may use it, too. Options may be nil. There is nothing to create before.
 func NewDecider(client *clientv3.Client, key string, opts *Options) *Decider {
 	b := &backend{client: client, key: key, grace: time.Second}
 	var wrong error
@@ -170,8 +163,7 @@ func place(key string, endpoints []string) string {
 	return fmt.Sprintf("etcd key %q", key) + store.At(strings.Join(endpoints, ","))
 }
 
-// Close closes the client that Open has made. The client given to NewDecider is
-// the caller's to close: there Close does nothing.
+// Close closes the client that Open has made. A client given to NewDecider is yours to close.
 func (d *Decider) Close() error {
 	if d.close == nil {
 		return nil
@@ -182,15 +174,13 @@ func (d *Decider) Close() error {
 // String names the place of the record: the key and the endpoints.
 func (d *Decider) String() string { return d.election.Place }
 
-// ReadCurrent implements leaderelection.RaceDecider. It is linearizable: never
-// stale.
+// ReadCurrent implements leaderelection.RaceDecider. It is linearizable, so never stale.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	return d.election.Read(ctx)
 }
 
-// WriteEntry implements leaderelection.RaceDecider, in one transaction. A refusal
-// is a leaderelection.LostRaceError with the current record, which the same
-// transaction reads.
+// WriteEntry implements leaderelection.RaceDecider, in one transaction. A refusal is a
+// leaderelection.LostRaceError with the current record, read by the same transaction.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	return d.election.Write(ctx, entry)
 }

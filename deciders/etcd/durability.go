@@ -20,10 +20,9 @@ type cluster interface {
 	AlarmList(ctx context.Context) (*clientv3.AlarmResponse, error)
 }
 
-// Durability implements durability.Examiner: it asks the cluster for its members and its
-// alarms. Members that run with --unsafe-no-fsync do not tell clients so. It takes no
-// permission beyond Permissions from etcd 3.7; a server that refuses is an error that
-// says so.
+// Durability implements durability.Examiner. It asks the cluster for its members and its alarms. It
+// cannot see --unsafe-no-fsync. From etcd 3.7 it needs no more than Permissions. If the server
+// refuses, the error says so.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	const doing = "examining the cluster of"
 	if err := d.election.Ready(ctx); err != nil {
@@ -55,7 +54,7 @@ func unknown(what, ask string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		return fmt.Errorf("its %s are not known, for this user may not ask (%v); as root, see etcdctl %s", what, err, ask)
+		return fmt.Errorf("its %s are not known: this user may not ask (%v); as root, see etcdctl %s", what, err, ask)
 	}
 	return fmt.Errorf("its %s are not known: %w", what, err)
 }
@@ -97,7 +96,7 @@ func learners(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" beside %d learning", n)
+	return fmt.Sprintf(" and %d learning", n)
 }
 
 // examineAlarms says what each alarm means.
@@ -113,7 +112,7 @@ func examineAlarms(alarms []*etcdserverpb.AlarmMember) (all []durability.Warning
 			w.Advice = noSpace
 		case etcdserverpb.AlarmType_CORRUPT:
 			w.Detail += ": its data differ from the others', so that two may lead, and etcd takes no requests"
-			w.Advice = "remove that member, delete its data and add it anew; then etcdctl alarm disarm"
+			w.Advice = "remove that member, delete its data and add it again; then etcdctl alarm disarm"
 		}
 		all = append(all, w)
 	}

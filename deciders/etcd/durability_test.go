@@ -95,7 +95,7 @@ func TestDurabilityOfOneMember(t *testing.T) {
 	if _, err := c.MemberAddAsLearner(t.Context(), []string{"http://127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
-	if detail := look(); detail != "the cluster has one voting member beside 1 learning: its disk is the only one that has what was confirmed, and nobody can lead while it is away" {
+	if detail := look(); detail != "the cluster has one voting member and 1 learning: its disk is the only one that has what was confirmed, and nobody can lead while it is away" {
 		t.Error(detail)
 	}
 }

@@ -18,10 +18,10 @@ import (
 
 var remedies = store.Remedies{
 	{Err: rpctypes.ErrPermissionDenied, Advice: "grant the user's role readwrite on this key (an observer's: read)", Denied: true},
-	{Err: rpctypes.ErrUserEmpty, Advice: "this etcd demands authentication; give the client a user and password, or a client certificate", Denied: true},
+	{Err: rpctypes.ErrUserEmpty, Advice: "this etcd demands authentication: give the client a user and password, or a client certificate", Denied: true},
 	{Err: rpctypes.ErrUserNotFound, Advice: "etcd does not know the client's user", Denied: true},
 	{Err: rpctypes.ErrAuthFailed, Advice: "the user or the password is wrong", Denied: true},
-	{Err: rpctypes.ErrInvalidAuthToken, Advice: "the client's token is not valid, or has expired; make a new client", Denied: true},
+	{Err: rpctypes.ErrInvalidAuthToken, Advice: "the client's token is not valid, or has expired: make a new client", Denied: true},
 	{Err: rpctypes.ErrEmptyKey, Advice: "give the election a name"},
 	{Err: rpctypes.ErrRequestTooLarge, Advice: "keep ConnectionParams and HostPort short, or raise etcd's --max-request-bytes"},
 }
@@ -33,7 +33,7 @@ var (
 	errNoConnection = errors.New("there is no connection")
 	errFeedEnded    = errors.New("the watch ended")
 	errOdd          = errors.New("that cannot be: is there a proxy, or something else, at the endpoints, or was the server set back?")
-	errNotEtcd      = errors.New("the answer lacks what etcd's answers have: is there a proxy, or something else, at the endpoints?")
+	errNotEtcd      = errors.New("the response lacks what etcd's responses have: is there a proxy, or something else, at the endpoints?")
 )
 
 // Judge implements store.Store.

@@ -15,10 +15,10 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-// Changes implements leaderelection.ChangeFeed by a watch. It yields every state
-// of the key, also that it was deleted (as an empty election). It ends with an
-// error if etcd ends the watch, if the connection is gone for longer than
-// Options.FeedGrace, or if the key holds something that is not our record.
+// Changes implements leaderelection.ChangeFeed by a watch. It yields every state of the key, and an
+// empty election if the key is deleted. It ends with an error if etcd ends the watch, if the
+// connection is gone for longer than Options.FeedGrace, or if the key holds something that is not
+// our record.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return d.election.Follow(ctx, func(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
 		feed, cancel := context.WithCancelCause(ctx)

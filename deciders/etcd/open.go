@@ -39,9 +39,8 @@ const (
 //	etcd://host:2379,host:2379/key      in the clear, unless a TLS file is named
 //	etcds://host:2379,host:2379/key     with TLS
 //
-// A port that is left out is 2379. The key is what follows the first slash, with
-// percent escapes decoded; for a key that begins with a slash write two. Query
-// parameters, all optional:
+// The default port is 2379. The key is what follows the first slash, with percent escapes decoded.
+// For a key that begins with a slash write two. Query parameters, all optional:
 //
 //	tls_ca=FILE       the authorities of the servers' certificates, PEM (else the system's)
 //	tls_cert=FILE     a client certificate, PEM
@@ -49,13 +48,12 @@ const (
 //	server_name=NAME  the name to expect in the servers' certificates
 //	feed_grace=1s     Options.FeedGrace
 //
-// Each of the three files implies TLS. They are read again for each connection, so that renewed
-// certificates are used without a restart.
+// Each of the three files implies TLS. They are read again for each connection, so renewed
+// certificates need no restart.
 //
-// User and password are taken from ETCDCTL_USER (user, or user:password) and
-// ETCDCTL_PASSWORD in the environment, as etcdctl does, or from u. With them Open
-// logs in, for at most 5 s and no longer than ctx; otherwise it does no I/O. Any
-// other parameter is an error, and so is whatever makes a URL useless.
+// User and password come from u, or as with etcdctl from ETCDCTL_USER (user, or user:password) and
+// ETCDCTL_PASSWORD in the environment. With them Open logs in, for at most 5 s and no longer than
+// ctx. Otherwise it does no I/O. Other parameters are errors.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	l := &lines.Lines{}
 	cfg, key, opts, err := parse(u, os.Getenv, l)

@@ -1,91 +1,88 @@
-// Package file keeps an election in one JSON file on a local disk: for the
-// processes of one machine, with no server at all. A rename tells the others
-// within a millisecond, since the directory is watched: it is a
-// leaderelection.ChangeFeed, and standbys idle at no cost, even next to a log that
-// grows in the same directory.
+// Package file keeps an election in one JSON file on a local disk, for the processes of one
+// machine. It needs no server. It watches the directory, so a rename tells the others within a
+// millisecond: it is a leaderelection.ChangeFeed. Idle standbys cost nothing, even next to a log
+// that grows in the same directory.
 //
 //	d := file.NewDecider("/var/lib/myapp/election.json", nil)
 //
-// All candidates are on one machine and go by one clock: set the ClockPolicy to SharedClock, for all
-// of them, and no time is kept for clocks that differ. Containers of one machine elect
-// among themselves where they share the directory (mount the directory, not the file: a
-// file that is a mount point cannot be replaced).
+// All candidates are on one machine and share its clock: set the ClockPolicy to SharedClock for all
+// of them, and no time is lost to clocks that differ. Containers of one machine can elect among
+// themselves if they share the directory. Mount the directory, not the file: a file that is a mount
+// point cannot be replaced.
 //
 // # What is written where
 //
-// The record is the file itself, which jq and cat can show. Next to it are two
-// more: "<file>.lock", empty, on which a writer holds an advisory lock (flock)
-// while it compares and replaces; and, during a write only, "<file>.tmp-" with 26
-// random letters and digits. The lock file must stay where it is as long as anybody
-// campaigns in the election.
+// The record is the file itself: jq and cat can show it. Next to it are two more:
 //
-// A write writes the new record to a temporary file and calls fsync; takes the
-// lock, compares the file's content with that which the entry was read at, and
-// renames the new one over it; and, when the lock is free again, calls fsync on the
-// directory. So the file is one record or the other at every moment, also after a
-// crash or loss of power. Readers need no lock. The temporary file of a process that
-// died as it wrote is removed by the first write of a later one, when it is a minute
-// old; no file of another name is touched.
+//   - "<file>.lock", empty. A writer holds an advisory lock (flock) on it while it compares and
+//     replaces. It must stay there as long as anybody campaigns.
+//   - "<file>.tmp-" with 26 random letters and digits, during a write only.
 //
-// A read calls fsync on the directory, too. A record is in its place before it is on
-// the disk, and a candidate that was left without an answer takes what it reads for
-// the proof that its write has happened: a number must not be used that a loss of
-// power would take back. Giving up a call changes nothing that others see: a write
-// that was given up takes its place, or not, as it would have.
+// A write takes these steps:
+//
+//  1. It writes the new record to a temporary file and calls fsync.
+//  2. It takes the lock, compares the file's content with that which the entry was read at, and
+//     renames the new file over it.
+//  3. It releases the lock, and calls fsync on the directory.
+//
+// So at every moment the file is one record or the other, even after a crash or loss of power.
+// Readers need no lock. If a process dies as it writes, a later process's first write removes its
+// temporary file when that is a minute old. No file of another name is touched.
+//
+// A read calls fsync on the directory, too. A record is in its place before it is on the disk, and
+// a candidate whose write had no response takes what it reads for the proof that its write has
+// happened. A loss of power must not take back a number that is in use.
+//
+// A write that is given up takes its place, or not, as it would have.
+//
+// A process that is stopped (SIGSTOP, a debugger) within the fraction of a millisecond in which it
+// holds the lock keeps the others from writing until it goes on or dies. Nobody leads meanwhile,
+// and no two do. When a process dies, the kernel releases its lock.
 //
 // # What the feed tells
 //
-// It watches the directory for files that are renamed or removed, and reads the record
-// when that was its own. It tells of a record that is in its place, which may not be on
-// the disk yet; after a loss of power there is nobody who could still act by that. Edit
-// a record by hand in another file, and rename that (mv): what is changed in place, or
-// copied, is not told, and found by the next read. (On macOS the feed also looks once a
-// second, and wakes for other files.)
-//
-// A process that is stopped (SIGSTOP, a debugger) within the fraction of a
-// millisecond in which it holds the lock keeps the others from writing until it goes
-// on or dies: nobody leads meanwhile, and no two do. The kernel takes the lock from
-// the dead.
+// It watches the directory for files that are renamed or removed, and reads the record if that was
+// its own. It shows a record that is in its place, but may not be on the disk yet: after a loss of
+// power nobody is left who could act by it. To edit a record by hand, edit a copy and rename that
+// (mv). The feed does not see changes in place or copies: the next read finds them. (On macOS the
+// feed also looks once a second, and wakes for other files.)
 //
 // # Permissions
 //
-// Candidates create and rename files in the directory: they need write and
-// search permission for it, and read permission for its files. Candidates
-// that run as different users need a directory without the sticky bit (not
-// /tmp), which would keep one from replacing another's file. If they share a group,
-// give the directory to that group with the setgid bit (chgrp, chmod g+rwxs), so that
-// each new file is the group's as well, and set Mode to 0o660 with a umask that leaves
-// it. Observers need read permission for the directory and the file.
+// Candidates create and rename files in the directory: they need write and search permission for
+// it, and read permission for its files. If they run as different users, the directory must not
+// have the sticky bit (as /tmp has), which would keep one from replacing another's file. If they
+// share a group, give the directory to that group with the setgid bit (chgrp, chmod g+rwxs), so
+// that each new file belongs to the group. Set Mode to 0o660, with a umask that leaves it.
+// Observers need read permission for the directory and the file.
 //
 // # Costs and limits
 //
-// Two fsyncs a write, one write each 7 s at the default of 15 s terms, one fsync a
-// read, which a standby makes only while nobody leads or its feed is down, and
-// nothing else for standbys. Each feed takes one inotify instance (Linux allows a
-// user 128 by default, fs.inotify.max_user_instances); if there is none
-// left, candidates poll.
+// A write takes two fsyncs: one write each 7 s at the default of 15 s terms. A read takes one. A
+// standby reads only while nobody leads or its feed is down, and costs nothing else. Each feed
+// takes one inotify instance (Linux allows a user 128 by default, fs.inotify.max_user_instances).
+// If none is left, candidates poll.
 //
-// The token's CommitTS is the file's modification time: the machine's own
-// clock, as precise as a tick of the kernel (1 to 10 ms on most), and cut to 10 ms.
+// The token's CommitTS is the file's modification time: the machine's own clock, as precise as a
+// tick of the kernel (1 to 10 ms on most), and cut to 10 ms.
 //
 // # What the system promises
 //
-// An flock is held by one open file at a time and ends with its process
-// (https://man7.org/linux/man-pages/man2/flock.2.html), and a rename over an
-// existing file is atomic
-// (https://pubs.opengroup.org/onlinepubs/9799919799/functions/rename.html).
+// Only one open file at a time holds an flock, and the lock ends with its process
+// (https://man7.org/linux/man-pages/man2/flock.2.html). A rename over an existing file is atomic
+// (https://pubs.opengroup.org/onlinepubs/9799919799/functions/rename.html). Both hold for one
+// machine and a local file system.
 //
-// Both promises are made for one machine and a local file system. Network file
-// systems (NFS, SMB, 9p, FUSE and others) keep locks on the client's side, serve
-// reads from caches that may be old, and report nothing that another machine
-// changed: they are refused if they can be told, unless Options.AllowNetwork
-// is set. Acknowledged writes can be lost by a disk that lies about flushing its
-// cache, and by whoever puts back a backup or a snapshot. A tmpfs (often /tmp,
-// always /run) forgets the record with the next boot, and the election is empty
-// then: keep it off if something is fenced by its numbers. A file that is removed leaves no
-// sign that there was one; a file of no bytes is damage, and left alone.
+// Network file systems (NFS, SMB, 9p, FUSE and others) keep locks on the client's side, serve reads
+// from caches that may be old, and do not report another machine's changes. They are refused if the
+// system can recognize them, unless Options.AllowNetwork is set.
 //
-// Linux and macOS. On other systems every call fails with an error that wraps
+// A disk that lies about flushing its cache can lose acknowledged writes, and so can restoring a
+// backup or a snapshot. A tmpfs (often /tmp, always /run) forgets the record with the next boot,
+// and the election is then empty: do not use it if something is fenced by its numbers. A file that
+// is removed leaves no sign that there was one. A file of no bytes is damage, and is left alone.
+//
+// The package works on Linux and macOS. On other systems every call fails with an error that wraps
 // leaderelection.ErrPermanent.
 package file
 
@@ -109,27 +106,23 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
-// Options changes what is right for most. The zero value and nil are the same.
+// Options adjusts a Decider. The zero value and nil are the same, and right for most.
 type Options struct {
-	// CreateDir makes the directory of the file, with its parents, if it
-	// is missing. Otherwise that is an error.
+	// CreateDir makes the directory of the file, with its parents, if it is missing.
 	CreateDir bool
-	// Mode is the permissions of the files that are created, less the umask;
-	// a record that is replaced keeps those it has. Zero: 0o644. Candidates
-	// that run as different users of one group want 0o660, in a directory with
-	// the setgid bit.
+	// Mode is the permissions of new files, less the umask. A record that is replaced keeps
+	// those it has. Zero: 0o644. Candidates that run as different users of one group need
+	// 0o660, in a directory with the setgid bit.
 	Mode fs.FileMode
-	// AllowNetwork lets the file lie on a file system that is, or may be, on
-	// another machine. Only for one that is known to be used by this machine
-	// alone, such as a FUSE file system over a local disk: across machines
-	// nothing is promised, and two may lead.
+	// AllowNetwork allows a file on a file system that is, or may be, on another machine. Set
+	// it only if you know that this machine alone uses it, such as a FUSE file system over a
+	// local disk. Across machines nothing is promised, and two may lead.
 	AllowNetwork bool
 }
 
-// Decider is one handle on the election in a file. It is a
-// leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods
-// may be called by several goroutines at once. It holds nothing open between
-// calls, so there is nothing to close.
+// Decider is one handle on the election in a file. It is a leaderelection.RaceDecider and a
+// leaderelection.ChangeFeed. Its methods may be called by several goroutines at once. It holds
+// nothing open between calls, so there is nothing to close.
 type Decider struct {
 	b        *backend
 	election store.Election[token]
@@ -158,9 +151,8 @@ var (
 // maxReading is how many reads of one handle may be under way at once.
 const maxReading = 8
 
-// NewDecider returns a handle on the election in the file at path. A relative
-// path is taken from the working directory as it is now. It does no I/O: what
-// is wrong is told by the first call that meets it.
+// NewDecider returns a handle on the election in the file at path. A relative path starts at the
+// working directory as it is now. NewDecider does no I/O: the first call reports what is wrong.
 func NewDecider(path string, opts *Options) *Decider {
 	abs, err := filepath.Abs(path)
 	switch {
@@ -184,9 +176,9 @@ func NewDecider(path string, opts *Options) *Decider {
 //	file:///var/lib/myapp/election.json
 //	file:election.json?create=true
 //
-// The second form is relative to the working directory. Parameters: create=true
-// is Options.CreateDir, mode=0660 (octal) is Options.Mode, allow_network=true is
-// Options.AllowNetwork. It does no I/O.
+// The second form is relative to the working directory. Parameters: create=true is
+// Options.CreateDir, mode=0660 (octal) is Options.Mode, allow_network=true is Options.AllowNetwork.
+// Open does no I/O.
 func Open(_ context.Context, u *url.URL) (*Decider, error) {
 	path, opts, err := parse(u)
 	if err != nil {
@@ -227,7 +219,7 @@ func mode(p *store.Params) fs.FileMode {
 	}
 	m, err := strconv.ParseUint(v, 8, 32)
 	if err != nil || m == 0 || fs.FileMode(m)&^fs.ModePerm != 0 {
-		p.Wrong("the parameter %q: %q is no octal mode such as 0660", "mode", v)
+		p.Wrong("the parameter %q: %q is not an octal mode such as 0660", "mode", v)
 	}
 	return fs.FileMode(m)
 }

@@ -13,11 +13,10 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
-// Changes implements leaderelection.ChangeFeed by watching the directory for files
-// that are renamed or removed: the file itself is another one after each write. It
-// tells of a record as soon as that is in its place, which may be before it is on the
-// disk. States that follow each other faster than they are read are merged. It fails
-// if the directory goes away, and if the file cannot be read.
+// Changes implements leaderelection.ChangeFeed. It watches the directory for files that are renamed
+// or removed, since each write replaces the file. It shows a record as soon as it is in its place,
+// which may be before it is on the disk. It merges states that follow each other faster than it
+// reads them. It fails if the directory goes away, or if it cannot read the file.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return d.election.Follow(ctx, d.follow)
 }

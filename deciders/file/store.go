@@ -23,16 +23,15 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
-// ReadCurrent implements leaderelection.RaceDecider. It takes no lock, and is
-// never stale. What it returns is on the disk: it syncs the directory, since a
-// candidate may take what it reads for the proof that its own write has happened.
+// ReadCurrent implements leaderelection.RaceDecider. It takes no lock, and is never stale. It syncs
+// the directory, so the record that it returns is on the disk: a candidate may take it for the
+// proof that its own write has happened.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	return d.election.Read(ctx)
 }
 
-// WriteEntry implements leaderelection.RaceDecider. A refusal is a
-// leaderelection.LostRaceError with the current record. If the file is not
-// ours or cannot be read as a record, it is left alone.
+// WriteEntry implements leaderelection.RaceDecider. A refusal is a leaderelection.LostRaceError
+// with the current record. If the file is not ours, or is not a readable record, it is left alone.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	return d.election.Write(ctx, entry)
 }
@@ -271,8 +270,8 @@ func (b *backend) checkPlace() error {
 		return disk.Explain(fmt.Errorf("looking at the directory %s: %w", dir, err))
 	case kind != "" && !b.opts.AllowNetwork:
 		return store.Wrong("the directory %s is on a file system of the kind %s, which is or may be on another machine: "+
-			"there neither locks nor atomic renames nor notices of changes are sure. Use a local disk, or a store made for several machines; "+
-			"where only this machine uses it, set Options.AllowNetwork (allow_network=true in an address)", dir, kind)
+			"its locks, renames and notices of changes are not reliable. Use a local disk, or a store made for several machines; "+
+			"if only this machine uses it, set Options.AllowNetwork (allow_network=true in an address)", dir, kind)
 	}
 	return nil
 }

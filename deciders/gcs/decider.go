@@ -20,47 +20,41 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// Options is what may be set of a Decider. The zero value is right for most.
-//
-// Each write replaces the object, so what is said here holds for the record as
-// the last candidate wrote it: give all candidates the same Options.
+// Options are the settings of a Decider. The zero value is right for most. Each write replaces the
+// object, so the settings of the last writer apply: give all candidates the same Options.
 type Options struct {
-	// PredefinedACL is the name of a ready set of access rules for the object,
-	// such as "bucketOwnerFullControl". Empty: the bucket's default. For a
-	// bucket with uniform access, in which objects have no rules of their own,
-	// both this and ACL must be left out.
+	// PredefinedACL is the name of a ready set of access rules for the object, such as
+	// "bucketOwnerFullControl". Empty: the bucket's default. With uniform access, objects have
+	// no rules of their own: leave out both this and ACL.
 	PredefinedACL string
 	// ACL is the object's access rules one by one, in place of PredefinedACL.
 	ACL []storage.ACLRule
-	// KMSKeyName is the Cloud KMS key to encrypt the object with:
-	// projects/P/locations/L/keyRings/R/cryptoKeys/K. Empty: the bucket's
-	// default, else a key of Google's. Each write and each read uses the key
-	// once, and Cloud KMS charges for that; a key that is disabled makes the
-	// election stand still.
+	// KMSKeyName is the Cloud KMS key that encrypts the object:
+	// projects/P/locations/L/keyRings/R/cryptoKeys/K. Empty: the bucket's default, or a key of
+	// Google's. Each write and each read uses the key once, and Cloud KMS charges for that. If
+	// the key is disabled, nobody can lead.
 	KMSKeyName string
-	// EncryptionKey is your own key, of 32 bytes, that Google is to encrypt the
-	// object with, and forgets. Each candidate and observer needs it: without it the
-	// record cannot be read. It does not go with KMSKeyName. Empty: none.
+	// EncryptionKey is a key of your own, of 32 bytes, that Google encrypts the object with and
+	// does not keep. Each candidate and observer needs it to read the record. You cannot
+	// combine it with KMSKeyName. Empty: none.
 	EncryptionKey []byte
-	// StorageClass is that of the object: STANDARD, or one of the classes for what is
-	// rarely touched, which bill each replaced record for 30 days and more. Empty: the
-	// bucket's default.
+	// StorageClass is the object's class. STANDARD is right: the classes for rarely used data
+	// bill each replaced record for 30 days and more. Empty: the bucket's default.
 	StorageClass string
 	// ContentType of the object. Empty: application/json.
 	ContentType string
-	// CacheControl of the object. Empty: no-store. Anything that allows caching
-	// makes a publicly readable object's reads stale: candidates and observers
-	// learn of changes later, though who leads is never decided by a read.
+	// CacheControl is the object's. Empty: no-store. Anything that allows caching makes reads
+	// of a publicly readable object stale: candidates and observers learn of changes later. A
+	// read never decides who leads.
 	CacheControl string
 	// Metadata is custom metadata of the object, for people who list the bucket.
 	Metadata map[string]string
-	// UserProject is billed for the requests, for a bucket whose requester pays.
+	// UserProject is the project to bill for the requests, if the bucket's requester pays.
 	UserProject string
 }
 
-// Decider is one election, kept in one object of a bucket. It is a
-// leaderelection.RaceDecider; all its methods may be called by several
-// goroutines at once. Make it by NewDecider or Open.
+// Decider is one election, kept in one object of a bucket. It is a leaderelection.RaceDecider. Its
+// methods may be called by several goroutines at once. Make it by NewDecider or Open.
 type Decider struct {
 	election store.Election[token]
 	owned    *store.Renewed[*storage.Client] // made by Open
@@ -88,16 +82,14 @@ type token struct {
 // never is a generation that is centuries away.
 var never = token{generation: 1 << 62}
 
-// CommitTS is when Cloud Storage says that it wrote this generation: to the
-// millisecond or better where WriteEntry returned the token, in whole seconds
-// if ReadCurrent did.
+// CommitTS is when Cloud Storage says that it wrote this generation. It has milliseconds or better
+// if WriteEntry returned the token, and whole seconds if ReadCurrent did.
 func (t token) CommitTS() time.Time { return t.commit }
 
-// NewDecider returns the election that is kept in an object of a bucket. It asks
-// nothing of the store yet; a name that cannot be is reported by each call of the
-// Decider. The client stays the caller's, who closes it when the Decider is no
-// longer used, and may be shared; its own retries do not apply to the Decider's
-// requests. Opts may be nil.
+// NewDecider returns the election that is kept in an object of a bucket. It makes no request. If a
+// name cannot be right, each call of the Decider says so. Close the client when you no longer use
+// the Decider. Others may use it, too. Its own retries do not apply to the Decider's requests. Opts
+// may be nil.
 func NewDecider(client *storage.Client, bucket, object string, opts *Options) *Decider {
 	b := &backend{in: bucket, name: object, client: func(context.Context) *storage.Client { return client }, distrusted: func() {}}
 	if opts != nil {
@@ -140,15 +132,15 @@ func (b *backend) handle(ctx context.Context) *storage.ObjectHandle {
 // String names the place of the record: bucket and object.
 func (d *Decider) String() string { return d.election.Place }
 
-// ReadCurrent implements leaderelection.RaceDecider, by one request. The first call
-// makes a second one, to learn whether there is an object, and where there is none, to
-// tell an empty election from a bucket that does not exist.
+// ReadCurrent implements leaderelection.RaceDecider, by one request. The first call makes a second
+// request, to learn whether there is an object. If there is none, that request tells an empty
+// election from a missing bucket.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	return d.election.Read(ctx)
 }
 
-// WriteEntry implements leaderelection.RaceDecider, by one request. Cloud Storage
-// does not send the current record along with a refusal.
+// WriteEntry implements leaderelection.RaceDecider, by one request. A refusal does not have the
+// current record.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	return d.election.Write(ctx, entry)
 }
@@ -170,7 +162,7 @@ func (b *backend) Load(ctx context.Context) (s store.Stored[token], err error) {
 	}
 	s, err = b.download(ctx)
 	if notFound(err) {
-		return s, fmt.Errorf("there is an object, and it cannot be downloaded: it was just deleted, or something else than the store answered: %v", err)
+		return s, fmt.Errorf("there is an object, but it cannot be downloaded: it was just deleted, or the response is not from the store: %v", err)
 	}
 	b.there.Store(err == nil)
 	return s, err
@@ -190,9 +182,9 @@ func (b *backend) download(ctx context.Context) (s store.Stored[token], err erro
 	case err != nil:
 		return s, err
 	case r.Attrs.Generation <= 0:
-		return s, fmt.Errorf("the answer has generation %d, want the object's own: something else than the store answered", r.Attrs.Generation)
+		return s, fmt.Errorf("the response has generation %d, not the object's own: it is not from the store", r.Attrs.Generation)
 	case len(s.Data) <= store.MaxSize && sum != r.Attrs.CRC32C:
-		return s, fmt.Errorf("the content has the CRC32C %08x, and the answer says %08x: something on the way spoilt it, or answered in place of the store", sum, r.Attrs.CRC32C)
+		return s, fmt.Errorf("the content has the CRC32C %08x, and the response says %08x: something on the way changed it, or it is not from the store", sum, r.Attrs.CRC32C)
 	}
 	b.found.Store(true)
 	s.At = token{generation: r.Attrs.Generation, commit: r.Attrs.LastModified.UTC()}
@@ -231,7 +223,7 @@ func (b *backend) Swap(ctx context.Context, at token, data []byte, _ *leaderelec
 	}
 	attrs := w.Attrs()
 	if attrs.Generation <= 0 || attrs.Name != b.name || attrs.CRC32C != w.CRC32C || attrs.Size != int64(len(data)) {
-		return next, fmt.Errorf("the answer describes %q with generation %d, %d bytes and CRC32C %08x, want what was sent, %d bytes with %08x: something else than the store answered",
+		return next, fmt.Errorf("the response describes %q with generation %d, %d bytes and CRC32C %08x, not what was sent, %d bytes with %08x: it is not from the store",
 			attrs.Name, attrs.Generation, attrs.Size, attrs.CRC32C, len(data), w.CRC32C)
 	}
 	b.found.Store(true)

@@ -16,9 +16,9 @@ import (
 
 var _ durability.Examiner = (*Decider)(nil)
 
-// Durability implements durability.Examiner by the settings of the bucket: rules that delete the
-// record, retention and holds that keep it from being replaced, and regions that lag behind. To read
-// them takes storage.buckets.get, which candidates need not have.
+// Durability implements durability.Examiner. It reads the bucket's settings: rules that delete the
+// record, retention and holds that prevent replacing it, and regions that lag behind. This needs
+// storage.buckets.get, which candidates need not have.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	err := d.election.Ready(ctx)
 	var bucket *storage.BucketAttrs
@@ -28,7 +28,7 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	}
 	var answer *googleapi.Error
 	if errors.As(err, &answer) && answer.Code == http.StatusForbidden {
-		err = errors.New("to read the bucket's settings takes storage.buckets.get, as in the role Storage Legacy Bucket Reader (roles/storage.legacyBucketReader)")
+		err = errors.New("reading the bucket's settings needs storage.buckets.get, as in the role Storage Legacy Bucket Reader (roles/storage.legacyBucketReader)")
 	}
 	if err != nil {
 		return nil, d.election.Failed(ctx, "examining", err)

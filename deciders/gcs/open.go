@@ -22,9 +22,8 @@ import (
 //
 //	gs://bucket/object?parameter=value&...
 //
-// The object may have slashes; what a URL cannot hold is percent-encoded. An
-// unknown parameter, and one given twice that may be given once, is an error;
-// each is optional:
+// The object's name may have slashes. Percent-encode what a URL cannot hold. All parameters are
+// optional. Unknown parameters are errors, and so are repeated ones unless the list allows it:
 //
 //	predefined_acl  Options.PredefinedACL
 //	acl             one rule of Options.ACL, as entity:ROLE, for instance
@@ -39,15 +38,14 @@ import (
 //	metadata        one key=value of Options.Metadata; may be given several times
 //	user_project    Options.UserProject
 //	endpoint        where the service is, for emulators and private access, as
-//	                http://host:port (the path /storage/v1/ is added where there is none)
+//	                http://host:port (without a path, /storage/v1/ is added)
 //	anonymous       true: send no credentials
 //
 // Credentials are Google's application default ones: the file that
-// GOOGLE_APPLICATION_CREDENTIALS names, gcloud's login, or the service account of
-// the machine. After an answer that refuses them the file is read again, so a renewed key is used
-// without a restart. The client is made with ctx's values but outlives it. Open makes
-// no request of the store; whether it can be used is said by the first call of
-// the Decider.
+// GOOGLE_APPLICATION_CREDENTIALS names, gcloud's login, or the machine's service account. If the
+// store refuses them, the file is read again, so a renewed key needs no restart. The client has
+// ctx's values but outlives ctx. Open makes no request: the Decider's first call shows whether the
+// store can be used.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	t, err := parse(u)
 	if err == nil {

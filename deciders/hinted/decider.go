@@ -1,6 +1,6 @@
-// Package hinted adds push to a store that cannot push: after a hint that something may
-// have changed, the record is read, once. Candidates then learn of a release in the time
-// that the hint and a read take, instead of at their next poll.
+// Package hinted adds push to a store that cannot push. After a hint that something may have
+// changed, it reads the record once. So candidates learn of a release in the time that the hint and
+// a read take, instead of at their next poll.
 //
 //	decider := hinted.NewDecider(gcs.NewDecider(client, bucket, "elections/web", nil),
 //		func(ctx context.Context, changed func()) error {
@@ -12,59 +12,54 @@
 //
 // # Where hints come from
 //
-// From whatever can be had and says "look again": the store's own notifications (of a
-// bucket on Google Cloud by Pub/Sub, of one on Amazon S3 by SNS or SQS, of Azure Blob
-// Storage by Event Grid), or the candidates themselves, each of which announces what it
-// has written (Options.Announce) on a NATS subject, a Redis channel, by UDP. What a hint
-// says does not matter, and it is not looked at.
+// Anything that says "look again" can be a hint. Its content does not matter, and nobody reads it.
 //
-// A Hints listens for one feed. If several feeds of one process share a source whose
-// messages go to one listener each (a channel, an SQS queue, a webhook), let a Signal
-// hand them on to all. Each process needs a subscription of its own: one that is shared
-// by all of them tells each hint to one of them only.
+//   - The store's own notifications: of a bucket on Google Cloud by Pub/Sub, of one on Amazon S3 by
+//     SNS or SQS, of Azure Blob Storage by Event Grid.
+//   - The candidates: each announces what it has written (Options.Announce) on a NATS subject, a
+//     Redis channel, or by UDP.
+//
+// A Hints listens for one feed. If several feeds of one process share a source whose messages go to
+// one listener each (a channel, an SQS queue, a webhook), a Signal passes them on to all. Each
+// process needs a subscription of its own: a shared one delivers each hint to only one process.
 //
 // # What a hint may do
 //
-// All that a message may: get lost, come late, twice, or by the thousand. It is never
-// believed, only answered by a read, and the record decides.
+// A hint may get lost, come late, twice, or by the thousand. It only causes a read, and the record
+// decides.
 //
-//   - Lost or late: the feed also reads if nothing was read for a PollInterval. News
-//     is late by that much at most.
-//   - Early, where a read lags behind writes, as a replica's may: a hint whose read shows
-//     nothing new is answered by one more, a MinInterval later.
-//   - Repeated: hints that come while a read is due or under way cause one more read,
-//     however many they are.
-//   - A storm of them: a feed answers four at once, and after that reads once in a
-//     MinInterval.
-//   - No more hints, since the source has failed or ended: the feed fails with it, so
-//     that the failure is logged and traced, and candidates open another. That one
-//     polls, and tries the source again after a pause of 1 s to 1 min.
+//   - Lost or late: the feed also reads if it has not read for a PollInterval. News is late by that
+//     much at most.
+//   - Early, if reads lag behind writes, as on a replica: if the read after a hint shows nothing
+//     new, the feed reads once more, a MinInterval later.
+//   - Repeated: any number of hints that come while a read is due or under way cause one more read.
+//   - A storm of them: a feed answers four at once, and after that reads once in a MinInterval.
+//   - No more hints, since the source has failed or ended: the feed fails, too, so that the failure
+//     is logged and traced, and candidates open another feed. That feed polls, and tries the source
+//     again after a pause of 1 s to 1 min.
 //
 // # What the feed tells
 //
-// What the wrapped decider's ReadCurrent returns, and nothing else: it tells of nothing
-// that the store has not committed, and not of a state that is undone. Reads and writes are
-// handed on as they are, and so are their errors; a call that is given up is given up in
-// the store as it would be without this package, and may be announced all the same.
+// It yields only what the wrapped decider's ReadCurrent returns: no state that the store has not
+// committed, or that is undone. Reads, writes and their errors pass through unchanged. A write that
+// is given up may still happen, and may still be announced.
 //
 // # Two intervals for polls
 //
-// A campaign whose feed is healthy does not poll while a term is running, so the feed's
-// own poll, Options.PollInterval, is the safety net for a lost hint. The PollInterval of
-// Config and WatchConfig applies while the feed is down, and while no term is running.
-// Both are half a term if they are zero, so that by default a lost hint makes news as
-// late as it would be without hints.
+// While a term runs, a campaign with a healthy feed does not poll. So the feed's own poll,
+// Options.PollInterval, is the safety net for a lost hint. The PollInterval of Config and
+// WatchConfig applies while the feed is down, and while no term runs. The default of both is half a
+// term, so a lost hint makes news as late as it would be without hints.
 //
 // # What it costs
 //
-// Each write is announced to each candidate and observer, the leader included, and each
-// reads once for it: about 515 times an hour at the defaults (T = 15 s, S = 1 s), where
-// polling standbys read 480 times. A read that answers a hint puts off the poll, so
-// while hints arrive there are next to no polls. Beside that there are the messages. It
-// buys time, not requests.
+// Each write is announced to each candidate and observer, the leader included. Each reads once for
+// it: about 515 times an hour at the defaults (T = 15 s, S = 1 s). Standbys that poll read 480
+// times. A read after a hint postpones the poll, so while hints arrive there are almost no polls.
+// The messages come on top. Hints save time, not requests.
 //
-// If reads cost too much, let only some messages through, such as those that tell
-// of a release, and the poll do the rest.
+// If reads cost too much, let only some messages through, such as those that tell of a release, and
+// leave the rest to the poll.
 package hinted
 
 import (
@@ -79,42 +74,40 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/durations"
 )
 
-// Hints listens for hints until ctx ends, and calls changed for each. It returns soon
-// after ctx has ended; before that only if it has failed, with why. It is run again for
-// each feed, and again, after a pause, if it has failed; so it subscribes when it is
-// called, and takes the subscription down before it returns.
+// Hints listens for hints until ctx ends, and calls changed for each. It returns soon after ctx has
+// ended. It returns before only if it has failed, with the reason. It is run for each feed, and
+// again after a pause if it has failed. So it must subscribe when it is called, and unsubscribe
+// before it returns.
 //
-// Changed never blocks, and may be called by several goroutines at once, also after Hints
-// has returned. A Hints that needs time to subscribe calls it when it listens, too: what
-// was written between is then found at once.
+// Changed never blocks. Several goroutines may call it at once, even after Hints has returned. If
+// subscribing takes time, call it once more when the subscription is ready, to find what was written in
+// the meantime.
 type Hints func(ctx context.Context, changed func()) error
 
 // Options adjusts a Decider. The zero value is right for most.
 type Options struct {
-	// PollInterval is after how long without a read the feed reads without a
-	// hint: how late news is if its hint was lost. Make it longer if hints
-	// are reliable and reads cost; a term at most, or standbys come to know of
-	// a lost release only when the term would have ended. Zero: half of the
-	// term that the record names (of 15 s while there is none).
+	// PollInterval is how long the feed goes without a read before it reads without a hint: how
+	// late news is if its hint was lost. Make it longer if hints are reliable and reads cost.
+	// It should be a term at most: otherwise standbys learn of a lost release later than the
+	// term would have ended. Zero: half of the term that the record names (of 15 s while there
+	// is none).
 	PollInterval time.Duration
 
-	// MinInterval is the time from one read to the next in a storm of hints. It
-	// is as late as news can be in one. A few that come after a quiet time are
-	// answered at once. Zero: 1 s.
+	// MinInterval is the time from one read to the next in a storm of hints, and so the
+	// greatest delay of news in a storm. After a quiet time a few hints are answered at once.
+	// Zero: 1 s.
 	MinInterval time.Duration
 
-	// Announce, where not nil, tells others of a write: it publishes what their
-	// Hints receive. It is called after each write that may have happened, for one
-	// at a time, and its ctx ends after a second. WriteEntry waits for it, so
-	// that a leader that stops announces its release before the process ends,
-	// but no longer than a tenth of a second: better it only hands the message
-	// to its client. If it fails there is no announcement, which the poll
-	// makes good.
+	// Announce, if not nil, tells others of a write: it publishes what their Hints receive. It
+	// is called after each write that may have happened, one call at a time, and its ctx ends
+	// after a second. WriteEntry waits for it, so that a leader that stops announces its
+	// release before the process ends. It waits for a tenth of a second at most, so Announce
+	// should only pass the message to its client. If Announce fails, the poll finds the news.
 	Announce func(ctx context.Context)
 }
 
-// Decider is a RaceDecider with a feed made of hints and reads. All its methods may be
-// called by several goroutines at once.
+// Decider is a RaceDecider with a feed made of hints and reads. Its methods may be called by
+// several goroutines at once.
 type Decider struct {
 	decider leaderelection.RaceDecider
 	source  source
@@ -128,9 +121,9 @@ var (
 	_ leaderelection.ChangeFeed  = (*Decider)(nil)
 )
 
-// NewDecider returns decider with a feed that reads after each hint. Reads and writes are
-// decider's own. If decider is a ChangeFeed itself, its feed is not used: a store that
-// pushes needs no hints. Opts may be nil. It does no I/O; each call of Changes runs hints.
+// NewDecider returns decider with a feed that reads after each hint. Reads and writes are decider's
+// own. If decider is a ChangeFeed itself, its feed is not used: a store that pushes needs no hints.
+// Opts may be nil. NewDecider does no I/O. Each call of Changes runs hints.
 func NewDecider(decider leaderelection.RaceDecider, hints Hints, opts *Options) *Decider {
 	var o Options
 	if opts != nil {
@@ -174,7 +167,7 @@ func (d *Decider) check() error {
 	return nil
 }
 
-// Close closes the decider to which hints are added, if it can be closed.
+// Close closes the wrapped decider, if it can be closed.
 func (d *Decider) Close() error {
 	if c, ok := d.decider.(io.Closer); ok {
 		return c.Close()
@@ -182,7 +175,7 @@ func (d *Decider) Close() error {
 	return nil
 }
 
-// String names the place of the record, as the Decider does to which hints are added.
+// String names the place of the record, as the wrapped decider does.
 func (d *Decider) String() string {
 	if s, ok := d.decider.(fmt.Stringer); ok {
 		return s.String()

@@ -19,9 +19,9 @@ const (
 	shortest, longest = 10 * time.Millisecond, 30 * time.Minute
 )
 
-// Changes implements leaderelection.ChangeFeed. It fails where Hints or a read does.
-// States that follow each other faster than they are read are merged, and a record older
-// than one that it has yielded is no news.
+// Changes implements leaderelection.ChangeFeed. It fails if Hints or a read does. It merges states
+// that follow each other faster than it reads them, and never yields a record older than one that
+// it has yielded.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return func(yield func(*leaderelection.RaceEntry, error) bool) {
 		if ctx.Err() != nil {

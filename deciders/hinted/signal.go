@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Signal hands each hint on to all feeds of a process, where the source of hints would
-// tell one listener only. Give its Hints to NewDecider, and call Changed for each change: in the
-// handler of a webhook, or a loop over a channel or over the messages of a queue.
+// Signal passes each hint on to all feeds of a process, for a source that tells only one listener.
+// Give its Hints to NewDecider, and call Changed for each change: in the handler of a webhook, or a
+// loop over a channel or over the messages of a queue.
 //
 //	var signal hinted.Signal
 //	http.HandleFunc("POST /changed", func(http.ResponseWriter, *http.Request) { signal.Changed() })
 //	decider := hinted.NewDecider(polled, signal.Hints, nil)
 //
-// The zero Signal is ready, and must not be copied. All its methods may be called by
-// several goroutines at once. A Signal cannot know that its source has failed: then only
-// the feeds' own polls tell of changes.
+// The zero Signal is ready, and must not be copied. Its methods may be called by several goroutines
+// at once. A Signal cannot know that its source has failed: then only the feeds' own polls find
+// changes.
 type Signal struct {
 	mu        sync.Mutex
 	listeners map[*func()]struct{}
 }
 
-// Changed is a hint to all who listen. It never blocks.
+// Changed is a hint to all listeners. It never blocks.
 func (s *Signal) Changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +31,7 @@ func (s *Signal) Changed() {
 	}
 }
 
-// Hints is a Hints: it listens until ctx ends, and does not fail.
+// Hints is a Hints. It listens until ctx ends, and does not fail.
 func (s *Signal) Hints(ctx context.Context, changed func()) error {
 	s.mu.Lock()
 	if s.listeners == nil {

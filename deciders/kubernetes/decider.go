@@ -22,13 +22,13 @@ import (
 
 // Options adjusts a Decider. The zero value is right for most.
 type Options struct {
-	// Labels are for the Lease, if the Decider creates it. Labels of a Lease that is
-	// there are left as they are.
+	// Labels are for the Lease, if the Decider creates it. Labels of an existing Lease stay as
+	// they are.
 	Labels map[string]string
 }
 
 // Decider is an election in a Lease. It is a leaderelection.RaceDecider and a
-// leaderelection.ChangeFeed; all its methods may be called by several goroutines at once.
+// leaderelection.ChangeFeed. Its methods may be called by several goroutines at once.
 type Decider struct {
 	b        *backend
 	election store.Election[version]
@@ -60,16 +60,15 @@ type version struct {
 // CommitTS is the zero time: Kubernetes keeps no time of writes that could be compared.
 func (version) CommitTS() time.Time { return time.Time{} }
 
-// NewDecider returns the election kept in the Lease of this namespace and name. The client
-// is that of any API group of a clientset, such as
+// NewDecider returns the election kept in the Lease of this namespace and name. Use the client of
+// any API group of a clientset, such as
 //
 //	clientset.CoordinationV1().RESTClient()
 //
-// and stays the caller's. It should send at once: a rest.Config whose QPS is 0 has its
-// client wait when it makes more than five requests a second, those of other users of
-// that client included. Options may be nil. The first candidate creates the Lease, but
-// not the namespace. NewDecider does no I/O, and each call on a Decider that it cannot
-// make one of returns an error that says what is wrong.
+// The client should send at once: with a QPS of 0 in its rest.Config it delays requests beyond five
+// a second, those of its other users included. Options may be nil. The first candidate creates the
+// Lease, but not the namespace. NewDecider does no I/O. If an argument is wrong, each call of the
+// Decider returns an error that says so.
 func NewDecider(client rest.Interface, namespace, name string, opts *Options) *Decider {
 	b := &backend{client: func() rest.Interface { return client }, distrusted: func() {}, namespace: namespace, name: name, place: fmt.Sprintf("lease %s/%s", namespace, name)}
 	if opts != nil {
@@ -105,8 +104,7 @@ func checkNames(namespace, name string) error {
 	return nil
 }
 
-// Close ends what Open has made. The client given to NewDecider is the caller's: there
-// Close does nothing.
+// Close ends what Open has made. For a client given to NewDecider it does nothing.
 func (d *Decider) Close() error {
 	if d.close != nil {
 		d.close()
@@ -123,15 +121,14 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 	return d.election.Read(ctx)
 }
 
-// WriteEntry implements leaderelection.RaceDecider, by one update, or one create. It
-// refuses a request to a client-go candidate that leads: that cannot be asked.
+// WriteEntry implements leaderelection.RaceDecider, by one update, or one create. If a client-go
+// candidate leads, it refuses requests to hand over: client-go does not know them.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	return d.election.Write(ctx, entry)
 }
 
-// Changes implements leaderelection.ChangeFeed by a watch. It tells of what is committed
-// only. It ends with an error if the API server cannot be reached, and when a watch was
-// ended that had just begun.
+// Changes implements leaderelection.ChangeFeed by a watch. It shows only what is committed. It ends
+// with an error if it cannot reach the API server, and if a watch ends that has just begun.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return d.election.Follow(ctx, d.follow)
 }

@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	errNotKubernetes = errors.New("the answer lacks what a kube-apiserver's answers have: is there a proxy, or something else, at that address?")
-	errNotWritten    = errors.New("the answer does not show what was to be written: does a proxy, or an admission webhook, change it?")
+	errNotKubernetes = errors.New("the response lacks what a kube-apiserver's responses have: is there a proxy, or something else, at that address?")
+	errNotWritten    = errors.New("the response does not show what was written: does a proxy, or an admission webhook, change it?")
 	errFeedEnded     = errors.New("the watch ended as soon as it had begun")
 )
 

@@ -21,8 +21,8 @@ const (
 	writtenKey = "leaderelection/written" // the spec that was written with it
 )
 
-// ClientGo is the Incarnation of a record that client-go's leaderelection has written, or
-// anybody else who changes a Lease's spec without this package.
+// ClientGo is the Incarnation of a record that client-go's leaderelection has written, or anybody
+// else who changes a Lease's spec without this package.
 const ClientGo = "client-go"
 
 // written is the annotation that tells whose the spec is. Client-go leaves annotations as

@@ -34,12 +34,11 @@ import (
 //	kubeconfig=FILE   instead of $KUBECONFIG or ~/.kube/config
 //	context=NAME      instead of the kubeconfig's current context
 //
-// As with kubectl, a kubeconfig comes first, and a pod that has none uses its service
-// account, whose token is read again when it is renewed. Certificates, authorities and the
-// kubeconfig itself are read again when the API server, or the client, does not accept what they
-// said before. The client bears no limit of
-// requests a second of its own: a campaign keeps one. Any other parameter is an error, and
-// so is whatever makes a URL useless. Open reads files, and does no network I/O.
+// As with kubectl, a kubeconfig comes first, and a pod without one uses its service account, whose
+// token is read again when it is renewed. Certificates, authorities and the kubeconfig are read
+// again when the API server, or the client, rejects what they said before. The client does not
+// limit requests a second: a campaign does. Other parameters are errors. Open reads files, and does
+// no network I/O.
 func Open(_ context.Context, u *url.URL) (*Decider, error) {
 	d, err := openURL(u)
 	if err != nil {

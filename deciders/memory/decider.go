@@ -1,9 +1,9 @@
-// Package memory keeps an election in memory: for the tests of programs that
-// elect a leader, and for trying the library out. It is a test tool. Its
-// elections live and die with the process, so it cannot elect among processes.
+// Package memory keeps an election in memory: for the tests of programs that elect a leader, and
+// for trying the library out. Its elections live and die with the process, so it cannot elect among
+// processes.
 //
-// A Decider is one handle on one election. Candidates and observers that are
-// given the same Decider, or Handles of it, compete for the same record:
+// A Decider is one handle on one election. Candidates and observers with the same Decider, or with
+// Handles of it, compete for the same record:
 //
 //	election := memory.NewDecider()
 //	a := leaderelection.Config{Decider: election, LeaderID: "a", ...}
@@ -11,24 +11,24 @@
 //
 // # What a test can do to it
 //
-// Entry and Replace look at the stored record and put another in its place, as
-// a rival or an operator would. Inject makes the calls of one handle slow, fail,
-// hang, or lose their request or their answer, as a network would; a candidate
-// with a handle of its own can so be cut off from the others.
+// Entry returns the stored record, and Replace puts another in its place, as a rival or an operator
+// would. Inject makes the calls of one handle slow, fail, hang, or lose their request or their
+// response, as a network would. So it can cut off a candidate with a handle of its own from the
+// others.
 //
 //	d.Inject(memory.LoseAnswers().On(memory.Write).Times(1))
 //
-// Tell makes the feeds tell of what is not stored, as some stores' do of writes that
-// they undo.
+// Tell makes the feeds show an entry that is not stored. Feeds of some stores do so with writes
+// that they undo.
 //
 // # Virtual time
 //
-// The package has no goroutines and no sockets, and waits by channels only: it
-// belongs inside testing/synctest bubbles, where a test of hours of fail-overs
-// takes milliseconds. Make what a test hands to Hang inside the bubble, too.
+// The package has no goroutines and no sockets, and waits by channels only. So it works inside
+// testing/synctest bubbles, where a test of hours of fail-overs takes milliseconds. Make the
+// channel that you give to Hang inside the bubble, too.
 //
-// Outside of a bubble, give the candidates and the store one clock that the test
-// moves (package clocks/fakeclock):
+// Outside of a bubble, give the candidates and the store one clock that the test moves (package
+// clocks/fakeclock):
 //
 //	clock := fakeclock.New(time.Time{})
 //	election := memory.New(&memory.Options{Clock: clock})
@@ -49,9 +49,8 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/record"
 )
 
-// Decider is one handle on an election in memory. It is a
-// leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods
-// may be called by several goroutines at once.
+// Decider is one handle on an election in memory. It is a leaderelection.RaceDecider and a
+// leaderelection.ChangeFeed. Its methods may be called by several goroutines at once.
 type Decider struct {
 	election *election
 	faults   atomic.Pointer[Faults]
@@ -84,16 +83,14 @@ func (t *token) CommitTS() time.Time { return t.commit }
 
 // Options are for a new election.
 type Options struct {
-	// Clock is the store's clock, which stamps each version (see
-	// leaderelection.LeaderToken), and by which the delays of its Faults pass.
-	// Candidates compare their own clocks with it: one that runs by a fake clock needs
-	// a store that does, too, or it never leads, since its clock is proved wrong. Nil:
-	// the system's clock.
+	// Clock is the store's clock, which stamps each version (see leaderelection.LeaderToken)
+	// and times the delays of its Faults. Candidates compare their own clocks with it. A
+	// candidate with a fake clock needs a store with that clock: otherwise its clock is proved
+	// wrong, and it never leads. Nil: the system's clock.
 	Clock clocks.Clock
 }
 
-// NewDecider returns a handle on a new, empty election, which is stamped by the
-// system's clock.
+// NewDecider returns a handle on a new, empty election, stamped by the system's clock.
 func NewDecider() *Decider { return New(nil) }
 
 // New returns a handle on a new, empty election. Nil options are the zero Options.
@@ -106,8 +103,8 @@ func New(opts *Options) *Decider {
 	return &Decider{election: s}
 }
 
-// Handle returns another handle on the same election, free of faults whatever
-// was injected into d: what one process among several would have.
+// Handle returns another handle on the same election, without the faults injected into d: what one
+// process among several would have.
 func (d *Decider) Handle() *Decider { return &Decider{election: d.election} }
 
 // Polled returns d without its ChangeFeed, for tests of candidates and observers
@@ -125,19 +122,18 @@ func (p polled) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry)
 	return p.d.WriteEntry(ctx, entry)
 }
 
-// Entry returns the stored record and its Token, past all faults: a vacant entry
-// if there is none yet. It belongs to the caller.
+// Entry returns a copy of the stored record and its Token, past all faults. If there is none yet,
+// it returns a vacant entry.
 func (d *Decider) Entry() *leaderelection.RaceEntry {
 	d.election.mu.Lock()
 	defer d.election.mu.Unlock()
 	return d.election.current()
 }
 
-// Tell makes every feed of the election tell of entry, which is not stored: of what
-// a store has not committed, see leaderelection.ChangeFeed. No read returns it, and
-// a write with its Token is refused. The next write, or Tell(nil), undoes it: then
-// the feeds go on with the record as it is. To look what a pushed vacancy that never
-// was does to a candidate:
+// Tell makes every feed of the election show entry, which is not stored: something that a store has
+// not committed, see leaderelection.ChangeFeed. No read returns it, and a write with its Token is
+// refused. The next write, or Tell(nil), undoes it: then the feeds go on with the record as it is.
+// For example, to see how a candidate reacts to a false vacancy:
 //
 //	e := d.Entry()
 //	e.LeaderID = ""
@@ -149,10 +145,10 @@ func (d *Decider) Tell(entry *leaderelection.RaceEntry) {
 	d.election.tell(entry)
 }
 
-// Replace stores entry, past all faults and whatever is stored now; entry's
-// Token does not matter. Nil removes the record, so that the election is empty
-// again: nobody can tell that there was one. A zero RaceEntry empties the record, which is
-// still there: entries read from it are Emptied. Feeds tell of it. To depose a leader, replace its record by a rival's:
+// Replace stores entry, past all faults and whatever is stored now. Entry's Token does not matter.
+// Feeds show it. Nil removes the record: the election is then empty, and nothing shows that there
+// was a record. A zero RaceEntry empties the record, which still exists: entries read from it are
+// Emptied. To depose a leader, replace its record by a rival's:
 //
 //	e := d.Entry()
 //	e.LeaderID, e.Incarnation = "rival", "rival's"
@@ -181,10 +177,9 @@ func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, e
 	return e, nil
 }
 
-// WriteEntry implements leaderelection.RaceDecider. A refusal is a
-// leaderelection.LostRaceError with the current record. What a real store could
-// not keep (text that is not UTF-8, a negative term) is refused with an error
-// that wraps leaderelection.ErrPermanent.
+// WriteEntry implements leaderelection.RaceDecider. A refusal is a leaderelection.LostRaceError
+// with the current record. An entry that a real store could not keep (text that is not UTF-8, a
+// negative term) gets an error that wraps leaderelection.ErrPermanent.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, failed(Write, err)
@@ -214,8 +209,8 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	return t, nil
 }
 
-// Changes implements leaderelection.ChangeFeed. States that follow each other
-// faster than the loop takes them are merged.
+// Changes implements leaderelection.ChangeFeed. It merges states that follow each other faster than
+// the loop takes them.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return func(yield func(*leaderelection.RaceEntry, error) bool) {
 		var last leaderelection.LeaderToken

@@ -34,47 +34,44 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", int(k))
 }
 
-// Op is a call that may be met by a Fault.
+// Op is a call that a Fault may hit.
 type Op struct {
 	Kind Kind
-	// Entry is what is about to be written or delivered; nil for a Read. It
-	// is a copy.
+	// Entry is a copy of what is about to be written or delivered. It is nil for a Read.
 	Entry *leaderelection.RaceEntry
 }
 
-// ErrLost is what LoseRequests and LoseAnswers answer: a connection that broke.
-// Like any such error it leaves open whether a write happened.
+// ErrLost is the error of LoseRequests and LoseAnswers: a connection that broke. As with any such
+// error, a write may or may not have happened.
 var ErrLost = errors.New("connection lost (injected)")
 
-// Fault is what happens to one call. The zero Fault is none. Where several
-// fields are set they take effect in the order in which they stand here.
+// Fault is what happens to one call. The zero Fault does nothing. If several fields are set, they
+// take effect in the order of this list.
 type Fault struct {
-	// Hang, where not nil, holds the call until the channel is closed. The
-	// call does not heed its ctx meanwhile, as a badly made client would not,
-	// and then goes on: a write happens then, however late that is.
+	// Hang, if not nil, holds the call until the channel is closed. Meanwhile the call ignores
+	// its ctx, as in a badly made client. Then it goes on: a write happens then, however late
+	// that is.
 	Hang <-chan struct{}
-	// Delay is how long the request is on its way. A call whose ctx ends
-	// before that returns, and its request never arrives.
+	// Delay is how long the request takes. If a call's ctx ends before that, the call returns,
+	// and its request never arrives.
 	Delay time.Duration
-	// Foretold, when positive, has every feed of the election tell of a write that
-	// long before it happens, as a store does that pushes what it has not committed
-	// yet. If it then does not happen (because of Err, or since it lost the race),
-	// it was undone: the feeds go on with the record as it is.
+	// Foretold, if positive, makes every feed of the election show a write that long before it
+	// happens, as in a store that pushes what it has not committed yet. If the write then does
+	// not happen (because of Err, or since it lost the race), it was undone: the feeds go on
+	// with the record as it is.
 	Foretold time.Duration
-	// Err, where not nil, is the answer to the call, instead of the store's.
-	// A feed ends with it.
+	// Err, if not nil, is the call's error, instead of the store's response. A feed ends with
+	// it.
 	Err error
-	// Lands says that the request reaches the store even though Err is
-	// answered: a lost answer. With leaderelection.ErrLostRace as Err it is
-	// the answer to a retry, within the client, of a write that has landed.
+	// Lands says that the request reaches the store despite Err: a lost response. With
+	// leaderelection.ErrLostRace as Err, the client itself has retried a write that has landed.
 	Lands bool
-	// Late, where positive, makes a write (also) reach the store that long
-	// after the call began, whatever came of the call meanwhile: a packet
-	// that was held up. It is still conditional. Set Err as well, or the
-	// write arrives twice.
+	// Late, if positive, makes a write (also) reach the store that long after the call began,
+	// whatever became of the call meanwhile: a delayed packet. It is still conditional. Set Err
+	// as well, or the write arrives twice.
 	Late time.Duration
-	// AnswerDelay is how long the answer is on its way. A call whose ctx ends
-	// before that returns, and what it asked for has happened.
+	// AnswerDelay is how long the response takes. If a call's ctx ends before that, the call
+	// returns, but its request has happened.
 	AnswerDelay time.Duration
 }
 
@@ -141,15 +138,14 @@ func (s *election) later(d time.Duration, f func()) {
 	}()
 }
 
-// Faults decides which Fault meets a call. It may be called by several
-// goroutines at once, and may count, look at op.Entry, roll dice, or read and
-// replace the record. The functions of this package make the common ones; write
-// your own for the rest.
+// Faults decides which Fault hits a call. It may be called by several goroutines at once. It may
+// count, look at op.Entry, roll dice, or read and replace the record. The functions of this package
+// make the common ones. Write your own for the rest.
 type Faults func(op Op) Fault
 
-// Inject lets f decide from now on what happens to each call of this handle (and
-// of its Polled), in place of what was injected before; nil is no faults. Calls
-// that are under way, and a feed that waits for news, keep what they were given.
+// Inject lets f decide from now on what happens to each call of this handle (and of its Polled). It
+// replaces earlier faults. Nil: no faults. Calls that are under way, and a feed that waits for
+// news, keep their faults.
 func (d *Decider) Inject(f Faults) {
 	if f == nil {
 		d.faults.Store(nil)
@@ -171,7 +167,7 @@ func (d *Decider) fault(k Kind, entry *leaderelection.RaceEntry) Fault {
 	return (*f)(op)
 }
 
-// Always meets each call with f.
+// Always does f to each call.
 func Always(f Fault) Faults { return func(Op) Fault { return f } }
 
 // Slow delays each call by delay, half before and half after the store does its
@@ -180,8 +176,8 @@ func Slow(delay time.Duration) Faults {
 	return Always(Fault{Delay: delay / 2, AnswerDelay: delay - delay/2})
 }
 
-// Fail answers each call with err, without asking the store. Let err wrap
-// leaderelection.ErrPermanent for what no retry can cure.
+// Fail answers each call with err, without asking the store. For an error that no retry can help,
+// let err wrap leaderelection.ErrPermanent.
 func Fail(err error) Faults { return Always(Fault{Err: err}) }
 
 // LoseRequests answers each call with ErrLost, and no request reaches the store.
@@ -191,16 +187,15 @@ func LoseRequests() Faults { return Fail(ErrLost) }
 // write happens, and its writer does not know.
 func LoseAnswers() Faults { return Always(Fault{Err: ErrLost, Lands: true}) }
 
-// Undo has feeds tell of each write for a while, and then undoes it and answers
-// with ErrLost: what a candidate is pushed never happened. A store's feed may do
-// so, see leaderelection.ChangeFeed.
+// Undo makes feeds show each write for a while. Then it undoes the write and answers with ErrLost:
+// the candidate got news of something that never happened. A store's feed may do so, see
+// leaderelection.ChangeFeed.
 func Undo(after time.Duration) Faults {
 	return Always(Fault{Foretold: after, Err: ErrLost}).On(Write)
 }
 
-// Hang holds each call until release is closed, whatever becomes of its ctx: a
-// store, or its client, that neither answers nor lets go. Released, the call goes
-// on as though nothing had happened.
+// Hang holds each call until release is closed, whatever becomes of its ctx: a store or client that
+// neither answers nor lets go. After that the call goes on as though nothing had happened.
 func Hang(release <-chan struct{}) Faults { return Always(Fault{Hang: release}) }
 
 // On limits f to calls of these kinds.

@@ -23,10 +23,10 @@ const announcementsSize = 64 << 10
 // announceTimeout is how long an announcement may hold up the write that it follows.
 const announceTimeout = 500 * time.Millisecond
 
-// CreateAnnouncements makes the capped collection that Options.Announcements names, with
-// a first announcement: MongoDB does not follow an empty one. It may be called by every
-// candidate at its start; if the collection is there it does nothing. It needs the
-// action createCollection (role readWrite has it).
+// CreateAnnouncements makes the capped collection that Options.Announcements names, with a first
+// announcement, since MongoDB does not follow an empty collection. Every candidate may call it at
+// its start: if the collection exists it does nothing. It needs the action createCollection (role
+// readWrite has it).
 func (d *Decider) CreateAnnouncements(ctx context.Context) error {
 	if d.b.opts.Announcements == "" {
 		return errors.New("leaderelection/mongodb: Options.Announcements is empty: it names the collection to create")

@@ -1,6 +1,6 @@
-// Package mongodb keeps an election in MongoDB, as one document. An update on the
-// document's version decides who leads; a change stream tells candidates and
-// observers of it, if the deployment has change streams.
+// Package mongodb keeps an election in MongoDB, as one document. An update on the document's
+// version decides who leads. If the deployment has change streams, one tells candidates and
+// observers of it.
 //
 //	client, err := mongo.Connect(options.Client().ApplyURI(uri))
 //	...
@@ -8,105 +8,104 @@
 //
 // # What it was tried on
 //
-// Reading, writing and whole elections: on FerretDB 1.24 (SQLite), its commands
-// passed on one at a time since its updates are not atomic under concurrent
-// clients, and on an imitation of a replica set that speaks MongoDB's protocol and
-// runs in the tests. Change streams and announcements: on that imitation only,
-// with the real driver. Not yet on a real mongod, in this project's own tests: set
-// LEADERELECTION_TEST_MONGODB_URI to a replica set's URI and go test runs the whole
-// suite on it. FerretDB itself is no place for an election.
+// This project's own tests have not run on a real mongod yet. To run the whole suite on one, set
+// LEADERELECTION_TEST_MONGODB_URI to a replica set's URI and use go test. It was tried on:
+//
+//   - FerretDB 1.24 (SQLite): reading, writing and whole elections. Its updates are not atomic
+//     under concurrent clients, so its commands were passed on one at a time. Do not use it for
+//     elections.
+//   - An imitation of a replica set that speaks MongoDB's protocol and runs in the tests: all of
+//     that, and change streams and announcements, with the real driver.
 //
 // # What is written where
 //
-// One document in the collection, whose _id is the election's name:
+// There is one document in the collection, whose _id is the election's name:
 //
 //	{_id: "web", version: ObjectId(...), record: "{...}", written: ISODate(...)}
 //
-// Record is the JSON that all stores keep. Each write gives the document a new
-// version, which no earlier one had, even if the document was deleted and made
-// again. Other fields are left alone. Nothing deletes the document: nothing would show that
-// there was one. A document without a version, or with an empty record, is damage, and left
-// alone. The database
-// and the collection are made by the first write. A sharded collection must have
-// _id as its shard key.
+// Record is the JSON that all stores keep. Each write gives the document a new version, which no
+// earlier one had, even if the document was deleted and made again. Other fields stay as they are.
+// Never delete the document: nothing would show that there was one. A document without a version,
+// or with an empty record, is damage, and is left alone.
+//
+// The first write makes the database and the collection. A sharded collection must have _id as its
+// shard key.
 //
 // # Permissions
 //
-// The actions find, insert and update on the collection, and changeStream for the
-// feed; the role readWrite on the database has them all. An observer needs find
-// and changeStream (role read). For leaderelect doctor alone, and optional:
-// replSetGetConfig on the cluster (role clusterMonitor).
+// Candidates need the actions find, insert and update on the collection, and changeStream for the
+// feed: the role readWrite on the database has them all. An observer needs find and changeStream
+// (role read). leaderelect doctor can use replSetGetConfig on the cluster (role clusterMonitor).
 //
 // # What MongoDB promises
 //
-// A write to one document is atomic, and _id is unique, so of two updates of one
-// version one finds the document changed. Writes wait for {w: "majority", j: true},
-// whatever the client's own write concern is: what a majority of the voting members
-// has in its journal is not rolled back at a fail-over. Reads are the primary's,
-// with read concern "majority" (or "linearizable", see Options): never of what may
-// still be rolled back. See
+// A write to one document is atomic, and _id is unique, so of two updates of one version one finds
+// the document changed. Writes wait for {w: "majority", j: true}, whatever the client's own write
+// concern is: a fail-over does not roll back what a majority of the voting members has in its
+// journal. Reads go to the primary with read concern "majority" (or "linearizable", see Options),
+// so they never show what may still be rolled back. See
 // https://www.mongodb.com/docs/manual/core/write-operations-atomicity/,
 // https://www.mongodb.com/docs/manual/reference/write-concern/ and
 // https://www.mongodb.com/docs/manual/reference/read-concern-majority/.
 //
-// What can lose acknowledged writes all the same: a member that is resynchronised
-// from an older copy while it counts for the majority; a replica set forced into a
-// new configuration without its majority; storage that lies about fsync; a restore
-// from a backup. On a standalone mongod a majority is that one server.
+// These can lose acknowledged writes all the same:
 //
-// The command leaderelect doctor asks the server whether it is one of a replica set, of
-// how many members with data, and whether they keep a journal (Decider.Durability).
+//   - a member that is resynchronized from an older copy while it counts for the majority;
+//   - a replica set forced into a new configuration without its majority;
+//   - storage that lies about fsync;
+//   - a restore from a backup.
 //
-// An update whose answer is a write concern error has happened, but may yet be
-// rolled back: it is reported as an error, and the campaign reads it back.
+// On a standalone mongod a majority is that one server. The command leaderelect doctor asks the
+// server whether it belongs to a replica set, how many members have data, and whether they keep a
+// journal (Decider.Durability).
 //
-// Giving a write up does not make it count: what a majority does not have no read of
-// this package shows, also after the call was cancelled or its connection cut. (In
-// PostgreSQL that is not so by itself.) Nor does a change stream tell of it: "change
-// streams only notify on data changes that have persisted to a majority of data-bearing
-// members" (https://www.mongodb.com/docs/manual/changeStreams/). Other servers that
-// speak the protocol may tell of what they undo; a campaign takes no feed for proof.
+// If an update's response is a write concern error, the update has happened, but may yet be rolled
+// back. It is reported as an error, and the campaign reads it back.
 //
-// An answer counts as a success only if it shows the document as it was to be written.
+// A write that is given up does not count because of that: no read of this package shows what a
+// majority does not have, even after the call was canceled or its connection cut. Nor does a change
+// stream: "change streams only notify on data changes that have persisted to a majority of
+// data-bearing members" (https://www.mongodb.com/docs/manual/changeStreams/). Other servers that
+// speak the protocol may show what they undo. A campaign never takes a feed for proof.
 //
-// The server's time, in milliseconds, is kept with each write: CommitTS.
+// A response counts as a success only if it shows the document exactly as it was to be written. The
+// server's time, in milliseconds, is kept with each write: CommitTS.
 //
 // # What it costs
 //
-// A leader writes about 515 times an hour at the default term of 15 s. A standby
-// with a change stream waits in a getMore that the server answers when there is
-// news, or after Options.FeedWait; without one it reads 480 times an hour. The
-// client's own monitoring of each server (a hello, held for 10 s) comes on top. The
-// getMore keeps a connection for itself: with a client of your own set minPoolSize to 2,
-// as Open does, or a standby that is to lead first connects, with TLS and log-in. So a
-// candidate's client has four connections to each server of the set, two of its pool and
-// two that monitor. Many elections of one process share a client of NewDecider's: each
-// adds one connection to the primary, its getMore's, and maxPoolSize (100) must be greater
-// than their number. A
-// document has at most 16 MiB; a record here 256 KiB.
+// A leader writes about 515 times an hour at the default term of 15 s. A standby with a change
+// stream waits in a getMore. The server answers it when there is news, or after Options.FeedWait.
+// Without a change stream a standby reads 480 times an hour. The client's own monitoring of each
+// server (a hello, held for 10 s) comes on top.
+//
+// The getMore uses a connection alone. So in a client of your own set minPoolSize to 2, as Open
+// does: otherwise a standby that is about to lead must first connect, with TLS and log-in. A
+// candidate's client has four connections to each server of the set, two of its pool and two that
+// monitor. Many elections of one process can share a client by NewDecider. Each adds one connection
+// to the primary, its getMore's, and maxPoolSize (100) must be greater than their number.
+//
+// A document has at most 16 MiB. A record here has at most 256 KiB.
 //
 // # Connections that die silently
 //
 // A NAT, a firewall or a load balancer may forget a client's connections without telling anyone.
-// When a call is given up, Open's client closes all connections on which nothing was heard since the
-// call began. A client of yours closes the connection of that call, and notices the others by its
-// monitoring, within the sum of connectTimeoutMS and heartbeatFrequencyMS: 40 s, unless you set them
-// to a few seconds.
+// When a call is given up, Open's client closes all connections on which nothing was heard since
+// the call began. A client of yours closes that call's connection. It notices the others by its
+// monitoring, within the sum of connectTimeoutMS and heartbeatFrequencyMS: 40 s, unless you set
+// them to a few seconds.
 //
 // # How the feed works
 //
-// The change stream is opened first, and then the document is read, so that
-// nothing falls in between; what the stream still delivers of the time before the
-// read is passed over. The driver takes a broken stream up where it was. Change
-// streams need a replica set or a sharded cluster. On a standalone server, and on
-// databases that only speak MongoDB's protocol, the feed fails once and says so,
-// then keeps quiet, and candidates and observers poll; it asks again each hour.
+// It opens the change stream and then reads the document, so that it misses nothing, and skips what
+// the stream still delivers from before the read. The driver resumes a broken stream where it was.
+// Change streams need a replica set or a sharded cluster. On a standalone server, and on databases
+// that only speak MongoDB's protocol, the feed fails once and says so. Then it stays silent, and
+// candidates and observers poll. It asks again each hour.
 //
-// For such servers there are Options.Announcements: whoever writes news, a new leadership, a
-// release or a request for another leader, also adds to a small capped collection, which
-// the feed follows with a tailable cursor. An announcement may be lost, so the feed
-// reads the record every half term as well. (FerretDB's tailable cursors deliver nothing:
-// there, leave it.)
+// For such servers there are Options.Announcements. The writer of news (a new leadership, a release
+// or a request for another leader) also adds to a small capped collection, which the feed follows
+// with a tailable cursor. An announcement may be lost, so the feed also reads the record every half
+// term. (Do not use them with FerretDB, whose tailable cursors deliver nothing.)
 package mongodb
 
 import (
@@ -131,28 +130,24 @@ import (
 
 // Options adjusts a Decider. The zero value is right for most.
 type Options struct {
-	// Linearizable makes reads linearizable: also a primary that has been
-	// deposed without knowing it never answers with an old record. Each read
-	// then waits for a write of nothing to reach a majority. It is not needed
-	// for safety, which rests on writes; it costs a standby that polls more
-	// than it gives. A standalone server refuses it.
+	// Linearizable makes reads linearizable: even a primary that has been deposed without
+	// knowing it never answers with an old record. Each read then waits for an empty write to
+	// reach a majority. Safety does not need it, since it depends on writes. A standby that
+	// polls pays more than it gains. A standalone server refuses it.
 	Linearizable bool
-	// FeedWait is how long the server may hold the feed's getMore before it
-	// answers that there is nothing new. Longer means fewer requests of idle
-	// standbys; where something between cuts connections that are silent for
-	// long, stay below that. Zero: 10 minutes.
+	// FeedWait is how long the server may hold the feed's getMore before it answers that there
+	// is nothing new. Longer means fewer requests of idle standbys. Keep it shorter than the
+	// time after which something in between cuts silent connections. Zero: 10 minutes.
 	FeedWait time.Duration
-	// Announcements names a capped collection in the same database, for
-	// servers that have no change streams: each write is announced there, and
-	// the feed follows it with a tailable cursor. Empty: none; the record is
-	// polled. All candidates and observers of an election must agree. See
-	// CreateAnnouncements.
+	// Announcements names a capped collection in the same database, for servers without change
+	// streams: each write is announced there, and the feed follows it with a tailable cursor.
+	// Empty: none; the record is polled. All candidates and observers of an election must have
+	// the same. See CreateAnnouncements.
 	Announcements string
 }
 
 // Decider is an election in MongoDB. It is a leaderelection.RaceDecider and a
-// leaderelection.ChangeFeed; all its methods may be called by several goroutines
-// at once.
+// leaderelection.ChangeFeed. Its methods may be called by several goroutines at once.
 type Decider struct {
 	b        *backend
 	election store.Election[version]
@@ -192,11 +187,10 @@ type version struct {
 // document that an earlier release created.
 func (v version) CommitTS() time.Time { return v.written }
 
-// NewDecider returns the election kept in the document with _id election, in the
-// collection of the database. The client stays the caller's; it must stay connected
-// while the Decider is in use, and may serve several. Its read and write concerns do
-// not matter: the Decider has its own. Options may be nil. There is nothing to create
-// beforehand.
+// NewDecider returns the election kept in the document with _id election, in the collection of the
+// database. Keep the client connected while you use the Decider, and disconnect it yourself. Others
+// may use it, too. Its read and write concerns do not matter: the Decider has its own. Options may
+// be nil. There is nothing to create before.
 func NewDecider(client *mongo.Client, database, collection, election string, opts *Options) *Decider {
 	journal := true
 	reads := readconcern.Majority()
@@ -220,8 +214,8 @@ func NewDecider(client *mongo.Client, database, collection, election string, opt
 	return d
 }
 
-// Close disconnects the client that Open has made. The client given to NewDecider is
-// the caller's: there Close does nothing.
+// Close disconnects the client that Open has made. For a client given to NewDecider it does
+// nothing.
 func (d *Decider) Close() error {
 	if d.close == nil {
 		return nil

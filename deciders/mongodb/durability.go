@@ -12,11 +12,11 @@ import (
 
 var _ durability.Examiner = (*Decider)(nil)
 
-// Durability implements durability.Examiner: it asks the server whether it is one of a
-// replica set, and of how many that have data. Beyond Permissions it takes the action
-// replSetGetConfig on the cluster (role clusterMonitor): only the configuration tells of
-// votes, of hidden members and of those that keep no journal. A server that refuses it is
-// an error that says so, and so is mongos, which tells nothing of its shards.
+// Durability implements durability.Examiner. It asks the server whether it belongs to a replica
+// set, and how many members have data. Beyond Permissions it needs the action replSetGetConfig on
+// the cluster (role clusterMonitor): only the configuration shows votes, hidden members, and
+// members without a journal. If the server refuses, or if it is a mongos, which says nothing of its
+// shards, the error says so.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	const doing = "examining the server of"
 	if err := d.election.Ready(ctx); err != nil {
@@ -28,10 +28,10 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	}
 	switch {
 	case server.Kind == "isdbgrid":
-		return nil, d.election.Failed(ctx, doing, errors.New("it is a mongos, which tells nothing of its shards; examine the replica set of the shard that has the collection"))
+		return nil, d.election.Failed(ctx, doing, errors.New("it is a mongos, which says nothing of its shards: examine the replica set of the shard that has the collection"))
 	case server.Set == "":
 		return []durability.Warning{{
-			Detail: "this is no member of a replica set: its disk is the only one that has what was confirmed, nobody can lead while it is away, and without change streams candidates poll",
+			Detail: "this server is not a member of a replica set: its disk is the only one that has what was confirmed, nobody can lead while it is away, and without change streams candidates poll",
 			Advice: "make it a replica set of three members",
 		}}, nil
 	}
@@ -91,7 +91,7 @@ func (c *setConfig) warnings() []durability.Warning {
 	all := copies(data, voters)
 	if c.Journal != nil && !*c.Journal {
 		all = append(all, durability.Warning{
-			Detail: "writeConcernMajorityJournalDefault is false, as sets need it that have members with the in-memory storage engine: such members forget confirmed writes when they restart, and two may lead",
+			Detail: "writeConcernMajorityJournalDefault is false, as for members with the in-memory storage engine: these forget confirmed writes when they restart, and two may lead",
 			Advice: "use members that keep a journal, and set it to true",
 		})
 	}

@@ -82,7 +82,7 @@ func TestDurabilityOutsideReplicaSets(t *testing.T) {
 	s := imitate(t)
 	s.standalone = true
 	d := mongodb.NewDecider(client(t, "mongodb://"+s.addr), database, collection, "e", nil)
-	feedtest.Examines(t, d, "no member of a replica set", "candidates poll", "three members")
+	feedtest.Examines(t, d, "not a member of a replica set", "candidates poll", "three members")
 	s.mu.Lock()
 	s.said = bson.D{{Key: "msg", Value: "isdbgrid"}}
 	s.mu.Unlock()

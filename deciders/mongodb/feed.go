@@ -22,14 +22,12 @@ const askAgain = time.Hour
 var errNoStreams = errors.New("this server has no change streams (they need a replica set): the record is polled")
 
 // Changes implements leaderelection.ChangeFeed by a change stream, or by following
-// Options.Announcements. It yields every state of the document that the stream
-// tells of, also that it was deleted (as an empty election). It ends with an error
-// if the stream ends.
+// Options.Announcements. It yields every state of the document that the stream shows, and an empty
+// election if the document is deleted. It ends with an error if the stream ends.
 //
-// On a server without change streams it ends with an error the first time. Later
-// calls would only learn the same: for an hour they yield nothing and wait for the
-// end of ctx, so that candidates and observers poll and nothing is logged over and
-// over.
+// On a server without change streams it ends with an error the first time. For an hour later calls
+// yield nothing and wait for the end of ctx, so that candidates and observers poll and nothing is
+// logged repeatedly.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	if d.b.opts.Announcements != "" {
 		return d.election.Follow(ctx, d.tail)

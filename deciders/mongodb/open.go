@@ -40,25 +40,23 @@ const minPoolSize = 2
 //	mongodb://user:password@host:27017,host:27017/database/collection/election?replicaSet=rs0
 //	mongodb+srv://user:password@cluster.example.net/database/collection/election
 //
-// The election's name is all that follows the collection; a slash in it is part of it.
-// Query parameters, all optional: MongoDB's own connection string options, save those
-// about read and write concerns (authSource is admin unless it is given: the path does
-// not name it here, and minPoolSize is 2, see the package comment), and
+// The election's name is all that follows the collection, even slashes. All query parameters are
+// optional: MongoDB's own connection string options, except those about read and write concerns,
+// and those below. By default authSource is admin, since the path does not name it here, and
+// minPoolSize is 2, see the package comment.
 //
 //	linearizable=true      Options.Linearizable
 //	feed_wait=10m          Options.FeedWait
-//	announcements=NAME     Options.Announcements; the collection is made where it is missing
+//	announcements=NAME     Options.Announcements; the collection is made if it is missing
 //	tls_ca=FILE            the authorities of the servers' certificates, PEM (else the system's)
 //	tls_cert=FILE          a client certificate, PEM
 //	tls_key=FILE           its key, PEM
 //
-// Each of the three files implies tls=true. They are read for each connection, so certificates may be
-// renewed. They take the place of tlsCAFile and tlsCertificateKeyFile, which the driver reads once.
-//
-// Open itself does no I/O, but to look up a +srv name and to make announcements. Any
-// other parameter is an error, and so is whatever makes a URL useless. Credentials are
-// those of u, or what authMechanism finds (MONGODB-AWS the environment, MONGODB-X509 the
-// certificate).
+// Each of the three files implies tls=true. They are read for each connection, so you can renew
+// certificates. Use them instead of tlsCAFile and tlsCertificateKeyFile, which the driver reads
+// once. Other parameters are errors. Credentials are those of u, or what authMechanism finds
+// (MONGODB-AWS the environment, MONGODB-X509 the certificate). Open does I/O only to look up a +srv
+// name and to make announcements.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	p, err := parse(u)
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 const maxCalls = 16
 
 // Decider is an election kept under one key of a key-value bucket. It is a
-// leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods may
-// be called by several goroutines at once.
+// leaderelection.RaceDecider and a leaderelection.ChangeFeed. Its methods may be called by several
+// goroutines at once.
 type Decider struct {
 	k        *backend
 	election store.Election[token]
@@ -48,25 +48,22 @@ var (
 	_ leaderelection.ChangeFeed  = (*Decider)(nil)
 )
 
-// Options is what a Decider can be told besides its place. The zero value, and a
-// nil *Options, are right for a bucket that exists.
+// Options adjusts a Decider. The zero value, and a nil *Options, are right for a bucket that
+// exists.
 type Options struct {
-	// Create makes the bucket, with this configuration, if there is none.
-	// Its Bucket is filled in; a bucket that exists is left as it is. Use file
-	// storage (the default) and Replicas: 3 if the cluster has three
-	// servers or more. A TTL, a Mirror or Sources are refused: see the package
-	// comment.
+	// Create makes the bucket, with this configuration, if it is missing. Leave its Bucket
+	// empty. A bucket that exists stays as it is. Use file storage (the default), and Replicas:
+	// 3 if the cluster has three servers or more. A TTL, a Mirror or Sources are refused: see
+	// the package comment.
 	Create *jetstream.KeyValueConfig
 }
 
-// NewDecider returns a decider of the election under key in bucket. It does no
-// I/O: the bucket is looked up by the first call that needs it, and remembered.
-// What is wrong with either name is an ErrPermanent of every call.
+// NewDecider returns a decider of the election under key in bucket. It does no I/O: the first call
+// that needs the bucket looks it up. If either name is wrong, every call returns an ErrPermanent.
 //
-// The connection is the caller's, who also closes it, after the campaign. Make it
-// with [ConnectOptions], so that it never gives up: a connection that has is closed,
-// and can elect nobody. One connection, and one Decider, do for any number of
-// campaigns and observers.
+// Make the connection with [ConnectOptions], so that it never gives up: otherwise it closes at some
+// time, and can elect nobody. Close it yourself, after the campaign. One connection, and one
+// Decider, are enough for any number of campaigns and observers.
 func NewDecider(js jetstream.JetStream, bucket, key string, opts *Options) *Decider {
 	k := &backend{js: js, bucket: bucket, key: key, calls: make(within.Calls, maxCalls)}
 	if opts != nil && opts.Create != nil {
@@ -77,9 +74,8 @@ func NewDecider(js jetstream.JetStream, bucket, key string, opts *Options) *Deci
 	return &Decider{k: k, election: store.Election[token]{Store: k, Package: "natskv", Place: k.place() + k.at()}}
 }
 
-// Close closes the connection that Open made. It does nothing, and need not be
-// called, on a Decider of NewDecider's. Call it when the campaign has ended: what
-// is under way fails.
+// Close closes the connection that Open made. Call it after the campaign has ended: calls under way
+// fail. On a Decider of NewDecider it does nothing.
 func (d *Decider) Close() error {
 	if d.close != nil {
 		return d.close()
@@ -96,25 +92,24 @@ type token struct {
 	created time.Time
 }
 
-// CommitTS is when the server stored this version, by its own clock. It is known
-// of versions that were read or came by the feed; a write is acknowledged without
-// a time, so it is zero for the token that WriteEntry returns. So a campaign reads what
-// it has acquired before it leads, and compares its clock with the time of that.
+// CommitTS is when the server stored this version, by its own clock. It is known for versions that
+// were read or came by the feed. It is zero for the token that WriteEntry returns, since a write is
+// acknowledged without a time. So before a campaign leads, it reads what it has acquired, and
+// compares its clock with that time.
 func (t token) CommitTS() time.Time { return t.created }
 
 // String names the place of the record: bucket and key, the servers, and the JetStream domain.
 func (d *Decider) String() string { return d.election.Place }
 
-// ReadCurrent implements leaderelection.RaceDecider. A deleted or purged key is
-// an empty election that was emptied (RaceEntry.Emptied), as its marker shows. On a bucket that allows direct reads, as all those made by
-// the usual tools do, any replica may answer, also a stale one.
+// ReadCurrent implements leaderelection.RaceDecider. A deleted or purged key is an empty election
+// that was emptied (RaceEntry.Emptied), as its marker shows. On a bucket that allows direct reads,
+// as those of the usual tools do, any replica may answer, even a stale one.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	return d.election.Read(ctx)
 }
 
-// WriteEntry implements leaderelection.RaceDecider. The server compares the key's
-// revision and stores the record in one step, on a replicated bucket as one entry
-// of its Raft log.
+// WriteEntry implements leaderelection.RaceDecider. The server compares the key's revision and
+// stores the record in one step, on a replicated bucket as one entry of its Raft log.
 func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntry) (leaderelection.LeaderToken, error) {
 	return d.election.Write(ctx, entry)
 }
@@ -140,7 +135,7 @@ func (k *backend) last(ctx context.Context, b *binding) (*jetstream.RawStreamMsg
 	case err != nil:
 		return nil, err
 	case m.Subject != k.subject():
-		return nil, fmt.Errorf("the answer is about subject %q, and not about %q", m.Subject, k.subject())
+		return nil, fmt.Errorf("the response is about subject %q, not about %q", m.Subject, k.subject())
 	}
 	return m, nil
 }

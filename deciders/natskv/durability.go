@@ -13,9 +13,9 @@ import (
 
 var _ durability.Examiner = (*Decider)(nil)
 
-// Durability implements durability.Examiner: it asks the bucket's stream where it keeps
-// its messages, and on how many servers. How soon a server syncs its disk (sync_interval)
-// it tells to no client.
+// Durability implements durability.Examiner. It asks the bucket's stream where it keeps its
+// messages, and on how many servers. It cannot ask how soon a server syncs its disk
+// (sync_interval).
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	info, err := within.Do(ctx, d.k.calls, func() (*jetstream.StreamInfo, error) {
 		b, err := d.k.lookUp(ctx)

@@ -22,7 +22,7 @@ const glance = 250 * time.Millisecond
 
 // errNotConnected is of calls that are not even tried: what a client sends while
 // it is not connected would be kept, and reach the server late.
-var errNotConnected = errors.New("not connected to NATS just now; the client is trying to")
+var errNotConnected = errors.New("not connected to NATS at the moment; the client is trying to connect")
 
 // do makes one call of the server's.
 func do[T any](ctx context.Context, k *backend, call func(context.Context, *binding) (T, error)) (T, error) {
@@ -146,7 +146,7 @@ func refusedBy(err error, code jetstream.ErrorCode) bool {
 // remedies says what to do about what no retry can cure.
 var remedies = store.Remedies{
 	{Err: jetstream.ErrBucketNotFound, Advice: "create it (nats kv add BUCKET --replicas=3), or let Options.Create do so (create=true in an address)"},
-	{Err: jetstream.ErrBadBucket, Advice: "the stream of that name is no key-value bucket"},
+	{Err: jetstream.ErrBadBucket, Advice: "the stream of that name is not a key-value bucket"},
 	{Err: jetstream.ErrJetStreamNotEnabled, Advice: "enable JetStream on the servers (jetstream {} in their configuration), or connect to the right ones"},
 	{Err: jetstream.ErrJetStreamNotEnabledForAccount, Advice: "enable JetStream for this account, or connect as a user of another"},
 	{Err: jetstream.ErrStreamMessageExceedsMaximum, Advice: "keep ConnectionParams and HostPort short, or raise the bucket's maximum value size"},
@@ -162,4 +162,4 @@ func (k *backend) Judge(err error) store.Verdict {
 }
 
 // WhyLate is said of a call whose ctx has ended.
-func (k *backend) WhyLate() string { return "given up before NATS has answered" }
+func (k *backend) WhyLate() string { return "NATS did not answer in time" }

@@ -25,11 +25,10 @@ var (
 	errMissed = errors.New("a message was missed")
 )
 
-// Changes implements leaderelection.ChangeFeed with a consumer of the bucket's
-// stream, such as a key-value watch has. It ends with an error if two
-// heartbeats have failed to come, a message was missed, the server has removed
-// the consumer, or the connection is closed. A reconnect that is quicker than the
-// heartbeats, and misses nothing, goes unnoticed.
+// Changes implements leaderelection.ChangeFeed with a consumer of the bucket's stream, such as a
+// key-value watch has. It ends with an error if two heartbeats are missing, a message was missed,
+// the server has removed the consumer, or the connection is closed. It does not notice a reconnect
+// that is quicker than the heartbeats and misses nothing.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return d.election.Follow(ctx, func(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
 		err := d.follow(ctx, yield)

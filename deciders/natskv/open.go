@@ -16,12 +16,11 @@ import (
 //
 //	nats://[user:password@|token@]host[:port]/bucket/key?parameter=value&...
 //
-// The key may have slashes. An unknown parameter, and one given twice, is an error;
-// each is optional:
+// The key may have slashes. All parameters are optional. Unknown and repeated ones are errors:
 //
 //	server        a further server's host:port; may be given several times
 //	context       a context of the nats command line, for whatever the URL does
-//	              not say itself; the host may then be left out: nats:///b/k?context=prod
+//	              not say; you may then leave out the host: nats:///b/k?context=prod
 //	creds         a file with a user's JWT and seed
 //	nkey          a file with a user's nkey seed
 //	tls           true: the connection must be encrypted; the three below imply it
@@ -30,16 +29,16 @@ import (
 //	tls_key       one with its key
 //	inbox_prefix  what the subjects of answers begin with, in place of _INBOX
 //	domain        the JetStream domain that has the bucket
-//	create        true: make the bucket where there is none, with
+//	create        true: make the bucket if it is missing, with
 //	replicas      1 to 5 copies (default 1; take 3 in a cluster),
 //	storage       file (default) or memory, and
 //	description   a text for it
 //
-// Open fails if no server can be reached before ctx ends, or refuses the user
-// (an ErrPermanent); later the connection is restored whenever it is lost, also by a
-// server that refuses the user for a while. Its files are read again each time, and of a context the
-// user, the password and the token. Nats.go keeps the public key of an nkey: another one takes a
-// restart. The first call of the Decider says what is wrong with the bucket.
+// Open fails if it reaches no server before ctx ends, or if a server refuses the user (an
+// ErrPermanent). Later a lost connection is always restored, even if a server refuses the user for
+// a while. Each time the files are read again, and of a context the user, the password and the
+// token. nats.go keeps the public key of an nkey: another key needs a restart. The first call of
+// the Decider says what is wrong with the bucket.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {
@@ -73,11 +72,8 @@ func open(ctx context.Context, u *url.URL) (*Decider, error) {
 	return d, nil
 }
 
-// ConnectOptions returns what a connection should have that elections depend on,
-// for nats.Connect; one's own options may follow.
-//
-// With them it never gives up. By itself nats.go stops for good after sixty attempts,
-// and when a server has refused the user twice, as while a password is changed. It
-// also leaves a server that has fallen silent after four seconds, in place of six
-// minutes, and waits for a second between attempts.
+// ConnectOptions returns options for nats.Connect that elections need. Yours may follow. With them
+// the connection never gives up. By itself nats.go stops for good after sixty attempts, and when a
+// server has refused the user twice, for example while a password is changed. It also leaves a
+// silent server after four seconds instead of six minutes, and waits for a second between attempts.
 func ConnectOptions() []nats.Option { return dial.Options() }

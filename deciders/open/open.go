@@ -10,14 +10,13 @@
 //
 //	decider, err := stores.Open(ctx, os.Getenv("STORE"))
 //
-// A program can open the stores that it names in its Stores, and links no other store's
-// client. Nothing is registered by being imported: what a program can open is in its own
-// code, a test may use other Stores, and there is no order of initialisation to think of.
-// So this package itself needs the standard library and the root module only.
+// A program can open the stores that it names in its Stores, and links no other store's client.
+// Importing a package registers nothing, and a test may use other Stores. This package needs only
+// the standard library and the root module.
 //
-// Each store's Open function documents its URL and the parameters. Those of TLS name
-// their files by tls_ca, tls_cert and tls_key, in PEM form. Any of these files implies TLS, whatever the
-// scheme. These are the schemes that each takes:
+// Each store's Open function documents its URL and the parameters. Those of TLS name their files by
+// tls_ca, tls_cert and tls_key, in PEM form. Any of these files implies TLS, whatever the scheme.
+// The schemes are:
 //
 //	deciders/azblob     azblob
 //	deciders/consul     consul
@@ -53,8 +52,8 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
-// ErrURL is wrapped by the error of Open if the URL cannot be read, if its scheme is
-// not among the Stores, or if a parameter of it is wrong. Such an error wraps leaderelection.ErrPermanent as well.
+// ErrURL is in the error of Open if it cannot read the URL, if the Stores do not have its scheme,
+// or if a parameter is wrong. Such an error also wraps leaderelection.ErrPermanent.
 var ErrURL = errors.New("leaderelection/open: the store's URL is wrong")
 
 // Opener opens the election that u names. If u is wrong, so that no retry can help, its
@@ -63,8 +62,7 @@ var ErrURL = errors.New("leaderelection/open: the store's URL is wrong")
 // io.Closer. An Opener may be called concurrently.
 type Opener func(ctx context.Context, u *url.URL) (leaderelection.RaceDecider, error)
 
-// With makes an Opener of a store's Open function, which returns its own kind of decider:
-// open.With(redis.Open).
+// With makes an Opener of a store's Open function: open.With(redis.Open).
 func With[D leaderelection.RaceDecider](f func(ctx context.Context, u *url.URL) (D, error)) Opener {
 	if f == nil {
 		return nil
@@ -78,19 +76,17 @@ func With[D leaderelection.RaceDecider](f func(ctx context.Context, u *url.URL) 
 	}
 }
 
-// Stores are the stores that a program can open, by the schemes of their URLs. Schemes
-// are in lower case, as net/url has them. Open may be called concurrently, while nobody
-// changes the map.
+// Stores are the stores that a program can open, by the schemes of their URLs, in lower case. Open
+// may be called concurrently, while nobody changes the map.
 type Stores map[string]Opener
 
-// Open opens the election that rawURL names, by the Opener of its scheme. Ctx bounds the
-// opening only: the decider outlives it. If ctx ends first, the error wraps its cause.
+// Open opens the election that rawURL names, by the Opener of its scheme. Ctx limits only the
+// opening: the decider outlives it. If ctx ends first, the error wraps its cause.
 //
 // Close ends what the decider holds, such as a connection.
 //
-// Open retries nothing. If its error wraps leaderelection.ErrPermanent, the URL or the
-// store must be mended; else the same call may succeed later. An error shows no password
-// that rawURL may hold.
+// Open does not retry. If its error wraps leaderelection.ErrPermanent, correct the URL or the
+// store. Otherwise the same call may succeed later. An error never shows a password in rawURL.
 func (s Stores) Open(ctx context.Context, rawURL string) (leaderelection.RaceDecider, error) {
 	u, opener, err := s.find(rawURL)
 	if err != nil {

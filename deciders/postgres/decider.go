@@ -22,35 +22,34 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/durations"
 )
 
-// DB is what a Decider needs of pgx: a *pgxpool.Pool has it. A single *pgx.Conn has
-// it, too, and will not do, since it serves one goroutine at a time.
+// DB is what a Decider needs of pgx: a *pgxpool.Pool. Do not use a single *pgx.Conn: it serves one
+// goroutine at a time.
 type DB interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Options adjusts a Decider. The zero value is right for a table that is there and a
-// pool of direct connections to the primary.
+// Options adjusts a Decider. The zero value is right for a table that exists, and a pool of direct
+// connections to the primary.
 type Options struct {
 	// CreateTable makes the table, as Schema prints it, if it is missing.
 	CreateTable bool
-	// Listen opens the connection that the feed listens on, and which the feed
-	// closes. It must lead to the primary, and not through a transaction pooler.
-	// Nil: one is opened as the pool's configuration says, beside the pool.
+	// Listen opens the connection that the feed listens on. The feed closes it. It must lead to
+	// the primary, and not through a transaction pooler. Nil: the feed opens one by the pool's
+	// configuration, outside of the pool.
 	Listen func(ctx context.Context) (*pgx.Conn, error)
-	// NoListen is for where the server can be reached through a transaction
-	// pooler only: the feed stays silent, and candidates and observers poll.
-	// Without it the feed finds out by itself, and says so once.
+	// NoListen is for servers that you reach only through a transaction pooler: the feed stays
+	// silent, and candidates and observers poll. Without it the feed detects this, and says so
+	// once.
 	NoListen bool
-	// FeedSilence is how long the feed tolerates hearing nothing before it reads the
-	// row, to see whether the server is there. A leader is heard of each half
-	// term, so more than that reads only if nobody leads. Zero: 30 s.
+	// FeedSilence is how long the feed tolerates silence before it reads the row, to see
+	// whether the server is there. A leader is heard of each half term, so with more than that
+	// it reads only if nobody leads. Zero: 30 s.
 	FeedSilence time.Duration
 }
 
-// Decider is one handle on an election in PostgreSQL. It is a
-// leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods may be
-// called by several goroutines at once.
+// Decider is one handle on an election in PostgreSQL. It is a leaderelection.RaceDecider and a
+// leaderelection.ChangeFeed. Its methods may be called by several goroutines at once.
 type Decider struct {
 	b        *backend
 	election store.Election[token]
@@ -77,16 +76,15 @@ var (
 	_ DB                         = (*pgxpool.Pool)(nil)
 )
 
-// Schema returns the statement that makes the table, for those who migrate by
-// hand. Table is as for NewDecider.
+// Schema returns the statement that makes the table, for your migrations. Table is as for
+// NewDecider.
 func Schema(name string) string { return table.Schema(name) }
 
-// NewDecider returns a handle on the election of that name in a table, whose name
-// may have its schema's before it ("ops.elections"); names are taken as they are, in
-// upper and lower case. The pool stays the caller's: it must be kept open while the
-// Decider is in use. Give it a configuration that went through Prepare. Best is a pool of the
-// election's own: an application that uses up a shared one costs the leadership. Options may
-// be nil. It does no I/O.
+// NewDecider returns a handle on the election of that name in a table, whose name may have a schema
+// before it ("ops.elections"). Upper and lower case matter. Configure the pool by Prepare, keep it
+// open while you use the Decider, and close it yourself. Best is a pool for the election alone: an
+// application that uses up a shared pool costs the leadership. Options may be nil. NewDecider does
+// no I/O.
 func NewDecider(db DB, name, election string, opts *Options) *Decider {
 	b := &backend{db: db, key: db, election: election}
 	if p, ok := db.(*pgxpool.Pool); ok {
@@ -106,8 +104,7 @@ func NewDecider(db DB, name, election string, opts *Options) *Decider {
 	return &Decider{b: b, election: store.Election[token]{Store: b, Package: "postgres", Ours: true, Place: place, Wrong: wrong}}
 }
 
-// Close closes the pool that Open has made. The pool given to NewDecider is the
-// caller's to close.
+// Close closes the pool that Open has made. A pool given to NewDecider is yours to close.
 func (d *Decider) Close() error {
 	if d.close != nil {
 		return d.close()
@@ -129,8 +126,8 @@ func (t token) CommitTS() time.Time {
 	return time.UnixMicro(t.micros).UTC()
 }
 
-// String names the place of the record: host, database, schema, table and election. What
-// the connection and its search_path decide of that is known after the first call.
+// String names the place of the record: host, database, schema, table and election. Some of this is
+// known only after the first call.
 func (d *Decider) String() string { return d.election.Where() }
 
 // Where implements store.Placed.
@@ -158,10 +155,9 @@ func (b *backend) place(server, table string) string {
 	return fmt.Sprintf("postgres%s %s, election %q", server, table, b.election)
 }
 
-// ReadCurrent implements leaderelection.RaceDecider. It is as fresh as the server
-// that the pool is connected to. A record whose write this handle has begun, and has
-// not seen answered, is made sure of first, by a write that changes nothing: see the
-// package comment.
+// ReadCurrent implements leaderelection.RaceDecider. It is as fresh as the server that the pool is
+// connected to. While a write of this handle has no response yet, it makes sure of the record
+// first, by a write that changes nothing: see the package comment.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	e, err := d.current(ctx)
 	if err != nil {

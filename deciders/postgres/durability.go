@@ -21,9 +21,9 @@ const settings = `SELECT current_setting('fsync'), current_setting('full_page_wr
 	(SELECT COALESCE(string_agg(DISTINCT n.nspname::text, ', '), '') FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 	WHERE c.relkind = 'r' AND c.relname = $1::text AND n.nspname <> $2::text AND n.nspname !~ '^pg_')`
 
-// Durability implements durability.Examiner: it asks the server what of "What can lose
-// one" in the package's documentation applies. An UNLOGGED table is an error, as it is
-// for each other call. It takes no permission beyond Permissions.
+// Durability implements durability.Examiner. It asks the server which of the causes under "What
+// PostgreSQL promises" in the package's documentation apply. An UNLOGGED table is an error, as for
+// each other call. It needs no more than Permissions.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	var fsync, pages, names, others string
 	var standby bool
@@ -53,11 +53,11 @@ func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) 
 	warn(pages == "off", "full_page_writes is off: a crash of the machine may leave a torn page, and with it no record or an old one, so that two may lead", "set full_page_writes = on")
 	warn(!standby && names == "" && receivers > 0,
 		fmt.Sprintf(`synchronous_standby_names is "", and replication has %d receivers: a fail-over to one that lags forgets a confirmed write, and two may lead`, receivers),
-		"name there each standby that a fail-over may promote, all of which must answer, such as FIRST 2 (a, b); or let a term pass before a new primary serves")
+		"name in it each standby that a fail-over may promote, all of which must answer, such as FIRST 2 (a, b); or let a term pass before a new primary serves")
 	must, of := quorum(names, receivers)
 	warn(!standby && names != "" && must < of,
-		fmt.Sprintf("synchronous_standby_names is %q: a write is confirmed when %d of %d standbys have it, and a fail-over to one that has it not forgets it, so that two may lead", names, must, of),
-		fmt.Sprintf("have a fail-over promote only the most advanced of at least %d of these standbys; or have all of them answer, and name more of them than one; or let a term pass before a new primary serves", of-must+1))
+		fmt.Sprintf("synchronous_standby_names is %q: a write is confirmed when %d of %d standbys have it, a fail-over to another standby forgets it, and two may lead", names, must, of),
+		fmt.Sprintf("let a fail-over promote only the most advanced of at least %d of these standbys; or name two or more, all of which must answer; or let a term pass before a new primary serves", of-must+1))
 	warn(!standby && names != "" && receivers > of,
 		fmt.Sprintf("synchronous_standby_names is %q, and replication has %d receivers: a fail-over to one that is not named forgets confirmed writes, and two may lead", names, receivers),
 		"never promote the others, or name them")

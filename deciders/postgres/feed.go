@@ -29,13 +29,16 @@ const (
 	deafTime = 10 * time.Minute
 )
 
-// Changes implements leaderelection.ChangeFeed, by LISTEN on a connection beside the pool.
-// It fails when that breaks, when the server does not answer after a silence, if it
-// does not hear itself, because a transaction pooler is in between, and where the server
-// refuses LISTEN, as a standby does. In the last two cases it fails once. Later feeds of
-// this handle stay silent until one can listen, so that the record is polled and nothing
-// is logged over and over. The
-// feeds of all Deciders on one pool share one connection that listens.
+// Changes implements leaderelection.ChangeFeed, by LISTEN on a connection outside of the pool. The
+// feeds of all Deciders on one pool share one connection. A feed fails:
+//
+//   - if that connection breaks;
+//   - if the server does not answer after a silence;
+//   - if the feed does not hear itself, because a transaction pooler is in between;
+//   - if the server refuses LISTEN, as a standby does.
+//
+// In the last two cases it fails once. Later feeds of this handle stay silent until one can listen,
+// so that the record is polled and nothing is logged repeatedly.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return d.election.Follow(ctx, func(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error {
 		for d.b.listening(ctx) {

@@ -37,16 +37,19 @@ const (
 //	postgres://user@host:5432/database?election=web
 //	postgresql://pooler:6432/database?election=web&listen_url=postgres%3A%2F%2Fdb%2Fdatabase
 //
-// The parameter election is required. Others are table ("leaderelection" if it is
-// left out), create=true for Options.CreateTable, feed_silence, listen_url for
-// Options.Listen, listen=false for Options.NoListen, and those of
-// pgxpool.ParseConfig, such as sslmode, channel_binding or
-// pool_max_conns. The parameters tls_ca, tls_cert and tls_key name files in PEM form. They imply
-// TLS: sslmode is then verify-full, unless it is require or verify-ca. PGHOST, PGUSER, PGPASSWORD,
-// ~/.pgpass and the others that libpq knows complete the address; connect_timeout is then 5 s
-// and pool_max_conns 10, and with several hosts target_session_attrs is read-write. A blank
-// in a value is %20. Files are read again for each connection: the password file, the service file
-// and certificates may be renewed without a restart. It does not connect.
+// The parameter election is required. Others are:
+//
+//   - table ("leaderelection" by default) and create=true for Options.CreateTable;
+//   - feed_silence, listen_url for Options.Listen, and listen=false for Options.NoListen;
+//   - tls_ca, tls_cert and tls_key, files in PEM form. They imply TLS: sslmode is then verify-full,
+//     unless it is require or verify-ca;
+//   - those of pgxpool.ParseConfig, such as sslmode, channel_binding or pool_max_conns.
+//
+// PGHOST, PGUSER, PGPASSWORD, ~/.pgpass and the others that libpq knows complete the address. By
+// default connect_timeout is 5 s, pool_max_conns 10, and with several hosts target_session_attrs
+// read-write. Write a blank in a value as %20. The password file, the service file and certificates
+// are read again for each connection, so you can renew them without a restart. Open does not
+// connect.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {
@@ -189,10 +192,9 @@ func patient(config *pgx.ConnConfig) {
 	}
 }
 
-// Prepare sets in a pool's configuration what Open sets in its own: ShouldPing, a
-// bound for the time that a connection may take to be made, if there is none, and
-// an OnNotice that hears of a cancelled wait for a standby (see the package comment),
-// and hands on to the one that was there.
+// Prepare sets in a pool's configuration what Open sets in its own: ShouldPing, a limit for making
+// a connection if there is none, and an OnNotice that notices a cancelled wait for a standby (see
+// the package comment), and calls the OnNotice that was there before.
 func Prepare(config *pgxpool.Config) {
 	patient(config.ConnConfig)
 	if config.PingTimeout == 0 {

@@ -90,7 +90,7 @@ func (d *Decider) current(ctx context.Context) (*leaderelection.RaceEntry, error
 		case errors.Is(err, pgx.ErrNoRows):
 			replaced[version] = true
 		case table.Code(err) != table.SerializationFailure:
-			return nil, fmt.Errorf("making sure that a write of one's own, which was not answered, is safe and on the standbys: %w", err)
+			return nil, fmt.Errorf("making sure that an earlier write, which had no response, is safe and on the standbys: %w", err)
 		}
 	}
 }

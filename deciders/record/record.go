@@ -1,9 +1,8 @@
-// Package record is the one form in which all stores of this library keep a RaceEntry: a
-// flat JSON object that the store's own tools can show and, in need, edit. A decider for
-// another store keeps what Marshal returns and gives what it finds to Unmarshal. Then
-// every program that knows the form can read the record, and the rules for upgrades
-// below hold for it, too. For those who read or write records in another language
-// docs/record.md has the same form, with rules and test vectors.
+// Package record is the one form in which all stores of this library keep a RaceEntry: a flat JSON
+// object that the store's own tools can show and, if needed, edit. A decider for another store
+// keeps what Marshal returns, and reads it by Unmarshal. Then every program that knows the form can
+// read the record, and the rules for upgrades below apply. To read or write records in another
+// language, see docs/record.md: it has the same form, with rules and test vectors.
 //
 //	{"leaderelection":1,
 //	 "leader_id":"web-1",
@@ -18,8 +17,8 @@
 //
 // # Fields
 //
-// Each field stands for the field of RaceEntry with the like name, which says what it
-// means. A field is left out only if the table says so. None may be null.
+// RaceEntry has a field of the same name for each, which says what it means. A field is left out
+// only if the table says so. None may be null.
 //
 //	field              JSON    form                                     left out if
 //	-----------------  ------  ---------------------------------------  ------------
@@ -46,24 +45,21 @@
 //
 // # Upgrades and unknown fields
 //
-// Fleets are upgraded one process at a time, and rolled back. So a field that this
-// version does not know is kept, in RaceEntry.Extra, and every write hands it on as it
-// is. A field whose meaning no candidate may miss is named in the list of the field
-// "must_understand", as in
+// Fleets are upgraded one process at a time, and rolled back. So RaceEntry.Extra keeps fields that
+// this version does not know, and every write passes them on unchanged. If no candidate may miss
+// the meaning of a field, the field "must_understand" lists it, as in
 //
 //	"must_understand":["quorum"],
 //	"quorum":3
 //
-// and a program that does not know every field of that list refuses the record: it
-// neither leads by it nor overwrites it. If older programs may go on without a new
-// field, whoever adds it needs no list. This version marks the field hold: a program
-// that did not know it would run a second time what is to run once.
+// A program that does not know every field of that list refuses the record: it neither leads by it
+// nor overwrites it. A new field that older programs may ignore needs no list. This version lists
+// the field hold: a program that did not know it would run twice what must run once.
 //
-// Everything else is read strictly, because a candidate that misreads a record may
-// overwrite what it did not understand. An unknown format version, a field given twice,
-// a name that differs from a known one by upper and lower case only, and anything else
-// out of the ordinary is an error that wraps leaderelection.ErrPermanent, and the record
-// is left alone.
+// Everything else is read strictly, because a candidate that misreads a record may overwrite what
+// it did not understand. These are errors that wrap leaderelection.ErrPermanent, and the record is
+// left alone: an unknown format version, a field given twice, a name that differs from a known one
+// only by upper and lower case, and anything else out of the ordinary.
 //
 // # Compatibility
 //
@@ -122,12 +118,11 @@ const (
 	termExpiry     = "term_expiry"
 )
 
-// Marshal returns e as it is stored, without its Token and without a final
-// newline. The same entry always gives the same bytes. It refuses, with an error
-// that wraps leaderelection.ErrPermanent, an entry that Unmarshal would not give
-// back: a string that is not UTF-8, a time outside the years 0 to 9999, a
-// negative term, a LeaderID that is leaderelection.AnySuccessor, or more than
-// MaxSize bytes. Slices of length zero are read back as nil.
+// Marshal returns e as it is stored, without its Token and without a final newline. The same entry
+// always gives the same bytes. It refuses an entry that Unmarshal would not return: a string that
+// is not UTF-8, a time outside the years 0 to 9999, a negative term, a LeaderID that is
+// leaderelection.AnySuccessor, or more than MaxSize bytes. The error then wraps
+// leaderelection.ErrPermanent. Slices of length zero are read back as nil.
 func Marshal(e *leaderelection.RaceEntry) ([]byte, error) {
 	if err := Check(e); err != nil {
 		return nil, err
@@ -175,8 +170,8 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Check says what Marshal would say of e, without the work, except that it counts
-// the size only roughly. It is for stores that keep entries in another form.
+// Check returns Marshal's error for e at less cost: it counts the size only roughly. It is for
+// stores that keep entries in another form.
 func Check(e *leaderelection.RaceEntry) error {
 	if e == nil {
 		return refused("there is no entry (nil) to store")
@@ -190,9 +185,9 @@ func Check(e *leaderelection.RaceEntry) error {
 	return nil
 }
 
-// ErrForeign means that data was never a record of this library: it has bytes, and the name of the field
-// that every record has is not among them. leaderelection.Reset does not overwrite it, so a mistyped
-// place loses nothing.
+// ErrForeign means that data was never a record of this library: it has bytes, but not the name of
+// the field that every record has. leaderelection.Reset does not overwrite it, so a mistyped place
+// loses nothing.
 var ErrForeign = errors.New("leaderelection: it was never a record")
 
 // foreignError is an ErrForeign, with the reader's own words.
@@ -212,11 +207,10 @@ func foreign(data []byte) bool {
 	return !bytes.Contains(data, []byte(name)) && !strings.HasPrefix("{"+name, string(bytes.TrimRight(data, "\x00 \t\r\n")))
 }
 
-// Unmarshal returns the entry in data, without a Token, its time in UTC. Place
-// says where data was read (bucket and object, table and key), for the error. An
-// error wraps leaderelection.ErrPermanent: reading the same bytes again will not
-// help. It wraps ErrForeign if data is something else than a damaged record. The entry shares no
-// memory with data.
+// Unmarshal returns the entry in data, without a Token, its time in UTC. Place says where data was
+// read (bucket and object, table and key), for the error. An error wraps
+// leaderelection.ErrPermanent: reading the same bytes again will not help. If data is not even a
+// damaged record, it also wraps ErrForeign. The entry shares no memory with data.
 func Unmarshal(place string, data []byte) (*leaderelection.RaceEntry, error) {
 	e, err := parse(data)
 	switch {

@@ -21,27 +21,27 @@ import (
 
 // Options adjusts a Decider. The zero value is right for a single server.
 type Options struct {
-	// Channel is where writes are published. All who take part must use the
-	// same. Channels are the server's, not a database's: two elections with
-	// one key in two databases want two. Empty: "leaderelection:" and the key.
+	// Channel is where writes are published. All who take part must use the same. Channels
+	// belong to the server, not to a database: two elections with one key in two databases need
+	// two. Empty: "leaderelection:" and the key.
 	Channel string
-	// WaitReplicas is how many replicas must have a write before it counts
-	// (WAIT). One that fewer have is an error, and its record is not taken for
-	// this candidate's own until that many have it. Set it to the number of
-	// replicas, and set min-replicas-to-write in the server. With fewer, a fail-over
-	// to a replica that lacks a write forgets it, and two may lead; with all,
-	// nobody leads while one is away. Zero: none; the master's word counts.
+	// WaitReplicas is how many replicas must have a write before it counts (WAIT). If fewer
+	// have it, the write is an error, and this candidate does not take its record for its own
+	// until that many have it. Set it to the number of replicas, and set min-replicas-to-write
+	// in the server. With fewer, a fail-over to a replica that lacks a write forgets it, and
+	// two may lead. With all, nobody leads while one is away. Zero: none; the master's word
+	// counts.
 	WaitReplicas int
-	// WaitTimeout is how long to wait for them, at most. It must be shorter
-	// than the client's ReadTimeout (3 s by default). Zero: 500 ms.
+	// WaitTimeout is how long to wait for the replicas, at most. It must be shorter than the
+	// client's ReadTimeout (3 s by default). Zero: 500 ms.
 	WaitTimeout time.Duration
-	// FeedSilence is how long the feed tolerates hearing nothing before it asks
-	// the server whether it is there. A leader is heard of each half term, so
-	// more than that asks only if nobody leads. Zero: 30 s.
+	// FeedSilence is how long the feed tolerates silence before it asks the server whether it
+	// is there. A leader is heard of each half term, so with more than that it asks only if
+	// nobody leads. Zero: 30 s.
 	FeedSilence time.Duration
-	// Feeds is what elections share connections by, for a process that follows
-	// many: see its documentation. The FeedSilence of whoever makes the
-	// connection holds for all that share it. Nil: a connection for each Decider.
+	// Feeds lets elections share connections, for a process that follows many. The FeedSilence
+	// of the Decider that makes a connection holds for all that share it. Nil: a connection for
+	// each Decider.
 	Feeds *Feeds
 }
 
@@ -50,14 +50,12 @@ type Options struct {
 // client's own timeouts.
 const maxCalls = 16
 
-// Feeds lets the feeds of many elections share connections: one for each server
-// that their clients lead to. Give the same to the Options of all of them. The zero
-// value is ready.
+// Feeds lets the feeds of many elections share connections, one for each server that their clients
+// lead to. Give the same Feeds to the Options of all of them. The zero value is ready.
 type Feeds struct{ lines lines.Lines }
 
-// Decider is one handle on an election in Redis. It is a
-// leaderelection.RaceDecider and a leaderelection.ChangeFeed; all its methods may
-// be called by several goroutines at once.
+// Decider is one handle on an election in Redis. It is a leaderelection.RaceDecider and a
+// leaderelection.ChangeFeed. Its methods may be called by several goroutines at once.
 type Decider struct {
 	b        *backend
 	election store.Election[version]
@@ -78,10 +76,10 @@ var (
 	_ leaderelection.ChangeFeed  = (*Decider)(nil)
 )
 
-// NewDecider returns a handle on the election kept at key. The client stays the
-// caller's: it must be kept open while the Decider is in use, and may serve
-// others. Let it not retry (MaxRetries: -1), since candidates do, and know how.
-// Options may be nil. It does no I/O, and there is nothing to create beforehand.
+// NewDecider returns a handle on the election kept at key. Keep the client open while you use the
+// Decider, and close it yourself. Others may use it, too. It should not retry (MaxRetries: -1),
+// since candidates do, and know how. Options may be nil. NewDecider does no I/O, and there is
+// nothing to create before.
 func NewDecider(client redis.UniversalClient, key string, opts *Options) *Decider {
 	b := &backend{}
 	if opts != nil {
@@ -121,8 +119,7 @@ func place(client redis.UniversalClient, key string) string {
 	return p
 }
 
-// Close closes the client that Open has made. The client given to NewDecider is
-// the caller's to close.
+// Close closes the client that Open has made. A client given to NewDecider is yours to close.
 func (d *Decider) Close() error {
 	if d.close == nil {
 		return nil
@@ -134,7 +131,7 @@ func (d *Decider) Close() error {
 // "1763728000123456-K7QF3J2M5N6P7Q2R-17"; empty if there is no key.
 type version string
 
-// CommitTS is the time that begins it, by the server's clock.
+// CommitTS is the time at the beginning of the version, by the server's clock.
 func (v version) CommitTS() time.Time {
 	at, _, _ := strings.Cut(string(v), "-")
 	us, err := strconv.ParseInt(at, 10, 64)
@@ -147,8 +144,7 @@ func (v version) CommitTS() time.Time {
 // String names the place of the record: server, database and key.
 func (d *Decider) String() string { return d.election.Place }
 
-// ReadCurrent implements leaderelection.RaceDecider. It asks the master, and is
-// never staler than that.
+// ReadCurrent implements leaderelection.RaceDecider. It asks the master.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	e, err := d.read(ctx)
 	if err != nil {
@@ -257,7 +253,7 @@ var errReplaced = errors.New("the record was replaced while replicas were asked 
 // enough reports whether as many replicas have a write as must.
 func (b *backend) enough(a script.Answer) error {
 	if a.Replicas < int64(b.opts.WaitReplicas) {
-		return fmt.Errorf("it is written, but only %d of %d replicas have it after %v (WAIT), so it does not count: see to the replicas (to wait for fewer lets a fail-over forget writes)",
+		return fmt.Errorf("it is written, but only %d of %d replicas have it after %v (WAIT), so it does not count: repair the replicas (if you wait for fewer, a fail-over may forget writes)",
 			a.Replicas, b.opts.WaitReplicas, b.opts.WaitTimeout)
 	}
 	return nil

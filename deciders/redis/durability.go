@@ -15,9 +15,9 @@ import (
 
 var _ durability.Examiner = (*Decider)(nil)
 
-// Durability implements durability.Examiner: it asks the key's master what of "What
-// Redis can lose" in the package's documentation applies. Beyond Permissions it takes
-// +info and +config|get; a server that refuses either is an error that says so.
+// Durability implements durability.Examiner. It asks the key's master which parts of "What Redis
+// can lose" in the package's documentation apply. Beyond Permissions it needs +info and
+// +config|get. If the server refuses either, the error says so.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	w, err := script.Do(ctx, d.b.run, func() ([]durability.Warning, error) {
 		server, err := d.b.run.Master(ctx)
@@ -76,9 +76,9 @@ func (s settings) disk() []durability.Warning {
 	sync, told := s.config["appendfsync"]
 	switch {
 	case s.info["aof_enabled"] == "0":
-		detail := "appendonly is no: a restart forgets what was written since the last snapshot, also a confirmed write, and two may lead"
+		detail := "appendonly is no: a restart forgets what was written since the last snapshot, even a confirmed write, and two may lead"
 		if save, told := s.config["save"]; told && save == "" {
-			detail = `appendonly is no, and save is "": a restart forgets all, also a confirmed write, and two may lead`
+			detail = `appendonly is no, and save is "": a restart forgets all, even a confirmed write, and two may lead`
 		}
 		return []durability.Warning{{Detail: detail, Advice: advice}}
 	case told && sync != "always":
@@ -111,7 +111,7 @@ func (s settings) replicas() (all []durability.Warning) {
 	case s.wait > n:
 		all = append(all, durability.Warning{
 			Detail: fmt.Sprintf("wait_replicas is %d, and the master has %d: no write counts, and nobody can lead", s.wait, n),
-			Advice: "see to the replicas; if these are all, set wait_replicas (Options.WaitReplicas) to as many",
+			Advice: "repair the replicas; if these are all, set wait_replicas (Options.WaitReplicas) to as many",
 		})
 	}
 	if n+s.wait > 0 && s.config["min-replicas-to-write"] == "0" {

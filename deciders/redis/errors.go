@@ -58,4 +58,4 @@ func (b *backend) Judge(err error) store.Verdict {
 }
 
 // WhyLate is said of a call whose ctx, or the client's own time for it, has ended.
-func (b *backend) WhyLate() string { return "given up before the server has answered" }
+func (b *backend) WhyLate() string { return "the server did not answer in time" }

@@ -11,10 +11,9 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/redis/internal/script"
 )
 
-// Changes implements leaderelection.ChangeFeed by a subscription. It fails when
-// the connection breaks, and when the server does not answer after a silence. A
-// consumer that is too slow for the server's client-output-buffer-limit loses
-// its connection, too.
+// Changes implements leaderelection.ChangeFeed by a subscription. It fails if the connection
+// breaks, and if the server does not answer after a silence. A consumer that is too slow for the
+// server's client-output-buffer-limit also loses its connection.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return d.election.Follow(ctx, d.follow)
 }

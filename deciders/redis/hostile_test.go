@@ -152,9 +152,9 @@ func TestAnswersLate(t *testing.T) {
 	var kept string
 	h.from(func(a string) string { kept += a; return "" })
 	err := within50ms(t, func(ctx context.Context) error { _, err := d.WriteEntry(ctx, feedtest.State(2, token)); return err })
-	feedtest.Passing(t, err, `"k"`, "writing", "before the server has answered")
+	feedtest.Passing(t, err, `"k"`, "writing", "did not answer in time")
 	err = within50ms(t, func(ctx context.Context) error { _, err := d.ReadCurrent(ctx); return err })
-	feedtest.Passing(t, err, `"k"`, "reading", "before the server has answered")
+	feedtest.Passing(t, err, `"k"`, "reading", "did not answer in time")
 	h.from(func(a string) string { a, kept = kept+a, ""; return a })
 	if e := worksAgain(t, d); e.ElectionNumber != 2 {
 		t.Errorf("%+v", e)

@@ -26,16 +26,18 @@ import (
 //	redis://sentinel-1:26379/0?key=election:web&master_name=main&addr=sentinel-2:26379
 //	redis+unix:///run/redis.sock?key=election:web
 //
-// The parameter key is required. Others are channel, wait_replicas, wait_timeout
-// and feed_silence (Options); cluster=true for a Cluster, master_name for a
-// master that Sentinels know, addr for further nodes of either; tls_ca, tls_cert
-// and tls_key for PEM files, which imply rediss; and those of go-redis's ParseURL, ParseClusterURL and
-// ParseFailoverURL, such as dial_timeout or skip_verify.
+// The parameter key is required. Others are:
 //
-// A password that the address lacks is taken from REDISCLI_AUTH in the
-// environment, as redis-cli does. Retries are off unless max_retries says
-// otherwise. It does no I/O but for reading the files named, which are read again
-// for each connection: certificates may be renewed without a restart.
+//   - channel, wait_replicas, wait_timeout and feed_silence, see Options;
+//   - cluster=true for a Cluster, master_name for a master that Sentinels know, and addr for
+//     further nodes of either;
+//   - tls_ca, tls_cert and tls_key, PEM files, which imply rediss;
+//   - those of go-redis's ParseURL, ParseClusterURL and ParseFailoverURL, such as dial_timeout or
+//     skip_verify.
+//
+// A missing password comes from REDISCLI_AUTH in the environment, as with redis-cli. Retries are
+// off unless max_retries says otherwise. Open only reads the files. They are read again for each
+// connection, so renewed certificates need no restart.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package rethinkdb keeps an election in RethinkDB, as one row. A replace under the
-// condition that the row's version is the one that was read decides who leads, and a
-// changefeed on that row tells candidates and observers of it.
+// Package rethinkdb keeps an election in RethinkDB, as one row. A replace, conditional on the
+// version that was read, decides who leads. A changefeed on the row tells candidates and observers
+// of it.
 //
 //	session, err := r.Connect(r.ConnectOpts{Address: "localhost:28015", ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second})
 //	...
@@ -8,91 +8,88 @@
 //
 // # What it was tried on
 //
-// The tests run whole elections through the real driver on an imitation of the server,
-// which understands the queries of this package, and does what a RethinkDB 2.4.4 (one
-// server, and three) was seen to do: it tells changefeeds of what it later undoes, stalls
-// writes, and makes two tables of one name. Each query and each answer is tested with the
-// driver's mock as well. Set LEADERELECTION_TEST_RETHINKDB to a server's host:port, and go
-// test runs the suite, the hand-over and three processes there. They pass on a RethinkDB 2.4.4 (2026-11-26):
-// one server, and three. RELIABILITY.md has what 20 minutes of failing servers and links have shown.
+// The tests run whole elections through the real driver on an imitation of the server, which
+// understands the queries of this package. It behaves as a RethinkDB 2.4.4 (one server, and three)
+// did: it tells changefeeds of what it later undoes, stalls writes, and makes two tables of one
+// name. The driver's mock tests each query and each response as well.
+//
+// To run the suite, the hand-over and three processes on a server, set
+// LEADERELECTION_TEST_RETHINKDB to its host:port, and use go test. They pass on a RethinkDB 2.4.4
+// (2026-11-26): one server, and three. RELIABILITY.md has the results of 20 minutes with failing
+// servers and links.
 //
 // # What is written where
 //
-// One row, whose primary key "id" is the election's name:
+// There is one row, whose primary key "id" is the election's name:
 //
 //	{id: "web", version: "8f0c...", record: "{...}", written: r.now()}
 //
-// Record is the JSON that all stores keep. Each write gives the row a new version,
-// random, which no earlier one had. Other fields are left alone. Nothing deletes the
-// row. Names are UTF-8, and the election's has at most 127 bytes. A row whose record is
-// empty is damage, and left alone; a row that was deleted is an empty election, of which
-// RethinkDB does not show that there was one.
+// Record is the JSON that all stores keep. Each write gives the row a new random version, which no
+// earlier one had. Other fields stay as they are. Names are UTF-8, and the election's has at most
+// 127 bytes. A row whose record is empty is damage, and is left alone. Never delete the row: the
+// election is then empty, and nothing shows that there was a record.
 //
-// Make database and table once, before the candidates begin, in RethinkDB's data explorer
-// or by its driver. The table's primary key must be "id":
+// Make database and table once, before the candidates start, in RethinkDB's data explorer or by its
+// driver. The table's primary key must be "id":
 //
 //	r.dbCreate("ops")
 //	r.db("ops").tableCreate("elections", {replicas: 3, durability: "hard"})
 //
-// This package makes no tables: RethinkDB lets two processes that make one table at once
-// make two of one name, and then refuses every query for either ("is ambiguous").
+// This package makes no tables. If two processes make one table at once, RethinkDB makes two of one
+// name, and then refuses every query for either ("is ambiguous").
 //
 // # Permissions
 //
-// Candidates need read and write on the table, observers read. What leaderelect doctor asks
+// Candidates need read and write on the table, observers read. leaderelect doctor
 // (Decider.Durability) needs config on the table.
 //
 // # What RethinkDB promises
 //
-// Writes to one row are atomic, so of two replaces of one version one finds the row
-// changed. Each asks for durability "hard", and is read back in read_mode "majority"
-// before it counts. A read in this mode is answered when a majority has on disk what it
-// read: see https://rethinkdb.com/docs/consistency/. So a table whose write_acks is "single",
-// which acknowledges what a fail-over forgets, elects no leader by such a write. Giving
-// up a call changes nothing that such a read shows: the server ends its waiting, and not
-// the write.
+// Writes to one row are atomic, so of two replaces of one version one finds the row changed. Each
+// write asks for durability "hard", and is read back in read_mode "majority" before it counts. Such
+// a read is answered when a majority has on disk what it read: see
+// https://rethinkdb.com/docs/consistency/. So if a table's write_acks is "single", and a fail-over
+// forgets an acknowledged write, that write elects no leader. If a call gives up, the server ends
+// its waiting, but not the write. Such a read does not show the write any sooner.
 //
-// What can lose writes that have counted: emergency
-// repair, which gives up the replicas that are out of reach; disks that lie about
-// fsync. A table with one replica is as durable as that server.
+// Writes that have counted can be lost by emergency repair, which gives up the replicas that are
+// out of reach, and by disks that lie about fsync. A table with one replica is as durable as that
+// server.
 //
 // The server's time, in milliseconds, is kept with each write: CommitTS.
 //
 // # What it costs
 //
-// A leader writes about 515 times an hour at the default term of 15 s, with an fsync
-// each, and a read. Standbys and observers hold one changefeed and ask nothing while it is
-// healthy; without one they would read 480 times an hour. A row has at most 256 KiB
-// here.
+// A leader writes about 515 times an hour at the default term of 15 s, each time with an fsync and
+// a read. Standbys and observers hold one changefeed and ask nothing while it is healthy. Without
+// one they would read 480 times an hour. A row has at most 256 KiB here.
 //
 // # How the feed works
 //
-// The changefeed of one row begins with the row as it is (include_initial), so nothing
-// falls in between. It ends with an error when the connection breaks or the row's
-// primary replica becomes unavailable; candidates then poll and open it again.
+// The changefeed of one row begins with the row as it is (include_initial), so it misses nothing.
+// It ends with an error if the connection breaks or the row's primary replica becomes unavailable.
+// Candidates then poll and open it again.
 //
-// It tells of what is not committed, and of what never will be: RethinkDB sends a change
-// when the primary replica has it in memory, before the majority and the disks have it. A
-// primary that was cut off, or dies, has then told of a leadership that is undone without
-// another word. It is a reason to read, and no more; no candidate leads by it.
+// RethinkDB sends a change when the primary replica has it in memory, before the majority and the
+// disks have it. If the primary was cut off or dies, the change is undone without another word. So
+// news is only a reason to read: no candidate leads by it.
 //
 // # Several servers
 //
-// Open, with a URL that names several, uses one of them, and the next one when that fails,
-// does not answer or has lost the others; one that was down at first is used when it is
-// back. The driver's own session for several addresses never uses one that was down when
-// it connected. Do not set ConnectOpts.DiscoverHosts: with it the driver (v6.2.1)
-// dereferences nil, and ends the process, when any server goes away.
+// If Open's URL names several servers, it uses one of them. It uses the next one if that server
+// fails, does not answer or has lost the others. A server that was down at first is used when it is
+// back. The driver's own session for several addresses never does that. Do not set
+// ConnectOpts.DiscoverHosts: the driver (v6.2.1) then dereferences nil, and ends the process, when
+// any server goes away.
 //
-// The driver waits for a server that does not answer for as long as its ReadTimeout
-// and WriteTimeout say, or for ever if one of them is zero, even when a context has
-// ended. A Decider's calls return at the end of their ctx all the same, but each leaves
-// a goroutine behind until the driver gives up: set both.
+// The driver waits for a silent server as long as its ReadTimeout and WriteTimeout say, or for ever
+// if one of them is zero, even if a context has ended. A Decider's calls return at the end of their
+// ctx all the same, but each leaves a goroutine behind until the driver gives up: set both.
 //
-// The driver sends all queries over one connection, and goes on with one that has died silently, as
-// when a NAT forgets it, until the system gives it up after minutes. Open's session is replaced when a
-// call is given up and nothing was answered since it began. For a session of yours, call its
-// Reconnect if calls keep failing.
+// The driver sends all queries over one connection. If that dies silently, as when a NAT forgets
+// it, the driver goes on with it until the system gives it up after minutes. Open replaces its
+// session if a call is given up and nothing was answered since the call began. For a session of
+// yours, call its Reconnect if calls keep failing.
 package rethinkdb
 
 import (
@@ -111,12 +108,11 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
-// Options adjusts a Decider. There is nothing to adjust yet; nil is right.
+// Options adjusts a Decider. There is nothing to adjust yet. Pass nil.
 type Options struct{}
 
 // Decider is an election in RethinkDB. It is a leaderelection.RaceDecider and a
-// leaderelection.ChangeFeed; all its methods may be called by several goroutines at
-// once.
+// leaderelection.ChangeFeed. Its methods may be called by several goroutines at once.
 type Decider struct {
 	b        *backend
 	election store.Election[version]
@@ -174,9 +170,9 @@ func (v version) CommitTS() time.Time { return v.written }
 // given up and that the driver still waits for.
 const maxCalls = 32
 
-// NewDecider returns the election kept in the row with id election, in the table of the
-// database. The session, a *r.Session, stays the caller's: it must be kept open while
-// the Decider is in use, and may serve several. Options may be nil.
+// NewDecider returns the election kept in the row with id election, in the table of the database.
+// Keep the session, a *r.Session, open while you use the Decider, and close it yourself. Others may
+// use it, too. Options may be nil.
 func NewDecider(session r.QueryExecutor, database, table, election string, _ *Options) *Decider {
 	return newDecider(callers{session}, database, table, election)
 }
@@ -194,8 +190,7 @@ func newDecider(on sessions, database, table, election string) *Decider {
 	return d
 }
 
-// Close closes the session that Open has made. The session given to NewDecider is the
-// caller's: there Close does nothing.
+// Close closes the session that Open has made. For a session given to NewDecider it does nothing.
 func (d *Decider) Close() error {
 	if d.close == nil {
 		return nil
@@ -231,7 +226,7 @@ func (c *configuration) examine(b *backend) (all []durability.Warning) {
 	table := fmt.Sprintf("r.db(%q).table(%q)", b.database, b.table)
 	if c.WriteAcks != "majority" {
 		all = append(all, durability.Warning{
-			Detail: fmt.Sprintf("write_acks is %q: the server acknowledges what a fail-over forgets. Candidates read each write back from a majority, and do not lead by one that it lacks; other rows of the table may be lost", c.WriteAcks),
+			Detail: fmt.Sprintf("write_acks is %q: the server acknowledges writes that a fail-over may forget. Candidates are safe, since they read each write back from a majority. Other rows of the table may be lost", c.WriteAcks),
 			Advice: table + `.config().update({write_acks: "majority"})`,
 		})
 	}
@@ -328,9 +323,9 @@ func (b *backend) kept(ctx context.Context, version string) error {
 	s, err := b.Load(ctx)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the write was acknowledged, and whether a majority has it could not be read: %w", err)
+		return fmt.Errorf("the write was acknowledged, but reading whether a majority has it failed: %w", err)
 	case s.At.id != version:
-		return errors.New("the write was acknowledged, and is not what a majority has: it was undone, or written over")
+		return errors.New("the write was acknowledged, but a majority does not have it: it was undone, or written over")
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // replicas are out of reach have the same code.
 var remedies = store.Remedies{
 	{Part: "does not exist", Advice: "create database and table once, before the candidates begin: r.dbCreate(\"ops\"), r.db(\"ops\").tableCreate(\"elections\", {replicas: 3, durability: \"hard\"})"},
-	{Part: "does not have the required `config`", Advice: "only to examine the table takes this: grant the user config on it", Denied: true},
+	{Part: "does not have the required `config`", Advice: "only examining the table needs this: grant the user config on it", Denied: true},
 	{Part: "does not have the required", Advice: "grant the user read and write on the table", Denied: true},
 	{Part: "Primary key too long", Advice: "give the election a name of at most 127 bytes"},
 	{Part: "Inserted object must have primary key", Advice: otherKey},

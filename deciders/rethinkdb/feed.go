@@ -21,9 +21,9 @@ type change struct {
 	Error string `rethinkdb:"error"`
 }
 
-// Changes implements leaderelection.ChangeFeed by a changefeed on the row. It yields
-// every state of the row that the server tells of, also that it was deleted (as an
-// empty election). It ends with an error if the changefeed does.
+// Changes implements leaderelection.ChangeFeed by a changefeed on the row. It yields every state of
+// the row that the server shows, and an empty election if the row is deleted. It ends with an error
+// if the changefeed does.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return d.election.Follow(ctx, d.follow)
 }

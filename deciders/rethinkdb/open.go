@@ -25,8 +25,8 @@ const defaultTimeout = 5 * time.Second
 //
 //	rethinkdb://user:password@host:28015,host:28015/database/table/election
 //
-// A port that is left out is 28015. The election's name is all that follows the table; a
-// slash in it is part of it. Query parameters, all optional:
+// The default port is 28015. The election's name is all that follows the table, even slashes. Query
+// parameters, all optional:
 //
 //	tls=true          connect with TLS; the three below imply it
 //	tls_ca=FILE       the authorities of the servers' certificates, PEM (else the system's)
@@ -34,12 +34,10 @@ const defaultTimeout = 5 * time.Second
 //	tls_key=FILE      its key, PEM
 //	timeout=5s        how long to wait for a server to connect, or to say that it has stopped
 //
-// Name each server of a cluster. Queries go to one of them, and to the next when that one
-// fails; one that was down is used when it is back. The files are read again for each
-// connection, so that renewed certificates are used without a restart.
-//
-// Open connects: it needs one server that answers before ctx ends. Any other parameter is
-// an error, and so is whatever makes a URL useless.
+// Name each server of a cluster. Queries go to one of them, and to the next if that server fails. A
+// server that was down is used when it is back. The files are read again for each connection, so
+// renewed certificates need no restart. Other parameters are errors. Open connects: it needs one
+// server that answers before ctx ends.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	p, err := parse(u)
 	if err != nil {

@@ -36,8 +36,8 @@ var (
 	_ leaderelection.RaceDecider = (*Decider)(nil)
 )
 
-// Decider keeps one election in one object. Its methods may be called by several
-// goroutines at once.
+// Decider keeps one election in one object. Its methods may be called by several goroutines at
+// once.
 type Decider struct {
 	b        *backend
 	election store.Election[token]
@@ -54,10 +54,10 @@ type backend struct {
 	distrusted  func() // told of each refusal that other credentials may cure
 }
 
-// NewDecider returns a decider for the election in the object key of bucket.
-// Client is a *s3.Client of the AWS SDK, whose region, endpoint and credentials
-// count; bucket is a bucket's name or an access point's ARN. Options may be nil.
-// It makes no request: a name that cannot be is reported by the first call.
+// NewDecider returns a decider for the election in the object key of bucket, which is a bucket's
+// name or an access point's ARN. Client is a *s3.Client of the AWS SDK. It brings region, endpoint
+// and credentials. Options may be nil. NewDecider makes no request: the first call reports a name
+// that cannot be right.
 func NewDecider(client Client, bucket, key string, opts *Options) *Decider {
 	b := &backend{client: client, bucket: bucket, key: key, call: []func(*s3.Options){once}, distrusted: func() {}}
 	if opts != nil {
@@ -134,8 +134,7 @@ func (t *token) of(data []byte) bool {
 	return t.etag == hex.EncodeToString(sum[:])
 }
 
-// CommitTS is Last-Modified, or the Date of the answer to the write, in whole
-// seconds.
+// CommitTS is Last-Modified, or the Date of the response to the write, in whole seconds.
 func (t token) CommitTS() time.Time { return t.commit }
 
 // ReadCurrent implements leaderelection.RaceDecider with a GetObject.
@@ -196,9 +195,9 @@ func (b *backend) read(ctx context.Context, key string) (data []byte, t *token, 
 		last = t
 	}
 	if b.opaque {
-		return nil, nil, fmt.Errorf("%d answers in a row had another ETag each: others keep writing, or the server's answers cannot be relied on", tries)
+		return nil, nil, fmt.Errorf("%d responses in a row had different ETags: others keep writing, or the server's responses cannot be relied on", tries)
 	}
-	return nil, nil, fmt.Errorf("%d answers in a row had a content that does not fit its ETag (the last %q): something on the way spoils them; if this server's ETags are no MD5s, set OpaqueETags", tries, t.etag)
+	return nil, nil, fmt.Errorf("%d responses in a row had a content that does not fit its ETag (the last %q): something on the way changes them; if this server's ETags are not MD5s, set OpaqueETags", tries, t.etag)
 }
 
 // ask asks for an object.
@@ -261,9 +260,9 @@ func (b *backend) write(ctx context.Context, key string, data []byte, at *token)
 	found, read, err := b.read(ctx, key)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the answer's ETag %q does not prove the write, and reading it back failed: %v", t.etag, err)
+		return nil, fmt.Errorf("the response's ETag %q does not prove the write, and reading it back failed: %v", t.etag, err)
 	case !bytes.Equal(found, data):
-		return nil, fmt.Errorf("the answer's ETag %q does not prove the write, and a read returned another content: something else than the server may have answered", t.etag)
+		return nil, fmt.Errorf("the response's ETag %q does not prove the write, and a read returned another content: the response may not be from the server", t.etag)
 	}
 	read.commit = t.commit
 	return read, nil
@@ -321,7 +320,7 @@ var (
 )
 
 // errNoETag may pass, if something on the way to the server answered.
-var errNoETag = errors.New("the answer has no ETag: it is not from an S3 server, or from one that cannot decide an election")
+var errNoETag = errors.New("the response has no ETag: it is not from an S3 server, or the server cannot decide an election")
 
 // versionOf takes the quotes off an ETag, and the mark of a weak one, which proxies
 // that compress add to a strong one.

@@ -14,9 +14,9 @@ import (
 
 var _ durability.Examiner = (*Decider)(nil)
 
-// Durability implements durability.Examiner by what the answer to a read of the record says: whether
-// a lifecycle rule will delete it, and whether replication has written it, or copies it. It needs
-// no permission beyond that to read.
+// Durability implements durability.Examiner. It reads the record, and looks whether a lifecycle
+// rule will delete it, and whether replication has written it or copies it. It needs only the
+// permission to read.
 func (d *Decider) Durability(ctx context.Context) (warnings []durability.Warning, err error) {
 	if isDirectory(d.b.bucket) {
 		warnings = append(warnings, durability.Warning{
@@ -30,7 +30,7 @@ func (d *Decider) Durability(ctx context.Context) (warnings []durability.Warning
 	}
 	switch {
 	case answers.Missing(err):
-		err = errors.New("there is no record yet, whose answer would tell of lifecycle rules and replication: ask again when somebody has led")
+		err = errors.New("lifecycle rules and replication are not known, since there is no record yet: ask again after somebody has led")
 		fallthrough
 	case err != nil:
 		return warnings, d.election.Failed(ctx, "examining", err)
@@ -51,7 +51,7 @@ func examine(out *s3.GetObjectOutput) (warnings []durability.Warning) {
 	case "":
 	case types.ReplicationStatusReplica:
 		warnings = append(warnings, durability.Warning{
-			Detail: "replication has written this record: it is a copy of another bucket's, whose candidates lead as well, and replication asks no conditions",
+			Detail: "replication has written this record: it is a copy from another bucket, whose candidates lead as well, and replication ignores conditions",
 			Advice: "have all candidates name one and the same bucket, and no rule replicate into it",
 		})
 	default:

@@ -17,8 +17,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/web"
 )
 
-// Open returns a decider for an election given as a URL, for programs that take
-// it from a flag or the environment:
+// Open returns a decider for an election given as a URL:
 //
 //	s3://BUCKET/KEY?region=eu-central-1
 //
@@ -47,10 +46,10 @@ import (
 //	verify          true: VerifyConditionalWrites must find nothing
 //
 // Credentials come from the SDK's usual chain (environment, shared files,
-// container or instance role), never from the URL. After an answer that refuses them the shared files
-// are read again, so renewed credentials are used without a restart. Any other parameter, and one
-// given twice, is an error. Errors wrap leaderelection.ErrPermanent if no
-// retry can help; without verify no request is made to S3.
+// container or instance role), never from the URL. If the server refuses them, the shared files are
+// read again, so renewed credentials need no restart. Other parameters and repeated ones are
+// errors. Errors wrap leaderelection.ErrPermanent if no retry can help. Without verify Open makes
+// no request to S3.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, verify, err := open(ctx, u)
 	if err == nil && verify {

@@ -14,8 +14,8 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/s3/internal/ssec"
 )
 
-// Options says how the object is written, and what the server wants otherwise
-// than Amazon's. The zero value is right for Amazon and for most servers.
+// Options says how to write the object, and how the server differs from Amazon's. The zero value is
+// right for Amazon and for most servers.
 type Options struct {
 	// ACL, StorageClass, ServerSideEncryption and SSEKMSKeyID are those of each
 	// PutObject. Empty: as the bucket has it, which is best for most.
@@ -23,32 +23,31 @@ type Options struct {
 	StorageClass         types.StorageClass
 	ServerSideEncryption types.ServerSideEncryption
 	SSEKMSKeyID          string
-	// SSECustomerKey is your own key, of 32 bytes, that the server is to encrypt
-	// the object with, and forgets (SSE-C). Each candidate and observer needs it: without
-	// it the record cannot be read. It goes with each request, so only by https. Each
-	// write is read back. Empty: none.
+	// SSECustomerKey is a key of your own, of 32 bytes, that the server encrypts the object
+	// with and does not keep (SSE-C). Each candidate and observer needs it to read the record.
+	// It is sent with each request, so only by https. Each write is read back. Empty: none.
 	SSECustomerKey []byte
-	// Metadata is metadata of the object, for whoever looks at it: names of letters,
-	// digits, "-", "_" and ".", values in printable ASCII, 2 KB in all.
+	// Metadata is metadata of the object, for people: names of letters, digits, "-", "_" and
+	// ".", values in printable ASCII, 2 KB in all.
 	Metadata map[string]string
-	// Tags are the object's tags, at most 10, each with 1 to 128 letters for the key and
-	// up to 256 for the value. They take the permission s3:PutObjectTagging.
+	// Tags are the object's tags, at most 10, with keys of 1 to 128 letters and values of up to
+	// 256. They need the permission s3:PutObjectTagging.
 	Tags map[string]string
-	// RequestPayer has the account of these credentials pay for the requests
-	// ("requester"), which a bucket with Requester Pays demands of all others than its
-	// owner. Empty: the bucket's owner pays.
+	// RequestPayer "requester" makes the account of these credentials pay for the requests. A
+	// bucket with Requester Pays demands this of everybody except its owner. Empty: the owner
+	// pays.
 	RequestPayer types.RequestPayer
 	// ExpectedBucketOwner is the account that must own the bucket: a bucket of
 	// that name in another account is refused with 403. Empty: any.
 	ExpectedBucketOwner string
-	// ChecksumAlgorithm has the SDK add a checksum of this kind to each upload. Empty: uploads
-	// have a Content-MD5, which each server knows, and which Object Lock accepts. Directory
-	// buckets do not know it, so uploads to them have none then.
+	// ChecksumAlgorithm makes the SDK add a checksum of this kind to each upload. Empty:
+	// uploads have a Content-MD5, which each server knows, and which Object Lock accepts.
+	// Directory buckets do not know it, so uploads to them have none.
 	ChecksumAlgorithm types.ChecksumAlgorithm
-	// OpaqueETags says that this server's ETags are not the MD5 of the content, nor
-	// are meant to be. Without it they must be, as with Amazon and most servers, in
-	// order that an answer which was spoilt on its way is found out. Directory
-	// buckets, and answers that tell of SSE-KMS or SSE-C, need no such word.
+	// OpaqueETags says that this server's ETags are not meant to be the MD5 of the content.
+	// Without it they must be, as with Amazon and most servers, so that a response that was
+	// changed on its way is noticed. You need not set it for directory buckets, SSE-KMS or
+	// SSE-C: the Decider recognizes these.
 	OpaqueETags bool
 	// UnquotedETag sends If-Match without quotes around the ETag, for servers
 	// that compare it as a bare string. Amazon, MinIO and R2 take it in quotes.

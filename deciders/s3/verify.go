@@ -16,18 +16,18 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/s3/internal/answers"
 )
 
-// VerifyConditionalWrites tries out whether the server honours the conditions
-// that an election rests on: that one who must create does not overwrite, that
-// one with an old ETag changes nothing, and that of several who write at once one
-// wins. A server that fails it is reported with an error that wraps
-// leaderelection.ErrPermanent and says what it did; passing is evidence, not
-// proof. Any other error says that it could not be tried out.
+// VerifyConditionalWrites tests whether the server honors the conditions that an election needs:
 //
-// It is for set-up and diagnosis: it makes some hundred requests, in a few
-// seconds. It leaves the election's own object alone and works on objects
-// beside it, whose keys begin with the election's key and ".verify-"; it deletes
-// them, if the credentials allow that. It may be called while the election is
-// going on.
+//   - a write that must create does not overwrite;
+//   - a write with an old ETag changes nothing;
+//   - of several writes at once one wins.
+//
+// If the server fails, the error wraps leaderelection.ErrPermanent and says what the server did.
+// Any other error says that the test was not possible. Passing is evidence, not proof.
+//
+// It is for set-up and diagnosis. It makes some hundred requests, in a few seconds. It uses objects
+// of its own, whose keys begin with the election's key and ".verify-", and deletes them if the
+// credentials allow that. You may call it during the election.
 func (d *Decider) VerifyConditionalWrites(ctx context.Context) error {
 	const doing = "verifying conditional writes of"
 	if err := d.election.Ready(ctx); err != nil {
@@ -116,7 +116,7 @@ func (v *verification) mustWrite(ctx context.Context, key string, at *token, wha
 	case !answers.Refused(err):
 		return t, data, err
 	case tries > 1: // the one before, whose answer was lost, may have led to it
-		return nil, nil, fmt.Errorf("whether the server accepts %s remained open: %v", what, err)
+		return nil, nil, fmt.Errorf("it is not known whether the server accepts %s: %v", what, err)
 	}
 	return nil, nil, store.Wrong("the server refused %s; it may want another form of it, see UnquotedETag: %v", what, err)
 }

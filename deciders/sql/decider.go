@@ -16,18 +16,17 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
-// Options adjusts a Decider. The zero value is right for a table that is there.
+// Options adjusts a Decider. The zero value is right for a table that exists.
 type Options struct {
 	// CreateTable makes the table, as Dialect.Schema prints it, if it is missing.
 	CreateTable bool
-	// Close is what Decider.Close calls, such as the pool's. Nil: nothing.
+	// Close is what Decider.Close calls, such as the pool's Close. Nil: nothing.
 	Close func() error
 }
 
-// Decider is one handle on an election in an SQL database. It is a
-// leaderelection.RaceDecider and a durability.Examiner; all its methods may be called by
-// several goroutines at once. It does not push: candidates and observers poll, see
-// deciders/hinted.
+// Decider is one handle on an election in an SQL database. It is a leaderelection.RaceDecider and a
+// durability.Examiner. Its methods may be called by several goroutines at once. It does not push:
+// candidates and observers poll, see deciders/hinted.
 type Decider struct {
 	b        *backend
 	election store.Election[token]
@@ -64,12 +63,11 @@ const (
 	maxElection = 255 // the column's
 )
 
-// NewDecider returns a handle on the election of that name in a table, whose name may
-// have its schema's before it ("ops.elections"). The pool stays the caller's, unless
-// Options.Close closes it: it must be open while the Decider is in use. Best is a pool of the
-// election's own: an application that uses up a shared one costs the leadership. None of those
-// who share it may leave a transaction open in a connection (sql.Tx does not). Options may
-// be nil. It does no I/O.
+// NewDecider returns a handle on the election of that name in a table, whose name may have a schema
+// before it ("ops.elections"). Keep the pool open while you use the Decider. Unless Options.Close
+// closes it, close it yourself. Best is a pool for the election alone: an application that uses up
+// a shared pool costs the leadership. In a shared pool nobody may leave a transaction open in a
+// connection (sql.Tx does not). Options may be nil. NewDecider does no I/O.
 func NewDecider(db *sql.DB, dialect Dialect, table, election string, opts *Options) *Decider {
 	d := dialect.withDefaults()
 	b := &backend{db: db, dialect: d, table: table, election: election, sql: d.statements(table), calls: make(within.Calls, maxCalls)}
@@ -87,7 +85,7 @@ func checkNames(table, election string) (wrong error) {
 	parts := strings.Split(table, ".")
 	for _, p := range parts {
 		if p == "" || len(p) > maxTable || len(parts) > 2 || strings.ContainsRune(p, 0) || strings.HasSuffix(p, " ") {
-			wrong = fmt.Errorf("the table's name must be one or two names with a point between, each of 1 to %d bytes, without a blank at the end", maxTable)
+			wrong = fmt.Errorf("the table's name must be one or two names with a dot between, each of 1 to %d bytes, without a blank at the end", maxTable)
 		}
 	}
 	if election == "" || len(election) > maxElection || strings.ContainsRune(election, 0) {
@@ -110,7 +108,8 @@ type token struct {
 	micros  int64 // zero: unknown
 }
 
-// CommitTS is when the row was written, by the server's clock, or zero if it does not say.
+// CommitTS is when the row was written, by the server's clock. It is zero if the server does not
+// say.
 func (t token) CommitTS() time.Time {
 	if t.version == "" || t.micros == 0 {
 		return time.Time{}
@@ -118,8 +117,8 @@ func (t token) CommitTS() time.Time {
 	return time.UnixMicro(t.micros).UTC()
 }
 
-// String names the place of the record: server and database or file, table and election. What
-// the connection decides of that is known after the first call.
+// String names the place of the record: server and database or file, table and election. Some of
+// this is known only after the first call.
 func (d *Decider) String() string { return d.election.Where() }
 
 // Where implements store.Placed.
@@ -134,10 +133,9 @@ func (b *backend) place(at string) string {
 	return fmt.Sprintf("%s table %s, election %q", at, b.dialect.quoted(b.table), b.election)
 }
 
-// ReadCurrent implements leaderelection.RaceDecider. It is as fresh as the server that
-// the pool is connected to. A record whose write this handle has begun, and has not seen
-// answered, is made sure of first, by a write that changes next to nothing: see the
-// package comment.
+// ReadCurrent implements leaderelection.RaceDecider. It is as fresh as the server that the pool is
+// connected to. While a write of this handle has no response yet, it makes sure of the record
+// first, by a write that changes next to nothing: see the package comment.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	e, err := d.current(ctx)
 	if err != nil {
@@ -151,8 +149,8 @@ func (d *Decider) WriteEntry(ctx context.Context, entry *leaderelection.RaceEntr
 	return d.election.Write(ctx, entry)
 }
 
-// Durability implements durability.Examiner: it asks the server what of "What can lose a
-// confirmed write" in the package's documentation applies.
+// Durability implements durability.Examiner. It asks the server which parts of "What can lose a
+// confirmed write" in the package's documentation apply.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	err := d.election.Ready(ctx)
 	if err == nil {
@@ -191,7 +189,7 @@ func (d *Decider) current(ctx context.Context) (*leaderelection.RaceEntry, error
 		_, changed, err := b.exec(ctx, b.sql.touch, b.election, version)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("making sure that a write of one's own, which was not answered, is safe and on the replicas: %w", err)
+			return nil, fmt.Errorf("making sure that an earlier write, which had no response, is safe and on the replicas: %w", err)
 		case changed:
 			b.doubts.Settle(version)
 			return e, nil

@@ -9,10 +9,9 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/durability"
 )
 
-// Dialect is what differs from one database and its driver to another. MySQL and SQLite
-// return those of two; others fill one in. Such a database must decide a conditional
-// UPDATE atomically, and must have made a write safe when it confirms it. Let
-// decidertest.Run try a new one.
+// Dialect is what differs between databases and their drivers. MySQL and SQLite return one. For
+// another database, fill one in, and test it by decidertest.Run. The database must decide a
+// conditional UPDATE atomically, and must have made a write safe when it confirms it.
 //
 // The statements of a Decider are these, with the dialect's own parts in them:
 //
@@ -21,52 +20,52 @@ import (
 //	UPDATE t SET version = ?, written = Now, record = ? WHERE election = ? AND version = ?
 //	UPDATE t SET written = written + 1 WHERE election = ? AND version = ?
 //
-// With Running each has a comment besides. All parameters are strings. A Dialect is not changed after it was given to NewDecider.
+// With Running each also has a comment. All parameters are strings. Do not change a Dialect after
+// you gave it to NewDecider.
 type Dialect struct {
 	// Name is the database's, for errors: "MySQL".
 	Name string
 	// Mark is the i-th parameter of a statement, from 1. Nil: "?" for each.
 	Mark func(i int) string
-	// Quote writes a name as SQL takes it, whatever is in it. Nil: in double quotes,
-	// as the standard has it.
+	// Quote quotes any name for SQL. Nil: in double quotes, as in the standard.
 	Quote func(name string) string
-	// Table is the statement that makes the table, and does nothing if it is there. Its
-	// "%s" is for the table's quoted name. The column election must tell names apart by
-	// each byte, and have a unique index of its own; version is a text of 26 letters
-	// and digits, written a whole number of 64 bits, and record a text of up to 256 KiB.
+	// Table is the statement that makes the table, and does nothing if it exists. Its "%s" is
+	// for the table's quoted name. The column election must tell names apart by each byte, and
+	// have a unique index of its own. Version is a text of 26 letters and digits, written a
+	// whole number of 64 bits, and record a text of up to 256 KiB.
 	Table string
 	// Now is an SQL expression for the server's time, in whole microseconds since 1970.
 	// Empty: the store does not say when a record was written.
 	Now string
-	// NowIsInsertID says that Now makes the driver's Result.LastInsertId return it, as
-	// MySQL's LAST_INSERT_ID(expr) does. A write's answer then has its time, and an
-	// answer that has none is not taken for one.
+	// NowIsInsertID says that Now makes the driver's Result.LastInsertId return the time, as
+	// MySQL's LAST_INSERT_ID(expr) does. The response to a write then has the time. A response
+	// without it does not count.
 	NowIsInsertID bool
-	// Alone is a condition that holds only if a statement of the session commits by
-	// itself. A write has it in its WHERE: a write within an open transaction would be
-	// confirmed, and then might be rolled back. Empty: nothing is asked.
+	// Alone is a condition that holds only if a statement of the session commits by itself. A
+	// write has it in its WHERE: within an open transaction, a write could be confirmed and
+	// rolled back later. Empty: nothing is checked.
 	Alone string
 	// Dual is what follows a SELECT without a table, if it has a WHERE: " FROM DUAL".
 	Dual string
-	// Judge says what an error of the driver means. Nil: each may pass. The decider
-	// itself knows the errors of database/sql.
+	// Judge says what an error of the driver means. Nil: each is temporary. The decider itself
+	// knows the errors of database/sql.
 	Judge func(err error) Fault
-	// Late is what a call that is given up may have waited for, for its error.
+	// Late says, for the error, what a call that was given up may have waited for.
 	Late string
-	// Inspect looks at a table before its first use, in the schema of that name or, if
-	// it is empty, in the session's. Place says where it was found, for String and errors: the
-	// server and its database, or the file. Empty: it is not there. The error says why it
-	// will not do; wrap leaderelection.ErrPermanent. Nil: a table is not looked at.
+	// Inspect looks at a table before its first use, in the schema of that name, or in the
+	// session's if it is empty. Place is where it was found, for String and errors: the server
+	// and its database, or the file. It is empty if there is no such table. The error says why
+	// the table cannot be used: wrap leaderelection.ErrPermanent. Nil: no table is looked at.
 	Inspect func(ctx context.Context, db Asker, schema, table string) (place string, err error)
-	// Lock, if it is not nil, is taken for the time of each write to the table at that
-	// place, and closed after it. It is for databases whose own locks may fail.
+	// Lock, if not nil, is called for each write to the table at that place, and what it
+	// returns is closed after the write. It is for databases whose own locks may fail.
 	Lock func(ctx context.Context, place string) (io.Closer, error)
-	// Running returns, for each session of this user at the server that still runs a
-	// statement with mark in its text, what it waits for. To give up a call does not end it
-	// there, so no more calls are made while two that were given up are still running. Nil:
-	// the driver ends at the server what it gives up.
+	// Running returns what each statement waits for that this user's sessions still run at the
+	// server with mark in its text. Giving up a call does not end its statement there. So while
+	// two of them still run, no more calls are made. Nil: the driver ends at the server what it
+	// gives up.
 	Running func(ctx context.Context, db Asker, mark string) (states []string, err error)
-	// Durability is that of durability.Examiner. Nil: nothing can be asked.
+	// Durability is as in durability.Examiner. Nil: it has nothing to report.
 	Durability func(ctx context.Context, db *sql.DB) ([]durability.Warning, error)
 }
 
@@ -80,12 +79,12 @@ type Asker interface {
 type Kind int
 
 const (
-	// Passing is an error that may pass: the same call may work later.
+	// Passing is a temporary error: the same call may work later.
 	Passing Kind = iota
 	// Permanent is one that no retry can help.
 	Permanent
-	// Denied is one that no retry can help, but that may pass by itself: credentials or a
-	// permission are refused. See leaderelection.ErrDenied.
+	// Denied is a refusal of credentials or a permission. No retry helps, but it may go away by
+	// itself. See leaderelection.ErrDenied.
 	Denied
 	// NoTable says that there is no such table.
 	NoTable
@@ -98,8 +97,8 @@ const (
 	ReadOnly
 )
 
-// Fault is what an error means, and what to do about it. The zero Fault is an error that
-// may pass, of which nothing is known.
+// Fault is what an error means, and what to do about it. The zero Fault is a temporary error of
+// which nothing is known.
 type Fault struct {
 	Kind   Kind
 	Advice string
@@ -119,8 +118,8 @@ func (d Dialect) withDefaults() Dialect {
 	return d
 }
 
-// Schema returns the statement that makes the table, for those who migrate by hand. Table
-// is as for NewDecider.
+// Schema returns the statement that makes the table, for your migrations. Table is as for
+// NewDecider.
 func (d Dialect) Schema(table string) string {
 	return strings.ReplaceAll(d.Table, "%s", d.withDefaults().quoted(table))
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// MySQL is the Dialect of MySQL 5.7 and newer, and of MariaDB 10.3 and newer. Number
-// returns the number of an error of the server, 0 for others: the driver's own type of
-// errors has it. Package deciders/sql/mysql has it for github.com/go-sql-driver/mysql.
+// MySQL is the Dialect of MySQL 5.7 and newer, and of MariaDB 10.3 and newer. Number returns the
+// number of a server's error, 0 for other errors. It depends on the driver's type of errors.
+// Package deciders/sql/mysql has it for github.com/go-sql-driver/mysql.
 func MySQL(number func(err error) int) Dialect {
 	return Dialect{
 		Name:  "mysql",
@@ -32,7 +32,7 @@ func MySQL(number func(err error) int) Dialect {
 		// MariaDB alone reads the comment, and has this variable. A replica that is given
 		// the statement, and not the row, would ask its own session.
 		Alone:      "@@autocommit = 1 AND (@@log_bin = 0 OR @@binlog_format <> 'STATEMENT') /*M! AND @@in_transaction = 0 */",
-		Late:       "given up before the server has answered: see whether somebody holds the row's lock (information_schema.innodb_trx)",
+		Late:       "the server did not answer in time: see whether somebody holds the row's lock (information_schema.innodb_trx)",
 		Judge:      func(err error) Fault { return judgeMySQL(number(err)) },
 		Inspect:    inspectMySQL,
 		Running:    runningMySQL,
@@ -53,7 +53,7 @@ func judgeMySQL(number int) Fault {
 	case 1045, 1698, 1044, 1130, 1251, 1862, 3118, 4151:
 		return Fault{Denied, "check user and password, and from which hosts the user may connect (mysql.user)"}
 	case 1142, 1143, 1227, 1370:
-		return Fault{Denied, "candidates need GRANT SELECT, INSERT, UPDATE on the table, observers SELECT, whoever is to make it CREATE"}
+		return Fault{Denied, "candidates need GRANT SELECT, INSERT, UPDATE on the table, observers SELECT, and to make it takes CREATE"}
 	case 1049:
 		return Fault{Permanent, "make the database, or name another"}
 	case 1046:
@@ -118,7 +118,7 @@ FROM information_schema.tables t WHERE t.table_schema = COALESCE(NULLIF(?, ''), 
 	case err != nil:
 		return "", err
 	case kind != "BASE TABLE":
-		return "", store.Wrong("it is no ordinary table but a %s: name another", kind)
+		return "", store.Wrong("it is not an ordinary table but a %s: name another", kind)
 	case !strings.EqualFold(engine, "InnoDB") && !strings.EqualFold(engine, "ROCKSDB"):
 		return "", store.Wrong("the table's engine is %s, which may forget confirmed writes: ALTER TABLE ... ENGINE=InnoDB", engine)
 	case !strings.EqualFold(column, "varbinary") && !strings.EqualFold(column, "binary"):

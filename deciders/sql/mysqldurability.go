@@ -47,7 +47,7 @@ func durabilityMySQL(ctx context.Context, db *sql.DB) ([]durability.Warning, err
 		all.add("read_only is on: this server takes no writes of candidates, and may be behind", "name the primary in the URL")
 	}
 	if s.is("tx_isolation", "READ-UNCOMMITTED") || s.is("transaction_isolation", "READ-UNCOMMITTED") {
-		all.add("the session's isolation level is READ UNCOMMITTED: reads tell of leaders whose writes are then undone", "leave the level at the server's default, or set READ COMMITTED")
+		all.add("the session's isolation level is READ UNCOMMITTED: reads show leaders whose writes are then undone", "leave the level at the server's default, or set READ COMMITTED")
 	}
 	if s.is("wsrep_on", "ON") {
 		all.galera(s)
@@ -75,7 +75,7 @@ func (w *warnings) galera(s settings) {
 		}
 	}
 	if s.first("wsrep_cluster_size") == "1" {
-		w.add("the Galera cluster has one node: while that is gone nobody leads, and what it had not on its disk is lost", "use three nodes, or more")
+		w.add("the Galera cluster has one node: while it is gone nobody leads, and writes that are not on its disk are lost", "use three nodes, or more")
 	}
 }
 
@@ -85,14 +85,14 @@ func (w *warnings) replication(s settings) {
 	timeout := s.first("rpl_semi_sync_master_timeout", "rpl_semi_sync_source_timeout")
 	ms, _ := strconv.ParseUint(timeout, 10, 64)
 	replicas := s.first("Slaves_connected", "Replicas_connected")
-	const promote = "; or let a term pass before a new primary serves, and see to it that the old one does not serve any longer"
+	const promote = "; or let a term pass before a new primary serves, and make sure that the old primary does not serve any longer"
 	switch {
 	case enabled && (s.is("Rpl_semi_sync_master_status", "OFF") || s.is("Rpl_semi_sync_source_status", "OFF")):
-		w.add("semi-synchronous replication is on and has given up waiting: writes are confirmed that no replica has, and a fail-over forgets them, so that two may lead",
+		w.add("semi-synchronous replication has given up waiting: the server confirms writes that no replica has. A fail-over forgets them, and two may lead",
 			"bring the replicas back, and set the timeout so that it never comes (rpl_semi_sync_master_timeout=4294967295)"+promote)
 	case enabled && ms < neverAlone:
-		w.add(fmt.Sprintf("semi-synchronous replication waits for %s ms only: then writes are confirmed that no replica has, and a fail-over forgets them, so that two may lead", timeout),
-			"set the timeout so that it never comes (rpl_semi_sync_master_timeout=4294967295): nobody leads then while no replica answers"+promote)
+		w.add(fmt.Sprintf("semi-synchronous replication waits for only %s ms, and then the server confirms writes that no replica has. A fail-over forgets them, and two may lead", timeout),
+			"set the timeout so that it never comes (rpl_semi_sync_master_timeout=4294967295): then nobody leads while no replica answers"+promote)
 	case !enabled && s.is("log_bin", "ON") && replicas != "" && replicas != "0":
 		w.add("replication to "+replicas+" replicas is asynchronous: a fail-over to one that lags forgets a confirmed write, and two may lead",
 			"set rpl_semi_sync_master_enabled=ON with rpl_semi_sync_master_timeout=4294967295, and rpl_semi_sync_slave_enabled=ON at the replicas"+promote)

@@ -14,9 +14,9 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// SQLite is the Dialect of SQLite 3.16 and newer, for the processes of one machine. Code
-// returns the (extended) result code of an error of SQLite's, 0 for others: the driver's
-// own type of errors has it. Package deciders/sql/sqlite has it for modernc.org/sqlite.
+// SQLite is the Dialect of SQLite 3.16 and newer, for the processes of one machine. Code returns
+// the (extended) result code of SQLite's errors, 0 for other errors. It depends on the driver's
+// type of errors. Package deciders/sql/sqlite has it for modernc.org/sqlite.
 func SQLite(code func(err error) int) Dialect {
 	return Dialect{
 		Name: "sqlite",
@@ -30,7 +30,7 @@ func SQLite(code func(err error) int) Dialect {
 		// Milliseconds are what every version of SQLite has.
 		Now:        "CAST(strftime('%s', 'now') AS INTEGER) * 1000000 + CAST(substr(strftime('%f', 'now'), 4) AS INTEGER) * 1000",
 		Judge:      func(err error) Fault { return judgeSQLite(code(err), err) },
-		Late:       "given up while the database was not to be had, also sooner than busy_timeout: if somebody keeps it locked, end long transactions",
+		Late:       "the database was not available in time (the limit may be shorter than busy_timeout): if somebody keeps it locked, end long transactions",
 		Inspect:    inspectSQLite,
 		Lock:       lockSQLite,
 		Durability: durabilitySQLite,
@@ -62,7 +62,7 @@ func judgeSQLite(code int, err error) Fault {
 	case 10:
 		return Fault{Passing, "the disk fails"}
 	case 11, 26:
-		return Fault{Permanent, "the file is no sound SQLite database: name another, or restore it when no candidate runs"}
+		return Fault{Permanent, "the file is not a sound SQLite database: name another, or restore it while no candidate runs"}
 	case 13:
 		return Fault{Passing, "the disk is full"}
 	case 14:
@@ -101,7 +101,7 @@ func inspectSQLite(ctx context.Context, db Asker, schema, table string) (string,
 	case err != nil:
 		return "", err
 	case file == "":
-		return "", store.Wrong("the database is in memory, and each connection has one of its own: name a file, or use deciders/memory")
+		return "", store.Wrong("the database is in memory, and each connection has its own: name a file, or use deciders/memory")
 	}
 	quoted := Dialect{}.withDefaults().Quote(schema)
 	var kind string
@@ -112,7 +112,7 @@ func inspectSQLite(ctx context.Context, db Asker, schema, table string) (string,
 	case err != nil:
 		return "", err
 	case kind != "table":
-		return "", store.Wrong("it is no ordinary table but a %s: name another", kind)
+		return "", store.Wrong("it is not an ordinary table but a %s: name another", kind)
 	}
 	var unique int
 	err = db.QueryRowContext(ctx, `SELECT COUNT(*) FROM pragma_index_list(?, ?) AS l WHERE l."unique" = 1 AND l.partial = 0

@@ -65,9 +65,9 @@ func (b *backend) exec(ctx context.Context, query string, args ...any) (micros i
 	case a.rows == 0:
 		return 0, false, nil
 	case a.rows != 1:
-		return 0, false, fmt.Errorf("the driver says that %d rows were written, where one row or none can be", a.rows)
+		return 0, false, fmt.Errorf("the driver says that %d rows were written, but only one or none can be", a.rows)
 	case b.stamped(query) && a.id <= 0:
-		return 0, false, errors.New("the answer to a write has no time, so it is not the server's")
+		return 0, false, errors.New("the response to a write has no time, so it is not the server's")
 	}
 	return a.id, true, nil
 }
@@ -85,8 +85,8 @@ func (b *backend) alone(ctx context.Context) error {
 		return yes, err
 	})
 	if err == nil && !yes {
-		return store.Wrong("a write by this session would be confirmed before it is committed, or be another one on a replica: "+
-			"this must hold in each session, by the pool's, the account's and the server's settings: %s", b.dialect.Alone)
+		return store.Wrong("a write by this session would be confirmed before it is committed, or be decided differently on a replica: "+
+			"set up the pool, the account and the server so that this holds in each session: %s", b.dialect.Alone)
 	}
 	return nil // what else is wrong the next call meets
 }

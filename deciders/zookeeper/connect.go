@@ -22,12 +22,11 @@ import (
 
 // ConnectOptions adjusts Connect. The zero value and nil are the same.
 type ConnectOptions struct {
-	// SessionTimeout is what a silent server is left by, after two thirds of it. It has
-	// nothing to do with a leader's term: the record hangs on no session. Servers allow 2
-	// to 20 of their ticks. Zero: 5 s.
+	// SessionTimeout: the client leaves a silent server after two thirds of it. It does not
+	// affect a leader's term: the record does not depend on a session. Servers allow 2 to 20 of
+	// their ticks. Zero: 5 s.
 	SessionTimeout time.Duration
-	// TLS returns the configuration of a connection that is being made to an address.
-	// Nil: without TLS.
+	// TLS returns the configuration for a new connection to an address. Nil: without TLS.
 	TLS func(address string) (*tls.Config, error)
 	// Logger takes what the client says by itself. Nil: silent.
 	Logger zk.Logger
@@ -36,10 +35,10 @@ type ConnectOptions struct {
 	watched *atomic.Bool // some connection of this client has asked for a watch
 }
 
-// Connect makes a connection as elections need it, to servers given as "host:port". A port that is
-// left out is 2181. An IPv6 address is in brackets. Names are looked up again for each attempt,
-// and what comes from a server that is not ZooKeeper ends the connection, and not the program. It
-// returns at once, and connects in the background until it is closed.
+// Connect makes a connection as elections need it, to servers given as "host:port". The default
+// port is 2181. Write an IPv6 address in brackets. Names are looked up again for each attempt. Data
+// that is not from ZooKeeper ends the connection, not the program. Connect returns at once, and
+// connects in the background until the connection is closed.
 func Connect(servers []string, opts *ConnectOptions) (*zk.Conn, error) {
 	var o ConnectOptions
 	if opts != nil {

@@ -31,22 +31,22 @@ type Conn interface {
 	Sync(path string) (string, error)
 }
 
-// Options adjusts a Decider. The zero value is right for a znode whose parent is there.
+// Options adjusts a Decider. The zero value is right for a znode whose parent exists.
 type Options struct {
-	// ACL is that of the znodes which the Decider creates. Nil: whoever reaches the
-	// servers may do all. Znodes that are there keep theirs.
+	// ACL is for the znodes that the Decider creates. Nil: everybody who reaches the servers
+	// may do everything. Existing znodes keep theirs.
 	ACL []zk.ACL
-	// CreateParents makes the parents of the znode that are missing, with the same ACL.
+	// CreateParents makes missing parents of the znode, with the same ACL.
 	CreateParents bool
-	// FeedSilence is how long the feed tolerates hearing nothing before it reads the znode,
-	// to see whether its watch was lost. A leader is heard of each half term, so more
-	// than that reads only if nobody leads. Zero: 30 s.
+	// FeedSilence is how long the feed tolerates silence before it reads the znode, to see
+	// whether its watch was lost. A leader is heard of each half term, so with more than that
+	// it reads only if nobody leads. Zero: 30 s.
 	FeedSilence time.Duration
 }
 
 // Decider is one handle on an election in ZooKeeper. It is a leaderelection.RaceDecider, a
-// leaderelection.ChangeFeed and a durability.Examiner; all its methods may be called by
-// several goroutines at once.
+// leaderelection.ChangeFeed and a durability.Examiner. Its methods may be called by several
+// goroutines at once.
 type Decider struct {
 	b        *backend
 	election store.Election[token]
@@ -90,9 +90,9 @@ var (
 // were given up and have not returned.
 const maxCalls = 16
 
-// NewDecider returns a handle on the election in the znode at path ("/elections/web"). The
-// connection stays the caller's: it must be kept open while the Decider is in use, may
-// serve others, and is best made by Connect. Options may be nil. It does no I/O.
+// NewDecider returns a handle on the election in the znode at path ("/elections/web"). Make the
+// connection by Connect, keep it open while you use the Decider, and close it yourself. Others may
+// use it, too. Options may be nil. NewDecider does no I/O.
 func NewDecider(conn Conn, path string, opts *Options) *Decider {
 	b := &backend{conn: conn, path: path, calls: make(within.Calls, maxCalls)}
 	if opts != nil {
@@ -130,8 +130,8 @@ func checkPath(path string) error {
 	return nil
 }
 
-// Close closes the connection that Open has made. The connection given to NewDecider is
-// the caller's to close.
+// Close closes the connection that Open has made. A connection given to NewDecider is yours to
+// close.
 func (d *Decider) Close() error {
 	if d.close != nil {
 		d.b.gone.Store(true)
@@ -161,8 +161,8 @@ func (t token) CommitTS() time.Time {
 // connection tells only the one that it has just now).
 func (d *Decider) String() string { return d.election.Place }
 
-// ReadCurrent implements leaderelection.RaceDecider. The server that the client is
-// connected to first asks the leader for what it lacks (sync), so it is as fresh as that.
+// ReadCurrent implements leaderelection.RaceDecider. The server that the client is connected to
+// first asks the leader for what it lacks (sync), so the read is that fresh.
 func (d *Decider) ReadCurrent(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	return d.election.Read(ctx)
 }

@@ -1,5 +1,5 @@
-// Package zookeeper keeps an election in ZooKeeper, in one znode. A transaction that is
-// conditional on the znode's version decides who leads, and a watch tells the others.
+// Package zookeeper keeps an election in ZooKeeper, in one znode. A transaction, conditional on the
+// znode's version, decides who leads, and a watch tells the others.
 //
 //	conn, err := zookeeper.Connect([]string{"a:2181", "b:2181", "c:2181"}, nil)
 //	...
@@ -9,40 +9,42 @@
 //
 // # What is written where
 //
-// The record is the znode's data, for zkCli.sh get to show. The znode is persistent: a
-// leadership hangs on its term, and on no session, so a session that expires ends none. It
-// has one child, "guard-" and 26 letters and digits, with no data: a version belongs to a
-// znode, and begins again when that was deleted and made again. So each write also checks
-// that the child is there that was made with the znode, in one transaction with it, and a
-// candidate that has slept through all of that has lost the race, whatever the versions.
+// The record is the znode's data: zkCli.sh get shows it. The znode is persistent. A leadership
+// depends on its term, and not on a session, so the end of a session ends no leadership.
 //
-// A znode that holds no record is reported, and left alone, and so is an ephemeral one. A
-// record that somebody has put there without a child is given one by the next write. Nothing
-// ever deletes the znode; an operator who does (deleteall) makes the election empty, and
-// two may lead for a term: nothing shows that there was a record. A znode of no bytes is
-// damage, and left alone, also one that was made in advance: let candidates make it.
+// The znode has one child without data, "guard-" and 26 letters and digits. Versions belong to a
+// znode, and start again if it is deleted and made again. So each write also checks, in the same
+// transaction, that the child is there that was made with the znode. A candidate that has slept
+// through all of that has lost the race, whatever the versions.
+//
+// A znode that does not hold a record is reported, and left alone, and so is an ephemeral one. If
+// somebody has put a record there without a child, the next write makes the child. Never delete the
+// znode (deleteall): the election is then empty, nothing shows that there was a record, and two may
+// lead for a term. A znode of no bytes is damage, and is left alone, even one that you made in
+// advance: let candidates make it.
 //
 // # What ZooKeeper promises
 //
-// "Updates are applied in the order in which they were sent" and a transaction is all or
-// nothing (https://zookeeper.apache.org/doc/r3.8.0/zookeeperProgrammers.html). A write is
-// confirmed when a majority of the servers has it on disk, and no server shows it before. So
-// what a read or a watch tells of is never undone, and a record of one's own that is read
-// has been written for good.
+// "Updates are applied in the order in which they were sent" and a transaction is all or nothing
+// (https://zookeeper.apache.org/doc/r3.8.0/zookeeperProgrammers.html). A write is confirmed when a
+// majority of the servers has it on disk, and no server shows it before. So what a read or a watch
+// shows is never undone. A candidate that reads its own record knows that it is written for good.
 //
-// Reads are served by the server that one is connected to, and may lag. ReadCurrent has
-// it catch up with the leader first (sync). That is for speed: a decision rests on the
-// write, and a write by an old version is refused. What the feed reads is as new as the
-// notice that it answers.
+// The server that you are connected to answers reads, and may lag. ReadCurrent makes it catch up
+// with the leader first (sync). That is for speed: the write decides, and a write by an old version
+// is refused. A read of the feed is as new as the notice that it answers.
 //
-// What can lose a confirmed write, so that two may lead for up to a term: zookeeper.forceSync=no
-// and disks that lie about their caches, if a majority crashes; a single server whose disk is
-// lost; servers that are restarted with empty or restored data. The command leaderelect
-// doctor asks for the number of servers, see Decider.Durability.
+// These can lose a confirmed write, so that two may lead for up to a term:
 //
-// When the connection breaks under a write it is not known whether that has happened, or
-// will: read. A call that was given up stays in the client until it is answered, and may be
-// sent later, when a server is found: its condition decides.
+//   - zookeeper.forceSync=no, and disks that lie about their caches, if a majority crashes;
+//   - a single server whose disk is lost;
+//   - servers that are restarted with empty or restored data.
+//
+// The command leaderelect doctor asks for the number of servers, see Decider.Durability.
+//
+// If the connection breaks during a write, it is not known whether the write has happened, or will:
+// read. A call that was given up stays in the client until it is answered. It may be sent later,
+// when a server is found: its condition decides.
 //
 // # Clocks
 //
@@ -50,33 +52,31 @@
 //
 // # Permissions
 //
-// Candidates need create on the parent, or on the znode itself if it is there without a
-// guard, and read and write on both znodes; observers read. By default what is created is
-// open to all who reach the servers (world:anyone:cdrwa): give Options.ACL, or acl=owner
-// with credentials in an address. Whoever may write the record, or delete it, decides who
-// leads. Nobody needs admin, nor delete.
+// Candidates need create on the parent, or on the znode itself if it exists without a guard, and
+// read and write on both znodes. Observers need read. Nobody needs admin or delete.
 //
-// The digest scheme sends user and password in the clear: use TLS.
+// By default, what is created is open to everybody who reaches the servers (world:anyone:cdrwa).
+// Anybody who can write or delete the record decides who leads. So give Options.ACL, or acl=owner with
+// credentials in an address. The digest scheme sends user and password in the clear: use TLS.
 //
 // # What it costs
 //
-// An extension is one transaction, about twice a term (515 an hour at 15 s): a round trip to
-// the leader and its majority. A notice of a watch contains no record, so each standby and
-// observer answers it by one read, from the server that it is connected to, and so reads as
-// often as the leader writes; else it asks nothing. ReadCurrent is two requests. A first read
-// of a znode lists its children once. A session sends a ping each third of its timeout.
+// An extension is one transaction, about twice a term (515 an hour at 15 s): a round trip to the
+// leader and its majority. A watch's notice does not contain the record. So each standby and
+// observer answers it by one read, from the server that it is connected to, and reads as often as
+// the leader writes. Otherwise it asks nothing. ReadCurrent is two requests. A first read of a
+// znode lists its children once. A session sends a ping each third of its timeout.
 //
-// All Deciders of a process can share one connection. Of a feed that is left its watch stays
-// with the client until the next write.
+// All Deciders of a process can share one connection. If you leave a feed, its watch stays with the
+// client until the next write.
 //
 // # How the feed works
 //
-// It reads the znode and sets a watch in one request, so that nothing falls between. If the
-// znode is missing it watches for its coming. When the client finds another server it has its
-// watches set again there, and hears at once of what it has missed. If a session is lost
-// the feed fails, candidates poll, and take it up again. After a silence of
-// Options.FeedSilence it reads.
+// It reads the znode and sets a watch in one request, so that it misses nothing. If the znode is
+// missing, it watches for its creation. When the client finds another server, it sets its watches
+// again there, and hears at once what it has missed. If a session is lost the feed fails, and
+// candidates poll and start it again. After a silence of Options.FeedSilence it reads.
 //
-// A silent server is left after two thirds of the session timeout, which servers hold
-// between 2 and 20 of their ticks. Fail-over from a server that dies takes about a second.
+// The client leaves a silent server after two thirds of the session timeout. Servers keep the
+// timeout between 2 and 20 of their ticks. Fail-over from a server that dies takes about a second.
 package zookeeper

@@ -13,9 +13,8 @@ var _ durability.Examiner = (*Decider)(nil)
 // configuration is the znode in which an ensemble tells of its servers.
 const configuration = "/zookeeper/config"
 
-// Durability implements durability.Examiner: it reads the ensemble's list of servers, which
-// everybody may unless its ACL was changed. A server that runs with forceSync=no does not
-// tell clients so.
+// Durability implements durability.Examiner. It reads the ensemble's list of servers, which
+// everybody may read unless its ACL was changed. It cannot see forceSync=no.
 func (d *Decider) Durability(ctx context.Context) ([]durability.Warning, error) {
 	err := d.election.Ready(ctx)
 	var data []byte

@@ -14,7 +14,7 @@ var (
 	errNotZooKeeper = errors.New("this is not how ZooKeeper responds to such a request: does something else answer?")
 	errReplaced     = errors.New("the znode was deleted and made again while it was read")
 	errClosed       = errors.New("the Decider was closed")
-	errCounted      = store.Wrong("the znode was written 2 to the 31 times, and its version counts no further: stop all candidates, delete the znode, " +
+	errCounted      = store.Wrong("the znode was written 2 to the 31 times, and its version cannot count further: stop all candidates, delete the znode, " +
 		"and put a vacant record in its place")
 )
 

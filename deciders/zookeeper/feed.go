@@ -13,10 +13,10 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// Changes implements leaderelection.ChangeFeed by a watch, each of whose notices is
-// answered by one read that sets the next. It tells of what is committed only. It goes on
-// when the client finds another server, and ends with an error if the session was lost,
-// or if the znode holds something that is not our record.
+// Changes implements leaderelection.ChangeFeed by a watch. It answers each notice by one read,
+// which sets the next watch. It shows only what is committed. It goes on when the client finds
+// another server. It ends with an error if the session was lost, or if the znode holds something
+// that is not our record.
 func (d *Decider) Changes(ctx context.Context) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return d.election.Follow(ctx, d.follow)
 }

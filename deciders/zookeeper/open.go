@@ -24,13 +24,19 @@ import (
 //	zookeeper://a:2181,b:2181,c:2181/elections/web?create=true
 //	zookeeper://user:password@a,b,c/elections/web?acl=owner&tls_ca=ca.pem
 //
-// A port that is left out is 2181. The path is the znode's, from the root: one who has a chroot
-// writes that as well. User and password are credentials of the digest scheme. The parameters are create=true for
-// Options.CreateParents; acl, of what is created: open (for all, if it is left out), owner
-// (for those credentials alone) or owner-write (others may read); session_timeout (5s);
-// feed_silence (30s); and tls=true, which checks the servers' certificates. The parameters tls_ca,
-// tls_cert and tls_key imply it. They name files in PEM form, read again for each connection. Open
-// does not wait for the connection.
+// The default port is 2181. The path is the znode's, from the root, with any chroot before it. User
+// and password are credentials of the digest scheme. The parameters, all optional:
+//
+//	create           true: Options.CreateParents
+//	acl              of what is created: open for all (the default), owner for those
+//	                 credentials alone, or owner-write, so that others may read
+//	session_timeout  (5s)
+//	feed_silence     (30s)
+//	tls              true: with TLS, which checks the servers' certificates
+//	tls_ca, tls_cert, tls_key
+//	                 files in PEM form, read again for each connection; they imply tls
+//
+// Open does not wait for the connection.
 func Open(ctx context.Context, u *url.URL) (*Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {

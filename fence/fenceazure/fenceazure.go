@@ -1,80 +1,81 @@
 /*
-Package fenceazure fences writes to blobs of Azure Storage: the blob's metadata
-holds the token of its last write, and each write is conditional on the very
-version whose token was judged.
+Package fenceazure fences writes to blobs of Azure Storage. The blob's metadata holds the token of
+its last write. Each write judges that token, and succeeds only if the blob is still the version
+that was judged.
 
 	blob := client.ServiceClient().NewContainerClient("orders").NewBlockBlobClient("state.json")
 	err := fenceazure.Put(ctx, blob, token, bytes.NewReader(state), nil)
-	if errors.Is(err, fence.ErrStale) { ... } // another one leads: the blob is as it was
+	if errors.Is(err, fence.ErrStale) { ... } // another leads: the blob is as it was
 
-Blobs fence themselves one by one: one that the new leader has not written yet
-takes an old leader's write. Let a new leader write, or call [Raise], for every blob
-that it answers for, before it reads what it will go by.
+Each blob is its own fence: until the new leader has written a blob, the blob accepts an old
+leader's write. So a new leader writes each of its blobs, or calls [Raise] for it, before it reads
+the data that it relies on.
 
 # What is written where
 
-Metadata of the blob itself: fencingtoken is the token, as fence.Token.String has
-it, and fencingwrite a random text, by which a write whose answer was lost is known
-again. A blob without them, from before there was a fence, takes any token. What is
-there and is no token (fence.ErrMalformed), or one of another election
-(fence.ErrOtherElection), is never overwritten: correct it, or remove it, with
-"az storage blob metadata update", which replaces all of a blob's metadata.
+Put sets two keys of the blob's metadata:
 
-So everything that writes the blob has to do it through the fence. A tool that
-replaces it takes the fence away, and so does one that deletes it: a deposed
-leader's write then makes it anew. Do not delete fenced blobs; write an empty one.
-Lifecycle rules that delete are to leave them out.
+  - fencingtoken is the token, in the form of fence.Token.String.
+  - fencingwrite is a random text. It lets Put recognize its own write if the response was lost.
+
+A blob without them, from before there was a fence, accepts any token. If fencingtoken is not a
+token (fence.ErrMalformed), or is of another election (fence.ErrOtherElection), Put overwrites
+nothing. Correct it, or remove it, with "az storage blob metadata update", which replaces all of a
+blob's metadata.
+
+Everything that writes the blob must do so through the fence. A tool that replaces or deletes the
+blob removes the fence, and a deposed leader can then write again. Do not delete fenced blobs: write
+an empty blob instead.
 
 # What it rests on
 
-A Put Blob with If-Match happens only if the blob's ETag is the one that was seen,
-and else fails with 412; with If-None-Match: * only if there is none, and else fails
-with 409
+A Put Blob with If-Match happens only if the blob's ETag is the one that was seen. Otherwise it
+fails with 412. With If-None-Match: * it happens only if there is no blob. Otherwise it fails with
+409
 (https://learn.microsoft.com/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations).
-Every write, of metadata too, makes a new ETag, and reads see the last write. A
-refused write leaves the blob as it is. When another write comes between the look
-and the write, both are done again.
+Every write, even of metadata, makes a new ETag, and reads see the last write. A refused write
+leaves the blob as it is. If another write comes between the look and the write, Put repeats both.
 
-A server that only speaks Azure's API, and takes no notice of conditions, would keep nobody
-out. So if the account's URL is not of one of Azure's clouds, a Put or [Raise] that raises the
-fence first makes a write that the server must refuse, with an ETag that no blob has; the Put that
-makes the blob makes it afterwards. A server that accepts it is an error, and the fence stays as it was.
+A server that imitates Azure's API but takes no notice of conditions would keep nobody out. So if
+the account's URL is not of one of Azure's clouds, a Put or [Raise] that raises the fence first
+makes a write that the server must refuse, with an ETag that no blob has. A Put that makes the blob
+does so afterwards. If the server accepts that write, Put returns an error, and the fence stays as
+it was.
 
 # What it needs of the account
 
-  - One writer's region: with GRS or GZRS an account that fails over is as it was some minutes
-    before, and so are its fences. After that let the leader in office write each blob first.
-  - Object replication copies blobs, and no fence: use one and the same container everywhere.
-  - No lifecycle rule that deletes: see above. An immutability policy keeps a blob, and its
-    fence, from being written at all.
+  - One region that writes. With GRS or GZRS, an account that fails over goes back some minutes, and
+    so do its fences. After that let the leader in office write each blob first.
+  - One container for all. Object replication copies blobs, but does not share fences.
+  - No lifecycle rule that deletes. An immutability policy prevents all writes of a blob and its
+    fence.
+  - No cache in front of the account that would join old metadata with the newest ETag: nothing in
+    the response to a look binds the ETag to the rest.
 
-Anything may answer 200 or 201. A write counts as done only if the answer's Content-MD5
-is that of what was sent, or the blob is looked at, and has the write's own random text.
-Nothing in the answer to a look binds the ETag to the rest: let no cache stand before the
-account that would join old metadata with the newest ETag.
+A write counts as done only if the response's Content-MD5 is that of what was sent. Otherwise Put
+looks at the blob for the write's own random text.
 
-The client repeats what failed and may pass, by its own rules. Where it gives up, or
-ctx ends with the answer outstanding, the blob is read once more if ctx allows; a
-write that is found there is reported as done. fence.ErrStale is certain: the blob
-does not hold what was to be written, and will not. Any other error of the store
-leaves open whether it was written, or will be.
+The client retries temporary errors by its own rules. If it gives up before ctx ends, Put reads the
+blob once more, and returns nil if it finds its own write. fence.ErrStale is certain: the blob does
+not have your content, and will not get it. After any other error of the store, the write may have
+happened, or may still happen.
 
 # Permissions and costs
 
 The role Storage Blob Data Contributor, or its data actions
-Microsoft.Storage/storageAccounts/blobServices/containers/blobs/read, /write and,
-to make blobs, /add/action; of a shared access signature r, w and c. A fenced write
-is one "other" operation (the look, Get Blob Properties) and one write; a refused
-one is the look alone. [Raise] looks twice. The content is read twice, for its MD5.
+Microsoft.Storage/storageAccounts/blobServices/containers/blobs/read, /write and, to make blobs,
+/add/action. A shared access signature needs r, w and c. A fenced write is one "other" operation
+(the look, Get Blob Properties) and one write. A refused write is only the look. [Raise] looks
+twice. Put reads the content twice, for its MD5.
 
 # What becomes of fences
 
-A fence is in the blob. One that is deleted takes its fence along, and an older version
-that is restored (from soft deletion, versioning, a snapshot or a point in time) brings
-the older fence back: leaders deposed since then may write it again. After either, let
-the leader in office write the blob, or call [Raise], before anything relies on it.
-Giving up a Put changes nothing at Azure but that nobody hears the answer: it happens as
-a whole or not at all, perhaps later.
+The fence is part of the blob. If you delete the blob, the fence is gone. If you restore an older
+version (from soft deletion, versioning, a snapshot or a point in time), the older fence comes back.
+Leaders deposed since then can then write the blob again. After either, let the leader in office
+write the blob, or call [Raise], before anything relies on it.
+
+A Put that you give up may still happen, as a whole or not at all, perhaps later.
 */
 package fenceazure
 
@@ -97,16 +98,15 @@ import (
 	"github.com/c8e606e4/leaderelection/fence/internal/object"
 )
 
-// Put writes content, from its beginning, to the blob if token is admitted, in one
-// request of up to 5,000 MiB. Options may be nil; they are those of the SDK's
-// Upload (HTTPHeaders, Metadata, a lease's id, ...), but for conditions on the
-// version, which are the fence's.
+// Put writes content, from its beginning, to the blob if token is admitted, in one request of up to
+// 5,000 MiB. Options may be nil. They are those of the SDK's Upload (HTTPHeaders, Metadata, a
+// lease's id, ...), but without conditions on the version: the fence sets its own.
 //
-// Errors are a *fence.StaleError, the error of token.Check, or wrap fence.ErrMalformed or
-// fence.ErrOtherElection for what the metadata holds, which is left alone; or they
-// are what the store says, or content. The package comment tells which of them
-// leave open what was written. Put may be called by any number of goroutines at
-// once; of writes under one token one is the last, whichever.
+// It returns a *fence.StaleError, the error of token.Check, or an error of the store or of content.
+// If the metadata holds something else than a token of this election, the error wraps
+// fence.ErrMalformed or fence.ErrOtherElection, and Put leaves the metadata alone. The package
+// comment says after which errors the write may have happened. Put may be called by any number of
+// goroutines at once. Of concurrent writes under one token, any may be the last.
 func Put(ctx context.Context, b *blockblob.Client, token fence.Token, content io.ReadSeeker, options *blockblob.UploadOptions) error {
 	var o blockblob.UploadOptions
 	if options != nil {
@@ -139,11 +139,10 @@ func Put(ctx context.Context, b *blockblob.Client, token fence.Token, content io
 	})
 }
 
-// Raise raises the fence of a blob that there is, and leaves its content as it is:
-// from then on, writes under smaller tokens are refused. It does nothing if the
-// blob has the token already. Options may be nil; they are those of the SDK's
-// SetMetadata (a lease's id, ...), but for conditions on the version, which are the
-// fence's. Errors are those of Put.
+// Raise raises the fence of a blob that exists, and leaves its content as it is. From then on,
+// writes under smaller tokens are refused. If the blob has the token already, Raise does nothing.
+// Options may be nil. They are those of the SDK's SetMetadata (a lease's id, ...), but without
+// conditions on the version: the fence sets its own. Errors are those of Put.
 func Raise(ctx context.Context, b *blockblob.Client, token fence.Token, options *blob.SetMetadataOptions) error {
 	var o blob.SetMetadataOptions
 	if options != nil {
@@ -195,7 +194,7 @@ func fenced(b *blockblob.Client) object.Object {
 				return object.Seen{}, err
 			}
 			if p.ETag == nil || *p.ETag == "" {
-				return object.Seen{}, errors.New("the answer has no ETag: it is not from a blob service")
+				return object.Seen{}, errors.New("the response has no ETag: it is not from a blob service")
 			}
 			return object.Seen{Exists: true, ETag: string(*p.ETag), Metadata: plain(p.Metadata)}, nil
 		},

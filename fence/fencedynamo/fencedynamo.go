@@ -1,47 +1,49 @@
 /*
-Package fencedynamo fences writes to DynamoDB: the check is the write's condition
-expression, which DynamoDB decides together with the write.
+Package fencedynamo fences writes to DynamoDB. The check is part of the write's condition
+expression, so DynamoDB decides on both in one step.
 
 	input := &dynamodb.PutItemInput{TableName: &table, Item: item}
 	_, err := fencedynamo.Put(ctx, client, token, input, "fence")
 	if errors.Is(err, fence.ErrStale) { ... }
 
-The item keeps the greatest number seen in an attribute. Items fence themselves one
-by one: one that the new leader has not written yet takes an old leader's write.
-For a fence before several items write them in one transaction, behind an item that is
-the fence:
+The item keeps the greatest number seen in an attribute. Each item is its own fence: until the new
+leader has written an item, the item accepts an old leader's write. For one fence for several items,
+write them in a transaction with an item that is the fence:
 
 	input := &dynamodb.TransactWriteItemsInput{TransactItems: items}
 	_, err := fencedynamo.Transact(ctx, client, token, input, "fence", &fencedynamo.TransactOptions{FenceTable: "orders", FenceKey: fenceKey})
 
-Transactions of one leader that share a fence item must not run at the same time: DynamoDB
-cancels all but one of those (TransactionConflict), which passes.
+Transactions of one leader that share a fence item must not run at the same time: DynamoDB cancels
+all but one of them (TransactionConflict).
 
-The SDK takes any answer of status 200 for a success, also the empty one of something
-that stands before DynamoDB. Here it is an error, which leaves open whether anything was
-written: what lacks a request id or a checksum is not an answer of DynamoDB.
-
-A fenced write costs what the write costs; a refused one as well.
+A response without a request id or a checksum is not from DynamoDB. The SDK would accept it if its
+status is 200, even if it is empty. Here it is an error, and the write may or may not have happened.
+A fenced write costs the same as the write without the fence, even if it is refused.
 
 # What it needs of the table
 
   - One region that decides. In a global table with eventual consistency each region decides
-    conditions for itself, so a deposed leader may write in another one.
-  - No time to live for fenced items: see below. The fence's own attribute must not be the one that
-    time to live goes by: numbers of elections look like times, and have long passed.
-  - A server that honors conditions. DynamoDB does; of another [Verify] finds out.
+    conditions by itself, so a deposed leader can write in another region.
+  - No time to live for fenced items, see below. Time to live must also not use the fence's
+    attribute: election numbers look like times that have long passed.
+  - A server that honors conditions. DynamoDB does.
 
-[Verify] looks at all of this: call it at set-up, or when a leadership begins. Durability and isolation
-are DynamoDB's own: what it has acknowledged no setting of a table loses.
+[Verify] checks the regions, the attribute of time to live, and the server. No setting of a table
+makes DynamoDB lose acknowledged writes.
 
 # What becomes of fences
 
-A fence is in the item. One that is deleted (by [Delete] or time to live, too) takes
-its fence along: an old leader can then write such an item anew. Where that matters delete
-in a transaction behind a fence item, or mark items as deleted in place of that. A table that is restored brings older fences back: leaders deposed since then may
-write such items again. After either, let the leader in office write each item before
-anything relies on it. Giving up a request changes nothing at DynamoDB but that nobody
-hears the answer: it happens as a whole or not at all, perhaps later.
+The fence is part of the item:
+
+  - If an item is deleted (even by [Delete] or time to live), its fence is gone, and an old leader
+    can write the item again. If that matters, delete in a transaction with a fence item, or only
+    mark items as deleted.
+  - If a table is restored, older fences come back. Leaders deposed since then can write its items
+    again.
+
+After either, let the leader in office write each item before anything relies on it.
+
+A request that you give up may still happen, as a whole or not at all, perhaps later.
 */
 package fencedynamo
 
@@ -80,10 +82,10 @@ type Client interface {
 
 var _ Client = (*dynamodb.Client)(nil)
 
-// Put puts in's item, which keeps token's number in attribute, if token is admitted: else the
-// error is a *fence.StaleError. A condition that in has already must hold as well; if it does
-// not, the error wraps fence.ErrNotWritten. So it does for a stale token with an emulator that
-// does not return the item along with its refusal. In is not changed.
+// Put puts in's item if token is admitted, and keeps the token's number in attribute. If a greater
+// number has been seen, the error is a *fence.StaleError. If in has a condition of its own that
+// does not hold, the error wraps fence.ErrNotWritten. With an emulator that refuses without
+// returning the item, a stale token gets fence.ErrNotWritten as well. Put does not change in.
 func Put(ctx context.Context, client Client, token fence.Token, in *dynamodb.PutItemInput, attribute string) (*dynamodb.PutItemOutput, error) {
 	f, err := newFencing(token, attribute)
 	if err != nil {
@@ -96,8 +98,8 @@ func Put(ctx context.Context, client Client, token fence.Token, in *dynamodb.Put
 	return out, f.stale(err)
 }
 
-// Update is [Put] for an update: the number joins what in's UpdateExpression sets, if it
-// sets anything.
+// Update is [Put] for an update. It adds the number to what in's UpdateExpression sets, if
+// anything.
 func Update(ctx context.Context, client Client, token fence.Token, in *dynamodb.UpdateItemInput, attribute string) (*dynamodb.UpdateItemOutput, error) {
 	f, err := newFencing(token, attribute)
 	if err != nil {
@@ -110,8 +112,8 @@ func Update(ctx context.Context, client Client, token fence.Token, in *dynamodb.
 	return out, f.stale(err)
 }
 
-// Delete is [Put] for a delete. The fence goes with the item: see the package's
-// documentation. An item that is not there is no error.
+// Delete is [Put] for a delete. The fence goes with the item, see the package's documentation.
+// Deleting an item that does not exist succeeds.
 func Delete(ctx context.Context, client Client, token fence.Token, in *dynamodb.DeleteItemInput, attribute string) (*dynamodb.DeleteItemOutput, error) {
 	f, err := newFencing(token, attribute)
 	if err != nil {
@@ -126,8 +128,8 @@ func Delete(ctx context.Context, client Client, token fence.Token, in *dynamodb.
 // TransactOptions are for [Transact]. The zero value fences each item by itself.
 type TransactOptions struct {
 	// FenceTable and FenceKey name an item that keeps the greatest number for all items of the
-	// transaction, which does not write it otherwise. The first transaction makes it. That needs
-	// dynamodb:UpdateItem on it.
+	// transaction. The transaction must not write this item otherwise. The first transaction
+	// makes it. This needs the permission dynamodb:UpdateItem on it.
 	FenceTable string
 	FenceKey   map[string]types.AttributeValue
 }
@@ -135,9 +137,10 @@ type TransactOptions struct {
 // mostItems is how many DynamoDB takes in a transaction.
 const mostItems = 100
 
-// Transact makes a transaction if token is admitted. Each item is fenced by itself, as by [Put],
-// [Update] and [Delete], unless opts name another item that is the fence of all. A ConditionCheck
-// is fenced, too, but keeps no number. Opts may be nil. Errors are those of Put. In is not changed.
+// Transact makes a transaction if token is admitted. Each item is its own fence, as with [Put],
+// [Update] and [Delete], unless opts name another item as the fence for all. A ConditionCheck is
+// fenced too, but keeps no number. Opts may be nil. Errors are those of Put. Transact does not
+// change in.
 func Transact(ctx context.Context, client Client, token fence.Token, in *dynamodb.TransactWriteItemsInput, attribute string, opts *TransactOptions) (*dynamodb.TransactWriteItemsOutput, error) {
 	f, err := newFencing(token, attribute)
 	if err != nil {
@@ -162,9 +165,9 @@ func (f *fencing) items(was []types.TransactWriteItem, o TransactOptions) ([]typ
 	switch {
 	case o.FenceTable == "" && len(o.FenceKey) == 0:
 	case o.FenceTable == "" || len(o.FenceKey) == 0:
-		return nil, errors.New("fencedynamo: the item that is to be the fence has no table, or no key")
+		return nil, errors.New("fencedynamo: the fence item has no table or no key: set both FenceTable and FenceKey")
 	case len(items) >= mostItems:
-		return nil, fmt.Errorf("fencedynamo: the transaction has %d items, and DynamoDB takes %d with the fence: make it smaller", len(items), mostItems)
+		return nil, fmt.Errorf("fencedynamo: the transaction has %d items, and DynamoDB takes %d, with the fence item: make it smaller", len(items), mostItems)
 	default:
 		items = append(items, types.TransactWriteItem{Update: &types.Update{TableName: &o.FenceTable, Key: o.FenceKey}})
 		fenced = items[len(items)-1:]

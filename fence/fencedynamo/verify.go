@@ -14,11 +14,15 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
-// Verify returns an error if table cannot keep fences in attribute: a global table whose regions
-// decide conditions each for itself, one whose time to live goes by that attribute, or
-// a server that is not Amazon's and takes no notice of conditions. Call it at set-up, or when a leadership begins. It needs
-// the permissions dynamodb:DescribeTable and dynamodb:DescribeTimeToLive, and of a server that is
-// not Amazon's DeleteItem: it deletes an item that is not there.
+// Verify returns an error if table cannot keep fences in attribute:
+//
+//   - a global table whose regions each decide conditions by themselves;
+//   - a table whose time to live uses that attribute;
+//   - a table on a server that is not Amazon's and takes no notice of conditions.
+//
+// Call it at set-up, or when a leadership begins. It needs the permissions dynamodb:DescribeTable
+// and dynamodb:DescribeTimeToLive. On a server that is not Amazon's it also needs DeleteItem: it
+// deletes an item that does not exist.
 func Verify(ctx context.Context, client *dynamodb.Client, table, attribute string) error {
 	failed := func(err error) error {
 		return fmt.Errorf("fencedynamo: verifying table %q: %w", table, redact.Error(err))
@@ -41,7 +45,7 @@ func Verify(ctx context.Context, client *dynamodb.Client, table, attribute strin
 	case err != nil:
 		return failed(err)
 	case life.TimeToLiveDescription != nil && aws.ToString(life.TimeToLiveDescription.AttributeName) == attribute:
-		return failed(fmt.Errorf("its time to live goes by the attribute %q, which is the fence's: DynamoDB would delete each item along with its fence", attribute))
+		return failed(fmt.Errorf("its time to live uses the fence's attribute %q: DynamoDB would delete each item with its fence", attribute))
 	}
 	if client.Options().BaseEndpoint == nil {
 		return nil
@@ -59,7 +63,7 @@ func Verify(ctx context.Context, client *dynamodb.Client, table, attribute strin
 	case errors.As(err, &refused):
 		return nil
 	case err == nil:
-		err = errors.New("the server has accepted a write whose condition does not hold: it takes no notice of conditions, so that it cannot keep out a deposed leader. Use another server")
+		err = errors.New("the server has accepted a write whose condition does not hold: it takes no notice of conditions, so it cannot keep out a deposed leader. Use another server")
 	}
 	return failed(err)
 }

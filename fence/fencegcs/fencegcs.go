@@ -1,82 +1,79 @@
 /*
-Package fencegcs fences writes to objects of Google Cloud Storage: the object's
-metadata holds the token of its last write, and each write is conditional on the
-very version whose token was judged.
+Package fencegcs fences writes to objects of Google Cloud Storage. The object's metadata holds the
+token of its last write. Each write judges that token, and succeeds only if the object is still the
+version that was judged.
 
 	object := client.Bucket("my-bucket").Object("orders/state.json")
 	err := fencegcs.Put(ctx, object, token, bytes.NewReader(state), nil)
-	if errors.Is(err, fence.ErrStale) { ... } // another one leads: the object is as it was
+	if errors.Is(err, fence.ErrStale) { ... } // another leads: the object is as it was
 
-Objects fence themselves one by one: one that the new leader has not written yet
-takes an old leader's write. Let a new leader write, or call [Raise], for every
-object that it answers for, before it reads what it will go by.
+Each object is its own fence: until the new leader has written an object, the object accepts an old
+leader's write. So a new leader writes each of its objects, or calls [Raise] for it, before it reads
+the data that it relies on.
 
 # What is written where
 
-Custom metadata of the object itself: fencingtoken is the token, as
-fence.Token.String has it, and fencingwrite a random text, by which a write whose
-answer was lost is known again. An object without them, from before there was a
-fence, takes any token. What is there and is no token (fence.ErrMalformed), or one
-of another election (fence.ErrOtherElection), is never overwritten: correct it, or
-remove it, by
+Put sets two keys of the object's custom metadata:
+
+  - fencingtoken is the token, in the form of fence.Token.String.
+  - fencingwrite is a random text. It lets Put recognize its own write if the response was lost.
+
+An object without them, from before there was a fence, accepts any token. If fencingtoken is not a
+token (fence.ErrMalformed), or is of another election (fence.ErrOtherElection), Put overwrites
+nothing. Correct it, or remove it:
 
 	gcloud storage objects update gs://my-bucket/orders/state.json --remove-custom-metadata-keys=fencingtoken
 
-So everything that writes the object has to do it through the fence. A tool that
-replaces it takes the fence away, and so does one that deletes it: a deposed
-leader's write then makes it anew. Do not delete fenced objects; write an empty
-one. Lifecycle rules that delete live objects are to leave them out.
+Everything that writes the object must do so through the fence. A tool that replaces or deletes the
+object removes the fence, and a deposed leader can then write again. Do not delete fenced objects:
+write an empty object instead.
 
 # What it rests on
 
-A write with the preconditions ifGenerationMatch and ifMetagenerationMatch happens
-only if the object's content and its metadata are those that were seen, and else
-fails with 412 (https://cloud.google.com/storage/docs/request-preconditions); reads
-after writes are strongly consistent
-(https://cloud.google.com/storage/docs/consistency). A refused write leaves the
-object as it is. When another write comes between the look and the write, both are
-done again.
+A write with the preconditions ifGenerationMatch and ifMetagenerationMatch happens only if the
+object's content and metadata are those that were seen. Otherwise it fails with 412
+(https://cloud.google.com/storage/docs/request-preconditions) and leaves the object as it is. Reads
+after writes are strongly consistent (https://cloud.google.com/storage/docs/consistency). If another
+write comes between the look and the write, Put repeats both.
 
-A server that only speaks Cloud Storage's API, and takes no notice of preconditions, would keep
-nobody out. So with STORAGE_EMULATOR_HOST set, a Put or [Raise] that raises the fence first makes a write
-that the server must refuse, with a version that no object has; the Put that makes the object
-makes it afterwards. A server that accepts it is an error, and the fence stays as it was. A handle does not
-tell of another endpoint that its client has: then nothing is asked.
+A server that imitates Cloud Storage's API but takes no notice of preconditions would keep nobody
+out. So with STORAGE_EMULATOR_HOST set, a Put or [Raise] that raises the fence first makes a write
+that the server must refuse, for a version that no object has. A Put that makes the object does so
+afterwards. If the server accepts that write, Put returns an error, and the fence stays as it was.
+If the client has another endpoint without STORAGE_EMULATOR_HOST, nothing is checked.
 
 # What it needs of the bucket
 
-  - One bucket for all: a copy (Storage Transfer Service, for example) has fences of its own. A dual- or
-    multi-region is one bucket.
-  - No lifecycle rule that deletes: see above. A retention policy or a hold keeps an object, and
-    its fence, from being written at all.
-  - No cache before the service that keeps metadata.
+  - One bucket for all: a copy (Storage Transfer Service, for example) has fences of its own. A
+    dual- or multi-region is one bucket.
+  - No lifecycle rule that deletes live objects. A retention policy or a hold prevents all writes of
+    an object and its fence.
+  - No cache in front of the service that keeps metadata.
 
-Anything may answer 200. A write counts as done only if the answer describes the object
-with the write's own random text, or the object is looked at, and has it.
+A write counts as done only if the response describes the object with the write's own random text.
+Otherwise Put looks at the object for that text.
 
-The client repeats what failed and may pass until ctx ends, so give ctx a deadline.
-Where it ends with the answer outstanding, or the client gives up, the object is
-read once more if ctx allows; a write that is found there is reported as done.
-fence.ErrStale is certain: the object does not hold what was to be written, and will
-not. Any other error of the store leaves open whether it was written, or will be.
+The client retries temporary errors until ctx ends, so give ctx a deadline. If the client gives up
+before ctx ends, Put reads the object once more, and returns nil if it finds its own write.
+fence.ErrStale is certain: the object does not have your content, and will not get it. After any
+other error of the store, the write may have happened, or may still happen.
 
 # Permissions and costs
 
-storage.objects.get, storage.objects.create and storage.objects.delete (replacing
-an object deletes it) for Put, storage.objects.update for Raise: all of them are in
-the role Storage Object User (roles/storage.objectUser). A fenced write is a class B
-operation (the look) and a class A one (the write); a refused one is a class B
-operation alone. An object takes about one write a second
-(https://cloud.google.com/storage/quotas).
+Put needs storage.objects.get, storage.objects.create and storage.objects.delete (replacing an
+object deletes it). Raise needs storage.objects.update. The role Storage Object User
+(roles/storage.objectUser) has them all. A fenced write is a class B operation (the look) and a
+class A one (the write). A refused write is only a class B operation. An object takes about one
+write a second (https://cloud.google.com/storage/quotas).
 
 # What becomes of fences
 
-A fence is in the object. One that is deleted takes its fence along, and an older
-version that is restored (from soft deletion, versioning or a backup) brings the older
-fence back: leaders deposed since then may write it again. After either, let the leader
-in office write the object, or call [Raise], before anything relies on it. Giving up a
-Put changes nothing at Google but that nobody hears the answer: it happens as a whole or
-not at all, perhaps later.
+The fence is part of the object. If you delete the object, the fence is gone. If you restore an
+older version (from soft deletion, versioning or a backup), the older fence comes back. Leaders
+deposed since then can then write the object again. After either, let the leader in office write the
+object, or call [Raise], before anything relies on it.
+
+A Put that you give up may still happen, as a whole or not at all, perhaps later.
 */
 package fencegcs
 
@@ -97,17 +94,16 @@ import (
 	"github.com/c8e606e4/leaderelection/fence/internal/object"
 )
 
-// Put writes content, from its beginning, to the object if token is admitted. It
-// is called with an ObjectHandle without conditions: those are the fence's.
-// Prepare may be nil; it sets what else is to be said of the object (ContentType,
-// Metadata, ...) and is called for each attempt. By default the Writer's ChunkSize
-// is just as large as content needs.
+// Put writes content, from its beginning, to the object if token is admitted. Give it an
+// ObjectHandle without conditions: the fence sets its own. Prepare may be nil. It is called for
+// each attempt, to set what else belongs to the object (ContentType, Metadata, ...). By default the
+// Writer's ChunkSize is just large enough for content, up to 16 MiB.
 //
-// Errors are a *fence.StaleError, the error of token.Check, or wrap fence.ErrMalformed or
-// fence.ErrOtherElection for what the metadata holds, which is left alone; or they
-// are what the store says, or content. The package comment tells which of them
-// leave open what was written. Put may be called by any number of goroutines at
-// once; of writes under one token one is the last, whichever.
+// It returns a *fence.StaleError, the error of token.Check, or an error of the store or of content.
+// If the metadata holds something else than a token of this election, the error wraps
+// fence.ErrMalformed or fence.ErrOtherElection, and Put leaves the metadata alone. The package
+// comment says after which errors the write may have happened. Put may be called by any number of
+// goroutines at once. Of concurrent writes under one token, any may be the last.
 func Put(ctx context.Context, o *storage.ObjectHandle, token fence.Token, content io.ReadSeeker, prepare func(*storage.Writer)) error {
 	size, err := content.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -155,9 +151,9 @@ func proved(o *storage.ObjectHandle, a *storage.ObjectAttrs, marks map[string]st
 	return nil
 }
 
-// Raise raises the fence of an object that there is, and leaves its content as it
-// is: from then on, writes under smaller tokens are refused. It does nothing where
-// the object has the token already. Errors are those of Put.
+// Raise raises the fence of an object that exists, and leaves its content as it is. From then on,
+// writes under smaller tokens are refused. If the object has the token already, Raise does nothing.
+// Errors are those of Put.
 func Raise(ctx context.Context, o *storage.ObjectHandle, token fence.Token) error {
 	return fenced(o).Raise(ctx, token, func(ctx context.Context, seen object.Seen, marks map[string]string) error {
 		a, err := o.If(only(seen)).Update(ctx, storage.ObjectAttrsToUpdate{Metadata: object.With(seen.Metadata, marks)})
@@ -182,7 +178,7 @@ func fenced(o *storage.ObjectHandle) object.Object {
 				return object.Seen{}, err
 			}
 			if a.Generation <= 0 || a.Name != o.ObjectName() {
-				return object.Seen{}, fmt.Errorf("the answer describes %q with generation %d: something else than the store answered", a.Name, a.Generation)
+				return object.Seen{}, fmt.Errorf("the response describes %q with generation %d: it is not from the store", a.Name, a.Generation)
 			}
 			return object.Seen{Exists: true, Generation: a.Generation, Metageneration: a.Metageneration, Metadata: a.Metadata}, nil
 		},

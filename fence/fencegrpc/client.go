@@ -16,13 +16,14 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/viewctx"
 )
 
-// UnaryClientInterceptor stamps each call with the token of the leadership that its
-// ctx belongs to (see fence.WithGate), and refuses to send it once that
-// leadership's view has ended: with leaderelection.ErrNotLeading, or fence.ErrNoGate where the
-// ctx belongs to none, errors of its own, not statuses. The view is asked when a
-// connection has been found, also each time that gRPC itself sends a call again, so
-// that one that waits for its server does not go out late. The ctx of a call that is
-// under way when the view ends is cancelled, at most a second later.
+// UnaryClientInterceptor adds to each call the token of the leadership that its ctx belongs to, see
+// fence.WithGate. Once that leadership's view has ended it does not send the call, and returns
+// leaderelection.ErrNotLeading. If the ctx belongs to no leadership, it returns fence.ErrNoGate.
+// Both are plain errors, not statuses.
+//
+// It asks the view when the call has a connection, and again each time that gRPC itself retries, so
+// that a call that waits for its server does not go out late. If the view ends during a call, it
+// cancels the call's ctx at most a second later.
 func UnaryClientInterceptor() grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 		c, o, err := begin(ctx, o)
@@ -34,8 +35,8 @@ func UnaryClientInterceptor() grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamClientInterceptor is UnaryClientInterceptor for streams: each message is
-// refused once the view has ended, and so is the stream's end.
+// StreamClientInterceptor is UnaryClientInterceptor for streams. Once the view has ended it refuses
+// each message, and also to close the stream in order.
 func StreamClientInterceptor() grpc.StreamClientInterceptor {
 	return func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
 		c, o, err := begin(ctx, o)
@@ -106,8 +107,7 @@ func (c *call) GetRequestMetadata(ctx context.Context, uri ...string) (map[strin
 	return all, nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials: a token is no
-// secret.
+// RequireTransportSecurity implements credentials.PerRPCCredentials. A token is not a secret.
 func (c *call) RequireTransportSecurity() bool {
 	return c.own != nil && c.own.RequireTransportSecurity()
 }

@@ -1,9 +1,9 @@
 /*
-Package fencegrpc carries fencing tokens over gRPC: package fence's Transport and
-Require, as interceptors.
+Package fencegrpc carries fencing tokens over gRPC: package fence's Transport and Require, as
+interceptors.
 
-The writer's channel stamps each call with the token of the leadership that its ctx
-belongs to, and does not send it once the view has ended:
+On the writer's channel they add the token of the leadership that a call's ctx belongs to. Once the
+view has ended they do not send the call:
 
 	conn, err := grpc.NewClient(target,
 		grpc.WithChainUnaryInterceptor(fencegrpc.UnaryClientInterceptor()),
@@ -12,20 +12,20 @@ belongs to, and does not send it once the view has ended:
 	ctx = fence.WithGate(ctx, fence.Gate{View: view, Election: "orders"})
 	client.Put(ctx, ...)
 
-The resource's server refuses what a [fence.Checker] does not admit:
+On the resource's server they refuse each token that a [fence.Checker] does not admit:
 
 	guard := fence.NewGuard("orders", 0)
 	grpc.NewServer(
 		grpc.ChainUnaryInterceptor(fencegrpc.UnaryServerInterceptor(guard, nil)),
 		grpc.ChainStreamInterceptor(fencegrpc.StreamServerInterceptor(guard, nil)))
 
-A stale token is refused with Aborted, a missing one with FailedPrecondition, a
-malformed one or another election's with InvalidArgument, and where the Checker
-cannot decide, with Unavailable. [Refused] tells them from the application's own.
+The status is Aborted for a stale token, FailedPrecondition for a missing one, InvalidArgument for a
+malformed one or another election's, and Unavailable if the Checker cannot decide. [Refused]
+distinguishes these from the application's own.
 
-A token is no proof of who sends it. So let only authenticated writers reach these
-interceptors: put the one that authenticates before them in the chain. What only
-reads belongs into ServerOptions.ReadOnly. See package fence, "Who may raise a fence".
+A token does not prove who sends it. So put the interceptor that authenticates writers before these
+in the chain. Methods that only read belong into ServerOptions.ReadOnly. See package fence, "Who may
+raise a fence".
 */
 package fencegrpc
 
@@ -60,8 +60,8 @@ var refusals = []struct {
 	{fence.ErrOtherElection, codes.InvalidArgument, "FENCING_TOKEN_OF_ANOTHER_ELECTION"},
 }
 
-// Refused reports whether err is a server's refusal of a token: then it returns
-// fence.ErrStale, ErrNoToken, ErrMalformed or ErrOtherElection, else nil.
+// Refused returns fence.ErrStale, ErrNoToken, ErrMalformed or ErrOtherElection if err is a server's
+// refusal of a token. Otherwise it returns nil.
 func Refused(err error) error {
 	s, ok := status.FromError(err)
 	if !ok || err == nil {
@@ -81,15 +81,13 @@ func Refused(err error) error {
 	return nil
 }
 
-// ServerOptions are for the server's interceptors. The zero value is right for
-// most.
+// ServerOptions are for the server's interceptors. The zero value is right for most.
 type ServerOptions struct {
-	// Exempt says which methods ("/package.Service/Method") need no token. Nil:
-	// none are exempt, so register health and reflection here.
+	// Exempt says which methods ("/package.Service/Method") need no token. List health and
+	// reflection here. Nil: none.
 	Exempt func(fullMethod string) bool
-	// ReadOnly says which methods only read: they need no token, and one that they
-	// have is judged and not remembered, so that what reads cannot shut a leader out.
-	// Nil: none.
+	// ReadOnly says which methods only read. They need no token. If they have one, it is judged
+	// but not remembered, so that a read cannot shut a leader out. Nil: none.
 	ReadOnly func(fullMethod string) bool
 }
 
@@ -106,8 +104,8 @@ func (o *ServerOptions) judge(c fence.Checker, method string) (j judge, needed b
 	return c.Check, true
 }
 
-// UnaryServerInterceptor lets only calls with an admitted token through. Handlers
-// find it by fence.TokenFrom.
+// UnaryServerInterceptor lets only calls with an admitted token through. Handlers get the token
+// from fence.TokenFrom.
 func UnaryServerInterceptor(c fence.Checker, opts *ServerOptions) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		j, needed := opts.judge(c, info.FullMethod)
@@ -119,9 +117,8 @@ func UnaryServerInterceptor(c fence.Checker, opts *ServerOptions) grpc.UnaryServ
 	}
 }
 
-// StreamServerInterceptor is UnaryServerInterceptor for streams. The token is
-// judged again with each message that comes: a stream that was begun by a leader
-// since deposed ends.
+// StreamServerInterceptor is UnaryServerInterceptor for streams. It judges the token again with
+// each message that arrives: if the stream's leader has been deposed since, the stream ends.
 func StreamServerInterceptor(c fence.Checker, opts *ServerOptions) grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		j, needed := opts.judge(c, info.FullMethod)

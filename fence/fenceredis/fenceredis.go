@@ -1,26 +1,24 @@
 /*
-Package fenceredis fences writes to Redis: the check and the write are one script,
-which Redis runs as one step.
+Package fenceredis fences writes to Redis: the check and the write are one script, which Redis runs
+as one step.
 
 	err := fenceredis.Set(ctx, client, token, "{orders}:state", value)
 
-The greatest number seen of an election is kept under a key of its own,
-{Election}:fence, which must never expire: a fence that is forgotten lets deposed
-leaders in. On a cluster a script's keys must be in one slot, so give the keys
-that are written the same hash tag. Writes of one's own are commands for [Do], or
-a larger script that begins with [Check].
+For other writes, pass a command to [Do], or write a larger script that begins with [Check].
 
-A client that retries (go-redis does, three times, unless MaxRetries is -1) may run a
-command twice where an answer was lost. Give it MaxRetries -1 if that matters, as for
-INCR.
+The greatest number seen of an election is kept under the key {Election}:fence. On a cluster a
+script's keys must be in one slot, so give the keys that you write the same hash tag.
 
-A fence that was evicted would be a forgotten fence. So if there is none, and maxmemory with a
-maxmemory-policy of allkeys-... may have evicted it, every write is refused: such a Redis is a
-cache. With noeviction, or volatile-..., keys that do not expire stay.
+This key must never expire or be evicted: a fence that is forgotten lets deposed leaders in. So if
+the fence is missing, and maxmemory with a maxmemory-policy of allkeys-... may have evicted it,
+every write is refused. With noeviction or volatile-..., Redis keeps keys that do not expire.
 
-Redis can forget acknowledged writes at a fail-over of its own, the fence's number
-among them: then an old leader's write may pass until the new one has written
-again. Where that must not be, fence in a store that keeps its word.
+A client that retries (go-redis does, three times, unless MaxRetries is -1) may run a command twice
+if a response was lost. Give it MaxRetries -1 if that matters, as for INCR.
+
+A fail-over of Redis can lose acknowledged writes, even the fence's number. Until the new leader has
+written again, an old leader's write may then pass. If you cannot tolerate that, fence in a store
+that keeps acknowledged writes.
 */
 package fenceredis
 
@@ -36,11 +34,11 @@ import (
 	"github.com/c8e606e4/leaderelection/fence"
 )
 
-// Check is Lua that begins your script, for a token that fence.Token.Check
-// takes: it goes on where the token in ARGV[1] (its number, in decimal) is admitted by the fence in KEYS[1], which it
-// raises, and else ends the script with {0, greatest}. Numbers are compared as
-// text, since Lua's are exact to 2^53 only. A fence that holds something else than a
-// number is an error, and left alone.
+// Check is Lua for the beginning of your script. Check the token by fence.Token.Check before, and
+// pass its number in decimal as ARGV[1], and the fence's key as KEYS[1]. If the fence admits the
+// token, Check raises the fence and goes on. Otherwise it ends the script with {0, greatest}. It
+// compares numbers as text, since Lua's are exact only up to 2^53. If the fence does not hold a
+// number, the script fails and does not change it.
 const Check = judge + `
 if seen ~= ARGV[1] then redis.call('SET', KEYS[1], ARGV[1]) end
 `
@@ -51,7 +49,7 @@ local seen = redis.call('GET', KEYS[1])
 if not seen then
   local memory = redis.pcall('INFO', 'memory')
   if type(memory) == 'table' and (string.find(memory.err or '', "can't run this command", 1, true) or string.find(memory.err or '', 'permissions', 1, true)) then
-    return redis.error_reply('there is no fence yet, and whether one may have been evicted this user may not ask: allow it the command INFO')
+    return redis.error_reply('there is no fence yet, and this user may not ask whether it was evicted: allow it the command INFO')
   end
   if type(memory) == 'string' and string.find(memory, 'maxmemory_policy:allkeys', 1, true) and not string.find(memory, 'maxmemory:0\r', 1, true) then
     return redis.error_reply('there is no fence, and this Redis may have evicted it (maxmemory-policy allkeys-...): set maxmemory-policy to noeviction or volatile-...')
@@ -59,7 +57,7 @@ if not seen then
   seen = '0'
 end
 if seen ~= '0' and not string.find(seen, '^[1-9]%d*$') then
-  return redis.error_reply('the fence holds no number: set it to the greatest token that was used, or delete it if there was none')
+  return redis.error_reply('the fence does not hold a number: set it to the greatest token that was used, or delete it if there was none')
 end
 if #seen > #ARGV[1] or (#seen == #ARGV[1] and seen > ARGV[1]) then return {0, seen} end
 `
@@ -74,18 +72,18 @@ if #ARGV == 1 then return {1, ARGV[1]} end
 return {1, ARGV[1], redis.call(unpack(ARGV, 2))}
 `)
 
-// Key is where the fence of an election is kept. The braces are a cluster's hash
-// tag: keys with the same one are in the same slot.
+// Key returns the key of an election's fence. The braces are a cluster's hash tag: keys with the
+// same hash tag are in the same slot.
 func Key(election string) string { return "{" + election + "}:fence" }
 
 // maxCommand is how many words a command may have: Lua's stack in Redis has 8,000 places
 // (LUAI_MAXCSTACK), some of which are the script's own.
 const maxCommand = 7900
 
-// Do runs one command (its name, then its arguments) if token is admitted, and
-// returns what it answers. The keys that it names are to be listed in keys, for
-// clusters. The command has at most 7,900 words. The error is a *fence.StaleError,
-// the error of token.Check, or what Redis says; if the answer was lost, the command may have run.
+// Do runs one command (its name, then its arguments) if token is admitted, and returns the
+// command's result. For clusters, list in keys the keys that the command names. The command has at
+// most 7,900 words. The error is a *fence.StaleError, the error of token.Check, or an error of
+// Redis. If the response was lost, the command may have run.
 func Do(ctx context.Context, client redis.Scripter, token fence.Token, keys []string, command ...any) (any, error) {
 	return run(ctx, client, script, token, keys, command...)
 }
@@ -96,7 +94,7 @@ func run(ctx context.Context, client redis.Scripter, script *redis.Script, token
 		return nil, err
 	}
 	if len(command) > maxCommand {
-		return nil, fmt.Errorf("fenceredis: the command has %d words, and a script runs one of %d at the most: make several of it", len(command), maxCommand)
+		return nil, fmt.Errorf("fenceredis: the command has %d words, and a script takes at most %d: split it", len(command), maxCommand)
 	}
 	keys = append([]string{Key(token.Election)}, keys...)
 	number := strconv.FormatUint(uint64(token.Number), 10)
@@ -116,20 +114,20 @@ func run(ctx context.Context, client redis.Scripter, script *redis.Script, token
 			return nil, &fence.StaleError{Token: token, Greatest: leaderelection.ElectionNumber(greatest)}
 		}
 	}
-	return nil, fmt.Errorf("fenceredis: under fence %s with %v: the answer is %v, which is not that of this script", keys[0], token, answer)
+	return nil, fmt.Errorf("fenceredis: under fence %s with %v: %v is not a result of this script", keys[0], token, answer)
 }
 
-// Set sets key to value if token is admitted; errors are Do's.
+// Set sets key to value if token is admitted. Errors are those of Do.
 func Set(ctx context.Context, client redis.Scripter, token fence.Token, key string, value any) error {
 	_, err := Do(ctx, client, token, []string{key}, "SET", key, value)
 	return err
 }
 
-// Guard is a fence.Checker that remembers in Redis: for what is not in Redis
-// itself. Between its check and the act there is a gap. Make it by NewGuard: the zero
-// Guard has no client, and admits nothing.
+// Guard is a fence.Checker that remembers in Redis, for resources outside of Redis. Between its
+// check and the act there is a gap. Make it by NewGuard: the zero Guard has no client, and admits
+// nothing.
 type Guard struct {
-	// Confirm is that of a fence.Guard. Optional. Set it before the first use.
+	// Confirm is as in fence.Guard. Optional. Set it before the first use.
 	Confirm func(ctx context.Context, t fence.Token) error
 
 	client   redis.Scripter

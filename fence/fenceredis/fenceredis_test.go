@@ -91,7 +91,7 @@ func TestLongCommands(t *testing.T) {
 	if err := push(1, 7900); err != nil {
 		t.Error(err)
 	}
-	if err := push(2, 20000); err == nil || !strings.Contains(err.Error(), "at the most") {
+	if err := push(2, 20000); err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Error(err)
 	}
 	if fence, n := c.Get(t.Context(), fenceredis.Key("orders")).Val(), c.LLen(t.Context(), "list").Val(); fence != "1" || n != 7898 {

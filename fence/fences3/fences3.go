@@ -1,108 +1,110 @@
 /*
-Package fences3 fences writes to objects of S3: the object's metadata holds the
-token of its last write, and each write is conditional on the very version whose
-token was judged.
+Package fences3 fences writes to objects of S3. The object's metadata holds the token of its last
+write. Each write judges that token, and succeeds only if the object is still the version that was
+judged.
 
 	state := fmt.Appendf(nil, `{"writer":%q,"open":17}`, fences3.Mark(token))
 	err := fences3.Put(ctx, client, token, &s3.PutObjectInput{
 		Bucket: &bucket, Key: &key, Body: bytes.NewReader(state),
 	}, nil)
-	if errors.Is(err, fence.ErrStale) { ... } // another one leads: the object is as it was
+	if errors.Is(err, fence.ErrStale) { ... } // another leads: the object is as it was
 
-Objects fence themselves one by one: one that the new leader has not written yet
-takes an old leader's write. Let a new leader write every object that it answers for,
-before it reads what it will go by.
+Each object is its own fence: until the new leader has written an object, the object accepts an old
+leader's write. So a new leader writes each of its objects before it reads the data that it relies
+on.
 
 # The content carries the token
 
-S3 knows an object's version by its ETag, and that is a hash of the content alone:
-"The ETag reflects changes only to the contents of an object, not its metadata"
-(https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html). A new leader that
-writes just what had been there before gives the object its old ETag back, and the
-conditional write of a deposed leader, who saw it under that ETag, passes. So the
-contents of different leaderships must differ, and the sure way to that is that they
-carry the token: the number of a leadership is not known before it begins. [Put] refuses
-a content that does not have [Mark] somewhere in its bytes. There is a place for it
-in most forms: a field of JSON, XML or Protobuf, a comment of YAML, gzip or ZIP, the
-metadata of Parquet. For buckets whose ETags are no hashes there is
-[Options.UniqueETags].
+S3 identifies an object's version by its ETag, a hash of the content alone: "The ETag reflects
+changes only to the contents of an object, not its metadata"
+(https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html). If a new leader writes the same
+content as before, the object has its old ETag again. A deposed leader that saw this ETag can then
+overwrite it.
+
+So the contents of different leaderships must differ. They do if they carry the token, since nobody
+knows a leadership's number before it begins. [Put] refuses a content that does not have [Mark]
+somewhere in its bytes. Most formats have a place for it: a field of JSON, XML or Protobuf, a
+comment of YAML, gzip or ZIP, the metadata of Parquet. For buckets whose ETags are not hashes there
+is [Options.UniqueETags].
 
 # What is written where
 
-Metadata of the object itself: x-amz-meta-fencingtoken is the token,
-x-amz-meta-fencingwrite a random text, by which a write whose answer was lost is
-known again, and x-amz-meta-fencingsum a hash of both and the content's MD5, by
-which an answer is known to be of one version. An object without them, from before
-there was a fence, takes any token. What is there and is no token
-(fence.ErrMalformed), or one of another election (fence.ErrOtherElection), is never
-overwritten: correct it, or remove it, by copying the object onto itself with other
-metadata.
+Put sets three keys of the object's metadata:
 
-So everything that writes the object has to do it through the fence. A tool that
-replaces it takes the fence away, and so does one that deletes it: a deposed
-leader's write then makes it anew. Do not delete fenced objects; write an empty
-state. Lifecycle rules that expire current versions are to leave them out.
+  - x-amz-meta-fencingtoken is the token.
+  - x-amz-meta-fencingwrite is a random text. It lets Put recognize its own write if the response
+    was lost.
+  - x-amz-meta-fencingsum is a hash of both and the content's MD5. It shows that a response
+    describes one version.
+
+An object without them, from before there was a fence, accepts any token. If fencingtoken is not a
+token (fence.ErrMalformed), or is of another election (fence.ErrOtherElection), Put overwrites
+nothing. Correct it, or remove it, by copying the object onto itself with other metadata.
+
+Everything that writes the object must do so through the fence. A tool that replaces or deletes the
+object removes the fence, and a deposed leader can then write again. Do not delete fenced objects:
+write an empty state instead.
 
 # What it rests on
 
-A PutObject with If-Match happens only if the object has the ETag that was seen, and
-else fails with 412, or 404 where it was deleted; with If-None-Match: * only if there
-is none; 409 says that another request was under way
-(https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html).
-Reads see what was written before. A refused write leaves the object as it is. When
-another write comes between the look and the write, both are done again.
+A PutObject with If-Match happens only if the object has the ETag that was seen. Otherwise it fails
+with 412, or with 404 if the object was deleted. With If-None-Match: * it happens only if there is
+no object. 409 says that another request was under way
+(https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html). Reads see all
+earlier writes. A refused write leaves the object as it is. If another write comes between the look
+and the write, Put repeats both.
 
-A server that only looks like S3, and takes no notice of the conditions, would keep nobody out.
-So if the client has an endpoint, a Put that raises the fence first makes a write that the
-server must refuse, with an ETag that no object has; the Put that makes the object makes it
-afterwards. A server that accepts it is an error, and the fence stays as it was. That shows that conditions are
-honored, and not that the server decides and writes in one step: see VerifyConditionalWrites of
-deciders/s3.
+A server that imitates S3 but takes no notice of conditions would keep nobody out. So if the client
+has an endpoint, a Put that raises the fence first makes a write that the server must refuse, with
+an ETag that no object has. A Put that makes the object does so afterwards. If the server accepts
+that write, Put returns an error, and the fence stays as it was. This does not show that the server
+decides and writes in one step: see VerifyConditionalWrites of deciders/s3.
 
 # What it needs of the bucket
 
-  - One bucket for all. A replica in another region, or a multi-Region access point, has
-    fences of its own: use one and the same bucket everywhere.
-  - No expiry of current versions: see above.
-  - Durability is S3's own. A server of another kind must keep what it has acknowledged.
+  - One bucket for all. A replica in another region, or a multi-Region access point, has fences of
+    its own.
+  - No lifecycle rule that expires current versions.
+  - Durability. S3 keeps what it has acknowledged. A server of another kind must do so, too.
+  - No cache in front of the bucket if ETags are not the content's MD5 (SSE-KMS, SSE-C, directory
+    buckets, Options.OpaqueETags).
 
-The metadata of a look must be those of the version whose ETag came with them, else
-the token that is judged is not that of the version that is replaced. Such a server
-may read the one and the other in turn, and another write come in between
-(versitygw v1.8.0 does), and a cache may have kept the metadata. So a look is trusted
-only if x-amz-meta-fencingsum proves it. An object from before there was a fence has no
-such proof: there two looks in a row must have the same ETag, since the metadata of the
-second are then of that version, or of one after it, and then the write is refused. So
-it is, too, where ETags are not the content's MD5 (SSE-KMS, SSE-C, directory buckets,
-Options.OpaqueETags): let no cache stand before such a bucket.
+A look must return the metadata and the ETag of the same version. Otherwise Put would judge one
+version's token and replace another version. Some servers read the two separately, and another write
+may come in between (versitygw v1.8.0 does this). A cache may have old metadata. So Put believes a
+look only if x-amz-meta-fencingsum proves it.
 
-Anything may answer 200. A write counts as done only if the answer's ETag is the MD5 of
-what was sent, or if the object is looked at, and has the write's own random text.
+An object from before there was a fence has no such proof, nor has one whose ETag is not the
+content's MD5. There, two looks in a row must have the same ETag. The second look's metadata is then
+of that version or of a later one, and after a later one the write is refused.
 
-The client repeats what failed and may pass, by its own rules. Where it gives up, or
-ctx ends with the answer outstanding, the object is read once more if ctx allows; a
-write that is found there is reported as done. fence.ErrStale is certain: the object
-does not hold what was to be written, and will not. Any other error of the store
-leaves open whether it was written, or will be.
+A write counts as done only if the response's ETag is the MD5 of what was sent. Otherwise Put looks
+at the object for the write's own random text.
+
+The client retries temporary errors by its own rules. If it gives up before ctx ends, Put reads the
+object once more, and returns nil if it finds its own write. fence.ErrStale is certain: the object
+does not have your content, and will not get it. After any other error of the store, the write may
+have happened, or may still happen.
 
 # Permissions and costs
 
-s3:GetObject and s3:PutObject on the object, and s3:ListBucket on the bucket:
-without it S3 says 403 instead of 404 of an object that is not there yet. A fenced
-write is a HeadObject (priced as a GET) and a PutObject; a refused one is a
-HeadObject alone. If the ETag is not the content's MD5 (SSE-KMS, SSE-C, directory
-buckets) each takes two HeadObjects, and a write two more to prove it. At a server that is not
-Amazon's the first write of a leadership sends the content twice.
+Put needs s3:GetObject and s3:PutObject on the object, and s3:ListBucket on the bucket: without it
+S3 says 403 instead of 404 if the object does not exist yet.
+
+A fenced write is a HeadObject (priced as a GET) and a PutObject. A refused write is only a
+HeadObject. With versioning or Object Lock each write leaves a version behind, which costs storage.
+If the ETag is not the content's MD5 (SSE-KMS, SSE-C, directory buckets), each takes two
+HeadObjects, and a write takes two more to prove it. On a server that is not Amazon's, the first
+write of a leadership sends the content twice.
 
 # What becomes of fences
 
-A fence is in the object. One that is deleted takes its fence along, and an older
-version that is restored (from a backup, or by versioning) brings the older fence back:
-leaders deposed since then may write it again. After either, let the leader in office
-write the object before anything relies on it. In a bucket with versioning or Object
-Lock each write leaves a version behind, which costs storage; it does not touch the
-fence. Giving up a Put changes nothing at the server but that nobody hears the answer:
-it happens as a whole or not at all, perhaps later.
+The fence is part of the object. If you delete the object, the fence is gone. If you restore an
+older version (from a backup, or by versioning), the older fence comes back. Leaders deposed since
+then can then write the object again. After either, let the leader in office write the object before
+anything relies on it.
+
+A Put that you give up may still happen, as a whole or not at all, perhaps later.
 */
 package fences3
 
@@ -134,38 +136,36 @@ type Client interface {
 
 var _ Client = (*s3.Client)(nil)
 
-// Mark is what a content must carry that is written under token: "fencing(", the
-// token as fence.Token.String has it, and ")".
+// Mark returns what a content written under token must carry: "fencing(", the token in the form of
+// fence.Token.String, and ")".
 func Mark(token fence.Token) string { return "fencing(" + token.String() + ")" }
 
 // Options are for [Put]. The zero value is right for most.
 type Options struct {
-	// UniqueETags says that this bucket never gives two contents the same
-	// ETag twice, not even equal ones, as where ETags are random: then the
-	// content need not carry the token. Ordinary buckets are not of that kind.
-	// Objects under SSE-KMS or SSE-C and those of directory buckets have ETags
-	// that are not the MD5 of their content, which Amazon documents, but not
-	// that none repeats: ask, or try. Put returns an error after a write whose
-	// ETag proves to be the content's MD5.
+	// UniqueETags says that this bucket never gives the same ETag twice, even for equal
+	// contents, for example because ETags are random. Then the content need not carry the
+	// token. Ordinary buckets are not of this kind. Amazon documents that ETags under SSE-KMS
+	// or SSE-C and in directory buckets are not the MD5 of the content, but not that they never
+	// repeat: ask, or try. If a write's ETag is the content's MD5 after all, Put returns an
+	// error after the write.
 	UniqueETags bool
-	// OpaqueETags says that this server's ETags are not the MD5 of the content, nor
-	// are meant to be, though two equal contents may have the same. Without it, and
-	// without UniqueETags, they must be. Directory buckets, and answers that tell of
-	// SSE-KMS or SSE-C, need no such word.
+	// OpaqueETags says that this server's ETags are not meant to be the MD5 of the content,
+	// though equal contents may have equal ETags. Without it and without UniqueETags they must
+	// be the MD5. You need not set it for directory buckets, SSE-KMS or SSE-C: Put recognizes
+	// these.
 	OpaqueETags bool
 }
 
-// Put writes in.Body, from its beginning, to the object if token is admitted. The
-// Body must be an io.ReadSeeker, since it is sent again where another write came
-// between, and carry its Mark. All else of in is the caller's, but for IfMatch and
-// IfNoneMatch, which are the fence's; in is not changed. Options may be nil.
+// Put writes in.Body, from its beginning, to the object if token is admitted. The Body must carry
+// its Mark. It must be an io.ReadSeeker, since Put sends it again if another write came between.
+// Leave out IfMatch and IfNoneMatch: the fence sets its own. All other fields are yours. Put does
+// not change in. Options may be nil.
 //
-// Errors are a *fence.StaleError, the error of token.Check, or wrap fence.ErrMalformed or
-// fence.ErrOtherElection for what the metadata holds, which is left alone, or say
-// what is wrong with in; or they are what the store says, or the Body. The package
-// comment tells which of them leave open what was written. Put may be called by
-// any number of goroutines at once; of writes under one token one is the last,
-// whichever.
+// It returns a *fence.StaleError, the error of token.Check, an error about in, or an error of the
+// store or the Body. If the metadata holds something else than a token of this election, the error
+// wraps fence.ErrMalformed or fence.ErrOtherElection, and Put leaves the metadata alone. The
+// package comment says after which errors the write may have happened. Put may be called by any
+// number of goroutines at once. Of concurrent writes under one token, any may be the last.
 func Put(ctx context.Context, client Client, token fence.Token, in *s3.PutObjectInput, opts *Options) error {
 	var o Options
 	if opts != nil {
@@ -309,7 +309,7 @@ func look(ctx context.Context, client Client, in *s3.PutObjectInput, opaque bool
 		}
 		last = seen
 	}
-	return last, fmt.Errorf("of %d looks none had metadata that fit their ETag, nor two in a row the same ETag without them, so each may be of two versions: others keep writing, or the server's answers cannot be relied on; if its ETags are no MD5s, set OpaqueETags", looks)
+	return last, fmt.Errorf("none of %d looks had metadata that fit their ETag, and no two in a row had the same ETag, so each may mix two versions. Others keep writing, or the server's responses cannot be relied on. If its ETags are not MD5s, set OpaqueETags", looks)
 }
 
 // head is one look, and reports whether the ETag is no MD5 because the object is
@@ -324,13 +324,13 @@ func head(ctx context.Context, client Client, in *s3.PutObjectInput) (seen objec
 	case status == http.StatusNotFound && (code == "NotFound" || code == "NoSuchKey"):
 		return object.Seen{}, false, nil
 	case status == http.StatusForbidden: // whose answer to a HEAD says nothing
-		return object.Seen{}, false, fmt.Errorf("s3:GetObject on the object is needed, and s3:ListBucket on the bucket, else one that is not there yet is refused as well: %w", err)
+		return object.Seen{}, false, fmt.Errorf("s3:GetObject on the object is needed, and s3:ListBucket on the bucket (without it S3 also refuses to say that an object does not exist yet): %w", err)
 	case err != nil:
 		return object.Seen{}, false, err
 	}
 	etag := strings.TrimPrefix(aws.ToString(out.ETag), "W/") // which proxies that compress add
 	if etag == "" {
-		return object.Seen{}, false, errors.New("the answer has no ETag: it is not from an S3 server, or from one that cannot fence")
+		return object.Seen{}, false, errors.New("the response has no ETag: it is not from an S3 server, or the server cannot fence")
 	}
 	encrypted = strings.HasPrefix(string(out.ServerSideEncryption), "aws:kms") || out.SSECustomerAlgorithm != nil
 	return object.Seen{Exists: true, ETag: etag, Metadata: out.Metadata}, encrypted, nil

@@ -48,9 +48,9 @@ func MySQL() Dialect {
 		upsert: "INSERT INTO %s (election, number) VALUES (?, ?) ON DUPLICATE KEY UPDATE number = GREATEST(number, VALUES(number))"}
 }
 
-// SQLite is the dialect of SQLite, which has one writer at a time and no row locks. Begin
-// its transactions as immediate ones (the driver's _txlock=immediate or the like). Otherwise two
-// that check before they write end in SQLITE_BUSY.
+// SQLite is the dialect of SQLite, which has one writer at a time and no row locks. Begin its
+// transactions as immediate ones (the driver's _txlock=immediate or the like). Otherwise two
+// transactions that check before they write fail with SQLITE_BUSY.
 func SQLite() Dialect {
 	return Dialect{name: "SQLite", mark: question, key: "VARCHAR(255)", upsert: onConflict("?"),
 		alias: " AS f", replace: onConflictRow}

@@ -1,92 +1,95 @@
 /*
-Package fencesql fences writes to an SQL database: the check is part of the
-transaction that writes, so that nothing comes between them.
+Package fencesql fences writes to an SQL database. The check is part of the transaction that writes,
+so nothing comes between them. There are two ways.
 
-There are two ways. The simplest needs no code: give the row that is written a
-column for the number, and write on condition. [Condition] is the text of it:
+A row can be its own fence. This needs no code: give the row a column for the number, and write with
+a condition. [Condition] returns its text:
 
 	UPDATE accounts SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
 
-No row affected means that there is no such row, or that the token is stale, or that a
-trigger has skipped the row. In MySQL it also means that the row was like that already, unless
-the driver counts the rows that were found (clientFoundRows=true): let each write change
-something, or read the row's number before you take a token for stale. An [Upsert] makes the row
-as well, and tells these apart: fence.ErrStale and fence.ErrNotWritten. Rows
-fence themselves one by one: one that the new leader has not written yet takes an
-old leader's write.
+If no row was affected, there is no such row, or the token is stale, or a trigger has skipped the
+row. In MySQL the row may also have had these values already, unless the driver counts the rows that
+were found (clientFoundRows=true). So let each write change something, or read the row's number
+before you take a token for stale. An [Upsert] also makes the row, and returns fence.ErrStale or
+fence.ErrNotWritten. Until the new leader has written a row, the row accepts an old leader's write.
 
-A [Table] fences everything at once: one row per election holds the greatest
-number seen, and each transaction checks and locks it first.
+A [Table] fences everything at once. One row per election holds the greatest number seen, and each
+transaction first checks and locks it.
 
 	err := fences.Do(ctx, db, token, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE ...")
 		return err
 	})
 
-Transactions of one leadership run side by side, under a shared lock. A new leader first
-raises the fence, in a short transaction of its own. That waits for those of the old
-leadership that are under way; those that begin later queue behind it, or are refused already.
-Once it is raised, every one of the old leadership is refused with fence.ErrStale.
+Transactions of one leadership share the lock, and run side by side. A new leader first raises the
+fence, in a short transaction of its own. It waits for transactions of the old leadership that are
+under way. Later ones queue behind it, or are refused already. Once the fence is raised, every
+transaction of the old leadership is refused with fence.ErrStale.
 
 # Isolation levels
 
-Do may run at any isolation level, so it leaves the database's default (REPEATABLE
-READ in MySQL). What such a transaction reads may be as old as its beginning. It is
-admitted only if it sees the fence raised to its own number, so it sees all that
-earlier leaders have committed.
+Do works at any isolation level, so it uses the database's default (REPEATABLE READ in MySQL). Such
+a transaction may read data as old as its beginning. It is admitted only if it sees the fence raised
+to its own number. So it also sees everything that earlier leaders have committed.
 
-For the same reason [Table.Check], for transactions of one's own, does not raise the
-fence. Call [Table.Raise] when the leadership begins, and then begin them.
+For the same reason [Table.Check], for transactions that you begin yourself, does not raise the
+fence. Call [Table.Raise] when the leadership begins, and begin them after that.
 
 # A leader that vanishes
 
-A leader that hangs, or whose machine is gone, may leave a transaction open. The new
-one would wait for it until the server finds out. So each transaction under a fence is
-given a limit, Options.IdleTimeout, for how long it may do nothing between two
-statements: then the server ends its session, and rolls it back. In PostgreSQL that is
-idle_in_transaction_session_timeout, for the transaction alone. MySQL and MariaDB have
-only wait_timeout, for the session, and it stays set when the connection goes back to
-its pool: one that is not used for as long is closed, and the pool makes another.
+A leader that hangs, or whose machine is gone, may leave a transaction open, and the new leader
+would wait for it. So Options.IdleTimeout limits how long a transaction under a fence may do nothing
+between two statements. After that the server ends its session and rolls it back.
 
-A statement that runs is not idle. PostgreSQL's client_connection_check_interval, set
-on the server, ends one whose client is gone.
+In PostgreSQL this is idle_in_transaction_session_timeout, for the transaction alone. MySQL and
+MariaDB only have wait_timeout, for the session. It stays set when the connection returns to its
+pool. If nobody uses the connection for that time, the server closes it, and the pool makes another.
+
+A running statement is not idle. If its client is gone, PostgreSQL's
+client_connection_check_interval, set on the server, ends it.
 
 # What a Table needs of its database
 
-  - One writer: all transactions go to one server, or one node of a cluster. Raise refuses
-    a Galera cluster of several nodes and group replication with several primaries, unless
-    Options.OneWriter is set. A Condition or an Upsert does without: there the row that is
-    written is its own fence, and such clusters let one of two writes of a row win.
-  - Transactions and durability: Raise refuses a MySQL table of an engine other than InnoDB
-    or MyRocks, and an UNLOGGED or TEMPORARY table of PostgreSQL, which a crash empties. It
-    raises the fence with synchronous_commit=on. What else loses confirmed writes
-    (fsync=off, innodb_flush_log_at_trx_commit other than 1, a fail-over to a replica that
-    lags) lets a deposed leader write until the fence is raised again: see the decider of
-    that database, and leaderelect doctor.
+  - One writer: all transactions go to one server, or to one node of a cluster. Raise refuses a
+    Galera cluster of several nodes, and group replication with several primaries, unless
+    Options.OneWriter is set. A Condition or an Upsert does not need this: of two writes of a row,
+    such a cluster lets one win.
+  - Transactions and durability: Raise refuses a MySQL table of an engine other than InnoDB or
+    MyRocks. It refuses an UNLOGGED or TEMPORARY table of PostgreSQL, which a crash empties. It
+    raises the fence with synchronous_commit=on.
   - Any isolation level, see above.
+
+Other settings can lose confirmed writes: fsync=off, innodb_flush_log_at_trx_commit other than 1, a
+fail-over to a replica that lags. Then a deposed leader can write until the fence is raised again.
+See the decider of that database, and leaderelect doctor.
 
 # The table
 
-In PostgreSQL and SQLite it is
+Create makes it. In PostgreSQL and SQLite it is
 
 	CREATE TABLE fences (election VARCHAR(255) PRIMARY KEY, number BIGINT NOT NULL)
 
-and in MySQL the column election is VARBINARY(255): with the usual collations
-"orders", "Orders" and "orders " would be one fence, which is refused. Create makes it.
-In PostgreSQL each election has a second row, whose name ends in " (raising)": the number that its
-fence is being raised to. Its user needs SELECT, INSERT and UPDATE on it (PostgreSQL asks for UPDATE for a shared
-row lock as well). A check costs three short statements of the transaction.
+In MySQL the column election is VARBINARY(255). With the usual collations "orders", "Orders" and
+"orders " would be one fence, which is refused. In PostgreSQL each election has a second row, whose
+name ends in " (raising)". It has the number that the fence is being raised to.
+
+The user needs SELECT, INSERT and UPDATE on the table. (PostgreSQL demands UPDATE even for a shared
+row lock.) A check costs three short statements of the transaction.
 
 # When a record or a fence is lost
 
-Numbers must not go back. If an election's record is restored from a backup, its numbers
-go on from a lower one (after a Reset to such a one as well), and the fence refuses each leader with
-fence.ErrStale until they have passed what it has seen. That is safe, and nobody can
-write. If the fence's row is deleted, or its database is restored, it has forgotten
-numbers: until the present leader raises it again, by Do or Raise, a deposed one can
-write. A deposed one whose number is greater than that of all who come (after a restore
-of both) could even shut them out. So stop all candidates before a restore. Then set
-the fence to the number in the record, or to 0 where there is no record:
+Numbers must not go back.
+
+  - After a restore of an election's record from a backup, or a Reset to a lower number, the fence
+    refuses each leader with fence.ErrStale until the numbers have passed the greatest seen. That is
+    safe, but nobody can write.
+  - If the fence's row is deleted, or its database is restored, the fence has forgotten numbers. A
+    deposed leader can write until the present leader raises the fence again, by Do or Raise. If its
+    number is greater than all that follow (after a restore of both), a deposed leader could even
+    shut them out.
+
+So stop all candidates before a restore. Then set the fence to the number in the record, or to 0 if
+there is no record:
 
 	UPDATE fences SET number = 0 WHERE election IN ('orders', 'orders (raising)')
 
@@ -109,20 +112,20 @@ import (
 
 // Options adjusts a Table. The zero value is right for most.
 type Options struct {
-	// IdleTimeout is for how long a transaction under the fence may do nothing
-	// between two statements, before the server ends its session: how long a
-	// leader that has vanished holds up the next. Zero: 10 s. Negative: as long as
-	// the server allows. MySQL counts in seconds. A session's lower limit stays.
+	// IdleTimeout is how long a transaction under the fence may do nothing between two
+	// statements, before the server ends its session. So it is how long a leader that vanished
+	// delays the next. Zero: 10 s. Negative: as long as the server allows. MySQL counts in
+	// seconds. If the session has a lower limit, that applies.
 	IdleTimeout time.Duration
-	// OneWriter says that all who use the table write to one node of their cluster. Else
-	// Raise refuses a MySQL server that is one of several that take writes (Galera, group
-	// replication with several primaries): there a lock holds on one node only, so that a
-	// deposed leader's transaction may commit after the new one's.
+	// OneWriter says that all who use the table write to one node of their cluster. If it is
+	// not set, Raise refuses a MySQL server that is one of several that take writes (Galera,
+	// group replication with several primaries). There a lock holds on one node only, so a
+	// deposed leader's transaction could commit after the new leader's.
 	OneWriter bool
 }
 
-// ErrNotRaised says that a transaction under a token began before the fence was
-// raised to the token's number: call Table.Raise, and begin it again.
+// ErrNotRaised says that a transaction began before the fence was raised to its token's number:
+// call Table.Raise, and begin it again.
 var ErrNotRaised = errors.New("fencesql: the fence is not raised to the token's number")
 
 // Table is a table of fences. Its methods may be called by any number of
@@ -137,14 +140,14 @@ type Table struct {
 
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
 
-// NewTable returns the table of that name ("fences", or "schema.fences"): letters,
-// digits and underscores, since it becomes a part of statements. Options may be nil.
+// NewTable returns the table of that name ("fences", or "schema.fences"). The name may have
+// letters, digits and underscores, since it becomes a part of statements. Options may be nil.
 func NewTable(d Dialect, name string, opts *Options) (*Table, error) {
 	if !tableName.MatchString(name) {
 		return nil, fmt.Errorf("fencesql: %q is not a valid name of a table: use letters, digits and underscores, with a schema before a dot if need be", name)
 	}
 	if d.mark == nil {
-		return nil, errors.New("fencesql: the zero Dialect is none: use PostgreSQL, MySQL or SQLite")
+		return nil, errors.New("fencesql: the Dialect is the zero Dialect: use PostgreSQL, MySQL or SQLite")
 	}
 	idle := 10 * time.Second
 	if opts != nil && opts.IdleTimeout != 0 {
@@ -163,7 +166,7 @@ func NewTable(d Dialect, name string, opts *Options) (*Table, error) {
 	return t, nil
 }
 
-// Create makes the table where there is none.
+// Create makes the table if it is missing.
 func (t *Table) Create(ctx context.Context, db *sql.DB) error {
 	if _, err := db.ExecContext(ctx, t.ddl); err != nil {
 		return fmt.Errorf("fencesql: creating table %s: %w", t.name, err)
@@ -171,9 +174,9 @@ func (t *Table) Create(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// Do runs act in a transaction that begins with a check of token, and commits it
-// where act returns nil. Before the first of a leadership it raises the fence. It returns
-// act's error, a *fence.StaleError, the error of token.Check, or what the database says.
+// Do runs act in a transaction that begins with a check of token, and commits it if act returns
+// nil. It raises the fence first if that is needed. It returns act's error, a *fence.StaleError,
+// the error of token.Check, or an error of the database.
 func (t *Table) Do(ctx context.Context, db *sql.DB, token fence.Token, act func(tx *sql.Tx) error) error {
 	if err := check(token); err != nil {
 		return err
@@ -218,9 +221,9 @@ func (t *Table) try(ctx context.Context, db *sql.DB, token fence.Token, act func
 	return true, nil
 }
 
-// Raise raises the fence to token's number, in a transaction of its own, which waits
-// for those of earlier leaderships to end. A fence that is there already it leaves alone. It
-// returns nil, a *fence.StaleError, the error of token.Check, or what the database says.
+// Raise raises the fence to token's number, in a transaction of its own. That transaction waits for
+// those of earlier leaderships to end. If the fence has this number already, Raise changes nothing.
+// It returns nil, a *fence.StaleError, the error of token.Check, or an error of the database.
 func (t *Table) Raise(ctx context.Context, db *sql.DB, token fence.Token) error {
 	if err := check(token); err != nil {
 		return err
@@ -277,11 +280,10 @@ func (t *Table) set(ctx context.Context, db *sql.DB, name string, number leadere
 	return tx.Commit()
 }
 
-// Check checks token within tx: call it before anything else in the transaction. The
-// fence must have been raised before tx began, see [Table.Raise], else it returns
-// ErrNotRaised. Tx may have any isolation level. The check holds until tx ends. It
-// returns nil, ErrNotRaised, a *fence.StaleError, the error of token.Check, or what the
-// database says; then roll back.
+// Check checks token within tx, at any isolation level. Call it before anything else in the
+// transaction. If the fence was not raised before tx began, see [Table.Raise], it returns
+// ErrNotRaised. The check holds until tx ends. It returns nil, ErrNotRaised, a *fence.StaleError,
+// the error of token.Check, or an error of the database. After an error, roll back.
 func (t *Table) Check(ctx context.Context, tx *sql.Tx, token fence.Token) error {
 	if err := check(token); err != nil {
 		return err
@@ -304,7 +306,7 @@ func (t *Table) Check(ctx context.Context, tx *sql.Tx, token fence.Token) error 
 	case seen > token.Number:
 		return &fence.StaleError{Token: token, Greatest: seen}
 	case seen < token.Number:
-		return fmt.Errorf("%w: it is %d for %q in table %s, as the transaction sees it, and the token %v: call Raise, and then begin the transaction",
+		return fmt.Errorf("%w: the transaction sees %d for %q in table %s, and the token is %v: call Raise, and then begin the transaction",
 			ErrNotRaised, seen, token.Election, t.name, token)
 	}
 	return nil
@@ -356,14 +358,14 @@ func (t *Table) seen(ctx context.Context, db interface {
 	case election != token.Election:
 		return 0, fmt.Errorf("fencesql: table %s takes %q for %q: give its column election the type %s", t.name, election, token.Election, t.dialect.key)
 	case n < 0:
-		return 0, fmt.Errorf("fencesql: table %s has %d as the fence of %q, which is none", t.name, n, token.Election)
+		return 0, fmt.Errorf("fencesql: table %s has %d as the fence of %q: it must not be negative", t.name, n, token.Election)
 	}
 	return leaderelection.ElectionNumber(n), nil
 }
 
-// Condition is the condition under which a row with a column for the number may
-// be written: column <= mark, or a column that is NULL, as in rows from before
-// there was one. Mark is the parameter that holds the token's number ("$2", "?").
+// Condition returns the condition under which a row with a column for the number may be written:
+// column <= mark, or the column is NULL, as in rows from before there was a fence. Mark is the
+// parameter with the token's number ("$2", "?").
 func Condition(column, mark string) string {
 	return "(" + column + " IS NULL OR " + column + " <= " + mark + ")"
 }

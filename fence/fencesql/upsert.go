@@ -13,11 +13,10 @@ import (
 	"github.com/c8e606e4/leaderelection/fence"
 )
 
-// Upsert is a statement that writes a row which is its own fence: it inserts the row if
-// there is none, and replaces it unless a newer leadership has written it. Make it by
-// NewUpsert. Its methods may be called by any number of goroutines at once.
-//
-// The row keeps a number and no election's name, so a table takes the rows of one election.
+// Upsert is a statement that writes a row which is its own fence. It inserts the row if there is
+// none, and replaces it unless a newer leadership has written it. Make it by NewUpsert. Its methods
+// may be called by any number of goroutines at once. The row keeps a number but no election's name,
+// so a table takes the rows of one election only.
 type Upsert struct {
 	dialect    Dialect
 	name       string
@@ -34,15 +33,15 @@ type DB interface {
 
 var columnName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// NewUpsert returns the statement for a table, as for NewTable. Key is the columns of its
-// primary key, or of one of its unique keys, columns is those to write besides, and fence
-// is the one that keeps the number, a BIGINT. MySQL compares all unique keys that the
-// table has: let it have one.
+// NewUpsert returns the statement for a table, named as for NewTable. Key is the columns of its
+// primary key, or of one of its unique keys. Columns are the other columns to write. Fence is the
+// column for the number, a BIGINT. MySQL compares all unique keys of the table: let it have only
+// one.
 func NewUpsert(d Dialect, table string, key, columns []string, fence string) (*Upsert, error) {
 	all := append(append(slices.Clone(key), columns...), fence)
 	switch {
 	case d.mark == nil:
-		return nil, errors.New("fencesql: the zero Dialect is none: use PostgreSQL, MySQL or SQLite")
+		return nil, errors.New("fencesql: the Dialect is the zero Dialect: use PostgreSQL, MySQL or SQLite")
 	case !tableName.MatchString(table):
 		return nil, fmt.Errorf("fencesql: %q is not a valid name of a table: use letters, digits and underscores, with a schema before a dot if need be", table)
 	case len(key) == 0:
@@ -70,18 +69,19 @@ func NewUpsert(d Dialect, table string, key, columns []string, fence string) (*U
 	}, nil
 }
 
-// Text is the statement, for other drivers than those of database/sql. Its parameters are
-// the values of the key, of the columns, and the token's number. In PostgreSQL and SQLite
-// it affects no row if the token is stale, or a trigger skips the row. In MySQL the number of rows tells nothing.
+// Text returns the statement, for drivers other than those of database/sql. Its parameters are the
+// values of the key, of the columns, and the token's number. In PostgreSQL and SQLite it affects no
+// row if the token is stale, or a trigger skips the row. In MySQL the number of rows says nothing.
 func (u *Upsert) Text() string { return u.text }
 
-// Exec runs the statement with the values of the key and of the columns, in this order. It
-// returns nil, a *fence.StaleError, fence.ErrNotWritten if the row was not written though no
-// newer leadership has it, the error of token.Check, or what the database says. Above READ
-// COMMITTED the database may refuse it within a transaction of one's own, in words of its
-// own, if the row was written meanwhile. In MySQL a second statement tells whether the
-// token is stale; a row that a newer leadership has written between the two is reported
-// as one that this token did not write.
+// Exec runs the statement with the values of the key and of the columns, in this order. It returns
+// nil, a *fence.StaleError, the error of token.Check, an error of the database, or
+// fence.ErrNotWritten if the row was not written though no newer leadership has it.
+//
+// In a transaction of yours above READ COMMITTED, the database may refuse the statement with an
+// error of its own if the row was written meanwhile. In MySQL a second statement finds out whether
+// the token is stale. If a newer leadership writes the row between the two, Exec reports that this
+// token did not write it.
 func (u *Upsert) Exec(ctx context.Context, db DB, token fence.Token, values ...any) error {
 	if err := check(token); err != nil {
 		return err

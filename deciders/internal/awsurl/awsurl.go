@@ -24,8 +24,8 @@ type URL struct {
 	*store.Params
 }
 
-// Parse takes u apart, which must have this scheme, no credentials and no fragment. The
-// name is u's host, or what the parameter says: an ARN, which no host can be.
+// Parse takes u apart. U must have this scheme, and no credentials or fragment. The name is u's
+// host, or the ARN in the parameter, since a host cannot be an ARN.
 func Parse(u *url.URL, scheme, parameter string) (*URL, error) {
 	switch {
 	case u.Scheme != scheme:
@@ -59,10 +59,10 @@ func Parse(u *url.URL, scheme, parameter string) (*URL, error) {
 	return in, nil
 }
 
-// Where takes the parameters that are for the SDK's configuration. They are region (else an
-// ARN's), profile and endpoint. It checks by Rest that there is none left. What is not given is
-// empty. The endpoint, nil if none is given, is for the client's BaseEndpoint; in the configuration
-// the environment would override it.
+// Where takes the parameters of the SDK's configuration: region (or an ARN's) and profile and
+// endpoint. It checks by Rest that there are no others. What is not given is empty. Use the
+// endpoint (nil if not given) as the client's BaseEndpoint: in the configuration the environment
+// would override it.
 func (u *URL) Where() (region, profile string, endpoint *string, err error) {
 	region, profile = cmp.Or(u.String("region"), u.region), u.String("profile")
 	if e := u.Endpoint("endpoint"); e != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// Sync brings a rename in dir on to the disk.
+// Sync makes a rename in dir durable.
 func Sync(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -25,8 +25,7 @@ func Sync(dir string) error {
 	return err
 }
 
-// Explain adds to a system's error what to do about it, and whether trying again
-// can help.
+// Explain adds advice to a system's error, and says whether trying again can help.
 func Explain(err error) error {
 	is := func(errnos ...syscall.Errno) bool {
 		for _, e := range errnos {

@@ -1,3 +1,2 @@
-// Package disk brings what was written on to the disk, and says what a system's errors of
-// files mean.
+// Package disk makes file changes durable, and explains a system's errors of files.
 package disk

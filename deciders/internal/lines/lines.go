@@ -1,5 +1,5 @@
 // Package lines closes connections that have died silently, for clients that would go on using
-// them: those that send all calls over one connection, or that keep several.
+// them: clients that send all calls over one connection, or keep several.
 package lines
 
 import (
@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// Lines are a client's connections. The zero value has none. Its methods may be called concurrently.
+// Lines are a client's connections. The zero value has none. Its methods may be called
+// concurrently.
 type Lines struct{ open sync.Map }
 
-// Add has a connection among the client's, until it is closed.
+// Add adds a connection to the client's, until it is closed.
 func (l *Lines) Add(c net.Conn) net.Conn {
 	x := &line{Conn: c, of: l}
 	x.heard.Store(elapsed(time.Now()))
@@ -25,7 +26,7 @@ func elapsed(at time.Time) int64 { return int64(at.Sub(epoch)) }
 
 var epoch = time.Now()
 
-// Drop closes the connections on which nothing has been heard since then.
+// Drop closes the connections on which nothing has been heard since that time.
 func (l *Lines) Drop(since time.Time) {
 	for x := range l.open.Range {
 		if c := x.(*line); c.heard.Load() < elapsed(since) {

@@ -27,8 +27,8 @@ const (
 // Held is an open lock file, locked. Closing it unlocks it.
 type Held struct{ *os.File }
 
-// Wait locks the file at path, which it makes with this mode if it is missing, and
-// waits for whoever has it locked.
+// Wait locks the file at path, and makes it with this mode if it is missing. If another process has
+// locked it, Wait waits.
 func Wait(ctx context.Context, path string, mode fs.FileMode) (*Held, error) {
 	for wait := firstLockWait; ; wait = min(2*wait, longLockWait) {
 		f, err := try(path, mode)
@@ -81,10 +81,10 @@ func flock(f *os.File) error {
 	}
 }
 
-var errOtherLock = errors.New("the lock file was removed or replaced under its holder; nothing may touch it while the election is in use")
+var errOtherLock = errors.New("the lock file was removed or replaced while it was locked; leave it alone while the election is in use")
 
-// Still returns an error unless the lock file at its path is the one that is held: if
-// somebody has removed it, another process may have locked another.
+// Still returns an error unless the lock file at its path is the one that is held: if it was
+// removed, another process may have locked a new one.
 func (h *Held) Still() error {
 	mine, err := h.Stat()
 	if err != nil {

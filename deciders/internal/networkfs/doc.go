@@ -1,3 +1,2 @@
-// Package networkfs tells file systems of other machines from local ones: their locks
-// cannot be trusted.
+// Package networkfs recognizes file systems of other machines, whose locks cannot be trusted.
 package networkfs

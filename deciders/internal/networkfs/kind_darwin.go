@@ -4,8 +4,7 @@ import "syscall"
 
 const mntLocal = 0x00001000 // MNT_LOCAL of sys/mount.h: stored locally
 
-// Kind names the kind of the file system that dir is on, if the system
-// does not say that it is a local one.
+// Kind names the kind of dir's file system. It is empty if the system says that it is a local one.
 func Kind(dir string) (kind string, err error) {
 	var st syscall.Statfs_t
 	for {

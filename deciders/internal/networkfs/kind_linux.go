@@ -30,8 +30,7 @@ var networkKinds = map[uint32]string{
 	0x7c7c6673: "Parallels shared folder",
 }
 
-// Kind names the kind of the file system that dir is on, if that is not
-// a local one.
+// Kind names the kind of dir's file system. It is empty if that is a local one.
 func Kind(dir string) (kind string, err error) {
 	var st syscall.Statfs_t
 	for {

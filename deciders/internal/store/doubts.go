@@ -8,17 +8,17 @@ import (
 	"sync"
 )
 
-// ErrLags is the error of a read that finds again what is in doubt, and what an attempt to
-// make sure of it has found to be replaced. No two versions are alike.
-var ErrLags = errors.New("a write of one's own was not answered, and reads show a record that writes do not find: " +
+// ErrLags is the error of a read that shows a record in doubt again, after an attempt to make sure
+// of it has found it replaced. No two versions are alike.
+var ErrLags = errors.New("an earlier write had no response, and reads show a record that writes do not find: " +
 	"they come from a replica that lags. Have candidates read from the primary (a proxy may send reads elsewhere)")
 
-// Doubts knows which records may be in a store that has not made them safe yet. Some
-// stores show a write before it is, as PostgreSQL does if the wait for its standbys is
-// cut short, and MySQL by default. A campaign takes a record of its own that it reads
-// for a write that worked. So each record of an Incarnation with a write that was not
-// answered is in doubt, whoever has written it: an operator's request carries on what it
-// was written on. The zero Doubts has none. Its methods may be called concurrently.
+// Doubts knows which records the store may not have made safe yet. Some stores show a write before
+// that: PostgreSQL if the wait for its standbys is cut short, and MySQL by default. If a campaign
+// reads a record of its own, it concludes that its write worked. So while a write of an Incarnation
+// has no response, each record of that Incarnation is in doubt. This holds for any writer: an
+// operator's request is written on top of the earlier record. The zero Doubts has none. Its methods
+// may be called concurrently.
 type Doubts struct {
 	mu      sync.Mutex
 	writes  uint64            // begun so far
@@ -31,8 +31,8 @@ type Doubts struct {
 // another's to it.
 const remembered = 64
 
-// Recent is the set of the last Incarnations that were added. The zero Recent has none. Its methods may
-// be called concurrently.
+// Recent is the set of the Incarnations that were added last. The zero Recent is empty. Its methods
+// may be called concurrently.
 type Recent struct {
 	mu   sync.Mutex
 	last []string
@@ -55,8 +55,8 @@ func (r *Recent) Has(incarnation string) bool {
 	return slices.Contains(r.last, incarnation)
 }
 
-// Begin notes a write of an Incarnation. Lost takes the note back, of a write that is
-// known not to have happened.
+// Begin notes a write of an Incarnation. Lost removes the note, if the write is known not to have
+// happened.
 func (d *Doubts) Begin(incarnation string) (number uint64, lost func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,8 +83,8 @@ func (d *Doubts) Begin(incarnation string) (number uint64, lost func()) {
 	}
 }
 
-// Landed notes that a write was answered. What was begun before it is on versions that
-// are gone: it has happened, and is as safe as this one, or never will.
+// Landed notes that a write was confirmed. Earlier writes of this Incarnation are on versions that
+// are gone: each has happened, and is as safe as this one, or never will.
 func (d *Doubts) Landed(number uint64, version string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -99,8 +99,7 @@ func (d *Doubts) Settle(version string) {
 	d.settled = version
 }
 
-// About reports whether the record of this Incarnation, read at this version, is in
-// doubt.
+// About reports whether the record of this Incarnation, read at this version, is in doubt.
 func (d *Doubts) About(incarnation, version string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Remedy is what to do about an error that no retry by itself can cure: one that errors.Is says
-// is Err, or whose text has Part, whichever is given.
+// Remedy is advice about an error that no retry can help. It fits if errors.Is reports Err, or if
+// the text has Part.
 type Remedy struct {
 	Err    error
 	Part   string
@@ -20,7 +20,7 @@ type Remedy struct {
 // Remedies are tried in their order.
 type Remedies []Remedy
 
-// Judge is the verdict of the first Remedy that fits; that of none may pass.
+// Judge is the verdict of the first Remedy that fits. If none fits, the error is temporary.
 func (rs Remedies) Judge(err error) Verdict {
 	text := err.Error()
 	for _, r := range rs {
@@ -31,7 +31,7 @@ func (rs Remedies) Judge(err error) Verdict {
 	return Verdict{}
 }
 
-// BadCertificate reports whether err is that a server's certificate is not trusted.
+// BadCertificate reports whether err says that a server's certificate is not trusted.
 func BadCertificate(err error) bool {
 	var hostname x509.HostnameError
 	var authority x509.UnknownAuthorityError

@@ -1,10 +1,9 @@
-// Package store is what all stores' deciders do alike: they check a token, write and
-// read the record's one form, say what was being done at which place and what to do
-// about it, and hide secrets. A store says how it loads and swaps a record's bytes, and
-// what its client's errors mean.
+// Package store has what all stores' deciders share. It checks tokens, writes and reads the
+// record's one form, makes errors with the call, the place and advice, and hides secrets. A store
+// loads and swaps a record's bytes, and judges its client's errors.
 //
-// It imports the standard library and the root module only: whoever imports one store
-// gets no other store's client with it.
+// It imports only the standard library and the root module, so that importing one store does not
+// bring another store's client.
 package store
 
 import (
@@ -31,22 +30,21 @@ const (
 	Following = "following"
 )
 
-// MaxSize is the size of a record, in bytes, above which it is refused. A Store that can
-// need not load more than one byte more.
+// MaxSize is the greatest size of a record, in bytes. A Store that can need not load more than one
+// byte more.
 const MaxSize = record.MaxSize
 
-// Store is one record in a store, as bytes. V is a version of it, which is also the
-// Token of entries: a value of a type of the store's package alone. The zero V stands
-// for no record.
+// Store is one record in a store, as bytes. V is its version, which is also the Token of entries: a
+// value of a type that only the store's package uses. The zero V stands for no record.
 type Store[V leaderelection.LeaderToken] interface {
 	// Load returns the record and its version.
 	Load(ctx context.Context) (Stored[V], error)
-	// Swap replaces the record by data if its version is still at, and returns the
-	// new version. E is what data says. If the version is another, the error is a
-	// *Refusal, one that Judge says is Lost, or a *leaderelection.LostRaceError.
+	// Swap replaces the record by data if its version is still at, and returns the new version.
+	// E is the entry in data. If the version is another, the error is a *Refusal, one that
+	// Judge calls Lost, or a *leaderelection.LostRaceError.
 	Swap(ctx context.Context, at V, data []byte, e *leaderelection.RaceEntry) (V, error)
-	// Judge says what an error of the store's client means. It is not asked about
-	// calls whose ctx has ended.
+	// Judge says what an error of the store's client means. It is not called if the call's ctx
+	// has ended.
 	Judge(err error) Verdict
 }
 
@@ -55,27 +53,27 @@ type Stored[V leaderelection.LeaderToken] struct {
 	Data []byte
 	At   V
 	None bool // there is no record: At is the version by which Swap makes one
-	// Emptied says, along with None, that the store shows that there was one. A value of no
-	// bytes is not None: it is a damaged record.
+	// Emptied says, together with None, that the store shows that there was a record. A value
+	// of no bytes is not None: it is a damaged record.
 	Emptied bool
 }
 
-// Versioner is a Store whose versions also have what the record itself says.
+// Versioner is a Store whose versions also need something from the record.
 type Versioner[V leaderelection.LeaderToken] interface {
-	// Of is the version at as that of the record e.
+	// Of is the version at, completed from the record e.
 	Of(e *leaderelection.RaceEntry, at V) V
 }
 
-// Placed is a Store that finds out by asking where exactly its record is: which host,
-// database, schema or file a name has led to. Different places are the commonest way to two
-// leaders, so what it found is in String and in each error.
+// Placed is a Store that finds out where exactly its record is: which host, database, schema or
+// file a name has led to. Different places are the commonest cause of two leaders, so String and
+// each error name this place.
 type Placed interface {
-	// Where is the place, empty while it is not known. It asks nobody.
+	// Where returns the place. It is empty while it is not known. It makes no request.
 	Where() string
 }
 
-// Refusal is the error of a Swap whose version is another, from a store that shows the
-// record that stood in its way.
+// Refusal is the error of a Swap whose version is another, from a store that returns the current
+// record.
 type Refusal[V leaderelection.LeaderToken] struct {
 	Current Stored[V]
 	Err     error // what the client returned, or nil
@@ -84,7 +82,7 @@ type Refusal[V leaderelection.LeaderToken] struct {
 // Error implements error.
 func (*Refusal[V]) Error() string { return "the version is another" }
 
-// Verdict is what an error means. The zero Verdict is one that may pass.
+// Verdict is what an error means. The zero Verdict says that it is temporary.
 type Verdict struct {
 	Advice    string // what to do about it; empty: nothing is known
 	Permanent bool   // no retry can help
@@ -94,14 +92,14 @@ type Verdict struct {
 	After time.Duration // the pause that the store asks for: see RetryAfter
 }
 
-// Permanent is the verdict on what no retry can cure.
+// Permanent is the verdict on an error that no retry can help.
 func Permanent(advice string) Verdict { return Verdict{Advice: advice, Permanent: true} }
 
-// Denied is the verdict on credentials or a permission that are refused, by a server that may have
-// just begun.
+// Denied is the verdict on refused credentials or permissions, perhaps by a server that has just
+// started.
 func Denied(advice string) Verdict { return Verdict{Advice: advice, Denied: true} }
 
-// Passing is the verdict on what may pass, with what to do about it.
+// Passing is the verdict on a temporary error, with advice.
 func Passing(advice string) Verdict { return Verdict{Advice: advice} }
 
 // Lost is the verdict on a refusal of the condition.
@@ -112,20 +110,22 @@ type Election[V leaderelection.LeaderToken] struct {
 	Store   Store[V]
 	Package string // of the store, for errors: "gcs"
 	Place   string // where the record is, as given: bucket and object, table and key
-	// Wrong is what is known to be wrong with names or options, or nil. Each call
-	// fails with it, as one that no retry can cure.
+	// Wrong is a known fault of names or options, or nil. Each call fails with it, as an error
+	// that no retry can help.
 	Wrong error
-	// Ours says that the store keeps the record under a name that only this library uses: a column, a
-	// field, an annotation. So what is there is a record, damaged or not, and never another's data.
+	// Ours says that the store keeps the record under a name that only this library uses: a
+	// column, a field, an annotation. So what is there is a record, damaged or not, and never
+	// somebody else's data.
 	Ours bool
-	// Never is a version that no record ever has, of a store whose server may be an
-	// imitation: one that takes no notice of conditions would let everybody lead. The first
-	// write of this Election then counts only when the server has refused two whose
-	// condition does not hold. Nil: the server is the vendor's own.
+	// Never is a version that no record ever has, for a store whose server may be an imitation:
+	// if it takes no notice of conditions, everybody would lead. The first write of this
+	// Election then counts only after the server has refused two whose condition does not hold.
+	// Nil: the server is the vendor's own.
 	Never *V
-	// Drop closes those of the client's connections on which nothing has been heard since then. It is
-	// called after a call that was given up. It is for clients that would use such a connection
-	// again: it may have died silently. Nil: a call that is given up closes its own connection.
+	// Drop closes the client's connections on which nothing has been heard since that time. It
+	// is called after a call that was given up. It is for clients that would use such a
+	// connection again, although it may have died silently. Nil: a call that is given up closes
+	// its own connection.
 	Drop func(since time.Time)
 
 	proved    atomic.Bool           // it has refused them
@@ -133,7 +133,7 @@ type Election[V leaderelection.LeaderToken] struct {
 	imitation atomic.Pointer[error] // it has not
 }
 
-// Where is the place of the record, as far as it is known: for String.
+// Where returns the place of the record for String. It may be known only in part.
 func (e *Election[V]) Where() string {
 	if p, is := e.Store.(Placed); is {
 		return cmp.Or(p.Where(), e.Place)
@@ -161,7 +161,7 @@ func (e *Election[V]) Read(ctx context.Context) (*leaderelection.RaceEntry, erro
 	return entry, nil
 }
 
-// Current is Read as a part of something else: its error is for Failed.
+// Current is Read as a part of another call. Pass its error to Failed.
 func (e *Election[V]) Current(ctx context.Context) (*leaderelection.RaceEntry, error) {
 	if err := e.Ready(ctx); err != nil {
 		return nil, err
@@ -195,11 +195,11 @@ func (e *Election[V]) prove(ctx context.Context, data []byte, entry *leaderelect
 		_, err := e.Store.Swap(ctx, try.at, data, entry)
 		switch {
 		case err == nil:
-			err = Wrong("the server has accepted a write on the condition %s: it takes no notice of conditions, so that several would lead at once. Use another server, or a version of this one that honors conditional writes", try.on)
+			err = Wrong("the server has accepted a write on the condition %s: it takes no notice of conditions, so several would lead at once. Use another server, or a version of this one that honors conditional writes", try.on)
 			e.imitation.Store(&err)
 			return err
 		case !e.lost(ctx, err):
-			return fmt.Errorf("the server was asked to refuse a write whose condition does not hold, to see that it honors conditions: %w", err)
+			return fmt.Errorf("testing that the server refuses a write whose condition does not hold: %w", err)
 		}
 	}
 	e.proved.Store(true)
@@ -215,7 +215,7 @@ func (e *Election[V]) lost(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && e.Store.Judge(err).Lost
 }
 
-// Entry is the entry in what is stored. Its error needs no Failed.
+// Entry is the entry in what is stored. Do not pass its error to Failed.
 func (e *Election[V]) Entry(s Stored[V]) (*leaderelection.RaceEntry, error) {
 	if s.None {
 		return &leaderelection.RaceEntry{Token: s.At, Emptied: s.Emptied}, nil
@@ -271,8 +271,8 @@ func (e *Election[V]) Write(ctx context.Context, entry *leaderelection.RaceEntry
 	return next, nil
 }
 
-// Follow is Changes, by a function that calls yield for each entry until that returns
-// false, or it fails.
+// Follow is Changes, by a function that calls yield for each entry until yield returns false, or
+// the function fails.
 func (e *Election[V]) Follow(ctx context.Context, follow func(ctx context.Context, yield func(*leaderelection.RaceEntry) bool) error) iter.Seq2[*leaderelection.RaceEntry, error] {
 	return func(yield func(*leaderelection.RaceEntry, error) bool) {
 		left := false
@@ -319,9 +319,8 @@ func (e *Election[V]) Ready(ctx context.Context) error {
 	return e.Wrong
 }
 
-// Failed says what was being done, at which place, and what to do about it, and wraps
-// leaderelection.ErrPermanent if no retry can help. What says so already, a lost race
-// or the error of an earlier Failed, it leaves as it is.
+// Failed adds to an error the call, the place, and advice, and wraps leaderelection.ErrPermanent if
+// no retry can help. It does not change a lost race, or the error of an earlier Failed.
 func (e *Election[V]) Failed(ctx context.Context, doing string, err error) error {
 	if lost, is := err.(*leaderelection.LostRaceError); is && lost.Place == "" {
 		lost.Place = e.Where()
@@ -379,7 +378,7 @@ var seconds = regexp.MustCompile(`^([0-9]+)(\.[0-9]+)?$`)
 // longest is the longest pause, in seconds: a number of 32 bits, as Kubernetes has it.
 const longest = 1 << 30
 
-// RetryAfter is the pause that the header Retry-After of an HTTP answer asks for: a number of
+// RetryAfter is the pause that the header Retry-After of an HTTP response asks for: a number of
 // seconds, rounded up, or a date. It is zero if the header has neither.
 func RetryAfter(header string) time.Duration {
 	if m := seconds.FindStringSubmatch(header); m != nil {
@@ -399,7 +398,7 @@ func RetryAfter(header string) time.Duration {
 	return min(max(time.Until(at), 0), longest*time.Second)
 }
 
-// Wrong is an error of our own that no retry can cure.
+// Wrong makes an error that no retry can help.
 func Wrong(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", fmt.Errorf(format, args...), leaderelection.ErrPermanent)
 }

@@ -25,7 +25,7 @@ func (p *Params) TLSFiles() TLSFiles {
 }
 
 // TLS takes the parameter tls, and those of the files, which imply it. It reports whether to
-// connect with TLS. Faults of the files are in the error of Rest.
+// connect with TLS. Rest returns faults of the files.
 func (p *Params) TLS() (on bool, files TLSFiles) {
 	said := p.values["tls"]
 	on, files = p.Bool("tls"), p.TLSFiles()
@@ -38,8 +38,8 @@ func (p *Params) TLS() (on bool, files TLSFiles) {
 	return on || !files.None(), files
 }
 
-// Exclude notes that a setting, which allows connections in the clear or does not check the
-// server, is wrong if a file is named.
+// Exclude notes that a setting that allows connections in the clear, or does not check the server,
+// is wrong if a file is named.
 func (f TLSFiles) Exclude(p *Params, setting string) {
 	if !f.None() {
 		p.Wrong("the parameters tls_ca, tls_cert and tls_key imply TLS that checks the server's certificate: leave out %s", setting)
@@ -49,14 +49,14 @@ func (f TLSFiles) Exclude(p *Params, setting string) {
 // None reports whether no file is named.
 func (f TLSFiles) None() bool { return f.CA+f.Cert+f.Key == "" }
 
-// Load reads the files as they are now. Call it for each connection, since certificates
-// are renewed.
+// Load reads the files as they are now. Call it for each connection, since certificates are
+// renewed.
 func (f TLSFiles) Load() (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	return cfg, f.Into(cfg)
 }
 
-// Into is Load into a configuration that has more than that.
+// Into is Load into a configuration that has other settings.
 func (f TLSFiles) Into(cfg *tls.Config) error {
 	if f.CA != "" {
 		pem, err := os.ReadFile(f.CA)
@@ -65,7 +65,7 @@ func (f TLSFiles) Into(cfg *tls.Config) error {
 		}
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("parameter tls_ca: %s holds no PEM certificate", f.CA)
+			return fmt.Errorf("parameter tls_ca: %s has no PEM certificate", f.CA)
 		}
 	}
 	switch {
@@ -119,8 +119,8 @@ func DialTLS(ctx context.Context, cfg *tls.Config, network, address string) (net
 	return c, nil
 }
 
-// InTheClear reports whether what is sent to an endpoint can be read on its way: by HTTP
-// without TLS, and not to this machine.
+// InTheClear reports whether others can read what is sent to an endpoint: by HTTP without TLS, and
+// not to this machine.
 func InTheClear(endpoint string) bool {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "http" {

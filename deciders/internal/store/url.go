@@ -18,7 +18,7 @@ import (
 	"github.com/c8e606e4/leaderelection/internal/redact"
 )
 
-// OpenError is why u cannot be opened: no retry can help, but if the opening was given up. It
+// OpenError says why u cannot be opened: no retry can help, unless the opening was given up. It
 // shows no secrets of u.
 func OpenError(pkg string, u *url.URL, err error) error {
 	if !errors.Is(err, leaderelection.ErrPermanent) && !errors.Is(err, clients.ErrEnded) {
@@ -35,7 +35,7 @@ type badURL struct{ error }
 func (b badURL) Unwrap() error      { return b.error }
 func (badURL) Is(target error) bool { return target == open.ErrURL }
 
-// NotOpened is why u was not opened: as OpenError, but err may pass.
+// NotOpened says why u was not opened: like OpenError, but err may be temporary.
 func NotOpened(pkg string, u *url.URL, err error) error {
 	return complete{fmt.Errorf("leaderelection/%s: opening %s: %w", pkg, redact.URL(u.String()), redact.Error(err, u.String()))}
 }
@@ -56,8 +56,8 @@ func Hosts(u *url.URL, port string) (hosts []string, err error) {
 	return hosts, nil
 }
 
-// Params are the parameters of a store's URL. Take each by its name, then call Rest:
-// what is wrong with any of them Rest says.
+// Params are the parameters of a store's URL. Take each by its name, then call Rest, which reports
+// what is wrong with any of them.
 type Params struct {
 	values url.Values
 	names  []string // that were asked for
@@ -65,8 +65,8 @@ type Params struct {
 	err    error    // the first that was wrong
 }
 
-// ParseParams reads u's query. It refuses what no store's URL may have: a fragment, for
-// that is most often a # that should be escaped.
+// ParseParams reads u's query. It refuses a fragment, since that is most often a # that must be
+// escaped.
 func ParseParams(u *url.URL) (*Params, error) {
 	if u.Fragment != "" {
 		return nil, errors.New("a # in a name must be written %23")
@@ -78,7 +78,7 @@ func ParseParams(u *url.URL) (*Params, error) {
 	return &Params{values: values}, nil
 }
 
-// Wrong notes what is wrong with a parameter; only the first is kept.
+// Wrong notes what is wrong with a parameter. Only the first note is kept.
 func (p *Params) Wrong(format string, args ...any) {
 	if p.err == nil {
 		p.err = fmt.Errorf(format, args...)
@@ -179,8 +179,8 @@ func (p *Params) Duration(name string) time.Duration {
 	return d
 }
 
-// Endpoint takes the URL of an HTTP server; nil if it is not given. Credentials do not
-// belong in it.
+// Endpoint takes the URL of an HTTP server, or nil if it is not given. It must not have
+// credentials.
 func (p *Params) Endpoint(name string) *url.URL {
 	v := p.String(name)
 	if v == "" {
@@ -198,8 +198,8 @@ func (p *Params) Endpoint(name string) *url.URL {
 	return u
 }
 
-// KeyFile takes the name of a file with a secret key of this many bytes, as they are or in
-// base64, and returns the key; nil if it is not given. What Rest says shows nothing of it.
+// KeyFile takes the name of a file with a secret key of this many bytes, raw or in base64, and
+// returns the key, or nil if it is not given. Rest never shows the key.
 func (p *Params) KeyFile(name string, size int) []byte {
 	file := p.String(name)
 	if file == "" {
@@ -233,7 +233,7 @@ func (p *Params) Take(said string, wanted func(name string) bool) url.Values {
 	return taken
 }
 
-// Rest says what was wrong with the parameters taken, or that there are others.
+// Rest reports what is wrong with the parameters taken, or that there are others.
 func (p *Params) Rest() error {
 	if p.err != nil {
 		return p.err

@@ -61,7 +61,7 @@ func tablesThatWillNotDo(t *testing.T, addr string) {
 		"missing":       {"DO 1", []string{"1146", "CREATE TABLE", "create=true"}},
 		"in memory":     {"CREATE TABLE leaderelection (election VARBINARY(255) PRIMARY KEY, version INT) ENGINE=MEMORY", []string{"MEMORY", "ENGINE=InnoDB"}},
 		"MyISAM":        {"CREATE TABLE leaderelection (election VARBINARY(255) PRIMARY KEY" + rest + " ENGINE=MyISAM", []string{"MyISAM", "ENGINE=InnoDB"}},
-		"a view":        {"CREATE VIEW leaderelection AS SELECT 'e' AS election", []string{"no ordinary table", "VIEW"}},
+		"a view":        {"CREATE VIEW leaderelection AS SELECT 'e' AS election", []string{"not an ordinary table", "VIEW"}},
 		"ignores case":  {"CREATE TABLE leaderelection (election VARCHAR(255) PRIMARY KEY" + rest, []string{"VARCHAR", "VARBINARY(255)"}},
 		"no key":        {"CREATE TABLE leaderelection (election VARBINARY(255)" + rest, []string{"unique index"}},
 		"another key":   {"CREATE TABLE leaderelection (id INT, election VARBINARY(255), UNIQUE (election, id)" + rest, []string{"unique index"}},

@@ -4,8 +4,8 @@
 //	...
 //	decider := sql.NewDecider(db, mysql.Dialect(), "leaderelection", "web", nil)
 //
-// What is written where, what may lose a confirmed write, permissions and costs are in the
-// documentation of deciders/sql. This package links the driver, deciders/sql does not.
+// See deciders/sql for what is written where, what can lose a confirmed write, permissions and
+// costs. This package links the driver, deciders/sql does not.
 package mysql
 
 import (
@@ -58,10 +58,11 @@ const (
 	maxLifetime = 3 * time.Minute // so that a fail-over by DNS is followed
 )
 
-// NewDB opens a pool as elections need it; it does not connect. It sets InterpolateParams,
-// by which a write is one round trip and not two; and, unless config says otherwise, a
-// Timeout, autocommit=1, and innodb_lock_wait_timeout=2, so that a wait for another's lock ends
-// before the campaign gives the call up, and the error says what it was. Config is not changed. It must not have a Collation of those that InterpolateParams refuses.
+// NewDB opens a pool as elections need it. It does not connect. It sets InterpolateParams, so that
+// a write is one round trip and not two. Unless config says otherwise, it also sets a Timeout,
+// autocommit=1, and innodb_lock_wait_timeout=2. With the latter a wait for another's lock ends
+// before the campaign gives the call up, and the error names the reason. NewDB does not change
+// config, which must not have a Collation that InterpolateParams refuses.
 func NewDB(config *mysql.Config) (*sql.DB, error) {
 	c := config.Clone()
 	c.InterpolateParams = true

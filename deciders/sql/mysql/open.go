@@ -25,14 +25,18 @@ import (
 //	mariadb://user@host/database?election=web&create=true&tls_ca=ca.pem
 //	mysql://user@/database?election=web&socket=/run/mysqld/mysqld.sock
 //
-// The parameter election is required. Others are table ("leaderelection" if it is left
-// out; "database.table" is one of another database), create=true for
-// Options.CreateTable, socket for a server on this machine, and timeout for the making of
-// a connection (5s). TLS is tls=true, which checks the server's certificate. The parameters
-// tls_ca, tls_cert and tls_key imply it. They name files in PEM form, read again for each connection.
-// Without them, tls=skip-verify checks nothing, and tls=preferred takes what the server offers. A
-// password that the address leaves out is taken from MYSQL_PWD, a user is then $USER's. It
-// does not connect.
+// The parameter election is required. Others are:
+//
+//	table     the table; "database.table" is in another database ("leaderelection")
+//	create    true: Options.CreateTable
+//	socket    the socket of a server on this machine
+//	timeout   the limit for making a connection (5s)
+//	tls       true checks the server's certificate; the three below imply it. Without
+//	          them, skip-verify checks nothing, and preferred takes what the server offers
+//	tls_ca, tls_cert, tls_key
+//	          files in PEM form, read again for each connection
+//
+// A missing password is taken from MYSQL_PWD, a missing user from $USER. Open does not connect.
 func Open(ctx context.Context, u *url.URL) (*lesql.Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {

@@ -143,8 +143,8 @@ func (o *opened) foreign() error {
 	defer own.Unlock()
 	for name, file := range descriptors() {
 		if was := own.files[name]; o.files.has(file) && (was == nil || !os.SameFile(was, file)) {
-			return store.Wrong("something else in this process has a file of %s open (descriptor %s), and when it closes that the kernel drops SQLite's locks: "+
-				"let all of the process use one pool of sqlite.NewDB, or give the pool of its own driver to sql.NewDecider, and copy the database by VACUUM INTO", o.path, name)
+			return store.Wrong("something else in this process has a file of %s open (descriptor %s), and when it closes the file the kernel drops SQLite's locks: "+
+				"use one pool of sqlite.NewDB in all of the process, or give the pool of its own driver to sql.NewDecider, and copy the database by VACUUM INTO", o.path, name)
 		}
 	}
 	return nil

@@ -44,7 +44,7 @@ func TestTablesThatWillNotDo(t *testing.T) {
 		words []string
 	}{
 		"missing":       {"SELECT 1", []string{"no such table", "CREATE TABLE", "create=true"}},
-		"a view":        {"CREATE VIEW leaderelection AS SELECT 'e' AS election", []string{"no ordinary table", "view"}},
+		"a view":        {"CREATE VIEW leaderelection AS SELECT 'e' AS election", []string{"not an ordinary table", "view"}},
 		"no key":        {"CREATE TABLE leaderelection (election TEXT, version TEXT, written INTEGER, record TEXT)", []string{"unique index"}},
 		"ignores case":  {"CREATE TABLE leaderelection (election TEXT PRIMARY KEY COLLATE NOCASE, version TEXT, written INTEGER, record TEXT)", []string{"upper case"}},
 		"partial key":   {"CREATE TABLE leaderelection (election TEXT, version TEXT); CREATE UNIQUE INDEX i ON leaderelection (election) WHERE version <> ''", []string{"unique index"}},
@@ -89,7 +89,7 @@ func TestFiles(t *testing.T) {
 	address := func(path, more string) *lesql.Decider {
 		return feedtest.Opened(t, sqlite.Open, (&url.URL{Scheme: "sqlite", Path: path, RawQuery: "election=e" + more}).String())
 	}
-	feedtest.Refuses(t, address(damaged, ""), "no sound SQLite database")
+	feedtest.Refuses(t, address(damaged, ""), "not a sound SQLite database")
 	feedtest.Refuses(t, address(filepath.Join(dir, "missing.db"), ""), "create=true")
 	if _, err := os.Stat(filepath.Join(dir, "missing.db")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it was made: %v", err)

@@ -1,15 +1,14 @@
-// Package sqlite keeps an election in a SQLite database of this machine, by
-// modernc.org/sqlite, which needs no C compiler: for the processes of one machine that
-// have such a database already, and as the default of a program that may be given a
-// server later.
+// Package sqlite keeps an election in a SQLite database, for the processes of one machine. Use it
+// if they have such a database already, or as the default of a program that may get a server later.
+// It uses modernc.org/sqlite, which needs no C compiler.
 //
 //	db, err := sqlite.NewDB("/var/lib/myapp/app.db", &sqlite.Options{Create: true}) // a *sql.DB as elections need it
 //	...
 //	decider := sql.NewDecider(db, sqlite.Dialect(), "leaderelection", "web", &sql.Options{CreateTable: true})
 //
-// All candidates are on one machine and go by one clock: set the ClockPolicy to SharedClock for all of
-// them. What is written where and what may lose a confirmed write is in the documentation
-// of deciders/sql. This package links the driver, deciders/sql does not.
+// All candidates are on one machine and share its clock: set the ClockPolicy to SharedClock for all
+// of them. See deciders/sql for what is written where, and what can lose a confirmed write. This
+// package links the driver, deciders/sql does not.
 package sqlite
 
 import (
@@ -46,25 +45,24 @@ func Dialect() lesql.Dialect {
 
 // Options adjusts NewDB. The zero value and nil are the same.
 type Options struct {
-	// Create makes the file if it is missing, in WAL mode. A file that is there keeps
-	// its mode.
+	// Create makes the file if it is missing, in WAL mode. A file that exists keeps its mode.
 	Create bool
-	// AllowNetwork lets the file lie on a file system that is, or may be, on another
-	// machine. Only for one that is known to be used by this machine alone: SQLite goes by
-	// the file system's locks, and across machines two may lead.
+	// AllowNetwork allows a file on a file system that is, or may be, on another machine. Set
+	// it only if you know that this machine alone uses the file: SQLite relies on the file
+	// system's locks, and across machines two may lead.
 	AllowNetwork bool
-	// BusyTimeout is how long a statement waits for others' locks. It is to be shorter
-	// than a quarter of a term: the campaign gives a call up then, and does not learn that
-	// the database was locked. Zero: 2 s.
+	// BusyTimeout is how long a statement waits for others' locks. It must be shorter than a
+	// quarter of a term. Otherwise the campaign gives up the call first, and does not learn
+	// that the database was locked. Zero: 2 s.
 	BusyTimeout time.Duration
 }
 
 // maxConns is how many connections a pool may have: mostly one is open.
 const maxConns = 8
 
-// NewDB opens a pool as elections need it, with synchronous = EXTRA in each connection,
-// which in WAL mode is the same as FULL. A connection whose file was moved, removed or
-// replaced is left for one to what is there now. It makes a file at most, and reads none.
+// NewDB opens a pool as elections need it, with synchronous = EXTRA in each connection (in WAL mode
+// this is the same as FULL). If a connection's file was moved, removed or replaced, the pool opens
+// a connection to the file that is there now. NewDB reads no file, and at most makes one.
 func NewDB(path string, opts *Options) (*sql.DB, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -108,8 +106,8 @@ func local(dir, kind string, err error) error {
 	if err != nil || kind == "" {
 		return nil //nolint:nilerr // see above
 	}
-	return store.Wrong("the directory %s is on a file system of the kind %s, which is or may be on another machine: there locks are not sure. "+
-		"Use a local disk, or a server; where only this machine uses it, set Options.AllowNetwork (allow_network=true in an address)", dir, kind)
+	return store.Wrong("the directory %s is on a file system of the kind %s, which is or may be on another machine: its locks are not reliable. "+
+		"Use a local disk, or a server; if only this machine uses it, set Options.AllowNetwork (allow_network=true in an address)", dir, kind)
 }
 
 // Open returns a handle on the election that u names, with a pool of its own, which Close
@@ -118,10 +116,9 @@ func local(dir, kind string, err error) error {
 //	sqlite:///var/lib/myapp/app.db?election=web
 //	sqlite:app.db?election=web&create=true
 //
-// The second form is relative to the working directory. The parameter election is
-// required. Others are table ("leaderelection" if it is left out), create=true, which makes
-// the file and the table if they are missing, busy_timeout (2s), and allow_network=true for
-// Options.AllowNetwork. It reads nothing.
+// The second form is relative to the working directory. The parameter election is required. Others
+// are table ("leaderelection"), create=true to make the file and the table if they are missing,
+// busy_timeout (2s), and allow_network=true for Options.AllowNetwork. Open reads nothing.
 func Open(ctx context.Context, u *url.URL) (*lesql.Decider, error) {
 	d, err := open(ctx, u)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package object is what the fences on objects have in common: a look at the
-// object, whose metadata holds the greatest token that it was written under, and a
-// write that is conditional on the very version that was seen.
+// Package object is what the fences on objects share: a look at the object, whose metadata has the
+// greatest token that it was written under, and a write on condition that the object is still the
+// version that was seen.
 package object
 
 import (
@@ -21,8 +21,8 @@ import (
 const (
 	// TokenName is that of the token of the last write.
 	TokenName = "fencingtoken"
-	// WriteName is that of a random text, by which a write whose answer was
-	// lost is known again.
+	// WriteName is that of a random text. It lets a writer recognize its write if the response
+	// was lost.
 	WriteName = "fencingwrite"
 )
 
@@ -42,21 +42,20 @@ type Seen struct {
 type Object struct {
 	// Package and Place are for errors.
 	Package, Place string
-	// Look asks for the version and the metadata. No object is no error.
+	// Look asks for the version and the metadata. If there is no object, that is not an error.
 	Look func(ctx context.Context) (Seen, error)
 	// Refused reports whether an error of a write is the refusal of its condition.
 	Refused func(error) bool
-	// Never is a version that no object has, of a store whose server may be an imitation: one
-	// that takes no notice of conditions would let a deposed leader write. A call that raises a
-	// fence then first sees that the server refuses a write that it must refuse. Nil: the server
-	// is the vendor's own.
+	// Never is a version that no object has, for a store whose server may be an imitation: if
+	// it takes no notice of conditions, a deposed leader could write. A call that raises a
+	// fence then first tests that the server refuses such a write. Nil: the server is the
+	// vendor's own.
 	Never *Seen
 }
 
-// ErrUnproved is what a Write wraps whose answer tells of a success and does not prove
-// it: anything may answer 200. The object is looked at then, and the write counts if it
-// has the text of WriteName that was sent.
-var ErrUnproved = errors.New("the answer tells of a success, and does not prove it: something else than the store may have answered")
+// ErrUnproved is what a Write wraps if the response reports a success but does not prove it. The
+// object is then read, and the write counts if it has the text of WriteName that was sent.
+var ErrUnproved = errors.New("the response reports a success but does not prove it: it may not be from the store")
 
 // Write writes on condition that the object is still as seen, with metadata that
 // has at least marks.
@@ -66,19 +65,19 @@ type Write func(ctx context.Context, seen Seen, marks map[string]string) error
 // many concurrent writers of one leadership finish all the same.
 const tries = 16
 
-// Put writes under a token. It returns a *fence.StaleError, the error of token.Check,
-// errors that wrap fence.ErrMalformed or fence.ErrOtherElection for what the
-// object holds, or what the store says.
+// Put writes under a token. It returns a *fence.StaleError, the error of token.Check, an error of
+// the store, or one that wraps fence.ErrMalformed or fence.ErrOtherElection for the object's
+// metadata.
 func (o Object) Put(ctx context.Context, token fence.Token, write Write) error {
 	return o.do(ctx, "writing", token, func(Seen) (bool, error) { return false, nil }, write)
 }
 
-// Raise raises the fence of an object that there is, and leaves its content alone.
-// Its errors are those of Put.
+// Raise raises the fence of an object that exists, and leaves its content alone. Its errors are
+// those of Put.
 func (o Object) Raise(ctx context.Context, token fence.Token, write Write) error {
 	raised := func(s Seen) (bool, error) {
 		if !s.Exists {
-			return false, errors.New("there is no such object: the first write makes it, and its fence")
+			return false, errors.New("there is no such object: the first write makes it and its fence")
 		}
 		n, err := s.number(token.Election)
 		return n == token.Number, err
@@ -147,13 +146,13 @@ func (o Object) prove(ctx context.Context, at, seen Seen, write Write) error {
 		case err != nil && o.Refused(err):
 			return nil
 		case err == nil || errors.Is(err, ErrUnproved):
-			return errors.Join(errors.New("the server has accepted a write whose condition does not hold: it takes no notice of conditions, so that it cannot keep out a deposed leader. "+
+			return errors.Join(errors.New("the server has accepted a write whose condition does not hold: it takes no notice of conditions, so it cannot keep out a deposed leader. "+
 				"Use another server, or a version of this one that honors conditional writes"), err)
 		case ctx.Err() != nil:
 			return err
 		}
 	}
-	return fmt.Errorf("the server was asked to refuse a write whose condition does not hold, to see that it honors conditions: %w", err)
+	return fmt.Errorf("testing that the server refuses a write whose condition does not hold: %w", err)
 }
 
 // readBack finds out what became of a write that failed otherwise than by its
@@ -198,7 +197,7 @@ func (s Seen) number(election string) (leaderelection.ElectionNumber, error) {
 		err = t.Check(election)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("its metadata %s: %w: it is left alone: correct it, or remove it", TokenName, err)
+		return 0, fmt.Errorf("its metadata %s: %w: correct it, or remove it", TokenName, err)
 	}
 	return t.Number, nil
 }
@@ -217,8 +216,7 @@ func (s Seen) marks(token fence.Token, id string) map[string]string {
 	return map[string]string{TokenName: token.String(), WriteName: id}
 }
 
-// With returns metadata with marks in place of what it has under their names,
-// and leaves metadata itself as it is.
+// With returns a copy of metadata with marks, which replace entries of the same names.
 func With(metadata, marks map[string]string) map[string]string {
 	m := make(map[string]string, len(metadata)+len(marks))
 	for k, v := range metadata {

@@ -10,8 +10,8 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-// Bind makes these the leases of the Decider whose record is the blob of this name in c.
-// It says what Azure would not allow of them, and refuses a second Decider.
+// Bind gives these leases to the Decider whose record is the blob of this name in c. It returns an
+// error if Azure would not allow them, or if they have a Decider already.
 func (l *Leases) Bind(c *container.Client, name, place string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +68,7 @@ func (l *Leases) Release(ctx context.Context, tv *leaderelection.TimeView, name 
 	return l.one(tv, "releasing the lease on", name, func() error { return l.releaseFor(ctx, tv.ElectionNumber(), name) })
 }
 
-// Break ends whatever lease is on a blob, at once.
+// Break ends any lease on a blob, at once.
 func (l *Leases) Break(ctx context.Context, tv *leaderelection.TimeView, name string) error {
 	return l.one(tv, "breaking the lease on", name, func() error { return l.breakFor(ctx, tv.ElectionNumber(), name) })
 }

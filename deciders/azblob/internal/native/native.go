@@ -30,9 +30,8 @@ const (
 	maxLease = 60 * time.Second
 )
 
-// Leases are the native leases of the campaign that uses a Decider. They never
-// stand in the way of the election: the record is written first, and what
-// becomes of the leases then is for Held to say.
+// Leases are the native leases of the campaign that uses a Decider. They never delay the election:
+// the record is written first. Held reports what becomes of the leases after that.
 type Leases struct {
 	c       *container.Client // nil until Bind, as place
 	place   string
@@ -51,9 +50,9 @@ type Leases struct {
 	telling bool
 }
 
-// New returns the leases on the record's blob and on its companions, for Bind. They
-// last for length, or if that is 0 as the campaign's term. Create makes companions that
-// are missing. Changed may be nil.
+// New returns the leases on the record's blob and on its companions, for Bind. They last for
+// length, or for the campaign's term if length is 0. Create makes missing companions. Changed may
+// be nil.
 func New(companions []string, length time.Duration, create bool, changed func(Event)) *Leases {
 	l := &Leases{length: length, create: create, changed: changed, wrong: check(companions, length)}
 	l.set(companions)
@@ -89,19 +88,18 @@ type At struct {
 	ID   string      // of the lease of the leadership that the record tells of
 }
 
-// ID is the id of the native lease of a leadership. All can work it out from the
-// record, so that an operator's request and a successor's claim can name the lease
-// of the leader that they write over. It is not a secret: leases fence off programs
-// that do not know of the election, not ones that mean harm.
+// ID is the id of the native lease of a leadership. Everybody can compute it from the record, so
+// that an operator's request and a successor's claim can name the lease of the leader that they
+// write over. It is not a secret: leases keep out programs that do not know of the election, not
+// malicious ones.
 func ID(number leaderelection.ElectionNumber, incarnation string) string {
 	h := sha256.Sum256([]byte(strconv.FormatUint(uint64(number), 10) + " " + incarnation))
 	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // a UUID of version 8
 	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
-// Claim reports whether entry is written for this Decider's own campaign: what
-// begins a leadership is, and what extends or releases the same one. An operator's
-// request for another's leadership is not.
+// Claim reports whether entry is written for this Decider's own campaign: to begin a leadership, or
+// to extend or release the same one. An operator's request for another's leadership is not.
 func (l *Leases) Claim(old At, entry *leaderelection.RaceEntry) bool {
 	id := ID(entry.ElectionNumber, entry.Incarnation)
 	l.mu.Lock()
@@ -115,11 +113,10 @@ func (l *Leases) Claim(old At, entry *leaderelection.RaceEntry) bool {
 	return l.id == id
 }
 
-// Follow brings the native leases in line with entry, which has been written as
-// next. It reports whether the record's blob is under the lease of entry's leadership
-// now. It takes at most an eighth of the term, half of what a campaign allows for
-// a call, so that the write itself is answered in time whatever becomes of the
-// leases.
+// Follow makes the native leases match entry, which has been written as next. It reports whether
+// the record's blob is now under the lease of entry's leadership. It takes at most an eighth of the
+// term, half of a campaign's limit for a call, so that the leases never delay the write's response
+// beyond it.
 func (l *Leases) Follow(ctx context.Context, old At, entry *leaderelection.RaceEntry, next At) bool {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, max(entry.TermLength/8, 50*time.Millisecond))
@@ -216,7 +213,7 @@ func (l *Leases) make(ctx context.Context, name string) error {
 // taken is err, or one of its own unless the answer names the lease, as Azure's do.
 func (l *Leases) taken(next At, id *string, err error) error {
 	if err == nil && (id == nil || *id != next.ID) {
-		err = errors.New("the answer does not name the lease: something else than the store answered")
+		err = errors.New("the response does not name the lease: it is not from the store")
 	}
 	return err
 }
@@ -254,8 +251,7 @@ func Break[T blob.Client | blockblob.Client](ctx context.Context, b *T, etag azc
 	return err
 }
 
-// IfMatch is the condition that the blob is this version, or where etag is empty
-// that there is none.
+// IfMatch is the condition that the blob is this version, or that there is none if etag is empty.
 func IfMatch(etag azcore.ETag) *blob.ModifiedAccessConditions {
 	if etag == "" {
 		any := azcore.ETagAny

@@ -11,7 +11,7 @@ import (
 	"github.com/c8e606e4/leaderelection"
 )
 
-// Event is that the leader holds the lease on a blob, or does not any more.
+// Event says that the leader holds the lease on a blob, or no longer does.
 type Event struct {
 	Blob  string
 	Held  bool

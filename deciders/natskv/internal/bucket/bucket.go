@@ -1,5 +1,5 @@
-// Package bucket judges whether a key-value bucket of NATS can keep an election, and what
-// it may lose.
+// Package bucket checks whether a key-value bucket of NATS can keep an election, and what it may
+// lose.
 package bucket
 
 import (
@@ -44,9 +44,8 @@ var (
 	errFed = errors.New("what another bucket writes would overwrite the record unasked: use a bucket of its own")
 )
 
-// Unfit says why a bucket cannot keep an election: any setting by which the
-// server may drop or replace the record on its own, acknowledge what it has not
-// stored, or take no second record.
+// Unfit says why a bucket cannot keep an election: any setting by which the server may drop or
+// replace the record by itself, acknowledge what it has not stored, or refuse a second record.
 func Unfit(c *jetstream.StreamConfig) error {
 	switch {
 	case c.MaxAge > 0:
@@ -73,7 +72,7 @@ func Unfit(c *jetstream.StreamConfig) error {
 	return nil
 }
 
-// Examine says what of the package documentation's warnings applies.
+// Examine says which of the package documentation's warnings apply.
 func Examine(info *jetstream.StreamInfo) []durability.Warning {
 	var found []durability.Warning
 	warn := func(advice, format string, args ...any) {

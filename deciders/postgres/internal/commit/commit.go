@@ -1,5 +1,4 @@
-// Package commit runs statements whose answer counts only when the standbys have the
-// write.
+// Package commit runs statements that count only when the standbys have the write.
 package commit
 
 import (
@@ -16,18 +15,17 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// Proof is what a statement of Run returns last. It raises synchronous_commit to on for
-// the statement's transaction, and lowers client_min_messages to notice, because a role may
-// have both otherwise. Then it makes the server say something harmless (that a text-search
-// query is empty, which no permission can forbid and no default logs): a cancelled wait for a
-// standby is told by a warning alone, on the same way, and only a client that hears the one
-// would have heard the other. Its last column says whether commits wait for standbys.
+// Proof is what a statement of Run returns last. It raises synchronous_commit to on for the
+// statement's transaction, and lowers client_min_messages to notice, since a role may have other
+// values. Then it makes the server send a harmless notice (that a text-search query is empty, which
+// no permission can forbid and no default logs). The server reports a canceled wait for a standby
+// only by a warning, on the same way: a client that hears the notice would have heard the warning.
+// The last column says whether commits wait for standbys.
 const Proof = `CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN pg_catalog.set_config('synchronous_commit', 'on', true) END,
 pg_catalog.left(pg_catalog.set_config('client_min_messages', 'notice', true), 0)::pg_catalog.tsquery IS NULL,
 pg_catalog.current_setting('synchronous_standby_names') <> ''`
 
-// Check is a statement for Run that writes nothing, and shows whether a write could be
-// proved.
+// Check is a statement for Run that writes nothing, and shows whether Run could prove a write.
 const Check = "SELECT " + Proof
 
 // DB is what runs a statement; of a *pgxpool.Pool one connection is used.
@@ -35,11 +33,10 @@ type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Run runs a statement that writes and answers with a row, which ends with Proof. Dest is
-// for what is before that. It returns nil only if the answer proves that nobody has cut
-// short the wait for the standbys: a server that is asked to cancel answers as if all were
-// well, but for a warning. If commits wait for standbys, and this connection does not hear
-// the server's notices, nothing is proved.
+// Run runs a statement that writes and returns a row that ends with Proof. Dest is for the columns
+// before. It returns nil only if the response proves that nobody has cut short the wait for the
+// standbys: a server that cancels answers as if all were well, except for a warning. If commits
+// wait for standbys, and this connection does not hear the server's notices, nothing is proved.
 func Run(ctx context.Context, db DB, sql string, args []any, dest ...any) (err error) {
 	var heard map[string]any
 	if p, ok := db.(interface {
@@ -64,14 +61,14 @@ func Run(ctx context.Context, db DB, sql string, args []any, dest ...any) (err e
 	case heard[cutShort] != nil:
 		return errors.New("somebody has cancelled the wait for the standbys, so it does not count yet")
 	case waits && heard[hears] == nil:
-		return store.Wrong("synchronous_standby_names is set, and this pool does not hear the server's notices, which alone tell of a cancelled wait for a standby: " +
+		return store.Wrong("synchronous_standby_names is set, and this pool does not hear the server's notices, which alone report a cancelled wait for a standby: " +
 			"give the pool's configuration to postgres.Prepare before pgxpool.NewWithConfig, and let no proxy in between drop notices")
 	}
 	return nil
 }
 
-// Release gives a connection back after err. One that takes no writes is closed: after a fail-over
-// behind an address that stays, only a new connection leads to the new primary.
+// Release gives a connection back after err. If the connection takes no writes, it is closed: after
+// a fail-over behind the same address, only a new connection leads to the new primary.
 func Release(c *pgxpool.Conn, err error) {
 	var server *pgconn.PgError
 	if errors.As(err, &server) && server.Code == readOnly {
@@ -94,8 +91,8 @@ const (
 	cutShort = "leaderelection: wait for standbys cut short"
 )
 
-// Notice has the connections made by config hear the notice of a Proof, and of a cancelled
-// wait for a standby. It hands on each other notice to whoever heard it before.
+// Notice makes config's connections hear the notice of a Proof, and of a canceled wait for a
+// standby. It passes other notices on to the earlier handler.
 func Notice(config *pgxpool.Config) {
 	next := config.ConnConfig.OnNotice
 	config.ConnConfig.OnNotice = func(c *pgconn.PgConn, n *pgconn.Notice) {

@@ -1,5 +1,5 @@
-// Package ear keeps the connections that listen for PostgreSQL's notifications, each for
-// all feeds of one process that can share it.
+// Package ear keeps connections that listen for PostgreSQL's notifications. Feeds of one process
+// that can share a connection do so.
 package ear
 
 import (
@@ -31,8 +31,8 @@ var ears struct {
 	of map[any]*Ear
 }
 
-// Ear is a connection that listens. Its goroutine alone uses the connection; all its
-// methods may be called by several goroutines at once.
+// Ear is a connection that listens. Only its goroutine uses the connection. Its methods may be
+// called by several goroutines at once.
 type Ear struct {
 	Echo  string          // a channel of its own, by which its users hear themselves
 	Up    <-chan struct{} // closed when it is connected, or has failed to be
@@ -56,8 +56,8 @@ type command struct {
 	done chan<- error
 }
 
-// Join returns the connection for all who give this key, which need not be up yet. Leave
-// it when it is not needed any more.
+// Join returns the connection for this key, shared by all callers with the same key. It need not be
+// up yet. Leave it when you no longer need it.
 func Join(key any, connect func(context.Context) (*pgx.Conn, error)) *Ear {
 	ears.Lock()
 	defer ears.Unlock()
@@ -180,7 +180,7 @@ func (e *Ear) deliver(n *pgconn.Notification) {
 	}
 }
 
-// Do has the connection run commands; empty ones show whether the server is there.
+// Do runs commands on the connection. Empty ones show whether the server is there.
 func (e *Ear) Do(ctx context.Context, sql string) error {
 	e.mu.Lock()
 	done := e.put(sql)
@@ -209,7 +209,7 @@ func (e *Ear) await(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// Subscribe makes in hear what is notified on these channels from now on.
+// Subscribe makes in receive what is notified on these channels from now on.
 func (e *Ear) Subscribe(ctx context.Context, in *Inbox, channels ...string) error {
 	e.mu.Lock()
 	var sql strings.Builder
@@ -247,7 +247,7 @@ func (e *Ear) Unsubscribe(in *Inbox, channels ...string) {
 // Inbox is what a feed hears: notifications, or nil after some were left out.
 type Inbox chan *pgconn.Notification
 
-// NewInbox returns one that is behind by 32 at most, and then leaves out what is older.
+// NewInbox returns one that holds at most 32 notifications, and then drops the older ones.
 func NewInbox() *Inbox {
 	in := make(Inbox, 32)
 	return &in

@@ -44,11 +44,11 @@ func (t *Table) Judge(code string) store.Verdict {
 	case "3D000":
 		return store.Permanent("make the database, or name another")
 	case "42501":
-		return store.Denied(fmt.Sprintf("candidates need GRANT SELECT, INSERT, UPDATE ON %s, observers SELECT, whoever is to create it CREATE on its schema, and no row-level security may stand in the way", t.Quoted))
+		return store.Denied(fmt.Sprintf("candidates need GRANT SELECT, INSERT, UPDATE ON %s, observers SELECT, and to create it takes CREATE on its schema; row-level security must not hide rows", t.Quoted))
 	case "3F000":
 		return store.Permanent("make the schema, or name another")
 	case "22P05", "22021":
-		return store.Permanent("the record has letters that the database's encoding has not; use a database in UTF8")
+		return store.Permanent("the record has letters that the database's encoding lacks; use a database in UTF8")
 	case "42703", "42804", "42P10", "42883", "42846", "22P02", "42809", "23502", "23514", "428C9":
 		return store.Permanent(fmt.Sprintf("the table must be as in\n%s", Schema(t.name)))
 	case "25006":

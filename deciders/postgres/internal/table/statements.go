@@ -10,10 +10,10 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/postgres/internal/commit"
 )
 
-// Statements are the SQL for a row. A time is in microseconds since 1970: the same in all
-// time zones and date styles. A write answers with its time, or with no row, and
-// notifies within its transaction. It ends with commit.Proof, and waits until it is safe, on
-// the standbys that are to have it as well, whatever the session's default is.
+// Statements are the SQL for a row. A time is in microseconds since 1970: the same in all time
+// zones and date styles. A write returns its time, or no row, and notifies within its transaction.
+// It ends with commit.Proof, and waits until it is safe, also on the standbys that must have it,
+// whatever the session's default is.
 type Statements struct {
 	Read   string // $1 election
 	Update string // $1 election, $2 new version, $3 record, $4 version, $5 Payload
@@ -53,8 +53,8 @@ func (p *Place) Hello(election string) string {
 	return fmt.Sprintf("leaderelection_%x", sum[:16])
 }
 
-// Payload is what an update's notification says, after its time. A record that is too
-// long is left out, and read by those who follow.
+// Payload is the content of an update's notification, after its time. A record that is too long is
+// left out, and followers read it.
 func Payload(version string, data []byte) string {
 	if len(data)+len(version) > maxPayload {
 		return version
@@ -62,8 +62,7 @@ func Payload(version string, data []byte) string {
 	return version + "\n" + string(data)
 }
 
-// ParsePayload reads what an update has notified. It reports whether it has the whole
-// record.
+// ParsePayload reads an update's notification. It reports whether it has the whole record.
 func ParsePayload(payload string) (version string, micros int64, record string, whole bool) {
 	head, record, whole := strings.Cut(payload, "\n")
 	at, version, _ := strings.Cut(head, " ")

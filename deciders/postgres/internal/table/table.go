@@ -1,5 +1,5 @@
-// Package table is the table of elections: how it is made, found and judged fit, what
-// statements use it, and what the server's errors about it mean.
+// Package table is the table of elections: how it is made, found and checked, its statements, and
+// the meaning of the server's errors.
 package table
 
 import (
@@ -32,8 +32,8 @@ type Table struct {
 	found  atomic.Pointer[Place]
 }
 
-// New returns the table of this name, perhaps with its schema's before it. It does no
-// I/O. Create has it made by the first Find that does not find it.
+// New returns the table of this name, perhaps with a schema before it. It does no I/O. With create,
+// the first Find that does not find the table makes it.
 func New(db DB, name string, mode pgx.QueryExecMode, create bool) *Table {
 	return &Table{Quoted: quoted(name), Mode: mode, db: db, name: name, create: create}
 }
@@ -43,7 +43,7 @@ func Check(table, election string) (wrong error) {
 	parts := strings.Split(table, ".")
 	for _, p := range parts {
 		if p == "" || len(p) > 63 || len(parts) > 2 || strings.ContainsRune(p, 0) {
-			wrong = errors.New("the table's name must be one or two names with a point between, each of 1 to 63 bytes")
+			wrong = errors.New("the table's name must be one or two names with a dot between, each of 1 to 63 bytes")
 		}
 	}
 	if election == "" || len(election) > 1000 || strings.ContainsRune(election, 0) {
@@ -52,8 +52,8 @@ func Check(table, election string) (wrong error) {
 	return wrong
 }
 
-// Schema returns the statement that makes a table. The room that its pages keep free is
-// for the next version of each row.
+// Schema returns the statement that makes a table. Its pages keep room for the next version of each
+// row.
 func Schema(table string) string {
 	return fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (
 	election text PRIMARY KEY,
@@ -68,7 +68,7 @@ func Schema(table string) string {
 // quoted is a table's name, perhaps with its schema's, as SQL takes it.
 func quoted(table string) string { return pgx.Identifier(strings.Split(table, ".")).Sanitize() }
 
-// Place is what is found out about the table once. Its statements name the schema: another
+// Place is what Find learns once about the table. Its statements name the schema, since another
 // session of the pool may have another search_path.
 type Place struct {
 	Server                  string // host and port, as the server knows itself; empty on a socket
@@ -92,8 +92,7 @@ SELECT COALESCE(pg_catalog.host(pg_catalog.inet_server_addr()) || ':' || pg_cata
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = pg_catalog.to_regclass($1::text)`
 
-// Find returns the table's place. It asks once; a table that does not do is asked
-// about again.
+// Find returns the table's place. It asks once, and again if the table is unfit.
 func (t *Table) Find(ctx context.Context) (*Place, error) {
 	if p := t.found.Load(); p != nil {
 		return p, nil
@@ -125,7 +124,7 @@ func (t *Table) look(ctx context.Context) (*Place, error) {
 	case err != nil:
 		return nil, err
 	case kind != "r":
-		return nil, store.Wrong("it is no ordinary table (relkind %q): name another", kind)
+		return nil, store.Wrong("it is not an ordinary table (relkind %q): name another", kind)
 	case persistence == "u":
 		return nil, store.Wrong("the table is UNLOGGED, and a crash of the server would empty it: ALTER TABLE %s SET LOGGED", t.Quoted)
 	case persistence == "t":

@@ -56,9 +56,9 @@ redis.call('PERSIST', KEYS[1])
 redis.call('PUBLISH', ARGV[3], version .. '\n' .. ARGV[2])
 return {1, version, '', ARGV[4]}`
 
-// Touch writes the version ARGV[1] over itself, so that the WAIT that
-// follows has something to wait for. It calls nothing that the others do not: a
-// user's permissions are seen to be enough before a replica fails.
+// Touch writes the version ARGV[1] over itself, so that the WAIT that follows has something to wait
+// for. It uses only commands of the other scripts, so missing permissions show before a replica
+// fails.
 const Touch = `
 if redis.call('HMGET', KEYS[1], 'version')[1] ~= ARGV[1] then return {0, '', '', ARGV[2]} end
 redis.call('HSET', KEYS[1], 'version', ARGV[1])
@@ -79,8 +79,8 @@ type command struct{ *redis.Cmd }
 // NoRetry is asked by the client.
 func (command) NoRetry() bool { return true }
 
-// Runner runs scripts on one key. Make it by New; all its methods may be called by
-// several goroutines at once.
+// Runner runs scripts on one key. Make it by New. Its methods may be called by several goroutines
+// at once.
 type Runner struct {
 	client redis.UniversalClient
 	key    string
@@ -93,8 +93,8 @@ type Runner struct {
 	asked atomic.Uint64
 }
 
-// New returns a Runner that waits for replicas no longer than wait, and has no more than
-// this many calls under way, those included that were given up.
+// New returns a Runner that waits for replicas for at most wait, and has at most this many calls
+// under way, including those that were given up.
 func New(client redis.UniversalClient, key string, wait time.Duration, calls int) *Runner {
 	return &Runner{client: client, key: key, wait: wait, calls: make(within.Calls, calls), mark: rand.Text()[:16]}
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/within"
 )
 
-// Hosts has a session for each server that a URL names, made when it is needed. A session
-// for all of them would never use one that was down at first, and would read certificates
-// once. Queries go to one server until it fails.
+// Hosts has a session for each server that a URL names, made when it is needed. Queries go to one
+// server until it fails. (A single session for all servers would never use one that was down at
+// first, and would read certificates once.)
 type Hosts struct {
 	opts  r.ConnectOpts // without addresses
 	addrs []string
@@ -35,15 +35,15 @@ type Hosts struct {
 	turn     chan struct{} // one connects at a time
 }
 
-// New returns what connects to these servers, by opts and, unless it is nil, by TLS. Final
-// says of a query's error that no server would do better.
+// New connects to these servers, by opts and, unless it is nil, by TLS. Final reports whether a
+// query's error would be the same on another server.
 func New(opts r.ConnectOpts, addrs []string, tls *store.TLSFiles, final func(error) bool) *Hosts {
 	return &Hosts{opts: opts, addrs: addrs, tls: tls, final: final, sessions: make([]*r.Session, len(addrs)), heard: make([]time.Time, len(addrs)), turn: make(chan struct{}, 1)}
 }
 
 var errClosed = fmt.Errorf("the Decider is closed: %w", leaderelection.ErrPermanent)
 
-// Use returns a session. It tries one server after the other, for as long as ctx lasts.
+// Use returns a session. It tries one server after the other, as long as ctx lasts.
 func (h *Hosts) Use(ctx context.Context) (r.QueryExecutor, error) {
 	select {
 	case h.turn <- struct{}{}:
@@ -156,8 +156,8 @@ func (h *Hosts) leave(i int, next, broken bool) {
 	}
 }
 
-// Drop closes the sessions in which no query was answered since then. All queries of a session go
-// over one connection, and the driver goes on with one that has died silently.
+// Drop closes the sessions in which no query was answered since that time. All queries of a session
+// use one connection, and the driver goes on with one that has died silently.
 func (h *Hosts) Drop(since time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/c8e606e4/leaderelection/deciders/internal/store"
 )
 
-// Missing reports whether a read found that there is no object. A 404 alone does
-// not say so: a proxy may have said it.
+// Missing reports whether a read found that there is no object. A 404 alone is not enough: it may
+// be a proxy's.
 func Missing(err error) bool {
 	code, _ := parse(err)
 	return code == "NoSuchKey"
@@ -75,9 +75,8 @@ var keyUnusable = []string{
 // encoding.
 var ofChecksum = regexp.MustCompile(`(?i)checksum|trailer|aws-chunked`)
 
-// Judge says what to do about an error of the client, and whether no retry can
-// cure it. What it does not know may pass. Checksum is whether the client was told to add a
-// checksum to what it wrote.
+// Judge says what to do about an error of the client, and whether a retry can help. Unknown errors
+// count as temporary. Checksum says that the client was configured to add a checksum to writes.
 func Judge(err error, checksum bool) store.Verdict {
 	if strings.Contains(err.Error(), "endpoint rule error") { // which has no type of its own
 		return store.Permanent("bucket, region and endpoint do not fit together: correct the bucket's name, or set AWS_REGION")
@@ -101,7 +100,7 @@ func Judge(err error, checksum bool) store.Verdict {
 	case "InvalidBucketName", "InvalidBucketNameException", "InvalidArgument", "InvalidURI", "KeyTooLongError", "XMinioInvalidObjectName":
 		return store.Permanent("the server does not allow this name or option")
 	case "AccessDenied", "AllAccessDisabled", "AccountProblem", "NotSignedUp", "MethodNotAllowed":
-		return store.Denied("the permissions s3:GetObject and s3:PutObject on the object are needed, s3:ListBucket on the bucket (else a missing object is refused, too), and the use of its KMS key; and no policy may deny them")
+		return store.Denied("candidates need s3:GetObject and s3:PutObject on the object, s3:ListBucket on the bucket (without it a missing object is refused, too), and the use of its KMS key; no policy may deny them")
 	case "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired", "UnrecognizedClientException", "InvalidSecurity", "CredentialsNotSupported":
 		return store.Denied("the server does not know these credentials: correct them")
 	case "SignatureDoesNotMatch":

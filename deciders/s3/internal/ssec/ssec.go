@@ -1,4 +1,4 @@
-// Package ssec is S3's encryption with a key of the customer's (SSE-C).
+// Package ssec is S3's encryption with customer-provided keys (SSE-C).
 package ssec
 
 import (
@@ -15,7 +15,7 @@ import (
 // size is that of AES-256, the one algorithm of SSE-C.
 const size = 32
 
-// Key is a customer's key as requests have it; the zero Key is none.
+// Key is a customer's key as requests have it. The zero Key is none.
 type Key struct{ key, sum string }
 
 // New returns the key of these bytes; without any it is none.
@@ -41,7 +41,7 @@ func (k Key) Used(algorithm, sum *string) error {
 	if k.key == "" || aws.ToString(algorithm) == "AES256" && aws.ToString(sum) == k.sum {
 		return nil
 	}
-	return errors.New("the answer does not say that the server has used the customer's key (SSE-C): the server does not know it, and keeps the record in the clear, or something else answered: use another server, or set no SSECustomerKey")
+	return errors.New("the response does not say that the server has used the customer's key (SSE-C). Either the server does not know SSE-C and keeps the record in the clear, or the response is not from the server. Use another server, or set no SSECustomerKey")
 }
 
 // Check says what is wrong with a key, or with sending it to an endpoint, which is empty
