@@ -34,7 +34,7 @@ func TestForeignContent(t *testing.T) {
 		"empty":           {"", "empty"},
 		"not JSON":        {"leader=a\n", "not a record of this library"},
 		"other JSON":      {`{"leader":"a"}`, "not a record of this library"},
-		"cut short":       {good[:len(good)/2], "cut short"},
+		"cut short":       {good[:len(good)/2], "not one whole JSON object"},
 		"two records":     {good + good, "follow the JSON object"},
 		"hand-edited":     {strings.Replace(good, `"election_number":7`, `"election_number":"seven"`, 1), "election_number"},
 		"newer version":   {strings.Replace(good, `"leaderelection":1`, `"leaderelection":2`, 1), "upgrade"},
