@@ -79,18 +79,23 @@ func endAfter(at instant, left time.Duration, wall time.Time) *viewState {
 //
 // If the wall clock has run ahead, the machine was suspended, and the monotonic clock stood still.
 // tighten must take that in now, since a later set-back of the wall clock would hide it. If the
-// wall clock was set back by more than s allows, s ends now, since a later suspend would be hidden.
+// wall clock was set back by no more than s allows, the end by it comes earlier by as much, so
+// that a later suspend shows. If it was set back further, s ends now.
 func tighten(s *viewState, at instant) *viewState {
 	left := s.mono - at.mono
 	lost := left - time.Duration(s.wallNS-at.wall.UnixNano())
-	if s.apart > 0 && -lost > s.apart {
-		lost = left
-	}
-	if lost <= 0 {
+	if lost == 0 || lost < 0 && s.apart == 0 {
 		return s
 	}
 	c := *s
-	c.mono -= lost
+	switch {
+	case lost > 0:
+		c.mono -= lost
+	case -lost > s.apart:
+		c.mono = at.mono
+	default:
+		c.wallNS += int64(lost)
+	}
 	return &c
 }
 

@@ -42,7 +42,7 @@ type OnceOptions struct {
 
 	// Wait is for how long to try to be elected. Zero means no wait: Once reads the record, and
 	// acquires it if it is free. With a Wait, a candidate that is not elected returns when the
-	// Wait is over, and no sooner.
+	// Wait is over, by the wall clock or the monotonic clock, whichever comes first.
 	Wait time.Duration
 }
 
@@ -218,12 +218,18 @@ func (s *single) tend(c *Campaign, wake *alarm) {
 	case s == nil || c.stopping || c.leadership != nil:
 	case c.last != nil:
 		c.stop(wake.now, c.last.cause)
-	case s.wait > 0 && wake.now.mono < s.wait:
+	case s.wait > 0 && wake.now.mono < s.wait && wake.now.wall.Before(s.waitUntil(c)):
 		wake.at(s.wait)
+		wake.atWall(s.waitUntil(c))
 	case s.wait > 0 || s.hasTried(c, wake.now):
 		c.stop(wake.now, s.whyNot(c, wake.now))
 	}
 }
+
+// waitUntil is the end of the wait by the wall clock, by which a Hold ends, too. The monotonic clock
+// alone would let a candidate whose machine was suspended, or whose clock was stepped, wait past
+// the Hold of the run that it has missed.
+func (s *single) waitUntil(c *Campaign) time.Time { return c.f.epoch.Round(0).Add(s.wait) }
 
 // hasTried reports whether one read and one claim have shown that this candidate does not lead
 // now. After a claim that failed, that is open until the record is read again.

@@ -34,7 +34,7 @@ type view struct {
 // viewState is one immutable position of a view's end.
 type viewState struct {
 	wall   time.Time     // the end, by the wall clock, without a monotonic reading
-	wallNS int64         // the same, in nanoseconds since 1970
+	wallNS int64         // the same, in nanoseconds since 1970; earlier, if the clock was set back: see tighten
 	mono   time.Duration // the end, by the timekeeper's elapsed time
 	apart  time.Duration // by how much more the wall clock may show as left than the monotonic clock does; 0: any
 	over   bool          // the latch

@@ -306,3 +306,61 @@ func TestOnceOutlastsItsHold(t *testing.T) {
 		})
 	}
 }
+
+// A machine that was suspended while it waited does not run the job again after the Hold.
+func TestOnceSuspendedInItsWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		ran := map[string]time.Time{}
+		job := func(id string) func(context.Context, *le.TimeView) error {
+			return func(context.Context, *le.TimeView) error { ran[id] = time.Now(); return nil }
+		}
+		once := le.OnceOptions{Hold: 30 * time.Minute, Wait: time.Minute}
+		if err := (le.Config{Decider: d.Handle(), LeaderID: "a", TermLength: T, MaxClockSkew: S}).Once(t.Context(), once, job("a")); err != nil {
+			t.Fatal(err)
+		}
+		clock := &stalling{Offset: clocks.NewOffset(nil, 0)}
+		done := make(chan error, 1)
+		go func() {
+			done <- le.Config{Decider: d.Handle(), LeaderID: "b", TermLength: T, MaxClockSkew: S, Clock: clock}.Once(t.Context(), once, job("b"))
+		}()
+		sleep(10 * time.Second)
+		clock.suspend()
+		sleep(40 * time.Minute)
+		clock.resume()
+		if err := <-done; !errors.Is(err, le.ErrNotElected) {
+			t.Errorf("b ran the job again %v after a did, or says %v", ran["b"].Sub(ran["a"]), err)
+		}
+	})
+}
+
+// While clocks are stepped within MaxClockSkew, a Hold of a little more than Wait and MaxClockSkew is
+// enough.
+func TestOnceWithClocksThatAreStepped(t *testing.T) {
+	for _, hold := range []time.Duration{11*time.Second + time.Millisecond, 12 * time.Second, 12900 * time.Millisecond, 13100 * time.Millisecond} {
+		t.Run(hold.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				start := time.Now().Add(10 * time.Second) // when the job is due, by each machine's wall clock
+				ran := map[string]time.Time{}
+				once := le.OnceOptions{Hold: hold, Wait: 10 * time.Second}
+				run := func(id string, clock *clocks.Offset, f func()) error {
+					clock.SleepUntil(t.Context(), start)
+					return le.Config{Decider: d.Handle(), LeaderID: id, TermLength: T, MaxClockSkew: S, Clock: clock}.Once(t.Context(), once,
+						func(context.Context, *le.TimeView) error { ran[id] = time.Now(); f(); return nil })
+				}
+				a, b := clocks.NewOffset(nil, S), clocks.NewOffset(nil, -S)
+				done := make(chan error, 2)
+				go func() { done <- run("a", a, func() { a.Set(-S) }) }()
+				go func() { done <- run("b", b, func() {}) }()
+				time.Sleep(10*time.Second + 2*S)
+				b.Set(S)
+				<-done
+				<-done
+				if len(ran) > 1 {
+					t.Errorf("the job ran twice: %v apart (Hold %v, Wait %v, S %v)", ran["b"].Sub(ran["a"]), hold, once.Wait, S)
+				}
+			})
+		})
+	}
+}

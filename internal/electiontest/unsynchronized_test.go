@@ -5,6 +5,7 @@ package electiontest
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -220,28 +221,43 @@ func TestUnsynchronizedSetBackThenSuspended(t *testing.T) {
 // The same while an acquisition is under way: what landed, and is answered after the wall clock
 // was set back and the machine suspended, begins no leadership. (The model found that it did.)
 func TestUnsynchronizedSetBackThenSuspendedAcquiring(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d := memory.NewDecider()
-		clock := &stalling{Offset: clocks.NewOffset(nil, 0)}
-		a := join(t, d, "a", unsynchronized, on(clock), func(c *config) {
-			c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{AnswerDelay: 16200 * time.Millisecond}).On(memory.Write).Times(1))
-		}, polled)
-		sleep(time.Millisecond)
-		b := join(t, d, "b", unsynchronized)
-		t.Cleanup(clock.resume)
-		sleep(100 * time.Millisecond)
-		clock.Set(-14500 * time.Millisecond)
-		sleep(1500 * time.Millisecond) // it looks at its clocks
-		clock.suspend()
-		sleep(14500 * time.Millisecond)
-		clock.resume()
-		for range 300 {
-			sleep(100 * time.Millisecond)
-			if a.View().ValueInFuture() && b.View().ValueInFuture() {
-				t.Fatalf("two views at once after %v: of leaderships %d and %d", clock.Now(), a.View().ElectionNumber(), b.View().ElectionNumber())
-			}
-		}
-	})
+	for name, pass := range map[string]func(*stalling){
+		"it looks at its clocks between": func(clock *stalling) {
+			clock.Set(-14500 * time.Millisecond)
+			sleep(1500 * time.Millisecond)
+			clock.suspend()
+			sleep(14500 * time.Millisecond)
+			clock.resume()
+		},
+		"set back further before it looks": func(clock *stalling) {
+			sleep(1500 * time.Millisecond)
+			clock.suspend()
+			sleep(14500 * time.Millisecond)
+			clock.Set(-20 * time.Second)
+			clock.resume()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				clock := &stalling{Offset: clocks.NewOffset(nil, 0)}
+				a := join(t, d, "a", unsynchronized, on(clock), func(c *config) {
+					c.Decider.(*memory.Decider).Inject(memory.Always(memory.Fault{AnswerDelay: 16200 * time.Millisecond}).On(memory.Write).Times(1))
+				}, polled)
+				sleep(time.Millisecond)
+				b := join(t, d, "b", unsynchronized)
+				t.Cleanup(clock.resume)
+				sleep(100 * time.Millisecond)
+				pass(clock)
+				for range 300 {
+					sleep(100 * time.Millisecond)
+					if a.View().ValueInFuture() && b.View().ValueInFuture() {
+						t.Fatalf("two views at once after %v: of leaderships %d and %d", clock.Now(), a.View().ElectionNumber(), b.View().ElectionNumber())
+					}
+				}
+			})
+		})
+	}
 }
 
 // The other way round, and also while an acquisition is under way: what a suspend has
@@ -274,6 +290,45 @@ func TestUnsynchronizedSuspendedThenSetBack(t *testing.T) {
 					}
 				}
 				b.leads(t)
+			})
+		})
+	}
+}
+
+// Set-backs within the allowance, each in time before a suspend of the same length, hide none of
+// them, however many there are.
+func TestUnsynchronizedSetBackAgainAndAgain(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4} {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				const by = 900 * time.Millisecond
+				d := memory.NewDecider()
+				clock := &stalling{Offset: clocks.NewOffset(nil, 0)}
+				a := join(t, d, "a", unsynchronized, on(clock))
+				synctest.Wait()
+				b := join(t, d, "b", unsynchronized)
+				t.Cleanup(clock.resume)
+				a.leads(t)
+				view := a.View()
+				a.store.Inject(memory.Fail(errors.New("cut off")))
+				begin := time.Now()
+				check := func(d time.Duration) {
+					for end := time.Now().Add(d); time.Now().Before(end); {
+						sleep(50 * time.Millisecond)
+						if view.ValueInFuture() && b.View().ValueInFuture() {
+							t.Fatalf("two views at once %v after the last write", time.Since(begin))
+						}
+					}
+				}
+				for i := range n {
+					clock.Set(-time.Duration(i+1) * by)
+					check(2 * time.Second) // it looks at its clocks
+					clock.suspend()
+					check(by)
+					clock.resume()
+					check(300 * time.Millisecond)
+				}
+				check(20 * time.Second)
 			})
 		})
 	}

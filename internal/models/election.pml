@@ -54,7 +54,10 @@
 #define SLOW 0       /* ticks by which a crystal is slow, which both clocks of a machine go by */
 #endif
 #ifndef SETBACK
-#define SETBACK 0    /* by how much the wall clock of candidate 0, Unsynchronized, is set back once */
+#define SETBACK 0    /* by how much the wall clock of candidate 0, Unsynchronized, is set back */
+#endif
+#ifndef SETBACKS
+#define SETBACKS 1   /* how often */
 #endif
 #ifndef DEATHS
 #define DEATHS 0     /* how many processes die, each at any moment; all others may have proof of it */
@@ -653,10 +656,20 @@ inline bound(m0, w0) { /* the monotonic end to what the wall clock says */
 	:: else
 	fi
 }
+inline level(m0, w0) { /* what the wall clock was set back, within the allowance, hides no suspend any more */
+	if
+	:: w0 > NOW + m0 && w0 <= NOW + m0 + D -> w0 = NOW + m0
+	:: else
+	fi
+}
 inline looks(k) { /* an Unsynchronized candidate, at both its clocks */
 #ifndef M_suspend_forgotten
 	bound(c[k].endM, c[k].endW); bound(c[k].askM, c[k].askW);
 	bound(c[k].q[0].endM, c[k].q[0].endW);
+#endif
+#ifndef M_set_back_again
+	level(c[k].endM, c[k].endW); level(c[k].askM, c[k].askW);
+	level(c[k].q[0].endM, c[k].q[0].endW);
 #endif
 #ifndef M_set_back_forgotten_in_attempts
 	if /* nothing can begin by it any more: a suspend would not show */
@@ -745,7 +758,7 @@ proctype world() {
 			who = 0; moves = 0
 		} }
 #if SETBACK > 0
-	:: d_step { setbacks == 0 && UNSYNC(0) && c[0].does + c[0].q[0].open > 0 -> setbacks = 1; setBack(0) }
+	:: d_step { setbacks < SETBACKS && UNSYNC(0) && c[0].does + c[0].q[0].open > 0 -> setbacks++; setBack(0) }
 #endif
 #if BACK > 0
 	/* The store forgets what all have seen. What it forgets before that, nobody can know. */

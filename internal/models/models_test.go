@@ -27,6 +27,7 @@ var settings = []setting{
 	{"three candidates", "-DN=3 -DEXTS=0 -DEXTREMES=1"},
 	{"unsynchronized, with slow crystals", slow},
 	{"unsynchronized, suspended and set back", suspended},
+	{"unsynchronized, set back again and again", again},
 	{"unsynchronized, suspended within a longer term", longer},
 	{"unsynchronized, the store is set back", lagging},
 	{"the first is unsynchronized", "-DUNS=1 -DLAGS=2"},
@@ -42,7 +43,8 @@ const (
 	setBack   = "-DBACK=1 -DEXTREMES=1"
 	request   = "-DOPS=1 -DEXTREMES=1"
 	slow      = "-DUNS=3 -DSLOW=2"
-	suspended = "-DUNS=3 -DSETBACK=3 -DLAGS=3 -DLOSSES=1"
+	suspended = "-DUNS=3 -DSETBACK=4 -DLAGS=4 -DLOSSES=1"
+	again     = "-DUNS=3 -DSETBACK=1 -DSETBACKS=3 -DLAGS=3"
 	longer    = "-DUNS=3 -DT=5 -DEXTS=0 -DSETBACK=3 -DLAGS=3"
 	lagging   = "-DUNS=3 -DSTALE=1 -DBACK=1"
 	death     = "-DDEATHS=1 -DNUMBERS=3 -DEXTREMES=1"
@@ -79,6 +81,7 @@ var mutants = []mutant{
 	{"Clocks", "mark_binds_nobody_else", "-DUNS=1"},
 	{"Clocks", "unsynchronized_compares", "-DUNS=2"},
 	{"Clocks", "set_back_hides_suspend", suspended},
+	{"Clocks", "set_back_again", again},
 	{"Clocks", "suspend_forgotten", longer},
 	{"Clocks", "set_back_forgotten_in_attempts", suspended},
 	{"Lifelines", "proof_of_the_living", death},

@@ -16,7 +16,8 @@ type leadership struct {
 	view     *le.TimeView
 	ctx      context.Context
 	moves    []move
-	over     bool // seen over once
+	setBack  time.Duration // by how much more the wall clock showed as left than the monotonic one, when last looked at
+	over     bool          // seen over once
 	overSeen time.Duration
 	done     bool // its ctx
 	doneAt   time.Duration
