@@ -109,7 +109,24 @@ func newWait(limit, hold time.Duration, flag string, cfg *leaderelection.Config,
 	w := &wait{limit: limit, flag: flag, id: cfg.LeaderID, term: cfg.TermLength, skew: cfg.MaxClockSkew, hold: hold, log: cfg.Logger, blind: cfg.ClockPolicy == leaderelection.Unsynchronized,
 		giveUp: giveUp, cancel: cancel, trouble: make(map[leaderelection.OpKind]error)}
 	cfg.Trace.StoreOp, cfg.Trace.News = w.op, w.news
+	if elected := cfg.OnElected; elected != nil {
+		cfg.OnElected = func(ctx context.Context, view *leaderelection.TimeView) {
+			w.late()
+			elected(ctx, view)
+		}
+	}
 	return w
+}
+
+// late ends a wait that is over by the wall clock, by which a hold ends. Timers stand still while the
+// machine is suspended: the candidate would be elected after the hold of the run that it has missed.
+func (w *wait) late() {
+	w.mu.Lock()
+	over := !w.end.IsZero() && !time.Now().Round(0).Before(w.end.Round(0))
+	w.mu.Unlock()
+	if over {
+		w.over()
+	}
 }
 
 // begin starts the wait, until stop is called.

@@ -110,3 +110,24 @@ func TestTryEndsIfAnotherHasIt(t *testing.T) {
 		cancel(nil)
 	}
 }
+
+// A candidate that is elected when its wait is over by the wall clock, as after a suspend, gives up:
+// the hold that it waited for may be over, and the job be done.
+func TestElectedTooLate(t *testing.T) {
+	for late, ended := range map[time.Duration]bool{-time.Minute: false, time.Minute: true} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		elected := 0
+		cfg := leaderelection.Config{LeaderID: "b", TermLength: 15 * time.Second, MaxClockSkew: time.Second, Trace: &leaderelection.Trace{},
+			OnElected: func(context.Context, *leaderelection.TimeView) { elected++ }}
+		w := newWait(time.Hour, 12*time.Hour, "--wait 1h", &cfg, func() bool { return elected == 0 }, cancel)
+		stop := w.begin()
+		w.answered = true
+		w.end = time.Now().Add(-late)
+		cfg.OnElected(ctx, nil)
+		if got := errors.Is(context.Cause(ctx), runner.ErrNotElected); got != ended || elected != 1 {
+			t.Errorf("late by %v: ended: %v (%v), told %d times", late, got, context.Cause(ctx), elected)
+		}
+		stop()
+		cancel(nil)
+	}
+}
