@@ -341,7 +341,7 @@ func (r *recorder) alive(g *leadership) {
 	if p.measures(g.number) {
 		end = g.view.Get()
 		left := p.began[g.attempt()].mono + p.span() - mono
-		// What an earlier look has let pass counts no more: see tighten.
+		// A set-back that was let pass at an earlier look does not count: see tighten.
 		more := end.Sub(wall) - left
 		if n := len(g.moves); n == 0 || !g.moves[n-1].wall.Equal(end) {
 			g.setBack = 0
