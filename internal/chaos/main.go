@@ -115,6 +115,9 @@ func run(args []string) error {
 	if w.dir, err = filepath.Abs(w.dir); err != nil {
 		return err
 	}
+	if err := os.MkdirAll(w.dir, 0o755); err != nil {
+		return err
+	}
 	if err := os.Chmod(w.dir, 0o755); err != nil { // servers have users of their own
 		return err
 	}

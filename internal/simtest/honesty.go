@@ -23,7 +23,8 @@ import (
 
 // uncertainty is for how long after w was won the view of g may be in the future: that,
 // and by how much its clock was set back since the write was asked for, if it was set
-// between b and a and again since, and so has shown nothing.
+// between b and a and again since, and so has shown nothing; and what a suspend has hidden in which
+// it was set back.
 func (r *recorder) uncertainty(g *leadership, w won) time.Duration {
 	k := g.attempt()
 	m := r.measured(g, k)
@@ -39,7 +40,7 @@ func (r *recorder) uncertainty(g *leadership, w won) time.Duration {
 	if clock.Stepped(m.asked-1, m.known) && clock.Stepped(m.known, now) {
 		sum += clock.SetBack(m.asked-1, now)
 	}
-	return sum
+	return sum + clock.Hidden(m.asked, now)
 }
 
 // measurement is when a write was asked for, happened, and was known to have, in

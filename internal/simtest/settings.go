@@ -33,7 +33,7 @@ func (w *world) settings(h *host) settings {
 // wish draws what a process asks for beyond its lease.
 func (w *world) wish(s *settings) {
 	if w.Hold > 0 && w.wishes.IntN(3) > 0 {
-		s.hold = time.Duration(w.wishes.Int64N(int64(w.Hold) + 1))
+		s.hold = max(time.Duration(w.wishes.Int64N(int64(w.Hold)+1)), time.Millisecond) // StartHeld refuses less
 	}
 	if w.Ranks > 0 {
 		s.priority = w.wishes.IntN(w.Ranks) - 1
