@@ -178,9 +178,16 @@ func (c *Campaign) claimableAt(e *RaceEntry) deadline {
 		return deadline{}
 	case e.Vacant():
 		return c.k.reservedUntil(e) // for another
-	case c.attempts.wrote(e), c.proofs.died(e) && e.Hold == 0:
+	case c.attempts.wrote(e):
 		return deadline{}
+	case c.proofs.died(e) && e.Hold == 0:
+		return c.sparedUntil(e)
 	}
+	return c.survivedUntil(e)
+}
+
+// survivedUntil returns when the record e may be acquired if nothing is known of its holder.
+func (c *Campaign) survivedUntil(e *RaceEntry) deadline {
 	at := c.clock.late(c.k.heldUntil(e))
 	if !e.Vacant() && !c.clock.marks {
 		at.sooner = 0 // what is acquired from a disproved term would have to be marked
@@ -189,13 +196,13 @@ func (c *Campaign) claimableAt(e *RaceEntry) deadline {
 }
 
 // marks reports whether an acquisition that begins now must be marked Unsynchronized. It must if the
-// store's clock contradicts this one, or if the term that it takes is over only because its
-// TermExpiry is disproved.
+// store's clock contradicts this one, or if the term that it takes is over, or was when it was read,
+// only because its TermExpiry is disproved.
 func (c *Campaign) marks(now instant) bool {
 	early := func(e *RaceEntry) bool {
 		at := c.k.over(e)
 		at.sooner = 0
-		return c.k.disproved(e) && !at.reached(now)
+		return c.k.disproved(e) && !(at.reached(now) && at.reached(c.k.ofBase.at))
 	}
 	return c.cfg.unsynchronized() || c.clock.disputed(now) || early(c.k.latest) || early(c.k.base)
 }

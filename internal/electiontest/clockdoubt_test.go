@@ -157,6 +157,25 @@ func TestDisprovedTermIsWaitedForByTheMonotonicClock(t *testing.T) {
 	})
 }
 
+// It is marked too if the clock is set right between the read that showed the term over and the write.
+func TestDisprovedTermIsMarkedThoughTheClockIsSetRight(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(3))
+		clock := clocks.NewOffset(nil, -2*time.Hour)
+		a := join(t, d, "a", mutePolled, on(clock), func(c *config) {
+			c.Healthy = func(context.Context) error { sleep(time.Second); return nil } // it is asked after the read
+		})
+		sleep(2*T + time.Second/2)
+		clock.Set(0)
+		sleep(time.Second)
+		a.leads(t)
+		if e := d.Entry(); !e.Unsynchronized {
+			t.Errorf("the record is %+v, want it marked Unsynchronized", e)
+		}
+	})
+}
+
 // waitFor returns after how long a candidate acquires the record that put makes, when the candidate has read
 // something else, and then reads it.
 func waitFor(t *testing.T, skew time.Duration, slow time.Duration, put func() *le.RaceEntry) time.Duration {

@@ -47,6 +47,80 @@ func TestLifeline03KeptForTheLiving(t *testing.T) {
 	})
 }
 
+// Lifelines, rule 3: what the dead one took too early, from a leader that lives, is not taken from it
+// at once, nor released for it, by whatever clock.
+func TestLifeline03TakenTooEarlyByTheDead(t *testing.T) {
+	sick := func(c *config) { c.Healthy = func(context.Context) error { return errSick } }
+	for name, heir := range map[string][]func(*config){
+		"taken": {}, "released": {sick}, "taken by a clock ahead": {ahead()}, "released by a clock ahead": {ahead(), sick},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				unround()
+				d, k := memory.NewDecider(), newKernel()
+				of := k.process()
+				_, b, view := robbed(t, d, lifelined(of))
+				c := join(t, d, "c", append(heir, lifelined(k.process()))...)
+				elsewhere := join(t, d, "d")
+				sleep(time.Second)
+				of.kill(b)
+				neverBoth(t, T, view, c, elsewhere)
+				sleep(2*T + 2*S)
+				if !c.View().ValueInFuture() && !elsewhere.View().ValueInFuture() {
+					t.Error("nobody leads")
+				}
+			})
+		})
+	}
+}
+
+// The term that the dead one took is over when the store's clock shows what the dead one's clock did
+// when it took it: here, ten seconds later.
+func TestLifeline03TakenTooEarlyBySeconds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d, k := memory.NewDecider(), newKernel()
+		of := k.process()
+		const off = 10 * time.Second
+		_, b, view := robbed(t, d, on(clocks.NewOffset(nil, off)), lifelined(of))
+		for d.Entry().LeaderID != "b" {
+			sleep(10 * time.Millisecond)
+		}
+		took := time.Now()
+		c := join(t, d, "c", lifelined(k.process()))
+		sleep(time.Second)
+		of.kill(b)
+		neverBoth(t, off-time.Second, view, c)
+		sleep(100 * time.Millisecond)
+		c.leads(t)
+		near(t, "the end of the term that was taken", time.Since(took), off, 200*time.Millisecond)
+	})
+}
+
+// Without stamps, a candidate whose clock doubts itself keeps what it took. If it dies, its heir's clock
+// says when the term is over that was taken.
+func TestLifeline03TakenTooEarlyWithoutStamps(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d, k := memory.NewDecider(), newKernel()
+		of, bound := k.process(), &boundedClock{}
+		_, b, view := robbed(t, d, lifelined(of), on(boundedOffset{clocks.NewOffset(nil, time.Hour), bound}), func(c *config) {
+			c.Decider.(*memory.Decider).Inject(func(memory.Op) memory.Fault { return memory.Fault{AnswerDelay: 2 * time.Second} })
+			c.Decider = unstamped{c.Decider}
+		})
+		for d.Entry().LeaderID != "b" {
+			sleep(10 * time.Millisecond)
+		}
+		bound.bound.Store(int64(clocks.Unbounded))
+		c := join(t, d, "c", mutePolled, lifelined(k.process()))
+		sleep(3 * time.Second)
+		of.kill(b)
+		neverBoth(t, T, view, b, c)
+		sleep(2*T + 2*S)
+		c.leads(t)
+	})
+}
+
 // Lifelines, rule 4: a process is not dead while it asks.
 func TestLifeline04OwnProcessLives(t *testing.T) {
 	bubble(t, func(t *testing.T) {
