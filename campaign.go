@@ -208,10 +208,14 @@ func (c *Campaign) answerResigners(wake *alarm) {
 		return
 	}
 	var err error
+	until := max(c.attempts.last.begun.mono, c.clock.keepUntil) + c.cfg.TermLength // then the term has run out, whatever the wall clock says
 	switch r := c.leadership; {
 	case r != nil && r.over && wake.now.mono >= r.drainUntil:
 		err = fmt.Errorf("leaderelection: Resign: the view has ended, and %s has not returned, so nothing is released: whoever calls Resign from there gives it the leader's ctx", r.runs())
-	case r != nil || c.holds(wake.now) || c.attempts.pending(wake, c.cfg.TermLength):
+	case r != nil, c.attempts.pending(wake, c.cfg.TermLength):
+		return
+	case c.holds(wake.now) && wake.now.mono < until:
+		wake.at(until)
 		return
 	}
 	for _, released := range c.resigners {
@@ -281,7 +285,6 @@ func (c *Campaign) handle(e event, now instant) {
 		c.f.feedGone(e, now)
 	case healthAnswered:
 		c.health.answered(e, now)
-		c.endSick(now)
 	case workDone:
 		e.of.ended(e.what)
 	case *leadAsked:
@@ -348,7 +351,7 @@ func (c *Campaign) step(now instant) (time.Duration, bool) {
 		c.f.tendFeed(&wake)
 	}
 	c.health.tend(&wake, c.stopping)
-	c.endSick(now)
+	c.endSick(&wake)
 	c.act(&wake)
 	c.answerResigners(&wake)
 	c.report(now)

@@ -41,6 +41,9 @@ func (c *Campaign) hold(wake *alarm, r *leadership) {
 	if r.cause != nil && wake.now.mono >= r.drainUntil {
 		return // the callbacks have had their time: let the view end
 	}
+	if r.cause != nil && len(r.running) == 0 {
+		return // for nobody is the lease kept: the next step ends the leadership
+	}
 	if !c.extendable(wake.now) {
 		c.f.read(wake, c.f.lastRead+c.f.reads.base)
 		return
@@ -153,7 +156,7 @@ func (c *Campaign) contests(at deadline, now instant) bool {
 // record only a read counts. A vacancy may have been pushed.
 func (c *Campaign) fresh(at deadline) bool {
 	k := &c.k
-	return !k.unsure && at.reached(k.ofBase.at) && k.ofBase.at.mono >= c.idleSince &&
+	return !k.unsure && at.reached(k.ofBase.at) &&
 		(k.base.Vacant() || at.reached(k.readAt) && (k.ofBase.how == wasRead || !c.proofs.died(k.base)))
 }
 
@@ -251,13 +254,13 @@ func (c *Campaign) write(wake *alarm, kind OpKind, e *RaceEntry) {
 	}
 	if kind == OpAcquire || kind == OpExtend {
 		c.proofs.live(e.Incarnation)
-		a := attempt{kind: kind, incarnation: e.Incarnation, id: e.WriteID, measured: e.Unsynchronized, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, begun: wake.now, start: wake.now.mono}
+		a := attempt{kind: kind, incarnation: e.Incarnation, id: e.WriteID, measured: e.Unsynchronized, number: e.ElectionNumber, ext: e.Extension, expiry: e.TermExpiry, begun: wake.now}
 		a.end = endAfter(wake.now, c.cfg.TermLength-c.cfg.MaxClockSkew, e.TermExpiry.Add(-c.cfg.MaxClockSkew))
 		if a.measured {
 			// Its own clocks alone, as they are now.
 			span := c.cfg.TermLength - c.cfg.MaxClockSkew
 			a.end = endAfter(wake.now, span, wake.now.wall.Add(span))
-			a.end.apart = max(drift(c.cfg.TermLength, c.cfg.MaxClockSkew), 1)
+			a.end.apart = drift(c.cfg.TermLength, c.cfg.MaxClockSkew)
 		}
 		if r := c.leadership; r != nil {
 			// If the clock was set back and the term has not grown, the view's end stays too.
@@ -421,9 +424,9 @@ func (c *Campaign) extendable(now instant) bool {
 type standing struct {
 	since  time.Duration
 	stands bool
-	under  ElectionNumber // the leadership
-	from   uint64         // its Extension at since
-	pace   uint64         // by how much the Extension has grown in a term since then; 0: not known yet
+	under  *RaceEntry // a record of the leadership
+	from   uint64     // its Extension at since
+	pace   uint64     // by how much the Extension has grown in a term since then; 0: not known yet
 }
 
 // settled is for about how many terms a leader leads before a preferred candidate may ask it to
@@ -441,8 +444,8 @@ func (s *standing) prefer(c *Campaign, wake *alarm) {
 		s.stands = false
 		return
 	}
-	if e := c.k.latest; !s.stands || s.under != e.ElectionNumber {
-		*s = standing{stands: true, since: wake.now.mono, under: e.ElectionNumber, from: e.Extension}
+	if e := c.k.latest; !s.stands || s.under.ElectionNumber != e.ElectionNumber || s.under.Incarnation != e.Incarnation {
+		*s = standing{stands: true, since: wake.now.mono, under: e, from: e.Extension}
 	}
 	if !c.health.allows(wake) {
 		return

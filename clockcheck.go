@@ -146,7 +146,7 @@ func (k *clockCheck) observe(e *RaceEntry, a *attempt, now instant) {
 		if a.kind == OpAcquire {
 			k.keepIfEarly(a, stamp) // some stores stamp what is read, and not the answer to a write
 		}
-		k.compared = max(k.compared, a.start+1) // of an older write a feed may tell late
+		k.compared = max(k.compared, a.begun.mono+1) // of an older write a feed may tell late
 	}
 	k.check.Observe(stamp, begun, now.reading())
 }
@@ -155,7 +155,7 @@ func (k *clockCheck) observe(e *RaceEntry, a *attempt, now instant) {
 // read back before it begins a leadership. It must if the answer has no stamp, as with NATS, and a
 // read may have one: then the clock is compared by the read.
 func (k *clockCheck) readsBack(e *RaceEntry, a *attempt) bool {
-	return a != nil && a.kind == OpAcquire && commitTS(e.Token).IsZero() && k.compared <= a.start && k.decides() && !k.blind
+	return a != nil && a.kind == OpAcquire && commitTS(e.Token).IsZero() && k.compared <= a.begun.mono && k.decides() && !k.blind
 }
 
 // compareByRead makes a leader read its own record once a term, if neither answers nor a feed bring

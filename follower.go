@@ -90,7 +90,7 @@ func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, 
 	f.timekeeper = newTimekeeper(clock)
 	f.decider = d
 	f.feed, _ = d.(ChangeFeed)
-	f.poll, f.timeout, f.patience = poll, max(term/4, minInterval), term
+	f.poll, f.timeout, f.patience = poll, min(max(term/4, minInterval), maxCall), term
 	f.reads, _ = backoffs(name, poll, term)
 	f.calls.To, f.calls.Over = f.log, "the store is back"
 	f.feedFails.To, f.feedFails.Over, f.feedFails.Once = f.log, "the feed delivers", true // a store that cannot push is polled for good
@@ -99,6 +99,10 @@ func (f *follower) init(ctx context.Context, clock clocks.Clock, d RaceDecider, 
 	f.ctx = context.WithoutCancel(ctx)
 	f.events.Limit, f.events.Idle = maxEvents, func() { f.post(lookAgain{}) }
 }
+
+// maxCall is how long a store call, or Healthy, may take if terms are long. No store answers so
+// late, and a call that hangs must not keep a candidate from the next one for hours.
+const maxCall = 30 * time.Second
 
 // begin makes a store call, in its own goroutine. A write puts entry over over, which its answer
 // keeps.

@@ -108,8 +108,9 @@ func (h *health) tend(wake *alarm, stopping bool) {
 }
 
 // endSick gives up the leadership of a candidate that is sick.
-func (c *Campaign) endSick(now instant) {
-	if c.health.sick && c.leadership != nil {
-		c.giveUp(now, ErrUnhealthy)
+func (c *Campaign) endSick(wake *alarm) {
+	if r := c.leadership; c.health.sick && r != nil && r.cause == nil {
+		c.giveUp(wake.now, ErrUnhealthy)
+		wake.at(wake.now.mono) // for tendLeadership
 	}
 }

@@ -280,7 +280,6 @@ type attempt struct {
 	ext         uint64
 	expiry      time.Time
 	begun       instant
-	start       time.Duration
 	end         *viewState // the view's end, once the write is confirmed
 	taken       taken      // what an acquisition takes from others
 	measured    bool       // its record is Unsynchronized
@@ -376,8 +375,8 @@ func (l *attempts) measured() bool {
 // ended, for a term.
 func (l *attempts) pending(wake *alarm, term time.Duration) bool {
 	for i := range l.open {
-		if a := &l.open[i]; a.kind == OpExtend && !a.late && wake.now.mono < a.start+term {
-			wake.at(a.start + term)
+		if a := &l.open[i]; a.kind == OpExtend && !a.late && wake.now.mono < a.begun.mono+term {
+			wake.at(a.begun.mono + term)
 			return true
 		}
 	}
@@ -394,7 +393,7 @@ func (l *attempts) forgetOld(wake *alarm, term time.Duration) {
 	kept, late := l.open[:0], 0
 	for i := range l.open {
 		if a := &l.open[i]; a.kind == OpAcquire {
-			if over := a.start + term; wake.now.mono < over {
+			if over := a.begun.mono + term; wake.now.mono < over {
 				wake.at(over)
 			} else {
 				a.late = true

@@ -136,6 +136,18 @@ func TestKnowledgeKnowsWhenTermsEnd(t *testing.T) {
 	}
 }
 
+// Two deadlines have both come when the later one has, by each clock; what is over already changes nothing.
+func TestDeadlineAnd(t *testing.T) {
+	h := deadline{wall: at(5).wall, sooner: 3 * time.Second}
+	later := deadline{wall: at(7).wall, mono: time.Second, sooner: 9 * time.Second}
+	both := deadline{wall: at(7).wall, mono: time.Second, sooner: 9 * time.Second}
+	for _, c := range [][3]deadline{{h, {}, h}, {{}, h, h}, {h, later, both}, {later, h, both}, {h, {wall: at(4).wall}, {wall: at(5).wall}}} {
+		if got := c[0].and(c[1]); got != c[2] {
+			t.Errorf("%+v and %+v: %+v, want %+v", c[0], c[1], got, c[2])
+		}
+	}
+}
+
 // Which open write a record bears.
 func TestAttemptsMatch(t *testing.T) {
 	write := func(ext uint64, kind OpKind) attempt {

@@ -43,10 +43,10 @@ const (
 
 // beginLeadership starts leading by the acquisition a.
 func (c *Campaign) beginLeadership(now instant, a *attempt) {
-	r := &leadership{f: &c.f, number: a.number, incarnation: a.incarnation, measured: a.measured, view: newView(c.f.timekeeper, a.number), confirmed: a.start, expiry: a.expiry, end: a.end,
+	r := &leadership{f: &c.f, number: a.number, incarnation: a.incarnation, measured: a.measured, view: newView(c.f.timekeeper, a.number), confirmed: a.begun.mono, expiry: a.expiry, end: a.end,
 		running: map[work]int{}, begun: make(chan struct{})}
 	if c.heldFor > 0 {
-		r.held = a.start + c.heldFor
+		r.held = a.begun.mono + c.heldFor
 	}
 	r.view.begin(a.end)
 	if !r.view.ValueInFuture() {

@@ -63,7 +63,8 @@ type Config struct {
 	// before one of them leads. The leader survives an outage of the store of about half a
 	// term. If a term is only twice MaxClockSkew, a clock that is set from one end of its
 	// bound to the other ends a healthy leader's leadership. Below about 2 s, the latency
-	// of most stores begins to end leaderships.
+	// of most stores begins to end leaderships. Below 0.6 s, one request that is lost may
+	// end one, since a failed call is tried again after a quarter of a second or more.
 	TermLength time.Duration
 
 	// MaxClockSkew bounds how far any candidate's wall clock is from true time. Zero means
@@ -109,7 +110,7 @@ type Config struct {
 	// attempts works by then. With a term of 15 s and a skew of 1 s, zero gives 7 s for 2.1
 	// writes in a term, and 4 s gives 10 s for 3.75 writes.
 	//
-	// For a term after a store call has failed, or has taken more than an eighth of a term,
+	// For a term after a store call has failed, or has taken more than an eighth of a term (15 s at most),
 	// extensions are made after half of ExtendEvery. So an outage that announces itself
 	// this way is survived for half of ExtendEvery longer.
 	ExtendEvery time.Duration
@@ -157,9 +158,10 @@ type Config struct {
 
 	// Healthy reports whether this candidate is fit to lead. It is asked before each
 	// acquisition and each extension. While it returns an error, or does not return within a
-	// quarter of a term, this candidate does not campaign, and gives up leadership. Its ctx
-	// ends after that time, or with the campaign. Wait waits for it to return. Calls come one
-	// at a time, so it may count, to report only a number of failures in a row. Optional.
+	// quarter of a term (30 s at most), this candidate does not campaign, and gives up
+	// leadership. Its ctx ends after that time, or with the campaign. Wait waits for it to
+	// return. Calls come one at a time, so it may count, to report only a number of failures
+	// in a row. Optional.
 	Healthy func(ctx context.Context) error
 
 	// Clock is the candidate's clock. Nil means the system's.

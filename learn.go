@@ -60,7 +60,7 @@ func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 func (c *Campaign) observeLeading(now instant, r *leadership, e *RaceEntry, news bool, how source) {
 	switch {
 	case c.own(e):
-		if a := c.attempts.match(e); how != wasPushed && a != nil && a.start >= r.confirmed {
+		if a := c.attempts.match(e); how != wasPushed && a != nil {
 			c.confirm(now, r, a, e.Extension)
 		}
 		if news && e.Successor != "" && e.Successor != c.cfg.LeaderID {
@@ -82,7 +82,7 @@ func (c *Campaign) confirm(now instant, r *leadership, a *attempt, extension uin
 		c.endLeadership(now, ErrExpired)
 		return
 	}
-	r.confirmed = a.start
+	r.confirmed = a.begun.mono
 	r.extended(extension, left)
 }
 
@@ -164,7 +164,6 @@ func (c *Campaign) writeFailed(a *answer, now instant) {
 	c.writes.failed(a.start.mono, c.f.owns || lostRace)
 	c.single.failed(a.err)
 	if !lostRace {
-		c.refused.over = nil
 		asks := c.writes.notBefore
 		if !c.f.owns { // what became of the write does not wait as long as the next one
 			asks = min(asks, a.start.mono+2*c.writes.base)

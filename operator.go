@@ -167,7 +167,7 @@ func (e *DamagedRecordError) Is(target error) bool { return target == ErrPermane
 // smaller than the record's number.
 //
 // Unless force is true, Reset refuses (ErrRefused) while the term of a leader, a hold or a reservation
-// runs. It also refuses if that cannot be told, because the record is damaged or Unsynchronized.
+// runs. It also refuses if that cannot be told, because the record is damaged, emptied (RaceEntry.Emptied) or Unsynchronized.
 // Force it only when all candidates have been stopped, or have not reached the store for a
 // term. A candidate that is paused or cut off acts until its view ends, and another may lead by
 // then.
@@ -215,6 +215,8 @@ func resetOf(ctx context.Context, d RaceDecider, after ElectionNumber, force boo
 		return nil, err
 	case e == nil:
 		return nil, errors.New("the RaceDecider's ReadCurrent returned nil without an error")
+	case e.Emptied:
+		err = errors.New("the record was emptied, and what it said is not known")
 	default:
 		err = e.damaged()
 	}

@@ -48,7 +48,7 @@ const maxDead = 8
 
 // died reports whether the holder of the record e is proved dead.
 func (p *proofs) died(e *RaceEntry) bool {
-	return e != nil && !e.Vacant() && !e.Emptied && slices.Contains(p.dead, e.Incarnation)
+	return e != nil && !e.Vacant() && slices.Contains(p.dead, e.Incarnation)
 }
 
 // watch asks whether the holder of the record e is dead, and for a report when it dies.
@@ -57,7 +57,7 @@ func (p *proofs) watch(e *RaceEntry) {
 		return
 	}
 	p.stop()
-	if e.Vacant() || e.Emptied || e.Incarnation == p.incarnation || p.died(e) {
+	if e.Vacant() || e.Incarnation == p.incarnation || p.died(e) {
 		return
 	}
 	if p.line.Dead(e.Incarnation) {

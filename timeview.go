@@ -159,8 +159,8 @@ func (t *TimeView) set(v time.Time) {
 // begin sets the first end of a campaign's view. Call it only before the view is handed out.
 func (t *TimeView) begin(s *viewState) { t.state.Store(s) }
 
-// moveOn sets the end of a live view to s if that is later, and reports whether the view is
-// still alive. A view that is over stays over.
+// moveOn sets the end of a live view to s, which is later, and reports whether the view is still
+// alive. A view that is over stays over.
 func (t *TimeView) moveOn(s *viewState) bool {
 	for {
 		if !t.ValueInFuture() {
@@ -169,9 +169,6 @@ func (t *TimeView) moveOn(s *viewState) bool {
 		old := t.state.Load()
 		if old.over {
 			return false
-		}
-		if !s.later(old) {
-			return true
 		}
 		if t.state.CompareAndSwap(old, s) {
 			return true
@@ -185,12 +182,6 @@ func (t *TimeView) replace(old, s *viewState) {
 	if !old.over && old != s {
 		t.state.CompareAndSwap(old, s)
 	}
-}
-
-// later reports whether s belongs to a later write than o. It compares by the monotonic clock,
-// since the wall clock may have been set back.
-func (s *viewState) later(o *viewState) bool {
-	return s.mono > o.mono
 }
 
 // end ends the view now, for ever.

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	le "github.com/c8e606e4/leaderelection"
@@ -129,4 +130,44 @@ func TestRule16HungHealthIsCalledOnce(t *testing.T) {
 		sleep(T)
 		a.leads(t)
 	})
+}
+
+// Rule 16: once it is sick, a leader without callbacks extends no more, and its view ends at once.
+func TestRule16SickWithoutCallbacks(t *testing.T) {
+	for _, how := range []string{"error", "hangs"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var sick atomic.Bool
+				asked, over := make(chan struct{}), make(chan struct{})
+				a := join(t, memory.NewDecider(), "a", func(c *config) {
+					c.OnElected, c.OnOusting = nil, nil
+					c.Healthy = func(context.Context) error {
+						if !sick.Load() {
+							return nil
+						}
+						if asked <- struct{}{}; how == "hangs" {
+							<-over
+						}
+						return errSick
+					}
+				})
+				sleep(time.Second)
+				a.leads(t)
+				sick.Store(true)
+				begun := time.Now()
+				<-asked
+				if how == "hangs" {
+					sleep(T / 4)
+				}
+				synctest.Wait()
+				a.follows(t)
+				sick.Store(false)
+				close(over)
+				sleep(time.Second)
+				if n := len(a.opsSince(begun, le.OpExtend)); n > 0 {
+					t.Errorf("%d extensions after Healthy said no", n)
+				}
+			})
+		})
+	}
 }

@@ -82,3 +82,24 @@ func TestRule04JumpsAreTold(t *testing.T) {
 		}
 	})
 }
+
+// A view that was seen over while the clock was ahead for a moment stays over, and its ctx ends when
+// the campaign next looks: it does not sleep on until the extension that is due.
+func TestViewSeenOverWhileTheClockWasAhead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		clock := clocks.NewOffset(nil, 0)
+		a := join(t, memory.NewDecider(), "a", on(clock), stayOn)
+		sleep(3200 * time.Millisecond)
+		r := a.leadership(t, 0)
+		clock.Set(time.Hour)
+		if r.view.ValueInFuture() {
+			t.Fatal("the view is not over")
+		}
+		clock.Set(0)
+		begun := time.Now()
+		<-r.ctx.Done()
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("ctx ended %v after the view", took)
+		}
+	})
+}

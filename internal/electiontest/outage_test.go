@@ -76,3 +76,25 @@ func TestRule11WritesInATerm(t *testing.T) {
 		})
 	}
 }
+
+// Rule 11: however long the terms are, one call that hangs costs half a minute.
+func TestRule11ACallThatHangsInALongTerm(t *testing.T) {
+	const term = 24 * time.Hour
+	hang := memory.Always(memory.Fault{Delay: 1000 * time.Hour})
+	long := func(c *config) { c.TermLength = term }
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", long, func(c *config) { c.Decider.(*memory.Decider).Inject(hang.On(memory.Read).Times(1)) }, polled)
+		sleep(time.Minute)
+		a.leads(t)
+		b := join(t, d, "b", long)
+		a.store.Inject(hang.On(memory.Write).Times(1))
+		sleep((term - S) / 2) // the extension hangs
+		begun := time.Now()
+		if err := a.Resign(t.Context()); err != nil || time.Since(begun) > time.Minute {
+			t.Errorf("resigned after %v: %v", time.Since(begun), err)
+		}
+		sleep(time.Second)
+		b.leads(t)
+	})
+}

@@ -163,6 +163,27 @@ func TestPriorityBeginsAnewWithEachLeader(t *testing.T) {
 	})
 }
 
+// Nor does it count what it stood by under another leadership of the same number, which the store has lost
+// since.
+func TestPriorityBeginsAnewWithTheSameNumber(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		lead := func(id string, extension uint64) {
+			e := rival(7)
+			e.LeaderID, e.Incarnation, e.Extension = id, id, extension
+			d.Replace(e)
+		}
+		lead("a", 8)
+		b := join(t, d, "b", priority(1), polled)
+		sleep(T * 3 / 4)
+		lead("c", 9)
+		sleep(T * 3 / 4)
+		if n := len(b.opsSince(time.Time{}, le.OpRequest)); n != 0 {
+			t.Errorf("%d requests of one that has stood by for less than a term", n)
+		}
+	})
+}
+
 // Who is not well asks nobody, and stands by for a whole term when it is.
 func TestPriorityAsksOnlyWhenWell(t *testing.T) {
 	bubble(t, func(t *testing.T) {

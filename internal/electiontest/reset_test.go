@@ -288,3 +288,25 @@ func TestResetNamesTheHoldOfTheDead(t *testing.T) {
 		}
 	})
 }
+
+// What an emptied record said is not known: somebody may lead by it, and the others wait a term.
+func TestResetRefusesAnEmptiedRecord(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled)
+		sleep(time.Second)
+		a.leads(t)
+		d.Replace(&le.RaceEntry{})
+		err := le.Reset(t.Context(), d.Handle(), 2*first, false)
+		if !errors.Is(err, le.ErrRefused) || !strings.Contains(err.Error(), "emptied") || !strings.Contains(err.Error(), "force it") {
+			t.Fatalf("not forced: %v", err)
+		}
+		a.quit()
+		if err := le.Reset(t.Context(), d.Handle(), 2*first, true); err != nil {
+			t.Fatal(err)
+		}
+		if e := d.Entry(); !e.Vacant() || e.ElectionNumber != 2*first {
+			t.Errorf("on record is %+v", e)
+		}
+	})
+}

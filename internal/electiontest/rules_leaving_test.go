@@ -528,3 +528,32 @@ func TestRule13ReleaseGivenUpByTheMonotonicClock(t *testing.T) {
 		}
 	})
 }
+
+// Resign returns after a term, whatever the clock shows, if the store cannot be reached.
+func TestContractResignWithoutAStore(t *testing.T) {
+	for name, spoil := range map[string]func(*boundedOffset){
+		"the clock is wrong for good": func(c *boundedOffset) { c.bound.bound.Store(int64(clocks.Unbounded)) },
+		"the clock was set back":      func(c *boundedOffset) { c.Set(-time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				clock := boundedOffset{clocks.NewOffset(nil, 0), &boundedClock{}}
+				clock.bound.bound.Store(int64(time.Millisecond))
+				a := join(t, memory.NewDecider(), "a", on(clock))
+				sleep(time.Second)
+				a.leads(t)
+				a.store.Inject(memory.Fail(errors.New("cut off")))
+				spoil(&clock)
+				sleep(T / 2)
+				begun := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 100*T)
+				defer cancel()
+				err := a.Resign(ctx)
+				if took := time.Since(begun); err != nil || took > T {
+					t.Errorf("returned after %v: %v", took, err)
+				}
+				a.follows(t)
+			})
+		})
+	}
+}

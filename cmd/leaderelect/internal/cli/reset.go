@@ -27,7 +27,7 @@ log or backup has seen, because fences refuse smaller tokens. It may be greater.
 First stop all candidates, and wait for a term: then the last leader no longer acts.
 
 Without --force, reset refuses while a term, a hold or a reservation runs, and if it
-cannot tell, as for a damaged record. It writes a missing record without --force.
+cannot tell, as for a damaged or emptied record. It writes a missing record without --force.
 
 Exit codes: 0 the record is written; 1 it is not; 2 usage.`,
 		Example: `  leaderelect reset --after 1795430400 --force s3://bucket/app`,
