@@ -381,6 +381,8 @@ func (c *Campaign) stop(now instant, cause error) {
 	if k := c.f.call; k != nil {
 		k.deadline = min(k.deadline, now.mono+c.f.timeout)
 	}
+	c.f.reads.worked() // no pause of the time before is so long that nothing can be released
+	c.writes.worked()
 	switch {
 	case c.leadership != nil:
 		c.giveUp(now, cause)

@@ -20,17 +20,16 @@ func (c *Campaign) learn(e *RaceEntry, at, now instant, how source) {
 	if how == wasWritten && c.clock.readsBack(e, c.attempts.match(e)) {
 		c.k.unsure, how = true, wasPushed // it begins no more than what a feed tells of
 	}
-	switch {
-	case !news:
-	case how == wasPushed && c.attempts.match(e) != nil:
+	switch mine := c.attempts.match(e) != nil; {
+	case news && mine && how == wasPushed:
 		// A feed may report what its store has not committed and will undo, so a pushed
 		// record decides nothing. If it shows an open write of this campaign, that is a
 		// reason to read at once, without the pause after the last failure.
 		c.k.unsure = true
 		c.f.reads.hurry()
-	default:
-		// A newer record explains the failed write: it landed after all, or lost against
-		// this record. There is no reason to pause. That this candidate may write is shown
+	case news, mine && how != wasPushed:
+		// This record explains the failed write: it landed after all, or lost against a
+		// newer one. There is no reason to pause. That this candidate may write is shown
 		// only by a record of its own.
 		c.writes.worked()
 		if c.attempts.wrote(e) {

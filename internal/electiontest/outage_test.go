@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
 )
 
@@ -96,5 +97,49 @@ func TestRule11ACallThatHangsInALongTerm(t *testing.T) {
 		}
 		sleep(time.Second)
 		b.leads(t)
+	})
+}
+
+// Rule 13: the pause after the last failure, half a minute in a long term, is no reason to leave without a
+// release.
+func TestRule13ReleasesAfterAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", polled, func(c *config) { c.TermLength = 5 * time.Minute })
+		sleep(100 * time.Second)
+		a.store.Inject(memory.LoseRequests())
+		sleep(140 * time.Second)
+		failed := len(a.opsSince(time.Time{}))
+		for len(a.opsSince(time.Time{})) == failed {
+			sleep(time.Second)
+		}
+		a.leads(t)
+		a.store.Inject(nil)
+		begun := time.Now()
+		a.quit()
+		if took := time.Since(begun); !d.Entry().Vacant() || took > 2*time.Second {
+			t.Errorf("left after %v with %+v, want it released at once", took, d.Entry())
+		}
+	})
+}
+
+// Rule 11: a read that shows that the write has landed ends the pauses, even if a feed has told so before the
+// write failed.
+func TestRule11AWriteThatLandedIsNoFailure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) { c.TermLength = time.Minute })
+		sleep(time.Second)
+		a.store.Inject(memory.Always(memory.Fault{Err: memory.ErrLost, Lands: true, AnswerDelay: 100 * time.Millisecond}).On(memory.Write))
+		sleep(20 * time.Minute)
+		if a.leads(t); a.count() != 1 {
+			t.Errorf("%d leaderships", a.count())
+		}
+		ops := a.opsSince(time.Now().Add(-10 * time.Minute))
+		for i, op := range ops[:len(ops)-1] {
+			if next := ops[i+1]; op.Kind == le.OpExtend && (next.Kind != le.OpRead || next.Start.Sub(op.Start) > 3*time.Second) {
+				t.Errorf("%v after an extension that landed: %v", next.Start.Sub(op.Start), next.Kind)
+			}
+		}
 	})
 }

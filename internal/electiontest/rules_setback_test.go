@@ -249,7 +249,7 @@ func TestRule08ReleaseReadsFirst(t *testing.T) {
 		a.leads(t)
 		begin := time.Now()
 		a.quit()
-		ops := a.opsSince(begin.Add(time.Nanosecond))
+		ops := a.opsSince(begin, le.OpRead, le.OpRelease)
 		if len(ops) != 2 || ops[0].Kind != le.OpRead || ops[1].Kind != le.OpRelease || ops[1].Err != nil {
 			t.Errorf("%+v, want a read and a release", ops)
 		}

@@ -89,6 +89,10 @@ func (r *recorder) pushed(a *actor, entries ...*le.RaceEntry) {
 	for _, e := range entries {
 		if e != nil && !a.dead.Load() {
 			r.logf(a.name, "is pushed %v", r.short(e))
+			if w := r.watched; w != nil && w == a.proc && w.current != nil && e.ElectionNumber == w.current.number && !e.Vacant() && !w.incarnations[e.Incarnation] {
+				r.counts["leaders told of an undone record of their number"]++
+				r.watched = nil
+			}
 			r.tell(a, e, nil)
 		}
 	}
