@@ -50,10 +50,10 @@ type evidence struct {
 // An older record is not news. But a record that was read becomes the base of the next write even if
 // it is older than the latest, since the store may have been set back. A record that a feed has
 // reported may be undone, and another written in its place. When that record is read it is news as
-// well.
+// well, unless it shows a set-back: then the leader may have a view by what was reported.
 func (k *knowledge) learn(e *RaceEntry, at, now instant, how source) (newer bool) {
 	other := k.ofLatest.how == wasPushed && e.Compare(k.latest) == 0 && !same(e, k.latest)
-	newer = k.latest == nil || e.Compare(k.latest) > 0 || other && how != wasPushed
+	newer = k.latest == nil || e.Compare(k.latest) > 0 || other && how != wasPushed && !shortens(e, k.latest)
 	k.disputed = how != wasRead && !newer && (k.disputed || other)
 	k.terms.last = now.mono
 	if newer || how == wasRead {
@@ -82,6 +82,12 @@ func (k *knowledge) learn(e *RaceEntry, at, now instant, how source) (newer bool
 		k.base, k.ofBase = e, shown
 	}
 	return newer
+}
+
+// shortens reports whether e has an earlier end for the term of o's leadership. No leader writes that.
+// An operator's request over an older state has it, after the store was set back.
+func shortens(e, o *RaceEntry) bool {
+	return !e.Vacant() && e.Incarnation == o.Incarnation && e.TermExpiry.Before(o.TermExpiry)
 }
 
 // same reports whether e and o are the same state of the record: all their fields are equal, but

@@ -31,6 +31,9 @@ func TestKnowledgeLearns(t *testing.T) {
 		began, now int // seconds
 	}
 	old, newer, twin := entry("a", 1, 1), entry("a", 1, 2), entry("b", 1, 2)
+	asked, left := entry("a", 1, 1), entry("a", 1, 1)
+	asked.Extension, asked.Successor = 2, "b"
+	left.Extension, left.LeaderID = 2, ""
 	for name, c := range map[string]struct {
 		steps                      []step
 		news                       bool // the last step's
@@ -51,6 +54,9 @@ func TestKnowledgeLearns(t *testing.T) {
 		"older, written, changes nothing":     {[]step{{newer, wasRead, 1, 2}, {old, wasWritten, 3, 4}}, false, newer, newer, 1, 1, 1, false, 2, 2},
 		"replicas that take turns":            {[]step{{newer, wasRead, 1, 2}, {old, wasRead, 3, 4}, {newer, wasRead, 5, 6}, {old, wasRead, 7, 8}}, false, newer, old, 7, 7, 5, false, 4, 2},
 		"of the same order, but another's":    {[]step{{newer, wasRead, 1, 2}, {twin, wasRead, 3, 4}}, false, newer, twin, 3, 3, 1, false, 4, 2},
+		"told of, undone, and another's read": {[]step{{newer, wasPushed, 1, 2}, {twin, wasRead, 3, 4}}, true, twin, twin, 3, 3, 3, false, 4, 4},
+		"told of, and vacant when it is read": {[]step{{newer, wasPushed, 1, 2}, {left, wasRead, 3, 4}}, true, left, left, 3, 3, 3, false, 4, 4},
+		"told of, and a request over less":    {[]step{{newer, wasPushed, 1, 2}, {asked, wasRead, 3, 4}}, false, newer, asked, 3, 3, 0, false, 4, 2},
 		"a read asks no more what was unsure": {[]step{{old, wasPushed, 1, 2}, {old, wasRead, 3, 4}}, false, old, old, 3, 3, 3, false, 2, 2},
 	} {
 		k := knowledge{skew: time.Second, term: time.Minute, unsure: true}

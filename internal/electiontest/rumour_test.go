@@ -182,3 +182,28 @@ func TestRule23UndoneRequestIsReplaced(t *testing.T) {
 		}
 	})
 }
+
+// A store that is set back to an older state of the term, over which an operator then makes a request, has a
+// record of the order that the feed has told of, with an earlier end. The leader may have a view by the later.
+func TestSetBackUnderARequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		d.Replace(rival(5))
+		a := join(t, d, "a")
+		sleep(T / 2)
+		extended := rival(5)
+		extended.Extension = 1
+		d.Tell(extended)
+		sleep(time.Second)
+		d.Tell(nil)
+		request := rival(5)
+		request.TermExpiry, request.Extension, request.Successor = extended.TermExpiry.Add(-T/2), 1, "nobody"
+		d.Replace(request)
+		sleep(time.Until(extended.TermExpiry.Add(S)) - time.Millisecond)
+		if e := d.Entry(); e.LeaderID != "rival" {
+			t.Errorf("taken before the end of the term that was told of: %+v", e)
+		}
+		sleep(T)
+		a.leads(t)
+	})
+}
