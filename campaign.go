@@ -212,7 +212,7 @@ func (c *Campaign) answerResigners(wake *alarm) {
 	switch r := c.leadership; {
 	case r != nil && r.over && wake.now.mono >= r.drainUntil:
 		err = fmt.Errorf("leaderelection: Resign: the view has ended, and %s has not returned, so nothing is released: whoever calls Resign from there gives it the leader's ctx", r.runs())
-	case r != nil, c.attempts.pending(wake, c.cfg.TermLength):
+	case r != nil, c.inDoubt(wake):
 		return
 	case c.holds(wake.now) && wake.now.mono < until:
 		wake.at(until)
@@ -407,7 +407,7 @@ func (c *Campaign) finished(wake *alarm) bool {
 		c.waits(wake, "LeaderChanged")
 		return false
 	}
-	if until := c.stopAt + min(c.cfg.TermLength/2, leaveTime); c.attempts.pending(wake, c.cfg.TermLength) && wake.now.mono < until {
+	if until := c.stopAt + min(c.cfg.TermLength/2, leaveTime); c.inDoubt(wake) && wake.now.mono < until {
 		wake.at(until)
 		return false
 	}
@@ -420,6 +420,19 @@ func (c *Campaign) finished(wake *alarm) bool {
 	wake.at(until)
 	wake.until(c.k.ends(c.k.latest))
 	return wake.now.mono >= until
+}
+
+// inDoubt reports whether the record may be this campaign's by a write whose outcome is open: one that
+// would have made it so, or a release that a feed has told of and that may be undone.
+func (c *Campaign) inDoubt(wake *alarm) bool {
+	last := &c.attempts.last
+	over := last.begun.mono + c.cfg.TermLength
+	open := c.k.unsure || c.f.call != nil && c.f.call.kind == OpRelease
+	released := open && last.id != "" && wake.now.mono < over
+	if released {
+		wake.at(over)
+	}
+	return c.attempts.pending(wake, c.cfg.TermLength) || released
 }
 
 // waits logs, once, that a campaign cannot end before a callback returns.
@@ -454,7 +467,7 @@ func (c *Campaign) act(wake *alarm) {
 	case c.releasing(wake.now):
 		c.release(wake)
 	case c.stopping:
-		if r == nil && c.attempts.pending(wake, c.cfg.TermLength) && c.k.unsure {
+		if r == nil && c.inDoubt(wake) && c.k.unsure {
 			c.f.read(wake, 0)
 		}
 	default:

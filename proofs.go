@@ -124,9 +124,9 @@ func (p *proofs) live(incarnation string) {
 
 // sparedUntil returns when the record e of a dead holder may be taken, or released for it: at once,
 // if its holder did not take it too early. If the stamp shows that it did, or may have, the leader
-// that it was taken from may be alive, and nobody keeps the record any more (see keepIfEarly). That
-// leader's term is over at the moment at which the dead one's clock has put the begin of its own:
-// by the store's clock or, without a stamp, by this one.
+// that it was taken from may be alive, and nobody keeps the record any more (see keepIfEarly). Its
+// term is over when the store's clock or, without a stamp, this one shows the time at which, by its
+// own clock, the dead holder began to acquire the record.
 func (c *Campaign) sparedUntil(e *RaceEntry) deadline {
 	stamp, begun := commitTS(e.Token), e.TermExpiry.Add(-c.k.termOf(e))
 	early, known := c.clock.check.Early(stamp, begun, begun)
@@ -143,8 +143,8 @@ func (c *Campaign) sparedUntil(e *RaceEntry) deadline {
 }
 
 // undertakes reports whether this campaign should release the record for its dead holder, since
-// it does not acquire the record itself now. What is left of a Hold goes into the vacancy, and is
-// longer than the term of any leader before.
+// it does not acquire the record itself now. The vacancy keeps the rest of a Hold, which
+// lasts longer than the term of any leader before.
 func (c *Campaign) undertakes(now instant) bool {
 	b := c.k.base
 	return c.proofs.died(b) && same(b, c.k.latest) && c.leadership == nil && !c.stopping && !c.clock.wrong(now) && !c.clock.check.Doubted(now.reading()) && (b.Hold > 0 || c.sparedUntil(b).reached(now)) && !(c.wants(now) && c.acquirableAt().reached(now))

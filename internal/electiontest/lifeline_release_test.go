@@ -74,8 +74,8 @@ func TestLifeline03TakenTooEarlyByTheDead(t *testing.T) {
 	}
 }
 
-// The term that the dead one took is over when the store's clock shows what the dead one's clock did
-// when it took it: here, ten seconds later.
+// The term that was taken is over when the store's clock shows what the dead process's clock showed at
+// its acquisition: here, ten seconds later.
 func TestLifeline03TakenTooEarlyBySeconds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		unround()

@@ -289,7 +289,7 @@ func TestResetNamesTheHoldOfTheDead(t *testing.T) {
 	})
 }
 
-// What an emptied record said is not known: somebody may lead by it, and the others wait a term.
+// Nobody knows who led by an emptied record, and until when. So the others wait a term.
 func TestResetRefusesAnEmptiedRecord(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := memory.NewDecider()

@@ -241,7 +241,7 @@ func TestRule13ReleasesWhatAnExtensionInDoubtHolds(t *testing.T) {
 				for a.View().ValueInFuture() {
 					sleep(100 * time.Millisecond)
 				}
-				sleep(100 * time.Millisecond)
+				sleep(S + 100*time.Millisecond) // the term that was known is over
 				if e := d.Entry(); !extended || e.Vacant() || a.Status() != le.Following {
 					t.Fatalf("%v, %+v", a.Status(), e)
 				}

@@ -207,3 +207,36 @@ func TestSetBackUnderARequest(t *testing.T) {
 		a.leads(t)
 	})
 }
+
+// Rule 13: a feed may tell of a release that then fails and is undone. Who leaves reads, and releases again.
+func TestRule13ReleaseThatIsUndone(t *testing.T) {
+	for _, how := range []string{"stops", "resigns"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				a := join(t, d, "a")
+				sleep(time.Second)
+				failed := false
+				a.store.Inject(func(op memory.Op) (f memory.Fault) {
+					if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
+						failed = true
+						d.Tell(op.Entry)
+						f.Err, f.AnswerDelay = memory.ErrLost, time.Second
+					}
+					return f
+				})
+				if how == "stops" {
+					go a.Resign(t.Context())
+					sleep(1500 * time.Millisecond) // the release has failed, and nothing was read yet
+					d.Tell(nil)
+					a.quit()
+				} else if err := a.Resign(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if e := d.Entry(); !e.Vacant() {
+					t.Errorf("the record is %+v, want it released", e)
+				}
+			})
+		})
+	}
+}
