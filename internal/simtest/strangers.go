@@ -117,15 +117,15 @@ func (r *recorder) overEmptied(o *op) time.Duration {
 }
 
 // repeats reports whether the number of the i-th record must not be given out again over old, though
-// strangers have erased it: a process that knows nothing of it goes by the time, unless that has not
-// come as far yet by a clock that is behind. A number that was ahead of the time was a stranger's.
+// strangers have erased it: over no record, a process that knows nothing of it goes by the time, unless
+// that has not come as far yet by a clock that is behind. A number that was ahead of the time was a stranger's.
 func (r *recorder) repeats(o *op, old *le.RaceEntry, i int) bool {
 	at, slack, n := r.epoch.Add(o.at), r.spec.Skew+time.Second, r.records[i].ElectionNumber
 	if stamp := stampOf(old); !stamp.IsZero() && stamp.Before(at) {
 		at = stamp
 	}
 	ahead := n > le.ElectionNumber(r.epoch.Add(r.times[i]+slack).Unix())
-	return r.strangers && !ahead && n < le.ElectionNumber(at.Add(-slack).Unix())
+	return r.strangers && old.ElectionNumber == le.NoElections && !ahead && n < le.ElectionNumber(at.Add(-slack).Unix())
 }
 
 // shown reports whether each change by which the i-th record was erased before the j-th is one that the
