@@ -4,6 +4,8 @@ package main
 
 import (
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
@@ -123,5 +125,23 @@ func TestFaultsByName(t *testing.T) {
 			t.Errorf("two faults are called %s, and are counted as one", f.name)
 		}
 		names[f.name] = true
+	}
+}
+
+// Who is killed while it writes leaves half a line, and the next one goes on behind it.
+func TestLedgerOfTheKilled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger")
+	const half = `{"k":"read","p":"c4.12-command`
+	if err := os.WriteFile(path, []byte(`{"k":"act","p":"c4.11","n":1}`+"\n"+half+`{"k":"act","p":"c4.12","n":2}`+"\n"+half), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := readLedger(path); err != nil || len(all) != 2 || all[1].By != "c4.12" || all[1].N != 2 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := os.WriteFile(path, []byte("{\"k\":\"act\",\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readLedger(path); err == nil {
+		t.Error("half a line with an end was believed")
 	}
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -62,7 +63,8 @@ func (l *ledger) add(e line) {
 	}
 }
 
-// readLedger returns the lines of a ledger. The last may be incomplete.
+// readLedger returns the lines of a ledger. A process that is killed may leave the last of its lines
+// incomplete, and the next one goes on behind it.
 func readLedger(path string) (all []line, err error) {
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {
@@ -81,7 +83,7 @@ func readLedger(path string) (all []line, err error) {
 			return nil, err
 		}
 		var e line
-		if err := json.Unmarshal(text, &e); err != nil {
+		if whole := bytes.LastIndex(text, []byte(`{"k":`)); whole < 0 || json.Unmarshal(text[whole:], &e) != nil {
 			return nil, fmt.Errorf("%s: a line that no candidate writes: %q", path, text)
 		}
 		all = append(all, e)

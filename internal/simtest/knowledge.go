@@ -78,6 +78,7 @@ func (r *recorder) confirm(a *actor, e *le.RaceEntry, o *op) {
 		k := attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}
 		if _, known := p.confirmed[k]; !known {
 			p.confirmed[k] = r.now()
+			p.marked[e.ElectionNumber] = e.Unsynchronized // of two acquisitions of a number, it is this one
 		}
 	}
 }
