@@ -133,7 +133,10 @@ func run(t *testing.T, p plan, tables []string, sizes idleSizes) {
 		}
 	}
 	if slices.Contains(tables, tableStore) {
-		results := measureFailover(t, p)
+		// A sentinel that lives on would take the store of a later table, on a port that is used again, for its
+		// old master, and make it a replica.
+		var results []*failover
+		t.Run(tableStore, func(t *testing.T) { results = measureFailover(t, p) })
 		storeTable(results)
 		for i, r := range results {
 			if r != nil {
