@@ -110,8 +110,8 @@ type Config struct {
 	// attempts works by then. With a term of 15 s and a skew of 1 s, zero gives 7 s for 2.1
 	// writes in a term, and 4 s gives 10 s for 3.75 writes.
 	//
-	// For a term after a store call has failed, or has taken more than an eighth of a term (15 s at most),
-	// extensions are made after half of ExtendEvery. So an outage that announces itself
+	// For a term after a store call has failed, or has taken more than an eighth of a term (15 s
+	// at most), extensions are made after half of ExtendEvery. So an outage that announces itself
 	// this way is survived for half of ExtendEvery longer.
 	ExtendEvery time.Duration
 

@@ -166,11 +166,11 @@ func (e *DamagedRecordError) Is(target error) bool { return target == ErrPermane
 // fence, log or backup has seen. It may be greater. If the record can be read, after must not be
 // smaller than the record's number.
 //
-// Unless force is true, Reset refuses (ErrRefused) while the term of a leader, a hold or a reservation
-// runs. It also refuses if that cannot be told, because the record is damaged, emptied (RaceEntry.Emptied) or Unsynchronized.
-// Force it only when all candidates have been stopped, or have not reached the store for a
-// term. A candidate that is paused or cut off acts until its view ends, and another may lead by
-// then.
+// Unless force is true, Reset refuses (ErrRefused) while the term of a leader, a hold or a
+// reservation runs. It also refuses if nobody can know that, because the record is damaged, emptied
+// (RaceEntry.Emptied) or Unsynchronized. Force it only when all candidates have been stopped, or
+// have not reached the store for a term. A candidate that is paused or cut off acts until its view
+// ends, and another may lead by then.
 //
 // If there is no record, Reset writes one even without force. Nobody can tell then whether a
 // leader of a deleted record still acts: stop all candidates before, and wait for a term. If

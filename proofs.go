@@ -143,11 +143,21 @@ func (c *Campaign) sparedUntil(e *RaceEntry) deadline {
 }
 
 // undertakes reports whether this campaign should release the record for its dead holder, since
-// it does not acquire the record itself now. The vacancy keeps the rest of a Hold, which
-// lasts longer than the term of any leader before.
+// it does not acquire the record itself now.
 func (c *Campaign) undertakes(now instant) bool {
 	b := c.k.base
-	return c.proofs.died(b) && same(b, c.k.latest) && c.leadership == nil && !c.stopping && !c.clock.wrong(now) && !c.clock.check.Doubted(now.reading()) && (b.Hold > 0 || c.sparedUntil(b).reached(now)) && !(c.wants(now) && c.acquirableAt().reached(now))
+	if !c.proofs.died(b) || !same(b, c.k.latest) || c.leadership != nil || c.stopping {
+		return false
+	}
+	acquires := c.wants(now) && c.acquirableAt().reached(now)
+	return !acquires && c.mayRelease(b, now)
+}
+
+// mayRelease reports whether the clocks allow that the record e is released for its dead holder. The
+// vacancy keeps the rest of a Hold, which lasts longer than the term of any leader before.
+func (c *Campaign) mayRelease(e *RaceEntry, now instant) bool {
+	trusted := !c.clock.wrong(now) && !c.clock.check.Doubted(now.reading())
+	return trusted && (e.Hold > 0 || c.sparedUntil(e).reached(now))
 }
 
 // legacy returns the vacancy that the dead holder would have left. It names no Successor: a
