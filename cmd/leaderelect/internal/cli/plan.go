@@ -50,8 +50,7 @@ leader survives shorter outages if requests are lost than if the responses are l
 	}
 	c.Flags().StringVar(&f.store, "store", "gs", "one of "+strings.Join(names, ", ")+", or a URL")
 	a.choices(c, "store", names...)
-	c.Flags().IntVar(&f.Candidates, "candidates", 3, "how many processes campaign in the election")
-	c.Flags().IntVar(&f.Observers, "observers", 0, "how many only follow it")
+	c.Flags().IntVar(&f.Candidates, "candidates", 3, "how many processes campaign in the election; add those that only follow it, which cost the store what a standby costs")
 	c.Flags().DurationVar(&f.latency, "latency", 0, "of a store request (default a rule of thumb for the store)")
 	c.Flags().DurationVar(&f.grace, "grace", 0, "of run, for a command to end in (default a quarter of the term less the skew, 10s at most)")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
@@ -65,8 +64,8 @@ func (a *app) plan(f *planFlags, names []string) error {
 		return usage("--store is %q, want one of %s", f.store, strings.Join(names, ", "))
 	case f.Candidates < 2:
 		return usage("--candidates is %d, want 2 at least: one alone has nobody to take over", f.Candidates)
-	case f.Observers < 0, f.latency < 0:
-		return usage("--observers and --latency must not be negative")
+	case f.latency < 0:
+		return usage("--latency is %v, must not be negative", f.latency)
 	}
 	a.begun(exitError)
 	f.Store, f.Term, f.Skew, f.Poll = *kind, a.common.term, a.common.skew, a.common.poll
@@ -129,7 +128,7 @@ func (a *app) planText(f *planFlags, r *plan.Result) error {
 	case leaderelection.Unsynchronized:
 		skew = fmt.Sprintf("unsynchronized clocks that run apart by %v a term at most", max(f.Skew, f.Term/100))
 	}
-	p("term %v, %s, %d candidates, %d observers, on %s (%s, %v a request)", f.Term, skew, f.Candidates, f.Observers, f.Store.Name, how, f.Store.Latency)
+	p("term %v, %s, %d candidates, on %s (%s, %v a request)", f.Term, skew, f.Candidates, f.Store.Name, how, f.Store.Latency)
 	p("")
 	p("%-34s %9s %9s %9s", "nobody leads for", "shortest", "median", "longest")
 	row := func(name string, s plan.Span) {

@@ -11,13 +11,13 @@ import (
 
 // Choice is what is planned.
 type Choice struct {
-	Term, Skew            time.Duration
-	Poll                  time.Duration              // zero: half a term
-	Every                 time.Duration              // between extensions; zero: half of the term less the skew
-	Before                time.Duration              // how long before the view's end the leader begins to end; zero: it does not
-	Clocks                leaderelection.ClockPolicy // with SharedClock, Skew is zero
-	Candidates, Observers int
-	Store                 Store
+	Term, Skew time.Duration
+	Poll       time.Duration              // zero: half a term
+	Every      time.Duration              // between extensions; zero: half of the term less the skew
+	Before     time.Duration              // how long before the view's end the leader begins to end; zero: it does not
+	Clocks     leaderelection.ClockPolicy // with SharedClock, Skew is zero
+	Candidates int                        // those that only follow the election count like standbys
+	Store      Store
 }
 
 // Span is a time that depends on chance: when a leader dies, how far clocks are off.
@@ -69,7 +69,7 @@ func (c Choice) Work() *Result {
 	r.Standby, r.Undertaken = c.proved()
 	r.Silent, r.Refused = c.outages()
 	r.Writes = month.Seconds() / c.Extend().Seconds()
-	switch others := float64(c.Candidates - 1 + c.Observers); {
+	switch others := float64(c.Candidates - 1); {
 	case !c.Store.Pushes:
 		r.Reads = others * month.Seconds() / c.poll().Seconds()
 	case c.Store.Fetches:
