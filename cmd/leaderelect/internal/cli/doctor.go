@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -87,15 +86,10 @@ func (a *app) checkup(ctx context.Context, asJSON bool, examine func(ctx context
 	tell := func(f doctor.Finding) {
 		failed = failed || f.Verdict == doctor.Fail
 		f.Detail, f.Advice = a.fit(f.Detail), a.fit(f.Advice)
-		switch {
-		case unwritten != nil:
-			return
-		case asJSON:
-			unwritten = json.NewEncoder(a.out).Encode(f)
-		default:
-			_, unwritten = fmt.Fprintln(a.out, f.Text())
-		}
 		if unwritten != nil {
+			return
+		}
+		if unwritten = a.answer(asJSON, f, func() string { return f.Text() + "\n" }); unwritten != nil {
 			cancel(unwritten) // nobody reads on
 		}
 	}
@@ -103,7 +97,7 @@ func (a *app) checkup(ctx context.Context, asJSON bool, examine func(ctx context
 	case err != nil:
 		return err
 	case unwritten != nil:
-		return fmt.Errorf("writing a finding: %w", unwritten)
+		return unwritten
 	case failed:
 		return &exit{exitError, nil}
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -73,10 +72,7 @@ func (a *app) plan(f *planFlags, names []string) error {
 	if f.latency > 0 {
 		f.Store.Latency = f.latency
 	}
-	if f.asJSON {
-		return a.planJSON(f, f.Work())
-	}
-	return a.planText(f, f.Work())
+	return a.answer(f.asJSON, f.figures(), f.text)
 }
 
 // command is the choice for a command that runs, which is asked to end before the view does;
@@ -94,7 +90,9 @@ func (f *planFlags) command() (times runner.Times, c plan.Choice, fits bool) {
 	return times, c, true
 }
 
-func (a *app) planJSON(f *planFlags, r *plan.Result) error {
+// figures are what --json prints.
+func (f *planFlags) figures() map[string]any {
+	r := f.Work()
 	seconds := func(s plan.Span) map[string]float64 {
 		return map[string]float64{"min": s.Min.Seconds(), "median": s.Median.Seconds(), "max": s.Max.Seconds()}
 	}
@@ -111,10 +109,11 @@ func (a *app) planJSON(f *planFlags, r *plan.Result) error {
 			"grace_seconds": t.Grace.Seconds(), "extend_every_seconds": c.Extend().Seconds(), "writes_per_month": math.Round(r.Writes), "silent_outage_survived_seconds": r.Silent.Seconds(), "refusing_outage_survived_seconds": r.Refused.Seconds(),
 		}
 	}
-	return json.NewEncoder(a.out).Encode(all)
+	return all
 }
 
-func (a *app) planText(f *planFlags, r *plan.Result) error {
+func (f *planFlags) text() string {
+	r := f.Work()
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	how := "standbys poll"
@@ -150,8 +149,7 @@ func (a *app) planText(f *planFlags, r *plan.Result) error {
 	for _, w := range f.Warnings() {
 		p("\nwarning: %s", w)
 	}
-	_, err := fmt.Fprint(a.out, b.String())
-	return err
+	return b.String()
 }
 
 // short is d without needless digits.

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 	"time"
@@ -81,17 +79,12 @@ func (a *app) printer(asJSON bool, cancel context.CancelCauseFunc) printer {
 		readerGone(out, func() { cancel(errNoReader) })
 	}
 	return func(event interface{ Text() string }) bool {
-		var err error
-		if asJSON {
-			err = json.NewEncoder(a.out).Encode(event)
-		} else {
-			_, err = fmt.Fprintln(a.out, event.Text())
-		}
+		err := a.answer(asJSON, event, func() string { return event.Text() + "\n" })
 		switch {
 		case errors.Is(err, syscall.EPIPE):
 			cancel(errNoReader)
 		case err != nil:
-			cancel(fmt.Errorf("writing the event: %w", err))
+			cancel(err)
 		}
 		return err == nil
 	}
