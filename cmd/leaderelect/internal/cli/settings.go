@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -169,15 +168,14 @@ func (a *app) warnOfMistyped(root *cobra.Command) {
 // fromFile sets the flags that are not set yet and are in the file. A setting of
 // another command is left alone; one of none is an error.
 func (a *app) fromFile(cmd *cobra.Command, path string) error {
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return usage("--config: %v", err)
 	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	seen := make(map[string]bool)
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+	seen, n := make(map[string]bool), 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -193,9 +191,6 @@ func (a *app) fromFile(cmd *cobra.Command, path string) error {
 		if err := a.setFromFile(cmd, name, value); err != nil {
 			return usage("%s:%d: %v", path, n, err)
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return usage("reading --config: %v", err)
 	}
 	return nil
 }

@@ -232,6 +232,20 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
+// Lines may end as on Windows, and the last one need not end.
+func TestLineEnds(t *testing.T) {
+	const text = "# both\r\nid = a\r\n\r\nstore = file:x"
+	if a, _, code, errOut := probe(t, nil, text); code != 0 || a.common.id != "a" || a.common.store != "file:x" {
+		t.Errorf("%d %s: %+v", code, errOut, a.common)
+	}
+	path := filepath.Join(t.TempDir(), "names")
+	err := os.WriteFile(path, []byte(text), 0o644)
+	got, err2 := listed("--names", []string{"@" + path})
+	if want := []string{"id = a", "store = file:x"}; err != nil || err2 != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, want %q: %v, %v", got, want, err, err2)
+	}
+}
+
 // Each value of --clocks is a ClockPolicy, with the skew that it has.
 func TestClocks(t *testing.T) {
 	for args, want := range map[string]leaderelection.Config{

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"os"
 	"strings"
 
@@ -85,20 +84,14 @@ func listed(flag string, values []string) (all []string, err error) {
 			all = append(all, v)
 			continue
 		}
-		f, err := os.Open(path)
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, usage("%s: %v", flag, err)
 		}
-		lines := bufio.NewScanner(f)
-		for lines.Scan() {
-			if line := strings.TrimSpace(lines.Text()); line != "" && !strings.HasPrefix(line, "#") {
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 				all = append(all, line)
 			}
-		}
-		err = lines.Err()
-		_ = f.Close() // it was only read
-		if err != nil {
-			return nil, usage("%s: reading %s: %v", flag, path, err)
 		}
 	}
 	return all, nil
