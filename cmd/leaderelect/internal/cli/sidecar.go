@@ -209,17 +209,16 @@ func readSecret(path string) (string, error) {
 
 // sidecarRun is a running sidecar.
 type sidecarRun struct {
-	a        *app
-	f        *sidecarFlags
-	cfg      leaderelection.Config
-	tell     *supervisor
-	job      *job              // nil: no command
-	slice    leaderslice.Slice // nil: no Service is to lead here
-	hub      *sidecar.Hub
-	secret   func() (string, error)
-	decider  atomic.Pointer[leaderelection.RaceDecider]
-	campaign atomic.Pointer[leaderelection.Campaign]
-	stopped  chan struct{}
+	a       *app
+	f       *sidecarFlags
+	cfg     leaderelection.Config
+	tell    *supervisor
+	job     *job              // nil: no command
+	slice   leaderslice.Slice // nil: no Service is to lead here
+	hub     *sidecar.Hub
+	secret  func() (string, error)
+	decider atomic.Pointer[leaderelection.RaceDecider]
+	stopped chan struct{}
 }
 
 func (s *sidecarRun) run(ctx context.Context, url string) error {
@@ -288,19 +287,14 @@ func (s *sidecarRun) lead(ctx context.Context, cancel context.CancelCauseFunc, d
 		leaderslice.Follow(&s.cfg, s.slice, s.cfg.Logger)
 	}
 	if s.job != nil {
-		return s.job.campaign(ctx, cancel, s.cfg, s.begun)
+		return s.job.campaign(ctx, cancel, s.cfg, s.tell.begun)
 	}
 	campaign, err := s.cfg.Start(ctx)
 	if err != nil {
 		return err
 	}
-	s.begun(campaign)
+	s.tell.begun(campaign)
 	return campaign.Wait()
-}
-
-func (s *sidecarRun) begun(c *leaderelection.Campaign) {
-	s.campaign.Store(c)
-	s.tell.begun(c)
 }
 
 func (s *sidecarRun) outcome(err error) error {
@@ -326,7 +320,7 @@ func (s *sidecarRun) serve(l net.Listener, m *sidecar.Metrics) (stop func()) {
 		return do(*d)
 	}
 	return s.f.serve(l, s.cfg.Logger, s.stopped, func(c sidecar.Config) http.Handler {
-		c.Hub, c.Campaign, c.ID, c.Skew, c.Metrics, c.Secret, c.Fit = s.hub, s.campaign.Load, id, s.cfg.MaxClockSkew, m.Handler(), s.secret, s.a.fit
+		c.Hub, c.Campaign, c.ID, c.Skew, c.Metrics, c.Secret, c.Fit = s.hub, s.tell.campaign.Load, id, s.cfg.MaxClockSkew, m.Handler(), s.secret, s.a.fit
 		c.Health = s.tell.line.Account
 		c.StepDown = func(ctx context.Context, force bool) error {
 			return ask(func(d leaderelection.RaceDecider) error { return leaderelection.StepDown(ctx, d, force) })
