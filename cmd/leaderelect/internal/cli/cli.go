@@ -63,10 +63,6 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) int {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.errOut)
-	if a.flaw != nil {
-		a.complain("a mistake in this program: %v", a.flaw)
-		return exitError
-	}
 	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
@@ -98,7 +94,6 @@ type app struct {
 	common  common
 	started bool     // the arguments were right: what fails now is not a usage error
 	failure int      // the exit code of an error that names none
-	flaw    error    // a mistake in how the commands are declared
 	urls    []string // those given, whose secrets are not told
 }
 
@@ -144,9 +139,9 @@ func (a *app) root() *cobra.Command {
 	}
 	root.SetVersionTemplate(versionLine())
 	a.common.flags(root.PersistentFlags())
-	a.choices(root, "log-format", "text", "json")
-	a.choices(root, "clocks", trusts...)
-	a.choices(root, "log-level", "debug", "info", "warn", "error")
+	choices(root, "log-format", "text", "json")
+	choices(root, "clocks", trusts...)
+	choices(root, "log-level", "debug", "info", "warn", "error")
 	root.AddCommand(a.runCommand(), a.holdCommand(), a.hookCommand(), a.sidecarCommand(), a.undertakeCommand(), a.planCommand(), a.doctorCommand(), a.shardsCommand(), a.manCommand(), a.watchCommand(), a.statusCommand(), a.waitCommand(), a.transferCommand(), a.stepdownCommand(), a.resetCommand(), a.versionCommand())
 	root.SetHelpCommand(a.helpCommand())
 	help := root.HelpFunc()
@@ -171,9 +166,9 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 }
 
 // choices completes the values of a flag.
-func (a *app) choices(c *cobra.Command, flag string, values ...string) {
+func choices(c *cobra.Command, flag string, values ...string) {
 	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		a.flaw = errors.Join(a.flaw, err) // no such flag
+		panic(err) // no such flag
 	}
 }
 

@@ -40,7 +40,7 @@ func (f *commandFlags) flags(a *app, c *cobra.Command, grace, drain, onFailure, 
 	s.DurationVar(&f.drain, "drain", defaultDrain, drain)
 	s.DurationVar(&f.delay, "restart-delay", time.Second, "how long to wait before a command that has ended is started again. It doubles, up to 60 times this, until the command has run for 10 times this")
 	s.StringVar(&f.onFailure, "on-failure", string(runner.Restart), onFailure)
-	a.choices(c, "on-failure", f.policies...)
+	choices(c, "on-failure", f.policies...)
 	s.BoolVar(&f.setuid, "allow-setuid", false, setuid+" (no effect for root)")
 	f.pass.flag(s)
 	f.readiness.flags(a, c, whenStanding, true)

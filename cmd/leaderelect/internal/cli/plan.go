@@ -48,7 +48,7 @@ leader survives shorter outages if requests are lost than if the responses are l
 		RunE:    func(*cobra.Command, []string) error { return a.plan(&f, names) },
 	}
 	c.Flags().StringVar(&f.store, "store", "gs", "one of "+strings.Join(names, ", ")+", or a URL")
-	a.choices(c, "store", names...)
+	choices(c, "store", names...)
 	c.Flags().IntVar(&f.Candidates, "candidates", 3, "how many processes campaign in the election; add those that only follow it, which cost the store what a standby costs")
 	c.Flags().DurationVar(&f.latency, "latency", 0, "of a store request (default a rule of thumb for the store)")
 	c.Flags().DurationVar(&f.grace, "grace", 0, "of run, for a command to end in (default a quarter of the term less the skew, 10s at most)")

@@ -32,7 +32,7 @@ func (r *readiness) flags(a *app, c *cobra.Command, when string, command bool) {
 	f := c.Flags()
 	f.IntVar(&r.fd, "ready-fd", 0, "write a line to this file descriptor when ready, and close it, as s6 expects (3 or more)")
 	f.StringVar(&r.when, "ready-when", when, "when this process is ready, for --ready-fd and for systemd's READY: standing (as a candidate) or leading")
-	a.choices(c, "ready-when", whenStanding, whenLeading)
+	choices(c, "ready-when", whenStanding, whenLeading)
 	if command {
 		f.BoolVar(&r.pass, "pass-notify", false, "leave systemd's NOTIFY_SOCKET and WATCHDOG_USEC to the command, and do not use them (the unit needs NotifyAccess=all)")
 	}
