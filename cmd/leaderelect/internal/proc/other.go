@@ -60,5 +60,4 @@ func (*Process) Signal(syscall.Signal)              {}
 func (*Process) Stop(syscall.Signal, time.Duration) {}
 func (*Process) Kill()                              {}
 func (*Process) Done() <-chan struct{}              { return nil }
-func (*Process) Pid() int                           { return 0 }
 func (*Process) Status() Status                     { return Status{} }

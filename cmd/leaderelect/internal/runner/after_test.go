@@ -230,8 +230,8 @@ func TestNoGuardIsKeptForNothing(t *testing.T) {
 				r.until(t, "a start", func() bool { return slices.Contains(r.lines, "the command is started") })
 				r.cancel(cause)
 				r.ends(t)
-				if pid := r.Pid(); pid != 0 {
-					t.Errorf("%v: it is over, and process %d runs", cause, pid)
+				if r.p != nil {
+					t.Errorf("%v: it is over, and process %d runs", cause, r.p.Pid())
 				}
 				waits := r.take()
 				defer waits.Close()

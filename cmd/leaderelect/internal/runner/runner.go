@@ -184,16 +184,6 @@ func (r *Runner) Kill() {
 	}
 }
 
-// Pid is the running command's, or 0.
-func (r *Runner) Pid() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.p == nil {
-		return 0
-	}
-	return r.p.Pid()
-}
-
 // GiveUp says that no leadership may begin any more, and whether that was in time:
 // false if one has.
 func (r *Runner) GiveUp() bool { return r.claimed.CompareAndSwap(false, true) }
