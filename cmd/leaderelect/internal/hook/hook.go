@@ -14,7 +14,6 @@ import (
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/aside"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 )
@@ -53,7 +52,7 @@ const killed = 5 * time.Second
 // Healthy its Healthy.
 type Hook struct {
 	c         Config
-	aside     aside.Box
+	aside     runner.Aside
 	impatient context.Context // ends when somebody does not want to wait for End
 	interrupt context.CancelCauseFunc
 

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/aside"
+	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/internal/logtest"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 	"github.com/c8e606e4/leaderelection/viewtest"
@@ -86,7 +86,7 @@ func TestBeginFails(t *testing.T) {
 	if got := n.String(); got != "begin\nend\nresigned\n" {
 		t.Errorf("%q", got)
 	}
-	if err := h.Healthy(t.Context()); !errors.Is(err, aside.ErrStandingDown) || !strings.Contains(err.Error(), "the begin command: exit status 1") {
+	if err := h.Healthy(t.Context()); !errors.Is(err, runner.ErrStandingDown) || !strings.Contains(err.Error(), "the begin command: exit status 1") {
 		t.Errorf("healthy: %v", err)
 	}
 	if h.Failed() != nil {
@@ -105,7 +105,7 @@ func TestEndFails(t *testing.T) {
 	if took := time.Since(begin); took < h.c.Drain || strings.Count(n.String(), "end") < 2 {
 		t.Errorf("given up after %v, and %q", took, n.String())
 	}
-	if err := h.Failed(); err == nil || !strings.Contains(err.Error(), "may still be on") || !errors.Is(h.Healthy(t.Context()), aside.ErrStandingDown) {
+	if err := h.Failed(); err == nil || !strings.Contains(err.Error(), "may still be on") || !errors.Is(h.Healthy(t.Context()), runner.ErrStandingDown) {
 		t.Errorf("%v, healthy %v", err, h.Healthy(t.Context()))
 	}
 	h.c.End = "true"

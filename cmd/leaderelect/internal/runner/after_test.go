@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/aside"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 )
 
@@ -138,7 +137,7 @@ func TestStandingDownBeginsBeforeResigning(t *testing.T) {
 			c.OnFailure, c.Delay = StepDown, time.Minute
 			c.Resign = func(ctx context.Context) { healthy = r.Healthy(ctx) }
 		}, "unused")
-		if !r.of(t.Context()).retry(proc.Status{Code: 1}, 0) || !errors.Is(healthy, aside.ErrStandingDown) {
+		if !r.of(t.Context()).retry(proc.Status{Code: 1}, 0) || !errors.Is(healthy, ErrStandingDown) {
 			t.Errorf("when it resigns, it is healthy: %v", healthy)
 		}
 	})

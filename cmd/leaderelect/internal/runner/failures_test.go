@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/aside"
 	"github.com/c8e606e4/leaderelection/internal/stores"
 )
 
@@ -93,7 +92,7 @@ func TestQuickFailures(t *testing.T) {
 	if want := []time.Duration{delay, 2 * delay, 4 * delay, 8 * delay}; !slices.Equal(r.pauses, want) {
 		t.Errorf("pauses %v, want %v", r.pauses, want)
 	}
-	if err := r.Healthy(t.Context()); !errors.Is(err, aside.ErrStandingDown) || !strings.Contains(fmt.Sprint(err), "with code 3, 5 times in a row") {
+	if err := r.Healthy(t.Context()); !errors.Is(err, ErrStandingDown) || !strings.Contains(fmt.Sprint(err), "with code 3, 5 times in a row") {
 		t.Errorf("healthy: %v", err)
 	}
 	r.until(t, "health", func() bool { return r.Healthy(t.Context()) == nil })

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/c8e606e4/leaderelection"
-	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/aside"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/proc"
 )
 
@@ -78,7 +77,7 @@ type Runner struct {
 	nudge   chan struct{}
 	claimed atomic.Bool // by the first leadership, or by GiveUp
 	begun   atomic.Bool // a command may have run
-	aside   aside.Box
+	aside   Aside
 
 	mu   sync.Mutex
 	p    *proc.Process // the one that runs

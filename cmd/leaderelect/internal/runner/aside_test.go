@@ -1,4 +1,4 @@
-package aside
+package runner
 
 import (
 	"errors"
@@ -8,20 +8,20 @@ import (
 )
 
 // It stays out for as long as it is told, and no longer.
-func TestBox(t *testing.T) {
+func TestAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b Box
-		if err := b.Healthy(t.Context()); err != nil {
+		var a Aside
+		if err := a.Healthy(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		why := errors.New("for a test")
-		b.For(time.Minute, why)
+		a.For(time.Minute, why)
 		time.Sleep(time.Minute - 1)
-		if err := b.Healthy(t.Context()); !errors.Is(err, ErrStandingDown) || !errors.Is(err, why) {
+		if err := a.Healthy(t.Context()); !errors.Is(err, ErrStandingDown) || !errors.Is(err, why) {
 			t.Errorf("just before: %v", err)
 		}
 		time.Sleep(time.Nanosecond)
-		if err := b.Healthy(t.Context()); err != nil {
+		if err := a.Healthy(t.Context()); err != nil {
 			t.Errorf("after a minute: %v", err)
 		}
 	})
