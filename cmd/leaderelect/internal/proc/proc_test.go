@@ -5,6 +5,7 @@ package proc
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -41,10 +42,13 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for what should happen at once.
 const patience = 30 * time.Second
 
+// discard logs nothing.
+var discard = slog.New(slog.DiscardHandler)
+
 // start starts a command that may live for a minute unless it is told otherwise.
 func start(t *testing.T, change func(*Spec), args ...string) *Process {
 	t.Helper()
-	s := Spec{Args: args, Env: os.Environ(), Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second}
+	s := Spec{Args: args, Env: os.Environ(), Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard}
 	if change != nil {
 		change(&s)
 	}
@@ -271,7 +275,7 @@ func TestSignalIsTheCommandsAlone(t *testing.T) {
 // Of a command whose guard has died nothing has run for certain only if the guard had not yet begun to
 // start it.
 func TestUnstartedByADeadGuard(t *testing.T) {
-	p := &Process{logger: discard{}}
+	p := &Process{logger: discard}
 	if s := p.Status(); !s.Unstarted {
 		t.Errorf("%+v", s)
 	}

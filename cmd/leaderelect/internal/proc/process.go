@@ -12,12 +12,6 @@ import (
 	"time"
 )
 
-// discard logs nothing.
-type discard struct{}
-
-func (discard) Warn(string, ...any)  {}
-func (discard) Error(string, ...any) {}
-
 // Process is a command and all that it has started, under a guard. Its methods
 // may be called by several goroutines at once, and none of them blocks.
 type Process struct {
@@ -46,9 +40,6 @@ type Process struct {
 // is killed leaves behind.
 func Start(s Spec) (*Process, error) {
 	p := &Process{late: s.Late, logger: s.Logger, until: s.Until, begun: in(0), done: make(chan struct{})}
-	if p.logger == nil {
-		p.logger = discard{}
-	}
 	var err error
 	if p.alarm, err = NewAlarm(); err != nil {
 		s.Ready.Close()

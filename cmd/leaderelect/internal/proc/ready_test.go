@@ -35,7 +35,7 @@ func TestReady(t *testing.T) {
 			waited := r.guard.Pid
 			meanwhile(t, r)
 			p, err := Start(Spec{Args: []string{"env"}, Env: []string{"A=1", "PATH=" + os.Getenv("PATH"), "B=x y"}, Stdout: in_,
-				Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Ready: r})
+				Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard, Ready: r})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +89,7 @@ func TestCommandIsFoundByItsOwnPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]int{dir: 7, "/nowhere": CodeNotFound} {
-		p, err := Start(Spec{Args: []string{"only-here"}, Env: []string{"PATH=" + path}, Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second})
+		p, err := Start(Spec{Args: []string{"only-here"}, Env: []string{"PATH=" + path}, Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestWithoutAnEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	p, err := Start(Spec{Args: []string{env}, Stdout: in_, Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second})
+	p, err := Start(Spec{Args: []string{env}, Stdout: in_, Grace: 100 * time.Millisecond, Until: in(time.Minute), Late: time.Second, Logger: discard})
 	if err != nil {
 		t.Fatal(err)
 	}

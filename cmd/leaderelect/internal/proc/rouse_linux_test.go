@@ -90,7 +90,7 @@ func becomeCandidate() {
 		}
 	}
 	_ = os.Unsetenv("BECOME") // the guard's is not this
-	p, err := Start(Spec{Args: []string{"sh", "-c", stubborn}, Env: os.Environ(), Grace: grace, Until: in(life), Late: late})
+	p, err := Start(Spec{Args: []string{"sh", "-c", stubborn}, Env: os.Environ(), Grace: grace, Until: in(life), Late: late, Logger: discard})
 	if err != nil {
 		panic(err)
 	}
