@@ -100,9 +100,8 @@ func (a *app) await(ctx context.Context, url string, w *awaited) (state.State, e
 // verdict is why a wait has ended without what was awaited: whether the store answered, and
 // what was last seen, or nil.
 func (w *awaited) verdict(err error, answered bool, last *state.State) error {
-	var s *signalled
-	switch {
-	case errors.As(err, &s):
+	switch s, interrupted := errors.AsType[*signalled](err); {
+	case interrupted:
 		return &exit{128 + int(s.signal), nil}
 	case !errors.Is(err, errTimeout):
 		return err

@@ -67,9 +67,8 @@ func (a *app) execute(ctx context.Context, root *cobra.Command) int {
 	if err == nil {
 		return 0
 	}
-	var e *exit
-	switch {
-	case errors.As(err, &e):
+	switch e, decided := errors.AsType[*exit](err); {
+	case decided:
 		if e.err != nil {
 			a.complain("%v", e.err)
 		}

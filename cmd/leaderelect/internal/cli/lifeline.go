@@ -68,9 +68,8 @@ func (l lifelineDir) open() (*lifeline.Lifeline, error) {
 // that it starts from now on have the lifeline, too: so its death is proved when all are gone.
 func (l lifelineDir) forCandidate(a *app) (*lifeline.Lifeline, error) {
 	line, err := l.open()
-	var e *exit
-	switch {
-	case errors.As(err, &e):
+	switch _, wrong := errors.AsType[*exit](err); {
+	case wrong:
 		return nil, err
 	case err == nil && line != nil:
 		if err = proc.PassOn(line.File()); err == nil {
@@ -88,9 +87,8 @@ func (l lifelineDir) forCandidate(a *app) (*lifeline.Lifeline, error) {
 func (l lifelineDir) finding() doctor.Finding {
 	const check = "the lifeline"
 	line, err := l.open()
-	var e *exit
-	switch {
-	case errors.As(err, &e):
+	switch _, wrong := errors.AsType[*exit](err); {
+	case wrong:
 		return doctor.Finding{Check: check, Verdict: doctor.Fail, Detail: err.Error(), Advice: "run and shards run do not start with this setting; without it they take a directory themselves"}
 	case err != nil && runtime.GOOS != "linux":
 		return doctor.Finding{Check: check, Verdict: doctor.Skip, Detail: "none: lifelines need Linux", Advice: "after a leader is killed, the others wait for its term"}

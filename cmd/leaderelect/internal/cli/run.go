@@ -319,11 +319,10 @@ func (j *job) outcome(err error) error {
 	if verdict, given := j.given(); given {
 		return verdict
 	}
-	var s *signalled
-	switch {
+	switch s, interrupted := errors.AsType[*signalled](err); {
 	case errors.Is(err, runner.ErrNotElected):
 		return j.f.entry.notElected(err)
-	case errors.As(err, &s) && j.f.once:
+	case interrupted && j.f.once:
 		return &exit{128 + int(s.signal), nil}
 	}
 	return ended(err)

@@ -63,8 +63,8 @@ func (a *app) operator(c *cobra.Command, do func(ctx context.Context, q *asked, 
 		}
 		defer g.Close()
 		q := &asked{app: a, url: url, timeout: timeout, group: g, op: shard.Operator{Store: g.Store}}
-		var said *exit
-		if err = advised(url, do(ctx, q, args[n:])); err == nil || errors.As(err, &said) {
+		err = advised(url, do(ctx, q, args[n:]))
+		if _, said := errors.AsType[*exit](err); said || err == nil {
 			return err
 		}
 		return late(ctx, err)
@@ -75,15 +75,14 @@ func (a *app) operator(c *cobra.Command, do func(ctx context.Context, q *asked, 
 
 // advised is err with where the group is, and what to do, if that is known.
 func advised(url string, err error) error {
-	var damaged *leaderelection.DamagedRecordError
-	switch {
+	switch _, damaged := errors.AsType[*leaderelection.DamagedRecordError](err); {
 	case errors.Is(err, errMembers):
 		return err
 	case errors.Is(err, shard.ErrNoShard):
 		return fmt.Errorf("%w; nothing was asked for: leaderelect shards status --each lists the shards", err)
 	case errors.Is(err, shard.ErrNoGroup):
 		return fmt.Errorf("%w (%s)", err, redact.URL(url))
-	case errors.Is(err, shard.ErrForeign), errors.As(err, &damaged):
+	case damaged, errors.Is(err, shard.ErrForeign):
 		at, wrong := store.InGroup(url, "assignment")
 		if wrong != nil {
 			at = url

@@ -101,8 +101,7 @@ func (s *session) read() bool {
 	begin := time.Now()
 	e, err := s.Place.ReadCurrent(ctx)
 	took := time.Since(begin)
-	var damage *leaderelection.DamagedRecordError
-	if errors.As(err, &damage) {
+	if _, damaged := errors.AsType[*leaderelection.DamagedRecordError](err); damaged {
 		s.tell("reading the record", Fail, err.Error(), "if it is this election's: stop all candidates, wait for a term, and run leaderelect reset --force --after N; N is the greatest fencing token that any fence, log or backup has seen")
 		return false
 	}

@@ -157,8 +157,7 @@ func (x *Exam) most(limit int) int {
 
 // advice is what to do if the assignment cannot be read.
 func advice(err error) string {
-	var damaged *leaderelection.DamagedRecordError
-	if errors.Is(err, shard.ErrForeign) || errors.As(err, &damaged) {
+	if _, damaged := errors.AsType[*leaderelection.DamagedRecordError](err); damaged || errors.Is(err, shard.ErrForeign) {
 		return Foreign
 	}
 	return "check the permission to read it"
