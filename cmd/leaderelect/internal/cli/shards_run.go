@@ -118,7 +118,7 @@ all that it has started are dead, even if the store cannot be reached, or leader
 itself is frozen or killed.
 
 {shard} in COMMAND and its arguments stands for the shard's name. The command's
-environment has
+environment is that of leaderelect run, and these differ:
 
     LEADERELECT_SHARD        the shard's name
     LEADERELECT_SHARDS       how many numbered shards there are, which
@@ -126,20 +126,15 @@ environment has
     LEADERELECT_TOKEN        the shard's fencing token, greater for each owner
                              than for all before: send it along with each write
     LEADERELECT_LEADER_ID    this member's name (--id)
-    LEADERELECT_STORE        the store's URL, unless it has a password: see
-                             --pass-store, also for MYSQL_PWD and the like
-    LEADERELECT_EXPIRY_FILE  a file that says until when the command may act on
-                             the shard: in seconds since 1970, and on a second
-                             line as a date. Each extension replaces it
 
 The command reads nothing from standard input. When its shard moves to another member,
 leaderelect sends it SIGTERM, and kills it after --drain. The shard moves when the command
 is dead.
 
-When a command ends, leaderelect starts it again, after a pause that begins with
---restart-delay and doubles. After 5 failures in a row, each soon after a start (with
---on-failure stepdown after the first), another member tries the shard. This member tries
-it again after a term, then two, and so on. leaderelect shards status shows the failures.
+When a command ends, leaderelect starts it again, as leaderelect run does. After 5
+failures in a row, each soon after a start (with --on-failure stepdown after the first),
+another member tries the shard. This member tries it again after a term, then two, and so
+on. leaderelect shards status shows the failures.
 
 --weight and --capacity set how many shards a member owns. The shards stay balanced when
 members come and go. If you move shards to a member, or drain it, give it an --id that is
