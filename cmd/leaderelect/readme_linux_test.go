@@ -42,22 +42,9 @@ func readme(t *testing.T, pattern string) string {
 	return m[1]
 }
 
-// inCluster are the sidecar's arguments that need an API server, and permissions there. The page
-// without-go.md, and a test without a cluster, do without.
+// inCluster are the sidecar's arguments that need an API server, and permissions there. A test
+// without a cluster does without.
 const inCluster = "--endpoint-slice, app-leader, "
-
-// The page for programs without Go says the same.
-func TestReadmesAgree(t *testing.T) {
-	page, err := os.ReadFile("../../docs/without-go.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, pattern := range []string{`(?m)^ +(ExecStart=.*leaderelect run .*)$`, `(?m)^ +(args: \[.*\])$`} {
-		if line := strings.Replace(readme(t, pattern), inCluster, "", 1); !strings.Contains(string(page), "\n    "+line+"\n") {
-			t.Errorf("docs/without-go.md does not have\n%s", line)
-		}
-	}
-}
 
 // elsewhere replaces the store by a file, and what is to be run.
 func elsewhere(dir, command string, replace ...string) string {
