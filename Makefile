@@ -213,7 +213,7 @@ nightly:
 
 # The command line as it is released, in bin/: no symbols, no paths of this machine, and of
 # gRPC in Google's storage client only what it cannot do without. LEAVE_OUT="no_gcs no_s3"
-# leaves stores out; VERSION is what leaderelect version says.
+# leaves stores out; VERSION is what leaderelect --version says.
 LEAVE_OUT ?=
 VERSION   ?=
 leaderelect:

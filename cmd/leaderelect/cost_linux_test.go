@@ -30,10 +30,10 @@ func build(t testing.TB) string {
 // A short command pays for no garbage collection, and little for the initialisation of this
 // module's packages. What those of the stores' clients cost is not ours.
 //
-//	GODEBUG=inittrace=1,gctrace=1 leaderelect version
+//	GODEBUG=inittrace=1,gctrace=1 leaderelect --version
 func TestStart(t *testing.T) {
 	stores.Nightly(t, "real processes by the wall clock")
-	c := exec.Command(build(t), "version")
+	c := exec.Command(build(t), "--version")
 	c.Env = append(os.Environ(), "GODEBUG=inittrace=1,gctrace=1")
 	var out strings.Builder
 	c.Stderr = &out

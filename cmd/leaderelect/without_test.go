@@ -25,8 +25,8 @@ func TestStoresLeftOut(t *testing.T) {
 		out, _ := cmd.CombinedOutput() // the code says it
 		return string(out), cmd.ProcessState.ExitCode()
 	}
-	if out, code := run("version"); code != 0 || !strings.HasPrefix(out, "leaderelect ") {
-		t.Errorf("version: %d\n%s", code, out)
+	if out, code := run("--version"); code != 0 || !strings.HasPrefix(out, "leaderelect ") {
+		t.Errorf("--version: %d\n%s", code, out)
 	}
 	if out, code := run("doctor", "file://"+filepath.Join(dir, "election.json")); code != 0 {
 		t.Errorf("doctor: %d\n%s", code, out)

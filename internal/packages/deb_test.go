@@ -46,7 +46,7 @@ func TestDeb(t *testing.T) {
 	}
 	in("dpkg", "-i", "/leaderelect.deb")
 	_, version := made(t)
-	isVersion(t, in("leaderelect", "version"), version)
+	isVersion(t, in("leaderelect", "--version"), version)
 	if said := in("dpkg", "--verify", "leaderelect"); said != "" {
 		t.Errorf("dpkg --verify: %s", said)
 	}
@@ -177,7 +177,7 @@ func TestRPM(t *testing.T) {
 	root := t.TempDir()
 	output(t, "rpm", "--install", "--root", root, "--nodeps", "--noscripts", rpm)
 	_, version := made(t)
-	isVersion(t, output(t, filepath.Join(root, "usr/bin/leaderelect"), "version"), version)
+	isVersion(t, output(t, filepath.Join(root, "usr/bin/leaderelect"), "--version"), version)
 	for _, name := range []string{"usr/lib/systemd/system/leaderelect@.service", "usr/lib/systemd/system/leaderelect-undertake@.service", "usr/share/zsh/site-functions/_leaderelect",
 		"usr/share/bash-completion/completions/leaderelect", "usr/share/man/man1/leaderelect-run.1.gz", "usr/share/doc/leaderelect/third-party-notices.txt.gz", "etc/leaderelect"} {
 		if _, err := os.Stat(filepath.Join(root, name)); err != nil {

@@ -156,7 +156,7 @@ func TestImage(t *testing.T) {
 	j := &jail{root: root, uid: 65532}
 	data := j.data(t)
 	j.binds = map[string]string{"/data": data}
-	if said := j.output(t, program[0], "version"); !strings.HasPrefix(said, "leaderelect v1.2.3-image (commit ") {
+	if said := j.output(t, program[0], "--version"); !strings.HasPrefix(said, "leaderelect v1.2.3-image (commit ") {
 		t.Errorf("its program says %q", said)
 	}
 	if out, err := j.command(t, nil, program[0], "man", "/pages").CombinedOutput(); err == nil || !strings.Contains(string(out), "read-only file system") {

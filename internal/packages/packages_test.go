@@ -155,13 +155,13 @@ func TestArchive(t *testing.T) {
 			t.Errorf("%s is not in the archive:\n%q", name, names)
 		}
 	}
-	isVersion(t, output(t, program, "version"), version)
+	isVersion(t, output(t, program, "--version"), version)
 }
 
 func isVersion(t *testing.T, said, version string) {
 	t.Helper()
 	if !strings.HasPrefix(said, "leaderelect v"+version+" (commit ") || !regexp.MustCompile(`-snapshot\.[0-9a-f]{7,} \(commit [0-9a-f]{12}, go`).MatchString(said) {
-		t.Errorf("leaderelect version prints %q; want v%s, with the commit", said, version)
+		t.Errorf("leaderelect --version prints %q; want v%s, with the commit", said, version)
 	}
 }
 

@@ -273,8 +273,8 @@ func TestConsumeInstall(t *testing.T) {
 	m.env = append(m.env, "GOBIN="+bin)
 	path := m.Path + "/cmd/leaderelect"
 	m.run(t, t.TempDir(), "go", "install", path+"@"+m.Versions[path])
-	if out := m.run(t, bin, filepath.Join(bin, "leaderelect"), "version"); !strings.Contains(out, m.Versions[path]) {
-		t.Errorf("leaderelect version prints %q", out)
+	if out := m.run(t, bin, filepath.Join(bin, "leaderelect"), "--version"); !strings.Contains(out, m.Versions[path]) {
+		t.Errorf("leaderelect --version prints %q", out)
 	}
 }
 

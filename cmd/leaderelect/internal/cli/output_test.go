@@ -27,7 +27,7 @@ func says(t *testing.T, args ...string) (code int, out, errOut string) {
 var lines = [][]string{
 	{"status", "--timeout", "20ms", "URL"}, {"doctor", "URL"}, {"doctor", "--json", "URL"}, {"doctor", "--scratch=URL", "file:///nowhere/x"},
 	{"transfer", "--force", "--timeout", "20ms", "URL", "somebody"}, {"transfer", "b", "URL"}, {"transfer", "URL"}, {"stepdown", "--timeout", "20ms", "URL"},
-	{"plan", "--candidates", "0", "--store", "URL"}, {"plan", "URL"}, {"URL"}, {"status", "URL", "more"}, {"status", "--config", "FILE"}, {"help", "URL"}, {"version", "URL"},
+	{"plan", "--candidates", "0", "--store", "URL"}, {"plan", "URL"}, {"URL"}, {"status", "URL", "more"}, {"status", "--config", "FILE"}, {"help", "URL"},
 	{"run", "--wait", "20ms", "URL", "--", "/no/such/program"}, {"watch", "--log-level", "debug", "--poll", "x", "URL"},
 }
 
@@ -170,7 +170,7 @@ func TestMistypedVariable(t *testing.T) {
 		name, value, _ := strings.Cut(known, "=")
 		t.Setenv("LEADERELECT_"+name, value)
 	}
-	_, _, errOut := says(t, "version")
+	_, _, errOut := says(t, "plan")
 	if strings.Count(errOut, "\n") != 1 || !strings.Contains(errOut, "LEADERELECT_TREM") {
 		t.Error(errOut)
 	}

@@ -4,27 +4,12 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-
-	"github.com/spf13/cobra"
 )
 
 // version may be set by the linker: -ldflags "-X .../internal/cli.version=v1.2.3".
 var version = ""
 
-func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			a.begun(exitError)
-			_, err := fmt.Fprint(a.out, versionLine())
-			return err
-		},
-	}
-}
-
-// versionLine is what version prints.
+// versionLine is what --version prints.
 func versionLine() string {
 	commit := ""
 	if c := builtFrom(); c != "" {
