@@ -2,7 +2,6 @@ package cli
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,6 +18,7 @@ import (
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/runner"
 	"github.com/c8e606e4/leaderelection/cmd/leaderelect/internal/store"
+	"github.com/c8e606e4/leaderelection/internal/route"
 )
 
 // envPrefix begins the names of all environment variables that are read.
@@ -337,8 +337,8 @@ func (a *app) candidate() (leaderelection.Config, error) {
 			cfg.HostPort = append(cfg.HostPort, own...)
 			continue
 		}
-		if err := checkHostPort(hp); err != nil {
-			return cfg, usage("--host-port %q: %w", hp, err)
+		if err := route.CheckHostPort(hp); err != nil {
+			return cfg, usage("--host-port: %w: want HOST:PORT, [IPv6]:PORT, or :PORT for this machine's addresses", err)
 		}
 		cfg.HostPort = append(cfg.HostPort, hp)
 	}
@@ -351,18 +351,6 @@ func (a *app) candidate() (leaderelection.Config, error) {
 		cfg.ConnectionParams = data
 	}
 	return cfg, nil
-}
-
-// checkHostPort says what keeps a client from connecting to an address.
-func checkHostPort(s string) error {
-	host, port, err := net.SplitHostPort(s)
-	if err != nil || host == "" || strings.ContainsAny(host, " \t\r\n/") {
-		return errors.New("want HOST:PORT, [IPv6]:PORT, or :PORT for this machine's addresses")
-	}
-	if _, err := net.LookupPort("tcp", port); err != nil || port == "" || port == "0" {
-		return fmt.Errorf("%q is not a port", port)
-	}
-	return nil
 }
 
 // defaultID is unique among processes on any number of machines, and tells a

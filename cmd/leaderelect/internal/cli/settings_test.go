@@ -180,7 +180,7 @@ func TestBadValues(t *testing.T) {
 		{args: "--host-port :", want: `--host-port :: "" is not a port`},
 		{args: "--host-port :no-such-service", want: "is not a port"},
 		{args: "--host-port host", want: "want HOST:PORT"},
-		{args: "--host-port host:no-such-service", want: `"no-such-service" is not a port`},
+		{args: "--host-port host:https", want: "the port must be a number from 1 to 65535"},
 		{args: "--host-port http://host:80", want: "want HOST:PORT"},
 		{args: "--params @/no/such/file", want: "--params: open /no/such/file"},
 		{args: "--grace -1s", want: "--grace is -1s, must not be negative"},
