@@ -25,7 +25,7 @@ func tagged(t *testing.T, end string) string {
 
 // A release is of its tag, without changes. Its bill of materials has the versions of the modules' tags.
 func TestTagged(t *testing.T) {
-	said := output(t, tagged(t, "linux_amd64*/leaderelect"), "version")
+	said := output(t, tagged(t, "linux_amd64*/leaderelect"), "--version")
 	if !regexp.MustCompile(`^leaderelect v1\.99\.0 \(commit [0-9a-f]{12}, go`).MatchString(said) {
 		t.Errorf("leaderelect version prints %q", said)
 	}
@@ -114,7 +114,7 @@ func lives(t *testing.T, root, end string, install, remove []string, purged stri
 	}
 	write(t, file("etc/leaderelect/report.env"), "COMMAND=true\n")
 	run(append(install, tagged(t, end)), reload+reload)
-	if said := output(t, "chroot", root, "leaderelect", "version"); !strings.HasPrefix(said, "leaderelect v1.99.0 ") {
+	if said := output(t, "chroot", root, "leaderelect", "--version"); !strings.HasPrefix(said, "leaderelect v1.99.0 ") {
 		t.Errorf("upgraded to %s", said)
 	}
 	is := func(name string, want bool) {
