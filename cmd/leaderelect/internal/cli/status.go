@@ -69,7 +69,7 @@ func (a *app) status(ctx context.Context, l *look, asJSON bool, checkID string) 
 	return nil
 }
 
-// answer prints what was asked for, as a line of JSON or as text.
+// answer prints v as a line of JSON, or text.
 func (a *app) answer(asJSON bool, v any, text func() string) (err error) {
 	if asJSON {
 		err = json.NewEncoder(a.out).Encode(v)

@@ -78,7 +78,7 @@ type Spec struct {
 	// Remove are files and empty directories to remove at the end if this
 	// process is not there any more to do it.
 	Remove []string
-	// Logger is told what is out of the ordinary. It is needed.
+	// Logger gets what is out of the ordinary. It is needed.
 	Logger Logger
 }
 
