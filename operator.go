@@ -228,7 +228,7 @@ func resetOf(ctx context.Context, d RaceDecider, after ElectionNumber, force boo
 	case err == nil && e.Extension >= uint64(MaxElectionNumber) && after == e.ElectionNumber:
 		return nil, fmt.Errorf("the leadership with token %d cannot be extended any more: pass a greater token", after)
 	case err == nil && !force && e.busy(now):
-		return nil, fmt.Errorf("%w: the record is %s and, as clocks may differ, could be in use until %v: %s; to reset it all the same, stop all candidates, wait for a term, and force it", ErrRefused,
+		return nil, fmt.Errorf("%w: the record is %s until %v: %s; to reset it all the same, stop all candidates, wait for a term, and force it", ErrRefused,
 			e.whose(now), e.busyUntil().Format(time.RFC3339), e.instead(now))
 	}
 	reset.Token = e.Token
