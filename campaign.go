@@ -407,7 +407,8 @@ func (c *Campaign) finished(wake *alarm) bool {
 		c.waits(wake, "LeaderChanged")
 		return false
 	}
-	if until := c.stopAt + min(c.cfg.TermLength/2, leaveTime); c.inDoubt(wake) && wake.now.mono < until {
+	begun := max(c.stopAt, c.idleSince, c.clock.keepUntil)
+	if until := begun + min(c.cfg.TermLength/2, leaveTime); c.inDoubt(wake) && wake.now.mono < until {
 		wake.at(until)
 		return false
 	}
@@ -416,7 +417,7 @@ func (c *Campaign) finished(wake *alarm) bool {
 	}
 	// A term that has run out by the monotonic clock has run out, even if the wall clock was
 	// set back.
-	until := max(c.stopAt, c.idleSince, c.clock.keepUntil) + min(c.cfg.TermLength, leaveTime)
+	until := begun + min(c.cfg.TermLength, leaveTime)
 	wake.at(until)
 	wake.until(c.k.ends(c.k.latest))
 	return wake.now.mono >= until
@@ -426,7 +427,7 @@ func (c *Campaign) finished(wake *alarm) bool {
 // would have made it so, or a release that a feed has told of and that may be undone.
 func (c *Campaign) inDoubt(wake *alarm) bool {
 	last := &c.attempts.last
-	over := last.begun.mono + c.cfg.TermLength
+	over := max(last.begun.mono, c.clock.keepUntil) + c.cfg.TermLength
 	open := c.k.unsure || c.f.call != nil && c.f.call.kind == OpRelease
 	released := open && last.id != "" && wake.now.mono < over
 	if released {

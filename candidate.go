@@ -207,7 +207,7 @@ func (c *Campaign) marks(now instant) bool {
 		at.sooner = 0
 		return c.k.disproved(e) && !(at.reached(now) && at.reached(c.k.ofBase.at))
 	}
-	return c.cfg.unsynchronized() || c.clock.disputed(now) || early(c.k.latest) || early(c.k.base)
+	return c.cfg.unsynchronized() || c.clock.disputed(now) || c.clock.marks && (early(c.k.latest) || early(c.k.base))
 }
 
 // holds reports whether the record is this campaign's own and its term has not run out, so that it

@@ -147,7 +147,7 @@ func TestExampleDecider(t *testing.T) {
 		n++
 		url := fmt.Sprintf("%s/%d", server.URL, n)
 		return func() leaderelection.RaceDecider { return webDecider{server.Client(), url} }
-	}, &decidertest.Options{Rounds: 3, Writers: 8, CreateRounds: 3})
+	}, &decidertest.Options{Rounds: 3, Writers: 8})
 }
 
 // A page that does not come from the store proves nothing.

@@ -59,7 +59,7 @@ func (k *knowledge) learn(e *RaceEntry, at, now instant, how source) (newer bool
 	if newer || how == wasRead {
 		k.terms.sight(e, now.mono, newer)
 	}
-	if s := k.terms.find(e); how == wasRead && s != nil && !k.measures(e) && tooFar(e, now.wall, k.skew) != nil {
+	if s := k.terms.find(e); s != nil && !k.measures(e) && tooFar(e, now.wall, k.skew) != nil {
 		s.disproved = true
 	}
 	if how == wasRead {
@@ -135,8 +135,8 @@ func (k *knowledge) over(e *RaceEntry) deadline {
 // allows for what a time service may do to both of the clocks in question.
 const disprovedTerms = 2
 
-// disproved reports whether a read has proved that the TermExpiry of e is wrong, or this machine's
-// clock is: it was later than any clock within MaxClockSkew could have written by then. Nobody knows
+// disproved reports whether it was proved that the TermExpiry of e is wrong, or this machine's clock
+// is: e arrived before any clock within MaxClockSkew could have written it. Nobody knows
 // which of the two, so who acquires such a record marks its own as Unsynchronized. With right clocks
 // this never applies. A Hold is not waited for like a term: it ends by the wall clock alone.
 func (k *knowledge) disproved(e *RaceEntry) bool {
@@ -211,7 +211,8 @@ type sightings struct {
 type sighting struct {
 	of        *RaceEntry
 	at        time.Duration
-	disproved bool // see knowledge.disproved: for this term, not for the next
+	version   time.Duration // when the newest version of it, with its stamp, was first seen
+	disproved bool          // see knowledge.disproved: for this term, not for the next
 }
 
 // maxSightings is how many older states of the record are told apart. Lagging replicas show few.
@@ -225,14 +226,17 @@ const maxSightings = 8
 func (s *sightings) sight(e *RaceEntry, now time.Duration, newer bool) {
 	switch {
 	case s.newest.of == nil || newer && !oneTerm(e, s.newest.of):
-		s.newest, s.older = sighting{of: e, at: now}, nil
+		s.newest, s.older = sighting{of: e, at: now, version: now}, nil
 	case oneTerm(e, s.newest.of):
+		if e.Compare(s.newest.of) != 0 {
+			s.newest.version = now
+		}
 		s.newest.of = e
 	case s.find(e) == nil:
 		if len(s.older) == maxSightings {
 			s.older = s.older[1:]
 		}
-		s.older = append(s.older, sighting{of: e, at: now})
+		s.older = append(s.older, sighting{of: e, at: now, version: now})
 	}
 }
 
@@ -254,6 +258,15 @@ func (s *sightings) find(e *RaceEntry) *sighting {
 func (k *knowledge) firstSeen(e *RaceEntry) time.Duration {
 	if s := k.terms.find(e); s != nil {
 		return s.at
+	}
+	return k.terms.last
+}
+
+// versionSeen is firstSeen for the newest version of that term, which an operator's request may have
+// made: not before that version was stamped.
+func (k *knowledge) versionSeen(e *RaceEntry) time.Duration {
+	if s := k.terms.find(e); s != nil {
+		return s.version
 	}
 	return k.terms.last
 }

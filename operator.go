@@ -126,7 +126,7 @@ func requestFor(first, e *RaceEntry, successor string, force bool, now time.Time
 	case !now.Before(e.TermExpiry) && !e.Unsynchronized: // of an Unsynchronized term one look tells nothing
 		return nil, fmt.Errorf("%w: the term of %q ran out at %v", ErrNoLeader, e.LeaderID, e.TermExpiry.Format(time.RFC3339))
 	case e.Hold > 0 && !force: // the leader would go, and nobody could follow
-		return nil, fmt.Errorf("%w: %q leads with token %d, whose Hold keeps the record until %v: nobody else can lead sooner, so it is not asked to hand over; a StepDown with force ends its job all the same",
+		return nil, fmt.Errorf("%w: %q leads with token %d, whose Hold keeps the record until %v: nobody else can lead sooner, so it is not asked to hand over; a request to step down with force ends its job all the same",
 			ErrRefused, e.LeaderID, e.ElectionNumber, e.TermExpiry.Add(min(e.Hold, MaxTermLength)).Format(time.RFC3339))
 	case e.Successor == successor:
 		return nil, nil
@@ -261,7 +261,7 @@ func (e *RaceEntry) instead(now time.Time) string {
 	if e.Vacant() || e.left(now) {
 		return "wait until then"
 	}
-	return "use StepDown, or wait until then"
+	return "ask the leader to step down, or wait until then"
 }
 
 // left reports whether the leader seems to have died, while its Hold keeps the record.

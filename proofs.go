@@ -130,15 +130,14 @@ func (p *proofs) live(incarnation string) {
 func (c *Campaign) sparedUntil(e *RaceEntry) deadline {
 	stamp, begun := commitTS(e.Token), e.TermExpiry.Add(-c.k.termOf(e))
 	early, known := c.clock.check.Early(stamp, begun, begun)
-	if !c.clock.decides() || c.k.measures(e) || known && !early {
+	switch {
+	case !c.clock.decides() || c.k.unsynchronized || known && !early || !known && e.Unsynchronized:
 		return deadline{}
+	case known:
+		return deadline{mono: c.k.versionSeen(e) + min(begun.Sub(stamp), c.k.termOf(e)+c.k.drift(e))}
 	}
 	at := c.survivedUntil(e)
-	if over := c.k.firstSeen(e) + begun.Sub(stamp); !known {
-		at.wall = begun
-	} else if at.sooner == 0 || over < at.sooner {
-		at.sooner = over
-	}
+	at.wall = begun
 	return at
 }
 
@@ -146,7 +145,7 @@ func (c *Campaign) sparedUntil(e *RaceEntry) deadline {
 // it does not acquire the record itself now.
 func (c *Campaign) undertakes(now instant) bool {
 	b := c.k.base
-	if !c.proofs.died(b) || !same(b, c.k.latest) || c.leadership != nil || c.stopping {
+	if !c.proofs.died(b) || !c.proofs.died(c.k.latest) || b.Compare(c.k.latest) != 0 || c.leadership != nil || c.stopping {
 		return false
 	}
 	acquires := c.wants(now) && c.acquirableAt().reached(now)

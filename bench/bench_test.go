@@ -91,7 +91,7 @@ func TestLeases(t *testing.T) {
 			}
 			return d
 		}
-	}, &decidertest.Options{Rounds: 3, Writers: 8, CreateRounds: 3})
+	}, &decidertest.Options{Rounds: 3, Writers: 8})
 }
 
 // An update that names an old resourceVersion is refused as Kubernetes does.

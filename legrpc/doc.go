@@ -103,12 +103,6 @@ out everybody else.
 
 A refusal names nobody: callers may be outsiders.
 
-# Readiness
-
-As a readiness probe, [Health] of the service lets one process be ready at a time. A Kubernetes
-rollout whose maxUnavailable is not 100% then never ends (see package lehttp, "Readiness"). Clients
-that dial the election need no such probe.
-
 # Names
 
 The name in the target is not looked up. gRPC uses it as the :authority of calls and, with TLS, as

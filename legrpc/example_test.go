@@ -130,7 +130,7 @@ type orders struct {
 
 func (orders) Check(ctx context.Context, in *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	owned := shard.OwnedFrom(ctx)
-	fmt.Printf("shard %s, with a token: %v: %s\n", owned.Name(), owned.Token() != leaderelection.NoElections, in.Service)
+	fmt.Printf("shard %s, with a token: %v: %s\n", owned.Name(), owned.ElectionNumber() != leaderelection.NoElections, in.Service)
 	return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
 }
 

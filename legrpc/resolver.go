@@ -1,7 +1,6 @@
 package legrpc
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,9 +47,6 @@ type BuilderOptions struct {
 	// certificate of a deposed candidate is useless, even at the same address. If ServerName
 	// is nil or returns "", the target's name counts.
 	ServerName func(leader leaderelection.RaceEntry) string
-	// Scheme is the scheme of the targets, in lower case. Set it if a program dials the leaders
-	// of several elections. Empty means "leaderelection".
-	Scheme string
 }
 
 // NewBuilder returns a Builder for the election that w watches. Options may be nil. If w is wrong,
@@ -70,7 +66,6 @@ func (b *Builder) With(opts *BuilderOptions) *Builder {
 	if c.ownRule = c.o.CheckAddress == nil; c.ownRule {
 		c.o.CheckAddress = route.CheckAddress
 	}
-	c.o.Scheme = cmp.Or(c.o.Scheme, "leaderelection")
 	return c
 }
 
@@ -85,7 +80,7 @@ func Port(port string) func(leader leaderelection.RaceEntry) []string { return r
 func Named(name string) func(leader leaderelection.RaceEntry) []string { return route.Named(name) }
 
 // Scheme implements resolver.Builder.
-func (b *Builder) Scheme() string { return b.o.Scheme }
+func (b *Builder) Scheme() string { return "leaderelection" }
 
 // Build implements resolver.Builder.
 func (b *Builder) Build(_ resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {

@@ -295,9 +295,6 @@ func TestWrongWatchConfig(t *testing.T) {
 	if _, err := legrpc.NewBuilder(le.WatchConfig{}, nil).Build(resolver.Target{}, &told{}, resolver.BuildOptions{}); err == nil || !strings.Contains(err.Error(), "Decider is nil") {
 		t.Error(err)
 	}
-	if s := legrpc.NewBuilder(le.WatchConfig{}, &legrpc.BuilderOptions{Scheme: "orders"}).Scheme(); s != "orders" {
-		t.Error(s)
-	}
 }
 
 // Calls wait or fail while nobody leads, as their caller chose.

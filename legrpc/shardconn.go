@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -12,12 +11,16 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 
 	"github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/internal/route"
 	"github.com/c8e606e4/leaderelection/shard"
 )
+
+// authority is the :authority of calls to members, unless grpc.WithAuthority says otherwise.
+const authority = "shards"
 
 type shardKey struct{}
 
@@ -40,10 +43,9 @@ type ShardOptions struct {
 	// [BuilderOptions]. Nil means that link-local, multicast and unspecified addresses are
 	// refused.
 	CheckAddress func(hostPort string) error
-	// Authority is the :authority of calls. With TLS it is the name that each member's
-	// certificate must have. Empty means "shards".
-	Authority string
-	// Dial has the options of each channel to a member: at least the credentials.
+	// Dial has the options of each channel to a member: at least the credentials. The :authority
+	// of calls is "shards" unless grpc.WithAuthority says otherwise. With TLS it is the name that
+	// each member's certificate must have.
 	Dial []grpc.DialOption
 }
 
@@ -65,11 +67,6 @@ var _ grpc.ClientConnInterface = (*ShardConn)(nil)
 // FollowShards returns a ShardConn that watches a group until Close. It returns at once, and fails
 // only if the WatchConfig or the options are wrong.
 //
-//	conn, err := legrpc.FollowShards(shard.WatchConfig{Store: store}, &legrpc.ShardOptions{Dial: credentials})
-//	...
-//	orders := pb.NewOrdersClient(conn)
-//	orders.Bill(legrpc.WithShard(ctx, shard.KeyName(customer, 64)), request)
-//
 // A call goes to the owner of its shard, by the newest assignment known. The shard's name goes
 // along as metadata. If the owner refuses the call before anybody has worked on it, since the shard
 // is moving, the call is sent again to the next owner, once that is known. A call under way ends
@@ -90,11 +87,8 @@ func FollowShards(w shard.WatchConfig, opts *ShardOptions) (*ShardConn, error) {
 	if s.o.CheckAddress == nil {
 		s.o.CheckAddress = route.CheckAddress
 	}
-	if s.o.Authority == "" {
-		s.o.Authority = "shards"
-	}
 	// A wrong option, such as missing credentials, is reported here and not by the first call.
-	probe, err := grpc.NewClient("passthrough:///"+s.o.Authority, s.o.Dial...)
+	probe, err := grpc.NewClient("passthrough:///"+authority, s.o.Dial...)
 	if err != nil {
 		return nil, fmt.Errorf("legrpc: ShardOptions.Dial: %w", err)
 	}
@@ -274,8 +268,13 @@ func (s *ShardConn) conn(owner *route.State) (*grpc.ClientConn, error) {
 		return conn, nil
 	}
 	s.prune(key)
-	options := append([]grpc.DialOption{grpc.WithResolvers(fixed(allowed))}, s.o.Dial...)
-	conn, err := grpc.NewClient(fixedScheme+":///"+s.o.Authority, options...)
+	var at resolver.State
+	for _, address := range allowed {
+		at.Addresses = append(at.Addresses, resolver.Address{Addr: address})
+	}
+	member := manual.NewBuilderWithScheme("leaderelection-member")
+	member.InitialState(at)
+	conn, err := grpc.NewClient(member.Scheme()+":///"+authority, append([]grpc.DialOption{grpc.WithResolvers(member)}, s.o.Dial...)...)
 	if err == nil {
 		s.conns[key] = conn
 	}
@@ -297,24 +296,6 @@ func (s *ShardConn) prune(key string) {
 		}
 	}
 }
-
-// fixed is a resolver for addresses that are known already.
-type fixed []string
-
-const fixedScheme = "leaderelection-member"
-
-func (f fixed) Scheme() string { return fixedScheme }
-
-func (f fixed) Build(_ resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
-	var state resolver.State
-	for _, address := range slices.Clone(f) {
-		state.Addresses = append(state.Addresses, resolver.Address{Addr: address})
-	}
-	return f, cc.UpdateState(state)
-}
-
-func (fixed) ResolveNow(resolver.ResolveNowOptions) {}
-func (fixed) Close()                                {}
 
 // shardStream reports why a stream was given up.
 type shardStream struct {

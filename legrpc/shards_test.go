@@ -41,7 +41,7 @@ func newLedger() *ledger {
 
 func (l *ledger) trace(id string) *shard.Trace {
 	return &shard.Trace{
-		Owns:  func(e shard.Owns) { l.note(id, e.Owned.Name(), e.Owned.Token()) },
+		Owns:  func(e shard.Owns) { l.note(id, e.Owned.Name(), e.Owned.ElectionNumber()) },
 		LetGo: func(e shard.LetGo) { l.note(id, e.Owned.Name(), 0) },
 	}
 }
@@ -97,7 +97,7 @@ func serveShards(t *testing.T, r *memgroup.Records, l *ledger, id string, worked
 		say: func(ctx context.Context, in string) (string, error) {
 			worked.Add(1)
 			o := shard.OwnedFrom(ctx)
-			return fmt.Sprintf("%s %s %d %s", id, o.Name(), o.Token(), in), nil
+			return fmt.Sprintf("%s %s %d %s", id, o.Name(), o.ElectionNumber(), in), nil
 		},
 		talk: func(s grpc.ServerStream) error {
 			for {

@@ -37,7 +37,7 @@ func TestOneWatchForAllChannels(t *testing.T) {
 		d := memory.NewDecider()
 		mine, reads := counted(d)
 		b := legrpc.NewBuilder(le.WatchConfig{Decider: mine.Polled(), MaxClockSkew: S, PollInterval: 2 * time.Second}, nil)
-		builders := []*legrpc.Builder{b, b.With(&legrpc.BuilderOptions{Scheme: "other"}), b.With(nil)}
+		builders := []*legrpc.Builder{b, b.With(&legrpc.BuilderOptions{Addresses: legrpc.Port("1")}), b.With(nil)}
 		d.Replace(record(1, "a", "10.0.0.1:1"))
 		var all []*told
 		var open []resolver.Resolver

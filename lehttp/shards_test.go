@@ -106,7 +106,7 @@ func answersAs(id string, worked *atomic.Int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o := shard.OwnedFrom(r.Context())
 		worked.Add(1)
-		fmt.Fprintf(w, "%s %s %d", id, o.Name(), o.Token())
+		fmt.Fprintf(w, "%s %s %d", id, o.Name(), o.ElectionNumber())
 	})
 }
 
@@ -268,7 +268,7 @@ func TestRequireOwnerComesHome(t *testing.T) {
 		}, func(c *shard.Config) { c.ShardTrace = router.Trace() })
 		w := through(g.hosts["a:80"], "POST", "2")
 		owned, _ := m.Shard("2")
-		if want := fmt.Sprint("a 2 ", uint64(owned.Token())); w.Code != 200 || w.Body.String() != want {
+		if want := fmt.Sprint("a 2 ", uint64(owned.ElectionNumber())); w.Code != 200 || w.Body.String() != want {
 			t.Errorf("%d %q, want %q", w.Code, w.Body, want)
 		}
 		if worked.Load() != 1 {

@@ -52,7 +52,7 @@ func (g *Group) Trace() *shard.Trace {
 			why := attribute.String("leaderelection.cause", g.state.LetGo(e.Cause))
 			g.in.LetGo.Add(context.Background(), 1, g.with(why))
 			g.span("leaderelection.shard.let_go", e.Asked, e.Time, nil, why,
-				attribute.String("leaderelection.shard", e.Owned.Name()), attribute.Int64("leaderelection.shard.fencing_token", int64(e.Owned.Token())))
+				attribute.String("leaderelection.shard", e.Owned.Name()), attribute.Int64("leaderelection.shard.fencing_token", int64(e.Owned.ElectionNumber())))
 		},
 		Assignment: func(a *shard.Assignment) { g.state.Assignment(a) },
 	}

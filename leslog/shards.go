@@ -17,7 +17,7 @@ const ShardKey = "shard"
 //
 // It may be called by any number of goroutines at once, and asks nobody.
 func ShardAttr(o *shard.Owned) slog.Attr {
-	attrs := []any{slog.String("name", o.Name()), slog.Uint64("token", uint64(o.Token()))}
+	attrs := []any{slog.String("name", o.Name()), slog.Uint64("token", uint64(o.ElectionNumber()))}
 	if until := o.Get(); !until.IsZero() {
 		attrs = append(attrs, left(until, o.Clock()))
 	}

@@ -42,7 +42,7 @@ func TestShardHandler(t *testing.T) {
 			t.Helper()
 			out.Reset()
 			log.Info("billed", "order", 7)
-			if want := fmt.Sprintf(`"msg":"billed","service":"orders","order":7,"shard":{"name":"0","token":%d%s}}`, o.Token(), left); !strings.Contains(out.String(), want) {
+			if want := fmt.Sprintf(`"msg":"billed","service":"orders","order":7,"shard":{"name":"0","token":%d%s}}`, o.ElectionNumber(), left); !strings.Contains(out.String(), want) {
 				t.Errorf("%s, want %s", out.String(), want)
 			}
 		}

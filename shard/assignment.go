@@ -29,14 +29,13 @@ var ErrTooLarge = errors.New("shard: too many shards for one record")
 const (
 	// MaxShards is the greatest number of shards in a group.
 	MaxShards = 100_000
-	// MaxName is the greatest length of a shard's or a member's name, in bytes.
-	MaxName = 256
 
 	// MaxAssignment is how many bytes an assignment may take in its record's
 	// ConnectionParams. Every store here takes that much by default. If yours is set to take
 	// less, see Config.MaxAssignment.
 	MaxAssignment = 180 << 10
 
+	maxName   = 256     // the greatest length of a shard's or a member's name, in bytes
 	plainUpTo = 4 << 10 // a smaller assignment is not compressed, so that people can read it
 	maxText   = 64 << 20
 )
@@ -294,8 +293,8 @@ func checkName(what, name string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("%s is empty", what)
-	case len(name) > MaxName:
-		return fmt.Errorf("%s %.40q… has %d bytes, and may have %d", what, name, len(name), MaxName)
+	case len(name) > maxName:
+		return fmt.Errorf("%s %.40q… has %d bytes, and may have %d", what, name, len(name), maxName)
 	case !utf8.ValidString(name):
 		return fmt.Errorf("%s %q is not UTF-8 text", what, name)
 	}

@@ -11,7 +11,7 @@ not with the number of shards. It works on every store that has a leaderelection
 		Shards:   shard.Numbered(64),
 		OnOwned: func(ctx context.Context, o *shard.Owned) error {
 			for ctx.Err() == nil && o.ValueInFuture() {
-				work(o.Name(), o.Token())
+				work(o.Name(), o.ElectionNumber())
 			}
 			return nil
 		},

@@ -30,7 +30,7 @@ func ExampleConfig_Start() {
 			Store: store, MemberID: id, Shards: shard.Numbered(4), ClockPolicy: leaderelection.SharedClock, TermLength: time.Second,
 			OnOwned: func(ctx context.Context, o *shard.Owned) error {
 				for ctx.Err() == nil && o.ValueInFuture() {
-					// Work on the shard o.Name(), and send o.Token() along with each act.
+					// Work on the shard o.Name(), and send o.ElectionNumber() along with each act.
 					time.Sleep(10 * time.Millisecond)
 				}
 				return nil

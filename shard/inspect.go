@@ -21,9 +21,6 @@ func (a *Assignment) Pins() map[string]string { return maps.Clone(a.in().pins) }
 // Drained returns the MemberIDs of the drained members, in order: see [Operator.Drain].
 func (a *Assignment) Drained() []string { return slices.Clone(a.in().drained) }
 
-// Shards returns the shards of the assignment, including those that are about to go.
-func (a *Assignment) Shards() Shards { return a.in().shards }
-
 // Read reads the newest assignment once. Use it to inspect a group; to follow it, use Watch. If
 // there is no assignment yet, the error wraps [ErrNoGroup]. If the record cannot be understood,
 // it wraps [ErrForeign].

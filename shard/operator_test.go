@@ -116,7 +116,7 @@ func TestBadInput(t *testing.T) {
 			},
 		}
 	}
-	long := strings.Repeat("x", MaxName+1)
+	long := strings.Repeat("x", maxName+1)
 	for name, c := range map[string]struct {
 		change func(*Config)
 		says   string

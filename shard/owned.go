@@ -54,14 +54,11 @@ func (o *Owned) Name() string { return o.name }
 // [ForKey] to find out which keys belong to this shard.
 func (o *Owned) Of() int { return o.of }
 
-// Token returns the shard's fencing token, greater than the token of every owner before. Send it
-// with each act. Tokens of different shards say nothing about each other.
-func (o *Owned) Token() leaderelection.ElectionNumber {
+// ElectionNumber returns the shard's fencing token, greater than the token of every owner before.
+// Send it with each act. Tokens of different shards say nothing about each other.
+func (o *Owned) ElectionNumber() leaderelection.ElectionNumber {
 	return leaderelection.ElectionNumber(o.token)
 }
-
-// Session returns the session that owns the shard.
-func (o *Owned) Session() SessionID { return o.session }
 
 // ValueInFuture reports whether this member may act on the shard now. Call it immediately before
 // each act. It is never true for two owners of one shard at the same instant. Once false, it
@@ -101,13 +98,8 @@ func (o *Owned) Clock() clocks.Clock { return o.view.Clock() }
 // name: the group's name, a slash, and the shard's name. The resource has a Guard, or a row, for
 // each, such as fence.NewGuard("orders/7", 0).
 func (o *Owned) Gate(group string) fence.Gate {
-	return fence.Gate{View: ownedView{o}, Election: group + "/" + o.name}
+	return fence.Gate{View: o, Election: group + "/" + o.name}
 }
-
-// ownedView is an Owned as the view of a Gate.
-type ownedView struct{ *Owned }
-
-func (v ownedView) ElectionNumber() leaderelection.ElectionNumber { return v.Token() }
 
 // Owners says which shards this process owns. Routers and guards ask it. A [*Member] is one.
 type Owners interface {

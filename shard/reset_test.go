@@ -227,7 +227,7 @@ func TestResetOfADamagedAssignment(t *testing.T) {
 			}
 			g.join("c")
 			g.settles(12, time.Minute)
-			if o := g.members["c"].member.Owned(); len(o) != 12 || o[0].Token() != after+1 {
+			if o := g.members["c"].member.Owned(); len(o) != 12 || o[0].ElectionNumber() != after+1 {
 				t.Errorf("%s was damaged: %d shards, %+v", damaged, len(o), o)
 			}
 		})

@@ -24,10 +24,10 @@ func TestTrace(t *testing.T) {
 		leaving := false
 		a := g.join("a", func(c *Config) {
 			c.ShardTrace = &Trace{
-				Owns: func(e Owns) { owns[e.Owned.Name()] = uint64(e.Owned.Token()) },
+				Owns: func(e Owns) { owns[e.Owned.Name()] = uint64(e.Owned.ElectionNumber()) },
 				LetGo: func(e LetGo) {
-					if owns[e.Owned.Name()] != uint64(e.Owned.Token()) {
-						t.Errorf("shard %s is let go by token %d, and was owned by %d", e.Owned.Name(), e.Owned.Token(), owns[e.Owned.Name()])
+					if owns[e.Owned.Name()] != uint64(e.Owned.ElectionNumber()) {
+						t.Errorf("shard %s is let go by token %d, and was owned by %d", e.Owned.Name(), e.Owned.ElectionNumber(), owns[e.Owned.Name()])
 					}
 					delete(owns, e.Owned.Name())
 					switch {

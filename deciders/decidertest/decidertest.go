@@ -38,14 +38,11 @@ import (
 // Options adapts the suite to what a store, or its emulator, tolerates. The zero
 // value is right for most.
 type Options struct {
-	// Rounds is how often a race is run, and how many records make a burst.
-	// Zero: 20.
+	// Rounds is how often a race is run, and how many records make a burst. The race for
+	// the first record, which takes a fresh election, is run a quarter as often. Zero: 20.
 	Rounds int
 	// Writers is how many compete in each race. Zero: 20.
 	Writers int
-	// CreateRounds is how often the race for the first record is run; each
-	// takes a fresh election. Zero: 5.
-	CreateRounds int
 	// Patience is how long to wait for what the contract says will come,
 	// before that counts as a failure. A store that keeps the contract is
 	// never waited for that long. Zero: 30 s.
@@ -100,9 +97,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Writers <= 1 {
 		o.Writers = 20
-	}
-	if o.CreateRounds <= 0 {
-		o.CreateRounds = 5
 	}
 	if o.Patience <= 0 {
 		o.Patience = 30 * time.Second

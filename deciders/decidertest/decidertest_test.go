@@ -30,7 +30,7 @@ func TestPolled(t *testing.T) { decidertest.Run(t, newPolled, nil) }
 
 // The smallest Options that make sense are enough for a good decider.
 func TestFewRounds(t *testing.T) {
-	decidertest.Run(t, newMemory, &decidertest.Options{Rounds: 1, Writers: 2, CreateRounds: 1})
+	decidertest.Run(t, newMemory, &decidertest.Options{Rounds: 1, Writers: 2})
 }
 
 func BenchmarkMemory(b *testing.B) { decidertest.Bench(b, newMemory) }

@@ -30,6 +30,3 @@ func leaveAlone(h *harness) (look func(t testing.TB)) {
 		h.write(other, second, h.state(8, 0))
 	}
 }
-
-// afterAPause is both in one, for a test of its own.
-func afterAPause(h *harness) { leaveAlone(h)(h.TB) }

@@ -113,7 +113,7 @@ func oneUpdateWins(h *harness) {
 }
 
 func oneCreationWins(h *harness) {
-	for round := range h.CreateRounds {
+	for round := range max(1, h.Rounds/4) {
 		handle := h.handle
 		if round > 0 {
 			handle = h.newElection(h.TB)

@@ -62,7 +62,7 @@ func failuresOf(t *testing.T, patience time.Duration, name string, newElection f
 // allGroups is the suite with all that Options add, and what is looked at after a pause.
 func allGroups() []group {
 	o := Options{Address: func(leaderelection.RaceDecider) string { return "" }, Proxy: &Proxy{}}
-	return append(o.groups(), group{"Pause", []check{{"RecordIsStillThere", afterAPause}}})
+	return append(o.groups(), group{"Pause", []check{{"RecordIsStillThere", func(h *harness) { leaveAlone(h)(h.TB) }}}})
 }
 
 // failuresWith is failuresOf with these Options.

@@ -22,6 +22,8 @@ func schemeOf(u *url.URL, files store.TLSFiles) (string, error) {
 		return "", errors.New("tls_ca, tls_cert and tls_key imply TLS, which a socket does not have")
 	case socket:
 		return "unix", nil
+	case u.Hostname() == "": // go-redis would take localhost, and each machine would have a leader of its own
+		return "", fmt.Errorf("the URL names no server: write %s://host:6379/0?key=election:web", u.Scheme)
 	case files.None():
 		return u.Scheme, nil
 	}

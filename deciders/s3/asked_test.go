@@ -72,7 +72,7 @@ func TestCustomerKey(t *testing.T) {
 	decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 		client := like(t, withCustomerKeys())
 		return func() leaderelection.RaceDecider { return s3.NewDecider(client, "elections", "one", &o) }
-	}, &decidertest.Options{Rounds: 5, CreateRounds: 1})
+	}, &decidertest.Options{Rounds: 5})
 	client := like(t, withCustomerKeys())
 	d := s3.NewDecider(client, "elections", "one", &o)
 	if err := d.VerifyConditionalWrites(t.Context()); err != nil {

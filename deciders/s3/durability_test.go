@@ -146,5 +146,5 @@ func TestDirectoryBucket(t *testing.T) {
 		_, client := newBucket(t)
 		key := string(rune('a' + elections.Add(1)))
 		return func() leaderelection.RaceDecider { return s3.NewDecider(client, bucketOfDirectory, key, nil) }
-	}, &decidertest.Options{Rounds: 3, CreateRounds: 1})
+	}, &decidertest.Options{Rounds: 3})
 }

@@ -132,7 +132,7 @@ func TestLikesThatConform(t *testing.T) {
 			decidertest.Run(t, func(t testing.TB) func() leaderelection.RaceDecider {
 				client, key := like(t, c.q), string(rune('a'+elections.Add(1)))
 				return func() leaderelection.RaceDecider { return s3.NewDecider(client, "elections", key, &c.o) }
-			}, &decidertest.Options{Rounds: 5, CreateRounds: 1})
+			}, &decidertest.Options{Rounds: 5})
 		})
 	}
 }

@@ -115,13 +115,13 @@ func (g *group) act(id string, o *shard.Owned) {
 	}
 	g.acts++
 	switch {
-	case o.Token() < e.token || o.Token() == e.token && id != e.owner:
+	case o.ElectionNumber() < e.token || o.ElectionNumber() == e.token && id != e.owner:
 		g.late++
-	case o.Token() > e.token:
+	case o.ElectionNumber() > e.token:
 		g.owners++
 	}
-	if o.Token() >= e.token {
-		*e = entry{id, o.Token(), time.Now()}
+	if o.ElectionNumber() >= e.token {
+		*e = entry{id, o.ElectionNumber(), time.Now()}
 	}
 }
 

@@ -373,3 +373,167 @@ func TestLifelineNil(t *testing.T) {
 		a.leads(t)
 	})
 }
+
+// cutOff keeps the one who is robbed from learning of it.
+func cutOff(m *member) { m.store.Inject(memory.Fail(errors.New("cut off"))) }
+
+// An operator's request over what the dead took too early is stamped anew: the wait by the store's clock does
+// not begin before that stamp.
+func TestLifeline03TakenTooEarlyAndARequest(t *testing.T) {
+	for name, heir := range map[string][]func(*config){
+		"taken": nil, "released": {func(c *config) { c.Healthy = func(context.Context) error { return errSick } }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				unround()
+				d, k := memory.NewDecider(), newKernel()
+				of := k.process()
+				a, b, view := robbed(t, d, on(clocks.NewOffset(nil, 16*time.Second)), lifelined(of))
+				cutOff(a)
+				for d.Entry().LeaderID != "b" {
+					sleep(10 * time.Millisecond)
+				}
+				c := join(t, d, "c", append(heir, lifelined(k.process()))...)
+				elsewhere := join(t, d, "d")
+				sleep(time.Second)
+				of.kill(b)
+				neverBoth(t, 8*time.Second, view, c, elsewhere)
+				if err := le.StepDown(t.Context(), d.Handle(), false); err != nil {
+					t.Fatal(err)
+				}
+				neverBoth(t, T, view, c, elsewhere)
+			})
+		})
+	}
+}
+
+// The heir's clock is further ahead than that of the dead: the store's stamp decides, not the heir's clock.
+func TestLifeline03TakenTooEarlyHeirAhead(t *testing.T) {
+	for name, heir := range map[string][]func(*config){
+		"taken": {ahead()}, "released": {ahead(), func(c *config) { c.Healthy = func(context.Context) error { return errSick } }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				unround()
+				d, k := memory.NewDecider(), newKernel()
+				of := k.process()
+				a, b, view := robbed(t, d, on(clocks.NewOffset(nil, 16*time.Second)), lifelined(of))
+				cutOff(a)
+				for d.Entry().LeaderID != "b" {
+					sleep(10 * time.Millisecond)
+				}
+				elsewhere := join(t, d, "d")
+				sleep(time.Second)
+				of.kill(b)
+				c := join(t, d, "c", append(heir, lifelined(k.process()))...)
+				neverBoth(t, T, view, c, elsewhere)
+			})
+		})
+	}
+}
+
+// What the dead took too early is marked Unsynchronized, since its kernel contradicted the store: the stamp shows
+// all the same that it came too early.
+func TestLifeline03TakenTooEarlyAndMarked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d, k := memory.NewDecider(), newKernel()
+		of := k.process()
+		clock := boundedOffset{clocks.NewOffset(nil, 3*time.Second), &boundedClock{}}
+		clock.bound.bound.Store(int64(time.Millisecond))
+		b := join(t, d, "b", on(clock), lifelined(of), polled)
+		sleep(time.Second)
+		b.leads(t)
+		a := join(t, d, "a")
+		sleep(time.Second)
+		_ = b.Resign(t.Context())
+		sleep(T + 8*time.Second) // b's cooldown is over
+		a.leads(t)
+		view := a.View()
+		cutOff(a)
+		clock.Set(time.Hour) // and the kernel does not know
+		for d.Entry().LeaderID != "b" {
+			sleep(10 * time.Millisecond)
+			if !view.ValueInFuture() {
+				t.Skip("b did not take it")
+			}
+		}
+		t.Logf("marked: %v, %v of a's view left", d.Entry().Unsynchronized, time.Until(view.Get()))
+		of.kill(b)
+		c := join(t, d, "c", lifelined(k.process()))
+		neverBoth(t, T, view, b, c)
+	})
+}
+
+// A feed tells of an extension that is undone, an operator's request lands over the state before, and the
+// leader dies: the undertaker releases the record.
+func TestLifeline05ReleasesBesideARumour(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d, k := memory.NewDecider(), newKernel()
+		of := k.process()
+		a := join(t, d, "a", lifelined(of), polled)
+		sleep(time.Second)
+		c := join(t, d, "c", lifelined(k.process()), func(c *config) { c.Healthy = func(context.Context) error { return errSick } })
+		sleep(time.Second)
+		// a's extension is told of, and undone; a dies; the request lands.
+		told := d.Entry()
+		told.Extension++
+		told.TermExpiry, told.WriteID = told.TermExpiry.Add(time.Second), "undone"
+		d.Tell(told)
+		sleep(time.Second)
+		d.Tell(nil)
+		if err := le.StepDown(t.Context(), d.Handle(), false); err != nil {
+			t.Fatal(err)
+		}
+		of.kill(a)
+		sleep(2 * time.Second)
+		if e := d.Entry(); !e.Vacant() {
+			t.Errorf("2 s after the death: %+v, want it released by %s", e, c.id)
+		}
+	})
+}
+
+// A campaign with a hold is never marked, even if the dead left a term that is disproved: else later jobs would
+// never be due.
+func TestLifeline03HoldIsNeverMarked(t *testing.T) {
+	for name, policy := range map[string]func(*config){
+		"warn only": stayOn,
+		"shared":    func(c *config) { c.ClockPolicy, c.MaxClockSkew = le.SharedClock, 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				unround()
+				d, k := memory.NewDecider(), newKernel()
+				of := k.process()
+				clock := clocks.NewOffset(nil, 2*time.Hour)
+				const hold = 5 * time.Second
+				a := join(t, d, "a", policy, on(clock), lifelined(of), func(c *config) { c.Hold = hold })
+				sleep(time.Minute) // the job takes longer than its hold
+				a.leads(t)
+				of.kill(a)
+				clock.Set(0)
+				cfg := config{Config: le.Config{Decider: d.Handle(), TermLength: T, MaxClockSkew: S, Clock: clock}}
+				policy(&cfg)
+				run := func(id string) error {
+					c := cfg.Config
+					c.LeaderID, c.Lifeline = id, k.process()
+					return c.Once(t.Context(), le.OnceOptions{Hold: hold}, func(context.Context, *le.TimeView) error { return nil })
+				}
+				sleep(time.Second)
+				if err := run("b"); err != nil {
+					t.Fatal(err)
+				}
+				if e := d.Entry(); e.Unsynchronized {
+					t.Errorf("the record with a hold is marked: %+v", e)
+				}
+				for range 10 {
+					sleep(time.Hour)
+					if err := run("c"); err != nil {
+						t.Errorf("an hour later, after a hold of %v: %v", hold, err)
+					}
+				}
+			})
+		})
+	}
+}

@@ -280,7 +280,7 @@ func TestResetNamesTheHoldOfTheDead(t *testing.T) {
 		led := le.Reset(t.Context(), d, 9, false)
 		sleep(time.Until(e.TermExpiry) + time.Second)
 		left := le.Reset(t.Context(), d, 9, false)
-		if led == nil || !strings.Contains(led.Error(), "held by") || !strings.Contains(led.Error(), "use StepDown") {
+		if led == nil || !strings.Contains(led.Error(), "held by") || !strings.Contains(led.Error(), "ask the leader to step down") {
 			t.Errorf("while it leads: %v", led)
 		}
 		if left == nil || !strings.Contains(left.Error(), "on hold by") || strings.Contains(left.Error(), "StepDown") {

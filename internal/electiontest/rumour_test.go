@@ -4,6 +4,7 @@ package electiontest
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"testing"
 	"time"
@@ -238,5 +239,113 @@ func TestRule13ReleaseThatIsUndone(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// As TestRule13ReleaseThatIsUndone, but the work takes longer to end than half a term.
+func TestRule13ReleaseThatIsUndoneAfterALongDrain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", func(c *config) {
+			c.DrainTimeout = T
+			c.OnElected = func(ctx context.Context, v *le.TimeView) { <-ctx.Done(); time.Sleep(9 * time.Second) }
+		})
+		sleep(time.Second)
+		failed := false
+		a.store.Inject(func(op memory.Op) (f memory.Fault) {
+			if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
+				failed = true
+				d.Tell(op.Entry)
+				f.Err, f.AnswerDelay = memory.ErrLost, time.Second
+			}
+			return f
+		})
+		a.quit()
+		d.Tell(nil)
+		if e := d.Entry(); !failed || !e.Vacant() {
+			t.Errorf("the record is %+v, want it released", e)
+		}
+	})
+}
+
+// As TestRule13ReleaseThatIsUndone, of what was taken too early and is kept for a term.
+func TestRule13ReleaseThatIsUndoneOfWhatWasKept(t *testing.T) {
+	for _, how := range []string{"stops", "resigns"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				unround()
+				d := memory.NewDecider()
+				a := join(t, d, "a", polled)
+				sleep(8 * time.Second)
+				cutOff(a)
+				b := join(t, d, "b", ahead())
+				for d.Entry().LeaderID != "b" {
+					sleep(10 * time.Millisecond)
+				}
+				failed := false
+				b.store.Inject(func(op memory.Op) (f memory.Fault) {
+					if op.Kind == memory.Write && op.Entry.Vacant() && !failed {
+						failed = true
+						d.Tell(op.Entry)
+						f.Err, f.AnswerDelay = memory.ErrLost, time.Second
+					}
+					return f
+				})
+				if how == "stops" {
+					b.quit()
+				} else if err := b.Resign(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				d.Tell(nil)
+				if e := d.Entry(); !failed || !e.Vacant() {
+					t.Errorf("the record is %+v, want it released", e)
+				}
+			})
+		})
+	}
+}
+
+// A feed tells of an extension by a clock that is hours ahead. It is undone, and the leader is gone: what no read
+// returns is disproved, too.
+func TestDisprovedByAFeed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		e := rival(5)
+		e.TermExpiry = e.TermExpiry.Add(2 * time.Hour)
+		d.Replace(e)
+		a := join(t, d, "a", func(c *config) { c.Decider = unstampedFeed{unstamped{c.Decider}, c.Decider.(*memory.Decider)} })
+		sleep(time.Second)
+		extended := e.Clone()
+		extended.Extension++
+		extended.TermExpiry, extended.WriteID = e.TermExpiry.Add(time.Second), "undone"
+		d.Tell(extended)
+		sleep(time.Second)
+		d.Tell(nil)
+		begun := time.Now()
+		for a.count() == 0 && time.Since(begun) < 3*time.Hour {
+			sleep(time.Second)
+		}
+		if took := time.Since(begun); took > 4*T { // two terms, and the polls
+			t.Errorf("it led after %v, want two terms and a poll", took)
+		}
+	})
+}
+
+// unstampedFeed is unstamped, and pushes.
+type unstampedFeed struct {
+	unstamped
+	of *memory.Decider
+}
+
+func (u unstampedFeed) Changes(ctx context.Context) iter.Seq2[*le.RaceEntry, error] {
+	return func(yield func(*le.RaceEntry, error) bool) {
+		for e, err := range u.of.Changes(ctx) {
+			if e != nil {
+				e.Token = unstampedToken{e.Token}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
 	}
 }

@@ -57,7 +57,7 @@ type Membership struct {
 // Owned is a *shard.Owned.
 type Owned interface {
 	Name() string
-	Token() leaderelection.ElectionNumber
+	ElectionNumber() leaderelection.ElectionNumber
 	ValueInFuture() bool
 }
 

@@ -97,7 +97,7 @@ func (a *acts) act(o Owned) {
 	if a.owned[o] < 0 {
 		name, _ := strconv.ParseUint(o.Name(), 10, 63) // Numbered shards
 		text = nil
-		for _, n := range []uint64{name, uint64(o.Token()), uint64(after), uint64(before)} {
+		for _, n := range []uint64{name, uint64(o.ElectionNumber()), uint64(after), uint64(before)} {
 			text = binary.LittleEndian.AppendUint64(text, n)
 		}
 		at, a.owned[o], a.size = a.size, a.size, a.size+ownershipSize

@@ -83,9 +83,6 @@ func NewLastingTable(clock clocks.Clock) *Table {
 	return t
 }
 
-// Clock is the clock that terms are compared with.
-func (t *Table) Clock() clocks.Clock { return t.clock }
-
 // Load returns the present State; never nil.
 func (t *Table) Load() *State { return t.state.Load() }
 

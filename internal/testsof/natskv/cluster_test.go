@@ -41,7 +41,7 @@ func TestConformanceOfCluster(t *testing.T) {
 			}
 		}
 	}
-	decidertest.Run(t, newElection, &decidertest.Options{Rounds: 10, CreateRounds: 2})
+	decidertest.Run(t, newElection, &decidertest.Options{Rounds: 10})
 }
 
 // servers is a cluster whose servers can be ended.

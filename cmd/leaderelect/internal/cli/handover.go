@@ -67,9 +67,10 @@ func (a *app) stepdownCommand() *cobra.Command {
 		Use:   "stepdown [URL]",
 		Short: "Ask the leader to step down",
 		Long: `Ask the leader to end its work, release the lease, and cool down for one term, and wait
-until it has released. Use it to have any other candidate lead. stepdown does not ask a
-leader with a --hold, except with --force: nobody else would be elected before the hold is
-over.
+until it has released. Use it to have any other candidate lead. A candidate that has itself given
+up the leadership within the last term, at such a request too, cools down as well: if it is
+the only other one, nobody leads until its term is over. stepdown does not ask a leader
+with a --hold, except with --force: nobody else is elected before the hold is over.
 
 Exit codes: 0 the leader has released; 1 it has not within --timeout, or nobody leads, or
 it was not asked; 2 usage.`,
@@ -136,7 +137,7 @@ func (a *app) confirm(ctx context.Context, e *leaderelection.RaceEntry, successo
 	doubt := fmt.Sprintf("the record does not show whether a candidate %s is running; if none is, nobody leads for up to %v", state.Name(successor), e.TermLength)
 	file, isFile := a.in.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
-		return fmt.Errorf("nothing was asked for: %s. If it is running, give --force", doubt)
+		return fmt.Errorf("the leader was not asked: %s. If it is running, give --force", doubt)
 	}
 	fmt.Fprintf(a.errOut, "leaderelect: %s.\nIs it running? Hand over to it (yes/no)? ", doubt)
 	typed := make(chan string, 1)
@@ -151,7 +152,7 @@ func (a *app) confirm(ctx context.Context, e *leaderelection.RaceEntry, successo
 		}
 	case <-ctx.Done():
 	}
-	return errors.New("nothing was asked for")
+	return errors.New("the leader was not asked")
 }
 
 func (a *app) awaitHandOver(ctx context.Context, d leaderelection.RaceDecider, w *handOverWait, timeout time.Duration) error {
@@ -193,6 +194,9 @@ func (w *handOverWait) see(e *leaderelection.RaceEntry) {
 		w.said = fmt.Sprintf("%s has stepped down; %s leads, with token %d", state.Name(w.first.LeaderID), state.Name(e.LeaderID), e.ElectionNumber)
 	case anybody && e.Vacant():
 		w.said = fmt.Sprintf("%s has stepped down from the leadership with token %d; nobody leads yet", state.Name(w.first.LeaderID), e.ElectionNumber)
+		if e.Hold > 0 {
+			w.said += ", and nobody is elected before the end of the job's --hold: " + said(heldUntil(e))
+		}
 	case !anybody && !e.Vacant() && e.LeaderID == w.successor:
 		w.said = fmt.Sprintf("%s leads, with token %d", state.Name(e.LeaderID), e.ElectionNumber)
 	case newLeadership:

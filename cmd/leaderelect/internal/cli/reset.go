@@ -26,8 +26,9 @@ log or backup has seen, because fences refuse smaller tokens. It may be greater.
 
 First stop all candidates, and wait for a term: then the last leader no longer acts.
 
-Without --force, reset refuses while a term, a hold or a reservation runs, and if it
-cannot tell, as for a damaged or emptied record. It writes a missing record without --force.
+Without --force, reset refuses while a term, a hold or a reservation runs, and for a term
+after that, since clocks differ. It also refuses if it cannot know, as for a damaged or
+emptied record. It writes a missing record without --force.
 
 Exit codes: 0 the record is written; 1 it is not; 2 usage.`,
 		Example: `  leaderelect reset --after 1795430400 --force s3://bucket/app`,
@@ -41,7 +42,7 @@ Exit codes: 0 the record is written; 1 it is not; 2 usage.`,
 	}
 	c.Flags().Uint64Var(&after, "after", 0, "the greatest fencing token that any fence, log or backup has seen; the next is one more")
 	c.Flags().BoolVar(&force, "force", false, "write even if a term may be running: only when all candidates have been stopped for a term")
-	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to try")
+	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the store")
 	return c
 }
 

@@ -55,7 +55,10 @@ func (r *runFlags) check(c *common) error {
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
-		Use:   "run [URL] -- COMMAND [ARGUMENT...]",
+		Use: "run [flags] [URL] -- COMMAND [ARGUMENT...]",
+
+		DisableFlagsInUseLine: true, // cobra would write them last, where they are the command's
+
 		Short: "Run a command while this process leads",
 		Long: `Campaign in the election, and run COMMAND while this process leads. Use it for a program
 that must run in one place at a time.

@@ -110,7 +110,10 @@ func (m *memberFlags) zones() (map[string]string, error) {
 func (a *app) shardsRunCommand() *cobra.Command {
 	var f memberFlags
 	c := &cobra.Command{
-		Use:   "run [URL] --shards N -- COMMAND [ARGUMENT...]",
+		Use: "run [flags] [URL] --shards N -- COMMAND [ARGUMENT...]",
+
+		DisableFlagsInUseLine: true, // cobra would write them last, where they are the command's
+
 		Short: "Run a command for each shard that this member owns",
 		Long: `Be a member of a group, and run COMMAND once for each shard that this member owns. It has
 the promise of leaderelect run: before another member can own the shard, the command and

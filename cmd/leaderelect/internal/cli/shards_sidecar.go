@@ -22,7 +22,10 @@ type shardsSidecarFlags struct {
 func (a *app) shardsSidecarCommand() *cobra.Command {
 	var f shardsSidecarFlags
 	c := &cobra.Command{
-		Use:   "sidecar [URL] [--shards N -- COMMAND [ARGUMENT...]]",
+		Use: "sidecar [flags] [URL] [--shards N -- COMMAND [ARGUMENT...]]",
+
+		DisableFlagsInUseLine: true, // cobra would write them last, where they are the command's
+
 		Short: "Follow or join a group, and serve over HTTP who owns which shard",
 		Long: `Follow a group, and serve over HTTP who owns which shard. With a COMMAND also be a member
 that runs it for each shard, as leaderelect shards run does.

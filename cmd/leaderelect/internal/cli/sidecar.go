@@ -94,7 +94,10 @@ func (s *served) serve(l net.Listener, log *slog.Logger, stopped chan struct{}, 
 func (a *app) sidecarCommand() *cobra.Command {
 	var f sidecarFlags
 	c := &cobra.Command{
-		Use:   "sidecar [URL] [-- COMMAND [ARGUMENT...]]",
+		Use: "sidecar [flags] [URL] [-- COMMAND [ARGUMENT...]]",
+
+		DisableFlagsInUseLine: true, // cobra would write them last, where they are the command's
+
 		Short: "Be a candidate or an observer, and serve over HTTP who leads",
 		Long: `Campaign in the election (with --observe only follow it), and serve over HTTP who leads.
 Use it for an application that asks whether it leads. With a COMMAND, sidecar also runs

@@ -39,12 +39,6 @@ func NewCommands(c runner.Config) *Commands {
 // Check reports what would keep a member from running any command.
 func (c *Commands) Check() error { return runner.New(c.c).Check() }
 
-// owned is a shard's view, as a runner wants it.
-type owned struct{ *shard.Owned }
-
-// ElectionNumber is the shard's token.
-func (o owned) ElectionNumber() leaderelection.ElectionNumber { return o.Token() }
-
 // Owned is a shard.Config's OnOwned: it returns when the shard's command is dead, with an error
 // if the command has failed so that another member is to try it.
 func (c *Commands) Owned(ctx context.Context, o *shard.Owned) error {
@@ -62,7 +56,7 @@ func (c *Commands) Owned(ctx context.Context, o *shard.Owned) error {
 		defer c.mu.Unlock()
 		delete(c.running, r)
 	}()
-	r.Run(ctx, owned{o})
+	r.Run(ctx, o)
 	if failed {
 		return cmp.Or(r.Healthy(ctx), errFailed)
 	}

@@ -175,7 +175,7 @@ func (s *shardServer) self() ShardSelf {
 		self.Seat, self.Session = id.Seat, uint64(id.Number)
 	}
 	for _, o := range m.Owned() {
-		self.Owned = append(self.Owned, OwnedShard{o.Name(), uint64(o.Token()), state.Seconds(time.Until(o.Get())), o.Context().Err() != nil})
+		self.Owned = append(self.Owned, OwnedShard{o.Name(), uint64(o.ElectionNumber()), state.Seconds(time.Until(o.Get())), o.Context().Err() != nil})
 	}
 	return self
 }
