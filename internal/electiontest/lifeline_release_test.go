@@ -374,10 +374,10 @@ func TestLifelineNil(t *testing.T) {
 	})
 }
 
-// cutOff keeps the one who is robbed from learning of it.
+// cutOff keeps the leader that was robbed from learning of it.
 func cutOff(m *member) { m.store.Inject(memory.Fail(errors.New("cut off"))) }
 
-// An operator's request over what the dead took too early is stamped anew: the wait by the store's clock does
+// An operator's request over what the dead took too early has a new stamp: the wait by the store's clock does
 // not begin before that stamp.
 func TestLifeline03TakenTooEarlyAndARequest(t *testing.T) {
 	for name, heir := range map[string][]func(*config){
@@ -432,8 +432,8 @@ func TestLifeline03TakenTooEarlyHeirAhead(t *testing.T) {
 	}
 }
 
-// What the dead took too early is marked Unsynchronized, since its kernel contradicted the store: the stamp shows
-// all the same that it came too early.
+// A dead process took the record too early and marked it Unsynchronized, since its kernel contradicted the store.
+// The stamp still shows that it came too early.
 func TestLifeline03TakenTooEarlyAndMarked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		unround()
@@ -476,7 +476,7 @@ func TestLifeline05ReleasesBesideARumour(t *testing.T) {
 		sleep(time.Second)
 		c := join(t, d, "c", lifelined(k.process()), func(c *config) { c.Healthy = func(context.Context) error { return errSick } })
 		sleep(time.Second)
-		// a's extension is told of, and undone; a dies; the request lands.
+		// the feed tells of a's extension, which is undone; a dies; the request lands.
 		told := d.Entry()
 		told.Extension++
 		told.TermExpiry, told.WriteID = told.TermExpiry.Add(time.Second), "undone"

@@ -57,7 +57,7 @@ func (a *app) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "run [flags] [URL] -- COMMAND [ARGUMENT...]",
 
-		DisableFlagsInUseLine: true, // cobra would write them last, where they are the command's
+		DisableFlagsInUseLine: true, // cobra writes them last: there they belong to COMMAND
 
 		Short: "Run a command while this process leads",
 		Long: `Campaign in the election, and run COMMAND while this process leads. Use it for a program

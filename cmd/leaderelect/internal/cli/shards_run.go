@@ -112,7 +112,7 @@ func (a *app) shardsRunCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "run [flags] [URL] --shards N -- COMMAND [ARGUMENT...]",
 
-		DisableFlagsInUseLine: true, // cobra would write them last, where they are the command's
+		DisableFlagsInUseLine: true, // cobra writes them last: there they belong to COMMAND
 
 		Short: "Run a command for each shard that this member owns",
 		Long: `Be a member of a group, and run COMMAND once for each shard that this member owns. It has

@@ -24,7 +24,7 @@ func (a *app) shardsSidecarCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "sidecar [flags] [URL] [--shards N -- COMMAND [ARGUMENT...]]",
 
-		DisableFlagsInUseLine: true, // cobra would write them last, where they are the command's
+		DisableFlagsInUseLine: true, // cobra writes them last: there they belong to COMMAND
 
 		Short: "Follow or join a group, and serve over HTTP who owns which shard",
 		Long: `Follow a group, and serve over HTTP who owns which shard. With a COMMAND also be a member

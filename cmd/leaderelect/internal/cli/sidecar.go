@@ -96,7 +96,7 @@ func (a *app) sidecarCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "sidecar [flags] [URL] [-- COMMAND [ARGUMENT...]]",
 
-		DisableFlagsInUseLine: true, // cobra would write them last, where they are the command's
+		DisableFlagsInUseLine: true, // cobra writes them last: there they belong to COMMAND
 
 		Short: "Be a candidate or an observer, and serve over HTTP who leads",
 		Long: `Campaign in the election (with --observe only follow it), and serve over HTTP who leads.

@@ -86,7 +86,7 @@ func TestQuickFailures(t *testing.T) {
 		}
 	}
 	lead(Attempts)
-	if r.resigned != 1 || !slices.Contains(r.lines, "stepping down, since the command failed: another candidate may be able to run it") {
+	if r.resigned != 1 || !slices.Contains(r.lines, "stepping down, since the command failed: another candidate may be able to run it; this one stays out for a term, or for back_after if that is longer") {
 		t.Errorf("resigned %d times: %q", r.resigned, r.lines)
 	}
 	if want := []time.Duration{delay, 2 * delay, 4 * delay, 8 * delay}; !slices.Equal(r.pauses, want) {

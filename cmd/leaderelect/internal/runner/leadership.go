@@ -112,7 +112,7 @@ func (l *leadership) retry(status proc.Status, took time.Duration) (over bool) {
 			l.c.Finish(status.Code, why)
 			return true
 		}
-		l.log.Warn("stepping down, since the command failed: another candidate may be able to run it", "code", status.Code, "times", l.failed, "back_after", pause)
+		l.log.Warn("stepping down, since the command failed: another candidate may be able to run it; this one stays out for a term, or for back_after if that is longer", "code", status.Code, "times", l.failed, "back_after", pause)
 		l.aside.For(pause, why)
 		l.c.Resign(l.ctx)
 		return true
