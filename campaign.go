@@ -407,8 +407,8 @@ func (c *Campaign) finished(wake *alarm) bool {
 		c.waits(wake, "LeaderChanged")
 		return false
 	}
-	begun := max(c.stopAt, c.idleSince, c.clock.keepUntil)
-	if until := begun + min(c.cfg.TermLength/2, leaveTime); c.inDoubt(wake) && wake.now.mono < until {
+	since := max(c.stopAt, c.idleSince, c.clock.keepUntil)
+	if until := since + min(c.cfg.TermLength/2, leaveTime); c.inDoubt(wake) && wake.now.mono < until {
 		wake.at(until)
 		return false
 	}
@@ -417,7 +417,7 @@ func (c *Campaign) finished(wake *alarm) bool {
 	}
 	// A term that has run out by the monotonic clock has run out, even if the wall clock was
 	// set back.
-	until := begun + min(c.cfg.TermLength, leaveTime)
+	until := since + min(c.cfg.TermLength, leaveTime)
 	wake.at(until)
 	wake.until(c.k.ends(c.k.latest))
 	return wake.now.mono >= until

@@ -136,8 +136,8 @@ func (k *knowledge) over(e *RaceEntry) deadline {
 const disprovedTerms = 2
 
 // disproved reports whether it was proved that the TermExpiry of e is wrong, or this machine's clock
-// is: e arrived before any clock within MaxClockSkew could have written it. Nobody knows
-// which of the two, so who acquires such a record marks its own as Unsynchronized. With right clocks
+// is: e arrived before any clock within MaxClockSkew could have written it. Nobody knows which of the
+// two, so a candidate that acquires such a record marks its own as Unsynchronized. With right clocks
 // this never applies. A Hold is not waited for like a term: it ends by the wall clock alone.
 func (k *knowledge) disproved(e *RaceEntry) bool {
 	s := k.terms.find(e)
@@ -228,7 +228,7 @@ func (s *sightings) sight(e *RaceEntry, now time.Duration, newer bool) {
 	case s.newest.of == nil || newer && !oneTerm(e, s.newest.of):
 		s.newest, s.older = sighting{of: e, at: now, version: now}, nil
 	case oneTerm(e, s.newest.of):
-		if e.Compare(s.newest.of) != 0 {
+		if newer {
 			s.newest.version = now
 		}
 		s.newest.of = e

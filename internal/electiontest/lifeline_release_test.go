@@ -407,6 +407,32 @@ func TestLifeline03TakenTooEarlyAndARequest(t *testing.T) {
 	}
 }
 
+// Reads by a replica that lags, without that request, do not put the end of the wait off.
+func TestLifeline03TakenTooEarlyAndALaggingReplica(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		unround()
+		d, k := memory.NewDecider(), newKernel()
+		of := k.process()
+		a, b, _ := robbed(t, d, on(clocks.NewOffset(nil, 16*time.Second)), lifelined(of))
+		cutOff(a)
+		for d.Entry().LeaderID != "b" {
+			sleep(10 * time.Millisecond)
+		}
+		old := d.Entry()
+		sleep(time.Second)
+		of.kill(b)
+		if err := le.StepDown(t.Context(), d.Handle(), false); err != nil {
+			t.Fatal(err)
+		}
+		c := join(t, d, "c", polled, lifelined(k.process()), func(c *config) {
+			c.PollInterval = time.Second
+			c.Decider = &replica{RaceDecider: c.Decider, stale: old.Clone}
+		})
+		sleep(T + 2*S + 3*time.Second)
+		c.leads(t)
+	})
+}
+
 // The heir's clock is further ahead than that of the dead: the store's stamp decides, not the heir's clock.
 func TestLifeline03TakenTooEarlyHeirAhead(t *testing.T) {
 	for name, heir := range map[string][]func(*config){
