@@ -80,10 +80,12 @@ func (w *world) undo(store *Memory) {
 	}
 	undone := now.Clone()
 	undone.Extension++
-	if w.rng.IntN(2) == 0 {
+	// No leader writes a term that ends later than this, by a clock that is right.
+	latest := w.epoch.Round(0).Add(w.now() + now.TermLength).Sub(now.TermExpiry)
+	if w.rng.IntN(2) == 0 || latest <= 1 {
 		undone.Successor = w.asked()
 	} else {
-		undone.TermExpiry = undone.TermExpiry.Add(w.between(1, w.Term/2))
+		undone.TermExpiry = undone.TermExpiry.Add(w.between(1, min(w.Term/2, latest)))
 	}
 	undo := store.Foretell(undone)
 	if undo == nil {
