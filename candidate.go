@@ -160,14 +160,11 @@ func (c *Campaign) fresh(at deadline) bool {
 		(k.base.Vacant() || at.reached(k.readAt) && (k.ofBase.how == wasRead || !c.proofs.died(k.base)))
 }
 
-// acquirableAt returns from when the record may be acquired. If an older record was read than is
-// known (the store was set back, or the read is stale), both must be acquirable.
+// acquirableAt returns from when the record may be acquired: when all of its claims are over.
 func (c *Campaign) acquirableAt() deadline {
 	var at deadline
-	for _, e := range []*RaceEntry{c.k.latest, c.k.base} {
-		if e != nil {
-			at = at.and(c.claimableAt(e))
-		}
+	for _, e := range c.k.claims() {
+		at = at.and(c.claimableAt(e))
 	}
 	return at
 }
@@ -207,7 +204,7 @@ func (c *Campaign) marks(now instant) bool {
 		at.sooner = 0
 		return c.k.disproved(e) && !(at.reached(now) && at.reached(c.k.ofBase.at))
 	}
-	return c.cfg.unsynchronized() || c.clock.disputed(now) || c.clock.marks && (early(c.k.latest) || early(c.k.base))
+	return c.cfg.unsynchronized() || c.clock.disputed(now) || c.clock.marks && slices.ContainsFunc(c.k.claims(), early)
 }
 
 // holds reports whether the record is this campaign's own and its term has not run out, so that it
@@ -411,12 +408,12 @@ func (c *Campaign) own(e *RaceEntry) bool {
 }
 
 // extendable reports whether an extension may overwrite the record that a read returned. It may if
-// the record is this campaign's own. It also may if the store was set back to a record by which
-// nobody can lead: a vacancy, even a reserved one, since this leadership is newer; or a record that
-// anybody could claim.
+// the record is this campaign's own. It also may if the store was set back and nobody leads by any of
+// the claims: each is this campaign's own, or a vacancy, even a reserved one, since this leadership is
+// newer, or acquirable.
 func (c *Campaign) extendable(now instant) bool {
-	b := c.k.base
-	return b.Vacant() || c.attempts.wrote(b) || c.claimableAt(b).reached(now)
+	alive := func(e *RaceEntry) bool { return !e.Vacant() && !c.claimableAt(e).reached(now) }
+	return c.attempts.wrote(c.k.base) || !slices.ContainsFunc(c.k.claims(), alive)
 }
 
 // standing says since when this candidate, preferred to the leader, has stood by with nothing

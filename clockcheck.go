@@ -88,10 +88,9 @@ type taken struct {
 	alive time.Duration // by then the other's view is over, whatever its wall clock shows
 }
 
-// takes returns what an acquisition that begins now takes from others: by the record that was read,
-// and by the newest one known, which may differ if the store was set back.
+// takes returns what an acquisition that begins now takes from others, by all claims to the record.
 func (c *Campaign) takes(now instant) (t taken) {
-	for _, e := range []*RaceEntry{c.k.latest, c.k.base} {
+	for _, e := range c.k.claims() {
 		if e.Vacant() || c.attempts.wrote(e) || e.Unsynchronized || c.proofs.died(e) {
 			continue // nobody leads by it, or its clock is not compared
 		}

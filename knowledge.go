@@ -253,6 +253,21 @@ func (s *sightings) find(e *RaceEntry) *sighting {
 	return nil
 }
 
+// claims returns the states of the record by which somebody may lead: the one that was read last, and
+// each newer one that is known. There are such if the store was set back, more than once perhaps, or
+// the read is stale.
+func (k *knowledge) claims() (all []*RaceEntry) {
+	if k.base == nil {
+		return nil
+	}
+	for _, s := range k.terms.older {
+		if s.of.Compare(k.base) > 0 {
+			all = append(all, s.of)
+		}
+	}
+	return append(all, k.latest, k.base)
+}
+
 // firstSeen returns when the term of e was first seen. If it never was, that is when a record was
 // last learned.
 func (k *knowledge) firstSeen(e *RaceEntry) time.Duration {

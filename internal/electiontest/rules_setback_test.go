@@ -4,6 +4,7 @@ package electiontest
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -208,6 +209,45 @@ func TestRule05StoreSetBackUnderALivingLeadership(t *testing.T) {
 			t.Errorf("number %d, want 6", got)
 		}
 	})
+}
+
+// Rule 5: a store that is set back twice in a term does not hide whom a read has shown in between: neither
+// a follower nor the leader that was robbed of the record takes the vacancy while that view may be alive.
+// Only the release of that leadership ends the wait.
+func TestRule05StoreSetBackTwice(t *testing.T) {
+	for _, leads := range []bool{false, true} {
+		for _, released := range []bool{false, true} {
+			t.Run(fmt.Sprintf("under a leader %t, released %t", leads, released), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					d := memory.NewDecider()
+					if !leads {
+						held := rival(5)
+						held.TermExpiry = time.Now().Add(5 * time.Second)
+						d.Replace(held)
+					}
+					a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
+					sleep(2 * time.Second)
+					between := rival(4)
+					d.Replace(between)
+					sleep(8 * time.Second) // a has read it; its own extension was refused
+					vacancy := &le.RaceEntry{ElectionNumber: 3, Incarnation: "x", TermLength: T}
+					if released {
+						vacancy.ElectionNumber, vacancy.Extension, vacancy.Incarnation = 4, 1, between.Incarnation
+					}
+					begin := time.Now()
+					d.Replace(vacancy)
+					if !released {
+						sleep(time.Until(between.TermExpiry.Add(S)) - time.Nanosecond)
+						if n := len(a.opsSince(begin, le.OpAcquire, le.OpExtend)); n > 0 {
+							t.Fatalf("%d writes while the view of leadership 4 may be alive", n)
+						}
+					}
+					sleep(2 * time.Second)
+					a.leads(t)
+				})
+			})
+		}
+	}
 }
 
 // A state that was seen, passed and is read again counts from when it was seen again:

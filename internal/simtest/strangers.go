@@ -131,9 +131,10 @@ func (r *recorder) repeats(o *op, old *le.RaceEntry, i int) bool {
 }
 
 // shown reports whether each change by which the i-th record was erased before the j-th is one that the
-// store shows to have emptied it, and the j-th is over such a one.
+// store shows to have emptied it, and the j-th is an acquisition over such a one. A leader that extends its
+// term over an emptied record takes it for what it has written itself, unless it has heard of another.
 func (r *recorder) shown(i, j int) bool {
-	if j == 0 || !r.records[j-1].Emptied {
+	if j == 0 || !r.records[j-1].Emptied || r.records[j].Extension > 0 {
 		return false
 	}
 	for _, back := range r.backs {
