@@ -117,7 +117,7 @@ func (c *Campaign) campaign(wake *alarm) {
 		return
 	}
 	if !at.reached(wake.now) {
-		wake.until(at)
+		wake.until(at...)
 		c.standing.prefer(c, wake)
 		return
 	}
@@ -148,23 +148,22 @@ func (c *Campaign) campaign(wake *alarm) {
 
 // contests reports whether only its health can keep this candidate from acquiring the record now.
 // At is when the record became acquirable.
-func (c *Campaign) contests(at deadline, now instant) bool {
+func (c *Campaign) contests(at deadlines, now instant) bool {
 	return c.k.base != nil && at.reached(now) && c.fresh(at) && c.wants(now) && c.leadership == nil && !c.lags() && now.mono >= c.writes.notBefore
 }
 
 // fresh reports whether the record was learned after at, when it became acquirable. For a held
 // record only a read counts. A vacancy may have been pushed.
-func (c *Campaign) fresh(at deadline) bool {
+func (c *Campaign) fresh(at deadlines) bool {
 	k := &c.k
 	return !k.unsure && at.reached(k.ofBase.at) &&
 		(k.base.Vacant() || at.reached(k.readAt) && (k.ofBase.how == wasRead || !c.proofs.died(k.base)))
 }
 
 // acquirableAt returns from when the record may be acquired: when all of its claims are over.
-func (c *Campaign) acquirableAt() deadline {
-	var at deadline
+func (c *Campaign) acquirableAt() (at deadlines) {
 	for _, e := range c.k.claims() {
-		at = at.and(c.claimableAt(e))
+		at = append(at, c.claimableAt(e))
 	}
 	return at
 }

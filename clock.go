@@ -1,6 +1,7 @@
 package leaderelection
 
 import (
+	"slices"
 	"time"
 
 	"github.com/c8e606e4/leaderelection/clocks"
@@ -131,36 +132,27 @@ func (h deadline) reached(at instant) bool {
 	return !at.wall.Before(h.wall) && at.mono >= h.mono || h.sooner > 0 && at.mono >= h.sooner
 }
 
-// and returns the deadline that comes when both h and o have come.
-func (h deadline) and(o deadline) deadline {
-	switch {
-	case h == deadline{}:
-		return o
-	case o == deadline{}:
-		return h
-	}
-	if o.wall.After(h.wall) {
-		h.wall = o.wall
-	}
-	h.mono = max(h.mono, o.mono)
-	if h.sooner > 0 && o.sooner > 0 {
-		h.sooner = max(h.sooner, o.sooner)
-	} else {
-		h.sooner = 0
-	}
-	return h
+// deadlines have come when all of them have.
+type deadlines []deadline
+
+func (d deadlines) reached(at instant) bool {
+	return !slices.ContainsFunc(d, func(h deadline) bool { return !h.reached(at) })
 }
 
-// until sets the alarm for h.
-func (a *alarm) until(h deadline) {
-	if h.sooner > 0 {
-		a.at(h.sooner)
-	}
-	switch {
-	case a.now.wall.Before(h.wall):
-		a.atWall(h.wall)
-	case a.now.mono < h.mono:
-		a.at(h.mono)
+// until sets the alarm for the next change of what d has reached.
+func (a *alarm) until(d ...deadline) {
+	for _, h := range d {
+		if h.reached(a.now) {
+			continue
+		}
+		if h.sooner > 0 {
+			a.at(h.sooner)
+		}
+		if a.now.wall.Before(h.wall) {
+			a.atWall(h.wall)
+		} else {
+			a.at(h.mono)
+		}
 	}
 }
 

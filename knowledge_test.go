@@ -142,14 +142,16 @@ func TestKnowledgeKnowsWhenTermsEnd(t *testing.T) {
 	}
 }
 
-// Two deadlines have both come when the later one has, by each clock; what is over already changes nothing.
-func TestDeadlineAnd(t *testing.T) {
-	h := deadline{wall: at(5).wall, sooner: 3 * time.Second}
-	later := deadline{wall: at(7).wall, mono: time.Second, sooner: 9 * time.Second}
-	both := deadline{wall: at(7).wall, mono: time.Second, sooner: 9 * time.Second}
-	for _, c := range [][3]deadline{{h, {}, h}, {{}, h, h}, {h, later, both}, {later, h, both}, {h, {wall: at(4).wall}, {wall: at(5).wall}}} {
-		if got := c[0].and(c[1]); got != c[2] {
-			t.Errorf("%+v and %+v: %+v, want %+v", c[0], c[1], got, c[2])
+// Deadlines have come when each has, by the wall clock or sooner by the monotonic one.
+func TestDeadlinesReached(t *testing.T) {
+	wall, sooner, mono := deadline{wall: at(7).wall}, deadline{wall: at(90).wall, sooner: 5 * time.Second}, deadline{mono: 6 * time.Second}
+	for n, want := range map[int]deadlines{0: nil, 5: {sooner}, 6: {sooner, mono}, 7: {wall, sooner, mono, {}}} {
+		if !want.reached(at(n)) || n > 0 && want.reached(at(n-1)) {
+			t.Errorf("%+v: %t at %d s, and %t a second before", want, want.reached(at(n)), n, want.reached(at(n-1)))
+		}
+		wake := newAlarm(at(0))
+		if wake.until(want...); n > 0 && wake.in > 5*time.Second {
+			t.Errorf("%+v: woken in %v", want, wake.in)
 		}
 	}
 }

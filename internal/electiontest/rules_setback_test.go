@@ -250,6 +250,33 @@ func TestRule05StoreSetBackTwice(t *testing.T) {
 	}
 }
 
+// Rule 5: a reservation whose end a wrong clock has set hours ahead is waited for by the monotonic clock,
+// as it would be alone, if the store was set back from it to something that must be waited for as well.
+func TestRule05StoreSetBackFromALongReservation(t *testing.T) {
+	for name, later := range map[string]func() *le.RaceEntry{
+		"to a vacancy":         func() *le.RaceEntry { return &le.RaceEntry{ElectionNumber: 3, Incarnation: "x", TermLength: T} },
+		"to an emptied record": func() *le.RaceEntry { return &le.RaceEntry{} },
+		"to a living leader":   func() *le.RaceEntry { return rival(4) },
+		"to a shorter reserve": func() *le.RaceEntry {
+			return &le.RaceEntry{ElectionNumber: 3, Incarnation: "x", TermLength: T, Successor: "d", TermExpiry: time.Now().Add(T)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := memory.NewDecider()
+				d.Replace(&le.RaceEntry{ElectionNumber: 5, Incarnation: "x", TermLength: T, Successor: "c", TermExpiry: time.Now().Add(5 * time.Hour)})
+				a := join(t, d, "a", polled, func(c *config) { c.PollInterval = time.Second })
+				sleep(2 * time.Second)
+				d.Replace(later())
+				sleep(T - 2*time.Second)
+				a.follows(t)
+				sleep(2*time.Second + S + 2*time.Second)
+				a.leads(t)
+			})
+		})
+	}
+}
+
 // A state that was seen, passed and is read again counts from when it was seen again:
 // whoever leads by it may have gone on where nobody saw it.
 func TestUnsynchronizedStoreSetBackTwice(t *testing.T) {

@@ -45,12 +45,13 @@ func (r *recorder) since(o *op, old *le.RaceEntry) time.Duration {
 }
 
 // runs reports whether the term of p's own record e, which nobody has changed since,
-// is not over for p, so that it was to be released.
+// is not over for p by either clock, so that it was to be released.
 func (w *world) runs(p *process, e *le.RaceEntry, now reading) bool {
 	if p.measures(e.ElectionNumber) {
 		return now.mono < p.actor.terms[termOf(e)].mono+e.TermLength
 	}
-	return now.wall.Before(e.TermExpiry)
+	begun, known := p.began[attempt{e.ElectionNumber, e.TermExpiry.UnixNano()}]
+	return now.wall.Before(e.TermExpiry) && (!known || now.mono < begun.mono+e.TermLength)
 }
 
 // blind is for how long a view may outlast its time because nothing could end it: for
