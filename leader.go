@@ -39,6 +39,7 @@ const (
 	onElected work = "OnElected"
 	onOusting work = "OnOusting"
 	fromLead  work = "a Leadership that Lead returned"
+	fromGate  work = "a request that was let in"
 )
 
 // beginLeadership starts leading by the acquisition a.
@@ -184,6 +185,9 @@ func (c *Campaign) giveUp(now instant, cause error) {
 	}
 	r.cause = cause
 	r.cancel(cause)
+	if left := func() { r.f.post(workDone{r, fromGate}) }; r.view.shut(left) {
+		r.running[fromGate]++
+	}
 	r.drainUntil = now.mono + c.cfg.DrainTimeout
 	ctx, cancel := context.WithCancelCause(WithView(context.WithoutCancel(c.start), r.view))
 	r.ousting = func() { cancel(context.DeadlineExceeded) }

@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -29,7 +30,12 @@ type view struct {
 	clock  *timekeeper
 	number ElectionNumber
 	state  atomic.Pointer[viewState]
+	inside atomic.Int64 // how much work has entered; negative: none may any more, see shut
+	empty  func()       // called once, when the last of it has left after shut
 }
+
+// shutBit is in view.inside when nothing may enter any more.
+const shutBit = math.MinInt64
 
 // viewState is one immutable position of a view's end.
 type viewState struct {
@@ -46,6 +52,38 @@ func init() { //nolint:gochecknoinits // package viewtest may not be imported he
 		v := newView(newTimekeeper(clock), ElectionNumber(number))
 		return v, v.set
 	}
+	viewhook.Enter = func(v any) bool { return v.(*TimeView).enter() } //nolint:forcetypeassert // the hook says so
+	viewhook.Leave = func(v any) { v.(*TimeView).leave() }             //nolint:forcetypeassert // the hook says so
+}
+
+// enter counts work that begins under the view, unless the view was shut.
+func (t *TimeView) enter() bool {
+	if t.none() {
+		return false
+	}
+	for {
+		n := t.inside.Load()
+		if n < 0 {
+			return false
+		}
+		if t.inside.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// leave ends work that has entered.
+func (t *TimeView) leave() {
+	if t.inside.Add(-1) == shutBit {
+		t.empty()
+	}
+}
+
+// shut lets nothing enter any more. It reports whether work is inside: then empty is called when the
+// last of it has left. Call it once.
+func (t *TimeView) shut(empty func()) bool {
+	t.empty = empty
+	return t.inside.Add(shutBit) > shutBit
 }
 
 // newView returns a campaign's view. It is over until it is first moved.

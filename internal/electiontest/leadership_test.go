@@ -13,6 +13,7 @@ import (
 	le "github.com/c8e606e4/leaderelection"
 	"github.com/c8e606e4/leaderelection/clocks"
 	"github.com/c8e606e4/leaderelection/deciders/memory"
+	"github.com/c8e606e4/leaderelection/internal/viewhook"
 )
 
 // viewOnly is a candidate that has no callbacks.
@@ -344,5 +345,53 @@ func TestLeadEndsWhenTheCampaignStops(t *testing.T) {
 		if err := <-told; !errors.Is(err, context.Canceled) {
 			t.Errorf("Lead returns %v", err)
 		}
+	})
+}
+
+// What a gate has let in keeps the lease, and once leadership is given up a gate lets nothing in.
+func TestRule13WorkThatEnteredIsDrained(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", viewOnly)
+		lead(t, a).Release()
+		view := a.View()
+		if !viewhook.Enter(view) || !viewhook.Enter(view) {
+			t.Fatal("nothing may enter while it leads")
+		}
+		a.stop()
+		sleep(T / 4)
+		if viewhook.Enter(view) {
+			t.Error("work entered while leadership was being given up")
+		}
+		viewhook.Leave(view)
+		sleep(T / 4)
+		if !view.ValueInFuture() || d.Entry().Vacant() {
+			t.Error("the lease was not kept for the work that was left")
+		}
+		viewhook.Leave(view)
+		synctest.Wait()
+		if view.ValueInFuture() || !d.Entry().Vacant() || viewhook.Enter(view) {
+			t.Errorf("view alive: %v, record %+v", view.ValueInFuture(), d.Entry())
+		}
+	})
+}
+
+// What was let in longer ago than DrainTimeout loses the lease, and a candidate does not lead again before it has left.
+func TestRule13WorkThatEnteredOverrunsTheDrain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := memory.NewDecider()
+		a := join(t, d, "a", viewOnly)
+		lead(t, a).Release()
+		view := a.View()
+		viewhook.Enter(view)
+		go func() { _ = a.Resign(context.Background()) }()
+		sleep(4 * T)
+		if view.ValueInFuture() || a.View().ValueInFuture() {
+			t.Errorf("leads on: %v, leads again: %v", view.ValueInFuture(), a.View().ValueInFuture())
+		}
+		viewhook.Leave(view)
+		sleep(3 * T)
+		a.leads(t)
+		a.stop()
 	})
 }
