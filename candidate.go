@@ -364,7 +364,7 @@ func (c *Campaign) extension(now instant, r *leadership) *RaceEntry {
 func (c *Campaign) vacancy(now instant) *RaceEntry {
 	b := c.k.base
 	return &RaceEntry{
-		TermExpiry:     now.wall.Add(-c.clock.check.Ahead(now.reading(), 0)).UTC(),
+		TermExpiry:     now.wall.UTC(),
 		TermLength:     b.TermLength,
 		ElectionNumber: b.ElectionNumber,
 		Extension:      c.nextExtension(b.ElectionNumber),

@@ -3,7 +3,9 @@
 package electiontest
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -295,4 +297,45 @@ func TestTransferDuringAHold(t *testing.T) {
 		sleep(time.Second)
 		a.follows(t)
 	})
+}
+
+// A store whose clock is wrong while a job runs does not shorten the job's Hold: the candidates' clocks
+// are right, and the Hold is theirs.
+func TestHoldThoughTheStoresClockIsWrong(t *testing.T) {
+	for _, policy := range []le.ClockPolicy{le.Synchronized, le.SynchronizedWarnOnly} {
+		for _, off := range []time.Duration{-time.Hour, -10 * time.Second, 10 * time.Second, time.Hour} {
+			for _, lasts := range []time.Duration{10 * time.Second, time.Hour} {
+				t.Run(fmt.Sprint(policy, off, lasts), func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						unround()
+						clock := clocks.NewOffset(nil, 0)
+						d := memory.New(&memory.Options{Clock: clock})
+						ran := 0
+						once := func(id string) error {
+							return le.Config{Decider: d.Handle().Polled(), LeaderID: id, TermLength: T, MaxClockSkew: S, ClockPolicy: policy}.Once(t.Context(),
+								le.OnceOptions{Hold: 30 * time.Minute}, func(ctx context.Context, _ *le.TimeView) error {
+									ran++
+									select {
+									case <-time.After(20 * time.Second):
+									case <-ctx.Done():
+									}
+									return nil
+								})
+						}
+						time.AfterFunc(5*time.Second, func() { clock.Set(off) })
+						time.AfterFunc(5*time.Second+lasts, func() { clock.Set(0) })
+						_ = once("a")
+						sleep(30 * time.Second)
+						if err := once("b"); !errors.Is(err, le.ErrNotElected) || ran != 1 {
+							t.Errorf("the job ran %d times within its Hold; the second Once: %v", ran, err)
+						}
+						sleep(time.Hour + 30*time.Minute)
+						if err := once("c"); err != nil || ran != 2 {
+							t.Errorf("after the Hold: %v, the job ran %d times", err, ran)
+						}
+					})
+				})
+			}
+		}
+	}
 }
